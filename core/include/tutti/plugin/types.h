@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values shared by every plugin table: C11, C++20 and nvcc clean. A value never changes its meaning; new ones are appended.
+// Values shared by every plugin table: C11, C++20 and nvcc clean. A value never changes its meaning; new ones are
+// appended.
 #pragma once
 
 #include <stdint.h>
