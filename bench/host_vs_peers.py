@@ -133,8 +133,8 @@ def markdown(samples, rounds):
              "The last column is the best peer's time over Tutti's: above 1, Tutti is faster.", ""]
     for collective, ranks in sorted({(c.collective, c.ranks) for c in samples},
                                     key=lambda table: (COLLECTIVES.index(table[0]), table[1])):
-        lines += [f"### {collective}, {ranks} ranks", "", "| size | Tutti µs | Open MPI µs | Gloo µs | best peer / Tutti |",
-                  "|---:|---:|---:|---:|---:|"]
+        lines += [f"### {collective}, {ranks} ranks", "",
+                  "| size | Tutti µs | Open MPI µs | Gloo µs | best peer / Tutti |", "|---:|---:|---:|---:|---:|"]
         for cell in sorted(c for c in samples if (c.collective, c.ranks) == (collective, ranks)):
             medians = {name: statistics.median(values) for name, values in samples[cell].items()}
             lines.append("| " + " | ".join([size_text(cell.bytes)] + table_row(medians)) + " |")

@@ -1,0 +1,143 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Checks over the includes that dependencies point one way, and that the installed headers stand alone.
+
+  - A part of core/ includes only itself and the parts below it (LAYERS); parts of one layer do not know each other.
+  - Installed headers (core/include) include installed headers only; the plugin contract includes nothing but itself and
+    the C library, the device headers nothing but themselves, the contract and the C++ library.
+  - Plugins include installed headers, their own folder and foreign libraries. Only core/plugin includes Boost.
+  - Each contract header compiles alone as C11 and as C++20; every other installed header alone as C++20.
+"""
+
+import concurrent.futures
+import os
+import re
+import subprocess
+import sys
+
+from sources import CODE, ROOT, files, report
+
+LAYERS = [{"base"}, {"log"}, {"config"}, {"plugin"}, {"topology", "bootstrap", "memory"}, {"plan"},
+          {"transport", "device", "progress"}, {"tuner"}, {"communicator"}, {"tools", "compat"}]
+LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}
+
+# (from, to) within one layer: why. Never both directions.
+EXCEPTIONS = {}
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
+STANDARD = re.compile(r"[a-z_0-9]+$|(assert|errno|float|inttypes|limits|stdalign|stdarg|stdatomic|stdbool|stddef|stdint"
+                      r"|stdio|stdlib|string)\.h$")
+CUDA = re.compile(r"(cuda|sm_|vector_types|cooperative_groups|x86intrin|immintrin|arm_neon).*")
+
+
+def owner(path):
+    """The part that a file belongs to: ("core", "plan"), ("installed", "plugin"), ("plugins", "algo-ring")."""
+    folders = path.split("/")
+    if folders[:3] == ["core", "include", "tutti"]:
+        return "installed", folders[3] if len(folders) > 4 else ""
+    return folders[0], folders[1] if len(folders) > 2 else ""
+
+
+def included_part(name):
+    """The part of an include, or None if it names none. "tutti/<part>.h" is that part's public face."""
+    first, _, rest = name.partition("/")
+    if first == "tutti":
+        return rest[:-2] if rest.endswith(".h") and rest[:-2] in LEVEL else None
+    return first if rest and first in LEVEL else None
+
+
+def core_fault(part, name, quoted):
+    target = included_part(name)
+    if name.startswith("boost/") and part != "plugin":
+        return "Boost is for core/plugin only"
+    if not quoted or target is None or target == part or part not in LEVEL or (part, target) in EXCEPTIONS:
+        return None
+    if LEVEL[target] == LEVEL[part]:
+        return f"{part} and {target} are of one layer and may not know each other"
+    return f"{part} lies below {target}" if LEVEL[target] > LEVEL[part] else None
+
+
+def installed_fault(folder, name, quoted):
+    if quoted:
+        allowed = {"plugin": ("tutti/plugin/",), "device": ("tutti/device/", "tutti/plugin/")}.get(folder, ("tutti/",))
+        return None if name.startswith(allowed) else f"a header here may include only {' and '.join(allowed)}"
+    if name.startswith("boost/"):
+        return "Boost is for core/plugin only"
+    if folder == "device" and CUDA.match(name) or folder not in ("plugin", "device"):
+        return None
+    return None if STANDARD.match(name) else f"tutti/{folder} may include only the standard library"
+
+
+def plugin_fault(path, name, quoted):
+    if not quoted:
+        return "plugins do not include Boost" if name.startswith("boost/") else None
+    folder = "/".join(path.split("/")[:2])
+    beside = any((ROOT / place / name).exists() for place in (os.path.dirname(path), folder))
+    return None if name.startswith("tutti/") or beside else 'a plugin includes "tutti/..." and its own folder only'
+
+
+def fault(path, name, quoted):
+    """What is wrong with one include of one file (path relative to the root), or None."""
+    area, part = owner(path)
+    if ".." in name.split("/"):
+        return "no relative paths upwards"
+    if area == "core":
+        return core_fault(part, name, quoted)
+    if area == "installed":
+        return installed_fault(part, name, quoted)
+    if area == "plugins":
+        return plugin_fault(path, name, quoted)
+    return None
+
+
+def include_problems():
+    for file in files(CODE, "core", "plugins", "tools", "compat"):
+        path = file.relative_to(ROOT).as_posix()
+        for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+            match = INCLUDE.match(line)
+            wrong = match and fault(path, match[2], match[1] == '"')
+            if wrong:
+                yield f"{path}:{number}: includes {match[2]}: {wrong}"
+
+
+def compile_alone(header, compiler):
+    """Compiles a file that holds nothing but the include; returns the problem or None."""
+    result = subprocess.run(compiler + ["-fsyntax-only", "-Wall", "-Wextra", "-Wpedantic", "-Werror",
+                                        "-I", str(ROOT / "core/include"), "-"],
+                            input=f'#include "{header}"\n', capture_output=True, text=True)
+    return None if result.returncode == 0 else f"{header} does not compile alone:\n{result.stderr}"
+
+
+def compile_problems():
+    jobs = []
+    for file in files({".h"}, "core/include"):
+        header = file.relative_to(ROOT / "core/include").as_posix()
+        jobs.append((header, ["g++", "-std=c++20", "-x", "c++"]))
+        if header.startswith("tutti/plugin/"):
+            jobs.append((header, ["gcc", "-std=c11", "-x", "c"]))
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        return [problem for problem in pool.map(lambda job: compile_alone(*job), jobs) if problem]
+
+
+def self_test():
+    good = [("core/plan/plan.cpp", "topology/graph.h", True), ("core/plan/plan.cpp", "plan.h", True),
+            ("core/plan/plan.cpp", "tutti/status.h", True), ("core/plugin/loader.cpp", "boost/dll.hpp", False),
+            ("core/include/tutti/plugin/abi.h", "stdint.h", False), ("core/include/tutti/sdk/net.h", "string", False),
+            ("core/include/tutti/plugin/abi.h", "tutti/plugin/types.h", True), ("tools/main.cpp", "plan/plan.h", True),
+            ("plugins/algo-ring/ring.cpp", "tutti/sdk/algorithm.h", True)]
+    bad = [("core/base/status.cpp", "log/log.h", True), ("core/topology/graph.cpp", "memory/pool.h", True),
+           ("core/plan/plan.cpp", "tutti/communicator.h", True), ("core/plan/plan.cpp", "../base/text.h", True),
+           ("core/plan/plan.cpp", "boost/dll.hpp", False), ("core/include/tutti/plugin/abi.h", "tutti/status.h", True),
+           ("core/include/tutti/plugin/abi.h", "yaml-cpp/yaml.h", False), ("core/include/tutti/a.h", "plan/x.h", True),
+           ("plugins/algo-ring/ring.cpp", "plan/plan.h", True), ("plugins/algo-ring/ring.cpp", "boost/dll.hpp", False)]
+    assert not any(fault(*case) for case in good), [case for case in good if fault(*case)]
+    assert all(fault(*case) for case in bad), [case for case in bad if not fault(*case)]
+    assert compile_alone("tutti/no_such_header.h", ["g++", "-x", "c++"])
+    assert not any((to, origin) in EXCEPTIONS for origin, to in EXCEPTIONS)
+
+
+if __name__ == "__main__":
+    if "--self-test" in sys.argv:
+        self_test()
+    else:
+        sys.exit(report(list(include_problems()) + compile_problems(), "layers"))
