@@ -1,0 +1,3 @@
+// SPDX-License-Identifier: Apache-2.0
+#define TUTTI_TABLE kAvx512Table
+#include "device/host/reduce_kernels.inc"

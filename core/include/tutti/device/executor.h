@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs one channel's plan: loops over the data, steps of the plan, slices of a chunk. One source for host and GPU.
+//
+// A Team is who runs it (one CPU thread, or a thread block) and how it touches memory. A Wire is a protocol's slot
+// format:
+//
+//   Wire::filled(team, connection, bytes)        whether the next message is there
+//   Wire::overdue(team, connection)              asked when a wait gives up: whether a message is there that filled()
+//   does not know Wire::accept(team, work, connection, bytes)  checks the signature of a call's first message
+//   Wire::move(team, work, operands)             fold the operands and write the value to output and slots, signing
+//   first messages Wire::publish(team, work, connection, bytes) hands a slot over
+//
+// Waits poll at most work.spins times; then run() returns TUTTI_AGAIN with its place in work.cursor, and the caller
+// decides how to wait. Nothing is done before all waits of a slice are over, so trying again repeats nothing. (On a GPU
+// a wait never gives up, and none of that remains in the code.)
+#pragma once
+
+#include "tutti/device/connection.h"
+
+namespace tutti::device {
+
+/// What one slice of a fold step reads and writes; all parts have `elements` elements.
+struct Operands {
+  const uint8_t* own = nullptr;  ///< own contribution; null if there is none
+  uint8_t* output = nullptr;     ///< null if the value is not kept
+  tutti_connection* const* recv = nullptr;
+  tutti_connection* const* send = nullptr;
+  uint32_t recv_count = 0;
+  uint32_t send_count = 0;
+  uint32_t own_position = 0;  ///< how many received values come before the own one
+  uint64_t elements = 0;
+  bool scaled = false;  ///< the own contribution is multiplied by work.scalar
+  bool final = false;   ///< the value is divided by work.divisor
+};
+
+template <class Team, class Wire>
+class Executor {
+ public:
+  TUTTI_HD Executor(Team& team, tutti_work& work) : team_(team), work_(work), plan_(*work.plan), at_(work.cursor) {}
+
+  /// TUTTI_OK when this channel's share is done, TUTTI_AGAIN, or a failure with work.fault filled.
+  TUTTI_HD int32_t run() {
+    const uint64_t range = work_.end - work_.begin;
+    const uint64_t loop_elements = work_.chunk_elements * plan_.chunks;
+    for (; at_.loop * loop_elements < range; ++at_.loop, at_.step = 0) {
+      enter_loop(range, loop_elements);
+      for (; at_.step < plan_.step_count; ++at_.step, at_.slice = 0, at_.peer = 0) {
+        if (int32_t outcome = run_step(plan_.steps[at_.step]); outcome != TUTTI_OK) return outcome;
+      }
+    }
+    return drain();
+  }
+
+ private:
+  /// Chunks of the last loop share what remains evenly, in multiples of a cache line.
+  TUTTI_HD void enter_loop(uint64_t range, uint64_t loop_elements) {
+    first_ = work_.begin + at_.loop * loop_elements;
+    remaining_ = range - at_.loop * loop_elements;
+    chunk_ = work_.chunk_elements;
+    if (remaining_ < loop_elements && plan_.chunks > 1) {
+      const uint64_t line = 64 / work_.element_bytes;
+      const uint64_t even = (remaining_ + plan_.chunks - 1) / plan_.chunks;
+      chunk_ = (even + line - 1) / line * line;
+      if (chunk_ > work_.chunk_elements) chunk_ = work_.chunk_elements;
+    }
+  }
+
+  TUTTI_HD uint64_t chunk_length(uint32_t chunk) const {
+    const uint64_t offset = chunk % plan_.chunks * chunk_;
+    if (offset >= remaining_) return 0;
+    return remaining_ - offset < chunk_ ? remaining_ - offset : chunk_;
+  }
+
+  TUTTI_HD uint64_t byte_offset(uint32_t chunk, uint64_t element) const {
+    const uint64_t block = chunk / plan_.chunks;
+    return (block * work_.count + first_ + chunk % plan_.chunks * chunk_ + element) * work_.element_bytes;
+  }
+
+  TUTTI_HD const uint8_t* source(const tutti_plan_step& step, uint32_t chunk, uint64_t element) const {
+    if (step.source == TUTTI_BUFFER_NONE) return nullptr;
+    const void* buffer = step.source == TUTTI_BUFFER_INPUT ? work_.input : work_.output;
+    return static_cast<const uint8_t*>(buffer) + byte_offset(chunk, element);
+  }
+
+  TUTTI_HD uint8_t* destination(uint32_t chunk, uint64_t element) const {
+    return static_cast<uint8_t*>(work_.output) + byte_offset(chunk, element);
+  }
+
+  /// Any chunk the step touches: all of them have the same length.
+  TUTTI_HD uint32_t any_chunk(const tutti_plan_step& step) const {
+    if ((step.flags & TUTTI_STEP_GATHER) != 0 && step.recv_count > 0) return plan_.peers[step.recv_begin].chunk;
+    if ((step.flags & TUTTI_STEP_SCATTER) != 0 && step.send_count > 0) return plan_.peers[step.send_begin].chunk;
+    if (step.source != TUTTI_BUFFER_NONE || step.destination == TUTTI_BUFFER_NONE) return step.source_chunk;
+    return step.destination_chunk;
+  }
+
+  TUTTI_HD int32_t run_step(const tutti_plan_step& step) {
+    const uint64_t length = chunk_length(any_chunk(step));
+    const bool fold = (step.flags & (TUTTI_STEP_GATHER | TUTTI_STEP_SCATTER)) == 0;
+    for (uint64_t done = at_.slice * work_.slice_elements; done < length; done += work_.slice_elements) {
+      const uint64_t left = length - done;
+      const uint64_t elements = left < work_.slice_elements ? left : work_.slice_elements;
+      const int32_t outcome = fold ? fold_slice(step, done, elements) : exchange_slice(step, done, elements);
+      if (outcome != TUTTI_OK) return outcome;
+      ++at_.slice;
+      at_.peer = 0;
+    }
+    return TUTTI_OK;
+  }
+
+  /// recv → reduce → copy → send, whichever of them the step has.
+  TUTTI_HD int32_t fold_slice(const tutti_plan_step& step, uint64_t element, uint64_t elements) {
+    Operands operands;
+    operands.recv = work_.receivers + step.recv_begin;
+    operands.send = work_.senders + step.send_begin;
+    operands.recv_count = step.recv_count;
+    operands.send_count = step.send_count;
+    operands.elements = elements;
+    operands.own = source(step, step.source_chunk, element);
+    operands.scaled = work_.reduce_op == TUTTI_PREMUL_SUM && step.source == TUTTI_BUFFER_INPUT;
+    operands.final = (step.flags & TUTTI_STEP_FINAL) != 0;
+    if (step.destination != TUTTI_BUFFER_NONE) operands.output = destination(step.destination_chunk, element);
+    for (uint32_t i = 0; i < step.recv_count; ++i) {
+      operands.own_position += plan_.peers[step.recv_begin + i].rank < plan_.rank ? 1u : 0u;
+    }
+    return transfer(operands);
+  }
+
+  /// GATHER and SCATTER: sends first, then receives, one peer at a time.
+  TUTTI_HD int32_t exchange_slice(const tutti_plan_step& step, uint64_t element, uint64_t elements) {
+    const bool keep = at_.peer == 0 && step.source != TUTTI_BUFFER_NONE && step.destination != TUTTI_BUFFER_NONE;
+    const uint32_t sends = 1 + step.send_count;  // place 0 is the copy of the own chunk
+    for (; at_.peer < sends + step.recv_count; ++at_.peer) {
+      Operands operands;
+      operands.elements = elements;
+      if (at_.peer == 0) {
+        if (!keep) continue;
+        operands.own = source(step, step.source_chunk, element);
+        operands.output = destination(step.destination_chunk, element);
+      } else if (at_.peer < sends) {
+        const uint32_t peer = step.send_begin + at_.peer - 1;
+        const bool scatter = (step.flags & TUTTI_STEP_SCATTER) != 0;
+        operands.own = source(step, scatter ? plan_.peers[peer].chunk : step.source_chunk, element);
+        operands.send = work_.senders + peer;
+        operands.send_count = 1;
+      } else {
+        const uint32_t peer = step.recv_begin + at_.peer - sends;
+        operands.output = destination(plan_.peers[peer].chunk, element);
+        operands.recv = work_.receivers + peer;
+        operands.recv_count = 1;
+      }
+      if (int32_t outcome = transfer(operands); outcome != TUTTI_OK) return outcome;
+    }
+    return TUTTI_OK;
+  }
+
+  /// Waits for all of the operands, moves them, hands the slots on.
+  TUTTI_HD int32_t transfer(const Operands& operands) {
+    const uint64_t bytes = operands.elements * work_.element_bytes;
+    for (uint32_t i = 0; i < operands.send_count; ++i) {
+      tutti_connection& to = *operands.send[i];
+      const int32_t outcome = team_.wait([&] { return slot_free(team_, to); });
+      if (outcome != TUTTI_OK) return fail(outcome, to);
+    }
+    if (work_.direct_minimum != 0 && operands.output != nullptr) {
+      if (int32_t outcome = settle(operands.output, bytes); outcome != TUTTI_OK) return outcome;
+    }
+    for (uint32_t i = 0; i < operands.recv_count; ++i) {
+      tutti_connection& from = *operands.recv[i];
+      const int32_t outcome = team_.wait([&] { return Wire::filled(team_, from, bytes); });
+      if (outcome == TUTTI_OK || (outcome == TUTTI_AGAIN && Wire::overdue(team_, from))) continue;
+      return fail(outcome, from);
+    }
+    for (uint32_t i = 0; i < operands.recv_count; ++i) {
+      tutti_connection& from = *operands.recv[i];
+      if (int32_t verdict = Wire::accept(team_, work_, from, bytes); verdict != TUTTI_OK) return fail(verdict, from);
+    }
+    if (int32_t outcome = Wire::move(team_, work_, operands); outcome != TUTTI_OK) {
+      return fail(outcome, operands.recv_count > 0 ? *operands.recv[0] : *operands.send[0]);
+    }
+    for (uint32_t i = 0; i < operands.send_count; ++i) Wire::publish(team_, work_, *operands.send[i], bytes);
+    for (uint32_t i = 0; i < operands.recv_count; ++i) release_slot(team_, *operands.recv[i]);
+    return TUTTI_OK;
+  }
+
+  /// Before [address, address + bytes) is overwritten: waits until no peer still reads it in place of a slot.
+  TUTTI_HD int32_t settle(const uint8_t* address, uint64_t bytes) {
+    const auto begin = reinterpret_cast<uint64_t>(address);
+    for (uint32_t i = 0; i < plan_.peer_count; ++i) {
+      tutti_connection* to = work_.senders[i];
+      if (to == nullptr || begin >= to->direct_end || to->direct_begin >= begin + bytes) continue;
+      if (int32_t outcome = settle_connection(*to); outcome != TUTTI_OK) return outcome;
+    }
+    return TUTTI_OK;
+  }
+
+  TUTTI_HD int32_t settle_connection(tutti_connection& to) {
+    const int32_t outcome = team_.wait([&] { return drained(team_, to); });
+    if (outcome != TUTTI_OK) return fail(outcome, to);
+    to.direct_begin = to.direct_end = 0;
+    return TUTTI_OK;
+  }
+
+  /// The call may not end while peers still read this rank's memory.
+  TUTTI_HD int32_t drain() {
+    if (work_.direct_minimum == 0) return TUTTI_OK;
+    for (uint32_t i = 0; i < plan_.peer_count; ++i) {
+      tutti_connection* to = work_.senders[i];
+      if (to == nullptr || to->direct_end == 0) continue;
+      if (int32_t outcome = settle_connection(*to); outcome != TUTTI_OK) return outcome;
+    }
+    return TUTTI_OK;
+  }
+
+  TUTTI_HD int32_t fail(int32_t outcome, const tutti_connection& connection) {
+    work_.fault.peer = connection.peer;
+    return outcome;
+  }
+
+  Team& team_;
+  tutti_work& work_;
+  const tutti_plan& plan_;
+  tutti_cursor& at_;
+  uint64_t first_ = 0;      // first element of this loop within each block
+  uint64_t remaining_ = 0;  // elements from there to the end of the channel's range
+  uint64_t chunk_ = 0;      // elements of a chunk in this loop
+};
+
+}  // namespace tutti::device
