@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "progress/engine.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "progress/bell.h"
+
+namespace tutti::progress {
+namespace {
+
+constexpr int kIdleRounds = 50;  // rounds without movement before the thread sleeps
+// A network without event descriptor must be polled; this bounds what that costs and adds.
+constexpr std::chrono::microseconds kPollInterval{100};
+constexpr std::chrono::milliseconds kSleepLimit{100};
+
+}  // namespace
+
+Engine::Engine(Options options) : options_(std::move(options)), bell_(std::make_unique<tutti_bell>()) {}
+
+Result<std::unique_ptr<Engine>> Engine::create(Options options) {
+  std::unique_ptr<Engine> engine(new Engine(std::move(options)));
+  engine->bell_->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+  if (engine->bell_->event_fd < 0) {
+    return Status(Code::kSystem,
+                  fmt::format("cannot make an eventfd: {}; check the limit of open files", std::strerror(errno)));
+  }
+  if (engine->options_.has_events) {
+    if (engine->options_.ops->event_fd(engine->options_.context, &engine->network_fd_) != TUTTI_OK)
+      engine->network_fd_ = -1;
+  }
+  return engine;
+}
+
+Engine::~Engine() {
+  stopping_.store(true);
+  ring(*bell_);
+  if (thread_.joinable()) thread_.join();
+  if (bell_->event_fd >= 0) close(bell_->event_fd);
+}
+
+void Engine::add(std::shared_ptr<Task> task) {
+  const std::lock_guard lock(mutex_);
+  tasks_.push_back(std::move(task));
+  if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
+  ring(*bell_);
+}
+
+bool Engine::assist() {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  return lock.owns_lock() && round();
+}
+
+void Engine::flush(std::chrono::steady_clock::time_point deadline) {
+  while (std::chrono::steady_clock::now() < deadline) {
+    {
+      const std::lock_guard lock(mutex_);
+      round();
+      bool idle = true;
+      for (const auto& task : tasks_) idle = idle && task->idle();
+      if (idle || failed_) return;
+    }
+    std::this_thread::yield();
+  }
+}
+
+bool Engine::round() {
+  bool moved = false;
+  for (const auto& task : tasks_) {
+    if (failed_) return false;
+    auto result = task->progress();
+    if (!result.ok()) {
+      failed_ = true;
+      options_.on_failure(result.status());
+      return false;
+    }
+    moved = moved || *result;
+  }
+  return moved;
+}
+
+void Engine::run() {
+  int idle_rounds = 0;
+  while (!stopping_.load()) {
+    bool moved = false;
+    {
+      const std::lock_guard lock(mutex_);
+      moved = round();
+    }
+    idle_rounds = moved ? 0 : idle_rounds + 1;
+    if (idle_rounds > kIdleRounds) sleep();
+  }
+}
+
+void Engine::sleep() {
+  const Sleeper announced(*bell_);
+  {
+    const std::lock_guard lock(mutex_);
+    if (stopping_.load() || round()) return;
+    if (network_fd_ >= 0 && options_.ops->arm(options_.context) == TUTTI_AGAIN) return;
+  }
+  pollfd fds[2] = {{bell_->event_fd, POLLIN, 0}, {network_fd_, POLLIN, 0}};
+  const bool blind = network_fd_ < 0 && options_.ops != nullptr;
+  const std::chrono::nanoseconds limit =
+      blind ? std::chrono::nanoseconds(kPollInterval) : std::chrono::nanoseconds(kSleepLimit);
+  const timespec timeout{0, static_cast<long>(limit.count())};
+  ppoll(fds, network_fd_ >= 0 ? 2 : 1, &timeout, nullptr);
+  uint64_t rings = 0;
+  [[maybe_unused]] const ssize_t taken = read(bell_->event_fd, &rings, sizeof rings);
+}
+
+}  // namespace tutti::progress

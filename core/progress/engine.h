@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// The progress engine of a communicator: one thread that moves data between slots and a network ("proxy"), plus whoever
+// waits and helps. It sleeps when nothing moves, on its doorbell and on the network's event descriptor at once.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "tutti/plugin/network.h"
+#include "tutti/plugin/protocol.h"
+#include "tutti/status.h"
+
+namespace tutti::progress {
+
+/// Something that needs pushing on. Called by one thread at a time.
+class Task {
+ public:
+  virtual ~Task() = default;
+  /// Does what can be done without blocking. True if anything moved.
+  virtual Result<bool> progress() = 0;
+  /// True when nothing is left that must go out before the communicator closes.
+  virtual bool idle() const = 0;
+};
+
+class Engine {
+ public:
+  struct Options {
+    const tutti_network_ops* ops = nullptr;  ///< whose event descriptor the thread sleeps on, if it has one
+    void* context = nullptr;
+    bool has_events = false;                 ///< TUTTI_NET_CAP_EVENT_FD
+    std::function<void(Status)> on_failure;  ///< called once, by any thread that makes progress
+  };
+  static Result<std::unique_ptr<Engine>> create(Options options);
+  ~Engine();  ///< stops the thread; tasks are destroyed
+
+  /// Adds a task; the thread starts with the first one. Any thread.
+  void add(std::shared_ptr<Task> task);
+  /// One round by the calling thread, unless another is at it. True if anything moved. Any thread.
+  bool assist();
+  /// Makes progress until all tasks are idle, the deadline passes or the engine has failed.
+  void flush(std::chrono::steady_clock::time_point deadline);
+  /// Rung by executors after they filled or freed a slot that the engine moves.
+  tutti_bell& bell() { return *bell_; }
+
+ private:
+  explicit Engine(Options options);
+  void run();
+  bool round();
+  void sleep();
+
+  Options options_;
+  std::unique_ptr<tutti_bell> bell_;
+  int network_fd_ = -1;
+  std::mutex mutex_;  // guards tasks_ and failed_, and makes rounds exclusive
+  std::vector<std::shared_ptr<Task>> tasks_;
+  bool failed_ = false;
+  std::atomic<bool> stopping_{false};
+  std::thread thread_;
+};
+
+}  // namespace tutti::progress

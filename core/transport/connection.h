@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which connections exist between two ranks, and how they are told apart.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "tutti/plugin/protocol.h"
+
+namespace tutti::transport {
+
+/// Collectives and send/recv never share a connection: each keeps its own order.
+enum class Lane : uint32_t { kCollective = 0, kPointToPoint = 1 };
+inline constexpr uint32_t kLaneCount = 2;
+
+/// One direction between this rank and `peer`.
+struct Key {
+  uint32_t peer = 0;  ///< rank
+  Lane lane = Lane::kCollective;
+  uint32_t channel = 0;
+  uint32_t protocol = 0;  ///< index in the communicator's list of protocols
+};
+
+/// The extent of the keys of one peer: every lane × channel × protocol, in one flat order.
+struct KeySpace {
+  uint32_t channels = 1;
+  std::vector<tutti_slot_layout> protocols;  ///< layout of a connection, per protocol
+
+  uint32_t size() const { return kLaneCount * channels * static_cast<uint32_t>(protocols.size()); }
+  uint32_t index(const Key& key) const {
+    const auto count = static_cast<uint32_t>(protocols.size());
+    return (static_cast<uint32_t>(key.lane) * channels + key.channel) * count + key.protocol;
+  }
+};
+
+/// Counters and slots of one connection, as they lie in memory: tail and head each on a line of their own, then the
+/// slots.
+inline constexpr uint64_t kCountersBytes = 128;
+inline uint64_t connection_bytes(const tutti_slot_layout& layout) {
+  return kCountersBytes + layout.slot_count * layout.slot_stride;
+}
+
+/// A connection over the memory at `base`, with nothing sent yet.
+inline tutti_connection connection_at(uint8_t* base, const tutti_slot_layout& layout, uint32_t peer) {
+  tutti_connection connection{};
+  connection.tail = reinterpret_cast<uint64_t*>(base);
+  connection.head = reinterpret_cast<uint64_t*>(base + kCountersBytes / 2);
+  connection.slots = base + kCountersBytes;
+  connection.slot_stride = layout.slot_stride;
+  connection.slot_count = layout.slot_count;
+  connection.payload_bytes = layout.slot_bytes;
+  connection.peer = peer;
+  return connection;
+}
+
+}  // namespace tutti::transport
