@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/cache.h"
+
+namespace tutti::plan {
+namespace {
+
+/// Two lanes of FNV-1a over 32-bit words (Fowler, Noll, Vo), with different offsets and a rotation in the second.
+class Hasher {
+ public:
+  void add(uint32_t word) {
+    low_ = (low_ ^ word) * kPrime;
+    high_ = (high_ ^ (word * uint64_t{0x9e3779b97f4a7c15u})) * kPrime;
+    high_ = high_ << 23 | high_ >> 41;
+  }
+  Fingerprint result() const { return {high_, low_}; }
+
+ private:
+  static constexpr uint64_t kPrime = 0x100000001b3u;
+  uint64_t low_ = 0xcbf29ce484222325u;
+  uint64_t high_ = 0x6c62272e07bb0142u;
+};
+
+void add(Hasher& hasher, const Plan& plan) {
+  for (uint32_t word : {static_cast<uint32_t>(plan.collective), plan.rank_count, plan.rank, plan.root, plan.channel,
+                        plan.chunks, plan.input_blocks, plan.output_blocks, static_cast<uint32_t>(plan.steps.size()),
+                        static_cast<uint32_t>(plan.peers.size())}) {
+    hasher.add(word);
+  }
+  for (const tutti_plan_step& step : plan.steps) {
+    hasher.add(uint32_t{step.source} | uint32_t{step.destination} << 8 | uint32_t{step.flags} << 16);
+    hasher.add(step.source_chunk);
+    hasher.add(step.destination_chunk);
+    hasher.add(step.recv_begin | uint32_t{step.recv_count} << 16);
+    hasher.add(step.send_begin | uint32_t{step.send_count} << 16);
+  }
+  for (const tutti_plan_peer& peer : plan.peers) {
+    hasher.add(peer.rank);
+    hasher.add(peer.chunk);
+  }
+}
+
+}  // namespace
+
+Fingerprint fingerprint(std::span<const Plan> plans, const VerifyOptions& options) {
+  Hasher hasher;
+  hasher.add(options.slots);
+  hasher.add(options.in_place ? 1 : 0);
+  for (const Plan& plan : plans) add(hasher, plan);
+  return hasher.result();
+}
+
+Status VerifyCache::verify(std::span<const Plan> all_ranks, const VerifyOptions& options) {
+  const Fingerprint print = fingerprint(all_ranks, options);
+  {
+    const std::lock_guard lock(mutex_);
+    if (proved_.contains(print)) return {};
+  }
+  TUTTI_TRY(plan::verify(all_ranks, options));
+  const std::lock_guard lock(mutex_);
+  proved_.insert(print);
+  return {};
+}
+
+size_t VerifyCache::size() const {
+  const std::lock_guard lock(mutex_);
+  return proved_.size();
+}
+
+}  // namespace tutti::plan

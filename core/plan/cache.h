@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Remembers which plans were proved right.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <set>
+#include <span>
+#include <utility>
+
+#include "plan/verify.h"
+
+namespace tutti::plan {
+
+/// A plan's content as 128 bits, computed alike on every machine of the same byte order.
+struct Fingerprint {
+  uint64_t high = 0;
+  uint64_t low = 0;
+  auto operator<=>(const Fingerprint&) const = default;
+};
+Fingerprint fingerprint(std::span<const Plan> plans, const VerifyOptions& options = {});
+
+/// verify() that proves each set of plans once. Any thread may call it.
+class VerifyCache {
+ public:
+  Status verify(std::span<const Plan> all_ranks, const VerifyOptions& options = {});
+  size_t size() const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::set<Fingerprint> proved_;
+};
+
+}  // namespace tutti::plan

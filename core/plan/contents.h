@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// One loop of all ranks' plans over symbolic values.
+#pragma once
+
+#include <deque>
+
+#include "plan/run.h"
+#include "plan/values.h"
+
+namespace tutti::plan {
+
+/// Follows every chunk through one loop. One loop is enough: each covers its own part of the buffers, and where every
+/// message of a loop is received, the loops' messages never mix.
+class Contents : public Run {
+ public:
+  Contents(std::span<const Plan> plans, bool in_place);
+
+  /// After finish(): whether every output chunk holds what the collective demands.
+  Status check_outputs() const;
+
+ protected:
+  Status on_send(uint32_t rank, uint32_t step) override;
+  Status on_gather(uint32_t rank, uint32_t step) override;
+
+ private:
+  static constexpr uint32_t kNone = ~0u;
+
+  struct Message {
+    Values::Id value;
+    uint32_t size_class;  ///< chunk index % chunks: chunks of one class have the same length
+    uint32_t step;        ///< the sender's
+  };
+  struct Cell {
+    Values::Id value = kNone;
+    uint32_t changed_by = kNone;  ///< the step that first put there something else than the input chunk it aliases
+  };
+  /// One step at work.
+  struct At {
+    uint32_t rank;
+    uint32_t index;
+    const Plan& plan;
+    const tutti_plan_step& step;
+    std::string text() const;
+  };
+
+  At at(uint32_t rank, uint32_t index) const { return {rank, index, plans_[rank], plans_[rank].steps[index]}; }
+  Result<Values::Id> read(const At& at, uint32_t chunk);
+  Status write(const At& at, uint32_t chunk, Values::Id value, bool keeps_input);
+  Status check_overlap(const At& at) const;
+  Result<Values::Id> receive(const At& at, uint32_t from, uint32_t size_class);
+  void send(const At& at, uint32_t to, Values::Id value, uint32_t size_class);
+  Result<Values::Id> fold(const At& at);
+  uint32_t aliased_output(const Plan& plan, uint32_t input_chunk) const;
+  uint32_t output_place(const At& at, uint32_t source_chunk) const;
+  std::string wrong_output(const Plan& plan, uint32_t chunk) const;
+
+  bool in_place_;
+  Values values_;
+  std::vector<std::vector<Cell>> outputs_;     ///< by rank and output chunk
+  std::vector<std::deque<Message>> messages_;  ///< by connection
+};
+
+}  // namespace tutti::plan

@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <yaml-cpp/yaml.h>
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <sstream>
+
+#include "plan/file.h"
+
+namespace tutti::plan {
+namespace {
+
+/// Keeps what a file can make the reader allocate within reason.
+constexpr size_t kMaxFilePeers = size_t{1} << 24;
+
+/// Reads one document. Every failure names its place.
+class Reader {
+ public:
+  explicit Reader(const std::string& name) : name_(name) {}
+
+  Result<PlanFile> read(const YAML::Node& root);
+
+ private:
+  using Keys = std::initializer_list<std::string_view>;
+
+  /// What all ranks' plans share, with the place to blame for it.
+  struct Head {
+    Plan plan;
+    uint32_t ranks = 0;
+  };
+
+  Status wrong(const YAML::Node& node, std::string_view what) const;
+  Status check_map(const YAML::Node& node, std::string_view what, Keys allowed, Keys required) const;
+  Status check_list(const YAML::Node& node, std::string_view key) const;
+  Result<std::string> text(const YAML::Node& node, std::string_view key) const;
+  Result<uint32_t> number(const YAML::Node& node, std::string_view key, uint64_t least, uint64_t most) const;
+  Status number(const YAML::Node& map, const char* key, uint64_t least, uint64_t most, uint32_t& into) const;
+  Result<bool> truth(const YAML::Node& node, std::string_view key) const;
+
+  Result<Plan> read_head(const YAML::Node& root) const;
+  Result<Plan> read_plan(const YAML::Node& node, const Plan& head);
+  Status read_step(const YAML::Node& node, Plan& plan);
+  Status read_place(const YAML::Node& node, const char* key, uint8_t& buffer, uint32_t& chunk) const;
+  Status read_peers(const YAML::Node& step, const char* plain, const char* chunked, uint8_t flag, Plan& plan,
+                    uint16_t& begin, uint16_t& count, uint8_t& flags);
+  Result<tutti_plan_peer> read_peer(const YAML::Node& node, bool chunked) const;
+
+  const std::string& name_;
+  size_t steps_ = 0;
+  size_t peers_ = 0;
+};
+
+Status Reader::wrong(const YAML::Node& node, std::string_view what) const {
+  const YAML::Mark mark = node.Mark();
+  return {Code::kConfig, fmt::format("{}:{}:{}: {}", name_, mark.line + 1, mark.column + 1, what)};
+}
+
+Status Reader::check_map(const YAML::Node& node, std::string_view what, Keys allowed, Keys required) const {
+  if (!node.IsMap()) return wrong(node, fmt::format("{} must be a map of keys to values", what));
+  std::vector<std::string> seen;
+  for (const auto& entry : node) {
+    if (!entry.first.IsScalar()) return wrong(entry.first, "a key must be a word");
+    const std::string& key = entry.first.Scalar();
+    if (std::find(allowed.begin(), allowed.end(), key) == allowed.end()) {
+      return wrong(entry.first,
+                   fmt::format("unknown key '{}'; allowed in {}: {}", key, what, fmt::join(allowed, ", ")));
+    }
+    if (std::find(seen.begin(), seen.end(), key) != seen.end()) {
+      return wrong(entry.first, fmt::format("key '{}' stands there twice", key));
+    }
+    seen.push_back(key);
+  }
+  for (std::string_view key : required) {
+    if (std::find(seen.begin(), seen.end(), key) == seen.end()) {
+      return wrong(node, fmt::format("{} lacks the key '{}'", what, key));
+    }
+  }
+  return {};
+}
+
+Status Reader::check_list(const YAML::Node& node, std::string_view key) const {
+  if (node.IsSequence()) return {};
+  return wrong(node, fmt::format("'{}' must be a list", key));
+}
+
+Result<std::string> Reader::text(const YAML::Node& node, std::string_view key) const {
+  if (!node.IsScalar()) return wrong(node, fmt::format("'{}' must be text", key));
+  return node.Scalar();
+}
+
+Result<uint32_t> Reader::number(const YAML::Node& node, std::string_view key, uint64_t least, uint64_t most) const {
+  const bool quoted = node.IsScalar() && node.Tag() == "!";
+  uint64_t value = 0;
+  if (node.IsScalar() && !quoted) {
+    const std::string& digits = node.Scalar();
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    const bool whole = end == digits.data() + digits.size() && !digits.empty() && error != std::errc::invalid_argument;
+    if (whole && error == std::errc() && value >= least && value <= most) return static_cast<uint32_t>(value);
+    if (whole) return wrong(node, fmt::format("'{}' is {}; allowed: {} to {}", key, digits, least, most));
+  }
+  return wrong(node, fmt::format("'{}' must be a whole number from {} to {}", key, least, most));
+}
+
+/// Reads a number that may be missing, in which case `into` stays.
+Status Reader::number(const YAML::Node& map, const char* key, uint64_t least, uint64_t most, uint32_t& into) const {
+  const YAML::Node node = map[key];
+  if (!node.IsDefined()) return {};
+  TUTTI_ASSIGN(into, number(node, key, least, most));
+  return {};
+}
+
+Result<bool> Reader::truth(const YAML::Node& node, std::string_view key) const {
+  if (node.IsScalar() && node.Scalar() == "true") return true;
+  if (node.IsScalar() && node.Scalar() == "false") return false;
+  return wrong(node, fmt::format("'{}' must be true or false", key));
+}
+
+Result<Plan> Reader::read_head(const YAML::Node& root) const {
+  TUTTI_TRY(check_map(root, "a plan file",
+                      {"version", "collective", "algorithm", "variant", "ranks", "root", "channel", "chunks",
+                       "input_blocks", "output_blocks", "plans"},
+                      {"version", "collective", "algorithm", "ranks", "chunks", "plans"}));
+  TUTTI_ASSIGN([[maybe_unused]] const uint32_t version,
+               number(root["version"], "version", kPlanFileVersion, kPlanFileVersion));
+  Plan head;
+  TUTTI_ASSIGN(const std::string collective, text(root["collective"], "collective"));
+  const std::optional<Collective> known = collective_from(collective);
+  if (!known) {
+    std::vector<std::string_view> names;
+    for (uint32_t i = 0; i < kCollectiveCount; ++i) names.push_back(to_string(static_cast<Collective>(i)));
+    return wrong(root["collective"],
+                 fmt::format("unknown collective '{}'; allowed: {}", collective, fmt::join(names, ", ")));
+  }
+  head.collective = *known;
+  TUTTI_TRY(number(root, "ranks", 1, kMaxChunks, head.rank_count));
+  if (root["root"].IsDefined() && !has_root(head.collective)) {
+    return wrong(root["root"], fmt::format("'root': {} has no root", collective));
+  }
+  TUTTI_TRY(number(root, "root", 0, head.rank_count - 1, head.root));
+  TUTTI_TRY(number(root, "channel", 0, UINT32_MAX, head.channel));
+  const Blocks blocks = blocks_of(head.collective, head.rank_count);
+  head.input_blocks = blocks.input;
+  head.output_blocks = blocks.output;
+  TUTTI_TRY(number(root, "chunks", 1, kMaxChunks, head.chunks));
+  TUTTI_TRY(number(root, "input_blocks", 1, head.rank_count, head.input_blocks));
+  TUTTI_TRY(number(root, "output_blocks", 1, head.rank_count, head.output_blocks));
+  if (Status valid = validate_head(head.view()); !valid.ok()) return wrong(root, valid.text());
+  return head;
+}
+
+Result<PlanFile> Reader::read(const YAML::Node& root) {
+  TUTTI_ASSIGN(const Plan head, read_head(root));
+  PlanFile file;
+  TUTTI_ASSIGN(file.algorithm, text(root["algorithm"], "algorithm"));
+  if (root["variant"].IsDefined()) {
+    TUTTI_ASSIGN(file.variant, text(root["variant"], "variant"));
+  }
+  const YAML::Node plans = root["plans"];
+  TUTTI_TRY(check_list(plans, "plans"));
+  if (plans.size() != head.rank_count) {
+    return wrong(plans, fmt::format("'plans' holds {} plans for {} ranks", plans.size(), head.rank_count));
+  }
+  for (const YAML::Node& node : plans) {
+    TUTTI_ASSIGN(Plan plan, read_plan(node, head));
+    if (plan.rank != file.plans.size()) {
+      return wrong(node, fmt::format("rank {} stands where rank {} is due; plans stand in the order of ranks",
+                                     plan.rank, file.plans.size()));
+    }
+    file.plans.push_back(std::move(plan));
+  }
+  return file;
+}
+
+Result<Plan> Reader::read_plan(const YAML::Node& node, const Plan& head) {
+  TUTTI_TRY(check_map(node, "a plan", {"rank", "steps"}, {"rank", "steps"}));
+  Plan plan = head;
+  TUTTI_TRY(number(node, "rank", 0, head.rank_count - 1, plan.rank));
+  const YAML::Node steps = node["steps"];
+  TUTTI_TRY(check_list(steps, "steps"));
+  for (const YAML::Node& step : steps) {
+    if (++steps_ > kMaxSteps) return wrong(step, fmt::format("the file holds more than {} steps", kMaxSteps));
+    TUTTI_TRY(read_step(step, plan));
+    // Checked against the peers of this step alone, which are the last ones.
+    const auto last = static_cast<uint32_t>(plan.steps.size() - 1);
+    if (Status valid = validate_step(plan.view(), last); !valid.ok()) return wrong(step, valid.text());
+  }
+  Result<Plan> canonical = copy(plan.view());
+  if (!canonical.ok()) return wrong(node, canonical.status().text());
+  return canonical;
+}
+
+Status Reader::read_step(const YAML::Node& node, Plan& plan) {
+  TUTTI_TRY(check_map(node, "a step", {"own", "chunk", "recv", "gather", "to", "send", "scatter", "final"}, {}));
+  tutti_plan_step step = {};
+  TUTTI_TRY(read_place(node, "own", step.source, step.source_chunk));
+  TUTTI_TRY(read_place(node, "to", step.destination, step.destination_chunk));
+  if (step.destination == TUTTI_BUFFER_INPUT) return wrong(node["to"], "'to' must be an output chunk");
+  if (node["own"].IsDefined() && node["chunk"].IsDefined()) return wrong(node["chunk"], "'chunk' stands beside 'own'");
+  TUTTI_TRY(number(node, "chunk", 0, kMaxChunks, step.source_chunk));
+  TUTTI_TRY(read_peers(node, "recv", "gather", TUTTI_STEP_GATHER, plan, step.recv_begin, step.recv_count, step.flags));
+  TUTTI_TRY(
+      read_peers(node, "send", "scatter", TUTTI_STEP_SCATTER, plan, step.send_begin, step.send_count, step.flags));
+  if (node["final"].IsDefined()) {
+    TUTTI_ASSIGN(const bool final, truth(node["final"], "final"));
+    if (final) step.flags = static_cast<uint8_t>(step.flags | TUTTI_STEP_FINAL);
+  }
+  plan.steps.push_back(step);
+  return {};
+}
+
+/// Reads "input 3" or "output 3".
+Status Reader::read_place(const YAML::Node& step, const char* key, uint8_t& buffer, uint32_t& chunk) const {
+  const YAML::Node node = step[key];
+  if (!node.IsDefined()) return {};
+  const std::string text = node.IsScalar() ? node.Scalar() : "";
+  const size_t space = text.find(' ');
+  const std::string_view word = std::string_view(text).substr(0, space);
+  const std::string_view digits = space == std::string::npos ? "" : std::string_view(text).substr(space + 1);
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), chunk);
+  const bool numbered = !digits.empty() && error == std::errc() && end == digits.data() + digits.size();
+  if (!numbered || (word != "input" && word != "output")) {
+    return wrong(node, fmt::format("'{}' must be 'input' or 'output' and a chunk, for example 'input 3'", key));
+  }
+  buffer = word == "input" ? TUTTI_BUFFER_INPUT : TUTTI_BUFFER_OUTPUT;
+  return {};
+}
+
+/// Reads the peers of one side from the key `plain` (ranks) or `chunked` (ranks with chunks), which sets `flag`.
+Status Reader::read_peers(const YAML::Node& step, const char* plain, const char* chunked, uint8_t flag, Plan& plan,
+                          uint16_t& begin, uint16_t& count, uint8_t& flags) {
+  const bool is_chunked = step[chunked].IsDefined();
+  if (is_chunked && step[plain].IsDefined()) {
+    return wrong(step[plain], fmt::format("'{}' stands beside '{}'", plain, chunked));
+  }
+  if (is_chunked) flags = static_cast<uint8_t>(flags | flag);
+  const char* key = is_chunked ? chunked : plain;
+  const YAML::Node list = step[key];
+  if (!list.IsDefined()) return {};
+  TUTTI_TRY(check_list(list, key));
+  std::vector<tutti_plan_peer> peers;
+  for (const YAML::Node& node : list) {
+    if (++peers_ > kMaxFilePeers) return wrong(node, fmt::format("the file names more than {} peers", kMaxFilePeers));
+    TUTTI_ASSIGN(const tutti_plan_peer peer, read_peer(node, is_chunked));
+    peers.push_back(peer);
+  }
+  const auto found = std::search(plan.peers.begin(), plan.peers.end(), peers.begin(), peers.end(),
+                                 [](const auto& a, const auto& b) { return a.rank == b.rank && a.chunk == b.chunk; });
+  if (peers.size() > UINT16_MAX || found - plan.peers.begin() > UINT16_MAX) {
+    return wrong(list, fmt::format("the plan names more than {} different peers", UINT16_MAX));
+  }
+  begin = static_cast<uint16_t>(found - plan.peers.begin());
+  count = static_cast<uint16_t>(peers.size());
+  if (found == plan.peers.end()) plan.peers.insert(plan.peers.end(), peers.begin(), peers.end());
+  return {};
+}
+
+Result<tutti_plan_peer> Reader::read_peer(const YAML::Node& node, bool chunked) const {
+  tutti_plan_peer peer = {};
+  if (!chunked) {
+    TUTTI_ASSIGN(peer.rank, number(node, "rank", 0, UINT32_MAX));
+    return peer;
+  }
+  TUTTI_TRY(check_map(node, "a peer", {"rank", "chunk"}, {"rank", "chunk"}));
+  TUTTI_TRY(number(node, "rank", 0, UINT32_MAX, peer.rank));
+  TUTTI_TRY(number(node, "chunk", 0, UINT32_MAX, peer.chunk));
+  return peer;
+}
+
+}  // namespace
+
+Result<PlanFile> parse_file(std::string_view text, const std::string& name) {
+  try {
+    const YAML::Node root = YAML::Load(std::string(text));
+    return Reader(name).read(root);
+  } catch (const YAML::Exception& error) {
+    return Status(Code::kConfig,
+                  fmt::format("{}:{}:{}: {}", name, error.mark.line + 1, error.mark.column + 1, error.msg));
+  }
+}
+
+Result<PlanFile> read_file(const std::filesystem::path& path) {
+  std::ifstream stream(path, std::ios::binary);
+  if (!stream) return Status(Code::kNotFound, fmt::format("{}: cannot be opened", path.string()));
+  std::ostringstream text;
+  text << stream.rdbuf();
+  if (!stream && !stream.eof()) return Status(Code::kSystem, fmt::format("{}: cannot be read", path.string()));
+  return parse_file(text.str(), path.string());
+}
+
+}  // namespace tutti::plan

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <yaml-cpp/yaml.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "plan/file.h"
+
+namespace tutti::plan {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json ranks_of(std::span<const tutti_plan_peer> peers) {
+  Json list = Json::array();
+  for (const tutti_plan_peer& peer : peers) list.push_back(peer.rank);
+  return list;
+}
+
+Json ranks_and_chunks_of(std::span<const tutti_plan_peer> peers) {
+  Json list = Json::array();
+  for (const tutti_plan_peer& peer : peers) list.push_back({{"rank", peer.rank}, {"chunk", peer.chunk}});
+  return list;
+}
+
+std::string place(uint8_t buffer, uint32_t chunk) {
+  return fmt::format("{} {}", buffer == TUTTI_BUFFER_INPUT ? "input" : "output", chunk);
+}
+
+Json step_of(const Plan& plan, const tutti_plan_step& step) {
+  const bool gather = (step.flags & TUTTI_STEP_GATHER) != 0;
+  const bool scatter = (step.flags & TUTTI_STEP_SCATTER) != 0;
+  Json json = Json::object();
+  if (step.source != TUTTI_BUFFER_NONE) json["own"] = place(step.source, step.source_chunk);
+  if (step.source == TUTTI_BUFFER_NONE && step.source_chunk != 0) json["chunk"] = step.source_chunk;
+  if (gather) json["gather"] = ranks_and_chunks_of(plan.recv(step));
+  if (!gather && step.recv_count > 0) json["recv"] = ranks_of(plan.recv(step));
+  if (step.destination != TUTTI_BUFFER_NONE) json["to"] = place(step.destination, step.destination_chunk);
+  if (scatter) json["scatter"] = ranks_and_chunks_of(plan.send(step));
+  if (!scatter && step.send_count > 0) json["send"] = ranks_of(plan.send(step));
+  if ((step.flags & TUTTI_STEP_FINAL) != 0) json["final"] = true;
+  return json;
+}
+
+Json plan_of(const Plan& plan) {
+  Json steps = Json::array();
+  for (const tutti_plan_step& step : plan.steps) steps.push_back(step_of(plan, step));
+  return {{"rank", plan.rank}, {"steps", std::move(steps)}};
+}
+
+Json document_of(const PlanFile& file) {
+  const Plan first = file.plans.empty() ? Plan{} : file.plans[0];
+  const Blocks usual = blocks_of(first.collective, first.rank_count);
+  Json json = {{"version", kPlanFileVersion},
+               {"collective", std::string(to_string(first.collective))},
+               {"algorithm", file.algorithm}};
+  if (!file.variant.empty()) json["variant"] = file.variant;
+  json["ranks"] = first.rank_count;
+  if (has_root(first.collective)) json["root"] = first.root;
+  json["channel"] = first.channel;
+  json["chunks"] = first.chunks;
+  if (first.input_blocks != usual.input) json["input_blocks"] = first.input_blocks;
+  if (first.output_blocks != usual.output) json["output_blocks"] = first.output_blocks;
+  json["plans"] = Json::array();
+  for (const Plan& plan : file.plans) json["plans"].push_back(plan_of(plan));
+  return json;
+}
+
+/// Maps that hold no "steps" or "plans" stand on one line.
+void emit(YAML::Emitter& out, const Json& json) {
+  if (json.is_object()) {
+    const bool open = json.contains("steps") || json.contains("plans");
+    out << (open ? YAML::Block : YAML::Flow) << YAML::BeginMap;
+    for (const auto& [key, value] : json.items()) {
+      out << YAML::Key << key << YAML::Value;
+      emit(out, value);
+    }
+    out << YAML::EndMap;
+  } else if (json.is_array()) {
+    const bool open = !json.empty() && json[0].is_object() && !json[0].contains("chunk");
+    out << (open ? YAML::Block : YAML::Flow) << YAML::BeginSeq;
+    for (const Json& value : json) emit(out, value);
+    out << YAML::EndSeq;
+  } else if (json.is_string()) {
+    out << json.get<std::string>();
+  } else if (json.is_boolean()) {
+    out << json.get<bool>();
+  } else {
+    out << json.get<uint64_t>();
+  }
+}
+
+}  // namespace
+
+std::string to_yaml(const PlanFile& file) {
+  YAML::Emitter out;
+  emit(out, document_of(file));
+  return std::string(out.c_str()) + '\n';
+}
+
+std::string to_json(const PlanFile& file) {
+  return document_of(file).dump(1, ' ', false, Json::error_handler_t::replace) + '\n';
+}
+
+Status write_file(const PlanFile& file, const std::filesystem::path& path) {
+  std::ofstream stream(path, std::ios::binary);
+  stream << (path.extension() == ".json" ? to_json(file) : to_yaml(file));
+  stream.close();
+  if (!stream) return {Code::kSystem, fmt::format("{}: cannot be written", path.string())};
+  return {};
+}
+
+}  // namespace tutti::plan

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace tutti::plan {
+namespace {
+
+template <class T>
+bool same_bytes(const std::vector<T>& a, const std::vector<T>& b) {
+  static_assert(std::has_unique_object_representations_v<T>);
+  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
+}
+
+bool same_peer(const tutti_plan_peer& a, const tutti_plan_peer& b) {
+  return a.rank == b.rank && a.chunk == b.chunk;
+}
+
+/// Sets `begin` to where `range` stands in `pool`, and appends it if it is not there yet.
+Status intern(std::vector<tutti_plan_peer>& pool, std::span<const tutti_plan_peer> range, uint16_t& begin) {
+  begin = 0;
+  if (range.empty()) return {};
+  auto found = std::search(pool.begin(), pool.end(), range.begin(), range.end(), same_peer);
+  if (found - pool.begin() > UINT16_MAX) {
+    return {Code::kUnsupported, fmt::format("the steps name more than {} different peers", UINT16_MAX)};
+  }
+  begin = static_cast<uint16_t>(found - pool.begin());
+  if (found == pool.end()) pool.insert(pool.end(), range.begin(), range.end());
+  return {};
+}
+
+struct Capture {
+  Result<Plan> plan = Status(Code::kInternal, "the algorithm returned without emitting a plan");
+  uint32_t emitted = 0;
+};
+
+int32_t capture(void* context, const tutti_plan* plan) {
+  auto& into = *static_cast<Capture*>(context);
+  if (++into.emitted > 1) {
+    into.plan = Status(Code::kInternal, "the algorithm emitted more than one plan");
+  } else if (plan == nullptr || plan->struct_size < sizeof(tutti_plan)) {
+    into.plan = Status(Code::kVersionMismatch, "the emitted plan is null or its struct_size is too small");
+  } else {
+    into.plan = copy(*plan);
+  }
+  return static_cast<int32_t>(into.plan.status().code());
+}
+
+}  // namespace
+
+tutti_plan Plan::view() const {
+  return {.struct_size = sizeof(tutti_plan),
+          .collective = static_cast<uint32_t>(collective),
+          .rank_count = rank_count,
+          .rank = rank,
+          .root = root,
+          .channel = channel,
+          .chunks = chunks,
+          .input_blocks = input_blocks,
+          .output_blocks = output_blocks,
+          .step_count = static_cast<uint32_t>(steps.size()),
+          .peer_count = static_cast<uint32_t>(peers.size()),
+          .steps = steps.data(),
+          .peers = peers.data()};
+}
+
+std::span<const tutti_plan_peer> Plan::recv(const tutti_plan_step& step) const {
+  return std::span(peers).subspan(step.recv_begin, step.recv_count);
+}
+
+std::span<const tutti_plan_peer> Plan::send(const tutti_plan_step& step) const {
+  return std::span(peers).subspan(step.send_begin, step.send_count);
+}
+
+bool Plan::operator==(const Plan& other) const {
+  return collective == other.collective && rank_count == other.rank_count && rank == other.rank && root == other.root &&
+         channel == other.channel && chunks == other.chunks && input_blocks == other.input_blocks &&
+         output_blocks == other.output_blocks && same_bytes(steps, other.steps) && same_bytes(peers, other.peers);
+}
+
+Blocks blocks_of(Collective collective, uint32_t rank_count) {
+  switch (collective) {
+    case Collective::kReduceScatter:
+    case Collective::kScatter:
+      return {rank_count, 1};
+    case Collective::kAllGather:
+    case Collective::kGather:
+      return {1, rank_count};
+    case Collective::kAllToAll:
+      return {rank_count, rank_count};
+    default:
+      return {1, 1};
+  }
+}
+
+bool reduces(Collective collective) {
+  return collective == Collective::kAllReduce || collective == Collective::kReduceScatter ||
+         collective == Collective::kReduce;
+}
+
+bool has_root(Collective collective) {
+  return collective == Collective::kBroadcast || collective == Collective::kReduce ||
+         collective == Collective::kGather || collective == Collective::kScatter;
+}
+
+Result<Plan> copy(const tutti_plan& plan) {
+  TUTTI_TRY(validate(plan));
+  Plan result;
+  result.collective = static_cast<Collective>(plan.collective);
+  result.rank_count = plan.rank_count;
+  result.rank = plan.rank;
+  result.root = plan.root;
+  result.channel = plan.channel;
+  result.chunks = plan.chunks;
+  result.input_blocks = plan.input_blocks;
+  result.output_blocks = plan.output_blocks;
+  result.steps.assign(plan.steps, plan.steps + plan.step_count);
+  for (tutti_plan_step& step : result.steps) {
+    TUTTI_TRY(intern(result.peers, {plan.peers + step.recv_begin, step.recv_count}, step.recv_begin));
+    TUTTI_TRY(intern(result.peers, {plan.peers + step.send_begin, step.send_count}, step.send_begin));
+  }
+  return result;
+}
+
+Result<Plan> collect(const std::function<int32_t(const tutti_plan_sink*)>& emitter) {
+  Capture into;
+  const tutti_plan_sink sink = {.struct_size = sizeof(sink), .reserved = 0, .context = &into, .emit = capture};
+  const int32_t outcome = emitter(&sink);
+  if (into.emitted > 0 && !into.plan.ok()) return into.plan.status();
+  if (outcome != TUTTI_OK) return Status(static_cast<Code>(outcome), "the algorithm could not make the plan");
+  return std::move(into.plan);
+}
+
+Result<Plan> collect(const tutti_algorithm_ops& algorithm, void* instance, const tutti_plan_request& request) {
+  TUTTI_ASSIGN(Plan plan,
+               collect([&](const tutti_plan_sink* sink) { return algorithm.plan(instance, &request, sink); }));
+  const uint32_t root = has_root(plan.collective) ? request.root : 0;
+  const auto check = [](const char* field, uint32_t got, uint32_t asked) {
+    if (got == asked) return Status();
+    return Status(Code::kInternal, fmt::format("the emitted plan's {} is {}, but {} was asked for", field, got, asked));
+  };
+  TUTTI_TRY(check("collective", static_cast<uint32_t>(plan.collective), request.collective));
+  TUTTI_TRY(check("rank", plan.rank, request.rank));
+  TUTTI_TRY(check("channel", plan.channel, request.channel));
+  TUTTI_TRY(check("root", plan.root, root));
+  return plan;
+}
+
+}  // namespace tutti::plan

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// The plan as the host owns it. What its fields mean is said in tutti/plugin/plan.h.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "tutti/plugin/algorithm.h"
+#include "tutti/types.h"
+
+namespace tutti::plan {
+
+/// Owning form of a tutti_plan. Every Plan made by this folder is valid (see validate) and in canonical form: equal
+/// ranges of peers are stored once, in the order of their first use. So equal plans are equal member by member.
+struct Plan {
+  Collective collective = Collective::kAllReduce;
+  uint32_t rank_count = 1;
+  uint32_t rank = 0;
+  uint32_t root = 0;
+  uint32_t channel = 0;
+  uint32_t chunks = 1;
+  uint32_t input_blocks = 1;
+  uint32_t output_blocks = 1;
+  std::vector<tutti_plan_step> steps;
+  std::vector<tutti_plan_peer> peers;
+
+  /// The same plan as the ABI's struct; lives as long as this one is neither changed nor moved.
+  tutti_plan view() const;
+  std::span<const tutti_plan_peer> recv(const tutti_plan_step& step) const;
+  std::span<const tutti_plan_peer> send(const tutti_plan_step& step) const;
+  uint32_t input_chunks() const { return input_blocks * chunks; }
+  uint32_t output_chunks() const { return output_blocks * chunks; }
+  bool operator==(const Plan& other) const;
+};
+
+/// How many blocks the buffers of a collective have.
+struct Blocks {
+  uint32_t input;
+  uint32_t output;
+};
+Blocks blocks_of(Collective collective, uint32_t rank_count);
+/// Whether the collective reduces: only then may a step fold more than one value or be FINAL.
+bool reduces(Collective collective);
+/// Whether the collective has a root.
+bool has_root(Collective collective);
+
+/// The largest plan this build takes: chunks of one buffer, and steps.
+inline constexpr uint32_t kMaxChunks = 1u << 22;
+inline constexpr uint32_t kMaxSteps = 1u << 20;
+
+/// Whether a plan by itself keeps the rules of tutti/plugin/plan.h: every value in its range, peers as demanded, every
+/// step able to do what it says. The text of a failure names step and field: "step 3: recv: rank 9 is not below 4".
+/// What only shows when all ranks act together is verify's part (plan/verify.h).
+Status validate(const tutti_plan& plan);
+/// The two halves of validate, for readers that know the place of each step. A step may be asked about only after the
+/// head was found right.
+Status validate_head(const tutti_plan& plan);
+Status validate_step(const tutti_plan& plan, uint32_t step);
+
+/// A validated canonical copy.
+Result<Plan> copy(const tutti_plan& plan);
+
+/// Calls `emitter` with a sink and returns the one plan it emits, validated.
+Result<Plan> collect(const std::function<int32_t(const tutti_plan_sink*)>& emitter);
+/// Asks an algorithm for a plan, and checks that it is the one asked for.
+Result<Plan> collect(const tutti_algorithm_ops& algorithm, void* instance, const tutti_plan_request& request);
+
+}  // namespace tutti::plan

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Proves that plans do what their collective demands, before they ever run.
+#pragma once
+
+#include <span>
+
+#include "plan/plan.h"
+
+namespace tutti::plan {
+
+struct VerifyOptions {
+  uint32_t slots = 2;     ///< messages that fit between one rank and another; what holds with S slots holds with more
+  bool in_place = false;  ///< input and output share memory the way the collective allows
+};
+
+/// Runs all ranks' plans of one channel symbolically; `all_ranks[r]` is rank r's. Proves that
+///
+///   - every output chunk the collective demands ends with each contribution exactly once, finished by FINAL exactly
+///     once where it reduces, and that in an all-reduce all ranks compute it by the same expression, so that all get
+///     the same bits;
+///   - nothing is read before it is written or after it was overwritten (in place), a buffer that only the root has is
+///     touched by the root only;
+///   - messages meet pairwise in order with chunks of the same size, and none is left over;
+///   - no rank waits for ever when each connection has `slots` slots, over consecutive loops.
+///
+/// A failure is a counter-example: "rank 2 step 5: reads output chunk 3 before it is written".
+/// Send/recv demands no contents; the rest is proved for it too. All-to-all in place is unsupported.
+Status verify(std::span<const Plan> all_ranks, const VerifyOptions& options = {});
+
+}  // namespace tutti::plan
