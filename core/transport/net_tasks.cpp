@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/net_tasks.h"
+
+#include <atomic>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "progress/bell.h"
+
+namespace tutti::transport {
+namespace {
+
+constexpr uint64_t kPage = 4096;
+constexpr uint32_t kTag = 0;  // a connection carries one stream of slots
+
+std::atomic_ref<uint64_t> counter(uint64_t* value) {
+  return std::atomic_ref<uint64_t>(*value);
+}
+
+}  // namespace
+
+SlotMemory::SlotMemory(const tutti_slot_layout& layout, uint32_t peer, tutti_bell* peer_bell)
+    : memory_(static_cast<uint8_t*>(::operator new(connection_bytes(layout), std::align_val_t(kPage)))),
+      sizes_(layout.slot_count) {
+  std::memset(memory_.get(), 0, connection_bytes(layout));
+  connection_ = connection_at(memory_.get(), layout, peer);
+  connection_.flags = TUTTI_CONNECTION_NETWORK;
+  connection_.sizes = sizes_.data();
+  connection_.peer_bell = peer_bell;
+}
+
+void SlotMemory::Free::operator()(uint8_t* memory) const {
+  ::operator delete(memory, std::align_val_t(kPage));
+}
+
+uint8_t* SlotMemory::slot(uint64_t step) const {
+  return connection_.slots + (step & (connection_.slot_count - 1)) * connection_.slot_stride;
+}
+
+// Partners of HostTeam::acquire and HostTeam::publish.
+uint64_t SlotMemory::load_tail() const {
+  return counter(connection_.tail).load(std::memory_order_seq_cst);
+}
+uint64_t SlotMemory::load_head() const {
+  return counter(connection_.head).load(std::memory_order_seq_cst);
+}
+void SlotMemory::store_tail(uint64_t value) {
+  counter(connection_.tail).store(value, std::memory_order_seq_cst);
+}
+void SlotMemory::store_head(uint64_t value) {
+  counter(connection_.head).store(value, std::memory_order_seq_cst);
+}
+
+Channel::~Channel() {
+  const tutti_network_ops& ops = *net_.options().ops;
+  if (registration_ != nullptr) ops.deregister_memory(connection_, registration_);
+  ops.close_connection(connection_);
+}
+
+Status Channel::register_memory(void* address, uint64_t bytes, uint32_t peer) {
+  if (registration_ != nullptr) net_.options().ops->deregister_memory(connection_, std::exchange(registration_, nullptr));
+  const int32_t code =
+      net_.options().ops->register_memory(connection_, address, bytes, TUTTI_MEMORY_HOST, &registration_);
+  return code == TUTTI_OK ? Status() : net_.failure("register memory", peer, code);
+}
+
+Result<void*> Channel::send(const void* address, uint64_t bytes, uint32_t peer) {
+  void* request = nullptr;
+  const int32_t code =
+      net_.options().ops->send(connection_, const_cast<void*>(address), bytes, kTag, registration_, &request);
+  if (code != TUTTI_OK && code != TUTTI_AGAIN) return net_.failure("send", peer, code);
+  return request;
+}
+
+Result<void*> Channel::recv(void* address, uint64_t bytes, uint32_t peer) {
+  void* request = nullptr;
+  const int32_t code = net_.options().ops->recv(connection_, 1, &address, &bytes, &kTag, &registration_, &request);
+  if (code != TUTTI_OK && code != TUTTI_AGAIN) return net_.failure("receive", peer, code);
+  return request;
+}
+
+Result<bool> Channel::test(void* request, uint64_t* bytes, uint32_t peer) {
+  int32_t done = 0;
+  const int32_t code = net_.options().ops->test(request, &done, bytes);
+  if (code != TUTTI_OK && code != TUTTI_AGAIN) return net_.failure("complete a transfer", peer, code);
+  return done != 0;
+}
+
+SendTask::SendTask(const Net& net, const Key& key, uint32_t device, const tutti_net_handle& handle,
+                   tutti_bell* engine_bell)
+    : net_(net),
+      key_(key),
+      device_(device),
+      handle_(handle),
+      memory_(net.options().keys.protocols[key.protocol], key.peer, engine_bell),
+      hello_(sizeof(NetHello)),
+      requests_(memory_.connection().slot_count) {
+  NetHello hello{};
+  hello.communicator = net.options().communicator;
+  hello.rank = net.options().rank;
+  hello.lane = static_cast<uint32_t>(key.lane);
+  hello.channel = key.channel;
+  hello.protocol = key.protocol;
+  std::memcpy(hello_.data(), &hello, sizeof hello);
+}
+
+SendTask::~SendTask() {
+  if (channel_ == nullptr && connect_state_ != nullptr) net_.options().ops->cancel(connect_state_);
+}
+
+bool SendTask::idle() const {
+  return completed_ == memory_.load_tail();
+}
+
+Result<bool> SendTask::progress() {
+  if (channel_ == nullptr) return connect();
+  if (!greeted_) return greet();
+  return move();
+}
+
+Result<bool> SendTask::connect() {
+  void* connection = nullptr;
+  const int32_t code = net_.options().ops->connect(net_.context(), device_, &handle_, &connect_state_, &connection);
+  if (code == TUTTI_AGAIN || (code == TUTTI_OK && connection == nullptr)) return false;
+  connect_state_ = nullptr;
+  if (code != TUTTI_OK) return net_.failure("connect", key_.peer, code);
+  channel_ = std::make_unique<Channel>(net_, connection);
+  TUTTI_TRY(channel_->register_memory(hello_.data(), hello_.size(), key_.peer));
+  return true;
+}
+
+Result<bool> SendTask::greet() {
+  if (hello_request_ == nullptr) {
+    TUTTI_ASSIGN(hello_request_, channel_->send(hello_.data(), hello_.size(), key_.peer));
+    if (hello_request_ == nullptr) return false;
+  }
+  TUTTI_ASSIGN(greeted_, channel_->test(hello_request_, nullptr, key_.peer));
+  if (greeted_) TUTTI_TRY(channel_->register_memory(memory_.begin(), memory_.bytes(), key_.peer));
+  return greeted_;
+}
+
+Result<bool> SendTask::move() {
+  bool moved = false;
+  const uint64_t slots = memory_.connection().slot_count;
+  const uint64_t tail = memory_.load_tail();
+  for (; posted_ < tail && posted_ - completed_ < slots; ++posted_) {
+    void*& request = requests_[posted_ & (slots - 1)];
+    TUTTI_ASSIGN(request, channel_->send(memory_.slot(posted_), memory_.size_of_slot(posted_), key_.peer));
+    if (request == nullptr) break;
+    moved = true;
+  }
+  const uint64_t before = completed_;
+  for (; completed_ < posted_; ++completed_) {
+    TUTTI_ASSIGN(const bool done, channel_->test(requests_[completed_ & (slots - 1)], nullptr, key_.peer));
+    if (!done) break;
+  }
+  if (completed_ == before) return moved;
+  memory_.store_head(completed_);
+  progress::ring(*net_.options().bell);
+  return true;
+}
+
+ReceiveTask::ReceiveTask(const Net& net, const Key& key, tutti_bell* engine_bell)
+    : net_(net),
+      key_(key),
+      memory_(net.options().keys.protocols[key.protocol], key.peer, engine_bell),
+      requests_(memory_.connection().slot_count) {}
+
+Status ReceiveTask::attach(std::unique_ptr<Channel> channel) {
+  channel_ = std::move(channel);
+  return channel_->register_memory(memory_.begin(), memory_.bytes(), key_.peer);
+}
+
+Result<bool> ReceiveTask::progress() {
+  if (channel_ == nullptr) return false;
+  bool moved = false;
+  const uint64_t slots = memory_.connection().slot_count;
+  const uint64_t free_until = memory_.load_head() + slots;
+  for (; posted_ < free_until; ++posted_) {
+    void*& request = requests_[posted_ & (slots - 1)];
+    TUTTI_ASSIGN(request, channel_->recv(memory_.slot(posted_), memory_.connection().slot_stride, key_.peer));
+    if (request == nullptr) break;
+    moved = true;
+  }
+  const uint64_t before = completed_;
+  for (; completed_ < posted_; ++completed_) {
+    uint64_t bytes = 0;
+    TUTTI_ASSIGN(const bool done, channel_->test(requests_[completed_ & (slots - 1)], &bytes, key_.peer));
+    if (!done) break;
+  }
+  if (completed_ == before) return moved;
+  memory_.store_tail(completed_);
+  progress::ring(*net_.options().bell);
+  return true;
+}
+
+AcceptTask::AcceptTask(const Net& net, void* listener) : net_(net), listener_(listener) {}
+
+AcceptTask::~AcceptTask() {
+  if (accept_state_ != nullptr) net_.options().ops->cancel(accept_state_);
+}
+
+void AcceptTask::expect(const Key& key, std::shared_ptr<ReceiveTask> receiver) {
+  const std::lock_guard lock(mutex_);
+  expected_[{key.peer, static_cast<uint32_t>(key.lane), key.channel, key.protocol}] = std::move(receiver);
+}
+
+Result<bool> AcceptTask::progress() {
+  TUTTI_ASSIGN(const bool accepted, accept());
+  TUTTI_ASSIGN(const bool read, read_hellos());
+  TUTTI_ASSIGN(const bool handed, hand_over());
+  return accepted || read || handed;
+}
+
+Result<bool> AcceptTask::accept() {
+  void* connection = nullptr;
+  const int32_t code = net_.options().ops->accept(listener_, &accept_state_, &connection);
+  if (code == TUTTI_AGAIN || (code == TUTTI_OK && connection == nullptr)) return false;
+  accept_state_ = nullptr;
+  if (code != TUTTI_OK) return net_.failure("accept a connection", net_.options().rank, code);
+  Guest guest{std::make_unique<NetHello>(), std::make_unique<Channel>(net_, connection), nullptr};
+  TUTTI_TRY(guest.channel->register_memory(guest.hello.get(), sizeof(NetHello), net_.options().rank));
+  guests_.push_back(std::move(guest));
+  return true;
+}
+
+Result<bool> AcceptTask::read_hellos() {
+  bool moved = false;
+  for (auto guest = guests_.begin(); guest != guests_.end();) {
+    if (guest->request == nullptr) {
+      auto request = guest->channel->recv(guest->hello.get(), sizeof(NetHello), net_.options().rank);
+      if (request.ok()) guest->request = *request;
+    }
+    uint64_t bytes = 0;
+    auto done = guest->request != nullptr ? guest->channel->test(guest->request, &bytes, net_.options().rank)
+                                          : Result<bool>(false);
+    if (done.ok() && !*done) {
+      ++guest;
+      continue;
+    }
+    const NetHello& hello = *guest->hello;
+    // A stranger, or one that gave up, changes nothing.
+    if (done.ok() && bytes == sizeof hello && hello.communicator == net_.options().communicator) {
+      arrived_[{hello.rank, hello.lane, hello.channel, hello.protocol}] = std::move(guest->channel);
+    }
+    guest = guests_.erase(guest);
+    moved = true;
+  }
+  return moved;
+}
+
+Result<bool> AcceptTask::hand_over() {
+  bool moved = false;
+  const std::lock_guard lock(mutex_);
+  for (auto it = arrived_.begin(); it != arrived_.end();) {
+    const auto receiver = expected_.find(it->first);
+    if (receiver == expected_.end()) {
+      ++it;
+      continue;
+    }
+    TUTTI_TRY(receiver->second->attach(std::move(it->second)));
+    expected_.erase(receiver);
+    it = arrived_.erase(it);
+    moved = true;
+  }
+  return moved;
+}
+
+}  // namespace tutti::transport
