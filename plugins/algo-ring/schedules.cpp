@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// The bandwidth-optimal ring: P. Patarasuk, X. Yuan, "Bandwidth optimal all-reduce algorithms for clusters of
+// workstations", J. Parallel Distrib. Comput. 69 (2009).
+#include "schedules.h"
+
+#include <algorithm>
+
+namespace tutti::ring {
+namespace {
+
+using sdk::Buffer;
+using sdk::PlanBuilder;
+
+/// A ring of one: the value is the own input.
+void copy(PlanBuilder& plan, bool reduces) {
+  PlanBuilder::Step& step = plan.step().own(Buffer::kInput, 0).to_output(0);
+  if (reduces) step.final();
+}
+
+/// n-1 times a chunk moves on and takes in one more contribution; then n-1 times a finished chunk moves on.
+void all_reduce(PlanBuilder& plan, const Place& place) {
+  const uint32_t n = place.size();
+  const auto chunk = [&](uint32_t distance) { return place.position_before(distance); };
+  plan.step().own(Buffer::kInput, chunk(0)).send(place.next());
+  for (uint32_t k = 1; k < n - 1; ++k) {
+    plan.step().recv(place.previous()).own(Buffer::kInput, chunk(k)).send(place.next());
+  }
+  const uint32_t finished = chunk(n - 1);
+  plan.step().recv(place.previous()).own(Buffer::kInput, finished).final().to_output(finished).send(place.next());
+  for (uint32_t k = 0; k < n - 2; ++k) plan.step().recv(place.previous()).to_output(chunk(k)).send(place.next());
+  plan.step().recv(place.previous()).to_output(chunk(n - 2));
+}
+
+/// The first half of all-reduce; the block that starts at the next rank ends here.
+void reduce_scatter(PlanBuilder& plan, const Place& place) {
+  const uint32_t n = place.size();
+  plan.step().own(Buffer::kInput, place.before(1)).send(place.next());
+  for (uint32_t k = 2; k < n; ++k) {
+    plan.step().recv(place.previous()).own(Buffer::kInput, place.before(k)).send(place.next());
+  }
+  plan.step().recv(place.previous()).own(Buffer::kInput, place.rank()).final().to_output(0);
+}
+
+/// The second half of all-reduce.
+void all_gather(PlanBuilder& plan, const Place& place) {
+  const uint32_t n = place.size();
+  plan.step().own(Buffer::kInput, 0).to_output(place.rank()).send(place.next());
+  for (uint32_t k = 1; k < n - 1; ++k) {
+    plan.step().recv(place.previous()).to_output(place.before(k)).send(place.next());
+  }
+  plan.step().recv(place.previous()).to_output(place.before(n - 1));
+}
+
+/// A chain from the root around; loops fill it like a pipeline.
+void broadcast(PlanBuilder& plan, const Place& place, uint32_t root) {
+  PlanBuilder::Step& step = plan.step().to_output(0);
+  if (place.rank() == root) {
+    step.own(Buffer::kInput, 0);
+  } else {
+    step.recv(place.previous());
+  }
+  if (place.next() != root) step.send(place.next());
+}
+
+/// A chain from the root's successor around to the root.
+void reduce(PlanBuilder& plan, const Place& place, uint32_t root) {
+  PlanBuilder::Step& step = plan.step().own(Buffer::kInput, 0);
+  if (place.previous() != root) step.recv(place.previous());
+  if (place.rank() == root) {
+    step.final().to_output(0);
+  } else {
+    step.send(place.next());
+  }
+}
+
+bool is_reduction(uint32_t collective) {
+  return collective == TUTTI_ALL_REDUCE || collective == TUTTI_REDUCE_SCATTER || collective == TUTTI_REDUCE;
+}
+
+}  // namespace
+
+Place::Place(const Order& order, uint32_t rank)
+    : order_(order), position_(static_cast<uint32_t>(std::find(order.begin(), order.end(), rank) - order.begin())) {}
+
+uint32_t Place::position_before(uint32_t distance) const {
+  return (position_ + size() - distance) % size();
+}
+
+sdk::PlanBuilder schedule(const tutti_plan_request& request, const Order& order) {
+  const Place place(order, request.rank);
+  PlanBuilder plan(request, place.size(), request.collective == TUTTI_ALL_REDUCE ? place.size() : 1);
+  if (place.size() == 1) {
+    copy(plan, is_reduction(request.collective));
+    return plan;
+  }
+  switch (request.collective) {
+    case TUTTI_ALL_REDUCE:
+      all_reduce(plan, place);
+      break;
+    case TUTTI_REDUCE_SCATTER:
+      reduce_scatter(plan, place);
+      break;
+    case TUTTI_ALL_GATHER:
+      all_gather(plan, place);
+      break;
+    case TUTTI_BROADCAST:
+      broadcast(plan, place, request.root);
+      break;
+    default:
+      reduce(plan, place, request.root);
+  }
+  return plan;
+}
+
+tutti_algorithm_cost cost(uint32_t collective, const tutti_topology& topology) {
+  const uint32_t n = topology.rank_count;
+  const bool p2p = topology.bandwidth_gbs[TUTTI_LINK_P2P] > 0;
+  const uint32_t inside = p2p ? TUTTI_LINK_P2P : TUTTI_LINK_SHM;
+  const uint32_t links_between_nodes = topology.node_count > 1 ? topology.node_count : 0;
+  const uint32_t rounds = collective == TUTTI_ALL_REDUCE ? 2 : 1;
+  const uint32_t hops = rounds * (n - 1);
+
+  tutti_algorithm_cost cost = {};
+  cost.struct_size = sizeof(cost);
+  cost.hops[TUTTI_LINK_NETWORK] = std::min(hops, rounds * links_between_nodes);
+  cost.hops[inside] = hops - cost.hops[TUTTI_LINK_NETWORK];
+  const bool chain = collective == TUTTI_BROADCAST || collective == TUTTI_REDUCE;
+  const double sent = n == 1 ? 0.0 : chain ? 1.0 : static_cast<double>(hops) / n;
+  if (n > links_between_nodes) cost.wire[inside] = sent;
+  if (links_between_nodes > 0) cost.wire[TUTTI_LINK_NETWORK] = sent;
+  // The input is read once and the output written once; what arrives is read from its slot.
+  cost.memory = 2.0 + sent;
+  return cost;
+}
+
+}  // namespace tutti::ring

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// What each rank of a ring does for each collective.
+#pragma once
+
+#include "channels.h"
+#include "tutti/sdk/plan_builder.h"
+
+namespace tutti::ring {
+
+/// One rank's view of its ring. Positions count along the ring; distances may be negative.
+class Place {
+ public:
+  Place(const Order& order, uint32_t rank);
+
+  uint32_t size() const { return static_cast<uint32_t>(order_.size()); }
+  uint32_t rank() const { return order_[position_]; }
+  /// The position `distance` places before this rank's.
+  uint32_t position_before(uint32_t distance) const;
+  /// The rank there.
+  uint32_t before(uint32_t distance) const { return order_[position_before(distance)]; }
+  uint32_t previous() const { return before(1); }
+  uint32_t next() const { return before(size() - 1); }
+
+ private:
+  const Order& order_;
+  uint32_t position_;
+};
+
+/// Bit mask of the collectives that rings do.
+inline constexpr uint64_t kCollectives = 1u << TUTTI_ALL_REDUCE | 1u << TUTTI_REDUCE_SCATTER | 1u << TUTTI_ALL_GATHER |
+                                         1u << TUTTI_BROADCAST | 1u << TUTTI_REDUCE;
+
+/// The plan of one rank for one of kCollectives.
+sdk::PlanBuilder schedule(const tutti_plan_request& request, const Order& order);
+
+/// The cost of one of kCollectives on a ring through all nodes; see tutti_algorithm_cost.
+tutti_algorithm_cost cost(uint32_t collective, const tutti_topology& topology);
+
+}  // namespace tutti::ring
