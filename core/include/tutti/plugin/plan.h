@@ -19,16 +19,24 @@
 //   send value to each peer in `send`
 //
 //   TUTTI_STEP_GATHER:  nothing is folded. What peers[i] in `recv` sent goes to output chunk peers[i].chunk. The source
-//   chunk (if any) is
-//                       copied to the destination chunk (if any) and sent to `send`. Sends do not wait for the
-//                       receives.
-//   TUTTI_STEP_SCATTER: peers[i] in `send` gets source chunk peers[i].chunk of the source buffer instead of the value.
+//                       chunk (if any) is copied to the destination chunk (if any) and sent to `send`.
+//   TUTTI_STEP_SCATTER: peers[i] in `send` gets chunk peers[i].chunk of the source buffer instead of the value. Receives
+//                       only if it is a GATHER step too.
 //   TUTTI_STEP_FINAL:   the value is complete: the final operation of the reduction (average's division) is applied
-//   before it is written or sent.
+//                       before it is written or sent. Every output of a reduction has passed it exactly once, whatever
+//                       the operation. Only in steps that fold, of collectives that reduce.
 //
-// Steps run in order. A step waits for a free slot to each peer it sends to and for a filled slot from each peer it
-// receives from. Messages between two ranks on one channel arrive in the order sent; the k-th send of i to j meets the
-// k-th receive of j from i, and both must cover the same number of elements.
+// Steps run in order. A step that folds waits for a filled slot from each peer it receives from and for a free slot to
+// each peer it sends to. In GATHER and SCATTER steps the sends do not wait for the receives. Messages between two ranks
+// on one channel arrive in the order sent; the k-th send of i to j meets the k-th receive of j from i, and both must
+// cover the same number of elements: chunks whose indices agree in c % chunks have the same length.
+//
+//   - All chunks of a step that folds have one length. Those of a GATHER or SCATTER step may differ: each message has
+//     the length of its own chunk, and any of them may be empty.
+//   - A step with neither source nor destination passes on what it receives; source_chunk (< chunks) says its length.
+//   - The parts of a GATHER or SCATTER step have no order among themselves, except sends before receives: no chunk is
+//     written twice or both read and written, other than by copying it onto itself in place.
+//   - A rank stands at most once in `recv` and at most once in `send` of a step. Fields without a meaning are 0.
 #pragma once
 
 #include <stdint.h>
