@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// One call as the application made it, and the checks of its arguments.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "tutti/communicator.h"
+#include "tutti/plugin/protocol.h"
+
+namespace tutti::communicator {
+
+struct Call {
+  Collective collective = Collective::kAllReduce;
+  const void* input = nullptr;
+  void* output = nullptr;
+  size_t count = 0;
+  DataType type = DataType::kFloat32;
+  Reduction reduction = ReduceOp::kSum;
+  int root = 0;          ///< of rooted collectives; the peer of a send or receive
+  bool receives = false;  ///< kSendRecv: receive rather than send
+};
+
+/// kInvalidArgument with the argument's name, what it is and what it may be; ok for calls that can be made on `size` ranks.
+Status check(const Call& call, int rank, int size);
+
+/// Whether the call's buffers are those of an in-place call.
+bool in_place(const Call& call, int rank);
+
+/// The call in the two words that travel with it.
+tutti_signature signature_of(const Call& call);
+/// "all_reduce of 10 × float32, sum", as far as the two words tell.
+std::string describe(const tutti_signature& signature);
+std::string describe(const Call& call);
+
+}  // namespace tutti::communicator

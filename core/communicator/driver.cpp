@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "communicator/driver.h"
+
+#include <sched.h>
+
+#include <cstring>
+
+#include "progress/bell.h"
+
+namespace tutti::communicator {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr uint32_t kSharedSpins = 4;     // polls per work when several works, or an engine, share the thread
+constexpr uint32_t kNetworkRounds = 64;  // rounds of helping the engine before the first yield
+constexpr std::chrono::milliseconds kSleepLimit{100};  // how late an expired deadline may be noticed
+
+}  // namespace
+
+Driver::Outcome Driver::run(std::span<Job> jobs) {
+  if (jobs.size() == 1 && engine_ == nullptr) {
+    Job& job = jobs.front();
+    job.work->spins = options_.spins;
+    const int32_t code = job.ops->run(job.plugin, job.work);
+    if (code != TUTTI_AGAIN) [[likely]] return {code, &job};
+  }
+  return wait_for(jobs);
+}
+
+Driver::Round Driver::round(std::span<Job> jobs, uint32_t spins) {
+  Round round;
+  for (Job& job : jobs) {
+    if (job.done || (job.after != nullptr && !job.after->done)) continue;
+    const tutti_cursor before = job.work->cursor;
+    job.work->spins = spins;
+    const int32_t code = job.ops->run(job.plugin, job.work);
+    if (code == TUTTI_AGAIN) {
+      round.moved = round.moved || std::memcmp(&before, &job.work->cursor, sizeof before) != 0;
+      if (!round.pending) round.waiting = &job;
+      round.pending = true;
+      continue;
+    }
+    if (code != TUTTI_OK) {
+      round.failure = {code, &job};
+      return round;
+    }
+    job.done = round.moved = true;
+  }
+  for (const Job& job : jobs) round.pending = round.pending || !job.done;
+  return round;
+}
+
+Driver::Outcome Driver::wait_for(std::span<Job> jobs) {
+  for (Job& job : jobs) job.done = false;
+  const uint32_t spins = jobs.size() == 1 && engine_ == nullptr ? options_.spins : kSharedSpins;
+  const uint32_t patience = options_.yields + (engine_ != nullptr ? kNetworkRounds : 0);
+  uint32_t idle = 0;
+  Clock::time_point idle_since{};
+  for (;;) {
+    const Round now = round(jobs, idle == 0 ? spins : kSharedSpins);
+    if (now.failure.code != TUTTI_OK) return now.failure;
+    if (!now.pending) return {};
+    const bool helped = engine_ != nullptr && engine_->assist();
+    if (now.moved || helped) {
+      idle = 0;
+      continue;
+    }
+    if (++idle <= patience) {
+      if (idle > patience - options_.yields) sched_yield();
+      continue;
+    }
+    if (idle == patience + 1) idle_since = Clock::now();
+    progress::Sleeper announced(*options_.bell);
+    const Round last = round(jobs, 0);
+    if (last.failure.code != TUTTI_OK) return last.failure;
+    if (!last.pending) return {};
+    if (last.moved) {
+      idle = 0;
+      continue;
+    }
+    if (Clock::now() - idle_since > options_.operation_timeout) return {TUTTI_TIMEOUT, last.waiting};
+    announced.sleep(kSleepLimit);
+  }
+}
+
+}  // namespace tutti::communicator

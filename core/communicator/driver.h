@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs works to their end in the calling thread: executes what can go on, helps the progress engine, and sleeps when nothing can.
+#pragma once
+
+#include <chrono>
+#include <span>
+
+#include "progress/engine.h"
+#include "tutti/plugin/protocol.h"
+
+namespace tutti::communicator {
+
+/// A work, who executes it, and what must be done before it: works on one connection keep their order.
+struct Job {
+  tutti_work* work = nullptr;
+  const tutti_protocol_ops* ops = nullptr;
+  void* plugin = nullptr;
+  const Job* after = nullptr;
+  bool done = false;
+};
+
+class Driver {
+ public:
+  struct Options {
+    uint32_t spins = 2000;  ///< polls before a wait yields the processor
+    uint32_t yields = 20;   ///< yields before it sleeps
+    std::chrono::nanoseconds operation_timeout{};  ///< without any progress
+    tutti_bell* bell = nullptr;                    ///< rung by peers and by the engine
+  };
+  explicit Driver(const Options& options) : options_(options) {}
+
+  /// Whose network slots these works may wait for; helped while waiting.
+  void set_engine(progress::Engine* engine) { engine_ = engine; }
+
+  struct Outcome {
+    int32_t code = TUTTI_OK;
+    Job* job = nullptr;  ///< the one that failed, or the first that waits when the time is up
+  };
+  /// TUTTI_OK when all are done; TUTTI_TIMEOUT; or the failure of a job. One thread at a time.
+  Outcome run(std::span<Job> jobs);
+
+ private:
+  struct Round {
+    bool moved = false;
+    bool pending = false;
+    Outcome failure;
+    Job* waiting = nullptr;
+  };
+  Round round(std::span<Job> jobs, uint32_t spins);
+  Outcome wait_for(std::span<Job> jobs);
+
+  Options options_;
+  progress::Engine* engine_ = nullptr;
+};
+
+}  // namespace tutti::communicator

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "communicator/execution.h"
+
+#include <algorithm>
+
+namespace tutti::communicator {
+namespace {
+
+constexpr size_t kMaxKept = 1024;  // shapes; beyond, all are prepared anew
+constexpr uint64_t kLineBytes = 64;
+
+uint64_t ceil_div(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
+uint64_t round_up(uint64_t value, uint64_t unit) { return ceil_div(value, unit) * unit; }
+
+}  // namespace
+
+void Execution::bind(const Call& call, uint64_t number) {
+  for (size_t i = 0; i < works.size(); ++i) {
+    tutti_work& work = works[i];
+    work.input = call.input;
+    work.output = call.output;
+    work.scalar = call.reduction.scalar;
+    work.call = number;
+    work.cursor = {};
+    jobs[i].done = false;
+  }
+}
+
+size_t Executions::ShapeHash::operator()(const Shape& shape) const {
+  uint64_t hash = shape.kind * 0x9e3779b97f4a7c15u;
+  hash = (hash ^ shape.count) * 0x9e3779b97f4a7c15u;
+  hash = (hash ^ shape.root) * 0x9e3779b97f4a7c15u;
+  return static_cast<size_t>(hash ^ hash >> 32);
+}
+
+Result<Execution*> Executions::prepare(const Call& call) {
+  const bool in_place = communicator::in_place(call, static_cast<int>(options_.rank));
+  const Shape shape{static_cast<uint64_t>(call.collective) | static_cast<uint64_t>(call.type) << 8 |
+                        static_cast<uint64_t>(call.reduction.op) << 16 | (in_place ? uint64_t{1} << 24 : 0),
+                    call.count, static_cast<uint64_t>(call.root)};
+  if (shape == last_shape_) return last_;
+  auto found = kept_.find(shape);
+  if (found == kept_.end()) {
+    TUTTI_ASSIGN(std::unique_ptr<Execution> made, make(call, in_place));
+    if (kept_.size() >= kMaxKept) kept_.clear();
+    found = kept_.emplace(shape, std::move(made)).first;
+  }
+  last_shape_ = shape;
+  last_ = found->second.get();
+  return last_;
+}
+
+Result<std::unique_ptr<Execution>> Executions::make(const Call& call, bool in_place) {
+  auto execution = std::make_unique<Execution>();
+  TUTTI_ASSIGN(execution->decision, selector_.choose({call.collective, call.type, call.reduction.op, call.count}));
+  TUTTI_ASSIGN(const Program* program, programs_.collective(execution->decision, call.collective,
+                                                            static_cast<uint32_t>(call.root), in_place));
+  add_works(*execution, call, *program, execution->decision.protocol);
+  return execution;
+}
+
+Status Executions::append_message(Execution& execution, const Call& call) {
+  TUTTI_ASSIGN(execution.decision, selector_.choose({call.collective, call.type, call.reduction.op, call.count}));
+  TUTTI_ASSIGN(const Program* program,
+               programs_.message(execution.decision.protocol, static_cast<uint32_t>(call.root), call.receives));
+  add_works(execution, call, *program, execution.decision.protocol);
+  return {};
+}
+
+/// Each channel takes an even share of every block, cut at cache lines.
+void Executions::add_works(Execution& execution, const Call& call, const Program& program, uint32_t protocol_index) const {
+  const uint64_t bytes = size_of(call.type);
+  const uint64_t line = kLineBytes / bytes;
+  const uint64_t share = round_up(ceil_div(call.count, program.channels.size()), line);
+  const uint64_t slice = program.payload_bytes / kLineBytes * line;
+  const auto& protocol = selector_.choices().protocols[protocol_index];
+  execution.works.reserve(execution.works.size() + program.channels.size());
+  for (size_t i = 0; i < program.channels.size(); ++i) {
+    const ChannelProgram& channel = *program.channels[i];
+    tutti_work work{};
+    work.struct_size = sizeof work;
+    work.data_type = static_cast<uint32_t>(call.type);
+    work.reduce_op = static_cast<uint32_t>(call.reduction.op);
+    work.element_bytes = static_cast<uint32_t>(bytes);
+    work.plan = &channel.view;
+    work.senders = channel.senders.data();
+    work.receivers = channel.receivers.data();
+    work.count = call.count;
+    work.begin = std::min<uint64_t>(call.count, i * share);
+    work.end = std::min<uint64_t>(call.count, work.begin + share);
+    work.slice_elements = slice;
+    const uint64_t even = round_up(ceil_div(work.end - work.begin, channel.view.chunks), line);
+    work.chunk_elements = std::clamp<uint64_t>(even, line, slice * program.chunk_slots);
+    work.divisor = call.reduction.op == ReduceOp::kAvg ? options_.rank_count : 0;
+    work.check = options_.check_calls ? 1 : 0;
+    work.signature = signature_of(call);
+    work.direct_minimum = options_.direct_minimum;
+    work.abort = options_.abort;
+    work.input = call.input;
+    work.output = call.output;
+    work.scalar = call.reduction.scalar;
+    execution.works.push_back(work);
+  }
+  execution.jobs.clear();
+  for (tutti_work& work : execution.works) execution.jobs.push_back({&work, protocol.ops, protocol.plugin, nullptr, false});
+}
+
+}  // namespace tutti::communicator

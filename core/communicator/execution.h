@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// A call made ready to run: one work per channel over a program's plans. Prepared once per shape of call; a later call of the same shape
+// only sets its buffers.
+#pragma once
+
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "communicator/call.h"
+#include "communicator/driver.h"
+#include "communicator/program.h"
+#include "tuner/selector.h"
+
+namespace tutti::communicator {
+
+struct Execution {
+  tuner::Decision decision;
+  std::vector<tutti_work> works;
+  std::vector<Job> jobs;
+
+  /// Sets what differs between calls of one shape. `number` counts the calls of the communicator.
+  void bind(const Call& call, uint64_t number);
+};
+
+/// Prepares executions and keeps them. One thread at a time.
+class Executions {
+ public:
+  struct Options {
+    uint32_t rank = 0;
+    uint32_t rank_count = 1;
+    bool check_calls = true;
+    uint64_t direct_minimum = 0;  ///< see tutti_work; 0: never
+    const uint32_t* abort = nullptr;
+  };
+  Executions(const Options& options, const tuner::Selector& selector, Programs& programs)
+      : options_(options), selector_(selector), programs_(programs) {}
+
+  Result<Execution*> prepare(const Call& call);
+  /// Appends the works of one send or receive to `execution`, which is not kept.
+  Status append_message(Execution& execution, const Call& call);
+
+ private:
+  struct Shape {
+    uint64_t kind;   // collective, type, op, in place
+    uint64_t count;
+    uint64_t root;
+    bool operator==(const Shape&) const = default;
+  };
+  struct ShapeHash {
+    size_t operator()(const Shape& shape) const;
+  };
+  Result<std::unique_ptr<Execution>> make(const Call& call, bool in_place);
+  void add_works(Execution& execution, const Call& call, const Program& program, uint32_t protocol) const;
+
+  Options options_;
+  const tuner::Selector& selector_;
+  Programs& programs_;
+  std::unordered_map<Shape, std::unique_ptr<Execution>, ShapeHash> kept_;
+  Shape last_shape_{~uint64_t{0}, 0, 0};
+  Execution* last_ = nullptr;
+};
+
+}  // namespace tutti::communicator

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "communicator/program.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "plan/verify.h"
+
+namespace tutti::communicator {
+namespace {
+
+// Verification takes time and memory with the square of the ranks; algorithms are proved up to this size in the project's tests as well.
+constexpr uint32_t kMaxVerifiedRanks = 64;
+
+}  // namespace
+
+Program Programs::empty_program(uint32_t protocol) const {
+  Program program;
+  program.payload_bytes = fabric_.payload_bytes(protocol, choices_.links);
+  program.chunk_slots = fabric_.chunk_slots(protocol, choices_.links);
+  return program;
+}
+
+Result<plan::Plan> Programs::request(const tuner::Decision& decision, Collective collective, uint32_t rank, uint32_t channel,
+                                     uint32_t root) const {
+  const auto& algorithm = choices_.algorithms[decision.algorithm];
+  const tutti_plan_request request{sizeof(tutti_plan_request), static_cast<uint32_t>(collective), rank, channel, root,
+                                   decision.variant};
+  auto plan = plan::collect(*algorithm.ops, algorithm.instance, request);
+  if (plan.ok()) return plan;
+  return plan.status().with_context(fmt::format("plan of algorithm '{}' for {}", algorithm.name, to_string(collective)));
+}
+
+Status Programs::verify(const tuner::Decision& decision, Collective collective, uint32_t root, bool in_place) const {
+  if (!options_.verify || options_.rank_count > kMaxVerifiedRanks) return {};
+  const uint32_t slots = fabric_.slot_count(decision.protocol, choices_.links) /
+                         std::max(1u, fabric_.chunk_slots(decision.protocol, choices_.links));
+  for (uint32_t channel = 0; channel < decision.channels; ++channel) {
+    std::vector<plan::Plan> plans;
+    for (uint32_t rank = 0; rank < options_.rank_count; ++rank) {
+      TUTTI_ASSIGN(plan::Plan plan, request(decision, collective, rank, channel, root));
+      plans.push_back(std::move(plan));
+    }
+    const Status proof = plan::verify(plans, {std::max(1u, slots), in_place});
+    if (!proof.ok()) {
+      return proof.with_context(fmt::format("algorithm '{}' made a wrong plan for {}{}, channel {}",
+                                            choices_.algorithms[decision.algorithm].name, to_string(collective),
+                                            in_place ? " in place" : "", channel));
+    }
+  }
+  return {};
+}
+
+void Programs::add_channel(Program& program, plan::Plan plan, transport::Lane lane, uint32_t protocol) {
+  auto channel = std::make_unique<ChannelProgram>();
+  channel->plan = std::move(plan);
+  channel->view = channel->plan.view();
+  channel->senders.resize(channel->plan.peers.size());
+  channel->receivers.resize(channel->plan.peers.size());
+  const auto key = [&](uint32_t peer) {
+    return transport::Key{channel->plan.peers[peer].rank, lane, channel->plan.channel, protocol};
+  };
+  for (const tutti_plan_step& step : channel->plan.steps) {
+    for (uint32_t i = step.send_begin; i < step.send_begin + uint32_t{step.send_count}; ++i) {
+      channel->senders[i] = fabric_.sender(key(i));
+    }
+    for (uint32_t i = step.recv_begin; i < step.recv_begin + uint32_t{step.recv_count}; ++i) {
+      channel->receivers[i] = fabric_.receiver(key(i));
+    }
+  }
+  program.channels.push_back(std::move(channel));
+}
+
+Result<const Program*> Programs::collective(const tuner::Decision& decision, Collective collective, uint32_t root,
+                                            bool in_place) {
+  const Name name{decision.algorithm, decision.variant, decision.protocol, decision.channels, static_cast<uint32_t>(collective),
+                  root};
+  auto& program = programs_[name];
+  if (program == nullptr) {
+    TUTTI_TRY(verify(decision, collective, root, false));
+    auto made = std::make_unique<Program>(empty_program(decision.protocol));
+    for (uint32_t channel = 0; channel < decision.channels; ++channel) {
+      TUTTI_ASSIGN(plan::Plan plan, request(decision, collective, options_.rank, channel, root));
+      add_channel(*made, std::move(plan), transport::Lane::kCollective, decision.protocol);
+    }
+    program = std::move(made);
+  }
+  if (in_place && !program->verified_in_place) {
+    TUTTI_TRY(verify(decision, collective, root, true));
+    program->verified_in_place = true;
+  }
+  return program.get();
+}
+
+Result<const Program*> Programs::message(uint32_t protocol, uint32_t peer, bool receives) {
+  const Name name{tuner::kNoAlgorithm, receives ? 1 : 0, protocol, 1, static_cast<uint32_t>(Collective::kSendRecv), peer};
+  auto& program = programs_[name];
+  if (program != nullptr) return program.get();
+  plan::Plan plan;
+  plan.collective = Collective::kSendRecv;
+  plan.rank_count = options_.rank_count;
+  plan.rank = options_.rank;
+  plan.peers = {{peer, 0}};
+  tutti_plan_step step{};
+  step.source = receives ? TUTTI_BUFFER_NONE : TUTTI_BUFFER_INPUT;
+  step.destination = receives ? TUTTI_BUFFER_OUTPUT : TUTTI_BUFFER_NONE;
+  step.recv_count = receives ? 1 : 0;
+  step.send_count = receives ? 0 : 1;
+  plan.steps = {step};
+  program = std::make_unique<Program>(empty_program(protocol));
+  add_channel(*program, std::move(plan), transport::Lane::kPointToPoint, protocol);
+  return program.get();
+}
+
+}  // namespace tutti::communicator

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans made ready: requested from the algorithm, verified, and joined to this rank's connections. Kept for as long as the communicator lives.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <tuple>
+#include <vector>
+
+#include "communicator/fabric.h"
+#include "plan/plan.h"
+#include "tuner/selector.h"
+
+namespace tutti::communicator {
+
+/// One channel's plan with its connections, one per entry of plan.peers.
+struct ChannelProgram {
+  plan::Plan plan;
+  tutti_plan view{};
+  std::vector<tutti_connection*> senders;
+  std::vector<tutti_connection*> receivers;
+};
+
+struct Program {
+  std::vector<std::unique_ptr<ChannelProgram>> channels;
+  uint64_t payload_bytes = 0;  ///< what a slice may hold
+  uint32_t chunk_slots = 1;    ///< slices a chunk may have
+  bool verified_in_place = false;
+};
+
+class Programs {
+ public:
+  struct Options {
+    uint32_t rank = 0;
+    uint32_t rank_count = 1;
+    bool verify = true;
+  };
+  Programs(const Options& options, const tuner::Choices& choices, Fabric& fabric)
+      : options_(options), choices_(choices), fabric_(fabric) {}
+
+  /// The program of a collective. Verified for the way it is used before it is returned. One thread at a time.
+  Result<const Program*> collective(const tuner::Decision& decision, Collective collective, uint32_t root, bool in_place);
+  /// The one-step program that sends to, or receives from, a peer.
+  Result<const Program*> message(uint32_t protocol, uint32_t peer, bool receives);
+
+ private:
+  using Name = std::tuple<uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t>;
+  Result<plan::Plan> request(const tuner::Decision& decision, Collective collective, uint32_t rank, uint32_t channel,
+                             uint32_t root) const;
+  Status verify(const tuner::Decision& decision, Collective collective, uint32_t root, bool in_place) const;
+  void add_channel(Program& program, plan::Plan plan, transport::Lane lane, uint32_t protocol);
+  Program empty_program(uint32_t protocol) const;
+
+  Options options_;
+  const tuner::Choices& choices_;
+  Fabric& fabric_;
+  std::map<Name, std::unique_ptr<Program>> programs_;
+};
+
+}  // namespace tutti::communicator

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "communicator/state.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstring>
+#include <map>
+
+#include "progress/bell.h"
+
+namespace tutti {
+
+using communicator::Call;
+using communicator::Driver;
+using communicator::Execution;
+using communicator::Job;
+
+namespace {
+
+constexpr std::chrono::seconds kFlushLimit{5};
+constexpr std::chrono::seconds kVerdictLimit{2};
+
+}  // namespace
+
+Communicator::State::~State() {
+  // What was sent must leave this process before its connections close.
+  if (fabric_ != nullptr && fabric_->net() != nullptr && failure().ok()) {
+    fabric_->net()->engine().flush(std::chrono::steady_clock::now() + kFlushLimit);
+  }
+  bootstrap_.reset();
+  fabric_.reset();
+  if (selector_ == nullptr) return;
+  const tuner::Choices& choices = selector_->choices();
+  for (const auto& algorithm : choices.algorithms) {
+    if (algorithm.instance != nullptr) algorithm.ops->disconnect(algorithm.instance);
+  }
+  if (choices.tuner_instance != nullptr) choices.tuner->destroy(choices.tuner_instance);
+}
+
+Status Communicator::State::run(const Call& call) {
+  if (std::atomic_ref<uint32_t>(abort_word_).load(std::memory_order_relaxed) != 0) [[unlikely]] return failure();
+  TUTTI_TRY(communicator::check(call, rank_, size_));
+  if (call.count == 0) return {};
+  TUTTI_ASSIGN(Execution* const execution, executions_->prepare(call));
+  execution->bind(call, ++calls_);
+  return run_jobs(execution->jobs, call);
+}
+
+Status Communicator::State::run_jobs(std::span<Job> jobs, const Call& call) {
+  const tutti_signature& signature = jobs.front().work->signature;
+  current_signature_.store(uint64_t{signature.words[1]} << 32 | signature.words[0], std::memory_order_relaxed);
+  current_call_.store(calls_ << 1 | 1, std::memory_order_relaxed);
+  const Driver::Outcome outcome = driver_->run(jobs);
+  current_call_.store(calls_ << 1, std::memory_order_relaxed);
+  if (outcome.code == TUTTI_OK) [[likely]] return {};
+  return explain_outcome(outcome, call);
+}
+
+Status Communicator::State::run_messages(std::span<const Call> calls) {
+  if (std::atomic_ref<uint32_t>(abort_word_).load(std::memory_order_relaxed) != 0) return failure();
+  for (const Call& call : calls) TUTTI_TRY(communicator::check(call, rank_, size_));
+  TUTTI_TRY(copy_to_self(calls));
+  Execution all;
+  std::vector<Execution> messages;
+  for (const Call& call : calls) {
+    if (call.count == 0 || call.root == rank_) continue;
+    TUTTI_TRY(executions_->append_message(messages.emplace_back(), call));
+  }
+  ++calls_;
+  // Messages on one connection keep their order.
+  std::map<const tutti_connection*, size_t> latest;
+  for (Execution& message : messages) {
+    tutti_work& work = message.works.front();
+    work.call = calls_;
+    all.jobs.push_back({&work, message.jobs.front().ops, message.jobs.front().plugin, nullptr, false});
+  }
+  for (size_t i = 0; i < all.jobs.size(); ++i) {
+    const tutti_work& work = *all.jobs[i].work;
+    const tutti_connection* connection = work.senders[0] != nullptr ? work.senders[0] : work.receivers[0];
+    if (const auto before = latest.find(connection); before != latest.end()) all.jobs[i].after = &all.jobs[before->second];
+    latest[connection] = i;
+  }
+  return all.jobs.empty() ? Status() : run_jobs(all.jobs, calls.front());
+}
+
+/// Sends to this rank itself meet its receives from itself, in order.
+Status Communicator::State::copy_to_self(std::span<const Call> calls) {
+  std::vector<const Call*> sends;
+  std::vector<const Call*> receives;
+  for (const Call& call : calls) {
+    if (call.root == rank_) (call.receives ? receives : sends).push_back(&call);
+  }
+  if (sends.size() != receives.size()) {
+    return Status(Code::kInvalidArgument, fmt::format("send_recv: {} sends to this rank itself but {} receives from itself in one "
+                                                      "group; each needs its partner there",
+                                                      sends.size(), receives.size()));
+  }
+  for (size_t i = 0; i < sends.size(); ++i) {
+    const size_t bytes = sends[i]->count * size_of(sends[i]->type);
+    if (bytes != receives[i]->count * size_of(receives[i]->type)) {
+      return Status(Code::kInvalidArgument, fmt::format("send_recv to this rank itself: sends {} × {}, receives {} × {}",
+                                                        sends[i]->count, to_string(sends[i]->type), receives[i]->count,
+                                                        to_string(receives[i]->type)));
+    }
+    if (bytes > 0) std::memmove(receives[i]->output, sends[i]->input, bytes);
+  }
+  return {};
+}
+
+Status Communicator::State::explain_outcome(const Driver::Outcome& outcome, const Call& call) {
+  const uint32_t peer = outcome.job->work->fault.peer;
+  switch (outcome.code) {
+    case TUTTI_ABORTED: return failure();
+    case TUTTI_TIMEOUT: return timeout_verdict(call, peer);
+    case TUTTI_MISMATCH:
+      return fail_everywhere(Status(Code::kMismatch, fmt::format("ranks {} and {} made different calls: rank {} made {}; rank {} "
+                                                                 "made {}",
+                                                                 rank_, peer, rank_, communicator::describe(outcome.job->work->signature),
+                                                                 peer, communicator::describe(outcome.job->work->fault.theirs))));
+    case TUTTI_REMOTE:
+      return fail_everywhere(Status(Code::kRemote, fmt::format("{}: cannot read the memory of rank {}; did it end, or free its "
+                                                               "buffer? shm.single_copy off avoids reading it",
+                                                               communicator::describe(call), peer)));
+    default:
+      return fail_everywhere(Status(static_cast<Code>(outcome.code),
+                                    fmt::format("{} failed in the protocol, with rank {}", communicator::describe(call), peer)));
+  }
+}
+
+Status Communicator::State::timeout_verdict(const Call& call, uint32_t peer) {
+  const auto limit = config_.duration("timeouts.operation");
+  std::string text = fmt::format("{}: no progress for {} s (timeouts.operation); rank {} waits for rank {}", communicator::describe(call),
+                                 std::chrono::duration<double>(limit).count(), rank_, peer);
+  auto reports = bootstrap_->query(std::chrono::steady_clock::now() + kVerdictLimit);
+  if (reports.ok()) {
+    for (size_t r = 0; r < reports->size(); ++r) text += fmt::format("; rank {} {}", r, (*reports)[r]);
+  }
+  return fail_everywhere(Status(Code::kTimeout, text));
+}
+
+std::string Communicator::State::describe_current() const {
+  const uint64_t call = current_call_.load(std::memory_order_relaxed);
+  const uint64_t words = current_signature_.load(std::memory_order_relaxed);
+  if (call == 0) return "has made no call";
+  const tutti_signature signature{{static_cast<uint32_t>(words), static_cast<uint32_t>(words >> 32)}};
+  return fmt::format("{} call {}, {}", (call & 1) != 0 ? "is in" : "has done", call >> 1, communicator::describe(signature));
+}
+
+void Communicator::State::break_with(const Status& failure) {
+  {
+    const std::lock_guard lock(failure_mutex_);
+    if (failure_.ok()) failure_ = failure;
+  }
+  std::atomic_ref<uint32_t>(abort_word_).store(1, std::memory_order_seq_cst);
+  if (fabric_ != nullptr) progress::ring(fabric_->shm().bell());
+}
+
+Status Communicator::State::fail_everywhere(const Status& failure) {
+  const bool first = this->failure().ok();
+  break_with(failure);
+  if (first) bootstrap_->post_abort(fmt::format("{}|{}", static_cast<int>(failure.code()), failure.text()));
+  return this->failure();
+}
+
+Status Communicator::State::failure() const {
+  const std::lock_guard lock(failure_mutex_);
+  return failure_;
+}
+
+void Communicator::State::abort(std::string_view reason) {
+  [[maybe_unused]] const Status held = fail_everywhere(Status(Code::kAborted, std::string(reason)));
+}
+
+Result<Choice> Communicator::State::choose(const tuner::Question& question) const {
+  TUTTI_ASSIGN(const tuner::Decision decision, selector_->choose(question));
+  const tuner::Choices& choices = selector_->choices();
+  Choice choice;
+  choice.algorithm = "p2p";
+  if (decision.algorithm != tuner::kNoAlgorithm) {
+    const auto& algorithm = choices.algorithms[decision.algorithm];
+    choice.algorithm = algorithm.name;
+    if (algorithm.variants.size() > 1) choice.variant = algorithm.variants[decision.variant].name;
+  }
+  choice.protocol = choices.protocols[decision.protocol].name;
+  if ((choices.links & 1u << TUTTI_LINK_SHM) != 0) choice.transport = "shm";
+  if ((choices.links & 1u << TUTTI_LINK_NETWORK) != 0) {
+    choice.transport += (choice.transport.empty() ? "net-" : "+net-") + choices.network_name;
+  }
+  choice.channels = decision.channels;
+  choice.predicted_us = decision.predicted_us;
+  return choice;
+}
+
+}  // namespace tutti

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// The insides of a communicator: what setup.cpp puts together, and the life of a call.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <span>
+
+#include "bootstrap/bootstrap.h"
+#include "communicator/call.h"
+#include "communicator/execution.h"
+#include "communicator/fabric.h"
+#include "config/config.h"
+#include "plugin/registry.h"
+#include "tuner/selector.h"
+#include "tutti/communicator.h"
+
+namespace tutti {
+
+class Communicator::State {
+ public:
+  State() = default;
+  ~State();
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+
+  /// Joins the ranks of `id`; in setup.cpp.
+  static Result<std::shared_ptr<State>> create(const UniqueId& id, int rank, int size, config::Config config);
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+
+  /// Runs one collective to its end.
+  Status run(const communicator::Call& call);
+  /// Runs sends and receives together to their end.
+  Status run_messages(std::span<const communicator::Call> calls);
+  Result<std::shared_ptr<State>> split(int color, int key);
+
+  void abort(std::string_view reason);
+  Status failure() const;
+
+  Result<Choice> choose(const tuner::Question& question) const;
+  Result<std::string> explain(const tuner::Question& question) const { return selector_->explain(question); }
+
+ private:
+  friend class Setup;
+
+  /// The first failure breaks the communicator; later ones are ignored. Any thread.
+  void break_with(const Status& failure);
+  /// Breaks this communicator, tells the other ranks why, and returns the failure that holds.
+  Status fail_everywhere(const Status& failure);
+  Status explain_outcome(const communicator::Driver::Outcome& outcome, const communicator::Call& call);
+  Status timeout_verdict(const communicator::Call& call, uint32_t peer);
+  Status run_jobs(std::span<communicator::Job> jobs, const communicator::Call& call);
+  Status copy_to_self(std::span<const communicator::Call> calls);
+  /// What this rank is doing, for the verdicts of others. Any thread.
+  std::string describe_current() const;
+
+  int rank_ = 0;
+  int size_ = 1;
+  uint32_t abort_word_ = 0;  // atomic_ref; read by executors in every wait
+  mutable std::mutex failure_mutex_;
+  Status failure_;
+
+  uint64_t calls_ = 0;
+  // What the current call is, in pieces that a verdict may read while they change: word 0 and 1 of the signature, number × 2 + running.
+  std::atomic<uint64_t> current_signature_{0};
+  std::atomic<uint64_t> current_call_{0};
+
+  config::Config config_;
+  std::shared_ptr<plugin::Registry> registry_;
+  std::unique_ptr<tuner::Selector> selector_;
+  std::unique_ptr<communicator::Fabric> fabric_;
+  std::unique_ptr<communicator::Programs> programs_;
+  std::unique_ptr<communicator::Executions> executions_;
+  std::unique_ptr<communicator::Driver> driver_;
+  std::unique_ptr<bootstrap::Bootstrap> bootstrap_;  // last: its callbacks reach what stands above
+};
+
+}  // namespace tutti

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tuner/selector.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace tutti::tuner {
+namespace {
+
+tutti_str borrow(const std::string& text) { return {text.data(), text.size()}; }
+
+uint64_t blocks_of(const Question& question, uint32_t ranks) {
+  switch (question.collective) {
+    case Collective::kReduceScatter:
+    case Collective::kAllGather:
+    case Collective::kAllToAll:
+    case Collective::kGather:
+    case Collective::kScatter: return ranks;
+    default: return 1;
+  }
+}
+
+/// The cost of one message: what send and receive do.
+tutti_algorithm_cost message_cost(uint32_t links) {
+  tutti_algorithm_cost cost{};
+  cost.struct_size = sizeof cost;
+  for (uint32_t link = 0; link < TUTTI_LINK_COUNT; ++link) {
+    if ((links >> link & 1) == 0) continue;
+    cost.hops[link] = 1;
+    cost.wire[link] = 1;
+  }
+  cost.memory = 1;
+  return cost;
+}
+
+}  // namespace
+
+std::string Selector::algorithm_name(const Decision& decision) const {
+  return decision.algorithm == kNoAlgorithm ? "p2p" : choices_.algorithms[decision.algorithm].name;
+}
+
+std::string Selector::variant_name(const Decision& decision) const {
+  if (decision.algorithm == kNoAlgorithm) return {};
+  const auto& variants = choices_.algorithms[decision.algorithm].variants;
+  return variants.size() > 1 ? variants[decision.variant].name : std::string();
+}
+
+std::vector<Selector::Candidate> Selector::list(const Question& question) const {
+  std::vector<Candidate> candidates;
+  const auto add = [&](uint32_t algorithm, uint32_t variant) {
+    for (uint32_t protocol = 0; protocol < choices_.protocols.size(); ++protocol) {
+      Candidate candidate;
+      candidate.decision = {algorithm, variant, protocol, 1, 0};
+      candidate.name = algorithm_name(candidate.decision);
+      if (const std::string name = variant_name(candidate.decision); !name.empty()) candidate.name += "/" + name;
+      candidate.name += " × " + choices_.protocols[protocol].name;
+      candidates.push_back(std::move(candidate));
+    }
+  };
+  if (question.collective == Collective::kSendRecv) {
+    add(kNoAlgorithm, 0);
+    return candidates;
+  }
+  for (uint32_t a = 0; a < choices_.algorithms.size(); ++a) {
+    const auto& variants = choices_.algorithms[a].variants;
+    for (uint32_t v = 0; v < variants.size(); ++v) add(a, v);
+  }
+  return candidates;
+}
+
+std::string Selector::excluded_by_settings(const Candidate& candidate) const {
+  const std::string algorithm = algorithm_name(candidate.decision);
+  const std::string variant = variant_name(candidate.decision);
+  const std::string& wanted = config_.text("algorithm");
+  const bool any = wanted == "auto" || candidate.decision.algorithm == kNoAlgorithm;
+  if (!any && wanted != algorithm && wanted != algorithm + "/" + variant) {
+    return fmt::format("algorithm is set to '{}' ({})", wanted, config_.origin("algorithm"));
+  }
+  const std::string& protocol = config_.text("protocol");
+  if (protocol != "auto" && protocol != choices_.protocols[candidate.decision.protocol].name) {
+    return fmt::format("protocol is set to '{}' ({})", protocol, config_.origin("protocol"));
+  }
+  return {};
+}
+
+std::string Selector::excluded_by_links(const Candidate& candidate) const {
+  static constexpr const char* kNames[TUTTI_LINK_COUNT] = {"shared memory", "the network", "peer to peer"};
+  const auto& properties = choices_.protocols[candidate.decision.protocol].properties;
+  for (uint32_t link = 0; link < TUTTI_LINK_COUNT; ++link) {
+    if ((choices_.links >> link & 1) != 0 && (properties.links >> link & 1) == 0) {
+      return fmt::format("protocol does not work over {}", kNames[link]);
+    }
+  }
+  return {};
+}
+
+void Selector::exclude(const Question& question, Candidate& candidate) const {
+  const Decision& decision = candidate.decision;
+  if (decision.algorithm != kNoAlgorithm) {
+    const auto& variant = choices_.algorithms[decision.algorithm].variants[decision.variant];
+    if ((variant.collectives >> static_cast<uint32_t>(question.collective) & 1) == 0) {
+      candidate.excluded = fmt::format("algorithm does not offer {}", to_string(question.collective));
+      return;
+    }
+  }
+  candidate.excluded = excluded_by_links(candidate);
+  if (candidate.excluded.empty()) candidate.excluded = excluded_by_settings(candidate);
+  if (candidate.excluded.empty()) candidate.excluded = excluded_by_rules(question, candidate);
+}
+
+Result<std::vector<Selector::Candidate>> Selector::judge(const Question& question) const {
+  std::vector<Candidate> candidates = list(question);
+  for (Candidate& candidate : candidates) {
+    const Decision& decision = candidate.decision;
+    const auto& protocol = choices_.protocols[decision.protocol];
+    exclude(question, candidate);
+    tutti_candidate& view = candidate.view;
+    view.struct_size = sizeof view;
+    view.max_channels = choices_.max_channels;
+    view.channels = 1;
+    view.protocol = borrow(protocol.name);
+    std::copy_n(protocol.properties.latency_us, TUTTI_LINK_COUNT, view.protocol_latency_us);
+    std::copy_n(protocol.properties.efficiency, TUTTI_LINK_COUNT, view.protocol_efficiency);
+    view.predicted_us = candidate.excluded.empty() ? 0 : -1;
+    if (decision.algorithm == kNoAlgorithm) {
+      view.algorithm_cost = message_cost(choices_.links);
+      continue;
+    }
+    const auto& algorithm = choices_.algorithms[decision.algorithm];
+    view.max_channels = std::min(view.max_channels, algorithm.channels);
+    view.algorithm = borrow(algorithm.name);
+    view.variant = borrow(algorithm.variants[decision.variant].name);
+    view.algorithm_cost.struct_size = sizeof view.algorithm_cost;
+    if (!candidate.excluded.empty()) continue;
+    if (algorithm.ops->cost(algorithm.instance, static_cast<uint32_t>(question.collective), decision.variant,
+                            &view.algorithm_cost) != TUTTI_OK) {
+      candidate.excluded = "algorithm gives no cost for it";
+      view.predicted_us = -1;
+    }
+  }
+  std::vector<tutti_candidate> views;
+  for (const Candidate& candidate : candidates) views.push_back(candidate.view);
+  const uint64_t bytes = question.count * size_of(question.type);
+  const tutti_call call{sizeof(tutti_call), static_cast<uint32_t>(question.collective), static_cast<uint32_t>(question.type),
+                        static_cast<uint32_t>(question.op), bytes, blocks_of(question, choices_.ranks)};
+  if (choices_.tuner->choose(choices_.tuner_instance, &call, views.data(), static_cast<uint32_t>(views.size())) != TUTTI_OK) {
+    return Status(Code::kInternal, fmt::format("tuner '{}' failed on {} of {} bytes", choices_.tuner_name,
+                                               to_string(question.collective), bytes));
+  }
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    Candidate& candidate = candidates[i];
+    if (!candidate.excluded.empty()) continue;
+    candidate.decision.predicted_us = views[i].predicted_us;
+    candidate.decision.channels = std::clamp<uint32_t>(views[i].channels, 1, candidate.view.max_channels);
+    if (views[i].predicted_us >= 0) continue;
+    const tutti_str reason = views[i].reason;
+    candidate.excluded = fmt::format("tuner '{}': {}", choices_.tuner_name,
+                                     reason.size > 0 ? std::string_view(reason.data, reason.size) : "excluded");
+  }
+  return candidates;
+}
+
+std::optional<size_t> Selector::best(const std::vector<Candidate>& candidates) {
+  std::optional<size_t> chosen;
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    if (!candidates[i].excluded.empty()) continue;
+    if (!chosen || candidates[i].decision.predicted_us < candidates[*chosen].decision.predicted_us) chosen = i;
+  }
+  return chosen;
+}
+
+Result<Decision> Selector::choose(const Question& question) const {
+  TUTTI_ASSIGN(const std::vector<Candidate> candidates, judge(question));
+  const std::optional<size_t> chosen = best(candidates);
+  if (!chosen) {
+    return Status(Code::kUnsupported, fmt::format("nothing can run {} of {} × {}:\n{}", to_string(question.collective),
+                                                  question.count, to_string(question.type), verdicts(candidates, chosen)));
+  }
+  return candidates[*chosen].decision;
+}
+
+Result<std::string> Selector::explain(const Question& question) const {
+  TUTTI_ASSIGN(const std::vector<Candidate> candidates, judge(question));
+  return verdicts(candidates, best(candidates));
+}
+
+std::string Selector::verdicts(const std::vector<Candidate>& candidates, std::optional<size_t> chosen) {
+  std::vector<size_t> order(candidates.size());
+  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+  const auto key = [&](size_t i) {
+    return std::pair(candidates[i].excluded.empty() ? 0 : 1, candidates[i].decision.predicted_us);
+  };
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return key(a) < key(b); });
+  std::string text;
+  for (size_t i : order) {
+    const Candidate& candidate = candidates[i];
+    const Decision& decision = candidate.decision;
+    if (!text.empty()) text += '\n';
+    text += fmt::format("  {:<28} ", candidate.name);
+    if (!candidate.excluded.empty()) {
+      text += "excluded: " + candidate.excluded;
+    } else if (i == *chosen) {
+      text += fmt::format("chosen: {:.2f} µs predicted, {} channel(s)", decision.predicted_us, decision.channels);
+    } else {
+      const double best_us = candidates[*chosen].decision.predicted_us;
+      text += fmt::format("slower: {:.2f} µs predicted, {:.1f} times the chosen", decision.predicted_us,
+                          best_us > 0 ? decision.predicted_us / best_us : 1.0);
+    }
+  }
+  return text;
+}
+
+}  // namespace tutti::tuner

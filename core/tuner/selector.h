@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// Picks what runs a call: lists the candidates (algorithm variant × protocol), excludes what the configuration, the rules and the capabilities
+// exclude, asks the tuner for the rest, and can say why each candidate won or lost. Selection and explanation are one piece of code.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "config/config.h"
+#include "tutti/plugin/algorithm.h"
+#include "tutti/plugin/protocol.h"
+#include "tutti/plugin/tuner.h"
+#include "tutti/types.h"
+
+namespace tutti::tuner {
+
+/// An algorithm as a communicator holds it.
+struct Algorithm {
+  struct Variant {
+    std::string name;
+    uint64_t collectives = 0;  ///< bits 1 << TUTTI_ALL_REDUCE ...
+  };
+  std::string name;
+  const tutti_algorithm_ops* ops = nullptr;
+  void* plugin = nullptr;
+  void* instance = nullptr;
+  uint32_t channels = 1;
+  std::vector<Variant> variants;
+};
+
+struct Protocol {
+  std::string name;
+  const tutti_protocol_ops* ops = nullptr;
+  void* plugin = nullptr;
+  tutti_protocol_properties properties{};
+};
+
+/// What the selector chooses from and by. The pointers outlive it.
+struct Choices {
+  std::vector<Algorithm> algorithms;
+  std::vector<Protocol> protocols;
+  const tutti_tuner_ops* tuner = nullptr;
+  void* tuner_instance = nullptr;
+  std::string tuner_name;
+  std::string network_name;  ///< for rules; empty: none loaded
+  uint32_t links = 0;        ///< bits 1 << TUTTI_LINK_*: what joins the ranks
+  uint32_t ranks = 1;
+  uint32_t nodes = 1;
+  uint32_t max_channels = 1;
+};
+
+/// The question: one call.
+struct Question {
+  Collective collective = Collective::kAllReduce;
+  DataType type = DataType::kFloat32;
+  ReduceOp op = ReduceOp::kSum;
+  uint64_t count = 0;  ///< elements of a block
+};
+
+/// Send and receive have no algorithm plugin: their plan is one step.
+inline constexpr uint32_t kNoAlgorithm = ~0u;
+
+struct Decision {
+  uint32_t algorithm = kNoAlgorithm;
+  uint32_t variant = 0;
+  uint32_t protocol = 0;
+  uint32_t channels = 1;
+  double predicted_us = 0;
+};
+
+/// Immutable after construction; any thread.
+class Selector {
+ public:
+  Selector(const config::Config& config, Choices choices) : config_(config), choices_(std::move(choices)) {}
+
+  /// kUnsupported, with the verdicts in the text, if no candidate is left.
+  Result<Decision> choose(const Question& question) const;
+  /// The verdict on every candidate, one per line, the chosen one first.
+  Result<std::string> explain(const Question& question) const;
+
+  const Choices& choices() const { return choices_; }
+
+ private:
+  struct Candidate {
+    Decision decision;
+    tutti_candidate view{};
+    std::string name;      ///< "direct/two-shot × ll"
+    std::string excluded;  ///< why; empty: it stands
+  };
+  Result<std::vector<Candidate>> judge(const Question& question) const;
+  std::vector<Candidate> list(const Question& question) const;
+  void exclude(const Question& question, Candidate& candidate) const;
+  std::string excluded_by_settings(const Candidate& candidate) const;
+  std::string excluded_by_rules(const Question& question, const Candidate& candidate) const;
+  std::string excluded_by_links(const Candidate& candidate) const;
+  std::string algorithm_name(const Decision& decision) const;
+  std::string variant_name(const Decision& decision) const;
+  static std::optional<size_t> best(const std::vector<Candidate>& candidates);
+  static std::string verdicts(const std::vector<Candidate>& candidates, std::optional<size_t> chosen);
+
+  const config::Config& config_;
+  Choices choices_;
+};
+
+}  // namespace tutti::tuner
