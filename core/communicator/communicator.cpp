@@ -147,7 +147,7 @@ Status Communicator::all_to_all_v(const void* input, std::span<const size_t> sen
 
 Status Communicator::barrier(Stream stream) {
   // Everybody needs a contribution of everybody.
-  const uint8_t own = 0;
+  static constexpr uint8_t own = 0;
   static thread_local uint8_t all;
   return all_reduce(&own, &all, 1, DataType::kUint8, ReduceOp::kMax, stream);
 }
