@@ -46,6 +46,7 @@ struct Case {
   uint64_t count;
   uint32_t sources;
   uint32_t divisor;
+  bool streaming;
 };
 
 void bench_reduce(benchmark::State& state, const Case& c) {
@@ -62,7 +63,8 @@ void bench_reduce(benchmark::State& state, const Case& c) {
                         .count = c.count,
                         .scalar = 0,
                         .scaled_source = -1,
-                        .divisor = c.divisor};
+                        .divisor = c.divisor,
+                        .streaming = c.streaming};
   for (auto _ : state) {
     c.function(call);
     benchmark::ClobberMemory();
@@ -93,12 +95,14 @@ struct Operation {
 constexpr Operation kOperations[] = {{"sum", TUTTI_SUM}, {"max", TUTTI_MAX}, {"avg", TUTTI_AVG}};
 constexpr size_t kSizes[] = {64, 16 << 10, 256 << 10, 64 << 20};
 
-void register_case(InstructionSet set, const Type& type, const Operation& op, uint64_t count, uint32_t sources) {
+void register_case(InstructionSet set, const Type& type, const Operation& op, uint64_t count, uint32_t sources,
+                   bool streaming = false) {
   ReduceFunction function = tutti::device::select_reduce_for(set, type.value, op.value);
   if (function == nullptr) return;
   const std::string name = std::string(to_string(set)) + "/" + type.name + "/" + op.name +
-                           "/sources:" + std::to_string(sources) + "/bytes:" + std::to_string(count * type.bytes);
-  const Case c{function, type.bytes, count, sources, op.value == TUTTI_AVG ? sources : 0u};
+                           "/sources:" + std::to_string(sources) + "/bytes:" + std::to_string(count * type.bytes) +
+                           (streaming ? "/streaming" : "");
+  const Case c{function, type.bytes, count, sources, op.value == TUTTI_AVG ? sources : 0u, streaming};
   benchmark::RegisterBenchmark(name.c_str(), [c](benchmark::State& state) { bench_reduce(state, c); });
 }
 
@@ -116,6 +120,7 @@ int main(int argc, char** argv) {
       }
       for (uint64_t count : {1, 3, 8, 13, 16}) register_case(set, type, kOperations[0], count, 2);
       register_case(set, type, kOperations[0], (64 << 10) / type.bytes, 8);
+      register_case(set, type, kOperations[0], (64 << 20) / type.bytes, 2, true);
     }
   }
   benchmark::Initialize(&argc, argv);

@@ -79,11 +79,10 @@ template <class Format, class Floats, class Words>
 TUTTI_HD Floats decode(Words code) {
   constexpr uint32_t kExponentOne = 1u << 23;
   constexpr uint32_t kRebias = Format::kRebias << 23;
+  if constexpr (kRebias == 0) return __builtin_bit_cast(Floats, code << (32 - Format::kBits));
   const Words sign = (code & Format::kSign) << (32 - Format::kBits);
   // The code's exponent and mantissa where float has them.
   const Words shifted = (code & (Format::kSign - 1)) << (23 - Format::kMantissaBits);
-  if constexpr (kRebias == 0) return __builtin_bit_cast(Floats, sign | shifted);
-
   // A subnormal gets the exponent of the least normal number, whose implicit one is then taken off again.
   const Floats subnormal = __builtin_bit_cast(Floats, shifted + (kRebias + kExponentOne)) -
                            __builtin_bit_cast(float, kRebias + kExponentOne);
@@ -98,19 +97,21 @@ TUTTI_HD Floats decode(Words code) {
 template <class Format, class Words, class Floats>
 TUTTI_HD Words encode(Floats value) {
   constexpr int kDropped = 23 - Format::kMantissaBits;
+  constexpr uint32_t kAlmostHalf = (1u << (kDropped - 1)) - 1;
   const Words bits = __builtin_bit_cast(Words, value);
-  const Words magnitude = bits & 0x7fffffffu;
-  const Words odd = (magnitude >> kDropped) & 1u;
-  Words code =
-      ((magnitude + odd + ((1u << (kDropped - 1)) - 1)) >> kDropped) - (Format::kRebias << Format::kMantissaBits);
-  if constexpr (Format::kRebias != 0) {
-    // Below the least normal number: adding a power of two whose last bit is the least subnormal rounds right there.
-    constexpr uint32_t kAnchor = (Format::kRebias + 1 + kDropped) << 23;
-    const Floats anchored = __builtin_bit_cast(Floats, magnitude) + __builtin_bit_cast(float, kAnchor);
-    code = magnitude < ((Format::kRebias + 1) << 23) ? __builtin_bit_cast(Words, anchored) - kAnchor : code;
-    code = code > Format::kTop ? Words{} + Format::kTop : code;
+  const Words odd = (bits >> kDropped) & 1u;
+  if constexpr (Format::kRebias == 0) {
+    return value != value ? (bits >> kDropped) | Format::kNan : (bits + odd + kAlmostHalf) >> kDropped;
   }
-  code = magnitude > 0x7f800000u ? Words{} + Format::kNan : code;
+  const Words magnitude = bits & 0x7fffffffu;
+  const Words normal = (magnitude + odd + (kAlmostHalf - (Format::kRebias << 23))) >> kDropped;
+  // Below the least normal number: adding a power of two whose last bit is the least subnormal rounds right there.
+  constexpr uint32_t kAnchor = (Format::kRebias + 1 + kDropped) << 23;
+  const Floats absolute = __builtin_bit_cast(Floats, magnitude);
+  const Words subnormal = __builtin_bit_cast(Words, absolute + __builtin_bit_cast(float, kAnchor)) - kAnchor;
+  Words code = absolute < __builtin_bit_cast(float, (Format::kRebias + 1) << 23) ? subnormal : normal;
+  code = code > Format::kTop ? Words{} + Format::kTop : code;
+  code = value != value ? Words{} + Format::kNan : code;
   return code | ((bits >> (32 - Format::kBits)) & Format::kSign);
 }
 

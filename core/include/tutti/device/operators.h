@@ -8,15 +8,22 @@
 
 #include <cstdint>
 #include <type_traits>
+#include <utility>
 
 #include "tutti/device/numeric.h"
 
 namespace tutti::device {
 
 namespace detail {
-/// Integers that show the bits of A; A itself where A is an integer.
+/// Integers that show the bits of A; A itself where A is made of integers. At first for vectors:
 template <class A>
 struct BitsOf {
+  using Lane = std::remove_cvref_t<decltype(std::declval<A&>()[0])>;
+  using Mask = decltype(std::declval<A>() == std::declval<A>());  // signed integers as wide as the lanes
+  using Type = std::conditional_t<std::is_floating_point_v<Lane>, Mask, A>;
+};
+template <class A>
+requires(std::is_integral_v<A>) struct BitsOf<A> {
   using Type = A;
 };
 template <>

@@ -18,7 +18,8 @@ struct ReduceCall {
   uint64_t scalar;            ///< bits of one element, in the low bytes
   int32_t scaled_source;      ///< index of the source multiplied by `scalar` first (pre-multiplied sum), or -1
   uint32_t divisor;           ///< average: the sum is divided by this at the end; 0 is for "not"
-  // Both scalings belong to sum, average and pre-multiplied sum; the other operators ignore them.
+  bool streaming = false;     ///< hint: destinations go around the caches; for large output that nobody reads soon
+  // The scalings belong to sum, average and pre-multiplied sum; the other operators ignore them.
 };
 using ReduceFunction = void (*)(const ReduceCall&);
 
@@ -35,7 +36,8 @@ ReduceFunction select_reduce(uint32_t data_type, uint32_t reduce_op);
 /// The same for a given instruction set; null if this CPU or this build lacks it.
 ReduceFunction select_reduce_for(InstructionSet set, uint32_t data_type, uint32_t reduce_op);
 
-/// Copies bytes; the two ranges are the same or do not overlap.
+/// Copies bytes; the two ranges are the same or do not overlap. (The C library's memcpy, which non-temporal stores do
+/// not beat at any size.)
 void copy(void* destination, const void* source, uint64_t bytes);
 
 }  // namespace tutti::device
