@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// `tutti bench`: measures one collective over a sweep of sizes, and checks every result.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <fstream>
+#include <numeric>
+#include <string>
+
+#include "tools/bench/exchange.h"
+#include "tools/bench/report.h"
+#include "tools/commands.h"
+#include "tools/launch.h"
+
+namespace tutti::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Reports = std::vector<std::shared_ptr<Report>>;
+
+constexpr const char* kFooter = R"(
+Sizes, bandwidths and the table are those of nccl-tests: a size is that of the larger buffer; bus bandwidth is algorithm
+bandwidth scaled to what each link carries. The column 'ran' says what ran: algorithm/protocol/transport ×channels.
+
+Examples:
+  tutti bench all_reduce --ranks 4 --min 8 --max 16M --factor 4
+  tutti bench reduce_scatter -n 3 --type bfloat16,float16 --op all --in-place only
+  tutti bench all_to_all -n 4 --hosts a,b --set net.plugin=socket --json result.json
+
+Ranks on several machines (started by ssh, mpirun or a scheduler), each with the same id of your making:
+  tutti bench all_reduce --ranks 16 --rank $R --id $HOST_OF_RANK_0:7000:$SECRET)";
+
+/// Says on a terminal what is being measured, until the row is there.
+class Progress {
+ public:
+  explicit Progress(bool wanted) : shown_(wanted && isatty(STDERR_FILENO) == 1) {}
+  void show(const check::Problem& problem, size_t row, size_t rows) const {
+    if (shown_) fmt::print(stderr, "\r\033[K{}/{}: {} ...", row + 1, rows, to_string(problem));
+  }
+  void clear() const {
+    if (shown_) fmt::print(stderr, "\r\033[K");
+  }
+
+ private:
+  bool shown_;
+};
+
+Place own_place(const tools::Session& session, int rank) {
+  Place place{getpid(), {}};
+  const std::string pretended = session.host(rank);
+  if (pretended.empty()) {
+    gethostname(place.host, sizeof(place.host) - 1);
+  } else {
+    pretended.copy(place.host, sizeof(place.host) - 1);
+  }
+  return place;
+}
+
+/// VmHWM of /proc/self/status: the most memory this process has held.
+size_t peak_kib() {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;) {
+    size_t kib = 0;
+    if (word == "VmHWM:" && status >> kib) return kib;
+  }
+  return 0;
+}
+
+/// Adds a row's measurements to the totals; `busbw` is a sum until the end.
+int add(const Row& row, Summary& summary) {
+  int measurements = 0;
+  for (const auto& timing : {row.out_of_place, row.in_place}) {
+    if (!timing) continue;
+    summary.busbw += bus_bandwidth(row.problem, timing->time_us);
+    summary.wrong += timing->wrong;
+    ++measurements;
+  }
+  return measurements;
+}
+
+Result<Summary> sweep(const Request& request, Communicator& communicator, const Reports& reports) {
+  Summary summary;
+  Measurement measurement(request, communicator);
+  const Progress progress(!reports.empty());
+  const auto problems = request.problems();
+  int measurements = 0;
+  for (size_t i = 0; i < problems.size(); ++i) {
+    progress.show(problems[i], i, problems.size());
+    auto row = measurement.measure(problems[i]);
+    progress.clear();
+    if (!row.ok()) return row.status().with_context(to_string(problems[i]));
+    measurements += add(*row, summary);
+    for (const auto& report : reports) report->row(*row);
+  }
+  summary.busbw /= std::max(measurements, 1);
+  summary.peak_kib = peak_kib();
+  return summary;
+}
+
+/// What one rank does. Returns how many elements were wrong, on all ranks together. Rank 0 writes the reports.
+Result<uint64_t> measure_as(const Request& request, const UniqueId& id, int rank, const Reports& reports) {
+  const auto start = Clock::now();
+  TUTTI_ASSIGN(auto communicator,
+               Communicator::create(id, rank, request.session.rank_count, request.session.options(rank)));
+  const std::chrono::duration<double, std::milli> init = Clock::now() - start;
+  TUTTI_ASSIGN(const auto inits_ms, exchange(communicator, init.count()));
+  TUTTI_ASSIGN(auto places, exchange(communicator, own_place(request.session, rank)));
+
+  const Preamble preamble{request, std::move(places), *std::max_element(inits_ms.begin(), inits_ms.end())};
+  for (const auto& report : reports) report->begin(preamble);
+  TUTTI_ASSIGN(const Summary summary, sweep(request, communicator, reports));
+  for (const auto& report : reports) report->end(summary);
+  TUTTI_TRY(communicator.barrier());
+  return summary.wrong;
+}
+
+int run(const Request& request) {
+  const auto reports = make_reports(request);
+  if (!reports.ok()) return tools::fail(reports.status());
+  const auto rank_main = [&](const UniqueId& id, int rank) {
+    const auto wrong = measure_as(request, id, rank, rank == 0 ? *reports : Reports());
+    if (!wrong.ok()) return tools::fail(wrong.status().with_context(fmt::format("rank {}", rank)));
+    return *wrong == 0 ? tools::kSuccess : tools::kFailure;
+  };
+  if (request.rank >= 0) {
+    const auto id = UniqueId::from_string(request.id);
+    return id.ok() ? rank_main(*id, request.rank) : tools::fail(id.status().with_context("--id"));
+  }
+  const int ranks = request.session.rank_count;
+  return request.threads ? tools::run_as_threads(ranks, rank_main) : tools::run_as_processes(ranks, rank_main);
+}
+
+}  // namespace
+}  // namespace tutti::bench
+
+namespace tutti::tools {
+
+void add_bench(CLI::App& tutti, int& exit_code) {
+  CLI::App* command = tutti.add_subcommand("bench", "Measure a collective and check its results");
+  command->footer(bench::kFooter);
+  const auto options = std::make_shared<bench::RequestOptions>(*command);
+  command->callback([options, &exit_code] { exit_code = bench::run(options->finish()); });
+}
+
+}  // namespace tutti::tools

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/bench/request.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <random>
+
+#include "tools/names.h"
+
+namespace tutti::bench {
+namespace {
+
+using tools::all_names;
+using tools::one_of;
+
+constexpr const char* kAllToAllV = "all_to_all_v";
+constexpr const char* kAll = "all";
+
+std::vector<std::string> with(std::vector<std::string> names, std::initializer_list<const char*> more) {
+  names.insert(names.end(), more.begin(), more.end());
+  return names;
+}
+
+template <class Enum>
+std::vector<Enum> values_of(const std::vector<std::string>& names) {
+  const auto known = all_names<Enum>();
+  std::vector<Enum> values;
+  for (uint32_t i = 0; i < known.size(); ++i) {
+    const auto wanted = [&](const std::string& name) { return name == kAll || name == known[i]; };
+    if (std::any_of(names.begin(), names.end(), wanted)) values.push_back(static_cast<Enum>(i));
+  }
+  return values;
+}
+
+uint64_t random_seed() {
+  std::random_device device;
+  return (uint64_t{device()} << 32) | device();
+}
+
+}  // namespace
+
+std::vector<check::Problem> Request::problems() const {
+  check::Problem problem;
+  problem.uneven = name == kAllToAllV;
+  problem.collective = problem.uneven ? Collective::kAllToAll : *collective_from(name);
+  problem.rank_count = session.rank_count;
+  problem.root = root;
+  const bool reduces = check::reduces(problem.collective);
+  std::vector<check::Problem> problems;
+  for (const DataType type : types) {
+    for (const ReduceOp op : reduces ? ops : std::vector{ReduceOp::kSum}) {
+      problem.type = type;
+      problem.op = op;
+      problem.count = 0;
+      for (size_t bytes = min_bytes; bytes <= max_bytes; bytes = step > 0 ? bytes + step : bytes * factor) {
+        const size_t before = std::exchange(problem.count, 1);
+        problem.count = std::max<size_t>(bytes / check::bytes_of(problem), 1);
+        problem.seed = seed + problems.size();
+        if (problem.count != before) problems.push_back(problem);
+      }
+    }
+  }
+  return problems;
+}
+
+RequestOptions::RequestOptions(CLI::App& command) {
+  const auto collectives = with(all_names<Collective>(), {kAllToAllV, "sendrecv"});
+  command.add_option("collective", request_.name, "What to run: " + fmt::format("{}", fmt::join(collectives, ", ")))
+      ->check(one_of(collectives))
+      ->required()
+      ->option_text("COLLECTIVE");
+  request_.session.add_options(command);
+  add_work_options(command);
+  add_timing_options(command);
+  add_launch_options(command);
+  add_output_options(command);
+}
+
+void RequestOptions::add_work_options(CLI::App& command) {
+  const auto size = [&](const std::string& name, size_t& value, const std::string& text) {
+    command.add_option(name, value, text)->transform(tools::kSize)->option_text("SIZE")->group("Work");
+  };
+  size("-b,--min", request_.min_bytes, "Smallest size, of the larger buffer (default 8)");
+  size("-e,--max", request_.max_bytes, "Largest size (default 64M)");
+  command.add_option("-f,--factor", request_.factor, "From one size to the next (default 4)")
+      ->check(CLI::Range(2, 1 << 20))
+      ->option_text("N")
+      ->group("Work");
+  size("--step", request_.step, "From one size to the next, in bytes: instead of --factor");
+  command.add_option("-t,--type", types_, "Data types: float32,bfloat16 or all (default float32)")
+      ->delimiter(',')
+      ->check(one_of(with(all_names<DataType>(), {kAll})))
+      ->option_text("TYPE,...")
+      ->group("Work");
+  command.add_option("-o,--op", ops_, "Reductions: sum,max or all (default sum)")
+      ->delimiter(',')
+      ->check(one_of(with(all_names<ReduceOp>(), {kAll})))
+      ->option_text("OP,...")
+      ->group("Work");
+  command.add_option("-r,--root", request_.root, "Root of a rooted collective (default 0)")
+      ->check(CLI::NonNegativeNumber)
+      ->option_text("RANK")
+      ->group("Work");
+  command.add_option("--in-place", placement_, "In place, where the collective can: only, both (default) or no")
+      ->check(one_of({"only", "both", "no"}))
+      ->option_text("only|both|no")
+      ->group("Work");
+}
+
+void RequestOptions::add_timing_options(CLI::App& command) {
+  command.add_option("--iters", request_.iterations, "Calls of one timed batch (default: as many as take 20 ms)")
+      ->check(CLI::PositiveNumber)
+      ->option_text("N")
+      ->group("Timing and check");
+  command.add_option("--repeat", request_.batches, "Batches, of which the median counts (default 5)")
+      ->check(CLI::PositiveNumber)
+      ->option_text("N")
+      ->group("Timing and check");
+  command.add_option("--warmup", request_.warmup, "Calls before the first batch (default 3)")
+      ->check(CLI::PositiveNumber)
+      ->option_text("N")
+      ->group("Timing and check");
+  command.add_flag("--no-check", no_check_, "Do not check results")->group("Timing and check");
+  command.add_option("--seed", request_.seed, "Of the random inputs (default: a new one)")
+      ->option_text("N")
+      ->group("Timing and check");
+}
+
+void RequestOptions::add_launch_options(CLI::App& command) {
+  command.add_flag("--threads", request_.threads, "Ranks are threads of one process (default: processes)")
+      ->group("Launch");
+  command.add_option("--rank", request_.rank, "This process is that rank; the others are started elsewhere")
+      ->check(CLI::NonNegativeNumber)
+      ->envname("TUTTI_RANK")
+      ->option_text("RANK")
+      ->group("Launch");
+  command.get_option("--ranks")->envname("TUTTI_RANKS")->group("Launch");
+  command.get_option("--hosts")->group("Launch");
+  command.add_option("--id", request_.id, "With --rank: where the ranks meet, the same for all")
+      ->envname("TUTTI_UNIQUE_ID")
+      ->option_text("HOST:PORT:SECRET")
+      ->group("Launch");
+}
+
+void RequestOptions::add_output_options(CLI::App& command) {
+  json_ = command.add_option("--json", json_file_, "Write JSON to a file, or instead of the table")
+              ->expected(0, 1)
+              ->option_text("[FILE]")
+              ->group("Output");
+  command.add_flag("--csv", request_.csv, "Write CSV instead of the table")->group("Output");
+  command.add_flag("-v,--verbose", request_.verbose, "Also say seed, start-up time, memory and predictions")
+      ->group("Output");
+}
+
+Request RequestOptions::finish() const {
+  Request request = request_;
+  const auto demand = [](bool condition, const char* option, const std::string& text) {
+    if (!condition) throw CLI::ValidationError(option, text);
+  };
+  const int ranks = request.session.rank_count;
+  demand(request.min_bytes > 0, "--min", "must be at least 1");
+  demand(request.min_bytes <= request.max_bytes, "--max", "is less than --min");
+  demand(request.root < ranks, "--root", fmt::format("{} is no rank of {}", request.root, ranks));
+  demand(request.rank < ranks, "--rank", fmt::format("{} is no rank of {}", request.rank, ranks));
+  demand((request.rank >= 0) == !request.id.empty(), "--rank", "needs --id, and --id needs --rank");
+  demand(request.rank < 0 || !request.threads, "--threads", "cannot be combined with --rank");
+  demand(request.session.hosts.size() <= static_cast<size_t>(ranks), "--hosts",
+         "names more hosts than there are ranks");
+  if (request.name == "sendrecv") request.name = to_string(Collective::kSendRecv);
+  request.types = values_of<DataType>(types_);
+  request.ops = values_of<ReduceOp>(ops_);
+  request.placement = placement_ == "only" ? Placement::kIn : placement_ == "no" ? Placement::kOut : Placement::kBoth;
+  request.check = !no_check_;
+  if (request.seed == 0) request.seed = random_seed();
+  if (json_->count() > 0) request.json = json_file_.empty() ? "-" : json_file_;
+  return request;
+}
+
+}  // namespace tutti::bench

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the command line of `tutti bench` asks for.
+#pragma once
+
+#include <optional>
+
+#include "tools/check/problem.h"
+#include "tools/session.h"
+
+namespace tutti::bench {
+
+enum class Placement { kOut, kIn, kBoth };
+
+struct Request {
+  std::string name = "all_reduce";  ///< as the tables call it: a collective, or all_to_all_v
+  tools::Session session;
+
+  // Who runs.
+  bool threads = false;
+  std::string id;  ///< with `rank`: this process is one rank of a launch by hand
+  int rank = -1;
+
+  // What runs: every type × operator × size.
+  size_t min_bytes = 8;
+  size_t max_bytes = size_t{64} << 20;
+  size_t factor = 4;
+  size_t step = 0;  ///< bytes; 0: sizes grow by `factor`
+  std::vector<DataType> types;
+  std::vector<ReduceOp> ops;
+  int root = 0;
+  Placement placement = Placement::kBoth;
+
+  // How it is timed.
+  int warmup = 3;
+  int iterations = 0;  ///< of one batch; 0: as many as fill a fixed time
+  int batches = 5;
+  bool check = true;
+  uint64_t seed = 0;
+
+  // What is written.
+  std::optional<std::string> json;  ///< a file, "-" for standard output
+  bool csv = false;
+  bool verbose = false;
+
+  /// Every call to measure, in the order of the table's rows.
+  std::vector<check::Problem> problems() const;
+};
+
+/// Declares the options of `command`. After parsing, `finish` completes the request; it throws CLI::ValidationError
+/// when options contradict each other.
+class RequestOptions {
+ public:
+  explicit RequestOptions(CLI::App& command);
+  Request finish() const;
+
+ private:
+  void add_work_options(CLI::App& command);
+  void add_timing_options(CLI::App& command);
+  void add_launch_options(CLI::App& command);
+  void add_output_options(CLI::App& command);
+
+  Request request_;
+  std::vector<std::string> types_ = {"float32"};
+  std::vector<std::string> ops_ = {"sum"};
+  std::string placement_ = "both";
+  bool no_check_ = false;
+  CLI::Option* json_ = nullptr;
+  std::string json_file_ = "-";
+};
+
+}  // namespace tutti::bench

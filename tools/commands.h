@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// The commands of `tutti`. Each function declares one on the command line; when the user asked for it, it runs and sets
+// the exit code.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include "tutti/status.h"
+
+namespace tutti::tools {
+
+/// What the shell gets to see.
+inline constexpr int kSuccess = 0;
+inline constexpr int kFailure = 1;  ///< a line on stderr said what and why, or a table counts wrong results
+inline constexpr int kUsage = 2;    ///< the command line asked for something that does not exist
+
+void add_bench(CLI::App& tutti, int& exit_code);
+void add_explain(CLI::App& tutti, int& exit_code);
+void add_plan(CLI::App& tutti, int& exit_code);
+void add_config(CLI::App& tutti, int& exit_code);
+void add_plugin(CLI::App& tutti, int& exit_code);
+
+/// Prints "tutti: <text>" on stderr, in one line; returns kFailure.
+int fail(const Status& status);
+
+}  // namespace tutti::tools

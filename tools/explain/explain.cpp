@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// `tutti explain`: what would run a call, and why not something else.
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "tools/check/problem.h"
+#include "tools/commands.h"
+#include "tools/launch.h"
+#include "tools/names.h"
+#include "tools/session.h"
+
+namespace tutti::tools {
+namespace {
+
+constexpr const char* kFooter = R"(
+Makes the communicators that a job with these settings would make, with ranks as threads of this process, and asks the
+selector that every call asks.
+
+Examples:
+  tutti explain all_reduce --ranks 4 --size 1M
+  tutti explain all_gather -n 8 --hosts a,b --size 64K --set protocol=simple)";
+
+struct Question {
+  Session session;
+  std::string collective;
+  size_t bytes = size_t{1} << 20;
+  std::string type = "float32";
+  std::string op = "sum";
+};
+
+/// The call that has `bytes` in its larger buffer.
+check::Problem problem_of(const Question& question) {
+  check::Problem problem;
+  problem.collective = *collective_from(question.collective);
+  problem.type = *data_type_from(question.type);
+  problem.op = *reduce_op_from(question.op);
+  problem.rank_count = question.session.rank_count;
+  problem.count = 1;
+  problem.count = std::max<size_t>(question.bytes / check::bytes_of(problem), 1);
+  return problem;
+}
+
+Status answer(const Question& question, const UniqueId& id, int rank) {
+  const check::Problem problem = problem_of(question);
+  TUTTI_ASSIGN(auto communicator, Communicator::create(id, rank, problem.rank_count, question.session.options(rank)));
+  if (rank == 0) {
+    TUTTI_ASSIGN(const std::string text,
+                 communicator.explain(problem.collective, problem.count, problem.type, problem.op));
+    fmt::print("{}, {} bytes\n{}{}", to_string(problem), check::bytes_of(problem), text,
+               text.empty() || text.back() != '\n' ? "\n" : "");
+  }
+  return communicator.barrier();
+}
+
+}  // namespace
+
+void add_explain(CLI::App& tutti, int& exit_code) {
+  CLI::App* command = tutti.add_subcommand("explain", "Say what would run a call, and why");
+  command->footer(kFooter);
+  const auto question = std::make_shared<Question>();
+  command->add_option("collective", question->collective, "The collective")
+      ->required()
+      ->check(one_of(all_names<Collective>()))
+      ->option_text("COLLECTIVE");
+  question->session.add_options(*command);
+  command->add_option("-s,--size", question->bytes, "Size of the larger buffer (default 1M)")
+      ->transform(kSize)
+      ->option_text("SIZE");
+  command->add_option("-t,--type", question->type, "Data type (default float32)")
+      ->check(one_of(all_names<DataType>()))
+      ->option_text("TYPE");
+  command->add_option("-o,--op", question->op, "Reduction (default sum)")
+      ->check(one_of(all_names<ReduceOp>()))
+      ->option_text("OP");
+  command->callback([question, &exit_code] {
+    exit_code = run_as_threads(question->session.rank_count, [&](const UniqueId& id, int rank) {
+      const Status status = answer(*question, id, rank);
+      return status.ok() ? kSuccess : fail(status.with_context(fmt::format("rank {}", rank)));
+    });
+  });
+}
+
+}  // namespace tutti::tools

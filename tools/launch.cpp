@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/launch.h"
+
+#include <fmt/format.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "tools/commands.h"
+
+namespace tutti::tools {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kNoticeTime = std::chrono::seconds(10);  ///< for the other ranks to report the loss of one
+constexpr auto kLeaveTime = std::chrono::seconds(2);    ///< from SIGTERM to SIGKILL
+
+/// Blocks the signals that the parent waits for; puts the old mask back at its end.
+class WaitedSignals {
+ public:
+  WaitedSignals() {
+    sigemptyset(&waited_);
+    for (int signal : {SIGCHLD, SIGINT, SIGTERM, SIGHUP}) sigaddset(&waited_, signal);
+    sigprocmask(SIG_BLOCK, &waited_, &before_);
+  }
+  ~WaitedSignals() { restore(); }
+  WaitedSignals(const WaitedSignals&) = delete;
+  WaitedSignals& operator=(const WaitedSignals&) = delete;
+
+  void restore() const { sigprocmask(SIG_SETMASK, &before_, nullptr); }
+
+  /// The next signal; nothing when the deadline passes first.
+  std::optional<int> wait(std::optional<Clock::time_point> deadline) const {
+    int signal = 0;
+    if (!deadline) {
+      signal = sigwaitinfo(&waited_, nullptr);
+    } else {
+      const auto left = std::chrono::nanoseconds(std::max(*deadline - Clock::now(), Clock::duration::zero())).count();
+      const timespec timeout{left / 1'000'000'000, left % 1'000'000'000};
+      signal = sigtimedwait(&waited_, nullptr, &timeout);
+    }
+    return signal > 0 ? std::optional(signal) : std::nullopt;
+  }
+
+ private:
+  sigset_t waited_{};
+  sigset_t before_{};
+};
+
+struct Child {
+  int rank;
+  pid_t pid;
+};
+
+/// The forked ranks. None outlives this object.
+class Children {
+ public:
+  Children() = default;
+  ~Children() {
+    signal_all(SIGKILL);
+    for (const Child& child : running_) waitpid(child.pid, nullptr, 0);
+  }
+  Children(const Children&) = delete;
+  Children& operator=(const Children&) = delete;
+
+  /// Forks a process that runs `body`, and nothing after it.
+  template <class Body>
+  Status start(int rank, const Body& body);
+  /// Waits for all; see run_as_processes().
+  int wait();
+
+ private:
+  void signal_all(int signal) {
+    for (const Child& child : running_) kill(child.pid, signal);
+  }
+  void reap();
+  void end_all(int signal) {
+    signal_all(signal);
+    last_signal_ = signal;
+    deadline_ = Clock::now() + kLeaveTime;
+  }
+  void record(const Child& child, int wait_status);
+
+  WaitedSignals signals_;
+  std::vector<Child> running_;
+  int exit_code_ = kSuccess;
+  int last_signal_ = 0;                        ///< that the parent sent to all
+  std::optional<Clock::time_point> deadline_;  ///< when the parent sends a harder one
+};
+
+template <class Body>
+Status Children::start(int rank, const Body& body) {
+  std::fflush(nullptr);
+  const pid_t parent = getpid();
+  const pid_t pid = fork();
+  if (pid < 0) return Status(Code::kSystem, fmt::format("cannot start rank {}: {}", rank, std::strerror(errno)));
+  if (pid > 0) {
+    running_.push_back({rank, pid});
+    return {};
+  }
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) std::_Exit(kFailure);
+  signals_.restore();
+  const int exit_code = body();
+  std::fflush(nullptr);
+  std::_Exit(exit_code);  // not the parent's destructors
+}
+
+void Children::record(const Child& child, int wait_status) {
+  const bool exited = WIFEXITED(wait_status);
+  const int code = exited ? WEXITSTATUS(wait_status) : kFailure;
+  if (code == kSuccess) return;
+  if (!exited && last_signal_ == 0) {
+    fmt::print(stderr, "tutti: rank {} (process {}) was ended by signal {} ({})\n", child.rank, child.pid,
+               WTERMSIG(wait_status), strsignal(WTERMSIG(wait_status)));
+  }
+  if (exit_code_ == kSuccess) exit_code_ = code;
+  if (!deadline_) deadline_ = Clock::now() + kNoticeTime;
+}
+
+void Children::reap() {
+  std::erase_if(running_, [this](const Child& child) {
+    int wait_status = 0;
+    if (waitpid(child.pid, &wait_status, WNOHANG) != child.pid) return false;
+    record(child, wait_status);
+    return true;
+  });
+}
+
+int Children::wait() {
+  for (reap(); !running_.empty(); reap()) {
+    const std::optional<int> signal = signals_.wait(deadline_);
+    if (signal && *signal != SIGCHLD) {
+      if (exit_code_ == kSuccess) exit_code_ = 128 + *signal;
+      end_all(SIGTERM);
+    } else if (deadline_ && Clock::now() >= *deadline_) {
+      end_all(last_signal_ == 0 ? SIGTERM : SIGKILL);
+    }
+  }
+  return exit_code_;
+}
+
+/// What the process at the other end of a pipe wrote before it closed it.
+std::string read_all(int descriptor) {
+  std::string text;
+  char buffer[256];
+  for (;;) {
+    const ssize_t bytes = read(descriptor, buffer, sizeof(buffer));
+    if (bytes < 0 && errno == EINTR) continue;
+    if (bytes <= 0) return text;
+    text.append(buffer, static_cast<size_t>(bytes));
+  }
+}
+
+/// Rank 0: makes the id, tells it to the parent and goes on. Creating an id starts a thread, so the parent must not.
+int run_first(const RankMain& rank_main, int descriptor) {
+  auto id = UniqueId::create();
+  if (!id.ok()) return fail(id.status());
+  const std::string text = id->to_string();
+  const bool told = write(descriptor, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+  close(descriptor);
+  return told ? rank_main(*id, 0) : kFailure;
+}
+
+}  // namespace
+
+int run_as_threads(int rank_count, const RankMain& rank_main) {
+  const auto id = UniqueId::create();
+  if (!id.ok()) return fail(id.status());
+  std::vector<int> exit_codes(static_cast<size_t>(rank_count));
+  {
+    std::vector<std::jthread> threads;
+    for (int rank = 0; rank < rank_count; ++rank) {
+      threads.emplace_back([&, rank] { exit_codes[static_cast<size_t>(rank)] = rank_main(*id, rank); });
+    }
+  }
+  return *std::max_element(exit_codes.begin(), exit_codes.end());
+}
+
+int run_as_processes(int rank_count, const RankMain& rank_main) {
+  int ends[2];
+  if (pipe(ends) != 0) return fail(Status(Code::kSystem, fmt::format("cannot make a pipe: {}", std::strerror(errno))));
+  Children children;
+  const Status first = children.start(0, [&] {
+    close(ends[0]);
+    return run_first(rank_main, ends[1]);
+  });
+  close(ends[1]);
+  if (!first.ok()) return fail(first);
+  const std::string text = read_all(ends[0]);
+  close(ends[0]);
+  const auto id = UniqueId::from_string(text);
+  if (text.empty() || !id.ok()) return children.wait();  // rank 0 has said why
+  for (int rank = 1; rank < rank_count; ++rank) {
+    const Status started = children.start(rank, [&] { return rank_main(*id, rank); });
+    if (!started.ok()) return fail(started);
+  }
+  return children.wait();
+}
+
+}  // namespace tutti::tools

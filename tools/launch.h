@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// Running the ranks of a communicator on this machine, as processes or as threads.
+#pragma once
+
+#include <functional>
+
+#include "tutti/unique_id.h"
+
+namespace tutti::tools {
+
+/// One rank's part. Returns an exit code, having said on stderr what went wrong.
+using RankMain = std::function<int(const UniqueId& id, int rank)>;
+
+/// One thread per rank. Returns the largest exit code.
+int run_as_threads(int rank_count, const RankMain& rank_main);
+
+/// One process per rank, forked from the calling process, which must have no other thread. Returns when all have
+/// ended: 0, or the exit code of the first that failed. When one fails the others get a few seconds to notice; then
+/// they are ended. Interrupting the caller (SIGINT, SIGTERM, SIGHUP) ends them all; they also end when the caller dies.
+int run_as_processes(int rank_count, const RankMain& rank_main);
+
+}  // namespace tutti::tools

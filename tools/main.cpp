@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// The `tutti` command: benchmarks, plans, configuration and plugins from the shell.
+#include <fmt/format.h>
+
+#include <exception>
+
+#include "tools/commands.h"
+
+namespace tutti::tools {
+namespace {
+
+constexpr const char* kFooter = R"(
+Start here:
+  tutti bench all_reduce --ranks 4                    a sweep over sizes, with every result checked
+  tutti bench all_reduce --ranks 4 --set protocol=ll  the same with another protocol
+  tutti explain all_reduce --ranks 4 --size 1M        why it runs as it runs
+  tutti config show                                   every setting, its value and where that came from
+  tutti plugin list                                   what can be loaded here
+
+Exit codes: 0 success; 1 failure, or wrong results; 2 a command line that makes no sense.)";
+
+int run(int argc, char** argv) {
+  CLI::App tutti("Tutti: collective communication from plugins.", "tutti");
+  int exit_code = kSuccess;
+  tutti.set_version_flag("--version", "tutti " TUTTI_VERSION, "Print the version");
+  tutti.require_subcommand(1);
+  tutti.footer(kFooter);
+  tutti.get_formatter()->column_width(26);
+  add_bench(tutti, exit_code);
+  add_explain(tutti, exit_code);
+  add_plan(tutti, exit_code);
+  add_config(tutti, exit_code);
+  add_plugin(tutti, exit_code);
+  try {
+    tutti.parse(argc, argv);
+  } catch (const CLI::Success& help) {
+    return tutti.exit(help);
+  } catch (const CLI::ParseError& error) {
+    fmt::print(stderr, "tutti: {}; see 'tutti --help' and 'tutti COMMAND --help'\n", error.what());
+    return kUsage;
+  }
+  return exit_code;
+}
+
+}  // namespace
+
+int fail(const Status& status) {
+  fmt::print(stderr, "tutti: {}\n", status.to_string());
+  return kFailure;
+}
+
+}  // namespace tutti::tools
+
+int main(int argc, char** argv) {
+  try {
+    return tutti::tools::run(argc, argv);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "tutti: {}\n", error.what());
+    return tutti::tools::kFailure;
+  }
+}

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// What users write on the command line: names of types, operators and collectives; sizes.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "tutti/types.h"
+
+namespace tutti::tools {
+
+/// Every name of DataType, ReduceOp or Collective, in the order of their values.
+template <class Enum>
+std::vector<std::string> all_names() {
+  constexpr uint32_t kCount = std::is_same_v<Enum, DataType>   ? kDataTypeCount
+                              : std::is_same_v<Enum, ReduceOp> ? kReduceOpCount
+                                                               : kCollectiveCount;
+  std::vector<std::string> names;
+  for (uint32_t i = 0; i < kCount; ++i) names.emplace_back(to_string(static_cast<Enum>(i)));
+  return names;
+}
+
+/// Accepts only these names, and lists them where another one comes.
+CLI::Validator one_of(std::vector<std::string> names);
+
+/// Turns "64K" into "65536". Units are powers of 1024; "KB" and "KiB" mean the same as "K".
+extern const CLI::Validator kSize;
+
+}  // namespace tutti::tools

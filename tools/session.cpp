@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/session.h"
+
+namespace tutti::tools {
+namespace {
+
+const CLI::Validator kSetting(
+    [](std::string& text) {
+      const size_t equals = text.find('=');
+      return equals == 0 || equals == std::string::npos ? "'" + text + "' is not key=value" : std::string();
+    },
+    "KEY=VALUE");
+
+}  // namespace
+
+std::vector<std::pair<std::string, std::string>> split_settings(const std::vector<std::string>& settings) {
+  std::vector<std::pair<std::string, std::string>> split;
+  for (const std::string& setting : settings) {
+    const size_t equals = setting.find('=');
+    split.emplace_back(setting.substr(0, equals), setting.substr(equals + 1));
+  }
+  return split;
+}
+
+void add_settings(CLI::App& command, std::string& config_file, std::vector<std::string>& settings) {
+  command.add_option("--config", config_file, "The job's configuration file (default: TUTTI_CONFIG)")
+      ->option_text("FILE");
+  command.add_option("--set", settings, "A setting that wins over every file; may be repeated")
+      ->check(kSetting)
+      ->option_text("KEY=VALUE")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+}
+
+void Session::add_options(CLI::App& command) {
+  command.add_option("-n,--ranks", rank_count, "Number of ranks (default 2)")
+      ->check(CLI::Range(1, 1 << 16))
+      ->option_text("N");
+  command.add_option("--hosts", hosts, "Pretend that the ranks run on these hosts, in blocks: a,b")
+      ->delimiter(',')
+      ->option_text("NAME,...");
+  add_settings(command, config_file, settings);
+}
+
+std::string Session::host(int rank) const {
+  if (hosts.empty()) return {};
+  return hosts[static_cast<size_t>(rank) * hosts.size() / static_cast<size_t>(rank_count)];
+}
+
+Options Session::options(int rank) const {
+  Options options{config_file, split_settings(settings)};
+  if (!hosts.empty()) options.settings.emplace_back("host", host(rank));
+  return options;
+}
+
+}  // namespace tutti::tools

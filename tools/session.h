@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Options that every command shares which makes communicators: how many ranks, on which hosts, with which settings.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "tutti/communicator.h"
+
+namespace tutti::tools {
+
+/// "key=value" of the command line, split at the first '='.
+std::vector<std::pair<std::string, std::string>> split_settings(const std::vector<std::string>& settings);
+
+/// Declares --config FILE and --set key=value.
+void add_settings(CLI::App& command, std::string& config_file, std::vector<std::string>& settings);
+
+struct Session {
+  int rank_count = 2;
+  std::vector<std::string> hosts;  ///< pretended hosts; ranks are dealt to them in blocks. Empty: the real one
+  std::string config_file;
+  std::vector<std::string> settings;
+
+  /// Declares --ranks, --hosts, --config and --set.
+  void add_options(CLI::App& command);
+  /// What a rank's communicator is made with.
+  Options options(int rank) const;
+  /// The host that a rank pretends to be on; empty: the real one.
+  std::string host(int rank) const;
+};
+
+}  // namespace tutti::tools
