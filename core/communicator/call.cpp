@@ -19,22 +19,31 @@ Buffers buffers_of(const Call& call, int rank, int size) {
   const auto blocks = static_cast<size_t>(size);
   const bool root = rank == call.root;
   switch (call.collective) {
-    case Collective::kAllReduce: return {true, true, 1, 1};
-    case Collective::kReduceScatter: return {true, true, blocks, 1};
-    case Collective::kAllGather: return {true, true, 1, blocks};
-    case Collective::kBroadcast: return {root, true, 1, 1};
-    case Collective::kReduce: return {true, root, 1, 1};
-    case Collective::kAllToAll: return {true, true, blocks, blocks};
-    case Collective::kGather: return {true, root, 1, blocks};
-    case Collective::kScatter: return {root, true, blocks, 1};
-    case Collective::kSendRecv: return {!call.receives, call.receives, 1, 1};
+    case Collective::kAllReduce:
+      return {true, true, 1, 1};
+    case Collective::kReduceScatter:
+      return {true, true, blocks, 1};
+    case Collective::kAllGather:
+      return {true, true, 1, blocks};
+    case Collective::kBroadcast:
+      return {root, true, 1, 1};
+    case Collective::kReduce:
+      return {true, root, 1, 1};
+    case Collective::kAllToAll:
+      return {true, true, blocks, blocks};
+    case Collective::kGather:
+      return {true, root, 1, blocks};
+    case Collective::kScatter:
+      return {root, true, blocks, 1};
+    case Collective::kSendRecv:
+      return {!call.receives, call.receives, 1, 1};
   }
   return {true, true, 1, 1};
 }
 
 bool rooted(Collective collective) {
-  return collective == Collective::kBroadcast || collective == Collective::kReduce || collective == Collective::kGather ||
-         collective == Collective::kScatter || collective == Collective::kSendRecv;
+  return collective == Collective::kBroadcast || collective == Collective::kReduce ||
+         collective == Collective::kGather || collective == Collective::kScatter || collective == Collective::kSendRecv;
 }
 
 Status invalid(const Call& call, std::string_view text) {
@@ -43,7 +52,8 @@ Status invalid(const Call& call, std::string_view text) {
 
 Status check_enums(const Call& call) {
   if (size_of(call.type) == 0) {
-    return invalid(call, fmt::format("data type {} is unknown; use a value of tutti::DataType", static_cast<uint32_t>(call.type)));
+    return invalid(
+        call, fmt::format("data type {} is unknown; use a value of tutti::DataType", static_cast<uint32_t>(call.type)));
   }
   if (static_cast<uint32_t>(call.reduction.op) >= kReduceOpCount) {
     return invalid(call, fmt::format("reduction {} is unknown; use a value of tutti::ReduceOp",
@@ -65,12 +75,14 @@ Status check(const Call& call, int rank, int size) {
   const size_t limit = static_cast<size_t>(std::numeric_limits<ptrdiff_t>::max()) / size_of(call.type) /
                        std::max(buffers.input_blocks, buffers.output_blocks);
   if (call.count > limit) {
-    return invalid(call, fmt::format("count {} × {} bytes × {} blocks is larger than any buffer; was it negative?", call.count,
-                                     size_of(call.type), std::max(buffers.input_blocks, buffers.output_blocks)));
+    return invalid(
+        call, fmt::format("count {} × {} bytes × {} blocks is larger than any buffer; was it negative?", call.count,
+                          size_of(call.type), std::max(buffers.input_blocks, buffers.output_blocks)));
   }
   if (call.count == 0) return {};
   if (buffers.reads_input && call.input == nullptr) return invalid(call, "input is null, but is read on this rank");
-  if (buffers.writes_output && call.output == nullptr) return invalid(call, "output is null, but is written on this rank");
+  if (buffers.writes_output && call.output == nullptr)
+    return invalid(call, "output is null, but is written on this rank");
   if (call.collective == Collective::kAllToAll && call.input == call.output) {
     return invalid(call, "input and output are the same buffer; it does not work in place");
   }
@@ -84,10 +96,13 @@ bool in_place(const Call& call, int rank) {
   const size_t own = static_cast<size_t>(rank) * call.count * size_of(call.type);
   switch (call.collective) {
     case Collective::kReduceScatter:
-    case Collective::kScatter: return output == input + own;
+    case Collective::kScatter:
+      return output == input + own;
     case Collective::kAllGather:
-    case Collective::kGather: return input == output + own;
-    default: return input == output;
+    case Collective::kGather:
+      return input == output + own;
+    default:
+      return input == output;
   }
 }
 

@@ -17,11 +17,12 @@ struct Call {
   size_t count = 0;
   DataType type = DataType::kFloat32;
   Reduction reduction = ReduceOp::kSum;
-  int root = 0;          ///< of rooted collectives; the peer of a send or receive
+  int root = 0;           ///< of rooted collectives; the peer of a send or receive
   bool receives = false;  ///< kSendRecv: receive rather than send
 };
 
-/// kInvalidArgument with the argument's name, what it is and what it may be; ok for calls that can be made on `size` ranks.
+/// kInvalidArgument with the argument's name, what it is and what it may be; ok for calls that can be made on `size`
+/// ranks.
 Status check(const Call& call, int rank, int size);
 
 /// Whether the call's buffers are those of an in-place call.

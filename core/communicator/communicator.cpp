@@ -36,7 +36,8 @@ uint64_t integer_bits(double factor) {
 /// A collective that is left to a group, or runs now. Streams belong to devices; the host device has none.
 Status make(const std::shared_ptr<Communicator::State>& state, const Call& call, Stream stream) {
   if (stream != nullptr) {
-    return Status(Code::kUnsupported, fmt::format("{}: the host device has no streams; pass none", to_string(call.collective)));
+    return Status(Code::kUnsupported,
+                  fmt::format("{}: the host device has no streams; pass none", to_string(call.collective)));
   }
   if (communicator::defer(state, call)) return {};
   return communicator::run_now(*state, call);
@@ -49,18 +50,30 @@ Reduction pre_mul_sum(DataType type, double factor) {
   const auto single = static_cast<float>(factor);
   const auto bits = [&]() -> uint64_t {
     switch (type) {
-      case DataType::kInt8: return integer_bits<int8_t>(factor);
-      case DataType::kUint8: return integer_bits<uint8_t>(factor);
-      case DataType::kInt32: return integer_bits<int32_t>(factor);
-      case DataType::kUint32: return integer_bits<uint32_t>(factor);
-      case DataType::kInt64: return integer_bits<int64_t>(factor);
-      case DataType::kUint64: return integer_bits<uint64_t>(factor);
-      case DataType::kFloat16: return bits_of(narrow<float16>(single).code);
-      case DataType::kBfloat16: return bits_of(narrow<bfloat16>(single).code);
-      case DataType::kFloat8E4M3: return bits_of(narrow<float8_e4m3>(single).code);
-      case DataType::kFloat8E5M2: return bits_of(narrow<float8_e5m2>(single).code);
-      case DataType::kFloat32: return bits_of(single);
-      case DataType::kFloat64: return bits_of(factor);
+      case DataType::kInt8:
+        return integer_bits<int8_t>(factor);
+      case DataType::kUint8:
+        return integer_bits<uint8_t>(factor);
+      case DataType::kInt32:
+        return integer_bits<int32_t>(factor);
+      case DataType::kUint32:
+        return integer_bits<uint32_t>(factor);
+      case DataType::kInt64:
+        return integer_bits<int64_t>(factor);
+      case DataType::kUint64:
+        return integer_bits<uint64_t>(factor);
+      case DataType::kFloat16:
+        return bits_of(narrow<float16>(single).code);
+      case DataType::kBfloat16:
+        return bits_of(narrow<bfloat16>(single).code);
+      case DataType::kFloat8E4M3:
+        return bits_of(narrow<float8_e4m3>(single).code);
+      case DataType::kFloat8E5M2:
+        return bits_of(narrow<float8_e5m2>(single).code);
+      case DataType::kFloat32:
+        return bits_of(single);
+      case DataType::kFloat64:
+        return bits_of(factor);
     }
     return 0;
   };
@@ -72,10 +85,15 @@ Communicator::Communicator(Communicator&&) noexcept = default;
 Communicator& Communicator::operator=(Communicator&&) noexcept = default;
 Communicator::~Communicator() = default;
 
-int Communicator::rank() const { return state_->rank(); }
-int Communicator::size() const { return state_->size(); }
+int Communicator::rank() const {
+  return state_->rank();
+}
+int Communicator::size() const {
+  return state_->size();
+}
 
-Status Communicator::all_reduce(const void* input, void* output, size_t count, DataType type, Reduction op, Stream stream) {
+Status Communicator::all_reduce(const void* input, void* output, size_t count, DataType type, Reduction op,
+                                Stream stream) {
   return make(state_, {Collective::kAllReduce, input, output, count, type, op}, stream);
 }
 
@@ -117,19 +135,23 @@ Status Communicator::recv(void* output, size_t count, DataType type, int peer, S
   return make(state_, {Collective::kSendRecv, nullptr, output, count, type, ReduceOp::kSum, peer, true}, stream);
 }
 
-Status Communicator::all_to_all_v(const void* input, std::span<const size_t> send_counts, std::span<const size_t> send_offsets,
-                                  void* output, std::span<const size_t> recv_counts, std::span<const size_t> recv_offsets,
+Status Communicator::all_to_all_v(const void* input, std::span<const size_t> send_counts,
+                                  std::span<const size_t> send_offsets, void* output,
+                                  std::span<const size_t> recv_counts, std::span<const size_t> recv_offsets,
                                   DataType type, Stream stream) {
   const auto ranks = static_cast<size_t>(size());
-  for (const auto& [name, length] : {std::pair("send_counts", send_counts.size()), {"send_offsets", send_offsets.size()},
-                                     {"recv_counts", recv_counts.size()}, {"recv_offsets", recv_offsets.size()}}) {
+  for (const auto& [name, length] : {std::pair("send_counts", send_counts.size()),
+                                     {"send_offsets", send_offsets.size()},
+                                     {"recv_counts", recv_counts.size()},
+                                     {"recv_offsets", recv_offsets.size()}}) {
     if (length != ranks) {
-      return Status(Code::kInvalidArgument, fmt::format("all_to_all_v: {} has {} entries; it needs one per rank, {}", name,
-                                                        length, ranks));
+      return Status(Code::kInvalidArgument,
+                    fmt::format("all_to_all_v: {} has {} entries; it needs one per rank, {}", name, length, ranks));
     }
   }
   if (input != nullptr && input == output) {
-    return Status(Code::kInvalidArgument, "all_to_all_v: input and output are the same buffer; it does not work in place");
+    return Status(Code::kInvalidArgument,
+                  "all_to_all_v: input and output are the same buffer; it does not work in place");
   }
   TUTTI_TRY(group_start());
   Status status;
@@ -152,8 +174,12 @@ Status Communicator::barrier(Stream stream) {
   return all_reduce(&own, &all, 1, DataType::kUint8, ReduceOp::kMax, stream);
 }
 
-void Communicator::abort(std::string_view reason) { state_->abort(reason); }
-Status Communicator::async_error() const { return state_->failure(); }
+void Communicator::abort(std::string_view reason) {
+  state_->abort(reason);
+}
+Status Communicator::async_error() const {
+  return state_->failure();
+}
 
 Result<Choice> Communicator::choose(Collective collective, size_t count, DataType type, Reduction op) const {
   return state_->choose({collective, type, op.op, count});

@@ -23,7 +23,8 @@ Driver::Outcome Driver::run(std::span<Job> jobs) {
     Job& job = jobs.front();
     job.work->spins = options_.spins;
     const int32_t code = job.ops->run(job.plugin, job.work);
-    if (code != TUTTI_AGAIN) [[likely]] return {code, &job};
+    if (code != TUTTI_AGAIN) [[likely]]
+      return {code, &job};
   }
   return wait_for(jobs);
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs works to their end in the calling thread: executes what can go on, helps the progress engine, and sleeps when nothing can.
+// Runs works to their end in the calling thread: executes what can go on, helps the progress engine, and sleeps when
+// nothing can.
 #pragma once
 
 #include <chrono>
@@ -22,8 +23,8 @@ struct Job {
 class Driver {
  public:
   struct Options {
-    uint32_t spins = 2000;  ///< polls before a wait yields the processor
-    uint32_t yields = 20;   ///< yields before it sleeps
+    uint32_t spins = 2000;                         ///< polls before a wait yields the processor
+    uint32_t yields = 20;                          ///< yields before it sleeps
     std::chrono::nanoseconds operation_timeout{};  ///< without any progress
     tutti_bell* bell = nullptr;                    ///< rung by peers and by the engine
   };

@@ -9,8 +9,12 @@ namespace {
 constexpr size_t kMaxKept = 1024;  // shapes; beyond, all are prepared anew
 constexpr uint64_t kLineBytes = 64;
 
-uint64_t ceil_div(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
-uint64_t round_up(uint64_t value, uint64_t unit) { return ceil_div(value, unit) * unit; }
+uint64_t ceil_div(uint64_t a, uint64_t b) {
+  return (a + b - 1) / b;
+}
+uint64_t round_up(uint64_t value, uint64_t unit) {
+  return ceil_div(value, unit) * unit;
+}
 
 }  // namespace
 
@@ -53,8 +57,8 @@ Result<Execution*> Executions::prepare(const Call& call) {
 Result<std::unique_ptr<Execution>> Executions::make(const Call& call, bool in_place) {
   auto execution = std::make_unique<Execution>();
   TUTTI_ASSIGN(execution->decision, selector_.choose({call.collective, call.type, call.reduction.op, call.count}));
-  TUTTI_ASSIGN(const Program* program, programs_.collective(execution->decision, call.collective,
-                                                            static_cast<uint32_t>(call.root), in_place));
+  TUTTI_ASSIGN(const Program* program,
+               programs_.collective(execution->decision, call.collective, static_cast<uint32_t>(call.root), in_place));
   add_works(*execution, call, *program, execution->decision.protocol);
   return execution;
 }
@@ -68,7 +72,8 @@ Status Executions::append_message(Execution& execution, const Call& call) {
 }
 
 /// Each channel takes an even share of every block, cut at cache lines.
-void Executions::add_works(Execution& execution, const Call& call, const Program& program, uint32_t protocol_index) const {
+void Executions::add_works(Execution& execution, const Call& call, const Program& program,
+                           uint32_t protocol_index) const {
   const uint64_t bytes = size_of(call.type);
   const uint64_t line = kLineBytes / bytes;
   const uint64_t share = round_up(ceil_div(call.count, program.channels.size()), line);
@@ -102,7 +107,8 @@ void Executions::add_works(Execution& execution, const Call& call, const Program
     execution.works.push_back(work);
   }
   execution.jobs.clear();
-  for (tutti_work& work : execution.works) execution.jobs.push_back({&work, protocol.ops, protocol.plugin, nullptr, false});
+  for (tutti_work& work : execution.works)
+    execution.jobs.push_back({&work, protocol.ops, protocol.plugin, nullptr, false});
 }
 
 }  // namespace tutti::communicator

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A call made ready to run: one work per channel over a program's plans. Prepared once per shape of call; a later call of the same shape
-// only sets its buffers.
+// A call made ready to run: one work per channel over a program's plans. Prepared once per shape of call; a later call
+// of the same shape only sets its buffers.
 #pragma once
 
 #include <memory>
@@ -42,7 +42,7 @@ class Executions {
 
  private:
   struct Shape {
-    uint64_t kind;   // collective, type, op, in place
+    uint64_t kind;  // collective, type, op, in place
     uint64_t count;
     uint64_t root;
     bool operator==(const Shape&) const = default;

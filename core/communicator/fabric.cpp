@@ -17,7 +17,9 @@ Fabric::Fabric(uint32_t /*rank*/, std::unique_ptr<transport::Shm> shm, std::uniq
       force_network_(force_network) {}
 
 // The network's engine rings the bell in shared memory, so it goes first.
-Fabric::~Fabric() { net_.reset(); }
+Fabric::~Fabric() {
+  net_.reset();
+}
 
 tutti_connection* Fabric::sender(const transport::Key& key) {
   return uses_shm(key.peer) ? shm_->sender(key) : net_->sender(key);

@@ -37,7 +37,8 @@ thread_local Group group;
 }  // namespace
 
 bool defer(const std::shared_ptr<Communicator::State>& state, const Call& call) {
-  if (group.depth == 0) [[likely]] return false;
+  if (group.depth == 0) [[likely]]
+    return false;
   auto share = std::find_if(group.shares.begin(), group.shares.end(), [&](const Share& s) { return s.state == state; });
   if (share == group.shares.end()) share = group.shares.insert(share, Share{state, {}, {}, {}});
   (call.collective == Collective::kSendRecv ? share->messages : share->collectives).push_back(call);

@@ -5,12 +5,14 @@
 
 #include <algorithm>
 
+#include "plan/stable.h"
 #include "plan/verify.h"
 
 namespace tutti::communicator {
 namespace {
 
-// Verification takes time and memory with the square of the ranks; algorithms are proved up to this size in the project's tests as well.
+// Verification takes time and memory with the square of the ranks; algorithms are proved up to this size in the
+// project's tests as well.
 constexpr uint32_t kMaxVerifiedRanks = 64;
 
 }  // namespace
@@ -22,14 +24,15 @@ Program Programs::empty_program(uint32_t protocol) const {
   return program;
 }
 
-Result<plan::Plan> Programs::request(const tuner::Decision& decision, Collective collective, uint32_t rank, uint32_t channel,
-                                     uint32_t root) const {
+Result<plan::Plan> Programs::request(const tuner::Decision& decision, Collective collective, uint32_t rank,
+                                     uint32_t channel, uint32_t root) const {
   const auto& algorithm = choices_.algorithms[decision.algorithm];
-  const tutti_plan_request request{sizeof(tutti_plan_request), static_cast<uint32_t>(collective), rank, channel, root,
-                                   decision.variant};
+  const tutti_plan_request request{
+      sizeof(tutti_plan_request), static_cast<uint32_t>(collective), rank, channel, root, decision.variant};
   auto plan = plan::collect(*algorithm.ops, algorithm.instance, request);
   if (plan.ok()) return plan;
-  return plan.status().with_context(fmt::format("plan of algorithm '{}' for {}", algorithm.name, to_string(collective)));
+  return plan.status().with_context(
+      fmt::format("plan of algorithm '{}' for {}", algorithm.name, to_string(collective)));
 }
 
 Status Programs::verify(const tuner::Decision& decision, Collective collective, uint32_t root, bool in_place) const {
@@ -74,27 +77,29 @@ void Programs::add_channel(Program& program, plan::Plan plan, transport::Lane la
 
 Result<const Program*> Programs::collective(const tuner::Decision& decision, Collective collective, uint32_t root,
                                             bool in_place) {
-  const Name name{decision.algorithm, decision.variant, decision.protocol, decision.channels, static_cast<uint32_t>(collective),
-                  root};
+  const Name name{decision.algorithm,
+                  decision.variant,
+                  decision.protocol,
+                  decision.channels,
+                  static_cast<uint32_t>(collective),
+                  root,
+                  in_place};
   auto& program = programs_[name];
-  if (program == nullptr) {
-    TUTTI_TRY(verify(decision, collective, root, false));
-    auto made = std::make_unique<Program>(empty_program(decision.protocol));
-    for (uint32_t channel = 0; channel < decision.channels; ++channel) {
-      TUTTI_ASSIGN(plan::Plan plan, request(decision, collective, options_.rank, channel, root));
-      add_channel(*made, std::move(plan), transport::Lane::kCollective, decision.protocol);
-    }
-    program = std::move(made);
+  if (program != nullptr) return program.get();
+  TUTTI_TRY(verify(decision, collective, root, in_place));
+  auto made = std::make_unique<Program>(empty_program(decision.protocol));
+  for (uint32_t channel = 0; channel < decision.channels; ++channel) {
+    TUTTI_ASSIGN(plan::Plan plan, request(decision, collective, options_.rank, channel, root));
+    plan::mark_stable(plan, in_place);
+    add_channel(*made, std::move(plan), transport::Lane::kCollective, decision.protocol);
   }
-  if (in_place && !program->verified_in_place) {
-    TUTTI_TRY(verify(decision, collective, root, true));
-    program->verified_in_place = true;
-  }
+  program = std::move(made);
   return program.get();
 }
 
 Result<const Program*> Programs::message(uint32_t protocol, uint32_t peer, bool receives) {
-  const Name name{tuner::kNoAlgorithm, receives ? 1 : 0, protocol, 1, static_cast<uint32_t>(Collective::kSendRecv), peer};
+  const Name name{
+      tuner::kNoAlgorithm, receives ? 1 : 0, protocol, 1, static_cast<uint32_t>(Collective::kSendRecv), peer, false};
   auto& program = programs_[name];
   if (program != nullptr) return program.get();
   plan::Plan plan;
@@ -108,6 +113,7 @@ Result<const Program*> Programs::message(uint32_t protocol, uint32_t peer, bool 
   step.recv_count = receives ? 1 : 0;
   step.send_count = receives ? 0 : 1;
   plan.steps = {step};
+  plan::mark_stable(plan, false);
   program = std::make_unique<Program>(empty_program(protocol));
   add_channel(*program, std::move(plan), transport::Lane::kPointToPoint, protocol);
   return program.get();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans made ready: requested from the algorithm, verified, and joined to this rank's connections. Kept for as long as the communicator lives.
+// Plans made ready: requested from the algorithm, verified, and joined to this rank's connections. Kept for as long as
+// the communicator lives.
 #pragma once
 
 #include <map>
@@ -25,7 +26,6 @@ struct Program {
   std::vector<std::unique_ptr<ChannelProgram>> channels;
   uint64_t payload_bytes = 0;  ///< what a slice may hold
   uint32_t chunk_slots = 1;    ///< slices a chunk may have
-  bool verified_in_place = false;
 };
 
 class Programs {
@@ -39,12 +39,13 @@ class Programs {
       : options_(options), choices_(choices), fabric_(fabric) {}
 
   /// The program of a collective. Verified for the way it is used before it is returned. One thread at a time.
-  Result<const Program*> collective(const tuner::Decision& decision, Collective collective, uint32_t root, bool in_place);
+  Result<const Program*> collective(const tuner::Decision& decision, Collective collective, uint32_t root,
+                                    bool in_place);
   /// The one-step program that sends to, or receives from, a peer.
   Result<const Program*> message(uint32_t protocol, uint32_t peer, bool receives);
 
  private:
-  using Name = std::tuple<uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t>;
+  using Name = std::tuple<uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, bool>;
   Result<plan::Plan> request(const tuner::Decision& decision, Collective collective, uint32_t rank, uint32_t channel,
                              uint32_t root) const;
   Status verify(const tuner::Decision& decision, Collective collective, uint32_t root, bool in_place) const;

@@ -39,7 +39,8 @@ Communicator::State::~State() {
 }
 
 Status Communicator::State::run(const Call& call) {
-  if (std::atomic_ref<uint32_t>(abort_word_).load(std::memory_order_relaxed) != 0) [[unlikely]] return failure();
+  if (std::atomic_ref<uint32_t>(abort_word_).load(std::memory_order_relaxed) != 0) [[unlikely]]
+    return failure();
   TUTTI_TRY(communicator::check(call, rank_, size_));
   if (call.count == 0) return {};
   TUTTI_ASSIGN(Execution* const execution, executions_->prepare(call));
@@ -53,7 +54,8 @@ Status Communicator::State::run_jobs(std::span<Job> jobs, const Call& call) {
   current_call_.store(calls_ << 1 | 1, std::memory_order_relaxed);
   const Driver::Outcome outcome = driver_->run(jobs);
   current_call_.store(calls_ << 1, std::memory_order_relaxed);
-  if (outcome.code == TUTTI_OK) [[likely]] return {};
+  if (outcome.code == TUTTI_OK) [[likely]]
+    return {};
   return explain_outcome(outcome, call);
 }
 
@@ -78,7 +80,8 @@ Status Communicator::State::run_messages(std::span<const Call> calls) {
   for (size_t i = 0; i < all.jobs.size(); ++i) {
     const tutti_work& work = *all.jobs[i].work;
     const tutti_connection* connection = work.senders[0] != nullptr ? work.senders[0] : work.receivers[0];
-    if (const auto before = latest.find(connection); before != latest.end()) all.jobs[i].after = &all.jobs[before->second];
+    if (const auto before = latest.find(connection); before != latest.end())
+      all.jobs[i].after = &all.jobs[before->second];
     latest[connection] = i;
   }
   return all.jobs.empty() ? Status() : run_jobs(all.jobs, calls.front());
@@ -92,16 +95,17 @@ Status Communicator::State::copy_to_self(std::span<const Call> calls) {
     if (call.root == rank_) (call.receives ? receives : sends).push_back(&call);
   }
   if (sends.size() != receives.size()) {
-    return Status(Code::kInvalidArgument, fmt::format("send_recv: {} sends to this rank itself but {} receives from itself in one "
-                                                      "group; each needs its partner there",
-                                                      sends.size(), receives.size()));
+    return Status(Code::kInvalidArgument,
+                  fmt::format("send_recv: {} sends to this rank itself but {} receives from itself in one "
+                              "group; each needs its partner there",
+                              sends.size(), receives.size()));
   }
   for (size_t i = 0; i < sends.size(); ++i) {
     const size_t bytes = sends[i]->count * size_of(sends[i]->type);
     if (bytes != receives[i]->count * size_of(receives[i]->type)) {
-      return Status(Code::kInvalidArgument, fmt::format("send_recv to this rank itself: sends {} × {}, receives {} × {}",
-                                                        sends[i]->count, to_string(sends[i]->type), receives[i]->count,
-                                                        to_string(receives[i]->type)));
+      return Status(Code::kInvalidArgument,
+                    fmt::format("send_recv to this rank itself: sends {} × {}, receives {} × {}", sends[i]->count,
+                                to_string(sends[i]->type), receives[i]->count, to_string(receives[i]->type)));
     }
     if (bytes > 0) std::memmove(receives[i]->output, sends[i]->input, bytes);
   }
@@ -111,27 +115,33 @@ Status Communicator::State::copy_to_self(std::span<const Call> calls) {
 Status Communicator::State::explain_outcome(const Driver::Outcome& outcome, const Call& call) {
   const uint32_t peer = outcome.job->work->fault.peer;
   switch (outcome.code) {
-    case TUTTI_ABORTED: return failure();
-    case TUTTI_TIMEOUT: return timeout_verdict(call, peer);
+    case TUTTI_ABORTED:
+      return failure();
+    case TUTTI_TIMEOUT:
+      return timeout_verdict(call, peer);
     case TUTTI_MISMATCH:
-      return fail_everywhere(Status(Code::kMismatch, fmt::format("ranks {} and {} made different calls: rank {} made {}; rank {} "
-                                                                 "made {}",
-                                                                 rank_, peer, rank_, communicator::describe(outcome.job->work->signature),
-                                                                 peer, communicator::describe(outcome.job->work->fault.theirs))));
+      return fail_everywhere(
+          Status(Code::kMismatch, fmt::format("ranks {} and {} made different calls: rank {} made {}; rank {} "
+                                              "made {}",
+                                              rank_, peer, rank_, communicator::describe(outcome.job->work->signature),
+                                              peer, communicator::describe(outcome.job->work->fault.theirs))));
     case TUTTI_REMOTE:
-      return fail_everywhere(Status(Code::kRemote, fmt::format("{}: cannot read the memory of rank {}; did it end, or free its "
-                                                               "buffer? shm.single_copy off avoids reading it",
-                                                               communicator::describe(call), peer)));
+      return fail_everywhere(
+          Status(Code::kRemote, fmt::format("{}: cannot read the memory of rank {}; did it end, or free its "
+                                            "buffer? shm.single_copy off avoids reading it",
+                                            communicator::describe(call), peer)));
     default:
-      return fail_everywhere(Status(static_cast<Code>(outcome.code),
-                                    fmt::format("{} failed in the protocol, with rank {}", communicator::describe(call), peer)));
+      return fail_everywhere(
+          Status(static_cast<Code>(outcome.code),
+                 fmt::format("{} failed in the protocol, with rank {}", communicator::describe(call), peer)));
   }
 }
 
 Status Communicator::State::timeout_verdict(const Call& call, uint32_t peer) {
   const auto limit = config_.duration("timeouts.operation");
-  std::string text = fmt::format("{}: no progress for {} s (timeouts.operation); rank {} waits for rank {}", communicator::describe(call),
-                                 std::chrono::duration<double>(limit).count(), rank_, peer);
+  std::string text =
+      fmt::format("{}: no progress for {} s (timeouts.operation); rank {} waits for rank {}",
+                  communicator::describe(call), std::chrono::duration<double>(limit).count(), rank_, peer);
   auto reports = bootstrap_->query(std::chrono::steady_clock::now() + kVerdictLimit);
   if (reports.ok()) {
     for (size_t r = 0; r < reports->size(); ++r) text += fmt::format("; rank {} {}", r, (*reports)[r]);
@@ -144,7 +154,8 @@ std::string Communicator::State::describe_current() const {
   const uint64_t words = current_signature_.load(std::memory_order_relaxed);
   if (call == 0) return "has made no call";
   const tutti_signature signature{{static_cast<uint32_t>(words), static_cast<uint32_t>(words >> 32)}};
-  return fmt::format("{} call {}, {}", (call & 1) != 0 ? "is in" : "has done", call >> 1, communicator::describe(signature));
+  return fmt::format("{} call {}, {}", (call & 1) != 0 ? "is in" : "has done", call >> 1,
+                     communicator::describe(signature));
 }
 
 void Communicator::State::break_with(const Status& failure) {

@@ -64,7 +64,8 @@ class Communicator::State {
   Status failure_;
 
   uint64_t calls_ = 0;
-  // What the current call is, in pieces that a verdict may read while they change: word 0 and 1 of the signature, number × 2 + running.
+  // What the current call is, in pieces that a verdict may read while they change: word 0 and 1 of the signature,
+  // number × 2 + running.
   std::atomic<uint64_t> current_signature_{0};
   std::atomic<uint64_t> current_call_{0};
 

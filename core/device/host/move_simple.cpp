@@ -58,10 +58,8 @@ bool post_direct(const tutti_work& work, tutti_connection& to, const uint8_t* ad
   header.address = 0;
   if (address == nullptr || work.direct_minimum == 0 || bytes < work.direct_minimum || (to.flags & kReadable) == 0)
     return false;
-  const auto begin = reinterpret_cast<uint64_t>(address);
-  header.address = begin;
-  if (to.direct_end == 0 || begin < to.direct_begin) to.direct_begin = begin;
-  if (begin + bytes > to.direct_end) to.direct_end = begin + bytes;
+  header.address = reinterpret_cast<uint64_t>(address);
+  to.direct_until = to.step + 1;
   return true;
 }
 
@@ -90,18 +88,18 @@ int32_t HostTeam::move_simple(tutti_work& work, const Operands& operands) {
     if (sources[call.source_count++] == nullptr) return TUTTI_REMOTE;
   }
 
-  // What can stand for the value in the sender's own memory: the output it is written to, or the untouched own
+  // What can stand for the value in this rank's own memory: the output it is written to, or the untouched own
   // contribution.
   const bool untouched = operands.recv_count == 0 && call.scaled_source < 0 && call.divisor == 0;
-  const uint8_t* stable = operands.output != nullptr ? operands.output : untouched ? operands.own : nullptr;
-  if (operands.output != nullptr && sources[0] != operands.output)
-    destinations[call.destination_count++] = operands.output;
-  if (operands.output != nullptr && sources[0] == operands.output && call.source_count > 1) {
+  const uint8_t* kept = operands.output != nullptr ? operands.output : untouched ? operands.own : nullptr;
+  const bool in_place = call.source_count == 1 && sources[0] == operands.output;
+  if (operands.output != nullptr && !(in_place && call.scaled_source < 0 && call.divisor == 0)) {
     destinations[call.destination_count++] = operands.output;
   }
   for (uint32_t i = 0; i < operands.send_count; ++i) {
     tutti_connection& to = *operands.send[i];
-    if (!post_direct(work, to, stable, bytes)) destinations[call.destination_count++] = Simple::payload(to);
+    if (!post_direct(work, to, operands.stable ? kept : nullptr, bytes))
+      destinations[call.destination_count++] = Simple::payload(to);
   }
   if (call.destination_count > 0) select_reduce(work.data_type, work.reduce_op)(call);
   return TUTTI_OK;

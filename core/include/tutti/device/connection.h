@@ -27,11 +27,11 @@ TUTTI_HD bool slot_filled(Team& team, tutti_connection& connection) {
   return connection.step < connection.seen;
 }
 
-/// Sender: whether the receiver has freed every slot sent so far.
+/// Sender: whether the receiver has freed all slots before step `until`.
 template <class Team>
-TUTTI_HD bool drained(Team& team, tutti_connection& connection) {
-  if (connection.seen < connection.step) connection.seen = team.acquire(connection.head);
-  return connection.seen >= connection.step;
+TUTTI_HD bool freed(Team& team, tutti_connection& connection, uint64_t until) {
+  if (connection.seen < until) connection.seen = team.acquire(connection.head);
+  return connection.seen >= until;
 }
 
 /// Start of the slot of the next step.

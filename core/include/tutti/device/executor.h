@@ -31,6 +31,7 @@ struct Operands {
   uint64_t elements = 0;
   bool scaled = false;  ///< the own contribution is multiplied by work.scalar
   bool final = false;   ///< the value is divided by work.divisor
+  bool stable = false;  ///< where the value is kept, or comes from, stays as it is until the call ends
 };
 
 template <class Team, class Wire>
@@ -86,21 +87,27 @@ class Executor {
     return static_cast<uint8_t*>(work_.output) + byte_offset(chunk, element);
   }
 
-  /// Any chunk the step touches: all of them have the same length.
-  TUTTI_HD uint32_t any_chunk(const tutti_plan_step& step) const {
-    if ((step.flags & TUTTI_STEP_GATHER) != 0 && step.recv_count > 0) return plan_.peers[step.recv_begin].chunk;
-    if ((step.flags & TUTTI_STEP_SCATTER) != 0 && step.send_count > 0) return plan_.peers[step.send_begin].chunk;
-    if (step.source != TUTTI_BUFFER_NONE || step.destination == TUTTI_BUFFER_NONE) return step.source_chunk;
-    return step.destination_chunk;
+  /// Elements of the longest chunk the step touches. Those of a fold all have the same length.
+  TUTTI_HD uint64_t step_length(const tutti_plan_step& step, bool fold) const {
+    if (!fold) return chunk_length(0);
+    const bool by_source = step.source != TUTTI_BUFFER_NONE || step.destination == TUTTI_BUFFER_NONE;
+    return chunk_length(by_source ? step.source_chunk : step.destination_chunk);
+  }
+
+  /// Elements of the chunk's slice that begins at `element`.
+  TUTTI_HD uint64_t slice_length(uint32_t chunk, uint64_t element) const {
+    const uint64_t length = chunk_length(chunk);
+    if (element >= length) return 0;
+    return length - element < work_.slice_elements ? length - element : work_.slice_elements;
   }
 
   TUTTI_HD int32_t run_step(const tutti_plan_step& step) {
-    const uint64_t length = chunk_length(any_chunk(step));
     const bool fold = (step.flags & (TUTTI_STEP_GATHER | TUTTI_STEP_SCATTER)) == 0;
+    const uint64_t length = step_length(step, fold);
     for (uint64_t done = at_.slice * work_.slice_elements; done < length; done += work_.slice_elements) {
       const uint64_t left = length - done;
       const uint64_t elements = left < work_.slice_elements ? left : work_.slice_elements;
-      const int32_t outcome = fold ? fold_slice(step, done, elements) : exchange_slice(step, done, elements);
+      const int32_t outcome = fold ? fold_slice(step, done, elements) : exchange_slice(step, done);
       if (outcome != TUTTI_OK) return outcome;
       ++at_.slice;
       at_.peer = 0;
@@ -119,6 +126,7 @@ class Executor {
     operands.own = source(step, step.source_chunk, element);
     operands.scaled = work_.reduce_op == TUTTI_PREMUL_SUM && step.source == TUTTI_BUFFER_INPUT;
     operands.final = (step.flags & TUTTI_STEP_FINAL) != 0;
+    operands.stable = (step.flags & TUTTI_STEP_STABLE) != 0;
     if (step.destination != TUTTI_BUFFER_NONE) operands.output = destination(step.destination_chunk, element);
     for (uint32_t i = 0; i < step.recv_count; ++i) {
       operands.own_position += plan_.peers[step.recv_begin + i].rank < plan_.rank ? 1u : 0u;
@@ -126,29 +134,34 @@ class Executor {
     return transfer(operands);
   }
 
-  /// GATHER and SCATTER: sends first, then receives, one peer at a time.
-  TUTTI_HD int32_t exchange_slice(const tutti_plan_step& step, uint64_t element, uint64_t elements) {
-    const bool keep = at_.peer == 0 && step.source != TUTTI_BUFFER_NONE && step.destination != TUTTI_BUFFER_NONE;
-    const uint32_t sends = 1 + step.send_count;  // place 0 is the copy of the own chunk
+  /// GATHER and SCATTER: the own copy, then sends, then receives, one peer at a time; each by the length of its own
+  /// chunk.
+  TUTTI_HD int32_t exchange_slice(const tutti_plan_step& step, uint64_t element) {
+    const uint32_t sends = 1 + step.send_count;
     for (; at_.peer < sends + step.recv_count; ++at_.peer) {
       Operands operands;
-      operands.elements = elements;
+      uint32_t chunk = step.source_chunk;
       if (at_.peer == 0) {
-        if (!keep) continue;
-        operands.own = source(step, step.source_chunk, element);
+        if (step.source == TUTTI_BUFFER_NONE || step.destination == TUTTI_BUFFER_NONE) continue;
+        operands.own = source(step, chunk, element);
         operands.output = destination(step.destination_chunk, element);
       } else if (at_.peer < sends) {
         const uint32_t peer = step.send_begin + at_.peer - 1;
-        const bool scatter = (step.flags & TUTTI_STEP_SCATTER) != 0;
-        operands.own = source(step, scatter ? plan_.peers[peer].chunk : step.source_chunk, element);
+        if ((step.flags & TUTTI_STEP_SCATTER) != 0) chunk = plan_.peers[peer].chunk;
+        operands.own = source(step, chunk, element);
         operands.send = work_.senders + peer;
         operands.send_count = 1;
+        operands.scaled = work_.reduce_op == TUTTI_PREMUL_SUM && step.source == TUTTI_BUFFER_INPUT;
+        operands.stable = (step.flags & TUTTI_STEP_STABLE) != 0;
       } else {
         const uint32_t peer = step.recv_begin + at_.peer - sends;
-        operands.output = destination(plan_.peers[peer].chunk, element);
+        chunk = plan_.peers[peer].chunk;
+        operands.output = destination(chunk, element);
         operands.recv = work_.receivers + peer;
         operands.recv_count = 1;
       }
+      operands.elements = slice_length(chunk, element);
+      if (operands.elements == 0) continue;
       if (int32_t outcome = transfer(operands); outcome != TUTTI_OK) return outcome;
     }
     return TUTTI_OK;
@@ -161,9 +174,6 @@ class Executor {
       tutti_connection& to = *operands.send[i];
       const int32_t outcome = team_.wait([&] { return slot_free(team_, to); });
       if (outcome != TUTTI_OK) return fail(outcome, to);
-    }
-    if (work_.direct_minimum != 0 && operands.output != nullptr) {
-      if (int32_t outcome = settle(operands.output, bytes); outcome != TUTTI_OK) return outcome;
     }
     for (uint32_t i = 0; i < operands.recv_count; ++i) {
       tutti_connection& from = *operands.recv[i];
@@ -183,31 +193,14 @@ class Executor {
     return TUTTI_OK;
   }
 
-  /// Before [address, address + bytes) is overwritten: waits until no peer still reads it in place of a slot.
-  TUTTI_HD int32_t settle(const uint8_t* address, uint64_t bytes) {
-    const auto begin = reinterpret_cast<uint64_t>(address);
-    for (uint32_t i = 0; i < plan_.peer_count; ++i) {
-      tutti_connection* to = work_.senders[i];
-      if (to == nullptr || begin >= to->direct_end || to->direct_begin >= begin + bytes) continue;
-      if (int32_t outcome = settle_connection(*to); outcome != TUTTI_OK) return outcome;
-    }
-    return TUTTI_OK;
-  }
-
-  TUTTI_HD int32_t settle_connection(tutti_connection& to) {
-    const int32_t outcome = team_.wait([&] { return drained(team_, to); });
-    if (outcome != TUTTI_OK) return fail(outcome, to);
-    to.direct_begin = to.direct_end = 0;
-    return TUTTI_OK;
-  }
-
-  /// The call may not end while peers still read this rank's memory.
+  /// The call may not end while peers still read this rank's memory in place of a slot.
   TUTTI_HD int32_t drain() {
     if (work_.direct_minimum == 0) return TUTTI_OK;
     for (uint32_t i = 0; i < plan_.peer_count; ++i) {
       tutti_connection* to = work_.senders[i];
-      if (to == nullptr || to->direct_end == 0) continue;
-      if (int32_t outcome = settle_connection(*to); outcome != TUTTI_OK) return outcome;
+      if (to == nullptr) continue;
+      const int32_t outcome = team_.wait([&] { return freed(team_, *to, to->direct_until); });
+      if (outcome != TUTTI_OK) return fail(outcome, *to);
     }
     return TUTTI_OK;
   }

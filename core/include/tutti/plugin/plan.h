@@ -20,7 +20,8 @@
 //
 //   TUTTI_STEP_GATHER:  nothing is folded. What peers[i] in `recv` sent goes to output chunk peers[i].chunk. The source
 //                       chunk (if any) is copied to the destination chunk (if any) and sent to `send`.
-//   TUTTI_STEP_SCATTER: peers[i] in `send` gets chunk peers[i].chunk of the source buffer instead of the value. Receives
+//   TUTTI_STEP_SCATTER: peers[i] in `send` gets chunk peers[i].chunk of the source buffer instead of the value.
+//   Receives
 //                       only if it is a GATHER step too.
 //   TUTTI_STEP_FINAL:   the value is complete: the final operation of the reduction (average's division) is applied
 //                       before it is written or sent. Every output of a reduction has passed it exactly once, whatever
@@ -56,6 +57,9 @@ extern "C" {
 #define TUTTI_STEP_GATHER 1u
 #define TUTTI_STEP_SCATTER 2u
 #define TUTTI_STEP_FINAL 4u
+/* Set by the host, never by a plan's author: no later step overwrites the chunk that holds the value (the destination,
+   else the source), so that peers may read it there instead of in a slot. */
+#define TUTTI_STEP_STABLE 128u
 
 typedef struct tutti_plan_peer {
   uint32_t rank;

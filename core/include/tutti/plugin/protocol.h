@@ -21,8 +21,9 @@ typedef struct tutti_bell {
 } tutti_bell;
 
 /* Connection flags. */
-#define TUTTI_CONNECTION_NETWORK 1u /* a progress thread moves the slots: only the counters say that a slot is ready \
-                                     */
+#define TUTTI_CONNECTION_NETWORK                                                      \
+  1u /* a progress thread moves the slots: only the counters say that a slot is ready \
+      */
 #define TUTTI_CONNECTION_SHARED_SPACE \
   2u /* both ends share one address space: the receiver can use the sender's addresses */
 #define TUTTI_CONNECTION_REMOTE_READ \
@@ -46,8 +47,7 @@ typedef struct tutti_connection {
   uint32_t flags;
   uint32_t peer;         /* rank */
   int32_t peer_process;  /* process id, for REMOTE_READ */
-  uint64_t direct_begin; /* sender: range of its own memory that posted, not yet freed slots refer to */
-  uint64_t direct_end;
+  uint64_t direct_until; /* sender: step after the last one that referred to its own memory instead of a slot */
 } tutti_connection;
 
 /* Where an execution stands between two calls of `run`. All zero: at the beginning. */

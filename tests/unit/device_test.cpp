@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+// The executor and both wires over shared memory: ranks as threads, plans made here, results compared with sums computed here.
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <random>
+#include <thread>
+
+#include "communicator/driver.h"
+#include "plan/plan.h"
+#include "plan/stable.h"
+#include "transport/shm.h"
+#include "tutti/device/host/team.h"
+#include "tutti/sdk/plan_builder.h"
+
+namespace tutti {
+namespace {
+
+using communicator::Driver;
+using communicator::Job;
+using sdk::Buffer;
+using sdk::PlanBuilder;
+
+enum class Wire { kSimple, kLL };
+using Schedule = void (*)(PlanBuilder&, uint32_t rank, uint32_t ranks);
+
+void ring_all_reduce(PlanBuilder& plan, uint32_t rank, uint32_t ranks) {
+  const uint32_t next = (rank + 1) % ranks;
+  const uint32_t prev = (rank + ranks - 1) % ranks;
+  const auto chunk = [&](uint32_t step) { return (rank + 2 * ranks - step) % ranks; };
+  plan.step().own(Buffer::kInput, chunk(0)).send(next);
+  for (uint32_t s = 1; s < ranks - 1; ++s) plan.step().recv(prev).own(Buffer::kInput, chunk(s)).send(next);
+  plan.step().recv(prev).own(Buffer::kInput, chunk(ranks - 1)).final().to_output(chunk(ranks - 1)).send(next);
+  for (uint32_t s = ranks; s < 2 * ranks - 2; ++s) plan.step().recv(prev).to_output(chunk(s)).send(next);
+  plan.step().recv(prev).to_output(chunk(2 * ranks - 2));
+}
+
+void two_shot_all_reduce(PlanBuilder& plan, uint32_t rank, uint32_t ranks) {
+  auto& scatter = plan.step().own(Buffer::kInput, 0);
+  for (uint32_t k = 1; k < ranks; ++k) scatter.scatter((rank + k) % ranks, (rank + k) % ranks);
+  auto& fold = plan.step().own(Buffer::kInput, rank).final().to_output(rank);
+  for (uint32_t peer = 0; peer < ranks; ++peer) {
+    if (peer != rank) fold.recv(peer).send(peer);
+  }
+  auto& gather = plan.step();
+  for (uint32_t k = 1; k < ranks; ++k) gather.gather((rank + k) % ranks, (rank + k) % ranks);
+}
+
+struct Case {
+  uint32_t ranks;
+  Schedule schedule;
+  Wire wire;
+  uint64_t count;
+  bool in_place;
+  uint64_t direct_minimum;
+};
+
+template <class Format>
+int32_t run_wire(void* /*self*/, tutti_work* work) {
+  device::HostTeam team(*work);
+  return device::Executor<device::HostTeam, Format>(team, *work).run();
+}
+
+tutti_slot_layout layout_of(Wire wire) {
+  // Small slots, so that even small cases go round the ring of slots and over several loops.
+  tutti_slot_layout layout{};
+  layout.slot_count = 4;
+  layout.slot_bytes = 512;
+  layout.slot_stride = wire == Wire::kSimple ? 512 + device::Simple::kHeaderBytes : 1024 + 64;
+  layout.chunk_slots = 2;
+  return layout;
+}
+
+/// One rank: shared memory, plan, work.
+struct Rank {
+  std::unique_ptr<transport::Shm> shm;
+  plan::Plan plan;
+  tutti_plan view{};
+  std::vector<tutti_connection*> senders, receivers;
+  uint32_t abort = 0;
+
+  void make_plan(const Case& test, uint32_t rank) {
+    const tutti_plan_request request{sizeof(tutti_plan_request), TUTTI_ALL_REDUCE, rank, 0, 0, 0};
+    auto made = plan::collect([&](const tutti_plan_sink* sink) {
+      PlanBuilder builder(request, test.ranks, test.ranks);
+      test.schedule(builder, rank, test.ranks);
+      return builder.emit(*sink);
+    });
+    ASSERT_TRUE(made.ok()) << made.status().to_string();
+    plan = *std::move(made);
+    plan::mark_stable(plan, test.in_place);
+    view = plan.view();
+    for (const auto& peer : plan.peers) {
+      senders.push_back(shm->sender({peer.rank, transport::Lane::kCollective, 0, 0}));
+      receivers.push_back(shm->receiver({peer.rank, transport::Lane::kCollective, 0, 0}));
+    }
+  }
+
+  Driver::Outcome all_reduce(const Case& test, const float* input, float* output, uint64_t call) {
+    tutti_work work{};
+    work.struct_size = sizeof work;
+    work.data_type = TUTTI_FLOAT32;
+    work.reduce_op = TUTTI_SUM;
+    work.element_bytes = sizeof(float);
+    work.plan = &view;
+    work.senders = senders.data();
+    work.receivers = receivers.data();
+    work.input = input;
+    work.output = output;
+    work.count = work.end = test.count;
+    work.slice_elements = layout_of(test.wire).slot_bytes / sizeof(float);
+    const uint64_t even = (test.count + test.ranks - 1) / test.ranks;
+    work.chunk_elements = std::clamp<uint64_t>((even + 15) / 16 * 16, 16, work.slice_elements * 2);
+    work.check = 1;
+    work.signature = {{1, static_cast<uint32_t>(test.count)}};
+    work.call = call;
+    work.direct_minimum = test.direct_minimum;
+    work.abort = &abort;
+    static constexpr tutti_protocol_ops kSimple{sizeof(tutti_protocol_ops), 0, nullptr, nullptr, run_wire<device::Simple>};
+    static constexpr tutti_protocol_ops kLL{sizeof(tutti_protocol_ops), 0, nullptr, nullptr, run_wire<device::LL>};
+    Job job{&work, test.wire == Wire::kSimple ? &kSimple : &kLL, nullptr, nullptr, false};
+    Driver driver({50, 2, std::chrono::seconds(3), &shm->bell()});
+    return driver.run({&job, 1});
+  }
+};
+
+std::vector<Rank> make_ranks(const Case& test) {
+  std::vector<uint32_t> all(test.ranks);
+  std::iota(all.begin(), all.end(), 0u);
+  std::vector<Rank> ranks(test.ranks);
+  std::vector<transport::Shm::Peer> peers;
+  for (uint32_t r = 0; r < test.ranks; ++r) {
+    auto shm = transport::Shm::create(r, all, {1, {layout_of(test.wire)}});
+    EXPECT_TRUE(shm.ok()) << shm.status().to_string();
+    ranks[r].shm = *std::move(shm);
+    peers.push_back({ranks[r].shm->address(), reinterpret_cast<uint64_t>(ranks[r].shm->token_address())});
+  }
+  for (uint32_t r = 0; r < test.ranks; ++r) {
+    const Status attached = ranks[r].shm->attach(peers, transport::Shm::SingleCopy::kAuto);
+    EXPECT_TRUE(attached.ok()) << attached.to_string();
+    ranks[r].make_plan(test, r);
+  }
+  return ranks;
+}
+
+void expect_sums(const Case& test) {
+  constexpr int kCalls = 20;
+  std::random_device source;
+  const auto seed = source();
+  SCOPED_TRACE(testing::Message() << "ranks " << test.ranks << " count " << test.count << " seed " << seed);
+  std::mt19937 random(seed);
+  std::vector<std::vector<float>> inputs(test.ranks * kCalls, std::vector<float>(test.count));
+  for (auto& input : inputs) {
+    for (float& value : input) value = static_cast<float>(static_cast<int>(random() % 2001) - 1000);  // sums are exact
+  }
+  std::vector<std::vector<float>> outputs(test.ranks * kCalls, std::vector<float>(test.count, -7.5f));
+  std::vector<Rank> ranks = make_ranks(test);
+  std::vector<std::thread> threads;
+  for (uint32_t r = 0; r < test.ranks; ++r) {
+    threads.emplace_back([&, r] {
+      for (uint32_t call = 0; call < kCalls; ++call) {
+        auto& output = outputs[call * test.ranks + r];
+        if (test.in_place) output = inputs[call * test.ranks + r];
+        const float* input = test.in_place ? output.data() : inputs[call * test.ranks + r].data();
+        EXPECT_EQ(ranks[r].all_reduce(test, input, output.data(), call + 1).code, TUTTI_OK);
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  for (uint32_t call = 0; call < kCalls; ++call) {
+    std::vector<float> expected(test.count);
+    for (uint32_t r = 0; r < test.ranks; ++r) {
+      for (uint64_t i = 0; i < test.count; ++i) expected[i] += inputs[call * test.ranks + r][i];
+    }
+    for (uint32_t r = 0; r < test.ranks; ++r) ASSERT_EQ(outputs[call * test.ranks + r], expected) << "call " << call << " rank " << r;
+  }
+}
+
+TEST(Device, AllReduceIsTheSum) {
+  for (const Schedule schedule : {&ring_all_reduce, &two_shot_all_reduce}) {
+    for (const Wire wire : {Wire::kSimple, Wire::kLL}) {
+      for (const uint32_t ranks : {2u, 3u, 5u}) {
+        for (const uint64_t count : {1u, 17u, 1000u, 4097u}) {
+          for (const bool in_place : {false, true}) {
+            for (const uint64_t direct : {0u, 64u}) expect_sums({ranks, schedule, wire, count, in_place, direct});
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Device, DifferentCountsAreNoticed) {
+  for (const Wire wire : {Wire::kSimple, Wire::kLL}) {
+    const Case test{2, &two_shot_all_reduce, wire, 64, false, 0};
+    std::vector<Rank> ranks = make_ranks(test);
+    std::vector<float> data(256), out(256);
+    std::thread other([&] {
+      Case shorter = test;
+      shorter.count = 60;
+      std::vector<float> other_data(256), other_out(256);
+      EXPECT_EQ(ranks[1].all_reduce(shorter, other_data.data(), other_out.data(), 1).code, TUTTI_MISMATCH);
+    });
+    EXPECT_EQ(ranks[0].all_reduce(test, data.data(), out.data(), 1).code, TUTTI_MISMATCH);
+    other.join();
+  }
+}
+
+TEST(Device, AbortEndsAWait) {
+  const Case test{2, &ring_all_reduce, Wire::kSimple, 1000, false, 0};
+  std::vector<Rank> ranks = make_ranks(test);
+  std::vector<float> data(1000), out(1000);
+  std::thread waiting([&] { EXPECT_EQ(ranks[0].all_reduce(test, data.data(), out.data(), 1).code, TUTTI_ABORTED); });
+  std::atomic_ref<uint32_t>(ranks[0].abort).store(1);
+  waiting.join();
+}
+
+TEST(Device, TimeOutNamesThePeer) {
+  const Case test{3, &ring_all_reduce, Wire::kLL, 10, false, 0};
+  std::vector<Rank> ranks = make_ranks(test);
+  std::vector<float> data(10), out(10);
+  tutti_work work{};
+  Driver driver({10, 1, std::chrono::milliseconds(50), &ranks[1].shm->bell()});
+  work.plan = &ranks[1].view;
+  work.senders = ranks[1].senders.data();
+  work.receivers = ranks[1].receivers.data();
+  work.data_type = TUTTI_FLOAT32;
+  work.element_bytes = 4;
+  work.input = data.data();
+  work.output = out.data();
+  work.count = work.end = 10;
+  work.slice_elements = work.chunk_elements = 16;
+  work.abort = &ranks[1].abort;
+  static constexpr tutti_protocol_ops kLL{sizeof(tutti_protocol_ops), 0, nullptr, nullptr, run_wire<device::LL>};
+  Job job{&work, &kLL, nullptr, nullptr, false};
+  const Driver::Outcome outcome = driver.run({&job, 1});
+  EXPECT_EQ(outcome.code, TUTTI_TIMEOUT);
+  EXPECT_EQ(outcome.job->work->fault.peer, 0u);
+}
+
+}  // namespace
+}  // namespace tutti
