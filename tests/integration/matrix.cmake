@@ -1,0 +1,15 @@
+# Every collective, type, operator, size, rank count, algorithm, protocol and transport against each other.
+# Under ctest: a set of cases in which every pair of values occurs. By hand: matrix_test --full.
+add_executable(matrix_test
+  ${CMAKE_CURRENT_LIST_DIR}/matrix/main.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/matrix/cases.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/matrix/runner.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/matrix/scenarios.cpp)
+target_link_libraries(matrix_test PRIVATE tutti_check tutti_core_static tutti_options CLI11::CLI11)
+target_include_directories(matrix_test PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+set_target_properties(matrix_test PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+
+add_test(NAME matrix COMMAND matrix_test --seed 1)
+set_tests_properties(matrix PROPERTIES TIMEOUT 300)
+add_test(NAME matrix_small COMMAND matrix_test --seed 1 --ranks 3 --max-count 4097)
+set_tests_properties(matrix_small PROPERTIES TIMEOUT 300 LABELS concurrent)

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "integration/matrix/cases.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <random>
+#include <set>
+
+namespace tutti::matrix {
+namespace {
+
+enum Dimension { kRanks, kCollective, kType, kOp, kCount, kRoot, kAlgorithm, kProtocol, kReach, kInPlace, kDimensions };
+/// One value of each dimension, as an index.
+using Point = std::array<uint32_t, kDimensions>;
+
+constexpr uint32_t kAllToAllV = kCollectiveCount;  // one more than the collectives: all_to_all, uneven
+constexpr std::array<size_t, 8> kCounts = {0, 1, 2, 3, 17, 1000, 4097, (1 << 20) + 3};
+constexpr size_t kLargeCount = 1 << 16;
+constexpr std::array<const char*, 2> kAlgorithms = {"ring", "direct"};
+constexpr std::array<const char*, 2> kProtocols = {"simple", "ll"};
+
+/// The values of the dimensions that a selection allows.
+struct Space {
+  std::vector<int> rank_counts = {1, 2, 3, 4, 5, 8};
+  std::vector<size_t> counts;
+
+  explicit Space(const Selection& selection) {
+    if (!selection.rank_counts.empty()) rank_counts = selection.rank_counts;
+    std::copy_if(kCounts.begin(), kCounts.end(), std::back_inserter(counts),
+                 [&](size_t count) { return count <= selection.max_count; });
+  }
+
+  uint32_t size(uint32_t dimension) const {
+    switch (dimension) {
+      case kRanks:
+        return static_cast<uint32_t>(rank_counts.size());
+      case kCollective:
+        return kCollectiveCount + 1;
+      case kType:
+        return kDataTypeCount;
+      case kOp:
+        return kReduceOpCount;
+      case kCount:
+        return static_cast<uint32_t>(counts.size());
+      case kAlgorithm:
+        return kAlgorithms.size();
+      case kProtocol:
+        return kProtocols.size();
+      case kReach:
+        return 3;
+      default:
+        return 2;
+    }
+  }
+
+  Case at(const Point& point) const {
+    Case one{};
+    check::Problem& problem = one.problem;
+    problem.uneven = point[kCollective] == kAllToAllV;
+    problem.collective = problem.uneven ? Collective::kAllToAll : static_cast<Collective>(point[kCollective]);
+    problem.type = static_cast<DataType>(point[kType]);
+    problem.op = static_cast<ReduceOp>(point[kOp]);
+    problem.rank_count = rank_counts[point[kRanks]];
+    problem.root = point[kRoot] == 0 ? 0 : problem.rank_count - 1;
+    problem.count = counts[point[kCount]];
+    if (problem.count >= kLargeCount && check::has_blocks(problem.collective)) {
+      problem.count /= static_cast<size_t>(problem.rank_count);
+    }
+    one.setting = {kAlgorithms[point[kAlgorithm]], kProtocols[point[kProtocol]], static_cast<Reach>(point[kReach])};
+    one.in_place = point[kInPlace] == 1;
+    return one;
+  }
+};
+
+/// Combinations that exist: what a collective does not have keeps its first value.
+bool exists(const Space& space, const Point& point) {
+  const Case one = space.at(point);
+  if (!check::reduces(one.problem.collective) && point[kOp] != 0) return false;
+  if (!check::has_root(one.problem.collective) && point[kRoot] != 0) return false;
+  if (one.in_place && !check::in_place(one.problem, 0)) return false;
+  return one.setting.reach == Reach::kOneHost ||
+         one.problem.rank_count > (one.setting.reach == Reach::kTwoHosts ? 2 : 1);
+}
+
+std::vector<Point> every_point(const Space& space) {
+  std::vector<Point> points;
+  Point point{};
+  for (;;) {
+    if (exists(space, point)) points.push_back(point);
+    uint32_t dimension = kDimensions;
+    do {
+      if (dimension == 0) return points;
+      --dimension;
+      point[dimension] = (point[dimension] + 1) % space.size(dimension);
+    } while (point[dimension] == 0);
+  }
+}
+
+/// A pair of values of two dimensions.
+using Pair = std::array<uint32_t, 4>;
+
+template <class Visit>
+void for_each_pair(const Point& point, Visit&& visit) {
+  for (uint32_t a = 0; a < kDimensions; ++a) {
+    for (uint32_t b = a + 1; b < kDimensions; ++b) visit(Pair{a, point[a], b, point[b]});
+  }
+}
+
+/// Few points in which every pair of values occurs that occurs in any: of random points, take again and again the one
+/// with the most new pairs (greedy, as in Cohen et al., "The AETG system", 1997).
+std::vector<Point> pairwise_points(const Space& space, uint64_t seed) {
+  constexpr int kCandidates = 200;
+  constexpr int kPatience = 50;  // rounds in which random points brought nothing new
+  std::mt19937_64 random(seed);
+  const auto random_point = [&] {
+    for (Point point;;) {
+      for (uint32_t d = 0; d < kDimensions; ++d) point[d] = static_cast<uint32_t>(random() % space.size(d));
+      if (exists(space, point)) return point;
+    }
+  };
+  std::set<Pair> covered;
+  std::vector<Point> points;
+  for (int fruitless = 0; fruitless < kPatience;) {
+    Point best{};
+    int most = 0;
+    for (int i = 0; i < kCandidates; ++i) {
+      const Point point = random_point();
+      int fresh = 0;
+      for_each_pair(point, [&](const Pair& pair) { fresh += covered.count(pair) == 0 ? 1 : 0; });
+      if (fresh > most) {
+        most = fresh;
+        best = point;
+      }
+    }
+    fruitless = most == 0 ? fruitless + 1 : 0;
+    if (most == 0) continue;
+    for_each_pair(best, [&](const Pair& pair) { covered.insert(pair); });
+    points.push_back(best);
+  }
+  std::sort(points.begin(), points.end());
+  return points;
+}
+
+}  // namespace
+
+Options options(const Setting& setting, int rank, int rank_count) {
+  Options options;
+  options.settings = {{"algorithm", setting.algorithm}, {"protocol", setting.protocol}};
+  const int host = setting.reach == Reach::kOwnHosts ? rank : 2 * rank / rank_count;
+  options.settings.emplace_back("host", fmt::format("host{}", setting.reach == Reach::kOneHost ? 0 : host));
+  return options;
+}
+
+std::string to_string(const Setting& setting) {
+  constexpr std::array<const char*, 3> kReaches = {"one host", "own hosts", "two hosts"};
+  return fmt::format("{}/{}/{}", setting.algorithm, setting.protocol, kReaches[static_cast<size_t>(setting.reach)]);
+}
+
+std::string to_string(const Case& one) {
+  return fmt::format("{}, {}, {}", to_string(one.problem), one.in_place ? "in place" : "out of place",
+                     to_string(one.setting));
+}
+
+std::vector<Case> cases(const Selection& selection) {
+  const Space space(selection);
+  const auto points = selection.full ? every_point(space) : pairwise_points(space, selection.seed);
+  std::vector<Case> cases;
+  uint64_t seed = selection.seed << 32;
+  for (size_t i = 0; i < points.size(); ++i) {
+    Case one = space.at(points[i]);
+    const bool same_problem =
+        i > 0 && std::equal(points[i].begin(), points[i].begin() + kAlgorithm, points[i - 1].begin());
+    one.problem.seed = same_problem ? seed : ++seed;
+    if (to_string(one).find(selection.filter) != std::string::npos) cases.push_back(std::move(one));
+  }
+  return cases;
+}
+
+}  // namespace tutti::matrix

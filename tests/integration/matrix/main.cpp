@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// matrix_test: every collective over every combination of what can run it, against a reference.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+
+#include "integration/matrix/runner.h"
+#include "integration/matrix/scenarios.h"
+
+namespace tutti::matrix {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+/// All cases, rank count by rank count.
+Tally run_matrix(const Selection& selection) {
+  const std::vector<Case> all = cases(selection);
+  Tally total;
+  for (auto begin = all.begin(); begin != all.end();) {
+    const int rank_count = begin->problem.rank_count;
+    const auto end =
+        std::find_if(begin, all.end(), [&](const Case& one) { return one.problem.rank_count != rank_count; });
+    const auto start = Clock::now();
+    auto tally = run_cases({begin, end});
+    if (!tally.ok()) {
+      fmt::print(stderr, "FAILED {} ranks: {}\n", rank_count, tally.status().to_string());
+      tally = Tally{.failed = static_cast<size_t>(end - begin)};
+    }
+    fmt::print("{} ranks: {} passed, {} failed, {} not offered, {:.1f} s\n", rank_count, tally->passed, tally->failed,
+               tally->not_offered, seconds_since(start));
+    std::fflush(stdout);
+    total += *tally;
+    begin = end;
+  }
+  return total;
+}
+
+Tally run_scenarios(const Selection& selection) {
+  const std::vector<Setting> settings = {{"ring", "simple", Reach::kOneHost},
+                                         {"direct", "ll", Reach::kOneHost},
+                                         {"ring", "ll", Reach::kTwoHosts},
+                                         {"direct", "simple", Reach::kOwnHosts}};
+  const auto start = Clock::now();
+  Tally total;
+  const auto rank_counts = selection.rank_counts.empty() ? std::vector{1, 3, 4} : selection.rank_counts;
+  for (const Scenario& scenario : scenarios()) {
+    for (const Setting& setting : settings) {
+      for (const int rank_count : rank_counts) {
+        const std::string name = fmt::format("{}, {}, {} ranks", scenario.name, to_string(setting), rank_count);
+        if (name.find(selection.filter) == std::string::npos) continue;
+        const Status status = run_scenario(scenario, setting, rank_count, selection.seed);
+        ++(status.ok() ? total.passed : total.failed);
+        if (!status.ok()) fmt::print(stderr, "FAILED {}: {}\n", name, status.to_string());
+      }
+    }
+  }
+  fmt::print("scenarios: {} passed, {} failed, {:.1f} s\n", total.passed, total.failed, seconds_since(start));
+  return total;
+}
+
+int run(int argc, char** argv) {
+  CLI::App app("Checks every collective over every combination of what can run it.", "matrix_test");
+  Selection selection;
+  bool list = false;
+  app.add_flag("--full", selection.full, "Every combination; else a set in which every pair of values occurs");
+  app.add_option("--seed", selection.seed, "Of the inputs and of the choice of pairs (default 1)");
+  app.add_option("--ranks", selection.rank_counts, "Rank counts (default 1,2,3,4,5,8)")->delimiter(',');
+  app.add_option("--max-count", selection.max_count, "No more elements than these");
+  app.add_option("--filter", selection.filter, "Only cases with this text: 'all_reduce float16', 'ring/ll'");
+  app.add_flag("--list", list, "Print the cases and run none");
+  CLI11_PARSE(app, argc, argv);
+  if (list) {
+    for (const Case& one : cases(selection)) fmt::print("{}\n", to_string(one));
+    return 0;
+  }
+  fmt::print("seed {}\n", selection.seed);
+  Tally total = run_matrix(selection);
+  total += run_scenarios(selection);
+  fmt::print("{} passed, {} failed, {} not offered\n", total.passed, total.failed, total.not_offered);
+  return total.failed == 0 && total.passed > 0 ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace tutti::matrix
+
+int main(int argc, char** argv) {
+  return tutti::matrix::run(argc, argv);
+}

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "integration/matrix/runner.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <thread>
+
+#include "tools/check/compare.h"
+#include "tools/check/random_input.h"
+
+namespace tutti::matrix {
+namespace {
+
+/// What one rank says about one case.
+struct Finding {
+  std::string failure;  ///< empty: none
+  bool offered = true;
+  uint64_t hash = 0;  ///< of the output, where all ranks must have the same
+};
+
+/// A buffer between two guards that nobody may write to.
+class GuardedBuffer {
+ public:
+  explicit GuardedBuffer(size_t bytes) : bytes_(bytes), memory_(bytes + 2 * kGuardBytes) {
+    check::poison(memory_.data(), memory_.size());
+  }
+  std::byte* data() { return memory_.data() + kGuardBytes; }
+  size_t size() const { return bytes_; }
+  bool guards_intact() const {
+    return check::count_written(memory_.data(), kGuardBytes) == 0 &&
+           check::count_written(memory_.data() + kGuardBytes + bytes_, kGuardBytes) == 0;
+  }
+
+ private:
+  static constexpr size_t kGuardBytes = 256;
+  size_t bytes_;
+  std::vector<std::byte> memory_;
+};
+
+/// One rank's side of one case.
+class Trial {
+ public:
+  Trial(const Case& one, const check::Reference& reference, Communicator& communicator)
+      : one_(one),
+        problem_(one.problem),
+        reference_(reference),
+        communicator_(communicator),
+        rank_(communicator.rank()),
+        element_bytes_(size_of(problem_.type)),
+        call_(problem_, rank_) {}
+
+  Finding run() {
+    Finding finding;
+    const auto choice = communicator_.choose(problem_.collective, problem_.count, problem_.type, problem_.op);
+    if (!choice.ok()) {
+      finding.offered = choice.status().code() != Code::kUnsupported;
+      if (finding.offered) finding.failure = choice.status().to_string();
+      return finding;
+    }
+    if (problem_.rank_count > 1 && problem_.collective != Collective::kSendRecv &&
+        (choice->algorithm != one_.setting.algorithm || choice->protocol != one_.setting.protocol)) {
+      finding.failure = fmt::format("{}/{} was chosen", choice->algorithm, choice->protocol);
+      return finding;
+    }
+    finding.failure = one_.in_place ? in_place(finding) : out_of_place(finding);
+    return finding;
+  }
+
+ private:
+  std::string out_of_place(Finding& finding) {
+    GuardedBuffer input(check::input_elements(problem_, rank_) * element_bytes_);
+    check::fill_input(problem_, rank_, 0, check::input_elements(problem_, rank_), input.data());
+    const uint64_t before = check::hash(input.data(), input.size());
+    GuardedBuffer output(check::output_elements(problem_, rank_) * element_bytes_);
+    if (std::string failure = call_and_check(input, input.data(), output, output.data(), finding); !failure.empty()) {
+      return failure;
+    }
+    if (check::hash(input.data(), input.size()) != before) return "the input was changed";
+    if (check::reduces(problem_.collective) && output.size() <= kRepeatBytes) return repeat(input, output);
+    return {};
+  }
+
+  std::string in_place(Finding& finding) {
+    const auto place = *check::in_place(problem_, rank_);
+    GuardedBuffer buffer(place.elements * element_bytes_);
+    std::byte* input = buffer.data() + place.input * element_bytes_;
+    check::fill_input(problem_, rank_, 0, check::input_elements(problem_, rank_), input);
+    return call_and_check(buffer, input, buffer, buffer.data() + place.output * element_bytes_, finding);
+  }
+
+  std::string call_and_check(const GuardedBuffer& in, const std::byte* input, const GuardedBuffer& out,
+                             std::byte* output, Finding& finding) {
+    const Status status = call_(communicator_, input, output);
+    if (!status.ok()) return status.to_string();
+    const auto comparison = check::compare(problem_, reference_, rank_, output);
+    if (comparison.wrong > 0) return fmt::format("{} wrong: {}", comparison.wrong, comparison.first);
+    if (!in.guards_intact() || !out.guards_intact()) return "memory beside a buffer was written";
+    if (check::same_everywhere(problem_.collective)) {
+      finding.hash = check::hash(output, check::output_elements(problem_, rank_) * element_bytes_);
+    }
+    return {};
+  }
+
+  /// A second run must give the same bits.
+  std::string repeat(GuardedBuffer& input, GuardedBuffer& first) {
+    GuardedBuffer second(first.size());
+    const Status status = call_(communicator_, input.data(), second.data());
+    if (!status.ok()) return status.to_string();
+    const bool same = first.size() == 0 || std::memcmp(first.data(), second.data(), first.size()) == 0;
+    return same ? std::string() : "a second run gave other bits";
+  }
+
+  static constexpr size_t kRepeatBytes = 1 << 16;
+
+  const Case& one_;
+  const check::Problem& problem_;
+  const check::Reference& reference_;
+  Communicator& communicator_;
+  int rank_;
+  size_t element_bytes_;
+  check::Call call_;
+};
+
+/// All cases of one rank count. Ranks prepare together, try, and rank 0 judges.
+class Runner {
+ public:
+  explicit Runner(std::span<const Case> cases)
+      : cases_(cases), team_(cases.front().problem.rank_count), findings_(static_cast<size_t>(team_.size())) {}
+
+  Result<Tally> run() {
+    for (const Case& one : cases_) {
+      if (find(one.setting) == settings_.size()) settings_.push_back(one.setting);
+    }
+    for (size_t i = 0; i < settings_.size(); ++i) {
+      TUTTI_ASSIGN(UniqueId id, UniqueId::create());
+      ids_.push_back(std::move(id));
+    }
+    creation_failures_.assign(settings_.size(), std::vector<Status>(findings_.size()));
+    team_.run([this](int rank) { run_rank(rank); });
+    return tally_;
+  }
+
+ private:
+  size_t find(const Setting& setting) const {
+    return static_cast<size_t>(std::find(settings_.begin(), settings_.end(), setting) - settings_.begin());
+  }
+
+  /// A communicator for each setting; none where any rank failed to make one.
+  std::vector<std::optional<Communicator>> create(int rank) {
+    std::vector<std::optional<Communicator>> communicators;
+    for (size_t i = 0; i < settings_.size(); ++i) {
+      auto created = Communicator::create(ids_[i], rank, team_.size(), options(settings_[i], rank, team_.size()));
+      creation_failures_[i][static_cast<size_t>(rank)] = created.status();
+      communicators.push_back(created.ok() ? std::optional(std::move(created).value()) : std::nullopt);
+    }
+    team_.meet();
+    for (size_t i = 0; i < settings_.size(); ++i) {
+      if (!creation_failure(i).ok()) communicators[i].reset();
+    }
+    return communicators;
+  }
+  Status creation_failure(size_t setting) const {
+    for (const Status& status : creation_failures_[setting]) TUTTI_TRY(status);
+    return {};
+  }
+
+  void run_rank(int rank) {
+    auto communicators = create(rank);
+    for (const Case& one : cases_) {
+      if (rank == 0) prepare(one);
+      team_.meet();
+      const size_t setting = find(one.setting);
+      Finding& finding = findings_[static_cast<size_t>(rank)];
+      finding = communicators[setting] ? Trial(one, *reference_, *communicators[setting]).run()
+                                       : Finding{creation_failure(setting).to_string()};
+      team_.meet();
+      if (rank == 0) judge(one);
+    }
+  }
+
+  void prepare(const Case& one) {
+    if (reference_ && reference_seed_ == one.problem.seed) return;
+    reference_ = check::Reference::for_all(one.problem);
+    reference_seed_ = one.problem.seed;
+  }
+
+  void judge(const Case& one) {
+    if (std::none_of(findings_.begin(), findings_.end(), [](const Finding& finding) { return finding.offered; })) {
+      ++tally_.not_offered;
+      return;
+    }
+    std::string failure;
+    for (size_t rank = 0; rank < findings_.size(); ++rank) {
+      const Finding& finding = findings_[rank];
+      if (!finding.failure.empty()) failure += fmt::format("\n  rank {}: {}", rank, finding.failure);
+      if (!finding.offered) failure += fmt::format("\n  rank {}: not offered, but to others it is", rank);
+      if (finding.hash != findings_.front().hash) failure += fmt::format("\n  rank {}: other bits than rank 0", rank);
+    }
+    ++(failure.empty() ? tally_.passed : tally_.failed);
+    if (!failure.empty()) fmt::print(stderr, "FAILED {}{}\n", to_string(one), failure);
+  }
+
+  std::span<const Case> cases_;
+  Team team_;
+  std::vector<Setting> settings_;
+  std::vector<UniqueId> ids_;                           // by setting
+  std::vector<std::vector<Status>> creation_failures_;  // by setting and rank
+  std::vector<Finding> findings_;                       // by rank
+  std::optional<check::Reference> reference_;
+  uint64_t reference_seed_ = 0;
+  Tally tally_;
+};
+
+}  // namespace
+
+Tally& Tally::operator+=(const Tally& other) {
+  passed += other.passed;
+  failed += other.failed;
+  not_offered += other.not_offered;
+  return *this;
+}
+
+void Team::run(const std::function<void(int rank)>& part) {
+  std::vector<std::jthread> threads;
+  for (int rank = 0; rank < rank_count_; ++rank) threads.emplace_back([&part, rank] { part(rank); });
+}
+
+Result<Tally> run_cases(std::span<const Case> cases) {
+  return Runner(cases).run();
+}
+
+}  // namespace tutti::matrix

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the matrix of single calls does not reach: irregular exchanges, groups, several communicators.
+#pragma once
+
+#include <vector>
+
+#include "integration/matrix/runner.h"
+
+namespace tutti::matrix {
+
+struct Scenario {
+  const char* name;
+  /// One rank's part; `communicator` has the setting under test. A failure says what went wrong.
+  Status (*part)(Communicator& communicator, uint64_t seed);
+};
+
+const std::vector<Scenario>& scenarios();
+
+/// Runs a scenario, with a communicator of its own.
+Status run_scenario(const Scenario& scenario, const Setting& setting, int rank_count, uint64_t seed);
+
+}  // namespace tutti::matrix
