@@ -28,7 +28,8 @@ Examples:
   tutti bench reduce_scatter -n 3 --type bfloat16,float16 --op all --in-place only
   tutti bench all_to_all -n 4 --hosts a,b --set net.plugin=socket --json result.json
 
-Ranks on several machines (started by ssh, mpirun or a scheduler), each with the same id of your making:
+Ranks on several machines (started by ssh, mpirun or a scheduler), each with the same id of your making (a secret is
+32 hexadecimal digits, for example of `openssl rand -hex 16`):
   tutti bench all_reduce --ranks 16 --rank $R --id $HOST_OF_RANK_0:7000:$SECRET)";
 
 /// Says on a terminal what is being measured, until the row is there.
@@ -111,8 +112,17 @@ Result<uint64_t> measure_as(const Request& request, const UniqueId& id, int rank
   for (const auto& report : reports) report->begin(preamble);
   TUTTI_ASSIGN(const Summary summary, sweep(request, communicator, reports));
   for (const auto& report : reports) report->end(summary);
-  TUTTI_TRY(communicator.barrier());
+  // Rank 0 may host the place where the ranks meet: it leaves last.
+  TUTTI_TRY(report_to_first(communicator));
   return summary.wrong;
+}
+
+/// In a launch by hand rank 0 serves the id that the user made up.
+Result<UniqueId> meeting_place(const Request& request) {
+  TUTTI_ASSIGN(const UniqueId id, UniqueId::from_string(request.id));
+  if (request.rank > 0) return id;
+  const size_t colon = request.id.rfind(':');
+  return UniqueId::create_at(request.id.substr(0, colon), request.id.substr(colon + 1));
 }
 
 int run(const Request& request) {
@@ -124,7 +134,7 @@ int run(const Request& request) {
     return *wrong == 0 ? tools::kSuccess : tools::kFailure;
   };
   if (request.rank >= 0) {
-    const auto id = UniqueId::from_string(request.id);
+    const auto id = meeting_place(request);
     return id.ok() ? rank_main(*id, request.rank) : tools::fail(id.status().with_context("--id"));
   }
   const int ranks = request.session.rank_count;

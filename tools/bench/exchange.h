@@ -18,4 +18,11 @@ Result<std::vector<Fact>> exchange(Communicator& communicator, const Fact& fact)
   return facts;
 }
 
+/// Returns on rank 0 when every rank has called it.
+inline Status report_to_first(Communicator& communicator) {
+  const uint8_t done = 1;
+  std::vector<uint8_t> all(static_cast<size_t>(communicator.size()));
+  return communicator.gather(&done, all.data(), 1, DataType::kUint8, 0);
+}
+
 }  // namespace tutti::bench

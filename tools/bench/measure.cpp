@@ -83,7 +83,8 @@ Result<Row> Measurement::measure(const check::Problem& problem) {
   const auto reference = request_.check ? check::Reference::for_rank(problem, rank) : check::Reference(problem, 0, 0);
   const check::Call call(problem, rank);
   const auto place = check::in_place(problem, rank);
-  TUTTI_ASSIGN(row.choice, communicator_.choose(problem.collective, problem.count, problem.type, problem.op));
+  const Collective chosen = problem.uneven ? Collective::kSendRecv : problem.collective;
+  TUTTI_ASSIGN(row.choice, communicator_.choose(chosen, problem.count, problem.type, problem.op));
   if (request_.placement != Placement::kIn || !place) {
     const size_t bytes = check::output_elements(problem, rank) * element_bytes;
     TUTTI_ASSIGN(row.out_of_place, measure({problem, reference, call, rank, false, output_.data(), bytes, input_.data(),

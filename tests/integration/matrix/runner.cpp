@@ -55,22 +55,24 @@ class Trial {
 
   Finding run() {
     Finding finding;
-    const auto choice = communicator_.choose(problem_.collective, problem_.count, problem_.type, problem_.op);
-    if (!choice.ok()) {
-      finding.offered = choice.status().code() != Code::kUnsupported;
-      if (finding.offered) finding.failure = choice.status().to_string();
-      return finding;
-    }
-    if (problem_.rank_count > 1 && problem_.collective != Collective::kSendRecv &&
-        (choice->algorithm != one_.setting.algorithm || choice->protocol != one_.setting.protocol)) {
-      finding.failure = fmt::format("{}/{} was chosen", choice->algorithm, choice->protocol);
-      return finding;
-    }
+    const bool chosen = !problem_.uneven && problem_.collective != Collective::kSendRecv;
+    if (chosen && !is_offered(finding)) return finding;
     finding.failure = one_.in_place ? in_place(finding) : out_of_place(finding);
     return finding;
   }
 
  private:
+  /// Whether what the setting forces can do this call, and is what runs it.
+  bool is_offered(Finding& finding) {
+    const auto choice = communicator_.choose(problem_.collective, problem_.count, problem_.type, problem_.op);
+    const bool forced = choice.ok() && (problem_.rank_count == 1 || (choice->algorithm == one_.setting.algorithm &&
+                                                                     choice->protocol == one_.setting.protocol));
+    finding.offered = choice.status().code() != Code::kUnsupported;
+    if (finding.offered && !choice.ok()) finding.failure = choice.status().to_string();
+    if (choice.ok() && !forced) finding.failure = fmt::format("{}/{} was chosen", choice->algorithm, choice->protocol);
+    return forced;
+  }
+
   std::string out_of_place(Finding& finding) {
     GuardedBuffer input(check::input_elements(problem_, rank_) * element_bytes_);
     check::fill_input(problem_, rank_, 0, check::input_elements(problem_, rank_), input.data());
