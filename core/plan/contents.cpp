@@ -57,10 +57,7 @@ Status Contents::on_send(uint32_t rank, uint32_t index) {
   const bool receives = step.recv_count > 0 && !exchanges;
   if (step.destination == TUTTI_BUFFER_NONE && !sends_value && !receives) return {};
   TUTTI_ASSIGN(const Values::Id value, fold(at));
-  if (step.destination != TUTTI_BUFFER_NONE) {
-    const bool keeps_input = !receives && step.source == TUTTI_BUFFER_INPUT && !reduces(at.plan.collective);
-    TUTTI_TRY(write(at, step.destination_chunk, value, keeps_input));
-  }
+  if (step.destination != TUTTI_BUFFER_NONE) TUTTI_TRY(write(at, step.destination_chunk, value));
   if (!sends_value) return {};
   for (const tutti_plan_peer& peer : at.plan.send(step)) send(at, peer.rank, value, size_class(at.plan, step));
   return {};
@@ -70,7 +67,7 @@ Status Contents::on_gather(uint32_t rank, uint32_t index) {
   const At at = this->at(rank, index);
   for (const tutti_plan_peer& peer : at.plan.recv(at.step)) {
     TUTTI_ASSIGN(const Values::Id value, receive(at, peer.rank, peer.chunk % at.plan.chunks));
-    TUTTI_TRY(write(at, peer.chunk, value, false));
+    TUTTI_TRY(write(at, peer.chunk, value));
   }
   return {};
 }
@@ -106,25 +103,30 @@ Result<Values::Id> Contents::read(const At& at, uint32_t chunk) {
   if (only_root_has_input(at.plan.collective) && at.rank != at.plan.root) {
     return wrong(at.text(), fmt::format("reads the input, which only the root, rank {}, has", at.plan.root));
   }
-  const uint32_t alias = aliased_output(at.plan, chunk);
-  if (alias != kNone && outputs_[at.rank][alias].changed_by != kNone) {
-    return wrong(at.text(), fmt::format("reads input chunk {}, which step {} has overwritten (in place, it is output "
+  if (overwritten(at.plan, chunk)) {
+    const uint32_t alias = aliased_output(at.plan, chunk);
+    return wrong(at.text(), fmt::format("reads input chunk {} after step {} has overwritten it (in place it is output "
                                         "chunk {})",
-                                        chunk, outputs_[at.rank][alias].changed_by, alias));
+                                        chunk, outputs_[at.rank][alias].written_by, alias));
   }
   return values_.input(at.rank, chunk);
 }
 
-/// `keeps_input`: the value is the source chunk as it stood in the input.
-Status Contents::write(const At& at, uint32_t chunk, Values::Id value, bool keeps_input) {
+Status Contents::write(const At& at, uint32_t chunk, Values::Id value) {
   if (only_root_has_output(at.plan.collective) && at.rank != at.plan.root) {
     return wrong(at.text(), fmt::format("writes the output, which only the root, rank {}, has", at.plan.root));
   }
-  Cell& cell = outputs_[at.rank][chunk];
-  cell.value = value;
-  const bool same_memory = keeps_input && aliased_output(at.plan, at.step.source_chunk) == chunk;
-  if (!same_memory && cell.changed_by == kNone) cell.changed_by = at.index;
+  outputs_[at.rank][chunk] = {value, at.index};
   return {};
+}
+
+/// Whether an input chunk shares its memory with an output chunk that now holds something else. What a reduction writes
+/// always is something else: reading an input may scale it.
+bool Contents::overwritten(const Plan& plan, uint32_t input_chunk) const {
+  const uint32_t alias = aliased_output(plan, input_chunk);
+  if (alias == kNone || outputs_[plan.rank][alias].value == kNone) return false;
+  return reduces(plan.collective) ||
+         !values_.differs_from_input(outputs_[plan.rank][alias].value, plan.rank, input_chunk).empty();
 }
 
 /// The parts of a gather or scatter step have no order among themselves: no chunk may be written twice, or written and

@@ -32,7 +32,7 @@ class Contents : public Run {
   };
   struct Cell {
     Values::Id value = kNone;
-    uint32_t changed_by = kNone;  ///< the step that first put there something else than the input chunk it aliases
+    uint32_t written_by = kNone;  ///< the last step that did
   };
   /// One step at work.
   struct At {
@@ -45,11 +45,12 @@ class Contents : public Run {
 
   At at(uint32_t rank, uint32_t index) const { return {rank, index, plans_[rank], plans_[rank].steps[index]}; }
   Result<Values::Id> read(const At& at, uint32_t chunk);
-  Status write(const At& at, uint32_t chunk, Values::Id value, bool keeps_input);
+  Status write(const At& at, uint32_t chunk, Values::Id value);
   Status check_overlap(const At& at) const;
   Result<Values::Id> receive(const At& at, uint32_t from, uint32_t size_class);
   void send(const At& at, uint32_t to, Values::Id value, uint32_t size_class);
   Result<Values::Id> fold(const At& at);
+  bool overwritten(const Plan& plan, uint32_t input_chunk) const;
   uint32_t aliased_output(const Plan& plan, uint32_t input_chunk) const;
   uint32_t output_place(const At& at, uint32_t source_chunk) const;
   std::string wrong_output(const Plan& plan, uint32_t chunk) const;

@@ -25,12 +25,6 @@ class Reader {
  private:
   using Keys = std::initializer_list<std::string_view>;
 
-  /// What all ranks' plans share, with the place to blame for it.
-  struct Head {
-    Plan plan;
-    uint32_t ranks = 0;
-  };
-
   Status wrong(const YAML::Node& node, std::string_view what) const;
   Status check_map(const YAML::Node& node, std::string_view what, Keys allowed, Keys required) const;
   Status check_list(const YAML::Node& node, std::string_view key) const;
@@ -40,7 +34,7 @@ class Reader {
   Result<bool> truth(const YAML::Node& node, std::string_view key) const;
 
   Result<Plan> read_head(const YAML::Node& root) const;
-  Result<Plan> read_plan(const YAML::Node& node, const Plan& head);
+  Result<Plan> read_plan(const YAML::Node& node, const Plan& head, uint32_t due_rank);
   Status read_step(const YAML::Node& node, Plan& plan);
   Status read_place(const YAML::Node& node, const char* key, uint8_t& buffer, uint32_t& chunk) const;
   Status read_peers(const YAML::Node& step, const char* plain, const char* chunked, uint8_t flag, Plan& plan,
@@ -163,20 +157,19 @@ Result<PlanFile> Reader::read(const YAML::Node& root) {
     return wrong(plans, fmt::format("'plans' holds {} plans for {} ranks", plans.size(), head.rank_count));
   }
   for (const YAML::Node& node : plans) {
-    TUTTI_ASSIGN(Plan plan, read_plan(node, head));
-    if (plan.rank != file.plans.size()) {
-      return wrong(node, fmt::format("rank {} stands where rank {} is due; plans stand in the order of ranks",
-                                     plan.rank, file.plans.size()));
-    }
+    TUTTI_ASSIGN(Plan plan, read_plan(node, head, static_cast<uint32_t>(file.plans.size())));
     file.plans.push_back(std::move(plan));
   }
   return file;
 }
 
-Result<Plan> Reader::read_plan(const YAML::Node& node, const Plan& head) {
+Result<Plan> Reader::read_plan(const YAML::Node& node, const Plan& head, uint32_t due_rank) {
   TUTTI_TRY(check_map(node, "a plan", {"rank", "steps"}, {"rank", "steps"}));
   Plan plan = head;
   TUTTI_TRY(number(node, "rank", 0, head.rank_count - 1, plan.rank));
+  if (plan.rank != due_rank) {
+    return wrong(node["rank"], fmt::format("the plan of rank {} stands where rank {}'s is due", plan.rank, due_rank));
+  }
   const YAML::Node steps = node["steps"];
   TUTTI_TRY(check_list(steps, "steps"));
   for (const YAML::Node& step : steps) {

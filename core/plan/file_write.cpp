@@ -32,10 +32,10 @@ Json step_of(const Plan& plan, const tutti_plan_step& step) {
   const bool gather = (step.flags & TUTTI_STEP_GATHER) != 0;
   const bool scatter = (step.flags & TUTTI_STEP_SCATTER) != 0;
   Json json = Json::object();
-  if (step.source != TUTTI_BUFFER_NONE) json["own"] = place(step.source, step.source_chunk);
-  if (step.source == TUTTI_BUFFER_NONE && step.source_chunk != 0) json["chunk"] = step.source_chunk;
   if (gather) json["gather"] = ranks_and_chunks_of(plan.recv(step));
   if (!gather && step.recv_count > 0) json["recv"] = ranks_of(plan.recv(step));
+  if (step.source != TUTTI_BUFFER_NONE) json["own"] = place(step.source, step.source_chunk);
+  if (step.source == TUTTI_BUFFER_NONE && step.source_chunk != 0) json["chunk"] = step.source_chunk;
   if (step.destination != TUTTI_BUFFER_NONE) json["to"] = place(step.destination, step.destination_chunk);
   if (scatter) json["scatter"] = ranks_and_chunks_of(plan.send(step));
   if (!scatter && step.send_count > 0) json["send"] = ranks_of(plan.send(step));

@@ -30,7 +30,7 @@ Run::Run(std::span<const Plan> plans, uint64_t slots, uint32_t loops)
 }
 
 Status Run::finish() {
-  for (uint32_t rank = 0; rank < plans_.size(); ++rank) ready_.push_back(rank);
+  for (size_t rank = plans_.size(); rank-- > 0;) ready_.push_back(static_cast<uint32_t>(rank));
   while (!ready_.empty()) {
     const uint32_t rank = ready_.back();
     ready_.pop_back();

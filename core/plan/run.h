@@ -25,8 +25,13 @@ class Connections {
   uint32_t to(uint32_t connection) const { return ends_[connection].second; }
 
  private:
+  /// Regular patterns of pairs would otherwise share buckets.
+  struct Hash {
+    size_t operator()(uint64_t pair) const { return pair * 0x9e3779b97f4a7c15u >> 20; }
+  };
+
   uint32_t rank_count_;
-  std::unordered_map<uint64_t, uint32_t> numbers_;
+  std::unordered_map<uint64_t, uint32_t, Hash> numbers_;
   std::vector<std::pair<uint32_t, uint32_t>> ends_;
 };
 

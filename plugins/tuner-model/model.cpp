@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+namespace tutti::tuner_model {
+namespace {
+
+constexpr double kBytesPerUsOfGbs = 1e3;  // 1 GB/s is 1000 bytes per µs
+
+bool uses(const tutti_candidate& candidate, uint32_t link) {
+  return candidate.algorithm_cost.hops[link] > 0 || candidate.algorithm_cost.wire[link] > 0;
+}
+
+}  // namespace
+
+Model::Model(const Constants& constants, const tutti_topology& topology) : constants_(constants) {
+  std::copy_n(topology.bandwidth_gbs, TUTTI_LINK_COUNT, bandwidth_gbs_.begin());
+  std::copy_n(topology.latency_us, TUTTI_LINK_COUNT, latency_us_.begin());
+}
+
+void Model::predict(const tutti_call& call, tutti_candidate& candidate) const {
+  if (candidate.predicted_us < 0) return;
+  if (const char* reason = obstacle(candidate); reason != nullptr) {
+    candidate.predicted_us = -1;
+    candidate.reason = {reason, std::strlen(reason)};
+    return;
+  }
+  const double bytes = static_cast<double>(call.block_bytes) * static_cast<double>(call.blocks);
+  candidate.channels = channels(candidate, bytes);
+  candidate.predicted_us = microseconds(candidate, bytes, candidate.channels);
+}
+
+const char* Model::obstacle(const tutti_candidate& candidate) const {
+  if (candidate.max_channels == 0) return "the algorithm found no channel";
+  for (uint32_t link = 0; link < TUTTI_LINK_COUNT; ++link) {
+    if (!uses(candidate, link)) continue;
+    if (bandwidth_gbs_[link] <= 0) return "the topology lacks a kind of link that the algorithm needs";
+    if (candidate.protocol_efficiency[link] <= 0) return "the protocol is not valid on a kind of link in use";
+  }
+  return nullptr;
+}
+
+/// As few as saturate the fastest link in use, and no more than the data is worth.
+uint32_t Model::channels(const tutti_candidate& candidate, double bytes) const {
+  double fastest_gbs = 0;
+  for (uint32_t link = 0; link < TUTTI_LINK_COUNT; ++link) {
+    if (uses(candidate, link)) fastest_gbs = std::max(fastest_gbs, bandwidth_gbs_[link]);
+  }
+  const double useful = std::min(std::ceil(fastest_gbs / constants_.channel_gbs), bytes / constants_.channel_bytes);
+  return static_cast<uint32_t>(std::clamp(std::floor(useful), 1.0, static_cast<double>(candidate.max_channels)));
+}
+
+double Model::microseconds(const tutti_candidate& candidate, double bytes, uint32_t channels) const {
+  const tutti_algorithm_cost& cost = candidate.algorithm_cost;
+  double latency_us = constants_.call_us;
+  double wire_us = 0;
+  for (uint32_t link = 0; link < TUTTI_LINK_COUNT; ++link) {
+    if (!uses(candidate, link)) continue;
+    latency_us += cost.hops[link] * (latency_us_[link] + candidate.protocol_latency_us[link]);
+    const double gbs = std::min(bandwidth_gbs_[link], channels * constants_.channel_gbs);
+    const double payload_gbs = gbs * candidate.protocol_efficiency[link];
+    wire_us = std::max(wire_us, cost.wire[link] * bytes / (payload_gbs * kBytesPerUsOfGbs));
+  }
+  return latency_us + wire_us + cost.memory * bytes / (constants_.memory_gbs * kBytesPerUsOfGbs);
+}
+
+}  // namespace tutti::tuner_model

@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "unit/plan_reference.h"
+
+#include <algorithm>
+#include <set>
+
+namespace tutti::test {
+namespace {
+
+bool gathers(const tutti_plan_step& step) {
+  return (step.flags & TUTTI_STEP_GATHER) != 0;
+}
+bool scatters(const tutti_plan_step& step) {
+  return (step.flags & TUTTI_STEP_SCATTER) != 0;
+}
+bool exchanges(const tutti_plan_step& step) {
+  return gathers(step) || scatters(step);
+}
+bool finishes(const tutti_plan_step& step) {
+  return (step.flags & TUTTI_STEP_FINAL) != 0;
+}
+
+}  // namespace
+
+Reference::Reference(std::span<const Plan> plans, const Options& options, uint64_t seed)
+    : plans_(plans.begin(), plans.end()), options_(options), random_(seed), ranks_(plans.size()) {
+  messages_.resize(plans.size(), std::vector<std::queue<Message>>(plans.size()));
+  for (const Plan& plan : plans_) {
+    buffers_.emplace_back();
+    for (uint32_t loop = 0; loop < options.loops; ++loop) buffers_.back().push_back(make_buffers(plan));
+  }
+}
+
+Number Reference::random_number() {
+  Number number;
+  number.sum = random_();
+  for (float& value : number.bits) {
+    value = std::ldexp(1.0f + static_cast<float>(random_() % 65536) / 65536.0f, static_cast<int>(random_() % 16));
+  }
+  return number;
+}
+
+Reference::Buffers Reference::make_buffers(const Plan& plan) {
+  const size_t in = plan.input_chunks();
+  const size_t out = plan.output_chunks();
+  const size_t own = size_t{plan.rank} * plan.chunks;
+  Buffers buffers;
+  if (!options_.in_place) {
+    buffers.output_at = in;
+    buffers.memory.resize(in + out);
+  } else {
+    buffers.memory.resize(std::max(in, out));
+    if (in < out) buffers.input_at = own;
+    if (out < in) buffers.output_at = own;
+  }
+  for (size_t i = 0; i < in; ++i) buffers.input.push_back(random_number());
+  std::copy(buffers.input.begin(), buffers.input.end(),
+            buffers.memory.begin() + static_cast<std::ptrdiff_t>(buffers.input_at));
+  buffers.written.resize(out);
+  return buffers;
+}
+
+void Reference::fail(std::string what) {
+  if (failure_.empty()) failure_ = std::move(what);
+}
+
+std::string Reference::run() {
+  for (const Plan& plan : plans_) {
+    for (const tutti_plan_step& step : plan.steps) {
+      if (std::string what = malformed(plan, step); !what.empty()) return what;
+    }
+  }
+  std::vector<uint32_t> order(plans_.size());
+  for (uint32_t rank = 0; rank < order.size(); ++rank) order[rank] = rank;
+  for (bool moved = true; moved && failure_.empty();) {
+    moved = false;
+    std::shuffle(order.begin(), order.end(), random_);
+    for (uint32_t rank : order) moved = (failure_.empty() && step_once(rank)) || moved;
+  }
+  if (!failure_.empty()) return failure_;
+  for (const Rank& rank : ranks_) {
+    if (rank.loop < options_.loops) return "deadlock";
+  }
+  for (const auto& row : messages_) {
+    for (const auto& queue : row) {
+      if (!queue.empty()) return "a message is left over";
+    }
+  }
+  check_outputs();
+  return failure_;
+}
+
+std::string Reference::malformed(const Plan& plan, const tutti_plan_step& step) const {
+  const uint64_t source_chunks = step.source == TUTTI_BUFFER_INPUT ? plan.input_chunks() : plan.output_chunks();
+  const bool source = step.source != TUTTI_BUFFER_NONE;
+  const bool destination = step.destination != TUTTI_BUFFER_NONE;
+  const bool relay = !source && !destination && !gathers(step) && step.recv_count > 0;
+  const bool value = source || (!gathers(step) && step.recv_count > 0);
+  if (step.source > 2 || step.destination == 1 || step.destination > 2 || step.flags > 7) return "unknown code";
+  if (step.source_chunk >= (source ? source_chunks : relay ? plan.chunks : 1)) return "source chunk";
+  if (step.destination_chunk >= (destination ? plan.output_chunks() : 1)) return "destination chunk";
+  if (source && destination && step.source_chunk % plan.chunks != step.destination_chunk % plan.chunks) return "length";
+  if ((destination || step.send_count > 0 || finishes(step) || scatters(step)) && !value) return "no value";
+  if (scatters(step) && (!source || (!gathers(step) && step.recv_count > 0))) return "scatter";
+  if (finishes(step) && (exchanges(step) || !reducing())) return "final";
+  const uint32_t operands = (source ? 1u : 0u) + (gathers(step) ? 0u : step.recv_count);
+  if (!reducing() && operands > 1) return "folds";
+  const bool ordered = !exchanges(step);
+  if (auto what = malformed_peers(plan, plan.recv(step), ordered, gathers(step), plan.output_chunks()); !what.empty()) {
+    return what;
+  }
+  return malformed_peers(plan, plan.send(step), ordered, scatters(step), source_chunks);
+}
+
+std::string Reference::malformed_peers(const Plan& plan, std::span<const tutti_plan_peer> peers, bool ordered,
+                                       bool chunked, uint64_t chunks) const {
+  std::set<uint32_t> seen;
+  for (const tutti_plan_peer& peer : peers) {
+    if (peer.rank >= plans_.size() || peer.rank == plan.rank) return "peer";
+    if (ordered && !seen.empty() && *seen.rbegin() >= peer.rank) return "order";
+    if (!seen.insert(peer.rank).second) return "twice";
+    if (peer.chunk >= (chunked ? chunks : 1)) return "peer chunk";
+  }
+  return "";
+}
+
+/// Whether the rank could do its next (half) step.
+bool Reference::step_once(uint32_t rank) {
+  Rank& state = ranks_[rank];
+  const Plan& plan = plans_[rank];
+  if (plan.steps.empty()) state.loop = options_.loops;
+  if (state.loop == options_.loops) return false;
+  const tutti_plan_step& step = plan.steps[state.step];
+  if (exchanges(step)) {
+    if (!ready(plan, step, !state.second_half, state.second_half)) return false;
+    state.second_half ? run_gather(rank, step) : run_sends(rank, step);
+    state.second_half = !state.second_half;
+  } else {
+    if (!ready(plan, step, true, true)) return false;
+    run_fold(rank, step);
+  }
+  if (!state.second_half && ++state.step == plan.steps.size()) {
+    state.step = 0;
+    ++state.loop;
+  }
+  return true;
+}
+
+bool Reference::ready(const Plan& plan, const tutti_plan_step& step, bool sends, bool receives) const {
+  const auto full = [&](const tutti_plan_peer& peer) {
+    return messages_[plan.rank][peer.rank].size() >= options_.slots;
+  };
+  const auto empty = [&](const tutti_plan_peer& peer) { return messages_[peer.rank][plan.rank].empty(); };
+  const auto send = plan.send(step);
+  const auto recv = plan.recv(step);
+  return !(sends && std::any_of(send.begin(), send.end(), full)) &&
+         !(receives && std::any_of(recv.begin(), recv.end(), empty));
+}
+
+void Reference::run_fold(uint32_t rank, const tutti_plan_step& step) {
+  const Plan& plan = plans_[rank];
+  if (step.source == TUTTI_BUFFER_NONE && step.recv_count == 0) return;
+  if (step.destination == TUTTI_BUFFER_NONE && step.recv_count == 0 && step.send_count == 0) return;
+  const bool by_destination = step.source == TUTTI_BUFFER_NONE && step.destination != TUTTI_BUFFER_NONE;
+  const uint32_t length = (by_destination ? step.destination_chunk : step.source_chunk) % plan.chunks;
+  std::vector<std::pair<uint32_t, Number>> by_rank;
+  for (const tutti_plan_peer& peer : plan.recv(step)) by_rank.emplace_back(peer.rank, receive(peer.rank, rank, length));
+  if (step.source != TUTTI_BUFFER_NONE) {
+    const std::optional<Number> own = read(rank, step, step.source_chunk);
+    if (!own) return;
+    by_rank.emplace_back(rank, *own);
+  }
+  std::sort(by_rank.begin(), by_rank.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<Number> operands;
+  for (const auto& [from, number] : by_rank) operands.push_back(number);
+  Number value = fold(operands);
+  if (finishes(step)) value = finish(value);
+  if (step.destination != TUTTI_BUFFER_NONE) write(rank, step.destination_chunk, value);
+  for (const tutti_plan_peer& peer : plan.send(step)) send(rank, peer.rank, value, length);
+}
+
+/// First half of a gather or scatter step.
+void Reference::run_sends(uint32_t rank, const tutti_plan_step& step) {
+  const Plan& plan = plans_[rank];
+  check_overlap(rank, step);
+  for (const tutti_plan_peer& peer : plan.send(step)) {
+    const uint32_t chunk = scatters(step) ? peer.chunk : step.source_chunk;
+    const std::optional<Number> number = read(rank, step, chunk);
+    if (!number) return;
+    send(rank, peer.rank, *number, chunk % plan.chunks);
+  }
+  if (step.destination == TUTTI_BUFFER_NONE) return;
+  if (const std::optional<Number> own = read(rank, step, step.source_chunk)) write(rank, step.destination_chunk, *own);
+}
+
+void Reference::run_gather(uint32_t rank, const tutti_plan_step& step) {
+  for (const tutti_plan_peer& peer : plans_[rank].recv(step)) {
+    write(rank, peer.chunk, receive(peer.rank, rank, peer.chunk % plans_[rank].chunks));
+  }
+}
+
+size_t Reference::place(uint32_t rank, const tutti_plan_step& step, uint32_t chunk) const {
+  const Buffers& buffers = buffers_[rank][0];
+  return (step.source == TUTTI_BUFFER_INPUT ? buffers.input_at : buffers.output_at) + chunk;
+}
+
+/// Memory that a gather or scatter step writes may be touched by no other part of it.
+void Reference::check_overlap(uint32_t rank, const tutti_plan_step& step) {
+  const Plan& plan = plans_[rank];
+  const size_t output_at = buffers_[rank][0].output_at;
+  std::multiset<size_t> writes;
+  std::multiset<size_t> reads;
+  if (step.destination != TUTTI_BUFFER_NONE) {
+    const size_t from = place(rank, step, step.source_chunk);
+    if (from != output_at + step.destination_chunk) writes.insert(output_at + step.destination_chunk);
+    reads.insert(from);
+  }
+  for (const tutti_plan_peer& peer : plan.send(step)) {
+    reads.insert(place(rank, step, scatters(step) ? peer.chunk : step.source_chunk));
+  }
+  if (gathers(step)) {
+    for (const tutti_plan_peer& peer : plan.recv(step)) writes.insert(output_at + peer.chunk);
+  }
+  for (size_t at : writes) {
+    if (writes.count(at) > 1 || reads.contains(at)) fail("parts of a step overlap");
+  }
+}
+
+std::optional<Number> Reference::read(uint32_t rank, const tutti_plan_step& step, uint32_t chunk) {
+  const Plan& plan = plans_[rank];
+  const Buffers& buffers = buffers_[rank][ranks_[rank].loop];
+  const bool rooted_input = plan.collective == Collective::kBroadcast || plan.collective == Collective::kScatter;
+  if (step.source == TUTTI_BUFFER_INPUT) {
+    if (rooted_input && rank != plan.root) return fail("reads an input it does not have"), std::nullopt;
+    const Number& number = buffers.memory[buffers.input_at + chunk];
+    if (number != buffers.input[chunk]) return fail("reads an overwritten input"), std::nullopt;
+    return reducing() ? scaled(number) : number;
+  }
+  if (!buffers.written[chunk]) return fail("reads an unwritten output"), std::nullopt;
+  return buffers.memory[buffers.output_at + chunk];
+}
+
+void Reference::write(uint32_t rank, uint32_t chunk, const Number& number) {
+  const Plan& plan = plans_[rank];
+  const bool rooted_output = plan.collective == Collective::kReduce || plan.collective == Collective::kGather;
+  if (rooted_output && rank != plan.root) return fail("writes an output it does not have");
+  Buffers& buffers = buffers_[rank][ranks_[rank].loop];
+  buffers.memory[buffers.output_at + chunk] = number;
+  buffers.written[chunk] = true;
+}
+
+void Reference::send(uint32_t from, uint32_t to, const Number& number, uint32_t length) {
+  messages_[from][to].push({number, length});
+}
+
+Number Reference::receive(uint32_t from, uint32_t to, uint32_t length) {
+  const Message message = messages_[from][to].front();
+  messages_[from][to].pop();
+  if (message.length != length) fail("a message has another length than expected");
+  return message.number;
+}
+
+/// Two operands add up in float. More are kept in double and rounded once, as an executor may.
+Number Reference::fold(const std::vector<Number>& operands) const {
+  if (operands.size() == 1) return operands[0];
+  Number result;
+  for (const Number& operand : operands) result.sum += operand.sum;
+  for (size_t i = 0; i < result.bits.size(); ++i) {
+    double sum = 0;
+    for (const Number& operand : operands) sum += static_cast<double>(operand.bits[i]);
+    result.bits[i] = static_cast<float>(sum);
+  }
+  return result;
+}
+
+/// Differs for every set of sums if applied twice, too early or in parts.
+Number Reference::finish(Number number) const {
+  number.sum = number.sum * 0x9e3779b97f4a7c15u + 0x1234567u;
+  for (float& value : number.bits) value = value / 3.0f;
+  return number;
+}
+
+Number Reference::scaled(Number number) const {
+  number.sum *= 5;
+  for (float& value : number.bits) value *= 1.7f;
+  return number;
+}
+
+void Reference::check_outputs() {
+  for (const Plan& plan : plans_) {
+    const bool rooted = plan.collective == Collective::kReduce || plan.collective == Collective::kGather;
+    if (rooted && plan.rank != plan.root) continue;
+    for (uint32_t loop = 0; loop < options_.loops; ++loop) {
+      for (uint32_t chunk = 0; chunk < plan.output_chunks(); ++chunk) check_output(plan, loop, chunk);
+    }
+  }
+}
+
+void Reference::check_output(const Plan& plan, uint32_t loop, uint32_t chunk) {
+  const Buffers& buffers = buffers_[plan.rank][loop];
+  if (!buffers.written[chunk]) return fail("an output is not written");
+  const Number& got = buffers.memory[buffers.output_at + chunk];
+  const uint32_t block = chunk / plan.chunks;
+  const uint32_t rest = chunk % plan.chunks;
+  const auto input = [&](uint32_t rank, uint32_t at) { return buffers_[rank][loop].input[at]; };
+  if (reducing()) {
+    const uint32_t at = plan.collective == Collective::kReduceScatter ? plan.rank * plan.chunks + chunk : chunk;
+    Number sum;
+    for (uint32_t rank = 0; rank < plans_.size(); ++rank) sum.sum += scaled(input(rank, at)).sum;
+    if (got.sum != finish(sum).sum) return fail("an output has a wrong sum");
+    const Buffers& first = buffers_[0][loop];
+    if (plan.collective == Collective::kAllReduce && got.bits != first.memory[first.output_at + chunk].bits) {
+      return fail("ranks differ in bits");
+    }
+    return;
+  }
+  Number expected;
+  switch (plan.collective) {
+    case Collective::kAllToAll:
+      expected = input(block, plan.rank * plan.chunks + rest);
+      break;
+    case Collective::kBroadcast:
+      expected = input(plan.root, chunk);
+      break;
+    case Collective::kScatter:
+      expected = input(plan.root, plan.rank * plan.chunks + rest);
+      break;
+    default:
+      expected = input(block, rest);
+  }
+  if (got != expected) fail("an output holds something else");
+}
+
+}  // namespace tutti::test

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs plans on numbers, by the letter of tutti/plugin/plan.h, and says whether they did what their collective demands.
+// Shares nothing with the verifier: buffers are arrays that really overlap in place, messages carry numbers, a chunk of
+// each size class has another length, and ranks advance in random order.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <queue>
+#include <random>
+#include <string>
+
+#include "plan/plan.h"
+
+namespace tutti::test {
+
+/// One element: a sum modulo 2^64 that tells every set of contributions apart, and floats whose bits tell the order of
+/// additions apart.
+struct Number {
+  uint64_t sum = 0;
+  std::array<float, 8> bits = {};
+  bool operator==(const Number&) const = default;
+};
+
+class Reference {
+ public:
+  struct Options {
+    uint64_t slots = 2;
+    bool in_place = false;
+    uint32_t loops = 3;
+  };
+
+  Reference(std::span<const plan::Plan> plans, const Options& options, uint64_t seed);
+
+  /// "" if all is right, else what is wrong. To be called once.
+  std::string run();
+
+ private:
+  using Plan = plan::Plan;
+  struct Message {
+    Number number;
+    uint32_t length;
+  };
+  /// One rank in one loop: input and output are places in `memory`, and overlap in place.
+  struct Buffers {
+    std::vector<Number> memory;
+    std::vector<bool> written;  ///< by output chunk
+    std::vector<Number> input;  ///< as it was
+    size_t input_at = 0;
+    size_t output_at = 0;
+  };
+  struct Rank {
+    uint32_t loop = 0;
+    size_t step = 0;
+    bool second_half = false;
+  };
+
+  Number random_number();
+  Buffers make_buffers(const Plan& plan);
+  std::string malformed(const Plan& plan, const tutti_plan_step& step) const;
+  std::string malformed_peers(const Plan& plan, std::span<const tutti_plan_peer> peers, bool ordered, bool chunked,
+                              uint64_t chunks) const;
+  bool step_once(uint32_t rank);
+  bool ready(const Plan& plan, const tutti_plan_step& step, bool sends, bool receives) const;
+  void run_fold(uint32_t rank, const tutti_plan_step& step);
+  void run_sends(uint32_t rank, const tutti_plan_step& step);
+  void run_gather(uint32_t rank, const tutti_plan_step& step);
+  void check_overlap(uint32_t rank, const tutti_plan_step& step);
+  std::optional<Number> read(uint32_t rank, const tutti_plan_step& step, uint32_t chunk);
+  void write(uint32_t rank, uint32_t chunk, const Number& number);
+  void send(uint32_t from, uint32_t to, const Number& number, uint32_t length);
+  Number receive(uint32_t from, uint32_t to, uint32_t length);
+  Number fold(const std::vector<Number>& operands) const;
+  Number finish(Number number) const;
+  Number scaled(Number number) const;
+  void check_outputs();
+  void check_output(const Plan& plan, uint32_t loop, uint32_t chunk);
+  void fail(std::string what);
+  size_t place(uint32_t rank, const tutti_plan_step& step, uint32_t chunk) const;
+  bool reducing() const { return plan::reduces(plans_[0].collective); }
+
+  std::vector<Plan> plans_;
+  Options options_;
+  std::mt19937_64 random_;
+  std::vector<Rank> ranks_;
+  std::vector<std::vector<Buffers>> buffers_;               ///< by rank and loop
+  std::vector<std::vector<std::queue<Message>>> messages_;  ///< by sender and receiver
+  std::string failure_;
+};
+
+}  // namespace tutti::test

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "unit/plan_support.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <iostream>
+
+namespace tutti::test {
+namespace {
+
+void require(bool condition, const std::string& what) {
+  if (condition) return;
+  std::cerr << what << '\n';
+  std::abort();
+}
+
+std::string_view view(tutti_str text) {
+  return {text.data, text.size};
+}
+
+/// Every setting has its default.
+int32_t config_get(void* context, tutti_str name, tutti_value* out) {
+  const auto& plugin = *static_cast<const tutti_plugin*>(context);
+  for (uint64_t i = 0; i < plugin.config_key_count; ++i) {
+    const tutti_config_key& key = plugin.config_keys[i];
+    if (view(key.name) != view(name)) continue;
+    out->type = key.type;
+    out->integer = std::strtoll(std::string(view(key.default_text)).c_str(), nullptr, 10);
+    out->text = key.default_text;
+    return TUTTI_OK;
+  }
+  return TUTTI_NOT_FOUND;
+}
+
+void print(void*, int32_t, tutti_str text) {
+  std::cerr << view(text) << '\n';
+}
+void fail(void*, tutti_str text) {
+  std::cerr << view(text) << '\n';
+}
+
+/// What one node's search reported.
+struct NodeGraph {
+  std::vector<uint32_t> orders;
+  uint32_t rank_count = 0;
+  uint32_t channel_count = 0;
+};
+
+int32_t add_channel(void* context, const uint32_t* order, uint32_t rank_count, double) {
+  auto& graph = *static_cast<NodeGraph*>(context);
+  graph.orders.insert(graph.orders.end(), order, order + rank_count);
+  graph.rank_count = rank_count;
+  ++graph.channel_count;
+  return TUTTI_OK;
+}
+
+}  // namespace
+
+NodeOfRank split(uint32_t ranks, uint32_t nodes) {
+  NodeOfRank result;
+  for (uint32_t rank = 0; rank < ranks; ++rank) result.push_back(rank * nodes / ranks);
+  return result;
+}
+
+tutti_topology topology_of(const NodeOfRank& node_of_rank) {
+  tutti_topology topology = {};
+  topology.struct_size = sizeof(topology);
+  topology.rank_count = static_cast<uint32_t>(node_of_rank.size());
+  topology.node_count = 1 + *std::max_element(node_of_rank.begin(), node_of_rank.end());
+  topology.node_of_rank = node_of_rank.data();
+  topology.bandwidth_gbs[TUTTI_LINK_P2P] = 350;
+  topology.bandwidth_gbs[TUTTI_LINK_NETWORK] = 50;
+  topology.latency_us[TUTTI_LINK_P2P] = 1;
+  topology.latency_us[TUTTI_LINK_NETWORK] = 5;
+  return topology;
+}
+
+Algorithm::Algorithm(const std::string& name) : name_(name) {
+  const std::string path = fmt::format("{}/lib/tutti/plugins/tutti-algo-{}.so", TUTTI_BINARY_DIR, name);
+  void* image = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  require(image != nullptr, fmt::format("{}: {}", path, image == nullptr ? dlerror() : ""));
+  const auto entry = reinterpret_cast<tutti_plugin_entry_fn>(dlsym(image, TUTTI_PLUGIN_ENTRY_NAME));
+  require(entry != nullptr, path + ": has no entry");
+  plugin_.struct_size = sizeof(plugin_);
+  require(entry(&plugin_) == TUTTI_OK, path + ": the entry fails");
+  host_ = {.struct_size = sizeof(host_),
+           .abi_major = TUTTI_ABI_MAJOR,
+           .abi_minor = TUTTI_ABI_MINOR,
+           .context = &plugin_,
+           .log = print,
+           .fail = fail,
+           .config_get = config_get};
+  require(plugin_.open(&host_, &self_) == TUTTI_OK, path + ": cannot be opened");
+}
+
+Algorithm::~Algorithm() {
+  plugin_.close(self_);
+}
+
+std::vector<Algorithm::Variant> Algorithm::variants() const {
+  std::vector<Variant> result;
+  tutti_str name = {};
+  uint64_t collectives = 0;
+  for (uint32_t i = 0; ops().variant(self_, i, &name, &collectives) == TUTTI_OK; ++i) {
+    result.push_back({std::string(view(name)), collectives});
+  }
+  return result;
+}
+
+Connected::Connected(const Algorithm& algorithm, const NodeOfRank& node_of_rank, uint32_t max_channels)
+    : algorithm_(algorithm), rank_count_(static_cast<uint32_t>(node_of_rank.size())) {
+  const tutti_topology topology = topology_of(node_of_rank);
+  std::vector<NodeGraph> found(topology.node_count);
+  std::vector<tutti_node_graph> graphs;
+  for (uint32_t node = 0; node < topology.node_count; ++node) {
+    const auto rank = std::find(node_of_rank.begin(), node_of_rank.end(), node) - node_of_rank.begin();
+    const tutti_graph_sink sink = {sizeof(sink), 0, &found[node], add_channel};
+    const int32_t outcome =
+        algorithm.ops().search(algorithm.self(), &topology, static_cast<uint32_t>(rank), max_channels, &sink);
+    require(outcome == TUTTI_OK, algorithm.name() + ": search fails");
+    graphs.push_back({sizeof(tutti_node_graph), node, found[node].rank_count, found[node].channel_count,
+                      found[node].orders.data(), 1.0});
+  }
+  const int32_t outcome = algorithm.ops().connect(algorithm.self(), &topology, graphs.data(),
+                                                  static_cast<uint32_t>(graphs.size()), &instance_);
+  require(outcome == TUTTI_OK, algorithm.name() + ": connect fails");
+}
+
+Connected::~Connected() {
+  algorithm_.ops().disconnect(instance_);
+}
+
+Result<std::vector<plan::Plan>> Connected::plans(uint32_t collective, uint32_t variant, uint32_t root,
+                                                 uint32_t channel) {
+  std::vector<plan::Plan> result;
+  for (uint32_t rank = 0; rank < rank_count_; ++rank) {
+    const tutti_plan_request request = {sizeof(request), collective, rank, channel, root, variant};
+    TUTTI_ASSIGN(plan::Plan plan, plan::collect(algorithm_.ops(), instance_, request));
+    result.push_back(std::move(plan));
+  }
+  return result;
+}
+
+tutti_algorithm_cost Connected::cost(uint32_t collective, uint32_t variant) const {
+  tutti_algorithm_cost cost = {};
+  cost.struct_size = sizeof(cost);
+  require(algorithm_.ops().cost(instance_, collective, variant, &cost) == TUTTI_OK, algorithm_.name() + ": cost fails");
+  return cost;
+}
+
+std::vector<Sample> samples(const std::vector<uint32_t>& rank_counts, bool all_roots) {
+  std::vector<Sample> result;
+  for (const char* name : {"ring", "direct"}) {
+    const Algorithm algorithm(name);
+    const auto variants = algorithm.variants();
+    for (uint32_t ranks : rank_counts) {
+      Connected connected(algorithm, split(ranks, 1 + ranks / 3));
+      for (uint32_t variant = 0; variant < variants.size(); ++variant) {
+        for (uint32_t collective = 0; collective < TUTTI_COLLECTIVE_COUNT; ++collective) {
+          if (!variants[variant].can(collective)) continue;
+          const bool rooted = plan::has_root(static_cast<Collective>(collective));
+          for (uint32_t root = 0; root < (rooted && all_roots ? ranks : 1); ++root) {
+            auto plans = connected.plans(collective, variant, root);
+            require(plans.ok(), plans.status().to_string());
+            result.push_back({fmt::format("{} {} {}, {} ranks, root {}", name, variants[variant].name,
+                                          to_string(static_cast<Collective>(collective)), ranks, root),
+                              *std::move(plans)});
+          }
+        }
+      }
+    }
+  }
+  return result;
+}
+
+}  // namespace tutti::test

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans for tests: from the built algorithm plugins, through their C tables.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "plan/plan.h"
+#include "tutti/plugin/abi.h"
+#include "tutti/plugin/algorithm.h"
+
+namespace tutti::test {
+
+/// Which node each rank is on.
+using NodeOfRank = std::vector<uint32_t>;
+
+/// `ranks` ranks on `nodes` nodes, one after the other, as evenly as can be.
+NodeOfRank split(uint32_t ranks, uint32_t nodes);
+
+/// An opened algorithm plugin. Fails the test run if it cannot be loaded.
+class Algorithm {
+ public:
+  explicit Algorithm(const std::string& name);  ///< "ring"
+  ~Algorithm();
+  Algorithm(const Algorithm&) = delete;
+
+  const std::string& name() const { return name_; }
+  const tutti_algorithm_ops& ops() const { return *static_cast<const tutti_algorithm_ops*>(plugin_.ops); }
+  void* self() const { return self_; }
+
+  struct Variant {
+    std::string name;
+    uint64_t collectives;
+    bool can(uint32_t collective) const { return (collectives >> collective & 1) != 0; }
+  };
+  std::vector<Variant> variants() const;
+
+ private:
+  std::string name_;
+  tutti_plugin plugin_ = {};
+  tutti_host host_ = {};
+  void* self_ = nullptr;
+};
+
+/// An algorithm connected over a layout, as a communicator would do it: search per node, then connect.
+class Connected {
+ public:
+  Connected(const Algorithm& algorithm, const NodeOfRank& node_of_rank, uint32_t max_channels = 1);
+  ~Connected();
+  Connected(const Connected&) = delete;
+
+  uint32_t channels() const { return algorithm_.ops().channel_count(instance_); }
+  /// All ranks' plans, validated.
+  Result<std::vector<plan::Plan>> plans(uint32_t collective, uint32_t variant, uint32_t root = 0, uint32_t channel = 0);
+  tutti_algorithm_cost cost(uint32_t collective, uint32_t variant) const;
+
+ private:
+  const Algorithm& algorithm_;
+  uint32_t rank_count_;
+  void* instance_ = nullptr;
+};
+
+/// A topology over a layout: device links of 350 GB/s and 1 µs in a node, a network of 50 GB/s and 5 µs.
+tutti_topology topology_of(const NodeOfRank& node_of_rank);
+
+/// One set of plans and where it comes from.
+struct Sample {
+  std::string name;  ///< "ring all_reduce, 5 ranks on 2 nodes, root 0"
+  std::vector<plan::Plan> plans;
+};
+
+/// Every variant and collective of the built plugins over some layouts.
+std::vector<Sample> samples(const std::vector<uint32_t>& rank_counts, bool all_roots);
+
+}  // namespace tutti::test

@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans as the host takes, lists, writes and reads them.
+#include "plan/plan.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <random>
+
+#include "plan/describe.h"
+#include "plan/file.h"
+#include "tutti/sdk/plan_builder.h"
+#include "unit/plan_support.h"
+
+namespace tutti::test {
+namespace {
+
+using plan::Plan;
+using plan::PlanFile;
+using sdk::Buffer;
+using sdk::PlanBuilder;
+using testing::HasSubstr;
+
+Result<Plan> build(uint32_t collective, uint32_t ranks, uint32_t chunks,
+                   const std::function<void(PlanBuilder&)>& write) {
+  const tutti_plan_request request = {sizeof(request), collective, 0, 0, 0, 0};
+  PlanBuilder builder(request, ranks, chunks);
+  write(builder);
+  return plan::collect([&](const tutti_plan_sink* sink) { return builder.emit(*sink); });
+}
+
+/// The text with which collecting an all-reduce of 4 ranks and 4 chunks is refused.
+std::string refusal(const std::function<void(PlanBuilder&)>& write, uint32_t collective = TUTTI_ALL_REDUCE) {
+  const auto plan = build(collective, 4, collective == TUTTI_ALL_REDUCE ? 4 : 1, write);
+  return std::string(plan.status().text());
+}
+
+TEST(PlanBuilder, ReadsLikeThePaper) {
+  const auto plan = build(TUTTI_ALL_REDUCE, 4, 4, [](PlanBuilder& ring) {
+    ring.step().own(Buffer::kInput, 0).send(1);
+    ring.step().recv(3).own(Buffer::kInput, 3).send(1);
+    ring.step().recv(3).own(Buffer::kInput, 1).final().to_output(1).send(1);
+    ring.step().recv(3).to_output(0).send(1);
+    ring.step().recv(3).to_output(2);
+  });
+  ASSERT_TRUE(plan.ok()) << plan.status().to_string();
+  EXPECT_EQ(plan->peers.size(), 2u) << "equal ranges of peers are stored once";
+  EXPECT_EQ(plan::to_text(*plan),
+            "all_reduce, rank 0 of 4, channel 0, 4 chunk(s) per block\n"
+            "    0  send                input[0] -> rank 1\n"
+            "    1  recvReduceSend      input[3] + rank 3 -> rank 1\n"
+            "    2  recvReduceCopySend  input[1] + rank 3 -> output[1], rank 1   final\n"
+            "    3  recvCopySend        rank 3 -> output[0], rank 1\n"
+            "    4  recv                rank 3 -> output[2]\n");
+}
+
+TEST(PlanBuilder, SortsPeersThatAreFoldedAndKeepsTheOrderOfOthers) {
+  const auto fold = build(TUTTI_ALL_REDUCE, 4, 1, [](PlanBuilder& plan) {
+    plan.step().recv(3).recv(1).recv(2).own(Buffer::kInput, 0).final().to_output(0);
+  });
+  ASSERT_TRUE(fold.ok()) << fold.status().to_string();
+  EXPECT_EQ(fold->peers[0].rank, 1u);
+  const auto gather =
+      build(TUTTI_ALL_GATHER, 4, 1, [](PlanBuilder& plan) { plan.step().gather(3, 3).gather(1, 1).gather(2, 2); });
+  ASSERT_TRUE(gather.ok()) << gather.status().to_string();
+  EXPECT_EQ(gather->peers[0].rank, 3u);
+}
+
+TEST(Collect, NamesStepAndField) {
+  using Step = PlanBuilder;
+  const auto input = Buffer::kInput;
+  EXPECT_EQ(refusal([&](Step& p) { p.step().own(input, 4).send(1); }), "step 0: source chunk: 4 is not below 4");
+  EXPECT_EQ(refusal([&](Step& p) { p.step().own(input, 0).to_output(9); }),
+            "step 0: destination chunk: 9 is not below 4");
+  EXPECT_EQ(refusal([&](Step& p) { p.step().own(input, 0).send(4); }), "step 0: send: rank 4 is not below 4");
+  EXPECT_EQ(refusal([&](Step& p) { p.step().own(input, 0).send(0); }), "step 0: send: rank 0 is this plan's own rank");
+  EXPECT_EQ(refusal([&](Step& p) { p.step().recv(2).recv(2).to_output(0); }),
+            "step 0: recv: rank 2 follows rank 2; ranks must ascend");
+  EXPECT_EQ(refusal([&](Step& p) { p.step().gather(2, 0).gather(2, 1); }), "step 0: recv: rank 2 stands there twice");
+  EXPECT_EQ(refusal([&](Step& p) { p.step().gather(2, 4); }), "step 0: recv: chunk 4 of rank 2 is not below 4");
+  EXPECT_EQ(refusal([&](Step& p) { p.step().own(input, 0).scatter(1, 5); }),
+            "step 0: send: chunk 5 of rank 1 is not below 4");
+  EXPECT_EQ(refusal([&](Step& p) { p.step().send(1); }), "step 0: send: the step has no value to send");
+  EXPECT_EQ(refusal([&](Step& p) { p.step().to_output(1); }), "step 0: destination: the step has no value to write");
+  EXPECT_EQ(refusal([&](Step& p) { p.step().own(input, 0).to_output(1); }),
+            "step 0: source chunk 0 and destination chunk 1 differ in size (in c % 4)");
+  EXPECT_EQ(refusal([&](Step& p) { p.step().own(input, 0).scatter(1, 1).recv(2); }),
+            "step 0: recv: a scatter step receives only if it is a gather step too");
+  EXPECT_EQ(refusal([&](Step& p) { p.step().own(input, 0).send(1).final().gather(1, 1); }),
+            "step 0: final: gather and scatter steps do not reduce");
+  EXPECT_EQ(refusal([&](Step& p) { p.step().own(input, 0).to_output(0).final(); }, TUTTI_BROADCAST),
+            "step 0: final: this collective does not reduce");
+  EXPECT_EQ(refusal([&](Step& p) { p.step().own(input, 0).recv(1).to_output(0); }, TUTTI_BROADCAST),
+            "step 0: the step folds 2 values, but this collective does not reduce");
+  EXPECT_EQ(refusal([&](Step& p) {
+              p.step().own(input, 0).send(1);
+              p.step().relay(4).recv(1).send(2);
+            }),
+            "step 1: source chunk without a source: 4 is not below 4");
+}
+
+TEST(Collect, ChecksTheHead) {
+  const Plan good = *build(TUTTI_ALL_GATHER, 4, 1, [](PlanBuilder&) {});
+  const auto refusal_of = [&](const std::function<void(tutti_plan&)>& change) {
+    tutti_plan plan = good.view();
+    change(plan);
+    return std::string(plan::copy(plan).status().text());
+  };
+  EXPECT_EQ(refusal_of([](tutti_plan&) {}), "");
+  EXPECT_EQ(refusal_of([](tutti_plan& p) { p.collective = 99; }), "collective: 99 is not below 9");
+  EXPECT_EQ(refusal_of([](tutti_plan& p) { p.rank_count = 0; }), "rank_count: must be at least 1");
+  EXPECT_EQ(refusal_of([](tutti_plan& p) { p.rank = 4; }), "rank: 4 is not below 4");
+  EXPECT_EQ(refusal_of([](tutti_plan& p) { p.root = 1; }), "root: 1 is not below 1");
+  EXPECT_EQ(refusal_of([](tutti_plan& p) { p.chunks = 0; }), "chunks: must be at least 1");
+  EXPECT_EQ(refusal_of([](tutti_plan& p) { p.output_blocks = 1; }),
+            "output_blocks: all_gather has 4 with 4 ranks, not 1");
+  EXPECT_EQ(refusal_of([](tutti_plan& p) { p.step_count = 1; }), "steps: null, but step_count is not 0");
+}
+
+TEST(Collect, TakesExactlyOnePlan) {
+  const Plan good = *build(TUTTI_ALL_GATHER, 4, 1, [](PlanBuilder&) {});
+  const auto outcome = [](const std::function<int32_t(const tutti_plan_sink*)>& emitter) {
+    return std::string(plan::collect(emitter).status().text());
+  };
+  const tutti_plan view = good.view();
+  EXPECT_EQ(outcome([](const tutti_plan_sink*) { return TUTTI_OK; }), "the algorithm returned without emitting a plan");
+  EXPECT_EQ(outcome([](const tutti_plan_sink*) { return TUTTI_UNSUPPORTED; }), "the algorithm could not make the plan");
+  EXPECT_EQ(outcome([&](const tutti_plan_sink* sink) {
+              sink->emit(sink->context, &view);
+              return sink->emit(sink->context, &view);
+            }),
+            "the algorithm emitted more than one plan");
+  EXPECT_THAT(outcome([](const tutti_plan_sink* sink) { return sink->emit(sink->context, nullptr); }),
+              HasSubstr("null"));
+}
+
+TEST(Algorithms, EmitTheSamePlanForTheSameRequest) {
+  const auto first = samples({1, 2, 5, 8}, false);
+  const auto second = samples({1, 2, 5, 8}, false);
+  ASSERT_EQ(first.size(), second.size());
+  for (size_t i = 0; i < first.size(); ++i) EXPECT_EQ(first[i].plans, second[i].plans) << first[i].name;
+}
+
+TEST(Algorithms, CostWhatTheySend) {
+  // What the busiest rank sends or receives over all kinds of links is the cost's wire bytes.
+  for (const char* name : {"ring", "direct"}) {
+    const Algorithm algorithm(name);
+    const auto variants = algorithm.variants();
+    Connected connected(algorithm, split(6, 1));
+    for (uint32_t variant = 0; variant < variants.size(); ++variant) {
+      for (uint32_t collective = 0; collective < TUTTI_COLLECTIVE_COUNT; ++collective) {
+        if (!variants[variant].can(collective)) continue;
+        uint32_t busiest = 0;
+        uint32_t chunks = 1;
+        const auto plans = connected.plans(collective, variant);
+        for (const Plan& plan : *plans) {
+          uint32_t sent = 0;
+          uint32_t received = 0;
+          for (const tutti_plan_step& step : plan.steps) {
+            sent += step.send_count;
+            received += step.recv_count;
+          }
+          busiest = std::max({busiest, sent, received});
+          chunks = std::max(plan.input_chunks(), plan.output_chunks());
+        }
+        const double wire = connected.cost(collective, variant).wire[TUTTI_LINK_P2P];
+        EXPECT_NEAR(wire, busiest / static_cast<double>(chunks), wire * 0.07)
+            << name << ' ' << variants[variant].name << ' ' << to_string(static_cast<Collective>(collective));
+      }
+    }
+  }
+}
+
+TEST(Ring, LeavesEachNodeThroughAnotherRankPerChannel) {
+  const Algorithm ring("ring");
+  Connected connected(ring, split(8, 2), 4);
+  ASSERT_EQ(connected.channels(), 4u);
+  std::vector<uint32_t> leavers;
+  for (uint32_t channel = 0; channel < 4; ++channel) {
+    const auto plans = connected.plans(TUTTI_ALL_GATHER, 0, 0, channel);
+    for (const Plan& plan : *plans) {
+      const uint32_t next = plan.send(plan.steps[0])[0].rank;
+      if (plan.rank < 4 && next >= 4) leavers.push_back(plan.rank);
+    }
+  }
+  EXPECT_THAT(leavers, testing::UnorderedElementsAre(0, 1, 2, 3));
+}
+
+// --- Files
+// ------------------------------------------------------------------------------------------------------------
+
+TEST(PlanFile, RoundTripsEveryPlan) {
+  for (const Sample& sample : samples({1, 2, 3, 4, 7, 16}, false)) {
+    const PlanFile file = {"some: algorithm", "a variant", sample.plans};
+    for (const std::string& text : {plan::to_yaml(file), plan::to_json(file)}) {
+      const auto back = plan::parse_file(text, "plan");
+      ASSERT_TRUE(back.ok()) << sample.name << ": " << back.status().to_string() << '\n' << text;
+      EXPECT_EQ(*back, file) << sample.name;
+    }
+  }
+}
+
+TEST(PlanFile, RoundTripsRelaysAndOddSteps) {
+  const auto plan = build(TUTTI_ALL_REDUCE, 1, 3, [](PlanBuilder& builder) {
+    for (uint32_t c = 0; c < 3; ++c) builder.step().own(Buffer::kInput, c).final().to_output(c);
+  });
+  const PlanFile file = {"copy", "", {*plan}};
+  EXPECT_EQ(*plan::parse_file(plan::to_yaml(file), "plan"), file);
+  std::vector<Plan> plans;
+  for (uint32_t rank = 0; rank < 3; ++rank) {
+    const tutti_plan_request request = {sizeof(request), TUTTI_BROADCAST, rank, 0, 0, 0};
+    PlanBuilder builder(request, 3, 2);
+    if (rank > 0) builder.step().relay(1).recv(0).send(3 - rank);
+    builder.step();
+    plans.push_back(*plan::collect([&](const tutti_plan_sink* sink) { return builder.emit(*sink); }));
+  }
+  const PlanFile relays = {"relay", "", plans};
+  const auto back = plan::parse_file(plan::to_json(relays), "plan");
+  ASSERT_TRUE(back.ok()) << back.status().to_string();
+  EXPECT_EQ(*back, relays);
+}
+
+TEST(PlanFile, IsWrittenByTheNameOfTheFile) {
+  const PlanFile file = {"ring", "", samples({3}, false)[0].plans};
+  for (const char* name : {"tutti_plan_test.yaml", "tutti_plan_test.json"}) {
+    const auto path = std::filesystem::temp_directory_path() / fmt::format("{}_{}", getpid(), name);
+    ASSERT_TRUE(plan::write_file(file, path).ok());
+    std::ifstream stream(path);
+    EXPECT_EQ(stream.get() == '{', path.extension() == ".json");
+    const auto back = plan::read_file(path);
+    std::filesystem::remove(path);
+    ASSERT_TRUE(back.ok()) << back.status().to_string();
+    EXPECT_EQ(*back, file);
+  }
+  EXPECT_EQ(plan::read_file("/nowhere/plan.yaml").status().code(), Code::kNotFound);
+  EXPECT_EQ(plan::write_file(file, "/nowhere/plan.yaml").code(), Code::kSystem);
+}
+
+constexpr const char* kBroadcast = R"(version: 1
+collective: broadcast
+algorithm: chain
+ranks: 2
+root: 0
+channel: 0
+chunks: 1
+plans:
+  - rank: 0
+    steps:
+      - {own: input 0, to: output 0, send: [1]}
+  - rank: 1
+    steps:
+      - {recv: [0], to: output 0}
+)";
+
+/// How the broadcast above is refused with `from` replaced by `to`.
+std::string refusal_with(const std::string& from, const std::string& to) {
+  std::string text = kBroadcast;
+  const size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  text.replace(at, from.size(), to);
+  return std::string(plan::parse_file(text, "p.yaml").status().text());
+}
+
+TEST(PlanFile, RefusesByPlaceAndReason) {
+  EXPECT_EQ(refusal_with("chain", "chain"), "");
+  EXPECT_EQ(refusal_with("version: 1", "version: 2"), "p.yaml:1:10: 'version' is 2; allowed: 1 to 1");
+  EXPECT_THAT(refusal_with("version: 1\n", ""), HasSubstr("a plan file lacks the key 'version'"));
+  EXPECT_THAT(refusal_with("root: 0", "rot: 0"), HasSubstr("p.yaml:5:1: unknown key 'rot'; allowed in a plan file: v"));
+  EXPECT_THAT(refusal_with("root: 0", "ranks: 2"), HasSubstr("p.yaml:5:1: key 'ranks' stands there twice"));
+  EXPECT_THAT(refusal_with("broadcast", "shout"), HasSubstr("p.yaml:2:13: unknown collective 'shout'; allowed: all_r"));
+  EXPECT_EQ(refusal_with("broadcast", "all_reduce"), "p.yaml:5:7: 'root': all_reduce has no root");
+  EXPECT_EQ(refusal_with("root: 0", "root: 2"), "p.yaml:5:7: 'root' is 2; allowed: 0 to 1");
+  EXPECT_EQ(refusal_with("chunks: 1", "chunks: one"), "p.yaml:7:9: 'chunks' must be a whole number from 1 to 4194304");
+  EXPECT_EQ(refusal_with("chunks: 1", "chunks: '1'"), "p.yaml:7:9: 'chunks' must be a whole number from 1 to 4194304");
+  EXPECT_EQ(refusal_with("chunks: 1", "chunks: 99999999999999999999"),
+            "p.yaml:7:9: 'chunks' is 99999999999999999999; allowed: 1 to 4194304");
+  EXPECT_EQ(refusal_with("ranks: 2", "ranks: 3"), "p.yaml:9:3: 'plans' holds 2 plans for 3 ranks");
+  EXPECT_THAT(refusal_with("rank: 1", "rank: 0"),
+              HasSubstr("p.yaml:12:11: the plan of rank 0 stands where rank 1's is due"));
+  EXPECT_EQ(refusal_with("[1]", "1"), "p.yaml:11:44: 'send' must be a list");
+  EXPECT_EQ(refusal_with("[1]", "[2]"), "p.yaml:11:9: step 0: send: rank 2 is not below 2");
+  EXPECT_EQ(refusal_with("input 0", "input"),
+            "p.yaml:11:15: 'own' must be 'input' or 'output' and a chunk, for example 'input 3'");
+  EXPECT_EQ(refusal_with("to: output 0", "to: input 0"), "p.yaml:11:28: 'to' must be an output chunk");
+  EXPECT_EQ(refusal_with("input 0", "input 1"), "p.yaml:11:9: step 0: source chunk: 1 is not below 1");
+  EXPECT_EQ(refusal_with("recv: [0]", "recv: [0], gather: []"), "p.yaml:14:16: 'recv' stands beside 'gather'");
+  EXPECT_EQ(refusal_with("send: [1]", "final: yes"), "p.yaml:11:45: 'final' must be true or false");
+  EXPECT_EQ(refusal_with("send: [1]", "final: true"), "p.yaml:11:9: step 0: final: this collective does not reduce");
+  EXPECT_THAT(refusal_with("plans:", "plans: ["), HasSubstr("p.yaml:"));
+  EXPECT_THAT(refusal_with(kBroadcast, ""), HasSubstr("a plan file must be a map"));
+}
+
+TEST(PlanFile, SurvivesDamage) {
+  const PlanFile file = {"direct", "one-shot", samples({3}, false).back().plans};
+  uint32_t read = 0;
+  for (const std::string& text : {plan::to_yaml(file), plan::to_json(file), std::string(kBroadcast)}) {
+    std::mt19937_64 random(20240911);  // the same on every run
+    for (int i = 0; i < 4000; ++i) {
+      std::string damaged = text;
+      for (uint64_t count = 1 + random() % 4; count > 0 && !damaged.empty(); --count) {
+        const size_t at = random() % damaged.size();
+        switch (random() % 4) {
+          case 0:
+            damaged[at] = static_cast<char>(random());
+            break;
+          case 1:
+            damaged.erase(at, 1 + random() % 8);
+            break;
+          case 2:
+            damaged.insert(at, damaged.substr(random() % damaged.size(), random() % 16));
+            break;
+          default:
+            damaged[at] = "[]{}:,-&*!|>'\"%@#0123456789 \n\t"[random() % 31];
+        }
+      }
+      const auto outcome = plan::parse_file(damaged, "p");
+      if (outcome.ok()) ++read;
+      if (!outcome.ok()) {
+        EXPECT_THAT(std::string(outcome.status().text()), testing::StartsWith("p:"));
+      }
+    }
+  }
+  EXPECT_GT(read, 0u) << "some damage is harmless";
+  const std::string deep(100000, '[');
+  EXPECT_FALSE(plan::parse_file(deep, "p").ok());
+}
+
+}  // namespace
+}  // namespace tutti::test

@@ -1,0 +1,466 @@
+// SPDX-License-Identifier: Apache-2.0
+// The verifier: accepts what is right, refuses what is wrong, and says where.
+#include "plan/verify.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <functional>
+#include <random>
+
+#include "plan/cache.h"
+#include "plan/describe.h"
+#include "tutti/sdk/plan_builder.h"
+#include "unit/plan_reference.h"
+#include "unit/plan_support.h"
+
+namespace tutti::test {
+namespace {
+
+using plan::Plan;
+using plan::verify;
+using sdk::Buffer;
+using sdk::PlanBuilder;
+using testing::HasSubstr;
+
+bool can_run_in_place(const std::vector<Plan>& plans) {
+  return plans[0].collective != Collective::kAllToAll;
+}
+
+/// Ring steps wait for a slot while their own is full, and so do two-shot's: they need two.
+bool needs_two_slots(const std::string& variant, uint32_t collective, uint32_t ranks) {
+  if (ranks == 1) return false;
+  if (variant == "two-shot") return true;
+  if (variant != "") return false;
+  if (collective == TUTTI_ALL_REDUCE) return true;
+  return ranks > 2 && (collective == TUTTI_REDUCE_SCATTER || collective == TUTTI_ALL_GATHER);
+}
+
+void verify_variant(Connected& connected, const Algorithm::Variant& variant, uint32_t index, uint32_t collective,
+                    uint32_t root, uint32_t channel, uint32_t ranks) {
+  auto plans = connected.plans(collective, index, root, channel);
+  ASSERT_TRUE(plans.ok()) << plans.status().to_string();
+  for (uint32_t slots : {1u, 2u, 8u}) {
+    for (bool in_place : {false, true}) {
+      if (in_place && !can_run_in_place(*plans)) continue;
+      const Status status = verify(*plans, {.slots = slots, .in_place = in_place});
+      const bool expected = slots > 1 || !needs_two_slots(variant.name, collective, ranks);
+      EXPECT_EQ(status.ok(), expected) << status.to_string() << "; " << ranks << " ranks, root " << root << ", slots "
+                                       << slots << ", in place " << in_place;
+      if (!expected) {
+        EXPECT_THAT(status.text(), HasSubstr("deadlock"));
+      }
+    }
+  }
+}
+
+void verify_algorithm(const std::string& name, const std::vector<uint32_t>& rank_counts) {
+  const Algorithm algorithm(name);
+  const auto variants = algorithm.variants();
+  for (uint32_t ranks : rank_counts) {
+    for (uint32_t nodes : {1u, 2u, 3u, ranks}) {
+      if (nodes > ranks || (nodes == ranks && ranks > 3)) continue;
+      Connected connected(algorithm, split(ranks, nodes), nodes > 1 ? 3 : 1);
+      for (uint32_t channel = 0; channel < connected.channels(); ++channel) {
+        for (uint32_t variant = 0; variant < variants.size(); ++variant) {
+          for (uint32_t collective = 0; collective < TUTTI_COLLECTIVE_COUNT; ++collective) {
+            if (!variants[variant].can(collective)) continue;
+            const bool rooted = plan::has_root(static_cast<Collective>(collective));
+            for (uint32_t root = 0; root < (rooted ? ranks : 1); root += ranks < 9 ? 1 : 7) {
+              verify_variant(connected, variants[variant], variant, collective, root, channel, ranks);
+              if (testing::Test::HasFailure()) return;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+const std::vector<uint32_t> kSmall = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
+const std::vector<uint32_t> kLarge = {17, 23, 24, 31, 32, 33, 48, 57, 63, 64};
+
+TEST(Verify, EveryRingPlan) {
+  verify_algorithm("ring", kSmall);
+}
+TEST(Verify, EveryDirectPlan) {
+  verify_algorithm("direct", kSmall);
+}
+TEST(Verify, LargeRingPlans) {
+  verify_algorithm("ring", kLarge);
+}
+TEST(Verify, LargeDirectPlans) {
+  verify_algorithm("direct", kLarge);
+}
+
+TEST(Verify, RingOf256) {
+  const Algorithm ring("ring");
+  Connected connected(ring, split(256, 32));
+  auto plans = connected.plans(TUTTI_ALL_REDUCE, 0);
+  ASSERT_TRUE(plans.ok()) << plans.status().to_string();
+  EXPECT_TRUE(verify(*plans).ok());
+}
+
+// --- Counter-examples
+// -------------------------------------------------------------------------------------------------
+
+/// Plans of `ranks` ranks, each written by `write`.
+std::vector<Plan> write_plans(uint32_t collective, uint32_t ranks, uint32_t chunks,
+                              const std::function<void(PlanBuilder&, uint32_t)>& write) {
+  std::vector<Plan> plans;
+  for (uint32_t rank = 0; rank < ranks; ++rank) {
+    const tutti_plan_request request = {sizeof(request), collective, rank, 0, 0, 0};
+    PlanBuilder builder(request, ranks, chunks);
+    write(builder, rank);
+    auto plan = plan::collect([&](const tutti_plan_sink* sink) { return builder.emit(*sink); });
+    EXPECT_TRUE(plan.ok()) << plan.status().to_string();
+    if (plan.ok()) plans.push_back(*plan);
+  }
+  return plans;
+}
+
+std::string refusal(const std::vector<Plan>& plans, const plan::VerifyOptions& options = {}) {
+  const Status status = verify(plans, options);
+  return std::string(status.text());
+}
+
+TEST(VerifyRefuses, ReadBeforeWrite) {
+  const auto plans = write_plans(TUTTI_ALL_REDUCE, 2, 1, [](PlanBuilder& plan, uint32_t rank) {
+    plan.step().own(Buffer::kOutput, 0).send(1 - rank);
+    plan.step().recv(1 - rank).own(Buffer::kInput, 0).final().to_output(0);
+  });
+  EXPECT_THAT(refusal(plans), HasSubstr("step 0: reads output chunk 0 before it is written"));
+}
+
+TEST(VerifyRefuses, MissingContribution) {
+  const auto plans = write_plans(TUTTI_ALL_REDUCE, 2, 1, [](PlanBuilder& plan, uint32_t rank) {
+    plan.step().own(Buffer::kInput, 0).send(1 - rank);
+    PlanBuilder::Step& step = plan.step().recv(1 - rank).final().to_output(0);
+    if (rank == 0) step.own(Buffer::kInput, 0);
+  });
+  EXPECT_EQ(refusal(plans), "rank 1 output chunk 0: lacks rank 1");
+}
+
+TEST(VerifyRefuses, ContributionTwice) {
+  const auto plans = write_plans(TUTTI_ALL_REDUCE, 2, 1, [](PlanBuilder& plan, uint32_t rank) {
+    plan.step().own(Buffer::kInput, 0).send(1 - rank);
+    plan.step().recv(1 - rank).own(Buffer::kInput, 0).send(1 - rank);
+    plan.step().recv(1 - rank).own(Buffer::kInput, 0).final().to_output(0);
+  });
+  EXPECT_EQ(refusal(plans), "rank 0 output chunk 0: holds rank 0 twice, folded by rank 0 step 2");
+}
+
+TEST(VerifyRefuses, FinalMissingOrTwice) {
+  const auto none = write_plans(TUTTI_ALL_REDUCE, 1, 1,
+                                [](PlanBuilder& plan, uint32_t) { plan.step().own(Buffer::kInput, 0).to_output(0); });
+  EXPECT_EQ(refusal(none), "rank 0 output chunk 0: was never made final");
+  const auto twice = write_plans(TUTTI_ALL_REDUCE, 1, 1, [](PlanBuilder& plan, uint32_t) {
+    plan.step().own(Buffer::kInput, 0).final().to_output(0);
+    plan.step().own(Buffer::kOutput, 0).final().to_output(0);
+  });
+  EXPECT_EQ(refusal(twice), "rank 0 output chunk 0: was made final twice, at last by rank 0 step 1");
+}
+
+TEST(VerifyRefuses, RanksThatAddInDifferentOrders) {
+  // Each rank takes the others' values one after the other, beginning with its own.
+  const auto plans = write_plans(TUTTI_ALL_REDUCE, 3, 1, [](PlanBuilder& plan, uint32_t rank) {
+    const uint32_t next = (rank + 1) % 3;
+    const uint32_t previous = (rank + 2) % 3;
+    plan.step().own(Buffer::kInput, 0).send(next).send(previous);
+    plan.step().recv(next).own(Buffer::kInput, 0).to_output(0);
+    plan.step().recv(previous).own(Buffer::kOutput, 0).final().to_output(0);
+  });
+  EXPECT_THAT(refusal(plans), HasSubstr("is folded in another order than on rank 0"));
+}
+
+TEST(VerifyRefuses, DeadlockOfReceivesFirst) {
+  const auto plans = write_plans(TUTTI_ALL_REDUCE, 2, 1, [](PlanBuilder& plan, uint32_t rank) {
+    plan.step().recv(1 - rank).own(Buffer::kInput, 0).final().to_output(0).send(1 - rank);
+  });
+  EXPECT_EQ(refusal(plans),
+            "deadlock: rank 0 waits at step 0 for a message from rank 1; rank 1 waits at step 0 for a message from "
+            "rank 0");
+}
+
+TEST(VerifyRefuses, DeadlockForSlots) {
+  const auto plans = write_plans(TUTTI_ALL_GATHER, 2, 4, [](PlanBuilder& plan, uint32_t rank) {
+    const uint32_t peer = 1 - rank;
+    for (uint32_t c = 0; c < 4; ++c) plan.step().own(Buffer::kInput, c).to_output(rank * 4 + c).send(peer);
+    for (uint32_t c = 0; c < 4; ++c) plan.step().recv(peer).to_output(peer * 4 + c);
+  });
+  EXPECT_THAT(refusal(plans, {.slots = 3}), HasSubstr("with 3 slot(s): deadlock: rank 0 waits at step 3 for a slot"));
+  EXPECT_EQ(refusal(plans, {.slots = 4}), "");
+}
+
+TEST(VerifyRefuses, MessageLeftOver) {
+  const auto plans = write_plans(TUTTI_BROADCAST, 2, 1, [](PlanBuilder& plan, uint32_t rank) {
+    if (rank == 0) {
+      plan.step().own(Buffer::kInput, 0).to_output(0).send(1);
+      plan.step().own(Buffer::kInput, 0).send(1);
+    } else {
+      plan.step().recv(0).to_output(0);
+    }
+  });
+  EXPECT_EQ(refusal(plans), "rank 1 never receives 1 of the messages that rank 0 sends it");
+}
+
+TEST(VerifyRefuses, ChunksOfDifferentSize) {
+  const auto plans = write_plans(TUTTI_BROADCAST, 2, 2, [](PlanBuilder& plan, uint32_t rank) {
+    for (uint32_t c : {0u, 1u}) {
+      if (rank == 0) {
+        plan.step().own(Buffer::kInput, c).to_output(c).send(1);
+      } else {
+        plan.step().recv(0).to_output(1 - c);
+      }
+    }
+  });
+  EXPECT_THAT(refusal(plans), HasSubstr("rank 1 step 0: takes what rank 0 sent in its step 0"));
+}
+
+TEST(VerifyRefuses, BuffersOnlyTheRootHas) {
+  const auto reads = write_plans(TUTTI_BROADCAST, 2, 1,
+                                 [](PlanBuilder& plan, uint32_t) { plan.step().own(Buffer::kInput, 0).to_output(0); });
+  EXPECT_EQ(refusal(reads), "rank 1 step 0: reads the input, which only the root, rank 0, has");
+  const auto writes = write_plans(TUTTI_REDUCE, 2, 1, [](PlanBuilder& plan, uint32_t rank) {
+    plan.step().own(Buffer::kInput, 0).to_output(0).send(1 - rank);
+    plan.step().recv(1 - rank).own(Buffer::kInput, 0).final().to_output(0);
+  });
+  EXPECT_THAT(refusal(writes), HasSubstr("writes the output, which only the root, rank 0, has"));
+}
+
+TEST(VerifyRefuses, InputOverwrittenInPlace) {
+  const auto plans = write_plans(TUTTI_ALL_REDUCE, 2, 1, [](PlanBuilder& plan, uint32_t rank) {
+    plan.step().own(Buffer::kInput, 0).send(1 - rank);
+    plan.step().recv(1 - rank).to_output(0);
+    plan.step().own(Buffer::kOutput, 0).send(1 - rank);
+    plan.step().recv(1 - rank);
+    if (rank == 0) {
+      plan.step().own(Buffer::kInput, 0).send(1);
+      plan.step().recv(1).own(Buffer::kInput, 0).final().to_output(0);
+    } else {
+      plan.step().own(Buffer::kInput, 0).send(0);
+      plan.step().recv(0).own(Buffer::kInput, 0).final().to_output(0);
+    }
+  });
+  EXPECT_EQ(refusal(plans), "");
+  EXPECT_THAT(refusal(plans, {.in_place = true}), HasSubstr("reads input chunk 0 after step 1 has overwritten it"));
+}
+
+TEST(VerifyRefuses, OverlapInOneStep) {
+  const auto plans = write_plans(TUTTI_ALL_GATHER, 2, 1, [](PlanBuilder& plan, uint32_t rank) {
+    plan.step().own(Buffer::kInput, 0).to_output(rank).send(1 - rank).gather(1 - rank, rank);
+  });
+  EXPECT_EQ(refusal(plans), "rank 0 step 0: writes output chunk 0 twice");
+}
+
+TEST(VerifyRefuses, SetsThatDoNotBelongTogether) {
+  auto plans = samples({3}, false)[0].plans;
+  std::swap(plans[0], plans[1]);
+  EXPECT_EQ(refusal(plans), "plan 0: rank is 1, expected 0");
+  plans.pop_back();
+  EXPECT_EQ(refusal(plans), "plan 0: rank_count is 3, expected 2");
+  EXPECT_EQ(verify({}).code(), Code::kInvalidArgument);
+}
+
+TEST(VerifyRefuses, AllToAllInPlace) {
+  for (const Sample& sample : samples({4}, false)) {
+    if (can_run_in_place(sample.plans)) continue;
+    EXPECT_EQ(verify(sample.plans, {.in_place = true}).code(), Code::kUnsupported);
+  }
+}
+
+TEST(VerifyCache, ProvesEachSetOnce) {
+  plan::VerifyCache cache;
+  std::vector<Sample> distinct;
+  for (const Sample& sample : samples({2, 3, 4}, true)) {
+    const auto known = [&](const Sample& other) { return other.plans == sample.plans; };
+    if (std::none_of(distinct.begin(), distinct.end(), known)) distinct.push_back(sample);
+    EXPECT_TRUE(cache.verify(sample.plans).ok()) << sample.name;
+    EXPECT_EQ(cache.size(), distinct.size()) << sample.name;
+  }
+  EXPECT_TRUE(cache.verify(distinct[0].plans, {.slots = 8}).ok());
+  EXPECT_EQ(cache.size(), distinct.size() + 1) << "options count";
+  std::swap(distinct[0].plans[0], distinct[0].plans[1]);
+  EXPECT_FALSE(cache.verify(distinct[0].plans).ok());
+  EXPECT_EQ(cache.size(), distinct.size() + 1) << "failures are not remembered";
+}
+
+// --- Mutations
+// --------------------------------------------------------------------------------------------------------
+
+/// A plan taken apart, so that one step can change without another that shares its peers.
+struct LooseStep {
+  tutti_plan_step step;
+  std::vector<tutti_plan_peer> recv;
+  std::vector<tutti_plan_peer> send;
+};
+
+std::vector<LooseStep> take_apart(const Plan& plan) {
+  std::vector<LooseStep> steps;
+  for (const tutti_plan_step& step : plan.steps) {
+    const auto recv = plan.recv(step);
+    const auto send = plan.send(step);
+    steps.push_back({step, {recv.begin(), recv.end()}, {send.begin(), send.end()}});
+  }
+  return steps;
+}
+
+void put_together(const std::vector<LooseStep>& steps, Plan& plan) {
+  plan.steps.clear();
+  plan.peers.clear();
+  const auto append = [&](const std::vector<tutti_plan_peer>& peers, uint16_t& begin, uint16_t& count) {
+    begin = static_cast<uint16_t>(plan.peers.size());
+    count = static_cast<uint16_t>(peers.size());
+    plan.peers.insert(plan.peers.end(), peers.begin(), peers.end());
+  };
+  for (LooseStep loose : steps) {
+    append(loose.recv, loose.step.recv_begin, loose.step.recv_count);
+    append(loose.send, loose.step.send_begin, loose.step.send_count);
+    plan.steps.push_back(loose.step);
+  }
+}
+
+class Mutator {
+ public:
+  explicit Mutator(uint64_t seed) : random_(seed) {}
+
+  size_t below(size_t limit) { return std::uniform_int_distribution<size_t>(0, limit - 1)(random_); }
+  uint64_t seed() { return random_(); }
+
+  /// Changes one thing about a set of plans.
+  void mutate(std::vector<Plan>& plans) {
+    if (below(8) == 0) return rename_chunks(plans);
+    Plan& plan = plans[below(plans.size())];
+    std::vector<LooseStep> steps = take_apart(plan);
+    if (steps.empty()) return;
+    const size_t at = below(steps.size());
+    switch (below(7)) {
+      case 0:
+        steps.erase(steps.begin() + static_cast<std::ptrdiff_t>(at));
+        break;
+      case 1:
+        std::swap(steps[at], steps[below(steps.size())]);
+        break;
+      case 2:
+        steps.insert(steps.begin() + static_cast<std::ptrdiff_t>(at), steps[below(steps.size())]);
+        break;
+      case 3:
+        change_chunk(steps[at].step, plan);
+        break;
+      case 4:
+        change_buffer(steps[at].step);
+        break;
+      case 5:
+        steps[at].step.flags = static_cast<uint8_t>(steps[at].step.flags ^ (1u << below(3)));
+        break;
+      default:
+        change_peers(below(2) == 0 ? steps[at].recv : steps[at].send, plan);
+    }
+    put_together(steps, plan);
+  }
+
+ private:
+  void change_chunk(tutti_plan_step& step, const Plan& plan) {
+    uint32_t& chunk = below(2) == 0 ? step.source_chunk : step.destination_chunk;
+    chunk = static_cast<uint32_t>(below(std::max(plan.input_chunks(), plan.output_chunks()) + 1));
+  }
+
+  void change_buffer(tutti_plan_step& step) {
+    if (below(2) == 0) {
+      step.source = static_cast<uint8_t>(below(3));
+    } else {
+      step.destination = step.destination == TUTTI_BUFFER_NONE ? TUTTI_BUFFER_OUTPUT : TUTTI_BUFFER_NONE;
+    }
+    if (below(2) == 0) step.source_chunk = step.destination_chunk;
+  }
+
+  void change_peers(std::vector<tutti_plan_peer>& peers, const Plan& plan) {
+    const auto rank = static_cast<uint32_t>(below(plan.rank_count + 1));
+    if (peers.empty() || below(5) == 0) return peers.push_back({rank, 0});
+    const size_t at = below(peers.size());
+    switch (below(4)) {
+      case 0:
+        peers[at].rank = rank;
+        break;
+      case 1:
+        peers[at].chunk = static_cast<uint32_t>(below(plan.output_chunks() + 1));
+        break;
+      case 2:
+        peers.erase(peers.begin() + static_cast<std::ptrdiff_t>(at));
+        break;
+      default:
+        std::swap(peers[at], peers[below(peers.size())]);
+    }
+  }
+
+  /// Swaps two chunks everywhere, which leaves an all-reduce right, and others mostly not.
+  void rename_chunks(std::vector<Plan>& plans) {
+    const auto a = static_cast<uint32_t>(below(plans[0].output_chunks()));
+    const auto b = static_cast<uint32_t>(below(plans[0].output_chunks()));
+    const auto rename = [&](uint32_t& chunk) { chunk = chunk == a ? b : chunk == b ? a : chunk; };
+    for (Plan& plan : plans) {
+      std::vector<LooseStep> steps = take_apart(plan);
+      for (LooseStep& loose : steps) {
+        if (loose.step.source != TUTTI_BUFFER_NONE) rename(loose.step.source_chunk);
+        if (loose.step.destination != TUTTI_BUFFER_NONE) rename(loose.step.destination_chunk);
+        if ((loose.step.flags & TUTTI_STEP_GATHER) != 0) {
+          for (tutti_plan_peer& peer : loose.recv) rename(peer.chunk);
+        }
+        if ((loose.step.flags & TUTTI_STEP_SCATTER) != 0) {
+          for (tutti_plan_peer& peer : loose.send) rename(peer.chunk);
+        }
+      }
+      put_together(steps, plan);
+    }
+  }
+
+  std::mt19937_64 random_;
+};
+
+/// Whether two sets say the same, however they store their peers.
+bool same(const std::vector<Plan>& a, const std::vector<Plan>& b) {
+  for (size_t rank = 0; rank < a.size(); ++rank) {
+    const auto copy = plan::copy(a[rank].view());
+    if (!copy.ok() || *copy != b[rank]) return false;
+  }
+  return true;
+}
+
+std::string listing(const std::vector<Plan>& plans) {
+  std::string text;
+  for (const Plan& plan : plans) {
+    text += plan::validate(plan.view()).ok() ? plan::to_text(plan) : std::string("(a malformed plan)\n");
+  }
+  return text;
+}
+
+TEST(VerifyMutations, AgreeWithRunningOnNumbers) {
+  const uint64_t seed = std::random_device{}();
+  SCOPED_TRACE(fmt::format("seed {}", seed));
+  Mutator mutator(seed);
+  const auto originals = samples({1, 2, 3, 4, 5}, true);
+  uint32_t right = 0;
+  uint32_t wrong = 0;
+  for (int i = 0; i < 60000; ++i) {
+    const Sample& original = originals[mutator.below(originals.size())];
+    std::vector<Plan> plans = original.plans;
+    for (size_t count = 1 + mutator.below(2); count > 0; --count) mutator.mutate(plans);
+    if (same(plans, original.plans)) continue;
+    const uint32_t slots = std::array{1u, 2u, 8u}[mutator.below(3)];
+    const bool in_place = can_run_in_place(plans) && mutator.below(2) == 0;
+    const Status verdict = verify(plans, {.slots = slots, .in_place = in_place});
+    const std::string outcome = Reference(plans, {slots, in_place}, mutator.seed()).run();
+    ASSERT_EQ(verdict.ok(), outcome.empty())
+        << original.name << ", slots " << slots << ", in place " << in_place << "\nverifier: " << verdict.to_string()
+        << "\nrun on numbers: " << outcome << '\n'
+        << listing(plans);
+    ++(outcome.empty() ? right : wrong);
+  }
+  EXPECT_GE(right, 2000u);
+  EXPECT_GE(wrong, 10000u);
+  RecordProperty("right", static_cast<int>(right));
+  RecordProperty("wrong", static_cast<int>(wrong));
+}
+
+}  // namespace
+}  // namespace tutti::test
