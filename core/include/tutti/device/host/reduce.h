@@ -36,8 +36,8 @@ ReduceFunction select_reduce(uint32_t data_type, uint32_t reduce_op);
 /// The same for a given instruction set; null if this CPU or this build lacks it.
 ReduceFunction select_reduce_for(InstructionSet set, uint32_t data_type, uint32_t reduce_op);
 
-/// Copies bytes; the two ranges are the same or do not overlap. (The C library's memcpy, which non-temporal stores do
-/// not beat at any size.)
+/// Copies bytes; the two ranges are the same or do not overlap. The C library's memcpy, which streams very large copies
+/// by itself.
 void copy(void* destination, const void* source, uint64_t bytes);
 
 }  // namespace tutti::device
