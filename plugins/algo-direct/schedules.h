@@ -3,9 +3,8 @@
 #pragma once
 
 #include <array>
-#include <string_view>
 
-#include "tutti/sdk/plan_builder.h"
+#include "tutti/sdk/algorithm.h"
 
 namespace tutti::direct {
 
@@ -16,11 +15,7 @@ enum Variant : uint32_t {
   kVariantCount,
 };
 
-struct VariantInfo {
-  std::string_view name;
-  uint64_t collectives;  ///< bit mask
-};
-inline constexpr std::array<VariantInfo, kVariantCount> kVariants = {{
+inline constexpr std::array<sdk::Algorithm::Variant, kVariantCount> kVariants = {{
     {"one-shot", 1u << TUTTI_ALL_REDUCE | 1u << TUTTI_REDUCE_SCATTER | 1u << TUTTI_ALL_GATHER | 1u << TUTTI_BROADCAST |
                      1u << TUTTI_REDUCE | 1u << TUTTI_ALL_TO_ALL | 1u << TUTTI_GATHER | 1u << TUTTI_SCATTER},
     {"two-shot", 1u << TUTTI_ALL_REDUCE},

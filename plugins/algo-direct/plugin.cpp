@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "schedules.h"
+#include "tutti/sdk/algorithm.h"
+
+namespace tutti::direct {
+namespace {
+
+bool can(uint32_t collective, uint32_t variant) {
+  return variant < kVariantCount && collective < TUTTI_COLLECTIVE_COUNT &&
+         (kVariants[variant].collectives >> collective & 1) != 0;
+}
+
+/// The all-pairs channels of one communicator: they differ in nothing but their number.
+class Channels : public sdk::AlgorithmInstance {
+ public:
+  Channels(const tutti_topology& topology, uint32_t channels, double congestion)
+      : node_of_rank_(topology.node_of_rank, topology.node_of_rank + topology.rank_count),
+        topology_(topology),
+        channels_(channels),
+        congestion_(congestion) {
+    topology_.node_of_rank = node_of_rank_.data();
+  }
+
+  uint32_t channel_count() const override { return channels_; }
+
+  Result<sdk::PlanBuilder> plan(const tutti_plan_request& request) const override {
+    const uint32_t ranks = topology_.rank_count;
+    if (!can(request.collective, request.variant)) return unsupported();
+    if (request.channel >= channels_ || request.rank >= ranks || request.root >= ranks) {
+      return Status(Code::kInvalidArgument, "channel, rank or root is out of range");
+    }
+    return schedule(request, ranks);
+  }
+
+  Result<tutti_algorithm_cost> cost(uint32_t collective, uint32_t variant) const override {
+    if (!can(collective, variant)) return unsupported();
+    return direct::cost(collective, variant, topology_, congestion_);
+  }
+
+ private:
+  static Status unsupported() { return {Code::kUnsupported, "this variant does not do this collective"}; }
+
+  std::vector<uint32_t> node_of_rank_;
+  tutti_topology topology_;
+  uint32_t channels_;
+  double congestion_;
+};
+
+class Direct : public sdk::Algorithm {
+ public:
+  static std::vector<tutti_config_key> settings() {
+    return {sdk::setting(TUTTI_CONFIG_INTEGER, "congestion", "106",
+                         "time of a link when a rank sends to all peers at once, in percent of one stream's", 100,
+                         1000)};
+  }
+
+  std::span<const Variant> variants() const override { return kVariants; }
+
+  Status search(const tutti_topology& topology, uint32_t rank, uint32_t max_channels, const AddChannel& add) override {
+    for (uint32_t channel = 0; channel < max_channels; ++channel) {
+      TUTTI_TRY(sdk::Algorithm::search(topology, rank, 1, add));
+    }
+    return {};
+  }
+
+  Result<std::unique_ptr<sdk::AlgorithmInstance>> connect(const tutti_topology& topology,
+                                                          std::span<const tutti_node_graph> graphs) override {
+    uint32_t channels = graphs.empty() ? 0 : graphs[0].channel_count;
+    for (const tutti_node_graph& graph : graphs) channels = std::min(channels, graph.channel_count);
+    if (channels == 0) return Status(Code::kInvalidArgument, "a node has no channel");
+    const double congestion = static_cast<double>(host().integer("congestion")) / 100.0;
+    return std::unique_ptr<sdk::AlgorithmInstance>(std::make_unique<Channels>(topology, channels, congestion));
+  }
+};
+
+}  // namespace
+}  // namespace tutti::direct
+
+TUTTI_PLUGIN(tutti::direct::Direct, "direct", "0.1.0", "every rank talks to every other: one-shot, two-shot, shifted")
