@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// TCP sockets: addresses, listening, connecting with a deadline. All sockets are non-blocking and close on exec.
+#pragma once
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "tutti/status.h"
+
+namespace tutti::base {
+
+/// An IPv4 or IPv6 address with a port.
+class SocketAddress {
+ public:
+  SocketAddress() = default;  ///< no address; family() is AF_UNSPEC
+  /// From what the operating system returned; other families than IPv4 and IPv6 give no address.
+  explicit SocketAddress(const sockaddr* address);
+  /// From the bytes of an address in network order: 4 (IPv4) or 16 (IPv6).
+  SocketAddress(std::span<const uint8_t> ip, uint16_t port);
+
+  /// "10.0.0.1:4000", "[fd00::1]:4000", or "node7:4000" (asks the resolver, which may take seconds).
+  static Result<SocketAddress> parse(std::string_view text);
+
+  int family() const { return storage_.any.sa_family; }
+  uint16_t port() const;
+  void set_port(uint16_t port);
+  /// The bytes of the address without port, in network order.
+  std::span<const uint8_t> ip() const;
+  /// Usable only on its own link: 169.254.0.0/16, fe80::/10.
+  bool is_link_local() const;
+  /// Without the port, and without brackets.
+  std::string ip_text() const;
+  std::string to_string() const;
+
+  const sockaddr* data() const { return &storage_.any; }
+  socklen_t size() const;
+
+ private:
+  union {
+    sockaddr any;
+    sockaddr_in v4;
+    sockaddr_in6 v6;
+  } storage_ = {.v6 = {}};
+};
+
+/// Listens; port 0 takes any free port, which local_address() tells. A port in use is kSystem and named.
+Result<Fd> listen_on(const SocketAddress& address);
+
+SocketAddress local_address(const Fd& socket);
+SocketAddress remote_address(const Fd& socket);
+
+/// Connects, again and again while nobody listens there yet, until the deadline (kTimeout, with the last reason).
+/// A network that cannot be reached at all fails at once (kSystem).
+Result<Fd> connect_to(const SocketAddress& address, Time deadline);
+
+/// Tunes a connection for small messages, and makes the kernel give it up when the other side's host has been silent
+/// for `loss` (in steps of a second; probed when idle). A process that is merely stopped still counts as there.
+void set_connection_options(const Fd& socket, Milliseconds loss);
+
+}  // namespace tutti::base

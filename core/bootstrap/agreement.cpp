@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bootstrap/agreement.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <sstream>
+
+#include "bootstrap/rank_list.h"
+#include "bootstrap/wire.h"
+
+namespace tutti::bootstrap {
+namespace {
+
+constexpr size_t kMaxDifferences = 16;  // more do not help a reader
+
+/// FNV-1a (Fowler, Noll, Vo), 64 bits: the same in every build.
+uint64_t hash(std::span<const std::byte> bytes) {
+  uint64_t value = 0xcbf29ce484222325u;
+  for (const std::byte byte : bytes) value = (value ^ static_cast<uint64_t>(byte)) * 0x100000001b3u;
+  return value;
+}
+
+Bytes pack_lines(std::vector<std::string> lines) {
+  std::sort(lines.begin(), lines.end());
+  std::vector<Bytes> entries;
+  entries.reserve(lines.size());
+  for (const std::string& line : lines) entries.push_back(to_bytes(line));
+  return pack(entries);
+}
+
+Result<std::vector<std::string>> unpack_lines(const Bytes& packed) {
+  TUTTI_ASSIGN(const std::vector<Bytes> entries, unpack(packed));
+  std::vector<std::string> lines;
+  lines.reserve(entries.size());
+  for (const Bytes& entry : entries) lines.push_back(to_text(entry));
+  return lines;
+}
+
+Bytes encode(const Identity& identity) {
+  const std::array parts = {to_bytes(identity.version), pack_lines(identity.plugins), pack_lines(identity.config)};
+  return pack(parts);
+}
+
+Result<Identity> decode(const Bytes& bytes) {
+  TUTTI_ASSIGN(const std::vector<Bytes> parts, unpack(bytes));
+  if (parts.size() != 3) return Status(Code::kInternal, "an identity has 3 parts");
+  Identity identity;
+  identity.version = to_text(parts[0]);
+  TUTTI_ASSIGN(identity.plugins, unpack_lines(parts[1]));
+  TUTTI_ASSIGN(identity.config, unpack_lines(parts[2]));
+  return identity;
+}
+
+/// What is compared, in the order of the text: "config key 'shm.slots'" → "8".
+using Facts = std::map<std::pair<int, std::string>, std::string>;
+
+Facts facts_of(const Identity& identity) {
+  Facts facts;
+  facts[{0, "the version of Tutti"}] = identity.version;
+  for (const std::string& line : identity.plugins) {
+    std::istringstream words(line);
+    std::string name;
+    std::string version;
+    std::string abi;
+    words >> name >> version >> abi;
+    facts[{2, "plugin " + name}] = abi.empty() ? version : fmt::format("{} (ABI {})", version, abi);
+  }
+  for (const std::string& line : identity.config) {
+    const size_t equals = std::min(line.find('='), line.size());
+    const std::string value = line.substr(std::min(equals + 1, line.size()));
+    facts[{1, fmt::format("config key '{}'", line.substr(0, equals))}] = value.empty() ? "empty" : value;
+  }
+  return facts;
+}
+
+/// "is 8 on ranks 0-2,4-7 and 16 on rank 3", values in the order of their first rank; empty where all have the same.
+std::string compare(const std::vector<Facts>& facts, const Facts::key_type& key) {
+  std::vector<std::pair<std::string, std::vector<int>>> values;
+  for (size_t rank = 0; rank < facts.size(); ++rank) {
+    const auto fact = facts[rank].find(key);
+    const std::string value = fact == facts[rank].end() ? "missing" : fact->second;
+    auto known = std::find_if(values.begin(), values.end(), [&](const auto& entry) { return entry.first == value; });
+    if (known == values.end()) known = values.insert(known, {value, {}});
+    known->second.push_back(static_cast<int>(rank));
+  }
+  if (values.size() < 2) return {};
+  std::string text;
+  for (size_t i = 0; i < values.size(); ++i)
+    text += fmt::format("{}{} on {}",
+                        i == 0                   ? ""
+                        : i + 1 == values.size() ? " and "
+                                                 : ", ",
+                        values[i].first, rank_list(values[i].second));
+  return text;
+}
+
+}  // namespace
+
+std::string difference_of(const std::vector<Identity>& identities) {
+  std::vector<Facts> facts;
+  facts.reserve(identities.size());
+  for (const Identity& identity : identities) facts.push_back(facts_of(identity));
+  Facts all;
+  for (const Facts& of_rank : facts) all.insert(of_rank.begin(), of_rank.end());
+  std::string text;
+  size_t count = 0;
+  for (const auto& [key, value] : all) {
+    const std::string difference = compare(facts, key);
+    if (difference.empty() || ++count > kMaxDifferences) continue;
+    text += fmt::format("{}{} is {}", count == 1 ? "" : "; ", key.second, difference);
+  }
+  if (count > kMaxDifferences) text += fmt::format("; and {} more differences", count - kMaxDifferences);
+  return text;
+}
+
+Status agree(Bootstrap& bootstrap, const Identity& mine, base::Time deadline) {
+  const Bytes encoded = encode(mine);
+  const uint64_t own_hash = hash(encoded);
+  TUTTI_ASSIGN(const std::vector<Bytes> hashes, bootstrap.all_gather(std::as_bytes(std::span(&own_hash, 1)), deadline));
+  if (std::equal(hashes.begin() + 1, hashes.end(), hashes.begin())) return {};
+  TUTTI_ASSIGN(const std::vector<Bytes> texts, bootstrap.all_gather(encoded, deadline));
+  std::vector<Identity> identities;
+  for (const Bytes& text : texts) {
+    TUTTI_ASSIGN(Identity identity, decode(text));
+    identities.push_back(std::move(identity));
+  }
+  return Status(Code::kMismatch, "ranks disagree: " + difference_of(identities));
+}
+
+}  // namespace tutti::bootstrap

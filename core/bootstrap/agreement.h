@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// All ranks agree on what they run, or learn in what they differ.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "bootstrap/bootstrap.h"
+
+namespace tutti::bootstrap {
+
+/// What must be the same on all ranks. The order of the lines does not matter.
+struct Identity {
+  std::string version;               ///< of the library
+  std::vector<std::string> plugins;  ///< "network.socket 0.1.0 0.1": kind.name, version, ABI
+  std::vector<std::string> config;   ///< "shm.slots=8"
+};
+
+/// Collective. On any difference every rank gets the same kMismatch, which says who has what:
+/// "ranks disagree: config key 'shm.slots' is 8 on ranks 0-2,4-7 and 16 on rank 3; plugin network.socket is 0.1.0
+/// (ABI 0.1) on ranks 0-3 and missing on ranks 4-7".
+Status agree(Bootstrap& bootstrap, const Identity& mine, base::Time deadline);
+
+/// The text of the difference between identities by rank; empty when there is none.
+std::string difference_of(const std::vector<Identity>& identities);
+
+}  // namespace tutti::bootstrap

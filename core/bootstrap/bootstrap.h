@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// How ranks meet, agree, and learn of each other's death: one rank's side of the hub.
+//
+//   UniqueId::create() starts a hub in its process; every rank of that id then joins it over TCP. Until they leave, the
+//   ranks exchange small data through the hub, and it tells all of them when one is lost.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "bootstrap/failure.h"
+#include "tutti/status.h"
+#include "tutti/unique_id.h"
+
+namespace tutti::bootstrap {
+
+/// One rank among those of a UniqueId. There may be many in a process, of one group or of several.
+///
+/// all_gather(), barrier() and broadcast() are collective: every rank makes the same calls in the same order, from one
+/// thread at a time. Where ranks make different calls (kMismatch), one has left (kRemote) or one does not call before
+/// the first deadline (kTimeout), the call fails on every rank with a text that names the ranks, and so does every
+/// later call. A failure of the group (FailureReport) ends calls at once. All other functions are for any thread.
+class Bootstrap {
+ public:
+  /// What all ranks together may give to a call, with 4 bytes more for each rank.
+  static constexpr size_t kMaxBytes = 64u << 20;
+  /// How long a host may be silent until it counts as dead. The death of a process is known in milliseconds.
+  static constexpr base::Milliseconds kPeerLoss{10000};
+
+  struct Callbacks {
+    /// The group failed; called at most once.
+    std::function<void(const FailureReport&)> on_failure;
+    /// What this rank is doing, in a line: the answer to query().
+    std::function<std::string()> describe;
+  };
+
+  /// Returns when all `rank_count` ranks have joined. Errors, the same on every rank: kTimeout (names the ranks that
+  /// never came), kInvalidArgument (a rank outside 0..rank_count-1, or there twice), kMismatch (different rank_count),
+  /// kVersionMismatch, kRemote (a rank died, the hub is gone or has another secret).
+  static Result<std::unique_ptr<Bootstrap>> join(const UniqueId& id, int rank, int rank_count, base::Time deadline,
+                                                 base::Milliseconds peer_loss = kPeerLoss);
+  /// Leaves.
+  ~Bootstrap();
+  Bootstrap(const Bootstrap&) = delete;
+  Bootstrap& operator=(const Bootstrap&) = delete;
+
+  int rank() const;
+  int size() const;
+
+  /// What every rank gave, by rank; lengths may differ.
+  Result<std::vector<std::vector<std::byte>>> all_gather(std::span<const std::byte> mine, base::Time deadline);
+  /// What `root` gave; `bytes` of the others is not looked at.
+  Result<std::vector<std::byte>> broadcast(int root, std::span<const std::byte> bytes, base::Time deadline);
+  Status barrier(base::Time deadline);
+
+  /// Replaces the callbacks; when it returns, the old ones do not run and will not. They run on a background thread
+  /// shared by all bootstraps of the process, so they must be short, not throw, and call only failure() here.
+  /// A failure that has happened already is reported at once.
+  void set_callbacks(Callbacks callbacks);
+  /// The failure of the group, if it has failed. Leaving is no failure, of a rank or of the hub.
+  std::optional<FailureReport> failure() const;
+  /// Fails the group on every rank, here before it returns. Later failures change nothing.
+  void post_abort(std::string_view text);
+  /// What each rank is doing, by rank: what its `describe` says, or "left", "lost", "no answer". Works also after a
+  /// failure, as long as the hub is there.
+  Result<std::vector<std::string>> query(base::Time deadline);
+
+  /// Says goodbye, so that the others do not take this rank for lost. Does not wait for other ranks. Calls made after
+  /// it fail; no callback runs after it.
+  void leave();
+
+ private:
+  class Client;
+  explicit Bootstrap(std::unique_ptr<Client> client);
+  std::unique_ptr<Client> client_;
+};
+
+}  // namespace tutti::bootstrap

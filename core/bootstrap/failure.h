@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// What ends a group of ranks before its time.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "tutti/status.h"
+
+namespace tutti::bootstrap {
+
+enum class FailureKind : uint16_t {
+  kPeerLost = 1,  ///< a rank's process or host died
+  kAborted,       ///< a rank called post_abort()
+  kHubLost,       ///< the process that runs the hub, or its host, died
+};
+
+/// The first failure of a group; the same on all ranks, unless several happen at once.
+struct FailureReport {
+  FailureKind kind;
+  int rank = -1;     ///< who is lost or aborted; -1 for the hub
+  std::string text;  ///< "rank 3 (node7 pid 42) is lost: its process ended without leaving", or the text of the abort
+
+  Status status() const { return {kind == FailureKind::kAborted ? Code::kAborted : Code::kRemote, text}; }
+};
+
+}  // namespace tutti::bootstrap

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which ranks share a host, and so memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tutti/status.h"
+
+namespace tutti::bootstrap {
+
+/// What tells hosts apart.
+struct HostIdentity {
+  std::string boot_id;         ///< the kernel's, new at every boot; the same in all containers of a host
+  uint64_t pid_namespace = 0;  ///< processes of different ones cannot reach each other's memory by process id
+  std::string pretended_name;  ///< makes ranks of one host act as if on several; empty: the truth
+  std::string host_name;       ///< for messages only
+
+  bool same_host(const HostIdentity& other) const {
+    return boot_id == other.boot_id && pid_namespace == other.pid_namespace && pretended_name == other.pretended_name;
+  }
+};
+
+HostIdentity this_host(std::string_view pretended_name = {});
+
+/// The form in which ranks exchange it.
+std::vector<std::byte> encode(const HostIdentity& host);
+Result<HostIdentity> decode_host(std::span<const std::byte> bytes);
+
+/// The node of each rank: numbers from 0 on, in the order of each node's first rank.
+std::vector<int> node_of_rank(std::span<const HostIdentity> hosts);
+
+}  // namespace tutti::bootstrap

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// A connection that carries frames, served by the poller.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+
+#include "base/fd.h"
+#include "bootstrap/poller.h"
+#include "bootstrap/wire.h"
+
+namespace tutti::bootstrap {
+
+/// Everything here is for the poller's thread. Links do not outlive their poller.
+class Link : public std::enable_shared_from_this<Link> {
+ public:
+  struct Events {
+    std::function<void(Frame)> received;
+    std::function<void(const std::string& why)> closed;  ///< "its process ended without leaving"
+  };
+
+  /// Starts to receive. Payloads above `max_payload_bytes` close the link, before anything is allocated for them.
+  static std::shared_ptr<Link> open(Poller& poller, base::Fd socket, uint32_t max_payload_bytes, Events events);
+  Link(Poller& poller, base::Fd socket, uint32_t max_payload_bytes, Events events);
+  ~Link() { close(); }
+  Link(const Link&) = delete;
+  Link& operator=(const Link&) = delete;
+
+  /// Sends now what the socket takes, and the rest when it can. A closed link takes and drops it.
+  void send(Header header, std::shared_ptr<const Bytes> payload = nullptr);
+  void send(Header header, Bytes payload) { send(header, std::make_shared<const Bytes>(std::move(payload))); }
+
+  /// The other side has shown who it is.
+  void trust(uint32_t max_payload_bytes, base::Milliseconds loss);
+  /// Who sends these frames from now on.
+  void set_events(Events events);
+  /// No event comes after this.
+  void close();
+  bool is_open() const { return socket_.valid(); }
+
+ private:
+  struct Outgoing {
+    Header header;
+    std::shared_ptr<const Bytes> payload;
+    size_t sent = 0;  ///< of header and payload together
+  };
+
+  void serve();
+  bool receive();  ///< false when there is no more for now
+  void deliver();
+  void flush();
+  bool lose(const std::string& why);  ///< false
+
+  Poller& poller_;
+  base::Fd socket_;
+  uint32_t max_payload_bytes_;
+  std::shared_ptr<const Events> events_;
+  Frame incoming_;
+  size_t received_ = 0;  ///< of header and payload together
+  std::deque<Outgoing> outgoing_;
+  bool waits_to_send_ = false;
+};
+
+}  // namespace tutti::bootstrap

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the hub collects: the parts of a call that all ranks make, and the answers to a query.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "bootstrap/wire.h"
+
+namespace tutti::bootstrap {
+
+/// One call that every rank makes. Holds what has come, and knows what does not fit.
+class Round {
+ public:
+  explicit Round(int rank_count) : ids_(static_cast<size_t>(rank_count)), parts_(static_cast<size_t>(rank_count)) {}
+
+  /// Adds the part of one rank. kMismatch when it is not the call of the others, kInvalidArgument when all parts
+  /// together are too long; both are every rank's failure.
+  Status add(int rank, Frame call);
+  bool empty() const { return count_ == 0; }
+  bool complete() const { return count_ == parts_.size(); }
+  bool has(int rank) const { return ids_[static_cast<size_t>(rank)].has_value(); }
+  std::vector<int> missing() const;
+  /// The number under which the rank made its call.
+  uint32_t id(int rank) const { return *ids_[static_cast<size_t>(rank)]; }
+  /// "all_gather", "broadcast from rank 3".
+  std::string name() const;
+  /// What every rank gets when the round is complete, packed.
+  Bytes result() const;
+  /// Makes ready for the next call.
+  void clear();
+
+ private:
+  Header call_;  ///< of the first part
+  std::vector<std::optional<uint32_t>> ids_;
+  std::vector<Bytes> parts_;
+  size_t count_ = 0;
+  size_t bytes_ = 0;
+};
+
+/// One rank's question to all ranks what they are doing.
+class Survey {
+ public:
+  Survey(int asker, uint32_t id, int rank_count)
+      : asker_(asker), id_(id), answers_(static_cast<size_t>(rank_count)), open_(answers_.size()) {}
+
+  int asker() const { return asker_; }
+  uint32_t id() const { return id_; }
+  /// The first answer for a rank counts.
+  void answer(int rank, Bytes text);
+  bool complete() const { return open_ == 0; }
+  /// All answers, packed; "no answer" for those that gave none.
+  Bytes result() const;
+
+ private:
+  int asker_;
+  uint32_t id_;
+  std::vector<std::optional<Bytes>> answers_;
+  size_t open_;
+};
+
+}  // namespace tutti::bootstrap

@@ -1,0 +1,3 @@
+tutti_test(bootstrap_parts_test SOURCES bootstrap_parts_test.cpp)
+tutti_test(bootstrap_test SOURCES bootstrap_test.cpp bootstrap_group.cpp LABELS concurrent)
+tutti_test(bootstrap_failure_test SOURCES bootstrap_failure_test.cpp bootstrap_group.cpp LABELS concurrent)

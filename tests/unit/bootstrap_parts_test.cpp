@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+// The pieces of the bootstrap: ids, interfaces, lists of ranks, differences, hosts.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/tcp.h>
+
+#include "bootstrap/agreement.h"
+#include "bootstrap/endpoint.h"
+#include "bootstrap/host.h"
+#include "bootstrap/interface.h"
+#include "bootstrap/rank_list.h"
+
+namespace tutti::bootstrap {
+namespace {
+
+using testing::HasSubstr;
+using testing::StartsWith;
+
+std::string text_of(const Status& status) {
+  return std::string(status.text());
+}
+
+const std::string kSecret = "00112233445566778899aabbccddeeff";
+
+TEST(UniqueIdTest, TextAndBack) {
+  for (const std::string address : {"10.1.2.3:4000", "[fd00::1:2]:65535"}) {
+    const auto id = UniqueId::from_string(address + ":" + kSecret);
+    ASSERT_TRUE(id.ok()) << id.status().to_string();
+    EXPECT_EQ(id.value().to_string(), address + ":" + kSecret);
+  }
+  const auto upper = UniqueId::from_string("10.1.2.3:4000:00112233445566778899AABBCCDDEEFF");
+  EXPECT_EQ(upper.value().to_string(), "10.1.2.3:4000:" + kSecret);
+}
+
+TEST(UniqueIdTest, RefusesWhatIsNone) {
+  for (const std::string text :
+       {"", ":", "::", "10.1.2.3", "10.1.2.3:4000", "10.1.2.3:4000:", "10.1.2.3::" + kSecret,
+        "10.1.2.3:70000:" + kSecret, "10.1.2.3:0:" + kSecret, "10.1.2.3:-1:" + kSecret, "10.1.2.3: 1:" + kSecret,
+        "fd00::1:4000:" + kSecret, "[fd00::1:4000:" + kSecret, "[10.1.2.3]:4000:" + kSecret,
+        "10.1.2.3:4000:" + kSecret + "0", "10.1.2.3:4000:" + kSecret.substr(1) + "x", ":4000:" + kSecret}) {
+    const auto id = UniqueId::from_string(text);
+    EXPECT_EQ(id.status().code(), Code::kInvalidArgument) << text << ": " << id.status().to_string();
+  }
+  EXPECT_EQ(endpoint_of(UniqueId()).status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(UniqueId().to_string(), "no unique id");
+}
+
+TEST(UniqueIdTest, DrawsANewSecretEachTime) {
+  const auto first = UniqueId::create("lo");
+  const auto second = UniqueId::create("lo");
+  ASSERT_TRUE(first.ok() && second.ok()) << first.status().to_string();
+  EXPECT_NE(endpoint_of(*first).value().secret, endpoint_of(*second).value().secret);
+  EXPECT_THAT(first.value().to_string(), StartsWith("127.0.0.1:"));
+}
+
+TEST(UniqueIdTest, NamesThePortInUse) {
+  const auto first = UniqueId::create_at("127.0.0.1:0", kSecret);
+  ASSERT_TRUE(first.ok()) << first.status().to_string();
+  const std::string address = endpoint_of(*first).value().address.to_string();
+  const auto second = UniqueId::create_at(address);
+  EXPECT_EQ(second.status().code(), Code::kSystem);
+  EXPECT_THAT(text_of(second.status()), HasSubstr("is in use"));
+  EXPECT_EQ(first.value().to_string(), address + ":" + kSecret);
+}
+
+base::SocketAddress at(const std::string& address) {
+  return base::SocketAddress::parse(address).value();
+}
+
+TEST(InterfaceTest, ChoosesByTheList) {
+  const std::vector<Interface> found = {{"lo", at("127.0.0.1:0"), true},
+                                        {"docker0", at("172.17.0.1:0")},
+                                        {"eth0", at("10.0.0.5:0")},
+                                        {"eth01", at("192.168.7.5:0")},
+                                        {"ib0", at("[fd00::5]:0")}};
+  const auto chosen = [&](std::string_view list) {
+    const auto choice = choose_interface(found, list);
+    return choice.ok() ? choice.value().name : std::string(to_string(choice.status().code()));
+  };
+  EXPECT_EQ(chosen(""), "eth0");
+  EXPECT_EQ(chosen("^eth"), "ib0");
+  EXPECT_EQ(chosen("^eth,^ib"), "docker0");
+  EXPECT_EQ(chosen("^eth,^ib,^docker"), "lo");
+  EXPECT_EQ(chosen("ib,eth"), "ib0");
+  EXPECT_EQ(chosen("=eth01"), "eth01");
+  EXPECT_EQ(chosen("eth,^=eth0"), "eth01");
+  EXPECT_EQ(chosen("192.168.0.0/16"), "eth01");
+  EXPECT_EQ(chosen("fd00::/8"), "ib0");
+  EXPECT_EQ(chosen("eth,^10.0.0.0/8"), "eth01");
+  EXPECT_EQ(chosen("0.0.0.0/0"), "lo");
+  EXPECT_EQ(chosen("=eth"), "not found");
+  EXPECT_EQ(chosen("10.0.0.0/33"), "configuration error");
+  EXPECT_EQ(chosen("ten/8"), "configuration error");
+  EXPECT_EQ(chosen("eth,,ib"), "configuration error");
+  EXPECT_EQ(chosen("^"), "configuration error");
+  EXPECT_THAT(text_of(choose_interface(found, "en").status()), HasSubstr("eth0 (10.0.0.5)"));
+}
+
+TEST(InterfaceTest, ThisHostHasALoopback) {
+  const auto found = interfaces_of_this_host();
+  ASSERT_TRUE(found.ok());
+  EXPECT_TRUE(choose_interface(*found, "127.0.0.0/8").ok());
+  EXPECT_TRUE(choose_interface(*found, "").ok());
+}
+
+TEST(SocketTest, WatchesForDeadHosts) {
+  const base::Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  base::set_connection_options(socket, base::Milliseconds(10000));
+  const auto option = [&](int level, int name) {
+    int value = -1;
+    socklen_t size = sizeof value;
+    ::getsockopt(socket.get(), level, name, &value, &size);
+    return value;
+  };
+  EXPECT_EQ(option(SOL_SOCKET, SO_KEEPALIVE), 1);
+  EXPECT_EQ(option(IPPROTO_TCP, TCP_KEEPIDLE), 5);
+  EXPECT_EQ(option(IPPROTO_TCP, TCP_KEEPINTVL), 1);
+  EXPECT_EQ(option(IPPROTO_TCP, TCP_USER_TIMEOUT), 10000);
+}
+
+TEST(RankListTest, JoinsNeighbours) {
+  EXPECT_EQ(rank_list(std::vector{3}), "rank 3");
+  EXPECT_EQ(rank_list(std::vector{3, 4}), "ranks 3,4");
+  EXPECT_EQ(rank_list(std::vector{0, 1, 2, 5, 7, 8, 9}), "ranks 0-2,5,7-9");
+}
+
+TEST(WireTest, PacksAndRefusesBrokenPackets) {
+  const std::vector<Bytes> entries = {to_bytes("one"), {}, to_bytes("three")};
+  const Bytes packed = pack(entries);
+  EXPECT_EQ(unpack(packed).value(), entries);
+  EXPECT_FALSE(unpack(std::span(packed).first(packed.size() - 1)).ok());
+  EXPECT_FALSE(unpack(std::span(packed).first(5)).ok());
+  EXPECT_FALSE(unpack(std::span(packed).first(2)).ok());
+  EXPECT_TRUE(same_secret({}, {}));
+  EXPECT_FALSE(same_secret({}, {std::byte{1}}));
+}
+
+TEST(AgreementTest, TellsWhoHasWhat) {
+  const Identity base = {.version = "0.1.0", .plugins = {"algorithm.ring 0.1.0 0.1"}, .config = {"protocol=ll"}};
+  EXPECT_EQ(difference_of({base, base}), "");
+  Identity version = base;
+  version.version = "0.2.0";
+  EXPECT_EQ(difference_of({base, version, base}), "the version of Tutti is 0.1.0 on ranks 0,2 and 0.2.0 on rank 1");
+  Identity abi = base;
+  abi.plugins = {"algorithm.ring 0.1.0 0.2"};
+  EXPECT_EQ(difference_of({base, abi}),
+            "plugin algorithm.ring is 0.1.0 (ABI 0.1) on rank 0 and 0.1.0 (ABI 0.2) on rank 1");
+  Identity config = base;
+  config.config = {"protocol="};
+  EXPECT_EQ(difference_of({base, config, {"0.1.0", base.plugins, {}}}),
+            "config key 'protocol' is ll on rank 0, empty on rank 1 and missing on rank 2");
+  Identity much = base;
+  for (int i = 0; i < 20; ++i) much.config.push_back("key" + std::to_string(i) + "=1");
+  EXPECT_THAT(difference_of({base, much}), testing::EndsWith("; and 4 more differences"));
+}
+
+TEST(HostTest, NumbersNodesByFirstRank) {
+  const HostIdentity here = this_host();
+  EXPECT_FALSE(here.boot_id.empty());
+  EXPECT_NE(here.pid_namespace, 0u);
+  const HostIdentity pretended = this_host("other");
+  HostIdentity container = here;
+  ++container.pid_namespace;
+  HostIdentity renamed = here;
+  renamed.host_name += "x";
+  EXPECT_EQ(node_of_rank(std::vector{pretended, here, container, here, pretended, renamed}),
+            (std::vector{0, 1, 2, 1, 0, 1}));
+  EXPECT_TRUE(here.same_host(renamed));
+  EXPECT_FALSE(here.same_host(pretended));
+}
+
+TEST(HostTest, EncodesAndDecodes) {
+  const HostIdentity host = {
+      .boot_id = "b", .pid_namespace = ~uint64_t{0}, .pretended_name = "|p", .host_name = std::string("h\0", 2)};
+  const auto decoded = decode_host(encode(host));
+  ASSERT_TRUE(decoded.ok());
+  EXPECT_TRUE(decoded.value().same_host(host));
+  EXPECT_EQ(decoded.value().host_name, host.host_name);
+  EXPECT_FALSE(decode_host(to_bytes("nonsense")).ok());
+}
+
+}  // namespace
+}  // namespace tutti::bootstrap
