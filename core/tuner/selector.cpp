@@ -9,7 +9,9 @@
 namespace tutti::tuner {
 namespace {
 
-tutti_str borrow(const std::string& text) { return {text.data(), text.size()}; }
+tutti_str borrow(const std::string& text) {
+  return {text.data(), text.size()};
+}
 
 uint64_t blocks_of(const Question& question, uint32_t ranks) {
   switch (question.collective) {
@@ -17,8 +19,10 @@ uint64_t blocks_of(const Question& question, uint32_t ranks) {
     case Collective::kAllGather:
     case Collective::kAllToAll:
     case Collective::kGather:
-    case Collective::kScatter: return ranks;
-    default: return 1;
+    case Collective::kScatter:
+      return ranks;
+    default:
+      return 1;
   }
 }
 
@@ -85,6 +89,38 @@ std::string Selector::excluded_by_settings(const Candidate& candidate) const {
   return {};
 }
 
+/// The first rule that matches decides; a rule that chooses excludes all else.
+std::string Selector::excluded_by_rules(const Question& question, const Candidate& candidate) const {
+  const config::Rule* rule = matching_rule(question);
+  if (rule == nullptr) return {};
+  const std::string algorithm = algorithm_name(candidate.decision);
+  const std::string variant = algorithm + "/" + variant_name(candidate.decision);
+  const std::string& protocol = choices_.protocols[candidate.decision.protocol].name;
+  const bool names_algorithm = rule->algorithm.empty() || rule->algorithm == algorithm || rule->algorithm == variant ||
+                               candidate.decision.algorithm == kNoAlgorithm;
+  const bool named = names_algorithm && (rule->protocol.empty() || rule->protocol == protocol) &&
+                     (rule->network.empty() || rule->network == choices_.network_name);
+  if (named != rule->forbids) return {};
+  return fmt::format("{} by the rule at {}", rule->forbids ? "forbidden" : "not chosen", rule->place);
+}
+
+const config::Rule* Selector::matching_rule(const Question& question) const {
+  const uint64_t bytes = question.count * size_of(question.type);
+  const auto has_link = [&](const std::string& link) {
+    return (choices_.links >> (link == "shm" ? TUTTI_LINK_SHM : TUTTI_LINK_NETWORK) & 1) != 0;
+  };
+  for (const config::Rule& rule : config_.rules()) {
+    if (rule.collective.value_or(question.collective) != question.collective) continue;
+    if (rule.data_type.value_or(question.type) != question.type) continue;
+    if (bytes < rule.min_size || bytes > rule.max_size) continue;
+    if (rule.ranks.value_or(choices_.ranks) != choices_.ranks || rule.nodes.value_or(choices_.nodes) != choices_.nodes)
+      continue;
+    if (!rule.link.empty() && !has_link(rule.link)) continue;
+    return &rule;
+  }
+  return nullptr;
+}
+
 std::string Selector::excluded_by_links(const Candidate& candidate) const {
   static constexpr const char* kNames[TUTTI_LINK_COUNT] = {"shared memory", "the network", "peer to peer"};
   const auto& properties = choices_.protocols[candidate.decision.protocol].properties;
@@ -112,13 +148,14 @@ void Selector::exclude(const Question& question, Candidate& candidate) const {
 
 Result<std::vector<Selector::Candidate>> Selector::judge(const Question& question) const {
   std::vector<Candidate> candidates = list(question);
+  const config::Rule* rule = matching_rule(question);
   for (Candidate& candidate : candidates) {
     const Decision& decision = candidate.decision;
     const auto& protocol = choices_.protocols[decision.protocol];
     exclude(question, candidate);
     tutti_candidate& view = candidate.view;
     view.struct_size = sizeof view;
-    view.max_channels = choices_.max_channels;
+    view.max_channels = rule != nullptr && rule->channels ? std::max(1u, *rule->channels) : choices_.max_channels;
     view.channels = 1;
     view.protocol = borrow(protocol.name);
     std::copy_n(protocol.properties.latency_us, TUTTI_LINK_COUNT, view.protocol_latency_us);
@@ -143,9 +180,14 @@ Result<std::vector<Selector::Candidate>> Selector::judge(const Question& questio
   std::vector<tutti_candidate> views;
   for (const Candidate& candidate : candidates) views.push_back(candidate.view);
   const uint64_t bytes = question.count * size_of(question.type);
-  const tutti_call call{sizeof(tutti_call), static_cast<uint32_t>(question.collective), static_cast<uint32_t>(question.type),
-                        static_cast<uint32_t>(question.op), bytes, blocks_of(question, choices_.ranks)};
-  if (choices_.tuner->choose(choices_.tuner_instance, &call, views.data(), static_cast<uint32_t>(views.size())) != TUTTI_OK) {
+  const tutti_call call{sizeof(tutti_call),
+                        static_cast<uint32_t>(question.collective),
+                        static_cast<uint32_t>(question.type),
+                        static_cast<uint32_t>(question.op),
+                        bytes,
+                        blocks_of(question, choices_.ranks)};
+  if (choices_.tuner->choose(choices_.tuner_instance, &call, views.data(), static_cast<uint32_t>(views.size())) !=
+      TUTTI_OK) {
     return Status(Code::kInternal, fmt::format("tuner '{}' failed on {} of {} bytes", choices_.tuner_name,
                                                to_string(question.collective), bytes));
   }
@@ -175,8 +217,9 @@ Result<Decision> Selector::choose(const Question& question) const {
   TUTTI_ASSIGN(const std::vector<Candidate> candidates, judge(question));
   const std::optional<size_t> chosen = best(candidates);
   if (!chosen) {
-    return Status(Code::kUnsupported, fmt::format("nothing can run {} of {} × {}:\n{}", to_string(question.collective),
-                                                  question.count, to_string(question.type), verdicts(candidates, chosen)));
+    return Status(Code::kUnsupported,
+                  fmt::format("nothing can run {} of {} × {}:\n{}", to_string(question.collective), question.count,
+                              to_string(question.type), verdicts(candidates, chosen)));
   }
   return candidates[*chosen].decision;
 }

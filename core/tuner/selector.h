@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Picks what runs a call: lists the candidates (algorithm variant × protocol), excludes what the configuration, the rules and the capabilities
-// exclude, asks the tuner for the rest, and can say why each candidate won or lost. Selection and explanation are one piece of code.
+// Picks what runs a call: lists the candidates (algorithm variant × protocol), excludes what the configuration, the
+// rules and the capabilities exclude, asks the tuner for the rest, and can say why each candidate won or lost.
+// Selection and explanation are one piece of code.
 #pragma once
 
 #include <optional>
@@ -93,6 +94,7 @@ class Selector {
   void exclude(const Question& question, Candidate& candidate) const;
   std::string excluded_by_settings(const Candidate& candidate) const;
   std::string excluded_by_rules(const Question& question, const Candidate& candidate) const;
+  const config::Rule* matching_rule(const Question& question) const;
   std::string excluded_by_links(const Candidate& candidate) const;
   std::string algorithm_name(const Decision& decision) const;
   std::string variant_name(const Decision& decision) const;

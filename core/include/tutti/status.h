@@ -36,7 +36,41 @@ enum class Code : int32_t {
 };
 
 /// The stable lower-case name of a code, for example "invalid argument".
-TUTTI_API std::string_view to_string(Code code);
+constexpr std::string_view to_string(Code code) {
+  switch (code) {
+    case Code::kOk:
+      return "ok";
+    case Code::kAgain:
+      return "again";
+    case Code::kInvalidArgument:
+      return "invalid argument";
+    case Code::kNotFound:
+      return "not found";
+    case Code::kUnsupported:
+      return "unsupported";
+    case Code::kFailedPrecondition:
+      return "failed precondition";
+    case Code::kVersionMismatch:
+      return "version mismatch";
+    case Code::kConfig:
+      return "configuration error";
+    case Code::kSystem:
+      return "system error";
+    case Code::kDevice:
+      return "device error";
+    case Code::kRemote:
+      return "remote error";
+    case Code::kTimeout:
+      return "timeout";
+    case Code::kAborted:
+      return "aborted";
+    case Code::kMismatch:
+      return "mismatch between ranks";
+    case Code::kInternal:
+      return "internal error";
+  }
+  return "unknown code";
+}
 
 /// Success, or a code with a text that says what, where and what to do.
 /// Success is one null pointer; copying a failure shares its text. Thread-compatible.
@@ -50,9 +84,15 @@ class [[nodiscard]] Status {
   /// The text of a failure; empty on success.
   std::string_view text() const { return ok() ? std::string_view() : std::string_view(failure_->text); }
   /// "invalid argument: count is negative", or "ok".
-  TUTTI_API std::string to_string() const;
+  std::string to_string() const {
+    if (ok()) return "ok";
+    return std::string(tutti::to_string(code())).append(": ").append(text());
+  }
   /// The same failure with "context: " before its text; success stays success.
-  TUTTI_API Status with_context(std::string_view context) const;
+  Status with_context(std::string_view context) const {
+    if (ok()) return *this;
+    return {code(), std::string(context).append(": ").append(text())};
+  }
 
  private:
   struct Failure {

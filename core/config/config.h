@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// The effective configuration of one communicator: built-in values < site file < job file < environment < application.
+// Each value knows where it came from.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "config/rules.h"
+#include "config/schema.h"
+#include "config/value.h"
+#include "tutti/status.h"
+
+namespace tutti::config {
+
+struct LoadOptions {
+  std::string site_file = "/etc/tutti/tutti.yaml";  ///< may be absent; TUTTI_SITE_CONFIG names another, which may not
+  std::string job_file;                             ///< empty: TUTTI_CONFIG, or none
+  std::vector<std::pair<std::string, std::string>> environment;  ///< the variables that begin with TUTTI_
+  std::vector<std::pair<std::string, std::string>> settings;     ///< of the application: key, value
+};
+
+/// The TUTTI_* variables of this process.
+std::vector<std::pair<std::string, std::string>> process_environment();
+
+/// Immutable once loaded, except for add(); then any thread.
+class Config {
+ public:
+  /// kConfig or kNotFound; the text names file, line and column, key, and what is allowed.
+  static Result<Config> load(const LoadOptions& options);
+
+  // The value of a declared key of that type. Asking for another is a bug of the caller.
+  bool boolean(std::string_view key) const { return value(key).integer != 0; }
+  int64_t integer(std::string_view key) const { return value(key).integer; }
+  uint64_t size_bytes(std::string_view key) const { return static_cast<uint64_t>(value(key).integer); }
+  std::chrono::nanoseconds duration(std::string_view key) const { return std::chrono::nanoseconds(value(key).integer); }
+  const std::string& text(std::string_view key) const { return value(key).text; }
+  const std::vector<std::string>& list(std::string_view key) const { return value(key).list; }
+  const std::string& origin(std::string_view key) const;
+  const std::vector<Rule>& rules() const { return rules_; }
+
+  /// Declares a plugin's settings and takes what the layers gave for them. kConfig for what the plugin does not have.
+  Status add(std::string_view kind, std::string_view plugin, const std::vector<Key>& keys);
+  const Value& value(std::string_view key) const;
+
+  /// One line of `tutti config show`.
+  struct Item {
+    std::string key;
+    std::string value;
+    std::string origin;
+    std::string help;
+  };
+  std::vector<Item> items() const;
+  /// "key=value" of every key on which ranks must agree, and the rules.
+  std::vector<std::string> agreement() const;
+
+ private:
+  struct Slot {
+    Key key;
+    Value value;
+    std::string origin = "built-in";
+  };
+  struct Pending {  // given for a plugin that is not loaded yet
+    std::string text;
+    std::string place;
+  };
+  Status declare(const Key& key);
+  Status set(const std::string& key, std::string_view text, const std::string& place, const std::string& origin);
+  Status merge_file(const std::string& path, const std::string& layer);
+  Status merge_environment(const std::vector<std::pair<std::string, std::string>>& environment);
+  std::vector<std::string> names() const;
+
+  std::map<std::string, Slot, std::less<>> slots_;
+  std::map<std::string, std::vector<Pending>> pending_;  // by full key, lowest layer first
+  std::vector<Rule> rules_;
+};
+
+}  // namespace tutti::config

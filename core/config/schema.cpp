@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "config/schema.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+
+namespace tutti::config {
+namespace {
+
+constexpr int64_t kKiB = 1024;
+constexpr int64_t kGiB = kKiB * kKiB * kKiB;
+constexpr int64_t kMillisecond = 1'000'000;
+constexpr int64_t kDay = 86'400'000 * kMillisecond;
+
+Key choice(std::string name, std::string value, std::vector<std::string> allowed, std::string help,
+           bool must_agree = true) {
+  return {std::move(name),    Type::kChoice, std::move(value), std::move(help),
+          std::move(allowed), INT64_MIN,     INT64_MAX,        must_agree};
+}
+Key number(Type type, std::string name, std::string value, int64_t minimum, int64_t maximum, std::string help,
+           bool must_agree = true) {
+  return {std::move(name), type, std::move(value), std::move(help), {}, minimum, maximum, must_agree};
+}
+Key words(Type type, std::string name, std::string value, std::string help, bool must_agree = true) {
+  return {std::move(name), type, std::move(value), std::move(help), {}, INT64_MIN, INT64_MAX, must_agree};
+}
+
+const std::vector<std::string> kLevels = {"off", "error", "warn", "info", "debug", "trace"};
+
+std::vector<Key> make_keys() {
+  return {
+      words(Type::kText, "algorithm", "auto",
+            "Algorithm of every collective: auto, a name (ring), or name/variant (direct/two-shot)."),
+      words(Type::kText, "protocol", "auto", "Protocol of every call: auto, or a name (simple, ll)."),
+      words(Type::kText, "network", "auto",
+            "Network between hosts: auto takes the first of plugins.network that works here."),
+      choice("transport", "auto", {"auto", "shm", "net"},
+             "What joins ranks of one host: auto and shm use shared memory, net sends even that through the network."),
+      number(Type::kInteger, "channels", "0", 0, 64, "Channels of a collective at most; 0 lets Tutti choose."),
+      words(Type::kList, "plugins.path", "[]", "Directories searched for plugins, before all others.", false),
+      words(Type::kList, "plugins.algorithm", "[ring, direct]", "Algorithm plugins to load, by name or absolute path."),
+      words(Type::kList, "plugins.protocol", "[simple, ll]", "Protocol plugins to load."),
+      words(Type::kList, "plugins.network", "[socket]",
+            "Network plugins to load when a network is needed, best first."),
+      words(Type::kList, "plugins.tuner", "[model]", "Tuner plugin to load."),
+      choice("plugins.on_missing", "error", {"error", "next"},
+             "When a named plugin cannot serve: fail, or go on with the next one."),
+      number(Type::kDuration, "timeouts.bootstrap", "30s", kMillisecond, kDay,
+             "How long ranks wait for each other to join."),
+      number(Type::kDuration, "timeouts.peer_loss", "10s", 100 * kMillisecond, kDay,
+             "After how much silence of its host a rank counts as lost. A dead process is noticed at once."),
+      number(Type::kDuration, "timeouts.operation", "10m", 10 * kMillisecond, kDay,
+             "How long a call may go without any progress before it fails with a verdict."),
+      number(Type::kInteger, "shm.slots", "8", 2, 64, "Slots of a connection in shared memory."),
+      number(Type::kSize, "shm.slot_size", "128KiB", 64, kGiB, "Payload of one slot in shared memory."),
+      choice("shm.single_copy", "auto", {"auto", "on", "off"},
+             "Whether a rank may read another's buffers instead of a slot: on fails where the kernel forbids it."),
+      number(Type::kSize, "shm.single_copy_min", "64KiB", 1, kGiB,
+             "Slices shorter than this always go through a slot."),
+      number(Type::kInteger, "net.slots", "8", 2, 64, "Slots of a connection over a network."),
+      number(Type::kSize, "net.slot_size", "256KiB", 64, kGiB, "Payload of one slot over a network."),
+      number(Type::kInteger, "wait.spin", "0", 0, 100'000'000,
+             "Polls of a wait before it yields the processor; 0 chooses by how many ranks share it.", false),
+      number(Type::kInteger, "wait.yield", "20", 0, 1'000'000, "Yields of a wait before it sleeps.", false),
+      words(Type::kList, "bootstrap.interface", "[]",
+            "Interfaces the ranks meet on: names, prefixes (eth), =exact, subnets (10.0.0.0/8), ^excluded.", false),
+      choice("log.level", "warn", kLevels, "What is logged.", false),
+      words(Type::kText, "log.file", "", "File of the log; empty: stderr. %h is the host's name, %p the process id.",
+            false),
+      words(Type::kText, "host", "", "Pretend that this rank runs on a host of this name.", false),
+      number(Type::kBool, "check.plans", "true", 0, 1, "Prove a plan right when it is first used."),
+      number(Type::kBool, "check.calls", "true", 0, 1, "Notice when ranks make different calls."),
+  };
+}
+
+}  // namespace
+
+std::span<const Key> core_keys() {
+  static const std::vector<Key> keys = make_keys();
+  return keys;
+}
+
+Key plugin_key(std::string_view kind, std::string_view plugin, const tutti_config_key& key) {
+  Key out;
+  out.name = fmt::format("settings.{}.{}.{}", kind, plugin, std::string_view(key.name.data, key.name.size));
+  out.type = static_cast<Type>(key.type);
+  out.default_text.assign(key.default_text.data, key.default_text.size);
+  out.help.assign(key.help.data, key.help.size);
+  if (key.minimum <= key.maximum) {
+    out.minimum = key.minimum;
+    out.maximum = key.maximum;
+  }
+  out.must_agree = false;
+  return out;
+}
+
+std::string variable_of(std::string_view name) {
+  std::string out = "TUTTI_" + std::string(name);
+  for (char& c : out) c = c == '.' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  return out;
+}
+
+}  // namespace tutti::config

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every setting there is: name, type, default, what it may be, and a sentence of help. Checking, documentation, `tutti
+// config show` and the environment variables all come from this table.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tutti/plugin/abi.h"
+
+namespace tutti::config {
+
+enum class Type : uint32_t {
+  kBool = TUTTI_CONFIG_BOOL,
+  kInteger = TUTTI_CONFIG_INTEGER,
+  kSize = TUTTI_CONFIG_SIZE,          ///< "4096", "4KiB", "64M": K, M, G count in 1024s
+  kDuration = TUTTI_CONFIG_DURATION,  ///< "250ms", "10s", "1m"; kept in nanoseconds
+  kText = TUTTI_CONFIG_TEXT,
+  kList = TUTTI_CONFIG_LIST,  ///< [a, b], or "a,b" outside YAML
+  kChoice,                    ///< one of Key::allowed
+};
+
+struct Key {
+  std::string name;  ///< dotted
+  Type type = Type::kText;
+  std::string default_text;
+  std::string help;
+  std::vector<std::string> allowed;  ///< of a choice
+  int64_t minimum = INT64_MIN;       ///< of integers, sizes (bytes) and durations (ns)
+  int64_t maximum = INT64_MAX;
+  bool must_agree = true;  ///< whether all ranks must have the same value
+};
+
+/// The settings of the core.
+std::span<const Key> core_keys();
+/// A plugin's setting, as `settings.<kind>.<plugin>.<name>`.
+Key plugin_key(std::string_view kind, std::string_view plugin, const tutti_config_key& key);
+/// "TUTTI_SHM_SLOTS" for "shm.slots".
+std::string variable_of(std::string_view name);
+
+}  // namespace tutti::config

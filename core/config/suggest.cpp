@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "config/suggest.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+namespace tutti::config {
+namespace {
+
+size_t edits(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t above = row[j];
+      row[j] = std::min({above + 1, row[j - 1] + 1, diagonal + (a[i - 1] == b[j - 1] ? 0 : 1)});
+      diagonal = above;
+    }
+  }
+  return row[b.size()];
+}
+
+}  // namespace
+
+std::string nearest(std::string_view word, const std::vector<std::string>& known) {
+  constexpr size_t kLongest = 200;  // a longer word is no typing error
+  std::string best;
+  size_t least = word.size() > kLongest ? 0 : std::max<size_t>(2, word.size() / 3) + 1;
+  for (const std::string& candidate : known) {
+    const size_t distance = least == 0 ? 0 : edits(word, candidate);
+    if (distance < least) {
+      least = distance;
+      best = candidate;
+    }
+  }
+  return best;
+}
+
+std::string did_you_mean(std::string_view word, const std::vector<std::string>& known) {
+  const std::string best = nearest(word, known);
+  return best.empty() ? std::string() : fmt::format("; did you mean '{}'?", best);
+}
+
+}  // namespace tutti::config

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Values as typed by people: strict reading, canonical writing.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "config/schema.h"
+#include "tutti/status.h"
+
+namespace tutti::config {
+
+struct Value {
+  int64_t integer = 0;            ///< of bool, integer, size (bytes), duration (ns)
+  std::string text;               ///< of text and choice
+  std::vector<std::string> list;  ///< of list
+};
+
+/// Reads `text` as a value of `key`. The failure says what is allowed; the caller adds the place.
+Result<Value> parse(const Key& key, std::string_view text);
+/// "a,b" or "[a, b]".
+Result<std::vector<std::string>> parse_list(std::string_view text);
+/// The value as it would stand in YAML; equal values have equal texts.
+std::string format(const Key& key, const Value& value);
+
+}  // namespace tutti::config

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "log/log.h"
+
+#include <spdlog/sinks/basic_file_sink.h>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <array>
+#include <climits>
+#include <mutex>
+
+namespace tutti::log {
+namespace {
+
+thread_local std::string rank_text;
+
+struct Sink {
+  std::mutex mutex;
+  std::string file;
+  std::shared_ptr<spdlog::logger> logger = make(std::make_shared<spdlog::sinks::stderr_sink_mt>());
+
+  static std::shared_ptr<spdlog::logger> make(spdlog::sink_ptr sink) {
+    auto logger = std::make_shared<spdlog::logger>("tutti", std::move(sink));
+    logger->set_level(spdlog::level::trace);
+    logger->flush_on(spdlog::level::trace);
+    logger->set_pattern("%H:%M:%S.%f %v");
+    return logger;
+  }
+};
+
+Sink& sink() {
+  static Sink* const instance = new Sink;  // never destroyed: threads may log while the process ends
+  return *instance;
+}
+
+std::string expand(std::string_view pattern) {
+  std::array<char, HOST_NAME_MAX + 1> host{};
+  gethostname(host.data(), host.size() - 1);
+  std::string out;
+  for (size_t i = 0; i < pattern.size(); ++i) {
+    const char next = i + 1 < pattern.size() ? pattern[i + 1] : '\0';
+    if (pattern[i] == '%' && (next == 'h' || next == 'p')) {
+      out += next == 'h' ? std::string(host.data()) : std::to_string(getpid());
+      ++i;
+    } else {
+      out += pattern[i];
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+Level level_from(std::string_view name) {
+  constexpr std::array<std::string_view, 6> kNames = {"off", "error", "warn", "info", "debug", "trace"};
+  for (size_t i = 0; i < kNames.size(); ++i) {
+    if (kNames[i] == name) return static_cast<Level>(i);
+  }
+  return Level::kWarn;
+}
+
+Status configure(Level level, std::string_view file) {
+  Sink& out = sink();
+  const std::lock_guard lock(out.mutex);
+  const std::string path = expand(file);
+  if (path != out.file) {
+    try {
+      out.logger = path.empty() ? Sink::make(std::make_shared<spdlog::sinks::stderr_sink_mt>())
+                                : Sink::make(std::make_shared<spdlog::sinks::basic_file_sink_mt>(path));
+    } catch (const spdlog::spdlog_ex& error) {
+      return Status(Code::kConfig, fmt::format("log.file: cannot write {}: {}", path, error.what()));
+    }
+    out.file = path;
+  }
+  detail::threshold.store(static_cast<int>(level), std::memory_order_relaxed);
+  return {};
+}
+
+void set_rank(int rank, int size) {
+  rank_text = size > 0 ? fmt::format("{}/{} ", rank, size) : std::string();
+}
+
+void write(Level level, std::string_view text) {
+  constexpr std::array<std::string_view, 6> kNames = {"off", "error", "warn", "info", "debug", "trace"};
+  std::shared_ptr<spdlog::logger> logger;
+  {
+    Sink& out = sink();
+    const std::lock_guard lock(out.mutex);
+    logger = out.logger;
+  }
+  logger->log(spdlog::level::info, "{} {}{}", kNames[static_cast<size_t>(level)], rank_text, text);
+}
+
+}  // namespace tutti::log

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// Protocol "simple": plain data in slots, counters say when they are full. For everything but small messages.
+#include <bit>
+
+#include "tutti/device/host/team.h"
+#include "tutti/sdk/protocol.h"
+
+namespace {
+
+using tutti::Status;
+namespace device = tutti::device;
+
+class SimpleProtocol : public tutti::sdk::Protocol {
+ public:
+  tutti_protocol_properties properties() const override {
+    tutti_protocol_properties out{};
+    out.links = 1u << TUTTI_LINK_SHM | 1u << TUTTI_LINK_NETWORK;
+    out.max_fan = 64;
+    out.latency_us[TUTTI_LINK_SHM] = 0.15;  // a second line to fetch: data and counter
+    out.efficiency[TUTTI_LINK_SHM] = 1;
+    out.efficiency[TUTTI_LINK_NETWORK] = 1;
+    return out;
+  }
+
+  Status layout(uint32_t /*link*/, tutti_slot_layout& layout) const override {
+    layout.slot_count = std::bit_ceil(layout.slot_count < 2 ? 2 : layout.slot_count);
+    layout.slot_bytes = (layout.slot_bytes + 63) / 64 * 64;
+    layout.slot_stride = layout.slot_bytes + device::Simple::kHeaderBytes;
+    // Half of the slots: while one chunk is read the next is written.
+    layout.chunk_slots = layout.slot_count / 2;
+    return {};
+  }
+
+  int32_t run(tutti_work& work) noexcept override {
+    device::HostTeam team(work);
+    return device::Executor<device::HostTeam, device::Simple>(team, work).run();
+  }
+};
+
+}  // namespace
+
+TUTTI_PLUGIN(SimpleProtocol, "simple", "0.1.0", "plain data and counters: full bandwidth")
