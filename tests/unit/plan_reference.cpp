@@ -2,6 +2,7 @@
 #include "unit/plan_reference.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 namespace tutti::test {
@@ -35,7 +36,8 @@ Number Reference::random_number() {
   Number number;
   number.sum = random_();
   for (float& value : number.bits) {
-    value = std::ldexp(1.0f + static_cast<float>(random_() % 65536) / 65536.0f, static_cast<int>(random_() % 16));
+    const float mantissa = 1.0f + static_cast<float>(random_() % (1u << 23)) / static_cast<float>(1u << 23);
+    value = std::ldexp(random_() % 2 == 0 ? mantissa : -mantissa, static_cast<int>(random_() % 12));
   }
   return number;
 }

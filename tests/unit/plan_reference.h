@@ -18,7 +18,7 @@ namespace tutti::test {
 /// additions apart.
 struct Number {
   uint64_t sum = 0;
-  std::array<float, 8> bits = {};
+  std::array<float, 24> bits = {};
   bool operator==(const Number&) const = default;
 };
 

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// The α–β model of tuner-model.
+#include "tuner-model/model.h"
+
+#include <gmock/gmock.h>
+
+#include "unit/plan_support.h"
+
+namespace tutti::test {
+namespace {
+
+using tuner_model::Constants;
+using tuner_model::Model;
+
+const NodeOfRank kOneNode(8, 0);
+
+tutti_candidate candidate_of(double hops, double wire, uint32_t link = TUTTI_LINK_P2P) {
+  tutti_candidate candidate = {};
+  candidate.struct_size = sizeof(candidate);
+  candidate.max_channels = 16;
+  candidate.algorithm_cost.hops[link] = static_cast<uint32_t>(hops);
+  candidate.algorithm_cost.wire[link] = wire;
+  for (double& efficiency : candidate.protocol_efficiency) efficiency = 1.0;
+  return candidate;
+}
+
+tutti_call call_of(uint64_t bytes) {
+  tutti_call call = {};
+  call.struct_size = sizeof(call);
+  call.block_bytes = bytes;
+  call.blocks = 1;
+  return call;
+}
+
+tutti_candidate predict(tutti_candidate candidate, uint64_t bytes, const Constants& constants = {}) {
+  Model(constants, topology_of(kOneNode)).predict(call_of(bytes), candidate);
+  return candidate;
+}
+
+std::string reason(const tutti_candidate& candidate) {
+  return {candidate.reason.data, candidate.reason.size};
+}
+
+TEST(TunerModel, AddsLatencyAndWireAndMemory) {
+  // 350 GB/s over one hop of 1 µs; 350 MB take 1000 µs on the wire, and twice that in 350 GB/s of memory.
+  tutti_candidate candidate = candidate_of(1, 1.0);
+  candidate.protocol_latency_us[TUTTI_LINK_P2P] = 2;
+  candidate.algorithm_cost.memory = 2.0;
+  EXPECT_NEAR(predict(candidate, 350'000'000, {.memory_gbs = 350}).predicted_us, 3 + 1000 + 2000, 1e-6);
+  candidate.protocol_efficiency[TUTTI_LINK_P2P] = 0.5;
+  EXPECT_NEAR(predict(candidate, 350'000'000, {.memory_gbs = 350, .call_us = 7}).predicted_us, 10 + 2000 + 2000, 1e-6);
+}
+
+TEST(TunerModel, PrefersFewHopsForSmallDataAndLittleWireForLarge) {
+  const tutti_candidate ring = candidate_of(14, 2.0 * 7 / 8);
+  const tutti_candidate one_shot = candidate_of(1, 7);
+  EXPECT_LT(predict(one_shot, 1 << 10).predicted_us, predict(ring, 1 << 10).predicted_us);
+  EXPECT_GT(predict(one_shot, 1 << 30).predicted_us, predict(ring, 1 << 30).predicted_us);
+}
+
+TEST(TunerModel, TakesAsFewChannelsAsTheDataIsWorthAndTheLinkNeeds) {
+  EXPECT_EQ(predict(candidate_of(1, 1), 8).channels, 1u);
+  EXPECT_EQ(predict(candidate_of(1, 1), 3 << 16).channels, 3u);
+  EXPECT_EQ(predict(candidate_of(1, 1), 1 << 30).channels, 8u) << "350 GB/s at 45 GB/s each";
+  tutti_candidate narrow = candidate_of(1, 1);
+  narrow.max_channels = 2;
+  EXPECT_EQ(predict(narrow, 1 << 30).channels, 2u);
+}
+
+TEST(TunerModel, ExcludesWithAReason) {
+  const tutti_candidate no_link = predict(candidate_of(1, 1, TUTTI_LINK_SHM), 8);
+  EXPECT_LT(no_link.predicted_us, 0);
+  EXPECT_THAT(reason(no_link), testing::HasSubstr("lacks a kind of link"));
+  tutti_candidate protocol = candidate_of(1, 1);
+  protocol.protocol_efficiency[TUTTI_LINK_P2P] = 0;
+  EXPECT_THAT(reason(predict(protocol, 8)), testing::HasSubstr("protocol is not valid"));
+  tutti_candidate channels = candidate_of(1, 1);
+  channels.max_channels = 0;
+  EXPECT_THAT(reason(predict(channels, 8)), testing::HasSubstr("no channel"));
+  tutti_candidate excluded = candidate_of(1, 1);
+  excluded.predicted_us = -1;
+  EXPECT_EQ(reason(predict(excluded, 8)), "") << "the host's exclusions are left alone";
+}
+
+TEST(TunerModel, AlgorithmsCrossWhereTheModelSaysSo) {
+  const Algorithm direct("direct");
+  Connected connected(direct, kOneNode, 16);
+  tutti_candidate one_shot = candidate_of(0, 0);
+  tutti_candidate two_shot = candidate_of(0, 0);
+  one_shot.algorithm_cost = connected.cost(TUTTI_ALL_REDUCE, 0);
+  two_shot.algorithm_cost = connected.cost(TUTTI_ALL_REDUCE, 1);
+  EXPECT_LT(predict(one_shot, 1 << 12).predicted_us, predict(two_shot, 1 << 12).predicted_us);
+  EXPECT_GT(predict(one_shot, 1 << 24).predicted_us, predict(two_shot, 1 << 24).predicted_us);
+}
+
+}  // namespace
+}  // namespace tutti::test
