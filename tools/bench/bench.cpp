@@ -26,7 +26,7 @@ bandwidth scaled to what each link carries. The column 'ran' says what ran: algo
 Examples:
   tutti bench all_reduce --ranks 4 --min 8 --max 16M --factor 4
   tutti bench reduce_scatter -n 3 --type bfloat16,float16 --op all --in-place only
-  tutti bench all_to_all -n 4 --hosts a,b --set net.plugin=socket --json result.json
+  tutti bench all_to_all -n 4 --hosts a,b --set network=socket --json result.json
 
 Ranks on several machines (started by ssh, mpirun or a scheduler), each with the same id of your making (a secret is
 32 hexadecimal digits, for example of `openssl rand -hex 16`):

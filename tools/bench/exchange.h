@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small facts that ranks tell each other, through the communicator itself.
+// Small facts that ranks tell each other. Through the communicator itself, and by sends and receives, which run
+// whatever the settings force on collectives.
 #pragma once
 
 #include <type_traits>
@@ -9,20 +10,40 @@
 
 namespace tutti::bench {
 
-/// The `fact` of every rank, by rank.
+/// The `fact` of every rank, by rank. Returns when every rank has called it.
 template <class Fact>
 Result<std::vector<Fact>> exchange(Communicator& communicator, const Fact& fact) {
   static_assert(std::is_trivially_copyable_v<Fact>);
-  std::vector<Fact> facts(static_cast<size_t>(communicator.size()));
-  TUTTI_TRY(communicator.all_gather(&fact, facts.data(), sizeof(Fact), DataType::kUint8));
+  const auto own = static_cast<size_t>(communicator.rank());
+  std::vector<Fact> facts(static_cast<size_t>(communicator.size()), fact);
+  TUTTI_TRY(group_start());
+  Status status;
+  for (size_t peer = 0; peer < facts.size() && status.ok(); ++peer) {
+    if (peer == own) continue;
+    status = communicator.send(&fact, sizeof(Fact), DataType::kUint8, static_cast<int>(peer));
+    if (status.ok()) {
+      status = communicator.recv(&facts[peer], sizeof(Fact), DataType::kUint8, static_cast<int>(peer));
+    }
+  }
+  const Status done = group_end();
+  TUTTI_TRY(status);
+  TUTTI_TRY(done);
   return facts;
 }
 
-/// Returns on rank 0 when every rank has called it.
+/// Returns when every rank has called it.
+inline Status meet(Communicator& communicator) {
+  return exchange(communicator, uint8_t{1}).status();
+}
+
+/// Returns on rank 0 when every rank has called it, elsewhere when rank 0 has.
 inline Status report_to_first(Communicator& communicator) {
-  const uint8_t done = 1;
-  std::vector<uint8_t> all(static_cast<size_t>(communicator.size()));
-  return communicator.gather(&done, all.data(), 1, DataType::kUint8, 0);
+  uint8_t done = 1;
+  if (communicator.rank() != 0) return communicator.send(&done, 1, DataType::kUint8, 0);
+  for (int rank = 1; rank < communicator.size(); ++rank) {
+    TUTTI_TRY(communicator.recv(&done, 1, DataType::kUint8, rank));
+  }
+  return {};
 }
 
 }  // namespace tutti::bench

@@ -153,7 +153,7 @@ Status Measurement::time(const Subject& subject, Timing& timing) {
 }
 
 Result<double> Measurement::time_batch(const Subject& subject, int calls) {
-  TUTTI_TRY(communicator_.barrier());
+  TUTTI_TRY(meet(communicator_));
   const auto start = Clock::now();
   for (int i = 0; i < calls; ++i) TUTTI_TRY(subject(communicator_));
   const std::chrono::duration<double, std::micro> elapsed = Clock::now() - start;

@@ -18,7 +18,25 @@ using Point = std::array<uint32_t, kDimensions>;
 constexpr uint32_t kAllToAllV = kCollectiveCount;  // one more than the collectives: all_to_all, uneven
 constexpr std::array<size_t, 8> kCounts = {0, 1, 2, 3, 17, 1000, 4097, (1 << 20) + 3};
 constexpr size_t kLargeCount = 1 << 16;
-constexpr std::array<const char*, 2> kAlgorithms = {"ring", "direct"};
+
+struct Algorithm {
+  const char* name;
+  uint64_t collectives;
+};
+constexpr uint64_t bits(std::initializer_list<Collective> collectives) {
+  uint64_t bits = 0;
+  for (const Collective collective : collectives) bits |= uint64_t{1} << static_cast<uint32_t>(collective);
+  return bits;
+}
+constexpr uint64_t kReducing = bits({Collective::kAllReduce, Collective::kReduceScatter, Collective::kReduce});
+constexpr uint64_t kMoving =
+    bits({Collective::kAllGather, Collective::kAllToAll, Collective::kGather, Collective::kScatter});
+constexpr std::array<Algorithm, 4> kAlgorithms = {{
+    {"ring", kReducing | bits({Collective::kAllGather, Collective::kBroadcast})},
+    {"direct/one-shot", kReducing | kMoving | bits({Collective::kBroadcast})},
+    {"direct/two-shot", bits({Collective::kAllReduce})},
+    {"direct/shifted", kMoving},
+}};
 constexpr std::array<const char*, 2> kProtocols = {"simple", "ll"};
 
 /// The values of the dimensions that a selection allows.
@@ -68,7 +86,8 @@ struct Space {
     if (problem.count >= kLargeCount && check::has_blocks(problem.collective)) {
       problem.count /= static_cast<size_t>(problem.rank_count);
     }
-    one.setting = {kAlgorithms[point[kAlgorithm]], kProtocols[point[kProtocol]], static_cast<Reach>(point[kReach])};
+    one.setting = {kAlgorithms[point[kAlgorithm]].name, kProtocols[point[kProtocol]],
+                   static_cast<Reach>(point[kReach])};
     one.in_place = point[kInPlace] == 1;
     return one;
   }
@@ -108,6 +127,13 @@ void for_each_pair(const Point& point, Visit&& visit) {
   }
 }
 
+/// Whether a point is more than a question for what is not there. Sends run without an algorithm.
+bool runs(const Space& space, const Point& point) {
+  const Case one = space.at(point);
+  return offers(one.setting.algorithm, one.problem.collective) || one.problem.collective == Collective::kSendRecv ||
+         one.problem.uneven;
+}
+
 /// Few points in which every pair of values occurs that occurs in any: of random points, take again and again the one
 /// with the most new pairs (greedy, as in Cohen et al., "The AETG system", 1997).
 std::vector<Point> pairwise_points(const Space& space, uint64_t seed) {
@@ -117,7 +143,7 @@ std::vector<Point> pairwise_points(const Space& space, uint64_t seed) {
   const auto random_point = [&] {
     for (Point point;;) {
       for (uint32_t d = 0; d < kDimensions; ++d) point[d] = static_cast<uint32_t>(random() % space.size(d));
-      if (exists(space, point)) return point;
+      if (exists(space, point) && runs(space, point)) return point;
     }
   };
   std::set<Pair> covered;
@@ -151,6 +177,13 @@ Options options(const Setting& setting, int rank, int rank_count) {
   const int host = setting.reach == Reach::kOwnHosts ? rank : 2 * rank / rank_count;
   options.settings.emplace_back("host", fmt::format("host{}", setting.reach == Reach::kOneHost ? 0 : host));
   return options;
+}
+
+bool offers(const std::string& algorithm, Collective collective) {
+  for (const Algorithm& known : kAlgorithms) {
+    if (known.name == algorithm) return (known.collectives & bits({collective})) != 0;
+  }
+  return false;
 }
 
 std::string to_string(const Setting& setting) {

@@ -15,7 +15,7 @@ enum class Reach { kOneHost, kOwnHosts, kTwoHosts };
 
 /// What a communicator is forced to use.
 struct Setting {
-  std::string algorithm;
+  std::string algorithm;  ///< "ring", "direct/two-shot"
   std::string protocol;
   Reach reach;
   bool operator==(const Setting&) const = default;
@@ -23,6 +23,9 @@ struct Setting {
 Options options(const Setting& setting, int rank, int rank_count);
 /// "ring/ll/one host".
 std::string to_string(const Setting& setting);
+
+/// Whether an algorithm is known to do a collective. That it does, and nothing else, is part of the test.
+bool offers(const std::string& algorithm, Collective collective);
 
 /// One call, of all ranks.
 struct Case {
@@ -34,7 +37,7 @@ std::string to_string(const Case& one);
 
 /// What to take from the matrix.
 struct Selection {
-  bool full = false;             ///< every combination; else a set in which every pair of values occurs
+  bool full = false;             ///< every combination; else a set in which every pair of values occurs that can
   uint64_t seed = 1;             ///< of inputs, and of the choice of pairs
   std::vector<int> rank_counts;  ///< empty: 1, 2, 3, 4, 5, 8
   size_t max_count = ~size_t{0};

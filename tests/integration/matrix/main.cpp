@@ -43,9 +43,9 @@ Tally run_matrix(const Selection& selection) {
 
 Tally run_scenarios(const Selection& selection) {
   const std::vector<Setting> settings = {{"ring", "simple", Reach::kOneHost},
-                                         {"direct", "ll", Reach::kOneHost},
+                                         {"direct/one-shot", "ll", Reach::kOneHost},
                                          {"ring", "ll", Reach::kTwoHosts},
-                                         {"direct", "simple", Reach::kOwnHosts}};
+                                         {"direct/two-shot", "simple", Reach::kOwnHosts}};
   const auto start = Clock::now();
   Tally total;
   const auto rank_counts = selection.rank_counts.empty() ? std::vector{1, 3, 4} : selection.rank_counts;

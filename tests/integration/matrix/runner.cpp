@@ -65,11 +65,16 @@ class Trial {
   /// Whether what the setting forces can do this call, and is what runs it.
   bool is_offered(Finding& finding) {
     const auto choice = communicator_.choose(problem_.collective, problem_.count, problem_.type, problem_.op);
-    const bool forced = choice.ok() && (problem_.rank_count == 1 || (choice->algorithm == one_.setting.algorithm &&
-                                                                     choice->protocol == one_.setting.protocol));
     finding.offered = choice.status().code() != Code::kUnsupported;
-    if (finding.offered && !choice.ok()) finding.failure = choice.status().to_string();
-    if (choice.ok() && !forced) finding.failure = fmt::format("{}/{} was chosen", choice->algorithm, choice->protocol);
+    if (!choice.ok()) {
+      const bool known = offers(one_.setting.algorithm, problem_.collective);
+      if (finding.offered || known) finding.failure = choice.status().to_string();
+      return false;
+    }
+    const std::string ran = choice->variant.empty() ? choice->algorithm : choice->algorithm + "/" + choice->variant;
+    const bool forced =
+        problem_.rank_count == 1 || (ran == one_.setting.algorithm && choice->protocol == one_.setting.protocol);
+    if (!forced) finding.failure = fmt::format("{} × {} was chosen", ran, choice->protocol);
     return forced;
   }
 
@@ -191,7 +196,8 @@ class Runner {
   }
 
   void judge(const Case& one) {
-    if (std::none_of(findings_.begin(), findings_.end(), [](const Finding& finding) { return finding.offered; })) {
+    const auto not_offered = [](const Finding& finding) { return !finding.offered && finding.failure.empty(); };
+    if (std::all_of(findings_.begin(), findings_.end(), not_offered)) {
       ++tally_.not_offered;
       return;
     }

@@ -1,0 +1,289 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The `tutti` command from end to end: what it prints, its exit codes, and that it leaves no process behind.
+
+Run as: tool_test.py PATH_OF_TUTTI [unittest arguments]
+"""
+
+import json
+import os
+import pathlib
+import re
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+TIMEOUT_S = 60
+TUTTI = "tutti"
+SMALL = ["--min", "64", "--max", "4K", "--factor", "8", "--iters", "5", "--repeat", "2"]
+ROW = re.compile(r"^ +\d+ +\d+ +\w+ +\w+ +-?\d+ ")
+RESULT_KEYS = {"bytes", "count", "type", "op", "root", "time_us", "min_us", "algbw", "busbw", "wrong", "ran"}
+
+
+def environment():
+    return {key: value for key, value in os.environ.items() if not key.startswith("TUTTI_")}
+
+
+def tutti(*arguments, **extra):
+    """Runs the tool to its end."""
+    return subprocess.run([TUTTI, *map(str, arguments)], capture_output=True, text=True, timeout=TIMEOUT_S,
+                          env=environment() | extra, stdin=subprocess.DEVNULL)
+
+
+def start(*arguments):
+    return subprocess.Popen([TUTTI, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                            env=environment(), stdin=subprocess.DEVNULL)
+
+
+def children_of(pid):
+    try:
+        return [int(child) for child in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except FileNotFoundError:
+        return []
+
+
+def alive(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def wait_until(condition, what):
+    deadline = time.monotonic() + TIMEOUT_S
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"waited in vain for {what}")
+        time.sleep(0.01)
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class ToolTest(unittest.TestCase):
+    def run_ok(self, *arguments, **extra):
+        result = tutti(*arguments, **extra)
+        self.assertEqual(result.returncode, 0, f"{arguments}: {result.stderr}{result.stdout}")
+        return result.stdout
+
+    def run_bad(self, exit_code, *arguments, says):
+        result = tutti(*arguments)
+        self.assertEqual(result.returncode, exit_code, f"{arguments}: {result.stderr}{result.stdout}")
+        self.assertIn(says, result.stderr)
+        self.assertTrue(result.stderr.startswith("tutti: "), result.stderr)
+        return result.stderr
+
+
+class Shell(ToolTest):
+    def test_version(self):
+        self.assertRegex(self.run_ok("--version"), r"^tutti \d+\.\d+\.\d+\n$")
+
+    def test_help_teaches(self):
+        text = self.run_ok("--help")
+        for word in ("bench", "explain", "plan", "config", "plugin", "tutti bench all_reduce --ranks 4"):
+            self.assertIn(word, text)
+        for command in ("bench", "explain", "plan", "config", "plugin"):
+            self.assertIn("--help", self.run_ok(command, "--help"))
+
+    def test_usage_errors_are_one_line_and_exit_2(self):
+        for arguments, says in ((["bench", "all_redoce"], "'all_redoce' is none of all_reduce"),
+                                (["bench"], "collective"),
+                                (["bench", "all_reduce", "--min", "12Q"], "write 8, 64K, 16M or 1G"),
+                                (["bench", "all_reduce", "--min", "8", "--max", "4"], "--max"),
+                                (["bench", "all_reduce", "--type", "float23"], "'float23' is none of int8"),
+                                (["bench", "all_reduce", "--set", "novalue"], "is not key=value"),
+                                (["bench", "broadcast", "--ranks", "2", "--root", "2"], "2 is no rank of 2"),
+                                (["bench", "all_reduce", "--rank", "0"], "needs --id"),
+                                (["bench", "all_reduce", "--hosts", "a,b,c"], "more hosts than"),
+                                (["plan"], "subcommand"), ([], "subcommand"), (["nonsense"], "nonsense")):
+            with self.subTest(arguments):
+                self.assertEqual(self.run_bad(2, *arguments, says=says).count("\n"), 1)
+
+
+class Bench(ToolTest):
+    def check_results(self, document, collective, ranks):
+        self.assertEqual((document["collective"], document["ranks"]), (collective, ranks))
+        self.assertRegex(document["version"], r"^\d+\.\d+\.\d+$")
+        self.assertEqual(len(document["places"]), ranks)
+        self.assertEqual(document["wrong"], 0)
+        self.assertTrue(document["results"])
+        for result in document["results"]:
+            self.assertLessEqual(RESULT_KEYS, set(result))
+            self.assertGreater(result["time_us"], 0)
+            self.assertLessEqual(result["min_us"], result["time_us"])
+            self.assertEqual(result["wrong"], 0)
+            self.assertAlmostEqual(result["algbw"], result["bytes"] / result["time_us"] / 1e3)
+            self.assertRegex(result["ran"], r"^[\w:-]+/[\w-]+/[\w+-]+ ×\d+$")
+
+    def test_table(self):
+        lines = self.run_ok("bench", "all_reduce", "--ranks", 3, *SMALL).splitlines()
+        self.assertRegex(lines[0], r"^# Tutti \d.*: all_reduce, 3 ranks as processes$")
+        self.assertTrue(any(re.match(r"# host \S+, rank:pid 0:\d+ 1:\d+ 2:\d+$", line) for line in lines))
+        rows = [line.split() for line in lines if ROW.match(line)]
+        self.assertEqual([row[0] for row in rows], ["64", "512", "4096"])
+        for row in rows:
+            self.assertEqual(row[1:5], [str(int(row[0]) // 4), "float32", "sum", "-1"])
+            self.assertEqual((row[8], row[12], len(row)), ("0", "0", 15))
+        self.assertRegex(lines[-1], r"^# average bus bandwidth \S+ GB/s, wrong 0$")
+
+    def test_every_collective_as_processes(self):
+        for collective in ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "all_to_all",
+                           "all_to_all_v", "gather", "scatter", "send_recv"):
+            with self.subTest(collective):
+                text = self.run_ok("bench", collective, "--ranks", 3, "--root", 1, "--json", *SMALL)
+                document = json.loads(text)
+                self.check_results(document, collective, 3)
+                moves_apart = collective in ("all_to_all", "all_to_all_v", "send_recv")
+                self.assertEqual("in_place_time_us" in document["results"][0], not moves_apart)
+                rooted = collective in ("broadcast", "reduce", "gather", "scatter")
+                self.assertEqual(document["results"][0]["root"], 1 if rooted else -1)
+
+    def test_bus_bandwidth_factors(self):
+        for collective, factor in (("all_reduce", 2 * 3 / 4), ("all_gather", 3 / 4), ("all_to_all", 3 / 4),
+                                   ("broadcast", 1), ("sendrecv", 1)):
+            document = json.loads(self.run_ok("bench", collective, "-n", 4, "--threads", "--json", *SMALL))
+            for result in document["results"]:
+                self.assertAlmostEqual(result["busbw"], factor * result["algbw"])
+
+    def test_all_types_and_operators_as_threads(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder) / "result.json"
+            text = self.run_ok("bench", "reduce_scatter", "--threads", "--type", "all", "--op", "all", "--in-place",
+                               "only", "--min", "1K", "--max", "1K", "--iters", 2, "--repeat", 1, "--json", file)
+            self.assertIn("2 ranks as threads", text)
+            results = json.loads(file.read_text())["results"]
+        self.assertEqual(len({(result["type"], result["op"]) for result in results}), 12 * 6)
+        self.assertTrue(all("time_us" not in result and result["in_place_wrong"] == 0 for result in results))
+
+    def test_csv(self):
+        lines = self.run_ok("bench", "all_gather", "--csv", *SMALL).splitlines()
+        self.assertTrue(lines[0].startswith("bytes,count,type,op,root,time_us"))
+        self.assertTrue(all(line.count(",") == lines[0].count(",") for line in lines))
+
+    def test_pretended_hosts_use_the_network(self):
+        text = self.run_ok("bench", "all_reduce", "-n", 4, "--hosts", "a,b", *SMALL)
+        self.assertRegex(text, r"# host a, rank:pid 0:\d+ 1:\d+\n# host b, rank:pid 2:\d+ 3:\d+\n")
+        self.assertTrue(all("net" in line for line in text.splitlines() if ROW.match(line)), text)
+
+    def test_settings_choose(self):
+        text = self.run_ok("bench", "all_reduce", "--set", "algorithm=ring", "--set", "protocol=ll", *SMALL)
+        self.assertIn("# settings algorithm=ring protocol=ll", text)
+        self.assertEqual(text.count("ring/ll/"), 3)
+
+    def test_bad_settings_fail(self):
+        self.run_bad(1, "bench", "all_reduce", "--set", "protocoll=ll", *SMALL, says="protocol")
+
+    def test_verbose(self):
+        text = self.run_ok("bench", "all_reduce", "-v", "--seed", 7, *SMALL)
+        for word in ("seed 7", "start-up", "predicted", "peak memory"):
+            self.assertIn(word, text)
+
+    def test_launch_by_hand(self):
+        ident = f"127.0.0.1:{free_port()}:{secrets.token_hex(16)}"
+        ranks = [start("bench", "all_reduce", "--ranks", 2, "--rank", rank, "--id", ident, *SMALL) for rank in (0, 1)]
+        outputs = [process.communicate(timeout=TIMEOUT_S) for process in ranks]
+        self.assertEqual([process.returncode for process in ranks], [0, 0], outputs)
+        self.assertIn("average bus bandwidth", outputs[0][0])
+        self.assertEqual(outputs[1][0], "")
+
+    def test_launch_by_environment(self):
+        extra = {"TUTTI_UNIQUE_ID": f"127.0.0.1:{free_port()}:{secrets.token_hex(16)}", "TUTTI_RANK": "0",
+                 "TUTTI_RANKS": "1"}
+        self.assertIn("1 ranks", self.run_ok("bench", "all_reduce", *SMALL, **extra))
+
+
+class Endings(ToolTest):
+    """Nothing stays behind, whatever ends the benchmark."""
+
+    def start_long(self):
+        process = start("bench", "all_reduce", "--ranks", 3, "--min", "4K", "--max", "4K", "--iters", 1000000000)
+        wait_until(lambda: len(children_of(process.pid)) == 3, "three ranks")
+        children = children_of(process.pid)
+        for line in process.stdout:
+            if line.startswith("#") and "(B)" in line:
+                break
+        return process, children
+
+    def check_end(self, process, children, exit_code):
+        output, errors = process.communicate(timeout=TIMEOUT_S)
+        self.assertEqual(process.returncode, exit_code, output + errors)
+        wait_until(lambda: not any(map(alive, children)), "the end of the children")
+        return errors
+
+    def test_killed_rank(self):
+        process, children = self.start_long()
+        os.kill(children[1], signal.SIGKILL)
+        errors = self.check_end(process, children, 1)
+        self.assertRegex(errors, rf"tutti: rank 1 \(process {children[1]}\) was ended by signal 9")
+        self.assertIn("rank 1", re.sub(r"rank 1 \(process", "", errors), "the other ranks must name the lost one")
+
+    def test_interrupt(self):
+        process, children = self.start_long()
+        os.kill(process.pid, signal.SIGINT)
+        self.check_end(process, children, 128 + signal.SIGINT)
+
+    def test_killed_parent(self):
+        process, children = self.start_long()
+        os.kill(process.pid, signal.SIGKILL)
+        self.check_end(process, children, -signal.SIGKILL)
+
+
+class Explain(ToolTest):
+    def test_explain(self):
+        text = self.run_ok("explain", "all_reduce", "--ranks", 2, "--size", "1M")
+        self.assertIn("all_reduce float32 sum, 262144 elements, 2 ranks", text)
+        self.assertIn("chosen", text)
+
+
+class Config(ToolTest):
+    def test_show_says_value_and_origin(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder) / "job.yaml"
+            file.write_text("algorithm: ring\n")
+            text = self.run_ok("config", "show", "--config", file, "--set", "protocol=ll")
+            document = json.loads(self.run_ok("config", "show", "--config", file, "--set", "protocol=ll", "--json"))
+        self.assertRegex(text, r"(?m)^algorithm +ring +.*job\.yaml:1")
+        self.assertRegex(text, r"(?m)^protocol +ll +")
+        values = {entry["key"]: entry for entry in document["settings"]}
+        self.assertEqual(values["protocol"]["value"], "ll")
+        self.assertIn("job.yaml", values["algorithm"]["origin"])
+
+    def test_environment_is_an_origin(self):
+        text = self.run_ok("config", "show", TUTTI_PROTOCOL="ll")
+        self.assertRegex(text, r"(?m)^protocol +ll +.*TUTTI_PROTOCOL")
+
+    def test_check(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder) / "job.yaml"
+            file.write_text("protocol: ll\n")
+            self.run_ok("config", "check", file)
+            file.write_text("protocoll: ll\n")
+            self.run_bad(1, "config", "check", file, says="job.yaml:1")
+            self.run_bad(1, "config", "check", file.with_name("none.yaml"), says="none.yaml")
+
+
+class Plugin(ToolTest):
+    def test_list(self):
+        text = self.run_ok("plugin", "list")
+        for name in ("ring", "direct", "simple", "ll", "socket"):
+            self.assertRegex(text, rf"(?m)\b{name}\b")
+        plugins = json.loads(self.run_ok("plugin", "list", "--json"))["plugins"]
+        self.assertLessEqual({("algo", "ring"), ("proto", "ll")}, {(p["kind"], p["name"]) for p in plugins})
+
+    def test_check(self):
+        self.run_ok("plugin", "list", "--check")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    TUTTI = sys.argv.pop(1)
+    unittest.main()
