@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plugin/list.h"
+
+#include <fmt/format.h>
+
+#include <set>
+
+#include "plugin/loader.h"
+#include "plugin/search.h"
+
+namespace tutti::plugin {
+namespace {
+
+void look_inside(Listed& listed, config::Config config) {
+  auto image = Image::load(listed.note->kind, listed.note->name, listed.file);
+  if (!image.ok()) {
+    listed.refused = image.status().text();
+    return;
+  }
+  const tutti_plugin& table = (*image)->table();
+  listed.description.assign(table.description.data, table.description.size);
+  listed.capabilities = table.capabilities;
+  for (uint64_t i = 0; i < table.config_key_count; ++i) {
+    listed.settings.push_back(
+        config::plugin_key(short_name(listed.note->kind), listed.note->name, table.config_keys[i]));
+  }
+  if (auto plugin = Plugin::open(*image, config); !plugin.ok()) listed.refused = plugin.status().text();
+}
+
+}  // namespace
+
+std::vector<Listed> list(const config::Config& config, bool open) {
+  std::vector<Listed> out;
+  std::set<std::string> seen;
+  for (const auto& file : all_files(search_path(config.list("plugins.path")))) {
+    Listed listed;
+    listed.file = file;
+    auto note = read_note(file);
+    if (!note.ok()) {
+      listed.refused = note.status().text();
+    } else {
+      listed.note = *note;
+      if (note->abi_major != TUTTI_ABI_MAJOR || note->abi_minor != TUTTI_ABI_MINOR) {
+        listed.refused = fmt::format("is built for plugin ABI {}.{}; this Tutti speaks {}.{}", note->abi_major,
+                                     note->abi_minor, TUTTI_ABI_MAJOR, TUTTI_ABI_MINOR);
+      } else if (file.filename() != file_name(note->kind, note->name)) {
+        listed.refused = fmt::format("should be named {}", file_name(note->kind, note->name));
+      } else if (!seen.insert(file.filename().string()).second) {
+        listed.refused = "stands behind one of the same name, earlier on the search path";
+      } else if (open) {
+        look_inside(listed, config);
+      }
+    }
+    out.push_back(std::move(listed));
+  }
+  return out;
+}
+
+}  // namespace tutti::plugin

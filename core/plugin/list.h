@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// What lies on the search path, for `tutti plugin list`. Only notes are read, unless `open` is asked for.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "config/config.h"
+#include "plugin/note.h"
+
+namespace tutti::plugin {
+
+struct Listed {
+  std::filesystem::path file;
+  std::optional<Note> note;
+  std::string refused;      ///< why it cannot be used; empty if it can, as far as was looked
+  std::string description;  ///< only if opened
+  uint64_t capabilities = 0;
+  std::vector<config::Key> settings;
+};
+
+std::vector<Listed> list(const config::Config& config, bool open);
+
+}  // namespace tutti::plugin

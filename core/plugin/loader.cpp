@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plugin/loader.h"
+
+#define BOOST_DLL_USE_STD_FS
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <boost/dll/shared_library.hpp>
+#include <cstdlib>
+
+#include "log/log.h"
+
+namespace tutti::plugin {
+namespace {
+
+thread_local std::string failure_text;
+
+std::string_view view(tutti_str text) {
+  return {text.data, text.size};
+}
+
+bool unloads() {
+  const char* value = secure_getenv("TUTTI_UNLOAD");
+  return value != nullptr && std::string_view(value) == "1";
+}
+
+Status refuse(const char* code, const std::filesystem::path& file, std::string_view why) {
+  return {Code::kVersionMismatch, fmt::format("{} plugin {} {}", code, file.string(), why)};
+}
+
+/// What can be told from the note alone, before any code of the plugin runs.
+Status check_note(Kind kind, const std::string& name, const std::filesystem::path& file, const Note& note) {
+  if (note.kind != kind) {
+    return refuse("TUTTI-P03", file,
+                  fmt::format("is a {} plugin, not a {} plugin; name it in plugins.{}", to_string(note.kind),
+                              to_string(kind), to_string(note.kind)));
+  }
+  const bool by_path = std::filesystem::path(name).is_absolute();
+  if ((!by_path && note.name != name) || file.filename() != file_name(kind, note.name)) {
+    return refuse("TUTTI-P03", file,
+                  fmt::format("calls itself '{}' in its note; its file should be named {}", note.name,
+                              file_name(note.kind, note.name)));
+  }
+  // ABI 0.x is not stable yet: only the exact version is known to fit.
+  if (note.abi_major != TUTTI_ABI_MAJOR || note.abi_minor != TUTTI_ABI_MINOR) {
+    return refuse(
+        "TUTTI-P04", file,
+        fmt::format("is built for plugin ABI {}.{}; this Tutti {} speaks {}.{}; get a build of the plugin for it",
+                    note.abi_major, note.abi_minor, TUTTI_VERSION, TUTTI_ABI_MAJOR, TUTTI_ABI_MINOR));
+  }
+  return {};
+}
+
+class LoadedImage : public Image {
+ public:
+  LoadedImage(Note note, std::filesystem::path file) {
+    note_ = std::move(note);
+    file_ = std::move(file);
+  }
+
+  Status load_code() {
+    try {
+      auto mode = boost::dll::load_mode::rtld_now | boost::dll::load_mode::rtld_local;
+      if (!unloads()) mode = static_cast<boost::dll::load_mode::type>(static_cast<int>(mode) | RTLD_NODELETE);
+      library_.load(file_, mode);
+    } catch (const std::exception& error) {
+      return {Code::kUnsupported,
+              fmt::format("TUTTI-P05 plugin {} does not load: {}; is a library it needs missing or of another "
+                          "version?",
+                          file_.string(), error.what())};
+    }
+    if (!library_.has(TUTTI_PLUGIN_ENTRY_NAME)) {
+      return refuse("TUTTI-P06", file_, fmt::format("exports no {} (PLG-1)", TUTTI_PLUGIN_ENTRY_NAME));
+    }
+    auto* entry = &library_.get<int32_t(tutti_plugin*)>(TUTTI_PLUGIN_ENTRY_NAME);
+    table_.struct_size = sizeof table_;
+    if (const int32_t code = entry(&table_); code != TUTTI_OK) {
+      return refuse("TUTTI-P06", file_,
+                    fmt::format("refuses to describe itself: {}", to_string(static_cast<Code>(code))));
+    }
+    return check_table();
+  }
+
+ private:
+  Status check_table() const {
+    if (table_.struct_size < sizeof(tutti_plugin)) {
+      return refuse(
+          "TUTTI-P06", file_,
+          fmt::format("has a table of {} bytes; {} are needed (PLG-5)", table_.struct_size, sizeof(tutti_plugin)));
+    }
+    if (table_.kind != static_cast<uint32_t>(note_.kind) || view(table_.name) != note_.name ||
+        table_.abi_major != note_.abi_major || table_.abi_minor != note_.abi_minor ||
+        view(table_.version) != note_.version) {
+      return refuse("TUTTI-P06", file_,
+                    fmt::format("says '{}' {} in its table and '{}' {} in its note (PLG-2)", view(table_.name),
+                                view(table_.version), note_.name, note_.version));
+    }
+    if (table_.open == nullptr || table_.close == nullptr) return refuse("TUTTI-P06", file_, "has no open or no close");
+    const std::string missing = missing_entry(note_.kind, table_.capabilities, table_.ops);
+    return missing.empty() ? Status() : refuse("TUTTI-P06", file_, fmt::format("cannot be used: {}", missing));
+  }
+
+  boost::dll::shared_library library_;
+};
+
+}  // namespace
+
+Result<std::shared_ptr<Image>> Image::load(Kind kind, const std::string& name, const std::filesystem::path& file) {
+  auto note = read_note(file);
+  if (!note.ok()) {
+    return Status(note.status().code(), fmt::format("TUTTI-P02 {} {}; remove it, or put the plugin there",
+                                                    file.string(), note.status().text()));
+  }
+  TUTTI_TRY(check_note(kind, name, file, *note));
+  auto image = std::make_shared<LoadedImage>(*std::move(note), file);
+  TUTTI_TRY(image->load_code());
+  return std::shared_ptr<Image>(std::move(image));
+}
+
+Result<std::shared_ptr<Plugin>> Plugin::open(std::shared_ptr<Image> image, config::Config& config) {
+  std::shared_ptr<Plugin> plugin(new Plugin(std::move(image)));
+  const tutti_plugin& table = plugin->image_->table();
+  const std::string_view kind = short_name(plugin->kind());
+  std::vector<config::Key> keys;
+  for (uint64_t i = 0; i < table.config_key_count; ++i) {
+    keys.push_back(config::plugin_key(kind, plugin->name(), table.config_keys[i]));
+  }
+  if (const Status added = config.add(kind, plugin->name(), keys); !added.ok()) {
+    return added.with_context("TUTTI-P07");
+  }
+  for (uint64_t i = 0; i < table.config_key_count; ++i) {
+    Setting setting{std::string(view(table.config_keys[i].name)), keys[i].type, config.value(keys[i].name), {}};
+    plugin->settings_.push_back(std::move(setting));
+  }
+  for (Setting& setting : plugin->settings_) {
+    for (const std::string& item : setting.value.list) setting.list.push_back({item.data(), item.size()});
+  }
+  plugin->host_ = {sizeof(tutti_host), TUTTI_ABI_MAJOR, TUTTI_ABI_MINOR, plugin.get(),
+                   log_thunk,          fail_thunk,      config_thunk};
+  take_failure_text();
+  if (const int32_t code = table.open(&plugin->host_, &plugin->self_); code != TUTTI_OK) {
+    plugin->self_ = nullptr;
+    const std::string why = take_failure_text();
+    return Status(
+        static_cast<Code>(code),
+        fmt::format("TUTTI-P08 {} plugin '{}' ({}) cannot serve here: {}", to_string(plugin->kind()), plugin->name(),
+                    plugin->image_->file().string(), why.empty() ? "it does not say why (PLG-14)" : why));
+  }
+  return plugin;
+}
+
+Plugin::~Plugin() {
+  if (self_ != nullptr) image_->table().close(self_);
+}
+
+void Plugin::log_thunk(void* context, int32_t level, tutti_str text) {
+  const auto& plugin = *static_cast<const Plugin*>(context);
+  const auto severity = static_cast<log::Level>(level);
+  if (level < TUTTI_LOG_ERROR || level > TUTTI_LOG_TRACE || !log::enabled(severity)) return;
+  log::write(severity, fmt::format("{}.{} {}", short_name(plugin.kind()), plugin.name(), view(text)));
+}
+
+void Plugin::fail_thunk(void* /*context*/, tutti_str text) {
+  failure_text.assign(text.data, text.size);
+}
+
+int32_t Plugin::config_thunk(void* context, tutti_str name, tutti_value* out) {
+  const auto& plugin = *static_cast<const Plugin*>(context);
+  for (const Setting& setting : plugin.settings_) {
+    if (setting.name != view(name)) continue;
+    out->type = static_cast<uint32_t>(setting.type);
+    out->integer = setting.value.integer;
+    out->text = {setting.value.text.data(), setting.value.text.size()};
+    out->list = setting.list.data();
+    out->list_count = setting.list.size();
+    return TUTTI_OK;
+  }
+  return TUTTI_NOT_FOUND;
+}
+
+std::string take_failure_text() {
+  return std::exchange(failure_text, {});
+}
+
+}  // namespace tutti::plugin

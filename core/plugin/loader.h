@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// Loads one plugin: note, checks, dlopen, entry, checks, settings, open. Each failure is one sentence with a code
+// TUTTI-Pnn: what, where, why, what to do.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "config/config.h"
+#include "plugin/note.h"
+#include "tutti/status.h"
+
+namespace tutti::plugin {
+
+/// A loaded image: code and table, not yet opened. The image stays in memory to the end of the process, unless
+/// TUTTI_UNLOAD=1 (a mode for tests and leak checks), since threads, thread-local destructors and device runtimes may
+/// still point into it.
+class Image {
+ public:
+  /// `kind` and `name` are what the configuration asked for. P02 no plugin, P03 other kind or name, P04 other ABI, P05
+  /// does not load, P06 table wrong.
+  static Result<std::shared_ptr<Image>> load(Kind kind, const std::string& name, const std::filesystem::path& file);
+  virtual ~Image() = default;
+
+  const Note& note() const { return note_; }
+  const std::filesystem::path& file() const { return file_; }
+  const tutti_plugin& table() const { return table_; }
+
+ protected:
+  Note note_;
+  std::filesystem::path file_;
+  tutti_plugin table_{};
+};
+
+/// An open plugin. Its calls are those of its table; this object is for any thread.
+class Plugin {
+ public:
+  /// Declares the plugin's settings in `config` and opens it. P07 settings, P08 open failed.
+  static Result<std::shared_ptr<Plugin>> open(std::shared_ptr<Image> image, config::Config& config);
+  ~Plugin();
+  Plugin(const Plugin&) = delete;
+  Plugin& operator=(const Plugin&) = delete;
+
+  Kind kind() const { return image_->note().kind; }
+  const std::string& name() const { return image_->note().name; }
+  const std::string& version() const { return image_->note().version; }
+  uint64_t capabilities() const { return image_->table().capabilities; }
+  const Image& image() const { return *image_; }
+  void* self() const { return self_; }
+  template <class Ops>
+  const Ops* ops() const {
+    return static_cast<const Ops*>(image_->table().ops);
+  }
+
+ private:
+  explicit Plugin(std::shared_ptr<Image> image) : image_(std::move(image)) {}
+  static void log_thunk(void* context, int32_t level, tutti_str text);
+  static void fail_thunk(void* context, tutti_str text);
+  static int32_t config_thunk(void* context, tutti_str name, tutti_value* out);
+
+  std::shared_ptr<Image> image_;
+  tutti_host host_{};
+  void* self_ = nullptr;
+  struct Setting {
+    std::string name;
+    config::Type type;
+    config::Value value;
+    std::vector<tutti_str> list;
+  };
+  std::vector<Setting> settings_;
+};
+
+/// What a plugin last said through host->fail in this thread; empty if nothing. Taking it clears it.
+std::string take_failure_text();
+
+/// What is missing in a kind's table of operations: an entry that must be there, or one that a claimed capability names
+/// (PLG-8). Empty if nothing.
+std::string missing_entry(Kind kind, uint64_t capabilities, const void* ops);
+
+}  // namespace tutti::plugin

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plugin/note.h"
+
+#include <elf.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <vector>
+
+namespace tutti::plugin {
+namespace {
+
+constexpr uint64_t kMaxImageBytes = uint64_t{4} << 30;
+
+#if defined(__x86_64__)
+constexpr Elf64_Half kMachine = EM_X86_64;
+#elif defined(__aarch64__)
+constexpr Elf64_Half kMachine = EM_AARCH64;
+#else
+#error "unknown machine"
+#endif
+
+Status no_plugin(std::string text) {
+  return {Code::kUnsupported, std::move(text)};
+}
+
+/// Bounds-checked reads of an image.
+class Image {
+ public:
+  explicit Image(std::span<const std::byte> bytes) : bytes_(bytes) {}
+
+  template <class T>
+  std::optional<T> at(uint64_t offset) const {
+    if (offset > bytes_.size() || bytes_.size() - offset < sizeof(T)) return std::nullopt;
+    T value;
+    std::memcpy(&value, bytes_.data() + offset, sizeof value);
+    return value;
+  }
+  uint64_t size() const { return bytes_.size(); }
+
+ private:
+  std::span<const std::byte> bytes_;
+};
+
+Result<Elf64_Ehdr> read_header(const Image& image) {
+  const auto ident = image.at<std::array<unsigned char, EI_NIDENT>>(0);
+  if (!ident || std::memcmp(ident->data(), ELFMAG, SELFMAG) != 0)
+    return no_plugin("is not a shared object (no ELF header)");
+  if ((*ident)[EI_CLASS] != ELFCLASS64) return no_plugin("is built for a 32-bit machine");
+  if ((*ident)[EI_DATA] != ELFDATA2LSB) return no_plugin("is built for a big-endian machine");
+  const auto header = image.at<Elf64_Ehdr>(0);
+  if (!header) return no_plugin("is cut off within its ELF header");
+  if (header->e_machine != kMachine)
+    return no_plugin(fmt::format("is built for another processor (ELF machine {})", header->e_machine));
+  if (header->e_type != ET_DYN) return no_plugin("is not a shared object (ELF type is not DYN)");
+  if (header->e_phentsize != sizeof(Elf64_Phdr)) return no_plugin("has a damaged ELF header");
+  return *header;
+}
+
+std::string text_of(const char* field, size_t size) {
+  return {field, strnlen(field, size)};
+}
+
+Result<Note> decode(const tutti_plugin_note& note) {
+  if (note.layout != TUTTI_NOTE_LAYOUT) {
+    return no_plugin(
+        fmt::format("has a Tutti note of layout {}; this version reads layout {}", note.layout, TUTTI_NOTE_LAYOUT));
+  }
+  if (note.kind < TUTTI_KIND_ALGORITHM || note.kind > TUTTI_KIND_TUNER) {
+    return no_plugin(fmt::format("has a Tutti note of the unknown plugin kind {}", note.kind));
+  }
+  return Note{static_cast<Kind>(note.kind),
+              text_of(note.name, sizeof note.name),
+              text_of(note.version, sizeof note.version),
+              note.abi_major,
+              note.abi_minor,
+              note.cuda_major,
+              text_of(note.architectures, sizeof note.architectures)};
+}
+
+/// Looks for our note among those of [offset, offset + size).
+Result<std::optional<Note>> find_note(const Image& image, uint64_t offset, uint64_t size) {
+  const uint64_t end = offset + size;
+  while (offset < end && end - offset >= sizeof(Elf64_Nhdr)) {
+    const auto header = image.at<Elf64_Nhdr>(offset);
+    if (!header) return no_plugin("is cut off within its notes");
+    const uint64_t owner = offset + sizeof(Elf64_Nhdr);
+    const uint64_t descriptor = owner + (uint64_t{header->n_namesz} + 3) / 4 * 4;
+    if (header->n_type == TUTTI_NOTE_TYPE && header->n_namesz == sizeof TUTTI_NOTE_OWNER) {
+      const auto name = image.at<std::array<char, sizeof TUTTI_NOTE_OWNER>>(owner);
+      if (name && std::memcmp(name->data(), TUTTI_NOTE_OWNER, sizeof TUTTI_NOTE_OWNER) == 0) {
+        const auto note = image.at<tutti_plugin_note>(descriptor);
+        if (!note || header->n_descsz < sizeof(tutti_plugin_note)) return no_plugin("is cut off within its Tutti note");
+        TUTTI_ASSIGN(Note decoded, decode(*note));
+        return std::optional<Note>(std::move(decoded));
+      }
+    }
+    offset = descriptor + (uint64_t{header->n_descsz} + 3) / 4 * 4;
+  }
+  return std::optional<Note>();
+}
+
+}  // namespace
+
+Result<Note> parse_note(std::span<const std::byte> bytes) {
+  const Image image(bytes);
+  TUTTI_ASSIGN(const Elf64_Ehdr header, read_header(image));
+  for (uint32_t i = 0; i < header.e_phnum; ++i) {
+    const auto segment = image.at<Elf64_Phdr>(header.e_phoff + uint64_t{i} * sizeof(Elf64_Phdr));
+    if (!segment) return no_plugin("is cut off: its program headers are missing");
+    if (segment->p_offset > image.size() || segment->p_filesz > image.size() - segment->p_offset) {
+      return no_plugin(fmt::format("is cut off: a segment ends beyond the file's {} bytes", image.size()));
+    }
+    if (segment->p_type != PT_NOTE) continue;
+    TUTTI_ASSIGN(std::optional<Note> note, find_note(image, segment->p_offset, segment->p_filesz));
+    if (note) return *std::move(note);
+  }
+  return no_plugin("is a shared object, but no Tutti plugin (it has no Tutti note)");
+}
+
+Result<Note> read_note(const std::filesystem::path& file) {
+  std::error_code error;
+  const uint64_t bytes = std::filesystem::file_size(file, error);
+  if (error) return Status(Code::kSystem, fmt::format("cannot be read: {}", error.message()));
+  if (bytes > kMaxImageBytes) return no_plugin("is larger than 4 GiB");
+  std::ifstream in(file, std::ios::binary);
+  std::vector<std::byte> image(bytes);
+  if (!in.read(reinterpret_cast<char*>(image.data()), static_cast<std::streamsize>(bytes))) {
+    return Status(Code::kSystem, "cannot be read; check its permissions");
+  }
+  return parse_note(image);
+}
+
+}  // namespace tutti::plugin

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads what a plugin says of itself in its ELF note, without running any of its code.
+#pragma once
+
+#include <filesystem>
+#include <span>
+#include <string>
+
+#include "plugin/kind.h"
+#include "tutti/status.h"
+
+namespace tutti::plugin {
+
+struct Note {
+  Kind kind = Kind::kAlgorithm;
+  std::string name;
+  std::string version;
+  uint32_t abi_major = 0;
+  uint32_t abi_minor = 0;
+  uint32_t cuda_major = 0;    ///< 0: no device code
+  std::string architectures;  ///< "90 100"
+};
+
+/// The failure says what the file is instead of a plugin of this machine.
+Result<Note> read_note(const std::filesystem::path& file);
+/// The same for a file's content. Never reads beyond it, whatever it holds.
+Result<Note> parse_note(std::span<const std::byte> image);
+
+}  // namespace tutti::plugin

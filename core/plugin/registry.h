@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// The plugins of one communicator: what the configuration names, loaded and open. Closed in reverse order of opening.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "plugin/loader.h"
+
+namespace tutti::plugin {
+
+/// Immutable once loaded; any thread.
+class Registry {
+ public:
+  /// Loads algorithms, protocols and the tuner that `config` names, and networks if `with_network`. A plugin that
+  /// cannot serve is an error, unless plugins.on_missing is next. Declares the plugins' settings in `config`.
+  static Result<std::shared_ptr<Registry>> load(config::Config& config, bool with_network);
+  ~Registry();
+  Registry() = default;
+  Registry(const Registry&) = delete;
+  Registry& operator=(const Registry&) = delete;
+
+  std::span<const std::shared_ptr<Plugin>> of(Kind kind) const { return plugins_[static_cast<uint32_t>(kind)]; }
+  /// "network socket 0.1.0, ABI 0.1" of each plugin: what ranks must agree on.
+  std::vector<std::string> identity() const;
+
+ private:
+  Status load_kind(Kind kind, config::Config& config, const std::vector<std::string>& names);
+
+  std::vector<std::shared_ptr<Plugin>> plugins_[TUTTI_KIND_TUNER + 1];
+};
+
+}  // namespace tutti::plugin

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plugin/search.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "config/suggest.h"
+
+namespace tutti::plugin {
+namespace {
+
+namespace fs = std::filesystem;
+
+void add(std::vector<fs::path>& path, const fs::path& directory) {
+  const fs::path plain = directory.lexically_normal();
+  if (!plain.empty() && std::find(path.begin(), path.end(), plain) == path.end()) path.push_back(plain);
+}
+
+/// The directory of the library or program that holds this code.
+fs::path own_directory() {
+  static const int kHere = 0;
+  Dl_info info{};
+  if (dladdr(&kHere, &info) == 0 || info.dli_fname == nullptr) return {};
+  std::error_code error;
+  fs::path image = fs::canonical(info.dli_fname, error);
+  // The name of a program found through PATH has no directory.
+  if (error) image = fs::canonical("/proc/self/exe", error);
+  return error ? fs::path() : image.parent_path();
+}
+
+}  // namespace
+
+std::vector<fs::path> search_path(const std::vector<std::string>& configured) {
+  std::vector<fs::path> path;
+  for (const std::string& directory : configured) add(path, directory);
+  if (const char* variable = secure_getenv("TUTTI_PLUGIN_PATH"); variable != nullptr) {
+    const std::string text = variable;
+    for (size_t begin = 0; begin <= text.size();) {
+      const size_t end = std::min(text.find(':', begin), text.size());
+      add(path, text.substr(begin, end - begin));
+      begin = end + 1;
+    }
+  }
+  if (const fs::path own = own_directory(); !own.empty()) {
+    add(path, own / "tutti" / "plugins");
+    add(path, own.parent_path() / "lib" / "tutti" / "plugins");
+  }
+  add(path, TUTTI_INSTALL_PLUGIN_DIR);
+  return path;
+}
+
+Result<fs::path> find(Kind kind, const std::string& name, const std::vector<fs::path>& directories) {
+  std::error_code error;
+  if (fs::path(name).is_absolute()) {
+    if (fs::exists(name, error)) return fs::path(name);
+    return Status(Code::kNotFound, fmt::format("TUTTI-P01 {} plugin {} does not exist", to_string(kind), name));
+  }
+  const std::string file = file_name(kind, name);
+  for (const fs::path& directory : directories) {
+    if (fs::exists(directory / file, error)) return directory / file;
+  }
+  std::vector<std::string> known;
+  const std::string prefix = file_name(kind, "").substr(0, file_name(kind, "").size() - 3);
+  for (const fs::path& path : all_files(directories)) {
+    const std::string stem = path.stem().string();
+    if (stem.starts_with(prefix)) known.push_back(stem.substr(prefix.size()));
+  }
+  std::sort(known.begin(), known.end());
+  known.erase(std::unique(known.begin(), known.end()), known.end());
+  std::vector<std::string> searched;
+  for (const fs::path& directory : directories) searched.push_back(directory.string());
+  return Status(Code::kNotFound,
+                fmt::format("TUTTI-P01 {} plugin '{}' not found: no {} in {}{}; there are: {}", to_string(kind), name,
+                            file, fmt::join(searched, ", "), config::did_you_mean(name, known),
+                            known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", "))));
+}
+
+std::vector<fs::path> all_files(const std::vector<fs::path>& directories) {
+  std::vector<fs::path> files;
+  for (const fs::path& directory : directories) {
+    std::vector<fs::path> here;
+    std::error_code error;
+    for (const auto& entry : fs::directory_iterator(directory, error)) {
+      const std::string name = entry.path().filename().string();
+      if (name.starts_with("tutti-") && name.ends_with(".so")) here.push_back(entry.path());
+    }
+    std::sort(here.begin(), here.end());
+    files.insert(files.end(), here.begin(), here.end());
+  }
+  return files;
+}
+
+}  // namespace tutti::plugin

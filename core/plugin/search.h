@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where plugins are looked for.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "plugin/kind.h"
+#include "tutti/status.h"
+
+namespace tutti::plugin {
+
+/// In this order, the first file that exists counts: the directories of the configuration, TUTTI_PLUGIN_PATH (colons
+/// between; ignored by privileged programs), tutti/plugins beside the image this code is in, the directory Tutti was
+/// installed to. Each once.
+std::vector<std::filesystem::path> search_path(const std::vector<std::string>& configured);
+
+/// The file of a plugin named by the configuration: an absolute path as it is, else the first match on the path.
+/// kNotFound lists every directory and names the nearest plugin that is there.
+Result<std::filesystem::path> find(Kind kind, const std::string& name,
+                                   const std::vector<std::filesystem::path>& directories);
+
+/// Every file on the path whose name is that of a plugin, in the order of the path.
+std::vector<std::filesystem::path> all_files(const std::vector<std::filesystem::path>& directories);
+
+}  // namespace tutti::plugin
