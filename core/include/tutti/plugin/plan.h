@@ -20,9 +20,8 @@
 //
 //   TUTTI_STEP_GATHER:  nothing is folded. What peers[i] in `recv` sent goes to output chunk peers[i].chunk. The source
 //                       chunk (if any) is copied to the destination chunk (if any) and sent to `send`.
-//   TUTTI_STEP_SCATTER: peers[i] in `send` gets chunk peers[i].chunk of the source buffer instead of the value.
-//   Receives
-//                       only if it is a GATHER step too.
+//   TUTTI_STEP_SCATTER: peers[i] in `send` gets chunk peers[i].chunk of the source buffer instead of the value. The
+//                       step receives only if it is a GATHER step too.
 //   TUTTI_STEP_FINAL:   the value is complete: the final operation of the reduction (average's division) is applied
 //                       before it is written or sent. Every output of a reduction has passed it exactly once, whatever
 //                       the operation. Only in steps that fold, of collectives that reduce.
