@@ -7,8 +7,8 @@
 
 namespace tutti::communicator {
 
-Fabric::Fabric(uint32_t /*rank*/, std::unique_ptr<transport::Shm> shm, std::unique_ptr<transport::Net> net,
-               std::string network_name, transport::KeySpace shm_keys, transport::KeySpace net_keys, bool force_network)
+Fabric::Fabric(std::unique_ptr<transport::Shm> shm, std::unique_ptr<transport::Net> net, std::string network_name,
+               transport::KeySpace shm_keys, transport::KeySpace net_keys, bool force_network)
     : shm_(std::move(shm)),
       net_(std::move(net)),
       network_name_(std::move(network_name)),

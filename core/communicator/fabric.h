@@ -14,8 +14,8 @@ namespace tutti::communicator {
 /// Setup by one thread; connections by one thread at a time.
 class Fabric {
  public:
-  Fabric(uint32_t rank, std::unique_ptr<transport::Shm> shm, std::unique_ptr<transport::Net> net,
-         std::string network_name, transport::KeySpace shm_keys, transport::KeySpace net_keys, bool force_network);
+  Fabric(std::unique_ptr<transport::Shm> shm, std::unique_ptr<transport::Net> net, std::string network_name,
+         transport::KeySpace shm_keys, transport::KeySpace net_keys, bool force_network);
   ~Fabric();
 
   tutti_connection* sender(const transport::Key& key);

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 
@@ -156,6 +157,26 @@ std::string Communicator::State::describe_current() const {
   const tutti_signature signature{{static_cast<uint32_t>(words), static_cast<uint32_t>(words >> 32)}};
   return fmt::format("{} call {}, {}", (call & 1) != 0 ? "is in" : "has done", call >> 1,
                      communicator::describe(signature));
+}
+
+void Communicator::State::on_failure(const bootstrap::FailureReport& report) {
+  Status failure = report.status();
+  const size_t bar = report.text.find('|');
+  if (report.kind == bootstrap::FailureKind::kAborted && bar != std::string::npos) {
+    const int code = std::atoi(report.text.c_str());
+    failure = Status(static_cast<Code>(code), report.text.substr(bar + 1));
+  }
+  break_with(failure);
+}
+
+/// A connection that broke may be the first sign of a dead peer: the hub's report, which names it, is the better text.
+void Communicator::State::on_network_failure(const Status& failure) {
+  const auto report = bootstrap_->failure();
+  if (report) {
+    on_failure(*report);
+  } else {
+    [[maybe_unused]] const Status held = fail_everywhere(failure);
+  }
 }
 
 void Communicator::State::break_with(const Status& failure) {

@@ -46,6 +46,10 @@ class Communicator::State {
  private:
   friend class Setup;
 
+  static std::string interfaces_of(const config::Config& config);
+  /// What another rank, or the hub, reports. The text of an abort is "<code>|<text>".
+  void on_failure(const bootstrap::FailureReport& report);
+  void on_network_failure(const Status& failure);
   /// The first failure breaks the communicator; later ones are ignored. Any thread.
   void break_with(const Status& failure);
   /// Breaks this communicator, tells the other ranks why, and returns the failure that holds.

@@ -42,8 +42,8 @@ struct Reduction {
   ReduceOp op = ReduceOp::kSum;
   uint64_t scalar = 0;  ///< kPreMulSum: the bits of one element of the call's type, in the low bytes
 
-  Reduction(ReduceOp op) : op(op) {}  // NOLINT(google-explicit-constructor)
-  Reduction(ReduceOp op, uint64_t scalar) : op(op), scalar(scalar) {}
+  Reduction(ReduceOp operation) : op(operation) {}  // NOLINT(google-explicit-constructor)
+  Reduction(ReduceOp operation, uint64_t factor) : op(operation), scalar(factor) {}
 };
 
 /// sum over ranks of (factor × that rank's input); `factor` is rounded to `type` (integers: truncated) and may differ

@@ -1,0 +1,454 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a communicator comes to life: configuration → plugins → rendezvous → agreement → hosts → memory and listeners →
+// topology → algorithms' channels → tuner.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/random.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <thread>
+
+#include "bootstrap/agreement.h"
+#include "bootstrap/host.h"
+#include "communicator/state.h"
+#include "log/log.h"
+#include "plugin/loader.h"
+
+namespace tutti {
+namespace {
+
+using bootstrap::HostIdentity;
+
+// What shared memory and TCP on an ordinary host reach, until discovery knows better: GB/s and µs of the α–β model.
+constexpr double kShmBandwidthGbs = 8;
+constexpr double kShmLatencyUs = 0.15;
+constexpr double kNetBandwidthGbs = 1;
+constexpr double kNetLatencyUs = 15;
+
+/// What ranks tell each other once their memory and listeners exist. Plain data; all ranks run the same version (agreed
+/// before).
+struct Contact {
+  memory::ArenaAddress arena;
+  uint64_t token_address = 0;
+  tutti_net_handle net{};
+};
+
+template <class T>
+std::span<const std::byte> bytes_of(const T& value) {
+  return std::as_bytes(std::span(&value, 1));
+}
+
+Result<uint64_t> random_number() {
+  uint64_t number = 0;
+  if (getrandom(&number, sizeof number, 0) == sizeof number) return number;
+  return Status(Code::kSystem, "getrandom failed; check the system's random source");
+}
+
+}  // namespace
+
+/// Builds one State, step by step; each step uses what those before it left.
+class Setup {
+ public:
+  Setup(Communicator::State& state, const UniqueId& id) : state_(state), id_(id), config_(state.config_) {
+    deadline_ = base::time_in(config_.duration("timeouts.bootstrap"));
+  }
+
+  Status run() {
+    TUTTI_TRY(meet());
+    TUTTI_TRY(find_hosts());
+    TUTTI_TRY(load_plugins());
+    TUTTI_TRY(agree());
+    TUTTI_TRY(describe_protocols());
+    TUTTI_TRY(join_memory());
+    describe_topology();
+    TUTTI_TRY(connect_algorithms());
+    TUTTI_TRY(create_tuner());
+    finish();
+    return state_.bootstrap_->barrier(deadline_);
+  }
+
+ private:
+  Status meet() {
+    const auto loss = std::chrono::duration_cast<base::Milliseconds>(config_.duration("timeouts.peer_loss"));
+    TUTTI_ASSIGN(state_.bootstrap_, bootstrap::Bootstrap::join(id_, state_.rank_, state_.size_, deadline_, loss));
+    auto* state = &state_;
+    state_.bootstrap_->set_callbacks({[state](const bootstrap::FailureReport& report) { state->on_failure(report); },
+                                      [state] { return state->describe_current(); }});
+    return {};
+  }
+
+  Status find_hosts() {
+    TUTTI_ASSIGN(const auto all,
+                 state_.bootstrap_->all_gather(encode(bootstrap::this_host(config_.text("host"))), deadline_));
+    std::vector<HostIdentity> hosts;
+    for (const auto& bytes : all) {
+      TUTTI_ASSIGN(HostIdentity host, bootstrap::decode_host(bytes));
+      hosts.push_back(std::move(host));
+    }
+    for (const int node : bootstrap::node_of_rank(hosts)) nodes_.push_back(static_cast<uint32_t>(node));
+    node_count_ = *std::max_element(nodes_.begin(), nodes_.end()) + 1;
+    for (uint32_t r = 0; r < nodes_.size(); ++r) {
+      if (nodes_[r] == nodes_[static_cast<size_t>(state_.rank_)]) local_ranks_.push_back(r);
+    }
+    force_network_ = config_.text("transport") == "net";
+    if (config_.text("transport") == "shm" && node_count_ > 1) {
+      return {Code::kConfig,
+              fmt::format("transport is set to 'shm' ({}), but the ranks are on {} hosts; set it to auto",
+                          config_.origin("transport"), node_count_)};
+    }
+    uses_network_ = node_count_ > 1 || (force_network_ && state_.size_ > 1);
+    return {};
+  }
+
+  Status load_plugins() {
+    auto registry = plugin::Registry::load(config_, uses_network_);
+    if (registry.ok()) {
+      state_.registry_ = *std::move(registry);
+      return {};
+    }
+    // The others must not wait for a rank that cannot take part.
+    state_.bootstrap_->post_abort(fmt::format("{}|rank {}: {}", static_cast<int>(registry.status().code()),
+                                              state_.rank_, registry.status().text()));
+    return registry.status();
+  }
+
+  Status agree() {
+    return bootstrap::agree(*state_.bootstrap_, {TUTTI_VERSION, state_.registry_->identity(), config_.agreement()},
+                            deadline_);
+  }
+
+  Result<transport::KeySpace> key_space(uint32_t link, const char* slots, const char* slot_size) const {
+    transport::KeySpace keys;
+    keys.channels = max_channels_;
+    for (const auto& protocol : choices_.protocols) {
+      tutti_slot_layout layout{};
+      layout.struct_size = sizeof layout;
+      layout.slot_count = static_cast<uint32_t>(config_.integer(slots));
+      layout.slot_bytes = config_.size_bytes(slot_size);
+      if (const int32_t code = protocol.ops->layout(protocol.plugin, link, &layout); code != TUTTI_OK) {
+        return Status(static_cast<Code>(code), fmt::format("protocol '{}' cannot lay out a connection: {}",
+                                                           protocol.name, plugin::take_failure_text()));
+      }
+      if (layout.slot_bytes < 64 || layout.slot_stride % 64 != 0 || layout.slot_count < 2 ||
+          !std::has_single_bit(layout.slot_count)) {
+        return Status(Code::kInternal,
+                      fmt::format("protocol '{}' lays out {} slots of {} bytes every {} bytes; it must be a power of "
+                                  "two from 2, at least 64 bytes, and a multiple of 64",
+                                  protocol.name, layout.slot_count, layout.slot_bytes, layout.slot_stride));
+      }
+      layout.chunk_slots = std::clamp(layout.chunk_slots, 1u, layout.slot_count);
+      keys.protocols.push_back(layout);
+    }
+    return keys;
+  }
+
+  Status describe_protocols() {
+    const auto channels = static_cast<uint32_t>(config_.integer("channels"));
+    max_channels_ = channels == 0 ? 1 : channels;  // a channel is a thread's work; more than one pays only if asked for
+    for (const auto& plugin : state_.registry_->of(plugin::Kind::kProtocol)) {
+      tuner::Protocol protocol{plugin->name(), plugin->ops<tutti_protocol_ops>(), plugin->self(), {}};
+      protocol.properties.struct_size = sizeof protocol.properties;
+      if (const int32_t code = protocol.ops->properties(protocol.plugin, &protocol.properties); code != TUTTI_OK) {
+        return {static_cast<Code>(code),
+                fmt::format("protocol '{}' gives no properties: {}", protocol.name, plugin::take_failure_text())};
+      }
+      choices_.protocols.push_back(std::move(protocol));
+    }
+    return {};
+  }
+
+  Status join_memory() {
+    TUTTI_ASSIGN(transport::KeySpace shm_keys, key_space(TUTTI_LINK_SHM, "shm.slots", "shm.slot_size"));
+    TUTTI_ASSIGN(transport::KeySpace net_keys, key_space(TUTTI_LINK_NETWORK, "net.slots", "net.slot_size"));
+    TUTTI_ASSIGN(const uint64_t number, random_number());
+    TUTTI_ASSIGN(const auto shared, state_.bootstrap_->broadcast(0, bytes_of(number), deadline_));
+    uint64_t communicator = 0;
+    std::memcpy(&communicator, shared.data(), std::min(shared.size(), sizeof communicator));
+
+    TUTTI_ASSIGN(auto shm, transport::Shm::create(static_cast<uint32_t>(state_.rank_), local_ranks_, shm_keys));
+    std::unique_ptr<transport::Net> net;
+    if (uses_network_) {
+      TUTTI_ASSIGN(net, open_network(net_keys, communicator, shm->bell()));
+    }
+    Contact mine;
+    mine.arena = shm->address();
+    mine.token_address = reinterpret_cast<uint64_t>(shm->token_address());
+    if (net != nullptr) mine.net = net->handle();
+    TUTTI_ASSIGN(const auto all, state_.bootstrap_->all_gather(bytes_of(mine), deadline_));
+    std::vector<Contact> contacts(all.size());
+    for (size_t r = 0; r < all.size(); ++r)
+      std::memcpy(&contacts[r], all[r].data(), std::min(all[r].size(), sizeof(Contact)));
+    if (net != nullptr) {
+      std::vector<tutti_net_handle> handles;
+      for (const Contact& contact : contacts) handles.push_back(contact.net);
+      net->set_peers(std::move(handles));
+    }
+    if (!force_network_) TUTTI_TRY(attach(*shm, contacts));
+    // Nobody closes its memory before everybody has mapped it.
+    TUTTI_TRY(state_.bootstrap_->barrier(deadline_));
+    shm->seal();
+    state_.fabric_ = std::make_unique<communicator::Fabric>(std::move(shm), std::move(net), choices_.network_name,
+                                                            std::move(shm_keys), std::move(net_keys), force_network_);
+    return {};
+  }
+
+  Status attach(transport::Shm& shm, const std::vector<Contact>& contacts) {
+    std::vector<transport::Shm::Peer> peers;
+    for (const uint32_t rank : local_ranks_) peers.push_back({contacts[rank].arena, contacts[rank].token_address});
+    const std::string& copy = config_.text("shm.single_copy");
+    const auto mode = copy == "on"    ? transport::Shm::SingleCopy::kOn
+                      : copy == "off" ? transport::Shm::SingleCopy::kOff
+                                      : transport::Shm::SingleCopy::kAuto;
+    TUTTI_TRY(shm.attach(peers, mode));
+    direct_minimum_ = mode == transport::Shm::SingleCopy::kOff ? 0 : config_.size_bytes("shm.single_copy_min");
+    log::info("shared memory with {} local ranks, single copy: {}", local_ranks_.size(), shm.single_copy());
+    return {};
+  }
+
+  /// The first network of the list that has a usable device.
+  Result<std::unique_ptr<transport::Net>> open_network(const transport::KeySpace& keys, uint64_t communicator,
+                                                       tutti_bell& bell) {
+    Status first;
+    for (const auto& plugin : state_.registry_->of(plugin::Kind::kNetwork)) {
+      transport::Net::Options options;
+      options.ops = plugin->ops<tutti_network_ops>();
+      options.plugin = plugin->self();
+      options.capabilities = plugin->capabilities();
+      options.name = plugin->name();
+      options.communicator = communicator;
+      options.rank = static_cast<uint32_t>(state_.rank_);
+      options.keys = keys;
+      options.bell = &bell;
+      options.last_failure = plugin::take_failure_text;
+      auto* state = &state_;
+      options.on_failure = [state](const Status& failure) { state->on_network_failure(failure); };
+      auto net = transport::Net::create(std::move(options));
+      if (net.ok()) {
+        choices_.network_name = plugin->name();
+        return net;
+      }
+      if (config_.text("plugins.on_missing") != "next") return net;
+      log::warn("{}; trying the next network", net.status().text());
+      if (first.ok()) first = net.status();
+    }
+    return first;
+  }
+
+  void describe_topology() {
+    const auto size = static_cast<uint32_t>(state_.size_);
+    topology_.struct_size = sizeof topology_;
+    topology_.rank_count = size;
+    topology_.node_count = node_count_;
+    topology_.node_of_rank = nodes_.data();
+    const transport::Net* net = state_.fabric_->net();
+    if (!force_network_) {
+      topology_.bandwidth_gbs[TUTTI_LINK_SHM] = kShmBandwidthGbs;
+      topology_.latency_us[TUTTI_LINK_SHM] = kShmLatencyUs;
+      if (node_count_ < size || size == 1) choices_.links |= 1u << TUTTI_LINK_SHM;
+    }
+    if (net != nullptr) {
+      // The device's own figures are lower bounds of nothing: a loopback says 0, and TCP has its own latency.
+      topology_.bandwidth_gbs[TUTTI_LINK_NETWORK] = net->bandwidth_gbs() > 0 ? net->bandwidth_gbs() : kNetBandwidthGbs;
+      topology_.latency_us[TUTTI_LINK_NETWORK] = net->latency_us() > 0 ? net->latency_us() : kNetLatencyUs;
+      choices_.links |= 1u << TUTTI_LINK_NETWORK;
+    }
+    if (force_network_) {
+      // Ranks of one host that must not share memory are hosts of their own to the algorithms.
+      for (uint32_t r = 0; r < size; ++r) nodes_[r] = r;
+      topology_.node_count = node_count_ = size;
+    }
+    choices_.ranks = size;
+    choices_.nodes = node_count_;
+    choices_.max_channels = max_channels_;
+  }
+
+  /// One node's channels as its first rank found them, for all to see.
+  Result<std::vector<std::byte>> search(const plugin::Plugin& plugin) {
+    std::vector<uint32_t> found;  // ranks of each channel, one after the other
+    struct Sink {
+      std::vector<uint32_t>* found;
+      size_t ranks;
+    } context{&found,
+              static_cast<size_t>(std::count(nodes_.begin(), nodes_.end(), nodes_[static_cast<size_t>(state_.rank_)]))};
+    const tutti_graph_sink sink{sizeof(tutti_graph_sink), 0, &context,
+                                [](void* raw, const uint32_t* order, uint32_t count, double /*gbs*/) -> int32_t {
+                                  auto& to = *static_cast<Sink*>(raw);
+                                  if (count != to.ranks) return TUTTI_INVALID_ARGUMENT;
+                                  to.found->insert(to.found->end(), order, order + count);
+                                  return TUTTI_OK;
+                                }};
+    const auto* ops = plugin.ops<tutti_algorithm_ops>();
+    const int32_t code =
+        ops->search(plugin.self(), &topology_, static_cast<uint32_t>(state_.rank_), max_channels_, &sink);
+    if (code != TUTTI_OK || found.empty()) {
+      return Status(code == TUTTI_OK ? Code::kInternal : static_cast<Code>(code),
+                    fmt::format("algorithm '{}' found no channel: {}", plugin.name(), plugin::take_failure_text()));
+    }
+    const auto bytes = std::as_bytes(std::span(found));
+    return std::vector<std::byte>(bytes.begin(), bytes.end());
+  }
+
+  Status connect_algorithms() {
+    for (const auto& plugin : state_.registry_->of(plugin::Kind::kAlgorithm)) {
+      TUTTI_ASSIGN(const auto mine, search(*plugin));
+      TUTTI_ASSIGN(const auto all, state_.bootstrap_->all_gather(mine, deadline_));
+      TUTTI_TRY(connect(*plugin, all));
+    }
+    return {};
+  }
+
+  Status connect(const plugin::Plugin& plugin, const std::vector<std::vector<std::byte>>& found) {
+    std::vector<std::vector<uint32_t>> orders;
+    std::vector<tutti_node_graph> graphs;
+    for (uint32_t node = 0; node < node_count_; ++node) {
+      const auto first = static_cast<size_t>(std::find(nodes_.begin(), nodes_.end(), node) - nodes_.begin());
+      auto& order = orders.emplace_back(found[first].size() / sizeof(uint32_t));
+      std::memcpy(order.data(), found[first].data(), order.size() * sizeof(uint32_t));
+    }
+    for (uint32_t node = 0; node < node_count_; ++node) {
+      const auto ranks = static_cast<uint32_t>(std::count(nodes_.begin(), nodes_.end(), node));
+      graphs.push_back({sizeof(tutti_node_graph), node, ranks, static_cast<uint32_t>(orders[node].size()) / ranks,
+                        orders[node].data(), topology_.bandwidth_gbs[TUTTI_LINK_SHM]});
+    }
+    tuner::Algorithm algorithm{plugin.name(), plugin.ops<tutti_algorithm_ops>(), plugin.self(), nullptr, 1, {}};
+    const int32_t code =
+        algorithm.ops->connect(algorithm.plugin, &topology_, graphs.data(), node_count_, &algorithm.instance);
+    if (code != TUTTI_OK) {
+      return {static_cast<Code>(code),
+              fmt::format("algorithm '{}' cannot connect the ranks: {}", plugin.name(), plugin::take_failure_text())};
+    }
+    algorithm.channels = std::max(1u, algorithm.ops->channel_count(algorithm.instance));
+    tutti_str name{};
+    uint64_t collectives = 0;
+    for (uint32_t v = 0; algorithm.ops->variant(algorithm.plugin, v, &name, &collectives) == TUTTI_OK; ++v) {
+      algorithm.variants.push_back({std::string(name.data, name.size), collectives});
+    }
+    choices_.algorithms.push_back(std::move(algorithm));
+    return {};
+  }
+
+  Status create_tuner() {
+    const plugin::Plugin& plugin = *state_.registry_->of(plugin::Kind::kTuner).front();
+    choices_.tuner = plugin.ops<tutti_tuner_ops>();
+    choices_.tuner_name = plugin.name();
+    if (const int32_t code = choices_.tuner->create(plugin.self(), &topology_, &choices_.tuner_instance);
+        code != TUTTI_OK) {
+      return {static_cast<Code>(code),
+              fmt::format("tuner '{}' cannot serve: {}", plugin.name(), plugin::take_failure_text())};
+    }
+    return {};
+  }
+
+  /// Ranks that share a processor must not spin at each other.
+  uint32_t spins() const {
+    if (const int64_t chosen = config_.integer("wait.spin"); chosen != 0) return static_cast<uint32_t>(chosen);
+    constexpr uint32_t kAlone = 4000;
+    constexpr uint32_t kCrowded = 40;
+    return local_ranks_.size() <= std::thread::hardware_concurrency() ? kAlone : kCrowded;
+  }
+
+  void finish() {
+    const auto rank = static_cast<uint32_t>(state_.rank_);
+    const auto size = static_cast<uint32_t>(state_.size_);
+    state_.selector_ = std::make_unique<tuner::Selector>(config_, std::move(choices_));
+    const bool check_plans = config_.boolean("check.plans");
+    state_.programs_ = std::make_unique<communicator::Programs>(
+        communicator::Programs::Options{rank, size, check_plans}, state_.selector_->choices(), *state_.fabric_);
+    state_.executions_ = std::make_unique<communicator::Executions>(
+        communicator::Executions::Options{rank, size, config_.boolean("check.calls"), direct_minimum_,
+                                          &state_.abort_word_},
+        *state_.selector_, *state_.programs_);
+    state_.driver_ = std::make_unique<communicator::Driver>(
+        communicator::Driver::Options{spins(), static_cast<uint32_t>(config_.integer("wait.yield")),
+                                      config_.duration("timeouts.operation"), &state_.fabric_->shm().bell()});
+    if (state_.fabric_->net() != nullptr) state_.driver_->set_engine(&state_.fabric_->net()->engine());
+  }
+
+  Communicator::State& state_;
+  const UniqueId& id_;
+  config::Config& config_;
+  base::Time deadline_;
+  std::vector<uint32_t> nodes_;
+  uint32_t node_count_ = 1;
+  std::vector<uint32_t> local_ranks_;
+  bool force_network_ = false;
+  bool uses_network_ = false;
+  uint32_t max_channels_ = 1;
+  uint64_t direct_minimum_ = 0;
+  tuner::Choices choices_;
+  tutti_topology topology_{};
+};
+
+Result<std::shared_ptr<Communicator::State>> Communicator::State::create(const UniqueId& id, int rank, int size,
+                                                                         config::Config config) {
+  if (size < 1 || rank < 0 || rank >= size) {
+    return Status(
+        Code::kInvalidArgument,
+        fmt::format("rank {} of {} ranks: a communicator has at least one rank, numbered from 0", rank, size));
+  }
+  auto state = std::make_shared<State>();
+  state->rank_ = rank;
+  state->size_ = size;
+  state->config_ = std::move(config);
+  TUTTI_TRY(log::configure(log::level_from(state->config_.text("log.level")), state->config_.text("log.file")));
+  log::set_rank(rank, size);
+  const Status made = Setup(*state, id).run();
+  if (made.ok()) return state;
+  // Where the cause is another rank's, say that one.
+  const Status failure = state->failure();
+  return failure.ok() || made.code() == Code::kNotFound || made.code() == Code::kConfig ? made : failure;
+}
+
+Result<std::shared_ptr<Communicator::State>> Communicator::State::split(int color, int key) {
+  struct Wish {
+    int color;
+    int key;
+  };
+  const auto deadline = base::time_in(config_.duration("timeouts.bootstrap"));
+  const Wish mine{color, key};
+  TUTTI_ASSIGN(const auto all, bootstrap_->all_gather(bytes_of(mine), deadline));
+  std::vector<std::pair<int, int>> group;  // key, rank
+  for (size_t r = 0; r < all.size(); ++r) {
+    Wish wish{};
+    std::memcpy(&wish, all[r].data(), std::min(all[r].size(), sizeof wish));
+    if (wish.color == color) group.emplace_back(wish.key, static_cast<int>(r));
+  }
+  std::stable_sort(group.begin(), group.end());
+  UniqueId id;
+  Status made;
+  if (color >= 0 && group.front().second == rank_) {
+    auto created = UniqueId::create(interfaces_of(config_));
+    made = created.status();
+    if (created.ok()) id = *created;
+  }
+  TUTTI_ASSIGN(const auto ids, bootstrap_->all_gather(bytes_of(id), deadline));
+  TUTTI_TRY(made);
+  if (color < 0) return std::shared_ptr<State>();
+  std::memcpy(&id, ids[static_cast<size_t>(group.front().second)].data(), sizeof id);
+  const auto place = std::find_if(group.begin(), group.end(), [&](const auto& entry) { return entry.second == rank_; });
+  return create(id, static_cast<int>(place - group.begin()), static_cast<int>(group.size()), config_);
+}
+
+std::string Communicator::State::interfaces_of(const config::Config& config) {
+  return fmt::format("{}", fmt::join(config.list("bootstrap.interface"), ","));
+}
+
+Result<Communicator> Communicator::create(const UniqueId& id, int rank, int rank_count, const Options& options) {
+  config::LoadOptions load;
+  load.job_file = options.config_file;
+  load.environment = config::process_environment();
+  load.settings = options.settings;
+  TUTTI_ASSIGN(config::Config config, config::Config::load(load));
+  TUTTI_ASSIGN(std::shared_ptr<State> state, State::create(id, rank, rank_count, std::move(config)));
+  return Communicator(std::move(state));
+}
+
+Result<std::optional<Communicator>> Communicator::split(int color, int key) {
+  TUTTI_ASSIGN(std::shared_ptr<State> state, state_->split(color, key));
+  if (state == nullptr) return std::optional<Communicator>();
+  return std::optional<Communicator>(Communicator(std::move(state)));
+}
+
+}  // namespace tutti
