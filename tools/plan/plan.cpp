@@ -1,74 +1,154 @@
 // SPDX-License-Identifier: Apache-2.0
-// `tutti plan`: what an algorithm makes every rank do, as text, as a file, proved right.
+// `tutti plan`: what an algorithm makes every rank do, as a file, as text, proved right.
 #include "plan/plan.h"
 
 #include <fmt/format.h>
 
+#include <iostream>
+#include <iterator>
 #include <memory>
 
 #include "plan/describe.h"
-#include "plan/file.h"
 #include "plan/verify.h"
 #include "tools/commands.h"
+#include "tools/names.h"
+#include "tools/plan/generate.h"
+#include "tools/session.h"
 
 namespace tutti::tools {
 namespace {
+
+constexpr const char* kFooter = R"(
+Examples:
+  tutti plan export all_reduce --algorithm direct/two-shot --ranks 4 -o two-shot.yaml
+  tutti plan print two-shot.yaml --rank 1
+  tutti plan verify two-shot.yaml --in-place
+  tutti plan export broadcast --algorithm ring --ranks 8 --root 3 | tutti plan verify -)";
 
 struct Work {
   std::string file;
   int rank = -1;
   plan::VerifyOptions verify;
+
+  PlanQuestion question;
+  std::string collective;
+  std::string output;
+  std::string config_file;
+  std::vector<std::string> settings;
 };
 
+Result<plan::PlanFile> read(const std::string& file) {
+  if (file != "-") return plan::read_file(file);
+  const std::string text(std::istreambuf_iterator<char>(std::cin), {});
+  return plan::parse_file(text, "standard input");
+}
+
 Status print(const Work& work) {
-  TUTTI_ASSIGN(const plan::PlanFile file, plan::read_file(work.file));
+  TUTTI_ASSIGN(const plan::PlanFile file, read(work.file));
   if (work.rank >= static_cast<int>(file.plans.size())) {
     return Status(Code::kInvalidArgument, fmt::format("{} holds the plans of ranks 0 to {}; there is no rank {}",
                                                       work.file, file.plans.size() - 1, work.rank));
   }
   for (const plan::Plan& plan : file.plans) {
     if (work.rank >= 0 && plan.rank != static_cast<uint32_t>(work.rank)) continue;
-    fmt::print("{} {}{}{}, rank {} of {}, channel {}\n{}\n", to_string(plan.collective), file.algorithm,
-               file.variant.empty() ? "" : ":", file.variant, plan.rank, plan.rank_count, plan.channel,
+    fmt::print("{} by {}{}{}, rank {} of {}, channel {}\n{}\n", to_string(plan.collective), file.algorithm,
+               file.variant.empty() ? "" : "/", file.variant, plan.rank, plan.rank_count, plan.channel,
                plan::to_text(plan));
   }
   return {};
 }
 
 Status verify(const Work& work) {
-  TUTTI_ASSIGN(const plan::PlanFile file, plan::read_file(work.file));
+  TUTTI_ASSIGN(const plan::PlanFile file, read(work.file));
   const Status verdict = plan::verify(file.plans, work.verify);
   if (!verdict.ok()) return verdict.with_context(work.file);
   const plan::Plan& first = file.plans.front();
-  fmt::print("{}: right: {} over {} ranks, {}, {} slots\n", work.file, to_string(first.collective), first.rank_count,
-             work.verify.in_place ? "in place" : "out of place", work.verify.slots);
+  fmt::print("{}: right: {} over {} ranks, {}, with {} slots\n", work.file, to_string(first.collective),
+             first.rank_count, work.verify.in_place ? "in place" : "out of place", work.verify.slots);
   return {};
+}
+
+Status export_plans(const Work& work) {
+  PlanQuestion question = work.question;
+  question.collective = *collective_from(work.collective);
+  if (question.host_count > question.rank_count || question.root >= question.rank_count) {
+    return Status(Code::kInvalidArgument, fmt::format("{} ranks have no {} hosts, or no root {}", question.rank_count,
+                                                      question.host_count, question.root));
+  }
+  config::LoadOptions options;
+  options.job_file = work.config_file;
+  options.environment = config::process_environment();
+  options.settings = split_settings(work.settings);
+  TUTTI_ASSIGN(config::Config config, config::Config::load(options));
+  TUTTI_ASSIGN(const plan::PlanFile file, generate(question, std::move(config)));
+  if (!work.output.empty()) return plan::write_file(file, work.output);
+  fmt::print("{}", plan::to_yaml(file));
+  return {};
+}
+
+using Action = Status (*)(const Work&);
+
+/// Declares one verb of `tutti plan`.
+CLI::App* add_verb(CLI::App& command, const char* name, const char* text, const std::shared_ptr<Work>& work,
+                   int& exit_code, Action action) {
+  CLI::App* verb = command.add_subcommand(name, text);
+  verb->callback([work, action, &exit_code] {
+    const Status status = action(*work);
+    exit_code = status.ok() ? kSuccess : fail(status);
+  });
+  return verb;
+}
+
+void add_file(CLI::App& verb, Work& work) {
+  verb.add_option("file", work.file, "A plan file, YAML or JSON; - for standard input")
+      ->required()
+      ->option_text("FILE");
+}
+
+void add_export(CLI::App& verb, Work& work) {
+  PlanQuestion& question = work.question;
+  verb.add_option("collective", work.collective, "The collective")
+      ->required()
+      ->check(one_of(all_names<Collective>()))
+      ->option_text("COLLECTIVE");
+  verb.add_option("-a,--algorithm", question.algorithm, "Algorithm plugin, and its variant (default ring)")
+      ->option_text("NAME[/VARIANT]");
+  verb.add_option("-n,--ranks", question.rank_count, "Number of ranks (default 4)")
+      ->check(CLI::Range(1, 1 << 16))
+      ->option_text("N");
+  verb.add_option("--hosts", question.host_count, "Number of hosts they are on, in blocks (default 1)")
+      ->check(CLI::PositiveNumber)
+      ->option_text("N");
+  verb.add_option("-r,--root", question.root, "Root of a rooted collective (default 0)")->option_text("RANK");
+  verb.add_option("--channel", question.channel, "Which channel's plans (default 0)")->option_text("N");
+  verb.add_option("-o,--output", work.output, "Write there: JSON if it ends with .json (default: YAML to the terminal)")
+      ->option_text("FILE");
+  add_settings(verb, work.config_file, work.settings);
 }
 
 }  // namespace
 
 void add_plan(CLI::App& tutti, int& exit_code) {
-  CLI::App* command = tutti.add_subcommand("plan", "Print and verify plans");
+  CLI::App* command = tutti.add_subcommand("plan", "Print, verify and export plans");
   command->require_subcommand(1);
+  command->footer(kFooter);
   const auto work = std::make_shared<Work>();
-  const auto add = [&](const char* name, const char* text, Status (*action)(const Work&)) {
-    CLI::App* verb = command->add_subcommand(name, text);
-    verb->add_option("file", work->file, "A plan file, YAML or JSON")->required()->option_text("FILE");
-    verb->callback([work, action, &exit_code] {
-      const Status status = action(*work);
-      exit_code = status.ok() ? kSuccess : fail(status);
-    });
-    return verb;
-  };
-  add("print", "Print what each rank does, one line per step", print)
-      ->add_option("--rank", work->rank, "Only this one")
-      ->check(CLI::NonNegativeNumber)
-      ->option_text("RANK");
-  CLI::App* verb = add("verify", "Prove that the plans give the right result and cannot deadlock", verify);
-  verb->add_option("--slots", work->verify.slots, "Messages that fit between two ranks (default 2)")
+
+  CLI::App* printed =
+      add_verb(*command, "print", "Print what each rank does, one line per step", work, exit_code, print);
+  add_file(*printed, *work);
+  printed->add_option("--rank", work->rank, "Only this one")->check(CLI::NonNegativeNumber)->option_text("RANK");
+
+  CLI::App* verified = add_verb(*command, "verify", "Prove that plans give the right result and cannot deadlock", work,
+                                exit_code, verify);
+  add_file(*verified, *work);
+  verified->add_option("--slots", work->verify.slots, "Messages that fit between two ranks (default 2)")
       ->check(CLI::PositiveNumber)
       ->option_text("N");
-  verb->add_flag("--in-place", work->verify.in_place, "Input and output share memory");
+  verified->add_flag("--in-place", work->verify.in_place, "Input and output share memory");
+
+  add_export(*add_verb(*command, "export", "Write the plans that an algorithm makes", work, exit_code, export_plans),
+             *work);
 }
 
 }  // namespace tutti::tools

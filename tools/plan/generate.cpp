@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/plan/generate.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "plugin/loader.h"
+#include "plugin/search.h"
+
+namespace tutti::tools {
+namespace {
+
+std::string_view view(const tutti_str& text) {
+  return {text.data, text.size};
+}
+
+/// The channels of one node, as search reports them.
+struct NodeGraph {
+  std::vector<uint32_t> orders;
+  uint32_t rank_count = 0;
+  uint32_t channel_count = 0;
+  double bandwidth_gbs = 0;
+
+  static int32_t add_channel(void* context, const uint32_t* order, uint32_t rank_count, double bandwidth_gbs) {
+    auto& graph = *static_cast<NodeGraph*>(context);
+    graph.orders.insert(graph.orders.end(), order, order + rank_count);
+    graph.rank_count = rank_count;
+    graph.bandwidth_gbs = bandwidth_gbs;
+    ++graph.channel_count;
+    return TUTTI_OK;
+  }
+};
+
+/// An algorithm plugin, connected for a made-up topology.
+class Algorithm {
+ public:
+  static Result<Algorithm> open(const std::string& name, config::Config& config) {
+    TUTTI_ASSIGN(const auto file,
+                 plugin::find(plugin::Kind::kAlgorithm, name, plugin::search_path(config.list("plugins.path"))));
+    TUTTI_ASSIGN(auto image, plugin::Image::load(plugin::Kind::kAlgorithm, name, file));
+    TUTTI_ASSIGN(auto plugin, plugin::Plugin::open(std::move(image), config));
+    return Algorithm(std::move(plugin));
+  }
+
+  Status connect(const PlanQuestion& question) {
+    constexpr uint32_t kMaxChannels = 16;
+    std::vector<uint32_t> node_of_rank(question.rank_count);
+    for (uint32_t rank = 0; rank < question.rank_count; ++rank) {
+      node_of_rank[rank] = rank * question.host_count / question.rank_count;
+    }
+    tutti_topology topology{};
+    topology.struct_size = sizeof(topology);
+    topology.rank_count = question.rank_count;
+    topology.node_count = question.host_count;
+    topology.node_of_rank = node_of_rank.data();
+    topology.bandwidth_gbs[TUTTI_LINK_SHM] = 10;
+    topology.bandwidth_gbs[TUTTI_LINK_NETWORK] = 1;
+    topology.latency_us[TUTTI_LINK_SHM] = 1;
+    topology.latency_us[TUTTI_LINK_NETWORK] = 20;
+
+    std::vector<NodeGraph> found(question.host_count);
+    std::vector<tutti_node_graph> graphs;
+    for (uint32_t rank = 0; rank < question.rank_count; ++rank) {
+      const uint32_t node = node_of_rank[rank];
+      if (node < graphs.size()) continue;  // one rank of each node searches
+      NodeGraph& graph = found[node];
+      const tutti_graph_sink sink{sizeof(sink), 0, &graph, NodeGraph::add_channel};
+      TUTTI_TRY(check(ops_->search(plugin_->self(), &topology, rank, kMaxChannels, &sink), "search"));
+      graphs.push_back({sizeof(tutti_node_graph), node, graph.rank_count, graph.channel_count, graph.orders.data(),
+                        graph.bandwidth_gbs});
+    }
+    void* instance = nullptr;
+    TUTTI_TRY(
+        check(ops_->connect(plugin_->self(), &topology, graphs.data(), question.host_count, &instance), "connect"));
+    instance_ = {instance, ops_->disconnect};
+    return {};
+  }
+
+  /// The variant of that name; without a name, the first that can do the collective.
+  Result<uint32_t> variant(const std::string& name, Collective collective) const {
+    std::string known;
+    tutti_str text{};
+    uint64_t collectives = 0;
+    for (uint32_t i = 0; ops_->variant(plugin_->self(), i, &text, &collectives) == TUTTI_OK; ++i) {
+      const bool can = (collectives >> static_cast<uint32_t>(collective) & 1) != 0;
+      if (can && (name.empty() || view(text) == name)) return i;
+      known += fmt::format("; {}{}{}", plugin_->name(), text.size > 0 ? "/" : "", view(text));
+      known += can ? " can" : " cannot";
+    }
+    return Status(Code::kUnsupported, fmt::format("{}{}{} does not do {}{}", plugin_->name(), name.empty() ? "" : "/",
+                                                  name, to_string(collective), known));
+  }
+
+  uint32_t channel_count() const { return ops_->channel_count(instance_.get()); }
+  std::string variant_name(uint32_t variant) const {
+    tutti_str text{};
+    uint64_t collectives = 0;
+    const bool found = ops_->variant(plugin_->self(), variant, &text, &collectives) == TUTTI_OK;
+    return found ? std::string(view(text)) : std::string();
+  }
+  Result<plan::Plan> plan(const tutti_plan_request& request) const {
+    return plan::collect(*ops_, instance_.get(), request);
+  }
+
+ private:
+  explicit Algorithm(std::shared_ptr<plugin::Plugin> plugin)
+      : plugin_(std::move(plugin)), ops_(plugin_->ops<tutti_algorithm_ops>()) {}
+
+  Status check(int32_t code, const char* what) const {
+    if (code == TUTTI_OK) return {};
+    return Status(static_cast<Code>(code),
+                  fmt::format("{}: {} failed: {}", plugin_->name(), what, plugin::take_failure_text()));
+  }
+
+  std::shared_ptr<plugin::Plugin> plugin_;
+  const tutti_algorithm_ops* ops_;
+  std::unique_ptr<void, void (*)(void*)> instance_{nullptr, [](void*) {}};
+};
+
+}  // namespace
+
+Result<plan::PlanFile> generate(const PlanQuestion& question, config::Config config) {
+  const size_t slash = question.algorithm.find('/');
+  const std::string wanted = slash == std::string::npos ? std::string() : question.algorithm.substr(slash + 1);
+  plan::PlanFile file{question.algorithm.substr(0, slash), {}, {}};
+  TUTTI_ASSIGN(Algorithm algorithm, Algorithm::open(file.algorithm, config));
+  TUTTI_ASSIGN(const uint32_t variant, algorithm.variant(wanted, question.collective));
+  TUTTI_TRY(algorithm.connect(question));
+  if (question.channel >= algorithm.channel_count()) {
+    return Status(Code::kInvalidArgument, fmt::format("{} has {} channels here; there is no channel {}", file.algorithm,
+                                                      algorithm.channel_count(), question.channel));
+  }
+  file.variant = algorithm.variant_name(variant);
+  for (uint32_t rank = 0; rank < question.rank_count; ++rank) {
+    const uint32_t root = plan::has_root(question.collective) ? question.root : 0;
+    TUTTI_ASSIGN(plan::Plan plan,
+                 algorithm.plan({sizeof(tutti_plan_request), static_cast<uint32_t>(question.collective), rank,
+                                 question.channel, root, variant}));
+    file.plans.push_back(std::move(plan));
+  }
+  return file;
+}
+
+}  // namespace tutti::tools

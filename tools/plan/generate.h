@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// Asking an algorithm plugin for its plans, without a communicator.
+#pragma once
+
+#include "config/config.h"
+#include "plan/file.h"
+
+namespace tutti::tools {
+
+struct PlanQuestion {
+  Collective collective = Collective::kAllReduce;
+  std::string algorithm = "ring";  ///< "ring"; "direct/two-shot"; without a variant the first that can do it
+  uint32_t rank_count = 4;
+  uint32_t host_count = 1;  ///< ranks are dealt to hosts in blocks
+  uint32_t root = 0;
+  uint32_t channel = 0;
+};
+
+/// All ranks' plans of one channel. kUnsupported names the variants and what they can do.
+Result<plan::PlanFile> generate(const PlanQuestion& question, config::Config config);
+
+}  // namespace tutti::tools
