@@ -30,7 +30,7 @@ Status Hub::admit(const std::shared_ptr<Link>& link, const Hello& hello, const H
   if (phase_ == Phase::kFailed) return failure_;
   const std::string origin = fmt::format(
       "{} pid {}", std::string_view(hello.host.data(), ::strnlen(hello.host.data(), hello.host.size())), hello.pid);
-  if (const Status status = check(hello, origin); !status.ok()) {
+  if (Status status = check(hello, origin); !status.ok()) {
     if (phase_ == Phase::kJoining) fail_joining(status);
     return status;
   }

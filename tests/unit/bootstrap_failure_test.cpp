@@ -250,7 +250,9 @@ void expect_loss_is_noticed(const std::string& child_test) {
   auto joined = Bootstrap::join(id, 0, 3, soon());
   auto other = joining.get();
   ASSERT_TRUE(joined.ok() && other.ok()) << joined.status().to_string();
-  if (child_test == "DISABLED_Child.JoinsAndForks") EXPECT_EQ(child.hear(), "forked");
+  if (child_test == "DISABLED_Child.JoinsAndForks") {
+    EXPECT_EQ(child.hear(), "forked");
+  }
   auto failure = next_failure(**joined);
   auto waiting = std::async(std::launch::async, [&] { return other.value()->barrier(soon()); });
 

@@ -23,7 +23,7 @@ std::string text_of(const Status& status) {
 const std::string kSecret = "00112233445566778899aabbccddeeff";
 
 TEST(UniqueIdTest, TextAndBack) {
-  for (const std::string address : {"10.1.2.3:4000", "[fd00::1:2]:65535"}) {
+  for (const std::string& address : {std::string("10.1.2.3:4000"), std::string("[fd00::1:2]:65535")}) {
     const auto id = UniqueId::from_string(address + ":" + kSecret);
     ASSERT_TRUE(id.ok()) << id.status().to_string();
     EXPECT_EQ(id.value().to_string(), address + ":" + kSecret);
@@ -33,11 +33,24 @@ TEST(UniqueIdTest, TextAndBack) {
 }
 
 TEST(UniqueIdTest, RefusesWhatIsNone) {
-  for (const std::string text :
-       {"", ":", "::", "10.1.2.3", "10.1.2.3:4000", "10.1.2.3:4000:", "10.1.2.3::" + kSecret,
-        "10.1.2.3:70000:" + kSecret, "10.1.2.3:0:" + kSecret, "10.1.2.3:-1:" + kSecret, "10.1.2.3: 1:" + kSecret,
-        "fd00::1:4000:" + kSecret, "[fd00::1:4000:" + kSecret, "[10.1.2.3]:4000:" + kSecret,
-        "10.1.2.3:4000:" + kSecret + "0", "10.1.2.3:4000:" + kSecret.substr(1) + "x", ":4000:" + kSecret}) {
+  const std::vector<std::string> none = {"",
+                                         ":",
+                                         "::",
+                                         "10.1.2.3",
+                                         "10.1.2.3:4000",
+                                         "10.1.2.3:4000:",
+                                         "10.1.2.3::" + kSecret,
+                                         "10.1.2.3:70000:" + kSecret,
+                                         "10.1.2.3:0:" + kSecret,
+                                         "10.1.2.3:-1:" + kSecret,
+                                         "10.1.2.3: 1:" + kSecret,
+                                         "fd00::1:4000:" + kSecret,
+                                         "[fd00::1:4000:" + kSecret,
+                                         "[10.1.2.3]:4000:" + kSecret,
+                                         "10.1.2.3:4000:" + kSecret + "0",
+                                         "10.1.2.3:4000:" + kSecret.substr(1) + "x",
+                                         ":4000:" + kSecret};
+  for (const std::string& text : none) {
     const auto id = UniqueId::from_string(text);
     EXPECT_EQ(id.status().code(), Code::kInvalidArgument) << text << ": " << id.status().to_string();
   }

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstring>
 #include <random>
+#include <thread>
 
 #include "bootstrap/agreement.h"
 #include "bootstrap/hub.h"
