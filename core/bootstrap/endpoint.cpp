@@ -9,6 +9,7 @@
 
 #include "bootstrap/hub.h"
 #include "bootstrap/interface.h"
+#include "log/log.h"
 
 namespace tutti {
 
@@ -68,6 +69,7 @@ Result<UniqueId> serve(const base::SocketAddress& address, const Secret& secret)
   TUTTI_ASSIGN(base::Fd listener, base::listen_on(address));
   const Endpoint endpoint{base::local_address(listener), secret};
   Hub::serve(*poller, std::move(listener), secret);
+  log::info("bootstrap: ranks meet at {}", endpoint.address.to_string());
   return to_unique_id(endpoint);
 }
 
