@@ -6,7 +6,7 @@
 //   plan.step().recv(prev).own(Buffer::kInput, c).send(next);                            // recvReduceSend
 //   plan.step().recv(prev).own(Buffer::kInput, c).final().to_output(c).send(next);       // recvReduceCopySend
 //   plan.step().recv(prev).to_output(c).send(next);                                      // recvCopySend
-//   return plan.emit(sink);
+//   return plan;
 //
 // What steps mean and how they wait is said in tutti/plugin/plan.h. Nothing is checked here: the host checks every plan
 // that it takes and names step and field of what is wrong.
