@@ -2,7 +2,8 @@
 if(TARGET tutti-algo-ring AND TARGET tutti-algo-direct)
   set(here ${CMAKE_CURRENT_LIST_DIR})
   tutti_test(plan_test SOURCES ${here}/plan_test.cpp ${here}/plan_support.cpp)
-  tutti_test(verify_test SOURCES ${here}/verify_test.cpp ${here}/plan_support.cpp ${here}/plan_reference.cpp TIMEOUT 300)
+  tutti_test(verify_test SOURCES ${here}/verify_test.cpp ${here}/plan_support.cpp ${here}/plan_reference.cpp
+             TIMEOUT 300)
   tutti_test(tuner_model_test SOURCES ${here}/tuner_model_test.cpp ${here}/plan_support.cpp
              ${PROJECT_SOURCE_DIR}/plugins/tuner-model/model.cpp)
   target_include_directories(tuner_model_test PRIVATE ${PROJECT_SOURCE_DIR}/plugins)
