@@ -6,6 +6,7 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <climits>
 #include <mutex>
@@ -13,7 +14,9 @@
 namespace tutti::log {
 namespace {
 
-thread_local std::string rank_text;
+constexpr std::array<std::string_view, 6> kNames = {"off", "error", "warn", "info", "debug", "trace"};
+
+thread_local std::string rank_text;  // "3/8 "
 
 struct Sink {
   std::mutex mutex;
@@ -52,12 +55,13 @@ std::string expand(std::string_view pattern) {
 
 }  // namespace
 
+std::string_view to_string(Level level) {
+  return kNames[static_cast<size_t>(level)];
+}
+
 Level level_from(std::string_view name) {
-  constexpr std::array<std::string_view, 6> kNames = {"off", "error", "warn", "info", "debug", "trace"};
-  for (size_t i = 0; i < kNames.size(); ++i) {
-    if (kNames[i] == name) return static_cast<Level>(i);
-  }
-  return Level::kWarn;
+  const auto* found = std::find(kNames.begin(), kNames.end(), name);
+  return found == kNames.end() ? Level::kWarn : static_cast<Level>(found - kNames.begin());
 }
 
 Status configure(Level level, std::string_view file) {
@@ -69,7 +73,8 @@ Status configure(Level level, std::string_view file) {
       out.logger = path.empty() ? Sink::make(std::make_shared<spdlog::sinks::stderr_sink_mt>())
                                 : Sink::make(std::make_shared<spdlog::sinks::basic_file_sink_mt>(path));
     } catch (const spdlog::spdlog_ex& error) {
-      return Status(Code::kConfig, fmt::format("log.file: cannot write {}: {}", path, error.what()));
+      return Status(Code::kConfig, fmt::format("log.file: cannot write {}: {}; choose another file, or none for stderr",
+                                               path, error.what()));
     }
     out.file = path;
   }
@@ -82,14 +87,15 @@ void set_rank(int rank, int size) {
 }
 
 void write(Level level, std::string_view text) {
-  constexpr std::array<std::string_view, 6> kNames = {"off", "error", "warn", "info", "debug", "trace"};
   std::shared_ptr<spdlog::logger> logger;
   {
     Sink& out = sink();
     const std::lock_guard lock(out.mutex);
     logger = out.logger;
   }
-  logger->log(spdlog::level::info, "{} {}{}", kNames[static_cast<size_t>(level)], rank_text, text);
+  std::string line(text.substr(0, text.find_last_not_of('\n') + 1));
+  for (size_t at = 0; (at = line.find('\n', at)) != std::string::npos;) line.replace(at, 1, " | ");
+  logger->log(spdlog::level::info, "{} {}{}", to_string(level), rank_text, line);
 }
 
 }  // namespace tutti::log

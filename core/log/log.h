@@ -6,8 +6,8 @@
 #include <fmt/format.h>
 
 #include <atomic>
-#include <string>
 #include <string_view>
+#include <utility>
 
 #include "tutti/status.h"
 
@@ -15,22 +15,26 @@ namespace tutti::log {
 
 enum class Level : int { kOff = 0, kError = 1, kWarn = 2, kInfo = 3, kDebug = 4, kTrace = 5 };
 
-/// Process-wide. `file`: empty for stderr; %h becomes the host's name, %p the process id.
-Status configure(Level level, std::string_view file);
-/// "off", "error", "warn", "info", "debug", "trace"; anything else is kWarn.
+/// "off", "error", "warn", "info", "debug", "trace".
+std::string_view to_string(Level level);
+/// The level of such a name; anything else is kWarn.
 Level level_from(std::string_view name);
 
-/// What stands for this thread in its lines; size 0: nothing.
+/// For the whole process; before it, warnings go to stderr. `file`: empty for stderr, else appended to; %h becomes the
+/// host's name, %p the process id. kConfig if the file cannot be written; then the log stays as it was.
+Status configure(Level level, std::string_view file);
+/// The rank for which the calling thread works, as its lines show it; size 0: none.
 void set_rank(int rank, int size);
 
 namespace detail {
-inline std::atomic<int> threshold{static_cast<int>(Level::kWarn)};
+inline std::atomic<int> threshold{static_cast<int>(Level::kWarn)};  // relaxed: a late line more or less is no matter
 }
 
+/// One relaxed load: what a line that nobody wants costs.
 inline bool enabled(Level level) {
   return static_cast<int>(level) <= detail::threshold.load(std::memory_order_relaxed);
 }
-/// A finished line; what plugins' texts go through.
+/// A finished text, whatever the level: plugins' texts come this way. Line breaks become " | ": a line is one event.
 void write(Level level, std::string_view text);
 
 template <class... Args>
@@ -52,6 +56,10 @@ void info(fmt::format_string<Args...> format, Args&&... args) {
 template <class... Args>
 void debug(fmt::format_string<Args...> format, Args&&... args) {
   at(Level::kDebug, format, std::forward<Args>(args)...);
+}
+template <class... Args>
+void trace(fmt::format_string<Args...> format, Args&&... args) {
+  at(Level::kTrace, format, std::forward<Args>(args)...);
 }
 
 }  // namespace tutti::log
