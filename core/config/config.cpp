@@ -2,21 +2,36 @@
 #include "config/config.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/auxv.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
 
 #include "config/suggest.h"
-#include "config/tree.h"
+#include "log/log.h"
 
 namespace tutti::config {
 namespace {
 
-// Variables that are no settings.
+// Variables that are no settings. TUTTI_TEST_* belongs to the tests.
 const std::vector<std::string> kOtherVariables = {"TUTTI_CONFIG",      "TUTTI_SITE_CONFIG", "TUTTI_SET",
                                                   "TUTTI_UNIQUE_ID",   "TUTTI_RANK",        "TUTTI_RANKS",
                                                   "TUTTI_PLUGIN_PATH", "TUTTI_UNLOAD",      "TUTTI_SKIP_SETUP"};
+constexpr std::string_view kTestVariable = "TUTTI_TEST_";
+constexpr std::string_view kSettings = "settings.";
+constexpr std::string_view kSettingsVariable = "TUTTI_SETTINGS_";
+
+/// A setting that stands in no file.
+Entry entry_of(std::string key, std::string_view text, const std::string& origin) {
+  return {std::move(key), std::string(text), origin, origin, std::nullopt, origin};
+}
+
+/// What to do about a word that is not `known`.
+std::string advice(std::string_view word, const std::vector<std::string>& known) {
+  const std::string guess = did_you_mean(word, known);
+  return guess.empty() ? "; `tutti config show` lists what there is" : guess;
+}
 
 std::string find_variable(const LoadOptions& options, std::string_view name) {
   for (const auto& [key, value] : options.environment) {
@@ -29,6 +44,7 @@ std::string find_variable(const LoadOptions& options, std::string_view name) {
 
 std::vector<std::pair<std::string, std::string>> process_environment() {
   std::vector<std::pair<std::string, std::string>> out;
+  if (getauxval(AT_SECURE) != 0) return out;
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
     const std::string_view text = *entry;
     const size_t equals = text.find('=');
@@ -50,7 +66,7 @@ Result<Config> Config::load(const LoadOptions& options) {
   const std::string job = options.job_file.empty() ? find_variable(options, "TUTTI_CONFIG") : options.job_file;
   if (!job.empty()) TUTTI_TRY(config.merge_file(job, "job"));
   TUTTI_TRY(config.merge_environment(options.environment));
-  for (const auto& [key, text] : options.settings) TUTTI_TRY(config.set(key, text, "application", "application"));
+  for (const auto& [key, text] : options.settings) TUTTI_TRY(config.set(entry_of(key, text, "application")));
   return config;
 }
 
@@ -61,83 +77,127 @@ Status Config::declare(const Key& key) {
   return {};
 }
 
-Status Config::set(const std::string& key, std::string_view text, const std::string& place, const std::string& origin) {
-  const auto slot = slots_.find(key);
-  if (slot == slots_.end()) {
-    if (key.starts_with("settings.")) {
-      pending_[key].push_back({std::string(text), place});
-      return {};
-    }
-    return {Code::kConfig, fmt::format("{}: unknown key '{}'{}", place, key, did_you_mean(key, names()))};
+Status Config::set(const Entry& entry) {
+  if (const auto slot = slots_.find(entry.key); slot != slots_.end()) return apply(entry, slot->second);
+  if (entry.key.starts_with(kSettings)) return keep(entry);
+  return wrong(entry.place, fmt::format("unknown key '{}'{}", entry.key, advice(entry.key, names())));
+}
+
+Status Config::apply(const Entry& entry, Slot& slot) {
+  const bool wants_list = slot.key.type == Type::kList;
+  if (entry.is_list.value_or(wants_list) != wants_list) {
+    return wrong(entry.value_place, fmt::format("{}: expected {}", slot.key.name,
+                                                wants_list ? "a list such as [a, b]" : "a single value, not a list"));
   }
-  auto value = parse(slot->second.key, text);
-  if (!value.ok()) return {Code::kConfig, fmt::format("{}: {}: {}", place, key, value.status().text())};
-  slot->second.value = *std::move(value);
-  slot->second.origin = origin;
+  auto value = parse(slot.key, entry.text);
+  if (!value.ok()) return wrong(entry.value_place, fmt::format("{}: {}", slot.key.name, value.status().text()));
+  slot.value = *std::move(value);
+  slot.origin = entry.origin;
+  return {};
+}
+
+/// Keeps a setting until add() knows what its plugin has.
+Status Config::keep(const Entry& entry) {
+  static const std::vector<std::string> kKinds = {"algo", "proto", "net", "tuner"};
+  const std::string_view rest = std::string_view(entry.key).substr(kSettings.size());
+  const std::string_view kind = rest.substr(0, rest.find('.'));
+  if (std::find(kKinds.begin(), kKinds.end(), kind) == kKinds.end()) {
+    return wrong(entry.place, fmt::format("'{}': '{}' is no kind of plugin{}; there are: {}", entry.key, kind,
+                                          did_you_mean(kind, kKinds), fmt::join(kKinds, ", ")));
+  }
+  const size_t dots = static_cast<size_t>(std::count(rest.begin(), rest.end(), '.'));
+  if (dots < 2 || rest.find("..") != std::string_view::npos || rest.ends_with('.')) {
+    return wrong(entry.place, fmt::format("'{}' is not of the form settings.<kind>.<plugin>.<name>", entry.key));
+  }
+  pending_.push_back(entry);
   return {};
 }
 
 Status Config::merge_file(const std::string& path, const std::string& layer) {
-  TUTTI_ASSIGN(Tree tree, read_file(path));
-  for (const Entry& entry : tree.entries) TUTTI_TRY(set(entry.key, entry.text, entry.place, layer + " " + entry.place));
+  TUTTI_ASSIGN(Tree tree, read_tree(path, layer));
+  for (const Entry& entry : tree.entries) TUTTI_TRY(set(entry));
   // A later layer's rules come first, and the first rule that matches decides.
   rules_.insert(rules_.begin(), std::make_move_iterator(tree.rules.begin()), std::make_move_iterator(tree.rules.end()));
   return {};
 }
 
 Status Config::merge_environment(const std::vector<std::pair<std::string, std::string>>& environment) {
-  std::map<std::string, std::string> keys;
+  std::map<std::string, std::string, std::less<>> keys;
   std::vector<std::string> known = kOtherVariables;
   for (const auto& [name, slot] : slots_) {
     keys[variable_of(name)] = name;
     known.push_back(variable_of(name));
   }
+  std::string_view assignments;
   for (const auto& [variable, text] : environment) {
+    const std::string origin = "environment " + variable;
     if (const auto key = keys.find(variable); key != keys.end()) {
-      TUTTI_TRY(set(key->second, text, "environment " + variable, "environment " + variable));
+      TUTTI_TRY(set(entry_of(key->second, text, origin)));
+    } else if (variable.starts_with(kSettingsVariable)) {
+      pending_.push_back(entry_of(variable, text, origin));
     } else if (variable == "TUTTI_SET") {
-      for (std::string_view rest = text; !rest.empty();) {
-        const std::string_view item = rest.substr(0, rest.find(';'));
-        rest.remove_prefix(std::min(rest.size(), item.size() + 1));
-        const size_t equals = item.find('=');
-        if (equals == std::string_view::npos) {
-          return {Code::kConfig, fmt::format("environment TUTTI_SET: '{}' is not key=value", item)};
-        }
-        TUTTI_TRY(set(std::string(item.substr(0, equals)), item.substr(equals + 1), "environment TUTTI_SET",
-                      "environment TUTTI_SET"));
-      }
-    } else if (std::find(kOtherVariables.begin(), kOtherVariables.end(), variable) == kOtherVariables.end()) {
-      return {Code::kConfig,
-              fmt::format("environment: unknown variable {}{}", variable, did_you_mean(variable, known))};
+      assignments = text;
+    } else if (!variable.starts_with(kTestVariable) &&
+               std::find(kOtherVariables.begin(), kOtherVariables.end(), variable) == kOtherVariables.end()) {
+      return wrong("environment", fmt::format("unknown variable {}{}", variable, advice(variable, known)));
     }
+  }
+  return merge_assignments(assignments, "environment TUTTI_SET");
+}
+
+Status Config::merge_assignments(std::string_view list, const std::string& origin) {
+  while (!list.empty()) {
+    const std::string_view item = list.substr(0, list.find(';'));
+    list.remove_prefix(std::min(list.size(), item.size() + 1));
+    if (item.empty()) continue;
+    const size_t equals = item.find('=');
+    if (equals == std::string_view::npos) return wrong(origin, fmt::format("'{}' is not key=value", item));
+    TUTTI_TRY(set(entry_of(std::string(item.substr(0, equals)), item.substr(equals + 1), origin)));
   }
   return {};
 }
 
 Status Config::add(std::string_view kind, std::string_view plugin, const std::vector<Key>& keys) {
   const std::string prefix = fmt::format("settings.{}.{}.", kind, plugin);
+  const std::string variable_prefix = variable_of(prefix);
   std::vector<std::string> known;
   for (const Key& key : keys) {
     TUTTI_TRY(declare(key));
     known.push_back(key.name);
   }
-  for (const auto& [key, layers] : pending_) {
-    if (!key.starts_with(prefix)) continue;
-    for (const Pending& given : layers) {
-      if (slots_.find(key) == slots_.end()) {
-        return {Code::kConfig, fmt::format("{}: {} plugin '{}' has no setting '{}'{}", given.place, kind, plugin, key,
-                                           did_you_mean(key, known))};
-      }
-      TUTTI_TRY(set(key, given.text, given.place, given.place));
+  for (const Entry& entry : pending_) {
+    const bool is_variable = entry.key.starts_with(variable_prefix);
+    if (!is_variable && !entry.key.starts_with(prefix)) continue;
+    const auto key = std::find_if(known.begin(), known.end(), [&](const std::string& name) {
+      return (is_variable ? variable_of(name) : name) == entry.key;
+    });
+    if (key == known.end()) {
+      if (is_variable) std::transform(known.begin(), known.end(), known.begin(), variable_of);
+      return wrong(entry.place, fmt::format("{} plugin '{}' has no setting '{}'{}", kind, plugin, entry.key,
+                                            did_you_mean(entry.key, known)));
     }
+    TUTTI_TRY(apply(entry, slots_.find(*key)->second));
   }
   return {};
+}
+
+std::vector<std::string> Config::unused() const {
+  std::vector<std::string> out;
+  for (const Entry& entry : pending_) {
+    const bool used = std::any_of(slots_.begin(), slots_.end(), [&](const auto& slot) {
+      return slot.first == entry.key || variable_of(slot.first) == entry.key;
+    });
+    if (!used) out.push_back(fmt::format("{}: {}", entry.place, entry.key));
+  }
+  return out;
 }
 
 const Value& Config::value(std::string_view key) const {
   static const Value kNone;
   const auto slot = slots_.find(key);
-  return slot == slots_.end() ? kNone : slot->second.value;
+  if (slot != slots_.end()) return slot->second.value;
+  log::error("a bug: nobody declared the configuration key '{}'", key);
+  return kNone;
 }
 
 const std::string& Config::origin(std::string_view key) const {
@@ -154,8 +214,9 @@ std::vector<std::string> Config::names() const {
 
 std::vector<Config::Item> Config::items() const {
   std::vector<Item> out;
-  for (const auto& [name, slot] : slots_)
+  for (const auto& [name, slot] : slots_) {
     out.push_back({name, format(slot.key, slot.value), slot.origin, slot.key.help});
+  }
   return out;
 }
 
@@ -164,15 +225,19 @@ std::vector<std::string> Config::agreement() const {
   for (const auto& [name, slot] : slots_) {
     if (slot.key.must_agree) out.push_back(fmt::format("{}={}", name, format(slot.key, slot.value)));
   }
-  for (size_t i = 0; i < rules_.size(); ++i) {
-    const Rule& rule = rules_[i];
-    out.push_back(fmt::format("rule {}={} {} {} {} {} {} {} {} {} {} {} {}", i, rule.forbids ? "forbid" : "choose",
-                              rule.collective ? to_string(*rule.collective) : "*",
-                              rule.data_type ? to_string(*rule.data_type) : "*", rule.min_size, rule.max_size,
-                              rule.ranks.value_or(0), rule.nodes.value_or(0), rule.link, rule.algorithm, rule.protocol,
-                              rule.network, rule.channels.value_or(0)));
-  }
+  for (size_t i = 0; i < rules_.size(); ++i) out.push_back(fmt::format("rules.{}={}", i, to_string(rules_[i])));
   return out;
+}
+
+/// FNV-1a (Fowler, Noll and Vo, 1991).
+uint64_t Config::hash() const {
+  uint64_t hash = 0xcbf29ce484222325;
+  const auto add = [&](char c) { hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3; };
+  for (const std::string& line : agreement()) {
+    for (const char c : line) add(c);
+    add('\n');
+  }
+  return hash;
 }
 
 }  // namespace tutti::config

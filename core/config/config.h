@@ -12,6 +12,7 @@
 
 #include "config/rules.h"
 #include "config/schema.h"
+#include "config/tree.h"
 #include "config/value.h"
 #include "tutti/status.h"
 
@@ -24,13 +25,15 @@ struct LoadOptions {
   std::vector<std::pair<std::string, std::string>> settings;     ///< of the application: key, value
 };
 
-/// The TUTTI_* variables of this process.
+/// The TUTTI_* variables of this process; none where it runs with more rights than its caller (AT_SECURE).
 std::vector<std::pair<std::string, std::string>> process_environment();
 
 /// Immutable once loaded, except for add(); then any thread.
 class Config {
  public:
   /// kConfig or kNotFound; the text names file, line and column, key, and what is allowed.
+  /// A key has its variable (TUTTI_SHM_SLOTS); TUTTI_SET="key=value;key=value" wins over these. An unknown TUTTI_*
+  /// variable is an error too.
   static Result<Config> load(const LoadOptions& options);
 
   // The value of a declared key of that type. Asking for another is a bug of the caller.
@@ -43,9 +46,13 @@ class Config {
   const std::string& origin(std::string_view key) const;
   const std::vector<Rule>& rules() const { return rules_; }
 
+  /// Any declared key; for others the answer is empty, and the log says so.
+  const Value& value(std::string_view key) const;
+
   /// Declares a plugin's settings and takes what the layers gave for them. kConfig for what the plugin does not have.
   Status add(std::string_view kind, std::string_view plugin, const std::vector<Key>& keys);
-  const Value& value(std::string_view key) const;
+  /// "job.yaml:3:5: settings.net.ib.device": given for plugins that were not added, so without effect so far.
+  std::vector<std::string> unused() const;
 
   /// One line of `tutti config show`.
   struct Item {
@@ -54,28 +61,29 @@ class Config {
     std::string origin;
     std::string help;
   };
-  std::vector<Item> items() const;
-  /// "key=value" of every key on which ranks must agree, and the rules.
+  std::vector<Item> items() const;  ///< by key
+  /// "key=value" of every key on which ranks must agree, and the rules. Layers and order of the files do not matter.
   std::vector<std::string> agreement() const;
+  /// Of agreement(); equal on all ranks of a communicator.
+  uint64_t hash() const;
 
  private:
   struct Slot {
     Key key;
     Value value;
-    std::string origin = "built-in";
-  };
-  struct Pending {  // given for a plugin that is not loaded yet
-    std::string text;
-    std::string place;
+    std::string origin;
   };
   Status declare(const Key& key);
-  Status set(const std::string& key, std::string_view text, const std::string& place, const std::string& origin);
   Status merge_file(const std::string& path, const std::string& layer);
   Status merge_environment(const std::vector<std::pair<std::string, std::string>>& environment);
+  Status merge_assignments(std::string_view list, const std::string& origin);
+  Status set(const Entry& entry);
+  Status apply(const Entry& entry, Slot& slot);
+  Status keep(const Entry& entry);
   std::vector<std::string> names() const;
 
   std::map<std::string, Slot, std::less<>> slots_;
-  std::map<std::string, std::vector<Pending>> pending_;  // by full key, lowest layer first
+  std::vector<Entry> pending_;  // settings.* for plugins to come, lowest layer first; a key may be a variable's name
   std::vector<Rule> rules_;
 };
 

@@ -2,7 +2,9 @@
 #include "config/rules.h"
 
 #include <fmt/format.h>
-#include <yaml-cpp/yaml.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
 
 #include "config/suggest.h"
 #include "config/value.h"
@@ -10,111 +12,158 @@
 namespace tutti::config {
 namespace {
 
-Status invalid(const YAML::Node& node, const std::string& file, std::string_view text) {
-  return {Code::kConfig, fmt::format("{}: {}", place_of(node, file), text)};
+constexpr std::string_view kMatch = "rules.match.";
+constexpr std::string_view kChoose = "rules.choose.";
+
+/// Names of an enumeration's values 0 ... count-1.
+template <class Enum>
+std::vector<std::string> names(uint32_t count) {
+  std::vector<std::string> out;
+  for (uint32_t i = 0; i < count; ++i) out.emplace_back(to_string(static_cast<Enum>(i)));
+  return out;
 }
 
-/// Walks a map's entries, refusing duplicates and what is not `known`.
+std::vector<Key> make_keys() {
+  const auto match = [](std::string_view name, Type type, std::string help, int64_t minimum = 0,
+                        int64_t maximum = INT64_MAX, std::vector<std::string> allowed = {}) {
+    return Key{std::string(kMatch).append(name), type, "", std::move(help), std::move(allowed), minimum, maximum};
+  };
+  const auto choose = [](std::string_view name, Type type, std::string help, int64_t maximum = INT64_MAX) {
+    return Key{std::string(kChoose).append(name), type, "", std::move(help), {}, 1, maximum};
+  };
+  return {
+      match("collective", Type::kChoice, "The collective.", 0, 0, names<Collective>(kCollectiveCount)),
+      match("data_type", Type::kChoice, "The type of its elements.", 0, 0, names<DataType>(kDataTypeCount)),
+      match("min_size", Type::kSize, "Its block has at least so many bytes."),
+      match("max_size", Type::kSize, "Its block has at most so many bytes."),
+      match("ranks", Type::kInteger, "The communicator has so many ranks.", 1, INT32_MAX),
+      match("nodes", Type::kInteger, "The communicator spans so many hosts.", 1, INT32_MAX),
+      match("link", Type::kChoice, "The communicator has links of this sort.", 0, 0, {"shm", "net"}),
+      choose("algorithm", Type::kText, "An algorithm (ring), or one of its variants (direct/two-shot)."),
+      choose("protocol", Type::kText, "A protocol."),
+      choose("network", Type::kText, "A network."),
+      choose("channels", Type::kInteger, "Channels; can be chosen, not forbidden.", 64),
+  };
+}
+
+/// Walks a map whose keys must be among `known`.
 template <class Visit>
-Status each(const YAML::Node& map, const std::string& file, const std::vector<std::string>& known, Visit&& visit) {
-  if (!map.IsMap()) return invalid(map, file, "expected a map such as {collective: all_reduce}");
-  std::vector<std::string> seen;
-  for (const auto& entry : map) {
-    const YAML::Node& key = entry.first;
-    const YAML::Node& value = entry.second;
-    if (!key.IsScalar()) return invalid(key, file, "a key must be a word");
-    const std::string& name = key.Scalar();
-    if (std::find(known.begin(), known.end(), name) == known.end()) {
-      return invalid(key, file, fmt::format("unknown key '{}' in a rule{}", name, did_you_mean(name, known)));
+Status each(const Node& map, std::string_view what, const std::vector<std::string>& known, Visit&& visit) {
+  if (map.kind != Node::Kind::kMap) {
+    return wrong(map.place, fmt::format("{} must be a map with: {}", what, fmt::join(known, ", ")));
+  }
+  for (const Node& child : map.children) {
+    if (std::find(known.begin(), known.end(), child.key) == known.end()) {
+      return wrong(child.key_place, fmt::format("unknown key '{}' in {}{}; allowed: {}", child.key, what,
+                                                did_you_mean(child.key, known), fmt::join(known, ", ")));
     }
-    if (std::find(seen.begin(), seen.end(), name) != seen.end())
-      return invalid(key, file, fmt::format("'{}' stands twice", name));
-    seen.push_back(name);
-    TUTTI_TRY(visit(name, value));
+    TUTTI_TRY(visit(child));
   }
   return {};
 }
 
-Result<int64_t> number(const YAML::Node& node, const std::string& file, Type type, int64_t maximum) {
-  if (!node.IsScalar()) return invalid(node, file, "expected a single value");
-  Key key;
-  key.type = type;
-  key.minimum = 0;
-  key.maximum = maximum;
-  auto value = parse(key, node.Scalar());
-  if (!value.ok()) return invalid(node, file, value.status().text());
-  return value->integer;
+/// Walks the values of `match`, `choose` or `forbid`, read as rule_keys() says.
+template <class Take>
+Status each_value(const Node& map, std::string_view prefix, Take&& take) {
+  std::vector<std::string> known;
+  for (const Key& key : rule_keys()) {
+    if (key.name.starts_with(prefix)) known.push_back(key.name.substr(prefix.size()));
+  }
+  return each(map, fmt::format("'{}' of a rule", map.key), known, [&](const Node& node) -> Status {
+    const std::string name = std::string(prefix).append(node.key);
+    const auto key = std::find_if(rule_keys().begin(), rule_keys().end(), [&](const Key& k) { return k.name == name; });
+    if (node.kind != Node::Kind::kScalar)
+      return wrong(node.place, fmt::format("{}: expected a single value", node.key));
+    const auto value = parse(*key, node.text);
+    if (!value.ok()) return wrong(node.place, fmt::format("{}: {}", node.key, value.status().text()));
+    take(node.key, *value);
+    return {};
+  });
 }
 
-Status read_match(const YAML::Node& node, const std::string& file, Rule& rule) {
-  return each(node, file, {"collective", "min_size", "max_size", "ranks", "nodes", "data_type", "link"},
-              [&](const std::string& name, const YAML::Node& value) -> Status {
-                if (!value.IsScalar()) return invalid(value, file, fmt::format("'{}' must be a single value", name));
-                const std::string& text = value.Scalar();
-                if (name == "collective") {
-                  rule.collective = collective_from(text);
-                  if (!rule.collective)
-                    return invalid(value, file,
-                                   fmt::format("'{}' is no collective (all_reduce, all_gather, ...)", text));
-                } else if (name == "data_type") {
-                  rule.data_type = data_type_from(text);
-                  if (!rule.data_type)
-                    return invalid(value, file, fmt::format("'{}' is no data type (float32, bfloat16, ...)", text));
-                } else if (name == "link") {
-                  if (text != "shm" && text != "net")
-                    return invalid(value, file, fmt::format("'{}' is not one of: shm, net", text));
-                  rule.link = text;
-                } else if (name == "min_size" || name == "max_size") {
-                  TUTTI_ASSIGN(const int64_t bytes, number(value, file, Type::kSize, INT64_MAX));
-                  (name == "min_size" ? rule.min_size : rule.max_size) = static_cast<uint64_t>(bytes);
-                } else {
-                  TUTTI_ASSIGN(const int64_t count, number(value, file, Type::kInteger, INT32_MAX));
-                  (name == "ranks" ? rule.ranks : rule.nodes) = static_cast<uint32_t>(count);
-                }
-                return {};
-              });
+Status read_match(const Node& node, Rule& rule) {
+  TUTTI_TRY(each_value(node, kMatch, [&](const std::string& name, const Value& value) {
+    if (name == "collective") rule.collective = collective_from(value.text);
+    if (name == "data_type") rule.data_type = data_type_from(value.text);
+    if (name == "min_size") rule.min_size = static_cast<uint64_t>(value.integer);
+    if (name == "max_size") rule.max_size = static_cast<uint64_t>(value.integer);
+    if (name == "ranks") rule.ranks = static_cast<uint32_t>(value.integer);
+    if (name == "nodes") rule.nodes = static_cast<uint32_t>(value.integer);
+    if (name == "link") rule.link = value.text;
+  }));
+  if (rule.min_size > rule.max_size) return wrong(node.place, "min_size is larger than max_size: nothing can match");
+  return {};
 }
 
-Status read_action(const YAML::Node& node, const std::string& file, Rule& rule) {
-  return each(
-      node, file, {"algorithm", "protocol", "network", "channels"},
-      [&](const std::string& name, const YAML::Node& value) -> Status {
-        if (!value.IsScalar()) return invalid(value, file, fmt::format("'{}' must be a single value", name));
-        if (name == "channels") {
-          TUTTI_ASSIGN(const int64_t count, number(value, file, Type::kInteger, 64));
-          if (rule.forbids) return invalid(value, file, "channels can be chosen, not forbidden");
-          rule.channels = static_cast<uint32_t>(count);
-          return {};
-        }
-        (name == "algorithm" ? rule.algorithm : name == "protocol" ? rule.protocol : rule.network) = value.Scalar();
-        return {};
-      });
+Status read_action(const Node& node, Rule& rule) {
+  TUTTI_TRY(each_value(node, kChoose, [&](const std::string& name, const Value& value) {
+    if (name == "algorithm") rule.algorithm = value.text;
+    if (name == "protocol") rule.protocol = value.text;
+    if (name == "network") rule.network = value.text;
+    if (name == "channels") rule.channels = static_cast<uint32_t>(value.integer);
+  }));
+  if (rule.forbids && rule.channels) return wrong(node.place, "channels can be chosen, not forbidden");
+  if (node.children.empty()) return wrong(node.place, "name an algorithm, protocol, network or channels");
+  return {};
+}
+
+Result<Rule> read_rule(const Node& node) {
+  Rule rule;
+  rule.place = node.place;
+  bool acts = false;
+  TUTTI_TRY(each(node, "a rule", {"match", "choose", "forbid"}, [&](const Node& child) -> Status {
+    if (child.key == "match") return read_match(child, rule);
+    if (acts) return wrong(child.key_place, "a rule either chooses or forbids; make it two");
+    acts = true;
+    rule.forbids = child.key == "forbid";
+    return read_action(child, rule);
+  }));
+  if (!acts) return wrong(node.place, "a rule needs 'choose' or 'forbid'");
+  return rule;
 }
 
 }  // namespace
 
-std::string place_of(const YAML::Node& node, const std::string& file) {
-  const YAML::Mark mark = node.Mark();
-  return mark.is_null() ? file : fmt::format("{}:{}:{}", file, mark.line + 1, mark.column + 1);
+std::span<const Key> rule_keys() {
+  static const std::vector<Key> keys = make_keys();
+  return keys;
 }
 
-Result<Rule> read_rule(const YAML::Node& node, const std::string& file) {
-  Rule rule;
-  rule.place = place_of(node, file);
-  bool acts = false;
-  TUTTI_TRY(
-      each(node, file, {"match", "choose", "forbid"}, [&](const std::string& name, const YAML::Node& value) -> Status {
-        if (name == "match") return read_match(value, file, rule);
-        if (acts) return invalid(value, file, "a rule either chooses or forbids");
-        acts = true;
-        rule.forbids = name == "forbid";
-        return read_action(value, file, rule);
-      }));
-  if (!acts) return invalid(node, file, "a rule needs 'choose' or 'forbid'");
-  if (rule.algorithm.empty() && rule.protocol.empty() && rule.network.empty() && !rule.channels) {
-    return invalid(node, file, "a rule must name an algorithm, protocol, network or channels");
+Result<std::vector<Rule>> read_rules(const Node& list) {
+  if (list.kind != Node::Kind::kList) {
+    return wrong(list.place, "rules must be a list: '- match: {...}' and 'choose: {...}' or 'forbid: {...}'");
   }
-  return rule;
+  std::vector<Rule> rules;
+  for (const Node& node : list.children) {
+    TUTTI_ASSIGN(Rule rule, read_rule(node));
+    rules.push_back(std::move(rule));
+  }
+  return rules;
+}
+
+std::string to_string(const Rule& rule) {
+  const auto size = [](uint64_t bytes) {
+    Key key;
+    key.type = Type::kSize;
+    Value value;
+    value.integer = static_cast<int64_t>(bytes);
+    return format(key, value);
+  };
+  std::vector<std::string> match;
+  if (rule.collective) match.push_back(fmt::format("collective: {}", to_string(*rule.collective)));
+  if (rule.data_type) match.push_back(fmt::format("data_type: {}", to_string(*rule.data_type)));
+  if (rule.min_size > 0) match.push_back(fmt::format("min_size: {}", size(rule.min_size)));
+  if (rule.max_size < UINT64_MAX) match.push_back(fmt::format("max_size: {}", size(rule.max_size)));
+  if (rule.ranks) match.push_back(fmt::format("ranks: {}", *rule.ranks));
+  if (rule.nodes) match.push_back(fmt::format("nodes: {}", *rule.nodes));
+  if (!rule.link.empty()) match.push_back(fmt::format("link: {}", rule.link));
+  std::vector<std::string> action;
+  if (!rule.algorithm.empty()) action.push_back(fmt::format("algorithm: {}", rule.algorithm));
+  if (!rule.protocol.empty()) action.push_back(fmt::format("protocol: {}", rule.protocol));
+  if (!rule.network.empty()) action.push_back(fmt::format("network: {}", rule.network));
+  if (rule.channels) action.push_back(fmt::format("channels: {}", *rule.channels));
+  return fmt::format("match {{{}}} {} {{{}}}", fmt::join(match, ", "), rule.forbids ? "forbid" : "choose",
+                     fmt::join(action, ", "));
 }
 
 }  // namespace tutti::config

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules: which calls may, or may not, run on what.
+// Rules: which calls may, or may not, run on what. The first rule that matches a call decides.
 //
 //   rules:
 //     - match: {collective: all_reduce, max_size: 64KiB, nodes: 1}
@@ -10,12 +10,12 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
-namespace YAML {
-class Node;
-}
-
+#include "config/document.h"
+#include "config/schema.h"
 #include "tutti/status.h"
 #include "tutti/types.h"
 
@@ -40,9 +40,13 @@ struct Rule {
   std::string place;  ///< "job.yaml:12:5"
 };
 
-/// Reads one rule; the failure has the place.
-Result<Rule> read_rule(const YAML::Node& node, const std::string& file);
-/// "job.yaml:12:5" of a node.
-std::string place_of(const YAML::Node& node, const std::string& file);
+/// What may stand in `match`, and in `choose` and `forbid`: "rules.match.collective", "rules.choose.protocol", ...
+std::span<const Key> rule_keys();
+
+/// The rules under the key `rules`; the failure has the place.
+Result<std::vector<Rule>> read_rules(const Node& list);
+
+/// "match {max_size: 64KiB} choose {protocol: ll}": equal rules have equal texts, wherever they stand.
+std::string to_string(const Rule& rule);
 
 }  // namespace tutti::config

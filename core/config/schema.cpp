@@ -26,16 +26,17 @@ Key number(Type type, std::string name, std::string value, int64_t minimum, int6
 Key words(Type type, std::string name, std::string value, std::string help, bool must_agree = true) {
   return {std::move(name), type, std::move(value), std::move(help), {}, INT64_MIN, INT64_MAX, must_agree};
 }
+Key name(std::string key, std::string help) {
+  return {std::move(key), Type::kText, "auto", std::move(help), {}, 1, INT64_MAX, true};
+}
 
 const std::vector<std::string> kLevels = {"off", "error", "warn", "info", "debug", "trace"};
 
 std::vector<Key> make_keys() {
   return {
-      words(Type::kText, "algorithm", "auto",
-            "Algorithm of every collective: auto, a name (ring), or name/variant (direct/two-shot)."),
-      words(Type::kText, "protocol", "auto", "Protocol of every call: auto, or a name (simple, ll)."),
-      words(Type::kText, "network", "auto",
-            "Network between hosts: auto takes the first of plugins.network that works here."),
+      name("algorithm", "Algorithm of every collective: auto, a name (ring), or name/variant (direct/two-shot)."),
+      name("protocol", "Protocol of every call: auto, or a name (simple, ll)."),
+      name("network", "Network between hosts: auto takes the first of plugins.network that works here."),
       choice("transport", "auto", {"auto", "shm", "net"},
              "What joins ranks of one host: auto and shm use shared memory, net sends even that through the network."),
       number(Type::kInteger, "channels", "0", 0, 64, "Channels of a collective at most; 0 lets Tutti choose."),
@@ -92,7 +93,7 @@ Key plugin_key(std::string_view kind, std::string_view plugin, const tutti_confi
     out.minimum = key.minimum;
     out.maximum = key.maximum;
   }
-  out.must_agree = false;
+  out.must_agree = kind != "net";
   return out;
 }
 

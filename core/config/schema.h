@@ -29,14 +29,15 @@ struct Key {
   std::string default_text;
   std::string help;
   std::vector<std::string> allowed;  ///< of a choice
-  int64_t minimum = INT64_MIN;       ///< of integers, sizes (bytes) and durations (ns)
+  int64_t minimum = INT64_MIN;       ///< of integers, sizes (bytes) and durations (ns); of a text, 1: not empty
   int64_t maximum = INT64_MAX;
   bool must_agree = true;  ///< whether all ranks must have the same value
 };
 
 /// The settings of the core.
 std::span<const Key> core_keys();
-/// A plugin's setting, as `settings.<kind>.<plugin>.<name>`.
+/// A plugin's setting, as `settings.<kind>.<plugin>.<name>`. Ranks must agree on it, but for a network's: an interface
+/// may be called differently on each host.
 Key plugin_key(std::string_view kind, std::string_view plugin, const tutti_config_key& key);
 /// "TUTTI_SHM_SLOTS" for "shm.slots".
 std::string variable_of(std::string_view name);

@@ -28,10 +28,12 @@ size_t edits(std::string_view a, std::string_view b) {
 
 std::string nearest(std::string_view word, const std::vector<std::string>& known) {
   constexpr size_t kLongest = 200;  // a longer word is no typing error
+  if (word.empty() || word.size() > kLongest) return {};
+  const std::string as_end = std::string(".").append(word);  // "slots": a key without its section
   std::string best;
-  size_t least = word.size() > kLongest ? 0 : std::max<size_t>(2, word.size() / 3) + 1;
+  size_t least = std::max<size_t>(2, word.size() / 3) + 1;
   for (const std::string& candidate : known) {
-    const size_t distance = least == 0 ? 0 : edits(word, candidate);
+    const size_t distance = candidate.ends_with(as_end) ? 1 : edits(word, candidate);
     if (distance < least) {
       least = distance;
       best = candidate;

@@ -1,20 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// A YAML file as flat entries with their places. Stricter than YAML: no duplicate keys, anchors, tags or several
-// documents.
+// What one layer of the configuration says: settings by dotted key, with their places, and rules.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "config/document.h"
 #include "config/rules.h"
 #include "tutti/status.h"
 
 namespace tutti::config {
 
+/// One setting as somebody gave it.
 struct Entry {
-  std::string key;    ///< dotted
-  std::string text;   ///< lists as "[a, b]"
-  std::string place;  ///< "job.yaml:3:5"
+  std::string key;              ///< dotted
+  std::string text;             ///< lists as "[a, b]"
+  std::string place;            ///< of the key: "job.yaml:3:5", "environment TUTTI_HOST"
+  std::string value_place;      ///< of the value: "job.yaml:3:12"
+  std::optional<bool> is_list;  ///< what it is in YAML; elsewhere text is text
+  std::string origin;           ///< "job job.yaml:3:5"
 };
 
 struct Tree {
@@ -22,9 +27,7 @@ struct Tree {
   std::vector<Rule> rules;
 };
 
-/// kNotFound, or kConfig with file:line:col.
-Result<Tree> read_file(const std::string& path);
-/// The same for text; `name` stands for the file in places.
-Result<Tree> read_text(const std::string& text, const std::string& name);
+/// Reads a file of the layer `layer` ("site", "job"). kNotFound, or kConfig with file:line:col.
+Result<Tree> read_tree(const std::string& path, const std::string& layer);
 
 }  // namespace tutti::config

@@ -31,21 +31,28 @@ std::string_view trim(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(" \t") - begin + 1);
 }
 
+enum class Read { kOk, kMalformed, kTooLarge };
+
 /// A decimal number without leading zeros.
-bool parse_decimal(std::string_view text, int64_t& out) {
+Read parse_decimal(std::string_view text, int64_t& out) {
   const std::string_view digits = text.starts_with('-') ? text.substr(1) : text;
-  if (digits.empty() || (digits.size() > 1 && digits.front() == '0')) return false;
+  if (digits.empty() || (digits.size() > 1 && digits.front() == '0')) return Read::kMalformed;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
-  return error == std::errc() && end == text.data() + text.size();
+  if (end != text.data() + text.size()) return Read::kMalformed;
+  return error == std::errc()                      ? Read::kOk
+         : error == std::errc::result_out_of_range ? Read::kTooLarge
+                                                   : Read::kMalformed;
 }
 
 template <size_t N>
-bool parse_units(std::string_view text, const Unit (&units)[N], int64_t& out) {
+Read parse_units(std::string_view text, const Unit (&units)[N], int64_t& out) {
   const size_t digits = std::min(text.find_first_not_of("-0123456789"), text.size());
   const std::string_view name = trim(text.substr(digits));
   const auto* unit = std::find_if(std::begin(units), std::end(units), [&](const Unit& u) { return u.name == name; });
-  return unit != std::end(units) && parse_decimal(text.substr(0, digits), out) &&
-         !__builtin_mul_overflow(out, unit->factor, &out);
+  if (unit == std::end(units)) return Read::kMalformed;
+  const Read read = parse_decimal(text.substr(0, digits), out);
+  if (read != Read::kOk) return read;
+  return __builtin_mul_overflow(out, unit->factor, &out) ? Read::kTooLarge : Read::kOk;
 }
 
 template <size_t N>
@@ -81,16 +88,32 @@ std::string_view example(Type type) {
   }
 }
 
+std::string range(const Key& key) {
+  const auto text = [&](int64_t value) { return format_number(key.type, value); };
+  if (key.minimum == INT64_MIN) return fmt::format("at most {}", text(key.maximum));
+  if (key.maximum == INT64_MAX) return fmt::format("at least {}", text(key.minimum));
+  return fmt::format("{} to {}", text(key.minimum), text(key.maximum));
+}
+
 Result<Value> parse_number(const Key& key, std::string_view text) {
   Value value;
-  const bool read = key.type == Type::kSize       ? parse_units(text, kSizes, value.integer)
+  const Read read = key.type == Type::kSize       ? parse_units(text, kSizes, value.integer)
                     : key.type == Type::kDuration ? parse_units(text, kDurations, value.integer)
                                                   : parse_decimal(text, value.integer);
-  if (!read) return invalid(fmt::format("'{}' is not {}", text, example(key.type)));
-  if (value.integer < key.minimum || value.integer > key.maximum) {
-    return invalid(fmt::format("{} is out of range; allowed is {} to {}", text, format_number(key.type, key.minimum),
-                               format_number(key.type, key.maximum)));
+  if (read == Read::kMalformed) return invalid(fmt::format("'{}' is not {}", text, example(key.type)));
+  if (read == Read::kTooLarge || value.integer < key.minimum || value.integer > key.maximum) {
+    return invalid(fmt::format("{} is out of range; allowed is {}", text, range(key)));
   }
+  return value;
+}
+
+Result<Value> parse_text(const Key& key, std::string_view text) {
+  const auto is_control = [](char c) { return (c >= 0 && c < ' ') || c == 0x7f; };
+  if (std::any_of(text.begin(), text.end(), is_control))
+    return invalid("a text must be one line of printable characters");
+  if (text.empty() && key.minimum > 0) return invalid("must not be empty");
+  Value value;
+  value.text = text;
   return value;
 }
 
@@ -106,6 +129,7 @@ Result<std::vector<std::string>> parse_list(std::string_view text) {
     const size_t comma = text.find(',');
     const std::string_view item = trim(text.substr(0, comma));
     if (item.empty()) return invalid("a list has an empty item");
+    TUTTI_TRY(parse_text({}, item).status());
     items.emplace_back(item);
     if (comma == std::string_view::npos) break;
     text = text.substr(comma + 1);
@@ -125,10 +149,9 @@ Result<Value> parse(const Key& key, std::string_view text) {
       if (std::find(key.allowed.begin(), key.allowed.end(), text) == key.allowed.end()) {
         return invalid(fmt::format("'{}' is not one of: {}", text, fmt::join(key.allowed, ", ")));
       }
-      [[fallthrough]];
+      return parse_text(key, text);
     case Type::kText:
-      value.text = text;
-      return value;
+      return parse_text(key, text);
     case Type::kList: {
       TUTTI_ASSIGN(value.list, parse_list(text));
       return value;
