@@ -29,6 +29,7 @@ UniqueId make_id() {
 
 void in_ranks(int count, const std::function<void(int)>& body) {
   std::vector<std::thread> threads;
+  threads.reserve(static_cast<size_t>(count));
   for (int rank = 0; rank < count; ++rank) threads.emplace_back([&body, rank] { body(rank); });
   for (std::thread& thread : threads) thread.join();
 }
@@ -99,7 +100,7 @@ Child::Child(const std::string& test, const std::string& argument) {
   if (pid_ != 0) return;
   ::dup2(child_reads.get(), kChildReads);
   ::dup2(child_writes.get(), kChildWrites);
-  ::setenv(kArgument, argument.c_str(), 1);
+  ::setenv(kArgument, argument.c_str(), 1);  // NOLINT(concurrency-mt-unsafe): a forked child has one thread
   ::execl("/proc/self/exe", "test", filter.c_str(), "--gtest_also_run_disabled_tests", nullptr);
   ::_exit(127);
 }
@@ -129,7 +130,7 @@ int Child::wait() {
 }
 
 std::string child_argument() {
-  const char* argument = ::getenv(kArgument);
+  const char* argument = ::getenv(kArgument);  // NOLINT(concurrency-mt-unsafe): nobody sets it here
   return argument == nullptr ? "" : argument;
 }
 

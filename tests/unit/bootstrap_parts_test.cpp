@@ -23,10 +23,10 @@ std::string text_of(const Status& status) {
 const std::string kSecret = "00112233445566778899aabbccddeeff";
 
 TEST(UniqueIdTest, TextAndBack) {
-  for (const std::string& address : {std::string("10.1.2.3:4000"), std::string("[fd00::1:2]:65535")}) {
-    const auto id = UniqueId::from_string(address + ":" + kSecret);
+  for (const std::string& text : {"10.1.2.3:4000:" + kSecret, "[fd00::1:2]:65535:" + kSecret}) {
+    const auto id = UniqueId::from_string(text);
     ASSERT_TRUE(id.ok()) << id.status().to_string();
-    EXPECT_EQ(id.value().to_string(), address + ":" + kSecret);
+    EXPECT_EQ(id.value().to_string(), text);
   }
   const auto upper = UniqueId::from_string("10.1.2.3:4000:00112233445566778899AABBCCDDEEFF");
   EXPECT_EQ(upper.value().to_string(), "10.1.2.3:4000:" + kSecret);
