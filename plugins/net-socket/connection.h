@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// One connection: messages over one or more TCP streams, in one direction. All progress is made by the thread that
+// calls in.
+#pragma once
+
+#include <array>
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/fd.h"
+#include "tutti/sdk/plugin.h"
+#include "tutti/status.h"
+#include "wire.h"
+
+namespace tutti::net_socket {
+
+class Connection;
+
+/// A posted send or receive. Lives in its connection's pool.
+struct Request {
+  static constexpr uint32_t kMaxGroup = 8;
+
+  Connection* connection = nullptr;
+  bool used = false;
+  bool sends = false;
+  uint32_t count = 0;    ///< messages of a grouped receive
+  uint32_t matched = 0;  ///< of them, how many have a message
+  uint32_t open = 0;     ///< pieces still to be sent or received
+  Header header;         ///< of a send; must stay until it is sent
+  std::array<uint8_t*, kMaxGroup> addresses{};
+  std::array<uint64_t, kMaxGroup> sizes{};  ///< of the buffers; then of what arrived
+  std::array<uint32_t, kMaxGroup> tags{};
+  std::array<bool, kMaxGroup> taken{};
+
+  bool done() const { return open == 0 && matched == count; }
+};
+
+/// Bytes of one message on one stream.
+struct Piece {
+  uint8_t* data = nullptr;
+  uint64_t bytes = 0;
+  Request* request = nullptr;  ///< null: a header, which belongs to the piece behind it
+};
+
+/// The two ends of a message stream. Messages arrive in the order sent; if the next one's tag has no receive posted, it
+/// waits in the socket, and with it all behind it.
+class Connection {
+ public:
+  struct Options {
+    bool sends = false;
+    uint64_t stripe_bytes = 0;  ///< messages from this size on use all streams
+    std::string peer;           ///< for messages
+    sdk::Host host{};           ///< where failures of requests are told
+  };
+  Connection(std::vector<base::Fd> streams, const Options& options);
+
+  /// Null: too many outstanding. kInvalidArgument for the wrong direction or too large a group.
+  Result<Request*> send(const uint8_t* data, uint64_t bytes, uint32_t tag);
+  Result<Request*> recv(uint32_t count, void* const* addresses, const uint64_t* bytes, const uint32_t* tags);
+  /// Makes progress; true once done, after which the request is gone. kRemote if the peer is gone, kMismatch if a
+  /// message was too long.
+  Result<bool> test(Request* request, uint64_t* bytes);
+  const sdk::Host& owner() const { return options_.host; }
+
+ private:
+  static constexpr size_t kMaxRequests = 64;
+  static constexpr size_t kReadAhead = 16 << 10;
+
+  struct Stream {
+    base::Fd socket;
+    std::deque<Piece> pieces;  // to be sent, or to be received, in order
+    // Bytes read from the socket before it was known where they belong; only stream 0 reads ahead.
+    std::unique_ptr<uint8_t[]> ahead;
+    size_t ahead_begin = 0;
+    size_t ahead_end = 0;
+  };
+
+  Request* take_request();
+  void cut(Request& request, uint8_t* data, uint64_t bytes, bool striped);
+  Status progress();
+  Status flush(Stream& stream);
+  Status fill(Stream& stream, bool first);
+  Result<bool> next_message();
+  Status accept(const Header& header, Request& request, uint32_t index);
+  Result<size_t> read(Stream& stream, uint8_t* to, size_t bytes);
+  void consume(Stream& stream, size_t bytes);
+  Status lost(std::string_view doing, int error) const;
+
+  Options options_;
+  std::vector<Stream> streams_;
+  std::array<Request, kMaxRequests> requests_;
+  std::deque<Request*> receives_;  // posted and not fully matched, in order
+  Status failure_;
+};
+
+}  // namespace tutti::net_socket
