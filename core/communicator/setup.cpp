@@ -344,7 +344,7 @@ class Setup {
   /// Ranks that share a processor must not spin at each other.
   uint32_t spins() const {
     if (const int64_t chosen = config_.integer("wait.spin"); chosen != 0) return static_cast<uint32_t>(chosen);
-    constexpr uint32_t kAlone = 4000;
+    constexpr uint32_t kAlone = 500;  // about 20 µs
     constexpr uint32_t kCrowded = 40;
     return local_ranks_.size() <= std::thread::hardware_concurrency() ? kAlone : kCrowded;
   }

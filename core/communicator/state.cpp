@@ -29,8 +29,9 @@ Communicator::State::~State() {
   if (fabric_ != nullptr && fabric_->net() != nullptr && failure().ok()) {
     fabric_->net()->engine().flush(std::chrono::steady_clock::now() + kFlushLimit);
   }
+  if (bootstrap_ != nullptr) bootstrap_->set_callbacks({});
+  fabric_.reset();  // its engine reports failures to the bootstrap
   bootstrap_.reset();
-  fabric_.reset();
   if (selector_ == nullptr) return;
   const tuner::Choices& choices = selector_->choices();
   for (const auto& algorithm : choices.algorithms) {

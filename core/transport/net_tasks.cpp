@@ -59,7 +59,8 @@ Channel::~Channel() {
 }
 
 Status Channel::register_memory(void* address, uint64_t bytes, uint32_t peer) {
-  if (registration_ != nullptr) net_.options().ops->deregister_memory(connection_, std::exchange(registration_, nullptr));
+  if (registration_ != nullptr)
+    net_.options().ops->deregister_memory(connection_, std::exchange(registration_, nullptr));
   const int32_t code =
       net_.options().ops->register_memory(connection_, address, bytes, TUTTI_MEMORY_HOST, &registration_);
   return code == TUTTI_OK ? Status() : net_.failure("register memory", peer, code);
@@ -113,7 +114,29 @@ bool SendTask::idle() const {
   return completed_ == memory_.load_tail();
 }
 
+Status Breakage::absorb(const Status& failure) {
+  if (failure.code() != Code::kRemote) return failure;
+  failure_ = failure;
+  since_ = std::chrono::steady_clock::now();
+  return {};
+}
+
+Status Breakage::overdue() const {
+  return std::chrono::steady_clock::now() - since_ > kGrace ? failure_ : Status();
+}
+
 Result<bool> SendTask::progress() {
+  if (breakage_.broken()) {
+    if (!idle()) TUTTI_TRY(breakage_.overdue());
+    return false;
+  }
+  Result<bool> moved = advance();
+  if (moved.ok()) return moved;
+  TUTTI_TRY(breakage_.absorb(moved.status()));
+  return false;
+}
+
+Result<bool> SendTask::advance() {
   if (channel_ == nullptr) return connect();
   if (!greeted_) return greet();
   return move();
@@ -173,7 +196,14 @@ Status ReceiveTask::attach(std::unique_ptr<Channel> channel) {
 }
 
 Result<bool> ReceiveTask::progress() {
-  if (channel_ == nullptr) return false;
+  if (channel_ == nullptr || breakage_.broken()) return false;
+  Result<bool> moved = move();
+  if (moved.ok()) return moved;
+  TUTTI_TRY(breakage_.absorb(moved.status()));
+  return false;
+}
+
+Result<bool> ReceiveTask::move() {
   bool moved = false;
   const uint64_t slots = memory_.connection().slot_count;
   const uint64_t free_until = memory_.load_head() + slots;

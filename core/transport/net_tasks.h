@@ -2,6 +2,7 @@
 // The progress engine's tasks behind a network connection: accept, send slots, receive slots.
 #pragma once
 
+#include <chrono>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -67,6 +68,22 @@ class Channel {
   void* registration_ = nullptr;
 };
 
+/// A connection that broke. The peer may have left in good order, or died, which the hub tells better than a socket; so
+/// it becomes a failure only if data is still to go out some time later.
+class Breakage {
+ public:
+  /// Takes a kRemote failure and returns ok; passes others on.
+  Status absorb(const Status& failure);
+  bool broken() const { return !failure_.ok(); }
+  /// The failure, once nobody has told a better reason for a while.
+  Status overdue() const;
+
+ private:
+  static constexpr std::chrono::seconds kGrace{2};
+  Status failure_;
+  std::chrono::steady_clock::time_point since_;
+};
+
 /// Sends this rank's filled slots to one receiver.
 class SendTask : public progress::Task {
  public:
@@ -77,6 +94,7 @@ class SendTask : public progress::Task {
   tutti_connection& connection() { return memory_.connection(); }
 
  private:
+  Result<bool> advance();
   Result<bool> connect();
   Result<bool> greet();
   Result<bool> move();
@@ -94,6 +112,7 @@ class SendTask : public progress::Task {
   std::vector<void*> requests_;
   uint64_t posted_ = 0;
   uint64_t completed_ = 0;
+  Breakage breakage_;
 };
 
 /// Receives one sender's slots.
@@ -107,6 +126,8 @@ class ReceiveTask : public progress::Task {
   Status attach(std::unique_ptr<Channel> channel);
 
  private:
+  Result<bool> move();
+
   const Net& net_;
   Key key_;
   SlotMemory memory_;
@@ -114,6 +135,7 @@ class ReceiveTask : public progress::Task {
   std::vector<void*> requests_;
   uint64_t posted_ = 0;
   uint64_t completed_ = 0;
+  Breakage breakage_;
 };
 
 /// Accepts connections, reads who they are from, and gives them to their receivers.

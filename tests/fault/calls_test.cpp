@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+// What applications do wrong, and what happens to their ranks: each gets an error that names what, where and who, and
+// nothing hangs.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <functional>
+#include <thread>
+
+#include "tutti/communicator.h"
+
+namespace tutti {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+using Settings = std::vector<std::pair<std::string, std::string>>;
+
+/// Runs `body` on `ranks` threads, each with its communicator.
+void on_ranks(int ranks, Settings settings, const std::function<void(Communicator&)>& body) {
+  settings.emplace_back("plugins.path", TUTTI_BINARY_DIR "/lib/tutti/plugins");
+  settings.insert(settings.begin(), {"timeouts.operation", "20s"});  // a test's own setting comes later and counts
+  auto id = UniqueId::create("=lo");
+  ASSERT_TRUE(id.ok()) << id.status().to_string();
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < ranks; ++rank) {
+    threads.emplace_back([&, rank] {
+      auto comm = Communicator::create(*id, rank, ranks, {"", settings});
+      ASSERT_TRUE(comm.ok()) << comm.status().to_string();
+      body(*comm);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+std::string text_of(const Status& status) {
+  return std::string(status.text());
+}
+
+TEST(Mismatch, DifferentCountsNameBothCalls) {
+  for (const char* protocol : {"simple", "ll"}) {
+    for (const char* transport : {"shm", "net"}) {
+      on_ranks(2, {{"protocol", protocol}, {"transport", transport}}, [&](Communicator& comm) {
+        std::vector<float> in(64), out(64);
+        const size_t count = comm.rank() == 0 ? 64 : 48;
+        const Status status = comm.all_reduce(in.data(), out.data(), count, DataType::kFloat32, ReduceOp::kSum);
+        EXPECT_EQ(status.code(), Code::kMismatch) << protocol << " " << transport << ": " << status.to_string();
+        EXPECT_THAT(text_of(status), AllOf(HasSubstr("64"), HasSubstr("48"), HasSubstr("rank 0"), HasSubstr("rank 1")));
+        EXPECT_EQ(comm.async_error().code(), Code::kMismatch);
+        EXPECT_EQ(comm.all_reduce(in.data(), out.data(), 1, DataType::kFloat32, ReduceOp::kSum).code(),
+                  Code::kMismatch);
+      });
+    }
+  }
+}
+
+TEST(Mismatch, DifferentTypesAndCollectives) {
+  on_ranks(3, {}, [](Communicator& comm) {
+    std::vector<double> in(64), out(64);
+    const DataType type = comm.rank() == 2 ? DataType::kFloat64 : DataType::kFloat32;
+    const Status status = comm.all_reduce(in.data(), out.data(), 16, type, ReduceOp::kSum);
+    EXPECT_EQ(status.code(), Code::kMismatch) << status.to_string();
+    EXPECT_THAT(text_of(status), AllOf(HasSubstr("float32"), HasSubstr("float64")));
+  });
+  on_ranks(2, {{"algorithm", "ring"}}, [](Communicator& comm) {
+    std::vector<float> in(64), out(64);
+    const Status status = comm.rank() == 0
+                              ? comm.all_reduce(in.data(), out.data(), 16, DataType::kFloat32, ReduceOp::kSum)
+                              : comm.all_gather(in.data(), out.data(), 16, DataType::kFloat32);
+    EXPECT_EQ(status.code(), Code::kMismatch) << status.to_string();
+    EXPECT_THAT(text_of(status), AllOf(HasSubstr("all_reduce"), HasSubstr("all_gather")));
+  });
+}
+
+TEST(Arguments, AreNamedAndBreakNothing) {
+  on_ranks(2, {}, [](Communicator& comm) {
+    std::vector<float> in(8, 1.0f), out(8);
+    const auto expect = [](const Status& status, const char* text) {
+      EXPECT_EQ(status.code(), Code::kInvalidArgument) << status.to_string();
+      EXPECT_THAT(text_of(status), HasSubstr(text));
+    };
+    expect(comm.all_reduce(nullptr, out.data(), 8, DataType::kFloat32, ReduceOp::kSum), "input is null");
+    expect(comm.all_reduce(in.data(), nullptr, 8, DataType::kFloat32, ReduceOp::kSum), "output is null");
+    expect(comm.all_reduce(in.data(), out.data(), static_cast<size_t>(-1), DataType::kFloat32, ReduceOp::kSum),
+           "negative");
+    expect(comm.all_gather(in.data(), out.data(), SIZE_MAX / 8, DataType::kFloat32), "larger than any buffer");
+    expect(comm.all_reduce(in.data(), out.data(), 8, static_cast<DataType>(77), ReduceOp::kSum), "data type 77");
+    expect(comm.all_reduce(in.data(), out.data(), 8, DataType::kFloat32, static_cast<ReduceOp>(9)), "reduction 9");
+    expect(comm.broadcast(in.data(), out.data(), 8, DataType::kFloat32, 2), "root 2");
+    expect(comm.reduce(in.data(), out.data(), 8, DataType::kFloat32, ReduceOp::kSum, -1), "root -1");
+    expect(comm.send(in.data(), 8, DataType::kFloat32, 5), "peer 5");
+    expect(comm.all_to_all(in.data(), in.data(), 4, DataType::kFloat32), "in place");
+    const std::vector<size_t> one = {1};
+    expect(comm.all_to_all_v(in.data(), one, one, out.data(), one, one, DataType::kFloat32), "send_counts");
+    EXPECT_EQ(comm.all_reduce(in.data(), out.data(), 8, DataType::kFloat32, ReduceOp::kSum, &comm).code(),
+              Code::kUnsupported);
+    // Nothing is broken by any of that.
+    const Status good = comm.all_reduce(in.data(), out.data(), 8, DataType::kFloat32, ReduceOp::kSum);
+    EXPECT_TRUE(good.ok()) << good.to_string();
+    EXPECT_EQ(out, std::vector<float>(8, 2.0f));
+    EXPECT_TRUE(comm.all_reduce(nullptr, nullptr, 0, DataType::kFloat32, ReduceOp::kSum).ok());
+  });
+  EXPECT_EQ(group_end().code(), Code::kFailedPrecondition);
+}
+
+TEST(Abort, EndsEveryRanksCall) {
+  for (const char* transport : {"shm", "net"}) {
+    on_ranks(3, {{"transport", transport}}, [](Communicator& comm) {
+      std::vector<float> in(1000), out(1000);
+      if (comm.rank() == 1) {
+        comm.abort("enough");
+      } else {
+        const Status status = comm.all_reduce(in.data(), out.data(), 1000, DataType::kFloat32, ReduceOp::kSum);
+        EXPECT_EQ(status.code(), Code::kAborted) << status.to_string();
+        EXPECT_THAT(text_of(status), HasSubstr("enough"));
+      }
+    });
+  }
+}
+
+TEST(TimeOut, SaysWhatEveryRankDoes) {
+  std::atomic<int> waiting{0};
+  on_ranks(3, {{"timeouts.operation", "300ms"}}, [&](Communicator& comm) {
+    std::vector<float> in(4), out(4);
+    if (comm.rank() == 2) {
+      while (waiting.load() < 2) std::this_thread::yield();
+      return;
+    }
+    const Status status = comm.all_reduce(in.data(), out.data(), 4, DataType::kFloat32, ReduceOp::kSum);
+    ++waiting;
+    EXPECT_FALSE(status.ok());
+    EXPECT_THAT(text_of(status), HasSubstr("rank 2"));
+  });
+}
+
+TEST(Init, DisagreementNamesRanksAndKeys) {
+  auto id = UniqueId::create("=lo");
+  ASSERT_TRUE(id.ok());
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 3; ++rank) {
+    threads.emplace_back([&, rank] {
+      const Settings settings = {{"plugins.path", TUTTI_BINARY_DIR "/lib/tutti/plugins"},
+                                 {"shm.slots", rank == 1 ? "16" : "8"}};
+      auto comm = Communicator::create(*id, rank, 3, {"", settings});
+      ASSERT_FALSE(comm.ok());
+      EXPECT_EQ(comm.status().code(), Code::kMismatch) << comm.status().to_string();
+      EXPECT_THAT(text_of(comm.status()), AllOf(HasSubstr("shm.slots"), HasSubstr("16"), HasSubstr("rank 1")));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(Init, MissingPluginFailsEveryRank) {
+  auto id = UniqueId::create("=lo");
+  ASSERT_TRUE(id.ok());
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 2; ++rank) {
+    threads.emplace_back([&, rank] {
+      Settings settings = {{"plugins.path", TUTTI_BINARY_DIR "/lib/tutti/plugins"}};
+      if (rank == 1) settings.emplace_back("plugins.protocol", "[simpel]");
+      auto comm = Communicator::create(*id, rank, 2, {"", settings});
+      ASSERT_FALSE(comm.ok());
+      EXPECT_EQ(comm.status().code(), Code::kNotFound) << comm.status().to_string();
+      EXPECT_THAT(text_of(comm.status()), AllOf(HasSubstr("simpel"), HasSubstr("did you mean 'simple'")));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(Init, WrongRankOrUnreachableHub) {
+  auto id = UniqueId::create("=lo");
+  ASSERT_TRUE(id.ok());
+  EXPECT_EQ(Communicator::create(*id, 3, 2).status().code(), Code::kInvalidArgument);
+  EXPECT_EQ(Communicator::create(*id, 0, 0).status().code(), Code::kInvalidArgument);
+  auto nowhere = UniqueId::from_string("127.0.0.1:1:00112233445566778899aabbccddeeff");
+  ASSERT_TRUE(nowhere.ok());
+  const Settings settings = {{"timeouts.bootstrap", "300ms"}, {"plugins.path", TUTTI_BINARY_DIR "/lib/tutti/plugins"}};
+  const auto comm = Communicator::create(*nowhere, 0, 2, {"", settings});
+  EXPECT_FALSE(comm.ok());
+  EXPECT_THAT(text_of(comm.status()), HasSubstr("127.0.0.1:1"));
+  EXPECT_FALSE(UniqueId::create_at("127.0.0.1:99999").ok());
+}
+
+}  // namespace
+}  // namespace tutti
