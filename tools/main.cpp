@@ -36,7 +36,9 @@ int run(int argc, char** argv) {
   } catch (const CLI::Success& help) {
     return tutti.exit(help);
   } catch (const CLI::ParseError& error) {
-    fmt::print(stderr, "tutti: {}; see 'tutti --help' and 'tutti COMMAND --help'\n", error.what());
+    const auto unknown = tutti.remaining(true);
+    fmt::print(stderr, "tutti: {}; see 'tutti --help' and 'tutti COMMAND --help'\n",
+               unknown.empty() ? error.what() : fmt::format("'{}' is not known here", unknown.front()));
     return kUsage;
   }
   return exit_code;

@@ -1,6 +1,6 @@
 # Every collective, type, operator, size, rank count, algorithm, protocol and transport against each other.
 # Under ctest: a set of cases in which every pair of values occurs. By hand: matrix_test --full.
-add_executable(matrix_test EXCLUDE_FROM_ALL
+add_executable(matrix_test
   ${CMAKE_CURRENT_LIST_DIR}/matrix/main.cpp
   ${CMAKE_CURRENT_LIST_DIR}/matrix/cases.cpp
   ${CMAKE_CURRENT_LIST_DIR}/matrix/runner.cpp

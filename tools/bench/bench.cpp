@@ -100,12 +100,14 @@ Result<Summary> sweep(const Request& request, Communicator& communicator, const 
 }
 
 /// What one rank does. Returns how many elements were wrong, on all ranks together. Rank 0 writes the reports.
-Result<uint64_t> measure_as(const Request& request, const UniqueId& id, int rank, const Reports& reports) {
+Result<uint64_t> measure_as(Request request, const UniqueId& id, int rank, const Reports& reports) {
   const auto start = Clock::now();
   TUTTI_ASSIGN(auto communicator,
                Communicator::create(id, rank, request.session.rank_count, request.session.options(rank)));
   const std::chrono::duration<double, std::milli> init = Clock::now() - start;
   TUTTI_ASSIGN(const auto inits_ms, exchange(communicator, init.count()));
+  TUTTI_ASSIGN(const auto seeds, exchange(communicator, request.seed));
+  request.seed = seeds.front();
   TUTTI_ASSIGN(auto places, exchange(communicator, own_place(request.session, rank)));
 
   const Preamble preamble{request, std::move(places), *std::max_element(inits_ms.begin(), inits_ms.end())};

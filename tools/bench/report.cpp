@@ -52,6 +52,7 @@ class Table : public Report {
     fmt::print("  ran\n#{:>13}{:>14}{:29}", "(B)", "(elements)", "");
     for (int i = 0; i < 2; ++i) fmt::print("{:>12}{:>10}{:>10}{:>8}", "(us)", "(GB/s)", "(GB/s)", "");
     fmt::print("\n");
+    std::fflush(stdout);
   }
 
   void row(const Row& row) override {
@@ -198,7 +199,7 @@ double bus_bandwidth(const check::Problem& problem, double time_us) {
 }
 
 std::string to_string(const Choice& choice) {
-  return fmt::format("{}{}{}/{}/{} ×{}", choice.algorithm, choice.variant.empty() ? "" : ":", choice.variant,
+  return fmt::format("{}{}{}/{}/{} ×{}", choice.algorithm, choice.variant.empty() ? "" : "/", choice.variant,
                      choice.protocol, choice.transport, choice.channels);
 }
 

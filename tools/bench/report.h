@@ -44,7 +44,7 @@ Result<std::vector<std::shared_ptr<Report>>> make_reports(const Request& request
 double algorithm_bandwidth(const check::Problem& problem, double time_us);
 double bus_bandwidth(const check::Problem& problem, double time_us);
 
-/// "ring/simple/shm ×2", "direct:two-shot/ll/shm ×1".
+/// "ring/simple/shm ×2", "direct/two-shot/ll/shm ×1".
 std::string to_string(const Choice& choice);
 
 }  // namespace tutti::bench

@@ -49,11 +49,10 @@ Status print(const Work& work) {
     return Status(Code::kInvalidArgument, fmt::format("{} holds the plans of ranks 0 to {}; there is no rank {}",
                                                       work.file, file.plans.size() - 1, work.rank));
   }
+  fmt::print("{}{}{}\n\n", file.algorithm, file.variant.empty() ? "" : "/", file.variant);
   for (const plan::Plan& plan : file.plans) {
     if (work.rank >= 0 && plan.rank != static_cast<uint32_t>(work.rank)) continue;
-    fmt::print("{} by {}{}{}, rank {} of {}, channel {}\n{}\n", to_string(plan.collective), file.algorithm,
-               file.variant.empty() ? "" : "/", file.variant, plan.rank, plan.rank_count, plan.channel,
-               plan::to_text(plan));
+    fmt::print("{}\n", plan::to_text(plan));
   }
   return {};
 }
