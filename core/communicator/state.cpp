@@ -21,6 +21,7 @@ namespace {
 
 constexpr std::chrono::seconds kFlushLimit{5};
 constexpr std::chrono::seconds kVerdictLimit{2};
+constexpr std::chrono::seconds kReportLimit{2};
 
 }  // namespace
 
@@ -128,6 +129,7 @@ Status Communicator::State::explain_outcome(const Driver::Outcome& outcome, cons
                                               rank_, peer, rank_, communicator::describe(outcome.job->work->signature),
                                               peer, communicator::describe(outcome.job->work->fault.theirs))));
     case TUTTI_REMOTE:
+      if (report_arrives()) return failure();
       return fail_everywhere(
           Status(Code::kRemote, fmt::format("{}: cannot read the memory of rank {}; did it end, or free its "
                                             "buffer? shm.single_copy off avoids reading it",
@@ -137,6 +139,17 @@ Status Communicator::State::explain_outcome(const Driver::Outcome& outcome, cons
           Status(static_cast<Code>(outcome.code),
                  fmt::format("{} failed in the protocol, with rank {}", communicator::describe(call), peer)));
   }
+}
+
+/// A peer whose memory is gone has most likely died: gives the hub a moment to say so, since it knows more.
+bool Communicator::State::report_arrives() const {
+  const auto deadline = std::chrono::steady_clock::now() + kReportLimit;
+  while (std::chrono::steady_clock::now() < deadline) {
+    progress::Sleeper announced(fabric_->shm().bell());
+    if (!failure().ok()) return true;
+    announced.sleep(kReportLimit);
+  }
+  return !failure().ok();
 }
 
 Status Communicator::State::timeout_verdict(const Call& call, uint32_t peer) {

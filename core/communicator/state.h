@@ -55,6 +55,7 @@ class Communicator::State {
   /// Breaks this communicator, tells the other ranks why, and returns the failure that holds.
   Status fail_everywhere(const Status& failure);
   Status explain_outcome(const communicator::Driver::Outcome& outcome, const communicator::Call& call);
+  bool report_arrives() const;
   Status timeout_verdict(const communicator::Call& call, uint32_t peer);
   Status run_jobs(std::span<communicator::Job> jobs, const communicator::Call& call);
   Status copy_to_self(std::span<const communicator::Call> calls);
