@@ -8,7 +8,7 @@
 
 namespace tutti::config {
 
-/// The one of `known` nearest to `word` in edits (Levenshtein, 1966); empty if none is near.
+/// The one of `known` nearest to `word` in edits (Levenshtein, 1966), whatever the case; empty if none is near.
 std::string nearest(std::string_view word, const std::vector<std::string>& known);
 /// "; did you mean 'x'?" or nothing.
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& known);
