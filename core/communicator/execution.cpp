@@ -8,6 +8,7 @@ namespace {
 
 constexpr size_t kMaxKept = 1024;  // shapes; beyond, all are prepared anew
 constexpr uint64_t kLineBytes = 64;
+constexpr uint64_t kDirectBytes = 16 << 10;  // slices of a single-copy call from this size on
 
 uint64_t ceil_div(uint64_t a, uint64_t b) {
   return (a + b - 1) / b;
@@ -99,7 +100,9 @@ void Executions::add_works(Execution& execution, const Call& call, const Program
     work.divisor = call.reduction.op == ReduceOp::kAvg ? options_.rank_count : 0;
     work.check = options_.check_calls ? 1 : 0;
     work.signature = signature_of(call);
-    work.direct_minimum = options_.direct_minimum;
+    const bool single_copy = options_.direct_minimum != 0 && call.count * bytes >= options_.direct_minimum;
+    work.direct_minimum = single_copy ? kDirectBytes : 0;
+    work.fences = options_.fences ? 1 : 0;
     work.abort = options_.abort;
     work.input = call.input;
     work.output = call.output;

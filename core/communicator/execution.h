@@ -30,7 +30,8 @@ class Executions {
     uint32_t rank = 0;
     uint32_t rank_count = 1;
     bool check_calls = true;
-    uint64_t direct_minimum = 0;  ///< see tutti_work; 0: never
+    uint64_t direct_minimum = 0;  ///< bytes of a block from which on peers may read buffers in place; 0: never
+    bool fences = true;           ///< see tutti_work
     const uint32_t* abort = nullptr;
   };
   Executions(const Options& options, const tuner::Selector& selector, Programs& programs)

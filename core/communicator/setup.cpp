@@ -15,6 +15,7 @@
 #include "communicator/state.h"
 #include "log/log.h"
 #include "plugin/loader.h"
+#include "progress/bell.h"
 
 namespace tutti {
 namespace {
@@ -30,6 +31,7 @@ constexpr double kNetLatencyUs = 15;
 /// What ranks tell each other once their memory and listeners exist. Plain data; all ranks run the same version (agreed
 /// before).
 struct Contact {
+  uint32_t barriers = 0;  ///< whether its sleepers make barriers
   memory::ArenaAddress arena;
   uint64_t token_address = 0;
   tutti_net_handle net{};
@@ -173,6 +175,7 @@ class Setup {
       TUTTI_ASSIGN(net, open_network(net_keys, communicator, shm->bell()));
     }
     Contact mine;
+    mine.barriers = progress::sleepers_make_barriers() ? 1 : 0;
     mine.arena = shm->address();
     mine.token_address = reinterpret_cast<uint64_t>(shm->token_address());
     if (net != nullptr) mine.net = net->handle();
@@ -180,6 +183,8 @@ class Setup {
     std::vector<Contact> contacts(all.size());
     for (size_t r = 0; r < all.size(); ++r)
       std::memcpy(&contacts[r], all[r].data(), std::min(all[r].size(), sizeof(Contact)));
+    fences_ =
+        std::any_of(contacts.begin(), contacts.end(), [](const Contact& contact) { return contact.barriers == 0; });
     if (net != nullptr) {
       std::vector<tutti_net_handle> handles;
       for (const Contact& contact : contacts) handles.push_back(contact.net);
@@ -341,12 +346,16 @@ class Setup {
     return {};
   }
 
-  /// Ranks that share a processor must not spin at each other.
-  uint32_t spins() const {
-    if (const int64_t chosen = config_.integer("wait.spin"); chosen != 0) return static_cast<uint32_t>(chosen);
-    constexpr uint32_t kAlone = 500;  // about 20 µs
-    constexpr uint32_t kCrowded = 40;
-    return local_ranks_.size() <= std::thread::hardware_concurrency() ? kAlone : kCrowded;
+  /// How long a wait burns the processor. Ranks that have one each spin a few µs; ranks that share one make room at
+  /// once, since the one they wait for may need it.
+  communicator::Driver::Options waits() const {
+    const bool crowded = local_ranks_.size() > std::thread::hardware_concurrency();
+    const auto choose = [&](const char* key, uint32_t chosen) {
+      const int64_t given = config_.integer(key);
+      return given != 0 ? static_cast<uint32_t>(given) : chosen;
+    };
+    return {choose("wait.spin", crowded ? 20 : 120), choose("wait.yield", crowded ? 20 : 200),
+            config_.duration("timeouts.operation"), &state_.fabric_->shm().bell()};
   }
 
   void finish() {
@@ -357,12 +366,10 @@ class Setup {
     state_.programs_ = std::make_unique<communicator::Programs>(
         communicator::Programs::Options{rank, size, check_plans}, state_.selector_->choices(), *state_.fabric_);
     state_.executions_ = std::make_unique<communicator::Executions>(
-        communicator::Executions::Options{rank, size, config_.boolean("check.calls"), direct_minimum_,
+        communicator::Executions::Options{rank, size, config_.boolean("check.calls"), direct_minimum_, fences_,
                                           &state_.abort_word_},
         *state_.selector_, *state_.programs_);
-    state_.driver_ = std::make_unique<communicator::Driver>(
-        communicator::Driver::Options{spins(), static_cast<uint32_t>(config_.integer("wait.yield")),
-                                      config_.duration("timeouts.operation"), &state_.fabric_->shm().bell()});
+    state_.driver_ = std::make_unique<communicator::Driver>(waits());
     if (state_.fabric_->net() != nullptr) state_.driver_->set_engine(&state_.fabric_->net()->engine());
   }
 
@@ -377,6 +384,7 @@ class Setup {
   bool uses_network_ = false;
   uint32_t max_channels_ = 1;
   uint64_t direct_minimum_ = 0;
+  bool fences_ = true;
   tuner::Choices choices_;
   tutti_topology topology_{};
 };

@@ -6,10 +6,10 @@
 #include <yaml-cpp/yaml.h>
 
 #include <cerrno>
-#include <cstring>
 #include <fstream>
 #include <map>
 #include <sstream>
+#include <system_error>
 
 namespace tutti::config {
 namespace {
@@ -152,13 +152,13 @@ Result<Node> read_document(const std::string& text, const std::string& name) {
 }
 
 Result<Node> read_file(const std::string& path) {
-  errno = 0;
+  errno = EINVAL;  // whatever is wrong with a file that can be opened says more
   std::ifstream in(path, std::ios::binary);
   std::string text(kMaxBytes + 1, '\0');
   if (in) in.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (in.bad() || !in.is_open()) {
     return Status(Code::kNotFound, fmt::format("cannot read the configuration file {}: {}; check its path and rights",
-                                               path, errno != 0 ? std::strerror(errno) : "no regular file"));
+                                               path, std::generic_category().message(errno)));
   }
   text.resize(static_cast<size_t>(in.gcount()));
   return read_document(text, path);

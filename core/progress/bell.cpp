@@ -2,6 +2,7 @@
 #include "progress/bell.h"
 
 #include <linux/futex.h>
+#include <linux/membarrier.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -20,6 +21,12 @@ std::atomic_ref<uint32_t> rings(tutti_bell& bell) {
 }
 
 }  // namespace
+
+bool sleepers_make_barriers() {
+  static const bool available = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0 &&
+                                syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) == 0;
+  return available;
+}
 
 void init_bell(tutti_bell& bell) {
   bell.event_fd = -1;
@@ -40,6 +47,8 @@ void ring(tutti_bell& bell) {
 
 Sleeper::Sleeper(tutti_bell& bell) : bell_(bell) {
   sleeping(bell_).fetch_add(1, std::memory_order_seq_cst);
+  // Publishers that do not fence: from here on they see the announcement, or we see what they published.
+  if (sleepers_make_barriers()) syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
   rings_ = rings(bell_).load(std::memory_order_seq_cst);
 }
 

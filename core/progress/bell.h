@@ -11,6 +11,11 @@ namespace tutti::progress {
 /// Makes a zeroed bell one that threads sleep on by futex, from any process that maps it.
 void init_bell(tutti_bell& bell);
 
+/// Whether sleepers of this process can order their announcement with what publishers on other processors do
+/// (membarrier). Where they cannot, every publisher must use full barriers (tutti_work.fences). Registers the process
+/// at the first call. Any thread.
+bool sleepers_make_barriers();
+
 /// Rings whoever sleeps; for changes that are not made through a device team (aborts, arrivals).
 void ring(tutti_bell& bell);
 

@@ -16,7 +16,7 @@ class SimpleProtocol : public tutti::sdk::Protocol {
     tutti_protocol_properties out{};
     out.links = 1u << TUTTI_LINK_SHM | 1u << TUTTI_LINK_NETWORK;
     out.max_fan = 64;
-    out.latency_us[TUTTI_LINK_SHM] = 0.15;  // a second line to fetch: data and counter
+    out.latency_us[TUTTI_LINK_SHM] = 0.2;  // measured: a second line to fetch, data and counter
     out.efficiency[TUTTI_LINK_SHM] = 1;
     out.efficiency[TUTTI_LINK_NETWORK] = 1;
     return out;

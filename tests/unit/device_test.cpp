@@ -9,6 +9,7 @@
 #include "communicator/driver.h"
 #include "plan/plan.h"
 #include "plan/stable.h"
+#include "progress/bell.h"
 #include "transport/shm.h"
 #include "tutti/device/host/team.h"
 #include "tutti/sdk/plan_builder.h"
@@ -115,6 +116,7 @@ struct Rank {
     work.signature = {{1, static_cast<uint32_t>(test.count)}};
     work.call = call;
     work.direct_minimum = test.direct_minimum;
+    work.fences = progress::sleepers_make_barriers() ? 0 : 1;
     work.abort = &abort;
     static constexpr tutti_protocol_ops kSimple{sizeof(tutti_protocol_ops), 0, nullptr, nullptr, run_wire<device::Simple>};
     static constexpr tutti_protocol_ops kLL{sizeof(tutti_protocol_ops), 0, nullptr, nullptr, run_wire<device::LL>};

@@ -17,13 +17,21 @@ void ring_sleeper(tutti_bell& bell);
 
 class HostTeam {
  public:
-  explicit HostTeam(const tutti_work& work) : abort_(work.abort), spins_(work.spins) {}
+  explicit HostTeam(const tutti_work& work) : abort_(work.abort), spins_(work.spins), fences_(work.fences != 0) {}
 
   /// Pairs with publish() or with store_word() of the other side.
   uint64_t acquire(const uint64_t* word) const { return atomic(word).load(std::memory_order_acquire); }
   uint64_t peek(const uint64_t* word) const { return atomic(word).load(std::memory_order_relaxed); }
-  /// A full barrier: the store is visible before ring() looks whether the other side sleeps.
-  void publish(uint64_t* counter, uint64_t value) const { atomic(counter).exchange(value, std::memory_order_seq_cst); }
+  /// The store must be visible before ring() looks whether the other side sleeps. Either it is a full barrier, or the
+  /// sleeper makes one on all processors before its last look (membarrier), which costs the many that publish nothing.
+  void publish(uint64_t* counter, uint64_t value) const {
+    if (fences_) {
+      atomic(counter).exchange(value, std::memory_order_seq_cst);
+    } else {
+      atomic(counter).store(value, std::memory_order_release);
+      std::atomic_signal_fence(std::memory_order_seq_cst);
+    }
+  }
 
   void ring(tutti_bell* bell) const {
     std::atomic_ref<uint32_t> sleeping(bell->sleeping);
@@ -66,6 +74,7 @@ class HostTeam {
 
   const uint32_t* abort_;
   uint32_t spins_;
+  bool fences_;
 };
 
 }  // namespace tutti::device
