@@ -12,8 +12,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr uint32_t kSharedSpins = 4;     // polls per work when several works, or an engine, share the thread
-constexpr uint32_t kNetworkRounds = 64;  // rounds of helping the engine before the first yield
+constexpr uint32_t kSharedSpins = 4;  // polls per work when several works, or an engine, share the thread
 constexpr std::chrono::milliseconds kSleepLimit{100};  // how late an expired deadline may be noticed
 
 }  // namespace
@@ -55,7 +54,7 @@ Driver::Round Driver::round(std::span<Job> jobs, uint32_t spins) {
 Driver::Outcome Driver::wait_for(std::span<Job> jobs) {
   for (Job& job : jobs) job.done = false;
   const uint32_t spins = jobs.size() == 1 && engine_ == nullptr ? options_.spins : kSharedSpins;
-  const uint32_t patience = options_.yields + (engine_ != nullptr ? kNetworkRounds : 0);
+  const uint32_t patience = options_.yields + (engine_ != nullptr ? options_.helps : 0);
   uint32_t idle = 0;
   Clock::time_point idle_since{};
   for (;;) {

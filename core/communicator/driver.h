@@ -23,8 +23,9 @@ struct Job {
 class Driver {
  public:
   struct Options {
-    uint32_t spins = 2000;                         ///< polls before a wait yields the processor
-    uint32_t yields = 20;                          ///< yields before it sleeps
+    uint32_t spins = 2000;  ///< polls before a wait yields the processor
+    uint32_t yields = 20;   ///< yields before it sleeps
+    uint32_t helps = 64;    ///< rounds of the progress engine, if there is one, before the first yield
     std::chrono::nanoseconds operation_timeout{};  ///< without any progress
     tutti_bell* bell = nullptr;                    ///< rung by peers and by the engine
   };

@@ -89,6 +89,9 @@ class Setup {
       TUTTI_ASSIGN(HostIdentity host, bootstrap::decode_host(bytes));
       hosts.push_back(std::move(host));
     }
+    const HostIdentity& own = hosts[static_cast<size_t>(state_.rank_)];
+    ranks_here_ = std::count_if(hosts.begin(), hosts.end(),
+                                [&](const HostIdentity& host) { return host.boot_id == own.boot_id; });
     for (const int node : bootstrap::node_of_rank(hosts)) nodes_.push_back(static_cast<uint32_t>(node));
     node_count_ = *std::max_element(nodes_.begin(), nodes_.end()) + 1;
     for (uint32_t r = 0; r < nodes_.size(); ++r) {
@@ -349,12 +352,13 @@ class Setup {
   /// How long a wait burns the processor. Ranks that have one each spin a few µs; ranks that share one make room at
   /// once, since the one they wait for may need it.
   communicator::Driver::Options waits() const {
-    const bool crowded = local_ranks_.size() > std::thread::hardware_concurrency();
+    // Pretended hosts share the processors too.
+    const bool crowded = ranks_here_ > int64_t{std::thread::hardware_concurrency()};
     const auto choose = [&](const char* key, uint32_t chosen) {
       const int64_t given = config_.integer(key);
       return given != 0 ? static_cast<uint32_t>(given) : chosen;
     };
-    return {choose("wait.spin", crowded ? 20 : 120), choose("wait.yield", crowded ? 20 : 200),
+    return {choose("wait.spin", crowded ? 20 : 120), choose("wait.yield", crowded ? 20 : 200), crowded ? 2u : 64u,
             config_.duration("timeouts.operation"), &state_.fabric_->shm().bell()};
   }
 
@@ -380,6 +384,7 @@ class Setup {
   std::vector<uint32_t> nodes_;
   uint32_t node_count_ = 1;
   std::vector<uint32_t> local_ranks_;
+  int64_t ranks_here_ = 1;  // on this machine, whatever hosts they pretend to be on
   bool force_network_ = false;
   bool uses_network_ = false;
   uint32_t max_channels_ = 1;

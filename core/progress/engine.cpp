@@ -14,7 +14,7 @@
 namespace tutti::progress {
 namespace {
 
-constexpr int kIdleRounds = 50;  // rounds without movement before the thread sleeps
+constexpr int kIdleRounds = 3;  // rounds without movement before the thread sleeps; whoever waits helps meanwhile
 // A network without event descriptor must be polled; this bounds what that costs and adds.
 constexpr std::chrono::microseconds kPollInterval{100};
 constexpr std::chrono::milliseconds kSleepLimit{100};

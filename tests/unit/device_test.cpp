@@ -121,7 +121,7 @@ struct Rank {
     static constexpr tutti_protocol_ops kSimple{sizeof(tutti_protocol_ops), 0, nullptr, nullptr, run_wire<device::Simple>};
     static constexpr tutti_protocol_ops kLL{sizeof(tutti_protocol_ops), 0, nullptr, nullptr, run_wire<device::LL>};
     Job job{&work, test.wire == Wire::kSimple ? &kSimple : &kLL, nullptr, nullptr, false};
-    Driver driver({50, 2, std::chrono::seconds(3), &shm->bell()});
+    Driver driver({50, 2, 0, std::chrono::seconds(3), &shm->bell()});
     return driver.run({&job, 1});
   }
 };
@@ -222,7 +222,7 @@ TEST(Device, TimeOutNamesThePeer) {
   std::vector<Rank> ranks = make_ranks(test);
   std::vector<float> data(10), out(10);
   tutti_work work{};
-  Driver driver({10, 1, std::chrono::milliseconds(50), &ranks[1].shm->bell()});
+  Driver driver({10, 1, 0, std::chrono::milliseconds(50), &ranks[1].shm->bell()});
   work.plan = &ranks[1].view;
   work.senders = ranks[1].senders.data();
   work.receivers = ranks[1].receivers.data();
