@@ -85,6 +85,16 @@ const auto& decode_table() {
 
 }  // namespace detail
 
+/// The smallest value above zero of a float type.
+template <class T>
+double smallest_value() {
+  if constexpr (device::SmallFloat<T>) {
+    return detail::decode<T>(1);
+  } else {
+    return std::numeric_limits<T>::denorm_min();
+  }
+}
+
 /// The value of a float element.
 template <class T>
 double value_of(T element) {

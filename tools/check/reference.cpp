@@ -82,7 +82,7 @@ double bound_of(const Problem& problem, double value, double magnitude) {
   const double unit_roundoff = std::ldexp(1, -significand_bits<T>());
   const bool exact_terms = problem.op == ReduceOp::kProd || problem.rank_count * unit_roundoff <= 1;
   if (sizeof(T) == 1 && exact_terms) return problem.op == ReduceOp::kAvg ? unit_roundoff * std::abs(value) : 0;
-  return (problem.rank_count + 2) * unit_roundoff * magnitude;
+  return (problem.rank_count + 2) * (unit_roundoff * magnitude + smallest_value<T>() / 2);
 }
 
 template <class T>

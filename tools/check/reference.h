@@ -5,11 +5,11 @@
 // width; averages divide the wrapped sum, truncating), max and min.
 //
 // Sums and products of floats are rounded differently by every order of additions, so a bound is set on the error. Let
-// u = 2^-p be the unit roundoff of the type (p bits of significand) and n the number of ranks. A result that is rounded
-// to the type after each of its at most n + 2 operations (n - 1 additions, a factor, a division, the rounding of the
-// reference itself) differs from the right one by at most
-//     sum, average, pre-multiplied sum:  (n + 2) u Σ|terms|
-//     product:                           (n + 2) u |product|
+// u = 2^-p be the unit roundoff of the type (p bits of significand), s half its smallest value above zero, and n the
+// number of ranks. A result that is rounded to the type after each of its at most n + 2 operations (n - 1 additions, a
+// factor, a division, the rounding of the reference itself) differs from the right one by at most
+//     sum, average, pre-multiplied sum:  (n + 2) (u Σ|terms| + s)
+//     product:                           (n + 2) (u |product| + s)
 // Inputs of 8-bit floats are such that sums and products are exact (random_input.h): there the bound is 0, and u|value|
 // for an average. With more ranks than that allows, the general bound stands, which for 8-bit floats is loose.
 #pragma once
