@@ -203,26 +203,31 @@ Result<bool> ReceiveTask::progress() {
   return false;
 }
 
+/// Takes what has arrived before it posts more: a peer that has left takes no post, but what it sent before still
+/// counts.
 Result<bool> ReceiveTask::move() {
-  bool moved = false;
   const uint64_t slots = memory_.connection().slot_count;
+  const uint64_t before = completed_;
+  Status broken;
+  for (; completed_ < posted_; ++completed_) {
+    uint64_t bytes = 0;
+    const auto done = channel_->test(requests_[completed_ & (slots - 1)], &bytes, key_.peer);
+    if (!done.ok()) broken = done.status();
+    if (!done.ok() || !*done) break;
+  }
+  if (completed_ != before) {
+    memory_.store_tail(completed_);
+    progress::ring(*net_.options().bell);
+  }
+  TUTTI_TRY(broken);
   const uint64_t free_until = memory_.load_head() + slots;
+  const uint64_t posted_before = posted_;
   for (; posted_ < free_until; ++posted_) {
     void*& request = requests_[posted_ & (slots - 1)];
     TUTTI_ASSIGN(request, channel_->recv(memory_.slot(posted_), memory_.connection().slot_stride, key_.peer));
     if (request == nullptr) break;
-    moved = true;
   }
-  const uint64_t before = completed_;
-  for (; completed_ < posted_; ++completed_) {
-    uint64_t bytes = 0;
-    TUTTI_ASSIGN(const bool done, channel_->test(requests_[completed_ & (slots - 1)], &bytes, key_.peer));
-    if (!done) break;
-  }
-  if (completed_ == before) return moved;
-  memory_.store_tail(completed_);
-  progress::ring(*net_.options().bell);
-  return true;
+  return completed_ != before || posted_ != posted_before;
 }
 
 AcceptTask::AcceptTask(const Net& net, void* listener) : net_(net), listener_(listener) {}

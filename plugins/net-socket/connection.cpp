@@ -50,7 +50,7 @@ void Connection::cut(Request& request, uint8_t* data, uint64_t bytes, bool strip
 }
 
 Result<Request*> Connection::send(const uint8_t* data, uint64_t bytes, uint32_t tag) {
-  if (!failure_.ok()) return failure_;
+  for (const Stream& stream : streams_) TUTTI_TRY(stream.ended);
   if (!options_.sends) return Status(Code::kInvalidArgument, "this connection only receives");
   Request* request = take_request();
   if (request == nullptr) return request;
@@ -61,12 +61,11 @@ Result<Request*> Connection::send(const uint8_t* data, uint64_t bytes, uint32_t 
   streams_.front().pieces.push_back({reinterpret_cast<uint8_t*>(&request->header), sizeof(Header), request});
   ++request->open;
   cut(*request, const_cast<uint8_t*>(data), bytes, striped);
-  TUTTI_TRY(progress());
+  progress();
   return request;
 }
 
 Result<Request*> Connection::recv(uint32_t count, void* const* addresses, const uint64_t* bytes, const uint32_t* tags) {
-  if (!failure_.ok()) return failure_;
   if (options_.sends) return Status(Code::kInvalidArgument, "this connection only sends");
   if (count == 0 || count > Request::kMaxGroup) {
     return Status(Code::kInvalidArgument,
@@ -87,9 +86,9 @@ Result<Request*> Connection::recv(uint32_t count, void* const* addresses, const 
 
 Result<bool> Connection::test(Request* request, uint64_t* bytes) {
   if (!request->done()) {
-    const Status moved = progress();
+    progress();
     if (!request->done()) {
-      TUTTI_TRY(moved);
+      TUTTI_TRY(obstacle(*request));
       return false;
     }
   }
@@ -98,13 +97,21 @@ Result<bool> Connection::test(Request* request, uint64_t* bytes) {
   return true;
 }
 
-Status Connection::progress() {
-  if (!failure_.ok()) return failure_;
+void Connection::progress() {
   for (Stream& stream : streams_) {
-    const Status moved = options_.sends ? flush(stream) : fill(stream, &stream == &streams_.front());
-    if (moved.ok()) continue;
-    failure_ = moved;
-    return moved;
+    if (!stream.ended.ok()) continue;
+    stream.ended = options_.sends ? flush(stream) : fill(stream, &stream == &streams_.front());
+  }
+}
+
+/// Why the request can never be done; ok if it can.
+Status Connection::obstacle(const Request& request) const {
+  if (request.matched < request.count) TUTTI_TRY(streams_.front().ended);
+  for (const Stream& stream : streams_) {
+    if (stream.ended.ok()) continue;
+    for (const Piece& piece : stream.pieces) {
+      if (piece.request == &request) return stream.ended;
+    }
   }
   return {};
 }

@@ -71,6 +71,7 @@ class Connection {
   struct Stream {
     base::Fd socket;
     std::deque<Piece> pieces;  // to be sent, or to be received, in order
+    Status ended;  // why nothing more can go over it; the others go on, as they may hold what was sent before
     // Bytes read from the socket before it was known where they belong; only stream 0 reads ahead.
     std::unique_ptr<uint8_t[]> ahead;
     size_t ahead_begin = 0;
@@ -79,7 +80,8 @@ class Connection {
 
   Request* take_request();
   void cut(Request& request, uint8_t* data, uint64_t bytes, bool striped);
-  Status progress();
+  void progress();
+  Status obstacle(const Request& request) const;
   Status flush(Stream& stream);
   Status fill(Stream& stream, bool first);
   Result<bool> next_message();
@@ -92,7 +94,6 @@ class Connection {
   std::vector<Stream> streams_;
   std::array<Request, kMaxRequests> requests_;
   std::deque<Request*> receives_;  // posted and not fully matched, in order
-  Status failure_;
 };
 
 }  // namespace tutti::net_socket

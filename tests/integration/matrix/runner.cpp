@@ -87,7 +87,7 @@ class Trial {
       return failure;
     }
     if (check::hash(input.data(), input.size()) != before) return "the input was changed";
-    if (check::reduces(problem_.collective) && output.size() <= kRepeatBytes) return repeat(input, output);
+    if (check::reduces(problem_.collective) && problem_.count * size_of(problem_.type) <= kRepeatBytes) return repeat(input, output);
     return {};
   }
 
