@@ -6,8 +6,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 
+#include "base/fd.h"
 #include "tutti/status.h"
 
 namespace tutti::memory {
@@ -20,7 +22,9 @@ struct ArenaAddress {
   uint64_t token = 0;  ///< random; stands at the beginning of the arena, so that a stale address is noticed
 };
 
-/// One mapping of an arena. Movable; thread-compatible. The memory is zero at first.
+/// A hold on an arena. Movable; thread-compatible. The memory is zero at first. All holds of one process share one
+/// mapping, so that its threads meet at the same addresses (tools that watch memory, such as ThreadSanitizer, depend on
+/// that).
 class Arena {
  public:
   /// Makes an arena of at least `bytes` bytes and maps it.
@@ -29,24 +33,34 @@ class Arena {
   static Result<Arena> open(const ArenaAddress& address);
 
   Arena() = default;
-  Arena(Arena&& other) noexcept;
-  Arena& operator=(Arena&& other) noexcept;
-  ~Arena();
+  Arena(Arena&& other) noexcept = default;
+  Arena& operator=(Arena&& other) noexcept = default;
 
   const ArenaAddress& address() const { return address_; }
   /// The usable memory, 64-byte aligned; the same offsets mean the same place in every mapping.
-  std::span<uint8_t> bytes() const { return {base_ + kHeaderBytes, address_.bytes - kHeaderBytes}; }
+  std::span<uint8_t> bytes() const { return {mapping_->base + kHeaderBytes, address_.bytes - kHeaderBytes}; }
   /// Closes the file once all peers have mapped it; the mapping stays.
-  void seal();
+  void seal() { file_.reset(); }
 
   /// Where `token` stands in the owner's address space; a peer proves with it that it can read the owner's memory.
-  const uint64_t* token_address() const { return reinterpret_cast<const uint64_t*>(base_); }
+  const uint64_t* token_address() const { return reinterpret_cast<const uint64_t*>(mapping_->base); }
 
  private:
   static constexpr uint64_t kHeaderBytes = 64;
+  struct Mapping {
+    uint8_t* base = nullptr;
+    uint64_t bytes = 0;
+    Mapping() = default;
+    Mapping(const Mapping&) = delete;
+    Mapping& operator=(const Mapping&) = delete;
+    ~Mapping();
+  };
+  class InProcess;
+  static Result<std::shared_ptr<Mapping>> map(int descriptor, uint64_t bytes);
+
   ArenaAddress address_;
-  uint8_t* base_ = nullptr;
-  bool owns_descriptor_ = false;
+  std::shared_ptr<Mapping> mapping_;
+  base::Fd file_;  // the owner's, until sealed
 };
 
 }  // namespace tutti::memory

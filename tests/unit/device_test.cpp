@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The executor and both wires over shared memory: ranks as threads, plans made here, results compared with sums computed here.
+// The executor and both wires over shared memory: ranks as threads, plans made here, results compared with sums
+// computed here.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -21,6 +22,12 @@ using communicator::Driver;
 using communicator::Job;
 using sdk::Buffer;
 using sdk::PlanBuilder;
+
+#if defined(__SANITIZE_THREAD__)
+constexpr bool kThorough = false;  // ThreadSanitizer needs the interleavings, not the sizes
+#else
+constexpr bool kThorough = true;
+#endif
 
 enum class Wire { kSimple, kLL };
 using Schedule = void (*)(PlanBuilder&, uint32_t rank, uint32_t ranks);
@@ -118,7 +125,8 @@ struct Rank {
     work.direct_minimum = test.direct_minimum;
     work.fences = progress::sleepers_make_barriers() ? 0 : 1;
     work.abort = &abort;
-    static constexpr tutti_protocol_ops kSimple{sizeof(tutti_protocol_ops), 0, nullptr, nullptr, run_wire<device::Simple>};
+    static constexpr tutti_protocol_ops kSimple{sizeof(tutti_protocol_ops), 0, nullptr, nullptr,
+                                                run_wire<device::Simple>};
     static constexpr tutti_protocol_ops kLL{sizeof(tutti_protocol_ops), 0, nullptr, nullptr, run_wire<device::LL>};
     Job job{&work, test.wire == Wire::kSimple ? &kSimple : &kLL, nullptr, nullptr, false};
     Driver driver({50, 2, 0, std::chrono::seconds(3), &shm->bell()});
@@ -146,7 +154,7 @@ std::vector<Rank> make_ranks(const Case& test) {
 }
 
 void expect_sums(const Case& test) {
-  constexpr int kCalls = 20;
+  constexpr uint32_t kCalls = kThorough ? 20 : 6;
   std::random_device source;
   const auto seed = source();
   SCOPED_TRACE(testing::Message() << "ranks " << test.ranks << " count " << test.count << " seed " << seed);
@@ -174,7 +182,8 @@ void expect_sums(const Case& test) {
     for (uint32_t r = 0; r < test.ranks; ++r) {
       for (uint64_t i = 0; i < test.count; ++i) expected[i] += inputs[call * test.ranks + r][i];
     }
-    for (uint32_t r = 0; r < test.ranks; ++r) ASSERT_EQ(outputs[call * test.ranks + r], expected) << "call " << call << " rank " << r;
+    for (uint32_t r = 0; r < test.ranks; ++r)
+      ASSERT_EQ(outputs[call * test.ranks + r], expected) << "call " << call << " rank " << r;
   }
 }
 
@@ -182,7 +191,9 @@ TEST(Device, AllReduceIsTheSum) {
   for (const Schedule schedule : {&ring_all_reduce, &two_shot_all_reduce}) {
     for (const Wire wire : {Wire::kSimple, Wire::kLL}) {
       for (const uint32_t ranks : {2u, 3u, 5u}) {
+        if (!kThorough && ranks == 5) continue;
         for (const uint64_t count : {1u, 17u, 1000u, 4097u}) {
+          if (!kThorough && count != 1000) continue;
           for (const bool in_place : {false, true}) {
             for (const uint64_t direct : {0u, 64u}) expect_sums({ranks, schedule, wire, count, in_place, direct});
           }
