@@ -10,8 +10,8 @@
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
-#include <cstring>
 #include <optional>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -31,13 +31,13 @@ class WaitedSignals {
   WaitedSignals() {
     sigemptyset(&waited_);
     for (int signal : {SIGCHLD, SIGINT, SIGTERM, SIGHUP}) sigaddset(&waited_, signal);
-    sigprocmask(SIG_BLOCK, &waited_, &before_);
+    pthread_sigmask(SIG_BLOCK, &waited_, &before_);
   }
   ~WaitedSignals() { restore(); }
   WaitedSignals(const WaitedSignals&) = delete;
   WaitedSignals& operator=(const WaitedSignals&) = delete;
 
-  void restore() const { sigprocmask(SIG_SETMASK, &before_, nullptr); }
+  void restore() const { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
 
   /// The next signal; nothing when the deadline passes first.
   std::optional<int> wait(std::optional<Clock::time_point> deadline) const {
@@ -103,7 +103,8 @@ Status Children::start(int rank, const Body& body) {
   std::fflush(nullptr);
   const pid_t parent = getpid();
   const pid_t pid = fork();
-  if (pid < 0) return Status(Code::kSystem, fmt::format("cannot start rank {}: {}", rank, std::strerror(errno)));
+  if (pid < 0)
+    return Status(Code::kSystem, fmt::format("cannot start rank {}: {}", rank, std::generic_category().message(errno)));
   if (pid > 0) {
     running_.push_back({rank, pid});
     return {};
@@ -121,8 +122,8 @@ void Children::record(const Child& child, int wait_status) {
   const int code = exited ? WEXITSTATUS(wait_status) : kFailure;
   if (code == kSuccess) return;
   if (!exited && last_signal_ == 0) {
-    fmt::print(stderr, "tutti: rank {} (process {}) was ended by signal {} ({})\n", child.rank, child.pid,
-               WTERMSIG(wait_status), strsignal(WTERMSIG(wait_status)));
+    fmt::print(stderr, "tutti: rank {} (process {}) was ended by signal {} (SIG{})\n", child.rank, child.pid,
+               WTERMSIG(wait_status), sigabbrev_np(WTERMSIG(wait_status)));
   }
   if (exit_code_ == kSuccess) exit_code_ = code;
   if (!deadline_) deadline_ = Clock::now() + kNoticeTime;
@@ -180,6 +181,7 @@ int run_as_threads(int rank_count, const RankMain& rank_main) {
   std::vector<int> exit_codes(static_cast<size_t>(rank_count));
   {
     std::vector<std::jthread> threads;
+    threads.reserve(exit_codes.size());
     for (int rank = 0; rank < rank_count; ++rank) {
       threads.emplace_back([&, rank] { exit_codes[static_cast<size_t>(rank)] = rank_main(*id, rank); });
     }
@@ -189,7 +191,8 @@ int run_as_threads(int rank_count, const RankMain& rank_main) {
 
 int run_as_processes(int rank_count, const RankMain& rank_main) {
   int ends[2];
-  if (pipe(ends) != 0) return fail(Status(Code::kSystem, fmt::format("cannot make a pipe: {}", std::strerror(errno))));
+  if (pipe(ends) != 0)
+    return fail(Status(Code::kSystem, fmt::format("cannot make a pipe: {}", std::generic_category().message(errno))));
   Children children;
   const Status first = children.start(0, [&] {
     close(ends[0]);

@@ -5,9 +5,9 @@
 #include <fmt/ranges.h>
 
 #include <cerrno>
-#include <cstring>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <system_error>
 
 namespace tutti::bench {
 namespace {
@@ -180,7 +180,9 @@ Result<std::vector<std::shared_ptr<Report>>> make_reports(const Request& request
   }
   if (request.json) {
     File file(*request.json == "-" ? stdout : std::fopen(request.json->c_str(), "w"));
-    if (!file) return Status(Code::kSystem, fmt::format("cannot write {}: {}", *request.json, std::strerror(errno)));
+    if (!file)
+      return Status(Code::kSystem,
+                    fmt::format("cannot write {}: {}", *request.json, std::generic_category().message(errno)));
     reports.push_back(std::make_shared<JsonFile>(std::move(file)));
   }
   return reports;

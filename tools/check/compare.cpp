@@ -23,20 +23,25 @@ std::string text_of(T element) {
 }
 
 template <class T>
-std::string bits_of(T element) {
+uint64_t bits_of(const T& element) {
   uint64_t bits = 0;
   std::memcpy(&bits, &element, sizeof(T));
-  return fmt::format("{} (bits {:0{}x})", text_of(element), bits, 2 * sizeof(T));
+  return bits;
+}
+
+template <class T>
+std::string text_with_bits(T element) {
+  return fmt::format("{} (bits {:0{}x})", text_of(element), bits_of(element), 2 * sizeof(T));
 }
 
 /// Adds the elements that differ in a bit; `index` is where the range begins in the output.
 template <class T>
 void compare_bits(size_t index, const T* output, const T* expected, size_t count, Comparison& result) {
-  if (count == 0 || std::memcmp(output, expected, count * sizeof(T)) == 0) return;
   for (size_t i = 0; i < count; ++i) {
-    if (std::memcmp(output + i, expected + i, sizeof(T)) == 0) continue;
+    if (bits_of(output[i]) == bits_of(expected[i])) continue;
     if (result.wrong++ == 0) {
-      result.first = fmt::format("element {} is {}, must be {}", index + i, bits_of(output[i]), bits_of(expected[i]));
+      result.first = fmt::format("element {} is {}, must be {}", index + i, text_with_bits(output[i]),
+                                 text_with_bits(expected[i]));
     }
   }
 }

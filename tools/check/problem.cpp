@@ -166,7 +166,7 @@ Status Call::ring(Communicator& communicator, const void* input, void* output) c
   TUTTI_TRY(group_start());
   const Status sent = communicator.send(input, problem_.count, problem_.type, next);
   const Status received = communicator.recv(output, problem_.count, problem_.type, previous);
-  const Status done = group_end();
+  Status done = group_end();
   TUTTI_TRY(sent);
   TUTTI_TRY(received);
   return done;

@@ -43,7 +43,7 @@ void fold_integers(Batch<T> batch, T* results) {
   const ReduceOp op = batch.problem.op;
   std::vector<uint64_t> folded(batch.count);
   batch.for_each_rank([&](int rank, size_t i, T element) {
-    const auto term = static_cast<uint64_t>(element);
+    const auto term = static_cast<uint64_t>(static_cast<int64_t>(element));
     if (rank == 0 && op != ReduceOp::kPreMulSum) {
       folded[i] = term;
     } else if (op == ReduceOp::kProd) {

@@ -87,7 +87,8 @@ class Trial {
       return failure;
     }
     if (check::hash(input.data(), input.size()) != before) return "the input was changed";
-    if (check::reduces(problem_.collective) && problem_.count * size_of(problem_.type) <= kRepeatBytes) return repeat(input, output);
+    if (check::reduces(problem_.collective) && problem_.count * size_of(problem_.type) <= kRepeatBytes)
+      return repeat(input, output);
     return {};
   }
 
@@ -143,8 +144,8 @@ class Runner {
       if (find(one.setting) == settings_.size()) settings_.push_back(one.setting);
     }
     for (size_t i = 0; i < settings_.size(); ++i) {
-      TUTTI_ASSIGN(UniqueId id, UniqueId::create());
-      ids_.push_back(std::move(id));
+      TUTTI_ASSIGN(const UniqueId id, UniqueId::create());
+      ids_.push_back(id);
     }
     creation_failures_.assign(settings_.size(), std::vector<Status>(findings_.size()));
     team_.run([this](int rank) { run_rank(rank); });
@@ -234,6 +235,7 @@ Tally& Tally::operator+=(const Tally& other) {
 
 void Team::run(const std::function<void(int rank)>& part) {
   std::vector<std::jthread> threads;
+  threads.reserve(static_cast<size_t>(rank_count_));
   for (int rank = 0; rank < rank_count_; ++rank) threads.emplace_back([&part, rank] { part(rank); });
 }
 
