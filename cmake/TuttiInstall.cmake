@@ -1,1 +1,25 @@
-# What `cmake --install` lays down: the library, the tool, the plugins, the SDK headers and its CMake package.
+# What `cmake --install` lays down: the library, the tool, the plugins (tutti_add_plugin() installs each), the SDK's headers and static
+# kernels, and the CMake package that find_package(Tutti) finds.
+include(CMakePackageConfigHelpers)
+
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Tutti)
+
+set_target_properties(tutti_sdk PROPERTIES EXPORT_NAME sdk)
+set_target_properties(tutti_host_kernels PROPERTIES EXPORT_NAME host_kernels)
+target_include_directories(tutti PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/core/include>
+                                        $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+target_compile_features(tutti PUBLIC cxx_std_20)
+target_compile_features(tutti_sdk INTERFACE cxx_std_20)
+
+install(TARGETS tutti tutti_sdk tutti_host_kernels EXPORT TuttiTargets
+  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS tutti_tool RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(DIRECTORY core/include/tutti DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(EXPORT TuttiTargets NAMESPACE Tutti:: DESTINATION ${package_dir})
+install(FILES cmake/TuttiPlugin.cmake cmake/CheckPlugin.cmake cmake/note.c.in cmake/plugin.map DESTINATION ${package_dir})
+
+configure_package_config_file(cmake/TuttiConfig.cmake.in ${PROJECT_BINARY_DIR}/TuttiConfig.cmake
+  INSTALL_DESTINATION ${package_dir})
+# ABI 0.x: only the exact version fits.
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/TuttiConfigVersion.cmake COMPATIBILITY ExactVersion)
+install(FILES ${PROJECT_BINARY_DIR}/TuttiConfig.cmake ${PROJECT_BINARY_DIR}/TuttiConfigVersion.cmake DESTINATION ${package_dir})
