@@ -133,7 +133,7 @@ uint64_t reduce_floats(const Type& type, uint32_t op, const std::vector<uint64_t
   for (size_t s = 0; s < codes.size(); ++s) {
     double operand = decode(type, codes[s]);
     if (static_cast<int32_t>(s) == scaling.scaled_source) {
-      operand = in_accumulator(type, operand * decode(type, scaling.scalar));
+      operand = decode(type, encode(type, in_accumulator(type, operand * decode(type, scaling.scalar))));
     }
     value = s == 0 ? operand : fold_float(type, op, value, operand);
   }

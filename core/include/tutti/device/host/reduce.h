@@ -16,7 +16,8 @@ struct ReduceCall {
   void* const* destinations;  ///< each receives the same value
   uint64_t count;             ///< elements
   uint64_t scalar;            ///< bits of one element, in the low bytes
-  int32_t scaled_source;      ///< index of the source multiplied by `scalar` first (pre-multiplied sum), or -1
+  int32_t scaled_source;      ///< index of the source multiplied by `scalar` first, rounded to the type (pre-multiplied
+                              ///< sum), or -1
   uint32_t divisor;           ///< average: the sum is divided by this at the end; 0 is for "not"
   bool streaming = false;     ///< hint: destinations go around the caches; for large output that nobody reads soon
   // The scalings belong to sum, average and pre-multiplied sum; the other operators ignore them.
