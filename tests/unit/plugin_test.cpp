@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+// The plugin host: finding, refusing, loading, opening and closing. Defective plugins come from tests/zoo, or are good
+// ones with bytes changed.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <random>
+
+#include "plugin/list.h"
+#include "plugin/loader.h"
+#include "plugin/registry.h"
+#include "plugin/search.h"
+
+namespace tutti::plugin {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::HasSubstr;
+
+const fs::path kPlugins = TUTTI_BINARY_DIR "/lib/tutti/plugins";
+const fs::path kZoo = TUTTI_BINARY_DIR "/tests/zoo";
+
+config::Config configured(std::vector<std::pair<std::string, std::string>> settings = {}) {
+  config::LoadOptions options;
+  options.site_file = "";
+  options.settings = std::move(settings);
+  options.settings.emplace_back("plugins.path", kPlugins.string());
+  auto config = config::Config::load(options);
+  EXPECT_TRUE(config.ok()) << config.status().to_string();
+  return *std::move(config);
+}
+
+std::vector<char> contents(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+/// A directory that goes when the test ends.
+class Folder {
+ public:
+  Folder() {
+    std::string name = (fs::temp_directory_path() / "tutti-plugin-XXXXXX").string();
+    path_ = mkdtemp(name.data());
+  }
+  ~Folder() { fs::remove_all(path_); }
+  fs::path write(const std::string& name, const std::vector<char>& bytes) const {
+    std::ofstream(path_ / name, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+    return path_ / name;
+  }
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+std::string refusal(Kind kind, const std::string& name, const fs::path& file) {
+  auto config = configured();
+  auto image = Image::load(kind, name, file);
+  if (!image.ok()) return std::string(image.status().text());
+  auto plugin = Plugin::open(*image, config);
+  return plugin.ok() ? "accepted" : std::string(plugin.status().text());
+}
+
+std::string zoo(const std::string& name) {
+  return refusal(Kind::kNetwork, name, kZoo / ("tutti-net-" + name + ".so"));
+}
+
+TEST(Zoo, EachDefectHasItsSentence) {
+  EXPECT_EQ(zoo("good"), "accepted");
+  EXPECT_THAT(zoo("tiny_table"), AllOf(HasSubstr("TUTTI-P06"), HasSubstr("table of 8 bytes"), HasSubstr("PLG-5")));
+  EXPECT_THAT(zoo("null_operation"), AllOf(HasSubstr("TUTTI-P06"), HasSubstr("'send' is null")));
+  EXPECT_THAT(zoo("null_claimed"), AllOf(HasSubstr("TUTTI-P06"), HasSubstr("'flush' is null"), HasSubstr("PLG-8")));
+  EXPECT_THAT(zoo("entry_fails"), AllOf(HasSubstr("TUTTI-P06"), HasSubstr("internal error")));
+  EXPECT_THAT(zoo("open_fails"), AllOf(HasSubstr("TUTTI-P08"), HasSubstr("the flux capacitor is cold")));
+  EXPECT_THAT(zoo("open_silent"), AllOf(HasSubstr("TUTTI-P08"), HasSubstr("PLG-14")));
+  EXPECT_THAT(zoo("other_name"), AllOf(HasSubstr("TUTTI-P06"), HasSubstr("impostor"), HasSubstr("PLG-2")));
+  EXPECT_THAT(zoo("no_entry"), AllOf(HasSubstr("TUTTI-P06"), HasSubstr("tutti_plugin_entry_v1"), HasSubstr("PLG-1")));
+  EXPECT_THAT(zoo("no_ops"), AllOf(HasSubstr("TUTTI-P06"), HasSubstr("table of operations is null")));
+}
+
+/// Offset of the note's descriptor in a plugin's image.
+size_t descriptor_of(const std::vector<char>& image) {
+  const std::string owner("Tutti\0\0\0", 8);
+  for (size_t at = 0; (at = std::string_view(image.data(), image.size()).find(owner, at)) != std::string_view::npos;
+       ++at) {
+    uint32_t layout = 0;
+    std::memcpy(&layout, image.data() + at + 8, sizeof layout);
+    if (at >= 12 && layout == TUTTI_NOTE_LAYOUT) return at + 8;
+  }
+  ADD_FAILURE() << "no note";
+  return 0;
+}
+
+TEST(Files, ThatAreNoPluginOfThisMachine) {
+  const Folder folder;
+  const auto good = contents(kPlugins / "tutti-proto-ll.so");
+  const std::string name = "tutti-proto-ll.so";
+  const auto refused = [&](std::vector<char> bytes) {
+    return refusal(Kind::kProtocol, "ll", folder.write(name, bytes));
+  };
+
+  const std::string text = "this is not a shared object";
+  EXPECT_THAT(refused({text.begin(), text.end()}), AllOf(HasSubstr("TUTTI-P02"), HasSubstr("no ELF header")));
+  EXPECT_THAT(refused({}), HasSubstr("no ELF header"));
+  EXPECT_THAT(refused({good.begin(), good.begin() + 40}), HasSubstr("cut off"));
+  EXPECT_THAT(refused({good.begin(), good.begin() + static_cast<long>(good.size() / 2)}),
+              AllOf(HasSubstr("TUTTI-P02"), HasSubstr("cut off")));
+  auto changed = good;
+  changed[4] = 1;  // EI_CLASS
+  EXPECT_THAT(refused(changed), HasSubstr("32-bit"));
+  changed = good;
+  changed[18] = 40;  // e_machine: ARM
+  EXPECT_THAT(refused(changed), HasSubstr("another processor"));
+
+  const size_t note = descriptor_of(good);
+  changed = good;
+  changed[note + offsetof(tutti_plugin_note, abi_major)] = 7;
+  EXPECT_THAT(refused(changed), AllOf(HasSubstr("TUTTI-P04"), HasSubstr("ABI 7."), HasSubstr("get a build")));
+  changed = good;
+  changed[note + offsetof(tutti_plugin_note, abi_minor)] = 99;
+  EXPECT_THAT(refused(changed), AllOf(HasSubstr("TUTTI-P04"), HasSubstr(".99")));
+  changed = good;
+  changed[note + offsetof(tutti_plugin_note, kind)] = TUTTI_KIND_NETWORK;
+  EXPECT_THAT(refused(changed), AllOf(HasSubstr("TUTTI-P03"), HasSubstr("is a network plugin, not a protocol plugin")));
+  changed = good;
+  changed[note + offsetof(tutti_plugin_note, name)] = 'X';
+  EXPECT_THAT(refused(changed), AllOf(HasSubstr("TUTTI-P03"), HasSubstr("calls itself 'Xl'")));
+  EXPECT_THAT(
+      refusal(Kind::kProtocol, "/usr/lib/x86_64-linux-gnu/libfmt.so.9", "/usr/lib/x86_64-linux-gnu/libfmt.so.9"),
+      HasSubstr("no Tutti plugin"));
+}
+
+TEST(Files, MutatedImagesNeverCrashTheReader) {
+  std::random_device source;
+  const auto seed = source();
+  std::mt19937 random(seed);
+  const auto good = contents(kPlugins / "tutti-proto-ll.so");
+  const size_t note = descriptor_of(good);
+  for (int round = 0; round < 3000; ++round) {
+    auto bytes = good;
+    const size_t changes = 1 + random() % 8;
+    for (size_t i = 0; i < changes; ++i) {
+      // Headers, program headers and the note are what is read.
+      const size_t at = random() % 2 == 0 ? random() % 1024 : note - 24 + random() % 200;
+      bytes[at] = static_cast<char>(random());
+    }
+    if (random() % 4 == 0) bytes.resize(random() % bytes.size());
+    const auto parsed = parse_note(std::as_bytes(std::span(bytes)));
+    EXPECT_NE(parsed.ok(), !parsed.status().text().empty()) << "seed " << seed;
+  }
+}
+
+TEST(Search, FirstDirectoryCountsAndFailuresNameAll) {
+  const Folder folder;
+  const auto found = find(Kind::kAlgorithm, "ring", {folder.path(), kPlugins});
+  ASSERT_TRUE(found.ok());
+  EXPECT_EQ(*found, kPlugins / "tutti-algo-ring.so");
+  // A broken file stands in the way of a good one behind it: the search does not go on.
+  folder.write("tutti-algo-ring.so", {'x'});
+  EXPECT_EQ(*find(Kind::kAlgorithm, "ring", {folder.path(), kPlugins}), folder.path() / "tutti-algo-ring.so");
+  const auto missing = find(Kind::kAlgorithm, "rnig", {folder.path(), kPlugins});
+  EXPECT_EQ(missing.status().code(), Code::kNotFound);
+  EXPECT_THAT(std::string(missing.status().text()),
+              AllOf(HasSubstr("TUTTI-P01"), HasSubstr("tutti-algo-rnig.so"), HasSubstr(folder.path().string()),
+                    HasSubstr(kPlugins.string()), HasSubstr("did you mean 'ring'?")));
+}
+
+TEST(Settings, OfAPluginAreChecked) {
+  const auto load = [](const char* key, const char* value) {
+    auto config = configured({{key, value}});
+    const auto registry = Registry::load(config, false);
+    return registry.ok() ? std::string("accepted") : std::string(registry.status().text());
+  };
+  EXPECT_EQ(load("settings.tuner.model.memory_gbs", "50"), "accepted");
+  EXPECT_THAT(load("settings.tuner.model.memroy_gbs", "50"), AllOf(HasSubstr("TUTTI-P07"), HasSubstr("memory_gbs")));
+  EXPECT_THAT(load("settings.tuner.model.memory_gbs", "fast"), AllOf(HasSubstr("memory_gbs"), HasSubstr("fast")));
+}
+
+TEST(Registry, GoesOnOnlyIfTold) {
+  auto strict = configured({{"plugins.protocol", "simple,absent"}});
+  EXPECT_EQ(Registry::load(strict, false).status().code(), Code::kNotFound);
+  auto lenient = configured({{"plugins.protocol", "absent,simple"}, {"plugins.on_missing", "next"}});
+  const auto registry = Registry::load(lenient, false);
+  ASSERT_TRUE(registry.ok()) << registry.status().to_string();
+  ASSERT_EQ((*registry)->of(Kind::kProtocol).size(), 1u);
+  EXPECT_EQ((*registry)->of(Kind::kProtocol).front()->name(), "simple");
+  EXPECT_THAT((*registry)->identity(), testing::Contains(HasSubstr("proto.simple 0.1.0")));
+  auto hopeless = configured({{"plugins.protocol", "absent"}, {"plugins.on_missing", "next"}});
+  EXPECT_EQ(Registry::load(hopeless, false).status().code(), Code::kNotFound);
+}
+
+TEST(Image, LoadsAndClosesAHundredTimes) {
+  setenv("TUTTI_UNLOAD", "1", 1);
+  const Folder folder;  // a file that no other test has loaded, and so pinned
+  const fs::path file = folder.write("tutti-net-good.so", contents(kZoo / "tutti-net-good.so"));
+  const auto mapped = [&] {
+    std::ifstream maps("/proc/self/maps");
+    const std::string all((std::istreambuf_iterator<char>(maps)), {});
+    return all.find(file.string()) != std::string::npos;
+  };
+  for (int round = 0; round < 100; ++round) {
+    auto config = configured();
+    auto image = Image::load(Kind::kNetwork, "good", file);
+    ASSERT_TRUE(image.ok()) << image.status().to_string();
+    ASSERT_TRUE(Plugin::open(*image, config).ok());
+    EXPECT_TRUE(mapped());
+  }
+  unsetenv("TUTTI_UNLOAD");
+  EXPECT_FALSE(mapped()) << "the image should be gone";
+}
+
+TEST(List, ShowsWhatIsThereAndWhatIsWrong) {
+  const Folder folder;
+  folder.write("tutti-net-broken.so", {'x'});
+  fs::copy(kPlugins / "tutti-proto-ll.so", folder.path() / "tutti-proto-ll.so");
+  config::LoadOptions options;
+  options.site_file = "";
+  options.settings = {{"plugins.path", folder.path().string()}};
+  const auto all = list(*config::Config::load(options), false);
+  const auto named = [&](const std::string& name) {
+    return std::find_if(all.begin(), all.end(), [&](const Listed& one) { return one.file == folder.path() / name; });
+  };
+  ASSERT_NE(named("tutti-net-broken.so"), all.end());
+  EXPECT_THAT(named("tutti-net-broken.so")->refused, HasSubstr("no ELF header"));
+  ASSERT_NE(named("tutti-proto-ll.so"), all.end());
+  EXPECT_EQ(named("tutti-proto-ll.so")->refused, "");
+  EXPECT_EQ(named("tutti-proto-ll.so")->note->version, "0.1.0");
+}
+
+}  // namespace
+}  // namespace tutti::plugin

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Network plugins with one defect each, chosen by ZOO_DEFECT: what the loader must refuse, and how. See zoo.cmake for
+ * the list. */
+#include <string.h>
+
+#include "tutti/plugin/network.h"
+
+#define ZOO_NONE 0
+#define ZOO_TINY_TABLE 1
+#define ZOO_NULL_OPERATION 2
+#define ZOO_NULL_CLAIMED 3
+#define ZOO_ENTRY_FAILS 4
+#define ZOO_OPEN_FAILS 5
+#define ZOO_OPEN_SILENT 6
+#define ZOO_OTHER_NAME 7
+#define ZOO_NO_ENTRY 8
+#define ZOO_NO_OPS 9
+
+static int32_t create(void* self, uint64_t communicator, void** context) {
+  (void)self, (void)communicator, (void)context;
+  return TUTTI_UNSUPPORTED;
+}
+static void destroy(void* context) {
+  (void)context;
+}
+static int32_t device_count(void* context, uint32_t* count) {
+  return (void)context, *count = 0, TUTTI_OK;
+}
+static int32_t properties(void* c, uint32_t d, tutti_net_properties* p) {
+  return (void)c, (void)d, (void)p, TUTTI_NOT_FOUND;
+}
+static int32_t listen(void* c, uint32_t d, tutti_net_handle* h, void** l) {
+  return (void)c, (void)d, (void)h, (void)l, TUTTI_UNSUPPORTED;
+}
+static int32_t connect(void* c, uint32_t d, const tutti_net_handle* h, void** s, void** o) {
+  return (void)c, (void)d, (void)h, (void)s, (void)o, TUTTI_UNSUPPORTED;
+}
+static int32_t accept(void* l, void** s, void** c) {
+  return (void)l, (void)s, (void)c, TUTTI_UNSUPPORTED;
+}
+static void ignore(void* anything) {
+  (void)anything;
+}
+static int32_t register_memory(void* c, void* a, uint64_t b, uint32_t m, void** r) {
+  return (void)c, (void)a, (void)b, (void)m, (void)r, TUTTI_UNSUPPORTED;
+}
+static int32_t deregister_memory(void* c, void* r) {
+  return (void)c, (void)r, TUTTI_UNSUPPORTED;
+}
+static int32_t send(void* c, const void* a, uint64_t b, uint32_t t, void* m, void** r) {
+  return (void)c, (void)a, (void)b, (void)t, (void)m, (void)r, TUTTI_UNSUPPORTED;
+}
+static int32_t recv(void* c, uint32_t n, void* const* a, const uint64_t* b, const uint32_t* t, void* const* m,
+                    void** r) {
+  return (void)c, (void)n, (void)a, (void)b, (void)t, (void)m, (void)r, TUTTI_UNSUPPORTED;
+}
+static int32_t test(void* r, int32_t* d, uint64_t* b) {
+  return (void)r, (void)d, (void)b, TUTTI_UNSUPPORTED;
+}
+
+static const tutti_network_ops ops = {
+    sizeof(tutti_network_ops),
+    0,
+    create,
+    destroy,
+    device_count,
+    properties,
+    listen,
+    connect,
+    accept,
+    ignore,
+    register_memory,
+    0,
+    deregister_memory,
+    ZOO_DEFECT == ZOO_NULL_OPERATION ? 0 : send,
+    recv,
+    0,
+    test,
+    ignore,
+    ignore,
+    0,
+    0,
+};
+
+static int32_t open_plugin(const tutti_host* host, void** self) {
+  static const char why[] = "the flux capacitor is cold";
+  if (ZOO_DEFECT == ZOO_OPEN_FAILS) {
+    const tutti_str text = {why, sizeof why - 1};
+    host->fail(host->context, text);
+    return TUTTI_UNSUPPORTED;
+  }
+  *self = (void*)&ops;
+  return ZOO_DEFECT == ZOO_OPEN_SILENT ? TUTTI_SYSTEM : TUTTI_OK;
+}
+
+#if ZOO_DEFECT != ZOO_NO_ENTRY
+__attribute__((visibility("default")))
+#else
+static __attribute__((used))
+#endif
+int32_t
+tutti_plugin_entry_v1(tutti_plugin* out) {
+  const char* name = ZOO_DEFECT == ZOO_OTHER_NAME ? "impostor" : ZOO_NAME;
+  if (ZOO_DEFECT == ZOO_ENTRY_FAILS) return TUTTI_INTERNAL;
+  memset(out, 0, sizeof *out);
+  out->struct_size = ZOO_DEFECT == ZOO_TINY_TABLE ? 8 : sizeof *out;
+  out->kind = TUTTI_KIND_NETWORK;
+  out->abi_major = TUTTI_ABI_MAJOR;
+  out->abi_minor = TUTTI_ABI_MINOR;
+  out->name.data = name;
+  out->name.size = strlen(name);
+  out->version.data = "1.0";
+  out->version.size = 3;
+  out->capabilities = ZOO_DEFECT == ZOO_NULL_CLAIMED ? TUTTI_NET_CAP_FLUSH : 0;
+  out->open = open_plugin;
+  out->close = ignore;
+  out->ops = ZOO_DEFECT == ZOO_NO_OPS ? 0 : &ops;
+  return TUTTI_OK;
+}
