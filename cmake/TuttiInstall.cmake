@@ -1,5 +1,5 @@
-# What `cmake --install` lays down: the library, the tool, the plugins (tutti_add_plugin() installs each), the SDK's headers and static
-# kernels, and the CMake package that find_package(Tutti) finds.
+# What `cmake --install` lays down: the library, the tool, the plugins (tutti_add_plugin() installs each), the SDK's
+# headers and static kernels, and the CMake package that find_package(Tutti) finds.
 include(CMakePackageConfigHelpers)
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Tutti)
@@ -16,10 +16,12 @@ install(TARGETS tutti tutti_sdk tutti_host_kernels EXPORT TuttiTargets
 install(TARGETS tutti_tool RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(DIRECTORY core/include/tutti DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(EXPORT TuttiTargets NAMESPACE Tutti:: DESTINATION ${package_dir})
-install(FILES cmake/TuttiPlugin.cmake cmake/CheckPlugin.cmake cmake/note.c.in cmake/plugin.map DESTINATION ${package_dir})
+install(FILES cmake/TuttiPlugin.cmake cmake/CheckPlugin.cmake cmake/note.c.in cmake/plugin.map
+  DESTINATION ${package_dir})
 
 configure_package_config_file(cmake/TuttiConfig.cmake.in ${PROJECT_BINARY_DIR}/TuttiConfig.cmake
   INSTALL_DESTINATION ${package_dir})
 # ABI 0.x: only the exact version fits.
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/TuttiConfigVersion.cmake COMPATIBILITY ExactVersion)
-install(FILES ${PROJECT_BINARY_DIR}/TuttiConfig.cmake ${PROJECT_BINARY_DIR}/TuttiConfigVersion.cmake DESTINATION ${package_dir})
+install(FILES ${PROJECT_BINARY_DIR}/TuttiConfig.cmake ${PROJECT_BINARY_DIR}/TuttiConfigVersion.cmake
+  DESTINATION ${package_dir})

@@ -1,8 +1,9 @@
-# tutti_add_plugin(<kind> <name> VERSION <version> SOURCES <files>... [LIBRARIES <targets>...] [CUDA_ARCHITECTURES <sm>...])
+# tutti_add_plugin(<kind> <name> VERSION <version> SOURCES <files>...
+#                  [LIBRARIES <targets>...] [CUDA_ARCHITECTURES <sm>...])
 #
-# Builds the plugin tutti-<kind>-<name>.so: kind is algo, proto, net or tuner. One symbol is exported, an ELF note says what the file is before
-# any of its code runs, and both are checked after linking. Works inside Tutti's tree and, through find_package(Tutti), outside it.
-# The target is called tutti-<kind>-<name>.
+# Builds the plugin tutti-<kind>-<name>.so: kind is algo, proto, net or tuner. One symbol is exported, an ELF note says
+# what the file is before any of its code runs, and both are checked after linking. Works inside Tutti's tree and,
+# through find_package(Tutti), outside it. The target is called tutti-<kind>-<name>.
 
 set(TUTTI_PLUGIN_CMAKE_DIR ${CMAKE_CURRENT_LIST_DIR})
 
@@ -14,7 +15,8 @@ function(tutti_add_plugin kind name)
     message(FATAL_ERROR "tutti_add_plugin: kind '${kind}' is none of: algo, proto, net, tuner")
   endif()
   if(NOT arg_VERSION OR NOT arg_SOURCES OR arg_UNPARSED_ARGUMENTS)
-    message(FATAL_ERROR "tutti_add_plugin(${kind} ${name}): needs VERSION and SOURCES; unexpected: ${arg_UNPARSED_ARGUMENTS}")
+    message(FATAL_ERROR "tutti_add_plugin(${kind} ${name}): needs VERSION and SOURCES; "
+                        "unexpected: ${arg_UNPARSED_ARGUMENTS}")
   endif()
 
   math(EXPR TUTTI_NOTE_KIND "${kind_index} + 1")

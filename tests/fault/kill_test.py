@@ -72,7 +72,7 @@ def kill_one(victim, extra):
             if rank == victim:
                 continue
             if process.returncode == 0 or not re.search(rf"rank {victim}\b.*lost", errors):
-                return f"{name}: rank {rank} ended with {process.returncode} after {took:.2f} s saying: {errors.strip()!r}"
+                return f"{name}: rank {rank} ended with {process.returncode} after {took:.2f} s: {errors.strip()!r}"
         print(f"{name}: all others knew after {took:.2f} s")
     finally:
         for process in ranks:

@@ -1,5 +1,6 @@
 # The zoo: one defective plugin per row of ../zoo/zoo.c, built without tutti_add_plugin()'s own checks.
-set(zoo_defects good tiny_table null_operation null_claimed entry_fails open_fails open_silent other_name no_entry no_ops)
+set(zoo_defects good tiny_table null_operation null_claimed entry_fails open_fails open_silent other_name no_entry
+    no_ops)
 set(TUTTI_NOTE_KIND 3)
 set(TUTTI_NOTE_VERSION 1.0)
 set(TUTTI_NOTE_CUDA_MAJOR 0)
@@ -18,4 +19,5 @@ foreach(name IN LISTS zoo_defects)
 endforeach()
 
 tutti_test(plugin_test SOURCES plugin_test.cpp)
-add_dependencies(plugin_test ${zoo_targets} tutti-proto-ll tutti-algo-ring tutti-algo-direct tutti-proto-simple tutti-tuner-model)
+add_dependencies(plugin_test ${zoo_targets} tutti-proto-ll tutti-algo-ring tutti-algo-direct tutti-proto-simple
+                             tutti-tuner-model)

@@ -95,7 +95,7 @@ typedef struct tutti_work {
   uint64_t direct_minimum; /* bytes of a slice from which on the receiver reads the sender's memory itself; 0: never */
   const uint32_t* abort;   /* not zero: stop and return TUTTI_ABORTED */
   uint32_t spins;          /* polls of one wait before `run` returns TUTTI_AGAIN */
-  uint32_t fences;         /* 1: a store that a sleeper may wait for must be a full barrier; 0: sleepers see to the order */
+  uint32_t fences;         /* 1: a store that a sleeper may wait for must be a full barrier; 0: sleepers make one */
   tutti_cursor cursor;
   tutti_fault fault;
 } tutti_work;
