@@ -35,6 +35,8 @@ std::vector<Listed> list(const config::Config& config, bool open) {
   for (const auto& file : all_files(search_path(config.list("plugins.path")))) {
     Listed listed;
     listed.file = file;
+    // The first file of a name is the one that is loaded, or refused, whatever stands behind it.
+    const bool first = seen.insert(file.filename().string()).second;
     auto note = read_note(file);
     if (!note.ok()) {
       listed.refused = note.status().text();
@@ -45,7 +47,7 @@ std::vector<Listed> list(const config::Config& config, bool open) {
                                      note->abi_minor, TUTTI_ABI_MAJOR, TUTTI_ABI_MINOR);
       } else if (file.filename() != file_name(note->kind, note->name)) {
         listed.refused = fmt::format("should be named {}", file_name(note->kind, note->name));
-      } else if (!seen.insert(file.filename().string()).second) {
+      } else if (!first) {
         listed.refused = "stands behind one of the same name, earlier on the search path";
       } else if (open) {
         look_inside(listed, config);

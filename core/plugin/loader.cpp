@@ -28,6 +28,11 @@ Status refuse(const char* code, const std::filesystem::path& file, std::string_v
   return {Code::kVersionMismatch, fmt::format("{} plugin {} {}", code, file.string(), why)};
 }
 
+/// TUTTI-P06: what the plugin says of itself cannot be used.
+Status broken(const std::filesystem::path& file, std::string_view why) {
+  return refuse("TUTTI-P06", file, fmt::format("{}; get another build of it", why));
+}
+
 /// What can be told from the note alone, before any code of the plugin runs.
 Status check_note(Kind kind, const std::string& name, const std::filesystem::path& file, const Note& note) {
   if (note.kind != kind) {
@@ -70,13 +75,12 @@ class LoadedImage : public Image {
                           file_.string(), error.what())};
     }
     if (!library_.has(TUTTI_PLUGIN_ENTRY_NAME)) {
-      return refuse("TUTTI-P06", file_, fmt::format("exports no {} (PLG-1)", TUTTI_PLUGIN_ENTRY_NAME));
+      return broken(file_, fmt::format("exports no {} (PLG-1)", TUTTI_PLUGIN_ENTRY_NAME));
     }
     auto* entry = &library_.get<int32_t(tutti_plugin*)>(TUTTI_PLUGIN_ENTRY_NAME);
     table_.struct_size = sizeof table_;
     if (const int32_t code = entry(&table_); code != TUTTI_OK) {
-      return refuse("TUTTI-P06", file_,
-                    fmt::format("refuses to describe itself: {}", to_string(static_cast<Code>(code))));
+      return broken(file_, fmt::format("refuses to describe itself: {}", to_string(static_cast<Code>(code))));
     }
     return check_table();
   }
@@ -84,20 +88,23 @@ class LoadedImage : public Image {
  private:
   Status check_table() const {
     if (table_.struct_size < sizeof(tutti_plugin)) {
-      return refuse(
-          "TUTTI-P06", file_,
-          fmt::format("has a table of {} bytes; {} are needed (PLG-5)", table_.struct_size, sizeof(tutti_plugin)));
+      return broken(file_, fmt::format("has a table of {} bytes where {} are needed (PLG-5)", table_.struct_size,
+                                       sizeof(tutti_plugin)));
     }
     if (table_.kind != static_cast<uint32_t>(note_.kind) || view(table_.name) != note_.name ||
         table_.abi_major != note_.abi_major || table_.abi_minor != note_.abi_minor ||
         view(table_.version) != note_.version) {
-      return refuse("TUTTI-P06", file_,
-                    fmt::format("says '{}' {} in its table and '{}' {} in its note (PLG-2)", view(table_.name),
-                                view(table_.version), note_.name, note_.version));
+      return broken(file_,
+                    fmt::format("is {} '{}' {}, ABI {}.{}, in its table and {} '{}' {}, ABI {}.{}, in its note (PLG-2)",
+                                to_string(static_cast<Kind>(table_.kind)), view(table_.name), view(table_.version),
+                                table_.abi_major, table_.abi_minor, to_string(note_.kind), note_.name, note_.version,
+                                note_.abi_major, note_.abi_minor));
     }
-    if (table_.open == nullptr || table_.close == nullptr) return refuse("TUTTI-P06", file_, "has no open or no close");
+    if (table_.open == nullptr || table_.close == nullptr) return broken(file_, "has no open or no close");
+    if (table_.config_keys == nullptr && table_.config_key_count != 0)
+      return broken(file_, "has settings at address 0");
     const std::string missing = missing_entry(note_.kind, table_.capabilities, table_.ops);
-    return missing.empty() ? Status() : refuse("TUTTI-P06", file_, fmt::format("cannot be used: {}", missing));
+    return missing.empty() ? Status() : broken(file_, fmt::format("cannot be used: {}", missing));
   }
 
   boost::dll::shared_library library_;
@@ -139,18 +146,19 @@ Result<std::shared_ptr<Plugin>> Plugin::open(std::shared_ptr<Image> image, confi
                    log_thunk,          fail_thunk,      config_thunk};
   take_failure_text();
   if (const int32_t code = table.open(&plugin->host_, &plugin->self_); code != TUTTI_OK) {
-    plugin->self_ = nullptr;
     const std::string why = take_failure_text();
     return Status(
-        static_cast<Code>(code),
-        fmt::format("TUTTI-P08 {} plugin '{}' ({}) cannot serve here: {}", to_string(plugin->kind()), plugin->name(),
-                    plugin->image_->file().string(), why.empty() ? "it does not say why (PLG-14)" : why));
+        code == TUTTI_AGAIN ? Code::kInternal : static_cast<Code>(code),
+        fmt::format("TUTTI-P08 {} plugin '{}' ({}) cannot serve here: {}; mend that, or take it out of plugins.{}",
+                    to_string(plugin->kind()), plugin->name(), plugin->image_->file().string(),
+                    why.empty() ? "it does not say why (PLG-14)" : why, to_string(plugin->kind())));
   }
+  plugin->open_ = true;
   return plugin;
 }
 
 Plugin::~Plugin() {
-  if (self_ != nullptr) image_->table().close(self_);
+  if (open_) image_->table().close(self_);
 }
 
 void Plugin::log_thunk(void* context, int32_t level, tutti_str text) {
@@ -168,6 +176,7 @@ int32_t Plugin::config_thunk(void* context, tutti_str name, tutti_value* out) {
   const auto& plugin = *static_cast<const Plugin*>(context);
   for (const Setting& setting : plugin.settings_) {
     if (setting.name != view(name)) continue;
+    if (out->struct_size < sizeof *out) return TUTTI_VERSION_MISMATCH;
     out->type = static_cast<uint32_t>(setting.type);
     out->integer = setting.value.integer;
     out->text = {setting.value.text.data(), setting.value.text.size()};

@@ -5,7 +5,6 @@
 
 #include <filesystem>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -63,7 +62,8 @@ class Plugin {
 
   std::shared_ptr<Image> image_;
   tutti_host host_{};
-  void* self_ = nullptr;
+  void* self_ = nullptr;  ///< the plugin's own; null is as good as any
+  bool open_ = false;
   struct Setting {
     std::string name;
     config::Type type;

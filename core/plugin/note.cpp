@@ -65,6 +65,10 @@ std::string text_of(const char* field, size_t size) {
   return {field, strnlen(field, size)};
 }
 
+bool printable(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](char c) { return c >= ' ' && c <= '~'; });
+}
+
 Result<Note> decode(const tutti_plugin_note& note) {
   if (note.layout != TUTTI_NOTE_LAYOUT) {
     return no_plugin(
@@ -73,13 +77,17 @@ Result<Note> decode(const tutti_plugin_note& note) {
   if (note.kind < TUTTI_KIND_ALGORITHM || note.kind > TUTTI_KIND_TUNER) {
     return no_plugin(fmt::format("has a Tutti note of the unknown plugin kind {}", note.kind));
   }
-  return Note{static_cast<Kind>(note.kind),
-              text_of(note.name, sizeof note.name),
-              text_of(note.version, sizeof note.version),
-              note.abi_major,
-              note.abi_minor,
-              note.cuda_major,
-              text_of(note.architectures, sizeof note.architectures)};
+  Note out{static_cast<Kind>(note.kind),
+           text_of(note.name, sizeof note.name),
+           text_of(note.version, sizeof note.version),
+           note.abi_major,
+           note.abi_minor,
+           note.cuda_major,
+           text_of(note.architectures, sizeof note.architectures)};
+  if (!printable(out.name) || !printable(out.version) || !printable(out.architectures)) {
+    return no_plugin("has a damaged Tutti note (its texts are not printable)");
+  }
+  return out;
 }
 
 /// Looks for our note among those of [offset, offset + size).
@@ -109,16 +117,17 @@ Result<std::optional<Note>> find_note(const Image& image, uint64_t offset, uint6
 Result<Note> parse_note(std::span<const std::byte> bytes) {
   const Image image(bytes);
   TUTTI_ASSIGN(const Elf64_Ehdr header, read_header(image));
+  std::optional<Note> note;  // every segment is looked at, so that no file that is cut off gets mapped
   for (uint32_t i = 0; i < header.e_phnum; ++i) {
     const auto segment = image.at<Elf64_Phdr>(header.e_phoff + uint64_t{i} * sizeof(Elf64_Phdr));
     if (!segment) return no_plugin("is cut off: its program headers are missing");
     if (segment->p_offset > image.size() || segment->p_filesz > image.size() - segment->p_offset) {
       return no_plugin(fmt::format("is cut off: a segment ends beyond the file's {} bytes", image.size()));
     }
-    if (segment->p_type != PT_NOTE) continue;
-    TUTTI_ASSIGN(std::optional<Note> note, find_note(image, segment->p_offset, segment->p_filesz));
-    if (note) return *std::move(note);
+    if (segment->p_type != PT_NOTE || note) continue;
+    TUTTI_ASSIGN(note, find_note(image, segment->p_offset, segment->p_filesz));
   }
+  if (note) return *std::move(note);
   return no_plugin("is a shared object, but no Tutti plugin (it has no Tutti note)");
 }
 
@@ -127,12 +136,16 @@ Result<Note> read_note(const std::filesystem::path& file) {
   const uint64_t bytes = std::filesystem::file_size(file, error);
   if (error) return Status(Code::kSystem, fmt::format("cannot be read: {}", error.message()));
   if (bytes > kMaxImageBytes) return no_plugin("is larger than 4 GiB");
-  std::ifstream in(file, std::ios::binary);
-  std::vector<std::byte> image(bytes);
-  if (!in.read(reinterpret_cast<char*>(image.data()), static_cast<std::streamsize>(bytes))) {
-    return Status(Code::kSystem, "cannot be read; check its permissions");
+  try {
+    std::vector<std::byte> image(bytes);
+    std::ifstream in(file, std::ios::binary);
+    if (!in.read(reinterpret_cast<char*>(image.data()), static_cast<std::streamsize>(bytes))) {
+      return Status(Code::kSystem, "cannot be read; check its permissions");
+    }
+    return parse_note(image);
+  } catch (const std::bad_alloc&) {
+    return Status(Code::kSystem, fmt::format("cannot be read: no memory for its {} bytes", bytes));
   }
-  return parse_note(image);
 }
 
 }  // namespace tutti::plugin

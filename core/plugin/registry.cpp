@@ -38,6 +38,10 @@ Status Registry::load_kind(Kind kind, config::Config& config, const std::vector<
   const bool next = config.text("plugins.on_missing") == "next";
   auto& plugins = plugins_[static_cast<uint32_t>(kind)];
   Status first_failure;
+  for (auto name = names.begin(); name != names.end(); ++name) {
+    if (std::find(names.begin(), name, *name) == name) continue;
+    return {Code::kConfig, fmt::format("plugins.{} names '{}' twice; name it once", to_string(kind), *name)};
+  }
   for (const std::string& name : names) {
     auto plugin = load_one(kind, name, directories, config);
     if (plugin.ok()) {

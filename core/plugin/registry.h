@@ -23,7 +23,7 @@ class Registry {
   Registry& operator=(const Registry&) = delete;
 
   std::span<const std::shared_ptr<Plugin>> of(Kind kind) const { return plugins_[static_cast<uint32_t>(kind)]; }
-  /// "network socket 0.1.0, ABI 0.1" of each plugin: what ranks must agree on.
+  /// "net.socket 0.1.0, ABI 0.1" of each plugin: what ranks must agree on.
   std::vector<std::string> identity() const;
 
  private:

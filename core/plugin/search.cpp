@@ -16,8 +16,17 @@ namespace {
 namespace fs = std::filesystem;
 
 void add(std::vector<fs::path>& path, const fs::path& directory) {
-  const fs::path plain = directory.lexically_normal();
-  if (!plain.empty() && std::find(path.begin(), path.end(), plain) == path.end()) path.push_back(plain);
+  if (directory.empty()) return;
+  std::error_code error;
+  fs::path plain = fs::absolute(directory, error).lexically_normal();
+  if (!plain.has_filename() && plain.has_relative_path()) plain = plain.parent_path();  // "/a/" is "/a"
+  if (!error && std::find(path.begin(), path.end(), plain) == path.end()) path.push_back(plain);
+}
+
+/// Whether there is a file, if only a link that leads nowhere: that is a broken plugin, not a missing one.
+bool is_there(const fs::path& file) {
+  std::error_code error;
+  return fs::exists(fs::symlink_status(file, error));
 }
 
 /// The directory of the library or program that holds this code.
@@ -54,14 +63,14 @@ std::vector<fs::path> search_path(const std::vector<std::string>& configured) {
 }
 
 Result<fs::path> find(Kind kind, const std::string& name, const std::vector<fs::path>& directories) {
-  std::error_code error;
   if (fs::path(name).is_absolute()) {
-    if (fs::exists(name, error)) return fs::path(name);
-    return Status(Code::kNotFound, fmt::format("TUTTI-P01 {} plugin {} does not exist", to_string(kind), name));
+    if (is_there(name)) return fs::path(name);
+    return Status(Code::kNotFound, fmt::format("TUTTI-P01 {} plugin {} does not exist; correct the path in plugins.{}",
+                                               to_string(kind), name, to_string(kind)));
   }
   const std::string file = file_name(kind, name);
   for (const fs::path& directory : directories) {
-    if (fs::exists(directory / file, error)) return directory / file;
+    if (is_there(directory / file)) return directory / file;
   }
   std::vector<std::string> known;
   const std::string prefix = file_name(kind, "").substr(0, file_name(kind, "").size() - 3);

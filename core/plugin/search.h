@@ -13,7 +13,7 @@ namespace tutti::plugin {
 
 /// In this order, the first file that exists counts: the directories of the configuration, TUTTI_PLUGIN_PATH (colons
 /// between; ignored by privileged programs), tutti/plugins beside the image this code is in, the directory Tutti was
-/// installed to. Each once.
+/// installed to. Absolute, each once.
 std::vector<std::filesystem::path> search_path(const std::vector<std::string>& configured);
 
 /// The file of a plugin named by the configuration: an absolute path as it is, else the first match on the path.
