@@ -78,12 +78,21 @@ class Algorithm : public Plugin {
       return {};
     });
   }
+  static uint32_t channel_count_thunk(void* instance) {
+    const auto& channels = *static_cast<AlgorithmInstance*>(instance);
+    uint32_t count = 0;
+    guarded(channels.host_, [&]() -> int32_t { return count = channels.channel_count(), TUTTI_OK; });
+    return count;
+  }
   static int32_t variant_thunk(void* self, uint32_t index, tutti_str* name, uint64_t* collectives) {
-    const auto all = static_cast<Algorithm*>(self)->variants();
-    if (index >= all.size()) return TUTTI_NOT_FOUND;
-    *name = borrow(all[index].name);
-    *collectives = all[index].collectives;
-    return TUTTI_OK;
+    const auto& algorithm = *static_cast<Algorithm*>(self);
+    return guarded(algorithm.host(), [&]() -> int32_t {
+      const auto all = algorithm.variants();
+      if (index >= all.size()) return TUTTI_NOT_FOUND;
+      *name = borrow(all[index].name);
+      *collectives = all[index].collectives;
+      return TUTTI_OK;
+    });
   }
   static int32_t plan_thunk(void* instance, const tutti_plan_request* request, const tutti_plan_sink* sink) {
     const auto& channels = *static_cast<AlgorithmInstance*>(instance);
@@ -103,16 +112,15 @@ class Algorithm : public Plugin {
 };
 
 inline const tutti_algorithm_ops* Algorithm::table() {
-  static const tutti_algorithm_ops ops = {
-      sizeof(tutti_algorithm_ops),
-      0,
-      search_thunk,
-      connect_thunk,
-      [](void* instance) { delete static_cast<AlgorithmInstance*>(instance); },
-      [](void* instance) { return static_cast<AlgorithmInstance*>(instance)->channel_count(); },
-      variant_thunk,
-      plan_thunk,
-      cost_thunk};
+  static const tutti_algorithm_ops ops = {sizeof(tutti_algorithm_ops),
+                                          0,
+                                          search_thunk,
+                                          connect_thunk,
+                                          [](void* instance) { delete static_cast<AlgorithmInstance*>(instance); },
+                                          channel_count_thunk,
+                                          variant_thunk,
+                                          plan_thunk,
+                                          cost_thunk};
   return &ops;
 }
 

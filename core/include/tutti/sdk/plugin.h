@@ -58,7 +58,10 @@ class Host {
   tutti_value get(std::string_view name) const {
     tutti_value value{};
     value.struct_size = sizeof value;
-    if (host_ != nullptr) host_->config_get(host_->context, borrow(name), &value);
+    if (host_ != nullptr && host_->config_get(host_->context, borrow(name), &value) != TUTTI_OK) {
+      log(TUTTI_LOG_ERROR,
+          std::string("a bug: reads the setting '").append(name).append("', which it does not declare"));
+    }
     return value;
   }
   const tutti_host* host_;
@@ -75,10 +78,7 @@ class Plugin {
  public:
   virtual ~Plugin() = default;
   /// Called once, before anything else. May fail for a reason found on this machine.
-  virtual Status open(const Host& host) {
-    host_ = host;
-    return {};
-  }
+  virtual Status open(const Host& /*host*/) { return {}; }
   const Host& host() const { return host_; }
 
   /// Hidden by a derived class that has capabilities or settings.
@@ -86,7 +86,11 @@ class Plugin {
   static std::vector<tutti_config_key> settings() { return {}; }
 
  protected:
-  Host host_;
+  Host host_;  // set before open()
+
+  template <class Derived>
+  friend int32_t describe(tutti_plugin* out, std::string_view name, std::string_view version,
+                          std::string_view description) noexcept;
 };
 
 /// Runs `body` (returning Status or int32_t) so that nothing escapes.
@@ -110,7 +114,7 @@ int32_t guarded(const Host& host, Body&& body) noexcept {
 /// Derived::Kind::ops<Derived>().
 template <class Derived>
 int32_t describe(tutti_plugin* out, std::string_view name, std::string_view version,
-                 std::string_view description) noexcept {
+                 std::string_view description) noexcept try {
   if (out == nullptr || out->struct_size < sizeof(tutti_plugin)) return TUTTI_VERSION_MISMATCH;
   static const std::vector<tutti_config_key> keys = Derived::settings();
   *out = {};
@@ -127,6 +131,7 @@ int32_t describe(tutti_plugin* out, std::string_view name, std::string_view vers
   out->open = [](const tutti_host* host, void** self) -> int32_t {
     return guarded(Host(host), [&]() -> Status {
       auto plugin = std::make_unique<Derived>();
+      static_cast<Plugin&>(*plugin).host_ = Host(host);
       TUTTI_TRY(plugin->open(Host(host)));
       *self = static_cast<typename Derived::Kind*>(plugin.release());
       return {};
@@ -135,6 +140,8 @@ int32_t describe(tutti_plugin* out, std::string_view name, std::string_view vers
   out->close = [](void* self) { delete static_cast<typename Derived::Kind*>(self); };
   out->ops = Derived::Kind::table();
   return TUTTI_OK;
+} catch (...) {
+  return TUTTI_INTERNAL;
 }
 
 }  // namespace tutti::sdk
