@@ -1,23 +1,47 @@
 # The zoo: one defective plugin per row of ../zoo/zoo.c, built without tutti_add_plugin()'s own checks.
-set(zoo_defects good tiny_table null_operation null_claimed entry_fails open_fails open_silent other_name no_entry
-    no_ops)
-set(TUTTI_NOTE_KIND 3)
+set(zoo_defects good tiny_table null_operation null_claimed entry_fails open_fails open_silent other_name no_entry no_ops
+                other_abi no_settings unresolved exports_more null_self no_note)
 set(TUTTI_NOTE_VERSION 1.0)
 set(TUTTI_NOTE_CUDA_MAJOR 0)
 set(TUTTI_NOTE_ARCHITECTURES "")
+
+# add_zoo_plugin(<kind> <its number> <name> <sources>...)
+function(add_zoo_plugin kind TUTTI_NOTE_KIND TUTTI_NOTE_NAME)
+  set(note ${CMAKE_CURRENT_BINARY_DIR}/zoo-${TUTTI_NOTE_NAME}-note.c)
+  configure_file(${PROJECT_SOURCE_DIR}/cmake/note.c.in ${note} @ONLY)
+  if(TUTTI_NOTE_NAME STREQUAL no_note)
+    set(note)
+  endif()
+  set(target zoo-${TUTTI_NOTE_NAME})
+  list(TRANSFORM ARGN PREPEND ${CMAKE_CURRENT_LIST_DIR}/../zoo/)
+  add_library(${target} MODULE ${ARGN} ${note})
+  target_link_libraries(${target} PRIVATE tutti_sdk)
+  target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:$<$<COMPILE_LANGUAGE:CXX>:-fno-gnu-unique>>)
+  set_target_properties(${target} PROPERTIES PREFIX "" OUTPUT_NAME tutti-${kind}-${TUTTI_NOTE_NAME}
+    LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests/zoo)
+  set_property(GLOBAL APPEND PROPERTY TUTTI_ZOO ${target})
+endfunction()
+
 set(defect 0)
 foreach(name IN LISTS zoo_defects)
-  set(TUTTI_NOTE_NAME ${name})
-  configure_file(${PROJECT_SOURCE_DIR}/cmake/note.c.in ${CMAKE_CURRENT_BINARY_DIR}/zoo-${name}-note.c @ONLY)
-  add_library(zoo-${name} MODULE ${CMAKE_CURRENT_LIST_DIR}/../zoo/zoo.c ${CMAKE_CURRENT_BINARY_DIR}/zoo-${name}-note.c)
+  add_zoo_plugin(net 3 ${name} zoo.c)
   target_compile_definitions(zoo-${name} PRIVATE ZOO_DEFECT=${defect} ZOO_NAME="${name}")
-  target_link_libraries(zoo-${name} PRIVATE tutti_sdk)
-  set_target_properties(zoo-${name} PROPERTIES PREFIX "" OUTPUT_NAME tutti-net-${name}
-    LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests/zoo)
   math(EXPR defect "${defect} + 1")
-  list(APPEND zoo_targets zoo-${name})
 endforeach()
+add_zoo_plugin(tuner 4 throws throws.cpp)
+get_property(zoo_targets GLOBAL PROPERTY TUTTI_ZOO)
 
 tutti_test(plugin_test SOURCES plugin_test.cpp)
 add_dependencies(plugin_test ${zoo_targets} tutti-proto-ll tutti-algo-ring tutti-algo-direct tutti-proto-simple
-                             tutti-tuner-model)
+                             tutti-net-socket tutti-tuner-model)
+
+# What tutti_add_plugin() checks after linking.
+function(add_check_test name file says)
+  add_test(NAME plugin_check_${name} COMMAND ${CMAKE_COMMAND} -DPLUGIN=${file} -DNM=${CMAKE_NM}
+    -DREADELF=${CMAKE_READELF} -P ${PROJECT_SOURCE_DIR}/cmake/CheckPlugin.cmake)
+  set_tests_properties(plugin_check_${name} PROPERTIES PASS_REGULAR_EXPRESSION "${says}")
+endfunction()
+add_check_test(exports_more $<TARGET_FILE:zoo-exports_more> "PLG-1.*tutti_zoo_leak")
+add_check_test(no_entry $<TARGET_FILE:zoo-no_entry> "PLG-1.*TUTTI_PLUGIN")
+add_check_test(no_note $<TARGET_FILE:zoo-no_note> "PLG-2")
+add_check_test(no_file ${PROJECT_BINARY_DIR}/absent.so "absent.so: nm failed")

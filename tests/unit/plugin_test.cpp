@@ -9,6 +9,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iostream>
 #include <random>
 
 #include "plugin/list.h"
@@ -67,12 +68,21 @@ std::string refusal(Kind kind, const std::string& name, const fs::path& file) {
   return plugin.ok() ? "accepted" : std::string(plugin.status().text());
 }
 
-std::string zoo(const std::string& name) {
-  return refusal(Kind::kNetwork, name, kZoo / ("tutti-net-" + name + ".so"));
+/// What is said of a plugin of the zoo. Whatever is said names the file and what to do.
+std::string zoo(const std::string& name, Kind kind = Kind::kNetwork) {
+  const fs::path file = kZoo / file_name(kind, name);
+  const std::string text = refusal(kind, name, file);
+  if (text == "accepted") return text;
+  EXPECT_THAT(text, HasSubstr(file.string()));
+  EXPECT_THAT(text, testing::AnyOf(HasSubstr("; get another build of it"), HasSubstr("; mend that, or take it out of "),
+                                   HasSubstr("; is a library it needs missing"),
+                                   HasSubstr("; remove it, or put the plugin there")));
+  return text;
 }
 
 TEST(Zoo, EachDefectHasItsSentence) {
   EXPECT_EQ(zoo("good"), "accepted");
+  EXPECT_EQ(zoo("null_self"), "accepted");
   EXPECT_THAT(zoo("tiny_table"), AllOf(HasSubstr("TUTTI-P06"), HasSubstr("table of 8 bytes"), HasSubstr("PLG-5")));
   EXPECT_THAT(zoo("null_operation"), AllOf(HasSubstr("TUTTI-P06"), HasSubstr("'send' is null")));
   EXPECT_THAT(zoo("null_claimed"), AllOf(HasSubstr("TUTTI-P06"), HasSubstr("'flush' is null"), HasSubstr("PLG-8")));
@@ -82,6 +92,12 @@ TEST(Zoo, EachDefectHasItsSentence) {
   EXPECT_THAT(zoo("other_name"), AllOf(HasSubstr("TUTTI-P06"), HasSubstr("impostor"), HasSubstr("PLG-2")));
   EXPECT_THAT(zoo("no_entry"), AllOf(HasSubstr("TUTTI-P06"), HasSubstr("tutti_plugin_entry_v1"), HasSubstr("PLG-1")));
   EXPECT_THAT(zoo("no_ops"), AllOf(HasSubstr("TUTTI-P06"), HasSubstr("table of operations is null")));
+  EXPECT_THAT(zoo("no_note"), AllOf(HasSubstr("TUTTI-P02"), HasSubstr("no Tutti plugin")));
+  EXPECT_THAT(zoo("other_abi"), AllOf(HasSubstr("TUTTI-P06"), HasSubstr("ABI 0.77, in its table"), HasSubstr("PLG-2")));
+  EXPECT_THAT(zoo("no_settings"), AllOf(HasSubstr("TUTTI-P06"), HasSubstr("settings at address 0")));
+  EXPECT_THAT(zoo("unresolved"), AllOf(HasSubstr("TUTTI-P05"), HasSubstr("tutti_zoo_nowhere"), HasSubstr("missing")));
+  EXPECT_THAT(zoo("throws", Kind::kTuner),
+              AllOf(HasSubstr("TUTTI-P08"), HasSubstr("exception: the table has no legs"), HasSubstr("plugins.tuner")));
 }
 
 /// Offset of the note's descriptor in a plugin's image.
@@ -131,14 +147,34 @@ TEST(Files, ThatAreNoPluginOfThisMachine) {
   changed = good;
   changed[note + offsetof(tutti_plugin_note, name)] = 'X';
   EXPECT_THAT(refused(changed), AllOf(HasSubstr("TUTTI-P03"), HasSubstr("calls itself 'Xl'")));
-  EXPECT_THAT(
-      refusal(Kind::kProtocol, "/usr/lib/x86_64-linux-gnu/libfmt.so.9", "/usr/lib/x86_64-linux-gnu/libfmt.so.9"),
-      HasSubstr("no Tutti plugin"));
+  changed[note + offsetof(tutti_plugin_note, name)] = 27;  // escape
+  EXPECT_THAT(refused(changed), AllOf(HasSubstr("TUTTI-P02"), HasSubstr("damaged")));
+  changed = good;
+  changed[note] = 2;  // layout
+  EXPECT_THAT(refused(changed), AllOf(HasSubstr("TUTTI-P02"), HasSubstr("layout 2")));
+  changed = good;
+  changed[note - 16] = 100;  // n_descsz
+  EXPECT_THAT(refused(changed), AllOf(HasSubstr("TUTTI-P02"), HasSubstr("cut off within its Tutti note")));
+  changed = good;
+  changed[note - 12] = 9;  // n_type: a note, but not ours
+  EXPECT_THAT(refused(changed), AllOf(HasSubstr("TUTTI-P02"), HasSubstr("no Tutti note")));
+}
+
+TEST(Files, ThatCannotBeRead) {
+  const Folder folder;
+  fs::create_directory(folder.path() / "tutti-algo-folder.so");
+  fs::create_symlink("nowhere", folder.path() / "tutti-algo-link.so");
+  for (const std::string name : {"folder", "link"}) {
+    const auto file = find(Kind::kAlgorithm, name, {folder.path()});
+    ASSERT_TRUE(file.ok()) << file.status().to_string();
+    EXPECT_THAT(refusal(Kind::kAlgorithm, name, *file), AllOf(HasSubstr("TUTTI-P02"), HasSubstr("cannot be read: ")));
+  }
 }
 
 TEST(Files, MutatedImagesNeverCrashTheReader) {
-  std::random_device source;
-  const auto seed = source();
+  const char* given = std::getenv("TUTTI_TEST_SEED");
+  const auto seed = given == nullptr ? std::random_device()() : static_cast<uint32_t>(std::stoul(given));
+  std::cout << "TUTTI_TEST_SEED=" << seed << '\n';
   std::mt19937 random(seed);
   const auto good = contents(kPlugins / "tutti-proto-ll.so");
   const size_t note = descriptor_of(good);
@@ -171,6 +207,17 @@ TEST(Search, FirstDirectoryCountsAndFailuresNameAll) {
                     HasSubstr(kPlugins.string()), HasSubstr("did you mean 'ring'?")));
 }
 
+TEST(Search, GoesFromTheConfigurationToTheInstallation) {
+  setenv("TUTTI_PLUGIN_PATH", "/c:/a::/d/../e", 1);
+  const auto path = search_path({"/a/", "b", "/a"});
+  unsetenv("TUTTI_PLUGIN_PATH");
+  ASSERT_GE(path.size(), 6u);
+  EXPECT_EQ(std::vector<fs::path>(path.begin(), path.begin() + 4),
+            (std::vector<fs::path>{"/a", fs::current_path() / "b", "/c", "/e"}));
+  EXPECT_THAT(path, testing::Contains(kPlugins)) << "beside the program";
+  EXPECT_TRUE(path.back().string().ends_with("/tutti/plugins")) << path.back();
+}
+
 TEST(Settings, OfAPluginAreChecked) {
   const auto load = [](const char* key, const char* value) {
     auto config = configured({{key, value}});
@@ -193,6 +240,29 @@ TEST(Registry, GoesOnOnlyIfTold) {
   EXPECT_THAT((*registry)->identity(), testing::Contains(HasSubstr("proto.simple 0.1.0")));
   auto hopeless = configured({{"plugins.protocol", "absent"}, {"plugins.on_missing", "next"}});
   EXPECT_EQ(Registry::load(hopeless, false).status().code(), Code::kNotFound);
+}
+
+TEST(Registry, NamesAPluginOnce) {
+  auto config = configured({{"plugins.algorithm", "ring,direct,ring"}});
+  EXPECT_THAT(std::string(Registry::load(config, false).status().text()), HasSubstr("names 'ring' twice"));
+}
+
+TEST(Registry, MissesOnlyWhatIsNamed) {
+  const Folder folder;
+  const auto load = [&](const char* network) {
+    config::LoadOptions options;
+    options.site_file = "";
+    options.settings = {{"network", network}, {"plugins.path", folder.path().string()}};
+    auto config = config::Config::load(options);
+    const auto registry = Registry::load(*config, true);
+    return registry.ok() ? std::string("loaded") : std::string(registry.status().text());
+  };
+  const auto file = folder.write("tutti-net-good.so", contents(kZoo / "tutti-net-good.so"));
+  EXPECT_EQ(load("good"), "loaded");
+  fs::remove(file);
+  EXPECT_THAT(load("good"), AllOf(HasSubstr("TUTTI-P01 network plugin 'good' not found"),
+                                  HasSubstr(folder.path().string()), HasSubstr("there are: socket")));
+  EXPECT_EQ(load("socket"), "loaded");
 }
 
 TEST(Image, LoadsAndClosesAHundredTimes) {
@@ -222,6 +292,7 @@ TEST(List, ShowsWhatIsThereAndWhatIsWrong) {
   config::LoadOptions options;
   options.site_file = "";
   options.settings = {{"plugins.path", folder.path().string()}};
+  folder.write("tutti-algo-ring.so", {'x'});  // stands in front of the good one
   const auto all = list(*config::Config::load(options), false);
   const auto named = [&](const std::string& name) {
     return std::find_if(all.begin(), all.end(), [&](const Listed& one) { return one.file == folder.path() / name; });
@@ -231,6 +302,10 @@ TEST(List, ShowsWhatIsThereAndWhatIsWrong) {
   ASSERT_NE(named("tutti-proto-ll.so"), all.end());
   EXPECT_EQ(named("tutti-proto-ll.so")->refused, "");
   EXPECT_EQ(named("tutti-proto-ll.so")->note->version, "0.1.0");
+  const auto behind = std::find_if(all.begin(), all.end(),
+                                   [](const Listed& one) { return one.file == kPlugins / "tutti-algo-ring.so"; });
+  ASSERT_NE(behind, all.end());
+  EXPECT_THAT(behind->refused, HasSubstr("stands behind one of the same name"));
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Network plugins with one defect each, chosen by ZOO_DEFECT: what the loader must refuse, and how. See zoo.cmake for
- * the list. */
+ * Network plugins with one defect each, chosen by ZOO_DEFECT: what the loader must refuse, and how. The list is
+ * in ../unit/plugin.cmake. */
 #include <string.h>
 
 #include "tutti/plugin/network.h"
@@ -15,6 +15,11 @@
 #define ZOO_OTHER_NAME 7
 #define ZOO_NO_ENTRY 8
 #define ZOO_NO_OPS 9
+#define ZOO_OTHER_ABI 10
+#define ZOO_NO_SETTINGS 11
+#define ZOO_UNRESOLVED 12
+#define ZOO_EXPORTS_MORE 13
+#define ZOO_NULL_SELF 14
 
 static int32_t create(void* self, uint64_t communicator, void** context) {
   (void)self, (void)communicator, (void)context;
@@ -82,6 +87,11 @@ static const tutti_network_ops ops = {
     0,
 };
 
+#if ZOO_DEFECT == ZOO_EXPORTS_MORE
+__attribute__((visibility("default"))) int tutti_zoo_leak = 1;
+#endif
+extern int32_t tutti_zoo_nowhere(void);
+
 static int32_t open_plugin(const tutti_host* host, void** self) {
   static const char why[] = "the flux capacitor is cold";
   if (ZOO_DEFECT == ZOO_OPEN_FAILS) {
@@ -89,7 +99,10 @@ static int32_t open_plugin(const tutti_host* host, void** self) {
     host->fail(host->context, text);
     return TUTTI_UNSUPPORTED;
   }
-  *self = (void*)&ops;
+#if ZOO_DEFECT == ZOO_UNRESOLVED
+  if (tutti_zoo_nowhere() != TUTTI_OK) return TUTTI_INTERNAL;
+#endif
+  *self = ZOO_DEFECT == ZOO_NULL_SELF ? 0 : (void*)&ops;
   return ZOO_DEFECT == ZOO_OPEN_SILENT ? TUTTI_SYSTEM : TUTTI_OK;
 }
 
@@ -106,12 +119,13 @@ tutti_plugin_entry_v1(tutti_plugin* out) {
   out->struct_size = ZOO_DEFECT == ZOO_TINY_TABLE ? 8 : sizeof *out;
   out->kind = TUTTI_KIND_NETWORK;
   out->abi_major = TUTTI_ABI_MAJOR;
-  out->abi_minor = TUTTI_ABI_MINOR;
+  out->abi_minor = ZOO_DEFECT == ZOO_OTHER_ABI ? 77 : TUTTI_ABI_MINOR;
   out->name.data = name;
   out->name.size = strlen(name);
   out->version.data = "1.0";
   out->version.size = 3;
   out->capabilities = ZOO_DEFECT == ZOO_NULL_CLAIMED ? TUTTI_NET_CAP_FLUSH : 0;
+  out->config_key_count = ZOO_DEFECT == ZOO_NO_SETTINGS ? 3 : 0;
   out->open = open_plugin;
   out->close = ignore;
   out->ops = ZOO_DEFECT == ZOO_NO_OPS ? 0 : &ops;
