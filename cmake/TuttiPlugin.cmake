@@ -18,6 +18,16 @@ function(tutti_add_plugin kind name)
     message(FATAL_ERROR "tutti_add_plugin(${kind} ${name}): needs VERSION and SOURCES; "
                         "unexpected: ${arg_UNPARSED_ARGUMENTS}")
   endif()
+  string(LENGTH "${name}" name_length)
+  string(LENGTH "${arg_VERSION}" version_length)
+  if(NOT name MATCHES "^[a-z][a-z0-9_]*$" OR name_length GREATER 31 OR version_length GREATER 31)
+    message(FATAL_ERROR "tutti_add_plugin(${kind} ${name}): a name is a-z, 0-9 and _, beginning with a letter; "
+                        "name and version have at most 31 characters")
+  endif()
+  get_property(languages GLOBAL PROPERTY ENABLED_LANGUAGES)
+  if(NOT "C" IN_LIST languages)
+    message(FATAL_ERROR "tutti_add_plugin(${kind} ${name}): the note is a C file; write project(... LANGUAGES C CXX)")
+  endif()
 
   math(EXPR TUTTI_NOTE_KIND "${kind_index} + 1")
   set(TUTTI_NOTE_NAME ${name})

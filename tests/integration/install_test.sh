@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Installs Tutti, builds the examples against what was installed alone, and runs them. Usage: install_test.sh
-# BUILD_DIR SOURCE_DIR
+# Installs Tutti, builds the examples against what was installed alone, and runs them.
+# Usage: install_test.sh BUILD_DIR SOURCE_DIR
 set -euo pipefail
 build=$1 source=$2
 work=$(mktemp -d)
