@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+// The socket network through its table alone, as the host calls it. Sender and receiver live in one process; both ends
+// are pushed on by hand.
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <chrono>
+#include <cstring>
+#include <random>
+#include <thread>
+
+#include "base/fd.h"
+#include "config/config.h"
+#include "plugin/loader.h"
+#include "tutti/plugin/network.h"
+
+namespace tutti {
+namespace {
+
+using testing::HasSubstr;
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::seconds kLimit{20};
+
+/// One open plugin with a context, a listener, and connections made through it.
+class Net {
+ public:
+  using Settings = std::vector<std::pair<std::string, std::string>>;
+  explicit Net(Settings settings = {}) {
+    config::LoadOptions options;
+    options.site_file = "";
+    options.settings = std::move(settings);
+    options.settings.emplace_back("settings.net.socket.interface", "[=lo]");
+    auto config = config::Config::load(options);
+    EXPECT_TRUE(config.ok()) << config.status().to_string();
+    auto image = plugin::Image::load(plugin::Kind::kNetwork, "socket",
+                                     TUTTI_BINARY_DIR "/lib/tutti/plugins/tutti-net-socket.so");
+    EXPECT_TRUE(image.ok()) << image.status().to_string();
+    auto opened = plugin::Plugin::open(*image, *config);
+    EXPECT_TRUE(opened.ok()) << opened.status().to_string();
+    plugin_ = *opened;
+    EXPECT_EQ(ops().create(plugin_->self(), 1, &context_), TUTTI_OK);
+    EXPECT_EQ(ops().listen(context_, 0, &handle_, &listener_), TUTTI_OK);
+  }
+  ~Net() {
+    for (void* connection : connections_) ops().close_connection(connection);
+    ops().close_listener(listener_);
+    ops().destroy(context_);
+  }
+  const tutti_network_ops& ops() const { return *plugin_->ops<tutti_network_ops>(); }
+  void* context() const { return context_; }
+  const tutti_net_handle& handle() const { return handle_; }
+
+  /// A new connection: {sender, receiver}.
+  std::pair<void*, void*> connect() {
+    void *connecting = nullptr, *accepting = nullptr, *sender = nullptr, *receiver = nullptr;
+    const auto end = Clock::now() + kLimit;
+    while ((sender == nullptr || receiver == nullptr) && Clock::now() < end) {
+      const int32_t connected =
+          sender == nullptr ? ops().connect(context_, 0, &handle_, &connecting, &sender) : TUTTI_OK;
+      const int32_t accepted = receiver == nullptr ? ops().accept(listener_, &accepting, &receiver) : TUTTI_OK;
+      EXPECT_TRUE(connected == TUTTI_OK || connected == TUTTI_AGAIN);
+      EXPECT_TRUE(accepted == TUTTI_OK || accepted == TUTTI_AGAIN);
+    }
+    EXPECT_NE(sender, nullptr);
+    EXPECT_NE(receiver, nullptr);
+    connections_.insert(connections_.end(), {sender, receiver});
+    return {sender, receiver};
+  }
+  void close(void* connection) {
+    ops().close_connection(connection);
+    std::erase(connections_, connection);
+  }
+  /// One accept, which must not find a connection.
+  void refuse_strays(int rounds) {
+    for (int i = 0; i < rounds; ++i) {
+      void *state = nullptr, *connection = nullptr;
+      EXPECT_EQ(ops().accept(listener_, &state, &connection), TUTTI_AGAIN);
+    }
+  }
+
+  void* send(void* connection, const std::vector<uint8_t>& data, uint32_t tag) {
+    void* request = nullptr;
+    EXPECT_EQ(ops().send(connection, data.data(), data.size(), tag, nullptr, &request), TUTTI_OK);
+    return request;
+  }
+  void* recv(void* connection, std::vector<uint8_t>& data, uint32_t tag) {
+    void* address = data.data();
+    const uint64_t bytes = data.size();
+    void* none = nullptr;
+    void* request = nullptr;
+    EXPECT_EQ(ops().recv(connection, 1, &address, &bytes, &tag, &none, &request), TUTTI_OK);
+    return request;
+  }
+  /// Pushes on all requests until done; false when the time is up or one fails.
+  bool finish(std::vector<void*> requests) {
+    const auto end = Clock::now() + kLimit;
+    while (!requests.empty() && Clock::now() < end) {
+      for (size_t i = 0; i < requests.size();) {
+        int32_t done = 0;
+        uint64_t bytes = 0;
+        if (ops().test(requests[i], &done, &bytes) != TUTTI_OK) return false;
+        if (done != 0) {
+          requests.erase(requests.begin() + static_cast<long>(i));
+        } else {
+          ++i;
+        }
+      }
+    }
+    return requests.empty();
+  }
+
+ private:
+  std::shared_ptr<plugin::Plugin> plugin_;
+  void* context_ = nullptr;
+  void* listener_ = nullptr;
+  tutti_net_handle handle_{};
+  std::vector<void*> connections_;
+};
+
+std::vector<uint8_t> random_bytes(size_t size) {
+  static std::mt19937_64 random(std::random_device{}());
+  std::vector<uint8_t> data(size);
+  for (uint8_t& byte : data) byte = static_cast<uint8_t>(random());
+  return data;
+}
+
+TEST(Socket, EverySizeArrivesWhole) {
+  for (const char* streams : {"1", "2", "5"}) {
+    Net net(Net::Settings{{"settings.net.socket.streams", streams}});
+    const auto [sender, receiver] = net.connect();
+    for (const size_t size : {0u, 1u, 63u, 64u, 4097u, 65535u, 65536u, 65537u, 1000003u, 16u << 20}) {
+      const auto data = random_bytes(size);
+      std::vector<uint8_t> out(size + 1, 0xa5);
+      std::vector<uint8_t> buffer(size, 0xa5);
+      ASSERT_TRUE(net.finish({net.recv(receiver, buffer, 7), net.send(sender, data, 7)}))
+          << size << " bytes, " << streams << " streams";
+      EXPECT_EQ(buffer, data);
+    }
+  }
+}
+
+TEST(Socket, ManyInFlightArriveInOrder) {
+  Net net(Net::Settings{{"settings.net.socket.stripe_min", "1KiB"}, {"settings.net.socket.streams", "3"}});
+  const auto [sender, receiver] = net.connect();
+  std::vector<std::vector<uint8_t>> data, out;
+  for (uint32_t i = 0; i < TUTTI_NET_MIN_REQUESTS; ++i) {
+    data.push_back(random_bytes(i * 777));
+    out.emplace_back(data.back().size(), uint8_t{0});
+  }
+  std::vector<void*> requests;
+  for (uint32_t i = 0; i < TUTTI_NET_MIN_REQUESTS; ++i) {
+    requests.push_back(net.send(sender, data[i], 0));
+    requests.push_back(net.recv(receiver, out[i], 0));
+    ASSERT_NE(requests[requests.size() - 1], nullptr);
+    ASSERT_NE(requests[requests.size() - 2], nullptr);
+  }
+  ASSERT_TRUE(net.finish(requests));
+  EXPECT_EQ(out, data);
+}
+
+TEST(Socket, TagsAndGroupsMatch) {
+  Net net;
+  const auto [sender, receiver] = net.connect();
+  const auto first = random_bytes(100), second = random_bytes(200);
+  std::vector<uint8_t> a(200), b(200);
+  // A grouped receive with two tags; the messages come in the other order.
+  void* addresses[] = {a.data(), b.data()};
+  const uint64_t bytes[] = {a.size(), b.size()};
+  const uint32_t tags[] = {1, 2};
+  void* none[] = {nullptr, nullptr};
+  void* group = nullptr;
+  ASSERT_EQ(net.ops().recv(receiver, 2, addresses, bytes, tags, none, &group), TUTTI_OK);
+  ASSERT_TRUE(net.finish({net.send(sender, second, 2), net.send(sender, first, 1)}));
+  int32_t done = 0;
+  uint64_t got[2] = {0, 0};
+  const auto end = Clock::now() + kLimit;
+  while (done == 0 && Clock::now() < end) ASSERT_EQ(net.ops().test(group, &done, got), TUTTI_OK);
+  EXPECT_EQ(got[0], 100u);
+  EXPECT_EQ(got[1], 200u);
+  EXPECT_TRUE(std::equal(first.begin(), first.end(), a.begin()));
+  EXPECT_EQ(b, second);
+}
+
+TEST(Socket, TooLongAMessageFailsItsReceive) {
+  Net net;
+  const auto [sender, receiver] = net.connect();
+  const auto data = random_bytes(100);
+  std::vector<uint8_t> small(50);
+  void* receive = net.recv(receiver, small, 0);
+  net.send(sender, data, 0);
+  int32_t code = TUTTI_OK, done = 0;
+  const auto end = Clock::now() + kLimit;
+  while (code == TUTTI_OK && done == 0 && Clock::now() < end) code = net.ops().test(receive, &done, nullptr);
+  EXPECT_EQ(code, TUTTI_MISMATCH);
+  EXPECT_THAT(plugin::take_failure_text(), testing::AllOf(HasSubstr("100 bytes"), HasSubstr("50 bytes")));
+}
+
+TEST(Socket, WhatWasSentBeforeTheCloseArrives) {
+  Net net(Net::Settings{{"settings.net.socket.streams", "2"}});
+  const auto [sender, receiver] = net.connect();
+  const auto data = random_bytes(300000);
+  std::vector<uint8_t> out(data.size()), never(10);
+  void* first = net.recv(receiver, out, 0);
+  void* second = net.recv(receiver, never, 0);
+  ASSERT_TRUE(net.finish({first, net.send(sender, data, 0)}));
+  EXPECT_EQ(out, data);
+  net.close(sender);
+  int32_t code = TUTTI_OK, done = 0;
+  const auto end = Clock::now() + kLimit;
+  while (code == TUTTI_OK && Clock::now() < end) code = net.ops().test(second, &done, nullptr);
+  EXPECT_EQ(code, TUTTI_REMOTE);
+  EXPECT_THAT(plugin::take_failure_text(), HasSubstr("127.0.0.1"));
+}
+
+TEST(Socket, StrangersChangeNothing) {
+  Net net;
+  std::vector<base::Fd> strangers;
+  uint16_t family = 0, port = 0;
+  std::memcpy(&family, net.handle().bytes, 2);
+  std::memcpy(&port, net.handle().bytes + 2, 2);
+  ASSERT_EQ(family, AF_INET);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  for (int i = 0; i < 20; ++i) {
+    base::Fd& stranger = strangers.emplace_back(socket(AF_INET, SOCK_STREAM, 0));
+    ASSERT_EQ(connect(stranger.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+    const auto garbage = random_bytes(static_cast<size_t>(i) * 11);
+    ASSERT_GE(send(stranger.get(), garbage.data(), garbage.size(), MSG_NOSIGNAL), 0);
+    if (i % 3 == 0) stranger.reset();
+  }
+  net.refuse_strays(50);
+  const auto [sender, receiver] = net.connect();
+  const auto data = random_bytes(1000);
+  std::vector<uint8_t> out(1000);
+  ASSERT_TRUE(net.finish({net.recv(receiver, out, 0), net.send(sender, data, 0)}));
+  EXPECT_EQ(out, data);
+  // A handle of somebody else's making is refused by name.
+  tutti_net_handle foreign{};
+  void *state = nullptr, *connection = nullptr;
+  EXPECT_EQ(net.ops().connect(net.context(), 0, &foreign, &state, &connection), TUTTI_INVALID_ARGUMENT);
+}
+
+TEST(Socket, SleepersAreWoken) {
+  Net net;
+  const auto [sender, receiver] = net.connect();
+  int32_t fd = -1;
+  ASSERT_EQ(net.ops().event_fd(net.context(), &fd), TUTTI_OK);
+  constexpr int kMessages = 500;
+  std::thread sending([&, from = sender] {
+    for (int i = 0; i < kMessages; ++i) {
+      const std::vector<uint8_t> data(64, static_cast<uint8_t>(i));
+      ASSERT_TRUE(net.finish({net.send(from, data, 0)}));
+    }
+  });
+  for (int i = 0; i < kMessages; ++i) {
+    std::vector<uint8_t> out(64);
+    void* request = net.recv(receiver, out, 0);
+    int32_t done = 0;
+    for (;;) {
+      ASSERT_EQ(net.ops().test(request, &done, nullptr), TUTTI_OK);
+      if (done != 0) break;
+      if (net.ops().arm(net.context()) == TUTTI_AGAIN) continue;
+      pollfd ready{fd, POLLIN, 0};
+      ASSERT_EQ(poll(&ready, 1, 20000), 1) << "a wake-up was lost before message " << i;
+    }
+    EXPECT_EQ(out, std::vector<uint8_t>(64, static_cast<uint8_t>(i)));
+  }
+  sending.join();
+}
+
+}  // namespace
+}  // namespace tutti
