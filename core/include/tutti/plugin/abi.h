@@ -6,25 +6,25 @@
 // begin with their own size. C++ authors derive from the classes in tutti/sdk/ and never see these tables.
 //
 // The rules (cited by their numbers in checks and messages):
-//   PLG-1   One exported symbol, tutti_plugin_entry_v1; `_v1` is the ABI's major version. Everything else is hidden.
-//   PLG-2   The ELF note and the table returned by the entry agree.
-//   PLG-3   Nothing happens in static constructors; no thread, no CUDA call, no environment is read before `open`.
-//   PLG-4   No C++ type, exception, errno or allocator crosses. Memory is freed by the side that allocated it.
-//   PLG-5   Every table and every struct that may grow begins with `uint32_t struct_size`, set by its writer. Readers
-//   treat what lies
-//           beyond it as zero.
-//   PLG-6   Fixed-width integers; strings are pointer + length in UTF-8, not terminated; they live as long as the call
-//   unless said otherwise. PLG-7   Tables only grow at their end. A removed entry keeps its slot and returns
-//   TUTTI_UNSUPPORTED. PLG-8   A claimed capability bit means that the entries it names are there and pass the
-//   conformance kit. Unclaimed ones are never called. PLG-9   Entries marked [progress] never block: they return
-//   TUTTI_AGAIN or report "not done". PLG-10  Thread rule of each entry: [setup] one thread at a time per instance;
-//   [progress] one thread at a time per connection;
-//           [any] any thread at any time.
-//   PLG-11  Closing an object that still has open children is a failed precondition, not a crash.
-//   PLG-12  All output goes through host->log; nothing is written to stdout or stderr.
-//   PLG-13  A plugin reads only its own settings, through host->config_get; the host has checked them against the
-//   declared keys. PLG-14  A function that returns a failure has said why through host->fail, in the same thread, just
-//   before.
+// PLG-1: One exported symbol, tutti_plugin_entry_v1; `_v1` is the ABI's major version. Everything else is hidden.
+// PLG-2: The ELF note and the table returned by the entry agree.
+// PLG-3: Nothing happens in static constructors; no thread, no CUDA call, no environment is read before `open`.
+// PLG-4: No C++ type, exception, errno or allocator crosses. Memory is freed by the side that allocated it.
+// PLG-5: Every table and every struct that may grow begins with `uint32_t struct_size`, set by its writer. Readers
+// treat what lies beyond it as zero.
+// PLG-6: Fixed-width integers; strings are pointer + length in UTF-8, not terminated; they live as long as the call
+// unless said otherwise.
+// PLG-7: Tables only grow at their end. A removed entry keeps its slot and returns TUTTI_UNSUPPORTED.
+// PLG-8: A claimed capability bit means that the entries it names are there and pass the conformance kit. Unclaimed
+// ones are never called.
+// PLG-9: Entries marked [progress] never block: they return TUTTI_AGAIN or report "not done".
+// PLG-10: Thread rule of each entry: [setup] one thread at a time per instance; [progress] one thread at a time per
+// connection; [any] any thread at any time.
+// PLG-11: Closing an object that still has open children is a failed precondition, not a crash.
+// PLG-12: All output goes through host->log; nothing is written to stdout or stderr.
+// PLG-13: A plugin reads only its own settings, through host->config_get; the host has checked them against the
+// declared keys.
+// PLG-14: A function that returns a failure has said why through host->fail, in the same thread, just before.
 #pragma once
 
 #include <stddef.h>
