@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <ranges>
 
 #include "log/log.h"
 #include "plugin/search.h"
@@ -60,8 +61,8 @@ Status Registry::load_kind(Kind kind, config::Config& config, const std::vector<
 }
 
 Registry::~Registry() {
-  for (auto kind = kKinds.rbegin(); kind != kKinds.rend(); ++kind) {
-    auto& plugins = plugins_[static_cast<uint32_t>(*kind)];
+  for (const Kind kind : std::views::reverse(kKinds)) {
+    auto& plugins = plugins_[static_cast<uint32_t>(kind)];
     while (!plugins.empty()) plugins.pop_back();
   }
 }

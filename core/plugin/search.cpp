@@ -81,6 +81,7 @@ Result<fs::path> find(Kind kind, const std::string& name, const std::vector<fs::
   std::sort(known.begin(), known.end());
   known.erase(std::unique(known.begin(), known.end()), known.end());
   std::vector<std::string> searched;
+  searched.reserve(directories.size());
   for (const fs::path& directory : directories) searched.push_back(directory.string());
   return Status(Code::kNotFound,
                 fmt::format("TUTTI-P01 {} plugin '{}' not found: no {} in {}{}; there are: {}", to_string(kind), name,

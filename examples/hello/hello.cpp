@@ -31,6 +31,7 @@ int main() {
     return 1;
   }
   std::vector<std::thread> threads;
+  threads.reserve(kRanks);
   std::vector<int> failed(kRanks);
   for (int rank = 0; rank < kRanks; ++rank) {
     threads.emplace_back([&, rank] { failed[static_cast<size_t>(rank)] = run_rank(*id, rank, kRanks); });
