@@ -46,8 +46,7 @@ function(tutti_add_plugin kind name)
   target_include_directories(${target} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
   set_target_properties(${target} PROPERTIES PREFIX "" CXX_VISIBILITY_PRESET hidden C_VISIBILITY_PRESET hidden
     VISIBILITY_INLINES_HIDDEN ON POSITION_INDEPENDENT_CODE ON LINK_DEPENDS ${TUTTI_PLUGIN_CMAKE_DIR}/plugin.map)
-  # Unique symbols would pin the image in memory for ever.
-  target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:$<$<COMPILE_LANGUAGE:CXX>:-fno-gnu-unique>>)
+  # The version script also makes unique symbols local, which would pin the image in memory for ever.
   target_link_options(${target} PRIVATE -Wl,--version-script=${TUTTI_PLUGIN_CMAKE_DIR}/plugin.map -Wl,-z,now)
   if(TARGET tutti_options)
     target_link_libraries(${target} PRIVATE tutti_options)
