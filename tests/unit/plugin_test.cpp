@@ -177,7 +177,9 @@ TEST(Files, MutatedImagesNeverCrashTheReader) {
   std::mt19937 random(seed);
   const auto good = contents(kZoo / "tutti-net-good.so");
   const size_t note = descriptor_of(good);
-  for (int round = 0; round < 20000; ++round) {
+  constexpr int kRounds = 20000;
+  int accepted = 0;
+  for (int round = 0; round < kRounds; ++round) {
     auto bytes = good;
     const size_t changes = 1 + random() % 8;
     for (size_t i = 0; i < changes; ++i) {
@@ -187,8 +189,11 @@ TEST(Files, MutatedImagesNeverCrashTheReader) {
     }
     if (random() % 4 == 0) bytes.resize(random() % bytes.size());
     const auto parsed = parse_note(std::as_bytes(std::span(bytes)));
-    EXPECT_NE(parsed.ok(), !parsed.status().text().empty()) << "seed " << seed;
+    EXPECT_NE(parsed.ok(), !parsed.status().text().empty());
+    accepted += parsed.ok() ? 1 : 0;
   }
+  std::cout << accepted << " of " << kRounds << " read as plugins\n";
+  EXPECT_TRUE(accepted > 0 && accepted < kRounds);
 }
 
 TEST(Search, FirstDirectoryCountsAndFailuresNameAll) {
