@@ -5,47 +5,19 @@
 
 #include "tutti/plugin/abi.h"
 #include "tutti/plugin/plan.h"
+#include "tutti/plugin/topology.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* Kinds of links between two ranks. */
-#define TUTTI_LINK_SHM 0u     /* shared memory of one host */
-#define TUTTI_LINK_NETWORK 1u /* a network plugin */
-#define TUTTI_LINK_P2P 2u     /* device to device */
-#define TUTTI_LINK_COUNT 3u
-
-/* What an algorithm may know of the ranks and what joins them. Borrowed for the call. */
-typedef struct tutti_topology {
-  uint32_t struct_size;
-  uint32_t rank_count;
-  uint32_t node_count;
-  uint32_t reserved;
-  const uint32_t* node_of_rank;           /* rank_count entries, each < node_count */
-  double bandwidth_gbs[TUTTI_LINK_COUNT]; /* GB/s (1e9 bytes) one rank reaches over a link of this kind, one direction;
-                                             0: no such link */
-  double latency_us[TUTTI_LINK_COUNT];    /* time of one small message, one way */
-} tutti_topology;
-
-/* Takes the channels that search finds in one node: `order` lists the node's ranks (global numbers) along the channel.
- */
+/* Takes what search finds in one machine; copies what it needs before it returns. Called once. */
 typedef struct tutti_graph_sink {
   uint32_t struct_size;
   uint32_t reserved;
   void* context;
-  int32_t (*add_channel)(void* context, const uint32_t* order, uint32_t rank_count, double bandwidth_gbs);
+  int32_t (*report)(void* context, const tutti_graph* graph);
 } tutti_graph_sink;
-
-/* The channels of one node, as its search reported them; `orders` holds channel_count × rank_count ranks. */
-typedef struct tutti_node_graph {
-  uint32_t struct_size;
-  uint32_t node;
-  uint32_t rank_count;
-  uint32_t channel_count;
-  const uint32_t* orders;
-  double bandwidth_gbs; /* of each channel */
-} tutti_node_graph;
 
 typedef struct tutti_plan_request {
   uint32_t struct_size;

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// A machine as files describe it and as discovery finds it: a tree of CPUs, PCI devices, GPUs and network ports. The
+// system graph (system.h) is built from it.
+//
+//   Document from_file = *Document::load("dgx.xml");         // NCCL's XML, or our YAML
+//   Document machine = *merge(discovered, from_file);        // what the file says wins; what it leaves out stays
+//   write_xml(machine); write_yaml(machine);
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tutti/status.h"
+
+namespace tutti::topology {
+
+/// A PCI address: "0000:3b:00.0". The domain may have up to eight digits.
+struct BusId {
+  uint64_t value = 0;  ///< domain << 20 | bus << 12 | device << 4 | function
+
+  /// kInvalidArgument if the text is no PCI address. Function and domain may be left out ("3b:00").
+  static Result<BusId> parse(std::string_view text);
+  std::string text() const;
+  friend auto operator<=>(const BusId&, const BusId&) = default;
+};
+
+/// Where in its file something stands, for messages. Not part of what a document says.
+struct Place {
+  int line = 0;  ///< from 1; 0: no file
+};
+
+/// A bundle of equal links of one GPU: NVLink, or xGMI between AMD GPUs.
+struct PeerLink {
+  enum class Kind : uint8_t { kNvlink, kXgmi };
+  enum class Target : uint8_t { kGpu, kSwitch, kCpu };
+  Kind kind = Kind::kNvlink;
+  Target to = Target::kGpu;  ///< by the PCI class of the target: 0x0680 an NVSwitch, 0x0604 a CPU, else a GPU
+  BusId target;
+  uint32_t target_class = 0;  ///< PCI class code (0x068000); 0: not given
+  uint32_t count = 1;
+};
+
+/// A CPU and its GPU on one module.
+struct C2c {
+  double gbs = 0;  ///< of one link; 0: not given
+  uint32_t count = 1;
+};
+
+struct Gpu {
+  int dev = -1;         ///< device number; -1: not given
+  int sm = 0;           ///< compute capability × 10; 0: not given, or an AMD GPU
+  std::string gcn;      ///< AMD: "gfx942"; empty: not an AMD GPU
+  uint32_t arch = 0;    ///< AMD: as its files give it
+  int rank = -1;        ///< as the file gives it; informative
+  bool direct = false;  ///< `gdr`: a NIC may read and write its memory
+  std::vector<PeerLink> links;
+  std::optional<C2c> c2c;
+  Place place;
+};
+
+/// A port of a network adapter: one device of a network plugin.
+struct Net {
+  std::string name;  ///< "mlx5_0", "eth0"
+  int dev = -1;      ///< number of the device in its network plugin; -1: not given
+  double mbps = 0;   ///< 1e6 bits/s; 0: not known
+  int port = 0;
+  double latency_us = 0;
+  uint64_t guid = 0;  ///< the same for all ports of an adapter; 0: not known
+  int64_t max_connections = 0;
+  bool direct = false;
+  int rail = -1;
+  Place place;
+};
+
+/// A network adapter: a PCI device, or virtual (beside a CPU).
+struct Nic {
+  std::vector<Net> nets;
+  Place place;
+};
+
+/// A PCI device or switch. A device without gpu, nics and children is only a place: something a partial file knows the
+/// position of.
+struct Pci {
+  BusId bus;
+  uint32_t pci_class = 0;  ///< 0x030200 GPU, 0x060400 bridge, 0x02.... NIC; 0: not given
+  uint32_t vendor = 0, device = 0, subsystem_vendor = 0, subsystem_device = 0;  ///< 0: not given
+  std::string link_speed;                                                       ///< "16.0 GT/s PCIe"; empty: not given
+  uint32_t link_width = 0;                                                      ///< lanes; 0: not given
+  std::optional<Gpu> gpu;
+  std::vector<Nic> nics;
+  std::vector<Pci> children;
+  std::vector<BusId> peers;  ///< `pcilink`: devices reached without this one's parent
+  Place place;
+};
+
+struct Cpu {
+  int numa = -1;
+  std::string affinity;  ///< NUMA node's processors as the kernel writes a mask: "000000ff,ffff0000"; empty: not given
+  std::string arch;      ///< "x86_64", "arm64", "ppc64"
+  std::string vendor;    ///< "GenuineIntel", "AuthenticAMD"
+  int family = 0, model = 0;
+  std::string host_hash;
+  std::vector<Pci> pci;
+  std::vector<Nic> nics;  ///< virtual adapters
+  Place place;
+};
+
+struct Document {
+  std::string source;  ///< for messages: the file's name, "this machine"
+  std::string name;    ///< what a YAML file calls the machine; may be empty
+  int version = 1;     ///< of NCCL's XML: 1, or 2 in the dialect of AMD machines
+  std::vector<Cpu> cpus;
+
+  /// Reads NCCL's topology XML (either dialect) or our YAML form, by the first character that is not space: '<' is XML.
+  /// Errors name file, line and what is allowed there.
+  static Result<Document> load(const std::string& file);
+  static Result<Document> read_xml(std::string_view text, std::string_view source);
+  static Result<Document> read_yaml(std::string_view text, std::string_view source);
+
+  /// Whether it gives places only: no GPU element at all.
+  bool is_overlay() const;
+  /// Finds a PCI device anywhere in the tree; null if there is none.
+  const Pci* find(BusId bus) const;
+  Pci* find(BusId bus);
+};
+
+/// NCCL's topology XML, in the dialect of document.version. Reading it again gives the same document.
+std::string write_xml(const Document& document);
+/// Our YAML form. Reading it again gives the same document.
+std::string write_yaml(const Document& document);
+
+/// Two documents of one machine: where `over` places a device, it is placed so; what only one of them knows (GPU, its
+/// links, network ports, speeds) is kept; where both say something, `over` wins. Same order whatever the order of
+/// input. kConfig where they contradict each other in a way that has no winner.
+Result<Document> merge(const Document& base, const Document& over);
+
+/// Makes GPUs of the places whose PCI class is that of a GPU (0x03....), and adapters of those of a network controller
+/// (0x02....; one port, `mbps` as given), as if a machine had been found there: for looking at partial files away from
+/// their machine. `gpus` names further places that are GPUs. Returns how many GPUs there are then; kNotFound names a
+/// bus id of `gpus` that is not in the document.
+Result<uint32_t> complete_overlay(Document& document, const std::vector<BusId>& gpus, double mbps, int sm);
+
+}  // namespace tutti::topology

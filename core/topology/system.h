@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// The system graph of one machine: nodes, links with their bandwidth, and the best path between all pairs. See
+// tutti/plugin/topology.h for the meaning of every field.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "topology/document.h"
+#include "tutti/plugin/topology.h"
+#include "tutti/status.h"
+
+namespace tutti::topology {
+
+/// Where a rank computes.
+struct RankPlace {
+  uint32_t rank = 0;
+  bool on_gpu = false;
+  BusId gpu;      ///< on_gpu: the GPU
+  int numa = -1;  ///< otherwise: the NUMA node it runs on; -1: any, the first
+};
+
+struct BuildOptions {
+  /// The ranks of this machine. Empty: one rank per GPU in PCI order, from 0.
+  std::vector<RankPlace> ranks;
+  /// Whether paths that leave the machine matter; otherwise network ports and adapters are trimmed.
+  bool networks = true;
+  /// GB/s and direction between two host ranks of one NUMA node, through memory.
+  double host_gbs = 8;
+};
+
+/// Immutable. Copyable; view() borrows from it.
+class System {
+ public:
+  /// Builds nodes and links, finds all paths, and trims what no rank reaches. GPUs without a rank stay as relays only
+  /// if a path of a rank uses them. Errors (kConfig) name the document, the line, and what is wrong: no CPU, a bus id
+  /// twice, a link to nowhere, a rank whose GPU is not there.
+  static Result<System> build(const Document& document, const BuildOptions& options = {});
+
+  std::span<const tutti_system_node> nodes() const { return nodes_; }
+  std::span<const tutti_system_link> links() const { return links_; }
+  const tutti_system_path& path(uint32_t from, uint32_t to) const { return paths_[size_t{from} * nodes_.size() + to]; }
+  /// The links of a path, in order.
+  std::span<const uint32_t> hops(const tutti_system_path& path) const {
+    return std::span(hops_).subspan(path.hop_begin, path.hop_count);
+  }
+  /// Nodes that carry a rank, by rank.
+  std::vector<uint32_t> rank_nodes() const;
+  std::vector<uint32_t> nodes_of(uint32_t type) const;
+
+  /// "GPU 3", "mlx5_0", "PCI 0000:10:00.0", "NUMA 1", "NVSwitch".
+  const std::string& name(uint32_t node) const { return names_[node]; }
+  tutti_system view() const;
+
+ private:
+  friend class SystemBuilder;
+  std::vector<tutti_system_node> nodes_;
+  std::vector<std::string> names_;
+  std::vector<tutti_system_link> links_;
+  std::vector<tutti_system_path> paths_;
+  std::vector<uint32_t> hops_;
+};
+
+/// "NVL", "PIX" ... and back (kInvalidArgument for an unknown one).
+std::string_view path_name(uint32_t type);
+Result<uint32_t> path_from(std::string_view name);
+/// "GPU", "NVSwitch", "NUMA" ...
+std::string_view node_type_name(uint32_t type);
+std::string_view wire_name(uint32_t type);
+
+}  // namespace tutti::topology
