@@ -29,7 +29,7 @@ Result<plan::Plan> Programs::request(const tuner::Decision& decision, Collective
   const auto& algorithm = choices_.algorithms[decision.algorithm];
   const tutti_plan_request request{
       sizeof(tutti_plan_request), static_cast<uint32_t>(collective), rank, channel, root, decision.variant};
-  auto plan = plan::collect(*algorithm.ops, algorithm.instance, request);
+  auto plan = plan::collect(*algorithm.ops, algorithm.instance.get(), request);
   if (plan.ok()) return plan;
   return plan.status().with_context(
       fmt::format("plan of algorithm '{}' for {}", algorithm.name, to_string(collective)));

@@ -14,6 +14,7 @@
 #include "bootstrap/host.h"
 #include "communicator/state.h"
 #include "log/log.h"
+#include "plan/channels.h"
 #include "plugin/loader.h"
 #include "progress/bell.h"
 
@@ -249,6 +250,7 @@ class Setup {
     topology_.struct_size = sizeof topology_;
     topology_.rank_count = size;
     topology_.node_count = node_count_;
+    topology_.min_channels = topology_.max_channels = max_channels_;
     topology_.node_of_rank = nodes_.data();
     const transport::Net* net = state_.fabric_->net();
     if (!force_network_) {
@@ -272,68 +274,35 @@ class Setup {
     choices_.max_channels = max_channels_;
   }
 
-  /// One node's channels as its first rank found them, for all to see.
-  Result<std::vector<std::byte>> search(const plugin::Plugin& plugin) {
-    std::vector<uint32_t> found;  // ranks of each channel, one after the other
-    struct Sink {
-      std::vector<uint32_t>* found;
-      size_t ranks;
-    } context{&found,
-              static_cast<size_t>(std::count(nodes_.begin(), nodes_.end(), nodes_[static_cast<size_t>(state_.rank_)]))};
-    const tutti_graph_sink sink{sizeof(tutti_graph_sink), 0, &context,
-                                [](void* raw, const uint32_t* order, uint32_t count, double /*gbs*/) -> int32_t {
-                                  auto& to = *static_cast<Sink*>(raw);
-                                  if (count != to.ranks) return TUTTI_INVALID_ARGUMENT;
-                                  to.found->insert(to.found->end(), order, order + count);
-                                  return TUTTI_OK;
-                                }};
-    const auto* ops = plugin.ops<tutti_algorithm_ops>();
-    const int32_t code =
-        ops->search(plugin.self(), &topology_, static_cast<uint32_t>(state_.rank_), max_channels_, &sink);
-    if (code != TUTTI_OK || found.empty()) {
-      return Status(code == TUTTI_OK ? Code::kInternal : static_cast<Code>(code),
-                    fmt::format("algorithm '{}' found no channel: {}", plugin.name(), plugin::take_failure_text()));
-    }
-    const auto bytes = std::as_bytes(std::span(found));
-    return std::vector<std::byte>(bytes.begin(), bytes.end());
+  bool is_first_of_node() const {
+    const auto rank = static_cast<size_t>(state_.rank_);
+    return std::find(nodes_.begin(), nodes_.end(), nodes_[rank]) - nodes_.begin() == state_.rank_;
   }
 
   Status connect_algorithms() {
+    const auto rank = static_cast<uint32_t>(state_.rank_);
     for (const auto& plugin : state_.registry_->of(plugin::Kind::kAlgorithm)) {
-      TUTTI_ASSIGN(const auto mine, search(*plugin));
+      const plan::AlgorithmPlugin algorithm{plugin->name(), plugin->ops<tutti_algorithm_ops>(), plugin->self()};
+      std::vector<std::byte> mine;
+      if (is_first_of_node()) {  // one rank of each machine searches
+        TUTTI_ASSIGN(const topology::NodeGraph graph, plan::search(algorithm, topology_, rank));
+        log::info("{}: {}", algorithm.name, graph.summary());
+        mine = graph.encode();
+      }
       TUTTI_ASSIGN(const auto all, state_.bootstrap_->all_gather(mine, deadline_));
-      TUTTI_TRY(connect(*plugin, all));
+      TUTTI_TRY(connect(algorithm, all));
     }
     return {};
   }
 
-  Status connect(const plugin::Plugin& plugin, const std::vector<std::vector<std::byte>>& found) {
-    std::vector<std::vector<uint32_t>> orders;
-    std::vector<tutti_node_graph> graphs;
-    for (uint32_t node = 0; node < node_count_; ++node) {
-      const auto first = static_cast<size_t>(std::find(nodes_.begin(), nodes_.end(), node) - nodes_.begin());
-      auto& order = orders.emplace_back(found[first].size() / sizeof(uint32_t));
-      std::memcpy(order.data(), found[first].data(), order.size() * sizeof(uint32_t));
+  Status connect(const plan::AlgorithmPlugin& plugin, const std::vector<std::vector<std::byte>>& found) {
+    std::vector<topology::NodeGraph> graphs(node_count_);
+    for (size_t rank = 0; rank < found.size(); ++rank) {
+      if (found[rank].empty()) continue;
+      TUTTI_ASSIGN(graphs[nodes_[rank]], topology::NodeGraph::decode(found[rank]));
     }
-    for (uint32_t node = 0; node < node_count_; ++node) {
-      const auto ranks = static_cast<uint32_t>(std::count(nodes_.begin(), nodes_.end(), node));
-      graphs.push_back({sizeof(tutti_node_graph), node, ranks, static_cast<uint32_t>(orders[node].size()) / ranks,
-                        orders[node].data(), topology_.bandwidth_gbs[TUTTI_LINK_SHM]});
-    }
-    tuner::Algorithm algorithm{plugin.name(), plugin.ops<tutti_algorithm_ops>(), plugin.self(), nullptr, 1, {}};
-    const int32_t code =
-        algorithm.ops->connect(algorithm.plugin, &topology_, graphs.data(), node_count_, &algorithm.instance);
-    if (code != TUTTI_OK) {
-      return {static_cast<Code>(code),
-              fmt::format("algorithm '{}' cannot connect the ranks: {}", plugin.name(), plugin::take_failure_text())};
-    }
-    algorithm.channels = std::max(1u, algorithm.ops->channel_count(algorithm.instance));
-    tutti_str name{};
-    uint64_t collectives = 0;
-    for (uint32_t v = 0; algorithm.ops->variant(algorithm.plugin, v, &name, &collectives) == TUTTI_OK; ++v) {
-      algorithm.variants.push_back({std::string(name.data, name.size), collectives});
-    }
-    choices_.algorithms.push_back(std::move(algorithm));
+    TUTTI_ASSIGN(plan::Instance instance, plan::connect(plugin, topology_, graphs));
+    choices_.algorithms.emplace_back(plugin, std::move(instance));
     return {};
   }
 
@@ -341,11 +310,12 @@ class Setup {
     const plugin::Plugin& plugin = *state_.registry_->of(plugin::Kind::kTuner).front();
     choices_.tuner = plugin.ops<tutti_tuner_ops>();
     choices_.tuner_name = plugin.name();
-    if (const int32_t code = choices_.tuner->create(plugin.self(), &topology_, &choices_.tuner_instance);
-        code != TUTTI_OK) {
+    void* instance = nullptr;
+    if (const int32_t code = choices_.tuner->create(plugin.self(), &topology_, &instance); code != TUTTI_OK) {
       return {static_cast<Code>(code),
               fmt::format("tuner '{}' cannot serve: {}", plugin.name(), plugin::take_failure_text())};
     }
+    choices_.tuner_instance = {instance, choices_.tuner->destroy};
     return {};
   }
 

@@ -33,12 +33,6 @@ Communicator::State::~State() {
   if (bootstrap_ != nullptr) bootstrap_->set_callbacks({});
   fabric_.reset();  // its engine reports failures to the bootstrap
   bootstrap_.reset();
-  if (selector_ == nullptr) return;
-  const tuner::Choices& choices = selector_->choices();
-  for (const auto& algorithm : choices.algorithms) {
-    if (algorithm.instance != nullptr) algorithm.ops->disconnect(algorithm.instance);
-  }
-  if (choices.tuner_instance != nullptr) choices.tuner->destroy(choices.tuner_instance);
 }
 
 Status Communicator::State::run(const Call& call) {

@@ -41,7 +41,7 @@ std::vector<Key> make_keys() {
              "What joins ranks of one host: auto and shm use shared memory, net sends even that through the network."),
       number(Type::kInteger, "channels", "0", 0, 64, "Channels of a collective at most; 0 lets Tutti choose."),
       words(Type::kList, "plugins.path", "[]", "Directories searched for plugins, before all others.", false),
-      words(Type::kList, "plugins.algorithm", "[ring, direct]", "Algorithm plugins to load, by name or absolute path."),
+      words(Type::kList, "plugins.algorithm", "[ring, tree, direct]", "Algorithm plugins to load, by name or absolute path."),
       words(Type::kList, "plugins.protocol", "[simple, ll]", "Protocol plugins to load."),
       words(Type::kList, "plugins.network", "[socket]",
             "Network plugins to load when a network is needed, best first."),

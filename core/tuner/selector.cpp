@@ -41,6 +41,18 @@ tutti_algorithm_cost message_cost(uint32_t links) {
 
 }  // namespace
 
+Algorithm::Algorithm(const plan::AlgorithmPlugin& plugin, plan::Instance connected)
+    : name(plugin.name),
+      ops(plugin.ops),
+      instance(std::move(connected)),
+      channels(std::max(1u, ops->channel_count(instance.get()))) {
+  tutti_str text{};
+  uint64_t collectives = 0;
+  for (uint32_t v = 0; ops->variant(plugin.self, v, &text, &collectives) == TUTTI_OK; ++v) {
+    variants.push_back({std::string(text.data, text.size), collectives});
+  }
+}
+
 std::string Selector::algorithm_name(const Decision& decision) const {
   return decision.algorithm == kNoAlgorithm ? "p2p" : choices_.algorithms[decision.algorithm].name;
 }
@@ -171,7 +183,7 @@ Result<std::vector<Selector::Candidate>> Selector::judge(const Question& questio
     view.variant = borrow(algorithm.variants[decision.variant].name);
     view.algorithm_cost.struct_size = sizeof view.algorithm_cost;
     if (!candidate.excluded.empty()) continue;
-    if (algorithm.ops->cost(algorithm.instance, static_cast<uint32_t>(question.collective), decision.variant,
+    if (algorithm.ops->cost(algorithm.instance.get(), static_cast<uint32_t>(question.collective), decision.variant,
                             &view.algorithm_cost) != TUTTI_OK) {
       candidate.excluded = "algorithm gives no cost for it";
       view.predicted_us = -1;
@@ -186,7 +198,7 @@ Result<std::vector<Selector::Candidate>> Selector::judge(const Question& questio
                         static_cast<uint32_t>(question.op),
                         bytes,
                         blocks_of(question, choices_.ranks)};
-  if (choices_.tuner->choose(choices_.tuner_instance, &call, views.data(), static_cast<uint32_t>(views.size())) !=
+  if (choices_.tuner->choose(choices_.tuner_instance.get(), &call, views.data(), static_cast<uint32_t>(views.size())) !=
       TUTTI_OK) {
     return Status(Code::kInternal, fmt::format("tuner '{}' failed on {} of {} bytes", choices_.tuner_name,
                                                to_string(question.collective), bytes));

@@ -4,11 +4,13 @@
 // Selection and explanation are one piece of code.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "config/config.h"
+#include "plan/channels.h"
 #include "tutti/plugin/algorithm.h"
 #include "tutti/plugin/protocol.h"
 #include "tutti/plugin/tuner.h"
@@ -22,10 +24,11 @@ struct Algorithm {
     std::string name;
     uint64_t collectives = 0;  ///< bits 1 << TUTTI_ALL_REDUCE ...
   };
+  Algorithm(const plan::AlgorithmPlugin& plugin, plan::Instance connected);
+
   std::string name;
   const tutti_algorithm_ops* ops = nullptr;
-  void* plugin = nullptr;
-  void* instance = nullptr;
+  plan::Instance instance;
   uint32_t channels = 1;
   std::vector<Variant> variants;
 };
@@ -42,7 +45,7 @@ struct Choices {
   std::vector<Algorithm> algorithms;
   std::vector<Protocol> protocols;
   const tutti_tuner_ops* tuner = nullptr;
-  void* tuner_instance = nullptr;
+  std::unique_ptr<void, void (*)(void*)> tuner_instance{nullptr, [](void*) {}};
   std::string tuner_name;
   std::string network_name;  ///< for rules; empty: none loaded
   uint32_t links = 0;        ///< bits 1 << TUTTI_LINK_*: what joins the ranks

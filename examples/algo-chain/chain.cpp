@@ -55,7 +55,7 @@ class Chain : public sdk::Algorithm {
   }
 
   Result<std::unique_ptr<sdk::AlgorithmInstance>> connect(const tutti_topology& topology,
-                                                          std::span<const tutti_node_graph> /*graphs*/) override {
+                                                          std::span<const tutti_graph> /*graphs*/) override {
     return std::unique_ptr<sdk::AlgorithmInstance>(std::make_unique<ChainInstance>(topology));
   }
 };

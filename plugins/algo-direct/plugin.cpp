@@ -60,17 +60,14 @@ class Direct : public sdk::Algorithm {
 
   std::span<const Variant> variants() const override { return kVariants; }
 
-  Status search(const tutti_topology& topology, uint32_t rank, uint32_t max_channels, const AddChannel& add) override {
-    for (uint32_t channel = 0; channel < max_channels; ++channel) {
-      TUTTI_TRY(sdk::Algorithm::search(topology, rank, 1, add));
-    }
-    return {};
+  Result<sdk::Graph> search(const tutti_topology& topology, uint32_t rank) override {
+    return sdk::ascending(topology, rank, topology.max_channels);
   }
 
   Result<std::unique_ptr<sdk::AlgorithmInstance>> connect(const tutti_topology& topology,
-                                                          std::span<const tutti_node_graph> graphs) override {
+                                                          std::span<const tutti_graph> graphs) override {
     uint32_t channels = graphs.empty() ? 0 : graphs[0].channel_count;
-    for (const tutti_node_graph& graph : graphs) channels = std::min(channels, graph.channel_count);
+    for (const tutti_graph& graph : graphs) channels = std::min(channels, graph.channel_count);
     if (channels == 0) return Status(Code::kInvalidArgument, "a node has no channel");
     const double congestion = static_cast<double>(host().integer("congestion")) / 100.0;
     return std::unique_ptr<sdk::AlgorithmInstance>(std::make_unique<Channels>(topology, channels, congestion));

@@ -5,6 +5,7 @@
 
 #include "schedules.h"
 #include "tutti/sdk/algorithm.h"
+#include "tutti/sdk/search.h"
 
 namespace tutti::ring {
 namespace {
@@ -16,9 +17,12 @@ bool can(uint32_t collective) {
 /// The rings of one communicator.
 class Rings : public sdk::AlgorithmInstance {
  public:
-  Rings(const tutti_topology& topology, std::vector<Order> orders) : orders_(std::move(orders)) {
+  Rings(const tutti_topology& topology, std::span<const tutti_graph> graphs, std::vector<Order> orders)
+      : node_of_rank_(topology.node_of_rank, topology.node_of_rank + topology.rank_count),
+        nets_(graphs, sdk::common_channels(topology, graphs)),
+        orders_(std::move(orders)) {
     for (uint32_t collective = 0; collective < TUTTI_COLLECTIVE_COUNT; ++collective) {
-      if (can(collective)) costs_[collective] = ring::cost(collective, topology);
+      if (can(collective)) costs_[collective] = ring::cost(collective, topology, graphs);
     }
   }
 
@@ -37,9 +41,15 @@ class Rings : public sdk::AlgorithmInstance {
     return costs_[collective];
   }
 
+  tutti_channel_nets nets(uint32_t channel, uint32_t rank, uint32_t /*peer*/) const override {
+    return nets_.of(channel, node_of_rank_[rank]);
+  }
+
  private:
   static Status unsupported() { return {Code::kUnsupported, "rings do not do this collective"}; }
 
+  std::vector<uint32_t> node_of_rank_;
+  sdk::ChannelNets nets_;
   std::vector<Order> orders_;
   std::array<tutti_algorithm_cost, TUTTI_COLLECTIVE_COUNT> costs_ = {};
 };
@@ -51,25 +61,18 @@ class Ring : public sdk::Algorithm {
     return kOnly;
   }
 
-  Status search(const tutti_topology& topology, uint32_t rank, uint32_t max_channels, const AddChannel& add) override {
-    const double bandwidth_gbs = channel_bandwidth(topology, max_channels);
-    for (uint32_t channel = 0; channel < max_channels; ++channel) {
-      TUTTI_TRY(add(order_in_node(topology, rank, channel), bandwidth_gbs));
-    }
-    return {};
+  Result<sdk::Graph> search(const tutti_topology& topology, uint32_t rank) override {
+    return sdk::search(topology, rank, TUTTI_PATTERN_RING, {.max_channels = topology.max_channels});
   }
 
   Result<std::unique_ptr<sdk::AlgorithmInstance>> connect(const tutti_topology& topology,
-                                                          std::span<const tutti_node_graph> graphs) override {
-    std::vector<Order> orders = join(topology, graphs);
-    if (orders.empty()) {
-      return Status(Code::kInvalidArgument, "the nodes' channels do not name every rank exactly once");
-    }
-    return std::unique_ptr<sdk::AlgorithmInstance>(std::make_unique<Rings>(topology, std::move(orders)));
+                                                          std::span<const tutti_graph> graphs) override {
+    TUTTI_ASSIGN(std::vector<Order> orders, sdk::join_rings(topology, graphs));
+    return std::unique_ptr<sdk::AlgorithmInstance>(std::make_unique<Rings>(topology, graphs, std::move(orders)));
   }
 };
 
 }  // namespace
 }  // namespace tutti::ring
 
-TUTTI_PLUGIN(tutti::ring::Ring, "ring", "0.1.0", "every rank talks to its two neighbours: bandwidth-optimal rings")
+TUTTI_PLUGIN(tutti::ring::Ring, "ring", "0.2.0", "every rank talks to its two neighbours: bandwidth-optimal rings")

@@ -2,10 +2,12 @@
 // What each rank of a ring does for each collective.
 #pragma once
 
-#include "channels.h"
 #include "tutti/sdk/plan_builder.h"
+#include "tutti/sdk/rings.h"
 
 namespace tutti::ring {
+
+using sdk::Order;
 
 /// One rank's view of its ring. Positions count along the ring; distances may be negative.
 class Place {
@@ -33,7 +35,7 @@ inline constexpr uint64_t kCollectives = 1u << TUTTI_ALL_REDUCE | 1u << TUTTI_RE
 /// The plan of one rank for one of kCollectives.
 sdk::PlanBuilder schedule(const tutti_plan_request& request, const Order& order);
 
-/// The cost of one of kCollectives on a ring through all nodes; see tutti_algorithm_cost.
-tutti_algorithm_cost cost(uint32_t collective, const tutti_topology& topology);
+/// The cost of one of kCollectives on rings through all machines; see tutti_algorithm_cost.
+tutti_algorithm_cost cost(uint32_t collective, const tutti_topology& topology, std::span<const tutti_graph> graphs);
 
 }  // namespace tutti::ring

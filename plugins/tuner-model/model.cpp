@@ -47,10 +47,15 @@ const char* Model::obstacle(const tutti_candidate& candidate) const {
 uint32_t Model::channels(const tutti_candidate& candidate, double bytes) const {
   double fastest_gbs = 0;
   for (uint32_t link = 0; link < TUTTI_LINK_COUNT; ++link) {
-    if (uses(candidate, link)) fastest_gbs = std::max(fastest_gbs, bandwidth_gbs_[link]);
+    if (uses(candidate, link)) fastest_gbs = std::max(fastest_gbs, link_gbs(candidate.algorithm_cost, link));
   }
   const double useful = std::min(std::ceil(fastest_gbs / constants_.channel_gbs), bytes / constants_.channel_bytes);
   return static_cast<uint32_t>(std::clamp(std::floor(useful), 1.0, static_cast<double>(candidate.max_channels)));
+}
+
+/// What the algorithm's channels have together, or else the link.
+double Model::link_gbs(const tutti_algorithm_cost& cost, uint32_t link) const {
+  return cost.gbs[link] > 0 ? cost.gbs[link] : bandwidth_gbs_[link];
 }
 
 double Model::microseconds(const tutti_candidate& candidate, double bytes, uint32_t channels) const {
@@ -60,7 +65,7 @@ double Model::microseconds(const tutti_candidate& candidate, double bytes, uint3
   for (uint32_t link = 0; link < TUTTI_LINK_COUNT; ++link) {
     if (!uses(candidate, link)) continue;
     latency_us += cost.hops[link] * (latency_us_[link] + candidate.protocol_latency_us[link]);
-    const double gbs = std::min(bandwidth_gbs_[link], channels * constants_.channel_gbs);
+    const double gbs = std::min(link_gbs(cost, link), channels * constants_.channel_gbs);
     const double payload_gbs = gbs * candidate.protocol_efficiency[link];
     wire_us = std::max(wire_us, cost.wire[link] * bytes / (payload_gbs * kBytesPerUsOfGbs));
   }

@@ -8,6 +8,8 @@
 #include <cstdlib>
 #include <iostream>
 
+#include "plan/channels.h"
+
 namespace tutti::test {
 namespace {
 
@@ -40,21 +42,6 @@ void print(void*, int32_t, tutti_str text) {
 }
 void fail(void*, tutti_str text) {
   std::cerr << view(text) << '\n';
-}
-
-/// What one node's search reported.
-struct NodeGraph {
-  std::vector<uint32_t> orders;
-  uint32_t rank_count = 0;
-  uint32_t channel_count = 0;
-};
-
-int32_t add_channel(void* context, const uint32_t* order, uint32_t rank_count, double) {
-  auto& graph = *static_cast<NodeGraph*>(context);
-  graph.orders.insert(graph.orders.end(), order, order + rank_count);
-  graph.rank_count = rank_count;
-  ++graph.channel_count;
-  return TUTTI_OK;
 }
 
 }  // namespace
@@ -112,21 +99,11 @@ std::vector<Algorithm::Variant> Algorithm::variants() const {
 
 Connected::Connected(const Algorithm& algorithm, const NodeOfRank& node_of_rank, uint32_t max_channels)
     : algorithm_(algorithm), rank_count_(static_cast<uint32_t>(node_of_rank.size())) {
-  const tutti_topology topology = topology_of(node_of_rank);
-  std::vector<NodeGraph> found(topology.node_count);
-  std::vector<tutti_node_graph> graphs;
-  for (uint32_t node = 0; node < topology.node_count; ++node) {
-    const auto rank = std::find(node_of_rank.begin(), node_of_rank.end(), node) - node_of_rank.begin();
-    const tutti_graph_sink sink = {sizeof(sink), 0, &found[node], add_channel};
-    const int32_t outcome =
-        algorithm.ops().search(algorithm.self(), &topology, static_cast<uint32_t>(rank), max_channels, &sink);
-    require(outcome == TUTTI_OK, algorithm.name() + ": search fails");
-    graphs.push_back({sizeof(tutti_node_graph), node, found[node].rank_count, found[node].channel_count,
-                      found[node].orders.data(), 1.0});
-  }
-  const int32_t outcome = algorithm.ops().connect(algorithm.self(), &topology, graphs.data(),
-                                                  static_cast<uint32_t>(graphs.size()), &instance_);
-  require(outcome == TUTTI_OK, algorithm.name() + ": connect fails");
+  tutti_topology topology = topology_of(node_of_rank);
+  topology.min_channels = topology.max_channels = max_channels;
+  auto instance = plan::search_and_connect({algorithm.name(), &algorithm.ops(), algorithm.self()}, topology);
+  require(instance.ok(), instance.ok() ? "" : instance.status().to_string());
+  instance_ = instance->release();
 }
 
 Connected::~Connected() {

@@ -5,6 +5,7 @@
 
 #include <memory>
 
+#include "plan/channels.h"
 #include "plugin/loader.h"
 #include "plugin/search.h"
 
@@ -14,23 +15,6 @@ namespace {
 std::string_view view(const tutti_str& text) {
   return {text.data, text.size};
 }
-
-/// The channels of one node, as search reports them.
-struct NodeGraph {
-  std::vector<uint32_t> orders;
-  uint32_t rank_count = 0;
-  uint32_t channel_count = 0;
-  double bandwidth_gbs = 0;
-
-  static int32_t add_channel(void* context, const uint32_t* order, uint32_t rank_count, double bandwidth_gbs) {
-    auto& graph = *static_cast<NodeGraph*>(context);
-    graph.orders.insert(graph.orders.end(), order, order + rank_count);
-    graph.rank_count = rank_count;
-    graph.bandwidth_gbs = bandwidth_gbs;
-    ++graph.channel_count;
-    return TUTTI_OK;
-  }
-};
 
 /// An algorithm plugin, connected for a made-up topology.
 class Algorithm {
@@ -53,27 +37,14 @@ class Algorithm {
     topology.struct_size = sizeof(topology);
     topology.rank_count = question.rank_count;
     topology.node_count = question.host_count;
+    topology.min_channels = topology.max_channels = kMaxChannels;
     topology.node_of_rank = node_of_rank.data();
     topology.bandwidth_gbs[TUTTI_LINK_SHM] = 10;
     topology.bandwidth_gbs[TUTTI_LINK_NETWORK] = 1;
     topology.latency_us[TUTTI_LINK_SHM] = 1;
     topology.latency_us[TUTTI_LINK_NETWORK] = 20;
 
-    std::vector<NodeGraph> found(question.host_count);
-    std::vector<tutti_node_graph> graphs;
-    for (uint32_t rank = 0; rank < question.rank_count; ++rank) {
-      const uint32_t node = node_of_rank[rank];
-      if (node < graphs.size()) continue;  // one rank of each node searches
-      NodeGraph& graph = found[node];
-      const tutti_graph_sink sink{sizeof(sink), 0, &graph, NodeGraph::add_channel};
-      TUTTI_TRY(check(ops_->search(plugin_->self(), &topology, rank, kMaxChannels, &sink), "search"));
-      graphs.push_back({sizeof(tutti_node_graph), node, graph.rank_count, graph.channel_count, graph.orders.data(),
-                        graph.bandwidth_gbs});
-    }
-    void* instance = nullptr;
-    TUTTI_TRY(
-        check(ops_->connect(plugin_->self(), &topology, graphs.data(), question.host_count, &instance), "connect"));
-    instance_ = {instance, ops_->disconnect};
+    TUTTI_ASSIGN(instance_, plan::search_and_connect({plugin_->name(), ops_, plugin_->self()}, topology));
     return {};
   }
 
@@ -107,15 +78,9 @@ class Algorithm {
   explicit Algorithm(std::shared_ptr<plugin::Plugin> plugin)
       : plugin_(std::move(plugin)), ops_(plugin_->ops<tutti_algorithm_ops>()) {}
 
-  Status check(int32_t code, const char* what) const {
-    if (code == TUTTI_OK) return {};
-    return Status(static_cast<Code>(code),
-                  fmt::format("{}: {} failed: {}", plugin_->name(), what, plugin::take_failure_text()));
-  }
-
   std::shared_ptr<plugin::Plugin> plugin_;
   const tutti_algorithm_ops* ops_;
-  std::unique_ptr<void, void (*)(void*)> instance_{nullptr, [](void*) {}};
+  plan::Instance instance_{nullptr, [](void*) {}};
 };
 
 }  // namespace

@@ -36,25 +36,32 @@ typedef struct tutti_plan_sink {
   int32_t (*emit)(void* context, const tutti_plan* plan);
 } tutti_plan_sink;
 
+/* The network devices by which a rank talks to another on a channel; TUTTI_NO_NET: any. */
+typedef struct tutti_channel_nets {
+  uint32_t send;
+  uint32_t receive;
+} tutti_channel_nets;
+
 /* The α–β cost of one loop over the whole data, per rank, as a tuner needs it. */
 typedef struct tutti_algorithm_cost {
   uint32_t struct_size;
   uint32_t hops[TUTTI_LINK_COUNT]; /* messages one after the other on the critical path, by link kind */
   double wire[TUTTI_LINK_COUNT]; /* bytes the busiest rank sends, as a multiple of the call's bytes per block × blocks,
                                     by link kind */
-  double memory;                 /* bytes the busiest rank reads and writes in its own memory, likewise */
+  double gbs[TUTTI_LINK_COUNT]; /* GB/s that all channels of the algorithm have together per rank and direction, by link
+                                   kind; 0: what the topology says */
+  double memory;                /* bytes the busiest rank reads and writes in its own memory, likewise */
 } tutti_algorithm_cost;
 
 typedef struct tutti_algorithm_ops {
   uint32_t struct_size;
   uint32_t reserved;
-  /* search: reports the channels of the node that holds `rank` to the sink, best first, at most `max_channels`. [setup]
-   */
-  int32_t (*search)(void* self, const tutti_topology* topology, uint32_t rank, uint32_t max_channels,
-                    const tutti_graph_sink* sink);
-  /* connect: joins the nodes' channels; all ranks pass the same graphs (one per node) and get the same channels.
-   * [setup] */
-  int32_t (*connect)(void* self, const tutti_topology* topology, const tutti_node_graph* graphs, uint32_t graph_count,
+  /* search: reports the channels of the machine that holds `rank` to the sink, topology->max_channels at most. One rank
+     of each machine is asked. [setup] */
+  int32_t (*search)(void* self, const tutti_topology* topology, uint32_t rank, const tutti_graph_sink* sink);
+  /* connect: joins the machines' channels; all ranks pass the same graphs (one per machine, in order) and get the same
+     channels. [setup] */
+  int32_t (*connect)(void* self, const tutti_topology* topology, const tutti_graph* graphs, uint32_t graph_count,
                      void** instance);
   void (*disconnect)(void* instance);
   /* How many channels the instance has. [any] */
@@ -67,6 +74,8 @@ typedef struct tutti_algorithm_ops {
   int32_t (*plan)(void* instance, const tutti_plan_request* request, const tutti_plan_sink* sink);
   /* The cost of a variant for a collective. [any] */
   int32_t (*cost)(void* instance, uint32_t collective, uint32_t variant, tutti_algorithm_cost* out);
+  /* The network devices by which `rank` sends to and receives from `peer`, a rank of another machine. [any] */
+  int32_t (*nets)(void* instance, uint32_t channel, uint32_t rank, uint32_t peer, tutti_channel_nets* out);
 } tutti_algorithm_ops;
 
 #ifdef __cplusplus

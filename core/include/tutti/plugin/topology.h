@@ -111,7 +111,9 @@ typedef struct tutti_system {
 typedef struct tutti_topology {
   uint32_t struct_size;
   uint32_t rank_count;
-  uint32_t node_count; /* machines */
+  uint32_t node_count;   /* machines */
+  uint32_t min_channels; /* wanted at least, at most; search may find fewer, connect may repeat what it found */
+  uint32_t max_channels;
   uint32_t reserved;
   const uint32_t* node_of_rank;           /* rank_count entries, each < node_count */
   double bandwidth_gbs[TUTTI_LINK_COUNT]; /* GB/s (1e9 bytes) one rank reaches over a link of this kind, one direction;

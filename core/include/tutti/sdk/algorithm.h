@@ -2,10 +2,10 @@
 // The C++ face of an algorithm plugin; the contract is in tutti/plugin/algorithm.h.
 #pragma once
 
-#include <functional>
 #include <span>
 
 #include "tutti/plugin/algorithm.h"
+#include "tutti/sdk/graph.h"
 #include "tutti/sdk/plan_builder.h"
 #include "tutti/sdk/plugin.h"
 
@@ -19,6 +19,11 @@ class AlgorithmInstance {
   /// The plan of one rank on one channel. kUnsupported if the variant cannot do it.
   virtual Result<PlanBuilder> plan(const tutti_plan_request& request) const = 0;
   virtual Result<tutti_algorithm_cost> cost(uint32_t collective, uint32_t variant) const = 0;
+  /// The network devices by which `rank` sends to and receives from `peer` on a channel. The default: any.
+  virtual tutti_channel_nets nets(uint32_t channel, uint32_t rank, uint32_t peer) const {
+    (void)channel, (void)rank, (void)peer;
+    return {TUTTI_NO_NET, TUTTI_NO_NET};
+  }
 
  private:
   friend class Algorithm;
@@ -36,40 +41,27 @@ class Algorithm : public Plugin {
     std::string_view name;
     uint64_t collectives;
   };
-  /// Takes a channel of the node: its ranks in order, and GB/s.
-  using AddChannel = std::function<Status(std::span<const uint32_t> order, double bandwidth_gbs)>;
 
   virtual std::span<const Variant> variants() const = 0;
-  /// search: reports the channels of the node that holds `rank`, best first. The default: one, ranks ascending.
-  virtual Status search(const tutti_topology& topology, uint32_t rank, uint32_t max_channels, const AddChannel& add) {
-    (void)max_channels;
-    std::vector<uint32_t> order;
-    for (uint32_t r = 0; r < topology.rank_count; ++r) {
-      if (topology.node_of_rank[r] == topology.node_of_rank[rank]) order.push_back(r);
-    }
-    return add(order, topology.bandwidth_gbs[TUTTI_LINK_SHM]);
-  }
+  /// search: finds the channels of the machine that holds `rank`, best first. tutti/sdk/search.h does it for rings and
+  /// trees. The default: one channel, ranks ascending.
+  virtual Result<Graph> search(const tutti_topology& topology, uint32_t rank) { return ascending(topology, rank, 1); }
   /// connect: joins the nodes' channels. All ranks get the same graphs and must make the same channels.
   virtual Result<std::unique_ptr<AlgorithmInstance>> connect(const tutti_topology& topology,
-                                                             std::span<const tutti_node_graph> graphs) = 0;
+                                                             std::span<const tutti_graph> graphs) = 0;
 
   static const tutti_algorithm_ops* table();
 
  private:
-  static int32_t search_thunk(void* self, const tutti_topology* topology, uint32_t rank, uint32_t max_channels,
-                              const tutti_graph_sink* sink) {
+  static int32_t search_thunk(void* self, const tutti_topology* topology, uint32_t rank, const tutti_graph_sink* sink) {
     auto& algorithm = *static_cast<Algorithm*>(self);
     return guarded(algorithm.host(), [&]() -> Status {
-      return algorithm.search(
-          *topology, rank, max_channels, [&](std::span<const uint32_t> order, double gbs) -> Status {
-            const int32_t code =
-                sink->add_channel(sink->context, order.data(), static_cast<uint32_t>(order.size()), gbs);
-            return code == TUTTI_OK ? Status() : Status(static_cast<Code>(code), "the host refused a channel");
-          });
+      TUTTI_ASSIGN(const Graph graph, algorithm.search(*topology, rank));
+      return report(graph, topology->node_of_rank[rank], *sink);
     });
   }
-  static int32_t connect_thunk(void* self, const tutti_topology* topology, const tutti_node_graph* graphs,
-                               uint32_t count, void** instance) {
+  static int32_t connect_thunk(void* self, const tutti_topology* topology, const tutti_graph* graphs, uint32_t count,
+                               void** instance) {
     auto& algorithm = *static_cast<Algorithm*>(self);
     return guarded(algorithm.host(), [&]() -> Status {
       TUTTI_ASSIGN(std::unique_ptr<AlgorithmInstance> made, algorithm.connect(*topology, {graphs, count}));
@@ -109,6 +101,10 @@ class Algorithm : public Plugin {
       return {};
     });
   }
+  static int32_t nets_thunk(void* instance, uint32_t channel, uint32_t rank, uint32_t peer, tutti_channel_nets* out) {
+    const auto& channels = *static_cast<AlgorithmInstance*>(instance);
+    return guarded(channels.host_, [&]() -> int32_t { return *out = channels.nets(channel, rank, peer), TUTTI_OK; });
+  }
 };
 
 inline const tutti_algorithm_ops* Algorithm::table() {
@@ -120,7 +116,8 @@ inline const tutti_algorithm_ops* Algorithm::table() {
                                           channel_count_thunk,
                                           variant_thunk,
                                           plan_thunk,
-                                          cost_thunk};
+                                          cost_thunk,
+                                          nets_thunk};
   return &ops;
 }
 
