@@ -17,8 +17,10 @@ inline constexpr int kUsage = 2;    ///< the command line asked for something th
 void add_bench(CLI::App& tutti, int& exit_code);
 void add_explain(CLI::App& tutti, int& exit_code);
 void add_plan(CLI::App& tutti, int& exit_code);
+void add_search(CLI::App& tutti, int& exit_code);
 void add_config(CLI::App& tutti, int& exit_code);
 void add_plugin(CLI::App& tutti, int& exit_code);
+void add_topo(CLI::App& tutti, int& exit_code);
 
 /// Prints "tutti: <text>" on stderr, in one line; returns kFailure.
 int fail(const Status& status);

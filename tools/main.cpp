@@ -16,6 +16,7 @@ Start here:
   tutti explain all_reduce --ranks 4 --size 1M        why it runs as it runs
   tutti config show                                   every setting, its value and where that came from
   tutti plugin list                                   what can be loaded here
+  tutti topo show                                     what joins the GPUs and networks of this machine
 
 Exit codes: 0 success; 1 failure, or wrong results; 2 a command line that makes no sense.)";
 
@@ -29,8 +30,10 @@ int run(int argc, char** argv) {
   add_bench(tutti, exit_code);
   add_explain(tutti, exit_code);
   add_plan(tutti, exit_code);
+  add_search(tutti, exit_code);
   add_config(tutti, exit_code);
   add_plugin(tutti, exit_code);
+  add_topo(tutti, exit_code);
   try {
     tutti.parse(argc, argv);
   } catch (const CLI::Success& help) {

@@ -12,6 +12,7 @@
 
 #include "bootstrap/agreement.h"
 #include "bootstrap/host.h"
+#include "communicator/choices.h"
 #include "communicator/state.h"
 #include "log/log.h"
 #include "plan/channels.h"
@@ -67,7 +68,7 @@ class Setup {
     TUTTI_TRY(join_memory());
     describe_topology();
     TUTTI_TRY(connect_algorithms());
-    TUTTI_TRY(create_tuner());
+    TUTTI_TRY(communicator::create_tuner(*state_.registry_, topology_, choices_));
     finish();
     return state_.bootstrap_->barrier(deadline_);
   }
@@ -153,15 +154,7 @@ class Setup {
   Status describe_protocols() {
     const auto channels = static_cast<uint32_t>(config_.integer("channels"));
     max_channels_ = channels == 0 ? 1 : channels;  // a channel is a thread's work; more than one pays only if asked for
-    for (const auto& plugin : state_.registry_->of(plugin::Kind::kProtocol)) {
-      tuner::Protocol protocol{plugin->name(), plugin->ops<tutti_protocol_ops>(), plugin->self(), {}};
-      protocol.properties.struct_size = sizeof protocol.properties;
-      if (const int32_t code = protocol.ops->properties(protocol.plugin, &protocol.properties); code != TUTTI_OK) {
-        return {static_cast<Code>(code),
-                fmt::format("protocol '{}' gives no properties: {}", protocol.name, plugin::take_failure_text())};
-      }
-      choices_.protocols.push_back(std::move(protocol));
-    }
+    TUTTI_ASSIGN(choices_.protocols, communicator::protocols_of(*state_.registry_));
     return {};
   }
 
@@ -281,8 +274,7 @@ class Setup {
 
   Status connect_algorithms() {
     const auto rank = static_cast<uint32_t>(state_.rank_);
-    for (const auto& plugin : state_.registry_->of(plugin::Kind::kAlgorithm)) {
-      const plan::AlgorithmPlugin algorithm{plugin->name(), plugin->ops<tutti_algorithm_ops>(), plugin->self()};
+    for (const plan::AlgorithmPlugin& algorithm : communicator::algorithms_of(*state_.registry_)) {
       std::vector<std::byte> mine;
       if (is_first_of_node()) {  // one rank of each machine searches
         TUTTI_ASSIGN(const topology::NodeGraph graph, plan::search(algorithm, topology_, rank));
@@ -303,19 +295,6 @@ class Setup {
     }
     TUTTI_ASSIGN(plan::Instance instance, plan::connect(plugin, topology_, graphs));
     choices_.algorithms.emplace_back(plugin, std::move(instance));
-    return {};
-  }
-
-  Status create_tuner() {
-    const plugin::Plugin& plugin = *state_.registry_->of(plugin::Kind::kTuner).front();
-    choices_.tuner = plugin.ops<tutti_tuner_ops>();
-    choices_.tuner_name = plugin.name();
-    void* instance = nullptr;
-    if (const int32_t code = choices_.tuner->create(plugin.self(), &topology_, &instance); code != TUTTI_OK) {
-      return {static_cast<Code>(code),
-              fmt::format("tuner '{}' cannot serve: {}", plugin.name(), plugin::take_failure_text())};
-    }
-    choices_.tuner_instance = {instance, choices_.tuner->destroy};
     return {};
   }
 

@@ -15,10 +15,11 @@ class LLProtocol : public tutti::sdk::Protocol {
  public:
   tutti_protocol_properties properties() const override {
     tutti_protocol_properties out{};
-    out.links = 1u << TUTTI_LINK_SHM | 1u << TUTTI_LINK_NETWORK;
+    out.links = 1u << TUTTI_LINK_SHM | 1u << TUTTI_LINK_NETWORK | 1u << TUTTI_LINK_P2P;
     out.max_fan = 64;
     out.efficiency[TUTTI_LINK_SHM] = 0.06;  // measured: words cross between cores one line at a time
     out.efficiency[TUTTI_LINK_NETWORK] = 0.5;
+    out.efficiency[TUTTI_LINK_P2P] = 0.5;
     return out;
   }
 

@@ -14,11 +14,13 @@ class SimpleProtocol : public tutti::sdk::Protocol {
  public:
   tutti_protocol_properties properties() const override {
     tutti_protocol_properties out{};
-    out.links = 1u << TUTTI_LINK_SHM | 1u << TUTTI_LINK_NETWORK;
+    out.links = 1u << TUTTI_LINK_SHM | 1u << TUTTI_LINK_NETWORK | 1u << TUTTI_LINK_P2P;
     out.max_fan = 64;
     out.latency_us[TUTTI_LINK_SHM] = 0.2;  // measured: a second line to fetch, data and counter
     out.efficiency[TUTTI_LINK_SHM] = 1;
     out.efficiency[TUTTI_LINK_NETWORK] = 1;
+    out.latency_us[TUTTI_LINK_P2P] = 1.5;  // a fence, then a counter
+    out.efficiency[TUTTI_LINK_P2P] = 1;
     return out;
   }
 

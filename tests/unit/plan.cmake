@@ -1,5 +1,5 @@
 # The tests load the built algorithm plugins.
-if(TARGET tutti-algo-ring AND TARGET tutti-algo-direct)
+if(TARGET tutti-algo-ring AND TARGET tutti-algo-tree AND TARGET tutti-algo-direct)
   set(here ${CMAKE_CURRENT_LIST_DIR})
   tutti_test(plan_test SOURCES ${here}/plan_test.cpp ${here}/plan_support.cpp)
   tutti_test(verify_test SOURCES ${here}/verify_test.cpp ${here}/plan_support.cpp ${here}/plan_reference.cpp
@@ -8,6 +8,6 @@ if(TARGET tutti-algo-ring AND TARGET tutti-algo-direct)
              ${PROJECT_SOURCE_DIR}/plugins/tuner-model/model.cpp)
   target_include_directories(tuner_model_test PRIVATE ${PROJECT_SOURCE_DIR}/plugins)
   foreach(test plan_test verify_test tuner_model_test)
-    add_dependencies(${test} tutti-algo-ring tutti-algo-direct)
+    add_dependencies(${test} tutti-algo-ring tutti-algo-tree tutti-algo-direct)
   endforeach()
 endif()

@@ -130,7 +130,7 @@ tutti_algorithm_cost Connected::cost(uint32_t collective, uint32_t variant) cons
 
 std::vector<Sample> samples(const std::vector<uint32_t>& rank_counts, bool all_roots) {
   std::vector<Sample> result;
-  for (const char* name : {"ring", "direct"}) {
+  for (const char* name : {"ring", "tree", "direct"}) {
     const Algorithm algorithm(name);
     const auto variants = algorithm.variants();
     for (uint32_t ranks : rank_counts) {

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "communicator/dry.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+
+#include "topology/load.h"
+
+namespace tutti::communicator {
+namespace {
+
+/// Channels that GPUs of one machine may have where the configuration leaves it open: one block each.
+constexpr uint32_t kGpuChannels = 32;
+constexpr uint64_t kMaxRanks = uint64_t{1} << 20;
+/// One flag, one way, as measured between GPUs over NVLink; and through the host's network where no port says better.
+constexpr double kGpuLatencyUs = 0.7;
+constexpr double kNetworkLatencyUs = 5;
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<DryCommunicator>> DryCommunicator::create(Options options) {
+  std::unique_ptr<DryCommunicator> made(new DryCommunicator(std::move(options.config)));
+  TUTTI_ASSIGN(made->registry_, plugin::Registry::load(made->config_, false));
+  TUTTI_TRY(made->describe(options.machine, options.node_count));
+  tuner::Choices choices;
+  TUTTI_ASSIGN(choices.protocols, protocols_of(*made->registry_));
+  TUTTI_TRY(made->connect(choices));
+  TUTTI_TRY(create_tuner(*made->registry_, made->topology_, choices));
+  if (made->rank_count() > made->node_count()) choices.links |= 1u << TUTTI_LINK_P2P;
+  if (made->node_count() > 1) choices.links |= 1u << TUTTI_LINK_NETWORK;
+  choices.ranks = made->rank_count();
+  choices.nodes = made->node_count();
+  choices.max_channels = made->topology_.max_channels;
+  made->selector_ = std::make_unique<tuner::Selector>(made->config_, std::move(choices));
+  return made;
+}
+
+Status DryCommunicator::describe(const topology::Document& machine, uint32_t node_count) {
+  topology::BuildOptions build;
+  build.networks = node_count > 1;
+  TUTTI_ASSIGN(topology::System system, topology::System::build(machine, build));
+  system_ = std::make_unique<topology::System>(std::move(system));
+  const auto ranks_here = static_cast<uint32_t>(system_->rank_nodes().size());
+  if (uint64_t{ranks_here} * node_count > kMaxRanks) {
+    return {Code::kInvalidArgument,
+            fmt::format("{} machines of {} ranks are more than {} ranks; ask for fewer machines", node_count,
+                        ranks_here, kMaxRanks)};
+  }
+  for (uint32_t rank = 0; rank < ranks_here * node_count; ++rank) node_of_rank_.push_back(rank / ranks_here);
+  view_ = system_->view();
+  const auto channels = static_cast<uint32_t>(config_.integer("channels"));
+  topology_.struct_size = sizeof topology_;
+  topology_.rank_count = ranks_here * node_count;
+  topology_.node_count = node_count;
+  topology_.min_channels = channels == 0 ? 1 : channels;
+  topology_.max_channels = channels == 0 ? kGpuChannels : channels;
+  topology_.node_of_rank = node_of_rank_.data();
+  topology_.bandwidth_gbs[TUTTI_LINK_P2P] = topology::widest_path_gbs(*system_);
+  topology_.latency_us[TUTTI_LINK_P2P] = kGpuLatencyUs;
+  if (node_count > 1) {
+    topology_.bandwidth_gbs[TUTTI_LINK_NETWORK] = topology::network_share_gbs(*system_);
+    topology_.latency_us[TUTTI_LINK_NETWORK] = topology::network_latency_us(*system_, kNetworkLatencyUs);
+    if (topology_.bandwidth_gbs[TUTTI_LINK_NETWORK] <= 0) {
+      return {
+          Code::kConfig,
+          fmt::format("{} has no network port, so {} of it cannot reach each other; add one, or ask for one machine",
+                      machine.source, node_count)};
+    }
+  }
+  return {};
+}
+
+Status DryCommunicator::connect(tuner::Choices& choices) {
+  const uint32_t ranks_here = topology_.rank_count / topology_.node_count;
+  for (const plan::AlgorithmPlugin& algorithm : algorithms_of(*registry_)) {
+    Channels found;
+    auto start = std::chrono::steady_clock::now();
+    topology_.system = &view_;
+    TUTTI_ASSIGN(found.graph, plan::search(algorithm, topology_, 0));
+    topology_.system = nullptr;
+    found.search_seconds = seconds_since(start);
+    const tutti_graph graph = found.graph.view();
+    found.searches = graph.intra_gbs > 0 || graph.inter_gbs > 0;
+
+    std::vector<topology::NodeGraph> graphs;
+    graphs.reserve(topology_.node_count);
+    for (uint32_t node = 0; node < topology_.node_count; ++node) {
+      graphs.push_back(found.graph.moved_to(node, node * ranks_here));
+    }
+    start = std::chrono::steady_clock::now();
+    TUTTI_ASSIGN(plan::Instance instance, plan::connect(algorithm, topology_, graphs));
+    found.connect_seconds = seconds_since(start);
+    choices.algorithms.emplace_back(algorithm, std::move(instance));
+    channels_.push_back(std::move(found));
+  }
+  return {};
+}
+
+Result<plan::Plan> DryCommunicator::plan(const tuner::Decision& decision, Collective collective, uint32_t rank,
+                                         uint32_t channel, uint32_t root) const {
+  const tuner::Algorithm& algorithm = algorithms().at(decision.algorithm);
+  const tutti_plan_request request{
+      sizeof(tutti_plan_request), static_cast<uint32_t>(collective), rank, channel, root, decision.variant};
+  return plan::collect(*algorithm.ops, algorithm.instance.get(), request);
+}
+
+}  // namespace tutti::communicator

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// A communicator without devices: search, connect, choice and plans for a cluster of equal machines, in one process.
+// What it decides is what the ranks of such a cluster would decide.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "communicator/choices.h"
+#include "config/config.h"
+#include "plan/plan.h"
+#include "topology/system.h"
+
+namespace tutti::communicator {
+
+class DryCommunicator {
+ public:
+  struct Options {
+    topology::Document machine;  ///< one rank per GPU in PCI order
+    uint32_t node_count = 1;     ///< how many such machines; at most 2^20 ranks in all
+    config::Config config;       ///< plugins and `channels` as for any communicator
+  };
+
+  /// One algorithm on this cluster.
+  struct Channels {
+    topology::NodeGraph graph;  ///< of the first machine; the others' are alike
+    double search_seconds = 0;
+    double connect_seconds = 0;  ///< for all ranks together
+    bool searches = false;       ///< the algorithm looks at the machine (its channels' speed is known)
+  };
+
+  static Result<std::unique_ptr<DryCommunicator>> create(Options options);
+
+  const topology::System& system() const { return *system_; }
+  uint32_t rank_count() const { return topology_.rank_count; }
+  uint32_t node_count() const { return topology_.node_count; }
+  /// In the order of the configuration; channels()[i] belongs to algorithms()[i].
+  const std::vector<tuner::Algorithm>& algorithms() const { return selector_->choices().algorithms; }
+  const std::vector<Channels>& channels() const { return channels_; }
+  const tuner::Selector& selector() const { return *selector_; }
+
+  /// The plan of one rank on one channel of what the selector, or the caller, decided.
+  Result<plan::Plan> plan(const tuner::Decision& decision, Collective collective, uint32_t rank, uint32_t channel,
+                          uint32_t root = 0) const;
+
+ private:
+  explicit DryCommunicator(config::Config config) : config_(std::move(config)) {}
+  Status describe(const topology::Document& machine, uint32_t node_count);
+  Status connect(tuner::Choices& choices);
+
+  config::Config config_;
+  std::shared_ptr<plugin::Registry> registry_;
+  std::unique_ptr<topology::System> system_;
+  std::vector<uint32_t> node_of_rank_;
+  tutti_system view_{};
+  tutti_topology topology_{};
+  std::vector<Channels> channels_;
+  std::unique_ptr<tuner::Selector> selector_;
+};
+
+}  // namespace tutti::communicator

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// The channels of one machine, owned: what search reports, ranks tell each other, and connect reads.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tutti/plugin/topology.h"
+#include "tutti/status.h"
+
+namespace tutti::topology {
+
+class NodeGraph {
+ public:
+  NodeGraph() = default;
+
+  /// A copy of what a plugin reported. kInternal if it is not one channel or more, each of which names every rank that
+  /// `topology` puts on machine `node` exactly once.
+  static Result<NodeGraph> copy(const tutti_graph& graph, const tutti_topology& topology, uint32_t node);
+
+  std::vector<std::byte> encode() const;
+  /// kInternal if the bytes are not what encode() made.
+  static Result<NodeGraph> decode(std::span<const std::byte> bytes);
+
+  uint32_t channel_count() const { return head_.channel_count; }
+  uint32_t rank_count() const { return head_.rank_count; }
+  std::span<const uint32_t> order(uint32_t channel) const {
+    return std::span(orders_).subspan(size_t{channel} * head_.rank_count, head_.rank_count);
+  }
+  uint32_t net_in(uint32_t channel) const { return nets_[size_t{channel} * 2]; }
+  uint32_t net_out(uint32_t channel) const { return nets_[size_t{channel} * 2 + 1]; }
+  /// The same channels for another machine of the same kind, whose ranks follow `first_rank` instead of this one's.
+  NodeGraph moved_to(uint32_t node, uint32_t rank_offset) const;
+
+  /// Borrows from this.
+  tutti_graph view() const;
+  /// "ring: 14 channels × 26.5 GB/s, NVL between ranks, PIX to the network"
+  std::string summary() const;
+
+ private:
+  tutti_graph head_{};
+  std::vector<uint32_t> orders_;
+  std::vector<uint32_t> nets_;
+};
+
+/// "ring", "tree", "balanced tree", "split tree".
+std::string_view pattern_name(uint32_t pattern);
+
+}  // namespace tutti::topology

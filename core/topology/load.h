@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a machine's channels put on its links.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "topology/graph.h"
+#include "topology/system.h"
+
+namespace tutti::topology {
+
+/// GB/s on every link of the system when all channels run at their full speed, by link; counted anew from the channels'
+/// orders and ports. kInvalidArgument if the graph names a rank or port that the system lacks.
+Result<std::vector<double>> link_loads(const System& system, const NodeGraph& graph);
+
+/// GB/s and direction that a rank reaches at least: towards another rank of the machine by the widest path, and its
+/// share of the machine's network ports. 0 where there is nothing to reach.
+double widest_path_gbs(const System& system);
+double network_share_gbs(const System& system);
+/// The lowest latency that a network port gives, or `otherwise` where none does.
+double network_latency_us(const System& system, double otherwise);
+
+}  // namespace tutti::topology

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/search/report.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "topology/load.h"
+
+namespace tutti::tools {
+namespace {
+
+using communicator::DryCommunicator;
+using topology::NodeGraph;
+using topology::System;
+
+std::string net_name(const System& system, uint32_t index) {
+  for (const uint32_t node : system.nodes_of(TUTTI_NODE_NET)) {
+    if (system.nodes()[node].index == index) return system.name(node);
+  }
+  return "any port";
+}
+
+std::string channel_text(const System& system, const NodeGraph& graph, uint32_t channel) {
+  std::string text = fmt::format("{}", fmt::join(graph.order(channel), " "));
+  if (graph.net_in(channel) == TUTTI_NO_NET) return text;
+  return fmt::format("{} → {} → {}", net_name(system, graph.net_in(channel)), text,
+                     net_name(system, graph.net_out(channel)));
+}
+
+/// Links of one kind that carry the same: printed in one line.
+struct Group {
+  std::string name;
+  uint32_t count = 0;
+  double load = 0;
+  double gbs = 0;
+};
+
+std::string kind_name(const System& system, const tutti_system_link& link) {
+  return fmt::format("{} → {}", topology::node_type_name(system.nodes()[link.from].type),
+                     topology::node_type_name(system.nodes()[link.to].type));
+}
+
+std::vector<Group> grouped(const System& system, const std::vector<double>& loads) {
+  std::map<std::tuple<double, std::string, double>, Group> groups;
+  for (size_t i = 0; i < loads.size(); ++i) {
+    const tutti_system_link& link = system.links()[i];
+    if (loads[i] <= 0) continue;
+    const std::string name = fmt::format("{} ({})", kind_name(system, link), topology::wire_name(link.type));
+    Group& group = groups[{-loads[i] / link.gbs, name, link.gbs}];
+    group = {name, group.count + 1, loads[i], link.gbs};
+  }
+  std::vector<Group> sorted;
+  for (auto& [key, group] : groups) sorted.push_back(std::move(group));
+  return sorted;
+}
+
+std::string duration(double microseconds) {
+  if (microseconds < 1e3) return fmt::format("{:.1f} µs", microseconds);
+  if (microseconds < 1e6) return fmt::format("{:.2f} ms", microseconds / 1e3);
+  return fmt::format("{:.2f} s", microseconds / 1e6);
+}
+
+std::string bytes_text(uint64_t bytes) {
+  constexpr uint64_t kKi = 1024;
+  if (bytes >= kKi * kKi * kKi) return fmt::format("{} GiB", bytes / (kKi * kKi * kKi));
+  if (bytes >= kKi * kKi) return fmt::format("{} MiB", bytes / (kKi * kKi));
+  return bytes >= kKi ? fmt::format("{} KiB", bytes / kKi) : fmt::format("{} B", bytes);
+}
+
+}  // namespace
+
+void print_cluster(const std::string& file, const DryCommunicator& cluster) {
+  const uint32_t here = cluster.rank_count() / cluster.node_count();
+  fmt::print("{}: {} machine{} × {} rank{} = {} ranks, {} network ports each\n", file, cluster.node_count(),
+             cluster.node_count() == 1 ? "" : "s", here, here == 1 ? "" : "s", cluster.rank_count(),
+             cluster.system().nodes_of(TUTTI_NODE_NET).size());
+}
+
+Status print_channels(const DryCommunicator& cluster, size_t index, bool all) {
+  const tuner::Algorithm& algorithm = cluster.algorithms()[index];
+  const DryCommunicator::Channels& found = cluster.channels()[index];
+  const NodeGraph& graph = found.graph;
+  fmt::print("\n{}: {}\n", algorithm.name, graph.summary());
+  fmt::print("  search {:.1f} ms; connect of {} ranks, {} channels: {:.1f} ms\n", found.search_seconds * 1e3,
+             cluster.rank_count(), algorithm.channels, found.connect_seconds * 1e3);
+  std::map<std::string, std::vector<uint32_t>> repeated;
+  for (uint32_t channel = 0; channel < graph.channel_count(); ++channel) {
+    const std::string text = channel_text(cluster.system(), graph, channel);
+    auto& channels = repeated[text];
+    channels.push_back(channel);
+    if (all) fmt::print("  channel {:>2}: {}\n", channel, text);
+  }
+  for (uint32_t channel = 0; !all && channel < graph.channel_count(); ++channel) {
+    const std::string text = channel_text(cluster.system(), graph, channel);
+    const auto& channels = repeated[text];
+    if (channels.front() != channel) continue;
+    const std::string times = channels.size() > 1 ? fmt::format("  (× {})", channels.size()) : std::string();
+    fmt::print("  channel {:>2}: {}{}\n", channel, text, times);
+  }
+  TUTTI_ASSIGN(const std::vector<double> loads, topology::link_loads(cluster.system(), graph));
+  const std::vector<Group> groups = grouped(cluster.system(), loads);
+  for (const Group& group : groups) {
+    fmt::print("  {:>3} × {:<28} {:>7.2f} of {:>7.2f} GB/s  {:>3.0f} %{}\n", group.count, group.name, group.load,
+               group.gbs, 100 * group.load / group.gbs, &group == &groups.front() ? "  ← bottleneck" : "");
+  }
+  return {};
+}
+
+Status print_predictions(const DryCommunicator& cluster) {
+  fmt::print("\nall_reduce, predicted (float32)\n{:>10}  {:<26} {:>8}  {:>10}  {:>12}\n", "size", "runs", "channels",
+             "time", "GB/s of data");
+  for (uint64_t bytes = 64; bytes <= uint64_t{4} << 30; bytes *= bytes < 4096 ? 64 : 16) {
+    tuner::Question question;
+    question.count = bytes / size_of(question.type);
+    TUTTI_ASSIGN(const tuner::Decision decision, cluster.selector().choose(question));
+    const tuner::Algorithm& algorithm = cluster.algorithms()[decision.algorithm];
+    const auto& variant = algorithm.variants[decision.variant].name;
+    const std::string runs = fmt::format("{}{}{} × {}", algorithm.name, variant.empty() ? "" : "/", variant,
+                                         cluster.selector().choices().protocols[decision.protocol].name);
+    fmt::print("{:>10}  {:<26} {:>8}  {:>10}  {:>12.2f}\n", bytes_text(bytes), runs, decision.channels,
+               duration(decision.predicted_us), static_cast<double>(bytes) / decision.predicted_us / 1e3);
+  }
+  return {};
+}
+
+}  // namespace tutti::tools

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+// `tutti search`: what a cluster of machines described by a file would run, without any of its devices.
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <memory>
+
+#include "communicator/dry.h"
+#include "plan/file.h"
+#include "tools/commands.h"
+#include "tools/names.h"
+#include "tools/search/report.h"
+#include "tools/session.h"
+
+namespace tutti::tools {
+namespace {
+
+using communicator::DryCommunicator;
+
+constexpr const char* kFooter = R"(
+Runs search, connect and the selector for N machines of that kind in this process; ranks are GPUs in PCI order.
+
+Examples:
+  tutti search --topology configs/topologies/hgx-h200.yaml
+  tutti search --topology configs/topologies/hgx-h200.yaml --nodes 2048
+  tutti search --topology dgx.xml --nodes 4 --plan plan.yaml --set algorithm=tree
+  tutti search --topology partial.xml --gpu 0000:10:1c.0,0000:10:1d.0   # a file that gives places only)";
+
+/// Steps of all plans written to one file, at most: more is a file nobody opens.
+constexpr uint64_t kMaxWrittenSteps = 4'000'000;
+
+struct Work {
+  std::string topology;
+  uint32_t nodes = 1;
+  std::vector<std::string> gpus;
+  double mbps = 100'000;
+  int sm = 80;
+  std::string plan_file;
+  int64_t rank = -1;
+  uint32_t channel = 0;
+  size_t plan_bytes = size_t{64} << 20;
+  bool all_channels = false;
+  std::string config_file;
+  std::vector<std::string> settings;
+};
+
+/// The machine of the file. One that gives places only is completed as if it had been found there, and says so.
+Result<topology::Document> machine_of(const Work& work) {
+  TUTTI_ASSIGN(topology::Document document, topology::Document::load(work.topology));
+  if (!document.is_overlay()) return document;
+  std::vector<topology::BusId> gpus;
+  for (const std::string& text : work.gpus) {
+    TUTTI_ASSIGN(const topology::BusId bus, topology::BusId::parse(text));
+    gpus.push_back(bus);
+  }
+  TUTTI_ASSIGN(const uint32_t count, topology::complete_overlay(document, gpus, work.mbps, work.sm));
+  if (count == 0) {
+    return Status(
+        Code::kConfig,
+        fmt::format("{} gives places only: no GPU, and no PCI class that says where one is; name the GPUs with "
+                    "--gpu, or use the file on its machine as topology.file",
+                    work.topology));
+  }
+  fmt::print("{} gives places only: {} GPUs (sm {}) and ports of {:g} Gb/s are assumed there\n", work.topology, count,
+             work.sm, work.mbps / 1000);
+  return document;
+}
+
+Result<std::unique_ptr<DryCommunicator>> communicator_of(const Work& work) {
+  DryCommunicator::Options options;
+  TUTTI_ASSIGN(options.machine, machine_of(work));
+  options.node_count = work.nodes;
+  config::LoadOptions load;
+  load.job_file = work.config_file;
+  load.environment = config::process_environment();
+  load.settings = split_settings(work.settings);
+  TUTTI_ASSIGN(options.config, config::Config::load(load));
+  return DryCommunicator::create(std::move(options));
+}
+
+/// The plans that an all-reduce of --plan-size would run: all ranks', or one's.
+Status write_plan(const Work& work, const DryCommunicator& cluster) {
+  tuner::Question question;
+  question.count = std::max<size_t>(work.plan_bytes / size_of(question.type), 1);
+  TUTTI_ASSIGN(const tuner::Decision decision, cluster.selector().choose(question));
+  const tuner::Algorithm& algorithm = cluster.algorithms()[decision.algorithm];
+  if (work.channel >= algorithm.channels) {
+    return {Code::kInvalidArgument, fmt::format("{} has {} channels here; there is no channel {}", algorithm.name,
+                                                algorithm.channels, work.channel)};
+  }
+  if (work.rank >= cluster.rank_count()) {
+    return {Code::kInvalidArgument,
+            fmt::format("there are {} ranks; there is no rank {}", cluster.rank_count(), work.rank)};
+  }
+  plan::PlanFile file{algorithm.name, algorithm.variants[decision.variant].name, {}};
+  const uint32_t first = work.rank < 0 ? 0 : static_cast<uint32_t>(work.rank);
+  const uint32_t last = work.rank < 0 ? cluster.rank_count() - 1 : first;
+  uint64_t steps = 0;
+  for (uint32_t rank = first; rank <= last; ++rank) {
+    TUTTI_ASSIGN(plan::Plan plan, cluster.plan(decision, question.collective, rank, work.channel));
+    steps += plan.steps.size();
+    if (steps > kMaxWrittenSteps) {
+      return {Code::kInvalidArgument, fmt::format("the plans of all {} ranks have more than {} steps; write one rank's "
+                                                  "with --rank, or choose another algorithm with --set algorithm=tree",
+                                                  cluster.rank_count(), kMaxWrittenSteps)};
+    }
+    file.plans.push_back(std::move(plan));
+  }
+  TUTTI_TRY(plan::write_file(file, work.plan_file));
+  fmt::print("\nwrote {}: {}{}{}, channel {}, {} rank{}, {} steps\n", work.plan_file, file.algorithm,
+             file.variant.empty() ? "" : "/", file.variant, work.channel, file.plans.size(),
+             file.plans.size() == 1 ? "" : "s", steps);
+  return {};
+}
+
+Status run(const Work& work) {
+  TUTTI_ASSIGN(const std::unique_ptr<DryCommunicator> cluster, communicator_of(work));
+  print_cluster(work.topology, *cluster);
+  for (size_t i = 0; i < cluster->algorithms().size(); ++i) {
+    if (cluster->channels()[i].searches) TUTTI_TRY(print_channels(*cluster, i, work.all_channels));
+  }
+  TUTTI_TRY(print_predictions(*cluster));
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  fmt::print("\npeak memory of this process: {} MiB\n", usage.ru_maxrss / 1024);
+  return work.plan_file.empty() ? Status() : write_plan(work, *cluster);
+}
+
+}  // namespace
+
+void add_search(CLI::App& tutti, int& exit_code) {
+  CLI::App* command = tutti.add_subcommand("search", "Channels, loads and predictions of a cluster, from a file");
+  command->footer(kFooter);
+  const auto work = std::make_shared<Work>();
+  command->add_option("--topology", work->topology, "One machine: NCCL's topology XML, or our YAML")
+      ->required()
+      ->option_text("FILE");
+  command->add_option("--nodes", work->nodes, "Number of such machines (default 1)")
+      ->check(CLI::Range(1, 1 << 20))
+      ->option_text("N");
+  command->add_option("--gpu", work->gpus, "A file of places: these are GPUs, too")
+      ->delimiter(',')
+      ->option_text("BUSID");
+  command->add_option("--net-mbps", work->mbps, "A file of places: speed of its ports in Mb/s (default 100000)")
+      ->check(CLI::PositiveNumber)
+      ->option_text("MBPS");
+  command->add_option("--sm", work->sm, "A file of places: compute capability × 10 of its GPUs (default 80)")
+      ->check(CLI::Range(10, 200))
+      ->option_text("SM");
+  command->add_flag("--channels", work->all_channels, "Print every channel, not only different ones");
+  command
+      ->add_option("--plan", work->plan_file, "Write the plan of an all-reduce: JSON if it ends with .json, else YAML")
+      ->option_text("FILE");
+  command->add_option("--plan-size", work->plan_bytes, "--plan: bytes of that all-reduce (default 64M)")
+      ->transform(kSize)
+      ->option_text("SIZE");
+  command->add_option("--rank", work->rank, "--plan: only this rank's")
+      ->check(CLI::NonNegativeNumber)
+      ->option_text("RANK");
+  command->add_option("--channel", work->channel, "--plan: which channel's (default 0)")->option_text("N");
+  add_settings(*command, work->config_file, work->settings);
+  command->callback([work, &exit_code] {
+    const Status status = run(*work);
+    exit_code = status.ok() ? kSuccess : fail(status);
+  });
+}
+
+}  // namespace tutti::tools
