@@ -15,10 +15,10 @@ namespace tutti::topology {
 /// A device of a network plugin.
 struct NetDevice {
   std::string name;
-  int dev = 0;            ///< its number in the plugin
-  double speed_gbs = 0;   ///< GB/s, one direction; 0: not known
-  double latency_us = 0;  ///< 0: not known
-  std::string pci_path;   ///< in sysfs: its PCI device, or anything below or a link to that; empty: virtual
+  int dev = 0;                ///< its number in the plugin
+  double speed_gbs = 0;       ///< GB/s, one direction; 0: not known
+  double latency_us = 0;      ///< 0: not known
+  std::string pci_path = {};  ///< in sysfs: its PCI device, or anything below or a link to that; empty: virtual
   uint64_t guid = 0;
   int port = 0;
   int rail = -1;

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "topology/check.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+namespace tutti::topology {
+namespace {
+
+using testing::AllOf;
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+/// "line severity: what" of every finding.
+std::vector<std::string> findings(std::string_view inside) {
+  const auto document = Document::read_xml(fmt::format("<system version=\"1\">\n{}</system>\n", inside), "test.xml");
+  EXPECT_TRUE(document.ok()) << document.status().to_string();
+  std::vector<std::string> texts;
+  if (!document.ok()) return texts;
+  for (const Finding& finding : check(*document)) {
+    EXPECT_FALSE(finding.what.empty());
+    texts.push_back(fmt::format("{} {}: {}", finding.place.line, to_string(finding.severity), finding.what));
+  }
+  return texts;
+}
+
+std::string cpu(std::string_view inside, std::string_view more = R"(affinity="000000ff")") {
+  return fmt::format(
+      "<cpu numaid=\"0\" {} arch=\"x86_64\" vendor=\"GenuineIntel\" familyid=\"6\" modelid=\"85\">\n{}"
+      "</cpu>\n",
+      more, inside);
+}
+
+std::string gpu(int dev, std::string_view links, int sm = 80,
+                std::string_view slot = R"(link_speed="" link_width="0")") {
+  return fmt::format(
+      "<pci busid=\"0000:{:02x}:00.0\" class=\"0x030200\" {}>\n"
+      "<gpu dev=\"{}\" sm=\"{}\" rank=\"{}\" gdr=\"1\">\n{}</gpu></pci>\n",
+      dev + 1, slot, dev, sm, dev, links);
+}
+
+std::string link(int dev, uint32_t count) {
+  return fmt::format("<nvlink target=\"0000:{:02x}:00.0\" count=\"{}\" tclass=\"0x030200\"/>\n", dev + 1, count);
+}
+
+std::string adapter(std::string_view bus, std::string_view slot, int mbps) {
+  return fmt::format(
+      "<pci busid=\"{}\" class=\"0x020700\" {}>\n<nic>\n<net name=\"mlx5_0\" dev=\"0\" speed=\"{}\" "
+      "port=\"1\" guid=\"0x1\" maxconn=\"1\" gdr=\"1\"/></nic></pci>\n",
+      bus, slot, mbps);
+}
+
+std::string behind_switch(std::string_view bus, std::string_view inside) {
+  return fmt::format("<pci busid=\"{}\" class=\"0x060400\" link_speed=\"16 GT/s\" link_width=\"16\">\n{}</pci>\n", bus,
+                     inside);
+}
+
+TEST(TopologyCheck, NothingToSayOfASoundMachine) {
+  const std::string left = behind_switch(
+      "0000:f0:00.0", gpu(0, link(1, 12)) + adapter("0000:e0:00.0", R"(link_speed="16 GT/s" link_width="16")", 200000));
+  const std::string right = behind_switch("0000:f1:00.0", gpu(1, link(0, 12)) + adapter("0000:e1:00.0", "", 200000));
+  EXPECT_THAT(findings(cpu(left + right)), IsEmpty());
+}
+
+TEST(TopologyCheck, AnOverlayIsNoted) {
+  EXPECT_THAT(findings(cpu("<pci busid=\"0000:01:00.0\" class=\"0x030200\"/>\n")),
+              ElementsAre(HasSubstr("0 note: no GPU")));
+}
+
+TEST(TopologyCheck, LinksGoBothWays) {
+  const auto found = findings(cpu(gpu(0, link(1, 4)) + gpu(1, link(0, 3) + link(2, 1)) + gpu(2, link(1, 1))));
+  EXPECT_THAT(found, Contains(AllOf(HasSubstr("4 error: GPU 0"), HasSubstr("4 links to GPU 1"), HasSubstr("3 back"))));
+  EXPECT_THAT(found, Not(Contains(HasSubstr("error: GPU 1"))));
+}
+
+TEST(TopologyCheck, SiblingsHaveTheSameLinks) {
+  const auto found = findings(cpu(gpu(0, link(1, 2) + link(2, 2)) + gpu(1, link(0, 2)) + gpu(2, link(0, 2))));
+  EXPECT_THAT(found, ElementsAre(AllOf(HasSubstr("warning: GPU 1"), HasSubstr("2 links, its siblings up to 4")),
+                                 HasSubstr("warning: GPU 2")));
+}
+
+TEST(TopologyCheck, ChipsOfAnotherKindAreNoSiblings) {
+  EXPECT_THAT(findings(cpu(gpu(0, link(1, 2)) + gpu(1, link(0, 2)) + gpu(2, "", 75))), IsEmpty());
+}
+
+TEST(TopologyCheck, NoChipHasMoreLinksThanItsOwn) {
+  for (const auto& [sm, most] : {std::pair(70, 6u), {80, 12u}, {90, 18u}, {100, 18u}}) {
+    EXPECT_EQ(max_nvlinks(sm), most);
+    EXPECT_THAT(findings(cpu(gpu(0, link(1, most), sm) + gpu(1, link(0, most), sm))), IsEmpty()) << sm;
+    EXPECT_THAT(findings(cpu(gpu(0, link(1, most + 1), sm) + gpu(1, link(0, most + 1), sm))),
+                ElementsAre(HasSubstr("error: GPU 0"), HasSubstr("error: GPU 1")))
+        << sm;
+  }
+  EXPECT_EQ(max_nvlinks(35), 0u);
+  EXPECT_THAT(findings(cpu(gpu(0, link(1, 99), 777) + gpu(1, link(0, 99), 777))), IsEmpty()) << "an unknown chip";
+}
+
+TEST(TopologyCheck, ALinkToItselfJoinsNothing) {
+  EXPECT_THAT(findings(cpu(gpu(0, link(0, 12)))),
+              ElementsAre(HasSubstr("4 warning: GPU 0 (0000:01:00.0) has 12 links to itself")));
+}
+
+TEST(TopologyCheck, SlotsThatDoNotExist) {
+  const auto slot = [](std::string_view speed, uint32_t width) {
+    return findings(cpu(gpu(0, "", 80, fmt::format(R"(link_speed="{}" link_width="{}")", speed, width))));
+  };
+  for (const char* speed : {"", "2.5 GT/s", "5 GT/s", "8 GT/s", "16.0 GT/s PCIe", "32.0 GT/s PCIe", "64.0 GT/s PCIe"}) {
+    EXPECT_THAT(slot(speed, 16), IsEmpty()) << speed;
+  }
+  for (const char* speed : {"10 GT/s", "3 GT/s", "128 GT/s", "fast"}) {
+    EXPECT_THAT(slot(speed, 16), ElementsAre(HasSubstr("3 error: "))) << speed;
+  }
+  for (const uint32_t width : {3u, 5u, 6u, 24u, 64u}) {
+    EXPECT_THAT(slot("8 GT/s", width), ElementsAre(HasSubstr("3 error: "))) << width;
+  }
+  EXPECT_THAT(slot("16 GT/s", 12), IsEmpty());
+  EXPECT_THAT(slot("64 GT/s", 12), ElementsAre(HasSubstr("generation 6")));
+}
+
+TEST(TopologyCheck, PortsFasterThanTheirSlots) {
+  const auto port = [](int mbps, std::string_view slot) {
+    return findings(cpu(behind_switch("0000:f0:00.0", gpu(0, "") + adapter("0000:e0:00.0", slot, mbps))));
+  };
+  EXPECT_THAT(port(400000, R"(link_speed="16 GT/s" link_width="16")"),
+              ElementsAre(AllOf(HasSubstr("warning: mlx5_0 carries 50 GB/s"), HasSubstr("31.5"))));
+  EXPECT_THAT(port(200000, R"(link_speed="16 GT/s" link_width="16")"), IsEmpty());
+  EXPECT_THAT(port(400000, R"(link_speed="32 GT/s" link_width="16")"), IsEmpty());
+  EXPECT_THAT(port(400000, R"(link_speed="32 GT/s" link_width="0")"), IsEmpty()) << "not known";
+  EXPECT_THAT(port(20000, R"(link_speed="5 GT/s" link_width="4")"), ElementsAre(HasSubstr("2 (5 GT/s")));
+}
+
+TEST(TopologyCheck, GpusAndAdaptersBesideEachOther) {
+  const std::string both = behind_switch("0000:f0:00.0", gpu(0, "") + adapter("0000:e0:00.0", "", 1000));
+  const std::string alone = behind_switch("0000:f1:00.0", gpu(1, ""));
+  const std::string management = behind_switch("0000:f2:00.0", adapter("0000:e2:00.0", "", 1000));
+  EXPECT_THAT(findings(cpu(both + alone + management)),
+              ElementsAre(HasSubstr("warning: GPU 1 (0000:02:00.0) has no network adapter"),
+                          HasSubstr("note: network adapter 0000:e2:00.0 has no GPU")));
+  EXPECT_THAT(findings(cpu(alone + management)), IsEmpty()) << "nobody has any: the machine is like that";
+}
+
+TEST(TopologyCheck, GpusWantProcessors) {
+  EXPECT_THAT(findings(cpu(gpu(0, ""), "")),
+              ElementsAre(HasSubstr("2 warning: NUMA node 0 with 1 GPUs has no affinity")));
+}
+
+TEST(TopologyCheck, WhatCannotBeBuiltIsAnError) {
+  EXPECT_THAT(findings(cpu(gpu(0, "") + gpu(0, ""))), Contains(HasSubstr("error: ")));
+}
+
+TEST(TopologyCheck, FindingsNameTheirPlace) {
+  Document document;
+  document.source = "dgx.xml";
+  EXPECT_EQ(to_string({Severity::kWarning, {7}, "GPU 3 is odd", "look"}, document),
+            "dgx.xml:7: warning: GPU 3 is odd; look");
+  EXPECT_EQ(to_string({Severity::kError, {}, "GPU 3 is odd", ""}, document), "dgx.xml: error: GPU 3 is odd");
+}
+
+}  // namespace
+}  // namespace tutti::topology
