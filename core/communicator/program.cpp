@@ -55,21 +55,37 @@ Status Programs::verify(const tuner::Decision& decision, Collective collective, 
   return {};
 }
 
-void Programs::add_channel(Program& program, plan::Plan plan, transport::Lane lane, uint32_t protocol) {
+/// The connection to or from a peer. Between machines the algorithm may have assigned network devices to the channel.
+transport::Key Programs::key(const plan::Plan& plan, uint32_t peer, const tuner::Decision& decision, bool sends) const {
+  const bool message = decision.algorithm == tuner::kNoAlgorithm;
+  transport::Key key{peer, message ? transport::Lane::kPointToPoint : transport::Lane::kCollective, plan.channel,
+                     decision.protocol};
+  if (message || !sends || fabric_.uses_shm(peer)) return key;
+  const tuner::Algorithm& algorithm = choices_.algorithms[decision.algorithm];
+  tutti_channel_nets mine{TUTTI_NO_NET, TUTTI_NO_NET};
+  tutti_channel_nets theirs = mine;
+  algorithm.ops->nets(algorithm.instance.get(), plan.channel, plan.rank, peer, &mine);
+  algorithm.ops->nets(algorithm.instance.get(), plan.channel, peer, plan.rank, &theirs);
+  key.device = mine.send;
+  key.peer_device = theirs.receive;
+  return key;
+}
+
+void Programs::add_channel(Program& program, plan::Plan plan, const tuner::Decision& decision) {
   auto channel = std::make_unique<ChannelProgram>();
   channel->plan = std::move(plan);
   channel->view = channel->plan.view();
   channel->senders.resize(channel->plan.peers.size());
   channel->receivers.resize(channel->plan.peers.size());
-  const auto key = [&](uint32_t peer) {
-    return transport::Key{channel->plan.peers[peer].rank, lane, channel->plan.channel, protocol};
+  const auto key = [&](uint32_t peer, bool sends) {
+    return Programs::key(channel->plan, channel->plan.peers[peer].rank, decision, sends);
   };
   for (const tutti_plan_step& step : channel->plan.steps) {
     for (uint32_t i = step.send_begin; i < step.send_begin + uint32_t{step.send_count}; ++i) {
-      channel->senders[i] = fabric_.sender(key(i));
+      channel->senders[i] = fabric_.sender(key(i, true));
     }
     for (uint32_t i = step.recv_begin; i < step.recv_begin + uint32_t{step.recv_count}; ++i) {
-      channel->receivers[i] = fabric_.receiver(key(i));
+      channel->receivers[i] = fabric_.receiver(key(i, false));
     }
   }
   program.channels.push_back(std::move(channel));
@@ -91,7 +107,7 @@ Result<const Program*> Programs::collective(const tuner::Decision& decision, Col
   for (uint32_t channel = 0; channel < decision.channels; ++channel) {
     TUTTI_ASSIGN(plan::Plan plan, request(decision, collective, options_.rank, channel, root));
     plan::mark_stable(plan, in_place);
-    add_channel(*made, std::move(plan), transport::Lane::kCollective, decision.protocol);
+    add_channel(*made, std::move(plan), decision);
   }
   program = std::move(made);
   return program.get();
@@ -115,7 +131,7 @@ Result<const Program*> Programs::message(uint32_t protocol, uint32_t peer, bool 
   plan.steps = {step};
   plan::mark_stable(plan, false);
   program = std::make_unique<Program>(empty_program(protocol));
-  add_channel(*program, std::move(plan), transport::Lane::kPointToPoint, protocol);
+  add_channel(*program, std::move(plan), {.protocol = protocol});
   return program.get();
 }
 

@@ -49,7 +49,8 @@ class Programs {
   Result<plan::Plan> request(const tuner::Decision& decision, Collective collective, uint32_t rank, uint32_t channel,
                              uint32_t root) const;
   Status verify(const tuner::Decision& decision, Collective collective, uint32_t root, bool in_place) const;
-  void add_channel(Program& program, plan::Plan plan, transport::Lane lane, uint32_t protocol);
+  transport::Key key(const plan::Plan& plan, uint32_t peer, const tuner::Decision& decision, bool sends) const;
+  void add_channel(Program& program, plan::Plan plan, const tuner::Decision& decision);
   Program empty_program(uint32_t protocol) const;
 
   Options options_;

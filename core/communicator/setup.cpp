@@ -8,16 +8,19 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <optional>
 #include <thread>
 
 #include "bootstrap/agreement.h"
 #include "bootstrap/host.h"
 #include "communicator/choices.h"
+#include "communicator/machine.h"
 #include "communicator/state.h"
 #include "log/log.h"
 #include "plan/channels.h"
 #include "plugin/loader.h"
 #include "progress/bell.h"
+#include "topology/affinity.h"
 
 namespace tutti {
 namespace {
@@ -34,10 +37,27 @@ constexpr double kNetLatencyUs = 15;
 /// before).
 struct Contact {
   uint32_t barriers = 0;  ///< whether its sleepers make barriers
+  int32_t numa = -1;      ///< NUMA node it runs on
   memory::ArenaAddress arena;
   uint64_t token_address = 0;
-  tutti_net_handle net{};
 };
+
+/// A contact, followed by the doors of its network.
+std::vector<std::byte> encode(const Contact& contact, const transport::Net* net) {
+  std::vector<std::byte> bytes(sizeof contact);
+  std::memcpy(bytes.data(), &contact, sizeof contact);
+  if (net == nullptr) return bytes;
+  const auto doors = std::as_bytes(std::span(net->doors()));
+  bytes.insert(bytes.end(), doors.begin(), doors.end());
+  return bytes;
+}
+
+std::vector<transport::Net::Door> decode_doors(std::span<const std::byte> bytes) {
+  using Door = transport::Net::Door;
+  std::vector<Door> doors((bytes.size() - std::min(bytes.size(), sizeof(Contact))) / sizeof(Door));
+  if (!doors.empty()) std::memcpy(doors.data(), bytes.data() + sizeof(Contact), doors.size() * sizeof(Door));
+  return doors;
+}
 
 template <class T>
 std::span<const std::byte> bytes_of(const T& value) {
@@ -67,7 +87,9 @@ class Setup {
     TUTTI_TRY(describe_protocols());
     TUTTI_TRY(join_memory());
     describe_topology();
+    TUTTI_TRY(describe_machine());
     TUTTI_TRY(connect_algorithms());
+    topology_.system = nullptr;  // tuners decide alike on all ranks
     TUTTI_TRY(communicator::create_tuner(*state_.registry_, topology_, choices_));
     finish();
     return state_.bootstrap_->barrier(deadline_);
@@ -115,10 +137,14 @@ class Setup {
       state_.registry_ = *std::move(registry);
       return {};
     }
-    // The others must not wait for a rank that cannot take part.
-    state_.bootstrap_->post_abort(fmt::format("{}|rank {}: {}", static_cast<int>(registry.status().code()),
-                                              state_.rank_, registry.status().text()));
-    return registry.status();
+    return fail_all(registry.status());
+  }
+
+  /// The others must not wait for a rank that cannot take part.
+  Status fail_all(const Status& failure) {
+    state_.bootstrap_->post_abort(
+        fmt::format("{}|rank {}: {}", static_cast<int>(failure.code()), state_.rank_, failure.text()));
+    return failure;
   }
 
   Status agree() {
@@ -159,6 +185,10 @@ class Setup {
   }
 
   Status join_memory() {
+    // Buffers, and the threads that move them, live where the rank does.
+    home_ = communicator::current_numa_node();
+    std::optional<topology::AffinityScope> affinity;
+    if (home_ && config_.text("affinity") == "auto") affinity.emplace(*home_);
     TUTTI_ASSIGN(transport::KeySpace shm_keys, key_space(TUTTI_LINK_SHM, "shm.slots", "shm.slot_size"));
     TUTTI_ASSIGN(transport::KeySpace net_keys, key_space(TUTTI_LINK_NETWORK, "net.slots", "net.slot_size"));
     TUTTI_ASSIGN(const uint64_t number, random_number());
@@ -175,18 +205,19 @@ class Setup {
     mine.barriers = progress::sleepers_make_barriers() ? 1 : 0;
     mine.arena = shm->address();
     mine.token_address = reinterpret_cast<uint64_t>(shm->token_address());
-    if (net != nullptr) mine.net = net->handle();
-    TUTTI_ASSIGN(const auto all, state_.bootstrap_->all_gather(bytes_of(mine), deadline_));
+    if (home_) mine.numa = home_->numa;
+    TUTTI_ASSIGN(const auto all, state_.bootstrap_->all_gather(encode(mine, net.get()), deadline_));
     std::vector<Contact> contacts(all.size());
     for (size_t r = 0; r < all.size(); ++r)
       std::memcpy(&contacts[r], all[r].data(), std::min(all[r].size(), sizeof(Contact)));
     fences_ =
         std::any_of(contacts.begin(), contacts.end(), [](const Contact& contact) { return contact.barriers == 0; });
     if (net != nullptr) {
-      std::vector<tutti_net_handle> handles;
-      for (const Contact& contact : contacts) handles.push_back(contact.net);
-      net->set_peers(std::move(handles));
+      std::vector<std::vector<transport::Net::Door>> doors;
+      for (const auto& bytes : all) doors.push_back(decode_doors(bytes));
+      net->set_peers(std::move(doors));
     }
+    for (const Contact& contact : contacts) numa_of_rank_.push_back(contact.numa);
     if (!force_network_) TUTTI_TRY(attach(*shm, contacts));
     // Nobody closes its memory before everybody has mapped it.
     TUTTI_TRY(state_.bootstrap_->barrier(deadline_));
@@ -253,8 +284,9 @@ class Setup {
     }
     if (net != nullptr) {
       // The device's own figures are lower bounds of nothing: a loopback says 0, and TCP has its own latency.
-      topology_.bandwidth_gbs[TUTTI_LINK_NETWORK] = net->bandwidth_gbs() > 0 ? net->bandwidth_gbs() : kNetBandwidthGbs;
-      topology_.latency_us[TUTTI_LINK_NETWORK] = net->latency_us() > 0 ? net->latency_us() : kNetLatencyUs;
+      const tutti_net_properties& fastest = net->devices().front().properties;
+      topology_.bandwidth_gbs[TUTTI_LINK_NETWORK] = fastest.speed_gbs > 0 ? fastest.speed_gbs : kNetBandwidthGbs;
+      topology_.latency_us[TUTTI_LINK_NETWORK] = fastest.latency_us > 0 ? fastest.latency_us : kNetLatencyUs;
       choices_.links |= 1u << TUTTI_LINK_NETWORK;
     }
     if (force_network_) {
@@ -265,6 +297,22 @@ class Setup {
     choices_.ranks = size;
     choices_.nodes = node_count_;
     choices_.max_channels = max_channels_;
+  }
+
+  /// The system graph of this machine, for the one rank of it that searches.
+  Status describe_machine() {
+    if (!is_first_of_node()) return {};
+    communicator::MachineOptions options{config_.text("topology.file"), state_.fabric_->net(), {}, kShmBandwidthGbs};
+    const uint32_t node = nodes_[static_cast<size_t>(state_.rank_)];
+    for (uint32_t rank = 0; rank < nodes_.size(); ++rank) {
+      if (nodes_[rank] == node) options.ranks.push_back({rank, false, {}, numa_of_rank_[rank]});
+    }
+    auto system = communicator::describe_machine(options);
+    if (!system.ok()) return fail_all(system.status());
+    system_ = std::make_unique<topology::System>(*std::move(system));
+    system_view_ = system_->view();
+    topology_.system = &system_view_;
+    return {};
   }
 
   bool is_first_of_node() const {
@@ -293,7 +341,9 @@ class Setup {
       if (found[rank].empty()) continue;
       TUTTI_ASSIGN(graphs[nodes_[rank]], topology::NodeGraph::decode(found[rank]));
     }
-    TUTTI_ASSIGN(plan::Instance instance, plan::connect(plugin, topology_, graphs));
+    tutti_topology topology = topology_;
+    topology.system = nullptr;  // all ranks decide alike, and only one of a machine has its graph
+    TUTTI_ASSIGN(plan::Instance instance, plan::connect(plugin, topology, graphs));
     choices_.algorithms.emplace_back(plugin, std::move(instance));
     return {};
   }
@@ -340,6 +390,10 @@ class Setup {
   uint64_t direct_minimum_ = 0;
   bool fences_ = true;
   tuner::Choices choices_;
+  std::optional<topology::Cpu> home_;
+  std::vector<int> numa_of_rank_;
+  std::unique_ptr<topology::System> system_;
+  tutti_system system_view_{};
   tutti_topology topology_{};
 };
 

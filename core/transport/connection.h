@@ -19,6 +19,9 @@ struct Key {
   Lane lane = Lane::kCollective;
   uint32_t channel = 0;
   uint32_t protocol = 0;  ///< index in the communicator's list of protocols
+  // By which network devices a connection is made when it is first used; not part of its identity.
+  uint32_t device = TUTTI_NO_NET;       ///< this rank's
+  uint32_t peer_device = TUTTI_NO_NET;  ///< the peer's
 };
 
 /// The extent of the keys of one peer: every lane × channel × protocol, in one flat order.

@@ -41,12 +41,24 @@ class Net {
   /// Closes all connections at once; call engine().flush() before to let sent data out.
   ~Net();
 
-  /// Where this rank listens, for the other ranks.
-  const tutti_net_handle& handle() const { return handle_; }
-  /// The handles of all ranks, by rank.
-  void set_peers(std::vector<tutti_net_handle> handles) { peers_ = std::move(handles); }
-  double bandwidth_gbs() const { return bandwidth_gbs_; }
-  double latency_us() const { return latency_us_; }
+  /// A device in use: the fastest that can register host memory and carry a slot, and those at least half as fast.
+  struct Device {
+    uint32_t index = 0;  ///< in the plugin's list
+    tutti_net_properties properties{};
+    void* listener = nullptr;
+  };
+  /// Fastest first; never empty.
+  const std::vector<Device>& devices() const { return devices_; }
+
+  /// Where a rank listens on one of its devices.
+  struct Door {
+    uint32_t device = 0;
+    tutti_net_handle handle{};
+  };
+  /// This rank's doors, for the other ranks; plain data, one per device in use.
+  const std::vector<Door>& doors() const { return doors_; }
+  /// The doors of all ranks, by rank.
+  void set_peers(std::vector<std::vector<Door>> doors) { peers_ = std::move(doors); }
 
   tutti_connection* sender(const Key& key);
   tutti_connection* receiver(const Key& key);
@@ -59,16 +71,16 @@ class Net {
 
  private:
   explicit Net(Options options) : options_(std::move(options)) {}
-  Status choose_device();
+  Status choose_devices();
+  Status listen();
+  uint32_t own_device(uint32_t wanted) const;
+  const tutti_net_handle& door_of(uint32_t peer, uint32_t wanted) const;
 
   Options options_;
   void* context_ = nullptr;
-  void* listener_ = nullptr;
-  uint32_t device_ = 0;
-  double bandwidth_gbs_ = 0;
-  double latency_us_ = 0;
-  tutti_net_handle handle_{};
-  std::vector<tutti_net_handle> peers_;
+  std::vector<Device> devices_;
+  std::vector<Door> doors_;
+  std::vector<std::vector<Door>> peers_;
   std::shared_ptr<AcceptTask> acceptor_;
   std::vector<std::shared_ptr<SendTask>> senders_;       // by (peer, key), null until used
   std::vector<std::shared_ptr<ReceiveTask>> receivers_;  // likewise

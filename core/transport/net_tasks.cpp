@@ -230,10 +230,14 @@ Result<bool> ReceiveTask::move() {
   return completed_ != before || posted_ != posted_before;
 }
 
-AcceptTask::AcceptTask(const Net& net, void* listener) : net_(net), listener_(listener) {}
+AcceptTask::AcceptTask(const Net& net) : net_(net) {
+  for (const Net::Device& device : net.devices()) entrances_.push_back({device.listener});
+}
 
 AcceptTask::~AcceptTask() {
-  if (accept_state_ != nullptr) net_.options().ops->cancel(accept_state_);
+  for (const Entrance& entrance : entrances_) {
+    if (entrance.state != nullptr) net_.options().ops->cancel(entrance.state);
+  }
 }
 
 void AcceptTask::expect(const Key& key, std::shared_ptr<ReceiveTask> receiver) {
@@ -242,17 +246,21 @@ void AcceptTask::expect(const Key& key, std::shared_ptr<ReceiveTask> receiver) {
 }
 
 Result<bool> AcceptTask::progress() {
-  TUTTI_ASSIGN(const bool accepted, accept());
+  bool accepted = false;
+  for (Entrance& entrance : entrances_) {
+    TUTTI_ASSIGN(const bool one, accept(entrance));
+    accepted = accepted || one;
+  }
   TUTTI_ASSIGN(const bool read, read_hellos());
   TUTTI_ASSIGN(const bool handed, hand_over());
   return accepted || read || handed;
 }
 
-Result<bool> AcceptTask::accept() {
+Result<bool> AcceptTask::accept(Entrance& entrance) {
   void* connection = nullptr;
-  const int32_t code = net_.options().ops->accept(listener_, &accept_state_, &connection);
+  const int32_t code = net_.options().ops->accept(entrance.listener, &entrance.state, &connection);
   if (code == TUTTI_AGAIN || (code == TUTTI_OK && connection == nullptr)) return false;
-  accept_state_ = nullptr;
+  entrance.state = nullptr;
   if (code != TUTTI_OK) return net_.failure("accept a connection", net_.options().rank, code);
   Guest guest{std::make_unique<NetHello>(), std::make_unique<Channel>(net_, connection), nullptr};
   TUTTI_TRY(guest.channel->register_memory(guest.hello.get(), sizeof(NetHello), net_.options().rank));

@@ -141,7 +141,7 @@ class ReceiveTask : public progress::Task {
 /// Accepts connections, reads who they are from, and gives them to their receivers.
 class AcceptTask : public progress::Task {
  public:
-  AcceptTask(const Net& net, void* listener);
+  explicit AcceptTask(const Net& net);
   ~AcceptTask() override;
   Result<bool> progress() override;
   bool idle() const override { return true; }
@@ -155,13 +155,16 @@ class AcceptTask : public progress::Task {
     std::unique_ptr<Channel> channel;
     void* request = nullptr;
   };
-  Result<bool> accept();
+  struct Entrance {
+    void* listener = nullptr;
+    void* state = nullptr;  // of an accept under way
+  };
+  Result<bool> accept(Entrance& entrance);
   Result<bool> read_hellos();
   Result<bool> hand_over();
 
   const Net& net_;
-  void* listener_;
-  void* accept_state_ = nullptr;
+  std::vector<Entrance> entrances_;                  // one per device
   std::vector<Guest> guests_;                        // connected, not yet introduced
   std::map<Who, std::unique_ptr<Channel>> arrived_;  // introduced, not yet expected
   std::mutex mutex_;                                 // guards expected_

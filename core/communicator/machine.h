@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a rank knows of the machine it runs on.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "topology/document.h"
+#include "topology/system.h"
+#include "transport/net.h"
+
+namespace tutti::communicator {
+
+/// The NUMA node that the calling thread runs on, with its processors; none where the kernel does not tell.
+std::optional<topology::Cpu> current_numa_node();
+
+struct MachineOptions {
+  std::string file;                         ///< topology.file: merged over what is discovered; empty: none
+  const transport::Net* network = nullptr;  ///< whose devices are the ports; null: ranks of other machines do not exist
+  std::vector<topology::RankPlace> ranks;   ///< of this machine
+  double host_gbs = 8;                      ///< between two ranks through memory
+};
+
+/// Discovers this machine, merges the file over it, and places the ranks.
+Result<topology::System> describe_machine(const MachineOptions& options);
+
+}  // namespace tutti::communicator
