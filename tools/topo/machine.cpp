@@ -206,6 +206,10 @@ std::string chip_text(const Gpu& gpu) {
   return fmt::format("sm {}{}", gpu.sm, chip == kChips.end() ? "" : fmt::format(" ({})", chip->second));
 }
 
+std::string cpu_text(const Cpu& cpu) {
+  return cpu.numa >= 0 ? fmt::format("NUMA {}", cpu.numa) : "CPU";
+}
+
 std::string processors_text(const Cpu& cpu) {
   const auto processors = parse_cpu_mask(cpu.affinity);
   std::string text = cpu.vendor.empty() ? cpu.arch : cpu.vendor;

@@ -44,6 +44,8 @@ std::string link_text(const topology::Pci& pci);
 std::string gpu_text(const topology::Pci& pci);
 /// "sm 90 (Hopper)", "gfx942".
 std::string chip_text(const topology::Gpu& gpu);
+/// "NUMA 0"; "CPU" where the machine tells no NUMA nodes apart.
+std::string cpu_text(const topology::Cpu& cpu);
 /// "GenuineIntel, 48 processors".
 std::string processors_text(const topology::Cpu& cpu);
 

@@ -8,6 +8,9 @@
 #include <cmath>
 #include <map>
 #include <set>
+#include <span>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "tools/topo/print.h"
@@ -19,10 +22,13 @@ using namespace topology;
 
 constexpr double kCardWidth = 118, kCardHeight = 46, kGap = 12, kRowHeight = 96, kMargin = 28, kBoxPadding = 16;
 constexpr double kBarHeight = 26, kHeaderHeight = 46, kPortHeight = 15;
-constexpr std::array<const char*, TUTTI_WIRE_TYPE_COUNT> kWireClass = {"loc", "nvl", "c2c", "pci", "sys", "net"};
+
+/// Style and name of wires that are drawn, by type.
+constexpr std::array<std::pair<std::string_view, std::string_view>, TUTTI_WIRE_TYPE_COUNT> kWires = {
+    {{}, {"nvl", "NVLink, xGMI"}, {"c2c", "chip to chip"}, {"pci", "PCI"}, {"sys", "CPU interconnect"}, {}}};
 
 constexpr const char* kStyle = R"(<style>
-svg{background:#fff;font:12px system-ui,sans-serif}
+svg{font:12px system-ui,sans-serif}.page{fill:#fff}
 text{fill:#1d2530;text-anchor:middle}.small{font-size:10px;fill:#5b6675}.left{text-anchor:start}.title{font-size:17px}
 .halo{font-size:10px;paint-order:stroke;stroke:#f6f8fa;stroke-width:4px;stroke-linejoin:round}
 .outside{stroke:#fff}
@@ -32,7 +38,7 @@ text{fill:#1d2530;text-anchor:middle}.small{font-size:10px;fill:#5b6675}.left{te
 .wire{fill:none;stroke-linecap:round}
 .nvl{stroke:#76a82d}.c2c{stroke:#12928c}.pci{stroke:#7c8da3}.sys{stroke:#d08428}.net{stroke:#8f6fd6}
 .bar.nvl{fill:#dcefc4}.bar.sys{fill:#f9e6c9}
-@media (prefers-color-scheme:dark){svg{background:#14181d}text{fill:#e6eaf0}.small{fill:#9aa6b4}
+@media (prefers-color-scheme:dark){.page{fill:#14181d}text{fill:#e6eaf0}.small{fill:#9aa6b4}
 .halo{stroke:#1b2128}.outside{stroke:#14181d}.node{fill:#1b2128;stroke:#3a4450}.card{fill:#242b34;stroke:#6a7787}
 .gpu{fill:#24381a;stroke:#7fb83a}.nic{fill:#2d2447;stroke:#a48be0}.bar.nvl{fill:#2d4519}.bar.sys{fill:#4a3516}}
 </style>
@@ -87,6 +93,11 @@ class Drawing {
 
   std::string text() {
     for (const Cpu& cpu : machine_.document.cpus) place_box(cpu);
+    for (const auto& link : machine_.system ? machine_.system->links() : std::span<const tutti_system_link>()) {
+      if (link.type == TUTTI_WIRE_SYS)
+        interconnect_ = std::min(interconnect_ == 0 ? link.gbs : interconnect_, link.gbs);
+    }
+    if (interconnect_ > 0) top_ += kBarHeight + 22;
     leaf_y_ = top_ + kHeaderHeight + kRowHeight * std::max(depth_ - 1, 0);
     double bottom = leaf_y_;
     for (Box& box : boxes_) {
@@ -100,7 +111,8 @@ class Drawing {
     const double width = std::max(right_ - kGap + kMargin, 520.0);
     return fmt::format(R"(<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {0:.0f} {1:.0f}" )"
                        R"(width="{0:.0f}" height="{1:.0f}" role="img">)"
-                       "\n{2}<text class=\"title left\" x=\"{3}\" y=\"32\">{4}</text>\n{5}{6}{7}</svg>\n",
+                       "\n{2}<rect class=\"page\" width=\"100%\" height=\"100%\"/>\n<text class=\"title left\" "
+                       "x=\"{3}\" y=\"32\">{4}</text>\n{5}{6}{7}</svg>\n",
                        width, y, kStyle, kMargin, escaped(title()), back_, wires_, front_);
   }
 
@@ -118,6 +130,7 @@ class Drawing {
   double place_rows(Card& card, int depth);
   void draw_box(const Box& box, double bottom);
   void draw_card(const Card& card, double parent_x, double parent_y);
+  void draw_c2c(const Card& card);
   double draw_peers(double y);
   double draw_switch(double y);
   double draw_arcs(double y);
@@ -130,7 +143,9 @@ class Drawing {
   std::map<uint32_t, const Card*> gpus_;  // by node
   std::set<uint32_t> types_;              // of wires that are drawn
   std::string back_, wires_, front_;
-  double top_ = 96, right_ = kMargin, leaf_y_ = 0;
+  double top_ = 50, right_ = kMargin, leaf_y_ = 0;
+  double head_x_ = 0;        // of the box that is being drawn
+  double interconnect_ = 0;  // GB/s; 0: none to draw
   int depth_ = 1;
 };
 
@@ -219,9 +234,10 @@ void Drawing::draw_box(const Box& box, double bottom) {
                        box.x, top_, box.width, bottom - top_);
   const double middle = box.x + box.width / 2;
   front_ += fmt::format(
-      "<text class=\"bold\" x=\"{0:.1f}\" y=\"{1}\">NUMA {2}</text>\n"
+      "<text class=\"bold\" x=\"{0:.1f}\" y=\"{1}\">{2}</text>\n"
       "<text class=\"small\" x=\"{0:.1f}\" y=\"{3}\">{4}</text>\n",
-      middle, top_ + 20, box.cpu->numa, top_ + 35, escaped(processors_text(*box.cpu)));
+      middle, top_ + 20, cpu_text(*box.cpu), top_ + 35, escaped(processors_text(*box.cpu)));
+  head_x_ = middle;
   for (const Card& card : box.cards) draw_card(card, middle, top_ + kHeaderHeight - 4);
 }
 
@@ -234,6 +250,7 @@ void Drawing::draw_card(const Card& card, double parent_x, double parent_y) {
                         card.y);
   types_.insert(TUTTI_WIRE_PCI);
   label(card.x, card.y - 8, card.gbs, "halo");
+  if (card.pci != nullptr && card.pci->gpu && card.pci->gpu->c2c) draw_c2c(card);
   front_ += fmt::format(R"(<rect class="card {}" x="{:.1f}" y="{:.1f}" width="{}" height="{:.1f}" rx="7"/>)"
                         "\n",
                         card.style, card.x - kCardWidth / 2, card.y, kCardWidth, card.height);
@@ -250,6 +267,18 @@ void Drawing::draw_card(const Card& card, double parent_x, double parent_y) {
   for (const std::string& port : card.ports) line("small", port);
   if (const auto node = card.pci == nullptr ? std::nullopt : machine_.node(*card.pci); node) gpus_[*node] = &card;
   for (const Card& child : card.below) draw_card(child, card.x, card.y + card.height);
+}
+
+/// Beside the PCI wire, from the box's head.
+void Drawing::draw_c2c(const Card& card) {
+  const C2c& c2c = *card.pci->gpu->c2c;
+  const double gbs = c2c.gbs * c2c.count;
+  const double x = card.x + kCardWidth / 3;
+  wires_ += fmt::format(R"(<path class="wire c2c" stroke-width="{:.1f}" d="M{:.1f} {:.1f}L{:.1f} {:.1f}"/>)"
+                        "\n",
+                        stroke(gbs), head_x_ + 20, top_ + kHeaderHeight - 4, x, card.y);
+  types_.insert(TUTTI_WIRE_C2C);
+  label(x, card.y - 8, gbs, "halo");
 }
 
 /// What joins GPUs directly; returns the lowest end.
@@ -308,33 +337,28 @@ double Drawing::draw_arcs(double y) {
 
 /// One bar for all links between CPUs, with the slowest speed.
 void Drawing::draw_interconnect() {
-  if (!machine_.system || boxes_.size() < 2) return;
-  double gbs = 0;
-  for (const tutti_system_link& link : machine_.system->links()) {
-    if (link.type == TUTTI_WIRE_SYS) gbs = gbs == 0 ? link.gbs : std::min(gbs, link.gbs);
-  }
-  if (gbs == 0) return;
+  if (interconnect_ == 0) return;
   types_.insert(TUTTI_WIRE_SYS);
-  const double y = 48;
+  const double y = top_ - kBarHeight - 22;
   const double left = boxes_.front().x;
   const double right = boxes_.back().x + boxes_.back().width;
   for (const Box& box : boxes_) {
     wires_ += fmt::format(R"(<path class="wire sys" stroke-width="{:.1f}" d="M{:.1f} {}V{}"/>)"
                           "\n",
-                          stroke(gbs), box.x + box.width / 2, y + kBarHeight, top_);
+                          stroke(interconnect_), box.x + box.width / 2, y + kBarHeight, top_);
   }
   front_ += fmt::format(R"(<rect class="bar sys" x="{:.1f}" y="{}" width="{:.1f}" height="{}" rx="6"/>)"
-                        "\n<text class=\"bold\" x=\"{:.1f}\" y=\"{}\">between CPUs {:.4g} GB/s</text>\n",
-                        left, y, right - left, kBarHeight, (left + right) / 2, y + 17, gbs);
+                        "\n<text class=\"bold\" x=\"{:.1f}\" y=\"{}\">CPU interconnect · {:.4g} GB/s</text>\n",
+                        left, y, right - left, kBarHeight, (left + right) / 2, y + 17, interconnect_);
 }
 
 double Drawing::draw_legend(double y) {
   double x = kMargin;
   for (const uint32_t type : types_) {
-    const std::string name(type == TUTTI_WIRE_NVL ? "NVLink, xGMI" : type == TUTTI_WIRE_SYS ? "between CPUs" : "PCI");
+    const std::string_view name = kWires[type].second;
     front_ += fmt::format(R"(<path class="wire {}" stroke-width="4" d="M{:.1f} {:.1f}h26"/>)"
                           "<text class=\"small left\" x=\"{:.1f}\" y=\"{:.1f}\">{}</text>\n",
-                          kWireClass[type], x, y, x + 34, y + 4, name);
+                          kWires[type].first, x, y, x + 34, y + 4, name);
     x += 50 + 7.0 * static_cast<double>(name.size());
   }
   front_ += fmt::format(

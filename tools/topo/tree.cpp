@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <span>
 #include <vector>
 
 #include "tools/topo/print.h"
@@ -35,8 +36,9 @@ std::string rank_text(const Machine& machine, std::optional<uint32_t> node) {
 
 std::string pci_text(const Machine& machine, const Pci& pci) {
   const std::string at = pci.bus.text();
-  if (pci.gpu)
+  if (pci.gpu) {
     return joined({gpu_text(pci), chip_text(*pci.gpu), at, link_text(pci), rank_text(machine, machine.node(pci))});
+  }
   if (!pci.nics.empty()) return joined({"NIC", at, link_text(pci)});
   if (!pci.children.empty()) return joined({"switch", at, link_text(pci)});
   const uint32_t base = pci.pci_class >> 16;
@@ -64,11 +66,20 @@ Branch branch_of(const Machine& machine, const Pci& pci, std::optional<uint32_t>
   return branch;
 }
 
+/// Ranks that compute on the processors of a node.
+void add_ranks(const Machine& machine, std::optional<uint32_t> node, Branch& to) {
+  for (const auto& link : machine.system ? machine.system->links() : std::span<const tutti_system_link>()) {
+    if (link.from != node || machine.system->nodes()[link.to].type != TUTTI_NODE_HOST) continue;
+    to.below.push_back({link.gbs, rank_text(machine, link.to), {}});
+  }
+}
+
 Branch branch_of(const Machine& machine, const Cpu& cpu) {
   const auto node = machine.node(cpu);
-  Branch branch = {0, joined({fmt::format("NUMA {}", cpu.numa), processors_text(cpu)}), {}};
+  Branch branch = {0, joined({cpu_text(cpu), processors_text(cpu)}), {}};
   for (const Pci& pci : cpu.pci) branch.below.push_back(branch_of(machine, pci, node));
   add_ports(machine, cpu.nics, node, branch);
+  add_ranks(machine, node, branch);
   return branch;
 }
 
