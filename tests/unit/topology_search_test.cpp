@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+// Search: known machines, and properties over generated ones.
+#include "tutti/sdk/search.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <filesystem>
+#include <limits>
+
+#include "topology/load.h"
+#include "unit/topology_machines.h"
+#include "unit/topology_random.h"
+
+namespace tutti::topology {
+namespace {
+
+using testing::Each;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+/// A machine as the first of `nodes`, all ranks of the communicator being of such machines.
+class Machine {
+ public:
+  Machine(const Document& document, uint32_t nodes) : Machine(build(document, nodes), nodes) {}
+
+  Result<sdk::Graph> search(uint32_t pattern, uint32_t max_channels = 32) {
+    topology_.max_channels = max_channels;
+    return sdk::search(topology_, 0, pattern, {.max_channels = max_channels});
+  }
+  const System& system() const { return system_; }
+  tutti_topology& topology() { return topology_; }
+
+  /// As the host would keep it.
+  NodeGraph owned(const sdk::Graph& graph) {
+    Result<NodeGraph> owned = Status(Code::kInternal, "no report");
+    struct Context {
+      Result<NodeGraph>& owned;
+      tutti_topology& topology;
+    } context{owned, topology_};
+    const tutti_graph_sink sink{sizeof(tutti_graph_sink), 0, &context, [](void* raw, const tutti_graph* view) {
+                                  auto& to = *static_cast<Context*>(raw);
+                                  to.owned = NodeGraph::copy(*view, to.topology, 0);
+                                  return static_cast<int32_t>(to.owned.status().code());
+                                }};
+    const Status reported = sdk::report(graph, 0, sink);
+    EXPECT_TRUE(owned.ok()) << owned.status().to_string();
+    EXPECT_TRUE(reported.ok());
+    return owned.ok() ? *owned : NodeGraph();
+  }
+
+ private:
+  Machine(System system, uint32_t nodes) : system_(std::move(system)), view_(system_.view()) {
+    const auto ranks = static_cast<uint32_t>(system_.rank_nodes().size());
+    for (uint32_t rank = 0; rank < ranks * nodes; ++rank) node_of_rank_.push_back(rank / ranks);
+    topology_.struct_size = sizeof topology_;
+    topology_.rank_count = ranks * nodes;
+    topology_.node_count = nodes;
+    topology_.node_of_rank = node_of_rank_.data();
+    topology_.system = &view_;
+  }
+  static System build(const Document& document, uint32_t nodes) {
+    BuildOptions options;
+    options.networks = nodes > 1;
+    auto system = System::build(document, options);
+    if (!system.ok()) throw std::runtime_error(system.status().to_string());
+    return *std::move(system);
+  }
+
+  System system_;
+  tutti_system view_;
+  std::vector<uint32_t> node_of_rank_;
+  tutti_topology topology_{};
+};
+
+/// GB/s of a ring over ranks ascending, on links it has for itself: what a search must never fall below.
+double ascending_ring_gbs(const System& system) {
+  const std::vector<uint32_t> ranks = system.rank_nodes();
+  const tutti_system view = system.view();
+  std::vector<double> loads(system.links().size());
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    const tutti_system_path& path = system.path(ranks[i], ranks[(i + 1) % ranks.size()]);
+    if (path.type >= TUTTI_PATH_NET) return 0;
+    sdk::detail::for_each_load(view, path, 1, [&](uint32_t link, double load) { loads[link] += load; });
+  }
+  double gbs = std::numeric_limits<double>::infinity();
+  for (size_t i = 0; i < loads.size(); ++i) {
+    if (loads[i] > 0) gbs = std::min(gbs, system.links()[i].gbs / loads[i]);
+  }
+  return gbs;
+}
+
+void expect_fits(const System& system, const NodeGraph& graph) {
+  const auto loads = link_loads(system, graph);
+  ASSERT_TRUE(loads.ok()) << loads.status().to_string();
+  for (size_t i = 0; i < loads->size(); ++i) {
+    const tutti_system_link& link = system.links()[i];
+    EXPECT_LE(loads->at(i), link.gbs * (1 + 1e-6) + 1e-6)
+        << system.name(link.from) << " to " << system.name(link.to) << ", " << graph.summary();
+  }
+}
+
+TEST(Search, EightGpusOnASwitchInPciOrderThenReplayed) {
+  Machine machine(test::hgx(8, 0), 1);
+  const auto graph = machine.search(TUTTI_PATTERN_RING);
+  ASSERT_TRUE(graph.ok()) << graph.status().to_string();
+  EXPECT_FALSE(graph->fallback);
+  EXPECT_TRUE(graph->same_channels);
+  EXPECT_EQ(graph->intra_type, TUTTI_PATH_NVL);
+  EXPECT_GE(graph->total_intra_gbs(), 18 * 20.6 * 0.999);
+  for (const sdk::Channel& channel : graph->channels) EXPECT_THAT(channel.order, ElementsAre(0, 1, 2, 3, 4, 5, 6, 7));
+  expect_fits(machine.system(), machine.owned(*graph));
+}
+
+TEST(Search, HybridCubeMeshHasSixRings) {
+  Machine machine(test::dgx1v(), 1);
+  const auto graph = machine.search(TUTTI_PATTERN_RING);
+  ASSERT_TRUE(graph.ok()) << graph.status().to_string();
+  EXPECT_FALSE(graph->fallback);
+  EXPECT_EQ(graph->intra_type, TUTTI_PATH_NVL);
+  EXPECT_GE(graph->total_intra_gbs(), 6 * 20 * 0.999) << "every NVLink of every GPU, both ways";
+  expect_fits(machine.system(), machine.owned(*graph));
+}
+
+TEST(Search, ARailPerGpuEntersAndLeavesByTheSameNic) {
+  Machine machine(test::hgx(8, 8), 4);
+  for (const uint32_t pattern : {TUTTI_PATTERN_RING, TUTTI_PATTERN_BALANCED_TREE, TUTTI_PATTERN_TREE}) {
+    const auto graph = machine.search(pattern);
+    ASSERT_TRUE(graph.ok()) << graph.status().to_string();
+    EXPECT_FALSE(graph->cross_nic);
+    EXPECT_GE(graph->total_inter_gbs(), 330) << "8 × 400 Gb/s, bounded by NVLink";
+    std::vector<bool> used(8);
+    for (const sdk::Channel& channel : graph->channels) {
+      EXPECT_EQ(channel.net_in, channel.net_out);
+      used[channel.net_in] = true;
+    }
+    EXPECT_THAT(used, Each(true));
+    expect_fits(machine.system(), machine.owned(*graph));
+  }
+}
+
+TEST(Search, OneGpuPerMachine) {
+  Machine machine(test::hgx(1, 2), 3);
+  const auto graph = machine.search(TUTTI_PATTERN_RING);
+  ASSERT_TRUE(graph.ok()) << graph.status().to_string();
+  EXPECT_GT(graph->total_inter_gbs(), 0);
+  EXPECT_THAT(graph->channels[0].order, ElementsAre(0));
+  Machine alone(test::hgx(1, 0), 1);
+  EXPECT_TRUE(alone.search(TUTTI_PATTERN_RING).ok());
+}
+
+TEST(Search, NothingKnownIsRanksAscending) {
+  const std::vector<uint32_t> node_of_rank = {0, 1, 0, 1};
+  tutti_topology topology{};
+  topology.rank_count = 4;
+  topology.node_count = 2;
+  topology.node_of_rank = node_of_rank.data();
+  const auto graph = sdk::search(topology, 1, TUTTI_PATTERN_RING);
+  ASSERT_TRUE(graph.ok());
+  EXPECT_THAT(graph->channels[0].order, ElementsAre(1, 3));
+}
+
+TEST(Search, RefusesASystemWithOtherRanks) {
+  Machine machine(test::hgx(4, 0), 1);
+  machine.topology().rank_count = 3;
+  const auto graph = machine.search(TUTTI_PATTERN_RING);
+  ASSERT_FALSE(graph.ok());
+  EXPECT_THAT(graph.status().text(), HasSubstr("4 ranks, but not the 3"));
+}
+
+TEST(Search, SixteenGpusWithinASecond) {
+  for (const uint32_t nodes : {1u, 2u}) {
+    Machine machine(test::hgx(16, 16), nodes);
+    const auto start = std::chrono::steady_clock::now();
+    ASSERT_TRUE(machine.search(TUTTI_PATTERN_RING).ok());
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    RecordProperty("seconds", std::to_string(took.count()));
+#if defined(NDEBUG) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+    EXPECT_LT(took.count(), 1.0);
+#endif
+  }
+}
+
+TEST(Search, PropertiesOfGeneratedMachines) {
+  const uint64_t seed = std::random_device{}();
+  SCOPED_TRACE(seed);
+  std::mt19937_64 random(seed);
+  double slowest = 0;
+  for (int round = 0; round < 1500; ++round) {
+    SCOPED_TRACE(round);
+    const Document document = test::random_machine(random);
+    const auto nodes = 1 + static_cast<uint32_t>(random() % 2);
+    Machine machine(document, nodes);
+    const bool has_ports = !machine.system().nodes_of(TUTTI_NODE_NET).empty();
+    if (nodes > 1 && !has_ports) continue;
+    const uint32_t pattern = static_cast<uint32_t>(random() % TUTTI_PATTERN_COUNT);
+    const auto max_channels = 1 + static_cast<uint32_t>(random() % 32);
+    const auto start = std::chrono::steady_clock::now();
+    const auto graph = machine.search(pattern, max_channels);
+    slowest = std::max(slowest, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    ASSERT_TRUE(graph.ok()) << graph.status().to_string();
+    ASSERT_LE(graph->channels.size(), max_channels);
+    const NodeGraph owned = machine.owned(*graph);  // checks that every channel names every rank once
+    expect_fits(machine.system(), owned);
+    if (nodes == 1 && pattern == TUTTI_PATTERN_RING && machine.system().rank_nodes().size() > 1) {
+      const double ceiling = machine.system().nodes()[machine.system().rank_nodes()[0]].chip >= 100 ? 90 : 40;
+      EXPECT_GE(graph->total_intra_gbs(), std::min(ascending_ring_gbs(machine.system()), ceiling) * 0.999);
+    }
+    const auto again = machine.search(pattern, max_channels);
+    ASSERT_EQ(machine.owned(*again).encode(), owned.encode()) << "the same input gives the same output";
+    if (testing::Test::HasFailure()) break;
+  }
+  std::cout << "slowest search: " << slowest << " s\n";
+}
+
+std::vector<std::filesystem::path> files_in(const std::filesystem::path& folder, std::string_view ending) {
+  std::vector<std::filesystem::path> files;
+  if (!std::filesystem::exists(folder)) return files;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (entry.path().string().ends_with(ending)) files.push_back(entry.path());
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+TEST(Search, EveryMachineOfTheProject) {
+  const auto files = files_in(std::filesystem::path(TUTTI_SOURCE_DIR) / "configs/topologies", ".yaml");
+  ASSERT_GE(files.size(), 7u);
+  for (const auto& file : files) {
+    SCOPED_TRACE(file);
+    const auto document = Document::load(file.string());
+    ASSERT_TRUE(document.ok()) << document.status().to_string();
+    for (const uint32_t nodes : {1u, 4u}) {
+      Machine machine(*document, nodes);
+      if (nodes > 1 && machine.system().nodes_of(TUTTI_NODE_NET).empty()) continue;
+      for (uint32_t pattern = 0; pattern < TUTTI_PATTERN_COUNT; ++pattern) {
+        const auto graph = machine.search(pattern);
+        ASSERT_TRUE(graph.ok()) << graph.status().to_string();
+        EXPECT_FALSE(graph->fallback) << topology::pattern_name(pattern) << ", " << nodes;
+        expect_fits(machine.system(), machine.owned(*graph));
+      }
+    }
+  }
+}
+
+TEST(Search, MachinesOfTheField) {
+  const std::filesystem::path folder = std::filesystem::path(TUTTI_SOURCE_DIR) / "../shared/topologies";
+  const auto files = files_in(folder, "-topo.xml");
+  if (files.empty()) GTEST_SKIP() << "the folder of real machines is not here";
+  for (const auto& file : files) {
+    SCOPED_TRACE(file);
+    auto document = Document::load(file.string());
+    ASSERT_TRUE(document.ok()) << document.status().to_string();
+    if (document->is_overlay()) {
+      std::vector<BusId> gpus;
+      if (file.string().find("g5") != std::string::npos)
+        gpus = {*BusId::parse("0000:00:16.0"), *BusId::parse("0000:00:1b.0")};
+      ASSERT_TRUE(complete_overlay(*document, gpus, 100'000, 80).ok());
+    }
+    Machine machine(*document, 1);
+    const auto graph = machine.search(TUTTI_PATTERN_RING);
+    ASSERT_TRUE(graph.ok()) << graph.status().to_string();
+    expect_fits(machine.system(), machine.owned(*graph));
+    if (file.filename() == "h200x8-vm-topo.xml") {
+      EXPECT_GE(graph->channels.size(), 12u);
+      EXPECT_GE(graph->total_intra_gbs(), 12 * 30.0) << "what NCCL recorded on this machine";
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tutti::topology
