@@ -47,8 +47,14 @@ constexpr unsigned kMaxLinks = 36;     // beyond what any GPU has; the library r
 constexpr unsigned kC2cCount = 170;    // NVML_FI_DEV_C2C_LINK_COUNT
 constexpr unsigned kC2cStatus = 171;   // NVML_FI_DEV_C2C_LINK_GET_STATUS, scope: link
 constexpr unsigned kC2cMaxMbps = 172;  // NVML_FI_DEV_C2C_LINK_GET_MAX_BW, MB/s, scope: link
-constexpr int kRemoteIbmNpu = 1;       // nvmlIntNvLinkDeviceType_t
+constexpr int kRemoteGpu = 0;          // nvmlIntNvLinkDeviceType_t
+constexpr int kRemoteIbmNpu = 1;
 constexpr int kRemoteSwitch = 2;
+constexpr int kRemoteUnknown = 255;
+
+/// What has no PCI address: "fffffff:ff:ff.0" as in NCCL's files. NVML writes the domain with another digit.
+constexpr BusId kNoAddress = {uint64_t{0xfffffff} << 20 | 0xffff0};
+constexpr uint64_t kWithoutDomain = 0xfffff;
 
 /// The functions of the open library. The last four may be missing in old drivers.
 class Nvml {
@@ -171,20 +177,20 @@ std::vector<PeerLink> Nvml::links(Device device) const {
   return bundles;
 }
 
-/// An active link, or nothing. Within virtual machines and fabrics the remote side may have no PCI address: then it is
-/// NVML's placeholder "fffffff:ff:ff.0", an NVSwitch.
+/// An active link, or nothing. In virtual machines and fabrics a switch at the remote side has no address.
 std::optional<PeerLink> Nvml::link(Device device, unsigned number) const {
   int active = 0;
   if (link_state_(device, number, &active) != 0 || active == 0) return std::nullopt;
-  int type = kRemoteSwitch;
-  const bool type_known = link_remote_type_ != nullptr && link_remote_type_(device, number, &type) == 0;
+  PeerLink found = {.target = kNoAddress};
   PciInfo remote = {};
-  const bool remote_known = link_remote_ != nullptr && link_remote_(device, number, &remote) == 0;
-  if (!remote_known && type != kRemoteSwitch) return std::nullopt;
-  const auto target = BusId::parse(remote_known ? remote.bus_id : "fffffff:ff:ff.0");
-  if (!target.ok()) return std::nullopt;
-  PeerLink found = {.target = *target};
-  if (!type_known) type = target->value >> 20 == 0xfffffff ? kRemoteSwitch : 0;
+  if (link_remote_ != nullptr && link_remote_(device, number, &remote) == 0) {
+    const auto target = BusId::parse(remote.bus_id);
+    if (target.ok() && (target->value & kWithoutDomain) != (kNoAddress.value & kWithoutDomain)) found.target = *target;
+  }
+  int type = kRemoteUnknown;
+  if (link_remote_type_ != nullptr) link_remote_type_(device, number, &type);
+  if (type == kRemoteUnknown) type = found.target == kNoAddress ? kRemoteSwitch : kRemoteGpu;
+  if (found.target == kNoAddress && type != kRemoteSwitch) return std::nullopt;
   found.to = type == kRemoteSwitch   ? PeerLink::Target::kSwitch
              : type == kRemoteIbmNpu ? PeerLink::Target::kCpu
                                      : PeerLink::Target::kGpu;

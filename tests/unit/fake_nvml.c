@@ -11,8 +11,8 @@ typedef struct {
   const char* bus;
   int sm;
   unsigned device;
-  const char* links; /* one character each: x down, S T switches, c CPU, v and h what has no address and is a switch or
-                        something else, u another GPU that is not visible, 0-9 a GPU of this machine */
+  const char* links; /* one character each: x down, S T switches, c CPU, v w and h what has no address and is a switch
+                        or something else, u another GPU that is not visible, 0-9 a GPU of this machine */
   unsigned c2c;      /* links, the last of them down */
 } FakeGpu;
 
@@ -32,7 +32,7 @@ static const FakeMachine machines[] = {
      {{"00000000:03:00.0", 70, 0x1db110de, "112x2u", 0},
       {"00000000:83:00.0", 70, 0x1db110de, "00h2", 0},
       {"00000001:0A:00.0", 70, 0x1db110de, "001", 0}}},
-    {"virtual", 0, {{"00000000:03:00.0", 90, 0x233510de, "vvvvvvvvvvvvvvvvvv", 0}}},
+    {"virtual", 0, {{"00000000:03:00.0", 90, 0x233510de, "vvvvvvvvvwwwwwwwww", 0}}},
     {"grace", 1, {{"00000000:03:00.0", 90, 0x234210de, "cc", 10}}},
     {"empty", 1, {{0}}},
 };
@@ -114,6 +114,7 @@ int nvmlDeviceGetNvLinkRemotePciInfo_v2(const FakeGpu* gpu, unsigned link, PciIn
   const char* bus = at == 'S'   ? "00000000:C5:00.0"
                     : at == 'T' ? "00000000:C6:00.0"
                     : at == 'c' ? "00000000:00:00.0"
+                    : at == 'w' ? "FFFFFFFF:FF:FF.0"
                     : at == 'u' ? "00000000:99:00.0"
                                 : machine()->gpus[at - '0'].bus;
   snprintf(info->bus_id, sizeof info->bus_id, "%s", bus);
