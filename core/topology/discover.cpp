@@ -34,8 +34,9 @@ Result<Hwloc> load_hwloc(const std::string& xml) {
   hwloc_topology_t raw = nullptr;
   if (hwloc_topology_init(&raw) != 0) return base::system_error("hwloc cannot start");
   Hwloc topology(raw);
-  // These ask drivers, which takes long and may start them; what GPUs there are, NVML says.
-  for (const char* driver : {"cuda", "nvml", "opencl", "gl", "rsmi", "levelzero"}) {
+  // These ask drivers, which takes long and may start them; what GPUs there are, NVML says. "pci" (libpciaccess, which
+  // leaks) is a plugin of hwloc's; without it, hwloc reads sysfs.
+  for (const char* driver : {"cuda", "nvml", "opencl", "gl", "rsmi", "levelzero", "pci"}) {
     hwloc_topology_set_components(raw, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, driver);
   }
   hwloc_topology_set_cache_types_filter(raw, HWLOC_TYPE_FILTER_KEEP_NONE);
