@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <cstdlib>
 #include <functional>
@@ -210,9 +211,16 @@ void Checker::check_affinity() {
 
 void Checker::check_system() {
   if (gpus_.empty()) return;
-  if (const auto system = System::build(document_); !system.ok()) {
-    add(Severity::kError, {}, std::string(system.status().text()), "");
+  const auto system = System::build(document_);
+  if (system.ok()) return;
+  std::string_view text = system.status().text();  // "dgx.xml:7: bus id ..."
+  Place place;
+  if (text.starts_with(document_.source)) {
+    text.remove_prefix(document_.source.size());
+    std::from_chars(text.data() + 1, text.data() + text.size(), place.line);
+    text.remove_prefix(std::min(text.find(": ") + 2, text.size()));
   }
+  add(Severity::kError, place, std::string(text), "");
 }
 
 }  // namespace

@@ -12,7 +12,6 @@
 #include <optional>
 
 #include "base/fd.h"
-#include "log/log.h"
 #include "topology/affinity.h"
 #include "topology/nvml.h"
 
@@ -86,14 +85,6 @@ void prune(std::vector<Pci>& devices) {
   });
 }
 
-template <class Visit>
-void for_each_gpu(std::vector<Pci>& devices, const Visit& visit) {
-  for (Pci& pci : devices) {
-    if (pci.gpu) visit(pci);
-    for_each_gpu(pci.children, visit);
-  }
-}
-
 class Discovery {
  public:
   Discovery(const DiscoverOptions& options, hwloc_topology_t topology) : options_(options), topology_(topology) {}
@@ -104,10 +95,7 @@ class Discovery {
     add_devices_below(hwloc_get_root_obj(topology_));
     for (const NvmlGpu& gpu : nvml_gpus(options_.nvml)) add_gpu(gpu);
     for (const NetDevice& net : options_.nets) add_net(net);
-    for (Cpu& cpu : document_.cpus) {
-      prune(cpu.pci);
-      for_each_gpu(cpu.pci, [this](Pci& pci) { drop_links_to_nowhere(pci); });
-    }
+    for (Cpu& cpu : document_.cpus) prune(cpu.pci);
     return std::move(document_);
   }
 
@@ -123,7 +111,6 @@ class Discovery {
   Pci& device(BusId bus);
   void add_gpu(const NvmlGpu& found);
   void add_net(const NetDevice& device);
-  void drop_links_to_nowhere(Pci& pci) const;
 
   const DiscoverOptions& options_;
   hwloc_topology_t topology_;
@@ -272,16 +259,6 @@ void Discovery::add_net(const NetDevice& device) {
   auto& nics = bus ? this->device(*bus).nics : document_.cpus.front().nics;
   if (nics.empty() || !bus) nics.emplace_back();  // ports of one PCI device are of one adapter
   nics.back().nets.push_back(std::move(net));
-}
-
-void Discovery::drop_links_to_nowhere(Pci& pci) const {
-  std::erase_if(pci.gpu->links, [&](const PeerLink& link) {
-    const Pci* peer = document_.find(link.target);
-    const bool lost = link.to == PeerLink::Target::kGpu && (peer == nullptr || !peer->gpu);
-    if (lost)
-      log::debug("GPU {}: {} NVLinks to {}, which is not visible here", pci.gpu->dev, link.count, link.target.text());
-    return lost;
-  });
 }
 
 }  // namespace

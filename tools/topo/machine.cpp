@@ -151,22 +151,34 @@ Result<Machine> Machine::load(const MachineOptions& options) {
 }
 
 std::optional<uint32_t> Machine::node(const Pci& pci) const {
+  if (!pci.nics.empty() && !pci.nics[0].nets.empty()) return adapter(pci.nics[0].nets[0]);
   return find_node(system, [&](const tutti_system_node& node) {
-    const bool on_pci = node.type == TUTTI_NODE_GPU || node.type == TUTTI_NODE_PCI || node.type == TUTTI_NODE_NIC;
-    return on_pci && node.id == pci.bus.value;
+    return (node.type == TUTTI_NODE_GPU || node.type == TUTTI_NODE_PCI) && node.id == pci.bus.value;
   });
 }
 
+/// Several functions of a device, and several devices, may be one adapter: found by its port.
+std::optional<uint32_t> Machine::adapter(const Net& net) const {
+  const auto port = node(net);
+  if (!port) return std::nullopt;
+  const auto link = std::ranges::find_if(system->links(), [&](const auto& one) { return one.from == *port; });
+  return link == system->links().end() ? std::nullopt : std::optional(link->to);
+}
+
+/// A node without a number has the smallest free one.
 std::optional<uint32_t> Machine::node(const Cpu& cpu) const {
+  int numa = std::max(cpu.numa, 0);
+  while (cpu.numa < 0 && std::ranges::find(document.cpus, numa, &Cpu::numa) != document.cpus.end()) ++numa;
   return find_node(system, [&](const tutti_system_node& node) {
-    return node.type == TUTTI_NODE_CPU && node.index == static_cast<uint32_t>(cpu.numa);
+    return node.type == TUTTI_NODE_CPU && node.index == static_cast<uint32_t>(numa);
   });
 }
 
 std::optional<uint32_t> Machine::node(const Net& net) const {
   return find_node(system, [&](const tutti_system_node& node) {
-    return node.type == TUTTI_NODE_NET && node.port == static_cast<uint32_t>(net.port) &&
-           system->name(static_cast<uint32_t>(&node - system->nodes().data())) == net.name;
+    return node.type == TUTTI_NODE_NET && node.port == static_cast<uint32_t>(std::max(net.port, 0)) &&
+           (net.dev < 0 || node.index == static_cast<uint32_t>(net.dev)) &&
+           (net.name.empty() || system->name(static_cast<uint32_t>(&node - system->nodes().data())) == net.name);
   });
 }
 

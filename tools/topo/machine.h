@@ -34,6 +34,7 @@ struct Machine {
   std::optional<uint32_t> node(const topology::Pci& pci) const;
   std::optional<uint32_t> node(const topology::Cpu& cpu) const;
   std::optional<uint32_t> node(const topology::Net& net) const;
+  std::optional<uint32_t> adapter(const topology::Net& net) const;
   /// GB/s of the link between two nodes, or of the path if there is none; 0 where one was trimmed.
   double gbs(std::optional<uint32_t> from, std::optional<uint32_t> to) const;
 };
