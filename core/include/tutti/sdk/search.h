@@ -5,11 +5,12 @@
 //     return sdk::search(topology, rank, TUTTI_PATTERN_RING, {.max_channels = topology.max_channels});
 //   }
 //
-// What is maximised is channels × GB/s of a channel. Speeds are tried from the fastest that a channel can move; at each
-// speed the conditions start strict and are relaxed one at a time: channels of one order, then different ones; close
-// paths between ranks, then farther ones; ports close to the ranks, then farther ones; leaving by the port of entry,
-// then by another. An answer that no bandwidth bound lets improve ends the search. At the end the channels share evenly
-// what their links have left, and are doubled while one carries more than a block comfortably moves.
+// What is maximised is channels × GB/s of a channel. Conditions start strict and are relaxed one at a time: close paths
+// between ranks, then farther ones; ports close to the ranks, then farther ones; leaving by the port of entry, then by
+// another. A relaxation must carry a tenth more, one that leaves NVLink half more. Under each set of conditions speeds
+// are tried from the fastest that a channel can move, first with one order for all channels, then with different ones.
+// An answer that a bandwidth bound does not let improve ends the search. At the end the channels share evenly what
+// their links have left, and are doubled while one carries more than a block comfortably moves.
 //
 // The bandwidth of a channel is what each of its hops is granted in the direction from the first rank to the last (and,
 // in a ring, on to the next machine). A tree that runs both ways at once shares that between its two directions.
@@ -41,42 +42,83 @@ struct UnitLoads {
 class Search {
  public:
   Search(const Machine& machine, uint32_t pattern, const SearchOptions& options)
-      : machine_(machine), pattern_(pattern), options_(options), bound_(bound()), budget_(options.budget) {}
+      : machine_(machine), pattern_(pattern), options_(options) {}
 
   Graph run() {
-    for (const double gbs : speeds()) {
-      if (goal_at(gbs) * gbs > total_ * (1 + kWorthwhile)) try_speed(gbs);
-      if (budget_ == 0 || total_ >= bound_ * (1 - kWorthwhile)) break;
+    if (machine_.device_count() == 1 && machine_.net_count() == 0) return graph_of({fallback_route()}, {});
+    Graph best;
+    const std::vector<Stage> stages = this->stages();
+    const std::vector<double> speeds = this->speeds();
+    uint64_t spare = 0;
+    for (size_t i = 0; i < stages.size(); ++i) {
+      const Stage& stage = stages[i];
+      const double worth = capacity_of(best) * worth_relaxing(best, stage);
+      spare += options_.budget / stages.size();
+      if (bound(stage) <= worth * (1 + kWorthwhile)) continue;
+      Graph found = sweep(stage, speeds, spare);
+      if (capacity_of(found) > worth) best = std::move(found);
     }
-    Graph best = graph_of(routes_, conditions_);
     Graph fallback = graph_of({fallback_route()}, fallback_conditions());
     fallback.fallback = true;
-    if (routes_.empty() || best.total_intra_gbs() < fallback.total_intra_gbs()) best = std::move(fallback);
+    if (best.channels.empty() || capacity_of(best) < capacity_of(fallback)) best = std::move(fallback);
     return doubled(std::move(best));
   }
 
  private:
   /// Less of a gain than this is none.
   static constexpr double kWorthwhile = 1e-3;
+  /// Between a speed that is tried and the next.
+  static constexpr double kSpeedRatio = 0.93;
+
+  /// How far apart things may be that a channel joins.
+  struct Stage {
+    uint32_t intra_type;
+    uint32_t inter_type;
+    bool cross_nic;
+  };
 
   bool is_ring() const { return pattern_ == TUTTI_PATTERN_RING; }
 
+  /// From strict to relaxed. Rails end at switches of their own, so that a channel which changes the port pays outside
+  /// the machine: last.
+  std::vector<Stage> stages() const {
+    std::vector<Stage> stages;
+    for (const bool cross_nic : {false, true}) {
+      if (cross_nic && (!is_ring() || machine_.net_count() < 2)) continue;
+      for (const uint32_t inter : inter_types()) {
+        for (const uint32_t intra : intra_types()) stages.push_back({intra, inter, cross_nic});
+      }
+    }
+    return stages;
+  }
+
+  /// How many times more a relaxed stage must carry: half more to leave NVLink, otherwise a tenth.
+  static double worth_relaxing(const Graph& best, const Stage& stage) {
+    const bool leaves_nvlink = best.intra_type <= TUTTI_PATH_NVB && stage.intra_type > TUTTI_PATH_NVB;
+    return leaves_nvlink ? 1.5 : 1.1;
+  }
+
+  /// GB/s of all channels where they are narrowest.
+  double capacity_of(const Graph& graph) const {
+    const double intra = machine_.device_count() > 1 ? graph.total_intra_gbs() : graph.total_inter_gbs();
+    return machine_.net_count() > 0 ? std::min(intra, graph.total_inter_gbs()) : intra;
+  }
+
   /// No set of channels carries more: each enters and leaves every device (a chain all but one), and the machine.
-  double bound() const {
+  double bound(const Stage& stage) const {
     double gbs = machine_.ceiling() * options_.max_channels;
     const uint32_t count = machine_.device_count();
-    if (count > 1 && is_ring()) {
+    const bool nvlink_only = stage.intra_type <= TUTTI_PATH_NVB;
+    for (const bool out : {true, false}) {
+      double between = 0;  // what may join devices with each other, of all of them
       for (uint32_t device = 0; device < count; ++device) {
-        gbs = std::min({gbs, machine_.capacity(device, true), machine_.capacity(device, false)});
+        const double capacity = machine_.capacity(device, out, nvlink_only);
+        between += capacity;
+        if (!is_ring() || count == 1) continue;
+        const double every_way = machine_.net_count() > 0 ? machine_.capacity(device, out, false) : capacity;
+        gbs = std::min(gbs, every_way);
       }
-    } else if (count > 1) {
-      double out = 0;
-      double in = 0;
-      for (uint32_t device = 0; device < count; ++device) {
-        out += machine_.capacity(device, true);
-        in += machine_.capacity(device, false);
-      }
-      gbs = std::min({gbs, out / (count - 1), in / (count - 1)});
+      if (count > 1) gbs = std::min(gbs, between / (count - 1));
     }
     double network = 0;
     for (uint32_t net = 0; net < machine_.net_count(); ++net) {
@@ -87,7 +129,30 @@ class Search {
     return machine_.net_count() > 0 ? std::min(gbs, network) : gbs;
   }
 
-  /// Every link's bandwidth cut into 1, 2, ... equal channels, fastest first, none within 7 % of the one before.
+  /// The best set of channels under the conditions of a stage, with at most `spare` steps, which it reduces.
+  Graph sweep(const Stage& stage, const std::vector<double>& speeds, uint64_t& spare) const {
+    const double bound = this->bound(stage);
+    Graph best;
+    for (const double gbs : speeds) {
+      if (gbs > bound * (1 + 1e-9)) continue;
+      const auto goal = static_cast<uint32_t>(
+          std::min(std::floor(bound / gbs * (1 + 1e-9)), static_cast<double>(options_.max_channels)));
+      for (const bool same : {true, false}) {
+        // Channels found at this speed may gain by sharing what is left, but not as much as to the next higher speed.
+        if (goal * gbs / kSpeedRatio <= capacity_of(best) * (1 + kWorthwhile) || spare == 0) break;
+        const Conditions conditions{pattern_, gbs, stage.intra_type, stage.inter_type, same, stage.cross_nic};
+        const uint64_t steps = std::min(spare, options_.attempt_budget);
+        Finder finder(machine_, conditions, goal, steps);
+        Graph found = graph_of(finder.run(), conditions);
+        spare -= steps - finder.steps_left();
+        if (capacity_of(found) > capacity_of(best) * (1 + kWorthwhile)) best = std::move(found);
+      }
+      if (capacity_of(best) >= bound * (1 - kWorthwhile)) break;
+    }
+    return best;
+  }
+
+  /// Every link's bandwidth cut into 1, 2, ... equal channels, fastest first, none close to the one before.
   std::vector<double> speeds() const {
     std::vector<double> all;
     const tutti_system& system = machine_.system();
@@ -102,44 +167,10 @@ class Search {
     std::sort(all.begin(), all.end(), std::greater<>());
     std::vector<double> speeds;
     for (const double gbs : all) {
-      if (gbs > std::min(machine_.ceiling(), bound_) * (1 + 1e-9)) continue;
-      if (speeds.empty() || gbs < speeds.back() * 0.93) speeds.push_back(gbs);
+      if (gbs > machine_.ceiling() * (1 + 1e-9)) continue;
+      if (speeds.empty() || gbs < speeds.back() * kSpeedRatio) speeds.push_back(gbs);
     }
     return speeds;
-  }
-
-  /// Channels of this speed that the bound allows.
-  uint32_t goal_at(double gbs) const {
-    return static_cast<uint32_t>(
-        std::min(std::floor(bound_ / gbs * (1 + 1e-9)), static_cast<double>(options_.max_channels)));
-  }
-
-  void try_speed(double gbs) {
-    const uint32_t goal = goal_at(gbs);
-    for (const bool cross_nic : {false, true}) {
-      if (cross_nic && (!is_ring() || machine_.net_count() < 2)) continue;
-      for (const uint32_t inter : inter_types()) {
-        for (const uint32_t intra : intra_types()) {
-          for (const bool same : {true, false}) {
-            if (budget_ == 0) return;
-            attempt({pattern_, gbs, intra, inter, same, cross_nic}, goal);
-            if (total_ >= goal * gbs * (1 - kWorthwhile)) return;
-          }
-        }
-      }
-    }
-  }
-
-  void attempt(const Conditions& conditions, uint32_t goal) {
-    const uint64_t steps = std::min(budget_, options_.attempt_budget);
-    Finder finder(machine_, conditions, goal, steps);
-    std::vector<Route> found = finder.run();
-    budget_ -= steps - finder.steps_left();
-    const double total = conditions.gbs * static_cast<double>(found.size());
-    if (total <= total_ * (1 + kWorthwhile)) return;
-    total_ = total;
-    routes_ = std::move(found);
-    conditions_ = conditions;
   }
 
   /// The path types there are, closest first, from the one on that joins all devices.
@@ -278,11 +309,6 @@ class Search {
   const Machine& machine_;
   const uint32_t pattern_;
   const SearchOptions options_;
-  const double bound_;
-  uint64_t budget_;
-  double total_ = 0;
-  std::vector<Route> routes_;
-  Conditions conditions_;
 };
 
 }  // namespace detail

@@ -31,12 +31,13 @@ class Machine {
   const tutti_system_path& into(uint32_t net, uint32_t device) const { return path(nets_[net], devices_[device]); }
   const tutti_system_path& out_of(uint32_t device, uint32_t net) const { return path(devices_[device], nets_[net]); }
 
-  /// What all links out of (or into) a device carry together, GB/s.
-  double capacity(uint32_t device, bool out) const {
+  /// What all links (or all NVLinks) out of (or into) a device carry together, GB/s.
+  double capacity(uint32_t device, bool out, bool nvlink_only) const {
     double sum = 0;
     for (uint32_t i = 0; i < system_.link_count; ++i) {
       const tutti_system_link& link = system_.links[i];
-      if ((out ? link.from : link.to) == devices_[device]) sum += link.gbs;
+      if ((out ? link.from : link.to) != devices_[device]) continue;
+      if (!nvlink_only || link.type == TUTTI_WIRE_NVL) sum += link.gbs;
     }
     return sum;
   }
