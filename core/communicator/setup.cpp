@@ -414,6 +414,7 @@ Result<std::shared_ptr<Communicator::State>> Communicator::State::create(const U
   if (made.ok()) return state;
   // Where the cause is another rank's, say that one.
   const Status failure = state->failure();
+  if (failure.ok() && made.code() == Code::kAborted) return reason_of_abort(made.text());
   return failure.ok() || made.code() == Code::kNotFound || made.code() == Code::kConfig ? made : failure;
 }
 

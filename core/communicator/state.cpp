@@ -168,13 +168,15 @@ std::string Communicator::State::describe_current() const {
 }
 
 void Communicator::State::on_failure(const bootstrap::FailureReport& report) {
-  Status failure = report.status();
-  const size_t bar = report.text.find('|');
-  if (report.kind == bootstrap::FailureKind::kAborted && bar != std::string::npos) {
-    const int code = std::atoi(report.text.c_str());
-    failure = Status(static_cast<Code>(code), report.text.substr(bar + 1));
-  }
-  break_with(failure);
+  const bool aborted = report.kind == bootstrap::FailureKind::kAborted;
+  break_with(aborted ? reason_of_abort(report.text) : report.status());
+}
+
+Status Communicator::State::reason_of_abort(std::string_view text) {
+  const size_t bar = text.find('|');
+  if (bar == std::string_view::npos) return Status(Code::kAborted, std::string(text));
+  return Status(static_cast<Code>(std::atoi(std::string(text.substr(0, bar)).c_str())),
+                std::string(text.substr(bar + 1)));
 }
 
 /// A connection that broke may be the first sign of a dead peer: the hub's report, which names it, is the better text.

@@ -49,6 +49,7 @@ class Communicator::State {
   static std::string interfaces_of(const config::Config& config);
   /// What another rank, or the hub, reports. The text of an abort is "<code>|<text>".
   void on_failure(const bootstrap::FailureReport& report);
+  static Status reason_of_abort(std::string_view text);
   void on_network_failure(const Status& failure);
   /// The first failure breaks the communicator; later ones are ignored. Any thread.
   void break_with(const Status& failure);

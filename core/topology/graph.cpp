@@ -93,9 +93,12 @@ tutti_graph NodeGraph::view() const {
 }
 
 std::string NodeGraph::summary() const {
-  std::string text =
-      fmt::format("{}: {} channel{} × {:.4g} GB/s, {} between ranks", pattern_name(head_.pattern), head_.channel_count,
-                  head_.channel_count == 1 ? "" : "s", head_.intra_gbs, path_name(head_.intra_type));
+  const char* plural = head_.channel_count == 1 ? "" : "s";
+  if (head_.intra_gbs <= 0 && head_.inter_gbs <= 0) {
+    return fmt::format("{} channel{}, ranks in any order", head_.channel_count, plural);
+  }
+  std::string text = fmt::format("{}: {} channel{} × {:.4g} GB/s, {} between ranks", pattern_name(head_.pattern),
+                                 head_.channel_count, plural, head_.intra_gbs, path_name(head_.intra_type));
   if (head_.inter_gbs > 0) {
     text += fmt::format(", {} to the network at {:.4g} GB/s{}", path_name(head_.inter_type), head_.inter_gbs,
                         head_.cross_nic != 0 ? ", crossing NICs" : "");

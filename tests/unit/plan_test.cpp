@@ -176,21 +176,6 @@ TEST(Algorithms, CostWhatTheySend) {
   }
 }
 
-TEST(Ring, LeavesEachNodeThroughAnotherRankPerChannel) {
-  const Algorithm ring("ring");
-  Connected connected(ring, split(8, 2), 4);
-  ASSERT_EQ(connected.channels(), 4u);
-  std::vector<uint32_t> leavers;
-  for (uint32_t channel = 0; channel < 4; ++channel) {
-    const auto plans = connected.plans(TUTTI_ALL_GATHER, 0, 0, channel);
-    for (const Plan& plan : *plans) {
-      const uint32_t next = plan.send(plan.steps[0])[0].rank;
-      if (plan.rank < 4 && next >= 4) leavers.push_back(plan.rank);
-    }
-  }
-  EXPECT_THAT(leavers, testing::UnorderedElementsAre(0, 1, 2, 3));
-}
-
 // --- Files
 // ------------------------------------------------------------------------------------------------------------
 

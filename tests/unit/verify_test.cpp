@@ -83,11 +83,17 @@ const std::vector<uint32_t> kLarge = {17, 23, 24, 31, 32, 33, 48, 57, 63, 64};
 TEST(Verify, EveryRingPlan) {
   verify_algorithm("ring", kSmall);
 }
+TEST(Verify, EveryTreePlan) {
+  verify_algorithm("tree", kSmall);
+}
 TEST(Verify, EveryDirectPlan) {
   verify_algorithm("direct", kSmall);
 }
 TEST(Verify, LargeRingPlans) {
   verify_algorithm("ring", kLarge);
+}
+TEST(Verify, LargeTreePlans) {
+  verify_algorithm("tree", {24, 33, 64});
 }
 TEST(Verify, LargeDirectPlans) {
   verify_algorithm("direct", kLarge);

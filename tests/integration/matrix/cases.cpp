@@ -31,8 +31,10 @@ constexpr uint64_t bits(std::initializer_list<Collective> collectives) {
 constexpr uint64_t kReducing = bits({Collective::kAllReduce, Collective::kReduceScatter, Collective::kReduce});
 constexpr uint64_t kMoving =
     bits({Collective::kAllGather, Collective::kAllToAll, Collective::kGather, Collective::kScatter});
-constexpr std::array<Algorithm, 4> kAlgorithms = {{
+constexpr std::array<Algorithm, 6> kAlgorithms = {{
     {"ring", kReducing | bits({Collective::kAllGather, Collective::kBroadcast})},
+    {"tree/direct", bits({Collective::kAllReduce, Collective::kBroadcast, Collective::kReduce})},
+    {"tree/pipelined", bits({Collective::kAllReduce})},
     {"direct/one-shot", kReducing | kMoving | bits({Collective::kBroadcast})},
     {"direct/two-shot", bits({Collective::kAllReduce})},
     {"direct/shifted", kMoving},

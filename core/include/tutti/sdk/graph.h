@@ -43,12 +43,11 @@ inline std::vector<uint32_t> ranks_of_node(const tutti_topology& topology, uint3
   return ranks;
 }
 
-/// `channels` times the same: the ranks of the machine, ascending. For algorithms that care for no order.
+/// `channels` times the same: the ranks of the machine, ascending. For algorithms that care for no order; says nothing
+/// of bandwidth.
 inline Graph ascending(const tutti_topology& topology, uint32_t rank, uint32_t channels) {
   Graph graph;
   graph.channels.resize(channels, {ranks_of_node(topology, topology.node_of_rank[rank])});
-  graph.intra_gbs = topology.bandwidth_gbs[TUTTI_LINK_SHM] / channels;
-  graph.inter_gbs = topology.bandwidth_gbs[TUTTI_LINK_NETWORK] / channels;
   return graph;
 }
 
