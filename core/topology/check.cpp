@@ -204,7 +204,8 @@ void Checker::check_affinity() {
   for (const Cpu& cpu : document_.cpus) {
     const auto on_cpu = std::ranges::count(gpus_, &cpu, &Located::cpu);
     if (on_cpu == 0 || !cpu.affinity.empty()) continue;
-    add(Severity::kWarning, cpu.place, fmt::format("NUMA node {} with {} GPUs has no affinity", cpu.numa, on_cpu),
+    const std::string node = cpu.numa < 0 ? "the CPU" : fmt::format("NUMA node {}", cpu.numa);
+    add(Severity::kWarning, cpu.place, fmt::format("{} with {} GPUs has no affinity", node, on_cpu),
         "their ranks are not bound to its processors: copy the mask from /sys/devices/system/node/node*/cpumap");
   }
 }
