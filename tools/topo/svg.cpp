@@ -283,7 +283,7 @@ void Drawing::draw_c2c(const Card& card) {
 
 /// What joins GPUs directly; returns the lowest end.
 double Drawing::draw_peers(double y) {
-  if (!machine_.system) return y;
+  if (!machine_.system) return y - 34;
   const auto links = machine_.system->links();
   if (std::ranges::none_of(links, [](const auto& link) { return link.type == TUTTI_WIRE_NVL; })) return y - 34;
   types_.insert(TUTTI_WIRE_NVL);
