@@ -1,5 +1,5 @@
 # Finds what the build uses. Required: Boost.DLL, yaml-cpp, spdlog/fmt, CLI11, nlohmann-json, hwloc, GoogleTest (tests).
-# Optional: CUDA, libibverbs, UCX, Open MPI and Gloo (benchmarks only).
+# Optional: pugixml (NCCL's topology XML), CUDA, libibverbs, UCX, Open MPI and Gloo (benchmarks only).
 
 set_property(GLOBAL PROPERTY TUTTI_HAS "")
 set_property(GLOBAL PROPERTY TUTTI_LACKS "")
@@ -23,6 +23,7 @@ find_package(CLI11 REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(HWLOC REQUIRED IMPORTED_TARGET hwloc)
+find_package(pugixml QUIET)
 if(TUTTI_TESTS)
   find_package(GTest REQUIRED)
 endif()
@@ -35,6 +36,7 @@ if(NOT TUTTI_CUDA STREQUAL "OFF")
 endif()
 pkg_check_modules(IBVERBS QUIET IMPORTED_TARGET libibverbs)
 pkg_check_modules(UCX QUIET IMPORTED_TARGET ucx)
+tutti_record("${pugixml_FOUND}" "pugixml (topology XML)")
 tutti_record("${CUDAToolkit_FOUND}" "CUDA toolkit ${CUDAToolkit_VERSION}")
 tutti_record("${IBVERBS_FOUND}" "libibverbs ${IBVERBS_VERSION}")
 tutti_record("${UCX_FOUND}" "UCX ${UCX_VERSION}")

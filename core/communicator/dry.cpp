@@ -16,6 +16,9 @@ constexpr uint64_t kMaxRanks = uint64_t{1} << 20;
 /// One flag, one way, as measured between GPUs over NVLink; and through the host's network where no port says better.
 constexpr double kGpuLatencyUs = 0.7;
 constexpr double kNetworkLatencyUs = 5;
+/// What a block needs to post one more flag, and a proxy thread one more message.
+constexpr double kGpuGapUs = 0.05;
+constexpr double kNetworkGapUs = 1;
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -62,6 +65,8 @@ Status DryCommunicator::describe(const topology::Document& machine, uint32_t nod
   topology_.node_of_rank = node_of_rank_.data();
   topology_.bandwidth_gbs[TUTTI_LINK_P2P] = topology::widest_path_gbs(*system_);
   topology_.latency_us[TUTTI_LINK_P2P] = kGpuLatencyUs;
+  topology_.gap_us[TUTTI_LINK_P2P] = kGpuGapUs;
+  topology_.gap_us[TUTTI_LINK_NETWORK] = kNetworkGapUs;
   if (node_count > 1) {
     topology_.bandwidth_gbs[TUTTI_LINK_NETWORK] = topology::network_share_gbs(*system_);
     topology_.latency_us[TUTTI_LINK_NETWORK] = topology::network_latency_us(*system_, kNetworkLatencyUs);

@@ -14,7 +14,7 @@
 namespace tutti::config {
 namespace {
 
-constexpr size_t kMaxDepth = 16;
+constexpr size_t kMaxDepth = 64;
 constexpr size_t kMaxBytes = 1 << 20;
 
 /// Builds nodes from yaml-cpp's events, where anchors, tags and duplicates can still be seen. It refuses by throwing

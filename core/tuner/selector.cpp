@@ -187,6 +187,10 @@ Result<std::vector<Selector::Candidate>> Selector::judge(const Question& questio
                             &view.algorithm_cost) != TUTTI_OK) {
       candidate.excluded = "algorithm gives no cost for it";
       view.predicted_us = -1;
+    } else if (view.algorithm_cost.fan > protocol.properties.max_fan) {
+      candidate.excluded = fmt::format("steps have up to {} peers, protocol takes {}", view.algorithm_cost.fan,
+                                       protocol.properties.max_fan);
+      view.predicted_us = -1;
     }
   }
   std::vector<tutti_candidate> views;

@@ -223,6 +223,9 @@ tutti_algorithm_cost cost(uint32_t collective, uint32_t variant, const tutti_top
   const double share = blocks_per_peer(collective, variant, n) * (variant == kShifted ? 1.0 : congestion);
   if (peers_outside > 0) cost.hops[TUTTI_LINK_NETWORK] = rounds_outside;
   if (peers_inside > 0 && (peers_outside == 0 || variant == kShifted)) cost.hops[inside] = rounds_inside;
+  cost.fan = variant == kShifted ? 1 : n - 1;
+  cost.messages[inside] = (variant == kTwoShot ? 2 : 1) * peers_inside;
+  cost.messages[TUTTI_LINK_NETWORK] = (variant == kTwoShot ? 2 : 1) * peers_outside;
   cost.wire[inside] = share * peers_inside;
   cost.wire[TUTTI_LINK_NETWORK] = share * peers_outside;
   // The own part is read and written once; what arrives is read from its slot, and where it is kept, written again.

@@ -75,4 +75,4 @@ class Ring : public sdk::Algorithm {
 }  // namespace
 }  // namespace tutti::ring
 
-TUTTI_PLUGIN(tutti::ring::Ring, "ring", "0.2.0", "every rank talks to its two neighbours: bandwidth-optimal rings")
+TUTTI_PLUGIN(tutti::ring::Ring, "ring", "0.1.0", "every rank talks to its two neighbours: bandwidth-optimal rings")

@@ -144,6 +144,7 @@ tutti_algorithm_cost cost(uint32_t collective, uint32_t variant, const Depth& de
   };
   tutti_algorithm_cost cost = {};
   cost.struct_size = sizeof(cost);
+  cost.fan = 4;
   cost.hops[inside_link] = static_cast<uint32_t>(ways) * depth.inside;
   cost.hops[TUTTI_LINK_NETWORK] = static_cast<uint32_t>(ways) * depth.between;
   // Every further chunk of a loop is one more handshake.

@@ -19,6 +19,7 @@ bool uses(const tutti_candidate& candidate, uint32_t link) {
 Model::Model(const Constants& constants, const tutti_topology& topology) : constants_(constants) {
   std::copy_n(topology.bandwidth_gbs, TUTTI_LINK_COUNT, bandwidth_gbs_.begin());
   std::copy_n(topology.latency_us, TUTTI_LINK_COUNT, latency_us_.begin());
+  std::copy_n(topology.gap_us, TUTTI_LINK_COUNT, gap_us_.begin());
 }
 
 void Model::predict(const tutti_call& call, tutti_candidate& candidate) const {
@@ -65,6 +66,7 @@ double Model::microseconds(const tutti_candidate& candidate, double bytes, uint3
   for (uint32_t link = 0; link < TUTTI_LINK_COUNT; ++link) {
     if (!uses(candidate, link)) continue;
     latency_us += cost.hops[link] * (latency_us_[link] + candidate.protocol_latency_us[link]);
+    if (cost.messages[link] > cost.hops[link]) latency_us += (cost.messages[link] - cost.hops[link]) * gap_us_[link];
     const double gbs = std::min(link_gbs(cost, link), channels * constants_.channel_gbs);
     const double payload_gbs = gbs * candidate.protocol_efficiency[link];
     wire_us = std::max(wire_us, cost.wire[link] * bytes / (payload_gbs * kBytesPerUsOfGbs));

@@ -16,7 +16,7 @@ struct Constants {
   double call_us = 0;              ///< added to every call
 };
 
-/// T = call + Σ hops · (latency + protocol latency) + max wire bytes / (bandwidth · efficiency) + memory bytes / memory
+/// T = call + Σ (hops · (latency + protocol latency) + further messages · gap) + max wire bytes / (bandwidth · efficiency) + memory bytes / memory
 ///
 /// over the kinds of links. The sum is the critical path of one small message (α); kinds of links carry data at the
 /// same time, so that the slowest counts (β). Thread-safe: nothing changes after construction.
@@ -37,6 +37,7 @@ class Model {
   Constants constants_;
   std::array<double, TUTTI_LINK_COUNT> bandwidth_gbs_;
   std::array<double, TUTTI_LINK_COUNT> latency_us_;
+  std::array<double, TUTTI_LINK_COUNT> gap_us_;
 };
 
 }  // namespace tutti::tuner_model

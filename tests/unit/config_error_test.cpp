@@ -132,6 +132,8 @@ TEST_F(ConfigError, Shapes) {
   }
 }
 
+const std::string kDeep = "a: " + std::string(70, '[') + "1" + std::string(70, ']') + "\n";
+
 TEST_F(ConfigError, Yaml) {
   for (const Case& test : {
            Case{"protocol: &x ll\n", "job.yaml:1:11: anchors (&) are not used here"},
@@ -146,7 +148,7 @@ TEST_F(ConfigError, Yaml) {
            Case{"algorithm: \"ring\n", "job.yaml:..."},
            Case{"algorithm: 'ring\nchannels: 1\n\n", "job.yaml:..."},
            Case{"channels: - 1\n", "job.yaml:1:11: ..."},
-           Case{"a: [[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]\n", "job.yaml:1:19: nested too deeply"},
+           Case{kDeep.c_str(), "job.yaml:1:67: nested too deeply"},
        }) {
     expect(test);
   }

@@ -45,7 +45,9 @@ typedef struct tutti_channel_nets {
 /* The α–β cost of one loop over the whole data, per rank, as a tuner needs it. */
 typedef struct tutti_algorithm_cost {
   uint32_t struct_size;
-  uint32_t hops[TUTTI_LINK_COUNT]; /* messages one after the other on the critical path, by link kind */
+  uint32_t fan;                        /* peers that one step of a plan sends to or receives from, at most; 0: one */
+  uint32_t hops[TUTTI_LINK_COUNT];     /* messages one after the other on the critical path, by link kind */
+  uint32_t messages[TUTTI_LINK_COUNT]; /* messages that the busiest rank sends or receives; 0: as many as hops */
   double wire[TUTTI_LINK_COUNT]; /* bytes the busiest rank sends, as a multiple of the call's bytes per block × blocks,
                                     by link kind */
   double gbs[TUTTI_LINK_COUNT]; /* GB/s that all channels of the algorithm have together per rank and direction, by link

@@ -119,6 +119,7 @@ typedef struct tutti_topology {
   double bandwidth_gbs[TUTTI_LINK_COUNT]; /* GB/s (1e9 bytes) one rank reaches over a link of this kind, one direction;
                                              0: no such link */
   double latency_us[TUTTI_LINK_COUNT];    /* time of one small message, one way */
+  double gap_us[TUTTI_LINK_COUNT];        /* time after which a rank can send the next one */
   const tutti_system* system; /* search: the machine of the rank that searches; null in connect, and in search where
                                  nothing is known of it */
 } tutti_topology;

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// What XML and YAML have in common here: a tree of named elements with attributes. The same words in both forms.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "topology/document.h"
+
+namespace tutti::topology {
+
+struct Element {
+  std::string tag;
+  int line = 0;
+  std::vector<std::pair<std::string, std::string>> attributes;
+  std::vector<Element> children;
+
+  /// Null if there is none.
+  const std::string* attribute(std::string_view name) const;
+};
+
+/// What a file may hold, whatever its form.
+inline constexpr size_t kMaxFileBytes = size_t{16} << 20;
+inline constexpr int kMaxDepth = 32;
+inline constexpr size_t kMaxElements = 100'000;
+
+/// Which attributes and children an element may have; null for an unknown tag.
+struct ElementKind {
+  std::string_view tag;
+  std::vector<std::string_view> attributes;
+  std::vector<std::string_view> children;
+};
+const ElementKind* kind_of(std::string_view tag);
+
+/// A <system> element as a document. kConfig names source and line.
+Result<Document> decode(const Element& system, std::string_view source);
+Element encode(const Document& document);
+
+}  // namespace tutti::topology
