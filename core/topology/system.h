@@ -55,7 +55,6 @@ class System {
   tutti_system view() const;
 
  private:
-  friend class SystemBuilder;
   std::vector<tutti_system_node> nodes_;
   std::vector<std::string> names_;
   std::vector<tutti_system_link> links_;

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the wires of known hardware carry, in GB/s and direction: what large messages reach, not what the data sheet
+// says.
+#pragma once
+
+#include <string_view>
+
+#include "topology/document.h"
+
+namespace tutti::topology {
+
+/// Within a device: never what limits a path.
+inline constexpr double kLocalGbs = 5000;
+
+/// A PCI link by what the kernel says of it: "16.0 GT/s PCIe", 16 lanes. What is not known is taken as third
+/// generation, or as 16 lanes.
+double pci_gbs(std::string_view link_speed, uint32_t link_width);
+/// One NVLink or xGMI link between two GPUs: the older of the two decides.
+double peer_link_gbs(PeerLink::Kind kind, const Gpu& a, const Gpu& b);
+/// All links between a GPU and the CPU on its module.
+double c2c_gbs(const C2c& c2c);
+/// Between the CPUs of a machine. An unknown CPU is taken for a slow one.
+double interconnect_gbs(const Cpu& cpu);
+double net_gbs(const Net& net);
+
+/// TUTTI_CPU_*
+uint32_t cpu_chip(const Cpu& cpu);
+/// tutti_system_node.chip of a GPU: compute capability × 10, or the number of its gfx name ("gfx90a" is 9.0.10: 910).
+uint32_t gpu_chip(const Gpu& gpu);
+
+}  // namespace tutti::topology

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Nodes and wires of a machine while its system graph is made.
+#pragma once
+
+#include <ranges>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tutti/plugin/topology.h"
+
+namespace tutti::topology {
+
+struct Machine {
+  std::vector<tutti_system_node> nodes;
+  std::vector<std::string> names;
+  std::vector<tutti_system_link> links;  ///< by `from`, then `to`, then `type`
+  std::vector<uint32_t> first_link;      ///< per node, and one more: where its links begin
+
+  uint32_t size() const { return static_cast<uint32_t>(nodes.size()); }
+  uint32_t type(uint32_t node) const { return nodes[node].type; }
+  bool is_rank(uint32_t node) const { return nodes[node].rank != TUTTI_NO_RANK; }
+  /// Indices of the links that leave a node.
+  auto links_from(uint32_t node) const { return std::views::iota(first_link[node], first_link[node + 1]); }
+  std::vector<uint32_t> nodes_of(uint32_t type) const;
+
+  /// The machine of these nodes, in this order, and of the links between them. `reverse` and first_link are made anew:
+  /// here they need not be valid.
+  Machine select(std::span<const uint32_t> order) const;
+};
+
+}  // namespace tutti::topology

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "topology/system.h"
+
+#include <algorithm>
+
+#include "topology/builder.h"
+#include "topology/paths.h"
+
+namespace tutti::topology {
+
+Result<System> System::build(const Document& document, const BuildOptions& options) {
+  TUTTI_ASSIGN(Machine machine, build_machine(document, options));
+  Paths paths;
+  // Paths are found anew in what is left, so that none leads over what is gone. Those between ranks stay as they were:
+  // all they use is left.
+  for (bool trimmed = true; trimmed;) {
+    paths = find_paths(machine);
+    add_detours(machine, paths);
+    const std::vector<uint32_t> used = nodes_in_use(machine, paths, options.networks);
+    trimmed = used.size() < machine.nodes.size();
+    if (trimmed) machine = machine.select(used);
+  }
+  System system;
+  system.nodes_ = std::move(machine.nodes);
+  system.names_ = std::move(machine.names);
+  system.links_ = std::move(machine.links);
+  system.paths_ = std::move(paths.table);
+  system.hops_ = std::move(paths.hops);
+  return system;
+}
+
+std::vector<uint32_t> System::rank_nodes() const {
+  std::vector<uint32_t> found;
+  for (uint32_t node = 0; node < nodes_.size(); ++node) {
+    if (nodes_[node].rank != TUTTI_NO_RANK) found.push_back(node);
+  }
+  std::ranges::sort(found, {}, [this](uint32_t node) { return nodes_[node].rank; });
+  return found;
+}
+
+std::vector<uint32_t> System::nodes_of(uint32_t type) const {
+  std::vector<uint32_t> found;
+  for (uint32_t node = 0; node < nodes_.size(); ++node) {
+    if (nodes_[node].type == type) found.push_back(node);
+  }
+  return found;
+}
+
+tutti_system System::view() const {
+  tutti_system view{};
+  view.struct_size = sizeof view;
+  view.node_count = static_cast<uint32_t>(nodes_.size());
+  view.link_count = static_cast<uint32_t>(links_.size());
+  view.hop_count = static_cast<uint32_t>(hops_.size());
+  view.nodes = nodes_.data();
+  view.links = links_.data();
+  view.paths = paths_.data();
+  view.hops = hops_.data();
+  return view;
+}
+
+}  // namespace tutti::topology
