@@ -109,7 +109,7 @@ Result<std::vector<Interface>> interfaces_of_this_host() {
   return found;
 }
 
-Result<Interface> choose_interface(std::span<const Interface> found, std::string_view wanted) {
+Result<std::vector<Interface>> choose_interfaces(std::span<const Interface> found, std::string_view wanted) {
   TUTTI_ASSIGN(const std::vector<Pattern> patterns, parse(wanted));
   std::vector<Interface> allowed;
   std::copy_if(found.begin(), found.end(), std::back_inserter(allowed), [&](const Interface& interface) {
@@ -117,17 +117,28 @@ Result<Interface> choose_interface(std::span<const Interface> found, std::string
                         [&](const Pattern& pattern) { return pattern.exclude && pattern.matches(interface); });
   });
   bool asked = false;
+  std::vector<Interface> chosen;
   for (const Pattern& pattern : patterns) {
     if (pattern.exclude) continue;
     asked = true;
-    for (const Interface& interface : allowed)
-      if (pattern.matches(interface)) return interface;
+    for (const Interface& interface : allowed) {
+      const bool known = std::any_of(chosen.begin(), chosen.end(),
+                                     [&](const Interface& other) { return other.name == interface.name; });
+      if (!known && pattern.matches(interface)) chosen.push_back(interface);
+    }
   }
+  if (!chosen.empty()) return chosen;
   if (asked || allowed.empty())
     return Status(Code::kNotFound,
                   fmt::format("no network interface that is up matches '{}'; there are: {}", wanted, names_of(found)));
-  return *std::min_element(allowed.begin(), allowed.end(),
-                           [](const Interface& a, const Interface& b) { return preference(a) < preference(b); });
+  return std::vector{*std::min_element(allowed.begin(), allowed.end(), [](const Interface& a, const Interface& b) {
+    return preference(a) < preference(b);
+  })};
+}
+
+Result<Interface> choose_interface(std::span<const Interface> found, std::string_view wanted) {
+  TUTTI_ASSIGN(const std::vector<Interface> chosen, choose_interfaces(found, wanted));
+  return chosen.front();
 }
 
 }  // namespace tutti::bootstrap

@@ -24,6 +24,8 @@ Result<std::vector<Interface>> interfaces_of_this_host();
 /// The first of `found` that the list in `wanted` asks for; UniqueId::create() explains the list. kConfig for a list
 /// that cannot be read, kNotFound (naming what there is) when nothing matches. An empty list prefers interfaces that
 /// lead out of the host to bridges of containers and virtual machines, and those to the loopback.
+/// All that the list asks for, in its order, each with one address; without a list the one preferred.
+Result<std::vector<Interface>> choose_interfaces(std::span<const Interface> found, std::string_view wanted);
 Result<Interface> choose_interface(std::span<const Interface> found, std::string_view wanted);
 
 }  // namespace tutti::bootstrap

@@ -64,6 +64,7 @@ Status DryCommunicator::describe(const topology::Document& machine, uint32_t nod
   topology_.max_channels = channels == 0 ? kGpuChannels : channels;
   topology_.node_of_rank = node_of_rank_.data();
   topology_.bandwidth_gbs[TUTTI_LINK_P2P] = topology::widest_path_gbs(*system_);
+  topology_.memory_gbs = topology::memory_gbs(*system_);
   topology_.latency_us[TUTTI_LINK_P2P] = kGpuLatencyUs;
   topology_.gap_us[TUTTI_LINK_P2P] = kGpuGapUs;
   topology_.gap_us[TUTTI_LINK_NETWORK] = kNetworkGapUs;

@@ -85,6 +85,7 @@ class Builder {
   std::map<BusId, uint32_t> switches_;
   std::vector<std::pair<uint32_t, BusId>> switch_peers_;
   std::map<std::pair<uint32_t, uint64_t>, uint32_t> adapters_by_device_, adapters_by_guid_;  ///< under a parent
+  std::set<int> ports_;
   uint32_t nvswitch_ = kUnnumbered;
   uint32_t missing_peers_ = 0;
 };
@@ -217,6 +218,12 @@ uint32_t Builder::adapter_node(const Nic& adapter, const Pci* device, uint32_t p
 
 Status Builder::add_port(const Net& port, uint32_t adapter) {
   TUTTI_TRY(check_positive(net_gbs(port), port.place, fmt::format("the speed of {} in GB/s", port.name)));
+  if (port.dev >= 0 && !ports_.insert(port.dev).second) {
+    return wrong(document_, port.place,
+                 fmt::format("{} is device {} of its network, as another port is; number each on "
+                             "its own",
+                             port.name, port.dev));
+  }
   const uint32_t node = add_node(TUTTI_NODE_NET, port.guid, port.dev, port.name);
   machine_.nodes[node].flags = port.direct ? TUTTI_NODE_DIRECT : 0;
   machine_.nodes[node].port = static_cast<uint32_t>(std::max(port.port, 0));

@@ -107,6 +107,20 @@ double network_share_gbs(const System& system) {
   return ranks.empty() ? 0 : sum / static_cast<double>(ranks.size());
 }
 
+double memory_gbs(const System& system) {
+  const auto of_chip = [](const tutti_system_node& gpu) -> double {
+    if ((gpu.flags & TUTTI_NODE_AMD) != 0) return gpu.chip >= 940 ? 4000 : 1600;
+    return gpu.chip >= 100 ? 6000 : gpu.chip >= 90 ? 3000 : gpu.chip >= 80 ? 1500 : 800;
+  };
+  double least = 0;
+  for (const uint32_t rank : system.rank_nodes()) {
+    const tutti_system_node& node = system.nodes()[rank];
+    if (node.type != TUTTI_NODE_GPU || node.chip == 0) return 0;
+    least = least == 0 ? of_chip(node) : std::min(least, of_chip(node));
+  }
+  return least;
+}
+
 double network_latency_us(const System& system, double otherwise) {
   double lowest = 0;
   for (const uint32_t net : system.nodes_of(TUTTI_NODE_NET)) {

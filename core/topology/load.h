@@ -18,6 +18,8 @@ Result<std::vector<double>> link_loads(const System& system, const NodeGraph& gr
 /// share of the machine's network ports. 0 where there is nothing to reach.
 double widest_path_gbs(const System& system);
 double network_share_gbs(const System& system);
+/// GB/s of the slowest rank's own memory, reads and writes together; 0 if not known.
+double memory_gbs(const System& system);
 /// The lowest latency that a network port gives, or `otherwise` where none does.
 double network_latency_us(const System& system, double otherwise);
 

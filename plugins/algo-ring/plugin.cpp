@@ -22,7 +22,7 @@ class Rings : public sdk::AlgorithmInstance {
         nets_(graphs, sdk::common_channels(topology, graphs)),
         orders_(std::move(orders)) {
     for (uint32_t collective = 0; collective < TUTTI_COLLECTIVE_COUNT; ++collective) {
-      if (can(collective)) costs_[collective] = ring::cost(collective, topology, graphs);
+      if (can(collective)) costs_[collective] = ring::cost(collective, topology, graphs, channel_count());
     }
   }
 

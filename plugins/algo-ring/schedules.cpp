@@ -114,7 +114,8 @@ sdk::PlanBuilder schedule(const tutti_plan_request& request, const Order& order)
   return plan;
 }
 
-tutti_algorithm_cost cost(uint32_t collective, const tutti_topology& topology, std::span<const tutti_graph> graphs) {
+tutti_algorithm_cost cost(uint32_t collective, const tutti_topology& topology, std::span<const tutti_graph> graphs,
+                          uint32_t channels) {
   const uint32_t n = topology.rank_count;
   const bool p2p = topology.bandwidth_gbs[TUTTI_LINK_P2P] > 0;
   const uint32_t inside = p2p ? TUTTI_LINK_P2P : TUTTI_LINK_SHM;
@@ -130,7 +131,7 @@ tutti_algorithm_cost cost(uint32_t collective, const tutti_topology& topology, s
   const double sent = n == 1 ? 0.0 : chain ? 1.0 : static_cast<double>(hops) / n;
   if (n > links_between_nodes) cost.wire[inside] = sent;
   if (links_between_nodes > 0) cost.wire[TUTTI_LINK_NETWORK] = sent;
-  sdk::set_bandwidth(cost, inside, graphs);
+  sdk::set_bandwidth(cost, inside, graphs, channels);
   // The input is read once and the output written once; what arrives is read from its slot.
   cost.memory = 2.0 + sent;
   return cost;

@@ -35,7 +35,8 @@ inline constexpr uint64_t kCollectives = 1u << TUTTI_ALL_REDUCE | 1u << TUTTI_RE
 /// The plan of one rank for one of kCollectives.
 sdk::PlanBuilder schedule(const tutti_plan_request& request, const Order& order);
 
-/// The cost of one of kCollectives on rings through all machines; see tutti_algorithm_cost.
-tutti_algorithm_cost cost(uint32_t collective, const tutti_topology& topology, std::span<const tutti_graph> graphs);
+/// The cost of one of kCollectives on `channels` rings through all machines; see tutti_algorithm_cost.
+tutti_algorithm_cost cost(uint32_t collective, const tutti_topology& topology, std::span<const tutti_graph> graphs,
+                          uint32_t channels);
 
 }  // namespace tutti::ring

@@ -24,7 +24,7 @@ class Trees : public sdk::AlgorithmInstance {
         depth_(depth_of(trees_[0], topology)),
         pairs_(graphs.size() > 1 && trees_.size() > 1) {
     inside_ = topology.bandwidth_gbs[TUTTI_LINK_P2P] > 0 ? TUTTI_LINK_P2P : TUTTI_LINK_SHM;
-    sdk::set_bandwidth(bandwidth_, inside_, graphs);
+    sdk::set_bandwidth(bandwidth_, inside_, graphs, channel_count());
   }
 
   uint32_t channel_count() const override { return static_cast<uint32_t>(trees_.size()); }

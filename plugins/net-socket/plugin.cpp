@@ -43,9 +43,10 @@ class SocketNetwork : public sdk::Plugin {
   }
   static std::vector<tutti_config_key> settings() {
     return {
-        sdk::setting(
-            TUTTI_CONFIG_LIST, "interface", "[]",
-            "Interfaces: prefixes (eth), =exact names, subnets (10.0.0.0/8), ^excluded; empty: the best there is."),
+        sdk::setting(TUTTI_CONFIG_LIST, "interface", "[]",
+                     "Interfaces: prefixes (eth), =exact names, subnets (10.0.0.0/8), ^excluded. All that match are "
+                     "used; empty: "
+                     "the best there is."),
         sdk::setting(TUTTI_CONFIG_TEXT, "family", "auto", "auto, ipv4 or ipv6."),
         sdk::setting(TUTTI_CONFIG_INTEGER, "streams", "2",
                      "TCP streams per connection; large messages use all of them.", 1, 16),
@@ -69,9 +70,9 @@ class SocketNetwork : public sdk::Plugin {
       return (family == "ipv4" && one.address.family() != AF_INET) ||
              (family == "ipv6" && one.address.family() != AF_INET6);
     });
-    TUTTI_ASSIGN(bootstrap::Interface chosen,
-                 bootstrap::choose_interface(all, fmt::format("{}", fmt::join(host.list("interface"), ","))));
-    devices_.push_back(describe(std::move(chosen)));
+    TUTTI_ASSIGN(std::vector<bootstrap::Interface> chosen,
+                 bootstrap::choose_interfaces(all, fmt::format("{}", fmt::join(host.list("interface"), ","))));
+    for (bootstrap::Interface& interface : chosen) devices_.push_back(describe(std::move(interface)));
     return {};
   }
   const std::vector<Device>& devices() const { return devices_; }

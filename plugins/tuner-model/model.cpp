@@ -17,6 +17,7 @@ bool uses(const tutti_candidate& candidate, uint32_t link) {
 }  // namespace
 
 Model::Model(const Constants& constants, const tutti_topology& topology) : constants_(constants) {
+  if (topology.memory_gbs > 0) constants_.memory_gbs = topology.memory_gbs;
   std::copy_n(topology.bandwidth_gbs, TUTTI_LINK_COUNT, bandwidth_gbs_.begin());
   std::copy_n(topology.latency_us, TUTTI_LINK_COUNT, latency_us_.begin());
   std::copy_n(topology.gap_us, TUTTI_LINK_COUNT, gap_us_.begin());
@@ -44,19 +45,23 @@ const char* Model::obstacle(const tutti_candidate& candidate) const {
   return nullptr;
 }
 
-/// As few as saturate the fastest link in use, and no more than the data is worth.
+/// As few as saturate the links in use (all, where each channel brings its own bandwidth), and no more than the data is
+/// worth.
 uint32_t Model::channels(const tutti_candidate& candidate, double bytes) const {
-  double fastest_gbs = 0;
+  double useful = 1;
   for (uint32_t link = 0; link < TUTTI_LINK_COUNT; ++link) {
-    if (uses(candidate, link)) fastest_gbs = std::max(fastest_gbs, link_gbs(candidate.algorithm_cost, link));
+    if (!uses(candidate, link)) continue;
+    const bool own = candidate.algorithm_cost.gbs[link] > 0;
+    useful = std::max(useful, own ? candidate.max_channels : std::ceil(bandwidth_gbs_[link] / constants_.channel_gbs));
   }
-  const double useful = std::min(std::ceil(fastest_gbs / constants_.channel_gbs), bytes / constants_.channel_bytes);
+  useful = std::min(useful, bytes / constants_.channel_bytes);
   return static_cast<uint32_t>(std::clamp(std::floor(useful), 1.0, static_cast<double>(candidate.max_channels)));
 }
 
-/// What the algorithm's channels have together, or else the link.
-double Model::link_gbs(const tutti_algorithm_cost& cost, uint32_t link) const {
-  return cost.gbs[link] > 0 ? cost.gbs[link] : bandwidth_gbs_[link];
+/// What this many channels have together.
+double Model::link_gbs(const tutti_algorithm_cost& cost, uint32_t link, uint32_t channels) const {
+  const double gbs = cost.gbs[link] > 0 ? cost.gbs[link] * channels : bandwidth_gbs_[link];
+  return std::min(gbs, channels * constants_.channel_gbs);
 }
 
 double Model::microseconds(const tutti_candidate& candidate, double bytes, uint32_t channels) const {
@@ -67,8 +72,7 @@ double Model::microseconds(const tutti_candidate& candidate, double bytes, uint3
     if (!uses(candidate, link)) continue;
     latency_us += cost.hops[link] * (latency_us_[link] + candidate.protocol_latency_us[link]);
     if (cost.messages[link] > cost.hops[link]) latency_us += (cost.messages[link] - cost.hops[link]) * gap_us_[link];
-    const double gbs = std::min(link_gbs(cost, link), channels * constants_.channel_gbs);
-    const double payload_gbs = gbs * candidate.protocol_efficiency[link];
+    const double payload_gbs = link_gbs(cost, link, channels) * candidate.protocol_efficiency[link];
     wire_us = std::max(wire_us, cost.wire[link] * bytes / (payload_gbs * kBytesPerUsOfGbs));
   }
   return latency_us + wire_us + cost.memory * bytes / (constants_.memory_gbs * kBytesPerUsOfGbs);

@@ -16,7 +16,8 @@ struct Constants {
   double call_us = 0;              ///< added to every call
 };
 
-/// T = call + Σ (hops · (latency + protocol latency) + further messages · gap) + max wire bytes / (bandwidth · efficiency) + memory bytes / memory
+/// T = call + Σ (hops · (latency + protocol latency) + further messages · gap) + max wire bytes / (bandwidth ·
+/// efficiency) + memory bytes / memory
 ///
 /// over the kinds of links. The sum is the critical path of one small message (α); kinds of links carry data at the
 /// same time, so that the slowest counts (β). Thread-safe: nothing changes after construction.
@@ -31,7 +32,7 @@ class Model {
   /// Why a candidate cannot run; null if it can.
   const char* obstacle(const tutti_candidate& candidate) const;
   uint32_t channels(const tutti_candidate& candidate, double bytes) const;
-  double link_gbs(const tutti_algorithm_cost& cost, uint32_t link) const;
+  double link_gbs(const tutti_algorithm_cost& cost, uint32_t link, uint32_t channels) const;
   double microseconds(const tutti_candidate& candidate, double bytes, uint32_t channels) const;
 
   Constants constants_;

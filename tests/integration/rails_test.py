@@ -37,10 +37,11 @@ class TwoRails(unittest.TestCase):
 
     def bench(self, *arguments):
         """Rank 0 on the first host, rank 1 on the second; returns what rank 0 printed."""
+        meeting = f"10.213.0.1:41999:{secrets.token_hex(16)}"
         ranks = []
         for rank, host in enumerate(self.hosts):
             command = ["ip", "netns", "exec", host, TUTTI, "bench", "all_reduce", "--ranks", "2", "--rank", str(rank),
-                       "--id", "10.213.0.1:41999", "--set", f"host={host}", "--set", "algorithm=ring",
+                       "--id", meeting, "--set", f"host={host}", "--set", "algorithm=ring",
                        "--set", "settings.net.socket.interface=[rail]", *arguments]
             ranks.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                           env={k: v for k, v in os.environ.items() if not k.startswith("TUTTI_")}))

@@ -50,9 +50,9 @@ typedef struct tutti_algorithm_cost {
   uint32_t messages[TUTTI_LINK_COUNT]; /* messages that the busiest rank sends or receives; 0: as many as hops */
   double wire[TUTTI_LINK_COUNT]; /* bytes the busiest rank sends, as a multiple of the call's bytes per block × blocks,
                                     by link kind */
-  double gbs[TUTTI_LINK_COUNT]; /* GB/s that all channels of the algorithm have together per rank and direction, by link
-                                   kind; 0: what the topology says */
-  double memory;                /* bytes the busiest rank reads and writes in its own memory, likewise */
+  double gbs[TUTTI_LINK_COUNT];  /* GB/s of one channel per rank and direction, by link kind; further channels add
+                                    theirs;  0: channels share what the topology says */
+  double memory;                 /* bytes the busiest rank reads and writes in its own memory, likewise */
 } tutti_algorithm_cost;
 
 typedef struct tutti_algorithm_ops {

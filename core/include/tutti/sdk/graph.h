@@ -79,12 +79,13 @@ inline Status report(const Graph& graph, uint32_t node, const tutti_graph_sink& 
   return code == TUTTI_OK ? Status() : Status(static_cast<Code>(code), "the host refused the channels");
 }
 
-/// What all channels have together on the machine that has least; a cost without it means what the topology says.
-inline void set_bandwidth(tutti_algorithm_cost& cost, uint32_t inside, std::span<const tutti_graph> graphs) {
+/// Gives a cost the bandwidth of one of `channels` channels made of these graphs, on the machine that has least.
+inline void set_bandwidth(tutti_algorithm_cost& cost, uint32_t inside, std::span<const tutti_graph> graphs,
+                          uint32_t channels) {
   for (const tutti_graph& graph : graphs) {
     const auto lower = [&](double& gbs, double channel_gbs) {
-      const double total = channel_gbs * graph.channel_count;
-      if (total > 0 && (gbs == 0 || total < gbs)) gbs = total;
+      const double share = channel_gbs * graph.channel_count / channels;
+      if (share > 0 && (gbs == 0 || share < gbs)) gbs = share;
     };
     if (graph.rank_count > 1) lower(cost.gbs[inside], graph.intra_gbs);
     lower(cost.gbs[TUTTI_LINK_NETWORK], graph.inter_gbs);
