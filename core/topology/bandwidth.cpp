@@ -31,7 +31,7 @@ double nvlink_gbs(int sm) {
 
 double xgmi_gbs(std::string_view gcn) {
   if (gcn.starts_with("gfx94") || gcn.starts_with("gfx95")) return 48;
-  if (gcn == "gfx90a") return 36;
+  if (gcn.starts_with("gfx90a")) return 36;
   return 24;
 }
 

@@ -124,10 +124,13 @@ uint32_t Builder::add_node(uint32_t type, uint64_t id, int index, std::string na
   return machine_.size() - 1;
 }
 
-/// Gives the nodes of a type that have no number the smallest free ones, in order.
+/// Gives the nodes of a type that have no number of their own the smallest free ones, in order. (Where every process
+/// sees one GPU only, all call it device 0.)
 void number(Machine& machine, uint32_t type) {
   std::set<uint32_t> taken;
-  for (const uint32_t node : machine.nodes_of(type)) taken.insert(machine.nodes[node].index);
+  for (const uint32_t node : machine.nodes_of(type)) {
+    if (!taken.insert(machine.nodes[node].index).second) machine.nodes[node].index = kUnnumbered;
+  }
   uint32_t next = 0;
   for (const uint32_t node : machine.nodes_of(type)) {
     if (machine.nodes[node].index != kUnnumbered) continue;
@@ -220,8 +223,7 @@ Status Builder::add_port(const Net& port, uint32_t adapter) {
   TUTTI_TRY(check_positive(net_gbs(port), port.place, fmt::format("the speed of {} in GB/s", port.name)));
   if (port.dev >= 0 && !ports_.insert(port.dev).second) {
     return wrong(document_, port.place,
-                 fmt::format("{} is device {} of its network, as another port is; number each on "
-                             "its own",
+                 fmt::format("{} is device {} of its network, as another port is; give it a number of its own",
                              port.name, port.dev));
   }
   const uint32_t node = add_node(TUTTI_NODE_NET, port.guid, port.dev, port.name);

@@ -43,7 +43,7 @@ uint32_t passed_path_type(uint32_t node_type) {
 class PathsFrom {
  public:
   PathsFrom(const Machine& machine, uint32_t source) : machine_(machine), source_(source), reached_(machine.size()) {
-    reached_[source] = {.known = true, .gbs = kLocalGbs};
+    reached_[source] = {{.gbs = kLocalGbs}};
     for (std::vector<uint32_t> level{source}; !level.empty();) level = expand(level);
   }
 
@@ -52,13 +52,13 @@ class PathsFrom {
   }
 
  private:
-  /// How the best path comes to a node.
+  /// A shortest way to a node, by its end.
   struct Arrival {
-    bool known = false;
     uint32_t hop_count = 0;
     uint32_t type = TUTTI_PATH_LOC;
-    uint32_t link = 0;  ///< the last
     double gbs = 0;
+    uint32_t link = 0;      ///< the last
+    uint32_t previous = 0;  ///< which arrival at the node before
   };
 
   /// The nodes one hop farther than those of `level`, in order.
@@ -66,20 +66,29 @@ class PathsFrom {
     std::vector<uint32_t> next;
     for (const uint32_t node : level) {
       for (const uint32_t link : machine_.links_from(node)) {
-        const uint32_t to = machine_.links[link].to;
         if (!may_pass(machine_.links[link])) continue;
-        if (!reached_[to].known) next.push_back(to);
-        const Arrival arrival = over(link);
-        if (is_better(arrival, reached_[to])) reached_[to] = arrival;
+        const uint32_t to = machine_.links[link].to;
+        if (reached_[to].empty()) next.push_back(to);
+        for (uint32_t i = 0; i < reached_[node].size(); ++i) add(reached_[to], over(link, i));
       }
     }
     std::ranges::sort(next);
     return next;
   }
 
+  /// Keeps the wider and the closer of two ways: a wide one may prove to be narrow farther on.
+  static void add(std::vector<Arrival>& arrivals, const Arrival& arrival) {
+    const auto is_as_good = [](const Arrival& a, const Arrival& b) { return a.gbs >= b.gbs && a.type <= b.type; };
+    for (const Arrival& known : arrivals) {
+      if (known.hop_count < arrival.hop_count || is_as_good(known, arrival)) return;
+    }
+    std::erase_if(arrivals, [&](const Arrival& known) { return is_as_good(arrival, known); });
+    arrivals.push_back(arrival);
+  }
+
   bool may_pass(const tutti_system_link& link) const {
     if (link.from == source_) return true;
-    const bool next_to_source = reached_[link.from].hop_count == 1;
+    const bool next_to_source = reached_[link.from].front().hop_count == 1;
     const uint32_t source = machine_.type(source_);
     const uint32_t to = machine_.type(link.to);
     switch (machine_.type(link.from)) {
@@ -95,36 +104,33 @@ class PathsFrom {
     }
   }
 
-  Arrival over(uint32_t index) const {
+  Arrival over(uint32_t index, uint32_t previous) const {
     const tutti_system_link& link = machine_.links[index];
-    const Arrival& before = reached_[link.from];
+    const Arrival& before = reached_[link.from][previous];
     uint32_t type = join_types(before.type, link_path_type(machine_, link));
     if (link.from != source_) type = join_types(type, passed_path_type(machine_.type(link.from)));
-    return {true, before.hop_count + 1, type, index, std::min(before.gbs, link.gbs)};
-  }
-
-  static bool is_better(const Arrival& a, const Arrival& b) {
-    if (!b.known) return true;
-    if (a.hop_count != b.hop_count) return a.hop_count < b.hop_count;
-    if (a.gbs != b.gbs) return a.gbs > b.gbs;
-    return a.type < b.type;
+    return {before.hop_count + 1, type, std::min(before.gbs, link.gbs), index, previous};
   }
 
   void append_to(Paths& paths, uint32_t target) const {
-    const Arrival& arrival = reached_[target];
     const auto begin = static_cast<uint32_t>(paths.hops.size());
-    paths.hops.resize(begin + arrival.hop_count);
-    for (uint32_t hop = arrival.hop_count, node = target; hop-- > 0;
-         node = machine_.links[paths.hops[begin + hop]].from) {
-      paths.hops[begin + hop] = reached_[node].link;
+    if (reached_[target].empty()) {
+      paths.table.push_back({TUTTI_PATH_DIS, begin, 0, 0, 0});
+      return;
     }
-    const uint32_t type = arrival.known ? arrival.type : TUTTI_PATH_DIS;
-    paths.table.push_back({type, begin, arrival.hop_count, 0, arrival.gbs});
+    const Arrival& best = *std::ranges::max_element(reached_[target], {}, &Arrival::gbs);
+    paths.table.push_back({best.type, begin, best.hop_count, 0, best.gbs});
+    paths.hops.resize(begin + best.hop_count);
+    const Arrival* arrival = &best;
+    for (uint32_t hop = best.hop_count; hop-- > 0;) {
+      paths.hops[begin + hop] = arrival->link;
+      arrival = &reached_[machine_.links[arrival->link].from][arrival->previous];
+    }
   }
 
   const Machine& machine_;
   uint32_t source_;
-  std::vector<Arrival> reached_;
+  std::vector<std::vector<Arrival>> reached_;  ///< per node; none is both narrower and farther than another
 };
 
 }  // namespace

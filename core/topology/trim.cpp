@@ -22,17 +22,21 @@ class Use {
     }
   }
 
-  /// What the paths between used nodes pass: GPUs (they are used then like ends), or all else.
-  void add_between(bool gpus) {
+  /// What the paths between used nodes pass: GPUs (they are used then like ends), or all else. Whether there was any.
+  bool add_between(bool gpus) {
     const std::vector<uint32_t> ends = nodes();
+    bool any = false;
     for (const uint32_t from : ends) {
       for (const uint32_t to : ends) {
         for (const uint32_t hop : paths_.hops_of(paths_.at(from, to))) {
           const uint32_t node = machine_.links[hop].to;
-          if ((machine_.type(node) == TUTTI_NODE_GPU) == gpus) used_[node] = true;
+          if (used_[node] || (machine_.type(node) == TUTTI_NODE_GPU) != gpus) continue;
+          used_[node] = true;
+          any = true;
         }
       }
     }
+    return any;
   }
 
   std::vector<uint32_t> nodes() const {
@@ -55,7 +59,8 @@ std::vector<uint32_t> nodes_in_use(const Machine& machine, const Paths& paths, b
   Use use(machine, paths);
   use.add_ends(networks);
   use.add_between(true);
-  use.add_between(false);
+  while (use.add_between(false)) {  // a switch between two GPUs needs those above it
+  }
   return use.nodes();
 }
 
