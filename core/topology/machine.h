@@ -2,7 +2,6 @@
 // Nodes and wires of a machine while its system graph is made.
 #pragma once
 
-#include <ranges>
 #include <span>
 #include <string>
 #include <vector>
@@ -20,8 +19,6 @@ struct Machine {
   uint32_t size() const { return static_cast<uint32_t>(nodes.size()); }
   uint32_t type(uint32_t node) const { return nodes[node].type; }
   bool is_rank(uint32_t node) const { return nodes[node].rank != TUTTI_NO_RANK; }
-  /// Indices of the links that leave a node.
-  auto links_from(uint32_t node) const { return std::views::iota(first_link[node], first_link[node + 1]); }
   std::vector<uint32_t> nodes_of(uint32_t type) const;
 
   /// The machine of these nodes, in this order, and of the links between them. `reverse` and first_link are made anew:

@@ -10,18 +10,16 @@
 namespace tutti::topology {
 namespace {
 
-using std::string_view_literals::operator""sv;
+template <size_t kCount>
+using Names = std::array<std::string_view, kCount>;
 
-constexpr std::array kPathNames = {"LOC"sv, "NVL"sv, "NVB"sv, "C2C"sv, "PIX"sv, "PXB"sv,
-                                   "P2C"sv, "PXN"sv, "PHB"sv, "SYS"sv, "NET"sv, "DIS"sv};
-constexpr std::array kNodeTypeNames = {"GPU"sv, "host"sv, "PCI"sv, "NVSwitch"sv, "NUMA"sv, "NIC"sv, "NET"sv};
-constexpr std::array kWireNames = {"LOC"sv, "NVL"sv, "C2C"sv, "PCI"sv, "SYS"sv, "NET"sv};
-static_assert(kPathNames.size() == TUTTI_PATH_TYPE_COUNT);
-static_assert(kNodeTypeNames.size() == TUTTI_NODE_TYPE_COUNT);
-static_assert(kWireNames.size() == TUTTI_WIRE_TYPE_COUNT);
+constexpr Names<TUTTI_PATH_TYPE_COUNT> kPathNames = {"LOC", "NVL", "NVB", "C2C", "PIX", "PXB",
+                                                     "P2C", "PXN", "PHB", "SYS", "NET", "DIS"};
+constexpr Names<TUTTI_NODE_TYPE_COUNT> kNodeTypeNames = {"GPU", "host", "PCI", "NVSwitch", "NUMA", "NIC", "NET"};
+constexpr Names<TUTTI_WIRE_TYPE_COUNT> kWireNames = {"LOC", "NVL", "C2C", "PCI", "SYS", "NET"};
 
 template <size_t kCount>
-std::string_view name_of(const std::array<std::string_view, kCount>& names, uint32_t value) {
+std::string_view name_of(const Names<kCount>& names, uint32_t value) {
   return value < kCount ? names[value] : "?";
 }
 

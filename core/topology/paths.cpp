@@ -65,7 +65,7 @@ class PathsFrom {
   std::vector<uint32_t> expand(const std::vector<uint32_t>& level) {
     std::vector<uint32_t> next;
     for (const uint32_t node : level) {
-      for (const uint32_t link : machine_.links_from(node)) {
+      for (uint32_t link = machine_.first_link[node]; link < machine_.first_link[node + 1]; ++link) {
         if (!may_pass(machine_.links[link])) continue;
         const uint32_t to = machine_.links[link].to;
         if (reached_[to].empty()) next.push_back(to);
