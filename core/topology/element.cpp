@@ -29,6 +29,7 @@ const std::array<ElementKind, 10> kKinds = {{
 }};
 
 constexpr uint32_t kSwitchClass = 0x068000;
+constexpr uint32_t kCpuClass = 0x060400;
 /// Where files say that a switch is, which has no address of its own; target="switch" means the same.
 constexpr std::string_view kSwitchAddress = "fffffff:ff:ff.0";
 
@@ -276,6 +277,7 @@ class Encoder {
 Element encode_link(const PeerLink& link) {
   uint32_t target_class = link.target_class;
   if (target_class == 0 && link.to == PeerLink::Target::kSwitch) target_class = kSwitchClass;
+  if (target_class == 0 && link.to == PeerLink::Target::kCpu) target_class = kCpuClass;
   return Encoder(link.kind == PeerLink::Kind::kXgmi ? "xgmi" : "nvlink")
       .text("target", link.target.text())
       .number("count", link.count, -1)
@@ -287,7 +289,11 @@ Element encode_gpu(const Gpu& gpu) {
   Encoder out("gpu");
   out.number("dev", gpu.dev, -1).number("sm", gpu.sm, 0).text("gcn", gpu.gcn).number("arch", gpu.arch, 0);
   out.number("rank", gpu.rank, -1).number("gdr", gpu.direct ? 1 : 0, -1);
-  for (const PeerLink& link : gpu.links) out.child(encode_link(link));
+  for (const PeerLink::Kind kind : {PeerLink::Kind::kNvlink, PeerLink::Kind::kXgmi}) {
+    for (const PeerLink& link : gpu.links) {
+      if (link.kind == kind) out.child(encode_link(link));
+    }
+  }
   if (gpu.c2c) out.child(Encoder("c2c").real("bw", gpu.c2c->gbs).number("count", gpu.c2c->count, -1).take());
   return out.take();
 }

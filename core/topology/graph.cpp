@@ -39,6 +39,8 @@ Result<NodeGraph> NodeGraph::copy(const tutti_graph& graph, const tutti_topology
   NodeGraph made;
   made.head_ = graph;
   made.head_.node = node;
+  made.head_.orders = nullptr;  // view() sets them
+  made.head_.nets = nullptr;
   made.orders_.assign(graph.orders, graph.orders + size_t{graph.channel_count} * ranks);
   made.nets_.assign(size_t{graph.channel_count} * 2, TUTTI_NO_NET);
   if (graph.nets != nullptr) std::copy_n(graph.nets, made.nets_.size(), made.nets_.begin());

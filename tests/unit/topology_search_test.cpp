@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <limits>
 
@@ -187,7 +188,8 @@ TEST(Search, PropertiesOfGeneratedMachines) {
   SCOPED_TRACE(seed);
   std::mt19937_64 random(seed);
   double slowest = 0;
-  for (int round = 0; round < 1500; ++round) {
+  const char* rounds = std::getenv("TUTTI_TEST_ROUNDS");
+  for (int round = 0; round < (rounds != nullptr ? std::atoi(rounds) : 300); ++round) {
     SCOPED_TRACE(round);
     const Document document = test::random_machine(random);
     const auto nodes = 1 + static_cast<uint32_t>(random() % 2);
@@ -207,8 +209,10 @@ TEST(Search, PropertiesOfGeneratedMachines) {
       const double ceiling = machine.system().nodes()[machine.system().rank_nodes()[0]].chip >= 100 ? 90 : 40;
       EXPECT_GE(graph->total_intra_gbs(), std::min(ascending_ring_gbs(machine.system()), ceiling) * 0.999);
     }
-    const auto again = machine.search(pattern, max_channels);
-    ASSERT_EQ(machine.owned(*again).encode(), owned.encode()) << "the same input gives the same output";
+    if (round % 4 == 0) {
+      const auto again = machine.search(pattern, max_channels);
+      ASSERT_EQ(machine.owned(*again).encode(), owned.encode()) << "the same input gives the same output";
+    }
     if (testing::Test::HasFailure()) break;
   }
   std::cout << "slowest search: " << slowest << " s\n";

@@ -25,10 +25,11 @@ namespace tutti::sdk {
 
 struct SearchOptions {
   uint32_t max_channels = 32;
-  /// Steps (devices tried) of the whole search and of one attempt at one speed under one set of conditions. A step
-  /// costs below a microsecond; the outcome depends on the budget, never on time.
-  uint64_t budget = 400'000;
-  uint64_t attempt_budget = 10'000;
+  /// Steps (devices tried) of the whole search, and how many an attempt at one speed under one set of conditions goes
+  /// on without finding a further channel. A step costs about a microsecond; the outcome depends on steps, never on
+  /// time.
+  uint64_t budget = 200'000;
+  uint64_t patience = 3'000;
 };
 
 namespace detail {
@@ -141,10 +142,9 @@ class Search {
         // Channels found at this speed may gain by sharing what is left, but not as much as to the next higher speed.
         if (goal * gbs / kSpeedRatio <= capacity_of(best) * (1 + kWorthwhile) || spare == 0) break;
         const Conditions conditions{pattern_, gbs, stage.intra_type, stage.inter_type, same, stage.cross_nic};
-        const uint64_t steps = std::min(spare, options_.attempt_budget);
-        Finder finder(machine_, conditions, goal, steps);
+        Finder finder(machine_, conditions, goal, spare, options_.patience);
         Graph found = graph_of(finder.run(), conditions);
-        spare -= steps - finder.steps_left();
+        spare = finder.steps_left();
         if (capacity_of(found) > capacity_of(best) * (1 + kWorthwhile)) best = std::move(found);
       }
       if (capacity_of(best) >= bound * (1 - kWorthwhile)) break;

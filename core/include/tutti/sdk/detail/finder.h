@@ -27,19 +27,22 @@ struct Route {
 
 /// Depth first over channels and, in each, over devices, with the links' bandwidth taken on the way down and given back
 /// on the way up. Each channel is first tried as the one before it, the first as the devices are numbered (PCI order);
-/// then candidates are sorted by what their path has left. Ends with the goal reached or the steps used up; the same
-/// arguments give the same routes.
+/// then candidates are sorted by what their path has left. Ends with the goal reached, the steps used up, or `patience`
+/// steps without a further channel; the same arguments give the same routes.
 class Finder {
  public:
-  Finder(const Machine& machine, const Conditions& conditions, uint32_t goal, uint64_t steps)
+  Finder(const Machine& machine, const Conditions& conditions, uint32_t goal, uint64_t steps, uint64_t patience)
       : machine_(machine),
         conditions_(conditions),
         goal_(goal),
         steps_(steps),
+        patience_(patience),
+        give_up_at_(steps > patience ? steps - patience : 0),
         ledger_(machine.system()),
         used_(machine.device_count()),
         entries_(machine.device_count()),
-        net_uses_(machine.net_count()) {}
+        net_uses_(machine.net_count()),
+        candidates_(size_t{goal} * machine.device_count()) {}
 
   std::vector<Route> run() {
     next_channel();
@@ -48,11 +51,17 @@ class Finder {
   uint64_t steps_left() const { return steps_; }
 
  private:
+  /// (wanted last, bandwidth left, hops, distance), device
+  using Candidate = std::pair<std::tuple<bool, double, uint32_t, uint32_t>, uint32_t>;
+
   bool is_ring() const { return conditions_.pattern == TUTTI_PATTERN_RING; }
-  bool stopped() const { return best_.size() >= goal_ || steps_ == 0; }
+  bool stopped() const { return best_.size() >= goal_ || steps_ <= give_up_at_; }
 
   void next_channel() {
-    if (routes_.size() > best_.size()) best_ = routes_;
+    if (routes_.size() > best_.size()) {
+      best_ = routes_;
+      give_up_at_ = steps_ > patience_ ? steps_ - patience_ : 0;
+    }
     if (stopped()) return;
     if (machine_.net_count() > 0) {
       for (const uint32_t net : nets_by_use()) {
@@ -154,8 +163,8 @@ class Finder {
     if (route_.devices.size() == machine_.device_count()) return close();
     const uint32_t at = route_.devices.back();
     if (forced_ != nullptr) return advance(at, (*forced_)[route_.devices.size()]);
-    for (const uint32_t next : candidates(at)) {
-      advance(at, next);
+    for (const Candidate& candidate : sort_candidates(at)) {
+      advance(at, candidate.second);
       if (stopped()) return;
     }
   }
@@ -207,10 +216,11 @@ class Finder {
 
   /// Where to go from `at`: what has most left first, then the fewest hops; of equals, those that could leave by the
   /// ring's network port last, then the next in PCI order.
-  std::vector<uint32_t> candidates(uint32_t at) const {
+  const std::vector<Candidate>& sort_candidates(uint32_t at) {
     const uint32_t count = machine_.device_count();
-    using Key = std::tuple<bool, double, uint32_t, uint32_t>;
-    std::vector<std::pair<Key, uint32_t>> sorted;
+    // Those of the places before, on this route and on complete ones, are still in use.
+    std::vector<Candidate>& sorted = candidates_[routes_.size() * count + route_.devices.size()];
+    sorted.clear();
     for (uint32_t next = 0; next < count; ++next) {
       const tutti_system_path& path = machine_.between(at, next);
       if (used_[next] || path.type > conditions_.intra_type) continue;
@@ -221,9 +231,7 @@ class Finder {
       sorted.push_back({{wanted_last, -left, path.hop_count, (next + count - at) % count}, next});
     }
     std::sort(sorted.begin(), sorted.end());
-    std::vector<uint32_t> devices;
-    for (const auto& [key, device] : sorted) devices.push_back(device);
-    return devices;
+    return sorted;
   }
 
   std::vector<uint32_t> exits(uint32_t last) const {
@@ -258,11 +266,14 @@ class Finder {
   const Machine& machine_;
   const Conditions conditions_;
   const uint32_t goal_;
-  uint64_t steps_;
+  uint64_t steps_;  // left
+  const uint64_t patience_;
+  uint64_t give_up_at_;
   Ledger ledger_;
-  std::vector<bool> used_;          // devices on the current route
-  std::vector<uint32_t> entries_;   // channels that enter by each device
-  std::vector<uint32_t> net_uses_;  // channels that enter by each port
+  std::vector<bool> used_;                          // devices on the current route
+  std::vector<uint32_t> entries_;                   // channels that enter by each device
+  std::vector<uint32_t> net_uses_;                  // channels that enter by each port
+  std::vector<std::vector<Candidate>> candidates_;  // by route and place on it
   const std::vector<uint32_t>* forced_ = nullptr;
   Route route_;
   std::vector<Route> routes_;  // complete ones

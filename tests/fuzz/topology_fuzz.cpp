@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Any bytes as a topology: it is read or refused with a place; what was read comes back the same from both forms,
+// merges with itself, and makes a system graph or says why not.
+#include <cstdint>
+#include <cstdlib>
+#include <string_view>
+
+#include "topology/system.h"
+
+namespace topology = tutti::topology;
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  const bool xml = text.starts_with('<');
+  const auto read = xml ? topology::Document::read_xml(text, "fuzz") : topology::Document::read_yaml(text, "fuzz");
+  if (!read.ok()) {
+    if (!read.status().text().starts_with("fuzz")) std::abort();  // no place
+    return 0;
+  }
+  const std::string yaml = topology::write_yaml(*read);
+  const auto again = topology::Document::read_yaml(yaml, "yaml");
+  if (!again.ok() || topology::write_yaml(*again) != yaml) std::abort();
+  const auto from_xml = topology::Document::read_xml(topology::write_xml(*read), "xml");
+  if (xml && (!from_xml.ok() || topology::write_yaml(*from_xml) != yaml)) std::abort();
+  const auto merged = topology::merge(*read, *read);
+  if (!merged.ok()) std::abort();
+  topology::BuildOptions options;
+  const auto system = topology::System::build(*merged, options);
+  if (!system.ok() && system.status().text().empty()) std::abort();
+  return 0;
+}

@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: Apache-2.0
+// Machines as files: what is read, what is refused and where, what comes back, how two become one.
+#include "topology/document.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <random>
+
+#include "topology/system.h"
+#include "unit/topology_machines.h"
+#include "unit/topology_random.h"
+
+namespace tutti::topology {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+Document read(std::string_view text) {
+  auto document = text.starts_with('<') ? Document::read_xml(text, "a.xml") : Document::read_yaml(text, "a.yaml");
+  EXPECT_TRUE(document.ok()) << document.status().to_string() << "\n" << text;
+  return document.ok() ? *std::move(document) : Document();
+}
+
+std::string refusal(std::string_view text) {
+  const auto document = text.starts_with('<') ? Document::read_xml(text, "a.xml") : Document::read_yaml(text, "a.yaml");
+  EXPECT_FALSE(document.ok()) << text;
+  return document.ok() ? std::string() : std::string(document.status().text());
+}
+
+TEST(BusIds, AreReadAndWritten) {
+  EXPECT_EQ(BusId::parse("0000:3b:00.0")->value, 0x3b000u);
+  EXPECT_EQ(BusId::parse("3B:1f.7")->text(), "0000:3b:1f.7");
+  EXPECT_EQ(BusId::parse("3b:00")->text(), "0000:3b:00.0");
+  EXPECT_EQ(BusId::parse("fffffff:ff:ff.0")->text(), "fffffff:ff:ff.0");
+  EXPECT_EQ(BusId::parse("FFFFFFFF:FF:FF.0")->text(), "ffffffff:ff:ff.0");
+  for (const char* wrong : {"", "x", "0000:3b:00.0.0", "0000:3b:00.", "0:0:0:0", "3b", "000000000:00:00.0",
+                            "0000:3b:00.10", "0000:3bb:00.0", "0000:3b:00.g", " 00:00.0"}) {
+    EXPECT_FALSE(BusId::parse(wrong).ok()) << wrong;
+  }
+}
+
+/// What files in the field hold.
+constexpr const char* kField = R"(<!-- made by a tool -->
+<system version="1">
+  <cpu host_hash="0x66a9eca0df0dba9a" numaid="-1" arch="x86_64" vendor="GenuineIntel" familyid="6" modelid="207">
+    <pci busid="0000:00:06.0" class="0x030200" vendor="0x10de" device="0x2335" link_speed="32.0 GT/s PCIe" link_width="0">
+      <gpu dev="0x1" sm="90" rank="0" gdr="1" keep="1">
+        <nvlink target="fffffff:ff:ff.0" count="18" tclass="0x068000"/>
+        <nvlink target="0000:00:06.0" count="2"/>
+        <c2c bw="50" count="9"/>
+      </gpu>
+      <pcilink target="0000:00:07.0"/>
+    </pci>
+    <pci busid="0000:00:07.0" link_speed="" link_width=""/>
+    <nic>
+      <net name="eth0" dev="0" latency="0.000000" speed="10000" port="0" guid="0xffffffffffffffff" maxconn="65536" gdr="0"/>
+    </nic>
+  </cpu>
+</system>
+)";
+
+TEST(Documents, QuirksOfTheField) {
+  const Document document = read(kField);
+  ASSERT_EQ(document.cpus.size(), 1u);
+  const Cpu& cpu = document.cpus[0];
+  EXPECT_EQ(cpu.numa, -1);
+  EXPECT_EQ(cpu.host_hash, "0x66a9eca0df0dba9a");
+  ASSERT_TRUE(cpu.pci[0].gpu);
+  const Gpu& gpu = *cpu.pci[0].gpu;
+  EXPECT_EQ(gpu.dev, 1);
+  EXPECT_TRUE(gpu.direct);
+  EXPECT_EQ(gpu.place.line, 5);
+  ASSERT_EQ(gpu.links.size(), 2u);
+  EXPECT_EQ(gpu.links[0].to, PeerLink::Target::kSwitch);
+  EXPECT_EQ(gpu.links[1].to, PeerLink::Target::kGpu);
+  EXPECT_EQ(gpu.c2c->count, 9u);
+  EXPECT_THAT(cpu.pci[0].peers, ElementsAre(cpu.pci[1].bus));
+  EXPECT_EQ(cpu.nics[0].nets[0].guid, UINT64_MAX);
+  EXPECT_FALSE(document.is_overlay());
+  EXPECT_NE(document.find(*BusId::parse("00:07.0")), nullptr);
+  EXPECT_EQ(document.find(*BusId::parse("00:08.0")), nullptr);
+}
+
+TEST(Documents, MachinesOfAmd) {
+  const Document document = read(
+      R"(<system version="2"><cpu numaid="0"><pci busid="0:1:0.0"><gpu dev="0" sm="94" gcn="942" arch="38912">
+         <xgmi target="0:2:0.0" count="1" tclass="0x038000"/></gpu></pci></cpu></system>)");
+  EXPECT_EQ(document.version, 2);
+  EXPECT_EQ(document.cpus[0].pci[0].gpu->gcn, "gfx942");
+  EXPECT_EQ(document.cpus[0].pci[0].gpu->links[0].kind, PeerLink::Kind::kXgmi);
+}
+
+TEST(Documents, YamlIsPleasant) {
+  const Document document = read(R"(
+tutti_topology: 1
+name: small
+cpu:
+  - numaid: 0
+    nic: {net: {name: eth0, speed: 10000}}
+    pci:
+      - {busid: "0000:01:00.0", gpu: {sm: 90, gdr: true, nvlink: {target: switch, count: 18}}}
+      - {busid: "0000:02:00.0", gpu: {sm: 90, nvlink: [{target: "01:00.0"}, {target: "01:00.0", count: 2}]}}
+)");
+  EXPECT_EQ(document.name, "small");
+  EXPECT_EQ(document.cpus[0].nics[0].nets[0].mbps, 10000);
+  EXPECT_TRUE(document.cpus[0].pci[0].gpu->direct);
+  EXPECT_EQ(document.cpus[0].pci[0].gpu->links[0].to, PeerLink::Target::kSwitch);
+  EXPECT_EQ(document.cpus[0].pci[1].gpu->links[1].count, 2u);
+  EXPECT_EQ(document.cpus[0].pci[1].place.line, 9);
+}
+
+TEST(Documents, RefusedWithPlaceAndAdvice) {
+  const auto xml = [](std::string_view inside) {
+    return fmt::format("<system version=\"1\">\n<cpu numaid=\"0\">\n{}\n</cpu></system>", inside);
+  };
+  EXPECT_THAT(refusal("<system"), HasSubstr("a.xml:1: "));
+  EXPECT_THAT(refusal("<system>\n<cpu>\n</system>"), HasSubstr("a.xml:3: "));
+  EXPECT_THAT(refusal("<graphs version=\"1\"/>"), HasSubstr("a.xml:1: this is a file of channels"));
+  EXPECT_THAT(refusal("<machine/>"), HasSubstr("<machine> is no topology"));
+  EXPECT_THAT(refusal(xml("<gpx/>")),
+              AllOf(HasSubstr("a.xml:3: <gpx> does not belong in <cpu>"), HasSubstr("pci, nic")));
+  EXPECT_THAT(refusal(xml("words")), HasSubstr("a.xml:2: text within <cpu>"));
+  EXPECT_THAT(refusal(xml("<pci/>")), HasSubstr("a.xml:3: <pci>: lacks busid"));
+  EXPECT_THAT(refusal(xml("<pci busid=\"1\"/>")), HasSubstr("'1' is no PCI address"));
+  EXPECT_THAT(refusal(xml("<pci busid=\"1:0.0\"/>\n<pci busid=\"0000:01:00.0\"/>")),
+              HasSubstr("a.xml:4: <pci>: bus id 0000:01:00.0 is already that of line 3"));
+  EXPECT_THAT(refusal(xml("<pci busid=\"1:0.0\" link_width=\"x16\"/>")), HasSubstr("link_width=\"x16\" is no number"));
+  EXPECT_THAT(refusal(xml("<pci busid=\"1:0.0\"><gpu><nvlink target=\"2:0.0\" count=\"0\"/></gpu></pci>")),
+              HasSubstr("count=\"0\" is no number from 1 to 1024"));
+  EXPECT_THAT(refusal(xml("<pci busid=\"1:0.0\"><gpu/><gpu/></pci>")), HasSubstr("second GPU"));
+  EXPECT_THAT(refusal(xml("<nic><net speed=\"-1\"/></nic>")), HasSubstr("speed=\"-1\" is no number from 0"));
+  EXPECT_THAT(refusal(xml("<nic><net speed=\"nan\"/></nic>")), HasSubstr("is no number"));
+  EXPECT_THAT(refusal("<system version=\"3\"/>"), HasSubstr("version=\"3\" is no number from 1 to 2"));
+  std::string deep;
+  for (int i = 0; i < 40; ++i) deep += fmt::format("<pci busid=\"{:x}:0.0\">", i);
+  for (int i = 0; i < 40; ++i) deep += "</pci>";
+  EXPECT_THAT(refusal(xml(deep)), HasSubstr("more than 32 levels"));
+  EXPECT_THAT(refusal(std::string("<system>") + std::string(17 << 20, ' ')), HasSubstr("more than 16 MiB"));
+
+  EXPECT_THAT(refusal("cpu: []\n"), HasSubstr("no topology"));
+  EXPECT_THAT(refusal("tutti_topology: 2\n"), HasSubstr("a.yaml:1:17: tutti_topology is 1"));
+  EXPECT_THAT(refusal("tutti_topology: 1\ncpus: []\n"),
+              AllOf(HasSubstr("a.yaml:2:1: 'cpus' does not belong in system"), HasSubstr("did you mean 'cpu'")));
+  EXPECT_THAT(refusal("tutti_topology: 1\ncpu:\n  - pci: 3\n"), HasSubstr("a.yaml:3:10: 'pci' is a map"));
+  EXPECT_THAT(refusal("tutti_topology: 1\ncpu:\n  - numaid: [1]\n"), HasSubstr("numaid is a single value"));
+  EXPECT_THAT(refusal("tutti_topology: 1\ncpu: [\n"), HasSubstr("a.yaml:"));
+  EXPECT_THAT(Document::load("/no/such/file").status().text(), HasSubstr("/no/such/file: cannot be opened"));
+}
+
+void expect_round_trip(const Document& document) {
+  const std::string yaml = write_yaml(document);
+  const std::string xml = write_xml(document);
+  EXPECT_TRUE(write_yaml(read(yaml)) == yaml);
+  EXPECT_TRUE(write_xml(read(yaml)) == xml);
+  EXPECT_TRUE(write_yaml(read(xml)) == yaml);
+  EXPECT_TRUE(write_xml(read(xml)) == xml);
+}
+
+/// The same nodes, links and paths.
+void expect_same_system(const Document& a, const Document& b) {
+  const auto left = System::build(a);
+  const auto right = System::build(b);
+  ASSERT_EQ(left.ok(), right.ok()) << left.status().text() << right.status().text();
+  if (!left.ok()) return;
+  ASSERT_EQ(left->nodes().size(), right->nodes().size());
+  ASSERT_EQ(left->links().size(), right->links().size());
+  for (uint32_t i = 0; i < left->nodes().size(); ++i) {
+    EXPECT_EQ(left->name(i), right->name(i));
+    for (uint32_t j = 0; j < left->nodes().size(); ++j) {
+      EXPECT_EQ(left->path(i, j).type, right->path(i, j).type);
+      EXPECT_EQ(left->path(i, j).gbs, right->path(i, j).gbs);
+    }
+  }
+}
+
+TEST(Documents, ComeBackTheSame) {
+  expect_round_trip(read(kField));
+  for (const Document& machine :
+       {test::dgx1v(), test::hgx(8, 8), test::power9(), test::grace_hopper(), test::mi300x()}) {
+    expect_round_trip(machine);
+    expect_same_system(machine, read(write_xml(machine)));
+    expect_same_system(machine, read(write_yaml(machine)));
+  }
+  const uint64_t seed = std::random_device{}();
+  SCOPED_TRACE(seed);
+  std::mt19937_64 random(seed);
+  for (int round = 0; round < 200; ++round) {
+    const Document machine = test::random_machine(random);
+    expect_round_trip(machine);
+    expect_same_system(machine, read(round % 2 == 0 ? write_xml(machine) : write_yaml(machine)));
+    if (testing::Test::HasFailure()) return;
+  }
+}
+
+TEST(Documents, MachinesOfTheFieldComeBackTheSame) {
+  const std::filesystem::path folder = std::filesystem::path(TUTTI_SOURCE_DIR) / "../shared/topologies";
+  if (!std::filesystem::exists(folder)) GTEST_SKIP() << "the folder of real machines is not here";
+  int machines = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    SCOPED_TRACE(entry.path());
+    const auto document = Document::load(entry.path().string());
+    if (entry.path().string().ends_with("graph.xml")) {
+      EXPECT_THAT(document.status().text(), HasSubstr("file of channels"));
+      continue;
+    }
+    ASSERT_TRUE(document.ok()) << document.status().to_string();
+    expect_round_trip(*document);
+    expect_same_system(*document, read(write_xml(*document)));
+    ++machines;
+  }
+  EXPECT_GE(machines, 7);
+}
+
+/// All devices below one CPU, as a virtual machine shows them.
+Document flat_machine() {
+  Document machine;
+  machine.source = "this machine";
+  machine.cpus.push_back(test::intel(0));
+  for (int i = 0; i < 4; ++i) {
+    Pci gpu = test::gpu(test::bus(0x10 + static_cast<uint32_t>(i)), i, 80);
+    gpu.gpu->links.push_back(test::nvswitch_links(12));
+    machine.cpus[0].pci.push_back(gpu);
+  }
+  machine.cpus[0].pci.push_back(test::nic(test::bus(0x30), 0, 100000));
+  machine.cpus[0].nics.push_back({{test::port(1, 10000)}, {}});
+  return machine;
+}
+
+TEST(Merge, AnOverlayMovesWhatWasDiscovered) {
+  const Document over = read(R"(<system version="1">
+    <cpu numaid="0" affinity="ff"><pci busid="ffff:ff:01.0" class="0x060400" link_speed="8 GT/s" link_width="16">
+      <pci busid="0000:10:00.0"/><pci busid="0000:11:00.0" link_width="8"/><pci busid="0000:30:00.0"/></pci></cpu>
+    <cpu numaid="1"><pci busid="0000:12:00.0"/><pci busid="0000:77:00.0"/></cpu></system>)");
+  EXPECT_TRUE(over.is_overlay());
+  const auto merged = merge(flat_machine(), over);
+  ASSERT_TRUE(merged.ok()) << merged.status().to_string();
+  ASSERT_EQ(merged->cpus.size(), 2u);
+  const Cpu& first = merged->cpus[0];
+  EXPECT_EQ(first.affinity, "ff") << "the file wins";
+  EXPECT_EQ(first.vendor, "GenuineIntel") << "what it leaves out stays";
+  ASSERT_EQ(first.pci.size(), 2u) << "the switch, and the GPU that the file does not place";
+  EXPECT_TRUE(first.pci[0].children[0].gpu);
+  EXPECT_EQ(first.pci[0].children[0].gpu->links[0].count, 12u);
+  EXPECT_EQ(first.pci[0].children[1].link_width, 8u);
+  EXPECT_EQ(first.pci[0].children[2].nics.size(), 1u);
+  EXPECT_EQ(first.pci[1].bus, test::bus(0x13));
+  EXPECT_EQ(first.nics.size(), 1u);
+  EXPECT_TRUE(merged->cpus[1].pci[0].gpu);
+  EXPECT_FALSE(merged->cpus[1].pci[1].gpu) << "a place where nothing was found stays a place";
+  EXPECT_FALSE(merged->is_overlay());
+}
+
+TEST(Merge, WithItselfAndWithNothingChangesNothing) {
+  std::mt19937_64 random(1);
+  for (int round = 0; round < 50; ++round) {
+    const Document machine = test::random_machine(random);
+    EXPECT_EQ(write_yaml(*merge(machine, machine)), write_yaml(machine));
+    EXPECT_EQ(write_yaml(*merge(machine, Document())), write_yaml(machine));
+    EXPECT_EQ(write_yaml(*merge(Document(), machine)), write_yaml(machine));
+  }
+}
+
+TEST(Overlay, PlacesBecomeDevicesByClassOrByName) {
+  Document by_class = read(R"(<system version="1"><cpu numaid="0"><pci busid="ffff:ff:01.0" class="0x060400">
+    <pci busid="2:0.0" class="0x030200"/><pci busid="1:0.0" class="0x030200"/><pci busid="3:0.0" class="0x020000"/>
+    </pci></cpu></system>)");
+  const auto count = complete_overlay(by_class, {}, 100000, 80);
+  ASSERT_TRUE(count.ok());
+  EXPECT_EQ(*count, 2u);
+  const auto& below = by_class.cpus[0].pci[0].children;
+  EXPECT_EQ(below[0].gpu->dev, 1) << "numbered in PCI order";
+  EXPECT_EQ(below[2].nics[0].nets[0].mbps, 100000);
+  Document by_name =
+      read(R"(<system version="1"><cpu numaid="0"><pci busid="0:16.0"/><pci busid="0:17.0"/></cpu></system>)");
+  EXPECT_EQ(*complete_overlay(by_name, {test::bus(0, 0x16)}, 1, 86), 1u);
+  const auto wrong = complete_overlay(by_name, {test::bus(9)}, 1, 86);
+  ASSERT_FALSE(wrong.ok());
+  EXPECT_THAT(wrong.status().text(), HasSubstr("has no device 0000:09:00.0"));
+}
+
+/// Damaged files are read or refused, always with their place.
+TEST(Documents, SurviveDamage) {
+  const uint64_t seed = std::random_device{}();
+  SCOPED_TRACE(seed);
+  std::mt19937_64 random(seed);
+  const std::vector<std::string> corpus = {kField, write_yaml(read(kField)), write_xml(test::mi300x()),
+                                           write_yaml(test::dgx1v())};
+  const std::vector<std::string> tokens = {"<",
+                                           ">",
+                                           "/>",
+                                           "\"",
+                                           "<pci busid=\"1:0.0\">",
+                                           "</pci>",
+                                           "<gpu>",
+                                           "-1",
+                                           "0x",
+                                           ":",
+                                           "- ",
+                                           "{",
+                                           "[",
+                                           "}",
+                                           "\n",
+                                           std::string(1, '\0'),
+                                           "&#1;",
+                                           "99999999999999999999"};
+  int read_count = 0;
+  for (int round = 0; round < 4000; ++round) {
+    std::string text = corpus[random() % corpus.size()];
+    const bool xml = text.starts_with('<');
+    for (size_t edits = 1 + random() % 5; edits > 0; --edits) {
+      const size_t at = random() % text.size();
+      if (random() % 2 == 0) {
+        text.erase(at, 1 + random() % 20);
+      } else {
+        text.insert(at, tokens[random() % tokens.size()]);
+      }
+    }
+    const auto document = xml ? Document::read_xml(text, "damaged") : Document::read_yaml(text, "damaged");
+    if (!document.ok()) {
+      ASSERT_TRUE(document.status().text().starts_with("damaged")) << document.status().text();
+      continue;
+    }
+    ++read_count;
+    const std::string yaml = write_yaml(*document);
+    ASSERT_EQ(write_yaml(read(yaml)), yaml);
+    [[maybe_unused]] const auto system = System::build(*document);
+  }
+  EXPECT_GT(read_count, 100);
+}
+
+}  // namespace
+}  // namespace tutti::topology
