@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <sched.h>
 
+#include <algorithm>
 #include <fstream>
 
 #include "topology/discover.h"
@@ -30,6 +31,26 @@ std::vector<topology::NetDevice> ports_of(const transport::Net& network) {
   return ports;
 }
 
+/// A file may name ports of networks that are not in use here: only those of this network stay, by its numbers.
+void keep_ports(std::vector<topology::Nic>& nics, const std::vector<topology::NetDevice>& ports) {
+  for (topology::Nic& nic : nics) {
+    std::erase_if(nic.nets, [&](topology::Net& net) {
+      const auto port =
+          std::find_if(ports.begin(), ports.end(), [&](const auto& known) { return known.name == net.name; });
+      if (port == ports.end()) return true;
+      net.dev = port->dev;
+      if (net.mbps <= 0) net.mbps = port->speed_gbs * 8000;
+      return false;
+    });
+  }
+}
+void keep_ports(std::vector<topology::Pci>& devices, const std::vector<topology::NetDevice>& ports) {
+  for (topology::Pci& device : devices) {
+    keep_ports(device.nics, ports);
+    keep_ports(device.children, ports);
+  }
+}
+
 }  // namespace
 
 std::optional<topology::Cpu> current_numa_node() {
@@ -48,7 +69,11 @@ Result<topology::System> describe_machine(const MachineOptions& options) {
   if (options.network != nullptr) discovery.nets = ports_of(*options.network);
   TUTTI_ASSIGN(topology::Document machine, topology::discover(discovery));
   if (!options.file.empty()) {
-    TUTTI_ASSIGN(const topology::Document file, topology::Document::load(options.file));
+    TUTTI_ASSIGN(topology::Document file, topology::Document::load(options.file));
+    for (topology::Cpu& cpu : file.cpus) {
+      keep_ports(cpu.nics, discovery.nets);
+      keep_ports(cpu.pci, discovery.nets);
+    }
     TUTTI_ASSIGN(machine, topology::merge(machine, file));
   }
   topology::BuildOptions build;

@@ -47,10 +47,11 @@ std::string link(int dev, uint32_t count) {
 }
 
 std::string adapter(std::string_view bus, std::string_view slot, int mbps) {
+  const int number = std::stoi(std::string(bus.substr(5, 2)), nullptr, 16);  // no two devices have one number
   return fmt::format(
-      "<pci busid=\"{}\" class=\"0x020700\" {}>\n<nic>\n<net name=\"mlx5_0\" dev=\"0\" speed=\"{}\" "
-      "port=\"1\" guid=\"0x1\" maxconn=\"1\" gdr=\"1\"/></nic></pci>\n",
-      bus, slot, mbps);
+      "<pci busid=\"{}\" class=\"0x020700\" {}>\n<nic>\n<net name=\"mlx5_{}\" dev=\"{}\" speed=\"{}\" "
+      "port=\"1\" guid=\"0x{:x}\" maxconn=\"1\" gdr=\"1\"/></nic></pci>\n",
+      bus, slot, number, number, mbps, number);
 }
 
 std::string behind_switch(std::string_view bus, std::string_view inside) {

@@ -50,7 +50,7 @@ TEST(BusIds, AreReadAndWritten) {
 constexpr const char* kField = R"(<!-- made by a tool -->
 <system version="1">
   <cpu host_hash="0x66a9eca0df0dba9a" numaid="-1" arch="x86_64" vendor="GenuineIntel" familyid="6" modelid="207">
-    <pci busid="0000:00:06.0" class="0x030200" vendor="0x10de" device="0x2335" link_speed="32.0 GT/s PCIe" link_width="0">
+    <pci busid="0000:00:06.0" class="0x030200" vendor="0x10de" link_speed="32.0 GT/s PCIe" link_width="0">
       <gpu dev="0x1" sm="90" rank="0" gdr="1" keep="1">
         <nvlink target="fffffff:ff:ff.0" count="18" tclass="0x068000"/>
         <nvlink target="0000:00:06.0" count="2"/>
@@ -60,7 +60,7 @@ constexpr const char* kField = R"(<!-- made by a tool -->
     </pci>
     <pci busid="0000:00:07.0" link_speed="" link_width=""/>
     <nic>
-      <net name="eth0" dev="0" latency="0.000000" speed="10000" port="0" guid="0xffffffffffffffff" maxconn="65536" gdr="0"/>
+      <net name="eth0" dev="0" latency="0.000000" speed="10000" port="0" guid="0xffffffffffffffff" gdr="0"/>
     </nic>
   </cpu>
 </system>

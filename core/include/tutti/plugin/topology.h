@@ -120,7 +120,7 @@ typedef struct tutti_topology {
                                              0: no such link */
   double latency_us[TUTTI_LINK_COUNT];    /* time of one small message, one way */
   double gap_us[TUTTI_LINK_COUNT];        /* time after which a rank can send the next one */
-  double memory_gbs; /* GB/s of a rank's own memory, reads and writes together; 0: unknown */
+  double memory_gbs;                      /* GB/s of a rank's own memory, reads and writes together; 0: unknown */
   const tutti_system* system; /* search: the machine of the rank that searches; null in connect, and in search where
                                  nothing is known of it */
 } tutti_topology;

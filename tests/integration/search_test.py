@@ -1,0 +1,110 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""`tutti search` from end to end, and communicators that are given a topology file.
+
+Run as: search_test.py PATH_OF_TUTTI SOURCE_DIR [unittest arguments]
+"""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+TIMEOUT_S = 120
+TUTTI = "tutti"
+MACHINES = pathlib.Path("configs/topologies")
+
+
+def tutti(*arguments):
+    clean = {key: value for key, value in os.environ.items() if not key.startswith("TUTTI_")}
+    return subprocess.run([TUTTI, *map(str, arguments)], capture_output=True, text=True, timeout=TIMEOUT_S, env=clean)
+
+
+class Search(unittest.TestCase):
+    def search(self, *arguments):
+        run = tutti("search", "--topology", *arguments)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        return run.stdout
+
+    def test_every_machine(self):
+        for file in sorted(MACHINES.glob("*.yaml")):
+            out = self.search(file)
+            self.assertRegex(out, r"ring: ring: \d+ channels? × [\d.]+ GB/s", file)
+            self.assertNotIn("fallback", out, file)
+            for load in re.findall(r"(\d+) %", out):
+                self.assertLessEqual(int(load), 100, file)
+
+    def test_a_large_cluster_in_seconds_and_little_memory(self):
+        out = self.search(MACHINES / "hgx-h200.yaml", "--nodes", 2048)
+        self.assertIn("2048 machines × 8 ranks = 16384 ranks", out)
+        for milliseconds in re.findall(r"channels: ([\d.]+) ms", out):
+            self.assertLess(float(milliseconds), 10_000)
+        self.assertLess(int(re.search(r"peak memory of this process: (\d+) MiB", out)[1]), 4096)
+
+    def test_plan_files_verify(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for algorithm in ("ring", "tree/pipelined", "tree/direct"):
+                plan = f"{folder}/plan.yaml"
+                out = self.search(MACHINES / "dgx-a100.yaml", "--nodes", 3, "--plan", plan, "--set",
+                                  f"algorithm={algorithm}")
+                self.assertIn("24 ranks", out)
+                verdict = tutti("plan", "verify", plan)
+                self.assertEqual(verdict.returncode, 0, verdict.stderr)
+
+    def test_one_rank_of_a_large_ring(self):
+        with tempfile.TemporaryDirectory() as folder:
+            large = (MACHINES / "hgx-h200.yaml", "--nodes", 256, "--plan", f"{folder}/p.json", "--set", "algorithm=ring")
+            run = tutti("search", "--topology", *large)
+            self.assertEqual(run.returncode, 1)
+            self.assertIn("--rank", run.stderr)
+            self.assertIn("1 rank, 4095 steps", self.search(*large, "--rank", 7))
+
+    def test_what_cannot_be(self):
+        for arguments, text in [
+            (["/no/such/file"], "/no/such/file: cannot be opened"),
+            ([MACHINES / "workstation-2gpu.yaml", "--nodes", 2], "has no network port"),
+            ([MACHINES / "hgx-h200.yaml", "--nodes", 1 << 20], "more than 1048576 ranks"),
+        ]:
+            run = tutti("search", "--topology", *arguments)
+            self.assertEqual(run.returncode, 1)
+            self.assertIn(text, run.stderr)
+
+    def test_a_file_of_places(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".xml") as file:
+            file.write('<system version="1"><cpu numaid="0"><pci busid="0000:00:16.0"/><pci busid="0000:00:17.0"/>'
+                       "</cpu></system>")
+            file.flush()
+            run = tutti("search", "--topology", file.name)
+            self.assertEqual(run.returncode, 1)
+            self.assertIn("gives places only", run.stderr)
+            out = self.search(file.name, "--gpu", "0000:00:16.0,0000:00:17.0")
+            self.assertIn("2 GPUs (sm 80)", out)
+            self.assertIn("channel  0: 0 1", out)
+
+
+class TopologyFile(unittest.TestCase):
+    BENCH = ("bench", "all_reduce", "--ranks", 2, "--min", "4K", "--max", "4K", "--iters", 2, "--repeat", 1)
+
+    def test_a_communicator_takes_it(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+            file.write("tutti_topology: 1\ncpu:\n  - {numaid: 0, arch: x86_64}\n")
+            file.flush()
+            run = tutti(*self.BENCH, "--set", f"topology.file={file.name}")
+            self.assertEqual(run.returncode, 0, run.stderr)
+
+    def test_a_wrong_one_fails_every_rank_with_its_place(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+            file.write("tutti_topology: 1\ncpu:\n  - {numaid: zero}\n")
+            file.flush()
+            run = tutti(*self.BENCH, "--set", f"topology.file={file.name}")
+            self.assertEqual(run.returncode, 1)
+            self.assertEqual(run.stderr.count(f"{file.name}:3: <cpu>: numaid"), 2, run.stderr)
+
+
+if __name__ == "__main__":
+    TUTTI = str(pathlib.Path(sys.argv.pop(1)).resolve())
+    MACHINES = pathlib.Path(sys.argv.pop(1)) / "configs/topologies"
+    unittest.main(verbosity=2)
