@@ -33,6 +33,32 @@ constexpr uint32_t kCpuClass = 0x060400;
 /// Where files say that a switch is, which has no address of its own; target="switch" means the same.
 constexpr std::string_view kSwitchAddress = "fffffff:ff:ff.0";
 
+/// UTF-8 (RFC 3629) without control characters.
+bool is_text(std::string_view text) {
+  for (size_t i = 0; i < text.size();) {
+    const auto lead = static_cast<unsigned char>(text[i]);
+    const size_t length = lead < 0x80                   ? 1
+                          : lead >= 0xc2 && lead < 0xe0 ? 2
+                          : lead >= 0xe0 && lead < 0xf0 ? 3
+                          : lead >= 0xf0 && lead < 0xf5 ? 4
+                                                        : 0;
+    if (length == 0 || lead < 0x20 || lead == 0x7f || i + length > text.size()) return false;
+    uint32_t code = length == 1 ? lead : lead & (0x7fu >> length);
+    for (size_t k = 1; k < length; ++k) {
+      const auto next = static_cast<unsigned char>(text[i + k]);
+      if ((next & 0xc0) != 0x80) return false;
+      code = code << 6 | (next & 0x3f);
+    }
+    constexpr std::array<uint32_t, 5> kShortest = {0, 0, 0x80, 0x800, 0x10000};
+    const bool surrogate = code >= 0xd800 && code < 0xe000;
+    const bool control = code < 0xa0 && code >= 0x80;
+    const bool no_character = (code & 0xfffe) == 0xfffe || code == 0xfeff || code == 0x2028 || code == 0x2029;
+    if (code < kShortest[length] || code > 0x10ffff || surrogate || control || no_character) return false;
+    i += length;
+  }
+  return true;
+}
+
 /// Reads one document; the first mistake ends it.
 class Decoder {
  public:
@@ -55,8 +81,12 @@ class Decoder {
     return Status(Code::kConfig, fmt::format("{}:{}: <{}>: {}", source_, at.line, at.tag, what));
   }
 
-  static Status text(const Element& at, std::string_view name, std::string& out) {
-    if (const std::string* value = at.attribute(name)) out = *value;
+  Status text(const Element& at, std::string_view name, std::string& out) const {
+    const std::string* value = at.attribute(name);
+    if (value == nullptr) return {};
+    if (!is_text(*value))
+      return wrong(at, fmt::format("{} is no text: it has control characters or broken UTF-8", name));
+    out = *value;
     return {};
   }
 

@@ -55,7 +55,7 @@ class Reader {
       if (entry.kind != config::Node::Kind::kScalar) {
         return config::wrong(entry.place, fmt::format("{} is a single value", entry.key));
       }
-      element.attributes.emplace_back(entry.key, attribute_text(entry.text));
+      element.attributes.emplace_back(entry.key, entry.key == kFlag ? flag_text(entry.text) : entry.text);
       return {};
     }
     if (std::find(kind.children.begin(), kind.children.end(), entry.key) == kind.children.end()) {
@@ -76,7 +76,8 @@ class Reader {
     return {};
   }
 
-  static std::string attribute_text(const std::string& scalar) {
+  static constexpr std::string_view kFlag = "gdr";
+  static std::string flag_text(const std::string& scalar) {
     if (scalar == "true" || scalar == "yes") return "1";
     return scalar == "false" || scalar == "no" ? "0" : scalar;
   }
@@ -84,13 +85,22 @@ class Reader {
   size_t count_ = 0;
 };
 
+/// Whether a value needs no quotes for any reader: an address such as 00:10:00 is a number to some.
+bool is_plain(const std::string& value) {
+  const auto plain = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.' ||
+           c == '/' || c == ' ' || c == '-';
+  };
+  return !value.empty() && value.front() != ' ' && value.back() != ' ' &&
+         std::all_of(value.begin(), value.end(), plain);
+}
+
 void write(YAML::Emitter& out, const Element& element) {
   out << (element.children.empty() && element.tag != "system" ? YAML::Flow : YAML::Block) << YAML::BeginMap;
   for (const auto& [name, value] : element.attributes) {
     if (element.tag == "system" && name == "version") continue;
-    // An address such as 00:10:00 is a number to some readers.
     out << YAML::Key << name << YAML::Value;
-    if (value.find(':') != std::string::npos) out << YAML::DoubleQuoted;
+    if (!is_plain(value)) out << YAML::DoubleQuoted;
     out << value;
   }
   for (size_t i = 0; i < element.children.size();) {
@@ -138,7 +148,11 @@ std::string write_yaml(const Document& document) {
   out << YAML::BeginMap << YAML::Key << kVersionKey << YAML::Value << 1;
   if (document.version != 1) out << YAML::Key << kDialectKey << YAML::Value << document.version;
   const Element system = encode(document);
-  if (!document.name.empty()) out << YAML::Key << "name" << YAML::Value << document.name;
+  if (!document.name.empty()) {
+    out << YAML::Key << "name" << YAML::Value;
+    if (!is_plain(document.name)) out << YAML::DoubleQuoted;
+    out << document.name;
+  }
   out << YAML::Key << "cpu" << YAML::Value << YAML::BeginSeq;
   for (const Element& cpu : system.children) write(out, cpu);
   out << YAML::EndSeq << YAML::EndMap;

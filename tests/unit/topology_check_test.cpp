@@ -126,7 +126,7 @@ TEST(TopologyCheck, PortsFasterThanTheirSlots) {
     return findings(cpu(behind_switch("0000:f0:00.0", gpu(0, "") + adapter("0000:e0:00.0", slot, mbps))));
   };
   EXPECT_THAT(port(400000, R"(link_speed="16 GT/s" link_width="16")"),
-              ElementsAre(AllOf(HasSubstr("warning: mlx5_0 carries 50 GB/s"), HasSubstr("31.5"))));
+              ElementsAre(AllOf(HasSubstr("warning: mlx5_224 carries 50 GB/s"), HasSubstr("31.5"))));
   EXPECT_THAT(port(200000, R"(link_speed="16 GT/s" link_width="16")"), IsEmpty());
   EXPECT_THAT(port(400000, R"(link_speed="32 GT/s" link_width="16")"), IsEmpty());
   EXPECT_THAT(port(400000, R"(link_speed="32 GT/s" link_width="0")"), IsEmpty()) << "not known";
