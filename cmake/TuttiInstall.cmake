@@ -14,6 +14,7 @@ target_compile_features(tutti_sdk INTERFACE cxx_std_20)
 install(TARGETS tutti tutti_sdk tutti_host_kernels EXPORT TuttiTargets
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(TARGETS tutti_tool RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(DIRECTORY configs/topologies DESTINATION ${CMAKE_INSTALL_DATADIR}/tutti)
 install(DIRECTORY core/include/tutti DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(EXPORT TuttiTargets NAMESPACE Tutti:: DESTINATION ${package_dir})
 install(FILES cmake/TuttiPlugin.cmake cmake/CheckPlugin.cmake cmake/note.c.in cmake/plugin.map
