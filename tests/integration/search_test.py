@@ -56,7 +56,8 @@ class Search(unittest.TestCase):
 
     def test_one_rank_of_a_large_ring(self):
         with tempfile.TemporaryDirectory() as folder:
-            large = (MACHINES / "hgx-h200.yaml", "--nodes", 256, "--plan", f"{folder}/p.json", "--set", "algorithm=ring")
+            large = (MACHINES / "hgx-h200.yaml", "--nodes", 256, "--plan", f"{folder}/p.json", "--set",
+                     "algorithm=ring")
             run = tutti("search", "--topology", *large)
             self.assertEqual(run.returncode, 1)
             self.assertIn("--rank", run.stderr)
