@@ -24,6 +24,7 @@ struct BusId {
   /// kInvalidArgument if the text is no PCI address. Function and domain may be left out ("3b:00").
   static Result<BusId> parse(std::string_view text);
   std::string text() const;
+  // NOLINTNEXTLINE(modernize-use-nullptr): clang-tidy 14 takes the ordering's zero for a pointer
   friend auto operator<=>(const BusId&, const BusId&) = default;
 };
 
