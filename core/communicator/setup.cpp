@@ -214,6 +214,7 @@ class Setup {
         std::any_of(contacts.begin(), contacts.end(), [](const Contact& contact) { return contact.barriers == 0; });
     if (net != nullptr) {
       std::vector<std::vector<transport::Net::Door>> doors;
+      doors.reserve(all.size());
       for (const auto& bytes : all) doors.push_back(decode_doors(bytes));
       net->set_peers(std::move(doors));
     }

@@ -54,6 +54,7 @@ std::vector<Group> grouped(const System& system, const std::vector<double>& load
     group = {name, group.count + 1, loads[i], link.gbs};
   }
   std::vector<Group> sorted;
+  sorted.reserve(groups.size());
   for (auto& [key, group] : groups) sorted.push_back(std::move(group));
   return sorted;
 }

@@ -26,9 +26,9 @@ namespace tutti::sdk {
 struct SearchOptions {
   uint32_t max_channels = 32;
   /// Steps (devices tried) of the whole search, and how many an attempt at one speed under one set of conditions goes
-  /// on without finding a further channel. A step costs about a microsecond; the outcome depends on steps, never on
+  /// on without finding a further channel. A step costs some microseconds; the outcome depends on steps, never on
   /// time.
-  uint64_t budget = 200'000;
+  uint64_t budget = 120'000;
   uint64_t patience = 3'000;
 };
 
