@@ -12,7 +12,7 @@ function(tutti_record found text)
 endfunction()
 
 find_package(Threads REQUIRED)
-find_package(Boost 1.74 REQUIRED COMPONENTS filesystem system)
+find_package(Boost 1.74 REQUIRED) # Boost.DLL over std::filesystem: headers only
 find_package(yaml-cpp REQUIRED)
 if(NOT TARGET yaml-cpp::yaml-cpp)
   add_library(yaml-cpp::yaml-cpp ALIAS yaml-cpp)

@@ -5,7 +5,6 @@ tutti_test(topology_discover_test SOURCES topology_discover_test.cpp)
 add_dependencies(topology_discover_test fake_nvml)
 target_compile_definitions(topology_discover_test PRIVATE TUTTI_FAKE_NVML="$<TARGET_FILE:fake_nvml>")
 tutti_test(topology_affinity_test SOURCES topology_affinity_test.cpp)
-tutti_test(topology_check_test SOURCES topology_check_test.cpp)
 
 # Search and connect.
 tutti_test(topology_connect_test SOURCES topology_connect_test.cpp)
@@ -14,4 +13,9 @@ tutti_test(topology_search_test SOURCES topology_search_test.cpp topology_machin
 # The system graph. topology_machines and topology_random make documents for whoever needs some.
 tutti_test(topology_system_test
            SOURCES topology_system_test.cpp topology_system_property_test.cpp topology_machines.cpp topology_random.cpp)
-tutti_test(topology_document_test SOURCES topology_document_test.cpp topology_machines.cpp topology_random.cpp)
+
+# These read XML.
+if(TARGET pugixml::pugixml)
+  tutti_test(topology_check_test SOURCES topology_check_test.cpp)
+  tutti_test(topology_document_test SOURCES topology_document_test.cpp topology_machines.cpp topology_random.cpp)
+endif()

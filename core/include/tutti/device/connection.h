@@ -47,10 +47,12 @@ TUTTI_HD void publish_slot(Team& team, tutti_connection& connection, uint64_t by
   team.ring(connection.peer_bell);
 }
 
-/// Receiver: gives the slot it emptied back.
+/// Receiver: gives the slot it emptied back. A team may tell of several at once.
 template <class Team>
 TUTTI_HD void release_slot(Team& team, tutti_connection& connection) {
-  team.publish(connection.head, ++connection.step);
+  ++connection.step;
+  if (!team.tells_release(connection)) return;
+  team.publish(connection.head, connection.step);
   team.ring(connection.peer_bell);
 }
 

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs one channel's plan: loops over the data, steps of the plan, slices of a chunk. One source for host and GPU.
 //
-// A Team is who runs it (one CPU thread, or a thread block) and how it touches memory. A Wire is a protocol's slot
-// format:
+// A Team is who runs it (one CPU thread, or a thread block), how it touches memory, and how it shares the work of a
+// slice: wait_each() and hand_over() do something for each peer, one after the other or a thread for each. A Wire is a
+// protocol's slot format:
 //
+//   Wire::kReaderWaits<Team>                     whether move() itself waits for what it reads; if not:
 //   Wire::filled(team, connection, bytes)        whether the next message is there
 //   Wire::overdue(team, connection)              asked when a wait gives up: whether a message is there that filled()
 //   does not know Wire::accept(team, work, connection, bytes)  checks the signature of a call's first message
@@ -66,15 +68,18 @@ class Executor {
     }
   }
 
+  /// Most chunks are of the first block, and a division is no small thing on a GPU.
+  TUTTI_HD uint64_t index_in_block(uint32_t chunk) const { return chunk < plan_.chunks ? chunk : chunk % plan_.chunks; }
+
   TUTTI_HD uint64_t chunk_length(uint32_t chunk) const {
-    const uint64_t offset = chunk % plan_.chunks * chunk_;
+    const uint64_t offset = index_in_block(chunk) * chunk_;
     if (offset >= remaining_) return 0;
     return remaining_ - offset < chunk_ ? remaining_ - offset : chunk_;
   }
 
   TUTTI_HD uint64_t byte_offset(uint32_t chunk, uint64_t element) const {
-    const uint64_t block = chunk / plan_.chunks;
-    return (block * work_.count + first_ + chunk % plan_.chunks * chunk_ + element) * work_.element_bytes;
+    const uint64_t block = chunk < plan_.chunks ? 0 : chunk / plan_.chunks;
+    return (block * work_.count + first_ + index_in_block(chunk) * chunk_ + element) * work_.element_bytes;
   }
 
   TUTTI_HD const uint8_t* source(const tutti_plan_step& step, uint32_t chunk, uint64_t element) const {
@@ -170,26 +175,26 @@ class Executor {
   /// Waits for all of the operands, moves them, hands the slots on.
   TUTTI_HD int32_t transfer(const Operands& operands) {
     const uint64_t bytes = operands.elements * work_.element_bytes;
-    for (uint32_t i = 0; i < operands.send_count; ++i) {
-      tutti_connection& to = *operands.send[i];
-      const int32_t outcome = team_.wait([&] { return slot_free(team_, to); });
-      if (outcome != TUTTI_OK) return fail(outcome, to);
-    }
-    for (uint32_t i = 0; i < operands.recv_count; ++i) {
-      tutti_connection& from = *operands.recv[i];
-      const int32_t outcome = team_.wait([&] { return Wire::filled(team_, from, bytes); });
-      if (outcome == TUTTI_OK || (outcome == TUTTI_AGAIN && Wire::overdue(team_, from))) continue;
-      return fail(outcome, from);
+    uint32_t stuck = 0;
+    int32_t outcome = team_.wait_each(
+        operands.send_count, stuck, [&](uint32_t i) { return slot_free(team_, *operands.send[i]); },
+        [](uint32_t) { return false; });
+    if (outcome != TUTTI_OK) return fail(outcome, *operands.send[stuck]);
+    if constexpr (!Wire::template kReaderWaits<Team>) {
+      outcome = team_.wait_each(
+          operands.recv_count, stuck, [&](uint32_t i) { return Wire::filled(team_, *operands.recv[i], bytes); },
+          [&](uint32_t i) { return Wire::overdue(team_, *operands.recv[i]); });
+      if (outcome != TUTTI_OK) return fail(outcome, *operands.recv[stuck]);
     }
     for (uint32_t i = 0; i < operands.recv_count; ++i) {
       tutti_connection& from = *operands.recv[i];
       if (int32_t verdict = Wire::accept(team_, work_, from, bytes); verdict != TUTTI_OK) return fail(verdict, from);
     }
-    if (int32_t outcome = Wire::move(team_, work_, operands); outcome != TUTTI_OK) {
-      return fail(outcome, operands.recv_count > 0 ? *operands.recv[0] : *operands.send[0]);
-    }
-    for (uint32_t i = 0; i < operands.send_count; ++i) Wire::publish(team_, work_, *operands.send[i], bytes);
-    for (uint32_t i = 0; i < operands.recv_count; ++i) release_slot(team_, *operands.recv[i]);
+    outcome = Wire::move(team_, work_, operands);
+    if (outcome != TUTTI_OK) return fail(outcome, operands.recv_count > 0 ? *operands.recv[0] : *operands.send[0]);
+    team_.hand_over(
+        operands.send_count, [&](uint32_t i) { Wire::publish(team_, work_, *operands.send[i], bytes); },
+        operands.recv_count, [&](uint32_t i) { release_slot(team_, *operands.recv[i]); });
     return TUTTI_OK;
   }
 

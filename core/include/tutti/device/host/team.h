@@ -17,6 +17,8 @@ void ring_sleeper(tutti_bell& bell);
 
 class HostTeam {
  public:
+  static constexpr bool kReaderPolls = false;
+
   explicit HostTeam(const tutti_work& work) : abort_(work.abort), spins_(work.spins), fences_(work.fences != 0) {}
 
   /// Pairs with publish() or with store_word() of the other side.
@@ -32,6 +34,8 @@ class HostTeam {
       std::atomic_signal_fence(std::memory_order_seq_cst);
     }
   }
+
+  static constexpr bool tells_release(const tutti_connection&) { return true; }
 
   void ring(tutti_bell* bell) const {
     std::atomic_ref<uint32_t> sleeping(bell->sleeping);
@@ -50,6 +54,25 @@ class HostTeam {
       if (aborted()) return TUTTI_ABORTED;
     }
     return aborted() ? TUTTI_ABORTED : TUTTI_AGAIN;
+  }
+
+  /// Waits for each of `count` conditions; where a wait gives up, last_chance(i) may still let it pass. A failure names
+  /// the one it is `stuck` at.
+  template <class Condition, class LastChance>
+  int32_t wait_each(uint32_t count, uint32_t& stuck, Condition&& condition, LastChance&& last_chance) const {
+    for (uint32_t i = 0; i < count; ++i) {
+      const int32_t outcome = wait([&] { return condition(i); });
+      if (outcome == TUTTI_OK || (outcome == TUTTI_AGAIN && last_chance(i))) continue;
+      stuck = i;
+      return outcome;
+    }
+    return TUTTI_OK;
+  }
+  /// Everything of a slice is moved: gives its slots to the peers.
+  template <class Publish, class Release>
+  void hand_over(uint32_t sends, Publish&& publish_slot, uint32_t receives, Release&& release_slot) const {
+    for (uint32_t i = 0; i < sends; ++i) publish_slot(i);
+    for (uint32_t i = 0; i < receives; ++i) release_slot(i);
   }
 
   int32_t move_simple(tutti_work& work, const Operands& operands);
