@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <mutex>
 #include <optional>
 
 #include "base/fd.h"
@@ -264,6 +265,9 @@ void Discovery::add_net(const NetDevice& device) {
 }  // namespace
 
 Result<Document> discover(const DiscoverOptions& options) {
+  // hwloc asks libudev, which seeds its hashes once per process and without a lock.
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
   TUTTI_ASSIGN(const Hwloc topology, load_hwloc(options.hwloc_xml));
   return Discovery(options, topology.get()).run();
 }

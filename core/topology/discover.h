@@ -32,10 +32,10 @@ struct DiscoverOptions {
   std::string sysfs = "/sys";              ///< where link speeds and NUMA nodes of devices are read; empty: nowhere
 };
 
-/// Takes some ms (hwloc), and as long as NVML needs to wake the GPUs. One node per NUMA node with processors; PCI
-/// switches, GPUs and network controllers in bus order, without what leads to neither. A switch stands for its upstream
-/// and downstream ports, as in NCCL's files; root ports do not appear. What the kernel does not place stands at the
-/// first NUMA node. NVLinks may lead to GPUs that this process cannot see. kSystem if hwloc fails.
+/// Any thread; one at a time. Takes some ms (hwloc), and as long as NVML needs to wake the GPUs. One node per NUMA node
+/// with processors; PCI switches, GPUs and network controllers in bus order, without what leads to neither. A switch
+/// stands for its upstream and downstream ports, as in NCCL's files; root ports do not appear. What the kernel does not
+/// place stands at the first NUMA node. NVLinks may lead to GPUs that this process cannot see. kSystem if hwloc fails.
 Result<Document> discover(const DiscoverOptions& options = {});
 
 }  // namespace tutti::topology
