@@ -55,44 +55,93 @@ struct LoweredLaunch {
 };
 static_assert(sizeof(LoweredLaunch) <= 4096);
 
-/// Lowers a plan of one block in and out whose steps all fold, such as those of all-reduce, broadcast and reduce; false
-/// if it is another kind or too long, or sends more on a connection of `slots` slots than half of them: slots are given
-/// back when the kernel ends. Fills all that does not depend on the call.
-inline bool lower(const tutti_plan& plan, uint32_t slots, LoweredLaunch& launch) {
-  if (plan.step_count > kMaxLoweredSteps || plan.rank_count > kMaxLoweredRanks) return false;
-  if (plan.input_blocks != 1 || plan.output_blocks != 1) return false;
-  uint32_t peers = 0;
-  for (uint8_t& uses : launch.uses) uses = 0;
-  launch.rank_count = plan.rank_count;
-  launch.step_count = plan.step_count;
-  const auto add = [&](const tutti_plan_peer& peer, uint32_t offset) {
-    const uint32_t connection = peer.rank + offset;
-    launch.peers[peers].connection = static_cast<uint8_t>(connection);
-    launch.peers[peers++].use = launch.uses[connection]++;
-  };
-  for (uint32_t s = 0; s < plan.step_count; ++s) {
-    const tutti_plan_step& step = plan.steps[s];
-    if ((step.flags & (TUTTI_STEP_GATHER | TUTTI_STEP_SCATTER)) != 0) return false;
-    if (peers + step.recv_count + step.send_count > kMaxLoweredPeers) return false;
-    LoweredStep& lowered = launch.steps[s];
-    lowered.source = step.source;
-    lowered.destination = step.destination;
-    lowered.final = (step.flags & TUTTI_STEP_FINAL) != 0;
-    lowered.own_position = 0;
-    lowered.source_chunk = static_cast<uint16_t>(
-        step.source == TUTTI_BUFFER_NONE && step.destination != TUTTI_BUFFER_NONE ? step.destination_chunk
-                                                                                  : step.source_chunk);
-    lowered.destination_chunk = static_cast<uint16_t>(step.destination_chunk);
-    lowered.recv_begin = static_cast<uint8_t>(peers);
-    lowered.recv_count = static_cast<uint8_t>(step.recv_count);
+/// Lowers a plan step by step; see lower().
+class Lowering {
+ public:
+  Lowering(const tutti_plan& plan, LoweredLaunch& launch) : plan_(plan), launch_(launch) {
+    for (uint8_t& uses : launch.uses) uses = 0;
+    launch.rank_count = plan.rank_count;
+    launch.step_count = 0;
+  }
+
+  /// False when the launch is full.
+  bool add(const tutti_plan_step& step) {
+    return (step.flags & (TUTTI_STEP_GATHER | TUTTI_STEP_SCATTER)) != 0 ? add_exchange(step) : add_fold(step);
+  }
+
+ private:
+  bool add_fold(const tutti_plan_step& step) {
+    LoweredStep* lowered = begin(step.source, step.source_chunk, step.destination, step.destination_chunk);
+    if (lowered == nullptr) return false;
+    lowered->final = (step.flags & TUTTI_STEP_FINAL) != 0;
+    bool fits = true;
     for (uint32_t i = 0; i < step.recv_count; ++i) {
-      const tutti_plan_peer& peer = plan.peers[step.recv_begin + i];
-      if (peer.rank < plan.rank) ++lowered.own_position;
-      add(peer, plan.rank_count);
+      const tutti_plan_peer& peer = plan_.peers[step.recv_begin + i];
+      if (peer.rank < plan_.rank) ++lowered->own_position;
+      fits = fits && receive(*lowered, peer.rank);
     }
-    lowered.send_begin = static_cast<uint8_t>(peers);
-    lowered.send_count = static_cast<uint8_t>(step.send_count);
-    for (uint32_t i = 0; i < step.send_count; ++i) add(plan.peers[step.send_begin + i], 0);
+    lowered->send_begin = static_cast<uint8_t>(peers_);
+    for (uint32_t i = 0; i < step.send_count; ++i) {
+      fits = fits && send(*lowered, plan_.peers[step.send_begin + i].rank);
+    }
+    return fits;
+  }
+
+  /// Each message of a gather or scatter step is a step of its own: the own copy, the sends, the receives.
+  bool add_exchange(const tutti_plan_step& step) {
+    bool fits = true;
+    if (step.source != TUTTI_BUFFER_NONE && step.destination != TUTTI_BUFFER_NONE) {
+      fits = begin(step.source, step.source_chunk, step.destination, step.destination_chunk) != nullptr;
+    }
+    for (uint32_t i = 0; fits && i < step.send_count; ++i) {
+      const tutti_plan_peer& peer = plan_.peers[step.send_begin + i];
+      const bool scatter = (step.flags & TUTTI_STEP_SCATTER) != 0;
+      LoweredStep* lowered = begin(step.source, scatter ? peer.chunk : step.source_chunk, TUTTI_BUFFER_NONE, 0);
+      fits = lowered != nullptr && send(*lowered, peer.rank);
+    }
+    for (uint32_t i = 0; fits && i < step.recv_count; ++i) {
+      const tutti_plan_peer& peer = plan_.peers[step.recv_begin + i];
+      LoweredStep* lowered = begin(TUTTI_BUFFER_NONE, 0, TUTTI_BUFFER_OUTPUT, peer.chunk);
+      fits = lowered != nullptr && receive(*lowered, peer.rank);
+    }
+    return fits;
+  }
+
+  LoweredStep* begin(uint8_t source, uint32_t source_chunk, uint8_t destination, uint32_t destination_chunk) {
+    if (launch_.step_count == kMaxLoweredSteps) return nullptr;
+    LoweredStep& lowered = launch_.steps[launch_.step_count++];
+    lowered = LoweredStep();
+    lowered.source = source;
+    lowered.destination = destination;
+    const bool by_destination = source == TUTTI_BUFFER_NONE && destination != TUTTI_BUFFER_NONE;
+    lowered.source_chunk = static_cast<uint16_t>(by_destination ? destination_chunk : source_chunk);
+    lowered.destination_chunk = static_cast<uint16_t>(destination_chunk);
+    lowered.recv_begin = lowered.send_begin = static_cast<uint8_t>(peers_);
+    return &lowered;
+  }
+  bool receive(LoweredStep& step, uint32_t rank) { return add_peer(rank + plan_.rank_count, step.recv_count); }
+  bool send(LoweredStep& step, uint32_t rank) { return add_peer(rank, step.send_count); }
+  bool add_peer(uint32_t connection, uint8_t& count) {
+    if (peers_ == kMaxLoweredPeers) return false;
+    launch_.peers[peers_].connection = static_cast<uint8_t>(connection);
+    launch_.peers[peers_++].use = launch_.uses[connection]++;
+    ++count;
+    return true;
+  }
+
+  const tutti_plan& plan_;
+  LoweredLaunch& launch_;
+  uint32_t peers_ = 0;
+};
+
+/// Lowers a plan of one block in and out, such as those of all-reduce, broadcast and reduce; false if it is another
+/// kind or too long, or sends more on a connection of `slots` slots than half of them: slots are given back when the
+/// kernel ends. Fills all that does not depend on the call.
+inline bool lower(const tutti_plan& plan, uint32_t slots, LoweredLaunch& launch) {
+  if (plan.rank_count > kMaxLoweredRanks || plan.input_blocks != 1 || plan.output_blocks != 1) return false;
+  Lowering lowering(plan, launch);
+  for (uint32_t s = 0; s < plan.step_count; ++s) {
+    if (!lowering.add(plan.steps[s])) return false;
   }
   for (const uint8_t uses : launch.uses) {
     if (uses > slots / 2) return false;
