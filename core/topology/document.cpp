@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <charconv>
 #include <fstream>
-#include <iterator>
 
 #include "topology/element.h"
 
@@ -66,8 +65,10 @@ std::string BusId::text() const {
 Result<Document> Document::load(const std::string& file) {
   std::ifstream stream(file, std::ios::binary);
   if (!stream) return Status(Code::kNotFound, fmt::format("{}: cannot be opened; check its name and rights", file));
-  std::string text(std::istreambuf_iterator<char>(stream), {});
-  if (stream.bad()) return Status(Code::kSystem, fmt::format("{}: cannot be read", file));
+  std::string text(kMaxFileBytes + 1, '\0');  // one more than the readers accept; the file may have no end
+  stream.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (stream.bad()) return Status(Code::kSystem, fmt::format("{}: cannot be read; is it a file?", file));
+  text.resize(static_cast<size_t>(stream.gcount()));
   const size_t first = text.find_first_not_of(" \t\r\n\xef\xbb\xbf");
   const bool xml = first != std::string::npos && text[first] == '<';
   return xml ? read_xml(text, file) : read_yaml(text, file);

@@ -28,9 +28,10 @@ struct BusId {
   friend auto operator<=>(const BusId&, const BusId&) = default;
 };
 
-/// Where in its file something stands, for messages. Not part of what a document says.
+/// Where in its file something stands, for messages. Not part of what a document says: all places are equal.
 struct Place {
   int line = 0;  ///< from 1; 0: no file
+  friend bool operator==(const Place&, const Place&) { return true; }
 };
 
 /// A bundle of equal links of one GPU: NVLink, or xGMI between AMD GPUs.
@@ -42,24 +43,27 @@ struct PeerLink {
   BusId target;
   uint32_t target_class = 0;  ///< PCI class code (0x068000); 0: not given
   uint32_t count = 1;
+  friend bool operator==(const PeerLink&, const PeerLink&) = default;
 };
 
 /// A CPU and its GPU on one module.
 struct C2c {
   double gbs = 0;  ///< of one link; 0: not given
   uint32_t count = 1;
+  friend bool operator==(const C2c&, const C2c&) = default;
 };
 
 struct Gpu {
-  int dev = -1;         ///< device number; -1: not given
-  int sm = 0;           ///< compute capability × 10; 0: not given, or an AMD GPU
-  std::string gcn;      ///< AMD: "gfx942"; empty: not an AMD GPU
-  uint32_t arch = 0;    ///< AMD: as its files give it
-  int rank = -1;        ///< as the file gives it; informative
-  bool direct = false;  ///< `gdr`: a NIC may read and write its memory
-  std::vector<PeerLink> links;
+  int dev = -1;                 ///< device number; -1: not given
+  int sm = 0;                   ///< compute capability × 10; 0: not given, or an AMD GPU
+  std::string gcn;              ///< AMD: "gfx942"; empty: not an AMD GPU
+  uint32_t arch = 0;            ///< AMD: as its files give it
+  int rank = -1;                ///< as the file gives it; informative
+  bool direct = false;          ///< `gdr`: a NIC may read and write its memory
+  std::vector<PeerLink> links;  ///< files have those of one kind together, NVLink first
   std::optional<C2c> c2c;
   Place place;
+  friend bool operator==(const Gpu&, const Gpu&) = default;
 };
 
 /// A port of a network adapter: one device of a network plugin.
@@ -74,12 +78,14 @@ struct Net {
   bool direct = false;
   int rail = -1;
   Place place;
+  friend bool operator==(const Net&, const Net&) = default;
 };
 
 /// A network adapter: a PCI device, or virtual (beside a CPU).
 struct Nic {
   std::vector<Net> nets;
   Place place;
+  friend bool operator==(const Nic&, const Nic&) = default;
 };
 
 /// A PCI device or switch. A device without gpu, nics and children is only a place: something a partial file knows the
@@ -95,6 +101,7 @@ struct Pci {
   std::vector<Pci> children;
   std::vector<BusId> peers;  ///< `pcilink`: devices reached without this one's parent
   Place place;
+  friend bool operator==(const Pci&, const Pci&) = default;
 };
 
 struct Cpu {
@@ -107,6 +114,7 @@ struct Cpu {
   std::vector<Pci> pci;
   std::vector<Nic> nics;  ///< virtual adapters
   Place place;
+  friend bool operator==(const Cpu&, const Cpu&) = default;
 };
 
 struct Document {
@@ -126,6 +134,10 @@ struct Document {
   /// Finds a PCI device anywhere in the tree; null if there is none.
   const Pci* find(BusId bus) const;
   Pci* find(BusId bus);
+  /// Whether both say the same; where they come from does not count.
+  friend bool operator==(const Document& a, const Document& b) {
+    return a.name == b.name && a.version == b.version && a.cpus == b.cpus;
+  }
 };
 
 /// NCCL's topology XML, in the dialect of document.version. Reading it again gives the same document.
@@ -133,9 +145,10 @@ std::string write_xml(const Document& document);
 /// Our YAML form. Reading it again gives the same document.
 std::string write_yaml(const Document& document);
 
-/// Two documents of one machine: where `over` places a device, it is placed so; what only one of them knows (GPU, its
-/// links, network ports, speeds) is kept; where both say something, `over` wins. Same order whatever the order of
-/// input. kConfig where they contradict each other in a way that has no winner.
+/// Two documents of one machine: where `over` places a device or a port (by its name), it is placed so; what only one
+/// of them knows (GPU, its links, network ports, speeds) is kept; where both say something, `over` wins. What only
+/// `base` has stays below the same device, after what `over` has. kConfig where a device is a GPU to the one and a
+/// network adapter to the other.
 Result<Document> merge(const Document& base, const Document& over);
 
 /// Makes GPUs of the places whose PCI class is that of a GPU (0x03....), and adapters of those of a network controller

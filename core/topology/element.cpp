@@ -59,6 +59,12 @@ bool is_text(std::string_view text) {
   return true;
 }
 
+/// Older files have HIP's number of a chip instead of its name: 9.0.10, "gfx90a", is 910.
+std::string gfx_name(const std::string& gcn) {
+  if (gcn.empty() || gcn.starts_with("gfx")) return gcn;
+  return gcn == "910" ? "gfx90a" : "gfx" + gcn;
+}
+
 /// Reads one document; the first mistake ends it.
 class Decoder {
  public:
@@ -210,7 +216,7 @@ class Decoder {
     TUTTI_TRY(number(at, "dev", gpu.dev, -1, 1 << 20));
     TUTTI_TRY(number(at, "sm", gpu.sm, 0, 1000));
     TUTTI_TRY(text(at, "gcn", gpu.gcn));
-    if (!gpu.gcn.empty() && !gpu.gcn.starts_with("gfx")) gpu.gcn = "gfx" + gpu.gcn;
+    gpu.gcn = gfx_name(gpu.gcn);
     TUTTI_TRY(number(at, "arch", gpu.arch, 0, UINT32_MAX));
     TUTTI_TRY(number(at, "rank", gpu.rank, -1, INT32_MAX));
     TUTTI_TRY(flag(at, "gdr", gpu.direct));

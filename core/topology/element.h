@@ -23,7 +23,8 @@ struct Element {
 
 /// What a file may hold, whatever its form.
 inline constexpr size_t kMaxFileBytes = size_t{16} << 20;
-inline constexpr int kMaxDepth = 32;
+inline constexpr size_t kMaxYamlBytes = size_t{1} << 20;  // yaml-cpp is slow, and the most that config reads
+inline constexpr int kMaxDepth = 31;  // a level is a list of maps in YAML: the most that config nests
 inline constexpr size_t kMaxElements = 100'000;
 
 /// Which attributes and children an element may have; null for an unknown tag.

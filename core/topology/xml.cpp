@@ -106,6 +106,9 @@ Result<Document> Document::read_xml(std::string_view text, std::string_view sour
     return reader.wrong(reader.line_of(root.offset_debug()),
                         fmt::format("<{}> is no topology; one begins with <system>", name));
   }
+  if (const pugi::xml_node second = root.next_sibling()) {
+    return reader.wrong(reader.line_of(second.offset_debug()), "there is more after </system>; a file is one machine");
+  }
   TUTTI_ASSIGN(const Element system, reader.read(root, *kind_of("system"), 0));
   return decode(system, source);
 }

@@ -18,4 +18,5 @@ tutti_test(topology_system_test
 if(TARGET pugixml::pugixml)
   tutti_test(topology_check_test SOURCES topology_check_test.cpp)
   tutti_test(topology_document_test SOURCES topology_document_test.cpp topology_machines.cpp topology_random.cpp)
+  tutti_test(topology_merge_test SOURCES topology_merge_test.cpp topology_machines.cpp topology_random.cpp)
 endif()

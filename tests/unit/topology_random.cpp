@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 #include <utility>
 
@@ -134,7 +135,10 @@ class Generator {
     const auto links = static_cast<uint32_t>(draw(1, 6));
     for (Pci* device : gpus) {
       if (by_chip) device->gpu->c2c = C2c{.gbs = 44.7, .count = static_cast<uint32_t>(draw(1, 10))};
-      if (to_cpu) device->gpu->links.push_back({.to = PeerLink::Target::kCpu, .target = bus(0xff, 1), .count = links});
+      if (to_cpu) {
+        device->gpu->links.push_back(
+            {.to = PeerLink::Target::kCpu, .target = bus(0xff, 1), .target_class = 0x060400, .count = links});
+      }
     }
     switch (draw(0, 3)) {
       case 0:
@@ -148,6 +152,7 @@ class Generator {
       default:
         mesh(gpus, draw(20, 80));
     }
+    for (Pci* device : gpus) std::ranges::stable_sort(device->gpu->links, {}, &PeerLink::kind);
   }
 
   void mesh(const std::vector<Pci*>& gpus, int percent) {
@@ -172,10 +177,110 @@ class Generator {
   int nets_ = 0;
 };
 
+class Anything {
+ public:
+  explicit Anything(std::mt19937_64& random) : random_(random) {}
+
+  Document document() {
+    Document made;
+    made.name = text();
+    made.version = 1 + static_cast<int>(below(2));
+    for (int numa = -1; numa < static_cast<int>(below(4)); ++numa) made.cpus.push_back(cpu(numa));
+    return made;
+  }
+
+ private:
+  uint64_t below(uint64_t end) { return random_() % end; }
+  bool coin() { return below(2) == 0; }
+  template <class T = int>
+  T number(uint64_t most) {
+    return static_cast<T>(coin() ? below(most + 1) : below(2) * most);
+  }
+  double real(double most) {
+    return coin() ? static_cast<double>(below(3)) : std::uniform_real_distribution(0.0, most)(random_);
+  }
+  BusId bus() { return {below(uint64_t{1} << 52)}; }
+  std::string text() {
+    constexpr std::array kTexts = {"",   "a",    "010", "1e3",  "0x10",         "null", "Null", "NULL",
+                                   "~",  "true", "no",  "- a",  "a: b",         "#a",   "a #b", " a",
+                                   "a ", "'",    "\"",  "&lt;", "<a/>",         "[",    "{}",   "*a",
+                                   "!a", "%",    "@",   "\\n",  "\u00e4\u4e2d", "---",  "...",  "?"};
+    return kTexts[below(kTexts.size())];
+  }
+
+  Cpu cpu(int numa) {
+    Cpu made{numa, text(), text(), text(), number(65535) - coin(), number(65535), text(), {}, {}, {}};
+    for (uint64_t count = below(3); count > 0; --count) made.pci.push_back(pci(4));
+    for (uint64_t count = below(3); count > 0; --count) made.nics.push_back(nic());
+    return made;
+  }
+  Pci pci(int depth) {
+    constexpr uint32_t kId = 0xffffff;
+    Pci made;
+    made.bus = bus();
+    made.pci_class = number<uint32_t>(kId);
+    made.vendor = number<uint32_t>(kId);
+    made.device = number<uint32_t>(kId);
+    made.subsystem_vendor = number<uint32_t>(kId);
+    made.subsystem_device = number<uint32_t>(kId);
+    made.link_speed = text();
+    made.link_width = number<uint32_t>(256);
+    if (coin()) made.gpu = gpu();
+    for (uint64_t count = below(3); count > 0; --count) made.nics.push_back(nic());
+    for (uint64_t count = depth == 0 ? 0 : below(3); count > 0; --count) made.children.push_back(pci(depth - 1));
+    for (uint64_t count = below(3); count > 0; --count) made.peers.push_back(bus());
+    return made;
+  }
+  Gpu gpu() {
+    Gpu made;
+    made.dev = number(1 << 20) - coin();
+    made.sm = number(1000);
+    made.gcn = coin() ? "" : "gfx942:sramecc+";
+    made.arch = number<uint32_t>(UINT32_MAX);
+    made.rank = number(INT32_MAX) - coin();
+    made.direct = coin();
+    for (const auto kind : {PeerLink::Kind::kNvlink, PeerLink::Kind::kXgmi}) {
+      for (uint64_t count = below(4); count > 0; --count) made.links.push_back(link(kind));
+    }
+    if (coin()) made.c2c = C2c{real(1e6), 1 + number<uint32_t>(1023)};
+    return made;
+  }
+  PeerLink link(PeerLink::Kind kind) {
+    using To = PeerLink::Target;
+    constexpr std::array<std::pair<To, uint32_t>, 4> kTargets = {
+        {{To::kGpu, 0}, {To::kGpu, 0x030200}, {To::kSwitch, 0x068000}, {To::kCpu, 0x060400}}};
+    const auto [to, target_class] = kTargets[below(kTargets.size())];
+    return {kind, to, bus(), target_class, 1 + number<uint32_t>(1023)};
+  }
+  Nic nic() {
+    Nic made;
+    for (uint64_t count = below(3); count > 0; --count) {
+      Net port;
+      port.name = text();
+      port.dev = number(1 << 20) - coin();
+      port.mbps = real(1e9);
+      port.port = number(65535);
+      port.latency_us = real(1e9);
+      port.guid = number<uint64_t>(UINT64_MAX - 1);
+      port.max_connections = number<int64_t>(INT64_MAX);
+      port.direct = coin();
+      port.rail = number(1 << 20) - coin();
+      made.nets.push_back(port);
+    }
+    return made;
+  }
+
+  std::mt19937_64& random_;
+};
+
 }  // namespace
 
 Document random_machine(std::mt19937_64& random, Links links) {
   return Generator(random, links).machine();
+}
+
+Document random_document(std::mt19937_64& random) {
+  return Anything(random).document();
 }
 
 }  // namespace tutti::topology::test

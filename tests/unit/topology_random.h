@@ -15,4 +15,7 @@ enum class Links { kAny, kSymmetric };
 /// wider in one direction.
 Document random_machine(std::mt19937_64& random, Links links = Links::kAny);
 
+/// A document, machine or not, whose every field holds anything that it can.
+Document random_document(std::mt19937_64& random);
+
 }  // namespace tutti::topology::test
