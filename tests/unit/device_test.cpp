@@ -3,6 +3,8 @@
 // computed here.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <numeric>
 #include <random>
 #include <thread>
@@ -201,6 +203,59 @@ TEST(Device, AllReduceIsTheSum) {
       }
     }
   }
+}
+
+// The flag of a message's last word speaks for all words: they must not become visible in another order. Lengths that
+// are multiples of 16 bytes end in whole vectors.
+TEST(Device, LLMessagesArriveWhole) {
+  constexpr uint64_t kMessages = kThorough ? 2'000'000 : 1'000;
+  constexpr uint64_t kMaxElements = 32;
+  const Case test{2, &ring_all_reduce, Wire::kLL, kMaxElements, false, 0};
+  std::vector<Rank> ranks = make_ranks(test);
+  tutti_connection& to = *ranks[0].senders[0];
+  tutti_connection& from = *ranks[1].receivers[0];
+  const auto length = [](uint64_t message) { return 4 + message % (kMaxElements / 4) * 4; };
+  tutti_work work{};
+  work.data_type = TUTTI_UINT32;
+  work.element_bytes = sizeof(uint32_t);
+  work.abort = &ranks[0].abort;
+
+  std::thread sender([&, work]() mutable {
+    device::HostTeam team(work);
+    tutti_connection* const peer = &to;
+    std::array<uint32_t, kMaxElements> data{};
+    for (uint64_t message = 0; message < kMessages; ++message) {
+      data.fill(static_cast<uint32_t>(message));
+      device::Operands operands;
+      operands.own = reinterpret_cast<const uint8_t*>(data.data());
+      operands.send = &peer;
+      operands.send_count = 1;
+      operands.elements = length(message);
+      while (!device::slot_free(team, to)) std::this_thread::yield();
+      team.move_ll(work, operands);
+      device::LL::publish(team, work, to, operands.elements * sizeof(uint32_t));
+    }
+  });
+  device::HostTeam team(work);
+  tutti_connection* const peer = &from;
+  std::array<uint32_t, kMaxElements> data{};
+  uint64_t wrong = 0;
+  for (uint64_t message = 0; message < kMessages; ++message) {
+    device::Operands operands;
+    operands.output = reinterpret_cast<uint8_t*>(data.data());
+    operands.recv = &peer;
+    operands.recv_count = 1;
+    operands.elements = length(message);
+    for (int poll = 0; !device::LL::filled(team, from, operands.elements * sizeof(uint32_t)); ++poll) {
+      if (poll % 256 == 255) std::this_thread::yield();  // the sender may need this processor
+    }
+    team.move_ll(work, operands);
+    device::release_slot(team, from);
+    const auto end = data.begin() + static_cast<ptrdiff_t>(operands.elements);
+    wrong += std::count(data.begin(), end, static_cast<uint32_t>(message)) == end - data.begin() ? 0 : 1;
+  }
+  sender.join();
+  EXPECT_EQ(wrong, 0u);
 }
 
 TEST(Device, DifferentCountsAreNoticed) {

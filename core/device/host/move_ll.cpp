@@ -21,13 +21,13 @@ void store_word(uint64_t* word, uint64_t value, std::memory_order order) {
   std::atomic_ref<uint64_t>(*word).store(value, order);
 }
 
-/// Packs `bytes` of data into LL words. The caller stores a later word, or the last of these, with release.
+/// Packs `bytes` of data into LL words. The last word becomes visible after all others, whose arrival its flag tells.
 void pack(uint64_t* words, const uint8_t* data, uint64_t bytes, uint32_t flag) {
   uint64_t i = 0;
 #ifdef TUTTI_LL_VECTORS
   const __m128i flags = _mm_set1_epi32(static_cast<int>(flag));
-  for (; i + 16 <= bytes; i += 16, words += 4) {
-    std::atomic_signal_fence(std::memory_order_release);  // x86 keeps the order of stores if the compiler does
+  // The compiler may store these in any order; so at least one word is left for the stores with release below.
+  for (; i + 16 < bytes; i += 16, words += 4) {
     const __m128i four = _mm_loadu_si128(reinterpret_cast<const __m128i*>(data + i));
     _mm_store_si128(reinterpret_cast<__m128i*>(words), _mm_unpacklo_epi32(four, flags));
     _mm_store_si128(reinterpret_cast<__m128i*>(words + 2), _mm_unpackhi_epi32(four, flags));
