@@ -24,6 +24,7 @@ LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}
 
 # (from, to) within one layer: why. Never both directions.
 EXCEPTIONS = {
+    ("transport", "device"): "slots between GPUs lie in memory of the GPU",
     ("transport", "progress"): "a network connection queues its work on the engine, every connection rings its bell",
 }
 

@@ -89,6 +89,28 @@ Status check(const Call& call, int rank, int size) {
   return {};
 }
 
+Result<OwnMessages> own_messages(std::span<const Call> calls, int rank) {
+  OwnMessages own;
+  for (const Call& call : calls) {
+    if (call.root == rank) (call.receives ? own.receives : own.sends).push_back(&call);
+  }
+  if (own.sends.size() != own.receives.size()) {
+    return Status(Code::kInvalidArgument,
+                  fmt::format("send_recv: {} sends to this rank itself but {} receives from itself in one "
+                              "group; each needs its partner there",
+                              own.sends.size(), own.receives.size()));
+  }
+  for (size_t i = 0; i < own.sends.size(); ++i) {
+    const Call& send = *own.sends[i];
+    const Call& receive = *own.receives[i];
+    if (send.count * size_of(send.type) == receive.count * size_of(receive.type)) continue;
+    return Status(Code::kInvalidArgument,
+                  fmt::format("send_recv to this rank itself: sends {} × {}, receives {} × {}", send.count,
+                              to_string(send.type), receive.count, to_string(receive.type)));
+  }
+  return own;
+}
+
 bool in_place(const Call& call, int rank) {
   if (call.input == nullptr || call.output == nullptr) return false;
   const auto* input = static_cast<const uint8_t*>(call.input);

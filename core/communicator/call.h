@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "tutti/communicator.h"
 #include "tutti/plugin/protocol.h"
@@ -19,11 +21,19 @@ struct Call {
   Reduction reduction = ReduceOp::kSum;
   int root = 0;           ///< of rooted collectives; the peer of a send or receive
   bool receives = false;  ///< kSendRecv: receive rather than send
+  Stream stream = nullptr;
 };
 
 /// kInvalidArgument with the argument's name, what it is and what it may be; ok for calls that can be made on `size`
 /// ranks.
 Status check(const Call& call, int rank, int size);
+
+/// Sends of a group to this rank itself, and its receives from itself, which must be as many and as long.
+struct OwnMessages {
+  std::vector<const Call*> sends;
+  std::vector<const Call*> receives;
+};
+Result<OwnMessages> own_messages(std::span<const Call> calls, int rank);
 
 /// Whether the call's buffers are those of an in-place call.
 bool in_place(const Call& call, int rank);

@@ -33,12 +33,13 @@ uint64_t integer_bits(double factor) {
   return bits_of(factor >= high ? std::numeric_limits<T>::max() : static_cast<T>(factor));
 }
 
-/// A collective that is left to a group, or runs now. Streams belong to devices; the host device has none.
-Status make(const std::shared_ptr<Communicator::State>& state, const Call& call, Stream stream) {
-  if (stream != nullptr) {
+/// A call that is left to a group, or runs now. Streams belong to devices; the host device has none.
+Status make(const std::shared_ptr<Communicator::State>& state, Call call, Stream stream) {
+  if (stream != nullptr && !state->on_gpu()) {
     return Status(Code::kUnsupported,
                   fmt::format("{}: the host device has no streams; pass none", to_string(call.collective)));
   }
+  call.stream = stream;
   if (communicator::defer(state, call)) return {};
   return communicator::run_now(*state, call);
 }
@@ -168,17 +169,14 @@ Status Communicator::all_to_all_v(const void* input, std::span<const size_t> sen
 }
 
 Status Communicator::barrier(Stream stream) {
-  // Everybody needs a contribution of everybody.
-  static constexpr uint8_t own = 0;
-  static thread_local uint8_t all;
-  return all_reduce(&own, &all, 1, DataType::kUint8, ReduceOp::kMax, stream);
+  return state_->barrier(stream);
 }
 
 void Communicator::abort(std::string_view reason) {
   state_->abort(reason);
 }
 Status Communicator::async_error() const {
-  return state_->failure();
+  return state_->check_device();
 }
 
 Result<Choice> Communicator::choose(Collective collective, size_t count, DataType type, Reduction op) const {

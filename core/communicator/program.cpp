@@ -1,58 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "communicator/program.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "plan/stable.h"
-#include "plan/verify.h"
 
 namespace tutti::communicator {
-namespace {
-
-// Verification takes time and memory with the square of the ranks; algorithms are proved up to this size in the
-// project's tests as well.
-constexpr uint32_t kMaxVerifiedRanks = 64;
-
-}  // namespace
-
 Program Programs::empty_program(uint32_t protocol) const {
   Program program;
   program.payload_bytes = fabric_.payload_bytes(protocol, choices_.links);
   program.chunk_slots = fabric_.chunk_slots(protocol, choices_.links);
   return program;
-}
-
-Result<plan::Plan> Programs::request(const tuner::Decision& decision, Collective collective, uint32_t rank,
-                                     uint32_t channel, uint32_t root) const {
-  const auto& algorithm = choices_.algorithms[decision.algorithm];
-  const tutti_plan_request request{
-      sizeof(tutti_plan_request), static_cast<uint32_t>(collective), rank, channel, root, decision.variant};
-  auto plan = plan::collect(*algorithm.ops, algorithm.instance.get(), request);
-  if (plan.ok()) return plan;
-  return plan.status().with_context(
-      fmt::format("plan of algorithm '{}' for {}", algorithm.name, to_string(collective)));
-}
-
-Status Programs::verify(const tuner::Decision& decision, Collective collective, uint32_t root, bool in_place) const {
-  if (!options_.verify || options_.rank_count > kMaxVerifiedRanks) return {};
-  const uint32_t slots = fabric_.slot_count(decision.protocol, choices_.links) /
-                         std::max(1u, fabric_.chunk_slots(decision.protocol, choices_.links));
-  for (uint32_t channel = 0; channel < decision.channels; ++channel) {
-    std::vector<plan::Plan> plans;
-    for (uint32_t rank = 0; rank < options_.rank_count; ++rank) {
-      TUTTI_ASSIGN(plan::Plan plan, request(decision, collective, rank, channel, root));
-      plans.push_back(std::move(plan));
-    }
-    const Status proof = plan::verify(plans, {std::max(1u, slots), in_place});
-    if (!proof.ok()) {
-      return proof.with_context(fmt::format("algorithm '{}' made a wrong plan for {}{}, channel {}",
-                                            choices_.algorithms[decision.algorithm].name, to_string(collective),
-                                            in_place ? " in place" : "", channel));
-    }
-  }
-  return {};
 }
 
 /// The connection to or from a peer. Between machines the algorithm may have assigned network devices to the channel.
@@ -102,10 +60,12 @@ Result<const Program*> Programs::collective(const tuner::Decision& decision, Col
                   in_place};
   auto& program = programs_[name];
   if (program != nullptr) return program.get();
-  TUTTI_TRY(verify(decision, collective, root, in_place));
+  const uint32_t slots = fabric_.slot_count(decision.protocol, choices_.links) /
+                         std::max(1u, fabric_.chunk_slots(decision.protocol, choices_.links));
+  TUTTI_TRY(plans_.verify(decision, collective, root, in_place, decision.channels, slots));
   auto made = std::make_unique<Program>(empty_program(decision.protocol));
   for (uint32_t channel = 0; channel < decision.channels; ++channel) {
-    TUTTI_ASSIGN(plan::Plan plan, request(decision, collective, options_.rank, channel, root));
+    TUTTI_ASSIGN(plan::Plan plan, plans_.request(decision, collective, rank_, channel, root));
     plan::mark_stable(plan, in_place);
     add_channel(*made, std::move(plan), decision);
   }
@@ -120,8 +80,8 @@ Result<const Program*> Programs::message(uint32_t protocol, uint32_t peer, bool 
   if (program != nullptr) return program.get();
   plan::Plan plan;
   plan.collective = Collective::kSendRecv;
-  plan.rank_count = options_.rank_count;
-  plan.rank = options_.rank;
+  plan.rank_count = plans_.rank_count();
+  plan.rank = rank_;
   plan.peers = {{peer, 0}};
   tutti_plan_step step{};
   step.source = receives ? TUTTI_BUFFER_NONE : TUTTI_BUFFER_INPUT;

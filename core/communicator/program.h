@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "communicator/fabric.h"
+#include "communicator/plans.h"
 #include "plan/plan.h"
 #include "tuner/selector.h"
 
@@ -30,13 +31,8 @@ struct Program {
 
 class Programs {
  public:
-  struct Options {
-    uint32_t rank = 0;
-    uint32_t rank_count = 1;
-    bool verify = true;
-  };
-  Programs(const Options& options, const tuner::Choices& choices, Fabric& fabric)
-      : options_(options), choices_(choices), fabric_(fabric) {}
+  Programs(uint32_t rank, const Plans& plans, const tuner::Choices& choices, Fabric& fabric)
+      : rank_(rank), plans_(plans), choices_(choices), fabric_(fabric) {}
 
   /// The program of a collective. Verified for the way it is used before it is returned. One thread at a time.
   Result<const Program*> collective(const tuner::Decision& decision, Collective collective, uint32_t root,
@@ -46,14 +42,12 @@ class Programs {
 
  private:
   using Name = std::tuple<uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, bool>;
-  Result<plan::Plan> request(const tuner::Decision& decision, Collective collective, uint32_t rank, uint32_t channel,
-                             uint32_t root) const;
-  Status verify(const tuner::Decision& decision, Collective collective, uint32_t root, bool in_place) const;
   transport::Key key(const plan::Plan& plan, uint32_t peer, const tuner::Decision& decision, bool sends) const;
   void add_channel(Program& program, plan::Plan plan, const tuner::Decision& decision);
   Program empty_program(uint32_t protocol) const;
 
-  Options options_;
+  uint32_t rank_;
+  const Plans& plans_;
   const tuner::Choices& choices_;
   Fabric& fabric_;
   std::map<Name, std::unique_ptr<Program>> programs_;

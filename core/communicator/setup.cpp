@@ -31,6 +31,11 @@ using bootstrap::HostIdentity;
 constexpr double kShmBandwidthGbs = 8;
 constexpr double kShmLatencyUs = 0.15;
 constexpr double kNetBandwidthGbs = 1;
+// Between H200s over NVLink: one flag one way, and what each further message adds (docs/results.md).
+constexpr double kGpuLatencyUs = 0.9;
+constexpr double kGpuGapUs = 0.05;
+constexpr double kGpuMemoryGbs = 3000;
+constexpr uint32_t kGpuChannels = 32;
 constexpr double kNetLatencyUs = 15;
 
 /// What ranks tell each other once their memory and listeners exist. Plain data; all ranks run the same version (agreed
@@ -86,6 +91,7 @@ class Setup {
     TUTTI_TRY(agree());
     TUTTI_TRY(describe_protocols());
     TUTTI_TRY(join_memory());
+    TUTTI_TRY(join_gpus());
     describe_topology();
     TUTTI_TRY(describe_machine());
     TUTTI_TRY(connect_algorithms());
@@ -158,6 +164,13 @@ class Setup {
     for (const auto& protocol : choices_.protocols) {
       tutti_slot_layout layout{};
       layout.struct_size = sizeof layout;
+      if ((protocol.properties.links >> link & 1) == 0) {  // never used: as little as there can be
+        layout.slot_count = 2;
+        layout.slot_bytes = layout.slot_stride = 64;
+        layout.chunk_slots = 1;
+        keys.protocols.push_back(layout);
+        continue;
+      }
       layout.slot_count = static_cast<uint32_t>(config_.integer(slots));
       layout.slot_bytes = config_.size_bytes(slot_size);
       if (const int32_t code = protocol.ops->layout(protocol.plugin, link, &layout); code != TUTTI_OK) {
@@ -179,7 +192,10 @@ class Setup {
 
   Status describe_protocols() {
     const auto channels = static_cast<uint32_t>(config_.integer("channels"));
-    max_channels_ = channels == 0 ? 1 : channels;  // a channel is a thread's work; more than one pays only if asked for
+    // On the host a channel is a thread's work, and more than one pays only if asked for; on a GPU it is a CTA.
+    const uint32_t chosen = on_gpu() ? kGpuChannels : 1;
+    max_channels_ = channels == 0 ? chosen : channels;
+    choices_.device = on_gpu() ? TUTTI_DEVICE_CUDA : TUTTI_DEVICE_HOST;
     TUTTI_ASSIGN(choices_.protocols, communicator::protocols_of(*state_.registry_));
     return {};
   }
@@ -225,6 +241,22 @@ class Setup {
     shm->seal();
     state_.fabric_ = std::make_unique<communicator::Fabric>(std::move(shm), std::move(net), choices_.network_name,
                                                             std::move(shm_keys), std::move(net_keys), force_network_);
+    return {};
+  }
+
+  bool on_gpu() const { return config_.text("device") == "cuda"; }
+
+  Status join_gpus() {
+    if (!on_gpu()) return {};
+    if (node_count_ > 1 || force_network_) {
+      return fail_all({Code::kUnsupported, fmt::format("GPUs of {} hosts: GPU ranks of one host only, as yet",
+                                                       node_count_)});
+    }
+    const communicator::Gpu::Options options{static_cast<uint32_t>(state_.rank_), static_cast<uint32_t>(state_.size_),
+                                             max_channels_, config_.duration("timeouts.operation")};
+    auto gpu = communicator::Gpu::create(options, choices_.protocols, *state_.bootstrap_, deadline_);
+    if (!gpu.ok()) return fail_all(gpu.status());
+    state_.gpu_ = *std::move(gpu);
     return {};
   }
 
@@ -278,7 +310,14 @@ class Setup {
     topology_.min_channels = topology_.max_channels = max_channels_;
     topology_.node_of_rank = nodes_.data();
     const transport::Net* net = state_.fabric_->net();
-    if (!force_network_) {
+    if (on_gpu()) {
+      topology_.bandwidth_gbs[TUTTI_LINK_P2P] = state_.gpu_->link_gbs();
+      topology_.latency_us[TUTTI_LINK_P2P] = kGpuLatencyUs;
+      topology_.gap_us[TUTTI_LINK_P2P] = kGpuGapUs;
+      topology_.memory_gbs = kGpuMemoryGbs;
+      topology_.min_channels = max_channels_;
+      choices_.links |= 1u << TUTTI_LINK_P2P;
+    } else if (!force_network_) {
       topology_.bandwidth_gbs[TUTTI_LINK_SHM] = kShmBandwidthGbs;
       topology_.latency_us[TUTTI_LINK_SHM] = kShmLatencyUs;
       if (node_count_ < size || size == 1) choices_.links |= 1u << TUTTI_LINK_SHM;
@@ -366,9 +405,11 @@ class Setup {
     const auto rank = static_cast<uint32_t>(state_.rank_);
     const auto size = static_cast<uint32_t>(state_.size_);
     state_.selector_ = std::make_unique<tuner::Selector>(config_, std::move(choices_));
-    const bool check_plans = config_.boolean("check.plans");
-    state_.programs_ = std::make_unique<communicator::Programs>(
-        communicator::Programs::Options{rank, size, check_plans}, state_.selector_->choices(), *state_.fabric_);
+    const tuner::Choices& choices = state_.selector_->choices();
+    state_.plans_ = std::make_unique<communicator::Plans>(
+        communicator::Plans::Options{size, config_.boolean("check.plans")}, choices);
+    state_.programs_ = std::make_unique<communicator::Programs>(rank, *state_.plans_, choices, *state_.fabric_);
+    if (state_.gpu_ != nullptr) state_.gpu_->serve(*state_.selector_, *state_.plans_);
     state_.executions_ = std::make_unique<communicator::Executions>(
         communicator::Executions::Options{rank, size, config_.boolean("check.calls"), direct_minimum_, fences_,
                                           &state_.abort_word_},

@@ -31,6 +31,7 @@ Communicator::State::~State() {
     fabric_->net()->engine().flush(std::chrono::steady_clock::now() + kFlushLimit);
   }
   if (bootstrap_ != nullptr) bootstrap_->set_callbacks({});
+  gpu_.reset();  // waits for the other ranks, by the bootstrap
   fabric_.reset();  // its engine reports failures to the bootstrap
   bootstrap_.reset();
 }
@@ -40,9 +41,32 @@ Status Communicator::State::run(const Call& call) {
     return failure();
   TUTTI_TRY(communicator::check(call, rank_, size_));
   if (call.count == 0) return {};
+  if (gpu_ != nullptr) return enqueue([&] { return gpu_->run(call); });
   TUTTI_ASSIGN(Execution* const execution, executions_->prepare(call));
   execution->bind(call, ++calls_);
   return run_jobs(execution->jobs, call);
+}
+
+/// What a kernel found out since is told now; what cannot be enqueued any more breaks the communicator.
+template <class Action>
+Status Communicator::State::enqueue(Action&& action) {
+  TUTTI_TRY(check_device());
+  const Status done = action();
+  return done.code() == Code::kDevice ? fail_everywhere(done) : done;
+}
+
+Status Communicator::State::check_device() {
+  if (gpu_ == nullptr) return failure();
+  const Status fault = gpu_->fault();
+  return fault.ok() ? failure() : fail_everywhere(fault);
+}
+
+Status Communicator::State::barrier(Stream stream) {
+  if (gpu_ != nullptr) return enqueue([&] { return gpu_->barrier(stream); });
+  // Everybody needs a contribution of everybody.
+  static constexpr uint8_t own = 0;
+  static thread_local uint8_t all;
+  return run({Collective::kAllReduce, &own, &all, 1, DataType::kUint8, ReduceOp::kMax});
 }
 
 Status Communicator::State::run_jobs(std::span<Job> jobs, const Call& call) {
@@ -59,6 +83,7 @@ Status Communicator::State::run_jobs(std::span<Job> jobs, const Call& call) {
 Status Communicator::State::run_messages(std::span<const Call> calls) {
   if (std::atomic_ref<uint32_t>(abort_word_).load(std::memory_order_relaxed) != 0) return failure();
   for (const Call& call : calls) TUTTI_TRY(communicator::check(call, rank_, size_));
+  if (gpu_ != nullptr) return enqueue([&] { return gpu_->run_messages(calls); });
   TUTTI_TRY(copy_to_self(calls));
   Execution all;
   std::vector<Execution> messages;
@@ -86,25 +111,10 @@ Status Communicator::State::run_messages(std::span<const Call> calls) {
 
 /// Sends to this rank itself meet its receives from itself, in order.
 Status Communicator::State::copy_to_self(std::span<const Call> calls) {
-  std::vector<const Call*> sends;
-  std::vector<const Call*> receives;
-  for (const Call& call : calls) {
-    if (call.root == rank_) (call.receives ? receives : sends).push_back(&call);
-  }
-  if (sends.size() != receives.size()) {
-    return Status(Code::kInvalidArgument,
-                  fmt::format("send_recv: {} sends to this rank itself but {} receives from itself in one "
-                              "group; each needs its partner there",
-                              sends.size(), receives.size()));
-  }
-  for (size_t i = 0; i < sends.size(); ++i) {
-    const size_t bytes = sends[i]->count * size_of(sends[i]->type);
-    if (bytes != receives[i]->count * size_of(receives[i]->type)) {
-      return Status(Code::kInvalidArgument,
-                    fmt::format("send_recv to this rank itself: sends {} × {}, receives {} × {}", sends[i]->count,
-                                to_string(sends[i]->type), receives[i]->count, to_string(receives[i]->type)));
-    }
-    if (bytes > 0) std::memmove(receives[i]->output, sends[i]->input, bytes);
+  TUTTI_ASSIGN(const communicator::OwnMessages own, communicator::own_messages(calls, rank_));
+  for (size_t i = 0; i < own.sends.size(); ++i) {
+    const size_t bytes = own.sends[i]->count * size_of(own.sends[i]->type);
+    if (bytes > 0) std::memmove(own.receives[i]->output, own.sends[i]->input, bytes);
   }
   return {};
 }
@@ -195,6 +205,7 @@ void Communicator::State::break_with(const Status& failure) {
     if (failure_.ok()) failure_ = failure;
   }
   std::atomic_ref<uint32_t>(abort_word_).store(1, std::memory_order_seq_cst);
+  if (gpu_ != nullptr) gpu_->stop();
   if (fabric_ != nullptr) progress::ring(fabric_->shm().bell());
 }
 
@@ -226,6 +237,7 @@ Result<Choice> Communicator::State::choose(const tuner::Question& question) cons
   }
   choice.protocol = choices.protocols[decision.protocol].name;
   if ((choices.links & 1u << TUTTI_LINK_SHM) != 0) choice.transport = "shm";
+  if ((choices.links & 1u << TUTTI_LINK_P2P) != 0) choice.transport = "p2p";
   if ((choices.links & 1u << TUTTI_LINK_NETWORK) != 0) {
     choice.transport += (choice.transport.empty() ? "net-" : "+net-") + choices.network_name;
   }

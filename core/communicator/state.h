@@ -11,6 +11,8 @@
 #include "communicator/call.h"
 #include "communicator/execution.h"
 #include "communicator/fabric.h"
+#include "communicator/gpu.h"
+#include "communicator/plans.h"
 #include "config/config.h"
 #include "plugin/registry.h"
 #include "tuner/selector.h"
@@ -37,8 +39,14 @@ class Communicator::State {
   Status run_messages(std::span<const communicator::Call> calls);
   Result<std::shared_ptr<State>> split(int color, int key);
 
+  /// Returns when every rank has called it.
+  Status barrier(Stream stream);
+
   void abort(std::string_view reason);
   Status failure() const;
+  /// The failure, after a look at what kernels have reported.
+  Status check_device();
+  bool on_gpu() const { return gpu_ != nullptr; }
 
   Result<Choice> choose(const tuner::Question& question) const;
   Result<std::string> explain(const tuner::Question& question) const { return selector_->explain(question); }
@@ -58,6 +66,8 @@ class Communicator::State {
   Status explain_outcome(const communicator::Driver::Outcome& outcome, const communicator::Call& call);
   bool report_arrives() const;
   Status timeout_verdict(const communicator::Call& call, uint32_t peer);
+  template <class Action>
+  Status enqueue(Action&& action);
   Status run_jobs(std::span<communicator::Job> jobs, const communicator::Call& call);
   Status copy_to_self(std::span<const communicator::Call> calls);
   /// What this rank is doing, for the verdicts of others. Any thread.
@@ -79,6 +89,8 @@ class Communicator::State {
   std::shared_ptr<plugin::Registry> registry_;
   std::unique_ptr<tuner::Selector> selector_;
   std::unique_ptr<communicator::Fabric> fabric_;
+  std::unique_ptr<communicator::Gpu> gpu_;  // null: the host computes
+  std::unique_ptr<communicator::Plans> plans_;
   std::unique_ptr<communicator::Programs> programs_;
   std::unique_ptr<communicator::Executions> executions_;
   std::unique_ptr<communicator::Driver> driver_;

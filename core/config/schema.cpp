@@ -34,6 +34,8 @@ const std::vector<std::string> kLevels = {"off", "error", "warn", "info", "debug
 
 std::vector<Key> make_keys() {
   return {
+      choice("device", "host", {"host", "cuda"},
+             "Where the ranks' buffers are and who computes: host is this machine's processors, cuda its GPUs."),
       name("algorithm", "Algorithm of every collective: auto, a name (ring), or name/variant (direct/two-shot)."),
       name("protocol", "Protocol of every call: auto, or a name (simple, ll)."),
       name("network", "Network between hosts: auto takes the first of plugins.network that works here."),
@@ -43,7 +45,7 @@ std::vector<Key> make_keys() {
       words(Type::kList, "plugins.path", "[]", "Directories searched for plugins, before all others.", false),
       words(Type::kList, "plugins.algorithm", "[ring, tree, direct]",
             "Algorithm plugins to load, by name or absolute path."),
-      words(Type::kList, "plugins.protocol", "[simple, ll]", "Protocol plugins to load."),
+      words(Type::kList, "plugins.protocol", "[simple, ll, ll128]", "Protocol plugins to load."),
       words(Type::kList, "plugins.network", "[socket]",
             "Network plugins to load when a network is needed, best first."),
       words(Type::kList, "plugins.tuner", "[model]", "Tuner plugin to load."),

@@ -133,6 +133,12 @@ const config::Rule* Selector::matching_rule(const Question& question) const {
   return nullptr;
 }
 
+std::string Selector::excluded_by_device(const Candidate& candidate) const {
+  const uint32_t devices = choices_.protocols[candidate.decision.protocol].properties.devices;
+  if (choices_.device == 0 || (devices & choices_.device) != 0) return {};
+  return fmt::format("protocol does not run on {}", choices_.device == TUTTI_DEVICE_HOST ? "the host" : "GPUs");
+}
+
 std::string Selector::excluded_by_links(const Candidate& candidate) const {
   static constexpr const char* kNames[TUTTI_LINK_COUNT] = {"shared memory", "the network", "peer to peer"};
   const auto& properties = choices_.protocols[candidate.decision.protocol].properties;
@@ -153,7 +159,8 @@ void Selector::exclude(const Question& question, Candidate& candidate) const {
       return;
     }
   }
-  candidate.excluded = excluded_by_links(candidate);
+  candidate.excluded = excluded_by_device(candidate);
+  if (candidate.excluded.empty()) candidate.excluded = excluded_by_links(candidate);
   if (candidate.excluded.empty()) candidate.excluded = excluded_by_settings(candidate);
   if (candidate.excluded.empty()) candidate.excluded = excluded_by_rules(question, candidate);
 }
@@ -172,6 +179,8 @@ Result<std::vector<Selector::Candidate>> Selector::judge(const Question& questio
     view.protocol = borrow(protocol.name);
     std::copy_n(protocol.properties.latency_us, TUTTI_LINK_COUNT, view.protocol_latency_us);
     std::copy_n(protocol.properties.efficiency, TUTTI_LINK_COUNT, view.protocol_efficiency);
+    std::copy_n(protocol.properties.channel_gbs, TUTTI_LINK_COUNT, view.channel_gbs);
+    std::copy_n(protocol.properties.channel_bytes, TUTTI_LINK_COUNT, view.channel_bytes);
     view.predicted_us = candidate.excluded.empty() ? 0 : -1;
     if (decision.algorithm == kNoAlgorithm) {
       view.algorithm_cost = message_cost(choices_.links);
@@ -211,7 +220,9 @@ Result<std::vector<Selector::Candidate>> Selector::judge(const Question& questio
     Candidate& candidate = candidates[i];
     if (!candidate.excluded.empty()) continue;
     candidate.decision.predicted_us = views[i].predicted_us;
-    candidate.decision.channels = std::clamp<uint32_t>(views[i].channels, 1, candidate.view.max_channels);
+    const bool ruled = rule != nullptr && rule->channels && !rule->forbids;
+    candidate.decision.channels =
+        ruled ? candidate.view.max_channels : std::clamp<uint32_t>(views[i].channels, 1, candidate.view.max_channels);
     if (views[i].predicted_us >= 0) continue;
     const tutti_str reason = views[i].reason;
     candidate.excluded = fmt::format("tuner '{}': {}", choices_.tuner_name,

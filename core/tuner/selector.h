@@ -49,6 +49,7 @@ struct Choices {
   std::string tuner_name;
   std::string network_name;  ///< for rules; empty: none loaded
   uint32_t links = 0;        ///< bits 1 << TUTTI_LINK_*: what joins the ranks
+  uint32_t device = 0;       ///< TUTTI_DEVICE_*: where the ranks' buffers are; 0: it does not matter
   uint32_t ranks = 1;
   uint32_t nodes = 1;
   uint32_t max_channels = 1;
@@ -98,6 +99,7 @@ class Selector {
   std::string excluded_by_settings(const Candidate& candidate) const;
   std::string excluded_by_rules(const Question& question, const Candidate& candidate) const;
   const config::Rule* matching_rule(const Question& question) const;
+  std::string excluded_by_device(const Candidate& candidate) const;
   std::string excluded_by_links(const Candidate& candidate) const;
   std::string algorithm_name(const Decision& decision) const;
   std::string variant_name(const Decision& decision) const;

@@ -5,6 +5,9 @@
 
 #include "tutti/device/host/team.h"
 #include "tutti/sdk/protocol.h"
+#if defined(TUTTI_HAS_CUDA)
+#include "kernels.h"
+#endif
 
 namespace {
 
@@ -19,11 +22,18 @@ class LLProtocol : public tutti::sdk::Protocol {
     out.max_fan = 64;
     out.efficiency[TUTTI_LINK_SHM] = 0.06;  // measured: words cross between cores one line at a time
     out.efficiency[TUTTI_LINK_NETWORK] = 0.5;
+    out.devices = TUTTI_DEVICE_HOST;
+#if defined(TUTTI_HAS_CUDA)
+    out.devices |= TUTTI_DEVICE_CUDA;
+#endif
     out.efficiency[TUTTI_LINK_P2P] = 0.5;
+    out.channel_gbs[TUTTI_LINK_P2P] = 20;
+    out.channel_bytes[TUTTI_LINK_P2P] = 4 << 10;
     return out;
   }
 
-  Status layout(uint32_t /*link*/, tutti_slot_layout& layout) const override {
+  Status layout(uint32_t link, tutti_slot_layout& layout) const override {
+    if (link == TUTTI_LINK_P2P) return gpu_layout(layout);
     constexpr uint64_t kMaxPayload = 16 << 10;  // more is no longer a small message
     layout.slot_count = std::bit_ceil(layout.slot_count < 2 ? 2 : layout.slot_count);
     layout.slot_bytes = std::min((layout.slot_bytes + 63) / 64 * 64, kMaxPayload);
@@ -35,6 +45,24 @@ class LLProtocol : public tutti::sdk::Protocol {
   int32_t run(tutti_work& work) noexcept override {
     device::HostTeam team(work);
     return device::Executor<device::HostTeam, device::LL>(team, work).run();
+  }
+
+#if defined(TUTTI_HAS_CUDA)
+  int32_t launch(const tutti_cuda_launch& launch, void* stream) noexcept override {
+    const void* const kernel = device::find_kernel(*tutti::ll::kKernels[launch.data_type], launch);
+    const cudaError_t error = device::start_kernel(kernel, launch, 0, stream);
+    return error == cudaSuccess ? TUTTI_OK : host().fail({tutti::Code::kDevice, cudaGetErrorString(error)});
+  }
+#endif
+
+ private:
+  /// A thread's line for each of 512 threads per slot; a call may use half of the slots before peers must be heard.
+  static Status gpu_layout(tutti_slot_layout& layout) {
+    layout.slot_count = 8;
+    layout.slot_bytes = 4096;
+    layout.slot_stride = 8192;
+    layout.chunk_slots = 1;
+    return {};
   }
 };
 

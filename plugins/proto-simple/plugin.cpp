@@ -4,6 +4,9 @@
 
 #include "tutti/device/host/team.h"
 #include "tutti/sdk/protocol.h"
+#if defined(TUTTI_HAS_CUDA)
+#include "kernels.h"
+#endif
 
 namespace {
 
@@ -21,10 +24,17 @@ class SimpleProtocol : public tutti::sdk::Protocol {
     out.efficiency[TUTTI_LINK_NETWORK] = 1;
     out.latency_us[TUTTI_LINK_P2P] = 1.5;  // a fence, then a counter
     out.efficiency[TUTTI_LINK_P2P] = 1;
+    out.channel_gbs[TUTTI_LINK_P2P] = 20;
+    out.channel_bytes[TUTTI_LINK_P2P] = 64 << 10;
+    out.devices = TUTTI_DEVICE_HOST;
+#if defined(TUTTI_HAS_CUDA)
+    out.devices |= TUTTI_DEVICE_CUDA;
+#endif
     return out;
   }
 
-  Status layout(uint32_t /*link*/, tutti_slot_layout& layout) const override {
+  Status layout(uint32_t link, tutti_slot_layout& layout) const override {
+    if (link == TUTTI_LINK_P2P) return gpu_layout(layout);
     layout.slot_count = std::bit_ceil(layout.slot_count < 2 ? 2 : layout.slot_count);
     layout.slot_bytes = (layout.slot_bytes + 63) / 64 * 64;
     layout.slot_stride = layout.slot_bytes + device::Simple::kHeaderBytes;
@@ -36,6 +46,26 @@ class SimpleProtocol : public tutti::sdk::Protocol {
   int32_t run(tutti_work& work) noexcept override {
     device::HostTeam team(work);
     return device::Executor<device::HostTeam, device::Simple>(team, work).run();
+  }
+
+#if defined(TUTTI_HAS_CUDA)
+  int32_t launch(const tutti_cuda_launch& launch, void* stream) noexcept override {
+    constexpr uint32_t kMovers = 480;  // and a warp that tells peers
+    tutti_cuda_launch mine = launch;
+    mine.thread_count = kMovers;
+    const void* const kernel = device::find_kernel(*tutti::simple::kKernels[launch.data_type], launch);
+    const cudaError_t error = device::start_kernel(kernel, mine, 512 - kMovers, stream);
+    return error == cudaSuccess ? TUTTI_OK : host().fail({tutti::Code::kDevice, cudaGetErrorString(error)});
+  }
+#endif
+
+ private:
+  /// Two slices to a chunk, so that one is on its way while the other is moved.
+  static Status gpu_layout(tutti_slot_layout& layout) {
+    layout.slot_count = 4;
+    layout.slot_bytes = layout.slot_stride = 64 << 10;
+    layout.chunk_slots = 2;
+    return {};
   }
 };
 

@@ -49,19 +49,26 @@ const char* Model::obstacle(const tutti_candidate& candidate) const {
 /// worth.
 uint32_t Model::channels(const tutti_candidate& candidate, double bytes) const {
   double useful = 1;
+  double worth = constants_.channel_bytes;
   for (uint32_t link = 0; link < TUTTI_LINK_COUNT; ++link) {
     if (!uses(candidate, link)) continue;
     const bool own = candidate.algorithm_cost.gbs[link] > 0;
-    useful = std::max(useful, own ? candidate.max_channels : std::ceil(bandwidth_gbs_[link] / constants_.channel_gbs));
+    useful = std::max(useful, own ? candidate.max_channels : std::ceil(bandwidth_gbs_[link] / channel_gbs(candidate, link)));
+    if (candidate.channel_bytes[link] > 0) worth = static_cast<double>(candidate.channel_bytes[link]);
   }
-  useful = std::min(useful, bytes / constants_.channel_bytes);
+  useful = std::min(useful, bytes / worth);
   return static_cast<uint32_t>(std::clamp(std::floor(useful), 1.0, static_cast<double>(candidate.max_channels)));
 }
 
+double Model::channel_gbs(const tutti_candidate& candidate, uint32_t link) const {
+  return candidate.channel_gbs[link] > 0 ? candidate.channel_gbs[link] : constants_.channel_gbs;
+}
+
 /// What this many channels have together.
-double Model::link_gbs(const tutti_algorithm_cost& cost, uint32_t link, uint32_t channels) const {
-  const double gbs = cost.gbs[link] > 0 ? cost.gbs[link] * channels : bandwidth_gbs_[link];
-  return std::min(gbs, channels * constants_.channel_gbs);
+double Model::link_gbs(const tutti_candidate& candidate, uint32_t link, uint32_t channels) const {
+  const double own = candidate.algorithm_cost.gbs[link];
+  const double gbs = own > 0 ? own * channels : bandwidth_gbs_[link];
+  return std::min(gbs, channels * channel_gbs(candidate, link));
 }
 
 double Model::microseconds(const tutti_candidate& candidate, double bytes, uint32_t channels) const {
@@ -72,7 +79,7 @@ double Model::microseconds(const tutti_candidate& candidate, double bytes, uint3
     if (!uses(candidate, link)) continue;
     latency_us += cost.hops[link] * (latency_us_[link] + candidate.protocol_latency_us[link]);
     if (cost.messages[link] > cost.hops[link]) latency_us += (cost.messages[link] - cost.hops[link]) * gap_us_[link];
-    const double payload_gbs = link_gbs(cost, link, channels) * candidate.protocol_efficiency[link];
+    const double payload_gbs = link_gbs(candidate, link, channels) * candidate.protocol_efficiency[link];
     wire_us = std::max(wire_us, cost.wire[link] * bytes / (payload_gbs * kBytesPerUsOfGbs));
   }
   return latency_us + wire_us + cost.memory * bytes / (constants_.memory_gbs * kBytesPerUsOfGbs);

@@ -32,7 +32,8 @@ class Model {
   /// Why a candidate cannot run; null if it can.
   const char* obstacle(const tutti_candidate& candidate) const;
   uint32_t channels(const tutti_candidate& candidate, double bytes) const;
-  double link_gbs(const tutti_algorithm_cost& cost, uint32_t link, uint32_t channels) const;
+  double channel_gbs(const tutti_candidate& candidate, uint32_t link) const;
+  double link_gbs(const tutti_candidate& candidate, uint32_t link, uint32_t channels) const;
   double microseconds(const tutti_candidate& candidate, double bytes, uint32_t channels) const;
 
   Constants constants_;

@@ -3,6 +3,7 @@
 add_executable(matrix_test
   ${CMAKE_CURRENT_LIST_DIR}/matrix/main.cpp
   ${CMAKE_CURRENT_LIST_DIR}/matrix/cases.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/matrix/gpu.cpp
   ${CMAKE_CURRENT_LIST_DIR}/matrix/runner.cpp
   ${CMAKE_CURRENT_LIST_DIR}/matrix/scenarios.cpp)
 target_link_libraries(matrix_test PRIVATE tutti_check tutti_core_static tutti_options CLI11::CLI11)
@@ -13,3 +14,9 @@ add_test(NAME matrix COMMAND matrix_test --seed 1)
 set_tests_properties(matrix PROPERTIES TIMEOUT 300)
 add_test(NAME matrix_small COMMAND matrix_test --seed 1 --ranks 3 --max-count 4097)
 set_tests_properties(matrix_small PROPERTIES TIMEOUT 300 LABELS concurrent)
+add_test(NAME matrix_gpus COMMAND matrix_test --seed 1 --gpus --ranks 1,2,4 --max-count 70000)
+set_tests_properties(matrix_gpus PROPERTIES TIMEOUT 300 SKIP_RETURN_CODE 77)
+if(TUTTI_WITH_CUDA)
+  target_compile_definitions(matrix_test PRIVATE TUTTI_HAS_CUDA)
+  target_link_libraries(matrix_test PRIVATE CUDA::cudart_static)
+endif()

@@ -103,6 +103,8 @@ class Shell(ToolTest):
                                 (["bench", "broadcast", "--ranks", "2", "--root", "2"], "2 is no rank of 2"),
                                 (["bench", "all_reduce", "--rank", "0"], "needs --id"),
                                 (["bench", "all_reduce", "--hosts", "a,b,c"], "more hosts than"),
+                                (["bench", "all_reduce", "--graph"], "needs --device cuda"),
+                                (["bench", "all_reduce", "--compare", "libnccl.so.2"], "needs --device cuda"),
                                 (["plan"], "subcommand"), ([], "subcommand"), (["nonsense"], "nonsense")):
             with self.subTest(arguments):
                 self.assertEqual(self.run_bad(2, *arguments, says=says).count("\n"), 1)
@@ -177,6 +179,33 @@ class Bench(ToolTest):
         text = self.run_ok("bench", "all_reduce", "--set", "algorithm=ring", "--set", "protocol=ll", *SMALL)
         self.assertIn("# settings algorithm=ring protocol=ll", text)
         self.assertEqual(text.count("ring/ll/"), 3)
+
+    def test_device_is_host_unless_asked(self):
+        document = json.loads(self.run_ok("bench", "all_reduce", "--device", "host", "--json", *SMALL))
+        self.assertEqual((document["device"], document["complete"]), ("host", True))
+
+    def test_device_that_is_not_there(self):
+        result = tutti("bench", "all_reduce", "--device", "cuda", *SMALL, CUDA_VISIBLE_DEVICES="")
+        if result.returncode == 2:  # a build without CUDA
+            self.assertIn("--device: cuda is not in this build", result.stderr)
+        else:
+            self.assertEqual(result.returncode, 1)
+            self.assertIn("cannot use a CUDA device", result.stderr)
+
+    def test_json_file_has_the_rows_of_a_run_that_was_ended(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder) / "result.json"
+            process = start("bench", "all_reduce", "--min", 8, "--max", "8G", "--iters", 1, "--repeat", 1, "--factor", 2,
+                            "--json", file)
+            for line in process.stdout:
+                if ROW.match(line):
+                    break
+            wait_until(lambda: file.stat().st_size > 0, "a row in the file")
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=TIMEOUT_S)
+            document = json.loads(file.read_text())
+        self.assertFalse(document["complete"])
+        self.assertEqual(document["results"][0]["bytes"], 8)
 
     def test_bad_settings_fail(self):
         self.run_bad(1, "bench", "all_reduce", "--set", "protocoll=ll", *SMALL, says="protocol")

@@ -39,14 +39,20 @@ constexpr std::array<Algorithm, 6> kAlgorithms = {{
     {"direct/two-shot", bits({Collective::kAllReduce})},
     {"direct/shifted", kMoving},
 }};
-constexpr std::array<const char*, 2> kProtocols = {"simple", "ll"};
+constexpr std::array<const char*, 3> kProtocols = {"simple", "ll", "ll128"};  // the last on GPUs only
 
 /// The values of the dimensions that a selection allows.
 struct Space {
   std::vector<int> rank_counts = {1, 2, 3, 4, 5, 8};
   std::vector<size_t> counts;
+  std::vector<Reach> reaches = {Reach::kOneHost, Reach::kOwnHosts, Reach::kTwoHosts};
+  uint32_t protocols = 2;
 
   explicit Space(const Selection& selection) {
+    if (selection.gpus) {
+      reaches = {Reach::kGpus, Reach::kGraphs};
+      protocols = 3;
+    }
     if (!selection.rank_counts.empty()) rank_counts = selection.rank_counts;
     std::copy_if(kCounts.begin(), kCounts.end(), std::back_inserter(counts),
                  [&](size_t count) { return count <= selection.max_count; });
@@ -67,9 +73,9 @@ struct Space {
       case kAlgorithm:
         return kAlgorithms.size();
       case kProtocol:
-        return kProtocols.size();
+        return protocols;
       case kReach:
-        return 3;
+        return static_cast<uint32_t>(reaches.size());
       default:
         return 2;
     }
@@ -89,7 +95,7 @@ struct Space {
       problem.count /= static_cast<size_t>(problem.rank_count);
     }
     one.setting = {kAlgorithms[point[kAlgorithm]].name, kProtocols[point[kProtocol]],
-                   static_cast<Reach>(point[kReach])};
+                   reaches[point[kReach]]};
     one.in_place = point[kInPlace] == 1;
     return one;
   }
@@ -101,8 +107,8 @@ bool exists(const Space& space, const Point& point) {
   if (!check::reduces(one.problem.collective) && point[kOp] != 0) return false;
   if (!check::has_root(one.problem.collective) && point[kRoot] != 0) return false;
   if (one.in_place && !check::in_place(one.problem, 0)) return false;
-  return one.setting.reach == Reach::kOneHost ||
-         one.problem.rank_count > (one.setting.reach == Reach::kTwoHosts ? 2 : 1);
+  if (one.setting.reach == Reach::kOwnHosts) return one.problem.rank_count > 1;
+  return one.setting.reach != Reach::kTwoHosts || one.problem.rank_count > 2;
 }
 
 std::vector<Point> every_point(const Space& space) {
@@ -176,6 +182,10 @@ std::vector<Point> pairwise_points(const Space& space, uint64_t seed) {
 Options options(const Setting& setting, int rank, int rank_count) {
   Options options;
   options.settings = {{"algorithm", setting.algorithm}, {"protocol", setting.protocol}};
+  if (on_gpus(setting.reach)) {
+    options.settings.emplace_back("device", "cuda");
+    return options;
+  }
   const int host = setting.reach == Reach::kOwnHosts ? rank : 2 * rank / rank_count;
   options.settings.emplace_back("host", fmt::format("host{}", setting.reach == Reach::kOneHost ? 0 : host));
   return options;
@@ -189,7 +199,7 @@ bool offers(const std::string& algorithm, Collective collective) {
 }
 
 std::string to_string(const Setting& setting) {
-  constexpr std::array<const char*, 3> kReaches = {"one host", "own hosts", "two hosts"};
+  constexpr std::array<const char*, 5> kReaches = {"one host", "own hosts", "two hosts", "GPUs", "graphs"};
   return fmt::format("{}/{}/{}", setting.algorithm, setting.protocol, kReaches[static_cast<size_t>(setting.reach)]);
 }
 

@@ -10,8 +10,12 @@
 
 namespace tutti::matrix {
 
-/// Over what ranks reach each other: all on one host, each on its own, or two hosts.
-enum class Reach { kOneHost, kOwnHosts, kTwoHosts };
+/// Over what ranks reach each other: all on one host, each on its own, or two hosts; or GPUs of one host, eager or by
+/// replaying a graph.
+enum class Reach { kOneHost, kOwnHosts, kTwoHosts, kGpus, kGraphs };
+inline bool on_gpus(Reach reach) {
+  return reach == Reach::kGpus || reach == Reach::kGraphs;
+}
 
 /// What a communicator is forced to use.
 struct Setting {
@@ -42,6 +46,7 @@ struct Selection {
   std::vector<int> rank_counts;  ///< empty: 1, 2, 3, 4, 5, 8
   size_t max_count = ~size_t{0};
   std::string filter;  ///< part of a case's text; empty: all
+  bool gpus = false;   ///< what runs on GPUs, instead of on the host
 };
 
 /// The cases, those of one rank count together, and within it those of one problem.

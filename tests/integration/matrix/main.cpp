@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "integration/matrix/gpu.h"
 #include "integration/matrix/runner.h"
 #include "integration/matrix/scenarios.h"
 
@@ -13,6 +14,8 @@ namespace tutti::matrix {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+constexpr int kSkipped = 77;  // as CTest's SKIP_RETURN_CODE
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -73,15 +76,20 @@ int run(int argc, char** argv) {
   app.add_option("--ranks", selection.rank_counts, "Rank counts (default 1,2,3,4,5,8)")->delimiter(',');
   app.add_option("--max-count", selection.max_count, "No more elements than these");
   app.add_option("--filter", selection.filter, "Only cases with this text: 'all_reduce float16', 'ring/ll'");
+  app.add_flag("--gpus", selection.gpus, "On GPUs: rank r on GPU r modulo their number");
   app.add_flag("--list", list, "Print the cases and run none");
   CLI11_PARSE(app, argc, argv);
   if (list) {
     for (const Case& one : cases(selection)) fmt::print("{}\n", to_string(one));
     return 0;
   }
+  if (selection.gpus && gpu_count() == 0) {
+    fmt::print("skipped: there is no GPU, or this build has no CUDA\n");
+    return kSkipped;
+  }
   fmt::print("seed {}\n", selection.seed);
   Tally total = run_matrix(selection);
-  total += run_scenarios(selection);
+  if (!selection.gpus) total += run_scenarios(selection);
   fmt::print("{} passed, {} failed, {} not offered\n", total.passed, total.failed, total.not_offered);
   return total.failed == 0 && total.passed > 0 ? 0 : 1;
 }

@@ -9,6 +9,7 @@
 #include <optional>
 #include <thread>
 
+#include "integration/matrix/gpu.h"
 #include "tools/check/compare.h"
 #include "tools/check/random_input.h"
 
@@ -29,6 +30,8 @@ class GuardedBuffer {
     check::poison(memory_.data(), memory_.size());
   }
   std::byte* data() { return memory_.data() + kGuardBytes; }
+  /// With the guards.
+  std::span<std::byte> memory() { return memory_; }
   size_t size() const { return bytes_; }
   bool guards_intact() const {
     return check::count_written(memory_.data(), kGuardBytes) == 0 &&
@@ -83,7 +86,7 @@ class Trial {
     check::fill_input(problem_, rank_, 0, check::input_elements(problem_, rank_), input.data());
     const uint64_t before = check::hash(input.data(), input.size());
     GuardedBuffer output(check::output_elements(problem_, rank_) * element_bytes_);
-    std::string failure = call_and_check(input, input.data(), output, output.data(), finding);
+    std::string failure = call_and_check(input, 0, output, 0, finding);
     if (failure.empty() && check::hash(input.data(), input.size()) != before) failure = "the input was changed";
     // Whatever this rank found, the others wait for it in the second run.
     if (check::reduces(problem_.collective) && problem_.count * size_of(problem_.type) <= kRepeatBytes) {
@@ -96,15 +99,26 @@ class Trial {
   std::string in_place(Finding& finding) {
     const auto place = *check::in_place(problem_, rank_);
     GuardedBuffer buffer(place.elements * element_bytes_);
-    std::byte* input = buffer.data() + place.input * element_bytes_;
-    check::fill_input(problem_, rank_, 0, check::input_elements(problem_, rank_), input);
-    return call_and_check(buffer, input, buffer, buffer.data() + place.output * element_bytes_, finding);
+    const size_t input = place.input * element_bytes_;
+    check::fill_input(problem_, rank_, 0, check::input_elements(problem_, rank_), buffer.data() + input);
+    return call_and_check(buffer, input, buffer, place.output * element_bytes_, finding);
   }
 
-  std::string call_and_check(const GuardedBuffer& in, const std::byte* input, const GuardedBuffer& out,
-                             std::byte* output, Finding& finding) {
-    const Status status = call_(communicator_, input, output);
+  /// The call, on buffers at these bytes of `in` and `out`, which may be one.
+  Status call(GuardedBuffer& in, size_t input, GuardedBuffer& out, size_t output) {
+    if (!on_gpus(one_.setting.reach)) return call_(communicator_, in.data() + input, out.data() + output);
+    const auto run = [&](void* from, void* to, Stream stream) { return call_(communicator_, from, to, stream); };
+    const size_t guard = static_cast<size_t>(in.data() - in.memory().data());
+    TUTTI_TRY(run_on_gpu({in.memory(), guard + input, out.memory(), guard + output},
+                         one_.setting.reach == Reach::kGraphs, run));
+    return communicator_.async_error();
+  }
+
+  std::string call_and_check(GuardedBuffer& in, size_t input_offset, GuardedBuffer& out, size_t output_offset,
+                             Finding& finding) {
+    const Status status = call(in, input_offset, out, output_offset);
     if (!status.ok()) return status.to_string();
+    const std::byte* const output = out.data() + output_offset;
     const auto comparison = check::compare(problem_, reference_, rank_, output);
     if (comparison.wrong > 0) return fmt::format("{} wrong: {}", comparison.wrong, comparison.first);
     if (!in.guards_intact() || !out.guards_intact()) return "memory beside a buffer was written";
@@ -117,7 +131,7 @@ class Trial {
   /// A second run must give the same bits.
   std::string repeat(GuardedBuffer& input, GuardedBuffer& first) {
     GuardedBuffer second(first.size());
-    const Status status = call_(communicator_, input.data(), second.data());
+    const Status status = call(input, 0, second, 0);
     if (!status.ok()) return status.to_string();
     const bool same = first.size() == 0 || std::memcmp(first.data(), second.data(), first.size()) == 0;
     return same ? std::string() : "a second run gave other bits";
@@ -178,6 +192,7 @@ class Runner {
   }
 
   void run_rank(int rank) {
+    if (on_gpus(cases_.front().setting.reach)) use_gpu(rank);
     auto communicators = create(rank);
     for (const Case& one : cases_) {
       if (rank == 0) prepare(one);

@@ -5,6 +5,7 @@
 
 #include "tutti/plugin/abi.h"
 #include "tutti/plugin/algorithm.h"
+#include "tutti/plugin/cuda.h"
 #include "tutti/plugin/plan.h"
 
 #ifdef __cplusplus
@@ -100,20 +101,26 @@ typedef struct tutti_work {
   tutti_fault fault;
 } tutti_work;
 
+/* Devices. */
+#define TUTTI_DEVICE_HOST 1u
+#define TUTTI_DEVICE_CUDA 2u
+
 typedef struct tutti_protocol_properties {
   uint32_t struct_size;
   uint32_t links;   /* bits 1 << TUTTI_LINK_*: where it is valid */
   uint32_t max_fan; /* peers one step may receive from or send to */
-  uint32_t reserved;
+  uint32_t devices; /* TUTTI_DEVICE_*: what it runs on */
   double latency_us[TUTTI_LINK_COUNT]; /* what it adds to each hop */
   double efficiency[TUTTI_LINK_COUNT]; /* payload / wire bytes at large sizes, 0..1 */
+  double channel_gbs[TUTTI_LINK_COUNT];     /* GB/s of the wire that one channel can fill; 0: unknown */
+  uint64_t channel_bytes[TUTTI_LINK_COUNT]; /* fewer bytes are not worth a channel of their own; 0: unknown */
 } tutti_protocol_properties;
 
 /* How one connection is cut. */
 typedef struct tutti_slot_layout {
   uint32_t struct_size;
-  uint32_t slot_count;  /* in: what the configuration asks for; out: what it will be (a power of two) */
-  uint64_t slot_bytes;  /* in: payload that the configuration asks for; out: payload of one slot */
+  uint32_t slot_count;  /* in: what the configuration asks for, 0: nothing; out: what it will be (a power of two) */
+  uint64_t slot_bytes;  /* in: payload that the configuration asks for, 0: none; out: payload of one slot */
   uint64_t slot_stride; /* out: bytes from slot to slot, a multiple of 64; memory is zero at first */
   uint32_t chunk_slots; /* out: slots (slices) one chunk may fill */
   uint32_t reserved;
@@ -130,6 +137,8 @@ typedef struct tutti_protocol_ops {
      work->spins polls (TUTTI_AGAIN: call again, nothing is lost), or until it fails. Never blocks in the kernel.
      [progress: one thread per work] */
   int32_t (*run)(void* self, tutti_work* work);
+  /* primitives, CUDA: enqueues the launch's kernel on `stream` (a cudaStream_t) of the calling thread's GPU. [any] */
+  int32_t (*launch)(void* self, const tutti_cuda_launch* launch, void* stream);
 } tutti_protocol_ops;
 
 #ifdef __cplusplus

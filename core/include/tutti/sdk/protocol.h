@@ -16,8 +16,16 @@ class Protocol : public Plugin {
   virtual tutti_protocol_properties properties() const = 0;
   /// connect: fills the outputs of `layout` for a connection over `link`.
   virtual Status layout(uint32_t link, tutti_slot_layout& layout) const = 0;
-  /// primitives: see tutti_protocol_ops.run. The data path: no exception may leave it.
-  virtual int32_t run(tutti_work& work) noexcept = 0;
+  /// primitives: see tutti_protocol_ops. The data path: no exception may leave it. Those of a device that properties()
+  /// does not name are never called.
+  virtual int32_t run(tutti_work& work) noexcept {
+    (void)work;
+    return TUTTI_UNSUPPORTED;
+  }
+  virtual int32_t launch(const tutti_cuda_launch& launch, void* stream) noexcept {
+    (void)launch, (void)stream;
+    return TUTTI_UNSUPPORTED;
+  }
 
   static const tutti_protocol_ops* table() {
     static const tutti_protocol_ops ops = {
@@ -34,7 +42,10 @@ class Protocol : public Plugin {
           const auto& protocol = *static_cast<Protocol*>(self);
           return guarded(protocol.host(), [&] { return protocol.layout(link, *layout); });
         },
-        [](void* self, tutti_work* work) -> int32_t { return static_cast<Protocol*>(self)->run(*work); }};
+        [](void* self, tutti_work* work) -> int32_t { return static_cast<Protocol*>(self)->run(*work); },
+        [](void* self, const tutti_cuda_launch* launch, void* stream) -> int32_t {
+          return static_cast<Protocol*>(self)->launch(*launch, stream);
+        }};
     return &ops;
   }
 };

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "communicator/gpu.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <tuple>
+
+#include "communicator/gpu_programs.h"
+#include "log/log.h"
+#include "plan/lower.h"
+#include "plugin/loader.h"
+
+namespace tutti::communicator {
+namespace {
+
+using transport::P2p;
+
+constexpr uint32_t kMaxMessageCtas = 16;  // of one send or receive
+// All CTAs of a launch of messages must run at the same time: senders may wait for receivers. An H200 has 132 SMs.
+constexpr uint32_t kMaxLaunchedCtas = 128;
+constexpr std::chrono::seconds kGoodbye{2};
+constexpr double kNvlinkGbs = 370;  // until topology tells of GPUs' links: what stores over NVLink 4 reach
+
+/// The widest unsigned integer that all of these addresses and lengths are multiples of.
+uint32_t copy_type(uint64_t bits) {
+  if (bits % 8 == 0) return TUTTI_UINT64;
+  return bits % 4 == 0 ? TUTTI_UINT32 : TUTTI_UINT8;
+}
+
+uint64_t bits_of(const void* pointer) {
+  return reinterpret_cast<uintptr_t>(pointer);
+}
+
+class CudaGpu : public Gpu {
+ public:
+  CudaGpu(const Options& options, bootstrap::Bootstrap& bootstrap) : options_(options), bootstrap_(bootstrap) {}
+
+  ~CudaGpu() override {
+    // Other ranks' kernels may still store to this rank's memory: it goes when all are through, or not at all.
+    const cuda::DeviceScope scope(device_);
+    if (cudaDeviceSynchronize() == cudaSuccess && bootstrap_.barrier(base::time_in(kGoodbye)).ok()) return;
+    log::debug("a rank left without saying so: memory that its GPU may write to stays");
+    for (auto& transport : transports_) static_cast<void>(transport.release());
+  }
+
+  Status open(const std::vector<tuner::Protocol>& protocols, base::Time deadline) {
+    TUTTI_ASSIGN(device_, cuda::current_device());
+    TUTTI_ASSIGN(control_, cuda::MappedMemory::create(sizeof(tutti_cuda_control)));
+    TUTTI_ASSIGN(scratch_, cuda::DeviceMemory::create(device_, 2));
+    const uint32_t peers = std::max(1u, options_.rank_count - 1);
+    message_ctas_ = std::clamp(kMaxLaunchedCtas / (2 * peers), 1u, kMaxMessageCtas);
+    for (const tuner::Protocol& protocol : protocols) {
+      transports_.push_back(nullptr);
+      if ((protocol.properties.devices & TUTTI_DEVICE_CUDA) == 0) continue;
+      TUTTI_ASSIGN(const tutti_slot_layout layout, layout_of(protocol));
+      const P2p::Options p2p{options_.rank, options_.rank_count, options_.max_channels, message_ctas_, layout};
+      TUTTI_ASSIGN(P2p transport, P2p::create(p2p, device_, bootstrap_, deadline));
+      log::info("GPU {}: {} KiB for protocol {}", device_, transport.bytes() >> 10, protocol.name);
+      transports_.back() = std::make_unique<P2p>(std::move(transport));
+    }
+    return {};
+  }
+
+  double link_gbs() const override { return kNvlinkGbs; }
+
+  void serve(const tuner::Selector& selector, const Plans& plans) override {
+    programs_ = std::make_unique<GpuPrograms>(
+        GpuPrograms::Options{options_.rank, device_, static_cast<tutti_cuda_control*>(control_.on_device()),
+                             static_cast<uint64_t>(options_.timeout.count())},
+        selector, plans, transports_);
+  }
+
+  Status run(const Call& call) override {
+    TUTTI_ASSIGN(GpuCall* const prepared, programs_->prepare(call));
+    tutti_cuda_launch& launch = prepared->launch;
+    launch.input = static_cast<const uint8_t*>(call.input);
+    launch.output = static_cast<uint8_t*>(call.output);
+    launch.scalar = call.reduction.scalar;
+    if (prepared->copies) launch.data_type = copy_type(bits_of(call.input) | bits_of(call.output) | launch.block_bytes);
+    return launch_call(*prepared, call.stream);
+  }
+
+  Status run_messages(std::span<const Call> calls) override;
+
+  Status barrier(Stream stream) override {
+    Call call{Collective::kAllReduce, scratch_.data(), scratch_.data() + 1, 1, DataType::kUint8, ReduceOp::kMax};
+    call.stream = stream;
+    TUTTI_TRY(run(call));
+    const cuda::DeviceScope scope(device_);
+    TUTTI_CUDA_TRY(cudaStreamSynchronize(static_cast<cudaStream_t>(stream)));
+    return fault();
+  }
+
+  void stop() override { std::atomic_ref<uint32_t>(control()->abort).store(1, std::memory_order_release); }
+
+  Status fault() const override {
+    const uint32_t code = std::atomic_ref<uint32_t>(control()->fault).load(std::memory_order_acquire);
+    if (code == 0) return {};
+    return {static_cast<Code>(code),
+            fmt::format("GPU kernels made no progress for {} s (timeouts.operation): rank {} waits for rank {} on "
+                        "channel {}; did that rank make the same call?",
+                        std::chrono::duration<double>(options_.timeout).count(), options_.rank, control()->peer,
+                        control()->channel)};
+  }
+
+ private:
+  static Result<tutti_slot_layout> layout_of(const tuner::Protocol& protocol) {
+    tutti_slot_layout layout{};
+    layout.struct_size = sizeof layout;
+    if (const int32_t code = protocol.ops->layout(protocol.plugin, TUTTI_LINK_P2P, &layout); code != TUTTI_OK) {
+      return Status(static_cast<Code>(code),
+                    fmt::format("protocol '{}' cannot lay out a connection between GPUs", protocol.name));
+    }
+    return layout;
+  }
+
+  tutti_cuda_control* control() const { return static_cast<tutti_cuda_control*>(control_.on_host()); }
+
+  Status launch_call(const GpuCall& call, Stream stream) const {
+    const cuda::DeviceScope scope(device_);
+    const int32_t code = call.ops->launch(call.plugin, &call.launch, stream);
+    if (code == TUTTI_OK) [[likely]]
+      return {};
+    return {static_cast<Code>(code), "the protocol's kernel was not launched: " + plugin::take_failure_text()};
+  }
+
+  Status copy_to_self(std::span<const Call> calls) const;
+  struct Round;
+  void add_message(const Call& call, const tuner::Decision& decision, GpuCall& launch) const;
+
+  Options options_;
+  bootstrap::Bootstrap& bootstrap_;
+  int device_ = 0;
+  uint32_t message_ctas_ = 1;
+  cuda::MappedMemory control_;
+  cuda::DeviceMemory scratch_;  // of barriers
+  std::vector<std::unique_ptr<P2p>> transports_;  // by protocol
+  std::unique_ptr<GpuPrograms> programs_;
+};
+
+/// What runs in one launch: at most one message per peer and direction, all of one protocol and stream.
+struct CudaGpu::Round {
+  size_t round;  ///< how many messages of the group go before on the same connection
+  uint32_t protocol;
+  Stream stream;
+  bool operator<(const Round& other) const {
+    return std::tie(round, protocol, stream) < std::tie(other.round, other.protocol, other.stream);
+  }
+};
+
+Status CudaGpu::run_messages(std::span<const Call> calls) {
+  TUTTI_TRY(copy_to_self(calls));
+  std::map<std::pair<int, bool>, size_t> before;
+  std::map<Round, GpuCall> launches;  // in an order that is the same on both sides of every connection
+  for (const Call& call : calls) {
+    if (call.count == 0 || call.root == static_cast<int>(options_.rank)) continue;
+    TUTTI_ASSIGN(const tuner::Decision decision,
+                 programs_->selector().choose({call.collective, call.type, call.reduction.op, call.count}));
+    const size_t round = before[{call.root, call.receives}]++;
+    auto [entry, added] = launches.try_emplace({round, decision.protocol, call.stream});
+    if (added) entry->second = programs_->messages(decision.protocol);
+    add_message(call, decision, entry->second);
+  }
+  for (const auto& [round, launch] : launches) TUTTI_TRY(launch_call(launch, round.stream));
+  return {};
+}
+
+void CudaGpu::add_message(const Call& call, const tuner::Decision& decision, GpuCall& to) const {
+  tutti_cuda_launch& launch = to.launch;
+  tutti_cuda_message& message = launch.messages[launch.message_count++];
+  const tutti_slot_layout& layout = transports_[decision.protocol]->layout();
+  message.buffer = call.receives ? call.output : const_cast<void*>(call.input);
+  message.bytes = call.count * size_of(call.type);
+  message.peer = static_cast<uint8_t>(call.root);
+  message.receives = call.receives ? 1 : 0;
+  message.first_cta = static_cast<uint8_t>(launch.cta_count);
+  message.cta_count = static_cast<uint8_t>(std::min(decision.channels, message_ctas_));
+  launch.cta_count += message.cta_count;
+  message.cut = plan::cut(message.bytes, message.cta_count, 1, 1, layout);
+  // The narrowest of all messages' types does for each of them.
+  const uint32_t type = copy_type(bits_of(message.buffer) | message.bytes);
+  launch.data_type = launch.message_count == 1 ? type : std::min(launch.data_type, type);
+  launch.thread_count = 512;
+}
+
+Status CudaGpu::copy_to_self(std::span<const Call> calls) const {
+  TUTTI_ASSIGN(const OwnMessages own, own_messages(calls, static_cast<int>(options_.rank)));
+  for (size_t i = 0; i < own.sends.size(); ++i) {
+    const Call& send = *own.sends[i];
+    const Call& receive = *own.receives[i];
+    const size_t bytes = send.count * size_of(send.type);
+    if (bytes == 0 || receive.output == send.input) continue;
+    const cuda::DeviceScope scope(device_);
+    TUTTI_CUDA_TRY(cudaMemcpyAsync(receive.output, send.input, bytes, cudaMemcpyDeviceToDevice,
+                                   static_cast<cudaStream_t>(receive.stream)));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Gpu>> Gpu::create(const Options& options, const std::vector<tuner::Protocol>& protocols,
+                                         bootstrap::Bootstrap& bootstrap, base::Time deadline) {
+  if (options.rank_count > TUTTI_CUDA_MAX_RANKS) {
+    return Status(Code::kUnsupported, fmt::format("{} ranks on GPUs, but kernels know at most {}", options.rank_count,
+                                                  TUTTI_CUDA_MAX_RANKS));
+  }
+  auto gpu = std::make_unique<CudaGpu>(options, bootstrap);
+  TUTTI_TRY(gpu->open(protocols, deadline));
+  return std::unique_ptr<Gpu>(std::move(gpu));
+}
+
+}  // namespace tutti::communicator

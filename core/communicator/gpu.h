@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// The GPU of a rank: runs its calls as kernels, over memory that the other ranks' GPUs store to.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/clock.h"
+#include "bootstrap/bootstrap.h"
+#include "communicator/call.h"
+#include "communicator/plans.h"
+
+namespace tutti::communicator {
+
+/// Setup and calls by one thread at a time; stop() and fault() by any.
+class Gpu {
+ public:
+  struct Options {
+    uint32_t rank = 0;
+    uint32_t rank_count = 1;
+    uint32_t max_channels = 1;  ///< CTAs of a collective at most
+    std::chrono::nanoseconds timeout{};  ///< of one wait in a kernel
+  };
+  /// Binds to the calling thread's GPU, makes its memory and maps that of all other ranks; all ranks call it.
+  /// kUnsupported in builds without CUDA, where GPUs cannot reach each other, or for more ranks than a kernel knows.
+  static Result<std::unique_ptr<Gpu>> create(const Options& options, const std::vector<tuner::Protocol>& protocols,
+                                             bootstrap::Bootstrap& bootstrap, base::Time deadline);
+  virtual ~Gpu() = default;
+
+  /// GB/s of this GPU to another and one way's time, as far as the model needs them.
+  virtual double link_gbs() const = 0;
+
+  /// Must be called once, before the first call.
+  virtual void serve(const tuner::Selector& selector, const Plans& plans) = 0;
+  /// Enqueue a collective, or sends and receives that progress together, on the calls' stream.
+  virtual Status run(const Call& call) = 0;
+  virtual Status run_messages(std::span<const Call> calls) = 0;
+  /// Returns when the kernels of all ranks before it, on this stream, are through.
+  virtual Status barrier(Stream stream) = 0;
+
+  /// Ends kernels that wait, and all that come.
+  virtual void stop() = 0;
+  /// Why a kernel gave up by itself; ok: none did.
+  virtual Status fault() const = 0;
+};
+
+}  // namespace tutti::communicator

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// What builds without CUDA have instead of gpu.cpp.
+#include "communicator/gpu.h"
+
+namespace tutti::communicator {
+
+Result<std::unique_ptr<Gpu>> Gpu::create(const Options&, const std::vector<tuner::Protocol>&, bootstrap::Bootstrap&,
+                                         base::Time) {
+  return Status(Code::kUnsupported, "device is set to 'cuda', but this build of Tutti has no CUDA; use one made with "
+                                    "TUTTI_CUDA=ON, or set device to host");
+}
+
+}  // namespace tutti::communicator

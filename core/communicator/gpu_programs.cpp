@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "communicator/gpu_programs.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "plan/lower.h"
+
+namespace tutti::communicator {
+namespace {
+
+constexpr size_t kMaxKept = 4096;  // shapes; beyond, all are prepared anew
+constexpr uint32_t kMinThreads = 64;
+constexpr uint32_t kMaxThreads = 512;
+constexpr uint64_t kThreadBytes = 8;  // of data that a thread moves at once, at least
+
+/// Enough for each message of the busiest step, as far as they go: a power of two.
+uint32_t threads_for(const tutti_cuda_program& program, uint64_t chunk_bytes) {
+  uint32_t messages = 1;
+  for (uint32_t s = 0; s < program.step_count; ++s) {
+    const tutti_cuda_step& step = program.steps[s];
+    if ((step.flags & (TUTTI_STEP_GATHER | TUTTI_STEP_SCATTER)) == 0) continue;
+    messages = std::max<uint32_t>({messages, step.send_count, step.recv_count});
+  }
+  const uint64_t places = std::bit_ceil((chunk_bytes + kThreadBytes - 1) / kThreadBytes);
+  return static_cast<uint32_t>(std::clamp<uint64_t>(std::bit_ceil(places * messages), kMinThreads, kMaxThreads));
+}
+
+}  // namespace
+
+GpuPrograms::GpuPrograms(const Options& options, const tuner::Selector& selector, const Plans& plans,
+                         const std::vector<std::unique_ptr<transport::P2p>>& transports)
+    : options_(options), selector_(selector), plans_(plans), transports_(transports) {}
+
+size_t GpuPrograms::ShapeHash::operator()(const Shape& shape) const {
+  uint64_t hash = shape.kind * 0x9e3779b97f4a7c15u;
+  hash = (hash ^ shape.count) * 0x9e3779b97f4a7c15u;
+  hash = (hash ^ shape.root) * 0x9e3779b97f4a7c15u;
+  return static_cast<size_t>(hash ^ hash >> 32);
+}
+
+Result<GpuCall*> GpuPrograms::prepare(const Call& call) {
+  const bool in_place = communicator::in_place(call, static_cast<int>(options_.rank));
+  const Shape shape{static_cast<uint64_t>(call.collective) | static_cast<uint64_t>(call.type) << 8 |
+                        static_cast<uint64_t>(call.reduction.op) << 16 | (in_place ? uint64_t{1} << 24 : 0),
+                    call.count, static_cast<uint64_t>(call.root)};
+  if (shape == last_shape_) return last_;
+  auto found = kept_.find(shape);
+  if (found == kept_.end()) {
+    TUTTI_ASSIGN(std::unique_ptr<GpuCall> made, make(call, in_place));
+    if (kept_.size() >= kMaxKept) kept_.clear();
+    found = kept_.emplace(shape, std::move(made)).first;
+  }
+  last_shape_ = shape;
+  last_ = found->second.get();
+  return last_;
+}
+
+GpuCall GpuPrograms::begin(uint32_t protocol, const transport::P2pLane& lane) const {
+  const tuner::Protocol& with = selector_.choices().protocols[protocol];
+  GpuCall call;
+  call.ops = with.ops;
+  call.plugin = with.plugin;
+  call.launch.struct_size = sizeof call.launch;
+  transports_[protocol]->describe(lane, call.launch);
+  call.launch.control = options_.control;
+  call.launch.timeout_ns = options_.timeout_ns;
+  return call;
+}
+
+GpuCall GpuPrograms::messages(uint32_t protocol) const {
+  GpuCall call = begin(protocol, transports_[protocol]->messages());
+  call.copies = true;
+  call.launch.reduce_op = TUTTI_SUM;
+  return call;
+}
+
+Result<std::unique_ptr<GpuCall>> GpuPrograms::make(const Call& call, bool in_place) {
+  TUTTI_ASSIGN(tuner::Decision decision,
+               selector_.choose({call.collective, call.type, call.reduction.op, call.count}));
+  TUTTI_ASSIGN(const Program* const program, GpuPrograms::program(decision, call, in_place));
+  const transport::P2p& transport = *transports_[decision.protocol];
+  auto made = std::make_unique<GpuCall>(begin(decision.protocol, transport.collectives()));
+  made->copies = !plan::reduces(call.collective);
+  tutti_cuda_launch& launch = made->launch;
+  launch.data_type = static_cast<uint32_t>(call.type);
+  launch.reduce_op = made->copies ? TUTTI_SUM : static_cast<uint32_t>(call.reduction.op);
+  launch.block_bytes = call.count * size_of(call.type);
+  launch.divisor = call.reduction.op == ReduceOp::kAvg && !made->copies ? launch.rank_count : 0;
+  launch.premultiplied = call.reduction.op == ReduceOp::kPreMulSum && !made->copies ? 1 : 0;
+  launch.cta_count = decision.channels;
+  const tutti_cuda_program& first = program->channels.front();
+  launch.cut = plan::cut(launch.block_bytes, decision.channels, first.chunks, first.messages, transport.layout());
+  launch.thread_count = threads_for(first, launch.cut.chunk);
+  launch.program_count = static_cast<uint32_t>(program->channels.size());
+  launch.program = first;
+  if (launch.program_count > 1) {
+    launch.programs = reinterpret_cast<const tutti_cuda_program*>(program->on_device.data());
+  }
+  return made;
+}
+
+/// Lowered for this rank, but with the number of messages that the busiest connection of any rank carries.
+Result<tutti_cuda_program> GpuPrograms::lower(const tuner::Decision& decision, const Call& call, uint32_t channel,
+                                              bool in_place) const {
+  const auto root = static_cast<uint32_t>(call.root);
+  uint8_t messages = 0;
+  tutti_cuda_program own{};
+  for (uint32_t rank = 0; rank < plans_.rank_count(); ++rank) {
+    TUTTI_ASSIGN(const plan::Plan plan, plans_.request(decision, call.collective, rank, channel, root));
+    TUTTI_ASSIGN(const tutti_cuda_program lowered, plan::lower(plan, in_place));
+    messages = std::max(messages, lowered.messages);
+    if (rank == options_.rank) own = lowered;
+  }
+  own.messages = messages;
+  return own;
+}
+
+Result<const GpuPrograms::Program*> GpuPrograms::program(const tuner::Decision& decision, const Call& call,
+                                                         bool in_place) {
+  const Name name{decision.algorithm,
+                  decision.variant,
+                  decision.channels,
+                  static_cast<uint32_t>(call.collective),
+                  static_cast<uint32_t>(call.root),
+                  in_place};
+  auto& program = programs_[name];
+  if (program != nullptr) return program.get();
+  const uint32_t slots = transports_[decision.protocol]->layout().slot_count / 2;  // senders may lag so far behind
+  const uint32_t channels = std::min(decision.channels, selector_.choices().algorithms[decision.algorithm].channels);
+  TUTTI_TRY(plans_.verify(decision, call.collective, static_cast<uint32_t>(call.root), in_place, 1, slots));
+  auto made = std::make_unique<Program>();
+  bool same = true;
+  for (uint32_t channel = 0; channel < channels; ++channel) {
+    TUTTI_ASSIGN(const tutti_cuda_program lowered, lower(decision, call, channel, in_place));
+    same = same && (channel == 0 || std::memcmp(&lowered, &made->channels.front(), sizeof lowered) == 0);
+    made->channels.push_back(lowered);
+  }
+  // Kernels whose messages are short run one order of ranks on all CTAs; see tutti_cuda_launch.programs.
+  if (same) made->channels.resize(1);
+  if (!same) {
+    const cuda::DeviceScope device(options_.device);
+    const cuda::CaptureScope capture;
+    const size_t bytes = made->channels.size() * sizeof(tutti_cuda_program);
+    TUTTI_ASSIGN(made->on_device, cuda::DeviceMemory::create(options_.device, bytes));
+    TUTTI_CUDA_TRY(cudaMemcpy(made->on_device.data(), made->channels.data(), bytes, cudaMemcpyHostToDevice));
+  }
+  program = std::move(made);
+  return program.get();
+}
+
+}  // namespace tutti::communicator

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device/cuda/runtime.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+namespace tutti::cuda {
+
+Status check(cudaError_t error, std::string_view call) {
+  if (error == cudaSuccess) [[likely]]
+    return {};
+  return {Code::kDevice, fmt::format("{}: {}: {}", call, cudaGetErrorName(error), cudaGetErrorString(error))};
+}
+
+Result<int> current_device() {
+  int device = 0;
+  TUTTI_CUDA_TRY(cudaGetDevice(&device));
+  return device;
+}
+
+DeviceScope::DeviceScope(int device) {
+  int now = device;
+  if (cudaGetDevice(&now) != cudaSuccess || now == device) return;
+  if (cudaSetDevice(device) == cudaSuccess) before_ = now;
+}
+
+DeviceScope::~DeviceScope() {
+  if (before_ >= 0) cudaSetDevice(before_);
+}
+
+CaptureScope::CaptureScope() {
+  cudaThreadExchangeStreamCaptureMode(&mode_);
+}
+CaptureScope::~CaptureScope() {
+  cudaThreadExchangeStreamCaptureMode(&mode_);
+}
+
+Result<DeviceMemory> DeviceMemory::create(int device, size_t bytes) {
+  const DeviceScope scope(device);
+  void* pointer = nullptr;
+  TUTTI_CUDA_TRY(cudaMalloc(&pointer, bytes));
+  DeviceMemory memory;
+  memory.memory_ = std::unique_ptr<uint8_t, Free>(static_cast<uint8_t*>(pointer), Free{device});
+  memory.size_ = bytes;
+  TUTTI_CUDA_TRY(cudaMemset(pointer, 0, bytes));
+  TUTTI_CUDA_TRY(cudaStreamSynchronize(nullptr));
+  return memory;
+}
+
+void DeviceMemory::Free::operator()(uint8_t* memory) const {
+  const DeviceScope scope(device);
+  cudaFree(memory);
+}
+
+Result<MappedMemory> MappedMemory::create(size_t bytes) {
+  void* pointer = nullptr;
+  TUTTI_CUDA_TRY(cudaHostAlloc(&pointer, bytes, cudaHostAllocMapped | cudaHostAllocPortable));
+  MappedMemory memory;
+  memory.memory_ = std::unique_ptr<void, Free>(pointer);
+  TUTTI_CUDA_TRY(cudaHostGetDevicePointer(&memory.device_, pointer, 0));
+  __builtin_memset(pointer, 0, bytes);
+  return memory;
+}
+
+void MappedMemory::Free::operator()(void* memory) const {
+  cudaFreeHost(memory);
+}
+
+Result<MemoryAddress> export_memory(const DeviceMemory& memory, int device) {
+  MemoryAddress address;
+  address.process = static_cast<uint64_t>(getpid());
+  address.pointer = reinterpret_cast<uint64_t>(memory.data());
+  address.bytes = memory.size();
+  TUTTI_CUDA_TRY(cudaDeviceGetPCIBusId(address.pci.data(), static_cast<int>(address.pci.size()), device));
+  TUTTI_CUDA_TRY(cudaIpcGetMemHandle(&address.handle, memory.data()));
+  return address;
+}
+
+Result<PeerMemory> PeerMemory::import(const MemoryAddress& address, int device) {
+  const DeviceScope scope(device);
+  PeerMemory memory;
+  int owner = 0;
+  if (cudaDeviceGetByPCIBusId(&owner, address.pci.data()) != cudaSuccess) {
+    return Status(Code::kUnsupported,
+                  fmt::format("GPU {} is not visible to this process; let every process see all GPUs of the machine "
+                              "(CUDA_VISIBLE_DEVICES) and choose by cudaSetDevice",
+                              address.pci.data()));
+  }
+  if (owner != device) {
+    int can = 0;
+    TUTTI_CUDA_TRY(cudaDeviceCanAccessPeer(&can, device, owner));
+    if (can == 0) {
+      return Status(Code::kUnsupported,
+                    fmt::format("GPU {} cannot reach the memory of GPU {} ({})", device, owner, address.pci.data()));
+    }
+    const cudaError_t enabled = cudaDeviceEnablePeerAccess(owner, 0);
+    if (enabled != cudaErrorPeerAccessAlreadyEnabled) TUTTI_TRY(check(enabled, "cudaDeviceEnablePeerAccess"));
+    if (enabled != cudaSuccess) cudaGetLastError();  // that one is no error
+  }
+  if (address.process == static_cast<uint64_t>(getpid())) {
+    memory.pointer_ = reinterpret_cast<uint8_t*>(address.pointer);
+    return memory;
+  }
+  void* mapping = nullptr;
+  TUTTI_CUDA_TRY(cudaIpcOpenMemHandle(&mapping, address.handle, cudaIpcMemLazyEnablePeerAccess));
+  memory.pointer_ = static_cast<uint8_t*>(mapping);
+  memory.mapping_ = std::unique_ptr<void, Close>(mapping, Close{device});
+  return memory;
+}
+
+void PeerMemory::Close::operator()(void* mapping) const {
+  const DeviceScope scope(device);
+  cudaIpcCloseMemHandle(mapping);
+}
+
+}  // namespace tutti::cuda

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CUDA runtime as the core uses it: every call checked, memory that frees itself, memory that peers map.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <type_traits>
+
+#include "tutti/status.h"
+
+namespace tutti::cuda {
+
+/// ok, or kDevice with the call, its error's name and meaning.
+Status check(cudaError_t error, std::string_view call);
+#define TUTTI_CUDA_TRY(call) TUTTI_TRY(::tutti::cuda::check((call), #call))
+
+/// The GPU that the calling thread uses now.
+Result<int> current_device();
+
+/// Makes a GPU the calling thread's own for as long as it lives.
+class DeviceScope {
+ public:
+  explicit DeviceScope(int device);
+  ~DeviceScope();
+  DeviceScope(const DeviceScope&) = delete;
+  DeviceScope& operator=(const DeviceScope&) = delete;
+
+ private:
+  int before_ = -1;  // -1: nothing to restore
+};
+
+/// Lets the calling thread allocate while a stream of it is captured into a graph.
+class CaptureScope {
+ public:
+  CaptureScope();
+  ~CaptureScope();
+  CaptureScope(const CaptureScope&) = delete;
+  CaptureScope& operator=(const CaptureScope&) = delete;
+
+ private:
+  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
+};
+
+/// Memory of one GPU, zero at first.
+class DeviceMemory {
+ public:
+  DeviceMemory() = default;
+  static Result<DeviceMemory> create(int device, size_t bytes);
+  uint8_t* data() const { return memory_.get(); }
+  size_t size() const { return size_; }
+
+ private:
+  struct Free {
+    int device;
+    void operator()(uint8_t* memory) const;
+  };
+  std::unique_ptr<uint8_t, Free> memory_;
+  size_t size_ = 0;
+};
+
+/// Memory of the host that all GPUs of the process see at `on_device()`; zero at first.
+class MappedMemory {
+ public:
+  MappedMemory() = default;
+  static Result<MappedMemory> create(size_t bytes);
+  void* on_host() const { return memory_.get(); }
+  void* on_device() const { return device_; }
+
+ private:
+  struct Free {
+    void operator()(void* memory) const;
+  };
+  std::unique_ptr<void, Free> memory_;
+  void* device_ = nullptr;
+};
+
+/// What another rank of this machine needs to map a GPU's memory. Plain data.
+struct MemoryAddress {
+  uint64_t process = 0;
+  uint64_t pointer = 0;  ///< in that process
+  uint64_t bytes = 0;
+  std::array<char, 16> pci = {};  ///< PCI address of the GPU: ordinals differ between processes
+  cudaIpcMemHandle_t handle{};
+};
+static_assert(std::is_trivially_copyable_v<MemoryAddress>);
+
+Result<MemoryAddress> export_memory(const DeviceMemory& memory, int device);
+
+/// Another rank's memory, readable and writable by `device`. Within a process that is the memory itself.
+class PeerMemory {
+ public:
+  PeerMemory() = default;
+  /// Fails (kUnsupported) where the two GPUs cannot reach each other's memory.
+  static Result<PeerMemory> import(const MemoryAddress& address, int device);
+  uint8_t* data() const { return pointer_; }
+
+ private:
+  struct Close {
+    int device;
+    void operator()(void* mapping) const;
+  };
+  uint8_t* pointer_ = nullptr;
+  std::unique_ptr<void, Close> mapping_;  // of another process's memory
+};
+
+}  // namespace tutti::cuda

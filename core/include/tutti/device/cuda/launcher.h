@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// The host's side of a protocol's kernels: a table to find one in, and how to start it. For the CUDA runtime.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include "tutti/plugin/cuda.h"
+
+namespace tutti::device {
+
+/// The kernels for one element type: by reduction, and for sends and receives (null where the type is not used to copy).
+struct TypeKernels {
+  const void* sum;
+  const void* prod;
+  const void* max;
+  const void* min;
+  const void* messages;
+};
+
+/// Averages and pre-multiplied sums are sums with something before or after.
+inline const void* find_kernel(const TypeKernels& kernels, const tutti_cuda_launch& launch) {
+  if (launch.message_count > 0) return kernels.messages;
+  switch (launch.reduce_op) {
+    case TUTTI_PROD:
+      return kernels.prod;
+    case TUTTI_MAX:
+      return kernels.max;
+    case TUTTI_MIN:
+      return kernels.min;
+    default:
+      return kernels.sum;
+  }
+}
+
+/// Enqueues it. `further_threads`: beside those that move data.
+inline cudaError_t start_kernel(const void* kernel, const tutti_cuda_launch& launch, uint32_t further_threads,
+                                void* stream) {
+  auto* parameters = const_cast<tutti_cuda_launch*>(&launch);
+  void* arguments[] = {parameters};
+  return cudaLaunchKernel(kernel, dim3(launch.cta_count), dim3(launch.thread_count + further_threads), arguments, 0,
+                          static_cast<cudaStream_t>(stream));
+}
+
+}  // namespace tutti::device

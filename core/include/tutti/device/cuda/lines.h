@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernel of the wires with flags in their data (LL, LL128): runs a program, or sends and receives. For nvcc.
+//
+// A small message is latency, and latency is instructions that wait for each other. So a CTA knows from its parameters
+// all but its track, which it reads beside its input; threads do not meet before their first store; each thread polls
+// just what it will use; and a chunk is one message.
+#pragma once
+
+#include "tutti/device/cuda/tracks.h"
+#include "tutti/device/cuda/wire.h"
+
+namespace tutti::device {
+
+/// Runs the CTA's share of a launch. `kMessages`: of one of its sends and receives, else of its program.
+template <class Wire, class T, class Op, bool kMessages>
+class LineRunner {
+ public:
+  /// `peer`: of messages.
+  __device__ __forceinline__ LineRunner(const tutti_cuda_launch& launch, const Connections& connections,
+                                        tutti_cuda_track track, const Part& part, const uint8_t* input, uint8_t* output,
+                                        uint32_t peer)
+      : launch_(launch),
+        connections_(connections),
+        part_(part),
+        input_(input),
+        output_(output),
+        peer_(peer),
+        epoch_(track.epoch),
+        room_(track.safe - track.epoch) {}
+
+  __device__ __forceinline__ void run_program() {
+    const uint32_t chunks = launch_.program.chunks;
+    for (uint32_t loop = 0; loop < part_.cut.loops; ++loop) {
+      begin_loop(loop, chunks, launch_.program.messages);
+      for (uint32_t s = 0; s < launch_.program.step_count; ++s) {
+        const tutti_cuda_step step = launch_.program.steps[s];
+        if ((step.flags & TUTTI_CUDA_STEP_MEET) != 0) __syncthreads();
+        run_step(step);
+      }
+    }
+  }
+
+  __device__ __forceinline__ void run_message(bool receives) {
+    tutti_cuda_step step = {};
+    step.source = receives ? TUTTI_BUFFER_NONE : TUTTI_BUFFER_INPUT;
+    step.destination = receives ? TUTTI_BUFFER_OUTPUT : TUTTI_BUFFER_NONE;
+    step.recv_count = receives ? 1 : 0;
+    step.send_count = receives ? 0 : 1;
+    for (uint32_t loop = 0; loop < part_.cut.loops; ++loop) {
+      begin_loop(loop, 1, 1);
+      run_step(step);
+    }
+  }
+
+ private:
+  using Data = typename Wire::template Data<T>;
+  static constexpr uint32_t kSweepPeriod = 1u << 30;
+
+  __device__ __forceinline__ void begin_loop(uint32_t loop, uint32_t chunks, uint32_t messages) {
+    const uint64_t done = loop * chunks * part_.cut.chunk;
+    first_ = part_.begin + done;
+    left_ = part_.bytes > done ? part_.bytes - done : 0;
+    chunk_bytes_ = loop + 1 < part_.cut.loops ? part_.cut.chunk : part_.cut.last_chunk;
+    number_ = epoch_ + loop * messages;
+  }
+
+  __device__ __forceinline__ void run_step(const tutti_cuda_step& step) {
+    sweep_if_due(step);
+    if ((step.flags & (TUTTI_STEP_GATHER | TUTTI_STEP_SCATTER)) != 0) {
+      exchange(step);
+    } else {
+      fold_chunk(step);
+    }
+    if (part_.cut.messages > launch_.slot_count / 2) tell_done(step);
+  }
+
+  __device__ __forceinline__ tutti_cuda_peer peer(uint32_t index) const {
+    if constexpr (kMessages) {
+      return {static_cast<uint8_t>(peer_), 0, 0, 0};
+    } else {
+      return launch_.program.peers[index];
+    }
+  }
+  __device__ __forceinline__ uint32_t length(uint32_t chunk) const {
+    return static_cast<uint32_t>(length_of(chunk, chunk_bytes_, left_));
+  }
+  __device__ __forceinline__ uint64_t offset(uint32_t block, uint32_t chunk) const {
+    return block * launch_.block_bytes + first_ + chunk * chunk_bytes_;
+  }
+  __device__ __forceinline__ const uint8_t* source(uint32_t buffer, uint32_t block, uint32_t chunk) const {
+    return (buffer == TUTTI_BUFFER_INPUT ? input_ : output_) + offset(block, chunk);
+  }
+
+  /// One value from the own chunk and what peers sent, to the destination and to peers.
+  __device__ __forceinline__ void fold_chunk(const tutti_cuda_step& step) {
+    const bool keeps = step.destination != TUTTI_BUFFER_NONE;
+    const bool by_destination = step.source == TUTTI_BUFFER_NONE && keeps;
+    const uint32_t bytes = length(by_destination ? step.destination_chunk : step.source_chunk);
+    const uint8_t* const from = source(step.source, step.source_block, step.source_chunk);
+    uint8_t* const to = output_ + offset(step.destination_block, step.destination_chunk);
+    const uint32_t places = Wire::places(bytes);
+    for (uint32_t place = threadIdx.x; place < places; place += blockDim.x) {
+      const int32_t here = Wire::bytes_at(place, bytes);
+      Data value;
+      if (step.source != TUTTI_BUFFER_NONE) value = load_own(step.source, from, place, here);
+      if (step.recv_count > 0 || (step.flags & TUTTI_STEP_FINAL) != 0) value = fold(step, value, place);
+      if (keeps && here > 0) store_pack(to + Wire::offset(place), value, static_cast<uint32_t>(here));
+      for (uint32_t i = 0; i < step.send_count; ++i) send(peer(step.send_begin + i), value, place);
+    }
+  }
+
+  __device__ __forceinline__ Data load_own(uint32_t buffer, const uint8_t* from, uint32_t place, int32_t here) const {
+    Data value;
+    if (here > 0) value = load_pack<T, Wire::kDataBytes>(from + Wire::offset(place), static_cast<uint32_t>(here));
+    if (launch_.premultiplied != 0 && buffer == TUTTI_BUFFER_INPUT) value = scaled(value, launch_.scalar);
+    return value;
+  }
+
+  __device__ __forceinline__ Data fold(const tutti_cuda_step& step, Data own, uint32_t place) {
+    if (step.recv_count == 1 && step.source == TUTTI_BUFFER_NONE && (step.flags & TUTTI_STEP_FINAL) == 0) {
+      Data got[1];
+      receive<1>(step.recv_begin, 1, place, got);
+      return got[0];
+    }
+    if (step.recv_count <= 1) return fold_by<1>(step, own, place);
+    if (step.recv_count <= 3) return fold_by<3>(step, own, place);
+    return fold_by<7>(step, own, place);
+  }
+
+  /// In ascending order of ranks, so that all ranks get the same bits.
+  template <uint32_t kBatch>
+  __device__ __forceinline__ Data fold_by(const tutti_cuda_step& step, const Data& own, uint32_t place) {
+    PackSum<T, Wire::kDataBytes, Op> sum;
+    const bool has_own = step.source != TUTTI_BUFFER_NONE;
+    for (uint32_t first = 0; first < step.recv_count; first += kBatch) {
+      Data got[kBatch];
+      const uint32_t count = min(step.recv_count - first, kBatch);
+      receive<kBatch>(step.recv_begin + first, count, place, got);
+#pragma unroll
+      for (uint32_t i = 0; i < kBatch; ++i) {
+        if (i >= count) break;
+        if (has_own && first + i == step.own_position) sum.take(own);
+        sum.take(got[i]);
+      }
+    }
+    if (has_own && step.own_position == step.recv_count) sum.take(own);
+    return sum.value((step.flags & TUTTI_STEP_FINAL) != 0 ? launch_.divisor : 0);
+  }
+
+  /// The own copy, then sends, then receives; different threads move different peers' messages.
+  __device__ __forceinline__ void exchange(const tutti_cuda_step& step) {
+    if (step.source != TUTTI_BUFFER_NONE && step.destination != TUTTI_BUFFER_NONE) copy_own(step);
+    const bool scatters = (step.flags & TUTTI_STEP_SCATTER) != 0;
+    for_each_place(step.send_count, [&](uint32_t i, uint32_t place) {
+      const tutti_cuda_peer to = peer(step.send_begin + i);
+      const uint32_t block = scatters ? to.block : step.source_block;
+      const uint32_t chunk = scatters ? to.chunk : step.source_chunk;
+      const uint32_t bytes = length(chunk);
+      if (place >= Wire::places(bytes)) return;
+      const int32_t here = Wire::bytes_at(place, bytes);
+      send(to, load_own(step.source, source(step.source, block, chunk), place, here), place);
+    });
+    for_each_place(step.recv_count, [&](uint32_t i, uint32_t place) {
+      const tutti_cuda_peer from = peer(step.recv_begin + i);
+      const uint32_t bytes = length(from.chunk);
+      if (place >= Wire::places(bytes)) return;
+      const int32_t here = Wire::bytes_at(place, bytes);
+      Data got[1];
+      receive<1>(step.recv_begin + i, 1, place, got);
+      uint8_t* const to = output_ + offset(from.block, from.chunk) + Wire::offset(place);
+      if (here > 0) store_pack(to, got[0], static_cast<uint32_t>(here));
+    });
+  }
+
+  __device__ __forceinline__ void copy_own(const tutti_cuda_step& step) {
+    const uint8_t* const from = source(step.source, step.source_block, step.source_chunk);
+    uint8_t* const to = output_ + offset(step.destination_block, step.destination_chunk);
+    const uint32_t bytes = length(step.source_chunk);
+    if (from == to) return;
+    for (uint32_t at = threadIdx.x * 8; at < bytes; at += blockDim.x * 8) {
+      Pack<T, 8> value = load_pack<T, 8>(from + at, bytes - at);
+      store_pack(to + at, value, bytes - at);
+    }
+  }
+
+  /// A thread for each place of each of `count` messages, of which none is longer than a chunk.
+  template <class Action>
+  __device__ __forceinline__ void for_each_place(uint32_t count, Action&& action) const {
+    const uint32_t places = Wire::places(static_cast<uint32_t>(min(chunk_bytes_, left_)));
+    if (count == 0 || places == 0) return;
+    // Threads per message: a power of two, so that finding one's place takes no division.
+    const uint32_t needed = max(places, Wire::kTogether);
+    const uint32_t shift = needed >= blockDim.x ? 31 - __clz(blockDim.x) : 32 - __clz(needed - 1);
+    const uint32_t width = 1u << shift;
+    for (uint32_t begin = 0; begin < places; begin += width) {
+      for (uint32_t at = threadIdx.x; at < count << shift; at += blockDim.x) {
+        action(at >> shift, begin + (at & (width - 1)));
+      }
+    }
+  }
+
+  __device__ __forceinline__ void send(tutti_cuda_peer to, const Data& value, uint32_t place) {
+    const uint32_t number = number_ + to.message;
+    if (number - epoch_ >= room_) wait_for_slot(to.rank, number);
+    store_wire(connections_.slot_to(to.rank, number) + place * kWireBytes,
+               Wire::template encode<T>(value, place, number + 1));
+  }
+
+  /// All messages are asked for before any is looked at.
+  template <uint32_t kCount>
+  __device__ __forceinline__ void receive(uint32_t first, uint32_t count, uint32_t place, Data* got) {
+    const uint8_t* from[kCount];
+    uint32_t flag[kCount];
+#pragma unroll
+    for (uint32_t i = 0; i < kCount; ++i) {
+      const tutti_cuda_peer source = peer(first + (i < count ? i : 0));
+      flag[i] = number_ + source.message + 1;
+      from[i] = connections_.slot_from(source.rank, flag[i] - 1) + place * kWireBytes;
+    }
+    WireWord words[kCount];
+    bool arrived = false;
+    for (uint32_t polls = 1; !stopped_; ++polls) {
+#pragma unroll
+      for (uint32_t i = 0; i < kCount; ++i) {
+        if (i < count) words[i] = load_wire(from[i]);
+      }
+      arrived = true;
+#pragma unroll
+      for (uint32_t i = 0; i < kCount; ++i) {
+        if (i < count) arrived = arrived && Wire::arrived(words[i], place, flag[i]);
+      }
+      if (Wire::all_arrived(arrived)) break;
+      if (polls % kPollsPerLook == 0) look_up(peer(first).rank);
+    }
+    if (!stopped_) since_ = 0;
+#pragma unroll
+    for (uint32_t i = 0; i < kCount; ++i) {
+      if (i < count) got[i] = Wire::template decode<T>(words[i]);
+    }
+  }
+
+  /// The receiver may lag: it must be done with what lies in the slot.
+  __device__ __forceinline__ void wait_for_slot(uint32_t rank, uint32_t number) {
+    const uint32_t* const done = &connections_.mailbox_of(rank)->done;
+    for (uint32_t polls = 1; !stopped_; ++polls) {
+      if (static_cast<int32_t>(number - load_relaxed(done)) < static_cast<int32_t>(launch_.slot_count)) break;
+      if (polls % kPollsPerLook == 0) look_up(rank);
+    }
+    since_ = 0;
+  }
+
+  /// Frees the slots that a step has emptied, where a call is longer than the slots.
+  __device__ __forceinline__ void tell_done(const tutti_cuda_step& step) {
+    if (step.recv_count == 0) return;
+    __syncthreads();
+    if (threadIdx.x >= step.recv_count) return;
+    const tutti_cuda_peer from = peer(step.recv_begin + threadIdx.x);
+    const uint32_t done = number_ + from.message + 1;
+    if ((done & (launch_.slot_count / 2 - 1)) == 0) store_relaxed(&connections_.mailbox_at(from.rank)->done, done);
+  }
+
+  /// Every 2^30 messages the sender gives all words of its slots a flag that is not older: else a word that no message
+  /// was long enough to overwrite would one day look new.
+  __device__ __forceinline__ void sweep_if_due(const tutti_cuda_step& step) {
+    for (uint32_t i = 0; i < step.send_count; ++i) {
+      const tutti_cuda_peer to = peer(step.send_begin + i);
+      const uint32_t number = number_ + to.message;
+      if ((number & (kSweepPeriod - 1)) < launch_.slot_count) sweep(to.rank, number);
+    }
+  }
+  __device__ __forceinline__ void sweep(uint32_t rank, uint32_t number) {
+    if (number - epoch_ >= room_) wait_for_slot(rank, number);
+    sweep_slot(connections_.slot_to(rank, number), launch_.slot_stride, number);
+    __syncthreads();
+  }
+  __device__ __noinline__ static void sweep_slot(uint8_t* slot, uint64_t bytes, uint32_t number) {
+    const uint64_t word = uint64_t{number} << 32 | number;  // as the flag of either wire
+    for (uint64_t at = threadIdx.x * kWireBytes; at < bytes; at += blockDim.x * kWireBytes) {
+      store_wire(slot + at, {word, word});
+    }
+  }
+
+  __device__ __forceinline__ void look_up(uint32_t rank) {
+    since_ = look(launch_.control, launch_.timeout_ns, rank, since_);
+    stopped_ = since_ == kStop;
+  }
+
+  const tutti_cuda_launch& launch_;
+  const Connections& connections_;
+  const Part part_;
+  const uint8_t* const input_;
+  uint8_t* const output_;
+  const uint32_t peer_;
+  const uint32_t epoch_;
+  const uint32_t room_;  // messages that surely find a free slot
+  uint64_t first_ = 0;   // byte of each block where the loop begins
+  uint64_t left_ = 0;    // bytes from there
+  uint64_t chunk_bytes_ = 0;
+  uint32_t number_ = 0;  // of the loop's first message
+  uint64_t since_ = 0;
+  bool stopped_ = false;
+};
+
+/// The kernel of programs.
+template <class Wire, class T, class Op>
+__global__ void __launch_bounds__(512) run_lines(const __grid_constant__ tutti_cuda_launch launch) {
+  const Connections connections(launch, blockIdx.x);
+  const ProgramTrack track(launch, connections);
+  const Part part(launch.block_bytes, launch.cut, blockIdx.x);
+  LineRunner<Wire, T, Op, false>(launch, connections, track.value(), part, launch.input, launch.output, 0)
+      .run_program();
+  track.advance();
+}
+
+/// The kernel of sends and receives, in elements that are as good as any.
+template <class Wire, class T>
+__global__ void __launch_bounds__(512) run_line_messages(const __grid_constant__ tutti_cuda_launch launch) {
+  const tutti_cuda_message& message = message_of(launch);
+  const uint32_t lane = blockIdx.x - message.first_cta;
+  const Connections connections(launch, lane);
+  const MessageTrack track(launch, connections, lane, message);
+  const Part part(message.bytes, message.cut, lane);
+  auto* const buffer = static_cast<uint8_t*>(message.buffer);
+  LineRunner<Wire, T, Sum, true>(launch, connections, track.value(), part, buffer, buffer, message.peer)
+      .run_message(message.receives != 0);
+  track.advance(message.cut.messages);
+}
+
+}  // namespace tutti::device

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// Moves a slice: folds what lies at several places and writes the value to several others. For nvcc.
+#pragma once
+
+#include "tutti/device/cuda/pack.h"
+#include "tutti/plugin/cuda.h"
+
+namespace tutti::device {
+
+inline constexpr uint32_t kNone = ~0u;
+
+/// From where to where, in shared memory; the contributions in the order in which they are folded.
+struct Operands {
+  const uint8_t* from[TUTTI_CUDA_MAX_RANKS];
+  uint8_t* to[TUTTI_CUDA_MAX_RANKS + 1];
+  uint32_t from_count;
+  uint32_t to_count;
+  uint32_t scaled;   ///< the contribution that is multiplied by the scalar, or kNone
+  uint32_t divisor;  ///< of the final operation; 0: none
+};
+
+/// Where all places are multiples of 16 bytes: packs of 16, `kUnroll` of them in flight per thread and place.
+template <class T, class Op, uint32_t kUnroll>
+__device__ __forceinline__ void move_packs(const Operands& operands, uint64_t first, uint64_t packs, uint32_t threads,
+                                           uint64_t scalar) {
+  using Value = Pack<T, 16>;
+  const auto load = [](const uint8_t* from, uint64_t i) {
+    const uint4 bits = __ldcs(reinterpret_cast<const uint4*>(from) + i);
+    return __builtin_bit_cast(Value, bits);
+  };
+  const uint32_t sources = operands.from_count;
+  for (uint64_t begin = first + threadIdx.x; begin < packs; begin += uint64_t{threads} * kUnroll) {
+    Value value[kUnroll];
+    PackSum<T, 16, Op> sum[kUnroll];
+    const bool folds = sources > 1 || operands.divisor != 0;
+    for (uint32_t s = 0; s < sources; ++s) {
+      const uint8_t* const from = operands.from[s];
+#pragma unroll
+      for (uint32_t u = 0; u < kUnroll; ++u) {
+        const uint64_t i = begin + u * threads;
+        if (i < packs) value[u] = load(from, i);
+      }
+      if (s == operands.scaled) {
+#pragma unroll
+        for (uint32_t u = 0; u < kUnroll; ++u) value[u] = scaled(value[u], scalar);
+      }
+      if (folds) {
+#pragma unroll
+        for (uint32_t u = 0; u < kUnroll; ++u) sum[u].take(value[u]);
+      }
+    }
+    if (folds) {
+#pragma unroll
+      for (uint32_t u = 0; u < kUnroll; ++u) value[u] = sum[u].value(operands.divisor);
+    }
+    for (uint32_t d = 0; d < operands.to_count; ++d) {
+      uint8_t* const to = operands.to[d];
+#pragma unroll
+      for (uint32_t u = 0; u < kUnroll; ++u) {
+        const uint64_t i = begin + u * threads;
+        if (i < packs) reinterpret_cast<uint4*>(to)[i] = __builtin_bit_cast(uint4, value[u]);
+      }
+    }
+  }
+}
+
+/// Element by element, from byte `first` on.
+template <class T, class Op>
+__device__ __forceinline__ void move_elements(const Operands& operands, uint64_t first, uint64_t bytes,
+                                              uint32_t threads, uint64_t scalar) {
+  for (uint64_t at = first + threadIdx.x * sizeof(T); at < bytes; at += uint64_t{threads} * sizeof(T)) {
+    Accumulator<T> sum = {};
+    T value = {};
+    for (uint32_t s = 0; s < operands.from_count; ++s) {
+      value = *reinterpret_cast<const T*>(operands.from[s] + at);
+      if (s == operands.scaled) value = narrow<T>(Prod()(widen(value), scalar_from<T>(scalar)));
+      sum = s == 0 ? widen(value) : Op()(sum, widen(value));
+    }
+    if (operands.divisor != 0) sum = divide(sum, operands.divisor);
+    if (operands.from_count > 1 || operands.divisor != 0) value = narrow<T>(sum);
+    for (uint32_t d = 0; d < operands.to_count; ++d) *reinterpret_cast<T*>(operands.to[d] + at) = value;
+  }
+}
+
+template <class T, class Op>
+__device__ __forceinline__ void move_slice(const Operands& operands, uint64_t bytes, uint32_t threads,
+                                           uint64_t scalar) {
+  bool packs = true;
+  for (uint32_t s = 0; s < operands.from_count; ++s) packs = packs && aligned<16>(operands.from[s]);
+  for (uint32_t d = 0; d < operands.to_count; ++d) packs = packs && aligned<16>(operands.to[d]);
+  const uint64_t whole = packs ? bytes / 16 : 0;
+  if (operands.from_count == 1 && operands.divisor == 0) {
+    move_packs<T, Op, 8>(operands, 0, whole, threads, scalar);
+  } else {
+    move_packs<T, Op, sizeof(Accumulator<T>) / sizeof(T) >= 2 ? 2 : 4>(operands, 0, whole, threads, scalar);
+  }
+  move_elements<T, Op>(operands, whole * 16, bytes, threads, scalar);
+}
+
+}  // namespace tutti::device

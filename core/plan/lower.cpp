@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/lower.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+namespace tutti::plan {
+namespace {
+
+constexpr uint64_t kGrain = 16;      // bytes: what a thread moves at once
+constexpr uint64_t kPartGrain = 128;  // parts of CTAs begin on lines
+
+uint64_t ceil_div(uint64_t a, uint64_t b) {
+  return (a + b - 1) / b;
+}
+uint64_t round_up(uint64_t value, uint64_t unit) {
+  return ceil_div(value, unit) * unit;
+}
+
+/// Which threads touch which chunk. Folding steps give each place of any chunk to the same thread; exchanges deal
+/// places out by message. So where one kind touches what the other touched, threads must meet in between.
+class Touches {
+ public:
+  Touches(const Plan& plan, bool in_place) : plan_(plan), in_place_(in_place) {}
+
+  /// Whether threads must meet before `step` touches what it does.
+  bool must_meet(const tutti_plan_step& step) {
+    std::vector<Touch> now = touches_of(step);
+    const bool conflict = std::any_of(now.begin(), now.end(), [&](const Touch& touch) { return conflicts(touch); });
+    if (conflict) before_.clear();
+    before_.insert(before_.end(), now.begin(), now.end());
+    return conflict;
+  }
+
+ private:
+  struct Touch {
+    uint32_t place;  ///< a chunk of memory
+    bool writes;
+    bool folds;
+  };
+
+  bool conflicts(const Touch& touch) const {
+    return std::any_of(before_.begin(), before_.end(), [&](const Touch& other) {
+      return other.place == touch.place && (other.writes || touch.writes) && !(other.folds && touch.folds);
+    });
+  }
+
+  std::vector<Touch> touches_of(const tutti_plan_step& step) const {
+    const bool folds = (step.flags & (TUTTI_STEP_GATHER | TUTTI_STEP_SCATTER)) == 0;
+    std::vector<Touch> all;
+    const auto add = [&](uint32_t buffer, uint32_t chunk, bool writes) {
+      if (buffer != TUTTI_BUFFER_NONE) all.push_back({place(buffer, chunk), writes, folds});
+    };
+    add(step.source, step.source_chunk, false);
+    add(step.destination, step.destination_chunk, true);
+    if ((step.flags & TUTTI_STEP_SCATTER) != 0) {
+      for (uint32_t i = 0; i < step.send_count; ++i) add(step.source, plan_.peers[step.send_begin + i].chunk, false);
+    }
+    if ((step.flags & TUTTI_STEP_GATHER) != 0) {
+      for (uint32_t i = 0; i < step.recv_count; ++i) {
+        add(TUTTI_BUFFER_OUTPUT, plan_.peers[step.recv_begin + i].chunk, true);
+      }
+    }
+    return all;
+  }
+
+  /// Chunks of the input lie behind those of the output; in place, where the output's are.
+  uint32_t place(uint32_t buffer, uint32_t chunk) const {
+    if (buffer == TUTTI_BUFFER_OUTPUT) return chunk;
+    const uint32_t outputs = plan_.output_blocks * plan_.chunks;
+    if (!in_place_) return outputs + chunk;
+    if (plan_.input_blocks == plan_.output_blocks) return chunk;
+    const uint32_t own = plan_.rank * plan_.chunks;
+    if (plan_.output_blocks > 1) return own + chunk;  // the input is a block of the output
+    return chunk >= own && chunk < own + plan_.chunks ? chunk - own : outputs + chunk;
+  }
+
+  const Plan& plan_;
+  bool in_place_;
+  std::vector<Touch> before_;  // since threads met last
+};
+
+class Lowering {
+ public:
+  Lowering(const Plan& plan, bool in_place) : plan_(plan), touches_(plan, in_place) {}
+
+  Result<tutti_cuda_program> run() {
+    TUTTI_TRY(check());
+    for (const tutti_plan_step& step : plan_.steps) add(step);
+    program_.step_count = static_cast<uint8_t>(plan_.steps.size());
+    program_.chunks = static_cast<uint8_t>(plan_.chunks);
+    program_.peer_count = static_cast<uint8_t>(peers_);
+    uint8_t most = 0;
+    for (const auto& [connection, messages] : messages_) most = std::max(most, messages);
+    program_.messages = most;
+    return program_;
+  }
+
+ private:
+  Status check() const {
+    const auto limit = [&](const char* what, size_t has, size_t most) -> Status {
+      if (has <= most) return {};
+      return {Code::kUnsupported, fmt::format("the plan has {} {}, but a kernel takes at most {}", has, what, most)};
+    };
+    TUTTI_TRY(limit("ranks", plan_.rank_count, TUTTI_CUDA_MAX_RANKS));
+    TUTTI_TRY(limit("steps", plan_.steps.size(), TUTTI_CUDA_MAX_STEPS));
+    TUTTI_TRY(limit("chunks", plan_.chunks, 255));
+    size_t peers = 0;
+    for (const tutti_plan_step& step : plan_.steps) peers += size_t{step.recv_count} + step.send_count;
+    return limit("messages", peers, TUTTI_CUDA_MAX_PEERS);
+  }
+
+  void add(const tutti_plan_step& step) {
+    tutti_cuda_step& out = program_.steps[&step - plan_.steps.data()];
+    const bool exchanges = (step.flags & (TUTTI_STEP_GATHER | TUTTI_STEP_SCATTER)) != 0;
+    out.source = step.source;
+    out.destination = step.destination;
+    out.flags = static_cast<uint8_t>(step.flags & ~TUTTI_STEP_STABLE);
+    if (touches_.must_meet(step)) out.flags |= TUTTI_CUDA_STEP_MEET;
+    split(step.source_chunk, out.source_block, out.source_chunk);
+    split(step.destination_chunk, out.destination_block, out.destination_chunk);
+    out.recv_begin = static_cast<uint8_t>(peers_);
+    out.recv_count = static_cast<uint8_t>(step.recv_count);
+    for (uint32_t i = 0; i < step.recv_count; ++i) {
+      const tutti_plan_peer& peer = plan_.peers[step.recv_begin + i];
+      if (!exchanges && peer.rank < plan_.rank) ++out.own_position;
+      add_peer(peer, messages_[{peer.rank, false}]);
+    }
+    out.send_begin = static_cast<uint8_t>(peers_);
+    out.send_count = static_cast<uint8_t>(step.send_count);
+    // So that no two ranks begin with the same one.
+    std::vector<tutti_plan_peer> to(plan_.peers.begin() + step.send_begin,
+                                    plan_.peers.begin() + step.send_begin + step.send_count);
+    const auto distance = [&](const tutti_plan_peer& peer) {
+      return (peer.rank + plan_.rank_count - plan_.rank) % plan_.rank_count;
+    };
+    if (!exchanges) {
+      std::sort(to.begin(), to.end(), [&](const auto& a, const auto& b) { return distance(a) < distance(b); });
+    }
+    for (const tutti_plan_peer& peer : to) add_peer(peer, messages_[{peer.rank, true}]);
+  }
+
+  void add_peer(const tutti_plan_peer& peer, uint8_t& messages) {
+    tutti_cuda_peer& out = program_.peers[peers_++];
+    out.rank = static_cast<uint8_t>(peer.rank);
+    out.message = messages++;
+    split(peer.chunk, out.block, out.chunk);
+  }
+
+  void split(uint32_t index, uint8_t& block, uint8_t& chunk) const {
+    block = static_cast<uint8_t>(index / plan_.chunks);
+    chunk = static_cast<uint8_t>(index % plan_.chunks);
+  }
+
+  const Plan& plan_;
+  Touches touches_;
+  tutti_cuda_program program_{};
+  uint32_t peers_ = 0;
+  std::map<std::pair<uint32_t, bool>, uint8_t> messages_;  // so far, per (peer, sends)
+};
+
+}  // namespace
+
+Result<tutti_cuda_program> lower(const Plan& plan, bool in_place) {
+  return Lowering(plan, in_place).run();
+}
+
+tutti_cuda_cut cut(uint64_t bytes, uint32_t ctas, uint32_t chunks, uint32_t messages, const tutti_slot_layout& layout) {
+  tutti_cuda_cut cut{};
+  cut.part = round_up(ceil_div(bytes, ctas), kPartGrain);
+  const uint64_t slot = layout.slot_bytes / kGrain * kGrain;
+  const uint64_t loop = chunks * slot * layout.chunk_slots;
+  cut.loops = static_cast<uint32_t>(ceil_div(cut.part, loop));
+  cut.chunk = round_up(ceil_div(cut.part, uint64_t{cut.loops} * chunks), kGrain);
+  const uint64_t before_last = uint64_t{cut.loops - 1} * chunks * cut.chunk;
+  cut.last_chunk = round_up(ceil_div(cut.part - std::min(before_last, cut.part), chunks), kGrain);
+  cut.slices = static_cast<uint32_t>(ceil_div(cut.chunk, slot));
+  cut.slice = round_up(ceil_div(cut.chunk, cut.slices), kGrain);
+  cut.messages = cut.loops * cut.slices * messages;
+  return cut;
+}
+
+}  // namespace tutti::plan

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// Protocol "ll128": lines of 120 bytes of data and an 8-byte flag. For messages of some hundred KiB between GPUs.
+#include "tutti/sdk/protocol.h"
+#if defined(TUTTI_HAS_CUDA)
+#include "kernels.h"
+#endif
+
+namespace {
+
+using tutti::Status;
+
+class LL128Protocol : public tutti::sdk::Protocol {
+ public:
+  tutti_protocol_properties properties() const override {
+    tutti_protocol_properties out{};
+    out.links = 1u << TUTTI_LINK_P2P;
+    out.max_fan = TUTTI_CUDA_MAX_RANKS;
+    out.latency_us[TUTTI_LINK_P2P] = 0.3;
+    out.efficiency[TUTTI_LINK_P2P] = 120.0 / 128.0;
+    out.channel_gbs[TUTTI_LINK_P2P] = 20;
+    out.channel_bytes[TUTTI_LINK_P2P] = 8 << 10;
+#if defined(TUTTI_HAS_CUDA)
+    out.devices = TUTTI_DEVICE_CUDA;
+#endif
+    return out;
+  }
+
+  Status layout(uint32_t link, tutti_slot_layout& layout) const override {
+    if (link != TUTTI_LINK_P2P) {
+      return {tutti::Code::kUnsupported, "ll128 works between GPUs only: elsewhere lines may arrive in parts"};
+    }
+    constexpr uint64_t kLines = 128;
+    layout.slot_count = 8;
+    layout.slot_bytes = kLines * 120;
+    layout.slot_stride = kLines * 128;
+    layout.chunk_slots = 1;
+    return {};
+  }
+
+#if defined(TUTTI_HAS_CUDA)
+  int32_t launch(const tutti_cuda_launch& launch, void* stream) noexcept override {
+    const void* const kernel = tutti::device::find_kernel(*tutti::ll128::kKernels[launch.data_type], launch);
+    const cudaError_t error = tutti::device::start_kernel(kernel, launch, 0, stream);
+    return error == cudaSuccess ? TUTTI_OK : host().fail({tutti::Code::kDevice, cudaGetErrorString(error)});
+  }
+#endif
+};
+
+}  // namespace
+
+TUTTI_PLUGIN(LL128Protocol, "ll128", "0.1.0", "a flag in every 128 bytes: low latency at nearly full bandwidth")
