@@ -145,9 +145,10 @@ std::string write_xml(const Document& document);
 /// Our YAML form. Reading it again gives the same document.
 std::string write_yaml(const Document& document);
 
-/// Two documents of one machine: where `over` places a device or a port (by its name), it is placed so; what only one
-/// of them knows (GPU, its links, network ports, speeds) is kept; where both say something, `over` wins. What only
-/// `base` has stays below the same device, after what `over` has. kConfig where a device is a GPU to the one and a
+/// Two documents of one machine: where `over` places a device or a port, it is placed so; what only one of them knows
+/// (GPU, its links, network ports, speeds) is kept; where both say something, `over` wins. A port is known by its name,
+/// and by its number where several have that name; one without a name by its place. What only `base` has stays below
+/// the same device and in the same adapter, after what `over` has. kConfig where a device is a GPU to the one and a
 /// network adapter to the other.
 Result<Document> merge(const Document& base, const Document& over);
 

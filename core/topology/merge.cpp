@@ -6,6 +6,9 @@
 #include <iterator>
 #include <map>
 #include <set>
+#include <string_view>
+#include <type_traits>
+#include <utility>
 
 #include "topology/document.h"
 
@@ -17,6 +20,10 @@ constexpr uint32_t kNetwork = 0x02;
 
 uint32_t base_class(const Pci& device) {
   return device.pci_class >> 16;
+}
+
+bool is_unknown(const Cpu& cpu) {
+  return cpu.numa < 0;
 }
 
 /// Calls visit(device) for all, parents first.
@@ -32,42 +39,18 @@ void for_each_device(AnyDocument& document, Visit&& visit) {
   for (auto& cpu : document.cpus) for_each(cpu.pci, visit);
 }
 
+/// Calls visit(adapters) for those of each CPU and each device.
+template <class AnyDocument, class Visit>
+void for_each_place(AnyDocument& document, Visit&& visit) {
+  for (auto& cpu : document.cpus) visit(cpu.nics);
+  for_each_device(document, [&](auto& device) { visit(device.nics); });
+}
 template <class AnyDocument, class Visit>
 void for_each_port(AnyDocument& document, Visit&& visit) {
-  const auto visit_all = [&](auto& adapters) {
+  for_each_place(document, [&](auto& adapters) {
     for (auto& adapter : adapters) std::ranges::for_each(adapter.nets, visit);
-  };
-  for (auto& cpu : document.cpus) visit_all(cpu.nics);
-  for_each_device(document, [&](auto& device) { visit_all(device.nics); });
+  });
 }
-
-/// The ports of a document. What makes a port is its name, not its place; an adapter's ports may share theirs.
-class Ports {
- public:
-  explicit Ports(const Document& document) {
-    for_each_port(document, [&](const Net& port) { ports_.push_back(&port); });
-  }
-
-  const Net* find(const Net& port) const {
-    const auto found = std::ranges::find_if(ports_, [&](const Net* known) {
-      return known->name == port.name && (known->port == port.port || known->port == 0 || port.port == 0);
-    });
-    return found == ports_.end() ? nullptr : *found;
-  }
-
-  /// Adapters with those of their ports that are none of these.
-  std::vector<Nic> rest_of(const std::vector<Nic>& adapters) const {
-    std::vector<Nic> rest;
-    for (Nic adapter : adapters) {
-      const auto taken = std::erase_if(adapter.nets, [&](const Net& port) { return find(port) != nullptr; });
-      if (taken == 0 || !adapter.nets.empty()) rest.push_back(std::move(adapter));
-    }
-    return rest;
-  }
-
- private:
-  std::vector<const Net*> ports_;
-};
 
 template <class T>
 void prefer(T& value, const T& other, const T& unsaid) {
@@ -86,6 +69,7 @@ void complete(Gpu& gpu, const Gpu& other) {
 }
 
 void complete(Net& port, const Net& other) {
+  prefer(port.name, other.name, std::string());
   prefer(port.dev, other.dev, -1);
   prefer(port.mbps, other.mbps, 0.0);
   prefer(port.port, other.port, 0);
@@ -96,8 +80,8 @@ void complete(Net& port, const Net& other) {
   prefer(port.rail, other.rail, -1);
 }
 
-/// What `device` leaves open is as `other` says; its children stay its own, and so do the ports that are `placed`.
-void complete(Pci& device, const Pci& other, const Ports& placed) {
+/// What `device` leaves open is as `other` says; its children and ports stay its own.
+void complete(Pci& device, const Pci& other) {
   prefer(device.pci_class, other.pci_class, 0u);
   prefer(device.vendor, other.vendor, 0u);
   prefer(device.device, other.device, 0u);
@@ -109,12 +93,6 @@ void complete(Pci& device, const Pci& other, const Ports& placed) {
     complete(*device.gpu, *other.gpu);
   } else if (other.gpu) {
     device.gpu = other.gpu;
-  }
-  std::vector<Nic> rest = placed.rest_of(other.nics);
-  if (device.nics.empty()) {
-    device.nics = std::move(rest);
-  } else {
-    for (Nic& adapter : rest) std::ranges::move(adapter.nets, std::back_inserter(device.nics.front().nets));
   }
   if (device.peers.empty()) device.peers = other.peers;
 }
@@ -129,40 +107,185 @@ void complete(Cpu& cpu, const Cpu& other) {
   prefer(cpu.host_hash, other.host_hash, std::string());
 }
 
+/// For each CPU of the base, the index of the same NUMA node in the file, or past its end. Two whose node is not known
+/// are the same if both documents have no other CPU, or equally many such: then they come in one order.
+std::vector<size_t> same_nodes(const Document& base, const Document& over) {
+  const auto unknown = [](const Document& at) { return std::ranges::count_if(at.cpus, is_unknown); };
+  const bool only = base.cpus.size() == 1 && over.cpus.size() == 1;
+  const bool in_order = unknown(base) == unknown(over);
+  std::vector<bool> taken(over.cpus.size());
+  std::vector<size_t> nodes;
+  for (const Cpu& cpu : base.cpus) {
+    const auto is_same = [&](const Cpu& other) {
+      if (cpu.numa == other.numa) return in_order || !is_unknown(cpu);
+      return only && (is_unknown(cpu) || is_unknown(other));
+    };
+    size_t at = 0;
+    while (at < over.cpus.size() && (taken[at] || !is_same(over.cpus[at]))) ++at;
+    if (at < over.cpus.size()) taken[at] = true;
+    nodes.push_back(at);
+  }
+  return nodes;
+}
+
+using Devices = std::map<BusId, const Pci*>;
+
+Devices devices_of(const Document& document) {
+  Devices devices;
+  for_each_device(document, [&](const Pci& device) { devices.emplace(device.bus, &device); });
+  return devices;
+}
+
+/// Where the file has ports that are beside a CPU or on a device in the base, by the addresses of their adapters.
+using Places = std::map<const std::vector<Nic>*, const std::vector<Nic>*>;
+
+Places same_places(const Document& base, const Document& over, const std::vector<size_t>& nodes,
+                   const Devices& placed) {
+  Places places;
+  for (size_t i = 0; i < base.cpus.size(); ++i) {
+    if (nodes[i] < over.cpus.size()) places[&base.cpus[i].nics] = &over.cpus[nodes[i]].nics;
+  }
+  for_each_device(base, [&](const Pci& device) {
+    const auto found = placed.find(device.bus);
+    if (found != placed.end()) places[&device.nics] = &found->second->nics;
+  });
+  return places;
+}
+
+/// Which port of the file is which of the base. A name makes a port, not its place, and an adapter's ports may share
+/// theirs: then the number says which. Where one of the two has no name, its place has to do.
+class Ports {
+ public:
+  Ports(const Document& base, const Document& over, Places places) : places_(std::move(places)) {
+    const auto same = [](const std::vector<Nic>& place) { return &place; };
+    const std::vector<Port> known = ports_of(base, [&](const std::vector<Nic>& place) { return place_of(place); });
+    placed_ = ports_of(over, same);
+    const auto any_number = [](const Net& a, const Net& b) { return a.port == b.port || a.port == 0 || b.port == 0; };
+    pair_up(
+        known, [](const Port& port) { return std::pair(std::string_view(port.net->name), port.net->port); },
+        [](const Net& a, const Net&) { return !a.name.empty(); });
+    pair_up(
+        known, [](const Port& port) { return std::string_view(port.net->name); },
+        [&](const Net& a, const Net& b) { return !a.name.empty() && any_number(a, b); });
+    pair_up(
+        known, [](const Port& port) { return port.place; },
+        [&](const Net& a, const Net& b) { return (a.name.empty() || b.name.empty()) && any_number(a, b); });
+  }
+
+  /// What the file's ports leave open is as the base says. `merged` is still as the file is.
+  void complete_all(Document& merged) const {
+    auto placed = placed_.begin();
+    for_each_port(merged, [&](Net& port) {
+      const auto known = known_.find((placed++)->net);
+      if (known != known_.end()) complete(port, *known->second);
+    });
+  }
+
+  /// Adds to `adapters` those ports of the base that the file does not have: to the adapter that has others of theirs
+  /// at this place, or as an adapter.
+  void add_rest(const std::vector<Nic>& of_base, std::vector<Nic>& adapters) const {
+    const std::vector<Nic>* place = place_of(of_base);
+    for (const Nic& adapter : of_base) {
+      Nic rest{{}, adapter.place};
+      Nic* home = nullptr;
+      for (const Net& port : adapter.nets) {
+        const auto taken = taken_.find(&port);
+        if (taken == taken_.end()) {
+          rest.nets.push_back(port);
+        } else if (home == nullptr && taken->second->place == place) {
+          home = &adapters[taken->second->adapter];
+        }
+      }
+      const bool is_kept = adapter.nets.empty() && (place == nullptr || place->empty());
+      if (home != nullptr) {
+        std::ranges::move(rest.nets, std::back_inserter(home->nets));
+      } else if (is_kept || !rest.nets.empty()) {
+        adapters.push_back(std::move(rest));
+      }
+    }
+  }
+
+ private:
+  struct Port {
+    const Net* net;
+    const std::vector<Nic>* place;  // in the file; null: it has no such place
+    size_t adapter;                 // of those at its place
+  };
+
+  const std::vector<Nic>* place_of(const std::vector<Nic>& of_base) const {
+    const auto found = places_.find(&of_base);
+    return found == places_.end() ? nullptr : found->second;
+  }
+
+  template <class PlaceOf>
+  static std::vector<Port> ports_of(const Document& document, PlaceOf&& place_of) {
+    std::vector<Port> ports;
+    for_each_place(document, [&](const std::vector<Nic>& adapters) {
+      for (size_t i = 0; i < adapters.size(); ++i) {
+        for (const Net& port : adapters[i].nets) ports.push_back({&port, place_of(adapters), i});
+      }
+    });
+    return ports;
+  }
+
+  /// Each port of the file that has none yet takes the first of the base that is free, has the same key and is the
+  /// same.
+  template <class Key, class IsSame>
+  void pair_up(const std::vector<Port>& known, Key&& key, IsSame&& is_same) {
+    std::multimap<std::invoke_result_t<Key, const Port&>, const Net*> free;  // equal keys stay in order
+    for (const Port& port : known) {
+      if (!taken_.contains(port.net)) free.emplace(key(port), port.net);
+    }
+    for (const Port& port : placed_) {
+      if (known_.contains(port.net)) continue;
+      const auto [first, last] = free.equal_range(key(port));
+      const auto found =
+          std::find_if(first, last, [&](const auto& other) { return is_same(*port.net, *other.second); });
+      if (found == last) continue;
+      known_[port.net] = found->second;
+      taken_[found->second] = &port;
+      free.erase(found);
+    }
+  }
+
+  const Places places_;
+  std::vector<Port> placed_;                 // the file's, in its order
+  std::map<const Net*, const Net*> known_;   // of the base, by the file's
+  std::map<const Net*, const Port*> taken_;  // of the file, by the base's
+};
+
 /// Devices of the base that the file does not place.
 class Unplaced {
  public:
-  Unplaced(const std::set<BusId>& placed, const Ports& placed_ports) : placed_(placed), placed_ports_(placed_ports) {}
+  Unplaced(const Devices& placed, const Ports& ports) : placed_(placed), ports_(ports) {}
 
   /// Adds to `out` what stays of a device where the base has it. What it has below a placed device stays below that,
   /// until attach(). A switch from which all was taken goes.
   void take(const Pci& device, std::vector<Pci>& out) {
     const bool moved = placed_.contains(device.bus);
     Pci copy = device;
-    copy.nics = placed_ports_.rest_of(device.nics);
+    copy.nics.clear();
     copy.children.clear();
+    if (!moved) ports_.add_rest(device.nics, copy.nics);
     for (const Pci& child : device.children) take(child, moved ? below_[device.bus] : copy.children);
     const bool emptied = !device.children.empty() && copy.children.empty() && !copy.gpu && copy.nics.empty();
     if (!moved && !emptied) out.push_back(std::move(copy));
   }
 
   void attach(Document& merged) {
-    for (auto& [bus, devices] : below_) std::ranges::move(devices, std::back_inserter(merged.find(bus)->children));
-    below_.clear();
+    for_each_device(merged, [&](Pci& device) {
+      const auto found = below_.find(device.bus);
+      if (found == below_.end()) return;
+      std::ranges::move(found->second, std::back_inserter(device.children));
+      below_.erase(found);
+    });
   }
 
  private:
-  const std::set<BusId>& placed_;
-  const Ports& placed_ports_;
+  const Devices& placed_;
+  const Ports& ports_;
   std::map<BusId, std::vector<Pci>> below_;  // by placed device
 };
-
-/// The same NUMA node in `document`, or its only CPU if `only` and one of the two does not know its node.
-Cpu* find_node(Document& document, int numa, bool only) {
-  const auto found = std::ranges::find_if(
-      document.cpus, [&](const Cpu& cpu) { return cpu.numa == numa || (only && (cpu.numa < 0 || numa < 0)); });
-  return found == document.cpus.end() ? nullptr : &*found;
-}
 
 /// A device cannot be a GPU to the one and an adapter to the other.
 Status check_same_kind(const Pci& device, const Document& over, const Pci& known, const Document& base) {
@@ -173,6 +296,21 @@ Status check_same_kind(const Pci& device, const Document& over, const Pci& known
           fmt::format("{}:{}: {} is a {} here and a {} in {}; correct the one that is wrong", over.source,
                       device.place.line, device.bus.text(), is_gpu ? "GPU" : "network adapter",
                       is_gpu ? "network adapter" : "GPU", base.source)};
+}
+
+/// What the file's devices leave open, and their further ports. `merged` has no devices but the file's yet.
+Status complete_devices(Document& merged, const Document& over, const Document& base, const Ports& ports) {
+  Devices known = devices_of(base);
+  Status kinds;
+  for_each_device(merged, [&](Pci& device) {
+    const auto found = known.find(device.bus);
+    if (found == known.end()) return;
+    if (kinds.ok()) kinds = check_same_kind(device, over, *found->second, base);
+    complete(device, *found->second);
+    ports.add_rest(found->second->nics, device.nics);
+    known.erase(found);  // a second device of this address stays as it is, for System::build() to refuse
+  });
+  return kinds;
 }
 
 /// Numbers that nothing has yet, ascending.
@@ -198,37 +336,21 @@ Result<Document> merge(const Document& base, const Document& over) {
   merged.source = fmt::format("{} over {}", over.source, base.source);
   prefer(merged.name, base.name, std::string());
   merged.version = std::max(base.version, over.version);
-  std::set<BusId> placed;
-  const Ports placed_ports(over);
-  Status kinds;
-  for_each_device(merged, [&](Pci& device) {
-    placed.insert(device.bus);
-    const Pci* known = base.find(device.bus);
-    if (known == nullptr) return;
-    if (kinds.ok()) kinds = check_same_kind(device, over, *known, base);
-    complete(device, *known, placed_ports);
-  });
-  TUTTI_TRY(kinds);
-  const Ports known_ports(base);
-  for_each_port(merged, [&](Net& port) {
-    const Net* known = port.name.empty() ? nullptr : known_ports.find(port);
-    if (known != nullptr) complete(port, *known);
-  });
-  Unplaced unplaced(placed, placed_ports);
-  const bool only = base.cpus.size() == 1 && over.cpus.size() == 1;
-  for (const Cpu& cpu : base.cpus) {
-    Cpu* home = find_node(merged, cpu.numa, only);
-    Cpu rest = cpu;
-    rest.pci.clear();
-    rest.nics.clear();
-    Cpu& target = home != nullptr ? *home : rest;
-    if (home != nullptr) complete(*home, cpu);
-    for (const Pci& device : cpu.pci) unplaced.take(device, target.pci);
-    for (Nic& adapter : placed_ports.rest_of(cpu.nics)) {
-      if (!adapter.nets.empty()) target.nics.push_back(std::move(adapter));
-    }
+  const Devices placed = devices_of(over);
+  const std::vector<size_t> nodes = same_nodes(base, over);
+  const Ports ports(base, over, same_places(base, over, nodes, placed));
+  ports.complete_all(merged);
+  TUTTI_TRY(complete_devices(merged, over, base, ports));
+  Unplaced unplaced(placed, ports);
+  for (size_t i = 0; i < base.cpus.size(); ++i) {
+    const Cpu& cpu = base.cpus[i];
     // A NUMA node that the file leaves out and that holds nothing more is still a place for threads.
-    if (home == nullptr) merged.cpus.push_back(std::move(rest));
+    const bool is_new = nodes[i] == over.cpus.size();
+    Cpu& home = is_new ? merged.cpus.emplace_back() : merged.cpus[nodes[i]];
+    if (is_new) home.place = cpu.place;
+    complete(home, cpu);
+    for (const Pci& device : cpu.pci) unplaced.take(device, home.pci);
+    ports.add_rest(cpu.nics, home.nics);
   }
   unplaced.attach(merged);
   return merged;

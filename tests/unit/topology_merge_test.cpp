@@ -4,7 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
+#include <string_view>
+#include <tuple>
+#include <vector>
 
 #include "topology/document.h"
 #include "topology/system.h"
@@ -103,6 +107,150 @@ TEST(Merge, PortsAreKnownByTheirNames) {
       <net name="mlx5_0" dev="0" speed="400000" port="1" guid="0x5" gdr="1"/></nic></pci>
     <pci busid="2:0.0"/><nic><net name="eth0" dev="2" speed="10000" latency="5"/></nic></cpu>)"))
       << write_yaml(machine);
+}
+
+TEST(Merge, APortThatWasVirtualIsPlacedAndCompleted) {
+  const Document base = read(R"(<cpu numaid="0"><pci busid="1:0.0" class="0x020000"/>
+    <nic><net name="eth0" dev="4" speed="10000" port="1" latency="3" guid="0x5" maxconn="8" gdr="1"/></nic></cpu>)");
+  const Document over =
+      read(R"(<cpu numaid="0"><pci busid="1:0.0"><nic><net name="eth0" rail="2"/></nic></pci></cpu>)");
+  EXPECT_TRUE(merged(base, over) == read(R"(<cpu numaid="0"><pci busid="1:0.0" class="0x020000"><nic>
+      <net name="eth0" dev="4" speed="10000" port="1" latency="3" guid="0x5" maxconn="8" gdr="1" rail="2"/></nic></pci>
+    </cpu>)"))
+      << write_yaml(merged(base, over));
+}
+
+TEST(Merge, OnePortTakesOnePort) {
+  const Document base = read(R"(<cpu numaid="0"><pci busid="1:0.0"><nic>
+      <net name="mlx5_0" dev="0" speed="1000" port="0"/><net name="mlx5_0" dev="1" speed="2000" port="1"/>
+      <net name="mlx5_0" dev="2" speed="3000" port="2"/></nic></pci></cpu>)");
+  const Document second =
+      read(R"(<cpu numaid="0"><pci busid="1:0.0"><nic><net name="mlx5_0" port="2" rail="7"/></nic></pci></cpu>)");
+  EXPECT_TRUE(merged(base, second) == read(R"(<cpu numaid="0"><pci busid="1:0.0"><nic>
+      <net name="mlx5_0" dev="2" speed="3000" port="2" rail="7"/><net name="mlx5_0" dev="0" speed="1000" port="0"/>
+      <net name="mlx5_0" dev="1" speed="2000" port="1"/></nic></pci></cpu>)"))
+      << "the number says which\n"
+      << write_yaml(merged(base, second));
+  const Document unnumbered =
+      read(R"(<cpu numaid="0"><pci busid="1:0.0"><nic><net name="mlx5_0" rail="7"/></nic></pci></cpu>)");
+  EXPECT_TRUE(merged(base, unnumbered) == read(R"(<cpu numaid="0"><pci busid="1:0.0"><nic>
+      <net name="mlx5_0" dev="0" speed="1000" rail="7"/><net name="mlx5_0" dev="1" speed="2000" port="1"/>
+      <net name="mlx5_0" dev="2" speed="3000" port="2"/></nic></pci></cpu>)"))
+      << write_yaml(merged(base, unnumbered));
+}
+
+TEST(Merge, APortWithoutANameIsKnownByItsPlace) {
+  const Document base = read(R"(<cpu numaid="0"><pci busid="1:0.0"><nic><net speed="1000" latency="3"/></nic></pci>
+    <pci busid="2:0.0"><nic><net name="mlx5_0" dev="1" speed="2000" port="1" guid="0x5"/></nic></pci>
+    <nic><net dev="2" speed="3000"/></nic></cpu>)");
+  const Document over = read(R"(<cpu numaid="0"><pci busid="1:0.0"><nic><net name="a" dev="0"/></nic></pci>
+    <pci busid="2:0.0"><nic><net speed="400"/></nic></pci><pci busid="3:0.0"><nic><net dev="4"/></nic></pci></cpu>)");
+  EXPECT_TRUE(
+      merged(base, over) ==
+      read(R"(<cpu numaid="0"><pci busid="1:0.0"><nic><net name="a" dev="0" speed="1000" latency="3"/></nic></pci>
+    <pci busid="2:0.0"><nic><net name="mlx5_0" dev="1" speed="400" port="1" guid="0x5"/></nic></pci>
+    <pci busid="3:0.0"><nic><net dev="4"/></nic></pci><nic><net dev="2" speed="3000"/></nic></cpu>)"))
+      << write_yaml(merged(base, over));
+}
+
+TEST(Merge, APortStaysInItsAdapter) {
+  const Document base = read(R"(<cpu numaid="0">
+    <pci busid="1:0.0"><nic><net name="a0"/><net name="a1"/></nic><nic><net name="b0"/><net name="b1"/></nic></pci>
+    <nic><net name="c0"/><net name="c1"/></nic><nic><net name="d0"/><net name="d1"/></nic></cpu>)");
+  const Document over = read(R"(<cpu numaid="0"><pci busid="1:0.0"><nic><net name="a1"/></nic></pci>
+    <pci busid="2:0.0"><nic><net name="b1"/></nic></pci><nic><net name="d0"/></nic></cpu>)");
+  EXPECT_TRUE(merged(base, over) == read(R"(<cpu numaid="0">
+    <pci busid="1:0.0"><nic><net name="a1"/><net name="a0"/></nic><nic><net name="b0"/></nic></pci>
+    <pci busid="2:0.0"><nic><net name="b1"/></nic></pci>
+    <nic><net name="d0"/><net name="d1"/></nic><nic><net name="c0"/><net name="c1"/></nic></cpu>)"))
+      << write_yaml(merged(base, over));
+}
+
+TEST(Merge, CpusOfUnknownNodesStayTwo) {
+  const Document base = read(R"(<cpu numaid="-1"><pci busid="1:0.0"><gpu/></pci></cpu>
+    <cpu numaid="-1" affinity="f0"><pci busid="2:0.0"><gpu/></pci></cpu>)");
+  EXPECT_TRUE(merged(base, base) == base) << write_yaml(merged(base, base));
+  const Document over = read(R"(<cpu numaid="0"/>)");
+  EXPECT_TRUE(merged(base, over) == read(R"(<cpu numaid="0"/><cpu numaid="-1"><pci busid="1:0.0"><gpu/></pci></cpu>
+    <cpu numaid="-1" affinity="f0"><pci busid="2:0.0"><gpu/></pci></cpu>)"))
+      << write_yaml(merged(base, over));
+}
+
+/// Makes a machine the file of one who knows only a part of it: devices and ports are left out with all below them, and
+/// of what is there some is not said.
+class Forgetting {
+ public:
+  explicit Forgetting(std::mt19937_64& random) : random_(random) {}
+
+  Document operator()(Document machine) {
+    std::erase_if(machine.cpus, [&](const Cpu&) { return chance(); });
+    for (Cpu& cpu : machine.cpus) {
+      if (chance()) cpu.vendor.clear();
+      forget(cpu.nics);
+      forget(cpu.pci);
+    }
+    return machine;
+  }
+
+ private:
+  bool chance() { return random_() % 4 == 0; }
+  void forget(std::vector<Pci>& devices) {
+    std::erase_if(devices, [&](const Pci&) { return chance(); });
+    for (Pci& device : devices) {
+      if (chance()) device.link_width = 0;
+      if (chance()) device.gpu.reset();
+      forget(device.nics);
+      forget(device.children);
+    }
+  }
+  void forget(std::vector<Nic>& adapters) {
+    for (Nic& adapter : adapters) {
+      std::erase_if(adapter.nets, [&](const Net&) { return chance(); });
+      for (Net& port : adapter.nets) {
+        if (chance()) port.mbps = 0;
+        if (chance()) port.guid = 0;
+        if (chance()) port.dev = -1;
+      }
+    }
+    std::erase_if(adapters, [](const Nic& adapter) { return adapter.nets.empty(); });
+  }
+
+  std::mt19937_64& random_;
+};
+
+void sort(std::vector<Nic>& adapters) {
+  for (Nic& adapter : adapters) std::ranges::sort(adapter.nets, {}, &Net::name);
+  std::ranges::sort(adapters, {}, [](const Nic& adapter) { return adapter.nets.front().name; });
+}
+void sort(std::vector<Pci>& devices) {
+  std::ranges::sort(devices, {}, &Pci::bus);
+  for (Pci& device : devices) {
+    if (device.gpu)
+      std::ranges::sort(device.gpu->links, {}, [](const PeerLink& link) {
+        return std::tuple(link.kind, link.target, link.target_class, link.count);
+      });
+    sort(device.nics);
+    sort(device.children);
+  }
+}
+Document sorted(Document document) {
+  std::ranges::sort(document.cpus, {}, &Cpu::numa);
+  for (Cpu& cpu : document.cpus) {
+    sort(cpu.nics);
+    sort(cpu.pci);
+  }
+  return document;
+}
+
+TEST(Merge, AFileOfAPartOfTheMachineMovesNothing) {
+  const uint64_t seed = std::random_device{}();
+  SCOPED_TRACE(seed);
+  std::mt19937_64 random(seed);
+  for (int round = 0; round < 500 && !testing::Test::HasFailure(); ++round) {
+    const Document machine = sorted(test::random_machine(random));
+    const Document over = test::shuffled(Forgetting(random)(machine), random);
+    EXPECT_TRUE(sorted(merged(machine, over)) == machine) << write_yaml(machine) << write_yaml(over);
+  }
 }
 
 TEST(Merge, OnlyCpusAreOne) {
