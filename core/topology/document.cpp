@@ -4,8 +4,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
 #include <charconv>
+#include <filesystem>
 #include <fstream>
+#include <system_error>
 
 #include "topology/element.h"
 
@@ -38,6 +42,39 @@ bool take_hex(std::string_view& text, char separator, size_t max_digits, uint64_
   return true;
 }
 
+/// Folders and devices are opened like files, and read as nothing, without end, or by a wait for a terminal. Pipes are
+/// for shells: <(ssh host tutti topo). What is not there, opening it will tell.
+Status check_readable(const std::string& file) {
+  std::error_code unknown;
+  switch (std::filesystem::status(file, unknown).type()) {
+    case std::filesystem::file_type::directory:
+      return {Code::kConfig, fmt::format("{}: is a folder; name the file in it that describes the machine", file)};
+    case std::filesystem::file_type::character:
+    case std::filesystem::file_type::block:
+      return {Code::kConfig, fmt::format("{}: is a device; name a file that describes the machine", file)};
+    default:
+      return {};
+  }
+}
+
+/// What a file holds, or one byte more than the readers accept: sizes are not known of pipes, and not true of /proc.
+Result<std::string> read_start(const std::string& file) {
+  std::ifstream stream(file, std::ios::binary);
+  if (!stream) return Status(Code::kNotFound, fmt::format("{}: cannot be opened; check its name and rights", file));
+  std::string text;
+  std::array<char, 1 << 16> part{};
+  errno = 0;
+  while (stream && text.size() <= kMaxFileBytes) {
+    const size_t most = std::min(part.size(), kMaxFileBytes + 1 - text.size());
+    stream.read(part.data(), static_cast<std::streamsize>(most));
+    text.append(part.data(), static_cast<size_t>(stream.gcount()));
+  }
+  if (!stream.bad()) return text;
+  const std::string reason = std::error_code(errno, std::generic_category()).message();
+  return Status(Code::kSystem,
+                fmt::format("{}: cannot be read: {}; copy it to a local disk, or name another file", file, reason));
+}
+
 }  // namespace
 
 Result<BusId> BusId::parse(std::string_view text) {
@@ -63,12 +100,8 @@ std::string BusId::text() const {
 }
 
 Result<Document> Document::load(const std::string& file) {
-  std::ifstream stream(file, std::ios::binary);
-  if (!stream) return Status(Code::kNotFound, fmt::format("{}: cannot be opened; check its name and rights", file));
-  std::string text(kMaxFileBytes + 1, '\0');  // one more than the readers accept; the file may have no end
-  stream.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (stream.bad()) return Status(Code::kSystem, fmt::format("{}: cannot be read; is it a file?", file));
-  text.resize(static_cast<size_t>(stream.gcount()));
+  TUTTI_TRY(check_readable(file));
+  TUTTI_ASSIGN(const std::string text, read_start(file));
   const size_t first = text.find_first_not_of(" \t\r\n\xef\xbb\xbf");
   const bool xml = first != std::string::npos && text[first] == '<';
   return xml ? read_xml(text, file) : read_yaml(text, file);

@@ -124,7 +124,7 @@ struct Document {
   std::vector<Cpu> cpus;
 
   /// Reads NCCL's topology XML (either dialect) or our YAML form, by the first character that is not space: '<' is XML.
-  /// Errors name file, line and what is allowed there.
+  /// Errors name file, line and what is allowed there. A pipe is read too; of none more than a document may have.
   static Result<Document> load(const std::string& file);
   static Result<Document> read_xml(std::string_view text, std::string_view source);
   static Result<Document> read_yaml(std::string_view text, std::string_view source);

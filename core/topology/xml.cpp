@@ -89,8 +89,8 @@ void write(pugi::xml_node parent, const Element& element) {
 
 Result<Document> Document::read_xml(std::string_view text, std::string_view source) {
   if (text.size() > kMaxFileBytes) {
-    return Status(Code::kConfig,
-                  fmt::format("{}: more than {} MiB; no machine is that large", source, kMaxFileBytes >> 20));
+    return Status(Code::kConfig, fmt::format("{}: more than {} MiB; name a file that describes one machine", source,
+                                             kMaxFileBytes >> 20));
   }
   Reader reader(text, source);
   pugi::xml_document parsed;

@@ -117,7 +117,8 @@ void write(YAML::Emitter& out, const Element& element) {
 Result<Document> Document::read_yaml(std::string_view text, std::string_view source) {
   if (text.size() > kMaxYamlBytes) {
     return Status(Code::kConfig,
-                  fmt::format("{}: more than {} MiB; no machine is that large", source, kMaxYamlBytes >> 20));
+                  fmt::format("{}: more than {} MiB; name a file that describes one machine, or write it as XML",
+                              source, kMaxYamlBytes >> 20));
   }
   TUTTI_ASSIGN(config::Node root, config::read_document(std::string(text), std::string(source)));
   int dialect = 1;

@@ -5,12 +5,15 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <array>
+#include <csignal>
 #include <filesystem>
 #include <random>
 #include <string>
 #include <string_view>
+#include <thread>
 
 #include "topology/system.h"
 #include "unit/topology_machines.h"
@@ -103,6 +106,7 @@ TEST(Documents, MachinesOfAmd) {
                 .gpu;
   };
   EXPECT_EQ(chip("910").gcn, "gfx90a") << "HIP's number of it";
+  EXPECT_EQ(chip("908").gcn, "gfx908");
   EXPECT_EQ(chip("gfx90a").gcn, "gfx90a");
 }
 
@@ -166,9 +170,37 @@ TEST(Documents, RefusedWithPlaceAndAdvice) {
 
 TEST(Documents, WhatIsNoFileIsRefused) {
   EXPECT_THAT(Document::load("/no/such/file").status().text(), HasSubstr("/no/such/file: cannot be opened"));
-  EXPECT_THAT(Document::load("/").status().text(), HasSubstr("/: cannot be read"));
-  EXPECT_THAT(Document::load("/dev/null").status().text(), HasSubstr("/dev/null: this is no topology"));
-  EXPECT_THAT(Document::load("/dev/zero").status().text(), HasSubstr("no machine is that large")) << "it has no end";
+  EXPECT_THAT(Document::load("/").status().text(), HasSubstr("/: is a folder; name the file in it that describes"));
+  EXPECT_THAT(Document::load("/dev/zero").status().text(), HasSubstr("/dev/zero: is a device; name a file"));
+  EXPECT_EQ(Document::load("/dev/null").status().code(), Code::kConfig);
+  EXPECT_THAT(Document::load("/proc/self/mem").status().text(), HasSubstr("/proc/self/mem: cannot be read: Input"));
+}
+
+/// What a pipe brings, written `count` times; how often it was, in `written`.
+Status load_from_pipe(const std::string& text, int count, int& written) {
+  std::array<int, 2> ends{};
+  EXPECT_EQ(pipe(ends.data()), 0);
+  const auto path = fmt::format("/proc/self/fd/{}", ends[0]);
+  const auto handler = std::signal(SIGPIPE, SIG_IGN);  // the reader may have had enough
+  std::thread writer([&] {
+    while (written < count && write(ends[1], text.data(), text.size()) > 0) ++written;
+    close(ends[1]);
+  });
+  Status status = Document::load(path).status();
+  close(ends[0]);
+  writer.join();
+  std::signal(SIGPIPE, handler);
+  return status;
+}
+
+TEST(Documents, ArePipedInUpToALimit) {
+  int written = 0;
+  EXPECT_TRUE(load_from_pipe(kField, 1, written).ok()) << "as shells name a program's output";
+  constexpr int kGigabyte = 1 << 10;
+  written = 0;
+  const Status endless = load_from_pipe("<" + std::string((1 << 20) - 1, ' '), kGigabyte, written);
+  EXPECT_THAT(endless.text(), AllOf(HasSubstr("/proc/self/fd/"), HasSubstr("more than 16 MiB; name a file")));
+  EXPECT_LT(written, 20) << "the rest is not read";
 }
 
 void expect_round_trip(const Document& document) {
