@@ -43,7 +43,7 @@ bool take_hex(std::string_view& text, char separator, size_t max_digits, uint64_
 }
 
 /// Folders and devices are opened like files, and read as nothing, without end, or by a wait for a terminal. Pipes are
-/// for shells: <(ssh host tutti topo). What is not there, opening it will tell.
+/// for shells: <(ssh host cat dgx.xml). What is not there, opening it will tell.
 Status check_readable(const std::string& file) {
   std::error_code unknown;
   switch (std::filesystem::status(file, unknown).type()) {
