@@ -47,83 +47,58 @@ void compare_bits(size_t index, const T* output, const T* expected, size_t count
 }
 
 template <class T>
-void compare_values(const T* output, const double* values, const double* bounds, size_t count, Comparison& result) {
+void compare_values(size_t index, const T* output, const double* values, const double* bounds, size_t count,
+                    Comparison& result) {
   for (size_t i = 0; i < count; ++i) {
     const double value = value_of(output[i]);
     if (std::abs(value - values[i]) <= bounds[i]) continue;  // false for a NaN
     if (result.wrong++ == 0) {
-      result.first = fmt::format("element {} is {:.9g}, must be {:.9g} ± {:.3g}", i, value, values[i], bounds[i]);
+      result.first =
+          fmt::format("element {} is {:.9g}, must be {:.9g} ± {:.3g}", index + i, value, values[i], bounds[i]);
     }
   }
-}
-
-/// Where a block of an output comes from.
-struct Block {
-  int rank;
-  size_t offset;
-  size_t count;
-};
-
-size_t offset_of_block(const Problem& problem, int from, int to) {
-  size_t offset = 0;
-  for (int peer = 0; peer < to; ++peer) offset += block_elements(problem, from, peer);
-  return offset;
-}
-
-/// The blocks of the output of `rank`, in their order.
-std::vector<Block> sources(const Problem& problem, int rank) {
-  const int n = problem.rank_count;
-  const size_t own = problem.count * static_cast<size_t>(rank);
-  switch (problem.collective) {
-    case Collective::kBroadcast:
-      return {{problem.root, 0, problem.count}};
-    case Collective::kScatter:
-      return {{problem.root, own, problem.count}};
-    case Collective::kSendRecv:
-      return {{(rank + n - 1) % n, 0, problem.count}};
-    default:
-      break;
-  }
-  if (output_elements(problem, rank) == 0) return {};
-  std::vector<Block> blocks;
-  for (int peer = 0; peer < n; ++peer) {
-    const bool exchange = problem.collective == Collective::kAllToAll;
-    blocks.push_back({peer, exchange ? offset_of_block(problem, peer, rank) : 0,
-                      exchange ? block_elements(problem, peer, rank) : problem.count});
-  }
-  return blocks;
 }
 
 template <class T>
-void compare_copies(const Problem& problem, int rank, const T* output, Comparison& result) {
-  std::vector<T> expected(kBatch);
-  size_t index = 0;
-  for (const Block& block : sources(problem, rank)) {
-    for (size_t done = 0; done < block.count; done += kBatch) {
-      const size_t count = std::min(kBatch, block.count - done);
-      fill_input(problem, block.rank, block.offset + done, count, expected.data());
-      compare_bits(index + done, output + index + done, expected.data(), count, result);
-    }
-    index += block.count;
+void compare_copies(const Problem& problem, const Part& part, const T* output, Comparison& result) {
+  std::vector<T> expected(std::min(kBatch, part.count));
+  for (size_t done = 0; done < part.count; done += kBatch) {
+    const size_t count = std::min(kBatch, part.count - done);
+    fill_input(problem, part.source, part.input_first + done, count, expected.data());
+    compare_bits(part.output_first + done, output + done, expected.data(), count, result);
   }
 }
 
 }  // namespace
 
-Comparison compare(const Problem& problem, const Reference& reference, int rank, const void* output) {
+void Comparison::add(const Comparison& other) {
+  if (wrong == 0) first = other.first;
+  wrong += other.wrong;
+}
+
+Comparison compare(const Problem& problem, const Part& part, const Reference& reference, const void* output) {
   Comparison result;
   with_element(problem.type, [&]<class T>(T) {
     const auto* elements = static_cast<const T*>(output);
-    if (!reduces(problem.collective)) return compare_copies(problem, rank, elements, result);
-    const bool scattered = problem.collective == Collective::kReduceScatter;
-    const size_t begin = (scattered ? problem.count * static_cast<size_t>(rank) : 0) - reference.first();
-    const size_t count = output_elements(problem, rank);
+    if (!reduces(problem.collective)) return compare_copies(problem, part, elements, result);
+    const size_t begin = part.input_first - reference.first();
     if (reference.exact().empty()) {
-      compare_values(elements, reference.values().data() + begin, reference.bounds().data() + begin, count, result);
+      compare_values(part.output_first, elements, reference.values().data() + begin, reference.bounds().data() + begin,
+                     part.count, result);
     } else {
-      compare_bits(0, elements, reinterpret_cast<const T*>(reference.exact().data()) + begin, count, result);
+      compare_bits(part.output_first, elements, reinterpret_cast<const T*>(reference.exact().data()) + begin,
+                   part.count, result);
     }
   });
+  return result;
+}
+
+Comparison compare(const Problem& problem, const Reference& reference, int rank, const void* output) {
+  Comparison result;
+  const auto* bytes = static_cast<const std::byte*>(output);
+  for (const Part& part : sampled_output(problem, rank, SIZE_MAX)) {
+    result.add(compare(problem, part, reference, bytes + part.output_first * size_of(problem.type)));
+  }
   return result;
 }
 

@@ -132,40 +132,40 @@ Call::Call(const Problem& problem, int rank)
   }
 }
 
-Status Call::operator()(Communicator& communicator, const void* input, void* output) const {
+Status Call::operator()(Communicator& communicator, const void* input, void* output, Stream stream) const {
   const auto& [collective, uneven, type, op, rank_count, root, count, seed] = problem_;
   const bool is_root = rank_ == root;
   switch (collective) {
     case Collective::kAllReduce:
-      return communicator.all_reduce(input, output, count, type, reduction_);
+      return communicator.all_reduce(input, output, count, type, reduction_, stream);
     case Collective::kReduceScatter:
-      return communicator.reduce_scatter(input, output, count, type, reduction_);
+      return communicator.reduce_scatter(input, output, count, type, reduction_, stream);
     case Collective::kAllGather:
-      return communicator.all_gather(input, output, count, type);
+      return communicator.all_gather(input, output, count, type, stream);
     case Collective::kBroadcast:
-      return communicator.broadcast(is_root ? input : nullptr, output, count, type, root);
+      return communicator.broadcast(is_root ? input : nullptr, output, count, type, root, stream);
     case Collective::kReduce:
-      return communicator.reduce(input, is_root ? output : nullptr, count, type, reduction_, root);
+      return communicator.reduce(input, is_root ? output : nullptr, count, type, reduction_, root, stream);
     case Collective::kAllToAll:
-      if (!uneven) return communicator.all_to_all(input, output, count, type);
+      if (!uneven) return communicator.all_to_all(input, output, count, type, stream);
       return communicator.all_to_all_v(input, sent_.counts, sent_.offsets, output, received_.counts, received_.offsets,
-                                       type);
+                                       type, stream);
     case Collective::kGather:
-      return communicator.gather(input, is_root ? output : nullptr, count, type, root);
+      return communicator.gather(input, is_root ? output : nullptr, count, type, root, stream);
     case Collective::kScatter:
-      return communicator.scatter(is_root ? input : nullptr, output, count, type, root);
+      return communicator.scatter(is_root ? input : nullptr, output, count, type, root, stream);
     case Collective::kSendRecv:
-      return ring(communicator, input, output);
+      return ring(communicator, input, output, stream);
   }
   return Status(Code::kInvalidArgument, "unknown collective");
 }
 
-Status Call::ring(Communicator& communicator, const void* input, void* output) const {
+Status Call::ring(Communicator& communicator, const void* input, void* output, Stream stream) const {
   const int next = (rank_ + 1) % problem_.rank_count;
   const int previous = (rank_ + problem_.rank_count - 1) % problem_.rank_count;
   TUTTI_TRY(group_start());
-  const Status sent = communicator.send(input, problem_.count, problem_.type, next);
-  const Status received = communicator.recv(output, problem_.count, problem_.type, previous);
+  const Status sent = communicator.send(input, problem_.count, problem_.type, next, stream);
+  const Status received = communicator.recv(output, problem_.count, problem_.type, previous, stream);
   Status done = group_end();
   TUTTI_TRY(sent);
   TUTTI_TRY(received);

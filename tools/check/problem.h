@@ -56,14 +56,14 @@ class Call {
  public:
   Call(const Problem& problem, int rank);
   /// Buffers that this rank neither reads nor writes are passed on as null.
-  Status operator()(Communicator& communicator, const void* input, void* output) const;
+  Status operator()(Communicator& communicator, const void* input, void* output, Stream stream = nullptr) const;
 
  private:
   struct Blocks {
     std::vector<size_t> counts;
     std::vector<size_t> offsets;
   };
-  Status ring(Communicator& communicator, const void* input, void* output) const;
+  Status ring(Communicator& communicator, const void* input, void* output, Stream stream) const;
 
   Problem problem_;
   int rank_;

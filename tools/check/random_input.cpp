@@ -90,7 +90,7 @@ void fill_input(const Problem& problem, int rank, size_t first, size_t count, vo
 }
 
 void poison(void* output, size_t bytes) {
-  if (bytes > 0) std::memset(output, 0xa5, bytes);
+  if (bytes > 0) std::memset(output, kPoison, bytes);
 }
 
 }  // namespace tutti::check

@@ -25,7 +25,8 @@ constexpr uint64_t mix(uint64_t value) {
 /// Elements first .. first + count - 1 of the input of `rank`.
 void fill_input(const Problem& problem, int rank, size_t first, size_t count, void* input);
 
-/// Bytes that no right result is full of: an output is filled with them before a call.
+/// A byte that no right result is full of: an output is filled with it before a call.
+inline constexpr int kPoison = 0xa5;
 void poison(void* output, size_t bytes);
 
 }  // namespace tutti::check
