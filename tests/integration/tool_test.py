@@ -195,7 +195,7 @@ class Bench(ToolTest):
     def test_json_file_has_the_rows_of_a_run_that_was_ended(self):
         with tempfile.TemporaryDirectory() as folder:
             file = pathlib.Path(folder) / "result.json"
-            process = start("bench", "all_reduce", "--min", 8, "--max", "8G", "--iters", 1, "--repeat", 1, "--factor", 2,
+            process = start("bench", "all_reduce", "--min", 8, "--max", "1G", "--factor", 2, "--iters", 1,
                             "--json", file)
             for line in process.stdout:
                 if ROW.match(line):

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cmath>
 #include <fstream>
 #include <numeric>
 #include <string>
@@ -27,6 +28,7 @@ Examples:
   tutti bench all_reduce --ranks 4 --min 8 --max 16M --factor 4
   tutti bench reduce_scatter -n 3 --type bfloat16,float16 --op all --in-place only
   tutti bench all_to_all -n 4 --hosts a,b --set network=socket --json result.json
+  tutti bench all_reduce -n 4 --device cuda --graph --compare libnccl.so.2
 
 Ranks on several machines (started by ssh, mpirun or a scheduler), each with the same id of your making (a secret is
 32 hexadecimal digits, for example of `openssl rand -hex 16`):
@@ -68,21 +70,24 @@ size_t peak_kib() {
   return 0;
 }
 
-/// Adds a row's measurements to the totals; `busbw` is a sum until the end.
+/// Adds a row's measurements to the totals; `busbw` is a sum until the end, and `ratio` one of logarithms.
 int add(const Row& row, Summary& summary) {
   int measurements = 0;
-  for (const auto& timing : {row.out_of_place, row.in_place}) {
-    if (!timing) continue;
-    summary.busbw += bus_bandwidth(row.problem, timing->time_us);
-    summary.wrong += timing->wrong;
+  for (const auto place : {&Timings::out_of_place, &Timings::in_place}) {
+    const auto& ours = row.ours.*place;
+    if (!ours) continue;
+    summary.busbw += bus_bandwidth(row.problem, ours->time_us);
+    summary.wrong += ours->wrong;
     ++measurements;
+    if (!row.theirs) continue;
+    summary.wrong += (*row.theirs.*place)->wrong;
+    summary.ratio += std::log(ratio(*ours, *(*row.theirs.*place)));
   }
   return measurements;
 }
 
-Result<Summary> sweep(const Request& request, Communicator& communicator, const Reports& reports) {
+Result<Summary> sweep(const Request& request, Measurement& measurement, const Reports& reports) {
   Summary summary;
-  Measurement measurement(request, communicator);
   const Progress progress(!reports.empty());
   const auto problems = request.problems();
   int measurements = 0;
@@ -95,7 +100,36 @@ Result<Summary> sweep(const Request& request, Communicator& communicator, const 
     for (const auto& report : reports) report->row(*row);
   }
   summary.busbw /= std::max(measurements, 1);
+  summary.ratio = request.compare.empty() ? 0 : std::exp(summary.ratio / std::max(measurements, 1));
   summary.peak_kib = peak_kib();
+  return summary;
+}
+
+/// The communicator that is measured; with devices the one by which ranks tell each other facts, for which nothing is
+/// meant that settings force.
+Options first_options(const Request& request, int rank) {
+  Options options = request.session.options(rank);
+  if (request.device == Device::kHost) return options;
+  for (const char* key : {"algorithm", "protocol", "transport"}) options.settings.emplace_back(key, "auto");
+  options.settings.emplace_back("device", "host");
+  return options;
+}
+
+Result<std::unique_ptr<Measurement>> make_measurement(const Request& request, Communicator& communicator) {
+#ifdef TUTTI_HAS_CUDA
+  if (request.device == Device::kCuda) return make_cuda_measurement(request, communicator);
+#endif
+  return make_host_measurement(request, communicator);
+}
+
+Result<Summary> measure_with(Communicator& communicator, const Request& request, Preamble preamble,
+                             const Reports& reports) {
+  TUTTI_ASSIGN(const auto measurement, make_measurement(request, communicator));
+  preamble.device = measurement->device();
+  preamble.libraries = measurement->libraries();
+  for (const auto& report : reports) report->begin(preamble);
+  auto summary = sweep(request, *measurement, reports);
+  if (!summary.ok()) measurement->abort(summary.status().text());
   return summary;
 }
 
@@ -103,20 +137,23 @@ Result<Summary> sweep(const Request& request, Communicator& communicator, const 
 Result<uint64_t> measure_as(Request request, const UniqueId& id, int rank, const Reports& reports) {
   const auto start = Clock::now();
   TUTTI_ASSIGN(auto communicator,
-               Communicator::create(id, rank, request.session.rank_count, request.session.options(rank)));
+               Communicator::create(id, rank, request.session.rank_count, first_options(request, rank)));
   const std::chrono::duration<double, std::milli> init = Clock::now() - start;
-  TUTTI_ASSIGN(const auto inits_ms, exchange(communicator, init.count()));
+  TUTTI_ASSIGN(const double init_ms, largest(communicator, init.count()));
   TUTTI_ASSIGN(const auto seeds, exchange(communicator, request.seed));
   request.seed = seeds.front();
   TUTTI_ASSIGN(auto places, exchange(communicator, own_place(request.session, rank)));
 
-  const Preamble preamble{request, std::move(places), *std::max_element(inits_ms.begin(), inits_ms.end())};
-  for (const auto& report : reports) report->begin(preamble);
-  TUTTI_ASSIGN(const Summary summary, sweep(request, communicator, reports));
-  for (const auto& report : reports) report->end(summary);
-  // Rank 0 may host the place where the ranks meet: it leaves last.
+  const auto summary = measure_with(communicator, request, {request, std::move(places), init_ms, {}, {}}, reports);
+  if (!summary.ok()) {
+    // Ranks that wait for their devices would not notice that this one is gone.
+    if (request.device == Device::kCuda) communicator.abort(fmt::format("rank {}: {}", rank, summary.status().text()));
+    return summary.status();
+  }
+  for (const auto& report : reports) report->end(*summary);
+  // Rank 0 may host the places where the ranks meet: it leaves last.
   TUTTI_TRY(report_to_first(communicator));
-  return summary.wrong;
+  return summary->wrong;
 }
 
 /// In a launch by hand rank 0 serves the id that the user made up.

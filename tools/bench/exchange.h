@@ -3,6 +3,7 @@
 // whatever the settings force on collectives.
 #pragma once
 
+#include <algorithm>
 #include <type_traits>
 #include <vector>
 
@@ -34,6 +35,13 @@ Result<std::vector<Fact>> exchange(Communicator& communicator, const Fact& fact)
 /// Returns when every rank has called it.
 inline Status meet(Communicator& communicator) {
   return exchange(communicator, uint8_t{1}).status();
+}
+
+/// The largest value of all ranks.
+template <class Value>
+Result<Value> largest(Communicator& communicator, const Value& value) {
+  TUTTI_ASSIGN(const auto values, exchange(communicator, value));
+  return *std::max_element(values.begin(), values.end());
 }
 
 /// Returns on rank 0 when every rank has called it, elsewhere when rank 0 has.

@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/bench/measure.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <new>
-#include <numeric>
 
+#include "tools/bench/batches.h"
 #include "tools/bench/exchange.h"
-#include "tools/check/compare.h"
 #include "tools/check/random_input.h"
 
 namespace tutti::bench {
@@ -19,38 +17,26 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr size_t kPageBytes = 4096;
-constexpr double kBatchUs = 20'000;
-constexpr int kMaxIterations = 10'000;
 
-size_t largest_buffer(const Request& request, int rank) {
-  size_t bytes = 1;
-  for (const check::Problem& problem : request.problems()) {
-    const size_t elements = std::max(check::input_elements(problem, rank), check::output_elements(problem, rank));
-    bytes = std::max({bytes, check::bytes_of(problem), elements * size_of(problem.type)});
+/// Page-aligned memory.
+class Buffer {
+ public:
+  explicit Buffer(size_t bytes)
+      : memory_(static_cast<std::byte*>(
+            std::aligned_alloc(kPageBytes, (bytes + kPageBytes - 1) / kPageBytes * kPageBytes))) {
+    if (!memory_) throw std::bad_alloc();
   }
-  return bytes;
-}
+  std::byte* data() const { return memory_.get(); }
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
+ private:
+  struct Free {
+    void operator()(std::byte* memory) const { std::free(memory); }
+  };
+  std::unique_ptr<std::byte, Free> memory_;
+};
 
-/// Whether an in-place call finds its input as it was when it is made again.
-bool repeats_in_place(Collective collective) {
-  return !check::reduces(collective);
-}
-
-}  // namespace
-
-Buffer::Buffer(size_t bytes)
-    : memory_(
-          static_cast<std::byte*>(std::aligned_alloc(kPageBytes, (bytes + kPageBytes - 1) / kPageBytes * kPageBytes))) {
-  if (!memory_) throw std::bad_alloc();
-}
-
-struct Measurement::Subject {
+/// One call with its buffers, to be checked and repeated.
+struct Subject {
   const check::Problem& problem;
   const check::Reference& reference;
   check::Call call;
@@ -63,42 +49,61 @@ struct Measurement::Subject {
 
   Status operator()(Communicator& communicator) const { return call(communicator, input, output); }
   size_t output_bytes() const { return check::output_elements(problem, rank) * size_of(problem.type); }
-  check::Comparison compare() const { return check::compare(problem, reference, rank, output); }
+  Finding find() const {
+    const bool same = check::same_everywhere(problem.collective);
+    return {check::compare(problem, reference, rank, output), same ? check::hash(output, output_bytes()) : 0};
+  }
   void prepare() const {
     check::poison(buffer, buffer_bytes);
     check::fill_input(problem, rank, 0, check::input_elements(problem, rank), input);
   }
 };
 
-Measurement::Measurement(const Request& request, Communicator& communicator)
-    : request_(request),
-      communicator_(communicator),
-      input_(largest_buffer(request, communicator.rank())),
-      output_(largest_buffer(request, communicator.rank())) {}
+class HostMeasurement : public Measurement {
+ public:
+  HostMeasurement(const Request& request, Communicator& communicator)
+      : request_(request),
+        communicator_(communicator),
+        input_(largest_buffer(request, communicator.rank())),
+        output_(largest_buffer(request, communicator.rank())) {}
+  Result<Row> measure(const check::Problem& problem) override;
 
-Result<Row> Measurement::measure(const check::Problem& problem) {
-  Row row{problem, std::nullopt, std::nullopt, {}};
+ private:
+  Result<Timing> measure(const Subject& subject);
+  Result<uint64_t> count_wrong(const Subject& subject);
+  Status time(const Subject& subject, Timing& timing);
+  /// The slowest rank's time of one call, in a batch that starts at a barrier.
+  Result<double> time_batch(const Subject& subject, int calls);
+
+  const Request& request_;
+  Communicator& communicator_;
+  Buffer input_;
+  Buffer output_;
+};
+
+Result<Row> HostMeasurement::measure(const check::Problem& problem) {
+  Row row{problem, {}, std::nullopt, {}};
   const int rank = communicator_.rank();
   const size_t element_bytes = size_of(problem.type);
   const auto reference = request_.check ? check::Reference::for_rank(problem, rank) : check::Reference(problem, 0, 0);
   const check::Call call(problem, rank);
   const auto place = check::in_place(problem, rank);
-  const Collective chosen = problem.uneven ? Collective::kSendRecv : problem.collective;
-  TUTTI_ASSIGN(row.choice, communicator_.choose(chosen, problem.count, problem.type, problem.op));
+  TUTTI_ASSIGN(row.ran, ran_by(communicator_, problem));
   if (request_.placement != Placement::kIn || !place) {
     const size_t bytes = check::output_elements(problem, rank) * element_bytes;
-    TUTTI_ASSIGN(row.out_of_place, measure({problem, reference, call, rank, false, output_.data(), bytes, input_.data(),
-                                            output_.data()}));
+    TUTTI_ASSIGN(row.ours.out_of_place, measure({problem, reference, call, rank, false, output_.data(), bytes,
+                                                 input_.data(), output_.data()}));
   }
   if (request_.placement != Placement::kOut && place) {
-    TUTTI_ASSIGN(row.in_place, measure({problem, reference, call, rank, true, output_.data(),
-                                        place->elements * element_bytes, output_.data() + place->input * element_bytes,
-                                        output_.data() + place->output * element_bytes}));
+    TUTTI_ASSIGN(
+        row.ours.in_place,
+        measure({problem, reference, call, rank, true, output_.data(), place->elements * element_bytes,
+                 output_.data() + place->input * element_bytes, output_.data() + place->output * element_bytes}));
   }
   return row;
 }
 
-Result<Timing> Measurement::measure(const Subject& subject) {
+Result<Timing> HostMeasurement::measure(const Subject& subject) {
   Timing timing;
   const bool repeats = !subject.in_place || repeats_in_place(subject.problem.collective);
   subject.prepare();
@@ -116,49 +121,35 @@ Result<Timing> Measurement::measure(const Subject& subject) {
   return timing;
 }
 
-Result<uint64_t> Measurement::count_wrong(const Subject& subject) {
-  struct Finding {
-    uint64_t wrong;
-    uint64_t hash;
-  };
-  const check::Comparison comparison = subject.compare();
-  if (comparison.wrong > 0) {
-    fmt::print(stderr, "tutti: rank {}: {}{}: {} wrong, the first: {}\n", subject.rank, to_string(subject.problem),
-               subject.in_place ? ", in place" : "", comparison.wrong, comparison.first);
-  }
-  const bool same = check::same_everywhere(subject.problem.collective);
-  const Finding own{comparison.wrong, same ? check::hash(subject.output, subject.output_bytes()) : 0};
-  TUTTI_ASSIGN(const auto findings, exchange(communicator_, own));
-  if (own.hash != findings.front().hash) {
-    fmt::print(stderr, "tutti: rank {}: {}: bits differ from those of rank 0\n", subject.rank,
-               to_string(subject.problem));
-  }
-  return std::accumulate(findings.begin(), findings.end(), uint64_t{0}, [&](uint64_t sum, const Finding& finding) {
-    return sum + finding.wrong + (finding.hash != findings.front().hash ? 1 : 0);
-  });
+Result<uint64_t> HostMeasurement::count_wrong(const Subject& subject) {
+  return bench::count_wrong(communicator_, subject.find(),
+                            to_string(subject.problem) + (subject.in_place ? ", in place" : ""));
 }
 
-Status Measurement::time(const Subject& subject, Timing& timing) {
+Status HostMeasurement::time(const Subject& subject, Timing& timing) {
   TUTTI_ASSIGN(const double estimate_us, time_batch(subject, request_.warmup));
-  const double fitting = std::clamp(kBatchUs / std::max(estimate_us, 0.01), 1.0, double{kMaxIterations});
-  const int iterations = request_.iterations > 0 ? request_.iterations : static_cast<int>(fitting);
+  const int calls = calls_of_batch(request_, estimate_us);
   std::vector<double> batches_us;
   for (int batch = 0; batch < request_.batches; ++batch) {
-    TUTTI_ASSIGN(const double batch_us, time_batch(subject, iterations));
+    TUTTI_ASSIGN(const double batch_us, time_batch(subject, calls));
     batches_us.push_back(batch_us);
   }
-  timing.time_us = median(batches_us);
-  timing.min_us = *std::min_element(batches_us.begin(), batches_us.end());
+  summarize(batches_us, timing);
   return {};
 }
 
-Result<double> Measurement::time_batch(const Subject& subject, int calls) {
+Result<double> HostMeasurement::time_batch(const Subject& subject, int calls) {
   TUTTI_TRY(meet(communicator_));
   const auto start = Clock::now();
   for (int i = 0; i < calls; ++i) TUTTI_TRY(subject(communicator_));
   const std::chrono::duration<double, std::micro> elapsed = Clock::now() - start;
-  TUTTI_ASSIGN(const auto times_us, exchange(communicator_, elapsed.count() / calls));
-  return *std::max_element(times_us.begin(), times_us.end());
+  return largest(communicator_, elapsed.count() / calls);
+}
+
+}  // namespace
+
+std::unique_ptr<Measurement> make_host_measurement(const Request& request, Communicator& communicator) {
+  return std::make_unique<HostMeasurement>(request, communicator);
 }
 
 }  // namespace tutti::bench

@@ -2,8 +2,8 @@
 // Checking and timing one call, by all ranks together.
 #pragma once
 
-#include <cstdlib>
 #include <memory>
+#include <string_view>
 
 #include "tools/bench/request.h"
 
@@ -16,46 +16,52 @@ struct Timing {
   uint64_t wrong = 0;  ///< elements, summed over the ranks; a rank whose bits differ from rank 0's counts as one more
 };
 
-struct Row {
-  check::Problem problem;
+/// Of one library, in each place of the buffers.
+struct Timings {
   std::optional<Timing> out_of_place;
   std::optional<Timing> in_place;  ///< nothing where the collective cannot be in place
-  Choice choice;
 };
 
-/// Page-aligned memory.
-class Buffer {
- public:
-  explicit Buffer(size_t bytes);
-  std::byte* data() const { return memory_.get(); }
-
- private:
-  struct Free {
-    void operator()(std::byte* memory) const { std::free(memory); }
-  };
-  std::unique_ptr<std::byte, Free> memory_;
+/// What ran a call.
+struct Ran {
+  std::string text;  ///< "ring/simple/shm ×2"; of another library its name
+  double predicted_us = 0;
 };
 
-/// One rank's side of the measurements on a communicator. Every rank makes the same calls.
+struct Row {
+  check::Problem problem;
+  Timings ours;
+  std::optional<Timings> theirs;  ///< of the library that is compared with
+  Ran ran;
+};
+
+/// What is measured, and what it took to begin: of the slowest rank, of the rank that took most.
+struct LibraryFacts {
+  std::string name;
+  std::string version;
+  std::string path;  ///< empty: this build of Tutti
+  double init_ms = 0;
+  size_t device_bytes = 0;  ///< memory of one device, after its first calls
+};
+
+/// One rank's side of the measurements. Every rank makes the same calls.
 class Measurement {
  public:
-  Measurement(const Request& request, Communicator& communicator);
-  Result<Row> measure(const check::Problem& problem);
-
- private:
-  /// One call with its buffers, to be checked and repeated.
-  struct Subject;
-
-  Result<Timing> measure(const Subject& subject);
-  Result<uint64_t> count_wrong(const Subject& subject);
-  Status time(const Subject& subject, Timing& timing);
-  /// The slowest rank's time of one call, in a batch that starts at a barrier.
-  Result<double> time_batch(const Subject& subject, int calls);
-
-  const Request& request_;
-  Communicator& communicator_;
-  Buffer input_;
-  Buffer output_;
+  virtual ~Measurement() = default;
+  virtual Result<Row> measure(const check::Problem& problem) = 0;
+  /// Only with devices: what is measured, and what it is compared with.
+  virtual std::vector<LibraryFacts> libraries() const { return {}; }
+  /// The name of this rank's device.
+  virtual std::string device() const { return {}; }
+  /// Ends what runs on a device, after a failure, so that nothing waits for it.
+  virtual void abort(std::string_view /*reason*/) {}
 };
+
+/// Measures the communicator itself, in host memory. Both arguments must outlive the measurement.
+std::unique_ptr<Measurement> make_host_measurement(const Request& request, Communicator& communicator);
+
+/// Measures libraries on this rank's CUDA device; `control` is for what the ranks tell each other. Defined where
+/// TUTTI_HAS_CUDA is.
+Result<std::unique_ptr<Measurement>> make_cuda_measurement(const Request& request, Communicator& control);
 
 }  // namespace tutti::bench

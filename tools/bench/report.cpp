@@ -6,32 +6,18 @@
 
 #include <cerrno>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <system_error>
 
 namespace tutti::bench {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-struct CloseFile {
-  void operator()(std::FILE* file) const {
-    if (file != stdout) std::fclose(file);
-  }
-};
-using File = std::unique_ptr<std::FILE, CloseFile>;
-
-std::string op_text(const check::Problem& problem) {
-  return check::reduces(problem.collective) ? std::string(to_string(problem.op)) : "none";
-}
-
-int root_of(const check::Problem& problem) {
-  return check::has_root(problem.collective) ? problem.root : -1;
+std::string name_of(const LibraryFacts& library) {
+  return library.name + " " + library.version;
 }
 
 class Table : public Report {
  public:
-  explicit Table(bool verbose) : verbose_(verbose) {}
+  explicit Table(const Request& request) : verbose_(request.verbose), compares_(!request.compare.empty()) {}
 
   void begin(const Preamble& preamble) override {
     const Request& request = preamble.request;
@@ -43,15 +29,11 @@ class Table : public Report {
       by_host[place.host] += fmt::format(" {}:{}", rank, place.process);
     }
     for (const auto& [host, ranks] : by_host) fmt::print("# host {}, rank:pid{}\n", host, ranks);
+    if (!preamble.libraries.empty()) print_device(preamble);
     if (!request.session.settings.empty()) fmt::print("# settings {}\n", fmt::join(request.session.settings, " "));
     if (verbose_) fmt::print("# seed {}, start-up {:.1f} ms\n", request.seed, preamble.init_ms);
     if (!request.check) fmt::print("# results are not checked\n");
-    fmt::print("#\n# {:58}{:^39}{:^39}\n", "", "out-of-place", "in-place");
-    fmt::print("#{:>13}{:>14}{:>12}{:>11}{:>6}", "size", "count", "type", "redop", "root");
-    for (int i = 0; i < 2; ++i) fmt::print("{:>12}{:>10}{:>10}{:>8}", "time", "algbw", "busbw", "#wrong");
-    fmt::print("  ran\n#{:>13}{:>14}{:29}", "(B)", "(elements)", "");
-    for (int i = 0; i < 2; ++i) fmt::print("{:>12}{:>10}{:>10}{:>8}", "(us)", "(GB/s)", "(GB/s)", "");
-    fmt::print("\n");
+    print_head();
     std::fflush(stdout);
   }
 
@@ -59,44 +41,84 @@ class Table : public Report {
     const check::Problem& problem = row.problem;
     fmt::print("{:>14}{:>14}{:>12}{:>11}{:>6}", check::bytes_of(problem), problem.count, to_string(problem.type),
                op_text(problem), root_of(problem));
-    print_timing(problem, row.out_of_place);
-    print_timing(problem, row.in_place);
-    fmt::print("  {}", to_string(row.choice));
-    if (verbose_) fmt::print(", predicted {:.1f} us", row.choice.predicted_us);
+    print_timing(problem, row.ours.out_of_place, row.theirs ? row.theirs->out_of_place : std::nullopt);
+    print_timing(problem, row.ours.in_place, row.theirs ? row.theirs->in_place : std::nullopt);
+    fmt::print("  {}", row.ran.text);
+    if (verbose_ && row.ran.predicted_us > 0) fmt::print(", predicted {:.1f} us", row.ran.predicted_us);
     fmt::print("\n");
     std::fflush(stdout);
   }
 
   void end(const Summary& summary) override {
     if (verbose_) fmt::print("# peak memory of rank 0: {} MiB\n", summary.peak_kib >> 10);
+    if (compares_) fmt::print("# theirs / ours, geometric mean: {:.3f}\n", summary.ratio);
     fmt::print("# average bus bandwidth {:.4g} GB/s, wrong {}\n", summary.busbw, summary.wrong);
   }
 
  private:
-  static void print_timing(const check::Problem& problem, const std::optional<Timing>& timing) {
-    if (!timing) {
-      fmt::print("{:>12}{:>10}{:>10}{:>8}", "-", "-", "-", "-");
-      return;
+  void print_device(const Preamble& preamble) const {
+    fmt::print("# device {}: {}{}{}, {}\n", preamble.device, name_of(preamble.libraries.front()),
+               compares_ ? ", theirs is " : "", compares_ ? name_of(preamble.libraries.back()) : "",
+               preamble.request.graph ? "replays of CUDA graphs" : "calls one by one");
+    if (!verbose_) return;
+    for (const LibraryFacts& library : preamble.libraries) {
+      fmt::print("# {}: start-up {:.1f} ms, device memory {} MiB{}{}\n", name_of(library), library.init_ms,
+                 library.device_bytes >> 20, library.path.empty() ? "" : ", ", library.path);
     }
-    fmt::print("{:>12.{}f}{:>10.2f}{:>10.2f}{:>8}", timing->time_us, timing->time_us < 100'000 ? 2 : 0,
-               algorithm_bandwidth(problem, timing->time_us), bus_bandwidth(problem, timing->time_us), timing->wrong);
   }
 
+  void print_head() const {
+    const int width = compares_ ? 59 : 39;
+    fmt::print("#\n# {:58}{:^{}}{:^{}}\n", "", "out-of-place", width, "in-place", width);
+    fmt::print("#{:>13}{:>14}{:>12}{:>11}{:>6}", "size", "count", "type", "redop", "root");
+    for (int i = 0; i < 2; ++i) {
+      fmt::print("{:>12}{:>10}{:>10}{:>8}", "time", "algbw", "busbw", "#wrong");
+      if (compares_) fmt::print("{:>12}{:>8}", "theirs", "ratio");
+    }
+    fmt::print("  ran\n#{:>13}{:>14}{:29}", "(B)", "(elements)", "");
+    for (int i = 0; i < 2; ++i) {
+      fmt::print("{:>12}{:>10}{:>10}{:>8}", "(us)", "(GB/s)", "(GB/s)", "");
+      if (compares_) fmt::print("{:>12}{:>8}", "(us)", "");
+    }
+    fmt::print("\n");
+  }
+
+  void print_timing(const check::Problem& problem, const std::optional<Timing>& timing,
+                    const std::optional<Timing>& theirs) const {
+    if (!timing) {
+      fmt::print("{:>12}{:>10}{:>10}{:>8}", "-", "-", "-", "-");
+      if (compares_) fmt::print("{:>12}{:>8}", "-", "-");
+      return;
+    }
+    fmt::print("{:>12.{}f}{:>10.2f}{:>10.2f}{:>8}", timing->time_us, decimals(*timing),
+               algorithm_bandwidth(problem, timing->time_us), bus_bandwidth(problem, timing->time_us), timing->wrong);
+    if (theirs) fmt::print("{:>12.{}f}{:>8.2f}", theirs->time_us, decimals(*theirs), ratio(*timing, *theirs));
+  }
+  static int decimals(const Timing& timing) { return timing.time_us < 100'000 ? 2 : 0; }
+
   bool verbose_;
+  bool compares_;
 };
 
 class Csv : public Report {
  public:
-  void begin(const Preamble&) override {
+  void begin(const Preamble& preamble) override {
+    compares_ = !preamble.request.compare.empty();
     fmt::print(
         "bytes,count,type,op,root,time_us,min_us,algbw,busbw,wrong,"
-        "in_place_time_us,in_place_min_us,in_place_algbw,in_place_busbw,in_place_wrong,ran\n");
+        "in_place_time_us,in_place_min_us,in_place_algbw,in_place_busbw,in_place_wrong,ran");
+    if (compares_) {
+      fmt::print(
+          ",their_time_us,their_min_us,their_wrong,ratio,"
+          "in_place_their_time_us,in_place_their_min_us,in_place_their_wrong,in_place_ratio");
+    }
+    fmt::print("\n");
   }
   void row(const Row& row) override {
     const check::Problem& problem = row.problem;
     fmt::print("{},{},{},{},{}", check::bytes_of(problem), problem.count, to_string(problem.type), op_text(problem),
                root_of(problem));
-    for (const auto& timing : {row.out_of_place, row.in_place}) {
+    for (const auto& timing : {row.ours.out_of_place, row.ours.in_place}) {
       if (!timing) {
         fmt::print(",,,,,");
         continue;
@@ -104,69 +126,26 @@ class Csv : public Report {
       fmt::print(",{:.3f},{:.3f},{:.4f},{:.4f},{}", timing->time_us, timing->min_us,
                  algorithm_bandwidth(problem, timing->time_us), bus_bandwidth(problem, timing->time_us), timing->wrong);
     }
-    fmt::print(",{}\n", to_string(row.choice));
+    fmt::print(",{}", row.ran.text);
+    if (row.theirs) {
+      print_theirs(row.ours.out_of_place, row.theirs->out_of_place);
+      print_theirs(row.ours.in_place, row.theirs->in_place);
+    }
+    fmt::print("\n");
     std::fflush(stdout);
   }
   void end(const Summary&) override {}
-};
-
-class JsonFile : public Report {
- public:
-  explicit JsonFile(File file) : file_(std::move(file)) {}
-
-  void begin(const Preamble& preamble) override {
-    const Request& request = preamble.request;
-    document_ = {{"version", TUTTI_VERSION},
-                 {"collective", request.name},
-                 {"ranks", request.session.rank_count},
-                 {"launch", request.threads ? "threads" : "processes"},
-                 {"places", Json::array()},
-                 {"settings", Json::object()},
-                 {"seed", request.seed},
-                 {"checked", request.check},
-                 {"init_ms", preamble.init_ms},
-                 {"results", Json::array()}};
-    for (const Place& place : preamble.places) {
-      document_["places"].push_back({{"host", place.host}, {"process", place.process}});
-    }
-    for (const auto& [key, value] : request.session.options(0).settings) document_["settings"][key] = value;
-  }
-
-  void row(const Row& row) override {
-    const check::Problem& problem = row.problem;
-    Json result = {{"bytes", check::bytes_of(problem)},
-                   {"count", problem.count},
-                   {"type", to_string(problem.type)},
-                   {"op", op_text(problem)},
-                   {"root", root_of(problem)}};
-    add_timing(result, "", problem, row.out_of_place);
-    add_timing(result, "in_place_", problem, row.in_place);
-    result["ran"] = to_string(row.choice);
-    result["predicted_us"] = row.choice.predicted_us;
-    document_["results"].push_back(std::move(result));
-  }
-
-  void end(const Summary& summary) override {
-    document_["average_busbw"] = summary.busbw;
-    document_["wrong"] = summary.wrong;
-    document_["peak_kib"] = summary.peak_kib;
-    fmt::print(file_.get(), "{}\n", document_.dump(2));
-    std::fflush(file_.get());
-  }
 
  private:
-  static void add_timing(Json& result, const std::string& prefix, const check::Problem& problem,
-                         const std::optional<Timing>& timing) {
-    if (!timing) return;
-    result[prefix + "time_us"] = timing->time_us;
-    result[prefix + "min_us"] = timing->min_us;
-    result[prefix + "algbw"] = algorithm_bandwidth(problem, timing->time_us);
-    result[prefix + "busbw"] = bus_bandwidth(problem, timing->time_us);
-    result[prefix + "wrong"] = timing->wrong;
+  static void print_theirs(const std::optional<Timing>& ours, const std::optional<Timing>& theirs) {
+    if (!ours || !theirs) {
+      fmt::print(",,,,");
+      return;
+    }
+    fmt::print(",{:.3f},{:.3f},{},{:.4f}", theirs->time_us, theirs->min_us, theirs->wrong, ratio(*ours, *theirs));
   }
 
-  File file_;
-  Json document_;
+  bool compares_ = false;
 };
 
 }  // namespace
@@ -176,14 +155,14 @@ Result<std::vector<std::shared_ptr<Report>>> make_reports(const Request& request
   if (request.csv) {
     reports.push_back(std::make_shared<Csv>());
   } else if (request.json != "-") {
-    reports.push_back(std::make_shared<Table>(request.verbose));
+    reports.push_back(std::make_shared<Table>(request));
   }
   if (request.json) {
     File file(*request.json == "-" ? stdout : std::fopen(request.json->c_str(), "w"));
     if (!file)
       return Status(Code::kSystem,
                     fmt::format("cannot write {}: {}", *request.json, std::generic_category().message(errno)));
-    reports.push_back(std::make_shared<JsonFile>(std::move(file)));
+    reports.push_back(make_json_report(std::move(file)));
   }
   return reports;
 }
@@ -200,9 +179,16 @@ double bus_bandwidth(const check::Problem& problem, double time_us) {
   return factor * algorithm_bandwidth(problem, time_us);
 }
 
-std::string to_string(const Choice& choice) {
-  return fmt::format("{}{}{}/{}/{} ×{}", choice.algorithm, choice.variant.empty() ? "" : "/", choice.variant,
-                     choice.protocol, choice.transport, choice.channels);
+double ratio(const Timing& ours, const Timing& theirs) {
+  return ours.time_us > 0 ? theirs.time_us / ours.time_us : 1;
+}
+
+std::string op_text(const check::Problem& problem) {
+  return check::reduces(problem.collective) ? std::string(to_string(problem.op)) : "none";
+}
+
+int root_of(const check::Problem& problem) {
+  return check::has_root(problem.collective) ? problem.root : -1;
 }
 
 }  // namespace tutti::bench

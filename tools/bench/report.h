@@ -19,12 +19,16 @@ struct Preamble {
   const Request& request;
   std::vector<Place> places;  ///< by rank
   double init_ms;             ///< of the slowest rank
+  // Only with devices.
+  std::string device;                   ///< rank 0's
+  std::vector<LibraryFacts> libraries;  ///< what is measured, what it is compared with
 };
 
 /// What is known after the last row.
 struct Summary {
   double busbw = 0;  ///< average over all measurements, GB/s
   uint64_t wrong = 0;
+  double ratio = 0;     ///< theirs over ours, geometric mean over all measurements; 0 without a comparison
   size_t peak_kib = 0;  ///< memory of rank 0's process
 };
 
@@ -44,7 +48,20 @@ Result<std::vector<std::shared_ptr<Report>>> make_reports(const Request& request
 double algorithm_bandwidth(const check::Problem& problem, double time_us);
 double bus_bandwidth(const check::Problem& problem, double time_us);
 
-/// "ring/simple/shm ×2", "direct/two-shot/ll/shm ×1".
-std::string to_string(const Choice& choice);
+/// How many times as long the other library took.
+double ratio(const Timing& ours, const Timing& theirs);
+
+/// What the tables call a reduction and a root: "none" and -1 where there is none.
+std::string op_text(const check::Problem& problem);
+int root_of(const check::Problem& problem);
+
+/// A file that is closed in the end, unless it is standard output.
+struct CloseFile {
+  void operator()(std::FILE* file) const {
+    if (file != stdout) std::fclose(file);
+  }
+};
+using File = std::unique_ptr<std::FILE, CloseFile>;
+std::shared_ptr<Report> make_json_report(File file);
 
 }  // namespace tutti::bench

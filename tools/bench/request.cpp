@@ -17,6 +17,11 @@ using tools::one_of;
 
 constexpr const char* kAllToAllV = "all_to_all_v";
 constexpr const char* kAll = "all";
+#ifdef TUTTI_HAS_CUDA
+constexpr bool kHasCuda = true;
+#else
+constexpr bool kHasCuda = false;
+#endif
 
 std::vector<std::string> with(std::vector<std::string> names, std::initializer_list<const char*> more) {
   names.insert(names.end(), more.begin(), more.end());
@@ -74,6 +79,7 @@ RequestOptions::RequestOptions(CLI::App& command) {
   request_.session.add_options(command);
   add_work_options(command);
   add_timing_options(command);
+  add_device_options(command);
   add_launch_options(command);
   add_output_options(command);
 }
@@ -128,6 +134,21 @@ void RequestOptions::add_timing_options(CLI::App& command) {
       ->group("Timing and check");
 }
 
+void RequestOptions::add_device_options(CLI::App& command) {
+  command.add_option("--device", device_, "Where buffers are: host (default) or cuda; rank r has device r mod devices")
+      ->check(one_of({"host", "cuda"}))
+      ->option_text("host|cuda")
+      ->group("Device");
+  command.add_option("--library", request_.library, "With cuda: measure this library with NCCL's API instead of Tutti")
+      ->option_text("PATH")
+      ->group("Device");
+  command.add_option("--compare", request_.compare, "With cuda: measure this library too, batches in turn")
+      ->option_text("PATH")
+      ->group("Device");
+  command.add_flag("--graph", request_.graph, "With cuda: time replays of CUDA graphs of up to 20 calls")
+      ->group("Device");
+}
+
 void RequestOptions::add_launch_options(CLI::App& command) {
   command.add_flag("--threads", request_.threads, "Ranks are threads of one process (default: processes)")
       ->group("Launch");
@@ -168,6 +189,13 @@ Request RequestOptions::finish() const {
   demand(request.rank < 0 || !request.threads, "--threads", "cannot be combined with --rank");
   demand(request.session.hosts.size() <= static_cast<size_t>(ranks), "--hosts",
          "names more hosts than there are ranks");
+  request.device = device_ == "cuda" ? Device::kCuda : Device::kHost;
+  const bool cuda = request.device == Device::kCuda;
+  demand(!cuda || kHasCuda, "--device",
+         "cuda is not in this build; configure it with TUTTI_CUDA=ON, which needs a CUDA toolkit");
+  demand(cuda || request.library.empty(), "--library", "needs --device cuda");
+  demand(cuda || request.compare.empty(), "--compare", "needs --device cuda");
+  demand(cuda || !request.graph, "--graph", "needs --device cuda");
   if (request.name == "sendrecv") request.name = to_string(Collective::kSendRecv);
   request.types = values_of<DataType>(types_);
   request.ops = values_of<ReduceOp>(ops_);

@@ -10,6 +10,7 @@
 namespace tutti::bench {
 
 enum class Placement { kOut, kIn, kBoth };
+enum class Device { kHost, kCuda };
 
 struct Request {
   std::string name = "all_reduce";  ///< as the tables call it: a collective, or all_to_all_v
@@ -19,6 +20,12 @@ struct Request {
   bool threads = false;
   std::string id;  ///< with `rank`: this process is one rank of a launch by hand
   int rank = -1;
+
+  // Where. On devices, the ranks tell each other facts by a communicator in host memory.
+  Device device = Device::kHost;
+  std::string library;  ///< measured instead of Tutti: a library with NCCL's API, as dlopen takes it
+  std::string compare;  ///< measured besides
+  bool graph = false;   ///< calls are captured into CUDA graphs, of which replays are timed
 
   // What runs: every type × operator × size.
   size_t min_bytes = 8;
@@ -56,6 +63,7 @@ class RequestOptions {
  private:
   void add_work_options(CLI::App& command);
   void add_timing_options(CLI::App& command);
+  void add_device_options(CLI::App& command);
   void add_launch_options(CLI::App& command);
   void add_output_options(CLI::App& command);
 
@@ -63,6 +71,7 @@ class RequestOptions {
   std::vector<std::string> types_ = {"float32"};
   std::vector<std::string> ops_ = {"sum"};
   std::string placement_ = "both";
+  std::string device_ = "host";
   bool no_check_ = false;
   CLI::Option* json_ = nullptr;
   std::string json_file_ = "-";

@@ -26,7 +26,7 @@ class LineRunner {
         output_(output),
         peer_(peer),
         epoch_(track.epoch),
-        room_(track.safe - track.epoch) {}
+        room_(room_of(track)) {}
 
   __device__ __forceinline__ void run_program() {
     const uint32_t chunks = launch_.program.chunks;

@@ -32,7 +32,7 @@ class SliceRunner {
         input_(input),
         output_(output),
         epoch_(track.epoch),
-        room_(track.safe - track.epoch) {}
+        room_(room_of(track)) {}
 
   __device__ void run() {
     const tutti_cuda_program& program = board_.program;

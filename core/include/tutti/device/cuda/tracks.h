@@ -15,6 +15,12 @@ __device__ __forceinline__ tutti_cuda_track load_track(const tutti_cuda_track* t
   return value;
 }
 
+/// How many messages surely find a free slot. After a long call peers may not have said so of any.
+__device__ __forceinline__ uint32_t room_of(const tutti_cuda_track& track) {
+  const auto room = static_cast<int32_t>(track.safe - track.epoch);
+  return room > 0 ? static_cast<uint32_t>(room) : 0;
+}
+
 /// The track of a program's CTA. Its first warp asks at the start what peers are done with, so that the end need not.
 class ProgramTrack {
  public:
