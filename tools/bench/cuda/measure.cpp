@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: Apache-2.0
+// Measuring one or two libraries on CUDA devices. Times are those of the device, between two events on one stream.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "tools/bench/batches.h"
+#include "tools/bench/cuda/device.h"
+#include "tools/bench/cuda/trial.h"
+#include "tools/bench/exchange.h"
+#include "tools/bench/library.h"
+#include "tools/check/random_input.h"
+
+namespace tutti::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using cuda::status_of;
+
+constexpr double kGraphUs = 20'000;  ///< of calls in one graph, at most
+constexpr int kGraphCalls = 20;      ///< in one graph, at most
+constexpr auto kPatience = std::chrono::minutes(5);
+constexpr auto kPollPause = std::chrono::microseconds(20);  ///< the time is taken by the device, not by the poll
+
+struct Contender {
+  std::unique_ptr<Library> library;
+  LibraryFacts facts;
+};
+
+/// Where the buffers of a call are.
+struct Place {
+  bool in_place;
+  std::byte* buffer;  ///< all that the call may write
+  size_t buffer_bytes;
+  std::byte* input;
+  std::byte* output;
+};
+
+/// What one library does in a batch.
+struct Subject {
+  Contender& contender;
+  const Place& place;
+  cuda::Graph graph = nullptr;  ///< null: calls are enqueued one by one
+  int calls = 1;                ///< in the graph
+  int launches = 1;             ///< of the graph, or of the call
+  std::vector<double> batches_us = {};
+  Timing timing = {};
+};
+
+class CudaMeasurement : public Measurement {
+ public:
+  CudaMeasurement(const Request& request, Communicator& control)
+      : request_(request), control_(control), problems_(request.problems()) {}
+
+  /// Takes what the measurements need; the libraries join their ranks.
+  Status open();
+  Result<Row> measure(const check::Problem& problem) override;
+  std::vector<LibraryFacts> libraries() const override;
+  std::string device() const override { return device_; }
+  void abort(std::string_view reason) override {
+    for (const Contender& contender : contenders_) contender.library->abort(reason);
+  }
+
+ private:
+  Status join(const std::string& path);
+  /// Calls of the smallest and the largest problem, which take the memory that later calls find.
+  Status call_first(Library& library);
+  std::vector<Place> places(const check::Problem& problem) const;
+  Result<std::vector<Timing>> measure(const cuda::Trial& trial, const Place& place, const check::Problem& problem);
+  /// Everything before the timed batches: the first check, the number of calls, the graph.
+  Status begin(Subject& subject, const cuda::Trial& trial, const check::Problem& problem);
+  Status prepare(const Place& place, const cuda::Trial& trial);
+  Status check(Subject& subject, const cuda::Trial& trial, const check::Problem& problem);
+  Status capture(Subject& subject, int calls);
+  /// One launch of the graph, or one call.
+  Status enqueue(const Subject& subject);
+  /// The slowest rank's time of one call, in a batch before which ranks and devices meet.
+  Result<double> time_batch(const Subject& subject, int launches);
+  Status record(CUevent_st* event) { return status_of(cudaEventRecord(event, queue_.get()), "cannot record an event"); }
+  /// Until the queue is done with what was put there.
+  Status finish(const Library& library);
+
+  const Request& request_;
+  Communicator& control_;
+  std::vector<check::Problem> problems_;
+  std::string device_;
+  cuda::Queue queue_;
+  cuda::Event start_;
+  cuda::Event end_;
+  cuda::Memory input_;
+  cuda::Memory output_;
+  std::vector<Contender> contenders_;  ///< ours, theirs; the last member, because they leave before memory is freed
+};
+
+Status CudaMeasurement::open() {
+  TUTTI_ASSIGN(device_, cuda::select_device(control_.rank()));
+  TUTTI_ASSIGN(queue_, cuda::make_queue());
+  TUTTI_ASSIGN(start_, cuda::make_event());
+  TUTTI_ASSIGN(end_, cuda::make_event());
+  const size_t bytes = largest_buffer(request_, control_.rank());
+  TUTTI_ASSIGN(input_, cuda::allocate(bytes));
+  TUTTI_ASSIGN(output_, cuda::allocate(bytes));
+  TUTTI_TRY(join(request_.library));
+  if (!request_.compare.empty()) TUTTI_TRY(join(request_.compare));
+  return {};
+}
+
+Status CudaMeasurement::join(const std::string& path) {
+  struct Cost {
+    double init_ms;
+    int64_t device_bytes;
+  };
+  TUTTI_ASSIGN(const size_t free_before, cuda::free_bytes());
+  TUTTI_TRY(meet(control_));
+  const auto start = Clock::now();
+  TUTTI_ASSIGN(auto library, path.empty() ? join_tutti(request_, control_) : join_nccl(path, control_));
+  const std::chrono::duration<double, std::milli> init = Clock::now() - start;
+  TUTTI_TRY(call_first(*library).with_context(library->facts().name + ", first calls"));
+  TUTTI_ASSIGN(const size_t free_after, cuda::free_bytes());
+  const Cost own{init.count(), static_cast<int64_t>(free_before) - static_cast<int64_t>(free_after)};
+  TUTTI_ASSIGN(const auto costs, exchange(control_, own));
+  LibraryFacts facts = library->facts();
+  for (const Cost& cost : costs) {
+    facts.init_ms = std::max(facts.init_ms, cost.init_ms);
+    facts.device_bytes = std::max(facts.device_bytes, static_cast<size_t>(std::max<int64_t>(cost.device_bytes, 0)));
+  }
+  contenders_.push_back({std::move(library), std::move(facts)});
+  return {};
+}
+
+Status CudaMeasurement::call_first(Library& library) {
+  for (const check::Problem& problem : {problems_.front(), problems_.back()}) {
+    TUTTI_TRY(library.prepare(problem));
+    TUTTI_TRY(library.run(input_.get(), output_.get(), queue_.get()));
+    TUTTI_TRY(finish(library));
+  }
+  return {};
+}
+
+std::vector<LibraryFacts> CudaMeasurement::libraries() const {
+  std::vector<LibraryFacts> facts;
+  facts.reserve(contenders_.size());
+  for (const Contender& contender : contenders_) facts.push_back(contender.facts);
+  return facts;
+}
+
+std::vector<Place> CudaMeasurement::places(const check::Problem& problem) const {
+  const int rank = control_.rank();
+  const size_t element_bytes = size_of(problem.type);
+  const auto in_place = check::in_place(problem, rank);
+  std::vector<Place> places;
+  if (request_.placement != Placement::kIn || !in_place) {
+    const size_t bytes = check::output_elements(problem, rank) * element_bytes;
+    places.push_back({false, output_.get(), bytes, input_.get(), output_.get()});
+  }
+  if (request_.placement != Placement::kOut && in_place) {
+    places.push_back({true, output_.get(), in_place->elements * element_bytes,
+                      output_.get() + in_place->input * element_bytes,
+                      output_.get() + in_place->output * element_bytes});
+  }
+  return places;
+}
+
+Result<Row> CudaMeasurement::measure(const check::Problem& problem) {
+  Row row{problem, {}, std::nullopt, {}};
+  if (contenders_.size() > 1) row.theirs.emplace();
+  const cuda::Trial trial(problem, control_.rank(), request_.check);
+  for (const Contender& contender : contenders_) TUTTI_TRY(contender.library->prepare(problem));
+  TUTTI_ASSIGN(row.ran, contenders_.front().library->ran());
+  for (const Place& place : places(problem)) {
+    TUTTI_ASSIGN(const auto timings, measure(trial, place, problem));
+    const auto keep = [&](Timings& kept, const Timing& timing) {
+      (place.in_place ? kept.in_place : kept.out_of_place) = timing;
+    };
+    keep(row.ours, timings.front());
+    if (row.theirs) keep(*row.theirs, timings.back());
+  }
+  return row;
+}
+
+Result<std::vector<Timing>> CudaMeasurement::measure(const cuda::Trial& trial, const Place& place,
+                                                     const check::Problem& problem) {
+  const bool repeats = !place.in_place || repeats_in_place(problem.collective);
+  std::vector<Subject> subjects;
+  for (Contender& contender : contenders_) {
+    subjects.push_back({contender, place});
+    TUTTI_TRY(begin(subjects.back(), trial, problem).with_context(contender.facts.name));
+  }
+  // A reduction repeated in place would drift to infinities and slow subnormals; of zeros it stays zero.
+  if (!repeats) {
+    TUTTI_TRY(status_of(cudaMemsetAsync(place.buffer, 0, place.buffer_bytes, queue_.get()), "cannot clear a buffer"));
+  }
+  for (int batch = 0; batch < request_.batches; ++batch) {
+    for (Subject& subject : subjects) {  // in turn, so that what else the machine does falls on both
+      auto batch_us = time_batch(subject, subject.launches);
+      if (!batch_us.ok()) return batch_us.status().with_context(subject.contender.facts.name);
+      subject.batches_us.push_back(*batch_us);
+    }
+  }
+  std::vector<Timing> timings;
+  for (Subject& subject : subjects) {
+    if (request_.check && repeats) {
+      TUTTI_TRY(check(subject, trial, problem).with_context(subject.contender.facts.name));
+    }
+    summarize(subject.batches_us, subject.timing);
+    timings.push_back(subject.timing);
+  }
+  return timings;
+}
+
+Status CudaMeasurement::begin(Subject& subject, const cuda::Trial& trial, const check::Problem& problem) {
+  if (!request_.graph && request_.check) {
+    TUTTI_TRY(check(subject, trial, problem));
+  } else {
+    TUTTI_TRY(prepare(subject.place, trial));
+  }
+  TUTTI_ASSIGN(const double estimate_us, time_batch(subject, request_.warmup));
+  const int calls = calls_of_batch(request_, estimate_us);
+  subject.launches = calls;
+  if (!request_.graph) return {};
+  if (request_.check) {
+    TUTTI_TRY(capture(subject, 1));
+    TUTTI_TRY(check(subject, trial, problem));
+  }
+  const auto fitting = static_cast<int>(std::clamp(kGraphUs / std::max(estimate_us, 0.01), 1.0, double{kGraphCalls}));
+  TUTTI_TRY(capture(subject, std::min(fitting, calls)));
+  subject.launches = std::max(calls / subject.calls, 1);
+  return {};
+}
+
+Status CudaMeasurement::prepare(const Place& place, const cuda::Trial& trial) {
+  TUTTI_TRY(status_of(cudaMemsetAsync(place.buffer, check::kPoison, place.buffer_bytes, queue_.get()),
+                      "cannot poison an output"));
+  return trial.load(place.input, queue_.get());
+}
+
+Status CudaMeasurement::check(Subject& subject, const cuda::Trial& trial, const check::Problem& problem) {
+  TUTTI_TRY(prepare(subject.place, trial));
+  TUTTI_TRY(enqueue(subject));
+  TUTTI_TRY(finish(*subject.contender.library));
+  TUTTI_ASSIGN(const Finding finding, trial.find(subject.place.output, queue_.get()));
+  const std::string what = fmt::format("{}: {}{}", subject.contender.facts.name, to_string(problem),
+                                       subject.place.in_place ? ", in place" : "");
+  TUTTI_ASSIGN(const uint64_t wrong, count_wrong(control_, finding, what));
+  subject.timing.wrong = std::max(subject.timing.wrong, wrong);
+  return {};
+}
+
+Status CudaMeasurement::capture(Subject& subject, int calls) {
+  subject.graph = nullptr;  // so that enqueue() makes a call
+  TUTTI_ASSIGN(auto graph, cuda::capture(queue_.get(), [&] {
+                 Status status;
+                 for (int i = 0; i < calls && status.ok(); ++i) status = enqueue(subject);
+                 return status;
+               }));
+  subject.graph = std::move(graph);
+  subject.calls = calls;
+  return {};
+}
+
+Status CudaMeasurement::enqueue(const Subject& subject) {
+  if (subject.graph == nullptr) {
+    return subject.contender.library->run(subject.place.input, subject.place.output, queue_.get());
+  }
+  return status_of(cudaGraphLaunch(subject.graph.get(), queue_.get()), "cannot launch a graph");
+}
+
+Result<double> CudaMeasurement::time_batch(const Subject& subject, int launches) {
+  TUTTI_TRY(meet(control_));
+  TUTTI_TRY(enqueue(subject));  // not timed: in it the devices wait for each other
+  TUTTI_TRY(record(start_.get()));
+  for (int i = 0; i < launches; ++i) TUTTI_TRY(enqueue(subject));
+  TUTTI_TRY(finish(*subject.contender.library));
+  float elapsed_ms = 0;
+  TUTTI_TRY(status_of(cudaEventElapsedTime(&elapsed_ms, start_.get(), end_.get()), "cannot time a batch"));
+  return largest(control_, 1000.0 * static_cast<double>(elapsed_ms) / launches / subject.calls);
+}
+
+Status CudaMeasurement::finish(const Library& library) {
+  TUTTI_TRY(record(end_.get()));
+  const auto deadline = Clock::now() + kPatience;
+  for (;;) {
+    const cudaError_t state = cudaEventQuery(end_.get());
+    if (state == cudaSuccess) return library.async_error();
+    if (state != cudaErrorNotReady) return status_of(state, "a call failed on the device");
+    cudaGetLastError();  // "not ready" is no error, and nobody else shall take it for one
+    TUTTI_TRY(library.async_error());
+    TUTTI_TRY(control_.async_error());
+    if (Clock::now() > deadline) {
+      return Status(Code::kTimeout, fmt::format("calls have not ended on the device within {} minutes",
+                                                std::chrono::minutes(kPatience).count()));
+    }
+    std::this_thread::sleep_for(kPollPause);
+  }
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Measurement>> make_cuda_measurement(const Request& request, Communicator& control) {
+  auto measurement = std::make_unique<CudaMeasurement>(request, control);
+  if (const Status opened = measurement->open(); !opened.ok()) {
+    measurement->abort(opened.text());
+    return opened;
+  }
+  return std::unique_ptr<Measurement>(std::move(measurement));
+}
+
+}  // namespace tutti::bench

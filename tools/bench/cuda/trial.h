@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// One rank's side of checking a call on device memory: inputs made on the host, outputs compared there.
+#pragma once
+
+#include <vector>
+
+#include "tools/bench/batches.h"
+#include "tools/bench/cuda/device.h"
+
+namespace tutti::bench::cuda {
+
+/// The random input of one problem, and what its right output is. Of buffers above kWhollyChecked, only windows are
+/// random as the check knows it, and only what becomes of them is compared; the rest repeats a random pattern.
+class Trial {
+ public:
+  static constexpr size_t kWhollyChecked = size_t{64} << 20;
+
+  /// `checked`: whether find() will be called.
+  Trial(const check::Problem& problem, int rank, bool checked);
+
+  /// Puts the whole input there.
+  Status load(std::byte* input, cudaStream_t queue) const;
+  /// Compares the output; what writes it must have ended.
+  Result<Finding> find(const std::byte* output, cudaStream_t queue) const;
+
+ private:
+  struct Piece {
+    check::Range range;
+    std::vector<std::byte> bytes;
+  };
+  Piece make_piece(const check::Range& range) const;
+  Status copy_in(const Piece& piece, std::byte* input, cudaStream_t queue) const;
+
+  check::Problem problem_;
+  int rank_;
+  size_t element_bytes_;
+  size_t elements_;  ///< of the input
+  Piece pattern_;
+  std::vector<Piece> windows_;
+  std::vector<check::Part> parts_;
+  std::vector<check::Reference> references_;  ///< of each part; empty ones where the collective does not reduce
+};
+
+}  // namespace tutti::bench::cuda

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tutti's own communicators on CUDA devices, through the C++ API.
+#include "tools/bench/batches.h"
+#include "tools/bench/exchange.h"
+#include "tools/bench/library.h"
+
+namespace tutti::bench {
+namespace {
+
+class TuttiLibrary : public Library {
+ public:
+  explicit TuttiLibrary(Communicator communicator) : communicator_(std::move(communicator)) {}
+
+  Status prepare(const check::Problem& problem) override {
+    problem_ = problem;
+    call_.emplace(problem, communicator_.rank());
+    return {};
+  }
+  Status run(const void* input, void* output, Stream stream) override {
+    return (*call_)(communicator_, input, output, stream);
+  }
+  Result<Ran> ran() const override { return ran_by(communicator_, problem_); }
+  Status async_error() const override { return communicator_.async_error(); }
+  void abort(std::string_view reason) override { communicator_.abort(reason); }
+  LibraryFacts facts() const override { return {"Tutti", TUTTI_VERSION, {}, 0, 0}; }
+
+ private:
+  Communicator communicator_;
+  check::Problem problem_;
+  std::optional<check::Call> call_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Library>> join_tutti(const Request& request, Communicator& control) {
+  UniqueId own;
+  if (control.rank() == 0) {
+    TUTTI_ASSIGN(own, UniqueId::create());
+  }
+  TUTTI_ASSIGN(const auto ids, exchange(control, own));
+  Options options = request.session.options(control.rank());
+  options.settings.emplace_back("device", "cuda");
+  TUTTI_ASSIGN(auto communicator, Communicator::create(ids.front(), control.rank(), control.size(), options));
+  return std::unique_ptr<Library>(std::make_unique<TuttiLibrary>(std::move(communicator)));
+}
+
+}  // namespace tutti::bench

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is measured on a device: one rank's communicator in a library, Tutti itself or one with NCCL's C API.
+#pragma once
+
+#include <memory>
+#include <string_view>
+
+#include "tools/bench/measure.h"
+
+namespace tutti::bench {
+
+class Library {
+ public:
+  /// Leaves the communicator: every rank does so at about the same time, after its last call has ended on the device.
+  virtual ~Library() = default;
+
+  /// Says what the next calls of run() do.
+  virtual Status prepare(const check::Problem& problem) = 0;
+  /// Enqueues one such call, or records it where the stream is being captured.
+  virtual Status run(const void* input, void* output, Stream stream) = 0;
+  /// What runs it.
+  virtual Result<Ran> ran() const = 0;
+  /// What went wrong after a call had returned.
+  virtual Status async_error() const = 0;
+  /// Makes what is on the device end; afterwards nothing can be run.
+  virtual void abort(std::string_view reason) = 0;
+  /// Name, version and path; the rest is for the caller to find out.
+  virtual LibraryFacts facts() const = 0;
+};
+
+/// Both join every rank of `control` on the calling thread's CUDA device; all ranks call them together.
+Result<std::unique_ptr<Library>> join_tutti(const Request& request, Communicator& control);
+/// `path` as dlopen takes it.
+Result<std::unique_ptr<Library>> join_nccl(const std::string& path, Communicator& control);
+
+}  // namespace tutti::bench
