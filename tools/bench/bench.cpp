@@ -105,13 +105,13 @@ Result<Summary> sweep(const Request& request, Measurement& measurement, const Re
   return summary;
 }
 
-/// The communicator that is measured; with devices the one by which ranks tell each other facts, for which nothing is
-/// meant that settings force.
+/// Of the communicator that is measured; with devices of the one by which ranks tell each other facts, which nothing is
+/// meant for that settings force.
 Options first_options(const Request& request, int rank) {
   Options options = request.session.options(rank);
+  options.settings.emplace_back("device", "host");
   if (request.device == Device::kHost) return options;
   for (const char* key : {"algorithm", "protocol", "transport"}) options.settings.emplace_back(key, "auto");
-  options.settings.emplace_back("device", "host");
   return options;
 }
 
