@@ -73,6 +73,8 @@ Status run_on_gpu(const GpuBuffers& buffers, bool graph,
   }
   const auto run = [&] { return call(in + buffers.input, out + buffers.output, stream); };
   TUTTI_TRY(graph ? replay(stream, run) : run());
+  // A copy to pageable memory that waits for a kernel would keep other threads from starting theirs.
+  TUTTI_CUDA_TRY(cudaStreamSynchronize(stream));
   TUTTI_CUDA_TRY(cudaMemcpyAsync(buffers.out.data(), out, buffers.out.size(), cudaMemcpyDeviceToHost, stream));
   if (!one) {
     TUTTI_CUDA_TRY(cudaMemcpyAsync(buffers.in.data(), in, buffers.in.size(), cudaMemcpyDeviceToHost, stream));
