@@ -56,7 +56,9 @@ class CudaGpu : public Gpu {
       transports_.push_back(nullptr);
       if ((protocol.properties.devices & TUTTI_DEVICE_CUDA) == 0) continue;
       TUTTI_ASSIGN(const tutti_slot_layout layout, layout_of(protocol));
-      const P2p::Options p2p{options_.rank, options_.rank_count, options_.max_channels, message_ctas_, layout};
+      const uint32_t channels = layout.max_channels > 0 ? std::min(layout.max_channels, options_.max_channels)
+                                                        : options_.max_channels;
+      const P2p::Options p2p{options_.rank, options_.rank_count, channels, message_ctas_, layout};
       TUTTI_ASSIGN(P2p transport, P2p::create(p2p, device_, bootstrap_, deadline));
       log::info("GPU {}: {} KiB for protocol {}", device_, transport.bytes() >> 10, protocol.name);
       transports_.back() = std::make_unique<P2p>(std::move(transport));
@@ -65,6 +67,11 @@ class CudaGpu : public Gpu {
   }
 
   double link_gbs() const override { return kNvlinkGbs; }
+
+  std::string name() const override {
+    cudaDeviceProp properties{};
+    return cudaGetDeviceProperties(&properties, device_) == cudaSuccess ? properties.name : "";
+  }
 
   void serve(const tuner::Selector& selector, const Plans& plans) override {
     programs_ = std::make_unique<GpuPrograms>(

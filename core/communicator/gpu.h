@@ -5,6 +5,7 @@
 #include <chrono>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/clock.h"
@@ -31,6 +32,8 @@ class Gpu {
 
   /// GB/s of this GPU to another and one way's time, as far as the model needs them.
   virtual double link_gbs() const = 0;
+  /// Of the model: "NVIDIA H200".
+  virtual std::string name() const = 0;
 
   /// Must be called once, before the first call.
   virtual void serve(const tuner::Selector& selector, const Plans& plans) = 0;

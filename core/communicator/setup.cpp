@@ -35,7 +35,7 @@ constexpr double kNetBandwidthGbs = 1;
 constexpr double kGpuLatencyUs = 0.9;
 constexpr double kGpuGapUs = 0.05;
 constexpr double kGpuMemoryGbs = 3000;
-constexpr uint32_t kGpuChannels = 32;
+constexpr uint32_t kGpuChannels = 64;
 constexpr double kNetLatencyUs = 15;
 
 /// What ranks tell each other once their memory and listeners exist. Plain data; all ranks run the same version (agreed
@@ -257,6 +257,20 @@ class Setup {
     auto gpu = communicator::Gpu::create(options, choices_.protocols, *state_.bootstrap_, deadline_);
     if (!gpu.ok()) return fail_all(gpu.status());
     state_.gpu_ = *std::move(gpu);
+    return name_gpus();
+  }
+
+  /// Every rank has to know the same: tuners look tables up by it.
+  Status name_gpus() {
+    const std::string own = state_.gpu_->name();
+    TUTTI_ASSIGN(const auto all, state_.bootstrap_->all_gather(std::as_bytes(std::span(own)), deadline_));
+    std::vector<std::string> names;
+    for (const auto& bytes : all) {
+      std::string name(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+      if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(std::move(name));
+    }
+    gpu_name_ = fmt::format("{}", fmt::join(names, " + "));
+    topology_.gpu_name = {gpu_name_.data(), gpu_name_.size()};
     return {};
   }
 
@@ -437,6 +451,7 @@ class Setup {
   std::unique_ptr<topology::System> system_;
   tutti_system system_view_{};
   tutti_topology topology_{};
+  std::string gpu_name_;
 };
 
 Result<std::shared_ptr<Communicator::State>> Communicator::State::create(const UniqueId& id, int rank, int size,

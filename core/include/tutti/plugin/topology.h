@@ -7,6 +7,7 @@
 
 #include <stdint.h>
 
+#include "tutti/plugin/abi.h"
 #include "tutti/plugin/types.h"
 
 #ifdef __cplusplus
@@ -123,6 +124,8 @@ typedef struct tutti_topology {
   double memory_gbs;                      /* GB/s of a rank's own memory, reads and writes together; 0: unknown */
   const tutti_system* system; /* search: the machine of the rank that searches; null in connect, and in search where
                                  nothing is known of it */
+  tutti_str gpu_name; /* "NVIDIA H200", of all ranks' GPUs; where they differ every name, joined by " + "; empty: the
+                         ranks compute on the host, or nothing is known */
 } tutti_topology;
 
 /* Patterns of channels in one machine. */
