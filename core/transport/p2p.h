@@ -34,6 +34,7 @@ class P2p {
   const P2pLane& collectives() const { return collectives_; }
   const P2pLane& messages() const { return messages_; }
   const tutti_slot_layout& layout() const { return options_.layout; }
+  uint32_t collective_ctas() const { return options_.collective_ctas; }
   /// Fills what a launch must know of slots and ranks.
   void describe(const P2pLane& lane, tutti_cuda_launch& launch) const;
   /// Of this GPU's memory.

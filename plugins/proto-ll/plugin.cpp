@@ -27,8 +27,8 @@ class LLProtocol : public tutti::sdk::Protocol {
     out.devices |= TUTTI_DEVICE_CUDA;
 #endif
     out.efficiency[TUTTI_LINK_P2P] = 0.5;
-    out.channel_gbs[TUTTI_LINK_P2P] = 20;
-    out.channel_bytes[TUTTI_LINK_P2P] = 4 << 10;
+    out.channel_gbs[TUTTI_LINK_P2P] = 8;
+    out.channel_bytes[TUTTI_LINK_P2P] = 2 << 10;
     return out;
   }
 
@@ -50,7 +50,7 @@ class LLProtocol : public tutti::sdk::Protocol {
 #if defined(TUTTI_HAS_CUDA)
   int32_t launch(const tutti_cuda_launch& launch, void* stream) noexcept override {
     const void* const kernel = device::find_kernel(*tutti::ll::kKernels[launch.data_type], launch);
-    const cudaError_t error = device::start_kernel(kernel, launch, 0, stream);
+    const cudaError_t error = device::start_kernel(kernel, launch, launch.thread_count, stream);
     return error == cudaSuccess ? TUTTI_OK : host().fail({tutti::Code::kDevice, cudaGetErrorString(error)});
   }
 #endif

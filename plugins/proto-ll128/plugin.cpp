@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Protocol "ll128": lines of 120 bytes of data and an 8-byte flag. For messages of some hundred KiB between GPUs.
+#include <algorithm>
+
 #include "tutti/sdk/protocol.h"
 #if defined(TUTTI_HAS_CUDA)
 #include "kernels.h"
@@ -15,9 +17,9 @@ class LL128Protocol : public tutti::sdk::Protocol {
     tutti_protocol_properties out{};
     out.links = 1u << TUTTI_LINK_P2P;
     out.max_fan = TUTTI_CUDA_MAX_RANKS;
-    out.latency_us[TUTTI_LINK_P2P] = 0.3;
+    out.latency_us[TUTTI_LINK_P2P] = 0.4;
     out.efficiency[TUTTI_LINK_P2P] = 120.0 / 128.0;
-    out.channel_gbs[TUTTI_LINK_P2P] = 20;
+    out.channel_gbs[TUTTI_LINK_P2P] = 8;
     out.channel_bytes[TUTTI_LINK_P2P] = 8 << 10;
 #if defined(TUTTI_HAS_CUDA)
     out.devices = TUTTI_DEVICE_CUDA;
@@ -29,8 +31,8 @@ class LL128Protocol : public tutti::sdk::Protocol {
     if (link != TUTTI_LINK_P2P) {
       return {tutti::Code::kUnsupported, "ll128 works between GPUs only: elsewhere lines may arrive in parts"};
     }
-    constexpr uint64_t kLines = 128;
-    layout.slot_count = 8;
+    constexpr uint64_t kLines = 256;  // four places for each of 256 threads, twice
+    layout.slot_count = 4;
     layout.slot_bytes = kLines * 120;
     layout.slot_stride = kLines * 128;
     layout.chunk_slots = 1;
@@ -40,7 +42,9 @@ class LL128Protocol : public tutti::sdk::Protocol {
 #if defined(TUTTI_HAS_CUDA)
   int32_t launch(const tutti_cuda_launch& launch, void* stream) noexcept override {
     const void* const kernel = tutti::device::find_kernel(*tutti::ll128::kKernels[launch.data_type], launch);
-    const cudaError_t error = tutti::device::start_kernel(kernel, launch, 0, stream);
+    constexpr uint32_t kMaxThreads = 256;  // LL128Wire::kThreads of tutti/device/cuda/wire.h
+    const uint32_t threads = std::min(launch.thread_count, kMaxThreads);
+    const cudaError_t error = tutti::device::start_kernel(kernel, launch, threads, stream);
     return error == cudaSuccess ? TUTTI_OK : host().fail({tutti::Code::kDevice, cudaGetErrorString(error)});
   }
 #endif

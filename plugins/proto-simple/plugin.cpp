@@ -22,9 +22,9 @@ class SimpleProtocol : public tutti::sdk::Protocol {
     out.latency_us[TUTTI_LINK_SHM] = 0.2;  // measured: a second line to fetch, data and counter
     out.efficiency[TUTTI_LINK_SHM] = 1;
     out.efficiency[TUTTI_LINK_NETWORK] = 1;
-    out.latency_us[TUTTI_LINK_P2P] = 1.5;  // a fence, then a counter
+    out.latency_us[TUTTI_LINK_P2P] = 2.3;  // a fence, then a counter
     out.efficiency[TUTTI_LINK_P2P] = 1;
-    out.channel_gbs[TUTTI_LINK_P2P] = 20;
+    out.channel_gbs[TUTTI_LINK_P2P] = 16;
     out.channel_bytes[TUTTI_LINK_P2P] = 64 << 10;
     out.devices = TUTTI_DEVICE_HOST;
 #if defined(TUTTI_HAS_CUDA)
@@ -50,21 +50,21 @@ class SimpleProtocol : public tutti::sdk::Protocol {
 
 #if defined(TUTTI_HAS_CUDA)
   int32_t launch(const tutti_cuda_launch& launch, void* stream) noexcept override {
-    constexpr uint32_t kMovers = 480;  // and a warp that tells peers
-    tutti_cuda_launch mine = launch;
-    mine.thread_count = kMovers;
+    constexpr uint32_t kThreads = 512;  // kSliceThreads of tutti/device/cuda/slices.h
     const void* const kernel = device::find_kernel(*tutti::simple::kKernels[launch.data_type], launch);
-    const cudaError_t error = device::start_kernel(kernel, mine, 512 - kMovers, stream);
+    const cudaError_t error = device::start_kernel(kernel, launch, kThreads, stream);
     return error == cudaSuccess ? TUTTI_OK : host().fail({tutti::Code::kDevice, cudaGetErrorString(error)});
   }
 #endif
 
  private:
-  /// Two slices to a chunk, so that one is on its way while the other is moved.
+  /// A slot holds 8 packs of 16 bytes for each of the 448 threads that move data. Two slices to a chunk, so that one is
+  /// on its way while the other is moved.
   static Status gpu_layout(tutti_slot_layout& layout) {
     layout.slot_count = 4;
-    layout.slot_bytes = layout.slot_stride = 64 << 10;
+    layout.slot_bytes = layout.slot_stride = 448 * 8 * 16;
     layout.chunk_slots = 2;
+    layout.max_channels = 32;  // more would not be faster
     return {};
   }
 };

@@ -123,7 +123,7 @@ typedef struct tutti_slot_layout {
   uint64_t slot_bytes;  /* in: payload that the configuration asks for, 0: none; out: payload of one slot */
   uint64_t slot_stride; /* out: bytes from slot to slot, a multiple of 64; memory is zero at first */
   uint32_t chunk_slots; /* out: slots (slices) one chunk may fill */
-  uint32_t reserved;
+  uint32_t max_channels; /* out: that a call can use; 0: any number */
 } tutti_slot_layout;
 
 typedef struct tutti_protocol_ops {

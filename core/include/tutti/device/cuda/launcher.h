@@ -32,12 +32,11 @@ inline const void* find_kernel(const TypeKernels& kernels, const tutti_cuda_laun
   }
 }
 
-/// Enqueues it. `further_threads`: beside those that move data.
-inline cudaError_t start_kernel(const void* kernel, const tutti_cuda_launch& launch, uint32_t further_threads,
-                                void* stream) {
+/// Enqueues it with `threads` threads per CTA.
+inline cudaError_t start_kernel(const void* kernel, const tutti_cuda_launch& launch, uint32_t threads, void* stream) {
   auto* parameters = const_cast<tutti_cuda_launch*>(&launch);
   void* arguments[] = {parameters};
-  return cudaLaunchKernel(kernel, dim3(launch.cta_count), dim3(launch.thread_count + further_threads), arguments, 0,
+  return cudaLaunchKernel(kernel, dim3(launch.cta_count), dim3(threads), arguments, 0,
                           static_cast<cudaStream_t>(stream));
 }
 

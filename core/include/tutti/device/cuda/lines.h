@@ -93,82 +93,124 @@ class LineRunner {
 
   /// One value from the own chunk and what peers sent, to the destination and to peers.
   __device__ __forceinline__ void fold_chunk(const tutti_cuda_step& step) {
+    constexpr uint32_t kFew = Wire::kInFlight;
+    if (step.recv_count <= 1) return fold_by<1, kFew>(step);
+    if (step.recv_count <= 3) return fold_by<3, (kFew + 1) / 2>(step);
+    return fold_by<7, 1>(step);
+  }
+
+  /// kBatch messages of kPlaces places are asked for at once. Folds in ascending order of ranks, so that all ranks get
+  /// the same bits.
+  template <uint32_t kBatch, uint32_t kPlaces>
+  __device__ __forceinline__ void fold_by(const tutti_cuda_step& step) {
     const bool keeps = step.destination != TUTTI_BUFFER_NONE;
-    const bool by_destination = step.source == TUTTI_BUFFER_NONE && keeps;
-    const uint32_t bytes = length(by_destination ? step.destination_chunk : step.source_chunk);
+    const bool has_own = step.source != TUTTI_BUFFER_NONE;
+    const uint32_t bytes = length(!has_own && keeps ? step.destination_chunk : step.source_chunk);
     const uint8_t* const from = source(step.source, step.source_block, step.source_chunk);
     uint8_t* const to = output_ + offset(step.destination_block, step.destination_chunk);
+    const bool folds = step.recv_count + (has_own ? 1u : 0u) > 1 || (step.flags & TUTTI_STEP_FINAL) != 0;
+    const uint32_t divisor = (step.flags & TUTTI_STEP_FINAL) != 0 ? launch_.divisor : 0;
     const uint32_t places = Wire::places(bytes);
-    for (uint32_t place = threadIdx.x; place < places; place += blockDim.x) {
-      const int32_t here = Wire::bytes_at(place, bytes);
-      Data value;
-      if (step.source != TUTTI_BUFFER_NONE) value = load_own(step.source, from, place, here);
-      if (step.recv_count > 0 || (step.flags & TUTTI_STEP_FINAL) != 0) value = fold(step, value, place);
-      if (keeps && here > 0) store_pack(to + Wire::offset(place), value, static_cast<uint32_t>(here));
-      for (uint32_t i = 0; i < step.send_count; ++i) send(peer(step.send_begin + i), value, place);
+    for (uint32_t place = threadIdx.x; place < places; place += blockDim.x * kPlaces) {
+      Data value[kPlaces];
+      if (has_own) {
+#pragma unroll
+        for (uint32_t p = 0; p < kPlaces; ++p) value[p] = load_own(step.source, from, place + p * blockDim.x, bytes);
+      }
+      if (step.recv_count > 0 || folds) {
+        PackSum<T, Wire::kDataBytes, Op> sum[kPlaces];
+        for (uint32_t first = 0; first < step.recv_count; first += kBatch) {
+          Data got[kBatch][kPlaces];
+          const uint32_t count = min(step.recv_count - first, kBatch);
+          receive<kBatch, kPlaces>(step.recv_begin + first, count, place, places, got);
+#pragma unroll
+          for (uint32_t i = 0; i < kBatch; ++i) {
+            if (i >= count) break;
+#pragma unroll
+            for (uint32_t p = 0; p < kPlaces; ++p) {
+              if (has_own && first + i == step.own_position) sum[p].take(value[p]);
+              if (folds) {
+                sum[p].take(got[i][p]);
+              } else {
+                value[p] = got[i][p];
+              }
+            }
+          }
+        }
+        if (folds) {
+#pragma unroll
+          for (uint32_t p = 0; p < kPlaces; ++p) {
+            if (has_own && step.own_position == step.recv_count) sum[p].take(value[p]);
+            value[p] = sum[p].value(divisor);
+          }
+        }
+      }
+#pragma unroll
+      for (uint32_t p = 0; p < kPlaces; ++p) {
+        const uint32_t here = place + p * blockDim.x;
+        if (here >= places) break;
+        if (keeps) store(to, value[p], here, bytes);
+        for (uint32_t i = 0; i < step.send_count; ++i) send(peer(step.send_begin + i), value[p], here);
+      }
     }
   }
 
-  __device__ __forceinline__ Data load_own(uint32_t buffer, const uint8_t* from, uint32_t place, int32_t here) const {
+  __device__ __forceinline__ Data load_own(uint32_t buffer, const uint8_t* from, uint32_t place, uint32_t bytes) const {
     Data value;
+    const int32_t here = Wire::bytes_at(place, bytes);
     if (here > 0) value = load_pack<T, Wire::kDataBytes>(from + Wire::offset(place), static_cast<uint32_t>(here));
     if (launch_.premultiplied != 0 && buffer == TUTTI_BUFFER_INPUT) value = scaled(value, launch_.scalar);
     return value;
   }
-
-  __device__ __forceinline__ Data fold(const tutti_cuda_step& step, Data own, uint32_t place) {
-    if (step.recv_count == 1 && step.source == TUTTI_BUFFER_NONE && (step.flags & TUTTI_STEP_FINAL) == 0) {
-      Data got[1];
-      receive<1>(step.recv_begin, 1, place, got);
-      return got[0];
-    }
-    if (step.recv_count <= 1) return fold_by<1>(step, own, place);
-    if (step.recv_count <= 3) return fold_by<3>(step, own, place);
-    return fold_by<7>(step, own, place);
-  }
-
-  /// In ascending order of ranks, so that all ranks get the same bits.
-  template <uint32_t kBatch>
-  __device__ __forceinline__ Data fold_by(const tutti_cuda_step& step, const Data& own, uint32_t place) {
-    PackSum<T, Wire::kDataBytes, Op> sum;
-    const bool has_own = step.source != TUTTI_BUFFER_NONE;
-    for (uint32_t first = 0; first < step.recv_count; first += kBatch) {
-      Data got[kBatch];
-      const uint32_t count = min(step.recv_count - first, kBatch);
-      receive<kBatch>(step.recv_begin + first, count, place, got);
-#pragma unroll
-      for (uint32_t i = 0; i < kBatch; ++i) {
-        if (i >= count) break;
-        if (has_own && first + i == step.own_position) sum.take(own);
-        sum.take(got[i]);
-      }
-    }
-    if (has_own && step.own_position == step.recv_count) sum.take(own);
-    return sum.value((step.flags & TUTTI_STEP_FINAL) != 0 ? launch_.divisor : 0);
+  __device__ __forceinline__ void store(uint8_t* to, const Data& value, uint32_t place, uint32_t bytes) const {
+    const int32_t here = Wire::bytes_at(place, bytes);
+    if (here > 0) store_pack(to + Wire::offset(place), value, static_cast<uint32_t>(here));
   }
 
   /// The own copy, then sends, then receives; different threads move different peers' messages.
   __device__ __forceinline__ void exchange(const tutti_cuda_step& step) {
     if (step.source != TUTTI_BUFFER_NONE && step.destination != TUTTI_BUFFER_NONE) copy_own(step);
+    send_all(step);
+    receive_all(step);
+  }
+
+  /// One place of one of several messages.
+  struct Spot {
+    tutti_cuda_peer peer;
+    uint32_t place;
+    uint32_t bytes;  // of the message; 0: there is no such place
+  };
+
+  __device__ __forceinline__ void send_all(const tutti_cuda_step& step) {
     const bool scatters = (step.flags & TUTTI_STEP_SCATTER) != 0;
-    for_each_place(step.send_count, [&](uint32_t i, uint32_t place) {
-      const tutti_cuda_peer to = peer(step.send_begin + i);
-      const uint32_t block = scatters ? to.block : step.source_block;
-      const uint32_t chunk = scatters ? to.chunk : step.source_chunk;
-      const uint32_t bytes = length(chunk);
-      if (place >= Wire::places(bytes)) return;
-      const int32_t here = Wire::bytes_at(place, bytes);
-      send(to, load_own(step.source, source(step.source, block, chunk), place, here), place);
-    });
-    for_each_place(step.recv_count, [&](uint32_t i, uint32_t place) {
-      const tutti_cuda_peer from = peer(step.recv_begin + i);
-      const uint32_t bytes = length(from.chunk);
-      if (place >= Wire::places(bytes)) return;
-      const int32_t here = Wire::bytes_at(place, bytes);
-      Data got[1];
-      receive<1>(step.recv_begin + i, 1, place, got);
-      uint8_t* const to = output_ + offset(from.block, from.chunk) + Wire::offset(place);
-      if (here > 0) store_pack(to, got[0], static_cast<uint32_t>(here));
+    for_each_spot(step.send_begin, step.send_count, scatters ? kNoChunk : step.source_chunk,
+                  [&](const Spot(&spots)[Wire::kInFlight]) {
+                    Data values[Wire::kInFlight];
+#pragma unroll
+                    for (uint32_t u = 0; u < Wire::kInFlight; ++u) {
+                      const tutti_cuda_peer& to = spots[u].peer;
+                      const uint32_t block = scatters ? to.block : step.source_block;
+                      const uint32_t chunk = scatters ? to.chunk : step.source_chunk;
+                      if (spots[u].bytes == 0) continue;
+                      values[u] = load_own(step.source, source(step.source, block, chunk), spots[u].place, spots[u].bytes);
+                    }
+#pragma unroll
+                    for (uint32_t u = 0; u < Wire::kInFlight; ++u) {
+                      if (spots[u].bytes > 0) send(spots[u].peer, values[u], spots[u].place);
+                    }
+                  });
+  }
+
+  __device__ __forceinline__ void receive_all(const tutti_cuda_step& step) {
+    for_each_spot(step.recv_begin, step.recv_count, kNoChunk, [&](const Spot(&spots)[Wire::kInFlight]) {
+      Data got[Wire::kInFlight];
+      receive_spots(spots, got);
+#pragma unroll
+      for (uint32_t u = 0; u < Wire::kInFlight; ++u) {
+        const tutti_cuda_peer& from = spots[u].peer;
+        if (spots[u].bytes == 0) continue;
+        store(output_ + offset(from.block, from.chunk), got[u], spots[u].place, spots[u].bytes);
+      }
     });
   }
 
@@ -183,19 +225,33 @@ class LineRunner {
     }
   }
 
-  /// A thread for each place of each of `count` messages, of which none is longer than a chunk.
+  static constexpr uint32_t kNoChunk = ~0u;
+
+  /// Deals the places of `count` messages out to threads, some to each at a time. The messages are as long as chunk
+  /// `chunk`, or kNoChunk: each as its peer's.
   template <class Action>
-  __device__ __forceinline__ void for_each_place(uint32_t count, Action&& action) const {
+  __device__ __forceinline__ void for_each_spot(uint32_t first, uint32_t count, uint32_t chunk, Action&& action) const {
+    constexpr uint32_t kSpots = Wire::kInFlight;
     const uint32_t places = Wire::places(static_cast<uint32_t>(min(chunk_bytes_, left_)));
     if (count == 0 || places == 0) return;
     // Threads per message: a power of two, so that finding one's place takes no division.
     const uint32_t needed = max(places, Wire::kTogether);
     const uint32_t shift = needed >= blockDim.x ? 31 - __clz(blockDim.x) : 32 - __clz(needed - 1);
     const uint32_t width = 1u << shift;
-    for (uint32_t begin = 0; begin < places; begin += width) {
-      for (uint32_t at = threadIdx.x; at < count << shift; at += blockDim.x) {
-        action(at >> shift, begin + (at & (width - 1)));
+    const uint32_t rows = (places + width - 1) >> shift;  // of `width` places, per message
+    for (uint32_t at = threadIdx.x; at < (count * rows) << shift; at += blockDim.x * kSpots) {
+      Spot spots[kSpots];
+#pragma unroll
+      for (uint32_t u = 0; u < kSpots; ++u) {
+        const uint32_t row = (at + u * blockDim.x) >> shift;
+        const uint32_t index = rows == 1 ? row : row % count;
+        const uint32_t place = ((rows == 1 ? 0 : row / count) << shift) + (at & (width - 1));
+        const tutti_cuda_peer with = peer(first + (index < count ? index : 0));
+        const uint32_t bytes = length(chunk == kNoChunk ? with.chunk : chunk);
+        const bool exists = row < count * rows && place < Wire::places(bytes);
+        spots[u] = {with, place, exists ? bytes : 0};
       }
+      action(spots);
     }
   }
 
@@ -206,37 +262,77 @@ class LineRunner {
                Wire::template encode<T>(value, place, number + 1));
   }
 
-  /// All messages are asked for before any is looked at.
-  template <uint32_t kCount>
-  __device__ __forceinline__ void receive(uint32_t first, uint32_t count, uint32_t place, Data* got) {
-    const uint8_t* from[kCount];
-    uint32_t flag[kCount];
+  /// kPlaces places, a CTA's threads apart, of each of `count` messages; all are asked for before any is looked at.
+  template <uint32_t kBatch, uint32_t kPlaces>
+  __device__ __forceinline__ void receive(uint32_t first, uint32_t count, uint32_t place, uint32_t places,
+                                          Data (&got)[kBatch][kPlaces]) {
+    const uint8_t* from[kBatch];
+    uint32_t flag[kBatch];
 #pragma unroll
-    for (uint32_t i = 0; i < kCount; ++i) {
+    for (uint32_t i = 0; i < kBatch; ++i) {
       const tutti_cuda_peer source = peer(first + (i < count ? i : 0));
       flag[i] = number_ + source.message + 1;
       from[i] = connections_.slot_from(source.rank, flag[i] - 1) + place * kWireBytes;
     }
-    WireWord words[kCount];
-    bool arrived = false;
+    const auto wanted = [&](uint32_t i, uint32_t p) { return i < count && place + p * blockDim.x < places; };
+    WireWord words[kBatch][kPlaces];
+    wait_until(peer(first).rank, [&] {
+      bool arrived = true;
+#pragma unroll
+      for (uint32_t i = 0; i < kBatch; ++i) {
+#pragma unroll
+        for (uint32_t p = 0; p < kPlaces; ++p) {
+          if (wanted(i, p)) words[i][p] = load_wire(from[i] + p * blockDim.x * kWireBytes);
+        }
+      }
+#pragma unroll
+      for (uint32_t i = 0; i < kBatch; ++i) {
+#pragma unroll
+        for (uint32_t p = 0; p < kPlaces; ++p) {
+          if (wanted(i, p)) arrived = arrived && Wire::arrived(words[i][p], place, flag[i]);
+        }
+      }
+      return arrived;
+    });
+#pragma unroll
+    for (uint32_t i = 0; i < kBatch; ++i) {
+#pragma unroll
+      for (uint32_t p = 0; p < kPlaces; ++p) {
+        if (wanted(i, p)) got[i][p] = Wire::template decode<T>(words[i][p]);
+      }
+    }
+  }
+
+  __device__ __forceinline__ void receive_spots(const Spot (&spots)[Wire::kInFlight], Data* got) {
+    constexpr uint32_t kSpots = Wire::kInFlight;
+    WireWord words[kSpots];
+    wait_until(spots[0].peer.rank, [&] {
+      bool arrived = true;
+#pragma unroll
+      for (uint32_t u = 0; u < kSpots; ++u) {
+        const tutti_cuda_peer& from = spots[u].peer;
+        if (spots[u].bytes == 0) continue;
+        words[u] = load_wire(connections_.slot_from(from.rank, number_ + from.message) + spots[u].place * kWireBytes);
+      }
+#pragma unroll
+      for (uint32_t u = 0; u < kSpots; ++u) {
+        if (spots[u].bytes == 0) continue;
+        arrived = arrived && Wire::arrived(words[u], spots[u].place, number_ + spots[u].peer.message + 1);
+      }
+      return arrived;
+    });
+#pragma unroll
+    for (uint32_t u = 0; u < kSpots; ++u) got[u] = Wire::template decode<T>(words[u]);
+  }
+
+  /// Until all threads that move places together have what they asked for.
+  template <class Ask>
+  __device__ __forceinline__ void wait_until(uint32_t rank, Ask&& ask) {
     for (uint32_t polls = 1; !stopped_; ++polls) {
-#pragma unroll
-      for (uint32_t i = 0; i < kCount; ++i) {
-        if (i < count) words[i] = load_wire(from[i]);
-      }
-      arrived = true;
-#pragma unroll
-      for (uint32_t i = 0; i < kCount; ++i) {
-        if (i < count) arrived = arrived && Wire::arrived(words[i], place, flag[i]);
-      }
-      if (Wire::all_arrived(arrived)) break;
-      if (polls % kPollsPerLook == 0) look_up(peer(first).rank);
+      if (Wire::all_arrived(ask())) break;
+      if (polls % kPollsPerLook == 0) look_up(rank);
     }
     if (!stopped_) since_ = 0;
-#pragma unroll
-    for (uint32_t i = 0; i < kCount; ++i) {
-      if (i < count) got[i] = Wire::template decode<T>(words[i]);
-    }
   }
 
   /// The receiver may lag: it must be done with what lies in the slot.
@@ -303,7 +399,7 @@ class LineRunner {
 
 /// The kernel of programs.
 template <class Wire, class T, class Op>
-__global__ void __launch_bounds__(512) run_lines(const __grid_constant__ tutti_cuda_launch launch) {
+__global__ void __launch_bounds__(Wire::kThreads) run_lines(const __grid_constant__ tutti_cuda_launch launch) {
   const Connections connections(launch, blockIdx.x);
   const ProgramTrack track(launch, connections);
   const Part part(launch.block_bytes, launch.cut, blockIdx.x);
@@ -314,7 +410,7 @@ __global__ void __launch_bounds__(512) run_lines(const __grid_constant__ tutti_c
 
 /// The kernel of sends and receives, in elements that are as good as any.
 template <class Wire, class T>
-__global__ void __launch_bounds__(512) run_line_messages(const __grid_constant__ tutti_cuda_launch launch) {
+__global__ void __launch_bounds__(Wire::kThreads) run_line_messages(const __grid_constant__ tutti_cuda_launch launch) {
   const tutti_cuda_message& message = message_of(launch);
   const uint32_t lane = blockIdx.x - message.first_cta;
   const Connections connections(launch, lane);

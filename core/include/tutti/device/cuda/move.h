@@ -19,46 +19,47 @@ struct Operands {
   uint32_t divisor;  ///< of the final operation; 0: none
 };
 
-/// Where all places are multiples of 16 bytes: packs of 16, `kUnroll` of them in flight per thread and place.
-template <class T, class Op, uint32_t kUnroll>
-__device__ __forceinline__ void move_packs(const Operands& operands, uint64_t first, uint64_t packs, uint32_t threads,
+/// Where all places are multiples of 16 bytes: packs of 16. Of each of `kSources` contributions `kUnroll` packs per
+/// thread are asked for before any is used.
+template <class T, class Op, uint32_t kSources, uint32_t kUnroll>
+__device__ __forceinline__ void move_packs(const Operands& operands, uint32_t packs, uint32_t threads,
                                            uint64_t scalar) {
   using Value = Pack<T, 16>;
-  const auto load = [](const uint8_t* from, uint64_t i) {
-    const uint4 bits = __ldcs(reinterpret_cast<const uint4*>(from) + i);
-    return __builtin_bit_cast(Value, bits);
-  };
   const uint32_t sources = operands.from_count;
-  for (uint64_t begin = first + threadIdx.x; begin < packs; begin += uint64_t{threads} * kUnroll) {
-    Value value[kUnroll];
+  const bool folds = sources > 1 || operands.divisor != 0;
+  for (uint32_t begin = threadIdx.x; begin < packs; begin += threads * kUnroll) {
     PackSum<T, 16, Op> sum[kUnroll];
-    const bool folds = sources > 1 || operands.divisor != 0;
-    for (uint32_t s = 0; s < sources; ++s) {
-      const uint8_t* const from = operands.from[s];
+    Value value[kSources][kUnroll];
+    for (uint32_t first = 0; first < sources; first += kSources) {
 #pragma unroll
-      for (uint32_t u = 0; u < kUnroll; ++u) {
-        const uint64_t i = begin + u * threads;
-        if (i < packs) value[u] = load(from, i);
+      for (uint32_t s = 0; s < kSources; ++s) {
+        if (first + s >= sources) continue;
+        const uint4* const from = reinterpret_cast<const uint4*>(operands.from[first + s]) + begin;
+#pragma unroll
+        for (uint32_t u = 0; u < kUnroll; ++u) {
+          if (begin + u * threads < packs) value[s][u] = __builtin_bit_cast(Value, __ldcs(from + u * threads));
+        }
       }
-      if (s == operands.scaled) {
 #pragma unroll
-        for (uint32_t u = 0; u < kUnroll; ++u) value[u] = scaled(value[u], scalar);
-      }
-      if (folds) {
+      for (uint32_t s = 0; s < kSources; ++s) {
+        if (first + s >= sources) continue;
+        const bool scales = first + s == operands.scaled;
 #pragma unroll
-        for (uint32_t u = 0; u < kUnroll; ++u) sum[u].take(value[u]);
+        for (uint32_t u = 0; u < kUnroll; ++u) {
+          if (scales) value[s][u] = scaled(value[s][u], scalar);
+          if (folds) sum[u].take(value[s][u]);
+        }
       }
     }
-    if (folds) {
 #pragma unroll
-      for (uint32_t u = 0; u < kUnroll; ++u) value[u] = sum[u].value(operands.divisor);
+    for (uint32_t u = 0; u < kUnroll; ++u) {
+      if (folds) value[0][u] = sum[u].value(operands.divisor);
     }
     for (uint32_t d = 0; d < operands.to_count; ++d) {
-      uint8_t* const to = operands.to[d];
+      uint4* const to = reinterpret_cast<uint4*>(operands.to[d]) + begin;
 #pragma unroll
       for (uint32_t u = 0; u < kUnroll; ++u) {
-        const uint64_t i = begin + u * threads;
-        if (i < packs) reinterpret_cast<uint4*>(to)[i] = __builtin_bit_cast(uint4, value[u]);
+        if (begin + u * threads < packs) to[u * threads] = __builtin_bit_cast(uint4, value[0][u]);
       }
     }
   }
@@ -88,13 +89,17 @@ __device__ __forceinline__ void move_slice(const Operands& operands, uint64_t by
   bool packs = true;
   for (uint32_t s = 0; s < operands.from_count; ++s) packs = packs && aligned<16>(operands.from[s]);
   for (uint32_t d = 0; d < operands.to_count; ++d) packs = packs && aligned<16>(operands.to[d]);
-  const uint64_t whole = packs ? bytes / 16 : 0;
+  const uint32_t whole = packs ? static_cast<uint32_t>(bytes / 16) : 0;
+  // Accumulators of small floats take more registers than their elements.
+  constexpr uint32_t kWide = sizeof(Accumulator<T>) > sizeof(T) ? 2 : 1;
   if (operands.from_count == 1 && operands.divisor == 0) {
-    move_packs<T, Op, 8>(operands, 0, whole, threads, scalar);
+    move_packs<T, Op, 1, 8>(operands, whole, threads, scalar);
+  } else if (operands.from_count <= 2) {
+    move_packs<T, Op, 2, 4 / kWide>(operands, whole, threads, scalar);
   } else {
-    move_packs<T, Op, sizeof(Accumulator<T>) / sizeof(T) >= 2 ? 2 : 4>(operands, 0, whole, threads, scalar);
+    move_packs<T, Op, 4, 2 / kWide>(operands, whole, threads, scalar);
   }
-  move_elements<T, Op>(operands, whole * 16, bytes, threads, scalar);
+  move_elements<T, Op>(operands, uint64_t{whole} * 16, bytes, threads, scalar);
 }
 
 }  // namespace tutti::device

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernel of the Simple wire: plain data in slots, a mailbox says that it is there. For nvcc.
 //
-// The CTA's threads move a slice together; one more warp then tells the peers, so that its fence is over while the
-// others move the next slice. (As in NCCL 2.)
+// The work of a CTA is a row of moves: a slice of a folding step, of a send or of a receive. Three roles go through the
+// same row: one warp waits until the next move can be made, most threads make it, and one warp tells the peers of the
+// last. So polls and fences take their time while others move data.
 #pragma once
 
 #include "tutti/device/cuda/move.h"
@@ -10,14 +11,30 @@
 
 namespace tutti::device {
 
-inline constexpr uint32_t kTellers = 32;  // threads beside those that move data; together at most 512
+inline constexpr uint32_t kMovers = 448;  // threads of a CTA that move data
+inline constexpr uint32_t kSliceThreads = kMovers + 64;
 
 /// What the threads of a CTA share.
 struct SliceBoard {
   tutti_cuda_program program;
-  Operands operands;
+  Operands operands[2];  // of the move that is made, and of the next
   uint32_t stopped;
 };
+
+/// One move: which peers' slots it reads and writes, and how much.
+struct Move {
+  const tutti_cuda_step& step;
+  uint32_t recv_begin, recv_count;  // peers whose slots are read
+  uint32_t send_begin, send_count;  // peers whose slots are written
+  uint64_t bytes;
+};
+
+/// Names of the barriers between roles.
+inline constexpr uint32_t kReady = 1;  // the next move can be made
+inline constexpr uint32_t kMade = 2;   // it has been
+__device__ __forceinline__ void meet_at(uint32_t barrier) {
+  asm volatile("bar.sync %0, %1;" ::"r"(barrier), "n"(kMovers + 32) : "memory");
+}
 
 template <class T, class Op>
 class SliceRunner {
@@ -34,36 +51,67 @@ class SliceRunner {
         epoch_(track.epoch),
         room_(room_of(track)) {}
 
-  __device__ void run() {
+  __device__ __forceinline__ void run() {
+    const uint32_t thread = threadIdx.x;
+    if (thread < kMovers) {
+      for_each_move([&](const Move& move) { make(move); });
+    } else if (thread < kMovers + 32) {
+      for_each_move([&](const Move& move) { prepare(move, thread - kMovers); });
+    } else {
+      for_each_move([&](const Move& move) { tell(move, thread - kMovers - 32); });
+    }
+  }
+
+ private:
+  template <class Visit>
+  __device__ __forceinline__ void for_each_move(Visit&& visit) {
     const tutti_cuda_program& program = board_.program;
     for (uint32_t loop = 0; loop < part_.cut.loops; ++loop) {
       const uint64_t done = loop * program.chunks * part_.cut.chunk;
       first_ = part_.begin + done;
       left_ = part_.bytes > done ? part_.bytes - done : 0;
       chunk_bytes_ = loop + 1 < part_.cut.loops ? part_.cut.chunk : part_.cut.last_chunk;
+      number_ = epoch_ + loop * program.messages * part_.cut.slices;
       for (uint32_t s = 0; s < program.step_count; ++s) {
-        for (uint32_t slice = 0; slice < part_.cut.slices; ++slice) {
-          at_ = slice * part_.cut.slice;
-          if (at_ >= chunk_bytes_) break;
-          slice_ = slice;
-          number_ = epoch_ + loop * program.messages * part_.cut.slices;
-          run_step(program.steps[s]);
+        for (slice_ = 0; slice_ < part_.cut.slices; ++slice_) {
+          at_ = slice_ * part_.cut.slice;
+          if (at_ < chunk_bytes_) visit_step(program.steps[s], visit);
         }
       }
     }
   }
 
- private:
-  __device__ __forceinline__ bool stopped() const {
-    return *const_cast<const volatile uint32_t*>(&board_.stopped) != 0;
+  template <class Visit>
+  __device__ __forceinline__ void visit_step(const tutti_cuda_step& step, Visit&& visit) {
+    const auto go = [&](const Move& move) {
+      if (move.bytes == 0) return;
+      visit(move);
+      ++turn_;
+    };
+    if ((step.flags & (TUTTI_STEP_GATHER | TUTTI_STEP_SCATTER)) == 0) {
+      const bool by_destination = step.source == TUTTI_BUFFER_NONE && step.destination != TUTTI_BUFFER_NONE;
+      const uint64_t bytes = length(by_destination ? step.destination_chunk : step.source_chunk);
+      return go({step, step.recv_begin, step.recv_count, step.send_begin, step.send_count, bytes});
+    }
+    if (copies_own(step)) go({step, 0, 0, 0, 0, length(step.source_chunk)});
+    for (uint32_t i = step.send_begin; i < uint32_t{step.send_begin} + step.send_count; ++i) {
+      go({step, 0, 0, i, 1, length(scatters(step) ? board_.program.peers[i].chunk : step.source_chunk)});
+    }
+    for (uint32_t i = step.recv_begin; i < uint32_t{step.recv_begin} + step.recv_count; ++i) {
+      go({step, i, 1, 0, 0, length(board_.program.peers[i].chunk)});
+    }
   }
-  __device__ __forceinline__ bool is_mover() const { return threadIdx.x < launch_.thread_count; }
 
-  __device__ __forceinline__ void run_step(const tutti_cuda_step& step) {
-    if ((step.flags & (TUTTI_STEP_GATHER | TUTTI_STEP_SCATTER)) == 0) return fold_slice(step);
-    if (step.source != TUTTI_BUFFER_NONE && step.destination != TUTTI_BUFFER_NONE) copy_own(step);
-    for (uint32_t i = 0; i < step.send_count; ++i) send_slice(step, step.send_begin + i);
-    for (uint32_t i = 0; i < step.recv_count; ++i) receive_slice(step.recv_begin + i);
+  __device__ __forceinline__ static bool folds(const tutti_cuda_step& step) {
+    return (step.flags & (TUTTI_STEP_GATHER | TUTTI_STEP_SCATTER)) == 0;
+  }
+  __device__ __forceinline__ static bool scatters(const tutti_cuda_step& step) {
+    return (step.flags & TUTTI_STEP_SCATTER) != 0;
+  }
+  __device__ __forceinline__ bool copies_own(const tutti_cuda_step& step) const {
+    if (step.source == TUTTI_BUFFER_NONE || step.destination == TUTTI_BUFFER_NONE) return false;
+    return source(step.source, step.source_block, step.source_chunk) !=
+           output_ + offset(step.destination_block, step.destination_chunk);
   }
 
   /// Of the slice, in a chunk.
@@ -82,106 +130,70 @@ class SliceRunner {
     return number_ + peer.message * part_.cut.slices + slice_;
   }
 
-  __device__ __forceinline__ void fold_slice(const tutti_cuda_step& step) {
-    const bool keeps = step.destination != TUTTI_BUFFER_NONE;
-    const bool by_destination = step.source == TUTTI_BUFFER_NONE && keeps;
-    const uint64_t bytes = length(by_destination ? step.destination_chunk : step.source_chunk);
-    if (bytes == 0) return;
-    Operands& operands = board_.operands;
-    const uint32_t recv = step.recv_count;
-    const uint32_t thread = threadIdx.x;
-    const bool has_own = step.source != TUTTI_BUFFER_NONE;
-    if (thread < recv) {
-      const tutti_cuda_peer& from = board_.program.peers[step.recv_begin + thread];
+  /// Lanes wait for one peer each: the first half for what is to be read, the second for room to write.
+  __device__ __forceinline__ void prepare(const Move& move, uint32_t lane) {
+    Operands& operands = board_.operands[turn_ & 1];
+    const tutti_cuda_step& step = move.step;
+    const bool receives_only = !folds(step) && move.recv_count > 0;
+    const bool sends_only = !folds(step) && move.send_count > 0;
+    const bool has_own = step.source != TUTTI_BUFFER_NONE && !receives_only;
+    const bool keeps = (step.destination != TUTTI_BUFFER_NONE && !sends_only) || receives_only;
+    const uint32_t own_position = folds(step) ? step.own_position : 0;
+    if (lane < move.recv_count) {
+      const tutti_cuda_peer& from = board_.program.peers[move.recv_begin + lane];
       wait_filled(from.rank, number_of(from));
-      operands.from[thread + (has_own && thread >= step.own_position ? 1 : 0)] =
+      operands.from[lane + (has_own && lane >= own_position ? 1 : 0)] =
           connections_.slot_from(from.rank, number_of(from));
-    } else if (thread >= 32 && thread < 32u + step.send_count) {
-      const tutti_cuda_peer& to = board_.program.peers[step.send_begin + thread - 32];
+    } else if (lane >= 16 && lane - 16 < move.send_count) {
+      const tutti_cuda_peer& to = board_.program.peers[move.send_begin + lane - 16];
       wait_free(to.rank, number_of(to));
-      operands.to[thread - 32 + (keeps ? 1 : 0)] = connections_.slot_to(to.rank, number_of(to));
+      operands.to[lane - 16 + (keeps ? 1 : 0)] = connections_.slot_to(to.rank, number_of(to));
     }
-    if (thread == 0) {
-      if (has_own) operands.from[step.own_position] = source(step.source, step.source_block, step.source_chunk);
-      if (keeps) operands.to[0] = output_ + offset(step.destination_block, step.destination_chunk);
-      operands.from_count = recv + (has_own ? 1 : 0);
-      operands.to_count = step.send_count + (keeps ? 1 : 0);
+    if (lane == 31) {
+      if (has_own) operands.from[own_position] = own_source(move);
+      if (keeps) operands.to[0] = destination(move);
+      operands.from_count = move.recv_count + (has_own ? 1 : 0);
+      operands.to_count = move.send_count + (keeps ? 1 : 0);
       const bool scales = has_own && launch_.premultiplied != 0 && step.source == TUTTI_BUFFER_INPUT;
-      operands.scaled = scales ? step.own_position : kNone;
+      operands.scaled = scales ? own_position : kNone;
       operands.divisor = (step.flags & TUTTI_STEP_FINAL) != 0 ? launch_.divisor : 0;
     }
-    move(bytes);
-    tell(step.send_begin, step.send_count, step.recv_begin, step.recv_count);
+    __syncwarp();
+    meet_at(kReady);
   }
-
-  __device__ __forceinline__ void copy_own(const tutti_cuda_step& step) {
-    const uint64_t bytes = length(step.source_chunk);
-    const uint8_t* const from = source(step.source, step.source_block, step.source_chunk);
-    uint8_t* const to = output_ + offset(step.destination_block, step.destination_chunk);
-    if (bytes == 0 || from == to) return;
-    if (threadIdx.x == 0) set_copy(from, to, kNone);
-    move(bytes);
-    __syncthreads();
+  __device__ __forceinline__ const uint8_t* own_source(const Move& move) const {
+    const tutti_cuda_step& step = move.step;
+    if (!scatters(step) || move.send_count == 0) return source(step.source, step.source_block, step.source_chunk);
+    const tutti_cuda_peer& to = board_.program.peers[move.send_begin];
+    return source(step.source, to.block, to.chunk);
   }
-
-  __device__ __forceinline__ void send_slice(const tutti_cuda_step& step, uint32_t peer) {
-    const tutti_cuda_peer& to = board_.program.peers[peer];
-    const bool scatters = (step.flags & TUTTI_STEP_SCATTER) != 0;
-    const uint32_t chunk = scatters ? to.chunk : step.source_chunk;
-    const uint64_t bytes = length(chunk);
-    if (bytes == 0) return;
-    if (threadIdx.x == 0) {
-      wait_free(to.rank, number_of(to));
-      const bool scales = launch_.premultiplied != 0 && step.source == TUTTI_BUFFER_INPUT;
-      set_copy(source(step.source, scatters ? to.block : step.source_block, chunk),
-               connections_.slot_to(to.rank, number_of(to)), scales ? 0 : kNone);
+  __device__ __forceinline__ uint8_t* destination(const Move& move) const {
+    const tutti_cuda_step& step = move.step;
+    if (folds(step) || move.recv_count == 0) {
+      return output_ + offset(step.destination_block, step.destination_chunk);
     }
-    move(bytes);
-    tell(peer, 1, 0, 0);
+    const tutti_cuda_peer& from = board_.program.peers[move.recv_begin];
+    return output_ + offset(from.block, from.chunk);
   }
 
-  __device__ __forceinline__ void receive_slice(uint32_t peer) {
-    const tutti_cuda_peer& from = board_.program.peers[peer];
-    const uint64_t bytes = length(from.chunk);
-    if (bytes == 0) return;
-    if (threadIdx.x == 0) {
-      wait_filled(from.rank, number_of(from));
-      set_copy(connections_.slot_from(from.rank, number_of(from)), output_ + offset(from.block, from.chunk), kNone);
-    }
-    move(bytes);
-    tell(0, 0, peer, 1);
+  __device__ __forceinline__ void make(const Move& move) {
+    meet_at(kReady);
+    if (!stopped()) move_slice<T, Op>(board_.operands[turn_ & 1], move.bytes, kMovers, launch_.scalar);
+    meet_at(kMade);
   }
 
-  __device__ __forceinline__ void set_copy(const uint8_t* from, uint8_t* to, uint32_t scaled) {
-    board_.operands.from[0] = from;
-    board_.operands.to[0] = to;
-    board_.operands.from_count = board_.operands.to_count = 1;
-    board_.operands.scaled = scaled;
-    board_.operands.divisor = 0;
-  }
-
-  /// Those who move data see the operands, and move it.
-  __device__ __forceinline__ void move(uint64_t bytes) {
-    if (!is_mover()) return;
-    asm volatile("bar.sync 1, %0;" ::"r"(launch_.thread_count) : "memory");
-    if (stopped()) return;
-    move_slice<T, Op>(board_.operands, bytes, launch_.thread_count, launch_.scalar);
-  }
-
-  /// All have moved their part: the last warp says so to receivers and senders.
-  __device__ __forceinline__ void tell(uint32_t send_begin, uint32_t sends, uint32_t recv_begin, uint32_t recvs) {
-    __syncthreads();
-    if (is_mover()) return;
-    const uint32_t thread = threadIdx.x - launch_.thread_count;
-    if (thread < sends) {
-      const tutti_cuda_peer& to = board_.program.peers[send_begin + thread];
+  /// A fence by one thread covers what all stored before the barrier.
+  __device__ __forceinline__ void tell(const Move& move, uint32_t lane) {
+    meet_at(kMade);
+    if (lane < move.send_count) {
+      const tutti_cuda_peer& to = board_.program.peers[move.send_begin + lane];
       __threadfence_system();
       store_relaxed(&connections_.mailbox_at(to.rank)->tail, number_of(to) + 1);
-    }
-    if (thread < recvs) {
-      const tutti_cuda_peer& from = board_.program.peers[recv_begin + thread];
+    } else if (lane >= 16 && lane - 16 < move.recv_count) {
+      const tutti_cuda_peer& from = board_.program.peers[move.recv_begin + lane - 16];
       store_relaxed(&connections_.mailbox_at(from.rank)->done, number_of(from) + 1);
     }
+    __syncwarp();
   }
 
   __device__ __forceinline__ void wait_filled(uint32_t rank, uint32_t number) {
@@ -203,6 +215,9 @@ class SliceRunner {
       if (since == kStop) *const_cast<volatile uint32_t*>(&board_.stopped) = 1;
     }
   }
+  __device__ __forceinline__ bool stopped() const {
+    return *const_cast<const volatile uint32_t*>(&board_.stopped) != 0;
+  }
 
   const tutti_cuda_launch& launch_;
   const Connections& connections_;
@@ -218,6 +233,7 @@ class SliceRunner {
   uint64_t at_ = 0;  // byte of the chunk where the slice begins
   uint32_t slice_ = 0;
   uint32_t number_ = 0;
+  uint32_t turn_ = 0;  // moves so far
 };
 
 /// All threads: puts the CTA's program where all can read it.
@@ -237,7 +253,7 @@ __device__ __forceinline__ void load_program(const tutti_cuda_launch& launch, Sl
 }
 
 template <class T, class Op>
-__global__ void __launch_bounds__(512) run_slices(const __grid_constant__ tutti_cuda_launch launch) {
+__global__ void __launch_bounds__(kSliceThreads) run_slices(const __grid_constant__ tutti_cuda_launch launch) {
   __shared__ SliceBoard board;
   const Connections connections(launch, blockIdx.x);
   const ProgramTrack track(launch, connections);
@@ -250,7 +266,7 @@ __global__ void __launch_bounds__(512) run_slices(const __grid_constant__ tutti_
 
 /// Sends and receives: programs of one step.
 template <class T>
-__global__ void __launch_bounds__(512) run_slice_messages(const __grid_constant__ tutti_cuda_launch launch) {
+__global__ void __launch_bounds__(kSliceThreads) run_slice_messages(const __grid_constant__ tutti_cuda_launch launch) {
   __shared__ SliceBoard board;
   const tutti_cuda_message& message = message_of(launch);
   const uint32_t lane = blockIdx.x - message.first_cta;

@@ -31,6 +31,8 @@ __device__ __forceinline__ WireWord load_wire(const uint8_t* from) {
 struct LLWire {
   static constexpr uint32_t kDataBytes = 8;  // of a place
   static constexpr uint32_t kTogether = 1;   // threads that must move neighbouring places together
+  static constexpr uint32_t kInFlight = 1;   // places that a thread asks for at once: messages are short
+  static constexpr uint32_t kThreads = 512;  // of a CTA at most
   template <class T>
   using Data = Pack<T, kDataBytes>;
 
@@ -62,6 +64,8 @@ struct LLWire {
 struct LL128Wire {
   static constexpr uint32_t kDataBytes = 16;
   static constexpr uint32_t kTogether = 8;
+  static constexpr uint32_t kInFlight = 4;
+  static constexpr uint32_t kThreads = 256;
   static constexpr uint32_t kLineData = 120;
   template <class T>
   using Data = Pack<T, kDataBytes>;
