@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// A tuner that does what measurements say, and what the model says where there are none.
+#include <algorithm>
+#include <fstream>
+#include <mutex>
+#include <set>
+#include <sstream>
+#include <string>
+
+#include "table.h"
+#include "tuner-model/settings.h"
+#include "tutti/sdk/tuner.h"
+
+namespace tutti::tuner_table {
+namespace {
+
+constexpr double kBehind = 1.001;  ///< what was not chosen is predicted slower than what was, by at least this
+
+/// Says it once in this process: its ranks, and its later communicators, have no more to say.
+void warn_once(const sdk::Host& host, const std::string& text) {
+  static std::mutex mutex;
+  static std::set<std::string> said;
+  const std::scoped_lock lock(mutex);
+  if (said.insert(text).second) host.log(TUTTI_LOG_WARN, text);
+}
+
+class Follower : public sdk::TunerInstance {
+ public:
+  Follower(const sdk::Host& host, tuner_model::Model model, Table table)
+      : host_(host), model_(std::move(model)), table_(std::move(table)) {}
+
+  Status choose(const tutti_call& call, std::span<tutti_candidate> candidates) const override {
+    for (tutti_candidate& candidate : candidates) model_.predict(call, candidate);
+    const Entry* entry = table_.find(call.collective, call.block_bytes * call.blocks);
+    if (entry == nullptr) return {};
+    const auto names_it = [&](const tutti_candidate& candidate) { return is(*entry, candidate); };
+    const auto named = std::find_if(candidates.begin(), candidates.end(), names_it);
+    if (named == candidates.end()) {
+      warn_once(host_, "the table chooses " + entry->algorithm + " with " + entry->protocol +
+                           ", which is not loaded; the model chooses instead");
+    } else if (named->predicted_us >= 0) {
+      prefer(*entry, *named, candidates);
+    }
+    return {};
+  }
+
+ private:
+  static bool is(const Entry& entry, const tutti_candidate& candidate) {
+    return entry.algorithm == sdk::view(candidate.algorithm) && entry.protocol == sdk::view(candidate.protocol) &&
+           entry.variant == sdk::view(candidate.variant);
+  }
+
+  static void prefer(const Entry& entry, tutti_candidate& chosen, std::span<tutti_candidate> candidates) {
+    for (tutti_candidate& candidate : candidates) {
+      if (candidate.predicted_us < 0) continue;
+      candidate.predicted_us = std::max(candidate.predicted_us, entry.measured_us * kBehind);
+    }
+    chosen.predicted_us = entry.measured_us;
+    chosen.channels = std::clamp(entry.channels, 1u, chosen.max_channels);
+  }
+
+  sdk::Host host_;
+  tuner_model::Model model_;
+  Table table_;
+};
+
+class Tuner : public sdk::Tuner {
+ public:
+  static std::vector<tutti_config_key> settings() {
+    auto keys = tuner_model::model_settings();
+    keys.push_back(sdk::setting(TUTTI_CONFIG_TEXT, "file", "",
+                                "table made by 'tutti tune': a path, or a name in share/tutti/tuned; empty: none"));
+    return keys;
+  }
+
+  Result<std::unique_ptr<sdk::TunerInstance>> create(const tutti_topology& topology) override {
+    TUTTI_ASSIGN(Table table, table_for(topology));
+    tuner_model::Model model(tuner_model::constants_of(host()), topology);
+    return std::unique_ptr<sdk::TunerInstance>(std::make_unique<Follower>(host(), std::move(model), std::move(table)));
+  }
+
+ private:
+  /// The file's table where it holds, else an empty one.
+  Result<Table> table_for(const tutti_topology& topology) const {
+    const std::string name = host().text("file");
+    if (name.empty()) return Table();
+    TUTTI_ASSIGN(const std::string path, find_file(name));
+    std::stringstream text;
+    if (!(text << std::ifstream(path).rdbuf())) {
+      return Status(Code::kConfig, path + ": is empty or cannot be read; make it with 'tutti tune --out FILE'");
+    }
+    TUTTI_ASSIGN(Table table, read_table(text.str(), path));
+    const std::string differs = difference(table.conditions, conditions_of(topology));
+    if (!differs.empty()) {
+      warn_once(host(), path + " was measured elsewhere and is ignored (" + differs +
+                            "): the model chooses; make a table for this job with 'tutti tune'");
+      return Table();
+    }
+    if (table.most_channels() > topology.max_channels) {
+      warn_once(host(), path + " uses up to " + std::to_string(table.most_channels()) + " channels, this job has " +
+                            std::to_string(topology.max_channels) + " at most; set channels to as many");
+    }
+    return table;
+  }
+};
+
+}  // namespace
+}  // namespace tutti::tuner_table
+
+TUTTI_PLUGIN(tutti::tuner_table::Tuner, "table", "0.1.0", "follows a table of measurements, else the model")

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// A measured table: what was fastest, by collective and size, and where that was measured. README.md has the format.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tutti/plugin/tuner.h"
+#include "tutti/status.h"
+
+namespace tutti::tuner_table {
+
+/// What was fastest for calls of up to `max_bytes` in the larger buffer.
+struct Entry {
+  uint64_t max_bytes = UINT64_MAX;
+  std::string algorithm;
+  std::string variant;  ///< empty: the algorithm's only one
+  std::string protocol;
+  uint32_t channels = 1;
+  double measured_us = 0;
+};
+
+/// Where it was measured; a table holds nowhere else.
+struct Conditions {
+  std::string tutti_version;
+  std::string gpu;  ///< empty: the ranks compute on the host
+  uint32_t ranks = 0;
+  uint32_t nodes = 0;
+};
+
+struct Table {
+  Conditions conditions;
+  std::array<std::vector<Entry>, TUTTI_COLLECTIVE_COUNT> entries;  ///< by collective; sizes ascend
+
+  /// The entry that decides on a call; null: none does.
+  const Entry* find(uint32_t collective, uint64_t bytes) const;
+  uint32_t most_channels() const;
+};
+
+/// The conditions that the ranks of a communicator have.
+Conditions conditions_of(const tutti_topology& topology);
+/// "GPU 'NVIDIA H100' there, 'NVIDIA H200' here; ranks 8 there, 4 here"; empty: the table holds here.
+std::string difference(const Conditions& measured, const Conditions& here);
+
+/// kConfig with file, line and key where the text is no such table. `name` stands for the file.
+Result<Table> read_table(const std::string& text, const std::string& name);
+
+/// The path of the file that the setting names: as it stands, or a name in share/tutti/tuned of the installation (in
+/// Tutti's source tree configs/tuned). kNotFound says where it was looked for.
+Result<std::string> find_file(const std::string& name);
+
+}  // namespace tutti::tuner_table
