@@ -9,7 +9,7 @@
 namespace tutti::plan {
 namespace {
 
-constexpr uint64_t kGrain = 16;      // bytes: what a thread moves at once
+constexpr uint64_t kGrain = 16;       // bytes: what a thread moves at once
 constexpr uint64_t kPartGrain = 128;  // parts of CTAs begin on lines
 
 uint64_t ceil_div(uint64_t a, uint64_t b) {
@@ -25,13 +25,19 @@ class Touches {
  public:
   Touches(const Plan& plan, bool in_place) : plan_(plan), in_place_(in_place) {}
 
-  /// Whether threads must meet before `step` touches what it does.
-  bool must_meet(const tutti_plan_step& step) {
-    std::vector<Touch> now = touches_of(step);
-    const bool conflict = std::any_of(now.begin(), now.end(), [&](const Touch& touch) { return conflicts(touch); });
-    if (conflict) before_.clear();
+  /// TUTTI_CUDA_STEP_AFTER and TUTTI_CUDA_STEP_MEET, as far as `step` needs them.
+  uint32_t flags(const tutti_plan_step& step) {
+    const std::vector<Touch> now = touches_of(step);
+    const auto any = [&](const std::vector<Touch>& before, bool folds_too) {
+      return std::any_of(now.begin(), now.end(), [&](const Touch& touch) { return conflicts(touch, before, folds_too); });
+    };
+    const uint32_t after = any(all_before_, true) ? TUTTI_CUDA_STEP_AFTER : 0;
+    const uint32_t meet = any(before_, false) ? TUTTI_CUDA_STEP_MEET : 0;
+    if (after != 0) all_before_.clear();
+    if (meet != 0) before_.clear();
+    all_before_.insert(all_before_.end(), now.begin(), now.end());
     before_.insert(before_.end(), now.begin(), now.end());
-    return conflict;
+    return after | meet;
   }
 
  private:
@@ -41,9 +47,10 @@ class Touches {
     bool folds;
   };
 
-  bool conflicts(const Touch& touch) const {
-    return std::any_of(before_.begin(), before_.end(), [&](const Touch& other) {
-      return other.place == touch.place && (other.writes || touch.writes) && !(other.folds && touch.folds);
+  static bool conflicts(const Touch& touch, const std::vector<Touch>& before, bool folds_too) {
+    return std::any_of(before.begin(), before.end(), [&](const Touch& other) {
+      const bool same_thread = other.folds && touch.folds;
+      return other.place == touch.place && (other.writes || touch.writes) && (folds_too || !same_thread);
     });
   }
 
@@ -53,9 +60,15 @@ class Touches {
     const auto add = [&](uint32_t buffer, uint32_t chunk, bool writes) {
       if (buffer != TUTTI_BUFFER_NONE) all.push_back({place(buffer, chunk), writes, folds});
     };
-    add(step.source, step.source_chunk, false);
-    add(step.destination, step.destination_chunk, true);
-    if ((step.flags & TUTTI_STEP_SCATTER) != 0) {
+    // What a SCATTER step sends are its peers' chunks: its own it touches only to copy it, unless onto itself.
+    const bool scatters = (step.flags & TUTTI_STEP_SCATTER) != 0;
+    const bool has_both = step.source != TUTTI_BUFFER_NONE && step.destination != TUTTI_BUFFER_NONE;
+    const bool stays =
+        !folds && has_both && place(step.source, step.source_chunk) == place(step.destination, step.destination_chunk);
+    const bool sends_own = !scatters && step.send_count > 0;
+    if (folds || sends_own || (has_both && !stays)) add(step.source, step.source_chunk, false);
+    if (!stays) add(step.destination, step.destination_chunk, true);
+    if (scatters) {
       for (uint32_t i = 0; i < step.send_count; ++i) add(step.source, plan_.peers[step.send_begin + i].chunk, false);
     }
     if ((step.flags & TUTTI_STEP_GATHER) != 0) {
@@ -79,7 +92,8 @@ class Touches {
 
   const Plan& plan_;
   bool in_place_;
-  std::vector<Touch> before_;  // since threads met last
+  std::vector<Touch> before_;      // since threads met last
+  std::vector<Touch> all_before_;  // since a step was last made after all before it
 };
 
 class Lowering {
@@ -118,7 +132,7 @@ class Lowering {
     out.source = step.source;
     out.destination = step.destination;
     out.flags = static_cast<uint8_t>(step.flags & ~TUTTI_STEP_STABLE);
-    if (touches_.must_meet(step)) out.flags |= TUTTI_CUDA_STEP_MEET;
+    out.flags |= static_cast<uint8_t>(touches_.flags(step));
     split(step.source_chunk, out.source_block, out.source_chunk);
     split(step.destination_chunk, out.destination_block, out.destination_chunk);
     out.recv_begin = static_cast<uint8_t>(peers_);

@@ -19,7 +19,7 @@ class LL128Protocol : public tutti::sdk::Protocol {
     out.max_fan = TUTTI_CUDA_MAX_RANKS;
     out.latency_us[TUTTI_LINK_P2P] = 0.4;
     out.efficiency[TUTTI_LINK_P2P] = 120.0 / 128.0;
-    out.channel_gbs[TUTTI_LINK_P2P] = 8;
+    out.channel_gbs[TUTTI_LINK_P2P] = 5;
     out.channel_bytes[TUTTI_LINK_P2P] = 8 << 10;
 #if defined(TUTTI_HAS_CUDA)
     out.devices = TUTTI_DEVICE_CUDA;

@@ -58,13 +58,13 @@ class SimpleProtocol : public tutti::sdk::Protocol {
 #endif
 
  private:
-  /// A slot holds 8 packs of 16 bytes for each of the 448 threads that move data. Two slices to a chunk, so that one is
+  /// A slot holds 16 packs of 16 bytes for each of the 224 threads of a group. Two slices to a chunk, so that one is
   /// on its way while the other is moved.
   static Status gpu_layout(tutti_slot_layout& layout) {
     layout.slot_count = 4;
     layout.slot_bytes = layout.slot_stride = 448 * 8 * 16;
     layout.chunk_slots = 2;
-    layout.max_channels = 32;  // more would not be faster
+    layout.max_channels = 32;  // of SMs that it takes from others
     return {};
   }
 };

@@ -27,7 +27,10 @@ extern "C" {
 #define TUTTI_CUDA_MAX_CTAS 64u
 #define TUTTI_CUDA_MAX_MESSAGES 32u
 
-/* Flags of a step beside TUTTI_STEP_*: threads meet before it, since it touches what others of them touched. */
+/* Flags of a step beside TUTTI_STEP_*. It touches memory that an earlier step of the loop touched, and one of them
+ * writes. MEET: the same place of a chunk is not for the same thread in both steps, if threads take places as
+ * device/cuda/lines.h says. */
+#define TUTTI_CUDA_STEP_AFTER 32u
 #define TUTTI_CUDA_STEP_MEET 64u
 
 /* A step of a plan, as kernels run it: chunk numbers are split into block and chunk. */

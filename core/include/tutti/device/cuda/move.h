@@ -22,12 +22,12 @@ struct Operands {
 /// Where all places are multiples of 16 bytes: packs of 16. Of each of `kSources` contributions `kUnroll` packs per
 /// thread are asked for before any is used.
 template <class T, class Op, uint32_t kSources, uint32_t kUnroll>
-__device__ __forceinline__ void move_packs(const Operands& operands, uint32_t packs, uint32_t threads,
+__device__ __forceinline__ void move_packs(const Operands& operands, uint32_t packs, uint32_t thread, uint32_t threads,
                                            uint64_t scalar) {
   using Value = Pack<T, 16>;
   const uint32_t sources = operands.from_count;
   const bool folds = sources > 1 || operands.divisor != 0;
-  for (uint32_t begin = threadIdx.x; begin < packs; begin += threads * kUnroll) {
+  for (uint32_t begin = thread; begin < packs; begin += threads * kUnroll) {
     PackSum<T, 16, Op> sum[kUnroll];
     Value value[kSources][kUnroll];
     for (uint32_t first = 0; first < sources; first += kSources) {
@@ -68,8 +68,8 @@ __device__ __forceinline__ void move_packs(const Operands& operands, uint32_t pa
 /// Element by element, from byte `first` on.
 template <class T, class Op>
 __device__ __forceinline__ void move_elements(const Operands& operands, uint64_t first, uint64_t bytes,
-                                              uint32_t threads, uint64_t scalar) {
-  for (uint64_t at = first + threadIdx.x * sizeof(T); at < bytes; at += uint64_t{threads} * sizeof(T)) {
+                                              uint32_t thread, uint32_t threads, uint64_t scalar) {
+  for (uint64_t at = first + thread * sizeof(T); at < bytes; at += uint64_t{threads} * sizeof(T)) {
     Accumulator<T> sum = {};
     T value = {};
     for (uint32_t s = 0; s < operands.from_count; ++s) {
@@ -83,8 +83,9 @@ __device__ __forceinline__ void move_elements(const Operands& operands, uint64_t
   }
 }
 
+/// What thread `thread` of `threads` does of it.
 template <class T, class Op>
-__device__ __forceinline__ void move_slice(const Operands& operands, uint64_t bytes, uint32_t threads,
+__device__ __forceinline__ void move_slice(const Operands& operands, uint64_t bytes, uint32_t thread, uint32_t threads,
                                            uint64_t scalar) {
   bool packs = true;
   for (uint32_t s = 0; s < operands.from_count; ++s) packs = packs && aligned<16>(operands.from[s]);
@@ -93,13 +94,13 @@ __device__ __forceinline__ void move_slice(const Operands& operands, uint64_t by
   // Accumulators of small floats take more registers than their elements.
   constexpr uint32_t kWide = sizeof(Accumulator<T>) > sizeof(T) ? 2 : 1;
   if (operands.from_count == 1 && operands.divisor == 0) {
-    move_packs<T, Op, 1, 8>(operands, whole, threads, scalar);
+    move_packs<T, Op, 1, 8>(operands, whole, thread, threads, scalar);
   } else if (operands.from_count <= 2) {
-    move_packs<T, Op, 2, 4 / kWide>(operands, whole, threads, scalar);
+    move_packs<T, Op, 2, 4 / kWide>(operands, whole, thread, threads, scalar);
   } else {
-    move_packs<T, Op, 4, 2 / kWide>(operands, whole, threads, scalar);
+    move_packs<T, Op, 4, 2 / kWide>(operands, whole, thread, threads, scalar);
   }
-  move_elements<T, Op>(operands, uint64_t{whole} * 16, bytes, threads, scalar);
+  move_elements<T, Op>(operands, uint64_t{whole} * 16, bytes, thread, threads, scalar);
 }
 
 }  // namespace tutti::device

@@ -2,8 +2,9 @@
 // The kernel of the Simple wire: plain data in slots, a mailbox says that it is there. For nvcc.
 //
 // The work of a CTA is a row of moves: a slice of a folding step, of a send or of a receive. Three roles go through the
-// same row: one warp waits until the next move can be made, most threads make it, and one warp tells the peers of the
-// last. So polls and fences take their time while others move data.
+// same row: one warp waits until the next move can be made, groups of threads make moves in turn, and one warp tells
+// the peers of what was made. So polls and fences take their time while others move data, and one group loads while
+// another stores.
 #pragma once
 
 #include "tutti/device/cuda/move.h"
@@ -11,13 +12,15 @@
 
 namespace tutti::device {
 
-inline constexpr uint32_t kMovers = 448;  // threads of a CTA that move data
-inline constexpr uint32_t kSliceThreads = kMovers + 64;
+inline constexpr uint32_t kGroups = 2;
+inline constexpr uint32_t kMovers = 224;  // threads of a group
+inline constexpr uint32_t kSliceThreads = kGroups * kMovers + 64;
 
 /// What the threads of a CTA share.
 struct SliceBoard {
   tutti_cuda_program program;
-  Operands operands[2];  // of the move that is made, and of the next
+  Operands operands[2 * kGroups];  // per group: of the move that it makes, and of its next
+  uint32_t made;                   // moves
   uint32_t stopped;
 };
 
@@ -27,11 +30,16 @@ struct Move {
   uint32_t recv_begin, recv_count;  // peers whose slots are read
   uint32_t send_begin, send_count;  // peers whose slots are written
   uint64_t bytes;
+  bool after_all;  // only when all moves before it have been made
 };
 
-/// Names of the barriers between roles.
-inline constexpr uint32_t kReady = 1;  // the next move can be made
-inline constexpr uint32_t kMade = 2;   // it has been
+/// Barriers between a group and the warp that serves it: the group's next move can be made; it has been.
+__device__ __forceinline__ uint32_t ready_of(uint32_t group) {
+  return 1 + group;
+}
+__device__ __forceinline__ uint32_t made_by(uint32_t group) {
+  return 1 + kGroups + group;
+}
 __device__ __forceinline__ void meet_at(uint32_t barrier) {
   asm volatile("bar.sync %0, %1;" ::"r"(barrier), "n"(kMovers + 32) : "memory");
 }
@@ -53,12 +61,16 @@ class SliceRunner {
 
   __device__ __forceinline__ void run() {
     const uint32_t thread = threadIdx.x;
-    if (thread < kMovers) {
-      for_each_move([&](const Move& move) { make(move); });
-    } else if (thread < kMovers + 32) {
-      for_each_move([&](const Move& move) { prepare(move, thread - kMovers); });
+    constexpr uint32_t kAll = kGroups * kMovers;
+    if (thread < kAll) {
+      const uint32_t group = thread / kMovers;
+      for_each_move([&](const Move& move) {
+        if (turn_ % kGroups == group) make(move, group, thread - group * kMovers);
+      });
+    } else if (thread < kAll + 32) {
+      for_each_move([&](const Move& move) { prepare(move, thread - kAll); });
     } else {
-      for_each_move([&](const Move& move) { tell(move, thread - kMovers - 32); });
+      for_each_move([&](const Move& move) { tell(move, thread - kAll - 32); });
     }
   }
 
@@ -88,17 +100,19 @@ class SliceRunner {
       visit(move);
       ++turn_;
     };
-    if ((step.flags & (TUTTI_STEP_GATHER | TUTTI_STEP_SCATTER)) == 0) {
+    const bool after_all = (step.flags & TUTTI_CUDA_STEP_AFTER) != 0 && slice_ == 0;
+    if (folds(step)) {
       const bool by_destination = step.source == TUTTI_BUFFER_NONE && step.destination != TUTTI_BUFFER_NONE;
       const uint64_t bytes = length(by_destination ? step.destination_chunk : step.source_chunk);
-      return go({step, step.recv_begin, step.recv_count, step.send_begin, step.send_count, bytes});
+      return go({step, step.recv_begin, step.recv_count, step.send_begin, step.send_count, bytes, after_all});
     }
-    if (copies_own(step)) go({step, 0, 0, 0, 0, length(step.source_chunk)});
+    if (copies_own(step)) go({step, 0, 0, 0, 0, length(step.source_chunk), after_all});
     for (uint32_t i = step.send_begin; i < uint32_t{step.send_begin} + step.send_count; ++i) {
-      go({step, 0, 0, i, 1, length(scatters(step) ? board_.program.peers[i].chunk : step.source_chunk)});
+      const uint32_t chunk = scatters(step) ? board_.program.peers[i].chunk : step.source_chunk;
+      go({step, 0, 0, i, 1, length(chunk), after_all});
     }
     for (uint32_t i = step.recv_begin; i < uint32_t{step.recv_begin} + step.recv_count; ++i) {
-      go({step, i, 1, 0, 0, length(board_.program.peers[i].chunk)});
+      go({step, i, 1, 0, 0, length(board_.program.peers[i].chunk), after_all});
     }
   }
 
@@ -132,8 +146,9 @@ class SliceRunner {
 
   /// Lanes wait for one peer each: the first half for what is to be read, the second for room to write.
   __device__ __forceinline__ void prepare(const Move& move, uint32_t lane) {
-    Operands& operands = board_.operands[turn_ & 1];
+    Operands& operands = board_.operands[turn_ % (2 * kGroups)];
     const tutti_cuda_step& step = move.step;
+    if (move.after_all) wait(launch_.rank, [&] { return *const_cast<volatile uint32_t*>(&board_.made) == turn_; });
     const bool receives_only = !folds(step) && move.recv_count > 0;
     const bool sends_only = !folds(step) && move.send_count > 0;
     const bool has_own = step.source != TUTTI_BUFFER_NONE && !receives_only;
@@ -159,7 +174,7 @@ class SliceRunner {
       operands.divisor = (step.flags & TUTTI_STEP_FINAL) != 0 ? launch_.divisor : 0;
     }
     __syncwarp();
-    meet_at(kReady);
+    meet_at(ready_of(turn_ % kGroups));
   }
   __device__ __forceinline__ const uint8_t* own_source(const Move& move) const {
     const tutti_cuda_step& step = move.step;
@@ -176,15 +191,18 @@ class SliceRunner {
     return output_ + offset(from.block, from.chunk);
   }
 
-  __device__ __forceinline__ void make(const Move& move) {
-    meet_at(kReady);
-    if (!stopped()) move_slice<T, Op>(board_.operands[turn_ & 1], move.bytes, kMovers, launch_.scalar);
-    meet_at(kMade);
+  __device__ __forceinline__ void make(const Move& move, uint32_t group, uint32_t thread) {
+    meet_at(ready_of(group));
+    if (!stopped()) {
+      move_slice<T, Op>(board_.operands[turn_ % (2 * kGroups)], move.bytes, thread, kMovers, launch_.scalar);
+    }
+    meet_at(made_by(group));
   }
 
   /// A fence by one thread covers what all stored before the barrier.
   __device__ __forceinline__ void tell(const Move& move, uint32_t lane) {
-    meet_at(kMade);
+    meet_at(made_by(turn_ % kGroups));
+    if (lane == 31) *const_cast<volatile uint32_t*>(&board_.made) = turn_ + 1;
     if (lane < move.send_count) {
       const tutti_cuda_peer& to = board_.program.peers[move.send_begin + lane];
       __threadfence_system();
@@ -249,7 +267,7 @@ __device__ __forceinline__ void load_program(const tutti_cuda_launch& launch, Sl
   } else {
     copy(launch.program);
   }
-  if (threadIdx.x == 0) board.stopped = 0;
+  if (threadIdx.x == 0) board.stopped = board.made = 0;
 }
 
 template <class T, class Op>
@@ -283,7 +301,7 @@ __global__ void __launch_bounds__(kSliceThreads) run_slice_messages(const __grid
     board.program.steps[0] = step;
     board.program.peers[0] = {message.peer, 0, 0, 0};
     board.program.step_count = board.program.chunks = board.program.messages = 1;
-    board.stopped = 0;
+    board.stopped = board.made = 0;
   }
   __syncthreads();
   auto* const buffer = static_cast<uint8_t*>(message.buffer);
