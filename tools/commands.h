@@ -21,6 +21,7 @@ void add_search(CLI::App& tutti, int& exit_code);
 void add_config(CLI::App& tutti, int& exit_code);
 void add_plugin(CLI::App& tutti, int& exit_code);
 void add_topo(CLI::App& tutti, int& exit_code);
+void add_tune(CLI::App& tutti, int& exit_code);
 
 /// Prints "tutti: <text>" on stderr, in one line; returns kFailure.
 int fail(const Status& status);

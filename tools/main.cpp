@@ -14,6 +14,7 @@ Start here:
   tutti bench all_reduce --ranks 4                    a sweep over sizes, with every result checked
   tutti bench all_reduce --ranks 4 --set protocol=ll  the same with another protocol
   tutti explain all_reduce --ranks 4 --size 1M        why it runs as it runs
+  tutti tune --ranks 4 --out table.yaml               what is fastest here, measured, for the tuner plugin 'table'
   tutti config show                                   every setting, its value and where that came from
   tutti plugin list                                   what can be loaded here
   tutti topo show                                     what joins the GPUs and networks of this machine
@@ -34,6 +35,7 @@ int run(int argc, char** argv) {
   add_config(tutti, exit_code);
   add_plugin(tutti, exit_code);
   add_topo(tutti, exit_code);
+  add_tune(tutti, exit_code);
   try {
     tutti.parse(argc, argv);
   } catch (const CLI::Success& help) {

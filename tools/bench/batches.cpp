@@ -22,9 +22,9 @@ double median(std::vector<double> values) {
 
 }  // namespace
 
-size_t largest_buffer(const Request& request, int rank) {
+size_t largest_buffer(const std::vector<check::Problem>& problems, int rank) {
   size_t bytes = 1;
-  for (const check::Problem& problem : request.problems()) {
+  for (const check::Problem& problem : problems) {
     const size_t elements = std::max(check::input_elements(problem, rank), check::output_elements(problem, rank));
     bytes = std::max({bytes, check::bytes_of(problem), elements * size_of(problem.type)});
   }
@@ -50,7 +50,7 @@ Result<Ran> ran_by(const Communicator& communicator, const check::Problem& probl
   TUTTI_ASSIGN(const Choice choice, communicator.choose(chosen, problem.count, problem.type, problem.op));
   return Ran{fmt::format("{}{}{}/{}/{} ×{}", choice.algorithm, choice.variant.empty() ? "" : "/", choice.variant,
                          choice.protocol, choice.transport, choice.channels),
-             choice.predicted_us};
+             choice.predicted_us, choice.channels};
 }
 
 Result<uint64_t> count_wrong(Communicator& control, const Finding& finding, const std::string& what) {

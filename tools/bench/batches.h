@@ -9,7 +9,7 @@
 namespace tutti::bench {
 
 /// The bytes that hold each buffer of every call of this rank.
-size_t largest_buffer(const Request& request, int rank);
+size_t largest_buffer(const std::vector<check::Problem>& problems, int rank);
 
 /// Whether an in-place call finds its input as it was when it is made again.
 bool repeats_in_place(Collective collective);

@@ -117,9 +117,9 @@ Options first_options(const Request& request, int rank) {
 
 Result<std::unique_ptr<Measurement>> make_measurement(const Request& request, Communicator& communicator) {
 #ifdef TUTTI_HAS_CUDA
-  if (request.device == Device::kCuda) return make_cuda_measurement(request, communicator);
+  if (request.device == Device::kCuda) return make_cuda_measurement(request, communicator, request.problems());
 #endif
-  return make_host_measurement(request, communicator);
+  return make_host_measurement(request, communicator, request.problems());
 }
 
 Result<Summary> measure_with(Communicator& communicator, const Request& request, Preamble preamble,

@@ -61,11 +61,11 @@ struct Subject {
 
 class HostMeasurement : public Measurement {
  public:
-  HostMeasurement(const Request& request, Communicator& communicator)
+  HostMeasurement(const Request& request, Communicator& communicator, const std::vector<check::Problem>& problems)
       : request_(request),
         communicator_(communicator),
-        input_(largest_buffer(request, communicator.rank())),
-        output_(largest_buffer(request, communicator.rank())) {}
+        input_(largest_buffer(problems, communicator.rank())),
+        output_(largest_buffer(problems, communicator.rank())) {}
   Result<Row> measure(const check::Problem& problem) override;
 
  private:
@@ -148,8 +148,9 @@ Result<double> HostMeasurement::time_batch(const Subject& subject, int calls) {
 
 }  // namespace
 
-std::unique_ptr<Measurement> make_host_measurement(const Request& request, Communicator& communicator) {
-  return std::make_unique<HostMeasurement>(request, communicator);
+std::unique_ptr<Measurement> make_host_measurement(const Request& request, Communicator& communicator,
+                                                   const std::vector<check::Problem>& problems) {
+  return std::make_unique<HostMeasurement>(request, communicator, problems);
 }
 
 }  // namespace tutti::bench

@@ -26,6 +26,7 @@ struct Timings {
 struct Ran {
   std::string text;  ///< "ring/simple/shm ×2"; of another library its name
   double predicted_us = 0;
+  uint32_t channels = 0;  ///< 0: unknown
 };
 
 struct Row {
@@ -57,11 +58,14 @@ class Measurement {
   virtual void abort(std::string_view /*reason*/) {}
 };
 
-/// Measures the communicator itself, in host memory. Both arguments must outlive the measurement.
-std::unique_ptr<Measurement> make_host_measurement(const Request& request, Communicator& communicator);
+/// Measures the communicator itself, in host memory. `problems` are all that will be measured; the other arguments must
+/// outlive the measurement.
+std::unique_ptr<Measurement> make_host_measurement(const Request& request, Communicator& communicator,
+                                                   const std::vector<check::Problem>& problems);
 
 /// Measures libraries on this rank's CUDA device; `control` is for what the ranks tell each other. Defined where
 /// TUTTI_HAS_CUDA is.
-Result<std::unique_ptr<Measurement>> make_cuda_measurement(const Request& request, Communicator& control);
+Result<std::unique_ptr<Measurement>> make_cuda_measurement(const Request& request, Communicator& control,
+                                                           const std::vector<check::Problem>& problems);
 
 }  // namespace tutti::bench

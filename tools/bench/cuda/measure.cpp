@@ -51,8 +51,8 @@ struct Subject {
 
 class CudaMeasurement : public Measurement {
  public:
-  CudaMeasurement(const Request& request, Communicator& control)
-      : request_(request), control_(control), problems_(request.problems()) {}
+  CudaMeasurement(const Request& request, Communicator& control, const std::vector<check::Problem>& problems)
+      : request_(request), control_(control), problems_(problems) {}
 
   /// Takes what the measurements need; the libraries join their ranks.
   Status open();
@@ -99,7 +99,7 @@ Status CudaMeasurement::open() {
   TUTTI_ASSIGN(queue_, cuda::make_queue());
   TUTTI_ASSIGN(start_, cuda::make_event());
   TUTTI_ASSIGN(end_, cuda::make_event());
-  const size_t bytes = largest_buffer(request_, control_.rank());
+  const size_t bytes = largest_buffer(problems_, control_.rank());
   TUTTI_ASSIGN(input_, cuda::allocate(bytes));
   TUTTI_ASSIGN(output_, cuda::allocate(bytes));
   TUTTI_TRY(join(request_.library));
@@ -298,8 +298,9 @@ Status CudaMeasurement::finish(const Library& library) {
 
 }  // namespace
 
-Result<std::unique_ptr<Measurement>> make_cuda_measurement(const Request& request, Communicator& control) {
-  auto measurement = std::make_unique<CudaMeasurement>(request, control);
+Result<std::unique_ptr<Measurement>> make_cuda_measurement(const Request& request, Communicator& control,
+                                                           const std::vector<check::Problem>& problems) {
+  auto measurement = std::make_unique<CudaMeasurement>(request, control, problems);
   if (const Status opened = measurement->open(); !opened.ok()) {
     measurement->abort(opened.text());
     return opened;

@@ -60,7 +60,7 @@ class NcclLibrary : public Library {
 
   Status prepare(const check::Problem& problem) override;
   Status run(const void* input, void* output, Stream stream) override;
-  Result<Ran> ran() const override { return Ran{facts().name + " " + facts().version, 0}; }
+  Result<Ran> ran() const override { return Ran{facts().name + " " + facts().version, 0, 0}; }
   Status async_error() const override;
   void abort(std::string_view reason) override;
   LibraryFacts facts() const override {

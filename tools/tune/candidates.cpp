@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/tune/candidates.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <system_error>
+
+#include "communicator/choices.h"
+#include "config/config.h"
+
+namespace tutti::tune {
+namespace {
+
+// A protocol that sends no more than the payload pays for it with latency, one that sends much more has its flags
+// inside. Neither can win where the other is at home.
+constexpr double kBandwidthEfficiency = 0.99;
+constexpr double kLatencyEfficiency = 0.6;
+constexpr size_t kBandwidthMinBytes = size_t{4} << 10;
+constexpr size_t kLatencyMaxBytes = size_t{4} << 20;
+
+/// The job's own file: what every communicator is made with besides what is forced.
+std::string base_file(const Request& request) {
+  if (!request.bench.session.config_file.empty()) return request.bench.session.config_file;
+  const char* named = std::getenv("TUTTI_CONFIG");
+  return named == nullptr ? "" : named;
+}
+
+Result<config::Config> load_config(const Request& request) {
+  config::LoadOptions load;
+  load.job_file = base_file(request);
+  load.environment = config::process_environment();
+  load.settings = request.bench.session.options(0).settings;
+  return config::Config::load(load);
+}
+
+void limit_sizes(const tutti_protocol_properties& properties, uint32_t link, Candidate& candidate) {
+  const double efficiency = properties.efficiency[link];
+  if (efficiency >= kBandwidthEfficiency) candidate.min_bytes = kBandwidthMinBytes;
+  if (efficiency > 0 && efficiency <= kLatencyEfficiency) candidate.max_bytes = kLatencyMaxBytes;
+}
+
+/// Every variant, with no protocol yet.
+std::vector<Candidate> variants_of(const plan::AlgorithmPlugin& plugin) {
+  std::vector<Candidate> variants;
+  tutti_str name{};
+  Candidate candidate;
+  candidate.algorithm = plugin.name;
+  for (uint32_t v = 0; plugin.ops->variant(plugin.self, v, &name, &candidate.collectives) == TUTTI_OK; ++v) {
+    candidate.variant.assign(name.data, name.size);
+    variants.push_back(candidate);
+  }
+  for (Candidate& variant : variants) variant.only_variant = variants.size() == 1;
+  return variants;
+}
+
+}  // namespace
+
+Result<Offer> list_candidates(const Request& request) {
+  TUTTI_ASSIGN(config::Config config, load_config(request));
+  TUTTI_ASSIGN(const auto registry, plugin::Registry::load(config, false));
+  TUTTI_ASSIGN(const auto protocols, communicator::protocols_of(*registry));
+  const bool cuda = request.bench.device == bench::Device::kCuda;
+  Offer offer;
+  offer.over_network = config.text("transport") == "net";
+  for (const plan::AlgorithmPlugin& algorithm : communicator::algorithms_of(*registry)) {
+    for (Candidate candidate : variants_of(algorithm)) {
+      for (const tuner::Protocol& protocol : protocols) {
+        if ((protocol.properties.devices & (cuda ? TUTTI_DEVICE_CUDA : TUTTI_DEVICE_HOST)) == 0) continue;
+        candidate.protocol = protocol.name;
+        candidate.min_bytes = 0;
+        candidate.max_bytes = SIZE_MAX;
+        if (protocols.size() > 1) limit_sizes(protocol.properties, cuda ? TUTTI_LINK_P2P : TUTTI_LINK_SHM, candidate);
+        offer.candidates.push_back(candidate);
+      }
+    }
+  }
+  return offer;
+}
+
+Result<ForcingFile> ForcingFile::write(const Request& request, const Candidate& candidate, uint32_t channels,
+                                       const std::vector<std::string>& collectives) {
+  std::stringstream text;
+  if (const std::string base = base_file(request); !base.empty()) {
+    TUTTI_ASSIGN(const config::Node root, config::read_file(base));
+    const auto is_rules = [](const config::Node& child) { return child.key == "rules"; };
+    if (std::any_of(root.children.begin(), root.children.end(), is_rules)) {
+      return Status(Code::kConfig,
+                    base + ": rules would forbid what is to be measured; tune with a file without rules");
+    }
+    text << std::ifstream(base).rdbuf() << '\n';
+  }
+  text << "rules:\n";
+  for (const std::string& collective : collectives) {
+    text << fmt::format("  - match: {{collective: {}}}\n    choose: {{algorithm: {}, protocol: {}, channels: {}}}\n",
+                        collective, candidate.rule_name(), candidate.protocol, channels);
+  }
+  std::error_code error;
+  std::string path = (std::filesystem::temp_directory_path(error) / "tutti-tune-XXXXXX").string();
+  const int descriptor = mkstemp(path.data());
+  if (descriptor < 0) {
+    return Status(Code::kSystem,
+                  fmt::format("cannot write {}: {}; set TMPDIR", path, std::generic_category().message(errno)));
+  }
+  close(descriptor);
+  ForcingFile file(path);
+  if (!(std::ofstream(path) << text.rdbuf())) return Status(Code::kSystem, "cannot write " + path + "; set TMPDIR");
+  return file;
+}
+
+ForcingFile::~ForcingFile() {
+  std::error_code error;
+  if (!path_.empty()) std::filesystem::remove(path_, error);
+}
+
+}  // namespace tutti::tune

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the command line of `tutti tune` asks for.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tools/bench/request.h"
+
+namespace tutti::tune {
+
+struct Request {
+  bench::Request bench;                  ///< who runs where, on which sizes, and how it is timed
+  std::vector<std::string> collectives;  ///< each is measured with the sizes of `bench`
+  std::vector<uint32_t> channels;        ///< ascending
+  std::string out;                       ///< a file; empty: standard output
+  double limit_s = 0;                    ///< after it nothing new is measured; 0: no limit
+  std::string command;                   ///< "tutti tune --ranks 8 ...", for the table
+
+  /// Every call to measure of one collective, by size.
+  std::vector<check::Problem> problems(const std::string& collective) const;
+};
+
+/// Declares the options of `command`; `finish` completes the request after parsing. It throws CLI::ValidationError when
+/// options contradict each other.
+class RequestOptions {
+ public:
+  explicit RequestOptions(CLI::App& command);
+  Request finish() const;
+
+ private:
+  void add_work_options(CLI::App& command);
+  void add_run_options(CLI::App& command);
+
+  Request request_;
+  std::string device_ = "host";
+  std::string type_ = "float32";
+};
+
+}  // namespace tutti::tune

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/tune/series.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace tutti::tune {
+namespace {
+
+constexpr double kSlower = 1.05;  ///< by so much a step to more channels must lose to count
+constexpr double kBehind = 3;     ///< times the best: far from winning at the next size
+
+}  // namespace
+
+Series::Series(std::string collective, std::vector<check::Problem> problems)
+    : collective_(std::move(collective)),
+      problems_(std::move(problems)),
+      marks_(problems_.size()),
+      best_us_(problems_.size(), std::numeric_limits<double>::infinity()) {}
+
+const Series::Mark* Series::find(size_t size, const Run& run) const {
+  const auto mark = marks_[size].find(run);
+  return mark == marks_[size].end() ? nullptr : &mark->second;
+}
+
+double Series::ratio(size_t size, double time_us) const {
+  return time_us / best_us_[size];
+}
+
+bool Series::worth(size_t size, const Run& run) {
+  if (std::find(dropped_.begin(), dropped_.end(), run) != dropped_.end()) return false;
+  if (has_enough_channels(size, run)) return false;
+  const Verdict verdict = judge(size, run);
+  if (verdict == Verdict::kMeasured) return true;
+  marks_[size][run] = {verdict, 0};
+  return false;
+}
+
+/// Looks at the last two steps to more channels that were measured.
+bool Series::has_enough_channels(size_t size, const Run& run) const {
+  std::vector<double> times_us;
+  for (const auto& [other, mark] : marks_[size]) {  // ascending channels of one candidate are neighbours
+    const bool fewer = other.candidate == run.candidate && other.channels < run.channels;
+    if (fewer && mark.verdict == Verdict::kMeasured) times_us.push_back(mark.time_us);
+  }
+  // Any two such steps decide: after them nothing was measured.
+  for (size_t i = 2; i < times_us.size(); ++i) {
+    if (times_us[i - 1] > times_us[i - 2] * kSlower && times_us[i] > times_us[i - 1] * kSlower) return true;
+  }
+  return false;
+}
+
+/// A run far behind sits out the next size while it catches up, and for good when it does not.
+Series::Verdict Series::judge(size_t size, const Run& run) const {
+  const Mark* before = size == 0 ? nullptr : find(size - 1, run);
+  if (before == nullptr || before->verdict == Verdict::kPaused) return Verdict::kMeasured;
+  if (before->verdict == Verdict::kBehind) return Verdict::kBehind;
+  const double behind = ratio(size - 1, before->time_us);
+  if (behind <= kBehind) return Verdict::kMeasured;
+  for (size_t earlier = size - 1; earlier-- > 0;) {
+    const Mark* mark = find(earlier, run);
+    if (mark == nullptr || mark->verdict != Verdict::kMeasured) continue;
+    return behind < ratio(earlier, mark->time_us) ? Verdict::kPaused : Verdict::kBehind;
+  }
+  return Verdict::kPaused;
+}
+
+void Series::add(size_t size, const Run& run, double time_us) {
+  marks_[size][run] = {Verdict::kMeasured, time_us};
+  best_us_[size] = std::min(best_us_[size], time_us);
+}
+
+std::vector<Sample> Series::ranked(size_t size) const {
+  std::vector<Sample> samples;
+  for (const auto& [run, mark] : marks_[size]) {
+    if (mark.verdict == Verdict::kMeasured) samples.push_back({run, mark.time_us});
+  }
+  std::stable_sort(samples.begin(), samples.end(),
+                   [](const Sample& a, const Sample& b) { return a.time_us < b.time_us; });
+  return samples;
+}
+
+size_t Series::sample_count() const {
+  size_t count = 0;
+  for (size_t size = 0; size < marks_.size(); ++size) count += ranked(size).size();
+  return count;
+}
+
+}  // namespace tutti::tune

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// What was measured of one collective, and what of the rest is worth a measurement.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tools/check/problem.h"
+
+namespace tutti::tune {
+
+/// A candidate with a number of channels.
+struct Run {
+  size_t candidate = 0;  ///< in the list of candidates
+  uint32_t channels = 1;
+  auto operator<=>(const Run&) const = default;
+};
+
+struct Sample {
+  Run run;
+  double time_us = 0;
+};
+
+/// One collective over ascending sizes. The same on every rank, which all see the same times.
+class Series {
+ public:
+  Series(std::string collective, std::vector<check::Problem> problems);
+
+  const std::string& collective() const { return collective_; }
+  const std::vector<check::Problem>& problems() const { return problems_; }
+
+  /// Whether a measurement of `run` at this size, after those at all smaller sizes and with fewer channels, may find
+  /// something faster. Remembers a no.
+  bool worth(size_t size, const Run& run);
+  void add(size_t size, const Run& run, double time_us);
+  /// This run cannot do it, or not right, here and at larger sizes.
+  void drop(const Run& run) { dropped_.push_back(run); }
+  /// Whether more channels have become slower at this size.
+  bool has_enough_channels(size_t size, const Run& run) const;
+
+  /// All that was measured at a size, fastest first.
+  std::vector<Sample> ranked(size_t size) const;
+  size_t sample_count() const;
+
+ private:
+  enum class Verdict { kMeasured, kPaused, kBehind };
+  struct Mark {
+    Verdict verdict = Verdict::kMeasured;
+    double time_us = 0;
+  };
+  using Marks = std::map<Run, Mark>;
+
+  const Mark* find(size_t size, const Run& run) const;
+  double ratio(size_t size, double time_us) const;
+  Verdict judge(size_t size, const Run& run) const;
+
+  std::string collective_;
+  std::vector<check::Problem> problems_;
+  std::vector<Marks> marks_;  ///< by size
+  std::vector<double> best_us_;
+  std::vector<Run> dropped_;
+};
+
+}  // namespace tutti::tune

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// `tutti tune`: measures what every candidate takes on this machine, and writes the table of the fastest.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "tools/bench/exchange.h"
+#include "tools/commands.h"
+#include "tools/launch.h"
+#include "tools/tune/write.h"
+
+namespace tutti::tune {
+namespace {
+
+constexpr const char* kFooter = R"(
+Measures each algorithm variant × protocol × number of channels as 'tutti bench' does, and checks every result. Writes a
+table that the tuner plugin 'table' follows. It holds for this Tutti, these GPUs and this number of ranks.
+
+Examples:
+  tutti tune --ranks 8 --device cuda --out h200x8.yaml
+  tutti bench all_reduce -n 8 --device cuda --set plugins.tuner=[table] --set settings.tuner.table.file=h200x8.yaml)";
+
+/// By which ranks tell each other facts; nothing is meant for it that is to be measured.
+Options control_options(const Request& request, int rank) {
+  Options options = request.bench.session.options(rank);
+  options.settings.emplace_back("device", "host");
+  for (const char* key : {"algorithm", "protocol", "transport"}) options.settings.emplace_back(key, "auto");
+  return options;
+}
+
+Status write(const Request& request, const std::string& text) {
+  if (request.out.empty()) {
+    fmt::print("{}", text);
+    return {};
+  }
+  std::ofstream file(request.out);
+  if (!(file << text) || !file.flush()) {
+    return {Code::kSystem, "cannot write " + request.out + "; check --out"};
+  }
+  return {};
+}
+
+void say(const Request& request, const Findings& findings) {
+  if (isatty(STDERR_FILENO) == 1) fmt::print(stderr, "\r\033[K");  // the progress
+  for (const std::string& wrong : findings.wrong) fmt::print(stderr, "tutti: excluded: {}\n", wrong);
+  if (findings.out_of_time) {
+    fmt::print(stderr, "tutti: stopped after {} s (--limit): {} of {} candidates with a number of channels measured\n",
+               request.limit_s, findings.runs, findings.of_runs);
+  }
+  if (!request.out.empty()) fmt::print(stderr, "tutti: wrote {}\n", request.out);
+}
+
+/// What one rank does; rank 0 writes the table, even where a failure ended the sweep.
+Status tune_as(const Request& request, const UniqueId& id, int rank) {
+  TUTTI_ASSIGN(const Offer offer, list_candidates(request));
+  TUTTI_ASSIGN(auto control,
+               Communicator::create(id, rank, request.bench.session.rank_count, control_options(request, rank)));
+  Findings findings;
+  const Status swept = Sweep(request, offer.candidates, control, findings).run();
+  // Ranks that wait for their devices would not notice that this one is gone.
+  if (!swept.ok()) control.abort(fmt::format("rank {}: {}", rank, swept.text()));
+  if (rank == 0) {
+    TUTTI_TRY(write(request, table_text(request, offer, findings, swept)));
+    say(request, findings);
+  }
+  TUTTI_TRY(swept);
+  return bench::report_to_first(control);
+}
+
+int run(const Request& request) {
+  const auto rank_main = [&](const UniqueId& id, int rank) {
+    const Status status = tune_as(request, id, rank);
+    return status.ok() ? tools::kSuccess : tools::fail(status.with_context(fmt::format("rank {}", rank)));
+  };
+  const int ranks = request.bench.session.rank_count;
+  return request.bench.threads ? tools::run_as_threads(ranks, rank_main) : tools::run_as_processes(ranks, rank_main);
+}
+
+}  // namespace
+}  // namespace tutti::tune
+
+namespace tutti::tools {
+
+void add_tune(CLI::App& tutti, int& exit_code) {
+  CLI::App* command = tutti.add_subcommand("tune", "Measure what is fastest here, and write it down for a tuner");
+  command->footer(tune::kFooter);
+  const auto options = std::make_shared<tune::RequestOptions>(*command);
+  command->callback([options, &exit_code] { exit_code = tune::run(options->finish()); });
+}
+
+}  // namespace tutti::tools
