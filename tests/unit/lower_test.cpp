@@ -1,0 +1,456 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans lowered to programs of GPU kernels: they do what their collective demands, and never wait for ever.
+#include "plan/lower.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <functional>
+#include <random>
+
+#include "tutti/sdk/plan_builder.h"
+#include "unit/plan_support.h"
+#include "unit/program_machine.h"
+
+namespace tutti::test {
+namespace {
+
+using plan::Plan;
+using sdk::Buffer;
+using sdk::PlanBuilder;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+constexpr uint8_t kUntouched = 0xee;
+
+struct Layout {
+  const char* name;
+  bool slices;
+  tutti_slot_layout layout;
+};
+
+tutti_slot_layout layout_of(uint32_t slots, uint64_t slot_bytes, uint32_t chunk_slots) {
+  tutti_slot_layout layout{};
+  layout.struct_size = sizeof layout;
+  layout.slot_count = slots;
+  layout.slot_bytes = layout.slot_stride = slot_bytes;
+  layout.chunk_slots = chunk_slots;
+  return layout;
+}
+
+/// The protocols' own, and small ones with which few bytes are many loops.
+const std::vector<Layout> kLayouts = {
+    {"ll", false, layout_of(8, 4096, 1)},
+    {"ll128", false, layout_of(8, 15360, 1)},
+    {"simple", true, layout_of(4, 65536, 2)},
+    {"simple 448", true, layout_of(4, 57344, 2)},
+    {"small lines", false, layout_of(8, 48, 1)},
+    {"small slices", true, layout_of(4, 48, 2)},
+    {"small eight slots", true, layout_of(8, 32, 4)},
+};
+
+bool can_run_in_place(const Plan& plan) {
+  return plan.collective != Collective::kAllToAll;
+}
+bool has_output(const Plan& plan) {
+  return plan.rank == plan.root || (plan.collective != Collective::kReduce && plan.collective != Collective::kGather);
+}
+
+/// Programs of all ranks, as the communicator makes them. Null where a plan is too large.
+Result<std::vector<tutti_cuda_program>> lower_all(const std::vector<Plan>& plans, bool in_place) {
+  std::vector<tutti_cuda_program> programs;
+  uint8_t messages = 0;
+  for (const Plan& plan : plans) {
+    TUTTI_ASSIGN(const tutti_cuda_program program, plan::lower(plan, in_place));
+    messages = std::max(messages, program.messages);
+    programs.push_back(program);
+  }
+  for (tutti_cuda_program& program : programs) program.messages = messages;
+  return programs;
+}
+
+/// One call with its memory, and what must come of it.
+class TestCall {
+ public:
+  TestCall(const std::vector<Plan>& plans, bool in_place, uint64_t bytes, uint32_t ctas,
+           const tutti_slot_layout& layout)
+      : plans_(plans), bytes_(bytes) {
+    auto programs = lower_all(plans, in_place);
+    if (!programs.ok()) return;
+    call_.programs = *std::move(programs);
+    call_.block_bytes = bytes;
+    call_.cut = plan::cut(bytes, ctas, call_.programs[0].chunks, call_.programs[0].messages, layout);
+    for (const Plan& plan : plans) add_memory(plan, in_place);
+    for (size_t rank = 0; rank < plans.size(); ++rank) point_to_memory(plans[rank], in_place);
+  }
+
+  bool fits() const { return !call_.programs.empty(); }
+  const ProgramCall& call() const { return call_; }
+
+  /// "" if all memory holds what it must.
+  std::string check() const {
+    for (size_t rank = 0; rank < plans_.size(); ++rank) {
+      const Plan& plan = plans_[rank];
+      std::vector<uint8_t> expected = before_[rank];
+      if (has_output(plan)) {
+        const size_t begin = static_cast<size_t>(call_.outputs[rank].data() - memory_[rank].data());
+        for (size_t at = 0; at < plan.output_blocks * bytes_; ++at) expected[begin + at] = result(plan, at);
+      }
+      const auto wrong = std::mismatch(expected.begin(), expected.end(), memory_[rank].begin());
+      if (wrong.first == expected.end()) continue;
+      return fmt::format("rank {}, byte {} of its memory: {}, not {}", rank, wrong.first - expected.begin(),
+                         *wrong.second, *wrong.first);
+    }
+    return {};
+  }
+
+ private:
+  static constexpr size_t kGap = 32;  // between input and output, and behind them
+
+  void add_memory(const Plan& plan, bool in_place) {
+    const size_t in = plan.input_blocks * bytes_;
+    const size_t out = plan.output_blocks * bytes_;
+    std::vector<uint8_t> memory(in_place ? std::max(in, out) + kGap : in + out + 2 * kGap, kUntouched);
+    const size_t input_at = in_place && in < out ? plan.rank * bytes_ : 0;
+    uint64_t random = plan.rank * 0x9e3779b97f4a7c15u + bytes_;
+    for (size_t i = 0; i < in; ++i) {
+      random = random * 6364136223846793005u + 1442695040888963407u;
+      memory[input_at + i] = static_cast<uint8_t>(random >> 56);
+    }
+    inputs_.emplace_back(memory.begin() + static_cast<std::ptrdiff_t>(input_at),
+                         memory.begin() + static_cast<std::ptrdiff_t>(input_at + in));
+    before_.push_back(memory);
+    memory_.push_back(std::move(memory));
+  }
+
+  void point_to_memory(const Plan& plan, bool in_place) {
+    const size_t in = plan.input_blocks * bytes_;
+    const size_t out = plan.output_blocks * bytes_;
+    const size_t input_at = in_place && in < out ? plan.rank * bytes_ : 0;
+    const size_t output_at = !in_place ? in + kGap : out < in ? plan.rank * bytes_ : 0;
+    call_.inputs.push_back(std::span(memory_[plan.rank]).subspan(input_at, in));
+    call_.outputs.push_back(std::span(memory_[plan.rank]).subspan(output_at, out));
+  }
+
+  uint8_t result(const Plan& plan, size_t at) const {
+    const size_t block = at / bytes_;
+    const size_t rest = at % bytes_;
+    const size_t own = plan.rank * bytes_;
+    switch (plan.collective) {
+      case Collective::kAllReduce:
+      case Collective::kReduce:
+        return sum(at);
+      case Collective::kReduceScatter:
+        return sum(own + at);
+      case Collective::kBroadcast:
+        return inputs_[plan.root][at];
+      case Collective::kScatter:
+        return inputs_[plan.root][own + at];
+      case Collective::kAllToAll:
+        return inputs_[block][own + rest];
+      default:
+        return inputs_[block][rest];
+    }
+  }
+  uint8_t sum(size_t at) const {
+    uint32_t sum = 0;
+    for (const auto& input : inputs_) sum += input[at];
+    return static_cast<uint8_t>(sum);
+  }
+
+  const std::vector<Plan>& plans_;
+  uint64_t bytes_;
+  ProgramCall call_{};
+  std::vector<std::vector<uint8_t>> inputs_;
+  std::vector<std::vector<uint8_t>> before_;
+  std::vector<std::vector<uint8_t>> memory_;
+};
+
+/// Runs calls one after the other, without a meeting of ranks in between. "": all is right.
+std::string run(std::span<const TestCall> tests, const Layout& layout, uint32_t ctas, uint32_t epoch) {
+  std::vector<ProgramCall> calls;
+  for (const TestCall& test : tests) calls.push_back(test.call());
+  for (uint32_t cta = 0; cta < ctas; ++cta) {
+    ProgramMachine::Options options;
+    options.rank_count = static_cast<uint32_t>(calls[0].programs.size());
+    options.layout = layout.layout;
+    options.slices = layout.slices;
+    options.cta = cta;
+    options.epoch = epoch;
+    options.in_turns = (cta + epoch) % 2 == 0;
+    ProgramMachine machine(options, calls);
+    if (std::string wrong = machine.run(); !wrong.empty()) return fmt::format("CTA {}: {}", cta, wrong);
+  }
+  for (size_t i = 0; i < tests.size(); ++i) {
+    if (std::string wrong = tests[i].check(); !wrong.empty()) return fmt::format("call {}: {}", i, wrong);
+  }
+  return {};
+}
+
+/// Every sample with every layout: a call of `bytes`, one of a byte, and the first again.
+void run_samples(const std::vector<uint32_t>& rank_counts, const std::vector<uint64_t>& sizes,
+                 const std::vector<uint32_t>& cta_counts) {
+  uint32_t epoch = 0;
+  for (const Sample& sample : samples(rank_counts, rank_counts.back() <= 4)) {
+    for (const bool in_place : {false, true}) {
+      if (in_place && !can_run_in_place(sample.plans[0])) continue;
+      for (const Layout& layout : kLayouts) {
+        for (const uint64_t bytes : sizes) {
+          if (bytes > 5000 && layout.layout.slot_bytes < 1000) continue;
+          for (const uint32_t ctas : cta_counts) {
+            std::vector<TestCall> calls;
+            for (const uint64_t size : {bytes, uint64_t{1}, bytes}) {
+              calls.emplace_back(sample.plans, in_place, size, ctas, layout.layout);
+            }
+            if (!calls[0].fits()) continue;
+            epoch = epoch % 8 == 7 ? ~uint32_t{0} - 4 : (epoch + 1) % 8;  // of any remainder, or soon round
+            const std::string wrong = run(calls, layout, ctas, epoch);
+            EXPECT_EQ(wrong, "") << sample.name << ", in place " << in_place << ", " << layout.name << ", " << bytes
+                                 << " bytes, " << ctas << " CTAs, epoch " << epoch;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(LoweredPrograms, DoWhatTheirPlansSay) {
+  run_samples({1, 2, 3, 4}, {1, 15, 16, 17, 1000, 4097}, {1, 3});
+}
+TEST(LoweredPrograms, WithMoreRanks) {
+  run_samples({5, 6, 7, 8}, {1, 16, 17, 1000}, {1, 5});
+  run_samples({5}, {100003}, {4});
+}
+TEST(LoweredPrograms, With16Ranks) {
+  run_samples({16}, {1, 1000}, {2});
+  run_samples({16}, {20011}, {3});
+}
+
+/// What one call leaves behind, another finds: other collectives, sizes and shares of the slots.
+TEST(LoweredPrograms, OneAfterTheOther) {
+  const uint64_t seed = std::random_device{}();
+  SCOPED_TRACE(fmt::format("seed {}", seed));
+  std::mt19937_64 random(seed);
+  const auto below = [&](size_t limit) { return std::uniform_int_distribution<size_t>(0, limit - 1)(random); };
+  for (const uint32_t ranks : {2u, 3u, 5u, 8u}) {
+    const std::vector<Sample> all = samples({ranks}, true);
+    for (int round = 0; round < 300; ++round) {
+      const Layout& layout = kLayouts[below(kLayouts.size())];
+      const uint32_t ctas = 1 + static_cast<uint32_t>(below(3));
+      std::vector<TestCall> calls;
+      std::string names;
+      while (calls.size() < 6) {
+        const Sample& sample = all[below(all.size())];
+        const uint64_t bytes = 1 + below(below(3) == 0 ? 3000 : 100);
+        TestCall call(sample.plans, can_run_in_place(sample.plans[0]) && below(2) == 0, bytes, ctas, layout.layout);
+        if (!call.fits()) continue;
+        names += fmt::format("{}, {} bytes; ", sample.name, bytes);
+        calls.push_back(std::move(call));
+      }
+      const auto epoch = static_cast<uint32_t>(below(2) == 0 ? below(16) : ~uint32_t{0} - below(40));
+      ASSERT_EQ(run(calls, layout, ctas, epoch), "") << names << layout.name << ", " << ctas << " CTAs";
+    }
+  }
+}
+
+/// A call is cut once, for all channels: they must agree.
+TEST(LoweredPrograms, ChannelsAreCutAlike) {
+  for (const char* name : {"ring", "tree", "direct"}) {
+    const Algorithm algorithm(name);
+    const auto variants = algorithm.variants();
+    for (uint32_t ranks = 1; ranks <= 8; ++ranks) {
+      Connected connected(algorithm, split(ranks, 1), 4);
+      for (uint32_t i = 0; i < variants.size() * TUTTI_COLLECTIVE_COUNT; ++i) {
+        const uint32_t variant = i / TUTTI_COLLECTIVE_COUNT;
+        const uint32_t collective = i % TUTTI_COLLECTIVE_COUNT;
+        if (!variants[variant].can(collective)) continue;
+        const auto first = connected.plans(collective, variant);
+        ASSERT_TRUE(first.ok());
+        const auto programs = lower_all(*first, false);
+        for (uint32_t channel = 1; programs.ok() && channel < connected.channels(); ++channel) {
+          const auto plans = connected.plans(collective, variant, 0, channel);
+          ASSERT_TRUE(plans.ok());
+          const auto others = lower_all(*plans, false);
+          ASSERT_TRUE(others.ok());
+          EXPECT_EQ((*others)[0].chunks, (*programs)[0].chunks) << name << ", " << ranks << " ranks";
+          EXPECT_EQ((*others)[0].messages, (*programs)[0].messages) << name << ", " << ranks << " ranks";
+        }
+      }
+    }
+  }
+}
+
+// --- Hand-made plans
+// ------------------------------------------------------------------------------------------------------
+
+Plan write_plan(uint32_t collective, uint32_t ranks, uint32_t rank, uint32_t chunks,
+                const std::function<void(PlanBuilder&)>& write) {
+  const tutti_plan_request request = {sizeof(request), collective, rank, 0, 0, 0};
+  PlanBuilder builder(request, ranks, chunks);
+  write(builder);
+  auto plan = plan::collect([&](const tutti_plan_sink* sink) { return builder.emit(*sink); });
+  EXPECT_TRUE(plan.ok()) << plan.status().to_string();
+  return plan.ok() ? *std::move(plan) : Plan{};
+}
+
+/// Of three ranks' connections, one carries three messages per loop, one two, one one. Each must go on all the same.
+TEST(LoweredPrograms, ConnectionsNeedNotCarryTheSame) {
+  std::vector<Plan> plans;
+  for (const uint32_t rank : {0u, 1u, 2u}) {
+    plans.push_back(write_plan(TUTTI_BROADCAST, 3, rank, 3, [&](PlanBuilder& plan) {
+      for (const uint32_t chunk : {0u, 1u, 2u}) {
+        if (rank == 0) plan.step().own(Buffer::kInput, chunk).to_output(chunk).send(1);
+        if (rank == 1) plan.step().recv(0).to_output(chunk);
+      }
+      if (rank == 0) plan.step().own(Buffer::kOutput, 1).send(2);
+      if (rank == 1) plan.step().own(Buffer::kOutput, 0).send(2);
+      if (rank == 1) plan.step().own(Buffer::kOutput, 2).scatter(2, 2);
+      if (rank != 2) return;
+      plan.step().recv(1).to_output(0);
+      plan.step().recv(0).to_output(1);
+      plan.step().gather(1, 2);
+    }));
+  }
+  for (const Layout& layout : kLayouts) {
+    for (const uint64_t bytes : {1u, 20u, 40u, 1000u, 5000u}) {
+      for (uint32_t epoch = 0; epoch < 8; ++epoch) {
+        std::vector<TestCall> calls;
+        for (int i = 0; i < 3; ++i) calls.emplace_back(plans, false, bytes, 2, layout.layout);
+        EXPECT_EQ(run(calls, layout, 2, epoch), "") << layout.name << ", " << bytes << " bytes";
+      }
+    }
+  }
+}
+
+/// What makes receivers speak of messages that are not there: senders would wait for a word of theirs.
+TEST(LoweredPrograms, SilenceAboutEmptyMessagesIsADeadlock) {
+  const Algorithm ring("ring");
+  Connected connected(ring, split(8, 1));
+  const auto plans = connected.plans(TUTTI_ALL_REDUCE, 0);
+  ASSERT_TRUE(plans.ok());
+  const TestCall test(*plans, false, 16, 1, kLayouts[2].layout);
+  ProgramMachine::Options options{8, kLayouts[2].layout, true};
+  options.leaves_gaps = true;
+  EXPECT_THAT(ProgramMachine(options, {&test.call(), 1}).run(), HasSubstr("deadlock"));
+}
+
+TEST(Lower, FoldsInOrderOfRanks) {
+  const Plan plan = write_plan(TUTTI_REDUCE, 5, 2, 1, [](PlanBuilder& to_build) {
+    to_build.step().recv(0).recv(1).recv(3).own(Buffer::kInput, 0).send(1).send(3).send(4).send(0);
+    to_build.step().recv(4).recv(3).own(Buffer::kInput, 0).send(1);
+  });
+  const auto program = plan::lower(plan, false);
+  ASSERT_TRUE(program.ok());
+  EXPECT_EQ(program->steps[0].own_position, 2);
+  EXPECT_EQ(program->steps[1].own_position, 0);
+  std::vector<int> to;
+  std::vector<int> numbers;
+  for (uint32_t i = 0; i < program->peer_count; ++i) {
+    const bool received = i < 3 || (i >= 7 && i < 9);
+    if (!received) to.push_back(program->peers[i].rank);
+    numbers.push_back(program->peers[i].message);
+  }
+  EXPECT_THAT(to, ElementsAre(3, 4, 0, 1, 1)) << "sends begin behind the own rank";
+  EXPECT_THAT(numbers, ElementsAre(0, 0, 0, 0, 0, 0, 0, 1, 0, 1));
+  EXPECT_EQ(program->messages, 2);
+}
+
+// --- Limits
+// ------------------------------------------------------------------------------------------------------
+
+std::string refusal(const Plan& plan) {
+  const auto program = plan::lower(plan, false);
+  EXPECT_EQ(program.status().code(), Code::kUnsupported);
+  return std::string(program.status().text());
+}
+
+TEST(Lower, RefusesWhatIsTooLarge) {
+  EXPECT_EQ(refusal(write_plan(TUTTI_REDUCE, 17, 0, 1, [](PlanBuilder&) {})),
+            "the plan has 17 ranks, but a kernel takes at most 16");
+  EXPECT_EQ(refusal(write_plan(TUTTI_REDUCE, 2, 0, 256, [](PlanBuilder&) {})),
+            "the plan has 256 chunks, but a kernel takes at most 255");
+  const auto steps = [](PlanBuilder& plan) {
+    for (int i = 0; i < 65; ++i) plan.step().own(Buffer::kInput, 0).to_output(0);
+  };
+  EXPECT_EQ(refusal(write_plan(TUTTI_ALL_REDUCE, 2, 0, 1, steps)),
+            "the plan has 65 steps, but a kernel takes at most 64");
+  // Peers that a plan stores once count as often as they are named.
+  const auto peers = [](PlanBuilder& plan) {
+    for (int i = 0; i < 43; ++i) plan.step().own(Buffer::kInput, 0).recv(1).send(2).send(3);
+  };
+  EXPECT_EQ(refusal(write_plan(TUTTI_ALL_REDUCE, 4, 0, 1, peers)),
+            "the plan has 129 messages, but a kernel takes at most 128");
+}
+
+TEST(Lower, TakesTheLargest) {
+  const Plan plan = write_plan(TUTTI_ALL_GATHER, 16, 15, 255, [](PlanBuilder& to_build) {
+    for (uint32_t i = 0; i < 64; ++i) to_build.step().recv(0).to_output(15 * 255 + 254).send(1);
+  });
+  const auto program = plan::lower(plan, false);
+  ASSERT_TRUE(program.ok()) << program.status().to_string();
+  EXPECT_EQ(program->step_count, 64);
+  EXPECT_EQ(program->peer_count, 128);
+  EXPECT_EQ(program->messages, 64);
+  EXPECT_EQ(program->steps[63].destination_block, 15);
+  EXPECT_EQ(program->steps[63].destination_chunk, 254);
+  EXPECT_EQ(program->steps[63].send_begin, 127);
+}
+
+/// As kernels go through a block: what of it each loop, chunk and slice of each CTA covers.
+void check_cut(uint64_t bytes, uint32_t ctas, uint32_t chunks, uint32_t messages, const tutti_slot_layout& layout) {
+  const tutti_cuda_cut cut = plan::cut(bytes, ctas, chunks, messages, layout);
+  EXPECT_EQ((cut.part | cut.chunk | cut.last_chunk | cut.slice) % 16, 0u);
+  EXPECT_LE(cut.slice, layout.slot_bytes);
+  EXPECT_LE(cut.slices, layout.chunk_slots);
+  EXPECT_LE(cut.chunk, cut.slice * cut.slices);
+  EXPECT_LE(cut.last_chunk, cut.chunk);
+  EXPECT_EQ(cut.messages, cut.loops * cut.slices * messages);
+  uint64_t next = 0;  // byte that is not covered yet
+  for (uint32_t cta = 0; cta < ctas; ++cta) {
+    const uint64_t part_begin = std::min(cta * cut.part, bytes);
+    const uint64_t part_end = std::min(part_begin + cut.part, bytes);
+    for (uint32_t loop = 0; loop < cut.loops; ++loop) {
+      const uint64_t chunk_bytes = loop + 1 < cut.loops ? cut.chunk : cut.last_chunk;
+      for (uint32_t chunk = 0; chunk < chunks; ++chunk) {
+        const uint64_t begin = part_begin + uint64_t{loop} * chunks * cut.chunk + chunk * chunk_bytes;
+        for (uint64_t at = 0; at < std::min(chunk_bytes, cut.slice * cut.slices); at += cut.slice) {
+          const uint64_t end = std::min({begin + at + cut.slice, begin + chunk_bytes, part_end});
+          if (begin + at >= end) continue;
+          ASSERT_EQ(begin + at, next);
+          next = end;
+        }
+      }
+    }
+  }
+  EXPECT_EQ(next, bytes);
+}
+
+TEST(Cut, CoversEveryByteOnce) {
+  std::mt19937_64 random(7);
+  for (const Layout& layout : kLayouts) {
+    for (const uint32_t ctas : {1u, 2u, 3u, 7u, 16u, 64u}) {
+      for (const uint32_t chunks : {1u, 2u, 3u, 7u, 16u, 255u}) {
+        std::vector<uint64_t> sizes = {1, 15, 16, 17, 127, 128, 129, 1000, 4096, 4097, 65536, 100003, 1000003};
+        for (int i = 0; i < 10; ++i) sizes.push_back(1 + random() % (uint64_t{1} << (1 + random() % 22)));
+        for (const uint64_t bytes : sizes) {
+          SCOPED_TRACE(fmt::format("{}: {} bytes, {} CTAs, {} chunks", layout.name, bytes, ctas, chunks));
+          check_cut(bytes, ctas, chunks, 3, layout.layout);
+          if (testing::Test::HasFailure()) return;
+        }
+      }
+    }
+  }
+}
+
+TEST(Cut, IsEven) {
+  const tutti_cuda_cut cut = plan::cut(100 * 1024, 1, 2, 2, layout_of(4, 16 * 1024, 2));
+  EXPECT_EQ(cut.loops, 2u);
+  EXPECT_EQ(cut.chunk, 25u * 1024);
+  EXPECT_EQ(cut.last_chunk, 25u * 1024);
+  EXPECT_EQ(cut.slices, 2u);
+  EXPECT_EQ(cut.slice, 12u * 1024 + 512);
+}
+
+}  // namespace
+}  // namespace tutti::test

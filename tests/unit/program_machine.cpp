@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "unit/program_machine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace tutti::test {
+namespace {
+
+bool exchanges(const tutti_cuda_step& step) {
+  return (step.flags & (TUTTI_STEP_GATHER | TUTTI_STEP_SCATTER)) != 0;
+}
+
+/// Numbers go round: how far `a` is ahead of `b`.
+int32_t ahead(uint32_t a, uint32_t b) {
+  return static_cast<int32_t>(a - b);
+}
+
+}  // namespace
+
+ProgramMachine::ProgramMachine(const Options& options, std::span<const ProgramCall> calls)
+    : options_(options), calls_(calls), runners_(options.rank_count) {
+  const size_t pairs = size_t{options.rank_count} * options.rank_count;
+  slots_.resize(pairs * options.layout.slot_count);
+  tutti_cuda_mailbox mailbox{};
+  mailbox.tail = mailbox.done = options.epoch;
+  mailboxes_.assign(pairs, mailbox);
+  tracks_.assign(options.rank_count, {options.epoch, options.epoch});
+}
+
+std::string ProgramMachine::run() {
+  for (bool moved = true; moved && failure_.empty();) {
+    moved = false;
+    for (uint32_t rank = 0; rank < options_.rank_count; ++rank) {
+      Runner& runner = runners_[rank];
+      while (failure_.empty()) {
+        const size_t call = runner.call;
+        if (runner.todo.empty()) plan_next(rank);
+        moved = moved || runner.call != call;  // the end of a call tells peers
+        if (runner.todo.empty() || !runner.todo.front()()) break;
+        runner.todo.pop_front();
+        moved = true;
+        if (options_.in_turns) break;
+      }
+    }
+  }
+  if (!failure_.empty()) return failure_;
+  const auto ended = [&](const Runner& runner) { return runner.call == calls_.size(); };
+  if (!std::all_of(runners_.begin(), runners_.end(), ended)) return describe_deadlock();
+  if (std::any_of(slots_.begin(), slots_.end(), [](const Slot& slot) { return slot.unread; })) {
+    return "a message is left over";
+  }
+  return {};
+}
+
+std::string ProgramMachine::describe_deadlock() const {
+  std::string text = "deadlock:";
+  for (uint32_t rank = 0; rank < options_.rank_count; ++rank) {
+    const Runner& runner = runners_[rank];
+    if (runner.call == calls_.size()) continue;
+    text += fmt::format(" rank {} in call {} loop {} before step {} slice {}, number {} of call's {};", rank,
+                        runner.call, runner.loop, runner.step, runner.slice, runner.number, runner.track.epoch);
+    for (uint32_t peer = 0; peer < options_.rank_count; ++peer) {
+      text += fmt::format(" {}: tail {} done {};", peer, mailbox(rank, peer).tail, mailbox(rank, peer).done);
+    }
+  }
+  return text;
+}
+
+void ProgramMachine::fail(std::string what) {
+  if (failure_.empty()) failure_ = std::move(what);
+}
+
+// --- The order of things
+// ---------------------------------------------------------------------------------------------
+
+/// Finds what a rank does next. Nothing: it is through.
+void ProgramMachine::plan_next(uint32_t rank) {
+  Runner& runner = runners_[rank];
+  while (runner.todo.empty() && runner.call < calls_.size()) {
+    if (!runner.begun) begin_call(rank);
+    if (runner.loop == call_of(rank).cut.loops) {
+      end_call(rank);
+      continue;
+    }
+    if (runner.step == program_of(rank).step_count) {
+      end_loop(rank);
+      continue;
+    }
+    begin_slice(rank);
+    plan_step(rank, program_of(rank).steps[runner.step]);
+    if (++runner.slice == (options_.slices ? call_of(rank).cut.slices : 1)) {
+      runner.slice = 0;
+      ++runner.step;
+    }
+  }
+}
+
+void ProgramMachine::begin_call(uint32_t rank) {
+  Runner& runner = runners_[rank];
+  runner.begun = true;
+  runner.track = tracks_[rank];
+  runner.heard.clear();
+  for (uint32_t peer = 0; peer < options_.rank_count; ++peer) runner.heard.push_back(mailbox(rank, peer).done);
+}
+
+/// ProgramTrack::advance of tutti/device/cuda/tracks.h.
+void ProgramMachine::end_call(uint32_t rank) {
+  Runner& runner = runners_[rank];
+  const uint32_t epoch = runner.track.epoch + call_of(rank).cut.messages;
+  const uint32_t half = options_.layout.slot_count / 2;
+  int32_t most_behind = 0;
+  for (uint32_t peer = 0; peer < options_.rank_count; ++peer) {
+    if (peer == rank) continue;
+    most_behind = std::max(most_behind, ahead(epoch, runner.heard[peer]));
+    if ((epoch & ~(half - 1)) != (runner.track.epoch & ~(half - 1))) mailbox(peer, rank).done = epoch;
+  }
+  tracks_[rank] = {epoch, epoch - static_cast<uint32_t>(most_behind) + options_.layout.slot_count};
+  runner.begun = false;
+  runner.loop = runner.step = runner.slice = 0;
+  ++runner.call;
+}
+
+/// What numbers a connection has left over in a loop nobody waits for: else a sender might, for ever.
+void ProgramMachine::end_loop(uint32_t rank) {
+  Runner& runner = runners_[rank];
+  const uint32_t messages = program_of(rank).messages * call_of(rank).cut.slices;
+  const uint32_t begin = runner.track.epoch + runner.loop * messages;
+  runner.step = 0;
+  ++runner.loop;
+  if (options_.leaves_gaps) return;
+  const uint32_t half = options_.layout.slot_count / 2;
+  if (!options_.slices && call_of(rank).cut.messages <= half) return;
+  if (!options_.slices && ((begin + messages) & ~(half - 1)) == (begin & ~(half - 1))) return;
+  runner.todo.push_back([this, rank, end = begin + messages] {
+    for (uint32_t peer = 0; peer < options_.rank_count; ++peer) mailbox(peer, rank).done = end;
+    return true;
+  });
+}
+
+/// Slices that are not there are done with as soon as it is their turn.
+void ProgramMachine::pass_over(uint32_t rank, std::span<const tutti_cuda_peer> from) {
+  if (!options_.slices || options_.leaves_gaps) return;
+  runners_[rank].todo.push_back([this, rank, from] {
+    for (const tutti_cuda_peer& peer : from) mailbox(peer.rank, rank).done = number_of(rank, peer) + 1;
+    return true;
+  });
+}
+
+void ProgramMachine::begin_slice(uint32_t rank) {
+  Runner& runner = runners_[rank];
+  const ProgramCall& call = call_of(rank);
+  const tutti_cuda_program& program = program_of(rank);
+  const uint64_t begin = call.cut.part * options_.cta;
+  const uint64_t rest = begin < call.block_bytes ? call.block_bytes - begin : 0;
+  const uint64_t part = std::min(rest, call.cut.part);
+  const uint64_t done = uint64_t{runner.loop} * program.chunks * call.cut.chunk;
+  runner.first = begin + done;
+  runner.left = part > done ? part - done : 0;
+  runner.chunk_bytes = runner.loop + 1 < call.cut.loops ? call.cut.chunk : call.cut.last_chunk;
+  runner.at = options_.slices ? runner.slice * call.cut.slice : 0;
+  runner.number = runner.track.epoch + runner.loop * program.messages * call.cut.slices + runner.slice;
+}
+
+// --- Steps
+// -----------------------------------------------------------------------------------------------------------
+
+void ProgramMachine::plan_step(uint32_t rank, const tutti_cuda_step& step) {
+  if (exchanges(step)) {
+    plan_exchange(rank, step);
+  } else {
+    plan_fold(rank, step);
+  }
+  if (!options_.slices && call_of(rank).cut.messages > options_.layout.slot_count / 2) tell_done(rank, step);
+}
+
+void ProgramMachine::plan_fold(uint32_t rank, const tutti_cuda_step& step) {
+  const bool keeps = step.destination != TUTTI_BUFFER_NONE;
+  const bool by_destination = step.source == TUTTI_BUFFER_NONE && keeps;
+  const uint64_t bytes = length(rank, by_destination ? step.destination_chunk : step.source_chunk);
+  const tutti_cuda_peer* const peers = program_of(rank).peers;
+  const std::span recv(peers + step.recv_begin, step.recv_count);
+  if (bytes == 0) return pass_over(rank, recv);
+  const auto value = std::make_shared<Bytes>(bytes);
+  const std::span to(peers + step.send_begin, step.send_count);
+  runners_[rank].todo.push_back([this, rank, step, keeps, bytes, value, recv, to] {
+    if (!std::all_of(recv.begin(), recv.end(), [&](const auto& peer) { return is_filled(rank, peer); })) return false;
+    // Slices are moved at once.
+    const auto has_room = [&](const auto& peer) { return is_free(rank, peer); };
+    if (options_.slices && !std::all_of(to.begin(), to.end(), has_room)) return false;
+    const auto add = [&](std::span<const uint8_t> operand) {
+      for (size_t i = 0; i < operand.size(); ++i) (*value)[i] = static_cast<uint8_t>((*value)[i] + operand[i]);
+    };
+    for (const tutti_cuda_peer& peer : recv) add(receive(rank, peer, bytes));
+    if (step.source != TUTTI_BUFFER_NONE) add(place(rank, step.source, step.source_block, step.source_chunk, bytes));
+    if (keeps) {
+      std::span<uint8_t> out = place(rank, step.destination, step.destination_block, step.destination_chunk, bytes);
+      std::copy_n(value->begin(), out.size(), out.begin());
+    }
+    return true;
+  });
+  for (const tutti_cuda_peer& peer : to) plan_send(rank, peer, value);
+}
+
+void ProgramMachine::plan_send(uint32_t rank, const tutti_cuda_peer& to, std::shared_ptr<const Bytes> value) {
+  runners_[rank].todo.push_back([this, rank, &to, value = std::move(value)] {
+    if (!is_free(rank, to)) return false;
+    send(rank, to, *value);
+    return true;
+  });
+}
+
+void ProgramMachine::plan_exchange(uint32_t rank, const tutti_cuda_step& step) {
+  const tutti_cuda_peer* const peers = program_of(rank).peers;
+  const bool scatters = (step.flags & TUTTI_STEP_SCATTER) != 0;
+  std::deque<Action>& todo = runners_[rank].todo;
+  if (step.source != TUTTI_BUFFER_NONE && step.destination != TUTTI_BUFFER_NONE) {
+    todo.push_back([this, rank, step] {
+      const uint64_t bytes = length(rank, step.source_chunk);
+      if (bytes == 0) return true;
+      const auto from = place(rank, step.source, step.source_block, step.source_chunk, bytes);
+      const auto to = place(rank, step.destination, step.destination_block, step.destination_chunk, bytes);
+      if (from.data() != to.data()) std::copy_n(from.begin(), std::min(from.size(), to.size()), to.begin());
+      return true;
+    });
+  }
+  for (const tutti_cuda_peer& to : std::span(peers + step.send_begin, step.send_count)) {
+    const uint32_t block = scatters ? to.block : step.source_block;
+    const uint32_t chunk = scatters ? to.chunk : step.source_chunk;
+    if (length(rank, chunk) == 0) continue;
+    todo.push_back([this, rank, source = step.source, block, chunk, &to] {
+      if (!is_free(rank, to)) return false;
+      const auto from = place(rank, source, block, chunk, length(rank, chunk));
+      send(rank, to, {from.begin(), from.end()});
+      return true;
+    });
+  }
+  for (const tutti_cuda_peer& from : std::span(peers + step.recv_begin, step.recv_count)) {
+    const uint64_t bytes = length(rank, from.chunk);
+    if (bytes == 0) {
+      pass_over(rank, {&from, 1});
+      continue;
+    }
+    todo.push_back([this, rank, bytes, &from] {
+      if (!is_filled(rank, from)) return false;
+      const auto to = place(rank, TUTTI_BUFFER_OUTPUT, from.block, from.chunk, bytes);
+      const Bytes data = receive(rank, from, bytes);
+      std::copy_n(data.begin(), to.size(), to.begin());
+      return true;
+    });
+  }
+}
+
+/// Of lines.h: where a call is longer than the slots.
+void ProgramMachine::tell_done(uint32_t rank, const tutti_cuda_step& step) {
+  const tutti_cuda_peer* const peers = program_of(rank).peers;
+  runners_[rank].todo.push_back([this, rank, from = std::span(peers + step.recv_begin, step.recv_count)] {
+    for (const tutti_cuda_peer& peer : from) {
+      const uint32_t done = number_of(rank, peer) + 1;
+      if ((done & (options_.layout.slot_count / 2 - 1)) == 0) mailbox(peer.rank, rank).done = done;
+    }
+    return true;
+  });
+}
+
+// --- Places, messages
+// ------------------------------------------------------------------------------------------------
+
+uint64_t ProgramMachine::length(uint32_t rank, uint32_t chunk) const {
+  const Runner& runner = runners_[rank];
+  const uint64_t offset = chunk * runner.chunk_bytes;
+  const uint64_t whole = offset >= runner.left ? 0 : std::min(runner.left - offset, runner.chunk_bytes);
+  if (!options_.slices) return whole;
+  return runner.at >= whole ? 0 : std::min(whole - runner.at, call_of(rank).cut.slice);
+}
+
+std::span<uint8_t> ProgramMachine::place(uint32_t rank, uint32_t buffer, uint32_t block, uint32_t chunk,
+                                         uint64_t bytes) {
+  const Runner& runner = runners_[rank];
+  const ProgramCall& call = call_of(rank);
+  const std::span<uint8_t> memory = buffer == TUTTI_BUFFER_INPUT ? call.inputs[rank] : call.outputs[rank];
+  const uint64_t in_block = runner.first + chunk * runner.chunk_bytes + runner.at;
+  const uint64_t offset = block * call.block_bytes + in_block;
+  if (in_block + bytes <= call.block_bytes && offset + bytes <= memory.size()) return memory.subspan(offset, bytes);
+  fail(fmt::format("rank {} touches {} bytes at {} of block {}, outside of the buffer", rank, bytes, in_block, block));
+  return {};
+}
+
+/// Lines know nothing of slices: a chunk is one.
+uint32_t ProgramMachine::number_of(uint32_t rank, const tutti_cuda_peer& peer) const {
+  return runners_[rank].number + peer.message * call_of(rank).cut.slices;
+}
+
+ProgramMachine::Slot& ProgramMachine::slot(uint32_t from, uint32_t to, uint32_t number) {
+  const size_t pair = size_t{from} * options_.rank_count + to;
+  return slots_[pair * options_.layout.slot_count + (number & (options_.layout.slot_count - 1))];
+}
+
+bool ProgramMachine::is_filled(uint32_t rank, const tutti_cuda_peer& from) {
+  const uint32_t number = number_of(rank, from);
+  if (options_.slices) return ahead(mailbox(rank, from.rank).tail, number) > 0;
+  const Slot& in = slot(from.rank, rank, number);
+  return in.unread && in.number == number;
+}
+
+bool ProgramMachine::is_free(uint32_t rank, const tutti_cuda_peer& to) const {
+  const tutti_cuda_track& track = runners_[rank].track;
+  const uint32_t number = number_of(rank, to);
+  const uint32_t room = static_cast<uint32_t>(std::max(0, ahead(track.safe, track.epoch)));
+  if (number - track.epoch < room) return true;
+  return ahead(number, mailbox(rank, to.rank).done) < static_cast<int32_t>(options_.layout.slot_count);
+}
+
+void ProgramMachine::send(uint32_t rank, const tutti_cuda_peer& to, const Bytes& data) {
+  const uint32_t number = number_of(rank, to);
+  Slot& out = slot(rank, to.rank, number);
+  if (out.unread) fail(fmt::format("rank {} overwrites what rank {} has not read", rank, to.rank));
+  if (data.size() > options_.layout.slot_bytes) fail(fmt::format("a message of {} bytes", data.size()));
+  const uint32_t call_begin = runners_[rank].track.epoch;
+  if (number - call_begin >= call_of(rank).cut.messages) fail(fmt::format("rank {}: a number of the next call", rank));
+  out = {number, true, data};
+  mailbox(to.rank, rank).tail = number + 1;
+}
+
+ProgramMachine::Bytes ProgramMachine::receive(uint32_t rank, const tutti_cuda_peer& from, uint64_t bytes) {
+  const uint32_t number = number_of(rank, from);
+  Slot& in = slot(from.rank, rank, number);
+  if (!in.unread || in.number != number || in.data.size() != bytes) {
+    fail(fmt::format("rank {} expects message {} of {} bytes from rank {}, finds message {} of {}{}", rank, number,
+                     bytes, from.rank, in.number, in.data.size(), in.unread ? "" : ", read before"));
+    return Bytes(bytes);
+  }
+  in.unread = false;
+  if (options_.slices) mailbox(from.rank, rank).done = number + 1;
+  return in.data;
+}
+
+}  // namespace tutti::test

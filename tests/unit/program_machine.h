@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs lowered plans as GPU kernels do (tutti/device/cuda/lines.h and slices.h), but on the CPU and for all ranks
+// together: messages go through numbered slots, senders wait for what receivers say that they are done with, numbers go
+// on from call to call. What it knows better than a kernel: whether a slot is overwritten before it was read, and
+// whether ranks wait for each other for ever. Receivers speak of all numbers up to the last that a loop has, also of
+// messages that are not there (empty chunks and slices, connections that carry less than the busiest): a sender that
+// skips them would wait for that word. Elements are bytes, combined by their sum modulo 256.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tutti/plugin/cuda.h"
+#include "tutti/plugin/protocol.h"
+
+namespace tutti::test {
+
+/// One collective call on all ranks.
+struct ProgramCall {
+  std::vector<tutti_cuda_program> programs;  ///< by rank
+  tutti_cuda_cut cut;
+  uint64_t block_bytes;
+  std::vector<std::span<uint8_t>> inputs;  ///< by rank: all blocks
+  std::vector<std::span<uint8_t>> outputs;
+};
+
+/// The CTAs of one index on all ranks; those of different indices have nothing to do with each other.
+class ProgramMachine {
+ public:
+  struct Options {
+    uint32_t rank_count = 1;
+    tutti_slot_layout layout{};
+    bool slices = false;       ///< as slices.h, else as lines.h
+    uint32_t cta = 0;          ///< which part of every block
+    uint32_t epoch = 0;        ///< where messages stand at first
+    bool leaves_gaps = false;  ///< receivers say nothing of messages that are not there
+    bool in_turns = true;      ///< ranks advance in turns; else one after the other runs as far as it can
+  };
+  ProgramMachine(const Options& options, std::span<const ProgramCall> calls);
+
+  /// "" if all calls came to their end, else what went wrong. To be called once.
+  std::string run();
+
+ private:
+  using Bytes = std::vector<uint8_t>;
+  using Action = std::function<bool()>;  // false: must wait
+  struct Slot {
+    uint32_t number = 0;
+    bool unread = false;
+    Bytes data;
+  };
+  struct Runner {
+    size_t call = 0;
+    uint32_t loop = 0;
+    uint32_t step = 0;
+    uint32_t slice = 0;
+    bool begun = false;
+    std::deque<Action> todo;
+    tutti_cuda_track track{};
+    std::vector<uint32_t> heard;  ///< by peer: what it was done with when the call began
+    // Of the loop and slice.
+    uint64_t first = 0;
+    uint64_t left = 0;
+    uint64_t chunk_bytes = 0;
+    uint64_t at = 0;
+    uint32_t number = 0;
+  };
+
+  void plan_next(uint32_t rank);
+  void begin_slice(uint32_t rank);
+  void begin_call(uint32_t rank);
+  void end_call(uint32_t rank);
+  void end_loop(uint32_t rank);
+  void pass_over(uint32_t rank, std::span<const tutti_cuda_peer> from);
+  void plan_step(uint32_t rank, const tutti_cuda_step& step);
+  void plan_fold(uint32_t rank, const tutti_cuda_step& step);
+  void plan_exchange(uint32_t rank, const tutti_cuda_step& step);
+  void plan_send(uint32_t rank, const tutti_cuda_peer& to, std::shared_ptr<const Bytes> value);
+  void tell_done(uint32_t rank, const tutti_cuda_step& step);
+
+  const ProgramCall& call_of(uint32_t rank) const { return calls_[runners_[rank].call]; }
+  const tutti_cuda_program& program_of(uint32_t rank) const { return call_of(rank).programs[rank]; }
+  uint64_t length(uint32_t rank, uint32_t chunk) const;
+  std::span<uint8_t> place(uint32_t rank, uint32_t buffer, uint32_t block, uint32_t chunk, uint64_t bytes);
+  uint32_t number_of(uint32_t rank, const tutti_cuda_peer& peer) const;
+  bool is_filled(uint32_t rank, const tutti_cuda_peer& from);
+  bool is_free(uint32_t rank, const tutti_cuda_peer& to) const;
+  void send(uint32_t rank, const tutti_cuda_peer& to, const Bytes& data);
+  Bytes receive(uint32_t rank, const tutti_cuda_peer& from, uint64_t bytes);
+  Slot& slot(uint32_t from, uint32_t to, uint32_t number);
+  tutti_cuda_mailbox& mailbox(uint32_t at, uint32_t of) { return mailboxes_[at * options_.rank_count + of]; }
+  const tutti_cuda_mailbox& mailbox(uint32_t at, uint32_t of) const {
+    return mailboxes_[at * options_.rank_count + of];
+  }
+  void fail(std::string what);
+  std::string describe_deadlock() const;
+
+  Options options_;
+  std::span<const ProgramCall> calls_;
+  std::vector<Runner> runners_;
+  std::vector<Slot> slots_;
+  std::vector<tutti_cuda_mailbox> mailboxes_;
+  std::vector<tutti_cuda_track> tracks_;
+  std::string failure_;
+};
+
+}  // namespace tutti::test
