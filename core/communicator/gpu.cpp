@@ -56,8 +56,8 @@ class CudaGpu : public Gpu {
       transports_.push_back(nullptr);
       if ((protocol.properties.devices & TUTTI_DEVICE_CUDA) == 0) continue;
       TUTTI_ASSIGN(const tutti_slot_layout layout, layout_of(protocol));
-      const uint32_t channels = layout.max_channels > 0 ? std::min(layout.max_channels, options_.max_channels)
-                                                        : options_.max_channels;
+      const uint32_t channels =
+          layout.max_channels > 0 ? std::min(layout.max_channels, options_.max_channels) : options_.max_channels;
       const P2p::Options p2p{options_.rank, options_.rank_count, channels, message_ctas_, layout};
       TUTTI_ASSIGN(P2p transport, P2p::create(p2p, device_, bootstrap_, deadline));
       log::info("GPU {}: {} KiB for protocol {}", device_, transport.bytes() >> 10, protocol.name);
@@ -143,7 +143,7 @@ class CudaGpu : public Gpu {
   int device_ = 0;
   uint32_t message_ctas_ = 1;
   cuda::MappedMemory control_;
-  cuda::DeviceMemory scratch_;  // of barriers
+  cuda::DeviceMemory scratch_;                    // of barriers
   std::vector<std::unique_ptr<P2p>> transports_;  // by protocol
   std::unique_ptr<GpuPrograms> programs_;
 };

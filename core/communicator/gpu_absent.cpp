@@ -6,8 +6,9 @@ namespace tutti::communicator {
 
 Result<std::unique_ptr<Gpu>> Gpu::create(const Options&, const std::vector<tuner::Protocol>&, bootstrap::Bootstrap&,
                                          base::Time) {
-  return Status(Code::kUnsupported, "device is set to 'cuda', but this build of Tutti has no CUDA; use one made with "
-                                    "TUTTI_CUDA=ON, or set device to host");
+  return Status(Code::kUnsupported,
+                "device is set to 'cuda', but this build of Tutti has no CUDA; use one made with "
+                "TUTTI_CUDA=ON, or set device to host");
 }
 
 }  // namespace tutti::communicator

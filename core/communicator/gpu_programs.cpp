@@ -77,8 +77,7 @@ GpuCall GpuPrograms::messages(uint32_t protocol) const {
 }
 
 Result<std::unique_ptr<GpuCall>> GpuPrograms::make(const Call& call, bool in_place) {
-  TUTTI_ASSIGN(tuner::Decision decision,
-               selector_.choose({call.collective, call.type, call.reduction.op, call.count}));
+  TUTTI_ASSIGN(tuner::Decision decision, selector_.choose({call.collective, call.type, call.reduction.op, call.count}));
   const transport::P2p& transport = *transports_[decision.protocol];
   decision.channels = std::min(decision.channels, transport.collective_ctas());
   TUTTI_ASSIGN(const Program* const program, GpuPrograms::program(decision, call, in_place));

@@ -29,7 +29,8 @@ class Touches {
   uint32_t flags(const tutti_plan_step& step) {
     const std::vector<Touch> now = touches_of(step);
     const auto any = [&](const std::vector<Touch>& before, bool folds_too) {
-      return std::any_of(now.begin(), now.end(), [&](const Touch& touch) { return conflicts(touch, before, folds_too); });
+      return std::any_of(now.begin(), now.end(),
+                         [&](const Touch& touch) { return conflicts(touch, before, folds_too); });
     };
     const uint32_t after = any(all_before_, true) ? TUTTI_CUDA_STEP_AFTER : 0;
     const uint32_t meet = any(before_, false) ? TUTTI_CUDA_STEP_MEET : 0;

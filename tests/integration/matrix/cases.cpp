@@ -94,8 +94,7 @@ struct Space {
     if (problem.count >= kLargeCount && check::has_blocks(problem.collective)) {
       problem.count /= static_cast<size_t>(problem.rank_count);
     }
-    one.setting = {kAlgorithms[point[kAlgorithm]].name, kProtocols[point[kProtocol]],
-                   reaches[point[kReach]]};
+    one.setting = {kAlgorithms[point[kAlgorithm]].name, kProtocols[point[kProtocol]], reaches[point[kReach]]};
     one.in_place = point[kInPlace] == 1;
     return one;
   }

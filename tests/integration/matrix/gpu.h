@@ -23,8 +23,8 @@ struct GpuBuffers {
   size_t output;
 };
 
-/// Copies the memory to the GPU, makes the call there, waits for it, and copies all back. `graph`: the call is captured,
-/// and what runs is a replay.
+/// Copies the memory to the GPU, makes the call there, waits for it, and copies all back. `graph`: the call is
+/// captured, and what runs is a replay.
 Status run_on_gpu(const GpuBuffers& buffers, bool graph,
                   const std::function<Status(void* input, void* output, Stream stream)>& call);
 

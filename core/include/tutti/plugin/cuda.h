@@ -7,8 +7,8 @@
 //
 // Messages between two GPUs go through slots in the receiver's arena: message number m of a CTA uses slot m modulo
 // slot_count. Numbers go on from call to call (the track's `epoch`), and on all ranks alike: a call advances every
-// connection of a CTA by `cut.messages`, used or not. A sender may be slot_count messages ahead of what the receiver has
-// said that it is done with.
+// connection of a CTA by `cut.messages`, used or not. A sender may be slot_count messages ahead of what the receiver
+// has said that it is done with.
 //
 //   arena:     mailboxes, then slots
 //   mailbox    [lane CTA][peer]: tutti_cuda_mailbox
@@ -129,9 +129,9 @@ typedef struct tutti_cuda_launch {
   uint64_t slots_offset;                 /* of the lane's slots in an arena */
   uint64_t mailboxes_offset;             /* of the lane's mailboxes */
   uint8_t* arenas[TUTTI_CUDA_MAX_RANKS]; /* of every rank, as this GPU sees them */
-  tutti_cuda_track* tracks; /* per CTA; of messages: [lane CTA][peer][0: sends, 1: receives] */
+  tutti_cuda_track* tracks;              /* per CTA; of messages: [lane CTA][peer][0: sends, 1: receives] */
   tutti_cuda_control* control;
-  uint64_t timeout_ns;                /* of one wait */
+  uint64_t timeout_ns; /* of one wait */
   /* In this GPU's memory, program_count of them: CTA c runs number c modulo program_count. Null: all run `program`, as
    * wires whose messages are short always do. */
   const tutti_cuda_program* programs;

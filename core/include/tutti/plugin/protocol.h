@@ -107,11 +107,11 @@ typedef struct tutti_work {
 
 typedef struct tutti_protocol_properties {
   uint32_t struct_size;
-  uint32_t links;   /* bits 1 << TUTTI_LINK_*: where it is valid */
-  uint32_t max_fan; /* peers one step may receive from or send to */
-  uint32_t devices; /* TUTTI_DEVICE_*: what it runs on */
-  double latency_us[TUTTI_LINK_COUNT]; /* what it adds to each hop */
-  double efficiency[TUTTI_LINK_COUNT]; /* payload / wire bytes at large sizes, 0..1 */
+  uint32_t links;                           /* bits 1 << TUTTI_LINK_*: where it is valid */
+  uint32_t max_fan;                         /* peers one step may receive from or send to */
+  uint32_t devices;                         /* TUTTI_DEVICE_*: what it runs on */
+  double latency_us[TUTTI_LINK_COUNT];      /* what it adds to each hop */
+  double efficiency[TUTTI_LINK_COUNT];      /* payload / wire bytes at large sizes, 0..1 */
   double channel_gbs[TUTTI_LINK_COUNT];     /* GB/s of the wire that one channel can fill; 0: unknown */
   uint64_t channel_bytes[TUTTI_LINK_COUNT]; /* fewer bytes are not worth a channel of their own; 0: unknown */
 } tutti_protocol_properties;
@@ -119,10 +119,10 @@ typedef struct tutti_protocol_properties {
 /* How one connection is cut. */
 typedef struct tutti_slot_layout {
   uint32_t struct_size;
-  uint32_t slot_count;  /* in: what the configuration asks for, 0: nothing; out: what it will be (a power of two) */
-  uint64_t slot_bytes;  /* in: payload that the configuration asks for, 0: none; out: payload of one slot */
-  uint64_t slot_stride; /* out: bytes from slot to slot, a multiple of 64; memory is zero at first */
-  uint32_t chunk_slots; /* out: slots (slices) one chunk may fill */
+  uint32_t slot_count;   /* in: what the configuration asks for, 0: nothing; out: what it will be (a power of two) */
+  uint64_t slot_bytes;   /* in: payload that the configuration asks for, 0: none; out: payload of one slot */
+  uint64_t slot_stride;  /* out: bytes from slot to slot, a multiple of 64; memory is zero at first */
+  uint32_t chunk_slots;  /* out: slots (slices) one chunk may fill */
   uint32_t max_channels; /* out: that a call can use; 0: any number */
 } tutti_slot_layout;
 
