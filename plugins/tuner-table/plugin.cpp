@@ -36,7 +36,7 @@ class Follower : public sdk::TunerInstance {
     const auto names_it = [&](const tutti_candidate& candidate) { return is(*entry, candidate); };
     const auto named = std::find_if(candidates.begin(), candidates.end(), names_it);
     if (named == candidates.end()) {
-      warn_once(host_, "the table chooses " + entry->algorithm + " with " + entry->protocol +
+      warn_once(host_, "the table chooses " + name_of(*entry) + " with " + entry->protocol +
                            ", which is not loaded; the model chooses instead");
     } else if (named->predicted_us >= 0) {
       prefer(*entry, *named, candidates);
@@ -45,6 +45,10 @@ class Follower : public sdk::TunerInstance {
   }
 
  private:
+  static std::string name_of(const Entry& entry) {
+    return entry.variant.empty() ? entry.algorithm : entry.algorithm + "/" + entry.variant;
+  }
+
   static bool is(const Entry& entry, const tutti_candidate& candidate) {
     return entry.algorithm == sdk::view(candidate.algorithm) && entry.protocol == sdk::view(candidate.protocol) &&
            entry.variant == sdk::view(candidate.variant);

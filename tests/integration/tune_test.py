@@ -1,0 +1,197 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""`tutti tune` from end to end: the table it writes, and the tuner plugin `table` that follows it.
+
+Run as: tune_test.py PATH_OF_TUTTI [unittest arguments]
+"""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+import unittest.mock
+
+TIMEOUT_S = 120
+TUTTI = "tutti"
+ENTRY = re.compile(r"- \{max_bytes: (\w+), algorithm: (\w+)(?:, variant: ([\w-]+))?, protocol: (\w+), channels: (\d+), "
+                   r"measured_us: ([\d.]+)\}")
+SMALL = """tutti_table: 1
+tutti_version: "VERSION"
+gpu: ""
+ranks: 2
+nodes: 1
+collectives:
+  all_reduce:
+    - {max_bytes: 1000, algorithm: direct, variant: two-shot, protocol: ll, channels: 1, measured_us: 0.25}
+    - {max_bytes: unlimited, algorithm: ring, protocol: simple, channels: 2, measured_us: 0.5}
+"""
+
+
+def tutti(*arguments):
+    clean = {key: value for key, value in os.environ.items() if not key.startswith("TUTTI_")}
+    return subprocess.run([TUTTI, *map(str, arguments)], capture_output=True, text=True, timeout=TIMEOUT_S, env=clean)
+
+
+def version():
+    return tutti("--version").stdout.split()[1]
+
+
+class TuneTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.table = pathlib.Path(folder.name) / "t.yaml"
+
+    def write(self, old="", new=""):
+        text = SMALL.replace("VERSION", version())
+        self.assertIn(old, text)
+        self.table.write_text(text.replace(old, new) if old else text)
+
+    def run_ok(self, *arguments):
+        run = tutti(*arguments)
+        self.assertEqual(run.returncode, 0, f"{arguments}: {run.stderr}{run.stdout}")
+        return run
+
+    def followed(self):
+        return ("--set", "plugins.tuner=[table]", "--set", f"settings.tuner.table.file={self.table}")
+
+    def explain(self, size, *more, ranks=2):
+        return self.run_ok("explain", "all_reduce", "-n", ranks, "--size", size, *self.followed(), *more)
+
+    def chosen(self, *arguments, **options):
+        """(candidate, predicted µs, channels) of the first line that has a verdict."""
+        found = re.search(r"  (\S+) × (\w+) +chosen: ([\d.]+) µs predicted, (\d+) channel",
+                          self.explain(*arguments, **options).stdout)
+        return f"{found[1]} × {found[2]}", float(found[3]), int(found[4])
+
+
+class Tune(TuneTest):
+    def tune(self, *arguments):
+        return self.run_ok("tune", "--device", "host", "--ranks", 2, "--min", 8, "--max", "64K", "--factor", 64,
+                           "--collectives", "all_reduce", "--out", self.table, *arguments)
+
+    def test_the_table_is_followed(self):
+        run = self.tune("--limit", 60)
+        self.assertIn("wrote", run.stderr)
+        text = self.table.read_text()
+        self.assertIn("# Made by: tutti tune --device host --ranks 2", text)
+        entries = ENTRY.findall(text)
+        self.assertEqual(entries[-1][0], "unlimited", text)
+        for end, algorithm, variant, protocol, channels, measured_us in entries:
+            name = f"{algorithm}/{variant}" if variant and algorithm != "ring" else algorithm
+            size = "16M" if end == "unlimited" else int(end) // 4 * 4
+            self.assertEqual(self.chosen(size), (f"{name} × {protocol}", float(measured_us), int(channels)), text)
+        bench = self.run_ok("bench", "all_reduce", "-n", 2, "--min", 8, "--max", 8, "--iters", 5, "--repeat", 1,
+                            *self.followed())
+        algorithm, variant, protocol = entries[0][1:4]
+        self.assertIn(f"{algorithm}{'/' if variant else ''}{variant}/{protocol}/", bench.stdout)
+        self.assertEqual(bench.stderr, "")
+
+    def test_several_collectives_and_channels(self):
+        run = self.run_ok("tune", "--ranks", 3, "--threads", "--min", "64K", "--max", "64K", "--collectives",
+                          "all_gather,all_to_all", "--channels", "1,2", "--repeat", 1)
+        self.assertRegex(run.stdout, r"all_gather:\n    # \d+ bytes: ")
+        self.assertRegex(run.stdout, r"all_to_all:\n    # \d+ bytes: ")
+        self.assertIn("×2", run.stdout)
+
+    def test_a_limit_ends_it_and_is_told(self):
+        run = self.tune("--limit", 0.001)
+        self.assertIn("stopped after 0.001 s", run.stderr)
+        self.assertIn("# INCOMPLETE: stopped after 0.001 s (--limit)", self.table.read_text())
+        self.explain(8)  # what there is can be read
+
+    def test_nothing_is_left_behind(self):
+        with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.dict(os.environ, TMPDIR=folder):
+            self.tune()
+            self.assertEqual(os.listdir(folder), [])
+
+    def test_rules_are_refused(self):
+        rules = self.table.with_name("rules.yaml")
+        rules.write_text("rules:\n  - match: {nodes: 1}\n    forbid: {protocol: ll}\n")
+        run = tutti("tune", "--max", 8, "--collectives", "all_reduce", "--config", rules)
+        self.assertEqual(run.returncode, 1)
+        self.assertIn("tune with a file without rules", run.stderr)
+
+    def test_options_that_make_no_sense(self):
+        for arguments in (["--channels", 65], ["--collectives", "send_recv"], ["--min", "1M", "--max", "1K"]):
+            self.assertEqual(tutti("tune", *arguments).returncode, 2, arguments)
+
+
+class Table(TuneTest):
+    def test_by_size(self):
+        self.write()
+        self.assertEqual(self.chosen(1000), ("direct/two-shot × ll", 0.25, 1))
+        self.assertEqual(self.chosen(1004, "--set", "channels=4"), ("ring × simple", 0.5, 2))
+
+    def test_settings_win(self):
+        self.write()
+        self.assertTrue(self.chosen(8, "--set", "protocol=simple")[0].endswith("× simple"))
+
+    def test_what_it_does_not_cover_goes_by_the_model(self):
+        self.write()
+        for question in (["all_gather", "--size", 64], ["broadcast", "--size", "1M"]):
+            model = self.run_ok("explain", *question)
+            table = self.run_ok("explain", *question, *self.followed())
+            self.assertEqual(table.stdout, model.stdout)
+
+    def test_more_channels_than_the_job_has(self):
+        self.write()
+        run = self.explain("1M")
+        self.assertIn("uses up to 2 channels, this job has 1 at most; set channels to as many", run.stderr)
+
+    def test_without_a_file_it_is_the_model(self):
+        model = self.run_ok("explain", "all_reduce")
+        table = self.run_ok("explain", "all_reduce", "--set", "plugins.tuner=[table]")
+        self.assertEqual((table.stdout, table.stderr), (model.stdout, ""))
+
+    def test_foreign_tables_are_ignored_with_one_warning(self):
+        model = self.run_ok("explain", "all_reduce", "-n", 2, "--size", 8).stdout
+        for old, new, says in (
+                ('gpu: ""', 'gpu: "NVIDIA H200"', "GPU 'NVIDIA H200' there, none here"),
+                ("ranks: 2", "ranks: 3", "ranks 3 there, 2 here"), ("nodes: 1", "nodes: 2", "nodes 2 there, 1 here"),
+                (f'"{version()}"', '"0.0.9"', f"Tutti 0.0.9 there, {version()} here")):
+            self.write(old, new)
+            run = self.explain(8)
+            self.assertEqual(run.stdout, model)
+            self.assertEqual(run.stderr.count("\n"), 1, run.stderr)
+            self.assertIn(f"was measured elsewhere and is ignored ({says})", run.stderr)
+
+    def test_a_plugin_that_is_not_loaded(self):
+        self.write()
+        run = self.explain(8, "--set", "plugins.algorithm=[ring]")
+        self.assertIn("chooses direct/two-shot with ll, which is not loaded", run.stderr)
+        self.assertIn("chosen", run.stdout)
+
+    def test_malformed_tables_name_line_and_key(self):
+        for old, new, says in (
+                ("channels: 1,", "chanels: 1,", ":8: chanels: unknown in an entry; known are algorithm, channels"),
+                ("channels: 1,", "", ":8: channels: missing in an entry; add it"),
+                ("channels: 1,", "channels: 65,", ":8: channels: '65' is no number from 1 to 64"),
+                ("measured_us: 0.5", "measured_us: fast", ":9: measured_us: 'fast' is no number"),
+                ("max_bytes: unlimited", "max_bytes: 10", ":9: max_bytes: must grow from entry to entry"),
+                ("protocol: ll", "protocol: [ll]", ":8: protocol: write one word"),
+                ("all_reduce:", "all_reduse:", ":7: all_reduse: unknown in collectives"),
+                ("tutti_table: 1", "tutti_table: 2", ":1: tutti_table: '2' is no number from 1 to 1"),
+                ("ranks: 2", "ranks: 2\nranks: 2", ":5: ranks: stands twice"),
+                ("nodes: 1\n", "", ":1: nodes: missing in a table"),
+                ("max_bytes: 1000,", "max_bytes: 1000, {", ":9: illegal block entry")):
+            self.write(old, new)
+            run = tutti("explain", "all_reduce", *self.followed())
+            self.assertEqual(run.returncode, 1, new)
+            self.assertIn(f"{self.table}{says}", run.stderr)
+
+    def test_a_missing_file_says_where_it_was_looked_for(self):
+        run = tutti("explain", "all_reduce", "--set", "plugins.tuner=[table]", "--set",
+                    "settings.tuner.table.file=none.yaml")
+        self.assertEqual(run.returncode, 1)
+        self.assertRegex(run.stderr, r"no file 'none.yaml' \(looked in the working directory, .*share/tutti/tuned")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    TUTTI = str(pathlib.Path(sys.argv.pop(1)).resolve())
+    unittest.main()
