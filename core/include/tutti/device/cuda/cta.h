@@ -64,7 +64,8 @@ class Connections {
 
  private:
   __device__ __forceinline__ uint64_t slot(uint32_t sender, uint32_t number) const {
-    const uint32_t at = (lane_ * launch_.rank_count + sender) * launch_.slot_count + (number & (launch_.slot_count - 1));
+    const uint32_t at =
+        (lane_ * launch_.rank_count + sender) * launch_.slot_count + (number & (launch_.slot_count - 1));
     return launch_.slots_offset + at * launch_.slot_stride;
   }
   __device__ __forceinline__ tutti_cuda_mailbox* mailbox(uint32_t at, uint32_t of) const {

@@ -8,7 +8,8 @@
 
 namespace tutti::device {
 
-/// The kernels for one element type: by reduction, and for sends and receives (null where the type is not used to copy).
+/// The kernels for one element type: by reduction, and for sends and receives (null where the type is not used to
+/// copy).
 struct TypeKernels {
   const void* sum;
   const void* prod;

@@ -37,6 +37,7 @@ class LineRunner {
         if ((step.flags & TUTTI_CUDA_STEP_MEET) != 0) __syncthreads();
         run_step(step);
       }
+      if (is_long() && loop + 1 < part_.cut.loops) end_loop();
     }
   }
 
@@ -71,8 +72,10 @@ class LineRunner {
     } else {
       fold_chunk(step);
     }
-    if (part_.cut.messages > launch_.slot_count / 2) tell_done(step);
+    if (is_long()) tell_done(step);
   }
+  /// Whether slots must be freed before the call ends.
+  __device__ __forceinline__ bool is_long() const { return part_.cut.messages > launch_.slot_count / 2; }
 
   __device__ __forceinline__ tutti_cuda_peer peer(uint32_t index) const {
     if constexpr (kMessages) {
@@ -192,7 +195,8 @@ class LineRunner {
                       const uint32_t block = scatters ? to.block : step.source_block;
                       const uint32_t chunk = scatters ? to.chunk : step.source_chunk;
                       if (spots[u].bytes == 0) continue;
-                      values[u] = load_own(step.source, source(step.source, block, chunk), spots[u].place, spots[u].bytes);
+                      values[u] =
+                          load_own(step.source, source(step.source, block, chunk), spots[u].place, spots[u].bytes);
                     }
 #pragma unroll
                     for (uint32_t u = 0; u < Wire::kInFlight; ++u) {
@@ -353,6 +357,14 @@ class LineRunner {
     const tutti_cuda_peer from = peer(step.recv_begin + threadIdx.x);
     const uint32_t done = number_ + from.message + 1;
     if ((done & (launch_.slot_count / 2 - 1)) == 0) store_relaxed(&connections_.mailbox_at(from.rank)->done, done);
+  }
+
+  /// Numbers that a connection has not used are done with, too.
+  __device__ __forceinline__ void end_loop() const {
+    __syncthreads();
+    const uint32_t rank = threadIdx.x;
+    if (rank >= launch_.rank_count || rank == launch_.rank) return;
+    store_relaxed(&connections_.mailbox_at(rank)->done, number_ + launch_.program.messages);
   }
 
   /// Every 2^30 messages the sender gives all words of its slots a flag that is not older: else a word that no message

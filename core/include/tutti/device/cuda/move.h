@@ -67,8 +67,8 @@ __device__ __forceinline__ void move_packs(const Operands& operands, uint32_t pa
 
 /// Element by element, from byte `first` on.
 template <class T, class Op>
-__device__ __forceinline__ void move_elements(const Operands& operands, uint64_t first, uint64_t bytes,
-                                              uint32_t thread, uint32_t threads, uint64_t scalar) {
+__device__ __forceinline__ void move_elements(const Operands& operands, uint64_t first, uint64_t bytes, uint32_t thread,
+                                              uint32_t threads, uint64_t scalar) {
   for (uint64_t at = first + thread * sizeof(T); at < bytes; at += uint64_t{threads} * sizeof(T)) {
     Accumulator<T> sum = {};
     T value = {};

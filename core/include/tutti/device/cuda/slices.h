@@ -14,7 +14,9 @@ namespace tutti::device {
 
 inline constexpr uint32_t kGroups = 2;
 inline constexpr uint32_t kMovers = 224;  // threads of a group
-inline constexpr uint32_t kSliceThreads = kGroups * kMovers + 64;
+inline constexpr uint32_t kAll = kGroups * kMovers;
+inline constexpr uint32_t kTellers = kAll + 32;  // the first of the warp that tells peers
+inline constexpr uint32_t kSliceThreads = kTellers + 32;
 
 /// What the threads of a CTA share.
 struct SliceBoard {
@@ -44,7 +46,8 @@ __device__ __forceinline__ void meet_at(uint32_t barrier) {
   asm volatile("bar.sync %0, %1;" ::"r"(barrier), "n"(kMovers + 32) : "memory");
 }
 
-template <class T, class Op>
+/// `kMessages`: runs a send or a receive, else a program.
+template <class T, class Op, bool kMessages>
 class SliceRunner {
  public:
   __device__ __forceinline__ SliceRunner(const tutti_cuda_launch& launch, const Connections& connections,
@@ -61,16 +64,17 @@ class SliceRunner {
 
   __device__ __forceinline__ void run() {
     const uint32_t thread = threadIdx.x;
-    constexpr uint32_t kAll = kGroups * kMovers;
     if (thread < kAll) {
       const uint32_t group = thread / kMovers;
       for_each_move([&](const Move& move) {
-        if (turn_ % kGroups == group) make(move, group, thread - group * kMovers);
+        if (move.bytes > 0 && turn_ % kGroups == group) make(move, group, thread - group * kMovers);
       });
     } else if (thread < kAll + 32) {
-      for_each_move([&](const Move& move) { prepare(move, thread - kAll); });
+      for_each_move([&](const Move& move) {
+        if (move.bytes > 0) prepare(move, thread - kAll);
+      });
     } else {
-      for_each_move([&](const Move& move) { tell(move, thread - kAll - 32); });
+      for_each_move([&](const Move& move) { tell(move, thread - kTellers); });
     }
   }
 
@@ -87,8 +91,12 @@ class SliceRunner {
       for (uint32_t s = 0; s < program.step_count; ++s) {
         for (slice_ = 0; slice_ < part_.cut.slices; ++slice_) {
           at_ = slice_ * part_.cut.slice;
-          if (at_ < chunk_bytes_) visit_step(program.steps[s], visit);
+          visit_step(program.steps[s], visit);
         }
+      }
+      if constexpr (!kMessages) {
+        const bool more = loop + 1 < part_.cut.loops;
+        if (more && threadIdx.x >= kTellers) end_loop(number_ + program.messages * part_.cut.slices);
       }
     }
   }
@@ -96,9 +104,8 @@ class SliceRunner {
   template <class Visit>
   __device__ __forceinline__ void visit_step(const tutti_cuda_step& step, Visit&& visit) {
     const auto go = [&](const Move& move) {
-      if (move.bytes == 0) return;
       visit(move);
-      ++turn_;
+      if (move.bytes > 0) ++turn_;
     };
     const bool after_all = (step.flags & TUTTI_CUDA_STEP_AFTER) != 0 && slice_ == 0;
     if (folds(step)) {
@@ -199,11 +206,13 @@ class SliceRunner {
     meet_at(made_by(group));
   }
 
-  /// A fence by one thread covers what all stored before the barrier.
+  /// A fence by one thread covers what all stored before the barrier. Empty messages are not sent, but done with.
   __device__ __forceinline__ void tell(const Move& move, uint32_t lane) {
-    meet_at(made_by(turn_ % kGroups));
-    if (lane == 31) *const_cast<volatile uint32_t*>(&board_.made) = turn_ + 1;
-    if (lane < move.send_count) {
+    if (move.bytes > 0) {
+      meet_at(made_by(turn_ % kGroups));
+      if (lane == 31) *const_cast<volatile uint32_t*>(&board_.made) = turn_ + 1;
+    }
+    if (lane < move.send_count && move.bytes > 0) {
       const tutti_cuda_peer& to = board_.program.peers[move.send_begin + lane];
       __threadfence_system();
       store_relaxed(&connections_.mailbox_at(to.rank)->tail, number_of(to) + 1);
@@ -211,6 +220,13 @@ class SliceRunner {
       const tutti_cuda_peer& from = board_.program.peers[move.recv_begin + lane - 16];
       store_relaxed(&connections_.mailbox_at(from.rank)->done, number_of(from) + 1);
     }
+    __syncwarp();
+  }
+
+  /// Numbers that a connection has not used are done with, too.
+  __device__ __forceinline__ void end_loop(uint32_t number) const {
+    const uint32_t rank = threadIdx.x - kTellers;
+    if (rank < launch_.rank_count && rank != launch_.rank) store_relaxed(&connections_.mailbox_at(rank)->done, number);
     __syncwarp();
   }
 
@@ -278,7 +294,7 @@ __global__ void __launch_bounds__(kSliceThreads) run_slices(const __grid_constan
   const Part part(launch.block_bytes, launch.cut, blockIdx.x);
   load_program(launch, board);
   __syncthreads();
-  SliceRunner<T, Op>(launch, connections, board, track.value(), part, launch.input, launch.output).run();
+  SliceRunner<T, Op, false>(launch, connections, board, track.value(), part, launch.input, launch.output).run();
   track.advance();
 }
 
@@ -305,7 +321,7 @@ __global__ void __launch_bounds__(kSliceThreads) run_slice_messages(const __grid
   }
   __syncthreads();
   auto* const buffer = static_cast<uint8_t*>(message.buffer);
-  SliceRunner<T, Sum>(launch, connections, board, track.value(), part, buffer, buffer).run();
+  SliceRunner<T, Sum, true>(launch, connections, board, track.value(), part, buffer, buffer).run();
   track.advance(message.cut.messages);
 }
 
