@@ -11,7 +11,6 @@
 namespace tutti::bench {
 namespace {
 
-constexpr double kBatchUs = 20'000;
 constexpr int kMaxIterations = 10'000;
 
 double median(std::vector<double> values) {
@@ -36,7 +35,7 @@ bool repeats_in_place(Collective collective) {
 }
 
 int calls_of_batch(const Request& request, double estimate_us) {
-  const double fitting = std::clamp(kBatchUs / std::max(estimate_us, 0.01), 1.0, double{kMaxIterations});
+  const double fitting = std::clamp(request.batch_us / std::max(estimate_us, 0.01), 1.0, double{kMaxIterations});
   return request.iterations > 0 ? request.iterations : static_cast<int>(fitting);
 }
 

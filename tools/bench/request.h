@@ -39,9 +39,11 @@ struct Request {
 
   // How it is timed.
   int warmup = 3;
-  int iterations = 0;  ///< of one batch; 0: as many as fill a fixed time
+  int iterations = 0;  ///< of one batch; 0: as many as fill batch_us
+  double batch_us = 20'000;
   int batches = 5;
   bool check = true;
+  size_t checked_bytes = size_t{64} << 20;  ///< on devices: of calls with more, windows are checked
   uint64_t seed = 0;
 
   // What is written.

@@ -13,7 +13,11 @@ namespace tutti::tune {
 namespace {
 
 constexpr int kBatches = 3;
+constexpr double kBatchUs = 5'000;
 constexpr uint32_t kMostChannels = 64;
+constexpr size_t kCheckedBytes = size_t{8} << 20;  // many measurements: the check must not take longer than they do
+constexpr size_t kMaxBytesOfHost = size_t{64} << 20;
+constexpr size_t kMaxBytesOfGpu = size_t{1} << 30;
 #ifdef TUTTI_HAS_CUDA
 constexpr bool kHasCuda = true;
 #else
@@ -51,7 +55,9 @@ RequestOptions::RequestOptions(CLI::App& command) {
   request_.bench.session.add_options(command);
   request_.collectives = {"all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "all_to_all"};
   request_.bench.batches = kBatches;
-  request_.bench.max_bytes = size_t{1} << 30;
+  request_.bench.batch_us = kBatchUs;
+  request_.bench.checked_bytes = kCheckedBytes;
+  request_.bench.max_bytes = 0;  // by device, in finish()
   add_work_options(command);
   add_run_options(command);
 }
@@ -66,7 +72,7 @@ void RequestOptions::add_work_options(CLI::App& command) {
       ->check(tools::one_of(tunable()))
       ->option_text("NAME,...");
   size("-b,--min", request_.bench.min_bytes, "Smallest size, of the larger buffer (default 8)");
-  size("-e,--max", request_.bench.max_bytes, "Largest size (default 1G)");
+  size("-e,--max", request_.bench.max_bytes, "Largest size (default 1G; on the host 64M)");
   command.add_option("-f,--factor", request_.bench.factor, "From one size to the next (default 4)")
       ->check(CLI::Range(2, 1 << 20))
       ->option_text("N");
@@ -104,6 +110,7 @@ Request RequestOptions::finish() const {
   bench::Request& bench = request.bench;
   const bool cuda = device_ == "cuda";
   demand(!cuda || kHasCuda, "--device", "cuda is not in this build; configure it with TUTTI_CUDA=ON");
+  if (bench.max_bytes == 0) bench.max_bytes = cuda ? kMaxBytesOfGpu : kMaxBytesOfHost;
   demand(bench.min_bytes > 0, "--min", "must be at least 1");
   demand(bench.min_bytes <= bench.max_bytes, "--max", "is less than --min");
   demand(bench.session.hosts.size() <= static_cast<size_t>(bench.session.rank_count), "--hosts",

@@ -13,6 +13,8 @@
 namespace tutti::tune {
 namespace {
 
+constexpr const char* kPatience = "timeouts.operation=60s";  ///< a candidate that hangs must not use up the time
+
 /// What all ranks find out alike, before any of them depends on another: a reason to go on without this run.
 bool is_harmless(const Status& status) {
   return status.code() == Code::kUnsupported || status.code() == Code::kInvalidArgument;
@@ -84,6 +86,7 @@ Status Sweep::attempt(const Run& run, const List& list) {
                ForcingFile::write(request_, candidates_[run.candidate], run.channels, collectives));
   bench::Request request = request_.bench;
   request.session.config_file = forcing.path();
+  request.session.settings.insert(request.session.settings.begin(), kPatience);
   request.session.settings.push_back(fmt::format("channels={}", run.channels));
   auto measurement = open(request, list, run);
   Status status = measurement.status();

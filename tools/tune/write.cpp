@@ -98,6 +98,11 @@ void Writer::say_what_is_missing(const Status& failure) {
   if (findings_.out_of_time) {
     say(fmt::format("INCOMPLETE: stopped after {} s (--limit), when {} of {} had had their turn", request_.limit_s,
                     findings_.runs, findings_.of_runs));
+    const size_t done = findings_.runs / request_.channels.size();
+    for (size_t i = done; i < offer_.candidates.size(); ++i) {
+      say(fmt::format("  {}measured: {}", i == done && findings_.runs > 0 ? "not fully " : "not ",
+                      offer_.candidates[i].text()));
+    }
   }
   if (!failure.ok()) say(fmt::format("INCOMPLETE: {}", failure.to_string().substr(0, failure.to_string().find('\n'))));
   for (const std::string& wrong : findings_.wrong) say("EXCLUDED, wrong results: " + wrong);

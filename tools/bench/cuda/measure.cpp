@@ -166,7 +166,7 @@ std::vector<Place> CudaMeasurement::places(const check::Problem& problem) const 
 Result<Row> CudaMeasurement::measure(const check::Problem& problem) {
   Row row{problem, {}, std::nullopt, {}};
   if (contenders_.size() > 1) row.theirs.emplace();
-  const cuda::Trial trial(problem, control_.rank(), request_.check);
+  const cuda::Trial trial(problem, control_.rank(), request_.check ? request_.checked_bytes : 0);
   for (const Contender& contender : contenders_) TUTTI_TRY(contender.library->prepare(problem));
   TUTTI_ASSIGN(row.ran, contenders_.front().library->ran());
   for (const Place& place : places(problem)) {

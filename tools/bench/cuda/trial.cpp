@@ -12,19 +12,19 @@ constexpr size_t kPatternBytes = size_t{4} << 20;
 
 }  // namespace
 
-Trial::Trial(const check::Problem& problem, int rank, bool checked)
+Trial::Trial(const check::Problem& problem, int rank, size_t checked_bytes)
     : problem_(problem),
       rank_(rank),
       element_bytes_(size_of(problem.type)),
       elements_(check::input_elements(problem, rank)),
       pattern_(make_piece({0, std::min(elements_, kPatternBytes / element_bytes_)})) {
-  if (!checked) return;
+  if (checked_bytes == 0) return;
   if (elements_ > pattern_.range.count) {
-    for (const check::Range& range : check::sampled_input(problem, rank, kWhollyChecked)) {
+    for (const check::Range& range : check::sampled_input(problem, rank, checked_bytes)) {
       windows_.push_back(make_piece(range));
     }
   }
-  parts_ = check::sampled_output(problem, rank, kWhollyChecked);
+  parts_ = check::sampled_output(problem, rank, checked_bytes);
   for (const check::Part& part : parts_) {
     const size_t count = check::reduces(problem.collective) ? part.count : 0;
     references_.emplace_back(problem, part.input_first, count);

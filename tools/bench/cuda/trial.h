@@ -13,10 +13,8 @@ namespace tutti::bench::cuda {
 /// random as the check knows it, and only what becomes of them is compared; the rest repeats a random pattern.
 class Trial {
  public:
-  static constexpr size_t kWhollyChecked = size_t{64} << 20;
-
-  /// `checked`: whether find() will be called.
-  Trial(const check::Problem& problem, int rank, bool checked);
+  /// `checked_bytes`: of the larger buffer, about as much as find() looks at; 0: it will not be called.
+  Trial(const check::Problem& problem, int rank, size_t checked_bytes);
 
   /// Puts the whole input there.
   Status load(std::byte* input, cudaStream_t queue) const;
