@@ -28,15 +28,22 @@ double Series::ratio(size_t size, double time_us) const {
 }
 
 bool Series::worth(size_t size, const Run& run) {
-  if (std::find(dropped_.begin(), dropped_.end(), run) != dropped_.end()) return false;
-  if (has_enough_channels(size, run)) return false;
+  if (is_settled(size, run)) return false;
   const Verdict verdict = judge(size, run);
   if (verdict == Verdict::kMeasured) return true;
   marks_[size][run] = {verdict, 0};
   return false;
 }
 
-/// Looks at the last two steps to more channels that were measured.
+bool Series::is_settled(size_t size, const Run& run) const {
+  const auto has_fewer = [&](const Run& other) {
+    return other.candidate == run.candidate && other.channels <= run.channels;
+  };
+  return std::find(dropped_.begin(), dropped_.end(), run) != dropped_.end() ||
+         std::any_of(dropped_from_.begin(), dropped_from_.end(), has_fewer) || has_enough_channels(size, run);
+}
+
+/// Looks for two steps in a row to more channels that lost.
 bool Series::has_enough_channels(size_t size, const Run& run) const {
   std::vector<double> times_us;
   for (const auto& [other, mark] : marks_[size]) {  // ascending channels of one candidate are neighbours

@@ -35,10 +35,12 @@ class Series {
   /// something faster. Remembers a no.
   bool worth(size_t size, const Run& run);
   void add(size_t size, const Run& run, double time_us);
-  /// This run cannot do it, or not right, here and at larger sizes.
+  /// This run is wrong: nothing more of it.
   void drop(const Run& run) { dropped_.push_back(run); }
-  /// Whether more channels have become slower at this size.
-  bool has_enough_channels(size_t size, const Run& run) const;
+  /// The candidate cannot run with so many channels: nothing of it with as many or more.
+  void drop_from(const Run& run) { dropped_from_.push_back(run); }
+  /// Whether it was dropped, or more channels have become slower at this size.
+  bool is_settled(size_t size, const Run& run) const;
 
   /// All that was measured at a size, fastest first.
   std::vector<Sample> ranked(size_t size) const;
@@ -54,6 +56,7 @@ class Series {
 
   const Mark* find(size_t size, const Run& run) const;
   double ratio(size_t size, double time_us) const;
+  bool has_enough_channels(size_t size, const Run& run) const;
   Verdict judge(size_t size, const Run& run) const;
 
   std::string collective_;
@@ -61,6 +64,7 @@ class Series {
   std::vector<Marks> marks_;  ///< by size
   std::vector<double> best_us_;
   std::vector<Run> dropped_;
+  std::vector<Run> dropped_from_;
 };
 
 }  // namespace tutti::tune

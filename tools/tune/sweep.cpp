@@ -55,7 +55,7 @@ Status Sweep::measure(const Run& run) {
     if (!is_harmless(status)) return status;
     findings_.failed.push_back(
         fmt::format("{}: {}: {}", series->collective(), text(run), status.text().substr(0, status.text().find('\n'))));
-    series->drop(run);
+    series->drop_from(run);
   }
   return {};
 }
@@ -71,7 +71,7 @@ Sweep::List Sweep::wanted(const Run& run) const {
   for (Series& series : findings_.series) {
     const auto& problems = series.problems();
     for (size_t size = 0; size < problems.size(); ++size) {
-      if (!fits(run, problems[size]) || series.has_enough_channels(size, run)) continue;
+      if (!fits(run, problems[size]) || series.is_settled(size, run)) continue;
       list.push_back(&series);
       break;
     }
@@ -146,7 +146,7 @@ Status Sweep::measure_series(bench::Measurement& measurement, const Run& run, Se
 Status Sweep::take(const bench::Row& row, size_t size, const Run& run, Series& series) {
   const bench::Timing& timing = *row.ours.out_of_place;
   if (row.ran.channels != run.channels) {
-    series.drop(run);  // the algorithm has fewer: that was measured already
+    series.drop_from(run);  // the algorithm has fewer: that was measured already
   } else if (timing.wrong > 0) {
     findings_.wrong.push_back(fmt::format("{}: {}: {} wrong", to_string(row.problem), text(run), timing.wrong));
     series.drop(run);
