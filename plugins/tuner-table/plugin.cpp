@@ -26,8 +26,8 @@ void warn_once(const sdk::Host& host, const std::string& text) {
 
 class Follower : public sdk::TunerInstance {
  public:
-  Follower(const sdk::Host& host, tuner_model::Model model, Table table)
-      : host_(host), model_(std::move(model)), table_(std::move(table)) {}
+  Follower(const sdk::Host& host, const tuner_model::Model& model, Table table)
+      : host_(host), model_(model), table_(std::move(table)) {}
 
   Status choose(const tutti_call& call, std::span<tutti_candidate> candidates) const override {
     for (tutti_candidate& candidate : candidates) model_.predict(call, candidate);
@@ -79,8 +79,8 @@ class Tuner : public sdk::Tuner {
 
   Result<std::unique_ptr<sdk::TunerInstance>> create(const tutti_topology& topology) override {
     TUTTI_ASSIGN(Table table, table_for(topology));
-    tuner_model::Model model(tuner_model::constants_of(host()), topology);
-    return std::unique_ptr<sdk::TunerInstance>(std::make_unique<Follower>(host(), std::move(model), std::move(table)));
+    const tuner_model::Model model(tuner_model::constants_of(host()), topology);
+    return std::unique_ptr<sdk::TunerInstance>(std::make_unique<Follower>(host(), model, std::move(table)));
   }
 
  private:

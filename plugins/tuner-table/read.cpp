@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <charconv>
 #include <functional>
+#include <initializer_list>
 #include <map>
+#include <string_view>
 
 #include "table.h"
 
@@ -26,6 +28,12 @@ struct Wrong {
 };
 [[noreturn]] void refuse(const YAML::Node& node, const std::string& text) {
   throw Wrong{node.Mark(), text};
+}
+
+std::string joined(std::initializer_list<std::string_view> parts) {
+  std::string text;
+  for (const std::string_view part : parts) text += part;
+  return text;
 }
 
 std::string text_of(const YAML::Node& node, const std::string& key) {
@@ -60,14 +68,15 @@ void read_map(const YAML::Node& node, const std::string& what, const Readers& re
   for (const auto& item : node) {
     const std::string key = text_of(item.first, what);
     const auto reader = readers.find(key);
-    if (reader == readers.end()) refuse(item.first, key + ": unknown in " + what + "; known are " + names_of(readers));
+    if (reader == readers.end())
+      refuse(item.first, joined({key, ": unknown in ", what, "; known are ", names_of(readers)}));
     if (seen[key]) refuse(item.first, key + ": stands twice; keep one");
     seen[key] = true;
     reader->second(item.second);
   }
   for (const auto& [key, reader] : readers) {
     if (seen[key] || std::find(optional.begin(), optional.end(), key) != optional.end()) continue;
-    refuse(node, key + ": missing in " + what + "; add it, or run 'tutti tune' again");
+    refuse(node, joined({key, ": missing in ", what, "; add it, or run 'tutti tune' again"}));
   }
 }
 
@@ -113,8 +122,8 @@ std::vector<Entry> read_entries(const YAML::Node& node, const std::string& colle
 void read_collectives(const YAML::Node& node, Table& table) {
   Readers readers;
   for (uint32_t c = 0; c < kCollectives.size(); ++c) {
-    const std::string name = kCollectives[c];
-    readers[name] = [&table, c, name](const YAML::Node& value) { table.entries[c] = read_entries(value, name); };
+    const std::string& name = kCollectives[c];
+    readers[name] = [&table, &name, c](const YAML::Node& value) { table.entries[c] = read_entries(value, name); };
   }
   read_map(node, "collectives", readers, kCollectives);
 }

@@ -26,8 +26,10 @@ constexpr size_t kLatencyMaxBytes = size_t{4} << 20;
 /// The job's own file: what every communicator is made with besides what is forced.
 std::string base_file(const Request& request) {
   if (!request.bench.session.config_file.empty()) return request.bench.session.config_file;
-  const char* named = std::getenv("TUTTI_CONFIG");
-  return named == nullptr ? "" : named;
+  for (const auto& [name, value] : config::process_environment()) {
+    if (name == "TUTTI_CONFIG") return value;
+  }
+  return {};
 }
 
 Result<config::Config> load_config(const Request& request) {

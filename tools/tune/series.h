@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "tools/check/problem.h"
@@ -15,7 +16,10 @@ namespace tutti::tune {
 struct Run {
   size_t candidate = 0;  ///< in the list of candidates
   uint32_t channels = 1;
-  auto operator<=>(const Run&) const = default;
+  bool operator==(const Run&) const = default;
+  bool operator<(const Run& other) const {
+    return std::tie(candidate, channels) < std::tie(other.candidate, other.channels);
+  }
 };
 
 struct Sample {
