@@ -20,6 +20,17 @@ bool is_harmless(const Status& status) {
   return status.code() == Code::kUnsupported || status.code() == Code::kInvalidArgument;
 }
 
+/// In one line: the selector's verdict on the candidate where the text has the verdicts on all.
+std::string_view reason_of(const Status& status, const Candidate& candidate) {
+  static constexpr std::string_view kExcluded = "excluded: ";
+  std::string_view text = status.text();
+  if (const size_t line = text.find("\n  " + candidate.text() + " "); line != std::string_view::npos) {
+    const size_t verdict = text.find(kExcluded, line);
+    if (verdict != std::string_view::npos) text.remove_prefix(verdict + kExcluded.size());
+  }
+  return text.substr(0, text.find('\n'));
+}
+
 }  // namespace
 
 Sweep::Sweep(const Request& request, const std::vector<Candidate>& candidates, Communicator& control,
@@ -54,7 +65,7 @@ Status Sweep::measure(const Run& run) {
     if (status.ok()) continue;
     if (!is_harmless(status)) return status;
     findings_.failed.push_back(
-        fmt::format("{}: {}: {}", series->collective(), text(run), status.text().substr(0, status.text().find('\n'))));
+        fmt::format("{}: {}: {}", series->collective(), text(run), reason_of(status, candidates_[run.candidate])));
     series->drop_from(run);
   }
   return {};
@@ -96,7 +107,7 @@ Status Sweep::attempt(const Run& run, const List& list) {
     if (!status.ok()) (*measurement)->abort(status.text());
     // A rank that leaves while another is still in its last call would be missed.
     if (status.ok() || is_harmless(status)) TUTTI_TRY(bench::meet(control_));
-    measurement = Status(Code::kAborted, "measured");
+    measurement->reset();  // leaves what it measured
   }
   subject_.reset();
   return status;
