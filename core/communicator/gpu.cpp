@@ -55,6 +55,10 @@ class CudaGpu : public Gpu {
     for (const tuner::Protocol& protocol : protocols) {
       transports_.push_back(nullptr);
       if ((protocol.properties.devices & TUTTI_DEVICE_CUDA) == 0) continue;
+      if (const int32_t code = protocol.ops->launch(protocol.plugin, nullptr, nullptr); code != TUTTI_OK) {
+        return {static_cast<Code>(code),
+                fmt::format("kernels of protocol '{}': {}", protocol.name, plugin::take_failure_text())};
+      }
       TUTTI_ASSIGN(const tutti_slot_layout layout, layout_of(protocol));
       const uint32_t channels =
           layout.max_channels > 0 ? std::min(layout.max_channels, options_.max_channels) : options_.max_channels;

@@ -48,6 +48,10 @@ class LLProtocol : public tutti::sdk::Protocol {
   }
 
 #if defined(TUTTI_HAS_CUDA)
+  int32_t load() noexcept override {
+    const cudaError_t error = device::load_kernels(tutti::ll::kKernels);
+    return error == cudaSuccess ? TUTTI_OK : host().fail({tutti::Code::kDevice, cudaGetErrorString(error)});
+  }
   int32_t launch(const tutti_cuda_launch& launch, void* stream) noexcept override {
     const void* const kernel = device::find_kernel(*tutti::ll::kKernels[launch.data_type], launch);
     const cudaError_t error = device::start_kernel(kernel, launch, launch.thread_count, stream);

@@ -40,6 +40,10 @@ class LL128Protocol : public tutti::sdk::Protocol {
   }
 
 #if defined(TUTTI_HAS_CUDA)
+  int32_t load() noexcept override {
+    const cudaError_t error = tutti::device::load_kernels(tutti::ll128::kKernels);
+    return error == cudaSuccess ? TUTTI_OK : host().fail({tutti::Code::kDevice, cudaGetErrorString(error)});
+  }
   int32_t launch(const tutti_cuda_launch& launch, void* stream) noexcept override {
     const void* const kernel = tutti::device::find_kernel(*tutti::ll128::kKernels[launch.data_type], launch);
     constexpr uint32_t kMaxThreads = 256;  // LL128Wire::kThreads of tutti/device/cuda/wire.h

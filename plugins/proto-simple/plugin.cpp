@@ -49,6 +49,10 @@ class SimpleProtocol : public tutti::sdk::Protocol {
   }
 
 #if defined(TUTTI_HAS_CUDA)
+  int32_t load() noexcept override {
+    const cudaError_t error = device::load_kernels(tutti::simple::kKernels);
+    return error == cudaSuccess ? TUTTI_OK : host().fail({tutti::Code::kDevice, cudaGetErrorString(error)});
+  }
   int32_t launch(const tutti_cuda_launch& launch, void* stream) noexcept override {
     constexpr uint32_t kThreads = 512;  // kSliceThreads of tutti/device/cuda/slices.h
     const void* const kernel = device::find_kernel(*tutti::simple::kKernels[launch.data_type], launch);
@@ -58,11 +62,11 @@ class SimpleProtocol : public tutti::sdk::Protocol {
 #endif
 
  private:
-  /// A slot holds 16 packs of 16 bytes for each of the 224 threads of a group. Two slices to a chunk, so that one is
+  /// A slot holds 16 packs of 16 bytes for each of the 192 threads of a group. Two slices to a chunk, so that one is
   /// on its way while the other is moved.
   static Status gpu_layout(tutti_slot_layout& layout) {
-    layout.slot_count = 4;
-    layout.slot_bytes = layout.slot_stride = 448 * 8 * 16;
+    layout.slot_count = 8;
+    layout.slot_bytes = layout.slot_stride = 192 * 16 * 16;
     layout.chunk_slots = 2;
     layout.max_channels = 32;  // of SMs that it takes from others
     return {};

@@ -10,6 +10,9 @@
 // disagree, the call fails with Code::kMismatch and names the rank and both calls.
 //
 // On the host device a call returns when this rank's part is done: its input may be reused and its output is complete.
+// On GPUs (device: cuda) a communicator belongs to the GPU that is current in the thread that creates it, buffers are
+// that GPU's memory, and a call enqueues its work on `stream` and returns; it may be captured into a CUDA graph. What
+// goes wrong in a kernel is returned by async_error() and by the next call.
 // Inside a group (group_start .. group_end) calls are collected and run by group_end.
 //
 // Threads: different communicators may be used from different threads at the same time. One communicator is used by one
@@ -120,12 +123,12 @@ class TUTTI_API Communicator {
   /// Sends `count` elements to `peer`, which must receive as many. Sends and receives of one group progress together.
   Status send(const void* input, size_t count, DataType type, int peer, Stream stream = nullptr);
   Status recv(void* output, size_t count, DataType type, int peer, Stream stream = nullptr);
-  /// Returns when every rank has called it.
+  /// Returns when every rank has called it; on GPUs, when what every rank enqueued before on `stream` is done, too.
   Status barrier(Stream stream = nullptr);
 
   /// Breaks the communicator on every rank: calls in progress and later ones return kAborted with `reason`. Any thread.
   void abort(std::string_view reason = "aborted by the application");
-  /// The failure that broke this communicator, or ok. Any thread.
+  /// The failure that broke this communicator, or ok; looks what kernels have reported. Any thread.
   Status async_error() const;
 
   /// What would run this call, and what does when it is made: both ask the same selector.

@@ -137,7 +137,8 @@ typedef struct tutti_protocol_ops {
      work->spins polls (TUTTI_AGAIN: call again, nothing is lost), or until it fails. Never blocks in the kernel.
      [progress: one thread per work] */
   int32_t (*run)(void* self, tutti_work* work);
-  /* primitives, CUDA: enqueues the launch's kernel on `stream` (a cudaStream_t) of the calling thread's GPU. [any] */
+  /* primitives, CUDA: enqueues the launch's kernel on `stream` (a cudaStream_t) of the calling thread's GPU. Null:
+     loads all kernels there, so that none has to be loaded while others run. [any] */
   int32_t (*launch)(void* self, const tutti_cuda_launch* launch, void* stream);
 } tutti_protocol_ops;
 

@@ -22,6 +22,7 @@ class Protocol : public Plugin {
     (void)work;
     return TUTTI_UNSUPPORTED;
   }
+  virtual int32_t load() noexcept { return TUTTI_OK; }
   virtual int32_t launch(const tutti_cuda_launch& launch, void* stream) noexcept {
     (void)launch, (void)stream;
     return TUTTI_UNSUPPORTED;
@@ -29,7 +30,8 @@ class Protocol : public Plugin {
 
   static const tutti_protocol_ops* table() {
     static const tutti_protocol_ops ops = {
-        sizeof(tutti_protocol_ops), 0,
+        sizeof(tutti_protocol_ops),
+        0,
         [](void* self, tutti_protocol_properties* out) -> int32_t {
           const auto& protocol = *static_cast<Protocol*>(self);
           return guarded(protocol.host(), [&]() -> Status {
@@ -44,7 +46,8 @@ class Protocol : public Plugin {
         },
         [](void* self, tutti_work* work) -> int32_t { return static_cast<Protocol*>(self)->run(*work); },
         [](void* self, const tutti_cuda_launch* launch, void* stream) -> int32_t {
-          return static_cast<Protocol*>(self)->launch(*launch, stream);
+          auto& protocol = *static_cast<Protocol*>(self);
+          return launch == nullptr ? protocol.load() : protocol.launch(*launch, stream);
         }};
     return &ops;
   }

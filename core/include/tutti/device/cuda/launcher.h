@@ -33,6 +33,19 @@ inline const void* find_kernel(const TypeKernels& kernels, const tutti_cuda_laun
   }
 }
 
+/// Loads all kernels of a protocol on the calling thread's GPU: one that is loaded when it is first started may wait
+/// for all that run, and those for a peer that waits for it.
+inline cudaError_t load_kernels(const TypeKernels* const (&all)[TUTTI_DATA_TYPE_COUNT]) {
+  for (const TypeKernels* of_type : all) {
+    for (const void* kernel : {of_type->sum, of_type->prod, of_type->max, of_type->min, of_type->messages}) {
+      cudaFuncAttributes attributes;
+      if (kernel == nullptr) continue;
+      if (const cudaError_t error = cudaFuncGetAttributes(&attributes, kernel); error != cudaSuccess) return error;
+    }
+  }
+  return cudaSuccess;
+}
+
 /// Enqueues it with `threads` threads per CTA.
 inline cudaError_t start_kernel(const void* kernel, const tutti_cuda_launch& launch, uint32_t threads, void* stream) {
   auto* parameters = const_cast<tutti_cuda_launch*>(&launch);

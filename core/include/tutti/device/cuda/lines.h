@@ -409,12 +409,33 @@ class LineRunner {
   bool stopped_ = false;
 };
 
+/// Asks for what the first step reads of the input, so that it comes while the track does.
+template <class Wire>
+__device__ __forceinline__ void prefetch_input(const tutti_cuda_launch& launch, const Part& part) {
+  const tutti_cuda_step& step = launch.program.steps[0];
+  if (step.source != TUTTI_BUFFER_INPUT) return;
+  uint32_t block = step.source_block;
+  uint32_t chunk = step.source_chunk;
+  uint32_t place = threadIdx.x;
+  if ((step.flags & TUTTI_STEP_SCATTER) != 0 && step.send_count > 0) {
+    const tutti_cuda_peer& to = launch.program.peers[step.send_begin + threadIdx.x % step.send_count];
+    block = to.block;
+    chunk = to.chunk;
+    place = threadIdx.x / step.send_count;
+  }
+  const uint64_t at = chunk * (part.cut.loops > 1 ? part.cut.chunk : part.cut.last_chunk) + Wire::offset(place);
+  if (at >= part.bytes) return;
+  const uint8_t* const address = launch.input + block * launch.block_bytes + part.begin + at;
+  asm volatile("prefetch.global.L1 [%0];" ::"l"(address));
+}
+
 /// The kernel of programs.
 template <class Wire, class T, class Op>
 __global__ void __launch_bounds__(Wire::kThreads) run_lines(const __grid_constant__ tutti_cuda_launch launch) {
   const Connections connections(launch, blockIdx.x);
   const ProgramTrack track(launch, connections);
   const Part part(launch.block_bytes, launch.cut, blockIdx.x);
+  prefetch_input<Wire>(launch, part);
   LineRunner<Wire, T, Op, false>(launch, connections, track.value(), part, launch.input, launch.output, 0)
       .run_program();
   track.advance();

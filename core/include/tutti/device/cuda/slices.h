@@ -2,9 +2,9 @@
 // The kernel of the Simple wire: plain data in slots, a mailbox says that it is there. For nvcc.
 //
 // The work of a CTA is a row of moves: a slice of a folding step, of a send or of a receive. Three roles go through the
-// same row: one warp waits until the next move can be made, groups of threads make moves in turn, and one warp tells
-// the peers of what was made. So polls and fences take their time while others move data, and one group loads while
-// another stores.
+// same row: one warp waits until the next move can be made, groups of threads make moves in turn, and some warps tell
+// the peers of what was made, in turn as well. So polls and fences take their time while others move data: a fence
+// between GPUs takes some µs, in which a CTA moves more than one slice.
 #pragma once
 
 #include "tutti/device/cuda/move.h"
@@ -13,16 +13,17 @@
 namespace tutti::device {
 
 inline constexpr uint32_t kGroups = 2;
-inline constexpr uint32_t kMovers = 224;  // threads of a group
+inline constexpr uint32_t kMovers = 192;  // threads of a group
+inline constexpr uint32_t kTellerWarps = 3;
 inline constexpr uint32_t kAll = kGroups * kMovers;
-inline constexpr uint32_t kTellers = kAll + 32;  // the first of the warp that tells peers
-inline constexpr uint32_t kSliceThreads = kTellers + 32;
+inline constexpr uint32_t kTellers = kAll + 32;  // the first of those that tell peers
+inline constexpr uint32_t kSliceThreads = kTellers + kTellerWarps * 32;
 
 /// What the threads of a CTA share.
 struct SliceBoard {
   tutti_cuda_program program;
   Operands operands[2 * kGroups];  // per group: of the move that it makes, and of its next
-  uint32_t made;                   // moves
+  uint32_t told;                   // moves that peers have been told of
   uint32_t stopped;
 };
 
@@ -32,15 +33,17 @@ struct Move {
   uint32_t recv_begin, recv_count;  // peers whose slots are read
   uint32_t send_begin, send_count;  // peers whose slots are written
   uint64_t bytes;
-  bool after_all;  // only when all moves before it have been made
+  bool after_all;  // only when peers have been told of all moves before it
 };
 
-/// Barriers between a group and the warp that serves it: the group's next move can be made; it has been.
-__device__ __forceinline__ uint32_t ready_of(uint32_t group) {
-  return 1 + group;
+/// Barriers between a group and a warp that serves it: the move can be made; it has been. Each of them is for one group
+/// and one warp only, or another warp's move could be taken for this one.
+__device__ __forceinline__ uint32_t ready_for(uint32_t turn) {
+  return 1 + turn % kGroups;
 }
-__device__ __forceinline__ uint32_t made_by(uint32_t group) {
-  return 1 + kGroups + group;
+__device__ __forceinline__ uint32_t made_in(uint32_t turn) {
+  static_assert(kGroups == 2 && kTellerWarps == 3, "turns modulo both must tell both apart");
+  return 1 + kGroups + turn % (kGroups * kTellerWarps);
 }
 __device__ __forceinline__ void meet_at(uint32_t barrier) {
   asm volatile("bar.sync %0, %1;" ::"r"(barrier), "n"(kMovers + 32) : "memory");
@@ -67,14 +70,16 @@ class SliceRunner {
     if (thread < kAll) {
       const uint32_t group = thread / kMovers;
       for_each_move([&](const Move& move) {
-        if (move.bytes > 0 && turn_ % kGroups == group) make(move, group, thread - group * kMovers);
+        if (move.bytes > 0 && turn_ % kGroups == group) make(move, thread - group * kMovers);
       });
     } else if (thread < kAll + 32) {
       for_each_move([&](const Move& move) {
         if (move.bytes > 0) prepare(move, thread - kAll);
       });
     } else {
-      for_each_move([&](const Move& move) { tell(move, thread - kTellers); });
+      for_each_move([&](const Move& move) {
+        if (turn_ % kTellerWarps == (thread - kTellers) / 32) tell(move, thread % 32);
+      });
     }
   }
 
@@ -96,7 +101,8 @@ class SliceRunner {
       }
       if constexpr (!kMessages) {
         const bool more = loop + 1 < part_.cut.loops;
-        if (more && threadIdx.x >= kTellers) end_loop(number_ + program.messages * part_.cut.slices);
+        const bool tells = threadIdx.x >= kTellers && turn_ % kTellerWarps == (threadIdx.x - kTellers) / 32;
+        if (more && tells) end_loop(number_ + program.messages * part_.cut.slices);
       }
     }
   }
@@ -155,7 +161,7 @@ class SliceRunner {
   __device__ __forceinline__ void prepare(const Move& move, uint32_t lane) {
     Operands& operands = board_.operands[turn_ % (2 * kGroups)];
     const tutti_cuda_step& step = move.step;
-    if (move.after_all) wait(launch_.rank, [&] { return *const_cast<volatile uint32_t*>(&board_.made) == turn_; });
+    if (move.after_all) wait(launch_.rank, [&] { return told() == turn_; });
     const bool receives_only = !folds(step) && move.recv_count > 0;
     const bool sends_only = !folds(step) && move.send_count > 0;
     const bool has_own = step.source != TUTTI_BUFFER_NONE && !receives_only;
@@ -181,7 +187,7 @@ class SliceRunner {
       operands.divisor = (step.flags & TUTTI_STEP_FINAL) != 0 ? launch_.divisor : 0;
     }
     __syncwarp();
-    meet_at(ready_of(turn_ % kGroups));
+    meet_at(ready_for(turn_));
   }
   __device__ __forceinline__ const uint8_t* own_source(const Move& move) const {
     const tutti_cuda_step& step = move.step;
@@ -198,34 +204,40 @@ class SliceRunner {
     return output_ + offset(from.block, from.chunk);
   }
 
-  __device__ __forceinline__ void make(const Move& move, uint32_t group, uint32_t thread) {
-    meet_at(ready_of(group));
+  __device__ __forceinline__ void make(const Move& move, uint32_t thread) {
+    meet_at(ready_for(turn_));
     if (!stopped()) {
       move_slice<T, Op>(board_.operands[turn_ % (2 * kGroups)], move.bytes, thread, kMovers, launch_.scalar);
     }
-    meet_at(made_by(group));
+    meet_at(made_in(turn_));
   }
 
-  /// A fence by one thread covers what all stored before the barrier. Empty messages are not sent, but done with.
+  /// A fence by one thread covers what all stored before the barrier. Peers are told in order, as a number speaks for
+  /// all before it. Empty messages are not sent, but done with.
   __device__ __forceinline__ void tell(const Move& move, uint32_t lane) {
     if (move.bytes > 0) {
-      meet_at(made_by(turn_ % kGroups));
-      if (lane == 31) *const_cast<volatile uint32_t*>(&board_.made) = turn_ + 1;
+      meet_at(made_in(turn_));
+      if (move.send_count > 0) __threadfence_system();
+    }
+    while (told() != turn_ && !stopped()) {
     }
     if (lane < move.send_count && move.bytes > 0) {
       const tutti_cuda_peer& to = board_.program.peers[move.send_begin + lane];
-      __threadfence_system();
       store_relaxed(&connections_.mailbox_at(to.rank)->tail, number_of(to) + 1);
     } else if (lane >= 16 && lane - 16 < move.recv_count) {
       const tutti_cuda_peer& from = board_.program.peers[move.recv_begin + lane - 16];
       store_relaxed(&connections_.mailbox_at(from.rank)->done, number_of(from) + 1);
     }
     __syncwarp();
+    if (move.bytes > 0 && lane == 0) *const_cast<volatile uint32_t*>(&board_.told) = turn_ + 1;
   }
+  __device__ __forceinline__ uint32_t told() const { return *const_cast<const volatile uint32_t*>(&board_.told); }
 
   /// Numbers that a connection has not used are done with, too.
   __device__ __forceinline__ void end_loop(uint32_t number) const {
-    const uint32_t rank = threadIdx.x - kTellers;
+    const uint32_t rank = threadIdx.x % 32;
+    while (told() != turn_ && !stopped()) {
+    }
     if (rank < launch_.rank_count && rank != launch_.rank) store_relaxed(&connections_.mailbox_at(rank)->done, number);
     __syncwarp();
   }
@@ -283,7 +295,7 @@ __device__ __forceinline__ void load_program(const tutti_cuda_launch& launch, Sl
   } else {
     copy(launch.program);
   }
-  if (threadIdx.x == 0) board.stopped = board.made = 0;
+  if (threadIdx.x == 0) board.stopped = board.told = 0;
 }
 
 template <class T, class Op>
@@ -317,7 +329,7 @@ __global__ void __launch_bounds__(kSliceThreads) run_slice_messages(const __grid
     board.program.steps[0] = step;
     board.program.peers[0] = {message.peer, 0, 0, 0};
     board.program.step_count = board.program.chunks = board.program.messages = 1;
-    board.stopped = board.made = 0;
+    board.stopped = board.told = 0;
   }
   __syncthreads();
   auto* const buffer = static_cast<uint8_t*>(message.buffer);
