@@ -114,9 +114,9 @@ Result<ForcingFile> ForcingFile::write(const Request& request, const Candidate& 
   return file;
 }
 
-ForcingFile::~ForcingFile() {
+void ForcingFile::remove() {
   std::error_code error;
-  if (!path_.empty()) std::filesystem::remove(path_, error);
+  if (!path_.empty()) std::filesystem::remove(std::exchange(path_, {}), error);
 }
 
 }  // namespace tutti::tune

@@ -43,7 +43,10 @@ class ForcingFile {
   ForcingFile(const ForcingFile&) = delete;
   ForcingFile& operator=(const ForcingFile&) = delete;
   ForcingFile& operator=(ForcingFile&&) = delete;
-  ~ForcingFile();
+  ~ForcingFile() { remove(); }
+
+  /// When communicators have read it: a rank that is killed later leaves nothing.
+  void remove();
 
   const std::string& path() const { return path_; }
 

@@ -93,13 +93,14 @@ Sweep::List Sweep::wanted(const Run& run) const {
 Status Sweep::attempt(const Run& run, const List& list) {
   std::vector<std::string> collectives;
   for (const Series* series : list) collectives.push_back(series->collective());
-  TUTTI_ASSIGN(const ForcingFile forcing,
+  TUTTI_ASSIGN(ForcingFile forcing,
                ForcingFile::write(request_, candidates_[run.candidate], run.channels, collectives));
   bench::Request request = request_.bench;
   request.session.config_file = forcing.path();
   request.session.settings.insert(request.session.settings.begin(), kPatience);
   request.session.settings.push_back(fmt::format("channels={}", run.channels));
   auto measurement = open(request, list, run);
+  forcing.remove();
   Status status = measurement.status();
   if (measurement.ok()) {
     TUTTI_TRY(learn_gpu(**measurement));
