@@ -5,7 +5,8 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 build=${1:-/tmp/tutti-gpu}
 shift || true
-cmake -S . -B "$build" -DCMAKE_BUILD_TYPE=Release -DTUTTI_CUDA=ON -DTUTTI_EXAMPLES=OFF -DTUTTI_BENCH=OFF >"$build.cmake.log" 2>&1 ||
+options=(-DCMAKE_BUILD_TYPE=Release -DTUTTI_CUDA=ON -DTUTTI_EXAMPLES=OFF -DTUTTI_BENCH=OFF)
+cmake -S . -B "$build" "${options[@]}" >"$build.cmake.log" 2>&1 ||
   { tail -20 "$build.cmake.log"; exit 1; }
 plugins=$(make -C "$build" help | grep -oE 'tutti-(algo|proto|net|tuner)-[a-z0-9]+$' | sort -u)
 make -C "$build" -k -j"$(nproc)" matrix_test tutti_tool $plugins >"$build.make.log" 2>&1 ||

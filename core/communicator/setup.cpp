@@ -249,8 +249,8 @@ class Setup {
   Status join_gpus() {
     if (!on_gpu()) return {};
     if (node_count_ > 1 || force_network_) {
-      return fail_all({Code::kUnsupported, fmt::format("GPUs of {} hosts: GPU ranks of one host only, as yet",
-                                                       node_count_)});
+      return fail_all(
+          {Code::kUnsupported, fmt::format("GPUs of {} hosts: GPU ranks of one host only, as yet", node_count_)});
     }
     const communicator::Gpu::Options options{static_cast<uint32_t>(state_.rank_), static_cast<uint32_t>(state_.size_),
                                              max_channels_, config_.duration("timeouts.operation")};

@@ -31,7 +31,7 @@ Communicator::State::~State() {
     fabric_->net()->engine().flush(std::chrono::steady_clock::now() + kFlushLimit);
   }
   if (bootstrap_ != nullptr) bootstrap_->set_callbacks({});
-  gpu_.reset();  // waits for the other ranks, by the bootstrap
+  gpu_.reset();     // waits for the other ranks, by the bootstrap
   fabric_.reset();  // its engine reports failures to the bootstrap
   bootstrap_.reset();
 }

@@ -53,7 +53,8 @@ uint32_t Model::channels(const tutti_candidate& candidate, double bytes) const {
   for (uint32_t link = 0; link < TUTTI_LINK_COUNT; ++link) {
     if (!uses(candidate, link)) continue;
     const bool own = candidate.algorithm_cost.gbs[link] > 0;
-    useful = std::max(useful, own ? candidate.max_channels : std::ceil(bandwidth_gbs_[link] / channel_gbs(candidate, link)));
+    useful =
+        std::max(useful, own ? candidate.max_channels : std::ceil(bandwidth_gbs_[link] / channel_gbs(candidate, link)));
     if (candidate.channel_bytes[link] > 0) worth = static_cast<double>(candidate.channel_bytes[link]);
   }
   useful = std::min(useful, bytes / worth);

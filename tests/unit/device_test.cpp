@@ -127,9 +127,10 @@ struct Rank {
     work.direct_minimum = test.direct_minimum;
     work.fences = progress::sleepers_make_barriers() ? 0 : 1;
     work.abort = &abort;
-    static constexpr tutti_protocol_ops kSimple{sizeof(tutti_protocol_ops), 0, nullptr, nullptr,
-                                                run_wire<device::Simple>, nullptr};
-    static constexpr tutti_protocol_ops kLL{sizeof(tutti_protocol_ops), 0, nullptr, nullptr, run_wire<device::LL>, nullptr};
+    static constexpr tutti_protocol_ops kSimple{sizeof(tutti_protocol_ops), 0,      nullptr, nullptr,
+                                                run_wire<device::Simple>,   nullptr};
+    static constexpr tutti_protocol_ops kLL{sizeof(tutti_protocol_ops), 0,      nullptr, nullptr,
+                                            run_wire<device::LL>,       nullptr};
     Job job{&work, test.wire == Wire::kSimple ? &kSimple : &kLL, nullptr, nullptr, false};
     Driver driver({50, 2, 0, std::chrono::seconds(3), &shm->bell()});
     return driver.run({&job, 1});
@@ -299,7 +300,8 @@ TEST(Device, TimeOutNamesThePeer) {
   work.count = work.end = 10;
   work.slice_elements = work.chunk_elements = 16;
   work.abort = &ranks[1].abort;
-  static constexpr tutti_protocol_ops kLL{sizeof(tutti_protocol_ops), 0, nullptr, nullptr, run_wire<device::LL>, nullptr};
+  static constexpr tutti_protocol_ops kLL{sizeof(tutti_protocol_ops), 0,      nullptr, nullptr,
+                                          run_wire<device::LL>,       nullptr};
   Job job{&work, &kLL, nullptr, nullptr, false};
   const Driver::Outcome outcome = driver.run({&job, 1});
   EXPECT_EQ(outcome.code, TUTTI_TIMEOUT);
