@@ -9,10 +9,8 @@
 namespace tutti::plan {
 namespace {
 
-constexpr uint64_t kGrain = 16;            // bytes: what a thread moves at once
-constexpr uint64_t kPartGrain = 128;       // parts of CTAs begin on lines
-constexpr uint64_t kLongChunk = 32 << 10;  // chunks from this size on begin where a warp's access does
-constexpr uint64_t kWarpGrain = 512;
+constexpr uint64_t kGrain = 16;       // bytes: what a thread moves at once
+constexpr uint64_t kPartGrain = 128;  // parts of CTAs begin on lines
 
 uint64_t ceil_div(uint64_t a, uint64_t b) {
   return (a + b - 1) / b;
@@ -190,14 +188,11 @@ tutti_cuda_cut cut(uint64_t bytes, uint32_t ctas, uint32_t chunks, uint32_t mess
   const uint64_t slot = layout.slot_bytes / kGrain * kGrain;
   const uint64_t loop = chunks * slot * layout.chunk_slots;
   cut.loops = static_cast<uint32_t>(ceil_div(cut.part, loop));
-  const uint64_t even = ceil_div(cut.part, uint64_t{cut.loops} * chunks);
-  const bool aligns = even >= kLongChunk && slot % kWarpGrain == 0;
-  const uint64_t grain = aligns ? kWarpGrain : kGrain;
-  cut.chunk = round_up(even, grain);
+  cut.chunk = round_up(ceil_div(cut.part, uint64_t{cut.loops} * chunks), kGrain);
   const uint64_t before_last = uint64_t{cut.loops - 1} * chunks * cut.chunk;
-  cut.last_chunk = round_up(ceil_div(cut.part - std::min(before_last, cut.part), chunks), grain);
+  cut.last_chunk = round_up(ceil_div(cut.part - std::min(before_last, cut.part), chunks), kGrain);
   cut.slices = static_cast<uint32_t>(ceil_div(cut.chunk, slot));
-  cut.slice = round_up(ceil_div(cut.chunk, cut.slices), grain);
+  cut.slice = round_up(ceil_div(cut.chunk, cut.slices), kGrain);
   cut.messages = cut.loops * cut.slices * messages;
   return cut;
 }

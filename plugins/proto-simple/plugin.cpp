@@ -62,12 +62,11 @@ class SimpleProtocol : public tutti::sdk::Protocol {
 #endif
 
  private:
-  /// A slot holds 64 packs of 16 bytes for each of the 192 threads of a group: a fence between GPUs takes some µs while
-  /// others store, and there is one per slice. Two slices to a chunk, so that one is on its way while the other is
-  /// moved.
+  /// A slot holds 16 packs of 16 bytes for each of the 192 threads of a group. Two slices to a chunk, so that one is
+  /// on its way while the other is moved.
   static Status gpu_layout(tutti_slot_layout& layout) {
-    layout.slot_count = 4;
-    layout.slot_bytes = layout.slot_stride = 192 * 64 * 16;
+    layout.slot_count = 8;
+    layout.slot_bytes = layout.slot_stride = 192 * 16 * 16;
     layout.chunk_slots = 2;
     layout.max_channels = 32;  // of SMs that it takes from others
     return {};
