@@ -24,7 +24,7 @@ class SimpleProtocol : public tutti::sdk::Protocol {
     out.efficiency[TUTTI_LINK_NETWORK] = 1;
     out.latency_us[TUTTI_LINK_P2P] = 2.3;  // a fence, then a counter
     out.efficiency[TUTTI_LINK_P2P] = 1;
-    out.channel_gbs[TUTTI_LINK_P2P] = 16;
+    out.channel_gbs[TUTTI_LINK_P2P] = 10;
     out.channel_bytes[TUTTI_LINK_P2P] = 64 << 10;
     out.devices = TUTTI_DEVICE_HOST;
 #if defined(TUTTI_HAS_CUDA)

@@ -34,6 +34,15 @@ TEST(TuneSeries, AStepWithinTheNoiseIsNoSlowerOne) {
   EXPECT_TRUE(series.worth(0, {0, 16}));
 }
 
+TEST(TuneSeries, OfThoseThatAreAsFastTheOneWithTheFewestChannelsIsTaken) {
+  Series series = series_of(1);
+  series.add(0, {0, 32}, 10);
+  series.add(0, {0, 8}, 10.2);
+  series.add(0, {1, 4}, 10.25);
+  series.add(0, {1, 1}, 10.5);
+  EXPECT_EQ(series.thriftiest(0).run, (tune::Run{1, 4}));
+}
+
 TEST(TuneSeries, WhoIsFarBehindAndFallsFurtherIsOut) {
   Series series = series_of(5);
   for (size_t size = 0; size < 5; ++size) series.add(size, {0, 1}, 10);

@@ -8,6 +8,7 @@ namespace tutti::tune {
 namespace {
 
 constexpr double kSlower = 1.05;  ///< by so much a step to more channels must lose to count
+constexpr double kAsFast = 1.03;  ///< times the best: as good, where it takes fewer channels
 constexpr double kBehind = 3;     ///< times the best: far from winning at the next size
 
 }  // namespace
@@ -75,6 +76,16 @@ Series::Verdict Series::judge(size_t size, const Run& run) const {
 void Series::add(size_t size, const Run& run, double time_us) {
   marks_[size][run] = {Verdict::kMeasured, time_us};
   best_us_[size] = std::min(best_us_[size], time_us);
+}
+
+Sample Series::thriftiest(size_t size) const {
+  const std::vector<Sample> all = ranked(size);
+  Sample chosen = all.front();
+  for (const Sample& sample : all) {
+    if (sample.time_us > all.front().time_us * kAsFast) break;
+    if (sample.run.channels < chosen.run.channels) chosen = sample;
+  }
+  return chosen;
 }
 
 std::vector<Sample> Series::ranked(size_t size) const {

@@ -48,6 +48,9 @@ class Series {
 
   /// All that was measured at a size, fastest first.
   std::vector<Sample> ranked(size_t size) const;
+  /// What to run at a size that was measured: of those within some percent of the fastest the one with the fewest
+  /// channels, since on a GPU each takes an SM from the application.
+  Sample thriftiest(size_t size) const;
   size_t sample_count() const;
 
  private:

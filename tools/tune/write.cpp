@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kShown = 3;             ///< of the fastest, in a comment
 constexpr uint32_t kChannelsOfHost = 1;  ///< what a job has that does not set `channels`
-constexpr uint32_t kChannelsOfGpu = 32;
+constexpr uint32_t kChannelsOfGpu = 64;
 
 /// "580.65.06", from the driver itself: its API has only the version of CUDA.
 std::string driver_version() {
@@ -92,6 +92,7 @@ void Writer::say_how() {
     say(fmt::format("and channels: {}, which the largest entries need", most));
   }
   say("An entry holds up to max_bytes of the larger buffer; measured_us is that of the largest size it was best at.");
+  say("Of those within 3 % of the fastest it is the one with the fewest channels.");
 }
 
 void Writer::say_what_is_missing(const Status& failure) {
@@ -133,7 +134,8 @@ std::vector<Choice> Writer::choices(const Series& series) const {
     const auto ranked = series.ranked(size);
     if (ranked.empty()) continue;
     const uint64_t bytes = check::bytes_of(series.problems()[size]);
-    if (merged.empty() || merged.back().best.run != ranked.front().run) {
+    const Sample chosen = series.thriftiest(size);
+    if (merged.empty() || merged.back().best.run != chosen.run) {
       if (!merged.empty()) {  // the border, half way on a logarithmic scale
         merged.back().max_bytes =
             static_cast<uint64_t>(std::sqrt(static_cast<double>(before) * static_cast<double>(bytes)));
@@ -141,7 +143,7 @@ std::vector<Choice> Writer::choices(const Series& series) const {
       merged.emplace_back();
     }
     before = bytes;
-    merged.back().best = ranked.front();
+    merged.back().best = chosen;
     std::string& comments = merged.back().comments;
     comments += fmt::format("    # {} bytes:", bytes);
     for (size_t i = 0; i < std::min(kShown, ranked.size()); ++i) {
