@@ -6,7 +6,6 @@
 namespace tutti::communicator {
 namespace {
 
-constexpr size_t kMaxKept = 1024;  // shapes; beyond, all are prepared anew
 constexpr uint64_t kLineBytes = 64;
 constexpr uint64_t kDirectBytes = 16 << 10;  // slices of a single-copy call from this size on
 
@@ -31,28 +30,8 @@ void Execution::bind(const Call& call, uint64_t number) {
   }
 }
 
-size_t Executions::ShapeHash::operator()(const Shape& shape) const {
-  uint64_t hash = shape.kind * 0x9e3779b97f4a7c15u;
-  hash = (hash ^ shape.count) * 0x9e3779b97f4a7c15u;
-  hash = (hash ^ shape.root) * 0x9e3779b97f4a7c15u;
-  return static_cast<size_t>(hash ^ hash >> 32);
-}
-
 Result<Execution*> Executions::prepare(const Call& call) {
-  const bool in_place = communicator::in_place(call, static_cast<int>(options_.rank));
-  const Shape shape{static_cast<uint64_t>(call.collective) | static_cast<uint64_t>(call.type) << 8 |
-                        static_cast<uint64_t>(call.reduction.op) << 16 | (in_place ? uint64_t{1} << 24 : 0),
-                    call.count, static_cast<uint64_t>(call.root)};
-  if (shape == last_shape_) return last_;
-  auto found = kept_.find(shape);
-  if (found == kept_.end()) {
-    TUTTI_ASSIGN(std::unique_ptr<Execution> made, make(call, in_place));
-    if (kept_.size() >= kMaxKept) kept_.clear();
-    found = kept_.emplace(shape, std::move(made)).first;
-  }
-  last_shape_ = shape;
-  last_ = found->second.get();
-  return last_;
+  return kept_.get(call, static_cast<int>(options_.rank), [&](bool in_place) { return make(call, in_place); });
 }
 
 Result<std::unique_ptr<Execution>> Executions::make(const Call& call, bool in_place) {

@@ -4,12 +4,12 @@
 #pragma once
 
 #include <memory>
-#include <unordered_map>
 #include <vector>
 
 #include "communicator/call.h"
 #include "communicator/driver.h"
 #include "communicator/program.h"
+#include "communicator/shape.h"
 #include "tuner/selector.h"
 
 namespace tutti::communicator {
@@ -42,24 +42,13 @@ class Executions {
   Status append_message(Execution& execution, const Call& call);
 
  private:
-  struct Shape {
-    uint64_t kind;  // collective, type, op, in place
-    uint64_t count;
-    uint64_t root;
-    bool operator==(const Shape&) const = default;
-  };
-  struct ShapeHash {
-    size_t operator()(const Shape& shape) const;
-  };
   Result<std::unique_ptr<Execution>> make(const Call& call, bool in_place);
   void add_works(Execution& execution, const Call& call, const Program& program, uint32_t protocol) const;
 
   Options options_;
   const tuner::Selector& selector_;
   Programs& programs_;
-  std::unordered_map<Shape, std::unique_ptr<Execution>, ShapeHash> kept_;
-  Shape last_shape_{~uint64_t{0}, 0, 0};
-  Execution* last_ = nullptr;
+  ByShape<Execution> kept_;
 };
 
 }  // namespace tutti::communicator

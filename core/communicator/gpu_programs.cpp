@@ -10,7 +10,6 @@
 namespace tutti::communicator {
 namespace {
 
-constexpr size_t kMaxKept = 4096;  // shapes; beyond, all are prepared anew
 constexpr uint32_t kMinThreads = 64;
 constexpr uint32_t kMaxThreads = 512;
 constexpr uint64_t kThreadBytes = 8;  // of data that a thread moves at once, at least
@@ -33,28 +32,8 @@ GpuPrograms::GpuPrograms(const Options& options, const tuner::Selector& selector
                          const std::vector<std::unique_ptr<transport::P2p>>& transports)
     : options_(options), selector_(selector), plans_(plans), transports_(transports) {}
 
-size_t GpuPrograms::ShapeHash::operator()(const Shape& shape) const {
-  uint64_t hash = shape.kind * 0x9e3779b97f4a7c15u;
-  hash = (hash ^ shape.count) * 0x9e3779b97f4a7c15u;
-  hash = (hash ^ shape.root) * 0x9e3779b97f4a7c15u;
-  return static_cast<size_t>(hash ^ hash >> 32);
-}
-
 Result<GpuCall*> GpuPrograms::prepare(const Call& call) {
-  const bool in_place = communicator::in_place(call, static_cast<int>(options_.rank));
-  const Shape shape{static_cast<uint64_t>(call.collective) | static_cast<uint64_t>(call.type) << 8 |
-                        static_cast<uint64_t>(call.reduction.op) << 16 | (in_place ? uint64_t{1} << 24 : 0),
-                    call.count, static_cast<uint64_t>(call.root)};
-  if (shape == last_shape_) return last_;
-  auto found = kept_.find(shape);
-  if (found == kept_.end()) {
-    TUTTI_ASSIGN(std::unique_ptr<GpuCall> made, make(call, in_place));
-    if (kept_.size() >= kMaxKept) kept_.clear();
-    found = kept_.emplace(shape, std::move(made)).first;
-  }
-  last_shape_ = shape;
-  last_ = found->second.get();
-  return last_;
+  return kept_.get(call, static_cast<int>(options_.rank), [&](bool in_place) { return make(call, in_place); });
 }
 
 GpuCall GpuPrograms::begin(uint32_t protocol, const transport::P2pLane& lane) const {

@@ -4,11 +4,11 @@
 
 #include <map>
 #include <memory>
-#include <unordered_map>
 #include <vector>
 
 #include "communicator/call.h"
 #include "communicator/plans.h"
+#include "communicator/shape.h"
 #include "transport/p2p.h"
 
 namespace tutti::communicator {
@@ -47,15 +47,6 @@ class GpuPrograms {
     cuda::DeviceMemory on_device;              // where they are not
   };
   using Name = std::tuple<uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, bool>;
-  struct Shape {
-    uint64_t kind;
-    uint64_t count;
-    uint64_t root;
-    bool operator==(const Shape&) const = default;
-  };
-  struct ShapeHash {
-    size_t operator()(const Shape& shape) const;
-  };
 
   Result<const Program*> program(const tuner::Decision& decision, const Call& call, bool in_place);
   Result<tutti_cuda_program> lower(const tuner::Decision& decision, const Call& call, uint32_t channel,
@@ -68,9 +59,7 @@ class GpuPrograms {
   const Plans& plans_;
   const std::vector<std::unique_ptr<transport::P2p>>& transports_;
   std::map<Name, std::unique_ptr<Program>> programs_;
-  std::unordered_map<Shape, std::unique_ptr<GpuCall>, ShapeHash> kept_;
-  Shape last_shape_{~uint64_t{0}, 0, 0};
-  GpuCall* last_ = nullptr;
+  ByShape<GpuCall> kept_;
 };
 
 }  // namespace tutti::communicator

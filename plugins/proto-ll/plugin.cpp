@@ -6,7 +6,7 @@
 #include "tutti/device/host/team.h"
 #include "tutti/sdk/protocol.h"
 #if defined(TUTTI_HAS_CUDA)
-#include "kernels.h"
+#include "tutti/device/cuda/kernel_table.h"
 #endif
 
 namespace {
@@ -49,11 +49,11 @@ class LLProtocol : public tutti::sdk::Protocol {
 
 #if defined(TUTTI_HAS_CUDA)
   int32_t load() noexcept override {
-    const cudaError_t error = device::load_kernels(tutti::ll::kKernels);
+    const cudaError_t error = device::load_kernels(tutti::kernels::kAll);
     return error == cudaSuccess ? TUTTI_OK : host().fail({tutti::Code::kDevice, cudaGetErrorString(error)});
   }
   int32_t launch(const tutti_cuda_launch& launch, void* stream) noexcept override {
-    const void* const kernel = device::find_kernel(*tutti::ll::kKernels[launch.data_type], launch);
+    const void* const kernel = device::find_kernel(*tutti::kernels::kAll[launch.data_type], launch);
     const cudaError_t error = device::start_kernel(kernel, launch, launch.thread_count, stream);
     return error == cudaSuccess ? TUTTI_OK : host().fail({tutti::Code::kDevice, cudaGetErrorString(error)});
   }

@@ -4,7 +4,7 @@
 
 #include "tutti/sdk/protocol.h"
 #if defined(TUTTI_HAS_CUDA)
-#include "kernels.h"
+#include "tutti/device/cuda/kernel_table.h"
 #endif
 
 namespace {
@@ -41,11 +41,11 @@ class LL128Protocol : public tutti::sdk::Protocol {
 
 #if defined(TUTTI_HAS_CUDA)
   int32_t load() noexcept override {
-    const cudaError_t error = tutti::device::load_kernels(tutti::ll128::kKernels);
+    const cudaError_t error = tutti::device::load_kernels(tutti::kernels::kAll);
     return error == cudaSuccess ? TUTTI_OK : host().fail({tutti::Code::kDevice, cudaGetErrorString(error)});
   }
   int32_t launch(const tutti_cuda_launch& launch, void* stream) noexcept override {
-    const void* const kernel = tutti::device::find_kernel(*tutti::ll128::kKernels[launch.data_type], launch);
+    const void* const kernel = tutti::device::find_kernel(*tutti::kernels::kAll[launch.data_type], launch);
     constexpr uint32_t kMaxThreads = 256;  // LL128Wire::kThreads of tutti/device/cuda/wire.h
     const uint32_t threads = std::min(launch.thread_count, kMaxThreads);
     const cudaError_t error = tutti::device::start_kernel(kernel, launch, threads, stream);

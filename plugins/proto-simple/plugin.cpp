@@ -5,7 +5,7 @@
 #include "tutti/device/host/team.h"
 #include "tutti/sdk/protocol.h"
 #if defined(TUTTI_HAS_CUDA)
-#include "kernels.h"
+#include "tutti/device/cuda/kernel_table.h"
 #endif
 
 namespace {
@@ -50,12 +50,12 @@ class SimpleProtocol : public tutti::sdk::Protocol {
 
 #if defined(TUTTI_HAS_CUDA)
   int32_t load() noexcept override {
-    const cudaError_t error = device::load_kernels(tutti::simple::kKernels);
+    const cudaError_t error = device::load_kernels(tutti::kernels::kAll);
     return error == cudaSuccess ? TUTTI_OK : host().fail({tutti::Code::kDevice, cudaGetErrorString(error)});
   }
   int32_t launch(const tutti_cuda_launch& launch, void* stream) noexcept override {
     constexpr uint32_t kThreads = 512;  // kSliceThreads of tutti/device/cuda/slices.h
-    const void* const kernel = device::find_kernel(*tutti::simple::kKernels[launch.data_type], launch);
+    const void* const kernel = device::find_kernel(*tutti::kernels::kAll[launch.data_type], launch);
     const cudaError_t error = device::start_kernel(kernel, launch, kThreads, stream);
     return error == cudaSuccess ? TUTTI_OK : host().fail({tutti::Code::kDevice, cudaGetErrorString(error)});
   }

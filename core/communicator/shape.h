@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Calls that run alike but for their buffers, and what was prepared for them.
+#pragma once
+
+#include <memory>
+#include <unordered_map>
+
+#include "communicator/call.h"
+
+namespace tutti::communicator {
+
+struct Shape {
+  uint64_t kind = ~uint64_t{0};  ///< collective, type, op, in place
+  uint64_t count = 0;
+  uint64_t root = 0;
+  bool operator==(const Shape&) const = default;
+
+  static Shape of(const Call& call, bool in_place) {
+    return {static_cast<uint64_t>(call.collective) | static_cast<uint64_t>(call.type) << 8 |
+                static_cast<uint64_t>(call.reduction.op) << 16 | (in_place ? uint64_t{1} << 24 : 0),
+            call.count, static_cast<uint64_t>(call.root)};
+  }
+};
+
+/// Keeps what was prepared, by shape; the last one is found at once. One thread at a time.
+template <class Prepared>
+class ByShape {
+ public:
+  /// `make(in_place)` prepares a call whose shape is new.
+  template <class Make>
+  Result<Prepared*> get(const Call& call, int rank, Make&& make) {
+    const bool in_place = communicator::in_place(call, rank);
+    const Shape shape = Shape::of(call, in_place);
+    if (shape == last_shape_) return last_;
+    auto found = kept_.find(shape);
+    if (found == kept_.end()) {
+      TUTTI_ASSIGN(std::unique_ptr<Prepared> made, make(in_place));
+      if (kept_.size() >= kMost) kept_.clear();
+      found = kept_.emplace(shape, std::move(made)).first;
+    }
+    last_shape_ = shape;
+    last_ = found->second.get();
+    return last_;
+  }
+
+ private:
+  static constexpr size_t kMost = 4096;  // shapes; beyond, all are prepared anew
+  struct Hash {
+    size_t operator()(const Shape& shape) const {
+      uint64_t hash = shape.kind * 0x9e3779b97f4a7c15u;
+      hash = (hash ^ shape.count) * 0x9e3779b97f4a7c15u;
+      hash = (hash ^ shape.root) * 0x9e3779b97f4a7c15u;
+      return static_cast<size_t>(hash ^ hash >> 32);
+    }
+  };
+
+  std::unordered_map<Shape, std::unique_ptr<Prepared>, Hash> kept_;
+  Shape last_shape_;
+  Prepared* last_ = nullptr;
+};
+
+}  // namespace tutti::communicator
