@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <mutex>
 #include <optional>
 #include <thread>
 
@@ -239,8 +240,10 @@ class Setup {
     // Nobody closes its memory before everybody has mapped it.
     TUTTI_TRY(state_.bootstrap_->barrier(deadline_));
     shm->seal();
-    state_.fabric_ = std::make_unique<communicator::Fabric>(std::move(shm), std::move(net), choices_.network_name,
-                                                            std::move(shm_keys), std::move(net_keys), force_network_);
+    auto fabric = std::make_unique<communicator::Fabric>(std::move(shm), std::move(net), choices_.network_name,
+                                                         std::move(shm_keys), std::move(net_keys), force_network_);
+    const std::lock_guard lock(state_.failure_mutex_);
+    state_.fabric_ = std::move(fabric);
     return {};
   }
 

@@ -200,10 +200,8 @@ void Communicator::State::on_network_failure(const Status& failure) {
 }
 
 void Communicator::State::break_with(const Status& failure) {
-  {
-    const std::lock_guard lock(failure_mutex_);
-    if (failure_.ok()) failure_ = failure;
-  }
+  const std::lock_guard lock(failure_mutex_);  // setup may be about to add the fabric or the GPU
+  if (failure_.ok()) failure_ = failure;
   std::atomic_ref<uint32_t>(abort_word_).store(1, std::memory_order_seq_cst);
   if (gpu_ != nullptr) gpu_->stop();
   if (fabric_ != nullptr) progress::ring(fabric_->shm().bell());
