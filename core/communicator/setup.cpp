@@ -259,7 +259,11 @@ class Setup {
                                              max_channels_, config_.duration("timeouts.operation")};
     auto gpu = communicator::Gpu::create(options, choices_.protocols, *state_.bootstrap_, deadline_);
     if (!gpu.ok()) return fail_all(gpu.status());
-    state_.gpu_ = *std::move(gpu);
+    {
+      const std::lock_guard lock(state_.failure_mutex_);
+      state_.gpu_ = *std::move(gpu);
+      if (!state_.failure_.ok()) state_.gpu_->stop();
+    }
     return name_gpus();
   }
 
