@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <map>
 #include <tuple>
 
@@ -118,12 +119,23 @@ class CudaGpu : public Gpu {
   }
 
  private:
-  static Result<tutti_slot_layout> layout_of(const tuner::Protocol& protocol) {
+  Result<tutti_slot_layout> layout_of(const tuner::Protocol& protocol) const {
     tutti_slot_layout layout{};
     layout.struct_size = sizeof layout;
+    layout.slot_count = options_.slots;
+    layout.slot_bytes = options_.slot_bytes;
     if (const int32_t code = protocol.ops->layout(protocol.plugin, TUTTI_LINK_P2P, &layout); code != TUTTI_OK) {
-      return Status(static_cast<Code>(code),
-                    fmt::format("protocol '{}' cannot lay out a connection between GPUs", protocol.name));
+      return Status(static_cast<Code>(code), fmt::format("protocol '{}' cannot lay out a connection between GPUs: {}",
+                                                         protocol.name, plugin::take_failure_text()));
+    }
+    if (layout.slot_count < 4 || !std::has_single_bit(layout.slot_count) || layout.slot_stride % 16 != 0 ||
+        layout.slot_bytes < 512 || layout.chunk_slots < 1 || layout.chunk_slots > layout.slot_count / 2) {
+      return Status(
+          Code::kInternal,
+          fmt::format("protocol '{}' lays out {} slots of {} bytes every {} bytes between GPUs, {} to a chunk; "
+                      "it must be a power of two from 4, at least 512 bytes, a multiple of 16, and at most "
+                      "half of the slots",
+                      protocol.name, layout.slot_count, layout.slot_bytes, layout.slot_stride, layout.chunk_slots));
     }
     return layout;
   }

@@ -22,6 +22,8 @@ class Gpu {
     uint32_t rank = 0;
     uint32_t rank_count = 1;
     uint32_t max_channels = 1;           ///< CTAs of a collective at most
+    uint32_t slots = 0;                  ///< of a connection; 0: the protocol's choice
+    uint64_t slot_bytes = 0;             ///< likewise
     std::chrono::nanoseconds timeout{};  ///< of one wait in a kernel
   };
   /// Binds to the calling thread's GPU, makes its memory and maps that of all other ranks; all ranks call it.

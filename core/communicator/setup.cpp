@@ -255,8 +255,12 @@ class Setup {
       return fail_all(
           {Code::kUnsupported, fmt::format("GPUs of {} hosts: GPU ranks of one host only, as yet", node_count_)});
     }
-    const communicator::Gpu::Options options{static_cast<uint32_t>(state_.rank_), static_cast<uint32_t>(state_.size_),
-                                             max_channels_, config_.duration("timeouts.operation")};
+    const communicator::Gpu::Options options{static_cast<uint32_t>(state_.rank_),
+                                             static_cast<uint32_t>(state_.size_),
+                                             max_channels_,
+                                             static_cast<uint32_t>(config_.integer("p2p.slots")),
+                                             config_.size_bytes("p2p.slot_size"),
+                                             config_.duration("timeouts.operation")};
     auto gpu = communicator::Gpu::create(options, choices_.protocols, *state_.bootstrap_, deadline_);
     if (!gpu.ok()) return fail_all(gpu.status());
     {

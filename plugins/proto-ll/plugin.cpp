@@ -62,7 +62,7 @@ class LLProtocol : public tutti::sdk::Protocol {
  private:
   /// A thread's line for each of 512 threads per slot; a call may use half of the slots before peers must be heard.
   static Status gpu_layout(tutti_slot_layout& layout) {
-    layout.slot_count = 8;
+    layout.slot_count = layout.slot_count == 0 ? 8 : std::bit_ceil(std::max(layout.slot_count, 4u));
     layout.slot_bytes = 4096;
     layout.slot_stride = 8192;
     layout.chunk_slots = 1;

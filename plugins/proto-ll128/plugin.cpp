@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Protocol "ll128": lines of 120 bytes of data and an 8-byte flag. For messages of some hundred KiB between GPUs.
 #include <algorithm>
+#include <bit>
 
 #include "tutti/sdk/protocol.h"
 #if defined(TUTTI_HAS_CUDA)
@@ -32,7 +33,7 @@ class LL128Protocol : public tutti::sdk::Protocol {
       return {tutti::Code::kUnsupported, "ll128 works between GPUs only: elsewhere lines may arrive in parts"};
     }
     constexpr uint64_t kLines = 256;  // four places for each of 256 threads, twice
-    layout.slot_count = 4;
+    layout.slot_count = layout.slot_count == 0 ? 4 : std::bit_ceil(std::max(layout.slot_count, 4u));
     layout.slot_bytes = kLines * 120;
     layout.slot_stride = kLines * 128;
     layout.chunk_slots = 1;

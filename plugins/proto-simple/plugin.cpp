@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Protocol "simple": plain data in slots, counters say when they are full. For everything but small messages.
+#include <algorithm>
 #include <bit>
 
 #include "tutti/device/host/team.h"
@@ -65,8 +66,10 @@ class SimpleProtocol : public tutti::sdk::Protocol {
   /// A slot holds 16 packs of 16 bytes for each of the 192 threads of a group. Two slices to a chunk, so that one is
   /// on its way while the other is moved.
   static Status gpu_layout(tutti_slot_layout& layout) {
-    layout.slot_count = 8;
-    layout.slot_bytes = layout.slot_stride = 192 * 16 * 16;
+    constexpr uint64_t kGrain = 512;  // what a warp moves at once
+    const uint64_t wanted = layout.slot_bytes == 0 ? 192 * 16 * 16 : std::max<uint64_t>(layout.slot_bytes, 4096);
+    layout.slot_count = layout.slot_count == 0 ? 8 : std::bit_ceil(std::max(layout.slot_count, 4u));
+    layout.slot_bytes = layout.slot_stride = (wanted + kGrain - 1) / kGrain * kGrain;
     layout.chunk_slots = 2;
     layout.max_channels = 32;  // of SMs that it takes from others
     return {};
