@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nccl/comm.h"
+
+#include <deque>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "device/cuda/runtime.h"
+#include "nccl/api.h"
+#include "nccl/errors.h"
+
+namespace tutti::nccl {
+namespace {
+
+constexpr size_t kGraves = 1024;
+
+struct Leaving {
+  int device;
+  Communicator communicator;
+};
+
+struct Clique {
+  int alive = 0;
+  std::vector<Leaving> leaving;
+};
+
+struct Registry {
+  std::mutex mutex;
+  std::map<std::string, Clique> cliques;
+  // Handles stay readable for a while after their end, so that a second destruction is an error and no crash.
+  std::deque<std::unique_ptr<ncclComm>> graves;
+};
+
+Registry& registry() {
+  static Registry* const instance = new Registry;  // never destroyed: threads may still destroy communicators
+  return *instance;
+}
+
+/// Each in a thread of its own, since they wait for each other.
+void leave(std::vector<Leaving> leaving) {
+  std::vector<std::thread> threads;
+  threads.reserve(leaving.size());
+  for (Leaving& one : leaving) {
+    threads.emplace_back([last = std::move(one)]() mutable {
+      const cuda::DeviceScope scope(last.device);
+      const Communicator ended = std::move(last.communicator);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+/// Counts the rank out, and returns who leaves now.
+std::vector<Leaving> count_out(ncclComm& comm) {
+  Registry& all = registry();
+  const std::lock_guard lock(all.mutex);
+  const auto entry = all.cliques.find(comm.clique);
+  if (entry == all.cliques.end()) return {};
+  Clique& clique = entry->second;
+  if (comm.communicator) clique.leaving.push_back({comm.device, *std::move(comm.communicator)});
+  comm.communicator.reset();
+  if (--clique.alive > 0) return {};
+  std::vector<Leaving> leaving = std::move(clique.leaving);
+  all.cliques.erase(entry);
+  return leaving;
+}
+
+ncclResult_t getter(const ncclComm* comm, const int* out, const char* call) {
+  TUTTI_NCCL_TRY(check_handle(comm, call));
+  if (out == nullptr) return fail(ncclInvalidArgument, "{}: the place for the answer is null", call);
+  if (comm->making.valid()) comm->making.wait();
+  return comm->state.load();
+}
+
+/// What both ways to end a communicator begin with.
+ncclResult_t check_end(const ncclComm* comm, const char* call) {
+  TUTTI_NCCL_TRY(check_handle(comm, call));
+  if (comm->making.valid()) comm->making.wait();
+  return ncclSuccess;
+}
+
+}  // namespace
+
+ncclResult_t check_handle(const ncclComm* comm, std::string_view call) {
+  if (comm == nullptr) return fail(ncclInvalidArgument, "{}: the communicator is null", call);
+  if (comm->magic == ncclComm::kAlive) return ncclSuccess;
+  return fail(ncclInvalidArgument, "{}: the communicator was destroyed, or its memory overwritten", call);
+}
+
+ncclResult_t check_usable(const ncclComm* comm, std::string_view call) {
+  TUTTI_NCCL_TRY(check_handle(comm, call));
+  const ncclResult_t state = comm->state.load(std::memory_order_acquire);
+  if (state == ncclInProgress) {
+    return fail(ncclInvalidArgument, "{}: the communicator is still being made; ask ncclCommGetAsyncError", call);
+  }
+  if (state != ncclSuccess) return fail(state, "{}: the communicator could not be made", call);
+  if (comm->revoked) return fail(ncclInvalidUsage, "{}: the communicator was revoked", call);
+  if (comm->finalized) return fail(ncclInvalidArgument, "{}: the communicator was finalized", call);
+  return ncclSuccess;
+}
+
+void join_clique(ncclComm& comm) {
+  Registry& all = registry();
+  const std::lock_guard lock(all.mutex);
+  ++all.cliques[comm.clique].alive;
+}
+
+void bury(ncclComm* comm) {
+  leave(count_out(*comm));
+  comm->magic = ncclComm::kDead;
+  comm->registrations.clear();
+  Registry& all = registry();
+  const std::lock_guard lock(all.mutex);
+  all.graves.emplace_back(comm);
+  if (all.graves.size() > kGraves) all.graves.pop_front();
+}
+
+}  // namespace tutti::nccl
+
+using namespace tutti::nccl;
+
+// What was enqueued before runs on its stream whether or not anybody waits here: there is nothing to flush.
+TUTTI_NCCL(ncclResult_t, ncclCommFinalize, (ncclComm_t comm)) {
+  if (comm == nullptr) return ncclSuccess;
+  TUTTI_NCCL_TRY(check_usable(comm, "CommFinalize"));
+  comm->finalized = true;
+  return ncclSuccess;
+}
+
+TUTTI_NCCL(ncclResult_t, ncclCommDestroy, (ncclComm_t comm)) {
+  if (comm == nullptr) return ncclSuccess;
+  TUTTI_NCCL_TRY(check_end(comm, "CommDestroy"));
+  bury(comm);
+  return ncclSuccess;
+}
+
+TUTTI_NCCL(ncclResult_t, ncclCommAbort, (ncclComm_t comm)) {
+  if (comm == nullptr) return ncclSuccess;
+  TUTTI_NCCL_TRY(check_end(comm, "CommAbort"));
+  if (comm->communicator) comm->communicator->abort("ncclCommAbort");
+  bury(comm);
+  return ncclSuccess;
+}
+
+TUTTI_NCCL(ncclResult_t, ncclCommRevoke, (ncclComm_t comm, int flags)) {
+  if (comm == nullptr) return ncclSuccess;
+  if (flags != NCCL_REVOKE_DEFAULT) return fail(ncclInvalidArgument, "CommRevoke: flags {} are unknown", flags);
+  TUTTI_NCCL_TRY(check_handle(comm, "CommRevoke"));
+  if (comm->revoked) return fail(ncclInvalidArgument, "CommRevoke: the communicator was revoked before");
+  TUTTI_NCCL_TRY(check_usable(comm, "CommRevoke"));
+  comm->revoked = true;
+  comm->communicator->abort("ncclCommRevoke");
+  return ncclSuccess;
+}
+
+TUTTI_NCCL(ncclResult_t, ncclCommGetAsyncError, (ncclComm_t comm, ncclResult_t* error)) {
+  TUTTI_NCCL_TRY(check_handle(comm, "CommGetAsyncError"));
+  if (error == nullptr) return fail(ncclInvalidArgument, "CommGetAsyncError: the place for the error is null");
+  *error = comm->state.load(std::memory_order_acquire);
+  // A communicator that was revoked is broken on purpose: that is no error.
+  if (*error != ncclSuccess || !comm->communicator || comm->revoked) return ncclSuccess;
+  const tutti::Status status = comm->communicator->async_error();
+  *error = result_of(status.code());
+  if (!status.ok() && !comm->told.exchange(true)) report(status);
+  return ncclSuccess;
+}
+
+TUTTI_NCCL(ncclResult_t, ncclCommCount, (const ncclComm_t comm, int* count)) {
+  TUTTI_NCCL_TRY(getter(comm, count, "CommCount"));
+  *count = comm->size;
+  return ncclSuccess;
+}
+
+TUTTI_NCCL(ncclResult_t, ncclCommCuDevice, (const ncclComm_t comm, int* device)) {
+  TUTTI_NCCL_TRY(getter(comm, device, "CommCuDevice"));
+  *device = comm->device;
+  return ncclSuccess;
+}
+
+TUTTI_NCCL(ncclResult_t, ncclCommUserRank, (const ncclComm_t comm, int* rank)) {
+  TUTTI_NCCL_TRY(getter(comm, rank, "CommUserRank"));
+  *rank = comm->rank;
+  return ncclSuccess;
+}

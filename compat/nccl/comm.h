@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a handle of an application points at: a communicator of Tutti, its GPU, and how far its life has come.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <future>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "nccl/nccl.h"
+#include "nccl/reductions.h"
+#include "tutti/communicator.h"
+
+/// One thread at a time, except what ncclCommGetAsyncError and ncclCommAbort read.
+struct ncclComm {
+  static constexpr uint64_t kAlive = 0x5475747469436f6d;
+  static constexpr uint64_t kDead = 0xdead5475747469ff;
+
+  uint64_t magic = kAlive;
+  int device = 0;
+  int rank = 0;
+  int size = 0;
+  bool blocking = true;
+  std::string clique;  ///< equal for the communicators of this process that are ranks of one and the same
+  int splits = 0;      ///< made of this one, by every rank alike
+
+  std::shared_future<void> making;               ///< ready when `communicator` and `state` are final; may be invalid
+  std::atomic<ncclResult_t> state{ncclSuccess};  ///< ncclInProgress until made; a failure: it could not be
+  std::optional<tutti::Communicator> communicator;
+  std::atomic<bool> finalized{false};
+  std::atomic<bool> revoked{false};
+  std::atomic<bool> told{false};  ///< that it is broken: applications ask again and again
+
+  tutti::nccl::Reductions reductions;
+  std::vector<std::unique_ptr<char>> registrations;  ///< handles; that something is registered makes no difference
+};
+
+namespace tutti::nccl {
+
+/// ncclSuccess if the handle is one, else ncclInvalidArgument. `call` is for the text.
+ncclResult_t check_handle(const ncclComm* comm, std::string_view call);
+/// As check_handle, and operations may be given to it: made, not finalized, not revoked.
+ncclResult_t check_usable(const ncclComm* comm, std::string_view call);
+/// Takes part in the counting of its clique; once, before the communicator is made.
+void join_clique(ncclComm& comm);
+/// Frees the handle. Ranks of one communicator in one process leave together, when the last one is destroyed: leaving
+/// waits for the others, and one thread may destroy them one by one.
+void bury(ncclComm* comm);
+
+}  // namespace tutti::nccl

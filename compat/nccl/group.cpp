@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nccl/group.h"
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "device/cuda/runtime.h"
+#include "nccl/api.h"
+#include "nccl/errors.h"
+
+namespace tutti::nccl {
+namespace {
+
+struct Group {
+  int depth = 0;
+  ncclResult_t mistake = ncclSuccess;
+  std::vector<Making> makings;
+  std::vector<Operation> operations;
+};
+
+thread_local Group group;
+
+Status call(const Operation& o) {
+  Communicator& comm = *o.comm->communicator;
+  switch (o.collective) {
+    case Collective::kAllReduce:
+      return comm.all_reduce(o.input, o.output, o.count, o.type, o.reduction, o.stream);
+    case Collective::kReduceScatter:
+      return comm.reduce_scatter(o.input, o.output, o.count, o.type, o.reduction, o.stream);
+    case Collective::kAllGather:
+      return comm.all_gather(o.input, o.output, o.count, o.type, o.stream);
+    case Collective::kBroadcast:
+      return comm.broadcast(o.input, o.output, o.count, o.type, o.root, o.stream);
+    case Collective::kReduce:
+      return comm.reduce(o.input, o.output, o.count, o.type, o.reduction, o.root, o.stream);
+    case Collective::kAllToAll:
+      return comm.all_to_all(o.input, o.output, o.count, o.type, o.stream);
+    case Collective::kGather:
+      return comm.gather(o.input, o.output, o.count, o.type, o.root, o.stream);
+    case Collective::kScatter:
+      return comm.scatter(o.input, o.output, o.count, o.type, o.root, o.stream);
+    case Collective::kSendRecv:
+      return o.receives ? comm.recv(o.output, o.count, o.type, o.root, o.stream)
+                        : comm.send(o.input, o.count, o.type, o.root, o.stream);
+  }
+  return Status(Code::kInternal, "a collective without a call");
+}
+
+Status run(const std::vector<Operation>& operations) {
+  if (operations.empty()) return {};
+  TUTTI_TRY(group_start());
+  Status status;
+  for (const Operation& operation : operations) {
+    status = call(operation);
+    if (!status.ok()) break;
+  }
+  const Status ended = group_end();
+  return status.ok() ? ended : status;
+}
+
+ncclResult_t run(const Making& making) {
+  const cuda::DeviceScope scope(making.comm->device);
+  const ncclResult_t result = report(making.make());
+  making.comm->state.store(result, std::memory_order_release);
+  if (making.handle == nullptr) bury(making.comm);
+  return result;
+}
+
+void give_up(const Making& making) {
+  if (making.handle != nullptr) *making.handle = nullptr;
+  if (making.comm->magic == ncclComm::kAlive) bury(making.comm);
+}
+
+/// Those with one parent in one lane, in order: they use its connections. All others by themselves.
+std::vector<std::vector<Making>> lanes_of(std::vector<Making> makings) {
+  std::vector<std::vector<Making>> lanes;
+  for (Making& making : makings) {
+    auto lane = lanes.end();
+    if (making.parent != nullptr) {
+      lane = std::find_if(lanes.begin(), lanes.end(),
+                          [&](const auto& other) { return other.front().parent == making.parent; });
+    }
+    if (lane == lanes.end()) lane = lanes.insert(lane, std::vector<Making>());
+    lane->push_back(std::move(making));
+  }
+  return lanes;
+}
+
+/// Each lane in a thread. The results come from the communicators' states.
+void begin(const std::vector<Making>& makings) {
+  for (std::vector<Making>& lane : lanes_of(makings)) {
+    std::vector<ncclComm*> comms;
+    for (const Making& making : lane) comms.push_back(making.comm);
+    const std::shared_future<void> future = std::async(std::launch::async, [work = std::move(lane)] {
+                                              for (const Making& making : work) run(making);
+                                            }).share();
+    for (ncclComm* comm : comms) comm->making = future;
+  }
+}
+
+ncclResult_t make_all(const std::vector<Making>& makings) {
+  if (makings.empty()) return ncclSuccess;
+  begin(makings);
+  if (!makings.front().comm->blocking) return ncclInProgress;
+  ncclResult_t first = ncclSuccess;
+  for (const Making& making : makings) {
+    making.comm->making.wait();
+    if (first == ncclSuccess) first = making.comm->state.load();
+  }
+  if (first != ncclSuccess) std::for_each(makings.begin(), makings.end(), give_up);
+  return first;
+}
+
+/// Whether the communicators of a group are blocking: all or none may be.
+bool mixed(const Group& all) {
+  std::vector<bool> kinds;
+  for (const Making& making : all.makings) kinds.push_back(making.comm->blocking);
+  for (const Operation& operation : all.operations) kinds.push_back(operation.comm->blocking);
+  return std::adjacent_find(kinds.begin(), kinds.end(), std::not_equal_to<>()) != kinds.end();
+}
+
+/// Ends one level. The outermost: what was collected is in `out`, the mistake that spoils it is returned.
+ncclResult_t close(const char* name, Group& out) {
+  if (group.depth == 0) return fail(ncclInvalidUsage, "{}: there is no GroupStart before it in this thread", name);
+  if (--group.depth > 0) return ncclSuccess;
+  out = std::exchange(group, Group());
+  if (out.mistake == ncclSuccess && mixed(out)) {
+    out.mistake = fail(ncclInvalidArgument, "{}: communicators that block and others that do not, in one group", name);
+  }
+  if (out.mistake != ncclSuccess) std::for_each(out.makings.begin(), out.makings.end(), give_up);
+  return out.mistake;
+}
+
+/// The sum of what the operations would take, one after another.
+ncclResult_t estimate(const std::vector<Operation>& operations, float& microseconds) {
+  double sum = 0;
+  for (const Operation& o : operations) {
+    const auto choice = o.comm->communicator->choose(o.collective, o.count, o.type, o.reduction.op);
+    TUTTI_NCCL_TRY(report(choice.status()));
+    sum += choice->predicted_us;
+  }
+  microseconds = static_cast<float>(sum);
+  return ncclSuccess;
+}
+
+}  // namespace
+
+ncclResult_t remember(ncclResult_t result) {
+  const bool mistake = result != ncclSuccess && result != ncclInProgress;
+  if (mistake && group.depth > 0 && group.mistake == ncclSuccess) group.mistake = result;
+  return result;
+}
+
+ncclResult_t submit(const Operation& operation) {
+  if (group.depth > 0) {
+    group.operations.push_back(operation);
+    return ncclSuccess;
+  }
+  const cuda::DeviceScope scope(operation.comm->device);
+  return report(call(operation));
+}
+
+ncclResult_t submit(Making making) {
+  making.comm->state.store(ncclInProgress);
+  if (making.handle != nullptr) *making.handle = making.comm;
+  join_clique(*making.comm);
+  if (group.depth > 0) {
+    group.makings.push_back(std::move(making));
+    return ncclSuccess;
+  }
+  return make_all({std::move(making)});
+}
+
+ncclResult_t start_group() {
+  ++group.depth;
+  return ncclSuccess;
+}
+
+ncclResult_t end_group() {
+  Group all;
+  TUTTI_NCCL_TRY(close("GroupEnd", all));
+  const ncclResult_t made = make_all(all.makings);
+  if (made != ncclSuccess && made != ncclInProgress) return made;
+  TUTTI_NCCL_TRY(report(run(all.operations)));
+  return made;
+}
+
+}  // namespace tutti::nccl
+
+using namespace tutti::nccl;
+
+TUTTI_NCCL(ncclResult_t, ncclGroupStart, (void)) {
+  return start_group();
+}
+
+TUTTI_NCCL(ncclResult_t, ncclGroupEnd, (void)) {
+  return end_group();
+}
+
+TUTTI_NCCL(ncclResult_t, ncclGroupSimulateEnd, (ncclSimInfo_t * info)) {
+  if (info == nullptr || info->magic != 0x74685283) {
+    return remember(fail(ncclInvalidArgument, "GroupSimulateEnd: begin with NCCL_SIM_INFO_INITIALIZER"));
+  }
+  Group all;
+  TUTTI_NCCL_TRY(close("GroupSimulateEnd", all));
+  const ncclResult_t made = make_all(all.makings);
+  if (made != ncclSuccess && made != ncclInProgress) return made;
+  return all.operations.empty() ? made : estimate(all.operations, info->estimatedTime);
+}

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory and its registration. Tutti moves data through its own memory, so that any of the GPU's memory will do.
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "device/cuda/runtime.h"
+#include "nccl/api.h"
+#include "nccl/comm.h"
+#include "nccl/errors.h"
+
+using namespace tutti::nccl;
+
+TUTTI_NCCL(ncclResult_t, ncclMemAlloc, (void** memory, size_t size)) {
+  return report(tutti::cuda::check(cudaMalloc(memory, size), "cudaMalloc for ncclMemAlloc"));
+}
+
+TUTTI_NCCL(ncclResult_t, ncclMemFree, (void* memory)) {
+  if (memory == nullptr) return ncclSuccess;
+  return report(tutti::cuda::check(cudaFree(memory), "cudaFree for ncclMemFree"));
+}
+
+TUTTI_NCCL(ncclResult_t, ncclCommRegister, (const ncclComm_t comm, void* buffer, size_t size, void** handle)) {
+  TUTTI_NCCL_TRY(check_usable(comm, "CommRegister"));
+  if (buffer == nullptr || size == 0 || handle == nullptr) {
+    return fail(ncclInvalidArgument, "CommRegister: the buffer or the place for the handle is null, or the size is 0");
+  }
+  *handle = comm->registrations.emplace_back(std::make_unique<char>()).get();
+  return ncclSuccess;
+}
+
+TUTTI_NCCL(ncclResult_t, ncclCommDeregister, (const ncclComm_t comm, void* handle)) {
+  TUTTI_NCCL_TRY(check_handle(comm, "CommDeregister"));
+  if (handle == nullptr) return ncclSuccess;
+  auto& all = comm->registrations;
+  const auto entry = std::find_if(all.begin(), all.end(), [&](const auto& own) { return own.get() == handle; });
+  if (entry == all.end()) return fail(ncclInvalidUsage, "CommDeregister: the handle is none of this communicator");
+  all.erase(entry);
+  return ncclSuccess;
+}
+
+// A window that is null says that there is no symmetric memory; applications then go without, and kernels of theirs
+// would read what another value points at.
+TUTTI_NCCL(ncclResult_t, ncclCommWindowRegister,
+           (ncclComm_t comm, void* buffer, size_t size, ncclWindow_t* window, [[maybe_unused]] int flags)) {
+  TUTTI_NCCL_TRY(check_usable(comm, "CommWindowRegister"));
+  if (buffer == nullptr || size == 0 || window == nullptr) {
+    return fail(ncclInvalidArgument,
+                "CommWindowRegister: the buffer or the place for the window is null, or the size "
+                "is 0");
+  }
+  *window = nullptr;
+  return ncclSuccess;
+}
+
+TUTTI_NCCL(ncclResult_t, ncclCommWindowDeregister, (ncclComm_t comm, ncclWindow_t window)) {
+  TUTTI_NCCL_TRY(check_handle(comm, "CommWindowDeregister"));
+  if (window == nullptr) return ncclSuccess;
+  return fail(ncclInvalidUsage, "CommWindowDeregister: the window is none of this communicator");
+}

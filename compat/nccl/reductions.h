@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reductions that an application makes for one communicator: sums of inputs, each times a scalar.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "nccl/nccl.h"
+#include "tutti/communicator.h"
+
+namespace tutti::nccl {
+
+/// The type in Tutti's words; nullopt for a value that is none.
+std::optional<DataType> type_of(ncclDataType_t type);
+
+/// One thread at a time.
+class Reductions {
+ public:
+  Reductions();
+  /// `bits`: one element of the type.
+  std::optional<ncclRedOp_t> add(DataType type, uint64_t bits);
+  bool remove(ncclRedOp_t op);
+  /// The built-in ones, and those made here for that type.
+  std::optional<Reduction> find(ncclRedOp_t op, DataType type) const;
+
+ private:
+  struct Scaled {
+    DataType type;
+    uint64_t bits;
+  };
+  std::optional<size_t> index_of(ncclRedOp_t op) const;
+
+  uint32_t family_;  // in the values, so that those of another communicator are recognised
+  std::vector<std::optional<Scaled>> made_;
+};
+
+}  // namespace tutti::nccl
