@@ -167,19 +167,19 @@ TUTTI_NCCL(ncclResult_t, ncclCommGetAsyncError, (ncclComm_t comm, ncclResult_t* 
   return ncclSuccess;
 }
 
-TUTTI_NCCL(ncclResult_t, ncclCommCount, (const ncclComm_t comm, int* count)) {
+TUTTI_NCCL(ncclResult_t, ncclCommCount, (ncclComm_t comm, int* count)) {
   TUTTI_NCCL_TRY(getter(comm, count, "CommCount"));
   *count = comm->size;
   return ncclSuccess;
 }
 
-TUTTI_NCCL(ncclResult_t, ncclCommCuDevice, (const ncclComm_t comm, int* device)) {
+TUTTI_NCCL(ncclResult_t, ncclCommCuDevice, (ncclComm_t comm, int* device)) {
   TUTTI_NCCL_TRY(getter(comm, device, "CommCuDevice"));
   *device = comm->device;
   return ncclSuccess;
 }
 
-TUTTI_NCCL(ncclResult_t, ncclCommUserRank, (const ncclComm_t comm, int* rank)) {
+TUTTI_NCCL(ncclResult_t, ncclCommUserRank, (ncclComm_t comm, int* rank)) {
   TUTTI_NCCL_TRY(getter(comm, rank, "CommUserRank"));
   *rank = comm->rank;
   return ncclSuccess;

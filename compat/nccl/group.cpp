@@ -91,8 +91,8 @@ std::vector<std::vector<Making>> lanes_of(std::vector<Making> makings) {
 /// Each lane in a thread. The results come from the communicators' states.
 void begin(const std::vector<Making>& makings) {
   for (std::vector<Making>& lane : lanes_of(makings)) {
-    std::vector<ncclComm*> comms;
-    for (const Making& making : lane) comms.push_back(making.comm);
+    std::vector<ncclComm*> comms(lane.size());
+    std::transform(lane.begin(), lane.end(), comms.begin(), [](const Making& making) { return making.comm; });
     const std::shared_future<void> future = std::async(std::launch::async, [work = std::move(lane)] {
                                               for (const Making& making : work) run(making);
                                             }).share();
@@ -100,15 +100,25 @@ void begin(const std::vector<Making>& makings) {
   }
 }
 
-ncclResult_t make_all(const std::vector<Making>& makings) {
-  if (makings.empty()) return ncclSuccess;
+/// Blocking: one alone in this thread, more at the same time, since they wait for each other. The first failure.
+ncclResult_t finish(const std::vector<Making>& makings) {
+  if (makings.size() == 1) return run(makings.front());
   begin(makings);
-  if (!makings.front().comm->blocking) return ncclInProgress;
   ncclResult_t first = ncclSuccess;
   for (const Making& making : makings) {
     making.comm->making.wait();
     if (first == ncclSuccess) first = making.comm->state.load();
   }
+  return first;
+}
+
+ncclResult_t make_all(const std::vector<Making>& makings) {
+  if (makings.empty()) return ncclSuccess;
+  if (!makings.front().comm->blocking) {
+    begin(makings);
+    return ncclInProgress;
+  }
+  const ncclResult_t first = finish(makings);
   if (first != ncclSuccess) std::for_each(makings.begin(), makings.end(), give_up);
   return first;
 }

@@ -21,7 +21,7 @@ TUTTI_NCCL(ncclResult_t, ncclMemFree, (void* memory)) {
   return report(tutti::cuda::check(cudaFree(memory), "cudaFree for ncclMemFree"));
 }
 
-TUTTI_NCCL(ncclResult_t, ncclCommRegister, (const ncclComm_t comm, void* buffer, size_t size, void** handle)) {
+TUTTI_NCCL(ncclResult_t, ncclCommRegister, (ncclComm_t comm, void* buffer, size_t size, void** handle)) {
   TUTTI_NCCL_TRY(check_usable(comm, "CommRegister"));
   if (buffer == nullptr || size == 0 || handle == nullptr) {
     return fail(ncclInvalidArgument, "CommRegister: the buffer or the place for the handle is null, or the size is 0");
@@ -30,7 +30,7 @@ TUTTI_NCCL(ncclResult_t, ncclCommRegister, (const ncclComm_t comm, void* buffer,
   return ncclSuccess;
 }
 
-TUTTI_NCCL(ncclResult_t, ncclCommDeregister, (const ncclComm_t comm, void* handle)) {
+TUTTI_NCCL(ncclResult_t, ncclCommDeregister, (ncclComm_t comm, void* handle)) {
   TUTTI_NCCL_TRY(check_handle(comm, "CommDeregister"));
   if (handle == nullptr) return ncclSuccess;
   auto& all = comm->registrations;

@@ -165,14 +165,14 @@ NCCL_FUNCTION(ncclResult_t, ncclCommDestroy, ncclComm_t comm);
 NCCL_FUNCTION(ncclResult_t, ncclCommAbort, ncclComm_t comm);
 NCCL_FUNCTION(ncclResult_t, ncclCommRevoke, ncclComm_t comm, int revokeFlags);
 NCCL_FUNCTION(ncclResult_t, ncclCommGetAsyncError, ncclComm_t comm, ncclResult_t* asyncError);
-NCCL_FUNCTION(ncclResult_t, ncclCommCount, const ncclComm_t comm, int* count);
-NCCL_FUNCTION(ncclResult_t, ncclCommCuDevice, const ncclComm_t comm, int* device);
-NCCL_FUNCTION(ncclResult_t, ncclCommUserRank, const ncclComm_t comm, int* rank);
+NCCL_FUNCTION(ncclResult_t, ncclCommCount, ncclComm_t comm, int* count);
+NCCL_FUNCTION(ncclResult_t, ncclCommCuDevice, ncclComm_t comm, int* device);
+NCCL_FUNCTION(ncclResult_t, ncclCommUserRank, ncclComm_t comm, int* rank);
 
 NCCL_FUNCTION(ncclResult_t, ncclMemAlloc, void** ptr, size_t size);
 NCCL_FUNCTION(ncclResult_t, ncclMemFree, void* ptr);
-NCCL_FUNCTION(ncclResult_t, ncclCommRegister, const ncclComm_t comm, void* buff, size_t size, void** handle);
-NCCL_FUNCTION(ncclResult_t, ncclCommDeregister, const ncclComm_t comm, void* handle);
+NCCL_FUNCTION(ncclResult_t, ncclCommRegister, ncclComm_t comm, void* buff, size_t size, void** handle);
+NCCL_FUNCTION(ncclResult_t, ncclCommDeregister, ncclComm_t comm, void* handle);
 NCCL_FUNCTION(ncclResult_t, ncclCommWindowRegister, ncclComm_t comm, void* buff, size_t size, ncclWindow_t* win,
               int winFlags);
 NCCL_FUNCTION(ncclResult_t, ncclCommWindowDeregister, ncclComm_t comm, ncclWindow_t win);
