@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nccl/config.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 #include <cctype>
 #include <climits>
+#include <cstddef>
 #include <cstring>
 
 #include "log/log.h"
@@ -52,7 +55,7 @@ ncclConfig_t own_copy(const ncclConfig_t& config) {
   return own;
 }
 
-ncclResult_t check(const ncclConfig_t& config) {
+ncclResult_t check(const ncclConfig_t& config, Wishes& wishes) {
   for (const Number& number : kNumbers) {
     const int value = config.*number.member;
     if (value == NCCL_CONFIG_UNDEF_INT) continue;
@@ -60,7 +63,7 @@ ncclResult_t check(const ncclConfig_t& config) {
       return fail(ncclInvalidArgument, "config: {} is {}; it may be {} to {}", number.name, value, number.minimum,
                   number.maximum);
     }
-    if (!number.has_effect) log::info("nccl: config: {} = {} is without effect on Tutti", number.name, value);
+    if (!number.has_effect) wishes.ignored.push_back(fmt::format("{} = {}", number.name, value));
   }
   const bool both = config.minCTAs != NCCL_CONFIG_UNDEF_INT && config.maxCTAs != NCCL_CONFIG_UNDEF_INT;
   if (both && config.minCTAs > config.maxCTAs) {
@@ -79,11 +82,16 @@ ncclResult_t read(const ncclConfig_t* config, bool blocking, Wishes& wishes) {
     return fail(ncclInvalidArgument, "config: not begun with NCCL_CONFIG_INITIALIZER");
   }
   const ncclConfig_t own = own_copy(*config);
-  TUTTI_NCCL_TRY(check(own));
+  TUTTI_NCCL_TRY(check(own, wishes));
   if (own.blocking != NCCL_CONFIG_UNDEF_INT) wishes.blocking = blocking_of(own.blocking == 1);
   if (own.maxCTAs != NCCL_CONFIG_UNDEF_INT) wishes.max_ctas = own.maxCTAs;
   if (own.netName != nullptr) wishes.network = own.netName;
   return ncclSuccess;
+}
+
+void name_ignored(const Wishes& wishes) {
+  if (wishes.ignored.empty()) return;
+  log::info("nccl: of the configuration, without effect on Tutti: {}", fmt::join(wishes.ignored, ", "));
 }
 
 void propose(const Wishes& wishes, Settings& settings) {

@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "nccl/environment.h"
 #include "nccl/nccl.h"
@@ -13,11 +14,14 @@ namespace tutti::nccl {
 struct Wishes {
   bool blocking = true;
   std::optional<int> max_ctas;
-  std::string network;  ///< empty: any
+  std::string network;               ///< empty: any
+  std::vector<std::string> ignored;  ///< "minCTAs = 4": valid, and without effect
 };
 
 /// Null: the defaults, with `blocking` as given. ncclInvalidArgument for values that are none.
 ncclResult_t read(const ncclConfig_t* config, bool blocking, Wishes& wishes);
+/// Names in the log what is ignored; for when the log is set up.
+void name_ignored(const Wishes& wishes);
 /// Into settings, where nobody has decided.
 void propose(const Wishes& wishes, Settings& settings);
 

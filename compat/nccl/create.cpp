@@ -44,6 +44,7 @@ ncclResult_t create(ncclComm_t* handle, const ncclUniqueId& nccl_id, Place place
   *handle = nullptr;
   auto settings = Settings::of_process();
   TUTTI_NCCL_TRY(report(settings.status()));
+  name_ignored(wishes);
   propose(wishes, *settings);
   const auto id = std::bit_cast<UniqueId>(nccl_id);
   auto* const comm = new ncclComm;
@@ -123,6 +124,7 @@ ncclResult_t split(ncclComm* parent, int color, int key, ncclComm_t* handle, con
   }
   Wishes wishes;
   TUTTI_NCCL_TRY(read(config, parent->blocking, wishes));
+  name_ignored(wishes);
   auto* const comm = new ncclComm;
   comm->device = parent->device;
   comm->blocking = wishes.blocking;
