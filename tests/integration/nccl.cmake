@@ -1,7 +1,6 @@
 # libnccl.so.2 over Tutti, as far as it can be tested without a GPU.
 find_package(Python3 COMPONENTS Interpreter)
 if(TARGET tutti_nccl)
-  enable_language(C)
   add_executable(nccl_arguments ${CMAKE_CURRENT_LIST_DIR}/nccl_arguments.c)
   target_include_directories(nccl_arguments PRIVATE ${PROJECT_SOURCE_DIR}/compat/nccl)
   target_link_libraries(nccl_arguments PRIVATE tutti_options tutti_nccl CUDA::cudart_static)
