@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The handshake of one connection, the same on host and GPU: a ring of slots, a tail that the sender advances when it
+// The handshake of one connection on the host: a ring of slots, a tail that the sender advances when it
 // has filled a slot, a head that the receiver advances when it has emptied one. Each side keeps its own step and the
 // last value it saw of the other's counter, so that the other side's line is read only when that value is used up.
 //
@@ -47,12 +47,10 @@ TUTTI_HD void publish_slot(Team& team, tutti_connection& connection, uint64_t by
   team.ring(connection.peer_bell);
 }
 
-/// Receiver: gives the slot it emptied back. A team may tell of several at once.
+/// Receiver: gives the slot it emptied back.
 template <class Team>
 TUTTI_HD void release_slot(Team& team, tutti_connection& connection) {
-  ++connection.step;
-  if (!team.tells_release(connection)) return;
-  team.publish(connection.head, connection.step);
+  team.publish(connection.head, ++connection.step);
   team.ring(connection.peer_bell);
 }
 

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs one channel's plan: loops over the data, steps of the plan, slices of a chunk. One source for host and GPU.
+// Runs one channel's plan on the host: loops over the data, steps of the plan, slices of a chunk. (GPUs run plans that
+// were lowered to programs: device/cuda/.)
 //
-// A Team is who runs it (one CPU thread, or a thread block), how it touches memory, and how it shares the work of a
-// slice: wait_each() and hand_over() do something for each peer, one after the other or a thread for each. A Wire is a
-// protocol's slot format:
+// A Team is who runs it (one CPU thread), how it touches memory, and what it does for each peer of a slice: wait_each()
+// and hand_over(). A Wire is a protocol's slot format:
 //
-//   Wire::kReaderWaits<Team>                     whether move() itself waits for what it reads; if not:
-//   Wire::filled(team, connection, bytes)        whether the next message is there
-//   Wire::overdue(team, connection)              asked when a wait gives up: whether a message is there that filled()
-//   does not know Wire::accept(team, work, connection, bytes)  checks the signature of a call's first message
-//   Wire::move(team, work, operands)             fold the operands and write the value to output and slots, signing
-//   first messages Wire::publish(team, work, connection, bytes) hands a slot over
+//   filled(team, connection, bytes)         whether the next message is there
+//   overdue(team, connection)               asked when a wait gives up: whether a message is there that filled() does
+//                                           not know
+//   accept(team, work, connection, bytes)   checks the signature of a call's first message
+//   move(team, work, operands)              folds the operands, writes the value to output and slots, signs first
+//                                           messages
+//   publish(team, work, connection, bytes)  hands a slot over
 //
 // Waits poll at most work.spins times; then run() returns TUTTI_AGAIN with its place in work.cursor, and the caller
-// decides how to wait. Nothing is done before all waits of a slice are over, so trying again repeats nothing. (On a GPU
-// a wait never gives up, and none of that remains in the code.)
+// decides how to wait. Nothing is done before all waits of a slice are over, so trying again repeats nothing.
 #pragma once
 
 #include "tutti/device/connection.h"
@@ -180,12 +180,10 @@ class Executor {
         operands.send_count, stuck, [&](uint32_t i) { return slot_free(team_, *operands.send[i]); },
         [](uint32_t) { return false; });
     if (outcome != TUTTI_OK) return fail(outcome, *operands.send[stuck]);
-    if constexpr (!Wire::template kReaderWaits<Team>) {
-      outcome = team_.wait_each(
-          operands.recv_count, stuck, [&](uint32_t i) { return Wire::filled(team_, *operands.recv[i], bytes); },
-          [&](uint32_t i) { return Wire::overdue(team_, *operands.recv[i]); });
-      if (outcome != TUTTI_OK) return fail(outcome, *operands.recv[stuck]);
-    }
+    outcome = team_.wait_each(
+        operands.recv_count, stuck, [&](uint32_t i) { return Wire::filled(team_, *operands.recv[i], bytes); },
+        [&](uint32_t i) { return Wire::overdue(team_, *operands.recv[i]); });
+    if (outcome != TUTTI_OK) return fail(outcome, *operands.recv[stuck]);
     for (uint32_t i = 0; i < operands.recv_count; ++i) {
       tutti_connection& from = *operands.recv[i];
       if (int32_t verdict = Wire::accept(team_, work_, from, bytes); verdict != TUTTI_OK) return fail(verdict, from);

@@ -13,8 +13,6 @@ namespace tutti::device {
 
 struct LL {
   static constexpr uint64_t kSignatureWords = 2;
-  template <class Team>
-  static constexpr bool kReaderWaits = Team::kReaderPolls;
 
   /// The flag of the connection's next step. Never the flag that a word of this slot still holds: those are of earlier
   /// steps, and every 2^32 steps the sender overwrites whole slots (see needs_sweep).

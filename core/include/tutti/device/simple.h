@@ -19,8 +19,6 @@ struct alignas(64) SimpleHeader {
 
 struct Simple {
   static constexpr uint64_t kHeaderBytes = sizeof(SimpleHeader);
-  template <class Team>
-  static constexpr bool kReaderWaits = false;
 
   static SimpleHeader& header(const tutti_connection& connection) {
     return *reinterpret_cast<SimpleHeader*>(slot_of(connection));

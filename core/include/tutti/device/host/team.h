@@ -17,8 +17,6 @@ void ring_sleeper(tutti_bell& bell);
 
 class HostTeam {
  public:
-  static constexpr bool kReaderPolls = false;
-
   explicit HostTeam(const tutti_work& work) : abort_(work.abort), spins_(work.spins), fences_(work.fences != 0) {}
 
   /// Pairs with publish() or with store_word() of the other side.
@@ -34,8 +32,6 @@ class HostTeam {
       std::atomic_signal_fence(std::memory_order_seq_cst);
     }
   }
-
-  static constexpr bool tells_release(const tutti_connection&) { return true; }
 
   void ring(tutti_bell* bell) const {
     std::atomic_ref<uint32_t> sleeping(bell->sleeping);
