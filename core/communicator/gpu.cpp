@@ -202,7 +202,7 @@ void CudaGpu::add_message(const Call& call, const tuner::Decision& decision, Gpu
   message.first_cta = static_cast<uint8_t>(launch.cta_count);
   message.cta_count = static_cast<uint8_t>(std::min(decision.channels, message_ctas_));
   launch.cta_count += message.cta_count;
-  message.cut = plan::cut(message.bytes, message.cta_count, 1, 1, layout);
+  message.cut = plan::cut_message(message.bytes, message.cta_count, layout);
   // The narrowest of all messages' types does for each of them.
   const uint32_t type = copy_type(bits_of(message.buffer) | message.bytes);
   launch.data_type = launch.message_count == 1 ? type : std::min(launch.data_type, type);

@@ -70,7 +70,7 @@ Result<std::unique_ptr<GpuCall>> GpuPrograms::make(const Call& call, bool in_pla
   launch.premultiplied = call.reduction.op == ReduceOp::kPreMulSum && !made->copies ? 1 : 0;
   launch.cta_count = decision.channels;
   const tutti_cuda_program& first = program->channels.front();
-  launch.cut = plan::cut(launch.block_bytes, decision.channels, first.chunks, first.messages, transport.layout());
+  launch.cut = plan::cut(launch.block_bytes, decision.channels, first, transport.layout());
   launch.thread_count = threads_for(first, launch.cut.chunk);
   launch.program_count = static_cast<uint32_t>(program->channels.size());
   launch.program = first;
@@ -80,19 +80,21 @@ Result<std::unique_ptr<GpuCall>> GpuPrograms::make(const Call& call, bool in_pla
   return made;
 }
 
-/// Lowered for this rank, but with the number of messages that the busiest connection of any rank carries.
-Result<tutti_cuda_program> GpuPrograms::lower(const tuner::Decision& decision, const Call& call, uint32_t channel,
-                                              bool in_place) const {
-  const auto root = static_cast<uint32_t>(call.root);
-  uint8_t messages = 0;
-  tutti_cuda_program own{};
-  for (uint32_t rank = 0; rank < plans_.rank_count(); ++rank) {
-    TUTTI_ASSIGN(const plan::Plan plan, plans_.request(decision, call.collective, rank, channel, root));
-    TUTTI_ASSIGN(const tutti_cuda_program lowered, plan::lower(plan, in_place));
-    messages = std::max(messages, lowered.messages);
-    if (rank == options_.rank) own = lowered;
+/// Lowered for all ranks, as what one does is also a matter of the others; this rank's, by channel.
+Result<std::vector<tutti_cuda_program>> GpuPrograms::lower(const tuner::Decision& decision, const Call& call,
+                                                           bool in_place) const {
+  const uint32_t channels = std::min(decision.channels, selector_.choices().algorithms[decision.algorithm].channels);
+  plan::Programs programs(channels);
+  for (uint32_t channel = 0; channel < channels; ++channel) {
+    for (uint32_t rank = 0; rank < plans_.rank_count(); ++rank) {
+      TUTTI_ASSIGN(const plan::Plan plan,
+                   plans_.request(decision, call.collective, rank, channel, static_cast<uint32_t>(call.root)));
+      TUTTI_ASSIGN(programs[channel].emplace_back(), plan::lower(plan, in_place));
+    }
   }
-  own.messages = messages;
+  plan::align(programs, transports_[decision.protocol]->layout());
+  std::vector<tutti_cuda_program> own;
+  for (const auto& channel : programs) own.push_back(channel[options_.rank]);
   return own;
 }
 
@@ -107,15 +109,13 @@ Result<const GpuPrograms::Program*> GpuPrograms::program(const tuner::Decision& 
   auto& program = programs_[name];
   if (program != nullptr) return program.get();
   const uint32_t slots = transports_[decision.protocol]->layout().slot_count / 2;  // senders may lag so far behind
-  const uint32_t channels = std::min(decision.channels, selector_.choices().algorithms[decision.algorithm].channels);
   TUTTI_TRY(plans_.verify(decision, call.collective, static_cast<uint32_t>(call.root), in_place, 1, slots));
   auto made = std::make_unique<Program>();
-  bool same = true;
-  for (uint32_t channel = 0; channel < channels; ++channel) {
-    TUTTI_ASSIGN(const tutti_cuda_program lowered, lower(decision, call, channel, in_place));
-    same = same && (channel == 0 || std::memcmp(&lowered, &made->channels.front(), sizeof lowered) == 0);
-    made->channels.push_back(lowered);
-  }
+  TUTTI_ASSIGN(made->channels, lower(decision, call, in_place));
+  const tutti_cuda_program& first = made->channels.front();
+  const bool same = std::all_of(made->channels.begin(), made->channels.end(), [&](const tutti_cuda_program& other) {
+    return std::memcmp(&first, &other, sizeof first) == 0;
+  });
   // Kernels whose messages are short run one order of ranks on all CTAs; see tutti_cuda_launch.programs.
   if (same) made->channels.resize(1);
   if (!same) {

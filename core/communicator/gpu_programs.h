@@ -49,8 +49,7 @@ class GpuPrograms {
   using Name = std::tuple<uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, bool>;
 
   Result<const Program*> program(const tuner::Decision& decision, const Call& call, bool in_place);
-  Result<tutti_cuda_program> lower(const tuner::Decision& decision, const Call& call, uint32_t channel,
-                                   bool in_place) const;
+  Result<std::vector<tutti_cuda_program>> lower(const tuner::Decision& decision, const Call& call, bool in_place) const;
   Result<std::unique_ptr<GpuCall>> make(const Call& call, bool in_place);
   GpuCall begin(uint32_t protocol, const transport::P2pLane& lane) const;
 

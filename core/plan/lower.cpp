@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <span>
 
 namespace tutti::plan {
 namespace {
@@ -110,6 +111,7 @@ class Lowering {
     uint8_t most = 0;
     for (const auto& [connection, messages] : messages_) most = std::max(most, messages);
     program_.messages = most;
+    program_.stages = 1;
     return program_;
   }
 
@@ -176,25 +178,133 @@ class Lowering {
   std::map<std::pair<uint32_t, bool>, uint8_t> messages_;  // so far, per (peer, sends)
 };
 
+bool exchanges(const tutti_cuda_step& step) {
+  return (step.flags & (TUTTI_STEP_GATHER | TUTTI_STEP_SCATTER)) != 0;
+}
+
+constexpr uint8_t kMostStages = 64;
+
+/// Finds the earliest stages: what a step receives was sent in an earlier wave, and what comes after a step in the
+/// program is in no earlier stage, as it may need what the step left in memory.
+class Stages {
+ public:
+  explicit Stages(std::span<tutti_cuda_program> programs) : programs_(programs) {}
+
+  /// Returns false where they are too many.
+  bool find() {
+    for (bool later = true; later;) {
+      later = false;
+      for (uint32_t rank = 0; rank < programs_.size(); ++rank) later = advance(rank) || later;
+      if (stages_ > kMostStages) return false;
+    }
+    return true;
+  }
+  uint8_t stages() const { return stages_; }
+  uint8_t lag() const {
+    uint8_t most = 0;
+    for (const tutti_cuda_program& program : programs_) {
+      for (const tutti_cuda_peer& peer : std::span(program.peers, program.peer_count)) most = std::max(most, peer.lag);
+    }
+    return most;
+  }
+
+ private:
+  struct Message {
+    uint32_t from, to, number;
+    auto operator<=>(const Message&) const = default;
+  };
+
+  /// Returns whether the rank sends a message later than was known.
+  bool advance(uint32_t rank) {
+    tutti_cuda_program& program = programs_[rank];
+    bool later = false;
+    uint8_t stage = 0;
+    for (tutti_cuda_step& step : std::span(program.steps, program.step_count)) {
+      const std::span from(program.peers + step.recv_begin, step.recv_count);
+      uint8_t received = stage;
+      for (const tutti_cuda_peer& peer : from) {
+        received = std::max<uint8_t>(received, sent_[{peer.rank, rank, peer.message}] + 1);
+      }
+      for (tutti_cuda_peer& peer : from) peer.lag = received - sent_[{peer.rank, rank, peer.message}];
+      step.recv_stage = received;
+      step.stage = exchanges(step) ? stage : received;
+      for (const tutti_cuda_peer& peer : std::span(program.peers + step.send_begin, step.send_count)) {
+        uint8_t& known = sent_[{rank, peer.rank, peer.message}];
+        later = later || known != step.stage;
+        known = step.stage;
+      }
+      stage = received;
+      stages_ = std::max<uint8_t>(stages_, stage + 1);
+    }
+    return later;
+  }
+
+  std::span<tutti_cuda_program> programs_;
+  std::map<Message, uint8_t> sent_;  // the stage
+  uint8_t stages_ = 1;
+};
+
+void drop_stages(tutti_cuda_program& program) {
+  for (tutti_cuda_step& step : program.steps) step.stage = step.recv_stage = 0;
+  for (tutti_cuda_peer& peer : program.peers) peer.lag = 0;
+}
+
+/// Slots that a chunk of a program may fill.
+uint32_t chunk_slots(const tutti_cuda_program& program, const tutti_slot_layout& layout) {
+  if (program.stages == 1) return layout.chunk_slots;
+  return std::min(layout.chunk_slots, layout.slot_count / ((program.lag + 1u) * program.messages));
+}
+
 }  // namespace
 
 Result<tutti_cuda_program> lower(const Plan& plan, bool in_place) {
   return Lowering(plan, in_place).run();
 }
 
-tutti_cuda_cut cut(uint64_t bytes, uint32_t ctas, uint32_t chunks, uint32_t messages, const tutti_slot_layout& layout) {
+void align(Programs& programs, const tutti_slot_layout& layout) {
+  tutti_cuda_program common{};  // what all have alike
+  common.stages = 1;
+  for (const auto& channel : programs) {
+    for (const tutti_cuda_program& program : channel) common.messages = std::max(common.messages, program.messages);
+  }
+  bool overlaps = layout.overlaps != 0 && common.messages > 0;
+  for (auto& channel : programs) {
+    if (!overlaps) break;
+    Stages stages(channel);
+    overlaps = stages.find();
+    common.stages = std::max(common.stages, stages.stages());
+    common.lag = std::max(common.lag, stages.lag());
+  }
+  overlaps = overlaps && chunk_slots(common, layout) > 0;
+  for (auto& channel : programs) {
+    for (tutti_cuda_program& program : channel) {
+      if (!overlaps) drop_stages(program);
+      program.messages = common.messages;
+      program.stages = overlaps ? common.stages : 1;
+      program.lag = overlaps ? common.lag : 0;
+    }
+  }
+}
+
+tutti_cuda_cut cut(uint64_t bytes, uint32_t ctas, const tutti_cuda_program& program, const tutti_slot_layout& layout) {
   tutti_cuda_cut cut{};
   cut.part = round_up(ceil_div(bytes, ctas), kPartGrain);
   const uint64_t slot = layout.slot_bytes / kGrain * kGrain;
-  const uint64_t loop = chunks * slot * layout.chunk_slots;
+  const uint64_t loop = program.chunks * slot * chunk_slots(program, layout);
   cut.loops = static_cast<uint32_t>(ceil_div(cut.part, loop));
-  cut.chunk = round_up(ceil_div(cut.part, uint64_t{cut.loops} * chunks), kGrain);
-  const uint64_t before_last = uint64_t{cut.loops - 1} * chunks * cut.chunk;
-  cut.last_chunk = round_up(ceil_div(cut.part - std::min(before_last, cut.part), chunks), kGrain);
+  cut.chunk = round_up(ceil_div(cut.part, uint64_t{cut.loops} * program.chunks), kGrain);
+  const uint64_t before_last = uint64_t{cut.loops - 1} * program.chunks * cut.chunk;
+  cut.last_chunk = round_up(ceil_div(cut.part - std::min(before_last, cut.part), program.chunks), kGrain);
   cut.slices = static_cast<uint32_t>(ceil_div(cut.chunk, slot));
   cut.slice = round_up(ceil_div(cut.chunk, cut.slices), kGrain);
-  cut.messages = cut.loops * cut.slices * messages;
+  cut.messages = (cut.loops + program.stages - 1) * cut.slices * program.messages;
   return cut;
+}
+
+tutti_cuda_cut cut_message(uint64_t bytes, uint32_t ctas, const tutti_slot_layout& layout) {
+  tutti_cuda_program program{};
+  program.chunks = program.messages = program.stages = 1;
+  return cut(bytes, ctas, program, layout);
 }
 
 }  // namespace tutti::plan

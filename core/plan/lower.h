@@ -2,6 +2,8 @@
 // A plan in the form that kernels run, and how a call is cut for it.
 #pragma once
 
+#include <vector>
+
 #include "plan/plan.h"
 #include "tutti/plugin/cuda.h"
 #include "tutti/plugin/protocol.h"
@@ -10,12 +12,21 @@ namespace tutti::plan {
 
 /// The program of a plan. `in_place`: input and output share memory the way the collective allows. Fails
 /// (kUnsupported) where the plan has more ranks, steps, chunks or peers than a kernel's parameters hold.
-///
-/// `messages` is what this rank's busiest connection carries per loop; all ranks must run with the largest of any rank.
+/// align() comes before any runs.
 Result<tutti_cuda_program> lower(const Plan& plan, bool in_place);
 
-/// Cuts a block of `bytes` (> 0) for `ctas` CTAs and a program of `chunks` chunks and `messages` messages per loop,
-/// evenly: a slice fits a slot of the layout, a chunk its chunk_slots.
-tutti_cuda_cut cut(uint64_t bytes, uint32_t ctas, uint32_t chunks, uint32_t messages, const tutti_slot_layout& layout);
+/// The programs of a call: by channel, then by rank.
+using Programs = std::vector<std::vector<tutti_cuda_program>>;
+
+/// Makes them fit each other: as many messages per loop as the busiest connection carries; and stages, where the
+/// layout's kernels let loops overlap and its slots hold what is on its way then.
+void align(Programs& programs, const tutti_slot_layout& layout);
+
+/// Cuts a block of `bytes` (> 0) for `ctas` CTAs and an aligned program, evenly: a slice fits a slot of the layout, a
+/// chunk as many as the connections have for it.
+tutti_cuda_cut cut(uint64_t bytes, uint32_t ctas, const tutti_cuda_program& program, const tutti_slot_layout& layout);
+
+/// Likewise for a send or a receive.
+tutti_cuda_cut cut_message(uint64_t bytes, uint32_t ctas, const tutti_slot_layout& layout);
 
 }  // namespace tutti::plan

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Protocol "simple": plain data in slots, counters say when they are full. For everything but small messages.
 #include <algorithm>
+#include <atomic>
 #include <bit>
 
 #include "tutti/device/host/team.h"
 #include "tutti/sdk/protocol.h"
 #if defined(TUTTI_HAS_CUDA)
 #include "tutti/device/cuda/kernel_table.h"
+#include "tutti/device/cuda/pipeline_size.h"
 #endif
 
 namespace {
@@ -25,7 +27,7 @@ class SimpleProtocol : public tutti::sdk::Protocol {
     out.efficiency[TUTTI_LINK_NETWORK] = 1;
     out.latency_us[TUTTI_LINK_P2P] = 2.3;  // a fence, then a counter
     out.efficiency[TUTTI_LINK_P2P] = 1;
-    out.channel_gbs[TUTTI_LINK_P2P] = 10;
+    out.channel_gbs[TUTTI_LINK_P2P] = 12;  // measured: two shots, of 50 GB/s that an SM stores
     out.channel_bytes[TUTTI_LINK_P2P] = 64 << 10;
     out.devices = TUTTI_DEVICE_HOST;
 #if defined(TUTTI_HAS_CUDA)
@@ -51,27 +53,48 @@ class SimpleProtocol : public tutti::sdk::Protocol {
 
 #if defined(TUTTI_HAS_CUDA)
   int32_t load() noexcept override {
-    const cudaError_t error = device::load_kernels(tutti::kernels::kAll);
-    return error == cudaSuccess ? TUTTI_OK : host().fail({tutti::Code::kDevice, cudaGetErrorString(error)});
+    uint32_t bytes = device::kStagesBytes;
+    if (const cudaError_t error = room_for(bytes); error != cudaSuccess) return fail(error);
+    stages_bytes_ = bytes;
+    const cudaError_t error = device::load_kernels(tutti::kernels::kAll, bytes);
+    return error == cudaSuccess ? TUTTI_OK : fail(error);
   }
   int32_t launch(const tutti_cuda_launch& launch, void* stream) noexcept override {
-    constexpr uint32_t kThreads = 512;  // kSliceThreads of tutti/device/cuda/slices.h
     const void* const kernel = device::find_kernel(*tutti::kernels::kAll[launch.data_type], launch);
-    const cudaError_t error = device::start_kernel(kernel, launch, kThreads, stream);
-    return error == cudaSuccess ? TUTTI_OK : host().fail({tutti::Code::kDevice, cudaGetErrorString(error)});
+    const cudaError_t error = device::start_kernel(kernel, launch, device::kPipelineThreads, stream, stages_bytes_);
+    return error == cudaSuccess ? TUTTI_OK : fail(error);
   }
 #endif
 
  private:
-  /// A slot holds 16 packs of 16 bytes for each of the 192 threads of a group. Two slices to a chunk, so that one is
-  /// on its way while the other is moved.
+#if defined(TUTTI_HAS_CUDA)
+  int32_t fail(cudaError_t error) { return host().fail({tutti::Code::kDevice, cudaGetErrorString(error)}); }
+
+  /// Leaves `bytes` where the calling thread's GPU has bulk copies and so much shared memory for a CTA, else makes it 0.
+  static cudaError_t room_for(uint32_t& bytes) {
+    int gpu = 0;
+    int major = 0;
+    int most = 0;
+    cudaError_t error = cudaGetDevice(&gpu);
+    if (error == cudaSuccess) error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, gpu);
+    if (error == cudaSuccess) error = cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, gpu);
+    constexpr uint32_t kOwn = 16 << 10;  // of the kernels, beside the stages
+    if (major < 9 || static_cast<uint32_t>(most) < bytes + kOwn) bytes = 0;
+    return error;
+  }
+
+  std::atomic<uint32_t> stages_bytes_ = 0;
+#endif
+
+  /// A slot holds two tiles of the pipeline. Half of the slots to a chunk: while one is read the next is written.
   static Status gpu_layout(tutti_slot_layout& layout) {
     constexpr uint64_t kGrain = 512;  // what a warp moves at once
-    const uint64_t wanted = layout.slot_bytes == 0 ? 192 * 16 * 16 : std::max<uint64_t>(layout.slot_bytes, 4096);
-    layout.slot_count = layout.slot_count == 0 ? 8 : std::bit_ceil(std::max(layout.slot_count, 4u));
+    const uint64_t wanted = layout.slot_bytes == 0 ? 32 << 10 : std::max<uint64_t>(layout.slot_bytes, 4096);
+    layout.slot_count = layout.slot_count == 0 ? 16 : std::bit_ceil(std::max(layout.slot_count, 4u));
     layout.slot_bytes = layout.slot_stride = (wanted + kGrain - 1) / kGrain * kGrain;
-    layout.chunk_slots = 2;
-    layout.max_channels = 32;  // of SMs that it takes from others
+    layout.chunk_slots = layout.slot_count / 2;
+    layout.overlaps = 1;
+    layout.max_channels = TUTTI_CUDA_MAX_CTAS;
     return {};
   }
 };

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <functional>
 #include <random>
+#include <tuple>
 
 #include "tutti/sdk/plan_builder.h"
 #include "unit/plan_support.h"
@@ -30,12 +31,13 @@ struct Layout {
   tutti_slot_layout layout;
 };
 
-tutti_slot_layout layout_of(uint32_t slots, uint64_t slot_bytes, uint32_t chunk_slots) {
+tutti_slot_layout layout_of(uint32_t slots, uint64_t slot_bytes, uint32_t chunk_slots, uint32_t overlaps = 0) {
   tutti_slot_layout layout{};
   layout.struct_size = sizeof layout;
   layout.slot_count = slots;
   layout.slot_bytes = layout.slot_stride = slot_bytes;
   layout.chunk_slots = chunk_slots;
+  layout.overlaps = overlaps;
   return layout;
 }
 
@@ -48,6 +50,9 @@ const std::vector<Layout> kLayouts = {
     {"small lines", false, layout_of(8, 48, 1)},
     {"small slices", true, layout_of(4, 48, 2)},
     {"small eight slots", true, layout_of(8, 32, 4)},
+    {"simple that overlaps", true, layout_of(8, 49152, 2, 1)},
+    {"small slices that overlap", true, layout_of(8, 48, 2, 1)},
+    {"small four slots that overlap", true, layout_of(4, 32, 2, 1)},
 };
 
 bool can_run_in_place(const Plan& plan) {
@@ -57,16 +62,17 @@ bool has_output(const Plan& plan) {
   return plan.rank == plan.root || (plan.collective != Collective::kReduce && plan.collective != Collective::kGather);
 }
 
-/// Programs of all ranks, as the communicator makes them. Null where a plan is too large.
-Result<std::vector<tutti_cuda_program>> lower_all(const std::vector<Plan>& plans, bool in_place) {
-  std::vector<tutti_cuda_program> programs;
-  uint8_t messages = 0;
-  for (const Plan& plan : plans) {
-    TUTTI_ASSIGN(const tutti_cuda_program program, plan::lower(plan, in_place));
-    messages = std::max(messages, program.messages);
-    programs.push_back(program);
+/// The programs of channels, which are the plans of all ranks each, as the communicator makes them.
+Result<plan::Programs> lower_all(const std::vector<std::vector<Plan>>& channels, bool in_place,
+                                 const tutti_slot_layout& layout) {
+  plan::Programs programs;
+  for (const std::vector<Plan>& plans : channels) {
+    programs.emplace_back();
+    for (const Plan& plan : plans) {
+      TUTTI_ASSIGN(programs.back().emplace_back(), plan::lower(plan, in_place));
+    }
   }
-  for (tutti_cuda_program& program : programs) program.messages = messages;
+  plan::align(programs, layout);
   return programs;
 }
 
@@ -76,11 +82,11 @@ class TestCall {
   TestCall(const std::vector<Plan>& plans, bool in_place, uint64_t bytes, uint32_t ctas,
            const tutti_slot_layout& layout)
       : plans_(plans), bytes_(bytes) {
-    auto programs = lower_all(plans, in_place);
+    auto programs = lower_all({plans}, in_place, layout);
     if (!programs.ok()) return;
-    call_.programs = *std::move(programs);
+    call_.programs = std::move(programs->front());
     call_.block_bytes = bytes;
-    call_.cut = plan::cut(bytes, ctas, call_.programs[0].chunks, call_.programs[0].messages, layout);
+    call_.cut = plan::cut(bytes, ctas, call_.programs[0], layout);
     for (const Plan& plan : plans) add_memory(plan, in_place);
     for (size_t rank = 0; rank < plans.size(); ++rank) point_to_memory(plans[rank], in_place);
   }
@@ -267,14 +273,22 @@ TEST(LoweredPrograms, ChannelsAreCutAlike) {
         if (!variants[variant].can(collective)) continue;
         const auto first = connected.plans(collective, variant);
         ASSERT_TRUE(first.ok());
-        const auto programs = lower_all(*first, false);
-        for (uint32_t channel = 1; programs.ok() && channel < connected.channels(); ++channel) {
-          const auto plans = connected.plans(collective, variant, 0, channel);
+        std::vector<std::vector<Plan>> channels = {*first};
+        while (channels.size() < connected.channels()) {
+          const auto plans = connected.plans(collective, variant, 0, static_cast<uint32_t>(channels.size()));
           ASSERT_TRUE(plans.ok());
-          const auto others = lower_all(*plans, false);
-          ASSERT_TRUE(others.ok());
-          EXPECT_EQ((*others)[0].chunks, (*programs)[0].chunks) << name << ", " << ranks << " ranks";
-          EXPECT_EQ((*others)[0].messages, (*programs)[0].messages) << name << ", " << ranks << " ranks";
+          channels.push_back(*plans);
+        }
+        const auto programs = lower_all(channels, false, layout_of(8, 49152, 2, 1));
+        if (!programs.ok()) continue;
+        for (const auto& channel : *programs) {
+          for (const tutti_cuda_program& program : channel) {
+            const tutti_cuda_program& one = programs->front().front();
+            const auto common = [](const tutti_cuda_program& of) {
+              return std::tuple(of.chunks, of.messages, of.stages, of.lag);
+            };
+            EXPECT_EQ(common(program), common(one)) << name << ", " << ranks << " ranks";
+          }
         }
       }
     }
@@ -397,9 +411,17 @@ TEST(Lower, TakesTheLargest) {
   EXPECT_EQ(program->steps[63].send_begin, 127);
 }
 
+tutti_cuda_program program_of(uint32_t chunks, uint32_t messages) {
+  tutti_cuda_program program{};
+  program.chunks = static_cast<uint8_t>(chunks);
+  program.messages = static_cast<uint8_t>(messages);
+  program.stages = 1;
+  return program;
+}
+
 /// As kernels go through a block: what of it each loop, chunk and slice of each CTA covers.
 void check_cut(uint64_t bytes, uint32_t ctas, uint32_t chunks, uint32_t messages, const tutti_slot_layout& layout) {
-  const tutti_cuda_cut cut = plan::cut(bytes, ctas, chunks, messages, layout);
+  const tutti_cuda_cut cut = plan::cut(bytes, ctas, program_of(chunks, messages), layout);
   EXPECT_EQ((cut.part | cut.chunk | cut.last_chunk | cut.slice) % 16, 0u);
   EXPECT_LE(cut.slice, layout.slot_bytes);
   EXPECT_LE(cut.slices, layout.chunk_slots);
@@ -444,12 +466,39 @@ TEST(Cut, CoversEveryByteOnce) {
 }
 
 TEST(Cut, IsEven) {
-  const tutti_cuda_cut cut = plan::cut(100 * 1024, 1, 2, 2, layout_of(4, 16 * 1024, 2));
+  const tutti_cuda_cut cut = plan::cut(100 * 1024, 1, program_of(2, 2), layout_of(4, 16 * 1024, 2));
   EXPECT_EQ(cut.loops, 2u);
   EXPECT_EQ(cut.chunk, 25u * 1024);
   EXPECT_EQ(cut.last_chunk, 25u * 1024);
   EXPECT_EQ(cut.slices, 2u);
   EXPECT_EQ(cut.slice, 12u * 1024 + 512);
+}
+
+/// The two shots of an all-reduce: what a loop waits for was sent a wave before.
+TEST(Align, LetsLoopsOverlapWhereSlotsSuffice) {
+  std::vector<Plan> plans;
+  for (const uint32_t rank : {0u, 1u}) {
+    plans.push_back(write_plan(TUTTI_ALL_REDUCE, 2, rank, 2, [&](PlanBuilder& plan) {
+      plan.step().own(Buffer::kInput, rank).scatter(1 - rank, 1 - rank);
+      plan.step().recv(1 - rank).own(Buffer::kInput, rank).final().to_output(rank).send(1 - rank);
+      plan.step().gather(1 - rank, 1 - rank);
+    }));
+  }
+  const auto programs = lower_all({plans}, false, layout_of(8, 1024, 2, 1));
+  ASSERT_TRUE(programs.ok());
+  const tutti_cuda_program& program = programs->front().front();
+  EXPECT_EQ(program.stages, 3);
+  EXPECT_EQ(program.lag, 1);
+  EXPECT_EQ(program.steps[0].stage, 0);
+  EXPECT_EQ(program.steps[1].stage, 1);
+  EXPECT_EQ(program.steps[2].recv_stage, 2);
+  const tutti_cuda_cut cut = plan::cut(1024 * 40, 1, program, layout_of(8, 1024, 2, 1));
+  EXPECT_EQ(cut.slices, 2u);
+  EXPECT_EQ(cut.messages, (cut.loops + 2) * 2 * 2);
+  const auto narrow = lower_all({plans}, false, layout_of(2, 1024, 1, 1));
+  ASSERT_TRUE(narrow.ok());
+  EXPECT_EQ(narrow->front().front().stages, 1) << "two messages a loop, and another loop's: four slots";
+  EXPECT_EQ(narrow->front().front().lag, 0);
 }
 
 }  // namespace

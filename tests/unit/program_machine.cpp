@@ -59,8 +59,8 @@ std::string ProgramMachine::describe_deadlock() const {
   for (uint32_t rank = 0; rank < options_.rank_count; ++rank) {
     const Runner& runner = runners_[rank];
     if (runner.call == calls_.size()) continue;
-    text += fmt::format(" rank {} in call {} loop {} before step {} slice {}, number {} of call's {};", rank,
-                        runner.call, runner.loop, runner.step, runner.slice, runner.number, runner.track.epoch);
+    text += fmt::format(" rank {} in call {} wave {} before step {} slice {}, number {} of call's {};", rank,
+                        runner.call, runner.wave, runner.step, runner.slice, runner.number, runner.track.epoch);
     for (uint32_t peer = 0; peer < options_.rank_count; ++peer) {
       text += fmt::format(" {}: tail {} done {};", peer, mailbox(rank, peer).tail, mailbox(rank, peer).done);
     }
@@ -80,21 +80,35 @@ void ProgramMachine::plan_next(uint32_t rank) {
   Runner& runner = runners_[rank];
   while (runner.todo.empty() && runner.call < calls_.size()) {
     if (!runner.begun) begin_call(rank);
-    if (runner.loop == call_of(rank).cut.loops) {
+    if (runner.wave == waves_of(rank)) {
       end_call(rank);
-      continue;
-    }
-    if (runner.step == program_of(rank).step_count) {
-      end_loop(rank);
-      continue;
-    }
-    begin_slice(rank);
-    plan_step(rank, program_of(rank).steps[runner.step]);
-    if (++runner.slice == (options_.slices ? call_of(rank).cut.slices : 1)) {
-      runner.slice = 0;
-      ++runner.step;
+    } else if (runner.step == program_of(rank).step_count) {
+      end_wave(rank);
+    } else {
+      plan_slice(rank);
     }
   }
+}
+
+/// Plans the next slice of a step, or of its part, and goes on to the one after it.
+void ProgramMachine::plan_slice(uint32_t rank) {
+  Runner& runner = runners_[rank];
+  const tutti_cuda_step& step = program_of(rank).steps[runner.step];
+  const uint32_t slices = options_.slices ? call_of(rank).cut.slices : 1;
+  const uint32_t parts = options_.slices && exchanges(step) ? 2 : 1;
+  if (!options_.slices) {
+    begin_slice(rank, runner.wave);
+    plan_step(rank, step);
+  } else if (begin_slice(rank, runner.wave - (runner.part == 0 ? step.stage : step.recv_stage))) {
+    if (parts == 1) plan_fold(rank, step);
+    if (parts == 2 && runner.part == 0) plan_sends(rank, step);
+    if (parts == 2 && runner.part == 1) plan_receives(rank, step);
+  }
+  if (++runner.slice < slices) return;
+  runner.slice = 0;
+  if (++runner.part < parts) return;
+  runner.part = 0;
+  ++runner.step;
 }
 
 void ProgramMachine::begin_call(uint32_t rank) {
@@ -118,25 +132,41 @@ void ProgramMachine::end_call(uint32_t rank) {
   }
   tracks_[rank] = {epoch, epoch - static_cast<uint32_t>(most_behind) + options_.layout.slot_count};
   runner.begun = false;
-  runner.loop = runner.step = runner.slice = 0;
+  runner.wave = runner.step = runner.slice = 0;
   ++runner.call;
 }
 
-/// What numbers a connection has left over in a loop nobody waits for: else a sender might, for ever.
-void ProgramMachine::end_loop(uint32_t rank) {
+/// What numbers a connection has left over in a wave nobody waits for: else a sender might, for ever.
+void ProgramMachine::end_wave(uint32_t rank) {
   Runner& runner = runners_[rank];
-  const uint32_t messages = program_of(rank).messages * call_of(rank).cut.slices;
-  const uint32_t begin = runner.track.epoch + runner.loop * messages;
+  const tutti_cuda_program& program = program_of(rank);
+  const uint32_t messages = wave_numbers(rank);
+  const uint32_t begin = runner.track.epoch + runner.wave * messages;
+  const uint32_t wave = runner.wave++;
   runner.step = 0;
-  ++runner.loop;
   if (options_.leaves_gaps) return;
   const uint32_t half = options_.layout.slot_count / 2;
   if (!options_.slices && call_of(rank).cut.messages <= half) return;
   if (!options_.slices && ((begin + messages) & ~(half - 1)) == (begin & ~(half - 1))) return;
-  runner.todo.push_back([this, rank, end = begin + messages] {
+  if (options_.slices) {
+    const bool whole = wave + 1u >= program.stages && wave < call_of(rank).cut.loops;
+    if (wave + 1 == waves_of(rank) || (whole && !has_gaps(rank))) return;
+  }
+  runner.todo.push_back([this, rank, end = begin + messages - program.lag * messages] {
     for (uint32_t peer = 0; peer < options_.rank_count; ++peer) mailbox(peer, rank).done = end;
     return true;
   });
+}
+
+/// Whether a peer that sends something in a loop sends less than others do.
+bool ProgramMachine::has_gaps(uint32_t rank) const {
+  const tutti_cuda_program& program = program_of(rank);
+  std::vector<uint32_t> received(options_.rank_count);
+  for (const tutti_cuda_step& step : std::span(program.steps, program.step_count)) {
+    for (const auto& from : std::span(program.peers + step.recv_begin, step.recv_count)) ++received[from.rank];
+  }
+  return std::any_of(received.begin(), received.end(),
+                     [&](uint32_t count) { return count > 0 && count < program.messages; });
 }
 
 /// Slices that are not there are done with as soon as it is their turn.
@@ -148,31 +178,35 @@ void ProgramMachine::pass_over(uint32_t rank, std::span<const tutti_cuda_peer> f
   });
 }
 
-void ProgramMachine::begin_slice(uint32_t rank) {
+/// Returns whether there is such a loop.
+bool ProgramMachine::begin_slice(uint32_t rank, uint32_t loop) {
   Runner& runner = runners_[rank];
   const ProgramCall& call = call_of(rank);
-  const tutti_cuda_program& program = program_of(rank);
+  if (loop >= call.cut.loops) return false;
   const uint64_t begin = call.cut.part * options_.cta;
   const uint64_t rest = begin < call.block_bytes ? call.block_bytes - begin : 0;
   const uint64_t part = std::min(rest, call.cut.part);
-  const uint64_t done = uint64_t{runner.loop} * program.chunks * call.cut.chunk;
+  const uint64_t done = uint64_t{loop} * program_of(rank).chunks * call.cut.chunk;
   runner.first = begin + done;
   runner.left = part > done ? part - done : 0;
-  runner.chunk_bytes = runner.loop + 1 < call.cut.loops ? call.cut.chunk : call.cut.last_chunk;
+  runner.chunk_bytes = loop + 1 < call.cut.loops ? call.cut.chunk : call.cut.last_chunk;
   runner.at = options_.slices ? runner.slice * call.cut.slice : 0;
-  runner.number = runner.track.epoch + runner.loop * program.messages * call.cut.slices + runner.slice;
+  runner.number = runner.track.epoch + runner.wave * wave_numbers(rank) + runner.slice;
+  return true;
 }
 
 // --- Steps
 // -----------------------------------------------------------------------------------------------------------
 
+/// Of lines.h.
 void ProgramMachine::plan_step(uint32_t rank, const tutti_cuda_step& step) {
   if (exchanges(step)) {
-    plan_exchange(rank, step);
+    plan_sends(rank, step);
+    plan_receives(rank, step);
   } else {
     plan_fold(rank, step);
   }
-  if (!options_.slices && call_of(rank).cut.messages > options_.layout.slot_count / 2) tell_done(rank, step);
+  if (call_of(rank).cut.messages > options_.layout.slot_count / 2) tell_done(rank, step);
 }
 
 void ProgramMachine::plan_fold(uint32_t rank, const tutti_cuda_step& step) {
@@ -211,7 +245,7 @@ void ProgramMachine::plan_send(uint32_t rank, const tutti_cuda_peer& to, std::sh
   });
 }
 
-void ProgramMachine::plan_exchange(uint32_t rank, const tutti_cuda_step& step) {
+void ProgramMachine::plan_sends(uint32_t rank, const tutti_cuda_step& step) {
   const tutti_cuda_peer* const peers = program_of(rank).peers;
   const bool scatters = (step.flags & TUTTI_STEP_SCATTER) != 0;
   std::deque<Action>& todo = runners_[rank].todo;
@@ -236,6 +270,11 @@ void ProgramMachine::plan_exchange(uint32_t rank, const tutti_cuda_step& step) {
       return true;
     });
   }
+}
+
+void ProgramMachine::plan_receives(uint32_t rank, const tutti_cuda_step& step) {
+  const tutti_cuda_peer* const peers = program_of(rank).peers;
+  std::deque<Action>& todo = runners_[rank].todo;
   for (const tutti_cuda_peer& from : std::span(peers + step.recv_begin, step.recv_count)) {
     const uint64_t bytes = length(rank, from.chunk);
     if (bytes == 0) {
@@ -289,7 +328,7 @@ std::span<uint8_t> ProgramMachine::place(uint32_t rank, uint32_t buffer, uint32_
 
 /// Lines know nothing of slices: a chunk is one.
 uint32_t ProgramMachine::number_of(uint32_t rank, const tutti_cuda_peer& peer) const {
-  return runners_[rank].number + peer.message * call_of(rank).cut.slices;
+  return runners_[rank].number + peer.message * call_of(rank).cut.slices - peer.lag * wave_numbers(rank);
 }
 
 ProgramMachine::Slot& ProgramMachine::slot(uint32_t from, uint32_t to, uint32_t number) {

@@ -55,8 +55,9 @@ class ProgramMachine {
   };
   struct Runner {
     size_t call = 0;
-    uint32_t loop = 0;
+    uint32_t wave = 0;  // lines: the loop
     uint32_t step = 0;
+    uint32_t part = 0;  // of a step of slices: 1 is what an exchange receives
     uint32_t slice = 0;
     bool begun = false;
     std::deque<Action> todo;
@@ -71,18 +72,23 @@ class ProgramMachine {
   };
 
   void plan_next(uint32_t rank);
-  void begin_slice(uint32_t rank);
+  void plan_slice(uint32_t rank);
+  bool begin_slice(uint32_t rank, uint32_t loop);
   void begin_call(uint32_t rank);
   void end_call(uint32_t rank);
-  void end_loop(uint32_t rank);
+  void end_wave(uint32_t rank);
+  bool has_gaps(uint32_t rank) const;
   void pass_over(uint32_t rank, std::span<const tutti_cuda_peer> from);
   void plan_step(uint32_t rank, const tutti_cuda_step& step);
   void plan_fold(uint32_t rank, const tutti_cuda_step& step);
-  void plan_exchange(uint32_t rank, const tutti_cuda_step& step);
+  void plan_sends(uint32_t rank, const tutti_cuda_step& step);
+  void plan_receives(uint32_t rank, const tutti_cuda_step& step);
   void plan_send(uint32_t rank, const tutti_cuda_peer& to, std::shared_ptr<const Bytes> value);
   void tell_done(uint32_t rank, const tutti_cuda_step& step);
 
   const ProgramCall& call_of(uint32_t rank) const { return calls_[runners_[rank].call]; }
+  uint32_t waves_of(uint32_t rank) const { return call_of(rank).cut.loops + program_of(rank).stages - 1u; }
+  uint32_t wave_numbers(uint32_t rank) const { return program_of(rank).messages * call_of(rank).cut.slices; }
   const tutti_cuda_program& program_of(uint32_t rank) const { return call_of(rank).programs[rank]; }
   uint64_t length(uint32_t rank, uint32_t chunk) const;
   std::span<uint8_t> place(uint32_t rank, uint32_t buffer, uint32_t block, uint32_t chunk, uint64_t bytes);

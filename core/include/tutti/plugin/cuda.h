@@ -10,6 +10,10 @@
 // connection of a CTA by `cut.messages`, used or not. A sender may be slot_count messages ahead of what the receiver
 // has said that it is done with.
 //
+// Loops may overlap, so that what one waits for is on its way while another moves data. A call takes loops + stages - 1
+// waves; in wave w every step runs once, for loop w - its stage, where there is one. Message m of slice s that is sent
+// in wave w has number epoch + (w · program.messages + m) · cut.slices + s.
+//
 //   arena:     mailboxes, then slots
 //   mailbox    [lane CTA][peer]: tutti_cuda_mailbox
 //   slot       [lane CTA][sender][slot]: slot_stride bytes
@@ -43,12 +47,15 @@ typedef struct tutti_cuda_step {
   uint8_t destination_block, destination_chunk;
   uint8_t recv_begin, recv_count;
   uint8_t send_begin, send_count;
+  uint8_t stage;
+  uint8_t recv_stage; /* of what a GATHER or SCATTER step receives; else as `stage` */
 } tutti_cuda_step;
 
 typedef struct tutti_cuda_peer {
   uint8_t rank;
   uint8_t message;      /* how many of the loop went before it on this connection */
   uint8_t block, chunk; /* GATHER and SCATTER */
+  uint8_t lag;          /* of a received message: waves since it was sent */
 } tutti_cuda_peer;
 
 typedef struct tutti_cuda_program {
@@ -56,6 +63,9 @@ typedef struct tutti_cuda_program {
   uint8_t chunks;   /* per block and loop */
   uint8_t messages; /* per loop on the busiest connection of any rank */
   uint8_t peer_count;
+  uint8_t stages; /* 1: loops follow one another */
+  uint8_t lag;    /* the most of any message of any rank */
+  uint8_t reserved[2];
   tutti_cuda_step steps[TUTTI_CUDA_MAX_STEPS];
   tutti_cuda_peer peers[TUTTI_CUDA_MAX_PEERS];
 } tutti_cuda_program;

@@ -124,6 +124,8 @@ typedef struct tutti_slot_layout {
   uint64_t slot_stride;  /* out: bytes from slot to slot, a multiple of 64; memory is zero at first */
   uint32_t chunk_slots;  /* out: slots (slices) one chunk may fill */
   uint32_t max_channels; /* out: that a call can use; 0: any number */
+  uint32_t overlaps;     /* out: 1: kernels let loops overlap (plugin/cuda.h) where slots suffice */
+  uint32_t reserved;
 } tutti_slot_layout;
 
 typedef struct tutti_protocol_ops {

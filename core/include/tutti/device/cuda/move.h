@@ -65,6 +65,27 @@ __device__ __forceinline__ void move_packs(const Operands& operands, uint32_t pa
   }
 }
 
+/// Folds a tile whose sources lie in shared memory, `stride` bytes apart, onto its first. `bytes`: a multiple of 16.
+template <class T, class Op>
+__device__ __forceinline__ void fold_tile(const Operands& operands, uint8_t* tile, uint32_t stride, uint32_t bytes,
+                                          uint32_t thread, uint32_t threads, uint64_t scalar) {
+  using Value = Pack<T, 16>;
+  const uint32_t sources = operands.from_count;
+  const bool folds = sources > 1 || operands.divisor != 0;
+#pragma unroll 2
+  for (uint32_t at = thread * 16; at < bytes; at += threads * 16) {
+    PackSum<T, 16, Op> sum;
+    Value value;
+    for (uint32_t s = 0; s < sources; ++s) {
+      value = __builtin_bit_cast(Value, *reinterpret_cast<const uint4*>(tile + s * stride + at));
+      if (s == operands.scaled) value = scaled(value, scalar);
+      if (folds) sum.take(value);
+    }
+    if (folds) value = sum.value(operands.divisor);
+    *reinterpret_cast<uint4*>(tile + at) = __builtin_bit_cast(uint4, value);
+  }
+}
+
 /// Element by element, from byte `first` on.
 template <class T, class Op>
 __device__ __forceinline__ void move_elements(const Operands& operands, uint64_t first, uint64_t bytes, uint32_t thread,
