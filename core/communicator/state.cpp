@@ -69,6 +69,10 @@ Status Communicator::State::barrier(Stream stream) {
   return run({Collective::kAllReduce, &own, &all, 1, DataType::kUint8, ReduceOp::kMax});
 }
 
+Result<std::vector<std::vector<std::byte>>> Communicator::State::exchange(std::span<const std::byte> mine) {
+  return bootstrap_->all_gather(mine, base::time_in(config_.duration("timeouts.bootstrap")));
+}
+
 Status Communicator::State::run_jobs(std::span<Job> jobs, const Call& call) {
   const tutti_signature& signature = jobs.front().work->signature;
   current_signature_.store(uint64_t{signature.words[1]} << 32 | signature.words[0], std::memory_order_relaxed);

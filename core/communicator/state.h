@@ -41,6 +41,7 @@ class Communicator::State {
 
   /// Returns when every rank has called it.
   Status barrier(Stream stream);
+  Result<std::vector<std::vector<std::byte>>> exchange(std::span<const std::byte> mine);
 
   void abort(std::string_view reason);
   Status failure() const;

@@ -16,3 +16,8 @@ if(TARGET tutti_nccl)
     set_tests_properties(nccl_symbols nccl_environment PROPERTIES TIMEOUT 60)
   endif()
 endif()
+# How ranks meet to make one communicator from another needs no GPU, and no CUDA.
+tutti_test(nccl_meeting_test
+  SOURCES nccl_meeting_test.cpp ../unit/bootstrap_group.cpp ${PROJECT_SOURCE_DIR}/compat/nccl/meeting.cpp
+  LABELS concurrent)
+target_include_directories(nccl_meeting_test PRIVATE ${PROJECT_SOURCE_DIR}/compat)
