@@ -2,10 +2,13 @@
 #include "communicator/gpu.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <bit>
+#include <cstring>
 #include <map>
 #include <tuple>
 
@@ -13,11 +16,13 @@
 #include "log/log.h"
 #include "plan/lower.h"
 #include "plugin/loader.h"
+#include "transport/p2p.h"
 
 namespace tutti::communicator {
 namespace {
 
-using transport::P2p;
+using transport::GpuLinks;
+using transport::Lane;
 
 constexpr uint32_t kMaxMessageCtas = 16;  // of one send or receive
 // All CTAs of a launch of messages must run at the same time: senders may wait for receivers. An H200 has 132 SMs.
@@ -42,9 +47,12 @@ class CudaGpu : public Gpu {
   ~CudaGpu() override {
     // Other ranks' kernels may still store to this rank's memory: it goes when all are through, or not at all.
     const cuda::DeviceScope scope(device_);
-    if (cudaDeviceSynchronize() == cudaSuccess && bootstrap_.barrier(base::time_in(kGoodbye)).ok()) return;
+    if (cudaDeviceSynchronize() == cudaSuccess) {
+      if (links_ != nullptr) links_->close();
+      if (bootstrap_.barrier(base::time_in(kGoodbye)).ok()) return;
+    }
     log::debug("a rank left without saying so: memory that its GPU may write to stays");
-    for (auto& transport : transports_) static_cast<void>(transport.release());
+    static_cast<void>(links_.release());
   }
 
   Status open(const std::vector<tuner::Protocol>& protocols, base::Time deadline) {
@@ -53,24 +61,26 @@ class CudaGpu : public Gpu {
     TUTTI_ASSIGN(scratch_, cuda::DeviceMemory::create(device_, 2));
     const uint32_t peers = std::max(1u, options_.rank_count - 1);
     message_ctas_ = std::clamp(kMaxLaunchedCtas / (2 * peers), 1u, kMaxMessageCtas);
+    GpuLinks::Options options;
+    options.rank = options_.rank;
+    for (uint32_t rank = 0; rank < options_.rank_count; ++rank) options.ranks.push_back(rank);
+    options.timeout = options_.timeout;
     for (const tuner::Protocol& protocol : protocols) {
-      transports_.push_back(nullptr);
+      GpuLinks::Protocol& link = options.protocols.emplace_back();
       if ((protocol.properties.devices & TUTTI_DEVICE_CUDA) == 0) continue;
-      if (const int32_t code = protocol.ops->launch(protocol.plugin, nullptr, nullptr); code != TUTTI_OK) {
-        return {static_cast<Code>(code),
-                fmt::format("kernels of protocol '{}': {}", protocol.name, plugin::take_failure_text())};
-      }
-      TUTTI_ASSIGN(const tutti_slot_layout layout, layout_of(protocol));
-      const uint32_t channels =
-          layout.max_channels > 0 ? std::min(layout.max_channels, options_.max_channels) : options_.max_channels;
-      const P2p::Options p2p{options_.rank, options_.rank_count, channels, message_ctas_, layout};
-      TUTTI_ASSIGN(P2p transport, P2p::create(p2p, device_, bootstrap_, deadline));
-      log::info("GPU {}: {} KiB for protocol {}", device_, transport.bytes() >> 10, protocol.name);
-      transports_.back() = std::make_unique<P2p>(std::move(transport));
+      TUTTI_ASSIGN(link.layout, layout_of(protocol));
+      const uint32_t most = link.layout.max_channels;
+      link.max_ctas = {most > 0 ? std::min(most, options_.max_channels) : options_.max_channels, message_ctas_};
     }
+    TUTTI_ASSIGN(tracks_,
+                 cuda::DeviceMemory::create(device_, GpuLinks::track_count(options) * sizeof(tutti_cuda_track)));
+    TUTTI_TRY(find_seats(deadline));
+    TUTTI_ASSIGN(links_, GpuLinks::create(std::move(options), std::make_unique<transport::P2pHeap>(device_), bootstrap_,
+                                          deadline));
     return {};
   }
 
+  int device() const override { return device_; }
   double link_gbs() const override { return kNvlinkGbs; }
 
   std::string name() const override {
@@ -78,11 +88,15 @@ class CudaGpu : public Gpu {
     return cudaGetDeviceProperties(&properties, device_) == cudaSuccess ? properties.name : "";
   }
 
-  void serve(const tuner::Selector& selector, const Plans& plans) override {
-    programs_ = std::make_unique<GpuPrograms>(
-        GpuPrograms::Options{options_.rank, device_, static_cast<tutti_cuda_control*>(control_.on_device()),
-                             static_cast<uint64_t>(options_.timeout.count())},
-        selector, plans, transports_);
+  Status serve(const tuner::Selector& selector, const Plans& plans) override {
+    const GpuPrograms::Options options{options_.rank,
+                                       device_,
+                                       static_cast<tutti_cuda_control*>(control_.on_device()),
+                                       reinterpret_cast<tutti_cuda_track*>(tracks_.data()),
+                                       static_cast<uint64_t>(options_.timeout.count()),
+                                       shares_context_};
+    TUTTI_ASSIGN(programs_, GpuPrograms::create(options, selector, plans, *links_));
+    return {};
   }
 
   Status run(const Call& call) override {
@@ -106,7 +120,10 @@ class CudaGpu : public Gpu {
     return fault();
   }
 
-  void stop() override { std::atomic_ref<uint32_t>(control()->abort).store(1, std::memory_order_release); }
+  void stop() override {
+    std::atomic_ref<uint32_t>(control()->abort).store(1, std::memory_order_release);
+    links_->stop();
+  }
 
   Status fault() const override {
     const uint32_t code = std::atomic_ref<uint32_t>(control()->fault).load(std::memory_order_acquire);
@@ -140,6 +157,23 @@ class CudaGpu : public Gpu {
     return layout;
   }
 
+  /// Where each rank's GPU is used.
+  struct Seat {
+    uint64_t process = 0;
+    std::array<char, 16> pci = {};  ///< address of the GPU: ordinals differ between processes
+    bool operator==(const Seat&) const = default;
+  };
+  Status find_seats(base::Time deadline) {
+    Seat own{static_cast<uint64_t>(getpid()), {}};
+    TUTTI_CUDA_TRY(cudaDeviceGetPCIBusId(own.pci.data(), static_cast<int>(own.pci.size()), device_));
+    TUTTI_ASSIGN(const auto all, bootstrap_.all_gather(std::as_bytes(std::span(&own, 1)), deadline));
+    const auto same = [&](const auto& bytes) {
+      return bytes.size() == sizeof own && std::memcmp(bytes.data(), &own, sizeof own) == 0;
+    };
+    shares_context_ = std::count_if(all.begin(), all.end(), same) > 1;
+    return {};
+  }
+
   tutti_cuda_control* control() const { return static_cast<tutti_cuda_control*>(control_.on_host()); }
 
   Status launch_call(const GpuCall& call, Stream stream) const {
@@ -159,8 +193,10 @@ class CudaGpu : public Gpu {
   int device_ = 0;
   uint32_t message_ctas_ = 1;
   cuda::MappedMemory control_;
-  cuda::DeviceMemory scratch_;                    // of barriers
-  std::vector<std::unique_ptr<P2p>> transports_;  // by protocol
+  cuda::DeviceMemory scratch_;  // of barriers
+  cuda::DeviceMemory tracks_;
+  bool shares_context_ = false;  // with another rank: both in one process, on one GPU
+  std::unique_ptr<GpuLinks> links_;
   std::unique_ptr<GpuPrograms> programs_;
 };
 
@@ -184,9 +220,11 @@ Status CudaGpu::run_messages(std::span<const Call> calls) {
                  programs_->selector().choose({call.collective, call.type, call.reduction.op, call.count}));
     const size_t round = before[{call.root, call.receives}]++;
     auto [entry, added] = launches.try_emplace({round, decision.protocol, call.stream});
-    if (added) entry->second = programs_->messages(decision.protocol);
+    if (added) TUTTI_TRY(programs_->begin_messages(decision.protocol, entry->second));
     add_message(call, decision, entry->second);
   }
+  for (auto& [round, launch] : launches) TUTTI_TRY(programs_->offer(launch));
+  for (auto& [round, launch] : launches) TUTTI_TRY(programs_->reach(launch));
   for (const auto& [round, launch] : launches) TUTTI_TRY(launch_call(launch, round.stream));
   return {};
 }
@@ -194,7 +232,7 @@ Status CudaGpu::run_messages(std::span<const Call> calls) {
 void CudaGpu::add_message(const Call& call, const tuner::Decision& decision, GpuCall& to) const {
   tutti_cuda_launch& launch = to.launch;
   tutti_cuda_message& message = launch.messages[launch.message_count++];
-  const tutti_slot_layout& layout = transports_[decision.protocol]->layout();
+  const tutti_slot_layout& layout = links_->protocol(decision.protocol).layout;
   message.buffer = call.receives ? call.output : const_cast<void*>(call.input);
   message.bytes = call.count * size_of(call.type);
   message.peer = static_cast<uint8_t>(call.root);

@@ -34,9 +34,9 @@ struct Group {
 
 thread_local Group group;
 
-/// Whether both have calls on one stream of a GPU.
+/// Whether both have calls on one stream of a GPU. Every GPU has a default stream, of the same name.
 bool meet(const Share& a, const Share& b) {
-  if (!a.state->on_gpu() || !b.state->on_gpu()) return false;
+  if (!a.state->on_gpu() || a.state->gpu() != b.state->gpu()) return false;
   const auto any = [](const Share& share, const auto& wanted) {
     return std::any_of(share.collectives.begin(), share.collectives.end(), wanted) ||
            std::any_of(share.messages.begin(), share.messages.end(), wanted);

@@ -98,7 +98,7 @@ class Setup {
     TUTTI_TRY(connect_algorithms());
     topology_.system = nullptr;  // tuners decide alike on all ranks
     TUTTI_TRY(communicator::create_tuner(*state_.registry_, topology_, choices_));
-    finish();
+    TUTTI_TRY(finish());
     return state_.bootstrap_->barrier(deadline_);
   }
 
@@ -426,7 +426,7 @@ class Setup {
             config_.duration("timeouts.operation"), &state_.fabric_->shm().bell()};
   }
 
-  void finish() {
+  Status finish() {
     const auto rank = static_cast<uint32_t>(state_.rank_);
     const auto size = static_cast<uint32_t>(state_.size_);
     state_.selector_ = std::make_unique<tuner::Selector>(config_, std::move(choices_));
@@ -434,13 +434,14 @@ class Setup {
     state_.plans_ = std::make_unique<communicator::Plans>(
         communicator::Plans::Options{size, config_.boolean("check.plans")}, choices);
     state_.programs_ = std::make_unique<communicator::Programs>(rank, *state_.plans_, choices, *state_.fabric_);
-    if (state_.gpu_ != nullptr) state_.gpu_->serve(*state_.selector_, *state_.plans_);
+    if (state_.gpu_ != nullptr) TUTTI_TRY(state_.gpu_->serve(*state_.selector_, *state_.plans_));
     state_.executions_ = std::make_unique<communicator::Executions>(
         communicator::Executions::Options{rank, size, config_.boolean("check.calls"), direct_minimum_, fences_,
                                           &state_.abort_word_},
         *state_.selector_, *state_.programs_);
     state_.driver_ = std::make_unique<communicator::Driver>(waits());
     if (state_.fabric_->net() != nullptr) state_.driver_->set_engine(&state_.fabric_->net()->engine());
+    return {};
   }
 
   Communicator::State& state_;

@@ -47,12 +47,22 @@ Status Communicator::State::run(const Call& call) {
   return run_jobs(execution->jobs, call);
 }
 
-/// What a kernel found out since is told now; what cannot be enqueued any more breaks the communicator.
+/// What a kernel found out since is told now. What fails on this rank alone breaks the communicator: others wait for
+/// it.
 template <class Action>
 Status Communicator::State::enqueue(Action&& action) {
   TUTTI_TRY(check_device());
   const Status done = action();
-  return done.code() == Code::kDevice ? fail_everywhere(done) : done;
+  switch (done.code()) {
+    case Code::kAborted:
+    case Code::kDevice:
+    case Code::kRemote:
+    case Code::kSystem:
+    case Code::kTimeout:
+      return fail_everywhere(done);
+    default:
+      return done;
+  }
 }
 
 Status Communicator::State::check_device() {

@@ -35,16 +35,43 @@ CaptureScope::~CaptureScope() {
   cudaThreadExchangeStreamCaptureMode(&mode_);
 }
 
+namespace {
+
+/// Runs `enqueue` on a stream that no stream of the application waits for or is waited for by, to its end.
+template <class Enqueue>
+Status run_aside(Enqueue&& enqueue) {
+  struct Destroy {
+    void operator()(cudaStream_t stream) const { cudaStreamDestroy(stream); }
+  };
+  cudaStream_t made = nullptr;
+  TUTTI_CUDA_TRY(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking));
+  const std::unique_ptr<CUstream_st, Destroy> stream(made);
+  TUTTI_TRY(enqueue(stream.get()));
+  TUTTI_CUDA_TRY(cudaStreamSynchronize(stream.get()));
+  return {};
+}
+
+}  // namespace
+
 Result<DeviceMemory> DeviceMemory::create(int device, size_t bytes) {
   const DeviceScope scope(device);
+  const CaptureScope capture;
   void* pointer = nullptr;
   TUTTI_CUDA_TRY(cudaMalloc(&pointer, bytes));
   DeviceMemory memory;
   memory.memory_ = std::unique_ptr<uint8_t, Free>(static_cast<uint8_t*>(pointer), Free{device});
   memory.size_ = bytes;
-  TUTTI_CUDA_TRY(cudaMemset(pointer, 0, bytes));
-  TUTTI_CUDA_TRY(cudaStreamSynchronize(nullptr));
+  TUTTI_TRY(run_aside(
+      [&](cudaStream_t stream) { return check(cudaMemsetAsync(pointer, 0, bytes, stream), "cudaMemsetAsync"); }));
   return memory;
+}
+
+Status DeviceMemory::fill(const void* from, size_t bytes) const {
+  const DeviceScope scope(memory_.get_deleter().device);
+  const CaptureScope capture;
+  return run_aside([&](cudaStream_t stream) {
+    return check(cudaMemcpyAsync(memory_.get(), from, bytes, cudaMemcpyHostToDevice, stream), "cudaMemcpyAsync");
+  });
 }
 
 void DeviceMemory::Free::operator()(uint8_t* memory) const {
@@ -78,6 +105,7 @@ Result<MemoryAddress> export_memory(const DeviceMemory& memory, int device) {
 
 Result<PeerMemory> PeerMemory::import(const MemoryAddress& address, int device) {
   const DeviceScope scope(device);
+  const CaptureScope capture;
   PeerMemory memory;
   int owner = 0;
   if (cudaDeviceGetByPCIBusId(&owner, address.pci.data()) != cudaSuccess) {

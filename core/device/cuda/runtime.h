@@ -46,11 +46,14 @@ class CaptureScope {
   cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
 };
 
-/// Memory of one GPU, zero at first.
+/// Memory of one GPU, zero at first. Neither making nor filling it waits for streams of the application; both are
+/// allowed while one of them is captured.
 class DeviceMemory {
  public:
   DeviceMemory() = default;
   static Result<DeviceMemory> create(int device, size_t bytes);
+  /// Copies from the host to the beginning of the memory.
+  Status fill(const void* from, size_t bytes) const;
   uint8_t* data() const { return memory_.get(); }
   size_t size() const { return size_; }
 
