@@ -79,6 +79,9 @@ class JsonFile : public Report {
   void add_device(const Preamble& preamble) {
     document_["device_name"] = preamble.device;
     document_["graph"] = preamble.request.graph;
+    document_["group"] = preamble.request.group;
+    document_["blocks"] = preamble.request.blocks;
+    document_["timed"] = preamble.request.launch ? "launch" : "device";
     document_["libraries"] = Json::array();
     for (const LibraryFacts& library : preamble.libraries) {
       document_["libraries"].push_back({{"name", library.name},

@@ -21,6 +21,7 @@ using cuda::status_of;
 
 constexpr double kGraphUs = 20'000;  ///< of calls in one graph, at most
 constexpr int kGraphCalls = 20;      ///< in one graph, at most
+constexpr int kQueuedCalls = 400;    ///< whose enqueueing is timed: with more, enqueueing waits for the device
 constexpr auto kPatience = std::chrono::minutes(5);
 constexpr auto kPollPause = std::chrono::microseconds(20);  ///< the time is taken by the device, not by the poll
 
@@ -42,9 +43,10 @@ struct Place {
 struct Subject {
   Contender& contender;
   const Place& place;
-  cuda::Graph graph = nullptr;  ///< null: calls are enqueued one by one
-  int calls = 1;                ///< in the graph
-  int launches = 1;             ///< of the graph, or of the call
+  int calls;                    ///< of a group
+  cuda::Graph graph = nullptr;  ///< null: groups are enqueued one by one
+  int groups = 1;               ///< in the graph
+  int launches = 1;             ///< of the graph, or of a group
   std::vector<double> batches_us = {};
   Timing timing = {};
 };
@@ -73,11 +75,14 @@ class CudaMeasurement : public Measurement {
   Status begin(Subject& subject, const cuda::Trial& trial, const check::Problem& problem);
   Status prepare(const Place& place, const cuda::Trial& trial);
   Status check(Subject& subject, const cuda::Trial& trial, const check::Problem& problem);
-  Status capture(Subject& subject, int calls);
-  /// One launch of the graph, or one call.
+  Status capture(Subject& subject, int groups);
+  /// One launch of the graph, or one group.
   Status enqueue(const Subject& subject);
+  Status enqueue_group(const Subject& subject);
   /// The slowest rank's time of one call, in a batch before which ranks and devices meet.
   Result<double> time_batch(const Subject& subject, int launches);
+  /// The slowest rank's median time of the CPU to enqueue one call.
+  Result<double> time_enqueueing(const Subject& subject);
   Status record(CUevent_st* event) { return status_of(cudaEventRecord(event, queue_.get()), "cannot record an event"); }
   /// Until the queue is done with what was put there.
   Status finish(const Library& library);
@@ -185,7 +190,7 @@ Result<std::vector<Timing>> CudaMeasurement::measure(const cuda::Trial& trial, c
   const bool repeats = !place.in_place || repeats_in_place(problem.collective);
   std::vector<Subject> subjects;
   for (Contender& contender : contenders_) {
-    subjects.push_back({contender, place});
+    subjects.push_back({contender, place, request_.group});
     TUTTI_TRY(begin(subjects.back(), trial, problem).with_context(contender.facts.name));
   }
   // A reduction repeated in place would drift to infinities and slow subnormals; of zeros it stays zero.
@@ -217,16 +222,16 @@ Status CudaMeasurement::begin(Subject& subject, const cuda::Trial& trial, const 
     TUTTI_TRY(prepare(subject.place, trial));
   }
   TUTTI_ASSIGN(const double estimate_us, time_batch(subject, request_.warmup));
-  const int calls = calls_of_batch(request_, estimate_us);
-  subject.launches = calls;
+  const int groups = std::max(calls_of_batch(request_, estimate_us) / request_.group, 1);
+  subject.launches = groups;
   if (!request_.graph) return {};
   if (request_.check) {
     TUTTI_TRY(capture(subject, 1));
     TUTTI_TRY(check(subject, trial, problem));
   }
   const auto fitting = static_cast<int>(std::clamp(kGraphUs / std::max(estimate_us, 0.01), 1.0, double{kGraphCalls}));
-  TUTTI_TRY(capture(subject, std::min(fitting, calls)));
-  subject.launches = std::max(calls / subject.calls, 1);
+  TUTTI_TRY(capture(subject, std::min(std::max(fitting / request_.group, 1), groups)));
+  subject.launches = std::max(groups / subject.groups, 1);
   return {};
 }
 
@@ -248,34 +253,59 @@ Status CudaMeasurement::check(Subject& subject, const cuda::Trial& trial, const 
   return {};
 }
 
-Status CudaMeasurement::capture(Subject& subject, int calls) {
-  subject.graph = nullptr;  // so that enqueue() makes a call
+Status CudaMeasurement::capture(Subject& subject, int groups) {
+  subject.graph = nullptr;  // so that enqueue() makes calls
   TUTTI_ASSIGN(auto graph, cuda::capture(queue_.get(), [&] {
                  Status status;
-                 for (int i = 0; i < calls && status.ok(); ++i) status = enqueue(subject);
+                 for (int i = 0; i < groups && status.ok(); ++i) status = enqueue(subject);
                  return status;
                }));
   subject.graph = std::move(graph);
-  subject.calls = calls;
+  subject.groups = groups;
   return {};
 }
 
 Status CudaMeasurement::enqueue(const Subject& subject) {
-  if (subject.graph == nullptr) {
-    return subject.contender.library->run(subject.place.input, subject.place.output, queue_.get());
-  }
+  if (subject.graph == nullptr) return enqueue_group(subject);
   return status_of(cudaGraphLaunch(subject.graph.get(), queue_.get()), "cannot launch a graph");
+}
+
+Status CudaMeasurement::enqueue_group(const Subject& subject) {
+  Library& library = *subject.contender.library;
+  const auto run = [&] { return library.run(subject.place.input, subject.place.output, queue_.get()); };
+  if (subject.calls == 1) return run();
+  TUTTI_TRY(library.start_group());
+  Status status;
+  for (int i = 0; i < subject.calls && status.ok(); ++i) status = run();
+  const Status ended = library.end_group();
+  return status.ok() ? ended : status;
 }
 
 Result<double> CudaMeasurement::time_batch(const Subject& subject, int launches) {
   TUTTI_TRY(meet(control_));
   TUTTI_TRY(enqueue(subject));  // not timed: in it the devices wait for each other
+  if (request_.launch) return time_enqueueing(subject);
   TUTTI_TRY(record(start_.get()));
   for (int i = 0; i < launches; ++i) TUTTI_TRY(enqueue(subject));
   TUTTI_TRY(finish(*subject.contender.library));
   float elapsed_ms = 0;
   TUTTI_TRY(status_of(cudaEventElapsedTime(&elapsed_ms, start_.get(), end_.get()), "cannot time a batch"));
-  return largest(control_, 1000.0 * static_cast<double>(elapsed_ms) / launches / subject.calls);
+  return largest(control_, 1000.0 * static_cast<double>(elapsed_ms) / launches / subject.groups / subject.calls);
+}
+
+Result<double> CudaMeasurement::time_enqueueing(const Subject& subject) {
+  TUTTI_TRY(finish(*subject.contender.library));
+  std::vector<double> times_us;
+  const int launches = std::max(kQueuedCalls / subject.groups / subject.calls, 1);
+  for (int i = 0; i < launches; ++i) {
+    const auto start = Clock::now();
+    TUTTI_TRY(enqueue(subject));
+    const std::chrono::duration<double, std::micro> took = Clock::now() - start;
+    times_us.push_back(took.count());
+  }
+  TUTTI_TRY(finish(*subject.contender.library));
+  std::nth_element(times_us.begin(), times_us.begin() + launches / 2, times_us.end());
+  return largest(control_, times_us[static_cast<size_t>(launches) / 2] / subject.groups / subject.calls);
 }
 
 Status CudaMeasurement::finish(const Library& library) {

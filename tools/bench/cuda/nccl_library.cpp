@@ -60,6 +60,8 @@ class NcclLibrary : public Library {
 
   Status prepare(const check::Problem& problem) override;
   Status run(const void* input, void* output, Stream stream) override;
+  Status start_group() override { return api_.status(api_.group_start(), "ncclGroupStart", comm_); }
+  Status end_group() override { return api_.status(api_.group_end(), "ncclGroupEnd", comm_); }
   Result<Ran> ran() const override { return Ran{facts().name + " " + facts().version, 0, 0}; }
   Status async_error() const override;
   void abort(std::string_view reason) override;
