@@ -6,7 +6,7 @@
 # run at a time makes no progress there, which ends by timeouts.operation and is told as such, not as an error.
 #
 # Environment: TOOLS (memcheck racecheck), ALGORITHMS, PROTOCOLS, LIMIT (seconds of one row, 120), TOTAL (seconds of
-# all, 1500), LOGS (a folder). Exit code: 1 where a tool found something or a run failed, 2 where a tool checked nothing.
+# all, 1500), LOGS (a folder). Exit code: 1 where a tool found something or a run failed, 2 where one checked nothing.
 set -uo pipefail
 build=${1:?usage: scripts/gpu_sanitize.sh BUILD_FOLDER [processes] [threads]}
 shift
