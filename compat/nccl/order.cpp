@@ -20,6 +20,15 @@ Status StreamOrder::join(cudaStream_t waiting, cudaStream_t first) {
   return {};
 }
 
+/// After all that the stream holds. It may be gone by now, with work left: then all work of the GPU has to end.
+Status StreamOrder::mark(cudaStream_t stream) {
+  TUTTI_TRY(make(done_));
+  if (cudaEventRecord(done_.get(), stream) == cudaSuccess) return {};
+  cudaGetLastError();  // that is not an error of this call
+  TUTTI_CUDA_TRY(cudaDeviceSynchronize());
+  return {};
+}
+
 Status StreamOrder::begin(std::span<const cudaStream_t> streams) {
   const cudaStream_t stream = streams.front();
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
@@ -30,10 +39,9 @@ Status StreamOrder::begin(std::span<const cudaStream_t> streams) {
     if (capture == capture_ && captured_ != stream) TUTTI_TRY(join(stream, captured_));
     capture_ = capture;
   } else if (stream_ && *stream_ != stream) {
-    // The other stream may be gone by now, so it cannot be asked; from here on, an event can.
-    if (!several_) TUTTI_CUDA_TRY(cudaDeviceSynchronize());
-    if (several_) TUTTI_CUDA_TRY(cudaStreamWaitEvent(stream, done_.get()));
+    if (!several_) TUTTI_TRY(mark(*stream_));
     several_ = true;
+    TUTTI_CUDA_TRY(cudaStreamWaitEvent(stream, done_.get()));
   }
   for (const cudaStream_t other : streams.subspan(1)) TUTTI_TRY(join(stream, other));
   return {};
@@ -47,10 +55,7 @@ Status StreamOrder::end(std::span<const cudaStream_t> streams) {
     return {};
   }
   stream_ = stream;
-  if (!several_) return {};
-  TUTTI_TRY(make(done_));
-  TUTTI_CUDA_TRY(cudaEventRecord(done_.get(), stream));
-  return {};
+  return several_ ? mark(stream) : Status();
 }
 
 }  // namespace tutti::nccl

@@ -31,6 +31,7 @@ class StreamOrder {
   using Event = std::unique_ptr<std::remove_pointer_t<cudaEvent_t>, Destroy>;
 
   static Status make(Event& event);
+  Status mark(cudaStream_t stream);
   Status join(cudaStream_t waiting, cudaStream_t first);
 
   bool capturing_ = false;              // between begin() and end()

@@ -16,6 +16,28 @@ if(TARGET tutti_nccl)
     set_tests_properties(nccl_symbols nccl_environment PROPERTIES TIMEOUT 60)
   endif()
 endif()
+# Programs of the kind that applications are, for machines with GPUs: scripts/clients_check.sh runs them.
+if(TARGET tutti_nccl)
+  set(clients ${PROJECT_SOURCE_DIR}/tests/clients)
+  add_executable(nccl_codes ${clients}/nccl_codes.c)
+  target_link_libraries(nccl_codes PRIVATE tutti_nccl)
+  add_executable(nccl_family ${clients}/nccl_family.cpp)
+  target_link_libraries(nccl_family PRIVATE tutti_nccl Threads::Threads)
+  add_executable(nccl_like ${clients}/nccl_like.cpp) # opens the library that it is told
+  target_link_libraries(nccl_like PRIVATE Threads::Threads ${CMAKE_DL_LIBS})
+  add_executable(nccl_api_cost ${clients}/api_cost.cpp)
+  target_link_libraries(nccl_api_cost PRIVATE tutti_core_static tutti_nccl)
+  target_compile_definitions(nccl_api_cost PRIVATE TUTTI_BINARY_DIR="${PROJECT_BINARY_DIR}")
+  foreach(client nccl_codes nccl_family nccl_like nccl_api_cost)
+    target_include_directories(${client} PRIVATE ${PROJECT_SOURCE_DIR}/compat/nccl)
+    target_link_libraries(${client} PRIVATE tutti_options CUDA::cudart_static)
+    set_target_properties(${client} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+  endforeach()
+  add_test(NAME nccl_codes COMMAND nccl_codes)
+  add_test(NAME nccl_family COMMAND nccl_family)
+  add_test(NAME nccl_like COMMAND nccl_like --library $<TARGET_FILE:tutti_nccl> -p 2 --share -e 65536 -n 20)
+  set_tests_properties(nccl_codes nccl_family nccl_like PROPERTIES TIMEOUT 300 SKIP_RETURN_CODE 77)
+endif()
 # How ranks meet to make one communicator from another needs no GPU, and no CUDA.
 tutti_test(nccl_meeting_test
   SOURCES nccl_meeting_test.cpp ../unit/bootstrap_group.cpp ${PROJECT_SOURCE_DIR}/compat/nccl/meeting.cpp
