@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <bit>
 #include <cstring>
@@ -17,6 +16,7 @@
 #include "plan/lower.h"
 #include "plugin/loader.h"
 #include "transport/p2p.h"
+#include "transport/staged.h"
 
 namespace tutti::communicator {
 namespace {
@@ -28,7 +28,11 @@ constexpr uint32_t kMaxMessageCtas = 16;  // of one send or receive
 // All CTAs of a launch of messages must run at the same time: senders may wait for receivers. An H200 has 132 SMs.
 constexpr uint32_t kMaxLaunchedCtas = 128;
 constexpr std::chrono::seconds kGoodbye{2};
-constexpr double kNvlinkGbs = 370;  // until topology tells of GPUs' links: what stores over NVLink 4 reach
+// Until topology tells of GPUs' links: what stores over NVLink 4 reach, and over PCI 5 to memory of the host and back.
+constexpr double kNvlinkGbs = 370;
+constexpr double kStagedGbs = 20;
+constexpr uint32_t kP2pHeap = 0;
+constexpr uint32_t kStagedHeap = 1;
 
 /// The widest unsigned integer that all of these addresses and lengths are multiples of.
 uint32_t copy_type(uint64_t bits) {
@@ -74,14 +78,17 @@ class CudaGpu : public Gpu {
     }
     TUTTI_ASSIGN(tracks_,
                  cuda::DeviceMemory::create(device_, GpuLinks::track_count(options) * sizeof(tutti_cuda_track)));
-    TUTTI_TRY(find_seats(deadline));
-    TUTTI_ASSIGN(links_, GpuLinks::create(std::move(options), std::make_unique<transport::P2pHeap>(device_), bootstrap_,
-                                          deadline));
+    TUTTI_ASSIGN(options.heaps, meet_gpus(deadline));
+    GpuLinks::Heaps heaps;
+    heaps.push_back(std::make_unique<transport::P2pHeap>(device_));
+    heaps.push_back(std::make_unique<transport::StagedHeap>());
+    TUTTI_ASSIGN(links_, GpuLinks::create(std::move(options), std::move(heaps), bootstrap_, deadline));
     return {};
   }
 
   int device() const override { return device_; }
-  double link_gbs() const override { return kNvlinkGbs; }
+  uint32_t link() const override { return all_p2p_ ? TUTTI_LINK_P2P : TUTTI_LINK_SHM; }
+  double link_gbs() const override { return all_p2p_ ? kNvlinkGbs : kStagedGbs; }
 
   std::string name() const override {
     cudaDeviceProp properties{};
@@ -160,18 +167,46 @@ class CudaGpu : public Gpu {
   /// Where each rank's GPU is used.
   struct Seat {
     uint64_t process = 0;
-    std::array<char, 16> pci = {};  ///< address of the GPU: ordinals differ between processes
+    cuda::PciAddress pci = {};
     bool operator==(const Seat&) const = default;
   };
-  Status find_seats(base::Time deadline) {
-    Seat own{static_cast<uint64_t>(getpid()), {}};
-    TUTTI_CUDA_TRY(cudaDeviceGetPCIBusId(own.pci.data(), static_cast<int>(own.pci.size()), device_));
+  template <class T>
+  Result<std::vector<T>> exchange(const T& own, base::Time deadline) const {
     TUTTI_ASSIGN(const auto all, bootstrap_.all_gather(std::as_bytes(std::span(&own, 1)), deadline));
-    const auto same = [&](const auto& bytes) {
-      return bytes.size() == sizeof own && std::memcmp(bytes.data(), &own, sizeof own) == 0;
-    };
-    shares_context_ = std::count_if(all.begin(), all.end(), same) > 1;
-    return {};
+    std::vector<T> values(all.size());
+    for (size_t i = 0; i < all.size(); ++i) {
+      std::memcpy(&values[i], all[i].data(), std::min(all[i].size(), sizeof(T)));
+    }
+    return values;
+  }
+
+  /// By rank: the memory in which it and this rank meet.
+  Result<std::vector<uint32_t>> meet_gpus(base::Time deadline) {
+    Seat own{static_cast<uint64_t>(getpid()), {}};
+    TUTTI_ASSIGN(own.pci, cuda::pci_address(device_));
+    TUTTI_ASSIGN(const std::vector<Seat> seats, exchange(own, deadline));
+    shares_context_ = std::count(seats.begin(), seats.end(), own) > 1;
+    uint32_t reached = 0;  // bits by rank
+    for (uint32_t rank = 0; rank < seats.size(); ++rank) {
+      std::string why_not = "transport is set to 'shm'";
+      if (!options_.staged) {
+        TUTTI_ASSIGN(why_not, cuda::why_unreachable(device_, seats[rank].pci));
+      }
+      if (why_not.empty() || rank == options_.rank) reached |= 1u << rank;
+      if (!why_not.empty() && rank != options_.rank) {
+        log::info("rank {} is reached through memory of the host, and without LL128: {}", rank, why_not);
+      }
+    }
+    TUTTI_ASSIGN(const std::vector<uint32_t> reach, exchange(reached, deadline));
+    std::vector<uint32_t> heaps(seats.size(), kP2pHeap);
+    for (uint32_t a = 0; a < seats.size(); ++a) {
+      for (uint32_t b = 0; b < seats.size(); ++b) {
+        if ((reach[a] >> b & 1) != 0 && (reach[b] >> a & 1) != 0) continue;
+        all_p2p_ = false;
+        if (a == options_.rank) heaps[b] = kStagedHeap;
+      }
+    }
+    return heaps;
   }
 
   tutti_cuda_control* control() const { return static_cast<tutti_cuda_control*>(control_.on_host()); }
@@ -195,6 +230,7 @@ class CudaGpu : public Gpu {
   cuda::MappedMemory control_;
   cuda::DeviceMemory scratch_;  // of barriers
   cuda::DeviceMemory tracks_;
+  bool all_p2p_ = true;          // all ranks' GPUs reach each other
   bool shares_context_ = false;  // with another rank: both in one process, on one GPU
   std::unique_ptr<GpuLinks> links_;
   std::unique_ptr<GpuPrograms> programs_;

@@ -35,6 +35,7 @@ constexpr double kNetBandwidthGbs = 1;
 // Between H200s over NVLink: one flag one way, and what each further message adds (docs/results.md).
 constexpr double kGpuLatencyUs = 0.9;
 constexpr double kGpuGapUs = 0.05;
+constexpr double kStagedLatencyUs = 2;  // through memory of the host: a store and a poll over PCI
 constexpr double kGpuMemoryGbs = 3000;
 constexpr uint32_t kGpuChannels = 64;
 constexpr double kNetLatencyUs = 15;
@@ -260,6 +261,7 @@ class Setup {
                                              max_channels_,
                                              static_cast<uint32_t>(config_.integer("p2p.slots")),
                                              config_.size_bytes("p2p.slot_size"),
+                                             config_.text("transport") == "shm",
                                              config_.duration("timeouts.operation")};
     auto gpu = communicator::Gpu::create(options, choices_.protocols, *state_.bootstrap_, deadline_);
     if (!gpu.ok()) return fail_all(gpu.status());
@@ -336,12 +338,13 @@ class Setup {
     topology_.node_of_rank = nodes_.data();
     const transport::Net* net = state_.fabric_->net();
     if (on_gpu()) {
-      topology_.bandwidth_gbs[TUTTI_LINK_P2P] = state_.gpu_->link_gbs();
-      topology_.latency_us[TUTTI_LINK_P2P] = kGpuLatencyUs;
-      topology_.gap_us[TUTTI_LINK_P2P] = kGpuGapUs;
+      const uint32_t link = state_.gpu_->link();
+      topology_.bandwidth_gbs[link] = state_.gpu_->link_gbs();
+      topology_.latency_us[link] = link == TUTTI_LINK_P2P ? kGpuLatencyUs : kStagedLatencyUs;
+      topology_.gap_us[link] = kGpuGapUs;
       topology_.memory_gbs = kGpuMemoryGbs;
       topology_.min_channels = max_channels_;
-      choices_.links |= 1u << TUTTI_LINK_P2P;
+      choices_.links |= 1u << link;
     } else if (!force_network_) {
       topology_.bandwidth_gbs[TUTTI_LINK_SHM] = kShmBandwidthGbs;
       topology_.latency_us[TUTTI_LINK_SHM] = kShmLatencyUs;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <tuple>
 
 namespace tutti::transport {
 namespace {
@@ -18,7 +19,7 @@ uint64_t round_up(uint64_t value, uint64_t unit) {
 
 }  // namespace
 
-GpuLinks::GpuLinks(Options options, std::unique_ptr<Heap> heap) : options_(std::move(options)), heap_(std::move(heap)) {
+GpuLinks::GpuLinks(Options options, Heaps heaps) : options_(std::move(options)), heaps_(std::move(heaps)) {
   uint64_t tracks = 0;
   for (const Protocol& protocol : options_.protocols) {
     for (uint32_t lane = 0; lane < kLaneCount; ++lane) {
@@ -44,9 +45,9 @@ uint64_t GpuLinks::track_count(const Options& options) {
   return count;
 }
 
-Result<std::unique_ptr<GpuLinks>> GpuLinks::create(Options options, std::unique_ptr<Heap> heap,
-                                                   bootstrap::Bootstrap& bootstrap, base::Time deadline) {
-  std::unique_ptr<GpuLinks> links(new GpuLinks(std::move(options), std::move(heap)));
+Result<std::unique_ptr<GpuLinks>> GpuLinks::create(Options options, Heaps heaps, bootstrap::Bootstrap& bootstrap,
+                                                   base::Time deadline) {
+  std::unique_ptr<GpuLinks> links(new GpuLinks(std::move(options), std::move(heaps)));
   TUTTI_TRY(links->join(bootstrap, deadline));
   return links;
 }
@@ -55,20 +56,26 @@ Result<std::unique_ptr<GpuLinks>> GpuLinks::create(Options options, std::unique_
 Status GpuLinks::join(bootstrap::Bootstrap& bootstrap, base::Time deadline) {
   struct Hello {
     memory::ArenaAddress board;
-    Piece mailboxes;
+    std::array<Piece, kMaxHeaps> mailboxes;
   };
   TUTTI_ASSIGN(board_, Board::create(options_.rank, options_.ranks, subjects()));
-  TUTTI_ASSIGN(const auto own, cut(options_.ranks.size() * mailboxes_ * sizeof(tutti_cuda_mailbox)));
-  const Hello mine{board_->address(), own.second};
+  Hello mine{board_->address(), {}};
+  std::array<uint8_t*, kMaxHeaps> own{};
+  for (const uint32_t peer : options_.ranks) {
+    const uint32_t heap = options_.heaps[peer];
+    if (peer == options_.rank || own[heap] != nullptr) continue;
+    TUTTI_ASSIGN(std::tie(own[heap], mine.mailboxes[heap]),
+                 cut(heap, options_.ranks.size() * mailboxes_ * sizeof(tutti_cuda_mailbox)));
+  }
   TUTTI_ASSIGN(const auto all, bootstrap.all_gather(std::as_bytes(std::span(&mine, 1)), deadline));
   for (const uint32_t peer : options_.ranks) {
     if (peer == options_.rank) continue;
     Hello hello;
     std::memcpy(&hello, all[peer].data(), std::min(all[peer].size(), sizeof hello));
     TUTTI_TRY(board_->open(peer, hello.board));
-    TUTTI_ASSIGN(uint8_t* const at, find(peer, hello.mailboxes));
+    TUTTI_ASSIGN(uint8_t* const at, find(peer, hello.mailboxes[options_.heaps[peer]]));
     at_[peer] = reinterpret_cast<tutti_cuda_mailbox*>(at) + options_.rank * mailboxes_;
-    of_[peer] = reinterpret_cast<tutti_cuda_mailbox*>(own.first) + peer * mailboxes_;
+    of_[peer] = reinterpret_cast<tutti_cuda_mailbox*>(own[options_.heaps[peer]]) + peer * mailboxes_;
   }
   // Nobody closes its notices before everybody has mapped them.
   TUTTI_TRY(bootstrap.barrier(deadline));
@@ -76,13 +83,14 @@ Status GpuLinks::join(bootstrap::Bootstrap& bootstrap, base::Time deadline) {
   return {};
 }
 
-Result<std::pair<uint8_t*, GpuLinks::Piece>> GpuLinks::cut(uint64_t bytes) {
+Result<std::pair<uint8_t*, GpuLinks::Piece>> GpuLinks::cut(uint32_t heap, uint64_t bytes) {
   bytes = round_up(bytes, kGrain);
-  auto block = std::find_if(blocks_.begin(), blocks_.end(), [&](const Block& b) { return b.bytes - b.used >= bytes; });
+  auto block = std::find_if(blocks_.begin(), blocks_.end(),
+                            [&](const Block& b) { return b.heap == heap && b.bytes - b.used >= bytes; });
   if (block == blocks_.end()) {
     const uint64_t size = round_up(bytes, kBlockBytes);
-    TUTTI_ASSIGN(const Heap::Block memory, heap_->make(size));
-    block = blocks_.insert(block, {memory, size, 0});
+    TUTTI_ASSIGN(const Heap::Block memory, heaps_[heap]->make(size));
+    block = blocks_.insert(block, {heap, memory, size, 0});
   }
   const Piece piece{block->used, static_cast<uint32_t>(block - blocks_.begin()), block->memory.address};
   block->used += bytes;
@@ -92,7 +100,7 @@ Result<std::pair<uint8_t*, GpuLinks::Piece>> GpuLinks::cut(uint64_t bytes) {
 Result<uint8_t*> GpuLinks::find(uint32_t peer, const Piece& piece) {
   uint8_t*& block = opened_[{peer, piece.block}];
   if (block == nullptr) {
-    auto opened = heap_->open(piece.address);
+    auto opened = heaps_[options_.heaps[peer]]->open(piece.address);
     if (!opened.ok()) return opened.status().with_context(fmt::format("memory of rank {}", peer));
     block = *opened;
   }
@@ -126,7 +134,8 @@ Result<const uint8_t*> GpuLinks::offer(const GpuKey& key) {
     return slots;
   const Protocol& protocol = options_.protocols[key.protocol];
   const uint64_t ctas = std::min(std::bit_ceil(key.ctas), protocol.max_ctas[static_cast<uint32_t>(key.lane)]);
-  TUTTI_ASSIGN(const auto own, cut(ctas * protocol.layout.slot_count * protocol.layout.slot_stride));
+  TUTTI_ASSIGN(const auto own,
+               cut(options_.heaps[key.peer], ctas * protocol.layout.slot_count * protocol.layout.slot_stride));
   board_->post(key.peer, subject, own.second);
   slots = own.first;
   return slots;
@@ -140,6 +149,10 @@ Result<uint8_t*> GpuLinks::reach(const GpuKey& key) {
   TUTTI_ASSIGN(const Piece piece, board_->wait<Piece>(key.peer, subject, base::time_in(options_.timeout)));
   TUTTI_ASSIGN(slots, find(key.peer, piece));
   return slots;
+}
+
+void GpuLinks::close() {
+  for (const auto& heap : heaps_) heap->close();
 }
 
 uint64_t GpuLinks::bytes() const {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The connections between GPUs of one host: for each protocol, slots in memory of the rank that receives, and
-// mailboxes.
+// mailboxes. Which memory that is depends on the pair of ranks: of the GPU, or of the host where GPUs do not reach each
+// other.
 //
 // Mailboxes are small and there from the start, for all peers. Slots are made when a call first needs them: the
 // receiver offers them, the sender reaches for them and waits until they are offered. A rank that offers before it
@@ -41,11 +42,14 @@ class GpuLinks {
     uint32_t rank = 0;
     std::vector<uint32_t> ranks;  ///< all
     std::vector<Protocol> protocols;
+    std::vector<uint32_t> heaps;         ///< by rank: in which kind of memory it and this rank meet
     std::chrono::nanoseconds timeout{};  ///< of the wait for a peer's offer
   };
-  /// Collective over all ranks; `heap` is where slots and mailboxes lie.
-  static Result<std::unique_ptr<GpuLinks>> create(Options options, std::unique_ptr<Heap> heap,
-                                                  bootstrap::Bootstrap& bootstrap, base::Time deadline);
+  static constexpr uint32_t kMaxHeaps = 2;
+  using Heaps = std::vector<std::unique_ptr<Heap>>;  ///< the kinds of memory, at most kMaxHeaps
+  /// Collective over all ranks.
+  static Result<std::unique_ptr<GpuLinks>> create(Options options, Heaps heaps, bootstrap::Bootstrap& bootstrap,
+                                                  base::Time deadline);
   /// Tracks that the launches of all lanes need, in memory of this GPU that is zero at first.
   static uint64_t track_count(const Options& options);
 
@@ -61,7 +65,7 @@ class GpuLinks {
   /// Ends waits, now and later. Any thread.
   void stop() { board_->stop(); }
   /// Gives back what peers own, once nothing uses it any more.
-  void close() { heap_->close(); }
+  void close();
   /// Of this rank's memory for slots and mailboxes.
   uint64_t bytes() const;
 
@@ -73,6 +77,7 @@ class GpuLinks {
   };
   /// Memory of this rank from which pieces are cut.
   struct Block {
+    uint32_t heap = 0;
     Heap::Block memory;
     uint64_t bytes = 0;
     uint64_t used = 0;
@@ -85,9 +90,9 @@ class GpuLinks {
   };
   static constexpr uint32_t kSizes = 7;  ///< of connections: powers of two up to TUTTI_CUDA_MAX_CTAS
 
-  GpuLinks(Options options, std::unique_ptr<Heap> heap);
+  GpuLinks(Options options, Heaps heaps);
   Status join(bootstrap::Bootstrap& bootstrap, base::Time deadline);
-  Result<std::pair<uint8_t*, Piece>> cut(uint64_t bytes);
+  Result<std::pair<uint8_t*, Piece>> cut(uint32_t heap, uint64_t bytes);
   Result<uint8_t*> find(uint32_t peer, const Piece& piece);
   uint32_t subjects() const { return static_cast<uint32_t>(options_.protocols.size()) * kLaneCount * kSizes; }
   uint32_t subject(const GpuKey& key) const;
@@ -96,7 +101,7 @@ class GpuLinks {
   }
 
   Options options_;
-  std::unique_ptr<Heap> heap_;
+  Heaps heaps_;
   std::unique_ptr<Board> board_;
   std::vector<Place> places_;
   uint64_t mailboxes_ = 0;  ///< of one peer
