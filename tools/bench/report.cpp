@@ -64,10 +64,18 @@ class Table : public Report {
                how(preamble.request));
     if (!verbose_) return;
     for (const LibraryFacts& library : preamble.libraries) {
-      fmt::print("# {}: start-up {:.1f} ms, device memory {} MiB{}{}\n", name_of(library), library.init_ms,
-                 library.device_bytes >> 20, library.path.empty() ? "" : ", ", library.path);
+      fmt::print("# {}{}{}\n", name_of(library), library.path.empty() ? "" : ": ", library.path);
+      print_cost("first", library.first);
+      if (library.further) print_cost("further", *library.further);
     }
   }
+  static void print_cost(const char* which, const Cost& cost) {
+    fmt::print(
+        "#   {:7} communicator: start-up {:.1f} ms, {:.1f} MiB of device memory; with the first calls {:.1f} ms, "
+        "{:.1f} MiB\n",
+        which, cost.init_ms, mib(cost.init_bytes), cost.init_ms + cost.calls_ms, mib(cost.bytes));
+  }
+  static double mib(int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
 
   static std::string how(const Request& request) {
     std::string text = request.graph ? "replays of CUDA graphs" : "calls one by one";

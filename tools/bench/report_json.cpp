@@ -87,9 +87,13 @@ class JsonFile : public Report {
       document_["libraries"].push_back({{"name", library.name},
                                         {"version", library.version},
                                         {"path", library.path},
-                                        {"init_ms", library.init_ms},
-                                        {"device_bytes", library.device_bytes}});
+                                        {"first", cost_of(library.first)}});
+      if (library.further) document_["libraries"].back()["further"] = cost_of(*library.further);
     }
+  }
+  static Json cost_of(const Cost& cost) {
+    return {
+        {"init_ms", cost.init_ms}, {"init_bytes", cost.init_bytes}, {"calls_ms", cost.calls_ms}, {"bytes", cost.bytes}};
   }
 
   static void add_timing(Json& result, const std::string& prefix, const check::Problem& problem,

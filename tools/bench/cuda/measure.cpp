@@ -67,6 +67,8 @@ class CudaMeasurement : public Measurement {
 
  private:
   Status join(const std::string& path);
+  /// A communicator of the library, after its first calls, and what all that took.
+  Result<std::unique_ptr<Library>> join(const std::string& path, Cost& cost);
   /// Calls of the smallest and the largest problem, which take the memory that later calls find.
   Status call_first(Library& library);
   std::vector<Place> places(const check::Problem& problem) const;
@@ -113,26 +115,44 @@ Status CudaMeasurement::open() {
 }
 
 Status CudaMeasurement::join(const std::string& path) {
-  struct Cost {
-    double init_ms;
-    int64_t device_bytes;
-  };
-  TUTTI_ASSIGN(const size_t free_before, cuda::free_bytes());
+  Cost cost;
+  TUTTI_ASSIGN(auto library, join(path, cost));
+  LibraryFacts facts = library->facts();
+  facts.first = cost;
+  if (request_.verbose) {
+    // Leaves again at once.
+    TUTTI_ASSIGN(const auto further, join(path, cost));
+    facts.further = cost;
+  }
+  contenders_.push_back({std::move(library), std::move(facts)});
+  return {};
+}
+
+Result<std::unique_ptr<Library>> CudaMeasurement::join(const std::string& path, Cost& cost) {
+  TUTTI_TRY(meet(control_));  // ranks may share a device
+  TUTTI_ASSIGN(const size_t before, cuda::free_bytes());
   TUTTI_TRY(meet(control_));
   const auto start = Clock::now();
   TUTTI_ASSIGN(auto library, path.empty() ? join_tutti(request_, control_) : join_nccl(path, control_));
   const std::chrono::duration<double, std::milli> init = Clock::now() - start;
+  TUTTI_TRY(meet(control_));
+  TUTTI_ASSIGN(const size_t joined, cuda::free_bytes());
+  TUTTI_TRY(meet(control_));
+  const auto first_call = Clock::now();
   TUTTI_TRY(call_first(*library).with_context(library->facts().name + ", first calls"));
-  TUTTI_ASSIGN(const size_t free_after, cuda::free_bytes());
-  const Cost own{init.count(), static_cast<int64_t>(free_before) - static_cast<int64_t>(free_after)};
-  TUTTI_ASSIGN(const auto costs, exchange(control_, own));
-  LibraryFacts facts = library->facts();
-  for (const Cost& cost : costs) {
-    facts.init_ms = std::max(facts.init_ms, cost.init_ms);
-    facts.device_bytes = std::max(facts.device_bytes, static_cast<size_t>(std::max<int64_t>(cost.device_bytes, 0)));
+  const std::chrono::duration<double, std::milli> calls = Clock::now() - first_call;
+  TUTTI_TRY(meet(control_));
+  TUTTI_ASSIGN(const size_t after, cuda::free_bytes());
+  const auto taken = [&](size_t left) { return static_cast<int64_t>(before) - static_cast<int64_t>(left); };
+  TUTTI_ASSIGN(const auto costs, exchange(control_, Cost{init.count(), calls.count(), taken(joined), taken(after)}));
+  cost = {};
+  for (const Cost& other : costs) {
+    cost.init_ms = std::max(cost.init_ms, other.init_ms);
+    cost.calls_ms = std::max(cost.calls_ms, other.calls_ms);
+    cost.init_bytes = std::max(cost.init_bytes, other.init_bytes);
+    cost.bytes = std::max(cost.bytes, other.bytes);
   }
-  contenders_.push_back({std::move(library), std::move(facts)});
-  return {};
+  return library;
 }
 
 Status CudaMeasurement::call_first(Library& library) {

@@ -66,7 +66,7 @@ class NcclLibrary : public Library {
   Status async_error() const override;
   void abort(std::string_view reason) override;
   LibraryFacts facts() const override {
-    return {std::filesystem::path(api_.path).filename().string(), api_.version(), api_.path, 0, 0};
+    return {std::filesystem::path(api_.path).filename().string(), api_.version(), api_.path};
   }
 
  private:

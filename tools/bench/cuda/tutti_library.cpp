@@ -24,7 +24,7 @@ class TuttiLibrary : public Library {
   Result<Ran> ran() const override { return ran_by(communicator_, problem_); }
   Status async_error() const override { return communicator_.async_error(); }
   void abort(std::string_view reason) override { communicator_.abort(reason); }
-  LibraryFacts facts() const override { return {"Tutti", TUTTI_VERSION, {}, 0, 0}; }
+  LibraryFacts facts() const override { return {"Tutti", TUTTI_VERSION}; }
 
  private:
   Communicator communicator_;
