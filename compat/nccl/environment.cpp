@@ -100,6 +100,12 @@ std::optional<std::string> protocol(std::string_view text) {
   return one_of(text, std::array<std::string_view, 3>{"simple", "ll", "ll128"});
 }
 
+/// Between GPUs only: processors of one host share memory either way.
+std::optional<std::string> without_p2p(std::string_view text) {
+  if (text == "0") return "";
+  return text == "1" ? std::optional<std::string>("shm") : std::nullopt;
+}
+
 struct Variable {
   const char* name;
   const char* key;
@@ -116,6 +122,7 @@ constexpr std::array kVariables = {
     Variable{"NCCL_MAX_NCHANNELS", "channels", channels},
     Variable{"NCCL_ALGO", "algorithm", algorithm},
     Variable{"NCCL_PROTO", "protocol", protocol},
+    Variable{"NCCL_P2P_DISABLE", "transport", without_p2p},
     Variable{"NCCL_BUFFSIZE", "p2p.slot_size", slot_size},
     Variable{"NCCL_TOPO_FILE", "topology.file", as_it_is},
     Variable{"NCCL_HOSTID", "host", as_it_is},
