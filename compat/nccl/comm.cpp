@@ -87,6 +87,7 @@ ncclResult_t getter(const ncclComm* comm, const int* out, const char* call) {
 ncclResult_t check_end(const ncclComm* comm, const char* call) {
   TUTTI_NCCL_TRY(check_handle(comm, call));
   if (comm->making.valid()) comm->making.wait();
+  if (comm->parting.valid()) comm->parting.wait();
   return check_handle(comm, call);  // it may have been aborted meanwhile
 }
 

@@ -29,8 +29,9 @@ struct ncclComm {
   int rank = 0;
   int size = 0;
   bool blocking = true;
-  std::string clique;  ///< equal for the communicators of this process that are ranks of one and the same
-  int splits = 0;      ///< made of this one, by every rank alike
+  std::string clique;                ///< equal for the communicators of this process that are ranks of one and the same
+  int splits = 0;                    ///< made of this one, by every rank alike
+  std::shared_future<void> parting;  ///< the latest of these, ready when this one is not used for it any more
   tutti::nccl::Wishes wishes;
 
   std::shared_future<void> making;               ///< ready when `communicator` and `state` are final; may be invalid

@@ -187,18 +187,26 @@ void begin(const std::vector<Making>& makings) {
   for (std::vector<Making>& lane : lanes_of(makings)) {
     std::vector<ncclComm*> comms(lane.size());
     std::transform(lane.begin(), lane.end(), comms.begin(), [](const Making& making) { return making.comm; });
-    std::packaged_task<void()> task([work = std::move(lane)] {
+    ncclComm* const parent = lane.front().parent;
+    const std::shared_future<void> before = parent != nullptr ? parent->parting : std::shared_future<void>();
+    std::packaged_task<void()> task([before, work = std::move(lane)] {
+      if (before.valid()) before.wait();
       for (const Making& making : work) run(making);
     });
     const std::shared_future<void> future = task.get_future().share();
     for (ncclComm* comm : comms) comm->making = future;
+    if (parent != nullptr) parent->parting = future;
     std::thread(std::move(task)).detach();
   }
 }
 
 /// Blocking: one alone in this thread, more at the same time, since they wait for each other. The first failure.
 ncclResult_t finish(const std::vector<Making>& makings) {
-  if (makings.size() == 1) return run(makings.front());
+  if (makings.size() == 1) {
+    const ncclComm* const parent = makings.front().parent;
+    if (parent != nullptr && parent->parting.valid()) parent->parting.wait();
+    return run(makings.front());
+  }
   begin(makings);
   ncclResult_t first = ncclSuccess;
   for (const Making& making : makings) {
