@@ -32,15 +32,18 @@ class Ranks:
         if backend == "nccl":
             self.device = torch.device("cuda", int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
             torch.cuda.set_device(self.device)
-        self.store = None
+        self.begun = 0
+        self.store = dist.TCPStore("127.0.0.1", int(os.environ["MASTER_PORT"]) + 1, self.size, self.rank == 0,
+                                   datetime.timedelta(seconds=60))
         self.begin()
 
     def begin(self):
+        """The process group; again with keys of its own, since those of the last one are still in the store."""
+        self.begun += 1
         bound = {"device_id": self.device} if self.eager and self.device.type == "cuda" else {}
-        dist.init_process_group(self.backend, timeout=datetime.timedelta(seconds=60), **bound)
-        if self.store is None:  # beside the process group, which may be what fails
-            self.store = dist.TCPStore("127.0.0.1", int(os.environ["MASTER_PORT"]) + 1, self.size, self.rank == 0,
-                                       datetime.timedelta(seconds=60))
+        dist.init_process_group(self.backend, timeout=datetime.timedelta(seconds=60), rank=self.rank,
+                                world_size=self.size, store=dist.PrefixStore(f"group {self.begun}", self.store),
+                                **bound)
 
     def random(self, rank, count, dtype, salt=0):
         """The input of a rank, as every rank can make it."""
