@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nccl/comm.h"
 
+#include <chrono>
 #include <deque>
+#include <future>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -16,6 +18,7 @@ namespace tutti::nccl {
 namespace {
 
 constexpr size_t kGraves = 1024;
+constexpr std::chrono::seconds kAbortLimit{2};
 
 struct Leaving {
   int device;
@@ -39,17 +42,23 @@ Registry& registry() {
   return *instance;
 }
 
-/// Each in a thread of its own, since they wait for each other.
-void leave(std::vector<Leaving> leaving) {
-  std::vector<std::thread> threads;
-  threads.reserve(leaving.size());
+/// Each in a thread of its own, since they wait for each other. What is aborted waits for all kernels on its GPU, too,
+/// and those may be another communicator's that is aborted next: it gets no more than a moment then, and goes on by
+/// itself.
+void leave(std::vector<Leaving> leaving, bool aborted) {
+  std::vector<std::future<void>> done;
   for (Leaving& one : leaving) {
-    threads.emplace_back([last = std::move(one)]() mutable {
-      const cuda::DeviceScope scope(last.device);
-      const Communicator ended = std::move(last.communicator);
+    std::packaged_task<void()> task([last = std::make_shared<Leaving>(std::move(one))]() mutable {
+      const cuda::DeviceScope scope(last->device);
+      last.reset();
     });
+    done.push_back(task.get_future());
+    std::thread(std::move(task)).detach();
   }
-  for (std::thread& thread : threads) thread.join();
+  for (const std::future<void>& one : done) {
+    if (aborted) one.wait_for(kAbortLimit);
+    if (!aborted) one.wait();
+  }
 }
 
 /// Counts the rank out, and returns who leaves now.
@@ -78,10 +87,21 @@ ncclResult_t getter(const ncclComm* comm, const int* out, const char* call) {
 ncclResult_t check_end(const ncclComm* comm, const char* call) {
   TUTTI_NCCL_TRY(check_handle(comm, call));
   if (comm->making.valid()) comm->making.wait();
-  return ncclSuccess;
+  if (comm->parting.valid()) comm->parting.wait();
+  return check_handle(comm, call);  // it may have been aborted meanwhile
 }
 
 }  // namespace
+
+Visit::Visit(ncclComm& comm) : comm_(comm) {
+  // Partner: bury(), which marks first and then looks for visitors.
+  comm_.visitors.fetch_add(1);
+  in_time_ = comm_.magic.load() == ncclComm::kAlive;
+}
+
+Visit::~Visit() {
+  if (comm_.visitors.fetch_sub(1) == 1) comm_.visitors.notify_all();
+}
 
 ncclResult_t check_handle(const ncclComm* comm, std::string_view call) {
   if (comm == nullptr) return fail(ncclInvalidArgument, "{}: the communicator is null", call);
@@ -107,10 +127,16 @@ void join_clique(ncclComm& comm) {
   ++all.cliques[comm.clique].alive;
 }
 
-void bury(ncclComm* comm) {
-  leave(count_out(*comm));
-  comm->magic = ncclComm::kDead;
+void bury(ncclComm* comm, bool aborted) {
+  comm->magic.store(ncclComm::kDead);
+  for (int inside = comm->visitors.load(); inside > 0; inside = comm->visitors.load()) comm->visitors.wait(inside);
+  leave(count_out(*comm), aborted);
   comm->registrations.clear();
+  {
+    const cuda::DeviceScope scope(comm->device);
+    comm->order = {};
+  }
+  comm->doors.close();
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
   all.graves.emplace_back(comm);
@@ -136,11 +162,15 @@ TUTTI_NCCL(ncclResult_t, ncclCommDestroy, (ncclComm_t comm)) {
   return ncclSuccess;
 }
 
+// Unlike all other calls, while the communicator is still being made: whoever makes it finds that nobody wants it.
 TUTTI_NCCL(ncclResult_t, ncclCommAbort, (ncclComm_t comm)) {
   if (comm == nullptr) return ncclSuccess;
-  TUTTI_NCCL_TRY(check_end(comm, "CommAbort"));
+  TUTTI_NCCL_TRY(check_handle(comm, "CommAbort"));
+  auto phase = ncclComm::Phase::kBegun;
+  if (comm->phase.compare_exchange_strong(phase, ncclComm::Phase::kAbandoned)) return ncclSuccess;
+  if (phase == ncclComm::Phase::kAbandoned) return fail(ncclInvalidArgument, "CommAbort: it was aborted before");
   if (comm->communicator) comm->communicator->abort("ncclCommAbort");
-  bury(comm);
+  bury(comm, true);
   return ncclSuccess;
 }
 
@@ -159,8 +189,9 @@ TUTTI_NCCL(ncclResult_t, ncclCommGetAsyncError, (ncclComm_t comm, ncclResult_t* 
   TUTTI_NCCL_TRY(check_handle(comm, "CommGetAsyncError"));
   if (error == nullptr) return fail(ncclInvalidArgument, "CommGetAsyncError: the place for the error is null");
   *error = comm->state.load(std::memory_order_acquire);
+  const Visit visit(*comm);
   // A communicator that was revoked is broken on purpose: that is no error.
-  if (*error != ncclSuccess || !comm->communicator || comm->revoked) return ncclSuccess;
+  if (*error != ncclSuccess || !visit || !comm->communicator || comm->revoked) return ncclSuccess;
   const tutti::Status status = comm->communicator->async_error();
   *error = result_of(status.code());
   if (!status.ok() && !comm->told.exchange(true)) report(status);

@@ -11,30 +11,40 @@
 #include <string_view>
 #include <vector>
 
+#include "nccl/config.h"
+#include "nccl/meeting.h"
 #include "nccl/nccl.h"
+#include "nccl/order.h"
 #include "nccl/reductions.h"
 #include "tutti/communicator.h"
 
-/// One thread at a time, except what ncclCommGetAsyncError and ncclCommAbort read.
+/// One thread at a time, except ncclCommGetAsyncError and ncclCommAbort.
 struct ncclComm {
   static constexpr uint64_t kAlive = 0x5475747469436f6d;
   static constexpr uint64_t kDead = 0xdead5475747469ff;
+  enum class Phase { kBegun, kDone, kAbandoned };
 
-  uint64_t magic = kAlive;
+  std::atomic<uint64_t> magic{kAlive};
   int device = 0;
   int rank = 0;
   int size = 0;
   bool blocking = true;
-  std::string clique;  ///< equal for the communicators of this process that are ranks of one and the same
-  int splits = 0;      ///< made of this one, by every rank alike
+  std::string clique;                ///< equal for the communicators of this process that are ranks of one and the same
+  int splits = 0;                    ///< made of this one, by every rank alike
+  std::shared_future<void> parting;  ///< the latest of these, ready when this one is not used for it any more
+  tutti::nccl::Wishes wishes;
 
   std::shared_future<void> making;               ///< ready when `communicator` and `state` are final; may be invalid
+  std::atomic<Phase> phase{Phase::kBegun};       ///< abandoned: who makes it buries it
   std::atomic<ncclResult_t> state{ncclSuccess};  ///< ncclInProgress until made; a failure: it could not be
   std::optional<tutti::Communicator> communicator;
   std::atomic<bool> finalized{false};
   std::atomic<bool> revoked{false};
   std::atomic<bool> told{false};  ///< that it is broken: applications ask again and again
+  std::atomic<int> visitors{0};   ///< threads that use `communicator` now; with `magic`, see Visit
 
+  tutti::nccl::StreamOrder order;
+  tutti::nccl::Doors doors;
   tutti::nccl::Reductions reductions;
   std::vector<std::unique_ptr<char>> registrations;  ///< handles; that something is registered makes no difference
 };
@@ -45,10 +55,26 @@ namespace tutti::nccl {
 ncclResult_t check_handle(const ncclComm* comm, std::string_view call);
 /// As check_handle, and operations may be given to it: made, not finalized, not revoked.
 ncclResult_t check_usable(const ncclComm* comm, std::string_view call);
+/// Keeps a communicator from being freed under a thread that uses it, while another aborts it.
+class Visit {
+ public:
+  explicit Visit(ncclComm& comm);
+  ~Visit();
+  Visit(const Visit&) = delete;
+  Visit& operator=(const Visit&) = delete;
+  /// Whether it was in time; else the communicator is not to be touched.
+  explicit operator bool() const { return in_time_; }
+
+ private:
+  ncclComm& comm_;
+  bool in_time_;
+};
+
 /// Takes part in the counting of its clique; once, before the communicator is made.
 void join_clique(ncclComm& comm);
 /// Frees the handle. Ranks of one communicator in one process leave together, when the last one is destroyed: leaving
-/// waits for the others, and one thread may destroy them one by one.
-void bury(ncclComm* comm);
+/// waits for the others, and one thread may destroy them one by one. Waits for visits to end first; an aborted one does
+/// not wait long for kernels of others on its GPU.
+void bury(ncclComm* comm, bool aborted = false);
 
 }  // namespace tutti::nccl

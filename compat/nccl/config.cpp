@@ -75,7 +75,7 @@ ncclResult_t check(const ncclConfig_t& config, Wishes& wishes) {
 }  // namespace
 
 ncclResult_t read(const ncclConfig_t* config, bool blocking, Wishes& wishes) {
-  wishes.blocking = blocking_of(blocking);
+  wishes.blocking = switched("NCCL_COMM_BLOCKING", blocking);
   if (config == nullptr) return ncclSuccess;
   // The first three members are there in every version.
   if (config->magic != kMagic || config->size < offsetof(ncclConfig_t, blocking)) {
@@ -83,7 +83,7 @@ ncclResult_t read(const ncclConfig_t* config, bool blocking, Wishes& wishes) {
   }
   const ncclConfig_t own = own_copy(*config);
   TUTTI_NCCL_TRY(check(own, wishes));
-  if (own.blocking != NCCL_CONFIG_UNDEF_INT) wishes.blocking = blocking_of(own.blocking == 1);
+  if (own.blocking != NCCL_CONFIG_UNDEF_INT) wishes.blocking = switched("NCCL_COMM_BLOCKING", own.blocking == 1);
   if (own.maxCTAs != NCCL_CONFIG_UNDEF_INT) wishes.max_ctas = own.maxCTAs;
   if (own.netName != nullptr) wishes.network = own.netName;
   return ncclSuccess;

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Communicators come to life: from an id, for all GPUs of a process, out of another one.
 #include <cuda_runtime_api.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <bit>
 #include <numeric>
 #include <set>
+#include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "device/cuda/runtime.h"
@@ -15,6 +20,8 @@
 #include "nccl/environment.h"
 #include "nccl/errors.h"
 #include "nccl/group.h"
+#include "nccl/meeting.h"
+#include "nccl/variables.h"
 
 namespace tutti::nccl {
 namespace {
@@ -39,23 +46,69 @@ ncclResult_t current_device(int& device) {
   return report(current.status());
 }
 
+/// What all ranks of a new communicator do first: no GPU may be another rank's, and each opens its door.
+Status settle(ncclComm& comm, const Rendezvous& rendezvous) {
+  comm.rank = comm.communicator->rank();
+  comm.size = comm.communicator->size();
+  if (comm.size == 1) return {};
+  const Gather gather = [&](std::span<const std::byte> mine) { return comm.communicator->exchange(mine); };
+  cudaDeviceProp properties{};
+  TUTTI_CUDA_TRY(cudaGetDeviceProperties(&properties, comm.device));
+  const std::span<const char> own(properties.uuid.bytes);
+  TUTTI_ASSIGN(const auto all, gather(std::as_bytes(own)));
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    const auto twin = std::find(all.begin() + static_cast<ptrdiff_t>(rank) + 1, all.end(), all[rank]);
+    if (twin == all.end() || switched("NCCL_MULTI_RANK_GPU_ENABLE", false)) continue;
+    return {Code::kMismatch, fmt::format("ranks {} and {} use the same GPU; NCCL_MULTI_RANK_GPU_ENABLE=1 allows it",
+                                         rank, twin - all.begin())};
+  }
+  return comm.doors.open(gather, comm.rank, rendezvous);
+}
+
+/// The settings of a communicator to be made.
+Result<Settings> settings_for(const Wishes& wishes) {
+  TUTTI_ASSIGN(Settings settings, Settings::of_process());
+  name_ignored(wishes);
+  propose(wishes, settings);
+  return settings;
+}
+
+constexpr const char* kEverybodysSecret = "00000000000000000000000000000000";
+
+/// The id that NCCL_COMM_ID=host:port stands for; UniqueId() where that is not set.
+Result<UniqueId> id_of_environment() {
+  const auto address = variable("NCCL_COMM_ID");
+  if (!address) return UniqueId();
+  return UniqueId::from_string(fmt::format("{}:{}", *address, kEverybodysSecret));
+}
+
+/// Such an id is served by rank 0, not by who asked for it first: every process asks for the same.
+Status serve_if_of_environment(const UniqueId& id, int rank) {
+  if (rank != 0) return {};
+  TUTTI_ASSIGN(const UniqueId fixed, id_of_environment());
+  if (fixed == UniqueId() || fixed != id) return {};
+  return UniqueId::create_at(*variable("NCCL_COMM_ID"), kEverybodysSecret).status();
+}
+
 /// Arguments are checked. The handle is given out at once; the rest is done now, in a thread, or by GroupEnd.
 ncclResult_t create(ncclComm_t* handle, const ncclUniqueId& nccl_id, Place place, int device, const Wishes& wishes) {
   *handle = nullptr;
-  auto settings = Settings::of_process();
+  const auto settings = settings_for(wishes);
   TUTTI_NCCL_TRY(report(settings.status()));
-  name_ignored(wishes);
-  propose(wishes, *settings);
   const auto id = std::bit_cast<UniqueId>(nccl_id);
   auto* const comm = new ncclComm;
   comm->device = device;
   comm->rank = place.rank;
   comm->size = place.size;
   comm->blocking = wishes.blocking;
+  comm->wishes = wishes;
   comm->clique.assign(nccl_id.internal, sizeof nccl_id.internal);
-  return submit({comm, nullptr, handle, [comm, id, options = settings->options()]() -> Status {
-                   TUTTI_ASSIGN(comm->communicator, Communicator::create(id, comm->rank, comm->size, options));
-                   return {};
+  return submit({comm, nullptr, handle, [comm, id, settings = *settings]() -> Status {
+                   TUTTI_ASSIGN(const Rendezvous rendezvous, settings.rendezvous());
+                   TUTTI_TRY(serve_if_of_environment(id, comm->rank));
+                   TUTTI_ASSIGN(comm->communicator,
+                                Communicator::create(id, comm->rank, comm->size, settings.options()));
+                   return settle(*comm, rendezvous);
                  }});
 }
 
@@ -70,15 +123,18 @@ ncclResult_t init_rank(ncclComm_t* handle, const ncclUniqueId& id, Place place, 
   return create(handle, id, place, device, wishes);
 }
 
+Result<UniqueId> make_id() {
+  TUTTI_ASSIGN(const Settings settings, Settings::of_process());
+  TUTTI_ASSIGN(const UniqueId fixed, id_of_environment());
+  if (fixed != UniqueId()) return fixed;
+  TUTTI_ASSIGN(const Rendezvous rendezvous, settings.rendezvous());
+  return UniqueId::create(rendezvous.interfaces);
+}
+
 ncclResult_t unique_id(ncclUniqueId& out) {
-  const auto settings = Settings::of_process();
-  TUTTI_NCCL_TRY(report(settings.status()));
-  const auto interfaces = settings->interfaces();
-  TUTTI_NCCL_TRY(report(interfaces.status()));
-  const auto id = UniqueId::create(*interfaces);
-  TUTTI_NCCL_TRY(report(id.status()));
-  out = std::bit_cast<ncclUniqueId>(*id);
-  return ncclSuccess;
+  const auto id = make_id();
+  if (id.ok()) out = std::bit_cast<ncclUniqueId>(*id);
+  return report(id.status());
 }
 
 ncclResult_t check_devices(const std::vector<int>& devices) {
@@ -114,30 +170,77 @@ ncclResult_t init_all(ncclComm_t* comms, int count, const int* list) {
   return end_group();
 }
 
-/// The new communicator's settings are its parent's: splitting has none of its own in Tutti.
-ncclResult_t split(ncclComm* parent, int color, int key, ncclComm_t* handle, const ncclConfig_t* config) {
-  if (handle == nullptr) return fail(ncclInvalidArgument, "CommSplit: the place for the communicator is null");
-  *handle = nullptr;
-  TUTTI_NCCL_TRY(check_usable(parent, "CommSplit"));
-  if (color < 0 && color != NCCL_SPLIT_NOCOLOR) {
-    return fail(ncclInvalidArgument, "CommSplit: color {}; colors count from 0, or are NCCL_SPLIT_NOCOLOR", color);
+/// How some ranks of a parent part: where they gather, and what each of them wishes.
+struct Parting {
+  std::vector<int> members;  ///< ranks of the parent, ascending
+  int color;
+  int key;
+  bool aborts = false;  ///< the parent
+};
+
+/// As long as all take part and the parent is whole, they gather by it; else at a door.
+Status part(ncclComm& comm, ncclComm& parent, const Parting& parting, const Settings& settings) {
+  const Visit visit(parent);
+  if (!visit) return {Code::kAborted, "the communicator to make another from was aborted"};
+  TUTTI_ASSIGN(const Rendezvous rendezvous, settings.rendezvous());
+  Seat seat;
+  const auto choose = [&](const Gather& gather, size_t place) -> Status {
+    TUTTI_ASSIGN(seat, take_seat(gather, place, parting.color, parting.key, rendezvous));
+    return {};
+  };
+  if (parting.aborts) parent.communicator->abort("ncclCommShrink");
+  const bool all = parting.members.size() == static_cast<size_t>(parent.size);
+  if (all && !parent.revoked) {
+    const Gather gather = [&](std::span<const std::byte> mine) { return parent.communicator->exchange(mine); };
+    TUTTI_TRY(choose(gather, static_cast<size_t>(parent.rank)));
+  } else if (parting.members.size() > 1) {
+    TUTTI_TRY(parent.doors.meet(parting.members, rendezvous, choose));
+  } else {
+    TUTTI_ASSIGN(const UniqueId id, UniqueId::create(rendezvous.interfaces));
+    if (parting.color >= 0) seat = Seat{id, 0, 1};
   }
+  if (seat.size == 0) return {};
+  TUTTI_ASSIGN(comm.communicator, Communicator::create(seat.id, seat.rank, seat.size, settings.options()));
+  return settle(comm, rendezvous);
+}
+
+/// A new communicator's configuration is what is given, and where that is silent its parent's.
+ncclResult_t derive(ncclComm* parent, ncclComm_t* handle, const ncclConfig_t* config, std::string clique,
+                    Parting parting) {
   Wishes wishes;
   TUTTI_NCCL_TRY(read(config, parent->blocking, wishes));
-  name_ignored(wishes);
+  if (!wishes.max_ctas) wishes.max_ctas = parent->wishes.max_ctas;
+  if (wishes.network.empty()) wishes.network = parent->wishes.network;
+  const auto settings = settings_for(wishes);
+  TUTTI_NCCL_TRY(report(settings.status()));
   auto* const comm = new ncclComm;
   comm->device = parent->device;
   comm->blocking = wishes.blocking;
-  comm->clique = fmt::format("{}/{}:{}", parent->clique, ++parent->splits, color);
+  comm->wishes = wishes;
+  comm->clique = fmt::format("{}/{}:{}", parent->clique, ++parent->splits, clique);
+  return submit({comm, parent, handle, [comm, parent, parting = std::move(parting), settings = *settings]() -> Status {
+                   return part(*comm, *parent, parting, settings);
+                 }});
+}
+
+/// Made, and not finalized; it may be revoked, or broken.
+ncclResult_t check_parent(const ncclComm* parent, const char* call) {
+  TUTTI_NCCL_TRY(check_handle(parent, call));
+  return parent->revoked ? ncclSuccess : check_usable(parent, call);
+}
+
+ncclResult_t split(ncclComm* parent, int color, int key, ncclComm_t* handle, const ncclConfig_t* config) {
+  if (handle == nullptr) return fail(ncclInvalidArgument, "CommSplit: the place for the communicator is null");
+  *handle = nullptr;
+  TUTTI_NCCL_TRY(check_parent(parent, "CommSplit"));
+  if (color < 0 && color != NCCL_SPLIT_NOCOLOR) {
+    return fail(ncclInvalidArgument, "CommSplit: color {}; colors count from 0, or are NCCL_SPLIT_NOCOLOR", color);
+  }
+  std::vector<int> members(static_cast<size_t>(parent->size));
+  std::iota(members.begin(), members.end(), 0);
   // Who joins none takes part all the same.
   ncclComm_t* const place = color == NCCL_SPLIT_NOCOLOR ? nullptr : handle;
-  return submit({comm, parent, place, [comm, parent, color, key]() -> Status {
-                   TUTTI_ASSIGN(comm->communicator, parent->communicator->split(color, key));
-                   if (!comm->communicator) return {};
-                   comm->rank = comm->communicator->rank();
-                   comm->size = comm->communicator->size();
-                   return {};
-                 }});
+  return derive(parent, place, config, std::to_string(color), {std::move(members), color, key});
 }
 
 ncclResult_t check_excluded(const ncclComm* parent, const int* list, int count) {
@@ -152,22 +255,19 @@ ncclResult_t check_excluded(const ncclComm* parent, const int* list, int count) 
   return ncclSuccess;
 }
 
-/// Only those that remain call this, and a split needs all: one rank alone needs nobody, more are refused.
-ncclResult_t shrink(ncclComm* parent, const int* list, int count, ncclComm_t* handle, const ncclConfig_t* config) {
+/// Only those that remain call this.
+ncclResult_t shrink(ncclComm* parent, const int* list, int count, ncclComm_t* handle, const ncclConfig_t* config,
+                    bool aborts) {
   if (handle == nullptr) return fail(ncclInvalidArgument, "CommShrink: the place for the communicator is null");
   *handle = nullptr;
-  TUTTI_NCCL_TRY(check_handle(parent, "CommShrink"));
+  TUTTI_NCCL_TRY(check_parent(parent, "CommShrink"));
   TUTTI_NCCL_TRY(check_excluded(parent, list, count));
-  if (std::set<int>(list, list + count).size() + 1 < static_cast<size_t>(parent->size)) {
-    return fail(ncclInvalidUsage,
-                "CommShrink: Tutti cannot yet make a communicator of some of the ranks without the "
-                "others; make a new one with ncclCommInitRank");
+  std::vector<int> members;
+  for (int rank = 0; rank < parent->size; ++rank) {
+    if (std::find(list, list + count, rank) == list + count) members.push_back(rank);
   }
-  Wishes wishes;
-  TUTTI_NCCL_TRY(read(config, parent->blocking, wishes));
-  ncclUniqueId id;
-  TUTTI_NCCL_TRY(unique_id(id));
-  return create(handle, id, {0, 1}, parent->device, wishes);
+  const std::string clique = fmt::format("{}", fmt::join(members, ","));
+  return derive(parent, handle, config, clique, {std::move(members), 0, parent->rank, aborts});
 }
 
 }  // namespace
@@ -211,5 +311,5 @@ TUTTI_NCCL(ncclResult_t, ncclCommShrink,
   if (flags != NCCL_SHRINK_DEFAULT && flags != NCCL_SHRINK_ABORT) {
     return remember(fail(ncclInvalidArgument, "CommShrink: flags {} are unknown", flags));
   }
-  return remember(shrink(comm, excluded, count, made, config));
+  return remember(shrink(comm, excluded, count, made, config, flags == NCCL_SHRINK_ABORT));
 }

@@ -4,7 +4,6 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -17,6 +16,7 @@
 #include <vector>
 
 #include "log/log.h"
+#include "nccl/variables.h"
 
 namespace tutti::nccl {
 namespace {
@@ -63,18 +63,47 @@ std::optional<std::string> channels(std::string_view text) {
   return std::to_string(std::min(number, kMaxChannels));
 }
 
-/// One name that Tutti has. Lists, exclusions and choices per function are rules in a job file here.
+/// NCCL cuts a channel's buffer into 8 slots.
+std::optional<std::string> slot_size(std::string_view text) {
+  constexpr uint64_t kSlots = 8;
+  constexpr uint64_t kLeast = 512;
+  uint64_t bytes = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), bytes);
+  if (error != std::errc() || end != text.data() + text.size() || bytes < kSlots * kLeast) return std::nullopt;
+  return std::to_string(bytes / kSlots / kLeast * kLeast);
+}
+
+std::optional<std::string> lower_case(std::string_view text) {
+  return lower(text);
+}
+
+/// A list of what may be used, or after "^" of what may not: which of Tutti's `names` are left. All: nothing to set.
+/// One: that. What lies between, and choices per function, are rules in a job file here.
 template <size_t kCount>
 std::optional<std::string> one_of(std::string_view text, const std::array<std::string_view, kCount>& names) {
-  const std::string name = lower(text);
-  if (std::find(names.begin(), names.end(), name) == names.end()) return std::nullopt;
-  return name;
+  if (text.find_first_of(":;@") != std::string_view::npos) return std::nullopt;
+  const bool excludes = text.starts_with('^');
+  const std::string list = "," + lower(text.substr(excludes ? 1 : 0)) + ",";
+  std::vector<std::string> left;
+  for (const std::string_view name : names) {
+    const bool listed = list.find(fmt::format(",{},", name)) != std::string::npos;
+    if (listed != excludes) left.emplace_back(name);
+  }
+  if (left.size() == kCount) return "";
+  if (left.size() == 1) return left.front();
+  return std::nullopt;
 }
 std::optional<std::string> algorithm(std::string_view text) {
   return one_of(text, std::array<std::string_view, 2>{"ring", "tree"});
 }
 std::optional<std::string> protocol(std::string_view text) {
   return one_of(text, std::array<std::string_view, 3>{"simple", "ll", "ll128"});
+}
+
+/// Between GPUs only: processors of one host share memory either way.
+std::optional<std::string> without_p2p(std::string_view text) {
+  if (text == "0") return "";
+  return text == "1" ? std::optional<std::string>("shm") : std::nullopt;
 }
 
 struct Variable {
@@ -88,31 +117,36 @@ constexpr std::array kVariables = {
     Variable{"NCCL_DEBUG", "log.level", level},
     Variable{"NCCL_DEBUG_FILE", "log.file", as_it_is},
     Variable{"NCCL_SOCKET_IFNAME", "bootstrap.interface", interfaces_list},
+    Variable{"NCCL_NET", "network", lower_case},
     Variable{"NCCL_MAX_CTAS", "channels", channels},
     Variable{"NCCL_MAX_NCHANNELS", "channels", channels},
     Variable{"NCCL_ALGO", "algorithm", algorithm},
     Variable{"NCCL_PROTO", "protocol", protocol},
+    Variable{"NCCL_P2P_DISABLE", "transport", without_p2p},
+    Variable{"NCCL_BUFFSIZE", "p2p.slot_size", slot_size},
     Variable{"NCCL_TOPO_FILE", "topology.file", as_it_is},
     Variable{"NCCL_HOSTID", "host", as_it_is},
 };
 
-// Read elsewhere: by blocking_of().
-constexpr std::string_view kBlocking = "NCCL_COMM_BLOCKING";
+// Read elsewhere.
+constexpr std::array<std::string_view, 4> kOthers = {"NCCL_COMM_BLOCKING", "NCCL_COMM_ID", "NCCL_CONF_FILE",
+                                                     "NCCL_MULTI_RANK_GPU_ENABLE"};
+
+// Programs written for NCCL expect it to wait for ever, and have watchdogs of their own that are told how long.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 2> kPatience = {
+    {{"timeouts.bootstrap", "10m"}, {"timeouts.operation", "1h"}}};
 
 bool has_effect(std::string_view name) {
-  return name == kBlocking || std::any_of(kVariables.begin(), kVariables.end(),
-                                          [&](const Variable& variable) { return name == variable.name; });
+  return std::find(kOthers.begin(), kOthers.end(), name) != kOthers.end() ||
+         std::any_of(kVariables.begin(), kVariables.end(),
+                     [&](const Variable& variable) { return name == variable.name; });
 }
 
 void name_those_without_effect() {
   static std::once_flag once;
   std::call_once(once, [] {
-    std::vector<std::string> names;
-    for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
-      const std::string_view name = std::string_view(*entry).substr(0, std::string_view(*entry).find('='));
-      if (name.starts_with("NCCL_") && !has_effect(name)) names.emplace_back(name);
-    }
-    std::sort(names.begin(), names.end());
+    std::vector<std::string> names = variables();
+    std::erase_if(names, has_effect);
     if (!names.empty()) log::info("nccl: set, but without effect on Tutti: {}", fmt::join(names, ", "));
   });
 }
@@ -144,27 +178,29 @@ Result<Settings> Settings::of_process() {
   settings.demand("device", "cuda");
   settings.demand("plugins.path", plugin_path(settings.given_));
   std::vector<std::string> strange;
-  for (const Variable& variable : kVariables) {
-    const char* text = secure_getenv(variable.name);
-    if (text == nullptr || *text == '\0') continue;
-    const auto value = variable.convert(text);
-    if (value) {
-      settings.propose(variable.key, *value);
-    } else {
-      strange.push_back(fmt::format("{}={}", variable.name, text));
-    }
+  std::vector<std::string> understood;
+  for (const Variable& entry : kVariables) {
+    const auto text = variable(entry.name);
+    if (!text) continue;
+    const auto value = entry.convert(*text);
+    if (!value) strange.push_back(fmt::format("{}={}", entry.name, *text));
+    if (!value || value->empty() || !settings.propose(entry.key, *value)) continue;
+    understood.push_back(fmt::format("{} = {} ({}={})", entry.key, *value, entry.name, *text));
   }
+  for (const auto& [key, value] : kPatience) settings.propose(key, std::string(value));
   TUTTI_TRY(settings.start_log());
+  if (!understood.empty()) log::info("nccl: settings from variables: {}", fmt::join(understood, ", "));
   if (!strange.empty()) log::warn("nccl: ignored, as Tutti has nothing like it: {}", fmt::join(strange, ", "));
   name_those_without_effect();
   return settings;
 }
 
-void Settings::propose(std::string_view key, std::string value) {
+bool Settings::propose(std::string_view key, std::string value) {
   const auto same = [&](const auto& setting) { return setting.first == key; };
   const bool decided =
       given_.origin(key) != "built-in" || std::any_of(options_.settings.begin(), options_.settings.end(), same);
   if (!decided) demand(key, std::move(value));
+  return !decided;
 }
 
 void Settings::demand(std::string_view key, std::string value) {
@@ -184,15 +220,15 @@ Status Settings::start_log() const {
   return log::configure(log::level_from(all.text("log.level")), all.text("log.file"));
 }
 
-Result<std::string> Settings::interfaces() const {
+Result<Rendezvous> Settings::rendezvous() const {
   TUTTI_ASSIGN(const config::Config all, load());
-  return fmt::format("{}", fmt::join(all.list("bootstrap.interface"), ","));
+  return Rendezvous{fmt::format("{}", fmt::join(all.list("bootstrap.interface"), ",")),
+                    all.duration("timeouts.bootstrap")};
 }
 
-bool blocking_of(bool configured) {
-  const char* text = secure_getenv(kBlocking.data());
-  if (text == nullptr || (std::string_view(text) != "0" && std::string_view(text) != "1")) return configured;
-  return *text == '1';
+bool switched(std::string_view name, bool otherwise) {
+  const auto text = variable(name);
+  return text == "0" || text == "1" ? text == "1" : otherwise;
 }
 
 }  // namespace tutti::nccl

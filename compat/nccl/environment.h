@@ -3,6 +3,7 @@
 // NCCL_* say where those are silent.
 #pragma once
 
+#include <chrono>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -12,18 +13,23 @@
 
 namespace tutti::nccl {
 
+/// How ranks meet.
+struct Rendezvous {
+  std::string interfaces;          ///< as UniqueId::create() takes them
+  std::chrono::nanoseconds limit;  ///< for all to come
+};
+
 class Settings {
  public:
   /// Of this process, now. Sets up the log, too, and names once what has no effect.
   static Result<Settings> of_process();
 
-  /// Takes a value for a key that nobody has decided so far.
-  void propose(std::string_view key, std::string value);
+  /// Takes a value for a key, unless somebody has decided before: false.
+  bool propose(std::string_view key, std::string value);
   /// Takes a value whatever others say.
   void demand(std::string_view key, std::string value);
 
-  /// The interfaces on which ranks meet, as UniqueId::create() takes them.
-  Result<std::string> interfaces() const;
+  Result<Rendezvous> rendezvous() const;
   Options options() const { return options_; }
 
  private:
@@ -35,7 +41,7 @@ class Settings {
   Options options_;
 };
 
-/// NCCL_COMM_BLOCKING: 0 or 1; anything else: `configured`.
-bool blocking_of(bool configured);
+/// What the variable says: 0 or 1; anything else: `otherwise`.
+bool switched(std::string_view name, bool otherwise);
 
 }  // namespace tutti::nccl

@@ -2,7 +2,12 @@
 #include "nccl/group.h"
 
 #include <algorithm>
+#include <deque>
+#include <future>
+#include <map>
 #include <memory>
+#include <span>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -26,15 +31,15 @@ Status call(const Operation& o) {
   Communicator& comm = *o.comm->communicator;
   switch (o.collective) {
     case Collective::kAllReduce:
-      return comm.all_reduce(o.input, o.output, o.count, o.type, o.reduction, o.stream);
+      return comm.all_reduce(o.input, o.output, o.count, o.type, o.reduction.reduction, o.stream);
     case Collective::kReduceScatter:
-      return comm.reduce_scatter(o.input, o.output, o.count, o.type, o.reduction, o.stream);
+      return comm.reduce_scatter(o.input, o.output, o.count, o.type, o.reduction.reduction, o.stream);
     case Collective::kAllGather:
       return comm.all_gather(o.input, o.output, o.count, o.type, o.stream);
     case Collective::kBroadcast:
       return comm.broadcast(o.input, o.output, o.count, o.type, o.root, o.stream);
     case Collective::kReduce:
-      return comm.reduce(o.input, o.output, o.count, o.type, o.reduction, o.root, o.stream);
+      return comm.reduce(o.input, o.output, o.count, o.type, o.reduction.reduction, o.root, o.stream);
     case Collective::kAllToAll:
       return comm.all_to_all(o.input, o.output, o.count, o.type, o.stream);
     case Collective::kGather:
@@ -48,11 +53,46 @@ Status call(const Operation& o) {
   return Status(Code::kInternal, "a collective without a call");
 }
 
-Status run(const std::vector<Operation>& operations) {
-  if (operations.empty()) return {};
+/// A scalar in the GPU's memory is read when its turn comes on the stream: kernels here take the value, not the
+/// address.
+Status read_scalar(Operation& operation) {
+  if (operation.reduction.scalar == nullptr) return {};
+  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+  TUTTI_CUDA_TRY(cudaStreamIsCapturing(operation.stream, &capture));
+  if (capture != cudaStreamCaptureStatusNone) {
+    return {Code::kUnsupported,
+            "a scalar in the GPU's memory cannot be read into a graph; pass it from the host's (HostImmediate)"};
+  }
+  uint64_t& bits = operation.reduction.reduction.scalar;
+  TUTTI_CUDA_TRY(
+      cudaMemcpyAsync(&bits, operation.reduction.scalar, size_of(operation.type), cudaMemcpyDefault, operation.stream));
+  TUTTI_CUDA_TRY(cudaStreamSynchronize(operation.stream));
+  return {};
+}
+
+/// A communicator's part in a group: all its operations go to the first of the streams they were given to.
+struct Share {
+  explicit Share(ncclComm& of) : comm(of), visit(of) {}
+  ncclComm& comm;
+  Visit visit;
+  std::vector<cudaStream_t> streams;
+};
+
+Status aborted() {
+  return {Code::kAborted, "the communicator was aborted meanwhile"};
+}
+
+Share& share_of(const Operation& operation, std::deque<Share>& shares) {
+  const auto same = [&](const Share& share) { return &share.comm == operation.comm; };
+  const auto found = std::find_if(shares.begin(), shares.end(), same);
+  return found != shares.end() ? *found : shares.emplace_back(*operation.comm);
+}
+
+Status enqueue(std::vector<Operation>& operations, std::deque<Share>& shares) {
   TUTTI_TRY(group_start());
   Status status;
-  for (const Operation& operation : operations) {
+  for (Operation& operation : operations) {
+    operation.stream = share_of(operation, shares).streams.front();
     status = call(operation);
     if (!status.ok()) break;
   }
@@ -60,11 +100,65 @@ Status run(const std::vector<Operation>& operations) {
   return status.ok() ? ended : status;
 }
 
+Status run(std::vector<Operation>& operations) {
+  if (operations.empty()) return {};
+  std::deque<Share> shares;
+  for (Operation& operation : operations) {
+    Share& share = share_of(operation, shares);
+    if (!share.visit) return aborted();
+    const cuda::DeviceScope scope(share.comm.device);
+    TUTTI_TRY(read_scalar(operation));
+    auto& streams = share.streams;
+    if (std::find(streams.begin(), streams.end(), operation.stream) == streams.end()) {
+      streams.push_back(operation.stream);
+    }
+  }
+  for (Share& share : shares) {
+    const cuda::DeviceScope scope(share.comm.device);
+    TUTTI_TRY(share.comm.order.begin(share.streams));
+  }
+  TUTTI_TRY(enqueue(operations, shares));
+  for (Share& share : shares) {
+    const cuda::DeviceScope scope(share.comm.device);
+    TUTTI_TRY(share.comm.order.end(share.streams));
+  }
+  return {};
+}
+
+Status run(Operation operation) {
+  ncclComm& comm = *operation.comm;
+  const Visit visit(comm);
+  if (!visit) return aborted();
+  const cuda::DeviceScope scope(comm.device);
+  TUTTI_TRY(read_scalar(operation));
+  TUTTI_TRY(comm.order.begin({&operation.stream, 1}));
+  TUTTI_TRY(call(operation));
+  return comm.order.end({&operation.stream, 1});
+}
+
+/// Messages of a rank to itself come in pairs.
+ncclResult_t check_own_messages(std::span<const Operation> operations) {
+  std::map<const ncclComm*, int64_t> unmet;  // sends without a receive
+  for (const Operation& o : operations) {
+    if (o.collective == Collective::kSendRecv && o.root == o.comm->rank) unmet[o.comm] += o.receives ? -1 : 1;
+  }
+  for (const auto& [comm, sends] : unmet) {
+    if (sends == 0) continue;
+    return fail(ncclInvalidUsage, "rank {} {} itself without the partner of that in the same group", comm->rank,
+                sends > 0 ? "sends to" : "receives from");
+  }
+  return ncclSuccess;
+}
+
 ncclResult_t run(const Making& making) {
-  const cuda::DeviceScope scope(making.comm->device);
+  ncclComm& comm = *making.comm;
+  const cuda::DeviceScope scope(comm.device);
   const ncclResult_t result = report(making.make());
-  making.comm->state.store(result, std::memory_order_release);
-  if (making.handle == nullptr) bury(making.comm);
+  comm.state.store(result, std::memory_order_release);
+  auto phase = ncclComm::Phase::kBegun;
+  const bool abandoned = !comm.phase.compare_exchange_strong(phase, ncclComm::Phase::kDone);
+  if (abandoned && comm.communicator) comm.communicator->abort("ncclCommAbort");
+  if (abandoned || making.handle == nullptr) bury(&comm, abandoned);
   return result;
 }
 
@@ -93,16 +187,26 @@ void begin(const std::vector<Making>& makings) {
   for (std::vector<Making>& lane : lanes_of(makings)) {
     std::vector<ncclComm*> comms(lane.size());
     std::transform(lane.begin(), lane.end(), comms.begin(), [](const Making& making) { return making.comm; });
-    const std::shared_future<void> future = std::async(std::launch::async, [work = std::move(lane)] {
-                                              for (const Making& making : work) run(making);
-                                            }).share();
+    ncclComm* const parent = lane.front().parent;
+    const std::shared_future<void> before = parent != nullptr ? parent->parting : std::shared_future<void>();
+    std::packaged_task<void()> task([before, work = std::move(lane)] {
+      if (before.valid()) before.wait();
+      for (const Making& making : work) run(making);
+    });
+    const std::shared_future<void> future = task.get_future().share();
     for (ncclComm* comm : comms) comm->making = future;
+    if (parent != nullptr) parent->parting = future;
+    std::thread(std::move(task)).detach();
   }
 }
 
 /// Blocking: one alone in this thread, more at the same time, since they wait for each other. The first failure.
 ncclResult_t finish(const std::vector<Making>& makings) {
-  if (makings.size() == 1) return run(makings.front());
+  if (makings.size() == 1) {
+    const ncclComm* const parent = makings.front().parent;
+    if (parent != nullptr && parent->parting.valid()) parent->parting.wait();
+    return run(makings.front());
+  }
   begin(makings);
   ncclResult_t first = ncclSuccess;
   for (const Making& making : makings) {
@@ -147,7 +251,9 @@ ncclResult_t close(const char* name, Group& out) {
 ncclResult_t estimate(const std::vector<Operation>& operations, float& microseconds) {
   double sum = 0;
   for (const Operation& o : operations) {
-    const auto choice = o.comm->communicator->choose(o.collective, o.count, o.type, o.reduction.op);
+    const Visit visit(*o.comm);
+    if (!visit) return report(aborted());
+    const auto choice = o.comm->communicator->choose(o.collective, o.count, o.type, o.reduction.reduction.op);
     TUTTI_NCCL_TRY(report(choice.status()));
     sum += choice->predicted_us;
   }
@@ -168,8 +274,8 @@ ncclResult_t submit(const Operation& operation) {
     group.operations.push_back(operation);
     return ncclSuccess;
   }
-  const cuda::DeviceScope scope(operation.comm->device);
-  return report(call(operation));
+  TUTTI_NCCL_TRY(check_own_messages({&operation, 1}));
+  return report(run(operation));
 }
 
 ncclResult_t submit(Making making) {
@@ -193,6 +299,7 @@ ncclResult_t end_group() {
   TUTTI_NCCL_TRY(close("GroupEnd", all));
   const ncclResult_t made = make_all(all.makings);
   if (made != ncclSuccess && made != ncclInProgress) return made;
+  TUTTI_NCCL_TRY(check_own_messages(all.operations));
   TUTTI_NCCL_TRY(report(run(all.operations)));
   return made;
 }

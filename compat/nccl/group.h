@@ -17,7 +17,7 @@ struct Operation {
   void* output;
   size_t count;
   DataType type;
-  Reduction reduction = ReduceOp::kSum;
+  Factored reduction;
   int root = 0;  ///< or the peer
   bool receives = false;
   cudaStream_t stream = nullptr;

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nccl/reductions.h"
 
-#include <cuda_runtime_api.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cstring>
 
-#include "device/cuda/runtime.h"
 #include "nccl/api.h"
 #include "nccl/comm.h"
 #include "nccl/errors.h"
@@ -38,7 +35,7 @@ Reductions::Reductions() {
   family_ = families.fetch_add(1, std::memory_order_relaxed) % kFamilies;
 }
 
-std::optional<ncclRedOp_t> Reductions::add(DataType type, uint64_t bits) {
+std::optional<ncclRedOp_t> Reductions::add(DataType type, uint64_t bits, const void* scalar) {
   auto place = std::find(made_.begin(), made_.end(), std::nullopt);
   if (place == made_.end()) place = made_.insert(place, std::nullopt);
   const auto index = static_cast<uint32_t>(place - made_.begin());
@@ -46,7 +43,7 @@ std::optional<ncclRedOp_t> Reductions::add(DataType type, uint64_t bits) {
     made_.pop_back();
     return std::nullopt;
   }
-  *place = Scaled{type, bits};
+  *place = Scaled{type, bits, scalar};
   return static_cast<ncclRedOp_t>(kMade | family_ << kIndexBits | index);
 }
 
@@ -64,30 +61,13 @@ bool Reductions::remove(ncclRedOp_t op) {
   return index.has_value();
 }
 
-std::optional<Reduction> Reductions::find(ncclRedOp_t op, DataType type) const {
-  if (static_cast<uint32_t>(op) < ncclNumOps) return Reduction(static_cast<ReduceOp>(op));
+std::optional<Factored> Reductions::find(ncclRedOp_t op, DataType type) const {
+  if (static_cast<uint32_t>(op) < ncclNumOps) return Factored{static_cast<ReduceOp>(op), nullptr};
   const auto index = index_of(op);
   if (!index || made_[*index]->type != type) return std::nullopt;
-  return Reduction(ReduceOp::kPreMulSum, made_[*index]->bits);
+  return Factored{Reduction(ReduceOp::kPreMulSum, made_[*index]->bits), made_[*index]->scalar};
 }
 
-namespace {
-
-/// The scalar's bits. One on the GPU is read now: kernels here take the value, not the address.
-ncclResult_t read_scalar(const ncclComm& comm, const void* scalar, size_t bytes, ncclScalarResidence_t residence,
-                         uint64_t& bits) {
-  if (residence == ncclScalarHostImmediate) {
-    std::memcpy(&bits, scalar, bytes);
-    return ncclSuccess;
-  }
-  if (residence != ncclScalarDevice) {
-    return fail(ncclInvalidArgument, "RedOpCreatePreMulSum: {} is no residence", static_cast<int>(residence));
-  }
-  const cuda::DeviceScope scope(comm.device);
-  return report(cuda::check(cudaMemcpy(&bits, scalar, bytes, cudaMemcpyDefault), "cudaMemcpy of the scalar"));
-}
-
-}  // namespace
 }  // namespace tutti::nccl
 
 using namespace tutti::nccl;
@@ -101,9 +81,13 @@ TUTTI_NCCL(ncclResult_t, ncclRedOpCreatePreMulSum,
   if (!type) {
     return fail(ncclInvalidArgument, "RedOpCreatePreMulSum: {} is no data type", static_cast<int>(datatype));
   }
+  if (residence != ncclScalarHostImmediate && residence != ncclScalarDevice) {
+    return fail(ncclInvalidArgument, "RedOpCreatePreMulSum: {} is no residence", static_cast<int>(residence));
+  }
+  const bool on_host = residence == ncclScalarHostImmediate;
   uint64_t bits = 0;
-  TUTTI_NCCL_TRY(read_scalar(*comm, scalar, tutti::size_of(*type), residence, bits));
-  const auto made = comm->reductions.add(*type, bits);
+  if (on_host) std::memcpy(&bits, scalar, tutti::size_of(*type));
+  const auto made = comm->reductions.add(*type, bits, on_host ? nullptr : scalar);
   if (!made) return fail(ncclInvalidUsage, "RedOpCreatePreMulSum: too many at once; destroy those not used any more");
   *op = *made;
   return ncclSuccess;

@@ -15,20 +15,27 @@ namespace tutti::nccl {
 /// The type in Tutti's words; nullopt for a value that is none.
 std::optional<DataType> type_of(ncclDataType_t type);
 
+/// A reduction whose scalar may have to be read first, in the order of the stream that it is used on.
+struct Factored {
+  Reduction reduction = ReduceOp::kSum;
+  const void* scalar = nullptr;  ///< in the GPU's memory; null: `reduction` is complete
+};
+
 /// One thread at a time.
 class Reductions {
  public:
   Reductions();
-  /// `bits`: one element of the type.
-  std::optional<ncclRedOp_t> add(DataType type, uint64_t bits);
+  /// `bits`: one element of the type, unless `scalar` says where that is.
+  std::optional<ncclRedOp_t> add(DataType type, uint64_t bits, const void* scalar);
   bool remove(ncclRedOp_t op);
   /// The built-in ones, and those made here for that type.
-  std::optional<Reduction> find(ncclRedOp_t op, DataType type) const;
+  std::optional<Factored> find(ncclRedOp_t op, DataType type) const;
 
  private:
   struct Scaled {
     DataType type;
     uint64_t bits;
+    const void* scalar;
   };
   std::optional<size_t> index_of(ncclRedOp_t op) const;
 

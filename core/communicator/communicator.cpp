@@ -172,6 +172,10 @@ Status Communicator::barrier(Stream stream) {
   return state_->barrier(stream);
 }
 
+Result<std::vector<std::vector<std::byte>>> Communicator::exchange(std::span<const std::byte> mine) {
+  return state_->exchange(mine);
+}
+
 void Communicator::abort(std::string_view reason) {
   state_->abort(reason);
 }

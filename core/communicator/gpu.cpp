@@ -2,10 +2,12 @@
 #include "communicator/gpu.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <bit>
+#include <cstring>
 #include <map>
 #include <tuple>
 
@@ -13,17 +15,24 @@
 #include "log/log.h"
 #include "plan/lower.h"
 #include "plugin/loader.h"
+#include "transport/p2p.h"
+#include "transport/staged.h"
 
 namespace tutti::communicator {
 namespace {
 
-using transport::P2p;
+using transport::GpuLinks;
+using transport::Lane;
 
 constexpr uint32_t kMaxMessageCtas = 16;  // of one send or receive
 // All CTAs of a launch of messages must run at the same time: senders may wait for receivers. An H200 has 132 SMs.
 constexpr uint32_t kMaxLaunchedCtas = 128;
 constexpr std::chrono::seconds kGoodbye{2};
-constexpr double kNvlinkGbs = 370;  // until topology tells of GPUs' links: what stores over NVLink 4 reach
+// Until topology tells of GPUs' links: what stores over NVLink 4 reach, and over PCI 5 to memory of the host and back.
+constexpr double kNvlinkGbs = 370;
+constexpr double kStagedGbs = 20;
+constexpr uint32_t kP2pHeap = 0;
+constexpr uint32_t kStagedHeap = 1;
 
 /// The widest unsigned integer that all of these addresses and lengths are multiples of.
 uint32_t copy_type(uint64_t bits) {
@@ -42,9 +51,12 @@ class CudaGpu : public Gpu {
   ~CudaGpu() override {
     // Other ranks' kernels may still store to this rank's memory: it goes when all are through, or not at all.
     const cuda::DeviceScope scope(device_);
-    if (cudaDeviceSynchronize() == cudaSuccess && bootstrap_.barrier(base::time_in(kGoodbye)).ok()) return;
+    if (cudaDeviceSynchronize() == cudaSuccess) {
+      if (links_ != nullptr) links_->close();
+      if (bootstrap_.barrier(base::time_in(kGoodbye)).ok()) return;
+    }
     log::debug("a rank left without saying so: memory that its GPU may write to stays");
-    for (auto& transport : transports_) static_cast<void>(transport.release());
+    static_cast<void>(links_.release());
   }
 
   Status open(const std::vector<tuner::Protocol>& protocols, base::Time deadline) {
@@ -53,36 +65,45 @@ class CudaGpu : public Gpu {
     TUTTI_ASSIGN(scratch_, cuda::DeviceMemory::create(device_, 2));
     const uint32_t peers = std::max(1u, options_.rank_count - 1);
     message_ctas_ = std::clamp(kMaxLaunchedCtas / (2 * peers), 1u, kMaxMessageCtas);
+    GpuLinks::Options options;
+    options.rank = options_.rank;
+    for (uint32_t rank = 0; rank < options_.rank_count; ++rank) options.ranks.push_back(rank);
+    options.timeout = options_.timeout;
     for (const tuner::Protocol& protocol : protocols) {
-      transports_.push_back(nullptr);
+      GpuLinks::Protocol& link = options.protocols.emplace_back();
       if ((protocol.properties.devices & TUTTI_DEVICE_CUDA) == 0) continue;
-      if (const int32_t code = protocol.ops->launch(protocol.plugin, nullptr, nullptr); code != TUTTI_OK) {
-        return {static_cast<Code>(code),
-                fmt::format("kernels of protocol '{}': {}", protocol.name, plugin::take_failure_text())};
-      }
-      TUTTI_ASSIGN(const tutti_slot_layout layout, layout_of(protocol));
-      const uint32_t channels =
-          layout.max_channels > 0 ? std::min(layout.max_channels, options_.max_channels) : options_.max_channels;
-      const P2p::Options p2p{options_.rank, options_.rank_count, channels, message_ctas_, layout};
-      TUTTI_ASSIGN(P2p transport, P2p::create(p2p, device_, bootstrap_, deadline));
-      log::info("GPU {}: {} KiB for protocol {}", device_, transport.bytes() >> 10, protocol.name);
-      transports_.back() = std::make_unique<P2p>(std::move(transport));
+      TUTTI_ASSIGN(link.layout, layout_of(protocol));
+      const uint32_t most = link.layout.max_channels;
+      link.max_ctas = {most > 0 ? std::min(most, options_.max_channels) : options_.max_channels, message_ctas_};
     }
+    TUTTI_ASSIGN(tracks_,
+                 cuda::DeviceMemory::create(device_, GpuLinks::track_count(options) * sizeof(tutti_cuda_track)));
+    TUTTI_ASSIGN(options.heaps, meet_gpus(deadline));
+    GpuLinks::Heaps heaps;
+    heaps.push_back(std::make_unique<transport::P2pHeap>(device_));
+    heaps.push_back(std::make_unique<transport::StagedHeap>());
+    TUTTI_ASSIGN(links_, GpuLinks::create(std::move(options), std::move(heaps), bootstrap_, deadline));
     return {};
   }
 
-  double link_gbs() const override { return kNvlinkGbs; }
+  int device() const override { return device_; }
+  uint32_t link() const override { return all_p2p_ ? TUTTI_LINK_P2P : TUTTI_LINK_SHM; }
+  double link_gbs() const override { return all_p2p_ ? kNvlinkGbs : kStagedGbs; }
 
   std::string name() const override {
     cudaDeviceProp properties{};
     return cudaGetDeviceProperties(&properties, device_) == cudaSuccess ? properties.name : "";
   }
 
-  void serve(const tuner::Selector& selector, const Plans& plans) override {
-    programs_ = std::make_unique<GpuPrograms>(
-        GpuPrograms::Options{options_.rank, device_, static_cast<tutti_cuda_control*>(control_.on_device()),
-                             static_cast<uint64_t>(options_.timeout.count())},
-        selector, plans, transports_);
+  Status serve(const tuner::Selector& selector, const Plans& plans) override {
+    const GpuPrograms::Options options{options_.rank,
+                                       device_,
+                                       static_cast<tutti_cuda_control*>(control_.on_device()),
+                                       reinterpret_cast<tutti_cuda_track*>(tracks_.data()),
+                                       static_cast<uint64_t>(options_.timeout.count()),
+                                       shares_context_};
+    TUTTI_ASSIGN(programs_, GpuPrograms::create(options, selector, plans, *links_));
+    return {};
   }
 
   Status run(const Call& call) override {
@@ -106,7 +127,10 @@ class CudaGpu : public Gpu {
     return fault();
   }
 
-  void stop() override { std::atomic_ref<uint32_t>(control()->abort).store(1, std::memory_order_release); }
+  void stop() override {
+    std::atomic_ref<uint32_t>(control()->abort).store(1, std::memory_order_release);
+    links_->stop();
+  }
 
   Status fault() const override {
     const uint32_t code = std::atomic_ref<uint32_t>(control()->fault).load(std::memory_order_acquire);
@@ -140,6 +164,51 @@ class CudaGpu : public Gpu {
     return layout;
   }
 
+  /// Where each rank's GPU is used.
+  struct Seat {
+    uint64_t process = 0;
+    cuda::PciAddress pci = {};
+    bool operator==(const Seat&) const = default;
+  };
+  template <class T>
+  Result<std::vector<T>> exchange(const T& own, base::Time deadline) const {
+    TUTTI_ASSIGN(const auto all, bootstrap_.all_gather(std::as_bytes(std::span(&own, 1)), deadline));
+    std::vector<T> values(all.size());
+    for (size_t i = 0; i < all.size(); ++i) {
+      std::memcpy(&values[i], all[i].data(), std::min(all[i].size(), sizeof(T)));
+    }
+    return values;
+  }
+
+  /// By rank: the memory in which it and this rank meet.
+  Result<std::vector<uint32_t>> meet_gpus(base::Time deadline) {
+    Seat own{static_cast<uint64_t>(getpid()), {}};
+    TUTTI_ASSIGN(own.pci, cuda::pci_address(device_));
+    TUTTI_ASSIGN(const std::vector<Seat> seats, exchange(own, deadline));
+    shares_context_ = std::count(seats.begin(), seats.end(), own) > 1;
+    uint32_t reached = 0;  // bits by rank
+    for (uint32_t rank = 0; rank < seats.size(); ++rank) {
+      std::string why_not = "transport is set to 'shm'";
+      if (!options_.staged) {
+        TUTTI_ASSIGN(why_not, cuda::why_unreachable(device_, seats[rank].pci));
+      }
+      if (why_not.empty() || rank == options_.rank) reached |= 1u << rank;
+      if (!why_not.empty() && rank != options_.rank) {
+        log::info("rank {} is reached through memory of the host, and without LL128: {}", rank, why_not);
+      }
+    }
+    TUTTI_ASSIGN(const std::vector<uint32_t> reach, exchange(reached, deadline));
+    std::vector<uint32_t> heaps(seats.size(), kP2pHeap);
+    for (uint32_t a = 0; a < seats.size(); ++a) {
+      for (uint32_t b = 0; b < seats.size(); ++b) {
+        if ((reach[a] >> b & 1) != 0 && (reach[b] >> a & 1) != 0) continue;
+        all_p2p_ = false;
+        if (a == options_.rank) heaps[b] = kStagedHeap;
+      }
+    }
+    return heaps;
+  }
+
   tutti_cuda_control* control() const { return static_cast<tutti_cuda_control*>(control_.on_host()); }
 
   Status launch_call(const GpuCall& call, Stream stream) const {
@@ -159,8 +228,11 @@ class CudaGpu : public Gpu {
   int device_ = 0;
   uint32_t message_ctas_ = 1;
   cuda::MappedMemory control_;
-  cuda::DeviceMemory scratch_;                    // of barriers
-  std::vector<std::unique_ptr<P2p>> transports_;  // by protocol
+  cuda::DeviceMemory scratch_;  // of barriers
+  cuda::DeviceMemory tracks_;
+  bool all_p2p_ = true;          // all ranks' GPUs reach each other
+  bool shares_context_ = false;  // with another rank: both in one process, on one GPU
+  std::unique_ptr<GpuLinks> links_;
   std::unique_ptr<GpuPrograms> programs_;
 };
 
@@ -184,9 +256,11 @@ Status CudaGpu::run_messages(std::span<const Call> calls) {
                  programs_->selector().choose({call.collective, call.type, call.reduction.op, call.count}));
     const size_t round = before[{call.root, call.receives}]++;
     auto [entry, added] = launches.try_emplace({round, decision.protocol, call.stream});
-    if (added) entry->second = programs_->messages(decision.protocol);
+    if (added) TUTTI_TRY(programs_->begin_messages(decision.protocol, entry->second));
     add_message(call, decision, entry->second);
   }
+  for (auto& [round, launch] : launches) TUTTI_TRY(programs_->offer(launch));
+  for (auto& [round, launch] : launches) TUTTI_TRY(programs_->reach(launch));
   for (const auto& [round, launch] : launches) TUTTI_TRY(launch_call(launch, round.stream));
   return {};
 }
@@ -194,7 +268,7 @@ Status CudaGpu::run_messages(std::span<const Call> calls) {
 void CudaGpu::add_message(const Call& call, const tuner::Decision& decision, GpuCall& to) const {
   tutti_cuda_launch& launch = to.launch;
   tutti_cuda_message& message = launch.messages[launch.message_count++];
-  const tutti_slot_layout& layout = transports_[decision.protocol]->layout();
+  const tutti_slot_layout& layout = links_->protocol(decision.protocol).layout;
   message.buffer = call.receives ? call.output : const_cast<void*>(call.input);
   message.bytes = call.count * size_of(call.type);
   message.peer = static_cast<uint8_t>(call.root);

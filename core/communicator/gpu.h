@@ -24,21 +24,27 @@ class Gpu {
     uint32_t max_channels = 1;           ///< CTAs of a collective at most
     uint32_t slots = 0;                  ///< of a connection; 0: the protocol's choice
     uint64_t slot_bytes = 0;             ///< likewise
+    bool staged = false;                 ///< go through memory of the host, even where GPUs reach each other
     std::chrono::nanoseconds timeout{};  ///< of one wait in a kernel
   };
-  /// Binds to the calling thread's GPU, makes its memory and maps that of all other ranks; all ranks call it.
-  /// kUnsupported in builds without CUDA, where GPUs cannot reach each other, or for more ranks than a kernel knows.
+  /// Binds to the calling thread's GPU and finds those of all other ranks; all ranks call it. kUnsupported in builds
+  /// without CUDA, or for more ranks than a kernel knows.
   static Result<std::unique_ptr<Gpu>> create(const Options& options, const std::vector<tuner::Protocol>& protocols,
                                              bootstrap::Bootstrap& bootstrap, base::Time deadline);
   virtual ~Gpu() = default;
 
-  /// GB/s of this GPU to another and one way's time, as far as the model needs them.
+  /// CUDA's number of this GPU.
+  virtual int device() const = 0;
+  /// What joins the ranks' GPUs, the same on all ranks: TUTTI_LINK_P2P, or TUTTI_LINK_SHM where not every GPU reaches
+  /// every other. Connections of those that do are made in their memory all the same.
+  virtual uint32_t link() const = 0;
+  /// GB/s over it.
   virtual double link_gbs() const = 0;
   /// Of the model: "NVIDIA H200".
   virtual std::string name() const = 0;
 
   /// Must be called once, before the first call.
-  virtual void serve(const tuner::Selector& selector, const Plans& plans) = 0;
+  virtual Status serve(const tuner::Selector& selector, const Plans& plans) = 0;
   /// Enqueue a collective, or sends and receives that progress together, on the calls' stream.
   virtual Status run(const Call& call) = 0;
   virtual Status run_messages(std::span<const Call> calls) = 0;

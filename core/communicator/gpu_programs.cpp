@@ -1,13 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "communicator/gpu_programs.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <set>
 
 #include "plan/lower.h"
+#include "plugin/loader.h"
 
 namespace tutti::communicator {
+
+using transport::Lane;
+
 namespace {
 
 constexpr uint32_t kMinThreads = 64;
@@ -29,38 +36,110 @@ uint32_t threads_for(const tutti_cuda_program& program, uint64_t chunk_bytes) {
 }  // namespace
 
 GpuPrograms::GpuPrograms(const Options& options, const tuner::Selector& selector, const Plans& plans,
-                         const std::vector<std::unique_ptr<transport::P2p>>& transports)
-    : options_(options), selector_(selector), plans_(plans), transports_(transports) {}
+                         transport::GpuLinks& links)
+    : options_(options),
+      selector_(selector),
+      plans_(plans),
+      links_(links),
+      loaded_(selector.choices().protocols.size()) {}
+
+Result<std::unique_ptr<GpuPrograms>> GpuPrograms::create(const Options& options, const tuner::Selector& selector,
+                                                         const Plans& plans, transport::GpuLinks& links) {
+  std::unique_ptr<GpuPrograms> programs(new GpuPrograms(options, selector, plans, links));
+  if (!options.load_first) return programs;
+  const auto& protocols = selector.choices().protocols;
+  for (uint32_t p = 0; p < protocols.size(); ++p) {
+    if ((protocols[p].properties.devices & TUTTI_DEVICE_CUDA) != 0) TUTTI_TRY(programs->load(p));
+  }
+  return programs;
+}
 
 Result<GpuCall*> GpuPrograms::prepare(const Call& call) {
   return kept_.get(call, static_cast<int>(options_.rank), [&](bool in_place) { return make(call, in_place); });
 }
 
-GpuCall GpuPrograms::begin(uint32_t protocol, const transport::P2pLane& lane) const {
+/// All kernels of a protocol before its first: one that is loaded when it is started may wait for all that run.
+Status GpuPrograms::load(uint32_t protocol) {
+  if (loaded_[protocol]) [[likely]]
+    return {};
   const tuner::Protocol& with = selector_.choices().protocols[protocol];
-  GpuCall call;
+  const cuda::DeviceScope device(options_.device);
+  const cuda::CaptureScope capture;
+  if (const int32_t code = with.ops->launch(with.plugin, nullptr, nullptr); code != TUTTI_OK) {
+    return {static_cast<Code>(code),
+            fmt::format("kernels of protocol '{}': {}", with.name, plugin::take_failure_text())};
+  }
+  loaded_[protocol] = true;
+  return {};
+}
+
+Status GpuPrograms::begin(uint32_t protocol, Lane lane, GpuCall& call) {
+  TUTTI_TRY(load(protocol));
+  const tuner::Protocol& with = selector_.choices().protocols[protocol];
+  call.protocol = protocol;
   call.ops = with.ops;
   call.plugin = with.plugin;
   call.launch.struct_size = sizeof call.launch;
-  transports_[protocol]->describe(lane, call.launch);
+  links_.describe(protocol, lane, options_.tracks, call.launch);
   call.launch.control = options_.control;
   call.launch.timeout_ns = options_.timeout_ns;
-  return call;
+  return {};
 }
 
-GpuCall GpuPrograms::messages(uint32_t protocol) const {
-  GpuCall call = begin(protocol, transports_[protocol]->messages());
+Status GpuPrograms::begin_messages(uint32_t protocol, GpuCall& call) {
   call.copies = true;
   call.launch.reduce_op = TUTTI_SUM;
-  return call;
+  return begin(protocol, Lane::kPointToPoint, call);
+}
+
+Status GpuPrograms::offer(GpuCall& call) {
+  for (uint32_t i = 0; i < call.launch.message_count; ++i) {
+    const tutti_cuda_message& message = call.launch.messages[i];
+    if (message.receives == 0) continue;
+    TUTTI_ASSIGN(call.launch.links[message.peer].from,
+                 links_.offer({call.protocol, Lane::kPointToPoint, message.cta_count, message.peer}));
+  }
+  return {};
+}
+
+Status GpuPrograms::reach(GpuCall& call) {
+  for (uint32_t i = 0; i < call.launch.message_count; ++i) {
+    const tutti_cuda_message& message = call.launch.messages[i];
+    if (message.receives != 0) continue;
+    TUTTI_ASSIGN(call.launch.links[message.peer].to,
+                 links_.reach({call.protocol, Lane::kPointToPoint, message.cta_count, message.peer}));
+  }
+  return {};
+}
+
+/// Slots for all that the program receives, then for all that it sends.
+Status GpuPrograms::connect(const Program& program, GpuCall& call) {
+  std::set<uint32_t> senders;
+  std::set<uint32_t> receivers;
+  for (const tutti_cuda_program& channel : program.channels) {
+    for (uint32_t s = 0; s < channel.step_count; ++s) {
+      const tutti_cuda_step& step = channel.steps[s];
+      for (uint32_t i = 0; i < step.recv_count; ++i) senders.insert(channel.peers[step.recv_begin + i].rank);
+      for (uint32_t i = 0; i < step.send_count; ++i) receivers.insert(channel.peers[step.send_begin + i].rank);
+    }
+  }
+  tutti_cuda_launch& launch = call.launch;
+  for (const uint32_t peer : senders) {
+    TUTTI_ASSIGN(launch.links[peer].from, links_.offer({call.protocol, Lane::kCollective, launch.cta_count, peer}));
+  }
+  for (const uint32_t peer : receivers) {
+    TUTTI_ASSIGN(launch.links[peer].to, links_.reach({call.protocol, Lane::kCollective, launch.cta_count, peer}));
+  }
+  return {};
 }
 
 Result<std::unique_ptr<GpuCall>> GpuPrograms::make(const Call& call, bool in_place) {
   TUTTI_ASSIGN(tuner::Decision decision, selector_.choose({call.collective, call.type, call.reduction.op, call.count}));
-  const transport::P2p& transport = *transports_[decision.protocol];
-  decision.channels = std::min(decision.channels, transport.collective_ctas());
+  const transport::GpuLinks::Protocol& protocol = links_.protocol(decision.protocol);
+  decision.channels = std::min(decision.channels, protocol.max_ctas[static_cast<uint32_t>(Lane::kCollective)]);
   TUTTI_ASSIGN(const Program* const program, GpuPrograms::program(decision, call, in_place));
-  auto made = std::make_unique<GpuCall>(begin(decision.protocol, transport.collectives()));
+  auto made = std::make_unique<GpuCall>();
+  TUTTI_TRY(begin(decision.protocol, Lane::kCollective, *made));
   made->copies = !plan::reduces(call.collective);
   tutti_cuda_launch& launch = made->launch;
   launch.data_type = static_cast<uint32_t>(call.type);
@@ -70,13 +149,14 @@ Result<std::unique_ptr<GpuCall>> GpuPrograms::make(const Call& call, bool in_pla
   launch.premultiplied = call.reduction.op == ReduceOp::kPreMulSum && !made->copies ? 1 : 0;
   launch.cta_count = decision.channels;
   const tutti_cuda_program& first = program->channels.front();
-  launch.cut = plan::cut(launch.block_bytes, decision.channels, first, transport.layout());
+  launch.cut = plan::cut(launch.block_bytes, decision.channels, first, protocol.layout);
   launch.thread_count = threads_for(first, launch.cut.chunk);
   launch.program_count = static_cast<uint32_t>(program->channels.size());
   launch.program = first;
   if (launch.program_count > 1) {
     launch.programs = reinterpret_cast<const tutti_cuda_program*>(program->on_device.data());
   }
+  TUTTI_TRY(connect(*program, *made));
   return made;
 }
 
@@ -92,7 +172,7 @@ Result<std::vector<tutti_cuda_program>> GpuPrograms::lower(const tuner::Decision
       TUTTI_ASSIGN(programs[channel].emplace_back(), plan::lower(plan, in_place));
     }
   }
-  plan::align(programs, transports_[decision.protocol]->layout());
+  plan::align(programs, links_.protocol(decision.protocol).layout);
   std::vector<tutti_cuda_program> own;
   for (const auto& channel : programs) own.push_back(channel[options_.rank]);
   return own;
@@ -108,7 +188,7 @@ Result<const GpuPrograms::Program*> GpuPrograms::program(const tuner::Decision& 
                   in_place};
   auto& program = programs_[name];
   if (program != nullptr) return program.get();
-  const uint32_t slots = transports_[decision.protocol]->layout().slot_count / 2;  // senders may lag so far behind
+  const uint32_t slots = links_.protocol(decision.protocol).layout.slot_count / 2;  // senders may lag so far behind
   TUTTI_TRY(plans_.verify(decision, call.collective, static_cast<uint32_t>(call.root), in_place, 1, slots));
   auto made = std::make_unique<Program>();
   TUTTI_ASSIGN(made->channels, lower(decision, call, in_place));
@@ -119,11 +199,9 @@ Result<const GpuPrograms::Program*> GpuPrograms::program(const tuner::Decision& 
   // Kernels whose messages are short run one order of ranks on all CTAs; see tutti_cuda_launch.programs.
   if (same) made->channels.resize(1);
   if (!same) {
-    const cuda::DeviceScope device(options_.device);
-    const cuda::CaptureScope capture;
     const size_t bytes = made->channels.size() * sizeof(tutti_cuda_program);
     TUTTI_ASSIGN(made->on_device, cuda::DeviceMemory::create(options_.device, bytes));
-    TUTTI_CUDA_TRY(cudaMemcpy(made->on_device.data(), made->channels.data(), bytes, cudaMemcpyHostToDevice));
+    TUTTI_TRY(made->on_device.fill(made->channels.data(), bytes));
   }
   program = std::move(made);
   return program.get();

@@ -9,13 +9,15 @@
 #include "communicator/call.h"
 #include "communicator/plans.h"
 #include "communicator/shape.h"
-#include "transport/p2p.h"
+#include "device/cuda/runtime.h"
+#include "transport/gpu_links.h"
 
 namespace tutti::communicator {
 
 /// A call without its buffers, and who launches it.
 struct GpuCall {
   tutti_cuda_launch launch{};
+  uint32_t protocol = 0;
   const tutti_protocol_ops* ops = nullptr;
   void* plugin = nullptr;
   bool copies = false;  ///< elements are moved, not combined: any type of their size does
@@ -28,16 +30,23 @@ class GpuPrograms {
     uint32_t rank = 0;
     int device = 0;
     tutti_cuda_control* control = nullptr;  ///< as the GPU sees it
+    tutti_cuda_track* tracks = nullptr;     ///< of all lanes
     uint64_t timeout_ns = 0;
+    bool load_first = false;  ///< load the kernels of all protocols at once: another rank's may run in this context
   };
-  /// `transports`: by protocol; those that no kernel runs are null.
-  GpuPrograms(const Options& options, const tuner::Selector& selector, const Plans& plans,
-              const std::vector<std::unique_ptr<transport::P2p>>& transports);
+  /// Fails where kernels cannot be loaded.
+  static Result<std::unique_ptr<GpuPrograms>> create(const Options& options, const tuner::Selector& selector,
+                                                     const Plans& plans, transport::GpuLinks& links);
 
-  /// The collective, ready but for its buffers and scalar.
+  /// The collective, ready but for its buffers and scalar. The first call of a shape may wait for peers.
   Result<GpuCall*> prepare(const Call& call);
-  /// An empty launch of sends and receives with a protocol.
-  GpuCall messages(uint32_t protocol) const;
+
+  /// Makes `call` an empty launch of sends and receives with a protocol.
+  Status begin_messages(uint32_t protocol, GpuCall& call);
+  /// Give the messages of a launch the slots that they are received in, and sent to. The latter may wait until peers
+  /// have made the same call, so all launches of a group offer before one reaches.
+  Status offer(GpuCall& call);
+  Status reach(GpuCall& call);
   const tuner::Selector& selector() const { return selector_; }
 
  private:
@@ -46,17 +55,21 @@ class GpuPrograms {
     std::vector<tutti_cuda_program> channels;  // one, where all are the same
     cuda::DeviceMemory on_device;              // where they are not
   };
+  GpuPrograms(const Options& options, const tuner::Selector& selector, const Plans& plans, transport::GpuLinks& links);
   using Name = std::tuple<uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, bool>;
 
   Result<const Program*> program(const tuner::Decision& decision, const Call& call, bool in_place);
   Result<std::vector<tutti_cuda_program>> lower(const tuner::Decision& decision, const Call& call, bool in_place) const;
   Result<std::unique_ptr<GpuCall>> make(const Call& call, bool in_place);
-  GpuCall begin(uint32_t protocol, const transport::P2pLane& lane) const;
+  Status begin(uint32_t protocol, transport::Lane lane, GpuCall& call);
+  Status load(uint32_t protocol);
+  Status connect(const Program& program, GpuCall& call);
 
   Options options_;
   const tuner::Selector& selector_;
   const Plans& plans_;
-  const std::vector<std::unique_ptr<transport::P2p>>& transports_;
+  transport::GpuLinks& links_;
+  std::vector<bool> loaded_;  // by protocol: its kernels are on the GPU
   std::map<Name, std::unique_ptr<Program>> programs_;
   ByShape<GpuCall> kept_;
 };

@@ -35,6 +35,7 @@ constexpr double kNetBandwidthGbs = 1;
 // Between H200s over NVLink: one flag one way, and what each further message adds (docs/results.md).
 constexpr double kGpuLatencyUs = 0.9;
 constexpr double kGpuGapUs = 0.05;
+constexpr double kStagedLatencyUs = 2;  // through memory of the host: a store and a poll over PCI
 constexpr double kGpuMemoryGbs = 3000;
 constexpr uint32_t kGpuChannels = 64;
 constexpr double kNetLatencyUs = 15;
@@ -98,7 +99,7 @@ class Setup {
     TUTTI_TRY(connect_algorithms());
     topology_.system = nullptr;  // tuners decide alike on all ranks
     TUTTI_TRY(communicator::create_tuner(*state_.registry_, topology_, choices_));
-    finish();
+    TUTTI_TRY(finish());
     return state_.bootstrap_->barrier(deadline_);
   }
 
@@ -260,6 +261,7 @@ class Setup {
                                              max_channels_,
                                              static_cast<uint32_t>(config_.integer("p2p.slots")),
                                              config_.size_bytes("p2p.slot_size"),
+                                             config_.text("transport") == "shm",
                                              config_.duration("timeouts.operation")};
     auto gpu = communicator::Gpu::create(options, choices_.protocols, *state_.bootstrap_, deadline_);
     if (!gpu.ok()) return fail_all(gpu.status());
@@ -336,12 +338,13 @@ class Setup {
     topology_.node_of_rank = nodes_.data();
     const transport::Net* net = state_.fabric_->net();
     if (on_gpu()) {
-      topology_.bandwidth_gbs[TUTTI_LINK_P2P] = state_.gpu_->link_gbs();
-      topology_.latency_us[TUTTI_LINK_P2P] = kGpuLatencyUs;
-      topology_.gap_us[TUTTI_LINK_P2P] = kGpuGapUs;
+      const uint32_t link = state_.gpu_->link();
+      topology_.bandwidth_gbs[link] = state_.gpu_->link_gbs();
+      topology_.latency_us[link] = link == TUTTI_LINK_P2P ? kGpuLatencyUs : kStagedLatencyUs;
+      topology_.gap_us[link] = kGpuGapUs;
       topology_.memory_gbs = kGpuMemoryGbs;
       topology_.min_channels = max_channels_;
-      choices_.links |= 1u << TUTTI_LINK_P2P;
+      choices_.links |= 1u << link;
     } else if (!force_network_) {
       topology_.bandwidth_gbs[TUTTI_LINK_SHM] = kShmBandwidthGbs;
       topology_.latency_us[TUTTI_LINK_SHM] = kShmLatencyUs;
@@ -426,7 +429,7 @@ class Setup {
             config_.duration("timeouts.operation"), &state_.fabric_->shm().bell()};
   }
 
-  void finish() {
+  Status finish() {
     const auto rank = static_cast<uint32_t>(state_.rank_);
     const auto size = static_cast<uint32_t>(state_.size_);
     state_.selector_ = std::make_unique<tuner::Selector>(config_, std::move(choices_));
@@ -434,13 +437,14 @@ class Setup {
     state_.plans_ = std::make_unique<communicator::Plans>(
         communicator::Plans::Options{size, config_.boolean("check.plans")}, choices);
     state_.programs_ = std::make_unique<communicator::Programs>(rank, *state_.plans_, choices, *state_.fabric_);
-    if (state_.gpu_ != nullptr) state_.gpu_->serve(*state_.selector_, *state_.plans_);
+    if (state_.gpu_ != nullptr) TUTTI_TRY(state_.gpu_->serve(*state_.selector_, *state_.plans_));
     state_.executions_ = std::make_unique<communicator::Executions>(
         communicator::Executions::Options{rank, size, config_.boolean("check.calls"), direct_minimum_, fences_,
                                           &state_.abort_word_},
         *state_.selector_, *state_.programs_);
     state_.driver_ = std::make_unique<communicator::Driver>(waits());
     if (state_.fabric_->net() != nullptr) state_.driver_->set_engine(&state_.fabric_->net()->engine());
+    return {};
   }
 
   Communicator::State& state_;

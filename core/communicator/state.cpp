@@ -47,12 +47,22 @@ Status Communicator::State::run(const Call& call) {
   return run_jobs(execution->jobs, call);
 }
 
-/// What a kernel found out since is told now; what cannot be enqueued any more breaks the communicator.
+/// What a kernel found out since is told now. What fails on this rank alone breaks the communicator: others wait for
+/// it.
 template <class Action>
 Status Communicator::State::enqueue(Action&& action) {
   TUTTI_TRY(check_device());
   const Status done = action();
-  return done.code() == Code::kDevice ? fail_everywhere(done) : done;
+  switch (done.code()) {
+    case Code::kAborted:
+    case Code::kDevice:
+    case Code::kRemote:
+    case Code::kSystem:
+    case Code::kTimeout:
+      return fail_everywhere(done);
+    default:
+      return done;
+  }
 }
 
 Status Communicator::State::check_device() {
@@ -67,6 +77,10 @@ Status Communicator::State::barrier(Stream stream) {
   static constexpr uint8_t own = 0;
   static thread_local uint8_t all;
   return run({Collective::kAllReduce, &own, &all, 1, DataType::kUint8, ReduceOp::kMax});
+}
+
+Result<std::vector<std::vector<std::byte>>> Communicator::State::exchange(std::span<const std::byte> mine) {
+  return bootstrap_->all_gather(mine, base::time_in(config_.duration("timeouts.bootstrap")));
 }
 
 Status Communicator::State::run_jobs(std::span<Job> jobs, const Call& call) {

@@ -41,12 +41,15 @@ class Communicator::State {
 
   /// Returns when every rank has called it.
   Status barrier(Stream stream);
+  Result<std::vector<std::vector<std::byte>>> exchange(std::span<const std::byte> mine);
 
   void abort(std::string_view reason);
   Status failure() const;
   /// The failure, after a look at what kernels have reported.
   Status check_device();
   bool on_gpu() const { return gpu_ != nullptr; }
+  /// CUDA's number of it; -1: the host computes.
+  int gpu() const { return gpu_ == nullptr ? -1 : gpu_->device(); }
 
   Result<Choice> choose(const tuner::Question& question) const;
   Result<std::string> explain(const tuner::Question& question) const { return selector_->explain(question); }

@@ -40,7 +40,8 @@ std::vector<Key> make_keys() {
       name("protocol", "Protocol of every call: auto, or a name (simple, ll)."),
       name("network", "Network between hosts: auto takes the first of plugins.network that works here."),
       choice("transport", "auto", {"auto", "shm", "net"},
-             "What joins ranks of one host: auto and shm use shared memory, net sends even that through the network."),
+             "What joins ranks of one host: shm is shared memory, also between GPUs; net sends even that through the "
+             "network; auto is shared memory, or the GPUs' own where they reach each other."),
       number(Type::kInteger, "channels", "0", 0, 64, "Channels of a collective at most; 0 lets Tutti choose."),
       words(Type::kList, "plugins.path", "[]", "Directories searched for plugins, before all others.", false),
       words(Type::kList, "plugins.algorithm", "[ring, tree, direct]",

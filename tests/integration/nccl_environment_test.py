@@ -27,8 +27,15 @@ def main(program):
     check("quiet by default", code == 0 and log == "", (code, log))
 
     code, log = run(program, NCCL_DEBUG="INFO", NCCL_IB_HCA="mlx5", NCCL_NVLS_ENABLE="0", NCCL_PROTO="LL128")
-    check("without effect", code == 0 and "NCCL_IB_HCA, NCCL_NVLS_ENABLE" in log and "NCCL_PROTO" not in log, log)
+    check("without effect", code == 0 and "NCCL_IB_HCA, NCCL_NVLS_ENABLE" in log, log)
     check("named once", log.count("NCCL_IB_HCA") == 1, log)
+    check("shown where it comes from", "protocol = ll128 (NCCL_PROTO=LL128)" in log, log)
+
+    for value, setting in {"Ring,NVLS": "ring", "^Ring,PAT": "tree"}.items():
+        code, log = run(program, NCCL_DEBUG="INFO", NCCL_ALGO=value)
+        check("a list", code == 0 and f"algorithm = {setting} (" in log, (value, log))
+    code, log = run(program, NCCL_DEBUG="INFO", NCCL_ALGO="^NVLS", NCCL_PROTO="^LL")
+    check("a list that leaves all, and one that leaves some", "algorithm =" not in log and "NCCL_PROTO=^LL" in log, log)
 
     code, log = run(program, NCCL_ALGO="NVLS")
     check("nothing like it", code == 0 and "NCCL_ALGO=NVLS" in log, log)
@@ -43,6 +50,32 @@ def main(program):
         code, log = run(program, NCCL_DEBUG="INFO", NCCL_IB_HCA="mlx5", NCCL_DEBUG_FILE=f"{folder}/log.%p")
         files = os.listdir(folder)
         check("file of the log", code == 0 and log == "" and len(files) == 1, (log, files))
+
+    files_of_variables(program)
+    common_id(program)
+
+
+def files_of_variables(program):
+    """Variables of the process win over those of the user's file."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = f"{folder}/nccl.conf"
+        with open(file, "w", encoding="utf-8") as out:
+            out.write("# NCCL_BUFFSIZE=1\nNCCL_DEBUG=INFO\nNCCL_MAX_CTAS=7\nNCCL_IB_HCA=mlx5\nNCCL_PROTO=LL\n")
+        code, log = run(program, NCCL_CONF_FILE=file, NCCL_PROTO="Simple")
+        check("a file named", code == 0 and "channels = 7 (NCCL_MAX_CTAS=7)" in log, log)
+        check("the process wins", "protocol = simple (" in log and "protocol = ll (" not in log, log)
+        check("without effect, in a file", "NCCL_IB_HCA" in log and "NCCL_BUFFSIZE" not in log, log)
+        os.rename(file, f"{folder}/.nccl.conf")
+        code, log = run(program, HOME=folder)
+        check("the file in the user's folder", code == 0 and "channels = 7 (" in log, log)
+
+
+def common_id(program):
+    """NCCL_COMM_ID: the same id in every process, and nobody listens for it yet."""
+    code, log = run(program, NCCL_COMM_ID="127.0.0.1:4321", NCCL_DEBUG="INFO")
+    check("a common id", code == 1 and "ranks meet at" not in log, (code, log))  # 1: its two ids are equal
+    code, log = run(program, NCCL_COMM_ID="nonsense")
+    check("no address", code == 1 and "nonsense" in log, (code, log))
 
 
 if __name__ == "__main__":

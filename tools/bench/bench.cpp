@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <cstdlib>
 #include <fstream>
 #include <numeric>
 #include <string>
@@ -176,6 +177,8 @@ int run(const Request& request) {
     const auto id = meeting_place(request);
     return id.ok() ? rank_main(*id, request.rank) : tools::fail(id.status().with_context("--id"));
   }
+  // Before there are threads; a library with NCCL's API reads it when it starts.
+  if (request.blocks > 0) setenv("NCCL_MAX_CTAS", std::to_string(request.blocks).c_str(), 1);
   const int ranks = request.session.rank_count;
   return request.threads ? tools::run_as_threads(ranks, rank_main) : tools::run_as_processes(ranks, rank_main);
 }

@@ -18,6 +18,9 @@ class Library {
   virtual Status prepare(const check::Problem& problem) = 0;
   /// Enqueues one such call, or records it where the stream is being captured.
   virtual Status run(const void* input, void* output, Stream stream) = 0;
+  /// What run() is called for between these two is enqueued by the second.
+  virtual Status start_group() = 0;
+  virtual Status end_group() = 0;
   /// What runs it.
   virtual Result<Ran> ran() const = 0;
   /// What went wrong after a call had returned.

@@ -36,13 +36,21 @@ struct Row {
   Ran ran;
 };
 
-/// What is measured, and what it took to begin: of the slowest rank, of the rank that took most.
+/// What a communicator took: time of the slowest rank, memory of the device where it is most.
+struct Cost {
+  double init_ms = 0;
+  double calls_ms = 0;  ///< its first calls
+  int64_t init_bytes = 0;
+  int64_t bytes = 0;  ///< after its first calls
+};
+
+/// What is measured, and what it took to begin.
 struct LibraryFacts {
   std::string name;
   std::string version;
-  std::string path;  ///< empty: this build of Tutti
-  double init_ms = 0;
-  size_t device_bytes = 0;  ///< memory of one device, after its first calls
+  std::string path = {};  ///< empty: this build of Tutti
+  Cost first = {};
+  std::optional<Cost> further = {};  ///< of a second communicator beside the first
 };
 
 /// One rank's side of the measurements. Every rank makes the same calls.

@@ -17,7 +17,8 @@ std::string name_of(const LibraryFacts& library) {
 
 class Table : public Report {
  public:
-  explicit Table(const Request& request) : verbose_(request.verbose), compares_(!request.compare.empty()) {}
+  explicit Table(const Request& request)
+      : verbose_(request.verbose), compares_(!request.compare.empty()), launch_(request.launch) {}
 
   void begin(const Preamble& preamble) override {
     const Request& request = preamble.request;
@@ -52,19 +53,35 @@ class Table : public Report {
   void end(const Summary& summary) override {
     if (verbose_) fmt::print("# peak memory of rank 0: {} MiB\n", summary.peak_kib >> 10);
     if (compares_) fmt::print("# theirs / ours, geometric mean: {:.3f}\n", summary.ratio);
-    fmt::print("# average bus bandwidth {:.4g} GB/s, wrong {}\n", summary.busbw, summary.wrong);
+    if (!launch_) fmt::print("# average bus bandwidth {:.4g} GB/s, ", summary.busbw);
+    fmt::print("{}wrong {}\n", launch_ ? "# " : "", summary.wrong);
   }
 
  private:
   void print_device(const Preamble& preamble) const {
     fmt::print("# device {}: {}{}{}, {}\n", preamble.device, name_of(preamble.libraries.front()),
                compares_ ? ", theirs is " : "", compares_ ? name_of(preamble.libraries.back()) : "",
-               preamble.request.graph ? "replays of CUDA graphs" : "calls one by one");
+               how(preamble.request));
     if (!verbose_) return;
     for (const LibraryFacts& library : preamble.libraries) {
-      fmt::print("# {}: start-up {:.1f} ms, device memory {} MiB{}{}\n", name_of(library), library.init_ms,
-                 library.device_bytes >> 20, library.path.empty() ? "" : ", ", library.path);
+      fmt::print("# {}{}{}\n", name_of(library), library.path.empty() ? "" : ": ", library.path);
+      print_cost("first", library.first);
+      if (library.further) print_cost("further", *library.further);
     }
+  }
+  static void print_cost(const char* which, const Cost& cost) {
+    fmt::print(
+        "#   {:7} communicator: start-up {:.1f} ms, {:.1f} MiB of device memory; with the first calls {:.1f} ms, "
+        "{:.1f} MiB\n",
+        which, cost.init_ms, mib(cost.init_bytes), cost.init_ms + cost.calls_ms, mib(cost.bytes));
+  }
+  static double mib(int64_t bytes) { return static_cast<double>(bytes) / (1 << 20); }
+
+  static std::string how(const Request& request) {
+    std::string text = request.graph ? "replays of CUDA graphs" : "calls one by one";
+    if (request.group > 1) text += fmt::format(", in groups of {}", request.group);
+    if (request.blocks > 0) text += fmt::format(", at most {} blocks", request.blocks);
+    return text + (request.launch ? ", times of the CPU to enqueue a call" : "");
   }
 
   void print_head() const {
@@ -90,14 +107,21 @@ class Table : public Report {
       if (compares_) fmt::print("{:>12}{:>8}", "-", "-");
       return;
     }
-    fmt::print("{:>12.{}f}{:>10.2f}{:>10.2f}{:>8}", timing->time_us, decimals(*timing),
-               algorithm_bandwidth(problem, timing->time_us), bus_bandwidth(problem, timing->time_us), timing->wrong);
+    fmt::print("{:>12.{}f}", timing->time_us, decimals(*timing));
+    if (launch_) {
+      fmt::print("{:>10}{:>10}", "-", "-");  // no data has moved in that time
+    } else {
+      fmt::print("{:>10.2f}{:>10.2f}", algorithm_bandwidth(problem, timing->time_us),
+                 bus_bandwidth(problem, timing->time_us));
+    }
+    fmt::print("{:>8}", timing->wrong);
     if (theirs) fmt::print("{:>12.{}f}{:>8.2f}", theirs->time_us, decimals(*theirs), ratio(*timing, *theirs));
   }
   static int decimals(const Timing& timing) { return timing.time_us < 100'000 ? 2 : 0; }
 
   bool verbose_;
   bool compares_;
+  bool launch_;
 };
 
 class Csv : public Report {

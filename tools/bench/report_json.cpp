@@ -79,14 +79,21 @@ class JsonFile : public Report {
   void add_device(const Preamble& preamble) {
     document_["device_name"] = preamble.device;
     document_["graph"] = preamble.request.graph;
+    document_["group"] = preamble.request.group;
+    document_["blocks"] = preamble.request.blocks;
+    document_["timed"] = preamble.request.launch ? "launch" : "device";
     document_["libraries"] = Json::array();
     for (const LibraryFacts& library : preamble.libraries) {
       document_["libraries"].push_back({{"name", library.name},
                                         {"version", library.version},
                                         {"path", library.path},
-                                        {"init_ms", library.init_ms},
-                                        {"device_bytes", library.device_bytes}});
+                                        {"first", cost_of(library.first)}});
+      if (library.further) document_["libraries"].back()["further"] = cost_of(*library.further);
     }
+  }
+  static Json cost_of(const Cost& cost) {
+    return {
+        {"init_ms", cost.init_ms}, {"init_bytes", cost.init_bytes}, {"calls_ms", cost.calls_ms}, {"bytes", cost.bytes}};
   }
 
   static void add_timing(Json& result, const std::string& prefix, const check::Problem& problem,

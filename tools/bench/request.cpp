@@ -147,6 +147,16 @@ void RequestOptions::add_device_options(CLI::App& command) {
       ->group("Device");
   command.add_flag("--graph", request_.graph, "With cuda: time replays of CUDA graphs of up to 20 calls")
       ->group("Device");
+  command.add_option("--group", request_.group, "With cuda: make calls in groups of so many (default: no groups)")
+      ->check(CLI::Range(1, 64))
+      ->option_text("N")
+      ->group("Device");
+  command.add_flag("--launch", request_.launch, "With cuda: time the CPU that enqueues a call, not the device")
+      ->group("Device");
+  command.add_option("--blocks", request_.blocks, "With cuda: thread blocks (SMs) of a collective at most")
+      ->check(CLI::Range(1, 64))
+      ->option_text("N")
+      ->group("Device");
 }
 
 void RequestOptions::add_launch_options(CLI::App& command) {
@@ -196,10 +206,16 @@ Request RequestOptions::finish() const {
   demand(cuda || request.library.empty(), "--library", "needs --device cuda");
   demand(cuda || request.compare.empty(), "--compare", "needs --device cuda");
   demand(cuda || !request.graph, "--graph", "needs --device cuda");
+  demand(cuda || request.group == 1, "--group", "needs --device cuda");
+  demand(cuda || !request.launch, "--launch", "needs --device cuda");
+  demand(cuda || request.blocks == 0, "--blocks", "needs --device cuda");
   if (request.name == "sendrecv") request.name = to_string(Collective::kSendRecv);
   request.types = values_of<DataType>(types_);
   request.ops = values_of<ReduceOp>(ops_);
   request.placement = placement_ == "only" ? Placement::kIn : placement_ == "no" ? Placement::kOut : Placement::kBoth;
+  demand(request.group == 1 || request.placement == Placement::kOut, "--group",
+         "needs --in-place no: the calls of a group have the same buffers");
+  if (request.blocks > 0) request.session.settings.push_back(fmt::format("channels={}", request.blocks));
   request.check = !no_check_;
   if (request.seed == 0) request.seed = random_seed();
   if (json_->count() > 0) request.json = json_file_.empty() ? "-" : json_file_;

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <type_traits>
 
@@ -46,11 +47,14 @@ class CaptureScope {
   cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
 };
 
-/// Memory of one GPU, zero at first.
+/// Memory of one GPU, zero at first. Neither making nor filling it waits for streams of the application; both are
+/// allowed while one of them is captured.
 class DeviceMemory {
  public:
   DeviceMemory() = default;
   static Result<DeviceMemory> create(int device, size_t bytes);
+  /// Copies from the host to the beginning of the memory.
+  Status fill(const void* from, size_t bytes) const;
   uint8_t* data() const { return memory_.get(); }
   size_t size() const { return size_; }
 
@@ -79,12 +83,35 @@ class MappedMemory {
   void* device_ = nullptr;
 };
 
+/// Memory of the host, owned by others, that all GPUs of the process see for as long as this lives. Pages that are
+/// registered already are left to who did it, who must outlive this.
+class RegisteredMemory {
+ public:
+  RegisteredMemory() = default;
+  static Result<RegisteredMemory> create(void* memory, size_t bytes);
+  uint8_t* on_device() const { return device_; }
+
+ private:
+  struct Unregister {
+    void operator()(void* memory) const;
+  };
+  std::unique_ptr<void, Unregister> memory_;
+  uint8_t* device_ = nullptr;
+};
+
+/// PCI address of a GPU: ordinals differ between processes.
+using PciAddress = std::array<char, 16>;
+Result<PciAddress> pci_address(int device);
+
+/// Why `device` cannot reach the memory of the GPU at `owner`; empty: it can.
+Result<std::string> why_unreachable(int device, const PciAddress& owner);
+
 /// What another rank of this machine needs to map a GPU's memory. Plain data.
 struct MemoryAddress {
   uint64_t process = 0;
   uint64_t pointer = 0;  ///< in that process
   uint64_t bytes = 0;
-  std::array<char, 16> pci = {};  ///< PCI address of the GPU: ordinals differ between processes
+  PciAddress pci = {};
   cudaIpcMemHandle_t handle{};
 };
 static_assert(std::is_trivially_copyable_v<MemoryAddress>);

@@ -22,6 +22,7 @@
 // later call returns the first failure at once, and what remains is to destroy it. Errors of arguments break nothing.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -125,6 +126,9 @@ class TUTTI_API Communicator {
   Status recv(void* output, size_t count, DataType type, int peer, Stream stream = nullptr);
   /// Returns when every rank has called it; on GPUs, when what every rank enqueued before on `stream` is done, too.
   Status barrier(Stream stream = nullptr);
+
+  /// What every rank gave, by rank; lengths may differ. For small data, during setup: it goes through the rendezvous.
+  Result<std::vector<std::vector<std::byte>>> exchange(std::span<const std::byte> mine);
 
   /// Breaks the communicator on every rank: calls in progress and later ones return kAborted with `reason`. Any thread.
   void abort(std::string_view reason = "aborted by the application");

@@ -7,7 +7,6 @@
 #include <cstring>
 #include <memory>
 #include <optional>
-#include <thread>
 
 #include "integration/matrix/gpu.h"
 #include "tools/check/compare.h"
@@ -247,12 +246,6 @@ Tally& Tally::operator+=(const Tally& other) {
   failed += other.failed;
   not_offered += other.not_offered;
   return *this;
-}
-
-void Team::run(const std::function<void(int rank)>& part) {
-  std::vector<std::jthread> threads;
-  threads.reserve(static_cast<size_t>(rank_count_));
-  for (int rank = 0; rank < rank_count_; ++rank) threads.emplace_back([&part, rank] { part(rank); });
 }
 
 Result<Tally> run_cases(std::span<const Case> cases) {

@@ -21,6 +21,7 @@ using cuda::status_of;
 
 constexpr double kGraphUs = 20'000;  ///< of calls in one graph, at most
 constexpr int kGraphCalls = 20;      ///< in one graph, at most
+constexpr int kQueuedCalls = 400;    ///< whose enqueueing is timed: with more, enqueueing waits for the device
 constexpr auto kPatience = std::chrono::minutes(5);
 constexpr auto kPollPause = std::chrono::microseconds(20);  ///< the time is taken by the device, not by the poll
 
@@ -42,9 +43,10 @@ struct Place {
 struct Subject {
   Contender& contender;
   const Place& place;
-  cuda::Graph graph = nullptr;  ///< null: calls are enqueued one by one
-  int calls = 1;                ///< in the graph
-  int launches = 1;             ///< of the graph, or of the call
+  int calls;                    ///< of a group
+  cuda::Graph graph = nullptr;  ///< null: groups are enqueued one by one
+  int groups = 1;               ///< in the graph
+  int launches = 1;             ///< of the graph, or of a group
   std::vector<double> batches_us = {};
   Timing timing = {};
 };
@@ -65,6 +67,8 @@ class CudaMeasurement : public Measurement {
 
  private:
   Status join(const std::string& path);
+  /// A communicator of the library, after its first calls, and what all that took.
+  Result<std::unique_ptr<Library>> join(const std::string& path, Cost& cost);
   /// Calls of the smallest and the largest problem, which take the memory that later calls find.
   Status call_first(Library& library);
   std::vector<Place> places(const check::Problem& problem) const;
@@ -73,11 +77,14 @@ class CudaMeasurement : public Measurement {
   Status begin(Subject& subject, const cuda::Trial& trial, const check::Problem& problem);
   Status prepare(const Place& place, const cuda::Trial& trial);
   Status check(Subject& subject, const cuda::Trial& trial, const check::Problem& problem);
-  Status capture(Subject& subject, int calls);
-  /// One launch of the graph, or one call.
+  Status capture(Subject& subject, int groups);
+  /// One launch of the graph, or one group.
   Status enqueue(const Subject& subject);
+  Status enqueue_group(const Subject& subject);
   /// The slowest rank's time of one call, in a batch before which ranks and devices meet.
   Result<double> time_batch(const Subject& subject, int launches);
+  /// The slowest rank's median time of the CPU to enqueue one call.
+  Result<double> time_enqueueing(const Subject& subject);
   Status record(CUevent_st* event) { return status_of(cudaEventRecord(event, queue_.get()), "cannot record an event"); }
   /// Until the queue is done with what was put there.
   Status finish(const Library& library);
@@ -108,26 +115,44 @@ Status CudaMeasurement::open() {
 }
 
 Status CudaMeasurement::join(const std::string& path) {
-  struct Cost {
-    double init_ms;
-    int64_t device_bytes;
-  };
-  TUTTI_ASSIGN(const size_t free_before, cuda::free_bytes());
+  Cost cost;
+  TUTTI_ASSIGN(auto library, join(path, cost));
+  LibraryFacts facts = library->facts();
+  facts.first = cost;
+  if (request_.verbose) {
+    // Leaves again at once.
+    TUTTI_ASSIGN(const auto further, join(path, cost));
+    facts.further = cost;
+  }
+  contenders_.push_back({std::move(library), std::move(facts)});
+  return {};
+}
+
+Result<std::unique_ptr<Library>> CudaMeasurement::join(const std::string& path, Cost& cost) {
+  TUTTI_TRY(meet(control_));  // ranks may share a device
+  TUTTI_ASSIGN(const size_t before, cuda::free_bytes());
   TUTTI_TRY(meet(control_));
   const auto start = Clock::now();
   TUTTI_ASSIGN(auto library, path.empty() ? join_tutti(request_, control_) : join_nccl(path, control_));
   const std::chrono::duration<double, std::milli> init = Clock::now() - start;
+  TUTTI_TRY(meet(control_));
+  TUTTI_ASSIGN(const size_t joined, cuda::free_bytes());
+  TUTTI_TRY(meet(control_));
+  const auto first_call = Clock::now();
   TUTTI_TRY(call_first(*library).with_context(library->facts().name + ", first calls"));
-  TUTTI_ASSIGN(const size_t free_after, cuda::free_bytes());
-  const Cost own{init.count(), static_cast<int64_t>(free_before) - static_cast<int64_t>(free_after)};
-  TUTTI_ASSIGN(const auto costs, exchange(control_, own));
-  LibraryFacts facts = library->facts();
-  for (const Cost& cost : costs) {
-    facts.init_ms = std::max(facts.init_ms, cost.init_ms);
-    facts.device_bytes = std::max(facts.device_bytes, static_cast<size_t>(std::max<int64_t>(cost.device_bytes, 0)));
+  const std::chrono::duration<double, std::milli> calls = Clock::now() - first_call;
+  TUTTI_TRY(meet(control_));
+  TUTTI_ASSIGN(const size_t after, cuda::free_bytes());
+  const auto taken = [&](size_t left) { return static_cast<int64_t>(before) - static_cast<int64_t>(left); };
+  TUTTI_ASSIGN(const auto costs, exchange(control_, Cost{init.count(), calls.count(), taken(joined), taken(after)}));
+  cost = {};
+  for (const Cost& other : costs) {
+    cost.init_ms = std::max(cost.init_ms, other.init_ms);
+    cost.calls_ms = std::max(cost.calls_ms, other.calls_ms);
+    cost.init_bytes = std::max(cost.init_bytes, other.init_bytes);
+    cost.bytes = std::max(cost.bytes, other.bytes);
   }
-  contenders_.push_back({std::move(library), std::move(facts)});
-  return {};
+  return library;
 }
 
 Status CudaMeasurement::call_first(Library& library) {
@@ -185,7 +210,7 @@ Result<std::vector<Timing>> CudaMeasurement::measure(const cuda::Trial& trial, c
   const bool repeats = !place.in_place || repeats_in_place(problem.collective);
   std::vector<Subject> subjects;
   for (Contender& contender : contenders_) {
-    subjects.push_back({contender, place});
+    subjects.push_back({contender, place, request_.group});
     TUTTI_TRY(begin(subjects.back(), trial, problem).with_context(contender.facts.name));
   }
   // A reduction repeated in place would drift to infinities and slow subnormals; of zeros it stays zero.
@@ -217,16 +242,16 @@ Status CudaMeasurement::begin(Subject& subject, const cuda::Trial& trial, const 
     TUTTI_TRY(prepare(subject.place, trial));
   }
   TUTTI_ASSIGN(const double estimate_us, time_batch(subject, request_.warmup));
-  const int calls = calls_of_batch(request_, estimate_us);
-  subject.launches = calls;
+  const int groups = std::max(calls_of_batch(request_, estimate_us) / request_.group, 1);
+  subject.launches = groups;
   if (!request_.graph) return {};
   if (request_.check) {
     TUTTI_TRY(capture(subject, 1));
     TUTTI_TRY(check(subject, trial, problem));
   }
   const auto fitting = static_cast<int>(std::clamp(kGraphUs / std::max(estimate_us, 0.01), 1.0, double{kGraphCalls}));
-  TUTTI_TRY(capture(subject, std::min(fitting, calls)));
-  subject.launches = std::max(calls / subject.calls, 1);
+  TUTTI_TRY(capture(subject, std::min(std::max(fitting / request_.group, 1), groups)));
+  subject.launches = std::max(groups / subject.groups, 1);
   return {};
 }
 
@@ -248,34 +273,59 @@ Status CudaMeasurement::check(Subject& subject, const cuda::Trial& trial, const 
   return {};
 }
 
-Status CudaMeasurement::capture(Subject& subject, int calls) {
-  subject.graph = nullptr;  // so that enqueue() makes a call
+Status CudaMeasurement::capture(Subject& subject, int groups) {
+  subject.graph = nullptr;  // so that enqueue() makes calls
   TUTTI_ASSIGN(auto graph, cuda::capture(queue_.get(), [&] {
                  Status status;
-                 for (int i = 0; i < calls && status.ok(); ++i) status = enqueue(subject);
+                 for (int i = 0; i < groups && status.ok(); ++i) status = enqueue(subject);
                  return status;
                }));
   subject.graph = std::move(graph);
-  subject.calls = calls;
+  subject.groups = groups;
   return {};
 }
 
 Status CudaMeasurement::enqueue(const Subject& subject) {
-  if (subject.graph == nullptr) {
-    return subject.contender.library->run(subject.place.input, subject.place.output, queue_.get());
-  }
+  if (subject.graph == nullptr) return enqueue_group(subject);
   return status_of(cudaGraphLaunch(subject.graph.get(), queue_.get()), "cannot launch a graph");
+}
+
+Status CudaMeasurement::enqueue_group(const Subject& subject) {
+  Library& library = *subject.contender.library;
+  const auto run = [&] { return library.run(subject.place.input, subject.place.output, queue_.get()); };
+  if (subject.calls == 1) return run();
+  TUTTI_TRY(library.start_group());
+  Status status;
+  for (int i = 0; i < subject.calls && status.ok(); ++i) status = run();
+  const Status ended = library.end_group();
+  return status.ok() ? ended : status;
 }
 
 Result<double> CudaMeasurement::time_batch(const Subject& subject, int launches) {
   TUTTI_TRY(meet(control_));
   TUTTI_TRY(enqueue(subject));  // not timed: in it the devices wait for each other
+  if (request_.launch) return time_enqueueing(subject);
   TUTTI_TRY(record(start_.get()));
   for (int i = 0; i < launches; ++i) TUTTI_TRY(enqueue(subject));
   TUTTI_TRY(finish(*subject.contender.library));
   float elapsed_ms = 0;
   TUTTI_TRY(status_of(cudaEventElapsedTime(&elapsed_ms, start_.get(), end_.get()), "cannot time a batch"));
-  return largest(control_, 1000.0 * static_cast<double>(elapsed_ms) / launches / subject.calls);
+  return largest(control_, 1000.0 * static_cast<double>(elapsed_ms) / launches / subject.groups / subject.calls);
+}
+
+Result<double> CudaMeasurement::time_enqueueing(const Subject& subject) {
+  TUTTI_TRY(finish(*subject.contender.library));
+  std::vector<double> times_us;
+  const int launches = std::max(kQueuedCalls / subject.groups / subject.calls, 1);
+  for (int i = 0; i < launches; ++i) {
+    const auto start = Clock::now();
+    TUTTI_TRY(enqueue(subject));
+    const std::chrono::duration<double, std::micro> took = Clock::now() - start;
+    times_us.push_back(took.count());
+  }
+  TUTTI_TRY(finish(*subject.contender.library));
+  std::nth_element(times_us.begin(), times_us.begin() + launches / 2, times_us.end());
+  return largest(control_, times_us[static_cast<size_t>(launches) / 2] / subject.groups / subject.calls);
 }
 
 Status CudaMeasurement::finish(const Library& library) {

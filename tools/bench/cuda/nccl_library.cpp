@@ -60,11 +60,13 @@ class NcclLibrary : public Library {
 
   Status prepare(const check::Problem& problem) override;
   Status run(const void* input, void* output, Stream stream) override;
+  Status start_group() override { return api_.status(api_.group_start(), "ncclGroupStart", comm_); }
+  Status end_group() override { return api_.status(api_.group_end(), "ncclGroupEnd", comm_); }
   Result<Ran> ran() const override { return Ran{facts().name + " " + facts().version, 0, 0}; }
   Status async_error() const override;
   void abort(std::string_view reason) override;
   LibraryFacts facts() const override {
-    return {std::filesystem::path(api_.path).filename().string(), api_.version(), api_.path, 0, 0};
+    return {std::filesystem::path(api_.path).filename().string(), api_.version(), api_.path};
   }
 
  private:

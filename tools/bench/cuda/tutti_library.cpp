@@ -19,10 +19,12 @@ class TuttiLibrary : public Library {
   Status run(const void* input, void* output, Stream stream) override {
     return (*call_)(communicator_, input, output, stream);
   }
+  Status start_group() override { return group_start(); }
+  Status end_group() override { return group_end(); }
   Result<Ran> ran() const override { return ran_by(communicator_, problem_); }
   Status async_error() const override { return communicator_.async_error(); }
   void abort(std::string_view reason) override { communicator_.abort(reason); }
-  LibraryFacts facts() const override { return {"Tutti", TUTTI_VERSION, {}, 0, 0}; }
+  LibraryFacts facts() const override { return {"Tutti", TUTTI_VERSION}; }
 
  private:
   Communicator communicator_;

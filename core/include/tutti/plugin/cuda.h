@@ -5,7 +5,7 @@
 // every block of the buffers, in loops, and talks to the CTA of the same index on other GPUs. All a kernel needs before
 // its first store travels in its parameters; the one thing it reads from memory is the CTA's track.
 //
-// Messages between two GPUs go through slots in the receiver's arena: message number m of a CTA uses slot m modulo
+// Messages between two GPUs go through slots that the receiver has made: message number m of a CTA uses slot m modulo
 // slot_count. Numbers go on from call to call (the track's `epoch`), and on all ranks alike: a call advances every
 // connection of a CTA by `cut.messages`, used or not. A sender may be slot_count messages ahead of what the receiver
 // has said that it is done with.
@@ -13,10 +13,6 @@
 // Loops may overlap, so that what one waits for is on its way while another moves data. A call takes loops + stages - 1
 // waves; in wave w every step runs once, for loop w - its stage, where there is one. Message m of slice s that is sent
 // in wave w has number epoch + (w · program.messages + m) · cut.slices + s.
-//
-//   arena:     mailboxes, then slots
-//   mailbox    [lane CTA][peer]: tutti_cuda_mailbox
-//   slot       [lane CTA][sender][slot]: slot_stride bytes
 #pragma once
 
 #include "tutti/plugin/plan.h"
@@ -76,13 +72,21 @@ typedef struct tutti_cuda_track {
   uint32_t safe;  /* messages with numbers before it have a free slot at every receiver */
 } tutti_cuda_track;
 
-/* What one peer tells a CTA; in this GPU's memory, written by the peer. */
+/* What one peer tells a CTA; in memory of who is told, written by the peer. All peers have one, used or not. */
 typedef struct tutti_cuda_mailbox {
   uint32_t tail; /* messages that are there (protocols that do not tell by flags in the data) */
   uint32_t reserved[7];
   uint32_t done; /* messages from here that the peer is done with */
   uint32_t reserved2[7];
 } tutti_cuda_mailbox;
+
+/* One GPU's connections with a peer, of all CTAs. */
+typedef struct tutti_cuda_link {
+  uint8_t* to;         /* slots that this GPU fills, slot_stride bytes each: [lane CTA][slot]; null: it sends nothing */
+  const uint8_t* from; /* slots that the peer fills, likewise */
+  tutti_cuda_mailbox* at; /* [lane CTA]: where this GPU tells the peer */
+  tutti_cuda_mailbox* of; /* [lane CTA]: where the peer tells this GPU */
+} tutti_cuda_link;
 
 /* In host memory that the GPU sees. */
 typedef struct tutti_cuda_control {
@@ -136,10 +140,8 @@ typedef struct tutti_cuda_launch {
   uint32_t message_count; /* not 0: the launch runs `messages` instead of programs */
   uint32_t program_count;
   uint64_t slot_stride;
-  uint64_t slots_offset;                 /* of the lane's slots in an arena */
-  uint64_t mailboxes_offset;             /* of the lane's mailboxes */
-  uint8_t* arenas[TUTTI_CUDA_MAX_RANKS]; /* of every rank, as this GPU sees them */
-  tutti_cuda_track* tracks;              /* per CTA; of messages: [lane CTA][peer][0: sends, 1: receives] */
+  tutti_cuda_link links[TUTTI_CUDA_MAX_RANKS]; /* by rank */
+  tutti_cuda_track* tracks;                    /* per CTA; of messages: [lane CTA][peer][0: sends, 1: receives] */
   tutti_cuda_control* control;
   uint64_t timeout_ns; /* of one wait */
   /* In this GPU's memory, program_count of them: CTA c runs number c modulo program_count. Null: all run `program`, as

@@ -53,24 +53,22 @@ class Connections {
       : launch_(launch), lane_(lane) {}
 
   __device__ __forceinline__ uint8_t* slot_to(uint32_t rank, uint32_t number) const {
-    return launch_.arenas[rank] + slot(launch_.rank, number);
+    return launch_.links[rank].to + slot(number);
   }
   __device__ __forceinline__ const uint8_t* slot_from(uint32_t rank, uint32_t number) const {
-    return launch_.arenas[launch_.rank] + slot(rank, number);
+    return launch_.links[rank].from + slot(number);
   }
   /// Where this rank tells `rank`, and where `rank` tells this one.
-  __device__ __forceinline__ tutti_cuda_mailbox* mailbox_at(uint32_t rank) const { return mailbox(rank, launch_.rank); }
-  __device__ __forceinline__ tutti_cuda_mailbox* mailbox_of(uint32_t rank) const { return mailbox(launch_.rank, rank); }
+  __device__ __forceinline__ tutti_cuda_mailbox* mailbox_at(uint32_t rank) const {
+    return launch_.links[rank].at + lane_;
+  }
+  __device__ __forceinline__ tutti_cuda_mailbox* mailbox_of(uint32_t rank) const {
+    return launch_.links[rank].of + lane_;
+  }
 
  private:
-  __device__ __forceinline__ uint64_t slot(uint32_t sender, uint32_t number) const {
-    const uint32_t at =
-        (lane_ * launch_.rank_count + sender) * launch_.slot_count + (number & (launch_.slot_count - 1));
-    return launch_.slots_offset + at * launch_.slot_stride;
-  }
-  __device__ __forceinline__ tutti_cuda_mailbox* mailbox(uint32_t at, uint32_t of) const {
-    return reinterpret_cast<tutti_cuda_mailbox*>(launch_.arenas[at] + launch_.mailboxes_offset) +
-           (lane_ * launch_.rank_count + of);
+  __device__ __forceinline__ uint64_t slot(uint32_t number) const {
+    return (lane_ * launch_.slot_count + (number & (launch_.slot_count - 1))) * launch_.slot_stride;
   }
 
   const tutti_cuda_launch& launch_;

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// What ranks of one host tell each other one to one, once each: notices in shared memory of the rank that writes them.
+// A rank that looks for a notice sleeps until it is there, the time is up, or stop() is called.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+#include "base/clock.h"
+#include "memory/arena.h"
+#include "tutti/plugin/protocol.h"
+
+namespace tutti::transport {
+
+/// post() and wait() by one thread at a time; stop() by any.
+class Board {
+ public:
+  static constexpr size_t kNoticeBytes = 184;
+
+  /// `ranks`: those of this host, this one included, in the same order on all of them.
+  static Result<std::unique_ptr<Board>> create(uint32_t rank, std::vector<uint32_t> ranks, uint32_t subjects);
+  const memory::ArenaAddress& address() const { return boards_[own_].address(); }
+  /// Maps the notices of `rank`, which are at `address`.
+  Status open(uint32_t rank, const memory::ArenaAddress& address);
+  /// To be called once all ranks have opened: no further process can map this rank's notices.
+  void seal() { boards_[own_].seal(); }
+
+  /// Tells `reader`. A notice is posted once.
+  template <class T>
+  void post(uint32_t reader, uint32_t subject, const T& value) {
+    static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= kNoticeBytes);
+    post_bytes(reader, subject, std::as_bytes(std::span(&value, 1)));
+  }
+  /// What `writer` tells this rank. kTimeout at the deadline, kAborted after stop().
+  template <class T>
+  Result<T> wait(uint32_t writer, uint32_t subject, base::Time deadline) {
+    static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= kNoticeBytes);
+    T value;
+    TUTTI_TRY(wait_bytes(writer, subject, deadline, std::as_writable_bytes(std::span(&value, 1))));
+    return value;
+  }
+
+  /// Ends waits, now and later.
+  void stop();
+
+ private:
+  struct Notice {
+    uint32_t posted;  // atomic_ref: released by post_bytes, acquired by wait_bytes
+    uint32_t reserved;
+    std::array<std::byte, kNoticeBytes> text;
+  };
+
+  Board(std::vector<uint32_t> ranks, uint32_t own, uint32_t subjects)
+      : ranks_(std::move(ranks)), own_(own), subjects_(subjects), boards_(ranks_.size()) {}
+  uint32_t index_of(uint32_t rank) const;
+  tutti_bell& bell_of(uint32_t index) const;
+  Notice& notice(uint32_t writer, uint32_t reader, uint32_t subject) const;
+  void post_bytes(uint32_t reader, uint32_t subject, std::span<const std::byte> bytes);
+  Status wait_bytes(uint32_t writer, uint32_t subject, base::Time deadline, std::span<std::byte> bytes);
+
+  std::vector<uint32_t> ranks_;
+  uint32_t own_;  // index in ranks_, as `writer` and `reader` above
+  uint32_t subjects_;
+  std::vector<memory::Arena> boards_;  // by index: a bell, then notices by reader and subject
+  std::atomic<bool> stopped_{false};
+};
+
+}  // namespace tutti::transport

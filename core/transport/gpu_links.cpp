@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/gpu_links.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <tuple>
+
+namespace tutti::transport {
+namespace {
+
+constexpr uint64_t kGrain = 4096;             // of pieces
+constexpr uint64_t kBlockBytes = 2ull << 20;  // as little as CUDA shares with other processes
+
+uint64_t round_up(uint64_t value, uint64_t unit) {
+  return (value + unit - 1) / unit * unit;
+}
+
+}  // namespace
+
+GpuLinks::GpuLinks(Options options, Heaps heaps) : options_(std::move(options)), heaps_(std::move(heaps)) {
+  uint64_t tracks = 0;
+  for (const Protocol& protocol : options_.protocols) {
+    for (uint32_t lane = 0; lane < kLaneCount; ++lane) {
+      places_.push_back({mailboxes_, tracks});
+      mailboxes_ += protocol.max_ctas[lane];
+      // A collective's CTA has one; a message's has one for each peer and direction.
+      const bool messages = lane == static_cast<uint32_t>(Lane::kPointToPoint);
+      tracks += protocol.max_ctas[lane] * (messages ? 2 * options_.ranks.size() : 1);
+    }
+  }
+  const size_t ranks = options_.ranks.size();
+  of_.resize(ranks);
+  at_.resize(ranks);
+  offered_.resize(ranks * subjects());
+  reached_.resize(ranks * subjects());
+}
+
+uint64_t GpuLinks::track_count(const Options& options) {
+  uint64_t count = 0;
+  for (const Protocol& protocol : options.protocols) {
+    count += protocol.max_ctas[0] + protocol.max_ctas[1] * 2 * options.ranks.size();
+  }
+  return count;
+}
+
+Result<std::unique_ptr<GpuLinks>> GpuLinks::create(Options options, Heaps heaps, bootstrap::Bootstrap& bootstrap,
+                                                   base::Time deadline) {
+  std::unique_ptr<GpuLinks> links(new GpuLinks(std::move(options), std::move(heaps)));
+  TUTTI_TRY(links->join(bootstrap, deadline));
+  return links;
+}
+
+/// Every rank tells all others where its mailboxes and its notices are.
+Status GpuLinks::join(bootstrap::Bootstrap& bootstrap, base::Time deadline) {
+  struct Hello {
+    memory::ArenaAddress board;
+    std::array<Piece, kMaxHeaps> mailboxes;
+  };
+  TUTTI_ASSIGN(board_, Board::create(options_.rank, options_.ranks, subjects()));
+  Hello mine{board_->address(), {}};
+  std::array<uint8_t*, kMaxHeaps> own{};
+  for (const uint32_t peer : options_.ranks) {
+    const uint32_t heap = options_.heaps[peer];
+    if (peer == options_.rank || own[heap] != nullptr) continue;
+    TUTTI_ASSIGN(std::tie(own[heap], mine.mailboxes[heap]),
+                 cut(heap, options_.ranks.size() * mailboxes_ * sizeof(tutti_cuda_mailbox)));
+  }
+  TUTTI_ASSIGN(const auto all, bootstrap.all_gather(std::as_bytes(std::span(&mine, 1)), deadline));
+  for (const uint32_t peer : options_.ranks) {
+    if (peer == options_.rank) continue;
+    Hello hello;
+    std::memcpy(&hello, all[peer].data(), std::min(all[peer].size(), sizeof hello));
+    TUTTI_TRY(board_->open(peer, hello.board));
+    TUTTI_ASSIGN(uint8_t* const at, find(peer, hello.mailboxes[options_.heaps[peer]]));
+    at_[peer] = reinterpret_cast<tutti_cuda_mailbox*>(at) + options_.rank * mailboxes_;
+    of_[peer] = reinterpret_cast<tutti_cuda_mailbox*>(own[options_.heaps[peer]]) + peer * mailboxes_;
+  }
+  // Nobody closes its notices before everybody has mapped them.
+  TUTTI_TRY(bootstrap.barrier(deadline));
+  board_->seal();
+  return {};
+}
+
+Result<std::pair<uint8_t*, GpuLinks::Piece>> GpuLinks::cut(uint32_t heap, uint64_t bytes) {
+  bytes = round_up(bytes, kGrain);
+  auto block = std::find_if(blocks_.begin(), blocks_.end(),
+                            [&](const Block& b) { return b.heap == heap && b.bytes - b.used >= bytes; });
+  if (block == blocks_.end()) {
+    const uint64_t size = round_up(bytes, kBlockBytes);
+    TUTTI_ASSIGN(const Heap::Block memory, heaps_[heap]->make(size));
+    block = blocks_.insert(block, {heap, memory, size, 0});
+  }
+  const Piece piece{block->used, static_cast<uint32_t>(block - blocks_.begin()), block->memory.address};
+  block->used += bytes;
+  return std::pair(block->memory.data + piece.offset, piece);
+}
+
+Result<uint8_t*> GpuLinks::find(uint32_t peer, const Piece& piece) {
+  uint8_t*& block = opened_[{peer, piece.block}];
+  if (block == nullptr) {
+    auto opened = heaps_[options_.heaps[peer]]->open(piece.address);
+    if (!opened.ok()) return opened.status().with_context(fmt::format("memory of rank {}", peer));
+    block = *opened;
+  }
+  return block + piece.offset;
+}
+
+void GpuLinks::describe(uint32_t protocol, Lane lane, tutti_cuda_track* tracks, tutti_cuda_launch& launch) const {
+  const Place& at = place(protocol, lane);
+  const tutti_slot_layout& layout = options_.protocols[protocol].layout;
+  launch.rank = options_.rank;
+  launch.rank_count = static_cast<uint32_t>(options_.ranks.size());
+  launch.slot_count = layout.slot_count;
+  launch.slot_stride = layout.slot_stride;
+  launch.tracks = tracks + at.tracks;
+  for (const uint32_t peer : options_.ranks) {
+    if (peer == options_.rank) continue;
+    launch.links[peer].of = of_[peer] + at.mailboxes;
+    launch.links[peer].at = at_[peer] + at.mailboxes;
+  }
+}
+
+uint32_t GpuLinks::subject(const GpuKey& key) const {
+  const auto size = static_cast<uint32_t>(std::bit_width(key.ctas - 1));
+  return (key.protocol * kLaneCount + static_cast<uint32_t>(key.lane)) * kSizes + size;
+}
+
+Result<const uint8_t*> GpuLinks::offer(const GpuKey& key) {
+  const uint32_t subject = GpuLinks::subject(key);
+  uint8_t*& slots = offered_[key.peer * subjects() + subject];
+  if (slots != nullptr) [[likely]]
+    return slots;
+  const Protocol& protocol = options_.protocols[key.protocol];
+  const uint64_t ctas = std::min(std::bit_ceil(key.ctas), protocol.max_ctas[static_cast<uint32_t>(key.lane)]);
+  TUTTI_ASSIGN(const auto own,
+               cut(options_.heaps[key.peer], ctas * protocol.layout.slot_count * protocol.layout.slot_stride));
+  board_->post(key.peer, subject, own.second);
+  slots = own.first;
+  return slots;
+}
+
+Result<uint8_t*> GpuLinks::reach(const GpuKey& key) {
+  const uint32_t subject = GpuLinks::subject(key);
+  uint8_t*& slots = reached_[key.peer * subjects() + subject];
+  if (slots != nullptr) [[likely]]
+    return slots;
+  TUTTI_ASSIGN(const Piece piece, board_->wait<Piece>(key.peer, subject, base::time_in(options_.timeout)));
+  TUTTI_ASSIGN(slots, find(key.peer, piece));
+  return slots;
+}
+
+void GpuLinks::close() {
+  for (const auto& heap : heaps_) heap->close();
+}
+
+uint64_t GpuLinks::bytes() const {
+  uint64_t sum = 0;
+  for (const Block& block : blocks_) sum += block.bytes;
+  return sum;
+}
+
+}  // namespace tutti::transport

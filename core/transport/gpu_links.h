@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// The connections between GPUs of one host: for each protocol, slots in memory of the rank that receives, and
+// mailboxes. Which memory that is depends on the pair of ranks: of the GPU, or of the host where GPUs do not reach each
+// other.
+//
+// Mailboxes are small and there from the start, for all peers. Slots are made when a call first needs them: the
+// receiver offers them, the sender reaches for them and waits until they are offered. A rank that offers before it
+// reaches never keeps others waiting in a circle. How many CTAs share a connection's slots is part of its name (rounded
+// up to a power of two), so that both ends know without asking which slots a call uses, and a call of few CTAs takes
+// little memory.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "bootstrap/bootstrap.h"
+#include "transport/board.h"
+#include "transport/connection.h"
+#include "transport/heap.h"
+#include "tutti/plugin/cuda.h"
+
+namespace tutti::transport {
+
+/// Slots of one protocol from one rank to another, for the launches of a lane with about so many CTAs.
+struct GpuKey {
+  uint32_t protocol = 0;
+  Lane lane = Lane::kCollective;
+  uint32_t ctas = 1;  ///< of the launch; of a message
+  uint32_t peer = 0;  ///< rank
+};
+
+/// One rank's end. One thread at a time, but for stop().
+class GpuLinks {
+ public:
+  /// What connections of a protocol are like; without slots: no kernel runs it.
+  struct Protocol {
+    tutti_slot_layout layout{};
+    std::array<uint32_t, kLaneCount> max_ctas{};
+  };
+  struct Options {
+    uint32_t rank = 0;
+    std::vector<uint32_t> ranks;  ///< all
+    std::vector<Protocol> protocols;
+    std::vector<uint32_t> heaps;         ///< by rank: in which kind of memory it and this rank meet
+    std::chrono::nanoseconds timeout{};  ///< of the wait for a peer's offer
+  };
+  static constexpr uint32_t kMaxHeaps = 2;
+  using Heaps = std::vector<std::unique_ptr<Heap>>;  ///< the kinds of memory, at most kMaxHeaps
+  /// Collective over all ranks.
+  static Result<std::unique_ptr<GpuLinks>> create(Options options, Heaps heaps, bootstrap::Bootstrap& bootstrap,
+                                                  base::Time deadline);
+  /// Tracks that the launches of all lanes need, in memory of this GPU that is zero at first.
+  static uint64_t track_count(const Options& options);
+
+  const Protocol& protocol(uint32_t index) const { return options_.protocols[index]; }
+  /// Fills what a launch must know of its lane: layout, mailboxes, and tracks among those that begin at `tracks`.
+  void describe(uint32_t protocol, Lane lane, tutti_cuda_track* tracks, tutti_cuda_launch& launch) const;
+
+  /// The slots that a peer fills; made and told to the peer at the first time. Waits for nobody.
+  Result<const uint8_t*> offer(const GpuKey& key);
+  /// The slots that this rank fills at a peer; at the first time waits until the peer has offered them.
+  Result<uint8_t*> reach(const GpuKey& key);
+
+  /// Ends waits, now and later. Any thread.
+  void stop() { board_->stop(); }
+  /// Gives back what peers own, once nothing uses it any more.
+  void close();
+  /// Of this rank's memory for slots and mailboxes.
+  uint64_t bytes() const;
+
+ private:
+  /// What a lane of a protocol has of its own.
+  struct Place {
+    uint64_t mailboxes = 0;  ///< of a peer, before this lane's
+    uint64_t tracks = 0;     ///< before this lane's
+  };
+  /// Memory of this rank from which pieces are cut.
+  struct Block {
+    uint32_t heap = 0;
+    Heap::Block memory;
+    uint64_t bytes = 0;
+    uint64_t used = 0;
+  };
+  /// How a peer finds a piece.
+  struct Piece {
+    uint64_t offset = 0;
+    uint32_t block = 0;
+    Heap::Address address;  ///< of the block
+  };
+  static constexpr uint32_t kSizes = 7;  ///< of connections: powers of two up to TUTTI_CUDA_MAX_CTAS
+
+  GpuLinks(Options options, Heaps heaps);
+  Status join(bootstrap::Bootstrap& bootstrap, base::Time deadline);
+  Result<std::pair<uint8_t*, Piece>> cut(uint32_t heap, uint64_t bytes);
+  Result<uint8_t*> find(uint32_t peer, const Piece& piece);
+  uint32_t subjects() const { return static_cast<uint32_t>(options_.protocols.size()) * kLaneCount * kSizes; }
+  uint32_t subject(const GpuKey& key) const;
+  const Place& place(uint32_t protocol, Lane lane) const {
+    return places_[protocol * kLaneCount + static_cast<uint32_t>(lane)];
+  }
+
+  Options options_;
+  Heaps heaps_;
+  std::unique_ptr<Board> board_;
+  std::vector<Place> places_;
+  uint64_t mailboxes_ = 0;  ///< of one peer
+  std::vector<Block> blocks_;
+  std::map<std::pair<uint32_t, uint32_t>, uint8_t*> opened_;  ///< by peer and block
+  std::vector<tutti_cuda_mailbox*> of_, at_;                  ///< by rank: where it tells this one, and is told
+  std::vector<uint8_t*> offered_, reached_;                   ///< by rank and subject; null: not yet
+};
+
+}  // namespace tutti::transport

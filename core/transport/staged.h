@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory of the host in between GPUs that do not reach each other's: shared by the ranks, and seen by the GPU of each.
+#pragma once
+
+#include <vector>
+
+#include "device/cuda/runtime.h"
+#include "memory/arena.h"
+#include "transport/heap.h"
+
+namespace tutti::transport {
+
+class StagedHeap : public Heap {
+ public:
+  Result<Block> make(uint64_t bytes) override;
+  Result<uint8_t*> open(const Address& address) override;
+  void close() override { opened_.clear(); }
+
+ private:
+  struct Mapping {
+    memory::Arena arena;
+    cuda::RegisteredMemory registered;  // goes before what it is of
+  };
+  static Result<Mapping> map(memory::Arena arena);
+
+  std::vector<Mapping> made_;
+  std::vector<Mapping> opened_;
+};
+
+}  // namespace tutti::transport

@@ -1,0 +1,24 @@
+# Random calls over two communicators, in groups, on streams, in graphs. Ranks are threads.
+add_executable(random_calls_test
+  ${CMAKE_CURRENT_LIST_DIR}/random/main.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/random/place.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/random/player.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/random/sequence.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/matrix/gpu.cpp)
+target_link_libraries(random_calls_test PRIVATE tutti_check tutti_core_static tutti_options CLI11::CLI11)
+target_include_directories(random_calls_test PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+set_target_properties(random_calls_test PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+if(TUTTI_WITH_CUDA)
+  target_compile_definitions(random_calls_test PRIVATE TUTTI_HAS_CUDA)
+  target_link_libraries(random_calls_test PRIVATE CUDA::cudart_static)
+endif()
+
+add_test(NAME random_calls COMMAND random_calls_test)
+set_tests_properties(random_calls PROPERTIES TIMEOUT 300)
+add_test(NAME random_calls_small COMMAND random_calls_test --calls 300 --ranks 3 --max-bytes 65536)
+set_tests_properties(random_calls_small PROPERTIES TIMEOUT 300 LABELS concurrent)
+add_test(NAME random_calls_gpus COMMAND random_calls_test --gpus)
+set_tests_properties(random_calls_gpus PROPERTIES TIMEOUT 300 SKIP_RETURN_CODE 77)
+add_test(NAME random_replays_gpus
+  COMMAND random_calls_test --gpus --graphs-only --replays 1000 --calls 20000 --max-bytes 65536)
+set_tests_properties(random_replays_gpus PROPERTIES TIMEOUT 300 SKIP_RETURN_CODE 77)

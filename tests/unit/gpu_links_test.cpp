@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+// How GPUs are joined, with memory of this process in place of memory of GPUs.
+#include "transport/gpu_links.h"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <thread>
+
+#include "unit/bootstrap_group.h"
+
+namespace tutti::transport {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr uint32_t kRanks = 3;
+constexpr uint64_t kStride = 16384;
+// Ranks 0 and 1 meet in one kind of memory; rank 2 meets both in another.
+const std::vector<std::vector<uint32_t>> kHeaps = {{0, 0, 1}, {0, 0, 1}, {1, 1, 1}};
+constexpr auto kCollective = Lane::kCollective;
+constexpr auto kMessages = Lane::kPointToPoint;
+
+/// Memory that all ranks of the process see at the same address.
+class PlainHeap : public Heap {
+ public:
+  explicit PlainHeap(std::atomic<int>& opened) : opened_(opened) {}
+  Result<Block> make(uint64_t bytes) override {
+    blocks_.emplace_back(bytes);
+    return Block{blocks_.back().data(), Address::of(blocks_.back().data())};
+  }
+  Result<uint8_t*> open(const Address& address) override {
+    ++opened_;
+    return address.as<uint8_t*>();
+  }
+  void close() override {}
+
+ private:
+  std::vector<std::vector<uint8_t>> blocks_;
+  std::atomic<int>& opened_;
+};
+
+class GpuLinksTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    group_ = bootstrap::make_group(kRanks);
+    bootstrap::in_ranks(kRanks, [&](int rank) {
+      GpuLinks::Options options;
+      options.rank = static_cast<uint32_t>(rank);
+      options.ranks = {0, 1, 2};
+      options.protocols = {protocol(), {}, protocol()};
+      options.timeout = timeout_;
+      options.heaps = kHeaps[static_cast<size_t>(rank)];
+      GpuLinks::Heaps heaps;
+      for (auto& opened : opened_) heaps.push_back(std::make_unique<PlainHeap>(opened));
+      auto links = GpuLinks::create(options, std::move(heaps), *group_[static_cast<size_t>(rank)], bootstrap::soon());
+      ASSERT_TRUE(links.ok()) << links.status().text();
+      links_[static_cast<size_t>(rank)] = *std::move(links);
+    });
+  }
+  static GpuLinks::Protocol protocol() {
+    GpuLinks::Protocol protocol;
+    protocol.layout.slot_count = 4;
+    protocol.layout.slot_bytes = protocol.layout.slot_stride = kStride;
+    protocol.max_ctas = {12, 3};
+    return protocol;
+  }
+  tutti_cuda_launch describe(uint32_t rank, uint32_t protocol, Lane lane) {
+    tutti_cuda_launch launch{};
+    links_[rank]->describe(protocol, lane, tracks_.data(), launch);
+    return launch;
+  }
+
+  std::chrono::nanoseconds timeout_ = std::chrono::seconds(60);
+  std::array<std::atomic<int>, 2> opened_ = {};  ///< blocks of each kind
+  bootstrap::Group group_;
+  std::array<std::unique_ptr<GpuLinks>, kRanks> links_;
+  std::array<tutti_cuda_track, 512> tracks_{};
+};
+
+class ImpatientGpuLinksTest : public GpuLinksTest {
+ protected:
+  ImpatientGpuLinksTest() { timeout_ = std::chrono::milliseconds(20); }
+};
+
+TEST_F(GpuLinksTest, EveryMailboxHasOneWriterAndOneReader) {
+  std::map<tutti_cuda_mailbox*, int> read;
+  std::map<tutti_cuda_mailbox*, int> written;
+  for (uint32_t rank = 0; rank < kRanks; ++rank) {
+    for (const uint32_t protocol : {0u, 2u}) {
+      for (const Lane lane : {kCollective, kMessages}) {
+        const tutti_cuda_launch launch = describe(rank, protocol, lane);
+        EXPECT_EQ(launch.rank, rank);
+        EXPECT_EQ(launch.rank_count, kRanks);
+        EXPECT_EQ(launch.slot_count, 4u);
+        for (uint32_t peer = 0; peer < kRanks; ++peer) {
+          if (peer == rank) continue;
+          EXPECT_EQ(launch.links[peer].at, describe(peer, protocol, lane).links[rank].of);
+          for (uint32_t cta = 0; cta < (lane == kCollective ? 12 : 3); ++cta) {
+            ++read[launch.links[peer].of + cta];
+            ++written[launch.links[peer].at + cta];
+          }
+        }
+      }
+    }
+  }
+  EXPECT_EQ(read, written);
+  EXPECT_EQ(read.size(), kRanks * (kRanks - 1) * 2 * (12 + 3));
+}
+
+TEST_F(GpuLinksTest, LanesHaveTracksOfTheirOwn) {
+  const GpuLinks::Options options{0, {0, 1, 2}, {protocol(), {}, protocol()}, kHeaps[0], timeout_};
+  EXPECT_EQ(GpuLinks::track_count(options), 2 * (12 + 3 * 2 * kRanks));
+  EXPECT_EQ(describe(0, 0, kMessages).tracks, describe(0, 0, kCollective).tracks + 12);
+  EXPECT_EQ(describe(0, 2, kCollective).tracks, describe(0, 0, kMessages).tracks + 3 * 2 * kRanks);
+}
+
+TEST_F(GpuLinksTest, WhatIsOfferedIsReached) {
+  const uint64_t before = links_[0]->bytes();
+  std::vector<const uint8_t*> places;
+  for (const uint32_t protocol : {0u, 2u}) {
+    for (const Lane lane : {kCollective, kMessages}) {
+      for (const uint32_t ctas : {1u, 2u, 3u}) {
+        for (const uint32_t peer : {1u, 2u}) {
+          const auto offered = links_[0]->offer({protocol, lane, ctas, peer});
+          const auto reached = links_[peer]->reach({protocol, lane, ctas, 0});
+          ASSERT_TRUE(offered.ok() && reached.ok());
+          EXPECT_EQ(*offered, *reached);
+          EXPECT_EQ(*offered, *links_[0]->offer({protocol, lane, ctas, peer}));
+          places.push_back(*offered);
+        }
+      }
+    }
+  }
+  std::sort(places.begin(), places.end());
+  for (size_t i = 1; i < places.size(); ++i) EXPECT_GE(places[i] - places[i - 1], static_cast<int>(4 * kStride));
+  // The first block has room for all of them, and is opened once by each peer.
+  EXPECT_EQ(links_[0]->bytes(), before);
+  EXPECT_EQ(opened_[0], 2);
+  EXPECT_EQ(opened_[1], 4);
+}
+
+TEST_F(GpuLinksTest, SlotsAreSharedByCallsOfAboutAsManyCtas) {
+  EXPECT_EQ(*links_[0]->offer({0, kCollective, 5, 1}), *links_[0]->offer({0, kCollective, 8, 1}));
+  EXPECT_NE(*links_[0]->offer({0, kCollective, 4, 1}), *links_[0]->offer({0, kCollective, 5, 1}));
+  // 12 is all there can be.
+  EXPECT_EQ(*links_[0]->offer({0, kCollective, 9, 1}), *links_[0]->offer({0, kCollective, 12, 1}));
+}
+
+TEST_F(GpuLinksTest, LargeSlotsGetMemoryOfTheirOwn) {
+  const uint64_t before = links_[0]->bytes();
+  for (int i = 0; i < 20; ++i) ASSERT_TRUE(links_[0]->offer({0, kCollective, 12, 1}).ok());
+  EXPECT_EQ(links_[0]->bytes(), before);
+  for (const uint32_t ctas : {1u, 2u, 4u, 8u, 12u}) {
+    for (const uint32_t peer : {1u, 2u}) ASSERT_TRUE(links_[0]->offer({2, kCollective, ctas, peer}).ok());
+  }
+  EXPECT_EQ(links_[0]->bytes(), before + (2u << 20));
+}
+
+TEST_F(GpuLinksTest, ASenderWaitsForTheOffer) {
+  const uint8_t* offered = nullptr;
+  std::thread receiver([&] {
+    // The other way first, so that this rank has met the sender within the same call.
+    ASSERT_TRUE(links_[1]->reach({0, kMessages, 1, 0}).ok());
+    offered = *links_[1]->offer({0, kMessages, 2, 0});
+  });
+  ASSERT_TRUE(links_[0]->offer({0, kMessages, 1, 1}).ok());
+  const auto reached = links_[0]->reach({0, kMessages, 2, 1});
+  receiver.join();
+  ASSERT_TRUE(reached.ok());
+  EXPECT_EQ(*reached, offered);
+}
+
+TEST_F(GpuLinksTest, AllRanksConnectAllToAllAtOnce) {
+  bootstrap::in_ranks(kRanks, [&](int rank) {
+    GpuLinks& links = *links_[static_cast<size_t>(rank)];
+    const auto own = static_cast<uint32_t>(rank);
+    for (uint32_t ctas = 1; ctas <= 12; ++ctas) {
+      for (const uint32_t peer : {(own + 1) % kRanks, (own + 2) % kRanks}) {
+        ASSERT_TRUE(links.offer({0, kCollective, ctas, peer}).ok());
+      }
+      for (const uint32_t peer : {(own + 1) % kRanks, (own + 2) % kRanks}) {
+        ASSERT_TRUE(links.reach({0, kCollective, ctas, peer}).ok());
+      }
+    }
+  });
+}
+
+TEST_F(GpuLinksTest, StopEndsTheWait) {
+  std::thread other([&] { links_[0]->stop(); });
+  const auto reached = links_[0]->reach({0, kCollective, 1, 1});
+  other.join();
+  EXPECT_EQ(reached.status().code(), Code::kAborted);
+  EXPECT_EQ(links_[0]->reach({0, kCollective, 2, 1}).status().code(), Code::kAborted);
+}
+
+TEST_F(ImpatientGpuLinksTest, TheWaitHasADeadline) {
+  const auto reached = links_[0]->reach({0, kCollective, 1, 2});
+  EXPECT_EQ(reached.status().code(), Code::kTimeout);
+  EXPECT_THAT(reached.status().text(), HasSubstr("rank 2 has not answered rank 0"));
+  // A later offer is still heard.
+  const auto offered = links_[2]->offer({0, kCollective, 1, 0});
+  EXPECT_EQ(*links_[0]->reach({0, kCollective, 1, 2}), *offered);
+}
+
+}  // namespace
+}  // namespace tutti::transport

@@ -1,0 +1,2 @@
+tutti_test(gpu_links_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/gpu_links_test.cpp
+           ${CMAKE_CURRENT_LIST_DIR}/bootstrap_group.cpp LABELS concurrent)
