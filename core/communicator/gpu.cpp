@@ -16,6 +16,7 @@
 #include "plan/lower.h"
 #include "plugin/loader.h"
 #include "transport/p2p.h"
+#include "transport/pinned.h"
 #include "transport/staged.h"
 
 namespace tutti::communicator {
@@ -33,6 +34,7 @@ constexpr double kNvlinkGbs = 370;
 constexpr double kStagedGbs = 20;
 constexpr uint32_t kP2pHeap = 0;
 constexpr uint32_t kStagedHeap = 1;
+constexpr uint64_t kGrain = 512;  // bytes that slots are cut down to
 
 /// The widest unsigned integer that all of these addresses and lengths are multiples of.
 uint32_t copy_type(uint64_t bits) {
@@ -65,14 +67,18 @@ class CudaGpu : public Gpu {
     TUTTI_ASSIGN(scratch_, cuda::DeviceMemory::create(device_, 2));
     const uint32_t peers = std::max(1u, options_.rank_count - 1);
     message_ctas_ = std::clamp(kMaxLaunchedCtas / (2 * peers), 1u, kMaxMessageCtas);
+    // A network connection's channels are those of collectives.
+    if (options_.net != nullptr) message_ctas_ = std::min(message_ctas_, options_.max_channels);
     GpuLinks::Options options;
+    options.net = options_.net;
     options.rank = options_.rank;
     for (uint32_t rank = 0; rank < options_.rank_count; ++rank) options.ranks.push_back(rank);
     options.timeout = options_.timeout;
     for (const tuner::Protocol& protocol : protocols) {
       GpuLinks::Protocol& link = options.protocols.emplace_back();
       if ((protocol.properties.devices & TUTTI_DEVICE_CUDA) == 0) continue;
-      TUTTI_ASSIGN(link.layout, layout_of(protocol));
+      TUTTI_ASSIGN(link.layout, layout_of(protocol, options_.slot_bytes));
+      TUTTI_TRY(fit_network(protocol, static_cast<uint32_t>(options.protocols.size() - 1), link.layout));
       const uint32_t most = link.layout.max_channels;
       link.max_ctas = {most > 0 ? std::min(most, options_.max_channels) : options_.max_channels, message_ctas_};
     }
@@ -82,6 +88,7 @@ class CudaGpu : public Gpu {
     GpuLinks::Heaps heaps;
     heaps.push_back(std::make_unique<transport::P2pHeap>(device_));
     heaps.push_back(std::make_unique<transport::StagedHeap>());
+    heaps.push_back(std::make_shared<transport::PinnedHeap>());
     TUTTI_ASSIGN(links_, GpuLinks::create(std::move(options), std::move(heaps), bootstrap_, deadline));
     return {};
   }
@@ -143,11 +150,26 @@ class CudaGpu : public Gpu {
   }
 
  private:
-  Result<tutti_slot_layout> layout_of(const tuner::Protocol& protocol) const {
+  /// A network slot carries a slot of the GPU.
+  Status fit_network(const tuner::Protocol& protocol, uint32_t index, tutti_slot_layout& layout) const {
+    if (options_.net == nullptr || (protocol.properties.links >> TUTTI_LINK_NETWORK & 1) == 0) return {};
+    const uint64_t room = options_.net->options().keys.protocols[index].slot_stride;
+    constexpr uint64_t kHeader = transport::Relay::kHeaderBytes;
+    if (room < kHeader + layout.slot_stride && room > kHeader + kGrain) {
+      TUTTI_ASSIGN(layout, layout_of(protocol, (room - kHeader) / kGrain * kGrain));
+    }
+    if (room >= kHeader + layout.slot_stride) return {};
+    return {Code::kConfig,
+            fmt::format("net.slot_size leaves {} bytes, but protocol '{}' has slots of {} bytes on GPUs; "
+                        "raise it",
+                        room, protocol.name, layout.slot_stride)};
+  }
+
+  Result<tutti_slot_layout> layout_of(const tuner::Protocol& protocol, uint64_t slot_bytes) const {
     tutti_slot_layout layout{};
     layout.struct_size = sizeof layout;
     layout.slot_count = options_.slots;
-    layout.slot_bytes = options_.slot_bytes;
+    layout.slot_bytes = slot_bytes;
     if (const int32_t code = protocol.ops->layout(protocol.plugin, TUTTI_LINK_P2P, &layout); code != TUTTI_OK) {
       return Status(static_cast<Code>(code), fmt::format("protocol '{}' cannot lay out a connection between GPUs: {}",
                                                          protocol.name, plugin::take_failure_text()));
@@ -180,6 +202,10 @@ class CudaGpu : public Gpu {
     return values;
   }
 
+  bool local(uint32_t rank) const {
+    return std::find(options_.local_ranks.begin(), options_.local_ranks.end(), rank) != options_.local_ranks.end();
+  }
+
   /// By rank: the memory in which it and this rank meet.
   Result<std::vector<uint32_t>> meet_gpus(base::Time deadline) {
     Seat own{static_cast<uint64_t>(getpid()), {}};
@@ -188,6 +214,7 @@ class CudaGpu : public Gpu {
     shares_context_ = std::count(seats.begin(), seats.end(), own) > 1;
     uint32_t reached = 0;  // bits by rank
     for (uint32_t rank = 0; rank < seats.size(); ++rank) {
+      if (!local(rank)) continue;
       std::string why_not = "transport is set to 'shm'";
       if (!options_.staged) {
         TUTTI_ASSIGN(why_not, cuda::why_unreachable(device_, seats[rank].pci));
@@ -197,11 +224,19 @@ class CudaGpu : public Gpu {
         log::info("rank {} is reached through memory of the host, and without LL128: {}", rank, why_not);
       }
     }
-    TUTTI_ASSIGN(const std::vector<uint32_t> reach, exchange(reached, deadline));
+    struct Reach {
+      uint32_t reached;
+      uint32_t node;  // the first rank of the host
+    };
+    TUTTI_ASSIGN(const std::vector<Reach> reach, exchange(Reach{reached, options_.local_ranks.front()}, deadline));
     std::vector<uint32_t> heaps(seats.size(), kP2pHeap);
     for (uint32_t a = 0; a < seats.size(); ++a) {
       for (uint32_t b = 0; b < seats.size(); ++b) {
-        if ((reach[a] >> b & 1) != 0 && (reach[b] >> a & 1) != 0) continue;
+        if (reach[a].node != reach[b].node) {
+          if (a == options_.rank) heaps[b] = GpuLinks::kRelayed;
+          continue;
+        }
+        if ((reach[a].reached >> b & 1) != 0 && (reach[b].reached >> a & 1) != 0) continue;
         all_p2p_ = false;
         if (a == options_.rank) heaps[b] = kStagedHeap;
       }
@@ -230,7 +265,7 @@ class CudaGpu : public Gpu {
   cuda::MappedMemory control_;
   cuda::DeviceMemory scratch_;  // of barriers
   cuda::DeviceMemory tracks_;
-  bool all_p2p_ = true;          // all ranks' GPUs reach each other
+  bool all_p2p_ = true;          // all GPUs of a host reach each other
   bool shares_context_ = false;  // with another rank: both in one process, on one GPU
   std::unique_ptr<GpuLinks> links_;
   std::unique_ptr<GpuPrograms> programs_;

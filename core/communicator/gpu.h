@@ -12,6 +12,7 @@
 #include "bootstrap/bootstrap.h"
 #include "communicator/call.h"
 #include "communicator/plans.h"
+#include "transport/net.h"
 
 namespace tutti::communicator {
 
@@ -25,6 +26,8 @@ class Gpu {
     uint32_t slots = 0;                  ///< of a connection; 0: the protocol's choice
     uint64_t slot_bytes = 0;             ///< likewise
     bool staged = false;                 ///< go through memory of the host, even where GPUs reach each other
+    std::vector<uint32_t> local_ranks;   ///< that share this rank's host, itself included
+    transport::Net* net = nullptr;       ///< to all others
     std::chrono::nanoseconds timeout{};  ///< of one wait in a kernel
   };
   /// Binds to the calling thread's GPU and finds those of all other ranks; all ranks call it. kUnsupported in builds
@@ -35,8 +38,8 @@ class Gpu {
 
   /// CUDA's number of this GPU.
   virtual int device() const = 0;
-  /// What joins the ranks' GPUs, the same on all ranks: TUTTI_LINK_P2P, or TUTTI_LINK_SHM where not every GPU reaches
-  /// every other. Connections of those that do are made in their memory all the same.
+  /// What joins GPUs of one host, the same on all ranks: TUTTI_LINK_P2P, or TUTTI_LINK_SHM where not every GPU reaches
+  /// every other of its host. Connections of those that do are made in their memory all the same.
   virtual uint32_t link() const = 0;
   /// GB/s over it.
   virtual double link_gbs() const = 0;

@@ -38,6 +38,7 @@ constexpr double kGpuGapUs = 0.05;
 constexpr double kStagedLatencyUs = 2;  // through memory of the host: a store and a poll over PCI
 constexpr double kGpuMemoryGbs = 3000;
 constexpr uint32_t kGpuChannels = 64;
+constexpr uint32_t kGpuNetChannels = 4;  // each has connections of its own, which one thread of the host serves
 constexpr double kNetLatencyUs = 15;
 
 /// What ranks tell each other once their memory and listeners exist. Plain data; all ranks run the same version (agreed
@@ -195,10 +196,13 @@ class Setup {
   Status describe_protocols() {
     const auto channels = static_cast<uint32_t>(config_.integer("channels"));
     // On the host a channel is a thread's work, and more than one pays only if asked for; on a GPU it is a CTA.
-    const uint32_t chosen = on_gpu() ? kGpuChannels : 1;
+    const uint32_t chosen = !on_gpu() ? 1 : uses_network_ ? kGpuNetChannels : kGpuChannels;
     max_channels_ = channels == 0 ? chosen : channels;
     choices_.device = on_gpu() ? TUTTI_DEVICE_CUDA : TUTTI_DEVICE_HOST;
     TUTTI_ASSIGN(choices_.protocols, communicator::protocols_of(*state_.registry_));
+    for (tuner::Protocol& protocol : choices_.protocols) {
+      if (on_gpu() && protocol.properties.flags_in_data != 0) protocol.properties.links &= ~(1u << TUTTI_LINK_NETWORK);
+    }
     return {};
   }
 
@@ -252,16 +256,15 @@ class Setup {
 
   Status join_gpus() {
     if (!on_gpu()) return {};
-    if (node_count_ > 1 || force_network_) {
-      return fail_all(
-          {Code::kUnsupported, fmt::format("GPUs of {} hosts: GPU ranks of one host only, as yet", node_count_)});
-    }
+    const std::vector<uint32_t> alone{static_cast<uint32_t>(state_.rank_)};
     const communicator::Gpu::Options options{static_cast<uint32_t>(state_.rank_),
                                              static_cast<uint32_t>(state_.size_),
                                              max_channels_,
                                              static_cast<uint32_t>(config_.integer("p2p.slots")),
                                              config_.size_bytes("p2p.slot_size"),
                                              config_.text("transport") == "shm",
+                                             force_network_ ? alone : local_ranks_,
+                                             state_.fabric_->net(),
                                              config_.duration("timeouts.operation")};
     auto gpu = communicator::Gpu::create(options, choices_.protocols, *state_.bootstrap_, deadline_);
     if (!gpu.ok()) return fail_all(gpu.status());
@@ -339,12 +342,14 @@ class Setup {
     const transport::Net* net = state_.fabric_->net();
     if (on_gpu()) {
       const uint32_t link = state_.gpu_->link();
-      topology_.bandwidth_gbs[link] = state_.gpu_->link_gbs();
-      topology_.latency_us[link] = link == TUTTI_LINK_P2P ? kGpuLatencyUs : kStagedLatencyUs;
-      topology_.gap_us[link] = kGpuGapUs;
+      if (!force_network_) {
+        topology_.bandwidth_gbs[link] = state_.gpu_->link_gbs();
+        topology_.latency_us[link] = link == TUTTI_LINK_P2P ? kGpuLatencyUs : kStagedLatencyUs;
+        topology_.gap_us[link] = kGpuGapUs;
+      }
       topology_.memory_gbs = kGpuMemoryGbs;
       topology_.min_channels = max_channels_;
-      choices_.links |= 1u << link;
+      if (!force_network_ && (node_count_ < size || size == 1)) choices_.links |= 1u << link;
     } else if (!force_network_) {
       topology_.bandwidth_gbs[TUTTI_LINK_SHM] = kShmBandwidthGbs;
       topology_.latency_us[TUTTI_LINK_SHM] = kShmLatencyUs;

@@ -14,8 +14,9 @@
 namespace tutti::progress {
 namespace {
 
-constexpr int kIdleRounds = 3;  // rounds without movement before the thread sleeps; whoever waits helps meanwhile
-// A network without event descriptor must be polled; this bounds what that costs and adds.
+constexpr int kIdleRounds = 3;       // rounds without movement before the thread sleeps; whoever waits helps meanwhile
+constexpr int kPolledRounds = 1000;  // likewise, where tasks poll: GPUs do not help
+// What must be polled, a network without event descriptor or memory of a GPU; this bounds what that costs and adds.
 constexpr std::chrono::microseconds kPollInterval{100};
 constexpr std::chrono::milliseconds kSleepLimit{100};
 
@@ -46,6 +47,7 @@ Engine::~Engine() {
 
 void Engine::add(std::shared_ptr<Task> task) {
   const std::lock_guard lock(mutex_);
+  polls_ = polls_ || task->polls();
   tasks_.push_back(std::move(task));
   if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
   ring(*bell_);
@@ -88,24 +90,27 @@ void Engine::run() {
   int idle_rounds = 0;
   while (!stopping_.load()) {
     bool moved = false;
+    bool polls = false;
     {
       const std::lock_guard lock(mutex_);
       moved = round();
+      polls = polls_;
     }
     idle_rounds = moved ? 0 : idle_rounds + 1;
-    if (idle_rounds > kIdleRounds) sleep();
+    if (idle_rounds > (polls ? kPolledRounds : kIdleRounds)) sleep();
   }
 }
 
 void Engine::sleep() {
   const Sleeper announced(*bell_);
+  bool blind = network_fd_ < 0 && options_.ops != nullptr;
   {
     const std::lock_guard lock(mutex_);
+    blind = blind || polls_;
     if (stopping_.load() || round()) return;
     if (network_fd_ >= 0 && options_.ops->arm(options_.context) == TUTTI_AGAIN) return;
   }
   pollfd fds[2] = {{bell_->event_fd, POLLIN, 0}, {network_fd_, POLLIN, 0}};
-  const bool blind = network_fd_ < 0 && options_.ops != nullptr;
   const std::chrono::nanoseconds limit =
       blind ? std::chrono::nanoseconds(kPollInterval) : std::chrono::nanoseconds(kSleepLimit);
   const timespec timeout{0, static_cast<long>(limit.count())};

@@ -23,6 +23,8 @@ class Task {
   virtual Result<bool> progress() = 0;
   /// True when nothing is left that must go out before the communicator closes.
   virtual bool idle() const = 0;
+  /// True when it waits for something that nobody rings for.
+  virtual bool polls() const { return false; }
 };
 
 class Engine {
@@ -57,6 +59,7 @@ class Engine {
   std::mutex mutex_;  // guards tasks_ and failed_, and makes rounds exclusive
   std::vector<std::shared_ptr<Task>> tasks_;
   bool failed_ = false;
+  bool polls_ = false;  // a task does
   std::atomic<bool> stopping_{false};
   std::thread thread_;
 };

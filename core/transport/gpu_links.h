@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The connections between GPUs of one host: for each protocol, slots in memory of the rank that receives, and
-// mailboxes. Which memory that is depends on the pair of ranks: of the GPU, or of the host where GPUs do not reach each
-// other.
+// The connections between GPUs: for each protocol, slots in memory of the rank that receives, and mailboxes. Which
+// memory that is depends on the pair of ranks: of the GPU; of the host, where GPUs do not reach each other; of either
+// host, where there are two, and relays carry what is new (relay.h).
 //
 // Mailboxes are small and there from the start, for all peers. Slots are made when a call first needs them: the
 // receiver offers them, the sender reaches for them and waits until they are offered. A rank that offers before it
@@ -18,6 +18,8 @@
 #include "transport/board.h"
 #include "transport/connection.h"
 #include "transport/heap.h"
+#include "transport/net.h"
+#include "transport/relay.h"
 #include "tutti/plugin/cuda.h"
 
 namespace tutti::transport {
@@ -43,10 +45,12 @@ class GpuLinks {
     std::vector<uint32_t> ranks;  ///< all
     std::vector<Protocol> protocols;
     std::vector<uint32_t> heaps;         ///< by rank: in which kind of memory it and this rank meet
+    Net* net = nullptr;                  ///< to ranks of other hosts
     std::chrono::nanoseconds timeout{};  ///< of the wait for a peer's offer
   };
-  static constexpr uint32_t kMaxHeaps = 2;
-  using Heaps = std::vector<std::unique_ptr<Heap>>;  ///< the kinds of memory, at most kMaxHeaps
+  static constexpr uint32_t kMaxHeaps = 3;
+  static constexpr uint32_t kRelayed = 2;            ///< the kind for ranks of other hosts: seen by this rank alone
+  using Heaps = std::vector<std::shared_ptr<Heap>>;  ///< the kinds of memory, at most kMaxHeaps
   /// Collective over all ranks.
   static Result<std::unique_ptr<GpuLinks>> create(Options options, Heaps heaps, bootstrap::Bootstrap& bootstrap,
                                                   base::Time deadline);
@@ -61,6 +65,9 @@ class GpuLinks {
   Result<const uint8_t*> offer(const GpuKey& key);
   /// The slots that this rank fills at a peer; at the first time waits until the peer has offered them.
   Result<uint8_t*> reach(const GpuKey& key);
+
+  /// Slices of a protocol may be so long from now on.
+  void expect(uint32_t protocol, uint64_t slice_bytes);
 
   /// Ends waits, now and later. Any thread.
   void stop() { board_->stop(); }
@@ -94,6 +101,10 @@ class GpuLinks {
   Status join(bootstrap::Bootstrap& bootstrap, base::Time deadline);
   Result<std::pair<uint8_t*, Piece>> cut(uint32_t heap, uint64_t bytes);
   Result<uint8_t*> find(uint32_t peer, const Piece& piece);
+  bool relayed(uint32_t peer) const { return options_.heaps[peer] == kRelayed; }
+  Result<uint8_t*> relay_slots(const GpuKey& key, std::atomic<uint8_t*> Relay::Memory::*which);
+  std::vector<std::shared_ptr<Relay>>& relays(const GpuKey& key);
+  uint8_t* on_host(const Piece& piece) const { return blocks_[piece.block].memory.on_host + piece.offset; }
   uint32_t subjects() const { return static_cast<uint32_t>(options_.protocols.size()) * kLaneCount * kSizes; }
   uint32_t subject(const GpuKey& key) const;
   const Place& place(uint32_t protocol, Lane lane) const {
@@ -109,6 +120,12 @@ class GpuLinks {
   std::map<std::pair<uint32_t, uint32_t>, uint8_t*> opened_;  ///< by peer and block
   std::vector<tutti_cuda_mailbox*> of_, at_;                  ///< by rank: where it tells this one, and is told
   std::vector<uint8_t*> offered_, reached_;                   ///< by rank and subject; null: not yet
+
+  // To other hosts.
+  tutti_cuda_mailbox* told_ = nullptr;     ///< where peers tell this rank, as the process sees it: by rank
+  tutti_cuda_mailbox* telling_ = nullptr;  ///< where this rank tells them
+  std::vector<std::shared_ptr<std::atomic<uint64_t>>> longest_;                          ///< slice, by protocol
+  std::map<std::pair<uint32_t, uint32_t>, std::vector<std::shared_ptr<Relay>>> relays_;  ///< by peer and place; of CTAs
 };
 
 }  // namespace tutti::transport

@@ -37,6 +37,7 @@ class Heap {
   struct Block {
     uint8_t* data = nullptr;  ///< as this rank's GPU sees it
     Address address;
+    uint8_t* on_host = nullptr;  ///< as its process sees it; null where that does not
   };
 
   virtual ~Heap() = default;

@@ -7,7 +7,7 @@ Result<Heap::Block> P2pHeap::make(uint64_t bytes) {
   TUTTI_ASSIGN(cuda::DeviceMemory memory, cuda::DeviceMemory::create(device_, bytes));
   TUTTI_ASSIGN(const cuda::MemoryAddress address, cuda::export_memory(memory, device_));
   made_.push_back(std::move(memory));
-  return Block{made_.back().data(), Address::of(address)};
+  return Block{made_.back().data(), Address::of(address), nullptr};
 }
 
 Result<uint8_t*> P2pHeap::open(const Address& address) {

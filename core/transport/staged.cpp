@@ -26,7 +26,7 @@ Result<Heap::Block> StagedHeap::make(uint64_t bytes) {
   TUTTI_ASSIGN(memory::Arena arena, memory::Arena::create(bytes + kPage));
   TUTTI_ASSIGN(Mapping mapping, map(std::move(arena)));
   made_.push_back(std::move(mapping));
-  return Block{made_.back().registered.on_device(), Address::of(made_.back().arena.address())};
+  return Block{made_.back().registered.on_device(), Address::of(made_.back().arena.address()), nullptr};
 }
 
 Result<uint8_t*> StagedHeap::open(const Address& address) {

@@ -17,6 +17,7 @@ class LL128Protocol : public tutti::sdk::Protocol {
   tutti_protocol_properties properties() const override {
     tutti_protocol_properties out{};
     out.links = 1u << TUTTI_LINK_P2P;
+    out.flags_in_data = 1;
     out.max_fan = TUTTI_CUDA_MAX_RANKS;
     out.latency_us[TUTTI_LINK_P2P] = 0.4;
     out.efficiency[TUTTI_LINK_P2P] = 120.0 / 128.0;

@@ -80,6 +80,7 @@ void DeviceMemory::Free::operator()(uint8_t* memory) const {
 }
 
 Result<MappedMemory> MappedMemory::create(size_t bytes) {
+  const CaptureScope capture;
   void* pointer = nullptr;
   TUTTI_CUDA_TRY(cudaHostAlloc(&pointer, bytes, cudaHostAllocMapped | cudaHostAllocPortable));
   MappedMemory memory;

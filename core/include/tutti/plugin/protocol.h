@@ -114,6 +114,9 @@ typedef struct tutti_protocol_properties {
   double efficiency[TUTTI_LINK_COUNT];      /* payload / wire bytes at large sizes, 0..1 */
   double channel_gbs[TUTTI_LINK_COUNT];     /* GB/s of the wire that one channel can fill; 0: unknown */
   uint64_t channel_bytes[TUTTI_LINK_COUNT]; /* fewer bytes are not worth a channel of their own; 0: unknown */
+  uint32_t flags_in_data; /* 1: GPUs see by flags in the data that it is there, not by mailboxes, so that no process can
+                             carry it between GPUs of different hosts */
+  uint32_t reserved;
 } tutti_protocol_properties;
 
 /* How one connection is cut. */
