@@ -27,7 +27,8 @@ class SimpleProtocol : public tutti::sdk::Protocol {
     out.efficiency[TUTTI_LINK_NETWORK] = 1;
     out.latency_us[TUTTI_LINK_P2P] = 2.3;  // a fence, then a counter
     out.efficiency[TUTTI_LINK_P2P] = 1;
-    out.channel_gbs[TUTTI_LINK_P2P] = 12;  // measured: two shots, of 50 GB/s that an SM stores
+    out.channel_gbs[TUTTI_LINK_P2P] =
+        7;  // measured: of 50 GB/s that an SM stores, two shots store twice, and local copies
     out.channel_bytes[TUTTI_LINK_P2P] = 64 << 10;
     out.devices = TUTTI_DEVICE_HOST;
 #if defined(TUTTI_HAS_CUDA)
@@ -68,9 +69,12 @@ class SimpleProtocol : public tutti::sdk::Protocol {
 
  private:
 #if defined(TUTTI_HAS_CUDA)
-  int32_t fail(cudaError_t error) { return host().fail({tutti::Code::kDevice, cudaGetErrorString(error)}); }
+  int32_t fail(cudaError_t error) {
+    return host().fail({tutti::Code::kDevice, cudaGetErrorString(error)});
+  }
 
-  /// Leaves `bytes` where the calling thread's GPU has bulk copies and so much shared memory for a CTA, else makes it 0.
+  /// Leaves `bytes` where the calling thread's GPU has bulk copies and so much shared memory for a CTA, else makes it
+  /// 0.
   static cudaError_t room_for(uint32_t& bytes) {
     int gpu = 0;
     int major = 0;

@@ -63,7 +63,7 @@ def all_reduce_pre_multiplied(ranks):
     for dtype in FLOATS:
         for on_gpu in (False, True):
             factor = torch.tensor([0.5], dtype=dtype, device=ranks.device) if on_gpu else 0.5
-            op = dist._make_nccl_premul_sum([factor] if on_gpu else factor)
+            op = dist._make_nccl_premul_sum(factor)
             data = ranks.mine(1000, dtype)
             dist.all_reduce(data, op)
             wanted = reduced(ranks.everyone(1000, dtype), Op.SUM, [0.5] * ranks.size)

@@ -33,10 +33,10 @@ class Gate {
   /// Arrives, and lets the turn wait for `bytes` of bulk loads as well.
   __device__ __forceinline__ void arrive_expecting(uint32_t bytes) {
 #if __CUDA_ARCH__ >= 900
-    asm volatile("{ .reg .b64 state; mbarrier.arrive.expect_tx.shared::cta.b64 state, [%0], %1; }" ::"r"(
-                     shared_address(&word_)),
-                 "r"(bytes)
-                 : "memory");
+    asm volatile(
+        "{ .reg .b64 state; mbarrier.arrive.expect_tx.shared::cta.b64 state, [%0], %1; }" ::"r"(shared_address(&word_)),
+        "r"(bytes)
+        : "memory");
 #endif
   }
   __device__ __forceinline__ void wait(uint32_t turn) const {

@@ -42,8 +42,8 @@ inline cudaError_t load_kernels(const TypeKernels* const (&all)[TUTTI_DATA_TYPE_
       if (kernel == nullptr) continue;
       if (const cudaError_t error = cudaFuncGetAttributes(&attributes, kernel); error != cudaSuccess) return error;
       if (shared_bytes == 0) continue;
-      const cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                                     static_cast<int>(shared_bytes));
+      const cudaError_t error =
+          cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes));
       if (error != cudaSuccess) return error;
     }
   }

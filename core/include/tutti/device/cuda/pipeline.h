@@ -40,7 +40,7 @@ struct Move {
   uint32_t first_tile;    ///< tiles before it, of all moves
   uint32_t first_result;  ///< of those, and of direct moves, the ones that workers had
   Operands operands;
-  uint32_t* boxes[32];    ///< by lane of the teller: where, or null; those of the second half speak of what was stored
+  uint32_t* boxes[32];  ///< by lane of the teller: where, or null; those of the second half speak of what was stored
   uint32_t numbers[32];
 };
 
@@ -81,7 +81,9 @@ struct Pipeline {
     if (tile >= kStages) emptied[tile % kStages].wait(tile / kStages - 1);
     loaded[tile % kStages].wait(tile / kStages);
   }
-  __device__ __forceinline__ void wait_worked(uint32_t result) const { worked[result % kResults].wait(result / kResults); }
+  __device__ __forceinline__ void wait_worked(uint32_t result) const {
+    worked[result % kResults].wait(result / kResults);
+  }
   __device__ __forceinline__ bool all_told(uint32_t turn) const {
     return *const_cast<const volatile uint32_t*>(&told) == turn;
   }

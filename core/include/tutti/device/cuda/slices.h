@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernel of the Simple wire: plain data in slots, a mailbox says that it is there. For nvcc.
 //
-// The work of a CTA is a row of moves: a slice of a folding step, of a send or of a receive. One warp, here, goes through
-// the program, waits until peers let the next move be made and posts it; the pipeline does the rest.
+// The work of a CTA is a row of moves: a slice of a folding step, of a send or of a receive. One warp, here, goes
+// through the program, waits until peers let the next move be made and posts it; the pipeline does the rest.
 #pragma once
 
 #include "tutti/device/cuda/pipeline.h"
@@ -133,7 +133,8 @@ class SliceRunner {
     if (stopped_) return;
     Move& move = loader_.next();
     if (slice.bytes > 0 && slice.after_all) {
-      wait(launch_.rank, [&] { return pipeline_.all_told(loader_.turn()); }, [] {});
+      wait(
+          launch_.rank, [&] { return pipeline_.all_told(loader_.turn()); }, [] {});
     }
     const bool is_aligned = fill(slice, move);
     if (__any_sync(0xffffffffu, pipeline_.is_stopped())) {
@@ -203,7 +204,6 @@ class SliceRunner {
     return output_ + offset(from.block, from.chunk);
   }
 
-
   /// Numbers that a connection has not used are done with, too: where it carries less than the busiest, and in waves
   /// that have no loop for some stages.
   __device__ __forceinline__ void end_wave(uint32_t wave) {
@@ -233,13 +233,15 @@ class SliceRunner {
   __device__ __forceinline__ void wait_filled(uint32_t rank, uint32_t number) {
     const uint32_t* const tail = &connections_.mailbox_of(rank)->tail;
     uint32_t& known = pipeline_.filled[rank];
-    wait(rank, [&] { return static_cast<int32_t>(known - number) > 0; }, [&] { known = load_acquire(tail); });
+    wait(
+        rank, [&] { return static_cast<int32_t>(known - number) > 0; }, [&] { known = load_acquire(tail); });
   }
   __device__ __forceinline__ void wait_free(uint32_t rank, uint32_t number) {
     const uint32_t* const done = &connections_.mailbox_of(rank)->done;
     uint32_t& known = pipeline_.freed[rank];
     const auto slots = static_cast<int32_t>(launch_.slot_count);
-    wait(rank, [&] { return static_cast<int32_t>(number - known) < slots; }, [&] { known = load_relaxed(done); });
+    wait(
+        rank, [&] { return static_cast<int32_t>(number - known) < slots; }, [&] { known = load_relaxed(done); });
   }
   /// Until `condition`, asking before every look but the first.
   template <class Condition, class Ask>
