@@ -62,6 +62,8 @@ def all_reduce_pre_multiplied(ranks):
         raise Skip("of nccl only")
     for dtype in FLOATS:
         for on_gpu in (False, True):
+            if on_gpu and dtype == torch.bfloat16:
+                continue  # PyTorch 2.11 takes a factor in GPU memory of other types only
             factor = torch.tensor([0.5], dtype=dtype, device=ranks.device) if on_gpu else 0.5
             op = dist._make_nccl_premul_sum(factor)
             data = ranks.mine(1000, dtype)

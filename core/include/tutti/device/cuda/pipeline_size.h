@@ -10,8 +10,9 @@ inline constexpr uint32_t kWorkerWarps = 8;
 inline constexpr uint32_t kStorers = 2;
 inline constexpr uint32_t kPipelineThreads = (kWorkerWarps + 1 + kStorers + 1) * 32;
 
-// What an SM holds of data on its way: at a load's latency of about 1 µs, twice what it can store.
-inline constexpr uint32_t kStages = 8;
+// What a CTA holds of data on its way: twice what an SM stores in 1 µs, about the latency of a load; and so little that
+// two CTAs fit an SM, as those of several communicators must run beside each other.
+inline constexpr uint32_t kStages = 6;
 inline constexpr uint32_t kStageBytes = 16 << 10;
 inline constexpr uint32_t kStagesBytes = kStages * kStageBytes;  // of dynamic shared memory; else no bulk copies
 
