@@ -42,9 +42,9 @@ Registry& registry() {
   return *instance;
 }
 
-/// Each in a thread of its own, since they wait for each other. What is aborted waits for all kernels on its GPU, too,
-/// and those may be another communicator's that is aborted next: it gets no more than a moment then, and goes on by
-/// itself.
+/// Each in a thread of its own, since they wait for each other. What is aborted still waits for what lies before it on
+/// its stream, and to free memory CUDA waits for all kernels of the GPU. These may be another communicator's that is
+/// aborted next: it gets no more than a moment then, and goes on by itself.
 void leave(std::vector<Leaving> leaving, bool aborted) {
   std::vector<std::future<void>> done;
   for (Leaving& one : leaving) {
@@ -132,10 +132,6 @@ void bury(ncclComm* comm, bool aborted) {
   for (int inside = comm->visitors.load(); inside > 0; inside = comm->visitors.load()) comm->visitors.wait(inside);
   leave(count_out(*comm), aborted);
   comm->registrations.clear();
-  {
-    const cuda::DeviceScope scope(comm->device);
-    comm->order = {};
-  }
   comm->doors.close();
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);

@@ -14,7 +14,6 @@
 #include "nccl/config.h"
 #include "nccl/meeting.h"
 #include "nccl/nccl.h"
-#include "nccl/order.h"
 #include "nccl/reductions.h"
 #include "tutti/communicator.h"
 
@@ -43,7 +42,6 @@ struct ncclComm {
   std::atomic<bool> told{false};  ///< that it is broken: applications ask again and again
   std::atomic<int> visitors{0};   ///< threads that use `communicator` now; with `magic`, see Visit
 
-  tutti::nccl::StreamOrder order;
   tutti::nccl::Doors doors;
   tutti::nccl::Reductions reductions;
   std::vector<std::unique_ptr<char>> registrations;  ///< handles; that something is registered makes no difference

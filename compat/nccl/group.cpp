@@ -2,7 +2,6 @@
 #include "nccl/group.h"
 
 #include <algorithm>
-#include <deque>
 #include <future>
 #include <map>
 #include <memory>
@@ -70,29 +69,14 @@ Status read_scalar(Operation& operation) {
   return {};
 }
 
-/// A communicator's part in a group: all its operations go to the first of the streams they were given to.
-struct Share {
-  explicit Share(ncclComm& of) : comm(of), visit(of) {}
-  ncclComm& comm;
-  Visit visit;
-  std::vector<cudaStream_t> streams;
-};
-
 Status aborted() {
   return {Code::kAborted, "the communicator was aborted meanwhile"};
 }
 
-Share& share_of(const Operation& operation, std::deque<Share>& shares) {
-  const auto same = [&](const Share& share) { return &share.comm == operation.comm; };
-  const auto found = std::find_if(shares.begin(), shares.end(), same);
-  return found != shares.end() ? *found : shares.emplace_back(*operation.comm);
-}
-
-Status enqueue(std::vector<Operation>& operations, std::deque<Share>& shares) {
+Status enqueue(const std::vector<Operation>& operations) {
   TUTTI_TRY(group_start());
   Status status;
-  for (Operation& operation : operations) {
-    operation.stream = share_of(operation, shares).streams.front();
+  for (const Operation& operation : operations) {
     status = call(operation);
     if (!status.ok()) break;
   }
@@ -101,28 +85,13 @@ Status enqueue(std::vector<Operation>& operations, std::deque<Share>& shares) {
 }
 
 Status run(std::vector<Operation>& operations) {
-  if (operations.empty()) return {};
-  std::deque<Share> shares;
+  std::map<const ncclComm*, Visit> visits;
   for (Operation& operation : operations) {
-    Share& share = share_of(operation, shares);
-    if (!share.visit) return aborted();
-    const cuda::DeviceScope scope(share.comm.device);
+    if (!visits.try_emplace(operation.comm, *operation.comm).first->second) return aborted();
+    const cuda::DeviceScope scope(operation.comm->device);
     TUTTI_TRY(read_scalar(operation));
-    auto& streams = share.streams;
-    if (std::find(streams.begin(), streams.end(), operation.stream) == streams.end()) {
-      streams.push_back(operation.stream);
-    }
   }
-  for (Share& share : shares) {
-    const cuda::DeviceScope scope(share.comm.device);
-    TUTTI_TRY(share.comm.order.begin(share.streams));
-  }
-  TUTTI_TRY(enqueue(operations, shares));
-  for (Share& share : shares) {
-    const cuda::DeviceScope scope(share.comm.device);
-    TUTTI_TRY(share.comm.order.end(share.streams));
-  }
-  return {};
+  return operations.empty() ? Status() : enqueue(operations);
 }
 
 Status run(Operation operation) {
@@ -131,9 +100,7 @@ Status run(Operation operation) {
   if (!visit) return aborted();
   const cuda::DeviceScope scope(comm.device);
   TUTTI_TRY(read_scalar(operation));
-  TUTTI_TRY(comm.order.begin({&operation.stream, 1}));
-  TUTTI_TRY(call(operation));
-  return comm.order.end({&operation.stream, 1});
+  return call(operation);
 }
 
 /// Messages of a rank to itself come in pairs.

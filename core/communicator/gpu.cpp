@@ -12,6 +12,7 @@
 #include <tuple>
 
 #include "communicator/gpu_programs.h"
+#include "communicator/gpu_streams.h"
 #include "log/log.h"
 #include "plan/lower.h"
 #include "plugin/loader.h"
@@ -53,7 +54,7 @@ class CudaGpu : public Gpu {
   ~CudaGpu() override {
     // Other ranks' kernels may still store to this rank's memory: it goes when all are through, or not at all.
     const cuda::DeviceScope scope(device_);
-    if (cudaDeviceSynchronize() == cudaSuccess) {
+    if (order_ == nullptr || order_->finish().ok()) {
       if (links_ != nullptr) links_->close();
       if (bootstrap_.barrier(base::time_in(kGoodbye)).ok()) return;
     }
@@ -63,6 +64,8 @@ class CudaGpu : public Gpu {
 
   Status open(const std::vector<tuner::Protocol>& protocols, base::Time deadline) {
     TUTTI_ASSIGN(device_, cuda::current_device());
+    TUTTI_ASSIGN(std::unique_ptr<Streams> streams, GpuStreams::create());
+    order_ = std::make_unique<StreamOrder>(std::move(streams));
     TUTTI_ASSIGN(control_, cuda::MappedMemory::create(sizeof(tutti_cuda_control)));
     TUTTI_ASSIGN(scratch_, cuda::DeviceMemory::create(device_, 2));
     const uint32_t peers = std::max(1u, options_.rank_count - 1);
@@ -120,10 +123,19 @@ class CudaGpu : public Gpu {
     launch.output = static_cast<uint8_t*>(call.output);
     launch.scalar = call.reduction.scalar;
     if (prepared->copies) launch.data_type = copy_type(bits_of(call.input) | bits_of(call.output) | launch.block_bytes);
-    return launch_call(*prepared, call.stream);
+    return in_order(call.stream, [&] { return launch_call(*prepared, call.stream); });
   }
 
   Status run_messages(std::span<const Call> calls) override;
+
+  Status gather(std::span<const Stream> streams) override {
+    const cuda::DeviceScope scope(device_);
+    return order_->gather(streams);
+  }
+  Status release(std::span<const Stream> streams) override {
+    const cuda::DeviceScope scope(device_);
+    return order_->release(streams);
+  }
 
   Status barrier(Stream stream) override {
     Call call{Collective::kAllReduce, scratch_.data(), scratch_.data() + 1, 1, DataType::kUint8, ReduceOp::kMax};
@@ -246,15 +258,24 @@ class CudaGpu : public Gpu {
 
   tutti_cuda_control* control() const { return static_cast<tutti_cuda_control*>(control_.on_host()); }
 
-  Status launch_call(const GpuCall& call, Stream stream) const {
+  /// Enqueues what `enqueue` does on the stream after all that was enqueued before. This GPU is current in it.
+  template <class Enqueue>
+  Status in_order(Stream stream, Enqueue&& enqueue) {
     const cuda::DeviceScope scope(device_);
+    TUTTI_TRY(order_->begin(stream));
+    const Status enqueued = enqueue();
+    const Status ended = order_->end();
+    return enqueued.ok() ? ended : enqueued;
+  }
+
+  static Status launch_call(const GpuCall& call, Stream stream) {
     const int32_t code = call.ops->launch(call.plugin, &call.launch, stream);
     if (code == TUTTI_OK) [[likely]]
       return {};
     return {static_cast<Code>(code), "the protocol's kernel was not launched: " + plugin::take_failure_text()};
   }
 
-  Status copy_to_self(std::span<const Call> calls) const;
+  static Status copy_to_self(const OwnMessages& own, Stream stream);
   struct Round;
   void add_message(const Call& call, const tuner::Decision& decision, GpuCall& launch) const;
 
@@ -269,20 +290,18 @@ class CudaGpu : public Gpu {
   bool shares_context_ = false;  // with another rank: both in one process, on one GPU
   std::unique_ptr<GpuLinks> links_;
   std::unique_ptr<GpuPrograms> programs_;
+  std::unique_ptr<StreamOrder> order_;  // null: nothing was enqueued
 };
 
-/// What runs in one launch: at most one message per peer and direction, all of one protocol and stream.
+/// What runs in one launch: at most one message per peer and direction, all of one protocol.
 struct CudaGpu::Round {
   size_t round;  ///< how many messages of the group go before on the same connection
   uint32_t protocol;
-  Stream stream;
-  bool operator<(const Round& other) const {
-    return std::tie(round, protocol, stream) < std::tie(other.round, other.protocol, other.stream);
-  }
+  bool operator<(const Round& other) const { return std::tie(round, protocol) < std::tie(other.round, other.protocol); }
 };
 
 Status CudaGpu::run_messages(std::span<const Call> calls) {
-  TUTTI_TRY(copy_to_self(calls));
+  TUTTI_ASSIGN(const OwnMessages own, own_messages(calls, static_cast<int>(options_.rank)));
   std::map<std::pair<int, bool>, size_t> before;
   std::map<Round, GpuCall> launches;  // in an order that is the same on both sides of every connection
   for (const Call& call : calls) {
@@ -290,14 +309,18 @@ Status CudaGpu::run_messages(std::span<const Call> calls) {
     TUTTI_ASSIGN(const tuner::Decision decision,
                  programs_->selector().choose({call.collective, call.type, call.reduction.op, call.count}));
     const size_t round = before[{call.root, call.receives}]++;
-    auto [entry, added] = launches.try_emplace({round, decision.protocol, call.stream});
+    auto [entry, added] = launches.try_emplace({round, decision.protocol});
     if (added) TUTTI_TRY(programs_->begin_messages(decision.protocol, entry->second));
     add_message(call, decision, entry->second);
   }
   for (auto& [round, launch] : launches) TUTTI_TRY(programs_->offer(launch));
   for (auto& [round, launch] : launches) TUTTI_TRY(programs_->reach(launch));
-  for (const auto& [round, launch] : launches) TUTTI_TRY(launch_call(launch, round.stream));
-  return {};
+  const Stream stream = calls.front().stream;
+  return in_order(stream, [&]() -> Status {
+    TUTTI_TRY(copy_to_self(own, stream));
+    for (const auto& [round, launch] : launches) TUTTI_TRY(launch_call(launch, stream));
+    return {};
+  });
 }
 
 void CudaGpu::add_message(const Call& call, const tuner::Decision& decision, GpuCall& to) const {
@@ -318,16 +341,14 @@ void CudaGpu::add_message(const Call& call, const tuner::Decision& decision, Gpu
   launch.thread_count = 512;
 }
 
-Status CudaGpu::copy_to_self(std::span<const Call> calls) const {
-  TUTTI_ASSIGN(const OwnMessages own, own_messages(calls, static_cast<int>(options_.rank)));
+Status CudaGpu::copy_to_self(const OwnMessages& own, Stream stream) {
   for (size_t i = 0; i < own.sends.size(); ++i) {
     const Call& send = *own.sends[i];
     const Call& receive = *own.receives[i];
     const size_t bytes = send.count * size_of(send.type);
     if (bytes == 0 || receive.output == send.input) continue;
-    const cuda::DeviceScope scope(device_);
     TUTTI_CUDA_TRY(cudaMemcpyAsync(receive.output, send.input, bytes, cudaMemcpyDeviceToDevice,
-                                   static_cast<cudaStream_t>(receive.stream)));
+                                   static_cast<cudaStream_t>(stream)));
   }
   return {};
 }

@@ -48,9 +48,13 @@ class Gpu {
 
   /// Must be called once, before the first call.
   virtual Status serve(const tuner::Selector& selector, const Plans& plans) = 0;
-  /// Enqueue a collective, or sends and receives that progress together, on the calls' stream.
+  /// Enqueue a collective, or sends and receives that progress together, on the first call's stream, after all that
+  /// was enqueued before, on whatever stream.
   virtual Status run(const Call& call) = 0;
   virtual Status run_messages(std::span<const Call> calls) = 0;
+  /// Around a group whose calls were given to these streams, and all go to the first: stream_order.h.
+  virtual Status gather(std::span<const Stream> streams) = 0;
+  virtual Status release(std::span<const Stream> streams) = 0;
   /// Returns when the kernels of all ranks before it, on this stream, are through.
   virtual Status barrier(Stream stream) = 0;
 

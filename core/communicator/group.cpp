@@ -11,19 +11,33 @@ namespace tutti {
 namespace communicator {
 namespace {
 
-/// The calls of one communicator in a group: collectives in order, then all sends and receives together.
+/// The calls of one communicator in a group: collectives in order, then all sends and receives together. All go to the
+/// first of the streams that they were given to, and are for all of these what one call is for its stream.
 struct Share {
   std::shared_ptr<Communicator::State> state;
   std::vector<Call> collectives;
   std::vector<Call> messages;
+  std::vector<Stream> streams;
   Status status;
 
+  void add(Call call) {
+    if (std::find(streams.begin(), streams.end(), call.stream) == streams.end()) streams.push_back(call.stream);
+    call.stream = streams.front();
+    (call.collective == Collective::kSendRecv ? messages : collectives).push_back(call);
+  }
+
+  /// After it has gathered its streams.
   void run() {
-    for (const Call& call : collectives) {
-      status = state->run(call);
-      if (!status.ok()) return;
-    }
-    if (!messages.empty()) status = state->run_messages(messages);
+    if (!status.ok()) return;
+    status = run_calls();
+    const Status released = state->release(streams);
+    if (status.ok()) status = released;
+  }
+
+ private:
+  Status run_calls() {
+    for (const Call& call : collectives) TUTTI_TRY(state->run(call));
+    return messages.empty() ? Status() : state->run_messages(messages);
   }
 };
 
@@ -37,11 +51,7 @@ thread_local Group group;
 /// Whether both have calls on one stream of a GPU. Every GPU has a default stream, of the same name.
 bool meet(const Share& a, const Share& b) {
   if (!a.state->on_gpu() || a.state->gpu() != b.state->gpu()) return false;
-  const auto any = [](const Share& share, const auto& wanted) {
-    return std::any_of(share.collectives.begin(), share.collectives.end(), wanted) ||
-           std::any_of(share.messages.begin(), share.messages.end(), wanted);
-  };
-  return any(a, [&](const Call& of_a) { return any(b, [&](const Call& of_b) { return of_a.stream == of_b.stream; }); });
+  return std::find_first_of(a.streams.begin(), a.streams.end(), b.streams.begin(), b.streams.end()) != a.streams.end();
 }
 
 /// The lane of each share. Those of one lane run in the order of the group, which is the same on all ranks: a stream
@@ -65,8 +75,11 @@ bool defer(const std::shared_ptr<Communicator::State>& state, const Call& call) 
   if (group.depth == 0) [[likely]]
     return false;
   auto share = std::find_if(group.shares.begin(), group.shares.end(), [&](const Share& s) { return s.state == state; });
-  if (share == group.shares.end()) share = group.shares.insert(share, Share{state, {}, {}, {}});
-  (call.collective == Collective::kSendRecv ? share->messages : share->collectives).push_back(call);
+  if (share == group.shares.end()) {
+    share = group.shares.insert(share, Share());
+    share->state = state;
+  }
+  share->add(call);
   return true;
 }
 
@@ -88,6 +101,7 @@ Status group_end() {
   if (--group.depth > 0) return {};
   std::vector<communicator::Share> shares = std::move(group.shares);
   group.shares.clear();
+  for (communicator::Share& share : shares) share.status = share.state->gather(share.streams);
   // Communicators wait for each other through their peers, so each lane gets a thread of its own.
   const std::vector<size_t> lanes = communicator::lanes_of(shares);
   const auto run = [&](size_t lane) {

@@ -123,6 +123,16 @@ Status Communicator::State::run_messages(std::span<const Call> calls) {
   return all.jobs.empty() ? Status() : run_jobs(all.jobs, calls.front());
 }
 
+Status Communicator::State::gather(std::span<const Stream> streams) {
+  if (gpu_ == nullptr) return {};
+  return enqueue([&] { return gpu_->gather(streams); });
+}
+
+Status Communicator::State::release(std::span<const Stream> streams) {
+  if (gpu_ == nullptr || streams.size() < 2) return {};
+  return enqueue([&] { return gpu_->release(streams); });
+}
+
 /// Sends to this rank itself meet its receives from itself, in order.
 Status Communicator::State::copy_to_self(std::span<const Call> calls) {
   TUTTI_ASSIGN(const communicator::OwnMessages own, communicator::own_messages(calls, rank_));

@@ -37,6 +37,10 @@ class Communicator::State {
   Status run(const communicator::Call& call);
   /// Runs sends and receives together to their end.
   Status run_messages(std::span<const communicator::Call> calls);
+  /// Around the calls of a group that were given to these streams of a GPU, and all go to the first: they come after
+  /// what the streams hold, and before what these are given next. All communicators of a group gather first.
+  Status gather(std::span<const Stream> streams);
+  Status release(std::span<const Stream> streams);
   Result<std::shared_ptr<State>> split(int color, int key);
 
   /// Returns when every rank has called it.

@@ -13,6 +13,10 @@
 // On GPUs (device: cuda) a communicator belongs to the GPU that is current in the thread that creates it, buffers are
 // that GPU's memory, and a call enqueues its work on `stream` and returns; it may be captured into a CUDA graph. What
 // goes wrong in a kernel is returned by async_error() and by the next call.
+// Streams: the calls of one communicator run one after another, in the order in which they are made, on whatever
+// streams they are; nothing else on these streams is ordered by that. What is captured into a graph is in order within
+// it; between a graph's replays and other calls the application keeps the order, by a stream or an event. A stream
+// outlives the work on it: destroy it after the communicator has been given another one, or after the communicator.
 // Inside a group (group_start .. group_end) calls are collected and run by group_end.
 //
 // Threads: different communicators may be used from different threads at the same time. One communicator is used by one
@@ -151,6 +155,8 @@ class TUTTI_API Communicator {
 /// everything.
 TUTTI_API Status group_start();
 /// Runs the collected calls: sends and receives progress together, calls of different communicators at the same time.
+/// On GPUs those of one communicator are like one call that was made on each of their streams: they come after what all
+/// of these hold, and before what any is given next.
 /// Returns the first failure.
 TUTTI_API Status group_end();
 

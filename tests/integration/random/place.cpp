@@ -18,7 +18,6 @@ class HostPlace : public Place {
   Status finish() override { return {}; }
   Status store(std::span<std::byte>) override { return {}; }
   Stream stream(uint32_t) const override { return nullptr; }
-  Status order(uint32_t, uint32_t) override { return {}; }
   Status record(std::function<Status()> make) override {
     make_ = std::move(make);
     return {};
@@ -82,11 +81,6 @@ class GpuPlace : public Place {
 
   Stream stream(uint32_t index) const override { return streams_[index].get(); }
 
-  Status order(uint32_t before, uint32_t after) override {
-    TUTTI_CUDA_TRY(cudaEventRecord(event_.get(), streams_[before].get()));
-    return cuda::check(cudaStreamWaitEvent(streams_[after].get(), event_.get(), 0), "cudaStreamWaitEvent");
-  }
-
   Status record(std::function<Status()> make) override {
     TUTTI_CUDA_TRY(cudaStreamBeginCapture(streams_[0].get(), cudaStreamCaptureModeThreadLocal));
     const Status made = fork_and_join(make);
@@ -105,6 +99,11 @@ class GpuPlace : public Place {
 
  private:
   std::byte* data() const { return reinterpret_cast<std::byte*>(memory_.data()); }
+
+  Status order(uint32_t before, uint32_t after) {
+    TUTTI_CUDA_TRY(cudaEventRecord(event_.get(), streams_[before].get()));
+    return cuda::check(cudaStreamWaitEvent(streams_[after].get(), event_.get(), 0), "cudaStreamWaitEvent");
+  }
 
   /// All streams belong to the capture while `make` runs.
   Status fork_and_join(const std::function<Status()>& make) {

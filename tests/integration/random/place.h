@@ -21,8 +21,6 @@ class Place {
   /// Copies the image back.
   virtual Status store(std::span<std::byte> image) = 0;
   virtual Stream stream(uint32_t index) const = 0;
-  /// What comes on a stream waits for what is on another.
-  virtual Status order(uint32_t before, uint32_t after) = 0;
   /// Records the calls that `make` makes, on any of the streams, for replay() on stream 0.
   virtual Status record(std::function<Status()> make) = 0;
   virtual Status replay() = 0;

@@ -102,10 +102,8 @@ void Player::prepare(int play) {
 
 /// Beside a graph other calls are made, before it and after it in turn.
 Status Player::make(const Round& round, int play) {
-  latest_ = {};
   if (!round.graph) return make_units(false);
   if (play == 0) TUTTI_TRY(place_.record([this] { return make_units(false); }));
-  latest_ = {};
   if (play % 2 == 1) TUTTI_TRY(make_units(true));
   TUTTI_TRY(place_.replay());
   return play % 2 == 0 ? make_units(true) : Status();
@@ -128,13 +126,6 @@ Status Player::make_units(bool eager) {
 }
 
 Status Player::make_unit(const PlacedUnit& unit) {
-  for (const Placed& placed : unit.calls) {
-    const uint32_t communicator = placed.call.communicator;
-    const uint32_t stream = unit.unit->streams[communicator];
-    auto& latest = latest_[communicator];
-    if (latest && *latest != stream) TUTTI_TRY(place_.order(*latest, stream));
-    latest = stream;
-  }
   if (unit.calls.size() == 1) return make_calls(unit);
   TUTTI_TRY(group_start());
   const Status made = make_calls(unit);
@@ -148,7 +139,7 @@ Status Player::make_calls(const PlacedUnit& unit) {
     const auto& [call, input, output, input_bytes, input_hash] = placed;
     Communicator& communicator = communicators_[call.communicator];
     const check::Call make(call.problem, communicator.rank());
-    const Stream stream = place_.stream(unit.unit->streams[call.communicator]);
+    const Stream stream = place_.stream(call.stream);
     const Status made = make(communicator, base_ + input, base_ + output, stream);
     if (!made.ok()) return made.with_context(describe(placed));
   }
@@ -160,8 +151,7 @@ Status Player::check(int play) const {
     for (const Placed& placed : unit.calls) {
       if (const Status checked = check(placed, play); !checked.ok()) {
         return checked.with_context(fmt::format("{}, {}, stream {}", describe(placed),
-                                                unit.calls.size() > 1 ? "in a group" : "alone",
-                                                unit.unit->streams[placed.call.communicator]));
+                                                unit.calls.size() > 1 ? "in a group" : "alone", placed.call.stream));
       }
     }
   }
@@ -192,7 +182,7 @@ Status Player::check_guards() const {
 }
 
 std::string Player::describe(const Placed& placed) const {
-  const auto& [problem, in_place, communicator, input_shift, output_shift] = placed.call;
+  const auto& [problem, in_place, communicator, stream, input_shift, output_shift] = placed.call;
   const Collective collective = problem.uneven ? Collective::kSendRecv : problem.collective;
   const auto choice = communicators_[communicator].choose(collective, problem.count, problem.type, problem.op);
   std::string ran = choice.ok() ? fmt::format("{}/{}/{}/{} ×{}", choice->algorithm, choice->variant, choice->protocol,

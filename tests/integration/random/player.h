@@ -2,7 +2,6 @@
 // One rank's side of a sequence: makes the calls of a round, and checks what became of all of its memory.
 #pragma once
 
-#include <optional>
 #include <span>
 
 #include "integration/random/place.h"
@@ -40,7 +39,7 @@ class Player {
   Status await();
   /// The units that are captured, or those that are not.
   Status make_units(bool eager);
-  /// Calls of a communicator on different streams are ordered by events, as callers must.
+  /// Nothing orders a communicator's calls on different streams, as callers need not.
   Status make_unit(const PlacedUnit& unit);
   Status make_calls(const PlacedUnit& unit);
   Status check(int play) const;
@@ -52,7 +51,6 @@ class Player {
   Place& place_;
   std::span<Communicator> communicators_;
   std::vector<PlacedUnit> units_;
-  std::array<std::optional<uint32_t>, kCommunicators> latest_;  // stream of each communicator
   std::vector<std::byte> image_;
   struct Region {
     size_t begin;

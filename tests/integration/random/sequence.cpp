@@ -47,7 +47,7 @@ class Drawing {
     if (round_.graph && random_.one_in(2)) {
       round_.units.push_back(unit());
       round_.units.back().eager = true;
-      round_.units.back().streams = {};  // where the graph is launched
+      for (Call& call : round_.units.back().calls) call.stream = 0;  // where the graph is launched
     }
     return std::move(round_);
   }
@@ -55,9 +55,14 @@ class Drawing {
  private:
   Unit unit() {
     Unit unit;
-    for (uint32_t& stream : unit.streams) stream = static_cast<uint32_t>(random_.below(limits_.streams));
     const uint64_t calls = random_.one_in(3) ? 2 + random_.below(kMostGrouped - 1) : 1;
-    for (uint64_t i = 0; i < calls; ++i) unit.calls.push_back(call());
+    const bool one_stream = random_.one_in(2);
+    uint32_t stream = 0;
+    for (uint64_t i = 0; i < calls; ++i) {
+      if (i == 0 || !one_stream) stream = static_cast<uint32_t>(random_.below(limits_.streams));
+      unit.calls.push_back(call());
+      unit.calls.back().stream = stream;
+    }
     return unit;
   }
 

@@ -2,7 +2,6 @@
 // A random sequence of calls, a pure function of its seed: every rank makes the same.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -30,6 +29,7 @@ struct Call {
   check::Problem problem;
   bool in_place = false;
   uint32_t communicator = 0;
+  uint32_t stream = 0;
   /// Elements between an aligned address and the buffers.
   size_t input_shift = 0;
   size_t output_shift = 0;
@@ -38,8 +38,7 @@ struct Call {
 /// Calls that are made one after the other or, with more than one, as a group.
 struct Unit {
   std::vector<Call> calls;
-  std::array<uint32_t, kCommunicators> streams{};  ///< of each communicator's calls
-  bool eager = false;                              ///< of a captured round: made beside the graph at every replay
+  bool eager = false;  ///< of a captured round: made beside the graph at every replay
 };
 
 /// Units that are all made before any is checked.

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "communicator/gpu_streams.h"
+
+namespace tutti::communicator {
+namespace {
+
+/// That there is no such stream any more is the caller's to judge, not an error of what comes next.
+Status look(cudaError_t error, std::string_view call) {
+  if (error != cudaSuccess) cudaGetLastError();
+  return cuda::check(error, call);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Streams>> GpuStreams::create() {
+  auto streams = std::make_unique<GpuStreams>();
+  for (auto& event : streams->events_) {
+    cudaEvent_t made = nullptr;
+    TUTTI_CUDA_TRY(cudaEventCreateWithFlags(&made, cudaEventDisableTiming));
+    event.reset(made);
+  }
+  return std::unique_ptr<Streams>(std::move(streams));
+}
+
+Result<std::optional<uint64_t>> GpuStreams::capture(Stream stream) const {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  unsigned long long id = 0;
+  TUTTI_TRY(
+      look(cudaStreamGetCaptureInfo(static_cast<cudaStream_t>(stream), &status, &id), "cudaStreamGetCaptureInfo"));
+  if (status != cudaStreamCaptureStatusActive) return std::optional<uint64_t>();
+  return std::optional<uint64_t>(id);
+}
+
+Status GpuStreams::record(Mark mark, Stream stream) {
+  return look(cudaEventRecord(event(mark), static_cast<cudaStream_t>(stream)), "cudaEventRecord");
+}
+
+Status GpuStreams::wait(Stream stream, Mark mark) {
+  TUTTI_CUDA_TRY(cudaStreamWaitEvent(static_cast<cudaStream_t>(stream), event(mark), 0));
+  return {};
+}
+
+Status GpuStreams::finish(Mark mark) {
+  TUTTI_CUDA_TRY(cudaEventSynchronize(event(mark)));
+  return {};
+}
+
+Status GpuStreams::finish_all() {
+  TUTTI_CUDA_TRY(cudaDeviceSynchronize());
+  return {};
+}
+
+}  // namespace tutti::communicator
