@@ -48,14 +48,14 @@ struct Group {
 
 thread_local Group group;
 
-/// Whether both have calls on one stream of a GPU. Every GPU has a default stream, of the same name.
+/// Whether both have calls on one GPU. It may run kernels of different streams one after the other, too, in the order
+/// in which it was given them: streams share the queues of the hardware.
 bool meet(const Share& a, const Share& b) {
-  if (!a.state->on_gpu() || a.state->gpu() != b.state->gpu()) return false;
-  return std::find_first_of(a.streams.begin(), a.streams.end(), b.streams.begin(), b.streams.end()) != a.streams.end();
+  return a.state->on_gpu() && a.state->gpu() == b.state->gpu();
 }
 
-/// The lane of each share. Those of one lane run in the order of the group, which is the same on all ranks: a stream
-/// runs kernels one after the other, so that two ranks which enqueue them in different orders wait for each other.
+/// The lane of each share. Those of one lane run in the order of the group, which is the same on all ranks: two ranks
+/// whose GPUs run the same kernels in different orders wait for each other.
 std::vector<size_t> lanes_of(const std::vector<Share>& shares) {
   std::vector<size_t> lanes(shares.size());
   for (size_t i = 0; i < shares.size(); ++i) {

@@ -56,6 +56,7 @@ Status StreamOrder::gather(std::span<const Stream> streams) {
 }
 
 Status StreamOrder::release(std::span<const Stream> streams) {
+  if (streams.size() < 2) return {};
   TUTTI_TRY(streams_->record(Mark::kJoint, streams.front()));
   for (const Stream other : streams.subspan(1)) TUTTI_TRY(streams_->wait(other, Mark::kJoint));
   return {};

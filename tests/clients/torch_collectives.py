@@ -61,9 +61,9 @@ def all_reduce_pre_multiplied(ranks):
     if ranks.backend != "nccl":
         raise Skip("of nccl only")
     for dtype in FLOATS:
+        if dtype == torch.bfloat16:
+            continue  # PyTorch 2.11 hands the bits of a float32 to the library as the factor: zero, for short ones
         for on_gpu in (False, True):
-            if on_gpu and dtype == torch.bfloat16:
-                continue  # PyTorch 2.11 takes a factor in GPU memory of other types only
             factor = torch.tensor([0.5], dtype=dtype, device=ranks.device) if on_gpu else 0.5
             op = dist._make_nccl_premul_sum(factor)
             data = ranks.mine(1000, dtype)
