@@ -124,9 +124,26 @@ class Lowering {
     TUTTI_TRY(limit("ranks", plan_.rank_count, TUTTI_CUDA_MAX_RANKS));
     TUTTI_TRY(limit("steps", plan_.steps.size(), TUTTI_CUDA_MAX_STEPS));
     TUTTI_TRY(limit("chunks", plan_.chunks, 255));
+    TUTTI_TRY(check_own_copies());
     size_t peers = 0;
     for (const tutti_plan_step& step : plan_.steps) peers += size_t{step.recv_count} + step.send_count;
     return limit("messages", peers, TUTTI_CUDA_MAX_PEERS);
+  }
+
+  /// A pre-multiplied sum scales what is read of the input where it is folded or sent.
+  Status check_own_copies() const {
+    if (!reduces(plan_.collective)) return {};
+    for (size_t i = 0; i < plan_.steps.size(); ++i) {
+      const tutti_plan_step& step = plan_.steps[i];
+      const bool exchanges = (step.flags & (TUTTI_STEP_GATHER | TUTTI_STEP_SCATTER)) != 0;
+      if (!exchanges || step.source != TUTTI_BUFFER_INPUT || step.destination == TUTTI_BUFFER_NONE) continue;
+      return {
+          Code::kUnsupported,
+          fmt::format("step {} of a reduction copies its own input beside an exchange, which kernels do not do: make "
+                      "the copy a step of its own",
+                      i)};
+    }
+    return {};
   }
 
   void add(const tutti_plan_step& step) {

@@ -397,6 +397,19 @@ TEST(Lower, RefusesWhatIsTooLarge) {
             "the plan has 129 messages, but a kernel takes at most 128");
 }
 
+TEST(Lower, RefusesToCopyInputBesideAnExchangeOfAReduction) {
+  const auto scatter = [](PlanBuilder& plan) {
+    plan.step().own(Buffer::kInput, 0).to_output(0).scatter(1, 1);
+    plan.step().recv(1).own(Buffer::kOutput, 0).final().to_output(0);
+  };
+  EXPECT_EQ(
+      refusal(write_plan(TUTTI_REDUCE_SCATTER, 2, 0, 1, scatter)),
+      "step 0 of a reduction copies its own input beside an exchange, which kernels do not do: make the copy a step "
+      "of its own");
+  const auto gather = [](PlanBuilder& plan) { plan.step().own(Buffer::kInput, 0).to_output(0).gather(1, 1); };
+  EXPECT_TRUE(plan::lower(write_plan(TUTTI_ALL_GATHER, 2, 0, 1, gather), false).ok());
+}
+
 TEST(Lower, TakesTheLargest) {
   const Plan plan = write_plan(TUTTI_ALL_GATHER, 16, 15, 255, [](PlanBuilder& to_build) {
     for (uint32_t i = 0; i < 64; ++i) to_build.step().recv(0).to_output(15 * 255 + 254).send(1);
