@@ -11,8 +11,8 @@ cmake -S . -B "$build" "${options[@]}" >"$build.cmake.log" 2>&1 ||
 plugins=$(make -C "$build" help | grep -oE 'tutti-(algo|proto|net|tuner)-[a-z0-9]+$' | sort -u)
 make -C "$build" -k -j"$(nproc)" matrix_test tutti_tool $plugins >"$build.make.log" 2>&1 ||
   { grep -E "error|Error" "$build.make.log" | head -20; exit 1; }
-# Ranks that share a GPU must not wait for each other's kernels to be loaded.
-export CUDA_MODULE_LOADING=EAGER TUTTI_TIMEOUTS_OPERATION=${TUTTI_TIMEOUTS_OPERATION:-5s}
+# Ranks that share a GPU must not wait for each other's kernels to be loaded, nor share queues of the hardware.
+export CUDA_MODULE_LOADING=EAGER CUDA_DEVICE_MAX_CONNECTIONS=32 TUTTI_TIMEOUTS_OPERATION=${TUTTI_TIMEOUTS_OPERATION:-5s}
 args=("$@")
 ((${#args[@]})) || args=(--gpus --ranks 1,2,4 --max-count 70000)
 "$build/tests/matrix_test" "${args[@]}"

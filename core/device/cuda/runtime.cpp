@@ -37,14 +37,19 @@ CaptureScope::~CaptureScope() {
 
 namespace {
 
-/// Runs `enqueue` on a stream that no stream of the application waits for or is waited for by, to its end.
+/// Runs `enqueue` on a stream that no stream of the application waits for or is waited for by, to its end. Its priority
+/// is not the usual one: streams of one priority share queues of the hardware, so that this one could come behind a
+/// kernel that waits for what it does.
 template <class Enqueue>
 Status run_aside(Enqueue&& enqueue) {
   struct Destroy {
     void operator()(cudaStream_t stream) const { cudaStreamDestroy(stream); }
   };
   cudaStream_t made = nullptr;
-  TUTTI_CUDA_TRY(cudaStreamCreateWithFlags(&made, cudaStreamNonBlocking));
+  int least = 0;
+  int greatest = 0;
+  TUTTI_CUDA_TRY(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+  TUTTI_CUDA_TRY(cudaStreamCreateWithPriority(&made, cudaStreamNonBlocking, greatest));
   const std::unique_ptr<CUstream_st, Destroy> stream(made);
   TUTTI_TRY(enqueue(stream.get()));
   TUTTI_CUDA_TRY(cudaStreamSynchronize(stream.get()));
