@@ -49,9 +49,11 @@ struct Group {
 thread_local Group group;
 
 /// Whether both have calls on one GPU. It may run kernels of different streams one after the other, too, in the order
-/// in which it was given them: streams share the queues of the hardware.
+/// in which it was given them: streams share the queues of the hardware. Ranks of one communicator need each other.
 bool meet(const Share& a, const Share& b) {
-  return a.state->on_gpu() && a.state->gpu() == b.state->gpu();
+  const Communicator::State& one = *a.state;
+  const Communicator::State& other = *b.state;
+  return one.on_gpu() && one.gpu() == other.gpu() && one.secret() != other.secret();
 }
 
 /// The lane of each share. Those of one lane run in the order of the group, which is the same on all ranks: two ranks

@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "bootstrap/agreement.h"
+#include "bootstrap/endpoint.h"
 #include "bootstrap/host.h"
 #include "communicator/choices.h"
 #include "communicator/machine.h"
@@ -484,6 +485,7 @@ Result<std::shared_ptr<Communicator::State>> Communicator::State::create(const U
   auto state = std::make_shared<State>();
   state->rank_ = rank;
   state->size_ = size;
+  if (const auto endpoint = bootstrap::endpoint_of(id); endpoint.ok()) state->secret_ = endpoint->secret;
   state->config_ = std::move(config);
   TUTTI_TRY(log::configure(log::level_from(state->config_.text("log.level")), state->config_.text("log.file")));
   log::set_rank(rank, size);

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "bootstrap/bootstrap.h"
+#include "bootstrap/wire.h"
 #include "communicator/call.h"
 #include "communicator/execution.h"
 #include "communicator/fabric.h"
@@ -32,6 +33,8 @@ class Communicator::State {
 
   int rank() const { return rank_; }
   int size() const { return size_; }
+  /// What only ranks of one communicator have in common.
+  const bootstrap::Secret& secret() const { return secret_; }
 
   /// Runs one collective to its end.
   Status run(const communicator::Call& call);
@@ -82,6 +85,7 @@ class Communicator::State {
 
   int rank_ = 0;
   int size_ = 1;
+  bootstrap::Secret secret_{};
   uint32_t abort_word_ = 0;  // atomic_ref; read by executors in every wait
   mutable std::mutex failure_mutex_;
   Status failure_;
