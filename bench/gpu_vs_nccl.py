@@ -33,13 +33,19 @@ Part = collections.namedtuple("Part", "gpus collective mode")
 Outcome = collections.namedtuple("Outcome", "rows libraries device failure")  # failure: a line, or None
 
 
+def is_own(path):
+    """Whether this is Tutti's library of the same name, which is not what Tutti is to be compared with."""
+    return b"tutti" in pathlib.Path(path).read_bytes()
+
+
 def find_library():
-    """The library where it usually is: LD_LIBRARY_PATH, Python's packages, the system's folders; else its bare name."""
+    """NCCL's library where it usually is: LD_LIBRARY_PATH, Python's packages, the system's folders; else its name."""
     places = os.environ.get("LD_LIBRARY_PATH", "").split(":")
     places += [f"{folder}/nvidia/nccl/lib" for folder in sys.path if folder.endswith("-packages")] + PLACES
     for place in filter(None, places):
         for path in sorted(glob.glob(f"{place}/{LIBRARY}")):
-            return path
+            if not is_own(path):
+                return path
     return LIBRARY
 
 
