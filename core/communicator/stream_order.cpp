@@ -44,6 +44,7 @@ Status StreamOrder::end() {
 }
 
 Status StreamOrder::gather(std::span<const Stream> streams) {
+  if (streams.size() < 2) return begin(streams.front());
   TUTTI_ASSIGN(const auto wanted, streams_->capture(streams.front()));
   for (const Stream other : streams.subspan(1)) {
     TUTTI_ASSIGN(const auto capture, streams_->capture(other));
@@ -56,7 +57,6 @@ Status StreamOrder::gather(std::span<const Stream> streams) {
 }
 
 Status StreamOrder::release(std::span<const Stream> streams) {
-  if (streams.size() < 2) return {};
   TUTTI_TRY(streams_->record(Mark::kJoint, streams.front()));
   for (const Stream other : streams.subspan(1)) TUTTI_TRY(streams_->wait(other, Mark::kJoint));
   return {};

@@ -17,6 +17,11 @@ uint64_t round_up(uint64_t value, uint64_t unit) {
   return (value + unit - 1) / unit * unit;
 }
 
+/// Of a lane: a collective's CTA has one; a message's has one for each peer and direction.
+uint64_t tracks_of(const GpuLinks::Protocol& protocol, uint32_t lane, size_t ranks) {
+  return protocol.max_ctas[lane] * (lane == static_cast<uint32_t>(Lane::kPointToPoint) ? 2 * ranks : 1);
+}
+
 }  // namespace
 
 GpuLinks::GpuLinks(Options options, Heaps heaps) : options_(std::move(options)), heaps_(std::move(heaps)) {
@@ -26,9 +31,7 @@ GpuLinks::GpuLinks(Options options, Heaps heaps) : options_(std::move(options)),
     for (uint32_t lane = 0; lane < kLaneCount; ++lane) {
       places_.push_back({mailboxes_, tracks});
       mailboxes_ += protocol.max_ctas[lane];
-      // A collective's CTA has one; a message's has one for each peer and direction.
-      const bool messages = lane == static_cast<uint32_t>(Lane::kPointToPoint);
-      tracks += protocol.max_ctas[lane] * (messages ? 2 * options_.ranks.size() : 1);
+      tracks += tracks_of(protocol, lane, options_.ranks.size());
     }
   }
   const size_t ranks = options_.ranks.size();
@@ -41,7 +44,7 @@ GpuLinks::GpuLinks(Options options, Heaps heaps) : options_(std::move(options)),
 uint64_t GpuLinks::track_count(const Options& options) {
   uint64_t count = 0;
   for (const Protocol& protocol : options.protocols) {
-    count += protocol.max_ctas[0] + protocol.max_ctas[1] * 2 * options.ranks.size();
+    for (uint32_t lane = 0; lane < kLaneCount; ++lane) count += tracks_of(protocol, lane, options.ranks.size());
   }
   return count;
 }

@@ -24,6 +24,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
 #include "nccl.h"
@@ -127,38 +128,20 @@ struct Type {
   void (*write)(void*, int64_t);
   double (*read)(const void*);
 };
+/// Floats of 16 bits are made of wider ones.
+template <class T>
+using Wide = std::conditional_t<std::is_arithmetic_v<T>, T, float>;
+
 template <class T>
 void write(void* to, int64_t value) {
-  const T typed = static_cast<T>(value);
+  const T typed(static_cast<Wide<T>>(value));
   std::memcpy(to, &typed, sizeof typed);
 }
 template <class T>
 double read(const void* from) {
   T typed;
   std::memcpy(&typed, from, sizeof typed);
-  return static_cast<double>(typed);
-}
-template <>
-void write<__half>(void* to, int64_t value) {
-  const __half typed = __float2half(static_cast<float>(value));
-  std::memcpy(to, &typed, sizeof typed);
-}
-template <>
-double read<__half>(const void* from) {
-  __half typed;
-  std::memcpy(&typed, from, sizeof typed);
-  return __half2float(typed);
-}
-template <>
-void write<__nv_bfloat16>(void* to, int64_t value) {
-  const __nv_bfloat16 typed = __float2bfloat16(static_cast<float>(value));
-  std::memcpy(to, &typed, sizeof typed);
-}
-template <>
-double read<__nv_bfloat16>(const void* from) {
-  __nv_bfloat16 typed;
-  std::memcpy(&typed, from, sizeof typed);
-  return __bfloat162float(typed);
+  return static_cast<double>(static_cast<Wide<T>>(typed));
 }
 template <class T>
 constexpr Type type_of(ncclDataType_t type, const char* name, bool is_float) {

@@ -40,23 +40,10 @@ class Gate {
 #endif
   }
   __device__ __forceinline__ void wait(uint32_t turn) const {
-    while (!passed(turn)) {
+    while (!passes(turn)) {
     }
   }
-  /// May itself wait a little. Of the turn that is on and the one before it.
-  __device__ __forceinline__ bool passed(uint32_t turn) const {
-    uint32_t done;
-#if __CUDA_ARCH__ >= 900
-    asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
-#else
-    asm volatile("{ .reg .pred p; mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
-#endif
-                 : "=r"(done)
-                 : "r"(shared_address(&word_)), "r"(turn & 1)
-                 : "memory");
-    return done != 0;
-  }
-  /// Likewise, at once.
+  /// Of the turn that is on and the one before it.
   __device__ __forceinline__ bool has_passed(uint32_t turn) const {
     uint32_t done;
     asm volatile("{ .reg .pred p; mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
@@ -68,6 +55,20 @@ class Gate {
 
  private:
   friend __device__ void load_bulk(void* to, const void* from, uint32_t bytes, Gate& gate);
+
+  /// As has_passed(), but may itself wait a little.
+  __device__ __forceinline__ bool passes(uint32_t turn) const {
+#if __CUDA_ARCH__ >= 900
+    uint32_t done;
+    asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+                 : "=r"(done)
+                 : "r"(shared_address(&word_)), "r"(turn & 1)
+                 : "memory");
+    return done != 0;
+#else
+    return has_passed(turn);
+#endif
+  }
 
   uint64_t word_;
 };
