@@ -184,6 +184,7 @@ Result<const GpuPrograms::Program*> GpuPrograms::program(const tuner::Decision& 
                                                          bool in_place) {
   const Name name{decision.algorithm,
                   decision.variant,
+                  decision.protocol,
                   decision.channels,
                   static_cast<uint32_t>(call.collective),
                   static_cast<uint32_t>(call.root),

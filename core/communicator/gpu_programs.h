@@ -56,7 +56,8 @@ class GpuPrograms {
     cuda::DeviceMemory on_device;              // where they are not
   };
   GpuPrograms(const Options& options, const tuner::Selector& selector, const Plans& plans, transport::GpuLinks& links);
-  using Name = std::tuple<uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, bool>;
+  /// Programs are aligned for the layout of a protocol: all ranks must align them alike.
+  using Name = std::tuple<uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, bool>;
 
   Result<const Program*> program(const tuner::Decision& decision, const Call& call, bool in_place);
   Result<std::vector<tutti_cuda_program>> lower(const tuner::Decision& decision, const Call& call, bool in_place) const;

@@ -260,7 +260,8 @@ TEST(LoweredPrograms, OneAfterTheOther) {
   }
 }
 
-/// A call is cut once, for all channels: they must agree.
+/// A call is cut once, for all channels: they must agree. So must ranks, of which only some may use their buffers in
+/// place.
 TEST(LoweredPrograms, ChannelsAreCutAlike) {
   for (const char* name : {"ring", "tree", "direct"}) {
     const Algorithm algorithm(name);
@@ -279,15 +280,20 @@ TEST(LoweredPrograms, ChannelsAreCutAlike) {
           ASSERT_TRUE(plans.ok());
           channels.push_back(*plans);
         }
-        const auto programs = lower_all(channels, false, layout_of(8, 49152, 2, 1));
+        const tutti_slot_layout layout = layout_of(8, 49152, 2, 1);
+        const auto programs = lower_all(channels, false, layout);
         if (!programs.ok()) continue;
-        for (const auto& channel : *programs) {
-          for (const tutti_cuda_program& program : channel) {
-            const tutti_cuda_program& one = programs->front().front();
-            const auto common = [](const tutti_cuda_program& of) {
-              return std::tuple(of.chunks, of.messages, of.stages, of.lag);
-            };
-            EXPECT_EQ(common(program), common(one)) << name << ", " << ranks << " ranks";
+        const auto in_place = lower_all(channels, true, layout);
+        ASSERT_TRUE(in_place.ok());
+        const auto common = [](const tutti_cuda_program& of) {
+          return std::tuple(of.chunks, of.messages, of.stages, of.lag);
+        };
+        const auto one = common(programs->front().front());
+        for (const plan::Programs& all : {*programs, *in_place}) {
+          for (const auto& channel : all) {
+            for (const tutti_cuda_program& program : channel) {
+              EXPECT_EQ(common(program), one) << name << ", " << ranks << " ranks";
+            }
           }
         }
       }
