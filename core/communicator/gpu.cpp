@@ -8,13 +8,11 @@
 #include <atomic>
 #include <bit>
 #include <cstring>
-#include <map>
-#include <tuple>
 
+#include "communicator/gpu_messages.h"
 #include "communicator/gpu_programs.h"
 #include "communicator/gpu_streams.h"
 #include "log/log.h"
-#include "plan/lower.h"
 #include "plugin/loader.h"
 #include "transport/p2p.h"
 #include "transport/pinned.h"
@@ -26,7 +24,7 @@ namespace {
 using transport::GpuLinks;
 using transport::Lane;
 
-constexpr uint32_t kMaxMessageCtas = 16;  // of one send or receive
+constexpr uint32_t kMaxMessageCtas = 32;  // of one send or receive
 // All CTAs of a launch of messages must run at the same time: senders may wait for receivers. An H200 has 132 SMs.
 constexpr uint32_t kMaxLaunchedCtas = 128;
 constexpr std::chrono::seconds kGoodbye{2};
@@ -36,16 +34,6 @@ constexpr double kStagedGbs = 20;
 constexpr uint32_t kP2pHeap = 0;
 constexpr uint32_t kStagedHeap = 1;
 constexpr uint64_t kGrain = 512;  // bytes that slots are cut down to
-
-/// The widest unsigned integer that all of these addresses and lengths are multiples of.
-uint32_t copy_type(uint64_t bits) {
-  if (bits % 8 == 0) return TUTTI_UINT64;
-  return bits % 4 == 0 ? TUTTI_UINT32 : TUTTI_UINT8;
-}
-
-uint64_t bits_of(const void* pointer) {
-  return reinterpret_cast<uintptr_t>(pointer);
-}
 
 class CudaGpu : public Gpu {
  public:
@@ -113,6 +101,7 @@ class CudaGpu : public Gpu {
                                        static_cast<uint64_t>(options_.timeout.count()),
                                        shares_context_};
     TUTTI_ASSIGN(programs_, GpuPrograms::create(options, selector, plans, *links_));
+    messages_ = std::make_unique<GpuMessages>(options_.rank, message_ctas_, *programs_, *links_);
     return {};
   }
 
@@ -122,7 +111,7 @@ class CudaGpu : public Gpu {
     launch.input = static_cast<const uint8_t*>(call.input);
     launch.output = static_cast<uint8_t*>(call.output);
     launch.scalar = call.reduction.scalar;
-    if (prepared->copies) launch.data_type = copy_type(bits_of(call.input) | bits_of(call.output) | launch.block_bytes);
+    if (prepared->copies) launch.data_type = copy_type(address_bits(call.input) | address_bits(call.output) | launch.block_bytes);
     return in_order(call.stream, [&] { return launch_call(*prepared, call.stream); });
   }
 
@@ -276,8 +265,6 @@ class CudaGpu : public Gpu {
   }
 
   static Status copy_to_self(const OwnMessages& own, Stream stream);
-  struct Round;
-  void add_message(const Call& call, const tuner::Decision& decision, GpuCall& launch) const;
 
   Options options_;
   bootstrap::Bootstrap& bootstrap_;
@@ -290,55 +277,19 @@ class CudaGpu : public Gpu {
   bool shares_context_ = false;  // with another rank: both in one process, on one GPU
   std::unique_ptr<GpuLinks> links_;
   std::unique_ptr<GpuPrograms> programs_;
+  std::unique_ptr<GpuMessages> messages_;
   std::unique_ptr<StreamOrder> order_;  // null: nothing was enqueued
-};
-
-/// What runs in one launch: at most one message per peer and direction, all of one protocol.
-struct CudaGpu::Round {
-  size_t round;  ///< how many messages of the group go before on the same connection
-  uint32_t protocol;
-  bool operator<(const Round& other) const { return std::tie(round, protocol) < std::tie(other.round, other.protocol); }
 };
 
 Status CudaGpu::run_messages(std::span<const Call> calls) {
   TUTTI_ASSIGN(const OwnMessages own, own_messages(calls, static_cast<int>(options_.rank)));
-  std::map<std::pair<int, bool>, size_t> before;
-  std::map<Round, GpuCall> launches;  // in an order that is the same on both sides of every connection
-  for (const Call& call : calls) {
-    if (call.count == 0 || call.root == static_cast<int>(options_.rank)) continue;
-    TUTTI_ASSIGN(const tuner::Decision decision,
-                 programs_->selector().choose({call.collective, call.type, call.reduction.op, call.count}));
-    const size_t round = before[{call.root, call.receives}]++;
-    auto [entry, added] = launches.try_emplace({round, decision.protocol});
-    if (added) TUTTI_TRY(programs_->begin_messages(decision.protocol, entry->second));
-    add_message(call, decision, entry->second);
-  }
-  for (auto& [round, launch] : launches) TUTTI_TRY(programs_->offer(launch));
-  for (auto& [round, launch] : launches) TUTTI_TRY(programs_->reach(launch));
+  TUTTI_ASSIGN(const std::span<const GpuCall> launches, messages_->prepare(calls));
   const Stream stream = calls.front().stream;
   return in_order(stream, [&]() -> Status {
     TUTTI_TRY(copy_to_self(own, stream));
-    for (const auto& [round, launch] : launches) TUTTI_TRY(launch_call(launch, stream));
+    for (const GpuCall& launch : launches) TUTTI_TRY(launch_call(launch, stream));
     return {};
   });
-}
-
-void CudaGpu::add_message(const Call& call, const tuner::Decision& decision, GpuCall& to) const {
-  tutti_cuda_launch& launch = to.launch;
-  tutti_cuda_message& message = launch.messages[launch.message_count++];
-  const tutti_slot_layout& layout = links_->protocol(decision.protocol).layout;
-  message.buffer = call.receives ? call.output : const_cast<void*>(call.input);
-  message.bytes = call.count * size_of(call.type);
-  message.peer = static_cast<uint8_t>(call.root);
-  message.receives = call.receives ? 1 : 0;
-  message.first_cta = static_cast<uint8_t>(launch.cta_count);
-  message.cta_count = static_cast<uint8_t>(std::min(decision.channels, message_ctas_));
-  launch.cta_count += message.cta_count;
-  message.cut = plan::cut_message(message.bytes, message.cta_count, layout);
-  // The narrowest of all messages' types does for each of them.
-  const uint32_t type = copy_type(bits_of(message.buffer) | message.bytes);
-  launch.data_type = launch.message_count == 1 ? type : std::min(launch.data_type, type);
-  launch.thread_count = 512;
 }
 
 Status CudaGpu::copy_to_self(const OwnMessages& own, Stream stream) {

@@ -35,6 +35,11 @@ uint32_t threads_for(const tutti_cuda_program& program, uint64_t chunk_bytes) {
 
 }  // namespace
 
+uint32_t copy_type(uint64_t bits) {
+  if (bits % 8 == 0) return TUTTI_UINT64;
+  return bits % 4 == 0 ? TUTTI_UINT32 : TUTTI_UINT8;
+}
+
 GpuPrograms::GpuPrograms(const Options& options, const tuner::Selector& selector, const Plans& plans,
                          transport::GpuLinks& links)
     : options_(options),

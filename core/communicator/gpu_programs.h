@@ -23,6 +23,12 @@ struct GpuCall {
   bool copies = false;  ///< elements are moved, not combined: any type of their size does
 };
 
+/// The widest unsigned integer that all addresses and lengths are multiples of whose bits are in `bits`.
+uint32_t copy_type(uint64_t bits);
+inline uint64_t address_bits(const void* pointer) {
+  return reinterpret_cast<uintptr_t>(pointer);
+}
+
 /// One thread at a time.
 class GpuPrograms {
  public:

@@ -44,7 +44,11 @@ Status StreamOrder::end() {
 }
 
 Status StreamOrder::gather(std::span<const Stream> streams) {
-  if (streams.size() < 2) return begin(streams.front());
+  const Stream one = streams.front();
+  if (streams.size() < 2) {
+    const bool follows = latest_ == one && (!capture_ || captured_ == one);
+    return follows ? Status() : begin(one);
+  }
   TUTTI_ASSIGN(const auto wanted, streams_->capture(streams.front()));
   for (const Stream other : streams.subspan(1)) {
     TUTTI_ASSIGN(const auto capture, streams_->capture(other));

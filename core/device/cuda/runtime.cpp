@@ -4,6 +4,10 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <map>
+#include <mutex>
+#include <vector>
+
 namespace tutti::cuda {
 
 Status check(cudaError_t error, std::string_view call) {
@@ -56,15 +60,83 @@ Status run_aside(Enqueue&& enqueue) {
   return {};
 }
 
+constexpr int kHost = -1;  // in place of a GPU's number
+
+/// Memory that nobody uses, kept for the next who asks for as much. To give it back (cudaFree, cudaFreeHost) waits for
+/// all kernels of the GPU, and keeps other threads from CUDA meanwhile; a kernel of another communicator may wait for
+/// just these. So it goes when nobody uses any of that GPU any more.
+class IdleMemory {
+ public:
+  static IdleMemory& of_process() {
+    static auto* const all = new IdleMemory;  // never destroyed: threads may outlive main()
+    return *all;
+  }
+
+  /// Null: none is idle. Either way there is one more user until leave().
+  void* take(int place, size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    Place& from = places_[place];
+    ++from.users;
+    auto& fitting = from.idle[bytes];
+    if (fitting.empty()) return nullptr;
+    void* const memory = fitting.back();
+    fitting.pop_back();
+    return memory;
+  }
+  void leave(int place, size_t bytes, void* memory) {
+    std::map<size_t, std::vector<void*>> unused;
+    {
+      const std::lock_guard lock(mutex_);
+      Place& to = places_[place];
+      if (memory != nullptr) to.idle[bytes].push_back(memory);
+      if (--to.users == 0) unused.swap(to.idle);
+    }
+    for (const auto& [size, pieces] : unused) {
+      for (void* const piece : pieces) give_back(place, piece);
+    }
+  }
+
+ private:
+  struct Place {
+    size_t users = 0;
+    std::map<size_t, std::vector<void*>> idle;  // by bytes
+  };
+
+  static void give_back(int place, void* memory) {
+    if (place == kHost) {
+      cudaFreeHost(memory);
+      return;
+    }
+    const DeviceScope scope(place);
+    cudaFree(memory);
+  }
+
+  std::mutex mutex_;
+  std::map<int, Place> places_;
+};
+
+/// Idle memory, or what `make` makes.
+template <class Make>
+Result<void*> obtain(int place, size_t bytes, Make&& make) {
+  IdleMemory& idle = IdleMemory::of_process();
+  void* memory = idle.take(place, bytes);
+  if (memory != nullptr) return memory;
+  const Status made = make(memory);
+  if (made.ok()) return memory;
+  idle.leave(place, bytes, nullptr);
+  return made;
+}
+
 }  // namespace
 
 Result<DeviceMemory> DeviceMemory::create(int device, size_t bytes) {
   const DeviceScope scope(device);
   const CaptureScope capture;
-  void* pointer = nullptr;
-  TUTTI_CUDA_TRY(cudaMalloc(&pointer, bytes));
+  TUTTI_ASSIGN(void* const pointer, obtain(device, bytes, [&](void*& made) {
+                 return check(cudaMalloc(&made, bytes), "cudaMalloc");
+               }));
   DeviceMemory memory;
-  memory.memory_ = std::unique_ptr<uint8_t, Free>(static_cast<uint8_t*>(pointer), Free{device});
+  memory.memory_ = std::unique_ptr<uint8_t, Free>(static_cast<uint8_t*>(pointer), Free{device, bytes});
   memory.size_ = bytes;
   TUTTI_TRY(run_aside(
       [&](cudaStream_t stream) { return check(cudaMemsetAsync(pointer, 0, bytes, stream), "cudaMemsetAsync"); }));
@@ -80,23 +152,24 @@ Status DeviceMemory::fill(const void* from, size_t bytes) const {
 }
 
 void DeviceMemory::Free::operator()(uint8_t* memory) const {
-  const DeviceScope scope(device);
-  cudaFree(memory);
+  IdleMemory::of_process().leave(device, bytes, memory);
 }
 
 Result<MappedMemory> MappedMemory::create(size_t bytes) {
   const CaptureScope capture;
-  void* pointer = nullptr;
-  TUTTI_CUDA_TRY(cudaHostAlloc(&pointer, bytes, cudaHostAllocMapped | cudaHostAllocPortable));
+  TUTTI_ASSIGN(void* const pointer, obtain(kHost, bytes, [&](void*& made) {
+                 return check(cudaHostAlloc(&made, bytes, cudaHostAllocMapped | cudaHostAllocPortable),
+                              "cudaHostAlloc");
+               }));
   MappedMemory memory;
-  memory.memory_ = std::unique_ptr<void, Free>(pointer);
+  memory.memory_ = std::unique_ptr<void, Free>(pointer, Free{bytes});
   TUTTI_CUDA_TRY(cudaHostGetDevicePointer(&memory.device_, pointer, 0));
   __builtin_memset(pointer, 0, bytes);
   return memory;
 }
 
 void MappedMemory::Free::operator()(void* memory) const {
-  cudaFreeHost(memory);
+  IdleMemory::of_process().leave(kHost, bytes, memory);
 }
 
 Result<RegisteredMemory> RegisteredMemory::create(void* memory, size_t bytes) {

@@ -48,7 +48,8 @@ class CaptureScope {
 };
 
 /// Memory of one GPU, zero at first. Neither making nor filling it waits for streams of the application; both are
-/// allowed while one of them is captured.
+/// allowed while one of them is captured. What is freed is kept for the next DeviceMemory of its size, until the GPU
+/// has none: CUDA would wait for all kernels to give it back.
 class DeviceMemory {
  public:
   DeviceMemory() = default;
@@ -61,13 +62,14 @@ class DeviceMemory {
  private:
   struct Free {
     int device;
+    size_t bytes;
     void operator()(uint8_t* memory) const;
   };
   std::unique_ptr<uint8_t, Free> memory_;
   size_t size_ = 0;
 };
 
-/// Memory of the host that all GPUs of the process see at `on_device()`; zero at first.
+/// Memory of the host that all GPUs of the process see at `on_device()`; zero at first. Kept when freed, likewise.
 class MappedMemory {
  public:
   MappedMemory() = default;
@@ -77,6 +79,7 @@ class MappedMemory {
 
  private:
   struct Free {
+    size_t bytes;
     void operator()(void* memory) const;
   };
   std::unique_ptr<void, Free> memory_;

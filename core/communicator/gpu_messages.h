@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sends and receives made ready for kernels, and kept: a group that is made again costs little more than a collective.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "communicator/call.h"
+#include "communicator/gpu_programs.h"
+
+namespace tutti::communicator {
+
+/// One thread at a time.
+class GpuMessages {
+ public:
+  /// `max_ctas`: of one message.
+  GpuMessages(uint32_t rank, uint32_t max_ctas, GpuPrograms& programs, const transport::GpuLinks& links)
+      : rank_(rank), max_ctas_(max_ctas), programs_(programs), links_(links) {}
+
+  /// The launches of sends and receives that progress together, in an order that is the same on both sides of every
+  /// connection. Those of a rank to itself and empty ones are left out. Valid until the next call. The first of a shape
+  /// may wait for peers.
+  Result<std::span<const GpuCall>> prepare(std::span<const Call> calls);
+
+ private:
+  /// What is alike in groups that can use the same launches: two words per call.
+  using Shape = std::vector<uint64_t>;
+  /// Where a call went.
+  struct Place {
+    uint32_t launch = 0;
+    uint32_t message = 0;
+  };
+  struct Batch {
+    std::vector<GpuCall> launches;
+    std::vector<Place> places;  // by call that is not left out
+  };
+  struct Round;
+
+  bool left_out(const Call& call) const { return call.count == 0 || call.root == static_cast<int>(rank_); }
+  void find_shape(std::span<const Call> calls);
+  Result<std::unique_ptr<Batch>> make(std::span<const Call> calls);
+  Status add(const Call& call, const tuner::Decision& decision, GpuCall& launch) const;
+  void fill(std::span<const Call> calls, Batch& batch) const;
+
+  uint32_t rank_;
+  uint32_t max_ctas_;
+  GpuPrograms& programs_;
+  const transport::GpuLinks& links_;
+  Shape shape_;  // of the latest group, and what was made for it
+  Batch* latest_ = nullptr;
+  Shape wanted_;
+  std::map<Shape, std::unique_ptr<Batch>> kept_;
+};
+
+}  // namespace tutti::communicator
