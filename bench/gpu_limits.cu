@@ -126,7 +126,8 @@ int main() {
   }
   std::puts("GB/s per direction | one way: bulk | threads | both ways: bulk | threads | and local: bulk");
   for (const int blocks : {1, 2, 4, 8, 16, 32, 64, 128}) {
-    const size_t part = kBytes / static_cast<size_t>(blocks) / 16;  // less, or one block alone would take long
+    const size_t share = blocks < 8 ? 16 : 1;  // of the memory: a block alone would take long for all of it
+    const size_t part = kBytes / static_cast<size_t>(blocks) / share;
     const auto bulk = [&](int g, bool local) {
       copy_bulk<<<blocks, 1, kTiles * kTile, gpus[g].stream>>>(gpus[g].input, gpus[1 - g].received,
                                                                local ? gpus[g].copy : nullptr, part);
