@@ -34,6 +34,8 @@ constexpr double kStagedGbs = 20;
 constexpr uint32_t kP2pHeap = 0;
 constexpr uint32_t kStagedHeap = 1;
 constexpr uint64_t kGrain = 512;  // bytes that slots are cut down to
+constexpr uint32_t kManyRanks = 4;
+constexpr uint64_t kSmallSlot = 32 << 10;
 
 class CudaGpu : public Gpu {
  public:
@@ -65,10 +67,13 @@ class CudaGpu : public Gpu {
     options.rank = options_.rank;
     for (uint32_t rank = 0; rank < options_.rank_count; ++rank) options.ranks.push_back(rank);
     options.timeout = options_.timeout;
+    // Each peer has slots of its own: where there are many they are smaller.
+    const bool small = options_.slot_bytes == 0 && options_.rank_count > kManyRanks;
+    const uint64_t slot_bytes = small ? kSmallSlot : options_.slot_bytes;
     for (const tuner::Protocol& protocol : protocols) {
       GpuLinks::Protocol& link = options.protocols.emplace_back();
       if ((protocol.properties.devices & TUTTI_DEVICE_CUDA) == 0) continue;
-      TUTTI_ASSIGN(link.layout, layout_of(protocol, options_.slot_bytes));
+      TUTTI_ASSIGN(link.layout, layout_of(protocol, slot_bytes));
       TUTTI_TRY(fit_network(protocol, static_cast<uint32_t>(options.protocols.size() - 1), link.layout));
       const uint32_t most = link.layout.max_channels;
       link.max_ctas = {most > 0 ? std::min(most, options_.max_channels) : options_.max_channels, message_ctas_};
@@ -111,7 +116,8 @@ class CudaGpu : public Gpu {
     launch.input = static_cast<const uint8_t*>(call.input);
     launch.output = static_cast<uint8_t*>(call.output);
     launch.scalar = call.reduction.scalar;
-    if (prepared->copies) launch.data_type = copy_type(address_bits(call.input) | address_bits(call.output) | launch.block_bytes);
+    if (prepared->copies)
+      launch.data_type = copy_type(address_bits(call.input) | address_bits(call.output) | launch.block_bytes);
     return in_order(call.stream, [&] { return launch_call(*prepared, call.stream); });
   }
 

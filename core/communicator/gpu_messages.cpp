@@ -87,8 +87,8 @@ Result<std::unique_ptr<GpuMessages::Batch>> GpuMessages::make(std::span<const Ca
 Status GpuMessages::add(const Call& call, const tuner::Decision& decision, GpuCall& to) const {
   tutti_cuda_launch& launch = to.launch;
   if (launch.message_count == TUTTI_CUDA_MAX_MESSAGES) {
-    return {Code::kUnsupported, fmt::format("a group with more than {} sends and receives of different peers",
-                                            TUTTI_CUDA_MAX_MESSAGES)};
+    return {Code::kUnsupported,
+            fmt::format("a group with more than {} sends and receives of different peers", TUTTI_CUDA_MAX_MESSAGES)};
   }
   tutti_cuda_message& message = launch.messages[launch.message_count++];
   message.bytes = call.count * size_of(call.type);

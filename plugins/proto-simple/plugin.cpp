@@ -90,10 +90,11 @@ class SimpleProtocol : public tutti::sdk::Protocol {
   std::atomic<uint32_t> stages_bytes_ = 0;
 #endif
 
-  /// A slot holds two tiles of the pipeline. Half of the slots to a chunk: while one is read the next is written.
+  /// A slot holds four tiles of the pipeline: fewer would cost more steps of its planner. Half of the slots to a chunk:
+  /// while one is read the next is written.
   static Status gpu_layout(tutti_slot_layout& layout) {
     constexpr uint64_t kGrain = 512;  // what a warp moves at once
-    const uint64_t wanted = layout.slot_bytes == 0 ? 32 << 10 : std::max<uint64_t>(layout.slot_bytes, 4096);
+    const uint64_t wanted = layout.slot_bytes == 0 ? 64 << 10 : std::max<uint64_t>(layout.slot_bytes, 4096);
     layout.slot_count = layout.slot_count == 0 ? 16 : std::bit_ceil(std::max(layout.slot_count, 4u));
     layout.slot_bytes = layout.slot_stride = (wanted + kGrain - 1) / kGrain * kGrain;
     layout.chunk_slots = layout.slot_count / 2;

@@ -132,9 +132,8 @@ Result<void*> obtain(int place, size_t bytes, Make&& make) {
 Result<DeviceMemory> DeviceMemory::create(int device, size_t bytes) {
   const DeviceScope scope(device);
   const CaptureScope capture;
-  TUTTI_ASSIGN(void* const pointer, obtain(device, bytes, [&](void*& made) {
-                 return check(cudaMalloc(&made, bytes), "cudaMalloc");
-               }));
+  TUTTI_ASSIGN(void* const pointer,
+               obtain(device, bytes, [&](void*& made) { return check(cudaMalloc(&made, bytes), "cudaMalloc"); }));
   DeviceMemory memory;
   memory.memory_ = std::unique_ptr<uint8_t, Free>(static_cast<uint8_t*>(pointer), Free{device, bytes});
   memory.size_ = bytes;

@@ -25,9 +25,10 @@ class Gate {
   __device__ __forceinline__ void init(uint32_t arrivals) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(&word_)), "r"(arrivals) : "memory");
   }
-  /// What the thread did before is seen by those who wait.
-  __device__ __forceinline__ void arrive() {
-    asm volatile("{ .reg .b64 state; mbarrier.arrive.shared::cta.b64 state, [%0]; }" ::"r"(shared_address(&word_))
+  /// What the thread did before is seen by those who wait. Counts for as many arrivals.
+  __device__ __forceinline__ void arrive(uint32_t times = 1) {
+    asm volatile("{ .reg .b64 state; mbarrier.arrive.shared::cta.b64 state, [%0], %1; }" ::"r"(shared_address(&word_)),
+                 "r"(times)
                  : "memory");
   }
   /// Arrives, and lets the turn wait for `bytes` of bulk loads as well.

@@ -65,24 +65,59 @@ __device__ __forceinline__ void move_packs(const Operands& operands, uint32_t pa
   }
 }
 
+/// Of `packs` packs of 16 bytes. What it reads of `kUnroll` packs is asked for before any is used. `more`: sources
+/// beside the first `kSources`.
+template <class T, class Op, uint32_t kSources, uint32_t kUnroll>
+__device__ __forceinline__ void fold_packs(uint8_t* tile, uint32_t stride, uint32_t packs, uint32_t more,
+                                           uint32_t divisor, uint32_t thread, uint32_t threads) {
+  using Value = Pack<T, 16>;
+  const auto pack_of = [&](uint32_t source, uint32_t pack) {
+    return __builtin_bit_cast(Value, *reinterpret_cast<const uint4*>(tile + source * stride + pack * 16));
+  };
+  for (uint32_t begin = thread; begin < packs; begin += threads * kUnroll) {
+    Value value[kSources][kUnroll];
+#pragma unroll
+    for (uint32_t s = 0; s < kSources; ++s) {
+#pragma unroll
+      for (uint32_t u = 0; u < kUnroll; ++u) {
+        if (begin + u * threads < packs) value[s][u] = pack_of(s, begin + u * threads);
+      }
+    }
+#pragma unroll
+    for (uint32_t u = 0; u < kUnroll; ++u) {
+      const uint32_t pack = begin + u * threads;
+      if (pack >= packs) break;
+      PackSum<T, 16, Op> sum;
+#pragma unroll
+      for (uint32_t s = 0; s < kSources; ++s) sum.take(value[s][u]);
+      for (uint32_t s = kSources; s < kSources + more; ++s) sum.take(pack_of(s, pack));
+      *reinterpret_cast<uint4*>(tile + pack * 16) = __builtin_bit_cast(uint4, sum.value(divisor));
+    }
+  }
+}
+
 /// Folds a tile whose sources lie in shared memory, `stride` bytes apart, onto its first. `bytes`: a multiple of 16.
 template <class T, class Op>
 __device__ __forceinline__ void fold_tile(const Operands& operands, uint8_t* tile, uint32_t stride, uint32_t bytes,
                                           uint32_t thread, uint32_t threads, uint64_t scalar) {
-  using Value = Pack<T, 16>;
+  const uint32_t packs = bytes / 16;
   const uint32_t sources = operands.from_count;
-  const bool folds = sources > 1 || operands.divisor != 0;
-#pragma unroll 2
-  for (uint32_t at = thread * 16; at < bytes; at += threads * 16) {
-    PackSum<T, 16, Op> sum;
-    Value value;
-    for (uint32_t s = 0; s < sources; ++s) {
-      value = __builtin_bit_cast(Value, *reinterpret_cast<const uint4*>(tile + s * stride + at));
-      if (s == operands.scaled) value = scaled(value, scalar);
-      if (folds) sum.take(value);
+  const uint32_t divisor = operands.divisor;
+  if (operands.scaled != kNone) {
+    uint8_t* const own = tile + operands.scaled * stride;
+    for (uint32_t pack = thread; pack < packs; pack += threads) {
+      auto& place = reinterpret_cast<uint4*>(own)[pack];
+      place = __builtin_bit_cast(uint4, scaled(__builtin_bit_cast(Pack<T, 16>, place), scalar));
     }
-    if (folds) value = sum.value(operands.divisor);
-    *reinterpret_cast<uint4*>(tile + at) = __builtin_bit_cast(uint4, value);
+  }
+  // Accumulators of small floats take more registers than their elements.
+  constexpr uint32_t kUnroll = sizeof(Accumulator<T>) > sizeof(T) ? 2 : 4;
+  if (sources == 2) {
+    fold_packs<T, Op, 2, kUnroll>(tile, stride, packs, 0, divisor, thread, threads);
+  } else if (sources > 2) {
+    fold_packs<T, Op, 3, 2>(tile, stride, packs, sources - 3, divisor, thread, threads);
+  } else if (divisor != 0) {
+    fold_packs<T, Op, 1, 1>(tile, stride, packs, 0, divisor, thread, threads);
   }
 }
 

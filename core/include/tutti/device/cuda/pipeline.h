@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The pipeline of a CTA of the Simple wire. For nvcc.
 //
-//   loader    one warp: posts moves, one after another, and asks for what they read, tile by tile, into the stages
-//   workers   fold the tiles of what several ranks contribute, where they lie
+//   planner   one warp: plans moves, one after another, as peers let them be made
+//   loader    one warp: posts them, and asks for what they read, tile by tile, into the stages
+//   workers   fold the tiles of what several ranks contribute, where they lie: a few warps to a tile
 //   storers   take moves in turn: store their tiles where they belong, and see that they are there
 //   teller    one warp: tells peers, in the order of moves; of as many at once as are there
 //
@@ -20,9 +21,13 @@
 namespace tutti::device {
 
 inline constexpr uint32_t kWorkers = kWorkerWarps * 32;
+// Of workers. A tile is small: more warps would spend their time on waiting for each other's stores to be seen.
+inline constexpr uint32_t kGroups = 4;
+inline constexpr uint32_t kGroupThreads = kWorkers / kGroups;
 inline constexpr uint32_t kPosted = 16;   // moves
 inline constexpr uint32_t kResults = 32;  // more than tiles and moves that are on their way
 static_assert(kResults >= kPosted + kStages);
+static_assert(kGroups <= kStages);  // wait_loaded()
 
 enum class MoveKind : uint32_t {
   kTell,    ///< nothing to move, but peers to tell
@@ -46,6 +51,7 @@ struct Move {
 
 /// What the threads of a CTA share. Turns count moves, from 0 on.
 struct Pipeline {
+  Gate planned[kPosted];
   Gate posted[kPosted];
   Gate vacant[kPosted];
   Gate loaded[kStages];
@@ -55,12 +61,13 @@ struct Pipeline {
   Move moves[kPosted];
   uint32_t told;  ///< moves that peers have been told of
   uint32_t stopped;
-  uint32_t filled[TUTTI_CUDA_MAX_RANKS];  ///< by peer: messages that have come, as far as the loader knows
+  uint32_t filled[TUTTI_CUDA_MAX_RANKS];  ///< by peer: messages that have come, as far as the planner knows
   uint32_t freed[TUTTI_CUDA_MAX_RANKS];   ///< by peer: messages that it is done with
 
   /// One thread, before a barrier of all.
   __device__ __forceinline__ void init() {
     told = stopped = 0;
+    for (Gate& gate : planned) gate.init(1);
     for (Gate& gate : posted) gate.init(1);
     for (Gate& gate : vacant) gate.init(kWorkerWarps + 1);
     for (Gate& gate : loaded) gate.init(1);
@@ -105,9 +112,10 @@ __device__ __forceinline__ bool has_stages() {
 template <class T, class Op>
 __device__ __forceinline__ void work(Pipeline& pipeline, uint64_t scalar) {
   const uint32_t thread = threadIdx.x;
-  const auto arrive = [&](Gate& gate) {
+  const uint32_t group = thread / kGroupThreads;
+  const auto arrive = [&](Gate& gate, uint32_t times) {
     __syncwarp();
-    if (thread % 32 == 0) gate.arrive();
+    if (thread % 32 == 0) gate.arrive(times);
   };
   for (uint32_t turn = 0;; ++turn) {
     const Move& move = pipeline.await(turn);
@@ -116,18 +124,20 @@ __device__ __forceinline__ void work(Pipeline& pipeline, uint64_t scalar) {
     if (move.kind == MoveKind::kFold) {
       uint32_t tile = move.first_tile;
       for (uint32_t at = 0; at < move.bytes; at += move.tile_bytes, ++tile, ++result) {
+        if (tile % kGroups != group) continue;
         const uint32_t bytes = min(move.tile_bytes, move.bytes - at);
         pipeline.wait_loaded(tile);
-        fold_tile<T, Op>(move.operands, stage_of(tile), move.tile_bytes, bytes, thread, kWorkers, scalar);
+        fold_tile<T, Op>(move.operands, stage_of(tile), move.tile_bytes, bytes, thread % kGroupThreads, kGroupThreads,
+                         scalar);
         fence_bulk_shared();
-        arrive(pipeline.worked[result % kResults]);
+        arrive(pipeline.worked[result % kResults], kGroups);
       }
     } else if (move.kind == MoveKind::kDirect) {
       move_slice<T, Op>(move.operands, move.bytes, thread, kWorkers, scalar);
       fence_bulk();  // bulk copies, here or at a peer, may read it
-      arrive(pipeline.worked[result % kResults]);
+      arrive(pipeline.worked[result % kResults], 1);
     }
-    arrive(pipeline.vacant[turn % kPosted]);
+    arrive(pipeline.vacant[turn % kPosted], 1);
   }
 }
 
@@ -194,13 +204,39 @@ __device__ __forceinline__ void tell(Pipeline& pipeline, uint32_t lane) {
   }
 }
 
-/// The loader, less what it waits for: posts moves that have been filled in.
-class Loader {
+/// The loader.
+__device__ __forceinline__ void load(Pipeline& pipeline, uint32_t lane) {
+  for (uint32_t turn = 0, ends = 0; ends < kStorers; ++turn) {
+    pipeline.planned[turn % kPosted].wait(turn / kPosted);
+    const Move& move = pipeline.moves[turn % kPosted];
+    // Once all is stored the place may be another move's.
+    const bool bulk = move.kind == MoveKind::kCopy || move.kind == MoveKind::kFold;
+    const uint32_t bytes = bulk ? move.bytes : 0;
+    const uint32_t tile_bytes = move.tile_bytes;
+    const uint32_t sources = move.operands.from_count;
+    const uint8_t* const from = bulk && lane < sources ? move.operands.from[lane] : nullptr;
+    uint32_t tile = move.first_tile;
+    if (move.kind == MoveKind::kEnd) ++ends;
+    __syncwarp();
+    if (lane == 0) pipeline.posted[turn % kPosted].arrive();
+    for (uint32_t at = 0; at < bytes; at += tile_bytes, ++tile) {
+      const uint32_t stage = tile % kStages;
+      if (tile >= kStages) pipeline.emptied[stage].wait(tile / kStages - 1);
+      const uint32_t now = min(tile_bytes, bytes - at);
+      if (lane == 0) pipeline.loaded[stage].arrive_expecting(now * sources);
+      __syncwarp();
+      if (lane < sources) load_bulk(stage_of(tile) + lane * tile_bytes, from + at, now, pipeline.loaded[stage]);
+    }
+  }
+}
+
+/// The planner, less what it waits for: numbers moves that have been filled in.
+class Planner {
  public:
-  __device__ __forceinline__ Loader(Pipeline& pipeline, uint32_t lane)
+  __device__ __forceinline__ Planner(Pipeline& pipeline, uint32_t lane)
       : pipeline_(pipeline), lane_(lane), has_stages_(has_stages()) {}
 
-  /// The next move to post; told to nobody so far.
+  /// The next move to plan; told to nobody so far.
   __device__ __forceinline__ Move& next() {
     if (turn_ >= kPosted) pipeline_.vacant[turn_ % kPosted].wait(turn_ / kPosted - 1);
     Move& move = pipeline_.moves[turn_ % kPosted];
@@ -211,8 +247,8 @@ class Loader {
   /// Moves so far.
   __device__ __forceinline__ uint32_t turn() const { return turn_; }
 
-  /// Posts what next() returned, with its operands. All lanes: whether places that the lane knows are multiples of 16.
-  __device__ __forceinline__ void post(Move& move, uint32_t bytes, bool aligned) {
+  /// Ends what next() returned, with its operands. All lanes: whether places that the lane knows are multiples of 16.
+  __device__ __forceinline__ void plan(Move& move, uint32_t bytes, bool aligned) {
     __syncwarp();
     const bool bulk = __all_sync(0xffffffffu, aligned) && bytes % 16 == 0 && has_stages_;
     const uint32_t sources = move.operands.from_count;
@@ -228,13 +264,12 @@ class Loader {
       move.first_result = result_;
     }
     announce(move, kind);
-    const uint32_t first = tile_;
-    if (bulk) load(move.operands, sources, bytes, tile_bytes);
-    if (kind == MoveKind::kFold) result_ += tile_ - first;
-    if (kind == MoveKind::kDirect) ++result_;
+    const uint32_t tiles = bulk ? (bytes + tile_bytes - 1) / tile_bytes : 0;
+    tile_ += tiles;
+    result_ += kind == MoveKind::kFold ? tiles : kind == MoveKind::kDirect ? 1 : 0;
   }
-  /// Posts a move that only tells.
-  __device__ __forceinline__ void post_words(Move& move) { announce(move, MoveKind::kTell); }
+  /// Likewise for a move that only tells.
+  __device__ __forceinline__ void plan_words(Move& move) { announce(move, MoveKind::kTell); }
 
   __device__ __forceinline__ void end() {
     for (uint32_t i = 0; i < kStorers; ++i) announce(next(), MoveKind::kEnd);
@@ -244,21 +279,8 @@ class Loader {
   __device__ __forceinline__ void announce(Move& move, MoveKind kind) {
     if (lane_ == 0) move.kind = kind;
     __syncwarp();
-    if (lane_ == 0) pipeline_.posted[turn_ % kPosted].arrive();
+    if (lane_ == 0) pipeline_.planned[turn_ % kPosted].arrive();
     ++turn_;
-  }
-
-  __device__ __forceinline__ void load(const Operands& operands, uint32_t sources, uint32_t bytes,
-                                       uint32_t tile_bytes) {
-    const uint8_t* const from = lane_ < sources ? operands.from[lane_] : nullptr;
-    for (uint32_t at = 0; at < bytes; at += tile_bytes, ++tile_) {
-      const uint32_t stage = tile_ % kStages;
-      if (tile_ >= kStages) pipeline_.emptied[stage].wait(tile_ / kStages - 1);
-      const uint32_t now = min(tile_bytes, bytes - at);
-      if (lane_ == 0) pipeline_.loaded[stage].arrive_expecting(now * sources);
-      __syncwarp();
-      if (lane_ < sources) load_bulk(stage_of(tile_) + lane_ * tile_bytes, from + at, now, pipeline_.loaded[stage]);
-    }
   }
 
   Pipeline& pipeline_;

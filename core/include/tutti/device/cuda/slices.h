@@ -2,7 +2,7 @@
 // The kernel of the Simple wire: plain data in slots, a mailbox says that it is there. For nvcc.
 //
 // The work of a CTA is a row of moves: a slice of a folding step, of a send or of a receive. One warp, here, goes
-// through the program, waits until peers let the next move be made and posts it; the pipeline does the rest.
+// through the program, waits until peers let the next move be made and plans it; the pipeline does the rest.
 #pragma once
 
 #include "tutti/device/cuda/pipeline.h"
@@ -19,7 +19,7 @@ struct Slice {
   bool after_all;  ///< only when peers have been told of all moves before it
 };
 
-/// The loader's warp. `kMessages`: runs a send or a receive, else a program.
+/// The planner's warp. `kMessages`: runs a send or a receive, else a program.
 template <bool kMessages>
 class SliceRunner {
  public:
@@ -30,7 +30,7 @@ class SliceRunner {
         program_(program),
         connections_(connections),
         pipeline_(pipeline),
-        loader_(pipeline, threadIdx.x % 32),
+        planner_(pipeline, threadIdx.x % 32),
         lane_(threadIdx.x % 32),
         part_(part),
         input_(input),
@@ -51,7 +51,7 @@ class SliceRunner {
       }
       if (!kMessages) end_wave(wave);
     }
-    loader_.end();
+    planner_.end();
   }
 
  private:
@@ -131,18 +131,18 @@ class SliceRunner {
   /// are not sent, but done with.
   __device__ __forceinline__ void post(const Slice& slice) {
     if (stopped_) return;
-    Move& move = loader_.next();
+    Move& move = planner_.next();
     if (slice.bytes > 0 && slice.after_all) {
       wait(
-          launch_.rank, [&] { return pipeline_.all_told(loader_.turn()); }, [] {});
+          launch_.rank, [&] { return pipeline_.all_told(planner_.turn()); }, [] {});
     }
     const bool is_aligned = fill(slice, move);
     if (__any_sync(0xffffffffu, pipeline_.is_stopped())) {
       stopped_ = true;
     } else if (slice.bytes > 0) {
-      loader_.post(move, static_cast<uint32_t>(slice.bytes), is_aligned);
+      planner_.plan(move, static_cast<uint32_t>(slice.bytes), is_aligned);
     } else {
-      loader_.post_words(move);
+      planner_.plan_words(move);
     }
   }
 
@@ -210,12 +210,12 @@ class SliceRunner {
     const bool last = wave + 2 > part_.cut.loops + program_.stages - 1;
     const bool whole = wave + 1 >= program_.stages && wave < part_.cut.loops;
     if (last || stopped_ || (whole && !has_gaps())) return;
-    Move& move = loader_.next();
+    Move& move = planner_.next();
     if (lane_ < launch_.rank_count && lane_ != launch_.rank) {
       move.boxes[lane_] = &connections_.mailbox_at(lane_)->done;
       move.numbers[lane_] = epoch_ + (wave + 1 - program_.lag) * wave_numbers_;
     }
-    loader_.post_words(move);
+    planner_.plan_words(move);
   }
   /// Whether a peer that sends something in a loop sends less than others do. Lanes look at a rank each, once.
   __device__ __forceinline__ bool has_gaps() {
@@ -259,7 +259,7 @@ class SliceRunner {
   const tutti_cuda_program& program_;
   const Connections& connections_;
   Pipeline& pipeline_;
-  Loader loader_;
+  Planner planner_;
   const uint32_t lane_;
   const Part part_;
   const uint8_t* const input_;
@@ -277,17 +277,20 @@ class SliceRunner {
   bool stopped_ = false;
 };
 
-/// All warps take their roles. `load`: what the loader's does.
-template <class T, class Op, class Load>
-__device__ __forceinline__ void run_pipeline(Pipeline& pipeline, uint64_t scalar, Load&& load) {
+/// All warps take their roles. `plan`: what the planner's does.
+template <class T, class Op, class Plan>
+__device__ __forceinline__ void run_pipeline(Pipeline& pipeline, uint64_t scalar, Plan&& plan) {
+  constexpr uint32_t kFirstStorer = kWorkerWarps + 2;
   const uint32_t warp = threadIdx.x / 32;
   const uint32_t lane = threadIdx.x % 32;
   if (warp < kWorkerWarps) {
     work<T, Op>(pipeline, scalar);
   } else if (warp == kWorkerWarps) {
-    load();
-  } else if (warp <= kWorkerWarps + kStorers) {
-    if (lane == 0) store(pipeline, warp - kWorkerWarps - 1);
+    plan();
+  } else if (warp == kWorkerWarps + 1) {
+    load(pipeline, lane);
+  } else if (warp < kFirstStorer + kStorers) {
+    if (lane == 0) store(pipeline, warp - kFirstStorer);
     __syncwarp();
   } else {
     tell(pipeline, lane);
@@ -295,7 +298,8 @@ __device__ __forceinline__ void run_pipeline(Pipeline& pipeline, uint64_t scalar
 }
 
 template <class T, class Op>
-__global__ void __launch_bounds__(kPipelineThreads) run_slices(const __grid_constant__ tutti_cuda_launch launch) {
+__global__ void __launch_bounds__(kPipelineThreads, kPipelinesPerSm)
+    run_slices(const __grid_constant__ tutti_cuda_launch launch) {
   __shared__ Pipeline pipeline;
   __shared__ tutti_cuda_program program;
   const Connections connections(launch, blockIdx.x);
@@ -316,7 +320,7 @@ __global__ void __launch_bounds__(kPipelineThreads) run_slices(const __grid_cons
 
 /// Sends and receives: programs of one step.
 template <class T>
-__global__ void __launch_bounds__(kPipelineThreads)
+__global__ void __launch_bounds__(kPipelineThreads, kPipelinesPerSm)
     run_slice_messages(const __grid_constant__ tutti_cuda_launch launch) {
   __shared__ Pipeline pipeline;
   __shared__ tutti_cuda_program program;
