@@ -135,9 +135,7 @@ if ((gpus == 0)); then
 else
   step one-rank 60 "$build/tests/nccl_arguments" one_rank
   step codes 240 "$build/tests/nccl_codes"
-  # Its four ranks share GPUs, if there are fewer: none's kernels may come behind another's that waits for them, because
-  # they have to be loaded or share a queue of the hardware.
-  step family 200 env CUDA_MODULE_LOADING=EAGER CUDA_DEVICE_MAX_CONNECTIONS=32 "$build/tests/nccl_family"
+  step family 200 "$build/tests/nccl_family"
   # Where NCCL itself differs from what is documented, that is worth knowing, but no failure of ours.
   [[ -z $nccl ]] || may_differ codes-on-nccl 240 "${with_nccl[@]}" "$build/tests/nccl_codes"
   step api-cost 150 "$build/tests/nccl_api_cost"
