@@ -20,6 +20,7 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 import typing
 
 import torch
@@ -143,7 +144,7 @@ class Case:
     play: typing.Callable
     variables: dict
     says: str  # somewhere in rank 0's output, a regular expression
-    limit_s: int  # from where rank 0 waits until it has ended; of any PyTorch time-out that must not be the reason, half
+    limit_s: int  # from where rank 0 begins to wait to its end; half of a time-out that must not be the reason
     ends: tuple  # each rank's possible ways to end
 
 
@@ -220,9 +221,14 @@ def main():
     loaded.check(options.expect)
     cases = [case for case in CASES if options.case in (None, case.play.__name__)]
     if options.rank is not None:
-        cases[0].play(Rank(options.rank, options.folder))
+        code = 0
+        try:
+            cases[0].play(Rank(options.rank, options.folder))
+        except Exception:  # pylint: disable=broad-except
+            traceback.print_exc()
+            code = 1
         sys.stdout.flush()
-        os._exit(0)  # a broken process group may be in no state to be destroyed
+        os._exit(code)  # a broken process group may be in no state to be destroyed
     if options.expect == "nccl":  # has no deadline of its own, and does not notice that a rank died
         cases = [case for case in cases if case.play not in (own_deadline, killed)]
     return 0 if all([run_case(case, options.expect) for case in cases]) else 1
