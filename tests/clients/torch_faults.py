@@ -68,7 +68,8 @@ def expect_error(rank, action):
     try:
         action()
     except Exception as failure:  # pylint: disable=broad-except
-        print(f"error after {time.monotonic() - start:.1f} s: {(str(failure).splitlines() or [''])[0][:150]}", flush=True)
+        said = (str(failure).splitlines() or [""])[0]
+        print(f"error after {time.monotonic() - start:.1f} s: {said[:150]}", flush=True)
     else:
         print(f"no error in {time.monotonic() - start:.1f} s", flush=True)
 
@@ -168,8 +169,8 @@ def start(case, rank, folder, expected):
 
 
 def wait_for(case, ranks, folder):
-    """Until both have ended, or are late. How long rank 0 took from where it waits to its end; None: it did not wait, or
-    did not end."""
+    """Until both have ended, or are late. How long rank 0 took from where it waits to its end; None: it did not wait,
+    or did not end."""
     began = took = None
     limit = time.monotonic() + STARTUP_S
     while any(process.poll() is None for process in ranks) and time.monotonic() < limit:
