@@ -65,7 +65,11 @@ step() { # step NAME SECONDS COMMAND...: ends with 77 where there is nothing to 
   [[ $result == passed || $result == skipped ]] && return 0
   failed=1
   grep -aE '^(WRONG|BROKEN|differs)|^\[rank|warn nccl|Error' "$log" | head -20 | cut -c1-300
-  tail -8 "$log" | cut -c1-300
+  tail -20 "$log" | cut -c1-300
+  if [[ -e $logs/$name.tutti ]]; then
+    echo "--- the end of $logs/$name.tutti"
+    tail -15 "$logs/$name.tutti" | cut -c1-300
+  fi
 }
 may_differ() { # as step, but a failure is only told
   local before=$failed
@@ -75,13 +79,14 @@ may_differ() { # as step, but a failure is only told
 lacks() { # lacks NAME WHY
   [[ $1 =~ $steps ]] && row skipped 0 "$1" "$2"
 }
-# PyTorch's wheels look for the library beside themselves first (RPATH): LD_LIBRARY_PATH does not reach them.
+# PyTorch, CuPy and JAX of PyPI look for the library where PyPI puts it first: LD_LIBRARY_PATH does not reach them.
 with_own=(env LD_PRELOAD="$own")
 with_nccl=(env LD_PRELOAD="$nccl")
 torch_ranks() { # torch_ranks RANKS: the start of a command
-  local port=$((20000 + RANDOM % 20000))
+  local port
+  port=$("$python" -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
   printf '%s\0' "$python" -m torch.distributed.run --nnodes 1 --nproc-per-node "$1" --master-addr 127.0.0.1 \
-    --master-port $port
+    --master-port "$port"
 }
 
 programs() { # programs RANKS
@@ -129,12 +134,10 @@ if ((gpus == 0)); then
   lacks gpus "no GPU: nothing else can run"
 else
   step one-rank 60 "$build/tests/nccl_arguments" one_rank
-  step codes 120 "$build/tests/nccl_codes"
-  # Its four ranks share GPUs, if there are fewer: none's kernels may come behind another's that waits for them, because
-  # they have to be loaded or share a queue of the hardware.
-  step family 200 env CUDA_MODULE_LOADING=EAGER CUDA_DEVICE_MAX_CONNECTIONS=32 "$build/tests/nccl_family"
+  step codes 240 "$build/tests/nccl_codes"
+  step family 200 "$build/tests/nccl_family"
   # Where NCCL itself differs from what is documented, that is worth knowing, but no failure of ours.
-  [[ -z $nccl ]] || may_differ codes-on-nccl 120 "${with_nccl[@]}" "$build/tests/nccl_codes"
+  [[ -z $nccl ]] || may_differ codes-on-nccl 240 "${with_nccl[@]}" "$build/tests/nccl_codes"
   step api-cost 150 "$build/tests/nccl_api_cost"
   for ranks in 1 2 4 8; do
     if ((ranks > gpus)); then

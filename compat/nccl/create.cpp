@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "device/cuda/runtime.h"
+#include "log/log.h"
 #include "nccl/api.h"
 #include "nccl/comm.h"
 #include "nccl/config.h"
@@ -50,6 +51,7 @@ ncclResult_t current_device(int& device) {
 Status settle(ncclComm& comm, const Rendezvous& rendezvous) {
   comm.rank = comm.communicator->rank();
   comm.size = comm.communicator->size();
+  log::info("nccl: rank {} of {} on GPU {}", comm.rank, comm.size, comm.device);
   if (comm.size == 1) return {};
   const Gather gather = [&](std::span<const std::byte> mine) { return comm.communicator->exchange(mine); };
   cudaDeviceProp properties{};

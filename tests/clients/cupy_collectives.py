@@ -99,10 +99,12 @@ def main():
         process.join(100)
         if process.is_alive():
             process.kill()
+    for process in ranks:
+        process.join()
     well = all(process.exitcode == 0 for process in ranks)
-    file = outcome.get()[1] if well else ""
+    file = outcome.get()[1] if well else f"the ranks ended with {[process.exitcode for process in ranks]}"
     if well:
-        loaded.check_log(options.expect)
+        loaded.check_log(options.expect, options.ranks)
     outcome_text = "passed" if well else "WRONG"
     print(f"{outcome_text:8} cupy {cupy.__version__}, {options.ranks} ranks, {len(TYPES)} types, {file}")
     return 0 if well else 1

@@ -28,10 +28,18 @@ def main():
     parser.add_argument("--expect", choices=["tutti", "nccl", "any"], default="any")
     options = parser.parse_args()
     devices = jax.devices()
-    ranks = len(devices)
-    if ranks < 2:
+    if len(devices) < 2:
         print("skipped  jax: one GPU, so that nothing is communicated")
         return 77
+    check(devices)
+    file = loaded.check(options.expect)  # now that XLA has opened it
+    loaded.check_log(options.expect, len(devices))
+    print(f"passed   jax {jax.__version__}, {len(devices)} GPUs, {file}")
+    return 0
+
+
+def check(devices):
+    ranks = len(devices)
     same = functools.partial(numpy.testing.assert_allclose, rtol=1e-5, atol=1e-5)
     data = numpy.random.default_rng(3).standard_normal((ranks, COUNT * ranks)).astype(numpy.float32)
 
@@ -56,10 +64,6 @@ def main():
     same(swapped.reshape(ranks, ranks, COUNT), blocks.transpose(1, 0, 2))
     ring = [(rank, (rank + 1) % ranks) for rank in range(ranks)]
     same(over(lambda x: jax.lax.ppermute(x, "i", ring), PartitionSpec("i")), numpy.roll(data, 1, 0))
-    file = loaded.check(options.expect)  # now that XLA has opened it
-    loaded.check_log(options.expect)
-    print(f"passed   jax {jax.__version__}, {ranks} GPUs, {file}")
-    return 0
 
 
 if __name__ == "__main__":

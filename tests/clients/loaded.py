@@ -3,6 +3,7 @@
 
 import ctypes
 import os
+import re
 import sys
 
 
@@ -17,17 +18,25 @@ def mapped():
         return sorted({line.split()[-1] for line in maps if "libnccl" in line and "/" in line})
 
 
-def in_use():
-    """The file that calls go to. One that was preloaded wins over any that is opened later: its names come first."""
-    everything = ctypes.CDLL(None)
-    try:
-        function = everything.ncclAllReduce
-    except AttributeError:
-        files = mapped()
-        return files[0] if len(files) == 1 else None
+def _file_of(library):
+    """Where an open library's calls are; None where it has none."""
     info = _Info()
-    everything.dladdr(ctypes.cast(function, ctypes.c_void_p), ctypes.byref(info))
+    try:
+        ctypes.CDLL(None).dladdr(ctypes.cast(library.ncclAllReduce, ctypes.c_void_p), ctypes.byref(info))
+    except AttributeError:
+        return None
     return info.file.decode() if info.file else None
+
+
+def in_use():
+    """The files that calls go to: of programs that are linked to the library, and of those that open it by its name.
+    One that was preloaded comes first for both, whatever else is opened by its path."""
+    files = {_file_of(ctypes.CDLL(None))}
+    try:
+        files.add(_file_of(ctypes.CDLL("libnccl.so.2", mode=os.RTLD_NOW | os.RTLD_NOLOAD)))
+    except OSError:
+        pass
+    return sorted(files - {None})
 
 
 def owner(file):
@@ -38,20 +47,24 @@ def owner(file):
 
 def check(expected):
     """The file in use; ends the process where it is not `expected`'s ("tutti", "nccl", or "any")."""
-    file = in_use()
-    if file is None:
-        sys.exit(f"no libnccl.so.2 is in use, or one of several: {mapped()}")
-    if expected not in ("any", owner(file)):
-        sys.exit(f"libnccl.so.2 is {owner(file)}'s, not {expected}'s: {file} (mapped: {mapped()})")
-    return file
+    files = in_use()
+    if len(files) != 1:
+        sys.exit(f"WRONG    no libnccl.so.2 is in use, or several: {files} (mapped: {mapped()})")
+    if expected not in ("any", owner(files[0])):
+        sys.exit(f"WRONG    libnccl.so.2 is {owner(files[0])}'s, not {expected}'s: {files[0]} (mapped: {mapped()})")
+    return files[0]
 
 
-def check_log(expected):
-    """For programs that open the library by themselves: where Tutti is expected and TUTTI_LOG_FILE set, its log (at
-    TUTTI_LOG_LEVEL=info) must tell of communicators on GPUs."""
+def check_log(expected, ranks):
+    """Which file is in use does not tell what a program that opens libraries by itself calls. Where Tutti is expected
+    and TUTTI_LOG_FILE set, its log (at TUTTI_LOG_LEVEL=info) must tell of a communicator with each of the ranks."""
     path = os.environ.get("TUTTI_LOG_FILE")
     if expected != "tutti" or path is None:
         return
-    with open(path, encoding="utf-8") as log:
-        if "GPU 0: " not in log.read():
-            sys.exit(f"nothing was communicated through Tutti: {path} tells of no communicator")
+    if not os.path.exists(path):
+        sys.exit(f"WRONG    Tutti was never called: there is no {path}")
+    with open(path, encoding="utf-8", errors="replace") as log:
+        told = {(int(rank), int(size)) for rank, size in re.findall(r"nccl: rank (\d+) of (\d+) on GPU", log.read())}
+    absent = [rank for rank in range(ranks) if (rank, ranks) not in told]
+    if absent:
+        sys.exit(f"WRONG    ranks {absent} of {ranks} did not communicate through Tutti: {path} does not name them")

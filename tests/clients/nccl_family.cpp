@@ -3,6 +3,7 @@
 // process, on as many GPUs as there are; they share GPUs where these are fewer, which Tutti allows when asked.
 #include <unistd.h>
 
+#include <algorithm>
 #include <barrier>
 #include <cstdio>
 #include <cstdlib>
@@ -30,26 +31,24 @@ constexpr unsigned kLimitSeconds = 150;
 #define OK(call) REQUIRE((call) == ncclSuccess)
 #define CUDA(call) REQUIRE((call) == cudaSuccess)
 
-/// One rank's place: a GPU, a stream, a buffer.
+/// One rank's place: a GPU, streams, a buffer there and one of the host. That is pinned: other copies may wait in the
+/// driver for what another rank has on the same GPU, which waits for this one.
 struct Rank {
   int rank = 0;
   cudaStream_t stream = nullptr;
   cudaStream_t other = nullptr;
   float* data = nullptr;
+  float* host = nullptr;
 
   void set(float value) const {
-    const std::vector<float> host(kCount, value);
-    CUDA(cudaMemcpyAsync(data, host.data(), kCount * sizeof(float), cudaMemcpyHostToDevice, stream));
+    std::fill_n(host, kCount, value);
+    CUDA(cudaMemcpyAsync(data, host, kCount * sizeof(float), cudaMemcpyHostToDevice, stream));
     CUDA(cudaStreamSynchronize(stream));
   }
   bool all_are(float value) const {
-    std::vector<float> host(kCount);
+    CUDA(cudaMemcpyAsync(host, data, kCount * sizeof(float), cudaMemcpyDeviceToHost, stream));
     CUDA(cudaStreamSynchronize(stream));
-    CUDA(cudaMemcpy(host.data(), data, kCount * sizeof(float), cudaMemcpyDeviceToHost));
-    for (const float one : host) {
-      if (one != value) return false;
-    }
-    return true;
+    return std::count(host, host + kCount, value) == kCount;
   }
 };
 
@@ -220,17 +219,18 @@ void streams(const Rank& own) {
 
 /// A factor in the GPU's memory, which the stream writes just before.
 void factors(const Rank& own) {
-  ncclComm_t comm = all_four(own);
   float* factor = nullptr;
-  CUDA(cudaMalloc(reinterpret_cast<void**>(&factor), sizeof *factor));
+  CUDA(cudaMalloc(reinterpret_cast<void**>(&factor), sizeof *factor));  // before any rank's kernel waits
+  ncclComm_t comm = all_four(own);
   ncclRedOp_t op = ncclSum;
   OK(ncclRedOpCreatePreMulSum(&op, factor, ncclFloat, ncclScalarDevice, comm));
   own.set(3);
-  const float half = 0.5F;
-  CUDA(cudaMemcpyAsync(factor, &half, sizeof half, cudaMemcpyHostToDevice, own.stream));
+  own.host[0] = 0.5F;
+  CUDA(cudaMemcpyAsync(factor, own.host, sizeof *factor, cudaMemcpyHostToDevice, own.stream));
   OK(ncclAllReduce(own.data, own.data, kCount, ncclFloat, op, comm, own.stream));
   OK(ncclRedOpDestroy(op, comm));
   REQUIRE(own.all_are(6));
+  together.arrive_and_wait();  // nobody's kernel waits any more
   CUDA(cudaFree(factor));
   OK(ncclCommDestroy(comm));
 }
@@ -253,6 +253,7 @@ void run_rank(int rank, int gpus) {
   CUDA(cudaStreamCreateWithFlags(&own.stream, cudaStreamNonBlocking));
   CUDA(cudaStreamCreateWithFlags(&own.other, cudaStreamNonBlocking));
   CUDA(cudaMalloc(reinterpret_cast<void**>(&own.data), kCount * sizeof(float)));
+  CUDA(cudaMallocHost(reinterpret_cast<void**>(&own.host), kCount * sizeof(float)));
   for (const Scene& scene : kScenes) {
     together.arrive_and_wait();
     if (rank == 0) std::printf("%s\n", scene.name);
@@ -264,12 +265,15 @@ void run_rank(int rank, int gpus) {
 }  // namespace
 
 int main() {
-  int gpus = 0;
-  if (cudaGetDeviceCount(&gpus) != cudaSuccess || gpus == 0) return kSkipped;
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
   setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 1);
-  setenv("CUDA_MODULE_LOADING", "EAGER", 0);  // ranks on one GPU must not wait for each other's kernels to be loaded
-  alarm(kLimitSeconds);                       // ends the process if anything stands still
+  // Before CUDA starts: ranks on one GPU must not wait for each other's kernels because they have to be loaded, or
+  // share a queue of the hardware.
+  setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+  int gpus = 0;
+  if (cudaGetDeviceCount(&gpus) != cudaSuccess || gpus == 0) return kSkipped;
+  alarm(kLimitSeconds);  // ends the process if anything stands still
   std::vector<std::thread> ranks;
   for (int rank = 0; rank < kRanks; ++rank) ranks.emplace_back(run_rank, rank, gpus);
   for (std::thread& rank : ranks) rank.join();

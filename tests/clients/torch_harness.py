@@ -33,8 +33,8 @@ class Ranks:
             self.device = torch.device("cuda", int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
             torch.cuda.set_device(self.device)
         self.begun = 0
-        self.store = dist.TCPStore("127.0.0.1", int(os.environ["MASTER_PORT"]) + 1, self.size, self.rank == 0,
-                                   datetime.timedelta(seconds=60))
+        self.store = next(dist.rendezvous("env://"))[0]  # torchrun's: no other port, and it outlives every rank
+        self.store.set_timeout(datetime.timedelta(seconds=60))
         self.begin()
 
     def begin(self):
@@ -108,7 +108,7 @@ def run_all(ranks, checks):
     faulthandler.cancel_dump_traceback_later()
     ranks.store.set(f"end/{ranks.rank}", "")
     if ranks.rank == 0:
-        for rank in range(ranks.size):  # the store ends with this process
+        for rank in range(ranks.size):  # where nobody else keeps the store, it ends with this process
             ranks.store.get(f"end/{rank}")
         counts = ", ".join(f"{outcomes.count(kind)} {kind}" for kind in sorted(set(outcomes)))
         print(f"{len(outcomes)} of {len(checks)} checks, {ranks.size} ranks: {counts}", flush=True)

@@ -10,7 +10,8 @@ if(TARGET tutti_nccl)
   set_tests_properties(nccl_arguments nccl_one_rank PROPERTIES TIMEOUT 120 SKIP_RETURN_CODE 77)
   if(Python3_FOUND)
     add_test(NAME nccl_symbols COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/nccl_symbols_test.py
-             $<TARGET_FILE:tutti_nccl> ${PROJECT_SOURCE_DIR}/compat/nccl/symbols.txt ${CMAKE_NM})
+             $<TARGET_FILE:tutti_nccl> ${PROJECT_SOURCE_DIR}/compat/nccl/symbols.txt ${CMAKE_NM}
+             --may-need ${TUTTI_OUTSIDE})
     add_test(NAME nccl_environment COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/nccl_environment_test.py
              $<TARGET_FILE:nccl_arguments>)
     set_tests_properties(nccl_symbols nccl_environment PROPERTIES TIMEOUT 60)
