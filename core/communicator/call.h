@@ -22,6 +22,7 @@ struct Call {
   int root = 0;           ///< of rooted collectives; the peer of a send or receive
   bool receives = false;  ///< kSendRecv: receive rather than send
   Stream stream = nullptr;
+  bool registered = false;  ///< outputs lie in registered buffers that all ranks reach
 };
 
 /// kInvalidArgument with the argument's name, what it is and what it may be; ok for calls that can be made on `size`

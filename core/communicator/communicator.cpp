@@ -172,6 +172,15 @@ Status Communicator::barrier(Stream stream) {
   return state_->barrier(stream);
 }
 
+Result<Registration> Communicator::register_buffer(void* buffer, size_t bytes) {
+  TUTTI_ASSIGN(const std::optional<uint64_t> number, state_->register_buffer(buffer, bytes));
+  if (!number) return Registration();
+  const auto end = [number = *number, state = std::weak_ptr<State>(state_)] {
+    if (const auto alive = state.lock()) alive->end_registration(number);
+  };
+  return Registration(end, true);
+}
+
 Result<std::vector<std::vector<std::byte>>> Communicator::exchange(std::span<const std::byte> mine) {
   return state_->exchange(mine);
 }
@@ -183,12 +192,14 @@ Status Communicator::async_error() const {
   return state_->check_device();
 }
 
-Result<Choice> Communicator::choose(Collective collective, size_t count, DataType type, Reduction op) const {
-  return state_->choose({collective, type, op.op, count});
+Result<Choice> Communicator::choose(Collective collective, size_t count, DataType type, Reduction op,
+                                    bool registered) const {
+  return state_->choose({collective, type, op.op, count, registered});
 }
 
-Result<std::string> Communicator::explain(Collective collective, size_t count, DataType type, Reduction op) const {
-  return state_->explain({collective, type, op.op, count});
+Result<std::string> Communicator::explain(Collective collective, size_t count, DataType type, Reduction op,
+                                          bool registered) const {
+  return state_->explain({collective, type, op.op, count, registered});
 }
 
 }  // namespace tutti

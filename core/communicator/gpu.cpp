@@ -11,6 +11,7 @@
 
 #include "communicator/gpu_messages.h"
 #include "communicator/gpu_programs.h"
+#include "communicator/gpu_registrations.h"
 #include "communicator/gpu_streams.h"
 #include "log/log.h"
 #include "plugin/loader.h"
@@ -45,11 +46,13 @@ class CudaGpu : public Gpu {
     // Other ranks' kernels may still store to this rank's memory: it goes when all are through, or not at all.
     const cuda::DeviceScope scope(device_);
     if (order_ == nullptr || order_->finish().ok()) {
+      registrations_.reset();
       if (links_ != nullptr) links_->close();
       if (bootstrap_.barrier(base::time_in(kGoodbye)).ok()) return;
     }
     log::debug("a rank left without saying so: memory that its GPU may write to stays");
     static_cast<void>(links_.release());
+    static_cast<void>(registrations_.release());
   }
 
   Status open(const std::vector<tuner::Protocol>& protocols, base::Time deadline) {
@@ -81,6 +84,8 @@ class CudaGpu : public Gpu {
     TUTTI_ASSIGN(tracks_,
                  cuda::DeviceMemory::create(device_, GpuLinks::track_count(options) * sizeof(tutti_cuda_track)));
     TUTTI_ASSIGN(options.heaps, meet_gpus(deadline));
+    registrations_ = std::make_unique<GpuRegistrations>(
+        GpuRegistrations::Options{options_.rank, options_.rank_count, device_, all_p2p_ && one_host_}, bootstrap_);
     GpuLinks::Heaps heaps;
     heaps.push_back(std::make_unique<transport::P2pHeap>(device_));
     heaps.push_back(std::make_unique<transport::StagedHeap>());
@@ -110,15 +115,35 @@ class CudaGpu : public Gpu {
     return {};
   }
 
+  Result<std::optional<uint64_t>> register_buffer(void* buffer, uint64_t bytes, base::Time deadline) override {
+    TUTTI_ASSIGN(const std::optional<uint64_t> number, registrations_->add(buffer, bytes, deadline));
+    if (number) TUTTI_TRY(programs_->load_for_registered());
+    return number;
+  }
+  void end_registration(uint64_t number) override { registrations_->end(number); }
+
   Status run(const Call& call) override {
+    if (registrations_->empty()) [[likely]]
+      return run(call, {});
+    const std::optional<RegisteredPlace> place = registrations_->find(call);
+    Call registered = call;
+    registered.registered = place.has_value();
+    return run(registered, place.value_or(RegisteredPlace()));
+  }
+
+  Status run(const Call& call, const RegisteredPlace& output) {
     TUTTI_ASSIGN(GpuCall* const prepared, programs_->prepare(call));
     tutti_cuda_launch& launch = prepared->launch;
     launch.input = static_cast<const uint8_t*>(call.input);
     launch.output = static_cast<uint8_t*>(call.output);
     launch.scalar = call.reduction.scalar;
-    if (prepared->copies)
+    if (prepared->copies) {
       launch.data_type = copy_type(address_bits(call.input) | address_bits(call.output) | launch.block_bytes);
-    return in_order(call.stream, [&] { return launch_call(*prepared, call.stream); });
+    }
+    return in_order(call.stream, [&]() -> Status {
+      if (prepared->to_registered) TUTTI_TRY(registrations_->aim(output, call.stream, launch.copies));
+      return launch_call(*prepared, call.stream);
+    });
   }
 
   Status run_messages(std::span<const Call> calls) override;
@@ -149,9 +174,17 @@ class CudaGpu : public Gpu {
   Status fault() const override {
     const uint32_t code = std::atomic_ref<uint32_t>(control()->fault).load(std::memory_order_acquire);
     if (code == 0) return {};
+    if (code == TUTTI_MISMATCH) {
+      return {
+          Code::kMismatch,
+          fmt::format("the outputs of ranks {} and {} lie at different places of registered buffers, or in different "
+                      "ones; on all ranks they must lie in buffers that were registered together, at the same offset",
+                      options_.rank, control()->peer)};
+    }
     return {static_cast<Code>(code),
             fmt::format("GPU kernels made no progress for {} s (timeouts.operation): rank {} waits for rank {} on "
-                        "channel {}; did that rank make the same call?",
+                        "channel {}; did that rank make the same call, and with an output in a registered buffer "
+                        "if this one did?",
                         std::chrono::duration<double>(options_.timeout).count(), options_.rank, control()->peer,
                         control()->channel)};
   }
@@ -240,6 +273,7 @@ class CudaGpu : public Gpu {
     for (uint32_t a = 0; a < seats.size(); ++a) {
       for (uint32_t b = 0; b < seats.size(); ++b) {
         if (reach[a].node != reach[b].node) {
+          one_host_ = false;
           if (a == options_.rank) heaps[b] = GpuLinks::kRelayed;
           continue;
         }
@@ -280,10 +314,12 @@ class CudaGpu : public Gpu {
   cuda::DeviceMemory scratch_;  // of barriers
   cuda::DeviceMemory tracks_;
   bool all_p2p_ = true;          // all GPUs of a host reach each other
+  bool one_host_ = true;         // of all ranks
   bool shares_context_ = false;  // with another rank: both in one process, on one GPU
   std::unique_ptr<GpuLinks> links_;
   std::unique_ptr<GpuPrograms> programs_;
   std::unique_ptr<GpuMessages> messages_;
+  std::unique_ptr<GpuRegistrations> registrations_;
   std::unique_ptr<StreamOrder> order_;  // null: nothing was enqueued
 };
 

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -48,6 +49,12 @@ class Gpu {
 
   /// Must be called once, before the first call.
   virtual Status serve(const tuner::Selector& selector, const Plans& plans) = 0;
+  /// Collective over all ranks, after their claims were found to fit (registrations.h). The registration's number;
+  /// nothing, on all ranks, where it makes no difference.
+  virtual Result<std::optional<uint64_t>> register_buffer(void* buffer, uint64_t bytes, base::Time deadline) = 0;
+  /// Of this rank alone. Nothing uses the buffers any more.
+  virtual void end_registration(uint64_t number) = 0;
+
   /// Enqueue a collective, or sends and receives that progress together, on the first call's stream, after all that
   /// was enqueued before, on whatever stream.
   virtual Status run(const Call& call) = 0;

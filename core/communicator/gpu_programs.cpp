@@ -8,6 +8,7 @@
 #include <cstring>
 #include <set>
 
+#include "plan/copies.h"
 #include "plan/lower.h"
 #include "plugin/loader.h"
 
@@ -78,6 +79,16 @@ Status GpuPrograms::load(uint32_t protocol) {
   return {};
 }
 
+Status GpuPrograms::load_for_registered() {
+  const auto& protocols = selector_.choices().protocols;
+  for (uint32_t p = 0; p < protocols.size(); ++p) {
+    const tutti_protocol_properties& properties = protocols[p].properties;
+    if (properties.needs_registered == 0 || (properties.devices & TUTTI_DEVICE_CUDA) == 0) continue;
+    TUTTI_TRY(load(p));
+  }
+  return {};
+}
+
 Status GpuPrograms::begin(uint32_t protocol, Lane lane, GpuCall& call) {
   TUTTI_TRY(load(protocol));
   const tuner::Protocol& with = selector_.choices().protocols[protocol];
@@ -140,7 +151,11 @@ Status GpuPrograms::connect(const Program& program, GpuCall& call) {
 }
 
 Result<std::unique_ptr<GpuCall>> GpuPrograms::make(const Call& call, bool in_place) {
-  TUTTI_ASSIGN(tuner::Decision decision, selector_.choose({call.collective, call.type, call.reduction.op, call.count}));
+  TUTTI_ASSIGN(tuner::Decision decision,
+               selector_.choose({call.collective, call.type, call.reduction.op, call.count, call.registered}));
+  if (selector_.choices().protocols[decision.protocol].properties.needs_registered != 0) {
+    return make_copies(decision, call, in_place);
+  }
   const transport::GpuLinks::Protocol& protocol = links_.protocol(decision.protocol);
   decision.channels = std::min(decision.channels, protocol.max_ctas[static_cast<uint32_t>(Lane::kCollective)]);
   TUTTI_ASSIGN(const Program* const program, GpuPrograms::program(decision, call, in_place));
@@ -164,6 +179,45 @@ Result<std::unique_ptr<GpuCall>> GpuPrograms::make(const Call& call, bool in_pla
   }
   links_.expect(decision.protocol, launch.cut.slice);
   TUTTI_TRY(connect(*program, *made));
+  return made;
+}
+
+/// Needs no connections: mailboxes are there from the start.
+Result<std::unique_ptr<GpuCall>> GpuPrograms::make_copies(const tuner::Decision& decision, const Call& call,
+                                                          bool in_place) {
+  const auto root = static_cast<uint32_t>(call.root);
+  const uint32_t slots = links_.protocol(decision.protocol).layout.slot_count / 2;
+  TUTTI_TRY(plans_.verify(decision, call.collective, root, in_place, 1, slots));
+  std::vector<plan::Plan> plans;
+  for (uint32_t rank = 0; rank < plans_.rank_count(); ++rank) {
+    TUTTI_ASSIGN(plans.emplace_back(), plans_.request(decision, call.collective, rank, 0, root));
+  }
+  TUTTI_ASSIGN(const plan::Copies copies, plan::copies(plans, options_.rank, in_place));
+  if (copies.list.size() > TUTTI_CUDA_MAX_COPIES) {
+    return Status(Code::kUnsupported, fmt::format("the plan has {} copies, but a launch takes at most {}",
+                                                  copies.list.size(), TUTTI_CUDA_MAX_COPIES));
+  }
+  auto made = std::make_unique<GpuCall>();
+  TUTTI_TRY(begin(decision.protocol, Lane::kCollective, *made));
+  made->copies = made->to_registered = true;
+  tutti_cuda_launch& launch = made->launch;
+  launch.reduce_op = TUTTI_SUM;
+  launch.block_bytes = call.count * size_of(call.type);
+  launch.cta_count = 1;
+  launch.thread_count = kMinThreads;
+  launch.cut.messages = 1;
+  launch.copies = {};
+  for (const uint32_t peer : copies.peers) launch.copies.senders |= 1u << peer;
+  for (const plan::Copy& copy : copies.list) {
+    launch.copies.receivers |= 1u << copy.peer;
+    launch.copies.list[launch.copies.count++] = {copy.from * launch.block_bytes, copy.to * launch.block_bytes,
+                                                 copy.peer, 0};
+  }
+  if (copies.own) {
+    launch.copies.own_from = copies.own->from * launch.block_bytes;
+    launch.copies.own_to = copies.own->to * launch.block_bytes;
+    launch.copies.has_own = 1;
+  }
   return made;
 }
 

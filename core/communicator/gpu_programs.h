@@ -20,7 +20,8 @@ struct GpuCall {
   uint32_t protocol = 0;
   const tutti_protocol_ops* ops = nullptr;
   void* plugin = nullptr;
-  bool copies = false;  ///< elements are moved, not combined: any type of their size does
+  bool copies = false;         ///< elements are moved, not combined: any type of their size does
+  bool to_registered = false;  ///< peers store to registered outputs: launch.copies says where, for each call anew
 };
 
 /// The widest unsigned integer that all addresses and lengths are multiples of whose bits are in `bits`.
@@ -47,6 +48,9 @@ class GpuPrograms {
   /// The collective, ready but for its buffers and scalar. The first call of a shape may wait for peers.
   Result<GpuCall*> prepare(const Call& call);
 
+  /// Loads the kernels that only calls with registered outputs run.
+  Status load_for_registered();
+
   /// Makes `call` an empty launch of sends and receives with a protocol.
   Status begin_messages(uint32_t protocol, GpuCall& call);
   /// Give the messages of a launch the slots that they are received in, and sent to. The latter may wait until peers
@@ -68,6 +72,7 @@ class GpuPrograms {
   Result<const Program*> program(const tuner::Decision& decision, const Call& call, bool in_place);
   Result<std::vector<tutti_cuda_program>> lower(const tuner::Decision& decision, const Call& call, bool in_place) const;
   Result<std::unique_ptr<GpuCall>> make(const Call& call, bool in_place);
+  Result<std::unique_ptr<GpuCall>> make_copies(const tuner::Decision& decision, const Call& call, bool in_place);
   Status begin(uint32_t protocol, transport::Lane lane, GpuCall& call);
   Status load(uint32_t protocol);
   Status connect(const Program& program, GpuCall& call);

@@ -50,4 +50,26 @@ Status GpuStreams::finish_all() {
   return {};
 }
 
+Result<SideStream::Event> SideStream::make_event() {
+  cudaEvent_t made = nullptr;
+  TUTTI_CUDA_TRY(cudaEventCreateWithFlags(&made, cudaEventDisableTiming));
+  return Event(made);
+}
+
+/// Streams of one priority share queues of the hardware, in which its work could come behind a kernel that waits.
+Result<SideStream> SideStream::create(int device) {
+  const cuda::DeviceScope scope(device);
+  const cuda::CaptureScope capture;
+  SideStream side;
+  int least = 0;
+  int greatest = 0;
+  cudaStream_t made = nullptr;
+  TUTTI_CUDA_TRY(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+  TUTTI_CUDA_TRY(cudaStreamCreateWithPriority(&made, cudaStreamNonBlocking, greatest));
+  side.stream_.reset(made);
+  TUTTI_ASSIGN(side.fork_, make_event());
+  TUTTI_ASSIGN(side.join_, make_event());
+  return side;
+}
+
 }  // namespace tutti::communicator

@@ -32,4 +32,27 @@ class GpuStreams : public Streams {
   std::array<std::unique_ptr<std::remove_pointer_t<cudaEvent_t>, Destroy>, 2> events_;
 };
 
+/// A stream for what runs beside a call's, and the events that lead to it and back. It neither blocks nor waits for the
+/// default stream.
+class SideStream {
+ public:
+  SideStream() = default;  ///< none
+  static Result<SideStream> create(int device);
+  cudaStream_t stream() const { return stream_.get(); }
+  cudaEvent_t fork() const { return fork_.get(); }
+  cudaEvent_t join() const { return join_.get(); }
+
+ private:
+  struct Destroy {
+    void operator()(cudaStream_t stream) const { cudaStreamDestroy(stream); }
+    void operator()(cudaEvent_t event) const { cudaEventDestroy(event); }
+  };
+  using Event = std::unique_ptr<std::remove_pointer_t<cudaEvent_t>, Destroy>;
+  static Result<Event> make_event();
+
+  std::unique_ptr<std::remove_pointer_t<cudaStream_t>, Destroy> stream_;
+  Event fork_;
+  Event join_;
+};
+
 }  // namespace tutti::communicator

@@ -10,14 +10,15 @@
 namespace tutti::communicator {
 
 struct Shape {
-  uint64_t kind = ~uint64_t{0};  ///< collective, type, op, in place
+  uint64_t kind = ~uint64_t{0};  ///< collective, type, op, in place, registered
   uint64_t count = 0;
   uint64_t root = 0;
   bool operator==(const Shape&) const = default;
 
   static Shape of(const Call& call, bool in_place) {
     return {static_cast<uint64_t>(call.collective) | static_cast<uint64_t>(call.type) << 8 |
-                static_cast<uint64_t>(call.reduction.op) << 16 | (in_place ? uint64_t{1} << 24 : 0),
+                static_cast<uint64_t>(call.reduction.op) << 16 | (in_place ? uint64_t{1} << 24 : 0) |
+                (call.registered ? uint64_t{1} << 25 : 0),
             call.count, static_cast<uint64_t>(call.root)};
   }
 };

@@ -45,6 +45,9 @@ class Communicator::State {
   Status gather(std::span<const Stream> streams);
   Status release(std::span<const Stream> streams);
   Result<std::shared_ptr<State>> split(int color, int key);
+  /// The number by which a registration is ended; nothing: it makes no difference.
+  Result<std::optional<uint64_t>> register_buffer(void* buffer, size_t bytes);
+  void end_registration(uint64_t number);
 
   /// Returns when every rank has called it.
   Status barrier(Stream stream);

@@ -46,7 +46,7 @@ std::vector<Key> make_keys() {
       words(Type::kList, "plugins.path", "[]", "Directories searched for plugins, before all others.", false),
       words(Type::kList, "plugins.algorithm", "[ring, tree, direct]",
             "Algorithm plugins to load, by name or absolute path."),
-      words(Type::kList, "plugins.protocol", "[simple, ll, ll128]", "Protocol plugins to load."),
+      words(Type::kList, "plugins.protocol", "[simple, ll, ll128, copy]", "Protocol plugins to load."),
       words(Type::kList, "plugins.network", "[socket]",
             "Network plugins to load when a network is needed, best first."),
       words(Type::kList, "plugins.tuner", "[model]", "Tuner plugin to load."),

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "plan/copies.h"
+
 namespace tutti::tuner {
 namespace {
 
@@ -150,6 +152,12 @@ std::string Selector::excluded_by_links(const Candidate& candidate) const {
   return {};
 }
 
+std::string Selector::excluded_by_registration(const Question& question, const Candidate& candidate) const {
+  if (choices_.protocols[candidate.decision.protocol].properties.needs_registered == 0) return {};
+  if (candidate.decision.algorithm == kNoAlgorithm) return "protocol is for collectives only";
+  return question.registered ? "" : "protocol needs registered buffers: Communicator::register_buffer";
+}
+
 void Selector::exclude(const Question& question, Candidate& candidate) const {
   const Decision& decision = candidate.decision;
   if (decision.algorithm != kNoAlgorithm) {
@@ -161,8 +169,46 @@ void Selector::exclude(const Question& question, Candidate& candidate) const {
   }
   candidate.excluded = excluded_by_device(candidate);
   if (candidate.excluded.empty()) candidate.excluded = excluded_by_links(candidate);
+  if (candidate.excluded.empty()) candidate.excluded = excluded_by_registration(question, candidate);
   if (candidate.excluded.empty()) candidate.excluded = excluded_by_settings(candidate);
   if (candidate.excluded.empty()) candidate.excluded = excluded_by_rules(question, candidate);
+}
+
+/// Copies come one after another, straight from the input into the output. Fails (kUnsupported) where the plan is more
+/// than that. Which rank is the root makes no difference.
+Status Selector::cost_of_copies(const Question& question, const Decision& decision, tutti_algorithm_cost& cost) const {
+  const Algorithm& algorithm = choices_.algorithms[decision.algorithm];
+  std::vector<plan::Plan> plans;
+  for (uint32_t rank = 0; rank < choices_.ranks; ++rank) {
+    const tutti_plan_request request{
+        sizeof(tutti_plan_request), static_cast<uint32_t>(question.collective), rank, 0, 0, decision.variant};
+    TUTTI_ASSIGN(plans.emplace_back(), plan::collect(*algorithm.ops, algorithm.instance.get(), request));
+  }
+  size_t most = 0;
+  for (uint32_t rank = 0; rank < choices_.ranks; ++rank) {
+    TUTTI_ASSIGN(const plan::Copies copies, plan::copies(plans, rank, false));
+    most = std::max(most, copies.list.size());
+  }
+  cost.hops[TUTTI_LINK_P2P] = cost.messages[TUTTI_LINK_P2P] = static_cast<uint32_t>(most);
+  cost.memory = 0;
+  return {};
+}
+
+tutti_candidate Selector::view_of(const Decision& decision, const config::Rule* rule) const {
+  const Protocol& protocol = choices_.protocols[decision.protocol];
+  const tutti_protocol_properties& properties = protocol.properties;
+  tutti_candidate view{};
+  view.struct_size = sizeof view;
+  view.max_channels = rule != nullptr && rule->channels ? std::max(1u, *rule->channels) : choices_.max_channels;
+  if (properties.needs_registered != 0) view.max_channels = 1;
+  view.channels = 1;
+  view.needs_registered = properties.needs_registered;
+  view.protocol = borrow(protocol.name);
+  std::copy_n(properties.latency_us, TUTTI_LINK_COUNT, view.protocol_latency_us);
+  std::copy_n(properties.efficiency, TUTTI_LINK_COUNT, view.protocol_efficiency);
+  std::copy_n(properties.channel_gbs, TUTTI_LINK_COUNT, view.channel_gbs);
+  std::copy_n(properties.channel_bytes, TUTTI_LINK_COUNT, view.channel_bytes);
+  return view;
 }
 
 Result<std::vector<Selector::Candidate>> Selector::judge(const Question& question) const {
@@ -173,14 +219,7 @@ Result<std::vector<Selector::Candidate>> Selector::judge(const Question& questio
     const auto& protocol = choices_.protocols[decision.protocol];
     exclude(question, candidate);
     tutti_candidate& view = candidate.view;
-    view.struct_size = sizeof view;
-    view.max_channels = rule != nullptr && rule->channels ? std::max(1u, *rule->channels) : choices_.max_channels;
-    view.channels = 1;
-    view.protocol = borrow(protocol.name);
-    std::copy_n(protocol.properties.latency_us, TUTTI_LINK_COUNT, view.protocol_latency_us);
-    std::copy_n(protocol.properties.efficiency, TUTTI_LINK_COUNT, view.protocol_efficiency);
-    std::copy_n(protocol.properties.channel_gbs, TUTTI_LINK_COUNT, view.channel_gbs);
-    std::copy_n(protocol.properties.channel_bytes, TUTTI_LINK_COUNT, view.channel_bytes);
+    view = view_of(decision, rule);
     view.predicted_us = candidate.excluded.empty() ? 0 : -1;
     if (decision.algorithm == kNoAlgorithm) {
       view.algorithm_cost = message_cost(choices_.links);
@@ -200,6 +239,11 @@ Result<std::vector<Selector::Candidate>> Selector::judge(const Question& questio
       candidate.excluded = fmt::format("steps have up to {} peers, protocol takes {}", view.algorithm_cost.fan,
                                        protocol.properties.max_fan);
       view.predicted_us = -1;
+    } else if (protocol.properties.needs_registered != 0) {
+      const Status copied = cost_of_copies(question, decision, view.algorithm_cost);
+      if (copied.ok()) continue;
+      candidate.excluded = copied.text();
+      view.predicted_us = -1;
     }
   }
   std::vector<tutti_candidate> views;
@@ -210,7 +254,9 @@ Result<std::vector<Selector::Candidate>> Selector::judge(const Question& questio
                         static_cast<uint32_t>(question.type),
                         static_cast<uint32_t>(question.op),
                         bytes,
-                        blocks_of(question, choices_.ranks)};
+                        blocks_of(question, choices_.ranks),
+                        question.registered ? 1u : 0u,
+                        0};
   if (choices_.tuner->choose(choices_.tuner_instance.get(), &call, views.data(), static_cast<uint32_t>(views.size())) !=
       TUTTI_OK) {
     return Status(Code::kInternal, fmt::format("tuner '{}' failed on {} of {} bytes", choices_.tuner_name,

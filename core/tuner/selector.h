@@ -60,7 +60,8 @@ struct Question {
   Collective collective = Collective::kAllReduce;
   DataType type = DataType::kFloat32;
   ReduceOp op = ReduceOp::kSum;
-  uint64_t count = 0;  ///< elements of a block
+  uint64_t count = 0;       ///< elements of a block
+  bool registered = false;  ///< all ranks' outputs lie in registered buffers that their peers reach
 };
 
 /// Send and receive have no algorithm plugin: their plan is one step.
@@ -95,12 +96,15 @@ class Selector {
   };
   Result<std::vector<Candidate>> judge(const Question& question) const;
   std::vector<Candidate> list(const Question& question) const;
+  tutti_candidate view_of(const Decision& decision, const config::Rule* rule) const;
   void exclude(const Question& question, Candidate& candidate) const;
   std::string excluded_by_settings(const Candidate& candidate) const;
   std::string excluded_by_rules(const Question& question, const Candidate& candidate) const;
   const config::Rule* matching_rule(const Question& question) const;
   std::string excluded_by_device(const Candidate& candidate) const;
   std::string excluded_by_links(const Candidate& candidate) const;
+  std::string excluded_by_registration(const Question& question, const Candidate& candidate) const;
+  Status cost_of_copies(const Question& question, const Decision& decision, tutti_algorithm_cost& cost) const;
   std::string algorithm_name(const Decision& decision) const;
   std::string variant_name(const Decision& decision) const;
   static std::optional<size_t> best(const std::vector<Candidate>& candidates);

@@ -1,1 +1,2 @@
 tutti_test(stream_order_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/stream_order_test.cpp)
+tutti_test(registrations_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/registrations_test.cpp)

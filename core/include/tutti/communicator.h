@@ -28,6 +28,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -72,6 +73,33 @@ struct Choice {
 struct Options {
   std::string config_file;                                    ///< job file; empty: TUTTI_CONFIG or none
   std::vector<std::pair<std::string, std::string>> settings;  ///< "protocol" → "ll", ... as in --set
+};
+
+/// Buffers that all ranks registered together: Communicator::register_buffer. Ends with this object, for this rank
+/// alone; that may wait for the GPU.
+class TUTTI_API Registration {
+ public:
+  Registration() = default;  ///< of nothing
+  /// For the communicator: `end` is called once.
+  Registration(std::function<void()> end, bool direct) : end_(std::move(end)), direct_(direct) {}
+  Registration(Registration&& other) noexcept
+      : end_(std::exchange(other.end_, nullptr)), direct_(std::exchange(other.direct_, false)) {}
+  Registration& operator=(Registration&& other) noexcept {
+    Registration taken(std::move(other));
+    std::swap(end_, taken.end_);
+    std::swap(direct_, taken.direct_);
+    return *this;
+  }
+  ~Registration() {
+    if (end_) end_();
+  }
+
+  /// Whether every rank reaches the buffers of all others; the same on all ranks. If not, it makes no difference.
+  bool direct() const { return direct_; }
+
+ private:
+  std::function<void()> end_;
+  bool direct_ = false;
 };
 
 class TUTTI_API Communicator {
@@ -131,6 +159,23 @@ class TUTTI_API Communicator {
   /// Returns when every rank has called it; on GPUs, when what every rank enqueued before on `stream` is done, too.
   Status barrier(Stream stream = nullptr);
 
+  /// Lets calls store straight to the outputs of other ranks where these lie in registered buffers: on GPUs that reach
+  /// each other, large all_gathers, all_to_alls, broadcasts and scatters then run by copy engines and take next to no
+  /// thread blocks. Collective: every rank makes as many such calls in the same order, with the same `bytes` and a
+  /// buffer of its own, which must not overlap one that is registered.
+  /// What is registered is a promise for every later call: where the output of a call lies in a registered buffer on
+  /// one rank, it does on all, in buffers that were registered together and at the same offset. (Not of gather and
+  /// reduce, whose output is one rank's.) A graph of such calls refers to the buffers for as long as it is replayed.
+  /// End the registration when all calls and graphs that use the buffer are through on all ranks, before the buffer is
+  /// freed; before or after the communicator; in the thread that uses it. After a failure of the communicator, other
+  /// ranks may still store to the outputs of calls that did not end.
+  /// On GPUs the buffer is this rank's GPU's. It succeeds and makes no difference (Registration::direct() is false, and
+  /// the log says at info why) on the host device, between hosts, where GPUs do not reach each other, and for memory
+  /// that CUDA does not share between processes: that of other functions than cudaMalloc.
+  /// Errors, on all ranks alike: kInvalidArgument (null, 0 bytes, or different sizes; names ranks),
+  /// kFailedPrecondition (overlaps a registered buffer), kTimeout, and those of the communicator.
+  Result<Registration> register_buffer(void* buffer, size_t bytes);
+
   /// What every rank gave, by rank; lengths may differ. For small data, during setup: it goes through the rendezvous.
   Result<std::vector<std::vector<std::byte>>> exchange(std::span<const std::byte> mine);
 
@@ -139,10 +184,13 @@ class TUTTI_API Communicator {
   /// The failure that broke this communicator, or ok; looks what kernels have reported. Any thread.
   Status async_error() const;
 
-  /// What would run this call, and what does when it is made: both ask the same selector.
-  Result<Choice> choose(Collective collective, size_t count, DataType type, Reduction op) const;
+  /// What would run this call, and what does when it is made: both ask the same selector. `registered`: with outputs in
+  /// registered buffers that are reached directly.
+  Result<Choice> choose(Collective collective, size_t count, DataType type, Reduction op,
+                        bool registered = false) const;
   /// The verdict on every candidate for this call, one per line: chosen, slower by how much, or excluded by what.
-  Result<std::string> explain(Collective collective, size_t count, DataType type, Reduction op) const;
+  Result<std::string> explain(Collective collective, size_t count, DataType type, Reduction op,
+                              bool registered = false) const;
 
   class State;  ///< the insides; not for applications
 

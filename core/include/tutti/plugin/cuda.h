@@ -26,6 +26,7 @@ extern "C" {
 #define TUTTI_CUDA_MAX_PEERS 128u
 #define TUTTI_CUDA_MAX_CTAS 64u
 #define TUTTI_CUDA_MAX_MESSAGES 32u
+#define TUTTI_CUDA_MAX_COPIES 32u
 
 /* Flags of a step beside TUTTI_STEP_*. It touches memory that an earlier step of the loop touched, and one of them
  * writes. MEET: the same place of a chunk is not for the same thread in both steps, if threads take places as
@@ -76,8 +77,10 @@ typedef struct tutti_cuda_track {
 typedef struct tutti_cuda_mailbox {
   uint32_t tail; /* messages that are there (protocols that do not tell by flags in the data) */
   uint32_t reserved[7];
-  uint32_t done; /* messages from here that the peer is done with */
-  uint32_t reserved2[7];
+  uint32_t done; /* messages from here that the peer is done with; launches of copies: say with `place`, in one store of
+                    8 bytes, that the peer's output is free */
+  uint32_t place;
+  uint32_t reserved2[6];
 } tutti_cuda_mailbox;
 
 /* One GPU's connections with a peer, of all CTAs. */
@@ -121,6 +124,37 @@ typedef struct tutti_cuda_message {
   uint32_t reserved;
 } tutti_cuda_message;
 
+/* A block of the own input that goes to the output of a peer. */
+typedef struct tutti_cuda_copy {
+  uint64_t from; /* bytes from the beginning of the input */
+  uint64_t to;   /* bytes from the beginning of the peer's output */
+  uint32_t peer;
+  uint32_t reserved;
+} tutti_cuda_copy;
+
+/* What a launch of a protocol with `needs_registered` runs: whole blocks, `block_bytes` each, that go straight into
+ * registered outputs of peers, in the order of the list. It is one message to each receiver, on the one CTA there is.
+ *
+ * A rank tells its senders when its output is free, and its receivers when their data is there. Nothing may be stored
+ * to a peer's output before the peer has said so with the same `place`. */
+typedef struct tutti_cuda_copies {
+  uint32_t count;
+  uint32_t senders;   /* bits 1 << rank: who stores to this rank's output */
+  uint32_t receivers; /* likewise: to whose outputs this rank stores */
+  uint32_t place;     /* stands for where in registered memory the outputs lie: the same on all ranks */
+  uint64_t own_from;  /* the own block, as in tutti_cuda_copy */
+  uint64_t own_to;
+  uint32_t has_own; /* 0: there is none, or it is where it belongs */
+  uint32_t reserved;
+  uint8_t* outputs[TUTTI_CUDA_MAX_RANKS]; /* by rank: the peers' outputs, as this GPU sees them */
+  /* A stream of the communicator that a part of the launch may run on beside the call's, and two events to lead to it
+   * and back: a cudaStream_t that does not block, in no capture or in that of the call's stream, and cudaEvent_t. */
+  void* side;
+  void* fork;
+  void* join;
+  tutti_cuda_copy list[TUTTI_CUDA_MAX_COPIES];
+} tutti_cuda_copies;
+
 typedef struct tutti_cuda_launch {
   uint32_t struct_size;
   uint32_t data_type; /* of the kernel: copies of any type may run as unsigned integers */
@@ -150,6 +184,7 @@ typedef struct tutti_cuda_launch {
   union {
     tutti_cuda_program program;
     tutti_cuda_message messages[TUTTI_CUDA_MAX_MESSAGES];
+    tutti_cuda_copies copies; /* of protocols with `needs_registered`, and of no others */
   };
 } tutti_cuda_launch;
 

@@ -116,7 +116,8 @@ typedef struct tutti_protocol_properties {
   uint64_t channel_bytes[TUTTI_LINK_COUNT]; /* fewer bytes are not worth a channel of their own; 0: unknown */
   uint32_t flags_in_data; /* 1: GPUs see by flags in the data that it is there, not by mailboxes, so that no process can
                              carry it between GPUs of different hosts */
-  uint32_t reserved;
+  uint32_t needs_registered; /* 1: launches store straight to outputs of peers (tutti_cuda_copies): only for calls whose
+                                outputs are registered on all ranks, and plans in which every message is one hop */
 } tutti_protocol_properties;
 
 /* How one connection is cut. */

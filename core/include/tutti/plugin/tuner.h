@@ -26,9 +26,9 @@ typedef struct tutti_candidate {
      Out: predicted time of the call in µs; the smallest wins. Negative: the tuner excludes it and says why in `reason`.
    */
   double predicted_us;
-  uint32_t channels; /* out: how many channels to use, 1..max_channels */
-  uint32_t reserved;
-  tutti_str reason; /* out, optional: static text, lives as long as the image */
+  uint32_t channels;         /* out: how many channels to use, 1..max_channels */
+  uint32_t needs_registered; /* 1: only calls with registered outputs can run it */
+  tutti_str reason;          /* out, optional: static text, lives as long as the image */
 } tutti_candidate;
 
 typedef struct tutti_call {
@@ -38,6 +38,8 @@ typedef struct tutti_call {
   uint32_t reduce_op;
   uint64_t block_bytes; /* bytes of one block */
   uint64_t blocks;      /* blocks of the larger of the two buffers */
+  uint32_t registered;  /* 1: all ranks have registered their outputs */
+  uint32_t reserved;
 } tutti_call;
 
 typedef struct tutti_tuner_ops {

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "communicator/gpu_registrations.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "log/log.h"
+
+namespace tutti::communicator {
+
+template <class T>
+Result<std::vector<T>> GpuRegistrations::exchange(const T& own, base::Time deadline) const {
+  static_assert(std::is_trivially_copyable_v<T>);
+  TUTTI_ASSIGN(const auto all, bootstrap_.all_gather(std::as_bytes(std::span(&own, 1)), deadline));
+  std::vector<T> values(all.size());
+  for (size_t i = 0; i < all.size(); ++i) {
+    std::memcpy(&values[i], all[i].data(), std::min(all[i].size(), sizeof(T)));
+  }
+  return values;
+}
+
+Result<bool> GpuRegistrations::all_say(bool yes, base::Time deadline) const {
+  TUTTI_ASSIGN(const std::vector<uint32_t> all, exchange(uint32_t{yes ? 1u : 0u}, deadline));
+  return std::find(all.begin(), all.end(), 0u) == all.end();
+}
+
+Result<std::optional<uint64_t>> GpuRegistrations::add(void* buffer, uint64_t bytes, base::Time deadline) {
+  const std::optional<uint64_t> nothing;
+  if (!options_.reaches_all) {
+    log::info("registered buffers make no difference: not all GPUs reach each other's memory");
+    return nothing;
+  }
+  RegisteredBuffer own;
+  auto offered = offer(buffer, bytes, own);
+  if (!offered.ok()) log::info("the buffer that was registered is not reached: {}", offered.status().text());
+  TUTTI_ASSIGN(const std::vector<Offer> offers, exchange(offered.ok() ? *offered : Offer(), deadline));
+  for (size_t rank = 0; rank < offers.size(); ++rank) {
+    if (offers[rank].overlaps == 0) continue;
+    return Status(Code::kFailedPrecondition,
+                  fmt::format("register_buffer: the buffer of rank {} overlaps one that is registered; end that "
+                              "registration first",
+                              rank));
+  }
+  for (size_t rank = 0; rank < offers.size(); ++rank) {
+    if (offers[rank].is_shared != 0) continue;
+    log::info("the registered buffers make no difference: rank {} cannot share its own", rank);
+    return nothing;
+  }
+  const Status mapped = map(offers, own);
+  if (!mapped.ok()) log::info("the registered buffers make no difference: {}", mapped.text());
+  TUTTI_ASSIGN(const bool all_mapped, all_say(mapped.ok(), deadline));
+  if (!all_mapped) return nothing;
+  own.number = ++latest_;
+  known_.add(std::move(own));
+  return std::optional<uint64_t>(latest_);
+}
+
+/// Makes the streams, too, that the first call would have to wait for.
+Result<GpuRegistrations::Offer> GpuRegistrations::offer(void* buffer, uint64_t bytes, RegisteredBuffer& own) {
+  forget_freed(buffer, bytes);
+  Offer offer;
+  offer.overlaps = known_.overlapping(buffer, bytes) != nullptr ? 1 : 0;
+  if (offer.overlaps != 0) return offer;
+  for (SideStream& side : sides_) {
+    if (side.stream() != nullptr) continue;
+    TUTTI_ASSIGN(side, SideStream::create(options_.device));
+  }
+  TUTTI_ASSIGN(const cuda::Allocation allocation, cuda::allocation_of(buffer, options_.device));
+  TUTTI_ASSIGN(offer.address, cuda::export_allocation(allocation, options_.device));
+  own.own = static_cast<const uint8_t*>(buffer);
+  own.bytes = bytes;
+  own.memory = allocation.id;
+  offer.offset = static_cast<uint64_t>(own.own - allocation.begin);
+  if (offer.offset + bytes > allocation.bytes) {
+    return Status(Code::kUnsupported, "it goes beyond one allocation");
+  }
+  offer.is_shared = 1;
+  return offer;
+}
+
+/// Where buffers were freed that are still registered, others may be by now.
+void GpuRegistrations::forget_freed(const void* begin, uint64_t bytes) {
+  for (;;) {
+    const RegisteredBuffer* const old = known_.overlapping(begin, bytes);
+    if (old == nullptr || cuda::allocation_id(old->own) == old->memory) return;
+    log::info("a registered buffer was freed: its registration has ended");
+    end(old->number);
+  }
+}
+
+Status GpuRegistrations::map(const std::vector<Offer>& offers, RegisteredBuffer& own) const {
+  auto mapped = std::make_shared<std::vector<cuda::PeerMemory>>();
+  for (uint32_t rank = 0; rank < offers.size(); ++rank) {
+    if (rank == options_.rank) {
+      own.of_rank.push_back(const_cast<uint8_t*>(own.own));
+      continue;
+    }
+    auto memory = cuda::PeerMemory::import(offers[rank].address, options_.device);
+    if (!memory.ok()) return memory.status().with_context(fmt::format("the buffer of rank {}", rank));
+    own.of_rank.push_back(memory->data() + offers[rank].offset);
+    mapped->push_back(*std::move(memory));
+  }
+  own.mapped = std::move(mapped);
+  return {};
+}
+
+void GpuRegistrations::end(uint64_t number) {
+  const cuda::CaptureScope capture;
+  known_.end(number);
+}
+
+std::optional<RegisteredPlace> GpuRegistrations::find(const Call& call) {
+  const uint64_t bytes = registrable_output_bytes(call, static_cast<int>(options_.rank_count));
+  if (bytes == 0) return std::nullopt;
+  const RegisteredBuffer* const buffer = known_.find(call.output, bytes);
+  if (buffer == nullptr) return std::nullopt;
+  if (cuda::allocation_id(buffer->own) != buffer->memory) [[unlikely]] {
+    forget_freed(buffer->own, buffer->bytes);
+    return std::nullopt;
+  }
+  return RegisteredPlace{buffer, static_cast<uint64_t>(static_cast<const uint8_t*>(call.output) - buffer->own)};
+}
+
+Status GpuRegistrations::aim(const RegisteredPlace& place, Stream stream, tutti_cuda_copies& copies) const {
+  for (uint32_t rank = 0; rank < options_.rank_count; ++rank) {
+    copies.outputs[rank] = place.buffer->of_rank[rank] + place.offset;
+  }
+  copies.place = place_of(place.buffer->number, place.offset);
+  // A stream that was captured stays so until that capture ends.
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  TUTTI_CUDA_TRY(cudaStreamIsCapturing(static_cast<cudaStream_t>(stream), &status));
+  const SideStream& side = sides_[status == cudaStreamCaptureStatusNone ? 0 : 1];
+  copies.side = side.stream();
+  copies.fork = side.fork();
+  copies.join = side.join();
+  return {};
+}
+
+}  // namespace tutti::communicator

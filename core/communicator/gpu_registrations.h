@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// Registered buffers of GPUs: each rank maps those of all others, so that a call can store to their outputs.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <optional>
+
+#include "bootstrap/bootstrap.h"
+#include "communicator/gpu_streams.h"
+#include "communicator/registrations.h"
+#include "device/cuda/allocation.h"
+#include "tutti/plugin/cuda.h"
+
+namespace tutti::communicator {
+
+/// Where a call's output lies.
+struct RegisteredPlace {
+  const RegisteredBuffer* buffer = nullptr;
+  uint64_t offset = 0;
+};
+
+/// One thread at a time.
+class GpuRegistrations {
+ public:
+  struct Options {
+    uint32_t rank = 0;
+    uint32_t rank_count = 1;
+    int device = 0;
+    bool reaches_all = false;  ///< every GPU reaches every other; the same on all ranks
+  };
+  GpuRegistrations(const Options& options, bootstrap::Bootstrap& bootstrap)
+      : options_(options), bootstrap_(bootstrap) {}
+
+  /// Collective, after claims were found to fit. The registration's number; nothing, on all ranks, where one of them
+  /// cannot share its buffer or reach another's. kFailedPrecondition on all ranks if a buffer overlaps a registered
+  /// one.
+  Result<std::optional<uint64_t>> add(void* buffer, uint64_t bytes, base::Time deadline);
+  /// Unmaps. Nothing on this GPU uses it any more.
+  void end(uint64_t number);
+  void close() { known_.clear(); }
+
+  bool empty() const { return known_.empty(); }
+  /// Nothing: the output lies in no registered buffer, or not every rank has one. Until the next call.
+  std::optional<RegisteredPlace> find(const Call& call);
+  /// Says where outputs are, and what may run beside the call's stream.
+  Status aim(const RegisteredPlace& place, Stream stream, tutti_cuda_copies& copies) const;
+
+ private:
+  /// What a rank tells of its buffer. Plain data.
+  struct Offer {
+    cuda::MemoryAddress address;  ///< of the allocation
+    uint64_t offset = 0;          ///< of the buffer in it
+    uint32_t is_shared = 0;
+    uint32_t overlaps = 0;
+  };
+
+  Result<Offer> offer(void* buffer, uint64_t bytes, RegisteredBuffer& own);
+  void forget_freed(const void* begin, uint64_t bytes);
+  Status map(const std::vector<Offer>& offers, RegisteredBuffer& own) const;
+  template <class T>
+  Result<std::vector<T>> exchange(const T& own, base::Time deadline) const;
+  Result<bool> all_say(bool yes, base::Time deadline) const;
+
+  Options options_;
+  bootstrap::Bootstrap& bootstrap_;
+  Registrations known_;
+  uint64_t latest_ = 0;
+  std::array<SideStream, 2> sides_;  // for calls outside of captures, and in them
+};
+
+}  // namespace tutti::communicator

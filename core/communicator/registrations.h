@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Registered buffers: what ranks claim about them, and where a call's output lies in them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "communicator/call.h"
+
+namespace tutti::communicator {
+
+/// What a rank says that it registers. Plain data.
+struct Claim {
+  uint64_t bytes = 0;
+  uint64_t is_null = 0;
+};
+/// kInvalidArgument, the same on all ranks, unless their claims (by rank) fit each other.
+Status check_claims(std::span<const Claim> claims);
+
+/// What a rank needs to use buffers that were registered together.
+struct RegisteredBuffer {
+  uint64_t number = 0;  ///< of the registration, from 1; the same on all ranks
+  const uint8_t* own = nullptr;
+  uint64_t bytes = 0;
+  uint64_t memory = 0;            ///< stands for the allocation that the own buffer lies in
+  std::vector<uint8_t*> of_rank;  ///< the buffers, as this rank's GPU sees them
+  std::shared_ptr<void> mapped;   ///< keeps them mapped
+
+  bool overlaps(const void* begin, uint64_t length) const;
+};
+
+/// The buffers of one rank, which do not overlap. One thread at a time.
+class Registrations {
+ public:
+  bool empty() const { return buffers_.empty(); }
+  void add(RegisteredBuffer buffer);
+  void end(uint64_t number);
+  void clear() { buffers_.clear(); }
+
+  /// The one that holds this memory; null: none does.
+  const RegisteredBuffer* find(const void* begin, uint64_t bytes) const;
+  /// The first one that overlaps it; null: none does.
+  const RegisteredBuffer* overlapping(const void* begin, uint64_t bytes) const;
+
+ private:
+  std::vector<RegisteredBuffer> buffers_;  // by address
+};
+
+/// Bytes of the output of a call on `size` ranks; 0: not every rank has one, so that nobody knows where the others'
+/// lie.
+uint64_t registrable_output_bytes(const Call& call, int size);
+
+/// Stands for a place in registered memory; ranks compare it.
+uint32_t place_of(uint64_t number, uint64_t offset);
+
+}  // namespace tutti::communicator

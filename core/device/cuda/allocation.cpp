@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device/cuda/allocation.h"
+
+#include <cuda.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+namespace tutti::cuda {
+namespace {
+
+/// A function of the driver, which the runtime finds: nothing links the driver's library. Null: it has none.
+template <class Function>
+Function driver_function(const char* name) {
+  void* function = nullptr;
+  cudaDriverEntryPointQueryResult found{};
+#if CUDART_VERSION >= 12050
+  const cudaError_t error = cudaGetDriverEntryPointByVersion(name, &function, 12000, cudaEnableDefault, &found);
+#else
+  const cudaError_t error = cudaGetDriverEntryPoint(name, &function, cudaEnableDefault, &found);
+#endif
+  if (error == cudaSuccess && found == cudaDriverEntryPointSuccess) return reinterpret_cast<Function>(function);
+  cudaGetLastError();
+  return nullptr;
+}
+
+using AddressRange = CUresult (*)(CUdeviceptr* begin, size_t* bytes, CUdeviceptr pointer);
+using PointerAttribute = CUresult (*)(void* value, CUpointer_attribute attribute, CUdeviceptr pointer);
+
+CUdeviceptr driver_pointer(const void* pointer) {
+  return static_cast<CUdeviceptr>(reinterpret_cast<uintptr_t>(pointer));
+}
+
+}  // namespace
+
+uint64_t allocation_id(const void* pointer) {
+  static const auto attribute = driver_function<PointerAttribute>("cuPointerGetAttribute");
+  if (attribute == nullptr) return 0;
+  unsigned long long id = 0;
+  const auto ask = [&] { return attribute(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID, driver_pointer(pointer)); };
+  if (ask() == CUDA_SUCCESS) [[likely]]
+    return id;
+  const CaptureScope capture;
+  cudaFree(nullptr);  // a new thread has no context until its first call of the runtime
+  return ask() == CUDA_SUCCESS ? id : 0;
+}
+
+Result<Allocation> allocation_of(const void* pointer, int device) {
+  const DeviceScope scope(device);
+  cudaPointerAttributes attributes{};
+  TUTTI_CUDA_TRY(cudaPointerGetAttributes(&attributes, pointer));
+  if (attributes.type != cudaMemoryTypeDevice || attributes.device != device) {
+    return Status(Code::kUnsupported, fmt::format("it is no memory of GPU {}", device));
+  }
+  static const auto range = driver_function<AddressRange>("cuMemGetAddressRange");
+  CUdeviceptr begin = 0;
+  size_t bytes = 0;
+  Allocation allocation;
+  allocation.id = allocation_id(pointer);
+  if (range == nullptr || allocation.id == 0 || range(&begin, &bytes, driver_pointer(pointer)) != CUDA_SUCCESS) {
+    return Status(Code::kUnsupported, "CUDA does not say which allocation it is part of");
+  }
+  allocation.begin = reinterpret_cast<uint8_t*>(static_cast<uintptr_t>(begin));  // NOLINT(performance-no-int-to-ptr)
+  allocation.bytes = bytes;
+  return allocation;
+}
+
+Result<MemoryAddress> export_allocation(const Allocation& allocation, int device) {
+  const DeviceScope scope(device);
+  MemoryAddress address;
+  address.process = static_cast<uint64_t>(getpid());
+  address.pointer = reinterpret_cast<uint64_t>(allocation.begin);
+  address.bytes = allocation.bytes;
+  TUTTI_ASSIGN(address.pci, pci_address(device));
+  const cudaError_t error = cudaIpcGetMemHandle(&address.handle, allocation.begin);
+  if (error == cudaSuccess) return address;
+  cudaGetLastError();  // that one is no error
+  return Status(
+      Code::kUnsupported,
+      fmt::format("CUDA does not share it between processes ({}); take it from cudaMalloc", cudaGetErrorName(error)));
+}
+
+}  // namespace tutti::cuda

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernels around the copies of engines: ranks tell each other what is free and what is there.
+#include "kernels.h"
+
+#include "tutti/device/cuda/move.h"
+#include "tutti/device/cuda/tracks.h"
+
+namespace tutti::copy_kernels {
+namespace {
+
+using device::Connections;
+
+/// That an output is free, and where it lies: `done` and `place` of a mailbox as one word.
+__device__ __forceinline__ uint64_t free_word(uint32_t number, uint32_t place) {
+  return uint64_t{place} << 32 | number;
+}
+__device__ __forceinline__ uint64_t* free_word_in(tutti_cuda_mailbox* box) {
+  return reinterpret_cast<uint64_t*>(&box->done);
+}
+__device__ __forceinline__ void store_word(uint64_t* word, uint64_t value) {
+  asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
+}
+__device__ __forceinline__ uint64_t load_word(const uint64_t* word) {
+  uint64_t value;
+  asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");
+  return value;
+}
+
+/// Until `has_come`; false if that is in vain.
+template <class HasCome>
+__device__ __forceinline__ bool wait(const tutti_cuda_launch& launch, uint32_t rank, HasCome&& has_come) {
+  uint64_t since = 0;
+  for (uint32_t polls = 1; !has_come(); ++polls) {
+    if (polls % device::kPollsPerLook != 0) continue;
+    since = device::look(launch.control, launch.timeout_ns, rank, since);
+    if (since == device::kStop) return false;
+  }
+  return true;
+}
+
+__device__ __forceinline__ void report_mismatch(const tutti_cuda_launch& launch, uint32_t rank) {
+  launch.control->peer = rank;
+  launch.control->channel = 0;
+  __threadfence_system();
+  *const_cast<volatile uint32_t*>(&launch.control->fault) = static_cast<uint32_t>(TUTTI_MISMATCH);
+}
+
+/// A word for a call stays until its reader is through: what overwrites it comes from a rank that was told so.
+__device__ __forceinline__ bool wait_free(const tutti_cuda_launch& launch, const Connections& connections,
+                                          uint32_t rank, uint32_t number) {
+  const uint64_t* const word = free_word_in(connections.mailbox_of(rank));
+  uint64_t value = 0;
+  const bool came = wait(launch, rank, [&] {
+    value = load_word(word);
+    return static_cast<uint32_t>(value) == number;
+  });
+  if (!came || value == free_word(number, launch.copies.place)) return came;
+  report_mismatch(launch, rank);
+  return false;
+}
+
+/// A lane for each rank. The track's `safe` says to part() that all went well.
+__global__ void __launch_bounds__(kWarp) meet(const __grid_constant__ tutti_cuda_launch launch) {
+  const uint32_t rank = threadIdx.x;
+  const Connections connections(launch, 0);
+  const uint32_t number = device::load_track(launch.tracks).epoch + launch.cut.messages;
+  if ((launch.copies.senders >> rank & 1) != 0) {
+    __threadfence_system();
+    store_word(free_word_in(connections.mailbox_at(rank)), free_word(number, launch.copies.place));
+  }
+  bool is_free = true;
+  if ((launch.copies.receivers >> rank & 1) != 0) is_free = wait_free(launch, connections, rank, number);
+  const bool all_free = __all_sync(0xffffffffu, is_free) != 0;
+  if (rank == 0 && all_free) launch.tracks->safe = number;
+}
+
+__global__ void __launch_bounds__(kWarp) part(const __grid_constant__ tutti_cuda_launch launch) {
+  const uint32_t rank = threadIdx.x;
+  const Connections connections(launch, 0);
+  const tutti_cuda_track track = device::load_track(launch.tracks);
+  const uint32_t number = track.epoch + launch.cut.messages;
+  if (track.safe == number) {
+    if ((launch.copies.receivers >> rank & 1) != 0) {
+      __threadfence_system();
+      device::store_relaxed(&connections.mailbox_at(rank)->tail, number);
+    }
+    if ((launch.copies.senders >> rank & 1) != 0) {
+      const uint32_t* const tail = &connections.mailbox_of(rank)->tail;
+      wait(launch, rank, [&] { return device::load_acquire(tail) == number; });
+    }
+  }
+  __syncwarp();
+  if (rank == 0) launch.tracks->epoch = number;
+}
+
+template <class T>
+__global__ void __launch_bounds__(kThreads) keep(const __grid_constant__ tutti_cuda_launch launch) {
+  device::Operands operands;
+  operands.from[0] = launch.input + launch.copies.own_from;
+  operands.to[0] = launch.output + launch.copies.own_to;
+  operands.from_count = operands.to_count = 1;
+  operands.scaled = device::kNone;
+  operands.divisor = 0;
+  device::move_slice<T, device::Sum>(operands, launch.block_bytes, blockIdx.x * blockDim.x + threadIdx.x,
+                                     gridDim.x * blockDim.x, 0);
+}
+
+}  // namespace
+
+const void* const kMeet = reinterpret_cast<const void*>(&meet);
+const void* const kPart = reinterpret_cast<const void*>(&part);
+const void* const kKeepBytes = reinterpret_cast<const void*>(&keep<uint8_t>);
+const void* const kKeepWords = reinterpret_cast<const void*>(&keep<uint32_t>);
+const void* const kKeepLongs = reinterpret_cast<const void*>(&keep<uint64_t>);
+
+}  // namespace tutti::copy_kernels
