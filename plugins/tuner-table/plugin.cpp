@@ -31,7 +31,7 @@ class Follower : public sdk::TunerInstance {
 
   Status choose(const tutti_call& call, std::span<tutti_candidate> candidates) const override {
     for (tutti_candidate& candidate : candidates) model_.predict(call, candidate);
-    const Entry* entry = table_.find(call.collective, call.block_bytes * call.blocks);
+    const Entry* entry = table_.find(call.collective, call.block_bytes * call.blocks, call.registered != 0);
     if (entry == nullptr) return {};
     const auto names_it = [&](const tutti_candidate& candidate) { return is(*entry, candidate); };
     const auto named = std::find_if(candidates.begin(), candidates.end(), names_it);
@@ -54,9 +54,10 @@ class Follower : public sdk::TunerInstance {
            entry.variant == sdk::view(candidate.variant);
   }
 
+  /// What was measured without registered buffers says nothing of candidates that need them.
   static void prefer(const Entry& entry, tutti_candidate& chosen, std::span<tutti_candidate> candidates) {
     for (tutti_candidate& candidate : candidates) {
-      if (candidate.predicted_us < 0) continue;
+      if (candidate.predicted_us < 0 || (candidate.needs_registered != 0 && !entry.registered)) continue;
       candidate.predicted_us = std::max(candidate.predicted_us, entry.measured_us * kBehind);
     }
     chosen.predicted_us = entry.measured_us;

@@ -52,6 +52,12 @@ Number number_of(const YAML::Node& node, const std::string& key, Number least, N
   return value;
 }
 
+bool truth_of(const YAML::Node& node, const std::string& key) {
+  const std::string text = text_of(node, key);
+  if (text != "true" && text != "false") refuse(node, key + ": '" + text + "' is neither true nor false");
+  return text == "true";
+}
+
 using Readers = std::map<std::string, std::function<void(const YAML::Node&)>>;
 
 std::string names_of(const Readers& readers) {
@@ -101,8 +107,9 @@ Entry read_entry(const YAML::Node& node) {
        {"channels",
         [&](const YAML::Node& value) { entry.channels = number_of<uint32_t>(value, "channels", 1, kMostChannels); }},
        {"measured_us",
-        [&](const YAML::Node& value) { entry.measured_us = number_of<double>(value, "measured_us", 1e-3, 1e12); }}},
-      {"variant"});
+        [&](const YAML::Node& value) { entry.measured_us = number_of<double>(value, "measured_us", 1e-3, 1e12); }},
+       {"registered", [&](const YAML::Node& value) { entry.registered = truth_of(value, "registered"); }}},
+      {"variant", "registered"});
   return entry;
 }
 
@@ -111,7 +118,9 @@ std::vector<Entry> read_entries(const YAML::Node& node, const std::string& colle
   std::vector<Entry> entries;
   for (const YAML::Node& item : node) {
     Entry entry = read_entry(item);
-    if (!entries.empty() && entry.max_bytes <= entries.back().max_bytes) {
+    const auto before = std::find_if(entries.rbegin(), entries.rend(),
+                                     [&](const Entry& other) { return other.registered == entry.registered; });
+    if (before != entries.rend() && entry.max_bytes <= before->max_bytes) {
       refuse(item, "max_bytes: must grow from entry to entry, 'unlimited' last; sort the entries of " + collective);
     }
     entries.push_back(std::move(entry));

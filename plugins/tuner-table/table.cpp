@@ -7,12 +7,16 @@
 
 namespace tutti::tuner_table {
 
-const Entry* Table::find(uint32_t collective, uint64_t bytes) const {
+const Entry* Table::find(uint32_t collective, uint64_t bytes, bool registered) const {
   if (collective >= entries.size()) return nullptr;
-  for (const Entry& entry : entries[collective]) {
-    if (bytes <= entry.max_bytes) return &entry;
-  }
-  return nullptr;
+  const auto first = [&](bool of_registered) -> const Entry* {
+    for (const Entry& entry : entries[collective]) {
+      if (entry.registered == of_registered && bytes <= entry.max_bytes) return &entry;
+    }
+    return nullptr;
+  };
+  const Entry* const own = registered ? first(true) : nullptr;
+  return own != nullptr ? own : first(false);
 }
 
 uint32_t Table::most_channels() const {

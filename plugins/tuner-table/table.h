@@ -20,6 +20,7 @@ struct Entry {
   std::string protocol;
   uint32_t channels = 1;
   double measured_us = 0;
+  bool registered = false;  ///< for calls with registered outputs only, and before all others for these
 };
 
 /// Where it was measured; a table holds nowhere else.
@@ -32,10 +33,11 @@ struct Conditions {
 
 struct Table {
   Conditions conditions;
-  std::array<std::vector<Entry>, TUTTI_COLLECTIVE_COUNT> entries;  ///< by collective; sizes ascend
+  /// By collective; the sizes of those for registered outputs ascend, and those of the others.
+  std::array<std::vector<Entry>, TUTTI_COLLECTIVE_COUNT> entries;
 
-  /// The entry that decides on a call; null: none does.
-  const Entry* find(uint32_t collective, uint64_t bytes) const;
+  /// The entry that decides on a call; null: none does. `registered`: with registered outputs.
+  const Entry* find(uint32_t collective, uint64_t bytes, bool registered) const;
   uint32_t most_channels() const;
 };
 

@@ -19,6 +19,11 @@ double median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
+/// Only then do its outputs count as registered.
+bool has_output_everywhere(Collective collective) {
+  return collective != Collective::kGather && collective != Collective::kReduce && collective != Collective::kSendRecv;
+}
+
 }  // namespace
 
 size_t largest_buffer(const std::vector<check::Problem>& problems, int rank) {
@@ -44,9 +49,10 @@ void summarize(const std::vector<double>& batches_us, Timing& timing) {
   timing.min_us = *std::min_element(batches_us.begin(), batches_us.end());
 }
 
-Result<Ran> ran_by(const Communicator& communicator, const check::Problem& problem) {
+Result<Ran> ran_by(const Communicator& communicator, const check::Problem& problem, bool registered) {
   const Collective chosen = problem.uneven ? Collective::kSendRecv : problem.collective;
-  TUTTI_ASSIGN(const Choice choice, communicator.choose(chosen, problem.count, problem.type, problem.op));
+  TUTTI_ASSIGN(const Choice choice, communicator.choose(chosen, problem.count, problem.type, problem.op,
+                                                        registered && has_output_everywhere(chosen)));
   return Ran{fmt::format("{}{}{}/{}/{} ×{}", choice.algorithm, choice.variant.empty() ? "" : "/", choice.variant,
                          choice.protocol, choice.transport, choice.channels),
              choice.predicted_us, choice.channels};

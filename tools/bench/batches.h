@@ -20,8 +20,9 @@ int calls_of_batch(const Request& request, double estimate_us);
 /// Puts the batches' times of one call into `timing`.
 void summarize(const std::vector<double>& batches_us, Timing& timing);
 
-/// What the communicator chooses for this call.
-Result<Ran> ran_by(const Communicator& communicator, const check::Problem& problem);
+/// What the communicator chooses for this call. `registered`: on outputs in registered buffers that are reached
+/// directly.
+Result<Ran> ran_by(const Communicator& communicator, const check::Problem& problem, bool registered = false);
 
 /// What one rank found in its output.
 struct Finding {

@@ -14,6 +14,9 @@ class Library {
   /// Leaves the communicator: every rank does so at about the same time, after its last call has ended on the device.
   virtual ~Library() = default;
 
+  /// Memory of the device for as long as this lives, registered where the library can. Every rank makes the same calls.
+  virtual Result<std::byte*> take_registered(size_t bytes) = 0;
+
   /// Says what the next calls of run() do.
   virtual Status prepare(const check::Problem& problem) = 0;
   /// Enqueues one such call, or records it where the stream is being captured.

@@ -33,6 +33,7 @@ class Table : public Report {
     if (!preamble.libraries.empty()) print_device(preamble);
     if (!request.session.settings.empty()) fmt::print("# settings {}\n", fmt::join(request.session.settings, " "));
     if (verbose_) fmt::print("# seed {}, start-up {:.1f} ms\n", request.seed, preamble.init_ms);
+    if (request.registered) fmt::print("# buffers are registered\n");
     if (!request.check) fmt::print("# results are not checked\n");
     print_head();
     std::fflush(stdout);

@@ -79,6 +79,7 @@ class JsonFile : public Report {
   void add_device(const Preamble& preamble) {
     document_["device_name"] = preamble.device;
     document_["graph"] = preamble.request.graph;
+    document_["registered"] = preamble.request.registered;
     document_["group"] = preamble.request.group;
     document_["blocks"] = preamble.request.blocks;
     document_["timed"] = preamble.request.launch ? "launch" : "device";

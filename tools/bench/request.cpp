@@ -153,6 +153,10 @@ void RequestOptions::add_device_options(CLI::App& command) {
       ->group("Device");
   command.add_flag("--launch", request_.launch, "With cuda: time the CPU that enqueues a call, not the device")
       ->group("Device");
+  command
+      .add_flag("--register", request_.registered,
+                "With cuda: register the buffers; with another library as windows, in memory that it allocates")
+      ->group("Device");
   command.add_option("--blocks", request_.blocks, "With cuda: thread blocks (SMs) of a collective at most")
       ->check(CLI::Range(1, 64))
       ->option_text("N")
@@ -208,6 +212,7 @@ Request RequestOptions::finish() const {
   demand(cuda || !request.graph, "--graph", "needs --device cuda");
   demand(cuda || request.group == 1, "--group", "needs --device cuda");
   demand(cuda || !request.launch, "--launch", "needs --device cuda");
+  demand(cuda || !request.registered, "--register", "needs --device cuda");
   demand(cuda || request.blocks == 0, "--blocks", "needs --device cuda");
   if (request.name == "sendrecv") request.name = to_string(Collective::kSendRecv);
   request.types = values_of<DataType>(types_);

@@ -23,12 +23,13 @@ struct Request {
 
   // Where. On devices, the ranks tell each other facts by a communicator in host memory.
   Device device = Device::kHost;
-  std::string library;  ///< measured instead of Tutti: a library with NCCL's API, as dlopen takes it
-  std::string compare;  ///< measured besides
-  bool graph = false;   ///< calls are captured into CUDA graphs, of which replays are timed
-  int group = 1;        ///< calls of one group; 1: no groups
-  bool launch = false;  ///< what is timed is the CPU that enqueues a call
-  int blocks = 0;       ///< thread blocks of a call at most; 0: as many as the library likes
+  std::string library;      ///< measured instead of Tutti: a library with NCCL's API, as dlopen takes it
+  std::string compare;      ///< measured besides
+  bool graph = false;       ///< calls are captured into CUDA graphs, of which replays are timed
+  int group = 1;            ///< calls of one group; 1: no groups
+  bool launch = false;      ///< what is timed is the CPU that enqueues a call
+  bool registered = false;  ///< buffers are registered with what is measured
+  int blocks = 0;           ///< thread blocks of a call at most; 0: as many as the library likes
 
   // What runs: every type × operator × size.
   size_t min_bytes = 8;

@@ -73,6 +73,8 @@ Result<Offer> list_candidates(const Request& request) {
     for (Candidate candidate : variants_of(algorithm)) {
       for (const tuner::Protocol& protocol : protocols) {
         if ((protocol.properties.devices & (cuda ? TUTTI_DEVICE_CUDA : TUTTI_DEVICE_HOST)) == 0) continue;
+        candidate.needs_registered = protocol.properties.needs_registered != 0;
+        if (candidate.needs_registered && !request.bench.registered) continue;
         candidate.protocol = protocol.name;
         candidate.min_bytes = 0;
         candidate.max_bytes = SIZE_MAX;

@@ -19,6 +19,7 @@ struct Candidate {
   uint64_t collectives = 0;  ///< bits 1 << Collective
   size_t min_bytes = 0;      ///< from here to max_bytes it may win
   size_t max_bytes = SIZE_MAX;
+  bool needs_registered = false;  ///< runs with registered buffers only
 
   bool offers(Collective collective) const { return (collectives >> static_cast<uint32_t>(collective) & 1) != 0; }
   /// As rules call it.

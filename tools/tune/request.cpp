@@ -91,6 +91,8 @@ void RequestOptions::add_run_options(CLI::App& command) {
       ->check(tools::one_of({"host", "cuda"}))
       ->option_text("host|cuda");
   command.add_flag("--graph,!--no-graph", request_.bench.graph, "With cuda: time replays of CUDA graphs (default)");
+  command.add_flag("--register", request_.bench.registered,
+                   "With cuda: with registered buffers, and entries for calls that have them");
   command.add_flag("--threads", request_.bench.threads, "Ranks are threads of one process (default: processes)");
   command.add_option("--repeat", request_.bench.batches, "Batches, of which the median counts (default 3)")
       ->check(CLI::PositiveNumber)
@@ -110,6 +112,7 @@ Request RequestOptions::finish() const {
   bench::Request& bench = request.bench;
   const bool cuda = device_ == "cuda";
   demand(!cuda || kHasCuda, "--device", "cuda is not in this build; configure it with TUTTI_CUDA=ON");
+  demand(cuda || !bench.registered, "--register", "needs --device cuda");
   if (bench.max_bytes == 0) bench.max_bytes = cuda ? kMaxBytesOfGpu : kMaxBytesOfHost;
   demand(bench.min_bytes > 0, "--min", "must be at least 1");
   demand(bench.min_bytes <= bench.max_bytes, "--max", "is less than --min");

@@ -78,8 +78,8 @@ void Series::add(size_t size, const Run& run, double time_us) {
   best_us_[size] = std::min(best_us_[size], time_us);
 }
 
-Sample Series::thriftiest(size_t size) const {
-  const std::vector<Sample> all = ranked(size);
+Sample Series::thriftiest(size_t size, const Counts& counts) const {
+  const std::vector<Sample> all = ranked(size, counts);
   Sample chosen = all.front();
   for (const Sample& sample : all) {
     if (sample.time_us > all.front().time_us * kAsFast) break;
@@ -88,9 +88,10 @@ Sample Series::thriftiest(size_t size) const {
   return chosen;
 }
 
-std::vector<Sample> Series::ranked(size_t size) const {
+std::vector<Sample> Series::ranked(size_t size, const Counts& counts) const {
   std::vector<Sample> samples;
   for (const auto& [run, mark] : marks_[size]) {
+    if (counts && !counts(run)) continue;
     if (mark.verdict == Verdict::kMeasured) samples.push_back({run, mark.time_us});
   }
   std::stable_sort(samples.begin(), samples.end(),

@@ -2,6 +2,7 @@
 // What was measured of one collective, and what of the rest is worth a measurement.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -46,11 +47,13 @@ class Series {
   /// Whether it was dropped, or more channels have become slower at this size.
   bool is_settled(size_t size, const Run& run) const;
 
-  /// All that was measured at a size, fastest first.
-  std::vector<Sample> ranked(size_t size) const;
+  using Counts = std::function<bool(const Run&)>;
+  /// All that was measured at a size and counts, fastest first. No function: all count.
+  std::vector<Sample> ranked(size_t size, const Counts& counts = {}) const;
   /// What to run at a size that was measured: of those within some percent of the fastest the one with the fewest
   /// channels, since on a GPU each takes an SM from the application.
-  Sample thriftiest(size_t size) const;
+  /// Something that counts was measured.
+  Sample thriftiest(size_t size, const Counts& counts = {}) const;
   size_t sample_count() const;
 
  private:

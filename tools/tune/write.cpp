@@ -64,8 +64,11 @@ class Writer {
   std::string name(const Run& run) const {
     return fmt::format("{} ×{}", offer_.candidates[run.candidate].text(), run.channels);
   }
-  std::vector<Choice> choices(const Series& series) const;
-  std::string entry(const Choice& choice) const;
+  bool needs_registered(const Run& run) const { return offer_.candidates[run.candidate].needs_registered; }
+  /// For calls with registered outputs, or for others.
+  std::vector<Choice> choices(const Series& series, bool registered) const;
+  std::string entries(const Series& series, bool registered) const;
+  std::string entry(const Choice& choice, bool registered) const;
   uint32_t most_channels() const;
 
   const Request& request_;
@@ -121,20 +124,22 @@ std::string Writer::head(const Status& failure) {
 uint32_t Writer::most_channels() const {
   uint32_t most = 1;
   for (const Series& series : findings_.series) {
-    for (const Choice& choice : choices(series)) most = std::max(most, choice.best.run.channels);
+    for (const Choice& choice : choices(series, request_.bench.registered))
+      most = std::max(most, choice.best.run.channels);
   }
   return most;
 }
 
 /// One per size that was measured, neighbours that choose the same merged.
-std::vector<Choice> Writer::choices(const Series& series) const {
+std::vector<Choice> Writer::choices(const Series& series, bool registered) const {
+  const Series::Counts counts = [&](const Run& run) { return registered || !needs_registered(run); };
   std::vector<Choice> merged;
   uint64_t before = 0;
   for (size_t size = 0; size < series.problems().size(); ++size) {
-    const auto ranked = series.ranked(size);
+    const auto ranked = series.ranked(size, counts);
     if (ranked.empty()) continue;
     const uint64_t bytes = check::bytes_of(series.problems()[size]);
-    const Sample chosen = series.thriftiest(size);
+    const Sample chosen = series.thriftiest(size, counts);
     if (merged.empty() || merged.back().best.run != chosen.run) {
       if (!merged.empty()) {  // the border, half way on a logarithmic scale
         merged.back().max_bytes =
@@ -154,22 +159,30 @@ std::vector<Choice> Writer::choices(const Series& series) const {
   return merged;
 }
 
-std::string Writer::entry(const Choice& choice) const {
+/// Those for registered outputs only where these make a difference.
+std::string Writer::entries(const Series& series, bool registered) const {
+  const auto list = choices(series, registered);
+  const auto needs = [&](const Choice& choice) { return needs_registered(choice.best.run); };
+  if (registered && std::none_of(list.begin(), list.end(), needs)) return {};
+  std::string text;
+  for (const Choice& choice : list) text += choice.comments + entry(choice, registered);
+  return text;
+}
+
+std::string Writer::entry(const Choice& choice, bool registered) const {
   const Candidate& candidate = offer_.candidates[choice.best.run.candidate];
   const std::string end = choice.max_bytes == UINT64_MAX ? "unlimited" : std::to_string(choice.max_bytes);
   const std::string variant = candidate.variant.empty() ? "" : ", variant: " + candidate.variant;
-  return fmt::format("    - {{max_bytes: {}, algorithm: {}{}, protocol: {}, channels: {}, measured_us: {:.2f}}}\n", end,
-                     candidate.algorithm, variant, candidate.protocol, choice.best.run.channels,
-                     std::max(choice.best.time_us, 0.01));
+  return fmt::format("    - {{max_bytes: {}, algorithm: {}{}, protocol: {}, channels: {}, measured_us: {:.2f}{}}}\n",
+                     end, candidate.algorithm, variant, candidate.protocol, choice.best.run.channels,
+                     std::max(choice.best.time_us, 0.01), registered ? ", registered: true" : "");
 }
 
 std::string Writer::body() const {
   std::string text;
   for (const Series& series : findings_.series) {
-    const auto list = choices(series);
-    if (list.empty()) continue;
-    text += "  " + series.collective() + ":\n";
-    for (const Choice& choice : list) text += choice.comments + entry(choice);
+    const std::string all = entries(series, false) + entries(series, true);
+    if (!all.empty()) text += "  " + series.collective() + ":\n" + all;
   }
   return text.empty() ? "collectives: {}\n" : "collectives:\n" + text;
 }

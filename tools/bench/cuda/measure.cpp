@@ -28,6 +28,8 @@ constexpr auto kPollPause = std::chrono::microseconds(20);  ///< the time is tak
 struct Contender {
   std::unique_ptr<Library> library;
   LibraryFacts facts;
+  std::byte* input;
+  std::byte* output;
 };
 
 /// Where the buffers of a call are.
@@ -42,7 +44,7 @@ struct Place {
 /// What one library does in a batch.
 struct Subject {
   Contender& contender;
-  const Place& place;
+  Place place;
   int calls;                    ///< of a group
   cuda::Graph graph = nullptr;  ///< null: groups are enqueued one by one
   int groups = 1;               ///< in the graph
@@ -67,12 +69,18 @@ class CudaMeasurement : public Measurement {
 
  private:
   Status join(const std::string& path);
-  /// A communicator of the library, after its first calls, and what all that took.
-  Result<std::unique_ptr<Library>> join(const std::string& path, Cost& cost);
+  /// A communicator of the library, after its first calls, and what all that took beside buffers.
+  Result<Contender> join(const std::string& path, Cost& cost);
+  Status give_buffers(Contender& contender);
   /// Calls of the smallest and the largest problem, which take the memory that later calls find.
-  Status call_first(Library& library);
-  std::vector<Place> places(const check::Problem& problem) const;
-  Result<std::vector<Timing>> measure(const cuda::Trial& trial, const Place& place, const check::Problem& problem);
+  Status call_first(const Contender& contender);
+  /// Calls that cannot be in place are measured out of place, whatever was asked for.
+  bool wanted(bool in_place, bool can_be_in_place) const {
+    if (in_place) return can_be_in_place && request_.placement != Placement::kOut;
+    return !can_be_in_place || request_.placement != Placement::kIn;
+  }
+  Place place(const check::Problem& problem, bool in_place, const Contender& contender) const;
+  Result<std::vector<Timing>> measure(const cuda::Trial& trial, bool in_place, const check::Problem& problem);
   /// Everything before the timed batches: the first check, the number of calls, the graph.
   Status begin(Subject& subject, const cuda::Trial& trial, const check::Problem& problem);
   Status prepare(const Place& place, const cuda::Trial& trial);
@@ -116,35 +124,52 @@ Status CudaMeasurement::open() {
 
 Status CudaMeasurement::join(const std::string& path) {
   Cost cost;
-  TUTTI_ASSIGN(auto library, join(path, cost));
-  LibraryFacts facts = library->facts();
-  facts.first = cost;
+  TUTTI_ASSIGN(Contender contender, join(path, cost));
+  contender.facts.first = cost;
   if (request_.verbose) {
     // Leaves again at once.
     TUTTI_ASSIGN(const auto further, join(path, cost));
-    facts.further = cost;
+    contender.facts.further = cost;
   }
-  contenders_.push_back({std::move(library), std::move(facts)});
+  contenders_.push_back(std::move(contender));
   return {};
 }
 
-Result<std::unique_ptr<Library>> CudaMeasurement::join(const std::string& path, Cost& cost) {
+/// With registered buffers each library has its own.
+Status CudaMeasurement::give_buffers(Contender& contender) {
+  contender.input = input_.get();
+  contender.output = output_.get();
+  if (!request_.registered) return {};
+  TUTTI_ASSIGN(const size_t bytes, largest(control_, largest_buffer(problems_, control_.rank())));
+  TUTTI_ASSIGN(contender.input, contender.library->take_registered(bytes));
+  TUTTI_ASSIGN(contender.output, contender.library->take_registered(bytes));
+  return {};
+}
+
+Result<Contender> CudaMeasurement::join(const std::string& path, Cost& cost) {
   TUTTI_TRY(meet(control_));  // ranks may share a device
   TUTTI_ASSIGN(const size_t before, cuda::free_bytes());
   TUTTI_TRY(meet(control_));
   const auto start = Clock::now();
-  TUTTI_ASSIGN(auto library, path.empty() ? join_tutti(request_, control_) : join_nccl(path, control_));
+  Contender contender{};
+  TUTTI_ASSIGN(contender.library, path.empty() ? join_tutti(request_, control_) : join_nccl(path, control_));
   const std::chrono::duration<double, std::milli> init = Clock::now() - start;
   TUTTI_TRY(meet(control_));
   TUTTI_ASSIGN(const size_t joined, cuda::free_bytes());
+  contender.facts = contender.library->facts();
+  TUTTI_TRY(meet(control_));
+  TUTTI_TRY(give_buffers(contender).with_context(contender.facts.name));
+  TUTTI_TRY(meet(control_));
+  TUTTI_ASSIGN(const size_t given, cuda::free_bytes());
   TUTTI_TRY(meet(control_));
   const auto first_call = Clock::now();
-  TUTTI_TRY(call_first(*library).with_context(library->facts().name + ", first calls"));
+  TUTTI_TRY(call_first(contender).with_context(contender.facts.name + ", first calls"));
   const std::chrono::duration<double, std::milli> calls = Clock::now() - first_call;
   TUTTI_TRY(meet(control_));
   TUTTI_ASSIGN(const size_t after, cuda::free_bytes());
-  const auto taken = [&](size_t left) { return static_cast<int64_t>(before) - static_cast<int64_t>(left); };
-  TUTTI_ASSIGN(const auto costs, exchange(control_, Cost{init.count(), calls.count(), taken(joined), taken(after)}));
+  const auto taken = [](size_t from, size_t to) { return static_cast<int64_t>(from) - static_cast<int64_t>(to); };
+  const Cost own{init.count(), calls.count(), taken(before, joined), taken(before, joined) + taken(given, after)};
+  TUTTI_ASSIGN(const auto costs, exchange(control_, own));
   cost = {};
   for (const Cost& other : costs) {
     cost.init_ms = std::max(cost.init_ms, other.init_ms);
@@ -152,13 +177,14 @@ Result<std::unique_ptr<Library>> CudaMeasurement::join(const std::string& path, 
     cost.init_bytes = std::max(cost.init_bytes, other.init_bytes);
     cost.bytes = std::max(cost.bytes, other.bytes);
   }
-  return library;
+  return contender;
 }
 
-Status CudaMeasurement::call_first(Library& library) {
+Status CudaMeasurement::call_first(const Contender& contender) {
+  Library& library = *contender.library;
   for (const check::Problem& problem : {problems_.front(), problems_.back()}) {
     TUTTI_TRY(library.prepare(problem));
-    TUTTI_TRY(library.run(input_.get(), output_.get(), queue_.get()));
+    TUTTI_TRY(library.run(contender.input, contender.output, queue_.get()));
     TUTTI_TRY(finish(library));
   }
   return {};
@@ -171,21 +197,14 @@ std::vector<LibraryFacts> CudaMeasurement::libraries() const {
   return facts;
 }
 
-std::vector<Place> CudaMeasurement::places(const check::Problem& problem) const {
+Place CudaMeasurement::place(const check::Problem& problem, bool in_place, const Contender& contender) const {
   const int rank = control_.rank();
   const size_t element_bytes = size_of(problem.type);
-  const auto in_place = check::in_place(problem, rank);
-  std::vector<Place> places;
-  if (request_.placement != Placement::kIn || !in_place) {
-    const size_t bytes = check::output_elements(problem, rank) * element_bytes;
-    places.push_back({false, output_.get(), bytes, input_.get(), output_.get()});
-  }
-  if (request_.placement != Placement::kOut && in_place) {
-    places.push_back({true, output_.get(), in_place->elements * element_bytes,
-                      output_.get() + in_place->input * element_bytes,
-                      output_.get() + in_place->output * element_bytes});
-  }
-  return places;
+  std::byte* const output = contender.output;
+  if (!in_place) return {false, output, check::output_elements(problem, rank) * element_bytes, contender.input, output};
+  const auto within = *check::in_place(problem, rank);
+  return {true, output, within.elements * element_bytes, output + within.input * element_bytes,
+          output + within.output * element_bytes};
 }
 
 Result<Row> CudaMeasurement::measure(const check::Problem& problem) {
@@ -194,10 +213,12 @@ Result<Row> CudaMeasurement::measure(const check::Problem& problem) {
   const cuda::Trial trial(problem, control_.rank(), request_.check ? request_.checked_bytes : 0);
   for (const Contender& contender : contenders_) TUTTI_TRY(contender.library->prepare(problem));
   TUTTI_ASSIGN(row.ran, contenders_.front().library->ran());
-  for (const Place& place : places(problem)) {
-    TUTTI_ASSIGN(const auto timings, measure(trial, place, problem));
+  const bool can_be_in_place = check::in_place(problem, control_.rank()).has_value();
+  for (const bool in_place : {false, true}) {
+    if (!wanted(in_place, can_be_in_place)) continue;
+    TUTTI_ASSIGN(const auto timings, measure(trial, in_place, problem));
     const auto keep = [&](Timings& kept, const Timing& timing) {
-      (place.in_place ? kept.in_place : kept.out_of_place) = timing;
+      (in_place ? kept.in_place : kept.out_of_place) = timing;
     };
     keep(row.ours, timings.front());
     if (row.theirs) keep(*row.theirs, timings.back());
@@ -205,17 +226,19 @@ Result<Row> CudaMeasurement::measure(const check::Problem& problem) {
   return row;
 }
 
-Result<std::vector<Timing>> CudaMeasurement::measure(const cuda::Trial& trial, const Place& place,
+Result<std::vector<Timing>> CudaMeasurement::measure(const cuda::Trial& trial, bool in_place,
                                                      const check::Problem& problem) {
-  const bool repeats = !place.in_place || repeats_in_place(problem.collective);
+  const bool repeats = !in_place || repeats_in_place(problem.collective);
   std::vector<Subject> subjects;
   for (Contender& contender : contenders_) {
-    subjects.push_back({contender, place, request_.group});
+    subjects.push_back({contender, place(problem, in_place, contender), request_.group});
     TUTTI_TRY(begin(subjects.back(), trial, problem).with_context(contender.facts.name));
   }
   // A reduction repeated in place would drift to infinities and slow subnormals; of zeros it stays zero.
-  if (!repeats) {
-    TUTTI_TRY(status_of(cudaMemsetAsync(place.buffer, 0, place.buffer_bytes, queue_.get()), "cannot clear a buffer"));
+  for (const Subject& subject : subjects) {
+    if (repeats) break;
+    TUTTI_TRY(status_of(cudaMemsetAsync(subject.place.buffer, 0, subject.place.buffer_bytes, queue_.get()),
+                        "cannot clear a buffer"));
   }
   for (int batch = 0; batch < request_.batches; ++batch) {
     for (Subject& subject : subjects) {  // in turn, so that what else the machine does falls on both

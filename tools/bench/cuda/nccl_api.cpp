@@ -40,6 +40,10 @@ const char* first_lacking(void* library, Api& api) {
   need("ncclRedOpDestroy", api.op_destroy);
   find(library, "ncclGetLastError", api.get_last_error);
   find(library, "ncclCommGetAsyncError", api.comm_get_async_error);
+  find(library, "ncclMemAlloc", api.mem_alloc);
+  find(library, "ncclMemFree", api.mem_free);
+  find(library, "ncclCommWindowRegister", api.window_register);
+  find(library, "ncclCommWindowDeregister", api.window_deregister);
   return lacking;
 }
 

@@ -17,6 +17,7 @@ using Error = int;           ///< ncclResult_t; 0 is none
 using Type = int;            ///< ncclDataType_t
 using Op = int;              ///< ncclRedOp_t
 using Queue = CUstream_st*;  ///< cudaStream_t
+using Window = void*;        ///< ncclWindow_t
 
 struct UniqueId {
   char bytes[128];
@@ -25,6 +26,7 @@ struct UniqueId {
 /// Numbers of nccl.h.
 inline constexpr Error kInProgress = 7;
 inline constexpr int kScalarHostImmediate = 1;
+inline constexpr int kWindowCollSymmetric = 1;
 Type type_of(DataType type);
 Op op_of(ReduceOp op);  ///< not of a pre-multiplied sum, which has to be created
 
@@ -51,6 +53,10 @@ struct Api {
   // Null in old libraries.
   const char* (*get_last_error)(Comm comm);
   Error (*comm_get_async_error)(Comm comm, Error* error);
+  Error (*mem_alloc)(void** memory, size_t bytes);
+  Error (*mem_free)(void* memory);
+  Error (*window_register)(Comm comm, void* buffer, size_t bytes, Window* window, int flags);
+  Error (*window_deregister)(Comm comm, Window window);
 
   /// "2.27.7"
   std::string version() const;

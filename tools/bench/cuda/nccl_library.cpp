@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <map>
 
+#include "tools/bench/cuda/device.h"
 #include "tools/bench/cuda/nccl_api.h"
 #include "tools/bench/exchange.h"
 #include "tools/bench/library.h"
@@ -51,13 +52,13 @@ class NcclLibrary : public Library {
  public:
   NcclLibrary(nccl::Api api, nccl::Comm comm, int rank) : api_(std::move(api)), comm_(comm), rank_(rank) {}
   ~NcclLibrary() override {
-    if (comm_ == nullptr) return;
-    for (const auto& [type, op] : factors_) api_.op_destroy(op, comm_);
-    api_.comm_destroy(comm_);
+    leave();
+    for (void* const memory : memory_) api_.mem_free(memory);
   }
   NcclLibrary(const NcclLibrary&) = delete;
   NcclLibrary& operator=(const NcclLibrary&) = delete;
 
+  Result<std::byte*> take_registered(size_t bytes) override;
   Status prepare(const check::Problem& problem) override;
   Status run(const void* input, void* output, Stream stream) override;
   Status start_group() override { return api_.status(api_.group_start(), "ncclGroupStart", comm_); }
@@ -70,6 +71,8 @@ class NcclLibrary : public Library {
   }
 
  private:
+  void leave();
+  Result<std::byte*> allocate(size_t bytes);
   /// The operator of a pre-multiplied sum with this rank's factor.
   Result<nccl::Op> factor_op(DataType type);
   Status transfer(const void* input, void* output, nccl::Queue stream) const;
@@ -84,7 +87,44 @@ class NcclLibrary : public Library {
   std::vector<Transfer> sends_;
   std::vector<Transfer> receives_;
   std::map<DataType, nccl::Op> factors_;
+  std::vector<void*> memory_;  ///< that the library allocated
+  std::vector<cuda::Memory> other_memory_;
+  std::vector<nccl::Window> windows_;
 };
+
+void NcclLibrary::leave() {
+  if (comm_ == nullptr) return;
+  for (const nccl::Window window : windows_) api_.window_deregister(comm_, window);
+  for (const auto& [type, op] : factors_) api_.op_destroy(op, comm_);
+  api_.comm_destroy(comm_);
+}
+
+Result<std::byte*> NcclLibrary::allocate(size_t bytes) {
+  if (api_.mem_alloc == nullptr || api_.mem_free == nullptr) {
+    TUTTI_ASSIGN(auto memory, cuda::allocate(bytes));
+    other_memory_.push_back(std::move(memory));
+    return other_memory_.back().get();
+  }
+  void* memory = nullptr;
+  TUTTI_TRY(api_.status(api_.mem_alloc(&memory, bytes), "ncclMemAlloc", comm_));
+  memory_.push_back(memory);
+  TUTTI_TRY(cuda::status_of(cudaMemset(memory, 0, bytes), "cannot clear memory of ncclMemAlloc"));
+  TUTTI_TRY(cuda::status_of(cudaDeviceSynchronize(), "cannot clear memory of ncclMemAlloc"));
+  return static_cast<std::byte*>(memory);
+}
+
+/// Windows are made of as much as the library allocates at least.
+Result<std::byte*> NcclLibrary::take_registered(size_t bytes) {
+  constexpr size_t kGrain = size_t{2} << 20;
+  bytes = (bytes + kGrain - 1) / kGrain * kGrain;
+  TUTTI_ASSIGN(std::byte* const memory, allocate(bytes));
+  if (api_.window_register == nullptr || api_.window_deregister == nullptr) return memory;
+  nccl::Window window = nullptr;
+  TUTTI_TRY(api_.status(api_.window_register(comm_, memory, bytes, &window, nccl::kWindowCollSymmetric),
+                        "ncclCommWindowRegister", comm_));
+  if (window != nullptr) windows_.push_back(window);
+  return memory;
+}
 
 Result<nccl::Op> NcclLibrary::factor_op(DataType type) {
   if (const auto known = factors_.find(type); known != factors_.end()) return known->second;
