@@ -45,6 +45,7 @@ struct ncclComm {
   tutti::nccl::Doors doors;
   tutti::nccl::Reductions reductions;
   std::vector<std::unique_ptr<char>> registrations;  ///< handles; that something is registered makes no difference
+  std::vector<tutti::Registration> windows;          ///< until the end: applications have no handle to end one by
 };
 
 namespace tutti::nccl {

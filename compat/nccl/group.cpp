@@ -21,6 +21,7 @@ struct Group {
   int depth = 0;
   ncclResult_t mistake = ncclSuccess;
   std::vector<Making> makings;
+  std::vector<WindowRequest> windows;
   std::vector<Operation> operations;
 };
 
@@ -198,6 +199,7 @@ ncclResult_t make_all(const std::vector<Making>& makings) {
 bool mixed(const Group& all) {
   std::vector<bool> kinds;
   for (const Making& making : all.makings) kinds.push_back(making.comm->blocking);
+  for (const WindowRequest& window : all.windows) kinds.push_back(window.comm->blocking);
   for (const Operation& operation : all.operations) kinds.push_back(operation.comm->blocking);
   return std::adjacent_find(kinds.begin(), kinds.end(), std::not_equal_to<>()) != kinds.end();
 }
@@ -256,6 +258,12 @@ ncclResult_t submit(Making making) {
   return make_all({std::move(making)});
 }
 
+ncclResult_t submit(const WindowRequest& request) {
+  if (group.depth == 0) return report(register_windows({request}));
+  group.windows.push_back(request);
+  return ncclSuccess;
+}
+
 ncclResult_t start_group() {
   ++group.depth;
   return ncclSuccess;
@@ -266,6 +274,7 @@ ncclResult_t end_group() {
   TUTTI_NCCL_TRY(close("GroupEnd", all));
   const ncclResult_t made = make_all(all.makings);
   if (made != ncclSuccess && made != ncclInProgress) return made;
+  TUTTI_NCCL_TRY(report(register_windows(all.windows)));
   TUTTI_NCCL_TRY(check_own_messages(all.operations));
   TUTTI_NCCL_TRY(report(run(all.operations)));
   return made;

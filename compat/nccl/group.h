@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "nccl/comm.h"
+#include "nccl/windows.h"
 
 namespace tutti::nccl {
 
@@ -35,6 +36,7 @@ struct Making {
 ncclResult_t submit(const Operation& operation);
 /// As that; not blocking: in a thread, and ncclInProgress is returned.
 ncclResult_t submit(Making making);
+ncclResult_t submit(const WindowRequest& request);
 /// What every call returns its result through that may be made in a group.
 ncclResult_t remember(ncclResult_t result);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory and its registration. Tutti moves data through its own memory, so that any of the GPU's memory will do.
+// Memory and its registration. Tutti moves data through its own memory, so that any of the GPU's memory will do; large
+// calls on windows go straight to the outputs of other ranks.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include "nccl/api.h"
 #include "nccl/comm.h"
 #include "nccl/errors.h"
+#include "nccl/group.h"
 
 using namespace tutti::nccl;
 
@@ -41,9 +43,11 @@ TUTTI_NCCL(ncclResult_t, ncclCommDeregister, (ncclComm_t comm, void* handle)) {
 }
 
 // A window that is null says that there is no symmetric memory; applications then go without, and kernels of theirs
-// would read what another value points at.
+// would read what another value points at. The buffer is registered all the same where its offset is promised to be the
+// same on all ranks. As no null tells one window from another, it stays so as long as the communicator lives, or until
+// the memory is freed, which Tutti notices when it meets the address again.
 TUTTI_NCCL(ncclResult_t, ncclCommWindowRegister,
-           (ncclComm_t comm, void* buffer, size_t size, ncclWindow_t* window, [[maybe_unused]] int flags)) {
+           (ncclComm_t comm, void* buffer, size_t size, ncclWindow_t* window, int flags)) {
   TUTTI_NCCL_TRY(check_usable(comm, "CommWindowRegister"));
   if (buffer == nullptr || size == 0 || window == nullptr) {
     return fail(ncclInvalidArgument,
@@ -51,7 +55,8 @@ TUTTI_NCCL(ncclResult_t, ncclCommWindowRegister,
                 "is 0");
   }
   *window = nullptr;
-  return ncclSuccess;
+  if ((flags & NCCL_WIN_COLL_SYMMETRIC) == 0) return ncclSuccess;
+  return remember(submit(WindowRequest{comm, buffer, size}));
 }
 
 TUTTI_NCCL(ncclResult_t, ncclCommWindowDeregister, (ncclComm_t comm, ncclWindow_t window)) {

@@ -253,6 +253,8 @@ static void reductions_and_memory(void) {
   EXPECT(ncclCommDeregister(comm, NULL), ncclSuccess);
   EXPECT(ncclCommWindowRegister(comm, memory, 1 << 20, &window, 0), ncclSuccess);
   EXPECT(ncclCommWindowDeregister(comm, window), ncclSuccess);
+  EXPECT(ncclCommWindowRegister(comm, memory, 1 << 20, &window, NCCL_WIN_COLL_SYMMETRIC), ncclSuccess);
+  EXPECT(ncclCommWindowDeregister(comm, window), ncclSuccess);
   EXPECT(ncclCommWindowDeregister(comm, NULL), ncclSuccess);
   REQUIRE(cudaDeviceSynchronize() == cudaSuccess);
   cudaGetLastError();
