@@ -11,7 +11,20 @@
 namespace tutti::matrix {
 namespace {
 
-enum Dimension { kRanks, kCollective, kType, kOp, kCount, kRoot, kAlgorithm, kProtocol, kReach, kInPlace, kDimensions };
+enum Dimension {
+  kRanks,
+  kCollective,
+  kType,
+  kOp,
+  kCount,
+  kRoot,
+  kAlgorithm,
+  kProtocol,
+  kReach,
+  kInPlace,
+  kRegistered,
+  kDimensions
+};
 /// One value of each dimension, as an index.
 using Point = std::array<uint32_t, kDimensions>;
 
@@ -39,7 +52,10 @@ constexpr std::array<Algorithm, 6> kAlgorithms = {{
     {"direct/two-shot", bits({Collective::kAllReduce})},
     {"direct/shifted", kMoving},
 }};
-constexpr std::array<const char*, 3> kProtocols = {"simple", "ll", "ll128"};  // the last on GPUs only
+constexpr std::array<const char*, 4> kProtocols = {"simple", "ll", "ll128", "copy"};  // the last two on GPUs only
+/// What copies do where every message is one hop.
+constexpr uint64_t kCopied =
+    bits({Collective::kAllGather, Collective::kAllToAll, Collective::kBroadcast, Collective::kScatter});
 
 /// The values of the dimensions that a selection allows.
 struct Space {
@@ -47,11 +63,13 @@ struct Space {
   std::vector<size_t> counts;
   std::vector<Reach> reaches = {Reach::kOneHost, Reach::kOwnHosts, Reach::kTwoHosts};
   uint32_t protocols = 2;
+  uint32_t registrations = 1;
 
   explicit Space(const Selection& selection) {
     if (selection.gpus) {
       reaches = {Reach::kGpus, Reach::kGraphs};
-      protocols = 3;
+      protocols = kProtocols.size();
+      registrations = 2;
     }
     if (!selection.rank_counts.empty()) rank_counts = selection.rank_counts;
     std::copy_if(kCounts.begin(), kCounts.end(), std::back_inserter(counts),
@@ -76,6 +94,8 @@ struct Space {
         return protocols;
       case kReach:
         return static_cast<uint32_t>(reaches.size());
+      case kRegistered:
+        return registrations;
       default:
         return 2;
     }
@@ -94,11 +114,23 @@ struct Space {
     if (problem.count >= kLargeCount && check::has_blocks(problem.collective)) {
       problem.count /= static_cast<size_t>(problem.rank_count);
     }
-    one.setting = {kAlgorithms[point[kAlgorithm]].name, kProtocols[point[kProtocol]], reaches[point[kReach]]};
+    one.setting = {kAlgorithms[point[kAlgorithm]].name, kProtocols[point[kProtocol]], reaches[point[kReach]],
+                   point[kRegistered] == 1};
     one.in_place = point[kInPlace] == 1;
     return one;
   }
 };
+
+/// Outputs must lie at the same place on all ranks, which those of a scatter in place do not unless the root is the
+/// first. Sends need no registered buffers, and have no copies.
+bool can_be_registered(const Case& one) {
+  const Collective collective = one.problem.collective;
+  if (one.setting.registered && one.in_place && collective == Collective::kScatter && one.problem.root != 0) {
+    return false;
+  }
+  if (one.setting.protocol != kProtocols.back()) return true;
+  return one.setting.registered && collective != Collective::kSendRecv && !one.problem.uneven;
+}
 
 /// Combinations that exist: what a collective does not have keeps its first value.
 bool exists(const Space& space, const Point& point) {
@@ -106,6 +138,7 @@ bool exists(const Space& space, const Point& point) {
   if (!check::reduces(one.problem.collective) && point[kOp] != 0) return false;
   if (!check::has_root(one.problem.collective) && point[kRoot] != 0) return false;
   if (one.in_place && !check::in_place(one.problem, 0)) return false;
+  if (!can_be_registered(one)) return false;
   if (one.setting.reach == Reach::kOwnHosts) return one.problem.rank_count > 1;
   return one.setting.reach != Reach::kTwoHosts || one.problem.rank_count > 2;
 }
@@ -137,7 +170,7 @@ void for_each_pair(const Point& point, Visit&& visit) {
 /// Whether a point is more than a question for what is not there. Sends run without an algorithm.
 bool runs(const Space& space, const Point& point) {
   const Case one = space.at(point);
-  return offers(one.setting.algorithm, one.problem.collective) || one.problem.collective == Collective::kSendRecv ||
+  return offers(one.setting, one.problem.collective) || one.problem.collective == Collective::kSendRecv ||
          one.problem.uneven;
 }
 
@@ -149,7 +182,9 @@ std::vector<Point> pairwise_points(const Space& space, uint64_t seed) {
   std::mt19937_64 random(seed);
   const auto random_point = [&] {
     for (Point point;;) {
-      for (uint32_t d = 0; d < kDimensions; ++d) point[d] = static_cast<uint32_t>(random() % space.size(d));
+      for (uint32_t d = 0; d < kDimensions; ++d) {
+        point[d] = space.size(d) > 1 ? static_cast<uint32_t>(random() % space.size(d)) : 0;
+      }
       if (exists(space, point) && runs(space, point)) return point;
     }
   };
@@ -190,16 +225,19 @@ Options options(const Setting& setting, int rank, int rank_count) {
   return options;
 }
 
-bool offers(const std::string& algorithm, Collective collective) {
+bool offers(const Setting& setting, Collective collective) {
+  const bool copies = setting.protocol == kProtocols.back();
+  if (copies && (setting.algorithm.find("direct/") != 0 || (kCopied & bits({collective})) == 0)) return false;
   for (const Algorithm& known : kAlgorithms) {
-    if (known.name == algorithm) return (known.collectives & bits({collective})) != 0;
+    if (known.name == setting.algorithm) return (known.collectives & bits({collective})) != 0;
   }
   return false;
 }
 
 std::string to_string(const Setting& setting) {
   constexpr std::array<const char*, 5> kReaches = {"one host", "own hosts", "two hosts", "GPUs", "graphs"};
-  return fmt::format("{}/{}/{}", setting.algorithm, setting.protocol, kReaches[static_cast<size_t>(setting.reach)]);
+  return fmt::format("{}/{}/{}{}", setting.algorithm, setting.protocol, kReaches[static_cast<size_t>(setting.reach)],
+                     setting.registered ? ", registered" : "");
 }
 
 std::string to_string(const Case& one) {

@@ -22,14 +22,15 @@ struct Setting {
   std::string algorithm;  ///< "ring", "direct/two-shot"
   std::string protocol;
   Reach reach;
+  bool registered = false;  ///< on GPUs: all buffers lie in registered ones
   bool operator==(const Setting&) const = default;
 };
 Options options(const Setting& setting, int rank, int rank_count);
 /// "ring/ll/one host".
 std::string to_string(const Setting& setting);
 
-/// Whether an algorithm is known to do a collective. That it does, and nothing else, is part of the test.
-bool offers(const std::string& algorithm, Collective collective);
+/// Whether the setting's algorithm and protocol are known to do a collective. That they do is part of the test.
+bool offers(const Setting& setting, Collective collective);
 
 /// One call, of all ranks.
 struct Case {

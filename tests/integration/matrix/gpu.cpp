@@ -17,21 +17,29 @@ Result<cudaStream_t> own_stream() {
 /// Host memory on the GPU. Made once, since freeing waits for all kernels of a GPU, and with them for other ranks.
 class Mirror {
  public:
-  Result<std::byte*> of(std::span<const std::byte> memory, cudaStream_t stream) {
+  static constexpr size_t kBytes = 128u << 20;
+
+  Result<std::byte*> data() {
     if (memory_.data() == nullptr) {
       TUTTI_ASSIGN(const int device, cuda::current_device());
       TUTTI_ASSIGN(memory_, cuda::DeviceMemory::create(device, kBytes));
     }
+    return reinterpret_cast<std::byte*>(memory_.data());
+  }
+  Result<std::byte*> of(std::span<const std::byte> memory, cudaStream_t stream) {
     if (memory.size() > kBytes) return Status(Code::kUnsupported, "the case is too large");
-    auto* const data = reinterpret_cast<std::byte*>(memory_.data());
+    TUTTI_ASSIGN(std::byte* const data, Mirror::data());
     TUTTI_CUDA_TRY(cudaMemcpyAsync(data, memory.data(), memory.size(), cudaMemcpyHostToDevice, stream));
     return data;
   }
 
  private:
-  static constexpr size_t kBytes = 128u << 20;
   cuda::DeviceMemory memory_;
 };
+
+/// Of the calling rank's inputs, in place of its outputs too, and of its outputs.
+thread_local Mirror ins;
+thread_local Mirror outs;
 
 /// Captures the call and replays it.
 Status replay(cudaStream_t stream, const std::function<Status()>& call) {
@@ -60,10 +68,18 @@ void use_gpu(int rank) {
   cudaSetDevice(rank % gpu_count());
 }
 
+Result<std::vector<Registration>> register_buffers(Communicator& communicator) {
+  std::vector<Registration> registrations;
+  for (Mirror* const mirror : {&ins, &outs}) {
+    TUTTI_ASSIGN(std::byte* const data, mirror->data());
+    TUTTI_ASSIGN(auto registration, communicator.register_buffer(data, Mirror::kBytes));
+    registrations.push_back(std::move(registration));
+  }
+  return registrations;
+}
+
 Status run_on_gpu(const GpuBuffers& buffers, bool graph,
                   const std::function<Status(void* input, void* output, Stream stream)>& call) {
-  thread_local Mirror ins;
-  thread_local Mirror outs;
   TUTTI_ASSIGN(const cudaStream_t stream, own_stream());
   TUTTI_ASSIGN(std::byte* const in, ins.of(buffers.in, stream));
   std::byte* out = in;
@@ -92,6 +108,10 @@ int gpu_count() {
   return 0;
 }
 void use_gpu(int) {}
+
+Result<std::vector<Registration>> register_buffers(Communicator&) {
+  return Status(Code::kUnsupported, "this build has no CUDA");
+}
 
 Status run_on_gpu(const GpuBuffers&, bool, const std::function<Status(void*, void*, Stream)>&) {
   return {Code::kUnsupported, "this build has no CUDA"};

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <span>
+#include <vector>
 
 #include "tutti/communicator.h"
 
@@ -22,6 +23,9 @@ struct GpuBuffers {
   std::span<std::byte> out;
   size_t output;
 };
+
+/// Registers the memory of this thread's GPU that run_on_gpu() puts all buffers in. All ranks call it.
+Result<std::vector<Registration>> register_buffers(Communicator& communicator);
 
 /// Copies the memory to the GPU, makes the call there, waits for it, and copies all back. `graph`: the call is
 /// captured, and what runs is a replay.

@@ -66,10 +66,12 @@ class Trial {
  private:
   /// Whether what the setting forces can do this call, and is what runs it.
   bool is_offered(Finding& finding) {
-    const auto choice = communicator_.choose(problem_.collective, problem_.count, problem_.type, problem_.op);
+    const bool of_one = problem_.collective == Collective::kGather || problem_.collective == Collective::kReduce;
+    const auto choice = communicator_.choose(problem_.collective, problem_.count, problem_.type, problem_.op,
+                                             one_.setting.registered && !of_one);
     finding.offered = choice.status().code() != Code::kUnsupported;
     if (!choice.ok()) {
-      const bool known = offers(one_.setting.algorithm, problem_.collective);
+      const bool known = offers(one_.setting, problem_.collective);
       if (finding.offered || known) finding.failure = choice.status().to_string();
       return false;
     }
@@ -171,19 +173,32 @@ class Runner {
     return static_cast<size_t>(std::find(settings_.begin(), settings_.end(), setting) - settings_.begin());
   }
 
+  struct Joined {
+    std::optional<Communicator> communicator;
+    std::vector<Registration> registrations;
+  };
+
   /// A communicator for each setting; none where any rank failed to make one.
-  std::vector<std::optional<Communicator>> create(int rank) {
-    std::vector<std::optional<Communicator>> communicators;
+  std::vector<Joined> create(int rank) {
+    std::vector<Joined> all;
     for (size_t i = 0; i < settings_.size(); ++i) {
       auto created = Communicator::create(ids_[i], rank, team_.size(), options(settings_[i], rank, team_.size()));
       creation_failures_[i][static_cast<size_t>(rank)] = created.status();
-      communicators.push_back(created.ok() ? std::optional(std::move(created).value()) : std::nullopt);
+      all.push_back({created.ok() ? std::optional(std::move(created).value()) : std::nullopt, {}});
     }
     team_.meet();
     for (size_t i = 0; i < settings_.size(); ++i) {
-      if (!creation_failure(i).ok()) communicators[i].reset();
+      if (!creation_failure(i).ok()) all[i].communicator.reset();
     }
-    return communicators;
+    team_.meet();
+    for (size_t i = 0; i < settings_.size(); ++i) {
+      if (!settings_[i].registered || !all[i].communicator) continue;
+      auto registered = register_buffers(*all[i].communicator);
+      creation_failures_[i][static_cast<size_t>(rank)] = registered.status();
+      if (registered.ok()) all[i].registrations = *std::move(registered);
+    }
+    team_.meet();
+    return all;
   }
   Status creation_failure(size_t setting) const {
     for (const Status& status : creation_failures_[setting]) TUTTI_TRY(status);
@@ -192,14 +207,15 @@ class Runner {
 
   void run_rank(int rank) {
     if (on_gpus(cases_.front().setting.reach)) use_gpu(rank);
-    auto communicators = create(rank);
+    std::vector<Joined> joined = create(rank);
     for (const Case& one : cases_) {
       if (rank == 0) prepare(one);
       team_.meet();
       const size_t setting = find(one.setting);
       Finding& finding = findings_[static_cast<size_t>(rank)];
-      finding = communicators[setting] ? Trial(one, *reference_, *communicators[setting]).run()
-                                       : Finding{creation_failure(setting).to_string()};
+      const Status created = creation_failure(setting);
+      finding =
+          created.ok() ? Trial(one, *reference_, *joined[setting].communicator).run() : Finding{created.to_string()};
       team_.meet();
       if (rank == 0) judge(one);
     }
