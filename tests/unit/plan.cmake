@@ -6,11 +6,14 @@ if(TARGET tutti-algo-ring AND TARGET tutti-algo-tree AND TARGET tutti-algo-direc
              TIMEOUT 300)
   tutti_test(tuner_model_test SOURCES ${here}/tuner_model_test.cpp ${here}/plan_support.cpp
              ${PROJECT_SOURCE_DIR}/plugins/tuner-model/model.cpp)
+  tutti_test(selector_test SOURCES ${here}/selector_test.cpp ${here}/plan_support.cpp
+             ${PROJECT_SOURCE_DIR}/plugins/tuner-model/model.cpp)
   tutti_test(lower_test SOURCES ${here}/lower_test.cpp ${here}/lower_meet_test.cpp ${here}/plan_support.cpp
              ${here}/program_machine.cpp TIMEOUT 300)
   tutti_test(copies_test SOURCES ${here}/copies_test.cpp ${here}/plan_support.cpp)
   target_include_directories(tuner_model_test PRIVATE ${PROJECT_SOURCE_DIR}/plugins)
-  foreach(test plan_test copies_test lower_test verify_test tuner_model_test)
+  target_include_directories(selector_test PRIVATE ${PROJECT_SOURCE_DIR}/plugins)
+  foreach(test plan_test copies_test lower_test verify_test tuner_model_test selector_test)
     add_dependencies(${test} tutti-algo-ring tutti-algo-tree tutti-algo-direct)
   endforeach()
 endif()
