@@ -111,7 +111,8 @@ typedef struct tutti_protocol_properties {
   uint32_t max_fan;                         /* peers one step may receive from or send to */
   uint32_t devices;                         /* TUTTI_DEVICE_*: what it runs on */
   double latency_us[TUTTI_LINK_COUNT];      /* what it adds to each hop */
-  double efficiency[TUTTI_LINK_COUNT];      /* payload / wire bytes at large sizes, 0..1 */
+  double efficiency[TUTTI_LINK_COUNT];      /* payload / wire bytes at large sizes, 0..1; above, where a link
+                                               carries more than what stores of processors reach */
   double channel_gbs[TUTTI_LINK_COUNT];     /* GB/s of the wire that one channel can fill; 0: unknown */
   uint64_t channel_bytes[TUTTI_LINK_COUNT]; /* fewer bytes are not worth a channel of their own; 0: unknown */
   uint32_t flags_in_data; /* 1: GPUs see by flags in the data that it is there, not by mailboxes, so that no process can

@@ -19,7 +19,7 @@ typedef struct tutti_candidate {
   tutti_str protocol;  /* "simple" */
   tutti_algorithm_cost algorithm_cost;
   double protocol_latency_us[TUTTI_LINK_COUNT]; /* added to each hop */
-  double protocol_efficiency[TUTTI_LINK_COUNT]; /* payload bytes / wire bytes, 0..1; 0: not valid on this link */
+  double protocol_efficiency[TUTTI_LINK_COUNT]; /* payload bytes / wire bytes, about 0..1; 0: not valid on this link */
   double channel_gbs[TUTTI_LINK_COUNT];         /* GB/s of the wire that one channel can fill; 0: unknown */
   uint64_t channel_bytes[TUTTI_LINK_COUNT];     /* fewer bytes are not worth a channel of their own; 0: unknown */
   /* In: negative where the host has excluded it (rules, capabilities); a tuner leaves those alone.
