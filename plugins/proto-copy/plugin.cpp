@@ -33,7 +33,11 @@ class Enqueuing {
   cudaError_t run() {
     // On the default stream copies to another GPU would wait for all that either of the two has been given.
     const bool is_default = stream_ == nullptr || stream_ == cudaStreamLegacy;
-    is_default ? copy_aside() : keep_aside();
+    if (is_default) {
+      copy_aside();
+    } else {
+      keep_aside();
+    }
     check(start(kernels::kPart, 1, kernels::kWarp, stream_));
     return error_;
   }

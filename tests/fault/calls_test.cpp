@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 #include <functional>
 #include <thread>
@@ -54,6 +55,32 @@ TEST(Mismatch, DifferentCountsNameBothCalls) {
       });
     }
   }
+}
+
+TEST(Mismatch, SizesOfRegisteredBuffersNameRanks) {
+  on_ranks(3, {}, [](Communicator& comm) {
+    std::vector<float> buffer(64);
+    const size_t bytes = comm.rank() == 1 ? 128 : 256;
+    const Status status = comm.register_buffer(buffer.data(), bytes).status();
+    EXPECT_EQ(status.code(), Code::kInvalidArgument);
+    EXPECT_THAT(text_of(status), HasSubstr("128 bytes on rank 1 and 256 bytes on ranks 0,2"));
+    void* const none = comm.rank() == 2 ? nullptr : buffer.data();
+    EXPECT_THAT(text_of(comm.register_buffer(none, 256).status()), HasSubstr("null on rank 2"));
+    EXPECT_TRUE(comm.barrier().ok());
+  });
+}
+
+TEST(Registration, OnTheHostMakesNoDifferenceAndMayOutliveItsCommunicator) {
+  std::array<Registration, 2> kept;
+  on_ranks(2, {}, [&](Communicator& comm) {
+    std::vector<float> in(8, 1), out(16);
+    auto registration = comm.register_buffer(out.data(), 64);
+    ASSERT_TRUE(registration.ok()) << registration.status().to_string();
+    EXPECT_FALSE(registration->direct());
+    EXPECT_TRUE(comm.all_gather(in.data(), out.data(), 8, DataType::kFloat32).ok());
+    EXPECT_EQ(out, std::vector<float>(16, 1));
+    kept[static_cast<size_t>(comm.rank())] = *std::move(registration);
+  });
 }
 
 TEST(Mismatch, DifferentTypesAndCollectives) {

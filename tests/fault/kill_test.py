@@ -26,8 +26,8 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def start(tool, rank, ranks, meeting, extra, environment):
-    command = [tool, "bench", "all_reduce", "--rank", str(rank), "--ranks", str(ranks), "--id", meeting,
+def start(tool, collective, rank, ranks, meeting, extra, environment):
+    command = [tool, "bench", collective, "--rank", str(rank), "--ranks", str(ranks), "--id", meeting,
                "--min", "1M", "--max", "1M", "--iters", "1000000", "--no-check"] + extra
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                             env=os.environ | environment)
@@ -67,12 +67,12 @@ def judge(name, ranks, victim, killed_at):
     return None
 
 
-def kill_one(tool, victim, count, extra, environment):
+def kill_one(tool, victim, count, extra, environment, collective="all_reduce"):
     about = [*extra, *(f"{key}={value}" for key, value in environment.items())]
     name = f"kill rank {victim} of {count} {' '.join(about) or '(shared memory)'}"
     meeting = f"127.0.0.1:{free_port()}:{secrets.token_hex(16)}"
     before = shared_memory_files()
-    ranks = [start(tool, rank, count, meeting, extra, environment) for rank in range(count)]
+    ranks = [start(tool, collective, rank, count, meeting, extra, environment) for rank in range(count)]
     try:
         if not says_what_it_measures(ranks[0], START_S):
             ranks[0].kill()
@@ -107,6 +107,7 @@ def gpu_cases(gpus):
     if gpus > 1:
         visible = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
         cases.append((1, 2, cuda, {"CUDA_VISIBLE_DEVICES": visible}))
+        cases.append((1, 2, cuda + ["--register", "--set", "protocol=copy"], {}, "all_gather"))
     return cases
 
 
