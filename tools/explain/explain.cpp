@@ -27,6 +27,7 @@ struct Question {
   size_t bytes = size_t{1} << 20;
   std::string type = "float32";
   std::string op = "sum";
+  bool registered = false;
 };
 
 /// The call that has `bytes` in its larger buffer.
@@ -45,8 +46,8 @@ Status answer(const Question& question, const UniqueId& id, int rank) {
   const check::Problem problem = problem_of(question);
   TUTTI_ASSIGN(auto communicator, Communicator::create(id, rank, problem.rank_count, question.session.options(rank)));
   if (rank == 0) {
-    TUTTI_ASSIGN(const std::string text,
-                 communicator.explain(problem.collective, problem.count, problem.type, problem.op));
+    TUTTI_ASSIGN(const std::string text, communicator.explain(problem.collective, problem.count, problem.type,
+                                                              problem.op, question.registered));
     fmt::print("{}, {} bytes\n{}{}", to_string(problem), check::bytes_of(problem), text,
                text.empty() || text.back() != '\n' ? "\n" : "");
   }
@@ -73,6 +74,7 @@ void add_explain(CLI::App& tutti, int& exit_code) {
   command->add_option("-o,--op", question->op, "Reduction (default sum)")
       ->check(one_of(all_names<ReduceOp>()))
       ->option_text("OP");
+  command->add_flag("--register", question->registered, "With device: cuda: for outputs in registered buffers");
   command->callback([question, &exit_code] {
     exit_code = run_as_threads(question->session.rank_count, [&](const UniqueId& id, int rank) {
       const Status status = answer(*question, id, rank);
