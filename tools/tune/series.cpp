@@ -8,7 +8,7 @@ namespace tutti::tune {
 namespace {
 
 constexpr double kSlower = 1.05;  ///< by so much a step to more channels must lose to count
-constexpr double kAsFast = 1.03;  ///< times the best: as good, where it takes fewer channels
+constexpr double kAsFast = 1.01;  ///< times the best: as good, where it takes fewer channels
 constexpr double kBehind = 3;     ///< times the best: far from winning at the next size
 
 }  // namespace

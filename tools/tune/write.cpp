@@ -95,7 +95,7 @@ void Writer::say_how() {
     say(fmt::format("and channels: {}, which the largest entries need", most));
   }
   say("An entry holds up to max_bytes of the larger buffer; measured_us is that of the largest size it was best at.");
-  say("Of those within 3 % of the fastest it is the one with the fewest channels.");
+  say("Of those within 1 % of the fastest it is the one with the fewest channels.");
 }
 
 void Writer::say_what_is_missing(const Status& failure) {
