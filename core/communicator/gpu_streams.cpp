@@ -2,16 +2,6 @@
 #include "communicator/gpu_streams.h"
 
 namespace tutti::communicator {
-namespace {
-
-/// That there is no such stream any more is the caller's to judge, not an error of what comes next.
-Status look(cudaError_t error, std::string_view call) {
-  if (error != cudaSuccess) cudaGetLastError();
-  return cuda::check(error, call);
-}
-
-}  // namespace
-
 Result<std::unique_ptr<Streams>> GpuStreams::create() {
   auto streams = std::make_unique<GpuStreams>();
   for (auto& event : streams->events_) {
@@ -25,14 +15,14 @@ Result<std::unique_ptr<Streams>> GpuStreams::create() {
 Result<std::optional<uint64_t>> GpuStreams::capture(Stream stream) const {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   unsigned long long id = 0;
-  TUTTI_TRY(
-      look(cudaStreamGetCaptureInfo(static_cast<cudaStream_t>(stream), &status, &id), "cudaStreamGetCaptureInfo"));
+  TUTTI_CUDA_TRY(cudaStreamGetCaptureInfo(static_cast<cudaStream_t>(stream), &status, &id));
   if (status != cudaStreamCaptureStatusActive) return std::optional<uint64_t>();
   return std::optional<uint64_t>(id);
 }
 
 Status GpuStreams::record(Mark mark, Stream stream) {
-  return look(cudaEventRecord(event(mark), static_cast<cudaStream_t>(stream)), "cudaEventRecord");
+  TUTTI_CUDA_TRY(cudaEventRecord(event(mark), static_cast<cudaStream_t>(stream)));
+  return {};
 }
 
 Status GpuStreams::wait(Stream stream, Mark mark) {

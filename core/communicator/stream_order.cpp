@@ -8,18 +8,6 @@ Status StreamOrder::join(Stream waiting, Stream first) {
   return streams_->wait(waiting, Mark::kJoint);
 }
 
-/// The stream may be gone by now, with work left: then all work of the GPU has to end.
-Status StreamOrder::mark_latest() {
-  const auto capture = streams_->capture(*latest_);
-  if (!capture.ok()) return streams_->finish_all();
-  if (capture->has_value()) {
-    return {Code::kFailedPrecondition,
-            "the communicator's latest call outside of captures was on a stream that is being captured now, so nothing "
-            "on another stream can come after it; end the capture first, or make both calls on one stream"};
-  }
-  return streams_->record(Mark::kDone, *latest_).ok() ? Status() : streams_->finish_all();
-}
-
 Status StreamOrder::begin(Stream stream) {
   TUTTI_ASSIGN(capturing_, streams_->capture(stream));
   current_ = stream;
@@ -28,8 +16,6 @@ Status StreamOrder::begin(Stream stream) {
   }
   if (!latest_ || *latest_ == stream) [[likely]]
     return {};
-  if (!several_) TUTTI_TRY(mark_latest());
-  several_ = true;
   return streams_->wait(stream, Mark::kDone);
 }
 
@@ -40,13 +26,13 @@ Status StreamOrder::end() {
     return {};
   }
   latest_ = current_;
-  return several_ ? streams_->record(Mark::kDone, current_) : Status();
+  return streams_->record(Mark::kDone, current_);
 }
 
 Status StreamOrder::gather(std::span<const Stream> streams) {
   const Stream one = streams.front();
   if (streams.size() < 2) {
-    const bool follows = latest_ == one && (!capture_ || captured_ == one);
+    const bool follows = !capture_ || captured_ == one;
     return follows ? Status() : begin(one);
   }
   TUTTI_ASSIGN(const auto wanted, streams_->capture(streams.front()));
@@ -68,10 +54,7 @@ Status StreamOrder::release(std::span<const Stream> streams) {
 
 Status StreamOrder::finish() {
   if (capture_) return streams_->finish_all();  // graphs may run, on whatever stream
-  if (!latest_) return {};
-  if (several_) return streams_->finish(Mark::kDone);
-  TUTTI_TRY(mark_latest());
-  return streams_->finish(Mark::kDone);
+  return latest_ ? streams_->finish(Mark::kDone) : Status();
 }
 
 }  // namespace tutti::communicator

@@ -21,9 +21,9 @@ class Streams {
  public:
   enum class Mark { kDone, kJoint };
   virtual ~Streams() = default;
-  /// The capture that the stream is in. Fails where there is no such stream any more.
+  /// The capture that the stream is in.
   virtual Result<std::optional<uint64_t>> capture(Stream stream) const = 0;
-  /// The mark comes after all that the stream holds. Fails as capture().
+  /// The mark comes after all that the stream holds.
   virtual Status record(Mark mark, Stream stream) = 0;
   /// What the stream is given next comes after the mark.
   virtual Status wait(Stream stream, Mark mark) = 0;
@@ -32,8 +32,9 @@ class Streams {
   virtual Status finish_all() = 0;
 };
 
-/// Costs nothing but a look as long as a communicator is used with one stream; from the second stream on, an event for
-/// each operation. One thread at a time, with the communicator's GPU as its own.
+/// Costs an event for each operation: it must be recorded while the stream is there for sure, as the application may
+/// destroy it afterwards, and CUDA crashes on a stream that is gone. One thread at a time, with the communicator's GPU
+/// as its own.
 class StreamOrder {
  public:
   explicit StreamOrder(std::unique_ptr<Streams> streams) : streams_(std::move(streams)) {}
@@ -54,7 +55,6 @@ class StreamOrder {
 
  private:
   using Mark = Streams::Mark;
-  Status mark_latest();
   Status join(Stream waiting, Stream first);
 
   std::unique_ptr<Streams> streams_;
@@ -62,8 +62,7 @@ class StreamOrder {
   std::optional<uint64_t> capturing_;  //
   std::optional<uint64_t> capture_;    // the latest that an operation was in, and the stream it went to
   Stream captured_ = nullptr;          //
-  std::optional<Stream> latest_;       // stream of the latest operation outside of captures
-  bool several_ = false;               // there was more than one of these; since then, kDone is kept up to date
+  std::optional<Stream> latest_;       // stream of the latest operation outside of captures; kDone comes after that
 };
 
 }  // namespace tutti::communicator

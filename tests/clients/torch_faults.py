@@ -150,10 +150,11 @@ class Case:
 
 
 BLOCKING = {"TORCH_NCCL_BLOCKING_WAIT": "1"}
+DUMPS_AT_ONCE = {"TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC": "500"}  # else the watchdog waits a minute for what it dumps
 ANY_END = {0, ABORTS}
 CASES = [
     Case(absent, BLOCKING, "^error after", 30, (ANY_END, ANY_END)),
-    Case(watchdog, {}, "Watchdog caught collective operation timeout", 60, ({ABORTS}, ANY_END)),
+    Case(watchdog, DUMPS_AT_ONCE, "Watchdog caught collective operation timeout", 60, ({ABORTS}, ANY_END)),
     Case(own_deadline, {**BLOCKING, "TUTTI_TIMEOUTS_OPERATION": "3s"}, "^error after", 30, (ANY_END, ANY_END)),
     Case(killed, BLOCKING, "^error after", 30, (ANY_END, {-signal.SIGKILL})),
     Case(aborted, {}, "^began again$", 40, ({0}, {0})),

@@ -139,9 +139,9 @@ class StreamOrderTest : public testing::Test {
   Work eager_;
 };
 
-TEST_F(StreamOrderTest, OneStreamCostsNoEvent) {
+TEST_F(StreamOrderTest, OneStreamCostsAnEventAndNoWait) {
   for (int i = 0; i < 10; ++i) operate(1, eager_);
-  EXPECT_EQ(machine_.events(), 0u);
+  EXPECT_EQ(machine_.events(), 10u);
 }
 
 TEST_F(StreamOrderTest, OperationsWaitForEachOtherAndForNothingElse) {
@@ -202,23 +202,22 @@ TEST_F(StreamOrderTest, ACaptureIsBesideWhatIsNot) {
   operate(3, eager_);
 }
 
-TEST_F(StreamOrderTest, WhatACaptureHidesIsAnErrorAndNoPartOfIt) {
+TEST_F(StreamOrderTest, ALaterCaptureHidesNothing) {
   operate(1, eager_);
   machine_.begin_capture(1, 7);
-  EXPECT_EQ(order_.begin(stream(2)).code(), Code::kFailedPrecondition);
-  EXPECT_FALSE(order_.finish().ok());
-  machine_.end_captures();
-  EXPECT_TRUE(order_.begin(stream(2)).ok());
+  operate(2, eager_);
+  EXPECT_TRUE(order_.finish().ok());
 }
 
-TEST_F(StreamOrderTest, AStreamThatIsGoneIsWaitedFor) {
+/// CUDA would crash: the machine fails, whatever is asked of that stream.
+TEST_F(StreamOrderTest, AStreamThatIsGoneIsNotTouched) {
   operate(1, eager_);
   machine_.destroy(1);
   operate(2, eager_);
-  EXPECT_EQ(machine_.stops(), 1u);
   machine_.destroy(2);
-  operate(3, eager_);
-  EXPECT_EQ(machine_.stops(), 1u);
+  ASSERT_TRUE(order_.finish().ok());
+  for (const int operation : eager_) EXPECT_TRUE(machine_.through(operation));
+  EXPECT_EQ(machine_.stops(), 0u);
 }
 
 TEST_F(StreamOrderTest, TheEndWaitsForOperationsAndForNothingElse) {

@@ -16,7 +16,7 @@
 // Streams: the calls of one communicator run one after another, in the order in which they are made, on whatever
 // streams they are; nothing else on these streams is ordered by that. What is captured into a graph is in order within
 // it; between a graph's replays and other calls the application keeps the order, by a stream or an event. A stream
-// outlives the work on it: destroy it after the communicator has been given another one, or after the communicator.
+// may be destroyed when the work on it is through.
 // Inside a group (group_start .. group_end) calls are collected and run by group_end.
 //
 // Threads: different communicators may be used from different threads at the same time. One communicator is used by one

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+// Communicators: the calls applications make.
+//
+//   tutti::UniqueId id = ...;                        // made by one process with UniqueId::create(), passed to all
+//   auto comm = tutti::Communicator::create(id, rank, rank_count);
+//   if (!comm.ok()) return fail(comm.status());
+//   tutti::Status status = comm->all_reduce(input, output, count, tutti::DataType::kFloat32, tutti::ReduceOp::kSum);
+//
+// Every rank makes the same calls in the same order with the same arguments (except its own buffers). Where ranks
+// disagree, the call fails with Code::kMismatch and names the rank and both calls.
+//
+// On the host device a call returns when this rank's part is done: its input may be reused and its output is complete.
+// On GPUs (device: cuda) a communicator belongs to the GPU that is current in the thread that creates it, buffers are
+// that GPU's memory, and a call enqueues its work on `stream` and returns; it may be captured into a CUDA graph. What
+// goes wrong in a kernel is returned by async_error() and by the next call.
+// Inside a group (group_start .. group_end) calls are collected and run by group_end.
+//
+// Threads: different communicators may be used from different threads at the same time. One communicator is used by one
+// thread at a time, except abort() and async_error(), which any thread may call at any time.
+//
+// After a failure of a collective (a peer lost, a time-out, an abort, a mismatch) the communicator is broken: every
+// later call returns the first failure at once, and what remains is to destroy it. Errors of arguments break nothing.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "tutti/status.h"
+#include "tutti/types.h"
+#include "tutti/unique_id.h"
+
+namespace tutti {
+
+/// The queue a device runs a call on (a cudaStream_t). The host device has none: pass nothing.
+using Stream = void*;
+
+/// A reduction with its scalar. Converts from ReduceOp; make a pre-multiplied sum with pre_mul_sum().
+struct Reduction {
+  ReduceOp op = ReduceOp::kSum;
+  uint64_t scalar = 0;  ///< kPreMulSum: the bits of one element of the call's type, in the low bytes
+
+  Reduction(ReduceOp operation) : op(operation) {}  // NOLINT(google-explicit-constructor)
+  Reduction(ReduceOp operation, uint64_t factor) : op(operation), scalar(factor) {}
+};
+
+/// sum over ranks of (factor × that rank's input); `factor` is rounded to `type` (integers: truncated) and may differ
+/// between ranks.
+TUTTI_API Reduction pre_mul_sum(DataType type, double factor);
+
+/// What runs a call.
+struct Choice {
+  std::string algorithm;  ///< "ring"
+  std::string variant;    ///< "two-shot"; empty where the algorithm has one variant
+  std::string protocol;   ///< "simple"
+  std::string transport;  ///< "shm", "net-socket", or both joined by "+"
+  uint32_t channels = 0;
+  double predicted_us = 0;
+};
+
+/// How a communicator is made. Settings win over environment, job file and site file.
+struct Options {
+  std::string config_file;                                    ///< job file; empty: TUTTI_CONFIG or none
+  std::vector<std::pair<std::string, std::string>> settings;  ///< "protocol" → "ll", ... as in --set
+};
+
+class TUTTI_API Communicator {
+ public:
+  /// Joins the ranks of `id`; returns when all `rank_count` ranks have joined and agree on version, plugins and
+  /// configuration. Errors: kInvalidArgument (rank outside 0..rank_count-1), kConfig, kNotFound (plugin), kTimeout
+  /// (names the missing ranks), kMismatch (names ranks and difference), kRemote.
+  static Result<Communicator> create(const UniqueId& id, int rank, int rank_count, const Options& options = {});
+
+  Communicator(Communicator&&) noexcept;
+  Communicator& operator=(Communicator&&) noexcept;
+  /// Leaves and frees everything; does not wait for the other ranks.
+  ~Communicator();
+
+  int rank() const;
+  int size() const;
+
+  /// Ranks with the same `color` form a new communicator, ordered by `key`, then by rank. color < 0: takes part in the
+  /// call, joins none.
+  Result<std::optional<Communicator>> split(int color, int key);
+
+  // Collectives. `count` is in elements. In place means the buffers given per call; any other overlap is undefined.
+  // Buffers may be null only where they are not read or written, or where count is 0. A count of 0 does nothing.
+
+  /// output[i] = op over ranks of input[i]; count elements each. In place: input == output.
+  Status all_reduce(const void* input, void* output, size_t count, DataType type, Reduction op,
+                    Stream stream = nullptr);
+  /// Rank r gets block r of the reduction: input has size()·count elements, output count. In place: output == input +
+  /// rank·count.
+  Status reduce_scatter(const void* input, void* output, size_t count, DataType type, Reduction op,
+                        Stream stream = nullptr);
+  /// output block r = rank r's input: input has count elements, output size()·count. In place: input == output +
+  /// rank·count.
+  Status all_gather(const void* input, void* output, size_t count, DataType type, Stream stream = nullptr);
+  /// output = root's input, on every rank. `input` is read on root only. In place: input == output on root.
+  Status broadcast(const void* input, void* output, size_t count, DataType type, int root, Stream stream = nullptr);
+  /// output on root = op over ranks of input. `output` is written on root only. In place: input == output on root.
+  Status reduce(const void* input, void* output, size_t count, DataType type, Reduction op, int root,
+                Stream stream = nullptr);
+  /// Block r of the input goes to rank r, block r of the output came from rank r: size()·count elements each. Not in
+  /// place.
+  Status all_to_all(const void* input, void* output, size_t count, DataType type, Stream stream = nullptr);
+  /// As all_to_all with a count and an offset (in elements) per peer; recv_counts[p] here equals send_counts[rank()] on
+  /// p. Not in place.
+  Status all_to_all_v(const void* input, std::span<const size_t> send_counts, std::span<const size_t> send_offsets,
+                      void* output, std::span<const size_t> recv_counts, std::span<const size_t> recv_offsets,
+                      DataType type, Stream stream = nullptr);
+  /// output block r on root = rank r's input. `output` is written on root only. In place on root: input == output +
+  /// root·count.
+  Status gather(const void* input, void* output, size_t count, DataType type, int root, Stream stream = nullptr);
+  /// output = block rank() of root's input. `input` is read on root only. In place on root: output == input +
+  /// root·count.
+  Status scatter(const void* input, void* output, size_t count, DataType type, int root, Stream stream = nullptr);
+  /// Sends `count` elements to `peer`, which must receive as many. Sends and receives of one group progress together.
+  Status send(const void* input, size_t count, DataType type, int peer, Stream stream = nullptr);
+  Status recv(void* output, size_t count, DataType type, int peer, Stream stream = nullptr);
+  /// Returns when every rank has called it; on GPUs, when what every rank enqueued before on `stream` is done, too.
+  Status barrier(Stream stream = nullptr);
+
+  /// Breaks the communicator on every rank: calls in progress and later ones return kAborted with `reason`. Any thread.
+  void abort(std::string_view reason = "aborted by the application");
+  /// The failure that broke this communicator, or ok; looks what kernels have reported. Any thread.
+  Status async_error() const;
+
+  /// What would run this call, and what does when it is made: both ask the same selector.
+  Result<Choice> choose(Collective collective, size_t count, DataType type, Reduction op) const;
+  /// The verdict on every candidate for this call, one per line: chosen, slower by how much, or excluded by what.
+  Result<std::string> explain(Collective collective, size_t count, DataType type, Reduction op) const;
+
+  class State;  ///< the insides; not for applications
+
+ private:
+  explicit Communicator(std::shared_ptr<State> state);
+  std::shared_ptr<State> state_;
+};
+
+/// Collects the calls that this thread makes until the matching group_end. Groups nest; the outermost end runs
+/// everything.
+TUTTI_API Status group_start();
+/// Runs the collected calls: sends and receives progress together, calls of different communicators at the same time.
+/// Returns the first failure.
+TUTTI_API Status group_end();
+
+}  // namespace tutti

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a thread block (CTA) knows of its connections: where slots and mailboxes lie, how far each side is, and how to
+// wait without waiting for ever. For nvcc.
+#pragma once
+
+#include "tutti/plugin/cuda.h"
+
+namespace tutti::device {
+
+__device__ __forceinline__ uint32_t load_relaxed(const uint32_t* word) {
+  uint32_t value;
+  asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(word) : "memory");
+  return value;
+}
+__device__ __forceinline__ uint32_t load_acquire(const uint32_t* word) {
+  uint32_t value;
+  asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(word) : "memory");
+  return value;
+}
+__device__ __forceinline__ void store_relaxed(uint32_t* word, uint32_t value) {
+  asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
+}
+__device__ __forceinline__ uint64_t nanoseconds() {
+  uint64_t now;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+  return now;
+}
+
+inline constexpr uint32_t kPollsPerLook = 1u << 10;  // at the abort word, which lies in host memory: 1 µs a look
+
+/// What a look says that ends a wait in vain.
+inline constexpr uint64_t kStop = ~uint64_t{0};
+
+/// Looks whether a wait is in vain: the call was aborted, or nothing came for too long, which is told to the host.
+/// Returns kStop, or what to pass as `since` at the wait's next look; 0 at its first. Rare, so it stays out of the way.
+static __device__ __noinline__ uint64_t look(tutti_cuda_control* control, uint64_t timeout_ns, uint32_t rank,
+                                             uint64_t since) {
+  if (*const_cast<const volatile uint32_t*>(&control->abort) != 0) return kStop;
+  const uint64_t now = nanoseconds();
+  if (since == 0) return now;
+  if (now - since < timeout_ns) return since;
+  control->peer = rank;
+  control->channel = blockIdx.x;
+  __threadfence_system();
+  *const_cast<volatile uint32_t*>(&control->fault) = static_cast<uint32_t>(TUTTI_TIMEOUT);
+  return kStop;
+}
+
+/// Connections of one CTA. `lane`: its number among those that share its slots' place.
+class Connections {
+ public:
+  __device__ __forceinline__ Connections(const tutti_cuda_launch& launch, uint32_t lane)
+      : launch_(launch), lane_(lane) {}
+
+  __device__ __forceinline__ uint8_t* slot_to(uint32_t rank, uint32_t number) const {
+    return launch_.arenas[rank] + slot(launch_.rank, number);
+  }
+  __device__ __forceinline__ const uint8_t* slot_from(uint32_t rank, uint32_t number) const {
+    return launch_.arenas[launch_.rank] + slot(rank, number);
+  }
+  /// Where this rank tells `rank`, and where `rank` tells this one.
+  __device__ __forceinline__ tutti_cuda_mailbox* mailbox_at(uint32_t rank) const { return mailbox(rank, launch_.rank); }
+  __device__ __forceinline__ tutti_cuda_mailbox* mailbox_of(uint32_t rank) const { return mailbox(launch_.rank, rank); }
+
+ private:
+  __device__ __forceinline__ uint64_t slot(uint32_t sender, uint32_t number) const {
+    const uint32_t at =
+        (lane_ * launch_.rank_count + sender) * launch_.slot_count + (number & (launch_.slot_count - 1));
+    return launch_.slots_offset + at * launch_.slot_stride;
+  }
+  __device__ __forceinline__ tutti_cuda_mailbox* mailbox(uint32_t at, uint32_t of) const {
+    return reinterpret_cast<tutti_cuda_mailbox*>(launch_.arenas[at] + launch_.mailboxes_offset) +
+           (lane_ * launch_.rank_count + of);
+  }
+
+  const tutti_cuda_launch& launch_;
+  uint32_t lane_;
+};
+
+/// The part of each block of the buffers that a CTA handles.
+struct Part {
+  const tutti_cuda_cut& cut;
+  uint64_t begin;
+  uint64_t bytes;
+
+  __device__ __forceinline__ Part(uint64_t block_bytes, const tutti_cuda_cut& block_cut, uint32_t index)
+      : cut(block_cut), begin(block_cut.part * index) {
+    const uint64_t rest = begin < block_bytes ? block_bytes - begin : 0;
+    bytes = rest < cut.part ? rest : cut.part;
+  }
+};
+
+/// Bytes of chunk `chunk` of a loop that has `left` bytes and chunks of `chunk_bytes`.
+__device__ __forceinline__ uint64_t length_of(uint64_t chunk, uint64_t chunk_bytes, uint64_t left) {
+  const uint64_t offset = chunk * chunk_bytes;
+  if (offset >= left) return 0;
+  return left - offset < chunk_bytes ? left - offset : chunk_bytes;
+}
+
+}  // namespace tutti::device

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// The host's side of a protocol's kernels: a table to find one in, and how to start it. For the CUDA runtime.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include "tutti/plugin/cuda.h"
+
+namespace tutti::device {
+
+/// The kernels for one element type: by reduction, and for sends and receives (null where the type is not used to
+/// copy).
+struct TypeKernels {
+  const void* sum;
+  const void* prod;
+  const void* max;
+  const void* min;
+  const void* messages;
+};
+
+/// Averages and pre-multiplied sums are sums with something before or after.
+inline const void* find_kernel(const TypeKernels& kernels, const tutti_cuda_launch& launch) {
+  if (launch.message_count > 0) return kernels.messages;
+  switch (launch.reduce_op) {
+    case TUTTI_PROD:
+      return kernels.prod;
+    case TUTTI_MAX:
+      return kernels.max;
+    case TUTTI_MIN:
+      return kernels.min;
+    default:
+      return kernels.sum;
+  }
+}
+
+/// Loads all kernels of a protocol on the calling thread's GPU: one that is loaded when it is first started may wait
+/// for all that run, and those for a peer that waits for it. Lets them take `shared_bytes` of dynamic shared memory.
+inline cudaError_t load_kernels(const TypeKernels* const (&all)[TUTTI_DATA_TYPE_COUNT], uint32_t shared_bytes = 0) {
+  for (const TypeKernels* of_type : all) {
+    for (const void* kernel : {of_type->sum, of_type->prod, of_type->max, of_type->min, of_type->messages}) {
+      cudaFuncAttributes attributes;
+      if (kernel == nullptr) continue;
+      if (const cudaError_t error = cudaFuncGetAttributes(&attributes, kernel); error != cudaSuccess) return error;
+      if (shared_bytes == 0) continue;
+      const cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                     static_cast<int>(shared_bytes));
+      if (error != cudaSuccess) return error;
+    }
+  }
+  return cudaSuccess;
+}
+
+/// Enqueues it with `threads` threads per CTA and `shared_bytes` of dynamic shared memory.
+inline cudaError_t start_kernel(const void* kernel, const tutti_cuda_launch& launch, uint32_t threads, void* stream,
+                                uint32_t shared_bytes = 0) {
+  auto* parameters = const_cast<tutti_cuda_launch*>(&launch);
+  void* arguments[] = {parameters};
+  return cudaLaunchKernel(kernel, dim3(launch.cta_count), dim3(threads), arguments, shared_bytes,
+                          static_cast<cudaStream_t>(stream));
+}
+
+}  // namespace tutti::device

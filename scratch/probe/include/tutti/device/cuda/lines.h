@@ -1,0 +1,458 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernel of the wires with flags in their data (LL, LL128): runs a program, or sends and receives. For nvcc.
+//
+// A small message is latency, and latency is instructions that wait for each other. So a CTA knows from its parameters
+// all but its track, which it reads beside its input; threads do not meet before their first store; each thread polls
+// just what it will use; and a chunk is one message.
+#pragma once
+
+#include "tutti/device/cuda/tracks.h"
+#include "tutti/device/cuda/wire.h"
+
+namespace tutti::device {
+
+/// Runs the CTA's share of a launch. `kMessages`: of one of its sends and receives, else of its program.
+template <class Wire, class T, class Op, bool kMessages>
+class LineRunner {
+ public:
+  /// `peer`: of messages.
+  __device__ __forceinline__ LineRunner(const tutti_cuda_launch& launch, const Connections& connections,
+                                        tutti_cuda_track track, const Part& part, const uint8_t* input, uint8_t* output,
+                                        uint32_t peer)
+      : launch_(launch),
+        connections_(connections),
+        part_(part),
+        input_(input),
+        output_(output),
+        peer_(peer),
+        epoch_(track.epoch),
+        room_(room_of(track)) {}
+
+  __device__ __forceinline__ void run_program() {
+    const uint32_t chunks = launch_.program.chunks;
+    for (uint32_t loop = 0; loop < part_.cut.loops; ++loop) {
+      begin_loop(loop, chunks, launch_.program.messages);
+      for (uint32_t s = 0; s < launch_.program.step_count; ++s) {
+        const tutti_cuda_step step = launch_.program.steps[s];
+        if ((step.flags & TUTTI_CUDA_STEP_MEET) != 0) __syncthreads();
+        run_step(step);
+      }
+      if (is_long() && loop + 1 < part_.cut.loops) end_loop();
+    }
+  }
+
+  __device__ __forceinline__ void run_message(bool receives) {
+    tutti_cuda_step step = {};
+    step.source = receives ? TUTTI_BUFFER_NONE : TUTTI_BUFFER_INPUT;
+    step.destination = receives ? TUTTI_BUFFER_OUTPUT : TUTTI_BUFFER_NONE;
+    step.recv_count = receives ? 1 : 0;
+    step.send_count = receives ? 0 : 1;
+    for (uint32_t loop = 0; loop < part_.cut.loops; ++loop) {
+      begin_loop(loop, 1, 1);
+      run_step(step);
+    }
+  }
+
+ private:
+  using Data = typename Wire::template Data<T>;
+  static constexpr uint32_t kSweepPeriod = 1u << 30;
+
+  __device__ __forceinline__ void begin_loop(uint32_t loop, uint32_t chunks, uint32_t messages) {
+    const uint64_t done = loop * chunks * part_.cut.chunk;
+    first_ = part_.begin + done;
+    left_ = part_.bytes > done ? part_.bytes - done : 0;
+    chunk_bytes_ = loop + 1 < part_.cut.loops ? part_.cut.chunk : part_.cut.last_chunk;
+    number_ = epoch_ + loop * messages;
+  }
+
+  __device__ __forceinline__ void run_step(const tutti_cuda_step& step) {
+    sweep_if_due(step);
+    if ((step.flags & (TUTTI_STEP_GATHER | TUTTI_STEP_SCATTER)) != 0) {
+      exchange(step);
+    } else {
+      fold_chunk(step);
+    }
+    if (is_long()) tell_done(step);
+  }
+  /// Whether slots must be freed before the call ends.
+  __device__ __forceinline__ bool is_long() const { return part_.cut.messages > launch_.slot_count / 2; }
+
+  __device__ __forceinline__ tutti_cuda_peer peer(uint32_t index) const {
+    if constexpr (kMessages) {
+      return {static_cast<uint8_t>(peer_), 0, 0, 0};
+    } else {
+      return launch_.program.peers[index];
+    }
+  }
+  __device__ __forceinline__ uint32_t length(uint32_t chunk) const {
+    return static_cast<uint32_t>(length_of(chunk, chunk_bytes_, left_));
+  }
+  __device__ __forceinline__ uint64_t offset(uint32_t block, uint32_t chunk) const {
+    return block * launch_.block_bytes + first_ + chunk * chunk_bytes_;
+  }
+  __device__ __forceinline__ const uint8_t* source(uint32_t buffer, uint32_t block, uint32_t chunk) const {
+    return (buffer == TUTTI_BUFFER_INPUT ? input_ : output_) + offset(block, chunk);
+  }
+
+  /// One value from the own chunk and what peers sent, to the destination and to peers.
+  __device__ __forceinline__ void fold_chunk(const tutti_cuda_step& step) {
+    constexpr uint32_t kFew = Wire::kInFlight;
+    if (step.recv_count <= 1) return fold_by<1, kFew>(step);
+    if (step.recv_count <= 3) return fold_by<3, (kFew + 1) / 2>(step);
+    return fold_by<7, 1>(step);
+  }
+
+  /// kBatch messages of kPlaces places are asked for at once. Folds in ascending order of ranks, so that all ranks get
+  /// the same bits.
+  template <uint32_t kBatch, uint32_t kPlaces>
+  __device__ __forceinline__ void fold_by(const tutti_cuda_step& step) {
+    const bool keeps = step.destination != TUTTI_BUFFER_NONE;
+    const bool has_own = step.source != TUTTI_BUFFER_NONE;
+    const uint32_t bytes = length(!has_own && keeps ? step.destination_chunk : step.source_chunk);
+    const uint8_t* const from = source(step.source, step.source_block, step.source_chunk);
+    uint8_t* const to = output_ + offset(step.destination_block, step.destination_chunk);
+    const bool folds = step.recv_count + (has_own ? 1u : 0u) > 1 || (step.flags & TUTTI_STEP_FINAL) != 0;
+    const uint32_t divisor = (step.flags & TUTTI_STEP_FINAL) != 0 ? launch_.divisor : 0;
+    const uint32_t places = Wire::places(bytes);
+    for (uint32_t place = threadIdx.x; place < places; place += blockDim.x * kPlaces) {
+      Data value[kPlaces];
+      if (has_own) {
+#pragma unroll
+        for (uint32_t p = 0; p < kPlaces; ++p) value[p] = load_own(step.source, from, place + p * blockDim.x, bytes);
+      }
+      if (step.recv_count > 0 || folds) {
+        PackSum<T, Wire::kDataBytes, Op> sum[kPlaces];
+        for (uint32_t first = 0; first < step.recv_count; first += kBatch) {
+          Data got[kBatch][kPlaces];
+          const uint32_t count = min(step.recv_count - first, kBatch);
+          receive<kBatch, kPlaces>(step.recv_begin + first, count, place, places, got);
+#pragma unroll
+          for (uint32_t i = 0; i < kBatch; ++i) {
+            if (i >= count) break;
+#pragma unroll
+            for (uint32_t p = 0; p < kPlaces; ++p) {
+              if (has_own && first + i == step.own_position) sum[p].take(value[p]);
+              if (folds) {
+                sum[p].take(got[i][p]);
+              } else {
+                value[p] = got[i][p];
+              }
+            }
+          }
+        }
+        if (folds) {
+#pragma unroll
+          for (uint32_t p = 0; p < kPlaces; ++p) {
+            if (has_own && step.own_position == step.recv_count) sum[p].take(value[p]);
+            value[p] = sum[p].value(divisor);
+          }
+        }
+      }
+#pragma unroll
+      for (uint32_t p = 0; p < kPlaces; ++p) {
+        const uint32_t here = place + p * blockDim.x;
+        if (here >= places) break;
+        if (keeps) store(to, value[p], here, bytes);
+        for (uint32_t i = 0; i < step.send_count; ++i) send(peer(step.send_begin + i), value[p], here);
+      }
+    }
+  }
+
+  __device__ __forceinline__ Data load_own(uint32_t buffer, const uint8_t* from, uint32_t place, uint32_t bytes) const {
+    Data value;
+    const int32_t here = Wire::bytes_at(place, bytes);
+    if (here > 0) value = load_pack<T, Wire::kDataBytes>(from + Wire::offset(place), static_cast<uint32_t>(here));
+    if (launch_.premultiplied != 0 && buffer == TUTTI_BUFFER_INPUT) value = scaled(value, launch_.scalar);
+    return value;
+  }
+  __device__ __forceinline__ void store(uint8_t* to, const Data& value, uint32_t place, uint32_t bytes) const {
+    const int32_t here = Wire::bytes_at(place, bytes);
+    if (here > 0) store_pack(to + Wire::offset(place), value, static_cast<uint32_t>(here));
+  }
+
+  /// The own copy, then sends, then receives; different threads move different peers' messages.
+  __device__ __forceinline__ void exchange(const tutti_cuda_step& step) {
+    if (step.source != TUTTI_BUFFER_NONE && step.destination != TUTTI_BUFFER_NONE) copy_own(step);
+    send_all(step);
+    receive_all(step);
+  }
+
+  /// One place of one of several messages.
+  struct Spot {
+    tutti_cuda_peer peer;
+    uint32_t place;
+    uint32_t bytes;  // of the message; 0: there is no such place
+  };
+
+  __device__ __forceinline__ void send_all(const tutti_cuda_step& step) {
+    const bool scatters = (step.flags & TUTTI_STEP_SCATTER) != 0;
+    for_each_spot(step.send_begin, step.send_count, scatters ? kNoChunk : step.source_chunk,
+                  [&](const Spot(&spots)[Wire::kInFlight]) {
+                    Data values[Wire::kInFlight];
+#pragma unroll
+                    for (uint32_t u = 0; u < Wire::kInFlight; ++u) {
+                      const tutti_cuda_peer& to = spots[u].peer;
+                      const uint32_t block = scatters ? to.block : step.source_block;
+                      const uint32_t chunk = scatters ? to.chunk : step.source_chunk;
+                      if (spots[u].bytes == 0) continue;
+                      values[u] =
+                          load_own(step.source, source(step.source, block, chunk), spots[u].place, spots[u].bytes);
+                    }
+#pragma unroll
+                    for (uint32_t u = 0; u < Wire::kInFlight; ++u) {
+                      if (spots[u].bytes > 0) send(spots[u].peer, values[u], spots[u].place);
+                    }
+                  });
+  }
+
+  __device__ __forceinline__ void receive_all(const tutti_cuda_step& step) {
+    for_each_spot(step.recv_begin, step.recv_count, kNoChunk, [&](const Spot(&spots)[Wire::kInFlight]) {
+      Data got[Wire::kInFlight];
+      receive_spots(spots, got);
+#pragma unroll
+      for (uint32_t u = 0; u < Wire::kInFlight; ++u) {
+        const tutti_cuda_peer& from = spots[u].peer;
+        if (spots[u].bytes == 0) continue;
+        store(output_ + offset(from.block, from.chunk), got[u], spots[u].place, spots[u].bytes);
+      }
+    });
+  }
+
+  __device__ __forceinline__ void copy_own(const tutti_cuda_step& step) {
+    const uint8_t* const from = source(step.source, step.source_block, step.source_chunk);
+    uint8_t* const to = output_ + offset(step.destination_block, step.destination_chunk);
+    const uint32_t bytes = length(step.source_chunk);
+    if (from == to) return;
+    for (uint32_t at = threadIdx.x * 8; at < bytes; at += blockDim.x * 8) {
+      Pack<T, 8> value = load_pack<T, 8>(from + at, bytes - at);
+      store_pack(to + at, value, bytes - at);
+    }
+  }
+
+  static constexpr uint32_t kNoChunk = ~0u;
+
+  /// Deals the places of `count` messages out to threads, some to each at a time. The messages are as long as chunk
+  /// `chunk`, or kNoChunk: each as its peer's.
+  template <class Action>
+  __device__ __forceinline__ void for_each_spot(uint32_t first, uint32_t count, uint32_t chunk, Action&& action) const {
+    constexpr uint32_t kSpots = Wire::kInFlight;
+    const uint32_t places = Wire::places(static_cast<uint32_t>(min(chunk_bytes_, left_)));
+    if (count == 0 || places == 0) return;
+    // Threads per message: a power of two, so that finding one's place takes no division.
+    const uint32_t needed = max(places, Wire::kTogether);
+    const uint32_t shift = needed >= blockDim.x ? 31 - __clz(blockDim.x) : 32 - __clz(needed - 1);
+    const uint32_t width = 1u << shift;
+    const uint32_t rows = (places + width - 1) >> shift;  // of `width` places, per message
+    for (uint32_t at = threadIdx.x; at < (count * rows) << shift; at += blockDim.x * kSpots) {
+      Spot spots[kSpots];
+#pragma unroll
+      for (uint32_t u = 0; u < kSpots; ++u) {
+        const uint32_t row = (at + u * blockDim.x) >> shift;
+        const uint32_t index = rows == 1 ? row : row % count;
+        const uint32_t place = ((rows == 1 ? 0 : row / count) << shift) + (at & (width - 1));
+        const tutti_cuda_peer with = peer(first + (index < count ? index : 0));
+        const uint32_t bytes = length(chunk == kNoChunk ? with.chunk : chunk);
+        const bool exists = row < count * rows && place < Wire::places(bytes);
+        spots[u] = {with, place, exists ? bytes : 0};
+      }
+      action(spots);
+    }
+  }
+
+  __device__ __forceinline__ void send(tutti_cuda_peer to, const Data& value, uint32_t place) {
+    const uint32_t number = number_ + to.message;
+    if (number - epoch_ >= room_) wait_for_slot(to.rank, number);
+    store_wire(connections_.slot_to(to.rank, number) + place * kWireBytes,
+               Wire::template encode<T>(value, place, number + 1));
+  }
+
+  /// kPlaces places, a CTA's threads apart, of each of `count` messages; all are asked for before any is looked at.
+  template <uint32_t kBatch, uint32_t kPlaces>
+  __device__ __forceinline__ void receive(uint32_t first, uint32_t count, uint32_t place, uint32_t places,
+                                          Data (&got)[kBatch][kPlaces]) {
+    const uint8_t* from[kBatch];
+    uint32_t flag[kBatch];
+#pragma unroll
+    for (uint32_t i = 0; i < kBatch; ++i) {
+      const tutti_cuda_peer source = peer(first + (i < count ? i : 0));
+      flag[i] = number_ + source.message + 1;
+      from[i] = connections_.slot_from(source.rank, flag[i] - 1) + place * kWireBytes;
+    }
+    const auto wanted = [&](uint32_t i, uint32_t p) { return i < count && place + p * blockDim.x < places; };
+    WireWord words[kBatch][kPlaces];
+    wait_until(peer(first).rank, [&] {
+      bool arrived = true;
+#pragma unroll
+      for (uint32_t i = 0; i < kBatch; ++i) {
+#pragma unroll
+        for (uint32_t p = 0; p < kPlaces; ++p) {
+          if (wanted(i, p)) words[i][p] = load_wire(from[i] + p * blockDim.x * kWireBytes);
+        }
+      }
+#pragma unroll
+      for (uint32_t i = 0; i < kBatch; ++i) {
+#pragma unroll
+        for (uint32_t p = 0; p < kPlaces; ++p) {
+          if (wanted(i, p)) arrived = arrived && Wire::arrived(words[i][p], place, flag[i]);
+        }
+      }
+      return arrived;
+    });
+#pragma unroll
+    for (uint32_t i = 0; i < kBatch; ++i) {
+#pragma unroll
+      for (uint32_t p = 0; p < kPlaces; ++p) {
+        if (wanted(i, p)) got[i][p] = Wire::template decode<T>(words[i][p]);
+      }
+    }
+  }
+
+  __device__ __forceinline__ void receive_spots(const Spot (&spots)[Wire::kInFlight], Data* got) {
+    constexpr uint32_t kSpots = Wire::kInFlight;
+    WireWord words[kSpots];
+    wait_until(spots[0].peer.rank, [&] {
+      bool arrived = true;
+#pragma unroll
+      for (uint32_t u = 0; u < kSpots; ++u) {
+        const tutti_cuda_peer& from = spots[u].peer;
+        if (spots[u].bytes == 0) continue;
+        words[u] = load_wire(connections_.slot_from(from.rank, number_ + from.message) + spots[u].place * kWireBytes);
+      }
+#pragma unroll
+      for (uint32_t u = 0; u < kSpots; ++u) {
+        if (spots[u].bytes == 0) continue;
+        arrived = arrived && Wire::arrived(words[u], spots[u].place, number_ + spots[u].peer.message + 1);
+      }
+      return arrived;
+    });
+#pragma unroll
+    for (uint32_t u = 0; u < kSpots; ++u) got[u] = Wire::template decode<T>(words[u]);
+  }
+
+  /// Until all threads that move places together have what they asked for.
+  template <class Ask>
+  __device__ __forceinline__ void wait_until(uint32_t rank, Ask&& ask) {
+    for (uint32_t polls = 1; !stopped_; ++polls) {
+      if (Wire::all_arrived(ask())) break;
+      if (polls % kPollsPerLook == 0) look_up(rank);
+    }
+    if (!stopped_) since_ = 0;
+  }
+
+  /// The receiver may lag: it must be done with what lies in the slot.
+  __device__ __forceinline__ void wait_for_slot(uint32_t rank, uint32_t number) {
+    const uint32_t* const done = &connections_.mailbox_of(rank)->done;
+    for (uint32_t polls = 1; !stopped_; ++polls) {
+      if (static_cast<int32_t>(number - load_relaxed(done)) < static_cast<int32_t>(launch_.slot_count)) break;
+      if (polls % kPollsPerLook == 0) look_up(rank);
+    }
+    since_ = 0;
+  }
+
+  /// Frees the slots that a step has emptied, where a call is longer than the slots.
+  __device__ __forceinline__ void tell_done(const tutti_cuda_step& step) {
+    if (step.recv_count == 0) return;
+    __syncthreads();
+    if (threadIdx.x >= step.recv_count) return;
+    const tutti_cuda_peer from = peer(step.recv_begin + threadIdx.x);
+    const uint32_t done = number_ + from.message + 1;
+    if ((done & (launch_.slot_count / 2 - 1)) == 0) store_relaxed(&connections_.mailbox_at(from.rank)->done, done);
+  }
+
+  /// Numbers that a connection has not used are done with, too.
+  __device__ __forceinline__ void end_loop() const {
+    __syncthreads();
+    const uint32_t rank = threadIdx.x;
+    if (rank >= launch_.rank_count || rank == launch_.rank) return;
+    store_relaxed(&connections_.mailbox_at(rank)->done, number_ + launch_.program.messages);
+  }
+
+  /// Every 2^30 messages the sender gives all words of its slots a flag that is not older: else a word that no message
+  /// was long enough to overwrite would one day look new.
+  __device__ __forceinline__ void sweep_if_due(const tutti_cuda_step& step) {
+    for (uint32_t i = 0; i < step.send_count; ++i) {
+      const tutti_cuda_peer to = peer(step.send_begin + i);
+      const uint32_t number = number_ + to.message;
+      if ((number & (kSweepPeriod - 1)) < launch_.slot_count) sweep(to.rank, number);
+    }
+  }
+  __device__ __forceinline__ void sweep(uint32_t rank, uint32_t number) {
+    if (number - epoch_ >= room_) wait_for_slot(rank, number);
+    sweep_slot(connections_.slot_to(rank, number), launch_.slot_stride, number);
+    __syncthreads();
+  }
+  __device__ __noinline__ static void sweep_slot(uint8_t* slot, uint64_t bytes, uint32_t number) {
+    const uint64_t word = uint64_t{number} << 32 | number;  // as the flag of either wire
+    for (uint64_t at = threadIdx.x * kWireBytes; at < bytes; at += blockDim.x * kWireBytes) {
+      store_wire(slot + at, {word, word});
+    }
+  }
+
+  __device__ __forceinline__ void look_up(uint32_t rank) {
+    since_ = look(launch_.control, launch_.timeout_ns, rank, since_);
+    stopped_ = since_ == kStop;
+  }
+
+  const tutti_cuda_launch& launch_;
+  const Connections& connections_;
+  const Part part_;
+  const uint8_t* const input_;
+  uint8_t* const output_;
+  const uint32_t peer_;
+  const uint32_t epoch_;
+  const uint32_t room_;  // messages that surely find a free slot
+  uint64_t first_ = 0;   // byte of each block where the loop begins
+  uint64_t left_ = 0;    // bytes from there
+  uint64_t chunk_bytes_ = 0;
+  uint32_t number_ = 0;  // of the loop's first message
+  uint64_t since_ = 0;
+  bool stopped_ = false;
+};
+
+/// Asks for what the first step reads of the input, so that it comes while the track does.
+template <class Wire>
+__device__ __forceinline__ void prefetch_input(const tutti_cuda_launch& launch, const Part& part) {
+  const tutti_cuda_step& step = launch.program.steps[0];
+  if (step.source != TUTTI_BUFFER_INPUT) return;
+  uint32_t block = step.source_block;
+  uint32_t chunk = step.source_chunk;
+  uint32_t place = threadIdx.x;
+  if ((step.flags & TUTTI_STEP_SCATTER) != 0 && step.send_count > 0) {
+    const tutti_cuda_peer& to = launch.program.peers[step.send_begin + threadIdx.x % step.send_count];
+    block = to.block;
+    chunk = to.chunk;
+    place = threadIdx.x / step.send_count;
+  }
+  const uint64_t at = chunk * (part.cut.loops > 1 ? part.cut.chunk : part.cut.last_chunk) + Wire::offset(place);
+  if (at >= part.bytes) return;
+  const uint8_t* const address = launch.input + block * launch.block_bytes + part.begin + at;
+  asm volatile("prefetch.global.L1 [%0];" ::"l"(address));
+}
+
+/// The kernel of programs.
+template <class Wire, class T, class Op>
+__global__ void __launch_bounds__(Wire::kThreads) run_lines(const __grid_constant__ tutti_cuda_launch launch) {
+  const Connections connections(launch, blockIdx.x);
+  const ProgramTrack track(launch, connections);
+  const Part part(launch.block_bytes, launch.cut, blockIdx.x);
+  prefetch_input<Wire>(launch, part);
+  LineRunner<Wire, T, Op, false>(launch, connections, track.value(), part, launch.input, launch.output, 0)
+      .run_program();
+  track.advance();
+}
+
+/// The kernel of sends and receives, in elements that are as good as any.
+template <class Wire, class T>
+__global__ void __launch_bounds__(Wire::kThreads) run_line_messages(const __grid_constant__ tutti_cuda_launch launch) {
+  const tutti_cuda_message& message = message_of(launch);
+  const uint32_t lane = blockIdx.x - message.first_cta;
+  const Connections connections(launch, lane);
+  const MessageTrack track(launch, connections, lane, message);
+  const Part part(message.bytes, message.cut, lane);
+  auto* const buffer = static_cast<uint8_t*>(message.buffer);
+  LineRunner<Wire, T, Sum, true>(launch, connections, track.value(), part, buffer, buffer, message.peer)
+      .run_message(message.receives != 0);
+  track.advance(message.cut.messages);
+}
+
+}  // namespace tutti::device

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// Moves a slice: folds what lies at several places and writes the value to several others. For nvcc.
+#pragma once
+
+#include "tutti/device/cuda/pack.h"
+#include "tutti/plugin/cuda.h"
+
+namespace tutti::device {
+
+inline constexpr uint32_t kNone = ~0u;
+
+/// From where to where, in shared memory; the contributions in the order in which they are folded.
+struct Operands {
+  const uint8_t* from[TUTTI_CUDA_MAX_RANKS];
+  uint8_t* to[TUTTI_CUDA_MAX_RANKS + 1];
+  uint32_t from_count;
+  uint32_t to_count;
+  uint32_t scaled;   ///< the contribution that is multiplied by the scalar, or kNone
+  uint32_t divisor;  ///< of the final operation; 0: none
+};
+
+/// Where all places are multiples of 16 bytes: packs of 16. Of each of `kSources` contributions `kUnroll` packs per
+/// thread are asked for before any is used.
+template <class T, class Op, uint32_t kSources, uint32_t kUnroll>
+__device__ __forceinline__ void move_packs(const Operands& operands, uint32_t packs, uint32_t thread, uint32_t threads,
+                                           uint64_t scalar) {
+  using Value = Pack<T, 16>;
+  const uint32_t sources = operands.from_count;
+  const bool folds = sources > 1 || operands.divisor != 0;
+  for (uint32_t begin = thread; begin < packs; begin += threads * kUnroll) {
+    PackSum<T, 16, Op> sum[kUnroll];
+    Value value[kSources][kUnroll];
+    for (uint32_t first = 0; first < sources; first += kSources) {
+#pragma unroll
+      for (uint32_t s = 0; s < kSources; ++s) {
+        if (first + s >= sources) continue;
+        const uint4* const from = reinterpret_cast<const uint4*>(operands.from[first + s]) + begin;
+#pragma unroll
+        for (uint32_t u = 0; u < kUnroll; ++u) {
+          if (begin + u * threads < packs) value[s][u] = __builtin_bit_cast(Value, __ldcs(from + u * threads));
+        }
+      }
+#pragma unroll
+      for (uint32_t s = 0; s < kSources; ++s) {
+        if (first + s >= sources) continue;
+        const bool scales = first + s == operands.scaled;
+#pragma unroll
+        for (uint32_t u = 0; u < kUnroll; ++u) {
+          if (scales) value[s][u] = scaled(value[s][u], scalar);
+          if (folds) sum[u].take(value[s][u]);
+        }
+      }
+    }
+#pragma unroll
+    for (uint32_t u = 0; u < kUnroll; ++u) {
+      if (folds) value[0][u] = sum[u].value(operands.divisor);
+    }
+    for (uint32_t d = 0; d < operands.to_count; ++d) {
+      uint4* const to = reinterpret_cast<uint4*>(operands.to[d]) + begin;
+#pragma unroll
+      for (uint32_t u = 0; u < kUnroll; ++u) {
+        if (begin + u * threads < packs) to[u * threads] = __builtin_bit_cast(uint4, value[0][u]);
+      }
+    }
+  }
+}
+
+/// Folds a tile whose sources lie in shared memory, `stride` bytes apart, onto its first. `bytes`: a multiple of 16.
+template <class T, class Op>
+__device__ __forceinline__ void fold_tile(const Operands& operands, uint8_t* tile, uint32_t stride, uint32_t bytes,
+                                          uint32_t thread, uint32_t threads, uint64_t scalar) {
+  using Value = Pack<T, 16>;
+  const uint32_t sources = operands.from_count;
+  const bool folds = sources > 1 || operands.divisor != 0;
+#pragma unroll 2
+  for (uint32_t at = thread * 16; at < bytes; at += threads * 16) {
+    PackSum<T, 16, Op> sum;
+    Value value;
+    for (uint32_t s = 0; s < sources; ++s) {
+      value = __builtin_bit_cast(Value, *reinterpret_cast<const uint4*>(tile + s * stride + at));
+      if (s == operands.scaled) value = scaled(value, scalar);
+      if (folds) sum.take(value);
+    }
+    if (folds) value = sum.value(operands.divisor);
+    *reinterpret_cast<uint4*>(tile + at) = __builtin_bit_cast(uint4, value);
+  }
+}
+
+/// Element by element, from byte `first` on.
+template <class T, class Op>
+__device__ __forceinline__ void move_elements(const Operands& operands, uint64_t first, uint64_t bytes, uint32_t thread,
+                                              uint32_t threads, uint64_t scalar) {
+  for (uint64_t at = first + thread * sizeof(T); at < bytes; at += uint64_t{threads} * sizeof(T)) {
+    Accumulator<T> sum = {};
+    T value = {};
+    for (uint32_t s = 0; s < operands.from_count; ++s) {
+      value = *reinterpret_cast<const T*>(operands.from[s] + at);
+      if (s == operands.scaled) value = narrow<T>(Prod()(widen(value), scalar_from<T>(scalar)));
+      sum = s == 0 ? widen(value) : Op()(sum, widen(value));
+    }
+    if (operands.divisor != 0) sum = divide(sum, operands.divisor);
+    if (operands.from_count > 1 || operands.divisor != 0) value = narrow<T>(sum);
+    for (uint32_t d = 0; d < operands.to_count; ++d) *reinterpret_cast<T*>(operands.to[d] + at) = value;
+  }
+}
+
+/// What thread `thread` of `threads` does of it.
+template <class T, class Op>
+__device__ __forceinline__ void move_slice(const Operands& operands, uint64_t bytes, uint32_t thread, uint32_t threads,
+                                           uint64_t scalar) {
+  bool packs = true;
+  for (uint32_t s = 0; s < operands.from_count; ++s) packs = packs && aligned<16>(operands.from[s]);
+  for (uint32_t d = 0; d < operands.to_count; ++d) packs = packs && aligned<16>(operands.to[d]);
+  const uint32_t whole = packs ? static_cast<uint32_t>(bytes / 16) : 0;
+  // Accumulators of small floats take more registers than their elements.
+  constexpr uint32_t kWide = sizeof(Accumulator<T>) > sizeof(T) ? 2 : 1;
+  if (operands.from_count == 1 && operands.divisor == 0) {
+    move_packs<T, Op, 1, 8>(operands, whole, thread, threads, scalar);
+  } else if (operands.from_count <= 2) {
+    move_packs<T, Op, 2, 4 / kWide>(operands, whole, thread, threads, scalar);
+  } else {
+    move_packs<T, Op, 4, 2 / kWide>(operands, whole, thread, threads, scalar);
+  }
+  move_elements<T, Op>(operands, uint64_t{whole} * 16, bytes, thread, threads, scalar);
+}
+
+}  // namespace tutti::device

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// A few elements that one GPU thread moves and reduces together. For nvcc.
+#pragma once
+
+#include "tutti/device/operators.h"
+
+namespace tutti::device {
+
+/// `bytes` (8 or 16) of elements of type T.
+template <class T, uint32_t bytes>
+union alignas(bytes) Pack {
+  static constexpr uint32_t kBytes = bytes;
+  static constexpr uint32_t kElements = bytes / sizeof(T);
+  uint64_t words[bytes / 8] = {};
+  T elements[kElements];
+};
+
+/// Whether an address is a multiple of a power of two.
+template <uint32_t unit>
+__device__ __forceinline__ bool aligned(const void* address) {
+  return (reinterpret_cast<uintptr_t>(address) & (unit - 1)) == 0;
+}
+
+/// Reads the first `bytes` bytes of a pack (all of them, if there are more) from memory aligned to elements only.
+template <class T, uint32_t size>
+__device__ __forceinline__ Pack<T, size> load_pack(const uint8_t* from, uint32_t bytes) {
+  Pack<T, size> value;
+  if (bytes >= size && aligned<8>(from)) {
+#pragma unroll
+    for (uint32_t w = 0; w < size / 8; ++w) value.words[w] = reinterpret_cast<const uint64_t*>(from)[w];
+  } else {
+#pragma unroll
+    for (uint32_t i = 0; i < Pack<T, size>::kElements; ++i) {
+      if (i * sizeof(T) < bytes) value.elements[i] = reinterpret_cast<const T*>(from)[i];
+    }
+  }
+  return value;
+}
+
+template <class T, uint32_t size>
+__device__ __forceinline__ void store_pack(uint8_t* to, const Pack<T, size>& value, uint32_t bytes) {
+  if (bytes >= size && aligned<8>(to)) {
+#pragma unroll
+    for (uint32_t w = 0; w < size / 8; ++w) reinterpret_cast<uint64_t*>(to)[w] = value.words[w];
+  } else {
+#pragma unroll
+    for (uint32_t i = 0; i < Pack<T, size>::kElements; ++i) {
+      if (i * sizeof(T) < bytes) reinterpret_cast<T*>(to)[i] = value.elements[i];
+    }
+  }
+}
+
+/// Contributions folded in their accumulators, and rounded once at the end.
+template <class T, uint32_t size, class Op>
+class PackSum {
+ public:
+  using Value = Pack<T, size>;
+  __device__ __forceinline__ void take(const Value& pack) {
+#pragma unroll
+    for (uint32_t i = 0; i < Value::kElements; ++i) {
+      const auto next = widen(pack.elements[i]);
+      sum_[i] = empty_ ? next : Op()(sum_[i], next);
+    }
+    empty_ = false;
+  }
+  /// `divisor`: the final operation of an average; 0: none.
+  __device__ __forceinline__ Value value(uint32_t divisor) const {
+    Value pack;
+#pragma unroll
+    for (uint32_t i = 0; i < Value::kElements; ++i) {
+      pack.elements[i] = narrow<T>(divisor != 0 ? divide(sum_[i], divisor) : sum_[i]);
+    }
+    return pack;
+  }
+
+ private:
+  Accumulator<T> sum_[Value::kElements] = {};
+  bool empty_ = true;
+};
+
+/// A rank's own contribution to a pre-multiplied sum.
+template <class T, uint32_t size>
+__device__ __forceinline__ Pack<T, size> scaled(Pack<T, size> pack, uint64_t scalar) {
+  const auto factor = scalar_from<T>(scalar);
+#pragma unroll
+  for (uint32_t i = 0; i < Pack<T, size>::kElements; ++i) {
+    pack.elements[i] = narrow<T>(Prod()(widen(pack.elements[i]), factor));
+  }
+  return pack;
+}
+
+}  // namespace tutti::device

@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: Apache-2.0
+// The pipeline of a CTA of the Simple wire. For nvcc.
+//
+//   loader    one warp: posts moves, one after another, and asks for what they read, tile by tile, into the stages
+//   workers   fold the tiles of what several ranks contribute, where they lie
+//   storers   take moves in turn: store their tiles where they belong, and see that they are there
+//   teller    one warp: tells peers, in the order of moves; of as many at once as are there
+//
+// Data passes through shared memory by bulk copies, so loads of some moves and stores of others are on their way
+// together, without threads that wait for each. A fence between GPUs takes 1 or 2 µs: what is stored meanwhile shares
+// the next. What bulk copies cannot take (places that are not multiples of 16 bytes, chips without them) the workers
+// move themselves. An SM stores about 50 GB/s, wherever to: all that it stores counts, not what goes to peers alone.
+#pragma once
+
+#include "tutti/device/cuda/bulk.h"
+#include "tutti/device/cuda/cta.h"
+#include "tutti/device/cuda/move.h"
+#include "tutti/device/cuda/pipeline_size.h"
+
+namespace tutti::device {
+
+inline constexpr uint32_t kWorkers = kWorkerWarps * 32;
+inline constexpr uint32_t kPosted = 16;   // moves
+inline constexpr uint32_t kResults = 32;  // more than tiles and moves that are on their way
+static_assert(kResults >= kPosted + kStages);
+
+enum class MoveKind : uint32_t {
+  kTell,    ///< nothing to move, but peers to tell
+  kCopy,    ///< by bulk copies alone
+  kFold,    ///< with workers in between
+  kDirect,  ///< by workers alone
+  kEnd,
+};
+
+/// A move: what is read and written, and who is told of it then.
+struct Move {
+  MoveKind kind;
+  uint32_t bytes;
+  uint32_t tile_bytes;    ///< of each source in a stage
+  uint32_t first_tile;    ///< tiles before it, of all moves
+  uint32_t first_result;  ///< of those, and of direct moves, the ones that workers had
+  Operands operands;
+  uint32_t* boxes[32];    ///< by lane of the teller: where, or null; those of the second half speak of what was stored
+  uint32_t numbers[32];
+};
+
+/// What the threads of a CTA share. Turns count moves, from 0 on.
+struct Pipeline {
+  Gate posted[kPosted];
+  Gate vacant[kPosted];
+  Gate loaded[kStages];
+  Gate emptied[kStages];
+  Gate worked[kResults];
+  Gate stored[kPosted];
+  Move moves[kPosted];
+  uint32_t told;  ///< moves that peers have been told of
+  uint32_t stopped;
+  uint32_t filled[TUTTI_CUDA_MAX_RANKS];  ///< by peer: messages that have come, as far as the loader knows
+  uint32_t freed[TUTTI_CUDA_MAX_RANKS];   ///< by peer: messages that it is done with
+
+  /// One thread, before a barrier of all.
+  __device__ __forceinline__ void init() {
+    told = stopped = 0;
+    for (Gate& gate : posted) gate.init(1);
+    for (Gate& gate : vacant) gate.init(kWorkerWarps + 1);
+    for (Gate& gate : loaded) gate.init(1);
+    for (Gate& gate : emptied) gate.init(1);
+    for (Gate& gate : worked) gate.init(kWorkerWarps);
+    for (Gate& gate : stored) gate.init(1);
+    fence_bulk_shared();
+  }
+
+  /// The move of a turn, once it is posted.
+  __device__ __forceinline__ const Move& await(uint32_t turn) const {
+    posted[turn % kPosted].wait(turn / kPosted);
+    return moves[turn % kPosted];
+  }
+  /// For who needs the tile before its stage can be emptied. A gate tells a turn from its neighbours only: the turn
+  /// before must be known to be over.
+  __device__ __forceinline__ void wait_loaded(uint32_t tile) const {
+    if (tile >= kStages) emptied[tile % kStages].wait(tile / kStages - 1);
+    loaded[tile % kStages].wait(tile / kStages);
+  }
+  __device__ __forceinline__ void wait_worked(uint32_t result) const { worked[result % kResults].wait(result / kResults); }
+  __device__ __forceinline__ bool all_told(uint32_t turn) const {
+    return *const_cast<const volatile uint32_t*>(&told) == turn;
+  }
+  __device__ __forceinline__ bool is_stopped() const { return *const_cast<const volatile uint32_t*>(&stopped) != 0; }
+};
+
+__device__ __forceinline__ uint8_t* stage_of(uint32_t tile) {
+  extern __shared__ __align__(128) uint8_t stages[];
+  return stages + tile % kStages * kStageBytes;
+}
+/// Whether the kernel was started with room for the stages.
+__device__ __forceinline__ bool has_stages() {
+  uint32_t bytes;
+  asm("mov.u32 %0, %%dynamic_smem_size;" : "=r"(bytes));
+  return kHasBulkCopies && bytes >= kStagesBytes;
+}
+
+/// The workers.
+template <class T, class Op>
+__device__ __forceinline__ void work(Pipeline& pipeline, uint64_t scalar) {
+  const uint32_t thread = threadIdx.x;
+  const auto arrive = [&](Gate& gate) {
+    __syncwarp();
+    if (thread % 32 == 0) gate.arrive();
+  };
+  for (uint32_t turn = 0;; ++turn) {
+    const Move& move = pipeline.await(turn);
+    if (move.kind == MoveKind::kEnd) return;
+    uint32_t result = move.first_result;
+    if (move.kind == MoveKind::kFold) {
+      uint32_t tile = move.first_tile;
+      for (uint32_t at = 0; at < move.bytes; at += move.tile_bytes, ++tile, ++result) {
+        const uint32_t bytes = min(move.tile_bytes, move.bytes - at);
+        pipeline.wait_loaded(tile);
+        fold_tile<T, Op>(move.operands, stage_of(tile), move.tile_bytes, bytes, thread, kWorkers, scalar);
+        fence_bulk_shared();
+        arrive(pipeline.worked[result % kResults]);
+      }
+    } else if (move.kind == MoveKind::kDirect) {
+      move_slice<T, Op>(move.operands, move.bytes, thread, kWorkers, scalar);
+      fence_bulk();  // bulk copies, here or at a peer, may read it
+      arrive(pipeline.worked[result % kResults]);
+    }
+    arrive(pipeline.vacant[turn % kPosted]);
+  }
+}
+
+/// One thread: storer `storer`.
+__device__ __forceinline__ void store(Pipeline& pipeline, uint32_t storer) {
+  for (uint32_t turn = storer;; turn += kStorers) {
+    const Move& move = pipeline.await(turn);
+    const bool folds = move.kind == MoveKind::kFold;
+    if (folds || move.kind == MoveKind::kCopy) {
+      uint32_t tile = move.first_tile;
+      uint32_t result = move.first_result;
+      for (uint32_t at = 0; at < move.bytes; at += move.tile_bytes, ++tile, ++result) {
+        if (folds) {
+          pipeline.wait_worked(result);
+        } else {
+          pipeline.wait_loaded(tile);
+        }
+        const uint32_t bytes = min(move.tile_bytes, move.bytes - at);
+        for (uint32_t d = 0; d < move.operands.to_count; ++d) {
+          store_bulk(move.operands.to[d] + at, stage_of(tile), bytes);
+        }
+        end_store_group();
+        if (at == 0) continue;
+        wait_stores_read<1>();
+        pipeline.emptied[(tile - 1) % kStages].arrive();
+      }
+      wait_stores_read<0>();
+      pipeline.emptied[(tile - 1) % kStages].arrive();
+      wait_stores();
+    } else if (move.kind == MoveKind::kDirect) {
+      pipeline.wait_worked(move.first_result);
+    }
+    const bool ends = move.kind == MoveKind::kEnd;
+    pipeline.stored[turn % kPosted].arrive();
+    if (ends) return;
+  }
+}
+
+/// What was stored before is there before what is stored after.
+__device__ __forceinline__ void fence_release() {
+#ifndef X_NOFENCE
+  asm volatile("fence.acq_rel.sys;" ::: "memory");
+#endif
+}
+
+/// The teller.
+__device__ __forceinline__ void tell(Pipeline& pipeline, uint32_t lane) {
+  const auto is_stored = [&](uint32_t turn) { return pipeline.stored[turn % kPosted].has_passed(turn / kPosted); };
+  const auto ends = [&](uint32_t turn) { return pipeline.moves[turn % kPosted].kind == MoveKind::kEnd; };
+  for (uint32_t turn = 0;;) {
+    pipeline.stored[turn % kPosted].wait(turn / kPosted);
+    uint32_t end = turn;
+    bool stores = false;
+    for (; end - turn < kPosted && __all_sync(0xffffffffu, is_stored(end)) && !ends(end); ++end) {
+      stores = stores || (lane >= 16 && pipeline.moves[end % kPosted].boxes[lane] != nullptr);
+    }
+    if (end == turn) return;
+    if (__any_sync(0xffffffffu, stores)) fence_release();
+    for (; turn < end; ++turn) {
+      const Move& move = pipeline.moves[turn % kPosted];
+      if (move.boxes[lane] != nullptr) store_relaxed(move.boxes[lane], move.numbers[lane]);
+      __syncwarp();
+      if (lane == 0) pipeline.vacant[turn % kPosted].arrive();
+    }
+    if (lane == 0) *const_cast<volatile uint32_t*>(&pipeline.told) = turn;
+  }
+}
+
+/// The loader, less what it waits for: posts moves that have been filled in.
+class Loader {
+ public:
+  __device__ __forceinline__ Loader(Pipeline& pipeline, uint32_t lane)
+      : pipeline_(pipeline), lane_(lane), has_stages_(has_stages()) {}
+
+  /// The next move to post; told to nobody so far.
+  __device__ __forceinline__ Move& next() {
+    if (turn_ >= kPosted) pipeline_.vacant[turn_ % kPosted].wait(turn_ / kPosted - 1);
+    Move& move = pipeline_.moves[turn_ % kPosted];
+    move.boxes[lane_] = nullptr;
+    __syncwarp();
+    return move;
+  }
+  /// Moves so far.
+  __device__ __forceinline__ uint32_t turn() const { return turn_; }
+
+  /// Posts what next() returned, with its operands. All lanes: whether places that the lane knows are multiples of 16.
+  __device__ __forceinline__ void post(Move& move, uint32_t bytes, bool aligned) {
+    __syncwarp();
+    const bool bulk = __all_sync(0xffffffffu, aligned) && bytes % 16 == 0 && has_stages_;
+    const uint32_t sources = move.operands.from_count;
+    const bool copies = sources == 1 && move.operands.divisor == 0 && move.operands.scaled == kNone;
+    const MoveKind kind = !bulk ? MoveKind::kDirect : copies ? MoveKind::kCopy : MoveKind::kFold;
+    const uint32_t tile_bytes = sources == 1   ? kStageBytes
+                                : sources == 2 ? kStageBytes / 2
+                                               : kStageBytes / sources / 128 * 128;
+    if (lane_ == 0) {
+      move.bytes = bytes;
+      move.tile_bytes = tile_bytes;
+      move.first_tile = tile_;
+      move.first_result = result_;
+    }
+    announce(move, kind);
+    const uint32_t first = tile_;
+    if (bulk) load(move.operands, sources, bytes, tile_bytes);
+    if (kind == MoveKind::kFold) result_ += tile_ - first;
+    if (kind == MoveKind::kDirect) ++result_;
+  }
+  /// Posts a move that only tells.
+  __device__ __forceinline__ void post_words(Move& move) { announce(move, MoveKind::kTell); }
+
+  __device__ __forceinline__ void end() {
+    for (uint32_t i = 0; i < kStorers; ++i) announce(next(), MoveKind::kEnd);
+  }
+
+ private:
+  __device__ __forceinline__ void announce(Move& move, MoveKind kind) {
+    if (lane_ == 0) move.kind = kind;
+    __syncwarp();
+    if (lane_ == 0) pipeline_.posted[turn_ % kPosted].arrive();
+    ++turn_;
+  }
+
+  __device__ __forceinline__ void load(const Operands& operands, uint32_t sources, uint32_t bytes,
+                                       uint32_t tile_bytes) {
+    const uint8_t* const from = lane_ < sources ? operands.from[lane_] : nullptr;
+    for (uint32_t at = 0; at < bytes; at += tile_bytes, ++tile_) {
+      const uint32_t stage = tile_ % kStages;
+      if (tile_ >= kStages) pipeline_.emptied[stage].wait(tile_ / kStages - 1);
+      const uint32_t now = min(tile_bytes, bytes - at);
+      if (lane_ == 0) pipeline_.loaded[stage].arrive_expecting(now * sources);
+      __syncwarp();
+      if (lane_ < sources) load_bulk(stage_of(tile_) + lane_ * tile_bytes, from + at, now, pipeline_.loaded[stage]);
+    }
+  }
+
+  Pipeline& pipeline_;
+  const uint32_t lane_;
+  const bool has_stages_;
+  uint32_t turn_ = 0;
+  uint32_t tile_ = 0;
+  uint32_t result_ = 0;
+};
+
+}  // namespace tutti::device

@@ -1,0 +1,346 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernel of the Simple wire: plain data in slots, a mailbox says that it is there. For nvcc.
+//
+// The work of a CTA is a row of moves: a slice of a folding step, of a send or of a receive. One warp, here, goes through
+// the program, waits until peers let the next move be made and posts it; the pipeline does the rest.
+#pragma once
+
+#include "tutti/device/cuda/pipeline.h"
+#include "tutti/device/cuda/tracks.h"
+
+namespace tutti::device {
+
+/// What a move of a program's step is about: which peers' slots it reads and writes, and how much.
+struct Slice {
+  const tutti_cuda_step& step;
+  uint32_t recv_begin, recv_count;
+  uint32_t send_begin, send_count;
+  uint64_t bytes;
+  bool after_all;  ///< only when peers have been told of all moves before it
+};
+
+/// The loader's warp. `kMessages`: runs a send or a receive, else a program.
+template <bool kMessages>
+class SliceRunner {
+ public:
+  __device__ __forceinline__ SliceRunner(const tutti_cuda_launch& launch, const tutti_cuda_program& program,
+                                         const Connections& connections, Pipeline& pipeline, tutti_cuda_track track,
+                                         const Part& part, const uint8_t* input, uint8_t* output)
+      : launch_(launch),
+        program_(program),
+        connections_(connections),
+        pipeline_(pipeline),
+        loader_(pipeline, threadIdx.x % 32),
+        lane_(threadIdx.x % 32),
+        part_(part),
+        input_(input),
+        output_(output),
+        epoch_(track.epoch),
+        wave_numbers_(program.messages * part.cut.slices) {
+    if (lane_ >= TUTTI_CUDA_MAX_RANKS) return;
+    pipeline.filled[lane_] = track.epoch;
+    pipeline.freed[lane_] = track.epoch + room_of(track) - launch.slot_count;
+  }
+
+  __device__ __forceinline__ void run() {
+    for (uint32_t wave = 0; wave < part_.cut.loops + program_.stages - 1 && !stopped_; ++wave) {
+      number_ = epoch_ + wave * wave_numbers_;
+      for (uint32_t s = 0; s < program_.step_count; ++s) {
+        const tutti_cuda_step step = program_.steps[s];
+        run_step(step, wave);
+      }
+      if (!kMessages) end_wave(wave);
+    }
+    loader_.end();
+  }
+
+ private:
+  __device__ __forceinline__ void run_step(const tutti_cuda_step& step, uint32_t wave) {
+    if (folds(step)) {
+      if (!begin_loop(wave - step.stage)) return;
+      const bool by_destination = step.source == TUTTI_BUFFER_NONE && step.destination != TUTTI_BUFFER_NONE;
+      const uint32_t chunk = by_destination ? step.destination_chunk : step.source_chunk;
+      return for_each_slice(step, [&](bool after_all) {
+        post({step, step.recv_begin, step.recv_count, step.send_begin, step.send_count, length(chunk), after_all});
+      });
+    }
+    if (begin_loop(wave - step.stage)) {
+      for_each_slice(step, [&](bool after_all) {
+        for (uint32_t i = step.send_begin; i < uint32_t{step.send_begin} + step.send_count; ++i) {
+          const uint32_t chunk = scatters(step) ? program_.peers[i].chunk : step.source_chunk;
+          post({step, 0, 0, i, 1, length(chunk), after_all});
+        }
+        if (copies_own(step)) post({step, 0, 0, 0, 0, length(step.source_chunk), after_all});
+      });
+    }
+    if (begin_loop(wave - step.recv_stage)) {
+      for_each_slice(step, [&](bool after_all) {
+        for (uint32_t i = step.recv_begin; i < uint32_t{step.recv_begin} + step.recv_count; ++i) {
+          post({step, i, 1, 0, 0, length(program_.peers[i].chunk), after_all});
+        }
+      });
+    }
+  }
+  template <class Visit>
+  __device__ __forceinline__ void for_each_slice(const tutti_cuda_step& step, Visit&& visit) {
+    const bool after_all = (step.flags & TUTTI_CUDA_STEP_AFTER) != 0;
+    for (slice_ = 0; slice_ < part_.cut.slices; ++slice_) {
+      at_ = slice_ * part_.cut.slice;
+      visit(after_all && slice_ == 0);
+    }
+  }
+  /// Returns whether there is such a loop.
+  __device__ __forceinline__ bool begin_loop(uint32_t loop) {
+    if (loop >= part_.cut.loops) return false;
+    const uint64_t done = loop * program_.chunks * part_.cut.chunk;
+    first_ = part_.begin + done;
+    left_ = part_.bytes > done ? part_.bytes - done : 0;
+    chunk_bytes_ = loop + 1 < part_.cut.loops ? part_.cut.chunk : part_.cut.last_chunk;
+    return true;
+  }
+
+  __device__ __forceinline__ static bool folds(const tutti_cuda_step& step) {
+    return (step.flags & (TUTTI_STEP_GATHER | TUTTI_STEP_SCATTER)) == 0;
+  }
+  __device__ __forceinline__ static bool scatters(const tutti_cuda_step& step) {
+    return (step.flags & TUTTI_STEP_SCATTER) != 0;
+  }
+  __device__ __forceinline__ bool copies_own(const tutti_cuda_step& step) const {
+    if (step.source == TUTTI_BUFFER_NONE || step.destination == TUTTI_BUFFER_NONE) return false;
+    return source(step.source, step.source_block, step.source_chunk) !=
+           output_ + offset(step.destination_block, step.destination_chunk);
+  }
+
+  /// Of the slice, in a chunk.
+  __device__ __forceinline__ uint64_t length(uint32_t chunk) const {
+    const uint64_t whole = length_of(chunk, chunk_bytes_, left_);
+    if (at_ >= whole) return 0;
+    return whole - at_ < part_.cut.slice ? whole - at_ : part_.cut.slice;
+  }
+  __device__ __forceinline__ uint64_t offset(uint32_t block, uint32_t chunk) const {
+    return block * launch_.block_bytes + first_ + chunk * chunk_bytes_ + at_;
+  }
+  __device__ __forceinline__ const uint8_t* source(uint32_t buffer, uint32_t block, uint32_t chunk) const {
+    return (buffer == TUTTI_BUFFER_INPUT ? input_ : output_) + offset(block, chunk);
+  }
+  __device__ __forceinline__ uint32_t number_of(const tutti_cuda_peer& peer) const {
+    return number_ + peer.message * part_.cut.slices + slice_ - peer.lag * wave_numbers_;
+  }
+
+  /// Lanes wait for one peer each: the first half for what is to be read, the second for room to write. Empty messages
+  /// are not sent, but done with.
+  __device__ __forceinline__ void post(const Slice& slice) {
+    if (stopped_) return;
+    Move& move = loader_.next();
+    if (slice.bytes > 0 && slice.after_all) {
+      wait(launch_.rank, [&] { return pipeline_.all_told(loader_.turn()); }, [] {});
+    }
+    const bool is_aligned = fill(slice, move);
+    if (__any_sync(0xffffffffu, pipeline_.is_stopped())) {
+      stopped_ = true;
+    } else if (slice.bytes > 0) {
+      loader_.post(move, static_cast<uint32_t>(slice.bytes), is_aligned);
+    } else {
+      loader_.post_words(move);
+    }
+  }
+
+  /// Returns whether the places that the lane put in are multiples of 16.
+  __device__ __forceinline__ bool fill(const Slice& slice, Move& move) {
+    const tutti_cuda_step& step = slice.step;
+    const bool receives_only = !folds(step) && slice.recv_count > 0;
+    const bool sends_only = !folds(step) && slice.send_count > 0;
+    const bool has_own = step.source != TUTTI_BUFFER_NONE && !receives_only;
+    const bool keeps = (step.destination != TUTTI_BUFFER_NONE && !sends_only) || receives_only;
+    const uint32_t own_position = folds(step) ? step.own_position : 0;
+    if (lane_ < slice.recv_count) {
+      const tutti_cuda_peer from = program_.peers[slice.recv_begin + lane_];
+      const uint32_t number = number_of(from);
+      if (slice.bytes > 0) wait_filled(from.rank, number);
+      move.operands.from[lane_ + (has_own && lane_ >= own_position ? 1 : 0)] =
+          connections_.slot_from(from.rank, number);
+      move.boxes[lane_] = &connections_.mailbox_at(from.rank)->done;
+      move.numbers[lane_] = number + 1;
+    } else if (lane_ >= 16 && lane_ - 16 < slice.send_count && slice.bytes > 0) {
+      const tutti_cuda_peer to = program_.peers[slice.send_begin + lane_ - 16];
+      const uint32_t number = number_of(to);
+      wait_free(to.rank, number);
+      move.operands.to[lane_ - 16 + (keeps ? 1 : 0)] = connections_.slot_to(to.rank, number);
+      move.boxes[lane_] = &connections_.mailbox_at(to.rank)->tail;
+      move.numbers[lane_] = number + 1;
+    }
+    if (lane_ != 31) return true;
+    bool is_aligned = true;
+    move.operands.from_count = slice.recv_count + (has_own ? 1 : 0);
+    move.operands.to_count = slice.send_count + (keeps ? 1 : 0);
+    const bool scales = has_own && launch_.premultiplied != 0 && step.source == TUTTI_BUFFER_INPUT;
+    move.operands.scaled = scales ? own_position : kNone;
+    move.operands.divisor = (step.flags & TUTTI_STEP_FINAL) != 0 ? launch_.divisor : 0;
+    if (has_own) {
+      const uint8_t* const own = own_source(slice);
+      move.operands.from[own_position] = own;
+      is_aligned = aligned<16>(own);
+    }
+    if (keeps) {
+      uint8_t* const to = destination(slice);
+      move.operands.to[0] = to;
+      is_aligned = is_aligned && aligned<16>(to);
+    }
+    return is_aligned;
+  }
+  __device__ __forceinline__ const uint8_t* own_source(const Slice& slice) const {
+    const tutti_cuda_step& step = slice.step;
+    if (!scatters(step) || slice.send_count == 0) return source(step.source, step.source_block, step.source_chunk);
+    const tutti_cuda_peer& to = program_.peers[slice.send_begin];
+    return source(step.source, to.block, to.chunk);
+  }
+  __device__ __forceinline__ uint8_t* destination(const Slice& slice) const {
+    const tutti_cuda_step& step = slice.step;
+    if (folds(step) || slice.recv_count == 0) {
+      return output_ + offset(step.destination_block, step.destination_chunk);
+    }
+    const tutti_cuda_peer& from = program_.peers[slice.recv_begin];
+    return output_ + offset(from.block, from.chunk);
+  }
+
+
+  /// Numbers that a connection has not used are done with, too: where it carries less than the busiest, and in waves
+  /// that have no loop for some stages.
+  __device__ __forceinline__ void end_wave(uint32_t wave) {
+    const bool last = wave + 2 > part_.cut.loops + program_.stages - 1;
+    const bool whole = wave + 1 >= program_.stages && wave < part_.cut.loops;
+    if (last || stopped_ || (whole && !has_gaps())) return;
+    Move& move = loader_.next();
+    if (lane_ < launch_.rank_count && lane_ != launch_.rank) {
+      move.boxes[lane_] = &connections_.mailbox_at(lane_)->done;
+      move.numbers[lane_] = epoch_ + (wave + 1 - program_.lag) * wave_numbers_;
+    }
+    loader_.post_words(move);
+  }
+  /// Whether a peer that sends something in a loop sends less than others do. Lanes look at a rank each, once.
+  __device__ __forceinline__ bool has_gaps() {
+    if (gaps_ != kUnknown) return gaps_ != 0;
+    uint32_t received = 0;
+    for (uint32_t s = 0; s < program_.step_count; ++s) {
+      const tutti_cuda_step& step = program_.steps[s];
+      for (uint32_t i = 0; i < step.recv_count; ++i) received += program_.peers[step.recv_begin + i].rank == lane_;
+    }
+    gaps_ = __any_sync(0xffffffffu, received > 0 && received < program_.messages) ? 1 : 0;
+    return gaps_ != 0;
+  }
+
+  // What peers have said is kept: it need not be asked for again.
+  __device__ __forceinline__ void wait_filled(uint32_t rank, uint32_t number) {
+    const uint32_t* const tail = &connections_.mailbox_of(rank)->tail;
+    uint32_t& known = pipeline_.filled[rank];
+    wait(rank, [&] { return static_cast<int32_t>(known - number) > 0; }, [&] { known = load_acquire(tail); });
+  }
+  __device__ __forceinline__ void wait_free(uint32_t rank, uint32_t number) {
+    const uint32_t* const done = &connections_.mailbox_of(rank)->done;
+    uint32_t& known = pipeline_.freed[rank];
+    const auto slots = static_cast<int32_t>(launch_.slot_count);
+    wait(rank, [&] { return static_cast<int32_t>(number - known) < slots; }, [&] { known = load_relaxed(done); });
+  }
+  /// Until `condition`, asking before every look but the first.
+  template <class Condition, class Ask>
+  __device__ __forceinline__ void wait(uint32_t rank, Condition&& condition, Ask&& ask) {
+    uint64_t since = 0;
+    for (uint32_t polls = 1; !condition() && !pipeline_.is_stopped(); ++polls) {
+      ask();
+      if (polls % kPollsPerLook != 0) continue;
+      since = look(launch_.control, launch_.timeout_ns, rank, since);
+      if (since == kStop) *const_cast<volatile uint32_t*>(&pipeline_.stopped) = 1;
+    }
+  }
+
+  const tutti_cuda_launch& launch_;
+  const tutti_cuda_program& program_;
+  const Connections& connections_;
+  Pipeline& pipeline_;
+  Loader loader_;
+  const uint32_t lane_;
+  const Part part_;
+  const uint8_t* const input_;
+  uint8_t* const output_;
+  const uint32_t epoch_;
+  const uint32_t wave_numbers_;  // numbers of messages that a wave takes
+  uint64_t first_ = 0;
+  uint64_t left_ = 0;
+  uint64_t chunk_bytes_ = 0;
+  uint64_t at_ = 0;  // byte of the chunk where the slice begins
+  uint32_t slice_ = 0;
+  uint32_t number_ = 0;  // of the wave's first message
+  static constexpr uint32_t kUnknown = 2;
+  uint32_t gaps_ = kUnknown;
+  bool stopped_ = false;
+};
+
+/// All warps take their roles. `load`: what the loader's does.
+template <class T, class Op, class Load>
+__device__ __forceinline__ void run_pipeline(Pipeline& pipeline, uint64_t scalar, Load&& load) {
+  const uint32_t warp = threadIdx.x / 32;
+  const uint32_t lane = threadIdx.x % 32;
+  if (warp < kWorkerWarps) {
+    work<T, Op>(pipeline, scalar);
+  } else if (warp == kWorkerWarps) {
+    load();
+  } else if (warp <= kWorkerWarps + kStorers) {
+    if (lane == 0) store(pipeline, warp - kWorkerWarps - 1);
+    __syncwarp();
+  } else {
+    tell(pipeline, lane);
+  }
+}
+
+template <class T, class Op>
+__global__ void __launch_bounds__(kPipelineThreads) run_slices(const __grid_constant__ tutti_cuda_launch launch) {
+  __shared__ Pipeline pipeline;
+  __shared__ tutti_cuda_program program;
+  const Connections connections(launch, blockIdx.x);
+  const ProgramTrack track(launch, connections);
+  const Part part(launch.block_bytes, launch.cut, blockIdx.x);
+  const tutti_cuda_program* const own =
+      launch.programs != nullptr ? launch.programs + blockIdx.x % launch.program_count : &launch.program;
+  for (uint32_t i = threadIdx.x; i < sizeof(tutti_cuda_program) / 4; i += blockDim.x) {
+    reinterpret_cast<uint32_t*>(&program)[i] = reinterpret_cast<const uint32_t*>(own)[i];
+  }
+  if (threadIdx.x == 0) pipeline.init();
+  __syncthreads();
+  run_pipeline<T, Op>(pipeline, launch.scalar, [&] {
+    SliceRunner<false>(launch, program, connections, pipeline, track.value(), part, launch.input, launch.output).run();
+  });
+  track.advance();
+}
+
+/// Sends and receives: programs of one step.
+template <class T>
+__global__ void __launch_bounds__(kPipelineThreads)
+    run_slice_messages(const __grid_constant__ tutti_cuda_launch launch) {
+  __shared__ Pipeline pipeline;
+  __shared__ tutti_cuda_program program;
+  const tutti_cuda_message& message = message_of(launch);
+  const uint32_t lane = blockIdx.x - message.first_cta;
+  const Connections connections(launch, lane);
+  const MessageTrack track(launch, connections, lane, message);
+  const Part part(message.bytes, message.cut, lane);
+  if (threadIdx.x == 0) {
+    const bool receives = message.receives != 0;
+    tutti_cuda_step step = {};
+    step.source = receives ? TUTTI_BUFFER_NONE : TUTTI_BUFFER_INPUT;
+    step.destination = receives ? TUTTI_BUFFER_OUTPUT : TUTTI_BUFFER_NONE;
+    step.recv_count = receives ? 1 : 0;
+    step.send_count = receives ? 0 : 1;
+    program.steps[0] = step;
+    program.peers[0] = {message.peer, 0, 0, 0, 0};
+    program.step_count = program.chunks = program.messages = program.stages = 1;
+    pipeline.init();
+  }
+  __syncthreads();
+  auto* const buffer = static_cast<uint8_t*>(message.buffer);
+  run_pipeline<T, Sum>(pipeline, launch.scalar, [&] {
+    SliceRunner<true>(launch, program, connections, pipeline, track.value(), part, buffer, buffer).run();
+  });
+  track.advance(message.cut.messages);
+}
+
+}  // namespace tutti::device

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a CTA begins and ends a call: it reads where its messages stand, and writes where they stand then. For nvcc.
+#pragma once
+
+#include "tutti/device/cuda/cta.h"
+
+namespace tutti::device {
+
+__device__ __forceinline__ tutti_cuda_track load_track(const tutti_cuda_track* track) {
+  tutti_cuda_track value;
+  asm volatile("ld.relaxed.gpu.global.v2.u32 {%0, %1}, [%2];"
+               : "=r"(value.epoch), "=r"(value.safe)
+               : "l"(track)
+               : "memory");
+  return value;
+}
+
+/// How many messages surely find a free slot. After a long call peers may not have said so of any.
+__device__ __forceinline__ uint32_t room_of(const tutti_cuda_track& track) {
+  const auto room = static_cast<int32_t>(track.safe - track.epoch);
+  return room > 0 ? static_cast<uint32_t>(room) : 0;
+}
+
+/// The track of a program's CTA. Its first warp asks at the start what peers are done with, so that the end need not.
+class ProgramTrack {
+ public:
+  __device__ __forceinline__ ProgramTrack(const tutti_cuda_launch& launch, const Connections& connections)
+      : launch_(launch),
+        connections_(connections),
+        at_(launch.tracks + blockIdx.x),
+        value_(load_track(at_)),
+        is_peer_(threadIdx.x < launch.rank_count && threadIdx.x != launch.rank) {
+    if (is_peer_) done_ = load_relaxed(&connections.mailbox_of(threadIdx.x)->done);
+  }
+  __device__ __forceinline__ tutti_cuda_track value() const { return value_; }
+
+  /// All threads have moved their data.
+  __device__ __forceinline__ void advance() const {
+    __syncthreads();
+    if (threadIdx.x >= 32) return;
+    const uint32_t epoch = value_.epoch + launch_.cut.messages;
+    // Counted from the epoch, modulo 2^32: the least of the peers.
+    const int32_t behind = is_peer_ ? static_cast<int32_t>(epoch - done_) : 0;
+    const auto most_behind = static_cast<uint32_t>(__reduce_max_sync(0xffffffffu, behind));
+    if (threadIdx.x == 0) *at_ = {epoch, epoch - most_behind + launch_.slot_count};
+    // Peers need to know twice per turn of the slots. A store to a peer is one that the kernel's end waits for.
+    const uint32_t half = launch_.slot_count / 2;
+    if (is_peer_ && (epoch & ~(half - 1)) != (value_.epoch & ~(half - 1))) {
+      store_relaxed(&connections_.mailbox_at(threadIdx.x)->done, epoch);
+    }
+  }
+
+ private:
+  const tutti_cuda_launch& launch_;
+  const Connections& connections_;
+  tutti_cuda_track* at_;
+  tutti_cuda_track value_;
+  bool is_peer_;
+  uint32_t done_ = 0;
+};
+
+/// The track of one direction between a CTA and a peer.
+class MessageTrack {
+ public:
+  __device__ __forceinline__ MessageTrack(const tutti_cuda_launch& launch, const Connections& connections,
+                                          uint32_t lane, const tutti_cuda_message& message)
+      : launch_(launch),
+        box_(connections.mailbox_at(message.peer)),
+        done_(&connections.mailbox_of(message.peer)->done),
+        at_(launch.tracks + ((lane * launch.rank_count + message.peer) * 2 + message.receives)),
+        value_(load_track(at_)),
+        receives_(message.receives != 0) {}
+  __device__ __forceinline__ tutti_cuda_track value() const { return value_; }
+
+  __device__ __forceinline__ void advance(uint32_t messages) const {
+    __syncthreads();
+    if (threadIdx.x != 0) return;
+    const uint32_t epoch = value_.epoch + messages;
+    if (receives_) {
+      *at_ = {epoch, 0};
+      const uint32_t half = launch_.slot_count / 2;
+      if ((epoch & ~(half - 1)) != (value_.epoch & ~(half - 1))) store_relaxed(&box_->done, epoch);
+    } else {
+      *at_ = {epoch, load_relaxed(done_) + launch_.slot_count};
+    }
+  }
+
+ private:
+  const tutti_cuda_launch& launch_;
+  tutti_cuda_mailbox* box_;
+  const uint32_t* done_;
+  tutti_cuda_track* at_;
+  tutti_cuda_track value_;
+  bool receives_;
+};
+
+/// The send or receive that this CTA takes part in.
+__device__ __forceinline__ const tutti_cuda_message& message_of(const tutti_cuda_launch& launch) {
+  uint32_t m = 0;
+  while (blockIdx.x >= uint32_t{launch.messages[m].first_cta} + launch.messages[m].cta_count) ++m;
+  return launch.messages[m];
+}
+
+}  // namespace tutti::device

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// The wires whose data carries its own flags, as a GPU thread sees them: 16 bytes of the wire at a time. For nvcc.
+//
+//   LL     two words of 4 bytes of data and a 4-byte flag: any thread alone; half the bandwidth
+//   LL128  eight threads make a line of 128 bytes, 120 of data and an 8-byte flag. A warp's store of a whole line must
+//          arrive whole, which NVLink does and PCI does not. (As in NCCL 2.)
+//
+// The flag is the message's number + 1, so that no word of an earlier message is taken for one of this.
+#pragma once
+
+#include "tutti/device/cuda/pack.h"
+
+namespace tutti::device {
+
+inline constexpr uint32_t kWireBytes = 16;  // per thread and line
+
+struct WireWord {
+  uint64_t low;
+  uint64_t high;
+};
+__device__ __forceinline__ void store_wire(uint8_t* to, WireWord word) {
+  asm volatile("st.relaxed.sys.global.v2.u64 [%0], {%1, %2};" ::"l"(to), "l"(word.low), "l"(word.high) : "memory");
+}
+__device__ __forceinline__ WireWord load_wire(const uint8_t* from) {
+  WireWord word;
+  asm volatile("ld.relaxed.sys.global.v2.u64 {%0, %1}, [%2];" : "=l"(word.low), "=l"(word.high) : "l"(from) : "memory");
+  return word;
+}
+
+/// Places are numbered: place i of a message is moved by one thread and lies 16 · i bytes into the slot.
+struct LLWire {
+  static constexpr uint32_t kDataBytes = 8;  // of a place
+  static constexpr uint32_t kTogether = 1;   // threads that must move neighbouring places together
+  static constexpr uint32_t kInFlight = 1;   // places that a thread asks for at once: messages are short
+  static constexpr uint32_t kThreads = 512;  // of a CTA at most
+  template <class T>
+  using Data = Pack<T, kDataBytes>;
+
+  __device__ static uint32_t places(uint32_t bytes) { return (bytes + 7) / 8; }
+  __device__ static uint32_t offset(uint32_t place) { return place * 8; }
+  /// Of a place, what lies in the message's first `bytes` bytes; none: 0 or less.
+  __device__ static int32_t bytes_at(uint32_t place, uint32_t bytes) {
+    return static_cast<int32_t>(bytes - offset(place));
+  }
+
+  template <class T>
+  __device__ __forceinline__ static WireWord encode(const Data<T>& data, uint32_t /*place*/, uint32_t flag) {
+    const uint64_t high = uint64_t{flag} << 32;
+    return {high | static_cast<uint32_t>(data.words[0]), high | (data.words[0] >> 32)};
+  }
+  __device__ __forceinline__ static bool arrived(const WireWord& word, uint32_t /*place*/, uint32_t flag) {
+    return static_cast<uint32_t>(word.low >> 32) == flag && static_cast<uint32_t>(word.high >> 32) == flag;
+  }
+  /// Agrees among the threads that move neighbouring places.
+  __device__ __forceinline__ static bool all_arrived(bool mine) { return mine; }
+  template <class T>
+  __device__ __forceinline__ static Data<T> decode(const WireWord& word) {
+    Data<T> data;
+    data.words[0] = (word.high << 32) | (word.low & 0xffffffffu);
+    return data;
+  }
+};
+
+struct LL128Wire {
+  static constexpr uint32_t kDataBytes = 16;
+  static constexpr uint32_t kTogether = 8;
+  static constexpr uint32_t kInFlight = 4;
+  static constexpr uint32_t kThreads = 256;
+  static constexpr uint32_t kLineData = 120;
+  template <class T>
+  using Data = Pack<T, kDataBytes>;
+
+  __device__ static uint32_t places(uint32_t bytes) { return (bytes + kLineData - 1) / kLineData * kTogether; }
+  __device__ static uint32_t offset(uint32_t place) { return place / 8 * kLineData + place % 8 * 16; }
+  __device__ static bool has_flag(uint32_t place) { return place % 8 == 7; }
+  __device__ static int32_t bytes_at(uint32_t place, uint32_t bytes) {
+    const auto left = static_cast<int32_t>(bytes - offset(place));
+    return has_flag(place) && left > 8 ? 8 : left;
+  }
+
+  template <class T>
+  __device__ __forceinline__ static WireWord encode(const Data<T>& data, uint32_t place, uint32_t flag) {
+    return {data.words[0], has_flag(place) ? uint64_t{flag} : data.words[1]};
+  }
+  __device__ __forceinline__ static bool arrived(const WireWord& word, uint32_t place, uint32_t flag) {
+    return !has_flag(place) || word.high == flag;
+  }
+  __device__ __forceinline__ static bool all_arrived(bool mine) {
+    const uint32_t line = 0xffu << (threadIdx.x & 24u);
+    return __all_sync(line, mine) != 0;
+  }
+  template <class T>
+  __device__ __forceinline__ static Data<T> decode(const WireWord& word) {
+    Data<T> data;
+    data.words[0] = word.low;
+    data.words[1] = word.high;
+    return data;
+  }
+};
+
+}  // namespace tutti::device

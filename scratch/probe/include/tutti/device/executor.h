@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs one channel's plan on the host: loops over the data, steps of the plan, slices of a chunk. (GPUs run plans that
+// were lowered to programs: device/cuda/.)
+//
+// A Team is who runs it (one CPU thread), how it touches memory, and what it does for each peer of a slice: wait_each()
+// and hand_over(). A Wire is a protocol's slot format:
+//
+//   filled(team, connection, bytes)         whether the next message is there
+//   overdue(team, connection)               asked when a wait gives up: whether a message is there that filled() does
+//                                           not know
+//   accept(team, work, connection, bytes)   checks the signature of a call's first message
+//   move(team, work, operands)              folds the operands, writes the value to output and slots, signs first
+//                                           messages
+//   publish(team, work, connection, bytes)  hands a slot over
+//
+// Waits poll at most work.spins times; then run() returns TUTTI_AGAIN with its place in work.cursor, and the caller
+// decides how to wait. Nothing is done before all waits of a slice are over, so trying again repeats nothing.
+#pragma once
+
+#include "tutti/device/connection.h"
+
+namespace tutti::device {
+
+/// What one slice of a fold step reads and writes; all parts have `elements` elements.
+struct Operands {
+  const uint8_t* own = nullptr;  ///< own contribution; null if there is none
+  uint8_t* output = nullptr;     ///< null if the value is not kept
+  tutti_connection* const* recv = nullptr;
+  tutti_connection* const* send = nullptr;
+  uint32_t recv_count = 0;
+  uint32_t send_count = 0;
+  uint32_t own_position = 0;  ///< how many received values come before the own one
+  uint64_t elements = 0;
+  bool scaled = false;  ///< the own contribution is multiplied by work.scalar
+  bool final = false;   ///< the value is divided by work.divisor
+  bool stable = false;  ///< where the value is kept, or comes from, stays as it is until the call ends
+};
+
+template <class Team, class Wire>
+class Executor {
+ public:
+  TUTTI_HD Executor(Team& team, tutti_work& work) : team_(team), work_(work), plan_(*work.plan), at_(work.cursor) {}
+
+  /// TUTTI_OK when this channel's share is done, TUTTI_AGAIN, or a failure with work.fault filled.
+  TUTTI_HD int32_t run() {
+    const uint64_t range = work_.end - work_.begin;
+    const uint64_t loop_elements = work_.chunk_elements * plan_.chunks;
+    for (; at_.loop * loop_elements < range; ++at_.loop, at_.step = 0) {
+      enter_loop(range, loop_elements);
+      for (; at_.step < plan_.step_count; ++at_.step, at_.slice = 0, at_.peer = 0) {
+        if (int32_t outcome = run_step(plan_.steps[at_.step]); outcome != TUTTI_OK) return outcome;
+      }
+    }
+    return drain();
+  }
+
+ private:
+  /// Chunks of the last loop share what remains evenly, in multiples of a cache line.
+  TUTTI_HD void enter_loop(uint64_t range, uint64_t loop_elements) {
+    first_ = work_.begin + at_.loop * loop_elements;
+    remaining_ = range - at_.loop * loop_elements;
+    chunk_ = work_.chunk_elements;
+    if (remaining_ < loop_elements && plan_.chunks > 1) {
+      const uint64_t line = 64 / work_.element_bytes;
+      const uint64_t even = (remaining_ + plan_.chunks - 1) / plan_.chunks;
+      chunk_ = (even + line - 1) / line * line;
+      if (chunk_ > work_.chunk_elements) chunk_ = work_.chunk_elements;
+    }
+  }
+
+  /// Most chunks are of the first block, and a division is no small thing on a GPU.
+  TUTTI_HD uint64_t index_in_block(uint32_t chunk) const { return chunk < plan_.chunks ? chunk : chunk % plan_.chunks; }
+
+  TUTTI_HD uint64_t chunk_length(uint32_t chunk) const {
+    const uint64_t offset = index_in_block(chunk) * chunk_;
+    if (offset >= remaining_) return 0;
+    return remaining_ - offset < chunk_ ? remaining_ - offset : chunk_;
+  }
+
+  TUTTI_HD uint64_t byte_offset(uint32_t chunk, uint64_t element) const {
+    const uint64_t block = chunk < plan_.chunks ? 0 : chunk / plan_.chunks;
+    return (block * work_.count + first_ + index_in_block(chunk) * chunk_ + element) * work_.element_bytes;
+  }
+
+  TUTTI_HD const uint8_t* source(const tutti_plan_step& step, uint32_t chunk, uint64_t element) const {
+    if (step.source == TUTTI_BUFFER_NONE) return nullptr;
+    const void* buffer = step.source == TUTTI_BUFFER_INPUT ? work_.input : work_.output;
+    return static_cast<const uint8_t*>(buffer) + byte_offset(chunk, element);
+  }
+
+  TUTTI_HD uint8_t* destination(uint32_t chunk, uint64_t element) const {
+    return static_cast<uint8_t*>(work_.output) + byte_offset(chunk, element);
+  }
+
+  /// Elements of the longest chunk the step touches. Those of a fold all have the same length.
+  TUTTI_HD uint64_t step_length(const tutti_plan_step& step, bool fold) const {
+    if (!fold) return chunk_length(0);
+    const bool by_source = step.source != TUTTI_BUFFER_NONE || step.destination == TUTTI_BUFFER_NONE;
+    return chunk_length(by_source ? step.source_chunk : step.destination_chunk);
+  }
+
+  /// Elements of the chunk's slice that begins at `element`.
+  TUTTI_HD uint64_t slice_length(uint32_t chunk, uint64_t element) const {
+    const uint64_t length = chunk_length(chunk);
+    if (element >= length) return 0;
+    return length - element < work_.slice_elements ? length - element : work_.slice_elements;
+  }
+
+  TUTTI_HD int32_t run_step(const tutti_plan_step& step) {
+    const bool fold = (step.flags & (TUTTI_STEP_GATHER | TUTTI_STEP_SCATTER)) == 0;
+    const uint64_t length = step_length(step, fold);
+    for (uint64_t done = at_.slice * work_.slice_elements; done < length; done += work_.slice_elements) {
+      const uint64_t left = length - done;
+      const uint64_t elements = left < work_.slice_elements ? left : work_.slice_elements;
+      const int32_t outcome = fold ? fold_slice(step, done, elements) : exchange_slice(step, done);
+      if (outcome != TUTTI_OK) return outcome;
+      ++at_.slice;
+      at_.peer = 0;
+    }
+    return TUTTI_OK;
+  }
+
+  /// recv → reduce → copy → send, whichever of them the step has.
+  TUTTI_HD int32_t fold_slice(const tutti_plan_step& step, uint64_t element, uint64_t elements) {
+    Operands operands;
+    operands.recv = work_.receivers + step.recv_begin;
+    operands.send = work_.senders + step.send_begin;
+    operands.recv_count = step.recv_count;
+    operands.send_count = step.send_count;
+    operands.elements = elements;
+    operands.own = source(step, step.source_chunk, element);
+    operands.scaled = work_.reduce_op == TUTTI_PREMUL_SUM && step.source == TUTTI_BUFFER_INPUT;
+    operands.final = (step.flags & TUTTI_STEP_FINAL) != 0;
+    operands.stable = (step.flags & TUTTI_STEP_STABLE) != 0;
+    if (step.destination != TUTTI_BUFFER_NONE) operands.output = destination(step.destination_chunk, element);
+    for (uint32_t i = 0; i < step.recv_count; ++i) {
+      operands.own_position += plan_.peers[step.recv_begin + i].rank < plan_.rank ? 1u : 0u;
+    }
+    return transfer(operands);
+  }
+
+  /// GATHER and SCATTER: the own copy, then sends, then receives, one peer at a time; each by the length of its own
+  /// chunk.
+  TUTTI_HD int32_t exchange_slice(const tutti_plan_step& step, uint64_t element) {
+    const uint32_t sends = 1 + step.send_count;
+    for (; at_.peer < sends + step.recv_count; ++at_.peer) {
+      Operands operands;
+      uint32_t chunk = step.source_chunk;
+      if (at_.peer == 0) {
+        if (step.source == TUTTI_BUFFER_NONE || step.destination == TUTTI_BUFFER_NONE) continue;
+        operands.own = source(step, chunk, element);
+        operands.output = destination(step.destination_chunk, element);
+      } else if (at_.peer < sends) {
+        const uint32_t peer = step.send_begin + at_.peer - 1;
+        if ((step.flags & TUTTI_STEP_SCATTER) != 0) chunk = plan_.peers[peer].chunk;
+        operands.own = source(step, chunk, element);
+        operands.send = work_.senders + peer;
+        operands.send_count = 1;
+        operands.scaled = work_.reduce_op == TUTTI_PREMUL_SUM && step.source == TUTTI_BUFFER_INPUT;
+        operands.stable = (step.flags & TUTTI_STEP_STABLE) != 0;
+      } else {
+        const uint32_t peer = step.recv_begin + at_.peer - sends;
+        chunk = plan_.peers[peer].chunk;
+        operands.output = destination(chunk, element);
+        operands.recv = work_.receivers + peer;
+        operands.recv_count = 1;
+      }
+      operands.elements = slice_length(chunk, element);
+      if (operands.elements == 0) continue;
+      if (int32_t outcome = transfer(operands); outcome != TUTTI_OK) return outcome;
+    }
+    return TUTTI_OK;
+  }
+
+  /// Waits for all of the operands, moves them, hands the slots on.
+  TUTTI_HD int32_t transfer(const Operands& operands) {
+    const uint64_t bytes = operands.elements * work_.element_bytes;
+    uint32_t stuck = 0;
+    int32_t outcome = team_.wait_each(
+        operands.send_count, stuck, [&](uint32_t i) { return slot_free(team_, *operands.send[i]); },
+        [](uint32_t) { return false; });
+    if (outcome != TUTTI_OK) return fail(outcome, *operands.send[stuck]);
+    outcome = team_.wait_each(
+        operands.recv_count, stuck, [&](uint32_t i) { return Wire::filled(team_, *operands.recv[i], bytes); },
+        [&](uint32_t i) { return Wire::overdue(team_, *operands.recv[i]); });
+    if (outcome != TUTTI_OK) return fail(outcome, *operands.recv[stuck]);
+    for (uint32_t i = 0; i < operands.recv_count; ++i) {
+      tutti_connection& from = *operands.recv[i];
+      if (int32_t verdict = Wire::accept(team_, work_, from, bytes); verdict != TUTTI_OK) return fail(verdict, from);
+    }
+    outcome = Wire::move(team_, work_, operands);
+    if (outcome != TUTTI_OK) return fail(outcome, operands.recv_count > 0 ? *operands.recv[0] : *operands.send[0]);
+    team_.hand_over(
+        operands.send_count, [&](uint32_t i) { Wire::publish(team_, work_, *operands.send[i], bytes); },
+        operands.recv_count, [&](uint32_t i) { release_slot(team_, *operands.recv[i]); });
+    return TUTTI_OK;
+  }
+
+  /// The call may not end while peers still read this rank's memory in place of a slot.
+  TUTTI_HD int32_t drain() {
+    if (work_.direct_minimum == 0) return TUTTI_OK;
+    for (uint32_t i = 0; i < plan_.peer_count; ++i) {
+      tutti_connection* to = work_.senders[i];
+      if (to == nullptr) continue;
+      const int32_t outcome = team_.wait([&] { return freed(team_, *to, to->direct_until); });
+      if (outcome != TUTTI_OK) return fail(outcome, *to);
+    }
+    return TUTTI_OK;
+  }
+
+  TUTTI_HD int32_t fail(int32_t outcome, const tutti_connection& connection) {
+    work_.fault.peer = connection.peer;
+    return outcome;
+  }
+
+  Team& team_;
+  tutti_work& work_;
+  const tutti_plan& plan_;
+  tutti_cursor& at_;
+  uint64_t first_ = 0;      // first element of this loop within each block
+  uint64_t remaining_ = 0;  // elements from there to the end of the channel's range
+  uint64_t chunk_ = 0;      // elements of a chunk in this loop
+};
+
+}  // namespace tutti::device

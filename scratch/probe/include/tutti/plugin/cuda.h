@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// The GPU's side of a protocol: what its kernels are launched with. C11, C++20 and nvcc clean.
+//
+// A launch runs one call on one GPU. Each of its blocks ("CTAs") runs the program of its channel over an even part of
+// every block of the buffers, in loops, and talks to the CTA of the same index on other GPUs. All a kernel needs before
+// its first store travels in its parameters; the one thing it reads from memory is the CTA's track.
+//
+// Messages between two GPUs go through slots in the receiver's arena: message number m of a CTA uses slot m modulo
+// slot_count. Numbers go on from call to call (the track's `epoch`), and on all ranks alike: a call advances every
+// connection of a CTA by `cut.messages`, used or not. A sender may be slot_count messages ahead of what the receiver
+// has said that it is done with.
+//
+// Loops may overlap, so that what one waits for is on its way while another moves data. A call takes loops + stages - 1
+// waves; in wave w every step runs once, for loop w - its stage, where there is one. Message m of slice s that is sent
+// in wave w has number epoch + (w · program.messages + m) · cut.slices + s.
+//
+//   arena:     mailboxes, then slots
+//   mailbox    [lane CTA][peer]: tutti_cuda_mailbox
+//   slot       [lane CTA][sender][slot]: slot_stride bytes
+#pragma once
+
+#include "tutti/plugin/plan.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define TUTTI_CUDA_MAX_RANKS 16u
+#define TUTTI_CUDA_MAX_STEPS 64u
+#define TUTTI_CUDA_MAX_PEERS 128u
+#define TUTTI_CUDA_MAX_CTAS 64u
+#define TUTTI_CUDA_MAX_MESSAGES 32u
+
+/* Flags of a step beside TUTTI_STEP_*. It touches memory that an earlier step of the loop touched, and one of them
+ * writes. MEET: the same place of a chunk is not for the same thread in both steps, if threads take places as
+ * device/cuda/lines.h says. */
+#define TUTTI_CUDA_STEP_AFTER 32u
+#define TUTTI_CUDA_STEP_MEET 64u
+
+/* A step of a plan, as kernels run it: chunk numbers are split into block and chunk. */
+typedef struct tutti_cuda_step {
+  uint8_t source;
+  uint8_t destination;
+  uint8_t flags;
+  uint8_t own_position; /* received contributions that are folded before the own one */
+  uint8_t source_block, source_chunk;
+  uint8_t destination_block, destination_chunk;
+  uint8_t recv_begin, recv_count;
+  uint8_t send_begin, send_count;
+  uint8_t stage;
+  uint8_t recv_stage; /* of what a GATHER or SCATTER step receives; else as `stage` */
+} tutti_cuda_step;
+
+typedef struct tutti_cuda_peer {
+  uint8_t rank;
+  uint8_t message;      /* how many of the loop went before it on this connection */
+  uint8_t block, chunk; /* GATHER and SCATTER */
+  uint8_t lag;          /* of a received message: waves since it was sent */
+} tutti_cuda_peer;
+
+typedef struct tutti_cuda_program {
+  uint8_t step_count;
+  uint8_t chunks;   /* per block and loop */
+  uint8_t messages; /* per loop on the busiest connection of any rank */
+  uint8_t peer_count;
+  uint8_t stages; /* 1: loops follow one another */
+  uint8_t lag;    /* the most of any message of any rank */
+  uint8_t reserved[2];
+  tutti_cuda_step steps[TUTTI_CUDA_MAX_STEPS];
+  tutti_cuda_peer peers[TUTTI_CUDA_MAX_PEERS];
+} tutti_cuda_program;
+
+/* Where a CTA's messages stand; in this GPU's memory. */
+typedef struct tutti_cuda_track {
+  uint32_t epoch; /* messages so far, modulo 2^32 */
+  uint32_t safe;  /* messages with numbers before it have a free slot at every receiver */
+} tutti_cuda_track;
+
+/* What one peer tells a CTA; in this GPU's memory, written by the peer. */
+typedef struct tutti_cuda_mailbox {
+  uint32_t tail; /* messages that are there (protocols that do not tell by flags in the data) */
+  uint32_t reserved[7];
+  uint32_t done; /* messages from here that the peer is done with */
+  uint32_t reserved2[7];
+} tutti_cuda_mailbox;
+
+/* In host memory that the GPU sees. */
+typedef struct tutti_cuda_control {
+  uint32_t abort;   /* host: not zero: stop */
+  uint32_t fault;   /* GPU: a TUTTI_* code: why a kernel gave up */
+  uint32_t peer;    /* rank that it waited for */
+  uint32_t channel; /* CTA that waited */
+} tutti_cuda_control;
+
+/* How a block of the buffers is cut among CTAs, loops, chunks and slices. All but `loops` and `slices` in bytes and
+ * multiples of 16. */
+typedef struct tutti_cuda_cut {
+  uint64_t part;       /* per CTA; the last ones less */
+  uint64_t chunk;      /* in every loop but the last */
+  uint64_t last_chunk; /* in the last loop of a full part */
+  uint64_t slice;      /* one message */
+  uint32_t loops;
+  uint32_t slices;   /* messages of a chunk */
+  uint32_t messages; /* of a call, on the busiest connection of a CTA: by so many the epoch advances */
+  uint32_t reserved;
+} tutti_cuda_cut;
+
+/* One send or receive of a launch of messages. */
+typedef struct tutti_cuda_message {
+  void* buffer;
+  uint64_t bytes;
+  tutti_cuda_cut cut;
+  uint8_t peer;
+  uint8_t receives;
+  uint8_t first_cta; /* of the launch */
+  uint8_t cta_count;
+  uint32_t reserved;
+} tutti_cuda_message;
+
+typedef struct tutti_cuda_launch {
+  uint32_t struct_size;
+  uint32_t data_type; /* of the kernel: copies of any type may run as unsigned integers */
+  uint32_t reduce_op;
+  uint32_t cta_count;
+  uint32_t thread_count; /* that move data, per CTA; a multiple of 32 */
+  uint32_t rank;
+  uint32_t rank_count;
+  uint32_t divisor; /* as in tutti_work */
+  const uint8_t* input;
+  uint8_t* output;
+  uint64_t block_bytes; /* of a block of the buffers */
+  tutti_cuda_cut cut;
+  uint64_t scalar;        /* as in tutti_work */
+  uint32_t premultiplied; /* 1: contributions read from the input are multiplied by `scalar` */
+  uint32_t slot_count;    /* a power of two */
+  uint32_t message_count; /* not 0: the launch runs `messages` instead of programs */
+  uint32_t program_count;
+  uint64_t slot_stride;
+  uint64_t slots_offset;                 /* of the lane's slots in an arena */
+  uint64_t mailboxes_offset;             /* of the lane's mailboxes */
+  uint8_t* arenas[TUTTI_CUDA_MAX_RANKS]; /* of every rank, as this GPU sees them */
+  tutti_cuda_track* tracks;              /* per CTA; of messages: [lane CTA][peer][0: sends, 1: receives] */
+  tutti_cuda_control* control;
+  uint64_t timeout_ns; /* of one wait */
+  /* In this GPU's memory, program_count of them: CTA c runs number c modulo program_count. Null: all run `program`, as
+   * wires whose messages are short always do. */
+  const tutti_cuda_program* programs;
+  union {
+    tutti_cuda_program program;
+    tutti_cuda_message messages[TUTTI_CUDA_MAX_MESSAGES];
+  };
+} tutti_cuda_launch;
+
+#ifdef __cplusplus
+}
+static_assert(sizeof(tutti_cuda_launch) <= 4096, "the parameters of a kernel");
+#endif

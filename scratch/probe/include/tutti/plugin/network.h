@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// The network plugin: search lists devices, connect makes connections and registers memory, primitives send and
+// receive.
+//
+// Connections are one way: the sender connects, the receiver listens and accepts. All calls that move data are
+// [progress]: they post and return; `test` tells when a request is done. Messages of one connection with the same tag
+// match in the order posted.
+#pragma once
+
+#include "tutti/plugin/abi.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Capabilities. */
+#define TUTTI_NET_CAP_ORDERED 0x1u        /* requests of one connection complete in the order posted */
+#define TUTTI_NET_CAP_GROUPED_RECV 0x2u   /* recv takes up to max_grouped_recvs buffers with different tags */
+#define TUTTI_NET_CAP_DEVICE_MEMORY 0x4u  /* registers TUTTI_MEMORY_CUDA */
+#define TUTTI_NET_CAP_DMABUF 0x8u         /* register_dmabuf is there */
+#define TUTTI_NET_CAP_FLUSH 0x10u         /* device memory needs `flush` after a receive; the entry is there */
+#define TUTTI_NET_CAP_EVENT_FD 0x20u      /* event_fd and arm are there: a progress thread can sleep */
+#define TUTTI_NET_CAP_GLOBAL_MEMORY 0x40u /* a registration serves every connection of its device */
+
+#define TUTTI_NET_HANDLE_BYTES 128u
+/* Requests that may be outstanding on one connection: the plugin takes at least this many. */
+#define TUTTI_NET_MIN_REQUESTS 32u
+
+typedef struct tutti_net_properties {
+  uint32_t struct_size;
+  uint32_t port;
+  tutti_str name;             /* "eth0", "mlx5_0"; lives until the context is closed */
+  tutti_str pci_path;         /* sysfs path, empty for a virtual device */
+  uint64_t guid;              /* the same for every port of one physical device */
+  uint32_t memory;            /* TUTTI_MEMORY_* bits it can register */
+  uint32_t max_grouped_recvs; /* >= 1 */
+  double speed_gbs;           /* GB/s, one direction; 0: unknown */
+  double latency_us;          /* one way, small message; 0: unknown */
+  uint64_t max_message_bytes; /* per request */
+  uint32_t max_connections;   /* 0: no limit known */
+  int32_t rail;               /* -1: unknown */
+} tutti_net_properties;
+
+/* Address of a listener, sent to the connecting side as opaque bytes. */
+typedef struct tutti_net_handle {
+  uint8_t bytes[TUTTI_NET_HANDLE_BYTES];
+} tutti_net_handle;
+
+typedef struct tutti_network_ops {
+  uint32_t struct_size;
+  uint32_t reserved;
+  /* A context per communicator. `communicator` is the same number on all its ranks. [setup] */
+  int32_t (*create)(void* self, uint64_t communicator, void** context);
+  void (*destroy)(void* context);
+
+  /* search [setup] */
+  int32_t (*device_count)(void* context, uint32_t* count);
+  int32_t (*properties)(void* context, uint32_t device, tutti_net_properties* out);
+
+  /* connect [setup]; connect and accept do not block: TUTTI_AGAIN until the connection stands, to be called again with
+     the same arguments and the same `state` (zero at the first call; owned by the plugin until it returns something
+     else than TUTTI_AGAIN). */
+  int32_t (*listen)(void* context, uint32_t device, tutti_net_handle* handle, void** listener);
+  int32_t (*connect)(void* context, uint32_t device, const tutti_net_handle* handle, void** state, void** connection);
+  int32_t (*accept)(void* listener, void** state, void** connection);
+  /* Gives up a connect or accept that returned TUTTI_AGAIN. */
+  void (*cancel)(void* state);
+  /* `memory` is one TUTTI_MEMORY_* value. [progress] threads may also call these. */
+  int32_t (*register_memory)(void* connection, void* address, uint64_t bytes, uint32_t memory, void** registration);
+  int32_t (*register_dmabuf)(void* connection, void* address, uint64_t bytes, uint64_t offset, int32_t fd,
+                             void** registration);
+  int32_t (*deregister_memory)(void* connection, void* registration);
+
+  /* primitives [progress]. *request stays null where nothing could be posted now (call again later). */
+  int32_t (*send)(void* connection, const void* address, uint64_t bytes, uint32_t tag, void* registration,
+                  void** request);
+  /* Receives `count` messages (1 unless GROUPED_RECV); a message longer than its buffer is an error. */
+  int32_t (*recv)(void* connection, uint32_t count, void* const* addresses, const uint64_t* bytes, const uint32_t* tags,
+                  void* const* registrations, void** request);
+  /* Makes received device memory visible to the device. *request null on return: nothing to wait for. */
+  int32_t (*flush)(void* connection, uint32_t count, void* const* addresses, const uint64_t* bytes,
+                   void* const* registrations, void** request);
+  /* Sets *done to 0 or 1; when done, the request is gone and, for a receive, bytes[i] (where not null) is what arrived.
+   * Makes progress. */
+  int32_t (*test)(void* request, int32_t* done, uint64_t* bytes);
+
+  /* Closes at once, requests outstanding or not; afterwards the plugin touches none of their buffers. [setup] */
+  void (*close_connection)(void* connection);
+  void (*close_listener)(void* listener);
+
+  /* TUTTI_NET_CAP_EVENT_FD: a descriptor that becomes readable when `test`, `connect` or `accept` may get further.
+     `arm` prepares it: TUTTI_OK: sleep on it; TUTTI_AGAIN: there is work now. [progress] */
+  int32_t (*event_fd)(void* context, int32_t* fd);
+  int32_t (*arm)(void* context);
+} tutti_network_ops;
+
+#ifdef __cplusplus
+}
+#endif

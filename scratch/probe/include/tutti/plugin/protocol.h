@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// The protocol plugin: search says on which links it is valid and what it costs, connect lays out a connection's slots,
+// primitives (the executors built from tutti/device/) move and reduce the data of a plan.
+#pragma once
+
+#include "tutti/plugin/abi.h"
+#include "tutti/plugin/algorithm.h"
+#include "tutti/plugin/cuda.h"
+#include "tutti/plugin/plan.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A doorbell: one line of memory on which a thread sleeps and which its peers ring after they changed something it may
+ * wait for. */
+typedef struct tutti_bell {
+  uint32_t sleeping; /* set by the sleeper before its last look, read by ringers after their store */
+  uint32_t rings;    /* futex word, incremented by ringers */
+  int32_t event_fd;  /* >= 0: the sleeper polls this eventfd of the same process instead of the futex */
+  uint32_t reserved[13];
+} tutti_bell;
+
+/* Connection flags. */
+#define TUTTI_CONNECTION_NETWORK                                                      \
+  1u /* a progress thread moves the slots: only the counters say that a slot is ready \
+      */
+#define TUTTI_CONNECTION_SHARED_SPACE \
+  2u /* both ends share one address space: the receiver can use the sender's addresses */
+#define TUTTI_CONNECTION_REMOTE_READ \
+  4u /* the receiver can read the sender's memory through the kernel (peer_process) */
+
+/* One direction between two ranks on one channel, as one side sees it. The slots lie in memory that both sides (or the
+   side's progress thread) map; `step`, `seen` and `call` are private to this side. */
+typedef struct tutti_connection {
+  uint8_t* slots;  /* slot i of step k (i = k % slot_count) begins at slots + i * slot_stride */
+  uint64_t* tail;  /* steps the sender has filled; written by the sender */
+  uint64_t* head;  /* steps the receiver has freed; written by the receiver */
+  uint64_t* sizes; /* per slot, bytes of it that are in use; written by the sender, read by its progress thread; null on
+                      shared memory */
+  tutti_bell* peer_bell;
+  uint64_t step; /* next step of this side */
+  uint64_t seen; /* last value read from the other side's counter */
+  uint64_t call; /* last call whose signature was sent or checked */
+  uint64_t slot_stride;
+  uint64_t payload_bytes; /* of one slot */
+  uint32_t slot_count;
+  uint32_t flags;
+  uint32_t peer;         /* rank */
+  int32_t peer_process;  /* process id, for REMOTE_READ */
+  uint64_t direct_until; /* sender: step after the last one that referred to its own memory instead of a slot */
+} tutti_connection;
+
+/* Where an execution stands between two calls of `run`. All zero: at the beginning. */
+typedef struct tutti_cursor {
+  uint64_t loop;
+  uint64_t slice;
+  uint32_t step;
+  uint32_t peer; /* within GATHER and SCATTER steps: peers done in this slice */
+} tutti_cursor;
+
+/* What a call is, in two words that travel with its first message on each connection, so that ranks notice that they
+   disagree: word 0: collective (8 bits), data type (8), reduction (8), root modulo 256 (8); word 1: count modulo 2^32.
+ */
+typedef struct tutti_signature {
+  uint32_t words[2];
+} tutti_signature;
+
+/* Why `run` returned a failure. */
+typedef struct tutti_fault {
+  uint32_t peer;          /* rank the failing step talked to */
+  tutti_signature theirs; /* for TUTTI_MISMATCH: what the peer's call is */
+} tutti_fault;
+
+/* One channel's share of a call. */
+typedef struct tutti_work {
+  uint32_t struct_size;
+  uint32_t data_type;
+  uint32_t reduce_op;
+  uint32_t element_bytes;
+  const tutti_plan* plan;
+  tutti_connection* const* senders;   /* one per entry of plan->peers: the connection to it, null where no step sends */
+  tutti_connection* const* receivers; /* likewise, from it */
+  const void* input;
+  void* output;
+  uint64_t count; /* elements of a block */
+  uint64_t begin; /* the range of each block that this channel handles, in elements */
+  uint64_t end;
+  uint64_t chunk_elements; /* elements of a chunk in every loop but the last */
+  uint64_t slice_elements; /* elements of a slice: what one slot carries */
+  uint64_t scalar;  /* bits of one element: factor of every contribution read from the input (pre-multiplied sum) */
+  uint32_t divisor; /* the final operation divides by this (average); 0: nothing to do */
+  uint32_t check;   /* 1: send and check signatures */
+  tutti_signature signature;
+  uint64_t call;           /* number of the call on its communicator, from 1 */
+  uint64_t direct_minimum; /* bytes of a slice from which on the receiver reads the sender's memory itself; 0: never */
+  const uint32_t* abort;   /* not zero: stop and return TUTTI_ABORTED */
+  uint32_t spins;          /* polls of one wait before `run` returns TUTTI_AGAIN */
+  uint32_t fences;         /* 1: a store that a sleeper may wait for must be a full barrier; 0: sleepers make one */
+  tutti_cursor cursor;
+  tutti_fault fault;
+} tutti_work;
+
+/* Devices. */
+#define TUTTI_DEVICE_HOST 1u
+#define TUTTI_DEVICE_CUDA 2u
+
+typedef struct tutti_protocol_properties {
+  uint32_t struct_size;
+  uint32_t links;                           /* bits 1 << TUTTI_LINK_*: where it is valid */
+  uint32_t max_fan;                         /* peers one step may receive from or send to */
+  uint32_t devices;                         /* TUTTI_DEVICE_*: what it runs on */
+  double latency_us[TUTTI_LINK_COUNT];      /* what it adds to each hop */
+  double efficiency[TUTTI_LINK_COUNT];      /* payload / wire bytes at large sizes, 0..1 */
+  double channel_gbs[TUTTI_LINK_COUNT];     /* GB/s of the wire that one channel can fill; 0: unknown */
+  uint64_t channel_bytes[TUTTI_LINK_COUNT]; /* fewer bytes are not worth a channel of their own; 0: unknown */
+} tutti_protocol_properties;
+
+/* How one connection is cut. */
+typedef struct tutti_slot_layout {
+  uint32_t struct_size;
+  uint32_t slot_count;   /* in: what the configuration asks for, 0: nothing; out: what it will be (a power of two) */
+  uint64_t slot_bytes;   /* in: payload that the configuration asks for, 0: none; out: payload of one slot */
+  uint64_t slot_stride;  /* out: bytes from slot to slot, a multiple of 64; memory is zero at first */
+  uint32_t chunk_slots;  /* out: slots (slices) one chunk may fill */
+  uint32_t max_channels; /* out: that a call can use; 0: any number */
+  uint32_t overlaps;     /* out: 1: kernels let loops overlap (plugin/cuda.h) where slots suffice */
+  uint32_t reserved;
+} tutti_slot_layout;
+
+typedef struct tutti_protocol_ops {
+  uint32_t struct_size;
+  uint32_t reserved;
+  /* search [any] */
+  int32_t (*properties)(void* self, tutti_protocol_properties* out);
+  /* connect: the layout of a connection over `link` (TUTTI_LINK_*). [any] */
+  int32_t (*layout)(void* self, uint32_t link, tutti_slot_layout* layout);
+  /* primitives, host: executes the work in the calling thread until done (TUTTI_OK), until it would wait longer than
+     work->spins polls (TUTTI_AGAIN: call again, nothing is lost), or until it fails. Never blocks in the kernel.
+     [progress: one thread per work] */
+  int32_t (*run)(void* self, tutti_work* work);
+  /* primitives, CUDA: enqueues the launch's kernel on `stream` (a cudaStream_t) of the calling thread's GPU. Null:
+     loads all kernels there, so that none has to be loaded while others run. [any] */
+  int32_t (*launch)(void* self, const tutti_cuda_launch* launch, void* stream);
+} tutti_protocol_ops;
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// The channels of one machine as search finds them and connect reads them. Header only, for plugins.
+#pragma once
+
+#include <algorithm>
+#include <span>
+#include <vector>
+
+#include "tutti/plugin/algorithm.h"
+#include "tutti/status.h"
+
+namespace tutti::sdk {
+
+struct Channel {
+  std::vector<uint32_t> order;  ///< ranks of the machine (numbers in the communicator) along the channel
+  uint32_t net_in = TUTTI_NO_NET;
+  uint32_t net_out = TUTTI_NO_NET;
+};
+
+/// See tutti_graph for the meaning of every field.
+struct Graph {
+  uint32_t pattern = TUTTI_PATTERN_RING;
+  std::vector<Channel> channels;
+  uint32_t intra_type = TUTTI_PATH_LOC;
+  uint32_t inter_type = TUTTI_PATH_LOC;
+  bool same_channels = true;
+  bool cross_nic = false;
+  bool fallback = false;
+  double intra_gbs = 0;
+  double inter_gbs = 0;
+
+  /// GB/s of all channels together where the machine's ranks meet each other, and where they meet other machines.
+  double total_intra_gbs() const { return intra_gbs * static_cast<double>(channels.size()); }
+  double total_inter_gbs() const { return inter_gbs * static_cast<double>(channels.size()); }
+};
+
+/// The ranks of a machine, ascending.
+inline std::vector<uint32_t> ranks_of_node(const tutti_topology& topology, uint32_t node) {
+  std::vector<uint32_t> ranks;
+  for (uint32_t rank = 0; rank < topology.rank_count; ++rank) {
+    if (topology.node_of_rank[rank] == node) ranks.push_back(rank);
+  }
+  return ranks;
+}
+
+/// `channels` times the same: the ranks of the machine, ascending. For algorithms that care for no order; says nothing
+/// of bandwidth.
+inline Graph ascending(const tutti_topology& topology, uint32_t rank, uint32_t channels) {
+  Graph graph;
+  graph.channels.resize(channels, {ranks_of_node(topology, topology.node_of_rank[rank])});
+  return graph;
+}
+
+/// Hands a graph to the host.
+inline Status report(const Graph& graph, uint32_t node, const tutti_graph_sink& sink) {
+  std::vector<uint32_t> orders;
+  std::vector<uint32_t> nets;
+  const size_t ranks = graph.channels.empty() ? 0 : graph.channels[0].order.size();
+  for (const Channel& channel : graph.channels) {
+    if (channel.order.size() != ranks) return Status(Code::kInternal, "channels differ in their number of ranks");
+    orders.insert(orders.end(), channel.order.begin(), channel.order.end());
+    nets.insert(nets.end(), {channel.net_in, channel.net_out});
+  }
+  const tutti_graph view = {sizeof(tutti_graph),
+                            node,
+                            graph.pattern,
+                            static_cast<uint32_t>(ranks),
+                            static_cast<uint32_t>(graph.channels.size()),
+                            graph.fallback ? TUTTI_GRAPH_FALLBACK : 0u,
+                            graph.intra_type,
+                            graph.inter_type,
+                            graph.same_channels ? 1u : 0u,
+                            graph.cross_nic ? 1u : 0u,
+                            graph.intra_gbs,
+                            graph.inter_gbs,
+                            orders.data(),
+                            nets.data()};
+  const int32_t code = sink.report(sink.context, &view);
+  return code == TUTTI_OK ? Status() : Status(static_cast<Code>(code), "the host refused the channels");
+}
+
+/// Gives a cost the bandwidth of one of `channels` channels made of these graphs, on the machine that has least.
+inline void set_bandwidth(tutti_algorithm_cost& cost, uint32_t inside, std::span<const tutti_graph> graphs,
+                          uint32_t channels) {
+  for (const tutti_graph& graph : graphs) {
+    const auto lower = [&](double& gbs, double channel_gbs) {
+      const double share = channel_gbs * graph.channel_count / channels;
+      if (share > 0 && (gbs == 0 || share < gbs)) gbs = share;
+    };
+    if (graph.rank_count > 1) lower(cost.gbs[inside], graph.intra_gbs);
+    lower(cost.gbs[TUTTI_LINK_NETWORK], graph.inter_gbs);
+  }
+}
+
+/// The ranks of one machine along one of its channels.
+inline std::span<const uint32_t> order_of(const tutti_graph& graph, uint32_t channel) {
+  return {graph.orders + size_t{channel} * graph.rank_count, graph.rank_count};
+}
+inline uint32_t net_in(const tutti_graph& graph, uint32_t channel) {
+  return graph.nets == nullptr ? TUTTI_NO_NET : graph.nets[size_t{channel} * 2];
+}
+inline uint32_t net_out(const tutti_graph& graph, uint32_t channel) {
+  return graph.nets == nullptr ? TUTTI_NO_NET : graph.nets[size_t{channel} * 2 + 1];
+}
+
+}  // namespace tutti::sdk

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+// The C++ face of a plugin: what every kind shares. Header only. An author derives from the class of a kind
+// (tutti/sdk/algorithm.h, ...) and names it once:
+//
+//   class Ring : public tutti::sdk::Algorithm { ... };
+//   TUTTI_PLUGIN(Ring, "ring", "0.1.0", "rings through all ranks")
+//
+// Failures are returned as Status; an exception that leaves the author's code becomes TUTTI_INTERNAL with its text
+// (PLG-4, PLG-14).
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tutti/plugin/abi.h"
+#include "tutti/status.h"
+
+namespace tutti::sdk {
+
+inline tutti_str borrow(std::string_view text) {
+  return {text.data(), text.size()};
+}
+inline std::string_view view(tutti_str text) {
+  return {text.data, text.size};
+}
+
+/// What the host offers a plugin: log, and the plugin's settings. Any thread.
+class Host {
+ public:
+  explicit Host(const tutti_host* host = nullptr) : host_(host) {}
+
+  /// `level` is one of TUTTI_LOG_*.
+  void log(int32_t level, std::string_view text) const {
+    if (host_ != nullptr) host_->log(host_->context, level, borrow(text));
+  }
+  /// Says why this thread is about to return a failure; the thunks do it for every Status.
+  int32_t fail(const Status& status) const {
+    if (host_ != nullptr && status.code() != Code::kAgain) host_->fail(host_->context, borrow(status.text()));
+    return static_cast<int32_t>(status.code());
+  }
+
+  /// A declared setting. Integers, sizes in bytes, durations in nanoseconds, and booleans as 0 or 1.
+  int64_t integer(std::string_view name) const { return get(name).integer; }
+  bool boolean(std::string_view name) const { return integer(name) != 0; }
+  std::string text(std::string_view name) const { return std::string(view(get(name).text)); }
+  std::vector<std::string> list(std::string_view name) const {
+    const tutti_value value = get(name);
+    std::vector<std::string> items;
+    for (uint64_t i = 0; i < value.list_count; ++i) items.emplace_back(view(value.list[i]));
+    return items;
+  }
+
+ private:
+  tutti_value get(std::string_view name) const {
+    tutti_value value{};
+    value.struct_size = sizeof value;
+    if (host_ != nullptr && host_->config_get(host_->context, borrow(name), &value) != TUTTI_OK) {
+      log(TUTTI_LOG_ERROR,
+          std::string("a bug: reads the setting '").append(name).append("', which it does not declare"));
+    }
+    return value;
+  }
+  const tutti_host* host_;
+};
+
+/// One setting of a plugin: an entry of the static table `Derived::settings()`, which lives as long as the image.
+inline tutti_config_key setting(uint32_t type, std::string_view name, std::string_view default_text,
+                                std::string_view help, int64_t minimum = 1, int64_t maximum = 0) {
+  return {sizeof(tutti_config_key), type, borrow(name), borrow(default_text), borrow(help), minimum, maximum};
+}
+
+/// The base of every kind's class. One instance per open plugin.
+class Plugin {
+ public:
+  virtual ~Plugin() = default;
+  /// Called once, before anything else. May fail for a reason found on this machine.
+  virtual Status open(const Host& /*host*/) { return {}; }
+  const Host& host() const { return host_; }
+
+  /// Hidden by a derived class that has capabilities or settings.
+  static constexpr uint64_t capabilities() { return 0; }
+  static std::vector<tutti_config_key> settings() { return {}; }
+
+ protected:
+  Host host_;  // set before open()
+
+  template <class Derived>
+  friend int32_t describe(tutti_plugin* out, std::string_view name, std::string_view version,
+                          std::string_view description) noexcept;
+};
+
+/// Runs `body` (returning Status or int32_t) so that nothing escapes.
+template <class Body>
+int32_t guarded(const Host& host, Body&& body) noexcept {
+  try {
+    if constexpr (std::is_same_v<decltype(body()), Status>) {
+      const Status status = body();
+      return status.ok() ? TUTTI_OK : host.fail(status);
+    } else {
+      return body();
+    }
+  } catch (const std::exception& error) {
+    return host.fail(Status(Code::kInternal, std::string("unexpected exception: ") + error.what()));
+  } catch (...) {
+    return host.fail(Status(Code::kInternal, "unexpected exception of an unknown type"));
+  }
+}
+
+/// Fills the plugin's table for Derived, whose kind's class names its table of operations:
+/// Derived::Kind::ops<Derived>().
+template <class Derived>
+int32_t describe(tutti_plugin* out, std::string_view name, std::string_view version,
+                 std::string_view description) noexcept try {
+  if (out == nullptr || out->struct_size < sizeof(tutti_plugin)) return TUTTI_VERSION_MISMATCH;
+  static const std::vector<tutti_config_key> keys = Derived::settings();
+  *out = {};
+  out->struct_size = sizeof(tutti_plugin);
+  out->kind = Derived::kKind;
+  out->abi_major = TUTTI_ABI_MAJOR;
+  out->abi_minor = TUTTI_ABI_MINOR;
+  out->name = borrow(name);
+  out->version = borrow(version);
+  out->description = borrow(description);
+  out->capabilities = Derived::capabilities();
+  out->config_keys = keys.data();
+  out->config_key_count = keys.size();
+  out->open = [](const tutti_host* host, void** self) -> int32_t {
+    return guarded(Host(host), [&]() -> Status {
+      auto plugin = std::make_unique<Derived>();
+      static_cast<Plugin&>(*plugin).host_ = Host(host);
+      TUTTI_TRY(plugin->open(Host(host)));
+      *self = static_cast<typename Derived::Kind*>(plugin.release());
+      return {};
+    });
+  };
+  out->close = [](void* self) { delete static_cast<typename Derived::Kind*>(self); };
+  out->ops = Derived::Kind::table();
+  return TUTTI_OK;
+} catch (...) {
+  return TUTTI_INTERNAL;
+}
+
+}  // namespace tutti::sdk
+
+/// Names the plugin's class, and with it makes the one exported symbol. Once per plugin, outside any namespace.
+#define TUTTI_PLUGIN(Class, name, version, description)                                                \
+  extern "C" __attribute__((visibility("default"))) int32_t tutti_plugin_entry_v1(tutti_plugin* out) { \
+    return ::tutti::sdk::describe<Class>(out, name, version, description);                             \
+  }

@@ -1,0 +1,341 @@
+// SPDX-License-Identifier: Apache-2.0
+// Search: the channels of one machine that together carry the most. Header only, for algorithm plugins.
+//
+//   Result<Graph> search(const tutti_topology& topology, uint32_t rank) override {
+//     return sdk::search(topology, rank, TUTTI_PATTERN_RING, {.max_channels = topology.max_channels});
+//   }
+//
+// What is maximised is channels × GB/s of a channel. Conditions start strict and are relaxed one at a time: close paths
+// between ranks, then farther ones; ports close to the ranks, then farther ones; leaving by the port of entry, then by
+// another. A relaxation must carry a tenth more, one that leaves NVLink half more. Under each set of conditions speeds
+// are tried from the fastest that a channel can move, first with one order for all channels, then with different ones.
+// An answer that a bandwidth bound does not let improve ends the search. At the end the channels share evenly what
+// their links have left, and are doubled while one carries more than a block comfortably moves.
+//
+// The bandwidth of a channel is what each of its hops is granted in the direction from the first rank to the last (and,
+// in a ring, on to the next machine). A tree that runs both ways at once shares that between its two directions.
+#pragma once
+
+#include <cmath>
+#include <string>
+
+#include "tutti/sdk/detail/finder.h"
+
+namespace tutti::sdk {
+
+struct SearchOptions {
+  uint32_t max_channels = 32;
+  /// Steps (devices tried) of the whole search, and how many an attempt at one speed under one set of conditions goes
+  /// on without finding a further channel. A step costs some microseconds; the outcome depends on steps, never on
+  /// time.
+  uint64_t budget = 120'000;
+  uint64_t patience = 3'000;
+};
+
+namespace detail {
+
+/// What a channel of speed 1 between ranks, or 1 to the network, takes of every link.
+struct UnitLoads {
+  std::vector<double> intra;
+  std::vector<double> inter;
+};
+
+class Search {
+ public:
+  Search(const Machine& machine, uint32_t pattern, const SearchOptions& options)
+      : machine_(machine), pattern_(pattern), options_(options) {}
+
+  Graph run() {
+    if (machine_.device_count() == 1 && machine_.net_count() == 0) return graph_of({fallback_route()}, {});
+    Graph best;
+    const std::vector<Stage> stages = this->stages();
+    const std::vector<double> speeds = this->speeds();
+    uint64_t spare = 0;
+    for (size_t i = 0; i < stages.size(); ++i) {
+      const Stage& stage = stages[i];
+      const double worth = capacity_of(best) * worth_relaxing(best, stage);
+      spare += options_.budget / stages.size();
+      if (bound(stage) <= worth * (1 + kWorthwhile)) continue;
+      Graph found = sweep(stage, speeds, spare);
+      if (capacity_of(found) > worth) best = std::move(found);
+    }
+    Graph fallback = graph_of({fallback_route()}, fallback_conditions());
+    fallback.fallback = true;
+    if (best.channels.empty() || capacity_of(best) < capacity_of(fallback)) best = std::move(fallback);
+    return doubled(std::move(best));
+  }
+
+ private:
+  /// Less of a gain than this is none.
+  static constexpr double kWorthwhile = 1e-3;
+  /// Between a speed that is tried and the next.
+  static constexpr double kSpeedRatio = 0.93;
+
+  /// How far apart things may be that a channel joins.
+  struct Stage {
+    uint32_t intra_type;
+    uint32_t inter_type;
+    bool cross_nic;
+  };
+
+  bool is_ring() const { return pattern_ == TUTTI_PATTERN_RING; }
+
+  /// From strict to relaxed. Rails end at switches of their own, so that a channel which changes the port pays outside
+  /// the machine: last.
+  std::vector<Stage> stages() const {
+    std::vector<Stage> stages;
+    for (const bool cross_nic : {false, true}) {
+      if (cross_nic && (!is_ring() || machine_.net_count() < 2)) continue;
+      for (const uint32_t inter : inter_types()) {
+        for (const uint32_t intra : intra_types()) stages.push_back({intra, inter, cross_nic});
+      }
+    }
+    return stages;
+  }
+
+  /// How many times more a relaxed stage must carry: half more to leave NVLink, otherwise a tenth.
+  static double worth_relaxing(const Graph& best, const Stage& stage) {
+    const bool leaves_nvlink = best.intra_type <= TUTTI_PATH_NVB && stage.intra_type > TUTTI_PATH_NVB;
+    return leaves_nvlink ? 1.5 : 1.1;
+  }
+
+  /// GB/s of all channels where they are narrowest.
+  double capacity_of(const Graph& graph) const {
+    const double intra = machine_.device_count() > 1 ? graph.total_intra_gbs() : graph.total_inter_gbs();
+    return machine_.net_count() > 0 ? std::min(intra, graph.total_inter_gbs()) : intra;
+  }
+
+  /// No set of channels carries more: each enters and leaves every device (a chain all but one), and the machine.
+  double bound(const Stage& stage) const {
+    double gbs = machine_.ceiling() * options_.max_channels;
+    const uint32_t count = machine_.device_count();
+    const bool nvlink_only = stage.intra_type <= TUTTI_PATH_NVB;
+    for (const bool out : {true, false}) {
+      double between = 0;  // what may join devices with each other, of all of them
+      for (uint32_t device = 0; device < count; ++device) {
+        const double capacity = machine_.capacity(device, out, nvlink_only);
+        between += capacity;
+        if (!is_ring() || count == 1) continue;
+        const double every_way = machine_.net_count() > 0 ? machine_.capacity(device, out, false) : capacity;
+        gbs = std::min(gbs, every_way);
+      }
+      if (count > 1) gbs = std::min(gbs, between / (count - 1));
+    }
+    double network = 0;
+    for (uint32_t net = 0; net < machine_.net_count(); ++net) {
+      double best = 0;
+      for (uint32_t device = 0; device < count; ++device) best = std::max(best, machine_.into(net, device).gbs);
+      network += best;
+    }
+    return machine_.net_count() > 0 ? std::min(gbs, network) : gbs;
+  }
+
+  /// The best set of channels under the conditions of a stage, with at most `spare` steps, which it reduces.
+  Graph sweep(const Stage& stage, const std::vector<double>& speeds, uint64_t& spare) const {
+    const double bound = this->bound(stage);
+    Graph best;
+    for (const double gbs : speeds) {
+      if (gbs > bound * (1 + 1e-9)) continue;
+      const auto goal = static_cast<uint32_t>(
+          std::min(std::floor(bound / gbs * (1 + 1e-9)), static_cast<double>(options_.max_channels)));
+      for (const bool same : {true, false}) {
+        // Channels found at this speed may gain by sharing what is left, but not as much as to the next higher speed.
+        if (goal * gbs / kSpeedRatio <= capacity_of(best) * (1 + kWorthwhile) || spare == 0) break;
+        const Conditions conditions{pattern_, gbs, stage.intra_type, stage.inter_type, same, stage.cross_nic};
+        Finder finder(machine_, conditions, goal, spare, options_.patience);
+        Graph found = graph_of(finder.run(), conditions);
+        spare = finder.steps_left();
+        if (capacity_of(found) > capacity_of(best) * (1 + kWorthwhile)) best = std::move(found);
+      }
+      if (capacity_of(best) >= bound * (1 - kWorthwhile)) break;
+    }
+    return best;
+  }
+
+  /// Every link's bandwidth cut into 1, 2, ... equal channels, fastest first, none close to the one before.
+  std::vector<double> speeds() const {
+    std::vector<double> all;
+    const tutti_system& system = machine_.system();
+    for (uint32_t i = 0; i < system.link_count; ++i) {
+      const double gbs = system.links[i].gbs;
+      if (i > 0 && gbs == system.links[i - 1].gbs) continue;
+      for (uint32_t parts = 1; parts <= 32; ++parts) {
+        all.push_back(gbs / parts);
+        if (system.links[i].type == TUTTI_WIRE_PCI) all.push_back(gbs * 5 / 6 / parts);
+      }
+    }
+    std::sort(all.begin(), all.end(), std::greater<>());
+    std::vector<double> speeds;
+    for (const double gbs : all) {
+      if (gbs > machine_.ceiling() * (1 + 1e-9)) continue;
+      if (speeds.empty() || gbs < speeds.back() * kSpeedRatio) speeds.push_back(gbs);
+    }
+    return speeds;
+  }
+
+  /// The path types there are, closest first, from the one on that joins all devices.
+  std::vector<uint32_t> intra_types() const {
+    const uint32_t count = machine_.device_count();
+    if (count == 1) return {TUTTI_PATH_LOC};
+    std::vector<bool> exists(TUTTI_PATH_TYPE_COUNT);
+    uint32_t needed = TUTTI_PATH_LOC;
+    for (uint32_t from = 0; from < count; ++from) {
+      uint32_t closest = TUTTI_PATH_DIS;
+      for (uint32_t to = 0; to < count; ++to) {
+        if (to == from) continue;
+        closest = std::min(closest, machine_.between(from, to).type);
+        exists[machine_.between(from, to).type] = true;
+      }
+      needed = std::max(needed, closest);
+    }
+    return existing(exists, needed);
+  }
+  std::vector<uint32_t> inter_types() const {
+    if (machine_.net_count() == 0) return {TUTTI_PATH_LOC};
+    std::vector<bool> exists(TUTTI_PATH_TYPE_COUNT);
+    for (uint32_t net = 0; net < machine_.net_count(); ++net) {
+      for (uint32_t device = 0; device < machine_.device_count(); ++device) {
+        exists[machine_.into(net, device).type] = true;
+        exists[machine_.out_of(device, net).type] = true;
+      }
+    }
+    return existing(exists, TUTTI_PATH_LOC);
+  }
+  static std::vector<uint32_t> existing(const std::vector<bool>& exists, uint32_t from) {
+    std::vector<uint32_t> types;
+    for (uint32_t type = from; type < TUTTI_PATH_NET; ++type) {
+      if (exists[type]) types.push_back(type);
+    }
+    return types;
+  }
+
+  /// Devices as they are numbered; in and out by the ports closest to both ends.
+  Route fallback_route() const {
+    Route route;
+    for (uint32_t device = 0; device < machine_.device_count(); ++device) route.devices.push_back(device);
+    const auto closer = [&](const tutti_system_path& a, const tutti_system_path& b) {
+      return std::tuple(a.type, -a.gbs) < std::tuple(b.type, -b.gbs);
+    };
+    for (uint32_t net = 0; net < machine_.net_count(); ++net) {
+      const uint32_t first = route.devices.front();
+      const uint32_t last = is_ring() ? route.devices.back() : first;
+      if (net == 0 || closer(machine_.into(net, first), machine_.into(route.net_in, first))) route.net_in = net;
+      if (net == 0 || closer(machine_.out_of(last, net), machine_.out_of(last, route.net_out))) route.net_out = net;
+    }
+    if (!is_ring()) route.net_out = route.net_in;
+    return route;
+  }
+  Conditions fallback_conditions() const { return {pattern_, 0, TUTTI_PATH_DIS, TUTTI_PATH_DIS, true, true}; }
+
+  /// Calls visit(path, share, is_inter) for every path of a route.
+  template <class Visit>
+  void for_each_path(const Route& route, Visit&& visit) const {
+    const uint32_t count = machine_.device_count();
+    for (uint32_t i = 0; i + 1 < count; ++i)
+      visit(machine_.between(route.devices[i], route.devices[i + 1]), 1.0, false);
+    if (route.net_in == TUTTI_NO_NET) {
+      if (is_ring() && count > 1) visit(machine_.between(route.devices.back(), route.devices.front()), 1.0, false);
+      return;
+    }
+    visit(machine_.into(route.net_in, route.devices.front()), 1.0, true);
+    if (is_ring()) return visit(machine_.out_of(route.devices.back(), route.net_out), 1.0, true);
+    for (uint32_t place = 0; place < std::min(2u, count); ++place) {
+      const double share = Finder::tree_share(pattern_, place, count);
+      if (share > 0) visit(machine_.out_of(route.devices[place], route.net_out), share, true);
+    }
+  }
+
+  /// Routes as a graph, with the links' bandwidth shared evenly to the full: first all hops alike, then between ranks
+  /// alone.
+  Graph graph_of(const std::vector<Route>& routes, const Conditions& conditions) const {
+    Graph graph;
+    graph.pattern = pattern_;
+    graph.same_channels = conditions.same_channels;
+    bool crosses = false;
+    UnitLoads loads{std::vector<double>(machine_.system().link_count),
+                    std::vector<double>(machine_.system().link_count)};
+    for (const Route& route : routes) {
+      Channel& channel = graph.channels.emplace_back();
+      for (const uint32_t device : route.devices) channel.order.push_back(machine_.device(device).rank);
+      if (route.net_in != TUTTI_NO_NET) channel.net_in = machine_.net(route.net_in).index;
+      if (route.net_out != TUTTI_NO_NET) channel.net_out = machine_.net(route.net_out).index;
+      crosses = crosses || channel.net_in != channel.net_out;
+      for_each_path(route, [&](const tutti_system_path& path, double share, bool inter) {
+        uint32_t& type = inter ? graph.inter_type : graph.intra_type;
+        type = std::max(type, path.type);
+        for_each_load(machine_.system(), path, share,
+                      [&](uint32_t link, double load) { (inter ? loads.inter : loads.intra)[link] += load; });
+      });
+    }
+    graph.cross_nic = crosses;
+    share_links(graph, loads);
+    return graph;
+  }
+
+  void share_links(Graph& graph, const UnitLoads& loads) const {
+    const tutti_system& system = machine_.system();
+    // Where there is no path, ranks meet over something the graph does not know.
+    constexpr double kUnknownGbs = 0.1;
+    double both = machine_.ceiling();
+    if (graph.intra_type >= TUTTI_PATH_NET || graph.inter_type >= TUTTI_PATH_NET) both = std::min(both, kUnknownGbs);
+    for (uint32_t link = 0; link < system.link_count; ++link) {
+      const double load = loads.intra[link] + loads.inter[link];
+      if (load > 0) both = std::min(both, system.links[link].gbs / load);
+    }
+    double intra = graph.intra_type >= TUTTI_PATH_NET ? both : machine_.ceiling();
+    for (uint32_t link = 0; link < system.link_count; ++link) {
+      if (loads.intra[link] > 0) {
+        intra = std::min(intra, (system.links[link].gbs - loads.inter[link] * both) / loads.intra[link]);
+      }
+    }
+    const bool alone = machine_.device_count() == 1 && machine_.net_count() == 0;
+    graph.intra_gbs = machine_.device_count() > 1 ? intra : alone ? machine_.between(0, 0).gbs : 0;
+    graph.inter_gbs = machine_.net_count() > 0 ? both : 0;
+  }
+
+  /// Twice as many channels of half the speed, as long as one carries more than a block comfortably moves.
+  Graph doubled(Graph graph) const {
+    const double comfortable = machine_.comfortable() * (1 + 1e-9);
+    while (graph.channels.size() * 2 <= options_.max_channels &&
+           (machine_.device_count() > 1 ? graph.intra_gbs : graph.inter_gbs) > comfortable) {
+      const std::vector<Channel> once = graph.channels;
+      graph.channels.insert(graph.channels.end(), once.begin(), once.end());
+      graph.intra_gbs /= 2;
+      graph.inter_gbs /= 2;
+    }
+    return graph;
+  }
+
+  const Machine& machine_;
+  const uint32_t pattern_;
+  const SearchOptions options_;
+};
+
+}  // namespace detail
+
+/// The channels of the machine of `rank`, in one of TUTTI_PATTERN_*. Uses the network's ports where there are several
+/// machines. Where nothing is known of the machine (no system graph): one channel, ranks ascending.
+/// kInvalidArgument if the system graph does not hold exactly the ranks of that machine.
+inline Result<Graph> search(const tutti_topology& topology, uint32_t rank, uint32_t pattern,
+                            const SearchOptions& options = {}) {
+  if (topology.system == nullptr) {
+    Graph graph = ascending(topology, rank, 1);
+    graph.pattern = pattern;
+    return graph;
+  }
+  const detail::Machine machine(*topology.system, topology.node_count > 1);
+  std::vector<uint32_t> ranks;
+  for (uint32_t device = 0; device < machine.device_count(); ++device) ranks.push_back(machine.device(device).rank);
+  std::sort(ranks.begin(), ranks.end());
+  const std::vector<uint32_t> expected = ranks_of_node(topology, topology.node_of_rank[rank]);
+  if (ranks != expected) {
+    return Status(Code::kInvalidArgument, "the system graph holds " + std::to_string(ranks.size()) +
+                                              " ranks, but not the " + std::to_string(expected.size()) +
+                                              " of machine " + std::to_string(topology.node_of_rank[rank]));
+  }
+  SearchOptions limits = options;
+  limits.max_channels = std::max(1u, options.max_channels);
+  return detail::Search(machine, pattern, limits).run();
+}
+
+}  // namespace tutti::sdk

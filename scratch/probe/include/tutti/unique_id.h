@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// UniqueId: the place where the ranks of one communicator meet. One process makes it and passes it to all others, by
+// whatever means the application has: MPI, a file, the environment.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include "tutti/status.h"
+
+namespace tutti {
+
+/// An address and a secret, in 128 bytes that may be copied from process to process as they are. Whoever has them can
+/// join, so pass them only to the ranks. An id serves one communicator.
+///
+/// The process that made the id serves the meeting, from a background thread, until all ranks have left it. If it ends
+/// before, the other ranks can no longer tell when one of them is lost.
+class UniqueId {
+ public:
+  /// No id; fill it with the bytes of one.
+  UniqueId() = default;
+
+  /// Makes an id and starts to serve it, on any free port of a network interface of this host. `interfaces` is a list
+  /// in order of preference, separated by commas: "eth" (begins with), "=eth0" (exactly), "10.0.0.0/8" (has an address
+  /// in), and any of them after "^" to exclude it. Empty: the first interface that leads out of this host, else the
+  /// loopback.
+  TUTTI_API static Result<UniqueId> create(std::string_view interfaces = {});
+
+  /// Makes an id at a given "host:port" of this host. `secret`: 32 hexadecimal digits; empty: a random one.
+  TUTTI_API static Result<UniqueId> create_at(std::string_view address, std::string_view secret = {});
+
+  /// "10.0.0.1:4000:<32 hexadecimal digits>"; an IPv6 address is in brackets. from_string() takes names for addresses
+  /// too, and does not serve: some process has to create the id.
+  TUTTI_API static Result<UniqueId> from_string(std::string_view text);
+  TUTTI_API std::string to_string() const;
+
+  friend bool operator==(const UniqueId&, const UniqueId&) = default;
+
+ private:
+  friend struct UniqueIdAccess;
+  std::array<std::byte, 128> bytes_{};
+};
+
+static_assert(sizeof(UniqueId) == 128 && std::is_trivially_copyable_v<UniqueId>);
+
+}  // namespace tutti
