@@ -10,6 +10,7 @@ function(tutti_inside library target location)
   get_filename_component(folder "${location}" DIRECTORY)
   find_library(TUTTI_ARCHIVE_${library} lib${library}.a PATHS "${folder}" NO_DEFAULT_PATH)
   mark_as_advanced(TUTTI_ARCHIVE_${library})
+  unset(TUTTI_ARCHIVE_FITS_${library} CACHE)
   if(TUTTI_ARCHIVE_${library} AND NOT TUTTI_SANITIZE) # what is not instrumented stays apart
     # Many archives are made for programs: their code depends on its position, or they need libraries of their own.
     try_compile(TUTTI_ARCHIVE_FITS_${library} SOURCES ${PROJECT_SOURCE_DIR}/cmake/empty.cpp

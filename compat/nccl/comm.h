@@ -45,7 +45,8 @@ struct ncclComm {
   tutti::nccl::Doors doors;
   tutti::nccl::Reductions reductions;
   std::vector<std::unique_ptr<char>> registrations;  ///< handles; that something is registered makes no difference
-  std::vector<tutti::Registration> windows;          ///< until the end: applications have no handle to end one by
+  std::vector<tutti::Registration> windows;          ///< until as many were ended: applications cannot say which
+  size_t ended_windows = 0;
 };
 
 namespace tutti::nccl {

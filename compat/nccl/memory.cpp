@@ -44,8 +44,8 @@ TUTTI_NCCL(ncclResult_t, ncclCommDeregister, (ncclComm_t comm, void* handle)) {
 
 // A window that is null says that there is no symmetric memory; applications then go without, and kernels of theirs
 // would read what another value points at. The buffer is registered all the same where its offset is promised to be the
-// same on all ranks. As no null tells one window from another, it stays so as long as the communicator lives, or until
-// the memory is freed, which Tutti notices when it meets the address again.
+// same on all ranks. As no null tells one window from another, all stay so until as many were deregistered as
+// registered, or until their memory is freed, which Tutti notices when it meets the address again.
 TUTTI_NCCL(ncclResult_t, ncclCommWindowRegister,
            (ncclComm_t comm, void* buffer, size_t size, ncclWindow_t* window, int flags)) {
   TUTTI_NCCL_TRY(check_usable(comm, "CommWindowRegister"));
@@ -61,6 +61,9 @@ TUTTI_NCCL(ncclResult_t, ncclCommWindowRegister,
 
 TUTTI_NCCL(ncclResult_t, ncclCommWindowDeregister, (ncclComm_t comm, ncclWindow_t window)) {
   TUTTI_NCCL_TRY(check_handle(comm, "CommWindowDeregister"));
-  if (window == nullptr) return ncclSuccess;
+  if (window == nullptr) {
+    end_window(*comm);
+    return ncclSuccess;
+  }
   return fail(ncclInvalidUsage, "CommWindowDeregister: the window is none of this communicator");
 }

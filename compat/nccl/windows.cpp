@@ -51,4 +51,12 @@ Status register_windows(const std::vector<WindowRequest>& requests) {
   return {};
 }
 
+void end_window(ncclComm& comm) {
+  const Visit visit(comm);
+  if (!visit || ++comm.ended_windows < comm.windows.size()) return;
+  const cuda::DeviceScope scope(comm.device);
+  comm.windows.clear();
+  comm.ended_windows = 0;
+}
+
 }  // namespace tutti::nccl

@@ -19,4 +19,7 @@ struct WindowRequest {
 /// each other. What Tutti refuses on all ranks alike is left unregistered.
 Status register_windows(const std::vector<WindowRequest>& requests);
 
+/// One window of the communicator is not used any more. Which one is not known: when none is, all registrations end.
+void end_window(ncclComm& comm);
+
 }  // namespace tutti::nccl

@@ -53,6 +53,7 @@ class CudaGpu : public Gpu {
     log::debug("a rank left without saying so: memory that its GPU may write to stays");
     static_cast<void>(links_.release());
     static_cast<void>(registrations_.release());
+    static_cast<void>(new Kept{std::move(control_), std::move(tracks_), std::move(scratch_)});
   }
 
   Status open(const std::vector<tuner::Protocol>& protocols, base::Time deadline) {
@@ -70,13 +71,15 @@ class CudaGpu : public Gpu {
     options.rank = options_.rank;
     for (uint32_t rank = 0; rank < options_.rank_count; ++rank) options.ranks.push_back(rank);
     options.timeout = options_.timeout;
-    // Each peer has slots of its own: where there are many they are smaller.
-    const bool small = options_.slot_bytes == 0 && options_.rank_count > kManyRanks;
-    const uint64_t slot_bytes = small ? kSmallSlot : options_.slot_bytes;
     for (const tuner::Protocol& protocol : protocols) {
       GpuLinks::Protocol& link = options.protocols.emplace_back();
       if ((protocol.properties.devices & TUTTI_DEVICE_CUDA) == 0) continue;
-      TUTTI_ASSIGN(link.layout, layout_of(protocol, slot_bytes));
+      TUTTI_ASSIGN(link.layout, layout_of(protocol, options_.slot_bytes));
+      // Each peer has slots of its own: where there are many they are smaller.
+      const bool many = options_.slot_bytes == 0 && options_.rank_count > kManyRanks;
+      if (many && link.layout.slot_bytes > kSmallSlot) {
+        TUTTI_ASSIGN(link.layout, layout_of(protocol, kSmallSlot));
+      }
       TUTTI_TRY(fit_network(protocol, static_cast<uint32_t>(options.protocols.size() - 1), link.layout));
       const uint32_t most = link.layout.max_channels;
       link.max_ctas = {most > 0 ? std::min(most, options_.max_channels) : options_.max_channels, message_ctas_};
@@ -116,9 +119,7 @@ class CudaGpu : public Gpu {
   }
 
   Result<std::optional<uint64_t>> register_buffer(void* buffer, uint64_t bytes, base::Time deadline) override {
-    TUTTI_ASSIGN(const std::optional<uint64_t> number, registrations_->add(buffer, bytes, deadline));
-    if (number) TUTTI_TRY(programs_->load_for_registered());
-    return number;
+    return registrations_->add(buffer, bytes, programs_->load_for_registered(), deadline);
   }
   void end_registration(uint64_t number) override { registrations_->end(number); }
 
@@ -296,6 +297,13 @@ class CudaGpu : public Gpu {
     const Status ended = order_->end();
     return enqueued.ok() ? ended : enqueued;
   }
+
+  /// What kernels may still use when nobody knows whether they are through: never freed.
+  struct Kept {
+    cuda::MappedMemory control;
+    cuda::DeviceMemory tracks;
+    cuda::DeviceMemory scratch;
+  };
 
   static Status launch_call(const GpuCall& call, Stream stream) {
     const int32_t code = call.ops->launch(call.plugin, &call.launch, stream);

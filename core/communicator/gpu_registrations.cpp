@@ -24,7 +24,8 @@ Result<bool> GpuRegistrations::all_say(bool yes, base::Time deadline) const {
   return std::find(all.begin(), all.end(), 0u) == all.end();
 }
 
-Result<std::optional<uint64_t>> GpuRegistrations::add(void* buffer, uint64_t bytes, base::Time deadline) {
+Result<std::optional<uint64_t>> GpuRegistrations::add(void* buffer, uint64_t bytes, const Status& loaded,
+                                                      base::Time deadline) {
   const std::optional<uint64_t> nothing;
   if (!options_.reaches_all) {
     log::info("registered buffers make no difference: not all GPUs reach each other's memory");
@@ -46,7 +47,7 @@ Result<std::optional<uint64_t>> GpuRegistrations::add(void* buffer, uint64_t byt
     log::info("the registered buffers make no difference: rank {} cannot share its own", rank);
     return nothing;
   }
-  const Status mapped = map(offers, own);
+  const Status mapped = loaded.ok() ? map(offers, own) : loaded;
   if (!mapped.ok()) log::info("the registered buffers make no difference: {}", mapped.text());
   TUTTI_ASSIGN(const bool all_mapped, all_say(mapped.ok(), deadline));
   if (!all_mapped) return nothing;
@@ -71,7 +72,7 @@ Result<GpuRegistrations::Offer> GpuRegistrations::offer(void* buffer, uint64_t b
   own.bytes = bytes;
   own.memory = allocation.id;
   offer.offset = static_cast<uint64_t>(own.own - allocation.begin);
-  if (offer.offset + bytes > allocation.bytes) {
+  if (bytes > allocation.bytes - offer.offset) {
     return Status(Code::kUnsupported, "it goes beyond one allocation");
   }
   offer.is_shared = 1;
@@ -127,9 +128,13 @@ Status GpuRegistrations::aim(const RegisteredPlace& place, Stream stream, tutti_
   }
   copies.place = place_of(place.buffer->number, place.offset);
   // A stream that was captured stays so until that capture ends.
-  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  TUTTI_CUDA_TRY(cudaStreamIsCapturing(static_cast<cudaStream_t>(stream), &status));
-  const SideStream& side = sides_[status == cudaStreamCaptureStatusNone ? 0 : 1];
+  TUTTI_ASSIGN(const auto capture, capture_of(static_cast<cudaStream_t>(stream)));
+  const SideStream& side = sides_[capture ? 1 : 0];
+  TUTTI_ASSIGN(const auto other, capture_of(side.stream()));
+  if (other && other != capture) {
+    return {Code::kFailedPrecondition,
+            "calls of one communicator on registered buffers are in two captures at once; end one before the other"};
+  }
   copies.side = side.stream();
   copies.fork = side.fork();
   copies.join = side.join();

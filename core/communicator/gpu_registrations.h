@@ -35,10 +35,10 @@ class GpuRegistrations {
   /// Collective, after claims were found to fit. The registration's number; nothing, on all ranks, where one of them
   /// cannot share its buffer or reach another's. kFailedPrecondition on all ranks if a buffer overlaps a registered
   /// one.
-  Result<std::optional<uint64_t>> add(void* buffer, uint64_t bytes, base::Time deadline);
+  /// `loaded`: whether what would use it here is there; if not, no rank has it.
+  Result<std::optional<uint64_t>> add(void* buffer, uint64_t bytes, const Status& loaded, base::Time deadline);
   /// Unmaps. Nothing on this GPU uses it any more.
   void end(uint64_t number);
-  void close() { known_.clear(); }
 
   bool empty() const { return known_.empty(); }
   /// Nothing: the output lies in no registered buffer, or not every rank has one. Until the next call.

@@ -13,9 +13,13 @@ Result<std::unique_ptr<Streams>> GpuStreams::create() {
 }
 
 Result<std::optional<uint64_t>> GpuStreams::capture(Stream stream) const {
+  return capture_of(static_cast<cudaStream_t>(stream));
+}
+
+Result<std::optional<uint64_t>> capture_of(cudaStream_t stream) {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   unsigned long long id = 0;
-  TUTTI_CUDA_TRY(cudaStreamGetCaptureInfo(static_cast<cudaStream_t>(stream), &status, &id));
+  TUTTI_CUDA_TRY(cudaStreamGetCaptureInfo(stream, &status, &id));
   if (status != cudaStreamCaptureStatusActive) return std::optional<uint64_t>();
   return std::optional<uint64_t>(id);
 }

@@ -11,6 +11,9 @@
 
 namespace tutti::communicator {
 
+/// The capture that a stream is in.
+Result<std::optional<uint64_t>> capture_of(cudaStream_t stream);
+
 /// Used by one thread at a time, whose GPU is the streams'.
 class GpuStreams : public Streams {
  public:

@@ -38,7 +38,6 @@ class Registrations {
   bool empty() const { return buffers_.empty(); }
   void add(RegisteredBuffer buffer);
   void end(uint64_t number);
-  void clear() { buffers_.clear(); }
 
   /// The one that holds this memory; null: none does.
   const RegisteredBuffer* find(const void* begin, uint64_t bytes) const;

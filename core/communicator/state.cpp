@@ -86,19 +86,19 @@ Result<std::vector<std::vector<std::byte>>> Communicator::State::exchange(std::s
 
 Result<std::optional<uint64_t>> Communicator::State::register_buffer(void* buffer, size_t bytes) {
   const communicator::Claim mine{bytes, buffer == nullptr ? 1u : 0u};
-  TUTTI_TRY(check_device());
-  TUTTI_ASSIGN(const auto all, exchange(std::as_bytes(std::span(&mine, 1))));
-  std::vector<communicator::Claim> claims(all.size());
-  for (size_t r = 0; r < all.size(); ++r) {
-    std::memcpy(&claims[r], all[r].data(), std::min(all[r].size(), sizeof claims[r]));
-  }
-  TUTTI_TRY(communicator::check_claims(claims));
   std::optional<uint64_t> number;
-  if (gpu_ == nullptr) return number;
-  TUTTI_TRY(enqueue([&]() -> Status {
+  const auto meet = [&]() -> Status {
+    TUTTI_ASSIGN(const auto all, exchange(std::as_bytes(std::span(&mine, 1))));
+    std::vector<communicator::Claim> claims(all.size());
+    for (size_t r = 0; r < all.size(); ++r) {
+      std::memcpy(&claims[r], all[r].data(), std::min(all[r].size(), sizeof claims[r]));
+    }
+    TUTTI_TRY(communicator::check_claims(claims));
+    if (gpu_ == nullptr) return {};
     TUTTI_ASSIGN(number, gpu_->register_buffer(buffer, bytes, base::time_in(config_.duration("timeouts.bootstrap"))));
     return {};
-  }));
+  };
+  TUTTI_TRY(enqueue(meet));
   return number;
 }
 

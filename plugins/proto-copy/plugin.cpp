@@ -82,7 +82,9 @@ class Enqueuing {
     check(start(kernel, static_cast<uint32_t>(blocks), kernels::kThreads, stream));
   }
 
+  /// Not before their outputs are free: not at all, if what waits for that was not enqueued.
   void copy_to_peers(cudaStream_t stream) {
+    if (error_ != cudaSuccess) return;
     for (uint32_t i = 0; i < copies_.count; ++i) {
       const tutti_cuda_copy& copy = copies_.list[i];
       check(cudaMemcpyAsync(copies_.outputs[copy.peer] + copy.to, launch_.input + copy.from, launch_.block_bytes,

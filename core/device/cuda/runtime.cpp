@@ -84,12 +84,19 @@ class IdleMemory {
     return memory;
   }
   void leave(int place, size_t bytes, void* memory) {
-    std::map<size_t, std::vector<void*>> unused;
     {
       const std::lock_guard lock(mutex_);
       Place& to = places_[place];
       if (memory != nullptr) to.idle[bytes].push_back(memory);
-      if (--to.users == 0) unused.swap(to.idle);
+      if (--to.users > 0) return;
+    }
+    give_back_all(place);
+  }
+  void give_back_all(int place) {
+    std::map<size_t, std::vector<void*>> unused;
+    {
+      const std::lock_guard lock(mutex_);
+      unused.swap(places_[place].idle);
     }
     for (const auto& [size, pieces] : unused) {
       for (void* const piece : pieces) give_back(place, piece);
@@ -121,7 +128,12 @@ Result<void*> obtain(int place, size_t bytes, Make&& make) {
   IdleMemory& idle = IdleMemory::of_process();
   void* memory = idle.take(place, bytes);
   if (memory != nullptr) return memory;
-  const Status made = make(memory);
+  Status made = make(memory);
+  if (!made.ok()) {
+    cudaGetLastError();
+    idle.give_back_all(place);  // what is kept in other sizes may be what lacks
+    made = make(memory);
+  }
   if (made.ok()) return memory;
   idle.leave(place, bytes, nullptr);
   return made;

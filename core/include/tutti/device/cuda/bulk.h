@@ -27,9 +27,16 @@ class Gate {
   }
   /// What the thread did before is seen by those who wait. Counts for as many arrivals.
   __device__ __forceinline__ void arrive(uint32_t times = 1) {
+#if __CUDA_ARCH__ >= 900
     asm volatile("{ .reg .b64 state; mbarrier.arrive.shared::cta.b64 state, [%0], %1; }" ::"r"(shared_address(&word_)),
                  "r"(times)
                  : "memory");
+#else
+    for (uint32_t i = 0; i < times; ++i) {
+      asm volatile("{ .reg .b64 state; mbarrier.arrive.shared::cta.b64 state, [%0]; }" ::"r"(shared_address(&word_))
+                   : "memory");
+    }
+#endif
   }
   /// Arrives, and lets the turn wait for `bytes` of bulk loads as well.
   __device__ __forceinline__ void arrive_expecting(uint32_t bytes) {

@@ -65,8 +65,8 @@ __device__ __forceinline__ void move_packs(const Operands& operands, uint32_t pa
   }
 }
 
-/// Of `packs` packs of 16 bytes. What it reads of `kUnroll` packs is asked for before any is used. `more`: sources
-/// beside the first `kSources`.
+/// Folds `packs` packs of 16 bytes of each source onto the first one's. What it reads of `kUnroll` packs is asked for
+/// before any is used. `more`: sources beside the first `kSources`.
 template <class T, class Op, uint32_t kSources, uint32_t kUnroll>
 __device__ __forceinline__ void fold_packs(uint8_t* tile, uint32_t stride, uint32_t packs, uint32_t more,
                                            uint32_t divisor, uint32_t thread, uint32_t threads) {
