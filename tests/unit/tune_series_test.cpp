@@ -37,9 +37,9 @@ TEST(TuneSeries, AStepWithinTheNoiseIsNoSlowerOne) {
 TEST(TuneSeries, OfThoseThatAreAsFastTheOneWithTheFewestChannelsIsTaken) {
   Series series = series_of(1);
   series.add(0, {0, 32}, 10);
-  series.add(0, {0, 8}, 10.2);
-  series.add(0, {1, 4}, 10.25);
-  series.add(0, {1, 1}, 10.5);
+  series.add(0, {0, 8}, 10.06);
+  series.add(0, {1, 4}, 10.09);
+  series.add(0, {1, 1}, 10.2);
   EXPECT_EQ(series.thriftiest(0).run, (tune::Run{1, 4}));
 }
 
