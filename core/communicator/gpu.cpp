@@ -9,6 +9,7 @@
 #include <bit>
 #include <cstring>
 
+#include "bootstrap/exchange.h"
 #include "communicator/gpu_messages.h"
 #include "communicator/gpu_programs.h"
 #include "communicator/gpu_registrations.h"
@@ -233,16 +234,6 @@ class CudaGpu : public Gpu {
     cuda::PciAddress pci = {};
     bool operator==(const Seat&) const = default;
   };
-  template <class T>
-  Result<std::vector<T>> exchange(const T& own, base::Time deadline) const {
-    TUTTI_ASSIGN(const auto all, bootstrap_.all_gather(std::as_bytes(std::span(&own, 1)), deadline));
-    std::vector<T> values(all.size());
-    for (size_t i = 0; i < all.size(); ++i) {
-      std::memcpy(&values[i], all[i].data(), std::min(all[i].size(), sizeof(T)));
-    }
-    return values;
-  }
-
   bool local(uint32_t rank) const {
     return std::find(options_.local_ranks.begin(), options_.local_ranks.end(), rank) != options_.local_ranks.end();
   }
@@ -251,7 +242,7 @@ class CudaGpu : public Gpu {
   Result<std::vector<uint32_t>> meet_gpus(base::Time deadline) {
     Seat own{static_cast<uint64_t>(getpid()), {}};
     TUTTI_ASSIGN(own.pci, cuda::pci_address(device_));
-    TUTTI_ASSIGN(const std::vector<Seat> seats, exchange(own, deadline));
+    TUTTI_ASSIGN(const std::vector<Seat> seats, bootstrap::exchange(bootstrap_, own, deadline));
     shares_context_ = std::count(seats.begin(), seats.end(), own) > 1;
     uint32_t reached = 0;  // bits by rank
     for (uint32_t rank = 0; rank < seats.size(); ++rank) {
@@ -269,7 +260,8 @@ class CudaGpu : public Gpu {
       uint32_t reached;
       uint32_t node;  // the first rank of the host
     };
-    TUTTI_ASSIGN(const std::vector<Reach> reach, exchange(Reach{reached, options_.local_ranks.front()}, deadline));
+    TUTTI_ASSIGN(const std::vector<Reach> reach,
+                 bootstrap::exchange(bootstrap_, Reach{reached, options_.local_ranks.front()}, deadline));
     std::vector<uint32_t> heaps(seats.size(), kP2pHeap);
     for (uint32_t a = 0; a < seats.size(); ++a) {
       for (uint32_t b = 0; b < seats.size(); ++b) {

@@ -2,25 +2,14 @@
 #include "communicator/gpu_registrations.h"
 
 #include <algorithm>
-#include <cstring>
 
+#include "bootstrap/exchange.h"
 #include "log/log.h"
 
 namespace tutti::communicator {
 
-template <class T>
-Result<std::vector<T>> GpuRegistrations::exchange(const T& own, base::Time deadline) const {
-  static_assert(std::is_trivially_copyable_v<T>);
-  TUTTI_ASSIGN(const auto all, bootstrap_.all_gather(std::as_bytes(std::span(&own, 1)), deadline));
-  std::vector<T> values(all.size());
-  for (size_t i = 0; i < all.size(); ++i) {
-    std::memcpy(&values[i], all[i].data(), std::min(all[i].size(), sizeof(T)));
-  }
-  return values;
-}
-
 Result<bool> GpuRegistrations::all_say(bool yes, base::Time deadline) const {
-  TUTTI_ASSIGN(const std::vector<uint32_t> all, exchange(uint32_t{yes ? 1u : 0u}, deadline));
+  TUTTI_ASSIGN(const std::vector<uint32_t> all, bootstrap::exchange(bootstrap_, uint32_t{yes ? 1u : 0u}, deadline));
   return std::find(all.begin(), all.end(), 0u) == all.end();
 }
 
@@ -34,7 +23,8 @@ Result<std::optional<uint64_t>> GpuRegistrations::add(void* buffer, uint64_t byt
   RegisteredBuffer own;
   auto offered = offer(buffer, bytes, own);
   if (!offered.ok()) log::info("the buffer that was registered is not reached: {}", offered.status().text());
-  TUTTI_ASSIGN(const std::vector<Offer> offers, exchange(offered.ok() ? *offered : Offer(), deadline));
+  TUTTI_ASSIGN(const std::vector<Offer> offers,
+               bootstrap::exchange(bootstrap_, offered.ok() ? *offered : Offer(), deadline));
   for (size_t rank = 0; rank < offers.size(); ++rank) {
     if (offers[rank].overlaps == 0) continue;
     return Status(Code::kFailedPrecondition,

@@ -58,8 +58,6 @@ class GpuRegistrations {
   Result<Offer> offer(void* buffer, uint64_t bytes, RegisteredBuffer& own);
   void forget_freed(const void* begin, uint64_t bytes);
   Status map(const std::vector<Offer>& offers, RegisteredBuffer& own) const;
-  template <class T>
-  Result<std::vector<T>> exchange(const T& own, base::Time deadline) const;
   Result<bool> all_say(bool yes, base::Time deadline) const;
 
   Options options_;

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <map>
 
+#include "bootstrap/exchange.h"
 #include "communicator/registrations.h"
 #include "progress/bell.h"
 
@@ -88,14 +89,11 @@ Result<std::optional<uint64_t>> Communicator::State::register_buffer(void* buffe
   const communicator::Claim mine{bytes, buffer == nullptr ? 1u : 0u};
   std::optional<uint64_t> number;
   const auto meet = [&]() -> Status {
-    TUTTI_ASSIGN(const auto all, exchange(std::as_bytes(std::span(&mine, 1))));
-    std::vector<communicator::Claim> claims(all.size());
-    for (size_t r = 0; r < all.size(); ++r) {
-      std::memcpy(&claims[r], all[r].data(), std::min(all[r].size(), sizeof claims[r]));
-    }
+    const base::Time deadline = base::time_in(config_.duration("timeouts.bootstrap"));
+    TUTTI_ASSIGN(const auto claims, bootstrap::exchange(*bootstrap_, mine, deadline));
     TUTTI_TRY(communicator::check_claims(claims));
     if (gpu_ == nullptr) return {};
-    TUTTI_ASSIGN(number, gpu_->register_buffer(buffer, bytes, base::time_in(config_.duration("timeouts.bootstrap"))));
+    TUTTI_ASSIGN(number, gpu_->register_buffer(buffer, bytes, deadline));
     return {};
   };
   TUTTI_TRY(enqueue(meet));

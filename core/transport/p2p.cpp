@@ -5,7 +5,7 @@ namespace tutti::transport {
 
 Result<Heap::Block> P2pHeap::make(uint64_t bytes) {
   TUTTI_ASSIGN(cuda::DeviceMemory memory, cuda::DeviceMemory::create(device_, bytes));
-  TUTTI_ASSIGN(const cuda::MemoryAddress address, cuda::export_memory(memory, device_));
+  TUTTI_ASSIGN(const cuda::MemoryAddress address, cuda::export_memory(memory.data(), memory.size(), device_));
   made_.push_back(std::move(memory));
   return Block{made_.back().data(), Address::of(address), nullptr};
 }

@@ -3,7 +3,6 @@
 
 #include <cuda.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 namespace tutti::cuda {
 namespace {
@@ -66,17 +65,11 @@ Result<Allocation> allocation_of(const void* pointer, int device) {
 
 Result<MemoryAddress> export_allocation(const Allocation& allocation, int device) {
   const DeviceScope scope(device);
-  MemoryAddress address;
-  address.process = static_cast<uint64_t>(getpid());
-  address.pointer = reinterpret_cast<uint64_t>(allocation.begin);
-  address.bytes = allocation.bytes;
-  TUTTI_ASSIGN(address.pci, pci_address(device));
-  const cudaError_t error = cudaIpcGetMemHandle(&address.handle, allocation.begin);
-  if (error == cudaSuccess) return address;
+  auto address = export_memory(allocation.begin, allocation.bytes, device);
+  if (address.ok()) return address;
   cudaGetLastError();  // that one is no error
-  return Status(
-      Code::kUnsupported,
-      fmt::format("CUDA does not share it between processes ({}); take it from cudaMalloc", cudaGetErrorName(error)));
+  return Status(Code::kUnsupported, fmt::format("CUDA does not share it between processes, take it from cudaMalloc: {}",
+                                                address.status().text()));
 }
 
 }  // namespace tutti::cuda

@@ -222,13 +222,13 @@ Result<std::string> why_unreachable(int device, const PciAddress& owner) {
   return fmt::format("GPU {} has no access to GPU {} ({})", device, other, owner.data());
 }
 
-Result<MemoryAddress> export_memory(const DeviceMemory& memory, int device) {
+Result<MemoryAddress> export_memory(void* begin, uint64_t bytes, int device) {
   MemoryAddress address;
   address.process = static_cast<uint64_t>(getpid());
-  address.pointer = reinterpret_cast<uint64_t>(memory.data());
-  address.bytes = memory.size();
+  address.pointer = reinterpret_cast<uint64_t>(begin);
+  address.bytes = bytes;
   TUTTI_ASSIGN(address.pci, pci_address(device));
-  TUTTI_CUDA_TRY(cudaIpcGetMemHandle(&address.handle, memory.data()));
+  TUTTI_CUDA_TRY(cudaIpcGetMemHandle(&address.handle, begin));
   return address;
 }
 

@@ -119,7 +119,8 @@ struct MemoryAddress {
 };
 static_assert(std::is_trivially_copyable_v<MemoryAddress>);
 
-Result<MemoryAddress> export_memory(const DeviceMemory& memory, int device);
+/// `bytes`: of a whole allocation.
+Result<MemoryAddress> export_memory(void* begin, uint64_t bytes, int device);
 
 /// Another rank's memory, readable and writable by `device`. Within a process that is the memory itself.
 class PeerMemory {
