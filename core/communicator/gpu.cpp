@@ -102,6 +102,8 @@ class CudaGpu : public Gpu {
   uint32_t link() const override { return all_p2p_ ? TUTTI_LINK_P2P : TUTTI_LINK_SHM; }
   double link_gbs() const override { return all_p2p_ ? kNvlinkGbs : kStagedGbs; }
 
+  std::vector<std::string> addresses() const override { return addresses_; }
+
   std::string name() const override {
     cudaDeviceProp properties{};
     return cudaGetDeviceProperties(&properties, device_) == cudaSuccess ? properties.name : "";
@@ -244,6 +246,7 @@ class CudaGpu : public Gpu {
     TUTTI_ASSIGN(own.pci, cuda::pci_address(device_));
     TUTTI_ASSIGN(const std::vector<Seat> seats, bootstrap::exchange(bootstrap_, own, deadline));
     shares_context_ = std::count(seats.begin(), seats.end(), own) > 1;
+    for (const Seat& seat : seats) addresses_.emplace_back(seat.pci.data());
     uint32_t reached = 0;  // bits by rank
     for (uint32_t rank = 0; rank < seats.size(); ++rank) {
       if (!local(rank)) continue;
@@ -313,6 +316,7 @@ class CudaGpu : public Gpu {
   cuda::MappedMemory control_;
   cuda::DeviceMemory scratch_;  // of barriers
   cuda::DeviceMemory tracks_;
+  std::vector<std::string> addresses_;
   bool all_p2p_ = true;          // all GPUs of a host reach each other
   bool one_host_ = true;         // of all ranks
   bool shares_context_ = false;  // with another rank: both in one process, on one GPU

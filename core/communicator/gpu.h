@@ -44,6 +44,8 @@ class Gpu {
   virtual uint32_t link() const = 0;
   /// GB/s over it.
   virtual double link_gbs() const = 0;
+  /// Of all ranks' GPUs, by rank: where on PCI, "0000:18:00.0".
+  virtual std::vector<std::string> addresses() const = 0;
   /// Of the model: "NVIDIA H200".
   virtual std::string name() const = 0;
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <fstream>
 
+#include "log/log.h"
 #include "topology/discover.h"
 
 namespace tutti::communicator {
@@ -80,6 +81,11 @@ Result<topology::System> describe_machine(const MachineOptions& options) {
   build.ranks = options.ranks;
   build.networks = options.network != nullptr;
   build.host_gbs = options.host_gbs;
+  auto system = topology::System::build(machine, build);
+  const auto on_gpu = [](const topology::RankPlace& rank) { return rank.on_gpu; };
+  if (system.ok() || std::none_of(build.ranks.begin(), build.ranks.end(), on_gpu)) return system;
+  log::info("ranks are placed by NUMA nodes, not by GPUs: {}", system.status().text());
+  for (topology::RankPlace& rank : build.ranks) rank.on_gpu = false;
   return topology::System::build(machine, build);
 }
 

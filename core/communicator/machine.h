@@ -22,7 +22,8 @@ struct MachineOptions {
   double host_gbs = 8;                      ///< between two ranks through memory
 };
 
-/// Discovers this machine, merges the file over it, and places the ranks.
+/// Discovers this machine, merges the file over it, and places the ranks. Where GPUs of ranks are not found there, all
+/// ranks are placed by their NUMA nodes, which the log says at info.
 Result<topology::System> describe_machine(const MachineOptions& options);
 
 }  // namespace tutti::communicator

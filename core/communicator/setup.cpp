@@ -10,6 +10,7 @@
 #include <cstring>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <thread>
 
 #include "bootstrap/agreement.h"
@@ -381,12 +382,28 @@ class Setup {
     for (uint32_t rank = 0; rank < nodes_.size(); ++rank) {
       if (nodes_[rank] == node) options.ranks.push_back({rank, false, {}, numa_of_rank_[rank]});
     }
+    place_on_gpus(options.ranks);
     auto system = communicator::describe_machine(options);
     if (!system.ok()) return fail_all(system.status());
     system_ = std::make_unique<topology::System>(*std::move(system));
     system_view_ = system_->view();
     topology_.system = &system_view_;
     return {};
+  }
+
+  /// Where each rank has a GPU for itself, and GPUs reach all others: else data goes through the host.
+  void place_on_gpus(std::vector<topology::RankPlace>& ranks) const {
+    if (!on_gpu() || node_count_ > 1 || state_.gpu_->link() != TUTTI_LINK_P2P) return;
+    const std::vector<std::string> addresses = state_.gpu_->addresses();
+    std::set<topology::BusId> seen;
+    std::vector<topology::RankPlace> placed = ranks;
+    for (topology::RankPlace& rank : placed) {
+      const auto bus = topology::BusId::parse(addresses[rank.rank]);
+      if (!bus.ok() || !seen.insert(*bus).second) return;
+      rank.on_gpu = true;
+      rank.gpu = *bus;
+    }
+    ranks = std::move(placed);
   }
 
   bool is_first_of_node() const {

@@ -1,2 +1,3 @@
 tutti_test(stream_order_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/stream_order_test.cpp)
 tutti_test(registrations_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/registrations_test.cpp)
+tutti_test(machine_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/machine_test.cpp)
