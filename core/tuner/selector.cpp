@@ -184,10 +184,17 @@ Status Selector::cost_of_copies(const Question& question, const Decision& decisi
         sizeof(tutti_plan_request), static_cast<uint32_t>(question.collective), rank, 0, 0, decision.variant};
     TUTTI_ASSIGN(plans.emplace_back(), plan::collect(*algorithm.ops, algorithm.instance.get(), request));
   }
+  // Which ranks use their buffers in place is not known to the others: all must be able to.
+  const bool both = question.collective != Collective::kAllToAll;
   size_t most = 0;
   for (uint32_t rank = 0; rank < choices_.ranks; ++rank) {
     TUTTI_ASSIGN(const plan::Copies copies, plan::copies(plans, rank, false));
+    if (both) TUTTI_TRY(plan::copies(plans, rank, true).status());
     most = std::max(most, copies.list.size());
+  }
+  if (most > TUTTI_CUDA_MAX_COPIES) {
+    return {Code::kUnsupported,
+            fmt::format("it has {} copies, but a launch takes at most {}", most, TUTTI_CUDA_MAX_COPIES)};
   }
   cost.hops[TUTTI_LINK_P2P] = cost.messages[TUTTI_LINK_P2P] = static_cast<uint32_t>(most);
   cost.memory = 0;

@@ -98,6 +98,15 @@ TEST_F(SelectorTest, takes_them_for_large_calls_with_registered_buffers) {
   EXPECT_EQ(small->protocol, 0u);
 }
 
+TEST_F(SelectorTest, takes_them_for_each_collective_whose_output_all_ranks_have) {
+  for (const Collective collective :
+       {Collective::kAllGather, Collective::kAllToAll, Collective::kBroadcast, Collective::kScatter}) {
+    const auto decision = selector_->choose({collective, DataType::kFloat32, ReduceOp::kSum, kLarge, true});
+    ASSERT_TRUE(decision.ok());
+    EXPECT_EQ(decision->protocol, 1u) << static_cast<int>(collective);
+  }
+}
+
 TEST_F(SelectorTest, leaves_out_plans_that_are_more_than_copies) {
   EXPECT_THAT(verdict(all_gather(kLarge, true), "ring × copy"), HasSubstr("is more than copies"));
   EXPECT_THAT(
