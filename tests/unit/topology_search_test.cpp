@@ -183,8 +183,10 @@ TEST(Search, SixteenGpusWithinASecond) {
   }
 }
 
+/// TUTTI_TEST_SEED repeats a run.
 TEST(Search, PropertiesOfGeneratedMachines) {
-  const uint64_t seed = std::random_device{}();
+  const char* given = std::getenv("TUTTI_TEST_SEED");
+  const uint64_t seed = given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device{}();
   SCOPED_TRACE(seed);
   std::mt19937_64 random(seed);
   double slowest = 0;
@@ -206,8 +208,8 @@ TEST(Search, PropertiesOfGeneratedMachines) {
     const NodeGraph owned = machine.owned(*graph);  // checks that every channel names every rank once
     expect_fits(machine.system(), owned);
     if (nodes == 1 && pattern == TUTTI_PATTERN_RING && machine.system().rank_nodes().size() > 1) {
-      const double ceiling = machine.system().nodes()[machine.system().rank_nodes()[0]].chip >= 100 ? 90 : 40;
-      EXPECT_GE(graph->total_intra_gbs(), std::min(ascending_ring_gbs(machine.system()), ceiling) * 0.999);
+      constexpr double kChannelGbs = 40;  // what one channel moves on any chip, and there may be one only
+      EXPECT_GE(graph->total_intra_gbs(), std::min(ascending_ring_gbs(machine.system()), kChannelGbs) * 0.999);
     }
     if (round % 4 == 0) {
       const auto again = machine.search(pattern, max_channels);
