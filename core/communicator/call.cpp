@@ -89,6 +89,15 @@ Status check(const Call& call, int rank, int size) {
   return {};
 }
 
+size_t output_blocks_everywhere(Collective collective, int size) {
+  if (collective == Collective::kSendRecv) return 0;
+  Call call;
+  call.collective = collective;
+  constexpr int kNotTheRoot = -1;
+  const Buffers buffers = buffers_of(call, kNotTheRoot, size);
+  return buffers.writes_output ? buffers.output_blocks : 0;
+}
+
 Result<OwnMessages> own_messages(std::span<const Call> calls, int rank) {
   OwnMessages own;
   for (const Call& call : calls) {

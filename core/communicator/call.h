@@ -29,6 +29,9 @@ struct Call {
 /// ranks.
 Status check(const Call& call, int rank, int size);
 
+/// Blocks of the output, which is as long on all ranks; 0: not every rank has one.
+size_t output_blocks_everywhere(Collective collective, int size);
+
 /// Sends of a group to this rank itself, and its receives from itself, which must be as many and as long.
 struct OwnMessages {
   std::vector<const Call*> sends;

@@ -4,14 +4,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <tuple>
 
 #include "plan/lower.h"
 
 namespace tutti::communicator {
 namespace {
 
-constexpr size_t kMostKept = 1024;  // shapes; beyond, all are prepared anew
 constexpr uint32_t kThreads = 512;
 
 }  // namespace
@@ -25,27 +23,18 @@ struct GpuMessages::Round {
 
 Result<std::span<const GpuCall>> GpuMessages::prepare(std::span<const Call> calls) {
   find_shape(calls);
-  if (latest_ == nullptr || wanted_ != shape_) {
-    auto found = kept_.find(wanted_);
-    if (found == kept_.end()) {
-      TUTTI_ASSIGN(std::unique_ptr<Batch> made, make(calls));
-      if (kept_.size() >= kMostKept) kept_.clear();
-      found = kept_.emplace(wanted_, std::move(made)).first;
-    }
-    latest_ = found->second.get();
-    shape_ = wanted_;
-  }
-  fill(calls, *latest_);
-  return std::span<const GpuCall>(latest_->launches);
+  TUTTI_ASSIGN(Batch* const batch, kept_.get(shape_, [&] { return make(calls); }));
+  fill(calls, *batch);
+  return std::span<const GpuCall>(batch->launches);
 }
 
 void GpuMessages::find_shape(std::span<const Call> calls) {
-  wanted_.clear();
+  shape_.clear();
   for (const Call& call : calls) {
     if (left_out(call)) continue;
-    wanted_.push_back(static_cast<uint64_t>(call.root) << 16 | static_cast<uint64_t>(call.type) << 1 |
-                      (call.receives ? 1 : 0));
-    wanted_.push_back(call.count);
+    shape_.push_back(static_cast<uint64_t>(call.root) << 16 | static_cast<uint64_t>(call.type) << 1 |
+                     (call.receives ? 1 : 0));
+    shape_.push_back(call.count);
   }
 }
 

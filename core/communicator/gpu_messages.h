@@ -9,6 +9,7 @@
 
 #include "communicator/call.h"
 #include "communicator/gpu_programs.h"
+#include "communicator/shape.h"
 
 namespace tutti::communicator {
 
@@ -48,10 +49,8 @@ class GpuMessages {
   uint32_t max_ctas_;
   GpuPrograms& programs_;
   const transport::GpuLinks& links_;
-  Shape shape_;  // of the latest group, and what was made for it
-  Batch* latest_ = nullptr;
-  Shape wanted_;
-  std::map<Shape, std::unique_ptr<Batch>> kept_;
+  Shape shape_;  // of the group that is prepared; kept for its memory
+  Kept<std::map<Shape, std::unique_ptr<Batch>>, 1024> kept_;
 };
 
 }  // namespace tutti::communicator

@@ -193,10 +193,6 @@ Result<std::unique_ptr<GpuCall>> GpuPrograms::make_copies(const tuner::Decision&
     TUTTI_ASSIGN(plans.emplace_back(), plans_.request(decision, call.collective, rank, 0, root));
   }
   TUTTI_ASSIGN(const plan::Copies copies, plan::copies(plans, options_.rank, in_place));
-  if (copies.list.size() > TUTTI_CUDA_MAX_COPIES) {
-    return Status(Code::kUnsupported, fmt::format("the plan has {} copies, but a launch takes at most {}",
-                                                  copies.list.size(), TUTTI_CUDA_MAX_COPIES));
-  }
   auto made = std::make_unique<GpuCall>();
   TUTTI_TRY(begin(decision.protocol, Lane::kCollective, *made));
   made->copies = made->to_registered = true;

@@ -2,12 +2,11 @@
 #include "communicator/gpu_streams.h"
 
 namespace tutti::communicator {
+
 Result<std::unique_ptr<Streams>> GpuStreams::create() {
   auto streams = std::make_unique<GpuStreams>();
-  for (auto& event : streams->events_) {
-    cudaEvent_t made = nullptr;
-    TUTTI_CUDA_TRY(cudaEventCreateWithFlags(&made, cudaEventDisableTiming));
-    event.reset(made);
+  for (cuda::Event& event : streams->events_) {
+    TUTTI_ASSIGN(event, cuda::make_event());
   }
   return std::unique_ptr<Streams>(std::move(streams));
 }
@@ -44,25 +43,13 @@ Status GpuStreams::finish_all() {
   return {};
 }
 
-Result<SideStream::Event> SideStream::make_event() {
-  cudaEvent_t made = nullptr;
-  TUTTI_CUDA_TRY(cudaEventCreateWithFlags(&made, cudaEventDisableTiming));
-  return Event(made);
-}
-
-/// Streams of one priority share queues of the hardware, in which its work could come behind a kernel that waits.
 Result<SideStream> SideStream::create(int device) {
   const cuda::DeviceScope scope(device);
   const cuda::CaptureScope capture;
   SideStream side;
-  int least = 0;
-  int greatest = 0;
-  cudaStream_t made = nullptr;
-  TUTTI_CUDA_TRY(cudaDeviceGetStreamPriorityRange(&least, &greatest));
-  TUTTI_CUDA_TRY(cudaStreamCreateWithPriority(&made, cudaStreamNonBlocking, greatest));
-  side.stream_.reset(made);
-  TUTTI_ASSIGN(side.fork_, make_event());
-  TUTTI_ASSIGN(side.join_, make_event());
+  TUTTI_ASSIGN(side.stream_, cuda::make_side_stream());
+  TUTTI_ASSIGN(side.fork_, cuda::make_event());
+  TUTTI_ASSIGN(side.join_, cuda::make_event());
   return side;
 }
 

@@ -4,7 +4,6 @@
 
 #include <array>
 #include <memory>
-#include <type_traits>
 
 #include "communicator/stream_order.h"
 #include "device/cuda/runtime.h"
@@ -27,16 +26,12 @@ class GpuStreams : public Streams {
   Status finish_all() override;
 
  private:
-  struct Destroy {
-    void operator()(cudaEvent_t event) const { cudaEventDestroy(event); }
-  };
   cudaEvent_t event(Mark mark) const { return events_[static_cast<size_t>(mark)].get(); }
 
-  std::array<std::unique_ptr<std::remove_pointer_t<cudaEvent_t>, Destroy>, 2> events_;
+  std::array<cuda::Event, 2> events_;
 };
 
-/// A stream for what runs beside a call's, and the events that lead to it and back. It neither blocks nor waits for the
-/// default stream.
+/// A side stream for what runs beside a call's, and the events that lead to it and back.
 class SideStream {
  public:
   SideStream() = default;  ///< none
@@ -46,16 +41,9 @@ class SideStream {
   cudaEvent_t join() const { return join_.get(); }
 
  private:
-  struct Destroy {
-    void operator()(cudaStream_t stream) const { cudaStreamDestroy(stream); }
-    void operator()(cudaEvent_t event) const { cudaEventDestroy(event); }
-  };
-  using Event = std::unique_ptr<std::remove_pointer_t<cudaEvent_t>, Destroy>;
-  static Result<Event> make_event();
-
-  std::unique_ptr<std::remove_pointer_t<cudaStream_t>, Destroy> stream_;
-  Event fork_;
-  Event join_;
+  cuda::Stream stream_;
+  cuda::Event fork_;
+  cuda::Event join_;
 };
 
 }  // namespace tutti::communicator

@@ -74,19 +74,7 @@ const RegisteredBuffer* Registrations::overlapping(const void* begin, uint64_t b
 }
 
 uint64_t registrable_output_bytes(const Call& call, int size) {
-  const uint64_t block = call.count * size_of(call.type);
-  switch (call.collective) {
-    case Collective::kAllReduce:
-    case Collective::kReduceScatter:
-    case Collective::kBroadcast:
-    case Collective::kScatter:
-      return block;
-    case Collective::kAllGather:
-    case Collective::kAllToAll:
-      return block * static_cast<uint64_t>(size);
-    default:
-      return 0;
-  }
+  return call.count * size_of(call.type) * output_blocks_everywhere(call.collective, size);
 }
 
 uint32_t place_of(uint64_t number, uint64_t offset) {

@@ -10,7 +10,7 @@
 namespace tutti::communicator {
 
 struct Shape {
-  uint64_t kind = ~uint64_t{0};  ///< collective, type, op, in place, registered
+  uint64_t kind = 0;  ///< collective, type, op, in place, registered
   uint64_t count = 0;
   uint64_t root = 0;
   bool operator==(const Shape&) const = default;
@@ -23,7 +23,36 @@ struct Shape {
   }
 };
 
-/// Keeps what was prepared, by shape; the last one is found at once. One thread at a time.
+/// Keeps what was prepared, by key; the last one is found at once. Beyond `kMost` of them all are prepared anew. One
+/// thread at a time.
+template <class Map, size_t kMost>
+class Kept {
+ public:
+  using Key = typename Map::key_type;
+  using Prepared = typename Map::mapped_type::element_type;
+
+  /// `make()` prepares what is new.
+  template <class Make>
+  Result<Prepared*> get(const Key& key, Make&& make) {
+    if (last_ != nullptr && key == last_key_) return last_;
+    auto found = kept_.find(key);
+    if (found == kept_.end()) {
+      TUTTI_ASSIGN(std::unique_ptr<Prepared> made, make());
+      if (kept_.size() >= kMost) kept_.clear();
+      found = kept_.emplace(key, std::move(made)).first;
+    }
+    last_key_ = key;
+    last_ = found->second.get();
+    return last_;
+  }
+
+ private:
+  Map kept_;
+  Key last_key_;
+  Prepared* last_ = nullptr;
+};
+
+/// Prepared calls, by shape.
 template <class Prepared>
 class ByShape {
  public:
@@ -31,21 +60,10 @@ class ByShape {
   template <class Make>
   Result<Prepared*> get(const Call& call, int rank, Make&& make) {
     const bool in_place = communicator::in_place(call, rank);
-    const Shape shape = Shape::of(call, in_place);
-    if (shape == last_shape_) return last_;
-    auto found = kept_.find(shape);
-    if (found == kept_.end()) {
-      TUTTI_ASSIGN(std::unique_ptr<Prepared> made, make(in_place));
-      if (kept_.size() >= kMost) kept_.clear();
-      found = kept_.emplace(shape, std::move(made)).first;
-    }
-    last_shape_ = shape;
-    last_ = found->second.get();
-    return last_;
+    return kept_.get(Shape::of(call, in_place), [&] { return make(in_place); });
   }
 
  private:
-  static constexpr size_t kMost = 4096;  // shapes; beyond, all are prepared anew
   struct Hash {
     size_t operator()(const Shape& shape) const {
       uint64_t hash = shape.kind * 0x9e3779b97f4a7c15u;
@@ -55,9 +73,7 @@ class ByShape {
     }
   };
 
-  std::unordered_map<Shape, std::unique_ptr<Prepared>, Hash> kept_;
-  Shape last_shape_;
-  Prepared* last_ = nullptr;
+  Kept<std::unordered_map<Shape, std::unique_ptr<Prepared>, Hash>, 4096> kept_;
 };
 
 }  // namespace tutti::communicator

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <map>
 
+#include "tutti/plugin/cuda.h"
+
 namespace tutti::plan {
 namespace {
 
@@ -121,6 +123,10 @@ Result<Copies> copies(std::span<const Plan> plans, uint32_t rank, bool in_place)
                     fmt::format("rank {} has no receive for message {} of rank {}", send.peer, send.number, rank));
     }
     out.list.push_back({send.peer, send.block, from_here->second[send.number]});
+  }
+  if (out.list.size() > TUTTI_CUDA_MAX_COPIES) {
+    return Status(Code::kUnsupported, fmt::format("the plan has {} copies, but a launch takes at most {}",
+                                                  out.list.size(), TUTTI_CUDA_MAX_COPIES));
   }
   return out;
 }

@@ -26,9 +26,9 @@ struct Copies {
 };
 
 /// What the plans of all ranks, in ascending order of one channel, are for `rank`. Fails (kUnsupported, with what is in
-/// the way) where they reduce, where a message is more than one hop, where blocks are cut, or where an arriving message
-/// could overwrite what is still to be sent, as in place. That all messages find their receivers is for verify() to
-/// prove (plan/verify.h).
+/// the way) where they reduce, where a message is more than one hop, where blocks are cut, where an arriving message
+/// could overwrite what is still to be sent, as in place, or where there are more than a launch takes. That all
+/// messages find their receivers is for verify() to prove (plan/verify.h).
 Result<Copies> copies(std::span<const Plan> plans, uint32_t rank, bool in_place);
 
 }  // namespace tutti::plan

@@ -192,10 +192,6 @@ Status Selector::cost_of_copies(const Question& question, const Decision& decisi
     if (both) TUTTI_TRY(plan::copies(plans, rank, true).status());
     most = std::max(most, copies.list.size());
   }
-  if (most > TUTTI_CUDA_MAX_COPIES) {
-    return {Code::kUnsupported,
-            fmt::format("it has {} copies, but a launch takes at most {}", most, TUTTI_CUDA_MAX_COPIES)};
-  }
   cost.hops[TUTTI_LINK_P2P] = cost.messages[TUTTI_LINK_P2P] = static_cast<uint32_t>(most);
   cost.memory = 0;
   return {};

@@ -9,12 +9,16 @@
 
 namespace tutti::bench {
 
+/// What CUDA shares between processes without parts of other memory, and libraries register at least.
+inline constexpr size_t kRegisteredGrain = size_t{2} << 20;
+
 class Library {
  public:
   /// Leaves the communicator: every rank does so at about the same time, after its last call has ended on the device.
   virtual ~Library() = default;
 
   /// Memory of the device for as long as this lives, registered where the library can. Every rank makes the same calls.
+  /// `bytes`: a multiple of kRegisteredGrain.
   virtual Result<std::byte*> take_registered(size_t bytes) = 0;
 
   /// Says what the next calls of run() do.

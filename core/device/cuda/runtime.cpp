@@ -39,22 +39,27 @@ CaptureScope::~CaptureScope() {
   cudaThreadExchangeStreamCaptureMode(&mode_);
 }
 
-namespace {
-
-/// Runs `enqueue` on a stream that no stream of the application waits for or is waited for by, to its end. Its priority
-/// is not the usual one: streams of one priority share queues of the hardware, so that this one could come behind a
-/// kernel that waits for what it does.
-template <class Enqueue>
-Status run_aside(Enqueue&& enqueue) {
-  struct Destroy {
-    void operator()(cudaStream_t stream) const { cudaStreamDestroy(stream); }
-  };
+Result<Stream> make_side_stream() {
   cudaStream_t made = nullptr;
   int least = 0;
   int greatest = 0;
   TUTTI_CUDA_TRY(cudaDeviceGetStreamPriorityRange(&least, &greatest));
   TUTTI_CUDA_TRY(cudaStreamCreateWithPriority(&made, cudaStreamNonBlocking, greatest));
-  const std::unique_ptr<CUstream_st, Destroy> stream(made);
+  return Stream(made);
+}
+
+Result<Event> make_event() {
+  cudaEvent_t made = nullptr;
+  TUTTI_CUDA_TRY(cudaEventCreateWithFlags(&made, cudaEventDisableTiming));
+  return Event(made);
+}
+
+namespace {
+
+/// Runs `enqueue` on a stream of its own, to its end.
+template <class Enqueue>
+Status run_aside(Enqueue&& enqueue) {
+  TUTTI_ASSIGN(const Stream stream, make_side_stream());
   TUTTI_TRY(enqueue(stream.get()));
   TUTTI_CUDA_TRY(cudaStreamSynchronize(stream.get()));
   return {};

@@ -47,6 +47,20 @@ class CaptureScope {
   cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
 };
 
+struct Destroy {
+  void operator()(cudaStream_t stream) const { cudaStreamDestroy(stream); }
+  void operator()(cudaEvent_t event) const { cudaEventDestroy(event); }
+};
+using Stream = std::unique_ptr<std::remove_pointer_t<cudaStream_t>, Destroy>;
+using Event = std::unique_ptr<std::remove_pointer_t<cudaEvent_t>, Destroy>;
+
+/// A stream of the current GPU that neither blocks the default stream nor waits for it. Its priority is not the usual
+/// one: streams of one priority share queues of the hardware, so that its work could come behind a kernel that waits
+/// for just that.
+Result<Stream> make_side_stream();
+/// Without times.
+Result<Event> make_event();
+
 /// Memory of one GPU, zero at first. Neither making nor filling it waits for streams of the application; both are
 /// allowed while one of them is captured. What is freed is kept for the next DeviceMemory of its size, until the GPU
 /// has none: CUDA would wait for all kernels to give it back.

@@ -140,7 +140,8 @@ Status CudaMeasurement::give_buffers(Contender& contender) {
   contender.input = input_.get();
   contender.output = output_.get();
   if (!request_.registered) return {};
-  TUTTI_ASSIGN(const size_t bytes, largest(control_, largest_buffer(problems_, control_.rank())));
+  TUTTI_ASSIGN(size_t bytes, largest(control_, largest_buffer(problems_, control_.rank())));
+  bytes = (bytes + kRegisteredGrain - 1) / kRegisteredGrain * kRegisteredGrain;
   TUTTI_ASSIGN(contender.input, contender.library->take_registered(bytes));
   TUTTI_ASSIGN(contender.output, contender.library->take_registered(bytes));
   return {};

@@ -113,10 +113,7 @@ Result<std::byte*> NcclLibrary::allocate(size_t bytes) {
   return static_cast<std::byte*>(memory);
 }
 
-/// Windows are made of as much as the library allocates at least.
 Result<std::byte*> NcclLibrary::take_registered(size_t bytes) {
-  constexpr size_t kGrain = size_t{2} << 20;
-  bytes = (bytes + kGrain - 1) / kGrain * kGrain;
   TUTTI_ASSIGN(std::byte* const memory, allocate(bytes));
   if (api_.window_register == nullptr || api_.window_deregister == nullptr) return memory;
   nccl::Window window = nullptr;

@@ -13,8 +13,6 @@ class TuttiLibrary : public Library {
   explicit TuttiLibrary(Communicator communicator) : communicator_(std::move(communicator)) {}
 
   Result<std::byte*> take_registered(size_t bytes) override {
-    constexpr size_t kGrain = size_t{2} << 20;  // what CUDA shares between processes without parts of other memory
-    bytes = (bytes + kGrain - 1) / kGrain * kGrain;
     TUTTI_ASSIGN(auto memory, cuda::allocate(bytes));
     TUTTI_ASSIGN(auto registration, communicator_.register_buffer(memory.get(), bytes));
     direct_ = registration.direct();
