@@ -19,7 +19,7 @@ using transport::Lane;
 namespace {
 
 constexpr uint32_t kMinThreads = 64;
-constexpr uint32_t kMaxThreads = 512;
+constexpr uint32_t kMaxThreads = 1024;
 constexpr uint64_t kThreadBytes = 8;  // of data that a thread moves at once, at least
 
 /// Enough for each message of the busiest step, as far as they go: a power of two.

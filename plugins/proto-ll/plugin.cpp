@@ -55,7 +55,9 @@ class LLProtocol : public tutti::sdk::Protocol {
   }
   int32_t launch(const tutti_cuda_launch& launch, void* stream) noexcept override {
     const void* const kernel = device::find_kernel(*tutti::kernels::kAll[launch.data_type], launch);
-    const cudaError_t error = device::start_kernel(kernel, launch, launch.thread_count, stream);
+    constexpr uint32_t kMaxThreads = 512;  // LLWire::kThreads of tutti/device/cuda/wire.h
+    const uint32_t threads = std::min(launch.thread_count, kMaxThreads);
+    const cudaError_t error = device::start_kernel(kernel, launch, threads, stream);
     return error == cudaSuccess ? TUTTI_OK : host().fail({tutti::Code::kDevice, cudaGetErrorString(error)});
   }
 #endif

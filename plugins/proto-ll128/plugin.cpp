@@ -33,7 +33,7 @@ class LL128Protocol : public tutti::sdk::Protocol {
     if (link != TUTTI_LINK_P2P) {
       return {tutti::Code::kUnsupported, "ll128 works between GPUs only: elsewhere lines may arrive in parts"};
     }
-    constexpr uint64_t kLines = 256;  // four places for each of 256 threads, twice
+    constexpr uint64_t kLines = 256;  // 30 KiB
     layout.slot_count = layout.slot_count == 0 ? 4 : std::bit_ceil(std::max(layout.slot_count, 4u));
     layout.slot_bytes = kLines * 120;
     layout.slot_stride = kLines * 128;
@@ -48,8 +48,8 @@ class LL128Protocol : public tutti::sdk::Protocol {
   }
   int32_t launch(const tutti_cuda_launch& launch, void* stream) noexcept override {
     const void* const kernel = tutti::device::find_kernel(*tutti::kernels::kAll[launch.data_type], launch);
-    constexpr uint32_t kMaxThreads = 256;  // LL128Wire::kThreads of tutti/device/cuda/wire.h
-    const uint32_t threads = std::min(launch.thread_count, kMaxThreads);
+    constexpr uint32_t kMaxThreads = 384;  // LL128Wire::kThreads of tutti/device/cuda/wire.h
+    const uint32_t threads = std::clamp(launch.thread_count / 2, 64u, kMaxThreads);  // each moves 16 bytes, not 8
     const cudaError_t error = tutti::device::start_kernel(kernel, launch, threads, stream);
     return error == cudaSuccess ? TUTTI_OK : host().fail({tutti::Code::kDevice, cudaGetErrorString(error)});
   }

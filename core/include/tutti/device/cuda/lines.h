@@ -113,19 +113,16 @@ class LineRunner {
     uint8_t* const to = output_ + offset(step.destination_block, step.destination_chunk);
     const bool folds = step.recv_count + (has_own ? 1u : 0u) > 1 || (step.flags & TUTTI_STEP_FINAL) != 0;
     const uint32_t divisor = (step.flags & TUTTI_STEP_FINAL) != 0 ? launch_.divisor : 0;
-    const uint32_t places = Wire::places(bytes);
-    for (uint32_t place = threadIdx.x; place < places; place += blockDim.x * kPlaces) {
+    for (uint32_t place = threadIdx.x; place < Wire::places(bytes); place += blockDim.x * kPlaces) {
+      const Places<kPlaces> places{place, blockDim.x, bytes};
       Data value[kPlaces];
-      if (has_own) {
-#pragma unroll
-        for (uint32_t p = 0; p < kPlaces; ++p) value[p] = load_own(step.source, from, place + p * blockDim.x, bytes);
-      }
+      if (has_own) load_own(step.source, from, places, value);
       if (step.recv_count > 0 || folds) {
         PackSum<T, Wire::kDataBytes, Op> sum[kPlaces];
         for (uint32_t first = 0; first < step.recv_count; first += kBatch) {
           Data got[kBatch][kPlaces];
           const uint32_t count = min(step.recv_count - first, kBatch);
-          receive<kBatch, kPlaces>(step.recv_begin + first, count, place, places, got);
+          receive<kBatch>(step.recv_begin + first, count, places, got);
 #pragma unroll
           for (uint32_t i = 0; i < kBatch; ++i) {
             if (i >= count) break;
@@ -148,73 +145,89 @@ class LineRunner {
           }
         }
       }
+      for (uint32_t i = 0; i < step.send_count; ++i) send(peer(step.send_begin + i), places, value);
+      if (keeps) keep(to, places, value);
+    }
+  }
+
+  /// Places of a message that a thread moves together. Those past its end do not exist.
+  template <uint32_t kPlaces>
+  struct Places {
+    uint32_t first;
+    uint32_t stride;  // from one to the next
+    uint32_t bytes;   // of the message
+
+    __device__ __forceinline__ uint32_t at(uint32_t p) const { return first + p * stride; }
+    __device__ __forceinline__ bool exists(uint32_t p) const { return at(p) < Wire::places(bytes); }
+    __device__ __forceinline__ bool is_whole(uint32_t p) const { return Wire::is_whole(at(p), bytes); }
+  };
+
+  /// Asks for all places before it looks at any: where loads are behind branches, each waits for the one before. So a
+  /// place that is not whole stands for place 0 first.
+  template <uint32_t kPlaces>
+  __device__ __forceinline__ void load_own(uint32_t buffer, const uint8_t* from, const Places<kPlaces>& places,
+                                           Data (&value)[kPlaces]) const {
+    const bool direct = aligned<8>(from) && places.bytes >= Wire::kDataBytes;
+    bool rest = !direct;
+    if (direct) {
 #pragma unroll
       for (uint32_t p = 0; p < kPlaces; ++p) {
-        const uint32_t here = place + p * blockDim.x;
-        if (here >= places) break;
-        if (keeps) store(to, value[p], here, bytes);
-        for (uint32_t i = 0; i < step.send_count; ++i) send(peer(step.send_begin + i), value[p], here);
+        value[p] = Wire::template load_whole<T>(from, places.is_whole(p) ? places.at(p) : 0);
+      }
+    }
+#pragma unroll
+    for (uint32_t p = 0; p < kPlaces; ++p) rest = rest || (places.exists(p) && !places.is_whole(p));
+    if (rest) {
+#pragma unroll
+      for (uint32_t p = 0; p < kPlaces; ++p) {
+        const int32_t here = Wire::bytes_at(places.at(p), places.bytes);
+        if (here <= 0 || (direct && places.is_whole(p))) continue;
+        value[p] = load_pack<T, Wire::kDataBytes>(from + Wire::offset(places.at(p)), static_cast<uint32_t>(here));
+      }
+    }
+    if (launch_.premultiplied == 0 || buffer != TUTTI_BUFFER_INPUT) return;
+#pragma unroll
+    for (uint32_t p = 0; p < kPlaces; ++p) value[p] = scaled(value[p], launch_.scalar);
+  }
+  template <uint32_t kPlaces>
+  __device__ __forceinline__ void keep(uint8_t* to, const Places<kPlaces>& places,
+                                       const Data (&value)[kPlaces]) const {
+    const bool direct = aligned<8>(to);
+#pragma unroll
+    for (uint32_t p = 0; p < kPlaces; ++p) {
+      const int32_t here = Wire::bytes_at(places.at(p), places.bytes);
+      if (direct && places.is_whole(p)) {
+        Wire::template store_whole<T>(to, places.at(p), value[p]);
+      } else if (here > 0) {
+        store_pack(to + Wire::offset(places.at(p)), value[p], static_cast<uint32_t>(here));
       }
     }
   }
 
-  __device__ __forceinline__ Data load_own(uint32_t buffer, const uint8_t* from, uint32_t place, uint32_t bytes) const {
-    Data value;
-    const int32_t here = Wire::bytes_at(place, bytes);
-    if (here > 0) value = load_pack<T, Wire::kDataBytes>(from + Wire::offset(place), static_cast<uint32_t>(here));
-    if (launch_.premultiplied != 0 && buffer == TUTTI_BUFFER_INPUT) value = scaled(value, launch_.scalar);
-    return value;
-  }
-  __device__ __forceinline__ void store(uint8_t* to, const Data& value, uint32_t place, uint32_t bytes) const {
-    const int32_t here = Wire::bytes_at(place, bytes);
-    if (here > 0) store_pack(to + Wire::offset(place), value, static_cast<uint32_t>(here));
-  }
-
-  /// The own copy, then sends, then receives; different threads move different peers' messages.
+  /// Sends, the own copy while they are on their way, then receives; different threads move different peers' messages.
   __device__ __forceinline__ void exchange(const tutti_cuda_step& step) {
-    if (step.source != TUTTI_BUFFER_NONE && step.destination != TUTTI_BUFFER_NONE) copy_own(step);
     send_all(step);
+    if (step.source != TUTTI_BUFFER_NONE && step.destination != TUTTI_BUFFER_NONE) copy_own(step);
     receive_all(step);
   }
 
-  /// One place of one of several messages.
-  struct Spot {
-    tutti_cuda_peer peer;
-    uint32_t place;
-    uint32_t bytes;  // of the message; 0: there is no such place
-  };
-
   __device__ __forceinline__ void send_all(const tutti_cuda_step& step) {
     const bool scatters = (step.flags & TUTTI_STEP_SCATTER) != 0;
-    for_each_spot(step.send_begin, step.send_count, scatters ? kNoChunk : step.source_chunk,
-                  [&](const Spot(&spots)[Wire::kInFlight]) {
+    for_each_tile(step.send_begin, step.send_count, scatters ? kNoChunk : step.source_chunk,
+                  [&](const tutti_cuda_peer& to, const Tile& tile) {
+                    const uint32_t block = scatters ? to.block : step.source_block;
+                    const uint32_t chunk = scatters ? to.chunk : step.source_chunk;
                     Data values[Wire::kInFlight];
-#pragma unroll
-                    for (uint32_t u = 0; u < Wire::kInFlight; ++u) {
-                      const tutti_cuda_peer& to = spots[u].peer;
-                      const uint32_t block = scatters ? to.block : step.source_block;
-                      const uint32_t chunk = scatters ? to.chunk : step.source_chunk;
-                      if (spots[u].bytes == 0) continue;
-                      values[u] =
-                          load_own(step.source, source(step.source, block, chunk), spots[u].place, spots[u].bytes);
-                    }
-#pragma unroll
-                    for (uint32_t u = 0; u < Wire::kInFlight; ++u) {
-                      if (spots[u].bytes > 0) send(spots[u].peer, values[u], spots[u].place);
-                    }
+                    load_own(step.source, source(step.source, block, chunk), tile, values);
+                    send(to, tile, values);
                   });
   }
 
   __device__ __forceinline__ void receive_all(const tutti_cuda_step& step) {
-    for_each_spot(step.recv_begin, step.recv_count, kNoChunk, [&](const Spot(&spots)[Wire::kInFlight]) {
-      Data got[Wire::kInFlight];
-      receive_spots(spots, got);
-#pragma unroll
-      for (uint32_t u = 0; u < Wire::kInFlight; ++u) {
-        const tutti_cuda_peer& from = spots[u].peer;
-        if (spots[u].bytes == 0) continue;
-        store(output_ + offset(from.block, from.chunk), got[u], spots[u].place, spots[u].bytes);
-      }
+    for_each_tile(step.recv_begin, step.recv_count, kNoChunk, [&](const tutti_cuda_peer& from, const Tile& tile) {
+      Data got[1][Wire::kInFlight];
+      receive_from<1>(1, tile, [&](uint32_t) { return from; }, got);
+      keep(output_ + offset(from.block, from.chunk), tile, got[0]);
     });
   }
 
@@ -229,71 +242,75 @@ class LineRunner {
     }
   }
 
+  using Tile = Places<Wire::kInFlight>;
   static constexpr uint32_t kNoChunk = ~0u;
 
-  /// Deals the places of `count` messages out to threads, some to each at a time. The messages are as long as chunk
-  /// `chunk`, or kNoChunk: each as its peer's.
+  /// Deals the places of `count` messages out to threads, tile by tile. The messages are as long as chunk `chunk`, or
+  /// kNoChunk: each as its peer's.
   template <class Action>
-  __device__ __forceinline__ void for_each_spot(uint32_t first, uint32_t count, uint32_t chunk, Action&& action) const {
-    constexpr uint32_t kSpots = Wire::kInFlight;
+  __device__ __forceinline__ void for_each_tile(uint32_t first, uint32_t count, uint32_t chunk, Action&& action) const {
     const uint32_t places = Wire::places(static_cast<uint32_t>(min(chunk_bytes_, left_)));
     if (count == 0 || places == 0) return;
-    // Threads per message: a power of two, so that finding one's place takes no division.
+    // Threads per tile: those of a warp at most, and a power of two, so that what moves together stays together.
     const uint32_t needed = max(places, Wire::kTogether);
-    const uint32_t shift = needed >= blockDim.x ? 31 - __clz(blockDim.x) : 32 - __clz(needed - 1);
+    const uint32_t shift = needed >= 32 ? 5 : 32 - __clz(needed - 1);
     const uint32_t width = 1u << shift;
-    const uint32_t rows = (places + width - 1) >> shift;  // of `width` places, per message
-    for (uint32_t at = threadIdx.x; at < (count * rows) << shift; at += blockDim.x * kSpots) {
-      Spot spots[kSpots];
-#pragma unroll
-      for (uint32_t u = 0; u < kSpots; ++u) {
-        const uint32_t row = (at + u * blockDim.x) >> shift;
-        const uint32_t index = rows == 1 ? row : row % count;
-        const uint32_t place = ((rows == 1 ? 0 : row / count) << shift) + (at & (width - 1));
-        const tutti_cuda_peer with = peer(first + (index < count ? index : 0));
-        const uint32_t bytes = length(chunk == kNoChunk ? with.chunk : chunk);
-        const bool exists = row < count * rows && place < Wire::places(bytes);
-        spots[u] = {with, place, exists ? bytes : 0};
-      }
-      action(spots);
+    const uint32_t tiles = ((places - 1) >> shift) / Wire::kInFlight + 1;  // per message
+    for (uint32_t t = threadIdx.x >> shift; t < count * tiles; t += blockDim.x >> shift) {
+      const uint32_t tile = tiles == 1 ? 0 : t / count;
+      const tutti_cuda_peer with = peer(first + t - tile * count);
+      const uint32_t begin = (tile * Wire::kInFlight << shift) + (threadIdx.x & (width - 1));
+      action(with, Tile{begin, width, length(chunk == kNoChunk ? with.chunk : chunk)});
     }
   }
 
-  __device__ __forceinline__ void send(tutti_cuda_peer to, const Data& value, uint32_t place) {
+  template <uint32_t kPlaces>
+  __device__ __forceinline__ void send(tutti_cuda_peer to, const Places<kPlaces>& places,
+                                       const Data (&value)[kPlaces]) {
     const uint32_t number = number_ + to.message;
     if (number - epoch_ >= room_) wait_for_slot(to.rank, number);
-    store_wire(connections_.slot_to(to.rank, number) + place * kWireBytes,
-               Wire::template encode<T>(value, place, number + 1));
+    uint8_t* const slot = connections_.slot_to(to.rank, number);
+    Wire::meet();
+#pragma unroll
+    for (uint32_t p = 0; p < kPlaces; ++p) {
+      if (!places.exists(p)) continue;
+      store_wire(slot + places.at(p) * kWireBytes, Wire::template encode<T>(value[p], places.at(p), number + 1));
+    }
   }
 
-  /// kPlaces places, a CTA's threads apart, of each of `count` messages; all are asked for before any is looked at.
   template <uint32_t kBatch, uint32_t kPlaces>
-  __device__ __forceinline__ void receive(uint32_t first, uint32_t count, uint32_t place, uint32_t places,
+  __device__ __forceinline__ void receive(uint32_t first, uint32_t count, const Places<kPlaces>& places,
                                           Data (&got)[kBatch][kPlaces]) {
+    receive_from<kBatch>(count, places, [&](uint32_t i) { return peer(first + (i < count ? i : 0)); }, got);
+  }
+  /// Of each of `count` messages, from the peers of that index; all are asked for before any is looked at.
+  template <uint32_t kBatch, uint32_t kPlaces, class Peer>
+  __device__ __forceinline__ void receive_from(uint32_t count, const Places<kPlaces>& places, Peer&& peer_of,
+                                               Data (&got)[kBatch][kPlaces]) {
     const uint8_t* from[kBatch];
     uint32_t flag[kBatch];
 #pragma unroll
     for (uint32_t i = 0; i < kBatch; ++i) {
-      const tutti_cuda_peer source = peer(first + (i < count ? i : 0));
+      const tutti_cuda_peer source = peer_of(i);
       flag[i] = number_ + source.message + 1;
-      from[i] = connections_.slot_from(source.rank, flag[i] - 1) + place * kWireBytes;
+      from[i] = connections_.slot_from(source.rank, flag[i] - 1) + places.first * kWireBytes;
     }
-    const auto wanted = [&](uint32_t i, uint32_t p) { return i < count && place + p * blockDim.x < places; };
+    const auto wanted = [&](uint32_t i, uint32_t p) { return i < count && places.exists(p); };
     WireWord words[kBatch][kPlaces];
-    wait_until(peer(first).rank, [&] {
+    wait_until(peer_of(0).rank, [&] {
       bool arrived = true;
 #pragma unroll
       for (uint32_t i = 0; i < kBatch; ++i) {
 #pragma unroll
         for (uint32_t p = 0; p < kPlaces; ++p) {
-          if (wanted(i, p)) words[i][p] = load_wire(from[i] + p * blockDim.x * kWireBytes);
+          if (wanted(i, p)) words[i][p] = load_wire(from[i] + p * places.stride * kWireBytes);
         }
       }
 #pragma unroll
       for (uint32_t i = 0; i < kBatch; ++i) {
 #pragma unroll
         for (uint32_t p = 0; p < kPlaces; ++p) {
-          if (wanted(i, p)) arrived = arrived && Wire::arrived(words[i][p], place, flag[i]);
+          if (wanted(i, p)) arrived = arrived && Wire::arrived(words[i][p], places.first, flag[i]);
         }
       }
       return arrived;
@@ -307,32 +324,11 @@ class LineRunner {
     }
   }
 
-  __device__ __forceinline__ void receive_spots(const Spot (&spots)[Wire::kInFlight], Data* got) {
-    constexpr uint32_t kSpots = Wire::kInFlight;
-    WireWord words[kSpots];
-    wait_until(spots[0].peer.rank, [&] {
-      bool arrived = true;
-#pragma unroll
-      for (uint32_t u = 0; u < kSpots; ++u) {
-        const tutti_cuda_peer& from = spots[u].peer;
-        if (spots[u].bytes == 0) continue;
-        words[u] = load_wire(connections_.slot_from(from.rank, number_ + from.message) + spots[u].place * kWireBytes);
-      }
-#pragma unroll
-      for (uint32_t u = 0; u < kSpots; ++u) {
-        if (spots[u].bytes == 0) continue;
-        arrived = arrived && Wire::arrived(words[u], spots[u].place, number_ + spots[u].peer.message + 1);
-      }
-      return arrived;
-    });
-#pragma unroll
-    for (uint32_t u = 0; u < kSpots; ++u) got[u] = Wire::template decode<T>(words[u]);
-  }
-
   /// Until all threads that move places together have what they asked for.
   template <class Ask>
   __device__ __forceinline__ void wait_until(uint32_t rank, Ask&& ask) {
     for (uint32_t polls = 1; !stopped_; ++polls) {
+      Wire::meet();
       if (Wire::all_arrived(ask())) break;
       if (polls % kPollsPerLook == 0) look_up(rank);
     }

@@ -42,6 +42,16 @@ struct LLWire {
   __device__ static int32_t bytes_at(uint32_t place, uint32_t bytes) {
     return static_cast<int32_t>(bytes - offset(place));
   }
+  __device__ static bool is_whole(uint32_t place, uint32_t bytes) { return offset(place) + 8 <= bytes; }
+  /// A whole place of data at a multiple of 8.
+  template <class T>
+  __device__ __forceinline__ static Data<T> load_whole(const uint8_t* data, uint32_t place) {
+    return {{*reinterpret_cast<const uint64_t*>(data + offset(place))}};
+  }
+  template <class T>
+  __device__ __forceinline__ static void store_whole(uint8_t* data, uint32_t place, const Data<T>& value) {
+    *reinterpret_cast<uint64_t*>(data + offset(place)) = value.words[0];
+  }
 
   template <class T>
   __device__ __forceinline__ static WireWord encode(const Data<T>& data, uint32_t /*place*/, uint32_t flag) {
@@ -51,7 +61,9 @@ struct LLWire {
   __device__ __forceinline__ static bool arrived(const WireWord& word, uint32_t /*place*/, uint32_t flag) {
     return static_cast<uint32_t>(word.low >> 32) == flag && static_cast<uint32_t>(word.high >> 32) == flag;
   }
-  /// Agrees among the threads that move neighbouring places.
+  /// The threads that move neighbouring places go on together.
+  __device__ __forceinline__ static void meet() {}
+  /// Agrees among them.
   __device__ __forceinline__ static bool all_arrived(bool mine) { return mine; }
   template <class T>
   __device__ __forceinline__ static Data<T> decode(const WireWord& word) {
@@ -65,7 +77,7 @@ struct LL128Wire {
   static constexpr uint32_t kDataBytes = 16;
   static constexpr uint32_t kTogether = 8;
   static constexpr uint32_t kInFlight = 4;
-  static constexpr uint32_t kThreads = 256;
+  static constexpr uint32_t kThreads = 384;  // more would leave each too few registers
   static constexpr uint32_t kLineData = 120;
   template <class T>
   using Data = Pack<T, kDataBytes>;
@@ -77,6 +89,23 @@ struct LL128Wire {
     const auto left = static_cast<int32_t>(bytes - offset(place));
     return has_flag(place) && left > 8 ? 8 : left;
   }
+  __device__ static bool is_whole(uint32_t place, uint32_t bytes) {
+    return offset(place) + (has_flag(place) ? 8 : 16) <= bytes;
+  }
+  template <class T>
+  __device__ __forceinline__ static Data<T> load_whole(const uint8_t* data, uint32_t place) {
+    const auto* const words = reinterpret_cast<const uint64_t*>(data + offset(place));
+    Data<T> value;
+    value.words[0] = words[0];
+    if (!has_flag(place)) value.words[1] = words[1];
+    return value;
+  }
+  template <class T>
+  __device__ __forceinline__ static void store_whole(uint8_t* data, uint32_t place, const Data<T>& value) {
+    auto* const words = reinterpret_cast<uint64_t*>(data + offset(place));
+    words[0] = value.words[0];
+    if (!has_flag(place)) words[1] = value.words[1];
+  }
 
   template <class T>
   __device__ __forceinline__ static WireWord encode(const Data<T>& data, uint32_t place, uint32_t flag) {
@@ -85,10 +114,12 @@ struct LL128Wire {
   __device__ __forceinline__ static bool arrived(const WireWord& word, uint32_t place, uint32_t flag) {
     return !has_flag(place) || word.high == flag;
   }
-  __device__ __forceinline__ static bool all_arrived(bool mine) {
-    const uint32_t line = 0xffu << (threadIdx.x & 24u);
-    return __all_sync(line, mine) != 0;
-  }
+  /// Before a line is loaded or stored: one whose flag a thread moves alone, sooner or later than others theirs, is
+  /// torn.
+  __device__ __forceinline__ static void meet() { __syncwarp(line()); }
+  __device__ __forceinline__ static bool all_arrived(bool mine) { return __all_sync(line(), mine) != 0; }
+  /// The threads of a line, as a mask of the warp's.
+  __device__ __forceinline__ static uint32_t line() { return 0xffu << (threadIdx.x & 24u); }
   template <class T>
   __device__ __forceinline__ static Data<T> decode(const WireWord& word) {
     Data<T> data;
