@@ -132,6 +132,16 @@ sdk::PlanBuilder schedule(const tutti_plan_request& request, const Tree& tree, u
   return plan;
 }
 
+namespace {
+
+/// How many streams a root has, on average over where in a machine's chain it is: two unless at an end.
+double streams_of_root(uint32_t collective, const Depth& depth) {
+  if (collective == TUTTI_ALL_REDUCE || depth.between > 0) return 1;
+  return 2.0 * depth.inside / (depth.inside + 1);
+}
+
+}  // namespace
+
 tutti_algorithm_cost cost(uint32_t collective, uint32_t variant, const Depth& depth, uint32_t inside_link,
                           bool both_trees) {
   const double ways = collective == TUTTI_ALL_REDUCE ? 2 : 1;
@@ -149,7 +159,7 @@ tutti_algorithm_cost cost(uint32_t collective, uint32_t variant, const Depth& de
   cost.hops[TUTTI_LINK_NETWORK] = static_cast<uint32_t>(ways) * depth.between;
   // Every further chunk of a loop is one more handshake.
   cost.hops[depth.between > 0 ? TUTTI_LINK_NETWORK : inside_link] += static_cast<uint32_t>(ways) * (chunks - 1);
-  if (depth.inside > 0) cost.wire[inside_link] = ways * queued(depth.inside);
+  if (depth.inside > 0) cost.wire[inside_link] = ways * queued(depth.inside) * streams_of_root(collective, depth);
   // A machine sends one stream up and two down, or receives them; with both trees it does so for half of the data.
   if (depth.between > 0) cost.wire[TUTTI_LINK_NETWORK] = ways * queued(depth.between) * (both_trees ? 1.0 : 2.0);
   cost.memory = 2.0 + ways;

@@ -9,6 +9,9 @@
 #include "tools/launch.h"
 #include "tools/names.h"
 #include "tools/session.h"
+#if defined(TUTTI_HAS_CUDA)
+#include "tools/bench/cuda/device.h"
+#endif
 
 namespace tutti::tools {
 namespace {
@@ -27,6 +30,7 @@ struct Question {
   size_t bytes = size_t{1} << 20;
   std::string type = "float32";
   std::string op = "sum";
+  std::string device = "host";
   bool registered = false;
 };
 
@@ -42,16 +46,30 @@ check::Problem problem_of(const Question& question) {
   return problem;
 }
 
+/// The rank's options; its device becomes the calling thread's.
+Result<Options> options_of(const Question& question, int rank) {
+  Options options = question.session.options(rank);
+  if (question.device == "host") return options;
+  options.settings.emplace_back("device", question.device);
+#if defined(TUTTI_HAS_CUDA)
+  TUTTI_TRY(bench::cuda::select_device(rank).status());
+  return options;
+#else
+  return Status(Code::kUnsupported, "--device: cuda is not in this build; configure it with TUTTI_CUDA=ON");
+#endif
+}
+
 Status answer(const Question& question, const UniqueId& id, int rank) {
   const check::Problem problem = problem_of(question);
-  TUTTI_ASSIGN(auto communicator, Communicator::create(id, rank, problem.rank_count, question.session.options(rank)));
+  TUTTI_ASSIGN(const Options options, options_of(question, rank));
+  TUTTI_ASSIGN(auto communicator, Communicator::create(id, rank, problem.rank_count, options));
   if (rank == 0) {
     TUTTI_ASSIGN(const std::string text, communicator.explain(problem.collective, problem.count, problem.type,
                                                               problem.op, question.registered));
     fmt::print("{}, {} bytes\n{}{}", to_string(problem), check::bytes_of(problem), text,
                text.empty() || text.back() != '\n' ? "\n" : "");
   }
-  return communicator.barrier();
+  return {};
 }
 
 }  // namespace
@@ -74,7 +92,11 @@ void add_explain(CLI::App& tutti, int& exit_code) {
   command->add_option("-o,--op", question->op, "Reduction (default sum)")
       ->check(one_of(all_names<ReduceOp>()))
       ->option_text("OP");
-  command->add_flag("--register", question->registered, "With device: cuda: for outputs in registered buffers");
+  command->add_option("--device", question->device,
+                      "Where buffers are: host (default) or cuda; rank r has device r mod devices")
+      ->check(one_of({"host", "cuda"}))
+      ->option_text("host|cuda");
+  command->add_flag("--register", question->registered, "With cuda: for outputs in registered buffers");
   command->callback([question, &exit_code] {
     exit_code = run_as_threads(question->session.rank_count, [&](const UniqueId& id, int rank) {
       const Status status = answer(*question, id, rank);
