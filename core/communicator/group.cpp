@@ -56,8 +56,14 @@ bool meet(const Share& a, const Share& b) {
   return one.on_gpu() && one.gpu() == other.gpu() && one.secret() != other.secret();
 }
 
-/// The lane of each share. Those of one lane run in the order of the group, which is the same on all ranks: two ranks
-/// whose GPUs run the same kernels in different orders wait for each other.
+/// Brings communicators into an order that is the same on all ranks, whatever that of their calls: two ranks that connect
+/// them, or whose GPUs run their kernels, in different orders wait for each other.
+void put_in_order(std::vector<Share>& shares) {
+  std::stable_sort(shares.begin(), shares.end(),
+                   [](const Share& a, const Share& b) { return a.state->secret() < b.state->secret(); });
+}
+
+/// The lane of each share. Those of one lane run one after another.
 std::vector<size_t> lanes_of(const std::vector<Share>& shares) {
   std::vector<size_t> lanes(shares.size());
   for (size_t i = 0; i < shares.size(); ++i) {
@@ -103,6 +109,7 @@ Status group_end() {
   if (--group.depth > 0) return {};
   std::vector<communicator::Share> shares = std::move(group.shares);
   group.shares.clear();
+  communicator::put_in_order(shares);
   for (communicator::Share& share : shares) share.status = share.state->gather(share.streams);
   // Communicators wait for each other through their peers, so each lane gets a thread of its own.
   const std::vector<size_t> lanes = communicator::lanes_of(shares);

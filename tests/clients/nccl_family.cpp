@@ -217,6 +217,24 @@ void streams(const Rank& own) {
   OK(ncclCommDestroy(comm));
 }
 
+/// Two communicators in one group, which ranks call in different orders, the first calls of either among them.
+void orders(const Rank& own) {
+  ncclComm_t comms[2] = {all_four(own), all_four(own)};
+  constexpr size_t kHalf = kCount / 2;
+  for (int round = 0; round < 4; ++round) {
+    own.set(1);
+    OK(ncclGroupStart());
+    for (int i = 0; i < 2; ++i) {
+      const int which = (i + own.rank + round) % 2;
+      float* const half = own.data + static_cast<size_t>(which) * kHalf;
+      OK(ncclAllReduce(half, half, kHalf + static_cast<size_t>(which), ncclFloat, ncclSum, comms[which], own.stream));
+    }
+    OK(ncclGroupEnd());
+    REQUIRE(own.all_are(kRanks));
+  }
+  for (ncclComm_t comm : comms) OK(ncclCommDestroy(comm));
+}
+
 /// A factor in the GPU's memory, which the stream writes just before.
 void factors(const Rank& own) {
   float* factor = nullptr;
@@ -240,10 +258,15 @@ struct Scene {
   void (*play)(const Rank&);
 };
 constexpr Scene kScenes[] = {
-    {"split", split},     {"streams", streams},
-    {"factors", factors}, {"not blocking", not_blocking},
-    {"shrink", shrink},   {"shrink after a loss", shrink_after_a_loss},
-    {"revoke", revoke},   {"abort what waits", abort_what_waits},
+    {"split", split},
+    {"streams", streams},
+    {"orders", orders},
+    {"factors", factors},
+    {"not blocking", not_blocking},
+    {"shrink", shrink},
+    {"shrink after a loss", shrink_after_a_loss},
+    {"revoke", revoke},
+    {"abort what waits", abort_what_waits},
 };
 
 void run_rank(int rank, int gpus) {
