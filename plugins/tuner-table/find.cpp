@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <dlfcn.h>
 
+#include <algorithm>
+#include <array>
 #include <filesystem>
 #include <system_error>
 
@@ -19,6 +21,14 @@ fs::path own_folder() {
   return fs::weakly_canonical(own.dli_fname, error).parent_path();
 }
 
+/// Where tables are shipped, beside this plugin: lib/tutti/plugins is beside share; in the source tree,
+/// build/<preset>/lib/tutti/plugins is below configs' parent.
+std::array<fs::path, 2> shipped_folders() {
+  const fs::path own = own_folder();
+  return {(own / "../../../share/tutti/tuned").lexically_normal(),
+          (own / "../../../../../configs/tuned").lexically_normal()};
+}
+
 bool is_file(const fs::path& path) {
   std::error_code error;
   return fs::is_regular_file(path, error);
@@ -29,15 +39,26 @@ bool is_file(const fs::path& path) {
 Result<std::string> find_file(const std::string& name) {
   if (is_file(name)) return name;
   std::string looked = "the working directory";
-  // lib/tutti/plugins is beside share; in the source tree, build/<preset>/lib/tutti/plugins is below configs' parent.
-  for (const char* tuned : {"../../../share/tutti/tuned", "../../../../../configs/tuned"}) {
-    const fs::path folder = (own_folder() / tuned).lexically_normal();
+  for (const fs::path& folder : shipped_folders()) {
     if (!fs::path(name).is_absolute() && is_file(folder / name)) return (folder / name).string();
     looked += ", " + folder.string();
   }
   if (fs::path(name).is_absolute()) looked = "that path only";
   return Status(Code::kNotFound, "settings.tuner.table.file: there is no file '" + name + "' (looked in " + looked +
-                                     "); make one with 'tutti tune --out FILE', or leave the setting empty");
+                                     "); make one with 'tutti tune --out FILE', or set it to auto or \"\"");
+}
+
+std::vector<std::string> shipped_files() {
+  std::vector<std::string> files;
+  for (const fs::path& folder : shipped_folders()) {
+    std::error_code error;
+    for (const auto& entry : fs::directory_iterator(folder, error)) {
+      if (entry.path().extension() == ".yaml" && is_file(entry.path())) files.push_back(entry.path().string());
+    }
+    if (!files.empty()) break;
+  }
+  std::sort(files.begin(), files.end());
+  return files;
 }
 
 }  // namespace tutti::tuner_table

@@ -73,8 +73,9 @@ class Tuner : public sdk::Tuner {
  public:
   static std::vector<tutti_config_key> settings() {
     auto keys = tuner_model::model_settings();
-    keys.push_back(sdk::setting(TUTTI_CONFIG_TEXT, "file", "",
-                                "table made by 'tutti tune': a path, or a name in share/tutti/tuned; empty: none"));
+    keys.push_back(sdk::setting(TUTTI_CONFIG_TEXT, "file", "auto",
+                                "table made by 'tutti tune': a path, or a name in share/tutti/tuned; auto: the one "
+                                "there that holds for the job, if any; empty: none"));
     return keys;
   }
 
@@ -85,27 +86,52 @@ class Tuner : public sdk::Tuner {
   }
 
  private:
-  /// The file's table where it holds, else an empty one.
+  /// The table that the setting names where it holds, else an empty one.
   Result<Table> table_for(const tutti_topology& topology) const {
     const std::string name = host().text("file");
     if (name.empty()) return Table();
+    if (name == "auto") return shipped_table(topology);
     TUTTI_ASSIGN(const std::string path, find_file(name));
-    std::stringstream text;
-    if (!(text << std::ifstream(path).rdbuf())) {
-      return Status(Code::kConfig, path + ": is empty or cannot be read; make it with 'tutti tune --out FILE'");
-    }
-    TUTTI_ASSIGN(Table table, read_table(text.str(), path));
+    TUTTI_ASSIGN(Table table, read_file(path));
     const std::string differs = difference(table.conditions, conditions_of(topology));
     if (!differs.empty()) {
       warn_once(host(), path + " was measured elsewhere and is ignored (" + differs +
                             "): the model chooses; make a table for this job with 'tutti tune'");
       return Table();
     }
-    if (table.most_channels() > topology.max_channels) {
-      warn_once(host(), path + " uses up to " + std::to_string(table.most_channels()) + " channels, this job has " +
-                            std::to_string(topology.max_channels) + " at most; set channels to as many");
-    }
+    check_channels(table, path, topology);
     return table;
+  }
+
+  /// The first of those shipped that holds here; none is no mistake.
+  Result<Table> shipped_table(const tutti_topology& topology) const {
+    for (const std::string& path : shipped_files()) {
+      Result<Table> table = read_file(path);
+      if (!table.ok()) {
+        warn_once(host(), "a table is left out: " + std::string(table.status().text()));
+        continue;
+      }
+      if (!difference(table->conditions, conditions_of(topology)).empty()) continue;
+      host().log(TUTTI_LOG_INFO, "follows " + path);
+      check_channels(*table, path, topology);
+      return table;
+    }
+    host().log(TUTTI_LOG_INFO, "no table that is shipped holds here: the model chooses; 'tutti tune' makes one");
+    return Table();
+  }
+
+  static Result<Table> read_file(const std::string& path) {
+    std::stringstream text;
+    if (!(text << std::ifstream(path).rdbuf())) {
+      return Status(Code::kConfig, path + ": is empty or cannot be read; make it with 'tutti tune --out FILE'");
+    }
+    return read_table(text.str(), path);
+  }
+
+  void check_channels(const Table& table, const std::string& path, const tutti_topology& topology) const {
+    if (table.most_channels() <= topology.max_channels) return;
+    warn_once(host(), path + " uses up to " + std::to_string(table.most_channels()) + " channels, this job has " +
+                          std::to_string(topology.max_channels) + " at most; set channels to as many");
   }
 };
 

@@ -52,5 +52,7 @@ Result<Table> read_table(const std::string& text, const std::string& name);
 /// The path of the file that the setting names: as it stands, or a name in share/tutti/tuned of the installation (in
 /// Tutti's source tree configs/tuned). kNotFound says where it was looked for.
 Result<std::string> find_file(const std::string& name);
+/// The paths of all tables there, in the order of their names.
+std::vector<std::string> shipped_files();
 
 }  // namespace tutti::tuner_table

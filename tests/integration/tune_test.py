@@ -8,6 +8,7 @@ Run as: tune_test.py PATH_OF_TUTTI [unittest arguments]
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -146,6 +147,30 @@ class Table(TuneTest):
         model = self.run_ok("explain", "all_reduce")
         table = self.run_ok("explain", "all_reduce", "--set", "plugins.tuner=[table]")
         self.assertEqual((table.stdout, table.stderr), (model.stdout, ""))
+
+    def test_auto_follows_the_first_shipped_table_that_holds(self):
+        prefix = self.table.parent / "prefix"
+        tuned = prefix / "share/tutti/tuned"
+        plugins = prefix / "lib/tutti/plugins"
+        tuned.mkdir(parents=True)
+        shutil.copytree(pathlib.Path(TUTTI).parent.parent / "lib/tutti/plugins", plugins)
+        question = ("explain", "all_reduce", "-n", 2, "--size", 8, "--set", f"plugins.path=[{plugins}]", "--set",
+                    "log.level=info")
+        auto = (*question, "--set", "plugins.tuner=[table]")
+        model = self.run_ok(*question).stdout
+        run = self.run_ok(*auto)
+        self.assertEqual(run.stdout, model)
+        self.assertIn("no table that is shipped holds here", run.stderr)
+        for name, old, new in (("a", "ranks: 2", "ranks: 3"), ("b", "ranks: 2", "ranks: two"), ("c", "", ""),
+                               ("d", "measured_us: 0.25", "measured_us: 0.125")):
+            self.write(old, new)
+            shutil.copy(self.table, tuned / f"{name}.yaml")
+        run = self.run_ok(*auto)
+        self.assertRegex(run.stdout, r"direct/two-shot × ll +chosen: 0.25 µs")
+        self.assertIn(f"a table is left out: {tuned}/b.yaml:4: ranks: 'two' is no number", run.stderr)
+        self.assertIn(f"follows {tuned}/c.yaml", run.stderr)
+        run = self.run_ok(*auto, "--set", "settings.tuner.table.file=")
+        self.assertEqual(run.stdout, model)
 
     def test_foreign_tables_are_ignored_with_one_warning(self):
         model = self.run_ok("explain", "all_reduce", "-n", 2, "--size", 8).stdout

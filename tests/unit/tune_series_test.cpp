@@ -43,6 +43,31 @@ TEST(TuneSeries, OfThoseThatAreAsFastTheOneWithTheFewestChannelsIsTaken) {
   EXPECT_EQ(series.thriftiest(0).run, (tune::Run{1, 4}));
 }
 
+TEST(TuneSeries, ABorderIsWhereTimesCross) {
+  check::Problem problem;
+  problem.type = DataType::kUint8;
+  problem.rank_count = 2;
+  std::vector<check::Problem> problems(2, problem);
+  problems[0].count = 1000;
+  problems[1].count = 4000;
+  Series series("all_reduce", problems);
+  const tune::Run small{0, 1};
+  const tune::Run large{1, 1};
+  series.add(0, small, 10);
+  series.add(1, large, 20);
+  EXPECT_EQ(series.border(0, small, 1, large), 2000u) << "half way: nothing else is known";
+  series.add(0, large, 12);
+  EXPECT_EQ(series.border(0, small, 1, large), 2000u);
+  series.add(1, small, 24);
+  EXPECT_EQ(series.border(0, small, 1, large), 2000u) << "2 ahead, then 4 behind: a third of the way";
+  series.add(1, small, 38);
+  EXPECT_EQ(series.border(0, small, 1, large), 1300u);
+  series.add(1, small, 20);
+  EXPECT_EQ(series.border(0, small, 1, large), 3999u) << "what was measured at 4000 holds there";
+  series.add(0, large, 10);
+  EXPECT_EQ(series.border(0, small, 1, large), 2000u) << "as fast at both";
+}
+
 TEST(TuneSeries, WhoIsFarBehindAndFallsFurtherIsOut) {
   Series series = series_of(5);
   for (size_t size = 0; size < 5; ++size) series.add(size, {0, 1}, 10);

@@ -2,6 +2,7 @@
 #include "tools/tune/series.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 namespace tutti::tune {
@@ -22,6 +23,12 @@ Series::Series(std::string collective, std::vector<check::Problem> problems)
 const Series::Mark* Series::find(size_t size, const Run& run) const {
   const auto mark = marks_[size].find(run);
   return mark == marks_[size].end() ? nullptr : &mark->second;
+}
+
+std::optional<double> Series::measured_us(size_t size, const Run& run) const {
+  const Mark* mark = find(size, run);
+  if (mark == nullptr || mark->verdict != Verdict::kMeasured) return std::nullopt;
+  return mark->time_us;
 }
 
 double Series::ratio(size_t size, double time_us) const {
@@ -97,6 +104,19 @@ std::vector<Sample> Series::ranked(size_t size, const Counts& counts) const {
   std::stable_sort(samples.begin(), samples.end(),
                    [](const Sample& a, const Sample& b) { return a.time_us < b.time_us; });
   return samples;
+}
+
+uint64_t Series::border(size_t from, const Run& small, size_t to, const Run& large) const {
+  const auto least = static_cast<double>(check::bytes_of(problems_[from]));
+  const auto most = static_cast<double>(check::bytes_of(problems_[to]));
+  const std::optional<double> large_before = measured_us(from, large);
+  const std::optional<double> small_after = measured_us(to, small);
+  if (!large_before || !small_after) return static_cast<uint64_t>(std::sqrt(least * most));
+  // By how much each is slower than the other where the other was taken.
+  const double before = std::max(*large_before - measured_us(from, small).value_or(0), 0.0);
+  const double after = std::max(*small_after - measured_us(to, large).value_or(0), 0.0);
+  if (before + after <= 0) return static_cast<uint64_t>(std::sqrt(least * most));
+  return static_cast<uint64_t>(std::min(least + (most - least) * before / (before + after), most - 1));
 }
 
 size_t Series::sample_count() const {

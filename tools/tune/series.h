@@ -54,6 +54,10 @@ class Series {
   /// channels, since on a GPU each takes an SM from the application.
   /// Something that counts was measured.
   Sample thriftiest(size_t size, const Counts& counts = {}) const;
+  /// Up to how many bytes of the larger buffer what was taken at size `from` is better than what was taken at the larger
+  /// size `to`: where both take equally long, if times grow evenly in between. Half way on a logarithmic scale where
+  /// either was not measured at both.
+  uint64_t border(size_t from, const Run& small, size_t to, const Run& large) const;
   size_t sample_count() const;
 
  private:
@@ -65,6 +69,7 @@ class Series {
   using Marks = std::map<Run, Mark>;
 
   const Mark* find(size_t size, const Run& run) const;
+  std::optional<double> measured_us(size_t size, const Run& run) const;
   double ratio(size_t size, double time_us) const;
   bool has_enough_channels(size_t size, const Run& run) const;
   Verdict judge(size_t size, const Run& run) const;

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <fstream>
 #include <set>
 
@@ -134,20 +133,19 @@ uint32_t Writer::most_channels() const {
 std::vector<Choice> Writer::choices(const Series& series, bool registered) const {
   const Series::Counts counts = [&](const Run& run) { return registered || !needs_registered(run); };
   std::vector<Choice> merged;
-  uint64_t before = 0;
+  size_t before = 0;
   for (size_t size = 0; size < series.problems().size(); ++size) {
     const auto ranked = series.ranked(size, counts);
     if (ranked.empty()) continue;
     const uint64_t bytes = check::bytes_of(series.problems()[size]);
     const Sample chosen = series.thriftiest(size, counts);
     if (merged.empty() || merged.back().best.run != chosen.run) {
-      if (!merged.empty()) {  // the border, half way on a logarithmic scale
-        merged.back().max_bytes =
-            static_cast<uint64_t>(std::sqrt(static_cast<double>(before) * static_cast<double>(bytes)));
+      if (!merged.empty()) {
+        merged.back().max_bytes = series.border(before, merged.back().best.run, size, chosen.run);
       }
       merged.emplace_back();
     }
-    before = bytes;
+    before = size;
     merged.back().best = chosen;
     std::string& comments = merged.back().comments;
     comments += fmt::format("    # {} bytes:", bytes);
