@@ -56,8 +56,8 @@ bool meet(const Share& a, const Share& b) {
   return one.on_gpu() && one.gpu() == other.gpu() && one.secret() != other.secret();
 }
 
-/// Brings communicators into an order that is the same on all ranks, whatever that of their calls: two ranks that connect
-/// them, or whose GPUs run their kernels, in different orders wait for each other.
+/// Brings communicators into an order that is the same on all ranks, whatever that of their calls: two ranks that
+/// connect them, or whose GPUs run their kernels, in different orders wait for each other.
 void put_in_order(std::vector<Share>& shares) {
   std::stable_sort(shares.begin(), shares.end(),
                    [](const Share& a, const Share& b) { return a.state->secret() < b.state->secret(); });

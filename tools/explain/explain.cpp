@@ -92,8 +92,9 @@ void add_explain(CLI::App& tutti, int& exit_code) {
   command->add_option("-o,--op", question->op, "Reduction (default sum)")
       ->check(one_of(all_names<ReduceOp>()))
       ->option_text("OP");
-  command->add_option("--device", question->device,
-                      "Where buffers are: host (default) or cuda; rank r has device r mod devices")
+  command
+      ->add_option("--device", question->device,
+                   "Where buffers are: host (default) or cuda; rank r has device r mod devices")
       ->check(one_of({"host", "cuda"}))
       ->option_text("host|cuda");
   command->add_flag("--register", question->registered, "With cuda: for outputs in registered buffers");

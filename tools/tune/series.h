@@ -54,9 +54,9 @@ class Series {
   /// channels, since on a GPU each takes an SM from the application.
   /// Something that counts was measured.
   Sample thriftiest(size_t size, const Counts& counts = {}) const;
-  /// Up to how many bytes of the larger buffer what was taken at size `from` is better than what was taken at the larger
-  /// size `to`: where both take equally long, if times grow evenly in between. Half way on a logarithmic scale where
-  /// either was not measured at both.
+  /// Up to how many bytes of the larger buffer what was taken at size `from` is better than what was taken at the
+  /// larger size `to`: where both take equally long, if times grow evenly in between. Half way on a logarithmic scale
+  /// where either was not measured at both.
   uint64_t border(size_t from, const Run& small, size_t to, const Run& large) const;
   size_t sample_count() const;
 

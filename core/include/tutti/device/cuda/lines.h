@@ -190,8 +190,7 @@ class LineRunner {
     for (uint32_t p = 0; p < kPlaces; ++p) value[p] = scaled(value[p], launch_.scalar);
   }
   template <uint32_t kPlaces>
-  __device__ __forceinline__ void keep(uint8_t* to, const Places<kPlaces>& places,
-                                       const Data (&value)[kPlaces]) const {
+  __device__ __forceinline__ void keep(uint8_t* to, const Places<kPlaces>& places, const Data (&value)[kPlaces]) const {
     const bool direct = aligned<8>(to);
 #pragma unroll
     for (uint32_t p = 0; p < kPlaces; ++p) {
@@ -226,7 +225,8 @@ class LineRunner {
   __device__ __forceinline__ void receive_all(const tutti_cuda_step& step) {
     for_each_tile(step.recv_begin, step.recv_count, kNoChunk, [&](const tutti_cuda_peer& from, const Tile& tile) {
       Data got[1][Wire::kInFlight];
-      receive_from<1>(1, tile, [&](uint32_t) { return from; }, got);
+      receive_from<1>(
+          1, tile, [&](uint32_t) { return from; }, got);
       keep(output_ + offset(from.block, from.chunk), tile, got[0]);
     });
   }
@@ -281,7 +281,8 @@ class LineRunner {
   template <uint32_t kBatch, uint32_t kPlaces>
   __device__ __forceinline__ void receive(uint32_t first, uint32_t count, const Places<kPlaces>& places,
                                           Data (&got)[kBatch][kPlaces]) {
-    receive_from<kBatch>(count, places, [&](uint32_t i) { return peer(first + (i < count ? i : 0)); }, got);
+    receive_from<kBatch>(
+        count, places, [&](uint32_t i) { return peer(first + (i < count ? i : 0)); }, got);
   }
   /// Of each of `count` messages, from the peers of that index; all are asked for before any is looked at.
   template <uint32_t kBatch, uint32_t kPlaces, class Peer>
