@@ -52,8 +52,8 @@ std::vector<std::string> shipped_files() {
   std::vector<std::string> files;
   for (const fs::path& folder : shipped_folders()) {
     std::error_code error;
-    for (const auto& entry : fs::directory_iterator(folder, error)) {
-      if (entry.path().extension() == ".yaml" && is_file(entry.path())) files.push_back(entry.path().string());
+    for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+      if (entry->path().extension() == ".yaml" && is_file(entry->path())) files.push_back(entry->path().string());
     }
     if (!files.empty()) break;
   }

@@ -249,16 +249,6 @@ void ProgramMachine::plan_sends(uint32_t rank, const tutti_cuda_step& step) {
   const tutti_cuda_peer* const peers = program_of(rank).peers;
   const bool scatters = (step.flags & TUTTI_STEP_SCATTER) != 0;
   std::deque<Action>& todo = runners_[rank].todo;
-  if (step.source != TUTTI_BUFFER_NONE && step.destination != TUTTI_BUFFER_NONE) {
-    todo.push_back([this, rank, step] {
-      const uint64_t bytes = length(rank, step.source_chunk);
-      if (bytes == 0) return true;
-      const auto from = place(rank, step.source, step.source_block, step.source_chunk, bytes);
-      const auto to = place(rank, step.destination, step.destination_block, step.destination_chunk, bytes);
-      if (from.data() != to.data()) std::copy_n(from.begin(), std::min(from.size(), to.size()), to.begin());
-      return true;
-    });
-  }
   for (const tutti_cuda_peer& to : std::span(peers + step.send_begin, step.send_count)) {
     const uint32_t block = scatters ? to.block : step.source_block;
     const uint32_t chunk = scatters ? to.chunk : step.source_chunk;
@@ -267,6 +257,16 @@ void ProgramMachine::plan_sends(uint32_t rank, const tutti_cuda_step& step) {
       if (!is_free(rank, to)) return false;
       const auto from = place(rank, source, block, chunk, length(rank, chunk));
       send(rank, to, {from.begin(), from.end()});
+      return true;
+    });
+  }
+  if (step.source != TUTTI_BUFFER_NONE && step.destination != TUTTI_BUFFER_NONE) {
+    todo.push_back([this, rank, step] {
+      const uint64_t bytes = length(rank, step.source_chunk);
+      if (bytes == 0) return true;
+      const auto from = place(rank, step.source, step.source_block, step.source_chunk, bytes);
+      const auto to = place(rank, step.destination, step.destination_block, step.destination_chunk, bytes);
+      if (from.data() != to.data()) std::copy_n(from.begin(), std::min(from.size(), to.size()), to.begin());
       return true;
     });
   }

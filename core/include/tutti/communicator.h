@@ -202,8 +202,8 @@ class TUTTI_API Communicator {
 /// Collects the calls that this thread makes until the matching group_end. Groups nest; the outermost end runs
 /// everything.
 TUTTI_API Status group_start();
-/// Runs the collected calls: sends and receives progress together, calls of different communicators at the same time,
-/// in whatever order the ranks have made them.
+/// Runs the collected calls: sends and receives progress together, calls of different communicators at the same time.
+/// These have no order among themselves, even on one stream, and ranks may make them in different orders.
 /// On GPUs those of one communicator are like one call that was made on each of their streams: they come after what all
 /// of these hold, and before what any is given next.
 /// Returns the first failure.

@@ -160,7 +160,7 @@ typedef struct tutti_cuda_launch {
   uint32_t data_type; /* of the kernel: copies of any type may run as unsigned integers */
   uint32_t reduce_op;
   uint32_t cta_count;
-  uint32_t thread_count; /* per CTA, if each moves 8 bytes at a time; a power of two, 64 or more */
+  uint32_t thread_count; /* per CTA, if each moves 8 bytes at a time: a power of two from 64 to 1024. Fewer will do */
   uint32_t rank;
   uint32_t rank_count;
   uint32_t divisor; /* as in tutti_work */

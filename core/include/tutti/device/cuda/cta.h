@@ -39,7 +39,7 @@ static __device__ __noinline__ uint64_t look(tutti_cuda_control* control, uint64
   const uint64_t now = nanoseconds();
   if (since == 0) return now;
   if (now - since < timeout_ns) return since;
-  if (*const_cast<const volatile uint32_t*>(&control->fault) != 0) return kStop;  // the first to give up says why
+  if (*const_cast<const volatile uint32_t*>(&control->fault) != 0) return kStop;  // another has said why
   control->peer = rank;
   control->channel = blockIdx.x;
   __threadfence_system();

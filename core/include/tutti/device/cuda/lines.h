@@ -2,7 +2,7 @@
 // The kernel of the wires with flags in their data (LL, LL128): runs a program, or sends and receives. For nvcc.
 //
 // A small message is latency, and latency is instructions that wait for each other. So a CTA knows from its parameters
-// all but its track, which it reads beside its input; threads do not meet before their first store; each thread polls
+// all but its track, which it reads beside its input; warps do not meet before their first store; each thread polls
 // just what it will use; and a chunk is one message.
 #pragma once
 
@@ -162,8 +162,8 @@ class LineRunner {
     __device__ __forceinline__ bool is_whole(uint32_t p) const { return Wire::is_whole(at(p), bytes); }
   };
 
-  /// Asks for all places before it looks at any: where loads are behind branches, each waits for the one before. So a
-  /// place that is not whole stands for place 0 first.
+  /// Asks for all places before it looks at any: where loads are behind branches, each waits for the one before. So
+  /// place 0 stands in for one that is not whole; what it holds is used nowhere.
   template <uint32_t kPlaces>
   __device__ __forceinline__ void load_own(uint32_t buffer, const uint8_t* from, const Places<kPlaces>& places,
                                            Data (&value)[kPlaces]) const {
@@ -249,18 +249,19 @@ class LineRunner {
   /// kNoChunk: each as its peer's.
   template <class Action>
   __device__ __forceinline__ void for_each_tile(uint32_t first, uint32_t count, uint32_t chunk, Action&& action) const {
-    const uint32_t places = Wire::places(static_cast<uint32_t>(min(chunk_bytes_, left_)));
-    if (count == 0 || places == 0) return;
+    const uint32_t most = Wire::places(static_cast<uint32_t>(min(chunk_bytes_, left_)));
+    if (count == 0 || most == 0) return;
     // Threads per tile: those of a warp at most, and a power of two, so that what moves together stays together.
-    const uint32_t needed = max(places, Wire::kTogether);
+    const uint32_t needed = max(most, Wire::kTogether);
     const uint32_t shift = needed >= 32 ? 5 : 32 - __clz(needed - 1);
     const uint32_t width = 1u << shift;
-    const uint32_t tiles = ((places - 1) >> shift) / Wire::kInFlight + 1;  // per message
+    const uint32_t tiles = ((most - 1) >> shift) / Wire::kInFlight + 1;  // per message
     for (uint32_t t = threadIdx.x >> shift; t < count * tiles; t += blockDim.x >> shift) {
       const uint32_t tile = tiles == 1 ? 0 : t / count;
       const tutti_cuda_peer with = peer(first + t - tile * count);
       const uint32_t begin = (tile * Wire::kInFlight << shift) + (threadIdx.x & (width - 1));
-      action(with, Tile{begin, width, length(chunk == kNoChunk ? with.chunk : chunk)});
+      const Tile places{begin, width, length(chunk == kNoChunk ? with.chunk : chunk)};
+      if (places.exists(0)) action(with, places);
     }
   }
 
@@ -270,7 +271,7 @@ class LineRunner {
     const uint32_t number = number_ + to.message;
     if (number - epoch_ >= room_) wait_for_slot(to.rank, number);
     uint8_t* const slot = connections_.slot_to(to.rank, number);
-    Wire::meet();
+    agree_to_stop();
 #pragma unroll
     for (uint32_t p = 0; p < kPlaces; ++p) {
       if (!places.exists(p)) continue;
@@ -331,9 +332,15 @@ class LineRunner {
     for (uint32_t polls = 1; !stopped_; ++polls) {
       Wire::meet();
       if (Wire::all_arrived(ask())) break;
-      if (polls % kPollsPerLook == 0) look_up(rank);
+      if (polls % kPollsPerLook != 0) continue;
+      look_up(rank);
+      agree_to_stop();
     }
     if (!stopped_) since_ = 0;
+  }
+  /// Threads that move places together stop together, as they meet in every wait. They meet here, too.
+  __device__ __forceinline__ void agree_to_stop() {
+    stopped_ = !Wire::all_arrived(!stopped_);
   }
 
   /// The receiver may lag: it must be done with what lies in the slot.

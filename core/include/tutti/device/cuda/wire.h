@@ -114,7 +114,7 @@ struct LL128Wire {
   __device__ __forceinline__ static bool arrived(const WireWord& word, uint32_t place, uint32_t flag) {
     return !has_flag(place) || word.high == flag;
   }
-  /// Before a line is loaded or stored: one whose flag a thread moves alone, sooner or later than others theirs, is
+  /// Before lines are loaded or stored: one whose flag a thread moves alone, sooner or later than others theirs, is
   /// torn.
   __device__ __forceinline__ static void meet() { __syncwarp(line()); }
   __device__ __forceinline__ static bool all_arrived(bool mine) { return __all_sync(line(), mine) != 0; }
