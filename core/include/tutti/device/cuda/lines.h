@@ -382,6 +382,7 @@ class LineRunner {
   }
   __device__ __forceinline__ void sweep(uint32_t rank, uint32_t number) {
     if (number - epoch_ >= room_) wait_for_slot(rank, number);
+    agree_to_stop();
     sweep_slot(connections_.slot_to(rank, number), launch_.slot_stride, number);
     __syncthreads();
   }
