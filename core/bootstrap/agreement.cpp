@@ -39,17 +39,19 @@ Result<std::vector<std::string>> unpack_lines(const Bytes& packed) {
 }
 
 Bytes encode(const Identity& identity) {
-  const std::array parts = {to_bytes(identity.version), pack_lines(identity.plugins), pack_lines(identity.config)};
+  const std::array parts = {to_bytes(identity.version), pack_lines(identity.plugins), pack_lines(identity.config),
+                            pack_lines(identity.decisions)};
   return pack(parts);
 }
 
 Result<Identity> decode(const Bytes& bytes) {
   TUTTI_ASSIGN(const std::vector<Bytes> parts, unpack(bytes));
-  if (parts.size() != 3) return Status(Code::kInternal, "an identity has 3 parts");
+  if (parts.size() != 4) return Status(Code::kInternal, "an identity has 4 parts");
   Identity identity;
   identity.version = to_text(parts[0]);
   TUTTI_ASSIGN(identity.plugins, unpack_lines(parts[1]));
   TUTTI_ASSIGN(identity.config, unpack_lines(parts[2]));
+  TUTTI_ASSIGN(identity.decisions, unpack_lines(parts[3]));
   return identity;
 }
 
@@ -67,11 +69,13 @@ Facts facts_of(const Identity& identity) {
     words >> name >> version >> abi;
     facts[{2, "plugin " + name}] = abi.empty() ? version : fmt::format("{} (ABI {})", version, abi);
   }
-  for (const std::string& line : identity.config) {
+  const auto add = [&](int place, const char* what, const std::string& line) {
     const size_t equals = std::min(line.find('='), line.size());
     const std::string value = line.substr(std::min(equals + 1, line.size()));
-    facts[{1, fmt::format("config key '{}'", line.substr(0, equals))}] = value.empty() ? "empty" : value;
-  }
+    facts[{place, fmt::format("{} '{}'", what, line.substr(0, equals))}] = value.empty() ? "empty" : value;
+  };
+  for (const std::string& line : identity.config) add(1, "config key", line);
+  for (const std::string& line : identity.decisions) add(3, "what runs", line);
   return facts;
 }
 

@@ -14,6 +14,8 @@ struct Identity {
   std::string version;               ///< of the library
   std::vector<std::string> plugins;  ///< "network.socket 0.1.0 0.1": kind.name, version, ABI
   std::vector<std::string> config;   ///< "shm.slots=8"
+  /// What ranks have worked out for themselves: "all_reduce of blocks of 2048 bytes=ring × simple ×4".
+  std::vector<std::string> decisions = {};
 };
 
 /// Collective. On any difference every rank gets the same kMismatch, which says who has what:

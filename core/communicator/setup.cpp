@@ -24,6 +24,7 @@
 #include "plugin/loader.h"
 #include "progress/bell.h"
 #include "topology/affinity.h"
+#include "tuner/sample.h"
 
 namespace tutti {
 namespace {
@@ -103,7 +104,7 @@ class Setup {
     topology_.system = nullptr;  // tuners decide alike on all ranks
     TUTTI_TRY(communicator::create_tuner(*state_.registry_, topology_, choices_));
     TUTTI_TRY(finish());
-    return state_.bootstrap_->barrier(deadline_);
+    return agree_on_decisions();
   }
 
  private:
@@ -161,6 +162,16 @@ class Setup {
   Status agree() {
     return bootstrap::agree(*state_.bootstrap_, {TUTTI_VERSION, state_.registry_->identity(), config_.agreement()},
                             deadline_);
+  }
+
+  /// The last step, which no rank ends before all have come to it.
+  Status agree_on_decisions() {
+    const std::string& tuner = state_.selector_->choices().tuner_name;
+    const bootstrap::Identity mine = {TUTTI_VERSION, {}, {}, tuner::sample_decisions(*state_.selector_)};
+    const Status agreed = bootstrap::agree(*state_.bootstrap_, mine, deadline_);
+    if (agreed.code() != Code::kMismatch) return agreed;
+    return agreed.with_context(
+        fmt::format("tuner '{}' needs the same tables and descriptions of machines on all hosts", tuner));
   }
 
   Result<transport::KeySpace> key_space(uint32_t link, const char* slots, const char* slot_size) const {

@@ -9,6 +9,7 @@ import os
 import pathlib
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -31,9 +32,20 @@ collectives:
 """
 
 
-def tutti(*arguments):
+def start(*arguments, cwd=None):
     clean = {key: value for key, value in os.environ.items() if not key.startswith("TUTTI_")}
-    return subprocess.run([TUTTI, *map(str, arguments)], capture_output=True, text=True, timeout=TIMEOUT_S, env=clean)
+    return subprocess.Popen([TUTTI, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                            env=clean, cwd=cwd)
+
+
+def tutti(*arguments):
+    run = start(*arguments)
+    try:
+        stdout, stderr = run.communicate(timeout=TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        run.kill()
+        raise
+    return subprocess.CompletedProcess(run.args, run.returncode, stdout, stderr)
 
 
 def version():
@@ -183,6 +195,25 @@ class Table(TuneTest):
             self.assertEqual(run.stdout, model)
             self.assertEqual(run.stderr.count("\n"), 1, run.stderr)
             self.assertIn(f"was measured elsewhere and is ignored ({says})", run.stderr)
+
+    def test_ranks_that_would_choose_differently_fail_at_once(self):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            meeting = f"127.0.0.1:{free.getsockname()[1]}:{os.urandom(16).hex()}"
+        runs = []
+        for rank in range(2):
+            host = self.table.parent / f"host{rank}"
+            host.mkdir()
+            self.write("protocol: ll,", f"protocol: {('ll', 'simple')[rank]},")
+            shutil.copy(self.table, host / "t.yaml")
+            runs.append(start("bench", "all_reduce", "--ranks", 2, "--rank", rank, "--id", meeting, "--set",
+                              "plugins.tuner=[table]", "--set", "settings.tuner.table.file=t.yaml", cwd=host))
+        for run in runs:
+            error = run.communicate(timeout=TIMEOUT_S)[1]
+            self.assertEqual(run.returncode, 1, error)
+            self.assertIn("tuner 'table' needs the same tables", error)
+            self.assertIn("what runs 'all_reduce of blocks of 128 bytes' is direct/two-shot × ll ×1 on rank 0 and "
+                          "direct/two-shot × simple ×1 on rank 1", error)
 
     def test_a_plugin_that_is_not_loaded(self):
         self.write()

@@ -162,6 +162,10 @@ TEST(AgreementTest, TellsWhoHasWhat) {
   config.config = {"protocol="};
   EXPECT_EQ(difference_of({base, config, {"0.1.0", base.plugins, {}}}),
             "config key 'protocol' is ll on rank 0, empty on rank 1 and missing on rank 2");
+  Identity decision = base;
+  decision.decisions = {"all_reduce of blocks of 8 bytes=ring × ll ×1"};
+  EXPECT_EQ(difference_of({base, decision}),
+            "what runs 'all_reduce of blocks of 8 bytes' is missing on rank 0 and ring × ll ×1 on rank 1");
   Identity much = base;
   for (int i = 0; i < 20; ++i) much.config.push_back("key" + std::to_string(i) + "=1");
   EXPECT_THAT(difference_of({base, much}), testing::EndsWith("; and 4 more differences"));
