@@ -51,6 +51,8 @@ struct Contact {
   int32_t numa = -1;      ///< NUMA node it runs on
   memory::ArenaAddress arena;
   uint64_t token_address = 0;
+  double net_gbs = 0;  ///< of its fastest port; without a network 0
+  double net_latency_us = 0;
 };
 
 /// A contact, followed by the doors of its network.
@@ -241,6 +243,12 @@ class Setup {
     mine.arena = shm->address();
     mine.token_address = reinterpret_cast<uint64_t>(shm->token_address());
     if (home_) mine.numa = home_->numa;
+    if (net != nullptr) {
+      // The device's own figures are lower bounds of nothing: a loopback says 0, and TCP has its own latency.
+      const tutti_net_properties& fastest = net->devices().front().properties;
+      mine.net_gbs = fastest.speed_gbs > 0 ? fastest.speed_gbs : kNetBandwidthGbs;
+      mine.net_latency_us = fastest.latency_us > 0 ? fastest.latency_us : kNetLatencyUs;
+    }
     TUTTI_ASSIGN(const auto all, state_.bootstrap_->all_gather(encode(mine, net.get()), deadline_));
     std::vector<Contact> contacts(all.size());
     for (size_t r = 0; r < all.size(); ++r)
@@ -253,7 +261,13 @@ class Setup {
       for (const auto& bytes : all) doors.push_back(decode_doors(bytes));
       net->set_peers(std::move(doors));
     }
-    for (const Contact& contact : contacts) numa_of_rank_.push_back(contact.numa);
+    // All ranks must go by the same figures, and the slowest port holds up the others.
+    net_gbs_ = contacts.front().net_gbs;
+    for (const Contact& contact : contacts) {
+      numa_of_rank_.push_back(contact.numa);
+      net_gbs_ = std::min(net_gbs_, contact.net_gbs);
+      net_latency_us_ = std::max(net_latency_us_, contact.net_latency_us);
+    }
     if (!force_network_) TUTTI_TRY(attach(*shm, contacts));
     // Nobody closes its memory before everybody has mapped it.
     TUTTI_TRY(state_.bootstrap_->barrier(deadline_));
@@ -369,10 +383,8 @@ class Setup {
       if (node_count_ < size || size == 1) choices_.links |= 1u << TUTTI_LINK_SHM;
     }
     if (net != nullptr) {
-      // The device's own figures are lower bounds of nothing: a loopback says 0, and TCP has its own latency.
-      const tutti_net_properties& fastest = net->devices().front().properties;
-      topology_.bandwidth_gbs[TUTTI_LINK_NETWORK] = fastest.speed_gbs > 0 ? fastest.speed_gbs : kNetBandwidthGbs;
-      topology_.latency_us[TUTTI_LINK_NETWORK] = fastest.latency_us > 0 ? fastest.latency_us : kNetLatencyUs;
+      topology_.bandwidth_gbs[TUTTI_LINK_NETWORK] = net_gbs_;
+      topology_.latency_us[TUTTI_LINK_NETWORK] = net_latency_us_;
       choices_.links |= 1u << TUTTI_LINK_NETWORK;
     }
     if (force_network_) {
@@ -486,6 +498,8 @@ class Setup {
   config::Config& config_;
   base::Time deadline_;
   std::vector<uint32_t> nodes_;
+  double net_gbs_ = 0;  ///< of the slowest rank's fastest port
+  double net_latency_us_ = 0;
   uint32_t node_count_ = 1;
   std::vector<uint32_t> local_ranks_;
   int64_t ranks_here_ = 1;  // on this machine, whatever hosts they pretend to be on
