@@ -13,7 +13,7 @@
 #include <cstdlib>
 #include <functional>
 
-#include "tutti/device/cuda/bulk.h"
+#include "tutti/device/cuda/gate.h"
 
 namespace {
 
@@ -42,7 +42,7 @@ __global__ void copy_bulk(const uint8_t* from, uint8_t* to, uint8_t* second, siz
   const auto count = static_cast<uint32_t>(bytes / kTile);
   const auto load = [&](uint32_t tile) {
     loaded[tile % kTiles].arrive_expecting(kTile);
-    load_bulk(tiles + tile % kTiles * kTile, from + begin + size_t{tile} * kTile, kTile, loaded[tile % kTiles]);
+    loaded[tile % kTiles].load(tiles + tile % kTiles * kTile, from + begin + size_t{tile} * kTile, kTile);
   };
   for (uint32_t tile = 0; tile + 1 < kTiles && tile < count; ++tile) load(tile);
   for (uint32_t tile = 0; tile < count; ++tile) {

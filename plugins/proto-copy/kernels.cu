@@ -17,15 +17,6 @@ __device__ __forceinline__ uint64_t free_word(uint32_t number, uint32_t place) {
 __device__ __forceinline__ uint64_t* free_word_in(tutti_cuda_mailbox* box) {
   return reinterpret_cast<uint64_t*>(&box->done);
 }
-__device__ __forceinline__ void store_word(uint64_t* word, uint64_t value) {
-  asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
-}
-__device__ __forceinline__ uint64_t load_word(const uint64_t* word) {
-  uint64_t value;
-  asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");
-  return value;
-}
-
 /// Until `has_come`; false if that is in vain.
 template <class HasCome>
 __device__ __forceinline__ bool wait(const tutti_cuda_launch& launch, uint32_t rank, HasCome&& has_come) {
@@ -51,7 +42,7 @@ __device__ __forceinline__ bool wait_free(const tutti_cuda_launch& launch, const
   const uint64_t* const word = free_word_in(connections.mailbox_of(rank));
   uint64_t value = 0;
   const bool came = wait(launch, rank, [&] {
-    value = load_word(word);
+    value = device::load_acquire(word);
     return static_cast<uint32_t>(value) == number;
   });
   if (!came || value == free_word(number, launch.copies.place)) return came;
@@ -66,7 +57,7 @@ __global__ void __launch_bounds__(kWarp) meet(const __grid_constant__ tutti_cuda
   const uint32_t number = device::load_track(launch.tracks).epoch + launch.cut.messages;
   if ((launch.copies.senders >> rank & 1) != 0) {
     __threadfence_system();
-    store_word(free_word_in(connections.mailbox_at(rank)), free_word(number, launch.copies.place));
+    device::store_relaxed(free_word_in(connections.mailbox_at(rank)), free_word(number, launch.copies.place));
   }
   bool is_free = true;
   if ((launch.copies.receivers >> rank & 1) != 0) is_free = wait_free(launch, connections, rank, number);

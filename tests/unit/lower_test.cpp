@@ -12,6 +12,7 @@
 
 #include "tutti/sdk/plan_builder.h"
 #include "unit/plan_support.h"
+#include "unit/program_calls.h"
 #include "unit/program_machine.h"
 
 namespace tutti::test {
@@ -22,24 +23,6 @@ using sdk::Buffer;
 using sdk::PlanBuilder;
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-constexpr uint8_t kUntouched = 0xee;
-
-struct Layout {
-  const char* name;
-  bool slices;
-  tutti_slot_layout layout;
-};
-
-tutti_slot_layout layout_of(uint32_t slots, uint64_t slot_bytes, uint32_t chunk_slots, uint32_t overlaps = 0) {
-  tutti_slot_layout layout{};
-  layout.struct_size = sizeof layout;
-  layout.slot_count = slots;
-  layout.slot_bytes = layout.slot_stride = slot_bytes;
-  layout.chunk_slots = chunk_slots;
-  layout.overlaps = overlaps;
-  return layout;
-}
 
 /// The protocols' own, and small ones with which few bytes are many loops.
 const std::vector<Layout> kLayouts = {
@@ -53,124 +36,6 @@ const std::vector<Layout> kLayouts = {
     {"simple that overlaps", true, layout_of(8, 49152, 2, 1)},
     {"small slices that overlap", true, layout_of(8, 48, 2, 1)},
     {"small four slots that overlap", true, layout_of(4, 32, 2, 1)},
-};
-
-bool can_run_in_place(const Plan& plan) {
-  return plan.collective != Collective::kAllToAll;
-}
-bool has_output(const Plan& plan) {
-  return plan.rank == plan.root || (plan.collective != Collective::kReduce && plan.collective != Collective::kGather);
-}
-
-/// The programs of channels, which are the plans of all ranks each, as the communicator makes them.
-Result<plan::Programs> lower_all(const std::vector<std::vector<Plan>>& channels, bool in_place,
-                                 const tutti_slot_layout& layout) {
-  plan::Programs programs;
-  for (const std::vector<Plan>& plans : channels) {
-    programs.emplace_back();
-    for (const Plan& plan : plans) {
-      TUTTI_ASSIGN(programs.back().emplace_back(), plan::lower(plan, in_place));
-    }
-  }
-  plan::align(programs, layout);
-  return programs;
-}
-
-/// One call with its memory, and what must come of it.
-class TestCall {
- public:
-  TestCall(const std::vector<Plan>& plans, bool in_place, uint64_t bytes, uint32_t ctas,
-           const tutti_slot_layout& layout)
-      : plans_(plans), bytes_(bytes) {
-    auto programs = lower_all({plans}, in_place, layout);
-    if (!programs.ok()) return;
-    call_.programs = std::move(programs->front());
-    call_.block_bytes = bytes;
-    call_.cut = plan::cut(bytes, ctas, call_.programs[0], layout);
-    for (const Plan& plan : plans) add_memory(plan, in_place);
-    for (size_t rank = 0; rank < plans.size(); ++rank) point_to_memory(plans[rank], in_place);
-  }
-
-  bool fits() const { return !call_.programs.empty(); }
-  const ProgramCall& call() const { return call_; }
-
-  /// "" if all memory holds what it must.
-  std::string check() const {
-    for (size_t rank = 0; rank < plans_.size(); ++rank) {
-      const Plan& plan = plans_[rank];
-      std::vector<uint8_t> expected = before_[rank];
-      if (has_output(plan)) {
-        const size_t begin = static_cast<size_t>(call_.outputs[rank].data() - memory_[rank].data());
-        for (size_t at = 0; at < plan.output_blocks * bytes_; ++at) expected[begin + at] = result(plan, at);
-      }
-      const auto wrong = std::mismatch(expected.begin(), expected.end(), memory_[rank].begin());
-      if (wrong.first == expected.end()) continue;
-      return fmt::format("rank {}, byte {} of its memory: {}, not {}", rank, wrong.first - expected.begin(),
-                         *wrong.second, *wrong.first);
-    }
-    return {};
-  }
-
- private:
-  static constexpr size_t kGap = 32;  // between input and output, and behind them
-
-  void add_memory(const Plan& plan, bool in_place) {
-    const size_t in = plan.input_blocks * bytes_;
-    const size_t out = plan.output_blocks * bytes_;
-    std::vector<uint8_t> memory(in_place ? std::max(in, out) + kGap : in + out + 2 * kGap, kUntouched);
-    const size_t input_at = in_place && in < out ? plan.rank * bytes_ : 0;
-    uint64_t random = plan.rank * 0x9e3779b97f4a7c15u + bytes_;
-    for (size_t i = 0; i < in; ++i) {
-      random = random * 6364136223846793005u + 1442695040888963407u;
-      memory[input_at + i] = static_cast<uint8_t>(random >> 56);
-    }
-    inputs_.emplace_back(memory.begin() + static_cast<std::ptrdiff_t>(input_at),
-                         memory.begin() + static_cast<std::ptrdiff_t>(input_at + in));
-    before_.push_back(memory);
-    memory_.push_back(std::move(memory));
-  }
-
-  void point_to_memory(const Plan& plan, bool in_place) {
-    const size_t in = plan.input_blocks * bytes_;
-    const size_t out = plan.output_blocks * bytes_;
-    const size_t input_at = in_place && in < out ? plan.rank * bytes_ : 0;
-    const size_t output_at = !in_place ? in + kGap : out < in ? plan.rank * bytes_ : 0;
-    call_.inputs.push_back(std::span(memory_[plan.rank]).subspan(input_at, in));
-    call_.outputs.push_back(std::span(memory_[plan.rank]).subspan(output_at, out));
-  }
-
-  uint8_t result(const Plan& plan, size_t at) const {
-    const size_t block = at / bytes_;
-    const size_t rest = at % bytes_;
-    const size_t own = plan.rank * bytes_;
-    switch (plan.collective) {
-      case Collective::kAllReduce:
-      case Collective::kReduce:
-        return sum(at);
-      case Collective::kReduceScatter:
-        return sum(own + at);
-      case Collective::kBroadcast:
-        return inputs_[plan.root][at];
-      case Collective::kScatter:
-        return inputs_[plan.root][own + at];
-      case Collective::kAllToAll:
-        return inputs_[block][own + rest];
-      default:
-        return inputs_[block][rest];
-    }
-  }
-  uint8_t sum(size_t at) const {
-    uint32_t sum = 0;
-    for (const auto& input : inputs_) sum += input[at];
-    return static_cast<uint8_t>(sum);
-  }
-
-  const std::vector<Plan>& plans_;
-  uint64_t bytes_;
-  ProgramCall call_{};
-  std::vector<std::vector<uint8_t>> inputs_;
-  std::vector<std::vector<uint8_t>> before_;
-  std::vector<std::vector<uint8_t>> memory_;
 };
 
 /// Runs calls one after the other, without a meeting of ranks in between. "": all is right.

@@ -3,28 +3,10 @@
 // wait without waiting for ever. For nvcc.
 #pragma once
 
+#include "tutti/device/cuda/instructions.h"
 #include "tutti/plugin/cuda.h"
 
 namespace tutti::device {
-
-__device__ __forceinline__ uint32_t load_relaxed(const uint32_t* word) {
-  uint32_t value;
-  asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(word) : "memory");
-  return value;
-}
-__device__ __forceinline__ uint32_t load_acquire(const uint32_t* word) {
-  uint32_t value;
-  asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(word) : "memory");
-  return value;
-}
-__device__ __forceinline__ void store_relaxed(uint32_t* word, uint32_t value) {
-  asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
-}
-__device__ __forceinline__ uint64_t nanoseconds() {
-  uint64_t now;
-  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
-  return now;
-}
 
 inline constexpr uint32_t kPollsPerLook = 1u << 10;  // at the abort word, which lies in host memory: 1 µs a look
 

@@ -79,7 +79,7 @@ class LineRunner {
 
   __device__ __forceinline__ tutti_cuda_peer peer(uint32_t index) const {
     if constexpr (kMessages) {
-      return {static_cast<uint8_t>(peer_), 0, 0, 0};
+      return {static_cast<uint8_t>(peer_), 0, 0, 0, 0};
     } else {
       return launch_.program.peers[index];
     }
@@ -113,8 +113,7 @@ class LineRunner {
     uint8_t* const to = output_ + offset(step.destination_block, step.destination_chunk);
     const bool folds = step.recv_count + (has_own ? 1u : 0u) > 1 || (step.flags & TUTTI_STEP_FINAL) != 0;
     const uint32_t divisor = (step.flags & TUTTI_STEP_FINAL) != 0 ? launch_.divisor : 0;
-    for (uint32_t place = threadIdx.x; place < Wire::places(bytes); place += blockDim.x * kPlaces) {
-      const Places<kPlaces> places{place, blockDim.x, bytes};
+    for (Places<kPlaces> places{threadIdx.x, blockDim.x, bytes}; places.begin(); places.first += blockDim.x * kPlaces) {
       Data value[kPlaces];
       if (has_own) load_own(step.source, from, places, value);
       if (step.recv_count > 0 || folds) {
@@ -160,6 +159,8 @@ class LineRunner {
     __device__ __forceinline__ uint32_t at(uint32_t p) const { return first + p * stride; }
     __device__ __forceinline__ bool exists(uint32_t p) const { return at(p) < Wire::places(bytes); }
     __device__ __forceinline__ bool is_whole(uint32_t p) const { return Wire::is_whole(at(p), bytes); }
+    /// Whether any exists of the threads that go one way.
+    __device__ __forceinline__ bool begin() const { return (first & ~(Wire::kTogether - 1)) < Wire::places(bytes); }
   };
 
   /// Asks for all places before it looks at any: where loads are behind branches, each waits for the one before. So
@@ -251,7 +252,7 @@ class LineRunner {
   __device__ __forceinline__ void for_each_tile(uint32_t first, uint32_t count, uint32_t chunk, Action&& action) const {
     const uint32_t most = Wire::places(static_cast<uint32_t>(min(chunk_bytes_, left_)));
     if (count == 0 || most == 0) return;
-    // Threads per tile: those of a warp at most, and a power of two, so that what moves together stays together.
+    // Threads per tile: those of a warp at most, and a power of two, so that what goes one way stays together.
     const uint32_t needed = max(most, Wire::kTogether);
     const uint32_t shift = needed >= 32 ? 5 : 32 - __clz(needed - 1);
     const uint32_t width = 1u << shift;
@@ -261,7 +262,7 @@ class LineRunner {
       const tutti_cuda_peer with = peer(first + t - tile * count);
       const uint32_t begin = (tile * Wire::kInFlight << shift) + (threadIdx.x & (width - 1));
       const Tile places{begin, width, length(chunk == kNoChunk ? with.chunk : chunk)};
-      if (places.exists(0)) action(with, places);
+      if (places.begin()) action(with, places);
     }
   }
 
@@ -299,8 +300,7 @@ class LineRunner {
     }
     const auto wanted = [&](uint32_t i, uint32_t p) { return i < count && places.exists(p); };
     WireWord words[kBatch][kPlaces];
-    wait_until(peer_of(0).rank, [&] {
-      bool arrived = true;
+    const auto load = [&] {
 #pragma unroll
       for (uint32_t i = 0; i < kBatch; ++i) {
 #pragma unroll
@@ -308,6 +308,10 @@ class LineRunner {
           if (wanted(i, p)) words[i][p] = load_wire(from[i] + p * places.stride * kWireBytes);
         }
       }
+    };
+    wait_until(peer_of(0).rank, [&] {
+      load();
+      bool arrived = true;
 #pragma unroll
       for (uint32_t i = 0; i < kBatch; ++i) {
 #pragma unroll
@@ -317,6 +321,7 @@ class LineRunner {
       }
       return arrived;
     });
+    if constexpr (Wire::kLoadsAgain) load();
 #pragma unroll
     for (uint32_t i = 0; i < kBatch; ++i) {
 #pragma unroll
@@ -326,7 +331,7 @@ class LineRunner {
     }
   }
 
-  /// Until all threads that move places together have what they asked for.
+  /// Until all threads that go one way have what they asked for.
   template <class Ask>
   __device__ __forceinline__ void wait_until(uint32_t rank, Ask&& ask) {
     for (uint32_t polls = 1; !stopped_; ++polls) {
@@ -338,7 +343,7 @@ class LineRunner {
     }
     if (!stopped_) since_ = 0;
   }
-  /// Threads that move places together stop together, as they meet in every wait. They meet here, too.
+  /// Threads that go one way stop together, as they meet in every wait. They meet here, too.
   __device__ __forceinline__ void agree_to_stop() {
     stopped_ = !Wire::all_arrived(!stopped_);
   }
@@ -430,8 +435,7 @@ __device__ __forceinline__ void prefetch_input(const tutti_cuda_launch& launch, 
   }
   const uint64_t at = chunk * (part.cut.loops > 1 ? part.cut.chunk : part.cut.last_chunk) + Wire::offset(place);
   if (at >= part.bytes) return;
-  const uint8_t* const address = launch.input + block * launch.block_bytes + part.begin + at;
-  asm volatile("prefetch.global.L1 [%0];" ::"l"(address));
+  prefetch(launch.input + block * launch.block_bytes + part.begin + at);
 }
 
 /// The kernel of programs.

@@ -13,8 +13,8 @@
 // move themselves. An SM stores about 50 GB/s, wherever to: all that it stores counts, not what goes to peers alone.
 #pragma once
 
-#include "tutti/device/cuda/bulk.h"
 #include "tutti/device/cuda/cta.h"
+#include "tutti/device/cuda/gate.h"
 #include "tutti/device/cuda/move.h"
 #include "tutti/device/cuda/pipeline_size.h"
 
@@ -103,9 +103,7 @@ __device__ __forceinline__ uint8_t* stage_of(uint32_t tile) {
 }
 /// Whether the kernel was started with room for the stages.
 __device__ __forceinline__ bool has_stages() {
-  uint32_t bytes;
-  asm("mov.u32 %0, %%dynamic_smem_size;" : "=r"(bytes));
-  return kHasBulkCopies && bytes >= kStagesBytes;
+  return kHasBulkCopies && dynamic_shared_bytes() >= kStagesBytes;
 }
 
 /// The workers.
@@ -176,11 +174,6 @@ __device__ __forceinline__ void store(Pipeline& pipeline, uint32_t storer) {
   }
 }
 
-/// What was stored before is there before what is stored after.
-__device__ __forceinline__ void fence_release() {
-  asm volatile("fence.acq_rel.sys;" ::: "memory");
-}
-
 /// The teller.
 __device__ __forceinline__ void tell(Pipeline& pipeline, uint32_t lane) {
   const auto is_stored = [&](uint32_t turn) { return pipeline.stored[turn % kPosted].has_passed(turn / kPosted); };
@@ -225,7 +218,7 @@ __device__ __forceinline__ void load(Pipeline& pipeline, uint32_t lane) {
       const uint32_t now = min(tile_bytes, bytes - at);
       if (lane == 0) pipeline.loaded[stage].arrive_expecting(now * sources);
       __syncwarp();
-      if (lane < sources) load_bulk(stage_of(tile) + lane * tile_bytes, from + at, now, pipeline.loaded[stage]);
+      if (lane < sources) pipeline.loaded[stage].load(stage_of(tile) + lane * tile_bytes, from + at, now);
     }
   }
 }

@@ -8,10 +8,7 @@ namespace tutti::device {
 
 __device__ __forceinline__ tutti_cuda_track load_track(const tutti_cuda_track* track) {
   tutti_cuda_track value;
-  asm volatile("ld.relaxed.gpu.global.v2.u32 {%0, %1}, [%2];"
-               : "=r"(value.epoch), "=r"(value.safe)
-               : "l"(track)
-               : "memory");
+  load_pair(&track->epoch, value.epoch, value.safe);
   return value;
 }
 

@@ -3,36 +3,27 @@
 //
 //   LL     two words of 4 bytes of data and a 4-byte flag: any thread alone; half the bandwidth
 //   LL128  eight threads make a line of 128 bytes, 120 of data and an 8-byte flag. A warp's store of a whole line must
-//          arrive whole, which NVLink does and PCI does not. (As in NCCL 2.)
+//          arrive whole, which NVLink does and PCI does not. (As in NCCL 2.) Eight threads store a line at once only
+//          where their warp goes one way: meeting by eight brings them together, but machine code may part them again
+//          right behind. So warps go one way all the time, past the end of a message, too.
 //
 // The flag is the message's number + 1, so that no word of an earlier message is taken for one of this.
 #pragma once
 
+#include "tutti/device/cuda/instructions.h"
 #include "tutti/device/cuda/pack.h"
 
 namespace tutti::device {
 
 inline constexpr uint32_t kWireBytes = 16;  // per thread and line
 
-struct WireWord {
-  uint64_t low;
-  uint64_t high;
-};
-__device__ __forceinline__ void store_wire(uint8_t* to, WireWord word) {
-  asm volatile("st.relaxed.sys.global.v2.u64 [%0], {%1, %2};" ::"l"(to), "l"(word.low), "l"(word.high) : "memory");
-}
-__device__ __forceinline__ WireWord load_wire(const uint8_t* from) {
-  WireWord word;
-  asm volatile("ld.relaxed.sys.global.v2.u64 {%0, %1}, [%2];" : "=l"(word.low), "=l"(word.high) : "l"(from) : "memory");
-  return word;
-}
-
 /// Places are numbered: place i of a message is moved by one thread and lies 16 · i bytes into the slot.
 struct LLWire {
-  static constexpr uint32_t kDataBytes = 8;  // of a place
-  static constexpr uint32_t kTogether = 1;   // threads that must move neighbouring places together
-  static constexpr uint32_t kInFlight = 1;   // places that a thread asks for at once: messages are short
-  static constexpr uint32_t kThreads = 512;  // of a CTA at most
+  static constexpr uint32_t kDataBytes = 8;   // of a place
+  static constexpr uint32_t kTogether = 1;    // threads that go one way, and move neighbouring places together
+  static constexpr bool kLoadsAgain = false;  // what has arrived is what was loaded
+  static constexpr uint32_t kInFlight = 1;    // places that a thread asks for at once: messages are short
+  static constexpr uint32_t kThreads = 512;   // of a CTA at most
   template <class T>
   using Data = Pack<T, kDataBytes>;
 
@@ -61,9 +52,9 @@ struct LLWire {
   __device__ __forceinline__ static bool arrived(const WireWord& word, uint32_t /*place*/, uint32_t flag) {
     return static_cast<uint32_t>(word.low >> 32) == flag && static_cast<uint32_t>(word.high >> 32) == flag;
   }
-  /// The threads that move neighbouring places go on together.
+  /// The threads that go one way meet.
   __device__ __forceinline__ static void meet() {}
-  /// Agrees among them.
+  /// Agrees among them, and they meet.
   __device__ __forceinline__ static bool all_arrived(bool mine) { return mine; }
   template <class T>
   __device__ __forceinline__ static Data<T> decode(const WireWord& word) {
@@ -75,14 +66,17 @@ struct LLWire {
 
 struct LL128Wire {
   static constexpr uint32_t kDataBytes = 16;
-  static constexpr uint32_t kTogether = 8;
+  static constexpr uint32_t kTogether = 32;
+  // Loads of one line by eight threads are no one load: only what is loaded after the flag was seen is sure to be new.
+  static constexpr bool kLoadsAgain = true;
   static constexpr uint32_t kInFlight = 4;
   static constexpr uint32_t kThreads = 384;  // more would leave each too few registers
+  static constexpr uint32_t kLineThreads = 8;
   static constexpr uint32_t kLineData = 120;
   template <class T>
   using Data = Pack<T, kDataBytes>;
 
-  __device__ static uint32_t places(uint32_t bytes) { return (bytes + kLineData - 1) / kLineData * kTogether; }
+  __device__ static uint32_t places(uint32_t bytes) { return (bytes + kLineData - 1) / kLineData * kLineThreads; }
   __device__ static uint32_t offset(uint32_t place) { return place / 8 * kLineData + place % 8 * 16; }
   __device__ static bool has_flag(uint32_t place) { return place % 8 == 7; }
   __device__ static int32_t bytes_at(uint32_t place, uint32_t bytes) {
@@ -114,12 +108,8 @@ struct LL128Wire {
   __device__ __forceinline__ static bool arrived(const WireWord& word, uint32_t place, uint32_t flag) {
     return !has_flag(place) || word.high == flag;
   }
-  /// Before lines are loaded or stored: one whose flag a thread moves alone, sooner or later than others theirs, is
-  /// torn.
-  __device__ __forceinline__ static void meet() { __syncwarp(line()); }
-  __device__ __forceinline__ static bool all_arrived(bool mine) { return __all_sync(line(), mine) != 0; }
-  /// The threads of a line, as a mask of the warp's.
-  __device__ __forceinline__ static uint32_t line() { return 0xffu << (threadIdx.x & 24u); }
+  __device__ __forceinline__ static void meet() { __syncwarp(); }
+  __device__ __forceinline__ static bool all_arrived(bool mine) { return __all_sync(0xffffffffu, mine) != 0; }
   template <class T>
   __device__ __forceinline__ static Data<T> decode(const WireWord& word) {
     Data<T> data;

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// A thread block on the CPU: its threads take turns on one thread of the host, warp by warp in any order, until each
+// waits for others. So kernels run under sanitizers and debuggers, in orders that no GPU would choose, and on machines
+// without one.
+//
+// Within a warp threads go in ascending order from one meeting point to the next, as if they went one way: what they
+// store in between, a warp of another CTA sees in ascending order, whole or in part.
+//
+// It does not show what weak memory would: stores are seen in order. Bulk copies, which an engine makes, are made at
+// any time until somebody may rely on them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+
+namespace tutti::emulator {
+
+struct LaunchShape {
+  uint32_t cta = 0;
+  uint32_t cta_count = 1;
+  uint32_t threads = 32;  ///< a multiple of 32, at most 1024
+  uint32_t dynamic_shared_bytes = 0;
+  uint64_t seed = 0;  ///< of the order in which things happen
+};
+
+/// Runs `kernel` once for each thread of the CTA, on the calling thread. Ends the program with a message where threads
+/// of a warp meet at different places, or all wait for each other.
+void run_cta(const LaunchShape& shape, const std::function<void()>& kernel);
+
+// --- For instructions.h and cuda.h: called by a thread of the CTA that runs on the calling thread
+
+enum class Meeting : uint32_t { kSync, kVote, kReduceMax };
+
+/// Lets others go on, often or not.
+void yield();
+/// Until all threads of the CTA are here.
+void meet_cta();
+struct Met {
+  uint32_t votes = 0;  ///< of the warp's threads, a bit each: value != 0
+  int32_t most = 0;
+};
+/// Until all threads of the warp are here, at the same kind of meeting.
+Met meet_warp(Meeting kind, int32_t value);
+
+uint32_t dynamic_shared_bytes();
+
+/// To shared memory; then `done`.
+void copy_later(void* to, const void* from, size_t bytes, std::function<void()> done);
+/// From shared memory, in the thread's current group, and the end of that group.
+void store_later(void* to, const void* from, size_t bytes);
+void end_store_group();
+/// Until at most so many of the thread's groups are not read, or not stored.
+void wait_groups(uint32_t pending, bool stored);
+
+}  // namespace tutti::emulator

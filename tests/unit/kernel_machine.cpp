@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// The words of CUDA come before the kernels.
+#include "emulator/cuda.h"
+// Then:
+#include "unit/kernel_machine.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <thread>
+
+#include "tutti/device/cuda/lines.h"
+#include "tutti/device/cuda/slices.h"
+
+namespace tutti::test {
+namespace {
+
+constexpr uint64_t kTimeoutNs = 30'000'000'000;
+
+using Element = uint8_t;
+
+void run_kernel(Wire wire, const tutti_cuda_launch& launch) {
+  const bool messages = launch.message_count > 0;
+  switch (wire) {
+    case Wire::kLL:
+      return messages ? device::run_line_messages<device::LLWire, Element>(launch)
+                      : device::run_lines<device::LLWire, Element, device::Sum>(launch);
+    case Wire::kLL128:
+      return messages ? device::run_line_messages<device::LL128Wire, Element>(launch)
+                      : device::run_lines<device::LL128Wire, Element, device::Sum>(launch);
+    default:
+      return messages ? device::run_slice_messages<Element>(launch) : device::run_slices<Element, device::Sum>(launch);
+  }
+}
+
+}  // namespace
+
+KernelMachine::KernelMachine(const Options& options)
+    : options_(options), link_bytes_(uint64_t{options.lanes} * options.layout.slot_count * options.layout.slot_stride) {
+  const size_t ranks = options.rank_count;
+  link_bytes_ = (link_bytes_ + sizeof(Line) - 1) / sizeof(Line) * sizeof(Line);
+  slots_.resize(ranks * ranks * link_bytes_ / sizeof(Line));
+  // As the sweep leaves slots: with flags that are older than any that is to come.
+  const uint32_t old = options.epoch - options.layout.slot_count;
+  const std::array<uint32_t, 4> words = {old, old, old, old};
+  for (Line& line : slots_) {
+    for (size_t at = 0; at < sizeof line; at += sizeof words) std::memcpy(line.bytes.data() + at, &words, sizeof words);
+  }
+  tutti_cuda_mailbox mailbox{};
+  mailbox.tail = mailbox.done = options.epoch;
+  mailboxes_.assign(ranks * ranks * options.lanes, mailbox);
+  const tutti_cuda_track track = {options.epoch, options.epoch};
+  programs_.assign(ranks, std::vector<tutti_cuda_track>(options.lanes, track));
+  messages_.assign(ranks, std::vector<tutti_cuda_track>(options.lanes * ranks * 2, track));
+  controls_.resize(ranks);
+}
+
+tutti_cuda_launch KernelMachine::launch(uint32_t rank) {
+  const uint32_t ranks = options_.rank_count;
+  tutti_cuda_launch launch{};
+  launch.struct_size = sizeof launch;
+  launch.data_type = TUTTI_UINT8;
+  launch.reduce_op = TUTTI_SUM;
+  launch.thread_count = options_.threads;
+  launch.rank = rank;
+  launch.rank_count = ranks;
+  launch.slot_count = options_.layout.slot_count;
+  launch.slot_stride = options_.layout.slot_stride;
+  launch.control = &controls_[rank];
+  launch.timeout_ns = kTimeoutNs;
+  launch.program_count = 1;
+  launch.tracks = messages_[rank].data();
+  auto* const slots = reinterpret_cast<uint8_t*>(slots_.data());
+  for (uint32_t peer = 0; peer < ranks; ++peer) {
+    tutti_cuda_link& link = launch.links[peer];
+    link.to = slots + (uint64_t{peer} * ranks + rank) * link_bytes_;
+    link.from = slots + (uint64_t{rank} * ranks + peer) * link_bytes_;
+    link.at = mailboxes_.data() + (size_t{peer} * ranks + rank) * options_.lanes;
+    link.of = mailboxes_.data() + (size_t{rank} * ranks + peer) * options_.lanes;
+  }
+  return launch;
+}
+
+std::string KernelMachine::run(std::span<const ProgramCall> calls, uint32_t ctas) {
+  std::vector<std::vector<tutti_cuda_launch>> launches(options_.rank_count);
+  for (uint32_t rank = 0; rank < options_.rank_count; ++rank) {
+    for (const ProgramCall& call : calls) {
+      tutti_cuda_launch& launch = launches[rank].emplace_back(KernelMachine::launch(rank));
+      launch.cta_count = ctas;
+      launch.tracks = programs_[rank].data();
+      launch.input = call.inputs[rank].data();
+      launch.output = call.outputs[rank].data();
+      launch.block_bytes = call.block_bytes;
+      launch.cut = call.cut;
+      launch.program = call.programs[rank];
+    }
+  }
+  return run(launches);
+}
+
+std::string KernelMachine::run(std::span<const std::vector<tutti_cuda_launch>> launches) {
+  const bool slices = options_.wire == Wire::kSimple;
+  std::vector<std::thread> ranks;
+  for (uint32_t rank = 0; rank < options_.rank_count; ++rank) {
+    ranks.emplace_back([&, rank] {
+      uint64_t seed = options_.seed + rank;
+      for (const tutti_cuda_launch& launch : launches[rank]) {
+        std::vector<std::thread> ctas;
+        for (uint32_t cta = 0; cta < launch.cta_count; ++cta) {
+          emulator::LaunchShape shape;
+          shape.cta = cta;
+          shape.cta_count = launch.cta_count;
+          shape.threads = slices ? device::kPipelineThreads : options_.threads;
+          shape.dynamic_shared_bytes = slices && options_.stages ? device::kStagesBytes : 0;
+          shape.seed = seed = seed * 31 + 7;
+          ctas.emplace_back([&, shape] { emulator::run_cta(shape, [&] { run_kernel(options_.wire, launch); }); });
+        }
+        for (std::thread& cta : ctas) cta.join();
+      }
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
+  return describe();
+}
+
+std::string KernelMachine::describe() const {
+  for (uint32_t rank = 0; rank < options_.rank_count; ++rank) {
+    const tutti_cuda_control& control = controls_[rank];
+    if (control.fault == 0) continue;
+    return fmt::format("rank {} gave up ({}): it waited for rank {} on CTA {}", rank, control.fault, control.peer,
+                       control.channel);
+  }
+  return {};
+}
+
+}  // namespace tutti::test

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernels of the GPU protocols, run on the CPU for all ranks together (emulator/cta.h): their own code over memory
+// that ranks share, with slots, mailboxes and tracks as the communicator lays them out.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tutti/plugin/cuda.h"
+#include "tutti/plugin/protocol.h"
+#include "unit/program_machine.h"
+
+namespace tutti::test {
+
+enum class Wire { kLL, kLL128, kSimple };
+
+class KernelMachine {
+ public:
+  struct Options {
+    Wire wire = Wire::kLL;
+    uint32_t rank_count = 1;
+    tutti_slot_layout layout{};  ///< slot_stride: what a slot takes
+    uint32_t lanes = 1;          ///< CTAs that connections are made for
+    uint32_t threads = 64;       ///< per CTA; Simple's is its own
+    bool stages = true;          ///< Simple: shared memory for bulk copies
+    uint32_t epoch = 0;          ///< where messages stand at first
+    uint64_t seed = 0;
+  };
+  explicit KernelMachine(const Options& options);
+
+  /// Runs calls one after the other, each on `ctas` CTAs of every rank; ranks need not wait for each other in between.
+  /// "" if all came to their end, else what went wrong.
+  std::string run(std::span<const ProgramCall> calls, uint32_t ctas);
+  /// Likewise launches of sends and receives, by rank: what launch() gave, and its messages.
+  std::string run(std::span<const std::vector<tutti_cuda_launch>> launches);
+
+  /// The rank's connections, and nothing to do.
+  tutti_cuda_launch launch(uint32_t rank);
+
+ private:
+  struct alignas(128) Line {
+    std::array<uint8_t, 128> bytes;
+  };
+  std::string describe() const;
+
+  Options options_;
+  uint64_t link_bytes_;                                  // slots of one connection
+  std::vector<Line> slots_;                              // [receiver][sender]
+  std::vector<tutti_cuda_mailbox> mailboxes_;            // [told][teller][lane]
+  std::vector<std::vector<tutti_cuda_track>> programs_;  // by rank
+  std::vector<std::vector<tutti_cuda_track>> messages_;  // likewise
+  std::vector<tutti_cuda_control> controls_;
+};
+
+}  // namespace tutti::test

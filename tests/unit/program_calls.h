@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Calls of lowered plans, with their memory and what must come of it: for whatever runs programs. Elements are bytes,
+// combined by their sum modulo 256.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "plan/lower.h"
+#include "plan/plan.h"
+#include "unit/program_machine.h"
+
+namespace tutti::test {
+
+/// How a protocol lays its connections out.
+struct Layout {
+  const char* name;
+  bool slices;
+  tutti_slot_layout layout;
+};
+tutti_slot_layout layout_of(uint32_t slots, uint64_t slot_bytes, uint32_t chunk_slots, uint32_t overlaps = 0);
+
+bool can_run_in_place(const plan::Plan& plan);
+
+/// The programs of channels, which are the plans of all ranks each, as the communicator makes them.
+Result<plan::Programs> lower_all(const std::vector<std::vector<plan::Plan>>& channels, bool in_place,
+                                 const tutti_slot_layout& layout);
+
+/// One call on all ranks. `plans` must outlive it.
+class TestCall {
+ public:
+  TestCall(const std::vector<plan::Plan>& plans, bool in_place, uint64_t bytes, uint32_t ctas,
+           const tutti_slot_layout& layout);
+
+  /// Whether kernels can run the plans at all.
+  bool fits() const { return !call_.programs.empty(); }
+  const ProgramCall& call() const { return call_; }
+  /// "" if all memory holds what it must.
+  std::string check() const;
+
+ private:
+  void add_memory(const plan::Plan& plan, bool in_place);
+  void point_to_memory(const plan::Plan& plan, bool in_place);
+  uint8_t result(const plan::Plan& plan, size_t at) const;
+  uint8_t sum(size_t at) const;
+
+  const std::vector<plan::Plan>& plans_;
+  uint64_t bytes_;
+  ProgramCall call_{};
+  std::vector<std::vector<uint8_t>> inputs_;
+  std::vector<std::vector<uint8_t>> before_;
+  std::vector<std::vector<uint8_t>> memory_;
+};
+
+}  // namespace tutti::test
