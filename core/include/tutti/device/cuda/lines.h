@@ -273,6 +273,7 @@ class LineRunner {
     if (number - epoch_ >= room_) wait_for_slot(to.rank, number);
     uint8_t* const slot = connections_.slot_to(to.rank, number);
     agree_to_stop();
+    Wire::meet();  // behind a vote, too, threads may go different ways
 #pragma unroll
     for (uint32_t p = 0; p < kPlaces; ++p) {
       if (!places.exists(p)) continue;

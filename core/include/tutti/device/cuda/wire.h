@@ -54,7 +54,7 @@ struct LLWire {
   }
   /// The threads that go one way meet.
   __device__ __forceinline__ static void meet() {}
-  /// Agrees among them, and they meet.
+  /// Agrees among them.
   __device__ __forceinline__ static bool all_arrived(bool mine) { return mine; }
   template <class T>
   __device__ __forceinline__ static Data<T> decode(const WireWord& word) {
