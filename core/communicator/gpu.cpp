@@ -26,9 +26,13 @@ namespace {
 using transport::GpuLinks;
 using transport::Lane;
 
-constexpr uint32_t kMaxMessageCtas = 32;  // of one send or receive
-// All CTAs of a launch of messages must run at the same time: senders may wait for receivers. An H200 has 132 SMs.
-constexpr uint32_t kMaxLaunchedCtas = 128;
+// Of one send or receive. Each has slots of its own at every peer: where these are many, half as many lanes must do,
+// and still fill a link.
+constexpr uint32_t kMaxLanes = 32;
+constexpr uint32_t kMaxLanesOfMany = 16;
+// That send, and that receive: so many fill all links of an H200. All of a launch run at the same time, and leave room
+// for another communicator's, as two fit an SM.
+constexpr uint32_t kMessageCtas = 32;
 constexpr std::chrono::seconds kGoodbye{2};
 // Until topology tells of GPUs' links: what stores over NVLink 4 reach, and over PCI 5 to memory of the host and back.
 constexpr double kNvlinkGbs = 370;
@@ -63,10 +67,9 @@ class CudaGpu : public Gpu {
     order_ = std::make_unique<StreamOrder>(std::move(streams));
     TUTTI_ASSIGN(control_, cuda::MappedMemory::create(sizeof(tutti_cuda_control)));
     TUTTI_ASSIGN(scratch_, cuda::DeviceMemory::create(device_, 2));
-    const uint32_t peers = std::max(1u, options_.rank_count - 1);
-    message_ctas_ = std::clamp(kMaxLaunchedCtas / (2 * peers), 1u, kMaxMessageCtas);
+    max_lanes_ = options_.rank_count > kManyRanks ? kMaxLanesOfMany : kMaxLanes;
     // A network connection's channels are those of collectives.
-    if (options_.net != nullptr) message_ctas_ = std::min(message_ctas_, options_.max_channels);
+    if (options_.net != nullptr) max_lanes_ = std::min(max_lanes_, options_.max_channels);
     GpuLinks::Options options;
     options.net = options_.net;
     options.rank = options_.rank;
@@ -83,7 +86,7 @@ class CudaGpu : public Gpu {
       }
       TUTTI_TRY(fit_network(protocol, static_cast<uint32_t>(options.protocols.size() - 1), link.layout));
       const uint32_t most = link.layout.max_channels;
-      link.max_ctas = {most > 0 ? std::min(most, options_.max_channels) : options_.max_channels, message_ctas_};
+      link.max_ctas = {most > 0 ? std::min(most, options_.max_channels) : options_.max_channels, max_lanes_};
     }
     TUTTI_ASSIGN(tracks_,
                  cuda::DeviceMemory::create(device_, GpuLinks::track_count(options) * sizeof(tutti_cuda_track)));
@@ -117,7 +120,7 @@ class CudaGpu : public Gpu {
                                        static_cast<uint64_t>(options_.timeout.count()),
                                        shares_context_};
     TUTTI_ASSIGN(programs_, GpuPrograms::create(options, selector, plans, *links_));
-    messages_ = std::make_unique<GpuMessages>(options_.rank, message_ctas_, *programs_, *links_);
+    messages_ = std::make_unique<GpuMessages>(options_.rank, max_lanes_, kMessageCtas, *programs_, *links_);
     return {};
   }
 
@@ -312,7 +315,7 @@ class CudaGpu : public Gpu {
   Options options_;
   bootstrap::Bootstrap& bootstrap_;
   int device_ = 0;
-  uint32_t message_ctas_ = 1;
+  uint32_t max_lanes_ = 1;
   cuda::MappedMemory control_;
   cuda::DeviceMemory scratch_;  // of barriers
   cuda::DeviceMemory tracks_;

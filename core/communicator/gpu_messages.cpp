@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "communicator/gpu_messages.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
-#include "plan/lower.h"
+#include "plan/messages.h"
 
 namespace tutti::communicator {
 namespace {
@@ -39,56 +37,35 @@ void GpuMessages::find_shape(std::span<const Call> calls) {
 }
 
 Result<std::unique_ptr<GpuMessages::Batch>> GpuMessages::make(std::span<const Call> calls) {
-  struct Member {
-    const Call* call;
-    tuner::Decision decision;
-    Round round;
+  struct Launch {
+    std::vector<plan::Message> messages;
+    std::vector<size_t> members;  // where each is in Batch::places
   };
-  std::vector<Member> members;
+  auto batch = std::make_unique<Batch>();
   std::map<std::pair<int, bool>, size_t> before;
-  std::map<Round, uint32_t> launches;
+  std::map<Round, Launch> launches;
   for (const Call& call : calls) {
     if (left_out(call)) continue;
     TUTTI_ASSIGN(const tuner::Decision decision,
                  programs_.selector().choose({call.collective, call.type, call.reduction.op, call.count}));
-    const Round round{before[{call.root, call.receives}]++, decision.protocol};
-    members.push_back({&call, decision, round});
-    launches[round] = 0;
+    Launch& launch = launches[{before[{call.root, call.receives}]++, decision.protocol}];
+    launch.messages.push_back({static_cast<uint32_t>(call.root), call.receives, call.count * size_of(call.type),
+                               std::min(decision.channels, max_lanes_)});
+    launch.members.push_back(batch->places.size());
+    batch->places.emplace_back();
   }
-  auto batch = std::make_unique<Batch>();
-  batch->launches.resize(launches.size());
-  uint32_t next = 0;
-  for (auto& [round, index] : launches) {
-    index = next++;
-    TUTTI_TRY(programs_.begin_messages(round.protocol, batch->launches[index]));
-  }
-  for (const Member& member : members) {
-    const uint32_t index = launches[member.round];
-    GpuCall& launch = batch->launches[index];
-    batch->places.push_back({index, launch.launch.message_count});
-    TUTTI_TRY(add(*member.call, member.decision, launch));
+  for (const auto& [round, launch] : launches) {
+    const auto index = static_cast<uint32_t>(batch->launches.size());
+    GpuCall& call = batch->launches.emplace_back();
+    TUTTI_TRY(programs_.begin_messages(round.protocol, call));
+    TUTTI_ASSIGN(const std::vector<uint32_t> places,
+                 plan::lay_out(launch.messages, links_.protocol(round.protocol).layout, max_ctas_, call.launch));
+    call.launch.thread_count = kThreads;
+    for (size_t i = 0; i < places.size(); ++i) batch->places[launch.members[i]] = {index, places[i]};
   }
   for (GpuCall& launch : batch->launches) TUTTI_TRY(programs_.offer(launch));
   for (GpuCall& launch : batch->launches) TUTTI_TRY(programs_.reach(launch));
   return batch;
-}
-
-Status GpuMessages::add(const Call& call, const tuner::Decision& decision, GpuCall& to) const {
-  tutti_cuda_launch& launch = to.launch;
-  if (launch.message_count == TUTTI_CUDA_MAX_MESSAGES) {
-    return {Code::kUnsupported,
-            fmt::format("a group with more than {} sends and receives of different peers", TUTTI_CUDA_MAX_MESSAGES)};
-  }
-  tutti_cuda_message& message = launch.messages[launch.message_count++];
-  message.bytes = call.count * size_of(call.type);
-  message.peer = static_cast<uint8_t>(call.root);
-  message.receives = call.receives ? 1 : 0;
-  message.first_cta = static_cast<uint8_t>(launch.cta_count);
-  message.cta_count = static_cast<uint8_t>(std::min(decision.channels, max_ctas_));
-  launch.cta_count += message.cta_count;
-  message.cut = plan::cut_message(message.bytes, message.cta_count, links_.protocol(decision.protocol).layout);
-  launch.thread_count = kThreads;
-  return {};
 }
 
 /// The narrowest of all messages' types does for each of them.

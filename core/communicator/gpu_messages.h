@@ -16,9 +16,10 @@ namespace tutti::communicator {
 /// One thread at a time.
 class GpuMessages {
  public:
-  /// `max_ctas`: of one message.
-  GpuMessages(uint32_t rank, uint32_t max_ctas, GpuPrograms& programs, const transport::GpuLinks& links)
-      : rank_(rank), max_ctas_(max_ctas), programs_(programs), links_(links) {}
+  /// `max_lanes`: of one message. `max_ctas`: that send at a time, and that receive.
+  GpuMessages(uint32_t rank, uint32_t max_lanes, uint32_t max_ctas, GpuPrograms& programs,
+              const transport::GpuLinks& links)
+      : rank_(rank), max_lanes_(max_lanes), max_ctas_(max_ctas), programs_(programs), links_(links) {}
 
   /// The launches of sends and receives that progress together, in an order that is the same on both sides of every
   /// connection. Those of a rank to itself and empty ones are left out. Valid until the next call. The first of a shape
@@ -42,10 +43,10 @@ class GpuMessages {
   bool left_out(const Call& call) const { return call.count == 0 || call.root == static_cast<int>(rank_); }
   void find_shape(std::span<const Call> calls);
   Result<std::unique_ptr<Batch>> make(std::span<const Call> calls);
-  Status add(const Call& call, const tuner::Decision& decision, GpuCall& launch) const;
   void fill(std::span<const Call> calls, Batch& batch) const;
 
   uint32_t rank_;
+  uint32_t max_lanes_;
   uint32_t max_ctas_;
   GpuPrograms& programs_;
   const transport::GpuLinks& links_;

@@ -113,7 +113,7 @@ Status GpuPrograms::offer(GpuCall& call) {
     const tutti_cuda_message& message = call.launch.messages[i];
     if (message.receives == 0) continue;
     TUTTI_ASSIGN(call.launch.links[message.peer].from,
-                 links_.offer({call.protocol, Lane::kPointToPoint, message.cta_count, message.peer}));
+                 links_.offer({call.protocol, Lane::kPointToPoint, message.lane_count, message.peer}));
   }
   return {};
 }
@@ -124,7 +124,7 @@ Status GpuPrograms::reach(GpuCall& call) {
     if (message.receives != 0) continue;
     links_.expect(call.protocol, message.cut.slice);
     TUTTI_ASSIGN(call.launch.links[message.peer].to,
-                 links_.reach({call.protocol, Lane::kPointToPoint, message.cta_count, message.peer}));
+                 links_.reach({call.protocol, Lane::kPointToPoint, message.lane_count, message.peer}));
   }
   return {};
 }

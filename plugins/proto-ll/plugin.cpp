@@ -57,7 +57,7 @@ class LLProtocol : public tutti::sdk::Protocol {
     const void* const kernel = device::find_kernel(*tutti::kernels::kAll[launch.data_type], launch);
     constexpr uint32_t kMaxThreads = 512;  // LLWire::kThreads of tutti/device/cuda/wire.h
     const uint32_t threads = std::min(launch.thread_count, kMaxThreads);
-    const cudaError_t error = device::start_kernel(kernel, launch, threads, stream);
+    const cudaError_t error = device::start_kernel({kernel, threads}, launch, stream);
     return error == cudaSuccess ? TUTTI_OK : host().fail({tutti::Code::kDevice, cudaGetErrorString(error)});
   }
 #endif

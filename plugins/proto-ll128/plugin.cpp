@@ -50,7 +50,7 @@ class LL128Protocol : public tutti::sdk::Protocol {
     const void* const kernel = tutti::device::find_kernel(*tutti::kernels::kAll[launch.data_type], launch);
     constexpr uint32_t kMaxThreads = 384;  // LL128Wire::kThreads of tutti/device/cuda/wire.h
     const uint32_t threads = std::clamp(launch.thread_count / 2, 64u, kMaxThreads);  // each moves 16 bytes, not 8
-    const cudaError_t error = tutti::device::start_kernel(kernel, launch, threads, stream);
+    const cudaError_t error = tutti::device::start_kernel({kernel, threads}, launch, stream);
     return error == cudaSuccess ? TUTTI_OK : host().fail({tutti::Code::kDevice, cudaGetErrorString(error)});
   }
 #endif

@@ -62,7 +62,9 @@ class SimpleProtocol : public tutti::sdk::Protocol {
   }
   int32_t launch(const tutti_cuda_launch& launch, void* stream) noexcept override {
     const void* const kernel = device::find_kernel(*tutti::kernels::kAll[launch.data_type], launch);
-    const cudaError_t error = device::start_kernel(kernel, launch, device::kPipelineThreads, stream, stages_bytes_);
+    const uint32_t stages = stages_bytes_;  // none: the chip has no clusters, either
+    const cudaError_t error =
+        device::start_kernel({kernel, device::kPipelineThreads, stages, stages > 0}, launch, stream);
     return error == cudaSuccess ? TUTTI_OK : fail(error);
   }
 #endif

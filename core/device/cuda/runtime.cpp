@@ -237,23 +237,36 @@ Result<MemoryAddress> export_memory(void* begin, uint64_t bytes, int device) {
   return address;
 }
 
+namespace {
+
+/// For memory of this process.
+Status enable_peer_access(int device, const PciAddress& owner_address) {
+  int owner = 0;
+  TUTTI_CUDA_TRY(cudaDeviceGetByPCIBusId(&owner, owner_address.data()));
+  if (owner == device) return {};
+  const cudaError_t enabled = cudaDeviceEnablePeerAccess(owner, 0);
+  if (enabled == cudaErrorPeerAccessAlreadyEnabled) {
+    cudaGetLastError();  // that one is no error
+    return {};
+  }
+  return check(enabled, "cudaDeviceEnablePeerAccess");
+}
+
+}  // namespace
+
 Result<PeerMemory> PeerMemory::import(const MemoryAddress& address, int device) {
   const DeviceScope scope(device);
   const CaptureScope capture;
   PeerMemory memory;
   TUTTI_ASSIGN(const std::string why_not, why_unreachable(device, address.pci));
   if (!why_not.empty()) return Status(Code::kUnsupported, why_not);
-  int owner = 0;
-  TUTTI_CUDA_TRY(cudaDeviceGetByPCIBusId(&owner, address.pci.data()));
-  if (owner != device) {
-    const cudaError_t enabled = cudaDeviceEnablePeerAccess(owner, 0);
-    if (enabled != cudaErrorPeerAccessAlreadyEnabled) TUTTI_TRY(check(enabled, "cudaDeviceEnablePeerAccess"));
-    if (enabled != cudaSuccess) cudaGetLastError();  // that one is no error
-  }
   if (address.process == static_cast<uint64_t>(getpid())) {
+    TUTTI_TRY(enable_peer_access(device, address.pci));
     memory.pointer_ = reinterpret_cast<uint8_t*>(address.pointer);
     return memory;
   }
+  // The mapping brings its own access. To enable it between the GPUs would make a context of this process on the
+  // peer's, of some 500 MiB.
   void* mapping = nullptr;
   TUTTI_CUDA_TRY(cudaIpcOpenMemHandle(&mapping, address.handle, cudaIpcMemLazyEnablePeerAccess));
   memory.pointer_ = static_cast<uint8_t*>(mapping);

@@ -27,6 +27,8 @@ extern "C" {
 #define TUTTI_CUDA_MAX_CTAS 64u
 #define TUTTI_CUDA_MAX_MESSAGES 32u
 #define TUTTI_CUDA_MAX_COPIES 32u
+/* CTAs that are wanted in one cluster, where the chip has clusters: those of a launch then lie evenly on its SMs. */
+#define TUTTI_CUDA_CLUSTER 4u
 
 /* Flags of a step beside TUTTI_STEP_*. It touches memory that an earlier step of the loop touched, and one of them
  * writes. MEET: the same place of a chunk is not for the same thread in both steps, if threads take places as
@@ -85,10 +87,10 @@ typedef struct tutti_cuda_mailbox {
 
 /* One GPU's connections with a peer, of all CTAs. */
 typedef struct tutti_cuda_link {
-  uint8_t* to;         /* slots that this GPU fills, slot_stride bytes each: [lane CTA][slot]; null: it sends nothing */
-  const uint8_t* from; /* slots that the peer fills, likewise */
-  tutti_cuda_mailbox* at; /* [lane CTA]: where this GPU tells the peer */
-  tutti_cuda_mailbox* of; /* [lane CTA]: where the peer tells this GPU */
+  uint8_t* to; /* slots that this GPU fills, slot_stride bytes each: [CTA, or lane][slot]; null: it sends nothing */
+  const uint8_t* from;    /* slots that the peer fills, likewise */
+  tutti_cuda_mailbox* at; /* [CTA, or lane]: where this GPU tells the peer */
+  tutti_cuda_mailbox* of; /* [CTA, or lane]: where the peer tells this GPU */
 } tutti_cuda_link;
 
 /* In host memory that the GPU sees. */
@@ -112,16 +114,17 @@ typedef struct tutti_cuda_cut {
   uint32_t reserved;
 } tutti_cuda_cut;
 
-/* One send or receive of a launch of messages. */
+/* One send or receive of a launch of messages. It is cut among lanes, as a block is among CTAs; each has connections of
+ * its own. */
 typedef struct tutti_cuda_message {
   void* buffer;
   uint64_t bytes;
-  tutti_cuda_cut cut;
+  tutti_cuda_cut cut; /* `part`: per lane */
   uint8_t peer;
   uint8_t receives;
-  uint8_t first_cta; /* of the launch */
-  uint8_t cta_count;
-  uint32_t reserved;
+  uint8_t lane_count;
+  uint8_t reserved;
+  uint32_t reserved2;
 } tutti_cuda_message;
 
 /* A block of the own input that goes to the output of a peer. */
@@ -171,11 +174,14 @@ typedef struct tutti_cuda_launch {
   uint64_t scalar;        /* as in tutti_work */
   uint32_t premultiplied; /* 1: contributions read from the input are multiplied by `scalar` */
   uint32_t slot_count;    /* a power of two */
-  uint32_t message_count; /* not 0: the launch runs `messages` instead of programs */
+  uint32_t message_count; /* not 0: the launch runs `messages` instead of programs, in their order */
   uint32_t program_count;
+  uint32_t send_ctas; /* of messages: the first so many CTAs take the lanes of all sends in turn, the others those of
+                         all receives, each its own one after the other. All of a launch run at the same time */
+  uint32_t reserved;
   uint64_t slot_stride;
   tutti_cuda_link links[TUTTI_CUDA_MAX_RANKS]; /* by rank */
-  tutti_cuda_track* tracks;                    /* per CTA; of messages: [lane CTA][peer][0: sends, 1: receives] */
+  tutti_cuda_track* tracks;                    /* per CTA; of messages: [lane][peer][0: sends, 1: receives] */
   tutti_cuda_control* control;
   uint64_t timeout_ns; /* of one wait */
   /* In this GPU's memory, program_count of them: CTA c runs number c modulo program_count. Null: all run `program`, as

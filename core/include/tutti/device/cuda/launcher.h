@@ -50,13 +50,31 @@ inline cudaError_t load_kernels(const TypeKernels* const (&all)[TUTTI_DATA_TYPE_
   return cudaSuccess;
 }
 
-/// Enqueues it with `threads` threads per CTA and `shared_bytes` of dynamic shared memory.
-inline cudaError_t start_kernel(const void* kernel, const tutti_cuda_launch& launch, uint32_t threads, void* stream,
-                                uint32_t shared_bytes = 0) {
+/// How a kernel is started.
+struct Start {
+  const void* kernel = nullptr;
+  uint32_t threads = 32;      ///< per CTA
+  uint32_t shared_bytes = 0;  ///< dynamic, per CTA
+  bool in_clusters = false;   ///< CTAs lie evenly on SMs: compute capability 9.0 and later
+};
+
+/// Enqueues it. A GPU deals single CTAs out to its groups of SMs unevenly, and all wait for those that share one's way
+/// out with most others; clusters it deals out evenly.
+inline cudaError_t start_kernel(const Start& start, const tutti_cuda_launch& launch, void* stream) {
   auto* parameters = const_cast<tutti_cuda_launch*>(&launch);
   void* arguments[] = {parameters};
-  return cudaLaunchKernel(kernel, dim3(launch.cta_count), dim3(threads), arguments, shared_bytes,
-                          static_cast<cudaStream_t>(stream));
+  cudaLaunchAttribute cluster{};
+  cluster.id = cudaLaunchAttributeClusterDimension;
+  cluster.val.clusterDim.x = TUTTI_CUDA_CLUSTER;
+  cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(launch.cta_count);
+  config.blockDim = dim3(start.threads);
+  config.dynamicSmemBytes = start.shared_bytes;
+  config.stream = static_cast<cudaStream_t>(stream);
+  config.attrs = &cluster;
+  config.numAttrs = start.in_clusters && launch.cta_count % TUTTI_CUDA_CLUSTER == 0 ? 1 : 0;
+  return cudaLaunchKernelExC(&config, start.kernel, arguments);
 }
 
 }  // namespace tutti::device

@@ -56,6 +56,7 @@ class LineRunner {
  private:
   using Data = typename Wire::template Data<T>;
   static constexpr uint32_t kSweepPeriod = 1u << 30;
+  static constexpr uint32_t kMostAtOnce = 7;  // messages that a folding thread asks for
 
   __device__ __forceinline__ void begin_loop(uint32_t loop, uint32_t chunks, uint32_t messages) {
     const uint64_t done = loop * chunks * part_.cut.chunk;
@@ -63,10 +64,11 @@ class LineRunner {
     left_ = part_.bytes > done ? part_.bytes - done : 0;
     chunk_bytes_ = loop + 1 < part_.cut.loops ? part_.cut.chunk : part_.cut.last_chunk;
     number_ = epoch_ + loop * messages;
+    sweeps_ = ((number_ + messages - 1) & (kSweepPeriod - 1)) < launch_.slot_count + messages - 1;
   }
 
   __device__ __forceinline__ void run_step(const tutti_cuda_step& step) {
-    sweep_if_due(step);
+    if (sweeps_) sweep_if_due(step);
     if ((step.flags & (TUTTI_STEP_GATHER | TUTTI_STEP_SCATTER)) != 0) {
       exchange(step);
     } else {
@@ -94,61 +96,6 @@ class LineRunner {
     return (buffer == TUTTI_BUFFER_INPUT ? input_ : output_) + offset(block, chunk);
   }
 
-  /// One value from the own chunk and what peers sent, to the destination and to peers.
-  __device__ __forceinline__ void fold_chunk(const tutti_cuda_step& step) {
-    constexpr uint32_t kFew = Wire::kInFlight;
-    if (step.recv_count <= 1) return fold_by<1, kFew>(step);
-    if (step.recv_count <= 3) return fold_by<3, (kFew + 1) / 2>(step);
-    return fold_by<7, 1>(step);
-  }
-
-  /// kBatch messages of kPlaces places are asked for at once. Folds in ascending order of ranks, so that all ranks get
-  /// the same bits.
-  template <uint32_t kBatch, uint32_t kPlaces>
-  __device__ __forceinline__ void fold_by(const tutti_cuda_step& step) {
-    const bool keeps = step.destination != TUTTI_BUFFER_NONE;
-    const bool has_own = step.source != TUTTI_BUFFER_NONE;
-    const uint32_t bytes = length(!has_own && keeps ? step.destination_chunk : step.source_chunk);
-    const uint8_t* const from = source(step.source, step.source_block, step.source_chunk);
-    uint8_t* const to = output_ + offset(step.destination_block, step.destination_chunk);
-    const bool folds = step.recv_count + (has_own ? 1u : 0u) > 1 || (step.flags & TUTTI_STEP_FINAL) != 0;
-    const uint32_t divisor = (step.flags & TUTTI_STEP_FINAL) != 0 ? launch_.divisor : 0;
-    for (Places<kPlaces> places{threadIdx.x, blockDim.x, bytes}; places.begin(); places.first += blockDim.x * kPlaces) {
-      Data value[kPlaces];
-      if (has_own) load_own(step.source, from, places, value);
-      if (step.recv_count > 0 || folds) {
-        PackSum<T, Wire::kDataBytes, Op> sum[kPlaces];
-        for (uint32_t first = 0; first < step.recv_count; first += kBatch) {
-          Data got[kBatch][kPlaces];
-          const uint32_t count = min(step.recv_count - first, kBatch);
-          receive<kBatch>(step.recv_begin + first, count, places, got);
-#pragma unroll
-          for (uint32_t i = 0; i < kBatch; ++i) {
-            if (i >= count) break;
-#pragma unroll
-            for (uint32_t p = 0; p < kPlaces; ++p) {
-              if (has_own && first + i == step.own_position) sum[p].take(value[p]);
-              if (folds) {
-                sum[p].take(got[i][p]);
-              } else {
-                value[p] = got[i][p];
-              }
-            }
-          }
-        }
-        if (folds) {
-#pragma unroll
-          for (uint32_t p = 0; p < kPlaces; ++p) {
-            if (has_own && step.own_position == step.recv_count) sum[p].take(value[p]);
-            value[p] = sum[p].value(divisor);
-          }
-        }
-      }
-      for (uint32_t i = 0; i < step.send_count; ++i) send(peer(step.send_begin + i), places, value);
-      if (keeps) keep(to, places, value);
-    }
-  }
-
   /// Places of a message that a thread moves together. Those past its end do not exist.
   template <uint32_t kPlaces>
   struct Places {
@@ -162,6 +109,94 @@ class LineRunner {
     /// Whether any exists of the threads that go one way.
     __device__ __forceinline__ bool begin() const { return (first & ~(Wire::kTogether - 1)) < Wire::places(bytes); }
   };
+
+  /// One value from the own chunk and what peers sent, to the destination and to peers.
+  __device__ __forceinline__ void fold_chunk(const tutti_cuda_step& step) {
+    constexpr uint32_t kFew = Wire::kInFlight;
+    if (step.recv_count <= 1) return fold_by<1, kFew>(step);
+    if (step.recv_count <= 3) return fold_by<3, (kFew + 1) / 2>(step);
+    if (step.recv_count <= kMostAtOnce) return fold_by<kMostAtOnce, 1>(step);
+    return fold_by<kMostAtOnce, 1, true>(step);
+  }
+
+  /// kBatch messages of kPlaces places are asked for at once. Folds in ascending order of ranks, so that all ranks get
+  /// the same bits.
+  template <uint32_t kBatch, uint32_t kPlaces, bool kMany = false>
+  __device__ __forceinline__ void fold_by(const tutti_cuda_step& step) {
+    const bool keeps = step.destination != TUTTI_BUFFER_NONE;
+    const bool has_own = step.source != TUTTI_BUFFER_NONE;
+    const uint32_t bytes = length(!has_own && keeps ? step.destination_chunk : step.source_chunk);
+    const uint8_t* const from = source(step.source, step.source_block, step.source_chunk);
+    uint8_t* const to = output_ + offset(step.destination_block, step.destination_chunk);
+    const bool folds = step.recv_count + (has_own ? 1u : 0u) > 1 || (step.flags & TUTTI_STEP_FINAL) != 0;
+    const uint32_t divisor = (step.flags & TUTTI_STEP_FINAL) != 0 ? launch_.divisor : 0;
+    for (Places<kPlaces> places{threadIdx.x, blockDim.x, bytes}; places.begin(); places.first += blockDim.x * kPlaces) {
+      Data value[kPlaces];
+      if (has_own) load_own(step.source, from, places, value);
+      if constexpr (kMany) {
+        fold_many<kBatch>(step, has_own, places, divisor, value);
+      } else if (step.recv_count > 0) {
+        Data got[kBatch][kPlaces];
+        receive<kBatch>(step.recv_begin, step.recv_count, places, got);
+        fold_few(got, step.recv_count, has_own ? step.own_position : kNoOwn, folds, divisor, value);
+      } else if (folds) {
+#pragma unroll
+        for (uint32_t p = 0; p < kPlaces; ++p) value[p] = PackSum<T, Wire::kDataBytes, Op>(value[p]).value(divisor);
+      }
+      for (uint32_t i = 0; i < step.send_count; ++i) send(peer(step.send_begin + i), places, value);
+      if (keeps) keep(to, places, value);
+    }
+  }
+
+  static constexpr uint32_t kNoOwn = ~0u;
+
+  /// `own`: which of the contributions the value at hand is. All have come, so which is which is chosen, not branched
+  /// at: branches would make seven folds seven times as long.
+  template <uint32_t kBatch, uint32_t kPlaces>
+  __device__ __forceinline__ void fold_few(const Data (&got)[kBatch][kPlaces], uint32_t count, uint32_t own, bool folds,
+                                           uint32_t divisor, Data (&value)[kPlaces]) const {
+    const uint32_t contributions = count + (own == kNoOwn ? 0 : 1);
+#pragma unroll
+    for (uint32_t p = 0; p < kPlaces; ++p) {
+      if (!folds) {
+        value[p] = got[0][p];
+        continue;
+      }
+      PackSum<T, Wire::kDataBytes, Op> sum(choose(own == 0, value[p], got[0][p]));
+#pragma unroll
+      for (uint32_t i = 1; i <= kBatch; ++i) {
+        const Data next = choose(i < own, got[i < kBatch ? i : i - 1][p], got[i - 1][p]);
+        sum.take_if(i < contributions, choose(i == own, value[p], next));
+      }
+      value[p] = sum.value(divisor);
+    }
+  }
+
+  /// Of more peers than a thread asks at once.
+  template <uint32_t kBatch, uint32_t kPlaces>
+  __device__ __forceinline__ void fold_many(const tutti_cuda_step& step, bool has_own, const Places<kPlaces>& places,
+                                            uint32_t divisor, Data (&value)[kPlaces]) {
+    PackSum<T, Wire::kDataBytes, Op> sum[kPlaces];
+    for (uint32_t first = 0; first < step.recv_count; first += kBatch) {
+      Data got[kBatch][kPlaces];
+      const uint32_t count = min(step.recv_count - first, kBatch);
+      receive<kBatch>(step.recv_begin + first, count, places, got);
+#pragma unroll
+      for (uint32_t i = 0; i < kBatch; ++i) {
+        if (i >= count) break;
+#pragma unroll
+        for (uint32_t p = 0; p < kPlaces; ++p) {
+          if (has_own && first + i == step.own_position) sum[p].take(value[p]);
+          sum[p].take(got[i][p]);
+        }
+      }
+    }
+#pragma unroll
+    for (uint32_t p = 0; p < kPlaces; ++p) {
+      if (has_own && step.own_position == step.recv_count) sum[p].take(value[p]);
+      value[p] = sum[p].value(divisor);
+    }
+  }
 
   /// Asks for all places before it looks at any: where loads are behind branches, each waits for the one before. So
   /// place 0 stands in for one that is not whole; what it holds is used nowhere.
@@ -416,6 +451,7 @@ class LineRunner {
   uint64_t left_ = 0;    // bytes from there
   uint64_t chunk_bytes_ = 0;
   uint32_t number_ = 0;  // of the loop's first message
+  bool sweeps_ = false;  // one of the loop's messages is due to
   uint64_t since_ = 0;
   bool stopped_ = false;
 };
@@ -454,15 +490,18 @@ __global__ void __launch_bounds__(Wire::kThreads) run_lines(const __grid_constan
 /// The kernel of sends and receives, in elements that are as good as any.
 template <class Wire, class T>
 __global__ void __launch_bounds__(Wire::kThreads) run_line_messages(const __grid_constant__ tutti_cuda_launch launch) {
-  const tutti_cuda_message& message = message_of(launch);
-  const uint32_t lane = blockIdx.x - message.first_cta;
-  const Connections connections(launch, lane);
-  const MessageTrack track(launch, connections, lane, message);
-  const Part part(message.bytes, message.cut, lane);
-  auto* const buffer = static_cast<uint8_t*>(message.buffer);
-  LineRunner<Wire, T, Sum, true>(launch, connections, track.value(), part, buffer, buffer, message.peer)
-      .run_message(message.receives != 0);
-  track.advance(message.cut.messages);
+  for_each_lane(launch, [&](const tutti_cuda_message& message, uint32_t lane) {
+    const Connections connections(launch, lane);
+    const MessageTrack track(launch, connections, lane, message);
+    const Part part(message.bytes, message.cut, lane);
+    auto* const buffer = static_cast<uint8_t*>(message.buffer);
+    LineRunner<Wire, T, Sum, true>(launch, connections, track.value(), part, buffer, buffer, message.peer)
+        .run_message(message.receives != 0);
+    __syncthreads();
+    if (threadIdx.x != 0) return;
+    track.advance(message.cut.messages);
+    track.tell(message.cut.messages);
+  });
 }
 
 }  // namespace tutti::device

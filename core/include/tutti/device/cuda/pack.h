@@ -15,6 +15,15 @@ union alignas(bytes) Pack {
   T elements[kElements];
 };
 
+/// Either, word by word: a choice between places would put both into memory.
+template <class T, uint32_t bytes>
+__device__ __forceinline__ Pack<T, bytes> choose(bool first, const Pack<T, bytes>& a, const Pack<T, bytes>& b) {
+  Pack<T, bytes> chosen;
+#pragma unroll
+  for (uint32_t w = 0; w < bytes / 8; ++w) chosen.words[w] = first ? a.words[w] : b.words[w];
+  return chosen;
+}
+
 /// Whether an address is a multiple of a power of two.
 template <uint32_t unit>
 __device__ __forceinline__ bool aligned(const void* address) {
@@ -55,6 +64,9 @@ template <class T, uint32_t size, class Op>
 class PackSum {
  public:
   using Value = Pack<T, size>;
+  __device__ __forceinline__ PackSum() {}
+  __device__ __forceinline__ explicit PackSum(const Value& first) { take(first); }
+
   __device__ __forceinline__ void take(const Value& pack) {
 #pragma unroll
     for (uint32_t i = 0; i < Value::kElements; ++i) {
@@ -62,6 +74,14 @@ class PackSum {
       sum_[i] = empty_ ? next : Op()(sum_[i], next);
     }
     empty_ = false;
+  }
+  /// Takes it or not, without a branch. There was one before.
+  __device__ __forceinline__ void take_if(bool wanted, const Value& pack) {
+#pragma unroll
+    for (uint32_t i = 0; i < Value::kElements; ++i) {
+      const auto with = Op()(sum_[i], widen(pack.elements[i]));
+      sum_[i] = wanted ? with : sum_[i];
+    }
   }
   /// `divisor`: the final operation of an average; 0: none.
   __device__ __forceinline__ Value value(uint32_t divisor) const {

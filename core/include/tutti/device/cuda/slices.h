@@ -24,13 +24,14 @@ template <bool kMessages>
 class SliceRunner {
  public:
   __device__ __forceinline__ SliceRunner(const tutti_cuda_launch& launch, const tutti_cuda_program& program,
-                                         const Connections& connections, Pipeline& pipeline, tutti_cuda_track track,
-                                         const Part& part, const uint8_t* input, uint8_t* output)
+                                         const Connections& connections, Pipeline& pipeline, Planner& planner,
+                                         tutti_cuda_track track, const Part& part, const uint8_t* input,
+                                         uint8_t* output)
       : launch_(launch),
         program_(program),
         connections_(connections),
         pipeline_(pipeline),
-        planner_(pipeline, threadIdx.x % 32),
+        planner_(planner),
         lane_(threadIdx.x % 32),
         part_(part),
         input_(input),
@@ -51,7 +52,6 @@ class SliceRunner {
       }
       if (!kMessages) end_wave(wave);
     }
-    planner_.end();
   }
 
  private:
@@ -259,7 +259,7 @@ class SliceRunner {
   const tutti_cuda_program& program_;
   const Connections& connections_;
   Pipeline& pipeline_;
-  Planner planner_;
+  Planner& planner_;
   const uint32_t lane_;
   const Part part_;
   const uint8_t* const input_;
@@ -277,7 +277,7 @@ class SliceRunner {
   bool stopped_ = false;
 };
 
-/// All warps take their roles. `plan`: what the planner's does.
+/// All warps take their roles. `plan`: what the planner's does, with the planner.
 template <class T, class Op, class Plan>
 __device__ __forceinline__ void run_pipeline(Pipeline& pipeline, uint64_t scalar, Plan&& plan) {
   constexpr uint32_t kFirstStorer = kWorkerWarps + 2;
@@ -286,7 +286,9 @@ __device__ __forceinline__ void run_pipeline(Pipeline& pipeline, uint64_t scalar
   if (warp < kWorkerWarps) {
     work<T, Op>(pipeline, scalar);
   } else if (warp == kWorkerWarps) {
-    plan();
+    Planner planner(pipeline, lane);
+    plan(planner);
+    planner.end();
   } else if (warp == kWorkerWarps + 1) {
     load(pipeline, lane);
   } else if (warp < kFirstStorer + kStorers) {
@@ -312,41 +314,47 @@ __global__ void __launch_bounds__(kPipelineThreads, kPipelinesPerSm)
   }
   if (threadIdx.x == 0) pipeline.init();
   __syncthreads();
-  run_pipeline<T, Op>(pipeline, launch.scalar, [&] {
-    SliceRunner<false>(launch, program, connections, pipeline, track.value(), part, launch.input, launch.output).run();
+  run_pipeline<T, Op>(pipeline, launch.scalar, [&](Planner& planner) {
+    SliceRunner<false>(launch, program, connections, pipeline, planner, track.value(), part, launch.input,
+                       launch.output)
+        .run();
   });
   track.advance();
 }
 
-/// Sends and receives: programs of one step.
+/// Sends and receives: each a program of one step. The pipeline is filled once and drained once, however many they are.
 template <class T>
 __global__ void __launch_bounds__(kPipelineThreads, kPipelinesPerSm)
     run_slice_messages(const __grid_constant__ tutti_cuda_launch launch) {
   __shared__ Pipeline pipeline;
   __shared__ tutti_cuda_program program;
-  const tutti_cuda_message& message = message_of(launch);
-  const uint32_t lane = blockIdx.x - message.first_cta;
-  const Connections connections(launch, lane);
-  const MessageTrack track(launch, connections, lane, message);
-  const Part part(message.bytes, message.cut, lane);
   if (threadIdx.x == 0) {
-    const bool receives = message.receives != 0;
+    const bool receives = blockIdx.x >= launch.send_ctas;
     tutti_cuda_step step = {};
     step.source = receives ? TUTTI_BUFFER_NONE : TUTTI_BUFFER_INPUT;
     step.destination = receives ? TUTTI_BUFFER_OUTPUT : TUTTI_BUFFER_NONE;
     step.recv_count = receives ? 1 : 0;
     step.send_count = receives ? 0 : 1;
     program.steps[0] = step;
-    program.peers[0] = {message.peer, 0, 0, 0, 0};
+    program.peers[0] = {};
     program.step_count = program.chunks = program.messages = program.stages = 1;
     pipeline.init();
   }
   __syncthreads();
-  auto* const buffer = static_cast<uint8_t*>(message.buffer);
-  run_pipeline<T, Sum>(pipeline, launch.scalar, [&] {
-    SliceRunner<true>(launch, program, connections, pipeline, track.value(), part, buffer, buffer).run();
+  run_pipeline<T, Sum>(pipeline, launch.scalar, [&](Planner& planner) {
+    for_each_lane(launch, [&](const tutti_cuda_message& message, uint32_t lane) {
+      const Connections connections(launch, lane);
+      const MessageTrack track(launch, connections, lane, message);
+      const Part part(message.bytes, message.cut, lane);
+      auto* const buffer = static_cast<uint8_t*>(message.buffer);
+      if (threadIdx.x % 32 == 0) program.peers[0].rank = message.peer;
+      __syncwarp();
+      SliceRunner<true>(launch, program, connections, pipeline, planner, track.value(), part, buffer, buffer).run();
+      __syncwarp();
+      // The teller says of each message, also of empty ones, that it has been read.
+      if (threadIdx.x % 32 == 0) track.advance(message.cut.messages);
+    });
   });
-  track.advance(message.cut.messages);
 }
 
 }  // namespace tutti::device

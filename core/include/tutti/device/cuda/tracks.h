@@ -56,7 +56,7 @@ class ProgramTrack {
   uint32_t done_ = 0;
 };
 
-/// The track of one direction between a CTA and a peer.
+/// The track of one direction of a lane with a peer.
 class MessageTrack {
  public:
   __device__ __forceinline__ MessageTrack(const tutti_cuda_launch& launch, const Connections& connections,
@@ -69,17 +69,16 @@ class MessageTrack {
         receives_(message.receives != 0) {}
   __device__ __forceinline__ tutti_cuda_track value() const { return value_; }
 
+  /// One thread, when none reads the track any more.
   __device__ __forceinline__ void advance(uint32_t messages) const {
-    __syncthreads();
-    if (threadIdx.x != 0) return;
     const uint32_t epoch = value_.epoch + messages;
-    if (receives_) {
-      *at_ = {epoch, 0};
-      const uint32_t half = launch_.slot_count / 2;
-      if ((epoch & ~(half - 1)) != (value_.epoch & ~(half - 1))) store_relaxed(&box_->done, epoch);
-    } else {
-      *at_ = {epoch, load_relaxed(done_) + launch_.slot_count};
-    }
+    *at_ = {epoch, receives_ ? 0 : load_relaxed(done_) + launch_.slot_count};
+  }
+  /// Likewise of what was received, when all of it has been read: tells the sender, twice per turn of the slots.
+  __device__ __forceinline__ void tell(uint32_t messages) const {
+    const uint32_t epoch = value_.epoch + messages;
+    const uint32_t half = launch_.slot_count / 2;
+    if (receives_ && (epoch & ~(half - 1)) != (value_.epoch & ~(half - 1))) store_relaxed(&box_->done, epoch);
   }
 
  private:
@@ -91,11 +90,18 @@ class MessageTrack {
   bool receives_;
 };
 
-/// The send or receive that this CTA takes part in.
-__device__ __forceinline__ const tutti_cuda_message& message_of(const tutti_cuda_launch& launch) {
-  uint32_t m = 0;
-  while (blockIdx.x >= uint32_t{launch.messages[m].first_cta} + launch.messages[m].cta_count) ++m;
-  return launch.messages[m];
+/// What this CTA has of a launch of messages: visits each message and lane, in order.
+template <class Visit>
+__device__ __forceinline__ void for_each_lane(const tutti_cuda_launch& launch, Visit&& visit) {
+  const bool receives = blockIdx.x >= launch.send_ctas;
+  const uint32_t ctas = receives ? launch.cta_count - launch.send_ctas : launch.send_ctas;
+  uint32_t lane = receives ? blockIdx.x - launch.send_ctas : blockIdx.x;  // the next, from the message's first
+  for (uint32_t m = 0; m < launch.message_count; ++m) {
+    const tutti_cuda_message& message = launch.messages[m];
+    if ((message.receives != 0) != receives) continue;
+    for (; lane < message.lane_count; lane += ctas) visit(message, lane);
+    lane -= message.lane_count;
+  }
 }
 
 }  // namespace tutti::device
