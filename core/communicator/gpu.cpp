@@ -67,10 +67,12 @@ class CudaGpu : public Gpu {
     order_ = std::make_unique<StreamOrder>(std::move(streams));
     TUTTI_ASSIGN(control_, cuda::MappedMemory::create(sizeof(tutti_cuda_control)));
     TUTTI_ASSIGN(scratch_, cuda::DeviceMemory::create(device_, 2));
+    GpuLinks::Options options;
+    TUTTI_ASSIGN(options.heaps, meet_gpus(deadline));
+    const uint32_t max_ctas = share_of(options_.max_channels);
     max_lanes_ = options_.rank_count > kManyRanks ? kMaxLanesOfMany : kMaxLanes;
     // A network connection's channels are those of collectives.
     if (options_.net != nullptr) max_lanes_ = std::min(max_lanes_, options_.max_channels);
-    GpuLinks::Options options;
     options.net = options_.net;
     options.rank = options_.rank;
     for (uint32_t rank = 0; rank < options_.rank_count; ++rank) options.ranks.push_back(rank);
@@ -86,11 +88,10 @@ class CudaGpu : public Gpu {
       }
       TUTTI_TRY(fit_network(protocol, static_cast<uint32_t>(options.protocols.size() - 1), link.layout));
       const uint32_t most = link.layout.max_channels;
-      link.max_ctas = {most > 0 ? std::min(most, options_.max_channels) : options_.max_channels, max_lanes_};
+      link.max_ctas = {most > 0 ? std::min(most, max_ctas) : max_ctas, max_lanes_};
     }
     TUTTI_ASSIGN(tracks_,
                  cuda::DeviceMemory::create(device_, GpuLinks::track_count(options) * sizeof(tutti_cuda_track)));
-    TUTTI_ASSIGN(options.heaps, meet_gpus(deadline));
     registrations_ = std::make_unique<GpuRegistrations>(
         GpuRegistrations::Options{options_.rank, options_.rank_count, device_, all_p2p_ && one_host_}, bootstrap_);
     GpuLinks::Heaps heaps;
@@ -109,7 +110,8 @@ class CudaGpu : public Gpu {
 
   std::string name() const override {
     cudaDeviceProp properties{};
-    return cudaGetDeviceProperties(&properties, device_) == cudaSuccess ? properties.name : "";
+    if (cudaGetDeviceProperties(&properties, device_) != cudaSuccess) return "";
+    return ranks_per_gpu_ == 1 ? properties.name : fmt::format("{} / {}", properties.name, ranks_per_gpu_);
   }
 
   Status serve(const tuner::Selector& selector, const Plans& plans) override {
@@ -120,7 +122,7 @@ class CudaGpu : public Gpu {
                                        static_cast<uint64_t>(options_.timeout.count()),
                                        shares_context_};
     TUTTI_ASSIGN(programs_, GpuPrograms::create(options, selector, plans, *links_));
-    messages_ = std::make_unique<GpuMessages>(options_.rank, max_lanes_, kMessageCtas, *programs_, *links_);
+    messages_ = std::make_unique<GpuMessages>(options_.rank, max_lanes_, share_of(kMessageCtas), *programs_, *links_);
     return {};
   }
 
@@ -243,6 +245,13 @@ class CudaGpu : public Gpu {
     return std::find(options_.local_ranks.begin(), options_.local_ranks.end(), rank) != options_.local_ranks.end();
   }
 
+  /// Of CTAs that a GPU has at once, where several ranks share one: whole clusters.
+  uint32_t share_of(uint32_t ctas) const {
+    if (ranks_per_gpu_ == 1) return ctas;
+    return std::max(ctas / ranks_per_gpu_ / TUTTI_CUDA_CLUSTER * TUTTI_CUDA_CLUSTER,
+                    std::min(ctas, TUTTI_CUDA_CLUSTER));
+  }
+
   /// By rank: the memory in which it and this rank meet.
   Result<std::vector<uint32_t>> meet_gpus(base::Time deadline) {
     Seat own{static_cast<uint64_t>(getpid()), {}};
@@ -270,7 +279,9 @@ class CudaGpu : public Gpu {
                  bootstrap::exchange(bootstrap_, Reach{reached, options_.local_ranks.front()}, deadline));
     std::vector<uint32_t> heaps(seats.size(), kP2pHeap);
     for (uint32_t a = 0; a < seats.size(); ++a) {
+      uint32_t on_same_gpu = 0;
       for (uint32_t b = 0; b < seats.size(); ++b) {
+        if (reach[a].node == reach[b].node && seats[a].pci == seats[b].pci) ++on_same_gpu;
         if (reach[a].node != reach[b].node) {
           one_host_ = false;
           if (a == options_.rank) heaps[b] = GpuLinks::kRelayed;
@@ -280,6 +291,7 @@ class CudaGpu : public Gpu {
         all_p2p_ = false;
         if (a == options_.rank) heaps[b] = kStagedHeap;
       }
+      ranks_per_gpu_ = std::max(ranks_per_gpu_, on_same_gpu);
     }
     return heaps;
   }
@@ -320,6 +332,7 @@ class CudaGpu : public Gpu {
   cuda::DeviceMemory scratch_;  // of barriers
   cuda::DeviceMemory tracks_;
   std::vector<std::string> addresses_;
+  uint32_t ranks_per_gpu_ = 1;   // the most of any
   bool all_p2p_ = true;          // all GPUs of a host reach each other
   bool one_host_ = true;         // of all ranks
   bool shares_context_ = false;  // with another rank: both in one process, on one GPU

@@ -46,7 +46,7 @@ class Gpu {
   virtual double link_gbs() const = 0;
   /// Of all ranks' GPUs, by rank: where on PCI, "0000:18:00.0".
   virtual std::vector<std::string> addresses() const = 0;
-  /// Of the model: "NVIDIA H200".
+  /// Of the model: "NVIDIA H200"; "NVIDIA H200 / 2" where two ranks share one. The same on all ranks of one machine.
   virtual std::string name() const = 0;
 
   /// Must be called once, before the first call.

@@ -20,6 +20,14 @@ Result<std::shared_ptr<Plugin>> load_one(Kind kind, const std::string& name,
   return Plugin::open(std::move(image), config);
 }
 
+/// Networks may be loaded later, or not needed.
+void warn_of_unused(const config::Config& config) {
+  for (const std::string& setting : config.unused()) {
+    if (setting.find("settings.") == std::string::npos || setting.find("settings.net.") != std::string::npos) continue;
+    log::warn("{} has no effect: the plugin is not loaded (plugins.*)", setting);
+  }
+}
+
 }  // namespace
 
 Result<std::shared_ptr<Registry>> Registry::load(config::Config& config, bool with_network) {
@@ -31,6 +39,7 @@ Result<std::shared_ptr<Registry>> Registry::load(config::Config& config, bool wi
     if (kind == Kind::kNetwork && config.text("network") != "auto") names = {config.text("network")};
     TUTTI_TRY(registry->load_kind(kind, config, names));
   }
+  warn_of_unused(config);
   return registry;
 }
 

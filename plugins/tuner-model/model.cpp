@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "tutti/plugin/cuda.h"
+
 namespace tutti::tuner_model {
 namespace {
 
@@ -46,7 +48,7 @@ const char* Model::obstacle(const tutti_candidate& candidate) const {
 }
 
 /// As few as saturate the links in use (all, where each channel brings its own bandwidth), and no more than the data is
-/// worth.
+/// worth; on GPUs whole clusters.
 uint32_t Model::channels(const tutti_candidate& candidate, double bytes) const {
   double useful = 1;
   double worth = constants_.channel_bytes;
@@ -57,8 +59,10 @@ uint32_t Model::channels(const tutti_candidate& candidate, double bytes) const {
         std::max(useful, own ? candidate.max_channels : std::ceil(bandwidth_gbs_[link] / channel_gbs(candidate, link)));
     if (candidate.channel_bytes[link] > 0) worth = static_cast<double>(candidate.channel_bytes[link]);
   }
-  useful = std::min(useful, bytes / worth);
-  return static_cast<uint32_t>(std::clamp(std::floor(useful), 1.0, static_cast<double>(candidate.max_channels)));
+  useful = std::clamp(std::floor(std::min(useful, bytes / worth)), 1.0, static_cast<double>(candidate.max_channels));
+  const auto channels = static_cast<uint32_t>(useful);
+  const bool on_gpus = uses(candidate, TUTTI_LINK_P2P);
+  return on_gpus && channels > TUTTI_CUDA_CLUSTER ? channels / TUTTI_CUDA_CLUSTER * TUTTI_CUDA_CLUSTER : channels;
 }
 
 double Model::channel_gbs(const tutti_candidate& candidate, uint32_t link) const {

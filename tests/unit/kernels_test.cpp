@@ -181,17 +181,23 @@ void run_groups(const Protocol& protocol, int rounds) {
   }
 }
 
+/// TUTTI_TEST_ROUNDS: so many times as often. A CTA of slices has more threads than one of lines, and takes longer.
+int rounds(const Protocol& protocol, int of_slices) {
+  const char* const times = std::getenv("TUTTI_TEST_ROUNDS");
+  return (protocol.wire == Wire::kSimple ? of_slices : 4 * of_slices) * (times != nullptr ? std::atoi(times) : 1);
+}
+
 class Kernels : public testing::TestWithParam<Protocol> {};
 
 TEST_P(Kernels, DoWhatTheirPlansSay) {
-  run_random(GetParam(), {2, 3, 4}, 20);
+  run_random(GetParam(), {2, 3, 4}, rounds(GetParam(), 5));
 }
 TEST_P(Kernels, WithMoreRanks) {
-  run_random(GetParam(), {5, 8, 12}, 3);
+  run_random(GetParam(), {5, 8, 12}, rounds(GetParam(), 1));
 }
 
 TEST_P(Kernels, SendAndReceive) {
-  run_groups(GetParam(), 20);
+  run_groups(GetParam(), rounds(GetParam(), 4));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Kernels, testing::ValuesIn(kProtocols), [](const auto& instance) {

@@ -33,7 +33,7 @@ get_property(zoo_targets GLOBAL PROPERTY TUTTI_ZOO)
 
 tutti_test(plugin_test SOURCES plugin_test.cpp)
 add_dependencies(plugin_test ${zoo_targets} tutti-proto-ll tutti-algo-ring tutti-algo-direct tutti-proto-simple
-                             tutti-net-socket tutti-tuner-model)
+                             tutti-net-socket tutti-tuner-table)
 tutti_test(sdk_network_test SOURCES sdk_network_test.cpp)
 
 # What tutti_add_plugin() checks after linking.

@@ -228,9 +228,9 @@ TEST(Settings, OfAPluginAreChecked) {
     const auto registry = Registry::load(config, false);
     return registry.ok() ? std::string("accepted") : std::string(registry.status().text());
   };
-  EXPECT_EQ(load("settings.tuner.model.memory_gbs", "50"), "accepted");
-  EXPECT_THAT(load("settings.tuner.model.memroy_gbs", "50"), AllOf(HasSubstr("TUTTI-P07"), HasSubstr("memory_gbs")));
-  EXPECT_THAT(load("settings.tuner.model.memory_gbs", "fast"), AllOf(HasSubstr("memory_gbs"), HasSubstr("fast")));
+  EXPECT_EQ(load("settings.tuner.table.memory_gbs", "50"), "accepted");
+  EXPECT_THAT(load("settings.tuner.table.memroy_gbs", "50"), AllOf(HasSubstr("TUTTI-P07"), HasSubstr("memory_gbs")));
+  EXPECT_THAT(load("settings.tuner.table.memory_gbs", "fast"), AllOf(HasSubstr("memory_gbs"), HasSubstr("fast")));
 }
 
 TEST(Registry, GoesOnOnlyIfTold) {

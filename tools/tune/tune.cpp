@@ -19,7 +19,7 @@ table that the tuner plugin 'table' follows. It holds for this Tutti, these GPUs
 
 Examples:
   tutti tune --ranks 8 --device cuda --out h200x8.yaml
-  tutti bench all_reduce -n 8 --device cuda --set plugins.tuner=[table] --set settings.tuner.table.file=h200x8.yaml)";
+  tutti bench all_reduce -n 8 --device cuda --set settings.tuner.table.file=h200x8.yaml)";
 
 /// By which ranks tell each other facts; nothing is meant for it that is to be measured.
 Options control_options(const Request& request, int rank) {

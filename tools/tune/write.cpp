@@ -87,8 +87,7 @@ void Writer::say_how() {
   for (const Series& series : findings_.series) samples += series.sample_count();
   say(fmt::format("{} candidates (algorithm × protocol), {} with a number of channels, {} measurements",
                   offer_.candidates.size(), findings_.of_runs, samples));
-  say("Follow it with plugins.tuner: [table] and settings.tuner.table.file: " +
-      (request_.out.empty() ? "FILE" : request_.out));
+  say("Follow it with settings.tuner.table.file: " + (request_.out.empty() ? "FILE" : request_.out));
   const bool cuda = bench.device == bench::Device::kCuda;
   if (const uint32_t most = most_channels(); most > (cuda ? kChannelsOfGpu : kChannelsOfHost)) {
     say(fmt::format("and channels: {}, which the largest entries need", most));
