@@ -235,6 +235,37 @@ void orders(const Rank& own) {
   for (ncclComm_t comm : comms) OK(ncclCommDestroy(comm));
 }
 
+/// Rank 0 sends to all others and receives from them, in one group and more than all slots hold; they only know it.
+void one_with_all(const Rank& own) {
+  constexpr size_t kMuch = (size_t{160} << 20) / sizeof(float);
+  const size_t peers = own.rank == 0 ? kRanks - 1 : 1;
+  float* buffers = nullptr;
+  CUDA(cudaMalloc(reinterpret_cast<void**>(&buffers), 2 * peers * kMuch * sizeof(float)));
+  float* const received = buffers + peers * kMuch;
+  CUDA(cudaMemsetAsync(buffers, own.rank + 1, peers * kMuch * sizeof(float), own.stream));
+  CUDA(cudaMemsetAsync(received, 0xee, peers * kMuch * sizeof(float), own.stream));
+  ncclComm_t comm = all_four(own);
+  OK(ncclGroupStart());
+  for (size_t i = 0; i < peers; ++i) {
+    const int peer = own.rank == 0 ? static_cast<int>(i) + 1 : 0;
+    OK(ncclRecv(received + i * kMuch, kMuch, ncclFloat, peer, comm, own.stream));
+    OK(ncclSend(buffers + i * kMuch, kMuch, ncclFloat, peer, comm, own.stream));
+  }
+  OK(ncclGroupEnd());
+  for (size_t i = 0; i < peers; ++i) {
+    const unsigned char byte = own.rank == 0 ? static_cast<unsigned char>(i + 2) : 1;
+    for (const size_t at : {size_t{0}, kMuch / 2 + 1, kMuch - 1}) {
+      CUDA(cudaMemcpyAsync(own.host, received + i * kMuch + at, sizeof(float), cudaMemcpyDeviceToHost, own.stream));
+      CUDA(cudaStreamSynchronize(own.stream));
+      const auto* const bytes = reinterpret_cast<const unsigned char*>(own.host);
+      REQUIRE(std::count(bytes, bytes + sizeof(float), byte) == sizeof(float));
+    }
+  }
+  together.arrive_and_wait();  // nobody's kernel waits any more
+  CUDA(cudaFree(buffers));
+  OK(ncclCommDestroy(comm));
+}
+
 /// A factor in the GPU's memory, which the stream writes just before.
 void factors(const Rank& own) {
   float* factor = nullptr;
@@ -258,15 +289,11 @@ struct Scene {
   void (*play)(const Rank&);
 };
 constexpr Scene kScenes[] = {
-    {"split", split},
-    {"streams", streams},
-    {"orders", orders},
-    {"factors", factors},
-    {"not blocking", not_blocking},
-    {"shrink", shrink},
-    {"shrink after a loss", shrink_after_a_loss},
-    {"revoke", revoke},
-    {"abort what waits", abort_what_waits},
+    {"split", split},     {"streams", streams},
+    {"orders", orders},   {"one with all", one_with_all},
+    {"factors", factors}, {"not blocking", not_blocking},
+    {"shrink", shrink},   {"shrink after a loss", shrink_after_a_loss},
+    {"revoke", revoke},   {"abort what waits", abort_what_waits},
 };
 
 void run_rank(int rank, int gpus) {

@@ -1,0 +1,13 @@
+# Thousands of large calls, checked on the GPU.
+if(TUTTI_WITH_CUDA)
+  set(here ${CMAKE_CURRENT_LIST_DIR})
+  add_executable(gpu_stress_test ${here}/stress/main.cpp ${here}/stress/words.cu ${here}/matrix/gpu.cpp)
+  target_link_libraries(gpu_stress_test PRIVATE tutti_core_static tutti_options CLI11::CLI11 CUDA::cudart_static)
+  target_compile_definitions(gpu_stress_test PRIVATE TUTTI_HAS_CUDA)
+  target_include_directories(gpu_stress_test PRIVATE ${PROJECT_SOURCE_DIR}/tests ${PROJECT_SOURCE_DIR}/core/include)
+  set_target_properties(gpu_stress_test PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+  foreach(protocol ll ll128 simple)
+    add_test(NAME gpu_stress_${protocol} COMMAND gpu_stress_test --set protocol=${protocol})
+    set_tests_properties(gpu_stress_${protocol} PROPERTIES TIMEOUT 300 SKIP_RETURN_CODE 77)
+  endforeach()
+endif()

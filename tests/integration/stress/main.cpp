@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// gpu_stress_test: thousands of large calls with new data each, checked on the GPU. What goes wrong once in a thousand
+// calls is seen here, where tests that copy every result to the host do not get. Ranks are threads.
+#include <cuda_runtime.h>
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <atomic>
+#include <string>
+#include <vector>
+
+#include "integration/matrix/gpu.h"
+#include "integration/matrix/team.h"
+#include "integration/stress/words.h"
+
+namespace tutti::stress {
+namespace {
+
+constexpr int kSkipped = 77;            // as CTest's SKIP_RETURN_CODE
+constexpr uint32_t kCallsPerLook = 64;  // at the GPU
+
+struct Wanted {
+  int ranks = 0;  ///< 0: one per GPU
+  uint32_t calls = 1000;
+  size_t bytes = size_t{8} << 20;  ///< of the larger buffer
+  std::vector<std::pair<std::string, std::string>> settings;
+};
+
+Status check(cudaError_t error, const char* what) {
+  if (error == cudaSuccess) return {};
+  return {Code::kDevice, fmt::format("{}: {}", what, cudaGetErrorString(error))};
+}
+
+Status call(Communicator& communicator, const Round& round, const uint32_t* input, uint32_t* output, Stream stream) {
+  constexpr DataType kType = DataType::kUint32;
+  switch (round.collective) {
+    case Collective::kAllReduce:
+      return communicator.all_reduce(input, output, round.count, kType, ReduceOp::kSum, stream);
+    case Collective::kReduceScatter:
+      return communicator.reduce_scatter(input, output, round.count, kType, ReduceOp::kSum, stream);
+    case Collective::kAllGather:
+      return communicator.all_gather(input, output, round.count, kType, stream);
+    default:
+      return communicator.all_to_all(input, output, round.count, kType, stream);
+  }
+}
+
+/// Sizes vary a little: ends of messages fall on all places.
+Round draw(const Wanted& wanted, uint32_t number, int rank) {
+  constexpr Collective kAll[] = {Collective::kAllReduce, Collective::kAllGather, Collective::kReduceScatter,
+                                 Collective::kAllToAll};
+  Round round;
+  round.collective = kAll[number / kCallsPerLook % std::size(kAll)];
+  round.call = number;
+  round.rank = static_cast<uint32_t>(rank);
+  round.rank_count = static_cast<uint32_t>(wanted.ranks);
+  const size_t words = wanted.bytes / sizeof(uint32_t) - number % 61;
+  round.count = round.collective == Collective::kAllReduce ? words : words / round.rank_count;
+  return round;
+}
+
+/// Adds the words that are wrong.
+Status play(const Wanted& wanted, const UniqueId& id, int rank, std::atomic<uint64_t>& wrong) {
+  matrix::use_gpu(rank);
+  Options options;
+  options.settings = wanted.settings;
+  options.settings.emplace_back("device", "cuda");
+  TUTTI_ASSIGN(Communicator communicator, Communicator::create(id, rank, wanted.ranks, options));
+  cudaStream_t stream = nullptr;
+  void* buffers = nullptr;
+  TUTTI_TRY(check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "a stream"));
+  TUTTI_TRY(check(cudaMalloc(&buffers, 2 * wanted.bytes + sizeof(uint32_t)), "buffers"));
+  auto* const input = static_cast<uint32_t*>(buffers);
+  uint32_t* const output = input + wanted.bytes / sizeof(uint32_t);
+  uint32_t* const counter = output + wanted.bytes / sizeof(uint32_t);
+  TUTTI_TRY(check(cudaMemsetAsync(counter, 0, sizeof(uint32_t), stream), "a counter"));
+  for (uint32_t number = 0; number < wanted.calls; ++number) {
+    const Round round = draw(wanted, number, rank);
+    fill_input(input, round, stream);
+    TUTTI_TRY(call(communicator, round, input, output, stream));
+    check_output(output, round, counter, stream);
+    if (number % kCallsPerLook != kCallsPerLook - 1 && number + 1 != wanted.calls) continue;
+    TUTTI_TRY(check(cudaStreamSynchronize(stream), "calls"));
+    TUTTI_TRY(communicator.async_error());
+  }
+  uint32_t seen = 0;
+  TUTTI_TRY(check(cudaMemcpy(&seen, counter, sizeof seen, cudaMemcpyDeviceToHost), "the counter"));
+  wrong += seen;
+  TUTTI_TRY(communicator.barrier(stream));
+  cudaFree(buffers);
+  cudaStreamDestroy(stream);
+  return {};
+}
+
+int run(Wanted wanted) {
+  if (matrix::gpu_count() == 0) {
+    fmt::print("skipped: no GPU\n");
+    return kSkipped;
+  }
+  wanted.bytes = std::max(wanted.bytes / sizeof(uint32_t) * sizeof(uint32_t), size_t{4096});
+  if (wanted.ranks == 0) wanted.ranks = std::max(2, matrix::gpu_count());
+  const Result<UniqueId> id = UniqueId::create("=lo");
+  if (!id.ok()) {
+    fmt::print("{}\n", id.status().to_string());
+    return 1;
+  }
+  std::atomic<uint64_t> wrong = 0;
+  std::vector<Status> statuses(static_cast<size_t>(wanted.ranks));
+  matrix::Team(wanted.ranks).run([&](int rank) {
+    statuses[static_cast<size_t>(rank)] = play(wanted, *id, rank, wrong);
+  });
+  bool failed = wrong > 0;
+  for (const Status& status : statuses) {
+    if (status.ok()) continue;
+    failed = true;
+    fmt::print("{}\n", status.to_string());
+  }
+  fmt::print("{}: {} calls of {} bytes on {} ranks, {} wrong words\n", failed ? "FAILED" : "passed", wanted.calls,
+             wanted.bytes, wanted.ranks, wrong.load());
+  return failed ? 1 : 0;
+}
+
+}  // namespace
+}  // namespace tutti::stress
+
+int main(int argc, char** argv) {
+  tutti::stress::Wanted wanted;
+  std::vector<std::string> settings;
+  CLI::App app("Thousands of large calls with new data each, checked on the GPU");
+  app.add_option("--ranks", wanted.ranks, "Ranks, on GPUs in turn (one per GPU)");
+  app.add_option("--calls", wanted.calls, "Calls (1000)");
+  app.add_option("--bytes", wanted.bytes, "Of the larger buffer (8 MiB)")->transform(CLI::AsSizeValue(false));
+  app.add_option("--set", settings, "key=value")->allow_extra_args(false);
+  CLI11_PARSE(app, argc, argv);
+  for (const std::string& setting : settings) {
+    const size_t equals = setting.find('=');
+    if (equals == std::string::npos) return app.exit(CLI::ValidationError("--set", "key=value is wanted"));
+    wanted.settings.emplace_back(setting.substr(0, equals), setting.substr(equals + 1));
+  }
+  return tutti::stress::run(wanted);
+}
