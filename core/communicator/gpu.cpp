@@ -70,9 +70,9 @@ class CudaGpu : public Gpu {
     GpuLinks::Options options;
     TUTTI_ASSIGN(options.heaps, meet_gpus(deadline));
     const uint32_t max_ctas = share_of(options_.max_channels);
-    max_lanes_ = options_.rank_count > kManyRanks ? kMaxLanesOfMany : kMaxLanes;
+    uint32_t max_lanes = options_.rank_count > kManyRanks ? kMaxLanesOfMany : kMaxLanes;
     // A network connection's channels are those of collectives.
-    if (options_.net != nullptr) max_lanes_ = std::min(max_lanes_, options_.max_channels);
+    if (options_.net != nullptr) max_lanes = std::min(max_lanes, options_.max_channels);
     options.net = options_.net;
     options.rank = options_.rank;
     for (uint32_t rank = 0; rank < options_.rank_count; ++rank) options.ranks.push_back(rank);
@@ -88,7 +88,7 @@ class CudaGpu : public Gpu {
       }
       TUTTI_TRY(fit_network(protocol, static_cast<uint32_t>(options.protocols.size() - 1), link.layout));
       const uint32_t most = link.layout.max_channels;
-      link.max_ctas = {most > 0 ? std::min(most, max_ctas) : max_ctas, max_lanes_};
+      link.max_ctas = {most > 0 ? std::min(most, max_ctas) : max_ctas, max_lanes};
     }
     TUTTI_ASSIGN(tracks_,
                  cuda::DeviceMemory::create(device_, GpuLinks::track_count(options) * sizeof(tutti_cuda_track)));
@@ -120,9 +120,10 @@ class CudaGpu : public Gpu {
                                        static_cast<tutti_cuda_control*>(control_.on_device()),
                                        reinterpret_cast<tutti_cuda_track*>(tracks_.data()),
                                        static_cast<uint64_t>(options_.timeout.count()),
+                                       share_of(kMessageCtas),
                                        shares_context_};
     TUTTI_ASSIGN(programs_, GpuPrograms::create(options, selector, plans, *links_));
-    messages_ = std::make_unique<GpuMessages>(options_.rank, max_lanes_, share_of(kMessageCtas), *programs_, *links_);
+    messages_ = std::make_unique<GpuMessages>(options_.rank, *programs_);
     return {};
   }
 
@@ -148,6 +149,11 @@ class CudaGpu : public Gpu {
     launch.scalar = call.reduction.scalar;
     if (prepared->copies) {
       launch.data_type = copy_type(address_bits(call.input) | address_bits(call.output) | launch.block_bytes);
+    }
+    for (size_t i = 0; i < prepared->hops.size(); ++i) {
+      const plan::Hop& hop = prepared->hops[i];
+      launch.messages[i].from = launch.input + hop.from * launch.block_bytes;
+      launch.messages[i].to = launch.output + hop.to * launch.block_bytes;
     }
     return in_order(call.stream, [&]() -> Status {
       if (prepared->to_registered) TUTTI_TRY(registrations_->aim(output, call.stream, launch.copies));
@@ -327,7 +333,6 @@ class CudaGpu : public Gpu {
   Options options_;
   bootstrap::Bootstrap& bootstrap_;
   int device_ = 0;
-  uint32_t max_lanes_ = 1;
   cuda::MappedMemory control_;
   cuda::DeviceMemory scratch_;  // of barriers
   cuda::DeviceMemory tracks_;

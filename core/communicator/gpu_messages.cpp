@@ -6,11 +6,6 @@
 #include "plan/messages.h"
 
 namespace tutti::communicator {
-namespace {
-
-constexpr uint32_t kThreads = 512;
-
-}  // namespace
 
 /// What runs in one launch: at most one message per peer and direction, all of one protocol.
 struct GpuMessages::Round {
@@ -49,8 +44,9 @@ Result<std::unique_ptr<GpuMessages::Batch>> GpuMessages::make(std::span<const Ca
     TUTTI_ASSIGN(const tuner::Decision decision,
                  programs_.selector().choose({call.collective, call.type, call.reduction.op, call.count}));
     Launch& launch = launches[{before[{call.root, call.receives}]++, decision.protocol}];
-    launch.messages.push_back({static_cast<uint32_t>(call.root), call.receives, call.count * size_of(call.type),
-                               std::min(decision.channels, max_lanes_)});
+    launch.messages.push_back({call.receives ? TUTTI_CUDA_RECEIVE : TUTTI_CUDA_SEND, static_cast<uint32_t>(call.root),
+                               call.count * size_of(call.type),
+                               programs_.lanes_for(decision.protocol, decision.channels)});
     launch.members.push_back(batch->places.size());
     batch->places.emplace_back();
   }
@@ -58,9 +54,7 @@ Result<std::unique_ptr<GpuMessages::Batch>> GpuMessages::make(std::span<const Ca
     const auto index = static_cast<uint32_t>(batch->launches.size());
     GpuCall& call = batch->launches.emplace_back();
     TUTTI_TRY(programs_.begin_messages(round.protocol, call));
-    TUTTI_ASSIGN(const std::vector<uint32_t> places,
-                 plan::lay_out(launch.messages, links_.protocol(round.protocol).layout, max_ctas_, call.launch));
-    call.launch.thread_count = kThreads;
+    TUTTI_ASSIGN(const std::vector<uint32_t> places, programs_.lay_out(launch.messages, call));
     for (size_t i = 0; i < places.size(); ++i) batch->places[launch.members[i]] = {index, places[i]};
   }
   for (GpuCall& launch : batch->launches) TUTTI_TRY(programs_.offer(launch));
@@ -76,8 +70,10 @@ void GpuMessages::fill(std::span<const Call> calls, Batch& batch) const {
     if (left_out(call)) continue;
     tutti_cuda_launch& launch = batch.launches[place->launch].launch;
     tutti_cuda_message& message = launch.messages[place->message];
-    message.buffer = call.receives ? call.output : const_cast<void*>(call.input);
-    launch.data_type = std::min(launch.data_type, copy_type(address_bits(message.buffer) | message.bytes));
+    message.from = call.input;
+    message.to = call.output;
+    const uint64_t bits = address_bits(call.receives ? call.output : call.input) | message.bytes;
+    launch.data_type = std::min(launch.data_type, copy_type(bits));
     ++place;
   }
 }

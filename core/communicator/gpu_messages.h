@@ -16,10 +16,7 @@ namespace tutti::communicator {
 /// One thread at a time.
 class GpuMessages {
  public:
-  /// `max_lanes`: of one message. `max_ctas`: that send at a time, and that receive.
-  GpuMessages(uint32_t rank, uint32_t max_lanes, uint32_t max_ctas, GpuPrograms& programs,
-              const transport::GpuLinks& links)
-      : rank_(rank), max_lanes_(max_lanes), max_ctas_(max_ctas), programs_(programs), links_(links) {}
+  GpuMessages(uint32_t rank, GpuPrograms& programs) : rank_(rank), programs_(programs) {}
 
   /// The launches of sends and receives that progress together, in an order that is the same on both sides of every
   /// connection. Those of a rank to itself and empty ones are left out. Valid until the next call. The first of a shape
@@ -46,10 +43,7 @@ class GpuMessages {
   void fill(std::span<const Call> calls, Batch& batch) const;
 
   uint32_t rank_;
-  uint32_t max_lanes_;
-  uint32_t max_ctas_;
   GpuPrograms& programs_;
-  const transport::GpuLinks& links_;
   Shape shape_;  // of the group that is prepared; kept for its memory
   Kept<std::map<Shape, std::unique_ptr<Batch>>, 1024> kept_;
 };

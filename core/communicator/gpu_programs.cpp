@@ -21,6 +21,10 @@ namespace {
 constexpr uint32_t kMinThreads = 64;
 constexpr uint32_t kMaxThreads = 1024;
 constexpr uint64_t kThreadBytes = 8;  // of data that a thread moves at once, at least
+constexpr uint32_t kMessageThreads = 512;
+// Blocks of so many bytes that go from peer to peer are sent as messages: CTAs that only send or only receive.
+constexpr uint64_t kMessageBytes = 4 << 20;
+constexpr uint32_t kKeptLanes = 8;  // what a GPU keeps is moved meanwhile, beside what it exchanges
 
 /// Enough for each message of the busiest step, as far as they go: a power of two.
 uint32_t threads_for(const tutti_cuda_program& program, uint64_t chunk_bytes) {
@@ -108,10 +112,19 @@ Status GpuPrograms::begin_messages(uint32_t protocol, GpuCall& call) {
   return begin(protocol, Lane::kPointToPoint, call);
 }
 
+uint32_t GpuPrograms::lanes_for(uint32_t protocol, uint32_t channels) const {
+  return std::min(channels, links_.protocol(protocol).max_ctas[static_cast<uint32_t>(Lane::kPointToPoint)]);
+}
+
+Result<std::vector<uint32_t>> GpuPrograms::lay_out(std::span<const plan::Message> messages, GpuCall& call) const {
+  call.launch.thread_count = kMessageThreads;
+  return plan::lay_out(messages, links_.protocol(call.protocol).layout, options_.message_ctas, call.launch);
+}
+
 Status GpuPrograms::offer(GpuCall& call) {
   for (uint32_t i = 0; i < call.launch.message_count; ++i) {
     const tutti_cuda_message& message = call.launch.messages[i];
-    if (message.receives == 0) continue;
+    if (message.kind != TUTTI_CUDA_RECEIVE) continue;
     TUTTI_ASSIGN(call.launch.links[message.peer].from,
                  links_.offer({call.protocol, Lane::kPointToPoint, message.lane_count, message.peer}));
   }
@@ -121,7 +134,7 @@ Status GpuPrograms::offer(GpuCall& call) {
 Status GpuPrograms::reach(GpuCall& call) {
   for (uint32_t i = 0; i < call.launch.message_count; ++i) {
     const tutti_cuda_message& message = call.launch.messages[i];
-    if (message.receives != 0) continue;
+    if (message.kind != TUTTI_CUDA_SEND) continue;
     links_.expect(call.protocol, message.cut.slice);
     TUTTI_ASSIGN(call.launch.links[message.peer].to,
                  links_.reach({call.protocol, Lane::kPointToPoint, message.lane_count, message.peer}));
@@ -156,6 +169,8 @@ Result<std::unique_ptr<GpuCall>> GpuPrograms::make(const Call& call, bool in_pla
   if (selector_.choices().protocols[decision.protocol].properties.needs_registered != 0) {
     return make_copies(decision, call, in_place);
   }
+  TUTTI_ASSIGN(auto hops, hops_of(decision, call));
+  if (hops) return make_messages(decision, call, in_place, *std::move(hops));
   const transport::GpuLinks::Protocol& protocol = links_.protocol(decision.protocol);
   decision.channels = std::min(decision.channels, protocol.max_ctas[static_cast<uint32_t>(Lane::kCollective)]);
   TUTTI_ASSIGN(const Program* const program, GpuPrograms::program(decision, call, in_place));
@@ -179,6 +194,38 @@ Result<std::unique_ptr<GpuCall>> GpuPrograms::make(const Call& call, bool in_pla
   }
   links_.expect(decision.protocol, launch.cut.slice);
   TUTTI_TRY(connect(*program, *made));
+  return made;
+}
+
+/// Of a call that runs as messages; nothing: it runs as a program.
+Result<std::optional<std::vector<plan::Hop>>> GpuPrograms::hops_of(const tuner::Decision& decision,
+                                                                   const Call& call) const {
+  const bool has_flags = selector_.choices().protocols[decision.protocol].properties.flags_in_data != 0;
+  if (has_flags || plan::reduces(call.collective) || call.count * size_of(call.type) < kMessageBytes) {
+    return std::optional<std::vector<plan::Hop>>();
+  }
+  TUTTI_ASSIGN(const plan::Plan plan, plans_.request(decision, call.collective, options_.rank, 0, 0));
+  return plan::hops_of(plan);
+}
+
+Result<std::unique_ptr<GpuCall>> GpuPrograms::make_messages(const tuner::Decision& decision, const Call& call,
+                                                            bool in_place, std::vector<plan::Hop> hops) {
+  const uint32_t slots = links_.protocol(decision.protocol).layout.slot_count / 2;
+  TUTTI_TRY(plans_.verify(decision, call.collective, 0, in_place, 1, slots));
+  if (in_place) std::erase_if(hops, [](const plan::Hop& hop) { return hop.kind == TUTTI_CUDA_KEEP; });
+  auto made = std::make_unique<GpuCall>();
+  TUTTI_TRY(begin_messages(decision.protocol, *made));
+  made->launch.block_bytes = call.count * size_of(call.type);
+  std::vector<plan::Message> messages;
+  for (const plan::Hop& hop : hops) {
+    const uint32_t lanes = hop.kind == TUTTI_CUDA_KEEP ? kKeptLanes : lanes_for(decision.protocol, decision.channels);
+    messages.push_back({hop.kind, hop.peer, made->launch.block_bytes, lanes});
+  }
+  TUTTI_ASSIGN(const std::vector<uint32_t> places, lay_out(messages, *made));
+  made->hops.resize(hops.size());
+  for (size_t i = 0; i < hops.size(); ++i) made->hops[places[i]] = hops[i];
+  TUTTI_TRY(offer(*made));
+  TUTTI_TRY(reach(*made));
   return made;
 }
 

@@ -4,12 +4,15 @@
 
 #include <map>
 #include <memory>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "communicator/call.h"
 #include "communicator/plans.h"
 #include "communicator/shape.h"
 #include "device/cuda/runtime.h"
+#include "plan/messages.h"
 #include "transport/gpu_links.h"
 
 namespace tutti::communicator {
@@ -20,8 +23,9 @@ struct GpuCall {
   uint32_t protocol = 0;
   const tutti_protocol_ops* ops = nullptr;
   void* plugin = nullptr;
-  bool copies = false;         ///< elements are moved, not combined: any type of their size does
-  bool to_registered = false;  ///< peers store to registered outputs: launch.copies says where, for each call anew
+  bool copies = false;          ///< elements are moved, not combined: any type of their size does
+  bool to_registered = false;   ///< peers store to registered outputs: launch.copies says where, for each call anew
+  std::vector<plan::Hop> hops;  ///< of launch.messages; empty: it is no collective that runs as messages
 };
 
 /// The widest unsigned integer that all addresses and lengths are multiples of whose bits are in `bits`.
@@ -39,7 +43,8 @@ class GpuPrograms {
     tutti_cuda_control* control = nullptr;  ///< as the GPU sees it
     tutti_cuda_track* tracks = nullptr;     ///< of all lanes
     uint64_t timeout_ns = 0;
-    bool load_first = false;  ///< load the kernels of all protocols at once: another rank's may run in this context
+    uint32_t message_ctas = 1;  ///< for each kind of messages, at most
+    bool load_first = false;    ///< load the kernels of all protocols at once: another rank's may run in this context
   };
   /// Fails where kernels cannot be loaded.
   static Result<std::unique_ptr<GpuPrograms>> create(const Options& options, const tuner::Selector& selector,
@@ -51,8 +56,12 @@ class GpuPrograms {
   /// Loads the kernels that only calls with registered outputs run.
   Status load_for_registered();
 
-  /// Makes `call` an empty launch of sends and receives with a protocol.
+  /// Makes `call` an empty launch of messages with a protocol.
   Status begin_messages(uint32_t protocol, GpuCall& call);
+  /// Lanes of a message for which a tuner asks for so many channels.
+  uint32_t lanes_for(uint32_t protocol, uint32_t channels) const;
+  /// Puts messages into it; returns where each went.
+  Result<std::vector<uint32_t>> lay_out(std::span<const plan::Message> messages, GpuCall& call) const;
   /// Give the messages of a launch the slots that they are received in, and sent to. The latter may wait until peers
   /// have made the same call, so all launches of a group offer before one reaches.
   Status offer(GpuCall& call);
@@ -72,6 +81,9 @@ class GpuPrograms {
   Result<const Program*> program(const tuner::Decision& decision, const Call& call, bool in_place);
   Result<std::vector<tutti_cuda_program>> lower(const tuner::Decision& decision, const Call& call, bool in_place) const;
   Result<std::unique_ptr<GpuCall>> make(const Call& call, bool in_place);
+  Result<std::unique_ptr<GpuCall>> make_messages(const tuner::Decision& decision, const Call& call, bool in_place,
+                                                 std::vector<plan::Hop> hops);
+  Result<std::optional<std::vector<plan::Hop>>> hops_of(const tuner::Decision& decision, const Call& call) const;
   Result<std::unique_ptr<GpuCall>> make_copies(const tuner::Decision& decision, const Call& call, bool in_place);
   Status begin(uint32_t protocol, transport::Lane lane, GpuCall& call);
   Status load(uint32_t protocol);

@@ -107,31 +107,30 @@ void run_random(const Protocol& protocol, const std::vector<uint32_t>& rank_coun
   }
 }
 
-/// What ranks send each other in one launch each, with their memory.
+/// What ranks send each other and keep in one launch each, with their memory.
 class TestGroup {
  public:
   template <class Below>
-  TestGroup(uint32_t ranks, const Protocol& protocol, KernelMachine& machine, Below&& below) {
+  TestGroup(uint32_t ranks, const Protocol& protocol, KernelMachine& machine, Below&& below)
+      : sent_(size_t{ranks} * ranks), received_(sent_.size()) {
     std::vector<std::vector<plan::Message>> messages(ranks);
-    const auto most_ctas = static_cast<uint32_t>(1 + below(4));
     const size_t share = 1 + below(4);  // of all pairs, in quarters
-    sent_.resize(size_t{ranks} * ranks);
-    received_.resize(sent_.size());
     for (uint32_t from = 0; from < ranks; ++from) {
       for (uint32_t to = 0; to < ranks; ++to) {
         // Also one with all others, and the like.
         const bool is_there = share == 4 ? from == 0 || to == 0 : below(4) < share;
-        if (from == to || !is_there) continue;
+        if (!is_there) continue;
         const uint64_t bytes = 1 + below(below(2) == 0 ? 5000 : 100);
         const auto lanes = static_cast<uint32_t>(1 + below(kLanes));
-        messages[from].push_back({to, false, bytes, lanes});
-        messages[to].push_back({from, true, bytes, lanes});
+        messages[from].push_back({from == to ? TUTTI_CUDA_KEEP : TUTTI_CUDA_SEND, to, bytes, lanes});
+        if (from != to) messages[to].push_back({TUTTI_CUDA_RECEIVE, from, bytes, lanes});
         auto& data = sent_[from * ranks + to];
         data.resize(bytes);
         for (uint8_t& byte : data) byte = static_cast<uint8_t>(below(256));
         received_[from * ranks + to].assign(bytes, 0xee);
       }
     }
+    const auto most_ctas = static_cast<uint32_t>(1 + below(4));
     for (uint32_t rank = 0; rank < ranks; ++rank) {
       auto& own = messages[rank];
       for (size_t i = own.size(); i > 1; --i) std::swap(own[i - 1], own[below(i)]);
@@ -139,10 +138,11 @@ class TestGroup {
       const auto places = plan::lay_out(own, protocol.layout, most_ctas, launch);
       EXPECT_TRUE(places.ok());
       for (size_t i = 0; i < own.size(); ++i) {
-        const uint32_t from = own[i].receives ? own[i].peer : rank;
-        const uint32_t to = own[i].receives ? rank : own[i].peer;
-        auto& buffers = own[i].receives ? received_ : sent_;
-        launch.messages[(*places)[i]].buffer = buffers[from * ranks + to].data();
+        const bool receives = own[i].kind == TUTTI_CUDA_RECEIVE;
+        const size_t pair = receives ? own[i].peer * ranks + rank : rank * ranks + own[i].peer;
+        tutti_cuda_message& message = launch.messages[(*places)[i]];
+        if (!receives) message.from = sent_[pair].data();
+        if (own[i].kind != TUTTI_CUDA_SEND) message.to = received_[pair].data();
       }
     }
   }

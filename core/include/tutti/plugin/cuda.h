@@ -114,14 +114,20 @@ typedef struct tutti_cuda_cut {
   uint32_t reserved;
 } tutti_cuda_cut;
 
-/* One send or receive of a launch of messages. It is cut among lanes, as a block is among CTAs; each has connections of
- * its own. */
+/* What a launch of messages has: sends, receives, and copies that this GPU keeps. */
+#define TUTTI_CUDA_SEND 0u
+#define TUTTI_CUDA_RECEIVE 1u
+#define TUTTI_CUDA_KEEP 2u
+#define TUTTI_CUDA_MESSAGE_KINDS 3u
+
+/* One of them. It is cut among lanes, as a block is among CTAs; each has connections of its own. */
 typedef struct tutti_cuda_message {
-  void* buffer;
+  const void* from; /* SEND, KEEP */
+  void* to;         /* RECEIVE, KEEP */
   uint64_t bytes;
   tutti_cuda_cut cut; /* `part`: per lane */
-  uint8_t peer;
-  uint8_t receives;
+  uint8_t peer;       /* SEND, RECEIVE */
+  uint8_t kind;       /* TUTTI_CUDA_SEND, ... */
   uint8_t lane_count;
   uint8_t reserved;
   uint32_t reserved2;
@@ -176,8 +182,9 @@ typedef struct tutti_cuda_launch {
   uint32_t slot_count;    /* a power of two */
   uint32_t message_count; /* not 0: the launch runs `messages` instead of programs, in their order */
   uint32_t program_count;
-  uint32_t send_ctas; /* of messages: the first so many CTAs take the lanes of all sends in turn, the others those of
-                         all receives, each its own one after the other. All of a launch run at the same time */
+  /* Of messages: so many CTAs for each kind, those of sends first. They take the lanes of all messages of their kind in
+   * turn, each its own one after the other. All of a launch run at the same time. */
+  uint32_t kind_ctas[TUTTI_CUDA_MESSAGE_KINDS];
   uint32_t reserved;
   uint64_t slot_stride;
   tutti_cuda_link links[TUTTI_CUDA_MAX_RANKS]; /* by rank */

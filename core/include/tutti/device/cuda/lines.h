@@ -41,12 +41,7 @@ class LineRunner {
     }
   }
 
-  __device__ __forceinline__ void run_message(bool receives) {
-    tutti_cuda_step step = {};
-    step.source = receives ? TUTTI_BUFFER_NONE : TUTTI_BUFFER_INPUT;
-    step.destination = receives ? TUTTI_BUFFER_OUTPUT : TUTTI_BUFFER_NONE;
-    step.recv_count = receives ? 1 : 0;
-    step.send_count = receives ? 0 : 1;
+  __device__ __forceinline__ void run_message(const tutti_cuda_step& step) {
     for (uint32_t loop = 0; loop < part_.cut.loops; ++loop) {
       begin_loop(loop, 1, 1);
       run_step(step);
@@ -490,13 +485,14 @@ __global__ void __launch_bounds__(Wire::kThreads) run_lines(const __grid_constan
 /// The kernel of sends and receives, in elements that are as good as any.
 template <class Wire, class T>
 __global__ void __launch_bounds__(Wire::kThreads) run_line_messages(const __grid_constant__ tutti_cuda_launch launch) {
-  for_each_lane(launch, [&](const tutti_cuda_message& message, uint32_t lane) {
+  const Duty duty(launch);
+  duty.for_each_lane(launch, [&](const tutti_cuda_message& message, uint32_t lane) {
     const Connections connections(launch, lane);
     const MessageTrack track(launch, connections, lane, message);
     const Part part(message.bytes, message.cut, lane);
-    auto* const buffer = static_cast<uint8_t*>(message.buffer);
-    LineRunner<Wire, T, Sum, true>(launch, connections, track.value(), part, buffer, buffer, message.peer)
-        .run_message(message.receives != 0);
+    LineRunner<Wire, T, Sum, true>(launch, connections, track.value(), part, static_cast<const uint8_t*>(message.from),
+                                   static_cast<uint8_t*>(message.to), message.peer)
+        .run_message(duty.step());
     __syncthreads();
     if (threadIdx.x != 0) return;
     track.advance(message.cut.messages);

@@ -322,34 +322,30 @@ __global__ void __launch_bounds__(kPipelineThreads, kPipelinesPerSm)
   track.advance();
 }
 
-/// Sends and receives: each a program of one step. The pipeline is filled once and drained once, however many they are.
+/// Messages: each a program of one step. The pipeline is filled once and drained once, however many they are.
 template <class T>
 __global__ void __launch_bounds__(kPipelineThreads, kPipelinesPerSm)
     run_slice_messages(const __grid_constant__ tutti_cuda_launch launch) {
   __shared__ Pipeline pipeline;
   __shared__ tutti_cuda_program program;
+  const Duty duty(launch);
   if (threadIdx.x == 0) {
-    const bool receives = blockIdx.x >= launch.send_ctas;
-    tutti_cuda_step step = {};
-    step.source = receives ? TUTTI_BUFFER_NONE : TUTTI_BUFFER_INPUT;
-    step.destination = receives ? TUTTI_BUFFER_OUTPUT : TUTTI_BUFFER_NONE;
-    step.recv_count = receives ? 1 : 0;
-    step.send_count = receives ? 0 : 1;
-    program.steps[0] = step;
+    program.steps[0] = duty.step();
     program.peers[0] = {};
     program.step_count = program.chunks = program.messages = program.stages = 1;
     pipeline.init();
   }
   __syncthreads();
   run_pipeline<T, Sum>(pipeline, launch.scalar, [&](Planner& planner) {
-    for_each_lane(launch, [&](const tutti_cuda_message& message, uint32_t lane) {
+    duty.for_each_lane(launch, [&](const tutti_cuda_message& message, uint32_t lane) {
       const Connections connections(launch, lane);
       const MessageTrack track(launch, connections, lane, message);
       const Part part(message.bytes, message.cut, lane);
-      auto* const buffer = static_cast<uint8_t*>(message.buffer);
       if (threadIdx.x % 32 == 0) program.peers[0].rank = message.peer;
       __syncwarp();
-      SliceRunner<true>(launch, program, connections, pipeline, planner, track.value(), part, buffer, buffer).run();
+      SliceRunner<true>(launch, program, connections, pipeline, planner, track.value(), part,
+                        static_cast<const uint8_t*>(message.from), static_cast<uint8_t*>(message.to))
+          .run();
       __syncwarp();
       // The teller says of each message, also of empty ones, that it has been read.
       if (threadIdx.x % 32 == 0) track.advance(message.cut.messages);

@@ -56,7 +56,7 @@ class ProgramTrack {
   uint32_t done_ = 0;
 };
 
-/// The track of one direction of a lane with a peer.
+/// The track of one direction of a lane with a peer. What a GPU keeps has none.
 class MessageTrack {
  public:
   __device__ __forceinline__ MessageTrack(const tutti_cuda_launch& launch, const Connections& connections,
@@ -64,21 +64,24 @@ class MessageTrack {
       : launch_(launch),
         box_(connections.mailbox_at(message.peer)),
         done_(&connections.mailbox_of(message.peer)->done),
-        at_(launch.tracks + ((lane * launch.rank_count + message.peer) * 2 + message.receives)),
-        value_(load_track(at_)),
-        receives_(message.receives != 0) {}
+        at_(launch.tracks + ((lane * launch.rank_count + message.peer) * 2 + message.kind)),
+        kind_(message.kind) {
+    if (kind_ != TUTTI_CUDA_KEEP) value_ = load_track(at_);
+  }
   __device__ __forceinline__ tutti_cuda_track value() const { return value_; }
 
   /// One thread, when none reads the track any more.
   __device__ __forceinline__ void advance(uint32_t messages) const {
     const uint32_t epoch = value_.epoch + messages;
-    *at_ = {epoch, receives_ ? 0 : load_relaxed(done_) + launch_.slot_count};
+    if (kind_ == TUTTI_CUDA_SEND) *at_ = {epoch, load_relaxed(done_) + launch_.slot_count};
+    if (kind_ == TUTTI_CUDA_RECEIVE) *at_ = {epoch, 0};
   }
   /// Likewise of what was received, when all of it has been read: tells the sender, twice per turn of the slots.
   __device__ __forceinline__ void tell(uint32_t messages) const {
     const uint32_t epoch = value_.epoch + messages;
     const uint32_t half = launch_.slot_count / 2;
-    if (receives_ && (epoch & ~(half - 1)) != (value_.epoch & ~(half - 1))) store_relaxed(&box_->done, epoch);
+    const bool is_due = (epoch & ~(half - 1)) != (value_.epoch & ~(half - 1));
+    if (kind_ == TUTTI_CUDA_RECEIVE && is_due) store_relaxed(&box_->done, epoch);
   }
 
  private:
@@ -86,22 +89,38 @@ class MessageTrack {
   tutti_cuda_mailbox* box_;
   const uint32_t* done_;
   tutti_cuda_track* at_;
-  tutti_cuda_track value_;
-  bool receives_;
+  tutti_cuda_track value_ = {};
+  uint32_t kind_;
 };
 
-/// What this CTA has of a launch of messages: visits each message and lane, in order.
-template <class Visit>
-__device__ __forceinline__ void for_each_lane(const tutti_cuda_launch& launch, Visit&& visit) {
-  const bool receives = blockIdx.x >= launch.send_ctas;
-  const uint32_t ctas = receives ? launch.cta_count - launch.send_ctas : launch.send_ctas;
-  uint32_t lane = receives ? blockIdx.x - launch.send_ctas : blockIdx.x;  // the next, from the message's first
-  for (uint32_t m = 0; m < launch.message_count; ++m) {
-    const tutti_cuda_message& message = launch.messages[m];
-    if ((message.receives != 0) != receives) continue;
-    for (; lane < message.lane_count; lane += ctas) visit(message, lane);
-    lane -= message.lane_count;
+/// Of a launch of messages: what this CTA does, and which it is of those that do the same.
+struct Duty {
+  uint32_t kind = TUTTI_CUDA_SEND;
+  uint32_t index = blockIdx.x;
+
+  __device__ __forceinline__ explicit Duty(const tutti_cuda_launch& launch) {
+    for (; index >= launch.kind_ctas[kind]; ++kind) index -= launch.kind_ctas[kind];
   }
-}
+  /// The step that its messages are.
+  __device__ __forceinline__ tutti_cuda_step step() const {
+    tutti_cuda_step step = {};
+    step.source = kind == TUTTI_CUDA_RECEIVE ? TUTTI_BUFFER_NONE : TUTTI_BUFFER_INPUT;
+    step.destination = kind == TUTTI_CUDA_SEND ? TUTTI_BUFFER_NONE : TUTTI_BUFFER_OUTPUT;
+    step.recv_count = kind == TUTTI_CUDA_RECEIVE ? 1 : 0;
+    step.send_count = kind == TUTTI_CUDA_SEND ? 1 : 0;
+    return step;
+  }
+  /// Visits each message and lane that is this CTA's, in order.
+  template <class Visit>
+  __device__ __forceinline__ void for_each_lane(const tutti_cuda_launch& launch, Visit&& visit) const {
+    uint32_t lane = index;  // the next, from the message's first
+    for (uint32_t m = 0; m < launch.message_count; ++m) {
+      const tutti_cuda_message& message = launch.messages[m];
+      if (message.kind != kind) continue;
+      for (; lane < message.lane_count; lane += launch.kind_ctas[kind]) visit(message, lane);
+      lane -= message.lane_count;
+    }
+  }
+};
 
 }  // namespace tutti::device
