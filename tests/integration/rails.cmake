@@ -2,5 +2,5 @@
 find_package(Python3 COMPONENTS Interpreter)
 if(Python3_FOUND)
   add_test(NAME rails COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/rails_test.py $<TARGET_FILE:tutti_tool>)
-  set_tests_properties(rails PROPERTIES TIMEOUT 180 SKIP_RETURN_CODE 77)
+  set_tests_properties(rails PROPERTIES TIMEOUT 300 SKIP_RETURN_CODE 77)
 endif()

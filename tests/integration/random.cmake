@@ -14,17 +14,17 @@ if(TUTTI_WITH_CUDA)
 endif()
 
 add_test(NAME random_calls COMMAND random_calls_test)
-set_tests_properties(random_calls PROPERTIES TIMEOUT 300)
+set_tests_properties(random_calls PROPERTIES TIMEOUT 600)
 add_test(NAME random_calls_small COMMAND random_calls_test --calls 300 --ranks 3 --max-bytes 65536)
-set_tests_properties(random_calls_small PROPERTIES TIMEOUT 300 LABELS concurrent)
+set_tests_properties(random_calls_small PROPERTIES TIMEOUT 600 LABELS concurrent)
 add_test(NAME random_calls_gpus COMMAND random_calls_test --gpus)
-set_tests_properties(random_calls_gpus PROPERTIES TIMEOUT 300 SKIP_RETURN_CODE 77)
+set_tests_properties(random_calls_gpus PROPERTIES TIMEOUT 600 SKIP_RETURN_CODE 77)
 # What the tuner takes for a size hides what other protocols do there.
 foreach(protocol simple ll ll128)
   add_test(NAME random_calls_gpus_${protocol} COMMAND random_calls_test --gpus --calls 2000)
   set_tests_properties(random_calls_gpus_${protocol} PROPERTIES
-    TIMEOUT 300 SKIP_RETURN_CODE 77 ENVIRONMENT TUTTI_PROTOCOL=${protocol})
+    TIMEOUT 600 SKIP_RETURN_CODE 77 ENVIRONMENT TUTTI_PROTOCOL=${protocol})
 endforeach()
 add_test(NAME random_replays_gpus
   COMMAND random_calls_test --gpus --graphs-only --replays 1000 --calls 20000 --max-bytes 65536)
-set_tests_properties(random_replays_gpus PROPERTIES TIMEOUT 300 SKIP_RETURN_CODE 77)
+set_tests_properties(random_replays_gpus PROPERTIES TIMEOUT 600 SKIP_RETURN_CODE 77)

@@ -3,17 +3,17 @@ if(TARGET tutti-algo-ring AND TARGET tutti-algo-tree AND TARGET tutti-algo-direc
   set(here ${CMAKE_CURRENT_LIST_DIR})
   tutti_test(plan_test SOURCES ${here}/plan_test.cpp ${here}/plan_support.cpp)
   tutti_test(verify_test SOURCES ${here}/verify_test.cpp ${here}/plan_support.cpp ${here}/plan_reference.cpp
-             TIMEOUT 300)
+             TIMEOUT 600)
   tutti_test(tuner_model_test SOURCES ${here}/tuner_model_test.cpp ${here}/plan_support.cpp
              ${PROJECT_SOURCE_DIR}/plugins/tuner-model/model.cpp)
   tutti_test(selector_test SOURCES ${here}/selector_test.cpp ${here}/plan_support.cpp
              ${PROJECT_SOURCE_DIR}/plugins/tuner-model/model.cpp)
   tutti_test(lower_test SOURCES ${here}/lower_test.cpp ${here}/lower_meet_test.cpp ${here}/plan_support.cpp
-             ${here}/program_calls.cpp ${here}/program_machine.cpp TIMEOUT 300)
+             ${here}/program_calls.cpp ${here}/program_machine.cpp TIMEOUT 600)
   tutti_test(messages_test SOURCES ${here}/messages_test.cpp ${here}/plan_support.cpp ${here}/program_calls.cpp)
   # The kernels' own code, on the CPU.
   tutti_test(kernels_test SOURCES ${here}/kernels_test.cpp ${here}/kernel_machine.cpp ${here}/plan_support.cpp
-             ${here}/program_calls.cpp ${PROJECT_SOURCE_DIR}/tests/emulator/cta.cpp TIMEOUT 300)
+             ${here}/program_calls.cpp ${PROJECT_SOURCE_DIR}/tests/emulator/cta.cpp TIMEOUT 600)
   target_include_directories(kernels_test BEFORE PRIVATE ${PROJECT_SOURCE_DIR}/tests/emulator)
   set_source_files_properties(${here}/kernel_machine.cpp PROPERTIES
     COMPILE_OPTIONS "-Wno-conversion;-Wno-shadow;-Wno-unknown-pragmas") # nvcc sees to those

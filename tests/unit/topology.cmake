@@ -8,7 +8,7 @@ tutti_test(topology_affinity_test SOURCES topology_affinity_test.cpp)
 
 # Search and connect.
 tutti_test(topology_connect_test SOURCES topology_connect_test.cpp)
-tutti_test(topology_search_test SOURCES topology_search_test.cpp topology_machines.cpp topology_random.cpp TIMEOUT 300)
+tutti_test(topology_search_test SOURCES topology_search_test.cpp topology_machines.cpp topology_random.cpp TIMEOUT 600)
 
 # The system graph. topology_machines and topology_random make documents for whoever needs some.
 tutti_test(topology_system_test
