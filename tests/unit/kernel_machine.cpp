@@ -15,10 +15,7 @@
 namespace tutti::test {
 namespace {
 
-constexpr uint64_t kTimeoutNs = 30'000'000'000;
-
-using Element = uint8_t;
-
+template <class Element>
 void run_kernel(Wire wire, const tutti_cuda_launch& launch) {
   const bool messages = launch.message_count > 0;
   switch (wire) {
@@ -59,7 +56,7 @@ tutti_cuda_launch KernelMachine::launch(uint32_t rank) {
   const uint32_t ranks = options_.rank_count;
   tutti_cuda_launch launch{};
   launch.struct_size = sizeof launch;
-  launch.data_type = TUTTI_UINT8;
+  launch.data_type = options_.floats ? TUTTI_FLOAT32 : TUTTI_UINT8;
   launch.reduce_op = TUTTI_SUM;
   launch.thread_count = options_.threads;
   launch.rank = rank;
@@ -67,7 +64,7 @@ tutti_cuda_launch KernelMachine::launch(uint32_t rank) {
   launch.slot_count = options_.layout.slot_count;
   launch.slot_stride = options_.layout.slot_stride;
   launch.control = &controls_[rank];
-  launch.timeout_ns = kTimeoutNs;
+  launch.timeout_ns = options_.timeout_ns;
   launch.program_count = 1;
   launch.tracks = messages_[rank].data();
   auto* const slots = reinterpret_cast<uint8_t*>(slots_.data());
@@ -81,21 +78,28 @@ tutti_cuda_launch KernelMachine::launch(uint32_t rank) {
   return launch;
 }
 
+tutti_cuda_launch KernelMachine::launch(uint32_t rank, const ProgramCall& call, uint32_t ctas) {
+  tutti_cuda_launch launch = KernelMachine::launch(rank);
+  launch.cta_count = ctas;
+  launch.tracks = programs_[rank].data();
+  launch.input = call.inputs[rank].data();
+  launch.output = call.outputs[rank].data();
+  launch.block_bytes = call.block_bytes;
+  launch.cut = call.cut;
+  launch.program = call.programs[rank];
+  return launch;
+}
+
 std::string KernelMachine::run(std::span<const ProgramCall> calls, uint32_t ctas) {
   std::vector<std::vector<tutti_cuda_launch>> launches(options_.rank_count);
   for (uint32_t rank = 0; rank < options_.rank_count; ++rank) {
-    for (const ProgramCall& call : calls) {
-      tutti_cuda_launch& launch = launches[rank].emplace_back(KernelMachine::launch(rank));
-      launch.cta_count = ctas;
-      launch.tracks = programs_[rank].data();
-      launch.input = call.inputs[rank].data();
-      launch.output = call.outputs[rank].data();
-      launch.block_bytes = call.block_bytes;
-      launch.cut = call.cut;
-      launch.program = call.programs[rank];
-    }
+    for (const ProgramCall& call : calls) launches[rank].push_back(launch(rank, call, ctas));
   }
   return run(launches);
+}
+
+void KernelMachine::abort() {
+  for (tutti_cuda_control& control : controls_) __atomic_store_n(&control.abort, 1, __ATOMIC_RELEASE);
 }
 
 std::string KernelMachine::run(std::span<const std::vector<tutti_cuda_launch>> launches) {
@@ -113,7 +117,12 @@ std::string KernelMachine::run(std::span<const std::vector<tutti_cuda_launch>> l
           shape.threads = slices ? device::kPipelineThreads : options_.threads;
           shape.dynamic_shared_bytes = slices && options_.stages ? device::kStagesBytes : 0;
           shape.seed = seed = seed * 31 + 7;
-          ctas.emplace_back([&, shape] { emulator::run_cta(shape, [&] { run_kernel(options_.wire, launch); }); });
+          ctas.emplace_back([&, shape] {
+            emulator::run_cta(shape, [&] {
+              return options_.floats ? run_kernel<float>(options_.wire, launch)
+                                     : run_kernel<uint8_t>(options_.wire, launch);
+            });
+          });
         }
         for (std::thread& cta : ctas) cta.join();
       }

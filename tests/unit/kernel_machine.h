@@ -28,17 +28,25 @@ class KernelMachine {
     bool stages = true;          ///< Simple: shared memory for bulk copies
     uint32_t epoch = 0;          ///< where messages stand at first
     uint64_t seed = 0;
+    bool floats = false;  ///< elements are float, not uint8
+    uint64_t timeout_ns = 30'000'000'000;
   };
   explicit KernelMachine(const Options& options);
 
   /// Runs calls one after the other, each on `ctas` CTAs of every rank; ranks need not wait for each other in between.
   /// "" if all came to their end, else what went wrong.
   std::string run(std::span<const ProgramCall> calls, uint32_t ctas);
-  /// Likewise launches of sends and receives, by rank: what launch() gave, and its messages.
+  /// Likewise launches by rank, made of what follows. A rank may have none.
   std::string run(std::span<const std::vector<tutti_cuda_launch>> launches);
 
-  /// The rank's connections, and nothing to do.
+  /// The rank's connections, for messages that are to be put in.
   tutti_cuda_launch launch(uint32_t rank);
+  /// The rank's part of a call.
+  tutti_cuda_launch launch(uint32_t rank, const ProgramCall& call, uint32_t ctas);
+
+  /// Any thread, while they run.
+  void abort();
+  const tutti_cuda_control& control(uint32_t rank) const { return controls_[rank]; }
 
  private:
   struct alignas(128) Line {

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <bit>
+#include <cmath>
 #include <random>
 
 #include "plan/messages.h"
@@ -198,6 +200,105 @@ TEST_P(Kernels, WithMoreRanks) {
 
 TEST_P(Kernels, SendAndReceive) {
   run_groups(GetParam(), rounds(GetParam(), 4));
+}
+
+/// A reduction of floats in one step, whose order shows in the bits.
+struct Folding {
+  bool average = false;
+  bool scaled = false;
+};
+
+void check_order(const Protocol& protocol, uint32_t ranks, size_t count, const Folding& folding) {
+  SCOPED_TRACE(
+      fmt::format("{}, {} ranks, average {}, scaled {}", protocol.name, ranks, folding.average, folding.scaled));
+  const Algorithm direct("direct");
+  Connected connected(direct, split(ranks, 1));
+  const auto plans = connected.plans(TUTTI_ALL_REDUCE, 0);  // one-shot
+  ASSERT_TRUE(plans.ok());
+  const auto programs = lower_all({*plans}, false, protocol.layout);
+  ASSERT_TRUE(programs.ok());
+  ProgramCall call{};
+  call.programs = programs->front();
+  call.block_bytes = count * sizeof(float);
+  call.cut = plan::cut(call.block_bytes, 1, call.programs[0], protocol.layout);
+  std::vector<std::vector<float>> inputs(ranks, std::vector<float>(count));
+  std::vector<std::vector<float>> outputs(ranks, std::vector<float>(count, -1));
+  std::mt19937_64 random(test_seed());
+  std::uniform_real_distribution<float> exponent(-12, 12);
+  for (auto& input : inputs) {
+    for (float& value : input) value = std::exp2(exponent(random)) * (random() % 2 == 0 ? 1.0F : -1.0F);
+  }
+  KernelMachine::Options options = options_of(protocol, ranks, 1);
+  options.floats = true;
+  KernelMachine machine(options);
+  std::vector<std::vector<tutti_cuda_launch>> launches(ranks);
+  const auto factor_of = [&](uint32_t rank) { return folding.scaled ? 0.7F + 0.1F * static_cast<float>(rank) : 1.0F; };
+  for (uint32_t rank = 0; rank < ranks; ++rank) {
+    call.inputs.push_back({reinterpret_cast<uint8_t*>(inputs[rank].data()), call.block_bytes});
+    call.outputs.push_back({reinterpret_cast<uint8_t*>(outputs[rank].data()), call.block_bytes});
+  }
+  for (uint32_t rank = 0; rank < ranks; ++rank) {
+    tutti_cuda_launch& launch = launches[rank].emplace_back(machine.launch(rank, call, 1));
+    launch.divisor = folding.average ? ranks : 0;
+    launch.premultiplied = folding.scaled ? 1 : 0;
+    launch.scalar = std::bit_cast<uint32_t>(factor_of(rank));
+  }
+  ASSERT_EQ(machine.run(launches), "");
+  for (size_t at = 0; at < count; ++at) {
+    float sum = inputs[0][at] * factor_of(0);
+    for (uint32_t rank = 1; rank < ranks; ++rank) {
+      const float next = inputs[rank][at] * factor_of(rank);
+      sum += next;
+    }
+    if (folding.average) sum /= static_cast<float>(ranks);
+    for (uint32_t rank = 0; rank < ranks; ++rank) ASSERT_EQ(outputs[rank][at], sum) << "element " << at;
+  }
+}
+
+TEST_P(Kernels, FoldInOrderOfRanks) {
+  for (const uint32_t ranks : {2u, 3u, 4u, 5u, 8u, 9u, 12u}) {
+    for (const Folding folding : {Folding{false, false}, Folding{true, false}, Folding{false, true}}) {
+      if (GetParam().wire == Wire::kSimple && ranks > 5 && folding.average) continue;  // takes longer, shows no more
+      check_order(GetParam(), ranks, 37, folding);
+    }
+  }
+}
+
+/// All ranks' launches of an all-reduce in a ring.
+std::vector<std::vector<tutti_cuda_launch>> ring_launches(KernelMachine& machine, const TestCall& call) {
+  std::vector<std::vector<tutti_cuda_launch>> launches(call.call().programs.size());
+  for (uint32_t rank = 0; rank < launches.size(); ++rank) launches[rank] = {machine.launch(rank, call.call(), 1)};
+  return launches;
+}
+
+TEST_P(Kernels, GiveUpOnARankThatDoesNotCome) {
+  const Algorithm ring("ring");
+  Connected connected(ring, split(3, 1));
+  const auto plans = connected.plans(TUTTI_ALL_REDUCE, 0);
+  ASSERT_TRUE(plans.ok());
+  const TestCall call(*plans, false, 1000, 1, GetParam().layout);
+  KernelMachine::Options options = options_of(GetParam(), 3, 1);
+  options.timeout_ns = 100'000'000;
+  KernelMachine machine(options);
+  auto launches = ring_launches(machine, call);
+  launches[2].clear();
+  EXPECT_NE(machine.run(launches), "");
+  EXPECT_EQ(machine.control(0).fault, static_cast<uint32_t>(TUTTI_TIMEOUT)) << "rank 0 waits for rank 2";
+  EXPECT_EQ(machine.control(0).peer, 2u);
+  EXPECT_EQ(machine.control(2).fault, 0u);
+}
+
+TEST_P(Kernels, EndWhenAborted) {
+  const Algorithm ring("ring");
+  Connected connected(ring, split(3, 1));
+  const auto plans = connected.plans(TUTTI_ALL_REDUCE, 0);
+  ASSERT_TRUE(plans.ok());
+  const TestCall call(*plans, false, 1000, 1, GetParam().layout);
+  KernelMachine machine(options_of(GetParam(), 3, 1));
+  auto launches = ring_launches(machine, call);
+  launches[2].clear();
+  machine.abort();  // as if it came while they wait: they look only then
+  EXPECT_EQ(machine.run(launches), "") << "no rank gives up by itself";
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Kernels, testing::ValuesIn(kProtocols), [](const auto& instance) {
