@@ -21,7 +21,8 @@ Result<std::optional<uint64_t>> GpuRegistrations::add(void* buffer, uint64_t byt
     return nothing;
   }
   RegisteredBuffer own;
-  auto offered = offer(buffer, bytes, own);
+  Shared shared;
+  auto offered = offer(buffer, bytes, own, shared);
   if (!offered.ok()) log::info("the buffer that was registered is not reached: {}", offered.status().text());
   TUTTI_ASSIGN(const std::vector<Offer> offers,
                bootstrap::exchange(bootstrap_, offered.ok() ? *offered : Offer(), deadline));
@@ -37,7 +38,7 @@ Result<std::optional<uint64_t>> GpuRegistrations::add(void* buffer, uint64_t byt
     log::info("the registered buffers make no difference: rank {} cannot share its own", rank);
     return nothing;
   }
-  const Status mapped = loaded.ok() ? map(offers, own) : loaded;
+  const Status mapped = loaded.ok() ? map(offers, shared, deadline, own) : loaded;
   if (!mapped.ok()) log::info("the registered buffers make no difference: {}", mapped.text());
   TUTTI_ASSIGN(const bool all_mapped, all_say(mapped.ok(), deadline));
   if (!all_mapped) return nothing;
@@ -47,7 +48,8 @@ Result<std::optional<uint64_t>> GpuRegistrations::add(void* buffer, uint64_t byt
 }
 
 /// Makes the streams, too, that the first call would have to wait for.
-Result<GpuRegistrations::Offer> GpuRegistrations::offer(void* buffer, uint64_t bytes, RegisteredBuffer& own) {
+Result<GpuRegistrations::Offer> GpuRegistrations::offer(void* buffer, uint64_t bytes, RegisteredBuffer& own,
+                                                        Shared& shared) {
   forget_freed(buffer, bytes);
   Offer offer;
   offer.overlaps = known_.overlapping(buffer, bytes) != nullptr ? 1 : 0;
@@ -57,13 +59,24 @@ Result<GpuRegistrations::Offer> GpuRegistrations::offer(void* buffer, uint64_t b
     TUTTI_ASSIGN(side, SideStream::create(options_.device));
   }
   TUTTI_ASSIGN(const cuda::Allocation allocation, cuda::allocation_of(buffer, options_.device));
-  TUTTI_ASSIGN(offer.address, cuda::export_allocation(allocation, options_.device));
+  TUTTI_ASSIGN(shared.post, base::FdPost::open());
+  offer.post = shared.post->address();
   own.own = static_cast<const uint8_t*>(buffer);
   own.bytes = bytes;
   own.memory = allocation.id;
-  offer.offset = static_cast<uint64_t>(own.own - allocation.begin);
-  if (bytes > allocation.bytes - offer.offset) {
-    return Status(Code::kUnsupported, "it goes beyond one allocation");
+  auto address = cuda::export_allocation(allocation, options_.device);
+  if (address.ok()) {
+    offer.address = *address;
+    offer.offset = static_cast<uint64_t>(own.own - allocation.begin);
+    if (bytes > allocation.bytes - offer.offset) {
+      return Status(Code::kUnsupported, "it goes beyond one allocation");
+    }
+  } else {
+    auto segments = cuda::export_segments(buffer, bytes, options_.device);
+    if (!segments.ok()) return segments.status().with_context(address.status().text());
+    shared.segments = *std::move(segments);
+    offer.segments = static_cast<uint32_t>(shared.segments.files.size());
+    offer.offset = shared.segments.offset;
   }
   offer.is_shared = 1;
   return offer;
@@ -79,17 +92,44 @@ void GpuRegistrations::forget_freed(const void* begin, uint64_t bytes) {
   }
 }
 
-Status GpuRegistrations::map(const std::vector<Offer>& offers, RegisteredBuffer& own) const {
-  auto mapped = std::make_shared<std::vector<cuda::PeerMemory>>();
+/// By rank; nothing where no rank has segments. In half of the time there is: then ranks still agree on the outcome.
+Result<std::vector<base::FdPost::Parcel>> GpuRegistrations::give_segments(const std::vector<Offer>& offers,
+                                                                          Shared& shared, base::Time deadline) const {
+  const bool any = std::any_of(offers.begin(), offers.end(), [](const Offer& offer) { return offer.segments > 0; });
+  if (!any) return std::vector<base::FdPost::Parcel>(offers.size());
+  std::vector<base::FdPost::Address> posts;
+  for (const Offer& offer : offers) posts.push_back(offer.post);
+  std::vector<base::FdPost::Item> items;
+  for (size_t i = 0; i < shared.segments.files.size(); ++i) {
+    items.push_back({shared.segments.files[i].get(), shared.segments.bytes[i]});
+  }
+  return shared.post->exchange(posts, options_.rank, items, base::time_in(base::left_until(deadline) / 2));
+}
+
+Status GpuRegistrations::map(const std::vector<Offer>& offers, Shared& shared, base::Time deadline,
+                             RegisteredBuffer& own) const {
+  struct Mapped {
+    std::vector<cuda::PeerMemory> allocations;
+    std::vector<cuda::MappedSegments> segments;
+  };
+  TUTTI_ASSIGN(const auto parcels, give_segments(offers, shared, deadline));
+  auto mapped = std::make_shared<Mapped>();
   for (uint32_t rank = 0; rank < offers.size(); ++rank) {
     if (rank == options_.rank) {
       own.of_rank.push_back(const_cast<uint8_t*>(own.own));
       continue;
     }
-    auto memory = cuda::PeerMemory::import(offers[rank].address, options_.device);
-    if (!memory.ok()) return memory.status().with_context(fmt::format("the buffer of rank {}", rank));
-    own.of_rank.push_back(memory->data() + offers[rank].offset);
-    mapped->push_back(*std::move(memory));
+    const auto put = [&](auto memory, auto& to) -> Status {
+      if (!memory.ok()) return memory.status().with_context(fmt::format("the buffer of rank {}", rank));
+      own.of_rank.push_back(memory->data() + offers[rank].offset);
+      to.push_back(*std::move(memory));
+      return {};
+    };
+    if (offers[rank].segments > 0) {
+      TUTTI_TRY(put(cuda::MappedSegments::map(parcels[rank], options_.device), mapped->segments));
+    } else {
+      TUTTI_TRY(put(cuda::PeerMemory::import(offers[rank].address, options_.device), mapped->allocations));
+    }
   }
   own.mapped = std::move(mapped);
   return {};

@@ -10,6 +10,7 @@
 #include "communicator/gpu_streams.h"
 #include "communicator/registrations.h"
 #include "device/cuda/allocation.h"
+#include "device/cuda/segments.h"
 #include "tutti/plugin/cuda.h"
 
 namespace tutti::communicator {
@@ -49,15 +50,24 @@ class GpuRegistrations {
  private:
   /// What a rank tells of its buffer. Plain data.
   struct Offer {
-    cuda::MemoryAddress address;  ///< of the allocation
+    cuda::MemoryAddress address;  ///< of the allocation, if CUDA shares it by that
+    base::FdPost::Address post;   ///< else pieces of it go by files:
+    uint32_t segments = 0;        ///< so many
     uint64_t offset = 0;          ///< of the buffer in it
     uint32_t is_shared = 0;
     uint32_t overlaps = 0;
   };
 
-  Result<Offer> offer(void* buffer, uint64_t bytes, RegisteredBuffer& own);
+  /// What this rank's offer is made of.
+  struct Shared {
+    std::optional<base::FdPost> post;
+    cuda::Segments segments;  ///< none: the allocation is shared as one
+  };
+  Result<Offer> offer(void* buffer, uint64_t bytes, RegisteredBuffer& own, Shared& shared);
   void forget_freed(const void* begin, uint64_t bytes);
-  Status map(const std::vector<Offer>& offers, RegisteredBuffer& own) const;
+  Result<std::vector<base::FdPost::Parcel>> give_segments(const std::vector<Offer>& offers, Shared& shared,
+                                                          base::Time deadline) const;
+  Status map(const std::vector<Offer>& offers, Shared& shared, base::Time deadline, RegisteredBuffer& own) const;
   Result<bool> all_say(bool yes, base::Time deadline) const;
 
   Options options_;

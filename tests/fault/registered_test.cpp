@@ -10,7 +10,9 @@
 #include <functional>
 #include <optional>
 #include <thread>
+#include <utility>
 
+#include "device/cuda/driver.h"
 #include "tutti/communicator.h"
 
 namespace tutti {
@@ -135,6 +137,68 @@ TEST(Registered, MemoryOfTheHostMakesNoDifference) {
     EXPECT_FALSE(registration.ok() && registration->direct());
     EXPECT_TRUE(rank.comm.exchange({}).ok());
     cudaFreeHost(memory);
+  });
+}
+
+/// Memory of the current GPU in two pieces, as pools have it that grow.
+class GrownMemory {
+ public:
+  GrownMemory() {
+    int device = 0;
+    EXPECT_EQ(cudaGetDevice(&device), cudaSuccess);
+    EXPECT_EQ(reserve_(&begin_, kBytes, 0, 0, 0), CUDA_SUCCESS);
+    CUmemAllocationProp properties{};
+    properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {device}};
+    properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    for (const size_t at : {size_t{0}, kBytes / 2}) {
+      CUmemGenericAllocationHandle piece = 0;
+      EXPECT_EQ(create_(&piece, kBytes / 2, &properties, 0), CUDA_SUCCESS);
+      EXPECT_EQ(map_(begin_ + at, kBytes / 2, 0, piece, 0), CUDA_SUCCESS);
+      EXPECT_EQ(release_(piece), CUDA_SUCCESS);
+    }
+    CUmemAccessDesc access{};
+    access.location = properties.location;
+    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    EXPECT_EQ(set_access_(begin_, kBytes, &access, 1), CUDA_SUCCESS);
+  }
+  ~GrownMemory() {
+    unmap_(begin_, kBytes);
+    free_(begin_, kBytes);
+  }
+  GrownMemory(const GrownMemory&) = delete;
+  GrownMemory& operator=(const GrownMemory&) = delete;
+  void* data() const { return reinterpret_cast<void*>(static_cast<uintptr_t>(begin_)); }
+
+ private:
+  template <class Function>
+  static Function of(const char* name) {
+    return cuda::driver_function<Function>(name);
+  }
+  decltype(&cuMemAddressReserve) reserve_ = of<decltype(reserve_)>("cuMemAddressReserve");
+  decltype(&cuMemAddressFree) free_ = of<decltype(free_)>("cuMemAddressFree");
+  decltype(&cuMemCreate) create_ = of<decltype(create_)>("cuMemCreate");
+  decltype(&cuMemRelease) release_ = of<decltype(release_)>("cuMemRelease");
+  decltype(&cuMemMap) map_ = of<decltype(map_)>("cuMemMap");
+  decltype(&cuMemUnmap) unmap_ = of<decltype(unmap_)>("cuMemUnmap");
+  decltype(&cuMemSetAccess) set_access_ = of<decltype(set_access_)>("cuMemSetAccess");
+  CUdeviceptr begin_ = 0;
+};
+
+TEST(Registered, MemoryThatGrewIsSharedByFiles) {
+  on_gpus(kCopy, [](Rank& rank) {
+    GrownMemory memory;
+    void* const allocated = std::exchange(rank.buffer, memory.data());
+    {
+      const Registration registration = rank.registered();
+      EXPECT_TRUE(registration.direct());
+      EXPECT_EQ(rank.gather(rank.output(), 1, rank.stream), "");
+      // An output in both pieces.
+      EXPECT_EQ(rank.gather(rank.input() + kBytes / 2 / sizeof(float) - kCount, 5, rank.stream), "");
+      EXPECT_TRUE(rank.comm.exchange({}).ok());  // all are through
+    }
+    rank.buffer = allocated;
+    EXPECT_TRUE(rank.comm.exchange({}).ok());  // nobody has it mapped any more
   });
 }
 

@@ -1,33 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/cuda/allocation.h"
 
-#include <cuda.h>
 #include <fmt/format.h>
+
+#include "device/cuda/driver.h"
 
 namespace tutti::cuda {
 namespace {
 
-/// A function of the driver, which the runtime finds: nothing links the driver's library. Null: it has none.
-template <class Function>
-Function driver_function(const char* name) {
-  void* function = nullptr;
-  cudaDriverEntryPointQueryResult found{};
-#if CUDART_VERSION >= 12050
-  const cudaError_t error = cudaGetDriverEntryPointByVersion(name, &function, 12000, cudaEnableDefault, &found);
-#else
-  const cudaError_t error = cudaGetDriverEntryPoint(name, &function, cudaEnableDefault, &found);
-#endif
-  if (error == cudaSuccess && found == cudaDriverEntryPointSuccess) return reinterpret_cast<Function>(function);
-  cudaGetLastError();
-  return nullptr;
-}
-
 using AddressRange = CUresult (*)(CUdeviceptr* begin, size_t* bytes, CUdeviceptr pointer);
 using PointerAttribute = CUresult (*)(void* value, CUpointer_attribute attribute, CUdeviceptr pointer);
-
-CUdeviceptr driver_pointer(const void* pointer) {
-  return static_cast<CUdeviceptr>(reinterpret_cast<uintptr_t>(pointer));
-}
 
 }  // namespace
 

@@ -171,7 +171,7 @@ class TUTTI_API Communicator {
   /// ranks may still store to the outputs of calls that did not end.
   /// On GPUs the buffer is this rank's GPU's. It succeeds and makes no difference (Registration::direct() is false, and
   /// the log says at info why) on the host device, between hosts, where GPUs do not reach each other, and for memory
-  /// that CUDA does not share between processes: that of other functions than cudaMalloc.
+  /// that CUDA does not share between processes: it must be of cudaMalloc, or of cuMemCreate with file descriptors.
   /// Errors, on all ranks alike: kInvalidArgument (null, 0 bytes, or different sizes; names ranks),
   /// kFailedPrecondition (overlaps a registered buffer), kTimeout, and those of the communicator.
   Result<Registration> register_buffer(void* buffer, size_t bytes);

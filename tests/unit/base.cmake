@@ -1,0 +1,1 @@
+tutti_test(fd_post_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/fd_post_test.cpp LABELS concurrent)

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files that processes give each other.
+#include "base/fd_post.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <cstring>
+#include <string>
+#include <thread>
+
+namespace tutti::test {
+namespace {
+
+using base::Fd;
+using base::FdPost;
+using testing::HasSubstr;
+
+/// A file that holds a number.
+Fd file_of(uint64_t number) {
+  Fd fd(memfd_create("test", MFD_CLOEXEC));
+  EXPECT_EQ(write(fd.get(), &number, sizeof number), static_cast<ssize_t>(sizeof number));
+  return fd;
+}
+uint64_t number_in(const Fd& fd) {
+  uint64_t number = 0;
+  EXPECT_EQ(pread(fd.get(), &number, sizeof number, 0), static_cast<ssize_t>(sizeof number));
+  return number;
+}
+
+struct Group {
+  explicit Group(size_t members) {
+    for (size_t i = 0; i < members; ++i) {
+      auto post = FdPost::open();
+      EXPECT_TRUE(post.ok());
+      posts.push_back(*std::move(post));
+      addresses.push_back(posts.back().address());
+    }
+  }
+  std::vector<FdPost> posts;
+  std::vector<FdPost::Address> addresses;
+};
+
+/// Member m gives files_of(m) files, with numbers that say so.
+void check_exchange(uint32_t members, const std::function<uint32_t(uint32_t)>& files_of) {
+  Group group(members);
+  std::vector<std::thread> threads;
+  for (uint32_t self = 0; self < members; ++self) {
+    threads.emplace_back([&, self] {
+      std::vector<Fd> files;
+      std::vector<FdPost::Item> items;
+      for (uint32_t i = 0; i < files_of(self); ++i) {
+        files.push_back(file_of(self * 1000 + i));
+        items.push_back({files.back().get(), self * 2000 + i});
+      }
+      const auto parcels =
+          group.posts[self].exchange(group.addresses, self, items, base::time_in(std::chrono::seconds(60)));
+      ASSERT_TRUE(parcels.ok()) << parcels.status().to_string();
+      for (uint32_t other = 0; other < members; ++other) {
+        const auto& parcel = (*parcels)[other];
+        ASSERT_EQ(parcel.files.size(), other == self ? 0 : files_of(other));
+        ASSERT_EQ(parcel.notes.size(), parcel.files.size());
+        for (uint32_t i = 0; i < parcel.files.size(); ++i) {
+          EXPECT_EQ(number_in(parcel.files[i]), other * 1000 + i);
+          EXPECT_EQ(parcel.notes[i], other * 2000 + i);
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(FdPost, GivesFilesToAllOthers) {
+  check_exchange(2, [](uint32_t) { return 1; });
+  check_exchange(4, [](uint32_t member) { return member; });
+  check_exchange(1, [](uint32_t) { return 3; });
+}
+
+/// More letters than a socket holds, from all to all.
+TEST(FdPost, WaitsWhereSocketsAreFull) {
+  check_exchange(8, [](uint32_t member) { return member % 2 == 0 ? 130 : 5; });
+}
+
+TEST(FdPost, LetsStrangersTalk) {
+  Group group(2);
+  const Fd stranger(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  sockaddr_un name{};
+  socklen_t bytes = sizeof name;
+  // The name is no secret: it stands in /proc/net/unix.
+  char text[32];
+  std::snprintf(text, sizeof text, "tutti-%016llx", static_cast<unsigned long long>(group.addresses[0].name));
+  name.sun_family = AF_UNIX;
+  std::memcpy(name.sun_path + 1, text, std::strlen(text));
+  bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + std::strlen(text));
+  for (const size_t length : {size_t{1}, size_t{24}, size_t{536}, size_t{1000}}) {
+    const std::vector<char> noise(length, 1);
+    ASSERT_EQ(sendto(stranger.get(), noise.data(), length, 0, reinterpret_cast<const sockaddr*>(&name), bytes),
+              static_cast<ssize_t>(length));
+  }
+  std::thread other([&] {
+    const auto deadline = base::time_in(std::chrono::seconds(60));
+    EXPECT_TRUE(group.posts[1].exchange(group.addresses, 1, {}, deadline).ok());
+  });
+  const Fd file = file_of(7);
+  const FdPost::Item item{file.get(), 7};
+  const auto deadline = base::time_in(std::chrono::seconds(60));
+  EXPECT_TRUE(group.posts[0].exchange(group.addresses, 0, {&item, 1}, deadline).ok());
+  other.join();
+}
+
+TEST(FdPost, SaysWhoIsMissing) {
+  Group group(3);
+  const auto soon = [] { return base::time_in(std::chrono::milliseconds(50)); };
+  EXPECT_EQ(group.posts[1].exchange(group.addresses, 1, {}, soon()).status().code(), Code::kTimeout);  // it has given
+  const auto parcels = group.posts[0].exchange(group.addresses, 0, {}, soon());
+  EXPECT_EQ(parcels.status().code(), Code::kTimeout);
+  EXPECT_THAT(std::string(parcels.status().text()), HasSubstr("rank 2 gave no files"));
+  group.posts.pop_back();
+  const auto gone = group.posts[0].exchange(group.addresses, 0, {}, base::time_in(std::chrono::seconds(60)));
+  EXPECT_EQ(gone.status().code(), Code::kRemote);
+  EXPECT_THAT(std::string(gone.status().text()), HasSubstr("rank 2"));
+}
+
+}  // namespace
+}  // namespace tutti::test
