@@ -209,6 +209,7 @@ Result<std::vector<FdPost::Parcel>> FdPost::exchange(std::span<const Address> me
     }
   }
   std::vector<Parcel> parcels;
+  parcels.reserve(incoming.size());
   for (Incoming& from : incoming) parcels.push_back(std::move(from.parcel));
   return parcels;
 }

@@ -204,8 +204,14 @@ Result<std::optional<std::vector<plan::Hop>>> GpuPrograms::hops_of(const tuner::
   if (has_flags || plan::reduces(call.collective) || call.count * size_of(call.type) < kMessageBytes) {
     return std::optional<std::vector<plan::Hop>>();
   }
-  TUTTI_ASSIGN(const plan::Plan plan, plans_.request(decision, call.collective, options_.rank, 0, 0));
-  return plan::hops_of(plan);
+  std::optional<std::vector<plan::Hop>> own;
+  for (uint32_t rank = 0; rank < plans_.rank_count(); ++rank) {  // all alike, or none
+    TUTTI_ASSIGN(const plan::Plan plan, plans_.request(decision, call.collective, rank, 0, 0));
+    auto hops = plan::hops_of(plan);
+    if (!hops) return hops;
+    if (rank == options_.rank) own = std::move(hops);
+  }
+  return own;
 }
 
 Result<std::unique_ptr<GpuCall>> GpuPrograms::make_messages(const tuner::Decision& decision, const Call& call,

@@ -181,9 +181,11 @@ Status Config::add(std::string_view kind, std::string_view plugin, const std::ve
   return {};
 }
 
-std::vector<std::string> Config::unused() const {
+std::vector<std::string> Config::unused(std::string_view kind) const {
+  const std::string prefix = kind.empty() ? "settings." : fmt::format("settings.{}.", kind);
   std::vector<std::string> out;
   for (const Entry& entry : pending_) {
+    if (!entry.key.starts_with(prefix) && !entry.key.starts_with(variable_of(prefix))) continue;
     const bool used = std::any_of(slots_.begin(), slots_.end(), [&](const auto& slot) {
       return slot.first == entry.key || variable_of(slot.first) == entry.key;
     });

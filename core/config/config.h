@@ -51,8 +51,9 @@ class Config {
 
   /// Declares a plugin's settings and takes what the layers gave for them. kConfig for what the plugin does not have.
   Status add(std::string_view kind, std::string_view plugin, const std::vector<Key>& keys);
-  /// "job.yaml:3:5: settings.net.ib.device": given for plugins that were not added, so without effect so far.
-  std::vector<std::string> unused() const;
+  /// "job.yaml:3:5: settings.net.ib.device": given for plugins that were not added, so without effect so far. `kind`:
+  /// of plugins; empty: all.
+  std::vector<std::string> unused(std::string_view kind = {}) const;
 
   /// One line of `tutti config show`.
   struct Item {

@@ -43,7 +43,7 @@ struct Hop {
 };
 
 /// What a plan does that goes from peer to peer: one at a time, each block in one hop. Nothing: it is not such a plan,
-/// or none of a collective in which all ranks have the same part, so that ranks might not agree on it.
+/// or none of a collective in which all ranks have the same part. Other ranks' plans may be different.
 std::optional<std::vector<Hop>> hops_of(const Plan& plan);
 
 }  // namespace tutti::plan

@@ -20,11 +20,10 @@ Result<std::shared_ptr<Plugin>> load_one(Kind kind, const std::string& name,
   return Plugin::open(std::move(image), config);
 }
 
-/// Networks may be loaded later, or not needed.
-void warn_of_unused(const config::Config& config) {
-  for (const std::string& setting : config.unused()) {
-    if (setting.find("settings.") == std::string::npos || setting.find("settings.net.") != std::string::npos) continue;
-    log::warn("{} has no effect: the plugin is not loaded (plugins.*)", setting);
+/// All plugins of the kind that will be are loaded.
+void warn_of_unused(Kind kind, const config::Config& config) {
+  for (const std::string& setting : config.unused(short_name(kind))) {
+    log::warn("{} has no effect: plugins.{} does not name the plugin", setting, to_string(kind));
   }
 }
 
@@ -38,8 +37,8 @@ Result<std::shared_ptr<Registry>> Registry::load(config::Config& config, bool wi
     // A network named for the job is loaded even if the list of candidates does not have it.
     if (kind == Kind::kNetwork && config.text("network") != "auto") names = {config.text("network")};
     TUTTI_TRY(registry->load_kind(kind, config, names));
+    warn_of_unused(kind, config);
   }
-  warn_of_unused(config);
   return registry;
 }
 

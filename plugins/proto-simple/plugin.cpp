@@ -57,14 +57,17 @@ class SimpleProtocol : public tutti::sdk::Protocol {
     uint32_t bytes = device::kStagesBytes;
     if (const cudaError_t error = room_for(bytes); error != cudaSuccess) return fail(error);
     stages_bytes_ = bytes;
-    const cudaError_t error = device::load_kernels(tutti::kernels::kAll, bytes);
-    return error == cudaSuccess ? TUTTI_OK : fail(error);
+    if (const cudaError_t error = device::load_kernels(tutti::kernels::kAll, bytes); error != cudaSuccess) {
+      return fail(error);
+    }
+    const void* const any = tutti::kernels::kAll[TUTTI_UINT64]->messages;
+    in_clusters_ = bytes > 0 && device::fits_in_clusters({any, device::kPipelineThreads, bytes});
+    return TUTTI_OK;
   }
   int32_t launch(const tutti_cuda_launch& launch, void* stream) noexcept override {
     const void* const kernel = device::find_kernel(*tutti::kernels::kAll[launch.data_type], launch);
-    const uint32_t stages = stages_bytes_;  // none: the chip has no clusters, either
-    const cudaError_t error =
-        device::start_kernel({kernel, device::kPipelineThreads, stages, stages > 0}, launch, stream);
+    const device::Start start = {kernel, device::kPipelineThreads, stages_bytes_, in_clusters_};
+    const cudaError_t error = device::start_kernel(start, launch, stream);
     return error == cudaSuccess ? TUTTI_OK : fail(error);
   }
 #endif
@@ -90,6 +93,7 @@ class SimpleProtocol : public tutti::sdk::Protocol {
   }
 
   std::atomic<uint32_t> stages_bytes_ = 0;
+  std::atomic<bool> in_clusters_ = false;
 #endif
 
   /// A slot holds four tiles of the pipeline: fewer would cost more steps of its planner. Half of the slots to a chunk:

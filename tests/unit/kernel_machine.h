@@ -29,7 +29,7 @@ class KernelMachine {
     uint32_t epoch = 0;          ///< where messages stand at first
     uint64_t seed = 0;
     bool floats = false;  ///< elements are float, not uint8
-    uint64_t timeout_ns = 30'000'000'000;
+    uint64_t timeout_ns = 300'000'000'000;
   };
   explicit KernelMachine(const Options& options);
 

@@ -223,7 +223,9 @@ void check_order(const Protocol& protocol, uint32_t ranks, size_t count, const F
   call.cut = plan::cut(call.block_bytes, 1, call.programs[0], protocol.layout);
   std::vector<std::vector<float>> inputs(ranks, std::vector<float>(count));
   std::vector<std::vector<float>> outputs(ranks, std::vector<float>(count, -1));
-  std::mt19937_64 random(test_seed());
+  const uint64_t seed = test_seed();
+  SCOPED_TRACE(fmt::format("TUTTI_TEST_SEED={}", seed));
+  std::mt19937_64 random(seed);
   std::uniform_real_distribution<float> exponent(-12, 12);
   for (auto& input : inputs) {
     for (float& value : input) value = std::exp2(exponent(random)) * (random() % 2 == 0 ? 1.0F : -1.0F);
@@ -299,6 +301,23 @@ TEST_P(Kernels, EndWhenAborted) {
   launches[2].clear();
   machine.abort();  // as if it came while they wait: they look only then
   EXPECT_EQ(machine.run(launches), "") << "no rank gives up by itself";
+}
+
+/// More lanes than CTAs, of which none is ever met.
+TEST_P(Kernels, GiveUpOnMessagesThatNeverCome) {
+  for (const bool aborts : {false, true}) {
+    KernelMachine::Options options = options_of(GetParam(), 2, 3);
+    options.timeout_ns = aborts ? 300'000'000'000 : 100'000'000;
+    KernelMachine machine(options);
+    std::vector<uint8_t> data(4000);
+    const std::vector<plan::Message> messages = {{TUTTI_CUDA_RECEIVE, 1, data.size(), 3}};
+    tutti_cuda_launch launch = machine.launch(0);
+    ASSERT_TRUE(plan::lay_out(messages, GetParam().layout, 1, launch).ok());
+    launch.messages[0].to = data.data();
+    if (aborts) machine.abort();
+    EXPECT_EQ(machine.run(std::vector<std::vector<tutti_cuda_launch>>{{launch}, {}}).empty(), aborts);
+    EXPECT_EQ(machine.control(0).peer, aborts ? 0u : 1u);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Kernels, testing::ValuesIn(kProtocols), [](const auto& instance) {

@@ -153,7 +153,8 @@ class TUTTI_API Communicator {
   /// output = block rank() of root's input. `input` is read on root only. In place on root: output == input +
   /// root·count.
   Status scatter(const void* input, void* output, size_t count, DataType type, int root, Stream stream = nullptr);
-  /// Sends `count` elements to `peer`, which must receive as many. Sends and receives of one group progress together.
+  /// Sends `count` elements to `peer`, which must receive as many. Sends and receives of one group progress together;
+  /// what is in no group, collectives too, is in the same order on both ends.
   Status send(const void* input, size_t count, DataType type, int peer, Stream stream = nullptr);
   Status recv(void* output, size_t count, DataType type, int peer, Stream stream = nullptr);
   /// Returns when every rank has called it; on GPUs, when what every rank enqueued before on `stream` is done, too.

@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -20,10 +21,16 @@ namespace {
 constexpr int kSkipped = 77;            // as CTest's SKIP_RETURN_CODE
 constexpr uint32_t kCallsPerLook = 64;  // at the GPU
 
+const std::map<std::string, Collective> kCollectives = {{"all_reduce", Collective::kAllReduce},
+                                                        {"all_gather", Collective::kAllGather},
+                                                        {"reduce_scatter", Collective::kReduceScatter},
+                                                        {"all_to_all", Collective::kAllToAll}};
+
 struct Wanted {
   int ranks = 0;  ///< 0: one per GPU
   uint32_t calls = 1000;
   size_t bytes = size_t{8} << 20;  ///< of the larger buffer
+  std::vector<Collective> collectives;
   std::vector<std::pair<std::string, std::string>> settings;
 };
 
@@ -48,10 +55,8 @@ Status call(Communicator& communicator, const Round& round, const uint32_t* inpu
 
 /// Sizes vary a little: ends of messages fall on all places.
 Round draw(const Wanted& wanted, uint32_t number, int rank) {
-  constexpr Collective kAll[] = {Collective::kAllReduce, Collective::kAllGather, Collective::kReduceScatter,
-                                 Collective::kAllToAll};
   Round round;
-  round.collective = kAll[number / kCallsPerLook % std::size(kAll)];
+  round.collective = wanted.collectives[number / kCallsPerLook % wanted.collectives.size()];
   round.call = number;
   round.rank = static_cast<uint32_t>(rank);
   round.rank_count = static_cast<uint32_t>(wanted.ranks);
@@ -60,8 +65,9 @@ Round draw(const Wanted& wanted, uint32_t number, int rank) {
   return round;
 }
 
-/// Adds the words that are wrong.
-Status play(const Wanted& wanted, const UniqueId& id, int rank, std::atomic<uint64_t>& wrong) {
+/// Adds to what was seen, and to the words that were to be.
+Status play(const Wanted& wanted, const UniqueId& id, int rank, std::atomic<uint64_t>& checked,
+            std::atomic<uint64_t>& wrong, std::atomic<uint64_t>& due) {
   matrix::use_gpu(rank);
   Options options;
   options.settings = wanted.settings;
@@ -69,25 +75,32 @@ Status play(const Wanted& wanted, const UniqueId& id, int rank, std::atomic<uint
   TUTTI_ASSIGN(Communicator communicator, Communicator::create(id, rank, wanted.ranks, options));
   cudaStream_t stream = nullptr;
   void* buffers = nullptr;
+  void* counters = nullptr;
   TUTTI_TRY(check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "a stream"));
-  TUTTI_TRY(check(cudaMalloc(&buffers, 2 * wanted.bytes + sizeof(uint32_t)), "buffers"));
-  auto* const input = static_cast<uint32_t*>(buffers);
-  uint32_t* const output = input + wanted.bytes / sizeof(uint32_t);
-  uint32_t* const counter = output + wanted.bytes / sizeof(uint32_t);
-  TUTTI_TRY(check(cudaMemsetAsync(counter, 0, sizeof(uint32_t), stream), "a counter"));
+  TUTTI_TRY(check(cudaMalloc(&buffers, 2 * wanted.bytes), "buffers"));
+  TUTTI_TRY(check(cudaMalloc(&counters, sizeof(Outcome)), "counters"));
+  TUTTI_TRY(check(cudaMemsetAsync(counters, 0, sizeof(Outcome), stream), "counters"));
+  auto* const outcome = static_cast<Outcome*>(counters);
+  auto* const first = static_cast<uint32_t*>(buffers);
+  uint32_t* const output = first + wanted.bytes / sizeof(uint32_t);
   for (uint32_t number = 0; number < wanted.calls; ++number) {
     const Round round = draw(wanted, number, rank);
-    fill_input(input, round, stream);
+    const bool in_place = round.collective == Collective::kAllGather && number % 2 == 1;
+    uint32_t* const input = in_place ? output + round.rank * round.count : first;
+    TUTTI_TRY(fill_input(input, round, stream));
     TUTTI_TRY(call(communicator, round, input, output, stream));
-    check_output(output, round, counter, stream);
+    TUTTI_TRY(check_output(output, round, outcome, stream));
+    due += output_words(round);
     if (number % kCallsPerLook != kCallsPerLook - 1 && number + 1 != wanted.calls) continue;
     TUTTI_TRY(check(cudaStreamSynchronize(stream), "calls"));
     TUTTI_TRY(communicator.async_error());
   }
-  uint32_t seen = 0;
-  TUTTI_TRY(check(cudaMemcpy(&seen, counter, sizeof seen, cudaMemcpyDeviceToHost), "the counter"));
-  wrong += seen;
+  Outcome seen;
+  TUTTI_TRY(check(cudaMemcpy(&seen, outcome, sizeof seen, cudaMemcpyDeviceToHost), "the counters"));
+  checked += seen.checked;
+  wrong += seen.wrong;
   TUTTI_TRY(communicator.barrier(stream));
+  cudaFree(counters);
   cudaFree(buffers);
   cudaStreamDestroy(stream);
   return {};
@@ -105,19 +118,21 @@ int run(Wanted wanted) {
     fmt::print("{}\n", id.status().to_string());
     return 1;
   }
+  std::atomic<uint64_t> checked = 0;
   std::atomic<uint64_t> wrong = 0;
+  std::atomic<uint64_t> due = 0;
   std::vector<Status> statuses(static_cast<size_t>(wanted.ranks));
   matrix::Team(wanted.ranks).run([&](int rank) {
-    statuses[static_cast<size_t>(rank)] = play(wanted, *id, rank, wrong);
+    statuses[static_cast<size_t>(rank)] = play(wanted, *id, rank, checked, wrong, due);
   });
-  bool failed = wrong > 0;
+  bool failed = wrong > 0 || checked != due;
   for (const Status& status : statuses) {
     if (status.ok()) continue;
     failed = true;
     fmt::print("{}\n", status.to_string());
   }
-  fmt::print("{}: {} calls of {} bytes on {} ranks, {} wrong words\n", failed ? "FAILED" : "passed", wanted.calls,
-             wanted.bytes, wanted.ranks, wrong.load());
+  fmt::print("{}: {} calls of {} bytes on {} ranks, {} of {} words checked, {} wrong\n", failed ? "FAILED" : "passed",
+             wanted.calls, wanted.bytes, wanted.ranks, checked.load(), due.load(), wrong.load());
   return failed ? 1 : 0;
 }
 
@@ -127,16 +142,24 @@ int run(Wanted wanted) {
 int main(int argc, char** argv) {
   tutti::stress::Wanted wanted;
   std::vector<std::string> settings;
+  std::vector<std::string> collectives;
   CLI::App app("Thousands of large calls with new data each, checked on the GPU");
   app.add_option("--ranks", wanted.ranks, "Ranks, on GPUs in turn (one per GPU)");
   app.add_option("--calls", wanted.calls, "Calls (1000)");
   app.add_option("--bytes", wanted.bytes, "Of the larger buffer (8 MiB)")->transform(CLI::AsSizeValue(false));
+  app.add_option("--collectives", collectives, "Of all_reduce, all_gather, reduce_scatter, all_to_all (all)")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"all_reduce", "all_gather", "reduce_scatter", "all_to_all"}));
   app.add_option("--set", settings, "key=value")->allow_extra_args(false);
   CLI11_PARSE(app, argc, argv);
   for (const std::string& setting : settings) {
     const size_t equals = setting.find('=');
     if (equals == std::string::npos) return app.exit(CLI::ValidationError("--set", "key=value is wanted"));
     wanted.settings.emplace_back(setting.substr(0, equals), setting.substr(equals + 1));
+  }
+  for (const auto& [name, collective] : tutti::stress::kCollectives) {
+    const bool named = std::find(collectives.begin(), collectives.end(), name) != collectives.end();
+    if (named || collectives.empty()) wanted.collectives.push_back(collective);
   }
   return tutti::stress::run(wanted);
 }

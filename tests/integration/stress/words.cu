@@ -3,6 +3,8 @@
 
 #include <cuda_runtime.h>
 
+#include <string>
+
 namespace tutti::stress {
 namespace {
 
@@ -39,25 +41,41 @@ __global__ void fill(uint32_t* input, Round round, size_t words) {
   const size_t at = size_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (at < words) input[at] = word(round.rank, round.call, at);
 }
-__global__ void check(const uint32_t* output, Round round, size_t words, uint32_t* wrong) {
+__global__ void check(const uint32_t* output, Round round, size_t words, Outcome* outcome) {
   const size_t at = size_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  if (at < words && output[at] != expected(round, at)) atomicAdd(wrong, 1);
+  if (at < words && output[at] != expected(round, at)) atomicAdd(&outcome->wrong, 1ull);
+  if (at == 0) atomicAdd(&outcome->checked, static_cast<unsigned long long>(words));
 }
 
 unsigned blocks_for(size_t words) {
   return static_cast<unsigned>((words + kThreads - 1) / kThreads);
 }
 
-}  // namespace
-
-void fill_input(uint32_t* input, const Round& round, void* stream) {
-  const size_t words = round.count * (takes_all_blocks(round.collective) ? round.rank_count : 1);
-  fill<<<blocks_for(words), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(input, round, words);
+Status started(const char* what) {
+  const cudaError_t error = cudaGetLastError();
+  if (error == cudaSuccess) return {};
+  return {Code::kDevice, std::string(what) + ": " + cudaGetErrorString(error)};
 }
 
-void check_output(const uint32_t* output, const Round& round, uint32_t* wrong, void* stream) {
-  const size_t words = round.count * (gives_all_blocks(round.collective) ? round.rank_count : 1);
-  check<<<blocks_for(words), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(output, round, words, wrong);
+}  // namespace
+
+size_t input_words(const Round& round) {
+  return round.count * (takes_all_blocks(round.collective) ? round.rank_count : 1);
+}
+size_t output_words(const Round& round) {
+  return round.count * (gives_all_blocks(round.collective) ? round.rank_count : 1);
+}
+
+Status fill_input(uint32_t* input, const Round& round, void* stream) {
+  const size_t words = input_words(round);
+  fill<<<blocks_for(words), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(input, round, words);
+  return started("the kernel that fills inputs");
+}
+
+Status check_output(const uint32_t* output, const Round& round, Outcome* outcome, void* stream) {
+  const size_t words = output_words(round);
+  check<<<blocks_for(words), kThreads, 0, static_cast<cudaStream_t>(stream)>>>(output, round, words, outcome);
+  return started("the kernel that checks outputs");
 }
 
 }  // namespace tutti::stress

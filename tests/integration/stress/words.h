@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "tutti/status.h"
 #include "tutti/types.h"
 
 namespace tutti::stress {
@@ -18,8 +19,17 @@ struct Round {
   size_t count = 0;  ///< words of a block
 };
 
-/// Enqueue on `stream`: fills the input; adds to *wrong how many words of the output are not what they must be.
-void fill_input(uint32_t* input, const Round& round, void* stream);
-void check_output(const uint32_t* output, const Round& round, uint32_t* wrong, void* stream);
+/// What was seen so far; in memory of the GPU.
+struct Outcome {
+  unsigned long long checked = 0;  ///< words
+  unsigned long long wrong = 0;
+};
+
+size_t input_words(const Round& round);
+size_t output_words(const Round& round);
+
+/// Enqueue on `stream`: fills the input; adds to the outcome.
+Status fill_input(uint32_t* input, const Round& round, void* stream);
+Status check_output(const uint32_t* output, const Round& round, Outcome* outcome, void* stream);
 
 }  // namespace tutti::stress

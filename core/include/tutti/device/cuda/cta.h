@@ -18,10 +18,10 @@ inline constexpr uint64_t kStop = ~uint64_t{0};
 static __device__ __noinline__ uint64_t look(tutti_cuda_control* control, uint64_t timeout_ns, uint32_t rank,
                                              uint64_t since) {
   if (*const_cast<const volatile uint32_t*>(&control->abort) != 0) return kStop;
+  if (*const_cast<const volatile uint32_t*>(&control->fault) != 0) return kStop;  // another has given up
   const uint64_t now = nanoseconds();
   if (since == 0) return now;
   if (now - since < timeout_ns) return since;
-  if (*const_cast<const volatile uint32_t*>(&control->fault) != 0) return kStop;  // another has said why
   control->peer = rank;
   control->channel = blockIdx.x;
   __threadfence_system();

@@ -58,22 +58,39 @@ struct Start {
   bool in_clusters = false;   ///< CTAs lie evenly on SMs: compute capability 9.0 and later
 };
 
+/// What CUDA is told of it. Refers to `cluster`, which it fills.
+inline cudaLaunchConfig_t config_of(const Start& start, uint32_t ctas, void* stream, cudaLaunchAttribute& cluster) {
+  cluster.id = cudaLaunchAttributeClusterDimension;
+  cluster.val.clusterDim.x = TUTTI_CUDA_CLUSTER;
+  cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(ctas);
+  config.blockDim = dim3(start.threads);
+  config.dynamicSmemBytes = start.shared_bytes;
+  config.stream = static_cast<cudaStream_t>(stream);
+  config.attrs = &cluster;
+  config.numAttrs = start.in_clusters && ctas % TUTTI_CUDA_CLUSTER == 0 ? 1 : 0;
+  return config;
+}
+
+/// Whether the calling thread's GPU, or the part of it that this process has, holds a cluster of them.
+inline bool fits_in_clusters(Start start) {
+  start.in_clusters = true;
+  cudaLaunchAttribute cluster{};
+  const cudaLaunchConfig_t config = config_of(start, TUTTI_CUDA_CLUSTER, nullptr, cluster);
+  int clusters = 0;
+  if (cudaOccupancyMaxActiveClusters(&clusters, start.kernel, &config) == cudaSuccess) return clusters > 0;
+  cudaGetLastError();  // that one is no error
+  return false;
+}
+
 /// Enqueues it. A GPU deals single CTAs out to its groups of SMs unevenly, and all wait for those that share one's way
 /// out with most others; clusters it deals out evenly.
 inline cudaError_t start_kernel(const Start& start, const tutti_cuda_launch& launch, void* stream) {
   auto* parameters = const_cast<tutti_cuda_launch*>(&launch);
   void* arguments[] = {parameters};
   cudaLaunchAttribute cluster{};
-  cluster.id = cudaLaunchAttributeClusterDimension;
-  cluster.val.clusterDim.x = TUTTI_CUDA_CLUSTER;
-  cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(launch.cta_count);
-  config.blockDim = dim3(start.threads);
-  config.dynamicSmemBytes = start.shared_bytes;
-  config.stream = static_cast<cudaStream_t>(stream);
-  config.attrs = &cluster;
-  config.numAttrs = start.in_clusters && launch.cta_count % TUTTI_CUDA_CLUSTER == 0 ? 1 : 0;
+  const cudaLaunchConfig_t config = config_of(start, launch.cta_count, stream, cluster);
   return cudaLaunchKernelExC(&config, start.kernel, arguments);
 }
 

@@ -61,36 +61,36 @@ class MessageTrack {
  public:
   __device__ __forceinline__ MessageTrack(const tutti_cuda_launch& launch, const Connections& connections,
                                           uint32_t lane, const tutti_cuda_message& message)
-      : launch_(launch),
-        box_(connections.mailbox_at(message.peer)),
-        done_(&connections.mailbox_of(message.peer)->done),
-        at_(launch.tracks + ((lane * launch.rank_count + message.peer) * 2 + message.kind)),
-        kind_(message.kind) {
-    if (kind_ != TUTTI_CUDA_KEEP) value_ = load_track(at_);
+      : slot_count_(launch.slot_count), kind_(message.kind) {
+    if (kind_ == TUTTI_CUDA_KEEP) return;
+    box_ = connections.mailbox_at(message.peer);
+    done_ = &connections.mailbox_of(message.peer)->done;
+    at_ = launch.tracks + ((lane * launch.rank_count + message.peer) * 2 + message.kind);
+    value_ = load_track(at_);
   }
   __device__ __forceinline__ tutti_cuda_track value() const { return value_; }
 
   /// One thread, when none reads the track any more.
   __device__ __forceinline__ void advance(uint32_t messages) const {
     const uint32_t epoch = value_.epoch + messages;
-    if (kind_ == TUTTI_CUDA_SEND) *at_ = {epoch, load_relaxed(done_) + launch_.slot_count};
+    if (kind_ == TUTTI_CUDA_SEND) *at_ = {epoch, load_relaxed(done_) + slot_count_};
     if (kind_ == TUTTI_CUDA_RECEIVE) *at_ = {epoch, 0};
   }
   /// Likewise of what was received, when all of it has been read: tells the sender, twice per turn of the slots.
   __device__ __forceinline__ void tell(uint32_t messages) const {
     const uint32_t epoch = value_.epoch + messages;
-    const uint32_t half = launch_.slot_count / 2;
+    const uint32_t half = slot_count_ / 2;
     const bool is_due = (epoch & ~(half - 1)) != (value_.epoch & ~(half - 1));
     if (kind_ == TUTTI_CUDA_RECEIVE && is_due) store_relaxed(&box_->done, epoch);
   }
 
  private:
-  const tutti_cuda_launch& launch_;
-  tutti_cuda_mailbox* box_;
-  const uint32_t* done_;
-  tutti_cuda_track* at_;
-  tutti_cuda_track value_ = {};
+  uint32_t slot_count_;
   uint32_t kind_;
+  tutti_cuda_mailbox* box_ = nullptr;
+  const uint32_t* done_ = nullptr;
+  tutti_cuda_track* at_ = nullptr;
+  tutti_cuda_track value_ = {};
 };
 
 /// Of a launch of messages: what this CTA does, and which it is of those that do the same.
