@@ -181,7 +181,7 @@ void Cta::run() {
     for (uint32_t w = 0; w < warps; ++w) moved = advance((first + w) % warps) || moved;
     moved = end_cta_meeting() || moved;
     if (!moved) fail("all threads wait for each other", shape_.cta, 0);
-    std::this_thread::yield();
+    if (random_.below(8) == 0) std::this_thread::yield();  // to other CTAs
   }
   while (!work_.empty()) advance_engine();
   t_cta = nullptr;

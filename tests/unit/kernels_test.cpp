@@ -192,14 +192,14 @@ int rounds(const Protocol& protocol, int of_slices) {
 class Kernels : public testing::TestWithParam<Protocol> {};
 
 TEST_P(Kernels, DoWhatTheirPlansSay) {
-  run_random(GetParam(), {2, 3, 4}, rounds(GetParam(), 5));
+  run_random(GetParam(), {2, 3, 4}, rounds(GetParam(), 3));
 }
 TEST_P(Kernels, WithMoreRanks) {
   run_random(GetParam(), {5, 8, 12}, rounds(GetParam(), 1));
 }
 
 TEST_P(Kernels, SendAndReceive) {
-  run_groups(GetParam(), rounds(GetParam(), 4));
+  run_groups(GetParam(), rounds(GetParam(), 3));
 }
 
 /// A reduction of floats in one step, whose order shows in the bits.

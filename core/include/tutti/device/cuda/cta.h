@@ -8,8 +8,6 @@
 
 namespace tutti::device {
 
-inline constexpr uint32_t kPollsPerLook = 1u << 10;  // at the abort word, which lies in host memory: 1 µs a look
-
 /// What a look says that ends a wait in vain.
 inline constexpr uint64_t kStop = ~uint64_t{0};
 

@@ -58,6 +58,9 @@ __device__ __forceinline__ WireWord load_wire(const uint8_t* from) {
 
 // --- What a thread can ask of its surroundings
 
+/// Polls of a wait between two looks at the clock and at memory of the host, which take 1 µs.
+inline constexpr uint32_t kPollsPerLook = 1u << 10;
+
 __device__ __forceinline__ uint64_t nanoseconds() {
   uint64_t now;
   asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));

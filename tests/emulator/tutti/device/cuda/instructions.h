@@ -51,6 +51,8 @@ inline WireWord load_wire(const uint8_t* from) {
   return {low, __atomic_load_n(words + 1, __ATOMIC_ACQUIRE)};
 }
 
+inline constexpr uint32_t kPollsPerLook = 1u << 5;  // threads that poll keep others from the processor
+
 inline uint64_t nanoseconds() {
   emulator::yield();
   return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
