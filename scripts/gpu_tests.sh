@@ -1,0 +1,83 @@
+#!/usr/bin/env bash
+# Runs what needs GPUs and was built already, within a time limit: scripts/gpu_tests.sh BUILD_FOLDER [STEP...]
+#
+# Steps, in the order of what they tell soonest: stress registered family matrix random kill. Without any, all of them.
+# Prints a line for each part of a step as it ends, and the last lines of those that fail.
+# Environment: RANKS (rank counts; default 2 and the number of GPUs), CALLS (of the random test, 4000),
+# LIMIT (seconds of one part, 150), TOTAL (seconds of all, 900), LOGS (a folder).
+# Exit code: 1 where something failed, 2 where something did not run for want of time, 77 where there is no GPU.
+set -uo pipefail
+build=$(realpath "${1:?usage: scripts/gpu_tests.sh BUILD_FOLDER [STEP...]}")
+shift
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+steps=("$@")
+((${#steps[@]})) || steps=(stress registered family matrix random kill)
+gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU') || { echo "skipped: there is no GPU"; exit 77; }
+read -ra ranks <<<"${RANKS:-2 $((gpus > 2 ? gpus : 3))}"
+limit=${LIMIT:-150}
+total=${TOTAL:-900}
+logs=${LOGS:-$(mktemp -d)}
+mkdir -p "$logs"
+# Ranks that share a GPU must not wait for each other's kernels to be loaded, nor share queues of the hardware.
+export CUDA_MODULE_LOADING=EAGER CUDA_DEVICE_MAX_CONNECTIONS=32
+export TUTTI_TIMEOUTS_OPERATION=${TUTTI_TIMEOUTS_OPERATION:-20s}
+
+failed=0
+left_out=0
+part() { # part NAME COMMAND...
+  local name=$1 log=$logs/${1//[^a-z0-9]/-}.log start=$SECONDS code=0 outcome=passed
+  shift
+  if ((SECONDS > total)); then
+    echo "not run  $name: $total s are over"
+    left_out=1
+    return
+  fi
+  timeout --kill-after=5 "$limit" "$@" >"$log" 2>&1 || code=$?
+  case $code in
+    0) ;;
+    77) outcome=skipped ;;
+    124 | 137) outcome="TIME-OUT" failed=1 ;;
+    *) outcome=FAILED failed=1 ;;
+  esac
+  printf '%-8s %4d s  %s: %s\n' "$outcome" $((SECONDS - start)) "$name" "$(tail -n 1 "$log" | cut -c 1-140)"
+  [[ $outcome == passed || $outcome == skipped ]] || tail -n 12 "$log" | cut -c 1-200
+}
+
+stress() {
+  local n protocol
+  for n in "${ranks[@]}"; do
+    for protocol in ll128 ll simple; do
+      part "stress $n $protocol" "$build/tests/gpu_stress_test" --ranks "$n" --set "protocol=$protocol"
+    done
+    part "stress $n messages" "$build/tests/gpu_stress_test" --ranks "$n" --set protocol=simple \
+      --set algorithm=direct/shifted --collectives all_gather,all_to_all --bytes 48M --calls 300
+  done
+}
+registered() { part "registered buffers" "$build/tests/fault_registered_test"; }
+family() { part "communicators from others" "$build/tests/nccl_family"; }
+matrix() {
+  part "matrix" "$build/tests/matrix_test" --gpus --ranks "$(IFS=, && echo "${ranks[*]}")" --max-count 70000
+}
+random() {
+  local n protocol
+  for n in "${ranks[@]}"; do
+    part "random $n" "$build/tests/random_calls_test" --gpus --ranks "$n" --calls "${CALLS:-4000}"
+  done
+  for protocol in ll128 simple; do
+    part "random $protocol" env TUTTI_PROTOCOL=$protocol "$build/tests/random_calls_test" --gpus \
+      --ranks "${ranks[0]}" --calls "${CALLS:-4000}"
+  done
+}
+kill_ranks() { part "killed ranks" tests/fault/kill_test.py "$build/bin/tutti" --gpus; }
+
+for step in "${steps[@]}"; do
+  case $step in
+    stress | registered | family | matrix | random) "$step" ;;
+    kill) kill_ranks ;;
+    *) echo "there is no step '$step'"; exit 1 ;;
+  esac
+done
+echo "logs: $logs"
+((failed)) && exit 1
+((left_out)) && exit 2
+exit 0
