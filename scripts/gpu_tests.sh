@@ -68,7 +68,7 @@ random() {
       --ranks "${ranks[0]}" --calls "${CALLS:-4000}"
   done
 }
-kill_ranks() { part "killed ranks" tests/fault/kill_test.py "$build/bin/tutti" --gpus; }
+kill_ranks() { part "killed ranks" python3 tests/fault/kill_test.py "$build/bin/tutti" --gpus; }
 
 for step in "${steps[@]}"; do
   case $step in
