@@ -266,7 +266,16 @@ TEST_P(Kernels, FoldInOrderOfRanks) {
   }
 }
 
-/// All ranks' launches of an all-reduce in a ring.
+/// An all-reduce.
+std::vector<plan::Plan> ring_of_three() {
+  const Algorithm ring("ring");
+  Connected connected(ring, split(3, 1));
+  auto plans = connected.plans(TUTTI_ALL_REDUCE, 0);
+  EXPECT_TRUE(plans.ok());
+  return plans.ok() ? *std::move(plans) : std::vector<plan::Plan>();
+}
+
+/// All ranks' launches of it.
 std::vector<std::vector<tutti_cuda_launch>> ring_launches(KernelMachine& machine, const TestCall& call) {
   std::vector<std::vector<tutti_cuda_launch>> launches(call.call().programs.size());
   for (uint32_t rank = 0; rank < launches.size(); ++rank) launches[rank] = {machine.launch(rank, call.call(), 1)};
@@ -274,11 +283,8 @@ std::vector<std::vector<tutti_cuda_launch>> ring_launches(KernelMachine& machine
 }
 
 TEST_P(Kernels, GiveUpOnARankThatDoesNotCome) {
-  const Algorithm ring("ring");
-  Connected connected(ring, split(3, 1));
-  const auto plans = connected.plans(TUTTI_ALL_REDUCE, 0);
-  ASSERT_TRUE(plans.ok());
-  const TestCall call(*plans, false, 1000, 1, GetParam().layout);
+  const std::vector<plan::Plan> plans = ring_of_three();
+  const TestCall call(plans, false, 1000, 1, GetParam().layout);
   KernelMachine::Options options = options_of(GetParam(), 3, 1);
   options.timeout_ns = 100'000'000;
   KernelMachine machine(options);
@@ -291,11 +297,8 @@ TEST_P(Kernels, GiveUpOnARankThatDoesNotCome) {
 }
 
 TEST_P(Kernels, EndWhenAborted) {
-  const Algorithm ring("ring");
-  Connected connected(ring, split(3, 1));
-  const auto plans = connected.plans(TUTTI_ALL_REDUCE, 0);
-  ASSERT_TRUE(plans.ok());
-  const TestCall call(*plans, false, 1000, 1, GetParam().layout);
+  const std::vector<plan::Plan> plans = ring_of_three();
+  const TestCall call(plans, false, 1000, 1, GetParam().layout);
   KernelMachine machine(options_of(GetParam(), 3, 1));
   auto launches = ring_launches(machine, call);
   launches[2].clear();
