@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs what was written for NCCL on this machine's GPUs, over Tutti's libnccl.so.2 and over NCCL's, and prints a table:
 #   scripts/clients_check.sh [BUILD_FOLDER] [STEPS]
-# STEPS: a regular expression of steps to run. Builds first what is missing. Each step has a time-out; logs stay in
+# STEPS: a regular expression of steps to run. Builds first what is missing, unless PREBUILT is set. Each step has a time-out; logs stay in
 # BUILD_FOLDER/clients. PYTHON: an interpreter that has PyTorch (and CuPy, JAX). NCCL_LIBRARY: NCCL's own libnccl.so.2.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
@@ -21,7 +21,7 @@ make_programs() {
     cmake --build "$build" -j "$(nproc)" --target tutti_nccl nccl_arguments nccl_codes nccl_family nccl_like \
       nccl_api_cost "${plugins[@]}"
 }
-make_programs >"$logs/build.log" 2>&1 || {
+[[ -n ${PREBUILT:-} ]] || make_programs >"$logs/build.log" 2>&1 || {
   grep -E "error|Error" "$logs/build.log" | head -20
   tail -5 "$logs/build.log"
   exit 1

@@ -54,7 +54,9 @@ stress() {
   done
 }
 registered() { part "registered buffers" "$build/tests/fault_registered_test"; }
-family() { part "communicators from others" "$build/tests/nccl_family"; }
+family() {
+  part "communicators from others" env LD_LIBRARY_PATH="$build/lib/nccl:${LD_LIBRARY_PATH:-}" "$build/tests/nccl_family"
+}
 matrix() {
   part "matrix" "$build/tests/matrix_test" --gpus --ranks "$(IFS=, && echo "${ranks[*]}")" --max-count 70000
 }
