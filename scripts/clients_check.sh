@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Runs what was written for NCCL on this machine's GPUs, over Tutti's libnccl.so.2 and over NCCL's, and prints a table:
 #   scripts/clients_check.sh [BUILD_FOLDER] [STEPS]
-# STEPS: a regular expression of steps to run. Builds first what is missing, unless PREBUILT is set. Each step has a time-out; logs stay in
-# BUILD_FOLDER/clients. PYTHON: an interpreter that has PyTorch (and CuPy, JAX). NCCL_LIBRARY: NCCL's own libnccl.so.2.
+# STEPS: a regular expression of steps to run. Builds first what is missing, unless PREBUILT is set. Each step has a
+# time-out; logs stay in BUILD_FOLDER/clients.
+# PYTHON: an interpreter that has PyTorch (and CuPy, JAX). NCCL_LIBRARY: NCCL's own libnccl.so.2.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 build=${1:-/tmp/tutti-gpu}
