@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Packs a build so that it runs on another machine that has no more than glibc and a driver of CUDA:
+# Packs a build so that it runs on another machine that has glibc, libgcc and a driver of CUDA:
 # scripts/pack_build.sh BUILD_FOLDER OUT.tgz [TEST...]
 #
 # Holds programs, libraries, plugins, configurations, the named tests (default: those for GPUs), scripts, and the shared
@@ -30,9 +30,10 @@ mkdir -p "$pack/tests" && mv "$pack/fault" "$pack/clients" "$pack/tests/"
 
 # What the loader finds, less what belongs to the system: the loader itself, glibc, the compiler's and the driver's.
 elves=$(find "$pack/build" -type f \( -perm -u+x -o -name '*.so*' \))
+systems='ld-linux|libc|libm|libdl|librt|libpthread|libresolv|libmvec|libutil|libanl|libnsl|libgcc_s|libcuda|libnvidia'
 for elf in $elves; do ldd "$elf" 2>/dev/null || true; done |
   awk '$2 == "=>" && $3 ~ /^\// { print $3 }' | sort -u |
-  grep -vE "^$build/|/(ld-linux|libc|libm|libdl|librt|libpthread|libgcc_s|libcuda)[.-]" |
+  { grep -vE "^$build/|/($systems)[.-]" || true; } |
   while read -r library; do cp -L "$library" "$pack/libs/"; done
 for elf in $elves; do strip --strip-unneeded "$elf" 2>/dev/null || true; done
 

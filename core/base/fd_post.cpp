@@ -16,7 +16,10 @@
 namespace tutti::base {
 namespace {
 
-constexpr uint32_t kFilesAtOnce = 64;  // the kernel takes 253
+constexpr uint32_t kFilesAtOnce = 64;        // the kernel takes 253
+constexpr uint32_t kGivesUp = ~uint32_t{0};  // in place of a number of files
+constexpr Milliseconds kSlice{100};          // of a wait
+constexpr Milliseconds kCrowdedSlice{5};     // while too many files are on their way
 
 /// What a datagram says, before the files that come with it.
 struct Letter {
@@ -67,8 +70,18 @@ class Outgoing {
   int fd() const { return socket_.get(); }
   bool is_done(size_t items) const { return sent_any_ && next_ == items; }
 
+  /// Whether the kernel takes no more of this user's files for now, wherever to.
+  bool is_crowded() const { return is_crowded_; }
+
+  /// Says that no more comes, if that can be said now.
+  void give_up(uint32_t sender) const {
+    const Letter letter{secret_, sender, kGivesUp, 0, 0, {}};
+    static_cast<void>(::send(socket_.get(), &letter, sizeof letter, MSG_NOSIGNAL));
+  }
+
   /// As much as is taken now.
   Status send(uint32_t sender, std::span<const FdPost::Item> items) {
+    is_crowded_ = false;
     while (!is_done(items.size())) {
       Letter letter{secret_, sender, static_cast<uint32_t>(items.size()), static_cast<uint32_t>(next_), 0, {}};
       Control control;
@@ -91,6 +104,7 @@ class Outgoing {
         std::memcpy(CMSG_DATA(header), files.data(), letter.count * sizeof(int));
       }
       if (::sendmsg(socket_.get(), &message, MSG_NOSIGNAL) < 0) {
+        is_crowded_ = errno == ETOOMANYREFS;
         if (errno == EAGAIN || errno == ETOOMANYREFS || errno == EINTR) return {};
         return Status(Code::kRemote, "its process took no files: " + errno_text(errno));
       }
@@ -107,6 +121,14 @@ class Outgoing {
   uint64_t secret_;
   size_t next_ = 0;
   bool sent_any_ = false;  // a member that gives nothing says so
+  bool is_crowded_ = false;
+};
+
+/// What has come of a member.
+struct Incoming {
+  FdPost::Parcel parcel;
+  std::optional<size_t> total;
+  bool is_done() const { return total && parcel.files.size() == *total; }
 };
 
 /// What a letter brought.
@@ -149,6 +171,104 @@ Result<std::optional<Delivery>> receive(int socket, uint64_t secret) {
   return std::optional<Delivery>(std::move(delivery));
 }
 
+/// One exchange, from one member's side.
+class Exchange {
+ public:
+  Exchange(int socket, uint64_t secret, uint32_t self, size_t members)
+      : socket_(socket), secret_(secret), self_(self), incoming_(members) {
+    incoming_[self].total = 0;
+  }
+
+  Status run(std::span<const FdPost::Address> members, std::span<const FdPost::Item> items, Time deadline,
+             const std::function<Status()>& is_over) {
+    for (uint32_t member = 0; member < members.size(); ++member) {
+      if (member == self_) continue;
+      auto way = Outgoing::open(members[member]);
+      if (!way.ok()) return way.status().with_context(fmt::format("files for rank {}", member));
+      outgoing_.emplace_back(member, *std::move(way));
+    }
+    for (;;) {
+      TUTTI_ASSIGN(std::vector<pollfd> waits, send(items));
+      TUTTI_TRY(receive_all());
+      const auto missing =
+          std::find_if(incoming_.begin(), incoming_.end(), [](const Incoming& from) { return !from.is_done(); });
+      if (missing == incoming_.end() && sent_all_) return {};
+      const Milliseconds left = left_until(deadline, is_crowded_ ? kCrowdedSlice : kSlice);
+      if (left.count() == 0 && missing == incoming_.end()) {
+        return {Code::kTimeout, "another rank does not take files"};
+      }
+      if (left.count() == 0) {
+        return {Code::kTimeout, fmt::format("rank {} gave no files in time", missing - incoming_.begin())};
+      }
+      TUTTI_TRY(is_over());
+      if (::poll(waits.data(), waits.size(), static_cast<int>(left.count())) < 0 && errno != EINTR) {
+        return system_error("poll");
+      }
+    }
+  }
+  /// So that others need not wait for what does not come.
+  void give_up() const {
+    for (const auto& [member, way] : outgoing_) way.give_up(self_);
+  }
+  std::vector<FdPost::Parcel> take() {
+    std::vector<FdPost::Parcel> parcels;
+    parcels.reserve(incoming_.size());
+    for (Incoming& from : incoming_) parcels.push_back(std::move(from.parcel));
+    return parcels;
+  }
+
+ private:
+  /// Returns what to wait for.
+  Result<std::vector<pollfd>> send(std::span<const FdPost::Item> items) {
+    std::vector<pollfd> waits = {{socket_, POLLIN, 0}};
+    sent_all_ = true;
+    is_crowded_ = false;
+    for (auto& [member, way] : outgoing_) {
+      const Status sent = way.send(self_, items);
+      if (!sent.ok()) return sent.with_context(fmt::format("rank {}", member));
+      if (way.is_done(items.size())) continue;
+      sent_all_ = false;
+      is_crowded_ = is_crowded_ || way.is_crowded();
+      if (!way.is_crowded()) waits.push_back({way.fd(), POLLOUT, 0});
+    }
+    return waits;
+  }
+
+  /// All letters that are there.
+  Status receive_all() {
+    pollfd next{socket_, POLLIN, 0};
+    while (::poll(&next, 1, 0) > 0) {
+      TUTTI_ASSIGN(std::optional<Delivery> delivery, receive(socket_, secret_));
+      if (delivery) TUTTI_TRY(keep(*delivery));
+    }
+    return {};
+  }
+
+  Status keep(Delivery& delivery) {
+    const Letter& letter = delivery.letter;
+    if (letter.sender >= incoming_.size() || letter.sender == self_) return {};
+    if (letter.total == kGivesUp) {
+      return {Code::kRemote, fmt::format("rank {} could not give or take files", letter.sender)};
+    }
+    Incoming& from = incoming_[letter.sender];
+    if (letter.first != from.parcel.files.size() || from.is_done()) return {};  // no letter of that member's
+    from.total = letter.total;
+    for (uint32_t i = 0; i < letter.count; ++i) {
+      from.parcel.files.push_back(std::move(delivery.files[i]));
+      from.parcel.notes.push_back(letter.notes[i]);
+    }
+    return {};
+  }
+
+  int socket_;
+  uint64_t secret_;
+  uint32_t self_;
+  std::vector<Incoming> incoming_;                       // by member
+  std::vector<std::pair<uint32_t, Outgoing>> outgoing_;  // with its member
+  bool sent_all_ = false;
+  bool is_crowded_ = false;
+};
+
 }  // namespace
 
 Result<FdPost> FdPost::open() {
@@ -163,55 +283,13 @@ Result<FdPost> FdPost::open() {
 }
 
 Result<std::vector<FdPost::Parcel>> FdPost::exchange(std::span<const Address> members, uint32_t self,
-                                                     std::span<const Item> items, Time deadline) {
-  struct Incoming {
-    Parcel parcel;
-    std::optional<size_t> total;
-    bool is_done() const { return total && parcel.files.size() == *total; }
-  };
-  std::vector<Incoming> incoming(members.size());
-  incoming[self].total = 0;
-  std::vector<std::pair<uint32_t, Outgoing>> outgoing;
-  for (uint32_t member = 0; member < members.size(); ++member) {
-    if (member == self) continue;
-    auto way = Outgoing::open(members[member]);
-    if (!way.ok()) return way.status().with_context(fmt::format("files for rank {}", member));
-    outgoing.emplace_back(member, *std::move(way));
-  }
-  const auto is_open = [&](const Incoming& from) { return !from.is_done(); };
-  for (;;) {
-    std::vector<pollfd> waits = {{socket_.get(), POLLIN, 0}};
-    for (auto& [member, way] : outgoing) {
-      const Status sent = way.send(self, items);
-      if (!sent.ok()) return sent.with_context(fmt::format("rank {}", member));
-      if (!way.is_done(items.size())) waits.push_back({way.fd(), POLLOUT, 0});
-    }
-    const auto missing = std::find_if(incoming.begin(), incoming.end(), is_open);
-    if (missing == incoming.end() && waits.size() == 1) break;
-    const Milliseconds left = left_until(deadline);
-    if (left.count() == 0) {
-      if (missing == incoming.end()) return Status(Code::kTimeout, "another rank does not take files");
-      return Status(Code::kTimeout, fmt::format("rank {} gave no files in time", missing - incoming.begin()));
-    }
-    if (::poll(waits.data(), waits.size(), static_cast<int>(left.count())) < 0 && errno != EINTR) {
-      return system_error("poll");
-    }
-    TUTTI_ASSIGN(std::optional<Delivery> delivery, receive(socket_.get(), address_.secret));
-    if (!delivery) continue;
-    const Letter& letter = delivery->letter;
-    if (letter.sender >= incoming.size() || letter.sender == self) continue;
-    Incoming& from = incoming[letter.sender];
-    if (letter.first != from.parcel.files.size() || from.is_done()) continue;  // no letter of that member's
-    from.total = letter.total;
-    for (uint32_t i = 0; i < letter.count; ++i) {
-      from.parcel.files.push_back(std::move(delivery->files[i]));
-      from.parcel.notes.push_back(letter.notes[i]);
-    }
-  }
-  std::vector<Parcel> parcels;
-  parcels.reserve(incoming.size());
-  for (Incoming& from : incoming) parcels.push_back(std::move(from.parcel));
-  return parcels;
+                                                     std::span<const Item> items, Time deadline,
+                                                     const std::function<Status()>& is_over) {
+  Exchange exchange(socket_.get(), address_.secret, self, members.size());
+  const Status done = exchange.run(members, items, deadline, is_over);
+  if (done.ok()) return exchange.take();
+  exchange.give_up();
+  return done;
 }
 
 }  // namespace tutti::base

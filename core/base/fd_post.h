@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -33,10 +34,12 @@ class FdPost {
   const Address& address() const { return address_; }
 
   /// Gives `items` to all other members and returns what each of them gave, by member; nothing is the own. All members
-  /// call it, once each, with the addresses of all. The files given stay the caller's.
-  /// Errors: kTimeout (names a member that gave nothing), kRemote (one is gone), kSystem (too many open files).
+  /// call it, once each, with the addresses of all. The files given stay the caller's. `is_over` is asked every now and
+  /// then; what it returns, if not ok, ends the call.
+  /// Errors: kTimeout (names a member that gave nothing), kRemote (one is gone or has failed), kSystem (too many open
+  /// files), and those of `is_over`.
   Result<std::vector<Parcel>> exchange(std::span<const Address> members, uint32_t self, std::span<const Item> items,
-                                       Time deadline);
+                                       Time deadline, const std::function<Status()>& is_over);
 
  private:
   FdPost(Fd socket, const Address& address) : socket_(std::move(socket)), address_(address) {}

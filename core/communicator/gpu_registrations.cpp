@@ -7,6 +7,20 @@
 #include "log/log.h"
 
 namespace tutti::communicator {
+namespace {
+
+/// Whether what of the own buffer lies in [begin, begin + bytes) is still the memory that was registered.
+bool is_there(const RegisteredBuffer& buffer, const void* begin, uint64_t bytes) {
+  const auto* const from = static_cast<const uint8_t*>(begin);
+  for (size_t i = 0; i < buffer.pieces.size(); ++i) {
+    const bool ends_before = i + 1 < buffer.pieces.size() && buffer.pieces[i + 1].begin <= from;
+    if (ends_before || buffer.pieces[i].begin >= from + bytes) continue;
+    if (cuda::allocation_id(buffer.pieces[i].begin) != buffer.pieces[i].id) return false;
+  }
+  return true;
+}
+
+}  // namespace
 
 Result<bool> GpuRegistrations::all_say(bool yes, base::Time deadline) const {
   TUTTI_ASSIGN(const std::vector<uint32_t> all, bootstrap::exchange(bootstrap_, uint32_t{yes ? 1u : 0u}, deadline));
@@ -22,7 +36,8 @@ Result<std::optional<uint64_t>> GpuRegistrations::add(void* buffer, uint64_t byt
   }
   RegisteredBuffer own;
   Shared shared;
-  auto offered = offer(buffer, bytes, own, shared);
+  auto offered = loaded.ok() ? offer(buffer, bytes, own, shared) : loaded;
+  if (offered.ok()) offered->left_ms = base::left_until(deadline).count();
   if (!offered.ok()) log::info("the buffer that was registered is not reached: {}", offered.status().text());
   TUTTI_ASSIGN(const std::vector<Offer> offers,
                bootstrap::exchange(bootstrap_, offered.ok() ? *offered : Offer(), deadline));
@@ -38,7 +53,7 @@ Result<std::optional<uint64_t>> GpuRegistrations::add(void* buffer, uint64_t byt
     log::info("the registered buffers make no difference: rank {} cannot share its own", rank);
     return nothing;
   }
-  const Status mapped = loaded.ok() ? map(offers, shared, deadline, own) : loaded;
+  const Status mapped = map(offers, shared, own);
   if (!mapped.ok()) log::info("the registered buffers make no difference: {}", mapped.text());
   TUTTI_ASSIGN(const bool all_mapped, all_say(mapped.ok(), deadline));
   if (!all_mapped) return nothing;
@@ -59,11 +74,10 @@ Result<GpuRegistrations::Offer> GpuRegistrations::offer(void* buffer, uint64_t b
     TUTTI_ASSIGN(side, SideStream::create(options_.device));
   }
   TUTTI_ASSIGN(const cuda::Allocation allocation, cuda::allocation_of(buffer, options_.device));
-  TUTTI_ASSIGN(shared.post, base::FdPost::open());
-  offer.post = shared.post->address();
+  auto post = base::FdPost::open();
+  if (post.ok()) offer.post = shared.post.emplace(*std::move(post)).address();
   own.own = static_cast<const uint8_t*>(buffer);
   own.bytes = bytes;
-  own.memory = allocation.id;
   auto address = cuda::export_allocation(allocation, options_.device);
   if (address.ok()) {
     offer.address = *address;
@@ -71,12 +85,14 @@ Result<GpuRegistrations::Offer> GpuRegistrations::offer(void* buffer, uint64_t b
     if (bytes > allocation.bytes - offer.offset) {
       return Status(Code::kUnsupported, "it goes beyond one allocation");
     }
+    own.pieces = {{own.own, allocation.id}};
   } else {
     auto segments = cuda::export_segments(buffer, bytes, options_.device);
     if (!segments.ok()) return segments.status().with_context(address.status().text());
     shared.segments = *std::move(segments);
     offer.segments = static_cast<uint32_t>(shared.segments.files.size());
     offer.offset = shared.segments.offset;
+    for (const uint8_t* begin : shared.segments.begins) own.pieces.push_back({begin, cuda::allocation_id(begin)});
   }
   offer.is_shared = 1;
   return offer;
@@ -86,33 +102,42 @@ Result<GpuRegistrations::Offer> GpuRegistrations::offer(void* buffer, uint64_t b
 void GpuRegistrations::forget_freed(const void* begin, uint64_t bytes) {
   for (;;) {
     const RegisteredBuffer* const old = known_.overlapping(begin, bytes);
-    if (old == nullptr || cuda::allocation_id(old->own) == old->memory) return;
+    if (old == nullptr || is_there(*old, old->own, old->bytes)) return;
     log::info("a registered buffer was freed: its registration has ended");
     end(old->number);
   }
 }
 
-/// By rank; nothing where no rank has segments. In half of the time there is: then ranks still agree on the outcome.
+/// By rank; nothing where no rank has segments. In half of the time that all ranks have: then they still agree on the
+/// outcome.
 Result<std::vector<base::FdPost::Parcel>> GpuRegistrations::give_segments(const std::vector<Offer>& offers,
-                                                                          Shared& shared, base::Time deadline) const {
+                                                                          Shared& shared) const {
   const bool any = std::any_of(offers.begin(), offers.end(), [](const Offer& offer) { return offer.segments > 0; });
   if (!any) return std::vector<base::FdPost::Parcel>(offers.size());
   std::vector<base::FdPost::Address> posts;
-  for (const Offer& offer : offers) posts.push_back(offer.post);
+  int64_t left_ms = offers.front().left_ms;
+  for (size_t rank = 0; rank < offers.size(); ++rank) {
+    posts.push_back(offers[rank].post);
+    left_ms = std::min(left_ms, offers[rank].left_ms);
+    if (offers[rank].post.secret == 0) return Status(Code::kUnsupported, fmt::format("rank {} has no socket", rank));
+  }
   std::vector<base::FdPost::Item> items;
   for (size_t i = 0; i < shared.segments.files.size(); ++i) {
     items.push_back({shared.segments.files[i].get(), shared.segments.bytes[i]});
   }
-  return shared.post->exchange(posts, options_.rank, items, base::time_in(base::left_until(deadline) / 2));
+  const auto is_over = [this]() -> Status {
+    const auto failure = bootstrap_.failure();
+    return failure ? Status(Code::kRemote, "the communicator has failed") : Status();
+  };
+  return shared.post->exchange(posts, options_.rank, items, base::time_in(base::Milliseconds(left_ms / 2)), is_over);
 }
 
-Status GpuRegistrations::map(const std::vector<Offer>& offers, Shared& shared, base::Time deadline,
-                             RegisteredBuffer& own) const {
+Status GpuRegistrations::map(const std::vector<Offer>& offers, Shared& shared, RegisteredBuffer& own) const {
   struct Mapped {
     std::vector<cuda::PeerMemory> allocations;
     std::vector<cuda::MappedSegments> segments;
   };
-  TUTTI_ASSIGN(const auto parcels, give_segments(offers, shared, deadline));
+  TUTTI_ASSIGN(const auto parcels, give_segments(offers, shared));
   auto mapped = std::make_shared<Mapped>();
   for (uint32_t rank = 0; rank < offers.size(); ++rank) {
     if (rank == options_.rank) {
@@ -145,7 +170,7 @@ std::optional<RegisteredPlace> GpuRegistrations::find(const Call& call) {
   if (bytes == 0) return std::nullopt;
   const RegisteredBuffer* const buffer = known_.find(call.output, bytes);
   if (buffer == nullptr) return std::nullopt;
-  if (cuda::allocation_id(buffer->own) != buffer->memory) [[unlikely]] {
+  if (!is_there(*buffer, call.output, bytes)) [[unlikely]] {
     forget_freed(buffer->own, buffer->bytes);
     return std::nullopt;
   }

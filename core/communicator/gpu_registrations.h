@@ -51,9 +51,10 @@ class GpuRegistrations {
   /// What a rank tells of its buffer. Plain data.
   struct Offer {
     cuda::MemoryAddress address;  ///< of the allocation, if CUDA shares it by that
-    base::FdPost::Address post;   ///< else pieces of it go by files:
+    base::FdPost::Address post;   ///< else pieces of it go by files; all 0: there is no socket
     uint32_t segments = 0;        ///< so many
-    uint64_t offset = 0;          ///< of the buffer in it
+    uint64_t offset = 0;          ///< of the buffer in the allocation, or in the first piece
+    int64_t left_ms = 0;          ///< until this rank gives the registration up
     uint32_t is_shared = 0;
     uint32_t overlaps = 0;
   };
@@ -65,9 +66,8 @@ class GpuRegistrations {
   };
   Result<Offer> offer(void* buffer, uint64_t bytes, RegisteredBuffer& own, Shared& shared);
   void forget_freed(const void* begin, uint64_t bytes);
-  Result<std::vector<base::FdPost::Parcel>> give_segments(const std::vector<Offer>& offers, Shared& shared,
-                                                          base::Time deadline) const;
-  Status map(const std::vector<Offer>& offers, Shared& shared, base::Time deadline, RegisteredBuffer& own) const;
+  Result<std::vector<base::FdPost::Parcel>> give_segments(const std::vector<Offer>& offers, Shared& shared) const;
+  Status map(const std::vector<Offer>& offers, Shared& shared, RegisteredBuffer& own) const;
   Result<bool> all_say(bool yes, base::Time deadline) const;
 
   Options options_;

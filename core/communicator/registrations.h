@@ -25,7 +25,12 @@ struct RegisteredBuffer {
   uint64_t number = 0;  ///< of the registration, from 1; the same on all ranks
   const uint8_t* own = nullptr;
   uint64_t bytes = 0;
-  uint64_t memory = 0;            ///< stands for the allocation that the own buffer lies in
+  /// What the own buffer lies in: an allocation, or pieces one behind the other. `id`: of no other memory, ever.
+  struct Piece {
+    const uint8_t* begin = nullptr;
+    uint64_t id = 0;
+  };
+  std::vector<Piece> pieces;
   std::vector<uint8_t*> of_rank;  ///< the buffers, as this rank's GPU sees them
   std::shared_ptr<void> mapped;   ///< keeps them mapped
 

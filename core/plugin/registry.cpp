@@ -23,7 +23,7 @@ Result<std::shared_ptr<Plugin>> load_one(Kind kind, const std::string& name,
 /// All plugins of the kind that will be are loaded.
 void warn_of_unused(Kind kind, const config::Config& config) {
   for (const std::string& setting : config.unused(short_name(kind))) {
-    log::warn("{} has no effect: plugins.{} does not name the plugin", setting, to_string(kind));
+    log::warn("{} has no effect: that plugin is not loaded", setting);
   }
 }
 

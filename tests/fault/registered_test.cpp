@@ -144,23 +144,9 @@ TEST(Registered, MemoryOfTheHostMakesNoDifference) {
 class GrownMemory {
  public:
   GrownMemory() {
-    int device = 0;
-    EXPECT_EQ(cudaGetDevice(&device), cudaSuccess);
     EXPECT_EQ(reserve_(&begin_, kBytes, 0, 0, 0), CUDA_SUCCESS);
-    CUmemAllocationProp properties{};
-    properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-    properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {device}};
-    properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
-    for (const size_t at : {size_t{0}, kBytes / 2}) {
-      CUmemGenericAllocationHandle piece = 0;
-      EXPECT_EQ(create_(&piece, kBytes / 2, &properties, 0), CUDA_SUCCESS);
-      EXPECT_EQ(map_(begin_ + at, kBytes / 2, 0, piece, 0), CUDA_SUCCESS);
-      EXPECT_EQ(release_(piece), CUDA_SUCCESS);
-    }
-    CUmemAccessDesc access{};
-    access.location = properties.location;
-    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-    EXPECT_EQ(set_access_(begin_, kBytes, &access, 1), CUDA_SUCCESS);
+    map_half(0);
+    map_half(kBytes / 2);
   }
   ~GrownMemory() {
     unmap_(begin_, kBytes);
@@ -169,6 +155,12 @@ class GrownMemory {
   GrownMemory(const GrownMemory&) = delete;
   GrownMemory& operator=(const GrownMemory&) = delete;
   void* data() const { return reinterpret_cast<void*>(static_cast<uintptr_t>(begin_)); }
+
+  /// Other memory at the same addresses.
+  void renew_second_half() {
+    EXPECT_EQ(unmap_(begin_ + kBytes / 2, kBytes / 2), CUDA_SUCCESS);
+    map_half(kBytes / 2);
+  }
 
  private:
   template <class Function>
@@ -182,6 +174,23 @@ class GrownMemory {
   decltype(&cuMemMap) map_ = of<decltype(map_)>("cuMemMap");
   decltype(&cuMemUnmap) unmap_ = of<decltype(unmap_)>("cuMemUnmap");
   decltype(&cuMemSetAccess) set_access_ = of<decltype(set_access_)>("cuMemSetAccess");
+  void map_half(size_t at) {
+    int device = 0;
+    EXPECT_EQ(cudaGetDevice(&device), cudaSuccess);
+    CUmemAllocationProp properties{};
+    properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {device}};
+    properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    CUmemGenericAllocationHandle piece = 0;
+    EXPECT_EQ(create_(&piece, kBytes / 2, &properties, 0), CUDA_SUCCESS);
+    EXPECT_EQ(map_(begin_ + at, kBytes / 2, 0, piece, 0), CUDA_SUCCESS);
+    EXPECT_EQ(release_(piece), CUDA_SUCCESS);
+    CUmemAccessDesc access{};
+    access.location = properties.location;
+    access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    EXPECT_EQ(set_access_(begin_ + at, kBytes / 2, &access, 1), CUDA_SUCCESS);
+  }
+
   CUdeviceptr begin_ = 0;
 };
 
@@ -199,6 +208,25 @@ TEST(Registered, MemoryThatGrewIsSharedByFiles) {
     }
     rank.buffer = allocated;
     EXPECT_TRUE(rank.comm.exchange({}).ok());  // nobody has it mapped any more
+  });
+}
+
+TEST(Registered, WhatWasMappedAnewIsNotUsed) {
+  on_gpus({}, [](Rank& rank) {
+    GrownMemory memory;
+    void* const allocated = std::exchange(rank.buffer, memory.data());
+    float* const output = rank.input() + kBytes / 2 / sizeof(float) - kCount;  // in both pieces
+    {
+      const Registration registration = rank.registered();
+      EXPECT_EQ(rank.gather(output, 1, rank.stream), "");
+      EXPECT_TRUE(rank.comm.exchange({}).ok());  // all are through
+      memory.renew_second_half();
+      EXPECT_TRUE(rank.comm.exchange({}).ok());
+      EXPECT_EQ(rank.gather(output, 5, rank.stream), "");
+      EXPECT_TRUE(rank.comm.exchange({}).ok());
+    }
+    rank.buffer = allocated;
+    EXPECT_TRUE(rank.comm.exchange({}).ok());
   });
 }
 

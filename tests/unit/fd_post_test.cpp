@@ -19,6 +19,10 @@ using base::Fd;
 using base::FdPost;
 using testing::HasSubstr;
 
+Status goes_on() {
+  return {};
+}
+
 /// A file that holds a number.
 Fd file_of(uint64_t number) {
   Fd fd(memfd_create("test", MFD_CLOEXEC));
@@ -57,7 +61,7 @@ void check_exchange(uint32_t members, const std::function<uint32_t(uint32_t)>& f
         items.push_back({files.back().get(), self * 2000 + i});
       }
       const auto parcels =
-          group.posts[self].exchange(group.addresses, self, items, base::time_in(std::chrono::seconds(60)));
+          group.posts[self].exchange(group.addresses, self, items, base::time_in(std::chrono::seconds(60)), goes_on);
       ASSERT_TRUE(parcels.ok()) << parcels.status().to_string();
       for (uint32_t other = 0; other < members; ++other) {
         const auto& parcel = (*parcels)[other];
@@ -79,9 +83,38 @@ TEST(FdPost, GivesFilesToAllOthers) {
   check_exchange(1, [](uint32_t) { return 3; });
 }
 
-/// More letters than a socket holds, from all to all.
+/// More letters than a socket holds, from all to all; and more files than a letter takes. Not so many that the usual
+/// limit of a process, 1024, is near.
 TEST(FdPost, WaitsWhereSocketsAreFull) {
-  check_exchange(8, [](uint32_t member) { return member % 2 == 0 ? 130 : 5; });
+  check_exchange(14, [](uint32_t) { return 2; });
+  check_exchange(3, [](uint32_t member) { return member == 1 ? 130 : 5; });
+}
+
+TEST(FdPost, EndsForOthersWhereOneFails) {
+  Group group(3);
+  std::vector<std::thread> others;
+  for (const uint32_t self : {0u, 2u}) {
+    others.emplace_back([&, self] {
+      const auto parcels =
+          group.posts[self].exchange(group.addresses, self, {}, base::time_in(std::chrono::minutes(5)), goes_on);
+      EXPECT_EQ(parcels.status().code(), Code::kRemote);
+      EXPECT_THAT(std::string(parcels.status().text()), HasSubstr("rank 1 could not give or take files"));
+    });
+  }
+  const FdPost::Item closed{-1, 0};
+  const auto parcels =
+      group.posts[1].exchange(group.addresses, 1, {&closed, 1}, base::time_in(std::chrono::minutes(5)), goes_on);
+  EXPECT_FALSE(parcels.ok());
+  for (std::thread& other : others) other.join();
+}
+
+TEST(FdPost, EndsWhenToldTo) {
+  Group group(2);
+  int asked = 0;
+  const auto parcels = group.posts[0].exchange(group.addresses, 0, {}, base::time_in(std::chrono::minutes(5)), [&] {
+    return ++asked < 3 ? Status() : Status(Code::kAborted, "enough");
+  });
+  EXPECT_EQ(parcels.status().code(), Code::kAborted);
 }
 
 TEST(FdPost, LetsStrangersTalk) {
@@ -102,24 +135,25 @@ TEST(FdPost, LetsStrangersTalk) {
   }
   std::thread other([&] {
     const auto deadline = base::time_in(std::chrono::seconds(60));
-    EXPECT_TRUE(group.posts[1].exchange(group.addresses, 1, {}, deadline).ok());
+    EXPECT_TRUE(group.posts[1].exchange(group.addresses, 1, {}, deadline, goes_on).ok());
   });
   const Fd file = file_of(7);
   const FdPost::Item item{file.get(), 7};
   const auto deadline = base::time_in(std::chrono::seconds(60));
-  EXPECT_TRUE(group.posts[0].exchange(group.addresses, 0, {&item, 1}, deadline).ok());
+  EXPECT_TRUE(group.posts[0].exchange(group.addresses, 0, {&item, 1}, deadline, goes_on).ok());
   other.join();
 }
 
 TEST(FdPost, SaysWhoIsMissing) {
   Group group(3);
   const auto soon = [] { return base::time_in(std::chrono::milliseconds(50)); };
-  EXPECT_EQ(group.posts[1].exchange(group.addresses, 1, {}, soon()).status().code(), Code::kTimeout);  // it has given
-  const auto parcels = group.posts[0].exchange(group.addresses, 0, {}, soon());
+  EXPECT_EQ(group.posts[1].exchange(group.addresses, 1, {}, soon(), goes_on).status().code(),
+            Code::kTimeout);  // it has given
+  const auto parcels = group.posts[0].exchange(group.addresses, 0, {}, soon(), goes_on);
   EXPECT_EQ(parcels.status().code(), Code::kTimeout);
   EXPECT_THAT(std::string(parcels.status().text()), HasSubstr("rank 2 gave no files"));
   group.posts.pop_back();
-  const auto gone = group.posts[0].exchange(group.addresses, 0, {}, base::time_in(std::chrono::seconds(60)));
+  const auto gone = group.posts[0].exchange(group.addresses, 0, {}, base::time_in(std::chrono::seconds(60)), goes_on);
   EXPECT_EQ(gone.status().code(), Code::kRemote);
   EXPECT_THAT(std::string(gone.status().text()), HasSubstr("rank 2"));
 }

@@ -10,7 +10,7 @@
 namespace tutti::cuda {
 namespace {
 
-constexpr size_t kMostSegments = 512;  // each is an open file in every process
+constexpr size_t kMostSegments = 64;  // all ranks' are open files in every process, for a moment
 
 /// What of the driver makes and shares pieces.
 struct Driver {
@@ -82,6 +82,8 @@ Result<Segments> export_segments(const void* begin, uint64_t bytes, int device) 
     TUTTI_ASSIGN(base::Fd file, export_piece(*driver, piece));
     if (segments.files.empty()) segments.offset = at - piece;
     segments.files.push_back(std::move(file));
+    // NOLINTNEXTLINE(performance-no-int-to-ptr)
+    segments.begins.push_back(reinterpret_cast<const uint8_t*>(static_cast<uintptr_t>(piece)));
     segments.bytes.push_back(length);
     at = piece + length;
   }

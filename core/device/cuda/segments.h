@@ -13,9 +13,10 @@ namespace tutti::cuda {
 
 /// The pieces that a range of addresses lies in.
 struct Segments {
-  std::vector<base::Fd> files;  ///< one for each, in order
-  std::vector<uint64_t> bytes;  ///< of each
-  uint64_t offset = 0;          ///< of the range in the first
+  std::vector<base::Fd> files;         ///< one for each, in order
+  std::vector<const uint8_t*> begins;  ///< where each is mapped here
+  std::vector<uint64_t> bytes;         ///< of each
+  uint64_t offset = 0;                 ///< of the range in the first
 };
 
 /// kUnsupported where the range is none of such memory, or CUDA gives no file for a piece: whoever made it must have
