@@ -8,7 +8,9 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include <atomic>
 #include <cstring>
+#include <functional>
 #include <string>
 #include <thread>
 
@@ -146,10 +148,20 @@ TEST(FdPost, LetsStrangersTalk) {
 
 TEST(FdPost, SaysWhoIsMissing) {
   Group group(3);
-  const auto soon = [] { return base::time_in(std::chrono::milliseconds(50)); };
-  EXPECT_EQ(group.posts[1].exchange(group.addresses, 1, {}, soon(), goes_on).status().code(),
-            Code::kTimeout);  // it has given
-  const auto parcels = group.posts[0].exchange(group.addresses, 0, {}, soon(), goes_on);
+  std::atomic<bool> has_given = false;
+  std::atomic<bool> is_over = false;
+  std::thread other([&] {
+    static_cast<void>(
+        group.posts[1].exchange(group.addresses, 1, {}, base::time_in(std::chrono::minutes(5)), [&]() -> Status {
+          has_given = true;  // it is asked when it has sent what it could
+          return is_over ? Status(Code::kAborted, "enough") : Status();
+        }));
+  });
+  while (!has_given) std::this_thread::yield();
+  const auto parcels =
+      group.posts[0].exchange(group.addresses, 0, {}, base::time_in(std::chrono::milliseconds(50)), goes_on);
+  is_over = true;
+  other.join();
   EXPECT_EQ(parcels.status().code(), Code::kTimeout);
   EXPECT_THAT(std::string(parcels.status().text()), HasSubstr("rank 2 gave no files"));
   group.posts.pop_back();
