@@ -58,7 +58,7 @@ Result<std::vector<uint32_t>> lay_out(std::span<const Message> messages, const t
 
 std::optional<std::vector<Hop>> hops_of(const Plan& plan) {
   const bool all_alike = plan.collective == Collective::kAllToAll || plan.collective == Collective::kAllGather;
-  if (!all_alike || plan.chunks != 1) return std::nullopt;
+  if (!all_alike || plan.chunks != 1 || plan.rank_count > 64) return std::nullopt;
   std::vector<Hop> hops;
   uint64_t seen[2] = {};  // peers, of sends and of receives
   const auto add = [&](Hop hop) {
@@ -72,7 +72,7 @@ std::optional<std::vector<Hop>> hops_of(const Plan& plan) {
   for (const tutti_plan_step& step : plan.steps) {
     const bool scatters = (step.flags & TUTTI_STEP_SCATTER) != 0;
     const bool gathers = (step.flags & TUTTI_STEP_GATHER) != 0;
-    if (step.send_count > 1 || step.recv_count > 1 || plan.rank_count > 64) return std::nullopt;
+    if (step.send_count > 1 || step.recv_count > 1) return std::nullopt;
     if (step.source != TUTTI_BUFFER_NONE && step.source != TUTTI_BUFFER_INPUT) return std::nullopt;
     if (step.source == TUTTI_BUFFER_INPUT && step.destination != TUTTI_BUFFER_NONE) {
       if (!add({TUTTI_CUDA_KEEP, plan.rank, step.source_chunk, step.destination_chunk})) return std::nullopt;

@@ -6,15 +6,9 @@
 #include "device/cuda/driver.h"
 
 namespace tutti::cuda {
-namespace {
-
-using AddressRange = CUresult (*)(CUdeviceptr* begin, size_t* bytes, CUdeviceptr pointer);
-using PointerAttribute = CUresult (*)(void* value, CUpointer_attribute attribute, CUdeviceptr pointer);
-
-}  // namespace
 
 uint64_t allocation_id(const void* pointer) {
-  static const auto attribute = driver_function<PointerAttribute>("cuPointerGetAttribute");
+  static const auto attribute = driver_function<decltype(&cuPointerGetAttribute)>("cuPointerGetAttribute");
   if (attribute == nullptr) return 0;
   unsigned long long id = 0;
   const auto ask = [&] { return attribute(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID, driver_pointer(pointer)); };
@@ -32,7 +26,7 @@ Result<Allocation> allocation_of(const void* pointer, int device) {
   if (attributes.type != cudaMemoryTypeDevice || attributes.device != device) {
     return Status(Code::kUnsupported, fmt::format("it is no memory of GPU {}", device));
   }
-  static const auto range = driver_function<AddressRange>("cuMemGetAddressRange");
+  static const auto range = driver_function<decltype(&cuMemGetAddressRange)>("cuMemGetAddressRange");
   CUdeviceptr begin = 0;
   size_t bytes = 0;
   Allocation allocation;
