@@ -83,6 +83,8 @@ lacks() { # lacks NAME WHY
 # PyTorch, CuPy and JAX of PyPI look for the library where PyPI puts it first: LD_LIBRARY_PATH does not reach them.
 with_own=(env LD_PRELOAD="$own")
 with_nccl=(env LD_PRELOAD="$nccl")
+# The programs here name the library by its soname: one that was on the path before must not come first.
+on_path=(env LD_LIBRARY_PATH="$(dirname "$own")${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}")
 torch_ranks() { # torch_ranks RANKS: the start of a command
   local port
   port=$("$python" -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
@@ -129,17 +131,17 @@ others() { # others RANKS
 
 echo "$gpus GPUs; Tutti: $own; NCCL: ${nccl:-none}; $("$python" --version 2>&1)"
 step symbols 60 "$python" tests/integration/nccl_symbols_test.py "$own" compat/nccl/symbols.txt nm
-step arguments 60 "$build/tests/nccl_arguments"
-step variables 60 "$python" tests/integration/nccl_environment_test.py "$build/tests/nccl_arguments"
+step arguments 60 "${on_path[@]}" "$build/tests/nccl_arguments"
+step variables 60 "${on_path[@]}" "$python" tests/integration/nccl_environment_test.py "$build/tests/nccl_arguments"
 if ((gpus == 0)); then
   lacks gpus "no GPU: nothing else can run"
 else
-  step one-rank 60 "$build/tests/nccl_arguments" one_rank
-  step codes 240 "$build/tests/nccl_codes"
-  step family 200 "$build/tests/nccl_family"
+  step one-rank 60 "${on_path[@]}" "$build/tests/nccl_arguments" one_rank
+  step codes 240 "${on_path[@]}" "$build/tests/nccl_codes"
+  step family 200 "${on_path[@]}" "$build/tests/nccl_family"
   # Where NCCL itself differs from what is documented, that is worth knowing, but no failure of ours.
   [[ -z $nccl ]] || may_differ codes-on-nccl 240 "${with_nccl[@]}" "$build/tests/nccl_codes"
-  step api-cost 150 "$build/tests/nccl_api_cost"
+  step api-cost 150 "${on_path[@]}" "$build/tests/nccl_api_cost"
   for ranks in 1 2 4 8; do
     if ((ranks > gpus)); then
       lacks "ranks-$ranks" "$gpus GPUs"

@@ -10,6 +10,7 @@
 
 #include "plan/copies.h"
 #include "plan/lower.h"
+#include "plan/one_hop.h"
 #include "plugin/loader.h"
 
 namespace tutti::communicator {
@@ -194,6 +195,7 @@ Result<std::unique_ptr<GpuCall>> GpuPrograms::make(const Call& call, bool in_pla
   }
   links_.expect(decision.protocol, launch.cut.slice);
   TUTTI_TRY(connect(*program, *made));
+  plan::set_one_hop(launch);
   return made;
 }
 

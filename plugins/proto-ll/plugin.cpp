@@ -55,14 +55,23 @@ class LLProtocol : public tutti::sdk::Protocol {
   }
   int32_t launch(const tutti_cuda_launch& launch, void* stream) noexcept override {
     const void* const kernel = device::find_kernel(*tutti::kernels::kAll[launch.data_type], launch);
-    constexpr uint32_t kMaxThreads = 512;  // LLWire::kThreads of tutti/device/cuda/wire.h
-    const uint32_t threads = std::min(launch.thread_count, kMaxThreads);
-    const cudaError_t error = device::start_kernel({kernel, threads}, launch, stream);
+    const cudaError_t error = device::start_kernel({kernel, threads_for(launch)}, launch, stream);
     return error == cudaSuccess ? TUTTI_OK : host().fail({tutti::Code::kDevice, cudaGetErrorString(error)});
   }
 #endif
 
  private:
+#if defined(TUTTI_HAS_CUDA)
+  /// In one hop a thread moves the same place of all messages, else messages are dealt out to threads.
+  static uint32_t threads_for(const tutti_cuda_launch& launch) {
+    constexpr uint32_t kMaxThreads = 512;  // LLWire::kThreads of tutti/device/cuda/wire.h
+    const uint32_t threads = std::min(launch.thread_count, kMaxThreads);
+    if (!device::is_one_hop(launch)) return threads;
+    const uint64_t places = std::bit_ceil(std::max<uint64_t>((launch.cut.part + 7) / 8, 64));
+    return static_cast<uint32_t>(std::min<uint64_t>(places, threads));
+  }
+#endif
+
   /// A thread's line for each of 512 threads per slot; a call may use half of the slots before peers must be heard.
   static Status gpu_layout(tutti_slot_layout& layout) {
     layout.slot_count = layout.slot_count == 0 ? 8 : std::bit_ceil(std::max(layout.slot_count, 4u));

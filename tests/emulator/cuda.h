@@ -45,6 +45,9 @@ constexpr auto max(A a, B b) {
   using Common = std::common_type_t<A, B>;
   return std::max<Common>(a, b);
 }
+inline int __ffs(int value) {
+  return __builtin_ffs(value);
+}
 inline int __clz(uint32_t value) {
   return std::countl_zero(value);
 }

@@ -99,7 +99,6 @@ Status play(const Wanted& wanted, const UniqueId& id, int rank, std::atomic<uint
   TUTTI_TRY(check(cudaMemcpy(&seen, outcome, sizeof seen, cudaMemcpyDeviceToHost), "the counters"));
   checked += seen.checked;
   wrong += seen.wrong;
-  TUTTI_TRY(communicator.barrier(stream));
   cudaFree(counters);
   cudaFree(buffers);
   cudaStreamDestroy(stream);

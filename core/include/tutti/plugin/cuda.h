@@ -3,7 +3,8 @@
 //
 // A launch runs one call on one GPU. Each of its blocks ("CTAs") runs the program of its channel over an even part of
 // every block of the buffers, in loops, and talks to the CTA of the same index on other GPUs. All a kernel needs before
-// its first store travels in its parameters; the one thing it reads from memory is the CTA's track.
+// its first store travels in its parameters, what small calls need first; the one thing it reads from memory is the
+// CTA's track.
 //
 // Messages between two GPUs go through slots that the receiver has made: message number m of a CTA uses slot m modulo
 // slot_count. Numbers go on from call to call (the track's `epoch`), and on all ranks alike: a call advances every
@@ -27,6 +28,7 @@ extern "C" {
 #define TUTTI_CUDA_MAX_CTAS 64u
 #define TUTTI_CUDA_MAX_MESSAGES 32u
 #define TUTTI_CUDA_MAX_COPIES 32u
+#define TUTTI_CUDA_MAX_HOPS 7u
 /* CTAs that are wanted in one cluster, where the chip has clusters: those of a launch then lie evenly on its SMs. */
 #define TUTTI_CUDA_CLUSTER 4u
 
@@ -114,6 +116,36 @@ typedef struct tutti_cuda_cut {
   uint32_t reserved;
 } tutti_cuda_cut;
 
+/* What becomes of the own block of a program of one hop. */
+#define TUTTI_CUDA_OWN_UNUSED 0u /* at most sent */
+#define TUTTI_CUDA_OWN_KEPT 1u   /* copied to the output */
+#define TUTTI_CUDA_OWN_FOLDED 2u /* folded with what is received */
+
+typedef struct tutti_cuda_hop {
+  uint8_t* slots; /* as in tutti_cuda_link: to be filled, or filled by the peer */
+  uint64_t at;    /* of the input, or of the output; in bytes, as own_from and own_to */
+} tutti_cuda_hop;
+
+/* A program all of whose messages go from the input straight into what their receivers make of them: what is small is
+ * run faster like this. The program is there, too, and what a kernel does by either fits what peers do by the other. */
+typedef struct tutti_cuda_one_hop {
+  uint8_t send_count;
+  uint8_t recv_count;   /* both 0: the program is no such one, or the launch has several loops */
+  uint8_t scatters;     /* 0: what is sent is the own block */
+  uint8_t own;          /* TUTTI_CUDA_OWN_* */
+  uint8_t folds;        /* 1: what is received becomes one value, at own_to; 0: each goes to its hop's `at` */
+  uint8_t own_position; /* received contributions that are folded before the own one */
+  uint8_t is_final;     /* the fold's value is divided by `divisor` */
+  uint8_t is_aligned;   /* all places of what is sent and of the own block are multiples of 8 */
+  uint8_t send_ranks[TUTTI_CUDA_MAX_HOPS];
+  uint8_t recv_ranks[TUTTI_CUDA_MAX_HOPS];
+  uint8_t reserved2[2];
+  uint64_t own_from;
+  uint64_t own_to;
+  tutti_cuda_hop sends[TUTTI_CUDA_MAX_HOPS];
+  tutti_cuda_hop receives[TUTTI_CUDA_MAX_HOPS]; /* in ascending order of ranks where they are folded */
+} tutti_cuda_one_hop;
+
 /* What a launch of messages has: sends, receives, and copies that this GPU keeps. */
 #define TUTTI_CUDA_SEND 0u
 #define TUTTI_CUDA_RECEIVE 1u
@@ -175,22 +207,23 @@ typedef struct tutti_cuda_launch {
   uint32_t divisor; /* as in tutti_work */
   const uint8_t* input;
   uint8_t* output;
-  uint64_t block_bytes; /* of a block of the buffers */
-  tutti_cuda_cut cut;
-  uint64_t scalar;        /* as in tutti_work */
-  uint32_t premultiplied; /* 1: contributions read from the input are multiplied by `scalar` */
+  tutti_cuda_track* tracks;    /* per CTA; of messages: [lane][peer][0: sends, 1: receives] */
+  tutti_cuda_control* control; /* for kernels that wait */
+  uint64_t block_bytes;        /* of a block of the buffers */
+  uint64_t slot_stride;
   uint32_t slot_count;    /* a power of two */
+  uint32_t premultiplied; /* 1: contributions read from the input are multiplied by `scalar` */
+  uint64_t scalar;        /* as in tutti_work */
+  tutti_cuda_cut cut;
+  tutti_cuda_one_hop one_hop;
+  uint64_t timeout_ns;    /* of one wait */
   uint32_t message_count; /* not 0: the launch runs `messages` instead of programs, in their order */
   uint32_t program_count;
   /* Of messages: so many CTAs for each kind, those of sends first. They take the lanes of all messages of their kind in
    * turn, each its own one after the other. All of a launch run at the same time. */
   uint32_t kind_ctas[TUTTI_CUDA_MESSAGE_KINDS];
   uint32_t reserved;
-  uint64_t slot_stride;
   tutti_cuda_link links[TUTTI_CUDA_MAX_RANKS]; /* by rank */
-  tutti_cuda_track* tracks;                    /* per CTA; of messages: [lane][peer][0: sends, 1: receives] */
-  tutti_cuda_control* control;
-  uint64_t timeout_ns; /* of one wait */
   /* In this GPU's memory, program_count of them: CTA c runs number c modulo program_count. Null: all run `program`, as
    * wires whose messages are short always do. */
   const tutti_cuda_program* programs;

@@ -27,6 +27,29 @@ static __device__ __noinline__ uint64_t look(tutti_cuda_control* control, uint64
   return kStop;
 }
 
+/// What a thread waits for, and whether that is in vain.
+class Waits {
+ public:
+  __device__ __forceinline__ explicit Waits(const tutti_cuda_launch& launch) : launch_(launch) {}
+
+  /// Once for so many polls of a wait for `rank`: looks whether it is in vain.
+  __device__ __forceinline__ void poll(uint32_t polls, uint32_t rank) {
+    if (polls % kPollsPerLook != 0) return;
+    since_ = look(launch_.control, launch_.timeout_ns, rank, since_);
+    stopped_ = since_ == kStop;
+  }
+  /// What was waited for is there.
+  __device__ __forceinline__ void end() { since_ = 0; }
+  __device__ __forceinline__ bool is_stopped() const { return stopped_; }
+  /// Where threads stop together.
+  __device__ __forceinline__ void set_stopped(bool stopped) { stopped_ = stopped; }
+
+ private:
+  const tutti_cuda_launch& launch_;
+  uint64_t since_ = 0;
+  bool stopped_ = false;
+};
+
 /// Connections of one CTA. `lane`: its number among those that share its slots' place.
 class Connections {
  public:
@@ -34,10 +57,10 @@ class Connections {
       : launch_(launch), lane_(lane) {}
 
   __device__ __forceinline__ uint8_t* slot_to(uint32_t rank, uint32_t number) const {
-    return launch_.links[rank].to + slot(number);
+    return launch_.links[rank].to + slot_at(number);
   }
   __device__ __forceinline__ const uint8_t* slot_from(uint32_t rank, uint32_t number) const {
-    return launch_.links[rank].from + slot(number);
+    return launch_.links[rank].from + slot_at(number);
   }
   /// Where this rank tells `rank`, and where `rank` tells this one.
   __device__ __forceinline__ tutti_cuda_mailbox* mailbox_at(uint32_t rank) const {
@@ -46,12 +69,22 @@ class Connections {
   __device__ __forceinline__ tutti_cuda_mailbox* mailbox_of(uint32_t rank) const {
     return launch_.links[rank].of + lane_;
   }
-
- private:
-  __device__ __forceinline__ uint64_t slot(uint32_t number) const {
+  /// Where a message's slot lies, from the first of all CTAs' on.
+  __device__ __forceinline__ uint64_t slot_at(uint32_t number) const {
     return (lane_ * launch_.slot_count + (number & (launch_.slot_count - 1))) * launch_.slot_stride;
   }
 
+  /// The receiver may lag: it must be done with what lies in the slot.
+  __device__ __forceinline__ void wait_for_slot(uint32_t rank, uint32_t number, Waits& waits) const {
+    const uint32_t* const done = &mailbox_of(rank)->done;
+    for (uint32_t polls = 1; !waits.is_stopped(); ++polls) {
+      if (static_cast<int32_t>(number - load_relaxed(done)) < static_cast<int32_t>(launch_.slot_count)) break;
+      waits.poll(polls, rank);
+    }
+    waits.end();
+  }
+
+ private:
   const tutti_cuda_launch& launch_;
   uint32_t lane_;
 };

@@ -8,36 +8,51 @@
 
 namespace tutti::device {
 
-/// The kernels for one element type: by reduction, and for sends and receives (null where the type is not used to
-/// copy).
-struct TypeKernels {
-  const void* sum;
-  const void* prod;
-  const void* max;
-  const void* min;
-  const void* messages;
+/// Kernels that differ in the reduction. Averages and pre-multiplied sums are sums with something before or after.
+struct ReductionKernels {
+  const void* sum = nullptr;
+  const void* prod = nullptr;
+  const void* max = nullptr;
+  const void* min = nullptr;
+
+  const void* find(uint32_t reduce_op) const {
+    switch (reduce_op) {
+      case TUTTI_PROD:
+        return prod;
+      case TUTTI_MAX:
+        return max;
+      case TUTTI_MIN:
+        return min;
+      default:
+        return sum;
+    }
+  }
 };
 
-/// Averages and pre-multiplied sums are sums with something before or after.
+/// The kernels for one element type.
+struct TypeKernels {
+  ReductionKernels programs;
+  ReductionKernels one_hop;        ///< for programs of one hop; null where they run as others do
+  const void* messages = nullptr;  ///< for sends and receives; null where the type is not used to copy
+};
+
+inline bool is_one_hop(const tutti_cuda_launch& launch) {
+  return launch.message_count == 0 && (launch.one_hop.send_count > 0 || launch.one_hop.recv_count > 0);
+}
+
 inline const void* find_kernel(const TypeKernels& kernels, const tutti_cuda_launch& launch) {
   if (launch.message_count > 0) return kernels.messages;
-  switch (launch.reduce_op) {
-    case TUTTI_PROD:
-      return kernels.prod;
-    case TUTTI_MAX:
-      return kernels.max;
-    case TUTTI_MIN:
-      return kernels.min;
-    default:
-      return kernels.sum;
-  }
+  const void* const kernel = is_one_hop(launch) ? kernels.one_hop.find(launch.reduce_op) : nullptr;
+  return kernel != nullptr ? kernel : kernels.programs.find(launch.reduce_op);
 }
 
 /// Loads all kernels of a protocol on the calling thread's GPU: one that is loaded when it is first started may wait
 /// for all that run, and those for a peer that waits for it. Lets them take `shared_bytes` of dynamic shared memory.
 inline cudaError_t load_kernels(const TypeKernels* const (&all)[TUTTI_DATA_TYPE_COUNT], uint32_t shared_bytes = 0) {
   for (const TypeKernels* of_type : all) {
-    for (const void* kernel : {of_type->sum, of_type->prod, of_type->max, of_type->min, of_type->messages}) {
+    const auto& [programs, one_hop, messages] = *of_type;
+    for (const void* kernel : {programs.sum, programs.prod, programs.max, programs.min, one_hop.sum, one_hop.prod,
+                               one_hop.max, one_hop.min, messages}) {
       cudaFuncAttributes attributes;
       if (kernel == nullptr) continue;
       if (const cudaError_t error = cudaFuncGetAttributes(&attributes, kernel); error != cudaSuccess) return error;

@@ -6,6 +6,7 @@
 // just what it will use; and a chunk is one message.
 #pragma once
 
+#include "tutti/device/cuda/sweep.h"
 #include "tutti/device/cuda/tracks.h"
 #include "tutti/device/cuda/wire.h"
 
@@ -26,7 +27,8 @@ class LineRunner {
         output_(output),
         peer_(peer),
         epoch_(track.epoch),
-        room_(room_of(track)) {}
+        room_(room_of(track)),
+        waits_(launch) {}
 
   __device__ __forceinline__ void run_program() {
     const uint32_t chunks = launch_.program.chunks;
@@ -50,7 +52,6 @@ class LineRunner {
 
  private:
   using Data = typename Wire::template Data<T>;
-  static constexpr uint32_t kSweepPeriod = 1u << 30;
   static constexpr uint32_t kMostAtOnce = 7;  // messages that a folding thread asks for
 
   __device__ __forceinline__ void begin_loop(uint32_t loop, uint32_t chunks, uint32_t messages) {
@@ -59,7 +60,7 @@ class LineRunner {
     left_ = part_.bytes > done ? part_.bytes - done : 0;
     chunk_bytes_ = loop + 1 < part_.cut.loops ? part_.cut.chunk : part_.cut.last_chunk;
     number_ = epoch_ + loop * messages;
-    sweeps_ = ((number_ + messages - 1) & (kSweepPeriod - 1)) < launch_.slot_count + messages - 1;
+    sweeps_ = is_sweep_due(number_ + messages - 1, launch_.slot_count + messages - 1);
   }
 
   __device__ __forceinline__ void run_step(const tutti_cuda_step& step) {
@@ -143,27 +144,20 @@ class LineRunner {
     }
   }
 
-  static constexpr uint32_t kNoOwn = ~0u;
-
-  /// `own`: which of the contributions the value at hand is. All have come, so which is which is chosen, not branched
-  /// at: branches would make seven folds seven times as long.
+  /// `own`: which of the contributions the value at hand is.
   template <uint32_t kBatch, uint32_t kPlaces>
   __device__ __forceinline__ void fold_few(const Data (&got)[kBatch][kPlaces], uint32_t count, uint32_t own, bool folds,
                                            uint32_t divisor, Data (&value)[kPlaces]) const {
-    const uint32_t contributions = count + (own == kNoOwn ? 0 : 1);
 #pragma unroll
     for (uint32_t p = 0; p < kPlaces; ++p) {
       if (!folds) {
         value[p] = got[0][p];
         continue;
       }
-      PackSum<T, Wire::kDataBytes, Op> sum(choose(own == 0, value[p], got[0][p]));
+      Data contributions[kBatch];
 #pragma unroll
-      for (uint32_t i = 1; i <= kBatch; ++i) {
-        const Data next = choose(i < own, got[i < kBatch ? i : i - 1][p], got[i - 1][p]);
-        sum.take_if(i < contributions, choose(i == own, value[p], next));
-      }
-      value[p] = sum.value(divisor);
+      for (uint32_t i = 0; i < kBatch; ++i) contributions[i] = got[i][p];
+      value[p] = fold_in_order<Op>(contributions, count, own, value[p], divisor);
     }
   }
 
@@ -365,28 +359,21 @@ class LineRunner {
   /// Until all threads that go one way have what they asked for.
   template <class Ask>
   __device__ __forceinline__ void wait_until(uint32_t rank, Ask&& ask) {
-    for (uint32_t polls = 1; !stopped_; ++polls) {
+    for (uint32_t polls = 1; !waits_.is_stopped(); ++polls) {
       Wire::meet();
       if (Wire::all_arrived(ask())) break;
       if (polls % kPollsPerLook != 0) continue;
-      look_up(rank);
+      waits_.poll(polls, rank);
       agree_to_stop();
     }
-    if (!stopped_) since_ = 0;
+    if (!waits_.is_stopped()) waits_.end();
   }
   /// Threads that go one way stop together, as they meet in every wait. They meet here, too.
   __device__ __forceinline__ void agree_to_stop() {
-    stopped_ = !Wire::all_arrived(!stopped_);
+    waits_.set_stopped(!Wire::all_arrived(!waits_.is_stopped()));
   }
-
-  /// The receiver may lag: it must be done with what lies in the slot.
   __device__ __forceinline__ void wait_for_slot(uint32_t rank, uint32_t number) {
-    const uint32_t* const done = &connections_.mailbox_of(rank)->done;
-    for (uint32_t polls = 1; !stopped_; ++polls) {
-      if (static_cast<int32_t>(number - load_relaxed(done)) < static_cast<int32_t>(launch_.slot_count)) break;
-      if (polls % kPollsPerLook == 0) look_up(rank);
-    }
-    since_ = 0;
+    connections_.wait_for_slot(rank, number, waits_);
   }
 
   /// Frees the slots that a step has emptied, where a call is longer than the slots.
@@ -407,31 +394,17 @@ class LineRunner {
     store_relaxed(&connections_.mailbox_at(rank)->done, number_ + launch_.program.messages);
   }
 
-  /// Every 2^30 messages the sender gives all words of its slots a flag that is not older: else a word that no message
-  /// was long enough to overwrite would one day look new.
   __device__ __forceinline__ void sweep_if_due(const tutti_cuda_step& step) {
     for (uint32_t i = 0; i < step.send_count; ++i) {
       const tutti_cuda_peer to = peer(step.send_begin + i);
       const uint32_t number = number_ + to.message;
-      if ((number & (kSweepPeriod - 1)) < launch_.slot_count) sweep(to.rank, number);
+      if (is_sweep_due(number, launch_.slot_count)) sweep(to.rank, number);
     }
   }
   __device__ __forceinline__ void sweep(uint32_t rank, uint32_t number) {
     if (number - epoch_ >= room_) wait_for_slot(rank, number);
     agree_to_stop();
     sweep_slot(connections_.slot_to(rank, number), launch_.slot_stride, number);
-    __syncthreads();
-  }
-  __device__ __noinline__ static void sweep_slot(uint8_t* slot, uint64_t bytes, uint32_t number) {
-    const uint64_t word = uint64_t{number} << 32 | number;  // as the flag of either wire
-    for (uint64_t at = threadIdx.x * kWireBytes; at < bytes; at += blockDim.x * kWireBytes) {
-      store_wire(slot + at, {word, word});
-    }
-  }
-
-  __device__ __forceinline__ void look_up(uint32_t rank) {
-    since_ = look(launch_.control, launch_.timeout_ns, rank, since_);
-    stopped_ = since_ == kStop;
   }
 
   const tutti_cuda_launch& launch_;
@@ -447,8 +420,7 @@ class LineRunner {
   uint64_t chunk_bytes_ = 0;
   uint32_t number_ = 0;  // of the loop's first message
   bool sweeps_ = false;  // one of the loop's messages is due to
-  uint64_t since_ = 0;
-  bool stopped_ = false;
+  Waits waits_;
 };
 
 /// Asks for what the first step reads of the input, so that it comes while the track does.

@@ -98,6 +98,23 @@ class PackSum {
   bool empty_ = true;
 };
 
+inline constexpr uint32_t kNoOwn = ~0u;
+
+/// The value of the first `count` of `others` and, as contribution number `own` among them, of the own one. Which is
+/// which is chosen, not branched at: branches would make seven folds seven times as long.
+template <class Op, class T, uint32_t size, uint32_t kMost>
+__device__ __forceinline__ Pack<T, size> fold_in_order(const Pack<T, size> (&others)[kMost], uint32_t count,
+                                                       uint32_t own, const Pack<T, size>& value, uint32_t divisor) {
+  const uint32_t contributions = count + (own == kNoOwn ? 0 : 1);
+  PackSum<T, size, Op> sum(choose(own == 0, value, others[0]));
+#pragma unroll
+  for (uint32_t i = 1; i <= kMost; ++i) {
+    const Pack<T, size> next = choose(i < own, others[i < kMost ? i : i - 1], others[i - 1]);
+    sum.take_if(i < contributions, choose(i == own, value, next));
+  }
+  return sum.value(divisor);
+}
+
 /// A rank's own contribution to a pre-multiplied sum.
 template <class T, uint32_t size>
 __device__ __forceinline__ Pack<T, size> scaled(Pack<T, size> pack, uint64_t scalar) {

@@ -18,7 +18,8 @@ __device__ __forceinline__ uint32_t room_of(const tutti_cuda_track& track) {
   return room > 0 ? static_cast<uint32_t>(room) : 0;
 }
 
-/// The track of a program's CTA. Its first warp asks at the start what peers are done with, so that the end need not.
+/// The track of a program's CTA. Its last warp, which has the least data to move, asks at the start what peers are done
+/// with, so that the end need not.
 class ProgramTrack {
  public:
   __device__ __forceinline__ ProgramTrack(const tutti_cuda_launch& launch, const Connections& connections)
@@ -26,24 +27,25 @@ class ProgramTrack {
         connections_(connections),
         at_(launch.tracks + blockIdx.x),
         value_(load_track(at_)),
-        is_peer_(threadIdx.x < launch.rank_count && threadIdx.x != launch.rank) {
-    if (is_peer_) done_ = load_relaxed(&connections.mailbox_of(threadIdx.x)->done);
+        peer_(threadIdx.x - (blockDim.x - 32)),
+        is_peer_(peer_ < launch.rank_count && peer_ != launch.rank) {
+    if (is_peer_) done_ = load_relaxed(&connections.mailbox_of(peer_)->done);
   }
   __device__ __forceinline__ tutti_cuda_track value() const { return value_; }
 
   /// All threads have moved their data.
   __device__ __forceinline__ void advance() const {
     __syncthreads();
-    if (threadIdx.x >= 32) return;
+    if (peer_ >= 32) return;
     const uint32_t epoch = value_.epoch + launch_.cut.messages;
     // Counted from the epoch, modulo 2^32: the least of the peers.
     const int32_t behind = is_peer_ ? static_cast<int32_t>(epoch - done_) : 0;
     const auto most_behind = static_cast<uint32_t>(__reduce_max_sync(0xffffffffu, behind));
-    if (threadIdx.x == 0) *at_ = {epoch, epoch - most_behind + launch_.slot_count};
+    if (peer_ == 0) *at_ = {epoch, epoch - most_behind + launch_.slot_count};
     // Peers need to know twice per turn of the slots. A store to a peer is one that the kernel's end waits for.
     const uint32_t half = launch_.slot_count / 2;
     if (is_peer_ && (epoch & ~(half - 1)) != (value_.epoch & ~(half - 1))) {
-      store_relaxed(&connections_.mailbox_at(threadIdx.x)->done, epoch);
+      store_relaxed(&connections_.mailbox_at(peer_)->done, epoch);
     }
   }
 
@@ -52,6 +54,7 @@ class ProgramTrack {
   const Connections& connections_;
   tutti_cuda_track* at_;
   tutti_cuda_track value_;
+  uint32_t peer_;  // of the last warp's threads: below 32
   bool is_peer_;
   uint32_t done_ = 0;
 };

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// Programs whose messages go from the input straight into what their receivers make of them.
+#pragma once
+
+#include <optional>
+
+#include "tutti/plugin/cuda.h"
+
+namespace tutti::plan {
+
+/// The program as one hop, if it is one and has at most TUTTI_CUDA_MAX_HOPS messages each way: places in blocks, slots
+/// null. Nothing: it must run step by step. Other ranks' programs may be different.
+std::optional<tutti_cuda_one_hop> one_hop(const tutti_cuda_program& program);
+
+/// Puts it into a launch whose program, cut, block size and links are set, where all is sent in one loop.
+void set_one_hop(tutti_cuda_launch& launch);
+
+}  // namespace tutti::plan

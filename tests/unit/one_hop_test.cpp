@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which programs are of one hop, and where their messages come from and go to.
+#include "plan/one_hop.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include "unit/plan_support.h"
+#include "unit/program_calls.h"
+
+namespace tutti::test {
+namespace {
+
+using testing::ElementsAre;
+
+const tutti_slot_layout kLayout = layout_of(8, 4096, 1);
+
+tutti_cuda_program program_of(const std::string& name, uint32_t ranks, uint32_t rank, bool in_place = false) {
+  for (const Sample& sample : samples({ranks}, true)) {
+    if (!sample.name.starts_with(name + ',')) continue;
+    const auto programs = lower_all({sample.plans}, in_place, kLayout);
+    EXPECT_TRUE(programs.ok()) << programs.status().to_string();
+    return (*programs)[0][rank];
+  }
+  ADD_FAILURE() << "no sample is called " << name;
+  return {};
+}
+std::optional<tutti_cuda_one_hop> find(const std::string& name, uint32_t ranks, uint32_t rank, bool in_place = false) {
+  return plan::one_hop(program_of(name, ranks, rank, in_place));
+}
+
+std::vector<uint64_t> sent(const tutti_cuda_one_hop& hop) {
+  std::vector<uint64_t> at;
+  for (uint32_t i = 0; i < hop.send_count; ++i) at.push_back(hop.sends[i].at);
+  return at;
+}
+std::vector<uint64_t> received(const tutti_cuda_one_hop& hop) {
+  std::vector<uint64_t> at;
+  for (uint32_t i = 0; i < hop.recv_count; ++i) at.push_back(hop.receives[i].at);
+  return at;
+}
+
+TEST(OneHop, AllReduceFoldsWhatAllSend) {
+  const auto hop = find("direct one-shot all_reduce", 4, 2);
+  ASSERT_TRUE(hop);
+  EXPECT_THAT(sent(*hop), ElementsAre(0, 0, 0));
+  EXPECT_EQ(hop->scatters, 0);
+  EXPECT_EQ(hop->own, TUTTI_CUDA_OWN_FOLDED);
+  EXPECT_EQ(hop->folds, 1);
+  EXPECT_EQ(hop->own_position, 2);
+  EXPECT_THAT(std::vector<int>(hop->recv_ranks, hop->recv_ranks + 3), ElementsAre(0, 1, 3)) << "as they are folded";
+}
+
+TEST(OneHop, ReduceScatterSendsEachItsOwn) {
+  const auto hop = find("direct one-shot reduce_scatter", 4, 1);
+  ASSERT_TRUE(hop);
+  for (uint32_t i = 0; i < hop->send_count; ++i) EXPECT_EQ(hop->sends[i].at, hop->send_ranks[i]);
+  EXPECT_EQ(hop->send_count, 3);
+  EXPECT_EQ(hop->scatters, 1);
+  EXPECT_EQ(hop->own_from, 1u);
+  EXPECT_EQ(hop->own_to, 0u);
+  EXPECT_EQ(hop->folds, 1);
+}
+
+TEST(OneHop, AllGatherKeepsItsOwnUnlessItIsThere) {
+  const auto hop = find("direct one-shot all_gather", 4, 3);
+  ASSERT_TRUE(hop);
+  EXPECT_EQ(hop->own, TUTTI_CUDA_OWN_KEPT);
+  EXPECT_EQ(hop->own_to, 3u);
+  EXPECT_EQ(hop->folds, 0);
+  EXPECT_THAT(received(*hop), testing::UnorderedElementsAre(0, 1, 2));
+  EXPECT_TRUE(find("direct one-shot all_gather", 4, 3, true));
+}
+
+TEST(OneHop, StepsMayFollowEachOther) {
+  const auto hop = find("direct shifted all_to_all", 4, 0);
+  ASSERT_TRUE(hop);
+  EXPECT_EQ(hop->send_count, 3);
+  EXPECT_EQ(hop->recv_count, 3);
+  EXPECT_EQ(hop->scatters, 1);
+}
+
+TEST(OneHop, RanksMaySendOrReceiveAlone) {
+  const auto root = find("direct one-shot broadcast", 4, 0);
+  ASSERT_TRUE(root);
+  EXPECT_EQ(root->send_count, 3);
+  EXPECT_EQ(root->recv_count, 0);
+  EXPECT_EQ(root->own, TUTTI_CUDA_OWN_KEPT);
+  const auto leaf = find("direct one-shot reduce", 4, 3);
+  ASSERT_TRUE(leaf);
+  EXPECT_EQ(leaf->send_count, 1);
+  EXPECT_EQ(leaf->own, TUTTI_CUDA_OWN_UNUSED);
+}
+
+TEST(OneHop, WhatPassesOnHasMore) {
+  EXPECT_FALSE(find("direct two-shot all_reduce", 4, 0));
+  EXPECT_FALSE(find("ring  all_reduce", 4, 0));
+  EXPECT_FALSE(find("ring  all_gather", 4, 0));
+  EXPECT_FALSE(find("tree pipelined all_reduce", 4, 0));
+}
+
+TEST(OneHop, PeersAreLimited) {
+  EXPECT_TRUE(find("direct one-shot all_reduce", TUTTI_CUDA_MAX_HOPS + 1, 0));
+  EXPECT_FALSE(find("direct one-shot all_reduce", TUTTI_CUDA_MAX_HOPS + 2, 0));
+}
+
+/// A launch of a reduce_scatter on rank 1 of 3, whose blocks have `bytes` bytes.
+tutti_cuda_launch launch_of(uint64_t bytes) {
+  static uint8_t slots[2][3];
+  tutti_cuda_launch launch{};
+  launch.program = program_of("direct one-shot reduce_scatter", 3, 1);
+  launch.program_count = 1;
+  launch.rank = 1;
+  launch.rank_count = 3;
+  launch.block_bytes = bytes;
+  launch.cut = plan::cut(bytes, 1, launch.program, kLayout);
+  for (uint32_t rank = 0; rank < 3; ++rank) {
+    launch.links[rank].to = &slots[0][rank];
+    launch.links[rank].from = &slots[1][rank];
+  }
+  plan::set_one_hop(launch);
+  return launch;
+}
+
+TEST(OneHop, IsPutIntoLaunches) {
+  const tutti_cuda_launch launch = launch_of(24);
+  const tutti_cuda_one_hop& hop = launch.one_hop;
+  ASSERT_EQ(hop.send_count, 2);
+  ASSERT_EQ(hop.recv_count, 2);
+  for (uint32_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(hop.sends[i].at, 24u * hop.send_ranks[i]);
+    EXPECT_EQ(hop.sends[i].slots, launch.links[hop.send_ranks[i]].to);
+    EXPECT_EQ(hop.receives[i].slots, launch.links[hop.recv_ranks[i]].from);
+  }
+  EXPECT_EQ(hop.own_from, 24u);
+  EXPECT_EQ(hop.is_aligned, 1);
+  EXPECT_EQ(launch_of(20).one_hop.is_aligned, 0) << "the second block begins at byte 20";
+}
+
+TEST(OneHop, LoopsRunStepByStep) {
+  EXPECT_EQ(launch_of(4096).one_hop.send_count, 2);
+  EXPECT_EQ(launch_of(4097).one_hop.send_count, 0);
+}
+
+}  // namespace
+}  // namespace tutti::test
