@@ -12,6 +12,10 @@ namespace {
 
 constexpr uint64_t kGrain = 16;       // bytes: what a thread moves at once
 constexpr uint64_t kPartGrain = 128;  // parts of CTAs begin on lines
+// Of a CTA's part in each loop and stage, where loops overlap: less moves faster than what a stage waits for. More, or
+// fewer loops, leave more to the waves at either end, in which only some stages move data.
+constexpr uint64_t kLeastOfStage = 32 << 10;
+constexpr uint64_t kMostLoops = 16;
 
 uint64_t ceil_div(uint64_t a, uint64_t b) {
   return (a + b - 1) / b;
@@ -308,8 +312,10 @@ tutti_cuda_cut cut(uint64_t bytes, uint32_t ctas, const tutti_cuda_program& prog
   cut.part = round_up(ceil_div(bytes, ctas), kPartGrain);
   const uint64_t slot = layout.slot_bytes / kGrain * kGrain;
   const uint64_t loop = program.chunks * slot * chunk_slots(program, layout);
-  cut.loops = static_cast<uint32_t>(ceil_div(cut.part, loop));
-  cut.chunk = round_up(ceil_div(cut.part, uint64_t{cut.loops} * program.chunks), kGrain);
+  const bool overlaps = program.stages > 1;
+  const uint64_t wanted = overlaps ? std::min(kMostLoops, cut.part / (program.stages * kLeastOfStage)) : 1;
+  cut.loops = static_cast<uint32_t>(std::max(ceil_div(cut.part, loop), wanted));
+  cut.chunk = round_up(ceil_div(cut.part, uint64_t{cut.loops} * program.chunks), wanted > 1 ? kPartGrain : kGrain);
   const uint64_t before_last = uint64_t{cut.loops - 1} * program.chunks * cut.chunk;
   cut.last_chunk = round_up(ceil_div(cut.part - std::min(before_last, cut.part), program.chunks), kGrain);
   cut.slices = static_cast<uint32_t>(ceil_div(cut.chunk, slot));

@@ -304,14 +304,15 @@ tutti_cuda_program program_of(uint32_t chunks, uint32_t messages) {
 }
 
 /// As kernels go through a block: what of it each loop, chunk and slice of each CTA covers.
-void check_cut(uint64_t bytes, uint32_t ctas, uint32_t chunks, uint32_t messages, const tutti_slot_layout& layout) {
-  const tutti_cuda_cut cut = plan::cut(bytes, ctas, program_of(chunks, messages), layout);
+void check_cut(uint64_t bytes, uint32_t ctas, const tutti_cuda_program& program, const tutti_slot_layout& layout) {
+  const tutti_cuda_cut cut = plan::cut(bytes, ctas, program, layout);
+  const uint32_t chunks = program.chunks;
   EXPECT_EQ((cut.part | cut.chunk | cut.last_chunk | cut.slice) % 16, 0u);
   EXPECT_LE(cut.slice, layout.slot_bytes);
   EXPECT_LE(cut.slices, layout.chunk_slots);
   EXPECT_LE(cut.chunk, cut.slice * cut.slices);
   EXPECT_LE(cut.last_chunk, cut.chunk);
-  EXPECT_EQ(cut.messages, cut.loops * cut.slices * messages);
+  EXPECT_EQ(cut.messages, (cut.loops + program.stages - 1) * cut.slices * program.messages);
   uint64_t next = 0;  // byte that is not covered yet
   for (uint32_t cta = 0; cta < ctas; ++cta) {
     const uint64_t part_begin = std::min(cta * cut.part, bytes);
@@ -341,7 +342,7 @@ TEST(Cut, CoversEveryByteOnce) {
         for (int i = 0; i < 10; ++i) sizes.push_back(1 + random() % (uint64_t{1} << (1 + random() % 22)));
         for (const uint64_t bytes : sizes) {
           SCOPED_TRACE(fmt::format("{}: {} bytes, {} CTAs, {} chunks", layout.name, bytes, ctas, chunks));
-          check_cut(bytes, ctas, chunks, 3, layout.layout);
+          check_cut(bytes, ctas, program_of(chunks, 3), layout.layout);
           if (testing::Test::HasFailure()) return;
         }
       }
@@ -356,6 +357,25 @@ TEST(Cut, IsEven) {
   EXPECT_EQ(cut.last_chunk, 25u * 1024);
   EXPECT_EQ(cut.slices, 2u);
   EXPECT_EQ(cut.slice, 12u * 1024 + 512);
+}
+
+TEST(Cut, LoopsThatOverlapAreManyButNotSmall) {
+  tutti_cuda_program program = program_of(2, 2);
+  program.stages = 3;
+  program.lag = 1;
+  const tutti_slot_layout layout = layout_of(16, 64 * 1024, 8, 1);
+  const auto loops = [&](uint64_t kib) { return plan::cut(kib << 10, 1, program, layout).loops; };
+  EXPECT_EQ(loops(95), 1u);
+  EXPECT_EQ(loops(192), 2u);
+  EXPECT_EQ(loops(512), 5u);
+  EXPECT_EQ(loops(4096), 16u);
+  EXPECT_EQ(loops(32768), 64u) << "as few as slots allow: 512 KiB each";
+  EXPECT_EQ(plan::cut(512 << 10, 1, program, layout).chunk % 128, 0u);
+  for (const uint64_t bytes : {1, 1000, 98304, 196608, 200001, 524288, 1000003, 5000001}) {
+    SCOPED_TRACE(bytes);
+    check_cut(bytes, 1, program, layout);
+    check_cut(bytes, 7, program, layout);
+  }
 }
 
 /// The two shots of an all-reduce: what a loop waits for was sent a wave before.
