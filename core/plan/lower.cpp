@@ -15,6 +15,7 @@ constexpr uint64_t kPartGrain = 128;  // parts of CTAs begin on lines
 // Of a CTA's part in each loop and stage, where loops overlap: less moves faster than what a stage waits for. More, or
 // fewer loops, leave more to the waves at either end, in which only some stages move data.
 constexpr uint64_t kLeastOfStage = 32 << 10;
+constexpr uint64_t kLeastChunk = 8 << 10;
 constexpr uint64_t kMostLoops = 16;
 
 uint64_t ceil_div(uint64_t a, uint64_t b) {
@@ -311,11 +312,18 @@ tutti_cuda_cut cut(uint64_t bytes, uint32_t ctas, const tutti_cuda_program& prog
   tutti_cuda_cut cut{};
   cut.part = round_up(ceil_div(bytes, ctas), kPartGrain);
   const uint64_t slot = layout.slot_bytes / kGrain * kGrain;
-  const uint64_t loop = program.chunks * slot * chunk_slots(program, layout);
-  const bool overlaps = program.stages > 1;
-  const uint64_t wanted = overlaps ? std::min(kMostLoops, cut.part / (program.stages * kLeastOfStage)) : 1;
-  cut.loops = static_cast<uint32_t>(std::max(ceil_div(cut.part, loop), wanted));
-  cut.chunk = round_up(ceil_div(cut.part, uint64_t{cut.loops} * program.chunks), wanted > 1 ? kPartGrain : kGrain);
+  const uint64_t most_of_chunk = slot * chunk_slots(program, layout);
+  uint64_t loops = ceil_div(cut.part, program.chunks * most_of_chunk);
+  uint64_t grain = kGrain;
+  if (program.stages > 1) {
+    const uint64_t least = std::max(program.stages * kLeastOfStage, program.chunks * kLeastChunk);
+    if (const uint64_t wanted = std::min(kMostLoops, cut.part / least); wanted > loops) {
+      loops = wanted;
+      grain = kPartGrain;
+    }
+  }
+  cut.loops = static_cast<uint32_t>(loops);
+  cut.chunk = std::min(round_up(ceil_div(cut.part, loops * program.chunks), grain), most_of_chunk);
   const uint64_t before_last = uint64_t{cut.loops - 1} * program.chunks * cut.chunk;
   cut.last_chunk = round_up(ceil_div(cut.part - std::min(before_last, cut.part), program.chunks), kGrain);
   cut.slices = static_cast<uint32_t>(ceil_div(cut.chunk, slot));

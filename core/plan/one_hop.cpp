@@ -16,6 +16,8 @@ class Finder {
     // With one message at most on a connection, each peer is met once in each direction.
     if (program_.chunks != 1 || program_.messages != 1 || program_.stages != 1) return false;
     for (const tutti_cuda_step& step : std::span(program_.steps, program_.step_count)) {
+      // What was received must be there before the step: here it would come after.
+      if ((step.flags & TUTTI_CUDA_STEP_AFTER) != 0 && hop_.recv_count > 0) return false;
       const bool exchanges = (step.flags & (TUTTI_STEP_GATHER | TUTTI_STEP_SCATTER)) != 0;
       if (!(exchanges ? exchange(step) : fold(step))) return false;
     }
@@ -38,7 +40,8 @@ class Finder {
     }
     if (step.send_count > 0 || step.destination == TUTTI_BUFFER_NONE) return false;  // it passes something on
     if (step.recv_count == 1 && !has_own && !is_final) return receive(step, false);
-    if (hop_.recv_count > 0 || (has_own && !take_own(step, TUTTI_CUDA_OWN_FOLDED))) return false;
+    if (hop_.recv_count > 0 || hop_.own == TUTTI_CUDA_OWN_KEPT) return false;
+    if (has_own && !take_own(step, TUTTI_CUDA_OWN_FOLDED)) return false;
     hop_.folds = 1;
     hop_.is_final = is_final ? 1 : 0;
     hop_.own_position = step.own_position;
@@ -101,7 +104,9 @@ std::optional<tutti_cuda_one_hop> one_hop(const tutti_cuda_program& program) {
 
 void set_one_hop(tutti_cuda_launch& launch) {
   launch.one_hop = {};
+  constexpr uint64_t kThreadBytes = 8;
   if (launch.program_count != 1 || launch.cut.messages != 1) return;
+  if (launch.cut.part > launch.thread_count * kThreadBytes) return;
   auto hop = one_hop(launch.program);
   if (!hop) return;
   hop->own_from *= launch.block_bytes;

@@ -12,7 +12,8 @@ namespace tutti::plan {
 /// null. Nothing: it must run step by step. Other ranks' programs may be different.
 std::optional<tutti_cuda_one_hop> one_hop(const tutti_cuda_program& program);
 
-/// Puts it into a launch whose program, cut, block size and links are set, where all is sent in one loop.
+/// Puts it into a launch whose program, cut, threads, block size and links are set, where all is sent in one loop and
+/// a thread has no more than 8 bytes of it.
 void set_one_hop(tutti_cuda_launch& launch);
 
 }  // namespace tutti::plan

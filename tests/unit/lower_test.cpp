@@ -169,16 +169,6 @@ TEST(LoweredPrograms, ChannelsAreCutAlike) {
 // --- Hand-made plans
 // ------------------------------------------------------------------------------------------------------
 
-Plan write_plan(uint32_t collective, uint32_t ranks, uint32_t rank, uint32_t chunks,
-                const std::function<void(PlanBuilder&)>& write) {
-  const tutti_plan_request request = {sizeof(request), collective, rank, 0, 0, 0};
-  PlanBuilder builder(request, ranks, chunks);
-  write(builder);
-  auto plan = plan::collect([&](const tutti_plan_sink* sink) { return builder.emit(*sink); });
-  EXPECT_TRUE(plan.ok()) << plan.status().to_string();
-  return plan.ok() ? *std::move(plan) : Plan{};
-}
-
 /// Of three ranks' connections, one carries three messages per loop, one two, one one. Each must go on all the same.
 TEST(LoweredPrograms, ConnectionsNeedNotCarryTheSame) {
   std::vector<Plan> plans;
@@ -375,6 +365,7 @@ TEST(Cut, LoopsThatOverlapAreManyButNotSmall) {
     SCOPED_TRACE(bytes);
     check_cut(bytes, 1, program, layout);
     check_cut(bytes, 7, program, layout);
+    check_cut(bytes, 1, program, layout_of(16, 1000, 8, 1));  // no multiple of a line
   }
 }
 

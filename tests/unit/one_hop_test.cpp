@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include "plan/lower.h"
 #include "unit/plan_support.h"
 #include "unit/program_calls.h"
 
@@ -105,11 +106,12 @@ TEST(OneHop, PeersAreLimited) {
 }
 
 /// A launch of a reduce_scatter on rank 1 of 3, whose blocks have `bytes` bytes.
-tutti_cuda_launch launch_of(uint64_t bytes) {
+tutti_cuda_launch launch_of(uint64_t bytes, uint32_t threads = 512) {
   static uint8_t slots[2][3];
   tutti_cuda_launch launch{};
   launch.program = program_of("direct one-shot reduce_scatter", 3, 1);
   launch.program_count = 1;
+  launch.thread_count = threads;
   launch.rank = 1;
   launch.rank_count = 3;
   launch.block_bytes = bytes;
@@ -140,6 +142,23 @@ TEST(OneHop, IsPutIntoLaunches) {
 TEST(OneHop, LoopsRunStepByStep) {
   EXPECT_EQ(launch_of(4096).one_hop.send_count, 2);
   EXPECT_EQ(launch_of(4097).one_hop.send_count, 0);
+  EXPECT_EQ(launch_of(4096, 256).one_hop.send_count, 0) << "threads with two places each would wait between them";
+}
+
+/// A plan of rank 0 of 2 that receives block 1 and keeps its own, in this order, at `kept`.
+std::optional<tutti_cuda_one_hop> keep_after_receiving(uint32_t kept) {
+  const plan::Plan plan = write_plan(TUTTI_ALL_GATHER, 2, 0, 1, [&](sdk::PlanBuilder& builder) {
+    builder.step().recv(1).to_output(1);
+    builder.step().own(sdk::Buffer::kInput, 0).to_output(kept).send(1);
+  });
+  const auto program = plan::lower(plan, false);
+  EXPECT_TRUE(program.ok()) << program.status().to_string();
+  return plan::one_hop(*program);
+}
+
+TEST(OneHop, WhatIsReceivedFirstMayNotBeOverwritten) {
+  EXPECT_TRUE(keep_after_receiving(0));
+  EXPECT_FALSE(keep_after_receiving(1));
 }
 
 }  // namespace

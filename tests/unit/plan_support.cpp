@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -151,6 +152,16 @@ std::vector<Sample> samples(const std::vector<uint32_t>& rank_counts, bool all_r
     }
   }
   return result;
+}
+
+plan::Plan write_plan(uint32_t collective, uint32_t ranks, uint32_t rank, uint32_t chunks,
+                      const std::function<void(sdk::PlanBuilder&)>& write) {
+  const tutti_plan_request request = {sizeof(request), collective, rank, 0, 0, 0};
+  sdk::PlanBuilder builder(request, ranks, chunks);
+  write(builder);
+  auto plan = plan::collect([&](const tutti_plan_sink* sink) { return builder.emit(*sink); });
+  EXPECT_TRUE(plan.ok()) << plan.status().to_string();
+  return plan.ok() ? *std::move(plan) : plan::Plan{};
 }
 
 }  // namespace tutti::test

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans for tests: from the built algorithm plugins, through their C tables.
+// Plans for tests: from the built algorithm plugins, through their C tables, and by hand.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "plan/plan.h"
 #include "tutti/plugin/abi.h"
 #include "tutti/plugin/algorithm.h"
+#include "tutti/sdk/plan_builder.h"
 
 namespace tutti::test {
 
@@ -63,6 +65,10 @@ class Connected {
 
 /// A topology over a layout: device links of 350 GB/s and 1 µs in a node, a network of 50 GB/s and 5 µs.
 tutti_topology topology_of(const NodeOfRank& node_of_rank);
+
+/// A plan written by hand.
+plan::Plan write_plan(uint32_t collective, uint32_t ranks, uint32_t rank, uint32_t chunks,
+                      const std::function<void(sdk::PlanBuilder&)>& write);
 
 /// One set of plans and where it comes from.
 struct Sample {

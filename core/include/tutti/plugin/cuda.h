@@ -127,7 +127,8 @@ typedef struct tutti_cuda_hop {
 } tutti_cuda_hop;
 
 /* A program all of whose messages go from the input straight into what their receivers make of them: what is small is
- * run faster like this. The program is there, too, and what a kernel does by either fits what peers do by the other. */
+ * run faster like this. The program is there, too, and what a kernel does by either fits what peers do by the other, if
+ * it waits for nothing before it has sent all. There is a thread for each 8 bytes of a CTA's part. */
 typedef struct tutti_cuda_one_hop {
   uint8_t send_count;
   uint8_t recv_count;   /* both 0: the program is no such one, or the launch has several loops */

@@ -12,7 +12,8 @@
 
 namespace tutti::device {
 
-/// Runs the CTA's share. A thread moves the same places of all messages. `kMost`: messages each way.
+/// Runs the CTA's share. A thread moves one place, the same of all messages: so all is sent before anything is waited
+/// for, whatever peers need first. `kMost`: messages each way.
 template <class T, class Op, uint32_t kMost>
 class OneHop {
  public:
@@ -27,18 +28,15 @@ class OneHop {
         waits_(launch) {}
 
   __device__ __forceinline__ void run() {
-    const uint32_t places = LLWire::places(bytes_);
-    uint32_t place = threadIdx.x;
+    const uint32_t place = threadIdx.x;
+    const bool exists = place < LLWire::places(bytes_);
     Sent sent;
-    if (place < places) sent = load(place);
+    if (exists) sent = load(place);
     if (is_sweep_due(track_.epoch, launch_.slot_count)) sweep();
-    while (place < places) {
-      send(sent, place);
-      if (hop_.own == TUTTI_CUDA_OWN_KEPT && to(hop_.own_to) != from(hop_.own_from)) keep(hop_.own_to, place, sent.own);
-      if (hop_.recv_count > 0) receive(place, sent.own);
-      place += blockDim.x;
-      if (place < places) sent = load(place);
-    }
+    if (!exists) return;
+    send(sent, place);
+    if (hop_.own == TUTTI_CUDA_OWN_KEPT && to(hop_.own_to) != from(hop_.own_from)) keep(hop_.own_to, place, sent.own);
+    if (hop_.recv_count > 0) receive(place, sent.own);
   }
 
  private:
