@@ -26,7 +26,9 @@ find "$build/lib" -maxdepth 1 -name '*.so*' -exec cp -P {} "$pack/build/lib/" \;
 [[ ! -e $build/lib/nccl/libnccl.so.2 ]] || cp -P "$build"/lib/nccl/* "$pack/build/lib/nccl/"
 cp "$build"/lib/tutti/plugins/*.so "$pack/build/lib/tutti/plugins/"
 cp -r configs bench scripts tests/fault tests/clients "$pack/"
-mkdir -p "$pack/tests" && mv "$pack/fault" "$pack/clients" "$pack/tests/"
+mkdir -p "$pack/tests/integration" "$pack/compat/nccl" && mv "$pack/fault" "$pack/clients" "$pack/tests/"
+cp tests/integration/*.py "$pack/tests/integration/"
+cp compat/nccl/symbols.txt "$pack/compat/nccl/"
 
 # What the loader finds, less what belongs to the system: the loader itself, glibc, the compiler's and the driver's.
 elves=$(find "$pack/build" -type f \( -perm -u+x -o -name '*.so*' \))
