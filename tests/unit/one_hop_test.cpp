@@ -2,7 +2,6 @@
 // Which programs are of one hop, and where their messages come from and go to.
 #include "plan/one_hop.h"
 
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "plan/lower.h"
