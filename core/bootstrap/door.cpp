@@ -13,6 +13,7 @@ namespace tutti::bootstrap {
 namespace {
 
 constexpr uint32_t kMaxHelloBytes = 1024;
+constexpr int kMostAtOnce = 16;  ///< guests taken in before others are heard again
 constexpr size_t kLastingHelloBytes = offsetof(Hello, rank_count);  ///< the same in every wire version
 
 /// The Hello in a frame, when it is one and knows the secret.
@@ -43,10 +44,13 @@ Door::~Door() {
 }
 
 void Door::take_guests() {
-  while (true) {
+  // Bounded: guests that come faster than they are taken would fill the room before any of them is heard. The poller
+  // calls again for the rest.
+  for (int taken = 0; taken < kMostAtOnce;) {
     base::Fd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (socket.valid()) {
       add(std::move(socket));
+      ++taken;
     } else if ((errno != EMFILE && errno != ENFILE) || !make_room()) {
       return;
     }
