@@ -13,7 +13,7 @@ namespace tutti::bootstrap {
 namespace {
 
 constexpr uint32_t kMaxHelloBytes = 1024;
-constexpr int kMostAtOnce = 16;  ///< guests taken in before others are heard again
+constexpr int kMostAtOnce = 16;                                     ///< guests taken in before others are heard again
 constexpr size_t kLastingHelloBytes = offsetof(Hello, rank_count);  ///< the same in every wire version
 
 /// The Hello in a frame, when it is one and knows the secret.
