@@ -41,7 +41,7 @@ constexpr uint32_t kP2pHeap = 0;
 constexpr uint32_t kStagedHeap = 1;
 constexpr uint64_t kGrain = 512;  // bytes that slots are cut down to
 constexpr uint32_t kManyRanks = 4;
-constexpr uint64_t kSmallSlot = 32 << 10;
+constexpr uint64_t kSmallSlot = 16 << 10;
 
 class CudaGpu : public Gpu {
  public:
@@ -156,7 +156,8 @@ class CudaGpu : public Gpu {
       launch.messages[i].to = launch.output + hop.to * launch.block_bytes;
     }
     return in_order(call.stream, [&]() -> Status {
-      if (prepared->to_registered) TUTTI_TRY(registrations_->aim(output, call.stream, launch.copies));
+      if (prepared->to_registered) registrations_->aim(output, launch);
+      if (prepared->has_side) TUTTI_TRY(registrations_->lend_side(call.stream, launch.copies));
       return launch_call(*prepared, call.stream);
     });
   }

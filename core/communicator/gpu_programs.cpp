@@ -11,6 +11,7 @@
 #include "plan/copies.h"
 #include "plan/lower.h"
 #include "plan/one_hop.h"
+#include "plan/to_outputs.h"
 #include "plugin/loader.h"
 
 namespace tutti::communicator {
@@ -178,6 +179,7 @@ Result<std::unique_ptr<GpuCall>> GpuPrograms::make(const Call& call, bool in_pla
   auto made = std::make_unique<GpuCall>();
   TUTTI_TRY(begin(decision.protocol, Lane::kCollective, *made));
   made->copies = !plan::reduces(call.collective);
+  made->to_registered = program->to_outputs;
   tutti_cuda_launch& launch = made->launch;
   launch.data_type = static_cast<uint32_t>(call.type);
   launch.reduce_op = made->copies ? TUTTI_SUM : static_cast<uint32_t>(call.reduction.op);
@@ -203,6 +205,7 @@ Result<std::unique_ptr<GpuCall>> GpuPrograms::make(const Call& call, bool in_pla
 Result<std::optional<std::vector<plan::Hop>>> GpuPrograms::hops_of(const tuner::Decision& decision,
                                                                    const Call& call) const {
   const bool has_flags = selector_.choices().protocols[decision.protocol].properties.flags_in_data != 0;
+  if (stores_to_outputs(decision, call)) return std::optional<std::vector<plan::Hop>>();  // nothing is left to receive
   if (has_flags || plan::reduces(call.collective) || call.count * size_of(call.type) < kMessageBytes) {
     return std::optional<std::vector<plan::Hop>>();
   }
@@ -250,7 +253,7 @@ Result<std::unique_ptr<GpuCall>> GpuPrograms::make_copies(const tuner::Decision&
   TUTTI_ASSIGN(const plan::Copies copies, plan::copies(plans, options_.rank, in_place));
   auto made = std::make_unique<GpuCall>();
   TUTTI_TRY(begin(decision.protocol, Lane::kCollective, *made));
-  made->copies = made->to_registered = true;
+  made->copies = made->to_registered = made->has_side = true;
   tutti_cuda_launch& launch = made->launch;
   launch.reduce_op = TUTTI_SUM;
   launch.block_bytes = call.count * size_of(call.type);
@@ -272,17 +275,23 @@ Result<std::unique_ptr<GpuCall>> GpuPrograms::make_copies(const tuner::Decision&
   return made;
 }
 
+bool GpuPrograms::stores_to_outputs(const tuner::Decision& decision, const Call& call) const {
+  return call.registered && selector_.choices().protocols[decision.protocol].properties.stores_to_outputs != 0;
+}
+
 /// Lowered for all ranks, as what one does is also a matter of the others; this rank's, by channel.
 Result<std::vector<tutti_cuda_program>> GpuPrograms::lower(const tuner::Decision& decision, const Call& call,
                                                            bool in_place) const {
   const uint32_t channels = std::min(decision.channels, selector_.choices().algorithms[decision.algorithm].channels);
   plan::Programs programs(channels);
   for (uint32_t channel = 0; channel < channels; ++channel) {
+    std::vector<plan::Plan> plans;
     for (uint32_t rank = 0; rank < plans_.rank_count(); ++rank) {
-      TUTTI_ASSIGN(const plan::Plan plan,
+      TUTTI_ASSIGN(plans.emplace_back(),
                    plans_.request(decision, call.collective, rank, channel, static_cast<uint32_t>(call.root)));
-      TUTTI_ASSIGN(programs[channel].emplace_back(), plan::lower(plan, in_place));
+      TUTTI_ASSIGN(programs[channel].emplace_back(), plan::lower(plans.back(), in_place));
     }
+    if (stores_to_outputs(decision, call)) plan::send_to_outputs(plans, programs[channel]);
   }
   plan::align(programs, links_.protocol(decision.protocol).layout);
   std::vector<tutti_cuda_program> own;
@@ -298,13 +307,15 @@ Result<const GpuPrograms::Program*> GpuPrograms::program(const tuner::Decision& 
                   decision.channels,
                   static_cast<uint32_t>(call.collective),
                   static_cast<uint32_t>(call.root),
-                  in_place};
+                  in_place,
+                  stores_to_outputs(decision, call)};
   auto& program = programs_[name];
   if (program != nullptr) return program.get();
   const uint32_t slots = links_.protocol(decision.protocol).layout.slot_count / 2;  // senders may lag so far behind
   TUTTI_TRY(plans_.verify(decision, call.collective, static_cast<uint32_t>(call.root), in_place, 1, slots));
   auto made = std::make_unique<Program>();
   TUTTI_ASSIGN(made->channels, lower(decision, call, in_place));
+  made->to_outputs = std::any_of(made->channels.begin(), made->channels.end(), plan::uses_outputs);
   const tutti_cuda_program& first = made->channels.front();
   const bool same = std::all_of(made->channels.begin(), made->channels.end(), [&](const tutti_cuda_program& other) {
     return std::memcmp(&first, &other, sizeof first) == 0;

@@ -24,7 +24,8 @@ struct GpuCall {
   const tutti_protocol_ops* ops = nullptr;
   void* plugin = nullptr;
   bool copies = false;          ///< elements are moved, not combined: any type of their size does
-  bool to_registered = false;   ///< peers store to registered outputs: launch.copies says where, for each call anew
+  bool to_registered = false;   ///< peers store to registered outputs: the launch says where, for each call anew
+  bool has_side = false;        ///< likewise launch.copies, what runs beside the call's stream
   std::vector<plan::Hop> hops;  ///< of launch.messages; empty: it is no collective that runs as messages
 };
 
@@ -73,11 +74,13 @@ class GpuPrograms {
   struct Program {
     std::vector<tutti_cuda_program> channels;  // one, where all are the same
     cuda::DeviceMemory on_device;              // where they are not
+    bool to_outputs = false;                   // some messages go to registered outputs
   };
   GpuPrograms(const Options& options, const tuner::Selector& selector, const Plans& plans, transport::GpuLinks& links);
   /// Programs are aligned for the layout of a protocol: all ranks must align them alike.
-  using Name = std::tuple<uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, bool>;
+  using Name = std::tuple<uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, bool, bool>;
 
+  bool stores_to_outputs(const tuner::Decision& decision, const Call& call) const;
   Result<const Program*> program(const tuner::Decision& decision, const Call& call, bool in_place);
   Result<std::vector<tutti_cuda_program>> lower(const tuner::Decision& decision, const Call& call, bool in_place) const;
   Result<std::unique_ptr<GpuCall>> make(const Call& call, bool in_place);

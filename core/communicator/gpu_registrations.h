@@ -44,8 +44,10 @@ class GpuRegistrations {
   bool empty() const { return known_.empty(); }
   /// Nothing: the output lies in no registered buffer, or not every rank has one. Until the next call.
   std::optional<RegisteredPlace> find(const Call& call);
-  /// Says where outputs are, and what may run beside the call's stream.
-  Status aim(const RegisteredPlace& place, Stream stream, tutti_cuda_copies& copies) const;
+  /// Says where outputs are.
+  void aim(const RegisteredPlace& place, tutti_cuda_launch& launch) const;
+  /// Says what may run beside the call's stream.
+  Status lend_side(Stream stream, tutti_cuda_copies& copies) const;
 
  private:
   /// What a rank tells of its buffer. Plain data.

@@ -80,7 +80,7 @@ uint64_t registrable_output_bytes(const Call& call, int size) {
 uint32_t place_of(uint64_t number, uint64_t offset) {
   uint64_t hash = (number * 0x9e3779b97f4a7c15u ^ offset) * 0xbf58476d1ce4e5b9u;
   hash = (hash ^ hash >> 29) * 0x94d049bb133111ebu;
-  return static_cast<uint32_t>(hash >> 32);
+  return std::max(static_cast<uint32_t>(hash >> 32), 1u);
 }
 
 }  // namespace tutti::communicator

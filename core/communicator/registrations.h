@@ -57,7 +57,7 @@ class Registrations {
 /// lie.
 uint64_t registrable_output_bytes(const Call& call, int size);
 
-/// Stands for a place in registered memory; ranks compare it.
+/// Stands for a place in registered memory; ranks compare it. Never 0.
 uint32_t place_of(uint64_t number, uint64_t offset);
 
 }  // namespace tutti::communicator

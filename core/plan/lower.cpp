@@ -7,6 +7,8 @@
 #include <map>
 #include <span>
 
+#include "plan/places.h"
+
 namespace tutti::plan {
 namespace {
 
@@ -86,16 +88,7 @@ class Touches {
     return all;
   }
 
-  /// Chunks of the input lie behind those of the output; in place, where the output's are.
-  uint32_t place(uint32_t buffer, uint32_t chunk) const {
-    if (buffer == TUTTI_BUFFER_OUTPUT) return chunk;
-    const uint32_t outputs = plan_.output_blocks * plan_.chunks;
-    if (!in_place_) return outputs + chunk;
-    if (plan_.input_blocks == plan_.output_blocks) return chunk;
-    const uint32_t own = plan_.rank * plan_.chunks;
-    if (plan_.output_blocks > 1) return own + chunk;  // the input is a block of the output
-    return chunk >= own && chunk < own + plan_.chunks ? chunk - own : outputs + chunk;
-  }
+  uint32_t place(uint32_t buffer, uint32_t chunk) const { return place_of(plan_, in_place_, buffer, chunk); }
 
   const Plan& plan_;
   bool in_place_;

@@ -10,13 +10,6 @@ namespace {
 
 using device::Connections;
 
-/// That an output is free, and where it lies: `done` and `place` of a mailbox as one word.
-__device__ __forceinline__ uint64_t free_word(uint32_t number, uint32_t place) {
-  return uint64_t{place} << 32 | number;
-}
-__device__ __forceinline__ uint64_t* free_word_in(tutti_cuda_mailbox* box) {
-  return reinterpret_cast<uint64_t*>(&box->done);
-}
 /// Until `has_come`; false if that is in vain.
 template <class HasCome>
 __device__ __forceinline__ bool wait(const tutti_cuda_launch& launch, uint32_t rank, HasCome&& has_come) {
@@ -29,24 +22,15 @@ __device__ __forceinline__ bool wait(const tutti_cuda_launch& launch, uint32_t r
   return true;
 }
 
-__device__ __forceinline__ void report_mismatch(const tutti_cuda_launch& launch, uint32_t rank) {
-  launch.control->peer = rank;
-  launch.control->channel = 0;
-  __threadfence_system();
-  *const_cast<volatile uint32_t*>(&launch.control->fault) = static_cast<uint32_t>(TUTTI_MISMATCH);
-}
-
-/// A word for a call stays until its reader is through: what overwrites it comes from a rank that was told so.
-__device__ __forceinline__ bool wait_free(const tutti_cuda_launch& launch, const Connections& connections,
+__device__ __forceinline__ bool wait_open(const tutti_cuda_launch& launch, const Connections& connections,
                                           uint32_t rank, uint32_t number) {
-  const uint64_t* const word = free_word_in(connections.mailbox_of(rank));
-  uint64_t value = 0;
+  device::Opening opening{};
   const bool came = wait(launch, rank, [&] {
-    value = device::load_acquire(word);
-    return static_cast<uint32_t>(value) == number;
+    opening = connections.opening_of(rank);
+    return opening.epoch == number;
   });
-  if (!came || value == free_word(number, launch.copies.place)) return came;
-  report_mismatch(launch, rank);
+  if (!came || opening.place == launch.place) return came;
+  device::give_up(launch.control, rank, TUTTI_MISMATCH);
   return false;
 }
 
@@ -55,14 +39,11 @@ __global__ void __launch_bounds__(kWarp) meet(const __grid_constant__ tutti_cuda
   const uint32_t rank = threadIdx.x;
   const Connections connections(launch, 0);
   const uint32_t number = device::load_track(launch.tracks).epoch + launch.cut.messages;
-  if ((launch.copies.senders >> rank & 1) != 0) {
-    __threadfence_system();
-    device::store_relaxed(free_word_in(connections.mailbox_at(rank)), free_word(number, launch.copies.place));
-  }
-  bool is_free = true;
-  if ((launch.copies.receivers >> rank & 1) != 0) is_free = wait_free(launch, connections, rank, number);
-  const bool all_free = __all_sync(0xffffffffu, is_free) != 0;
-  if (rank == 0 && all_free) launch.tracks->safe = number;
+  if ((launch.copies.senders >> rank & 1) != 0) connections.open_to(rank, number);
+  bool is_open = true;
+  if ((launch.copies.receivers >> rank & 1) != 0) is_open = wait_open(launch, connections, rank, number);
+  const bool all_open = __all_sync(0xffffffffu, is_open) != 0;
+  if (rank == 0 && all_open) launch.tracks->safe = number;
 }
 
 __global__ void __launch_bounds__(kWarp) part(const __grid_constant__ tutti_cuda_launch launch) {

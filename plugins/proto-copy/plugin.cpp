@@ -87,7 +87,7 @@ class Enqueuing {
     if (error_ != cudaSuccess) return;
     for (uint32_t i = 0; i < copies_.count; ++i) {
       const tutti_cuda_copy& copy = copies_.list[i];
-      check(cudaMemcpyAsync(copies_.outputs[copy.peer] + copy.to, launch_.input + copy.from, launch_.block_bytes,
+      check(cudaMemcpyAsync(launch_.outputs[copy.peer] + copy.to, launch_.input + copy.from, launch_.block_bytes,
                             cudaMemcpyDeviceToDevice, stream));
     }
   }

@@ -92,6 +92,10 @@ tutti_cuda_launch KernelMachine::launch(uint32_t rank, const ProgramCall& call, 
   launch.block_bytes = call.block_bytes;
   launch.cut = call.cut;
   launch.program = call.programs[rank];
+  if (call.registered) {
+    launch.place = static_cast<uint32_t>(options_.seed) | 1;
+    for (uint32_t peer = 0; peer < options_.rank_count; ++peer) launch.outputs[peer] = call.outputs[peer].data();
+  }
   // Some ranks by either kernel: what they say to each other is the same.
   if ((options_.seed >> rank & 1) == 0) plan::set_one_hop(launch);
   return launch;

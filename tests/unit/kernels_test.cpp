@@ -5,7 +5,9 @@
 
 #include <bit>
 #include <cmath>
+#include <future>
 #include <random>
+#include <thread>
 
 #include "plan/messages.h"
 #include "unit/kernel_machine.h"
@@ -97,9 +99,11 @@ void run_random(const Protocol& protocol, const std::vector<uint32_t>& rank_coun
       while (calls.size() < 3) {
         const Sample& sample = all[below(all.size())];
         const uint64_t bytes = 1 + below(below(3) == 0 ? 6000 : 300);
-        TestCall call(sample.plans, can_run_in_place(sample.plans[0]) && below(2) == 0, bytes, ctas, protocol.layout);
+        const bool in_place = can_run_in_place(sample.plans[0]) && below(2) == 0;
+        const bool registered = protocol.wire == Wire::kSimple && below(2) == 0;
+        TestCall call(sample.plans, in_place, bytes, ctas, protocol.layout, registered);
         if (!call.fits()) continue;
-        names += fmt::format("{}, {} bytes; ", sample.name, bytes);
+        names += fmt::format("{}, {} bytes{}; ", sample.name, bytes, registered ? ", registered" : "");
         calls.push_back(std::move(call));
       }
       const uint32_t epoch = any_epoch(below);
@@ -294,6 +298,37 @@ TEST_P(Kernels, GiveUpOnARankThatDoesNotCome) {
   EXPECT_EQ(machine.control(0).fault, static_cast<uint32_t>(TUTTI_TIMEOUT)) << "rank 0 waits for rank 2";
   EXPECT_EQ(machine.control(0).peer, 2u);
   EXPECT_EQ(machine.control(2).fault, 0u);
+}
+
+/// A broadcast from rank 0 through rank 1 to rank 2, of which one has its output elsewhere, or nowhere that others
+/// know. Who stores there, and who waits for what it stores, hears of it.
+TEST_P(Kernels, StoreToNoOutputThatLiesElsewhere) {
+  if (GetParam().wire != Wire::kSimple) GTEST_SKIP() << "goes through slots";
+  const Algorithm ring("ring");
+  Connected connected(ring, split(3, 1));
+  const auto plans = connected.plans(TUTTI_BROADCAST, 0);
+  ASSERT_TRUE(plans.ok());
+  const TestCall call(*plans, false, 1000, 1, GetParam().layout, true);
+  const TestCall plain(*plans, false, 1000, 1, GetParam().layout, false);
+  for (uint32_t rank = 0; rank < 3; ++rank) {
+    for (const bool is_registered : {true, false}) {
+      SCOPED_TRACE(fmt::format("rank {}, registered {}", rank, is_registered));
+      KernelMachine::Options options = options_of(GetParam(), 3, 1);
+      options.timeout_ns = is_registered ? 300'000'000'000 : 100'000'000;
+      KernelMachine machine(options);
+      auto launches = ring_launches(machine, call);
+      if (is_registered) launches[rank][0].place += 2;
+      if (!is_registered) launches[rank] = {machine.launch(rank, plain.call(), 1)};
+      const uint32_t other = rank == 0 ? 1 : rank - 1;
+      const auto aborted = std::async(std::launch::async, [&] {
+        while (machine.fault(other) == 0) std::this_thread::yield();
+        machine.abort();  // as the host does once a rank gives up
+      });
+      EXPECT_NE(machine.run(launches), "");
+      EXPECT_EQ(machine.fault(other), static_cast<uint32_t>(is_registered ? TUTTI_MISMATCH : TUTTI_TIMEOUT));
+      EXPECT_EQ(machine.control(other).peer, rank);
+    }
+  }
 }
 
 TEST_P(Kernels, EndWhenAborted) {

@@ -70,9 +70,10 @@ void run_samples(const std::vector<uint32_t>& rank_counts, const std::vector<uin
         for (const uint64_t bytes : sizes) {
           if (bytes > 5000 && layout.layout.slot_bytes < 1000) continue;
           for (const uint32_t ctas : cta_counts) {
+            const bool registered = layout.slices && (ctas + bytes) % 2 == 0;
             std::vector<TestCall> calls;
             for (const uint64_t size : {bytes, uint64_t{1}, bytes}) {
-              calls.emplace_back(sample.plans, in_place, size, ctas, layout.layout);
+              calls.emplace_back(sample.plans, in_place, size, ctas, layout.layout, registered);
             }
             if (!calls[0].fits()) continue;
             epoch = epoch % 8 == 7 ? ~uint32_t{0} - 4 : (epoch + 1) % 8;  // of any remainder, or soon round
@@ -114,7 +115,8 @@ TEST(LoweredPrograms, OneAfterTheOther) {
       while (calls.size() < 6) {
         const Sample& sample = all[below(all.size())];
         const uint64_t bytes = 1 + below(below(3) == 0 ? 3000 : 100);
-        TestCall call(sample.plans, can_run_in_place(sample.plans[0]) && below(2) == 0, bytes, ctas, layout.layout);
+        const bool in_place = can_run_in_place(sample.plans[0]) && below(2) == 0;
+        TestCall call(sample.plans, in_place, bytes, ctas, layout.layout, layout.slices && below(2) == 0);
         if (!call.fits()) continue;
         names += fmt::format("{}, {} bytes; ", sample.name, bytes);
         calls.push_back(std::move(call));

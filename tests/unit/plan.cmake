@@ -12,6 +12,7 @@ if(TARGET tutti-algo-ring AND TARGET tutti-algo-tree AND TARGET tutti-algo-direc
              ${here}/program_calls.cpp ${here}/program_machine.cpp TIMEOUT 600)
   tutti_test(messages_test SOURCES ${here}/messages_test.cpp ${here}/plan_support.cpp ${here}/program_calls.cpp)
   tutti_test(one_hop_test SOURCES ${here}/one_hop_test.cpp ${here}/plan_support.cpp ${here}/program_calls.cpp)
+  tutti_test(to_outputs_test SOURCES ${here}/to_outputs_test.cpp ${here}/plan_support.cpp ${here}/program_calls.cpp)
   # The kernels' own code, on the CPU. ThreadSanitizer knows neither its contexts nor fences.
   if(NOT "thread" IN_LIST TUTTI_SANITIZE)
     tutti_test(kernels_test SOURCES ${here}/kernels_test.cpp ${here}/kernel_machine.cpp ${here}/plan_support.cpp
@@ -27,7 +28,8 @@ if(TARGET tutti-algo-ring AND TARGET tutti-algo-tree AND TARGET tutti-algo-direc
   tutti_test(copies_test SOURCES ${here}/copies_test.cpp ${here}/plan_support.cpp)
   target_include_directories(tuner_model_test PRIVATE ${PROJECT_SOURCE_DIR}/plugins)
   target_include_directories(selector_test PRIVATE ${PROJECT_SOURCE_DIR}/plugins)
-  foreach(test plan_test copies_test lower_test messages_test one_hop_test verify_test tuner_model_test selector_test)
+  foreach(test plan_test copies_test lower_test messages_test one_hop_test to_outputs_test
+          verify_test tuner_model_test selector_test)
     add_dependencies(${test} tutti-algo-ring tutti-algo-tree tutti-algo-direct)
   endforeach()
 endif()

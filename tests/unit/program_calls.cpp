@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "plan/to_outputs.h"
+
 namespace tutti::test {
 
 using plan::Plan;
@@ -35,25 +37,27 @@ bool can_run_in_place(const Plan& plan) {
 }
 
 Result<plan::Programs> lower_all(const std::vector<std::vector<Plan>>& channels, bool in_place,
-                                 const tutti_slot_layout& layout) {
+                                 const tutti_slot_layout& layout, bool registered) {
   plan::Programs programs;
   for (const std::vector<Plan>& plans : channels) {
     programs.emplace_back();
     for (const Plan& plan : plans) {
       TUTTI_ASSIGN(programs.back().emplace_back(), plan::lower(plan, in_place));
     }
+    if (registered) plan::send_to_outputs(plans, programs.back());
   }
   plan::align(programs, layout);
   return programs;
 }
 
 TestCall::TestCall(const std::vector<Plan>& plans, bool in_place, uint64_t bytes, uint32_t ctas,
-                   const tutti_slot_layout& layout)
+                   const tutti_slot_layout& layout, bool registered)
     : plans_(plans), bytes_(bytes) {
-  auto programs = lower_all({plans}, in_place, layout);
+  auto programs = lower_all({plans}, in_place, layout, registered);
   if (!programs.ok()) return;
   call_.programs = std::move(programs->front());
   call_.block_bytes = bytes;
+  call_.registered = registered;
   call_.cut = plan::cut(bytes, ctas, call_.programs[0], layout);
   for (const Plan& plan : plans) add_memory(plan, in_place);
   for (size_t rank = 0; rank < plans.size(); ++rank) point_to_memory(plans[rank], in_place);

@@ -23,15 +23,16 @@ tutti_slot_layout layout_of(uint32_t slots, uint64_t slot_bytes, uint32_t chunk_
 
 bool can_run_in_place(const plan::Plan& plan);
 
-/// The programs of channels, which are the plans of all ranks each, as the communicator makes them.
+/// The programs of channels, which are the plans of all ranks each, as the communicator makes them. `registered`: also
+/// the outputs.
 Result<plan::Programs> lower_all(const std::vector<std::vector<plan::Plan>>& channels, bool in_place,
-                                 const tutti_slot_layout& layout);
+                                 const tutti_slot_layout& layout, bool registered = false);
 
 /// One call on all ranks. `plans` must outlive it.
 class TestCall {
  public:
   TestCall(const std::vector<plan::Plan>& plans, bool in_place, uint64_t bytes, uint32_t ctas,
-           const tutti_slot_layout& layout);
+           const tutti_slot_layout& layout, bool registered = false);
 
   /// Whether kernels can run the plans at all.
   bool fits() const { return !call_.programs.empty(); }

@@ -35,9 +35,9 @@ std::string ProgramMachine::run() {
     for (uint32_t rank = 0; rank < options_.rank_count; ++rank) {
       Runner& runner = runners_[rank];
       while (failure_.empty()) {
-        const size_t call = runner.call;
+        const auto before = std::pair(runner.call, runner.begun);
         if (runner.todo.empty()) plan_next(rank);
-        moved = moved || runner.call != call;  // the end of a call tells peers
+        moved = moved || std::pair(runner.call, runner.begun) != before;  // peers may wait for either end of a call
         if (runner.todo.empty() || !runner.todo.front()()) break;
         runner.todo.pop_front();
         moved = true;
@@ -230,7 +230,7 @@ void ProgramMachine::plan_fold(uint32_t rank, const tutti_cuda_step& step) {
     if (step.source != TUTTI_BUFFER_NONE) add(place(rank, step.source, step.source_block, step.source_chunk, bytes));
     if (keeps) {
       std::span<uint8_t> out = place(rank, step.destination, step.destination_block, step.destination_chunk, bytes);
-      std::copy_n(value->begin(), out.size(), out.begin());
+      put(rank, recv.size() == 1 ? recv[0] : tutti_cuda_peer{}, out, *value);
     }
     return true;
   });
@@ -284,8 +284,7 @@ void ProgramMachine::plan_receives(uint32_t rank, const tutti_cuda_step& step) {
     todo.push_back([this, rank, bytes, &from] {
       if (!is_filled(rank, from)) return false;
       const auto to = place(rank, TUTTI_BUFFER_OUTPUT, from.block, from.chunk, bytes);
-      const Bytes data = receive(rank, from, bytes);
-      std::copy_n(data.begin(), to.size(), to.begin());
+      put(rank, from, to, receive(rank, from, bytes));
       return true;
     });
   }
@@ -314,11 +313,10 @@ uint64_t ProgramMachine::length(uint32_t rank, uint32_t chunk) const {
   return runner.at >= whole ? 0 : std::min(whole - runner.at, call_of(rank).cut.slice);
 }
 
-std::span<uint8_t> ProgramMachine::place(uint32_t rank, uint32_t buffer, uint32_t block, uint32_t chunk,
+std::span<uint8_t> ProgramMachine::place(uint32_t rank, std::span<uint8_t> memory, uint32_t block, uint32_t chunk,
                                          uint64_t bytes) {
   const Runner& runner = runners_[rank];
   const ProgramCall& call = call_of(rank);
-  const std::span<uint8_t> memory = buffer == TUTTI_BUFFER_INPUT ? call.inputs[rank] : call.outputs[rank];
   const uint64_t in_block = runner.first + chunk * runner.chunk_bytes + runner.at;
   const uint64_t offset = block * call.block_bytes + in_block;
   if (in_block + bytes <= call.block_bytes && offset + bytes <= memory.size()) return memory.subspan(offset, bytes);
@@ -346,6 +344,8 @@ bool ProgramMachine::is_filled(uint32_t rank, const tutti_cuda_peer& from) {
 bool ProgramMachine::is_free(uint32_t rank, const tutti_cuda_peer& to) const {
   const tutti_cuda_track& track = runners_[rank].track;
   const uint32_t number = number_of(rank, to);
+  const Runner& receiver = runners_[to.rank];
+  if (to.to_output != 0 && (!receiver.begun || receiver.call != runners_[rank].call)) return false;
   const uint32_t room = static_cast<uint32_t>(std::max(0, ahead(track.safe, track.epoch)));
   if (number - track.epoch < room) return true;
   return ahead(number, mailbox(rank, to.rank).done) < static_cast<int32_t>(options_.layout.slot_count);
@@ -359,7 +359,20 @@ void ProgramMachine::send(uint32_t rank, const tutti_cuda_peer& to, const Bytes&
   const uint32_t call_begin = runners_[rank].track.epoch;
   if (number - call_begin >= call_of(rank).cut.messages) fail(fmt::format("rank {}: a number of the next call", rank));
   out = {number, true, data};
+  if (to.to_output != 0) {
+    const auto there = place(rank, call_of(rank).outputs[to.rank], to.output_block, to.output_chunk, data.size());
+    std::copy_n(data.begin(), there.size(), there.begin());
+  }
   mailbox(to.rank, rank).tail = number + 1;
+}
+
+/// What was received is where it belongs, or put there.
+void ProgramMachine::put(uint32_t rank, const tutti_cuda_peer& from, std::span<uint8_t> to, const Bytes& data) {
+  if (from.to_output == 0) {
+    std::copy_n(data.begin(), to.size(), to.begin());
+  } else if (!std::equal(to.begin(), to.end(), data.begin(), data.end())) {
+    fail(fmt::format("rank {} does not find in its output what rank {} has stored there", rank, from.rank));
+  }
 }
 
 ProgramMachine::Bytes ProgramMachine::receive(uint32_t rank, const tutti_cuda_peer& from, uint64_t bytes) {

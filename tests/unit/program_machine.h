@@ -26,6 +26,7 @@ struct ProgramCall {
   uint64_t block_bytes;
   std::vector<std::span<uint8_t>> inputs;  ///< by rank: all blocks
   std::vector<std::span<uint8_t>> outputs;
+  bool registered = false;  ///< programs may say that messages go straight to outputs of peers
 };
 
 /// The CTAs of one index on all ranks; those of different indices have nothing to do with each other.
@@ -91,12 +92,17 @@ class ProgramMachine {
   uint32_t wave_numbers(uint32_t rank) const { return program_of(rank).messages * call_of(rank).cut.slices; }
   const tutti_cuda_program& program_of(uint32_t rank) const { return call_of(rank).programs[rank]; }
   uint64_t length(uint32_t rank, uint32_t chunk) const;
-  std::span<uint8_t> place(uint32_t rank, uint32_t buffer, uint32_t block, uint32_t chunk, uint64_t bytes);
+  std::span<uint8_t> place(uint32_t rank, uint32_t buffer, uint32_t block, uint32_t chunk, uint64_t bytes) {
+    return place(rank, buffer == TUTTI_BUFFER_INPUT ? call_of(rank).inputs[rank] : call_of(rank).outputs[rank], block,
+                 chunk, bytes);
+  }
+  std::span<uint8_t> place(uint32_t rank, std::span<uint8_t> memory, uint32_t block, uint32_t chunk, uint64_t bytes);
   uint32_t number_of(uint32_t rank, const tutti_cuda_peer& peer) const;
   bool is_filled(uint32_t rank, const tutti_cuda_peer& from);
   bool is_free(uint32_t rank, const tutti_cuda_peer& to) const;
   void send(uint32_t rank, const tutti_cuda_peer& to, const Bytes& data);
   Bytes receive(uint32_t rank, const tutti_cuda_peer& from, uint64_t bytes);
+  void put(uint32_t rank, const tutti_cuda_peer& from, std::span<uint8_t> to, const Bytes& data);
   Slot& slot(uint32_t from, uint32_t to, uint32_t number);
   tutti_cuda_mailbox& mailbox(uint32_t at, uint32_t of) { return mailboxes_[at * options_.rank_count + of]; }
   const tutti_cuda_mailbox& mailbox(uint32_t at, uint32_t of) const {

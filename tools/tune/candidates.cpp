@@ -46,6 +46,20 @@ void limit_sizes(const tutti_protocol_properties& properties, uint32_t link, Can
   if (efficiency > 0 && efficiency <= kLatencyEfficiency) candidate.max_bytes = kLatencyMaxBytes;
 }
 
+constexpr uint64_t bit(Collective collective) {
+  return uint64_t{1} << static_cast<uint32_t>(collective);
+}
+// Whose ranks all have an output, and in which something is sent that only has to be put there.
+constexpr uint64_t kSendToOutputs = bit(Collective::kAllReduce) | bit(Collective::kAllGather) |
+                                    bit(Collective::kBroadcast) | bit(Collective::kAllToAll) |
+                                    bit(Collective::kScatter);
+
+Candidate registered_twin(Candidate candidate) {
+  candidate.registered = true;
+  candidate.collectives &= kSendToOutputs;
+  return candidate;
+}
+
 /// Every variant, with no protocol yet.
 std::vector<Candidate> variants_of(const plan::AlgorithmPlugin& plugin) {
   std::vector<Candidate> variants;
@@ -73,13 +87,15 @@ Result<Offer> list_candidates(const Request& request) {
     for (Candidate candidate : variants_of(algorithm)) {
       for (const tuner::Protocol& protocol : protocols) {
         if ((protocol.properties.devices & (cuda ? TUTTI_DEVICE_CUDA : TUTTI_DEVICE_HOST)) == 0) continue;
-        candidate.needs_registered = protocol.properties.needs_registered != 0;
-        if (candidate.needs_registered && !request.bench.registered) continue;
+        candidate.registered = protocol.properties.needs_registered != 0;
+        if (candidate.registered && !request.bench.registered) continue;
+        candidate.differs_registered = protocol.properties.stores_to_outputs != 0 && request.bench.registered;
         candidate.protocol = protocol.name;
         candidate.min_bytes = 0;
         candidate.max_bytes = SIZE_MAX;
         if (protocols.size() > 1) limit_sizes(protocol.properties, cuda ? TUTTI_LINK_P2P : TUTTI_LINK_SHM, candidate);
         offer.candidates.push_back(candidate);
+        if (candidate.differs_registered) offer.candidates.push_back(registered_twin(candidate));
       }
     }
   }

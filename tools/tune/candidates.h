@@ -19,7 +19,8 @@ struct Candidate {
   uint64_t collectives = 0;  ///< bits 1 << Collective
   size_t min_bytes = 0;      ///< from here to max_bytes it may win
   size_t max_bytes = SIZE_MAX;
-  bool needs_registered = false;  ///< runs with registered buffers only
+  bool registered = false;          ///< measured with registered buffers
+  bool differs_registered = false;  ///< and once more with them, as it is another thing then
 
   bool offers(Collective collective) const { return (collectives >> static_cast<uint32_t>(collective) & 1) != 0; }
   /// As rules call it.

@@ -96,6 +96,7 @@ Status Sweep::attempt(const Run& run, const List& list) {
   TUTTI_ASSIGN(ForcingFile forcing,
                ForcingFile::write(request_, candidates_[run.candidate], run.channels, collectives));
   bench::Request request = request_.bench;
+  request.registered = candidates_[run.candidate].registered;
   request.session.config_file = forcing.path();
   request.session.settings.insert(request.session.settings.begin(), kPatience);
   request.session.settings.push_back(fmt::format("channels={}", run.channels));

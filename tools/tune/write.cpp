@@ -63,7 +63,12 @@ class Writer {
   std::string name(const Run& run) const {
     return fmt::format("{} ×{}", offer_.candidates[run.candidate].text(), run.channels);
   }
-  bool needs_registered(const Run& run) const { return offer_.candidates[run.candidate].needs_registered; }
+  bool is_registered(const Run& run) const { return offer_.candidates[run.candidate].registered; }
+  /// Whether what was measured says something of calls with registered outputs, or of others.
+  bool counts(const Run& run, bool registered) const {
+    return registered ? is_registered(run) || !offer_.candidates[run.candidate].differs_registered
+                      : !is_registered(run);
+  }
   /// For calls with registered outputs, or for others.
   std::vector<Choice> choices(const Series& series, bool registered) const;
   std::string entries(const Series& series, bool registered) const;
@@ -122,15 +127,16 @@ std::string Writer::head(const Status& failure) {
 uint32_t Writer::most_channels() const {
   uint32_t most = 1;
   for (const Series& series : findings_.series) {
-    for (const Choice& choice : choices(series, request_.bench.registered))
-      most = std::max(most, choice.best.run.channels);
+    for (const bool registered : {false, true}) {
+      for (const Choice& choice : choices(series, registered)) most = std::max(most, choice.best.run.channels);
+    }
   }
   return most;
 }
 
 /// One per size that was measured, neighbours that choose the same merged.
 std::vector<Choice> Writer::choices(const Series& series, bool registered) const {
-  const Series::Counts counts = [&](const Run& run) { return registered || !needs_registered(run); };
+  const Series::Counts counts = [&](const Run& run) { return Writer::counts(run, registered); };
   std::vector<Choice> merged;
   size_t before = 0;
   for (size_t size = 0; size < series.problems().size(); ++size) {
@@ -159,8 +165,8 @@ std::vector<Choice> Writer::choices(const Series& series, bool registered) const
 /// Those for registered outputs only where these make a difference.
 std::string Writer::entries(const Series& series, bool registered) const {
   const auto list = choices(series, registered);
-  const auto needs = [&](const Choice& choice) { return needs_registered(choice.best.run); };
-  if (registered && std::none_of(list.begin(), list.end(), needs)) return {};
+  const auto differs = [&](const Choice& choice) { return is_registered(choice.best.run); };
+  if (registered && std::none_of(list.begin(), list.end(), differs)) return {};
   std::string text;
   for (const Choice& choice : list) text += choice.comments + entry(choice, registered);
   return text;

@@ -11,6 +11,10 @@
 // connection of a CTA by `cut.messages`, used or not. A sender may be slot_count messages ahead of what the receiver
 // has said that it is done with.
 //
+// Where outputs are registered, a program may say of messages that are only written to their receiver's output that the
+// sender stores them there. They take numbers as others do, and the receiver is told and tells in the same way, but
+// their slots stay empty.
+//
 // Loops may overlap, so that what one waits for is on its way while another moves data. A call takes loops + stages - 1
 // waves; in wave w every step runs once, for loop w - its stage, where there is one. Message m of slice s that is sent
 // in wave w has number epoch + (w · program.messages + m) · cut.slices + s.
@@ -54,9 +58,11 @@ typedef struct tutti_cuda_step {
 
 typedef struct tutti_cuda_peer {
   uint8_t rank;
-  uint8_t message;      /* how many of the loop went before it on this connection */
-  uint8_t block, chunk; /* GATHER and SCATTER */
-  uint8_t lag;          /* of a received message: waves since it was sent */
+  uint8_t message;                    /* how many of the loop went before it on this connection */
+  uint8_t block, chunk;               /* GATHER and SCATTER */
+  uint8_t lag;                        /* of a received message: waves since it was sent */
+  uint8_t to_output;                  /* 1: the sender stores it to the receiver's output */
+  uint8_t output_block, output_chunk; /* of a message that is sent like that: where */
 } tutti_cuda_peer;
 
 typedef struct tutti_cuda_program {
@@ -81,10 +87,13 @@ typedef struct tutti_cuda_track {
 typedef struct tutti_cuda_mailbox {
   uint32_t tail; /* messages that are there (protocols that do not tell by flags in the data) */
   uint32_t reserved[7];
-  uint32_t done; /* messages from here that the peer is done with; launches of copies: say with `place`, in one store of
-                    8 bytes, that the peer's output is free */
+  uint32_t done; /* messages from here that the peer is done with */
+  uint32_t reserved2;
+  /* In one store of 8 bytes: in the call that ends at this epoch the peer's output is free to be stored to, and lies at
+   * this place of registered memory. */
+  uint32_t opened;
   uint32_t place;
-  uint32_t reserved2[6];
+  uint32_t reserved3[4];
 } tutti_cuda_mailbox;
 
 /* One GPU's connections with a peer, of all CTAs. */
@@ -177,18 +186,14 @@ typedef struct tutti_cuda_copy {
 /* What a launch of a protocol with `needs_registered` runs: whole blocks, `block_bytes` each, that go straight into
  * registered outputs of peers, in the order of the list. It is one message to each receiver, on the one CTA there is.
  *
- * A rank tells its senders when its output is free, and its receivers when their data is there. Nothing may be stored
- * to a peer's output before the peer has said so with the same `place`. */
+ * A rank tells its senders when its output is free, and its receivers when their data is there. */
 typedef struct tutti_cuda_copies {
   uint32_t count;
   uint32_t senders;   /* bits 1 << rank: who stores to this rank's output */
   uint32_t receivers; /* likewise: to whose outputs this rank stores */
-  uint32_t place;     /* stands for where in registered memory the outputs lie: the same on all ranks */
+  uint32_t has_own;   /* 0: there is no own block, or it is where it belongs */
   uint64_t own_from;  /* the own block, as in tutti_cuda_copy */
   uint64_t own_to;
-  uint32_t has_own; /* 0: there is none, or it is where it belongs */
-  uint32_t reserved;
-  uint8_t* outputs[TUTTI_CUDA_MAX_RANKS]; /* by rank: the peers' outputs, as this GPU sees them */
   /* A stream of the communicator that a part of the launch may run on beside the call's, and two events to lead to it
    * and back: a cudaStream_t that does not block, in no capture or in that of the call's stream, and cudaEvent_t. */
   void* side;
@@ -223,8 +228,12 @@ typedef struct tutti_cuda_launch {
   /* Of messages: so many CTAs for each kind, those of sends first. They take the lanes of all messages of their kind in
    * turn, each its own one after the other. All of a launch run at the same time. */
   uint32_t kind_ctas[TUTTI_CUDA_MESSAGE_KINDS];
-  uint32_t reserved;
+  /* Stands for where in registered memory the outputs lie: the same on all ranks; 0: nobody stores to outputs of peers.
+   * Nothing may be stored to a peer's before the peer has said, in this call and with the same place, that it is free.
+   */
+  uint32_t place;
   tutti_cuda_link links[TUTTI_CUDA_MAX_RANKS]; /* by rank */
+  uint8_t* outputs[TUTTI_CUDA_MAX_RANKS];      /* by rank: the peers' outputs, as this GPU sees them */
   /* In this GPU's memory, program_count of them: CTA c runs number c modulo program_count. Null: all run `program`, as
    * wires whose messages are short always do. */
   const tutti_cuda_program* programs;

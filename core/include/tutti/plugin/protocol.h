@@ -119,6 +119,9 @@ typedef struct tutti_protocol_properties {
                              carry it between GPUs of different hosts */
   uint32_t needs_registered; /* 1: launches store straight to outputs of peers (tutti_cuda_copies): only for calls whose
                                 outputs are registered on all ranks, and plans in which every message is one hop */
+  uint32_t stores_to_outputs; /* 1: of such calls, kernels store messages straight to outputs of peers where a program
+                                 says so (tutti_cuda_peer.to_output); the others go through slots */
+  uint32_t reserved;
 } tutti_protocol_properties;
 
 /* How one connection is cut. */

@@ -11,6 +11,14 @@ namespace tutti::device {
 /// What a look says that ends a wait in vain.
 inline constexpr uint64_t kStop = ~uint64_t{0};
 
+/// Tells the host that this CTA gives up, why (a TUTTI_* code), and on which rank.
+__device__ __forceinline__ void give_up(tutti_cuda_control* control, uint32_t rank, int32_t code) {
+  control->peer = rank;
+  control->channel = blockIdx.x;
+  __threadfence_system();
+  *const_cast<volatile uint32_t*>(&control->fault) = static_cast<uint32_t>(code);
+}
+
 /// Looks whether a wait is in vain: the call was aborted, or nothing came for too long, which is told to the host.
 /// Returns kStop, or what to pass as `since` at the wait's next look; 0 at its first. Rare, so it stays out of the way.
 static __device__ __noinline__ uint64_t look(tutti_cuda_control* control, uint64_t timeout_ns, uint32_t rank,
@@ -20,10 +28,7 @@ static __device__ __noinline__ uint64_t look(tutti_cuda_control* control, uint64
   const uint64_t now = nanoseconds();
   if (since == 0) return now;
   if (now - since < timeout_ns) return since;
-  control->peer = rank;
-  control->channel = blockIdx.x;
-  __threadfence_system();
-  *const_cast<volatile uint32_t*>(&control->fault) = static_cast<uint32_t>(TUTTI_TIMEOUT);
+  give_up(control, rank, TUTTI_TIMEOUT);
   return kStop;
 }
 
@@ -50,6 +55,12 @@ class Waits {
   bool stopped_ = false;
 };
 
+/// The call in which a peer's output is free, by the epoch at its end, and the output's place.
+struct Opening {
+  uint32_t epoch;
+  uint32_t place;
+};
+
 /// Connections of one CTA. `lane`: its number among those that share its slots' place.
 class Connections {
  public:
@@ -68,6 +79,16 @@ class Connections {
   }
   __device__ __forceinline__ tutti_cuda_mailbox* mailbox_of(uint32_t rank) const {
     return launch_.links[rank].of + lane_;
+  }
+  /// Tells `rank`, after what came before, that in the call that ends at `epoch` this rank's output is free.
+  __device__ __forceinline__ void open_to(uint32_t rank, uint32_t epoch) const {
+    fence_release();
+    store_relaxed(reinterpret_cast<uint64_t*>(&mailbox_at(rank)->opened), uint64_t{launch_.place} << 32 | epoch);
+  }
+  /// What `rank` has last told this one like that. It stays until that rank's call ends.
+  __device__ __forceinline__ Opening opening_of(uint32_t rank) const {
+    const uint64_t word = load_acquire(reinterpret_cast<const uint64_t*>(&mailbox_of(rank)->opened));
+    return {static_cast<uint32_t>(word), static_cast<uint32_t>(word >> 32)};
   }
   /// Where a message's slot lies, from the first of all CTAs' on.
   __device__ __forceinline__ uint64_t slot_at(uint32_t number) const {

@@ -77,7 +77,9 @@ class LineRunner {
 
   __device__ __forceinline__ tutti_cuda_peer peer(uint32_t index) const {
     if constexpr (kMessages) {
-      return {static_cast<uint8_t>(peer_), 0, 0, 0, 0};
+      tutti_cuda_peer peer = {};
+      peer.rank = static_cast<uint8_t>(peer_);
+      return peer;
     } else {
       return launch_.program.peers[index];
     }

@@ -63,6 +63,9 @@ struct Pipeline {
   uint32_t stopped;
   uint32_t filled[TUTTI_CUDA_MAX_RANKS];  ///< by peer: messages that have come, as far as the planner knows
   uint32_t freed[TUTTI_CUDA_MAX_RANKS];   ///< by peer: messages that it is done with
+  uint32_t opened[TUTTI_CUDA_MAX_RANKS];  ///< by peer: what is known of its output, 0: nothing
+  static constexpr uint32_t kHeardOf = 1;
+  static constexpr uint32_t kOpened = 2;  ///< it is free
 
   /// One thread, before a barrier of all.
   __device__ __forceinline__ void init() {

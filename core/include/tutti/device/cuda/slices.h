@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel of the Simple wire: plain data in slots, a mailbox says that it is there. For nvcc.
+// The kernel of the Simple wire: plain data in slots, or in registered outputs, a mailbox says that it is there. For
+// nvcc.
 //
 // The work of a CTA is a row of moves: a slice of a folding step, of a send or of a receive. One warp, here, goes
 // through the program, waits until peers let the next move be made and plans it; the pipeline does the rest.
@@ -39,11 +40,13 @@ class SliceRunner {
         epoch_(track.epoch),
         wave_numbers_(program.messages * part.cut.slices) {
     if (lane_ >= TUTTI_CUDA_MAX_RANKS) return;
+    pipeline.opened[lane_] = 0;
     pipeline.filled[lane_] = track.epoch;
     pipeline.freed[lane_] = track.epoch + room_of(track) - launch.slot_count;
   }
 
   __device__ __forceinline__ void run() {
+    if (!kMessages && launch_.place != 0) open_output();
     for (uint32_t wave = 0; wave < part_.cut.loops + program_.stages - 1 && !stopped_; ++wave) {
       number_ = epoch_ + wave * wave_numbers_;
       for (uint32_t s = 0; s < program_.step_count; ++s) {
@@ -55,6 +58,11 @@ class SliceRunner {
   }
 
  private:
+  /// To all peers: who needs to know is a matter of their programs.
+  __device__ __forceinline__ void open_output() const {
+    if (lane_ < launch_.rank_count && lane_ != launch_.rank) connections_.open_to(lane_, epoch_ + part_.cut.messages);
+  }
+
   __device__ __forceinline__ void run_step(const tutti_cuda_step& step, uint32_t wave) {
     if (folds(step)) {
       if (!begin_loop(wave - step.stage)) return;
@@ -136,42 +144,48 @@ class SliceRunner {
       wait(
           launch_.rank, [&] { return pipeline_.all_told(planner_.turn()); }, [] {});
     }
-    const bool is_aligned = fill(slice, move);
+    const bool is_there = slice.recv_count == 1 && program_.peers[slice.recv_begin].to_output != 0;
+    const bool is_aligned = fill(slice, is_there, move);
     if (__any_sync(0xffffffffu, pipeline_.is_stopped())) {
       stopped_ = true;
-    } else if (slice.bytes > 0) {
+    } else if (slice.bytes > 0 && !(is_there && slice.send_count == 0)) {
       planner_.plan(move, static_cast<uint32_t>(slice.bytes), is_aligned);
     } else {
       planner_.plan_words(move);
     }
   }
 
-  /// Returns whether the places that the lane put in are multiples of 16.
-  __device__ __forceinline__ bool fill(const Slice& slice, Move& move) {
+  /// Returns whether the places that the lane put in are multiples of 16. `is_there`: what is received lies where it
+  /// belongs, in the output.
+  __device__ __forceinline__ bool fill(const Slice& slice, bool is_there, Move& move) {
     const tutti_cuda_step& step = slice.step;
     const bool receives_only = !folds(step) && slice.recv_count > 0;
     const bool sends_only = !folds(step) && slice.send_count > 0;
     const bool has_own = step.source != TUTTI_BUFFER_NONE && !receives_only;
-    const bool keeps = (step.destination != TUTTI_BUFFER_NONE && !sends_only) || receives_only;
+    const bool keeps = !is_there && ((step.destination != TUTTI_BUFFER_NONE && !sends_only) || receives_only);
     const uint32_t own_position = folds(step) ? step.own_position : 0;
+    bool is_aligned = true;
     if (lane_ < slice.recv_count) {
       const tutti_cuda_peer from = program_.peers[slice.recv_begin + lane_];
       const uint32_t number = number_of(from);
+      if (slice.bytes > 0 && is_there) hear_of(from.rank);
       if (slice.bytes > 0) wait_filled(from.rank, number);
       move.operands.from[lane_ + (has_own && lane_ >= own_position ? 1 : 0)] =
-          connections_.slot_from(from.rank, number);
+          is_there ? destination(slice) : connections_.slot_from(from.rank, number);
+      is_aligned = !is_there || aligned<16>(destination(slice));
       move.boxes[lane_] = &connections_.mailbox_at(from.rank)->done;
       move.numbers[lane_] = number + 1;
     } else if (lane_ >= 16 && lane_ - 16 < slice.send_count && slice.bytes > 0) {
       const tutti_cuda_peer to = program_.peers[slice.send_begin + lane_ - 16];
       const uint32_t number = number_of(to);
       wait_free(to.rank, number);
-      move.operands.to[lane_ - 16 + (keeps ? 1 : 0)] = connections_.slot_to(to.rank, number);
+      uint8_t* const place = to.to_output != 0 ? output_of(to) : connections_.slot_to(to.rank, number);
+      move.operands.to[lane_ - 16 + (keeps ? 1 : 0)] = place;
+      is_aligned = aligned<16>(place);
       move.boxes[lane_] = &connections_.mailbox_at(to.rank)->tail;
       move.numbers[lane_] = number + 1;
     }
-    if (lane_ != 31) return true;
-    bool is_aligned = true;
+    if (lane_ != 31) return is_aligned;
     move.operands.from_count = slice.recv_count + (has_own ? 1 : 0);
     move.operands.to_count = slice.send_count + (keeps ? 1 : 0);
     const bool scales = has_own && launch_.premultiplied != 0 && step.source == TUTTI_BUFFER_INPUT;
@@ -180,7 +194,7 @@ class SliceRunner {
     if (has_own) {
       const uint8_t* const own = own_source(slice);
       move.operands.from[own_position] = own;
-      is_aligned = aligned<16>(own);
+      is_aligned = is_aligned && aligned<16>(own);
     }
     if (keeps) {
       uint8_t* const to = destination(slice);
@@ -242,6 +256,30 @@ class SliceRunner {
     const auto slots = static_cast<int32_t>(launch_.slot_count);
     wait(
         rank, [&] { return static_cast<int32_t>(number - known) < slots; }, [&] { known = load_relaxed(done); });
+  }
+  /// Where the slice belongs in the output of who receives it, once that is free.
+  __device__ __forceinline__ uint8_t* output_of(const tutti_cuda_peer& to) {
+    if (pipeline_.opened[to.rank] != Pipeline::kOpened) {
+      wait_open(to.rank, [](int32_t ahead) { return ahead == 0; });
+    }
+    return launch_.outputs[to.rank] + offset(to.output_block, to.output_chunk);
+  }
+  /// Who stores to this output has said where its own lies. By now it may have said so of later calls.
+  __device__ __forceinline__ void hear_of(uint32_t rank) {
+    if (pipeline_.opened[rank] == 0) wait_open(rank, [](int32_t ahead) { return ahead >= 0; });
+  }
+  /// Until `is_due` of the call that a peer has opened its output in: how far that is ahead of this call.
+  template <class IsDue>
+  __device__ __forceinline__ void wait_open(uint32_t rank, IsDue&& is_due) {
+    const uint32_t end = epoch_ + part_.cut.messages;
+    Opening opening = {epoch_, 0};
+    wait(
+        rank, [&] { return is_due(static_cast<int32_t>(opening.epoch - end)); },
+        [&] { opening = connections_.opening_of(rank); });
+    pipeline_.opened[rank] = opening.epoch == end ? Pipeline::kOpened : Pipeline::kHeardOf;
+    if (opening.epoch != end || opening.place == launch_.place) return;
+    give_up(launch_.control, rank, TUTTI_MISMATCH);
+    *const_cast<volatile uint32_t*>(&pipeline_.stopped) = 1;
   }
   /// Until `condition`, asking before every look but the first.
   template <class Condition, class Ask>

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/places.h"
+
+namespace tutti::plan {
+
+/// Chunks of the input lie behind those of the output; in place, where the output's are.
+uint32_t place_of(const Plan& plan, bool in_place, uint32_t buffer, uint32_t chunk) {
+  if (buffer == TUTTI_BUFFER_OUTPUT) return chunk;
+  const uint32_t outputs = plan.output_chunks();
+  if (!in_place) return outputs + chunk;
+  if (plan.input_blocks == plan.output_blocks) return chunk;
+  const uint32_t own = plan.rank * plan.chunks;
+  if (plan.output_blocks > 1) return own + chunk;  // the input is a block of the output
+  return chunk >= own && chunk < own + plan.chunks ? chunk - own : outputs + chunk;
+}
+
+}  // namespace tutti::plan

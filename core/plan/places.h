@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which chunks of a plan's buffers are the same memory.
+#pragma once
+
+#include "plan/plan.h"
+
+namespace tutti::plan {
+
+/// The number of the memory that a chunk of a buffer (TUTTI_BUFFER_INPUT or _OUTPUT) lies in, the same for chunks that
+/// share it. `in_place`: input and output do, the way the collective allows.
+uint32_t place_of(const Plan& plan, bool in_place, uint32_t buffer, uint32_t chunk);
+
+}  // namespace tutti::plan

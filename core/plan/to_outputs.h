@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// Messages that need no slots: where outputs are registered, senders store them where their receivers would.
+#pragma once
+
+#include <span>
+
+#include "plan/plan.h"
+#include "tutti/plugin/cuda.h"
+
+namespace tutti::plan {
+
+/// Marks such messages in a channel's programs, by rank, lowered from `plans`. Two things make one: its receiver writes
+/// it to its output as it is; and when it is sent, the receiver is known to be through with what it does before with
+/// that place, from messages that led to this one. A place that no step touches before is free when the receiver's call
+/// begins. Ranks may differ in whether they use their buffers in place: what is marked allows for either.
+void send_to_outputs(std::span<const Plan> plans, std::span<tutti_cuda_program> programs);
+
+/// Whether a program sends or receives any.
+bool uses_outputs(const tutti_cuda_program& program);
+
+}  // namespace tutti::plan
