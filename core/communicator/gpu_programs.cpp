@@ -144,15 +144,19 @@ Status GpuPrograms::reach(GpuCall& call) {
   return {};
 }
 
-/// Slots for all that the program receives, then for all that it sends.
+/// Slots for all that the program receives in some, then for all that it sends there.
 Status GpuPrograms::connect(const Program& program, GpuCall& call) {
   std::set<uint32_t> senders;
   std::set<uint32_t> receivers;
+  const auto add = [](const tutti_cuda_program& channel, uint32_t begin, uint32_t count, std::set<uint32_t>& ranks) {
+    for (const tutti_cuda_peer& peer : std::span(channel.peers + begin, count)) {
+      if (peer.to_output == 0) ranks.insert(peer.rank);
+    }
+  };
   for (const tutti_cuda_program& channel : program.channels) {
-    for (uint32_t s = 0; s < channel.step_count; ++s) {
-      const tutti_cuda_step& step = channel.steps[s];
-      for (uint32_t i = 0; i < step.recv_count; ++i) senders.insert(channel.peers[step.recv_begin + i].rank);
-      for (uint32_t i = 0; i < step.send_count; ++i) receivers.insert(channel.peers[step.send_begin + i].rank);
+    for (const tutti_cuda_step& step : std::span(channel.steps, channel.step_count)) {
+      add(channel, step.recv_begin, step.recv_count, senders);
+      add(channel, step.send_begin, step.send_count, receivers);
     }
   }
   tutti_cuda_launch& launch = call.launch;

@@ -13,11 +13,10 @@ using device::Connections;
 /// Until `has_come`; false if that is in vain.
 template <class HasCome>
 __device__ __forceinline__ bool wait(const tutti_cuda_launch& launch, uint32_t rank, HasCome&& has_come) {
-  uint64_t since = 0;
+  device::Waits waits(launch);
   for (uint32_t polls = 1; !has_come(); ++polls) {
-    if (polls % device::kPollsPerLook != 0) continue;
-    since = device::look(launch.control, launch.timeout_ns, rank, since);
-    if (since == device::kStop) return false;
+    if (polls % device::kPollsPerLook == 0) waits.look(rank);
+    if (waits.is_stopped()) return false;
   }
   return true;
 }

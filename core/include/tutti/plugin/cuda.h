@@ -98,7 +98,7 @@ typedef struct tutti_cuda_mailbox {
 
 /* One GPU's connections with a peer, of all CTAs. */
 typedef struct tutti_cuda_link {
-  uint8_t* to; /* slots that this GPU fills, slot_stride bytes each: [CTA, or lane][slot]; null: it sends nothing */
+  uint8_t* to; /* slots that this GPU fills, slot_stride bytes each: [CTA, or lane][slot]; null: it fills none */
   const uint8_t* from;    /* slots that the peer fills, likewise */
   tutti_cuda_mailbox* at; /* [CTA, or lane]: where this GPU tells the peer */
   tutti_cuda_mailbox* of; /* [CTA, or lane]: where the peer tells this GPU */

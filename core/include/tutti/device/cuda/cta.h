@@ -37,10 +37,9 @@ class Waits {
  public:
   __device__ __forceinline__ explicit Waits(const tutti_cuda_launch& launch) : launch_(launch) {}
 
-  /// Once for so many polls of a wait for `rank`: looks whether it is in vain.
-  __device__ __forceinline__ void poll(uint32_t polls, uint32_t rank) {
-    if (polls % kPollsPerLook != 0) return;
-    since_ = look(launch_.control, launch_.timeout_ns, rank, since_);
+  /// After each kPollsPerLook polls of a wait for `rank`: is it in vain?
+  __device__ __forceinline__ void look(uint32_t rank) {
+    since_ = device::look(launch_.control, launch_.timeout_ns, rank, since_);
     stopped_ = since_ == kStop;
   }
   /// What was waited for is there.
@@ -60,6 +59,10 @@ struct Opening {
   uint32_t epoch;
   uint32_t place;
 };
+__device__ __forceinline__ Opening opening_in(const tutti_cuda_mailbox* box) {
+  const uint64_t word = load_acquire(reinterpret_cast<const uint64_t*>(&box->opened));
+  return {static_cast<uint32_t>(word), static_cast<uint32_t>(word >> 32)};
+}
 
 /// Connections of one CTA. `lane`: its number among those that share its slots' place.
 class Connections {
@@ -86,10 +89,7 @@ class Connections {
     store_relaxed(reinterpret_cast<uint64_t*>(&mailbox_at(rank)->opened), uint64_t{launch_.place} << 32 | epoch);
   }
   /// What `rank` has last told this one like that. It stays until that rank's call ends.
-  __device__ __forceinline__ Opening opening_of(uint32_t rank) const {
-    const uint64_t word = load_acquire(reinterpret_cast<const uint64_t*>(&mailbox_of(rank)->opened));
-    return {static_cast<uint32_t>(word), static_cast<uint32_t>(word >> 32)};
-  }
+  __device__ __forceinline__ Opening opening_of(uint32_t rank) const { return opening_in(mailbox_of(rank)); }
   /// Where a message's slot lies, from the first of all CTAs' on.
   __device__ __forceinline__ uint64_t slot_at(uint32_t number) const {
     return (lane_ * launch_.slot_count + (number & (launch_.slot_count - 1))) * launch_.slot_stride;
@@ -100,7 +100,7 @@ class Connections {
     const uint32_t* const done = &mailbox_of(rank)->done;
     for (uint32_t polls = 1; !waits.is_stopped(); ++polls) {
       if (static_cast<int32_t>(number - load_relaxed(done)) < static_cast<int32_t>(launch_.slot_count)) break;
-      waits.poll(polls, rank);
+      if (polls % kPollsPerLook == 0) waits.look(rank);
     }
     waits.end();
   }

@@ -365,7 +365,7 @@ class LineRunner {
       Wire::meet();
       if (Wire::all_arrived(ask())) break;
       if (polls % kPollsPerLook != 0) continue;
-      waits_.poll(polls, rank);
+      waits_.look(rank);
       agree_to_stop();
     }
     if (!waits_.is_stopped()) waits_.end();

@@ -118,7 +118,8 @@ class OneHop {
       for (uint32_t i = 0; i < kMost; ++i) {
         if (i < hop_.recv_count && !LLWire::arrived(words[i], place, flag)) missing |= 1u << i;
       }
-      if (missing != 0) waits_.poll(polls, hop_.recv_ranks[__ffs(static_cast<int>(missing)) - 1]);
+      if (missing == 0 || polls % kPollsPerLook != 0) continue;
+      waits_.look(hop_.recv_ranks[__ffs(static_cast<int>(missing)) - 1]);
     }
     waits_.end();
     Data got[kMost];

@@ -20,6 +20,30 @@ struct Slice {
   bool after_all;  ///< only when peers have been told of all moves before it
 };
 
+/// Waits until a peer has said, in `box`, that its output is free in the call that ends at epoch `end`, or, if
+/// `may_be_later`, in a later one. Once in a call for each peer: it stays out of the way of what is done for each move.
+static __device__ __noinline__ void hear_opening(const tutti_cuda_launch& launch, Pipeline& pipeline,
+                                                 const tutti_cuda_mailbox* box, uint32_t rank, uint32_t end,
+                                                 bool may_be_later) {
+  const auto stop = [&] { *const_cast<volatile uint32_t*>(&pipeline.stopped) = 1; };
+  uint64_t since = 0;
+  for (uint32_t polls = 1; !pipeline.is_stopped(); ++polls) {
+    const Opening opening = opening_in(box);
+    const auto ahead = static_cast<int32_t>(opening.epoch - end);
+    if (ahead == 0 && opening.place != launch.place) {
+      give_up(launch.control, rank, TUTTI_MISMATCH);
+      return stop();
+    }
+    if (ahead == 0 || (may_be_later && ahead > 0)) {
+      pipeline.opened[rank] = ahead == 0 ? Pipeline::kOpened : Pipeline::kHeardOf;
+      return;
+    }
+    if (polls % kPollsPerLook != 0) continue;
+    since = look(launch.control, launch.timeout_ns, rank, since);
+    if (since == kStop) stop();
+  }
+}
+
 /// The planner's warp. `kMessages`: runs a send or a receive, else a program.
 template <bool kMessages>
 class SliceRunner {
@@ -162,7 +186,8 @@ class SliceRunner {
     const bool receives_only = !folds(step) && slice.recv_count > 0;
     const bool sends_only = !folds(step) && slice.send_count > 0;
     const bool has_own = step.source != TUTTI_BUFFER_NONE && !receives_only;
-    const bool keeps = !is_there && ((step.destination != TUTTI_BUFFER_NONE && !sends_only) || receives_only);
+    const bool has_place = (step.destination != TUTTI_BUFFER_NONE && !sends_only) || receives_only;
+    const bool keeps = has_place && !is_there;
     const uint32_t own_position = folds(step) ? step.own_position : 0;
     bool is_aligned = true;
     if (lane_ < slice.recv_count) {
@@ -170,9 +195,8 @@ class SliceRunner {
       const uint32_t number = number_of(from);
       if (slice.bytes > 0 && is_there) hear_of(from.rank);
       if (slice.bytes > 0) wait_filled(from.rank, number);
-      move.operands.from[lane_ + (has_own && lane_ >= own_position ? 1 : 0)] =
-          is_there ? destination(slice) : connections_.slot_from(from.rank, number);
-      is_aligned = !is_there || aligned<16>(destination(slice));
+      const uint32_t place = lane_ + (has_own && lane_ >= own_position ? 1 : 0);
+      if (!is_there) move.operands.from[place] = connections_.slot_from(from.rank, number);
       move.boxes[lane_] = &connections_.mailbox_at(from.rank)->done;
       move.numbers[lane_] = number + 1;
     } else if (lane_ >= 16 && lane_ - 16 < slice.send_count && slice.bytes > 0) {
@@ -196,10 +220,11 @@ class SliceRunner {
       move.operands.from[own_position] = own;
       is_aligned = is_aligned && aligned<16>(own);
     }
-    if (keeps) {
-      uint8_t* const to = destination(slice);
-      move.operands.to[0] = to;
-      is_aligned = is_aligned && aligned<16>(to);
+    if (has_place) {
+      uint8_t* const place = destination(slice);
+      if (keeps) move.operands.to[0] = place;
+      if (is_there) move.operands.from[0] = place;
+      is_aligned = is_aligned && aligned<16>(place);
     }
     return is_aligned;
   }
@@ -259,27 +284,15 @@ class SliceRunner {
   }
   /// Where the slice belongs in the output of who receives it, once that is free.
   __device__ __forceinline__ uint8_t* output_of(const tutti_cuda_peer& to) {
-    if (pipeline_.opened[to.rank] != Pipeline::kOpened) {
-      wait_open(to.rank, [](int32_t ahead) { return ahead == 0; });
-    }
+    if (pipeline_.opened[to.rank] != Pipeline::kOpened) wait_open(to.rank, false);
     return launch_.outputs[to.rank] + offset(to.output_block, to.output_chunk);
   }
   /// Who stores to this output has said where its own lies. By now it may have said so of later calls.
   __device__ __forceinline__ void hear_of(uint32_t rank) {
-    if (pipeline_.opened[rank] == 0) wait_open(rank, [](int32_t ahead) { return ahead >= 0; });
+    if (pipeline_.opened[rank] == 0) wait_open(rank, true);
   }
-  /// Until `is_due` of the call that a peer has opened its output in: how far that is ahead of this call.
-  template <class IsDue>
-  __device__ __forceinline__ void wait_open(uint32_t rank, IsDue&& is_due) {
-    const uint32_t end = epoch_ + part_.cut.messages;
-    Opening opening = {epoch_, 0};
-    wait(
-        rank, [&] { return is_due(static_cast<int32_t>(opening.epoch - end)); },
-        [&] { opening = connections_.opening_of(rank); });
-    pipeline_.opened[rank] = opening.epoch == end ? Pipeline::kOpened : Pipeline::kHeardOf;
-    if (opening.epoch != end || opening.place == launch_.place) return;
-    give_up(launch_.control, rank, TUTTI_MISMATCH);
-    *const_cast<volatile uint32_t*>(&pipeline_.stopped) = 1;
+  __device__ __forceinline__ void wait_open(uint32_t rank, bool may_be_later) {
+    hear_opening(launch_, pipeline_, connections_.mailbox_of(rank), rank, epoch_ + part_.cut.messages, may_be_later);
   }
   /// Until `condition`, asking before every look but the first.
   template <class Condition, class Ask>
