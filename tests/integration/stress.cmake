@@ -10,6 +10,8 @@ if(TUTTI_WITH_CUDA)
     add_test(NAME gpu_stress_${protocol} COMMAND gpu_stress_test --set protocol=${protocol})
     set_tests_properties(gpu_stress_${protocol} PROPERTIES TIMEOUT 600 SKIP_RETURN_CODE 77)
   endforeach()
+  add_test(NAME gpu_stress_registered COMMAND gpu_stress_test --set protocol=simple --register)
+  set_tests_properties(gpu_stress_registered PROPERTIES TIMEOUT 600 SKIP_RETURN_CODE 77)
   # Blocks so large that they go as messages.
   add_test(NAME gpu_stress_messages COMMAND gpu_stress_test --set protocol=simple --set algorithm=direct/shifted
            --collectives all_gather,all_to_all --bytes 48M --calls 300)

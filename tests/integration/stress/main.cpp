@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <atomic>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,7 @@ struct Wanted {
   size_t bytes = size_t{8} << 20;  ///< of the larger buffer
   std::vector<Collective> collectives;
   std::vector<std::pair<std::string, std::string>> settings;
+  bool registered = false;
 };
 
 Status check(cudaError_t error, const char* what) {
@@ -65,6 +67,13 @@ Round draw(const Wanted& wanted, uint32_t number, int rank) {
   return round;
 }
 
+/// Every other call that can be.
+uint32_t* in_place(const Round& round, uint32_t* output) {
+  if (round.call % 2 == 0) return nullptr;
+  if (round.collective == Collective::kAllReduce) return output;
+  return round.collective == Collective::kAllGather ? output + round.rank * round.count : nullptr;
+}
+
 /// Adds to what was seen, and to the words that were to be.
 Status play(const Wanted& wanted, const UniqueId& id, int rank, std::atomic<uint64_t>& checked,
             std::atomic<uint64_t>& wrong, std::atomic<uint64_t>& due) {
@@ -80,13 +89,18 @@ Status play(const Wanted& wanted, const UniqueId& id, int rank, std::atomic<uint
   TUTTI_TRY(check(cudaMalloc(&buffers, 2 * wanted.bytes), "buffers"));
   TUTTI_TRY(check(cudaMalloc(&counters, sizeof(Outcome)), "counters"));
   TUTTI_TRY(check(cudaMemsetAsync(counters, 0, sizeof(Outcome), stream), "counters"));
+  std::optional<Registration> registration;
+  if (wanted.registered) {
+    TUTTI_ASSIGN(registration, communicator.register_buffer(buffers, 2 * wanted.bytes));
+    if (!registration->direct()) return {Code::kUnsupported, "the buffers are not reached by all ranks"};
+  }
   auto* const outcome = static_cast<Outcome*>(counters);
   auto* const first = static_cast<uint32_t*>(buffers);
   uint32_t* const output = first + wanted.bytes / sizeof(uint32_t);
   for (uint32_t number = 0; number < wanted.calls; ++number) {
     const Round round = draw(wanted, number, rank);
-    const bool in_place = round.collective == Collective::kAllGather && number % 2 == 1;
-    uint32_t* const input = in_place ? output + round.rank * round.count : first;
+    uint32_t* const inside = in_place(round, output);
+    uint32_t* const input = inside != nullptr ? inside : first;
     TUTTI_TRY(fill_input(input, round, stream));
     TUTTI_TRY(call(communicator, round, input, output, stream));
     TUTTI_TRY(check_output(output, round, outcome, stream));
@@ -99,6 +113,7 @@ Status play(const Wanted& wanted, const UniqueId& id, int rank, std::atomic<uint
   TUTTI_TRY(check(cudaMemcpy(&seen, outcome, sizeof seen, cudaMemcpyDeviceToHost), "the counters"));
   checked += seen.checked;
   wrong += seen.wrong;
+  registration.reset();
   cudaFree(counters);
   cudaFree(buffers);
   cudaStreamDestroy(stream);
@@ -149,6 +164,7 @@ int main(int argc, char** argv) {
   app.add_option("--collectives", collectives, "Of all_reduce, all_gather, reduce_scatter, all_to_all (all)")
       ->delimiter(',')
       ->check(CLI::IsMember({"all_reduce", "all_gather", "reduce_scatter", "all_to_all"}));
+  app.add_flag("--register", wanted.registered, "With registered buffers");
   app.add_option("--set", settings, "key=value")->allow_extra_args(false);
   CLI11_PARSE(app, argc, argv);
   for (const std::string& setting : settings) {
