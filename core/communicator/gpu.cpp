@@ -147,16 +147,18 @@ class CudaGpu : public Gpu {
     launch.input = static_cast<const uint8_t*>(call.input);
     launch.output = static_cast<uint8_t*>(call.output);
     launch.scalar = call.reduction.scalar;
-    if (prepared->copies) {
-      launch.data_type = copy_type(address_bits(call.input) | address_bits(call.output) | launch.block_bytes);
+    uint64_t bits = address_bits(call.input) | address_bits(call.output) | launch.block_bytes;
+    if (prepared->to_registered) {
+      registrations_->aim(output, launch);
+      for (uint32_t rank = 0; rank < launch.rank_count; ++rank) bits |= address_bits(launch.outputs[rank]);
     }
+    if (prepared->copies) launch.data_type = copy_type(bits);
     for (size_t i = 0; i < prepared->hops.size(); ++i) {
       const plan::Hop& hop = prepared->hops[i];
       launch.messages[i].from = launch.input + hop.from * launch.block_bytes;
       launch.messages[i].to = launch.output + hop.to * launch.block_bytes;
     }
     return in_order(call.stream, [&]() -> Status {
-      if (prepared->to_registered) registrations_->aim(output, launch);
       if (prepared->has_side) TUTTI_TRY(registrations_->lend_side(call.stream, launch.copies));
       return launch_call(*prepared, call.stream);
     });

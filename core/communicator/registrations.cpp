@@ -74,6 +74,7 @@ const RegisteredBuffer* Registrations::overlapping(const void* begin, uint64_t b
 }
 
 uint64_t registrable_output_bytes(const Call& call, int size) {
+  if (call.collective == Collective::kReduceScatter) return 0;
   return call.count * size_of(call.type) * output_blocks_everywhere(call.collective, size);
 }
 

@@ -53,8 +53,8 @@ class Registrations {
   std::vector<RegisteredBuffer> buffers_;  // by address
 };
 
-/// Bytes of the output of a call on `size` ranks; 0: not every rank has one, so that nobody knows where the others'
-/// lie.
+/// Bytes of the output of a call on `size` ranks; 0: nobody knows where the others' lie, as not every rank has one, or
+/// as they lie at different offsets (of a reduce_scatter in place).
 uint64_t registrable_output_bytes(const Call& call, int size);
 
 /// Stands for a place in registered memory; ranks compare it. Never 0.

@@ -25,6 +25,7 @@ uint32_t shared_place_of(const Plan& plan, uint32_t buffer, uint32_t chunk) {
 
 /// What a rank does at once in a loop: a folding step, or one send, one receive or the copy of an exchange.
 struct Move {
+  uint32_t chunk = 0;  ///< of a block: says how long its messages are
   std::vector<tutti_cuda_peer*> receives;
   std::vector<tutti_cuda_peer*> sends;
   std::vector<uint32_t> touched;    ///< places, of the own memory
@@ -48,6 +49,8 @@ class Moves {
  private:
   void add_fold(const tutti_cuda_step& step) {
     Move& move = moves_.emplace_back();
+    const bool by_destination = step.source == TUTTI_BUFFER_NONE && step.destination != TUTTI_BUFFER_NONE;
+    move.chunk = by_destination ? step.destination_chunk : step.source_chunk;
     for (tutti_cuda_peer& peer : receives(step)) move.receives.push_back(&peer);
     for (tutti_cuda_peer& peer : sends(step)) move.sends.push_back(&peer);
     touch(move, step.source, step.source_block, step.source_chunk);
@@ -63,7 +66,8 @@ class Moves {
       Move& move = moves_.emplace_back();
       move.sends.push_back(&peer);
       const bool scatters = has(step, TUTTI_STEP_SCATTER);
-      touch(move, step.source, scatters ? peer.block : step.source_block, scatters ? peer.chunk : step.source_chunk);
+      move.chunk = scatters ? peer.chunk : step.source_chunk;
+      touch(move, step.source, scatters ? peer.block : step.source_block, move.chunk);
     }
     if (step.source != TUTTI_BUFFER_NONE && step.destination != TUTTI_BUFFER_NONE) {
       Move& move = moves_.emplace_back();
@@ -72,6 +76,7 @@ class Moves {
     }
     for (tutti_cuda_peer& peer : receives(step)) {
       Move& move = moves_.emplace_back();
+      move.chunk = peer.chunk;
       move.receives.push_back(&peer);
       move.written = index(peer.block, peer.chunk);
       touch(move, TUTTI_BUFFER_OUTPUT, peer.block, peer.chunk);
@@ -105,12 +110,17 @@ class Marking {
     for (size_t rank = 0; rank < plans.size(); ++rank) moves_.push_back(Moves(plans[rank], programs[rank]).take());
   }
 
+  /// Chunk by chunk: where one has data, so have those before it in the block, but those behind it may have none, and
+  /// then their messages tell nobody anything.
   void run() {
-    for (bool more = true; more;) {
-      more = false;
-      for (uint32_t rank = 0; rank < moves_.size(); ++rank) more = follow(rank) || more;
+    for (uint32_t chunk = 0; chunk < plans_[0].chunks; ++chunk) {
+      messages_.clear();
+      for (bool more = true; more;) {
+        more = false;
+        for (uint32_t rank = 0; rank < moves_.size(); ++rank) more = follow(rank, chunk) || more;
+      }
+      for (uint32_t rank = 0; rank < moves_.size(); ++rank) mark(rank, chunk);
     }
-    for (uint32_t rank = 0; rank < moves_.size(); ++rank) mark(rank);
   }
 
  private:
@@ -121,15 +131,16 @@ class Marking {
   Message& message(uint32_t from, uint32_t to, uint32_t number) { return messages_[{from, to, number}]; }
 
   /// Returns whether more is known than before of when a message is sent.
-  bool follow(uint32_t rank) {
+  bool follow(uint32_t rank, uint32_t last_chunk) {
     bool more = false;
     Clock known(moves_.size());
     for (const Move& move : moves_[rank]) {
+      ++known[rank];
+      if (move.chunk > last_chunk) continue;
       for (const tutti_cuda_peer* peer : move.receives) {
         const Clock& sent = message(peer->rank, rank, peer->message).known;
         for (size_t i = 0; i < sent.size(); ++i) known[i] = std::max(known[i], sent[i]);
       }
-      ++known[rank];
       for (tutti_cuda_peer* peer : move.sends) {
         Message& to = message(rank, peer->rank, peer->message);
         to.sent = peer;
@@ -141,10 +152,10 @@ class Marking {
     return more;
   }
 
-  void mark(uint32_t rank) {
+  void mark(uint32_t rank, uint32_t chunk) {
     for (size_t i = 0; i < moves_[rank].size(); ++i) {
       const Move& move = moves_[rank][i];
-      if (!move.written) continue;
+      if (!move.written || move.chunk != chunk) continue;
       tutti_cuda_peer& received = *move.receives.front();
       const Message& from = message(received.rank, rank, received.message);
       if (from.sent == nullptr || !is_free(rank, i, *move.written, from.known)) continue;

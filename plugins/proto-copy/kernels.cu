@@ -26,7 +26,7 @@ __device__ __forceinline__ bool wait_open(const tutti_cuda_launch& launch, const
   device::Opening opening{};
   const bool came = wait(launch, rank, [&] {
     opening = connections.opening_of(rank);
-    return opening.epoch == number;
+    return opening.is_of(number);
   });
   if (!came || opening.place == launch.place) return came;
   device::give_up(launch.control, rank, TUTTI_MISMATCH);

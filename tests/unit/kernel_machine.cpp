@@ -35,6 +35,25 @@ void run_kernel(Wire wire, const tutti_cuda_launch& launch) {
   }
 }
 
+/// Connections on which all goes to outputs have none.
+void drop_slots(tutti_cuda_launch& launch) {
+  std::array<bool, TUTTI_CUDA_MAX_RANKS> from{};
+  std::array<bool, TUTTI_CUDA_MAX_RANKS> to{};
+  const auto add = [&](uint32_t begin, uint32_t count, auto& ranks) {
+    for (const tutti_cuda_peer& peer : std::span(launch.program.peers + begin, count)) {
+      ranks[peer.rank] = ranks[peer.rank] || peer.to_output == 0;
+    }
+  };
+  for (const tutti_cuda_step& step : std::span(launch.program.steps, launch.program.step_count)) {
+    add(step.recv_begin, step.recv_count, from);
+    add(step.send_begin, step.send_count, to);
+  }
+  for (uint32_t peer = 0; peer < launch.rank_count; ++peer) {
+    if (!from[peer]) launch.links[peer].from = nullptr;
+    if (!to[peer]) launch.links[peer].to = nullptr;
+  }
+}
+
 }  // namespace
 
 KernelMachine::KernelMachine(const Options& options)
@@ -95,6 +114,7 @@ tutti_cuda_launch KernelMachine::launch(uint32_t rank, const ProgramCall& call, 
   if (call.registered) {
     launch.place = static_cast<uint32_t>(options_.seed) | 1;
     for (uint32_t peer = 0; peer < options_.rank_count; ++peer) launch.outputs[peer] = call.outputs[peer].data();
+    drop_slots(launch);
   }
   // Some ranks by either kernel: what they say to each other is the same.
   if ((options_.seed >> rank & 1) == 0) plan::set_one_hop(launch);

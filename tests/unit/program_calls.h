@@ -41,6 +41,7 @@ class TestCall {
   std::string check() const;
 
  private:
+  size_t shift(const plan::Plan& plan) const;
   void add_memory(const plan::Plan& plan, bool in_place);
   void point_to_memory(const plan::Plan& plan, bool in_place);
   uint8_t result(const plan::Plan& plan, size_t at) const;

@@ -144,6 +144,29 @@ TEST(ToOutputs, NotBeforeTheInputThereWasRead) {
   }
 }
 
+/// Where a block has one chunk's worth of data, messages of the second are empty, and tell nothing.
+TEST(ToOutputs, NotForWordOfALaterChunk) {
+  std::vector<Plan> plans;
+  for (const uint32_t rank : {0u, 1u, 2u}) {
+    plans.push_back(write_plan(TUTTI_ALL_REDUCE, 3, rank, 2, [&](PlanBuilder& plan) {
+      if (rank == 1) {
+        plan.step().own(Buffer::kInput, 0).send(0);
+        plan.step().own(Buffer::kInput, 0).send(2);
+        plan.step().own(Buffer::kInput, 1).send(0);
+        plan.step().recv(0).to_output(0);
+        plan.step().recv(0).to_output(1);
+      } else if (rank == 0) {
+        for (const uint32_t chunk : {0u, 1u}) plan.step().recv(1).own(Buffer::kInput, chunk).final().to_output(chunk);
+        for (const uint32_t chunk : {0u, 1u}) plan.step().own(Buffer::kOutput, chunk).send(1);
+      } else {
+        plan.step().recv(1).own(Buffer::kInput, 0).final().to_output(0);
+      }
+    }));
+  }
+  const auto programs = mark(plans);
+  EXPECT_THAT(marked(programs[1], false), ElementsAre(0, 0, 0, 0, 1)) << "that rank 1 has sent its chunk 0 to rank 2";
+}
+
 /// What a rank hears by way of another counts as well.
 TEST(ToOutputs, WordTravels) {
   std::vector<Plan> plans;

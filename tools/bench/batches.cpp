@@ -20,8 +20,9 @@ double median(std::vector<double> values) {
 }
 
 /// Only then do its outputs count as registered.
-bool has_output_everywhere(Collective collective) {
-  return collective != Collective::kGather && collective != Collective::kReduce && collective != Collective::kSendRecv;
+bool has_registrable_output(Collective collective) {
+  return collective != Collective::kGather && collective != Collective::kReduce &&
+         collective != Collective::kReduceScatter && collective != Collective::kSendRecv;
 }
 
 }  // namespace
@@ -52,7 +53,7 @@ void summarize(const std::vector<double>& batches_us, Timing& timing) {
 Result<Ran> ran_by(const Communicator& communicator, const check::Problem& problem, bool registered) {
   const Collective chosen = problem.uneven ? Collective::kSendRecv : problem.collective;
   TUTTI_ASSIGN(const Choice choice, communicator.choose(chosen, problem.count, problem.type, problem.op,
-                                                        registered && has_output_everywhere(chosen)));
+                                                        registered && has_registrable_output(chosen)));
   return Ran{fmt::format("{}{}{}/{}/{} ×{}", choice.algorithm, choice.variant.empty() ? "" : "/", choice.variant,
                          choice.protocol, choice.transport, choice.channels),
              choice.predicted_us, choice.channels};

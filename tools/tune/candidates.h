@@ -27,6 +27,8 @@ struct Candidate {
   std::string rule_name() const { return only_variant ? algorithm : algorithm + "/" + variant; }
   /// "direct/two-shot × ll".
   std::string text() const { return rule_name() + " × " + protocol; }
+  /// As reports call it: unlike any other.
+  std::string label() const { return text() + (registered ? " (registered)" : ""); }
 };
 
 /// What is loaded here, and what the table has to say about where it was.

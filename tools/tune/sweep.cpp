@@ -200,7 +200,7 @@ void Sweep::show(const Run& run) const {
 }
 
 std::string Sweep::text(const Run& run) const {
-  return fmt::format("{} ×{}", candidates_[run.candidate].text(), run.channels);
+  return fmt::format("{} ×{}", candidates_[run.candidate].label(), run.channels);
 }
 
 }  // namespace tutti::tune

@@ -61,7 +61,7 @@ class Writer {
   void say_how();
   void say_what_is_missing(const Status& failure);
   std::string name(const Run& run) const {
-    return fmt::format("{} ×{}", offer_.candidates[run.candidate].text(), run.channels);
+    return fmt::format("{} ×{}", offer_.candidates[run.candidate].label(), run.channels);
   }
   bool is_registered(const Run& run) const { return offer_.candidates[run.candidate].registered; }
   /// Whether what was measured says something of calls with registered outputs, or of others.
@@ -108,7 +108,7 @@ void Writer::say_what_is_missing(const Status& failure) {
     const size_t done = findings_.runs / request_.channels.size();
     for (size_t i = done; i < offer_.candidates.size(); ++i) {
       say(fmt::format("  {}measured: {}", i == done && findings_.runs > 0 ? "not fully " : "not ",
-                      offer_.candidates[i].text()));
+                      offer_.candidates[i].label()));
     }
   }
   if (!failure.ok()) say(fmt::format("INCOMPLETE: {}", failure.to_string().substr(0, failure.to_string().find('\n'))));

@@ -166,15 +166,15 @@ class TUTTI_API Communicator {
   /// buffer of its own, which must not overlap one that is registered.
   /// What is registered is a promise for every later call: where the output of a call lies in a registered buffer on
   /// one rank, it does on all, in buffers that were registered together and at the same offset. (Not of gather and
-  /// reduce, whose output is one rank's.) A graph of such calls refers to the buffers for as long as it is replayed.
-  /// End the registration when all calls and graphs that use the buffer are through on all ranks, before the buffer is
-  /// freed; before or after the communicator; in the thread that uses it. After a failure of the communicator, other
-  /// ranks may still store to the outputs of calls that did not end.
-  /// On GPUs the buffer is this rank's GPU's. It succeeds and makes no difference (Registration::direct() is false, and
-  /// the log says at info why) on the host device, between hosts, where GPUs do not reach each other, and for memory
-  /// that CUDA does not share between processes: it must be of cudaMalloc, or of cuMemCreate with file descriptors.
-  /// Errors, on all ranks alike: kInvalidArgument (null, 0 bytes, or different sizes; names ranks),
-  /// kFailedPrecondition (overlaps a registered buffer), kTimeout, and those of the communicator.
+  /// reduce, whose output is one rank's, nor of reduce_scatter; and a scatter on registered outputs is not in place.) A
+  /// graph of such calls refers to the buffers for as long as it is replayed. End the registration when all calls and
+  /// graphs that use the buffer are through on all ranks, before the buffer is freed; before or after the communicator;
+  /// in the thread that uses it. After a failure of the communicator, other ranks may still store to the outputs of
+  /// calls that did not end. On GPUs the buffer is this rank's GPU's. It succeeds and makes no difference
+  /// (Registration::direct() is false, and the log says at info why) on the host device, between hosts, where GPUs do
+  /// not reach each other, and for memory that CUDA does not share between processes: it must be of cudaMalloc, or of
+  /// cuMemCreate with file descriptors. Errors, on all ranks alike: kInvalidArgument (null, 0 bytes, or different
+  /// sizes; names ranks), kFailedPrecondition (overlaps a registered buffer), kTimeout, and those of the communicator.
   Result<Registration> register_buffer(void* buffer, size_t bytes);
 
   /// What every rank gave, by rank; lengths may differ. For small data, during setup: it goes through the rendezvous.

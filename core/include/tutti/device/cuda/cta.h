@@ -54,10 +54,16 @@ class Waits {
   bool stopped_ = false;
 };
 
-/// The call in which a peer's output is free, by the epoch at its end, and the output's place.
+/// The call in which a peer's output is free, by the epoch at its end, and the output's place; place 0: none so far.
 struct Opening {
   uint32_t epoch;
   uint32_t place;
+
+  /// Of the call that ends at `end`, or of a later one.
+  __device__ __forceinline__ bool is_of(uint32_t end) const { return place != 0 && epoch == end; }
+  __device__ __forceinline__ bool is_after(uint32_t end) const {
+    return place != 0 && static_cast<int32_t>(epoch - end) > 0;
+  }
 };
 __device__ __forceinline__ Opening opening_in(const tutti_cuda_mailbox* box) {
   const uint64_t word = load_acquire(reinterpret_cast<const uint64_t*>(&box->opened));

@@ -21,7 +21,8 @@ struct Slice {
 };
 
 /// Waits until a peer has said, in `box`, that its output is free in the call that ends at epoch `end`, or, if
-/// `may_be_later`, in a later one. Once in a call for each peer: it stays out of the way of what is done for each move.
+/// `may_be_later`, in a later one (what was said 2^31 messages ago counts as later, too). Once in a call for each peer:
+/// it stays out of the way of what is done for each move.
 static __device__ __noinline__ void hear_opening(const tutti_cuda_launch& launch, Pipeline& pipeline,
                                                  const tutti_cuda_mailbox* box, uint32_t rank, uint32_t end,
                                                  bool may_be_later) {
@@ -29,13 +30,12 @@ static __device__ __noinline__ void hear_opening(const tutti_cuda_launch& launch
   uint64_t since = 0;
   for (uint32_t polls = 1; !pipeline.is_stopped(); ++polls) {
     const Opening opening = opening_in(box);
-    const auto ahead = static_cast<int32_t>(opening.epoch - end);
-    if (ahead == 0 && opening.place != launch.place) {
+    if (opening.is_of(end) && opening.place != launch.place) {
       give_up(launch.control, rank, TUTTI_MISMATCH);
       return stop();
     }
-    if (ahead == 0 || (may_be_later && ahead > 0)) {
-      pipeline.opened[rank] = ahead == 0 ? Pipeline::kOpened : Pipeline::kHeardOf;
+    if (opening.is_of(end) || (may_be_later && opening.is_after(end))) {
+      pipeline.opened[rank] = opening.is_of(end) ? Pipeline::kOpened : Pipeline::kHeardOf;
       return;
     }
     if (polls % kPollsPerLook != 0) continue;

@@ -107,12 +107,18 @@ inline bool try_barrier(const uint64_t* barrier, uint32_t parity) {
   return test_barrier(barrier, parity);
 }
 
+/// What a GPU demands of them.
+inline void require_multiples_of_16(const void* to, const void* from, uint32_t bytes) {
+  if (((reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from) | bytes) & 15) != 0) std::abort();
+}
 inline void load_bulk(void* to, const void* from, uint32_t bytes, uint64_t* barrier) {
+  require_multiples_of_16(to, from, bytes);
   emulator::copy_later(to, from, bytes, [=] {
     change_barrier(barrier, [&](BarrierState& state) { state.bytes -= static_cast<int32_t>(bytes); });
   });
 }
 inline void store_bulk(void* to, const void* from, uint32_t bytes) {
+  require_multiples_of_16(to, from, bytes);
   emulator::store_later(to, from, bytes);
 }
 inline void end_store_group() {
