@@ -147,12 +147,13 @@ class CudaGpu : public Gpu {
     launch.input = static_cast<const uint8_t*>(call.input);
     launch.output = static_cast<uint8_t*>(call.output);
     launch.scalar = call.reduction.scalar;
-    uint64_t bits = address_bits(call.input) | address_bits(call.output) | launch.block_bytes;
-    if (prepared->to_registered) {
-      registrations_->aim(output, launch);
-      for (uint32_t rank = 0; rank < launch.rank_count; ++rank) bits |= address_bits(launch.outputs[rank]);
+    if (prepared->to_registered) registrations_->aim(output, launch);
+    if (prepared->copies) {
+      uint64_t bits = address_bits(call.input) | address_bits(call.output) | launch.block_bytes;
+      const uint32_t stored_to = prepared->to_registered ? launch.rank_count : 0;
+      for (uint32_t rank = 0; rank < stored_to; ++rank) bits |= address_bits(launch.outputs[rank]);
+      launch.data_type = copy_type(bits);
     }
-    if (prepared->copies) launch.data_type = copy_type(bits);
     for (size_t i = 0; i < prepared->hops.size(); ++i) {
       const plan::Hop& hop = prepared->hops[i];
       launch.messages[i].from = launch.input + hop.from * launch.block_bytes;

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <set>
 
 #include "plan/copies.h"
 #include "plan/lower.h"
@@ -146,24 +145,19 @@ Status GpuPrograms::reach(GpuCall& call) {
 
 /// Slots for all that the program receives in some, then for all that it sends there.
 Status GpuPrograms::connect(const Program& program, GpuCall& call) {
-  std::set<uint32_t> senders;
-  std::set<uint32_t> receivers;
-  const auto add = [](const tutti_cuda_program& channel, uint32_t begin, uint32_t count, std::set<uint32_t>& ranks) {
-    for (const tutti_cuda_peer& peer : std::span(channel.peers + begin, count)) {
-      if (peer.to_output == 0) ranks.insert(peer.rank);
-    }
-  };
+  plan::SlotPeers peers;
   for (const tutti_cuda_program& channel : program.channels) {
-    for (const tutti_cuda_step& step : std::span(channel.steps, channel.step_count)) {
-      add(channel, step.recv_begin, step.recv_count, senders);
-      add(channel, step.send_begin, step.send_count, receivers);
-    }
+    const plan::SlotPeers own = plan::slot_peers(channel);
+    peers.senders |= own.senders;
+    peers.receivers |= own.receivers;
   }
   tutti_cuda_launch& launch = call.launch;
-  for (const uint32_t peer : senders) {
+  for (uint32_t peer = 0; peer < launch.rank_count; ++peer) {
+    if ((peers.senders >> peer & 1) == 0) continue;
     TUTTI_ASSIGN(launch.links[peer].from, links_.offer({call.protocol, Lane::kCollective, launch.cta_count, peer}));
   }
-  for (const uint32_t peer : receivers) {
+  for (uint32_t peer = 0; peer < launch.rank_count; ++peer) {
+    if ((peers.receivers >> peer & 1) == 0) continue;
     TUTTI_ASSIGN(launch.links[peer].to, links_.reach({call.protocol, Lane::kCollective, launch.cta_count, peer}));
   }
   return {};
@@ -209,8 +203,9 @@ Result<std::unique_ptr<GpuCall>> GpuPrograms::make(const Call& call, bool in_pla
 Result<std::optional<std::vector<plan::Hop>>> GpuPrograms::hops_of(const tuner::Decision& decision,
                                                                    const Call& call) const {
   const bool has_flags = selector_.choices().protocols[decision.protocol].properties.flags_in_data != 0;
-  if (stores_to_outputs(decision, call)) return std::optional<std::vector<plan::Hop>>();  // nothing is left to receive
-  if (has_flags || plan::reduces(call.collective) || call.count * size_of(call.type) < kMessageBytes) {
+  // Where what is sent is put in its place, CTAs that only receive would have nothing to do.
+  if (stores_to_outputs(decision, call) || has_flags || plan::reduces(call.collective) ||
+      call.count * size_of(call.type) < kMessageBytes) {
     return std::optional<std::vector<plan::Hop>>();
   }
   std::optional<std::vector<plan::Hop>> own;

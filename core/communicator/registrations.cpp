@@ -73,8 +73,12 @@ const RegisteredBuffer* Registrations::overlapping(const void* begin, uint64_t b
   return found == buffers_.end() ? nullptr : &*found;
 }
 
+bool has_registrable_output(Collective collective) {
+  return collective != Collective::kReduceScatter && output_blocks_everywhere(collective, 1) > 0;
+}
+
 uint64_t registrable_output_bytes(const Call& call, int size) {
-  if (call.collective == Collective::kReduceScatter) return 0;
+  if (!has_registrable_output(call.collective)) return 0;
   return call.count * size_of(call.type) * output_blocks_everywhere(call.collective, size);
 }
 

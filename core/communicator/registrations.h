@@ -53,8 +53,11 @@ class Registrations {
   std::vector<RegisteredBuffer> buffers_;  // by address
 };
 
-/// Bytes of the output of a call on `size` ranks; 0: nobody knows where the others' lie, as not every rank has one, or
-/// as they lie at different offsets (of a reduce_scatter in place).
+/// Whether ranks know where each other's outputs lie: all have one, and at the same offset (unlike those of a
+/// reduce_scatter in place).
+bool has_registrable_output(Collective collective);
+
+/// Bytes of the output of a call on `size` ranks; 0: it has no registrable output.
 uint64_t registrable_output_bytes(const Call& call, int size);
 
 /// Stands for a place in registered memory; ranks compare it. Never 0.

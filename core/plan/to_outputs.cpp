@@ -186,6 +186,20 @@ void send_to_outputs(std::span<const Plan> plans, std::span<tutti_cuda_program> 
   Marking(plans, programs).run();
 }
 
+SlotPeers slot_peers(const tutti_cuda_program& program) {
+  SlotPeers peers;
+  const auto add = [&](uint32_t begin, uint32_t count, uint32_t& ranks) {
+    for (const tutti_cuda_peer& peer : std::span(program.peers + begin, count)) {
+      if (peer.to_output == 0) ranks |= 1u << peer.rank;
+    }
+  };
+  for (const tutti_cuda_step& step : std::span(program.steps, program.step_count)) {
+    add(step.recv_begin, step.recv_count, peers.senders);
+    add(step.send_begin, step.send_count, peers.receivers);
+  }
+  return peers;
+}
+
 bool uses_outputs(const tutti_cuda_program& program) {
   const std::span peers(program.peers, program.peer_count);
   return std::any_of(peers.begin(), peers.end(), [](const tutti_cuda_peer& peer) { return peer.to_output != 0; });

@@ -18,4 +18,11 @@ void send_to_outputs(std::span<const Plan> plans, std::span<tutti_cuda_program> 
 /// Whether a program sends or receives any.
 bool uses_outputs(const tutti_cuda_program& program);
 
+/// Ranks, as bits 1 << rank, whose messages a program receives in slots, and to whose slots it sends.
+struct SlotPeers {
+  uint32_t senders = 0;
+  uint32_t receivers = 0;
+};
+SlotPeers slot_peers(const tutti_cuda_program& program);
+
 }  // namespace tutti::plan

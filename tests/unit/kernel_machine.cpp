@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "plan/one_hop.h"
+#include "plan/to_outputs.h"
 #include "tutti/device/cuda/lines.h"
 #include "tutti/device/cuda/one_hop.h"
 #include "tutti/device/cuda/slices.h"
@@ -37,20 +38,10 @@ void run_kernel(Wire wire, const tutti_cuda_launch& launch) {
 
 /// Connections on which all goes to outputs have none.
 void drop_slots(tutti_cuda_launch& launch) {
-  std::array<bool, TUTTI_CUDA_MAX_RANKS> from{};
-  std::array<bool, TUTTI_CUDA_MAX_RANKS> to{};
-  const auto add = [&](uint32_t begin, uint32_t count, auto& ranks) {
-    for (const tutti_cuda_peer& peer : std::span(launch.program.peers + begin, count)) {
-      ranks[peer.rank] = ranks[peer.rank] || peer.to_output == 0;
-    }
-  };
-  for (const tutti_cuda_step& step : std::span(launch.program.steps, launch.program.step_count)) {
-    add(step.recv_begin, step.recv_count, from);
-    add(step.send_begin, step.send_count, to);
-  }
+  const plan::SlotPeers peers = plan::slot_peers(launch.program);
   for (uint32_t peer = 0; peer < launch.rank_count; ++peer) {
-    if (!from[peer]) launch.links[peer].from = nullptr;
-    if (!to[peer]) launch.links[peer].to = nullptr;
+    if ((peers.senders >> peer & 1) == 0) launch.links[peer].from = nullptr;
+    if ((peers.receivers >> peer & 1) == 0) launch.links[peer].to = nullptr;
   }
 }
 

@@ -16,14 +16,9 @@ using testing::ElementsAre;
 const tutti_slot_layout kLayout = layout_of(8, 4096, 1);
 
 tutti_cuda_program program_of(const std::string& name, uint32_t ranks, uint32_t rank, bool in_place = false) {
-  for (const Sample& sample : samples({ranks}, true)) {
-    if (!sample.name.starts_with(name + ',')) continue;
-    const auto programs = lower_all({sample.plans}, in_place, kLayout);
-    EXPECT_TRUE(programs.ok()) << programs.status().to_string();
-    return (*programs)[0][rank];
-  }
-  ADD_FAILURE() << "no sample is called " << name;
-  return {};
+  const auto programs = lower_all({plans_of(name, ranks)}, in_place, kLayout);
+  EXPECT_TRUE(programs.ok()) << programs.status().to_string();
+  return programs->front().at(rank);
 }
 std::optional<tutti_cuda_one_hop> find(const std::string& name, uint32_t ranks, uint32_t rank, bool in_place = false) {
   return plan::one_hop(program_of(name, ranks, rank, in_place));

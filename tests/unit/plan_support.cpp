@@ -164,4 +164,12 @@ plan::Plan write_plan(uint32_t collective, uint32_t ranks, uint32_t rank, uint32
   return plan.ok() ? *std::move(plan) : plan::Plan{};
 }
 
+std::vector<plan::Plan> plans_of(const std::string& name, uint32_t ranks) {
+  for (const Sample& sample : samples({ranks}, true)) {
+    if (sample.name.starts_with(name + ',')) return sample.plans;
+  }
+  ADD_FAILURE() << "no sample is called " << name;
+  return {};
+}
+
 }  // namespace tutti::test

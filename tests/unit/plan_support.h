@@ -78,5 +78,7 @@ struct Sample {
 
 /// Every variant and collective of the built plugins over some layouts.
 std::vector<Sample> samples(const std::vector<uint32_t>& rank_counts, bool all_roots);
+/// Of the first sample of that name, "direct two-shot all_reduce". Fails the test if there is none.
+std::vector<plan::Plan> plans_of(const std::string& name, uint32_t ranks);
 
 }  // namespace tutti::test

@@ -24,14 +24,6 @@ std::vector<tutti_cuda_program> mark(const std::vector<Plan>& plans) {
   return programs.ok() ? programs->front() : std::vector<tutti_cuda_program>();
 }
 
-std::vector<Plan> plans_of(const std::string& name, uint32_t ranks) {
-  for (const Sample& sample : samples({ranks}, true)) {
-    if (sample.name.starts_with(name + ',')) return sample.plans;
-  }
-  ADD_FAILURE() << "no sample is called " << name;
-  return {};
-}
-
 /// By step: how many of its messages are marked.
 std::vector<int> marked(const tutti_cuda_program& program, bool sent) {
   std::vector<int> counts;

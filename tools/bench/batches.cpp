@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "communicator/registrations.h"
 #include "tools/bench/exchange.h"
 
 namespace tutti::bench {
@@ -17,12 +18,6 @@ double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   const size_t middle = values.size() / 2;
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
-
-/// Only then do its outputs count as registered.
-bool has_registrable_output(Collective collective) {
-  return collective != Collective::kGather && collective != Collective::kReduce &&
-         collective != Collective::kReduceScatter && collective != Collective::kSendRecv;
 }
 
 }  // namespace
@@ -53,7 +48,7 @@ void summarize(const std::vector<double>& batches_us, Timing& timing) {
 Result<Ran> ran_by(const Communicator& communicator, const check::Problem& problem, bool registered) {
   const Collective chosen = problem.uneven ? Collective::kSendRecv : problem.collective;
   TUTTI_ASSIGN(const Choice choice, communicator.choose(chosen, problem.count, problem.type, problem.op,
-                                                        registered && has_registrable_output(chosen)));
+                                                        registered && communicator::has_registrable_output(chosen)));
   return Ran{fmt::format("{}{}{}/{}/{} ×{}", choice.algorithm, choice.variant.empty() ? "" : "/", choice.variant,
                          choice.protocol, choice.transport, choice.channels),
              choice.predicted_us, choice.channels};

@@ -11,6 +11,7 @@
 #include <system_error>
 
 #include "communicator/choices.h"
+#include "communicator/registrations.h"
 #include "config/config.h"
 
 namespace tutti::tune {
@@ -46,17 +47,12 @@ void limit_sizes(const tutti_protocol_properties& properties, uint32_t link, Can
   if (efficiency > 0 && efficiency <= kLatencyEfficiency) candidate.max_bytes = kLatencyMaxBytes;
 }
 
-constexpr uint64_t bit(Collective collective) {
-  return uint64_t{1} << static_cast<uint32_t>(collective);
-}
-// Whose ranks all have an output, and in which something is sent that only has to be put there.
-constexpr uint64_t kSendToOutputs = bit(Collective::kAllReduce) | bit(Collective::kAllGather) |
-                                    bit(Collective::kBroadcast) | bit(Collective::kAllToAll) |
-                                    bit(Collective::kScatter);
-
+/// The candidate with registered buffers, for collectives in which these can make a difference.
 Candidate registered_twin(Candidate candidate) {
   candidate.registered = true;
-  candidate.collectives &= kSendToOutputs;
+  for (uint32_t c = 0; c < TUTTI_COLLECTIVE_COUNT; ++c) {
+    if (!communicator::has_registrable_output(static_cast<Collective>(c))) candidate.collectives &= ~(uint64_t{1} << c);
+  }
   return candidate;
 }
 
