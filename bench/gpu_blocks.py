@@ -25,6 +25,7 @@ def measure(args, collective, blocks, json_file):
                "--max", args.size, "--type", args.type, "--in-place", "no", "--json", str(json_file)]
     command += ["--blocks", str(blocks)] if blocks != UNLIMITED else []
     command += ["--graph"] if args.graph else []
+    command += ["--register"] if args.register else []
     command += ["--compare", args.library] if args.library else []
     for setting in args.set:
         command += ["--set", setting]
@@ -47,7 +48,8 @@ def heading(documents, args, collective):
     document = next(iter(documents.values()))
     names = " and ".join(f"{library['name']} {library['version']}" for library in document["libraries"])
     return (f"### {collective}, {size_text(document['results'][0]['bytes'])}, {args.gpus} GPUs\n\n"
-            f"{names} on {document['device_name']}, {args.type}, {'replays of graphs' if args.graph else 'eager'}. "
+            f"{names} on {document['device_name']}, {args.type}, {'replays of graphs' if args.graph else 'eager'}"
+            f"{', registered buffers' if args.register else ''}. "
             "Bus bandwidth in GB/s, and what part of the best it is.\n")
 
 
@@ -76,6 +78,7 @@ def parse_arguments():
     parser.add_argument("--size", default="256M", help="(default 256M)")
     parser.add_argument("--type", default="float32", help="data type (default float32)")
     parser.add_argument("--graph", action="store_true", help="time replays of graphs")
+    parser.add_argument("--register", action="store_true", help="register the buffers")
     parser.add_argument("--set", action="append", type=key_value, default=[], metavar="KEY=VALUE",
                         help="a setting of Tutti; may be repeated")
     parser.add_argument("--limit", type=int, default=60, metavar="SECONDS", help="of one row (default 60)")
