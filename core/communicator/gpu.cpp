@@ -120,7 +120,8 @@ class CudaGpu : public Gpu {
                                        static_cast<tutti_cuda_control*>(control_.on_device()),
                                        reinterpret_cast<tutti_cuda_track*>(tracks_.data()),
                                        static_cast<uint64_t>(options_.timeout.count()),
-                                       share_of(kMessageCtas),
+                                       share_of(message_ctas()),
+                                       is_limited(),
                                        shares_context_};
     TUTTI_ASSIGN(programs_, GpuPrograms::create(options, selector, plans, *links_));
     messages_ = std::make_unique<GpuMessages>(options_.rank, *programs_);
@@ -253,6 +254,12 @@ class CudaGpu : public Gpu {
   };
   bool local(uint32_t rank) const {
     return std::find(options_.local_ranks.begin(), options_.local_ranks.end(), rank) != options_.local_ranks.end();
+  }
+
+  /// The job wants fewer CTAs than there may be. Between hosts the network has few channels, whatever the job wants.
+  bool is_limited() const { return options_.net == nullptr && options_.max_channels < TUTTI_CUDA_MAX_CTAS; }
+  uint32_t message_ctas() const {
+    return is_limited() ? std::clamp(options_.max_channels / 2, 1u, kMessageCtas) : kMessageCtas;
   }
 
   /// Of CTAs that a GPU has at once, where several ranks share one: whole clusters.

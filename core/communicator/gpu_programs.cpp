@@ -204,7 +204,7 @@ Result<std::optional<std::vector<plan::Hop>>> GpuPrograms::hops_of(const tuner::
                                                                    const Call& call) const {
   const bool has_flags = selector_.choices().protocols[decision.protocol].properties.flags_in_data != 0;
   // Where what is sent is put in its place, CTAs that only receive would have nothing to do.
-  if (stores_to_outputs(decision, call) || has_flags || plan::reduces(call.collective) ||
+  if (options_.is_limited || stores_to_outputs(decision, call) || has_flags || plan::reduces(call.collective) ||
       call.count * size_of(call.type) < kMessageBytes) {
     return std::optional<std::vector<plan::Hop>>();
   }

@@ -45,6 +45,7 @@ class GpuPrograms {
     tutti_cuda_track* tracks = nullptr;     ///< of all lanes
     uint64_t timeout_ns = 0;
     uint32_t message_ctas = 1;  ///< for each kind of messages, at most
+    bool is_limited = false;    ///< collectives may not take as many CTAs as a launch of messages
     bool load_first = false;    ///< load the kernels of all protocols at once: another rank's may run in this context
   };
   /// Fails where kernels cannot be loaded.

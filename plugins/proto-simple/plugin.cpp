@@ -55,9 +55,10 @@ class SimpleProtocol : public tutti::sdk::Protocol {
 
 #if defined(TUTTI_HAS_CUDA)
   int32_t load() noexcept override {
-    uint32_t bytes = device::kStagesBytes;
-    if (const cudaError_t error = room_for(bytes); error != cudaSuccess) return fail(error);
-    stages_bytes_ = bytes;
+    uint32_t stages = 0;
+    if (const cudaError_t error = room(stages); error != cudaSuccess) return fail(error);
+    most_stages_ = stages;
+    const uint32_t bytes = stages * device::kStageBytes;
     if (const cudaError_t error = device::load_kernels(tutti::kernels::kAll, bytes); error != cudaSuccess) {
       return fail(error);
     }
@@ -67,7 +68,8 @@ class SimpleProtocol : public tutti::sdk::Protocol {
   }
   int32_t launch(const tutti_cuda_launch& launch, void* stream) noexcept override {
     const void* const kernel = device::find_kernel(*tutti::kernels::kAll[launch.data_type], launch);
-    const device::Start start = {kernel, device::kPipelineThreads, stages_bytes_, in_clusters_};
+    const uint32_t bytes = device::stages_for(launch.cta_count, most_stages_) * device::kStageBytes;
+    const device::Start start = {kernel, device::kPipelineThreads, bytes, in_clusters_};
     const cudaError_t error = device::start_kernel(start, launch, stream);
     return error == cudaSuccess ? TUTTI_OK : fail(error);
   }
@@ -79,21 +81,22 @@ class SimpleProtocol : public tutti::sdk::Protocol {
     return host().fail({tutti::Code::kDevice, cudaGetErrorString(error)});
   }
 
-  /// Leaves `bytes` where the calling thread's GPU has bulk copies and so much shared memory for a CTA, else makes it
-  /// 0.
-  static cudaError_t room_for(uint32_t& bytes) {
+  /// Of the pipeline's stages, in the shared memory that a CTA may have on the calling thread's GPU; none, where the
+  /// GPU has no bulk copies or room for too few.
+  static cudaError_t room(uint32_t& stages) {
     int gpu = 0;
     int major = 0;
     int most = 0;
     cudaError_t error = cudaGetDevice(&gpu);
     if (error == cudaSuccess) error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, gpu);
     if (error == cudaSuccess) error = cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, gpu);
-    constexpr uint32_t kOwn = 16 << 10;  // of the kernels, beside the stages
-    if (major < 9 || static_cast<uint32_t>(most) < bytes + kOwn) bytes = 0;
+    constexpr int kOwn = 16 << 10;  // of the kernels, beside the stages
+    const uint32_t fit = static_cast<uint32_t>(std::max(0, most - kOwn)) / device::kStageBytes;
+    if (major >= 9 && fit >= device::kLeastStages) stages = std::min(fit, device::kMostStages);
     return error;
   }
 
-  std::atomic<uint32_t> stages_bytes_ = 0;
+  std::atomic<uint32_t> most_stages_ = 0;
   std::atomic<bool> in_clusters_ = false;
 #endif
 

@@ -16,9 +16,9 @@
 #include "tutti/device/cuda/pipeline_size.h"
 
 namespace tutti::device {
-/// As stage_of() of tutti/device/cuda/pipeline.h declares it.
+/// As Stage::memory() of tutti/device/cuda/pipeline.h declares it.
 extern thread_local uint8_t stages[];
-alignas(128) thread_local uint8_t stages[kStagesBytes];
+alignas(128) thread_local uint8_t stages[kMostStages * kStageBytes];
 }  // namespace tutti::device
 
 namespace tutti::emulator {

@@ -137,8 +137,10 @@ std::string KernelMachine::run(std::span<const std::vector<tutti_cuda_launch>> l
           shape.cta = cta;
           shape.cta_count = launch.cta_count;
           shape.threads = slices ? device::kPipelineThreads : options_.threads;
-          shape.dynamic_shared_bytes = slices && options_.stages ? device::kStagesBytes : 0;
           shape.seed = seed = seed * 31 + 7;
+          constexpr uint32_t kStageCounts[] = {device::kLeastStages, device::kStages, device::kMostStages};
+          const uint32_t stages = kStageCounts[seed / 8 % std::size(kStageCounts)];
+          shape.dynamic_shared_bytes = slices && options_.stages ? stages * device::kStageBytes : 0;
           ctas.emplace_back([&, shape] {
             emulator::run_cta(shape, [&] {
               return options_.floats ? run_kernel<float>(options_.wire, launch)

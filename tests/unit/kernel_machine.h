@@ -25,7 +25,7 @@ class KernelMachine {
     tutti_slot_layout layout{};  ///< slot_stride: what a slot takes
     uint32_t lanes = 1;          ///< CTAs that connections are made for
     uint32_t threads = 64;       ///< per CTA; Simple's is its own
-    bool stages = true;          ///< Simple: shared memory for bulk copies
+    bool stages = true;          ///< Simple: shared memory for bulk copies, of any size that chips may have
     uint32_t epoch = 0;          ///< where messages stand at first
     uint64_t seed = 0;
     bool floats = false;  ///< elements are float, not uint8

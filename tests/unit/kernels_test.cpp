@@ -44,6 +44,7 @@ const std::vector<Protocol> kProtocols = {
     {"ll128 of small slots", Wire::kLL128, line_layout(4, 2, 120, 128), 96, false},
     {"simple", Wire::kSimple, layout_of(16, 65536, 8, 1), 0, true},
     {"simple of small slots", Wire::kSimple, layout_of(4, 128, 2, 1), 0, true},
+    {"simple of many small slots", Wire::kSimple, layout_of(16, 128, 8, 1), 0, true},
     {"simple without bulk copies", Wire::kSimple, layout_of(4, 128, 2, 1), 0, false},
 };
 
@@ -201,6 +202,41 @@ TEST_P(Kernels, DoWhatTheirPlansSay) {
 }
 TEST_P(Kernels, WithMoreRanks) {
   run_random(GetParam(), {5, 8, 12}, rounds(GetParam(), 1));
+}
+
+/// All-reduces over two pairs of ranks. Ranks 0 and 2 fold what their pair has; rank 0 puts it into its output and
+/// reads it there again, at once where there is but one pair, else one wave later.
+std::vector<plan::Plan> pairs_of(uint32_t ranks) {
+  using sdk::Buffer;
+  std::vector<plan::Plan> plans;
+  for (uint32_t rank = 0; rank < ranks; ++rank) {
+    plans.push_back(write_plan(TUTTI_ALL_REDUCE, ranks, rank, 1, [&](sdk::PlanBuilder& plan) {
+      if (rank == 0) plan.step().recv(1).own(Buffer::kInput, 0).to_output(0);
+      if (rank % 2 != 0) plan.step().own(Buffer::kInput, 0).send(rank - 1);
+      if (rank == 2) plan.step().recv(3).own(Buffer::kInput, 0).send(0);
+      if (rank == 0 && ranks == 2) plan.step().own(Buffer::kOutput, 0).send(1);
+      if (rank == 0 && ranks == 4) plan.step().recv(2).own(Buffer::kOutput, 0).to_output(0).send(1).send(2).send(3);
+      if (rank != 0) plan.step().recv(0).to_output(0);
+    }));
+  }
+  return plans;
+}
+
+TEST_P(Kernels, ReadWhatStepsBeforeLeft) {
+  const uint64_t seed = test_seed();
+  SCOPED_TRACE(fmt::format("TUTTI_TEST_SEED={}", seed));
+  std::mt19937_64 random(seed);
+  const auto below = [&](size_t limit) { return std::uniform_int_distribution<size_t>(0, limit - 1)(random); };
+  for (const uint32_t ranks : {2u, 4u}) {
+    const std::vector<plan::Plan> plans = pairs_of(ranks);
+    for (int round = 0; round < rounds(GetParam(), 3); ++round) {
+      for (const bool in_place : {false, true}) {
+        const TestCall call(plans, in_place, 1 + below(6000), 1, GetParam().layout);
+        ASSERT_EQ(run(GetParam(), {&call, 1}, 1, any_epoch(below), random()), "")
+            << ranks << " ranks, in place " << in_place;
+      }
+    }
+  }
 }
 
 TEST_P(Kernels, SendAndReceive) {

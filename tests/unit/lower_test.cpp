@@ -36,6 +36,7 @@ const std::vector<Layout> kLayouts = {
     {"simple that overlaps", true, layout_of(8, 49152, 2, 1)},
     {"small slices that overlap", true, layout_of(8, 48, 2, 1)},
     {"small four slots that overlap", true, layout_of(4, 32, 2, 1)},
+    {"small sixteen slots that overlap", true, layout_of(16, 32, 8, 1)},
 };
 
 /// Runs calls one after the other, without a meeting of ranks in between. "": all is right.

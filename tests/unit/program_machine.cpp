@@ -90,7 +90,8 @@ void ProgramMachine::plan_next(uint32_t rank) {
   }
 }
 
-/// Plans the next slice of a step, or of its part, and goes on to the one after it.
+/// Plans the next slice of a step, or of its part, and goes on to what comes after it: where loops overlap, the same
+/// slice of the next part or step, else its next slice.
 void ProgramMachine::plan_slice(uint32_t rank) {
   Runner& runner = runners_[rank];
   const tutti_cuda_step& step = program_of(rank).steps[runner.step];
@@ -104,11 +105,18 @@ void ProgramMachine::plan_slice(uint32_t rank) {
     if (parts == 2 && runner.part == 0) plan_sends(rank, step);
     if (parts == 2 && runner.part == 1) plan_receives(rank, step);
   }
-  if (++runner.slice < slices) return;
-  runner.slice = 0;
+  if (!goes_by_slices(rank)) {
+    if (++runner.slice < slices) return;
+    runner.slice = 0;
+  }
   if (++runner.part < parts) return;
   runner.part = 0;
-  ++runner.step;
+  if (++runner.step < program_of(rank).step_count || !goes_by_slices(rank)) return;
+  if (++runner.slice < slices) {
+    runner.step = 0;
+  } else {
+    runner.slice = 0;
+  }
 }
 
 void ProgramMachine::begin_call(uint32_t rank) {
@@ -191,7 +199,8 @@ bool ProgramMachine::begin_slice(uint32_t rank, uint32_t loop) {
   runner.left = part > done ? part - done : 0;
   runner.chunk_bytes = loop + 1 < call.cut.loops ? call.cut.chunk : call.cut.last_chunk;
   runner.at = options_.slices ? runner.slice * call.cut.slice : 0;
-  runner.number = runner.track.epoch + runner.wave * wave_numbers(rank) + runner.slice;
+  const uint32_t step_of_slices = goes_by_slices(rank) ? program_of(rank).messages : 1;
+  runner.number = runner.track.epoch + runner.wave * wave_numbers(rank) + runner.slice * step_of_slices;
   return true;
 }
 
@@ -326,7 +335,8 @@ std::span<uint8_t> ProgramMachine::place(uint32_t rank, std::span<uint8_t> memor
 
 /// Lines know nothing of slices: a chunk is one.
 uint32_t ProgramMachine::number_of(uint32_t rank, const tutti_cuda_peer& peer) const {
-  return runners_[rank].number + peer.message * call_of(rank).cut.slices - peer.lag * wave_numbers(rank);
+  const uint32_t step_of_messages = goes_by_slices(rank) ? 1 : call_of(rank).cut.slices;
+  return runners_[rank].number + peer.message * step_of_messages - peer.lag * wave_numbers(rank);
 }
 
 ProgramMachine::Slot& ProgramMachine::slot(uint32_t from, uint32_t to, uint32_t number) {

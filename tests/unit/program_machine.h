@@ -90,6 +90,7 @@ class ProgramMachine {
   const ProgramCall& call_of(uint32_t rank) const { return calls_[runners_[rank].call]; }
   uint32_t waves_of(uint32_t rank) const { return call_of(rank).cut.loops + program_of(rank).stages - 1u; }
   uint32_t wave_numbers(uint32_t rank) const { return program_of(rank).messages * call_of(rank).cut.slices; }
+  bool goes_by_slices(uint32_t rank) const { return options_.slices && program_of(rank).stages > 1; }
   const tutti_cuda_program& program_of(uint32_t rank) const { return call_of(rank).programs[rank]; }
   uint64_t length(uint32_t rank, uint32_t chunk) const;
   std::span<uint8_t> place(uint32_t rank, uint32_t buffer, uint32_t block, uint32_t chunk, uint64_t bytes) {

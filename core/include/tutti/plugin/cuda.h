@@ -16,8 +16,10 @@
 // their slots stay empty.
 //
 // Loops may overlap, so that what one waits for is on its way while another moves data. A call takes loops + stages - 1
-// waves; in wave w every step runs once, for loop w - its stage, where there is one. Message m of slice s that is sent
-// in wave w has number epoch + (w · program.messages + m) · cut.slices + s.
+// waves; in wave w every step runs once, for loop w - its stage, where there is one. Steps move the first slice of
+// their chunks, then the second, and so on: message m of slice s that is sent in wave w has number
+// epoch + (w · cut.slices + s) · program.messages + m. Where loops do not overlap, a step moves all slices before the
+// next step does, and the number is epoch + (w · program.messages + m) · cut.slices + s.
 #pragma once
 
 #include "tutti/plugin/plan.h"

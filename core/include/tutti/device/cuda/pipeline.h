@@ -26,8 +26,8 @@ inline constexpr uint32_t kGroups = 4;
 inline constexpr uint32_t kGroupThreads = kWorkers / kGroups;
 inline constexpr uint32_t kPosted = 16;   // moves
 inline constexpr uint32_t kResults = 32;  // more than tiles and moves that are on their way
-static_assert(kResults >= kPosted + kStages);
-static_assert(kGroups <= kStages);  // wait_loaded()
+static_assert(kResults >= kPosted + kMostStages);
+static_assert(kGroups <= kLeastStages);  // wait_loaded()
 
 enum class MoveKind : uint32_t {
   kTell,    ///< nothing to move, but peers to tell
@@ -49,17 +49,29 @@ struct Move {
   uint32_t numbers[32];
 };
 
+/// Where a tile is in shared memory on its way, and how many tiles were there before it.
+struct Stage {
+  uint32_t index;
+  uint32_t turn;
+
+  __device__ __forceinline__ uint8_t* memory() const {
+    extern __shared__ __align__(128) uint8_t stages[];
+    return stages + index * kStageBytes;
+  }
+};
+
 /// What the threads of a CTA share. Turns count moves, from 0 on.
 struct Pipeline {
   Gate planned[kPosted];
   Gate posted[kPosted];
   Gate vacant[kPosted];
-  Gate loaded[kStages];
-  Gate emptied[kStages];
+  Gate loaded[kMostStages];
+  Gate emptied[kMostStages];
   Gate worked[kResults];
   Gate stored[kPosted];
   Move moves[kPosted];
-  uint32_t told;  ///< moves that peers have been told of
+  uint32_t stages;  ///< 0: the kernel was started without room for them, or there are no bulk copies
+  uint32_t told;    ///< moves that peers have been told of
   uint32_t stopped;
   uint32_t filled[TUTTI_CUDA_MAX_RANKS];  ///< by peer: messages that have come, as far as the planner knows
   uint32_t freed[TUTTI_CUDA_MAX_RANKS];   ///< by peer: messages that it is done with
@@ -70,6 +82,8 @@ struct Pipeline {
   /// One thread, before a barrier of all.
   __device__ __forceinline__ void init() {
     told = stopped = 0;
+    stages = kHasBulkCopies ? dynamic_shared_bytes() / kStageBytes : 0;
+    if (stages < kLeastStages) stages = 0;
     for (Gate& gate : planned) gate.init(1);
     for (Gate& gate : posted) gate.init(1);
     for (Gate& gate : vacant) gate.init(kWorkerWarps + 1);
@@ -85,29 +99,26 @@ struct Pipeline {
     posted[turn % kPosted].wait(turn / kPosted);
     return moves[turn % kPosted];
   }
+  /// Of a tile, if there are stages.
+  __device__ __forceinline__ Stage stage_of(uint32_t tile) const { return {tile % stages, tile / stages}; }
+  __device__ __forceinline__ void wait_emptied(Stage stage) const {
+    if (stage.turn > 0) emptied[stage.index].wait(stage.turn - 1);
+  }
   /// For who needs the tile before its stage can be emptied. A gate tells a turn from its neighbours only: the turn
   /// before must be known to be over.
-  __device__ __forceinline__ void wait_loaded(uint32_t tile) const {
-    if (tile >= kStages) emptied[tile % kStages].wait(tile / kStages - 1);
-    loaded[tile % kStages].wait(tile / kStages);
+  __device__ __forceinline__ void wait_loaded(Stage stage) const {
+    wait_emptied(stage);
+    loaded[stage.index].wait(stage.turn);
   }
   __device__ __forceinline__ void wait_worked(uint32_t result) const {
     worked[result % kResults].wait(result / kResults);
   }
+  /// Whether peers have been told of all moves before this turn's.
   __device__ __forceinline__ bool all_told(uint32_t turn) const {
-    return *const_cast<const volatile uint32_t*>(&told) == turn;
+    return *const_cast<const volatile uint32_t*>(&told) >= turn;
   }
   __device__ __forceinline__ bool is_stopped() const { return *const_cast<const volatile uint32_t*>(&stopped) != 0; }
 };
-
-__device__ __forceinline__ uint8_t* stage_of(uint32_t tile) {
-  extern __shared__ __align__(128) uint8_t stages[];
-  return stages + tile % kStages * kStageBytes;
-}
-/// Whether the kernel was started with room for the stages.
-__device__ __forceinline__ bool has_stages() {
-  return kHasBulkCopies && dynamic_shared_bytes() >= kStagesBytes;
-}
 
 /// The workers.
 template <class T, class Op>
@@ -127,8 +138,9 @@ __device__ __forceinline__ void work(Pipeline& pipeline, uint64_t scalar) {
       for (uint32_t at = 0; at < move.bytes; at += move.tile_bytes, ++tile, ++result) {
         if (tile % kGroups != group) continue;
         const uint32_t bytes = min(move.tile_bytes, move.bytes - at);
-        pipeline.wait_loaded(tile);
-        fold_tile<T, Op>(move.operands, stage_of(tile), move.tile_bytes, bytes, thread % kGroupThreads, kGroupThreads,
+        const Stage stage = pipeline.stage_of(tile);
+        pipeline.wait_loaded(stage);
+        fold_tile<T, Op>(move.operands, stage.memory(), move.tile_bytes, bytes, thread % kGroupThreads, kGroupThreads,
                          scalar);
         fence_bulk_shared();
         arrive(pipeline.worked[result % kResults], kGroups);
@@ -150,23 +162,27 @@ __device__ __forceinline__ void store(Pipeline& pipeline, uint32_t storer) {
     if (folds || move.kind == MoveKind::kCopy) {
       uint32_t tile = move.first_tile;
       uint32_t result = move.first_result;
+      Stage before = {};
       for (uint32_t at = 0; at < move.bytes; at += move.tile_bytes, ++tile, ++result) {
+        const Stage stage = pipeline.stage_of(tile);
         if (folds) {
           pipeline.wait_worked(result);
         } else {
-          pipeline.wait_loaded(tile);
+          pipeline.wait_loaded(stage);
         }
         const uint32_t bytes = min(move.tile_bytes, move.bytes - at);
         for (uint32_t d = 0; d < move.operands.to_count; ++d) {
-          store_bulk(move.operands.to[d] + at, stage_of(tile), bytes);
+          store_bulk(move.operands.to[d] + at, stage.memory(), bytes);
         }
         end_store_group();
-        if (at == 0) continue;
-        wait_stores_read<1>();
-        pipeline.emptied[(tile - 1) % kStages].arrive();
+        if (at > 0) {
+          wait_stores_read<1>();
+          pipeline.emptied[before.index].arrive();
+        }
+        before = stage;
       }
       wait_stores_read<0>();
-      pipeline.emptied[(tile - 1) % kStages].arrive();
+      pipeline.emptied[before.index].arrive();
       wait_stores();
     } else if (move.kind == MoveKind::kDirect) {
       pipeline.wait_worked(move.first_result);
@@ -216,12 +232,13 @@ __device__ __forceinline__ void load(Pipeline& pipeline, uint32_t lane) {
     __syncwarp();
     if (lane == 0) pipeline.posted[turn % kPosted].arrive();
     for (uint32_t at = 0; at < bytes; at += tile_bytes, ++tile) {
-      const uint32_t stage = tile % kStages;
-      if (tile >= kStages) pipeline.emptied[stage].wait(tile / kStages - 1);
+      const Stage stage = pipeline.stage_of(tile);
+      pipeline.wait_emptied(stage);
       const uint32_t now = min(tile_bytes, bytes - at);
-      if (lane == 0) pipeline.loaded[stage].arrive_expecting(now * sources);
+      Gate& loaded = pipeline.loaded[stage.index];
+      if (lane == 0) loaded.arrive_expecting(now * sources);
       __syncwarp();
-      if (lane < sources) pipeline.loaded[stage].load(stage_of(tile) + lane * tile_bytes, from + at, now);
+      if (lane < sources) loaded.load(stage.memory() + lane * tile_bytes, from + at, now);
     }
   }
 }
@@ -229,8 +246,7 @@ __device__ __forceinline__ void load(Pipeline& pipeline, uint32_t lane) {
 /// The planner, less what it waits for: numbers moves that have been filled in.
 class Planner {
  public:
-  __device__ __forceinline__ Planner(Pipeline& pipeline, uint32_t lane)
-      : pipeline_(pipeline), lane_(lane), has_stages_(has_stages()) {}
+  __device__ __forceinline__ Planner(Pipeline& pipeline, uint32_t lane) : pipeline_(pipeline), lane_(lane) {}
 
   /// The next move to plan; told to nobody so far.
   __device__ __forceinline__ Move& next() {
@@ -246,7 +262,7 @@ class Planner {
   /// Ends what next() returned, with its operands. All lanes: whether places that the lane knows are multiples of 16.
   __device__ __forceinline__ void plan(Move& move, uint32_t bytes, bool aligned) {
     __syncwarp();
-    const bool bulk = __all_sync(0xffffffffu, aligned) && bytes % 16 == 0 && has_stages_;
+    const bool bulk = __all_sync(0xffffffffu, aligned) && bytes % 16 == 0 && pipeline_.stages > 0;
     const uint32_t sources = move.operands.from_count;
     const bool copies = sources == 1 && move.operands.divisor == 0 && move.operands.scaled == kNone;
     const MoveKind kind = !bulk ? MoveKind::kDirect : copies ? MoveKind::kCopy : MoveKind::kFold;
@@ -281,7 +297,6 @@ class Planner {
 
   Pipeline& pipeline_;
   const uint32_t lane_;
-  const bool has_stages_;
   uint32_t turn_ = 0;
   uint32_t tile_ = 0;
   uint32_t result_ = 0;

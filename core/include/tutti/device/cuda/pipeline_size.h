@@ -13,10 +13,19 @@ inline constexpr uint32_t kPipelineThreads = (kWorkerWarps + 2 + kStorers + 1) *
 // Those of several communicators must run beside each other.
 inline constexpr uint32_t kPipelinesPerSm = 2;
 
-// What a CTA holds of data on its way: twice what an SM stores in 1 µs, about the latency of a load. Twice as much
-// brought nothing.
-inline constexpr uint32_t kStages = 6;
+// What a CTA holds of data on its way: tiles in dynamic shared memory, a stage each. Two CTAs that share an SM have
+// six, twice what an SM stores in 1 µs, about the latency of a load. A launch of few CTAs has them on SMs of their own,
+// with twice as many stages: there each CTA has more to move than latency lets six of them take.
 inline constexpr uint32_t kStageBytes = 16 << 10;
-inline constexpr uint32_t kStagesBytes = kStages * kStageBytes;  // of dynamic shared memory; else no bulk copies
+inline constexpr uint32_t kLeastStages = 4;  // with fewer, or none, there are no bulk copies
+inline constexpr uint32_t kStages = 6;
+inline constexpr uint32_t kMostStages = 12;
+inline constexpr uint32_t kFewCtas = 16;
+
+/// Of a launch, where an SM has room for `most`.
+constexpr uint32_t stages_for(uint32_t ctas, uint32_t most) {
+  const uint32_t stages = ctas <= kFewCtas ? kMostStages : kStages;
+  return stages < most ? stages : most;
+}
 
 }  // namespace tutti::device

@@ -17,7 +17,7 @@ struct Slice {
   uint32_t recv_begin, recv_count;
   uint32_t send_begin, send_count;
   uint64_t bytes;
-  bool after_all;  ///< only when peers have been told of all moves before it
+  uint32_t after;  ///< only when peers have been told of all moves before this turn's
 };
 
 /// Waits until a peer has said, in `box`, that its output is free in the call that ends at epoch `end`, or, if
@@ -62,6 +62,7 @@ class SliceRunner {
         input_(input),
         output_(output),
         epoch_(track.epoch),
+        overlaps_(program.stages > 1),
         wave_numbers_(program.messages * part.cut.slices) {
     if (lane_ >= TUTTI_CUDA_MAX_RANKS) return;
     pipeline.opened[lane_] = 0;
@@ -73,10 +74,9 @@ class SliceRunner {
     if (!kMessages && launch_.place != 0) open_output();
     for (uint32_t wave = 0; wave < part_.cut.loops + program_.stages - 1 && !stopped_; ++wave) {
       number_ = epoch_ + wave * wave_numbers_;
-      for (uint32_t s = 0; s < program_.step_count; ++s) {
-        const tutti_cuda_step step = program_.steps[s];
-        run_step(step, wave);
-      }
+      wave_turn_ = planner_.turn();
+      const uint32_t together = overlaps_ ? 1 : part_.cut.slices;
+      for (uint32_t slice = 0; slice < part_.cut.slices; slice += together) run_steps(wave, slice, slice + together);
       if (!kMessages) end_wave(wave);
     }
   }
@@ -87,38 +87,56 @@ class SliceRunner {
     if (lane_ < launch_.rank_count && lane_ != launch_.rank) connections_.open_to(lane_, epoch_ + part_.cut.messages);
   }
 
-  __device__ __forceinline__ void run_step(const tutti_cuda_step& step, uint32_t wave) {
+  /// Where steps are of different loops none waits for another, so all move a slice before any moves the next: then
+  /// as much lies between a peer's send and the receive as between that and the next send to the slot. Else a step
+  /// moves all its slices, so that the first are there for the next step when it comes to them.
+  __device__ __forceinline__ void run_steps(uint32_t wave, uint32_t first_slice, uint32_t end_slice) {
+    first_slice_ = first_slice;
+    end_slice_ = end_slice;
+    uint32_t stage_before = 0;
+    for (uint32_t s = 0; s < program_.step_count; ++s) {
+      const tutti_cuda_step step = program_.steps[s];
+      run_step(step, wave, stage_before);
+      stage_before = step.recv_stage;
+    }
+  }
+  __device__ __forceinline__ void run_step(const tutti_cuda_step& step, uint32_t wave, uint32_t stage_before) {
+    // A step of a later stage comes after moves of earlier waves only.
+    const auto after = [&](uint32_t stage) {
+      if ((step.flags & TUTTI_CUDA_STEP_AFTER) == 0 || slice_ != first_slice_) return 0u;
+      return stage > stage_before ? wave_turn_ : planner_.turn();
+    };
     if (folds(step)) {
       if (!begin_loop(wave - step.stage)) return;
       const bool by_destination = step.source == TUTTI_BUFFER_NONE && step.destination != TUTTI_BUFFER_NONE;
       const uint32_t chunk = by_destination ? step.destination_chunk : step.source_chunk;
-      return for_each_slice(step, [&](bool after_all) {
-        post({step, step.recv_begin, step.recv_count, step.send_begin, step.send_count, length(chunk), after_all});
+      return for_each_slice([&] {
+        post({step, step.recv_begin, step.recv_count, step.send_begin, step.send_count, length(chunk),
+              after(step.stage)});
       });
     }
     if (begin_loop(wave - step.stage)) {
-      for_each_slice(step, [&](bool after_all) {
+      for_each_slice([&] {
         for (uint32_t i = step.send_begin; i < uint32_t{step.send_begin} + step.send_count; ++i) {
           const uint32_t chunk = scatters(step) ? program_.peers[i].chunk : step.source_chunk;
-          post({step, 0, 0, i, 1, length(chunk), after_all});
+          post({step, 0, 0, i, 1, length(chunk), after(step.stage)});
         }
-        if (copies_own(step)) post({step, 0, 0, 0, 0, length(step.source_chunk), after_all});
+        if (copies_own(step)) post({step, 0, 0, 0, 0, length(step.source_chunk), after(step.stage)});
       });
     }
     if (begin_loop(wave - step.recv_stage)) {
-      for_each_slice(step, [&](bool after_all) {
+      for_each_slice([&] {
         for (uint32_t i = step.recv_begin; i < uint32_t{step.recv_begin} + step.recv_count; ++i) {
-          post({step, i, 1, 0, 0, length(program_.peers[i].chunk), after_all});
+          post({step, i, 1, 0, 0, length(program_.peers[i].chunk), after(step.recv_stage)});
         }
       });
     }
   }
   template <class Visit>
-  __device__ __forceinline__ void for_each_slice(const tutti_cuda_step& step, Visit&& visit) {
-    const bool after_all = (step.flags & TUTTI_CUDA_STEP_AFTER) != 0;
-    for (slice_ = 0; slice_ < part_.cut.slices; ++slice_) {
+  __device__ __forceinline__ void for_each_slice(Visit&& visit) {
+    for (slice_ = first_slice_; slice_ < end_slice_; ++slice_) {
       at_ = slice_ * part_.cut.slice;
-      visit(after_all && slice_ == 0);
+      visit();
     }
   }
   /// Returns whether there is such a loop.
@@ -156,7 +174,9 @@ class SliceRunner {
     return (buffer == TUTTI_BUFFER_INPUT ? input_ : output_) + offset(block, chunk);
   }
   __device__ __forceinline__ uint32_t number_of(const tutti_cuda_peer& peer) const {
-    return number_ + peer.message * part_.cut.slices + slice_ - peer.lag * wave_numbers_;
+    const uint32_t number =
+        overlaps_ ? slice_ * program_.messages + peer.message : peer.message * part_.cut.slices + slice_;
+    return number_ + number - peer.lag * wave_numbers_;
   }
 
   /// Lanes wait for one peer each: the first half for what is to be read, the second for room to write. Empty messages
@@ -164,9 +184,9 @@ class SliceRunner {
   __device__ __forceinline__ void post(const Slice& slice) {
     if (stopped_) return;
     Move& move = planner_.next();
-    if (slice.bytes > 0 && slice.after_all) {
+    if (slice.bytes > 0 && slice.after > 0) {
       wait(
-          launch_.rank, [&] { return pipeline_.all_told(planner_.turn()); }, [] {});
+          launch_.rank, [&] { return pipeline_.all_told(slice.after); }, [] {});
     }
     const bool is_there = slice.recv_count == 1 && program_.peers[slice.recv_begin].to_output != 0;
     const bool is_aligned = fill(slice, is_there, move);
@@ -316,13 +336,17 @@ class SliceRunner {
   const uint8_t* const input_;
   uint8_t* const output_;
   const uint32_t epoch_;
+  const bool overlaps_;
   const uint32_t wave_numbers_;  // numbers of messages that a wave takes
   uint64_t first_ = 0;
   uint64_t left_ = 0;
   uint64_t chunk_bytes_ = 0;
   uint64_t at_ = 0;  // byte of the chunk where the slice begins
   uint32_t slice_ = 0;
-  uint32_t number_ = 0;  // of the wave's first message
+  uint32_t first_slice_ = 0;  // of those that a step moves before the next step does
+  uint32_t end_slice_ = 0;
+  uint32_t number_ = 0;     // of the wave's first message
+  uint32_t wave_turn_ = 0;  // of the wave's first move
   static constexpr uint32_t kUnknown = 2;
   uint32_t gaps_ = kUnknown;
   bool stopped_ = false;
