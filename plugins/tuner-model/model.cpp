@@ -11,6 +11,7 @@ namespace tutti::tuner_model {
 namespace {
 
 constexpr double kBytesPerUsOfGbs = 1e3;  // 1 GB/s is 1000 bytes per µs
+constexpr double kEvenChannels = 32;      // of GPUs: eight groups of SMs with a cluster each
 
 bool uses(const tutti_candidate& candidate, uint32_t link) {
   return candidate.algorithm_cost.hops[link] > 0 || candidate.algorithm_cost.wire[link] > 0;
@@ -48,7 +49,8 @@ const char* Model::obstacle(const tutti_candidate& candidate) const {
 }
 
 /// As few as saturate the links in use (all, where each channel brings its own bandwidth), and no more than the data is
-/// worth; on GPUs whole clusters.
+/// worth; on GPUs whole clusters. Where they are many, a cluster for each group of SMs or two: 52 channels take 5 to 10
+/// % longer than 64, as all wait for the groups that have more of them than others.
 uint32_t Model::channels(const tutti_candidate& candidate, double bytes) const {
   double useful = 1;
   double worth = constants_.channel_bytes;
@@ -59,9 +61,10 @@ uint32_t Model::channels(const tutti_candidate& candidate, double bytes) const {
         std::max(useful, own ? candidate.max_channels : std::ceil(bandwidth_gbs_[link] / channel_gbs(candidate, link)));
     if (candidate.channel_bytes[link] > 0) worth = static_cast<double>(candidate.channel_bytes[link]);
   }
+  const bool on_gpus = uses(candidate, TUTTI_LINK_P2P);
+  if (on_gpus && useful > kEvenChannels) useful = std::ceil(useful / kEvenChannels) * kEvenChannels;
   useful = std::clamp(std::floor(std::min(useful, bytes / worth)), 1.0, static_cast<double>(candidate.max_channels));
   const auto channels = static_cast<uint32_t>(useful);
-  const bool on_gpus = uses(candidate, TUTTI_LINK_P2P);
   return on_gpus && channels > TUTTI_CUDA_CLUSTER ? channels / TUTTI_CUDA_CLUSTER * TUTTI_CUDA_CLUSTER : channels;
 }
 

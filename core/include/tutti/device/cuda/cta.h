@@ -82,6 +82,11 @@ class Connections {
   __device__ __forceinline__ const uint8_t* slot_from(uint32_t rank, uint32_t number) const {
     return launch_.links[rank].from + slot_at(number);
   }
+  /// One or the other.
+  __device__ __forceinline__ uint8_t* slot(bool sends, uint32_t rank, uint32_t number) const {
+    const tutti_cuda_link& link = launch_.links[rank];
+    return const_cast<uint8_t*>(sends ? link.to : link.from) + slot_at(number);
+  }
   /// Where this rank tells `rank`, and where `rank` tells this one.
   __device__ __forceinline__ tutti_cuda_mailbox* mailbox_at(uint32_t rank) const {
     return launch_.links[rank].at + lane_;

@@ -66,8 +66,9 @@ __device__ __forceinline__ void move_packs(const Operands& operands, uint32_t pa
 }
 
 /// Folds `packs` packs of 16 bytes of each source onto the first one's. What it reads of `kUnroll` packs is asked for
-/// before any is used. `more`: sources beside the first `kSources`.
-template <class T, class Op, uint32_t kSources, uint32_t kUnroll>
+/// before any is used. `more`: sources beside the first `kSources`. `kDivides`: `divisor` is not 0. Divisions, even
+/// such as are jumped over, take a tile longer than all else.
+template <class T, class Op, uint32_t kSources, uint32_t kUnroll, bool kDivides>
 __device__ __forceinline__ void fold_packs(uint8_t* tile, uint32_t stride, uint32_t packs, uint32_t more,
                                            uint32_t divisor, uint32_t thread, uint32_t threads) {
   using Value = Pack<T, 16>;
@@ -91,7 +92,8 @@ __device__ __forceinline__ void fold_packs(uint8_t* tile, uint32_t stride, uint3
 #pragma unroll
       for (uint32_t s = 0; s < kSources; ++s) sum.take(value[s][u]);
       for (uint32_t s = kSources; s < kSources + more; ++s) sum.take(pack_of(s, pack));
-      *reinterpret_cast<uint4*>(tile + pack * 16) = __builtin_bit_cast(uint4, sum.value(divisor));
+      const Value value_of_all = kDivides ? sum.value(divisor) : sum.value();
+      *reinterpret_cast<uint4*>(tile + pack * 16) = __builtin_bit_cast(uint4, value_of_all);
     }
   }
 }
@@ -112,30 +114,45 @@ __device__ __forceinline__ void fold_tile(const Operands& operands, uint8_t* til
   }
   // Accumulators of small floats take more registers than their elements.
   constexpr uint32_t kUnroll = sizeof(Accumulator<T>) > sizeof(T) ? 2 : 4;
-  if (sources == 2) {
-    fold_packs<T, Op, 2, kUnroll>(tile, stride, packs, 0, divisor, thread, threads);
+  if (divisor != 0) {
+    fold_packs<T, Op, 1, 1, true>(tile, stride, packs, sources - 1, divisor, thread, threads);
+  } else if (sources == 2) {
+    fold_packs<T, Op, 2, kUnroll, false>(tile, stride, packs, 0, 0, thread, threads);
   } else if (sources > 2) {
-    fold_packs<T, Op, 3, 2>(tile, stride, packs, sources - 3, divisor, thread, threads);
-  } else if (divisor != 0) {
-    fold_packs<T, Op, 1, 1>(tile, stride, packs, 0, divisor, thread, threads);
+    fold_packs<T, Op, 3, 2, false>(tile, stride, packs, sources - 3, 0, thread, threads);
   }
 }
 
-/// Element by element, from byte `first` on.
+/// Element by element, from byte `first` on. Of each contribution several are asked for before any is used.
 template <class T, class Op>
 __device__ __forceinline__ void move_elements(const Operands& operands, uint64_t first, uint64_t bytes, uint32_t thread,
                                               uint32_t threads, uint64_t scalar) {
-  for (uint64_t at = first + thread * sizeof(T); at < bytes; at += uint64_t{threads} * sizeof(T)) {
-    Accumulator<T> sum = {};
-    T value = {};
+  constexpr uint32_t kUnroll = 4;
+  const uint64_t stride = uint64_t{threads} * sizeof(T);
+  for (uint64_t begin = first + thread * sizeof(T); begin < bytes; begin += kUnroll * stride) {
+    Accumulator<T> sum[kUnroll] = {};
+    T value[kUnroll] = {};
     for (uint32_t s = 0; s < operands.from_count; ++s) {
-      value = *reinterpret_cast<const T*>(operands.from[s] + at);
-      if (s == operands.scaled) value = narrow<T>(Prod()(widen(value), scalar_from<T>(scalar)));
-      sum = s == 0 ? widen(value) : Op()(sum, widen(value));
+#pragma unroll
+      for (uint32_t u = 0; u < kUnroll; ++u) {
+        const uint64_t at = begin + u * stride;
+        if (at < bytes) value[u] = *reinterpret_cast<const T*>(operands.from[s] + at);
+      }
+#pragma unroll
+      for (uint32_t u = 0; u < kUnroll; ++u) {
+        if (s == operands.scaled) value[u] = narrow<T>(Prod()(widen(value[u]), scalar_from<T>(scalar)));
+        sum[u] = s == 0 ? widen(value[u]) : Op()(sum[u], widen(value[u]));
+      }
     }
-    if (operands.divisor != 0) sum = divide(sum, operands.divisor);
-    if (operands.from_count > 1 || operands.divisor != 0) value = narrow<T>(sum);
-    for (uint32_t d = 0; d < operands.to_count; ++d) *reinterpret_cast<T*>(operands.to[d] + at) = value;
+    const bool folds = operands.from_count > 1 || operands.divisor != 0;
+#pragma unroll
+    for (uint32_t u = 0; u < kUnroll; ++u) {
+      const uint64_t at = begin + u * stride;
+      if (at >= bytes) break;
+      if (operands.divisor != 0) sum[u] = divide(sum[u], operands.divisor);
+      if (folds) value[u] = narrow<T>(sum[u]);
+      for (uint32_t d = 0; d < operands.to_count; ++d) *reinterpret_cast<T*>(operands.to[d] + at) = value[u];
+    }
   }
 }
 

@@ -83,13 +83,18 @@ class PackSum {
       sum_[i] = wanted ? with : sum_[i];
     }
   }
-  /// `divisor`: the final operation of an average; 0: none.
-  __device__ __forceinline__ Value value(uint32_t divisor) const {
+  __device__ __forceinline__ Value value() const {
     Value pack;
 #pragma unroll
-    for (uint32_t i = 0; i < Value::kElements; ++i) {
-      pack.elements[i] = narrow<T>(divisor != 0 ? divide(sum_[i], divisor) : sum_[i]);
-    }
+    for (uint32_t i = 0; i < Value::kElements; ++i) pack.elements[i] = narrow<T>(sum_[i]);
+    return pack;
+  }
+  /// `divisor`: the final operation of an average; 0: none.
+  __device__ __forceinline__ Value value(uint32_t divisor) const {
+    if (divisor == 0) return value();
+    Value pack;
+#pragma unroll
+    for (uint32_t i = 0; i < Value::kElements; ++i) pack.elements[i] = narrow<T>(divide(sum_[i], divisor));
     return pack;
   }
 

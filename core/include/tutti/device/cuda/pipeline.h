@@ -37,18 +37,6 @@ enum class MoveKind : uint32_t {
   kEnd,
 };
 
-/// A move: what is read and written, and who is told of it then.
-struct Move {
-  MoveKind kind;
-  uint32_t bytes;
-  uint32_t tile_bytes;    ///< of each source in a stage
-  uint32_t first_tile;    ///< tiles before it, of all moves
-  uint32_t first_result;  ///< of those, and of direct moves, the ones that workers had
-  Operands operands;
-  uint32_t* boxes[32];  ///< by lane of the teller: where, or null; those of the second half speak of what was stored
-  uint32_t numbers[32];
-};
-
 /// Where a tile is in shared memory on its way, and how many tiles were there before it.
 struct Stage {
   uint32_t index;
@@ -58,6 +46,22 @@ struct Stage {
     extern __shared__ __align__(128) uint8_t stages[];
     return stages + index * kStageBytes;
   }
+  /// `tiles` tiles on, where there are `stages` stages.
+  __device__ __forceinline__ void advance(uint32_t tiles, uint32_t stages) {
+    for (index += tiles; index >= stages; index -= stages) ++turn;
+  }
+};
+
+/// A move: what is read and written, and who is told of it then.
+struct Move {
+  MoveKind kind;
+  uint32_t bytes;
+  uint32_t tile_bytes;    ///< of each source in a stage
+  Stage first_stage;      ///< of its first tile
+  uint32_t first_result;  ///< tiles, and direct moves, before it that workers had
+  Operands operands;
+  uint32_t* boxes[32];  ///< by lane of the teller: where, or null; those of the second half speak of what was stored
+  uint32_t numbers[32];
 };
 
 /// What the threads of a CTA share. Turns count moves, from 0 on.
@@ -73,8 +77,10 @@ struct Pipeline {
   uint32_t stages;  ///< 0: the kernel was started without room for them, or there are no bulk copies
   uint32_t told;    ///< moves that peers have been told of
   uint32_t stopped;
-  uint32_t filled[TUTTI_CUDA_MAX_RANKS];  ///< by peer: messages that have come, as far as the planner knows
-  uint32_t freed[TUTTI_CUDA_MAX_RANKS];   ///< by peer: messages that it is done with
+  /// What the planner has heard, by peer: messages that have come, and messages that the peer is done with.
+  uint32_t heard[2][TUTTI_CUDA_MAX_RANKS];
+  static constexpr uint32_t kFilled = 0;
+  static constexpr uint32_t kFreed = 1;
   uint32_t opened[TUTTI_CUDA_MAX_RANKS];  ///< by peer: what is known of its output, 0: nothing
   static constexpr uint32_t kHeardOf = 1;
   static constexpr uint32_t kOpened = 2;  ///< it is free
@@ -99,8 +105,6 @@ struct Pipeline {
     posted[turn % kPosted].wait(turn / kPosted);
     return moves[turn % kPosted];
   }
-  /// Of a tile, if there are stages.
-  __device__ __forceinline__ Stage stage_of(uint32_t tile) const { return {tile % stages, tile / stages}; }
   __device__ __forceinline__ void wait_emptied(Stage stage) const {
     if (stage.turn > 0) emptied[stage.index].wait(stage.turn - 1);
   }
@@ -134,11 +138,10 @@ __device__ __forceinline__ void work(Pipeline& pipeline, uint64_t scalar) {
     if (move.kind == MoveKind::kEnd) return;
     uint32_t result = move.first_result;
     if (move.kind == MoveKind::kFold) {
-      uint32_t tile = move.first_tile;
-      for (uint32_t at = 0; at < move.bytes; at += move.tile_bytes, ++tile, ++result) {
-        if (tile % kGroups != group) continue;
+      Stage stage = move.first_stage;
+      for (uint32_t at = 0; at < move.bytes; at += move.tile_bytes, ++result, stage.advance(1, pipeline.stages)) {
+        if (result % kGroups != group) continue;
         const uint32_t bytes = min(move.tile_bytes, move.bytes - at);
-        const Stage stage = pipeline.stage_of(tile);
         pipeline.wait_loaded(stage);
         fold_tile<T, Op>(move.operands, stage.memory(), move.tile_bytes, bytes, thread % kGroupThreads, kGroupThreads,
                          scalar);
@@ -160,11 +163,10 @@ __device__ __forceinline__ void store(Pipeline& pipeline, uint32_t storer) {
     const Move& move = pipeline.await(turn);
     const bool folds = move.kind == MoveKind::kFold;
     if (folds || move.kind == MoveKind::kCopy) {
-      uint32_t tile = move.first_tile;
       uint32_t result = move.first_result;
+      Stage stage = move.first_stage;
       Stage before = {};
-      for (uint32_t at = 0; at < move.bytes; at += move.tile_bytes, ++tile, ++result) {
-        const Stage stage = pipeline.stage_of(tile);
+      for (uint32_t at = 0; at < move.bytes; at += move.tile_bytes, ++result, stage.advance(1, pipeline.stages)) {
         if (folds) {
           pipeline.wait_worked(result);
         } else {
@@ -227,12 +229,11 @@ __device__ __forceinline__ void load(Pipeline& pipeline, uint32_t lane) {
     const uint32_t tile_bytes = move.tile_bytes;
     const uint32_t sources = move.operands.from_count;
     const uint8_t* const from = bulk && lane < sources ? move.operands.from[lane] : nullptr;
-    uint32_t tile = move.first_tile;
+    Stage stage = move.first_stage;
     if (move.kind == MoveKind::kEnd) ++ends;
     __syncwarp();
     if (lane == 0) pipeline.posted[turn % kPosted].arrive();
-    for (uint32_t at = 0; at < bytes; at += tile_bytes, ++tile) {
-      const Stage stage = pipeline.stage_of(tile);
+    for (uint32_t at = 0; at < bytes; at += tile_bytes, stage.advance(1, pipeline.stages)) {
       pipeline.wait_emptied(stage);
       const uint32_t now = min(tile_bytes, bytes - at);
       Gate& loaded = pipeline.loaded[stage.index];
@@ -266,18 +267,19 @@ class Planner {
     const uint32_t sources = move.operands.from_count;
     const bool copies = sources == 1 && move.operands.divisor == 0 && move.operands.scaled == kNone;
     const MoveKind kind = !bulk ? MoveKind::kDirect : copies ? MoveKind::kCopy : MoveKind::kFold;
-    const uint32_t tile_bytes = sources == 1   ? kStageBytes
-                                : sources == 2 ? kStageBytes / 2
-                                               : kStageBytes / sources / 128 * 128;
+    // Divisions take a warp long.
+    const uint32_t bits = kStageBits - (sources > 1 ? 1 : 0);
+    const uint32_t tile_bytes = sources <= 2 ? 1u << bits : kStageBytes / sources / 128 * 128;
+    const uint32_t up = bytes + tile_bytes - 1;
+    const uint32_t tiles = !bulk ? 0 : sources <= 2 ? up >> bits : up / tile_bytes;
     if (lane_ == 0) {
       move.bytes = bytes;
       move.tile_bytes = tile_bytes;
-      move.first_tile = tile_;
+      move.first_stage = stage_;
       move.first_result = result_;
     }
     announce(move, kind);
-    const uint32_t tiles = bulk ? (bytes + tile_bytes - 1) / tile_bytes : 0;
-    tile_ += tiles;
+    if (tiles > 0) stage_.advance(tiles, pipeline_.stages);
     result_ += kind == MoveKind::kFold ? tiles : kind == MoveKind::kDirect ? 1 : 0;
   }
   /// Likewise for a move that only tells.
@@ -298,7 +300,7 @@ class Planner {
   Pipeline& pipeline_;
   const uint32_t lane_;
   uint32_t turn_ = 0;
-  uint32_t tile_ = 0;
+  Stage stage_ = {};  // of the next tile
   uint32_t result_ = 0;
 };
 

@@ -66,8 +66,8 @@ class SliceRunner {
         wave_numbers_(program.messages * part.cut.slices) {
     if (lane_ >= TUTTI_CUDA_MAX_RANKS) return;
     pipeline.opened[lane_] = 0;
-    pipeline.filled[lane_] = track.epoch;
-    pipeline.freed[lane_] = track.epoch + room_of(track) - launch.slot_count;
+    pipeline.heard[Pipeline::kFilled][lane_] = track.epoch;
+    pipeline.heard[Pipeline::kFreed][lane_] = track.epoch + room_of(track) - launch.slot_count;
   }
 
   __device__ __forceinline__ void run() {
@@ -101,44 +101,51 @@ class SliceRunner {
     }
   }
   __device__ __forceinline__ void run_step(const tutti_cuda_step& step, uint32_t wave, uint32_t stage_before) {
-    // A step of a later stage comes after moves of earlier waves only.
-    const auto after = [&](uint32_t stage) {
-      if ((step.flags & TUTTI_CUDA_STEP_AFTER) == 0 || slice_ != first_slice_) return 0u;
-      return stage > stage_before ? wave_turn_ : planner_.turn();
-    };
+#pragma unroll 1
+    for (uint32_t part = 0; part < (folds(step) ? 1 : 2); ++part) {
+      const uint32_t stage = part == 0 ? step.stage : step.recv_stage;
+      if (!begin_loop(wave - stage)) continue;
+      const uint32_t moves = moves_of(step, part);
+      for (slice_ = first_slice_; slice_ < end_slice_; ++slice_) {
+        at_ = slice_ * part_.cut.slice;
+        // A step of a later stage comes after moves of earlier waves only.
+        uint32_t after = 0;
+        if ((step.flags & TUTTI_CUDA_STEP_AFTER) != 0 && slice_ == first_slice_) {
+          after = stage > stage_before ? wave_turn_ : planner_.turn();
+        }
+#pragma unroll 1  // one copy of the planner's code: more would not stay in the SM's cache of instructions
+        for (uint32_t i = 0; i < moves; ++i) post(slice_of(step, part, i, after));
+      }
+    }
+  }
+
+  /// A fold is one move. An exchange has a move for each send and maybe one for its own chunk, part 0, and one for each
+  /// receive, part 1.
+  __device__ __forceinline__ uint32_t moves_of(const tutti_cuda_step& step, uint32_t part) const {
+    if (folds(step)) return 1;
+    return part == 0 ? step.send_count + (copies_own(step) ? 1 : 0) : step.recv_count;
+  }
+  __device__ __forceinline__ Slice slice_of(const tutti_cuda_step& step, uint32_t part, uint32_t i,
+                                            uint32_t after) const {
+    Slice slice{step, step.recv_begin, 0, step.send_begin, 0, 0, after};
+    uint32_t chunk = step.source_chunk;
     if (folds(step)) {
-      if (!begin_loop(wave - step.stage)) return;
-      const bool by_destination = step.source == TUTTI_BUFFER_NONE && step.destination != TUTTI_BUFFER_NONE;
-      const uint32_t chunk = by_destination ? step.destination_chunk : step.source_chunk;
-      return for_each_slice([&] {
-        post({step, step.recv_begin, step.recv_count, step.send_begin, step.send_count, length(chunk),
-              after(step.stage)});
-      });
+      slice.recv_count = step.recv_count;
+      slice.send_count = step.send_count;
+      if (step.source == TUTTI_BUFFER_NONE && step.destination != TUTTI_BUFFER_NONE) chunk = step.destination_chunk;
+    } else if (part == 1) {
+      slice.recv_begin += i;
+      slice.recv_count = 1;
+      chunk = program_.peers[slice.recv_begin].chunk;
+    } else if (i < step.send_count) {
+      slice.send_begin += i;
+      slice.send_count = 1;
+      if (scatters(step)) chunk = program_.peers[slice.send_begin].chunk;
     }
-    if (begin_loop(wave - step.stage)) {
-      for_each_slice([&] {
-        for (uint32_t i = step.send_begin; i < uint32_t{step.send_begin} + step.send_count; ++i) {
-          const uint32_t chunk = scatters(step) ? program_.peers[i].chunk : step.source_chunk;
-          post({step, 0, 0, i, 1, length(chunk), after(step.stage)});
-        }
-        if (copies_own(step)) post({step, 0, 0, 0, 0, length(step.source_chunk), after(step.stage)});
-      });
-    }
-    if (begin_loop(wave - step.recv_stage)) {
-      for_each_slice([&] {
-        for (uint32_t i = step.recv_begin; i < uint32_t{step.recv_begin} + step.recv_count; ++i) {
-          post({step, i, 1, 0, 0, length(program_.peers[i].chunk), after(step.recv_stage)});
-        }
-      });
-    }
+    slice.bytes = length(chunk);
+    return slice;
   }
-  template <class Visit>
-  __device__ __forceinline__ void for_each_slice(Visit&& visit) {
-    for (slice_ = first_slice_; slice_ < end_slice_; ++slice_) {
-      at_ = slice_ * part_.cut.slice;
-      visit();
-    }
-  }
+
   /// Returns whether there is such a loop.
   __device__ __forceinline__ bool begin_loop(uint32_t loop) {
     if (loop >= part_.cut.loops) return false;
@@ -210,23 +217,25 @@ class SliceRunner {
     const bool keeps = has_place && !is_there;
     const uint32_t own_position = folds(step) ? step.own_position : 0;
     bool is_aligned = true;
-    if (lane_ < slice.recv_count) {
-      const tutti_cuda_peer from = program_.peers[slice.recv_begin + lane_];
-      const uint32_t number = number_of(from);
-      if (slice.bytes > 0 && is_there) hear_of(from.rank);
-      if (slice.bytes > 0) wait_filled(from.rank, number);
-      const uint32_t place = lane_ + (has_own && lane_ >= own_position ? 1 : 0);
-      if (!is_there) move.operands.from[place] = connections_.slot_from(from.rank, number);
-      move.boxes[lane_] = &connections_.mailbox_at(from.rank)->done;
-      move.numbers[lane_] = number + 1;
-    } else if (lane_ >= 16 && lane_ - 16 < slice.send_count && slice.bytes > 0) {
-      const tutti_cuda_peer to = program_.peers[slice.send_begin + lane_ - 16];
-      const uint32_t number = number_of(to);
-      wait_free(to.rank, number);
-      uint8_t* const place = to.to_output != 0 ? output_of(to) : connections_.slot_to(to.rank, number);
-      move.operands.to[lane_ - 16 + (keeps ? 1 : 0)] = place;
-      is_aligned = aligned<16>(place);
-      move.boxes[lane_] = &connections_.mailbox_at(to.rank)->tail;
+    // Both halves at once, as far as they do alike.
+    const uint32_t half = lane_ / 16;
+    const bool sends = half == Pipeline::kFreed;
+    const uint32_t i = lane_ % 16;
+    if (sends ? i < slice.send_count && slice.bytes > 0 : i < slice.recv_count) {
+      const tutti_cuda_peer peer = program_.peers[(sends ? slice.send_begin : slice.recv_begin) + i];
+      const uint32_t number = number_of(peer);
+      if (!sends && slice.bytes > 0 && is_there) hear_of(peer.rank);
+      if (slice.bytes > 0) wait_heard(half, peer.rank, number);
+      uint8_t* const slot = connections_.slot(sends, peer.rank, number);
+      if (sends) {
+        uint8_t* const place = peer.to_output != 0 ? output_of(peer) : slot;
+        move.operands.to[i + (keeps ? 1 : 0)] = place;
+        is_aligned = aligned<16>(place);
+      } else if (!is_there) {
+        move.operands.from[i + (has_own && i >= own_position ? 1 : 0)] = slot;
+      }
+      tutti_cuda_mailbox* const box = connections_.mailbox_at(peer.rank);
+      move.boxes[lane_] = sends ? &box->tail : &box->done;
       move.numbers[lane_] = number + 1;
     }
     if (lane_ != 31) return is_aligned;
@@ -288,19 +297,15 @@ class SliceRunner {
     return gaps_ != 0;
   }
 
-  // What peers have said is kept: it need not be asked for again.
-  __device__ __forceinline__ void wait_filled(uint32_t rank, uint32_t number) {
-    const uint32_t* const tail = &connections_.mailbox_of(rank)->tail;
-    uint32_t& known = pipeline_.filled[rank];
+  /// Until a message has come (kFilled), or there is room for it (kFreed). What peers have said is kept: it need not be
+  /// asked for again.
+  __device__ __forceinline__ void wait_heard(uint32_t half, uint32_t rank, uint32_t number) {
+    const tutti_cuda_mailbox* const box = connections_.mailbox_of(rank);
+    const uint32_t* const word = half == Pipeline::kFilled ? &box->tail : &box->done;
+    const uint32_t wanted = half == Pipeline::kFilled ? number : number - launch_.slot_count;
+    uint32_t& known = pipeline_.heard[half][rank];
     wait(
-        rank, [&] { return static_cast<int32_t>(known - number) > 0; }, [&] { known = load_acquire(tail); });
-  }
-  __device__ __forceinline__ void wait_free(uint32_t rank, uint32_t number) {
-    const uint32_t* const done = &connections_.mailbox_of(rank)->done;
-    uint32_t& known = pipeline_.freed[rank];
-    const auto slots = static_cast<int32_t>(launch_.slot_count);
-    wait(
-        rank, [&] { return static_cast<int32_t>(number - known) < slots; }, [&] { known = load_relaxed(done); });
+        rank, [&] { return static_cast<int32_t>(known - wanted) > 0; }, [&] { known = load_acquire(word); });
   }
   /// Where the slice belongs in the output of who receives it, once that is free.
   __device__ __forceinline__ uint8_t* output_of(const tutti_cuda_peer& to) {
