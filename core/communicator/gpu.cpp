@@ -122,6 +122,7 @@ class CudaGpu : public Gpu {
                                        static_cast<uint64_t>(options_.timeout.count()),
                                        share_of(message_ctas()),
                                        is_limited(),
+                                       ranks_per_gpu_ > 1,
                                        shares_context_};
     TUTTI_ASSIGN(programs_, GpuPrograms::create(options, selector, plans, *links_));
     messages_ = std::make_unique<GpuMessages>(options_.rank, *programs_);

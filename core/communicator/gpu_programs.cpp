@@ -25,7 +25,7 @@ constexpr uint64_t kThreadBytes = 8;  // of data that a thread moves at once, at
 constexpr uint32_t kMessageThreads = 512;
 // Blocks of so many bytes that go from peer to peer are sent as messages: CTAs that only send or only receive.
 constexpr uint64_t kMessageBytes = 4 << 20;
-constexpr uint32_t kKeptLanes = 8;  // what a GPU keeps is moved meanwhile, beside what it exchanges
+constexpr uint32_t kKeptLanes = 12;  // what a GPU keeps is moved meanwhile; fewer SMs take longer than a link
 
 /// Enough for each message of the busiest step, as far as they go: a power of two.
 uint32_t threads_for(const tutti_cuda_program& program, uint64_t chunk_bytes) {
@@ -104,6 +104,7 @@ Status GpuPrograms::begin(uint32_t protocol, Lane lane, GpuCall& call) {
   links_.describe(protocol, lane, options_.tracks, call.launch);
   call.launch.control = options_.control;
   call.launch.timeout_ns = options_.timeout_ns;
+  call.launch.shares_gpu = options_.shares_gpu ? 1 : 0;
   return {};
 }
 

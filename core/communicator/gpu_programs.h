@@ -46,6 +46,7 @@ class GpuPrograms {
     uint64_t timeout_ns = 0;
     uint32_t message_ctas = 1;  ///< for each kind of messages, at most
     bool is_limited = false;    ///< collectives may not take as many CTAs as a launch of messages
+    bool shares_gpu = false;    ///< other ranks' kernels run on this GPU
     bool load_first = false;    ///< load the kernels of all protocols at once: another rank's may run in this context
   };
   /// Fails where kernels cannot be loaded.

@@ -215,6 +215,19 @@ class Stages {
     return true;
   }
   uint8_t stages() const { return stages_; }
+  /// Whether the messages of each connection are received so many waves after they were sent. Else a receiver that says
+  /// with which it is done, by a number, would speak of some that are still to be read.
+  bool lags_are_even() const {
+    for (const tutti_cuda_program& program : programs_) {
+      std::map<uint32_t, uint8_t> lags;  // by sender
+      for (const tutti_cuda_step& step : std::span(program.steps, program.step_count)) {
+        for (const tutti_cuda_peer& from : std::span(program.peers + step.recv_begin, step.recv_count)) {
+          if (lags.try_emplace(from.rank, from.lag).first->second != from.lag) return false;
+        }
+      }
+    }
+    return true;
+  }
   uint8_t lag() const {
     uint8_t most = 0;
     for (const tutti_cuda_program& program : programs_) {
@@ -286,7 +299,7 @@ void align(Programs& programs, const tutti_slot_layout& layout) {
   for (auto& channel : programs) {
     if (!overlaps) break;
     Stages stages(channel);
-    overlaps = stages.find();
+    overlaps = stages.find() && stages.lags_are_even();
     common.stages = std::max(common.stages, stages.stages());
     common.lag = std::max(common.lag, stages.lag());
   }

@@ -68,7 +68,9 @@ class SimpleProtocol : public tutti::sdk::Protocol {
   }
   int32_t launch(const tutti_cuda_launch& launch, void* stream) noexcept override {
     const void* const kernel = device::find_kernel(*tutti::kernels::kAll[launch.data_type], launch);
-    const uint32_t bytes = device::stages_for(launch.cta_count, most_stages_) * device::kStageBytes;
+    const bool has_own_sms = launch.cta_count <= device::kFewCtas && launch.shares_gpu == 0;
+    const uint32_t stages = has_own_sms ? most_stages_.load() : std::min<uint32_t>(most_stages_, device::kStages);
+    const uint32_t bytes = stages * device::kStageBytes;
     const device::Start start = {kernel, device::kPipelineThreads, bytes, in_clusters_};
     const cudaError_t error = device::start_kernel(start, launch, stream);
     return error == cudaSuccess ? TUTTI_OK : fail(error);
@@ -82,17 +84,22 @@ class SimpleProtocol : public tutti::sdk::Protocol {
   }
 
   /// Of the pipeline's stages, in the shared memory that a CTA may have on the calling thread's GPU; none, where the
-  /// GPU has no bulk copies or room for too few.
+  /// GPU has no bulk copies, or no room on an SM for as many CTAs as there must be.
   static cudaError_t room(uint32_t& stages) {
     int gpu = 0;
     int major = 0;
     int most = 0;
+    int most_of_sm = 0;
     cudaError_t error = cudaGetDevice(&gpu);
     if (error == cudaSuccess) error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, gpu);
     if (error == cudaSuccess) error = cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, gpu);
-    constexpr int kOwn = 16 << 10;  // of the kernels, beside the stages
-    const uint32_t fit = static_cast<uint32_t>(std::max(0, most - kOwn)) / device::kStageBytes;
-    if (major >= 9 && fit >= device::kLeastStages) stages = std::min(fit, device::kMostStages);
+    if (error == cudaSuccess) {
+      error = cudaDeviceGetAttribute(&most_of_sm, cudaDevAttrMaxSharedMemoryPerMultiprocessor, gpu);
+    }
+    constexpr uint32_t kOwn = 16 << 10;  // of the kernels, beside the stages
+    constexpr uint32_t kLeast = device::kPipelinesPerSm * (device::kStages * device::kStageBytes + kOwn);
+    if (major < 9 || static_cast<uint32_t>(most_of_sm) < kLeast) return error;
+    stages = std::min((static_cast<uint32_t>(most) - kOwn) / device::kStageBytes, device::kMostStages);
     return error;
   }
 

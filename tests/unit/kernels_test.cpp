@@ -222,18 +222,37 @@ std::vector<plan::Plan> pairs_of(uint32_t ranks) {
   return plans;
 }
 
+/// Over two ranks and two chunks. The second chunk goes out first: that its step waits for those before serves the
+/// first chunk's as well, also where the second has no data.
+std::vector<plan::Plan> crossed_pair() {
+  using sdk::Buffer;
+  std::vector<plan::Plan> plans;
+  for (uint32_t rank = 0; rank < 2; ++rank) {
+    plans.push_back(write_plan(TUTTI_ALL_REDUCE, 2, rank, 2, [&](sdk::PlanBuilder& plan) {
+      for (const uint32_t chunk : {0u, 1u}) {
+        if (rank == 0) plan.step().recv(1).own(Buffer::kInput, chunk).to_output(chunk);
+        if (rank == 1) plan.step().own(Buffer::kInput, chunk).send(0);
+      }
+      for (const uint32_t chunk : {1u, 0u}) {
+        if (rank == 0) plan.step().own(Buffer::kOutput, chunk).send(1);
+        if (rank == 1) plan.step().recv(0).to_output(chunk);
+      }
+    }));
+  }
+  return plans;
+}
+
 TEST_P(Kernels, ReadWhatStepsBeforeLeft) {
   const uint64_t seed = test_seed();
   SCOPED_TRACE(fmt::format("TUTTI_TEST_SEED={}", seed));
   std::mt19937_64 random(seed);
   const auto below = [&](size_t limit) { return std::uniform_int_distribution<size_t>(0, limit - 1)(random); };
-  for (const uint32_t ranks : {2u, 4u}) {
-    const std::vector<plan::Plan> plans = pairs_of(ranks);
+  for (const std::vector<plan::Plan>& plans : {pairs_of(2), pairs_of(4), crossed_pair()}) {
     for (int round = 0; round < rounds(GetParam(), 3); ++round) {
       for (const bool in_place : {false, true}) {
         const TestCall call(plans, in_place, 1 + below(6000), 1, GetParam().layout);
         ASSERT_EQ(run(GetParam(), {&call, 1}, 1, any_epoch(below), random()), "")
-            << ranks << " ranks, in place " << in_place;
+            << plans.size() << " ranks, " << plans[0].chunks << " chunks, in place " << in_place;
       }
     }
   }

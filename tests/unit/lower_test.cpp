@@ -201,6 +201,40 @@ TEST(LoweredPrograms, ConnectionsNeedNotCarryTheSame) {
   }
 }
 
+/// Rank 1 has chunk 2 from rank 0 only after chunk 1 has come round by rank 2, and so a wave later than chunk 0, which
+/// comes by the same connection.
+TEST(LoweredPrograms, MessagesOfAConnectionMayWaitUnevenly) {
+  std::vector<Plan> plans;
+  for (const uint32_t rank : {0u, 1u, 2u}) {
+    plans.push_back(write_plan(TUTTI_BROADCAST, 3, rank, 3, [&](PlanBuilder& plan) {
+      if (rank == 0) {
+        plan.step().own(Buffer::kInput, 0).to_output(0).send(1).send(2);
+        plan.step().own(Buffer::kInput, 1).to_output(1).send(2);
+        plan.step().own(Buffer::kInput, 2).to_output(2).send(1).send(2);
+      }
+      if (rank == 1) {
+        plan.step().recv(0).to_output(0);
+        plan.step().recv(2).to_output(1);
+        plan.step().recv(0).to_output(2);
+      }
+      if (rank == 2) {
+        plan.step().recv(0).to_output(0);
+        plan.step().recv(0).to_output(1).send(1);
+        plan.step().recv(0).to_output(2);
+      }
+    }));
+  }
+  for (const Layout& layout : kLayouts) {
+    for (const uint64_t bytes : {1u, 100u, 5000u}) {
+      std::vector<TestCall> calls;
+      for (int i = 0; i < 3; ++i) calls.emplace_back(plans, false, bytes, 2, layout.layout);
+      for (uint32_t epoch = 0; epoch < 8; ++epoch) {
+        EXPECT_EQ(run(calls, layout, 2, epoch), "") << layout.name << ", " << bytes << " bytes";
+      }
+    }
+  }
+}
+
 /// What makes receivers speak of messages that are not there: senders would wait for a word of theirs.
 TEST(LoweredPrograms, SilenceAboutEmptyMessagesIsADeadlock) {
   const Algorithm ring("ring");

@@ -212,7 +212,9 @@ typedef struct tutti_cuda_launch {
   uint32_t thread_count; /* per CTA, if each moves 8 bytes at a time: a power of two from 64 to 1024. Fewer will do */
   uint32_t rank;
   uint32_t rank_count;
-  uint32_t divisor; /* as in tutti_work */
+  uint32_t divisor;    /* as in tutti_work */
+  uint32_t shares_gpu; /* 1: other ranks' launches run on this GPU, too, and may wait for this one */
+  uint32_t reserved;
   const uint8_t* input;
   uint8_t* output;
   tutti_cuda_track* tracks;    /* per CTA; of messages: [lane][peer][0: sends, 1: receives] */

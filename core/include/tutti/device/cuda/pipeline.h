@@ -85,18 +85,24 @@ struct Pipeline {
   static constexpr uint32_t kHeardOf = 1;
   static constexpr uint32_t kOpened = 2;  ///< it is free
 
-  /// One thread, before a barrier of all.
-  __device__ __forceinline__ void init() {
-    told = stopped = 0;
-    stages = kHasBulkCopies ? dynamic_shared_bytes() / kStageBytes : 0;
-    if (stages < kLeastStages) stages = 0;
-    for (Gate& gate : planned) gate.init(1);
-    for (Gate& gate : posted) gate.init(1);
-    for (Gate& gate : vacant) gate.init(kWorkerWarps + 1);
-    for (Gate& gate : loaded) gate.init(1);
-    for (Gate& gate : emptied) gate.init(1);
-    for (Gate& gate : worked) gate.init(kWorkerWarps);
-    for (Gate& gate : stored) gate.init(1);
+  /// One warp, before a barrier of all.
+  __device__ __forceinline__ void init(uint32_t lane) {
+    if (lane == 0) {
+      told = stopped = 0;
+      stages = kHasBulkCopies ? dynamic_shared_bytes() / kStageBytes : 0;
+      if (stages < kLeastStages) stages = 0;
+    }
+    const auto init_each = [lane](Gate* gates, uint32_t count, uint32_t arrivals) {
+      if (lane < count) gates[lane].init(arrivals);
+    };
+    static_assert(kPosted <= 32 && kMostStages <= 32 && kResults <= 32);
+    init_each(planned, kPosted, 1);
+    init_each(posted, kPosted, 1);
+    init_each(vacant, kPosted, kWorkerWarps + 1);
+    init_each(loaded, kMostStages, 1);
+    init_each(emptied, kMostStages, 1);
+    init_each(worked, kResults, kWorkerWarps);
+    init_each(stored, kPosted, 1);
     fence_bulk_shared();
   }
 
@@ -129,6 +135,7 @@ template <class T, class Op>
 __device__ __forceinline__ void work(Pipeline& pipeline, uint64_t scalar) {
   const uint32_t thread = threadIdx.x;
   const uint32_t group = thread / kGroupThreads;
+  const uint32_t stages = pipeline.stages;
   const auto arrive = [&](Gate& gate, uint32_t times) {
     __syncwarp();
     if (thread % 32 == 0) gate.arrive(times);
@@ -139,7 +146,7 @@ __device__ __forceinline__ void work(Pipeline& pipeline, uint64_t scalar) {
     uint32_t result = move.first_result;
     if (move.kind == MoveKind::kFold) {
       Stage stage = move.first_stage;
-      for (uint32_t at = 0; at < move.bytes; at += move.tile_bytes, ++result, stage.advance(1, pipeline.stages)) {
+      for (uint32_t at = 0; at < move.bytes; at += move.tile_bytes, ++result, stage.advance(1, stages)) {
         if (result % kGroups != group) continue;
         const uint32_t bytes = min(move.tile_bytes, move.bytes - at);
         pipeline.wait_loaded(stage);
@@ -159,6 +166,7 @@ __device__ __forceinline__ void work(Pipeline& pipeline, uint64_t scalar) {
 
 /// One thread: storer `storer`.
 __device__ __forceinline__ void store(Pipeline& pipeline, uint32_t storer) {
+  const uint32_t stages = pipeline.stages;
   for (uint32_t turn = storer;; turn += kStorers) {
     const Move& move = pipeline.await(turn);
     const bool folds = move.kind == MoveKind::kFold;
@@ -166,7 +174,7 @@ __device__ __forceinline__ void store(Pipeline& pipeline, uint32_t storer) {
       uint32_t result = move.first_result;
       Stage stage = move.first_stage;
       Stage before = {};
-      for (uint32_t at = 0; at < move.bytes; at += move.tile_bytes, ++result, stage.advance(1, pipeline.stages)) {
+      for (uint32_t at = 0; at < move.bytes; at += move.tile_bytes, ++result, stage.advance(1, stages)) {
         if (folds) {
           pipeline.wait_worked(result);
         } else {
@@ -220,6 +228,7 @@ __device__ __forceinline__ void tell(Pipeline& pipeline, uint32_t lane) {
 
 /// The loader.
 __device__ __forceinline__ void load(Pipeline& pipeline, uint32_t lane) {
+  const uint32_t stages = pipeline.stages;
   for (uint32_t turn = 0, ends = 0; ends < kStorers; ++turn) {
     pipeline.planned[turn % kPosted].wait(turn / kPosted);
     const Move& move = pipeline.moves[turn % kPosted];
@@ -233,7 +242,7 @@ __device__ __forceinline__ void load(Pipeline& pipeline, uint32_t lane) {
     if (move.kind == MoveKind::kEnd) ++ends;
     __syncwarp();
     if (lane == 0) pipeline.posted[turn % kPosted].arrive();
-    for (uint32_t at = 0; at < bytes; at += tile_bytes, stage.advance(1, pipeline.stages)) {
+    for (uint32_t at = 0; at < bytes; at += tile_bytes, stage.advance(1, stages)) {
       pipeline.wait_emptied(stage);
       const uint32_t now = min(tile_bytes, bytes - at);
       Gate& loaded = pipeline.loaded[stage.index];
@@ -247,7 +256,8 @@ __device__ __forceinline__ void load(Pipeline& pipeline, uint32_t lane) {
 /// The planner, less what it waits for: numbers moves that have been filled in.
 class Planner {
  public:
-  __device__ __forceinline__ Planner(Pipeline& pipeline, uint32_t lane) : pipeline_(pipeline), lane_(lane) {}
+  __device__ __forceinline__ Planner(Pipeline& pipeline, uint32_t lane)
+      : pipeline_(pipeline), lane_(lane), stages_(pipeline.stages) {}
 
   /// The next move to plan; told to nobody so far.
   __device__ __forceinline__ Move& next() {
@@ -263,7 +273,7 @@ class Planner {
   /// Ends what next() returned, with its operands. All lanes: whether places that the lane knows are multiples of 16.
   __device__ __forceinline__ void plan(Move& move, uint32_t bytes, bool aligned) {
     __syncwarp();
-    const bool bulk = __all_sync(0xffffffffu, aligned) && bytes % 16 == 0 && pipeline_.stages > 0;
+    const bool bulk = __all_sync(0xffffffffu, aligned) && bytes % 16 == 0 && stages_ > 0;
     const uint32_t sources = move.operands.from_count;
     const bool copies = sources == 1 && move.operands.divisor == 0 && move.operands.scaled == kNone;
     const MoveKind kind = !bulk ? MoveKind::kDirect : copies ? MoveKind::kCopy : MoveKind::kFold;
@@ -279,7 +289,7 @@ class Planner {
       move.first_result = result_;
     }
     announce(move, kind);
-    if (tiles > 0) stage_.advance(tiles, pipeline_.stages);
+    if (tiles > 0) stage_.advance(tiles, stages_);
     result_ += kind == MoveKind::kFold ? tiles : kind == MoveKind::kDirect ? 1 : 0;
   }
   /// Likewise for a move that only tells.
@@ -299,6 +309,7 @@ class Planner {
 
   Pipeline& pipeline_;
   const uint32_t lane_;
+  const uint32_t stages_;
   uint32_t turn_ = 0;
   Stage stage_ = {};  // of the next tile
   uint32_t result_ = 0;

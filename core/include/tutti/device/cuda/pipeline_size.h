@@ -23,10 +23,4 @@ inline constexpr uint32_t kStages = 6;
 inline constexpr uint32_t kMostStages = 12;
 inline constexpr uint32_t kFewCtas = 16;
 
-/// Of a launch, where an SM has room for `most`.
-constexpr uint32_t stages_for(uint32_t ctas, uint32_t most) {
-  const uint32_t stages = ctas <= kFewCtas ? kMostStages : kStages;
-  return stages < most ? stages : most;
-}
-
 }  // namespace tutti::device

@@ -62,7 +62,7 @@ class SliceRunner {
         input_(input),
         output_(output),
         epoch_(track.epoch),
-        overlaps_(program.stages > 1),
+        overlaps_(!kMessages && program.stages > 1),
         wave_numbers_(program.messages * part.cut.slices) {
     if (lane_ >= TUTTI_CUDA_MAX_RANKS) return;
     pipeline.opened[lane_] = 0;
@@ -74,10 +74,14 @@ class SliceRunner {
     if (!kMessages && launch_.place != 0) open_output();
     for (uint32_t wave = 0; wave < part_.cut.loops + program_.stages - 1 && !stopped_; ++wave) {
       number_ = epoch_ + wave * wave_numbers_;
-      wave_turn_ = planner_.turn();
-      const uint32_t together = overlaps_ ? 1 : part_.cut.slices;
-      for (uint32_t slice = 0; slice < part_.cut.slices; slice += together) run_steps(wave, slice, slice + together);
-      if (!kMessages) end_wave(wave);
+      if constexpr (kMessages) {
+        run_message(wave);
+      } else {
+        wave_turn_ = planner_.turn();
+        const uint32_t together = overlaps_ ? 1 : part_.cut.slices;
+        for (uint32_t slice = 0; slice < part_.cut.slices; slice += together) run_steps(wave, slice, slice + together);
+        end_wave(wave);
+      }
     }
   }
 
@@ -85,6 +89,16 @@ class SliceRunner {
   /// To all peers: who needs to know is a matter of their programs.
   __device__ __forceinline__ void open_output() const {
     if (lane_ < launch_.rank_count && lane_ != launch_.rank) connections_.open_to(lane_, epoch_ + part_.cut.messages);
+  }
+
+  /// The one step that a message is, without what programs need: code that a launch runs for the first time takes long.
+  __device__ __forceinline__ void run_message(uint32_t loop) {
+    const tutti_cuda_step step = program_.steps[0];
+    if (!begin_loop(loop)) return;
+    for (slice_ = 0; slice_ < part_.cut.slices; ++slice_) {
+      at_ = slice_ * part_.cut.slice;
+      post({step, 0, step.recv_count, 0, step.send_count, length(0), 0});
+    }
   }
 
   /// Where steps are of different loops none waits for another, so all move a slice before any moves the next: then
@@ -191,7 +205,8 @@ class SliceRunner {
   __device__ __forceinline__ void post(const Slice& slice) {
     if (stopped_) return;
     Move& move = planner_.next();
-    if (slice.bytes > 0 && slice.after > 0) {
+    // Also where there is nothing to move: other steps may rely on it.
+    if (slice.after > 0) {
       wait(
           launch_.rank, [&] { return pipeline_.all_told(slice.after); }, [] {});
     }
@@ -305,7 +320,8 @@ class SliceRunner {
     const uint32_t wanted = half == Pipeline::kFilled ? number : number - launch_.slot_count;
     uint32_t& known = pipeline_.heard[half][rank];
     wait(
-        rank, [&] { return static_cast<int32_t>(known - wanted) > 0; }, [&] { known = load_acquire(word); });
+        rank, [&] { return static_cast<int32_t>(known - wanted) > 0; },
+        [&] { known = half == Pipeline::kFilled ? load_acquire(word) : load_relaxed(word); });
   }
   /// Where the slice belongs in the output of who receives it, once that is free.
   __device__ __forceinline__ uint8_t* output_of(const tutti_cuda_peer& to) {
@@ -392,7 +408,7 @@ __global__ void __launch_bounds__(kPipelineThreads, kPipelinesPerSm)
   for (uint32_t i = threadIdx.x; i < sizeof(tutti_cuda_program) / 4; i += blockDim.x) {
     reinterpret_cast<uint32_t*>(&program)[i] = reinterpret_cast<const uint32_t*>(own)[i];
   }
-  if (threadIdx.x == 0) pipeline.init();
+  if (threadIdx.x < 32) pipeline.init(threadIdx.x);
   __syncthreads();
   run_pipeline<T, Op>(pipeline, launch.scalar, [&](Planner& planner) {
     SliceRunner<false>(launch, program, connections, pipeline, planner, track.value(), part, launch.input,
@@ -413,8 +429,8 @@ __global__ void __launch_bounds__(kPipelineThreads, kPipelinesPerSm)
     program.steps[0] = duty.step();
     program.peers[0] = {};
     program.step_count = program.chunks = program.messages = program.stages = 1;
-    pipeline.init();
   }
+  if (threadIdx.x < 32) pipeline.init(threadIdx.x);
   __syncthreads();
   run_pipeline<T, Sum>(pipeline, launch.scalar, [&](Planner& planner) {
     duty.for_each_lane(launch, [&](const tutti_cuda_message& message, uint32_t lane) {
