@@ -201,26 +201,20 @@ TEST(LoweredPrograms, ConnectionsNeedNotCarryTheSame) {
   }
 }
 
-/// Rank 1 has chunk 2 from rank 0 only after chunk 1 has come round by rank 2, and so a wave later than chunk 0, which
-/// comes by the same connection.
+/// Rank 1 has chunks 2 and 3 from rank 0 only after chunk 1 has come round by rank 2, and so a wave later than chunk 0,
+/// which comes by the same connection.
 TEST(LoweredPrograms, MessagesOfAConnectionMayWaitUnevenly) {
   std::vector<Plan> plans;
   for (const uint32_t rank : {0u, 1u, 2u}) {
-    plans.push_back(write_plan(TUTTI_BROADCAST, 3, rank, 3, [&](PlanBuilder& plan) {
-      if (rank == 0) {
-        plan.step().own(Buffer::kInput, 0).to_output(0).send(1).send(2);
-        plan.step().own(Buffer::kInput, 1).to_output(1).send(2);
-        plan.step().own(Buffer::kInput, 2).to_output(2).send(1).send(2);
-      }
-      if (rank == 1) {
-        plan.step().recv(0).to_output(0);
-        plan.step().recv(2).to_output(1);
-        plan.step().recv(0).to_output(2);
-      }
-      if (rank == 2) {
-        plan.step().recv(0).to_output(0);
-        plan.step().recv(0).to_output(1).send(1);
-        plan.step().recv(0).to_output(2);
+    plans.push_back(write_plan(TUTTI_BROADCAST, 3, rank, 4, [&](PlanBuilder& plan) {
+      for (const uint32_t chunk : {0u, 1u, 2u, 3u}) {
+        const bool goes_round = chunk == 1;
+        auto&& step = plan.step();
+        if (rank == 0) step.own(Buffer::kInput, chunk).send(2);
+        if (rank == 0 && !goes_round) step.send(1);
+        if (rank != 0) step.recv(rank == 1 && goes_round ? 2 : 0);
+        if (rank == 2 && goes_round) step.send(1);
+        step.to_output(chunk);
       }
     }));
   }
