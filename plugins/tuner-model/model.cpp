@@ -49,8 +49,8 @@ const char* Model::obstacle(const tutti_candidate& candidate) const {
 }
 
 /// As few as saturate the links in use (all, where each channel brings its own bandwidth), and no more than the data is
-/// worth; on GPUs whole clusters. Where they are many, a cluster for each group of SMs or two: 52 channels take 5 to 10
-/// % longer than 64, as all wait for the groups that have more of them than others.
+/// worth; on GPUs whole clusters. Where they are many, one or two clusters for each group of SMs: with 52 channels in
+/// place of 64 all wait for the groups that have more of them than others.
 uint32_t Model::channels(const tutti_candidate& candidate, double bytes) const {
   double useful = 1;
   double worth = constants_.channel_bytes;

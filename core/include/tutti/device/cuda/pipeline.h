@@ -3,7 +3,7 @@
 //
 //   planner   one warp: plans moves, one after another, as peers let them be made
 //   loader    one warp: posts them, and asks for what they read, tile by tile, into the stages
-//   workers   fold the tiles of what several ranks contribute, where they lie: a few warps to a tile
+//   workers   fold the tiles of what several ranks contribute, where they lie: a warp to a tile
 //   storers   take moves in turn: store their tiles where they belong, and see that they are there
 //   teller    one warp: tells peers, in the order of moves; of as many at once as are there
 //
@@ -21,13 +21,10 @@
 namespace tutti::device {
 
 inline constexpr uint32_t kWorkers = kWorkerWarps * 32;
-// Of workers. A tile is small: more warps would spend their time on waiting for each other's stores to be seen.
-inline constexpr uint32_t kGroups = 4;
-inline constexpr uint32_t kGroupThreads = kWorkers / kGroups;
 inline constexpr uint32_t kPosted = 16;   // moves
 inline constexpr uint32_t kResults = 32;  // more than tiles and moves that are on their way
 static_assert(kResults >= kPosted + kMostStages);
-static_assert(kGroups <= kLeastStages);  // wait_loaded()
+static_assert(kWorkerWarps <= kLeastStages);  // wait_loaded()
 
 enum class MoveKind : uint32_t {
   kTell,    ///< nothing to move, but peers to tell
@@ -134,7 +131,7 @@ struct Pipeline {
 template <class T, class Op>
 __device__ __forceinline__ void work(Pipeline& pipeline, uint64_t scalar) {
   const uint32_t thread = threadIdx.x;
-  const uint32_t group = thread / kGroupThreads;
+  const uint32_t warp = thread / 32;
   const uint32_t stages = pipeline.stages;
   const auto arrive = [&](Gate& gate, uint32_t times) {
     __syncwarp();
@@ -147,13 +144,12 @@ __device__ __forceinline__ void work(Pipeline& pipeline, uint64_t scalar) {
     if (move.kind == MoveKind::kFold) {
       Stage stage = move.first_stage;
       for (uint32_t at = 0; at < move.bytes; at += move.tile_bytes, ++result, stage.advance(1, stages)) {
-        if (result % kGroups != group) continue;
+        if (result % kWorkerWarps != warp) continue;
         const uint32_t bytes = min(move.tile_bytes, move.bytes - at);
         pipeline.wait_loaded(stage);
-        fold_tile<T, Op>(move.operands, stage.memory(), move.tile_bytes, bytes, thread % kGroupThreads, kGroupThreads,
-                         scalar);
+        fold_tile<T, Op>(move.operands, stage.memory(), move.tile_bytes, bytes, thread % 32, 32, scalar);
         fence_bulk_shared();
-        arrive(pipeline.worked[result % kResults], kGroups);
+        arrive(pipeline.worked[result % kResults], kWorkerWarps);  // for all
       }
     } else if (move.kind == MoveKind::kDirect) {
       move_slice<T, Op>(move.operands, move.bytes, thread, kWorkers, scalar);
