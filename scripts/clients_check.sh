@@ -3,7 +3,9 @@
 #   scripts/clients_check.sh [BUILD_FOLDER] [STEPS]
 # STEPS: a regular expression of steps to run. Builds first what is missing, unless PREBUILT is set. Each step has a
 # time-out; logs stay in BUILD_FOLDER/clients.
-# PYTHON: an interpreter that has PyTorch (and CuPy, JAX). NCCL_LIBRARY: NCCL's own libnccl.so.2.
+# PYTHON: an interpreter that has PyTorch (and CuPy, JAX). NCCL_LIBRARY: NCCL's own libnccl.so.2. RANKS: how many, in
+# ascending order (1 2 4 8). SHARE: where they are more than the GPUs, they share them, which NCCL refuses: Gloo's
+# results stand in for its.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 build=${1:-/tmp/tutti-gpu}
@@ -92,12 +94,19 @@ torch_ranks() { # torch_ranks RANKS: the start of a command
     --master-port "$port"
 }
 
+begin_sharing() {
+  # Ranks that share a GPU must not wait for each other's kernels to be loaded, nor share queues of the hardware.
+  export NCCL_MULTI_RANK_GPU_ENABLE=1 CUDA_MODULE_LOADING=EAGER CUDA_DEVICE_MAX_CONNECTIONS=32
+}
+
 programs() { # programs RANKS
-  local n=$1
-  step "like-processes-$n" 250 "$build/tests/nccl_like" --library "$own" -p "$n"
-  ((n < 2)) || step "like-threads-$n" 250 "$build/tests/nccl_like" --library "$own" -t "$n"
-  ((n < 2)) || step "like-groups-$n" 250 "$build/tests/nccl_like" --library "$own" -g "$n"
-  [[ -z $nccl ]] || step "like-processes-$n-on-nccl" 250 "$build/tests/nccl_like" --library "$nccl" -p "$n"
+  local n=$1 few=()
+  ((n <= gpus)) || few=(-n 20 -e 65536 --share)
+  step "like-processes-$n" 250 "$build/tests/nccl_like" --library "$own" -p "$n" "${few[@]}"
+  ((n < 2)) || step "like-threads-$n" 250 "$build/tests/nccl_like" --library "$own" -t "$n" "${few[@]}"
+  ((n < 2)) || step "like-groups-$n" 250 "$build/tests/nccl_like" --library "$own" -g "$n" "${few[@]}"
+  [[ -z $nccl ]] || ((n > gpus)) ||
+    step "like-processes-$n-on-nccl" 250 "$build/tests/nccl_like" --library "$nccl" -p "$n"
 }
 
 pytorch() { # pytorch RANKS
@@ -110,6 +119,12 @@ pytorch() { # pytorch RANKS
   step "torch-collectives-$n" 180 "${with_own[@]}" "${ranks[@]}" "$all" --expect tutti
   step "torch-collectives-$n-eager" 180 "${with_own[@]}" "${ranks[@]}" "$all" --expect tutti --eager
   step "torch-training-$n" 180 "${with_own[@]}" "${ranks[@]}" "$training" --expect tutti --out "$logs/tutti-$n.json"
+  if ((n > gpus)); then
+    step "torch-training-$n-on-gloo" 180 env CUDA_VISIBLE_DEVICES= "${ranks[@]}" "$training" --backend gloo \
+      --out "$logs/gloo-$n.json"
+    step "torch-training-$n-compared" 60 "$python" "$training" --compare "$logs/gloo-$n.json" "$logs/tutti-$n.json"
+    return
+  fi
   [[ -n $nccl ]] || return 0
   step "torch-collectives-$n-on-nccl" 180 "${with_nccl[@]}" "${ranks[@]}" "$all" --expect nccl --eager
   step "torch-training-$n-on-nccl" 180 "${with_nccl[@]}" "${ranks[@]}" "$training" --expect nccl \
@@ -142,16 +157,6 @@ else
   # Where NCCL itself differs from what is documented, that is worth knowing, but no failure of ours.
   [[ -z $nccl ]] || may_differ codes-on-nccl 240 "${with_nccl[@]}" "$build/tests/nccl_codes"
   step api-cost 150 "${on_path[@]}" "$build/tests/nccl_api_cost"
-  for ranks in 1 2 4 8; do
-    if ((ranks > gpus)); then
-      lacks "ranks-$ranks" "$gpus GPUs"
-      continue
-    fi
-    programs "$ranks"
-    ((gpus > 1)) || step like-shared-gpu 250 "$build/tests/nccl_like" --library "$own" -t 2 -n 20 -e 65536 --share
-    pytorch "$ranks"
-    others "$ranks"
-  done
   if ((gpus > 1)) && has torch; then
     step torch-faults 420 "${with_own[@]}" env -u TUTTI_TIMEOUTS_OPERATION "$python" "$clients/torch_faults.py" \
       --expect tutti
@@ -163,6 +168,16 @@ else
   else
     lacks jax "no JAX in $python"
   fi
+  ((gpus > 1)) || step like-shared-gpu 250 "$build/tests/nccl_like" --library "$own" -t 2 -n 20 -e 65536 --share
+  for ranks in ${RANKS:-1 2 4 8}; do
+    if ((ranks > gpus)); then
+      [[ -n ${SHARE:-} ]] || { lacks "ranks-$ranks" "$gpus GPUs"; continue; }
+      begin_sharing
+    fi
+    programs "$ranks"
+    pytorch "$ranks"
+    others "$ranks"
+  done
 fi
 
 printf '\n==> summary\n'

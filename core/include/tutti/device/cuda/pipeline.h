@@ -63,13 +63,9 @@ struct Move {
 
 /// What the threads of a CTA share. Turns count moves, from 0 on.
 struct Pipeline {
-  Gate planned[kPosted];
-  Gate posted[kPosted];
-  Gate vacant[kPosted];
-  Gate loaded[kMostStages];
-  Gate emptied[kMostStages];
-  Gate worked[kResults];
-  Gate stored[kPosted];
+  static constexpr uint32_t kSingleGates = 3 * kPosted + 2 * kMostStages;  // passed by one arrival
+  static constexpr uint32_t kGates = kSingleGates + kPosted + kResults;
+  Gate gates[kGates];
   Move moves[kPosted];
   uint32_t stages;  ///< 0: the kernel was started without room for them, or there are no bulk copies
   uint32_t told;    ///< moves that peers have been told of
@@ -82,49 +78,66 @@ struct Pipeline {
   static constexpr uint32_t kHeardOf = 1;
   static constexpr uint32_t kOpened = 2;  ///< it is free
 
-  /// One warp, before a barrier of all.
-  __device__ __forceinline__ void init(uint32_t lane) {
-    if (lane == 0) {
-      told = stopped = 0;
-      stages = kHasBulkCopies ? dynamic_shared_bytes() / kStageBytes : 0;
-      if (stages < kLeastStages) stages = 0;
+  /// One thread, before all meet. Straight on, as there is nothing to wait for between two gates whose places
+  /// are known to the compiler; else each takes some 60 cycles.
+  __device__ __forceinline__ void init() {
+    told = stopped = 0;
+    stages = kHasBulkCopies ? dynamic_shared_bytes() / kStageBytes : 0;
+    if (stages < kLeastStages) stages = 0;
+#pragma unroll
+    for (uint32_t i = 0; i < kGates; ++i) {
+      gates[i].init(i < kSingleGates ? 1 : i < kSingleGates + kPosted ? kWorkerWarps + 1 : kWorkerWarps);
     }
-    const auto init_each = [lane](Gate* gates, uint32_t count, uint32_t arrivals) {
-      if (lane < count) gates[lane].init(arrivals);
-    };
-    static_assert(kPosted <= 32 && kMostStages <= 32 && kResults <= 32);
-    init_each(planned, kPosted, 1);
-    init_each(posted, kPosted, 1);
-    init_each(vacant, kPosted, kWorkerWarps + 1);
-    init_each(loaded, kMostStages, 1);
-    init_each(emptied, kMostStages, 1);
-    init_each(worked, kResults, kWorkerWarps);
-    init_each(stored, kPosted, 1);
     fence_bulk_shared();
   }
 
+  // Gates of moves, by turn, of stages, and of results.
+  __device__ __forceinline__ Gate& planned(uint32_t turn) {
+    return gates[turn % kPosted];
+  }
+  __device__ __forceinline__ Gate& posted(uint32_t turn) {
+    return gates[kPosted + turn % kPosted];
+  }
+  __device__ __forceinline__ Gate& stored(uint32_t turn) {
+    return gates[2 * kPosted + turn % kPosted];
+  }
+  __device__ __forceinline__ Gate& loaded(Stage stage) {
+    return gates[3 * kPosted + stage.index];
+  }
+  __device__ __forceinline__ Gate& emptied(Stage stage) {
+    return gates[3 * kPosted + kMostStages + stage.index];
+  }
+  __device__ __forceinline__ Gate& vacant(uint32_t turn) {
+    return gates[kSingleGates + turn % kPosted];
+  }
+  __device__ __forceinline__ Gate& worked(uint32_t result) {
+    return gates[kSingleGates + kPosted + result % kResults];
+  }
+
   /// The move of a turn, once it is posted.
-  __device__ __forceinline__ const Move& await(uint32_t turn) const {
-    posted[turn % kPosted].wait(turn / kPosted);
+  __device__ __forceinline__ const Move& await(uint32_t turn) {
+    posted(turn).wait(turn / kPosted);
     return moves[turn % kPosted];
   }
-  __device__ __forceinline__ void wait_emptied(Stage stage) const {
-    if (stage.turn > 0) emptied[stage.index].wait(stage.turn - 1);
+  __device__ __forceinline__ void wait_emptied(Stage stage) {
+    if (stage.turn > 0) emptied(stage).wait(stage.turn - 1);
   }
   /// For who needs the tile before its stage can be emptied. A gate tells a turn from its neighbours only: the turn
   /// before must be known to be over.
-  __device__ __forceinline__ void wait_loaded(Stage stage) const {
+  __device__ __forceinline__ void wait_loaded(Stage stage) {
     wait_emptied(stage);
-    loaded[stage.index].wait(stage.turn);
+    loaded(stage).wait(stage.turn);
   }
-  __device__ __forceinline__ void wait_worked(uint32_t result) const {
-    worked[result % kResults].wait(result / kResults);
+  __device__ __forceinline__ void wait_worked(uint32_t result) {
+    worked(result).wait(result / kResults);
   }
   /// Whether peers have been told of all moves before this turn's.
   __device__ __forceinline__ bool all_told(uint32_t turn) const {
     return *const_cast<const volatile uint32_t*>(&told) >= turn;
   }
-  __device__ __forceinline__ bool is_stopped() const { return *const_cast<const volatile uint32_t*>(&stopped) != 0; }
+  __device__ __forceinline__ bool is_stopped() const {
+    return *const_cast<const volatile uint32_t*>(&stopped) != 0;
+  }
 };
 
 /// The workers.
@@ -149,14 +162,14 @@ __device__ __forceinline__ void work(Pipeline& pipeline, uint64_t scalar) {
         pipeline.wait_loaded(stage);
         fold_tile<T, Op>(move.operands, stage.memory(), move.tile_bytes, bytes, thread % 32, 32, scalar);
         fence_bulk_shared();
-        arrive(pipeline.worked[result % kResults], kWorkerWarps);  // for all
+        arrive(pipeline.worked(result), kWorkerWarps);  // for all
       }
     } else if (move.kind == MoveKind::kDirect) {
       move_slice<T, Op>(move.operands, move.bytes, thread, kWorkers, scalar);
       fence_bulk();  // bulk copies, here or at a peer, may read it
-      arrive(pipeline.worked[result % kResults], 1);
+      arrive(pipeline.worked(result), 1);
     }
-    arrive(pipeline.vacant[turn % kPosted], 1);
+    arrive(pipeline.vacant(turn), 1);
   }
 }
 
@@ -183,28 +196,28 @@ __device__ __forceinline__ void store(Pipeline& pipeline, uint32_t storer) {
         end_store_group();
         if (at > 0) {
           wait_stores_read<1>();
-          pipeline.emptied[before.index].arrive();
+          pipeline.emptied(before).arrive();
         }
         before = stage;
       }
       wait_stores_read<0>();
-      pipeline.emptied[before.index].arrive();
+      pipeline.emptied(before).arrive();
       wait_stores();
     } else if (move.kind == MoveKind::kDirect) {
       pipeline.wait_worked(move.first_result);
     }
     const bool ends = move.kind == MoveKind::kEnd;
-    pipeline.stored[turn % kPosted].arrive();
+    pipeline.stored(turn).arrive();
     if (ends) return;
   }
 }
 
 /// The teller.
 __device__ __forceinline__ void tell(Pipeline& pipeline, uint32_t lane) {
-  const auto is_stored = [&](uint32_t turn) { return pipeline.stored[turn % kPosted].has_passed(turn / kPosted); };
+  const auto is_stored = [&](uint32_t turn) { return pipeline.stored(turn).has_passed(turn / kPosted); };
   const auto ends = [&](uint32_t turn) { return pipeline.moves[turn % kPosted].kind == MoveKind::kEnd; };
   for (uint32_t turn = 0;;) {
-    pipeline.stored[turn % kPosted].wait(turn / kPosted);
+    pipeline.stored(turn).wait(turn / kPosted);
     uint32_t end = turn;
     bool stores = false;
     for (; end - turn < kPosted && __all_sync(0xffffffffu, is_stored(end)) && !ends(end); ++end) {
@@ -216,7 +229,7 @@ __device__ __forceinline__ void tell(Pipeline& pipeline, uint32_t lane) {
       const Move& move = pipeline.moves[turn % kPosted];
       if (move.boxes[lane] != nullptr) store_relaxed(move.boxes[lane], move.numbers[lane]);
       __syncwarp();
-      if (lane == 0) pipeline.vacant[turn % kPosted].arrive();
+      if (lane == 0) pipeline.vacant(turn).arrive();
     }
     if (lane == 0) *const_cast<volatile uint32_t*>(&pipeline.told) = turn;
   }
@@ -226,7 +239,7 @@ __device__ __forceinline__ void tell(Pipeline& pipeline, uint32_t lane) {
 __device__ __forceinline__ void load(Pipeline& pipeline, uint32_t lane) {
   const uint32_t stages = pipeline.stages;
   for (uint32_t turn = 0, ends = 0; ends < kStorers; ++turn) {
-    pipeline.planned[turn % kPosted].wait(turn / kPosted);
+    pipeline.planned(turn).wait(turn / kPosted);
     const Move& move = pipeline.moves[turn % kPosted];
     // Once all is stored the place may be another move's.
     const bool bulk = move.kind == MoveKind::kCopy || move.kind == MoveKind::kFold;
@@ -237,11 +250,11 @@ __device__ __forceinline__ void load(Pipeline& pipeline, uint32_t lane) {
     Stage stage = move.first_stage;
     if (move.kind == MoveKind::kEnd) ++ends;
     __syncwarp();
-    if (lane == 0) pipeline.posted[turn % kPosted].arrive();
+    if (lane == 0) pipeline.posted(turn).arrive();
     for (uint32_t at = 0; at < bytes; at += tile_bytes, stage.advance(1, stages)) {
       pipeline.wait_emptied(stage);
       const uint32_t now = min(tile_bytes, bytes - at);
-      Gate& loaded = pipeline.loaded[stage.index];
+      Gate& loaded = pipeline.loaded(stage);
       if (lane == 0) loaded.arrive_expecting(now * sources);
       __syncwarp();
       if (lane < sources) loaded.load(stage.memory() + lane * tile_bytes, from + at, now);
@@ -252,12 +265,18 @@ __device__ __forceinline__ void load(Pipeline& pipeline, uint32_t lane) {
 /// The planner, less what it waits for: numbers moves that have been filled in.
 class Planner {
  public:
-  __device__ __forceinline__ Planner(Pipeline& pipeline, uint32_t lane)
-      : pipeline_(pipeline), lane_(lane), stages_(pipeline.stages) {}
+  __device__ __forceinline__ Planner(Pipeline& pipeline, uint32_t lane) : pipeline_(pipeline), lane_(lane) {}
 
+  /// Waits until the pipeline is there, the first time. What needs no pipeline is best read before.
+  __device__ __forceinline__ void begin() {
+    if (begun_) return;
+    begun_ = true;
+    __syncthreads();
+    stages_ = pipeline_.stages;
+  }
   /// The next move to plan; told to nobody so far.
   __device__ __forceinline__ Move& next() {
-    if (turn_ >= kPosted) pipeline_.vacant[turn_ % kPosted].wait(turn_ / kPosted - 1);
+    if (turn_ >= kPosted) pipeline_.vacant(turn_).wait(turn_ / kPosted - 1);
     Move& move = pipeline_.moves[turn_ % kPosted];
     move.boxes[lane_] = nullptr;
     __syncwarp();
@@ -292,6 +311,7 @@ class Planner {
   __device__ __forceinline__ void plan_words(Move& move) { announce(move, MoveKind::kTell); }
 
   __device__ __forceinline__ void end() {
+    begin();
     for (uint32_t i = 0; i < kStorers; ++i) announce(next(), MoveKind::kEnd);
   }
 
@@ -299,13 +319,14 @@ class Planner {
   __device__ __forceinline__ void announce(Move& move, MoveKind kind) {
     if (lane_ == 0) move.kind = kind;
     __syncwarp();
-    if (lane_ == 0) pipeline_.planned[turn_ % kPosted].arrive();
+    if (lane_ == 0) pipeline_.planned(turn_).arrive();
     ++turn_;
   }
 
   Pipeline& pipeline_;
   const uint32_t lane_;
-  const uint32_t stages_;
+  bool begun_ = false;
+  uint32_t stages_ = 0;
   uint32_t turn_ = 0;
   Stage stage_ = {};  // of the next tile
   uint32_t result_ = 0;

@@ -373,12 +373,15 @@ class SliceRunner {
   bool stopped_ = false;
 };
 
-/// All warps take their roles. `plan`: what the planner's does, with the planner.
+/// All warps take their roles, once the pipeline is there. `plan`: what the planner's does, with the planner, which it
+/// must begin.
 template <class T, class Op, class Plan>
 __device__ __forceinline__ void run_pipeline(Pipeline& pipeline, uint64_t scalar, Plan&& plan) {
   constexpr uint32_t kFirstStorer = kWorkerWarps + 2;
   const uint32_t warp = threadIdx.x / 32;
   const uint32_t lane = threadIdx.x % 32;
+  if (threadIdx.x == 0) pipeline.init();
+  if (warp != kWorkerWarps) __syncthreads();
   if (warp < kWorkerWarps) {
     work<T, Op>(pipeline, scalar);
   } else if (warp == kWorkerWarps) {
@@ -408,9 +411,8 @@ __global__ void __launch_bounds__(kPipelineThreads, kPipelinesPerSm)
   for (uint32_t i = threadIdx.x; i < sizeof(tutti_cuda_program) / 4; i += blockDim.x) {
     reinterpret_cast<uint32_t*>(&program)[i] = reinterpret_cast<const uint32_t*>(own)[i];
   }
-  if (threadIdx.x < 32) pipeline.init(threadIdx.x);
-  __syncthreads();
   run_pipeline<T, Op>(pipeline, launch.scalar, [&](Planner& planner) {
+    planner.begin();
     SliceRunner<false>(launch, program, connections, pipeline, planner, track.value(), part, launch.input,
                        launch.output)
         .run();
@@ -424,21 +426,20 @@ __global__ void __launch_bounds__(kPipelineThreads, kPipelinesPerSm)
     run_slice_messages(const __grid_constant__ tutti_cuda_launch launch) {
   __shared__ Pipeline pipeline;
   __shared__ tutti_cuda_program program;
-  const Duty duty(launch);
-  if (threadIdx.x == 0) {
-    program.steps[0] = duty.step();
-    program.peers[0] = {};
-    program.step_count = program.chunks = program.messages = program.stages = 1;
-  }
-  if (threadIdx.x < 32) pipeline.init(threadIdx.x);
-  __syncthreads();
   run_pipeline<T, Sum>(pipeline, launch.scalar, [&](Planner& planner) {
+    const Duty duty(launch);
+    if (threadIdx.x % 32 == 0) {
+      program.steps[0] = duty.step();
+      program.peers[0] = {};
+      program.step_count = program.chunks = program.messages = program.stages = 1;
+    }
     duty.for_each_lane(launch, [&](const tutti_cuda_message& message, uint32_t lane) {
       const Connections connections(launch, lane);
       const MessageTrack track(launch, connections, lane, message);
       const Part part(message.bytes, message.cut, lane);
       if (threadIdx.x % 32 == 0) program.peers[0].rank = message.peer;
       __syncwarp();
+      planner.begin();
       SliceRunner<true>(launch, program, connections, pipeline, planner, track.value(), part,
                         static_cast<const uint8_t*>(message.from), static_cast<uint8_t*>(message.to))
           .run();
