@@ -113,6 +113,7 @@ Options first_options(const Request& request, int rank) {
   options.settings.emplace_back("device", "host");
   if (request.device == Device::kHost) return options;
   for (const char* key : {"algorithm", "protocol", "transport"}) options.settings.emplace_back(key, "auto");
+  options.settings.emplace_back("plugins.tuner", "[model]");  // tables of GPUs would say that they do not hold for it
   return options;
 }
 
