@@ -53,4 +53,14 @@ Options Session::options(int rank) const {
   return options;
 }
 
+Options Session::control_options(int rank) const {
+  Options made = options(rank);
+  made.settings.emplace_back("device", "host");
+  for (const char* key : {"algorithm", "protocol", "transport"}) made.settings.emplace_back(key, "auto");
+  // A table of GPUs would say that it does not hold here.
+  made.settings.emplace_back("plugins.tuner", "[table]");
+  made.settings.emplace_back("settings.tuner.table.file", "");
+  return made;
+}
+
 }  // namespace tutti::tools

@@ -26,6 +26,9 @@ struct Session {
   void add_options(CLI::App& command);
   /// What a rank's communicator is made with.
   Options options(int rank) const;
+  /// What one is made with by which ranks tell each other facts, on the host: without what is meant for another one,
+  /// that is measured.
+  Options control_options(int rank) const;
   /// The host that a rank pretends to be on; empty: the real one.
   std::string host(int rank) const;
 };

@@ -161,7 +161,8 @@ int64_t value(uint64_t seed, int rank, size_t index, ncclRedOp_t op) {
   uint64_t x = seed + (index + 1) * 0x9e3779b97f4a7c15 + static_cast<uint64_t>(rank) * 0xbf58476d1ce4e5b9;
   x = (x ^ (x >> 29)) * 0x94d049bb133111eb;
   x ^= x >> 32;
-  if (op == ncclProd) return rank < 6 && x % 8 == 0 ? 2 : 1;  // at most 64, which all types hold
+  // Of eight ranks at most six twos: 64, which all types hold.
+  if (op == ncclProd) return (static_cast<uint64_t>(rank) + seed + index) % 8 < 6 && x % 8 == 0 ? 2 : 1;
   return static_cast<int64_t>(x % 7);
 }
 
@@ -470,7 +471,12 @@ int main(int argc, char** argv) {
     std::printf("skipped: %d ranks, %d GPUs\n", options.ranks(), devices);
     return kSkipped;
   }
-  if (options.share) setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 1);
+  if (options.share) {
+    setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 1);
+    // Ranks on one GPU must not wait for each other's kernels to be loaded, or share a queue of the hardware.
+    setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+  }
   void* const memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) fail("mmap");
   auto& shared = *new (memory) Shared{};

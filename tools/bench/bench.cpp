@@ -106,14 +106,11 @@ Result<Summary> sweep(const Request& request, Measurement& measurement, const Re
   return summary;
 }
 
-/// Of the communicator that is measured; with devices of the one by which ranks tell each other facts, which nothing is
-/// meant for that settings force.
+/// Of the communicator that is measured; with devices of the one by which ranks tell each other facts.
 Options first_options(const Request& request, int rank) {
+  if (request.device != Device::kHost) return request.session.control_options(rank);
   Options options = request.session.options(rank);
   options.settings.emplace_back("device", "host");
-  if (request.device == Device::kHost) return options;
-  for (const char* key : {"algorithm", "protocol", "transport"}) options.settings.emplace_back(key, "auto");
-  options.settings.emplace_back("plugins.tuner", "[model]");  // tables of GPUs would say that they do not hold for it
   return options;
 }
 

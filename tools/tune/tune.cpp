@@ -21,14 +21,6 @@ Examples:
   tutti tune --ranks 8 --device cuda --out h200x8.yaml
   tutti bench all_reduce -n 8 --device cuda --set settings.tuner.table.file=h200x8.yaml)";
 
-/// By which ranks tell each other facts; nothing is meant for it that is to be measured.
-Options control_options(const Request& request, int rank) {
-  Options options = request.bench.session.options(rank);
-  options.settings.emplace_back("device", "host");
-  for (const char* key : {"algorithm", "protocol", "transport"}) options.settings.emplace_back(key, "auto");
-  return options;
-}
-
 Status write(const Request& request, const std::string& text) {
   if (request.out.empty()) {
     fmt::print("{}", text);
@@ -54,8 +46,8 @@ void say(const Request& request, const Findings& findings) {
 /// What one rank does; rank 0 writes the table, even where a failure ended the sweep.
 Status tune_as(const Request& request, const UniqueId& id, int rank) {
   TUTTI_ASSIGN(const Offer offer, list_candidates(request));
-  TUTTI_ASSIGN(auto control,
-               Communicator::create(id, rank, request.bench.session.rank_count, control_options(request, rank)));
+  TUTTI_ASSIGN(auto control, Communicator::create(id, rank, request.bench.session.rank_count,
+                                                  request.bench.session.control_options(rank)));
   Findings findings;
   const Status swept = Sweep(request, offer.candidates, control, findings).run();
   // Ranks that wait for their devices would not notice that this one is gone.

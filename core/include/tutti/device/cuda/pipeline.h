@@ -8,9 +8,10 @@
 //   teller    one warp: tells peers, in the order of moves; of as many at once as are there
 //
 // Data passes through shared memory by bulk copies, so loads of some moves and stores of others are on their way
-// together, without threads that wait for each. A fence between GPUs takes 1 or 2 µs: what is stored meanwhile shares
-// the next. What bulk copies cannot take (places that are not multiples of 16 bytes, chips without them) the workers
-// move themselves. An SM stores about 50 GB/s, wherever to: all that it stores counts, not what goes to peers alone.
+// together, without threads that wait for each. A fence between GPUs takes 1 µs, and several while the link is busy:
+// what is stored meanwhile shares the next. What bulk copies cannot take (places that are not multiples of 16 bytes,
+// chips without them) the workers move themselves. An SM stores about 50 GB/s, wherever to: all that it stores counts,
+// not what goes to peers alone.
 #pragma once
 
 #include "tutti/device/cuda/cta.h"
@@ -271,6 +272,7 @@ class Planner {
   __device__ __forceinline__ void begin() {
     if (begun_) return;
     begun_ = true;
+    __syncwarp();
     __syncthreads();
     stages_ = pipeline_.stages;
   }
