@@ -3,9 +3,11 @@
 // the exit code.
 #pragma once
 
-#include <CLI/CLI.hpp>
-
 #include "tutti/status.h"
+
+namespace CLI {
+class App;
+}
 
 namespace tutti::tools {
 

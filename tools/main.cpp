@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The `tutti` command: benchmarks, plans, configuration and plugins from the shell.
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <exception>
 

@@ -2,12 +2,15 @@
 // What users write on the command line: names of types, operators and collectives; sizes.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <type_traits>
 #include <vector>
 
 #include "tutti/types.h"
+
+namespace CLI {
+class Validator;
+}
 
 namespace tutti::tools {
 

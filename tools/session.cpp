@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/session.h"
 
+#include <CLI/CLI.hpp>
+
 namespace tutti::tools {
 namespace {
 

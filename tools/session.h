@@ -2,11 +2,14 @@
 // Options that every command shares which makes communicators: how many ranks, on which hosts, with which settings.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
 
 #include "tutti/communicator.h"
+
+namespace CLI {
+class App;
+}
 
 namespace tutti::tools {
 

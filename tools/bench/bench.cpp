@@ -2,6 +2,7 @@
 // `tutti bench`: measures one collective over a sweep of sizes, and checks every result.
 #include <fmt/format.h>
 #include <unistd.h>
+#include <CLI/CLI.hpp>
 
 #include <chrono>
 #include <cmath>

@@ -7,6 +7,11 @@
 #include "tools/check/problem.h"
 #include "tools/session.h"
 
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
+
 namespace tutti::bench {
 
 enum class Placement { kOut, kIn, kBoth };

@@ -3,6 +3,7 @@
 #include "config/config.h"
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <memory>

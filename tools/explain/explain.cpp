@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `tutti explain`: what would run a call, and why not something else.
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <memory>
 

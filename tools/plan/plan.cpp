@@ -3,6 +3,7 @@
 #include "plan/plan.h"
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <iostream>
 #include <iterator>

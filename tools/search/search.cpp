@@ -2,6 +2,7 @@
 // `tutti search`: what a cluster of machines described by a file would run, without any of its devices.
 #include <fmt/format.h>
 #include <sys/resource.h>
+#include <CLI/CLI.hpp>
 
 #include <memory>
 

@@ -7,6 +7,10 @@
 
 #include "tools/bench/request.h"
 
+namespace CLI {
+class App;
+}
+
 namespace tutti::tune {
 
 struct Request {

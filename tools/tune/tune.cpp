@@ -2,6 +2,7 @@
 // `tutti tune`: measures what every candidate takes on this machine, and writes the table of the fastest.
 #include <fmt/format.h>
 #include <unistd.h>
+#include <CLI/CLI.hpp>
 
 #include <fstream>
 
