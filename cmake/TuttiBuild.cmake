@@ -20,7 +20,9 @@ endif()
 find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM)
   set(CMAKE_C_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
+  # ccache takes sources with a precompiled header only with these two relaxations of its comparison.
+  set(CMAKE_CXX_COMPILER_LAUNCHER
+    ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE_PROGRAM})
 endif()
 
 # Every target of this build compiles with these; an installed SDK imposes none of them.
@@ -37,17 +39,40 @@ if("undefined" IN_LIST TUTTI_SANITIZE)
   target_compile_options(tutti_options INTERFACE $<$<COMPILE_LANGUAGE:C,CXX>:-fno-sanitize-recover=undefined>)
 endif()
 
+# The headers that most sources parse. Every source includes what it uses: the asan build and clang-tidy compile without
+# precompiled headers, and so find an include that is missing.
+set(TUTTI_COMMON_HEADERS <algorithm> <array> <atomic> <chrono> <cstdint> <cstring> <functional> <map> <memory> <mutex>
+  <optional> <span> <string> <string_view> <utility> <vector> <fmt/format.h>)
+
+# tutti_precompile(<target> [<header>...]): parses the common headers and these once for all C++ sources of the target.
+function(tutti_precompile target)
+  set(headers ${TUTTI_COMMON_HEADERS} ${ARGN})
+  list(TRANSFORM headers REPLACE "^(.+)$" "$<$<COMPILE_LANGUAGE:CXX>:\\1>")
+  target_precompile_headers(${target} PRIVATE ${headers})
+endfunction()
+
+# tutti_compile_fast(<target>): optimises less where a release's speed does not depend on the target. Halves the time
+# that the compiler takes for command lines and tests.
+function(tutti_compile_fast target)
+  target_compile_options(${target} PRIVATE $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>)
+endfunction()
+
 # tutti_part(<sources>...): adds the sources of one folder of core/ to the core.
 function(tutti_part)
   list(TRANSFORM ARGN PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
   target_sources(tutti_core PRIVATE ${ARGN})
 endfunction()
 
-# tutti_test(<name> SOURCES ... [LIBRARIES ...] [LABELS ...] [TIMEOUT seconds]):
+# tutti_test(<name> SOURCES ... [LIBRARIES ...] [LABELS ...] [TIMEOUT seconds] [OPTIMISED]):
 # one GoogleTest program linked with the whole core. Label "concurrent" marks what also runs under ThreadSanitizer.
+# OPTIMISED: most of the test's time is spent in its own sources.
 function(tutti_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "SOURCES;LIBRARIES;LABELS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "OPTIMISED" "TIMEOUT" "SOURCES;LIBRARIES;LABELS")
   add_executable(${name} ${arg_SOURCES})
+  if(NOT arg_OPTIMISED)
+    tutti_compile_fast(${name})
+    target_precompile_headers(${name} REUSE_FROM tutti_test_headers)
+  endif()
   target_link_libraries(${name} PRIVATE tutti_core_static GTest::gmock_main ${arg_LIBRARIES})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   target_compile_definitions(${name} PRIVATE

@@ -8,6 +8,8 @@ add_executable(matrix_test
   ${CMAKE_CURRENT_LIST_DIR}/matrix/scenarios.cpp)
 target_link_libraries(matrix_test PRIVATE tutti_check tutti_core_static tutti_options CLI11::CLI11)
 target_include_directories(matrix_test PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+tutti_precompile(matrix_test <CLI/CLI.hpp>)
+tutti_compile_fast(matrix_test)
 set_target_properties(matrix_test PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
 
 add_test(NAME matrix COMMAND matrix_test --seed 1)

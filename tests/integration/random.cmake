@@ -7,6 +7,8 @@ add_executable(random_calls_test
   ${CMAKE_CURRENT_LIST_DIR}/matrix/gpu.cpp)
 target_link_libraries(random_calls_test PRIVATE tutti_check tutti_core_static tutti_options CLI11::CLI11)
 target_include_directories(random_calls_test PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+tutti_precompile(random_calls_test <CLI/CLI.hpp>)
+tutti_compile_fast(random_calls_test)
 set_target_properties(random_calls_test PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
 if(TUTTI_WITH_CUDA)
   target_compile_definitions(random_calls_test PRIVATE TUTTI_HAS_CUDA)
