@@ -227,10 +227,16 @@ class Spans(DocsTest):
         for place, code in self.spans(r"^tutti \w"):
             with self.subTest(place):
                 words = code.split()[1:]
-                depth = 2 if words[0] in ("config", "plan", "plugin", "topo") else 1
-                text = self.help_of(" ".join(words[:depth]))
-                for option in (word.split("=")[0] for word in words[depth:] if word.startswith("-")):
+                named = " ".join(words[:2]) if " ".join(words[:2]) in COMMANDS else words[0]
+                text = self.help_of(named)
+                for option in (word.split("=")[0] for word in words[1:] if word.startswith("-")):
                     self.assertRegex(text, rf"(?m)(^|[ ,]){re.escape(option)}\b", f"{place}: {code}")
+
+    def test_options_alone(self):
+        helps = "\n".join(self.help_of(command) for command in COMMANDS)
+        for place, code in self.spans(r"^--\w"):
+            if place.split(":")[0] in ("README.md", "docs/operator-guide.md", "docs/plugin-guide.md"):
+                self.assertRegex(helps, rf"(?m)(^|[ ,]){re.escape(code.split()[0])}\b", f"{place}: {code}")
 
     def test_files(self):
         files = [f"/{path.relative_to(SOURCE)}" for top in SOURCE.iterdir() if top.name not in ("build", ".git")
@@ -338,7 +344,9 @@ sed 's/^ranks: 4/ranks: 8/; s/^gpu: .*/gpu: ""/' configs/tuned/h200x4.yaml > h20
 tutti explain all_reduce --ranks 4 --set settings.tuner.table.file=h200x8.yaml"""
 
 # Code with a colon of other kinds: keys of plan files and tables, subjects of commits, beginnings of errors and logs.
-NO_SETTING = re.compile(r"^(registered|area|timeout|nccl): ")
+NO_SETTING = re.compile(r"^(registered|area|timeout|unsupported|nccl): ")
+COMMANDS = ("bench", "config check", "config show", "explain", "plan export", "plan print", "plan verify",
+            "plugin list", "search", "topo check", "topo show", "tune")
 SETTING = r"^[a-z_]+(\.[a-z_0-9]+)*: \S"
 MESSAGES = {
     "ranks disagree": job(SMALL, f"{SMALL} --set shm.slots=16", SMALL),
