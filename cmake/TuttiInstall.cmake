@@ -22,7 +22,7 @@ install(FILES cmake/TuttiPlugin.cmake cmake/CheckPlugin.cmake cmake/note.c.in cm
 
 configure_package_config_file(cmake/TuttiConfig.cmake.in ${PROJECT_BINARY_DIR}/TuttiConfig.cmake
   INSTALL_DESTINATION ${package_dir})
-# ABI 0.x: only the exact version fits.
-write_basic_package_version_file(${PROJECT_BINARY_DIR}/TuttiConfigVersion.cmake COMPATIBILITY ExactVersion)
+# Before 1.0 a new minor version may change the API. The plugin ABI has its own number, which the loader checks.
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/TuttiConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/TuttiConfig.cmake ${PROJECT_BINARY_DIR}/TuttiConfigVersion.cmake
   DESTINATION ${package_dir})

@@ -109,10 +109,11 @@ Status Communicator::State::run_jobs(std::span<Job> jobs, const Call& call) {
   current_signature_.store(uint64_t{signature.words[1]} << 32 | signature.words[0], std::memory_order_relaxed);
   current_call_.store(calls_ << 1 | 1, std::memory_order_relaxed);
   const Driver::Outcome outcome = driver_->run(jobs);
-  current_call_.store(calls_ << 1, std::memory_order_relaxed);
-  if (outcome.code == TUTTI_OK) [[likely]]
+  if (outcome.code == TUTTI_OK) [[likely]] {
+    current_call_.store(calls_ << 1, std::memory_order_relaxed);
     return {};
-  return explain_outcome(outcome, call);
+  }
+  return explain_outcome(outcome, call);  // a call that failed was never done
 }
 
 Status Communicator::State::run_messages(std::span<const Call> calls) {

@@ -35,9 +35,10 @@ fs::path own_directory() {
   Dl_info info{};
   if (dladdr(&kHere, &info) == 0 || info.dli_fname == nullptr) return {};
   std::error_code error;
-  fs::path image = fs::canonical(info.dli_fname, error);
-  // The name of a program found through PATH has no directory.
-  if (error) image = fs::canonical("/proc/self/exe", error);
+  // A program found through PATH has a name without a directory, which may also be a folder of the working directory.
+  const fs::path name = info.dli_fname;
+  fs::path image = name.has_parent_path() ? fs::canonical(name, error) : fs::path();
+  if (image.empty()) image = fs::canonical("/proc/self/exe", error);
   return error ? fs::path() : image.parent_path();
 }
 

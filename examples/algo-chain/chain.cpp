@@ -17,7 +17,7 @@ class ChainInstance : public sdk::AlgorithmInstance {
   uint32_t channel_count() const override { return 1; }
 
   Result<sdk::PlanBuilder> plan(const tutti_plan_request& request) const override {
-    sdk::PlanBuilder plan(request, ranks_);
+    sdk::PlanBuilder plan(request, ranks_);  // one chunk per block and loop
     const uint32_t rank = request.rank;
     const uint32_t last = ranks_ - 1;
     if (ranks_ == 1) {
@@ -25,7 +25,7 @@ class ChainInstance : public sdk::AlgorithmInstance {
     } else if (rank == 0) {
       plan.step().own(Buffer::kInput, 0).send(1);
       plan.step().recv(1).to_output(0);
-    } else if (rank == last) {
+    } else if (rank == last) {  // the sum is complete here, and travels back
       plan.step().recv(rank - 1).own(Buffer::kInput, 0).final().to_output(0).send(rank - 1);
     } else {
       plan.step().recv(rank - 1).own(Buffer::kInput, 0).send(rank + 1);

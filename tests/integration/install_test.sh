@@ -17,11 +17,32 @@ for example in algo-chain hello; do
 done
 
 tutti=$work/prefix/bin/tutti
+
+# The package offers its own minor version and no other.
+takes_version() {
+  mkdir -p "$work/version"
+  printf 'cmake_minimum_required(VERSION 3.25)\nproject(Version LANGUAGES C CXX)\nfind_package(Tutti %s REQUIRED)\n' \
+    "$1" >"$work/version/CMakeLists.txt"
+  cmake --fresh -S "$work/version" -B "$work/version/build" -G Ninja -DCMAKE_PREFIX_PATH="$work/prefix" \
+    >"$work/version.log" 2>&1
+}
+IFS=' .' read -r _ major minor patch < <("$tutti" --version)
+for fits in "$major.$minor" "$major.$minor.$patch"; do
+  takes_version "$fits" || { cat "$work/version.log"; exit 1; }
+done
+for other in "$major.$((minor + 1))" "$((major + 1)).$minor" "$major.$minor.$((patch + 1))"; do
+  if takes_version "$other"; then
+    echo "find_package(Tutti $other) takes version $major.$minor.$patch" && exit 1
+  fi
+  grep -q "version: $major.$minor.$patch" "$work/version.log" # found, and not accepted
+done
+
 chain=("--set" "plugins.path=[$work/algo-chain/build]" "--set" "plugins.algorithm=[ring, direct, chain]")
 "$tutti" bench all_reduce --ranks 3 --min 8 --max 1M --factor 64 "${chain[@]}" --set algorithm=chain | tee "$work/table"
 grep -q 'chain/' "$work/table"
 grep -q 'wrong 0' "$work/table"
-"$tutti" plugin list --set "plugins.path=[$work/algo-chain/build]" | grep chain
+cmake --install "$work/algo-chain/build" --prefix "$work/prefix"
+"$tutti" plugin list | grep "$work/prefix/lib/tutti/plugins/tutti-algo-chain.so"
 
 "$work/hello/build/hello" | tee "$work/hello.out"
 [[ $(grep -c 'the sum is 10' "$work/hello.out") == 4 ]]

@@ -310,6 +310,15 @@ class Plugin(ToolTest):
     def test_check(self):
         self.run_ok("plugin", "list", "--check")
 
+    def test_a_folder_of_the_same_name_is_not_the_program(self):
+        """Found through PATH, the program knows its name without a directory."""
+        tool = pathlib.Path(TUTTI).resolve()
+        with tempfile.TemporaryDirectory() as folder:
+            (pathlib.Path(folder) / tool.name).mkdir()
+            text = subprocess.run([tool.name, "plugin", "list"], capture_output=True, text=True, timeout=TIMEOUT_S,
+                                  env=environment() | {"PATH": str(tool.parent)}, cwd=folder).stdout
+        self.assertIn("tutti-algo-ring.so", text)
+
 
 if __name__ == "__main__":
     if len(sys.argv) < 2:

@@ -3,7 +3,16 @@
  * in ../unit/plugin.cmake. */
 #include <string.h>
 
+/* Each header of the ABI is C11 (PLG-6). */
+#include "tutti/plugin/abi.h"
+#include "tutti/plugin/algorithm.h"
+#include "tutti/plugin/cuda.h"
 #include "tutti/plugin/network.h"
+#include "tutti/plugin/plan.h"
+#include "tutti/plugin/protocol.h"
+#include "tutti/plugin/topology.h"
+#include "tutti/plugin/tuner.h"
+#include "tutti/plugin/types.h"
 
 #define ZOO_NONE 0
 #define ZOO_TINY_TABLE 1

@@ -15,8 +15,8 @@
 // PLG-6: Fixed-width integers; strings are pointer + length in UTF-8, not terminated; they live as long as the call
 // unless said otherwise.
 // PLG-7: Tables only grow at their end. A removed entry keeps its slot and returns TUTTI_UNSUPPORTED.
-// PLG-8: A claimed capability bit means that the entries it names are there and pass the conformance kit. Unclaimed
-// ones are never called.
+// PLG-8: A claimed capability bit means that the entries it names are there and do what their contract says. Unclaimed
+// entries are never called. The loader checks that they are there; no conformance kit checks yet what they do.
 // PLG-9: Entries marked [progress] never block: they return TUTTI_AGAIN or report "not done".
 // PLG-10: Thread rule of each entry: [setup] one thread at a time per instance; [progress] one thread at a time per
 // connection; [any] any thread at any time.

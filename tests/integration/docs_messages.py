@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Scripts that make the errors and warnings which the documentation quotes without a command."""
+
+import re
+import secrets
+import socket
+
+
+def meeting():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{probe.getsockname()[1]}:{secrets.token_hex(16)}"
+
+
+def without_actors(text):
+    """Which process ended, which rank waits or warns first: each run may give another answer."""
+    text = re.sub(r"\(\S+ pid \d+\)", "(HOST pid N)", text)
+    text = re.sub(r"rank \d+ waits for rank \d+", "rank N waits for rank N", text)
+    text = re.sub(r"warn \d+/", "warn N/", text)
+    text = re.sub(r"(is in|has done) call \d+", r"\1 call N", text)
+    call = r"rank \d+ made \w+ of \d+ × \w+, \w+"
+    return re.sub(rf"ranks \d+ and \d+ made different calls: ({call}); ({call})",
+                  lambda calls: "ranks made different calls: " + "; ".join(sorted(calls.groups())), text)
+
+
+def rank(number, ranks, options):
+    return f"tutti bench all_reduce --ranks {ranks} --rank {number} --id MEETING {options}"
+
+
+def job(*options):
+    """A script of all ranks of a job, with the options of each."""
+    ranks = [f"{rank(number, len(options), of_rank)} &" for number, of_rank in enumerate(options)]
+    return "\n".join([*ranks, "wait"])
+
+
+SMALL = "--min 256 --max 256"
+SOON = "--min 16 --max 16 --set timeouts.operation=3s"
+LONG = "--min 1M --max 1M --iters 1000000"
+KILLS_RANK_2 = f"""
+exec 3< <({rank(0, 3, LONG)} 2>&1)
+{rank(1, 3, LONG)} &
+{rank(2, 3, LONG)} &
+read -r head <&3  # rank 0 prints the head of its table when all ranks have joined
+kill -KILL $!
+cat <&3
+wait"""
+TABLE_OF_8_RANKS = """
+sed 's/^ranks: 4/ranks: 8/; s/^gpu: .*/gpu: ""/' configs/tuned/h200x4.yaml > h200x8.yaml
+tutti explain all_reduce --ranks 4 --set settings.tuner.table.file=h200x8.yaml"""
+
+# By the beginning of the quote; MEETING stands for a place where the ranks of a job meet.
+SCRIPTS = {
+    "ranks disagree": job(SMALL, f"{SMALL} --set shm.slots=16", SMALL),
+    "mismatch between ranks": job(SMALL, "--min 192 --max 192"),
+    "timeout": job(f"{SOON} --iters 8", f"{SOON} --iters 8", f"{SOON} --iters 4"),
+    "remote error": KILLS_RANK_2,
+    "warn 0/4 tuner.table": TABLE_OF_8_RANKS,
+    "TUTTI-P04": "tutti bench all_reduce --ranks 2 --hosts a,b --max 64 --set plugins.path=[$PWD/vendor]",
+}
