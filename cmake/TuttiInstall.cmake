@@ -16,6 +16,12 @@ install(TARGETS tutti tutti_sdk tutti_host_kernels EXPORT TuttiTargets
 install(TARGETS tutti_tool RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(DIRECTORY configs/topologies DESTINATION ${CMAKE_INSTALL_DATADIR}/tutti)
 install(DIRECTORY core/include/tutti DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+# All that is installed, without tests and benchmarks.
+get_property(plugins GLOBAL PROPERTY TUTTI_INSTALLED_PLUGINS)
+add_custom_target(product DEPENDS tutti tutti_host_kernels tutti_tool ${plugins})
+if(TARGET tutti_nccl)
+  add_dependencies(product tutti_nccl)
+endif()
 install(EXPORT TuttiTargets NAMESPACE Tutti:: DESTINATION ${package_dir})
 install(FILES cmake/TuttiPlugin.cmake cmake/CheckPlugin.cmake cmake/note.c.in cmake/plugin.map
   DESTINATION ${package_dir})

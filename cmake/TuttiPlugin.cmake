@@ -57,6 +57,7 @@ function(tutti_add_plugin kind name)
   if(TUTTI_PLUGIN_BUILD_DIR)
     set_target_properties(${target} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${TUTTI_PLUGIN_BUILD_DIR})
     install(TARGETS ${target} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/tutti/plugins)
+    set_property(GLOBAL APPEND PROPERTY TUTTI_INSTALLED_PLUGINS ${target})
   endif()
   add_custom_command(TARGET ${target} POST_BUILD VERBATIM
     COMMAND ${CMAKE_COMMAND} -DPLUGIN=$<TARGET_FILE:${target}> -DNM=${CMAKE_NM} -DREADELF=${CMAKE_READELF}

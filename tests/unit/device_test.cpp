@@ -16,6 +16,7 @@
 #include "transport/shm.h"
 #include "tutti/device/host/team.h"
 #include "tutti/sdk/plan_builder.h"
+#include "unit/required.h"
 
 namespace tutti {
 namespace {
@@ -143,9 +144,7 @@ std::vector<Rank> make_ranks(const Case& test) {
   std::vector<Rank> ranks(test.ranks);
   std::vector<transport::Shm::Peer> peers;
   for (uint32_t r = 0; r < test.ranks; ++r) {
-    auto shm = transport::Shm::create(r, all, {1, {layout_of(test.wire)}});
-    EXPECT_TRUE(shm.ok()) << shm.status().to_string();
-    ranks[r].shm = *std::move(shm);
+    ranks[r].shm = test::required(transport::Shm::create(r, all, {1, {layout_of(test.wire)}}));
     peers.push_back({ranks[r].shm->address(), reinterpret_cast<uint64_t>(ranks[r].shm->token_address())});
   }
   for (uint32_t r = 0; r < test.ranks; ++r) {

@@ -14,6 +14,8 @@
 #include <string>
 #include <thread>
 
+#include "unit/required.h"
+
 namespace tutti::test {
 namespace {
 
@@ -40,9 +42,7 @@ uint64_t number_in(const Fd& fd) {
 struct Group {
   explicit Group(size_t members) {
     for (size_t i = 0; i < members; ++i) {
-      auto post = FdPost::open();
-      EXPECT_TRUE(post.ok());
-      posts.push_back(*std::move(post));
+      posts.push_back(test::required(FdPost::open()));
       addresses.push_back(posts.back().address());
     }
   }

@@ -16,6 +16,7 @@
 #include "config/config.h"
 #include "plugin/loader.h"
 #include "tutti/plugin/network.h"
+#include "unit/required.h"
 
 namespace tutti {
 namespace {
@@ -34,14 +35,10 @@ class Net {
     options.site_file = "";
     options.settings = std::move(settings);
     options.settings.emplace_back("settings.net.socket.interface", "[=lo]");
-    auto config = config::Config::load(options);
-    EXPECT_TRUE(config.ok()) << config.status().to_string();
-    auto image = plugin::Image::load(plugin::Kind::kNetwork, "socket",
-                                     TUTTI_BINARY_DIR "/lib/tutti/plugins/tutti-net-socket.so");
-    EXPECT_TRUE(image.ok()) << image.status().to_string();
-    auto opened = plugin::Plugin::open(*image, *config);
-    EXPECT_TRUE(opened.ok()) << opened.status().to_string();
-    plugin_ = *opened;
+    auto config = test::required(config::Config::load(options));
+    const auto image = test::required(plugin::Image::load(plugin::Kind::kNetwork, "socket",
+                                                          TUTTI_BINARY_DIR "/lib/tutti/plugins/tutti-net-socket.so"));
+    plugin_ = test::required(plugin::Plugin::open(image, config));
     EXPECT_EQ(ops().create(plugin_->self(), 1, &context_), TUTTI_OK);
     EXPECT_EQ(ops().listen(context_, 0, &handle_, &listener_), TUTTI_OK);
   }

@@ -7,6 +7,7 @@
 #include "plan/lower.h"
 #include "unit/plan_support.h"
 #include "unit/program_calls.h"
+#include "unit/required.h"
 
 namespace tutti::test {
 namespace {
@@ -145,9 +146,7 @@ std::optional<tutti_cuda_one_hop> keep_after_receiving(uint32_t kept) {
     builder.step().recv(1).to_output(1);
     builder.step().own(sdk::Buffer::kInput, 0).to_output(kept).send(1);
   });
-  const auto program = plan::lower(plan, false);
-  EXPECT_TRUE(program.ok()) << program.status().to_string();
-  return plan::one_hop(*program);
+  return plan::one_hop(required(plan::lower(plan, false)));
 }
 
 TEST(OneHop, WhatIsReceivedFirstMayNotBeOverwritten) {

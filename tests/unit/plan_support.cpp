@@ -7,18 +7,12 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <iostream>
 
 #include "plan/channels.h"
+#include "unit/required.h"
 
 namespace tutti::test {
 namespace {
-
-void require(bool condition, const std::string& what) {
-  if (condition) return;
-  std::cerr << what << '\n';
-  std::abort();
-}
 
 std::string_view view(tutti_str text) {
   return {text.data, text.size};

@@ -16,6 +16,7 @@
 #include "plugin/loader.h"
 #include "plugin/registry.h"
 #include "plugin/search.h"
+#include "unit/required.h"
 
 namespace tutti::plugin {
 namespace {
@@ -32,9 +33,7 @@ config::Config configured(std::vector<std::pair<std::string, std::string>> setti
   options.site_file = "";
   options.settings = std::move(settings);
   options.settings.emplace_back("plugins.path", kPlugins.string());
-  auto config = config::Config::load(options);
-  EXPECT_TRUE(config.ok()) << config.status().to_string();
-  return *std::move(config);
+  return test::required(config::Config::load(options));
 }
 
 std::vector<char> contents(const fs::path& file) {

@@ -6,9 +6,12 @@
 #include <gmock/gmock.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+
+#include "unit/required.h"
 
 namespace tutti::topology {
 namespace {
@@ -69,7 +72,7 @@ std::string two_sockets(std::string_view first, std::string_view second, std::st
         index, processors, processors, nodes, nodes, unit(pu, masks_0), unit(pu + 1, masks_1), inside);
   };
   return fmt::format(
-      "<?xml version='1.0' encoding='UTF-8'?><!DOCTYPE topology SYSTEM 'hwloc2.dtd'><topology version='2.0'>"
+      "<topology version='2.0'>"
       "<object type='Machine' os_index='0' cpuset='0x00000003,0x00000003' complete_cpuset='0x00000003,0x00000003' "
       "allowed_cpuset='0x00000003,0x00000003' nodeset='0x7' complete_nodeset='0x7' allowed_nodeset='0x7'>"
       "<info name='Architecture' value='x86_64'/>{}{}{}</object></topology>",
@@ -101,9 +104,14 @@ class DiscoverTest : public testing::Test {
     unsetenv("TUTTI_FAKE_NVML");
   }
 
-  void use(const std::string& xml) {
+  /// Writes the file as lstopo would: hwloc's own XML reader takes attributes in double quotes and a line for each
+  /// header only. Where the package libhwloc-plugins is installed, hwloc reads by libxml2, which takes any XML.
+  void use(std::string xml) {
+    std::replace(xml.begin(), xml.end(), '\'', '"');
     options_.hwloc_xml = folder_ / "machine.xml";
-    std::ofstream(options_.hwloc_xml) << xml;
+    std::ofstream(options_.hwloc_xml) << "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
+                                      << "<!DOCTYPE topology SYSTEM \"hwloc2.dtd\">\n"
+                                      << xml << '\n';
   }
   void use_gpus(const char* machine) {
     setenv("TUTTI_FAKE_NVML", machine, 1);
@@ -118,11 +126,7 @@ class DiscoverTest : public testing::Test {
     if (!fs::exists(link)) fs::create_directory_symlink(real, link);
     return real;
   }
-  Document discovered() {
-    auto document = discover(options_);
-    EXPECT_TRUE(document.ok()) << document.status().to_string();
-    return *std::move(document);
-  }
+  Document discovered() { return test::required(discover(options_)); }
 
   fs::path folder_;
   DiscoverOptions options_;
