@@ -54,7 +54,7 @@ def programs(args):
         if path.exists():
             found[name] = [str(path)]
         else:
-            print(f"{path} is missing: {name} is left out; build it with ./dev build", file=sys.stderr)
+            print(f"{path} is missing: {name} is left out; build it with ./dev build release all", file=sys.stderr)
     return found
 
 

@@ -207,7 +207,7 @@ Request RequestOptions::finish() const {
   request.device = device_ == "cuda" ? Device::kCuda : Device::kHost;
   const bool cuda = request.device == Device::kCuda;
   demand(!cuda || kHasCuda, "--device",
-         "cuda is not in this build; configure it with TUTTI_CUDA=ON, which needs a CUDA toolkit");
+         "cuda is not in this build; build with './dev build cuda', which needs a CUDA toolkit");
   demand(cuda || request.library.empty(), "--library", "needs --device cuda");
   demand(cuda || request.compare.empty(), "--compare", "needs --device cuda");
   demand(cuda || !request.graph, "--graph", "needs --device cuda");

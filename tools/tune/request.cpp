@@ -112,7 +112,8 @@ Request RequestOptions::finish() const {
   };
   bench::Request& bench = request.bench;
   const bool cuda = device_ == "cuda";
-  demand(!cuda || kHasCuda, "--device", "cuda is not in this build; configure it with TUTTI_CUDA=ON");
+  demand(!cuda || kHasCuda, "--device",
+         "cuda is not in this build; build with './dev build cuda', which needs a CUDA toolkit");
   demand(cuda || !bench.registered, "--register", "needs --device cuda");
   if (bench.max_bytes == 0) bench.max_bytes = cuda ? kMaxBytesOfGpu : kMaxBytesOfHost;
   demand(bench.min_bytes > 0, "--min", "must be at least 1");
