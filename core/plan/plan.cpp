@@ -7,6 +7,8 @@
 #include <cstring>
 #include <unordered_map>
 
+#include "plugin/loader.h"
+
 namespace tutti::plan {
 namespace {
 
@@ -156,10 +158,12 @@ Result<Plan> copy(const tutti_plan& plan) {
 Result<Plan> collect(const std::function<int32_t(const tutti_plan_sink*)>& emitter) {
   Capture into;
   const tutti_plan_sink sink = {.struct_size = sizeof(sink), .reserved = 0, .context = &into, .emit = capture};
+  plugin::take_failure_text();  // of an earlier call
   const int32_t outcome = emitter(&sink);
+  const std::string why = plugin::take_failure_text();
   if (into.emitted > 0 && !into.plan.ok()) return into.plan.status();
-  if (outcome != TUTTI_OK) return Status(static_cast<Code>(outcome), "the algorithm could not make the plan");
-  return std::move(into.plan);
+  if (outcome == TUTTI_OK) return std::move(into.plan);
+  return Status(static_cast<Code>(outcome), why.empty() ? "the algorithm could not make the plan" : why);
 }
 
 Result<Plan> collect(const tutti_algorithm_ops& algorithm, void* instance, const tutti_plan_request& request) {
