@@ -53,8 +53,8 @@ class Search(unittest.TestCase):
                      "tree/pipelined does not run all_reduce on GPUs: needs"):
             self.assertIn(text, limits)
         self.assertNotIn("tree/direct does not", limits)
-        self.assertNotIn("proof", self.search(MACHINES / "hgx-h200.yaml", "--nodes", 3))
-        self.assertNotIn("limits", self.search(MACHINES / "hgx-h200.yaml"))
+        self.assertNotIn("without a proof", self.search(MACHINES / "hgx-h200.yaml", "--nodes", 3))
+        self.assertNotIn("limits that a job", self.search(MACHINES / "hgx-h200.yaml"))
 
     def test_plan_files_verify(self):
         with tempfile.TemporaryDirectory() as folder:
