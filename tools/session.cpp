@@ -34,6 +34,14 @@ void add_settings(CLI::App& command, std::string& config_file, std::vector<std::
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
 }
 
+Result<config::Config> load_config(const std::string& config_file, const std::vector<std::string>& settings) {
+  config::LoadOptions options;
+  options.job_file = config_file;
+  options.environment = config::process_environment();
+  options.settings = split_settings(settings);
+  return config::Config::load(options);
+}
+
 void Session::add_options(CLI::App& command) {
   command.add_option("-n,--ranks", rank_count, "Number of ranks (default 2)")
       ->check(CLI::Range(1, 1 << 16))

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "config/config.h"
 #include "tutti/communicator.h"
 
 namespace CLI {
@@ -18,6 +19,8 @@ std::vector<std::pair<std::string, std::string>> split_settings(const std::vecto
 
 /// Declares --config FILE and --set key=value.
 void add_settings(CLI::App& command, std::string& config_file, std::vector<std::string>& settings);
+/// The configuration that these options and the environment make, for commands without a communicator.
+Result<config::Config> load_config(const std::string& config_file, const std::vector<std::string>& settings);
 
 struct Session {
   int rank_count = 2;

@@ -5,6 +5,8 @@
 
 #include <chrono>
 
+#include "communicator/gpu_limits.h"
+#include "communicator/plans.h"
 #include "topology/load.h"
 
 namespace tutti::communicator {
@@ -36,6 +38,7 @@ Result<std::unique_ptr<DryCommunicator>> DryCommunicator::create(Options options
   TUTTI_TRY(create_tuner(*made->registry_, made->topology_, choices));
   if (made->rank_count() > made->node_count()) choices.links |= 1u << TUTTI_LINK_P2P;
   if (made->node_count() > 1) choices.links |= 1u << TUTTI_LINK_NETWORK;
+  if (gpu_back_end().takes(made->rank_count()).ok()) choices.back_end = &gpu_back_end();
   choices.ranks = made->rank_count();
   choices.nodes = made->node_count();
   choices.max_channels = made->topology_.max_channels;
@@ -105,6 +108,32 @@ Status DryCommunicator::connect(tuner::Choices& choices) {
     channels_.push_back(std::move(found));
   }
   return {};
+}
+
+std::vector<std::string> DryCommunicator::limits(Collective collective) const {
+  std::vector<std::string> lines;
+  if (const Status takes = gpu_back_end().takes(rank_count()); !takes.ok()) lines.emplace_back(takes.text());
+  if (const std::string why = why_unproved(rank_count()); !why.empty()) {
+    lines.push_back("plans run without a proof: " + why);
+  }
+  for (uint32_t a = 0; a < algorithms().size(); ++a) {
+    const auto& variants = algorithms()[a].variants;
+    for (uint32_t v = 0; v < variants.size(); ++v) {
+      if ((variants[v].collectives >> static_cast<uint32_t>(collective) & 1) == 0) continue;
+      const std::string why = why_not(a, v, collective);
+      if (why.empty()) continue;
+      lines.push_back(fmt::format("{}{}{} does not run {} on GPUs: {}", algorithms()[a].name,
+                                  variants[v].name.empty() ? "" : "/", variants[v].name, to_string(collective), why));
+    }
+  }
+  return lines;
+}
+
+/// Where there are too many ranks to look at all plans, the first rank's on the first channel stands for them.
+std::string DryCommunicator::why_not(uint32_t algorithm, uint32_t variant, Collective collective) const {
+  if (selector_->choices().back_end != nullptr) return selector_->why_not(algorithm, variant, collective);
+  const auto first = plan({.algorithm = algorithm, .variant = variant}, collective, 0, 0);
+  return std::string(first.ok() ? gpu_back_end().runs(*first).text() : first.status().text());
 }
 
 Result<plan::Plan> DryCommunicator::plan(const tuner::Decision& decision, Collective collective, uint32_t rank,

@@ -38,7 +38,11 @@ class DryCommunicator {
   /// In the order of the configuration; channels()[i] belongs to algorithms()[i].
   const std::vector<tuner::Algorithm>& algorithms() const { return selector_->choices().algorithms; }
   const std::vector<Channels>& channels() const { return channels_; }
+  /// Leaves out the candidates whose plans kernels do not run, as a communicator would. For more ranks than a
+  /// communicator on GPUs takes, nothing is left out.
   const tuner::Selector& selector() const { return *selector_; }
+  /// What a communicator of these ranks refuses, runs without a proof, or leaves out for the collective: a line each.
+  std::vector<std::string> limits(Collective collective) const;
 
   /// The plan of one rank on one channel of what the selector, or the caller, decided.
   Result<plan::Plan> plan(const tuner::Decision& decision, Collective collective, uint32_t rank, uint32_t channel,
@@ -48,6 +52,7 @@ class DryCommunicator {
   explicit DryCommunicator(config::Config config) : config_(std::move(config)) {}
   Status describe(const topology::Document& machine, uint32_t node_count);
   Status connect(tuner::Choices& choices);
+  std::string why_not(uint32_t algorithm, uint32_t variant, Collective collective) const;
 
   config::Config config_;
   std::shared_ptr<plugin::Registry> registry_;

@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "bootstrap/exchange.h"
+#include "communicator/gpu_limits.h"
 #include "communicator/gpu_messages.h"
 #include "communicator/gpu_programs.h"
 #include "communicator/gpu_registrations.h"
@@ -387,10 +388,7 @@ Status CudaGpu::copy_to_self(const OwnMessages& own, Stream stream) {
 
 Result<std::unique_ptr<Gpu>> Gpu::create(const Options& options, const std::vector<tuner::Protocol>& protocols,
                                          bootstrap::Bootstrap& bootstrap, base::Time deadline) {
-  if (options.rank_count > TUTTI_CUDA_MAX_RANKS) {
-    return Status(Code::kUnsupported, fmt::format("{} ranks on GPUs, but kernels know at most {}", options.rank_count,
-                                                  TUTTI_CUDA_MAX_RANKS));
-  }
+  TUTTI_TRY(gpu_back_end().takes(options.rank_count));
   auto gpu = std::make_unique<CudaGpu>(options, bootstrap);
   TUTTI_TRY(gpu->open(protocols, deadline));
   return std::unique_ptr<Gpu>(std::move(gpu));

@@ -39,6 +39,12 @@ uint32_t threads_for(const tutti_cuda_program& program, uint64_t chunk_bytes) {
   return static_cast<uint32_t>(std::clamp<uint64_t>(std::bit_ceil(places * messages), kMinThreads, kMaxThreads));
 }
 
+/// Messages and copies run the first channel's plan alone: their lanes are cut by size.
+tuner::Decision on_first_channel(tuner::Decision decision) {
+  decision.channels = 1;
+  return decision;
+}
+
 }  // namespace
 
 uint32_t copy_type(uint64_t bits) {
@@ -222,7 +228,7 @@ Result<std::optional<std::vector<plan::Hop>>> GpuPrograms::hops_of(const tuner::
 Result<std::unique_ptr<GpuCall>> GpuPrograms::make_messages(const tuner::Decision& decision, const Call& call,
                                                             bool in_place, std::vector<plan::Hop> hops) {
   const uint32_t slots = links_.protocol(decision.protocol).layout.slot_count / 2;
-  TUTTI_TRY(plans_.verify(decision, call.collective, 0, in_place, 1, slots));
+  TUTTI_TRY(plans_.verify(on_first_channel(decision), call.collective, 0, in_place, slots));
   if (in_place) std::erase_if(hops, [](const plan::Hop& hop) { return hop.kind == TUTTI_CUDA_KEEP; });
   auto made = std::make_unique<GpuCall>();
   TUTTI_TRY(begin_messages(decision.protocol, *made));
@@ -245,7 +251,7 @@ Result<std::unique_ptr<GpuCall>> GpuPrograms::make_copies(const tuner::Decision&
                                                           bool in_place) {
   const auto root = static_cast<uint32_t>(call.root);
   const uint32_t slots = links_.protocol(decision.protocol).layout.slot_count / 2;
-  TUTTI_TRY(plans_.verify(decision, call.collective, root, in_place, 1, slots));
+  TUTTI_TRY(plans_.verify(on_first_channel(decision), call.collective, root, in_place, slots));
   std::vector<plan::Plan> plans;
   for (uint32_t rank = 0; rank < plans_.rank_count(); ++rank) {
     TUTTI_ASSIGN(plans.emplace_back(), plans_.request(decision, call.collective, rank, 0, root));
@@ -279,10 +285,15 @@ bool GpuPrograms::stores_to_outputs(const tuner::Decision& decision, const Call&
   return call.registered && selector_.choices().protocols[decision.protocol].properties.stores_to_outputs != 0;
 }
 
+/// How many plans the decision's CTAs run: CTAs beyond the algorithm's channels begin with the first plan again.
+uint32_t GpuPrograms::channels_of(const tuner::Decision& decision) const {
+  return std::min(decision.channels, selector_.choices().algorithms[decision.algorithm].channels);
+}
+
 /// Lowered for all ranks, as what one does is also a matter of the others; this rank's, by channel.
 Result<std::vector<tutti_cuda_program>> GpuPrograms::lower(const tuner::Decision& decision, const Call& call,
                                                            bool in_place) const {
-  const uint32_t channels = std::min(decision.channels, selector_.choices().algorithms[decision.algorithm].channels);
+  const uint32_t channels = channels_of(decision);
   plan::Programs programs(channels);
   for (uint32_t channel = 0; channel < channels; ++channel) {
     std::vector<plan::Plan> plans;
@@ -312,7 +323,9 @@ Result<const GpuPrograms::Program*> GpuPrograms::program(const tuner::Decision& 
   auto& program = programs_[name];
   if (program != nullptr) return program.get();
   const uint32_t slots = links_.protocol(decision.protocol).layout.slot_count / 2;  // senders may lag so far behind
-  TUTTI_TRY(plans_.verify(decision, call.collective, static_cast<uint32_t>(call.root), in_place, 1, slots));
+  tuner::Decision proved = decision;
+  proved.channels = channels_of(decision);
+  TUTTI_TRY(plans_.verify(proved, call.collective, static_cast<uint32_t>(call.root), in_place, slots));
   auto made = std::make_unique<Program>();
   TUTTI_ASSIGN(made->channels, lower(decision, call, in_place));
   made->to_outputs = std::any_of(made->channels.begin(), made->channels.end(), plan::uses_outputs);

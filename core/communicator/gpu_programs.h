@@ -84,6 +84,7 @@ class GpuPrograms {
 
   bool stores_to_outputs(const tuner::Decision& decision, const Call& call) const;
   Result<const Program*> program(const tuner::Decision& decision, const Call& call, bool in_place);
+  uint32_t channels_of(const tuner::Decision& decision) const;
   Result<std::vector<tutti_cuda_program>> lower(const tuner::Decision& decision, const Call& call, bool in_place) const;
   Result<std::unique_ptr<GpuCall>> make(const Call& call, bool in_place);
   Result<std::unique_ptr<GpuCall>> make_messages(const tuner::Decision& decision, const Call& call, bool in_place,

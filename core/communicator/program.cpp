@@ -62,7 +62,7 @@ Result<const Program*> Programs::collective(const tuner::Decision& decision, Col
   if (program != nullptr) return program.get();
   const uint32_t slots = fabric_.slot_count(decision.protocol, choices_.links) /
                          std::max(1u, fabric_.chunk_slots(decision.protocol, choices_.links));
-  TUTTI_TRY(plans_.verify(decision, collective, root, in_place, decision.channels, slots));
+  TUTTI_TRY(plans_.verify(decision, collective, root, in_place, slots));
   auto made = std::make_unique<Program>(empty_program(decision.protocol));
   for (uint32_t channel = 0; channel < decision.channels; ++channel) {
     TUTTI_ASSIGN(plan::Plan plan, plans_.request(decision, collective, rank_, channel, root));

@@ -17,6 +17,7 @@
 #include "bootstrap/endpoint.h"
 #include "bootstrap/host.h"
 #include "communicator/choices.h"
+#include "communicator/gpu_limits.h"
 #include "communicator/machine.h"
 #include "communicator/state.h"
 #include "log/log.h"
@@ -214,6 +215,7 @@ class Setup {
     const uint32_t chosen = !on_gpu() ? 1 : uses_network_ ? kGpuNetChannels : kGpuChannels;
     max_channels_ = channels == 0 ? chosen : channels;
     choices_.device = on_gpu() ? TUTTI_DEVICE_CUDA : TUTTI_DEVICE_HOST;
+    choices_.back_end = on_gpu() ? &communicator::gpu_back_end() : nullptr;
     TUTTI_ASSIGN(choices_.protocols, communicator::protocols_of(*state_.registry_));
     for (tuner::Protocol& protocol : choices_.protocols) {
       if (on_gpu() && protocol.properties.flags_in_data != 0) protocol.properties.links &= ~(1u << TUTTI_LINK_NETWORK);
@@ -481,7 +483,7 @@ class Setup {
     state_.selector_ = std::make_unique<tuner::Selector>(config_, std::move(choices_));
     const tuner::Choices& choices = state_.selector_->choices();
     state_.plans_ = std::make_unique<communicator::Plans>(
-        communicator::Plans::Options{size, config_.boolean("check.plans")}, choices);
+        communicator::Plans::Options{rank, size, config_.boolean("check.plans")}, choices);
     state_.programs_ = std::make_unique<communicator::Programs>(rank, *state_.plans_, choices, *state_.fabric_);
     if (state_.gpu_ != nullptr) TUTTI_TRY(state_.gpu_->serve(*state_.selector_, *state_.plans_));
     state_.executions_ = std::make_unique<communicator::Executions>(

@@ -20,10 +20,11 @@ class Hasher {
   uint64_t high_ = 0x6c62272e07bb0142u;
 };
 
-void add(Hasher& hasher, const Plan& plan) {
-  for (uint32_t word : {static_cast<uint32_t>(plan.collective), plan.rank_count, plan.rank, plan.root, plan.channel,
-                        plan.chunks, plan.input_blocks, plan.output_blocks, static_cast<uint32_t>(plan.steps.size()),
-                        static_cast<uint32_t>(plan.peers.size())}) {
+/// A channel's number makes no difference to a proof, as long as all plans have the same.
+void add(Hasher& hasher, const Plan& plan, uint32_t first_channel) {
+  for (uint32_t word : {static_cast<uint32_t>(plan.collective), plan.rank_count, plan.rank, plan.root,
+                        plan.channel - first_channel, plan.chunks, plan.input_blocks, plan.output_blocks,
+                        static_cast<uint32_t>(plan.steps.size()), static_cast<uint32_t>(plan.peers.size())}) {
     hasher.add(word);
   }
   for (const tutti_plan_step& step : plan.steps) {
@@ -45,7 +46,7 @@ Fingerprint fingerprint(std::span<const Plan> plans, const VerifyOptions& option
   Hasher hasher;
   hasher.add(options.slots);
   hasher.add(options.in_place ? 1 : 0);
-  for (const Plan& plan : plans) add(hasher, plan);
+  for (const Plan& plan : plans) add(hasher, plan, plans.front().channel);
   return hasher.result();
 }
 

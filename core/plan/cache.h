@@ -12,7 +12,8 @@
 
 namespace tutti::plan {
 
-/// A plan's content as 128 bits, computed alike on every machine of the same byte order.
+/// The content of plans as 128 bits, computed alike on every machine of the same byte order. Channels that differ in
+/// nothing but their number have the same.
 struct Fingerprint {
   uint64_t high = 0;
   uint64_t low = 0;

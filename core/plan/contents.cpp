@@ -32,12 +32,8 @@ uint32_t size_class(const Plan& plan, const tutti_plan_step& step) {
 
 }  // namespace
 
-std::string Contents::At::text() const {
-  return fmt::format("rank {} step {}", rank, index);
-}
-
-Contents::Contents(std::span<const Plan> plans, bool in_place)
-    : Run(plans, kUnlimited, 1), in_place_(in_place), values_(static_cast<uint32_t>(plans.size())) {
+Contents::Contents(std::span<const Plan> plans, const Connections& connections, bool in_place)
+    : Run(plans, connections, kUnlimited, 1), in_place_(in_place), values_(static_cast<uint32_t>(plans.size())) {
   for (const Plan& plan : plans) outputs_.emplace_back(plan.output_chunks());
   messages_.resize(connections_.size());
 }
@@ -48,9 +44,10 @@ Status Contents::on_send(uint32_t rank, uint32_t index) {
   const bool exchanges = has(step, TUTTI_STEP_GATHER) || has(step, TUTTI_STEP_SCATTER);
   if (exchanges) TUTTI_TRY(check_overlap(at));
   if (has(step, TUTTI_STEP_SCATTER)) {
-    for (const tutti_plan_peer& peer : at.plan.send(step)) {
-      TUTTI_ASSIGN(const Values::Id chunk, read(at, peer.chunk));
-      send(at, peer.rank, chunk, peer.chunk % at.plan.chunks);
+    for (uint32_t i = 0; i < step.send_count; ++i) {
+      const uint32_t index_of_chunk = at.plan.peers[step.send_begin + i].chunk;
+      TUTTI_ASSIGN(const Values::Id chunk, read(at, index_of_chunk));
+      send(at, step.send_begin + i, chunk, index_of_chunk % at.plan.chunks);
     }
   }
   const bool sends_value = step.send_count > 0 && !has(step, TUTTI_STEP_SCATTER);
@@ -59,39 +56,40 @@ Status Contents::on_send(uint32_t rank, uint32_t index) {
   TUTTI_ASSIGN(const Values::Id value, fold(at));
   if (step.destination != TUTTI_BUFFER_NONE) TUTTI_TRY(write(at, step.destination_chunk, value));
   if (!sends_value) return {};
-  for (const tutti_plan_peer& peer : at.plan.send(step)) send(at, peer.rank, value, size_class(at.plan, step));
+  for (uint32_t i = 0; i < step.send_count; ++i) send(at, step.send_begin + i, value, size_class(at.plan, step));
   return {};
 }
 
 Status Contents::on_gather(uint32_t rank, uint32_t index) {
   const At at = this->at(rank, index);
-  for (const tutti_plan_peer& peer : at.plan.recv(at.step)) {
-    TUTTI_ASSIGN(const Values::Id value, receive(at, peer.rank, peer.chunk % at.plan.chunks));
-    TUTTI_TRY(write(at, peer.chunk, value));
+  for (uint32_t i = 0; i < at.step.recv_count; ++i) {
+    const uint32_t chunk = at.plan.peers[at.step.recv_begin + i].chunk;
+    TUTTI_ASSIGN(const Values::Id value, receive(at, at.step.recv_begin + i, chunk % at.plan.chunks));
+    TUTTI_TRY(write(at, chunk, value));
   }
   return {};
 }
 
 /// What the own source chunk and, unless the step gathers, the received messages make, in ascending order of ranks.
 Result<Values::Id> Contents::fold(const At& at) {
-  std::vector<Values::Id> operands;
+  operands_.clear();
   bool own_pending = at.step.source != TUTTI_BUFFER_NONE;
   const auto add_own = [&]() -> Status {
     own_pending = false;
     TUTTI_ASSIGN(const Values::Id own, read(at, at.step.source_chunk));
-    operands.push_back(own);
+    operands_.push_back(own);
     return {};
   };
   if (!has(at.step, TUTTI_STEP_GATHER)) {
-    for (const tutti_plan_peer& peer : at.plan.recv(at.step)) {
-      if (own_pending && at.rank < peer.rank) TUTTI_TRY(add_own());
-      TUTTI_ASSIGN(const Values::Id value, receive(at, peer.rank, size_class(at.plan, at.step)));
-      operands.push_back(value);
+    for (uint32_t i = at.step.recv_begin; i < at.step.recv_begin + uint32_t{at.step.recv_count}; ++i) {
+      if (own_pending && at.rank < at.plan.peers[i].rank) TUTTI_TRY(add_own());
+      TUTTI_ASSIGN(const Values::Id value, receive(at, i, size_class(at.plan, at.step)));
+      operands_.push_back(value);
     }
   }
   if (own_pending) TUTTI_TRY(add_own());
-  const Values::Id value = values_.fold(operands, at.text());
-  return has(at.step, TUTTI_STEP_FINAL) ? values_.finalize(value, at.text()) : value;
+  const Values::Id value = values_.fold(operands_, at.place());
+  return has(at.step, TUTTI_STEP_FINAL) ? values_.finalize(value, at.place()) : value;
 }
 
 Result<Values::Id> Contents::read(const At& at, uint32_t chunk) {
@@ -158,18 +156,17 @@ Status Contents::check_overlap(const At& at) const {
   return {};
 }
 
-Result<Values::Id> Contents::receive(const At& at, uint32_t from, uint32_t size_class) {
-  std::deque<Message>& queue = messages_[connections_.of(from, at.rank)];
-  const Message message = queue.front();
-  queue.pop_front();
+/// What entry `peer` of the plan's peers sent.
+Result<Values::Id> Contents::receive(const At& at, uint32_t peer, uint32_t size_class) {
+  const Message message = messages_[connections_.incoming(at.rank, peer)].pop();
   if (message.size_class == size_class) return message.value;
   return wrong(at.text(),
-               fmt::format("takes what rank {} sent in its step {} as chunk {} of a block, but it was chunk {}", from,
-                           message.step, size_class, message.size_class));
+               fmt::format("takes what rank {} sent in its step {} as chunk {} of a block, but it was chunk {}",
+                           at.plan.peers[peer].rank, message.step, size_class, message.size_class));
 }
 
-void Contents::send(const At& at, uint32_t to, Values::Id value, uint32_t size_class) {
-  messages_[connections_.of(at.rank, to)].push_back({value, size_class, at.index});
+void Contents::send(const At& at, uint32_t peer, Values::Id value, uint32_t size_class) {
+  messages_[connections_.outgoing(at.rank, peer)].push({value, size_class, at.index});
 }
 
 /// The output chunk that shares the memory of an input chunk; kNone out of place and where there is none.

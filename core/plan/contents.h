@@ -2,8 +2,6 @@
 // One loop of all ranks' plans over symbolic values.
 #pragma once
 
-#include <deque>
-
 #include "plan/run.h"
 #include "plan/values.h"
 
@@ -13,7 +11,7 @@ namespace tutti::plan {
 /// message of a loop is received, the loops' messages never mix.
 class Contents : public Run {
  public:
-  Contents(std::span<const Plan> plans, bool in_place);
+  Contents(std::span<const Plan> plans, const Connections& connections, bool in_place);
 
   /// After finish(): whether every output chunk holds what the collective demands.
   Status check_outputs() const;
@@ -30,6 +28,23 @@ class Contents : public Run {
     uint32_t size_class;  ///< chunk index % chunks: chunks of one class have the same length
     uint32_t step;        ///< the sender's
   };
+  /// The messages on their way on one connection, the oldest first.
+  class Queue {
+   public:
+    void push(const Message& message) { messages_.push_back(message); }
+    Message pop() {
+      const Message oldest = messages_[first_++];
+      if (first_ == messages_.size()) {
+        messages_.clear();
+        first_ = 0;
+      }
+      return oldest;
+    }
+
+   private:
+    std::vector<Message> messages_;  // a deque takes half a KiB, and all-to-all has a connection for each pair of ranks
+    size_t first_ = 0;
+  };
   struct Cell {
     Values::Id value = kNone;
     uint32_t written_by = kNone;  ///< the last step that did
@@ -40,15 +55,16 @@ class Contents : public Run {
     uint32_t index;
     const Plan& plan;
     const tutti_plan_step& step;
-    std::string text() const;
+    Values::Place place() const { return {rank, index}; }
+    std::string text() const { return place().text(); }
   };
 
   At at(uint32_t rank, uint32_t index) const { return {rank, index, plans_[rank], plans_[rank].steps[index]}; }
   Result<Values::Id> read(const At& at, uint32_t chunk);
   Status write(const At& at, uint32_t chunk, Values::Id value);
   Status check_overlap(const At& at) const;
-  Result<Values::Id> receive(const At& at, uint32_t from, uint32_t size_class);
-  void send(const At& at, uint32_t to, Values::Id value, uint32_t size_class);
+  Result<Values::Id> receive(const At& at, uint32_t peer, uint32_t size_class);
+  void send(const At& at, uint32_t peer, Values::Id value, uint32_t size_class);
   Result<Values::Id> fold(const At& at);
   bool overwritten(const Plan& plan, uint32_t input_chunk) const;
   uint32_t aliased_output(const Plan& plan, uint32_t input_chunk) const;
@@ -57,8 +73,9 @@ class Contents : public Run {
 
   bool in_place_;
   Values values_;
-  std::vector<std::vector<Cell>> outputs_;     ///< by rank and output chunk
-  std::vector<std::deque<Message>> messages_;  ///< by connection
+  std::vector<std::vector<Cell>> outputs_;  ///< by rank and output chunk
+  std::vector<Queue> messages_;             ///< by connection
+  std::vector<Values::Id> operands_;        ///< of the fold at work
 };
 
 }  // namespace tutti::plan

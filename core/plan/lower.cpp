@@ -96,12 +96,35 @@ class Touches {
   std::vector<Touch> all_before_;  // since a step was last made after all before it
 };
 
+constexpr uint32_t kMaxChunksOfBlock = 255;  // a step's chunk is 8 bits
+
+Status limit(const char* what, size_t has, size_t most) {
+  if (has <= most) return {};
+  return {Code::kUnsupported, fmt::format("needs {} {}; this back end runs up to {}", has, what, most)};
+}
+
+/// A pre-multiplied sum scales what is read of the input where it is folded or sent.
+Status check_own_copies(const Plan& plan) {
+  if (!reduces(plan.collective)) return {};
+  for (size_t i = 0; i < plan.steps.size(); ++i) {
+    const tutti_plan_step& step = plan.steps[i];
+    const bool exchanges = (step.flags & (TUTTI_STEP_GATHER | TUTTI_STEP_SCATTER)) != 0;
+    if (!exchanges || step.source != TUTTI_BUFFER_INPUT || step.destination == TUTTI_BUFFER_NONE) continue;
+    return {Code::kUnsupported,
+            fmt::format("step {} of a reduction copies its own input beside an exchange, which kernels do not do: make "
+                        "the copy a step of its own",
+                        i)};
+  }
+  return {};
+}
+
 class Lowering {
  public:
   Lowering(const Plan& plan, bool in_place) : plan_(plan), touches_(plan, in_place) {}
 
   Result<tutti_cuda_program> run() {
-    TUTTI_TRY(check());
+    TUTTI_TRY(limit("ranks", plan_.rank_count, TUTTI_CUDA_MAX_RANKS));
+    TUTTI_TRY(check_kernel_limits(plan_));
     for (const tutti_plan_step& step : plan_.steps) add(step);
     program_.step_count = static_cast<uint8_t>(plan_.steps.size());
     program_.chunks = static_cast<uint8_t>(plan_.chunks);
@@ -114,36 +137,6 @@ class Lowering {
   }
 
  private:
-  Status check() const {
-    const auto limit = [&](const char* what, size_t has, size_t most) -> Status {
-      if (has <= most) return {};
-      return {Code::kUnsupported, fmt::format("the plan has {} {}, but a kernel takes at most {}", has, what, most)};
-    };
-    TUTTI_TRY(limit("ranks", plan_.rank_count, TUTTI_CUDA_MAX_RANKS));
-    TUTTI_TRY(limit("steps", plan_.steps.size(), TUTTI_CUDA_MAX_STEPS));
-    TUTTI_TRY(limit("chunks", plan_.chunks, 255));
-    TUTTI_TRY(check_own_copies());
-    size_t peers = 0;
-    for (const tutti_plan_step& step : plan_.steps) peers += size_t{step.recv_count} + step.send_count;
-    return limit("messages", peers, TUTTI_CUDA_MAX_PEERS);
-  }
-
-  /// A pre-multiplied sum scales what is read of the input where it is folded or sent.
-  Status check_own_copies() const {
-    if (!reduces(plan_.collective)) return {};
-    for (size_t i = 0; i < plan_.steps.size(); ++i) {
-      const tutti_plan_step& step = plan_.steps[i];
-      const bool exchanges = (step.flags & (TUTTI_STEP_GATHER | TUTTI_STEP_SCATTER)) != 0;
-      if (!exchanges || step.source != TUTTI_BUFFER_INPUT || step.destination == TUTTI_BUFFER_NONE) continue;
-      return {
-          Code::kUnsupported,
-          fmt::format("step {} of a reduction copies its own input beside an exchange, which kernels do not do: make "
-                      "the copy a step of its own",
-                      i)};
-    }
-    return {};
-  }
-
   void add(const tutti_plan_step& step) {
     tutti_cuda_step& out = program_.steps[&step - plan_.steps.data()];
     const bool exchanges = (step.flags & (TUTTI_STEP_GATHER | TUTTI_STEP_SCATTER)) != 0;
@@ -284,6 +277,15 @@ uint32_t chunk_slots(const tutti_cuda_program& program, const tutti_slot_layout&
 }
 
 }  // namespace
+
+Status check_kernel_limits(const Plan& plan) {
+  TUTTI_TRY(limit("steps", plan.steps.size(), TUTTI_CUDA_MAX_STEPS));
+  TUTTI_TRY(limit("chunks", plan.chunks, kMaxChunksOfBlock));
+  TUTTI_TRY(check_own_copies(plan));
+  size_t peers = 0;
+  for (const tutti_plan_step& step : plan.steps) peers += size_t{step.recv_count} + step.send_count;
+  return limit("sends and receives", peers, TUTTI_CUDA_MAX_PEERS);
+}
 
 Result<tutti_cuda_program> lower(const Plan& plan, bool in_place) {
   return Lowering(plan, in_place).run();

@@ -10,8 +10,12 @@
 
 namespace tutti::plan {
 
+/// ok: kernels run this plan of one rank. Else kUnsupported: a kernel's parameters hold fewer steps, chunks, sends or
+/// receives; or the plan does what kernels do not. The text is a reason to show behind the plan's name.
+Status check_kernel_limits(const Plan& plan);
+
 /// The program of a plan. `in_place`: input and output share memory the way the collective allows. Fails
-/// (kUnsupported) where the plan has more ranks, steps, chunks or peers than a kernel's parameters hold.
+/// (kUnsupported) for more than TUTTI_CUDA_MAX_RANKS ranks, and where check_kernel_limits does.
 /// align() comes before any runs.
 Result<tutti_cuda_program> lower(const Plan& plan, bool in_place);
 

@@ -5,6 +5,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <unordered_map>
+
+#include "plugin/loader.h"
 
 namespace tutti::plan {
 namespace {
@@ -19,18 +22,44 @@ bool same_peer(const tutti_plan_peer& a, const tutti_plan_peer& b) {
   return a.rank == b.rank && a.chunk == b.chunk;
 }
 
-/// Sets `begin` to where `range` stands in `pool`, and appends it if it is not there yet.
-Status intern(std::vector<tutti_plan_peer>& pool, std::span<const tutti_plan_peer> range, uint16_t& begin) {
-  begin = 0;
-  if (range.empty()) return {};
-  auto found = std::search(pool.begin(), pool.end(), range.begin(), range.end(), same_peer);
-  if (found - pool.begin() > UINT16_MAX) {
-    return {Code::kUnsupported, fmt::format("the steps name more than {} different peers", UINT16_MAX)};
+/// The peers of a plan under construction. Equal ranges are stored once.
+class PeerPool {
+ public:
+  explicit PeerPool(std::vector<tutti_plan_peer>& peers) : peers_(peers) {}
+
+  /// Sets `begin` to the first place where `range` stands, and appends the range where there is none.
+  Status intern(std::span<const tutti_plan_peer> range, uint16_t& begin) {
+    begin = 0;
+    if (range.empty()) return {};
+    std::vector<size_t>& places = places_[key(range.front())];
+    const auto same = std::find_if(places.begin(), places.end(), [&](size_t place) { return stands(range, place); });
+    const size_t found = same != places.end() ? *same : peers_.size();
+    if (found > UINT16_MAX) {
+      return {Code::kUnsupported, fmt::format("the steps name more than {} different peers", UINT16_MAX)};
+    }
+    begin = static_cast<uint16_t>(found);
+    if (same == places.end()) append(range);
+    return {};
   }
-  begin = static_cast<uint16_t>(found - pool.begin());
-  if (found == pool.end()) pool.insert(pool.end(), range.begin(), range.end());
-  return {};
-}
+
+ private:
+  static uint64_t key(const tutti_plan_peer& peer) { return uint64_t{peer.rank} << 32 | peer.chunk; }
+
+  bool stands(std::span<const tutti_plan_peer> range, size_t place) const {
+    if (peers_.size() - place < range.size()) return false;
+    return std::equal(range.begin(), range.end(), peers_.begin() + static_cast<ptrdiff_t>(place), same_peer);
+  }
+
+  void append(std::span<const tutti_plan_peer> range) {
+    for (const tutti_plan_peer& peer : range) {
+      places_[key(peer)].push_back(peers_.size());
+      peers_.push_back(peer);
+    }
+  }
+
+  std::vector<tutti_plan_peer>& peers_;
+  std::unordered_map<uint64_t, std::vector<size_t>> places_;  ///< of each peer in peers_, ascending
+};
 
 struct Capture {
   Result<Plan> plan = Status(Code::kInternal, "the algorithm returned without emitting a plan");
@@ -118,9 +147,10 @@ Result<Plan> copy(const tutti_plan& plan) {
   result.input_blocks = plan.input_blocks;
   result.output_blocks = plan.output_blocks;
   result.steps.assign(plan.steps, plan.steps + plan.step_count);
+  PeerPool pool(result.peers);
   for (tutti_plan_step& step : result.steps) {
-    TUTTI_TRY(intern(result.peers, {plan.peers + step.recv_begin, step.recv_count}, step.recv_begin));
-    TUTTI_TRY(intern(result.peers, {plan.peers + step.send_begin, step.send_count}, step.send_begin));
+    TUTTI_TRY(pool.intern({plan.peers + step.recv_begin, step.recv_count}, step.recv_begin));
+    TUTTI_TRY(pool.intern({plan.peers + step.send_begin, step.send_count}, step.send_begin));
   }
   return result;
 }
@@ -128,10 +158,12 @@ Result<Plan> copy(const tutti_plan& plan) {
 Result<Plan> collect(const std::function<int32_t(const tutti_plan_sink*)>& emitter) {
   Capture into;
   const tutti_plan_sink sink = {.struct_size = sizeof(sink), .reserved = 0, .context = &into, .emit = capture};
+  plugin::take_failure_text();  // of an earlier call
   const int32_t outcome = emitter(&sink);
+  const std::string why = plugin::take_failure_text();
   if (into.emitted > 0 && !into.plan.ok()) return into.plan.status();
-  if (outcome != TUTTI_OK) return Status(static_cast<Code>(outcome), "the algorithm could not make the plan");
-  return std::move(into.plan);
+  if (outcome == TUTTI_OK) return std::move(into.plan);
+  return Status(static_cast<Code>(outcome), why.empty() ? "the algorithm could not make the plan" : why);
 }
 
 Result<Plan> collect(const tutti_algorithm_ops& algorithm, void* instance, const tutti_plan_request& request) {

@@ -61,7 +61,8 @@ Status validate_step(const tutti_plan& plan, uint32_t step);
 /// A validated canonical copy.
 Result<Plan> copy(const tutti_plan& plan);
 
-/// Calls `emitter` with a sink and returns the one plan it emits, validated.
+/// Calls `emitter` with a sink and returns the one plan it emits, validated. A failure has the text that the emitter's
+/// plugin gave.
 Result<Plan> collect(const std::function<int32_t(const tutti_plan_sink*)>& emitter);
 /// Asks an algorithm for a plan, and checks that it is the one asked for.
 Result<Plan> collect(const tutti_algorithm_ops& algorithm, void* instance, const tutti_plan_request& request);

@@ -14,20 +14,13 @@ bool folds(const tutti_plan_step& step) {
 
 }  // namespace
 
-Run::Run(std::span<const Plan> plans, uint64_t slots, uint32_t loops)
+Run::Run(std::span<const Plan> plans, const Connections& connections, uint64_t slots, uint32_t loops)
     : plans_(plans),
-      connections_(static_cast<uint32_t>(plans.size())),
+      connections_(connections),
       slots_(slots),
       loops_(loops),
-      ranks_(plans.size()) {
-  for (uint32_t rank = 0; rank < plans.size(); ++rank) {
-    for (const tutti_plan_step& step : plans[rank].steps) {
-      for (const tutti_plan_peer& peer : plans[rank].recv(step)) connections_.of(peer.rank, rank);
-      for (const tutti_plan_peer& peer : plans[rank].send(step)) connections_.of(rank, peer.rank);
-    }
-  }
-  filled_.resize(connections_.size());
-}
+      ranks_(plans.size()),
+      filled_(connections.size()) {}
 
 Status Run::finish() {
   for (size_t rank = plans_.size(); rank-- > 0;) ready_.push_back(static_cast<uint32_t>(rank));
@@ -65,15 +58,14 @@ Status Run::advance(uint32_t rank) {
 /// True when all waits of this half are over; else notes the first that is not. What is over stays over, as only this
 /// rank fills its senders' slots and empties its receivers'.
 bool Run::wait(Rank& state, uint32_t rank, const tutti_plan_step& step, bool sends, bool receives) {
-  const Plan& plan = plans_[rank];
   const uint32_t recv_count = receives ? step.recv_count : 0;
   const uint32_t send_count = sends ? step.send_count : 0;
   for (; state.waited < recv_count; ++state.waited) {
-    state.waits_for = connections_.of(plan.recv(step)[state.waited].rank, rank);
+    state.waits_for = connections_.incoming(rank, step.recv_begin + state.waited);
     if (filled_[state.waits_for] == 0) return false;
   }
   for (; state.waited < recv_count + send_count; ++state.waited) {
-    state.waits_for = connections_.of(rank, plan.send(step)[state.waited - recv_count].rank);
+    state.waits_for = connections_.outgoing(rank, step.send_begin + state.waited - recv_count);
     if (filled_[state.waits_for] >= slots_) return false;
   }
   state.waits_for = kNothing;
@@ -82,19 +74,15 @@ bool Run::wait(Rank& state, uint32_t rank, const tutti_plan_step& step, bool sen
 
 void Run::exchange(uint32_t rank, const tutti_plan_step& step, bool sends, bool receives) {
   const Plan& plan = plans_[rank];
-  if (receives) {
-    for (const tutti_plan_peer& peer : plan.recv(step)) {
-      const uint32_t connection = connections_.of(peer.rank, rank);
-      --filled_[connection];
-      wake(peer.rank, connection);
-    }
+  for (uint32_t i = 0; receives && i < step.recv_count; ++i) {
+    const uint32_t connection = connections_.incoming(rank, step.recv_begin + i);
+    --filled_[connection];
+    wake(plan.peers[step.recv_begin + i].rank, connection);
   }
-  if (sends) {
-    for (const tutti_plan_peer& peer : plan.send(step)) {
-      const uint32_t connection = connections_.of(rank, peer.rank);
-      ++filled_[connection];
-      wake(peer.rank, connection);
-    }
+  for (uint32_t i = 0; sends && i < step.send_count; ++i) {
+    const uint32_t connection = connections_.outgoing(rank, step.send_begin + i);
+    ++filled_[connection];
+    wake(plan.peers[step.send_begin + i].rank, connection);
   }
 }
 

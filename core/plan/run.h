@@ -1,39 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The connections a set of plans uses, and a run of all ranks over them as tutti/plugin/plan.h says steps wait.
+// A run of all ranks over their connections, as tutti/plugin/plan.h says steps wait.
 #pragma once
 
 #include <string>
-#include <unordered_map>
 
+#include "plan/connections.h"
 #include "plan/plan.h"
 
 namespace tutti::plan {
-
-/// Numbers the directed pairs of ranks.
-class Connections {
- public:
-  explicit Connections(uint32_t rank_count) : rank_count_(rank_count) {}
-
-  /// The number of the connection from one rank to another, given on first use.
-  uint32_t of(uint32_t from, uint32_t to) {
-    const auto [entry, added] = numbers_.try_emplace(uint64_t{from} * rank_count_ + to, size());
-    if (added) ends_.push_back({from, to});
-    return entry->second;
-  }
-  uint32_t size() const { return static_cast<uint32_t>(ends_.size()); }
-  uint32_t from(uint32_t connection) const { return ends_[connection].first; }
-  uint32_t to(uint32_t connection) const { return ends_[connection].second; }
-
- private:
-  /// Regular patterns of pairs would otherwise share buckets.
-  struct Hash {
-    size_t operator()(uint64_t pair) const { return pair * 0x9e3779b97f4a7c15u >> 20; }
-  };
-
-  uint32_t rank_count_;
-  std::unordered_map<uint64_t, uint32_t, Hash> numbers_;
-  std::vector<std::pair<uint32_t, uint32_t>> ends_;
-};
 
 /// Takes all ranks through their plans. A step that folds waits for all its receives and sends at once; a gather or
 /// scatter step for its sends first, then for its receives. That is the strictest reading of the waiting rule: an
@@ -45,7 +19,8 @@ class Run {
  public:
   static constexpr uint64_t kUnlimited = ~uint64_t{0};
 
-  Run(std::span<const Plan> plans, uint64_t slots, uint32_t loops);
+  /// `connections` are those of `plans`; both outlive the run.
+  Run(std::span<const Plan> plans, const Connections& connections, uint64_t slots, uint32_t loops);
   virtual ~Run() = default;
 
   /// Runs to the end, or to the first failure of a step, or to a deadlock.
@@ -58,7 +33,7 @@ class Run {
   virtual Status on_gather(uint32_t rank, uint32_t step) = 0;
 
   std::span<const Plan> plans_;
-  Connections connections_;
+  const Connections& connections_;
 
  private:
   struct Rank {

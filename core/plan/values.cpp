@@ -21,6 +21,10 @@ constexpr uint64_t kFinal = 0x46494e414cu;
 
 }  // namespace
 
+std::string Values::Place::text() const {
+  return fmt::format("rank {} step {}", rank, step);
+}
+
 Values::Id Values::input(uint32_t rank, uint32_t chunk) {
   values_.push_back({.chunk = chunk,
                      .rank = rank,
@@ -31,47 +35,50 @@ Values::Id Values::input(uint32_t rank, uint32_t chunk) {
   return static_cast<Id>(values_.size() - 1);
 }
 
-Values::Id Values::fold(std::span<const Id> operands, const std::string& where) {
+Values::Id Values::fold(std::span<const Id> operands, Place where) {
   if (operands.size() == 1) return operands[0];
   const Value& first = values_[operands[0]];
   Value result = {.chunk = first.chunk,
                   .rank = first.rank,
-                  .expression = operands.size(),
+                  .expression = expression_of(operands),
                   .members = static_cast<uint32_t>(members_.size()),
                   .defect = kNone,
                   .final = false};
   members_.resize(members_.size() + words_);
-  std::vector<uint64_t> expressions;
-  for (Id operand : operands) {
-    merge(values_[operand], result, where);
-    expressions.push_back(values_[operand].expression);
-  }
-  if (expressions.size() == 2) std::sort(expressions.begin(), expressions.end());
-  for (uint64_t expression : expressions) result.expression = mix(result.expression ^ mix(expression));
+  for (Id operand : operands) merge(values_[operand], result, where);
   values_.push_back(result);
   return static_cast<Id>(values_.size() - 1);
 }
 
-Values::Id Values::finalize(Id value, const std::string& where) {
+uint64_t Values::expression_of(std::span<const Id> operands) {
+  expressions_.clear();
+  for (Id operand : operands) expressions_.push_back(values_[operand].expression);
+  if (expressions_.size() == 2) std::sort(expressions_.begin(), expressions_.end());
+  uint64_t result = operands.size();
+  for (uint64_t expression : expressions_) result = mix(result ^ mix(expression));
+  return result;
+}
+
+Values::Id Values::finalize(Id value, Place where) {
   Value result = values_[value];
-  if (result.final) note(result, fmt::format("was made final twice, at last by {}", where));
+  if (result.final) note(result, fmt::format("was made final twice, at last by {}", where.text()));
   result.final = true;
   result.expression = mix(result.expression ^ kFinal);
   values_.push_back(result);
   return static_cast<Id>(values_.size() - 1);
 }
 
-void Values::merge(const Value& operand, Value& into, const std::string& where) {
+void Values::merge(const Value& operand, Value& into, Place where) {
   if (operand.defect != kNone) into.defect = operand.defect;
-  if (operand.final) note(into, fmt::format("was folded on by {} after it had been made final", where));
+  if (operand.final) note(into, fmt::format("was folded on by {} after it had been made final", where.text()));
   if (operand.chunk != into.chunk) {
-    note(into, fmt::format("mixes input chunks {} and {}, folded by {}", into.chunk, operand.chunk, where));
+    note(into, fmt::format("mixes input chunks {} and {}, folded by {}", into.chunk, operand.chunk, where.text()));
   }
   const auto add = [&](uint32_t word, uint64_t bits) {
     uint64_t& members = members_[into.members + word];
     if (const uint64_t twice = members & bits; twice != 0) {
       const auto rank = word * 64 + static_cast<uint32_t>(std::countr_zero(twice));
-      note(into, fmt::format("holds rank {} twice, folded by {}", rank, where));
+      note(into, fmt::format("holds rank {} twice, folded by {}", rank, where.text()));
     }
     members |= bits;
   };
@@ -89,9 +96,14 @@ void Values::note(Value& value, std::string defect) {
   defects_.push_back(std::move(defect));
 }
 
-bool Values::holds(const Value& value, uint32_t rank) const {
-  if (value.members == kNone) return value.rank == rank;
-  return (members_[value.members + rank / 64] >> rank % 64 & 1) != 0;
+/// The first rank whose contribution is not in the value; rank_count_ if there is none.
+uint32_t Values::first_lacking(const Value& value) const {
+  if (value.members == kNone) return value.rank != 0 ? 0 : 1;
+  for (uint32_t word = 0; word < words_; ++word) {
+    const uint64_t lacking = ~members_[value.members + word];
+    if (lacking != 0) return std::min(rank_count_, word * 64 + static_cast<uint32_t>(std::countr_zero(lacking)));
+  }
+  return rank_count_;
 }
 
 std::string Values::differs_from_input(Id id, uint32_t rank, uint32_t chunk) const {
@@ -105,11 +117,7 @@ std::string Values::differs_from_reduction(Id id, uint32_t chunk) const {
   std::string text = value.defect != kNone ? defects_[value.defect] : "";
   const auto add = [&](const std::string& what) { text += (text.empty() ? "" : " and ") + what; };
   if (value.chunk != chunk) add(fmt::format("holds input chunk {}, not {}", value.chunk, chunk));
-  for (uint32_t rank = 0; rank < rank_count_; ++rank) {
-    if (holds(value, rank)) continue;
-    add(fmt::format("lacks rank {}", rank));
-    break;
-  }
+  if (const uint32_t rank = first_lacking(value); rank < rank_count_) add(fmt::format("lacks rank {}", rank));
   if (!value.final) add("was never made final");
   return text;
 }

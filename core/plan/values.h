@@ -16,15 +16,21 @@ namespace tutti::plan {
 class Values {
  public:
   using Id = uint32_t;
+  /// The step that makes a value. Its text is made only for a defect.
+  struct Place {
+    uint32_t rank;
+    uint32_t step;
+    std::string text() const;  ///< "rank 1 step 2"
+  };
 
   explicit Values(uint32_t rank_count) : rank_count_(rank_count), words_((rank_count + 63) / 64) {}
 
   /// Input chunk `chunk` of `rank`.
   Id input(uint32_t rank, uint32_t chunk);
-  /// The fold of at least one value, in the order given; `where` says who does it ("rank 1 step 2").
-  Id fold(std::span<const Id> operands, const std::string& where);
+  /// The fold of at least one value, in the order given.
+  Id fold(std::span<const Id> operands, Place where);
   /// The value after the reduction's final operation.
-  Id finalize(Id value, const std::string& where);
+  Id finalize(Id value, Place where);
 
   /// "": the value is input chunk `chunk` of `rank`; else what it holds.
   std::string differs_from_input(Id value, uint32_t rank, uint32_t chunk) const;
@@ -44,8 +50,9 @@ class Values {
   };
   static constexpr uint32_t kNone = ~0u;
 
-  bool holds(const Value& value, uint32_t rank) const;
-  void merge(const Value& operand, Value& into, const std::string& where);
+  uint32_t first_lacking(const Value& value) const;
+  void merge(const Value& operand, Value& into, Place where);
+  uint64_t expression_of(std::span<const Id> operands);
   void note(Value& value, std::string defect);
 
   uint32_t rank_count_;
@@ -53,6 +60,7 @@ class Values {
   std::vector<Value> values_;
   std::vector<uint64_t> members_;
   std::vector<std::string> defects_;
+  std::vector<uint64_t> expressions_;  ///< of the operands of the fold at work
 };
 
 }  // namespace tutti::plan

@@ -50,10 +50,13 @@ Status verify(std::span<const Plan> all_ranks, const VerifyOptions& options) {
   if (options.in_place && all_ranks[0].collective == Collective::kAllToAll) {
     return {Code::kUnsupported, "all_to_all does not run in place: pass different input and output buffers"};
   }
-  Contents contents(all_ranks, options.in_place);
+  const Connections connections(all_ranks);
+  Contents contents(all_ranks, connections, options.in_place);
   TUTTI_TRY(contents.finish());
   TUTTI_TRY(contents.check_outputs());
-  return Waits(all_ranks, options.slots, kLoops).finish().with_context(fmt::format("with {} slot(s)", options.slots));
+  return Waits(all_ranks, connections, options.slots, kLoops)
+      .finish()
+      .with_context(fmt::format("with {} slot(s)", options.slots));
 }
 
 }  // namespace tutti::plan

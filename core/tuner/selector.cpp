@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "plan/copies.h"
+#include "plugin/loader.h"
 
 namespace tutti::tuner {
 namespace {
@@ -174,6 +175,31 @@ void Selector::exclude(const Question& question, Candidate& candidate) const {
   if (candidate.excluded.empty()) candidate.excluded = excluded_by_rules(question, candidate);
 }
 
+/// Sets the candidate's cost where there is one.
+std::string Selector::excluded_by_cost(const Question& question, Candidate& candidate) const {
+  const Decision& decision = candidate.decision;
+  const Algorithm& algorithm = choices_.algorithms[decision.algorithm];
+  tutti_algorithm_cost& cost = candidate.view.algorithm_cost;
+  plugin::take_failure_text();  // of an earlier call
+  if (algorithm.ops->cost(algorithm.instance.get(), static_cast<uint32_t>(question.collective), decision.variant,
+                          &cost) != TUTTI_OK) {
+    const std::string why = plugin::take_failure_text();
+    return fmt::format("algorithm gives no cost for it{}{}", why.empty() ? "" : ": ", why);
+  }
+  const uint32_t most = choices_.protocols[decision.protocol].properties.max_fan;
+  if (cost.fan <= most) return {};
+  return fmt::format("steps have up to {} peers, protocol takes {}", cost.fan, most);
+}
+
+/// Protocols that need registered buffers run plans as copies; all others go by the back end's limits.
+std::string Selector::excluded_by_plans(const Question& question, Candidate& candidate) const {
+  const Decision& decision = candidate.decision;
+  if (choices_.protocols[decision.protocol].properties.needs_registered == 0) {
+    return plan_check_.why_not(decision.algorithm, decision.variant, question.collective);
+  }
+  return std::string(cost_of_copies(question, decision, candidate.view.algorithm_cost).text());
+}
+
 /// Copies come one after another, straight from the input into the output. Fails (kUnsupported) where the plan is more
 /// than that. Which rank is the root makes no difference.
 Status Selector::cost_of_copies(const Question& question, const Decision& decision, tutti_algorithm_cost& cost) const {
@@ -219,7 +245,6 @@ Result<std::vector<Selector::Candidate>> Selector::judge(const Question& questio
   const config::Rule* rule = matching_rule(question);
   for (Candidate& candidate : candidates) {
     const Decision& decision = candidate.decision;
-    const auto& protocol = choices_.protocols[decision.protocol];
     exclude(question, candidate);
     tutti_candidate& view = candidate.view;
     view = view_of(decision, rule);
@@ -234,20 +259,9 @@ Result<std::vector<Selector::Candidate>> Selector::judge(const Question& questio
     view.variant = borrow(algorithm.variants[decision.variant].name);
     view.algorithm_cost.struct_size = sizeof view.algorithm_cost;
     if (!candidate.excluded.empty()) continue;
-    if (algorithm.ops->cost(algorithm.instance.get(), static_cast<uint32_t>(question.collective), decision.variant,
-                            &view.algorithm_cost) != TUTTI_OK) {
-      candidate.excluded = "algorithm gives no cost for it";
-      view.predicted_us = -1;
-    } else if (view.algorithm_cost.fan > protocol.properties.max_fan) {
-      candidate.excluded = fmt::format("steps have up to {} peers, protocol takes {}", view.algorithm_cost.fan,
-                                       protocol.properties.max_fan);
-      view.predicted_us = -1;
-    } else if (protocol.properties.needs_registered != 0) {
-      const Status copied = cost_of_copies(question, decision, view.algorithm_cost);
-      if (copied.ok()) continue;
-      candidate.excluded = copied.text();
-      view.predicted_us = -1;
-    }
+    candidate.excluded = excluded_by_cost(question, candidate);
+    if (candidate.excluded.empty()) candidate.excluded = excluded_by_plans(question, candidate);
+    if (!candidate.excluded.empty()) view.predicted_us = -1;
   }
   std::vector<tutti_candidate> views;
   for (const Candidate& candidate : candidates) views.push_back(candidate.view);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Picks what runs a call: lists the candidates (algorithm variant × protocol), excludes what the configuration, the
-// rules and the capabilities exclude, asks the tuner for the rest, and can say why each candidate won or lost.
+// rules, the capabilities and the back end exclude, asks the tuner for the rest, and can say why each candidate won or
+// lost.
 // Selection and explanation are one piece of code.
 #pragma once
 
@@ -11,6 +12,8 @@
 
 #include "config/config.h"
 #include "plan/channels.h"
+#include "tuner/back_end.h"
+#include "tuner/plan_check.h"
 #include "tutti/plugin/algorithm.h"
 #include "tutti/plugin/protocol.h"
 #include "tutti/plugin/tuner.h"
@@ -47,9 +50,10 @@ struct Choices {
   const tutti_tuner_ops* tuner = nullptr;
   std::unique_ptr<void, void (*)(void*)> tuner_instance{nullptr, [](void*) {}};
   std::string tuner_name;
-  std::string network_name;  ///< for rules; empty: none loaded
-  uint32_t links = 0;        ///< bits 1 << TUTTI_LINK_*: what joins the ranks
-  uint32_t device = 0;       ///< TUTTI_DEVICE_*: where the ranks' buffers are; 0: it does not matter
+  std::string network_name;           ///< for rules; empty: none loaded
+  uint32_t links = 0;                 ///< bits 1 << TUTTI_LINK_*: what joins the ranks
+  uint32_t device = 0;                ///< TUTTI_DEVICE_*: where the ranks' buffers are; 0: it does not matter
+  const BackEnd* back_end = nullptr;  ///< executes the plans; null: without limits
   uint32_t ranks = 1;
   uint32_t nodes = 1;
   uint32_t max_channels = 1;
@@ -75,15 +79,22 @@ struct Decision {
   double predicted_us = 0;
 };
 
-/// Immutable after construction; any thread.
+/// Decides alike as long as it lives; any thread.
 class Selector {
  public:
-  Selector(const config::Config& config, Choices choices) : config_(config), choices_(std::move(choices)) {}
+  Selector(const config::Config& config, Choices choices)
+      : config_(config), choices_(std::move(choices)), plan_check_(choices_) {}
+  Selector(const Selector&) = delete;
+  Selector& operator=(const Selector&) = delete;
 
   /// kUnsupported, with the verdicts in the text, if no candidate is left.
   Result<Decision> choose(const Question& question) const;
   /// The verdict on every candidate, one per line, the chosen one first.
   Result<std::string> explain(const Question& question) const;
+  /// Why a variant of an algorithm cannot run a collective here, whatever its protocol; empty: it can.
+  std::string why_not(uint32_t algorithm, uint32_t variant, Collective collective) const {
+    return plan_check_.why_not(algorithm, variant, collective);
+  }
 
   const Choices& choices() const { return choices_; }
 
@@ -104,6 +115,8 @@ class Selector {
   std::string excluded_by_device(const Candidate& candidate) const;
   std::string excluded_by_links(const Candidate& candidate) const;
   std::string excluded_by_registration(const Question& question, const Candidate& candidate) const;
+  std::string excluded_by_cost(const Question& question, Candidate& candidate) const;
+  std::string excluded_by_plans(const Question& question, Candidate& candidate) const;
   Status cost_of_copies(const Question& question, const Decision& decision, tutti_algorithm_cost& cost) const;
   std::string algorithm_name(const Decision& decision) const;
   std::string variant_name(const Decision& decision) const;
@@ -112,6 +125,7 @@ class Selector {
 
   const config::Config& config_;
   Choices choices_;
+  mutable PlanCheck plan_check_;  // only remembers
 };
 
 }  // namespace tutti::tuner

@@ -44,6 +44,18 @@ class Search(unittest.TestCase):
             self.assertLess(float(milliseconds), 10_000)
         self.assertLess(int(re.search(r"peak memory of this process: (\d+) MiB", out)[1]), 4096)
 
+    def test_limits_that_the_job_meets(self):
+        out = self.search(MACHINES / "hgx-h200.yaml", "--nodes", 256)
+        limits = out[out.index("limits that a job of these ranks meets:"):]
+        for text in ("a communicator on GPUs takes up to 16 ranks, not 2048",
+                     "plans run without a proof: a proof handles up to 1024 ranks, not 2048",
+                     "ring does not run all_reduce on GPUs: needs 4095 steps; this back end runs up to 64",
+                     "tree/pipelined does not run all_reduce on GPUs: needs"):
+            self.assertIn(text, limits)
+        self.assertNotIn("tree/direct does not", limits)
+        self.assertNotIn("without a proof", self.search(MACHINES / "hgx-h200.yaml", "--nodes", 3))
+        self.assertNotIn("limits that a job", self.search(MACHINES / "hgx-h200.yaml"))
+
     def test_plan_files_verify(self):
         with tempfile.TemporaryDirectory() as folder:
             for algorithm in ("ring", "tree/pipelined", "tree/direct"):
@@ -84,6 +96,44 @@ class Search(unittest.TestCase):
             out = self.search(file.name, "--gpu", "0000:00:16.0,0000:00:17.0")
             self.assertIn("2 GPUs (sm 80)", out)
             self.assertIn("channel  0: 0 1", out)
+
+
+class Explain(unittest.TestCase):
+    """`tutti explain --topology`: the verdicts of communicators on GPUs, without one."""
+
+    GPU = "{{busid: '0000:{:02x}:00.0', class: 0x030200, link_speed: 16.0 GT/s PCIe, link_width: 16, " \
+          "gpu: {{dev: {}, sm: 90}}}}"
+
+    def machine(self, folder, gpus):
+        """A machine with GPUs behind one switch."""
+        file = pathlib.Path(folder) / "machine.yaml"
+        places = "".join(f"          - {self.GPU.format(0x11 + gpu, gpu)}\n" for gpu in range(gpus))
+        file.write_text("tutti_topology: 1\ncpu:\n  - numaid: 0\n    arch: x86_64\n    vendor: GenuineIntel\n"
+                        "    pci:\n      - busid: '0000:10:00.0'\n        class: 0x060400\n"
+                        "        link_speed: 16.0 GT/s PCIe\n        link_width: 16\n        pci:\n" + places)
+        return file
+
+    def explain(self, *arguments):
+        run = tutti("explain", "all_reduce", "--topology", *arguments)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        return run.stdout
+
+    def test_candidates_that_kernels_do_not_run_are_excluded(self):
+        with tempfile.TemporaryDirectory() as folder:
+            out = self.explain(self.machine(folder, 16))
+            self.assertRegex(out, r"tree/pipelined × simple +excluded: needs \d+ steps; this back end runs up to 64")
+            self.assertIn("chosen", out)
+            self.assertNotIn("limits", out)
+            self.assertNotIn("this back end runs", self.explain(self.machine(folder, 4)))
+
+    def test_more_ranks_than_a_communicator_takes(self):
+        self.assertIn("limits: a communicator on GPUs takes up to 16 ranks, not 24",
+                      self.explain(MACHINES / "hgx-h200.yaml", "--nodes", 3))
+
+    def test_ranks_are_those_of_the_machine(self):
+        run = tutti("explain", "all_reduce", "--topology", MACHINES / "hgx-h200.yaml", "--ranks", 4)
+        self.assertEqual(run.returncode, 2)
+        self.assertIn("--ranks excludes --topology", run.stderr)
 
 
 class TopologyFile(unittest.TestCase):

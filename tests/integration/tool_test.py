@@ -272,6 +272,43 @@ class Explain(ToolTest):
         self.assertIn("chosen", text)
 
 
+class Plan(ToolTest):
+    def plugin(self, name):
+        """The absolute path of an algorithm plugin's file."""
+        line = re.search(rf"(?m)^algorithm +{name} .* (/\S+)$", self.run_ok("plugin", "list"))
+        self.assertIsNotNone(line, name)
+        return line[1]
+
+    def test_an_absolute_path_names_the_plugin_s_file(self):
+        for text, same_as in ((self.plugin("ring"), "ring"), (f"{self.plugin('direct')}/two-shot", "direct/two-shot")):
+            question = ["--ranks", 3, "--algorithm"]
+            named = self.run_ok("plan", "export", "all_reduce", *question, same_as)
+            self.assertEqual(self.run_ok("plan", "export", "all_reduce", *question, text), named)
+            self.assertIn("right: all_reduce over 3 ranks",
+                          self.run_ok("plan", "verify", "--collective", "all_reduce", *question, text))
+            self.assertIn(f"{same_as}\n\nall_reduce, rank 0 of 3",
+                          self.run_ok("plan", "print", "--collective", "all_reduce", *question, text))
+
+    def test_a_file_in_a_folder_whose_name_ends_with_so(self):
+        with tempfile.TemporaryDirectory(suffix=".so") as folder:
+            link = pathlib.Path(folder) / "tutti-algo-ring.so"
+            link.symlink_to(self.plugin("ring"))
+            self.run_ok("plan", "export", "all_reduce", "--algorithm", link)
+
+    def test_paths_that_lead_nowhere(self):
+        export = ["plan", "export", "all_reduce", "--algorithm"]
+        self.run_bad(1, *export, "/no/such/tutti-algo-x.so/y", says="plugin /no/such/tutti-algo-x.so does not exist")
+        self.run_bad(1, *export, f"{self.plugin('ring')}/spiral", says="ring/spiral does not do all_reduce")
+
+    def test_verify_proves_hundreds_of_ranks(self):
+        self.assertIn("right: all_gather over 300 ranks",
+                      self.run_ok("plan", "verify", "--collective", "all_gather", "--ranks", 300))
+
+    def test_verify_takes_one_source(self):
+        self.run_bad(2, "plan", "verify", says="file,--collective")
+        self.run_bad(2, "plan", "verify", "-", "--collective", "broadcast", says="file,--collective")
+
+
 class Config(ToolTest):
     def test_show_says_value_and_origin(self):
         with tempfile.TemporaryDirectory() as folder:

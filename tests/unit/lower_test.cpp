@@ -273,20 +273,19 @@ std::string refusal(const Plan& plan) {
 
 TEST(Lower, RefusesWhatIsTooLarge) {
   EXPECT_EQ(refusal(write_plan(TUTTI_REDUCE, 17, 0, 1, [](PlanBuilder&) {})),
-            "the plan has 17 ranks, but a kernel takes at most 16");
+            "needs 17 ranks; this back end runs up to 16");
   EXPECT_EQ(refusal(write_plan(TUTTI_REDUCE, 2, 0, 256, [](PlanBuilder&) {})),
-            "the plan has 256 chunks, but a kernel takes at most 255");
+            "needs 256 chunks; this back end runs up to 255");
   const auto steps = [](PlanBuilder& plan) {
     for (int i = 0; i < 65; ++i) plan.step().own(Buffer::kInput, 0).to_output(0);
   };
-  EXPECT_EQ(refusal(write_plan(TUTTI_ALL_REDUCE, 2, 0, 1, steps)),
-            "the plan has 65 steps, but a kernel takes at most 64");
+  EXPECT_EQ(refusal(write_plan(TUTTI_ALL_REDUCE, 2, 0, 1, steps)), "needs 65 steps; this back end runs up to 64");
   // Peers that a plan stores once count as often as they are named.
   const auto peers = [](PlanBuilder& plan) {
     for (int i = 0; i < 43; ++i) plan.step().own(Buffer::kInput, 0).recv(1).send(2).send(3);
   };
   EXPECT_EQ(refusal(write_plan(TUTTI_ALL_REDUCE, 4, 0, 1, peers)),
-            "the plan has 129 messages, but a kernel takes at most 128");
+            "needs 129 sends and receives; this back end runs up to 128");
 }
 
 TEST(Lower, RefusesToCopyInputBesideAnExchangeOfAReduction) {

@@ -8,6 +8,7 @@ if(TARGET tutti-algo-ring AND TARGET tutti-algo-tree AND TARGET tutti-algo-direc
              ${PROJECT_SOURCE_DIR}/plugins/tuner-model/model.cpp)
   tutti_test(selector_test SOURCES ${here}/selector_test.cpp ${here}/plan_support.cpp
              ${PROJECT_SOURCE_DIR}/plugins/tuner-model/model.cpp)
+  tutti_test(plans_test SOURCES ${here}/plans_test.cpp ${here}/plan_support.cpp)
   tutti_test(lower_test SOURCES ${here}/lower_test.cpp ${here}/lower_meet_test.cpp ${here}/plan_support.cpp
              ${here}/program_calls.cpp ${here}/program_machine.cpp TIMEOUT 600 OPTIMISED)
   tutti_test(messages_test SOURCES ${here}/messages_test.cpp ${here}/plan_support.cpp ${here}/program_calls.cpp)
@@ -29,7 +30,8 @@ if(TARGET tutti-algo-ring AND TARGET tutti-algo-tree AND TARGET tutti-algo-direc
   target_include_directories(tuner_model_test PRIVATE ${PROJECT_SOURCE_DIR}/plugins)
   target_include_directories(selector_test PRIVATE ${PROJECT_SOURCE_DIR}/plugins)
   foreach(test plan_test copies_test lower_test messages_test one_hop_test to_outputs_test
-          verify_test tuner_model_test selector_test)
+          verify_test tuner_model_test selector_test plans_test)
     add_dependencies(${test} tutti-algo-ring tutti-algo-tree tutti-algo-direct)
   endforeach()
+  add_dependencies(selector_test zoo-declines)
 endif()

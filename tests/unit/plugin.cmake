@@ -29,6 +29,7 @@ foreach(name IN LISTS zoo_defects)
   math(EXPR defect "${defect} + 1")
 endforeach()
 add_zoo_plugin(tuner 4 throws throws.cpp)
+add_zoo_plugin(algo 1 declines declines.cpp)
 get_property(zoo_targets GLOBAL PROPERTY TUTTI_ZOO)
 
 tutti_test(plugin_test SOURCES plugin_test.cpp)

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the selector says of protocols that need registered buffers: when they compete, and with which plans.
+// What the selector says of protocols that need registered buffers (when they compete, and with which plans), and of
+// plans that cannot be made or executed.
 #include "tuner/selector.h"
 
 #include <gmock/gmock.h>
 
+#include "communicator/gpu_limits.h"
+#include "plugin/loader.h"
 #include "tuner-model/model.h"
 #include "unit/plan_support.h"
 
@@ -37,12 +40,19 @@ tuner::Protocol protocol(const char* name, uint32_t needs_registered, double lat
 
 class SelectorTest : public testing::Test {
  protected:
-  SelectorTest() {
-    tutti_topology topology = topology_of(nodes_);
-    topology.max_channels = 16;
+  SelectorTest() { selector_ = std::make_unique<Selector>(config_, choices(kRanks, {plugin(ring_), plugin(direct_)})); }
+
+  static plan::AlgorithmPlugin plugin(const Algorithm& algorithm) {
+    return {algorithm.name(), &algorithm.ops(), algorithm.self()};
+  }
+
+  /// Of GPUs of one machine.
+  tuner::Choices choices(uint32_t ranks, const std::vector<plan::AlgorithmPlugin>& plugins) {
+    const NodeOfRank nodes = split(ranks, 1);
+    tutti_topology topology = topology_of(nodes);
+    topology.min_channels = topology.max_channels = 16;
     tuner::Choices choices;
-    for (const Algorithm* algorithm : {&ring_, &direct_}) {
-      const plan::AlgorithmPlugin plugin{algorithm->name(), &algorithm->ops(), algorithm->self()};
+    for (const plan::AlgorithmPlugin& plugin : plugins) {
       auto connected = plan::search_and_connect(plugin, topology);
       EXPECT_TRUE(connected.ok()) << connected.status().to_string();
       choices.algorithms.emplace_back(plugin, *std::move(connected));
@@ -51,9 +61,9 @@ class SelectorTest : public testing::Test {
     choices.tuner = &kModel;
     choices.tuner_instance = {&model_, [](void*) {}};
     choices.links = 1u << TUTTI_LINK_P2P;
-    choices.ranks = kRanks;
+    choices.ranks = ranks;
     choices.max_channels = 16;
-    selector_ = std::make_unique<Selector>(config_, std::move(choices));
+    return choices;
   }
 
   std::string verdicts(const Question& question) const {
@@ -120,6 +130,94 @@ TEST_F(SelectorTest, counts_copies_one_after_another) {
   ASSERT_TRUE(decision.ok());
   const double bytes = 3.0 * 4 * kLarge;
   EXPECT_NEAR(decision->predicted_us, 3 * (1 + 18) + bytes / (350e3 * 1.05), 1);
+}
+
+// --- Plans that cannot be made or executed
+
+constexpr uint32_t kMostOnGpus = 16;
+const Question kAllReduce = {Collective::kAllReduce, DataType::kFloat32, ReduceOp::kSum, kLarge, false};
+
+TEST_F(SelectorTest, leaves_out_what_kernels_do_not_run) {
+  const Algorithm tree("tree");
+  selector_ = std::make_unique<Selector>(config_, choices(kMostOnGpus, {plugin(tree)}));
+  EXPECT_THAT(verdict(kAllReduce, "tree/pipelined × simple"), HasSubstr("predicted")) << "no back end, no limit";
+
+  tuner::Choices on_gpus = choices(kMostOnGpus, {plugin(tree)});
+  on_gpus.back_end = &communicator::gpu_back_end();
+  selector_ = std::make_unique<Selector>(config_, std::move(on_gpus));
+  EXPECT_THAT(verdict(kAllReduce, "tree/pipelined × simple"),
+              HasSubstr("excluded: needs 120 steps; this back end runs up to 64"));
+  const auto decision = selector_->choose(kAllReduce);
+  ASSERT_TRUE(decision.ok()) << decision.status().to_string();
+  EXPECT_EQ(selector_->choices().algorithms[0].variants[decision->variant].name, "direct");
+}
+
+TEST_F(SelectorTest, fails_with_the_limit_where_nothing_else_is_allowed) {
+  const Algorithm tree("tree");
+  config::LoadOptions options;
+  options.settings = {{"algorithm", "tree/pipelined"}};
+  config_ = *config::Config::load(options);
+  tuner::Choices on_gpus = choices(kMostOnGpus, {plugin(tree)});
+  on_gpus.back_end = &communicator::gpu_back_end();
+  selector_ = std::make_unique<Selector>(config_, std::move(on_gpus));
+  const auto decision = selector_->choose(kAllReduce);
+  EXPECT_EQ(decision.status().code(), Code::kUnsupported);
+  EXPECT_THAT(decision.status().text(), HasSubstr("needs 120 steps; this back end runs up to 64"));
+}
+
+TEST(GpuBackEnd, takes_as_many_ranks_as_kernels_know) {
+  EXPECT_TRUE(communicator::gpu_back_end().takes(TUTTI_CUDA_MAX_RANKS).ok());
+  const Status refused = communicator::gpu_back_end().takes(TUTTI_CUDA_MAX_RANKS + 1);
+  EXPECT_EQ(refused.code(), Code::kUnsupported);
+  EXPECT_THAT(refused.text(), HasSubstr("takes up to 16 ranks, not 17"));
+}
+
+/// Refuses one rank's plans of one channel under one root, and notes which plans it saw.
+class OneRefusal : public tuner::BackEnd {
+ public:
+  OneRefusal(uint32_t rank, uint32_t channel, uint32_t root) : rank_(rank), channel_(channel), root_(root) {}
+  Status takes(uint32_t /*rank_count*/) const override { return {}; }
+  Status runs(const plan::Plan& plan) const override {
+    ++questions;
+    if (plan.rank != rank_ || plan.channel != channel_ || plan.root != root_) return {};
+    return {Code::kUnsupported, "does not like it"};
+  }
+  mutable uint32_t questions = 0;
+
+ private:
+  uint32_t rank_, channel_, root_;
+};
+
+TEST_F(SelectorTest, asks_the_back_end_about_all_ranks_channels_and_roots_once) {
+  const OneRefusal back_end(3, 15, 2);
+  tuner::Choices with_limits = choices(kRanks, {plugin(ring_)});
+  with_limits.back_end = &back_end;
+  ASSERT_EQ(with_limits.algorithms[0].channels, 16u);
+  selector_ = std::make_unique<Selector>(config_, std::move(with_limits));
+  const Question broadcast = {Collective::kBroadcast, DataType::kFloat32, ReduceOp::kSum, kLarge, false};
+  EXPECT_THAT(verdict(broadcast, "ring × simple"), HasSubstr("excluded: does not like it"));
+  EXPECT_EQ(back_end.questions, 3 * 16 * kRanks) << "roots 0 to 2, channels 0 to 15, four ranks";
+  EXPECT_THAT(verdict(broadcast, "ring × simple"), HasSubstr("excluded: does not like it"));
+  EXPECT_EQ(back_end.questions, 3 * 16 * kRanks) << "answers are kept";
+  EXPECT_THAT(verdict(kAllReduce, "ring × simple"), HasSubstr("chosen")) << "it has no root 2";
+}
+
+TEST_F(SelectorTest, says_why_an_algorithm_declines) {
+  const std::string file = TUTTI_BINARY_DIR "/tests/zoo/tutti-algo-declines.so";
+  auto image = plugin::Image::load(plugin::Kind::kAlgorithm, file, file);
+  ASSERT_TRUE(image.ok()) << image.status().to_string();
+  const auto declines = plugin::Plugin::open(*std::move(image), config_);
+  ASSERT_TRUE(declines.ok()) << declines.status().to_string();
+  const plan::AlgorithmPlugin declining{"declines", (*declines)->ops<tutti_algorithm_ops>(), (*declines)->self()};
+  selector_ = std::make_unique<Selector>(config_, choices(kRanks, {declining, plugin(ring_)}));
+  EXPECT_THAT(verdict(kAllReduce, "declines/plan × simple"),
+              HasSubstr("excluded: its plan cannot be made: ranks must form a hypercube"));
+  EXPECT_THAT(verdict(kAllReduce, "declines/cost × simple"),
+              HasSubstr("excluded: algorithm gives no cost for it: nobody has measured it"));
+  const auto decision = selector_->choose(kAllReduce);
+  ASSERT_TRUE(decision.ok()) << decision.status().to_string();
+  EXPECT_EQ(selector_->choices().algorithms[decision->algorithm].name, "ring");
+  selector_.reset();  // its instances go before their plugin
 }
 
 }  // namespace

@@ -291,6 +291,52 @@ TEST(VerifyCache, ProvesEachSetOnce) {
   EXPECT_EQ(cache.size(), distinct.size() + 1) << "failures are not remembered";
 }
 
+TEST(VerifyCache, ProvesChannelsWithEqualPlansOnce) {
+  plan::VerifyCache cache;
+  std::vector<Plan> plans = plans_of("direct two-shot all_reduce", 4);
+  EXPECT_TRUE(cache.verify(plans).ok());
+  for (Plan& plan : plans) plan.channel = 7;
+  EXPECT_TRUE(cache.verify(plans).ok());
+  EXPECT_EQ(cache.size(), 1u);
+  plans[2].channel = 0;
+  EXPECT_FALSE(cache.verify(plans).ok()) << "plans of two channels are no set";
+}
+
+// --- Many ranks
+// --------------------------------------------------------------------------------------------------------
+
+TEST(VerifyManyRanks, AcceptsAndRefuses) {
+  constexpr uint32_t kRanks = 200;  // no multiple of what a word of a set holds
+  for (Sample& sample : samples({kRanks}, false)) {
+    const Status right = verify(sample.plans);
+    EXPECT_TRUE(right.ok()) << sample.name << ": " << right.to_string();
+    Plan& damaged = sample.plans[kRanks - 1];
+    if (damaged.steps.empty()) continue;
+    damaged.steps.pop_back();
+    EXPECT_FALSE(verify(sample.plans).ok()) << sample.name;
+  }
+}
+
+TEST(VerifyManyRanks, NamesTheRankThatIsMissing) {
+  constexpr uint32_t kRanks = 200;
+  std::vector<Plan> plans;
+  for (uint32_t rank = 0; rank < kRanks; ++rank) {
+    plans.push_back(write_plan(TUTTI_REDUCE, kRanks, rank, 1, [&](PlanBuilder& plan) {
+      if (rank == 150) return;
+      PlanBuilder::Step& step = plan.step().own(Buffer::kInput, 0);
+      if (rank > 0) {
+        step.send(0);
+        return;
+      }
+      step.final().to_output(0);
+      for (uint32_t peer = 1; peer < kRanks; ++peer) {
+        if (peer != 150) step.recv(peer);
+      }
+    }));
+  }
+  EXPECT_EQ(verify(plans).text(), "rank 0 output chunk 0: lacks rank 150");
+}
+
 // --- Mutations
 // --------------------------------------------------------------------------------------------------------
 

@@ -5,6 +5,8 @@
 
 #include <memory>
 
+#include "communicator/dry.h"
+#include "communicator/gpu_limits.h"
 #include "tools/check/problem.h"
 #include "tools/commands.h"
 #include "tools/launch.h"
@@ -19,11 +21,13 @@ namespace {
 
 constexpr const char* kFooter = R"(
 Makes the communicators that a job with these settings would make, with ranks as threads of this process, and asks the
-selector that every call asks.
+selector that every call asks. With --topology the ranks are the GPUs of machines that a file describes: no GPU is
+needed, and the limits of kernels count all the same.
 
 Examples:
   tutti explain all_reduce --ranks 4 --size 1M
-  tutti explain all_gather -n 8 --hosts a,b --size 64K --set protocol=simple)";
+  tutti explain all_gather -n 8 --hosts a,b --size 64K --set protocol=simple
+  tutti explain all_reduce --topology configs/topologies/hgx-h200.yaml --nodes 2)";
 
 struct Question {
   Session session;
@@ -33,15 +37,17 @@ struct Question {
   std::string op = "sum";
   std::string device = "host";
   bool registered = false;
+  std::string topology;
+  uint32_t nodes = 1;
 };
 
-/// The call that has `bytes` in its larger buffer.
-check::Problem problem_of(const Question& question) {
+/// The call of so many ranks that has `bytes` in its larger buffer.
+check::Problem problem_of(const Question& question, int rank_count) {
   check::Problem problem;
   problem.collective = *collective_from(question.collective);
   problem.type = *data_type_from(question.type);
   problem.op = *reduce_op_from(question.op);
-  problem.rank_count = question.session.rank_count;
+  problem.rank_count = rank_count;
   problem.count = 1;
   problem.count = std::max<size_t>(question.bytes / check::bytes_of(problem), 1);
   return problem;
@@ -56,21 +62,54 @@ Result<Options> options_of(const Question& question, int rank) {
   TUTTI_TRY(bench::cuda::select_device(rank).status());
   return options;
 #else
-  return Status(Code::kUnsupported, "--device: cuda is not in this build; configure it with TUTTI_CUDA=ON");
+  return Status(Code::kUnsupported,
+                "--device: cuda is not in this build; configure it with TUTTI_CUDA=ON, or describe "
+                "the machine with --topology");
 #endif
 }
 
+void print(const check::Problem& problem, const std::string& verdicts) {
+  fmt::print("{}, {} bytes\n{}{}", to_string(problem), check::bytes_of(problem), verdicts,
+             verdicts.empty() || verdicts.back() != '\n' ? "\n" : "");
+}
+
 Status answer(const Question& question, const UniqueId& id, int rank) {
-  const check::Problem problem = problem_of(question);
+  const check::Problem problem = problem_of(question, question.session.rank_count);
   TUTTI_ASSIGN(const Options options, options_of(question, rank));
   TUTTI_ASSIGN(auto communicator, Communicator::create(id, rank, problem.rank_count, options));
   if (rank == 0) {
     TUTTI_ASSIGN(const std::string text, communicator.explain(problem.collective, problem.count, problem.type,
                                                               problem.op, question.registered));
-    fmt::print("{}, {} bytes\n{}{}", to_string(problem), check::bytes_of(problem), text,
-               text.empty() || text.back() != '\n' ? "\n" : "");
+    print(problem, text);
   }
   return {};
+}
+
+/// For the machines of a file, without their devices.
+Status answer_dry(const Question& question) {
+  communicator::DryCommunicator::Options options;
+  TUTTI_ASSIGN(options.machine, topology::Document::load(question.topology));
+  options.node_count = question.nodes;
+  TUTTI_ASSIGN(options.config, load_config(question.session.config_file, question.session.settings));
+  TUTTI_ASSIGN(const auto cluster, communicator::DryCommunicator::create(std::move(options)));
+  const check::Problem problem = problem_of(question, static_cast<int>(cluster->rank_count()));
+  TUTTI_ASSIGN(const std::string text, cluster->selector().explain({problem.collective, problem.type, problem.op,
+                                                                    problem.count, question.registered}));
+  print(problem, text);
+  const Status takes = communicator::gpu_back_end().takes(cluster->rank_count());
+  if (!takes.ok()) fmt::print("limits: {}\n", takes.text());
+  return {};
+}
+
+int run(const Question& question) {
+  if (!question.topology.empty()) {
+    const Status status = answer_dry(question);
+    return status.ok() ? kSuccess : fail(status);
+  }
+  return run_as_threads(question.session.rank_count, [&](const UniqueId& id, int rank) {
+    const Status status = answer(question, id, rank);
+    return status.ok() ? kSuccess : fail(status.with_context(fmt::format("rank {}", rank)));
+  });
 }
 
 }  // namespace
@@ -99,12 +138,15 @@ void add_explain(CLI::App& tutti, int& exit_code) {
       ->check(one_of({"host", "cuda"}))
       ->option_text("host|cuda");
   command->add_flag("--register", question->registered, "With cuda: for outputs in registered buffers");
-  command->callback([question, &exit_code] {
-    exit_code = run_as_threads(question->session.rank_count, [&](const UniqueId& id, int rank) {
-      const Status status = answer(*question, id, rank);
-      return status.ok() ? kSuccess : fail(status.with_context(fmt::format("rank {}", rank)));
-    });
-  });
+  CLI::Option* topology =
+      command->add_option("--topology", question->topology, "For the GPUs of this machine: NCCL's XML, or our YAML")
+          ->option_text("FILE");
+  topology->excludes("--ranks", "--hosts", "--device");
+  command->add_option("--nodes", question->nodes, "--topology: number of such machines (default 1)")
+      ->check(CLI::Range(1, 1 << 20))
+      ->needs(topology)
+      ->option_text("N");
+  command->callback([question, &exit_code] { exit_code = run(*question); });
 }
 
 }  // namespace tutti::tools

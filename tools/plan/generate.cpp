@@ -63,6 +63,7 @@ class Algorithm {
                                                   name, to_string(collective), known));
   }
 
+  const std::string& name() const { return plugin_->name(); }
   uint32_t channel_count() const { return ops_->channel_count(instance_.get()); }
   std::string variant_name(uint32_t variant) const {
     tutti_str text{};
@@ -83,13 +84,26 @@ class Algorithm {
   plan::Instance instance_{nullptr, [](void*) {}};
 };
 
+struct AlgorithmName {
+  std::string plugin;
+  std::string variant;
+};
+
+/// In a path the variant is what follows "....so/"; no variant's name contains a slash.
+AlgorithmName split_algorithm(const std::string& text) {
+  const bool is_path = text.starts_with('/');
+  const size_t slash = is_path ? text.rfind('/') : text.find('/');
+  const std::string plugin = text.substr(0, slash);
+  if (slash == std::string::npos || (is_path && (text.ends_with(".so") || !plugin.ends_with(".so")))) return {text, {}};
+  return {plugin, text.substr(slash + 1)};
+}
+
 }  // namespace
 
 Result<plan::PlanFile> generate(const PlanQuestion& question, config::Config config) {
-  const size_t slash = question.algorithm.find('/');
-  const std::string wanted = slash == std::string::npos ? std::string() : question.algorithm.substr(slash + 1);
-  plan::PlanFile file{question.algorithm.substr(0, slash), {}, {}};
-  TUTTI_ASSIGN(Algorithm algorithm, Algorithm::open(file.algorithm, config));
+  const auto [plugin, wanted] = split_algorithm(question.algorithm);
+  TUTTI_ASSIGN(Algorithm algorithm, Algorithm::open(plugin, config));
+  plan::PlanFile file{algorithm.name(), {}, {}};
   TUTTI_ASSIGN(const uint32_t variant, algorithm.variant(wanted, question.collective));
   TUTTI_TRY(algorithm.connect(question));
   if (question.channel >= algorithm.channel_count()) {

@@ -9,7 +9,9 @@ namespace tutti::tools {
 
 struct PlanQuestion {
   Collective collective = Collective::kAllReduce;
-  std::string algorithm = "ring";  ///< "ring"; "direct/two-shot"; without a variant the first that can do it
+  /// "ring"; "direct/two-shot"; "/path/of/plugin.so"; "/path/of/plugin.so/two-shot". Without a variant the first that
+  /// can do it. A path that ends with ".so" names a plugin's file, whatever folders it lies in.
+  std::string algorithm = "ring";
   uint32_t rank_count = 4;
   uint32_t host_count = 1;  ///< ranks are dealt to hosts in blocks
   uint32_t root = 0;

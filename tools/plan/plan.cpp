@@ -24,7 +24,9 @@ Examples:
   tutti plan export all_reduce --algorithm direct/two-shot --ranks 4 -o two-shot.yaml
   tutti plan print two-shot.yaml --rank 1
   tutti plan verify two-shot.yaml --in-place
-  tutti plan export broadcast --algorithm ring --ranks 8 --root 3 | tutti plan verify -)";
+  tutti plan export broadcast --algorithm ring --ranks 8 --root 3 | tutti plan verify -
+  tutti plan verify --collective all_reduce --algorithm ring --ranks 2048
+  tutti plan export all_reduce --algorithm /opt/mine/tutti-algo-mine.so/two-shot   # a plugin's file, and its variant)";
 
 struct Work {
   std::string file;
@@ -38,17 +40,35 @@ struct Work {
   std::vector<std::string> settings;
 };
 
-Result<plan::PlanFile> read(const std::string& file) {
-  if (file != "-") return plan::read_file(file);
+/// The plans that the options of an algorithm ask for.
+Result<plan::PlanFile> make(const Work& work) {
+  PlanQuestion question = work.question;
+  question.collective = *collective_from(work.collective);
+  if (question.host_count > question.rank_count || question.root >= question.rank_count) {
+    return Status(Code::kInvalidArgument, fmt::format("{} ranks have no {} hosts, or no root {}", question.rank_count,
+                                                      question.host_count, question.root));
+  }
+  TUTTI_ASSIGN(config::Config config, load_config(work.config_file, work.settings));
+  return generate(question, std::move(config));
+}
+
+Result<plan::PlanFile> read(const Work& work) {
+  if (!work.collective.empty()) return make(work);
+  if (work.file != "-") return plan::read_file(work.file);
   const std::string text(std::istreambuf_iterator<char>(std::cin), {});
   return plan::parse_file(text, "standard input");
 }
 
+/// Where the plans come from, as texts name it.
+const std::string& source_of(const Work& work) {
+  return work.collective.empty() ? work.file : work.question.algorithm;
+}
+
 Status print(const Work& work) {
-  TUTTI_ASSIGN(const plan::PlanFile file, read(work.file));
+  TUTTI_ASSIGN(const plan::PlanFile file, read(work));
   if (work.rank >= static_cast<int>(file.plans.size())) {
     return Status(Code::kInvalidArgument, fmt::format("{} holds the plans of ranks 0 to {}; there is no rank {}",
-                                                      work.file, file.plans.size() - 1, work.rank));
+                                                      source_of(work), file.plans.size() - 1, work.rank));
   }
   fmt::print("{}{}{}\n\n", file.algorithm, file.variant.empty() ? "" : "/", file.variant);
   for (const plan::Plan& plan : file.plans) {
@@ -59,28 +79,17 @@ Status print(const Work& work) {
 }
 
 Status verify(const Work& work) {
-  TUTTI_ASSIGN(const plan::PlanFile file, read(work.file));
+  TUTTI_ASSIGN(const plan::PlanFile file, read(work));
   const Status verdict = plan::verify(file.plans, work.verify);
-  if (!verdict.ok()) return verdict.with_context(work.file);
+  if (!verdict.ok()) return verdict.with_context(source_of(work));
   const plan::Plan& first = file.plans.front();
-  fmt::print("{}: right: {} over {} ranks, {}, with {} slots\n", work.file, to_string(first.collective),
+  fmt::print("{}: right: {} over {} ranks, {}, with {} slots\n", source_of(work), to_string(first.collective),
              first.rank_count, work.verify.in_place ? "in place" : "out of place", work.verify.slots);
   return {};
 }
 
 Status export_plans(const Work& work) {
-  PlanQuestion question = work.question;
-  question.collective = *collective_from(work.collective);
-  if (question.host_count > question.rank_count || question.root >= question.rank_count) {
-    return Status(Code::kInvalidArgument, fmt::format("{} ranks have no {} hosts, or no root {}", question.rank_count,
-                                                      question.host_count, question.root));
-  }
-  config::LoadOptions options;
-  options.job_file = work.config_file;
-  options.environment = config::process_environment();
-  options.settings = split_settings(work.settings);
-  TUTTI_ASSIGN(config::Config config, config::Config::load(options));
-  TUTTI_ASSIGN(const plan::PlanFile file, generate(question, std::move(config)));
+  TUTTI_ASSIGN(const plan::PlanFile file, make(work));
   if (!work.output.empty()) return plan::write_file(file, work.output);
   fmt::print("{}", plan::to_yaml(file));
   return {};
@@ -99,20 +108,11 @@ CLI::App* add_verb(CLI::App& command, const char* name, const char* text, const 
   return verb;
 }
 
-void add_file(CLI::App& verb, Work& work) {
-  verb.add_option("file", work.file, "A plan file, YAML or JSON; - for standard input")
-      ->required()
-      ->option_text("FILE");
-}
-
-void add_export(CLI::App& verb, Work& work) {
+/// What an algorithm is asked for.
+void add_question(CLI::App& verb, Work& work) {
   PlanQuestion& question = work.question;
-  verb.add_option("collective", work.collective, "The collective")
-      ->required()
-      ->check(one_of(all_names<Collective>()))
-      ->option_text("COLLECTIVE");
-  verb.add_option("-a,--algorithm", question.algorithm, "Algorithm plugin, and its variant (default ring)")
-      ->option_text("NAME[/VARIANT]");
+  verb.add_option("-a,--algorithm", question.algorithm, "Algorithm plugin or its file, and its variant (default ring)")
+      ->option_text("NAME[/VARIANT]|/PATH.so[/VARIANT]");
   verb.add_option("-n,--ranks", question.rank_count, "Number of ranks (default 4)")
       ->check(CLI::Range(1, 1 << 16))
       ->option_text("N");
@@ -121,9 +121,28 @@ void add_export(CLI::App& verb, Work& work) {
       ->option_text("N");
   verb.add_option("-r,--root", question.root, "Root of a rooted collective (default 0)")->option_text("RANK");
   verb.add_option("--channel", question.channel, "Which channel's plans (default 0)")->option_text("N");
+  add_settings(verb, work.config_file, work.settings);
+}
+
+/// Plans of a file, or those that an algorithm makes for --collective.
+void add_source(CLI::App& verb, Work& work) {
+  CLI::Option_group* source = verb.add_option_group("source", "One of these");
+  source->add_option("file", work.file, "A plan file, YAML or JSON; - for standard input")->option_text("FILE");
+  source->add_option("--collective", work.collective, "The plans that --algorithm makes for this collective")
+      ->check(one_of(all_names<Collective>()))
+      ->option_text("COLLECTIVE");
+  source->require_option(1);
+  add_question(verb, work);
+}
+
+void add_export(CLI::App& verb, Work& work) {
+  verb.add_option("collective", work.collective, "The collective")
+      ->required()
+      ->check(one_of(all_names<Collective>()))
+      ->option_text("COLLECTIVE");
+  add_question(verb, work);
   verb.add_option("-o,--output", work.output, "Write there: JSON if it ends with .json (default: YAML to the terminal)")
       ->option_text("FILE");
-  add_settings(verb, work.config_file, work.settings);
 }
 
 }  // namespace
@@ -136,12 +155,12 @@ void add_plan(CLI::App& tutti, int& exit_code) {
 
   CLI::App* printed =
       add_verb(*command, "print", "Print what each rank does, one line per step", work, exit_code, print);
-  add_file(*printed, *work);
+  add_source(*printed, *work);
   printed->add_option("--rank", work->rank, "Only this one")->check(CLI::NonNegativeNumber)->option_text("RANK");
 
   CLI::App* verified = add_verb(*command, "verify", "Prove that plans give the right result and cannot deadlock", work,
                                 exit_code, verify);
-  add_file(*verified, *work);
+  add_source(*verified, *work);
   verified->add_option("--slots", work->verify.slots, "Messages that fit between two ranks (default 2)")
       ->check(CLI::PositiveNumber)
       ->option_text("N");

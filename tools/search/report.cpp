@@ -128,4 +128,10 @@ Status print_predictions(const DryCommunicator& cluster) {
   return {};
 }
 
+void print_limits(const DryCommunicator& cluster) {
+  const std::vector<std::string> limits = cluster.limits(Collective::kAllReduce);
+  if (!limits.empty()) fmt::print("\nlimits that a job of these ranks meets:\n");
+  for (const std::string& limit : limits) fmt::print("  {}\n", limit);
+}
+
 }  // namespace tutti::tools

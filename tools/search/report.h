@@ -13,5 +13,7 @@ void print_cluster(const std::string& file, const communicator::DryCommunicator&
 Status print_channels(const communicator::DryCommunicator& cluster, size_t algorithm, bool all);
 /// All-reduce by size: what would run it, and how long that is predicted to take.
 Status print_predictions(const communicator::DryCommunicator& cluster);
+/// What a communicator of these ranks would refuse, leave out, or run without a proof. Nothing where there is no limit.
+void print_limits(const communicator::DryCommunicator& cluster);
 
 }  // namespace tutti::tools

@@ -71,11 +71,7 @@ Result<std::unique_ptr<DryCommunicator>> communicator_of(const Work& work) {
   DryCommunicator::Options options;
   TUTTI_ASSIGN(options.machine, machine_of(work));
   options.node_count = work.nodes;
-  config::LoadOptions load;
-  load.job_file = work.config_file;
-  load.environment = config::process_environment();
-  load.settings = split_settings(work.settings);
-  TUTTI_ASSIGN(options.config, config::Config::load(load));
+  TUTTI_ASSIGN(options.config, load_config(work.config_file, work.settings));
   return DryCommunicator::create(std::move(options));
 }
 
@@ -121,6 +117,7 @@ Status run(const Work& work) {
     if (cluster->channels()[i].searches) TUTTI_TRY(print_channels(*cluster, i, work.all_channels));
   }
   TUTTI_TRY(print_predictions(*cluster));
+  print_limits(*cluster);
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   fmt::print("\npeak memory of this process: {} MiB\n", usage.ru_maxrss / 1024);

@@ -72,7 +72,9 @@ typedef struct tutti_algorithm_ops {
      TUTTI_ALL_REDUCE ...). TUTTI_NOT_FOUND past the last. Static: the same for every instance; strings live as long as
      the image. [any] */
   int32_t (*variant)(void* self, uint32_t index, tutti_str* name, uint64_t* collectives);
-  /* primitives: emits the plan of one rank on one channel. The same request gives the same plan. [any] */
+  /* primitives: emits the plan of one rank on one channel. The same request gives the same plan. A variant that cannot
+     do the collective here declines for all ranks, channels and roots alike: TUTTI_UNSUPPORTED, with a text for
+     host->fail, which `explain` shows. [any] */
   int32_t (*plan)(void* instance, const tutti_plan_request* request, const tutti_plan_sink* sink);
   /* The cost of a variant for a collective. [any] */
   int32_t (*cost)(void* instance, uint32_t collective, uint32_t variant, tutti_algorithm_cost* out);

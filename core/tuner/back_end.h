@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the selector asks the part of Tutti that executes plans, before candidates compete.
+#pragma once
+
+#include "plan/plan.h"
+
+namespace tutti::tuner {
+
+/// A back end executes plans: on the host, or as kernels on GPUs. A back end with limits answers for the plan itself,
+/// so its answers are the same on all ranks and need no device. Any thread.
+class BackEnd {
+ public:
+  virtual ~BackEnd() = default;
+
+  /// ok: communicators of so many ranks can be made. Else kUnsupported with the limit.
+  virtual Status takes(uint32_t rank_count) const = 0;
+  /// ok: the plan of one rank can be executed. Else kUnsupported with the limit that the plan exceeds: "needs 120
+  /// steps; this back end runs up to 64".
+  virtual Status runs(const plan::Plan& plan) const = 0;
+};
+
+}  // namespace tutti::tuner

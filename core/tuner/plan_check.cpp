@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tuner/plan_check.h"
+
+#include <fmt/format.h>
+
+#include "log/log.h"
+#include "tuner/selector.h"
+
+namespace tutti::tuner {
+
+std::string PlanCheck::why_not(uint32_t algorithm, uint32_t variant, Collective collective) {
+  const std::lock_guard lock(mutex_);
+  const auto [answer, is_new] = answers_.try_emplace({algorithm, variant, collective});
+  if (!is_new) return answer->second;
+  answer->second = ask(algorithm, variant, collective);
+  if (!answer->second.empty()) {
+    const Algorithm& asked = choices_.algorithms[algorithm];
+    log::info("{}{}{} does not run {}: {}", asked.name, asked.variants[variant].name.empty() ? "" : "/",
+              asked.variants[variant].name, to_string(collective), answer->second);
+  }
+  return answer->second;
+}
+
+/// The decision about a call does not depend on its root, so the plans of all roots are looked at.
+std::string PlanCheck::ask(uint32_t algorithm, uint32_t variant, Collective collective) const {
+  const bool all_roots = choices_.back_end != nullptr && plan::has_root(collective);
+  for (uint32_t root = 0; root < (all_roots ? choices_.ranks : 1); ++root) {
+    if (std::string why = ask_for_root(algorithm, variant, collective, root); !why.empty()) return why;
+  }
+  return {};
+}
+
+/// An algorithm declines for all ranks and channels alike (tutti/plugin/algorithm.h), so one plan tells. The limits of
+/// a back end may be exceeded by one rank alone, as a tree's inner ranks have more steps than its leaves.
+std::string PlanCheck::ask_for_root(uint32_t algorithm, uint32_t variant, Collective collective, uint32_t root) const {
+  const Algorithm& asked = choices_.algorithms[algorithm];
+  const BackEnd* const back_end = choices_.back_end;
+  for (uint32_t channel = 0; channel < (back_end != nullptr ? asked.channels : 1); ++channel) {
+    for (uint32_t rank = 0; rank < (back_end != nullptr ? choices_.ranks : 1); ++rank) {
+      const tutti_plan_request request{
+          sizeof(tutti_plan_request), static_cast<uint32_t>(collective), rank, channel, root, variant};
+      const auto plan = plan::collect(*asked.ops, asked.instance.get(), request);
+      if (plan.status().code() == Code::kUnsupported) {
+        return fmt::format("its plan cannot be made: {}", plan.status().text());
+      }
+      if (!plan.ok()) return {};  // a broken plugin: the call that meets it fails with what is wrong
+      if (back_end == nullptr) continue;
+      if (const Status runs = back_end->runs(*plan); !runs.ok()) return std::string(runs.text());
+    }
+  }
+  return {};
+}
+
+}  // namespace tutti::tuner

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whether the plans of a candidate can be made and executed.
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <string>
+#include <tuple>
+
+#include "tutti/types.h"
+
+namespace tutti::tuner {
+
+struct Choices;
+
+/// Asks algorithms for their plans and the back end whether it runs these. Each answer is kept. Any thread.
+class PlanCheck {
+ public:
+  /// `choices` outlive this object.
+  explicit PlanCheck(const Choices& choices) : choices_(choices) {}
+
+  /// Why a variant of an algorithm cannot run a collective; empty where nothing is known against it.
+  std::string why_not(uint32_t algorithm, uint32_t variant, Collective collective);
+
+ private:
+  std::string ask(uint32_t algorithm, uint32_t variant, Collective collective) const;
+  std::string ask_for_root(uint32_t algorithm, uint32_t variant, Collective collective, uint32_t root) const;
+
+  const Choices& choices_;
+  std::mutex mutex_;
+  std::map<std::tuple<uint32_t, uint32_t, Collective>, std::string> answers_;
+};
+
+}  // namespace tutti::tuner
