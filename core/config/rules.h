@@ -38,6 +38,10 @@ struct Rule {
   std::optional<uint32_t> channels;
 
   std::string place;  ///< "job.yaml:12:5"
+  // The place of each name above: "job.yaml:13:24".
+  std::string algorithm_place;
+  std::string protocol_place;
+  std::string network_place;
 };
 
 /// What may stand in `match`, and in `choose` and `forbid`: "rules.match.collective", "rules.choose.protocol", ...
