@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "communicator/network.h"
+
+#include <fmt/format.h>
+
+#include <span>
+#include <string>
+
+#include "log/log.h"
+
+namespace tutti::communicator {
+namespace {
+
+using transport::Net;
+
+Result<std::unique_ptr<Net>> open_here(const plugin::Registry::Network& network, Net::Options options) {
+  if (network.plugin == nullptr) return network.why;
+  options.ops = network.plugin->ops<tutti_network_ops>();
+  options.plugin = network.plugin->self();
+  options.capabilities = network.plugin->capabilities();
+  options.name = network.name;
+  options.last_failure = plugin::take_failure_text;
+  return Net::create(std::move(options));
+}
+
+/// "rank 3: ..." of the first rank on which the network does not work; empty: it works on all. Collective.
+Result<std::string> first_refusal(const Status& mine, bootstrap::Bootstrap& bootstrap, base::Time deadline) {
+  const std::string text = mine.ok() ? std::string() : mine.to_string();
+  TUTTI_ASSIGN(const auto all, bootstrap.all_gather(std::as_bytes(std::span(text)), deadline));
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    if (all[rank].empty()) continue;
+    return fmt::format("rank {}: {}", rank,
+                       std::string_view(reinterpret_cast<const char*>(all[rank].data()), all[rank].size()));
+  }
+  return std::string();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Net>> open_network(const plugin::Registry& registry, const Net::Options& options,
+                                          bootstrap::Bootstrap& bootstrap, base::Time deadline) {
+  std::string refusals;
+  for (const plugin::Registry::Network& network : registry.networks()) {
+    auto net = open_here(network, options);
+    TUTTI_ASSIGN(const std::string refusal, first_refusal(net.status(), bootstrap, deadline));
+    if (refusal.empty()) return net;
+    log::info("network '{}' is passed over, since it does not work on all ranks: {}", network.name, refusal);
+    refusals += fmt::format("{}'{}' does not work on {}", refusals.empty() ? "" : "; ", network.name, refusal);
+  }
+  return Status(Code::kUnsupported, fmt::format("no network works on all ranks: {}; name one that works in "
+                                                "plugins.network or 'network'",
+                                                refusals));
+}
+
+}  // namespace tutti::communicator
