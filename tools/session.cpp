@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/session.h"
 
+#include "plugin/names.h"
+
 namespace tutti::tools {
 namespace {
+
+constexpr std::string_view kCommandLine = "command line";  // the origin of settings in texts
 
 const CLI::Validator kSetting(
     [](std::string& text) {
@@ -48,9 +52,25 @@ std::string Session::host(int rank) const {
 }
 
 Options Session::options(int rank) const {
-  Options options{config_file, split_settings(settings)};
+  Options options{config_file, split_settings(settings), std::string(kCommandLine)};
   if (!hosts.empty()) options.settings.emplace_back("host", host(rank));
   return options;
+}
+
+Result<config::Config> load_config(const std::string& file,
+                                   const std::vector<std::pair<std::string, std::string>>& settings) {
+  config::LoadOptions options;
+  options.job_file = file;
+  options.environment = config::process_environment();
+  options.settings = settings;
+  options.settings_origin = kCommandLine;
+  return config::Config::load(options);
+}
+
+Status Session::check() const {
+  const Options first = options(0);
+  TUTTI_ASSIGN(const config::Config config, load_config(first.config_file, first.settings));
+  return plugin::check_names(config);
 }
 
 Options Session::control_options(int rank) const {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "config/config.h"
 #include "tutti/communicator.h"
 
 namespace tutti::tools {
@@ -16,6 +17,10 @@ std::vector<std::pair<std::string, std::string>> split_settings(const std::vecto
 /// Declares --config FILE and --set key=value.
 void add_settings(CLI::App& command, std::string& config_file, std::vector<std::string>& settings);
 
+/// The configuration of a command: all layers, with `settings` of the command line as the last layer.
+Result<config::Config> load_config(const std::string& file,
+                                   const std::vector<std::pair<std::string, std::string>>& settings);
+
 struct Session {
   int rank_count = 2;
   std::vector<std::string> hosts;  ///< pretended hosts; ranks are dealt to them in blocks. Empty: the real one
@@ -24,6 +29,8 @@ struct Session {
 
   /// Declares --ranks, --hosts, --config and --set.
   void add_options(CLI::App& command);
+  /// Checks the configuration and its names once, before ranks are started that would each fail.
+  Status check() const;
   /// What a rank's communicator is made with.
   Options options(int rank) const;
   /// What one is made with by which ranks tell each other facts, on the host: without what is meant for another one,

@@ -379,7 +379,7 @@ TEST_F(ConfigTest, TheDefaultFileMarksWhatMayDifferAndTeachesRules) {
     }
   }
   Config config = loaded(examples);
-  EXPECT_EQ(config.rules().size(), 3u);
+  EXPECT_EQ(config.rules().size(), 4u);
   EXPECT_EQ(config.unused().size(), 1u);
   for (const Key& key : rule_keys()) {
     EXPECT_THAT(text, HasSubstr(key.name.substr(key.name.rfind('.') + 1))) << key.name;

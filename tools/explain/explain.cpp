@@ -99,6 +99,10 @@ void add_explain(CLI::App& tutti, int& exit_code) {
       ->option_text("host|cuda");
   command->add_flag("--register", question->registered, "With cuda: for outputs in registered buffers");
   command->callback([question, &exit_code] {
+    if (const Status checked = question->session.check(); !checked.ok()) {
+      exit_code = fail(checked);
+      return;
+    }
     exit_code = run_as_threads(question->session.rank_count, [&](const UniqueId& id, int rank) {
       const Status status = answer(*question, id, rank);
       return status.ok() ? kSuccess : fail(status.with_context(fmt::format("rank {}", rank)));

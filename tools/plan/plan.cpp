@@ -74,11 +74,7 @@ Status export_plans(const Work& work) {
     return Status(Code::kInvalidArgument, fmt::format("{} ranks have no {} hosts, or no root {}", question.rank_count,
                                                       question.host_count, question.root));
   }
-  config::LoadOptions options;
-  options.job_file = work.config_file;
-  options.environment = config::process_environment();
-  options.settings = split_settings(work.settings);
-  TUTTI_ASSIGN(config::Config config, config::Config::load(options));
+  TUTTI_ASSIGN(config::Config config, load_config(work.config_file, split_settings(work.settings)));
   TUTTI_ASSIGN(const plan::PlanFile file, generate(question, std::move(config)));
   if (!work.output.empty()) return plan::write_file(file, work.output);
   fmt::print("{}", plan::to_yaml(file));

@@ -70,11 +70,7 @@ Result<std::unique_ptr<DryCommunicator>> communicator_of(const Work& work) {
   DryCommunicator::Options options;
   TUTTI_ASSIGN(options.machine, machine_of(work));
   options.node_count = work.nodes;
-  config::LoadOptions load;
-  load.job_file = work.config_file;
-  load.environment = config::process_environment();
-  load.settings = split_settings(work.settings);
-  TUTTI_ASSIGN(options.config, config::Config::load(load));
+  TUTTI_ASSIGN(options.config, load_config(work.config_file, split_settings(work.settings)));
   return DryCommunicator::create(std::move(options));
 }
 
