@@ -226,8 +226,8 @@ Status Names::check_rules() const {
       TUTTI_TRY(
           check_loaded(rule.protocol_place, key(rule, Kind::kProtocol), Kind::kProtocol, rule.protocol, use_of(rule)));
     }
-    const std::vector<std::string> networks = known(Kind::kNetwork);
-    if (!rule.network.empty() && !has(networks, rule.network)) {
+    if (rule.network.empty()) continue;
+    if (const std::vector<std::string> networks = known(Kind::kNetwork); !has(networks, rule.network)) {
       return unknown(rule.network_place, key(rule, Kind::kNetwork), Kind::kNetwork, rule.network, networks);
     }
   }

@@ -5,10 +5,13 @@
 usage: config_test.py TUTTI ZOO CONFIGS [unittest options]
 ZOO is the folder of the plugins in tests/zoo, CONFIGS the folder configs/ of the sources.
 """
+import concurrent.futures
 import json
 import os
 import pathlib
 import re
+import secrets
+import socket
 import subprocess
 import sys
 import tempfile
@@ -128,13 +131,16 @@ class Check(ConfigTest):
                 self.run_ok("config", "check", file)
 
     def test_the_rules_in_the_default_file_work(self):
-        """The example in the comment is a configuration that runs, within a host and between hosts."""
+        """A call that matches any of the rules in the comment runs."""
         comment = re.search(r"(?m)^#   rules:\n(#  .*\n)+", (CONFIGS / "default.yaml").read_text()).group(0)
         self.write("".join(line.removeprefix("#   ") + "\n" for line in comment.splitlines()))
         self.run_ok("config", "check", "job.yaml")
+        once = ("--config", "job.yaml", "--iters", 1, "--repeat", 1)
+        large = ("--ranks", 8, "--type", "float16", "--min", "1M", "--max", "1M")
         for hosts in ("a", "a,b"):
-            for kind in ("float16", "float32"):
-                self.run_ok("bench", "all_reduce", "--config", "job.yaml", "--hosts", hosts, "--type", kind, *SMALL)
+            self.run_ok("bench", "all_reduce", "--hosts", hosts, *large, *once)
+            for collective in ("all_reduce", "all_gather", "broadcast"):
+                self.run_ok("bench", collective, "--hosts", hosts, "--min", "1K", "--max", "1K", *once)
 
 
 class Show(ConfigTest):
@@ -227,6 +233,22 @@ class Networks(ConfigTest):
         self.assertEqual(result.returncode, 1)
         self.assertRegex(result.stderr, "no network works on all ranks: 'good' does not work on rank 0: .*"
                                         "'socket' does not work on rank 0: .*no network interface .*=absent0")
+
+    def test_a_network_that_fails_on_one_rank_is_passed_over_by_all(self):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = probe.getsockname()[1]
+        common = ("--ranks", 2, "--id", f"127.0.0.1:{port}:{secrets.token_hex(16)}",
+                  "--set", "plugins.network=socket,good", "--set", "log.level=info")
+        interfaces = ("[]", "=absent0")
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            ranks = [pool.submit(self.bench, *common, "--rank", rank, "--set",
+                                 f"settings.net.socket.interface={interfaces[rank]}") for rank in (0, 1)]
+            for rank, result in enumerate(future.result() for future in ranks):
+                self.assertEqual(result.returncode, 1, result.stderr)
+                self.assertRegex(result.stderr,
+                                 rf"info {rank}/2 network 'socket' is passed over, .* rank 1: .*=absent0")
+                self.assertIn("'good' does not work on rank 0: ", result.stderr)
 
     def test_a_named_network_that_cannot_serve_is_an_error(self):
         for name, why in (("good", "could not open a context"), ("open_fails", "the flux capacitor is cold")):

@@ -18,7 +18,8 @@ namespace {
 constexpr const char* kFooter = R"(
 Where a value comes from, the last one wins:
   built-in < site file (/etc/tutti/tutti.yaml, or TUTTI_SITE_CONFIG) < job file (--config, or TUTTI_CONFIG)
-  < environment (TUTTI_SHM_SLOTS for shm.slots; TUTTI_SET="key=value;key=value") < --set
+  < environment (TUTTI_SHM_SLOTS for shm.slots; TUTTI_SET="key=value;key=value")
+  < command line (--set)
 
 A line "overrides" below a setting has the value of an earlier layer. Settings of plugins
 (settings.<kind>.<plugin>.<name>) are shown for the plugins that the configuration names or that are on the search
@@ -26,8 +27,8 @@ path.)";
 
 constexpr const char* kCheckFooter = R"(
 The file is checked alone, over the built-in values: keys, values, rules, and the names of plugins, their variants and
-their settings. Plugins are looked for in plugins.path of the file, TUTTI_PLUGIN_PATH, beside the library and where
-Tutti was installed.)";
+their settings. The command loads the plugins that it checks. It looks for plugins in plugins.path of the file,
+TUTTI_PLUGIN_PATH, beside the library and where Tutti was installed.)";
 
 struct Work {
   std::string file;
