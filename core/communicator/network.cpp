@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <span>
 #include <string>
 
@@ -35,17 +36,31 @@ Result<std::string> first_refusal(const Status& mine, bootstrap::Bootstrap& boot
   return std::string();
 }
 
+/// The networks in the order of the configuration, but the networks that the rules exclude for every call last.
+std::vector<const plugin::Registry::Network*> in_order(const plugin::Registry& registry,
+                                                       const std::vector<config::Rule>& rules) {
+  std::vector<const plugin::Registry::Network*> order;
+  for (const auto& network : registry.networks()) order.push_back(&network);
+  const auto rule = std::find_if(rules.begin(), rules.end(), config::matches_all);
+  if (rule == rules.end()) return order;
+  std::stable_partition(order.begin(), order.end(), [&](const plugin::Registry::Network* network) {
+    return !config::excludes_network(*rule, network->name);
+  });
+  return order;
+}
+
 }  // namespace
 
-Result<std::unique_ptr<Net>> open_network(const plugin::Registry& registry, const Net::Options& options,
-                                          bootstrap::Bootstrap& bootstrap, base::Time deadline) {
+Result<std::unique_ptr<Net>> open_network(const plugin::Registry& registry, const std::vector<config::Rule>& rules,
+                                          const Net::Options& options, bootstrap::Bootstrap& bootstrap,
+                                          base::Time deadline) {
   std::string refusals;
-  for (const plugin::Registry::Network& network : registry.networks()) {
-    auto net = open_here(network, options);
+  for (const plugin::Registry::Network* network : in_order(registry, rules)) {
+    auto net = open_here(*network, options);
     TUTTI_ASSIGN(const std::string refusal, first_refusal(net.status(), bootstrap, deadline));
     if (refusal.empty()) return net;
-    log::info("network '{}' is passed over, since it does not work on all ranks: {}", network.name, refusal);
-    refusals += fmt::format("{}'{}' does not work on {}", refusals.empty() ? "" : "; ", network.name, refusal);
+    log::info("network '{}' is passed over, since it does not work on all ranks: {}", network->name, refusal);
+    refusals += fmt::format("{}'{}' does not work on {}", refusals.empty() ? "" : "; ", network->name, refusal);
   }
   return Status(Code::kUnsupported, fmt::format("no network works on all ranks: {}; name one that works in "
                                                 "plugins.network or 'network'",

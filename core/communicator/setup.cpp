@@ -338,7 +338,8 @@ class Setup {
     options.bell = &bell;
     auto* state = &state_;
     options.on_failure = [state](const Status& failure) { state->on_network_failure(failure); };
-    TUTTI_ASSIGN(net, communicator::open_network(*state_.registry_, options, *state_.bootstrap_, deadline_));
+    TUTTI_ASSIGN(
+        net, communicator::open_network(*state_.registry_, config_.rules(), options, *state_.bootstrap_, deadline_));
     choices_.network_name = net->options().name;
     return {};
   }

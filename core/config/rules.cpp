@@ -147,6 +147,17 @@ Result<std::vector<Rule>> read_rules(const Node& list) {
   return rules;
 }
 
+bool matches_all(const Rule& rule) {
+  return !rule.collective && !rule.data_type && rule.min_size == 0 && rule.max_size == UINT64_MAX && !rule.ranks &&
+         !rule.nodes && rule.link.empty();
+}
+
+bool excludes_network(const Rule& rule, std::string_view network) {
+  if (rule.network.empty()) return false;
+  if (!rule.forbids) return rule.network != network;
+  return rule.network == network && rule.algorithm.empty() && rule.protocol.empty();
+}
+
 std::string to_string(const Rule& rule) {
   const auto size = [](uint64_t bytes) {
     Key key;

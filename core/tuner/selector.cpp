@@ -121,17 +121,15 @@ std::string Selector::excluded_by_rules(const Question& question, const Candidat
 /// A communicator has one network, so a rule that excludes it leaves no candidate.
 Status Selector::network_excluded(const Question& question) const {
   const config::Rule* rule = matching_rule(question);
-  if (rule == nullptr || rule->network.empty()) return {};
+  if (rule == nullptr || !config::excludes_network(*rule, choices_.network_name)) return {};
   const std::string call =
       fmt::format("{} of {} × {}", to_string(question.collective), question.count, to_string(question.type));
-  if (!rule->forbids && rule->network != choices_.network_name) {
+  if (!rule->forbids) {
     return {Code::kConfig,
             fmt::format("{}: this rule chooses network '{}' for {}, but the communicator uses '{}'; set 'network: {}', "
                         "or change the rule",
                         rule->network_place, rule->network, call, choices_.network_name, rule->network)};
   }
-  const bool forbids_all = rule->forbids && rule->algorithm.empty() && rule->protocol.empty();
-  if (!forbids_all || rule->network != choices_.network_name) return {};
   return {Code::kConfig,
           fmt::format("{}: this rule forbids network '{}' for {}, but the communicator has no other network; narrow "
                       "'match' of the rule, or set 'network' to another network",

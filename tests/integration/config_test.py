@@ -271,6 +271,15 @@ class Networks(ConfigTest):
         self.assertNotIn("excluded:", result.stderr)
         self.run_ok("bench", "all_gather", "--config", "job.yaml", "--hosts", "a,b", *SMALL)
 
+    def test_a_network_that_rules_exclude_for_every_call_is_tried_last(self):
+        for rule in ("forbid: {network: socket}", "choose: {network: good}"):
+            self.write(f"rules:\n  - {rule}\n")
+            result = self.bench("--config", "job.yaml", "--set", "plugins.network=socket,good", "--set",
+                                "log.level=info")
+            self.assertEqual(result.returncode, 1)
+            self.assertRegex(result.stderr, "info ./2 network 'good' is passed over, ")
+            self.assertIn("job.yaml:2:23: this rule ", result.stderr)
+
     def test_a_rule_that_chooses_another_network_is_named(self):
         self.write(f"plugins: {{path: [{ZOO}], network: [socket, good]}}\nrules:\n"
                    "  - match: {collective: all_reduce}\n    choose: {network: good}\n")
