@@ -3,8 +3,12 @@
 
 #include <CLI/CLI.hpp>
 
+#include "plugin/names.h"
+
 namespace tutti::tools {
 namespace {
+
+constexpr std::string_view kCommandLine = "command line";  // the origin of settings in texts
 
 const CLI::Validator kSetting(
     [](std::string& text) {
@@ -34,14 +38,6 @@ void add_settings(CLI::App& command, std::string& config_file, std::vector<std::
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
 }
 
-Result<config::Config> load_config(const std::string& config_file, const std::vector<std::string>& settings) {
-  config::LoadOptions options;
-  options.job_file = config_file;
-  options.environment = config::process_environment();
-  options.settings = split_settings(settings);
-  return config::Config::load(options);
-}
-
 void Session::add_options(CLI::App& command) {
   command.add_option("-n,--ranks", rank_count, "Number of ranks (default 2)")
       ->check(CLI::Range(1, 1 << 16))
@@ -58,9 +54,25 @@ std::string Session::host(int rank) const {
 }
 
 Options Session::options(int rank) const {
-  Options options{config_file, split_settings(settings)};
+  Options options{config_file, split_settings(settings), std::string(kCommandLine)};
   if (!hosts.empty()) options.settings.emplace_back("host", host(rank));
   return options;
+}
+
+Result<config::Config> load_config(const std::string& file,
+                                   const std::vector<std::pair<std::string, std::string>>& settings) {
+  config::LoadOptions options;
+  options.job_file = file;
+  options.environment = config::process_environment();
+  options.settings = settings;
+  options.settings_origin = kCommandLine;
+  return config::Config::load(options);
+}
+
+Status Session::check() const {
+  const Options first = options(0);
+  TUTTI_ASSIGN(const config::Config config, load_config(first.config_file, first.settings));
+  return plugin::check_names(config);
 }
 
 Options Session::control_options(int rank) const {

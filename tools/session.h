@@ -19,8 +19,10 @@ std::vector<std::pair<std::string, std::string>> split_settings(const std::vecto
 
 /// Declares --config FILE and --set key=value.
 void add_settings(CLI::App& command, std::string& config_file, std::vector<std::string>& settings);
-/// The configuration that these options and the environment make, for commands without a communicator.
-Result<config::Config> load_config(const std::string& config_file, const std::vector<std::string>& settings);
+
+/// The configuration of a command: all layers, with `settings` of the command line as the last layer.
+Result<config::Config> load_config(const std::string& file,
+                                   const std::vector<std::pair<std::string, std::string>>& settings);
 
 struct Session {
   int rank_count = 2;
@@ -30,6 +32,8 @@ struct Session {
 
   /// Declares --ranks, --hosts, --config and --set.
   void add_options(CLI::App& command);
+  /// Checks the configuration and its names once, before ranks are started that would each fail.
+  Status check() const;
   /// What a rank's communicator is made with.
   Options options(int rank) const;
   /// What one is made with by which ranks tell each other facts, on the host: without what is meant for another one,

@@ -7,6 +7,7 @@
 
 #include "communicator/gpu_limits.h"
 #include "communicator/plans.h"
+#include "plugin/search.h"
 #include "topology/load.h"
 
 namespace tutti::communicator {
@@ -26,6 +27,14 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+/// The network that the machines would use if every network worked.
+std::string first_network(const config::Config& config) {
+  const std::string& network = config.text("network");
+  const std::vector<std::string>& list = config.list("plugins.network");
+  if (network == "auto" && list.empty()) return {};
+  return plugin::name_of(plugin::Kind::kNetwork, network == "auto" ? list.front() : network);
+}
+
 }  // namespace
 
 Result<std::unique_ptr<DryCommunicator>> DryCommunicator::create(Options options) {
@@ -37,7 +46,10 @@ Result<std::unique_ptr<DryCommunicator>> DryCommunicator::create(Options options
   TUTTI_TRY(made->connect(choices));
   TUTTI_TRY(create_tuner(*made->registry_, made->topology_, choices));
   if (made->rank_count() > made->node_count()) choices.links |= 1u << TUTTI_LINK_P2P;
-  if (made->node_count() > 1) choices.links |= 1u << TUTTI_LINK_NETWORK;
+  if (made->node_count() > 1) {
+    choices.links |= 1u << TUTTI_LINK_NETWORK;
+    choices.network_name = first_network(made->config_);
+  }
   if (gpu_back_end().takes(made->rank_count()).ok()) choices.back_end = &gpu_back_end();
   choices.ranks = made->rank_count();
   choices.nodes = made->node_count();

@@ -19,6 +19,7 @@
 #include "communicator/choices.h"
 #include "communicator/gpu_limits.h"
 #include "communicator/machine.h"
+#include "communicator/network.h"
 #include "communicator/state.h"
 #include "log/log.h"
 #include "plan/channels.h"
@@ -237,9 +238,7 @@ class Setup {
 
     TUTTI_ASSIGN(auto shm, transport::Shm::create(static_cast<uint32_t>(state_.rank_), local_ranks_, shm_keys));
     std::unique_ptr<transport::Net> net;
-    if (uses_network_) {
-      TUTTI_ASSIGN(net, open_network(net_keys, communicator, shm->bell()));
-    }
+    if (uses_network_) TUTTI_TRY(open_network(net_keys, communicator, shm->bell(), net));
     Contact mine;
     mine.barriers = progress::sleepers_make_barriers() ? 1 : 0;
     mine.arena = shm->address();
@@ -332,33 +331,19 @@ class Setup {
     return {};
   }
 
-  /// The first network of the list that has a usable device.
-  Result<std::unique_ptr<transport::Net>> open_network(const transport::KeySpace& keys, uint64_t communicator,
-                                                       tutti_bell& bell) {
-    Status first;
-    for (const auto& plugin : state_.registry_->of(plugin::Kind::kNetwork)) {
-      transport::Net::Options options;
-      options.ops = plugin->ops<tutti_network_ops>();
-      options.plugin = plugin->self();
-      options.capabilities = plugin->capabilities();
-      options.name = plugin->name();
-      options.communicator = communicator;
-      options.rank = static_cast<uint32_t>(state_.rank_);
-      options.keys = keys;
-      options.bell = &bell;
-      options.last_failure = plugin::take_failure_text;
-      auto* state = &state_;
-      options.on_failure = [state](const Status& failure) { state->on_network_failure(failure); };
-      auto net = transport::Net::create(std::move(options));
-      if (net.ok()) {
-        choices_.network_name = plugin->name();
-        return net;
-      }
-      if (config_.text("plugins.on_missing") != "next") return net;
-      log::warn("{}; trying the next network", net.status().text());
-      if (first.ok()) first = net.status();
-    }
-    return first;
+  Status open_network(const transport::KeySpace& keys, uint64_t communicator, tutti_bell& bell,
+                      std::unique_ptr<transport::Net>& net) {
+    transport::Net::Options options;
+    options.communicator = communicator;
+    options.rank = static_cast<uint32_t>(state_.rank_);
+    options.keys = keys;
+    options.bell = &bell;
+    auto* state = &state_;
+    options.on_failure = [state](const Status& failure) { state->on_network_failure(failure); };
+    TUTTI_ASSIGN(
+        net, communicator::open_network(*state_.registry_, config_.rules(), options, *state_.bootstrap_, deadline_));
+    choices_.network_name = net->options().name;
+    return {};
   }
 
   void describe_topology() {
@@ -580,6 +565,7 @@ Result<Communicator> Communicator::create(const UniqueId& id, int rank, int rank
   load.job_file = options.config_file;
   load.environment = config::process_environment();
   load.settings = options.settings;
+  load.settings_origin = options.settings_origin;
   TUTTI_ASSIGN(config::Config config, config::Config::load(load));
   TUTTI_ASSIGN(std::shared_ptr<State> state, State::create(id, rank, rank_count, std::move(config)));
   return Communicator(std::move(state));

@@ -66,14 +66,14 @@ Result<Config> Config::load(const LoadOptions& options) {
   const std::string job = options.job_file.empty() ? find_variable(options, "TUTTI_CONFIG") : options.job_file;
   if (!job.empty()) TUTTI_TRY(config.merge_file(job, "job"));
   TUTTI_TRY(config.merge_environment(options.environment));
-  for (const auto& [key, text] : options.settings) TUTTI_TRY(config.set(entry_of(key, text, "application")));
+  for (const auto& [key, text] : options.settings) TUTTI_TRY(config.set(entry_of(key, text, options.settings_origin)));
   return config;
 }
 
 Status Config::declare(const Key& key) {
   auto value = parse(key, key.default_text);
   if (!value.ok()) return value.status().with_context(fmt::format("default of '{}'", key.name));
-  slots_[key.name] = {key, *std::move(value), "built-in"};
+  slots_[key.name] = {key, *std::move(value), "built-in", "built-in"};
   return {};
 }
 
@@ -91,8 +91,11 @@ Status Config::apply(const Entry& entry, Slot& slot) {
   }
   auto value = parse(slot.key, entry.text);
   if (!value.ok()) return wrong(entry.value_place, fmt::format("{}: {}", slot.key.name, value.status().text()));
+  slot.overrides.insert(slot.overrides.begin(), {format(slot.key, slot.value), slot.origin});
   slot.value = *std::move(value);
   slot.origin = entry.origin;
+  slot.place = entry.value_place;
+  slot.item_places = entry.item_places;
   return {};
 }
 
@@ -173,8 +176,13 @@ Status Config::add(std::string_view kind, std::string_view plugin, const std::ve
     });
     if (key == known.end()) {
       if (is_variable) std::transform(known.begin(), known.end(), known.begin(), variable_of);
-      return wrong(entry.place, fmt::format("{} plugin '{}' has no setting '{}'{}", kind, plugin, entry.key,
-                                            did_you_mean(entry.key, known)));
+      std::vector<std::string> allowed;
+      const size_t start = is_variable ? variable_prefix.size() : prefix.size();
+      for (const std::string& name : known) allowed.push_back(name.substr(start));
+      return wrong(entry.place,
+                   fmt::format("{} plugin '{}' has no setting '{}'{}; {}", kind, plugin, entry.key,
+                               did_you_mean(entry.key, known),
+                               allowed.empty() ? "it has none" : fmt::format("allowed: {}", fmt::join(allowed, ", "))));
     }
     TUTTI_TRY(apply(entry, slots_.find(*key)->second));
   }
@@ -208,6 +216,17 @@ const std::string& Config::origin(std::string_view key) const {
   return slot == slots_.end() ? kNone : slot->second.origin;
 }
 
+const std::string& Config::place(std::string_view key) const {
+  const auto slot = slots_.find(key);
+  return slot == slots_.end() ? origin(key) : slot->second.place;
+}
+
+const std::string& Config::item_place(std::string_view key, size_t index) const {
+  const auto slot = slots_.find(key);
+  if (slot == slots_.end() || index >= slot->second.item_places.size()) return place(key);
+  return slot->second.item_places[index];
+}
+
 std::vector<std::string> Config::names() const {
   std::vector<std::string> out;
   for (const auto& [name, slot] : slots_) out.push_back(name);
@@ -217,7 +236,7 @@ std::vector<std::string> Config::names() const {
 std::vector<Config::Item> Config::items() const {
   std::vector<Item> out;
   for (const auto& [name, slot] : slots_) {
-    out.push_back({name, format(slot.key, slot.value), slot.origin, slot.key.help});
+    out.push_back({name, format(slot.key, slot.value), slot.origin, slot.key.help, slot.overrides});
   }
   return out;
 }

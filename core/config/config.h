@@ -22,7 +22,8 @@ struct LoadOptions {
   std::string site_file = "/etc/tutti/tutti.yaml";  ///< may be absent; TUTTI_SITE_CONFIG names another, which may not
   std::string job_file;                             ///< empty: TUTTI_CONFIG, or none
   std::vector<std::pair<std::string, std::string>> environment;  ///< the variables that begin with TUTTI_
-  std::vector<std::pair<std::string, std::string>> settings;     ///< of the application: key, value
+  std::vector<std::pair<std::string, std::string>> settings;     ///< of the last layer: key, value
+  std::string settings_origin = "application";                   ///< the name of that layer in texts
 };
 
 /// The TUTTI_* variables of this process; none where it runs with more rights than its caller (AT_SECURE).
@@ -44,6 +45,10 @@ class Config {
   const std::string& text(std::string_view key) const { return value(key).text; }
   const std::vector<std::string>& list(std::string_view key) const { return value(key).list; }
   const std::string& origin(std::string_view key) const;
+  /// Where the value of a declared key stands: "job.yaml:3:12", "environment TUTTI_SET", "built-in".
+  const std::string& place(std::string_view key) const;
+  /// Where item `index` of a declared list stands; outside of YAML the place of the list.
+  const std::string& item_place(std::string_view key, size_t index) const;
   const std::vector<Rule>& rules() const { return rules_; }
 
   /// Any declared key; for others the answer is empty, and the log says so.
@@ -51,16 +56,24 @@ class Config {
 
   /// Declares a plugin's settings and takes what the layers gave for them. kConfig for what the plugin does not have.
   Status add(std::string_view kind, std::string_view plugin, const std::vector<Key>& keys);
+  /// Every setting of a plugin that a layer gives, lowest layer first. The key may be the name of a variable.
+  const std::vector<Entry>& plugin_settings() const { return pending_; }
   /// "job.yaml:3:5: settings.net.ib.device": given for plugins that were not added, so without effect so far. `kind`:
   /// of plugins; empty: all.
   std::vector<std::string> unused(std::string_view kind = {}) const;
 
+  /// A value that a later layer has replaced.
+  struct Overridden {
+    std::string value;
+    std::string origin;
+  };
   /// One line of `tutti config show`.
   struct Item {
     std::string key;
     std::string value;
     std::string origin;
     std::string help;
+    std::vector<Overridden> overrides;  ///< the latest value first
   };
   std::vector<Item> items() const;  ///< by key
   /// "key=value" of every key on which ranks must agree, and the rules. Layers and order of the files do not matter.
@@ -73,6 +86,9 @@ class Config {
     Key key;
     Value value;
     std::string origin;
+    std::string place;
+    std::vector<std::string> item_places = {};
+    std::vector<Overridden> overrides = {};
   };
   Status declare(const Key& key);
   Status merge_file(const std::string& path, const std::string& layer);

@@ -76,13 +76,14 @@ Status each_value(const Node& map, std::string_view prefix, Take&& take) {
       return wrong(node.place, fmt::format("{}: expected a single value", node.key));
     const auto value = parse(*key, node.text);
     if (!value.ok()) return wrong(node.place, fmt::format("{}: {}", node.key, value.status().text()));
-    take(node.key, *value);
+    take(node, *value);
     return {};
   });
 }
 
 Status read_match(const Node& node, Rule& rule) {
-  TUTTI_TRY(each_value(node, kMatch, [&](const std::string& name, const Value& value) {
+  TUTTI_TRY(each_value(node, kMatch, [&](const Node& item, const Value& value) {
+    const std::string& name = item.key;
     if (name == "collective") rule.collective = collective_from(value.text);
     if (name == "data_type") rule.data_type = data_type_from(value.text);
     if (name == "min_size") rule.min_size = static_cast<uint64_t>(value.integer);
@@ -96,10 +97,15 @@ Status read_match(const Node& node, Rule& rule) {
 }
 
 Status read_action(const Node& node, Rule& rule) {
-  TUTTI_TRY(each_value(node, kChoose, [&](const std::string& name, const Value& value) {
-    if (name == "algorithm") rule.algorithm = value.text;
-    if (name == "protocol") rule.protocol = value.text;
-    if (name == "network") rule.network = value.text;
+  const auto put = [](const Node& item, const Value& value, std::string& text, std::string& place) {
+    text = value.text;
+    place = item.place;
+  };
+  TUTTI_TRY(each_value(node, kChoose, [&](const Node& item, const Value& value) {
+    const std::string& name = item.key;
+    if (name == "algorithm") put(item, value, rule.algorithm, rule.algorithm_place);
+    if (name == "protocol") put(item, value, rule.protocol, rule.protocol_place);
+    if (name == "network") put(item, value, rule.network, rule.network_place);
     if (name == "channels") rule.channels = static_cast<uint32_t>(value.integer);
   }));
   if (rule.forbids && rule.channels) return wrong(node.place, "channels can be chosen, not forbidden");
@@ -139,6 +145,17 @@ Result<std::vector<Rule>> read_rules(const Node& list) {
     rules.push_back(std::move(rule));
   }
   return rules;
+}
+
+bool matches_all(const Rule& rule) {
+  return !rule.collective && !rule.data_type && rule.min_size == 0 && rule.max_size == UINT64_MAX && !rule.ranks &&
+         !rule.nodes && rule.link.empty();
+}
+
+bool excludes_network(const Rule& rule, std::string_view network) {
+  if (rule.network.empty()) return false;
+  if (!rule.forbids) return rule.network != network;
+  return rule.network == network && rule.algorithm.empty() && rule.protocol.empty();
 }
 
 std::string to_string(const Rule& rule) {

@@ -12,6 +12,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "config/document.h"
@@ -38,7 +39,16 @@ struct Rule {
   std::optional<uint32_t> channels;
 
   std::string place;  ///< "job.yaml:12:5"
+  // The place of each name above: "job.yaml:13:24".
+  std::string algorithm_place;
+  std::string protocol_place;
+  std::string network_place;
 };
+
+/// Whether a rule matches every call.
+bool matches_all(const Rule& rule);
+/// Whether a rule leaves no candidate for a call that it matches, where ranks use this network.
+bool excludes_network(const Rule& rule, std::string_view network);
 
 /// What may stand in `match`, and in `choose` and `forbid`: "rules.match.collective", "rules.choose.protocol", ...
 std::span<const Key> rule_keys();

@@ -38,7 +38,7 @@ std::vector<Key> make_keys() {
              "Where the ranks' buffers are and who computes: host is this machine's processors, cuda its GPUs."),
       name("algorithm", "Algorithm of every collective: auto, a name (ring), or name/variant (direct/two-shot)."),
       name("protocol", "Protocol of every call: auto, or a name (simple, ll)."),
-      name("network", "Network between hosts: auto takes the first of plugins.network that works here."),
+      name("network", "Network between hosts: auto takes the first of plugins.network that works on all ranks."),
       choice("transport", "auto", {"auto", "shm", "net"},
              "What joins ranks of one host: shm is shared memory, also between GPUs; net sends even that through the "
              "network; auto is shared memory, or the GPUs' own where they reach each other."),
@@ -107,6 +107,8 @@ Key plugin_key(std::string_view kind, std::string_view plugin, const tutti_confi
   if (key.minimum <= key.maximum) {
     out.minimum = key.minimum;
     out.maximum = key.maximum;
+  } else if (out.type == Type::kSize || out.type == Type::kDuration) {
+    out.minimum = 0;
   }
   out.must_agree = kind != "net";
   return out;

@@ -37,7 +37,7 @@ struct Key {
 /// The settings of the core.
 std::span<const Key> core_keys();
 /// A plugin's setting, as `settings.<kind>.<plugin>.<name>`. Ranks must agree on it, but for a network's: an interface
-/// may be called differently on each host.
+/// may be called differently on each host. A size or duration without a range starts at 0.
 Key plugin_key(std::string_view kind, std::string_view plugin, const tutti_config_key& key);
 /// "TUTTI_SHM_SLOTS" for "shm.slots".
 std::string variable_of(std::string_view name);

@@ -35,6 +35,7 @@ class Flattener {
     if (node.kind == Node::Kind::kList) {
       entry.is_list = true;
       TUTTI_ASSIGN(entry.text, list_text(node));
+      for (const Node& item : node.children) entry.item_places.push_back(item.place);
     } else if (node.kind != Node::Kind::kScalar) {
       return wrong(node.key_place, fmt::format("'{}' has no value; give it one, or remove it", key));
     }

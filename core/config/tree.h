@@ -14,12 +14,13 @@ namespace tutti::config {
 
 /// One setting as somebody gave it.
 struct Entry {
-  std::string key;              ///< dotted
-  std::string text;             ///< lists as "[a, b]"
-  std::string place;            ///< of the key: "job.yaml:3:5", "environment TUTTI_HOST"
-  std::string value_place;      ///< of the value: "job.yaml:3:12"
-  std::optional<bool> is_list;  ///< what it is in YAML; elsewhere text is text
-  std::string origin;           ///< "job job.yaml:3:5"
+  std::string key;                            ///< dotted
+  std::string text;                           ///< lists as "[a, b]"
+  std::string place;                          ///< of the key: "job.yaml:3:5", "environment TUTTI_HOST"
+  std::string value_place;                    ///< of the value: "job.yaml:3:12"
+  std::optional<bool> is_list;                ///< what it is in YAML; elsewhere text is text
+  std::string origin;                         ///< "job job.yaml:3:5"
+  std::vector<std::string> item_places = {};  ///< of a list in YAML: where each item stands
 };
 
 struct Tree {

@@ -20,10 +20,7 @@ void look_inside(Listed& listed, config::Config config) {
   const tutti_plugin& table = (*image)->table();
   listed.description.assign(table.description.data, table.description.size);
   listed.capabilities = table.capabilities;
-  for (uint64_t i = 0; i < table.config_key_count; ++i) {
-    listed.settings.push_back(
-        config::plugin_key(short_name(listed.note->kind), listed.note->name, table.config_keys[i]));
-  }
+  listed.settings = (*image)->settings();
   if (auto plugin = Plugin::open(*image, config); !plugin.ok()) listed.refused = plugin.status().text();
 }
 

@@ -124,17 +124,24 @@ Result<std::shared_ptr<Image>> Image::load(Kind kind, const std::string& name, c
   return std::shared_ptr<Image>(std::move(image));
 }
 
+std::vector<config::Key> Image::settings() const {
+  std::vector<config::Key> keys;
+  for (uint64_t i = 0; i < table_.config_key_count; ++i) {
+    keys.push_back(config::plugin_key(short_name(note_.kind), note_.name, table_.config_keys[i]));
+  }
+  return keys;
+}
+
+Status Plugin::declare(const Image& image, config::Config& config) {
+  const Status added = config.add(short_name(image.note().kind), image.note().name, image.settings());
+  return added.with_context("TUTTI-P07");
+}
+
 Result<std::shared_ptr<Plugin>> Plugin::open(std::shared_ptr<Image> image, config::Config& config) {
   std::shared_ptr<Plugin> plugin(new Plugin(std::move(image)));
   const tutti_plugin& table = plugin->image_->table();
-  const std::string_view kind = short_name(plugin->kind());
-  std::vector<config::Key> keys;
-  for (uint64_t i = 0; i < table.config_key_count; ++i) {
-    keys.push_back(config::plugin_key(kind, plugin->name(), table.config_keys[i]));
-  }
-  if (const Status added = config.add(kind, plugin->name(), keys); !added.ok()) {
-    return added.with_context("TUTTI-P07");
-  }
+  TUTTI_TRY(declare(*plugin->image_, config));
+  const std::vector<config::Key> keys = plugin->image_->settings();
   for (uint64_t i = 0; i < table.config_key_count; ++i) {
     Setting setting{std::string(view(table.config_keys[i].name)), keys[i].type, config.value(keys[i].name), {}};
     plugin->settings_.push_back(std::move(setting));

@@ -27,6 +27,8 @@ class Image {
   const Note& note() const { return note_; }
   const std::filesystem::path& file() const { return file_; }
   const tutti_plugin& table() const { return table_; }
+  /// The settings that it declares.
+  std::vector<config::Key> settings() const;
 
  protected:
   Note note_;
@@ -37,6 +39,8 @@ class Image {
 /// An open plugin. Its calls are those of its table; this object is for any thread.
 class Plugin {
  public:
+  /// Declares the plugin's settings in `config`. P07.
+  static Status declare(const Image& image, config::Config& config);
   /// Declares the plugin's settings in `config` and opens it. P07 settings, P08 open failed.
   static Result<std::shared_ptr<Plugin>> open(std::shared_ptr<Image> image, config::Config& config);
   ~Plugin();

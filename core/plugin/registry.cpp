@@ -7,17 +7,16 @@
 #include <ranges>
 
 #include "log/log.h"
+#include "plugin/names.h"
 #include "plugin/search.h"
 
 namespace tutti::plugin {
 namespace {
 
-Result<std::shared_ptr<Plugin>> load_one(Kind kind, const std::string& name,
-                                         const std::vector<std::filesystem::path>& directories,
-                                         config::Config& config) {
-  TUTTI_ASSIGN(const std::filesystem::path file, find(kind, name, directories));
-  TUTTI_ASSIGN(std::shared_ptr<Image> image, Image::load(kind, name, file));
-  return Plugin::open(std::move(image), config);
+/// "net.socket 0.1.0, ABI 0.1".
+std::string identity_of(const Note& note) {
+  return fmt::format("{}.{} {}, ABI {}.{}", short_name(note.kind), note.name, note.version, note.abi_major,
+                     note.abi_minor);
 }
 
 /// All plugins of the kind that will be are loaded.
@@ -30,6 +29,7 @@ void warn_of_unused(Kind kind, const config::Config& config) {
 }  // namespace
 
 Result<std::shared_ptr<Registry>> Registry::load(config::Config& config, bool with_network) {
+  TUTTI_TRY(check_names(config));
   auto registry = std::make_shared<Registry>();
   for (const Kind kind : kKinds) {
     if (kind == Kind::kNetwork && !with_network) continue;
@@ -43,16 +43,15 @@ Result<std::shared_ptr<Registry>> Registry::load(config::Config& config, bool wi
 }
 
 Status Registry::load_kind(Kind kind, config::Config& config, const std::vector<std::string>& names) {
-  const auto directories = search_path(config.list("plugins.path"));
   const bool next = config.text("plugins.on_missing") == "next";
   auto& plugins = plugins_[static_cast<uint32_t>(kind)];
   Status first_failure;
-  for (auto name = names.begin(); name != names.end(); ++name) {
-    if (std::find(names.begin(), name, *name) == name) continue;
-    return {Code::kConfig, fmt::format("plugins.{} names '{}' twice; name it once", to_string(kind), *name)};
-  }
   for (const std::string& name : names) {
-    auto plugin = load_one(kind, name, directories, config);
+    auto plugin = load_one(kind, name, config);
+    if (plugin.ok() && *plugin == nullptr) {
+      if (first_failure.ok()) first_failure = networks_.back().why;
+      continue;
+    }
     if (plugin.ok()) {
       plugins.push_back(*std::move(plugin));
       log::info("plugin {}.{} {} from {}", short_name(kind), plugins.back()->name(), plugins.back()->version(),
@@ -68,7 +67,22 @@ Status Registry::load_kind(Kind kind, config::Config& config, const std::vector<
   return {Code::kConfig, fmt::format("plugins.{} is empty; name at least one plugin", to_string(kind))};
 }
 
+/// Null: a network that the configuration does not ask for by name, and that does not work on this machine.
+Result<std::shared_ptr<Plugin>> Registry::load_one(Kind kind, const std::string& name, config::Config& config) {
+  TUTTI_ASSIGN(const std::filesystem::path file, find(kind, name, search_path(config.list("plugins.path"))));
+  TUTTI_ASSIGN(std::shared_ptr<Image> image, Image::load(kind, name, file));
+  TUTTI_TRY(Plugin::declare(*image, config));
+  auto plugin = Plugin::open(image, config);
+  if (kind != Kind::kNetwork) return plugin;
+  if (!plugin.ok() && config.text("network") != "auto") return plugin;
+  networks_.push_back(
+      {image->note().name, plugin.ok() ? *plugin : nullptr, plugin.status(), identity_of(image->note())});
+  return networks_.back().plugin;
+}
+
 Registry::~Registry() {
+  networks_.clear();
+
   for (const Kind kind : std::views::reverse(kKinds)) {
     auto& plugins = plugins_[static_cast<uint32_t>(kind)];
     while (!plugins.empty()) plugins.pop_back();
@@ -78,11 +92,10 @@ Registry::~Registry() {
 std::vector<std::string> Registry::identity() const {
   std::vector<std::string> lines;
   for (const Kind kind : kKinds) {
-    for (const auto& plugin : of(kind)) {
-      lines.push_back(fmt::format("{}.{} {}, ABI {}.{}", short_name(kind), plugin->name(), plugin->version(),
-                                  plugin->image().note().abi_major, plugin->image().note().abi_minor));
-    }
+    if (kind == Kind::kNetwork) continue;
+    for (const auto& plugin : of(kind)) lines.push_back(identity_of(plugin->image().note()));
   }
+  for (const Network& network : networks_) lines.push_back(network.identity);
   return lines;
 }
 

@@ -14,8 +14,17 @@ namespace tutti::plugin {
 /// Immutable once loaded; any thread.
 class Registry {
  public:
+  /// A network that the configuration names, in its order of preference.
+  struct Network {
+    std::string name;
+    std::shared_ptr<Plugin> plugin;  ///< null: the network does not work on this machine
+    Status why;                      ///< why `plugin` is null
+    std::string identity;
+  };
+
   /// Loads algorithms, protocols and the tuner that `config` names, and networks if `with_network`. A plugin that
-  /// cannot serve is an error, unless plugins.on_missing is next. Declares the plugins' settings in `config`.
+  /// cannot serve is an error, unless plugins.on_missing is next. Where `network` is auto, a network that cannot be
+  /// opened on this machine is an error only if there is no other. Declares the plugins' settings in `config`.
   static Result<std::shared_ptr<Registry>> load(config::Config& config, bool with_network);
   ~Registry();
   Registry() = default;
@@ -25,11 +34,15 @@ class Registry {
   std::span<const std::shared_ptr<Plugin>> of(Kind kind) const { return plugins_[static_cast<uint32_t>(kind)]; }
   /// "net.socket 0.1.0, ABI 0.1" of each plugin: what ranks must agree on.
   std::vector<std::string> identity() const;
+  /// All networks, with the networks that do not work on this machine.
+  const std::vector<Network>& networks() const { return networks_; }
 
  private:
   Status load_kind(Kind kind, config::Config& config, const std::vector<std::string>& names);
+  Result<std::shared_ptr<Plugin>> load_one(Kind kind, const std::string& name, config::Config& config);
 
   std::vector<std::shared_ptr<Plugin>> plugins_[TUTTI_KIND_TUNER + 1];
+  std::vector<Network> networks_;
 };
 
 }  // namespace tutti::plugin

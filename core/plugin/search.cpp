@@ -73,14 +73,7 @@ Result<fs::path> find(Kind kind, const std::string& name, const std::vector<fs::
   for (const fs::path& directory : directories) {
     if (is_there(directory / file)) return directory / file;
   }
-  std::vector<std::string> known;
-  const std::string prefix = file_name(kind, "").substr(0, file_name(kind, "").size() - 3);
-  for (const fs::path& path : all_files(directories)) {
-    const std::string stem = path.stem().string();
-    if (stem.starts_with(prefix)) known.push_back(stem.substr(prefix.size()));
-  }
-  std::sort(known.begin(), known.end());
-  known.erase(std::unique(known.begin(), known.end()), known.end());
+  const std::vector<std::string> known = names_on(directories, kind);
   std::vector<std::string> searched;
   searched.reserve(directories.size());
   for (const fs::path& directory : directories) searched.push_back(directory.string());
@@ -88,6 +81,25 @@ Result<fs::path> find(Kind kind, const std::string& name, const std::vector<fs::
                 fmt::format("TUTTI-P01 {} plugin '{}' not found: no {} in {}{}; there are: {}", to_string(kind), name,
                             file, fmt::join(searched, ", "), config::did_you_mean(name, known),
                             known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", "))));
+}
+
+std::string name_of(Kind kind, const std::string& named) {
+  const fs::path path = named;
+  if (!path.is_absolute()) return named;
+  const std::string prefix = fs::path(file_name(kind, "")).stem().string();  // "tutti-net-"
+  const std::string stem = path.stem().string();
+  return stem.starts_with(prefix) ? stem.substr(prefix.size()) : stem;
+}
+
+std::vector<std::string> names_on(const std::vector<fs::path>& directories, Kind kind) {
+  std::vector<std::string> names;
+  for (const fs::path& file : all_files(directories)) {
+    std::string name = name_of(kind, file.string());
+    if (file.filename() == file_name(kind, name)) names.push_back(std::move(name));
+  }
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  return names;
 }
 
 std::vector<fs::path> all_files(const std::vector<fs::path>& directories) {

@@ -21,6 +21,12 @@ std::vector<std::filesystem::path> search_path(const std::vector<std::string>& c
 Result<std::filesystem::path> find(Kind kind, const std::string& name,
                                    const std::vector<std::filesystem::path>& directories);
 
+/// The names of the plugins of a kind that have a file on the path, sorted, each once.
+std::vector<std::string> names_on(const std::vector<std::filesystem::path>& directories, Kind kind);
+
+/// The name of a plugin that the configuration names by its name or absolute path: "ib" for "/opt/tutti-net-ib.so".
+std::string name_of(Kind kind, const std::string& named);
+
 /// Every file on the path whose name is that of a plugin, in the order of the path.
 std::vector<std::filesystem::path> all_files(const std::vector<std::filesystem::path>& directories);
 

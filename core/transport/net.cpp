@@ -120,8 +120,9 @@ tutti_connection* Net::receiver(const Key& key) {
 
 Status Net::failure(std::string_view doing, uint32_t peer, int32_t code) const {
   const std::string whom = peer == options_.rank ? std::string() : fmt::format(" (rank {})", peer);
-  return Status(static_cast<Code>(code),
-                fmt::format("network '{}' could not {}{}: {}", options_.name, doing, whom, options_.last_failure()));
+  const std::string why = options_.last_failure();
+  return Status(static_cast<Code>(code), fmt::format("network '{}' could not {}{}: {}", options_.name, doing, whom,
+                                                     why.empty() ? "it does not say why (PLG-14)" : why));
 }
 
 }  // namespace tutti::transport

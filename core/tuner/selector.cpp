@@ -119,12 +119,32 @@ std::string Selector::excluded_by_rules(const Question& question, const Candidat
   return fmt::format("{} by the rule at {}", rule->forbids ? "forbidden" : "not chosen", rule->place);
 }
 
+/// A communicator has one network, so a rule that excludes it leaves no candidate.
+Status Selector::network_excluded(const Question& question) const {
+  const config::Rule* rule = matching_rule(question);
+  if (rule == nullptr || !config::excludes_network(*rule, choices_.network_name)) return {};
+  const std::string call =
+      fmt::format("{} of {} × {}", to_string(question.collective), question.count, to_string(question.type));
+  if (!rule->forbids) {
+    return {Code::kConfig,
+            fmt::format("{}: this rule chooses network '{}' for {}, but the communicator uses '{}'; set 'network: {}', "
+                        "or change the rule",
+                        rule->network_place, rule->network, call, choices_.network_name, rule->network)};
+  }
+  return {Code::kConfig,
+          fmt::format("{}: this rule forbids network '{}' for {}, but the communicator has no other network; narrow "
+                      "'match' of the rule, or set 'network' to another network",
+                      rule->network_place, rule->network, call)};
+}
+
 const config::Rule* Selector::matching_rule(const Question& question) const {
   const uint64_t bytes = question.count * size_of(question.type);
   const auto has_link = [&](const std::string& link) {
     return (choices_.links >> (link == "shm" ? TUTTI_LINK_SHM : TUTTI_LINK_NETWORK) & 1) != 0;
   };
+  const bool uses_network = (choices_.links >> TUTTI_LINK_NETWORK & 1) != 0;
   for (const config::Rule& rule : config_.rules()) {
+    if (!rule.network.empty() && !uses_network) continue;
     if (rule.collective.value_or(question.collective) != question.collective) continue;
     if (rule.data_type.value_or(question.type) != question.type) continue;
     if (bytes < rule.min_size || bytes > rule.max_size) continue;
@@ -307,6 +327,7 @@ Result<Decision> Selector::choose(const Question& question) const {
   TUTTI_ASSIGN(const std::vector<Candidate> candidates, judge(question));
   const std::optional<size_t> chosen = best(candidates);
   if (!chosen) {
+    TUTTI_TRY(network_excluded(question));
     return Status(Code::kUnsupported,
                   fmt::format("nothing can run {} of {} × {}:\n{}", to_string(question.collective), question.count,
                               to_string(question.type), verdicts(candidates, chosen)));

@@ -50,7 +50,7 @@ struct Choices {
   const tutti_tuner_ops* tuner = nullptr;
   std::unique_ptr<void, void (*)(void*)> tuner_instance{nullptr, [](void*) {}};
   std::string tuner_name;
-  std::string network_name;           ///< for rules; empty: none loaded
+  std::string network_name;           ///< of the network in use, for rules
   uint32_t links = 0;                 ///< bits 1 << TUTTI_LINK_*: what joins the ranks
   uint32_t device = 0;                ///< TUTTI_DEVICE_*: where the ranks' buffers are; 0: it does not matter
   const BackEnd* back_end = nullptr;  ///< executes the plans; null: without limits
@@ -87,7 +87,8 @@ class Selector {
   Selector(const Selector&) = delete;
   Selector& operator=(const Selector&) = delete;
 
-  /// kUnsupported, with the verdicts in the text, if no candidate is left.
+  /// If no candidate is left: kConfig with the place of a rule that excludes the network, else kUnsupported with the
+  /// verdicts in the text.
   Result<Decision> choose(const Question& question) const;
   /// The verdict on every candidate, one per line, the chosen one first.
   Result<std::string> explain(const Question& question) const;
@@ -111,6 +112,8 @@ class Selector {
   void exclude(const Question& question, Candidate& candidate) const;
   std::string excluded_by_settings(const Candidate& candidate) const;
   std::string excluded_by_rules(const Question& question, const Candidate& candidate) const;
+  Status network_excluded(const Question& question) const;
+  /// The first rule that matches the call. A rule that names a network matches only where ranks use a network.
   const config::Rule* matching_rule(const Question& question) const;
   std::string excluded_by_device(const Candidate& candidate) const;
   std::string excluded_by_links(const Candidate& candidate) const;

@@ -237,14 +237,14 @@ TEST_F(ConfigError, SettingsOfPlugins) {
   };
   EXPECT_EQ(add(load("settings.net.socket.stream: 2\n")),
             "job.yaml:1:1: net plugin 'socket' has no setting 'settings.net.socket.stream'; did you mean "
-            "'settings.net.socket.streams'?");
+            "'settings.net.socket.streams'?; allowed: streams");
   EXPECT_EQ(add(load("settings:\n  net.socket.streams: 17\n")),
             "job.yaml:2:23: settings.net.socket.streams: 17 is out of range; allowed is 1 to 16");
   EXPECT_EQ(add(load("settings.net.socket.streams: [2]\n")),
             "job.yaml:1:30: settings.net.socket.streams: expected a single value, not a list");
   EXPECT_EQ(add(load("", {{"TUTTI_SETTINGS_NET_SOCKET_STREMS", "2"}})),
             "environment TUTTI_SETTINGS_NET_SOCKET_STREMS: net plugin 'socket' has no setting "
-            "'TUTTI_SETTINGS_NET_SOCKET_STREMS'; did you mean 'TUTTI_SETTINGS_NET_SOCKET_STREAMS'?");
+            "'TUTTI_SETTINGS_NET_SOCKET_STREMS'; did you mean 'TUTTI_SETTINGS_NET_SOCKET_STREAMS'?; allowed: STREAMS");
   EXPECT_EQ(add(load("", {{"TUTTI_SETTINGS_NET_SOCKET_STREAMS", "x"}})),
             "environment TUTTI_SETTINGS_NET_SOCKET_STREAMS: settings.net.socket.streams: 'x' is not a decimal integer");
 }

@@ -126,6 +126,36 @@ TEST_F(ConfigTest, LaterLayersWin) {
   EXPECT_EQ(config.origin("algorithm"), "built-in");
 }
 
+TEST_F(ConfigTest, ASettingKeepsTheValuesThatItOverrides) {
+  write("site.yaml", "channels: 1\nnet.slots: 9\n");
+  const Config config = loaded("channels: 2", {{"TUTTI_CHANNELS", "3"}}, {{"channels", "5"}});
+  for (const auto& item : config.items()) {
+    std::vector<std::string> overrides;
+    for (const auto& earlier : item.overrides) overrides.push_back(earlier.value + " from " + earlier.origin);
+    if (item.key == "channels") {
+      EXPECT_THAT(overrides, ElementsAre("3 from environment TUTTI_CHANNELS", "2 from job job.yaml:1:1",
+                                         "1 from site site.yaml:1:1", "0 from built-in"));
+    } else if (item.key == "net.slots") {
+      EXPECT_THAT(overrides, ElementsAre("8 from built-in"));
+    } else {
+      EXPECT_THAT(overrides, IsEmpty()) << item.key;
+    }
+  }
+}
+
+TEST_F(ConfigTest, ValuesHavePlaces) {
+  const Config config =
+      loaded("channels: 2\nplugins.network:\n  - socket\n  - ib\n", {}, {{"plugins.protocol", "ll, simple"}});
+  EXPECT_EQ(config.place("algorithm"), "built-in");
+  EXPECT_EQ(config.place("channels"), "job.yaml:1:11");
+  EXPECT_EQ(config.item_place("plugins.network", 1), "job.yaml:4:5");
+  EXPECT_EQ(config.item_place("plugins.protocol", 1), "application");
+  LoadOptions options;
+  options.settings = {{"channels", "3"}};
+  options.settings_origin = "command line";
+  EXPECT_EQ(Config::load(options)->origin("channels"), "command line");
+}
+
 TEST_F(ConfigTest, VariablesNameTheFiles) {
   write("a.yaml", "channels: 7\n");
   write("b.yaml", "shm.slots: 9\n");
@@ -246,7 +276,14 @@ TEST_F(ConfigTest, PluginKeysAgreeButForNetworks) {
   const Key algorithm = plugin_key("algo", "ring", key);
   EXPECT_EQ(algorithm.name, "settings.algo.ring.min");
   EXPECT_EQ(algorithm.default_text, "4K");
-  EXPECT_EQ(algorithm.minimum, INT64_MIN) << "minimum > maximum means no range";
+  EXPECT_EQ(algorithm.maximum, INT64_MAX) << "minimum > maximum means no range";
+  EXPECT_EQ(parse(algorithm, "-5").status().text(), "-5 is out of range; allowed is at least 0");
+  EXPECT_TRUE(parse(algorithm, "0").ok());
+  key.type = TUTTI_CONFIG_DURATION;
+  EXPECT_EQ(parse(plugin_key("net", "socket", key), "-5s").status().text(),
+            "-5s is out of range; allowed is at least 0s");
+  key.type = TUTTI_CONFIG_INTEGER;
+  EXPECT_TRUE(parse(plugin_key("net", "socket", key), "-5").ok());
   EXPECT_TRUE(algorithm.must_agree);
   EXPECT_FALSE(plugin_key("net", "socket", key).must_agree);
 }
@@ -342,7 +379,7 @@ TEST_F(ConfigTest, TheDefaultFileMarksWhatMayDifferAndTeachesRules) {
     }
   }
   Config config = loaded(examples);
-  EXPECT_EQ(config.rules().size(), 3u);
+  EXPECT_EQ(config.rules().size(), 4u);
   EXPECT_EQ(config.unused().size(), 1u);
   for (const Key& key : rule_keys()) {
     EXPECT_THAT(text, HasSubstr(key.name.substr(key.name.rfind('.') + 1))) << key.name;

@@ -250,6 +250,48 @@ TEST(Registry, NamesAPluginOnce) {
   EXPECT_THAT(std::string(Registry::load(config, false).status().text()), HasSubstr("names 'ring' twice"));
 }
 
+TEST(Registry, ChecksNamesBeforeItLoads) {
+  const auto error = [](const char* key, const char* value) {
+    auto config = configured({{key, value}});
+    const auto registry = Registry::load(config, false);
+    EXPECT_EQ(registry.status().code(), Code::kConfig) << key;
+    return std::string(registry.status().text());
+  };
+  EXPECT_THAT(
+      error("algorithm", "rnig"),
+      AllOf(testing::StartsWith("application: algorithm: there is no algorithm plugin 'rnig'; did you mean "
+                                "'ring'?; allowed: auto, ring, "),
+            HasSubstr("direct/one-shot"), HasSubstr("searched for tutti-algo-rnig.so in " + kPlugins.string())));
+  EXPECT_THAT(error("algorithm", "direct/oneshot"), HasSubstr("did you mean 'direct/one-shot'?"));
+  EXPECT_THAT(error("protocol", "simpel"), HasSubstr("did you mean 'simple'?"));
+  // The name is wrong even where no network is needed.
+  EXPECT_THAT(error("network", "sokcet"), HasSubstr("did you mean 'socket'?"));
+  EXPECT_THAT(error("settings.net.sokcet.streams", "2"), HasSubstr("did you mean 'socket'?"));
+}
+
+TEST(Registry, KeepsNetworksThatDoNotWorkHere) {
+  const auto load = [](std::vector<std::pair<std::string, std::string>> settings) {
+    settings.emplace_back("plugins.path", kZoo.string() + "," + kPlugins.string());
+    config::LoadOptions options;
+    options.site_file = "";
+    options.settings = std::move(settings);
+    auto config = config::Config::load(options);
+    return Registry::load(*config, true);
+  };
+  const auto registry = load({{"plugins.network", "open_fails,good"}});
+  ASSERT_TRUE(registry.ok()) << registry.status().to_string();
+  const auto& networks = (*registry)->networks();
+  ASSERT_EQ(networks.size(), 2u);
+  EXPECT_EQ(networks[0].plugin, nullptr);
+  EXPECT_THAT(std::string(networks[0].why.text()), HasSubstr("the flux capacitor is cold"));
+  EXPECT_NE(networks[1].plugin, nullptr);
+  // Ranks agree on the plugins even if a network works on some machines only.
+  EXPECT_THAT((*registry)->identity(), testing::Contains(HasSubstr("net.open_fails 1.0")));
+  EXPECT_THAT(std::string(load({{"plugins.network", "open_fails"}}).status().text()), HasSubstr("TUTTI-P08"));
+  EXPECT_THAT(std::string(load({{"network", "open_fails"}}).status().text()), HasSubstr("TUTTI-P08"));
+  EXPECT_EQ(load({{"plugins.network", "absent,good"}}).status().code(), Code::kNotFound);
+}
+
 TEST(Registry, MissesOnlyWhatIsNamed) {
   const Folder folder;
   const auto load = [&](const char* network) {
@@ -263,8 +305,8 @@ TEST(Registry, MissesOnlyWhatIsNamed) {
   const auto file = folder.write("tutti-net-good.so", contents(kZoo / "tutti-net-good.so"));
   EXPECT_EQ(load("good"), "loaded");
   fs::remove(file);
-  EXPECT_THAT(load("good"), AllOf(HasSubstr("TUTTI-P01 network plugin 'good' not found"),
-                                  HasSubstr(folder.path().string()), HasSubstr("there are: socket")));
+  EXPECT_THAT(load("good"), AllOf(HasSubstr("application: network: there is no network plugin 'good'"),
+                                  HasSubstr(folder.path().string()), HasSubstr("allowed: auto, socket; ")));
   EXPECT_EQ(load("socket"), "loaded");
 }
 

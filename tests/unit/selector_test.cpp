@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the selector says of protocols that need registered buffers (when they compete, and with which plans), and of
-// plans that cannot be made or executed.
+// Protocols that need registered buffers: when they compete, and with which plans. Rules on networks. Plans that cannot
+// be made or executed.
 #include "tuner/selector.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
 
 #include "communicator/gpu_limits.h"
 #include "plugin/loader.h"
@@ -40,13 +45,22 @@ tuner::Protocol protocol(const char* name, uint32_t needs_registered, double lat
 
 class SelectorTest : public testing::Test {
  protected:
-  SelectorTest() { selector_ = std::make_unique<Selector>(config_, choices(kRanks, {plugin(ring_), plugin(direct_)})); }
+  SelectorTest() { make(1u << TUTTI_LINK_P2P); }
 
   static plan::AlgorithmPlugin plugin(const Algorithm& algorithm) {
     return {algorithm.name(), &algorithm.ops(), algorithm.self()};
   }
 
-  /// Of GPUs of one machine.
+  /// Makes a selector over `links`. Its network is "socket".
+  void make(uint32_t links) {
+    tuner::Choices choices = this->choices(kRanks, {plugin(ring_), plugin(direct_)});
+    choices.links = links;
+    choices.network_name = "socket";
+    for (tuner::Protocol& each : choices.protocols) each.properties.links |= links;
+    selector_ = std::make_unique<Selector>(config_, std::move(choices));
+  }
+
+  /// The choices of GPUs of one machine.
   tuner::Choices choices(uint32_t ranks, const std::vector<plan::AlgorithmPlugin>& plugins) {
     const NodeOfRank nodes = split(ranks, 1);
     tutti_topology topology = topology_of(nodes);
@@ -64,6 +78,16 @@ class SelectorTest : public testing::Test {
     choices.ranks = ranks;
     choices.max_channels = 16;
     return choices;
+  }
+
+  /// Takes the rules of this job file.
+  void follow(const std::string& job) {
+    const std::string file = fmt::format("{}tutti-selector-{}.yaml", testing::TempDir(), getpid());
+    std::ofstream(file) << job;
+    auto config = config::Config::load({"", file, {}, {}});
+    std::filesystem::remove(file);
+    ASSERT_TRUE(config.ok()) << config.status().to_string();
+    config_ = *std::move(config);
   }
 
   std::string verdicts(const Question& question) const {
@@ -130,6 +154,42 @@ TEST_F(SelectorTest, counts_copies_one_after_another) {
   ASSERT_TRUE(decision.ok());
   const double bytes = 3.0 * 4 * kLarge;
   EXPECT_NEAR(decision->predicted_us, 3 * (1 + 18) + bytes / (350e3 * 1.05), 1);
+}
+
+TEST_F(SelectorTest, a_rule_on_networks_excludes_nothing_where_no_network_is_used) {
+  for (const char* rule :
+       {"forbid: {network: socket}", "choose: {network: ib}", "choose: {network: socket, protocol: copy}"}) {
+    follow(fmt::format("rules: [{{{}}}]", rule));
+    EXPECT_THAT(verdicts(all_gather(16, false)), Not(HasSubstr("by the rule"))) << rule;
+    EXPECT_TRUE(selector_->choose(all_gather(16, false)).ok()) << rule;
+  }
+  // The next rule decides.
+  follow("rules: [{forbid: {network: socket}}, {forbid: {algorithm: ring}}]");
+  EXPECT_THAT(verdict(all_gather(16, false), "ring × simple"), HasSubstr("forbidden by the rule at "));
+}
+
+TEST_F(SelectorTest, a_rule_that_excludes_the_network_fails_with_its_place) {
+  make(1u << TUTTI_LINK_P2P | 1u << TUTTI_LINK_NETWORK);
+  const auto failure = [&](const std::string& rules) {
+    follow(rules);
+    const auto decision = selector_->choose(all_gather(16, false));
+    EXPECT_FALSE(decision.ok()) << rules;
+    return std::string(decision.status().to_string());
+  };
+  EXPECT_THAT(
+      failure("rules:\n- forbid: {network: socket}\n"),
+      HasSubstr(":2:21: this rule forbids network 'socket' for all_gather of 16 × float32, but the communicator "
+                "has no other network; narrow 'match' of the rule"));
+  EXPECT_THAT(failure("rules:\n- choose: {network: ib}\n"),
+              HasSubstr(":2:21: this rule chooses network 'ib' for all_gather of 16 × float32, but the communicator "
+                        "uses 'socket'; set 'network: ib'"));
+  follow("rules: [{forbid: {network: ib}}]");
+  EXPECT_TRUE(selector_->choose(all_gather(16, false)).ok());
+  follow("rules: [{choose: {network: socket}}]");
+  EXPECT_TRUE(selector_->choose(all_gather(16, false)).ok());
+  // Both names must hold: this rule leaves the other protocols.
+  follow("rules: [{forbid: {network: socket, protocol: copy}}]");
+  EXPECT_TRUE(selector_->choose(all_gather(16, false)).ok());
 }
 
 // --- Plans that cannot be made or executed

@@ -176,6 +176,7 @@ int run(const Request& request) {
     const auto id = meeting_place(request);
     return id.ok() ? rank_main(*id, request.rank) : tools::fail(id.status().with_context("--id"));
   }
+  if (const Status checked = request.session.check(); !checked.ok()) return tools::fail(checked);
   // Before there are threads; a library with NCCL's API reads it when it starts.
   if (request.blocks > 0) setenv("NCCL_MAX_CTAS", std::to_string(request.blocks).c_str(), 1);
   const int ranks = request.session.rank_count;

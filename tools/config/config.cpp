@@ -9,6 +9,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "plugin/names.h"
 #include "tools/commands.h"
 #include "tools/session.h"
 
@@ -18,10 +19,17 @@ namespace {
 constexpr const char* kFooter = R"(
 Where a value comes from, the last one wins:
   built-in < site file (/etc/tutti/tutti.yaml, or TUTTI_SITE_CONFIG) < job file (--config, or TUTTI_CONFIG)
-  < environment (TUTTI_SHM_SLOTS for shm.slots; TUTTI_SET="key=value;key=value") < --set
+  < environment (TUTTI_SHM_SLOTS for shm.slots; TUTTI_SET="key=value;key=value")
+  < command line (--set)
 
-Settings of plugins (settings.<kind>.<plugin>.<name>) are read when the plugin is loaded; `tutti plugin list` shows
-which there are.)";
+A line "overrides" below a setting has the value of an earlier layer. Settings of plugins
+(settings.<kind>.<plugin>.<name>) are shown for the plugins that the configuration names or that are on the search
+path.)";
+
+constexpr const char* kCheckFooter = R"(
+The file is checked alone, over the built-in values: keys, values, rules, and the names of plugins, their variants and
+their settings. The command loads the plugins that it checks. It looks for plugins in plugins.path of the file,
+TUTTI_PLUGIN_PATH, beside the library and where Tutti was installed.)";
 
 struct Work {
   std::string file;
@@ -30,28 +38,27 @@ struct Work {
   bool help = false;
 };
 
-Result<config::Config> load(const Work& work) {
-  config::LoadOptions options;
-  options.job_file = work.file;
-  options.environment = config::process_environment();
-  options.settings = split_settings(work.settings);
-  return config::Config::load(options);
-}
-
-/// The application of the core's layers is, here, this command line.
-std::string origin_of(const config::Config::Item& item) {
-  return item.origin == "application" ? "--set" : item.origin;
-}
-
 void print_json(const config::Config& config) {
   auto document =
       nlohmann::ordered_json{{"settings", nlohmann::ordered_json::array()}, {"rules", nlohmann::ordered_json::array()}};
   for (const auto& item : config.items()) {
-    document["settings"].push_back(
-        {{"key", item.key}, {"value", item.value}, {"origin", origin_of(item)}, {"help", item.help}});
+    auto overrides = nlohmann::ordered_json::array();
+    for (const auto& earlier : item.overrides) {
+      overrides.push_back({{"value", earlier.value}, {"origin", earlier.origin}});
+    }
+    document["settings"].push_back({{"key", item.key},
+                                    {"value", item.value},
+                                    {"origin", item.origin},
+                                    {"overrides", std::move(overrides)},
+                                    {"help", item.help}});
   }
   for (const config::Rule& rule : config.rules()) document["rules"].push_back({{"origin", rule.place}});
   fmt::print("{}\n", document.dump(2));
+}
+
+/// An empty text would be invisible.
+std::string_view shown(std::string_view value) {
+  return value.empty() ? "\"\"" : value;
 }
 
 void print_table(const config::Config& config, bool help) {
@@ -64,29 +71,47 @@ void print_table(const config::Config& config, bool help) {
   }
   for (const auto& item : items) {
     if (help) fmt::print("# {}\n", item.help);
-    fmt::print("{:{}}  {:{}}  {}\n", item.key, key_width, item.value, value_width, origin_of(item));
+    fmt::print("{:{}}  {:{}}  {}\n", item.key, key_width, item.value, value_width, item.origin);
+    for (const auto& earlier : item.overrides)
+      fmt::print("  overrides {} ({})\n", shown(earlier.value), earlier.origin);
   }
   for (const config::Rule& rule : config.rules()) {
     fmt::print("{:{}}  {:{}}  {}\n", "rules", key_width, rule.forbids ? "forbid" : "choose", value_width, rule.place);
   }
 }
 
-Status show(const Work& work) {
-  TUTTI_ASSIGN(const config::Config config, load(work));
-  if (work.json) {
-    print_json(config);
-  } else {
-    print_table(config, work.help);
+/// Says which plugins the command could not look into.
+void warn(const std::vector<plugin::Undeclared>& undeclared, std::string_view consequence) {
+  for (const plugin::Undeclared& each : undeclared) {
+    fmt::print(stderr, "tutti: warning: {}{}; {}\n", each.place.empty() ? "" : each.place + ": ", each.why.text(),
+               consequence);
   }
+}
+
+Status show(const Work& work) {
+  TUTTI_ASSIGN(const config::Config config, load_config(work.file, split_settings(work.settings)));
+  config::Config with_plugins = config;
+  const auto undeclared = plugin::declare_settings(with_plugins);
+  if (work.json) {
+    print_json(with_plugins);
+  } else {
+    print_table(with_plugins, work.help);
+  }
+  TUTTI_TRY(plugin::check_plugins(config));
+  warn(undeclared, "its settings are not shown");
   return {};
 }
 
-/// Reads this file and nothing else, so that the answer does not depend on where it is asked.
+/// Reads this file, and no other layer. Names are those of the plugins on the search path.
 Status check(const Work& work) {
   config::LoadOptions options;
   options.site_file.clear();
   options.job_file = work.file;
-  TUTTI_TRY(config::Config::load(options).status());
+  TUTTI_ASSIGN(config::Config config, config::Config::load(options));
+  TUTTI_TRY(plugin::check_plugins(config));
+  auto undeclared = plugin::declare_settings(config);
+  std::erase_if(undeclared, [](const plugin::Undeclared& each) { return !each.tolerated; });
+  warn(undeclared, "ranks go on without it, since plugins.on_missing is next");
   fmt::print("{}: right\n", work.file);
   return {};
 }
@@ -113,6 +138,7 @@ void add_config(CLI::App& tutti, int& exit_code) {
 
   CLI::App* checked = command->add_subcommand("check", "Check a configuration file");
   checked->add_option("file", work->file, "The file")->required()->option_text("FILE");
+  checked->footer(kCheckFooter);
   checked->callback(run(check));
 }
 

@@ -90,7 +90,7 @@ Status answer_dry(const Question& question) {
   communicator::DryCommunicator::Options options;
   TUTTI_ASSIGN(options.machine, topology::Document::load(question.topology));
   options.node_count = question.nodes;
-  TUTTI_ASSIGN(options.config, load_config(question.session.config_file, question.session.settings));
+  TUTTI_ASSIGN(options.config, load_config(question.session.config_file, split_settings(question.session.settings)));
   TUTTI_ASSIGN(const auto cluster, communicator::DryCommunicator::create(std::move(options)));
   const check::Problem problem = problem_of(question, static_cast<int>(cluster->rank_count()));
   TUTTI_ASSIGN(const std::string text, cluster->selector().explain({problem.collective, problem.type, problem.op,
@@ -146,7 +146,10 @@ void add_explain(CLI::App& tutti, int& exit_code) {
       ->check(CLI::Range(1, 1 << 20))
       ->needs(topology)
       ->option_text("N");
-  command->callback([question, &exit_code] { exit_code = run(*question); });
+  command->callback([question, &exit_code] {
+    const Status checked = question->session.check();
+    exit_code = checked.ok() ? run(*question) : fail(checked);
+  });
 }
 
 }  // namespace tutti::tools

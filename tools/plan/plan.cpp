@@ -48,7 +48,7 @@ Result<plan::PlanFile> make(const Work& work) {
     return Status(Code::kInvalidArgument, fmt::format("{} ranks have no {} hosts, or no root {}", question.rank_count,
                                                       question.host_count, question.root));
   }
-  TUTTI_ASSIGN(config::Config config, load_config(work.config_file, work.settings));
+  TUTTI_ASSIGN(config::Config config, load_config(work.config_file, split_settings(work.settings)));
   return generate(question, std::move(config));
 }
 

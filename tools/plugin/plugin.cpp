@@ -72,11 +72,7 @@ void print_table(const std::vector<Listed>& plugins) {
 }
 
 Result<int> list(const Work& work) {
-  config::LoadOptions options;
-  options.job_file = work.config_file;
-  options.environment = config::process_environment();
-  options.settings = split_settings(work.settings);
-  TUTTI_ASSIGN(const config::Config config, config::Config::load(options));
+  TUTTI_ASSIGN(const config::Config config, load_config(work.config_file, split_settings(work.settings)));
   const std::vector<Listed> plugins = plugin::list(config, work.check);
   if (work.json) {
     print_json(plugins);

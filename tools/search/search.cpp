@@ -71,7 +71,7 @@ Result<std::unique_ptr<DryCommunicator>> communicator_of(const Work& work) {
   DryCommunicator::Options options;
   TUTTI_ASSIGN(options.machine, machine_of(work));
   options.node_count = work.nodes;
-  TUTTI_ASSIGN(options.config, load_config(work.config_file, work.settings));
+  TUTTI_ASSIGN(options.config, load_config(work.config_file, split_settings(work.settings)));
   return DryCommunicator::create(std::move(options));
 }
 

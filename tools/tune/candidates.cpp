@@ -34,11 +34,7 @@ std::string base_file(const Request& request) {
 }
 
 Result<config::Config> load_config(const Request& request) {
-  config::LoadOptions load;
-  load.job_file = base_file(request);
-  load.environment = config::process_environment();
-  load.settings = request.bench.session.options(0).settings;
-  return config::Config::load(load);
+  return tools::load_config(base_file(request), request.bench.session.options(0).settings);
 }
 
 void limit_sizes(const tutti_protocol_properties& properties, uint32_t link, Candidate& candidate) {

@@ -66,6 +66,7 @@ int run(const Request& request) {
     const Status status = tune_as(request, id, rank);
     return status.ok() ? tools::kSuccess : tools::fail(status.with_context(fmt::format("rank {}", rank)));
   };
+  if (const Status checked = request.bench.session.check(); !checked.ok()) return tools::fail(checked);
   const int ranks = request.bench.session.rank_count;
   return request.bench.threads ? tools::run_as_threads(ranks, rank_main) : tools::run_as_processes(ranks, rank_main);
 }

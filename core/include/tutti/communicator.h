@@ -73,6 +73,7 @@ struct Choice {
 struct Options {
   std::string config_file;                                    ///< job file; empty: TUTTI_CONFIG or none
   std::vector<std::pair<std::string, std::string>> settings;  ///< "protocol" → "ll", ... as in --set
+  std::string settings_origin = "application";                ///< how texts name the origin of `settings`
 };
 
 /// Buffers that all ranks registered together: Communicator::register_buffer. Ends with this object, for this rank

@@ -73,7 +73,7 @@ typedef struct tutti_config_key {
   tutti_str name;
   tutti_str default_text; /* as it would stand in YAML: "4", "128KiB", "[eth, ib]" */
   tutti_str help;         /* one sentence */
-  int64_t minimum;        /* of integers, sizes and durations; ignored where minimum > maximum */
+  int64_t minimum;        /* of integers, sizes and durations; where minimum > maximum, the last two start at 0 */
   int64_t maximum;
 } tutti_config_key;
 
