@@ -50,10 +50,10 @@ def not_run(reason, commands, refusal=None):
 NOT_RUN = (
     not_run("installs packages and builds", r"^\./dev "),
     not_run("needs libnccl.so.2 of a build with CUDA", r"^ldd |build/cuda/lib/nccl"),
-    not_run("needs a GPU", r"^(build/release/bin/)?tutti .*--device cuda", NO_GPU),
+    not_run("needs a GPU", r"^(build/(release|cuda)/bin/)?tutti .*--device cuda", NO_GPU),
     not_run("install_test.sh builds the example", r"^cmake -B build "),
 )
-RUNS = re.compile(r"^(\w+=\S+ )*((build/release/bin/)?tutti|sed|cat) ")
+RUNS = re.compile(r"^(\w+=\S+ )*((build/(release|cuda)/bin/)?tutti|sed|cat|echo) ")
 
 
 def environment(tool):
@@ -68,8 +68,9 @@ class Shell:
 
     def __init__(self, folder, tool, source, build):
         self.folder, self.environment = folder, environment(tool)
-        (folder / "build/release/bin").mkdir(parents=True)
-        (folder / "build/release/bin/tutti").symlink_to(tool)
+        for preset in ("release", "cuda"):
+            (folder / "build" / preset / "bin").mkdir(parents=True)
+            (folder / "build" / preset / "bin/tutti").symlink_to(tool)
         for plugin in (build / "examples").glob("tutti-*.so"):
             (folder / "build" / plugin.name).symlink_to(plugin)
         (folder / "vendor").mkdir()
@@ -251,7 +252,7 @@ class Spans(DocsTest):
                 continue
             with self.subTest(place):
                 (self.shell.folder / "span.yaml").write_text(code)
-                self.run_ok("tutti config check span.yaml")
+                self.run_ok("TUTTI_PLUGIN_PATH=$PWD/build tutti config check span.yaml")
                 if code.startswith("settings."):  # checked only when plugins are loaded
                     self.assertIn(code.split(":")[0], of_plugins, place)
 
@@ -302,12 +303,12 @@ class SelfTest(DocsTest):
 
 
 # Code with a colon of other kinds: keys of plan files and tables, subjects of commits, beginnings of errors and logs.
-NO_SETTING = re.compile(r"^(registered|area|timeout|unsupported|nccl): ")
+NO_SETTING = re.compile(r"^(registered|area|timeout|unsupported|excluded|nccl): ")
 COMMANDS = ("bench", "config check", "config show", "explain", "plan export", "plan print", "plan verify",
             "plugin list", "search", "topo check", "topo show", "tune")
 SETTING = r"^[a-z_]+(\.[a-z_0-9]+)*: \S"
 BLOCKS = {
-    r"\A(?:\w+=\S+ )*(?:(?:build/release/bin/)?tutti|\./dev|cmake|my_program) ": Blocks.check_commands,
+    r"\A(?:\w+=\S+ )*(?:(?:build/(?:release|cuda)/bin/)?tutti|\./dev|cmake|my_program) ": Blocks.check_commands,
     "|".join(rf"\A{beginning}\b" for beginning in messages.SCRIPTS): Blocks.check_message,
     r"\A *your program ──|\AT = call": Blocks.check_drawing,
     r"\Atutti_table: 1": Blocks.check_table,
