@@ -80,6 +80,12 @@ bool Attendance::has_left(uint32_t rank) const {
                      [&](const bootstrap::Departure& departure) { return departure.rank == static_cast<int>(rank); });
 }
 
+uint32_t Attendance::first_present() const {
+  uint32_t rank = 0;
+  while (has_left(rank)) ++rank;
+  return rank;
+}
+
 std::optional<Absence> Attendance::missing_in(const Turn& turn) const {
   const std::lock_guard lock(mutex_);
   for (const bootstrap::Departure& departure : departures_) {

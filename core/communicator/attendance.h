@@ -51,6 +51,8 @@ class Attendance {
   /// False as long as all ranks are there. Cheap.
   bool any_left() const { return left_.load(std::memory_order_acquire) != 0; }
   bool has_left(uint32_t rank) const;
+  /// The lowest rank that has not left.
+  uint32_t first_present() const;
   /// The first rank that left without its part in this call.
   std::optional<Absence> missing_in(const Turn& turn) const;
   /// The first rank that left without its part in a call that this rank has made. When two threads count and add at

@@ -13,6 +13,7 @@
 
 #include "bootstrap/exchange.h"
 #include "communicator/registrations.h"
+#include "log/log.h"
 #include "progress/bell.h"
 
 namespace tutti {
@@ -120,7 +121,8 @@ Status Communicator::State::check_present(std::span<const Job> jobs, const Call&
     const auto absence = job.done ? std::nullopt : attendance_.missing_in(job.turn);
     if (!absence) continue;
     const auto own = static_cast<uint32_t>(rank_);
-    break_with({Code::kRemote, communicator::describe(*absence, own, communicator::describe(call))});
+    const Status missing(Code::kRemote, communicator::describe(*absence, own, communicator::describe(call)));
+    if (break_with(missing)) log_absence(missing);
     enter(Phase::kFailed);
     uncount(jobs);
     announce_end();
@@ -142,7 +144,18 @@ Status Communicator::State::check_present() {
   const auto absence = attendance_.missing_in_any();
   if (!absence) return {};
   const std::string text = communicator::describe(*absence, static_cast<uint32_t>(rank_), "");
-  return fail_everywhere(Status(Code::kRemote, fmt::format("{}; rank {} {}", text, rank_, describe_current())));
+  const Status missing(Code::kRemote, fmt::format("{}; rank {} {}", text, rank_, describe_current()));
+  if (tell_everywhere(missing)) log_absence(missing);
+  return failure();
+}
+
+/// All ranks are told that a rank left, and most of them find out what it misses: one of them is enough in the log.
+void Communicator::State::log_absence(const Status& missing) const {
+  if (static_cast<int>(attendance_.first_present()) == rank_) {
+    log::failure("rank {}: {}", rank_, missing.to_string());
+  } else {
+    log::info("rank {}: {}", rank_, missing.to_string());
+  }
 }
 
 Status Communicator::State::check_device() {
@@ -342,7 +355,8 @@ void Communicator::State::on_departure(const bootstrap::Departure& departure) {
 
 void Communicator::State::on_failure(const bootstrap::FailureReport& report) {
   const bool aborted = report.kind == bootstrap::FailureKind::kAborted;
-  break_with(aborted ? reason_of_abort(report.text) : report.status());
+  const Status failure = aborted ? reason_of_abort(report.text) : report.status();
+  if (break_with(failure)) log::info("rank {} is told of a failure: {}", rank_, failure.to_string());
 }
 
 Status Communicator::State::reason_of_abort(std::string_view text) {
@@ -362,19 +376,25 @@ void Communicator::State::on_network_failure(const Status& failure) {
   }
 }
 
-void Communicator::State::break_with(const Status& failure) {
+bool Communicator::State::break_with(const Status& failure) {
   const std::lock_guard lock(failure_mutex_);  // setup may be about to add the fabric or the GPU
-  if (failure_.ok()) failure_ = failure;
+  const bool first = failure_.ok();
+  if (first) failure_ = failure;
   std::atomic_ref<uint32_t>(abort_word_).store(1, std::memory_order_seq_cst);
   if (gpu_ != nullptr) gpu_->stop();
   if (fabric_ != nullptr) progress::ring(fabric_->shm().bell());
+  return first;
 }
 
 Status Communicator::State::fail_everywhere(const Status& failure) {
-  const bool first = this->failure().ok();
-  break_with(failure);
-  if (first) bootstrap_->post_abort(fmt::format("{}|{}", static_cast<int>(failure.code()), failure.text()));
+  if (tell_everywhere(failure)) log::failure("rank {}: {}", rank_, failure.to_string());
   return this->failure();
+}
+
+bool Communicator::State::tell_everywhere(const Status& failure) {
+  const bool first = break_with(failure);
+  if (first) bootstrap_->post_abort(fmt::format("{}|{}", static_cast<int>(failure.code()), failure.text()));
+  return first;
 }
 
 Status Communicator::State::failure() const {
@@ -383,7 +403,8 @@ Status Communicator::State::failure() const {
 }
 
 void Communicator::State::abort(std::string_view reason) {
-  [[maybe_unused]] const Status held = fail_everywhere(Status(Code::kAborted, std::string(reason)));
+  const Status wished(Code::kAborted, std::string(reason));
+  if (tell_everywhere(wished)) log::info("rank {}: {}", rank_, wished.to_string());
 }
 
 Result<Choice> Communicator::State::choose(const tuner::Question& question) const {

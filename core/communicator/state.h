@@ -76,10 +76,14 @@ class Communicator::State {
   void on_departure(const bootstrap::Departure& departure);
   static Status reason_of_abort(std::string_view text);
   void on_network_failure(const Status& failure);
-  /// The first failure breaks the communicator; later ones are ignored. Any thread.
-  void break_with(const Status& failure);
-  /// Breaks this communicator, tells the other ranks why, and returns the failure that holds.
+  /// The first failure breaks the communicator: true. Later ones are ignored. Any thread.
+  bool break_with(const Status& failure);
+  /// Breaks this communicator, tells the other ranks why, and logs it: this rank detected it. Returns the failure that
+  /// holds.
   Status fail_everywhere(const Status& failure);
+  /// The same without the log. False when there was a failure before.
+  bool tell_everywhere(const Status& failure);
+  void log_absence(const Status& missing) const;
   /// Tells the other ranks which calls this rank has made, and that no more come.
   void announce_end();
   void flush_network();

@@ -99,9 +99,9 @@ void add_explain(CLI::App& tutti, int& exit_code) {
       ->option_text("host|cuda");
   command->add_flag("--register", question->registered, "With cuda: for outputs in registered buffers");
   command->callback([question, &exit_code] {
-    exit_code = run_as_threads(question->session.rank_count, [&](const UniqueId& id, int rank) {
-      const Status status = answer(*question, id, rank);
-      return status.ok() ? kSuccess : fail(status.with_context(fmt::format("rank {}", rank)));
+    exit_code = run_as_threads(question->session.rank_count, [&](const UniqueId& id, int rank) -> Result<int> {
+      TUTTI_TRY(answer(*question, id, rank));
+      return kSuccess;
     });
   });
 }

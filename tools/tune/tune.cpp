@@ -61,9 +61,9 @@ Status tune_as(const Request& request, const UniqueId& id, int rank) {
 }
 
 int run(const Request& request) {
-  const auto rank_main = [&](const UniqueId& id, int rank) {
-    const Status status = tune_as(request, id, rank);
-    return status.ok() ? tools::kSuccess : tools::fail(status.with_context(fmt::format("rank {}", rank)));
+  const auto rank_main = [&](const UniqueId& id, int rank) -> Result<int> {
+    TUTTI_TRY(tune_as(request, id, rank));
+    return tools::kSuccess;
   };
   const int ranks = request.bench.session.rank_count;
   return request.bench.threads ? tools::run_as_threads(ranks, rank_main) : tools::run_as_processes(ranks, rank_main);
