@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Why the ranks of one job failed, and what they logged: each text is printed once per job, not once per rank.
+// Failures and log lines of all ranks of a job: each text is printed once per job, not once per rank.
 #pragma once
 
 #include <array>
@@ -22,7 +22,7 @@ struct Failure {
 };
 Failure failure_now(int rank, const Status& status);
 
-/// Lines "ranks 0-2: text", one for each distinct text: the earliest first, which is the cause of later ones.
+/// Lines "ranks 0-2: text", a line for each distinct text: the earliest first, which is the cause of later lines.
 std::vector<std::string> lines_of(std::vector<Failure> failures);
 /// Prints them on stderr.
 void print(std::vector<Failure> failures);
@@ -30,7 +30,7 @@ void print(std::vector<Failure> failures);
 /// Which rank wrote a line first. All bytes zero: none. In memory that the processes of a job share; any thread.
 class LoggedLines {
  public:
-  /// False for a line that another rank has written before. Past some hundred distinct lines always true.
+  /// False for a line that a different rank has written before. Past some hundred distinct lines always true.
   bool claim(int rank, std::string_view text);
 
  private:

@@ -61,7 +61,7 @@ class WaitedSignals {
   sigset_t before_{};
 };
 
-/// What the process at the other end of a pipe wrote before it closed it.
+/// All bytes that come through a pipe until its other end is closed.
 std::string read_all(int descriptor) {
   std::string text;
   char buffer[256];
@@ -73,9 +73,9 @@ std::string read_all(int descriptor) {
   }
 }
 
-constexpr size_t kLongestReport = 32 << 10;  // what a pipe holds while nobody reads
+constexpr size_t kLongestReport = 32 << 10;  // a pipe holds it while nobody reads
 
-/// What a child tells its parent when it fails: the time, then the text. A child that ends well says nothing.
+/// Tells the parent why this child failed: the time, then the text. A child that ends well says nothing.
 void report(int descriptor, const Failure& failure) {
   const auto time = failure.time.time_since_epoch().count();
   std::string bytes(reinterpret_cast<const char*>(&time), sizeof time);

@@ -2,9 +2,9 @@
 // Which calls this rank has made, and which calls the ranks had made that left: whether a call can still end.
 //
 // Collective calls have the same numbers on all ranks, from 1: a rank that left after call M is missing in the calls
-// above M, and in no other. A rank ends call M only when it has done its part for all others, so the others can end it.
-// Messages are numbered for each pair of ranks and direction: message k to a rank that left is missing its receiver if
-// the rank had made fewer than k receives.
+// above M, and in no other. A rank ends call M only when it has done its part for all ranks, so slower ranks can end
+// it. Messages are numbered for each pair of ranks and direction: message k to a rank that left is missing its receiver
+// if the rank had made fewer than k receives.
 #pragma once
 
 #include <atomic>

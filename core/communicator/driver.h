@@ -35,7 +35,7 @@ class Driver {
 
   /// Whose network slots these works may wait for; helped while waiting.
   void set_engine(progress::Engine* engine) { engine_ = engine; }
-  /// Tells whether the ranks are there that these works wait for.
+  /// Asked before a wait sleeps: whether the ranks that a work waits for still take part.
   void set_attendance(const Attendance* attendance) { attendance_ = attendance; }
 
   struct Outcome {

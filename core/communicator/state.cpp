@@ -32,7 +32,7 @@ constexpr std::chrono::seconds kReportLimit{2};
 }  // namespace
 
 Communicator::State::~State() {
-  // The callbacks stay until then: the failure of another rank ends both waits.
+  // The callbacks stay until both waits are over: a failure of the group ends them.
   announce_end();
   if (gpu_ != nullptr) static_cast<void>(gpu_->finish());
   flush_network();
@@ -49,7 +49,7 @@ void Communicator::State::announce_end() {
   bootstrap_->announce(attendance_.ending(std::move(did)));
 }
 
-/// The other ranks need what was sent before: it must leave this process before its connections close.
+/// Data that was sent must leave this process before its connections close.
 void Communicator::State::flush_network() {
   const auto failed = [this] { return bootstrap_->failure().has_value(); };
   if (fabric_ == nullptr || fabric_->net() == nullptr || failed()) return;
@@ -131,7 +131,7 @@ Status Communicator::State::check_present(std::span<const Job> jobs, const Call&
   return {};
 }
 
-/// The call of these jobs is not made: no other rank can count on it.
+/// The call of these jobs is not made: no rank can count on it.
 void Communicator::State::uncount(std::span<const Job> jobs) {
   for (const Job& job : jobs) {
     const bool collective = job.turn.kind == Turn::Kind::kCollective;  // which has a job for each channel
@@ -149,7 +149,7 @@ Status Communicator::State::check_present() {
   return failure();
 }
 
-/// All ranks are told that a rank left, and most of them find out what it misses: one of them is enough in the log.
+/// All ranks are told that a rank left, and most of them miss it in the same call. The log needs the error once.
 void Communicator::State::log_absence(const Status& missing) const {
   if (static_cast<int>(attendance_.first_present()) == rank_) {
     log::failure("rank {}: {}", rank_, missing.to_string());

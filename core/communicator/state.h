@@ -26,7 +26,7 @@ namespace tutti {
 class Communicator::State {
  public:
   State(int rank, int size) : rank_(rank), size_(size), attendance_(static_cast<uint32_t>(size)) {}
-  /// Leaves: tells the other ranks at once, then lets out what was sent.
+  /// Leaves: tells the other ranks at once, then waits until sent data is out.
   ~State();
   State(const State&) = delete;
   State& operator=(const State&) = delete;
@@ -87,8 +87,8 @@ class Communicator::State {
   /// Tells the other ranks which calls this rank has made, and that no more come.
   void announce_end();
   void flush_network();
-  /// Breaks this communicator when a rank left without its part in the call, whose jobs these are. Other ranks find the
-  /// same by themselves, once they have ended their earlier calls.
+  /// Breaks this communicator when a rank left without its part in the call that `jobs` belong to. The remaining ranks
+  /// find the same by themselves, once they have ended their earlier calls.
   Status check_present(std::span<const communicator::Job> jobs, const communicator::Call& call);
   void uncount(std::span<const communicator::Job> jobs);
   /// The same for all calls on GPUs. Fails everywhere, since kernels of earlier calls are ended as well.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that leave in good order while other ranks still make calls: these fail at once, with a text that names the
-// rank. Jobs whose ranks make the same calls and then leave at different times do not fail.
+// Ranks that leave in good order while other ranks still make calls: the calls fail at once, with a text that names
+// the rank. Jobs whose ranks make the same calls and then leave at different times do not fail.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -33,7 +33,7 @@ struct Setting {
 constexpr std::array<Setting, 3> kSettings = {
     {{"shared memory", "auto", false}, {"network", "net", false}, {"two hosts", "auto", true}}};
 
-/// Far below timeouts.operation of these tests, also on a busy machine and under ThreadSanitizer.
+/// Far below the tests' timeouts.operation, also on a busy machine and under ThreadSanitizer.
 constexpr std::chrono::seconds kPrompt{10};
 constexpr const char* kOperationTimeout = "300s";
 /// All ranks of a test are through, destructors included.
@@ -103,7 +103,7 @@ TEST(Leave, BeforeTheFirstCall) {
   }
 }
 
-/// The others wait in the call when the rank leaves: it leaves only once they have been there for a while.
+/// The remaining ranks wait in the call when rank 1 leaves.
 TEST(Leave, WhileTheOthersWait) {
   for (const Setting& setting : kSettings) {
     std::atomic<int> waiting{0};
@@ -123,7 +123,7 @@ TEST(Leave, WhileTheOthersWait) {
   }
 }
 
-/// Rank 0 is that of which the others receive the hub's address; the hub stays as long as its process.
+/// Also rank 0. The hub is in this process and stays.
 TEST(Leave, InTheMiddleOfASequence) {
   for (const Setting& setting : kSettings) {
     for (const int leaver : {0, 2}) {
@@ -243,7 +243,7 @@ TEST(LeaveMessages, AfterSendingAll) {
         for (int& value : values) EXPECT_TRUE(comm.recv(&value, 1, DataType::kInt32, 3).ok());
         EXPECT_EQ(values, (std::array<int, 3>{0, 1, 2}));
       }
-      // Among those that stay.
+      // Among the ranks that stay.
       for (int round = 0; round < 10; ++round) {
         int got = -1;
         const int to = (comm.rank() + 1) % 3;
@@ -382,7 +382,7 @@ void leave_with_the_hub(Communicator comm) {
 
 void end_in_turns(Communicator comm) {
   for (int call = 0; call < 3; ++call) {
-    // Not a synchronisation: another rank is the slow one in each call.
+    // Not a synchronisation: each call has a slow rank.
     std::this_thread::sleep_for(std::chrono::milliseconds(call == comm.rank() ? 5 : 0));
     EXPECT_TRUE(all_reduce(comm, 5000).ok());
   }
