@@ -312,6 +312,12 @@ TEST(LeaveSplit, ASplitNamesTheRankThatIsGone) {
 
 // Good ends.
 
+#ifdef __SANITIZE_THREAD__
+constexpr int kRepetitions = 10;
+#else
+constexpr int kRepetitions = 40;
+#endif
+
 /// All ranks make the same calls, at their own pace, and leave as soon as they are through.
 void end_with_skew(const Setting& setting, int seed) {
   constexpr int kRanks = 4;
@@ -337,7 +343,7 @@ void end_with_skew(const Setting& setting, int seed) {
 TEST(GoodEnd, AtDifferentTimes) {
   const int first = static_cast<int>(std::random_device()() >> 2);
   for (const Setting& setting : kSettings) {
-    for (int i = 0; i < 40; ++i) end_with_skew(setting, (first + i) % 100'000'000);
+    for (int i = 0; i < kRepetitions; ++i) end_with_skew(setting, (first + i) % 100'000'000);
   }
 }
 
