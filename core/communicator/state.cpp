@@ -42,9 +42,9 @@ Communicator::State::~State() {
   bootstrap_.reset();
 }
 
-void Communicator::State::announce_end() {
+void Communicator::State::announce_end(std::string_view why) {
   if (bootstrap_ == nullptr || std::exchange(announced_, true)) return;
-  std::string did = describe_current();
+  std::string did = describe_current().append(why);
   if (std::uncaught_exceptions() > 0) did += " and leaves because of an exception";
   bootstrap_->announce(attendance_.ending(std::move(did)));
 }
@@ -122,10 +122,10 @@ Status Communicator::State::check_present(std::span<const Job> jobs, const Call&
     if (!absence) continue;
     const auto own = static_cast<uint32_t>(rank_);
     const Status missing(Code::kRemote, communicator::describe(*absence, own, communicator::describe(call)));
-    if (break_with(missing)) log_absence(missing);
+    if (break_with(missing)) log_absence(missing, absence->turn);
     enter(Phase::kFailed);
     uncount(jobs);
-    announce_end();
+    announce_end(fmt::format(" because rank {} left", absence->departure.rank));
     return failure();
   }
   return {};
@@ -145,13 +145,15 @@ Status Communicator::State::check_present() {
   if (!absence) return {};
   const std::string text = communicator::describe(*absence, static_cast<uint32_t>(rank_), "");
   const Status missing(Code::kRemote, fmt::format("{}; rank {} {}", text, rank_, describe_current()));
-  if (tell_everywhere(missing)) log_absence(missing);
+  if (tell_everywhere(missing)) log_absence(missing, absence->turn);
   return failure();
 }
 
-/// All ranks are told that a rank left, and most of them miss it in the same call. The log needs the error once.
-void Communicator::State::log_absence(const Status& missing) const {
-  if (static_cast<int>(attendance_.first_present()) == rank_) {
+/// All ranks are told that a rank left, and all of them miss it in the same collective call: the lowest rank logs the
+/// error. A message misses it on one rank alone.
+void Communicator::State::log_absence(const Status& missing, const Turn& turn) const {
+  const bool lowest = static_cast<int>(attendance_.first_present()) == rank_;
+  if (lowest || turn.kind != Turn::Kind::kCollective) {
     log::failure("rank {}: {}", rank_, missing.to_string());
   } else {
     log::info("rank {}: {}", rank_, missing.to_string());

@@ -83,9 +83,9 @@ class Communicator::State {
   Status fail_everywhere(const Status& failure);
   /// The same without the log. False when there was a failure before.
   bool tell_everywhere(const Status& failure);
-  void log_absence(const Status& missing) const;
-  /// Tells the other ranks which calls this rank has made, and that no more come.
-  void announce_end();
+  void log_absence(const Status& missing, const communicator::Turn& turn) const;
+  /// Tells the other ranks which calls this rank has made, and that no more come. `why` follows what it did last.
+  void announce_end(std::string_view why = {});
   void flush_network();
   /// Breaks this communicator when a rank left without its part in the call that `jobs` belong to. The remaining ranks
   /// find the same by themselves, once they have ended their earlier calls.

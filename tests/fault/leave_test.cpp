@@ -259,6 +259,25 @@ TEST(LeaveMessages, AfterSendingAll) {
   }
 }
 
+/// Rank 0 needs rank 1, which needs rank 2. Rank 1 keeps its broken communicator: nobody waits for its destructor.
+TEST(LeaveMessages, WhichARankInBetweenNeeds) {
+  for (const Setting& setting : kSettings) {
+    std::atomic<bool> told{false};
+    on_ranks(3, setting, [&](Communicator comm) {
+      if (comm.rank() == 2) return;
+      int value = 0;
+      const bool between = comm.rank() == 1;
+      expect_told(
+          comm, [&] { return comm.recv(&value, 1, DataType::kInt32, between ? 2 : 1); },
+          between ? AllOf(HasSubstr("rank 2 left before it sent message 1 to rank 1"), HasSubstr("has made no call"))
+                  : AllOf(HasSubstr("rank 1 left before it sent message 1 to rank 0"),
+                          HasSubstr("rank 1 failed in send_recv of 1 × int32 after call 0 because rank 2 left")));
+      if (!between) told = true;
+      while (!told) std::this_thread::yield();
+    });
+  }
+}
+
 /// Messages between some ranks do not disturb the numbers of collective calls.
 TEST(LeaveMessages, DoNotCountAsCollectiveCalls) {
   on_ranks(3, kSettings[0], [](Communicator comm) {
