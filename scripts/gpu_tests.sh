@@ -56,7 +56,10 @@ stress() {
       --set algorithm=direct/shifted --collectives all_gather,all_to_all --bytes 48M --calls 300
   done
 }
-registered() { part "registered buffers" "$build/tests/fault_registered_test"; }
+registered() {
+  part "registered buffers" "$build/tests/fault_registered_test"
+  part "ranks that leave" "$build/tests/fault_leave_gpu_test"
+}
 family() {
   part "communicators from others" env LD_LIBRARY_PATH="$build/lib/nccl:${LD_LIBRARY_PATH:-}" "$build/tests/nccl_family"
 }

@@ -10,12 +10,16 @@
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <cstring>
+#include <mutex>
 #include <optional>
 #include <system_error>
 #include <thread>
 #include <vector>
 
+#include "base/fd.h"
 #include "tools/commands.h"
+#include "tools/failures.h"
 
 namespace tutti::tools {
 namespace {
@@ -57,10 +61,47 @@ class WaitedSignals {
   sigset_t before_{};
 };
 
+/// All bytes that come through a pipe until its other end is closed.
+std::string read_all(int descriptor) {
+  std::string text;
+  char buffer[256];
+  for (;;) {
+    const ssize_t bytes = read(descriptor, buffer, sizeof(buffer));
+    if (bytes < 0 && errno == EINTR) continue;
+    if (bytes <= 0) return text;
+    text.append(buffer, static_cast<size_t>(bytes));
+  }
+}
+
+constexpr size_t kLongestReport = 32 << 10;  // a pipe holds it while nobody reads
+
+/// Tells the parent why this child failed: the time, then the text. A child that ends well says nothing.
+void report(int descriptor, const Failure& failure) {
+  const auto time = failure.time.time_since_epoch().count();
+  std::string bytes(reinterpret_cast<const char*>(&time), sizeof time);
+  bytes += std::string_view(failure.text).substr(0, kLongestReport);
+  if (write(descriptor, bytes.data(), bytes.size()) != static_cast<ssize_t>(bytes.size()))
+    fmt::print(stderr, "tutti: rank {}: {}\n", failure.rank, failure.text);
+}
+
+std::optional<Failure> read_report(int rank, int descriptor) {
+  const std::string bytes = read_all(descriptor);
+  Clock::rep time = 0;
+  if (bytes.size() < sizeof time) return std::nullopt;
+  std::memcpy(&time, bytes.data(), sizeof time);
+  return Failure{rank, Clock::time_point(Clock::duration(time)), bytes.substr(sizeof time)};
+}
+
 struct Child {
   int rank;
   pid_t pid;
+  base::Fd reports;
 };
+
+void print_signal(const Child& child, int signal) {
+  fmt::print(stderr, "tutti: rank {} (process {}) was ended by signal {} (SIG{})\n", child.rank, child.pid, signal,
+             sigabbrev_np(signal));
+}
 
 /// The forked ranks. None outlives this object.
 class Children {
@@ -93,6 +134,7 @@ class Children {
 
   WaitedSignals signals_;
   std::vector<Child> running_;
+  std::vector<Failure> failures_;
   int exit_code_ = kSuccess;
   int last_signal_ = 0;                        ///< that the parent sent to all
   std::optional<Clock::time_point> deadline_;  ///< when the parent sends a harder one
@@ -100,31 +142,34 @@ class Children {
 
 template <class Body>
 Status Children::start(int rank, const Body& body) {
+  int ends[2];
+  if (pipe(ends) != 0) return base::system_error(fmt::format("cannot make a pipe for rank {}", rank));
+  base::Fd reads(ends[0]);
+  const base::Fd writes(ends[1]);
   std::fflush(nullptr);
   const pid_t parent = getpid();
   const pid_t pid = fork();
   if (pid < 0)
     return Status(Code::kSystem, fmt::format("cannot start rank {}: {}", rank, std::generic_category().message(errno)));
   if (pid > 0) {
-    running_.push_back({rank, pid});
+    running_.push_back({rank, pid, std::move(reads)});
     return {};
   }
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) std::_Exit(kFailure);
   signals_.restore();
-  const int exit_code = body();
+  const Result<int> exit_code = body();
+  if (!exit_code.ok()) report(writes.get(), failure_now(rank, exit_code.status()));
   std::fflush(nullptr);
-  std::_Exit(exit_code);  // not the parent's destructors
+  std::_Exit(exit_code.ok() ? *exit_code : kFailure);  // not the parent's destructors
 }
 
 void Children::record(const Child& child, int wait_status) {
   const bool exited = WIFEXITED(wait_status);
   const int code = exited ? WEXITSTATUS(wait_status) : kFailure;
   if (code == kSuccess) return;
-  if (!exited && last_signal_ == 0) {
-    fmt::print(stderr, "tutti: rank {} (process {}) was ended by signal {} (SIG{})\n", child.rank, child.pid,
-               WTERMSIG(wait_status), sigabbrev_np(WTERMSIG(wait_status)));
-  }
+  if (!exited && last_signal_ == 0) print_signal(child, WTERMSIG(wait_status));
+  if (auto failure = read_report(child.rank, child.reports.get())) failures_.push_back(*std::move(failure));
   if (exit_code_ == kSuccess) exit_code_ = code;
   if (!deadline_) deadline_ = Clock::now() + kNoticeTime;
 }
@@ -148,29 +193,18 @@ int Children::wait() {
       end_all(last_signal_ == 0 ? SIGTERM : SIGKILL);
     }
   }
+  print(std::move(failures_));
   return exit_code_;
 }
 
-/// What the process at the other end of a pipe wrote before it closed it.
-std::string read_all(int descriptor) {
-  std::string text;
-  char buffer[256];
-  for (;;) {
-    const ssize_t bytes = read(descriptor, buffer, sizeof(buffer));
-    if (bytes < 0 && errno == EINTR) continue;
-    if (bytes <= 0) return text;
-    text.append(buffer, static_cast<size_t>(bytes));
-  }
-}
-
 /// Rank 0: makes the id, tells it to the parent and goes on. Creating an id starts a thread, so the parent must not.
-int run_first(const RankMain& rank_main, int descriptor) {
-  auto id = UniqueId::create();
-  if (!id.ok()) return fail(id.status());
-  const std::string text = id->to_string();
+Result<int> run_first(const RankMain& rank_main, int descriptor) {
+  TUTTI_ASSIGN(const UniqueId id, UniqueId::create());
+  const std::string text = id.to_string();
   const bool told = write(descriptor, text.data(), text.size()) == static_cast<ssize_t>(text.size());
   close(descriptor);
-  return told ? rank_main(*id, 0) : kFailure;
+  if (!told) return base::system_error("cannot tell the other ranks the unique id");
+  return rank_main(id, 0);
 }
 
 }  // namespace
@@ -178,14 +212,23 @@ int run_first(const RankMain& rank_main, int descriptor) {
 int run_as_threads(int rank_count, const RankMain& rank_main) {
   const auto id = UniqueId::create();
   if (!id.ok()) return fail(id.status());
+  if (const Status shared = log_once_per_job(); !shared.ok()) return fail(shared);
   std::vector<int> exit_codes(static_cast<size_t>(rank_count));
+  std::mutex mutex;  // guards failures
+  std::vector<Failure> failures;
+  const auto run_rank = [&](int rank) {
+    const Result<int> exit_code = rank_main(*id, rank);
+    exit_codes[static_cast<size_t>(rank)] = exit_code.ok() ? *exit_code : kFailure;
+    if (exit_code.ok()) return;
+    const std::lock_guard lock(mutex);
+    failures.push_back(failure_now(rank, exit_code.status()));
+  };
   {
     std::vector<std::jthread> threads;
     threads.reserve(exit_codes.size());
-    for (int rank = 0; rank < rank_count; ++rank) {
-      threads.emplace_back([&, rank] { exit_codes[static_cast<size_t>(rank)] = rank_main(*id, rank); });
-    }
+    for (int rank = 0; rank < rank_count; ++rank) threads.emplace_back([&, rank] { run_rank(rank); });
   }
+  print(std::move(failures));
   return *std::max_element(exit_codes.begin(), exit_codes.end());
 }
 
@@ -193,6 +236,7 @@ int run_as_processes(int rank_count, const RankMain& rank_main) {
   int ends[2];
   if (pipe(ends) != 0)
     return fail(Status(Code::kSystem, fmt::format("cannot make a pipe: {}", std::generic_category().message(errno))));
+  if (const Status shared = log_once_per_job(); !shared.ok()) return fail(shared);
   Children children;
   const Status first = children.start(0, [&] {
     close(ends[0]);
@@ -203,7 +247,7 @@ int run_as_processes(int rank_count, const RankMain& rank_main) {
   const std::string text = read_all(ends[0]);
   close(ends[0]);
   const auto id = UniqueId::from_string(text);
-  if (text.empty() || !id.ok()) return children.wait();  // rank 0 has said why
+  if (text.empty() || !id.ok()) return children.wait();  // which prints why rank 0 has none
   for (int rank = 1; rank < rank_count; ++rank) {
     const Status started = children.start(rank, [&] { return rank_main(*id, rank); });
     if (!started.ok()) return fail(started);

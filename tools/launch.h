@@ -4,12 +4,14 @@
 
 #include <functional>
 
+#include "tutti/status.h"
 #include "tutti/unique_id.h"
 
 namespace tutti::tools {
 
-/// One rank's part. Returns an exit code, having said on stderr what went wrong.
-using RankMain = std::function<int(const UniqueId& id, int rank)>;
+/// One rank's part. Returns an exit code, or why it failed. Failures are printed when all ranks have ended, each text
+/// once with its ranks.
+using RankMain = std::function<Result<int>(const UniqueId& id, int rank)>;
 
 /// One thread per rank. Returns the largest exit code.
 int run_as_threads(int rank_count, const RankMain& rank_main);

@@ -5,6 +5,7 @@
 
 #include <exception>
 
+#include "log/log.h"
 #include "tools/commands.h"
 
 namespace tutti::tools {
@@ -23,6 +24,7 @@ Start here:
 Exit codes: 0 success; 1 failure, or wrong results; 2 a command line that makes no sense.)";
 
 int run(int argc, char** argv) {
+  log::set_failure_level(log::Level::kInfo);  // every failure that a call returns is printed here
   CLI::App tutti("Tutti: collective communication from plugins.", "tutti");
   int exit_code = kSuccess;
   tutti.set_version_flag("--version", "tutti " TUTTI_VERSION, "Print the version");

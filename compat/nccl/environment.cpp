@@ -217,6 +217,7 @@ Result<config::Config> Settings::load() const {
 /// Before the first communicator does: what is wrong with the variables has to be told, too.
 Status Settings::start_log() const {
   TUTTI_ASSIGN(const config::Config all, load());
+  log::set_failure_level(log::Level::kInfo);  // report() logs each failure that a call returns
   return log::configure(log::level_from(all.text("log.level")), all.text("log.file"));
 }
 

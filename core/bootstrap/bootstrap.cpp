@@ -90,6 +90,7 @@ class Bootstrap::Client {
     poller_->run([&] {
       callbacks_ = std::move(callbacks);
       report_failure();
+      report_departures();
     });
   }
 
@@ -102,6 +103,11 @@ class Bootstrap::Client {
     fail({FailureKind::kAborted, rank_, std::string(text)});
     const std::lock_guard lock(mutex_);
     if (over_.ok()) send({.kind = Kind::kAbort}, to_bytes(text.substr(0, kMaxPayloadBytes)));
+  }
+
+  void announce(const Ending& ending) {
+    const std::lock_guard lock(mutex_);
+    if (joined_ && over_.ok()) send({.kind = Kind::kEnding}, encode(ending));
   }
 
   void leave() {
@@ -159,6 +165,8 @@ class Bootstrap::Client {
       const std::string text = callbacks_.describe ? callbacks_.describe() : std::string();
       link_->send({.kind = Kind::kAnswer, .id = header.id},
                   to_bytes(std::string_view(text).substr(0, kMaxDescriptionBytes)));
+    } else if (header.kind == Kind::kDeparture) {
+      take_departure(frame);
     } else if (header.kind == Kind::kClosing) {
       end(fmt::format("the hub at {} has closed: the process that made the unique id has ended", hub_));
     }
@@ -185,6 +193,21 @@ class Bootstrap::Client {
     changed_.notify_all();
   }
 
+  void take_departure(const Frame& frame) {
+    auto departure = decode_departure(frame.header.rank, frame.payload);
+    if (!departure.ok()) {
+      link_->close();
+      return lose_hub("it sent what no hub sends");
+    }
+    unreported_.push_back(*std::move(departure));
+    report_departures();
+  }
+
+  void report_departures() {
+    if (!callbacks_.on_departure) return;
+    for (const Departure& departure : std::exchange(unreported_, {})) callbacks_.on_departure(departure);
+  }
+
   void report_failure() {
     if (reported_ || !callbacks_.on_failure) return;
     if (const auto report = failure()) {
@@ -202,6 +225,7 @@ class Bootstrap::Client {
   std::shared_ptr<Link> link_;
   Callbacks callbacks_;
   bool reported_ = false;
+  std::vector<Departure> unreported_;
 
   mutable std::mutex mutex_;  ///< guards what follows
   std::condition_variable changed_;
@@ -277,6 +301,10 @@ Result<std::vector<std::string>> Bootstrap::query(base::Time deadline) {
   texts.reserve(answers.size());
   for (const Bytes& answer : answers) texts.push_back(to_text(answer));
   return texts;
+}
+
+void Bootstrap::announce(const Ending& ending) {
+  client_->announce(ending);
 }
 
 void Bootstrap::leave() {

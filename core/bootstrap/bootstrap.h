@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "bootstrap/departure.h"
 #include "bootstrap/failure.h"
 #include "tutti/status.h"
 #include "tutti/unique_id.h"
@@ -24,9 +25,10 @@ namespace tutti::bootstrap {
 /// One rank among those of a UniqueId. There may be many in a process, of one group or of several.
 ///
 /// all_gather(), barrier() and broadcast() are collective: every rank makes the same calls in the same order, from one
-/// thread at a time. Where ranks make different calls (kMismatch), one has left (kRemote) or one does not call before
-/// the first deadline (kTimeout), the call fails on every rank with a text that names the ranks, and so does every
-/// later call. A failure of the group (FailureReport) ends calls at once. All other functions are for any thread.
+/// thread at a time. Where ranks make different calls (kMismatch), one has left or announced to leave (kRemote) or one
+/// does not call before the first deadline (kTimeout), the call fails on every rank with a text that names the ranks,
+/// and so does every later call. A failure of the group (FailureReport) ends calls at once. All other functions are for
+/// any thread.
 class Bootstrap {
  public:
   /// What all ranks together may give to a call, with 4 bytes more for each rank.
@@ -39,6 +41,8 @@ class Bootstrap {
     std::function<void(const FailureReport&)> on_failure;
     /// What this rank is doing, in a line: the answer to query().
     std::function<std::string()> describe;
+    /// Another rank makes no further call; called once for each.
+    std::function<void(const Departure&)> on_departure;
   };
 
   /// Returns when all `rank_count` ranks have joined. Errors, the same on every rank: kTimeout (names the ranks that
@@ -61,8 +65,8 @@ class Bootstrap {
   Status barrier(base::Time deadline);
 
   /// Replaces the callbacks; when it returns, the old ones do not run and will not. They run on a background thread
-  /// shared by all bootstraps of the process, so they must be short, not throw, and call only failure() here.
-  /// A failure that has happened already is reported at once.
+  /// shared by all bootstraps of the process, so they must be short, not throw, and call only failure() and
+  /// post_abort() here. A failure or a departure that has happened already is reported at once.
   void set_callbacks(Callbacks callbacks);
   /// The failure of the group, if it has failed. Leaving is no failure, of a rank or of the hub.
   std::optional<FailureReport> failure() const;
@@ -72,6 +76,10 @@ class Bootstrap {
   /// failure, as long as the hub is there.
   Result<std::vector<std::string>> query(base::Time deadline);
 
+  /// Tells the other ranks that this rank makes no further call on its communicator, and which calls it has made.
+  /// leave() is to follow. In between, all_gather(), broadcast() and barrier() meet only ranks that have announced the
+  /// same.
+  void announce(const Ending& ending);
   /// Says goodbye, so that the others do not take this rank for lost. Does not wait for other ranks. Calls made after
   /// it fail; no callback runs after it.
   void leave();

@@ -36,7 +36,7 @@ Status Hub::admit(const std::shared_ptr<Link>& link, const Hello& hello, const H
   }
   if (members_.empty()) members_.resize(static_cast<size_t>(hello.rank_count));
   const int rank = hello.rank;
-  member(rank) = {Member::State::kPresent, link, origin, header.id};
+  member(rank) = {Member::State::kPresent, link, origin, header.id, {}};
   link->trust(kMaxPayloadBytes, base::Milliseconds(hello.peer_loss_ms));
   link->set_events({.received = [this, rank](Frame frame) { receive(rank, std::move(frame)); },
                     .closed = [this, rank](const std::string& why) { lose(rank, why); }});
@@ -97,6 +97,7 @@ void Hub::receive(int rank, Frame frame) {
     if (header.kind == Kind::kAnswer) return answer(header.id, rank, std::move(frame.payload));
     if (header.kind == Kind::kAbort)
       return announce(FailureKind::kAborted, rank, Status(Code::kAborted, to_text(frame.payload)));
+    if (header.kind == Kind::kEnding && !member(rank).ending) return take_ending(rank, frame.payload);
   }
   if (header.kind == Kind::kLeave && phase_ != Phase::kJoining) return leave(rank);
   lose(rank, "it sent what no rank sends");
@@ -105,7 +106,9 @@ void Hub::receive(int rank, Frame frame) {
 void Hub::call(int rank, Frame frame) {
   if (!failure_.ok()) return reply(rank, frame.header.id, failure_);
   const uint32_t timeout_ms = frame.header.timeout_ms;
-  if (const Status status = round_->add(rank, std::move(frame)); !status.ok()) return fail_calls(status);
+  const Status added = round_->add(rank, std::move(frame));
+  if (const Status gone = absence(); !gone.ok()) return fail_calls(gone);
+  if (!added.ok()) return fail_calls(added);
   limit_wait(timeout_ms);
   check_round();
 }
@@ -119,9 +122,23 @@ void Hub::check_round() {
       member(rank).link->send({.kind = Kind::kReply, .id = round_->id(rank)}, result);
     return round_->clear();
   }
-  for (const int rank : round_->missing())
-    if (member(rank).state == Member::State::kLeft)
-      return fail_calls(Status(Code::kRemote, fmt::format("bootstrap {}: rank {} has left", round_->name(), rank)));
+  if (const Status gone = absence(); !gone.ok()) fail_calls(gone);
+}
+
+Status Hub::absence() const {
+  const int count = static_cast<int>(members_.size());
+  bool stays = false;  // a rank that has made the open call
+  for (int rank = 0; rank < count; ++rank) stays = stays || (round_->has(rank) && !member(rank).ending);
+  for (int rank = 0; rank < count; ++rank) {
+    const Member& gone = member(rank);
+    const bool left = gone.state == Member::State::kLeft && !round_->has(rank);
+    if (!left && !(stays && gone.ending)) continue;
+    return {Code::kRemote, fmt::format("bootstrap {}: rank {} has left{}{}; every rank must make this call before its "
+                                       "communicator ends: look for an early return or an exception on rank {}",
+                                       round_->name(), rank, gone.ending ? ", which " : "",
+                                       gone.ending ? gone.ending->did : "", rank)};
+  }
+  return {};
 }
 
 void Hub::fail_calls(const Status& why) {
@@ -138,6 +155,8 @@ void Hub::query(int rank, const Header& header) {
   surveys_.emplace(id, OpenSurvey{Survey(rank, header.id, static_cast<int>(members_.size())), limit});
   for (const int gone : ranks_in(Member::State::kLeft)) answer(id, gone, to_bytes("left"));
   for (const int gone : ranks_in(Member::State::kLost)) answer(id, gone, to_bytes("lost"));
+  for (const int rank_here : ranks_in(Member::State::kPresent))
+    if (member(rank_here).ending) answer(id, rank_here, to_bytes("left"));
   tell_all({.kind = Kind::kAsk, .id = id});
 }
 
@@ -148,11 +167,33 @@ void Hub::answer(uint32_t survey, int rank, Bytes text) {
   if (open->second.survey.complete()) close_survey(survey);
 }
 
+/// The answer of a rank that is gone, to all open surveys.
+void Hub::answer_for(int gone, std::string_view text) {
+  for (auto open = surveys_.begin(); open != surveys_.end();) {
+    const uint32_t id = open++->first;
+    answer(id, gone, to_bytes(text));
+  }
+}
+
 void Hub::close_survey(uint32_t survey) {
   const auto closed = surveys_.extract(survey);
   poller_.cancel(closed.mapped().limit);
   const Survey& done = closed.mapped().survey;
   member(done.asker()).link->send({.kind = Kind::kReply, .id = done.id()}, done.result());
+}
+
+/// Ranks that leave themselves need not know.
+void Hub::take_ending(int rank, const Bytes& payload) {
+  auto ending = decode_ending(payload);
+  if (!ending.ok()) return lose(rank, "it sent what no rank sends");
+  member(rank).ending = *std::move(ending);
+  for (const int other : ranks_in(Member::State::kPresent)) {
+    if (member(other).ending) continue;
+    member(other).link->send({.kind = Kind::kDeparture, .rank = rank},
+                             encode(departure_for(*member(rank).ending, rank, other)));
+  }
+  answer_for(rank, "left");
+  check_round();
 }
 
 void Hub::leave(int rank) {
@@ -175,10 +216,7 @@ void Hub::lose(int rank, const std::string& why) {
 void Hub::forget(int rank, Member::State state) {
   member(rank).state = state;
   if (phase_ != Phase::kRunning) return;
-  for (auto open = surveys_.begin(); open != surveys_.end();) {
-    const uint32_t id = open++->first;
-    answer(id, rank, to_bytes(state == Member::State::kLeft ? "left" : "lost"));
-  }
+  answer_for(rank, state == Member::State::kLeft ? "left" : "lost");
   check_round();
   if (ranks_in(Member::State::kPresent).empty()) poller_.release(this);
 }

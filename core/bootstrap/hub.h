@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 
+#include "bootstrap/departure.h"
 #include "bootstrap/door.h"
 #include "bootstrap/failure.h"
 #include "bootstrap/round.h"
@@ -39,6 +40,8 @@ class Hub {
     std::shared_ptr<Link> link;
     std::string origin;     ///< "node7 pid 42"
     uint32_t hello_id = 0;  ///< what its hello is answered with
+    /// Set once it has announced to leave: its link stays while it still has data to send.
+    std::optional<Ending> ending;
   };
   struct OpenSurvey {
     Survey survey;
@@ -53,10 +56,14 @@ class Hub {
   void receive(int rank, Frame frame);
   void call(int rank, Frame frame);
   void check_round();
+  /// kRemote when a rank that stays has made the open call and another rank has left, or is about to.
+  Status absence() const;
+  void answer_for(int gone, std::string_view text);
   void fail_calls(const Status& why);
   void query(int rank, const Header& header);
   void answer(uint32_t survey, int rank, Bytes text);
   void close_survey(uint32_t survey);
+  void take_ending(int rank, const Bytes& payload);
   void leave(int rank);
   void lose(int rank, const std::string& why);
   /// Of a member that is gone: what waits for it need not wait any longer.
@@ -68,6 +75,7 @@ class Hub {
   void waited_too_long();
 
   Member& member(int rank) { return members_[static_cast<size_t>(rank)]; }
+  const Member& member(int rank) const { return members_[static_cast<size_t>(rank)]; }
   std::vector<int> ranks_in(Member::State state) const;
   void reply(int rank, uint32_t id, const Status& why);
   void tell_all(const Header& header, std::string_view text = {});

@@ -6,8 +6,9 @@
 //   kCall    code: Operation; id, rank:    kFailure code: FailureKind; rank; text
 //            the root; own contribution    kAsk     id
 //   kAbort   text                          kClosing
-//   kQuery   id
+//   kQuery   id                            kDeparture rank; Departure
 //   kAnswer  id of the kAsk; text
+//   kEnding  Ending
 //   kLeave
 #pragma once
 
@@ -29,7 +30,7 @@ using Bytes = std::vector<std::byte>;
 using Secret = std::array<std::byte, 16>;
 
 /// Raised whenever frames change their meaning. Header, and Hello up to its rank, stay as they are for ever.
-inline constexpr uint32_t kWireVersion = 1;
+inline constexpr uint32_t kWireVersion = 2;
 inline constexpr uint32_t kMaxPayloadBytes = 64u << 20;
 inline constexpr int kMaxRanks = 1 << 16;
 
@@ -40,10 +41,12 @@ enum class Kind : uint16_t {
   kQuery,
   kAnswer,
   kLeave,
+  kEnding,
   kReply = 65,
   kFailure,
   kAsk,
   kClosing,
+  kDeparture,
 };
 
 enum class Operation : uint16_t { kAllGather = 1, kBarrier, kBroadcast };

@@ -72,6 +72,8 @@ Driver::Outcome Driver::wait_for(std::span<Job> jobs) {
     }
     if (idle == patience + 1) idle_since = Clock::now();
     progress::Sleeper announced(*options_.bell);
+    // Asked before the last look: a failure that was told earlier then ends it.
+    const bool any_left = attendance_ != nullptr && attendance_->any_left();
     const Round last = round(jobs, 0);
     if (last.failure.code != TUTTI_OK) return last.failure;
     if (!last.pending) return {};
@@ -79,9 +81,19 @@ Driver::Outcome Driver::wait_for(std::span<Job> jobs) {
       idle = 0;
       continue;
     }
+    if (any_left) {
+      if (const Outcome absence = find_absence(jobs); absence.absence) return absence;
+    }
     if (Clock::now() - idle_since > options_.operation_timeout) return {TUTTI_TIMEOUT, last.waiting};
     announced.sleep(kSleepLimit);
   }
+}
+
+Driver::Outcome Driver::find_absence(std::span<Job> jobs) const {
+  for (Job& job : jobs) {
+    if (!job.done && attendance_->missing_in(job.turn)) return {TUTTI_REMOTE, &job, true};
+  }
+  return {};
 }
 
 }  // namespace tutti::communicator

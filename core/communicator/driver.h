@@ -6,6 +6,7 @@
 #include <chrono>
 #include <span>
 
+#include "communicator/attendance.h"
 #include "progress/engine.h"
 #include "tutti/plugin/protocol.h"
 
@@ -18,6 +19,7 @@ struct Job {
   void* plugin = nullptr;
   const Job* after = nullptr;
   bool done = false;
+  Turn turn;
 };
 
 class Driver {
@@ -33,10 +35,13 @@ class Driver {
 
   /// Whose network slots these works may wait for; helped while waiting.
   void set_engine(progress::Engine* engine) { engine_ = engine; }
+  /// Asked before a wait sleeps: whether the ranks that a work waits for still take part.
+  void set_attendance(const Attendance* attendance) { attendance_ = attendance; }
 
   struct Outcome {
     int32_t code = TUTTI_OK;
-    Job* job = nullptr;  ///< the one that failed, or the first that waits when the time is up
+    Job* job = nullptr;    ///< the one that failed, or the first that waits when the time is up
+    bool absence = false;  ///< a rank left without its part in the job
   };
   /// TUTTI_OK when all are done; TUTTI_TIMEOUT; or the failure of a job. One thread at a time.
   Outcome run(std::span<Job> jobs);
@@ -50,9 +55,11 @@ class Driver {
   };
   Round round(std::span<Job> jobs, uint32_t spins);
   Outcome wait_for(std::span<Job> jobs);
+  Outcome find_absence(std::span<Job> jobs) const;
 
   Options options_;
   progress::Engine* engine_ = nullptr;
+  const Attendance* attendance_ = nullptr;
 };
 
 }  // namespace tutti::communicator

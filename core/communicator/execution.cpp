@@ -18,7 +18,7 @@ uint64_t round_up(uint64_t value, uint64_t unit) {
 
 }  // namespace
 
-void Execution::bind(const Call& call, uint64_t number) {
+void Execution::bind(const Call& call, uint64_t number, const Turn& turn) {
   for (size_t i = 0; i < works.size(); ++i) {
     tutti_work& work = works[i];
     work.input = call.input;
@@ -27,6 +27,7 @@ void Execution::bind(const Call& call, uint64_t number) {
     work.call = number;
     work.cursor = {};
     jobs[i].done = false;
+    jobs[i].turn = turn;
   }
 }
 
@@ -90,7 +91,7 @@ void Executions::add_works(Execution& execution, const Call& call, const Program
   }
   execution.jobs.clear();
   for (tutti_work& work : execution.works)
-    execution.jobs.push_back({&work, protocol.ops, protocol.plugin, nullptr, false});
+    execution.jobs.push_back({&work, protocol.ops, protocol.plugin, nullptr, false, {}});
 }
 
 }  // namespace tutti::communicator

@@ -19,8 +19,8 @@ struct Execution {
   std::vector<tutti_work> works;
   std::vector<Job> jobs;
 
-  /// Sets what differs between calls of one shape. `number` counts the calls of the communicator.
-  void bind(const Call& call, uint64_t number);
+  /// Sets what differs between calls of one shape. `number` counts the calls of this rank on its communicator.
+  void bind(const Call& call, uint64_t number, const Turn& turn);
 };
 
 /// Prepares executions and keeps them. One thread at a time.

@@ -51,7 +51,7 @@ class CudaGpu : public Gpu {
   ~CudaGpu() override {
     // Other ranks' kernels may still store to this rank's memory: it goes when all are through, or not at all.
     const cuda::DeviceScope scope(device_);
-    if (order_ == nullptr || order_->finish().ok()) {
+    if (finish().ok()) {
       registrations_.reset();
       if (links_ != nullptr) links_->close();
       if (bootstrap_.barrier(base::time_in(kGoodbye)).ok()) return;
@@ -186,6 +186,11 @@ class CudaGpu : public Gpu {
     const cuda::DeviceScope scope(device_);
     TUTTI_CUDA_TRY(cudaStreamSynchronize(static_cast<cudaStream_t>(stream)));
     return fault();
+  }
+
+  Status finish() override {
+    const cuda::DeviceScope scope(device_);
+    return order_ == nullptr ? Status() : order_->finish();
   }
 
   void stop() override {

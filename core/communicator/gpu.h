@@ -67,6 +67,9 @@ class Gpu {
   /// Returns when the kernels of all ranks before it, on this stream, are through.
   virtual Status barrier(Stream stream) = 0;
 
+  /// Returns when this rank's calls are through, or were ended.
+  virtual Status finish() = 0;
+
   /// Ends kernels that wait, and all that come.
   virtual void stop() = 0;
   /// Why a kernel gave up by itself; ok: none did.

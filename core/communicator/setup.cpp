@@ -117,7 +117,8 @@ class Setup {
     TUTTI_ASSIGN(state_.bootstrap_, bootstrap::Bootstrap::join(id_, state_.rank_, state_.size_, deadline_, loss));
     auto* state = &state_;
     state_.bootstrap_->set_callbacks({[state](const bootstrap::FailureReport& report) { state->on_failure(report); },
-                                      [state] { return state->describe_current(); }});
+                                      [state] { return state->describe_current(); },
+                                      [state](const bootstrap::Departure& gone) { state->on_departure(gone); }});
     return {};
   }
 
@@ -339,6 +340,8 @@ class Setup {
     options.keys = keys;
     options.bell = &bell;
     auto* state = &state_;
+    // On a GPU a rank that makes no further call may still run kernels that need data.
+    if (!on_gpu()) options.has_left = [state](uint32_t rank) { return state->attendance_.has_left(rank); };
     options.on_failure = [state](const Status& failure) { state->on_network_failure(failure); };
     TUTTI_ASSIGN(
         net, communicator::open_network(*state_.registry_, config_.rules(), options, *state_.bootstrap_, deadline_));
@@ -476,6 +479,7 @@ class Setup {
                                           &state_.abort_word_},
         *state_.selector_, *state_.programs_);
     state_.driver_ = std::make_unique<communicator::Driver>(waits());
+    state_.driver_->set_attendance(&state_.attendance_);
     if (state_.fabric_->net() != nullptr) state_.driver_->set_engine(&state_.fabric_->net()->engine());
     return {};
   }
@@ -511,9 +515,7 @@ Result<std::shared_ptr<Communicator::State>> Communicator::State::create(const U
         Code::kInvalidArgument,
         fmt::format("rank {} of {} ranks: a communicator has at least one rank, numbered from 0", rank, size));
   }
-  auto state = std::make_shared<State>();
-  state->rank_ = rank;
-  state->size_ = size;
+  auto state = std::make_shared<State>(rank, size);
   if (const auto endpoint = bootstrap::endpoint_of(id); endpoint.ok()) state->secret_ = endpoint->secret;
   state->config_ = std::move(config);
   TUTTI_TRY(log::configure(log::level_from(state->config_.text("log.level")), state->config_.text("log.file")));

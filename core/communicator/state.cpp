@@ -3,13 +3,17 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <map>
+#include <utility>
 
 #include "bootstrap/exchange.h"
 #include "communicator/registrations.h"
+#include "log/log.h"
 #include "progress/bell.h"
 
 namespace tutti {
@@ -18,24 +22,44 @@ using communicator::Call;
 using communicator::Driver;
 using communicator::Execution;
 using communicator::Job;
+using communicator::Turn;
 
 namespace {
 
-constexpr std::chrono::seconds kFlushLimit{5};
 constexpr std::chrono::seconds kVerdictLimit{2};
 constexpr std::chrono::seconds kReportLimit{2};
 
 }  // namespace
 
 Communicator::State::~State() {
-  // What was sent must leave this process before its connections close.
-  if (fabric_ != nullptr && fabric_->net() != nullptr && failure().ok()) {
-    fabric_->net()->engine().flush(std::chrono::steady_clock::now() + kFlushLimit);
-  }
+  // The callbacks stay until both waits are over: a failure of the group ends them.
+  announce_end();
+  if (gpu_ != nullptr) static_cast<void>(gpu_->finish());
+  flush_network();
   if (bootstrap_ != nullptr) bootstrap_->set_callbacks({});
   gpu_.reset();     // waits for the other ranks, by the bootstrap
   fabric_.reset();  // its engine reports failures to the bootstrap
   bootstrap_.reset();
+}
+
+void Communicator::State::announce_end(std::string_view why) {
+  if (bootstrap_ == nullptr || std::exchange(announced_, true)) return;
+  std::string did = describe_current().append(why);
+  if (std::uncaught_exceptions() > 0) did += " and leaves because of an exception";
+  bootstrap_->announce(attendance_.ending(std::move(did)));
+}
+
+/// Data that was sent must leave this process before its connections close.
+void Communicator::State::flush_network() {
+  const auto failed = [this] { return bootstrap_->failure().has_value(); };
+  if (fabric_ == nullptr || fabric_->net() == nullptr || failed()) return;
+  const auto limit = config_.duration("timeouts.operation");
+  const auto deadline = std::chrono::steady_clock::now() + limit;
+  if (fabric_->net()->engine().flush(deadline, failed) || failed()) return;
+  [[maybe_unused]] const Status held = fail_everywhere(Status(
+      Code::kTimeout, fmt::format("rank {} left, but its data did not go out within {} s (timeouts.operation): "
+                                  "a rank has not received what it was sent; rank {} {}",
+                                  rank_, std::chrono::duration<double>(limit).count(), rank_, describe_current())));
 }
 
 Status Communicator::State::run(const Call& call) {
@@ -43,9 +67,10 @@ Status Communicator::State::run(const Call& call) {
     return failure();
   TUTTI_TRY(communicator::check(call, rank_, size_));
   if (call.count == 0) return {};
-  if (gpu_ != nullptr) return enqueue([&] { return gpu_->run(call); });
+  if (gpu_ != nullptr) return enqueue_calls({&call, 1}, [&] { return gpu_->run(call); });
   TUTTI_ASSIGN(Execution* const execution, executions_->prepare(call));
-  execution->bind(call, ++calls_);
+  const Turn turn = attendance_.count(Turn::Kind::kCollective);
+  execution->bind(call, ++calls_, turn);
   return run_jobs(execution->jobs, call);
 }
 
@@ -67,6 +92,74 @@ Status Communicator::State::enqueue(Action&& action) {
   }
 }
 
+/// Counts before it enqueues: a rank that leaves meanwhile, while the call is prepared or its kernel waits, is found by
+/// on_departure().
+template <class Action>
+Status Communicator::State::enqueue_calls(std::span<const Call> calls, Action&& action) {
+  count_calls(calls, [&](Turn::Kind kind, uint32_t peer) { attendance_.count(kind, peer); });
+  enter(Phase::kEnqueued, communicator::signature_of(calls.front()));
+  TUTTI_TRY(check_present());
+  const Status done = enqueue(action);
+  if (!done.ok() && failure().ok())
+    count_calls(calls, [&](Turn::Kind kind, uint32_t peer) { attendance_.uncount(kind, peer); });
+  return done;
+}
+
+template <class Count>
+void Communicator::State::count_calls(std::span<const Call> calls, Count&& count) const {
+  for (const Call& call : calls) {
+    if (call.collective != Collective::kSendRecv) {
+      count(Turn::Kind::kCollective, 0);
+    } else if (call.count > 0 && call.root != rank_) {
+      count(call.receives ? Turn::Kind::kReceive : Turn::Kind::kSend, static_cast<uint32_t>(call.root));
+    }
+  }
+}
+
+Status Communicator::State::check_present(std::span<const Job> jobs, const Call& call) {
+  for (const Job& job : jobs) {
+    const auto absence = job.done ? std::nullopt : attendance_.missing_in(job.turn);
+    if (!absence) continue;
+    const auto own = static_cast<uint32_t>(rank_);
+    const Status missing(Code::kRemote, communicator::describe(*absence, own, communicator::describe(call)));
+    if (break_with(missing)) log_absence(missing, absence->turn);
+    enter(Phase::kFailed);
+    uncount(jobs);
+    announce_end(fmt::format(" because rank {} left", absence->departure.rank));
+    return failure();
+  }
+  return {};
+}
+
+/// The call of these jobs is not made: no rank can count on it.
+void Communicator::State::uncount(std::span<const Job> jobs) {
+  for (const Job& job : jobs) {
+    const bool collective = job.turn.kind == Turn::Kind::kCollective;  // which has a job for each channel
+    if (collective && &job != jobs.data()) continue;
+    if (collective || !job.done) attendance_.uncount(job.turn.kind, job.turn.peer);
+  }
+}
+
+Status Communicator::State::check_present() {
+  const auto absence = attendance_.missing_in_any();
+  if (!absence) return {};
+  const std::string text = communicator::describe(*absence, static_cast<uint32_t>(rank_), "");
+  const Status missing(Code::kRemote, fmt::format("{}; rank {} {}", text, rank_, describe_current()));
+  if (tell_everywhere(missing)) log_absence(missing, absence->turn);
+  return failure();
+}
+
+/// All ranks are told that a rank left, and all of them miss it in the same collective call: the lowest rank logs the
+/// error. A message misses it on one rank alone.
+void Communicator::State::log_absence(const Status& missing, const Turn& turn) const {
+  const bool lowest = static_cast<int>(attendance_.first_present()) == rank_;
+  if (lowest || turn.kind != Turn::Kind::kCollective) {
+    log::failure("rank {}: {}", rank_, missing.to_string());
+  } else {
+    log::info("rank {}: {}", rank_, missing.to_string());
+  }
+}
+
 Status Communicator::State::check_device() {
   if (gpu_ == nullptr) return failure();
   const Status fault = gpu_->fault();
@@ -74,11 +167,12 @@ Status Communicator::State::check_device() {
 }
 
 Status Communicator::State::barrier(Stream stream) {
-  if (gpu_ != nullptr) return enqueue([&] { return gpu_->barrier(stream); });
   // Everybody needs a contribution of everybody.
   static constexpr uint8_t own = 0;
   static thread_local uint8_t all;
-  return run({Collective::kAllReduce, &own, &all, 1, DataType::kUint8, ReduceOp::kMax});
+  const Call call{Collective::kAllReduce, &own, &all, 1, DataType::kUint8, ReduceOp::kMax};
+  if (gpu_ != nullptr) return enqueue_calls({&call, 1}, [&] { return gpu_->barrier(stream); });
+  return run(call);
 }
 
 Result<std::vector<std::vector<std::byte>>> Communicator::State::exchange(std::span<const std::byte> mine) {
@@ -105,21 +199,35 @@ void Communicator::State::end_registration(uint64_t number) {
 }
 
 Status Communicator::State::run_jobs(std::span<Job> jobs, const Call& call) {
-  const tutti_signature& signature = jobs.front().work->signature;
-  current_signature_.store(uint64_t{signature.words[1]} << 32 | signature.words[0], std::memory_order_relaxed);
-  current_call_.store(calls_ << 1 | 1, std::memory_order_relaxed);
+  enter(Phase::kIn, jobs.front().work->signature);
+  if (attendance_.any_left() && call.collective != Collective::kSendRecv) [[unlikely]]
+    TUTTI_TRY(check_present(jobs, call));
   const Driver::Outcome outcome = driver_->run(jobs);
   if (outcome.code == TUTTI_OK) [[likely]] {
-    current_call_.store(calls_ << 1, std::memory_order_relaxed);
+    enter(Phase::kDone);
     return {};
   }
-  return explain_outcome(outcome, call);  // a call that failed was never done
+  const Status failure = outcome.absence ? check_present(jobs, call) : explain_outcome(outcome, call);
+  enter(Phase::kFailed);
+  return failure;
+}
+
+void Communicator::State::enter(Phase phase, const tutti_signature& signature) {
+  const uint64_t index = ~latest_call_.load(std::memory_order_relaxed) >> 3 & 1;
+  signatures_[index].store(uint64_t{signature.words[1]} << 32 | signature.words[0], std::memory_order_relaxed);
+  latest_call_.store(attendance_.collectives() << 4 | index << 3 | static_cast<uint64_t>(phase),
+                     std::memory_order_release);
+}
+
+void Communicator::State::enter(Phase phase) {
+  const uint64_t call = latest_call_.load(std::memory_order_relaxed);
+  latest_call_.store((call & ~uint64_t{7}) | static_cast<uint64_t>(phase), std::memory_order_release);
 }
 
 Status Communicator::State::run_messages(std::span<const Call> calls) {
   if (std::atomic_ref<uint32_t>(abort_word_).load(std::memory_order_relaxed) != 0) return failure();
   for (const Call& call : calls) TUTTI_TRY(communicator::check(call, rank_, size_));
-  if (gpu_ != nullptr) return enqueue([&] { return gpu_->run_messages(calls); });
+  if (gpu_ != nullptr) return enqueue_calls(calls, [&] { return gpu_->run_messages(calls); });
   TUTTI_TRY(copy_to_self(calls));
   Execution all;
   std::vector<Execution> messages;
@@ -133,7 +241,10 @@ Status Communicator::State::run_messages(std::span<const Call> calls) {
   for (Execution& message : messages) {
     tutti_work& work = message.works.front();
     work.call = calls_;
-    all.jobs.push_back({&work, message.jobs.front().ops, message.jobs.front().plugin, nullptr, false});
+    const bool sends = work.senders[0] != nullptr;
+    const uint32_t peer = work.plan->peers[0].rank;
+    all.jobs.push_back({&work, message.jobs.front().ops, message.jobs.front().plugin, nullptr, false,
+                        attendance_.count(sends ? Turn::Kind::kSend : Turn::Kind::kReceive, peer)});
   }
   for (size_t i = 0; i < all.jobs.size(); ++i) {
     const tutti_work& work = *all.jobs[i].work;
@@ -215,17 +326,39 @@ Status Communicator::State::timeout_verdict(const Call& call, uint32_t peer) {
 }
 
 std::string Communicator::State::describe_current() const {
-  const uint64_t call = current_call_.load(std::memory_order_relaxed);
-  const uint64_t words = current_signature_.load(std::memory_order_relaxed);
+  static constexpr std::array<const char*, 5> kPhases = {"", "is in", "has done", "failed in", "has enqueued"};
+  uint64_t call = latest_call_.load(std::memory_order_acquire);
   if (call == 0) return "has made no call";
+  uint64_t words = 0;
+  for (bool stable = false; !stable;) {
+    words = signatures_[call >> 3 & 1].load(std::memory_order_acquire);
+    stable = call == latest_call_.load(std::memory_order_acquire);
+    if (!stable) call = latest_call_.load(std::memory_order_acquire);
+  }
   const tutti_signature signature{{static_cast<uint32_t>(words), static_cast<uint32_t>(words >> 32)}};
-  return fmt::format("{} call {}, {}", (call & 1) != 0 ? "is in" : "has done", call >> 1,
-                     communicator::describe(signature));
+  const char* const does = kPhases[call & 7];
+  const std::string what = communicator::describe(signature);
+  const uint64_t number = call >> 4;
+  const bool message = static_cast<Collective>(signature.words[0] & 0xff) == Collective::kSendRecv;
+  return message ? fmt::format("{} {} after call {}", does, what, number)
+                 : fmt::format("{} call {}, {}", does, number, what);
+}
+
+void Communicator::State::on_departure(const bootstrap::Departure& departure) {
+  attendance_.add(departure);
+  bool on_gpu = false;
+  {
+    const std::lock_guard lock(failure_mutex_);  // setup may be about to add the fabric or the GPU
+    on_gpu = gpu_ != nullptr;
+    if (fabric_ != nullptr) progress::ring(fabric_->shm().bell());
+  }
+  if (on_gpu) static_cast<void>(check_present());
 }
 
 void Communicator::State::on_failure(const bootstrap::FailureReport& report) {
   const bool aborted = report.kind == bootstrap::FailureKind::kAborted;
-  break_with(aborted ? reason_of_abort(report.text) : report.status());
+  const Status failure = aborted ? reason_of_abort(report.text) : report.status();
+  if (break_with(failure)) log::info("rank {} is told of a failure: {}", rank_, failure.to_string());
 }
 
 Status Communicator::State::reason_of_abort(std::string_view text) {
@@ -245,19 +378,25 @@ void Communicator::State::on_network_failure(const Status& failure) {
   }
 }
 
-void Communicator::State::break_with(const Status& failure) {
+bool Communicator::State::break_with(const Status& failure) {
   const std::lock_guard lock(failure_mutex_);  // setup may be about to add the fabric or the GPU
-  if (failure_.ok()) failure_ = failure;
+  const bool first = failure_.ok();
+  if (first) failure_ = failure;
   std::atomic_ref<uint32_t>(abort_word_).store(1, std::memory_order_seq_cst);
   if (gpu_ != nullptr) gpu_->stop();
   if (fabric_ != nullptr) progress::ring(fabric_->shm().bell());
+  return first;
 }
 
 Status Communicator::State::fail_everywhere(const Status& failure) {
-  const bool first = this->failure().ok();
-  break_with(failure);
-  if (first) bootstrap_->post_abort(fmt::format("{}|{}", static_cast<int>(failure.code()), failure.text()));
+  if (tell_everywhere(failure)) log::failure("rank {}: {}", rank_, failure.to_string());
   return this->failure();
+}
+
+bool Communicator::State::tell_everywhere(const Status& failure) {
+  const bool first = break_with(failure);
+  if (first) bootstrap_->post_abort(fmt::format("{}|{}", static_cast<int>(failure.code()), failure.text()));
+  return first;
 }
 
 Status Communicator::State::failure() const {
@@ -266,7 +405,8 @@ Status Communicator::State::failure() const {
 }
 
 void Communicator::State::abort(std::string_view reason) {
-  [[maybe_unused]] const Status held = fail_everywhere(Status(Code::kAborted, std::string(reason)));
+  const Status wished(Code::kAborted, std::string(reason));
+  if (tell_everywhere(wished)) log::info("rank {}: {}", rank_, wished.to_string());
 }
 
 Result<Choice> Communicator::State::choose(const tuner::Question& question) const {

@@ -2,6 +2,7 @@
 // The insides of a communicator: what setup.cpp puts together, and the life of a call.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <memory>
 #include <mutex>
@@ -9,6 +10,7 @@
 
 #include "bootstrap/bootstrap.h"
 #include "bootstrap/wire.h"
+#include "communicator/attendance.h"
 #include "communicator/call.h"
 #include "communicator/execution.h"
 #include "communicator/fabric.h"
@@ -23,7 +25,8 @@ namespace tutti {
 
 class Communicator::State {
  public:
-  State() = default;
+  State(int rank, int size) : rank_(rank), size_(size), attendance_(static_cast<uint32_t>(size)) {}
+  /// Leaves: tells the other ranks at once, then waits until sent data is out.
   ~State();
   State(const State&) = delete;
   State& operator=(const State&) = delete;
@@ -70,34 +73,58 @@ class Communicator::State {
   static std::string interfaces_of(const config::Config& config);
   /// What another rank, or the hub, reports. The text of an abort is "<code>|<text>".
   void on_failure(const bootstrap::FailureReport& report);
+  void on_departure(const bootstrap::Departure& departure);
   static Status reason_of_abort(std::string_view text);
   void on_network_failure(const Status& failure);
-  /// The first failure breaks the communicator; later ones are ignored. Any thread.
-  void break_with(const Status& failure);
-  /// Breaks this communicator, tells the other ranks why, and returns the failure that holds.
+  /// The first failure breaks the communicator: true. Later ones are ignored. Any thread.
+  bool break_with(const Status& failure);
+  /// Breaks this communicator, tells the other ranks why, and logs it: this rank detected it. Returns the failure that
+  /// holds.
   Status fail_everywhere(const Status& failure);
+  /// The same without the log. False when there was a failure before.
+  bool tell_everywhere(const Status& failure);
+  void log_absence(const Status& missing, const communicator::Turn& turn) const;
+  /// Tells the other ranks which calls this rank has made, and that no more come. `why` follows what it did last.
+  void announce_end(std::string_view why = {});
+  void flush_network();
+  /// Breaks this communicator when a rank left without its part in the call that `jobs` belong to. The remaining ranks
+  /// find the same by themselves, once they have ended their earlier calls.
+  Status check_present(std::span<const communicator::Job> jobs, const communicator::Call& call);
+  void uncount(std::span<const communicator::Job> jobs);
+  /// The same for all calls on GPUs. Fails everywhere, since kernels of earlier calls are ended as well.
+  Status check_present();
   Status explain_outcome(const communicator::Driver::Outcome& outcome, const communicator::Call& call);
   bool report_arrives() const;
   Status timeout_verdict(const communicator::Call& call, uint32_t peer);
   template <class Action>
   Status enqueue(Action&& action);
+  /// The same for calls, which are counted.
+  template <class Action>
+  Status enqueue_calls(std::span<const communicator::Call> calls, Action&& action);
+  template <class Count>
+  void count_calls(std::span<const communicator::Call> calls, Count&& count) const;
   Status run_jobs(std::span<communicator::Job> jobs, const communicator::Call& call);
   Status copy_to_self(std::span<const communicator::Call> calls);
+  enum class Phase : uint64_t { kNone, kIn, kDone, kFailed, kEnqueued };
+  void enter(Phase phase, const tutti_signature& signature);
+  void enter(Phase phase);
   /// What this rank is doing, for the verdicts of others. Any thread.
   std::string describe_current() const;
 
-  int rank_ = 0;
-  int size_ = 1;
+  const int rank_;
+  const int size_;
   bootstrap::Secret secret_{};
   uint32_t abort_word_ = 0;  // atomic_ref; read by executors in every wait
   mutable std::mutex failure_mutex_;
   Status failure_;
 
-  uint64_t calls_ = 0;
-  // What the current call is, in pieces that a verdict may read while they change: word 0 and 1 of the signature,
-  // number × 2 + running.
-  std::atomic<uint64_t> current_signature_{0};
-  std::atomic<uint64_t> current_call_{0};
+  uint64_t calls_ = 0;  // groups of messages included, of which other ranks make other numbers
+  communicator::Attendance attendance_;
+  bool announced_ = false;
+  // The latest call, for verdicts that read it while it changes: number << 4 | index of its signature << 3 | phase. The
+  // other signature is that of the call before. Release in enter(), acquire in describe_current().
+  std::atomic<uint64_t> latest_call_{0};
+  std::array<std::atomic<uint64_t>, 2> signatures_{};  // words 1 and 0
 
   config::Config config_;
   std::shared_ptr<plugin::Registry> registry_;

@@ -17,10 +17,12 @@ namespace {
 constexpr std::array<std::string_view, 6> kNames = {"off", "error", "warn", "info", "debug", "trace"};
 
 thread_local std::string rank_text;  // "3/8 "
+thread_local int own_rank = -1;
 
 struct Sink {
   std::mutex mutex;
   std::string file;
+  Filter filter;
   std::shared_ptr<spdlog::logger> logger = make(std::make_shared<spdlog::sinks::stderr_sink_mt>());
 
   static std::shared_ptr<spdlog::logger> make(spdlog::sink_ptr sink) {
@@ -82,17 +84,31 @@ Status configure(Level level, std::string_view file) {
   return {};
 }
 
+void set_failure_level(Level level) {
+  detail::failure_level.store(static_cast<int>(level), std::memory_order_relaxed);
+}
+
+void set_filter(Filter filter) {
+  Sink& out = sink();
+  const std::lock_guard lock(out.mutex);
+  out.filter = std::move(filter);
+}
+
 void set_rank(int rank, int size) {
+  own_rank = size > 0 ? rank : -1;
   rank_text = size > 0 ? fmt::format("{}/{} ", rank, size) : std::string();
 }
 
 void write(Level level, std::string_view text) {
   std::shared_ptr<spdlog::logger> logger;
+  Filter filter;
   {
     Sink& out = sink();
     const std::lock_guard lock(out.mutex);
     logger = out.logger;
+    filter = out.filter;
   }
+  if (filter && !filter(level, own_rank, text)) return;
   std::string line(text.substr(0, text.find_last_not_of('\n') + 1));
   for (size_t at = 0; (at = line.find('\n', at)) != std::string::npos;) line.replace(at, 1, " | ");
   logger->log(spdlog::level::info, "{} {}{}", to_string(level), rank_text, line);

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <atomic>
+#include <functional>
 #include <string_view>
 #include <utility>
 
@@ -23,12 +24,21 @@ Level level_from(std::string_view name);
 /// For the whole process; before it, warnings go to stderr. `file`: empty for stderr, else appended to; %h becomes the
 /// host's name, %p the process id. kConfig if the file cannot be written; then the log stays as it was.
 Status configure(Level level, std::string_view file);
+/// The level of failures that a call also returns: kError, unless the program itself prints each failure it gets. For
+/// the whole process.
+void set_failure_level(Level level);
+/// Whether a line is written; asked for lines of all levels. `rank`: of the calling thread; -1: of none.
+using Filter = std::function<bool(Level level, int rank, std::string_view text)>;
+/// For the whole process; null: every line.
+void set_filter(Filter filter);
 /// The rank for which the calling thread works, as its lines show it; size 0: none.
 void set_rank(int rank, int size);
 
 namespace detail {
-inline std::atomic<int> threshold{static_cast<int>(Level::kWarn)};  // relaxed: a late line more or less is no matter
-}
+// Relaxed: a late line more or less is no matter.
+inline std::atomic<int> threshold{static_cast<int>(Level::kWarn)};
+inline std::atomic<int> failure_level{static_cast<int>(Level::kError)};
+}  // namespace detail
 
 /// One relaxed load: what a line that nobody wants costs.
 inline bool enabled(Level level) {
@@ -44,6 +54,11 @@ void at(Level level, fmt::format_string<Args...> format, Args&&... args) {
 template <class... Args>
 void error(fmt::format_string<Args...> format, Args&&... args) {
   at(Level::kError, format, std::forward<Args>(args)...);
+}
+/// A failure that a call also returns. Only the rank that detects it logs it so: ranks that are told use info().
+template <class... Args>
+void failure(fmt::format_string<Args...> format, Args&&... args) {
+  at(static_cast<Level>(detail::failure_level.load(std::memory_order_relaxed)), format, std::forward<Args>(args)...);
 }
 template <class... Args>
 void warn(fmt::format_string<Args...> format, Args&&... args) {

@@ -58,17 +58,20 @@ bool Engine::assist() {
   return lock.owns_lock() && round();
 }
 
-void Engine::flush(std::chrono::steady_clock::time_point deadline) {
-  while (std::chrono::steady_clock::now() < deadline) {
+bool Engine::flush(std::chrono::steady_clock::time_point deadline, const std::function<bool()>& gives_up) {
+  for (int idle_rounds = 0; std::chrono::steady_clock::now() < deadline && !gives_up();) {
+    bool moved = false;
     {
       const std::lock_guard lock(mutex_);
-      round();
+      moved = round();
       bool idle = true;
       for (const auto& task : tasks_) idle = idle && task->idle();
-      if (idle || failed_) return;
+      if (idle || failed_) return !failed_;
     }
-    std::this_thread::yield();
+    idle_rounds = moved ? 0 : idle_rounds + 1;
+    if (idle_rounds > kIdleRounds) sleep();
   }
+  return false;
 }
 
 bool Engine::round() {

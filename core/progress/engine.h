@@ -42,8 +42,9 @@ class Engine {
   void add(std::shared_ptr<Task> task);
   /// One round by the calling thread, unless another is at it. True if anything moved. Any thread.
   bool assist();
-  /// Makes progress until all tasks are idle, the deadline passes or the engine has failed.
-  void flush(std::chrono::steady_clock::time_point deadline);
+  /// Makes progress until all tasks are idle: then true. False when the deadline passes, the engine has failed or
+  /// `gives_up` says so, which is asked some times a second at least.
+  bool flush(std::chrono::steady_clock::time_point deadline, const std::function<bool()>& gives_up);
   /// Rung by executors after they filled or freed a slot that the engine moves.
   tutti_bell& bell() { return *bell_; }
 

@@ -33,9 +33,10 @@ class Net {
     uint64_t communicator = 0;  ///< the same random number on all ranks; a stray connection does not know it
     uint32_t rank = 0;
     KeySpace keys;
-    tutti_bell* bell = nullptr;                 ///< where the executor sleeps
-    std::function<void(Status)> on_failure;     ///< the engine's, see progress::Engine
-    std::function<std::string()> last_failure;  ///< why the plugin's last call in this thread failed
+    tutti_bell* bell = nullptr;                   ///< where the executor sleeps
+    std::function<void(Status)> on_failure;       ///< the engine's, see progress::Engine
+    std::function<bool(uint32_t rank)> has_left;  ///< and needs no more data; null: not known of any rank
+    std::function<std::string()> last_failure;    ///< why the plugin's last call in this thread failed
   };
   static Result<std::unique_ptr<Net>> create(Options options);
   /// Closes all connections at once; call engine().flush() before to let sent data out.

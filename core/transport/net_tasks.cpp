@@ -111,7 +111,8 @@ SendTask::~SendTask() {
 }
 
 bool SendTask::idle() const {
-  return completed_ == memory_.load_tail();
+  const auto& has_left = net_.options().has_left;
+  return completed_ == memory_.load_tail() || (has_left && has_left(key_.peer));
 }
 
 Status Breakage::absorb(const Status& failure) {

@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // What applications do wrong, and what happens to their ranks: each gets an error that names what, where and who, and
 // nothing hangs.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <array>
 #include <atomic>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <thread>
 
+#include "log/log.h"
 #include "tutti/communicator.h"
 
 namespace tutti {
@@ -16,6 +21,7 @@ namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 using Settings = std::vector<std::pair<std::string, std::string>>;
 
@@ -157,9 +163,34 @@ TEST(TimeOut, SaysWhatEveryRankDoes) {
     }
     const Status status = comm.all_reduce(in.data(), out.data(), 4, DataType::kFloat32, ReduceOp::kSum);
     ++waiting;
-    EXPECT_FALSE(status.ok());
-    EXPECT_THAT(text_of(status), HasSubstr("rank 2"));
+    EXPECT_EQ(status.code(), Code::kTimeout);
+    EXPECT_THAT(text_of(status), AllOf(HasSubstr("is in call 1, all_reduce"), HasSubstr("rank 2 has made no call"),
+                                       Not(HasSubstr("has done"))));
   });
+}
+
+/// The rank that detects a failure logs an error; the ranks that are told log it at info.
+TEST(Log, HasAFailureOnceAtErrorLevel) {
+  const auto file = std::filesystem::path(testing::TempDir()) / fmt::format("tutti-failures-{}.log", getpid());
+  on_ranks(4, {{"log.file", file.string()}, {"log.level", "info"}, {"algorithm", "ring"}}, [](Communicator& comm) {
+    std::vector<float> in(64), out(64);
+    const size_t count = comm.rank() == 3 ? 48 : 64;
+    EXPECT_EQ(comm.all_reduce(in.data(), out.data(), count, DataType::kFloat32, ReduceOp::kSum).code(),
+              Code::kMismatch);
+  });
+  EXPECT_TRUE(log::configure(log::Level::kWarn, "").ok());
+  std::ifstream lines(file);
+  int errors = 0;
+  int told = 0;
+  for (std::string line; std::getline(lines, line);) {
+    errors += line.find(" error ") != std::string::npos && line.find("made different calls") != std::string::npos;
+    told += line.find(" info ") != std::string::npos && line.find("is told of a failure") != std::string::npos;
+  }
+  std::filesystem::remove(file);
+  // Two ranks may meet the difference at the same time.
+  EXPECT_GE(errors, 1);
+  EXPECT_LE(errors, 2);
+  EXPECT_EQ(errors + told, 4);
 }
 
 TEST(Init, DisagreementNamesRanksAndKeys) {

@@ -2,17 +2,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two hosts (network namespaces) joined by two links: channels are spread over both. Needs root; exits with 77 without.
 
-Run as: rails_test.py PATH_OF_TUTTI [unittest arguments]
+The test runs itself again in mount and process namespaces of its own, with a /run of its own. The kernel removes the
+network namespaces with them, however the test ends.
+
+Run as: rails_test.py PATH_OF_TUTTI
+        rails_test.py PATH_OF_TUTTI --outside: the test that nothing remains of a test that is killed
+        rails_test.py PATH_OF_TUTTI --hold: makes the hosts, prints the numbers of their namespaces and waits
 """
 
 import os
 import pathlib
+import re
 import secrets
 import subprocess
 import sys
+import time
 import unittest
 
 TIMEOUT_S = 60
+SKIPPED = 77  # as CTest's SKIP_RETURN_CODE
+ISOLATED = "TUTTI_RAILS_ISOLATED"
 TUTTI = "tutti"
 
 
@@ -20,20 +29,25 @@ def ip(*arguments, check=True):
     return subprocess.run(["ip", *arguments], capture_output=True, text=True, check=check)
 
 
+def make_hosts(cleanup):
+    """Two network namespaces with two links; `cleanup` gets the calls that remove them."""
+    tag = secrets.token_hex(2)
+    hosts = [f"tutti-a-{tag}", f"tutti-b-{tag}"]
+    for host in hosts:
+        ip("netns", "add", host)
+        cleanup(ip, "netns", "delete", host, check=False)
+        ip("-n", host, "link", "set", "lo", "up")
+    for rail in (0, 1):
+        ip("link", "add", f"rail{rail}", "netns", hosts[0], "type", "veth", "peer", f"rail{rail}", "netns", hosts[1])
+        for number, host in enumerate(hosts, 1):
+            ip("-n", host, "address", "add", f"10.213.{rail}.{number}/24", "dev", f"rail{rail}")
+            ip("-n", host, "link", "set", f"rail{rail}", "up")
+    return hosts
+
+
 class TwoRails(unittest.TestCase):
     def setUp(self):
-        tag = secrets.token_hex(2)
-        self.hosts = [f"tutti-a-{tag}", f"tutti-b-{tag}"]
-        for host in self.hosts:
-            ip("netns", "add", host)
-            self.addCleanup(ip, "netns", "delete", host, check=False)
-            ip("-n", host, "link", "set", "lo", "up")
-        for rail in (0, 1):
-            ip("link", "add", f"rail{rail}", "netns", self.hosts[0], "type", "veth", "peer", f"rail{rail}", "netns",
-               self.hosts[1])
-            for number, host in enumerate(self.hosts, 1):
-                ip("-n", host, "address", "add", f"10.213.{rail}.{number}/24", "dev", f"rail{rail}")
-                ip("-n", host, "link", "set", f"rail{rail}", "up")
+        self.hosts = make_hosts(self.addCleanup)
 
     def bench(self, *arguments):
         """Rank 0 on the first host, rank 1 on the second; returns what rank 0 printed."""
@@ -65,22 +79,100 @@ class TwoRails(unittest.TestCase):
         self.assertLess(sent[0], 0.1 * sum(sent), f"bytes by rail: {sent}")
 
 
-def namespaces_work():
-    if os.geteuid() != 0:
-        return False
+def network_namespaces():
+    """The numbers of all network namespaces that a process is in or that a process sees mounted."""
+    numbers = set()
+    for process in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            numbers.update(re.findall(r"net:\[(\d+)\]", os.readlink(process / "ns/net")))
+            numbers.update(re.findall(r"net:\[(\d+)\]", (process / "mountinfo").read_text()))
+        except OSError:  # it has ended
+            continue
+    return numbers
+
+
+class NothingRemains(unittest.TestCase):
+    """Runs outside, where the namespaces of a test that was killed would remain."""
+
+    def test_after_sigkill(self):
+        environment = {key: value for key, value in os.environ.items() if key != ISOLATED}
+        with subprocess.Popen([sys.executable, __file__, TUTTI, "--hold"], stdout=subprocess.PIPE, text=True,
+                              env=environment) as held:
+            said = held.stdout.readline()
+            seen = network_namespaces()
+            held.kill()
+        if said.startswith("skipped"):
+            self.skipTest(said.partition(" ")[2].strip())
+        made = set(said.split())
+        self.assertEqual(len(made), 2)
+        self.assertLessEqual(made, seen)
+        deadline = time.monotonic() + TIMEOUT_S
+        while network_namespaces() & made and time.monotonic() < deadline:
+            time.sleep(0.01)
+        self.assertFalse(network_namespaces() & made)
+        self.assertFalse(list(pathlib.Path("/run").glob("netns/tutti-[ab]-*")))
+
+
+def hold():
+    hosts = make_hosts(lambda *call, **options: None)  # the kernel's own cleanup is on trial
+    print(*(os.stat(f"/run/netns/{host}").st_ino for host in hosts), flush=True)
+    time.sleep(TIMEOUT_S)
+
+
+def isolate():
+    """Runs this program again where all it makes goes with it; 77 where that is not possible."""
+    namespaces = ["unshare", "--mount", "--pid", "--fork", "--kill-child=SIGKILL", "--mount-proc"]
+    with_own_run = ["sh", "-c", 'mount -t tmpfs tmpfs /run && exec "$@"', "sh"]
     try:
-        name = f"tutti-try-{secrets.token_hex(2)}"
+        possible = os.geteuid() == 0 and subprocess.run(namespaces + with_own_run + ["true"], capture_output=True,
+                                                        timeout=TIMEOUT_S, check=False).returncode == 0
+    except FileNotFoundError:
+        possible = False
+    if not possible:
+        skip("needs root and mount and process namespaces (unshare)")
+    os.environ[ISOLATED] = "1"
+    os.execvp(namespaces[0], namespaces + with_own_run + [sys.executable, *sys.argv])
+
+
+def links_work():
+    name = f"tutti-try-{secrets.token_hex(2)}"
+    try:
         ip("netns", "add", name)
         ip("-n", name, "link", "add", "probe", "type", "veth", "peer", "probe2")
-        ip("netns", "delete", name)
         return True
     except (subprocess.CalledProcessError, FileNotFoundError):
         return False
+    finally:
+        if pathlib.Path(f"/run/netns/{name}").exists():
+            ip("netns", "delete", name)
+
+
+def skip(why):
+    print(f"skipped: {why}")
+    sys.exit(SKIPPED)
+
+
+def run_tests(case):
+    suite = unittest.defaultTestLoader.loadTestsFromTestCase(case)
+    result = unittest.TextTestRunner(verbosity=2).run(suite)
+    if result.skipped:
+        return SKIPPED
+    return 0 if result.wasSuccessful() else 1
+
+
+def main():
+    global TUTTI
+    outside = ISOLATED not in os.environ
+    if outside and "--outside" not in sys.argv:
+        isolate()
+    TUTTI = str(pathlib.Path(sys.argv[1]).resolve())
+    if not outside and not links_work():
+        skip("needs network namespaces with veth links")
+    if "--hold" in sys.argv:
+        hold()
+        return 0
+    return run_tests(NothingRemains if outside else TwoRails)
 
 
 if __name__ == "__main__":
-    TUTTI = str(pathlib.Path(sys.argv.pop(1)).resolve())
-    if not namespaces_work():
-        print("skipped: needs root and network namespaces with veth links")
-        sys.exit(77)
-    unittest.main(verbosity=2)
+    sys.exit(main())

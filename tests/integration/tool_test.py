@@ -265,6 +265,53 @@ class Endings(ToolTest):
         self.check_end(process, children, -signal.SIGKILL)
 
 
+class Failures(ToolTest):
+    """What stops all ranks is said once, with the ranks."""
+
+    def check_once(self, *arguments, ranks, says):
+        errors = self.run_bad(1, *arguments, says=says)
+        self.assertRegex(errors, rf"^tutti: {ranks}: [^\n]*\n$")
+
+    def test_one_cause_on_all_ranks(self):
+        for launch in ([], ["--threads"]):
+            with self.subTest(launch):
+                bench = ["bench", "all_reduce", "--ranks", 4, *SMALL, *launch]
+                self.check_once(*bench, "--set", "shm.slotss=3", ranks="ranks 0-3", says="did you mean 'shm.slots'")
+                self.check_once(*bench, "--set", "plugins.protocol=[simpel]", ranks="ranks 0-3",
+                                says="did you mean 'simple'")
+        self.check_once("explain", "all_reduce", "--ranks", 3, "--set", "shm.slotss=3", ranks="ranks 0-2",
+                        says="did you mean 'shm.slots'")
+        with tempfile.TemporaryDirectory() as folder:
+            self.check_once("tune", "--ranks", 2, "--out", f"{folder}/table.yaml", "--set", "shm.slotss=3",
+                            ranks="ranks 0,1", says="did you mean 'shm.slots'")
+
+    def test_one_rank(self):
+        self.check_once("bench", "all_reduce", "--ranks", 1, *SMALL, "--set", "shm.slotss=3", ranks="rank 0",
+                        says="did you mean 'shm.slots'")
+
+    def test_a_text_of_many_lines(self):
+        errors = self.run_bad(1, "bench", "all_reduce", "--ranks", 3, *SMALL, "--set", "algorithm=none_such",
+                              says="tutti: ranks 0-2: unsupported: ")
+        self.assertEqual(errors.count("nothing can run all_reduce"), 1, errors)
+
+    def test_warnings_of_all_ranks(self):
+        for launch in ([], ["--threads"]):
+            with self.subTest(launch):
+                result = tutti("bench", "all_reduce", "--ranks", 3, *SMALL, *launch, "--set", "settings.tuner.none.x=1")
+                self.assertEqual(result.returncode, 0, result.stderr)
+                self.assertEqual(result.stderr.count("settings.tuner.none.x has no effect"), 1, result.stderr)
+
+    def test_the_cause_comes_first(self):
+        process = start("bench", "all_reduce", "--ranks", 3, "--min", "4K", "--max", "4K", "--iters", 1000000000)
+        for line in process.stdout:
+            if line.startswith("#") and "(B)" in line:
+                break
+        os.kill(children_of(process.pid)[1], signal.SIGKILL)
+        _, errors = process.communicate(timeout=TIMEOUT_S)
+        self.assertRegex(errors, r"^tutti: rank 1 \(process \d+\) was ended by signal 9 [^\n]*\n"
+                                 r"tutti: ranks 0,2: remote error: [^\n]*rank 1 [^\n]* is lost[^\n]*\n$")
+
+
 class Explain(ToolTest):
     def test_explain(self):
         text = self.run_ok("explain", "all_reduce", "--ranks", 2, "--size", "1M")

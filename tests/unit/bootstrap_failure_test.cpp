@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <condition_variable>
+#include <mutex>
+
 #include "unit/bootstrap_group.h"
 
 namespace tutti::bootstrap {
@@ -146,6 +149,85 @@ TEST(Calls, NamesTheRankThatLeft) {
   EXPECT_EQ(group[0]->barrier(soon()).code(), Code::kFailedPrecondition);
 }
 
+// Departures.
+
+/// The departures that a bootstrap reports.
+class Departures {
+ public:
+  void watch(Bootstrap& bootstrap) {
+    bootstrap.set_callbacks({.on_failure = {}, .describe = {}, .on_departure = [this](const Departure& departure) {
+                               const std::lock_guard lock(mutex_);
+                               all_.push_back(departure);
+                               changed_.notify_all();
+                             }});
+  }
+  std::vector<Departure> wait_for(size_t count) {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, std::chrono::seconds(60), [&] { return all_.size() >= count; });
+    return all_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<Departure> all_;
+};
+
+TEST(Departure, TellsEachRankItsPart) {
+  const Group group = make_group(4);
+  std::array<Departures, 4> heard;
+  for (size_t rank : {0u, 1u}) heard[rank].watch(*group[rank]);
+  group[3]->announce({17, "has done call 17", {{0, 0, 5, 6}, {2, 0, 7, 8}}});
+  heard[2].watch(*group[2]);  // perhaps after it
+  for (size_t rank = 0; rank < 3; ++rank) {
+    const auto departures = heard[rank].wait_for(1);
+    ASSERT_EQ(departures.size(), 1u) << "rank " << rank;
+    EXPECT_EQ(departures[0].rank, 3);
+    EXPECT_EQ(departures[0].collectives, 17u);
+    EXPECT_EQ(departures[0].sent, (std::array<uint64_t, 3>{5, 0, 7}[rank]));
+    EXPECT_EQ(departures[0].received, (std::array<uint64_t, 3>{6, 0, 8}[rank]));
+    EXPECT_EQ(departures[0].did, "has done call 17");
+  }
+  EXPECT_THAT(group[0]->query(soon()).value(), testing::ElementsAre("", "", "", "left"));
+  EXPECT_FALSE(group[0]->failure());
+}
+
+TEST(Departure, EndsACallThatWaitsForIt) {
+  const Group group = make_group(3);
+  in_ranks(3, [&](int rank) {
+    Bootstrap& mine = *group[static_cast<size_t>(rank)];
+    if (rank == 1) return mine.announce({4, "has done call 4", {}});
+    const Status status = mine.all_gather({}, soon()).status();
+    EXPECT_EQ(status.code(), Code::kRemote);
+    EXPECT_THAT(text_of(status), HasSubstr("bootstrap all_gather: rank 1 has left, which has done call 4"));
+  });
+}
+
+TEST(Departure, RanksThatLeaveMeetOnceMore) {
+  const Group group = make_group(3);
+  in_ranks(3, [&](int rank) {
+    Bootstrap& mine = *group[static_cast<size_t>(rank)];
+    mine.announce({});
+    EXPECT_TRUE(mine.barrier(soon()).ok());
+  });
+}
+
+TEST(Departure, OfNonsenseIsALoss) {
+  const UniqueId id = make_id();
+  const Stranger strange(id);
+  Hello hello;
+  hello.secret = endpoint_of(id).value().secret;
+  hello.rank = 1;
+  hello.rank_count = 2;
+  hello.peer_loss_ms = 10000;
+  strange.say({.kind = Kind::kHello, .timeout_ms = 60000}, std::as_bytes(std::span(&hello, 1)));
+  const auto mine = Bootstrap::join(id, 0, 2, soon());
+  ASSERT_TRUE(mine.ok()) << mine.status().to_string();
+  auto failure = next_failure(**mine);
+  strange.say({.kind = Kind::kEnding}, std::as_bytes(std::span("nonsense")));
+  EXPECT_THAT(wait_for(failure).text, HasSubstr("rank 1"));
+}
+
 // Failures of the group.
 
 TEST(Failure, AbortReachesEveryoneOnce) {
@@ -180,7 +262,8 @@ TEST(Failure, CallbackSetAfterTheFailureHearsOfIt) {
 TEST(Query, CollectsWhatRanksDo) {
   Group group = make_group(4);
   for (size_t rank = 0; rank < 3; ++rank)
-    group[rank]->set_callbacks({.on_failure = {}, .describe = [rank] { return "call " + std::to_string(rank); }});
+    group[rank]->set_callbacks(
+        {.on_failure = {}, .describe = [rank] { return "call " + std::to_string(rank); }, .on_departure = {}});
   group[3].reset();
   const std::vector<std::string> expected = {"call 0", "call 1", "call 2", "left"};
   in_ranks(3, [&](int rank) {

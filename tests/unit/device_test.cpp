@@ -132,7 +132,7 @@ struct Rank {
                                                 run_wire<device::Simple>,   nullptr};
     static constexpr tutti_protocol_ops kLL{sizeof(tutti_protocol_ops), 0,      nullptr, nullptr,
                                             run_wire<device::LL>,       nullptr};
-    Job job{&work, test.wire == Wire::kSimple ? &kSimple : &kLL, nullptr, nullptr, false};
+    Job job{&work, test.wire == Wire::kSimple ? &kSimple : &kLL, nullptr, nullptr, false, {}};
     Driver driver({50, 2, 0, std::chrono::seconds(3), &shm->bell()});
     return driver.run({&job, 1});
   }
@@ -301,7 +301,7 @@ TEST(Device, TimeOutNamesThePeer) {
   work.abort = &ranks[1].abort;
   static constexpr tutti_protocol_ops kLL{sizeof(tutti_protocol_ops), 0,      nullptr, nullptr,
                                           run_wire<device::LL>,       nullptr};
-  Job job{&work, &kLL, nullptr, nullptr, false};
+  Job job{&work, &kLL, nullptr, nullptr, false, {}};
   const Driver::Outcome outcome = driver.run({&job, 1});
   EXPECT_EQ(outcome.code, TUTTI_TIMEOUT);
   EXPECT_EQ(outcome.job->work->fault.peer, 0u);

@@ -167,14 +167,16 @@ Result<UniqueId> meeting_place(const Request& request) {
 int run(const Request& request) {
   const auto reports = make_reports(request);
   if (!reports.ok()) return tools::fail(reports.status());
-  const auto rank_main = [&](const UniqueId& id, int rank) {
-    const auto wrong = measure_as(request, id, rank, rank == 0 ? *reports : Reports());
-    if (!wrong.ok()) return tools::fail(wrong.status().with_context(fmt::format("rank {}", rank)));
-    return *wrong == 0 ? tools::kSuccess : tools::kFailure;
+  const auto rank_main = [&](const UniqueId& id, int rank) -> Result<int> {
+    TUTTI_ASSIGN(const uint64_t wrong, measure_as(request, id, rank, rank == 0 ? *reports : Reports()));
+    return wrong == 0 ? tools::kSuccess : tools::kFailure;
   };
   if (request.rank >= 0) {
     const auto id = meeting_place(request);
-    return id.ok() ? rank_main(*id, request.rank) : tools::fail(id.status().with_context("--id"));
+    if (!id.ok()) return tools::fail(id.status().with_context("--id"));
+    const Result<int> exit_code = rank_main(*id, request.rank);
+    return exit_code.ok() ? *exit_code
+                          : tools::fail(exit_code.status().with_context(fmt::format("rank {}", request.rank)));
   }
   if (const Status checked = request.session.check(); !checked.ok()) return tools::fail(checked);
   // Before there are threads; a library with NCCL's API reads it when it starts.

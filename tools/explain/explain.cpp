@@ -106,9 +106,9 @@ int run(const Question& question) {
     const Status status = answer_dry(question);
     return status.ok() ? kSuccess : fail(status);
   }
-  return run_as_threads(question.session.rank_count, [&](const UniqueId& id, int rank) {
-    const Status status = answer(question, id, rank);
-    return status.ok() ? kSuccess : fail(status.with_context(fmt::format("rank {}", rank)));
+  return run_as_threads(question.session.rank_count, [&](const UniqueId& id, int rank) -> Result<int> {
+    TUTTI_TRY(answer(question, id, rank));
+    return kSuccess;
   });
 }
 

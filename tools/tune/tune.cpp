@@ -62,9 +62,9 @@ Status tune_as(const Request& request, const UniqueId& id, int rank) {
 }
 
 int run(const Request& request) {
-  const auto rank_main = [&](const UniqueId& id, int rank) {
-    const Status status = tune_as(request, id, rank);
-    return status.ok() ? tools::kSuccess : tools::fail(status.with_context(fmt::format("rank {}", rank)));
+  const auto rank_main = [&](const UniqueId& id, int rank) -> Result<int> {
+    TUTTI_TRY(tune_as(request, id, rank));
+    return tools::kSuccess;
   };
   if (const Status checked = request.bench.session.check(); !checked.ok()) return tools::fail(checked);
   const int ranks = request.bench.session.rank_count;

@@ -22,8 +22,9 @@
 // Threads: different communicators may be used from different threads at the same time. One communicator is used by one
 // thread at a time, except abort() and async_error(), which any thread may call at any time.
 //
-// After a failure of a collective (a peer lost, a time-out, an abort, a mismatch) the communicator is broken: every
-// later call returns the first failure at once, and what remains is to destroy it. Errors of arguments break nothing.
+// After a failure of a collective (a peer lost or gone, a time-out, an abort, a mismatch) the communicator is broken:
+// every later call returns the first failure at once, and what remains is to destroy it. Errors of arguments break
+// nothing.
 #pragma once
 
 #include <cstddef>
@@ -112,7 +113,10 @@ class TUTTI_API Communicator {
 
   Communicator(Communicator&&) noexcept;
   Communicator& operator=(Communicator&&) noexcept;
-  /// Leaves and frees everything; does not wait for the other ranks.
+  /// Leaves and frees everything. Tells the other ranks at once which calls this rank has made: calls that need a
+  /// further call of it fail with kRemote and its name. Calls that it has made end normally on ranks that are slower.
+  /// Does not wait for the other ranks, except that data it has sent must go out: on GPUs its kernels end, and over a
+  /// network the receivers take it, for `timeouts.operation` at most.
   ~Communicator();
 
   int rank() const;

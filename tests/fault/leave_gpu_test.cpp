@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// A rank that leaves while the other one still calls, on GPUs: the kernel that waits for it ends, and the text names
+// the rank. Ranks are threads; they share a GPU where there is one.
+#include <cuda_runtime_api.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <thread>
+
+#include "tutti/communicator.h"
+
+namespace tutti {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using Clock = std::chrono::steady_clock;
+
+constexpr int kRanks = 2;
+constexpr size_t kCount = 1024;
+constexpr std::chrono::seconds kPrompt{10};
+
+/// One rank: a stream and buffers.
+class Rank {
+ public:
+  explicit Rank(Communicator communicator) : comm(std::move(communicator)) {
+    EXPECT_EQ(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), cudaSuccess);
+    EXPECT_EQ(cudaMalloc(&buffer_, kCount * sizeof(float)), cudaSuccess);
+  }
+  ~Rank() {
+    cudaFree(buffer_);
+    cudaStreamDestroy(stream_);
+  }
+  Rank(const Rank&) = delete;
+  Rank& operator=(const Rank&) = delete;
+
+  Status enqueue() { return comm->all_reduce(buffer_, buffer_, kCount, DataType::kFloat32, ReduceOp::kSum, stream_); }
+  /// Returns when the call is through, or was ended.
+  Status finish() {
+    EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
+    return comm->async_error();
+  }
+
+  std::optional<Communicator> comm;
+
+ private:
+  cudaStream_t stream_ = nullptr;
+  void* buffer_ = nullptr;
+};
+
+void on_gpus(const std::function<void(Rank&)>& body) {
+  int gpus = 0;
+  if (cudaGetDeviceCount(&gpus) != cudaSuccess || gpus == 0) GTEST_SKIP() << "needs a GPU";
+  const auto id = UniqueId::create("=lo");
+  ASSERT_TRUE(id.ok()) << id.status().to_string();
+  std::vector<std::thread> threads;
+  for (int number = 0; number < kRanks; ++number) {
+    threads.emplace_back([&, number] {
+      EXPECT_EQ(cudaSetDevice(number % gpus), cudaSuccess);
+      auto comm = Communicator::create(*id, number, kRanks,
+                                       {"",
+                                        {{"plugins.path", TUTTI_BINARY_DIR "/lib/tutti/plugins"},
+                                         {"device", "cuda"},
+                                         {"protocol", "ll"},
+                                         {"timeouts.operation", "120s"}}});
+      ASSERT_TRUE(comm.ok()) << comm.status().to_string();
+      Rank rank(*std::move(comm));
+      for (int call = 0; call < 3; ++call) EXPECT_TRUE(rank.enqueue().ok());
+      const Status good = rank.finish();
+      EXPECT_TRUE(good.ok()) << good.to_string();
+      body(rank);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+void expect_told(const Status& status, Clock::time_point since) {
+  EXPECT_LT(Clock::now() - since, kPrompt);
+  EXPECT_EQ(status.code(), Code::kRemote) << status.to_string();
+  EXPECT_THAT(std::string(status.text()),
+              AllOf(HasSubstr("rank 1 left before call 4"), HasSubstr("rank 1 has enqueued call 3, all_reduce")));
+}
+
+TEST(LeaveGpu, WhileAKernelWaits) {
+  std::atomic<bool> enqueued{false};
+  on_gpus([&](Rank& rank) {
+    if (rank.comm->rank() == 1) {
+      while (!enqueued) std::this_thread::yield();
+      rank.comm.reset();
+      return;
+    }
+    EXPECT_TRUE(rank.enqueue().ok());
+    enqueued = true;
+    const auto start = Clock::now();
+    expect_told(rank.finish(), start);
+    expect_told(rank.enqueue(), start);
+  });
+}
+
+TEST(LeaveGpu, BeforeACall) {
+  on_gpus([](Rank& rank) {
+    if (rank.comm->rank() == 1) {
+      rank.comm.reset();
+      return;
+    }
+    const auto start = Clock::now();
+    const Status enqueued = rank.enqueue();  // before or after the departure is told
+    expect_told(enqueued.ok() ? rank.finish() : enqueued, start);
+  });
+}
+
+TEST(LeaveGpu, AGoodEndIsNoFailure) {
+  for (int repetition = 0; repetition < 5; ++repetition) {
+    on_gpus([&](Rank& rank) {
+      for (int call = 0; call < 20; ++call) EXPECT_TRUE(rank.enqueue().ok());
+      if (rank.comm->rank() == repetition % 2) {
+        rank.comm.reset();  // with calls that still run
+        return;
+      }
+      const Status good = rank.finish();
+      EXPECT_TRUE(good.ok()) << good.to_string();
+    });
+  }
+}
+
+}  // namespace
+}  // namespace tutti
