@@ -21,6 +21,7 @@ import tempfile
 
 COLLECTIVES = ["all_reduce", "all_gather", "reduce_scatter", "reduce", "broadcast"]
 LIBRARIES = ["tutti", "openmpi", "gloo"]
+EARLIER = "earlier"  # another build of Tutti
 LACKS = {("gloo", "reduce_scatter")}
 BANDS = [(0, 64 << 10, 200), ((64 << 10) + 1, 1 << 62, 10)]  # smallest bytes, largest bytes, iterations of a batch
 RUN_TIMEOUT_S = 300
@@ -55,11 +56,13 @@ def programs(args):
             found[name] = [str(path)]
         else:
             print(f"{path} is missing: {name} is left out; build it with ./dev build release all", file=sys.stderr)
+    if args.earlier:
+        found[EARLIER] = [str(args.earlier / "bin" / "tutti")]
     return found
 
 
 def command_of(library, program, collective, ranks, extra):
-    if library == "tutti":
+    if library in ("tutti", EARLIER):
         return program + ["bench", collective, "--ranks", str(ranks)] + extra
     if library == "openmpi":
         launcher = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-np", str(ranks)]
@@ -85,7 +88,7 @@ def measure(library, command, sizes, factor, iterations, json_file):
     """Microseconds by size of one run."""
     command = command + ["--min", str(sizes[0]), "--max", str(sizes[-1]), "--factor", str(factor),
                          "--iters", str(iterations)]
-    if library == "tutti":
+    if library in ("tutti", EARLIER):
         run_group(command + ["--json", str(json_file)])
         results = json.loads(json_file.read_text())
         # The peers broadcast in place only; their root copies nothing.
@@ -124,23 +127,29 @@ def size_text(size):
     return f"{size} B"
 
 
-def table_row(medians):
-    cells = [f"{medians[name]:.1f}" if name in medians else "–" for name in LIBRARIES]
-    peers = [us for name, us in medians.items() if name != "tutti"]
+def microseconds(us):
+    return f"{us:.2f}" if us < 10 else f"{us:.1f}"
+
+
+def table_row(medians, columns):
+    cells = [microseconds(medians[name]) if name in medians else "–" for name in columns]
+    peers = [us for name, us in medians.items() if name not in ("tutti", EARLIER)]
     ratio = f"{min(peers) / medians['tutti']:.2f}" if peers and "tutti" in medians else "–"
     return cells + [ratio]
 
 
-def markdown(samples, rounds):
+def markdown(samples, rounds, with_earlier):
+    columns = ["tutti"] + [EARLIER] * with_earlier + LIBRARIES[1:]
+    titles = ["Tutti µs"] + ["earlier Tutti µs"] * with_earlier + ["Open MPI µs", "Gloo µs"]
     lines = [f"Microseconds of one collective (float32 sum, out of place), median of {rounds} interleaved rounds.",
              "The last column is the best peer's time over Tutti's: above 1, Tutti is faster.", ""]
     for collective, ranks in sorted({(c.collective, c.ranks) for c in samples},
                                     key=lambda table: (COLLECTIVES.index(table[0]), table[1])):
         lines += [f"### {collective}, {ranks} ranks", "",
-                  "| size | Tutti µs | Open MPI µs | Gloo µs | best peer / Tutti |", "|---:|---:|---:|---:|---:|"]
+                  f"| size | {' | '.join(titles)} | best peer / Tutti |", "|---:" * (len(titles) + 2) + "|"]
         for cell in sorted(c for c in samples if (c.collective, c.ranks) == (collective, ranks)):
             medians = {name: statistics.median(values) for name, values in samples[cell].items()}
-            lines.append("| " + " | ".join([size_text(cell.bytes)] + table_row(medians)) + " |")
+            lines.append("| " + " | ".join([size_text(cell.bytes)] + table_row(medians, columns)) + " |")
         lines.append("")
     return "\n".join(lines)
 
@@ -148,6 +157,8 @@ def markdown(samples, rounds):
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=pathlib.Path, default=pathlib.Path("build/release"), help="the build folder")
+    parser.add_argument("--earlier", type=pathlib.Path, metavar="FOLDER",
+                        help="the build folder of an earlier Tutti, which is measured beside this one")
     parser.add_argument("--libraries", nargs="+", choices=LIBRARIES, default=LIBRARIES)
     parser.add_argument("--collectives", nargs="+", choices=COLLECTIVES, default=COLLECTIVES)
     parser.add_argument("--ranks", nargs="+", type=int, default=[2, 4])
@@ -163,7 +174,7 @@ def parse_arguments():
 def main():
     args = parse_arguments()
     try:
-        text = markdown(measure_all(args), args.rounds)
+        text = markdown(measure_all(args), args.rounds, args.earlier is not None)
     except (RuntimeError, subprocess.TimeoutExpired) as failure:
         sys.exit(str(failure))
     print(text)

@@ -41,8 +41,8 @@ uint64_t Fabric::payload_bytes(uint32_t protocol, uint32_t links) const {
   return least(protocol, links, [](const tutti_slot_layout& layout) { return layout.slot_bytes; });
 }
 
-uint32_t Fabric::slot_count(uint32_t protocol, uint32_t links) const {
-  return least(protocol, links, [](const tutti_slot_layout& layout) { return layout.slot_count; });
+uint32_t Fabric::message_count(uint32_t protocol, uint32_t links) const {
+  return least(protocol, links, [](const tutti_slot_layout& layout) { return transport::message_count(layout); });
 }
 
 uint32_t Fabric::chunk_slots(uint32_t protocol, uint32_t links) const {

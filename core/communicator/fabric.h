@@ -28,8 +28,8 @@ class Fabric {
 
   /// What all ranks' slices must fit in, given the kinds of links (bits 1 << TUTTI_LINK_*) the communicator has.
   uint64_t payload_bytes(uint32_t protocol, uint32_t links) const;
-  /// Slots of the shortest connection, and how many of them one chunk may fill.
-  uint32_t slot_count(uint32_t protocol, uint32_t links) const;
+  /// Messages of any length that the shortest connection holds for sure, and how many of them one chunk may fill.
+  uint32_t message_count(uint32_t protocol, uint32_t links) const;
   uint32_t chunk_slots(uint32_t protocol, uint32_t links) const;
 
  private:

@@ -60,7 +60,7 @@ Result<const Program*> Programs::collective(const tuner::Decision& decision, Col
                   in_place};
   auto& program = programs_[name];
   if (program != nullptr) return program.get();
-  const uint32_t slots = fabric_.slot_count(decision.protocol, choices_.links) /
+  const uint32_t slots = fabric_.message_count(decision.protocol, choices_.links) /
                          std::max(1u, fabric_.chunk_slots(decision.protocol, choices_.links));
   TUTTI_TRY(plans_.verify(decision, collective, root, in_place, slots));
   auto made = std::make_unique<Program>(empty_program(decision.protocol));

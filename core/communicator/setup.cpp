@@ -199,11 +199,13 @@ class Setup {
                                                            protocol.name, plugin::take_failure_text()));
       }
       if (layout.slot_bytes < 64 || layout.slot_stride % 64 != 0 || layout.slot_count < 2 ||
-          !std::has_single_bit(layout.slot_count)) {
-        return Status(Code::kInternal,
-                      fmt::format("protocol '{}' lays out {} slots of {} bytes every {} bytes; it must be a power of "
-                                  "two from 2, at least 64 bytes, and a multiple of 64",
-                                  protocol.name, layout.slot_count, layout.slot_bytes, layout.slot_stride));
+          !std::has_single_bit(layout.slot_count) || layout.message_slots > layout.slot_count / 2) {
+        return Status(
+            Code::kInternal,
+            fmt::format("protocol '{}' lays out {} slots of {} bytes every {} bytes, {} for a message; it "
+                        "must be a power of two from 2, at least 64 bytes, a multiple of 64, and at most "
+                        "half of the slots",
+                        protocol.name, layout.slot_count, layout.slot_bytes, layout.slot_stride, layout.message_slots));
       }
       layout.chunk_slots = std::clamp(layout.chunk_slots, 1u, layout.slot_count);
       keys.protocols.push_back(layout);

@@ -43,6 +43,11 @@ inline uint64_t connection_bytes(const tutti_slot_layout& layout) {
   return kCountersBytes + layout.slot_count * layout.slot_stride;
 }
 
+/// Messages of any length that a connection holds for sure. Where they take several slots, those of one may stay empty.
+inline uint32_t message_count(const tutti_slot_layout& layout) {
+  return layout.message_slots <= 1 ? layout.slot_count : layout.slot_count / layout.message_slots - 1;
+}
+
 /// A connection over the memory at `base`, with nothing sent yet.
 inline tutti_connection connection_at(uint8_t* base, const tutti_slot_layout& layout, uint32_t peer) {
   tutti_connection connection{};

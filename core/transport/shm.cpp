@@ -57,16 +57,15 @@ Status Shm::attach(const std::vector<Peer>& peers, SingleCopy single_copy) {
     if (peers[i].address.process == getpid()) {
       peer_flags_[i] = TUTTI_CONNECTION_SHARED_SPACE;
       single_copy_ = "same process";
-    } else if (can_read(peers[i])) {
+    } else if (single_copy == SingleCopy::kOn) {
+      if (!can_read(peers[i])) {
+        return Status(Code::kSystem,
+                      fmt::format("shm.single_copy is on, but the kernel does not let this process read rank {} "
+                                  "(process {}): {}; set it to auto, or allow ptrace between the ranks",
+                                  local_ranks_[i], peers[i].address.process, std::strerror(errno)));
+      }
       peer_flags_[i] = TUTTI_CONNECTION_REMOTE_READ;
       single_copy_ = "process_vm_readv";
-    } else if (single_copy == SingleCopy::kOn) {
-      return Status(Code::kSystem,
-                    fmt::format("shm.single_copy is on, but the kernel does not let this process read rank {} "
-                                "(process {}): {}; set it to auto, or allow ptrace between the ranks",
-                                local_ranks_[i], peers[i].address.process, std::strerror(errno)));
-    } else {
-      single_copy_ = fmt::format("no ({})", std::strerror(errno));
     }
   }
   return {};

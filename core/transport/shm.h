@@ -14,7 +14,8 @@ namespace tutti::transport {
 /// One rank's end of shared memory. Setup by one thread; afterwards sender() and receiver() by one thread at a time.
 class Shm {
  public:
-  /// Single copy: whether a receiver may read the sender's buffers instead of a slot.
+  /// Single copy: the buffers that a receiver may read instead of a slot. kAuto: buffers of ranks of its own process.
+  /// kOn: buffers of other processes too, through the kernel.
   enum class SingleCopy { kOff, kAuto, kOn };
 
   /// Makes this rank's memory: room for connections from each rank in `local_ranks` (all ranks of this host, this one
@@ -41,8 +42,8 @@ class Shm {
   tutti_connection* sender(const Key& key);
   tutti_connection* receiver(const Key& key);
 
-  /// Whether peers' buffers can be read without a copy into slots, in text for logs: "same process",
-  /// "process_vm_readv", "no (...)".
+  /// Whether peers' buffers can be read without a copy into slots, in text for logs: "off",
+  /// "same process", "process_vm_readv".
   const std::string& single_copy() const { return single_copy_; }
 
  private:

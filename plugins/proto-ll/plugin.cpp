@@ -38,6 +38,7 @@ class LLProtocol : public tutti::sdk::Protocol {
     constexpr uint64_t kMaxPayload = 16 << 10;  // more is no longer a small message
     layout.slot_count = std::bit_ceil(layout.slot_count < 2 ? 2 : layout.slot_count);
     layout.slot_bytes = std::min((layout.slot_bytes + 63) / 64 * 64, kMaxPayload);
+    if (link == TUTTI_LINK_SHM) split_slots(layout);
     layout.slot_stride = (2 * layout.slot_bytes + device::LL::kSignatureWords * sizeof(uint64_t) + 63) / 64 * 64;
     layout.chunk_slots = layout.slot_count / 2;
     return {};
@@ -71,6 +72,15 @@ class LLProtocol : public tutti::sdk::Protocol {
     return static_cast<uint32_t>(std::min<uint64_t>(places, threads));
   }
 #endif
+
+  /// Cuts the same memory into more and smaller slots. A sender gets that many messages ahead of a receiver that has no
+  /// processor; a network would need a request for each slot.
+  static void split_slots(tutti_slot_layout& layout) {
+    constexpr uint64_t kPayload = 512;  // above a few hundred bytes Simple is faster
+    const uint64_t pieces = std::bit_floor(std::max<uint64_t>(layout.slot_bytes / kPayload, 1));
+    layout.slot_count *= static_cast<uint32_t>(pieces);
+    layout.slot_bytes = (layout.slot_bytes / pieces + 63) / 64 * 64;
+  }
 
   /// A thread's line for each of 512 threads per slot; a call may use half of the slots before peers must be heard.
   static Status gpu_layout(tutti_slot_layout& layout) {

@@ -43,8 +43,9 @@ class SimpleProtocol : public tutti::sdk::Protocol {
     layout.slot_count = std::bit_ceil(layout.slot_count < 2 ? 2 : layout.slot_count);
     layout.slot_bytes = (layout.slot_bytes + 63) / 64 * 64;
     layout.slot_stride = layout.slot_bytes + device::Simple::kHeaderBytes;
-    // Half of the slots: while one chunk is read the next is written.
+    // Half of the messages that fit: while one chunk is read the next is written.
     layout.chunk_slots = layout.slot_count / 2;
+    if (link == TUTTI_LINK_SHM) split_slots(layout);
     return {};
   }
 
@@ -106,6 +107,20 @@ class SimpleProtocol : public tutti::sdk::Protocol {
   std::atomic<uint32_t> most_stages_ = 0;
   std::atomic<bool> in_clusters_ = false;
 #endif
+
+  /// Cuts the same memory into smaller slots, of which a message takes what it needs. A sender gets many small messages
+  /// ahead of a receiver that has no processor. Up to one message's slots stay empty where the memory ends.
+  static void split_slots(tutti_slot_layout& layout) {
+    constexpr uint32_t kLeastMessages = 4;
+    constexpr uint64_t kLeastBytes = 1024;
+    constexpr uint64_t kMostPieces = 32;
+    const uint64_t pieces = std::bit_floor(std::clamp<uint64_t>(layout.slot_bytes / kLeastBytes, 1, kMostPieces));
+    if (pieces == 1 || layout.slot_count < kLeastMessages) return;
+    layout.message_slots = static_cast<uint32_t>(pieces);
+    layout.slot_stride = ((layout.slot_stride + pieces - 1) / pieces + 63) / 64 * 64;
+    layout.chunk_slots = (layout.slot_count - 1) / 2;
+    layout.slot_count *= layout.message_slots;
+  }
 
   /// A slot holds four tiles of the pipeline: fewer would cost more steps of its planner. Half of the slots to a chunk:
   /// while one is read the next is written.

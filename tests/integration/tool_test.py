@@ -148,6 +148,19 @@ class Bench(ToolTest):
                 rooted = collective in ("broadcast", "reduce", "gather", "scatter")
                 self.assertEqual(document["results"][0]["root"], 1 if rooted else -1)
 
+    def test_single_copy_between_processes_only_where_asked_for(self):
+        large = ["--ranks", 2, "--min", "64K", "--max", "1M", "--factor", "4", "--iters", "2", "--repeat", "2",
+                 "--set", "log.level=info", "--set", "shm.single_copy_min=64K"]
+        for collective in ("broadcast", "reduce", "all_gather"):
+            slots = tutti("bench", collective, *large)
+            self.assertEqual(slots.returncode, 0, slots.stderr)
+            self.assertIn("single copy: off", slots.stderr)
+            read = tutti("bench", collective, *large, "--set", "shm.single_copy=on")
+            if "does not let this process read" in read.stderr:
+                self.skipTest("the kernel forbids it here")
+            self.assertEqual(read.returncode, 0, read.stderr)
+            self.assertIn("single copy: process_vm_readv", read.stderr)
+
     def test_bus_bandwidth_factors(self):
         for collective, factor in (("all_reduce", 2 * 3 / 4), ("all_gather", 3 / 4), ("all_to_all", 3 / 4),
                                    ("broadcast", 1), ("sendrecv", 1)):

@@ -32,7 +32,7 @@ constexpr bool kThorough = false;  // ThreadSanitizer needs the interleavings, n
 constexpr bool kThorough = true;
 #endif
 
-enum class Wire { kSimple, kLL };
+enum class Wire { kSimple, kSimpleSplit, kLL };
 using Schedule = void (*)(PlanBuilder&, uint32_t rank, uint32_t ranks);
 
 void ring_all_reduce(PlanBuilder& plan, uint32_t rank, uint32_t ranks) {
@@ -77,8 +77,14 @@ tutti_slot_layout layout_of(Wire wire) {
   tutti_slot_layout layout{};
   layout.slot_count = 4;
   layout.slot_bytes = 512;
-  layout.slot_stride = wire == Wire::kSimple ? 512 + device::Simple::kHeaderBytes : 1024 + 64;
+  layout.slot_stride = wire == Wire::kLL ? 1024 + 64 : 512 + device::Simple::kHeaderBytes;
   layout.chunk_slots = 2;
+  if (wire == Wire::kSimpleSplit) {
+    // Messages of 1 to 3 slots, which do not divide the ring: some begin anew before its end.
+    layout.slot_count = 16;
+    layout.slot_stride = 192;
+    layout.message_slots = 3;
+  }
   return layout;
 }
 
@@ -89,6 +95,7 @@ struct Rank {
   tutti_plan view{};
   std::vector<tutti_connection*> senders, receivers;
   uint32_t abort = 0;
+  tutti_fault fault{};  ///< of the latest call
 
   void make_plan(const Case& test, uint32_t rank) {
     const tutti_plan_request request{sizeof(tutti_plan_request), TUTTI_ALL_REDUCE, rank, 0, 0, 0};
@@ -132,9 +139,11 @@ struct Rank {
                                                 run_wire<device::Simple>,   nullptr};
     static constexpr tutti_protocol_ops kLL{sizeof(tutti_protocol_ops), 0,      nullptr, nullptr,
                                             run_wire<device::LL>,       nullptr};
-    Job job{&work, test.wire == Wire::kSimple ? &kSimple : &kLL, nullptr, nullptr, false, {}};
+    Job job{&work, test.wire == Wire::kLL ? &kLL : &kSimple, nullptr, nullptr, false, {}};
     Driver driver({50, 2, 0, std::chrono::seconds(3), &shm->bell()});
-    return driver.run({&job, 1});
+    const Driver::Outcome outcome = driver.run({&job, 1});
+    fault = work.fault;
+    return outcome;
   }
 };
 
@@ -191,7 +200,7 @@ void expect_sums(const Case& test) {
 
 TEST(Device, AllReduceIsTheSum) {
   for (const Schedule schedule : {&ring_all_reduce, &two_shot_all_reduce}) {
-    for (const Wire wire : {Wire::kSimple, Wire::kLL}) {
+    for (const Wire wire : {Wire::kSimple, Wire::kSimpleSplit, Wire::kLL}) {
       for (const uint32_t ranks : {2u, 3u, 5u}) {
         if (!kThorough && ranks == 5) continue;
         for (const uint64_t count : {1u, 17u, 1000u, 4097u}) {
@@ -231,6 +240,7 @@ TEST(Device, LLMessagesArriveWhole) {
       operands.send = &peer;
       operands.send_count = 1;
       operands.elements = length(message);
+      device::place_message(to, device::LL::slot_bytes(operands.elements * sizeof(uint32_t)));
       while (!device::slot_free(team, to)) std::this_thread::yield();
       team.move_ll(work, operands);
       device::LL::publish(team, work, to, operands.elements * sizeof(uint32_t));
@@ -246,6 +256,7 @@ TEST(Device, LLMessagesArriveWhole) {
     operands.recv = &peer;
     operands.recv_count = 1;
     operands.elements = length(message);
+    device::place_message(from, device::LL::slot_bytes(operands.elements * sizeof(uint32_t)));
     for (int poll = 0; !device::LL::filled(team, from, operands.elements * sizeof(uint32_t)); ++poll) {
       if (poll % 256 == 255) std::this_thread::yield();  // the sender may need this processor
     }
@@ -259,7 +270,7 @@ TEST(Device, LLMessagesArriveWhole) {
 }
 
 TEST(Device, DifferentCountsAreNoticed) {
-  for (const Wire wire : {Wire::kSimple, Wire::kLL}) {
+  for (const Wire wire : {Wire::kSimple, Wire::kSimpleSplit, Wire::kLL}) {
     const Case test{2, &two_shot_all_reduce, wire, 64, false, 0};
     std::vector<Rank> ranks = make_ranks(test);
     std::vector<float> data(256), out(256);
@@ -271,6 +282,29 @@ TEST(Device, DifferentCountsAreNoticed) {
     });
     EXPECT_EQ(ranks[0].all_reduce(test, data.data(), out.data(), 1).code, TUTTI_MISMATCH);
     other.join();
+  }
+}
+
+// A short and a long message may begin at different ends of the ring; the receiver must find what the sender wrote.
+TEST(Device, DifferentCountsAreNoticedAtEveryPlace) {
+  for (uint32_t calls_before = 0; calls_before < 2 * layout_of(Wire::kSimpleSplit).slot_count; ++calls_before) {
+    SCOPED_TRACE(calls_before);
+    const Case small{2, &two_shot_all_reduce, Wire::kSimpleSplit, 2, false, 0};
+    Case large = small;
+    large.count = 250;  // messages of 3 slots in place of 1
+    std::vector<Rank> ranks = make_ranks(small);
+    const auto run = [&](uint32_t rank, const Case& last) {
+      std::vector<float> data(large.count), out(large.count);
+      for (uint32_t call = 1; call <= calls_before; ++call) {
+        EXPECT_EQ(ranks[rank].all_reduce(small, data.data(), out.data(), call).code, TUTTI_OK);
+      }
+      EXPECT_EQ(ranks[rank].all_reduce(last, data.data(), out.data(), calls_before + 1).code, TUTTI_MISMATCH);
+    };
+    std::thread other([&] { run(1, small); });
+    run(0, large);
+    other.join();
+    EXPECT_EQ(ranks[0].fault.theirs.words[1], small.count);
+    EXPECT_EQ(ranks[1].fault.theirs.words[1], large.count);
   }
 }
 

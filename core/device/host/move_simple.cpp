@@ -59,7 +59,7 @@ bool post_direct(const tutti_work& work, tutti_connection& to, const uint8_t* ad
   if (address == nullptr || work.direct_minimum == 0 || bytes < work.direct_minimum || (to.flags & kReadable) == 0)
     return false;
   header.address = reinterpret_cast<uint64_t>(address);
-  to.direct_until = to.step + 1;
+  to.direct_until = to.next_end;
   return true;
 }
 

@@ -11,15 +11,24 @@
 
 namespace tutti::device {
 
-/// Sender: whether the slot of the next step is free.
-template <class Team>
-TUTTI_HD bool slot_free(Team& team, tutti_connection& connection) {
-  if (connection.step < connection.seen + connection.slot_count) return true;
-  connection.seen = team.acquire(connection.head);
-  return connection.step < connection.seen + connection.slot_count;
+/// Both sides, before anything else is asked about the next message: where a message that takes `bytes` of slots lies.
+TUTTI_HD void place_message(tutti_connection& connection, uint64_t bytes) {
+  const uint64_t stride = connection.slot_stride;
+  const uint64_t slots = bytes <= stride ? 1 : (bytes + stride - 1) / stride;
+  const uint64_t left = connection.slot_count - (connection.step & (connection.slot_count - 1));
+  connection.next_begin = connection.step + (slots <= left ? 0 : left);
+  connection.next_end = connection.next_begin + slots;
 }
 
-/// Receiver: whether the slot of the next step is filled, by the tail counter.
+/// Sender: whether the slots of the next message are free.
+template <class Team>
+TUTTI_HD bool slot_free(Team& team, tutti_connection& connection) {
+  if (connection.next_end <= connection.seen + connection.slot_count) return true;
+  connection.seen = team.acquire(connection.head);
+  return connection.next_end <= connection.seen + connection.slot_count;
+}
+
+/// Receiver: whether the sender has written a message, of any length, by the tail counter.
 template <class Team>
 TUTTI_HD bool slot_filled(Team& team, tutti_connection& connection) {
   if (connection.step < connection.seen) return true;
@@ -34,23 +43,30 @@ TUTTI_HD bool freed(Team& team, tutti_connection& connection, uint64_t until) {
   return connection.seen >= until;
 }
 
-/// Start of the slot of the next step.
-TUTTI_HD uint8_t* slot_of(const tutti_connection& connection) {
-  return connection.slots + (connection.step & (connection.slot_count - 1)) * connection.slot_stride;
+/// Start of the slot of a step.
+TUTTI_HD uint8_t* slot_at(const tutti_connection& connection, uint64_t step) {
+  return connection.slots + (step & (connection.slot_count - 1)) * connection.slot_stride;
 }
 
-/// Sender: hands over the slot it filled, of which `bytes` are in use.
+/// Start of the next message.
+TUTTI_HD uint8_t* slot_of(const tutti_connection& connection) {
+  return slot_at(connection, connection.next_begin);
+}
+
+/// Sender: hands over the message it wrote, which takes `bytes`.
 template <class Team>
 TUTTI_HD void publish_slot(Team& team, tutti_connection& connection, uint64_t bytes) {
   if (connection.sizes != nullptr) connection.sizes[connection.step & (connection.slot_count - 1)] = bytes;
-  team.publish(connection.tail, ++connection.step);
+  connection.step = connection.next_end;
+  team.publish(connection.tail, connection.step);
   team.ring(connection.peer_bell);
 }
 
-/// Receiver: gives the slot it emptied back.
+/// Receiver: gives the slots of the message it read back.
 template <class Team>
 TUTTI_HD void release_slot(Team& team, tutti_connection& connection) {
-  team.publish(connection.head, ++connection.step);
+  connection.step = connection.next_end;
+  team.publish(connection.head, connection.step);
   team.ring(connection.peer_bell);
 }
 

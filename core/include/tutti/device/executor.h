@@ -5,6 +5,7 @@
 // A Team is who runs it (one CPU thread), how it touches memory, and what it does for each peer of a slice: wait_each()
 // and hand_over(). A Wire is a protocol's slot format:
 //
+//   slot_bytes(bytes)                       what a message of so many bytes of data takes in slots
 //   filled(team, connection, bytes)         whether the next message is there
 //   overdue(team, connection)               asked when a wait gives up: whether a message is there that filled() does
 //                                           not know
@@ -175,6 +176,9 @@ class Executor {
   /// Waits for all of the operands, moves them, hands the slots on.
   TUTTI_HD int32_t transfer(const Operands& operands) {
     const uint64_t bytes = operands.elements * work_.element_bytes;
+    const uint64_t taken = Wire::slot_bytes(bytes);
+    for (uint32_t i = 0; i < operands.send_count; ++i) place_message(*operands.send[i], taken);
+    for (uint32_t i = 0; i < operands.recv_count; ++i) place_message(*operands.recv[i], taken);
     uint32_t stuck = 0;
     int32_t outcome = team_.wait_each(
         operands.send_count, stuck, [&](uint32_t i) { return slot_free(team_, *operands.send[i]); },

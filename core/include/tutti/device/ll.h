@@ -30,6 +30,9 @@ struct LL {
     return reinterpret_cast<uint64_t*>(slot_of(connection));
   }
   TUTTI_HD static uint64_t data_words(uint64_t bytes) { return (bytes + 3) / 4; }
+  TUTTI_HD static uint64_t slot_bytes(uint64_t bytes) {
+    return (kSignatureWords + data_words(bytes)) * sizeof(uint64_t);
+  }
 
   /// Words of one slot become visible in order (the last is stored with release): the last flag speaks for all.
   /// Behind a network only the counter does, since a word may arrive in parts.
@@ -73,7 +76,7 @@ struct LL {
   template <class Team>
   TUTTI_HD static void publish(Team& team, tutti_work& work, tutti_connection& to, uint64_t bytes) {
     to.call = work.call;
-    publish_slot(team, to, (kSignatureWords + data_words(bytes)) * sizeof(uint64_t));
+    publish_slot(team, to, slot_bytes(bytes));
   }
 };
 

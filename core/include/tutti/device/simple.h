@@ -2,7 +2,7 @@
 // The Simple wire: plain data in the slot, the tail counter says that it is there. Full bandwidth, two lines of
 // latency.
 //
-// A slot is a 64-byte header and the payload. Instead of a payload the header may carry an address of the sender's
+// A message is a 64-byte header and the payload. Instead of a payload the header may carry an address of the sender's
 // memory, which the receiver then reads itself (one copy instead of two), where the connection allows it.
 #pragma once
 
@@ -13,6 +13,7 @@ namespace tutti::device {
 struct alignas(64) SimpleHeader {
   uint64_t bytes;
   uint64_t address;  ///< not zero: the payload is there, in the sender's memory
+  uint64_t step;     ///< where the message begins: tells it from an older one at the same place
   tutti_signature signature;
   uint32_t is_signed;  ///< first message of a call
 };
@@ -23,6 +24,15 @@ struct Simple {
   static SimpleHeader& header(const tutti_connection& connection) {
     return *reinterpret_cast<SimpleHeader*>(slot_of(connection));
   }
+  /// The header that the sender wrote last. It lies elsewhere than expected if the sender's message has another length.
+  static const SimpleHeader& arrived(const tutti_connection& from) {
+    const SimpleHeader& expected = header(from);
+    if (expected.step == from.next_begin) return expected;
+    const uint64_t turn = from.slot_count;
+    const uint64_t other = from.next_begin == from.step ? (from.step / turn + 1) * turn : from.step;
+    return *reinterpret_cast<const SimpleHeader*>(slot_at(from, other));
+  }
+  static uint64_t slot_bytes(uint64_t bytes) { return kHeaderBytes + bytes; }
   static uint8_t* payload(const tutti_connection& connection) { return slot_of(connection) + kHeaderBytes; }
 
   template <class Team>
@@ -38,10 +48,10 @@ struct Simple {
   template <class Team>
   TUTTI_HD static int32_t accept(Team& /*team*/, tutti_work& work, tutti_connection& from, uint64_t bytes) {
     if (work.check == 0) return TUTTI_OK;
-    const SimpleHeader& got = header(from);
+    const SimpleHeader& got = arrived(from);
     const bool first = from.call != work.call;
     from.call = work.call;
-    const bool agreed = (got.is_signed != 0) == first && got.bytes == bytes &&
+    const bool agreed = (got.is_signed != 0) == first && got.bytes == bytes && got.step == from.next_begin &&
                         got.signature.words[0] == work.signature.words[0] &&
                         got.signature.words[1] == work.signature.words[1];
     if (agreed) return TUTTI_OK;
@@ -58,10 +68,11 @@ struct Simple {
   TUTTI_HD static void publish(Team& team, tutti_work& work, tutti_connection& to, uint64_t bytes) {
     SimpleHeader& out = header(to);
     out.bytes = bytes;
+    out.step = to.next_begin;
     out.signature = work.signature;
     out.is_signed = to.call != work.call ? 1 : 0;
     to.call = work.call;
-    publish_slot(team, to, kHeaderBytes + (out.address == 0 ? bytes : 0));
+    publish_slot(team, to, slot_bytes(out.address == 0 ? bytes : 0));
   }
 };
 

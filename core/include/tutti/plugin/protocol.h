@@ -31,7 +31,9 @@ typedef struct tutti_bell {
   4u /* the receiver can read the sender's memory through the kernel (peer_process) */
 
 /* One direction between two ranks on one channel, as one side sees it. The slots lie in memory that both sides (or the
-   side's progress thread) map; `step`, `seen` and `call` are private to this side. */
+   side's progress thread) map; `step`, `next_begin`, `next_end`, `seen` and `call` are private to this side. A step is
+   one slot. A message takes one slot or, on shared memory, as many as it needs, in one piece: the slots before the end
+   of the memory are left out where they are too few. */
 typedef struct tutti_connection {
   uint8_t* slots;  /* slot i of step k (i = k % slot_count) begins at slots + i * slot_stride */
   uint64_t* tail;  /* steps the sender has filled; written by the sender */
@@ -39,11 +41,13 @@ typedef struct tutti_connection {
   uint64_t* sizes; /* per slot, bytes of it that are in use; written by the sender, read by its progress thread; null on
                       shared memory */
   tutti_bell* peer_bell;
-  uint64_t step; /* next step of this side */
-  uint64_t seen; /* last value read from the other side's counter */
-  uint64_t call; /* last call whose signature was sent or checked */
+  uint64_t step;       /* next step of this side */
+  uint64_t next_begin; /* first step of the next message: `step`, or where the memory begins anew */
+  uint64_t next_end;   /* step after that message */
+  uint64_t seen;       /* last value read from the other side's counter */
+  uint64_t call;       /* last call whose signature was sent or checked */
   uint64_t slot_stride;
-  uint64_t payload_bytes; /* of one slot */
+  uint64_t payload_bytes; /* of one message */
   uint32_t slot_count;
   uint32_t flags;
   uint32_t peer;         /* rank */
@@ -128,12 +132,12 @@ typedef struct tutti_protocol_properties {
 typedef struct tutti_slot_layout {
   uint32_t struct_size;
   uint32_t slot_count;   /* in: what the configuration asks for, 0: nothing; out: what it will be (a power of two) */
-  uint64_t slot_bytes;   /* in: payload that the configuration asks for, 0: none; out: payload of one slot */
+  uint64_t slot_bytes;   /* in: payload that the configuration asks for, 0: none; out: payload of one message (slice) */
   uint64_t slot_stride;  /* out: bytes from slot to slot, a multiple of 64; memory is zero at first */
-  uint32_t chunk_slots;  /* out: slots (slices) one chunk may fill */
+  uint32_t chunk_slots;  /* out: messages (slices) one chunk may fill */
   uint32_t max_channels; /* out: that a call can use; 0: any number */
   uint32_t overlaps;     /* out: 1: kernels let loops overlap (plugin/cuda.h) where slots suffice */
-  uint32_t reserved;
+  uint32_t message_slots; /* out, TUTTI_LINK_SHM: slots that the largest message takes; 0: one */
 } tutti_slot_layout;
 
 typedef struct tutti_protocol_ops {
