@@ -18,6 +18,7 @@ def without_actors(text):
     text = re.sub(r"rank \d+ waits for rank \d+", "rank N waits for rank N", text)
     text = re.sub(r"warn \d+/", "warn N/", text)
     text = re.sub(r"(is in|has done) call \d+", r"\1 call N", text)
+    text = re.sub(r"left before call \d+", "left before call N", text)
     call = r"rank \d+ made \w+ of \d+ × \w+, \w+"
     return re.sub(rf"ranks \d+ and \d+ made different calls: ({call}); ({call})",
                   lambda calls: "ranks made different calls: " + "; ".join(sorted(calls.groups())), text)
@@ -34,6 +35,7 @@ def job(*options):
 
 
 SMALL = "--min 256 --max 256"
+LEAVES = "--min 256 --iters 2"
 SOON = "--min 16 --max 16 --set timeouts.operation=3s"
 LONG = "--min 1M --max 1M --iters 1000000"
 KILLS_RANK_2 = f"""
@@ -53,6 +55,7 @@ SCRIPTS = {
     "ranks disagree": job(SMALL, f"{SMALL} --set shm.slots=16", SMALL),
     "mismatch between ranks": job(SMALL, "--min 192 --max 192"),
     "timeout": job(f"{SOON} --iters 8", f"{SOON} --iters 8", f"{SOON} --iters 4"),
+    "remote error: ...: rank 2 left": job(f"{LEAVES} --max 1K", f"{LEAVES} --max 1K", f"{LEAVES} --max 256"),
     "remote error": KILLS_RANK_2,
     "warn 0/4 tuner.table": TABLE_OF_8_RANKS,
     "TUTTI-P04": "tutti bench all_reduce --ranks 2 --hosts a,b --max 64 --set plugins.path=[$PWD/vendor]",
