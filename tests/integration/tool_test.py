@@ -309,7 +309,8 @@ class Failures(ToolTest):
     def test_warnings_of_all_ranks(self):
         for launch in ([], ["--threads"]):
             with self.subTest(launch):
-                result = tutti("bench", "all_reduce", "--ranks", 3, *SMALL, *launch, "--set", "settings.tuner.model.x=1")
+                result = tutti("bench", "all_reduce", "--ranks", 3, *SMALL, *launch,
+                               "--set", "settings.tuner.model.x=1")
                 self.assertEqual(result.returncode, 0, result.stderr)
                 self.assertEqual(result.stderr.count("settings.tuner.model.x has no effect"), 1, result.stderr)
 

@@ -3,7 +3,8 @@ add_library(fake_nvml MODULE fake_nvml.c)
 target_link_libraries(fake_nvml PRIVATE tutti_options)
 tutti_test(topology_discover_test SOURCES topology_discover_test.cpp)
 add_dependencies(topology_discover_test fake_nvml)
-target_compile_definitions(topology_discover_test PRIVATE TUTTI_FAKE_NVML="$<TARGET_FILE:fake_nvml>")# hwloc's own XML reader, and where the package libhwloc-plugins is installed, also libxml2's.
+target_compile_definitions(topology_discover_test PRIVATE TUTTI_FAKE_NVML="$<TARGET_FILE:fake_nvml>")
+# Without the package libhwloc-plugins, hwloc reads XML by a small reader of its own.
 add_test(NAME topology_discover_own_reader COMMAND topology_discover_test)
 set_tests_properties(topology_discover_own_reader PROPERTIES TIMEOUT 300 ENVIRONMENT HWLOC_LIBXML=0)
 
