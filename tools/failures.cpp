@@ -17,6 +17,16 @@ namespace {
 
 constexpr uint64_t kRankBits = 17;  // of a rank, plus 1
 
+/// The text without ": rank 3" before its cause: ranks that are told of a failure name the rank that told them.
+std::string cause_of(const std::string& text) {
+  constexpr std::string_view kTeller = ": rank ";
+  const size_t begin = text.find(kTeller);
+  if (begin == std::string::npos) return text;
+  const size_t end = text.find_first_not_of("0123456789", begin + kTeller.size());
+  const bool tells = end != std::string::npos && end > begin + kTeller.size() && text.compare(end, 2, ": ") == 0;
+  return tells ? text.substr(0, begin) + text.substr(end) : text;
+}
+
 }  // namespace
 
 Failure failure_now(int rank, const Status& status) {
@@ -27,13 +37,14 @@ std::vector<std::string> lines_of(std::vector<Failure> failures) {
   std::stable_sort(failures.begin(), failures.end(),
                    [](const Failure& a, const Failure& b) { return a.time < b.time; });
   std::vector<std::string> lines;
-  std::vector<std::string> texts;
+  std::vector<std::string> causes;
   for (const Failure& first : failures) {
-    if (std::find(texts.begin(), texts.end(), first.text) != texts.end()) continue;
-    texts.push_back(first.text);
+    const std::string cause = cause_of(first.text);
+    if (std::find(causes.begin(), causes.end(), cause) != causes.end()) continue;
+    causes.push_back(cause);
     std::vector<int> ranks;
     for (const Failure& failure : failures) {
-      if (failure.text == first.text) ranks.push_back(failure.rank);
+      if (cause_of(failure.text) == cause) ranks.push_back(failure.rank);
     }
     std::sort(ranks.begin(), ranks.end());
     lines.push_back(fmt::format("{}: {}", bootstrap::rank_list(ranks), first.text));
