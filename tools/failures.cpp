@@ -43,11 +43,14 @@ std::vector<std::string> lines_of(std::vector<Failure> failures) {
     if (std::find(causes.begin(), causes.end(), cause) != causes.end()) continue;
     causes.push_back(cause);
     std::vector<int> ranks;
+    std::string text;  // with the teller, if a rank was told
     for (const Failure& failure : failures) {
-      if (cause_of(failure.text) == cause) ranks.push_back(failure.rank);
+      if (cause_of(failure.text) != cause) continue;
+      ranks.push_back(failure.rank);
+      if (failure.text.size() > text.size()) text = failure.text;
     }
     std::sort(ranks.begin(), ranks.end());
-    lines.push_back(fmt::format("{}: {}", bootstrap::rank_list(ranks), first.text));
+    lines.push_back(fmt::format("{}: {}", bootstrap::rank_list(ranks), text));
   }
   return lines;
 }

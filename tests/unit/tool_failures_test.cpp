@@ -35,7 +35,7 @@ TEST(Failures, TheFirstTextIsThatOfTheFirstRankToFail) {
 TEST(Failures, ARankThatIsToldHasTheCauseOfTheTeller) {
   EXPECT_THAT(lines_of({failure(1, 10, "not found: no plugin"), failure(0, 20, "not found: rank 1: no plugin"),
                         failure(2, 30, "not found: rank 1: no network")}),
-              ElementsAre("ranks 0,1: not found: no plugin", "rank 2: not found: rank 1: no network"));
+              ElementsAre("ranks 0,1: not found: rank 1: no plugin", "rank 2: not found: rank 1: no network"));
   EXPECT_THAT(lines_of({failure(0, 1, "lost: rank 2 (pid 7): gone"), failure(1, 2, "lost: rank 2: gone"),
                         failure(2, 3, "lost: rank ")}),
               ElementsAre("rank 0: lost: rank 2 (pid 7): gone", "rank 1: lost: rank 2: gone", "rank 2: lost: rank "));
