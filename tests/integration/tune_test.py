@@ -86,6 +86,13 @@ class Tune(TuneTest):
         return self.run_ok("tune", "--device", "host", "--ranks", 2, "--min", 8, "--max", "64K", "--factor", 64,
                            "--collectives", "all_reduce", "--out", self.table, *arguments)
 
+    def test_without_a_protocol_of_the_device_there_is_no_table(self):
+        run = tutti("tune", "--device", "host", "--ranks", 2, "--max", 64, "--collectives", "all_reduce", "--out",
+                    self.table, "--set", "plugins.protocol=[copy]")
+        self.assertEqual(run.returncode, 1, run.stdout)
+        self.assertIn("no loaded protocol runs on device 'host'", run.stderr)
+        self.assertFalse(self.table.exists())
+
     def test_the_table_is_followed(self):
         run = self.tune("--limit", 60)
         self.assertIn("wrote", run.stderr)

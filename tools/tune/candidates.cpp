@@ -91,6 +91,12 @@ Result<Offer> list_candidates(const Request& request) {
       }
     }
   }
+  if (offer.candidates.empty()) {
+    return Status(Code::kUnsupported,
+                  fmt::format("no loaded protocol runs on device '{}', so there is nothing to measure; name a "
+                              "protocol of this device in plugins.protocol, or use the plugins of a build with CUDA",
+                              cuda ? "cuda" : "host"));
+  }
   return offer;
 }
 
