@@ -12,9 +12,9 @@
 namespace tutti::communicator {
 
 /// Opens the first network of the registry that works on all ranks. A network that the rules exclude for every call
-/// comes last. Collective: the ranks have agreed on the networks
-/// and their order. The call sets the options that depend on the plugin. The log at info names each network that is
-/// passed over, with the reason. The failure, the same on all ranks, names the reason for every network.
+/// comes last. Collective: the ranks have agreed on the networks and their order. The call sets the options that depend
+/// on the plugin. The log at info names each network that is passed over, with the reason. The failure, the same on all
+/// ranks, names the reason for every network.
 Result<std::unique_ptr<transport::Net>> open_network(const plugin::Registry& registry,
                                                      const std::vector<config::Rule>& rules,
                                                      const transport::Net::Options& options,
