@@ -73,9 +73,10 @@ random() {
     streams=$((n > gpus ? 1 : 3))
     part "random $n" "$build/tests/random_calls_test" --gpus --ranks "$n" --calls "${CALLS:-4000}" --streams "$streams"
   done
+  streams=$((ranks[0] > gpus ? 1 : 3))
   for protocol in ll128 simple; do
     part "random $protocol" env TUTTI_PROTOCOL=$protocol "$build/tests/random_calls_test" --gpus \
-      --ranks "${ranks[0]}" --calls "${CALLS:-4000}"
+      --ranks "${ranks[0]}" --calls "${CALLS:-4000}" --streams "$streams"
   done
 }
 kill_ranks() { part "killed ranks" python3 tests/fault/kill_test.py "$build/bin/tutti" --gpus; }

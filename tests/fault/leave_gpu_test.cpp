@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <functional>
@@ -24,17 +25,30 @@ constexpr int kRanks = 2;
 constexpr size_t kCount = 1024;
 constexpr std::chrono::seconds kPrompt{10};
 
+/// The stream of a rank, made once. Ranks that share a GPU share its hardware queues. CUDA gives the queues to new
+/// streams in turn, so streams of two ranks may get the same queue if each test makes new streams. The kernel of one
+/// rank would then wait behind the kernel that waits for it.
+cudaStream_t stream_of(int rank) {
+  static const std::array<cudaStream_t, kRanks> streams = [] {
+    std::array<cudaStream_t, kRanks> made{};
+    int gpus = 0;
+    EXPECT_EQ(cudaGetDeviceCount(&gpus), cudaSuccess);
+    for (int number = 0; number < kRanks; ++number) {
+      EXPECT_EQ(cudaSetDevice(number % gpus), cudaSuccess);
+      EXPECT_EQ(cudaStreamCreateWithFlags(&made[static_cast<size_t>(number)], cudaStreamNonBlocking), cudaSuccess);
+    }
+    return made;
+  }();
+  return streams[static_cast<size_t>(rank)];
+}
+
 /// One rank: a stream and buffers.
 class Rank {
  public:
-  explicit Rank(Communicator communicator) : comm(std::move(communicator)) {
-    EXPECT_EQ(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), cudaSuccess);
+  explicit Rank(Communicator communicator) : comm(std::move(communicator)), stream_(stream_of(comm->rank())) {
     EXPECT_EQ(cudaMalloc(&buffer_, kCount * sizeof(float)), cudaSuccess);
   }
-  ~Rank() {
-    cudaFree(buffer_);
-    cudaStreamDestroy(stream_);
-  }
+  ~Rank() { cudaFree(buffer_); }
   Rank(const Rank&) = delete;
   Rank& operator=(const Rank&) = delete;
 
@@ -48,13 +62,14 @@ class Rank {
   std::optional<Communicator> comm;
 
  private:
-  cudaStream_t stream_ = nullptr;
+  cudaStream_t stream_;
   void* buffer_ = nullptr;
 };
 
 void on_gpus(const std::function<void(Rank&)>& body) {
   int gpus = 0;
   if (cudaGetDeviceCount(&gpus) != cudaSuccess || gpus == 0) GTEST_SKIP() << "needs a GPU";
+  stream_of(0);  // before the ranks' threads choose their GPUs
   const auto id = UniqueId::create("=lo");
   ASSERT_TRUE(id.ok()) << id.status().to_string();
   std::vector<std::thread> threads;
