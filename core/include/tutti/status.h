@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Status and Result: how every fallible call of Tutti reports. No call throws.
+// Status and Result: the return types of calls that can fail. No call of Tutti throws an exception.
 #pragma once
 
 #include <cstdint>
@@ -16,20 +16,20 @@
 
 namespace tutti {
 
-/// What went wrong, by who should act. The values are part of the plugin ABI (tutti_status in plugin/abi.h).
+/// The kind of an outcome. The values are part of the plugin ABI (TUTTI_OK to TUTTI_INTERNAL in plugin/types.h).
 enum class Code : int32_t {
   kOk = 0,
-  kAgain = 1,               ///< not an error: nothing could be done now, call again
-  kInvalidArgument = 2,     ///< the caller passed something that can never work
-  kNotFound = 3,            ///< a named thing (plugin, file, key, device) does not exist
-  kUnsupported = 4,         ///< valid, but this build, plugin or device cannot do it
-  kFailedPrecondition = 5,  ///< right call, wrong state or wrong order
-  kVersionMismatch = 6,     ///< two sides were built for different versions or ABIs
+  kAgain = 1,               ///< not an error: the call could do nothing now; call it again
+  kInvalidArgument = 2,     ///< the caller passed a value that can never work
+  kNotFound = 3,            ///< a named object (plugin, file, key, device) does not exist
+  kUnsupported = 4,         ///< the request is valid, but this build, plugin or device cannot do it
+  kFailedPrecondition = 5,  ///< the object is in the wrong state for this call, or calls are in the wrong order
+  kVersionMismatch = 6,     ///< the two sides were built for different versions or ABIs
   kConfig = 7,              ///< the configuration is wrong; the text names file, line and key
-  kSystem = 8,              ///< the operating system refused; the text carries errno's meaning
+  kSystem = 8,              ///< the operating system refused; the text contains the meaning of errno
   kDevice = 9,              ///< a device (CUDA) call failed
   kRemote = 10,             ///< a peer is lost or reported a failure; the text names it
-  kTimeout = 11,            ///< a deadline passed; the text names what was waited for
+  kTimeout = 11,            ///< a deadline passed; the text names the awaited rank or event
   kAborted = 12,            ///< the communicator was aborted
   kMismatch = 13,           ///< ranks disagree: on the call, the plugins or the configuration
   kInternal = 14,           ///< a bug in Tutti or in a plugin
@@ -72,8 +72,9 @@ constexpr std::string_view to_string(Code code) {
   return "unknown code";
 }
 
-/// Success, or a code with a text that says what, where and what to do.
-/// Success is one null pointer; copying a failure shares its text. Thread-compatible.
+/// Success, or a failure: a code, and a text that names the cause, the place and the remedy.
+/// Success is one null pointer. Copies of a failure share its text.
+/// Threads: several threads may call the const members of one object at once.
 class [[nodiscard]] Status {
  public:
   Status() = default;
@@ -83,12 +84,12 @@ class [[nodiscard]] Status {
   Code code() const { return ok() ? Code::kOk : failure_->code; }
   /// The text of a failure; empty on success.
   std::string_view text() const { return ok() ? std::string_view() : std::string_view(failure_->text); }
-  /// "invalid argument: count is negative", or "ok".
+  /// The code and the text: "invalid argument: count is negative"; "ok" on success.
   std::string to_string() const {
     if (ok()) return "ok";
     return std::string(tutti::to_string(code())).append(": ").append(text());
   }
-  /// The same failure with "context: " before its text; success stays success.
+  /// The same failure with `context` and ": " before its text. Success stays success.
   Status with_context(std::string_view context) const {
     if (ok()) return *this;
     return {code(), std::string(context).append(": ").append(text())};
@@ -102,7 +103,9 @@ class [[nodiscard]] Status {
   std::shared_ptr<const Failure> failure_;
 };
 
-/// A value or the Status that says why there is none.
+/// A value, or the Status of the failure that left no value.
+/// Errors: value(), * and -> require ok(). A Result that is made of a Status requires a failure.
+/// Threads: several threads may call the const members of one object at once.
 template <class T>
 class [[nodiscard]] Result {
  public:
@@ -127,7 +130,7 @@ class [[nodiscard]] Result {
 
 }  // namespace tutti
 
-/// Returns the Status of `expression` from the calling function unless it is ok.
+/// Evaluates `expression`, a Status. If it is a failure, returns it from the calling function.
 #define TUTTI_TRY(expression)                                                                    \
   do {                                                                                           \
     if (::tutti::Status tutti_status_ = (expression); !tutti_status_.ok()) return tutti_status_; \
@@ -135,7 +138,9 @@ class [[nodiscard]] Result {
 
 #define TUTTI_CONCAT_INNER(a, b) a##b
 #define TUTTI_CONCAT(a, b) TUTTI_CONCAT_INNER(a, b)
-/// Declares or assigns `target` from a Result, or returns its Status: TUTTI_ASSIGN(auto file, open(path)).
+/// Evaluates `expression`, a Result. Assigns its value to `target`, which may declare a variable:
+/// TUTTI_ASSIGN(auto file, open(path)). If it is a failure, returns its Status from the calling function. The macro is
+/// several statements, so an `if` around it needs braces.
 #define TUTTI_ASSIGN(target, expression) TUTTI_ASSIGN_AS(TUTTI_CONCAT(tutti_result_, __LINE__), target, expression)
 #define TUTTI_ASSIGN_AS(result, target, expression) \
   auto result = (expression);                       \

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The words of every call: data types, reductions, collectives. Values equal those of the plugin ABI (plugin/types.h).
+// The enumerations of all calls: data types, reductions, collectives. Their values equal the values of the plugin ABI
+// (plugin/types.h).
 #pragma once
 
 #include <cstddef>
@@ -28,7 +29,8 @@ enum class DataType : uint32_t {
 };
 inline constexpr uint32_t kDataTypeCount = TUTTI_DATA_TYPE_COUNT;
 
-/// How contributions become one value. kPreMulSum multiplies each rank's input by its own scalar before the sum.
+/// The operation that reduces the contributions of all ranks to one value. kAvg divides the sum by the number of ranks.
+/// kPreMulSum multiplies each rank's input by the scalar of this rank before the sum.
 enum class ReduceOp : uint32_t {
   kSum = TUTTI_SUM,
   kProd = TUTTI_PROD,
@@ -39,7 +41,7 @@ enum class ReduceOp : uint32_t {
 };
 inline constexpr uint32_t kReduceOpCount = TUTTI_REDUCE_OP_COUNT;
 
-/// What the ranks do together.
+/// A collective operation, or sends and receives (kSendRecv).
 enum class Collective : uint32_t {
   kAllReduce = TUTTI_ALL_REDUCE,
   kReduceScatter = TUTTI_REDUCE_SCATTER,
@@ -53,10 +55,11 @@ enum class Collective : uint32_t {
 };
 inline constexpr uint32_t kCollectiveCount = TUTTI_COLLECTIVE_COUNT;
 
-/// Bytes of one element: 1, 2, 4 or 8; 0 for a value that is no DataType.
+/// The size of one element in bytes: 1, 2, 4 or 8; 0 if the value is no DataType. Threads: any.
 TUTTI_API size_t size_of(DataType type);
 
-/// The names used in configs, tables and messages: "float32", "sum", "all_reduce".
+/// The names in configurations, tables and messages: "float32", "sum", "all_reduce". Names are static strings.
+/// An unknown value has the name "unknown"; an unknown name has no value. Threads: any.
 TUTTI_API std::string_view to_string(DataType type);
 TUTTI_API std::string_view to_string(ReduceOp op);
 TUTTI_API std::string_view to_string(Collective collective);

@@ -1,30 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every Tutti plugin and its host agree on. C11, C++20 and nvcc clean.
+// The binary interface between a plugin and its host, Tutti. Compiles as C11, C++20 and with nvcc.
 //
-// A plugin is a shared object `tutti-<kind>-<name>.so` that exports one symbol, tutti_plugin_entry_v1, and carries one
-// ELF note that says what it is before any of its code runs. What crosses the boundary is C: tables of functions that
-// begin with their own size. C++ authors derive from the classes in tutti/sdk/ and never see these tables.
+// A plugin is a shared object `tutti-<kind>-<name>.so`. It exports one symbol, tutti_plugin_entry_v1, and contains one
+// ELF note. The host reads kind, name and versions from the note before it runs any code of the plugin. The interface
+// is C: tables of functions that begin with their own size. C++ authors derive from the classes in tutti/sdk/ and do
+// not see the tables.
 //
-// The rules (cited by their numbers in checks and messages):
-// PLG-1: One exported symbol, tutti_plugin_entry_v1; `_v1` is the ABI's major version. Everything else is hidden.
-// PLG-2: The ELF note and the table returned by the entry agree.
-// PLG-3: Nothing happens in static constructors; no thread, no CUDA call, no environment is read before `open`.
-// PLG-4: No C++ type, exception, errno or allocator crosses. Memory is freed by the side that allocated it.
-// PLG-5: Every table and every struct that may grow begins with `uint32_t struct_size`, set by its writer. Readers
-// treat what lies beyond it as zero.
-// PLG-6: Fixed-width integers; strings are pointer + length in UTF-8, not terminated; they live as long as the call
-// unless said otherwise.
-// PLG-7: Tables only grow at their end. A removed entry keeps its slot and returns TUTTI_UNSUPPORTED.
-// PLG-8: A claimed capability bit means that the entries it names are there and do what their contract says. Unclaimed
-// entries are never called. The loader checks that they are there; no conformance kit checks yet what they do.
+// The rules (checks and messages cite their numbers):
+// PLG-1: A plugin exports one symbol, tutti_plugin_entry_v1; `_v1` is the major version of the ABI. All other symbols
+// are hidden.
+// PLG-2: The ELF note and the table that the entry returns agree.
+// PLG-3: Static constructors do nothing. Before `open`, a plugin starts no thread, calls no CUDA function and reads no
+// environment variable.
+// PLG-4: No C++ type, exception, errno or allocator crosses the interface. The side that allocated memory frees it.
+// PLG-5: Every table, and every struct that may grow, begins with `uint32_t struct_size`, which its writer sets.
+// Readers treat fields beyond this size as zero.
+// PLG-6: Integers have a fixed width. A string is a pointer and a length, in UTF-8, without a terminator. It is valid
+// during the call, unless its declaration states a longer life.
+// PLG-7: Tables grow only at their end. A removed entry keeps its place and returns TUTTI_UNSUPPORTED.
+// PLG-8: If a plugin sets a capability bit, the entries of this capability exist and fulfil their contracts. The host
+// calls no entry whose bit is not set. The loader checks that the entries exist; no conformance kit checks their
+// behaviour yet.
 // PLG-9: Entries marked [progress] never block: they return TUTTI_AGAIN or report "not done".
-// PLG-10: Thread rule of each entry: [setup] one thread at a time per instance; [progress] one thread at a time per
+// PLG-10: Each entry has a thread rule: [setup] one thread at a time per instance; [progress] one thread at a time per
 // connection; [any] any thread at any time.
-// PLG-11: Closing an object that still has open children is a failed precondition, not a crash.
-// PLG-12: All output goes through host->log; nothing is written to stdout or stderr.
-// PLG-13: A plugin reads only its own settings, through host->config_get; the host has checked them against the
+// PLG-11: If an object with open children is closed, the result is a failed precondition, not a crash.
+// PLG-12: All output goes through host->log. A plugin writes nothing to stdout or stderr.
+// PLG-13: A plugin reads only its own settings, through host->config_get. The host has checked them against the
 // declared keys.
-// PLG-14: A function that returns a failure has said why through host->fail, in the same thread, just before.
+// PLG-14: Before a function returns a failure, it passes the reason to host->fail, in the same thread.
 #pragma once
 
 #include <stddef.h>
@@ -66,18 +70,18 @@ typedef struct tutti_str {
 #define TUTTI_CONFIG_TEXT 5u
 #define TUTTI_CONFIG_LIST 6u
 
-/* One setting a plugin understands, at `settings.<kind>.<plugin>.<name>` in the configuration. */
+/* One setting of a plugin, `settings.<kind>.<plugin>.<name>` in the configuration. */
 typedef struct tutti_config_key {
   uint32_t struct_size;
   uint32_t type;
   tutti_str name;
-  tutti_str default_text; /* as it would stand in YAML: "4", "128KiB", "[eth, ib]" */
+  tutti_str default_text; /* in the syntax of YAML: "4", "128KiB", "[eth, ib]" */
   tutti_str help;         /* one sentence */
-  int64_t minimum;        /* of integers, sizes and durations; where minimum > maximum, the last two start at 0 */
+  int64_t minimum;        /* of numbers. If minimum > maximum: no limits, but sizes and durations are >= 0 */
   int64_t maximum;
 } tutti_config_key;
 
-/* The effective value of a setting; strings live until the plugin is closed. */
+/* The effective value of a setting. Strings are valid until the plugin is closed. */
 typedef struct tutti_value {
   uint32_t struct_size;
   uint32_t type;
@@ -87,19 +91,19 @@ typedef struct tutti_value {
   uint64_t list_count;
 } tutti_value;
 
-/* What the host offers a plugin. Valid from `open` to `close`. Every entry: [any]. */
+/* The functions of the host. Valid from `open` to `close`. Threads: every entry is [any]. */
 typedef struct tutti_host {
   uint32_t struct_size;
   uint16_t abi_major;
   uint16_t abi_minor;
   void* context; /* first argument of every entry below */
   void (*log)(void* context, int32_t level, tutti_str text);
-  /* Says why this thread is about to return a failure (PLG-14). */
+  /* Stores the reason of the failure that this thread is about to return (PLG-14). */
   void (*fail)(void* context, tutti_str text);
   int32_t (*config_get)(void* context, tutti_str name, tutti_value* out);
 } tutti_host;
 
-/* What a plugin is. Strings and tables live as long as the image. */
+/* The description of a plugin. Strings and tables are valid as long as the shared object is loaded. */
 typedef struct tutti_plugin {
   uint32_t struct_size;
   uint32_t kind;
@@ -112,8 +116,8 @@ typedef struct tutti_plugin {
   uint64_t capabilities; /* TUTTI_NET_CAP_*, TUTTI_ALGO_CAP_*, ... of its kind */
   const tutti_config_key* config_keys;
   uint64_t config_key_count;
-  /* Makes the plugin's instance. May fail for a reason found on this machine, and says it through host->fail. [setup]
-   */
+  /* Creates the plugin's instance. Fails if the plugin cannot run on this machine, with the reason in host->fail.
+     [setup] */
   int32_t (*open)(const tutti_host* host, void** self);
   /* [setup] */
   void (*close)(void* self);
@@ -121,7 +125,7 @@ typedef struct tutti_plugin {
   const void* ops;
 } tutti_plugin;
 
-/* The only export. Pure and cheap: fills `out` (its struct_size says how much room there is). */
+/* The only export. Fills `out`, which has room for out->struct_size bytes. No side effects. */
 typedef int32_t (*tutti_plugin_entry_fn)(tutti_plugin* out);
 #define TUTTI_PLUGIN_ENTRY_NAME "tutti_plugin_entry_v1"
 
@@ -135,7 +139,7 @@ typedef struct tutti_plugin_note {
   uint32_t kind;
   uint16_t abi_major;
   uint16_t abi_minor;
-  uint32_t cuda_major;    /* 0: holds no device code */
+  uint32_t cuda_major;    /* 0: no device code */
   char name[32];          /* zero-terminated */
   char version[32];       /* zero-terminated */
   char architectures[64]; /* "90 100": the SM versions of its kernels, zero-terminated */

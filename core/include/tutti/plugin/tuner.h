@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tuner plugin: search sees the topology and the candidates, connect prepares tables, primitives ranks the
-// candidates of a call.
+// The tuner plugin. Its phases: search receives the topology, connect prepares tables, primitives predicts the times of
+// the candidates of a call. The host runs the candidate with the smallest time.
 #pragma once
 
 #include "tutti/plugin/abi.h"
@@ -10,25 +10,25 @@
 extern "C" {
 #endif
 
-/* One algorithm variant with one protocol, as the host could run it for the call at hand. */
+/* A candidate: one algorithm variant with one protocol that could run the call. */
 typedef struct tutti_candidate {
   uint32_t struct_size;
   uint32_t max_channels;
   tutti_str algorithm; /* "ring" */
-  tutti_str variant;   /* "two-shot"; empty where the algorithm has one variant */
+  tutti_str variant;   /* "two-shot"; empty if the algorithm has a single variant */
   tutti_str protocol;  /* "simple" */
   tutti_algorithm_cost algorithm_cost;
-  double protocol_latency_us[TUTTI_LINK_COUNT]; /* added to each hop */
+  double protocol_latency_us[TUTTI_LINK_COUNT]; /* added to each hop, in µs */
   double protocol_efficiency[TUTTI_LINK_COUNT]; /* payload bytes / wire bytes, about 0..1; 0: not valid on this link */
-  double channel_gbs[TUTTI_LINK_COUNT];         /* GB/s of the wire that one channel can fill; 0: unknown */
-  uint64_t channel_bytes[TUTTI_LINK_COUNT];     /* fewer bytes are not worth a channel of their own; 0: unknown */
-  /* In: negative where the host has excluded it (rules, capabilities); a tuner leaves those alone.
-     Out: predicted time of the call in µs; the smallest wins. Negative: the tuner excludes it and says why in `reason`.
-   */
+  double channel_gbs[TUTTI_LINK_COUNT];         /* GB/s of the link that one channel can fill; 0: unknown */
+  uint64_t channel_bytes[TUTTI_LINK_COUNT];     /* a channel with fewer bytes does not pay; 0: unknown */
+  /* In: negative if the host excludes the candidate (rules, capabilities); the tuner does not change it then.
+     Out: predicted time of the call in µs. The smallest time wins. Negative: the tuner excludes the candidate, and
+     `reason` contains the reason. */
   double predicted_us;
-  uint32_t channels;         /* out: how many channels to use, 1..max_channels */
+  uint32_t channels;         /* out: number of channels to use, 1..max_channels */
   uint32_t needs_registered; /* 1: only calls with registered outputs can run it */
-  tutti_str reason;          /* out, optional: static text, lives as long as the image */
+  tutti_str reason;          /* out, optional: static text, valid as long as the shared object is loaded */
 } tutti_candidate;
 
 typedef struct tutti_call {
@@ -37,7 +37,7 @@ typedef struct tutti_call {
   uint32_t data_type;
   uint32_t reduce_op;
   uint64_t block_bytes; /* bytes of one block */
-  uint64_t blocks;      /* blocks of the larger of the two buffers */
+  uint64_t blocks;      /* number of blocks of the larger buffer */
   uint32_t registered;  /* 1: all ranks have registered their outputs */
   uint32_t reserved;
 } tutti_call;
@@ -45,11 +45,11 @@ typedef struct tutti_call {
 typedef struct tutti_tuner_ops {
   uint32_t struct_size;
   uint32_t reserved;
-  /* search + connect: prepares for one communicator. The topology is borrowed for the call. [setup] */
+  /* search and connect: prepares the tuner for one communicator. The topology is valid during the call. [setup] */
   int32_t (*create)(void* self, const tutti_topology* topology, void** instance);
   void (*destroy)(void* instance);
-  /* primitives: fills the outputs of every candidate. The same on every rank: it may depend on nothing but its
-     arguments, its settings and its tables. [any] */
+  /* primitives: fills the outputs of every candidate that the host does not exclude. The result must be the same on
+     every rank: it depends only on the arguments, the settings and the tables. [any] */
   int32_t (*choose)(void* instance, const tutti_call* call, tutti_candidate* candidates, uint32_t candidate_count);
 } tutti_tuner_ops;
 

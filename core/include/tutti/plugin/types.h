@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values shared by every plugin table: C11, C++20 and nvcc clean. A value never changes its meaning; new ones are
-// appended.
+// Values that all plugin tables share. Compiles as C11, C++20 and with nvcc. The meaning of a value never changes; new
+// values are appended.
 #pragma once
 
 #include <stdint.h>
 
-/* Data types, one element each. */
+/* Data types of one element. */
 #define TUTTI_INT8 0u
 #define TUTTI_UINT8 1u
 #define TUTTI_INT32 2u
@@ -58,7 +58,7 @@
 #define TUTTI_MISMATCH 13
 #define TUTTI_INTERNAL 14
 
-/* Where memory lives. A network says which kinds it can register (bits), a registration names one. */
+/* Kinds of memory, as bits. A network reports all kinds that it can register; a registration names a single kind. */
 #define TUTTI_MEMORY_HOST 1u
 #define TUTTI_MEMORY_CUDA 2u
 #define TUTTI_MEMORY_DMABUF 4u

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C++ face of an algorithm plugin; the contract is in tutti/plugin/algorithm.h.
+// The C++ classes of an algorithm plugin. tutti/plugin/algorithm.h states the contract of each function.
 #pragma once
 
 #include <span>
@@ -11,15 +11,19 @@
 
 namespace tutti::sdk {
 
-/// The channels of one communicator, made by Algorithm::connect. Any thread.
+/// The channels of one communicator. Algorithm::connect makes them. Threads: any thread may call any function at any
+/// time.
 class AlgorithmInstance {
  public:
   virtual ~AlgorithmInstance() = default;
   virtual uint32_t channel_count() const = 0;
-  /// The plan of one rank on one channel. kUnsupported if the variant cannot do it.
+  /// The plan of one rank on one channel. Errors: kUnsupported if the variant cannot do the collective; then it must
+  /// fail for all ranks, channels and roots alike.
   virtual Result<PlanBuilder> plan(const tutti_plan_request& request) const = 0;
+  /// The cost of a variant for a collective. It sets all fields except struct_size.
   virtual Result<tutti_algorithm_cost> cost(uint32_t collective, uint32_t variant) const = 0;
-  /// The network devices by which `rank` sends to and receives from `peer` on a channel. The default: any.
+  /// The network devices by which `rank` sends to and receives from `peer`, a rank of another machine, on a channel.
+  /// The default: any device.
   virtual tutti_channel_nets nets(uint32_t channel, uint32_t rank, uint32_t peer) const {
     (void)channel, (void)rank, (void)peer;
     return {TUTTI_NO_NET, TUTTI_NO_NET};
@@ -30,23 +34,25 @@ class AlgorithmInstance {
   Host host_;
 };
 
+/// An algorithm plugin. Threads: one thread at a time calls open, search and connect; any thread may call variants.
 class Algorithm : public Plugin {
  public:
   using Kind = Algorithm;
   static constexpr uint32_t kKind = TUTTI_KIND_ALGORITHM;
 
-  /// One of the ways the algorithm runs, and the collectives it can do (bits 1 << TUTTI_ALL_REDUCE ...). Static
-  /// strings.
+  /// A variant of the algorithm, and the collectives that it can do, as bits (1 << TUTTI_ALL_REDUCE ...). The name is a
+  /// static string.
   struct Variant {
     std::string_view name;
     uint64_t collectives;
   };
 
   virtual std::span<const Variant> variants() const = 0;
-  /// search: finds the channels of the machine that holds `rank`, best first. tutti/sdk/search.h does it for rings and
-  /// trees. The default: one channel, ranks ascending.
+  /// search: finds the channels of the machine of `rank`, best first. tutti/sdk/search.h finds rings and trees. The
+  /// default: one channel with the ranks in ascending order.
   virtual Result<Graph> search(const tutti_topology& topology, uint32_t rank) { return ascending(topology, rank, 1); }
-  /// connect: joins the nodes' channels. All ranks get the same graphs and must make the same channels.
+  /// connect: joins the channels of all machines, one graph per machine. All ranks get the same graphs, and must make
+  /// the same channels.
   virtual Result<std::unique_ptr<AlgorithmInstance>> connect(const tutti_topology& topology,
                                                              std::span<const tutti_graph> graphs) = 0;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The channels of one machine as search finds them and connect reads them. Header only, for plugins.
+// The channels of one machine: the result of search, and the input of connect. Header only, for plugins.
 #pragma once
 
 #include <algorithm>
@@ -11,13 +11,14 @@
 
 namespace tutti::sdk {
 
+/// A channel of one machine.
 struct Channel {
-  std::vector<uint32_t> order;  ///< ranks of the machine (numbers in the communicator) along the channel
+  std::vector<uint32_t> order;  ///< ranks of the machine along the channel, as numbers in the communicator
   uint32_t net_in = TUTTI_NO_NET;
   uint32_t net_out = TUTTI_NO_NET;
 };
 
-/// See tutti_graph for the meaning of every field.
+/// The channels of one machine. tutti_graph states the meaning of every field.
 struct Graph {
   uint32_t pattern = TUTTI_PATTERN_RING;
   std::vector<Channel> channels;
@@ -29,12 +30,12 @@ struct Graph {
   double intra_gbs = 0;
   double inter_gbs = 0;
 
-  /// GB/s of all channels together where the machine's ranks meet each other, and where they meet other machines.
+  /// GB/s of all channels together: between ranks of the machine, and between the machine and other machines.
   double total_intra_gbs() const { return intra_gbs * static_cast<double>(channels.size()); }
   double total_inter_gbs() const { return inter_gbs * static_cast<double>(channels.size()); }
 };
 
-/// The ranks of a machine, ascending.
+/// The ranks of a machine in ascending order.
 inline std::vector<uint32_t> ranks_of_node(const tutti_topology& topology, uint32_t node) {
   std::vector<uint32_t> ranks;
   for (uint32_t rank = 0; rank < topology.rank_count; ++rank) {
@@ -43,15 +44,16 @@ inline std::vector<uint32_t> ranks_of_node(const tutti_topology& topology, uint3
   return ranks;
 }
 
-/// `channels` times the same: the ranks of the machine, ascending. For algorithms that care for no order; says nothing
-/// of bandwidth.
+/// A graph of `channels` equal channels: the ranks of the machine of `rank` in ascending order. For algorithms that
+/// need no particular order. The graph states no bandwidth.
 inline Graph ascending(const tutti_topology& topology, uint32_t rank, uint32_t channels) {
   Graph graph;
   graph.channels.resize(channels, {ranks_of_node(topology, topology.node_of_rank[rank])});
   return graph;
 }
 
-/// Hands a graph to the host.
+/// Passes a graph to the host. Errors: kInternal if channels differ in their number of ranks; the code of the sink if
+/// the host refuses the graph.
 inline Status report(const Graph& graph, uint32_t node, const tutti_graph_sink& sink) {
   std::vector<uint32_t> orders;
   std::vector<uint32_t> nets;
@@ -79,7 +81,8 @@ inline Status report(const Graph& graph, uint32_t node, const tutti_graph_sink& 
   return code == TUTTI_OK ? Status() : Status(static_cast<Code>(code), "the host refused the channels");
 }
 
-/// Gives a cost the bandwidth of one of `channels` channels made of these graphs, on the machine that has least.
+/// Sets the GB/s of one channel in `cost`, if connect made `channels` channels of these graphs. The machine with the
+/// least bandwidth decides. `inside` is the kind of link between ranks of one machine (TUTTI_LINK_*).
 inline void set_bandwidth(tutti_algorithm_cost& cost, uint32_t inside, std::span<const tutti_graph> graphs,
                           uint32_t channels) {
   for (const tutti_graph& graph : graphs) {
@@ -92,7 +95,7 @@ inline void set_bandwidth(tutti_algorithm_cost& cost, uint32_t inside, std::span
   }
 }
 
-/// The ranks of one machine along one of its channels.
+/// The ranks of one machine along a channel, and the network devices of the channel's entry and exit.
 inline std::span<const uint32_t> order_of(const tutti_graph& graph, uint32_t channel) {
   return {graph.orders + size_t{channel} * graph.rank_count, graph.rank_count};
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Builds a plan the way a paper describes an algorithm. Header only, for plugins.
+// Builds a plan step by step, as papers describe algorithms. Header only, for plugins.
 //
 //   sdk::PlanBuilder plan(request, rank_count, chunks);
 //   plan.step().own(Buffer::kInput, c).send(next);                                       // send
@@ -8,8 +8,8 @@
 //   plan.step().recv(prev).to_output(c).send(next);                                      // recvCopySend
 //   return plan;
 //
-// What steps mean and how they wait is said in tutti/plugin/plan.h. Nothing is checked here: the host checks every plan
-// that it takes and names step and field of what is wrong.
+// tutti/plugin/plan.h states the meaning of a step, and the messages that it waits for. The builder checks nothing. The
+// host checks every plan, and its error names the step and the field.
 #pragma once
 
 #include <algorithm>
@@ -21,20 +21,21 @@ namespace tutti::sdk {
 
 enum class Buffer : uint8_t { kInput = TUTTI_BUFFER_INPUT, kOutput = TUTTI_BUFFER_OUTPUT };
 
+/// The plan of one rank on one channel, under construction. Threads: one thread at a time.
 class PlanBuilder {
  public:
-  /// One step under construction. Calls may come in any order.
+  /// A step under construction. The calls may have any order.
   class Step {
    public:
-    /// Takes part with an own chunk: it is folded with what is received, or is the whole value.
+    /// Adds an own chunk to the fold. Without a recv() it is the whole value.
     Step& own(Buffer buffer, uint32_t chunk) {
       step_.source = static_cast<uint8_t>(buffer);
       step_.source_chunk = chunk;
       return *this;
     }
-    /// Takes part with what `rank` sent.
+    /// Adds the message of `rank` to the fold.
     Step& recv(uint32_t rank) { return add(recv_, rank, 0); }
-    /// Writes the value there.
+    /// Writes the value to this output chunk.
     Step& to_output(uint32_t chunk) {
       step_.destination = TUTTI_BUFFER_OUTPUT;
       step_.destination_chunk = chunk;
@@ -42,19 +43,19 @@ class PlanBuilder {
     }
     /// Sends the value to `rank`.
     Step& send(uint32_t rank) { return add(send_, rank, 0); }
-    /// The value is complete: the reduction's final operation is due.
+    /// Marks the value as complete: the step applies the final operation of the reduction.
     Step& final() { return flag(TUTTI_STEP_FINAL); }
-    /// Writes what `rank` sent to an output chunk, folding nothing. Makes this a gather step.
+    /// Writes the message of `rank` to an output chunk, without a fold. Makes this a gather step.
     Step& gather(uint32_t rank, uint32_t chunk) {
       flag(TUTTI_STEP_GATHER);
       return add(recv_, rank, chunk);
     }
-    /// Sends a chunk of its own to `rank`, from the buffer named by own(). Makes this a scatter step.
+    /// Sends this chunk of the buffer that own() names to `rank`. Makes this a scatter step.
     Step& scatter(uint32_t rank, uint32_t chunk) {
       flag(TUTTI_STEP_SCATTER);
       return add(send_, rank, chunk);
     }
-    /// Which chunk a step passes on that has neither an own nor an output chunk to tell.
+    /// Names the chunk that a step forwards, for a step without own() and to_output(). It gives the message its length.
     Step& relay(uint32_t chunk) {
       step_.source_chunk = chunk;
       return *this;
@@ -72,7 +73,7 @@ class PlanBuilder {
       peers.push_back({rank, chunk});
       return *this;
     }
-    /// Steps that fold name their peers in ascending order; the others keep the author's.
+    /// Sorts the peers of a step that folds by rank. A gather or scatter step keeps the order of its author.
     void sort_peers() {
       if ((step_.flags & (TUTTI_STEP_GATHER | TUTTI_STEP_SCATTER)) != 0) return;
       const auto ascending = [](const tutti_plan_peer& a, const tutti_plan_peer& b) { return a.rank < b.rank; };
@@ -85,7 +86,7 @@ class PlanBuilder {
     Peers send_;
   };
 
-  /// A plan for `request` with `chunks` chunks per block and loop. Blocks are those of the collective.
+  /// A plan for `request` with `chunks` chunks per block and loop. The collective decides the number of blocks.
   PlanBuilder(const tutti_plan_request& request, uint32_t rank_count, uint32_t chunks = 1) {
     const uint32_t collective = request.collective;
     const bool blocks_in = collective == TUTTI_REDUCE_SCATTER || collective == TUTTI_SCATTER;
@@ -107,7 +108,8 @@ class PlanBuilder {
   /// Begins the next step. The reference is valid until the next call of step().
   Step& step() { return steps_.emplace_back(); }
 
-  /// Hands the plan over. Returns the sink's status.
+  /// Passes the plan to the sink, and returns the status of the sink. Errors: TUTTI_UNSUPPORTED if the steps have more
+  /// peers than tutti_plan_step can name.
   int32_t emit(const tutti_plan_sink& sink) {
     std::vector<tutti_plan_step> steps;
     std::vector<tutti_plan_peer> peers;
@@ -126,7 +128,7 @@ class PlanBuilder {
   }
 
  private:
-  /// Stores a range of peers once, however many steps have it. False if it is beyond what a step can name.
+  /// Stores a range of peers; equal ranges of several steps are stored once. False if tutti_plan_step cannot name it.
   static bool place(const Step::Peers& range, Step::Peers& all, uint16_t& begin, uint16_t& count) {
     const auto same = [](const tutti_plan_peer& a, const tutti_plan_peer& b) {
       return a.rank == b.rank && a.chunk == b.chunk;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C++ face of a plugin: what every kind shares. Header only. An author derives from the class of a kind
-// (tutti/sdk/algorithm.h, ...) and names it once:
+// The C++ classes that all kinds of plugins share. Header only. An author derives from the class of a kind
+// (tutti/sdk/algorithm.h, ...), and names the derived class once:
 //
 //   class Ring : public tutti::sdk::Algorithm { ... };
 //   TUTTI_PLUGIN(Ring, "ring", "0.1.0", "rings through all ranks")
 //
-// Failures are returned as Status; an exception that leaves the author's code becomes TUTTI_INTERNAL with its text
-// (PLG-4, PLG-14).
+// Functions of the author return failures as Status. If an exception leaves the author's code, the host gets
+// TUTTI_INTERNAL with the text of the exception (PLG-4, PLG-14).
 #pragma once
 
 #include <cstdint>
@@ -21,6 +21,7 @@
 
 namespace tutti::sdk {
 
+/// Conversions between the strings of the ABI and C++. No copy: the result is valid as long as the argument's memory.
 inline tutti_str borrow(std::string_view text) {
   return {text.data(), text.size()};
 }
@@ -28,22 +29,24 @@ inline std::string_view view(tutti_str text) {
   return {text.data, text.size};
 }
 
-/// What the host offers a plugin: log, and the plugin's settings. Any thread.
+/// The functions of the host: the log, and the settings of the plugin. Threads: any.
 class Host {
  public:
   explicit Host(const tutti_host* host = nullptr) : host_(host) {}
 
-  /// `level` is one of TUTTI_LOG_*.
+  /// Logs a line. `level` is a TUTTI_LOG_* value.
   void log(int32_t level, std::string_view text) const {
     if (host_ != nullptr) host_->log(host_->context, level, borrow(text));
   }
-  /// Says why this thread is about to return a failure; the thunks do it for every Status.
+  /// Stores the text of a failure that this thread is about to return, and returns its code. The thunks of the SDK call
+  /// it for every Status that they return.
   int32_t fail(const Status& status) const {
     if (host_ != nullptr && status.code() != Code::kAgain) host_->fail(host_->context, borrow(status.text()));
     return static_cast<int32_t>(status.code());
   }
 
-  /// A declared setting. Integers, sizes in bytes, durations in nanoseconds, and booleans as 0 or 1.
+  /// The value of a setting that settings() declares. Units: sizes in bytes, durations in nanoseconds, booleans as 0 or
+  /// 1. Errors: for a name that is not declared, logs an error and returns 0 or an empty value.
   int64_t integer(std::string_view name) const { return get(name).integer; }
   bool boolean(std::string_view name) const { return integer(name) != 0; }
   std::string text(std::string_view name) const { return std::string(view(get(name).text)); }
@@ -67,21 +70,23 @@ class Host {
   const tutti_host* host_;
 };
 
-/// One setting of a plugin: an entry of the static table `Derived::settings()`, which lives as long as the image.
+/// One setting of a plugin, an entry of the table that `Derived::settings()` returns. Give static strings: they must be
+/// valid as long as the shared object is loaded. minimum > maximum: no limits, but sizes and durations are >= 0.
 inline tutti_config_key setting(uint32_t type, std::string_view name, std::string_view default_text,
                                 std::string_view help, int64_t minimum = 1, int64_t maximum = 0) {
   return {sizeof(tutti_config_key), type, borrow(name), borrow(default_text), borrow(help), minimum, maximum};
 }
 
-/// The base of every kind's class. One instance per open plugin.
+/// The base of the classes of all kinds. An open plugin has one instance.
 class Plugin {
  public:
   virtual ~Plugin() = default;
-  /// Called once, before anything else. May fail for a reason found on this machine.
+  /// The host calls it once, before all other functions. Fails if the plugin cannot run on this machine. host() returns
+  /// the same functions until the plugin is closed.
   virtual Status open(const Host& /*host*/) { return {}; }
   const Host& host() const { return host_; }
 
-  /// Hidden by a derived class that has capabilities or settings.
+  /// A derived class with capabilities or settings declares functions of the same names.
   static constexpr uint64_t capabilities() { return 0; }
   static std::vector<tutti_config_key> settings() { return {}; }
 
@@ -93,7 +98,8 @@ class Plugin {
                           std::string_view description) noexcept;
 };
 
-/// Runs `body` (returning Status or int32_t) so that nothing escapes.
+/// Runs `body`, which returns Status or int32_t, and returns its code. No exception leaves: it becomes TUTTI_INTERNAL,
+/// with its text passed to host.fail.
 template <class Body>
 int32_t guarded(const Host& host, Body&& body) noexcept {
   try {
@@ -110,8 +116,9 @@ int32_t guarded(const Host& host, Body&& body) noexcept {
   }
 }
 
-/// Fills the plugin's table for Derived, whose kind's class names its table of operations:
-/// Derived::Kind::ops<Derived>().
+/// Fills the plugin's table for the class Derived. Derived::Kind is the class of its kind, and Derived::Kind::table()
+/// is the table of the kind's functions. Errors: TUTTI_VERSION_MISMATCH if `out` is null or smaller than
+/// tutti_plugin; TUTTI_INTERNAL if settings() throws.
 template <class Derived>
 int32_t describe(tutti_plugin* out, std::string_view name, std::string_view version,
                  std::string_view description) noexcept try {
@@ -146,7 +153,7 @@ int32_t describe(tutti_plugin* out, std::string_view name, std::string_view vers
 
 }  // namespace tutti::sdk
 
-/// Names the plugin's class, and with it makes the one exported symbol. Once per plugin, outside any namespace.
+/// Defines the only exported symbol of a plugin, for its class. Use it once per plugin, outside of all namespaces.
 #define TUTTI_PLUGIN(Class, name, version, description)                                                \
   extern "C" __attribute__((visibility("default"))) int32_t tutti_plugin_entry_v1(tutti_plugin* out) { \
     return ::tutti::sdk::describe<Class>(out, name, version, description);                             \

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C++ face of a protocol plugin; the contract is in tutti/plugin/protocol.h. The executors are in tutti/device/.
+// The C++ class of a protocol plugin. tutti/plugin/protocol.h states the contract of each function. The executors are
+// in tutti/device/.
 #pragma once
 
 #include "tutti/plugin/protocol.h"
@@ -7,22 +8,27 @@
 
 namespace tutti::sdk {
 
+/// A protocol plugin. The host calls no primitives for a device that properties() does not name. Threads: any thread
+/// may call any function at any time; but one thread at a time calls run() for the same work.
 class Protocol : public Plugin {
  public:
   using Kind = Protocol;
   static constexpr uint32_t kKind = TUTTI_KIND_PROTOCOL;
 
-  /// search: where it is valid and what it costs.
+  /// search: the links on which the protocol is valid, and its cost.
   virtual tutti_protocol_properties properties() const = 0;
-  /// connect: fills the outputs of `layout` for a connection over `link`.
+  /// connect: fills the outputs of `layout` for a connection over a link of kind `link` (TUTTI_LINK_*).
   virtual Status layout(uint32_t link, tutti_slot_layout& layout) const = 0;
-  /// primitives: see tutti_protocol_ops. The data path: no exception may leave it. Those of a device that properties()
-  /// does not name are never called.
+  /// primitives, host: moves the data of a work; see tutti_protocol_ops. This is the data path: no exception may leave
+  /// it.
   virtual int32_t run(tutti_work& work) noexcept {
     (void)work;
     return TUTTI_UNSUPPORTED;
   }
+  /// primitives, CUDA: loads the kernels on the GPU of the calling thread. No exception may leave it.
   virtual int32_t load() noexcept { return TUTTI_OK; }
+  /// primitives, CUDA: enqueues the kernel of a launch on `stream`, a cudaStream_t of the GPU of the calling thread. No
+  /// exception may leave it.
   virtual int32_t launch(const tutti_cuda_launch& launch, void* stream) noexcept {
     (void)launch, (void)stream;
     return TUTTI_UNSUPPORTED;

@@ -1,19 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-// Search: the channels of one machine that together carry the most. Header only, for algorithm plugins.
+// Search: finds the channels of one machine with the largest total bandwidth. Header only, for algorithm plugins.
 //
 //   Result<Graph> search(const tutti_topology& topology, uint32_t rank) override {
 //     return sdk::search(topology, rank, TUTTI_PATTERN_RING, {.max_channels = topology.max_channels});
 //   }
 //
-// What is maximised is channels × GB/s of a channel. Conditions start strict and are relaxed one at a time: close paths
-// between ranks, then farther ones; ports close to the ranks, then farther ones; leaving by the port of entry, then by
-// another. A relaxation must carry a tenth more, one that leaves NVLink half more. Under each set of conditions speeds
-// are tried from the fastest that a channel can move, first with one order for all channels, then with different ones.
-// An answer that a bandwidth bound does not let improve ends the search. At the end the channels share evenly what
-// their links have left, and are doubled while one carries more than a block comfortably moves.
+// The search maximises the number of channels × the GB/s of a channel. It has three conditions: the allowed types of
+// paths between ranks, the allowed types of paths between ranks and ports, and the allowed ports of exit. A set of
+// conditions is a stage:
 //
-// The bandwidth of a channel is what each of its hops is granted in the direction from the first rank to the last (and,
-// in a ring, on to the next machine). A tree that runs both ways at once shares that between its two directions.
+//   - The first stage is strict: close paths, and each channel leaves by its port of entry. The following stages allow
+//     first farther paths between ranks, then farther ports, then other ports of exit.
+//   - A later stage must carry 10 % more than the best result so far. If it is the first to use paths outside NVLink,
+//     it must carry 50 % more.
+//   - In each stage, the search tries speeds of a channel, from the fastest downwards. At each speed it first tries the
+//     same order of ranks in all channels, then different orders.
+//   - A stage ends, or is left out, if a bound of the bandwidth permits no improvement.
+//
+// At the end, the channels share the bandwidth that their links have left in equal parts. While a channel carries more
+// than a thread block comfortably moves, the search doubles the number of channels and halves their speed.
+//
+// The bandwidth of a channel is the bandwidth of each of its hops, in the direction from the first rank to the last
+// rank (and, in a ring, to the next machine). A tree that uses both directions at once shares this bandwidth between
+// them.
 #pragma once
 
 #include <cmath>
@@ -23,23 +32,26 @@
 
 namespace tutti::sdk {
 
+/// The limits of a search.
 struct SearchOptions {
   uint32_t max_channels = 32;
-  /// Steps (devices tried) of the whole search, and how many an attempt at one speed under one set of conditions goes
-  /// on without finding a further channel. A step costs some microseconds; the outcome depends on steps, never on
-  /// time.
+  /// `budget`: the number of steps of the whole search. A step tries one device, and takes some microseconds.
+  /// `patience`: the number of steps without a further channel after which the search gives up a speed in a stage.
+  /// The result depends on the number of steps, never on time.
   uint64_t budget = 120'000;
   uint64_t patience = 3'000;
 };
 
 namespace detail {
 
-/// What a channel of speed 1 between ranks, or 1 to the network, takes of every link.
+/// The bandwidth that channels of speed 1 take from every link, by index of the link: between ranks, and to the
+/// network.
 struct UnitLoads {
   std::vector<double> intra;
   std::vector<double> inter;
 };
 
+/// A search of one machine.
 class Search {
  public:
   Search(const Machine& machine, uint32_t pattern, const SearchOptions& options)
@@ -66,12 +78,12 @@ class Search {
   }
 
  private:
-  /// Less of a gain than this is none.
+  /// The least relative gain that counts.
   static constexpr double kWorthwhile = 1e-3;
-  /// Between a speed that is tried and the next.
+  /// A speed is below this fraction of the speed before it.
   static constexpr double kSpeedRatio = 0.93;
 
-  /// How far apart things may be that a channel joins.
+  /// A set of conditions: the farthest types of paths, and whether a channel may leave by a different port.
   struct Stage {
     uint32_t intra_type;
     uint32_t inter_type;
@@ -80,8 +92,8 @@ class Search {
 
   bool is_ring() const { return pattern_ == TUTTI_PATTERN_RING; }
 
-  /// From strict to relaxed. Rails end at switches of their own, so that a channel which changes the port pays outside
-  /// the machine: last.
+  /// All stages, from strict to relaxed. Different ports of exit are last: each rail of the network has its own
+  /// switches, so a channel that changes the port costs bandwidth outside of the machine.
   std::vector<Stage> stages() const {
     std::vector<Stage> stages;
     for (const bool cross_nic : {false, true}) {
@@ -93,25 +105,26 @@ class Search {
     return stages;
   }
 
-  /// How many times more a relaxed stage must carry: half more to leave NVLink, otherwise a tenth.
+  /// The factor by which a relaxed stage must exceed the best result: 1.5 to leave NVLink, else 1.1.
   static double worth_relaxing(const Graph& best, const Stage& stage) {
     const bool leaves_nvlink = best.intra_type <= TUTTI_PATH_NVB && stage.intra_type > TUTTI_PATH_NVB;
     return leaves_nvlink ? 1.5 : 1.1;
   }
 
-  /// GB/s of all channels where they are narrowest.
+  /// GB/s of all channels together, at their narrowest place.
   double capacity_of(const Graph& graph) const {
     const double intra = machine_.device_count() > 1 ? graph.total_intra_gbs() : graph.total_inter_gbs();
     return machine_.net_count() > 0 ? std::min(intra, graph.total_inter_gbs()) : intra;
   }
 
-  /// No set of channels carries more: each enters and leaves every device (a chain all but one), and the machine.
+  /// A bound of the GB/s of any set of channels. Each channel enters and leaves every device (a chain: all devices but
+  /// one), and the machine.
   double bound(const Stage& stage) const {
     double gbs = machine_.ceiling() * options_.max_channels;
     const uint32_t count = machine_.device_count();
     const bool nvlink_only = stage.intra_type <= TUTTI_PATH_NVB;
     for (const bool out : {true, false}) {
-      double between = 0;  // what may join devices with each other, of all of them
+      double between = 0;  // of all devices: bandwidth of the links that can join devices
       for (uint32_t device = 0; device < count; ++device) {
         const double capacity = machine_.capacity(device, out, nvlink_only);
         between += capacity;
@@ -130,7 +143,7 @@ class Search {
     return machine_.net_count() > 0 ? std::min(gbs, network) : gbs;
   }
 
-  /// The best set of channels under the conditions of a stage, with at most `spare` steps, which it reduces.
+  /// The best set of channels in a stage. Takes at most `spare` steps, and subtracts them from `spare`.
   Graph sweep(const Stage& stage, const std::vector<double>& speeds, uint64_t& spare) const {
     const double bound = this->bound(stage);
     Graph best;
@@ -139,7 +152,7 @@ class Search {
       const auto goal = static_cast<uint32_t>(
           std::min(std::floor(bound / gbs * (1 + 1e-9)), static_cast<double>(options_.max_channels)));
       for (const bool same : {true, false}) {
-        // Channels found at this speed may gain by sharing what is left, but not as much as to the next higher speed.
+        // Channels of this speed can gain by sharing the bandwidth left, but they stay below the next higher speed.
         if (goal * gbs / kSpeedRatio <= capacity_of(best) * (1 + kWorthwhile) || spare == 0) break;
         const Conditions conditions{pattern_, gbs, stage.intra_type, stage.inter_type, same, stage.cross_nic};
         Finder finder(machine_, conditions, goal, spare, options_.patience);
@@ -152,7 +165,8 @@ class Search {
     return best;
   }
 
-  /// Every link's bandwidth cut into 1, 2, ... equal channels, fastest first, none close to the one before.
+  /// The speeds to try, fastest first: the bandwidth of every link divided by 1, 2, ... channels. Speeds close to the
+  /// speed before them are left out.
   std::vector<double> speeds() const {
     std::vector<double> all;
     const tutti_system& system = machine_.system();
@@ -173,7 +187,7 @@ class Search {
     return speeds;
   }
 
-  /// The path types there are, closest first, from the one on that joins all devices.
+  /// The types of paths that exist, closest first. The first type joins every device to a second device.
   std::vector<uint32_t> intra_types() const {
     const uint32_t count = machine_.device_count();
     if (count == 1) return {TUTTI_PATH_LOC};
@@ -209,7 +223,7 @@ class Search {
     return types;
   }
 
-  /// Devices as they are numbered; in and out by the ports closest to both ends.
+  /// The devices in the order of their numbers. The ports are the closest ports to both ends.
   Route fallback_route() const {
     Route route;
     for (uint32_t device = 0; device < machine_.device_count(); ++device) route.devices.push_back(device);
@@ -245,8 +259,8 @@ class Search {
     }
   }
 
-  /// Routes as a graph, with the links' bandwidth shared evenly to the full: first all hops alike, then between ranks
-  /// alone.
+  /// A graph of routes that share the whole bandwidth of the links: first all hops in equal parts, then the hops
+  /// between ranks.
   Graph graph_of(const std::vector<Route>& routes, const Conditions& conditions) const {
     Graph graph;
     graph.pattern = pattern_;
@@ -274,7 +288,7 @@ class Search {
 
   void share_links(Graph& graph, const UnitLoads& loads) const {
     const tutti_system& system = machine_.system();
-    // Where there is no path, ranks meet over something the graph does not know.
+    // Without a path, ranks exchange data over a link that the graph does not contain.
     constexpr double kUnknownGbs = 0.1;
     double both = machine_.ceiling();
     if (graph.intra_type >= TUTTI_PATH_NET || graph.inter_type >= TUTTI_PATH_NET) both = std::min(both, kUnknownGbs);
@@ -293,7 +307,8 @@ class Search {
     graph.inter_gbs = machine_.net_count() > 0 ? both : 0;
   }
 
-  /// Twice as many channels of half the speed, as long as one carries more than a block comfortably moves.
+  /// The graph with twice as many channels of half the speed, repeated while a channel carries more than a thread block
+  /// comfortably moves.
   Graph doubled(Graph graph) const {
     const double comfortable = machine_.comfortable() * (1 + 1e-9);
     while (graph.channels.size() * 2 <= options_.max_channels &&
@@ -313,9 +328,9 @@ class Search {
 
 }  // namespace detail
 
-/// The channels of the machine of `rank`, in one of TUTTI_PATTERN_*. Uses the network's ports where there are several
-/// machines. Where nothing is known of the machine (no system graph): one channel, ranks ascending.
-/// kInvalidArgument if the system graph does not hold exactly the ranks of that machine.
+/// The channels of the machine of `rank`, in a pattern TUTTI_PATTERN_*. If there are several machines, the channels use
+/// the ports of the network. If topology.system is null: one channel, with the ranks in ascending order.
+/// Errors: kInvalidArgument if the system graph does not contain exactly the ranks of this machine. Threads: any.
 inline Result<Graph> search(const tutti_topology& topology, uint32_t rank, uint32_t pattern,
                             const SearchOptions& options = {}) {
   if (topology.system == nullptr) {

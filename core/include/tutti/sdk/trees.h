@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Double binary trees over machines, and the trees over all ranks made of them. Header only, for plugins.
+// Double binary trees over machines, and trees over all ranks. Header only, for plugins.
 //
 // Source: P. Sanders, J. Speck, J. L. Träff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan",
-// Parallel Computing 35 (2009): two binary trees such that whoever has children in one has none in the other; with half
-// of the data on each, every machine sends and receives as much as any other.
+// Parallel Computing 35 (2009). The paper defines two binary trees over the same machines. A machine that has children
+// in one tree is a leaf of the other tree. Each tree carries half of the data, so all machines send and receive the
+// same amount.
 #pragma once
 
 #include <array>
@@ -13,9 +14,10 @@
 
 namespace tutti::sdk {
 
+/// In place of a machine or a rank: there is none.
 inline constexpr uint32_t kNobody = UINT32_MAX;
 
-/// One machine's place in a binary tree over machines.
+/// The place of a machine in a binary tree over machines.
 struct TreePlace {
   uint32_t parent = kNobody;
   std::array<uint32_t, 2> children = {kNobody, kNobody};
@@ -25,7 +27,8 @@ struct TreePlace {
 
 namespace detail {
 
-/// In-order tree over 1 .. count: odd numbers are leaves, the number of trailing zeros is the height.
+/// The place of `number` in the in-order tree over 1 .. count. Odd numbers are leaves. The height of a number is its
+/// number of trailing zero bits.
 inline TreePlace in_order_place(uint32_t number, uint32_t count) {
   TreePlace place;
   const uint32_t low = number & -number;
@@ -45,7 +48,7 @@ inline TreePlace in_order_place(uint32_t number, uint32_t count) {
   return place;
 }
 
-/// Renumbers a place by `map`, which keeps kNobody.
+/// A place whose machines are renumbered by `map`. kNobody stays kNobody.
 template <class Map>
 TreePlace renumbered(TreePlace place, Map&& map) {
   const auto apply = [&](uint32_t node) { return node == kNobody ? kNobody : map(node); };
@@ -54,34 +57,37 @@ TreePlace renumbered(TreePlace place, Map&& map) {
 
 }  // namespace detail
 
-/// The place of machine `node` of `count` in tree `tree` (0 or 1) of the double tree. Every machine is a leaf in one
-/// tree and has children in the other (alone, it is both); no path has more than ⌈log2 count⌉ + 1 machines.
+/// The place of machine `node` in tree `tree` (0 or 1) of the double tree over `count` machines. Every machine is a
+/// leaf in one tree and has children in the other tree. A single machine is a leaf in both. No path from the root to a
+/// leaf has more than ⌈log2 count⌉ + 1 machines.
 inline TreePlace double_tree_place(uint32_t node, uint32_t count, uint32_t tree) {
   using detail::in_order_place;
   using detail::renumbered;
-  // Tree 0: in-order over 1 .. count; inner are the odd nodes.
+  // Tree 0: the in-order tree over 1 .. count. Odd nodes have children.
   if (tree == 0) return renumbered(in_order_place(node + 1, count), [](uint32_t n) { return n - 1; });
-  // Tree 1 of an even count: the mirror image swaps odd and even.
+  // Tree 1 of an even count: the mirror image, which swaps odd and even nodes.
   if (count % 2 == 0) return renumbered(in_order_place(count - node, count), [&](uint32_t n) { return count - n; });
-  // Of an odd count: in-order over 1 .. count - 1 with its leaves on the odd nodes, below node 0, which is inner too.
+  // Tree 1 of an odd count: node 0 is the root, with the in-order tree over 1 .. count - 1 below it. Its leaves are the
+  // odd nodes.
   if (node == 0) return {kNobody, {count > 1 ? std::bit_floor(count - 1) : kNobody, kNobody}};
   TreePlace place = in_order_place(node, count - 1);
   if (place.parent == kNobody) place.parent = 0;
   return place;
 }
 
-/// A rank's neighbours in a tree over all ranks: at most one child in its machine and two in others.
+/// The neighbours of a rank in a tree over all ranks. It has at most one child in its machine and two in other
+/// machines.
 struct TreeNode {
   uint32_t parent = kNobody;
   std::array<uint32_t, 3> children = {kNobody, kNobody, kNobody};
 };
 
-/// By rank.
+/// A tree over all ranks: element r is the node of rank r.
 using Tree = std::vector<TreeNode>;
 
 namespace detail {
 
-/// The rank of a machine that talks to a child's machine; see TUTTI_PATTERN_*.
+/// The rank of a machine that exchanges data with the machine of child `child` (0 or 1); see TUTTI_PATTERN_*.
 inline uint32_t rank_for_child(const tutti_graph& graph, std::span<const uint32_t> order, uint32_t child) {
   const bool second =
       graph.pattern == TUTTI_PATTERN_SPLIT_TREE || (graph.pattern == TUTTI_PATTERN_BALANCED_TREE && child == 1);
@@ -94,9 +100,10 @@ inline void add_child(TreeNode& node, uint32_t child) {
 
 }  // namespace detail
 
-/// One tree over all ranks per channel: in each machine a chain along its order, machines joined by the double tree.
-/// Over several machines every channel found makes two, one per tree (topology.max_channels permitting): 2c and 2c + 1
-/// run along the machines' channel c. kInvalidArgument if there is no channel, or one misses a rank.
+/// One tree over all ranks per channel: a chain along the order of each machine, and the double tree between machines.
+/// With several machines, channel c of the machines becomes two channels, 2c and 2c + 1, one for each tree of the
+/// double tree. topology.max_channels limits the number of channels. Errors: kInvalidArgument if a machine has no
+/// channel, if a channel contains a rank of a different machine, or if it does not contain every rank.
 inline Result<std::vector<Tree>> join_trees(const tutti_topology& topology, std::span<const tutti_graph> graphs) {
   const uint32_t common = common_channels(topology, graphs);
   if (common == 0) return Status(Code::kInvalidArgument, "a machine has no channel");

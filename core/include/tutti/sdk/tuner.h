@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C++ face of a tuner plugin; the contract is in tutti/plugin/tuner.h.
+// The C++ classes of a tuner plugin. tutti/plugin/tuner.h states the contract of each function.
 #pragma once
 
 #include <span>
@@ -9,11 +9,12 @@
 
 namespace tutti::sdk {
 
-/// What a tuner knows of one communicator. Any thread.
+/// The state of a tuner for one communicator. Threads: any thread may call choose at any time.
 class TunerInstance {
  public:
   virtual ~TunerInstance() = default;
-  /// Fills the outputs of the candidates; leaves those alone whose predicted_us is negative.
+  /// Fills the outputs of the candidates. Does not change a candidate whose predicted_us is negative. The result must
+  /// be the same on every rank. Units: times in µs.
   virtual Status choose(const tutti_call& call, std::span<tutti_candidate> candidates) const = 0;
 
  private:
@@ -21,11 +22,13 @@ class TunerInstance {
   Host host_;
 };
 
+/// A tuner plugin. Threads: one thread at a time.
 class Tuner : public Plugin {
  public:
   using Kind = Tuner;
   static constexpr uint32_t kKind = TUTTI_KIND_TUNER;
 
+  /// Prepares the tuner for one communicator. The topology is valid during the call.
   virtual Result<std::unique_ptr<TunerInstance>> create(const tutti_topology& topology) = 0;
 
   static const tutti_tuner_ops* table() {
