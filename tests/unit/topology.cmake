@@ -9,6 +9,7 @@ add_test(NAME topology_discover_own_reader COMMAND topology_discover_test)
 set_tests_properties(topology_discover_own_reader PROPERTIES TIMEOUT 300 ENVIRONMENT HWLOC_LIBXML=0)
 
 tutti_test(topology_affinity_test SOURCES topology_affinity_test.cpp)
+tutti_test(topology_load_test SOURCES topology_load_test.cpp topology_machines.cpp)
 
 # Search and connect.
 tutti_test(topology_connect_test SOURCES topology_connect_test.cpp)
