@@ -44,3 +44,10 @@ tutti_test(nccl_meeting_test
   SOURCES nccl_meeting_test.cpp ../unit/bootstrap_group.cpp ${PROJECT_SOURCE_DIR}/compat/nccl/meeting.cpp
   LABELS concurrent)
 target_include_directories(nccl_meeting_test PRIVATE ${PROJECT_SOURCE_DIR}/compat)
+# Neither do reductions, variables and the checks of messages: the names of CUDA's types suffice.
+set(parts errors meeting operation reductions variables)
+list(TRANSFORM parts REPLACE "(.+)" "${PROJECT_SOURCE_DIR}/compat/nccl/\\1.cpp")
+tutti_test(nccl_parts_test SOURCES nccl_parts_test.cpp ${parts})
+target_include_directories(nccl_parts_test BEFORE PRIVATE ${PROJECT_SOURCE_DIR}/tests/cuda_types)
+target_include_directories(nccl_parts_test PRIVATE ${PROJECT_SOURCE_DIR}/compat)
+target_compile_options(nccl_parts_test PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-missing-attributes>) # of aliases
