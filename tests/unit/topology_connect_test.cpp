@@ -209,6 +209,14 @@ TEST(Trees, PatternsSayWhichRankServesAChild) {
   EXPECT_THAT(parents_of_children(TUTTI_PATTERN_SPLIT_TREE), ElementsAre(3, 3));
 }
 
+TEST(Trees, RefuseChannelsWithRanksOfOtherMachines) {
+  Cluster cluster({{{0, 1}}, {{2, 3}}}, TUTTI_PATTERN_TREE);
+  cluster.orders(1)[1] = 1;
+  EXPECT_THAT(join_trees(cluster.topology, cluster.graphs()).status().text(), HasSubstr("a rank of another machine"));
+  cluster.orders(1)[1] = 9;
+  EXPECT_THAT(join_trees(cluster.topology, cluster.graphs()).status().text(), HasSubstr("a rank of another machine"));
+}
+
 TEST(Trees, AMachineOfOneRankServesAllItself) {
   for (const uint32_t pattern : {TUTTI_PATTERN_TREE, TUTTI_PATTERN_BALANCED_TREE, TUTTI_PATTERN_SPLIT_TREE}) {
     Cluster cluster({{{0}}, {{1}}, {{2}}, {{3}}}, pattern);

@@ -113,6 +113,23 @@ TEST(LinkLoads, RefuseWhatTheMachineLacks) {
   EXPECT_THAT(text(graph_of(TUTTI_PATTERN_RING, {0, 1}, 0, 8)), HasSubstr("network port 8"));
 }
 
+TEST(NodeGraphs, AreReadFromWholeBytesOnly) {
+  const NodeGraph graph = graph_of(TUTTI_PATTERN_RING, {1, 0}, 3, 4);
+  std::vector<std::byte> bytes = graph.encode();
+  const NodeGraph read = required(NodeGraph::decode(bytes));
+  EXPECT_EQ(read.order(0)[0], 1u);
+  EXPECT_EQ(read.net_in(0), 3u);
+  EXPECT_EQ(read.net_out(0), 4u);
+  for (const size_t size : {size_t{0}, size_t{8}, bytes.size() - 1, bytes.size() - 4, bytes.size() + 4}) {
+    std::vector<std::byte> wrong = bytes;
+    wrong.resize(size);
+    EXPECT_EQ(NodeGraph::decode(wrong).status().code(), Code::kInternal) << size;
+  }
+  const NodeGraph moved = graph.moved_to(1, 10);
+  EXPECT_EQ(moved.order(0)[0], 11u);
+  EXPECT_EQ(moved.view().node, 1u);
+}
+
 TEST(Bandwidths, OfAMachine) {
   const System system = built(2, 2);
   EXPECT_NEAR(widest_path_gbs(system), 18 * 20.6, 1e-3);
