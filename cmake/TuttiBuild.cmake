@@ -63,9 +63,24 @@ function(tutti_part)
   target_sources(tutti_core PRIVATE ${ARGN})
 endfunction()
 
+# tutti_time_limit(<seconds> <test>...): a limit about ten times as long as a release takes on two busy cores, so that
+# tests that become slow, or hang, are noticed. Sanitizers and debug builds get as many times more as they take.
+function(tutti_time_limit seconds)
+  set(times 1)
+  if("thread" IN_LIST TUTTI_SANITIZE)
+    set(times 10)
+  elseif(TUTTI_SANITIZE)
+    set(times 5)
+  elseif(CMAKE_BUILD_TYPE STREQUAL "Debug")
+    set(times 5)
+  endif()
+  math(EXPR limit "${seconds} * ${times}")
+  set_tests_properties(${ARGN} PROPERTIES TIMEOUT ${limit})
+endfunction()
+
 # tutti_test(<name> SOURCES ... [LIBRARIES ...] [LABELS ...] [TIMEOUT seconds] [OPTIMISED]):
 # one GoogleTest program linked with the whole core. Label "concurrent" marks what also runs under ThreadSanitizer.
-# OPTIMISED: most of the test's time is spent in its own sources.
+# TIMEOUT: for tutti_time_limit(), if 30 s are too short. OPTIMISED: most of the test's time is spent in its own sources.
 function(tutti_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "OPTIMISED" "TIMEOUT" "SOURCES;LIBRARIES;LABELS")
   add_executable(${name} ${arg_SOURCES})
@@ -79,8 +94,9 @@ function(tutti_test name)
     TUTTI_SOURCE_DIR="${PROJECT_SOURCE_DIR}" TUTTI_BINARY_DIR="${PROJECT_BINARY_DIR}")
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
   if(NOT arg_TIMEOUT)
-    set(arg_TIMEOUT 300)
+    set(arg_TIMEOUT 30)
   endif()
   add_test(NAME ${name} COMMAND ${name})
-  set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}")
+  set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}")
+  tutti_time_limit(${arg_TIMEOUT} ${name})
 endfunction()

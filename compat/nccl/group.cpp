@@ -5,7 +5,6 @@
 #include <future>
 #include <map>
 #include <memory>
-#include <span>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -102,20 +101,6 @@ Status run(Operation operation) {
   const cuda::DeviceScope scope(comm.device);
   TUTTI_TRY(read_scalar(operation));
   return call(operation);
-}
-
-/// Messages of a rank to itself come in pairs.
-ncclResult_t check_own_messages(std::span<const Operation> operations) {
-  std::map<const ncclComm*, int64_t> unmet;  // sends without a receive
-  for (const Operation& o : operations) {
-    if (o.collective == Collective::kSendRecv && o.root == o.comm->rank) unmet[o.comm] += o.receives ? -1 : 1;
-  }
-  for (const auto& [comm, sends] : unmet) {
-    if (sends == 0) continue;
-    return fail(ncclInvalidUsage, "rank {} {} itself without the partner of that in the same group", comm->rank,
-                sends > 0 ? "sends to" : "receives from");
-  }
-  return ncclSuccess;
 }
 
 ncclResult_t run(const Making& making) {

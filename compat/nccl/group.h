@@ -5,24 +5,10 @@
 
 #include <functional>
 
-#include "nccl/comm.h"
+#include "nccl/operation.h"
 #include "nccl/windows.h"
 
 namespace tutti::nccl {
-
-/// A collective or a message, checked.
-struct Operation {
-  ncclComm* comm;
-  Collective collective;
-  const void* input;
-  void* output;
-  size_t count;
-  DataType type;
-  Factored reduction;
-  int root = 0;  ///< or the peer
-  bool receives = false;
-  cudaStream_t stream = nullptr;
-};
 
 /// The making of a communicator.
 struct Making {

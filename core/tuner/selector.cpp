@@ -104,15 +104,17 @@ std::string Selector::excluded_by_settings(const Candidate& candidate) const {
   return {};
 }
 
-/// The first rule that matches decides; a rule that chooses excludes all else.
+/// The first rule that matches decides; a rule that chooses excludes all else. A message has no algorithm: a rule on
+/// one neither chooses nor forbids it for that.
 std::string Selector::excluded_by_rules(const Question& question, const Candidate& candidate) const {
   const config::Rule* rule = matching_rule(question);
   if (rule == nullptr) return {};
   const std::string algorithm = algorithm_name(candidate.decision);
   const std::string variant = algorithm + "/" + variant_name(candidate.decision);
   const std::string& protocol = choices_.protocols[candidate.decision.protocol].name;
+  const bool is_message = candidate.decision.algorithm == kNoAlgorithm;
   const bool names_algorithm = rule->algorithm.empty() || rule->algorithm == algorithm || rule->algorithm == variant ||
-                               candidate.decision.algorithm == kNoAlgorithm;
+                               (is_message && !rule->forbids);
   const bool named = names_algorithm && (rule->protocol.empty() || rule->protocol == protocol) &&
                      (rule->network.empty() || rule->network == choices_.network_name);
   if (named != rule->forbids) return {};

@@ -3,5 +3,5 @@ find_package(Python3 COMPONENTS Interpreter)
 if(Python3_FOUND AND TARGET pugixml::pugixml AND TARGET tutti-algo-chain)
   add_test(NAME docs COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/docs_test.py
     $<TARGET_FILE:tutti_tool> ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})
-  set_tests_properties(docs PROPERTIES TIMEOUT 300)
+  tutti_time_limit(120 docs)
 endif()

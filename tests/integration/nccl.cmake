@@ -7,14 +7,15 @@ if(TARGET tutti_nccl)
   set_target_properties(nccl_arguments PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
   add_test(NAME nccl_arguments COMMAND nccl_arguments)
   add_test(NAME nccl_one_rank COMMAND nccl_arguments one_rank)
-  set_tests_properties(nccl_arguments nccl_one_rank PROPERTIES TIMEOUT 300 SKIP_RETURN_CODE 77)
+  set_tests_properties(nccl_arguments nccl_one_rank PROPERTIES SKIP_RETURN_CODE 77)
+  tutti_time_limit(60 nccl_arguments nccl_one_rank)
   if(Python3_FOUND)
     add_test(NAME nccl_symbols COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/nccl_symbols_test.py
              $<TARGET_FILE:tutti_nccl> ${PROJECT_SOURCE_DIR}/compat/nccl/symbols.txt ${CMAKE_NM}
              --may-need ${TUTTI_OUTSIDE})
     add_test(NAME nccl_environment COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/nccl_environment_test.py
              $<TARGET_FILE:nccl_arguments>)
-    set_tests_properties(nccl_symbols nccl_environment PROPERTIES TIMEOUT 300)
+    tutti_time_limit(60 nccl_symbols nccl_environment)
   endif()
 endif()
 # Programs of the kind that applications are, for machines with GPUs: scripts/clients_check.sh runs them.
@@ -44,3 +45,10 @@ tutti_test(nccl_meeting_test
   SOURCES nccl_meeting_test.cpp ../unit/bootstrap_group.cpp ${PROJECT_SOURCE_DIR}/compat/nccl/meeting.cpp
   LABELS concurrent)
 target_include_directories(nccl_meeting_test PRIVATE ${PROJECT_SOURCE_DIR}/compat)
+# Neither do reductions, variables and the checks of messages: the names of CUDA's types suffice.
+set(parts errors meeting operation reductions variables)
+list(TRANSFORM parts REPLACE "(.+)" "${PROJECT_SOURCE_DIR}/compat/nccl/\\1.cpp")
+tutti_test(nccl_parts_test SOURCES nccl_parts_test.cpp ${parts})
+target_include_directories(nccl_parts_test BEFORE PRIVATE ${PROJECT_SOURCE_DIR}/tests/cuda_types)
+target_include_directories(nccl_parts_test PRIVATE ${PROJECT_SOURCE_DIR}/compat)
+target_compile_options(nccl_parts_test PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-missing-attributes>) # of aliases

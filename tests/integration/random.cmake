@@ -16,9 +16,10 @@ if(TUTTI_WITH_CUDA)
 endif()
 
 add_test(NAME random_calls COMMAND random_calls_test)
-set_tests_properties(random_calls PROPERTIES TIMEOUT 600)
+tutti_time_limit(100 random_calls)
 add_test(NAME random_calls_small COMMAND random_calls_test --calls 300 --ranks 3 --max-bytes 65536)
-set_tests_properties(random_calls_small PROPERTIES TIMEOUT 600 LABELS concurrent)
+set_tests_properties(random_calls_small PROPERTIES LABELS concurrent)
+tutti_time_limit(30 random_calls_small)
 add_test(NAME random_calls_gpus COMMAND random_calls_test --gpus)
 set_tests_properties(random_calls_gpus PROPERTIES TIMEOUT 600 SKIP_RETURN_CODE 77)
 # What the tuner takes for a size hides what other protocols do there.

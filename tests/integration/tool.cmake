@@ -2,5 +2,5 @@
 find_package(Python3 COMPONENTS Interpreter)
 if(Python3_FOUND)
   add_test(NAME tool COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/tool_test.py $<TARGET_FILE:tutti_tool>)
-  set_tests_properties(tool PROPERTIES TIMEOUT 600)
+  tutti_time_limit(60 tool)
 endif()

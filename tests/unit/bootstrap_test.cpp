@@ -227,5 +227,28 @@ TEST(Bootstrap, NamesWhatRanksDisagreeOn) {
   });
 }
 
+TEST(Bootstrap, NamesWhatRanksDecideDifferently) {
+  const Group group = make_group(3);
+  in_ranks(3, [&](int rank) {
+    Identity identity = {.version = "0.1.0", .plugins = {"algorithm.ring 0.1.0 0.1"}, .config = {"shm.slots=8"}};
+    identity.decisions = {std::string("all_reduce of blocks of 8 bytes=") + (rank == 1 ? "ring × ll" : "direct × ll")};
+    const Status status = agree(*group[static_cast<size_t>(rank)], identity, soon());
+    EXPECT_EQ(status.code(), Code::kMismatch);
+    EXPECT_EQ(
+        status.text(),
+        "ranks disagree: what runs 'all_reduce of blocks of 8 bytes' is direct × ll on ranks 0,2 and ring × ll on "
+        "rank 1");
+  });
+}
+
+TEST(Bootstrap, NamesDifferentVersionsOfTheLibrary) {
+  const Group group = make_group(2);
+  in_ranks(2, [&](int rank) {
+    const Identity identity = {.version = rank == 0 ? "0.1.0" : "0.2.0", .plugins = {}, .config = {}};
+    const Status status = agree(*group[static_cast<size_t>(rank)], identity, soon());
+    EXPECT_EQ(status.text(), "ranks disagree: the version of Tutti is 0.1.0 on rank 0 and 0.2.0 on rank 1");
+  });
+}
+
 }  // namespace
 }  // namespace tutti::bootstrap

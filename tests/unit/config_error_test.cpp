@@ -99,6 +99,11 @@ TEST_F(ConfigError, Values) {
         AllOf(StartsWith("job.yaml:1:16: shm.slot_size: "), EndsWith("is not a size such as 4096, 64KiB or 1M")))
         << size;
   }
+  // 2^64 + 2^30 bytes, 2^64 + 64 KiB and 2^63 bytes: they must not wrap around into the range.
+  for (const char* size : {"17179869185G", "18014398509482048K", "8589934592GiB"}) {
+    EXPECT_EQ(error_of(std::string("shm.slot_size: ") + size + "\n"),
+              fmt::format("job.yaml:1:16: shm.slot_size: {} is out of range; allowed is 64B to 1GiB", size));
+  }
   for (const char* duration : {"10", "0", "1.5s", "10S", "s", "1d", "1m30s"}) {
     EXPECT_THAT(error_of(std::string("timeouts.bootstrap: ") + duration + "\n"),
                 AllOf(StartsWith("job.yaml:1:21: timeouts.bootstrap: "),

@@ -205,6 +205,8 @@ TEST_F(ConfigTest, RulesAreRead) {
       "link: net}\n"
       "    choose: {algorithm: direct/two-shot, protocol: ll, network: socket, channels: 4}\n"
       "  - forbid: {protocol: ll}\n");
+  EXPECT_EQ(loaded("rules: [{match: {min_size: 4K, max_size: 4K}, choose: {protocol: ll}}]").rules()[0].max_size, 4096u)
+      << "one size is a range";
   ASSERT_EQ(config.rules().size(), 3u);
   const Rule& first = config.rules()[0];
   EXPECT_EQ(first.collective, Collective::kAllReduce);

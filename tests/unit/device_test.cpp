@@ -269,6 +269,69 @@ TEST(Device, LLMessagesArriveWhole) {
   EXPECT_EQ(wrong, 0u);
 }
 
+/// One connection of the LL wire, of which this thread plays both ends.
+class LLPair {
+ public:
+  LLPair() : ranks_(make_ranks({2, &ring_all_reduce, Wire::kLL, kElements, false, 0})), team_(work_) {
+    work_.data_type = TUTTI_UINT32;
+    work_.element_bytes = sizeof(uint32_t);
+  }
+  /// As if both had come to this step.
+  void jump_to(uint64_t step) {
+    for (tutti_connection* end : {&to(), &from()}) {
+      end->step = end->seen = step;
+      *end->head = *end->tail = step;
+    }
+  }
+  void send(uint64_t elements) {
+    device::Operands operands;
+    operands.own = reinterpret_cast<const uint8_t*>(data_.data());
+    tutti_connection* const peer = &to();
+    operands.send = &peer;
+    operands.send_count = 1;
+    operands.elements = elements;
+    device::place_message(to(), device::LL::slot_bytes(elements * sizeof(uint32_t)));
+    ASSERT_TRUE(device::slot_free(team_, to()));
+    team_.move_ll(work_, operands);
+    device::LL::publish(team_, work_, to(), elements * sizeof(uint32_t));
+  }
+  bool arrived(uint64_t elements) {
+    device::place_message(from(), device::LL::slot_bytes(elements * sizeof(uint32_t)));
+    return device::LL::filled(team_, from(), elements * sizeof(uint32_t));
+  }
+  void release() { device::release_slot(team_, from()); }
+  uint32_t slots() { return to().slot_count; }
+  static constexpr uint64_t kElements = 32;
+
+ private:
+  tutti_connection& to() { return *ranks_[0].senders[0]; }
+  tutti_connection& from() { return *ranks_[1].receivers[0]; }
+  std::vector<Rank> ranks_;
+  tutti_work work_{};
+  device::HostTeam team_;
+  std::array<uint32_t, kElements> data_{};
+};
+
+// Flags are numbers of 32 bits: a word that was last written 2^32 steps ago must not look like a new one.
+TEST(Device, LLWordsOfEarlierRoundsOfFlagsAreNotTakenForNew) {
+  LLPair pair;
+  pair.jump_to(pair.slots() + 1);
+  pair.send(LLPair::kElements);
+  ASSERT_TRUE(pair.arrived(LLPair::kElements));
+  pair.release();
+  constexpr uint64_t kRound = uint64_t{1} << 32;
+  pair.jump_to(kRound);
+  for (uint32_t slot = 0; slot <= pair.slots(); ++slot) {
+    pair.send(1);
+    ASSERT_TRUE(pair.arrived(1));
+    pair.release();
+  }
+  // The step whose flag, and slot, are those of the first message.
+  EXPECT_FALSE(pair.arrived(LLPair::kElements)) << "nothing was sent";
+  pair.send(LLPair::kElements);
+  EXPECT_TRUE(pair.arrived(LLPair::kElements));
+}
+
 TEST(Device, DifferentCountsAreNoticed) {
   for (const Wire wire : {Wire::kSimple, Wire::kSimpleSplit, Wire::kLL}) {
     const Case test{2, &two_shot_all_reduce, wire, 64, false, 0};
@@ -315,6 +378,35 @@ TEST(Device, AbortEndsAWait) {
   std::thread waiting([&] { EXPECT_EQ(ranks[0].all_reduce(test, data.data(), out.data(), 1).code, TUTTI_ABORTED); });
   std::atomic_ref<uint32_t>(ranks[0].abort).store(1);
   waiting.join();
+}
+
+/// A work that advances once per sleep of its driver, some times before it is done.
+struct Slow {
+  int advances = 0;
+  int looks = 0;
+  static int32_t run(void* self, tutti_work* work) {
+    auto& slow = *static_cast<Slow*>(self);
+    if (work->spins != 0 || ++slow.looks % 2 == 0) return TUTTI_AGAIN;  // only before every second sleep
+    ++work->cursor.step;
+    return --slow.advances > 0 ? TUTTI_AGAIN : TUTTI_OK;
+  }
+};
+
+// The time-out is for calls in which nothing goes on. A call may take longer.
+TEST(Device, ACallThatAdvancesMayTakeLongerThanTheTimeOut) {
+  const Case test{2, &ring_all_reduce, Wire::kSimple, 10, false, 0};
+  std::vector<Rank> ranks = make_ranks(test);
+  constexpr std::chrono::milliseconds kTimeOut{1000};  // ten times what the driver sleeps at most
+  constexpr int kAdvances = 16;
+  tutti_work work{};
+  Slow slow{kAdvances};
+  static constexpr tutti_protocol_ops kSlow{sizeof(tutti_protocol_ops), 0, nullptr, nullptr, Slow::run, nullptr};
+  Job job{&work, &kSlow, &slow, nullptr, false, {}};
+  Driver driver({10, 1, 0, kTimeOut, &ranks[0].shm->bell()});
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_EQ(driver.run({&job, 1}).code, TUTTI_OK);
+  EXPECT_GT(std::chrono::steady_clock::now() - start, kTimeOut) << "else this shows nothing";
+  EXPECT_EQ(slow.advances, 0);
 }
 
 TEST(Device, TimeOutNamesThePeer) {

@@ -260,6 +260,76 @@ TEST_P(Kernels, ReadWhatStepsBeforeLeft) {
   }
 }
 
+/// Of 3 ranks. Rank 0 sends all chunks to rank 1, but only the first to rank 2, which has the others from rank 1: some
+/// connections carry less than the busiest.
+std::vector<plan::Plan> uneven_broadcast(uint32_t chunks) {
+  using sdk::Buffer;
+  std::vector<plan::Plan> plans;
+  for (uint32_t rank = 0; rank < 3; ++rank) {
+    plans.push_back(write_plan(TUTTI_BROADCAST, 3, rank, chunks, [&](sdk::PlanBuilder& plan) {
+      for (uint32_t chunk = 0; chunk < chunks; ++chunk) {
+        auto& step = plan.step().to_output(chunk);
+        if (rank == 0) step.own(Buffer::kInput, chunk).send(1);
+        if (rank == 0 && chunk == 0) step.send(2);
+        if (rank == 1) step.recv(0);
+        if (rank == 1 && chunk > 0) step.send(2);
+        if (rank == 2) step.recv(chunk == 0 ? 0 : 1);
+      }
+    }));
+  }
+  return plans;
+}
+
+TEST_P(Kernels, OfConnectionsThatCarryLessThanOthers) {
+  const uint64_t seed = test_seed();
+  SCOPED_TRACE(fmt::format("TUTTI_TEST_SEED={}", seed));
+  std::mt19937_64 random(seed);
+  const uint32_t slots = GetParam().layout.slot_count;
+  // More messages on the busiest connection than it has slots, in many loops.
+  const std::vector<plan::Plan> plans = uneven_broadcast(slots + 3);
+  const uint64_t loop = (slots + 3) * GetParam().layout.chunk_slots * GetParam().layout.slot_bytes;
+  const std::vector<TestCall> calls = [&] {
+    std::vector<TestCall> made;
+    made.emplace_back(plans, false, std::min<uint64_t>(6 * loop, 40'000), 1, GetParam().layout);
+    return made;
+  }();
+  ASSERT_TRUE(calls[0].fits());
+  EXPECT_EQ(run(GetParam(), calls, 1, static_cast<uint32_t>(random()), random()), "");
+}
+
+/// More calls in a row than slots, whose root hears nothing of the others but that slots are free.
+TEST_P(Kernels, RunMoreCallsInARowThanThereAreSlots) {
+  const uint64_t seed = test_seed();
+  SCOPED_TRACE(fmt::format("TUTTI_TEST_SEED={}", seed));
+  std::mt19937_64 random(seed);
+  for (const char* name : {"direct one-shot broadcast", "ring  broadcast"}) {
+    const std::vector<plan::Plan> plans = plans_of(name, 3);
+    const size_t count = GetParam().layout.slot_count * 4 + 3;
+    std::vector<TestCall> calls;
+    for (size_t i = 0; i < count; ++i) calls.emplace_back(plans, false, 1 + i % 40, 1, GetParam().layout);
+    // By the kernel for one hop on all ranks, on none, and on some.
+    for (const uint64_t kernels : {0, 7, 2}) {
+      ASSERT_EQ(run(GetParam(), calls, 1, static_cast<uint32_t>(random()), (random() & ~uint64_t{7}) | kernels), "")
+          << name << ", kernels " << kernels;
+    }
+  }
+}
+
+/// Moves of more tiles than there are stages, copied and folded, of whole tiles and with a rest.
+TEST(KernelsOfLargeSlots, MoveManyTiles) {
+  const uint64_t seed = test_seed();
+  SCOPED_TRACE(fmt::format("TUTTI_TEST_SEED={}", seed));
+  std::mt19937_64 random(seed);
+  const Protocol protocol = {"simple of large slots", Wire::kSimple, layout_of(4, 1 << 18, 2, 1), 0, true};
+  for (const char* name : {"ring  broadcast", "direct one-shot all_reduce", "ring  all_gather"}) {
+    const std::vector<plan::Plan> plans = plans_of(name, 3);
+    for (const uint64_t bytes : {uint64_t{1} << 18, uint64_t{(1 << 18) + (1 << 17) + 48}}) {
+      const TestCall call(plans, false, bytes, 1, protocol.layout);
+      ASSERT_EQ(run(protocol, {&call, 1}, 1, static_cast<uint32_t>(random()), random()), "") << name << ", " << bytes;
+    }
+  }
+}
+
 TEST_P(Kernels, SendAndReceive) {
   run_groups(GetParam(), rounds(GetParam(), 3));
 }

@@ -100,20 +100,20 @@ TEST(OneHop, PeersAreLimited) {
   EXPECT_FALSE(find("direct one-shot all_reduce", TUTTI_CUDA_MAX_HOPS + 2, 0));
 }
 
-/// A launch of a reduce_scatter on rank 1 of 3, whose blocks have `bytes` bytes.
-tutti_cuda_launch launch_of(uint64_t bytes, uint32_t threads = 512) {
+/// A launch of a reduce_scatter on one rank of 3, whose blocks have `bytes` bytes.
+tutti_cuda_launch launch_of(uint64_t bytes, uint32_t threads = 512, uint32_t rank = 1) {
   static uint8_t slots[2][3];
   tutti_cuda_launch launch{};
-  launch.program = program_of("direct one-shot reduce_scatter", 3, 1);
+  launch.program = program_of("direct one-shot reduce_scatter", 3, rank);
   launch.program_count = 1;
   launch.thread_count = threads;
-  launch.rank = 1;
+  launch.rank = rank;
   launch.rank_count = 3;
   launch.block_bytes = bytes;
   launch.cut = plan::cut(bytes, 1, launch.program, kLayout);
-  for (uint32_t rank = 0; rank < 3; ++rank) {
-    launch.links[rank].to = &slots[0][rank];
-    launch.links[rank].from = &slots[1][rank];
+  for (uint32_t peer = 0; peer < 3; ++peer) {
+    launch.links[peer].to = &slots[0][peer];
+    launch.links[peer].from = &slots[1][peer];
   }
   plan::set_one_hop(launch);
   return launch;
@@ -132,6 +132,13 @@ TEST(OneHop, IsPutIntoLaunches) {
   EXPECT_EQ(hop.own_from, 24u);
   EXPECT_EQ(hop.is_aligned, 1);
   EXPECT_EQ(launch_of(20).one_hop.is_aligned, 0) << "the second block begins at byte 20";
+}
+
+TEST(OneHop, IsAlignedOnlyIfAllThatItSendsIs) {
+  const tutti_cuda_launch launch = launch_of(20, 512, 0);
+  ASSERT_EQ(launch.one_hop.own_from, 0u) << "its own block is aligned";
+  EXPECT_EQ(launch.one_hop.is_aligned, 0) << "the blocks for ranks 1 and 2 begin at bytes 20 and 40";
+  EXPECT_EQ(launch_of(16, 512, 0).one_hop.is_aligned, 1);
 }
 
 TEST(OneHop, LoopsRunStepByStep) {

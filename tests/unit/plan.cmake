@@ -3,21 +3,21 @@ if(TARGET tutti-algo-ring AND TARGET tutti-algo-tree AND TARGET tutti-algo-direc
   set(here ${CMAKE_CURRENT_LIST_DIR})
   tutti_test(plan_test SOURCES ${here}/plan_test.cpp ${here}/plan_support.cpp)
   tutti_test(verify_test SOURCES ${here}/verify_test.cpp ${here}/plan_support.cpp ${here}/plan_reference.cpp
-             TIMEOUT 600)
+             TIMEOUT 60)
   tutti_test(tuner_model_test SOURCES ${here}/tuner_model_test.cpp ${here}/plan_support.cpp
              ${PROJECT_SOURCE_DIR}/plugins/tuner-model/model.cpp)
   tutti_test(selector_test SOURCES ${here}/selector_test.cpp ${here}/plan_support.cpp
              ${PROJECT_SOURCE_DIR}/plugins/tuner-model/model.cpp)
   tutti_test(plans_test SOURCES ${here}/plans_test.cpp ${here}/plan_support.cpp)
   tutti_test(lower_test SOURCES ${here}/lower_test.cpp ${here}/lower_meet_test.cpp ${here}/plan_support.cpp
-             ${here}/program_calls.cpp ${here}/program_machine.cpp TIMEOUT 600 OPTIMISED)
+             ${here}/program_calls.cpp ${here}/program_machine.cpp TIMEOUT 200 OPTIMISED)
   tutti_test(messages_test SOURCES ${here}/messages_test.cpp ${here}/plan_support.cpp ${here}/program_calls.cpp)
   tutti_test(one_hop_test SOURCES ${here}/one_hop_test.cpp ${here}/plan_support.cpp ${here}/program_calls.cpp)
   tutti_test(to_outputs_test SOURCES ${here}/to_outputs_test.cpp ${here}/plan_support.cpp ${here}/program_calls.cpp)
   # The kernels' own code, on the CPU. ThreadSanitizer knows neither its contexts nor fences.
   if(NOT "thread" IN_LIST TUTTI_SANITIZE)
     tutti_test(kernels_test SOURCES ${here}/kernels_test.cpp ${here}/kernel_machine.cpp ${here}/plan_support.cpp
-               ${here}/program_calls.cpp ${PROJECT_SOURCE_DIR}/tests/emulator/cta.cpp TIMEOUT 900 OPTIMISED)
+               ${here}/program_calls.cpp ${PROJECT_SOURCE_DIR}/tests/emulator/cta.cpp TIMEOUT 500 OPTIMISED)
     target_include_directories(kernels_test BEFORE PRIVATE ${PROJECT_SOURCE_DIR}/tests/emulator)
     set_source_files_properties(${here}/kernel_machine.cpp PROPERTIES
       COMPILE_OPTIONS "-Wno-conversion;-Wno-shadow;-Wno-unknown-pragmas;-ffp-contract=off") # nvcc sees to the warnings
@@ -26,11 +26,15 @@ if(TARGET tutti-algo-ring AND TARGET tutti-algo-tree AND TARGET tutti-algo-direc
     set_source_files_properties(${here}/kernels_test.cpp PROPERTIES COMPILE_OPTIONS "-ffp-contract=off")
     add_dependencies(kernels_test tutti-algo-ring tutti-algo-tree tutti-algo-direct)
   endif()
+  tutti_test(stable_test SOURCES ${here}/stable_test.cpp ${here}/plan_support.cpp)
+  tutti_test(costs_test SOURCES ${here}/costs_test.cpp ${here}/plan_support.cpp)
+  tutti_test(tuner_table_test SOURCES ${here}/tuner_table_test.cpp ${here}/plan_support.cpp)
+  add_dependencies(tuner_table_test tutti-tuner-table)
   tutti_test(copies_test SOURCES ${here}/copies_test.cpp ${here}/plan_support.cpp)
   target_include_directories(tuner_model_test PRIVATE ${PROJECT_SOURCE_DIR}/plugins)
   target_include_directories(selector_test PRIVATE ${PROJECT_SOURCE_DIR}/plugins)
   foreach(test plan_test copies_test lower_test messages_test one_hop_test to_outputs_test
-          verify_test tuner_model_test selector_test plans_test)
+          verify_test tuner_model_test selector_test plans_test costs_test)
     add_dependencies(${test} tutti-algo-ring tutti-algo-tree tutti-algo-direct)
   endforeach()
   add_dependencies(selector_test zoo-declines)

@@ -14,8 +14,10 @@
 
 #include "plan/describe.h"
 #include "plan/file.h"
+#include "plan/verify.h"
 #include "tutti/sdk/plan_builder.h"
 #include "unit/plan_support.h"
+#include "unit/required.h"
 
 namespace tutti::test {
 namespace {
@@ -174,6 +176,16 @@ TEST(Algorithms, CostWhatTheySend) {
       }
     }
   }
+}
+
+TEST(Verify, RefusesPlansOfDifferentRoots) {
+  const Algorithm direct("direct");
+  Connected connected(direct, split(3, 1));
+  const auto of_root = [&](uint32_t root) { return required(connected.plans(TUTTI_BROADCAST, 0, root)); };
+  std::vector<Plan> plans = of_root(0);
+  ASSERT_TRUE(plan::verify(plans).ok());
+  plans[2] = of_root(1)[2];
+  EXPECT_EQ(std::string(plan::verify(plans).text()), "plan 2: root is 1, expected 0");
 }
 
 // --- Files

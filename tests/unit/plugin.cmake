@@ -42,6 +42,7 @@ function(add_check_test name file says)
   add_test(NAME plugin_check_${name} COMMAND ${CMAKE_COMMAND} -DPLUGIN=${file} -DNM=${CMAKE_NM}
     -DREADELF=${CMAKE_READELF} -P ${PROJECT_SOURCE_DIR}/cmake/CheckPlugin.cmake)
   set_tests_properties(plugin_check_${name} PROPERTIES PASS_REGULAR_EXPRESSION "${says}")
+  tutti_time_limit(30 plugin_check_${name})
 endfunction()
 add_check_test(exports_more $<TARGET_FILE:zoo-exports_more> "PLG-1.*tutti_zoo_leak")
 add_check_test(no_entry $<TARGET_FILE:zoo-no_entry> "PLG-1.*TUTTI_PLUGIN")

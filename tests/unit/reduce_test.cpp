@@ -302,6 +302,36 @@ TEST_P(Reduce, EveryShortCount) {
   }
 }
 
+/// Streaming stores want destinations at multiples of a vector: others must get the usual ones.
+TEST_P(Reduce, StreamsToDestinationsAtAnyPlace) {
+  const Type& type = GetParam();
+  const Problem problem = make_problem(type, TUTTI_SUM, 2, 1000);
+  Buffers sources(2, problem.count * type.bytes, 0);
+  for (size_t i = 0; i < 2; ++i) write_codes(sources.at(i), type, problem.sources[i]);
+  const void* from[] = {sources.at(0), sources.at(1)};
+  std::vector<uint8_t> memory(problem.count * type.bytes + 128);
+  uint8_t* const aligned = memory.data() + (64 - reinterpret_cast<uintptr_t>(memory.data()) % 64);
+  for (InstructionSet set : kSets) {
+    const device::ReduceFunction function = device::select_reduce_for(set, type.value, TUTTI_SUM);
+    if (function == nullptr) continue;
+    for (const size_t offset : {0, 8, 16, 32, 48}) {
+      SCOPED_TRACE(testing::Message() << to_string(set) << " offset " << offset);
+      std::fill(memory.begin(), memory.end(), uint8_t{0xa5});
+      void* to[] = {aligned + offset};
+      function({.sources = from,
+                .source_count = 2,
+                .destination_count = 1,
+                .destinations = to,
+                .count = problem.count,
+                .scalar = 0,
+                .scaled_source = -1,
+                .divisor = 0,
+                .streaming = true});
+      ASSERT_TRUE(holds(aligned + offset, type, problem.expected, false));
+    }
+  }
+}
+
 /// Each instruction set's own conversions, on every code: the vectors do not use what Numeric tests above.
 class ReduceSmallFloats : public Reduce {};
 TEST_P(ReduceSmallFloats, EveryCode) {

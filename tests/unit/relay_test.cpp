@@ -64,8 +64,11 @@ struct Side {
 
 class RelayTest : public testing::Test {
  protected:
+  /// Until nothing moves any more. Progress moves all that there is room for, so few turns suffice.
   void run() {
+    int turns = 0;
     for (bool moved = true; moved;) {
+      ASSERT_LE(++turns, 100);
       const auto a = a_.relay->progress();
       const auto b = b_.relay->progress();
       ASSERT_TRUE(a.ok() && b.ok());
@@ -100,6 +103,27 @@ TEST_F(RelayTest, ASlotWaitsUntilTheReceiverHasMadeTheCall) {
   run();
   ASSERT_TRUE(b_.has(0));
   EXPECT_EQ(b_.receive(0, 1), std::vector<uint8_t>{7});
+}
+
+TEST_F(RelayTest, NumbersThatNoMessageHadTakeNoMessagesOfTheNetwork) {
+  a_.connect();
+  b_.connect();
+  const uint64_t before = there_.out.step;
+  constexpr uint32_t kLast = 1'000'000;
+  a_.send(kLast, {9});
+  run();
+  EXPECT_LE(there_.out.step - before, kSlots) << "only the slots that there are can hold messages";
+  ASSERT_TRUE(b_.has(kLast));
+  EXPECT_EQ(b_.receive(kLast, 1), std::vector<uint8_t>{9});
+}
+
+TEST_F(RelayTest, WithoutSlotsThereAreNoMessages) {
+  b_.connect();
+  a_.at.tail = 5;  // numbers of calls that use other connections
+  run();
+  EXPECT_EQ(there_.out.step, 0u);
+  EXPECT_TRUE(a_.relay->idle());
+  EXPECT_FALSE(b_.has(0));
 }
 
 TEST_F(RelayTest, RefusesSlicesThatDoNotFit) {
@@ -146,7 +170,7 @@ TEST_F(RelayTest, RandomTrafficArrives) {
     }
   }
   const auto pending = [&] { return flows[0].received < 1000 || flows[1].received < 1000; };
-  for (int turn = 0; pending() && turn < 1'000'000; ++turn) {
+  for (int turn = 0; pending() && turn < 100'000; ++turn) {
     Flow& flow = flows[random() % 2];
     switch (random() % 4) {
       case 0:
@@ -170,6 +194,12 @@ TEST_F(RelayTest, RandomTrafficArrives) {
     }
   }
   EXPECT_FALSE(pending());
+  // A message of the network per number that may have been used, and at most one per message that is done with.
+  for (const Flow& flow : flows) {
+    const uint32_t numbers = flow.messages.back().first + 1 - kStart;
+    const Wire& wire = flow.back ? back_ : there_;
+    EXPECT_LE(wire.out.step, numbers + 1000 + 2) << "network messages";
+  }
 }
 
 }  // namespace

@@ -7,12 +7,14 @@
 #include <gmock/gmock.h>
 #include <unistd.h>
 
+#include <array>
 #include <filesystem>
 #include <fstream>
 
 #include "communicator/gpu_limits.h"
 #include "plugin/loader.h"
 #include "tuner-model/model.h"
+#include "tutti/sdk/algorithm.h"
 #include "unit/plan_support.h"
 
 namespace tutti::test {
@@ -192,7 +194,182 @@ TEST_F(SelectorTest, a_rule_that_excludes_the_network_fails_with_its_place) {
   EXPECT_TRUE(selector_->choose(all_gather(16, false)).ok());
 }
 
+// --- Rules
+
+class RulesTest : public SelectorTest {
+ protected:
+  /// Whether the one rule of a job file, which forbids ring to the calls of `match`, applies to the call.
+  bool applies(const std::string& match, const Question& question) {
+    follow(fmt::format("rules: [{{match: {{{}}}, forbid: {{algorithm: ring}}}}]", match));
+    return verdict(question, "ring × simple").find("excluded: forbidden by the rule at ") != std::string::npos;
+  }
+  static Question of_bytes(uint64_t bytes) { return all_gather(bytes / size_of(DataType::kFloat32), false); }
+};
+
+TEST_F(RulesTest, sizes_are_those_of_a_block_and_both_ends_belong_to_the_range) {
+  for (const char* both : {"min_size: 64, max_size: 128"}) {
+    EXPECT_FALSE(applies(both, of_bytes(60)));
+    EXPECT_TRUE(applies(both, of_bytes(64)));
+    EXPECT_TRUE(applies(both, of_bytes(128)));
+    EXPECT_FALSE(applies(both, of_bytes(132)));
+  }
+  EXPECT_TRUE(applies("min_size: 64", of_bytes(1 << 20)));
+  EXPECT_FALSE(applies("min_size: 64", of_bytes(60)));
+  EXPECT_TRUE(applies("max_size: 64", of_bytes(0)));
+  EXPECT_TRUE(applies("min_size: 64, max_size: 64", of_bytes(64)));
+  EXPECT_FALSE(applies("max_size: 64", {Collective::kAllGather, DataType::kFloat64, ReduceOp::kSum, 16, false}))
+      << "16 elements of 8 bytes";
+}
+
+TEST_F(RulesTest, match_collective_and_type) {
+  const Question question = of_bytes(64);
+  EXPECT_TRUE(applies("collective: all_gather", question));
+  EXPECT_FALSE(applies("collective: all_reduce", question));
+  EXPECT_TRUE(applies("data_type: float32", question));
+  EXPECT_FALSE(applies("data_type: float16", question));
+  EXPECT_FALSE(applies("collective: all_gather, data_type: float16", question)) << "all that is named must match";
+}
+
+TEST_F(RulesTest, match_the_ranks_and_nodes_of_the_communicator) {
+  const Question question = of_bytes(64);
+  EXPECT_TRUE(applies("ranks: 4", question));
+  EXPECT_FALSE(applies("ranks: 5", question));
+  EXPECT_TRUE(applies("nodes: 1", question));
+  EXPECT_FALSE(applies("nodes: 2", question));
+  EXPECT_FALSE(applies("ranks: 4, nodes: 2", question));
+  EXPECT_FALSE(applies("ranks: 5, nodes: 1", question));
+  EXPECT_TRUE(applies("ranks: 4, nodes: 1", question));
+  tuner::Choices two_nodes = choices(kRanks, {plugin(ring_)});
+  two_nodes.nodes = 2;
+  selector_ = std::make_unique<Selector>(config_, std::move(two_nodes));
+  EXPECT_TRUE(applies("nodes: 2", question));
+  EXPECT_FALSE(applies("nodes: 1", question));
+}
+
+TEST_F(RulesTest, match_the_links_that_join_the_ranks) {
+  const Question question = of_bytes(64);
+  EXPECT_FALSE(applies("link: shm", question));
+  EXPECT_FALSE(applies("link: net", question));
+  make(1u << TUTTI_LINK_P2P | 1u << TUTTI_LINK_SHM);
+  EXPECT_TRUE(applies("link: shm", question));
+  EXPECT_FALSE(applies("link: net", question));
+  make(1u << TUTTI_LINK_P2P | 1u << TUTTI_LINK_NETWORK);
+  EXPECT_FALSE(applies("link: shm", question));
+  EXPECT_TRUE(applies("link: net", question));
+}
+
+TEST_F(RulesTest, the_first_that_matches_decides) {
+  follow(
+      "rules: [{match: {ranks: 9}, forbid: {algorithm: direct}}, {forbid: {algorithm: ring}}, "
+      "{choose: {algorithm: ring}}]");
+  EXPECT_THAT(verdict(of_bytes(64), "ring × simple"), HasSubstr("forbidden by the rule at "));
+  EXPECT_THAT(verdict(of_bytes(64), "direct/shifted × simple"), Not(HasSubstr("by the rule")));
+}
+
+TEST_F(RulesTest, that_choose_exclude_all_else) {
+  follow("rules: [{choose: {algorithm: direct/shifted, protocol: simple}}]");
+  EXPECT_THAT(verdict(of_bytes(64), "direct/shifted × simple"), HasSubstr("chosen: "));
+  EXPECT_THAT(verdict(of_bytes(64), "direct/one-shot × simple"), HasSubstr("not chosen by the rule at "));
+  EXPECT_THAT(verdict(of_bytes(64), "ring × simple"), HasSubstr("not chosen by the rule at "));
+  EXPECT_THAT(verdict(all_gather(16, true), "direct/shifted × copy"), HasSubstr("not chosen by the rule at "));
+  follow("rules: [{choose: {algorithm: direct}}]");
+  EXPECT_THAT(verdict(of_bytes(64), "direct/one-shot × simple"), Not(HasSubstr("by the rule"))) << "every variant";
+  EXPECT_THAT(verdict(of_bytes(64), "ring × simple"), HasSubstr("not chosen by the rule at "));
+}
+
+TEST_F(RulesTest, set_the_number_of_channels_up_to_those_there_are) {
+  follow("rules: [{choose: {algorithm: ring, channels: 3}}]");
+  EXPECT_EQ(selector_->choose(of_bytes(64))->channels, 3u) << "more than the tuner takes for 64 bytes";
+  follow("rules: [{choose: {algorithm: ring, channels: 40}}]");
+  EXPECT_EQ(selector_->choose(of_bytes(64))->channels, 16u);
+  follow("rules: [{match: {min_size: 65}, choose: {algorithm: ring, channels: 3}}]");
+  EXPECT_EQ(selector_->choose(of_bytes(64))->channels, 1u);
+}
+
+TEST_F(RulesTest, on_algorithms_say_nothing_of_messages) {
+  const Question message = {Collective::kSendRecv, DataType::kUint8, ReduceOp::kSum, 8, false};
+  for (const char* rule :
+       {"choose: {algorithm: ring}", "forbid: {algorithm: ring}", "forbid: {algorithm: ring, protocol: simple}",
+        "choose: {algorithm: ring, protocol: simple}"}) {
+    follow(fmt::format("rules: [{{{}}}]", rule));
+    EXPECT_THAT(verdict(message, "p2p × simple"), HasSubstr("chosen: ")) << rule;
+  }
+  follow("rules: [{forbid: {protocol: simple}}]");
+  EXPECT_THAT(verdict(message, "p2p × simple"), HasSubstr("forbidden by the rule at "));
+}
+
+TEST_F(RulesTest, a_setting_excludes_like_a_rule) {
+  follow("{algorithm: direct/one-shot, protocol: simple}");
+  EXPECT_THAT(verdict(of_bytes(64), "direct/one-shot × simple"), HasSubstr("chosen: "));
+  EXPECT_THAT(verdict(of_bytes(64), "direct/shifted × simple"), HasSubstr("algorithm is set to 'direct/one-shot' ("));
+  EXPECT_THAT(verdict(all_gather(16, true), "direct/one-shot × copy"), HasSubstr("protocol is set to 'simple' ("));
+  EXPECT_THAT(verdicts({Collective::kSendRecv, DataType::kUint8, ReduceOp::kSum, 8, false}), HasSubstr("chosen: "));
+}
+
+// --- Links and devices
+
+TEST_F(SelectorTest, leaves_out_protocols_that_lack_a_link_or_the_device) {
+  tuner::Choices with_network = choices(kRanks, {plugin(ring_)});
+  with_network.links |= 1u << TUTTI_LINK_NETWORK;
+  selector_ = std::make_unique<Selector>(config_, std::move(with_network));
+  EXPECT_THAT(verdicts(all_gather(16, false)), HasSubstr("excluded: protocol does not work over the network"));
+  tuner::Choices on_host = choices(kRanks, {plugin(ring_)});
+  on_host.device = TUTTI_DEVICE_HOST;
+  on_host.protocols[0].properties.devices = TUTTI_DEVICE_CUDA;
+  selector_ = std::make_unique<Selector>(config_, std::move(on_host));
+  EXPECT_THAT(verdict(all_gather(16, false), "ring × simple"),
+              HasSubstr("excluded: protocol does not run on the host"));
+}
+
 // --- Plans that cannot be made or executed
+
+/// Each rank receives another rank's block where its own one belongs: copies in place would overwrite what is to be
+/// sent. (The result would be wrong, too; the selector proves nothing about that.)
+class Shuffle : public sdk::Algorithm {
+ public:
+  std::span<const sdk::Algorithm::Variant> variants() const override {
+    static constexpr std::array<sdk::Algorithm::Variant, 1> kOne = {{{"", 1u << TUTTI_ALL_GATHER}}};
+    return kOne;
+  }
+  Result<std::unique_ptr<sdk::AlgorithmInstance>> connect(const tutti_topology& topology,
+                                                          std::span<const tutti_graph> /*graphs*/) override {
+    return std::unique_ptr<sdk::AlgorithmInstance>(std::make_unique<Instance>(topology.rank_count));
+  }
+
+ private:
+  class Instance : public sdk::AlgorithmInstance {
+   public:
+    explicit Instance(uint32_t ranks) : ranks_(ranks) {}
+    uint32_t channel_count() const override { return 1; }
+    Result<sdk::PlanBuilder> plan(const tutti_plan_request& request) const override {
+      sdk::PlanBuilder builder(request, ranks_, 1);
+      for (uint32_t step = 1; step < ranks_; ++step) {
+        builder.step().own(sdk::Buffer::kInput, 0).send((request.rank + step) % ranks_);
+        const uint32_t from = (request.rank + ranks_ - step) % ranks_;
+        builder.step().recv(from).to_output((from + 1) % ranks_);
+      }
+      return builder;
+    }
+    Result<tutti_algorithm_cost> cost(uint32_t /*collective*/, uint32_t /*variant*/) const override {
+      tutti_algorithm_cost cost{};
+      cost.hops[TUTTI_LINK_P2P] = 1;
+      cost.wire[TUTTI_LINK_P2P] = 1;
+      return cost;
+    }
+
+   private:
+    uint32_t ranks_;
+  };
+};
+
+TEST_F(SelectorTest, leaves_out_plans_that_are_copies_only_out_of_place) {
+  Shuffle shuffle;
+  const plan::AlgorithmPlugin shuffling{"shuffle", Shuffle::table(), &shuffle};
+  selector_ = std::make_unique<Selector>(config_, choices(kRanks, {shuffling, plugin(ring_)}));
+  EXPECT_THAT(verdict(all_gather(kLarge, true), "shuffle × copy"),
+              HasSubstr("in place, rank 0 receives in block 0 what it has to send"));
+  selector_.reset();  // its instances go before the algorithm
+}
 
 constexpr uint32_t kMostOnGpus = 16;
 const Question kAllReduce = {Collective::kAllReduce, DataType::kFloat32, ReduceOp::kSum, kLarge, false};

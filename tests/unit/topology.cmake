@@ -6,13 +6,15 @@ add_dependencies(topology_discover_test fake_nvml)
 target_compile_definitions(topology_discover_test PRIVATE TUTTI_FAKE_NVML="$<TARGET_FILE:fake_nvml>")
 # Without the package libhwloc-plugins, hwloc reads XML by a small reader of its own.
 add_test(NAME topology_discover_own_reader COMMAND topology_discover_test)
-set_tests_properties(topology_discover_own_reader PROPERTIES TIMEOUT 300 ENVIRONMENT HWLOC_LIBXML=0)
+set_tests_properties(topology_discover_own_reader PROPERTIES ENVIRONMENT HWLOC_LIBXML=0)
+tutti_time_limit(30 topology_discover_own_reader)
 
 tutti_test(topology_affinity_test SOURCES topology_affinity_test.cpp)
+tutti_test(topology_load_test SOURCES topology_load_test.cpp topology_machines.cpp)
 
 # Search and connect.
 tutti_test(topology_connect_test SOURCES topology_connect_test.cpp)
-tutti_test(topology_search_test SOURCES topology_search_test.cpp topology_machines.cpp topology_random.cpp TIMEOUT 600)
+tutti_test(topology_search_test SOURCES topology_search_test.cpp topology_machines.cpp topology_random.cpp TIMEOUT 120)
 
 # The system graph. topology_machines and topology_random make documents for whoever needs some.
 tutti_test(topology_system_test
@@ -21,6 +23,7 @@ tutti_test(topology_system_test
 # These read XML.
 if(TARGET pugixml::pugixml)
   tutti_test(topology_check_test SOURCES topology_check_test.cpp)
-  tutti_test(topology_document_test SOURCES topology_document_test.cpp topology_machines.cpp topology_random.cpp)
+  tutti_test(topology_document_test SOURCES topology_document_test.cpp topology_machines.cpp topology_random.cpp
+             TIMEOUT 60)
   tutti_test(topology_merge_test SOURCES topology_merge_test.cpp topology_machines.cpp topology_random.cpp)
 endif()

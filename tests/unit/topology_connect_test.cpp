@@ -137,6 +137,22 @@ TEST(Rings, EverySecondMachineSwapsChannelsThatCrossNics) {
   EXPECT_EQ(nets.of(2, 1).receive, 1u) << "repeated channels use the devices of those they repeat";
 }
 
+TEST(Rings, TheLastOfAnOddNumberOfChannelsHasNoPartnerToSwapWith) {
+  Cluster cluster({{{0, 1}, {1, 0}, {0, 1}}, {{2, 3}, {3, 2}, {2, 3}}});
+  for (tutti_graph& graph : cluster.graphs()) graph.cross_nic = 1;
+  const auto channels = [&](uint32_t node) {
+    std::vector<uint32_t> own;
+    for (uint32_t channel = 0; channel < 6; ++channel)
+      own.push_back(channel_in_node(cluster.graphs()[node], channel, 3));
+    return own;
+  };
+  EXPECT_THAT(channels(0), ElementsAre(0, 1, 2, 0, 1, 2));
+  EXPECT_THAT(channels(1), ElementsAre(1, 0, 2, 1, 0, 2));
+  EXPECT_THAT(join_rings(cluster.topology, cluster.graphs())->at(2), ElementsAre(0, 1, 2, 3));
+  for (tutti_graph& graph : cluster.graphs()) graph.cross_nic = 0;
+  EXPECT_THAT(channels(1), ElementsAre(0, 1, 2, 0, 1, 2)) << "only where channels cross";
+}
+
 TEST(Rings, AChannelThatMissesARankIsRefused) {
   Cluster cluster({{{0, 1}}, {{2, 3}}});
   cluster.orders(1)[1] = 2;
@@ -174,6 +190,40 @@ TEST(DoubleTree, EveryMachineIsALeafInOneTreeAndInnerInTheOther) {
       }
     }
     for (uint32_t node = 0; count > 1 && node < count; ++node) ASSERT_EQ(inner[node], 1u) << count << ": " << node;
+  }
+}
+
+/// Which rank of machine 1 of 4, of ranks 2 and 3 in this order, talks to the machines of its children, 0 and 2.
+std::array<uint32_t, 2> parents_of_children(uint32_t pattern) {
+  Cluster cluster({{{0, 1}}, {{2, 3}}, {{4, 5}}, {{6, 7}}}, pattern);
+  const auto trees = join_trees(cluster.topology, cluster.graphs());
+  EXPECT_TRUE(trees.ok()) << trees.status().to_string();
+  const Tree& tree = trees->at(0);
+  EXPECT_EQ(tree[3].parent, 2u) << "the chain of the machine";
+  return {tree[0].parent, tree[4].parent};
+}
+
+TEST(Trees, PatternsSayWhichRankServesAChild) {
+  EXPECT_THAT(parents_of_children(TUTTI_PATTERN_TREE), ElementsAre(2, 2));
+  EXPECT_THAT(parents_of_children(TUTTI_PATTERN_BALANCED_TREE), ElementsAre(2, 3));
+  EXPECT_THAT(parents_of_children(TUTTI_PATTERN_SPLIT_TREE), ElementsAre(3, 3));
+}
+
+TEST(Trees, RefuseChannelsWithRanksOfOtherMachines) {
+  Cluster cluster({{{0, 1}}, {{2, 3}}}, TUTTI_PATTERN_TREE);
+  cluster.orders(1)[1] = 1;
+  EXPECT_THAT(join_trees(cluster.topology, cluster.graphs()).status().text(), HasSubstr("a rank of another machine"));
+  cluster.orders(1)[1] = 9;
+  EXPECT_THAT(join_trees(cluster.topology, cluster.graphs()).status().text(), HasSubstr("a rank of another machine"));
+}
+
+TEST(Trees, AMachineOfOneRankServesAllItself) {
+  for (const uint32_t pattern : {TUTTI_PATTERN_TREE, TUTTI_PATTERN_BALANCED_TREE, TUTTI_PATTERN_SPLIT_TREE}) {
+    Cluster cluster({{{0}}, {{1}}, {{2}}, {{3}}}, pattern);
+    const auto trees = join_trees(cluster.topology, cluster.graphs());
+    ASSERT_TRUE(trees.ok()) << trees.status().to_string();
+    EXPECT_EQ(trees->at(0)[0].parent, 1u);
+    EXPECT_EQ(trees->at(0)[2].parent, 1u);
   }
 }
 

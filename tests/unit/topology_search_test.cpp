@@ -141,6 +141,22 @@ TEST(Search, ARailPerGpuEntersAndLeavesByTheSameNic) {
   }
 }
 
+TEST(Search, AChainMayBeginAtAnyGpu) {
+  // NVLinks join GPU 0 with GPUs 1 and 2, so it stands in the middle.
+  Document document = test::pcie(1, 3);
+  Pci* gpus[3];
+  for (size_t i = 0; i < 3; ++i) gpus[i] = &document.cpus[i < 2 ? 0 : 1].pci[i < 2 ? i : 0].children[0];
+  for (size_t i = 1; i < 3; ++i) {
+    gpus[0]->gpu->links.push_back(test::nvlink(gpus[i]->bus, 2));
+    gpus[i]->gpu->links.push_back(test::nvlink(gpus[0]->bus, 2));
+  }
+  Machine machine(document, 1);
+  const auto graph = machine.search(TUTTI_PATTERN_TREE);
+  ASSERT_TRUE(graph.ok()) << graph.status().to_string();
+  EXPECT_EQ(graph->intra_type, TUTTI_PATH_NVL);
+  for (const sdk::Channel& channel : graph->channels) EXPECT_EQ(channel.order[1], 0u);
+}
+
 TEST(Search, OneGpuPerMachine) {
   Machine machine(test::hgx(1, 2), 3);
   const auto graph = machine.search(TUTTI_PATTERN_RING);

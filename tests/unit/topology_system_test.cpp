@@ -347,6 +347,25 @@ TEST(SystemTrim, GpusWithoutRankStayAsRelaysOnly) {
               ElementsAre("GPU 0", "GPU 1"));
 }
 
+TEST(SystemTrim, SwitchesAboveASwitchStay) {
+  // Slow chip-to-chip links lead from the GPUs to the CPU, so that only the way between the GPUs needs the switches.
+  Document document = test::grace_hopper();
+  document.cpus.resize(1);
+  Pci upper = test::pci(bus(0x20));
+  Pci lower = test::pci(bus(0x21));
+  for (int i = 0; i < 2; ++i) {
+    lower.children.push_back(test::gpu(bus(0x22 + static_cast<uint32_t>(i)), i, 90));
+    lower.children.back().gpu->c2c = C2c{.gbs = 40, .count = 1};
+  }
+  upper.children = {lower};
+  document.cpus[0].pci = {upper};
+  const System system = built(document, with({on_gpu(0, bus(0x22)), on_gpu(1, bus(0x23))}, false));
+  EXPECT_EQ(path(system, "GPU 0", "GPU 1"), "PIX 48");
+  EXPECT_EQ(way(system, "GPU 0", "GPU 1"), "GPU 0, PCI 0000:21:00.0, GPU 1");
+  EXPECT_THAT(names_of(system, TUTTI_NODE_PCI), ElementsAre("PCI 0000:20:00.0", "PCI 0000:21:00.0"));
+  EXPECT_EQ(way(system, "PCI 0000:21:00.0", "NUMA 0"), "PCI 0000:21:00.0, PCI 0000:20:00.0, NUMA 0");
+}
+
 TEST(SystemTrim, SwitchOfOthers) {
   Document document = test::hgx(4, 0);
   document.cpus[0].pci[0].children[0].gpu->links.clear();

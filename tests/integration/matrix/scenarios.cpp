@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <numeric>
 #include <thread>
 
@@ -182,14 +183,76 @@ Status group(Communicator& communicator, uint64_t seed) {
   return {};
 }
 
+/// The collectives that a communicator's setting does, in calls of a kind.
+std::vector<check::Problem> problems(const Communicator& communicator, ReduceOp op, size_t count, uint64_t seed) {
+  std::vector<check::Problem> offered;
+  for (uint32_t collective = 0; collective < kCollectiveCount; ++collective) {
+    check::Problem problem{.collective = static_cast<Collective>(collective),
+                           .op = op,
+                           .rank_count = communicator.size(),
+                           .root = communicator.size() - 1,
+                           .count = count,
+                           .seed = seed + collective};
+    const bool is_message = problem.collective == Collective::kSendRecv;
+    if (!is_message && !communicator.choose(problem.collective, count, problem.type, op).ok()) continue;
+    offered.push_back(problem);
+  }
+  return offered;
+}
+
+/// One call. What the input held is overwritten the moment that the call returns, while other ranks may still be in it.
+Status call_and_overwrite(Communicator& communicator, const check::Problem& problem) {
+  const int rank = communicator.rank();
+  std::vector<float> input(check::input_elements(problem, rank));
+  std::vector<float> output(check::output_elements(problem, rank));
+  check::fill_input(problem, rank, 0, input.size(), input.data());
+  const check::Call call(problem, rank);
+  TUTTI_TRY(call(communicator, input.data(), output.data()));
+  std::fill(input.begin(), input.end(), -1e30F);
+  const auto comparison = check::compare(problem, check::Reference::for_rank(problem, rank), rank, output.data());
+  if (comparison.wrong == 0) return {};
+  return wrong(fmt::format("{}: {} wrong: {}", to_string(problem), comparison.wrong, comparison.first));
+}
+
+/// Messages of this size and above are copied once: receivers read them from the sender's buffer.
+constexpr size_t kSingleCopyBytes = 4096;
+/// Elements of a block of which every algorithm makes such messages.
+constexpr size_t kSingleCopyCount = 16 * kSingleCopyBytes / sizeof(float) + 3;
+
+/// Each rank's factor must reach its terms, also where peers read them from the rank's own buffer.
+Status large_pre_multiplied_sums(Communicator& communicator, uint64_t seed) {
+  for (const check::Problem& problem : problems(communicator, ReduceOp::kPreMulSum, kSingleCopyCount, seed)) {
+    if (check::reduces(problem.collective)) TUTTI_TRY(call_and_overwrite(communicator, problem));
+  }
+  return {};
+}
+
+/// Inputs belong to the application again when the call returns. Ranks come to each call at different times.
+Status reuse_of_buffers(Communicator& communicator, uint64_t seed) {
+  uint64_t turn = 0;
+  for (const size_t count : {size_t{1}, size_t{500}, kSingleCopyCount}) {
+    for (const check::Problem& problem : problems(communicator, ReduceOp::kSum, count, seed + count)) {
+      for (int round = 0; round < 5; ++round) {
+        if (draw(seed, communicator.rank(), 0, turn++) % 3 == 0) std::this_thread::yield();
+        TUTTI_TRY(call_and_overwrite(communicator, problem));
+      }
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 const std::vector<Scenario>& scenarios() {
+  static const std::vector<std::pair<std::string, std::string>> single_copies = {
+      {"shm.single_copy_min", std::to_string(kSingleCopyBytes)}};
   static const std::vector<Scenario> all = {{"all_to_all_v with random counts", uneven_all_to_all},
                                             {"random messages in a group", random_messages},
                                             {"split", split},
                                             {"communicators used by several threads", threads},
-                                            {"one group over several communicators", group}};
+                                            {"one group over several communicators", group},
+                                            {"large pre-multiplied sums", large_pre_multiplied_sums, single_copies},
+                                            {"reuse of buffers right after a call", reuse_of_buffers, single_copies}};
   return all;
 }
 
@@ -198,7 +261,9 @@ Status run_scenario(const Scenario& scenario, const Setting& setting, int rank_c
   std::vector<Status> statuses(static_cast<size_t>(rank_count));
   Team(rank_count).run([&](int rank) {
     const auto part = [&]() -> Status {
-      TUTTI_ASSIGN(auto communicator, Communicator::create(id, rank, rank_count, options(setting, rank, rank_count)));
+      Options chosen = options(setting, rank, rank_count);
+      chosen.settings.insert(chosen.settings.end(), scenario.settings.begin(), scenario.settings.end());
+      TUTTI_ASSIGN(auto communicator, Communicator::create(id, rank, rank_count, chosen));
       TUTTI_TRY(scenario.part(communicator, seed));
       return communicator.barrier();
     };

@@ -12,6 +12,8 @@ struct Scenario {
   const char* name;
   /// One rank's part; `communicator` has the setting under test. A failure says what went wrong.
   Status (*part)(Communicator& communicator, uint64_t seed);
+  /// What the communicator is set to besides: key, value.
+  std::vector<std::pair<std::string, std::string>> settings = {};
 };
 
 const std::vector<Scenario>& scenarios();

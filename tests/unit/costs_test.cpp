@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+// The costs that algorithms report to tuners, counted by hand: on one node, on several, and on nodes of unequal size.
+#include <gmock/gmock.h>
+
+#include <array>
+
+#include "plan/channels.h"
+#include "unit/plan_support.h"
+
+namespace tutti::test {
+namespace {
+
+using testing::DoubleNear;
+
+/// By kind of link: inside of nodes, between nodes.
+struct Cost {
+  std::array<uint32_t, 2> hops;
+  std::array<double, 2> wire;
+};
+
+class CostsTest : public testing::Test {
+ protected:
+  static void expect(const Algorithm& algorithm, const NodeOfRank& nodes, uint32_t collective, uint32_t variant,
+                     const Cost& expected, uint32_t channels = 1) {
+    SCOPED_TRACE(algorithm.name() + ", " + std::string(to_string(static_cast<Collective>(collective))) + ", variant " +
+                 std::to_string(variant) + ", " + std::to_string(nodes.size()) + " ranks");
+    const tutti_algorithm_cost cost = Connected(algorithm, nodes, channels).cost(collective, variant);
+    EXPECT_EQ(cost.hops[TUTTI_LINK_P2P], expected.hops[0]);
+    EXPECT_EQ(cost.hops[TUTTI_LINK_NETWORK], expected.hops[1]);
+    EXPECT_EQ(cost.hops[TUTTI_LINK_SHM], 0u) << "the devices reach each other directly";
+    EXPECT_THAT(cost.wire[TUTTI_LINK_P2P], DoubleNear(expected.wire[0], 1e-9));
+    EXPECT_THAT(cost.wire[TUTTI_LINK_NETWORK], DoubleNear(expected.wire[1], 1e-9));
+    EXPECT_EQ(cost.wire[TUTTI_LINK_SHM], 0);
+  }
+
+  const NodeOfRank one_node_ = {0, 0, 0, 0};
+  const NodeOfRank two_nodes_ = {0, 0, 0, 1, 1, 1};
+  const NodeOfRank unequal_nodes_ = {0, 0, 0, 1};
+  const NodeOfRank alone_ = {0, 1, 2, 3};
+};
+
+TEST_F(CostsTest, OfRings) {
+  const Algorithm ring("ring");
+  expect(ring, {0}, TUTTI_ALL_REDUCE, 0, {{0, 0}, {0, 0}});
+  // Every block passes n - 1 links, twice where it is reduced and sent around again.
+  expect(ring, one_node_, TUTTI_ALL_REDUCE, 0, {{6, 0}, {1.5, 0}});
+  expect(ring, one_node_, TUTTI_REDUCE_SCATTER, 0, {{3, 0}, {0.75, 0}});
+  expect(ring, one_node_, TUTTI_ALL_GATHER, 0, {{3, 0}, {0.75, 0}});
+  expect(ring, one_node_, TUTTI_BROADCAST, 0, {{3, 0}, {1, 0}});
+  expect(ring, one_node_, TUTTI_REDUCE, 0, {{3, 0}, {1, 0}});
+  // Two of the six links join nodes.
+  expect(ring, two_nodes_, TUTTI_ALL_REDUCE, 0, {{6, 4}, {10.0 / 6, 10.0 / 6}});
+  expect(ring, two_nodes_, TUTTI_ALL_GATHER, 0, {{3, 2}, {5.0 / 6, 5.0 / 6}});
+  expect(ring, two_nodes_, TUTTI_BROADCAST, 0, {{3, 2}, {1, 1}});
+  expect(ring, unequal_nodes_, TUTTI_ALL_REDUCE, 0, {{2, 4}, {1.5, 1.5}});
+  // All links do.
+  expect(ring, alone_, TUTTI_ALL_REDUCE, 0, {{0, 6}, {0, 1.5}});
+  expect(ring, alone_, TUTTI_BROADCAST, 0, {{0, 3}, {0, 1}});
+}
+
+TEST_F(CostsTest, OfTrees) {
+  constexpr uint32_t kDirect = 0;
+  constexpr uint32_t kPipelined = 1;
+  const Algorithm tree("tree");
+  expect(tree, {0}, TUTTI_BROADCAST, kDirect, {{0, 0}, {0, 0}});
+  // A chain of four: three hops up, and three down again.
+  expect(tree, one_node_, TUTTI_ALL_REDUCE, kDirect, {{6, 0}, {6, 0}});
+  expect(tree, one_node_, TUTTI_BROADCAST, kDirect, {{3, 0}, {1.5, 0}});
+  expect(tree, one_node_, TUTTI_REDUCE, kDirect, {{3, 0}, {1.5, 0}});
+  // 4 × 3 chunks: eleven more of them each way.
+  expect(tree, one_node_, TUTTI_ALL_REDUCE, kPipelined, {{6 + 22, 0}, {2 * (1 + 3.0 / 12), 0}});
+  // Two chains of three, whose first ranks are joined: two hops inside, then one between.
+  expect(tree, two_nodes_, TUTTI_ALL_REDUCE, kDirect, {{4, 2}, {4, 4}});
+  expect(tree, two_nodes_, TUTTI_BROADCAST, kDirect, {{2, 1}, {1, 2}});
+  expect(tree, two_nodes_, TUTTI_ALL_REDUCE, kPipelined, {{4, 2 + 22}, {2 * (1 + 2.0 / 12), 2 * 2 * (1 + 1.0 / 12)}});
+  // With both trees, half of the data goes by each.
+  expect(tree, two_nodes_, TUTTI_ALL_REDUCE, kDirect, {{4, 2}, {4, 2}}, 2);
+  expect(tree, two_nodes_, TUTTI_BROADCAST, kDirect, {{2, 1}, {1, 1}}, 2);
+  // Four nodes: the deepest is two hops below the root.
+  expect(tree, alone_, TUTTI_BROADCAST, kDirect, {{0, 2}, {0, 2}});
+  expect(tree, alone_, TUTTI_ALL_REDUCE, kDirect, {{0, 4}, {0, 8}});
+}
+
+TEST_F(CostsTest, OfDirectExchanges) {
+  constexpr uint32_t kOneShot = 0;
+  constexpr uint32_t kTwoShot = 1;
+  constexpr uint32_t kShifted = 2;
+  constexpr double kCongestion = 1.06;  // the built-in setting
+  const Algorithm direct("direct");
+  expect(direct, {0}, TUTTI_ALL_REDUCE, kOneShot, {{0, 0}, {0, 0}});
+  expect(direct, one_node_, TUTTI_ALL_REDUCE, kOneShot, {{1, 0}, {3 * kCongestion, 0}});
+  expect(direct, one_node_, TUTTI_ALL_REDUCE, kTwoShot, {{2, 0}, {1.5 * kCongestion, 0}});
+  expect(direct, one_node_, TUTTI_BROADCAST, kOneShot, {{1, 0}, {3 * kCongestion, 0}});
+  expect(direct, one_node_, TUTTI_ALL_TO_ALL, kOneShot, {{1, 0}, {0.75 * kCongestion, 0}});
+  expect(direct, one_node_, TUTTI_ALL_TO_ALL, kShifted, {{3, 0}, {0.75, 0}});
+  expect(direct, one_node_, TUTTI_GATHER, kShifted, {{1, 0}, {0.75, 0}});
+  // The hops inside are over before those between, unless they take turns.
+  expect(direct, two_nodes_, TUTTI_ALL_GATHER, kOneShot, {{0, 1}, {2 * kCongestion / 6, 3 * kCongestion / 6}});
+  expect(direct, two_nodes_, TUTTI_ALL_GATHER, kShifted, {{2, 3}, {2.0 / 6, 3.0 / 6}});
+  // The busiest rank inside is one of three, the busiest outside the one that is alone.
+  expect(direct, unequal_nodes_, TUTTI_ALL_REDUCE, kOneShot, {{0, 1}, {2 * kCongestion, 3 * kCongestion}});
+  expect(direct, unequal_nodes_, TUTTI_ALL_REDUCE, kTwoShot, {{0, 2}, {kCongestion, 1.5 * kCongestion}});
+  expect(direct, unequal_nodes_, TUTTI_ALL_TO_ALL, kShifted, {{2, 3}, {0.5, 0.75}});
+  expect(direct, alone_, TUTTI_ALL_TO_ALL, kShifted, {{0, 3}, {0, 0.75}});
+}
+
+TEST_F(CostsTest, OfMessagesAndMemory) {
+  const Algorithm direct("direct");
+  const tutti_algorithm_cost two_shot = Connected(direct, unequal_nodes_).cost(TUTTI_ALL_REDUCE, 1);
+  EXPECT_EQ(two_shot.messages[TUTTI_LINK_P2P], 4u);
+  EXPECT_EQ(two_shot.messages[TUTTI_LINK_NETWORK], 6u);
+  EXPECT_EQ(two_shot.fan, 3u);
+  EXPECT_DOUBLE_EQ(two_shot.memory, 2 + 2 * 1.5);
+  const tutti_algorithm_cost shifted = Connected(direct, one_node_).cost(TUTTI_ALL_TO_ALL, 2);
+  EXPECT_EQ(shifted.messages[TUTTI_LINK_P2P], 3u);
+  EXPECT_EQ(shifted.messages[TUTTI_LINK_NETWORK], 0u);
+  EXPECT_EQ(shifted.fan, 1u);
+  EXPECT_DOUBLE_EQ(Connected(Algorithm("ring"), one_node_).cost(TUTTI_ALL_REDUCE, 0).memory, 3.5);
+  EXPECT_DOUBLE_EQ(Connected(Algorithm("tree"), one_node_).cost(TUTTI_ALL_REDUCE, 0).memory, 4);
+}
+
+TEST_F(CostsTest, OfShmWithoutDeviceLinks) {
+  tutti_topology topology = topology_of(one_node_);
+  topology.bandwidth_gbs[TUTTI_LINK_P2P] = 0;
+  topology.bandwidth_gbs[TUTTI_LINK_SHM] = 10;
+  topology.min_channels = topology.max_channels = 1;
+  for (const char* name : {"ring", "tree", "direct"}) {
+    const Algorithm algorithm(name);
+    const auto instance = plan::search_and_connect({algorithm.name(), &algorithm.ops(), algorithm.self()}, topology);
+    ASSERT_TRUE(instance.ok()) << instance.status().to_string();
+    tutti_algorithm_cost cost{};
+    cost.struct_size = sizeof cost;
+    ASSERT_EQ(algorithm.ops().cost(instance->get(), TUTTI_ALL_REDUCE, 0, &cost), TUTTI_OK);
+    EXPECT_GT(cost.hops[TUTTI_LINK_SHM], 0u) << name;
+    EXPECT_EQ(cost.hops[TUTTI_LINK_P2P], 0u) << name;
+    EXPECT_GT(cost.wire[TUTTI_LINK_SHM], 0) << name;
+  }
+}
+
+}  // namespace
+}  // namespace tutti::test
