@@ -17,10 +17,11 @@ namespace tutti::bootstrap {
 namespace {
 
 static_assert(Bootstrap::kMaxBytes == kMaxPayloadBytes);
-constexpr size_t kMaxDescriptionBytes = 4096;
 /// The hub knows the deadlines and tells who missed them; this is how much later its answer may come.
 constexpr base::Milliseconds kGrace(5000);
 constexpr base::Milliseconds kGoodbyeLimit(2000);
+/// How much later than its deadline the answers to a question may come.
+constexpr base::Milliseconds kQuestionGrace(1000);
 
 base::Time with_grace(base::Time deadline) {
   return deadline > base::kNever - kGrace ? base::kNever : deadline + kGrace;
@@ -89,8 +90,29 @@ class Bootstrap::Client {
   void set_callbacks(Callbacks callbacks) {
     poller_->run([&] {
       callbacks_ = std::move(callbacks);
+      drop_questions();
+      poller_->cancel(tick_);
+      if (callbacks_.on_tick && callbacks_.tick.count() > 0) schedule_tick();
       report_failure();
       report_departures();
+    });
+  }
+
+  void ask(Bytes question, base::Time deadline, Answered done) {
+    poller_->post([this, question = std::move(question), deadline, done = std::move(done)]() mutable {
+      Header header{.kind = Kind::kQuery};
+      {
+        const std::lock_guard lock(mutex_);
+        if (Status status = usable(true); !status.ok()) return done(status);
+        header.id = ++exchanges_;
+      }
+      header.timeout_ms = static_cast<uint32_t>(base::left_until(deadline).count());
+      const auto timer = poller_->at(deadline + kQuestionGrace, [this, id = header.id] {
+        const auto open = questions_.extract(id);
+        open.mapped().done(Status(Code::kTimeout, fmt::format("the hub at {} does not answer", hub_)));
+      });
+      questions_.emplace(header.id, Question{std::move(done), timer});
+      link_->send(header, std::make_shared<const Bytes>(std::move(question)));
     });
   }
 
@@ -156,20 +178,46 @@ class Bootstrap::Client {
   void receive(const Frame& frame) {
     const Header& header = frame.header;
     if (header.kind == Kind::kReply) {
+      if (questions_.contains(header.id)) return take_answers(frame);
       const std::lock_guard lock(mutex_);
       if (const auto waiting = answers_.find(header.id); waiting != answers_.end()) waiting->second = frame;
       changed_.notify_all();
     } else if (header.kind == Kind::kFailure) {
       fail({static_cast<FailureKind>(header.code), header.rank, to_text(frame.payload)});
     } else if (header.kind == Kind::kAsk) {
-      const std::string text = callbacks_.describe ? callbacks_.describe() : std::string();
-      link_->send({.kind = Kind::kAnswer, .id = header.id},
-                  to_bytes(std::string_view(text).substr(0, kMaxDescriptionBytes)));
+      Bytes answer = callbacks_.answer ? callbacks_.answer(frame.payload) : Bytes();
+      answer.resize(std::min(answer.size(), kMaxAnswerBytes));
+      link_->send({.kind = Kind::kAnswer, .id = header.id}, std::make_shared<const Bytes>(std::move(answer)));
     } else if (header.kind == Kind::kDeparture) {
       take_departure(frame);
     } else if (header.kind == Kind::kClosing) {
       end(fmt::format("the hub at {} has closed: the process that made the unique id has ended", hub_));
     }
+  }
+
+  struct Question {
+    Answered done;
+    Poller::Timer limit;
+  };
+
+  void take_answers(const Frame& frame) {
+    const auto open = questions_.extract(frame.header.id);
+    poller_->cancel(open.mapped().limit);
+    const auto code = static_cast<Code>(frame.header.code);
+    open.mapped().done(code == Code::kOk ? decode_answers(frame.payload)
+                                         : Result<std::vector<Answer>>(Status(code, to_text(frame.payload))));
+  }
+
+  void drop_questions() {
+    for (const auto& [id, question] : questions_) poller_->cancel(question.limit);
+    questions_.clear();
+  }
+
+  void schedule_tick() {
+    tick_ = poller_->at(base::time_in(callbacks_.tick), [this] {
+      schedule_tick();
+      callbacks_.on_tick();
+    });
   }
 
   void lose_hub(const std::string& why) {
@@ -181,6 +229,10 @@ class Bootstrap::Client {
       failed = over_.ok() && joined_;
     }
     if (failed) fail({FailureKind::kHubLost, -1, fmt::format("the hub at {} is lost: {}", hub_, why)});
+    for (auto& [id, question] : std::exchange(questions_, {})) {
+      poller_->cancel(question.limit);
+      question.done(Status(Code::kRemote, fmt::format("the hub at {} is gone: {}", hub_, why)));
+    }
     end(
         fmt::format("the hub at {} closed the connection ({}): its process ended, or it serves another unique id with "
                     "another secret",
@@ -226,6 +278,8 @@ class Bootstrap::Client {
   Callbacks callbacks_;
   bool reported_ = false;
   std::vector<Departure> unreported_;
+  std::map<uint32_t, Question> questions_;  ///< by their ids
+  Poller::Timer tick_{base::kNever, 0};
 
   mutable std::mutex mutex_;  ///< guards what follows
   std::condition_variable changed_;
@@ -294,13 +348,14 @@ void Bootstrap::post_abort(std::string_view text) {
   client_->post_abort(text);
 }
 
-Result<std::vector<std::string>> Bootstrap::query(base::Time deadline) {
-  TUTTI_ASSIGN(const Bytes packed, client_->exchange({.kind = Kind::kQuery}, {}, deadline));
-  TUTTI_ASSIGN(const std::vector<Bytes> answers, unpack(packed));
-  std::vector<std::string> texts;
-  texts.reserve(answers.size());
-  for (const Bytes& answer : answers) texts.push_back(to_text(answer));
-  return texts;
+Result<std::vector<Answer>> Bootstrap::query(std::span<const std::byte> question, base::Time deadline) {
+  TUTTI_ASSIGN(const Bytes packed,
+               client_->exchange({.kind = Kind::kQuery}, Bytes(question.begin(), question.end()), deadline));
+  return decode_answers(packed);
+}
+
+void Bootstrap::ask(std::span<const std::byte> question, base::Time deadline, Answered done) {
+  client_->ask(Bytes(question.begin(), question.end()), deadline, std::move(done));
 }
 
 void Bootstrap::announce(const Ending& ending) {

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "bootstrap/answer.h"
 #include "bootstrap/departure.h"
 #include "bootstrap/failure.h"
 #include "tutti/status.h"
@@ -33,16 +34,21 @@ class Bootstrap {
  public:
   /// What all ranks together may give to a call, with 4 bytes more for each rank.
   static constexpr size_t kMaxBytes = 64u << 20;
+  static constexpr size_t kMaxQuestionBytes = 64u << 10;
+  static constexpr size_t kMaxAnswerBytes = 64u << 10;
   /// How long a host may be silent until it counts as dead. The death of a process is known in milliseconds.
   static constexpr base::Milliseconds kPeerLoss{10000};
 
   struct Callbacks {
     /// The group failed; called at most once.
-    std::function<void(const FailureReport&)> on_failure;
-    /// What this rank is doing, in a line: the answer to query().
-    std::function<std::string()> describe;
+    std::function<void(const FailureReport&)> on_failure = {};
+    /// This rank's answer to a question that a rank, perhaps this rank, asks by query() or ask().
+    std::function<Bytes(std::span<const std::byte> question)> answer = {};
     /// Another rank makes no further call; called once for each.
-    std::function<void(const Departure&)> on_departure;
+    std::function<void(const Departure&)> on_departure = {};
+    /// Called every `tick`, unless `tick` is 0.
+    std::function<void()> on_tick = {};
+    base::Milliseconds tick{0};
   };
 
   /// Returns when all `rank_count` ranks have joined. Errors, the same on every rank: kTimeout (names the ranks that
@@ -65,16 +71,20 @@ class Bootstrap {
   Status barrier(base::Time deadline);
 
   /// Replaces the callbacks; when it returns, the old ones do not run and will not. They run on a background thread
-  /// shared by all bootstraps of the process, so they must be short, not throw, and call only failure() and
-  /// post_abort() here. A failure or a departure that has happened already is reported at once.
+  /// shared by all bootstraps of the process, so they must be short, not throw, and call only failure(), ask()
+  /// and post_abort() here. A failure or a departure that has happened already is reported at once.
   void set_callbacks(Callbacks callbacks);
   /// The failure of the group, if it has failed. Leaving is no failure, of a rank or of the hub.
   std::optional<FailureReport> failure() const;
   /// Fails the group on every rank, here before it returns. Later failures change nothing.
   void post_abort(std::string_view text);
-  /// What each rank is doing, by rank: what its `describe` says, or "left", "lost", "no answer". Works also after a
-  /// failure, as long as the hub is there.
-  Result<std::vector<std::string>> query(base::Time deadline);
+  /// What each rank's Callbacks::answer says to the question, by rank. Works also after a failure, as long as the hub
+  /// is there. A question has at most kMaxQuestionBytes, an answer at most kMaxAnswerBytes.
+  Result<std::vector<Answer>> query(std::span<const std::byte> question, base::Time deadline);
+  /// The same without waiting: `done` is called on the background thread. set_callbacks() and leave() drop what is
+  /// open.
+  using Answered = std::function<void(Result<std::vector<Answer>>)>;
+  void ask(std::span<const std::byte> question, base::Time deadline, Answered done);
 
   /// Tells the other ranks that this rank makes no further call on its communicator, and which calls it has made.
   /// leave() is to follow. In between, all_gather(), broadcast() and barrier() meet only ranks that have announced the

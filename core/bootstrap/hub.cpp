@@ -93,8 +93,9 @@ void Hub::receive(int rank, Frame frame) {
   const Header& header = frame.header;
   if (phase_ == Phase::kRunning) {
     if (header.kind == Kind::kCall) return call(rank, std::move(frame));
-    if (header.kind == Kind::kQuery) return query(rank, header);
-    if (header.kind == Kind::kAnswer) return answer(header.id, rank, std::move(frame.payload));
+    if (header.kind == Kind::kQuery) return query(rank, std::move(frame));
+    if (header.kind == Kind::kAnswer)
+      return answer(header.id, rank, {Answer::State::kAnswered, std::move(frame.payload)});
     if (header.kind == Kind::kAbort)
       return announce(FailureKind::kAborted, rank, Status(Code::kAborted, to_text(frame.payload)));
     if (header.kind == Kind::kEnding && !member(rank).ending) return take_ending(rank, frame.payload);
@@ -149,29 +150,35 @@ void Hub::fail_calls(const Status& why) {
   round_->clear();
 }
 
-void Hub::query(int rank, const Header& header) {
+void Hub::query(int rank, Frame frame) {
+  const Survey::Asker asker{rank, frame.header.id};
+  for (auto& [id, open] : surveys_) {
+    if (open.survey.asks(frame.payload)) return open.survey.add(asker);
+  }
   const uint32_t id = ++survey_count_;
-  const auto limit = poller_.at(base::time_in(base::Milliseconds(header.timeout_ms)), [this, id] { close_survey(id); });
-  surveys_.emplace(id, OpenSurvey{Survey(rank, header.id, static_cast<int>(members_.size())), limit});
-  for (const int gone : ranks_in(Member::State::kLeft)) answer(id, gone, to_bytes("left"));
-  for (const int gone : ranks_in(Member::State::kLost)) answer(id, gone, to_bytes("lost"));
+  const base::Milliseconds limit(frame.header.timeout_ms);
+  const auto timer = poller_.at(base::time_in(limit), [this, id] { close_survey(id); });
+  const std::string question = to_text(frame.payload);
+  surveys_.emplace(id, OpenSurvey{Survey(asker, std::move(frame.payload), static_cast<int>(members_.size())), timer});
+  for (const int gone : ranks_in(Member::State::kLeft)) answer(id, gone, {Answer::State::kLeft, {}});
+  for (const int gone : ranks_in(Member::State::kLost)) answer(id, gone, {Answer::State::kLost, {}});
   for (const int rank_here : ranks_in(Member::State::kPresent))
-    if (member(rank_here).ending) answer(id, rank_here, to_bytes("left"));
-  tell_all({.kind = Kind::kAsk, .id = id});
+    if (member(rank_here).ending) answer(id, rank_here, {Answer::State::kLeft, {}});
+  tell_all({.kind = Kind::kAsk, .id = id}, question);
 }
 
-void Hub::answer(uint32_t survey, int rank, Bytes text) {
+void Hub::answer(uint32_t survey, int rank, Answer answer) {
   const auto open = surveys_.find(survey);
   if (open == surveys_.end()) return;  // too late
-  open->second.survey.answer(rank, std::move(text));
+  open->second.survey.answer(rank, std::move(answer));
   if (open->second.survey.complete()) close_survey(survey);
 }
 
 /// The answer of a rank that is gone, to all open surveys.
-void Hub::answer_for(int gone, std::string_view text) {
+void Hub::answer_for(int gone, Answer::State state) {
   for (auto open = surveys_.begin(); open != surveys_.end();) {
     const uint32_t id = open++->first;
-    answer(id, gone, to_bytes(text));
+    answer(id, gone, {state, {}});
   }
 }
 
@@ -179,7 +186,8 @@ void Hub::close_survey(uint32_t survey) {
   const auto closed = surveys_.extract(survey);
   poller_.cancel(closed.mapped().limit);
   const Survey& done = closed.mapped().survey;
-  member(done.asker()).link->send({.kind = Kind::kReply, .id = done.id()}, done.result());
+  const auto result = std::make_shared<const Bytes>(done.result());
+  for (const auto& [rank, id] : done.askers()) member(rank).link->send({.kind = Kind::kReply, .id = id}, result);
 }
 
 /// Ranks that leave themselves need not know.
@@ -192,7 +200,7 @@ void Hub::take_ending(int rank, const Bytes& payload) {
     member(other).link->send({.kind = Kind::kDeparture, .rank = rank},
                              encode(departure_for(*member(rank).ending, rank, other)));
   }
-  answer_for(rank, "left");
+  answer_for(rank, Answer::State::kLeft);
   check_round();
 }
 
@@ -216,7 +224,7 @@ void Hub::lose(int rank, const std::string& why) {
 void Hub::forget(int rank, Member::State state) {
   member(rank).state = state;
   if (phase_ != Phase::kRunning) return;
-  answer_for(rank, state == Member::State::kLeft ? "left" : "lost");
+  answer_for(rank, state == Member::State::kLeft ? Answer::State::kLeft : Answer::State::kLost);
   check_round();
   if (ranks_in(Member::State::kPresent).empty()) poller_.release(this);
 }

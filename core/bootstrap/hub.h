@@ -58,10 +58,10 @@ class Hub {
   void check_round();
   /// kRemote when a rank that stays has made the open call and another rank has left, or is about to.
   Status absence() const;
-  void answer_for(int gone, std::string_view text);
+  void answer_for(int gone, Answer::State state);
   void fail_calls(const Status& why);
-  void query(int rank, const Header& header);
-  void answer(uint32_t survey, int rank, Bytes text);
+  void query(int rank, Frame frame);
+  void answer(uint32_t survey, int rank, Answer answer);
   void close_survey(uint32_t survey);
   void take_ending(int rank, const Bytes& payload);
   void leave(int rank);

@@ -4,10 +4,10 @@
 //   rank → hub                             hub → rank
 //   kHello   Hello; id                     kReply   code, id; packed result, or the text of the failure
 //   kCall    code: Operation; id, rank:    kFailure code: FailureKind; rank; text
-//            the root; own contribution    kAsk     id
+//            the root; own contribution    kAsk     id; question
 //   kAbort   text                          kClosing
-//   kQuery   id                            kDeparture rank; Departure
-//   kAnswer  id of the kAsk; text
+//   kQuery   id; question                  kDeparture rank; Departure
+//   kAnswer  id of the kAsk; bytes
 //   kEnding  Ending
 //   kLeave
 #pragma once
@@ -30,7 +30,7 @@ using Bytes = std::vector<std::byte>;
 using Secret = std::array<std::byte, 16>;
 
 /// Raised whenever frames change their meaning. Header, and Hello up to its rank, stay as they are for ever.
-inline constexpr uint32_t kWireVersion = 2;
+inline constexpr uint32_t kWireVersion = 3;
 inline constexpr uint32_t kMaxPayloadBytes = 64u << 20;
 inline constexpr int kMaxRanks = 1 << 16;
 

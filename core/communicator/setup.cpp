@@ -116,9 +116,11 @@ class Setup {
     const auto loss = std::chrono::duration_cast<base::Milliseconds>(config_.duration("timeouts.peer_loss"));
     TUTTI_ASSIGN(state_.bootstrap_, bootstrap::Bootstrap::join(id_, state_.rank_, state_.size_, deadline_, loss));
     auto* state = &state_;
-    state_.bootstrap_->set_callbacks({[state](const bootstrap::FailureReport& report) { state->on_failure(report); },
-                                      [state] { return state->describe_current(); },
-                                      [state](const bootstrap::Departure& gone) { state->on_departure(gone); }});
+    state_.bootstrap_->set_callbacks(
+        {[state](const bootstrap::FailureReport& report) { state->on_failure(report); },
+         [state](std::span<const std::byte>) { return bootstrap::to_bytes(state->describe_current()); },
+         [state](const bootstrap::Departure& gone) { state->on_departure(gone); },
+         {}});
     return {};
   }
 

@@ -318,9 +318,15 @@ Status Communicator::State::timeout_verdict(const Call& call, uint32_t peer) {
   std::string text =
       fmt::format("{}: no progress for {} s (timeouts.operation); rank {} waits for rank {}",
                   communicator::describe(call), std::chrono::duration<double>(limit).count(), rank_, peer);
-  auto reports = bootstrap_->query(std::chrono::steady_clock::now() + kVerdictLimit);
-  if (reports.ok()) {
-    for (size_t r = 0; r < reports->size(); ++r) text += fmt::format("; rank {} {}", r, (*reports)[r]);
+  const auto answers = bootstrap_->query({}, std::chrono::steady_clock::now() + kVerdictLimit);
+  for (size_t r = 0; answers.ok() && r < answers->size(); ++r) {
+    using enum bootstrap::Answer::State;
+    const bootstrap::Answer& answer = (*answers)[r];
+    const std::string does = answer.state == kAnswered ? bootstrap::to_text(answer.bytes)
+                             : answer.state == kLeft   ? "left"
+                             : answer.state == kLost   ? "lost"
+                                                       : "does not answer";
+    text += fmt::format("; rank {} {}", r, does);
   }
   return fail_everywhere(Status(Code::kTimeout, text));
 }

@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <condition_variable>
+#include <future>
 #include <mutex>
 
 #include "unit/bootstrap_group.h"
@@ -12,10 +14,19 @@
 namespace tutti::bootstrap {
 namespace {
 
+using enum Answer::State;
 using testing::HasSubstr;
+using Callbacks = Bootstrap::Callbacks;
 
 std::string text_of(const Status& status) {
   return std::string(status.text());
+}
+
+std::vector<Answer::State> states(const Result<std::vector<Answer>>& answers) {
+  std::vector<Answer::State> states;
+  if (answers.ok())
+    for (const Answer& answer : *answers) states.push_back(answer.state);
+  return states;
 }
 
 /// What every rank gets where rank i joins as `joins[i]` = {rank, rank count}.
@@ -155,11 +166,11 @@ TEST(Calls, NamesTheRankThatLeft) {
 class Departures {
  public:
   void watch(Bootstrap& bootstrap) {
-    bootstrap.set_callbacks({.on_failure = {}, .describe = {}, .on_departure = [this](const Departure& departure) {
-                               const std::lock_guard lock(mutex_);
-                               all_.push_back(departure);
-                               changed_.notify_all();
-                             }});
+    bootstrap.set_callbacks({.on_departure = [this](const Departure& departure) {
+      const std::lock_guard lock(mutex_);
+      all_.push_back(departure);
+      changed_.notify_all();
+    }});
   }
   std::vector<Departure> wait_for(size_t count) {
     std::unique_lock lock(mutex_);
@@ -188,7 +199,7 @@ TEST(Departure, TellsEachRankItsPart) {
     EXPECT_EQ(departures[0].received, (std::array<uint64_t, 3>{6, 0, 8}[rank]));
     EXPECT_EQ(departures[0].did, "has done call 17");
   }
-  EXPECT_THAT(group[0]->query(soon()).value(), testing::ElementsAre("", "", "", "left"));
+  EXPECT_THAT(states(group[0]->query({}, soon())), testing::ElementsAre(kAnswered, kAnswered, kAnswered, kLeft));
   EXPECT_FALSE(group[0]->failure());
 }
 
@@ -259,38 +270,80 @@ TEST(Failure, CallbackSetAfterTheFailureHearsOfIt) {
   EXPECT_EQ(wait_for(failure).text, "early");
 }
 
-TEST(Query, CollectsWhatRanksDo) {
+/// Each rank answers "<rank><question>".
+Callbacks answers_of(size_t rank) {
+  return {.answer = [rank](std::span<const std::byte> question) {
+    return to_bytes(std::to_string(rank) + to_text(question));
+  }};
+}
+
+TEST(Query, CollectsTheAnswersOfAllRanks) {
   Group group = make_group(4);
-  for (size_t rank = 0; rank < 3; ++rank)
-    group[rank]->set_callbacks(
-        {.on_failure = {}, .describe = [rank] { return "call " + std::to_string(rank); }, .on_departure = {}});
+  for (size_t rank = 0; rank < 3; ++rank) group[rank]->set_callbacks(answers_of(rank));
   group[3].reset();
-  const std::vector<std::string> expected = {"call 0", "call 1", "call 2", "left"};
+  const auto expected = [](const std::string& question) {
+    std::vector<Answer> answers;
+    for (const char* rank : {"0", "1", "2"}) answers.push_back({kAnswered, to_bytes(rank + question)});
+    answers.push_back({kLeft, {}});
+    return answers;
+  };
   in_ranks(3, [&](int rank) {
     for (int i = 0; i < 10; ++i) {
-      const auto answers = group[static_cast<size_t>(rank)]->query(soon());
+      const std::string question = i % 2 == 0 ? "all ask the same" : std::to_string(rank) + " asks";
+      const auto answers = group[static_cast<size_t>(rank)]->query(to_bytes(question), soon());
       ASSERT_TRUE(answers.ok()) << answers.status().to_string();
-      EXPECT_EQ(answers.value(), expected);
+      EXPECT_EQ(answers.value(), expected(question));
     }
   });
   group[1]->post_abort("enough");
-  EXPECT_EQ(group[1]->query(soon()).value(), expected);  // also after a failure
+  EXPECT_EQ(group[1]->query(to_bytes("x"), soon()).value(), expected("x"));  // also after a failure
 }
 
-TEST(Query, DoesNotWaitForTheSilent) {
-  const UniqueId id = make_id();
-  const Stranger silent(id);
+TEST(Query, AnswersCanComeWithoutWaiting) {
+  const Group group = make_group(2);
+  for (size_t rank = 0; rank < 2; ++rank) group[rank]->set_callbacks(answers_of(rank));
+  std::promise<Result<std::vector<Answer>>> promise;
+  group[1]->ask(to_bytes("?"), soon(), [&](auto answers) { promise.set_value(std::move(answers)); });
+  auto answers = promise.get_future().get();
+  ASSERT_TRUE(answers.ok()) << answers.status().to_string();
+  EXPECT_THAT(*answers, testing::ElementsAre(Answer{kAnswered, to_bytes("0?")}, Answer{kAnswered, to_bytes("1?")}));
+}
+
+TEST(Query, TicksUntilTheCallbacksAreReplaced) {
+  const Group group = make_group(1);
+  std::atomic<int> ticks{0};
+  group[0]->set_callbacks({.on_tick =
+                               [&] {
+                                 ++ticks;
+                                 ticks.notify_all();
+                               },
+                           .tick = base::Milliseconds(1)});
+  for (int seen = ticks; seen < 3; seen = ticks) ticks.wait(seen);
+  group[0]->set_callbacks({});
+  const int ended = ticks;
+  EXPECT_TRUE(group[0]->barrier(soon()).ok());
+  EXPECT_EQ(ticks, ended);
+}
+
+/// As rank 1 of 2, which answers nothing.
+void join_silently(const Stranger& silent, const UniqueId& id) {
   Hello hello;
   hello.secret = endpoint_of(id).value().secret;
   hello.rank = 1;
   hello.rank_count = 2;
   hello.peer_loss_ms = 10000;
   silent.say({.kind = Kind::kHello, .timeout_ms = 60000}, std::as_bytes(std::span(&hello, 1)));
+}
+
+TEST(Query, DoesNotWaitForTheSilent) {
+  const UniqueId id = make_id();
+  const Stranger silent(id);
+  join_silently(silent, id);
   const auto mine = Bootstrap::join(id, 0, 2, soon());
   ASSERT_TRUE(mine.ok()) << mine.status().to_string();
-  const auto answers = mine.value()->query(base::time_in(base::Milliseconds(100)));
+  const auto answers = mine.value()->query({}, base::time_in(base::Milliseconds(100)));
   ASSERT_TRUE(answers.ok()) << answers.status().to_string();
-  EXPECT_THAT(answers.value(), testing::ElementsAre("", "no answer"));
+  EXPECT_THAT(states(answers), testing::ElementsAre(kAnswered, kSilent));
 }
 
 // Processes that die.
@@ -349,7 +402,7 @@ void expect_loss_is_noticed(const std::string& child_test) {
   const Status status = waiting.get();
   EXPECT_EQ(status.code(), Code::kRemote);
   EXPECT_EQ(status.text(), report.text);
-  EXPECT_THAT(joined.value()->query(soon()).value(), testing::ElementsAre("", "lost", ""));
+  EXPECT_THAT(states(joined.value()->query({}, soon())), testing::ElementsAre(kAnswered, kLost, kAnswered));
 }
 
 TEST(Failure, DeathIsNoticed) {
@@ -384,7 +437,21 @@ TEST(Failure, DeathOfTheHubIsNoticed) {
   child.kill();
   EXPECT_EQ(wait_for(failure).kind, FailureKind::kHubLost);
   EXPECT_EQ(group[1]->barrier(soon()).code(), Code::kRemote);
-  EXPECT_FALSE(group[1]->query(soon()).ok());
+  EXPECT_FALSE(group[1]->query({}, soon()).ok());
+}
+
+TEST(Query, OpenQuestionsEndWithTheHub) {
+  Child child("DISABLED_Child.Serves", "");
+  const auto id = UniqueId::from_string(child.hear());
+  ASSERT_TRUE(id.ok()) << id.status().to_string();
+  const Stranger silent(*id);
+  join_silently(silent, *id);
+  const auto mine = Bootstrap::join(*id, 0, 2, soon());
+  ASSERT_TRUE(mine.ok()) << mine.status().to_string();
+  std::promise<Status> promise;
+  (*mine)->ask({}, soon(), [&](const auto& answers) { promise.set_value(answers.status()); });
+  child.kill();
+  EXPECT_EQ(promise.get_future().get().code(), Code::kRemote);
 }
 
 TEST(Failure, TheHubMayEndInGoodOrder) {

@@ -49,9 +49,7 @@ Group make_group(const UniqueId& id, int count) {
 std::future<FailureReport> next_failure(Bootstrap& bootstrap) {
   auto promise = std::make_shared<std::promise<FailureReport>>();
   // A second call would throw in set_value() and end the program.
-  bootstrap.set_callbacks({.on_failure = [promise](const FailureReport& report) { promise->set_value(report); },
-                           .describe = {},
-                           .on_departure = {}});
+  bootstrap.set_callbacks({.on_failure = [promise](const FailureReport& report) { promise->set_value(report); }});
   return promise->get_future();
 }
 
