@@ -133,11 +133,9 @@ class Bootstrap::Client {
   }
 
   void leave() {
-    set_callbacks({});
     {
       std::unique_lock lock(mutex_);
-      if (left_) return;
-      left_ = true;
+      if (std::exchange(left_, true)) return;
       if (joined_ && over_.ok() && poller_->running()) {
         over_ = Status(Code::kFailedPrecondition, "this rank has left the bootstrap");
         changed_.notify_all();
@@ -145,6 +143,7 @@ class Bootstrap::Client {
         changed_.wait_until(lock, base::time_in(kGoodbyeLimit), [&] { return disconnected_; });
       }
     }
+    set_callbacks({});
     poller_->run([&] {
       if (link_) link_->close();
     });

@@ -90,8 +90,8 @@ class Bootstrap {
   /// leave() is to follow. In between, all_gather(), broadcast() and barrier() meet only ranks that have announced the
   /// same.
   void announce(const Ending& ending);
-  /// Says goodbye, so that the others do not take this rank for lost. Does not wait for other ranks. Calls made after
-  /// it fail; no callback runs after it.
+  /// Says goodbye, so that the others do not take this rank for lost. Does not wait for other ranks. Departures that
+  /// the hub knew of before are still reported. Calls made after it fail; no callback runs after it.
   void leave();
 
  private:

@@ -116,12 +116,25 @@ class Setup {
     const auto loss = std::chrono::duration_cast<base::Milliseconds>(config_.duration("timeouts.peer_loss"));
     TUTTI_ASSIGN(state_.bootstrap_, bootstrap::Bootstrap::join(id_, state_.rank_, state_.size_, deadline_, loss));
     auto* state = &state_;
+    start_watch();
     state_.bootstrap_->set_callbacks(
         {[state](const bootstrap::FailureReport& report) { state->on_failure(report); },
-         [state](std::span<const std::byte>) { return bootstrap::to_bytes(state->describe_current()); },
-         [state](const bootstrap::Departure& gone) { state->on_departure(gone); },
-         {}});
+         [state](std::span<const std::byte> question) { return state->watch_.answer(question); },
+         [state](const bootstrap::Departure& gone) { state->on_departure(gone); }, [state] { state->watch_.tick(); },
+         communicator::Watch::interval(static_cast<uint32_t>(state_.size_))});
     return {};
+  }
+
+  void start_watch() {
+    uint64_t seed = 0;
+    for (const std::byte byte : state_.secret_) seed = communicator::mix(seed, static_cast<uint64_t>(byte));
+    state_.history_.set_seed(seed);
+    auto* state = &state_;
+    state_.watch_.start({static_cast<uint32_t>(state_.rank_), static_cast<uint32_t>(state_.size_),
+                         config_.duration("timeouts.warn"), config_.boolean("check.calls"), on_gpu()},
+                        *state_.bootstrap_, [state](const Status& difference) {
+                          if (state->failure().ok()) static_cast<void>(state->fail_everywhere(difference));
+                        });
   }
 
   Status find_hosts() {
@@ -484,6 +497,7 @@ class Setup {
         *state_.selector_, *state_.programs_);
     state_.driver_ = std::make_unique<communicator::Driver>(waits());
     state_.driver_->set_attendance(&state_.attendance_);
+    state_.driver_->set_waiting(&state_.waiting_);
     if (state_.fabric_->net() != nullptr) state_.driver_->set_engine(&state_.fabric_->net()->engine());
     return {};
   }

@@ -2,7 +2,6 @@
 // The insides of a communicator: what setup.cpp puts together, and the life of a call.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <memory>
 #include <mutex>
@@ -15,7 +14,10 @@
 #include "communicator/execution.h"
 #include "communicator/fabric.h"
 #include "communicator/gpu.h"
+#include "communicator/history.h"
 #include "communicator/plans.h"
+#include "communicator/waiting.h"
+#include "communicator/watch.h"
 #include "config/config.h"
 #include "plugin/registry.h"
 #include "tuner/selector.h"
@@ -25,7 +27,12 @@ namespace tutti {
 
 class Communicator::State {
  public:
-  State(int rank, int size) : rank_(rank), size_(size), attendance_(static_cast<uint32_t>(size)) {}
+  State(int rank, int size)
+      : rank_(rank),
+        size_(size),
+        attendance_(static_cast<uint32_t>(size)),
+        history_(static_cast<uint32_t>(rank), static_cast<uint32_t>(size)),
+        watch_(history_, attendance_, waiting_) {}
   /// Leaves: tells the other ranks at once, then waits until sent data is out.
   ~State();
   State(const State&) = delete;
@@ -86,6 +93,8 @@ class Communicator::State {
   void log_absence(const Status& missing, const communicator::Turn& turn) const;
   /// Tells the other ranks which calls this rank has made, and that no more come. `why` follows what it did last.
   void announce_end(std::string_view why = {});
+  /// Once this rank has left: the ranks that left before must have made as many calls.
+  void check_counts() const;
   void flush_network();
   /// Breaks this communicator when a rank left without its part in the call that `jobs` belong to. The remaining ranks
   /// find the same by themselves, once they have ended their earlier calls.
@@ -95,7 +104,8 @@ class Communicator::State {
   Status check_present();
   Status explain_outcome(const communicator::Driver::Outcome& outcome, const communicator::Call& call);
   bool report_arrives() const;
-  Status timeout_verdict(const communicator::Call& call, uint32_t peer);
+  Status mismatch_verdict(const communicator::Driver::Outcome& outcome, const communicator::Call& call);
+  Status timeout_verdict(const communicator::Driver::Outcome& outcome, const communicator::Call& call);
   template <class Action>
   Status enqueue(Action&& action);
   /// The same for calls, which are counted.
@@ -103,13 +113,13 @@ class Communicator::State {
   Status enqueue_calls(std::span<const communicator::Call> calls, Action&& action);
   template <class Count>
   void count_calls(std::span<const communicator::Call> calls, Count&& count) const;
+  Status run_empty(const communicator::Call& call);
   Status run_jobs(std::span<communicator::Job> jobs, const communicator::Call& call);
   Status copy_to_self(std::span<const communicator::Call> calls);
-  enum class Phase : uint64_t { kNone, kIn, kDone, kFailed, kEnqueued };
-  void enter(Phase phase, const tutti_signature& signature);
-  void enter(Phase phase);
-  /// What this rank is doing, for the verdicts of others. Any thread.
-  std::string describe_current() const;
+  /// Enters the phase of this call, which is added to the history; of messages the first tells what they are.
+  using Phase = communicator::Progress::Phase;
+  void enter(Phase phase, const communicator::Call& call);
+  std::string describe_current() const { return communicator::describe(history_.progress()); }
 
   const int rank_;
   const int size_;
@@ -120,11 +130,10 @@ class Communicator::State {
 
   uint64_t calls_ = 0;  // groups of messages included, of which other ranks make other numbers
   communicator::Attendance attendance_;
+  communicator::History history_;
+  communicator::Waiting waiting_;
+  communicator::Watch watch_;
   bool announced_ = false;
-  // The latest call, for verdicts that read it while it changes: number << 4 | index of its signature << 3 | phase. The
-  // other signature is that of the call before. Release in enter(), acquire in describe_current().
-  std::atomic<uint64_t> latest_call_{0};
-  std::array<std::atomic<uint64_t>, 2> signatures_{};  // words 1 and 0
 
   config::Config config_;
   std::shared_ptr<plugin::Registry> registry_;
