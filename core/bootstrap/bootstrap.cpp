@@ -254,7 +254,9 @@ class Bootstrap::Client {
     report_departures();
   }
 
+  /// A rank that fails tells the failure before it leaves.
   void report_departures() {
+    report_failure();
     if (!callbacks_.on_departure) return;
     for (const Departure& departure : std::exchange(unreported_, {})) callbacks_.on_departure(departure);
   }

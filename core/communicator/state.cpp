@@ -47,15 +47,23 @@ Communicator::State::~State() {
   fabric.reset();  // its engine reports failures to the bootstrap
   if (bootstrap_ == nullptr) return;
   bootstrap_->leave();  // and takes the departures of ranks that left before
-  check_counts();
+  check_end();
   bootstrap_.reset();
 }
 
-void Communicator::State::check_counts() const {
-  if (!failure().ok()) return;
+void Communicator::State::check_end() {
+  if (!check_departed().ok() || !failure().ok()) return;
   if (const auto difference = watch_.different_counts()) {
     log::failure("rank {}: {}", rank_, Status(Code::kMismatch, *difference).to_string());
   }
+}
+
+Status Communicator::State::check_departed() {
+  for (const bootstrap::Departure& departure : attendance_.departures()) {
+    const auto difference = watch_.different_from(departure);
+    if (difference) return fail_everywhere(Status(Code::kMismatch, *difference));
+  }
+  return {};
 }
 
 void Communicator::State::announce_end(std::string_view why) {
@@ -93,8 +101,10 @@ Status Communicator::State::run(const Call& call) {
   const Turn turn = attendance_.count(Turn::Kind::kCollective);
   execution->bind(call, ++calls_, turn, history_.add_call(execution->shape));
   history_.enter(Phase::kIn);
-  if (attendance_.any_left()) [[unlikely]]
+  if (attendance_.any_left()) [[unlikely]] {
     TUTTI_TRY(check_present(execution->jobs, call));
+    TUTTI_TRY(check_departed());
+  }
   return run_jobs(execution->jobs, call);
 }
 
@@ -166,7 +176,7 @@ Status Communicator::State::check_present(std::span<const Job> jobs, const Call&
     const auto own = static_cast<uint32_t>(rank_);
     const Status missing(Code::kRemote, communicator::describe(*absence, own, communicator::describe(call)));
     if (break_with(missing)) log_absence(missing, absence->turn);
-    history_.enter(Phase::kFailed);
+    history_.enter_end(Phase::kFailed);
     uncount(jobs);
     announce_end(fmt::format(" because rank {} left", absence->departure.rank));
     return failure();
@@ -367,9 +377,7 @@ Status Communicator::State::timeout_verdict(const Driver::Outcome& outcome, cons
 
 void Communicator::State::on_departure(const bootstrap::Departure& departure) {
   attendance_.add(departure);
-  if (const auto difference = watch_.different_from(departure)) {
-    [[maybe_unused]] const Status held = fail_everywhere(Status(Code::kMismatch, *difference));
-  }
+  static_cast<void>(check_departed());
   bool on_gpu = false;
   {
     const std::lock_guard lock(failure_mutex_);  // setup may be about to add the fabric or the GPU

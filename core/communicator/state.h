@@ -93,8 +93,10 @@ class Communicator::State {
   void log_absence(const Status& missing, const communicator::Turn& turn) const;
   /// Tells the other ranks which calls this rank has made, and that no more come. `why` follows what it did last.
   void announce_end(std::string_view why = {});
-  /// Once this rank has left: the ranks that left before must have made as many calls.
-  void check_counts() const;
+  /// Once this rank has left: the ranks that left before must have made the same calls, and as many.
+  void check_end();
+  /// Breaks this communicator when a rank that left had made other calls than this rank, as far as both have come.
+  Status check_departed();
   void flush_network();
   /// Breaks this communicator when a rank left without its part in the call that `jobs` belong to. The remaining ranks
   /// find the same by themselves, once they have ended their earlier calls.
