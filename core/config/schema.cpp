@@ -61,7 +61,8 @@ std::vector<Key> make_keys() {
              "How long a call may go without any progress before it fails with a verdict."),
       number(Type::kDuration, "timeouts.warn", "10s", 0, kDay,
              "After how long without progress a warning names the waiting and the missing ranks; then after twice as "
-             "long, and so on. 0: never."),
+             "long, and so on. 0s: never.",
+             false),
       number(Type::kInteger, "shm.slots", "8", 2, 64,
              "Messages of shm.slot_size that a connection in shared memory holds."),
       number(Type::kSize, "shm.slot_size", "128KiB", 64, kGiB, "Payload of the largest message in shared memory."),
