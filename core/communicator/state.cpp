@@ -94,6 +94,10 @@ Status Communicator::State::run(const Call& call) {
   if (std::atomic_ref<uint32_t>(abort_word_).load(std::memory_order_relaxed) != 0) [[unlikely]]
     return failure();
   TUTTI_TRY(communicator::check(call, rank_, size_));
+  return traced(call, [&] { return run_now(call); });
+}
+
+Status Communicator::State::run_now(const Call& call) {
   if (call.count == 0) [[unlikely]]
     return run_empty(call);
   if (gpu_ != nullptr) return enqueue_calls({&call, 1}, [&] { return gpu_->run(call); });
@@ -106,6 +110,34 @@ Status Communicator::State::run(const Call& call) {
     TUTTI_TRY(check_departed());
   }
   return run_jobs(execution->jobs, call);
+}
+
+template <class Action>
+Status Communicator::State::traced(const Call& call, Action&& action) {
+  if (!log::enabled(log::Level::kTrace)) [[likely]]
+    return action();
+  const auto start = std::chrono::steady_clock::now();
+  const Status status = action();
+  trace(call, start, status);
+  return status;
+}
+
+void Communicator::State::trace(const Call& call, std::chrono::steady_clock::time_point start,
+                                const Status& status) const {
+  const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - start;
+  const auto choice = choose({call.collective, call.type, call.reduction.op, call.count});
+  const std::string way = choice.ok() && call.count > 0
+                              ? fmt::format(", {}/{} ×{}", choice->algorithm, choice->protocol, choice->channels)
+                              : std::string();
+  const bool message = call.collective == Collective::kSendRecv;
+  const std::string number = message ? fmt::format("messages after call {}, the first", attendance_.collectives())
+                                     : fmt::format("call {}", attendance_.collectives());
+  const std::string peer = message ? fmt::format(" {} rank {}", call.receives ? "from" : "to", call.root) : "";
+  log::trace("{}: {}{}{}: {} after {:.1f} us", number, communicator::describe(call), peer, way,
+             !status.ok()      ? status.to_string()
+             : gpu_ != nullptr ? "enqueued"
+                               : "done",
+             took.count());
 }
 
 /// A call that moves nothing is counted and compared like every other.
@@ -265,6 +297,10 @@ Status Communicator::State::run_jobs(std::span<Job> jobs, const Call& call) {
 Status Communicator::State::run_messages(std::span<const Call> calls) {
   if (std::atomic_ref<uint32_t>(abort_word_).load(std::memory_order_relaxed) != 0) return failure();
   for (const Call& call : calls) TUTTI_TRY(communicator::check(call, rank_, size_));
+  return traced(calls.front(), [&] { return run_messages_now(calls); });
+}
+
+Status Communicator::State::run_messages_now(std::span<const Call> calls) {
   if (gpu_ != nullptr) return enqueue_calls(calls, [&] { return gpu_->run_messages(calls); });
   TUTTI_TRY(copy_to_self(calls));
   Execution all;
@@ -410,10 +446,16 @@ void Communicator::State::on_network_failure(const Status& failure) {
   }
 }
 
-bool Communicator::State::break_with(const Status& failure) {
+bool Communicator::State::break_with(const Status& failure, bool tell) {
+  bool first = false;
+  {
+    const std::lock_guard lock(failure_mutex_);
+    first = failure_.ok();
+    if (first) failure_ = failure;
+  }
+  // Told before this rank's calls end: the rank may then leave, and the others must learn the failure first.
+  if (first && tell) bootstrap_->post_abort(fmt::format("{}|{}", static_cast<int>(failure.code()), failure.text()));
   const std::lock_guard lock(failure_mutex_);  // setup may be about to add the fabric or the GPU
-  const bool first = failure_.ok();
-  if (first) failure_ = failure;
   std::atomic_ref<uint32_t>(abort_word_).store(1, std::memory_order_seq_cst);
   if (gpu_ != nullptr) gpu_->stop();
   if (fabric_ != nullptr) progress::ring(fabric_->shm().bell());
@@ -426,9 +468,7 @@ Status Communicator::State::fail_everywhere(const Status& failure) {
 }
 
 bool Communicator::State::tell_everywhere(const Status& failure) {
-  const bool first = break_with(failure);
-  if (first) bootstrap_->post_abort(fmt::format("{}|{}", static_cast<int>(failure.code()), failure.text()));
-  return first;
+  return break_with(failure, true);
 }
 
 Status Communicator::State::failure() const {

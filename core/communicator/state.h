@@ -83,8 +83,8 @@ class Communicator::State {
   void on_departure(const bootstrap::Departure& departure);
   static Status reason_of_abort(std::string_view text);
   void on_network_failure(const Status& failure);
-  /// The first failure breaks the communicator: true. Later ones are ignored. Any thread.
-  bool break_with(const Status& failure);
+  /// The first failure breaks the communicator: true. Later ones are ignored. `tell`: the other ranks, too. Any thread.
+  bool break_with(const Status& failure, bool tell = false);
   /// Breaks this communicator, tells the other ranks why, and logs it: this rank detected it. Returns the failure that
   /// holds.
   Status fail_everywhere(const Status& failure);
@@ -115,8 +115,16 @@ class Communicator::State {
   Status enqueue_calls(std::span<const communicator::Call> calls, Action&& action);
   template <class Count>
   void count_calls(std::span<const communicator::Call> calls, Count&& count) const;
+  /// The same of calls whose arguments are right.
+  Status run_now(const communicator::Call& call);
+  Status run_messages_now(std::span<const communicator::Call> calls);
   Status run_empty(const communicator::Call& call);
   Status run_jobs(std::span<communicator::Job> jobs, const communicator::Call& call);
+  /// log.level: trace: the line of a call, or of a group of messages, that has ended. Called if that level is on.
+  void trace(const communicator::Call& call, std::chrono::steady_clock::time_point start, const Status& status) const;
+  /// Runs `action`, and writes the line of the call if it is wanted.
+  template <class Action>
+  Status traced(const communicator::Call& call, Action&& action);
   Status copy_to_self(std::span<const communicator::Call> calls);
   /// Enters the phase of this call, which is added to the history; of messages the first tells what they are.
   using Phase = communicator::Progress::Phase;
