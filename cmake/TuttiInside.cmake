@@ -40,6 +40,8 @@ if(TARGET pugixml::pugixml)
   tutti_inside(pugixml pugixml::pugixml "${location}")
 endif()
 
+tutti_inside(crypto OpenSSL::Crypto "${OPENSSL_CRYPTO_LIBRARY}")
+
 # Distributions have fmt as a shared library only, but all that is in it is in its headers, too.
 get_target_property(location fmt::fmt LOCATION)
 if(fmt_VERSION MATCHES "^9\\." AND NOT TUTTI_SANITIZE)
@@ -62,6 +64,7 @@ tutti_choose(yaml-cpp yaml-cpp::yaml-cpp)
 tutti_choose(hwloc PkgConfig::HWLOC)
 tutti_choose(pugixml pugixml::pugixml)
 tutti_choose(fmt fmt::fmt)
+tutti_choose(crypto OpenSSL::Crypto)
 
 if(TUTTI_OUTSIDE AND TUTTI_WITH_CUDA AND NOT TUTTI_SANITIZE)
   list(JOIN TUTTI_OUTSIDE ", " outside)
