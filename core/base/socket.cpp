@@ -6,6 +6,7 @@
 #include <netdb.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <charconv>
@@ -33,6 +34,16 @@ Result<SocketAddress> resolve(const std::string& host) {
 void set_option(const Fd& socket, int level, int option, int value) {
   // Failure is ignored: every option set here only tunes.
   ::setsockopt(socket.get(), level, option, &value, sizeof value);
+}
+
+/// Says why socket() failed, and what to do about it.
+Status no_socket() {
+  const int error = errno;
+  rlimit limit = {};
+  if (error != EMFILE || ::getrlimit(RLIMIT_NOFILE, &limit) != 0) return system_error("cannot make a socket", error);
+  return Status(Code::kSystem, fmt::format("cannot make a socket: {}: this process may have {} descriptors; raise the "
+                                           "limit (ulimit -n)",
+                                           errno_text(error), limit.rlim_cur));
 }
 
 /// Waits until the connection stands; 0, or the errno it failed with.
@@ -147,7 +158,7 @@ socklen_t SocketAddress::size() const {
 
 Result<Fd> listen_on(const SocketAddress& address) {
   Fd socket(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!socket.valid()) return system_error("cannot make a socket");
+  if (!socket.valid()) return no_socket();
   if (address.port() != 0) set_option(socket, SOL_SOCKET, SO_REUSEADDR, 1);  // restart while old connections linger
   if (::bind(socket.get(), address.data(), address.size()) != 0 || ::listen(socket.get(), SOMAXCONN) != 0) {
     if (errno == EADDRINUSE)
@@ -177,7 +188,7 @@ Result<Fd> connect_to(const SocketAddress& address, Time deadline) {
   constexpr Milliseconds kLongestPause(200);
   for (Milliseconds pause(5);; pause = std::min(2 * pause, kLongestPause)) {
     Fd socket(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-    if (!socket.valid()) return system_error("cannot make a socket");
+    if (!socket.valid()) return no_socket();
     const int error = try_connect(socket, address, deadline);
     if (error == 0) return socket;
     if (!worth_retrying(error)) return system_error(fmt::format("cannot connect to {}", address.to_string()), error);

@@ -5,13 +5,17 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <condition_variable>
-#include <cstring>
 #include <map>
 #include <mutex>
+#include <set>
 
-#include "bootstrap/endpoint.h"
-#include "bootstrap/link.h"
+#include "bootstrap/hub.h"
+#include "bootstrap/interface.h"
+#include "bootstrap/knock.h"
+#include "bootstrap/process.h"
+#include "log/log.h"
 
 namespace tutti::bootstrap {
 namespace {
@@ -22,68 +26,83 @@ constexpr size_t kMaxDescriptionBytes = 4096;
 constexpr base::Milliseconds kGrace(5000);
 constexpr base::Milliseconds kGoodbyeLimit(2000);
 
-base::Time with_grace(base::Time deadline) {
-  return deadline > base::kNever - kGrace ? base::kNever : deadline + kGrace;
+base::Time later(base::Time deadline, base::Milliseconds pause) {
+  return deadline > base::kNever - pause ? base::kNever : deadline + pause;
 }
 
-Bytes hello_payload(const Secret& secret, int rank, int rank_count, base::Milliseconds peer_loss) {
+base::Time with_grace(base::Time deadline) {
+  return later(deadline, kGrace);
+}
+
+/// When a stopped hub counts as silent: its own answer to a missed deadline would have come by then.
+constexpr base::Milliseconds kHubPatience(3000);
+
+Hello hello_of(int rank, int rank_count, base::Milliseconds peer_loss) {
   Hello hello;
-  hello.secret = secret;
   hello.rank = rank;
   hello.rank_count = rank_count;
   hello.pid = static_cast<uint32_t>(::getpid());
+  hello.process = process_token();
   hello.peer_loss_ms = static_cast<uint32_t>(std::clamp<int64_t>(peer_loss.count(), 0, UINT32_MAX));
-  ::gethostname(hello.host.data(), hello.host.size());
-  const auto bytes = std::as_bytes(std::span(&hello, 1));
-  return Bytes(bytes.begin(), bytes.end());
+  const std::string host = host_name();
+  std::copy_n(host.begin(), std::min(host.size(), hello.host.size()), hello.host.begin());
+  return hello;
 }
 
 }  // namespace
 
-/// The connection to the hub: frames come and go on the poller's thread, callers wait for the answers.
+/// The connections to the hubs: frames come and go on the poller's thread, callers wait for the answers. Every frame
+/// goes to both hubs, and the first answer counts.
 class Bootstrap::Client {
  public:
-  Client(std::shared_ptr<Poller> poller, const base::SocketAddress& hub, int rank, int rank_count)
-      : poller_(std::move(poller)), hub_(hub.to_string()), rank_(rank), rank_count_(rank_count) {}
+  struct Place {
+    int rank;
+    int rank_count;
+    base::Milliseconds peer_loss;
+  };
+  Client(std::shared_ptr<Poller> poller, Place place) : poller_(std::move(poller)), place_(place) {}
   ~Client() { leave(); }
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
 
-  int rank() const { return rank_; }
-  int size() const { return rank_count_; }
+  int rank() const { return place_.rank; }
+  int size() const { return place_.rank_count; }
 
-  Status join(base::Fd socket, const Secret& secret, base::Milliseconds peer_loss, base::Time deadline) {
-    base::set_connection_options(socket, peer_loss);
+  Status join(const Endpoint& endpoint, const std::string& interfaces, base::Time deadline) {
+    uint32_t id = 0;
+    {
+      const std::lock_guard lock(mutex_);
+      id = open_exchange();
+    }
+    auto knocked = knock(endpoint, {.id = id}, hello(), deadline);
+    if (!knocked.ok())
+      return knocked.status().with_context(fmt::format("rank {} of {} cannot reach the hub", rank(), size()));
+    base::Fd socket = *std::move(knocked);
+    const base::SocketAddress here = base::local_address(socket);
+    connect(kPrimary, endpoint.address, std::move(socket));
+    std::unique_lock lock(mutex_);
+    TUTTI_ASSIGN(const Bytes reply, wait_for_answer(lock, {.id = id}, deadline));
+    lock.unlock();
+    TUTTI_ASSIGN(const Lineup lineup, decode_lineup(reply, size()));
     poller_->run([&] {
-      link_ = Link::open(*poller_, std::move(socket), kMaxPayloadBytes,
-                         {.received = [this](const Frame& frame) { receive(frame); },
-                          .closed = [this](const std::string& why) { lose_hub(why); }});
+      hubs_[kPrimary].process = lineup.primary;
+      hubs_[kStandby].process = lineup.standby;
     });
-    auto joined = exchange({.kind = Kind::kHello}, hello_payload(secret, rank_, rank_count_, peer_loss), deadline);
-    const std::lock_guard lock(mutex_);
-    joined_ = joined.ok();
-    return joined.status();
+    lock.lock();
+    joined_ = true;
+    lock.unlock();
+    return lineup.standby_rank() < 0 ? Status() : join_standby(endpoint, lineup, {interfaces, here}, deadline);
   }
 
-  /// Sends a question and waits for its answer, a failure of the group, or the end of the connection. The answers to
+  /// Sends a question and waits for its answer, a failure of the group, or the end of the connections. The answers to
   /// queries are waited for in spite of a failure.
   Result<Bytes> exchange(Header header, Bytes payload, base::Time deadline) {
-    const bool ignores_failure = header.kind == Kind::kQuery;
     std::unique_lock lock(mutex_);
-    if (Status status = usable(ignores_failure); !status.ok()) return status;
-    header.id = ++exchanges_;
+    if (Status status = usable(header.kind == Kind::kQuery); !status.ok()) return status;
+    header.id = open_exchange();
     header.timeout_ms = static_cast<uint32_t>(base::left_until(deadline).count());
-    const std::optional<Frame>& answer = answers_[header.id];
     send(header, std::move(payload));
-    changed_.wait_until(lock, with_grace(deadline), [&] { return answer || !usable(ignores_failure).ok(); });
-    const std::optional<Frame> received = std::move(answers_.extract(header.id).mapped());
-    if (received) {
-      if (const auto code = static_cast<Code>(received->header.code); code != Code::kOk)
-        return Status(code, to_text(received->payload));
-      return received->payload;
-    }
-    if (Status status = usable(ignores_failure); !status.ok()) return status;
-    return Status(Code::kTimeout, fmt::format("the hub at {} does not answer", hub_));
+    return wait_for_answer(lock, header, deadline);
   }
 
   void set_callbacks(Callbacks callbacks) {
@@ -100,7 +119,7 @@ class Bootstrap::Client {
   }
 
   void post_abort(std::string_view text) {
-    fail({FailureKind::kAborted, rank_, std::string(text)});
+    fail({FailureKind::kAborted, rank(), std::string(text)});
     const std::lock_guard lock(mutex_);
     if (over_.ok()) send({.kind = Kind::kAbort}, to_bytes(text.substr(0, kMaxPayloadBytes)));
   }
@@ -120,18 +139,149 @@ class Bootstrap::Client {
         over_ = Status(Code::kFailedPrecondition, "this rank has left the bootstrap");
         changed_.notify_all();
         send({.kind = Kind::kLeave}, {});
-        changed_.wait_until(lock, base::time_in(kGoodbyeLimit), [&] { return disconnected_; });
+        changed_.wait_until(lock, base::time_in(kGoodbyeLimit), [&] { return connections_ == 0; });
       }
     }
     poller_->run([&] {
-      if (link_) link_->close();
+      for (HubEnd& hub : hubs_)
+        if (hub.link) hub.link->close();
     });
   }
 
  private:
+  enum { kPrimary, kStandby };
+  /// This rank's end of the connection to a hub. Of the poller's thread.
+  struct HubEnd {
+    std::shared_ptr<Link> link;  ///< null before it is connected
+    std::string address;
+    HubProcess process;    ///< known once all have joined
+    bool in_use = false;   ///< gets all frames; the primary from the start, the standby when all ranks have reached it
+    bool closing = false;  ///< its process ends in good order
+    void use() { in_use = link->is_open() && !closing; }
+    bool serves() const { return in_use && link && link->is_open() && !closing; }
+  };
+
+  Hello hello() const { return hello_of(place_.rank, place_.rank_count, place_.peer_loss); }
+
+  void connect(int index, const base::SocketAddress& address, base::Fd socket) {
+    base::set_connection_options(socket, place_.peer_loss);
+    poller_->run([&] {
+      HubEnd& hub = hubs_.at(static_cast<size_t>(index));
+      hub.address = address.to_string();
+      hub.in_use = index == kPrimary;
+      {
+        const std::lock_guard lock(mutex_);
+        ++connections_;
+      }
+      hub.link = Link::open(*poller_, std::move(socket), kMaxPayloadBytes,
+                            {.received = [this, &hub](const Frame& frame) { receive(hub, frame); },
+                             .closed = [this, &hub](const Loss& loss) { lose(hub, loss); }});
+    });
+  }
+
+  // The standby.
+
+  /// Where a standby may listen.
+  struct Site {
+    const std::string& interfaces;
+    base::SocketAddress primary_sees;  ///< this rank's address
+    Result<base::SocketAddress> choose() const {
+      base::SocketAddress address = primary_sees;
+      if (!interfaces.empty()) {
+        TUTTI_ASSIGN(const std::vector<Interface> found, interfaces_of_this_host());
+        TUTTI_ASSIGN(const Interface chosen, choose_interface(found, interfaces));
+        address = chosen.address;
+      }
+      address.set_port(0);
+      return address;
+    }
+  };
+
+  /// All ranks use the standby, or none does.
+  Status join_standby(const Endpoint& primary, const Lineup& lineup, const Site& site, base::Time deadline) {
+    std::weak_ptr<Hub> own;
+    Result<Bytes> address = Bytes();
+    if (lineup.standby_rank() == rank()) {
+      const auto served = start_standby(primary.secret, lineup, site, own);
+      address = served.ok() ? pack(std::array{to_bytes(served->to_string())})
+                            : pack(std::array{Bytes(), to_bytes(served.status().text())});
+    }
+    const Header broadcast = {
+        .kind = Kind::kCall, .code = static_cast<uint16_t>(Operation::kBroadcast), .rank = lineup.standby_rank()};
+    auto announced = exchange(broadcast, *address, deadline);
+    const Status reached = announced.ok() ? reach_standby(primary.secret, *announced, deadline) : announced.status();
+    const Header gather = {.kind = Kind::kCall, .code = static_cast<uint16_t>(Operation::kAllGather)};
+    auto all = announced.ok() ? exchange(gather, to_bytes(reached.text()), deadline) : announced;
+    Result<bool> complete = all.ok() ? all_reached(*all, lineup) : Result<bool>(all.status());
+    const bool use = complete.ok() && *complete;
+    poller_->run([&] { use ? hubs_[kStandby].use() : drop_standby(own); });
+    return complete.status();
+  }
+
+  Result<base::SocketAddress> start_standby(const Secret& secret, const Lineup& lineup, const Site& site,
+                                            std::weak_ptr<Hub>& made) {
+    TUTTI_ASSIGN(const base::SocketAddress address, site.choose());
+    return Hub::serve_standby(*poller_, address, secret, lineup, size(), made);
+  }
+
+  Status reach_standby(const Secret& secret, const Bytes& announced, base::Time deadline) {
+    TUTTI_ASSIGN(const std::vector<Bytes> parts, unpack(announced));
+    if (parts.size() != 1) return Status(Code::kRemote, parts.size() == 2 ? to_text(parts[1]) : "no address");
+    TUTTI_ASSIGN(const base::SocketAddress address, base::SocketAddress::parse(to_text(parts[0])));
+    const base::Time limit = std::min(deadline, base::time_in(place_.peer_loss));
+    TUTTI_ASSIGN(base::Fd socket, knock({address, secret}, {}, hello(), limit));
+    connect(kStandby, address, std::move(socket));
+    return {};
+  }
+
+  Result<bool> all_reached(const Bytes& packed, const Lineup& lineup) const {
+    TUTTI_ASSIGN(const std::vector<Bytes> reports, unpack(packed));
+    const auto failed = std::find_if(reports.begin(), reports.end(), [](const Bytes& text) { return !text.empty(); });
+    if (failed == reports.end()) return true;
+    if (rank() == 0)
+      log::warn(
+          "bootstrap: no standby hub in the process of {}, since rank {} cannot reach it: {}. If the process of "
+          "the hub ({}) ends, ranks no longer learn of lost ranks",
+          to_text(lineup.standby), failed - reports.begin(), to_text(*failed), to_text(lineup.primary));
+    return false;
+  }
+
+  void drop_standby(const std::weak_ptr<Hub>& own) {
+    HubEnd& hub = hubs_[kStandby];
+    if (hub.link) hub.link->send({.kind = Kind::kLeave}, Bytes());
+    if (const auto mine = own.lock()) poller_->release(mine.get());
+  }
+
+  // Exchanges. Under mutex_.
+
+  uint32_t open_exchange() {
+    answers_[++exchanges_];
+    return exchanges_;
+  }
+
+  Result<Bytes> wait_for_answer(std::unique_lock<std::mutex>& lock, const Header& header, base::Time deadline) {
+    const bool ignores_failure = header.kind == Kind::kQuery;
+    const std::optional<Frame>& answer = answers_[header.id];
+    const auto done = [&] { return answer || !usable(ignores_failure).ok(); };
+    if (!changed_.wait_until(lock, later(deadline, kHubPatience), done)) {
+      poller_->post([this] { rely(hubs_[kStandby], Rely::kNoAnswer, {}); });
+      changed_.wait_until(lock, with_grace(deadline), done);
+    }
+    const std::optional<Frame> received = std::move(answers_.extract(header.id).mapped());
+    if (received) {
+      if (const auto code = static_cast<Code>(received->header.code); code != Code::kOk)
+        return Status(code, to_text(received->payload));
+      return received->payload;
+    }
+    if (Status status = usable(ignores_failure); !status.ok()) return status;
+    return Status(Code::kTimeout, "the hub does not answer: its process is stopped, or cannot be reached");
+  }
+
   void send(const Header& header, Bytes payload) {
-    poller_->post(
-        [this, header, shared = std::make_shared<const Bytes>(std::move(payload))] { link_->send(header, shared); });
+    poller_->post([this, header, shared = std::make_shared<const Bytes>(std::move(payload))] {
+      for (const HubEnd& hub : hubs_)
+        if (hub.serves()) hub.link->send(header, shared);
+    });
   }
 
   /// Under mutex_.
@@ -153,38 +303,75 @@ class Bootstrap::Client {
 
   // On the poller's thread.
 
-  void receive(const Frame& frame) {
+  void receive(HubEnd& hub, const Frame& frame) {
     const Header& header = frame.header;
     if (header.kind == Kind::kReply) {
       const std::lock_guard lock(mutex_);
-      if (const auto waiting = answers_.find(header.id); waiting != answers_.end()) waiting->second = frame;
+      if (const auto waiting = answers_.find(header.id); waiting != answers_.end() && !waiting->second)
+        waiting->second = frame;
       changed_.notify_all();
     } else if (header.kind == Kind::kFailure) {
       fail({static_cast<FailureKind>(header.code), header.rank, to_text(frame.payload)});
     } else if (header.kind == Kind::kAsk) {
       const std::string text = callbacks_.describe ? callbacks_.describe() : std::string();
-      link_->send({.kind = Kind::kAnswer, .id = header.id},
-                  to_bytes(std::string_view(text).substr(0, kMaxDescriptionBytes)));
+      hub.link->send({.kind = Kind::kAnswer, .id = header.id},
+                     to_bytes(std::string_view(text).substr(0, kMaxDescriptionBytes)));
     } else if (header.kind == Kind::kDeparture) {
-      take_departure(frame);
+      take_departure(hub, frame);
     } else if (header.kind == Kind::kClosing) {
-      end(fmt::format("the hub at {} has closed: the process that made the unique id has ended", hub_));
+      hub.closing = true;
+      if (!hub.in_use) return;
+      if (HubEnd& other = other_than(hub); other.serves()) return rely(other, Rely::kClosed, {});
+      end(fmt::format("the hub at {} has closed: the process of {} has ended", hub.address, to_text(hub.process)));
     }
   }
 
-  void lose_hub(const std::string& why) {
-    bool failed = false;
+  HubEnd& other_than(const HubEnd& hub) { return hubs_.at(&hub == hubs_.data() ? kStandby : kPrimary); }
+
+  void rely(HubEnd& hub, Rely why, std::string_view text) {
+    if (hub.serves()) hub.link->send({.kind = Kind::kRely, .code = static_cast<uint16_t>(why)}, to_bytes(text));
+  }
+
+  void lose(HubEnd& hub, const Loss& loss) {
     {
       const std::lock_guard lock(mutex_);
-      disconnected_ = true;
+      --connections_;
       changed_.notify_all();
-      failed = over_.ok() && joined_;
+      if (left_) return;
     }
-    if (failed) fail({FailureKind::kHubLost, -1, fmt::format("the hub at {} is lost: {}", hub_, why)});
-    end(
-        fmt::format("the hub at {} closed the connection ({}): its process ended, or it serves another unique id with "
-                    "another secret",
-                    hub_, why));
+    if (!hub.in_use) return;
+    if (HubEnd& other = other_than(hub); other.serves()) {
+      const bool ended = loss.kind == Loss::Kind::kEnded;
+      if (!hub.closing) rely(other, ended ? Rely::kEnded : Rely::kBroke, text_of_break(hub, loss));
+      return;
+    }
+    lose_last(hub, loss);
+  }
+
+  std::string text_of_break(const HubEnd& hub, const Loss& loss) const {
+    return fmt::format("its connection from {} to {} broke: {}", hub.link->here(), hub.link->there(), loss.text);
+  }
+
+  /// The ranks of its process are lost with the hub, unless they have left.
+  void lose_last(HubEnd& hub, const Loss& loss) {
+    bool joined = false;
+    {
+      const std::lock_guard lock(mutex_);
+      joined = joined_;
+    }
+    std::vector<int>& ranks = hub.process.ranks;
+    const bool had_ranks = !ranks.empty();
+    std::erase_if(ranks, [this](int rank) { return departed_.contains(rank); });
+    const bool in_order = hub.closing || (had_ranks && ranks.empty());
+    if (joined && !in_order) {
+      const bool named = loss.kind == Loss::Kind::kEnded && had_ranks;
+      const std::string what =
+          named ? fmt::format("{} {} lost: {}", to_text(hub.process), ranks.size() > 1 ? "are" : "is", loss.text)
+                : fmt::format("rank {} has lost the hub in the process of {}: {}", rank(), to_text(hub.process),
+                              text_of_break(hub, loss));
+      fail({named ? FailureKind::kPeerLost : FailureKind::kHubLost, named ? ranks.front() : -1, what});
+    }
+    end(fmt::format("the hub at {} closed the connection: {}", hub.address, loss.text));
   }
 
   void end(std::string text) {
@@ -193,12 +380,13 @@ class Bootstrap::Client {
     changed_.notify_all();
   }
 
-  void take_departure(const Frame& frame) {
+  void take_departure(HubEnd& hub, const Frame& frame) {
     auto departure = decode_departure(frame.header.rank, frame.payload);
     if (!departure.ok()) {
-      link_->close();
-      return lose_hub("it sent what no hub sends");
+      hub.link->close();
+      return lose(hub, {Loss::Kind::kNonsense, "it sent what no hub sends"});
     }
+    if (!departed_.insert(departure->rank).second) return;
     unreported_.push_back(*std::move(departure));
     report_departures();
   }
@@ -217,14 +405,13 @@ class Bootstrap::Client {
   }
 
   const std::shared_ptr<Poller> poller_;
-  const std::string hub_;
-  const int rank_;
-  const int rank_count_;
+  const Place place_;
 
   // Of the poller's thread.
-  std::shared_ptr<Link> link_;
+  std::array<HubEnd, 2> hubs_;
   Callbacks callbacks_;
   bool reported_ = false;
+  std::set<int> departed_;
   std::vector<Departure> unreported_;
 
   mutable std::mutex mutex_;  ///< guards what follows
@@ -235,21 +422,18 @@ class Bootstrap::Client {
   Status over_;  ///< why nothing can be asked of the hub any more
   bool joined_ = false;
   bool left_ = false;
-  bool disconnected_ = false;
+  int connections_ = 0;
 };
 
 Bootstrap::Bootstrap(std::unique_ptr<Client> client) : client_(std::move(client)) {}
 Bootstrap::~Bootstrap() = default;
 
 Result<std::unique_ptr<Bootstrap>> Bootstrap::join(const UniqueId& id, int rank, int rank_count, base::Time deadline,
-                                                   base::Milliseconds peer_loss) {
+                                                   base::Milliseconds peer_loss, const std::string& interfaces) {
   TUTTI_ASSIGN(const Endpoint endpoint, endpoint_of(id));
   TUTTI_ASSIGN(auto poller, Poller::shared());
-  const std::string context = fmt::format("rank {} of {}", rank, rank_count);
-  auto socket = base::connect_to(endpoint.address, deadline);
-  if (!socket.ok()) return socket.status().with_context(context + " cannot reach the hub");
-  auto client = std::make_unique<Client>(std::move(poller), endpoint.address, rank, rank_count);
-  TUTTI_TRY(client->join(*std::move(socket), endpoint.secret, peer_loss, deadline));
+  auto client = std::make_unique<Client>(std::move(poller), Client::Place{rank, rank_count, peer_loss});
+  if (const Status joined = client->join(endpoint, interfaces, deadline); !joined.ok()) return joined;
   return std::unique_ptr<Bootstrap>(new Bootstrap(std::move(client)));
 }
 

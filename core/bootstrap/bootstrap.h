@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// How ranks meet, agree, and learn of each other's death: one rank's side of the hub.
+// How ranks meet, agree, and learn of each other's death: one rank's side of the hubs.
 //
 //   UniqueId::create() starts a hub in its process; every rank of that id then joins it over TCP. Until they leave, the
-//   ranks exchange small data through the hub, and it tells all of them when one is lost.
+//   ranks exchange small data through the hub, and it tells all of them when one is lost. A standby hub in another
+//   process does the same when the first one is gone.
 #pragma once
 
 #include <cstddef>
@@ -33,7 +34,8 @@ class Bootstrap {
  public:
   /// What all ranks together may give to a call, with 4 bytes more for each rank.
   static constexpr size_t kMaxBytes = 64u << 20;
-  /// How long a host may be silent until it counts as dead. The death of a process is known in milliseconds.
+  /// How long a host may be silent without any failure. A longer silence fails the group, after at most twice this time
+  /// and a second. The death of a process is known in milliseconds.
   static constexpr base::Milliseconds kPeerLoss{10000};
 
   struct Callbacks {
@@ -48,8 +50,13 @@ class Bootstrap {
   /// Returns when all `rank_count` ranks have joined. Errors, the same on every rank: kTimeout (names the ranks that
   /// never came), kInvalidArgument (a rank outside 0..rank_count-1, or there twice), kMismatch (different rank_count),
   /// kVersionMismatch, kRemote (a rank died, the hub is gone or has another secret).
+  ///
+  /// If the ranks live in several processes, one rank starts a standby hub and all others join it, too. `interfaces`
+  /// says where, as for UniqueId::create(). Empty: at the address from which the rank reaches the hub. If a rank cannot
+  /// reach the standby, all go on without one, and rank 0 warns.
   static Result<std::unique_ptr<Bootstrap>> join(const UniqueId& id, int rank, int rank_count, base::Time deadline,
-                                                 base::Milliseconds peer_loss = kPeerLoss);
+                                                 base::Milliseconds peer_loss = kPeerLoss,
+                                                 const std::string& interfaces = {});
   /// Leaves.
   ~Bootstrap();
   Bootstrap(const Bootstrap&) = delete;
@@ -73,7 +80,7 @@ class Bootstrap {
   /// Fails the group on every rank, here before it returns. Later failures change nothing.
   void post_abort(std::string_view text);
   /// What each rank is doing, by rank: what its `describe` says, or "left", "lost", "no answer". Works also after a
-  /// failure, as long as the hub is there.
+  /// failure, as long as one hub is there, and while the process of one hub is stopped.
   Result<std::vector<std::string>> query(base::Time deadline);
 
   /// Tells the other ranks that this rank makes no further call on its communicator, and which calls it has made.

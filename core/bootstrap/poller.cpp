@@ -2,6 +2,7 @@
 #include "bootstrap/poller.h"
 
 #include <fcntl.h>
+#include <openssl/crypto.h>
 #include <pthread.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -13,6 +14,8 @@ namespace tutti::bootstrap {
 namespace {
 
 struct Shared {
+  /// OpenSSL, which the loop uses, then ends after the loop when the process exits.
+  Shared() { ::OPENSSL_init_crypto(0, nullptr); }
   std::mutex mutex;
   std::shared_ptr<Poller> poller;
 };

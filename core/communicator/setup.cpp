@@ -16,6 +16,7 @@
 #include "bootstrap/agreement.h"
 #include "bootstrap/endpoint.h"
 #include "bootstrap/host.h"
+#include "bootstrap/interface.h"
 #include "communicator/choices.h"
 #include "communicator/gpu_limits.h"
 #include "communicator/machine.h"
@@ -114,12 +115,22 @@ class Setup {
  private:
   Status meet() {
     const auto loss = std::chrono::duration_cast<base::Milliseconds>(config_.duration("timeouts.peer_loss"));
-    TUTTI_ASSIGN(state_.bootstrap_, bootstrap::Bootstrap::join(id_, state_.rank_, state_.size_, deadline_, loss));
+    TUTTI_ASSIGN(state_.bootstrap_, bootstrap::Bootstrap::join(id_, state_.rank_, state_.size_, deadline_, loss,
+                                                               Communicator::State::interfaces_of(config_)));
     auto* state = &state_;
     state_.bootstrap_->set_callbacks({[state](const bootstrap::FailureReport& report) { state->on_failure(report); },
                                       [state] { return state->describe_current(); },
                                       [state](const bootstrap::Departure& gone) { state->on_departure(gone); }});
-    return {};
+    return check_interfaces();
+  }
+
+  /// A setting that no interface of this host fits is an error, even where it is not used.
+  Status check_interfaces() {
+    TUTTI_ASSIGN(const std::vector<bootstrap::Interface> found, bootstrap::interfaces_of_this_host());
+    const auto chosen = bootstrap::choose_interface(found, Communicator::State::interfaces_of(config_));
+    if (chosen.ok()) return {};
+    const std::string place = fmt::format("bootstrap.interface ({})", config_.origin("bootstrap.interface"));
+    return fail_all(chosen.status().with_context(place));
   }
 
   Status find_hosts() {
@@ -526,7 +537,7 @@ Result<std::shared_ptr<Communicator::State>> Communicator::State::create(const U
   if (made.ok()) return state;
   // Where the cause is another rank's, say that one.
   const Status failure = state->failure();
-  if (failure.ok() && made.code() == Code::kAborted) return reason_of_abort(made.text());
+  if (failure.ok() && made.code() == Code::kAborted) return reason_of(made);
   return failure.ok() || made.code() == Code::kNotFound || made.code() == Code::kConfig ? made : failure;
 }
 
@@ -537,7 +548,9 @@ Result<std::shared_ptr<Communicator::State>> Communicator::State::split(int colo
   };
   const auto deadline = base::time_in(config_.duration("timeouts.bootstrap"));
   const Wish mine{color, key};
-  TUTTI_ASSIGN(const auto all, bootstrap_->all_gather(bytes_of(mine), deadline));
+  auto wishes = bootstrap_->all_gather(bytes_of(mine), deadline);
+  if (!wishes.ok()) return reason_of(wishes.status());
+  const auto all = *std::move(wishes);
   std::vector<std::pair<int, int>> group;  // key, rank
   for (size_t r = 0; r < all.size(); ++r) {
     Wish wish{};
@@ -552,10 +565,11 @@ Result<std::shared_ptr<Communicator::State>> Communicator::State::split(int colo
     made = created.status();
     if (created.ok()) id = *created;
   }
-  TUTTI_ASSIGN(const auto ids, bootstrap_->all_gather(bytes_of(id), deadline));
+  const auto ids = bootstrap_->all_gather(bytes_of(id), deadline);
+  if (!ids.ok()) return reason_of(ids.status());
   TUTTI_TRY(made);
   if (color < 0) return std::shared_ptr<State>();
-  std::memcpy(&id, ids[static_cast<size_t>(group.front().second)].data(), sizeof id);
+  std::memcpy(&id, (*ids)[static_cast<size_t>(group.front().second)].data(), sizeof id);
   const auto place = std::find_if(group.begin(), group.end(), [&](const auto& entry) { return entry.second == rank_; });
   return create(id, static_cast<int>(place - group.begin()), static_cast<int>(group.size()), config_);
 }

@@ -176,7 +176,9 @@ Status Communicator::State::barrier(Stream stream) {
 }
 
 Result<std::vector<std::vector<std::byte>>> Communicator::State::exchange(std::span<const std::byte> mine) {
-  return bootstrap_->all_gather(mine, base::time_in(config_.duration("timeouts.bootstrap")));
+  auto all = bootstrap_->all_gather(mine, base::time_in(config_.duration("timeouts.bootstrap")));
+  if (!all.ok()) return reason_of(all.status());
+  return all;
 }
 
 Result<std::optional<uint64_t>> Communicator::State::register_buffer(void* buffer, size_t bytes) {
@@ -190,7 +192,8 @@ Result<std::optional<uint64_t>> Communicator::State::register_buffer(void* buffe
     TUTTI_ASSIGN(number, gpu_->register_buffer(buffer, bytes, deadline));
     return {};
   };
-  TUTTI_TRY(enqueue(meet));
+  const Status met = enqueue(meet);
+  if (!met.ok()) return reason_of(met);
   return number;
 }
 

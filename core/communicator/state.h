@@ -75,6 +75,10 @@ class Communicator::State {
   void on_failure(const bootstrap::FailureReport& report);
   void on_departure(const bootstrap::Departure& departure);
   static Status reason_of_abort(std::string_view text);
+  /// The failure of a call of the bootstrap; of an abort its reason.
+  static Status reason_of(const Status& failure) {
+    return failure.code() == Code::kAborted ? reason_of_abort(failure.text()) : failure;
+  }
   void on_network_failure(const Status& failure);
   /// The first failure breaks the communicator: true. Later ones are ignored. Any thread.
   bool break_with(const Status& failure);
