@@ -118,6 +118,12 @@ class Bootstrap::Client {
     return failure_;
   }
 
+  std::optional<FailureReport> wait_for_failure(base::Time deadline) const {
+    std::unique_lock lock(mutex_);
+    changed_.wait_until(lock, deadline, [this] { return failure_ || !over_.ok(); });
+    return failure_;
+  }
+
   void post_abort(std::string_view text) {
     fail({FailureKind::kAborted, rank(), std::string(text)});
     const std::lock_guard lock(mutex_);
@@ -226,7 +232,8 @@ class Bootstrap::Client {
 
   Status reach_standby(const Secret& secret, const Bytes& announced, base::Time deadline) {
     TUTTI_ASSIGN(const std::vector<Bytes> parts, unpack(announced));
-    if (parts.size() != 1) return Status(Code::kRemote, parts.size() == 2 ? to_text(parts[1]) : "no address");
+    if (parts.size() != 1)
+      return Status(Code::kRemote, "it did not start" + (parts.size() == 2 ? ": " + to_text(parts[1]) : ""));
     TUTTI_ASSIGN(const base::SocketAddress address, base::SocketAddress::parse(to_text(parts[0])));
     const base::Time limit = std::min(deadline, base::time_in(place_.peer_loss));
     TUTTI_ASSIGN(base::Fd socket, knock({address, secret}, {}, hello(), limit));
@@ -240,9 +247,10 @@ class Bootstrap::Client {
     if (failed == reports.end()) return true;
     if (rank() == 0)
       log::warn(
-          "bootstrap: no standby hub in the process of {}, since rank {} cannot reach it: {}. If the process of "
-          "the hub ({}) ends, ranks no longer learn of lost ranks",
-          to_text(lineup.standby), failed - reports.begin(), to_text(*failed), to_text(lineup.primary));
+          "bootstrap: rank {} cannot reach a standby hub in the process of {}: {}. All go on without it: if the "
+          "process "
+          "of the hub ({}) ends, no rank learns who is lost",
+          failed - reports.begin(), to_text(lineup.standby), to_text(*failed), to_text(lineup.primary));
     return false;
   }
 
@@ -415,7 +423,7 @@ class Bootstrap::Client {
   std::vector<Departure> unreported_;
 
   mutable std::mutex mutex_;  ///< guards what follows
-  std::condition_variable changed_;
+  mutable std::condition_variable changed_;
   std::map<uint32_t, std::optional<Frame>> answers_;  ///< by the id of who waits
   uint32_t exchanges_ = 0;
   std::optional<FailureReport> failure_;
@@ -473,6 +481,9 @@ void Bootstrap::set_callbacks(Callbacks callbacks) {
 }
 std::optional<FailureReport> Bootstrap::failure() const {
   return client_->failure();
+}
+std::optional<FailureReport> Bootstrap::wait_for_failure(base::Time deadline) const {
+  return client_->wait_for_failure(deadline);
 }
 void Bootstrap::post_abort(std::string_view text) {
   client_->post_abort(text);

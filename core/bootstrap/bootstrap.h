@@ -77,6 +77,8 @@ class Bootstrap {
   void set_callbacks(Callbacks callbacks);
   /// The failure of the group, if it has failed. Leaving is no failure, of a rank or of the hub.
   std::optional<FailureReport> failure() const;
+  /// The same, after a wait until the group fails or the deadline passes.
+  std::optional<FailureReport> wait_for_failure(base::Time deadline) const;
   /// Fails the group on every rank, here before it returns. Later failures change nothing.
   void post_abort(std::string_view text);
   /// What each rank is doing, by rank: what its `describe` says, or "left", "lost", "no answer". Works also after a

@@ -46,6 +46,7 @@ constexpr double kGpuMemoryGbs = 3000;
 constexpr uint32_t kGpuChannels = 64;
 constexpr uint32_t kGpuNetChannels = 4;  // each has connections of its own, which one thread of the host serves
 constexpr double kNetLatencyUs = 15;
+constexpr base::Milliseconds kReportLimit(1000);  // how long the report of a death may take
 
 /// What ranks tell each other once their memory and listeners exist. Plain data; all ranks run the same version (agreed
 /// before).
@@ -339,10 +340,16 @@ class Setup {
     const auto mode = copy == "on"    ? transport::Shm::SingleCopy::kOn
                       : copy == "off" ? transport::Shm::SingleCopy::kOff
                                       : transport::Shm::SingleCopy::kAuto;
-    TUTTI_TRY(shm.attach(peers, mode));
+    if (const Status attached = shm.attach(peers, mode); !attached.ok()) return cause_of(attached);
     direct_minimum_ = mode == transport::Shm::SingleCopy::kOff ? 0 : config_.size_bytes("shm.single_copy_min");
     log::info("shared memory with {} local ranks, single copy: {}", local_ranks_.size(), shm.single_copy());
     return {};
+  }
+
+  /// The memory of a process that has just died is gone, too: the hub's report, which names the rank, says more.
+  Status cause_of(const Status& failure) const {
+    const auto report = state_.bootstrap_->wait_for_failure(base::time_in(kReportLimit));
+    return report ? Communicator::State::reason_of(report->status()) : failure;
   }
 
   Status open_network(const transport::KeySpace& keys, uint64_t communicator, tutti_bell& bell,
