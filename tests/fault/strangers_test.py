@@ -59,7 +59,7 @@ class Strangers:
 
 def rank_command(tool, rank, ranks, meeting):
     return [tool, "bench", "all_reduce", "--rank", str(rank), "--ranks", str(ranks), "--id", meeting, "--min", "64K",
-            "--max", "64K", "--iters", "1000", "--set", "timeouts.bootstrap=60s"]
+            "--max", "64K", "--iters", "50", "--set", "timeouts.bootstrap=60s"]
 
 
 def run_job(tool, strangers_count):
