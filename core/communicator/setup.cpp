@@ -553,11 +553,8 @@ Result<std::shared_ptr<Communicator::State>> Communicator::State::split(int colo
     int color;
     int key;
   };
-  const auto deadline = base::time_in(config_.duration("timeouts.bootstrap"));
   const Wish mine{color, key};
-  auto wishes = bootstrap_->all_gather(bytes_of(mine), deadline);
-  if (!wishes.ok()) return reason_of(wishes.status());
-  const auto all = *std::move(wishes);
+  TUTTI_ASSIGN(const auto all, exchange(bytes_of(mine)));
   std::vector<std::pair<int, int>> group;  // key, rank
   for (size_t r = 0; r < all.size(); ++r) {
     Wish wish{};
@@ -572,11 +569,10 @@ Result<std::shared_ptr<Communicator::State>> Communicator::State::split(int colo
     made = created.status();
     if (created.ok()) id = *created;
   }
-  const auto ids = bootstrap_->all_gather(bytes_of(id), deadline);
-  if (!ids.ok()) return reason_of(ids.status());
+  TUTTI_ASSIGN(const auto ids, exchange(bytes_of(id)));
   TUTTI_TRY(made);
   if (color < 0) return std::shared_ptr<State>();
-  std::memcpy(&id, (*ids)[static_cast<size_t>(group.front().second)].data(), sizeof id);
+  std::memcpy(&id, ids[static_cast<size_t>(group.front().second)].data(), sizeof id);
   const auto place = std::find_if(group.begin(), group.end(), [&](const auto& entry) { return entry.second == rank_; });
   return create(id, static_cast<int>(place - group.begin()), static_cast<int>(group.size()), config_);
 }

@@ -25,7 +25,7 @@ def free_port():
 
 
 class Strangers:
-    """Connections to one port: a third stays idle, a third sends a byte now and then, a third sends garbage and goes."""
+    """Connections to one port: a third stays idle, a third sends one byte, a third sends garbage and goes."""
 
     def __init__(self, port, most_open):
         self.port, self.most_open = port, most_open
