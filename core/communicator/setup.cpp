@@ -129,9 +129,8 @@ class Setup {
   Status check_interfaces() {
     TUTTI_ASSIGN(const std::vector<bootstrap::Interface> found, bootstrap::interfaces_of_this_host());
     const auto chosen = bootstrap::choose_interface(found, Communicator::State::interfaces_of(config_));
-    if (chosen.ok()) return {};
     const std::string place = fmt::format("bootstrap.interface ({})", config_.origin("bootstrap.interface"));
-    return fail_all(chosen.status().with_context(place));
+    return chosen.ok() ? Status() : fail_all(chosen.status().with_context(place));
   }
 
   Status find_hosts() {
