@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Strangers at the hub's port before and during a job: idle, slow and flooding ones. The job must not notice.
 
-strangers_test.py TOOL [--strangers N]: half of them come while the hub waits for its last rank, half during the job.
+strangers_test.py TOOL [--strangers N] [--calls C]: half of them come while the hub waits for its last rank, half during the job.
 Prints how long the same job takes without and with them.
 """
 import argparse
@@ -57,24 +57,24 @@ class Strangers:
             self.come()
 
 
-def rank_command(tool, rank, ranks, meeting):
+def rank_command(tool, rank, ranks, meeting, calls):
     return [tool, "bench", "all_reduce", "--rank", str(rank), "--ranks", str(ranks), "--id", meeting, "--min", "64K",
-            "--max", "64K", "--iters", "50", "--set", "timeouts.bootstrap=60s"]
+            "--max", "64K", "--iters", str(calls), "--set", "timeouts.bootstrap=60s"]
 
 
-def run_job(tool, strangers_count):
+def run_job(tool, strangers_count, calls):
     """Seconds from the start of the last rank to the end of all, and the strangers."""
     port = free_port()
     meeting = f"127.0.0.1:{port}:{secrets.token_hex(16)}"
     strangers = Strangers(port, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
-    start = [subprocess.Popen(rank_command(tool, rank, 3, meeting), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    start = [subprocess.Popen(rank_command(tool, rank, 3, meeting, calls), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                               text=True, env=os.environ) for rank in range(2)]
     over = threading.Event()
     try:
         wait_for_listener(port)
         strangers.come_in_numbers(strangers_count // 2)
         began = time.monotonic()
-        start.append(subprocess.Popen(rank_command(tool, 2, 3, meeting), stdout=subprocess.PIPE,
+        start.append(subprocess.Popen(rank_command(tool, 2, 3, meeting, calls), stdout=subprocess.PIPE,
                                       stderr=subprocess.PIPE, text=True, env=os.environ))
         crowd = threading.Thread(target=strangers.come_in_numbers, args=(strangers_count - strangers_count // 2, over))
         crowd.start()
@@ -106,9 +106,10 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("tool")
     parser.add_argument("--strangers", type=int, default=2000)
+    parser.add_argument("--calls", type=int, default=50, help="that the job makes and measures")
     request = parser.parse_args()
-    alone, _, wrong = run_job(request.tool, 0)
-    crowded, strangers, wrong_in_crowd = run_job(request.tool, request.strangers)
+    alone, _, wrong = run_job(request.tool, 0, request.calls)
+    crowded, strangers, wrong_in_crowd = run_job(request.tool, request.strangers, request.calls)
     print(f"{strangers.came} strangers came, {strangers.refused} were refused; "
           f"the job took {alone:.2f} s without them and {crowded:.2f} s with them")
     for errors in wrong + wrong_in_crowd:
