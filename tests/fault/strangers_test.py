@@ -67,8 +67,8 @@ def run_job(tool, strangers_count, calls):
     port = free_port()
     meeting = f"127.0.0.1:{port}:{secrets.token_hex(16)}"
     strangers = Strangers(port, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
-    start = [subprocess.Popen(rank_command(tool, rank, 3, meeting, calls), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                              text=True, env=os.environ) for rank in range(2)]
+    start = [subprocess.Popen(rank_command(tool, rank, 3, meeting, calls), stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True, env=os.environ) for rank in range(2)]
     over = threading.Event()
     try:
         wait_for_listener(port)
