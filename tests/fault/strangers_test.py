@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Strangers at the hub's port before and during a job: idle, slow and flooding ones. The job must not notice.
 
-strangers_test.py TOOL [--strangers N] [--calls C]: half of them come while the hub waits for its last rank, half during the job.
+strangers_test.py TOOL [--strangers N] [--calls C]:
+half of them come while the hub waits for its last rank, half during the job.
 Prints how long the same job takes without and with them.
 """
 import argparse
