@@ -187,14 +187,17 @@ Result<Fd> connect_to(const SocketAddress& address, Time deadline) {
   }
 }
 
-void set_connection_options(const Fd& socket, Milliseconds loss) {
-  const int loss_ms = static_cast<int>(std::clamp<int64_t>(loss.count(), 1, 24 * 3600 * 1000));
+void set_connection_options(const Fd& socket, Milliseconds grace) {
+  // The kernel doubles the time between its attempts to send. After a cut of `grace`, the next attempt may come as late
+  // as 2 * grace and one first interval (200 ms or more).
+  const int64_t grace_ms = std::clamp<int64_t>(grace.count(), 1, 24 * 3600 * 1000);
+  const int limit_ms = static_cast<int>(2 * grace_ms + 1000);
   set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1);
   set_option(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
-  set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, std::max(1, loss_ms / 2000));  // seconds
-  set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, 1);
-  set_option(socket, IPPROTO_TCP, TCP_KEEPCNT, std::clamp(loss_ms / 2000, 1, 127));
-  set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, loss_ms);
+  set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, static_cast<int>(std::clamp<int64_t>(grace_ms / 2000, 1, 30)));
+  set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, 1);  // seconds
+  set_option(socket, IPPROTO_TCP, TCP_KEEPCNT, 127);  // beyond the user time-out, which decides
+  set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, limit_ms);
 }
 
 }  // namespace tutti::base
