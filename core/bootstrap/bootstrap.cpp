@@ -99,6 +99,11 @@ class Bootstrap::Client {
     return failure_;
   }
 
+  bool hears() const {
+    const std::lock_guard lock(mutex_);
+    return over_.ok();
+  }
+
   void post_abort(std::string_view text) {
     fail({FailureKind::kAborted, rank_, std::string(text)});
     const std::lock_guard lock(mutex_);
@@ -290,6 +295,10 @@ void Bootstrap::set_callbacks(Callbacks callbacks) {
 std::optional<FailureReport> Bootstrap::failure() const {
   return client_->failure();
 }
+bool Bootstrap::hears() const {
+  return client_->hears();
+}
+
 void Bootstrap::post_abort(std::string_view text) {
   client_->post_abort(text);
 }

@@ -70,6 +70,8 @@ class Bootstrap {
   void set_callbacks(Callbacks callbacks);
   /// The failure of the group, if it has failed. Leaving is no failure, of a rank or of the hub.
   std::optional<FailureReport> failure() const;
+  /// Whether news of other ranks still arrive. False once the hub has closed, which is no failure.
+  bool hears() const;
   /// Fails the group on every rank, here before it returns. Later failures change nothing.
   void post_abort(std::string_view text);
   /// What each rank is doing, by rank: what its `describe` says, or "left", "lost", "no answer". Works also after a

@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include <cstring>
+#include <utility>
 
 #include "progress/bell.h"
 
@@ -52,6 +53,26 @@ Driver::Round Driver::round(std::span<Job> jobs, uint32_t spins) {
 }
 
 Driver::Outcome Driver::wait_for(std::span<Job> jobs) {
+  const Outcome outcome = drive(jobs);
+  forget_awaited();
+  return outcome;
+}
+
+void Driver::note_awaited(std::span<const Job> jobs) {
+  noted_ = true;
+  for (const Job& job : jobs) {
+    if (job.done || (job.after != nullptr && !job.after->done)) continue;
+    const uint32_t peer = job.work->fault.peer;
+    awaited_[peer / 64].fetch_or(uint64_t{1} << peer % 64, std::memory_order_relaxed);
+  }
+}
+
+void Driver::forget_awaited() {
+  if (!std::exchange(noted_, false)) return;
+  for (auto& ranks : awaited_) ranks.store(0, std::memory_order_relaxed);
+}
+
+Driver::Outcome Driver::drive(std::span<Job> jobs) {
   for (Job& job : jobs) job.done = false;
   const uint32_t spins = jobs.size() == 1 && engine_ == nullptr ? options_.spins : kSharedSpins;
   const uint32_t patience = options_.yields + (engine_ != nullptr ? options_.helps : 0);
@@ -64,6 +85,7 @@ Driver::Outcome Driver::wait_for(std::span<Job> jobs) {
     const bool helped = engine_ != nullptr && engine_->assist();
     if (now.moved || helped) {
       idle = 0;
+      if (now.moved) forget_awaited();
       continue;
     }
     if (++idle <= patience) {
@@ -79,8 +101,10 @@ Driver::Outcome Driver::wait_for(std::span<Job> jobs) {
     if (!last.pending) return {};
     if (last.moved) {
       idle = 0;
+      forget_awaited();
       continue;
     }
+    if (!noted_) note_awaited(jobs);
     if (any_left) {
       if (const Outcome absence = find_absence(jobs); absence.absence) return absence;
     }

@@ -3,8 +3,10 @@
 // nothing can.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <span>
+#include <vector>
 
 #include "communicator/attendance.h"
 #include "progress/engine.h"
@@ -31,12 +33,17 @@ class Driver {
     std::chrono::nanoseconds operation_timeout{};  ///< without any progress
     tutti_bell* bell = nullptr;                    ///< rung by peers and by the engine
   };
-  explicit Driver(const Options& options) : options_(options) {}
+  Driver(const Options& options, uint32_t rank_count) : options_(options), awaited_(rank_count / 64 + 1) {}
 
   /// Whose network slots these works may wait for; helped while waiting.
   void set_engine(progress::Engine* engine) { engine_ = engine; }
   /// Asked before a wait sleeps: whether the ranks that a work waits for still take part.
   void set_attendance(const Attendance* attendance) { attendance_ = attendance; }
+
+  /// Whether a work has waited for this rank for so long that run() sleeps. Any thread.
+  bool awaits(uint32_t rank) const {
+    return (awaited_[rank / 64].load(std::memory_order_relaxed) >> rank % 64 & 1) != 0;
+  }
 
   struct Outcome {
     int32_t code = TUTTI_OK;
@@ -56,10 +63,15 @@ class Driver {
   Round round(std::span<Job> jobs, uint32_t spins);
   Outcome wait_for(std::span<Job> jobs);
   Outcome find_absence(std::span<Job> jobs) const;
+  Outcome drive(std::span<Job> jobs);
+  void note_awaited(std::span<const Job> jobs);
+  void forget_awaited();
 
   Options options_;
   progress::Engine* engine_ = nullptr;
   const Attendance* attendance_ = nullptr;
+  std::vector<std::atomic<uint64_t>> awaited_;  // a bit per rank; relaxed: only a hint for the verdict on a connection
+  bool noted_ = false;                          // a bit is set
 };
 
 }  // namespace tutti::communicator

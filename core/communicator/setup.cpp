@@ -130,6 +130,8 @@ class Setup {
       TUTTI_ASSIGN(HostIdentity host, bootstrap::decode_host(bytes));
       hosts.push_back(std::move(host));
     }
+    for (const HostIdentity& host : hosts)
+      host_names_.push_back(host.pretended_name.empty() ? host.host_name : host.pretended_name);
     const HostIdentity& own = hosts[static_cast<size_t>(state_.rank_)];
     ranks_here_ = std::count_if(hosts.begin(), hosts.end(),
                                 [&](const HostIdentity& host) { return host.boot_id == own.boot_id; });
@@ -342,8 +344,9 @@ class Setup {
     options.keys = keys;
     options.bell = &bell;
     auto* state = &state_;
-    // On a GPU a rank that makes no further call may still run kernels that need data.
-    if (!on_gpu()) options.has_left = [state](uint32_t rank) { return state->attendance_.has_left(rank); };
+    options.standing = [state](uint32_t rank) { return state->standing(rank); };
+    options.serves_left = on_gpu();
+    options.hosts = host_names_;
     options.on_failure = [state](const Status& failure) { state->on_network_failure(failure); };
     TUTTI_ASSIGN(
         net, communicator::open_network(*state_.registry_, config_.rules(), options, *state_.bootstrap_, deadline_));
@@ -480,7 +483,7 @@ class Setup {
         communicator::Executions::Options{rank, size, config_.boolean("check.calls"), direct_minimum_, fences_,
                                           &state_.abort_word_},
         *state_.selector_, *state_.programs_);
-    state_.driver_ = std::make_unique<communicator::Driver>(waits());
+    state_.driver_ = std::make_unique<communicator::Driver>(waits(), size);
     state_.driver_->set_attendance(&state_.attendance_);
     if (state_.fabric_->net() != nullptr) state_.driver_->set_engine(&state_.fabric_->net()->engine());
     return {};
@@ -491,7 +494,8 @@ class Setup {
   config::Config& config_;
   base::Time deadline_;
   std::vector<uint32_t> nodes_;
-  double net_gbs_ = 0;  ///< of the slowest rank's fastest port
+  std::vector<std::string> host_names_;  // by rank
+  double net_gbs_ = 0;                   ///< of the slowest rank's fastest port
   double net_latency_us_ = 0;
   uint32_t node_count_ = 1;
   std::vector<uint32_t> local_ranks_;

@@ -378,6 +378,10 @@ void Communicator::State::on_network_failure(const Status& failure) {
   }
 }
 
+transport::Net::Standing Communicator::State::standing(uint32_t rank) const {
+  return {attendance_.has_left(rank), !bootstrap_->hears(), driver_ != nullptr && driver_->awaits(rank)};
+}
+
 bool Communicator::State::break_with(const Status& failure) {
   const std::lock_guard lock(failure_mutex_);  // setup may be about to add the fabric or the GPU
   const bool first = failure_.ok();

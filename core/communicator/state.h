@@ -76,6 +76,8 @@ class Communicator::State {
   void on_departure(const bootstrap::Departure& departure);
   static Status reason_of_abort(std::string_view text);
   void on_network_failure(const Status& failure);
+  /// What this rank knows of another rank, to which a connection broke. For the network's engine.
+  transport::Net::Standing standing(uint32_t rank) const;
   /// The first failure breaks the communicator: true. Later ones are ignored. Any thread.
   bool break_with(const Status& failure);
   /// Breaks this communicator, tells the other ranks why, and logs it: this rank detected it. Returns the failure that

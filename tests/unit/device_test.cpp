@@ -140,7 +140,7 @@ struct Rank {
     static constexpr tutti_protocol_ops kLL{sizeof(tutti_protocol_ops), 0,      nullptr, nullptr,
                                             run_wire<device::LL>,       nullptr};
     Job job{&work, test.wire == Wire::kLL ? &kLL : &kSimple, nullptr, nullptr, false, {}};
-    Driver driver({50, 2, 0, std::chrono::seconds(3), &shm->bell()});
+    Driver driver({50, 2, 0, std::chrono::seconds(3), &shm->bell()}, 2);
     const Driver::Outcome outcome = driver.run({&job, 1});
     fault = work.fault;
     return outcome;
@@ -322,7 +322,7 @@ TEST(Device, TimeOutNamesThePeer) {
   std::vector<Rank> ranks = make_ranks(test);
   std::vector<float> data(10), out(10);
   tutti_work work{};
-  Driver driver({10, 1, 0, std::chrono::milliseconds(50), &ranks[1].shm->bell()});
+  Driver driver({10, 1, 0, std::chrono::milliseconds(50), &ranks[1].shm->bell()}, 2);
   work.plan = &ranks[1].view;
   work.senders = ranks[1].senders.data();
   work.receivers = ranks[1].receivers.data();
