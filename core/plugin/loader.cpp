@@ -146,6 +146,9 @@ Result<std::shared_ptr<Plugin>> Plugin::open(std::shared_ptr<Image> image, confi
     Setting setting{std::string(view(table.config_keys[i].name)), keys[i].type, config.value(keys[i].name), {}};
     plugin->settings_.push_back(std::move(setting));
   }
+  // Plugins may also read how long a peer may be silent. No setting of a plugin has a dot in its name.
+  static constexpr const char* kPeerLoss = "timeouts.peer_loss";
+  plugin->settings_.push_back({kPeerLoss, config::Type::kDuration, config.value(kPeerLoss), {}});
   for (Setting& setting : plugin->settings_) {
     for (const std::string& item : setting.value.list) setting.list.push_back({item.data(), item.size()});
   }

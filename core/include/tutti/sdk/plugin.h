@@ -43,7 +43,8 @@ class Host {
     return static_cast<int32_t>(status.code());
   }
 
-  /// A declared setting. Integers, sizes in bytes, durations in nanoseconds, and booleans as 0 or 1.
+  /// A declared setting, or "timeouts.peer_loss". Integers, sizes in bytes, durations in nanoseconds, and booleans as 0
+  /// or 1.
   int64_t integer(std::string_view name) const { return get(name).integer; }
   bool boolean(std::string_view name) const { return integer(name) != 0; }
   std::string text(std::string_view name) const { return std::string(view(get(name).text)); }
