@@ -71,8 +71,7 @@ class Strangers:
     def run(self):
         os.nice(19)
         hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-        wanted = max(hard, self.count + 100)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, wanted))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         while not select.select([sys.stdin], [], [], 0)[0]:
             begin = time.monotonic()
             self.flood() if self.kind == "flood" else self.hold()
@@ -96,15 +95,18 @@ class Strangers:
         self.held = [one for one in (self.connect() for _ in range(FLOOD_PER_S // 10)) if one is not None]
 
 
-def strangers(kind, count, ports):
-    return subprocess.Popen([sys.executable, __file__, "--strangers", kind, str(count), *map(str, ports)],
-                            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+def crowd_of(kind, count, ports):
+    """As many processes as the limit of descriptors demands; one for a flood."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1] - 100
+    parts = [count] if kind == "flood" else [min(most, count - begin) for begin in range(0, count, most)]
+    return [subprocess.Popen([sys.executable, __file__, "--strangers", kind, str(part), *map(str, ports)],
+                             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for part in parts]
 
 
-def dismiss(process):
+def dismiss(crowd):
     """How many connections they made."""
-    out, _ = process.communicate("\n", timeout=TIMEOUT_S)
-    return int(out.split()[-1]) if out.split() else 0
+    outputs = [process.communicate("\n", timeout=TIMEOUT_S)[0].split() for process in crowd]
+    return sum(int(out[-1]) for out in outputs if out)
 
 
 @dataclasses.dataclass
@@ -141,14 +143,14 @@ def disturbed(tutti, kind, count, iterations, aside):
     """One job among strangers; its time per call, or a failure. `aside`: ports that they go to instead of the job's."""
     before = listening_ports()
     job = start(tutti, iterations)
-    crowd = None
+    crowd = []
     try:
-        crowd = strangers(kind, count, aside or job_ports(before))
+        crowd = crowd_of(kind, count, aside or job_ports(before))
         took, text = job.wait()
         return took, text, dismiss(crowd)
     finally:
-        for process in (job.process, crowd):
-            if process is not None and process.poll() is None:
+        for process in (job.process, *crowd):
+            if process.poll() is None:
                 process.kill()
                 process.wait()
 
@@ -161,6 +163,8 @@ def compare(tutti, kind, count):
         took, text, made = disturbed(tutti, kind, count, iterations, None)
         if took is None:
             return f"{kind}: a job is lost among {made} strangers: {text.strip()}"
+        if made < count / 4:
+            return f"{kind}: only {made} strangers connected before the job was over"
         times.append(took)
         calm.append(disturbed(tutti, kind, count, iterations, aside)[0])
     with_them, without = statistics.median(times), statistics.median(calm)
