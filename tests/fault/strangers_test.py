@@ -163,7 +163,7 @@ def compare(tutti, kind, count):
         took, text, made = disturbed(tutti, kind, count, iterations, None)
         if took is None:
             return f"{kind}: a job is lost among {made} strangers: {text.strip()}"
-        if made < count / 4:
+        if made < min(count, FLOOD_PER_S) / 4:
             return f"{kind}: only {made} strangers connected before the job was over"
         times.append(took)
         calm.append(disturbed(tutti, kind, count, iterations, aside)[0])
