@@ -1,1 +1,2 @@
 tutti_test(fd_post_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/fd_post_test.cpp LABELS concurrent)
+tutti_test(file_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/file_test.cpp)
