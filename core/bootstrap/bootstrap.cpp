@@ -10,6 +10,7 @@
 #include <map>
 #include <mutex>
 
+#include "base/fork.h"
 #include "bootstrap/endpoint.h"
 #include "bootstrap/link.h"
 
@@ -51,6 +52,8 @@ class Bootstrap::Client {
 
   int rank() const { return rank_; }
   int size() const { return rank_count_; }
+  /// In a forked child of the process that joined.
+  bool forked() const { return !poller_->running(); }
 
   Status join(base::Fd socket, const Secret& secret, base::Milliseconds peer_loss, base::Time deadline) {
     base::set_connection_options(socket, peer_loss);
@@ -239,7 +242,9 @@ class Bootstrap::Client {
 };
 
 Bootstrap::Bootstrap(std::unique_ptr<Client> client) : client_(std::move(client)) {}
-Bootstrap::~Bootstrap() = default;
+Bootstrap::~Bootstrap() {
+  if (client_ != nullptr && client_->forked()) base::abandon(std::shared_ptr<Client>(std::move(client_)));
+}
 
 Result<std::unique_ptr<Bootstrap>> Bootstrap::join(const UniqueId& id, int rank, int rank_count, base::Time deadline,
                                                    base::Milliseconds peer_loss) {

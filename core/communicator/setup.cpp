@@ -517,7 +517,12 @@ Result<std::shared_ptr<Communicator::State>> Communicator::State::create(const U
         Code::kInvalidArgument,
         fmt::format("rank {} of {} ranks: a communicator has at least one rank, numbered from 0", rank, size));
   }
-  auto state = std::make_shared<State>(rank, size);
+  TUTTI_TRY(base::follow_forks());
+  const auto end = [](State* ended) {
+    const std::shared_ptr<State> last(ended);
+    if (!last->is_here()) base::abandon(last);
+  };
+  const std::shared_ptr<State> state(new State(rank, size), end);
   if (const auto endpoint = bootstrap::endpoint_of(id); endpoint.ok()) state->secret_ = endpoint->secret;
   state->config_ = std::move(config);
   TUTTI_TRY(log::configure(log::level_from(state->config_.text("log.level")), state->config_.text("log.file")));
@@ -537,7 +542,9 @@ Result<std::shared_ptr<Communicator::State>> Communicator::State::split(int colo
   };
   const auto deadline = base::time_in(config_.duration("timeouts.bootstrap"));
   const Wish mine{color, key};
-  TUTTI_ASSIGN(const auto all, bootstrap_->all_gather(bytes_of(mine), deadline));
+  const auto wishes = bootstrap_->all_gather(bytes_of(mine), deadline);
+  if (!wishes.ok()) return reason_of(wishes.status());
+  const auto& all = *wishes;
   std::vector<std::pair<int, int>> group;  // key, rank
   for (size_t r = 0; r < all.size(); ++r) {
     Wish wish{};
@@ -552,10 +559,11 @@ Result<std::shared_ptr<Communicator::State>> Communicator::State::split(int colo
     made = created.status();
     if (created.ok()) id = *created;
   }
-  TUTTI_ASSIGN(const auto ids, bootstrap_->all_gather(bytes_of(id), deadline));
+  const auto ids = bootstrap_->all_gather(bytes_of(id), deadline);
+  if (!ids.ok()) return reason_of(ids.status());
   TUTTI_TRY(made);
   if (color < 0) return std::shared_ptr<State>();
-  std::memcpy(&id, ids[static_cast<size_t>(group.front().second)].data(), sizeof id);
+  std::memcpy(&id, (*ids)[static_cast<size_t>(group.front().second)].data(), sizeof id);
   const auto place = std::find_if(group.begin(), group.end(), [&](const auto& entry) { return entry.second == rank_; });
   return create(id, static_cast<int>(place - group.begin()), static_cast<int>(group.size()), config_);
 }
@@ -576,6 +584,7 @@ Result<Communicator> Communicator::create(const UniqueId& id, int rank, int rank
 }
 
 Result<std::optional<Communicator>> Communicator::split(int color, int key) {
+  TUTTI_TRY(state_->check_process());
   TUTTI_ASSIGN(std::shared_ptr<State> state, state_->split(color, key));
   if (state == nullptr) return std::optional<Communicator>();
   return std::optional<Communicator>(Communicator(std::move(state)));

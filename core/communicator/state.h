@@ -8,6 +8,7 @@
 #include <mutex>
 #include <span>
 
+#include "base/fork.h"
 #include "bootstrap/bootstrap.h"
 #include "bootstrap/wire.h"
 #include "communicator/attendance.h"
@@ -34,6 +35,12 @@ class Communicator::State {
   /// Joins the ranks of `id`; in setup.cpp.
   static Result<std::shared_ptr<State>> create(const UniqueId& id, int rank, int size, config::Config config);
 
+  /// False in a forked child of the process that made the communicator. The child may then only ask rank() and size(),
+  /// and never destroys this object.
+  bool is_here() const { return origin_.is_here(); }
+  /// Why a forked child cannot use the communicator; ok where is_here().
+  Status check_process() const { return is_here() ? Status() : origin_.refusal("the communicator"); }
+
   int rank() const { return rank_; }
   int size() const { return size_; }
   /// What only ranks of one communicator have in common.
@@ -57,6 +64,12 @@ class Communicator::State {
   Result<std::vector<std::vector<std::byte>>> exchange(std::span<const std::byte> mine);
 
   void abort(std::string_view reason);
+  /// The failure that a rank told all others, from the text of the bootstrap's failure.
+  static Status reason_of_abort(std::string_view text);
+  /// A failure of a collective call of the bootstrap: if the group was aborted, the reason.
+  static Status reason_of(const Status& failure) {
+    return failure.code() == Code::kAborted ? reason_of_abort(failure.text()) : failure;
+  }
   Status failure() const;
   /// The failure, after a look at what kernels have reported.
   Status check_device();
@@ -74,7 +87,6 @@ class Communicator::State {
   /// What another rank, or the hub, reports. The text of an abort is "<code>|<text>".
   void on_failure(const bootstrap::FailureReport& report);
   void on_departure(const bootstrap::Departure& departure);
-  static Status reason_of_abort(std::string_view text);
   void on_network_failure(const Status& failure);
   /// The first failure breaks the communicator: true. Later ones are ignored. Any thread.
   bool break_with(const Status& failure);
@@ -111,6 +123,7 @@ class Communicator::State {
   /// What this rank is doing, for the verdicts of others. Any thread.
   std::string describe_current() const;
 
+  const base::Origin origin_;
   const int rank_;
   const int size_;
   bootstrap::Secret secret_{};

@@ -104,6 +104,9 @@ class TUTTI_API Registration {
   bool direct_ = false;
 };
 
+/// A communicator belongs to the process that made it. In a child that fork() made later, every call but rank() and
+/// size() fails with kFailedPrecondition, abort() has no effect, and the destructor does nothing: the parent goes on
+/// undisturbed. A child may make communicators of its own.
 class TUTTI_API Communicator {
  public:
   /// Joins the ranks of `id`; returns when all `rank_count` ranks have joined and agree on version, plugins and
