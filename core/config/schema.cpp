@@ -53,6 +53,10 @@ std::vector<Key> make_keys() {
             "Tuner plugin to load: table follows what was measured on such machines, and the model elsewhere."),
       choice("plugins.on_missing", "error", {"error", "next"},
              "When a named plugin cannot serve: fail, or go on with the next one."),
+      choice("plugins.trust", "owner", {"owner", "any"},
+             "owner: plugins and configuration files that other users may change are refused if root runs Tutti, and "
+             "warned of otherwise; any: they are used. A file cannot vouch for itself.",
+             false),
       number(Type::kDuration, "timeouts.bootstrap", "30s", kMillisecond, kDay,
              "How long ranks wait for each other to join."),
       number(Type::kDuration, "timeouts.peer_loss", "10s", 100 * kMillisecond, kDay,

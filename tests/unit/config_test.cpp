@@ -177,7 +177,7 @@ TEST_F(ConfigTest, ListsMayBeWrittenWithoutBracketsOutsideYaml) {
 }
 
 TEST_F(ConfigTest, OtherVariablesAreLeftAlone) {
-  loaded("", {{"TUTTI_UNIQUE_ID", "x"},
+  loaded("", {{"TUTTI_ID", "x"},
               {"TUTTI_RANK", "0"},
               {"TUTTI_RANKS", "1"},
               {"TUTTI_PLUGIN_PATH", "/x"},
