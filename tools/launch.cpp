@@ -74,8 +74,9 @@ std::string read_all(int descriptor) {
 }
 
 constexpr size_t kLongestReport = 32 << 10;  // a pipe holds it while nobody reads
+constexpr char kDone = '.';                  // the report of a rank whose work is done
 
-/// Tells the parent why this child failed: the time, then the text. A child that ends well says nothing.
+/// Tells the parent why this child failed: the time, then the text.
 void report(int descriptor, const Failure& failure) {
   const auto time = failure.time.time_since_epoch().count();
   std::string bytes(reinterpret_cast<const char*>(&time), sizeof time);
@@ -84,8 +85,7 @@ void report(int descriptor, const Failure& failure) {
     fmt::print(stderr, "tutti: rank {}: {}\n", failure.rank, failure.text);
 }
 
-std::optional<Failure> read_report(int rank, int descriptor) {
-  const std::string bytes = read_all(descriptor);
+std::optional<Failure> read_report(int rank, const std::string& bytes) {
   Clock::rep time = 0;
   if (bytes.size() < sizeof time) return std::nullopt;
   std::memcpy(&time, bytes.data(), sizeof time);
@@ -101,6 +101,12 @@ struct Child {
 void print_signal(const Child& child, int signal) {
   fmt::print(stderr, "tutti: rank {} (process {}) was ended by signal {} (SIG{})\n", child.rank, child.pid, signal,
              sigabbrev_np(signal));
+}
+
+Status ended_early(const Child& child, int code) {
+  return {Code::kInternal, fmt::format("process {} ended with code {} before its work was done, without a failure; "
+                                       "did a plugin or a library end it (exit)?",
+                                       child.pid, code)};
 }
 
 /// The forked ranks. None outlives this object.
@@ -140,6 +146,18 @@ class Children {
   std::optional<Clock::time_point> deadline_;  ///< when the parent sends a harder one
 };
 
+/// An exception must not reach the parent's code, which would end all ranks.
+template <class Body>
+Result<int> run(const Body& body) {
+  try {
+    return body();
+  } catch (const std::system_error& error) {
+    return Status(Code::kSystem, error.what());
+  } catch (const std::exception& error) {
+    return Status(Code::kInternal, error.what());
+  }
+}
+
 template <class Body>
 Status Children::start(int rank, const Body& body) {
   int ends[2];
@@ -158,8 +176,11 @@ Status Children::start(int rank, const Body& body) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) std::_Exit(kFailure);
   signals_.restore();
-  const Result<int> exit_code = body();
+  Result<int> exit_code = run(body);
+  if (exit_code.ok() && !output_is_out()) exit_code = kFailure;
   if (!exit_code.ok()) report(writes.get(), failure_now(rank, exit_code.status()));
+  if (exit_code.ok()) [[maybe_unused]]
+    const ssize_t told = write(writes.get(), &kDone, 1);
   std::fflush(nullptr);
   std::_Exit(exit_code.ok() ? *exit_code : kFailure);  // not the parent's destructors
 }
@@ -167,10 +188,13 @@ Status Children::start(int rank, const Body& body) {
 void Children::record(const Child& child, int wait_status) {
   const bool exited = WIFEXITED(wait_status);
   const int code = exited ? WEXITSTATUS(wait_status) : kFailure;
-  if (code == kSuccess) return;
+  const std::string bytes = read_all(child.reports.get());
+  const bool silent = exited && bytes.empty() && last_signal_ == 0;
+  if (code == kSuccess && !silent) return;
   if (!exited && last_signal_ == 0) print_signal(child, WTERMSIG(wait_status));
-  if (auto failure = read_report(child.rank, child.reports.get())) failures_.push_back(*std::move(failure));
-  if (exit_code_ == kSuccess) exit_code_ = code;
+  if (auto failure = read_report(child.rank, bytes)) failures_.push_back(*std::move(failure));
+  if (silent) failures_.push_back(failure_now(child.rank, ended_early(child, code)));
+  if (exit_code_ == kSuccess) exit_code_ = code == kSuccess ? kFailure : code;
   if (!deadline_) deadline_ = Clock::now() + kNoticeTime;
 }
 
@@ -217,7 +241,7 @@ int run_as_threads(int rank_count, const RankMain& rank_main) {
   std::mutex mutex;  // guards failures
   std::vector<Failure> failures;
   const auto run_rank = [&](int rank) {
-    const Result<int> exit_code = rank_main(*id, rank);
+    const Result<int> exit_code = run([&] { return rank_main(*id, rank); });
     exit_codes[static_cast<size_t>(rank)] = exit_code.ok() ? *exit_code : kFailure;
     if (exit_code.ok()) return;
     const std::lock_guard lock(mutex);

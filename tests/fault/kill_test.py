@@ -3,7 +3,7 @@
 """Kills one rank in the middle of a collective: every other rank must fail, name it, and leave nothing behind.
 
 kill_test.py TOOL [--gpus]: on the host, or on GPUs, where the kernels of the other ranks must end as well; 77 without
-any. Each rank is a `tutti bench --rank R --id ...` process of its own, so that no launcher cleans up after them.
+any. Each rank is a `tutti bench --rank R` process of its own, so that no launcher cleans up after them.
 """
 import os
 import re
@@ -27,10 +27,10 @@ def free_port():
 
 
 def start(tool, collective, rank, ranks, meeting, extra, environment):
-    command = [tool, "bench", collective, "--rank", str(rank), "--ranks", str(ranks), "--id", meeting,
+    command = [tool, "bench", collective, "--rank", str(rank), "--ranks", str(ranks),
                "--min", "1M", "--max", "1M", "--iters", "1000000", "--no-check"] + extra
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                            env=os.environ | environment)
+                            env=os.environ | {"TUTTI_ID": meeting} | environment)
 
 
 def says_what_it_measures(process, seconds):

@@ -25,7 +25,7 @@ def without_actors(text):
 
 
 def rank(number, ranks, options):
-    return f"tutti bench all_reduce --ranks {ranks} --rank {number} --id MEETING {options}"
+    return f"TUTTI_ID=MEETING tutti bench all_reduce --ranks {ranks} --rank {number} {options}"
 
 
 def job(*options):
@@ -57,6 +57,8 @@ SCRIPTS = {
     "timeout": job(f"{SOON} --iters 8", f"{SOON} --iters 8", f"{SOON} --iters 4"),
     "remote error: ...: rank 2 left": job(f"{LEAVES} --max 1K", f"{LEAVES} --max 1K", f"{LEAVES} --max 256"),
     "remote error": KILLS_RANK_2,
+    "system error: cannot size shared memory":
+        "(ulimit -f 100; tutti bench all_reduce --ranks 2 --max 8)",
     "warn 0/4 tuner.table": TABLE_OF_8_RANKS,
     "TUTTI-P04": "tutti bench all_reduce --ranks 2 --hosts a,b --max 64 --set plugins.path=[$PWD/vendor]",
 }
