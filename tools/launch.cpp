@@ -222,8 +222,8 @@ int Children::wait() {
 }
 
 /// Rank 0: makes the id, tells it to the parent and goes on. Creating an id starts a thread, so the parent must not.
-Result<int> run_first(const RankMain& rank_main, int descriptor) {
-  TUTTI_ASSIGN(const UniqueId id, UniqueId::create());
+Result<int> run_first(const Session& session, const RankMain& rank_main, int descriptor) {
+  TUTTI_ASSIGN(const UniqueId id, session.make_id());
   const std::string text = id.to_string();
   const bool told = write(descriptor, text.data(), text.size()) == static_cast<ssize_t>(text.size());
   close(descriptor);
@@ -233,8 +233,9 @@ Result<int> run_first(const RankMain& rank_main, int descriptor) {
 
 }  // namespace
 
-int run_as_threads(int rank_count, const RankMain& rank_main) {
-  const auto id = UniqueId::create();
+int run_as_threads(const Session& session, const RankMain& rank_main) {
+  const int rank_count = session.rank_count;
+  const auto id = session.make_id();
   if (!id.ok()) return fail(id.status());
   if (const Status shared = log_once_per_job(); !shared.ok()) return fail(shared);
   std::vector<int> exit_codes(static_cast<size_t>(rank_count));
@@ -256,7 +257,7 @@ int run_as_threads(int rank_count, const RankMain& rank_main) {
   return *std::max_element(exit_codes.begin(), exit_codes.end());
 }
 
-int run_as_processes(int rank_count, const RankMain& rank_main) {
+int run_as_processes(const Session& session, const RankMain& rank_main) {
   int ends[2];
   if (pipe(ends) != 0)
     return fail(Status(Code::kSystem, fmt::format("cannot make a pipe: {}", std::generic_category().message(errno))));
@@ -264,7 +265,7 @@ int run_as_processes(int rank_count, const RankMain& rank_main) {
   Children children;
   const Status first = children.start(0, [&] {
     close(ends[0]);
-    return run_first(rank_main, ends[1]);
+    return run_first(session, rank_main, ends[1]);
   });
   close(ends[1]);
   if (!first.ok()) return fail(first);
@@ -272,7 +273,7 @@ int run_as_processes(int rank_count, const RankMain& rank_main) {
   close(ends[0]);
   const auto id = UniqueId::from_string(text);
   if (text.empty() || !id.ok()) return children.wait();  // which prints why rank 0 has none
-  for (int rank = 1; rank < rank_count; ++rank) {
+  for (int rank = 1; rank < session.rank_count; ++rank) {
     const Status started = children.start(rank, [&] { return rank_main(*id, rank); });
     if (!started.ok()) return fail(started);
   }

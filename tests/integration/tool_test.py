@@ -245,6 +245,12 @@ class Bench(ToolTest):
             file.chmod(0o640)
             self.run_bad(2, "bench", "all_reduce", "--rank", 0, "--id-file", file, says="other users may open it")
 
+    def test_ranks_meet_on_the_interface_of_the_configuration(self):
+        self.run_ok("bench", "all_reduce", *SMALL, "--set", "bootstrap.interface==lo")
+        for launch in ((), ("--threads",)):
+            self.run_bad(1, "bench", "all_reduce", *launch, *SMALL, "--set", "bootstrap.interface=nonsense",
+                         says="nonsense")
+
     def test_an_id_for_another_machine(self):
         self.assertRegex(self.run_ok("id", "--at", "127.0.0.1:7000"), r"^127\.0\.0\.1:7000:[0-9a-f]{32}\n$")
         self.assertNotEqual(self.run_ok("id", "--at", "127.0.0.1:7000"), self.run_ok("id", "--at", "127.0.0.1:7000"))

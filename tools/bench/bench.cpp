@@ -182,8 +182,8 @@ int run(const Request& request) {
   if (const Status checked = request.session.check(); !checked.ok()) return tools::fail(checked);
   // Before there are threads; a library with NCCL's API reads it when it starts.
   if (request.blocks > 0) setenv("NCCL_MAX_CTAS", std::to_string(request.blocks).c_str(), 1);
-  const int ranks = request.session.rank_count;
-  return request.threads ? tools::run_as_threads(ranks, rank_main) : tools::run_as_processes(ranks, rank_main);
+  return request.threads ? tools::run_as_threads(request.session, rank_main)
+                         : tools::run_as_processes(request.session, rank_main);
 }
 
 }  // namespace

@@ -62,8 +62,9 @@ int run(const Request& request) {
     return tools::kSuccess;
   };
   if (const Status checked = request.bench.session.check(); !checked.ok()) return tools::fail(checked);
-  const int ranks = request.bench.session.rank_count;
-  return request.bench.threads ? tools::run_as_threads(ranks, rank_main) : tools::run_as_processes(ranks, rank_main);
+  const tools::Session& session = request.bench.session;
+  return request.bench.threads ? tools::run_as_threads(session, rank_main)
+                               : tools::run_as_processes(session, rank_main);
 }
 
 }  // namespace
