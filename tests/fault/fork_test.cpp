@@ -21,7 +21,7 @@
 #include "tutti/communicator.h"
 
 // ThreadSanitizer lets a child of a process with threads start threads only on request.
-extern "C" const char* __tsan_default_options();
+extern "C" TUTTI_API const char* __tsan_default_options();
 extern "C" const char* __tsan_default_options() {
   return "die_after_fork=0";
 }
