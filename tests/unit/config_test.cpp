@@ -238,6 +238,19 @@ std::vector<Key> socket_keys() {
           {"settings.net.socket.interface", Type::kList, "[]", "", {}, INT64_MIN, INT64_MAX, false}};
 }
 
+TEST_F(ConfigTest, RulesExcludeNetworks) {
+  const auto excludes = [](const std::string& rule, const char* network) {
+    return excludes_network(loaded("rules: [{" + rule + "}]").rules()[0], network);
+  };
+  EXPECT_TRUE(excludes("forbid: {network: socket}", "socket"));
+  EXPECT_FALSE(excludes("forbid: {network: socket}", "ib"));
+  EXPECT_FALSE(excludes("forbid: {network: socket, protocol: ll}", "socket"));
+  EXPECT_FALSE(excludes("forbid: {network: socket, algorithm: ring}", "socket"));
+  EXPECT_TRUE(excludes("choose: {network: ib}", "socket"));
+  EXPECT_FALSE(excludes("choose: {network: socket}", "socket"));
+  EXPECT_FALSE(excludes("choose: {protocol: ll}", "socket"));
+}
+
 TEST_F(ConfigTest, SettingsOfPluginsWaitForThem) {
   write("site.yaml", "settings.net.socket: {streams: 3, interface: [eth]}\n");
   Config config = loaded("settings: {net: {socket: {streams: 4}, ib: {device: mlx5_0}}}\n",
