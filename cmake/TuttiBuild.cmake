@@ -80,7 +80,7 @@ endfunction()
 
 # tutti_test(<name> SOURCES ... [LIBRARIES ...] [LABELS ...] [TIMEOUT seconds] [OPTIMISED]):
 # one GoogleTest program linked with the whole core. Label "concurrent" marks what also runs under ThreadSanitizer.
-# TIMEOUT: for tutti_time_limit(), if 30 s are too short. OPTIMISED: most of the test's time is spent in its own sources.
+# TIMEOUT: for tutti_time_limit(), if 30 s are too short. OPTIMISED: most of the test's time is spent in its sources.
 function(tutti_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "OPTIMISED" "TIMEOUT" "SOURCES;LIBRARIES;LABELS")
   add_executable(${name} ${arg_SOURCES})

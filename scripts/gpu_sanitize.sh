@@ -41,11 +41,11 @@ run_processes() {
   [[ $algorithm == direct/shifted ]] && collective=all_to_all
   [[ $algorithm == messages ]] && collective=send_recv
   id=127.0.0.1:$(free_port):$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
-  local command=("$build/bin/tutti" bench "$collective" --ranks 2 --id "$id" --device cuda --set "protocol=$protocol"
+  local command=("$build/bin/tutti" bench "$collective" --ranks 2 --device cuda --set "protocol=$protocol"
     --min 8 --max 128K --factor 128 --type "float32,uint8" --iters 2 --repeat 1 --warmup 1)
   [[ $algorithm == messages ]] || command+=(--set "algorithm=$algorithm")
   for rank in 0 1; do
-    under "$tool" "$log.$rank" "${command[@]}" --rank "$rank" &
+    TUTTI_ID=$id under "$tool" "$log.$rank" "${command[@]}" --rank "$rank" &
     pids+=($!)
   done
   for rank in 0 1; do wait "${pids[$rank]}" || code=$?; done

@@ -38,6 +38,7 @@ TARGETS = {"matrix": ["matrix_test", "product"], "matrix_small": ["matrix_test",
            "tool": ["product"], "tool_config": ["product", "plugin_test"], "topo": ["product"], "search": ["product"],
            "tune": ["product"], "fault_kill": ["product"]}
 LONGEST_S = 600  # of a build
+CHILDREN = set()  # process groups that run now
 
 
 @dataclass
@@ -133,15 +134,15 @@ def run(command, folder, limit_s, **environment):
     """The exit status and the output; status None: it took too long. Its children end with it."""
     with subprocess.Popen(command, cwd=folder, env={**os.environ, **environment}, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True, start_new_session=True) as process:
+        CHILDREN.add(process.pid)
         try:
             output, _ = process.communicate(timeout=limit_s)
             return process.returncode, output
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             return None, process.communicate()[0]
-        except BaseException:
-            os.killpg(process.pid, signal.SIGKILL)
-            raise
+        finally:
+            CHILDREN.discard(process.pid)
 
 
 class Copy:
@@ -149,7 +150,7 @@ class Copy:
 
     def __init__(self, number, cores):
         self.root = WORK / str(number)
-        self.build = self.root / "build"
+        self.build = "build/release"  # where ccache knows the objects of a release from
         self.cores = cores
         self.limits = {}  # of tests, by (tests, filter)
 
@@ -162,32 +163,29 @@ class Copy:
             if not source.is_file():
                 continue
             text = source.read_bytes()
-            if name == "cmake/TuttiBuild.cmake":  # a mutant may leave a parameter unused
-                text = text.replace(b" -Werror>", b">")
             if copy.exists() and copy.read_bytes() == text:
                 continue
             copy.parent.mkdir(parents=True, exist_ok=True)
             copy.write_bytes(text)
             shutil.copymode(source, copy)
-        options = ["-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_CXX_FLAGS_RELEASE=-O1 -DNDEBUG", "-DTUTTI_BENCH=OFF",
-                   "-DTUTTI_CUDA=OFF"]
+        options = ["-DTUTTI_BENCH=OFF"]
         if shutil.which("ld.lld"):
             options += [f"-DCMAKE_{kind}_LINKER_FLAGS=-fuse-ld=lld" for kind in ("EXE", "SHARED", "MODULE")]
-        status, output = run(["cmake", "-G", "Ninja", "-S", ".", "-B", "build", *options], self.root, LONGEST_S)
+        status, output = run(["cmake", "--preset", "release", *options], self.root, LONGEST_S)
         if status != 0:
             sys.exit(output)
 
     def make(self, tests, limit_s=LONGEST_S):
         """Builds what the tests need. The status and the output."""
         targets = sorted({target for test in tests for target in TARGETS.get(test, [test])})
-        return run(["nice", "cmake", "--build", "build", f"-j{self.cores}", "--target", *targets], self.root, limit_s)
+        return run(["cmake", "--build", self.build, f"-j{self.cores}", "--target", *targets], self.root, limit_s)
 
     def test(self, mutation, limit_s):
         names = "|".join(mutation.tests)
         environment = {"GTEST_FAIL_FAST": "1", "GTEST_BRIEF": "1"}
         if mutation.filter:
             environment["GTEST_FILTER"] = mutation.filter
-        command = ["ctest", "--test-dir", "build", "-R", f"^({names})$", "--stop-on-failure", "--no-tests=error",
+        command = ["ctest", "--test-dir", self.build, "-R", f"^({names})$", "--stop-on-failure", "--no-tests=error",
                    "--output-on-failure"]
         return run(command, self.root, limit_s, **environment)
 
@@ -239,11 +237,16 @@ class Runner:
         for group in by_tests.values():
             self.queue.put(group)
         cores = max(1, len(os.sched_getaffinity(0)) // self.jobs)
-        threads = [threading.Thread(target=self.work, args=(Copy(i, cores),)) for i in range(self.jobs)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        threads = [threading.Thread(target=self.work, args=(Copy(i, cores),), daemon=True) for i in range(self.jobs)]
+        try:
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        except KeyboardInterrupt:
+            self.failure = "interrupted; --resume goes on"
+            for child in list(CHILDREN):
+                os.killpg(child, signal.SIGKILL)
         if self.failure is not None:
             sys.exit(self.failure)
 
@@ -283,9 +286,7 @@ def report(mutations, results):
     rows, bad = {}, []
     for mutation in mutations:
         verdict = results.get(mutation.key(), "not run")
-        if verdict == "survived" and mutation.reason:
-            verdict = "stated"
-        if verdict == "not run" and mutation.reason:
+        if mutation.reason and verdict in ("survived", "not run"):
             verdict = "stated"
         rows.setdefault(folder_of(mutation.file), []).append(verdict)
         if verdict in ("survived", "broken") or (verdict == "killed" and mutation.reason):
@@ -296,7 +297,7 @@ def report(mutations, results):
         print(f"| {folder} | {len(found)} | " + " | ".join(str(found.count(verdict)) for verdict in verdicts) + " |")
     for verdict, mutation in bad:
         note = ", but the list says that no test can notice" if mutation.reason else ""
-        print(f"\n{verdict}{note}: {mutation.file}:{mutation.line()} ({mutation.place}, tests {' '.join(mutation.tests)})")
+        print(f"\n{verdict}{note}: {mutation.file}:{mutation.line()} ({mutation.place}; {' '.join(mutation.tests)})")
         print(f"  {mutation.summary()}")
     return len(bad)
 

@@ -24,8 +24,12 @@ void add_config(CLI::App& tutti, int& exit_code);
 void add_plugin(CLI::App& tutti, int& exit_code);
 void add_topo(CLI::App& tutti, int& exit_code);
 void add_tune(CLI::App& tutti, int& exit_code);
+void add_id(CLI::App& tutti, int& exit_code);
 
 /// Prints "tutti: <text>" on stderr, in one line; returns kFailure.
 int fail(const Status& status);
+
+/// Whether all that was printed has reached standard output; if not, says why on stderr.
+bool output_is_out();
 
 }  // namespace tutti::tools

@@ -74,8 +74,9 @@ std::string read_all(int descriptor) {
 }
 
 constexpr size_t kLongestReport = 32 << 10;  // a pipe holds it while nobody reads
+constexpr char kDone = '.';                  // the report of a rank whose work is done
 
-/// Tells the parent why this child failed: the time, then the text. A child that ends well says nothing.
+/// Tells the parent why this child failed: the time, then the text.
 void report(int descriptor, const Failure& failure) {
   const auto time = failure.time.time_since_epoch().count();
   std::string bytes(reinterpret_cast<const char*>(&time), sizeof time);
@@ -84,8 +85,7 @@ void report(int descriptor, const Failure& failure) {
     fmt::print(stderr, "tutti: rank {}: {}\n", failure.rank, failure.text);
 }
 
-std::optional<Failure> read_report(int rank, int descriptor) {
-  const std::string bytes = read_all(descriptor);
+std::optional<Failure> read_report(int rank, const std::string& bytes) {
   Clock::rep time = 0;
   if (bytes.size() < sizeof time) return std::nullopt;
   std::memcpy(&time, bytes.data(), sizeof time);
@@ -101,6 +101,12 @@ struct Child {
 void print_signal(const Child& child, int signal) {
   fmt::print(stderr, "tutti: rank {} (process {}) was ended by signal {} (SIG{})\n", child.rank, child.pid, signal,
              sigabbrev_np(signal));
+}
+
+Status ended_early(const Child& child, int code) {
+  return {Code::kInternal, fmt::format("process {} ended with code {} before its work was done, without a failure; "
+                                       "did a plugin or a library end it (exit)?",
+                                       child.pid, code)};
 }
 
 /// The forked ranks. None outlives this object.
@@ -140,6 +146,18 @@ class Children {
   std::optional<Clock::time_point> deadline_;  ///< when the parent sends a harder one
 };
 
+/// An exception must not reach the parent's code, which would end all ranks.
+template <class Body>
+Result<int> run(const Body& body) {
+  try {
+    return body();
+  } catch (const std::system_error& error) {
+    return Status(Code::kSystem, error.what());
+  } catch (const std::exception& error) {
+    return Status(Code::kInternal, error.what());
+  }
+}
+
 template <class Body>
 Status Children::start(int rank, const Body& body) {
   int ends[2];
@@ -158,8 +176,11 @@ Status Children::start(int rank, const Body& body) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) std::_Exit(kFailure);
   signals_.restore();
-  const Result<int> exit_code = body();
+  Result<int> exit_code = run(body);
+  if (exit_code.ok() && !output_is_out()) exit_code = kFailure;
   if (!exit_code.ok()) report(writes.get(), failure_now(rank, exit_code.status()));
+  if (exit_code.ok()) [[maybe_unused]]
+    const ssize_t told = write(writes.get(), &kDone, 1);
   std::fflush(nullptr);
   std::_Exit(exit_code.ok() ? *exit_code : kFailure);  // not the parent's destructors
 }
@@ -167,10 +188,13 @@ Status Children::start(int rank, const Body& body) {
 void Children::record(const Child& child, int wait_status) {
   const bool exited = WIFEXITED(wait_status);
   const int code = exited ? WEXITSTATUS(wait_status) : kFailure;
-  if (code == kSuccess) return;
+  const std::string bytes = read_all(child.reports.get());
+  const bool silent = exited && bytes.empty() && last_signal_ == 0;
+  if (code == kSuccess && !silent) return;
   if (!exited && last_signal_ == 0) print_signal(child, WTERMSIG(wait_status));
-  if (auto failure = read_report(child.rank, child.reports.get())) failures_.push_back(*std::move(failure));
-  if (exit_code_ == kSuccess) exit_code_ = code;
+  if (auto failure = read_report(child.rank, bytes)) failures_.push_back(*std::move(failure));
+  if (silent) failures_.push_back(failure_now(child.rank, ended_early(child, code)));
+  if (exit_code_ == kSuccess) exit_code_ = code == kSuccess ? kFailure : code;
   if (!deadline_) deadline_ = Clock::now() + kNoticeTime;
 }
 
@@ -198,8 +222,8 @@ int Children::wait() {
 }
 
 /// Rank 0: makes the id, tells it to the parent and goes on. Creating an id starts a thread, so the parent must not.
-Result<int> run_first(const RankMain& rank_main, int descriptor) {
-  TUTTI_ASSIGN(const UniqueId id, UniqueId::create());
+Result<int> run_first(const Session& session, const RankMain& rank_main, int descriptor) {
+  TUTTI_ASSIGN(const UniqueId id, session.make_id());
   const std::string text = id.to_string();
   const bool told = write(descriptor, text.data(), text.size()) == static_cast<ssize_t>(text.size());
   close(descriptor);
@@ -209,15 +233,16 @@ Result<int> run_first(const RankMain& rank_main, int descriptor) {
 
 }  // namespace
 
-int run_as_threads(int rank_count, const RankMain& rank_main) {
-  const auto id = UniqueId::create();
+int run_as_threads(const Session& session, const RankMain& rank_main) {
+  const int rank_count = session.rank_count;
+  const auto id = session.make_id();
   if (!id.ok()) return fail(id.status());
   if (const Status shared = log_once_per_job(); !shared.ok()) return fail(shared);
   std::vector<int> exit_codes(static_cast<size_t>(rank_count));
   std::mutex mutex;  // guards failures
   std::vector<Failure> failures;
   const auto run_rank = [&](int rank) {
-    const Result<int> exit_code = rank_main(*id, rank);
+    const Result<int> exit_code = run([&] { return rank_main(*id, rank); });
     exit_codes[static_cast<size_t>(rank)] = exit_code.ok() ? *exit_code : kFailure;
     if (exit_code.ok()) return;
     const std::lock_guard lock(mutex);
@@ -232,7 +257,7 @@ int run_as_threads(int rank_count, const RankMain& rank_main) {
   return *std::max_element(exit_codes.begin(), exit_codes.end());
 }
 
-int run_as_processes(int rank_count, const RankMain& rank_main) {
+int run_as_processes(const Session& session, const RankMain& rank_main) {
   int ends[2];
   if (pipe(ends) != 0)
     return fail(Status(Code::kSystem, fmt::format("cannot make a pipe: {}", std::generic_category().message(errno))));
@@ -240,7 +265,7 @@ int run_as_processes(int rank_count, const RankMain& rank_main) {
   Children children;
   const Status first = children.start(0, [&] {
     close(ends[0]);
-    return run_first(rank_main, ends[1]);
+    return run_first(session, rank_main, ends[1]);
   });
   close(ends[1]);
   if (!first.ok()) return fail(first);
@@ -248,7 +273,7 @@ int run_as_processes(int rank_count, const RankMain& rank_main) {
   close(ends[0]);
   const auto id = UniqueId::from_string(text);
   if (text.empty() || !id.ok()) return children.wait();  // which prints why rank 0 has none
-  for (int rank = 1; rank < rank_count; ++rank) {
+  for (int rank = 1; rank < session.rank_count; ++rank) {
     const Status started = children.start(rank, [&] { return rank_main(*id, rank); });
     if (!started.ok()) return fail(started);
   }

@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include <csignal>
+#include <cstdio>
 #include <exception>
 
+#include "base/file.h"
 #include "log/log.h"
 #include "tools/commands.h"
 
@@ -20,6 +23,7 @@ Start here:
   tutti config show                                   every setting, its value and where that came from
   tutti plugin list                                   what can be loaded here
   tutti topo show                                     what joins the GPUs and networks of this machine
+  tutti id --file job.id                              where ranks that are started by hand meet, with a secret
 
 Exit codes: 0 success; 1 failure, or wrong results; 2 a command line that makes no sense.)";
 
@@ -39,6 +43,7 @@ int run(int argc, char** argv) {
   add_plugin(tutti, exit_code);
   add_topo(tutti, exit_code);
   add_tune(tutti, exit_code);
+  add_id(tutti, exit_code);
   try {
     tutti.parse(argc, argv);
   } catch (const CLI::Success& help) {
@@ -59,11 +64,19 @@ int fail(const Status& status) {
   return kFailure;
 }
 
+bool output_is_out() {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return true;
+  fmt::print(stderr, "tutti: {}\n", base::file_error("cannot write the output").to_string());
+  return false;
+}
+
 }  // namespace tutti::tools
 
 int main(int argc, char** argv) {
+  std::signal(SIGXFSZ, SIG_IGN);  // a write beyond the limit of file sizes is an error like any other
   try {
-    return tutti::tools::run(argc, argv);
+    const int exit_code = tutti::tools::run(argc, argv);
+    return tutti::tools::output_is_out() ? exit_code : tutti::tools::kFailure;
   } catch (const std::exception& error) {
     fmt::print(stderr, "tutti: {}\n", error.what());
     return tutti::tools::kFailure;

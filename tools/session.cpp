@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/session.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
 
 #include "plugin/names.h"
@@ -73,6 +75,13 @@ Status Session::check() const {
   const Options first = options(0);
   TUTTI_ASSIGN(const config::Config config, load_config(first.config_file, first.settings));
   return plugin::check_names(config);
+}
+
+Result<UniqueId> Session::make_id() const {
+  const Options first = options(0);
+  const auto config = load_config(first.config_file, first.settings);
+  if (!config.ok()) return UniqueId::create();
+  return UniqueId::create(fmt::format("{}", fmt::join(config->list("bootstrap.interface"), ",")));
 }
 
 Options Session::control_options(int rank) const {

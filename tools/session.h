@@ -34,6 +34,8 @@ struct Session {
   void add_options(CLI::App& command);
   /// Checks the configuration and its names once, before ranks are started that would each fail.
   Status check() const;
+  /// Makes the id of the ranks on an interface of bootstrap.interface. Ranks report an error in the configuration.
+  Result<UniqueId> make_id() const;
   /// What a rank's communicator is made with.
   Options options(int rank) const;
   /// What one is made with by which ranks tell each other facts, on the host: without what is meant for another one,

@@ -38,7 +38,11 @@ struct Registry {
 };
 
 Registry& registry() {
-  static Registry* const instance = new Registry;  // never destroyed: threads may still destroy communicators
+  static Registry* const instance = [] {
+    auto* const made = new Registry;  // never destroyed: threads may still destroy communicators
+    base::hold_over_forks(made->mutex);
+    return made;
+  }();
   return *instance;
 }
 
@@ -105,6 +109,9 @@ Visit::~Visit() {
 
 ncclResult_t check_handle(const ncclComm* comm, std::string_view call) {
   if (comm == nullptr) return fail(ncclInvalidArgument, "{}: the communicator is null", call);
+  if (is_of_parent(comm)) {
+    return fail(ncclInvalidUsage, "{}: {}", call, comm->origin.refusal("the communicator").text());
+  }
   if (comm->magic == ncclComm::kAlive) return ncclSuccess;
   return fail(ncclInvalidArgument, "{}: the communicator was destroyed, or its memory overwritten", call);
 }
@@ -152,7 +159,7 @@ TUTTI_NCCL(ncclResult_t, ncclCommFinalize, (ncclComm_t comm)) {
 }
 
 TUTTI_NCCL(ncclResult_t, ncclCommDestroy, (ncclComm_t comm)) {
-  if (comm == nullptr) return ncclSuccess;
+  if (comm == nullptr || is_of_parent(comm)) return ncclSuccess;
   TUTTI_NCCL_TRY(check_end(comm, "CommDestroy"));
   bury(comm);
   return ncclSuccess;
@@ -160,7 +167,7 @@ TUTTI_NCCL(ncclResult_t, ncclCommDestroy, (ncclComm_t comm)) {
 
 // Unlike all other calls, while the communicator is still being made: whoever makes it finds that nobody wants it.
 TUTTI_NCCL(ncclResult_t, ncclCommAbort, (ncclComm_t comm)) {
-  if (comm == nullptr) return ncclSuccess;
+  if (comm == nullptr || is_of_parent(comm)) return ncclSuccess;
   TUTTI_NCCL_TRY(check_handle(comm, "CommAbort"));
   auto phase = ncclComm::Phase::kBegun;
   if (comm->phase.compare_exchange_strong(phase, ncclComm::Phase::kAbandoned)) return ncclSuccess;

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/fork.h"
 #include "nccl/config.h"
 #include "nccl/meeting.h"
 #include "nccl/nccl.h"
@@ -24,6 +25,7 @@ struct ncclComm {
   enum class Phase { kBegun, kDone, kAbandoned };
 
   std::atomic<uint64_t> magic{kAlive};
+  tutti::base::Origin origin;
   int device = 0;
   int rank = 0;
   int size = 0;
@@ -51,10 +53,15 @@ struct ncclComm {
 
 namespace tutti::nccl {
 
-/// ncclSuccess if the handle is one, else ncclInvalidArgument. `call` is for the text.
+/// ncclSuccess if the handle is one, else ncclInvalidArgument; ncclInvalidUsage in a forked child of the process that
+/// made it. `call` is for the text.
 ncclResult_t check_handle(const ncclComm* comm, std::string_view call);
 /// As check_handle, and operations may be given to it: made, not finalized, not revoked.
 ncclResult_t check_usable(const ncclComm* comm, std::string_view call);
+/// Whether a forked child got the communicator from its parent: there, its end does nothing.
+inline bool is_of_parent(const ncclComm* comm) {
+  return comm->magic == ncclComm::kAlive && !comm->origin.is_here();
+}
 /// Keeps a communicator from being freed under a thread that uses it, while another aborts it.
 class Visit {
  public:

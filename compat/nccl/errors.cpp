@@ -3,6 +3,7 @@
 
 #include <mutex>
 
+#include "base/fork.h"
 #include "log/log.h"
 #include "nccl/api.h"
 
@@ -16,7 +17,11 @@ struct LastError {
 };
 
 LastError& last_error() {
-  static LastError* const instance = new LastError;  // never destroyed: threads may fail while the process ends
+  static LastError* const instance = [] {
+    auto* const made = new LastError;  // never destroyed: threads may fail while the process ends
+    base::hold_over_forks(made->mutex);
+    return made;
+  }();
   return *instance;
 }
 

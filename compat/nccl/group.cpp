@@ -87,6 +87,8 @@ Status enqueue(const std::vector<Operation>& operations) {
 Status run(std::vector<Operation>& operations) {
   std::map<const ncclComm*, Visit> visits;
   for (Operation& operation : operations) {
+    // A group may have begun before a fork, and end in the child.
+    if (is_of_parent(operation.comm)) return operation.comm->origin.refusal("the communicator");
     if (!visits.try_emplace(operation.comm, *operation.comm).first->second) return aborted();
     const cuda::DeviceScope scope(operation.comm->device);
     TUTTI_TRY(read_scalar(operation));
@@ -117,7 +119,7 @@ ncclResult_t run(const Making& making) {
 
 void give_up(const Making& making) {
   if (making.handle != nullptr) *making.handle = nullptr;
-  if (making.comm->magic == ncclComm::kAlive) bury(making.comm);
+  if (making.comm->magic == ncclComm::kAlive && !is_of_parent(making.comm)) bury(making.comm);
 }
 
 /// Those with one parent in one lane, in order: they use its connections. All others by themselves.

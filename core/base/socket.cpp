@@ -6,6 +6,7 @@
 #include <netdb.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <charconv>
@@ -35,6 +36,16 @@ void set_option(const Fd& socket, int level, int option, int value) {
   ::setsockopt(socket.get(), level, option, &value, sizeof value);
 }
 
+/// Says why socket() failed, and what to do about it.
+Status no_socket() {
+  const int error = errno;
+  rlimit limit = {};
+  if (error != EMFILE || ::getrlimit(RLIMIT_NOFILE, &limit) != 0) return system_error("cannot make a socket", error);
+  return Status(Code::kSystem, fmt::format("cannot make a socket: {}: this process may have {} descriptors; raise the "
+                                           "limit (ulimit -n)",
+                                           errno_text(error), limit.rlim_cur));
+}
+
 /// Waits until the connection stands; 0, or the errno it failed with.
 int finish_connect(const Fd& socket, Time deadline) {
   pollfd poll = {.fd = socket.get(), .events = POLLOUT, .revents = 0};
@@ -61,10 +72,10 @@ int try_connect(const Fd& socket, const SocketAddress& address, Time deadline) {
   return error == 0 && met_itself(socket) ? ECONNREFUSED : error;
 }
 
-/// The other side may come up, or is overrun for now.
+/// The other side may come up, or is overrun for now, or its link is down for now.
 bool worth_retrying(int error) {
   return error == ECONNREFUSED || error == ECONNRESET || error == ETIMEDOUT || error == EAGAIN ||
-         error == EADDRNOTAVAIL;
+         error == EADDRNOTAVAIL || error == EHOSTUNREACH;
 }
 
 }  // namespace
@@ -147,7 +158,7 @@ socklen_t SocketAddress::size() const {
 
 Result<Fd> listen_on(const SocketAddress& address) {
   Fd socket(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!socket.valid()) return system_error("cannot make a socket");
+  if (!socket.valid()) return no_socket();
   if (address.port() != 0) set_option(socket, SOL_SOCKET, SO_REUSEADDR, 1);  // restart while old connections linger
   if (::bind(socket.get(), address.data(), address.size()) != 0 || ::listen(socket.get(), SOMAXCONN) != 0) {
     if (errno == EADDRINUSE)
@@ -177,7 +188,7 @@ Result<Fd> connect_to(const SocketAddress& address, Time deadline) {
   constexpr Milliseconds kLongestPause(200);
   for (Milliseconds pause(5);; pause = std::min(2 * pause, kLongestPause)) {
     Fd socket(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-    if (!socket.valid()) return system_error("cannot make a socket");
+    if (!socket.valid()) return no_socket();
     const int error = try_connect(socket, address, deadline);
     if (error == 0) return socket;
     if (!worth_retrying(error)) return system_error(fmt::format("cannot connect to {}", address.to_string()), error);
@@ -187,14 +198,17 @@ Result<Fd> connect_to(const SocketAddress& address, Time deadline) {
   }
 }
 
-void set_connection_options(const Fd& socket, Milliseconds loss) {
-  const int loss_ms = static_cast<int>(std::clamp<int64_t>(loss.count(), 1, 24 * 3600 * 1000));
+void set_connection_options(const Fd& socket, Milliseconds grace) {
+  // The kernel doubles the time between its attempts to send. After a cut of `grace`, the next attempt may come as late
+  // as 2 * grace and one first interval (200 ms or more).
+  const int64_t grace_ms = std::clamp<int64_t>(grace.count(), 1, 24 * 3600 * 1000);
+  const int limit_ms = static_cast<int>(2 * grace_ms + 1000);
   set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1);
   set_option(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
-  set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, std::max(1, loss_ms / 2000));  // seconds
-  set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, 1);
-  set_option(socket, IPPROTO_TCP, TCP_KEEPCNT, std::clamp(loss_ms / 2000, 1, 127));
-  set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, loss_ms);
+  set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, static_cast<int>(std::clamp<int64_t>(grace_ms / 2000, 1, 30)));
+  set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, 1);  // seconds
+  set_option(socket, IPPROTO_TCP, TCP_KEEPCNT, 127);  // beyond the user time-out, which decides
+  set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, limit_ms);
 }
 
 }  // namespace tutti::base

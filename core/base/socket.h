@@ -60,8 +60,11 @@ SocketAddress remote_address(const Fd& socket);
 /// A network that cannot be reached at all fails at once (kSystem).
 Result<Fd> connect_to(const SocketAddress& address, Time deadline);
 
-/// Tunes a connection for small messages, and makes the kernel give it up when the other side's host has been silent
-/// for `loss` (in steps of a second; probed when idle). A process that is merely stopped still counts as there.
-void set_connection_options(const Fd& socket, Milliseconds loss);
+/// Tunes a connection for small messages, and limits the silence of the other side's host. A connection survives each
+/// silence shorter than `grace`. After a longer silence it fails with ETIMEDOUT, at most 2 * `grace` + 1 s after the
+/// last sign of life. Idle connections are probed each second, after an idle time of half of `grace` (1 s to 30 s). A
+/// stopped process still counts as there, since its kernel answers. But if its receive buffer is full, the kernel of
+/// the sender gives up after 2 * `grace` + 1 s, too (from Linux 5.11 on).
+void set_connection_options(const Fd& socket, Milliseconds grace);
 
 }  // namespace tutti::base

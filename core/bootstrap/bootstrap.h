@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// How ranks meet, agree, and learn of each other's death: one rank's side of the hub.
+// How ranks meet, agree, and learn of each other's death: one rank's side of the hubs.
 //
 //   UniqueId::create() starts a hub in its process; every rank of that id then joins it over TCP. Until they leave, the
-//   ranks exchange small data through the hub, and it tells all of them when one is lost.
+//   ranks exchange small data through the hub, and it tells all of them when one is lost. A standby hub in another
+//   process does the same when the first one is gone.
 #pragma once
 
 #include <cstddef>
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "bootstrap/answer.h"
 #include "bootstrap/departure.h"
 #include "bootstrap/failure.h"
 #include "tutti/status.h"
@@ -33,23 +35,34 @@ class Bootstrap {
  public:
   /// What all ranks together may give to a call, with 4 bytes more for each rank.
   static constexpr size_t kMaxBytes = 64u << 20;
-  /// How long a host may be silent until it counts as dead. The death of a process is known in milliseconds.
+  static constexpr size_t kMaxQuestionBytes = 64u << 10;
+  static constexpr size_t kMaxAnswerBytes = 64u << 10;
+  /// How long a host may be silent without any failure. A longer silence fails the group, after at most twice this time
+  /// and a second. The death of a process is known in milliseconds.
   static constexpr base::Milliseconds kPeerLoss{10000};
 
   struct Callbacks {
     /// The group failed; called at most once.
-    std::function<void(const FailureReport&)> on_failure;
-    /// What this rank is doing, in a line: the answer to query().
-    std::function<std::string()> describe;
+    std::function<void(const FailureReport&)> on_failure = {};
+    /// This rank's answer to a question that a rank, perhaps this rank, asks by query() or ask().
+    std::function<Bytes(std::span<const std::byte> question)> answer = {};
     /// Another rank makes no further call; called once for each.
-    std::function<void(const Departure&)> on_departure;
+    std::function<void(const Departure&)> on_departure = {};
+    /// Called every `tick`, unless `tick` is 0.
+    std::function<void()> on_tick = {};
+    base::Milliseconds tick{0};
   };
 
   /// Returns when all `rank_count` ranks have joined. Errors, the same on every rank: kTimeout (names the ranks that
   /// never came), kInvalidArgument (a rank outside 0..rank_count-1, or there twice), kMismatch (different rank_count),
   /// kVersionMismatch, kRemote (a rank died, the hub is gone or has another secret).
+  ///
+  /// If the ranks live in several processes, one rank starts a standby hub and all others join it, too. `interfaces`
+  /// says where, as for UniqueId::create(). Empty: at the address from which the rank reaches the hub. If a rank cannot
+  /// reach the standby, all go on without one, and rank 0 warns.
   static Result<std::unique_ptr<Bootstrap>> join(const UniqueId& id, int rank, int rank_count, base::Time deadline,
-                                                 base::Milliseconds peer_loss = kPeerLoss);
+                                                 base::Milliseconds peer_loss = kPeerLoss,
+                                                 const std::string& interfaces = {});
   /// Leaves.
   ~Bootstrap();
   Bootstrap(const Bootstrap&) = delete;
@@ -65,23 +78,32 @@ class Bootstrap {
   Status barrier(base::Time deadline);
 
   /// Replaces the callbacks; when it returns, the old ones do not run and will not. They run on a background thread
-  /// shared by all bootstraps of the process, so they must be short, not throw, and call only failure() and
-  /// post_abort() here. A failure or a departure that has happened already is reported at once.
+  /// shared by all bootstraps of the process, so they must be short, not throw, and call only failure(), ask()
+  /// and post_abort() here. A failure or a departure that has happened already is reported at once.
   void set_callbacks(Callbacks callbacks);
   /// The failure of the group, if it has failed. Leaving is no failure, of a rank or of the hub.
   std::optional<FailureReport> failure() const;
+  /// The same, after a wait until the group fails or the deadline passes.
+  std::optional<FailureReport> wait_for_failure(base::Time deadline) const;
+  /// Whether news of other ranks still arrive. False once the hub has closed, which is no failure.
+  bool hears() const;
   /// Fails the group on every rank, here before it returns. Later failures change nothing.
   void post_abort(std::string_view text);
-  /// What each rank is doing, by rank: what its `describe` says, or "left", "lost", "no answer". Works also after a
-  /// failure, as long as the hub is there.
-  Result<std::vector<std::string>> query(base::Time deadline);
+  /// What each rank's Callbacks::answer says to the question, by rank. Works also after a failure, as long as one hub
+  /// is there, and while the process of one hub is stopped. A question has at most kMaxQuestionBytes, an answer at most
+  /// kMaxAnswerBytes.
+  Result<std::vector<Answer>> query(std::span<const std::byte> question, base::Time deadline);
+  /// The same without waiting: `done` is called on the background thread. set_callbacks() and leave() drop what is
+  /// open.
+  using Answered = std::function<void(Result<std::vector<Answer>>)>;
+  void ask(std::span<const std::byte> question, base::Time deadline, Answered done);
 
   /// Tells the other ranks that this rank makes no further call on its communicator, and which calls it has made.
   /// leave() is to follow. In between, all_gather(), broadcast() and barrier() meet only ranks that have announced the
   /// same.
   void announce(const Ending& ending);
-  /// Says goodbye, so that the others do not take this rank for lost. Does not wait for other ranks. Calls made after
-  /// it fail; no callback runs after it.
+  /// Says goodbye, so that the others do not take this rank for lost. Does not wait for other ranks. Departures that
+  /// the hub knew of before are still reported. Calls made after it fail; no callback runs after it.
   void leave();
 
  private:

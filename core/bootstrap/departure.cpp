@@ -39,7 +39,7 @@ Result<std::vector<uint64_t>> counts_of(const Bytes& bytes, size_t count) {
 }  // namespace
 
 Departure departure_for(const Ending& ending, int rank, int peer) {
-  Departure departure{rank, ending.collectives, 0, 0, ending.did};
+  Departure departure{rank, ending.collectives, 0, 0, ending.did, ending.calls};
   const auto found = std::lower_bound(ending.traffic.begin(), ending.traffic.end(), peer,
                                       [](const Ending::Traffic& entry, int wanted) { return entry.peer < wanted; });
   if (found == ending.traffic.end() || found->peer != peer) return departure;
@@ -49,29 +49,30 @@ Departure departure_for(const Ending& ending, int rank, int peer) {
 }
 
 Bytes encode(const Ending& ending) {
-  const std::array<Bytes, 3> parts = {bytes_of(std::span(&ending.collectives, 1)), to_bytes(ending.did),
-                                      bytes_of(std::span<const Ending::Traffic>(ending.traffic))};
+  const std::array<Bytes, 4> parts = {bytes_of(std::span(&ending.collectives, 1)), to_bytes(ending.did),
+                                      bytes_of(std::span<const Ending::Traffic>(ending.traffic)), ending.calls};
   return pack(parts);
 }
 
 Result<Ending> decode_ending(std::span<const std::byte> bytes) {
-  TUTTI_ASSIGN(const std::vector<Bytes> parts, unpack_parts(bytes, 3));
+  TUTTI_ASSIGN(const std::vector<Bytes> parts, unpack_parts(bytes, 4));
   TUTTI_ASSIGN(const std::vector<uint64_t> counts, counts_of(parts[0], 1));
-  Ending ending{counts[0], to_text(parts[1]), {}};
+  Ending ending{counts[0], to_text(parts[1]), {}, parts[3]};
   TUTTI_ASSIGN(ending.traffic, values_of<Ending::Traffic>(parts[2]));
   return ending;
 }
 
 Bytes encode(const Departure& departure) {
   const std::array<uint64_t, 3> counts = {departure.collectives, departure.sent, departure.received};
-  const std::array<Bytes, 2> parts = {bytes_of(std::span<const uint64_t>(counts)), to_bytes(departure.did)};
+  const std::array<Bytes, 3> parts = {bytes_of(std::span<const uint64_t>(counts)), to_bytes(departure.did),
+                                      departure.calls};
   return pack(parts);
 }
 
 Result<Departure> decode_departure(int rank, std::span<const std::byte> bytes) {
-  TUTTI_ASSIGN(const std::vector<Bytes> parts, unpack_parts(bytes, 2));
+  TUTTI_ASSIGN(const std::vector<Bytes> parts, unpack_parts(bytes, 3));
   TUTTI_ASSIGN(const std::vector<uint64_t> counts, counts_of(parts[0], 3));
-  return Departure{rank, counts[0], counts[1], counts[2], to_text(parts[1])};
+  return Departure{rank, counts[0], counts[1], counts[2], to_text(parts[1]), parts[2]};
 }
 
 }  // namespace tutti::bootstrap

@@ -22,6 +22,7 @@ struct Ending {
   uint64_t collectives = 0;
   std::string did;               ///< "has done call 17, all_reduce of 8 × float32, sum"
   std::vector<Traffic> traffic;  ///< by increasing peer; peers without a message are left out
+  Bytes calls = {};              ///< the latest calls, as the communicator encodes them
 };
 
 /// The same, as the hub passes it on to one of the other ranks.
@@ -31,6 +32,7 @@ struct Departure {
   uint64_t sent = 0;      ///< messages to the rank that is told
   uint64_t received = 0;  ///< messages from the rank that is told
   std::string did;
+  Bytes calls = {};
 };
 
 /// The part of an ending that `peer` needs.

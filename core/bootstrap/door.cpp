@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bootstrap/door.h"
 
+#include <openssl/crypto.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -9,31 +10,51 @@
 #include <cstddef>
 #include <cstring>
 
+#include "log/log.h"
+
 namespace tutti::bootstrap {
 namespace {
 
 constexpr uint32_t kMaxHelloBytes = 1024;
-constexpr int kMostAtOnce = 16;                                     ///< guests taken in before others are heard again
-constexpr size_t kLastingHelloBytes = offsetof(Hello, rank_count);  ///< the same in every wire version
+constexpr int kMostAtOnce = 16;  ///< guests taken in before others are heard again
+/// The same in every wire version, and in every one from the first with proofs on.
+constexpr size_t kLastingBytes = offsetof(Hello, tag);
+constexpr size_t kLastingBytesWithProof = offsetof(Hello, rank_count);
 
-/// The Hello in a frame, when it is one and knows the secret.
-std::optional<Hello> hello_in(const Frame& frame, const Secret& secret) {
-  if (frame.header.kind != Kind::kHello || frame.payload.size() < kLastingHelloBytes) return std::nullopt;
+/// The Hello in a frame, if it has the form of one.
+std::optional<Hello> hello_in(const Frame& frame) {
+  if (frame.header.kind != Kind::kHello || frame.payload.size() < kLastingBytes) return std::nullopt;
   Hello hello;
   std::memcpy(&hello, frame.payload.data(), std::min(frame.payload.size(), sizeof hello));
   const bool whole = hello.wire_version != kWireVersion || frame.payload.size() == sizeof hello;
-  if (hello.magic != kMagic || !same_secret(hello.secret, secret) || !whole) return std::nullopt;
+  if (hello.magic != kMagic || !whole) return std::nullopt;
   return hello;
+}
+
+/// The doors on any free port, by poller and address.
+using Shared = std::map<std::pair<const Poller*, std::string>, std::weak_ptr<Door>>;
+Shared& shared_doors() {
+  static Shared doors;
+  return doors;
 }
 
 }  // namespace
 
-Door::Door(Poller& poller, base::Fd listener, const Secret& secret, base::Milliseconds hello_limit, Admit admit)
-    : poller_(poller),
-      listener_(std::move(listener)),
-      secret_(secret),
-      hello_limit_(hello_limit),
-      admit_(std::move(admit)) {
+Result<std::shared_ptr<Door>> Door::at(Poller& poller, const base::SocketAddress& address) {
+  if (address.port() != 0) {
+    TUTTI_ASSIGN(base::Fd listener, base::listen_on(address));
+    return std::make_shared<Door>(poller, std::move(listener));
+  }
+  std::weak_ptr<Door>& place = shared_doors()[{&poller, address.ip_text()}];
+  if (auto door = place.lock()) return door;
+  TUTTI_ASSIGN(base::Fd listener, base::listen_on(address));
+  auto door = std::make_shared<Door>(poller, std::move(listener));
+  place = door;
+  return door;
+}
+
+Door::Door(Poller& poller, base::Fd listener, base::Milliseconds hello_limit)
+    : poller_(poller), listener_(std::move(listener)), hello_limit_(hello_limit) {
   poller_.watch(listener_.get(), EPOLLIN, [this] { take_guests(); });
 }
 
@@ -41,6 +62,12 @@ Door::~Door() {
   poller_.forget(listener_.get());
   poller_.cancel(pause_);
   while (!guests_.empty()) drop(guests_.begin());
+}
+
+Result<Tag> Door::open_for(const Secret& secret, Admit admit) {
+  TUTTI_ASSIGN(const Tag tag, tag_of(secret));
+  if (rooms_.emplace(tag, Room{secret, std::move(admit)}).second) return tag;
+  return Status(Code::kInvalidArgument, "two unique ids with one secret at one address");
 }
 
 void Door::take_guests() {
@@ -64,6 +91,7 @@ bool Door::make_room() {
     limit.rlim_cur = limit.rlim_max;
     if (::setrlimit(RLIMIT_NOFILE, &limit) == 0) return true;
   }
+  warn_of_limit();
   if (!guests_.empty()) {
     drop(guests_.begin());
     return true;
@@ -74,20 +102,38 @@ bool Door::make_room() {
   return false;
 }
 
+void Door::warn_of_limit() {
+  if (std::exchange(warned_, true)) return;
+  log::warn(
+      "bootstrap: this process has no descriptor left for connections to {}; ranks may be turned away. Raise the "
+      "limit (ulimit -n)",
+      address().to_string());
+}
+
 void Door::add(base::Fd socket) {
+  const auto nonce = sdk::make_nonce();
+  if (!nonce.ok()) return log::warn("bootstrap: {}", nonce.status().to_string());
   if (guests_.size() == kMaxGuests) drop(guests_.begin());
-  const Place guest = guests_.emplace(guests_.end());
+  const GuestAt guest = guests_.emplace(guests_.end());
+  guest->nonce = *nonce;
   guest->limit = poller_.at(base::time_in(hello_limit_), [this, guest] { drop(guest); });
   guest->link = Link::open(poller_, std::move(socket), kMaxHelloBytes,
                            {.received = [this, guest](const Frame& frame) { hear(guest, frame); },
-                            .closed = [this, guest](const std::string&) { drop(guest); }});
+                            .closed = [this, guest](const Loss&) { drop(guest); }});
+  guest->link->send({.kind = Kind::kChallenge}, payload_of(Challenge{.nonce = *nonce}));
 }
 
-void Door::hear(Place guest, const Frame& frame) {
-  const std::optional<Hello> hello = hello_in(frame, secret_);
-  if (!hello) return drop(guest);
+void Door::hear(GuestAt guest, const Frame& frame) {
+  const std::optional<Hello> hello = hello_in(frame);
+  const Room* const room = hello ? room_for(*guest, *hello, frame) : nullptr;
+  if (room == nullptr) return drop(guest);
   const std::shared_ptr<Link> link = guest->link;
-  const Status status = admit_(link, *hello, frame.header);
+  if (hello->wire_version >= kFirstVersionWithProofs) {
+    const auto proof = prove_hello(room->secret, sdk::Side::kAcceptor, guest->nonce, frame.payload);
+    if (!proof.ok()) return drop(guest);
+    link->send({.kind = Kind::kWelcome}, payload_of(*proof));
+  }
+  const Status status = Admit(room->admit)(link, *hello, frame.header);  // a copy: the hub may close its room
   if (status.ok()) {
     poller_.cancel(guest->limit);
     guests_.erase(guest);
@@ -98,7 +144,27 @@ void Door::hear(Place guest, const Frame& frame) {
   }
 }
 
-void Door::drop(Place guest) {
+/// The room whose secret the guest has proved to know; null if there is none.
+const Door::Room* Door::room_for(const Guest& guest, const Hello& hello, const Frame& frame) const {
+  if (hello.wire_version < kFirstVersionWithProofs) return room_of_earlier_version(frame);
+  if (frame.payload.size() < kLastingBytesWithProof) return nullptr;
+  const auto room = rooms_.find(hello.tag);
+  if (room == rooms_.end()) return nullptr;
+  const auto proof = prove_hello(room->second.secret, sdk::Side::kConnector, guest.nonce, frame.payload);
+  return proof.ok() && sdk::same(*proof, hello.proof) ? &room->second : nullptr;
+}
+
+/// An earlier version sends the secret itself. It gets nothing but the news that the versions differ.
+const Door::Room* Door::room_of_earlier_version(const Frame& frame) const {
+  const std::byte* const secret = frame.payload.data() + offsetof(Hello, nonce);
+  const auto knows = [&](const auto& room) {
+    return ::CRYPTO_memcmp(secret, room.second.secret.data(), sizeof(Secret)) == 0;
+  };
+  const auto room = std::find_if(rooms_.begin(), rooms_.end(), knows);
+  return room == rooms_.end() ? nullptr : &room->second;
+}
+
+void Door::drop(GuestAt guest) {
   poller_.cancel(guest->limit);
   guest->link->close();
   guests_.erase(guest);

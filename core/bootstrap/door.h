@@ -1,49 +1,71 @@
 // SPDX-License-Identifier: Apache-2.0
-// The hub's door: takes connections, and lets in those that know the secret.
+// The door of the hubs of a process: takes connections, and lets in those that prove that they know a secret.
 #pragma once
 
 #include <functional>
 #include <list>
+#include <map>
 
+#include "base/socket.h"
 #include "bootstrap/link.h"
 
 namespace tutti::bootstrap {
 
-/// A connection is a guest until it has said a Hello with the secret. Guests that say anything else or take too long
-/// are dropped without an answer; there may be many, and they change nothing.
+/// A connection is a guest until it has answered the door's challenge with a Hello and a right proof. A guest that says
+/// anything else or takes too long is dropped without an answer. There may be many guests, and they change nothing.
+///
+/// A door serves many hubs with one listener. Each hub has its own secret, whose tag names it in a Hello. Hubs own
+/// their door; the listener closes with the last of them.
 ///
 /// Everything here runs on the poller's thread.
 class Door {
  public:
+  /// How long a guest may take to prove that it knows the secret.
+  static constexpr base::Milliseconds kHelloLimit{5000};
   /// Decides on a guest that knows the secret. When ok it has taken the link over; a failure is told to the guest.
   using Admit = std::function<Status(const std::shared_ptr<Link>& link, const Hello& hello, const Header& header)>;
 
-  Door(Poller& poller, base::Fd listener, const Secret& secret, base::Milliseconds hello_limit, Admit admit);
+  /// Listens on the address. With port 0 it is the one door of this process on any free port of that address.
+  static Result<std::shared_ptr<Door>> at(Poller& poller, const base::SocketAddress& address);
+  Door(Poller& poller, base::Fd listener, base::Milliseconds hello_limit = kHelloLimit);
   ~Door();
   Door(const Door&) = delete;
   Door& operator=(const Door&) = delete;
 
+  base::SocketAddress address() const { return base::local_address(listener_); }
+  /// Lets in those that know the secret, until close_for() with the tag that is returned.
+  Result<Tag> open_for(const Secret& secret, Admit admit);
+  void close_for(const Tag& tag) { rooms_.erase(tag); }
+
  private:
   struct Guest {
     std::shared_ptr<Link> link;
+    sdk::Nonce nonce;
     Poller::Timer limit;
   };
-  using Place = std::list<Guest>::iterator;
+  using GuestAt = std::list<Guest>::iterator;
+  struct Room {
+    Secret secret;
+    Admit admit;
+  };
   static constexpr size_t kMaxGuests = 4096;
 
   void take_guests();
   bool make_room();
+  void warn_of_limit();
   void add(base::Fd socket);
-  void hear(Place guest, const Frame& frame);
-  void drop(Place guest);
+  void hear(GuestAt guest, const Frame& frame);
+  const Room* room_for(const Guest& guest, const Hello& hello, const Frame& frame) const;
+  const Room* room_of_earlier_version(const Frame& frame) const;
+  void drop(GuestAt guest);
 
   Poller& poller_;
   base::Fd listener_;
-  const Secret secret_;
   const base::Milliseconds hello_limit_;
-  const Admit admit_;
+  std::map<Tag, Room> rooms_;
   std::list<Guest> guests_;  ///< oldest first
   Poller::Timer pause_{base::kNever, 0};
+  bool warned_ = false;
 };
 
 }  // namespace tutti::bootstrap

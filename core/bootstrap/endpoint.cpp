@@ -66,11 +66,9 @@ Result<Secret> parse_secret(std::string_view hex) {
 /// Starts a hub and makes its id. Port 0: any.
 Result<UniqueId> serve(const base::SocketAddress& address, const Secret& secret) {
   TUTTI_ASSIGN(const auto poller, Poller::shared());
-  TUTTI_ASSIGN(base::Fd listener, base::listen_on(address));
-  const Endpoint endpoint{base::local_address(listener), secret};
-  Hub::serve(*poller, std::move(listener), secret);
-  log::info("bootstrap: ranks meet at {}", endpoint.address.to_string());
-  return to_unique_id(endpoint);
+  TUTTI_ASSIGN(const base::SocketAddress served, Hub::serve(*poller, address, secret));
+  log::info("bootstrap: ranks meet at {}", served.to_string());
+  return to_unique_id({served, secret});
 }
 
 }  // namespace

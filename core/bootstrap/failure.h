@@ -12,7 +12,7 @@ namespace tutti::bootstrap {
 enum class FailureKind : uint16_t {
   kPeerLost = 1,  ///< a rank's process or host died
   kAborted,       ///< a rank called post_abort()
-  kHubLost,       ///< the process that runs the hub, or its host, died
+  kHubLost,       ///< the last hub is lost, and no rank lived in its process
 };
 
 /// The first failure of a group; the same on all ranks, unless several happen at once.

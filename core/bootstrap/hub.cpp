@@ -3,23 +3,86 @@
 
 #include <fmt/format.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "bootstrap/process.h"
 #include "bootstrap/rank_list.h"
+#include "log/log.h"
 
 namespace tutti::bootstrap {
+namespace {
 
-void Hub::serve(Poller& poller, base::Fd listener, const Secret& secret, base::Milliseconds hello_limit) {
-  poller.run([&] { poller.own(std::make_shared<Hub>(poller, std::move(listener), secret, hello_limit)); });
+/// A standby gives up a call later than the primary, so that only one of them decides.
+constexpr base::Milliseconds kStandbyPatience(2000);
+/// Ranks that end together need not be told of each other's ending by the standby, too.
+constexpr base::Milliseconds kEndingPause(100);
+/// The death of a process is known to both hubs within this time. After it a lost connection is the failure.
+constexpr base::Milliseconds kVerdictPause(2000);
+constexpr size_t kMostAhead = 64;
+
+Place own_place() {
+  const std::string host = host_name();
+  return {host, origin_of(host, static_cast<uint32_t>(::getpid())), process_token()};
 }
 
-Hub::Hub(Poller& poller, base::Fd listener, const Secret& secret, base::Milliseconds hello_limit)
-    : poller_(poller),
-      door_(poller, std::move(listener), secret, hello_limit,
-            [this](const auto& link, const Hello& hello, const Header& header) { return admit(link, hello, header); }) {
+}  // namespace
+
+Result<base::SocketAddress> Hub::serve(Poller& poller, const base::SocketAddress& address, const Secret& secret) {
+  Result<base::SocketAddress> served = base::SocketAddress();
+  poller.run([&] { served = start_on(poller, address, secret, [](const auto&) {}); });
+  return served;
+}
+
+Result<base::SocketAddress> Hub::serve_standby(Poller& poller, const base::SocketAddress& address, const Secret& secret,
+                                               const Lineup& lineup, int rank_count, std::weak_ptr<Hub>& made) {
+  Result<base::SocketAddress> served = base::SocketAddress();
+  poller.run([&] {
+    served = start_on(poller, address, secret, [&](const std::shared_ptr<Hub>& hub) {
+      hub->stand_by(lineup, rank_count);
+      made = hub;
+    });
+  });
+  return served;
+}
+
+Result<base::SocketAddress> Hub::start_on(Poller& poller, const base::SocketAddress& address, const Secret& secret,
+                                          const std::function<void(const std::shared_ptr<Hub>&)>& prepare) {
+  TUTTI_ASSIGN(const std::shared_ptr<Door> door, Door::at(poller, address));
+  const auto hub = std::make_shared<Hub>(poller, door, secret);
+  prepare(hub);
+  TUTTI_TRY(hub->open());
+  poller.own(hub);
+  return door->address();
+}
+
+Hub::Hub(Poller& poller, std::shared_ptr<Door> door, const Secret& secret)
+    : poller_(poller), door_(std::move(door)), secret_(secret) {
+  lineup_.primary.origin = own_place().origin;
+}
+
+Status Hub::open() {
+  const auto opened = door_->open_for(secret_, [this](const auto& link, const Hello& hello, const Header& header) {
+    return admit(link, hello, header);
+  });
+  if (opened.ok())
+    tag_ = *opened;
+  else
+    door_.reset();  // the room is another hub's
+  return opened.status();
+}
+
+void Hub::stand_by(const Lineup& lineup, int rank_count) {
+  standby_ = true;
+  lineup_ = lineup;
+  phase_ = Phase::kRunning;
+  members_.resize(static_cast<size_t>(rank_count));
+  round_.emplace(rank_count);
 }
 
 Hub::~Hub() {
-  poller_.cancel(wait_);
+  if (door_) door_->close_for(tag_);
+  for (const Poller::Timer& timer : {wait_, closing_, endings_}) poller_.cancel(timer);
+  for (const auto& [rank, timer] : verdicts_) poller_.cancel(timer);
   for (const auto& [id, open] : surveys_) poller_.cancel(open.limit);
   tell_all({.kind = Kind::kClosing});
 }
@@ -28,20 +91,25 @@ Hub::~Hub() {
 
 Status Hub::admit(const std::shared_ptr<Link>& link, const Hello& hello, const Header& header) {
   if (phase_ == Phase::kFailed) return failure_;
-  const std::string origin = fmt::format(
-      "{} pid {}", std::string_view(hello.host.data(), ::strnlen(hello.host.data(), hello.host.size())), hello.pid);
+  const std::string host(hello.host.data(), ::strnlen(hello.host.data(), hello.host.size()));
+  const std::string origin = origin_of(host, hello.pid);
   if (Status status = check(hello, origin); !status.ok()) {
     if (phase_ == Phase::kJoining) fail_joining(status);
     return status;
   }
   if (members_.empty()) members_.resize(static_cast<size_t>(hello.rank_count));
   const int rank = hello.rank;
-  member(rank) = {Member::State::kPresent, link, origin, header.id, {}};
+  member(rank) = {Member::State::kPresent, link, {host, origin, hello.process}, header.id};
   link->trust(kMaxPayloadBytes, base::Milliseconds(hello.peer_loss_ms));
   link->set_events({.received = [this, rank](Frame frame) { receive(rank, std::move(frame)); },
-                    .closed = [this, rank](const std::string& why) { lose(rank, why); }});
+                    .closed = [this, rank](const Loss& loss) { lose(rank, loss); }});
+  const bool complete = ranks_in(Member::State::kAbsent).empty();
+  if (standby_) {
+    if (complete) close_door({});
+    return {};
+  }
   limit_wait(header.timeout_ms);
-  if (ranks_in(Member::State::kAbsent).empty()) start();
+  if (complete) start();
   return {};
 }
 
@@ -67,16 +135,29 @@ Status Hub::check(const Hello& hello, const std::string& origin) const {
   if (phase_ == Phase::kRunning)
     return Status(Code::kFailedPrecondition, fmt::format("rank {} has joined before ({}): a unique id serves one "
                                                          "communicator, make a new one",
-                                                         hello.rank, taken.origin));
+                                                         hello.rank, taken.place.origin));
   return Status(Code::kInvalidArgument,
-                fmt::format("rank {} joined twice: {} and {}", hello.rank, taken.origin, origin));
+                fmt::format("rank {} joined twice: {} and {}", hello.rank, taken.place.origin, origin));
 }
 
 void Hub::start() {
   end_wait();
   phase_ = Phase::kRunning;
   round_.emplace(static_cast<int>(members_.size()));
-  for (int rank = 0; rank < static_cast<int>(members_.size()); ++rank) reply(rank, member(rank).hello_id, {});
+  std::vector<Place> places;
+  for (const Member& joined : members_) places.push_back(joined.place);
+  lineup_ = line_up(own_place(), places);
+  const auto payload = std::make_shared<const Bytes>(encode(lineup_));
+  for (Member& joined : members_) joined.link->send({.kind = Kind::kReply, .id = joined.hello_id}, payload);
+  close_door(kLingerAfterStart);
+}
+
+/// Not at once: the door may be what calls.
+void Hub::close_door(base::Milliseconds pause) {
+  closing_ = poller_.at(base::time_in(pause), [this] {
+    door_->close_for(tag_);
+    door_.reset();
+  });
 }
 
 void Hub::fail_joining(const Status& why) {
@@ -93,17 +174,26 @@ void Hub::receive(int rank, Frame frame) {
   const Header& header = frame.header;
   if (phase_ == Phase::kRunning) {
     if (header.kind == Kind::kCall) return call(rank, std::move(frame));
-    if (header.kind == Kind::kQuery) return query(rank, header);
-    if (header.kind == Kind::kAnswer) return answer(header.id, rank, std::move(frame.payload));
+    if (header.kind == Kind::kQuery) return query(rank, std::move(frame));
+    if (header.kind == Kind::kAnswer)
+      return answer(header.id, rank, {Answer::State::kAnswered, std::move(frame.payload)});
     if (header.kind == Kind::kAbort)
       return announce(FailureKind::kAborted, rank, Status(Code::kAborted, to_text(frame.payload)));
     if (header.kind == Kind::kEnding && !member(rank).ending) return take_ending(rank, frame.payload);
+    if (header.kind == Kind::kRely) return rely(rank, frame);
   }
   if (header.kind == Kind::kLeave && phase_ != Phase::kJoining) return leave(rank);
-  lose(rank, "it sent what no rank sends");
+  lose(rank, {Loss::Kind::kNonsense, "it sent what no rank sends"});
 }
 
 void Hub::call(int rank, Frame frame) {
+  Member& caller = member(rank);
+  if (!standby_ || (caller.ahead.empty() && !round_->has(rank))) return add_to_round(rank, std::move(frame));
+  if (caller.ahead.size() == kMostAhead) return lose(rank, {Loss::Kind::kNonsense, "it sent what no rank sends"});
+  caller.ahead.push_back(std::move(frame));
+}
+
+void Hub::add_to_round(int rank, Frame frame) {
   if (!failure_.ok()) return reply(rank, frame.header.id, failure_);
   const uint32_t timeout_ms = frame.header.timeout_ms;
   const Status added = round_->add(rank, std::move(frame));
@@ -116,23 +206,39 @@ void Hub::call(int rank, Frame frame) {
 void Hub::check_round() {
   if (round_->empty()) return;
   if (round_->complete()) {
-    end_wait();
     const auto result = std::make_shared<const Bytes>(round_->result());
     for (int rank = 0; rank < static_cast<int>(members_.size()); ++rank)
-      member(rank).link->send({.kind = Kind::kReply, .id = round_->id(rank)}, result);
-    return round_->clear();
+      reply_to_call(rank, round_->id(rank), Code::kOk, result);
+    return end_round();
   }
   if (const Status gone = absence(); !gone.ok()) fail_calls(gone);
 }
 
+/// Goes on with the calls that were heard too early.
+void Hub::end_round() {
+  end_wait();
+  overdue_ = false;
+  round_->clear();
+  for (Member& each : members_) each.called_before_ending = false;
+  for (int rank = 0; rank < static_cast<int>(members_.size()); ++rank) {
+    auto& ahead = member(rank).ahead;
+    while (!ahead.empty() && !round_->has(rank)) {
+      Frame next = std::move(ahead.front());
+      ahead.pop_front();
+      add_to_round(rank, std::move(next));
+    }
+  }
+}
+
 Status Hub::absence() const {
+  if (!decides()) return {};
   const int count = static_cast<int>(members_.size());
   bool stays = false;  // a rank that has made the open call
   for (int rank = 0; rank < count; ++rank) stays = stays || (round_->has(rank) && !member(rank).ending);
   for (int rank = 0; rank < count; ++rank) {
     const Member& gone = member(rank);
     const bool left = gone.state == Member::State::kLeft && !round_->has(rank);
-    if (!left && !(stays && gone.ending)) continue;
+    if (!left && !(stays && gone.ending && !gone.called_before_ending)) continue;
     return {Code::kRemote, fmt::format("bootstrap {}: rank {} has left{}{}; every rank must make this call before its "
                                        "communicator ends: look for an early return or an exception on rank {}",
                                        round_->name(), rank, gone.ending ? ", which " : "",
@@ -142,36 +248,41 @@ Status Hub::absence() const {
 }
 
 void Hub::fail_calls(const Status& why) {
-  end_wait();
   if (failure_.ok()) failure_ = why;
   for (const int rank : ranks_in(Member::State::kPresent))
     if (round_->has(rank)) reply(rank, round_->id(rank), failure_);
-  round_->clear();
+  end_round();
 }
 
-void Hub::query(int rank, const Header& header) {
+void Hub::query(int rank, Frame frame) {
+  const Survey::Asker asker{rank, frame.header.id};
+  for (auto& [id, open] : surveys_) {
+    if (open.survey.asks(frame.payload)) return open.survey.add(asker);
+  }
   const uint32_t id = ++survey_count_;
-  const auto limit = poller_.at(base::time_in(base::Milliseconds(header.timeout_ms)), [this, id] { close_survey(id); });
-  surveys_.emplace(id, OpenSurvey{Survey(rank, header.id, static_cast<int>(members_.size())), limit});
-  for (const int gone : ranks_in(Member::State::kLeft)) answer(id, gone, to_bytes("left"));
-  for (const int gone : ranks_in(Member::State::kLost)) answer(id, gone, to_bytes("lost"));
+  const base::Milliseconds limit(frame.header.timeout_ms);
+  const auto timer = poller_.at(base::time_in(limit), [this, id] { close_survey(id); });
+  const std::string question = to_text(frame.payload);
+  surveys_.emplace(id, OpenSurvey{Survey(asker, std::move(frame.payload), static_cast<int>(members_.size())), timer});
+  for (const int gone : ranks_in(Member::State::kLeft)) answer(id, gone, {Answer::State::kLeft, {}});
+  for (const int gone : ranks_in(Member::State::kLost)) answer(id, gone, {Answer::State::kLost, {}});
   for (const int rank_here : ranks_in(Member::State::kPresent))
-    if (member(rank_here).ending) answer(id, rank_here, to_bytes("left"));
-  tell_all({.kind = Kind::kAsk, .id = id});
+    if (member(rank_here).ending) answer(id, rank_here, {Answer::State::kLeft, {}});
+  tell_all({.kind = Kind::kAsk, .id = id}, question);
 }
 
-void Hub::answer(uint32_t survey, int rank, Bytes text) {
+void Hub::answer(uint32_t survey, int rank, Answer answer) {
   const auto open = surveys_.find(survey);
   if (open == surveys_.end()) return;  // too late
-  open->second.survey.answer(rank, std::move(text));
+  open->second.survey.answer(rank, std::move(answer));
   if (open->second.survey.complete()) close_survey(survey);
 }
 
 /// The answer of a rank that is gone, to all open surveys.
-void Hub::answer_for(int gone, std::string_view text) {
+void Hub::answer_for(int gone, Answer::State state) {
   for (auto open = surveys_.begin(); open != surveys_.end();) {
     const uint32_t id = open++->first;
-    answer(id, gone, to_bytes(text));
+    answer(id, gone, {state, {}});
   }
 }
 
@@ -179,21 +290,31 @@ void Hub::close_survey(uint32_t survey) {
   const auto closed = surveys_.extract(survey);
   poller_.cancel(closed.mapped().limit);
   const Survey& done = closed.mapped().survey;
-  member(done.asker()).link->send({.kind = Kind::kReply, .id = done.id()}, done.result());
+  const auto result = std::make_shared<const Bytes>(done.result());
+  for (const auto& [rank, id] : done.askers()) member(rank).link->send({.kind = Kind::kReply, .id = id}, result);
 }
 
 /// Ranks that leave themselves need not know.
 void Hub::take_ending(int rank, const Bytes& payload) {
   auto ending = decode_ending(payload);
-  if (!ending.ok()) return lose(rank, "it sent what no rank sends");
+  if (!ending.ok()) return lose(rank, {Loss::Kind::kNonsense, "it sent what no rank sends"});
   member(rank).ending = *std::move(ending);
-  for (const int other : ranks_in(Member::State::kPresent)) {
-    if (member(other).ending) continue;
-    member(other).link->send({.kind = Kind::kDeparture, .rank = rank},
-                             encode(departure_for(*member(rank).ending, rank, other)));
-  }
-  answer_for(rank, "left");
+  member(rank).called_before_ending = standby_ && round_->has(rank);
+  untold_.push_back(rank);
+  if (!standby_) tell_endings();
+  if (untold_.size() == 1) endings_ = poller_.at(base::time_in(kEndingPause), [this] { tell_endings(); });
+  answer_for(rank, Answer::State::kLeft);
   check_round();
+}
+
+void Hub::tell_endings() {
+  for (const int rank : std::exchange(untold_, {})) {
+    for (const int other : ranks_in(Member::State::kPresent)) {
+      if (member(other).ending) continue;
+      member(other).link->send({.kind = Kind::kDeparture, .rank = rank},
+                               encode(departure_for(*member(rank).ending, rank, other)));
+    }
+  }
 }
 
 void Hub::leave(int rank) {
@@ -201,9 +322,9 @@ void Hub::leave(int rank) {
   forget(rank, Member::State::kLeft);
 }
 
-void Hub::lose(int rank, const std::string& why) {
+void Hub::lose(int rank, const Loss& loss) {
   member(rank).link->close();
-  const Status lost(Code::kRemote, fmt::format("rank {} ({}) is lost: {}", rank, member(rank).origin, why));
+  const Status lost(Code::kRemote, text_of_loss(rank, loss));
   if (phase_ == Phase::kJoining) {
     member(rank).state = Member::State::kLost;
     fail_joining(lost);
@@ -213,10 +334,59 @@ void Hub::lose(int rank, const std::string& why) {
   }
 }
 
+std::string Hub::text_of_loss(int rank, const Loss& loss) const {
+  const Member& lost = member(rank);
+  std::string text = fmt::format("rank {} ({}) is lost: ", rank, lost.place.origin);
+  if (loss.kind != Loss::Kind::kBroke) return text + loss.text;
+  return text + fmt::format("its connection from {} to the hub at {} in the process of {} broke: {}",
+                            lost.link->there(), lost.link->here(), to_text(own_process()), loss.text);
+}
+
+/// A rank has lost the other hub, or waits for it in vain.
+void Hub::rely(int rank, const Frame& frame) {
+  Member& asking = member(rank);
+  asking.relies = true;
+  if (const Held held = std::exchange(asking.held, {}); held.payload) asking.link->send(held.header, held.payload);
+  relied_ = true;
+  if (overdue_) {
+    waited_too_long();
+  } else {
+    check_round();
+  }
+  const auto why = static_cast<Rely>(frame.header.code);
+  if (why == Rely::kNoAnswer) return;
+  note_end_of_other_hub(why);
+  if (why == Rely::kClosed || verdicts_.contains(rank)) return;
+  verdicts_[rank] = poller_.at(base::time_in(kVerdictPause),
+                               [this, rank, text = to_text(frame.payload)] { judge_other_hub(rank, text); });
+}
+
+/// A process that died has been told by now. If its ranks are still here, the connection of this rank is the failure.
+void Hub::judge_other_hub(int rank, const std::string& text) {
+  if (member(rank).state != Member::State::kPresent) return;
+  for (const int other : other_process().ranks) {
+    if (member(other).state != Member::State::kPresent || member(other).ending) continue;
+    return announce(FailureKind::kPeerLost, rank,
+                    Status(Code::kRemote, fmt::format("rank {} ({}) has lost the hub in the process of {}: {}", rank,
+                                                      member(rank).place.origin, to_text(other_process()), text)));
+  }
+}
+
+void Hub::note_end_of_other_hub(Rely why) {
+  if (std::exchange(other_ended_, true) || why == Rely::kBroke) return;
+  if (why == Rely::kEnded && other_process().ranks.empty())
+    return log::warn(
+        "bootstrap: the process that made the unique id ({}) has ended; the hub in the process of {} serves the ranks "
+        "from now on",
+        other_process().origin, to_text(own_process()));
+  log::info("bootstrap: the hub in the process of {} has ended; the hub in the process of {} serves on",
+            to_text(other_process()), to_text(own_process()));
+}
+
 void Hub::forget(int rank, Member::State state) {
   member(rank).state = state;
   if (phase_ != Phase::kRunning) return;
-  answer_for(rank, state == Member::State::kLeft ? "left" : "lost");
+  answer_for(rank, state == Member::State::kLeft ? Answer::State::kLeft : Answer::State::kLost);
   check_round();
   if (ranks_in(Member::State::kPresent).empty()) poller_.release(this);
 }
@@ -225,7 +395,7 @@ void Hub::forget(int rank, Member::State state) {
 
 void Hub::limit_wait(uint32_t timeout_ms) {
   const base::Milliseconds timeout(timeout_ms);
-  const base::Time deadline = base::time_in(timeout);
+  const base::Time deadline = base::time_in(standby_ ? timeout + kStandbyPatience : timeout);
   if (deadline >= wait_.first) return;
   end_wait();
   wait_limit_ = timeout;
@@ -238,6 +408,8 @@ void Hub::end_wait() {
 }
 
 void Hub::waited_too_long() {
+  overdue_ = true;
+  if (!decides()) return;
   const std::string limit = base::to_text(wait_limit_);
   if (phase_ == Phase::kJoining) {
     fail_joining(
@@ -259,8 +431,15 @@ std::vector<int> Hub::ranks_in(Member::State state) const {
 }
 
 void Hub::reply(int rank, uint32_t id, const Status& why) {
-  member(rank).link->send({.kind = Kind::kReply, .code = static_cast<uint16_t>(why.code()), .id = id},
-                          to_bytes(why.text()));
+  reply_to_call(rank, id, why.code(), std::make_shared<const Bytes>(to_bytes(why.text())));
+}
+
+void Hub::reply_to_call(int rank, uint32_t id, Code code, std::shared_ptr<const Bytes> payload) {
+  const Header header = {.kind = Kind::kReply, .code = static_cast<uint16_t>(code), .id = id};
+  if (!standby_ || member(rank).relies)
+    member(rank).link->send(header, std::move(payload));
+  else
+    member(rank).held = {header, std::move(payload)};
 }
 
 void Hub::tell_all(const Header& header, std::string_view text) {

@@ -3,12 +3,14 @@
 // when one is lost.
 #pragma once
 
+#include <deque>
 #include <map>
 #include <optional>
 
 #include "bootstrap/departure.h"
 #include "bootstrap/door.h"
 #include "bootstrap/failure.h"
+#include "bootstrap/lineup.h"
 #include "bootstrap/round.h"
 
 namespace tutti::bootstrap {
@@ -16,32 +18,59 @@ namespace tutti::bootstrap {
 /// When all ranks have come, each gets its reply; when they cannot all come, each gets the same failure, as do those
 /// that come later. Calls that cannot be completed fail on every rank, and so do all later ones.
 ///
+/// A group has two hubs, if its ranks live in several processes. The primary made the unique id. The standby is in the
+/// process of a rank, and hears all that the primary hears. It holds its replies to calls back, until a rank relies on
+/// it, because the rank has lost the primary.
+///
 /// Everything but serve() runs on the poller's thread.
 class Hub {
  public:
-  static constexpr base::Milliseconds kHelloLimit{5000};
   /// How long a hub whose ranks could not meet stays to tell the late ones why.
   static constexpr base::Milliseconds kLingerAfterFailure{60000};
+  /// How long a hub tells late ranks that the group is complete, before it closes its door.
+  static constexpr base::Milliseconds kLingerAfterStart{5000};
 
-  /// Serves until every rank has left or is lost, or until the process ends. Any thread.
-  static void serve(Poller& poller, base::Fd listener, const Secret& secret,
-                    base::Milliseconds hello_limit = kHelloLimit);
-  Hub(Poller& poller, base::Fd listener, const Secret& secret, base::Milliseconds hello_limit);
+  /// A primary, until every rank has left or is lost, or until the process ends. It takes connections at the address,
+  /// which it returns with its port. Any thread.
+  static Result<base::SocketAddress> serve(Poller& poller, const base::SocketAddress& address, const Secret& secret);
+  /// The same as a standby, for ranks that have joined the primary.
+  static Result<base::SocketAddress> serve_standby(Poller& poller, const base::SocketAddress& address,
+                                                   const Secret& secret, const Lineup& lineup, int rank_count,
+                                                   std::weak_ptr<Hub>& made);
+
+  Hub(Poller& poller, std::shared_ptr<Door> door, const Secret& secret);
+  /// Starts to take guests.
+  Status open();
+  /// Makes this hub the standby.
+  void stand_by(const Lineup& lineup, int rank_count);
   /// Tells the ranks that are still there that nothing more will come from here.
   ~Hub();
   Hub(const Hub&) = delete;
   Hub& operator=(const Hub&) = delete;
 
  private:
+  static Result<base::SocketAddress> start_on(Poller& poller, const base::SocketAddress& address, const Secret& secret,
+                                              const std::function<void(const std::shared_ptr<Hub>&)>& prepare);
+
   enum class Phase { kJoining, kRunning, kFailed };
+  /// The latest reply to a call that a standby has not sent.
+  struct Held {
+    Header header;
+    std::shared_ptr<const Bytes> payload;  ///< null if there is none
+  };
   struct Member {
     enum class State { kAbsent, kPresent, kLeft, kLost };
     State state = State::kAbsent;
     std::shared_ptr<Link> link;
-    std::string origin;     ///< "node7 pid 42"
+    Place place;
     uint32_t hello_id = 0;  ///< what its hello is answered with
     /// Set once it has announced to leave: its link stays while it still has data to send.
-    std::optional<Ending> ending;
+    std::optional<Ending> ending = {};
+    bool relies = false;  ///< it has lost the other hub
+    Held held = {};       ///< of a standby
+    /// Calls that a standby has heard before the calls of slower ranks: the primary has answered the earlier ones.
+    std::deque<Frame> ahead = {};
+    bool called_before_ending = false;  ///< the open call
   };
   struct OpenSurvey {
     Survey survey;
@@ -51,21 +80,29 @@ class Hub {
   Status admit(const std::shared_ptr<Link>& link, const Hello& hello, const Header& header);
   Status check(const Hello& hello, const std::string& origin) const;
   void start();
+  void close_door(base::Milliseconds pause);
   void fail_joining(const Status& why);
 
   void receive(int rank, Frame frame);
   void call(int rank, Frame frame);
+  void add_to_round(int rank, Frame frame);
   void check_round();
+  void end_round();
   /// kRemote when a rank that stays has made the open call and another rank has left, or is about to.
   Status absence() const;
-  void answer_for(int gone, std::string_view text);
+  void answer_for(int gone, Answer::State state);
   void fail_calls(const Status& why);
-  void query(int rank, const Header& header);
-  void answer(uint32_t survey, int rank, Bytes text);
+  void query(int rank, Frame frame);
+  void answer(uint32_t survey, int rank, Answer answer);
   void close_survey(uint32_t survey);
   void take_ending(int rank, const Bytes& payload);
+  void tell_endings();
   void leave(int rank);
-  void lose(int rank, const std::string& why);
+  void lose(int rank, const Loss& loss);
+  std::string text_of_loss(int rank, const Loss& loss) const;
+  void rely(int rank, const Frame& frame);
+  void judge_other_hub(int rank, const std::string& text);
+  void note_end_of_other_hub(Rely why);
   /// Of a member that is gone: what waits for it need not wait any longer.
   void forget(int rank, Member::State state);
 
@@ -78,20 +115,35 @@ class Hub {
   const Member& member(int rank) const { return members_[static_cast<size_t>(rank)]; }
   std::vector<int> ranks_in(Member::State state) const;
   void reply(int rank, uint32_t id, const Status& why);
+  void reply_to_call(int rank, uint32_t id, Code code, std::shared_ptr<const Bytes> payload);
+  bool decides() const { return !standby_ || relied_; }
+  const HubProcess& own_process() const { return standby_ ? lineup_.standby : lineup_.primary; }
+  const HubProcess& other_process() const { return standby_ ? lineup_.primary : lineup_.standby; }
   void tell_all(const Header& header, std::string_view text = {});
   void announce(FailureKind kind, int rank, const Status& why);
 
   Poller& poller_;
+  std::shared_ptr<Door> door_;  ///< null once all have joined
+  const Secret secret_;
+  Tag tag_ = {};
+  bool standby_ = false;
+  Lineup lineup_;  ///< once all have joined the primary
   Phase phase_ = Phase::kJoining;
   Status failure_;               ///< why the ranks could not meet, or why calls fail from now on
   std::vector<Member> members_;  ///< by rank; empty before the first comes
   std::optional<Round> round_;   ///< there once all have joined
+  bool relied_ = false;          ///< of a standby: a rank has lost the primary, so this hub decides
+  bool overdue_ = false;         ///< of a standby: the open call is too late
   bool announced_ = false;       ///< the first failure of the group is told, later ones are not
+  bool other_ended_ = false;     ///< it is noted that the other hub is no more
   std::map<uint32_t, OpenSurvey> surveys_;
   uint32_t survey_count_ = 0;
   Poller::Timer wait_{base::kNever, 0};
   base::Milliseconds wait_limit_{};  ///< what the rank whose deadline it is had
-  Door door_;
+  Poller::Timer closing_{base::kNever, 0};
+  Poller::Timer endings_{base::kNever, 0};
+  std::vector<int> untold_;                ///< ranks whose endings a standby has not passed on
+  std::map<int, Poller::Timer> verdicts_;  ///< by the rank that has lost the other hub
 };
 
 }  // namespace tutti::bootstrap

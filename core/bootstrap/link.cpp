@@ -21,7 +21,11 @@ std::shared_ptr<Link> Link::open(Poller& poller, base::Fd socket, uint32_t max_p
 }
 
 Link::Link(Poller& poller, base::Fd socket, uint32_t max_payload_bytes, Events events)
-    : poller_(poller), socket_(std::move(socket)), max_payload_bytes_(max_payload_bytes) {
+    : poller_(poller),
+      socket_(std::move(socket)),
+      here_(base::local_address(socket_).to_string()),
+      there_(base::remote_address(socket_).to_string()),
+      max_payload_bytes_(max_payload_bytes) {
   set_events(std::move(events));
 }
 
@@ -64,11 +68,14 @@ bool Link::receive() {
       header_done ? incoming_.header.payload_bytes - (received_ - sizeof(Header)) : sizeof(Header) - in_header;
   const ssize_t count = ::recv(socket_.get(), target, wanted, 0);
   if (count < 0 && (errno == EAGAIN || errno == EINTR)) return false;
-  if (count < 0) return lose(fmt::format("its connection broke: {}", base::errno_text(errno)));
-  if (count == 0) return lose("its process ended without leaving");
+  // A process that ends with unread data resets its connections.
+  if (count == 0 || (count < 0 && errno == ECONNRESET))
+    return lose({Loss::Kind::kEnded, "its process ended without leaving"});
+  if (count < 0) return lose({Loss::Kind::kBroke, base::errno_text(errno)});
   received_ += static_cast<size_t>(count);
   if (received_ == sizeof(Header)) {
-    if (incoming_.header.payload_bytes > max_payload_bytes_) return lose("it sent more than a rank may");
+    if (incoming_.header.payload_bytes > max_payload_bytes_)
+      return lose({Loss::Kind::kNonsense, "it sent more than a rank may"});
     incoming_.payload.resize(incoming_.header.payload_bytes);
   }
   if (received_ >= sizeof(Header) && received_ == sizeof(Header) + incoming_.header.payload_bytes) deliver();
@@ -106,10 +113,10 @@ void Link::flush() {
   poller_.change_events(socket_.get(), waits ? EPOLLIN | EPOLLOUT : EPOLLIN);
 }
 
-bool Link::lose(const std::string& why) {
+bool Link::lose(const Loss& loss) {
   close();
   const auto events = events_;
-  events->closed(why);
+  events->closed(loss);
   return false;
 }
 

@@ -12,12 +12,19 @@
 
 namespace tutti::bootstrap {
 
+/// Why a link is no more.
+struct Loss {
+  enum class Kind { kEnded, kBroke, kNonsense };
+  Kind kind = Kind::kEnded;
+  std::string text;  ///< "its process ended without leaving", "Connection timed out", "it sent more than a rank may"
+};
+
 /// Everything here is for the poller's thread. Links do not outlive their poller.
 class Link : public std::enable_shared_from_this<Link> {
  public:
   struct Events {
     std::function<void(Frame)> received;
-    std::function<void(const std::string& why)> closed;  ///< "its process ended without leaving"
+    std::function<void(const Loss& loss)> closed;
   };
 
   /// Starts to receive. Payloads above `max_payload_bytes` close the link, before anything is allocated for them.
@@ -38,6 +45,9 @@ class Link : public std::enable_shared_from_this<Link> {
   /// No event comes after this.
   void close();
   bool is_open() const { return socket_.valid(); }
+  /// The addresses of both ends, known beyond the end of the connection.
+  const std::string& here() const { return here_; }
+  const std::string& there() const { return there_; }
 
  private:
   struct Outgoing {
@@ -50,10 +60,12 @@ class Link : public std::enable_shared_from_this<Link> {
   bool receive();  ///< false when there is no more for now
   void deliver();
   void flush();
-  bool lose(const std::string& why);  ///< false
+  bool lose(const Loss& loss);  ///< false
 
   Poller& poller_;
   base::Fd socket_;
+  const std::string here_;
+  const std::string there_;
   uint32_t max_payload_bytes_;
   std::shared_ptr<const Events> events_;
   Frame incoming_;

@@ -2,6 +2,7 @@
 #include "bootstrap/poller.h"
 
 #include <fcntl.h>
+#include <openssl/crypto.h>
 #include <pthread.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -9,12 +10,21 @@
 #include <array>
 #include <future>
 
+#include "base/fork.h"
+
 namespace tutti::bootstrap {
 namespace {
 
 struct Shared {
+  /// OpenSSL, which the loop uses, then ends after the loop when the process exits.
+  Shared() { ::OPENSSL_init_crypto(0, nullptr); }
   std::mutex mutex;
   std::shared_ptr<Poller> poller;
+  ~Shared() { abandon_of_parent(); }
+  /// In a forked child: the parent's thread may have been at work on the poller when the process forked.
+  void abandon_of_parent() {
+    if (poller && !poller->running()) base::abandon(std::move(poller));
+  }
 };
 
 Shared& process() {
@@ -28,16 +38,22 @@ Result<std::shared_ptr<Poller>> Poller::shared() {
   Shared& shared = process();
   const std::lock_guard lock(shared.mutex);
   if (shared.poller && shared.poller->running()) return shared.poller;
+  shared.abandon_of_parent();
+  TUTTI_TRY(base::follow_forks());
   base::Fd epoll(::epoll_create1(EPOLL_CLOEXEC));
   base::Fd wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!epoll.valid() || !wake.valid()) return base::system_error("cannot start the bootstrap's thread");
+  base::Fd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  if (!epoll.valid() || !wake.valid() || !null.valid()) {
+    return base::system_error("cannot start the bootstrap's thread");
+  }
   static const int registered = ::pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
   if (registered != 0) return base::system_error("cannot follow forks", registered);
-  shared.poller = std::make_shared<Poller>(std::move(epoll), std::move(wake));
+  shared.poller = std::make_shared<Poller>(std::move(epoll), std::move(wake), std::move(null));
   return shared.poller;
 }
 
-Poller::Poller(base::Fd epoll, base::Fd wake) : epoll_(std::move(epoll)), wake_(std::move(wake)) {
+Poller::Poller(base::Fd epoll, base::Fd wake, base::Fd null)
+    : epoll_(std::move(epoll)), wake_(std::move(wake)), null_(std::move(null)) {
   watch(wake_.get(), EPOLLIN, [this] {
     uint64_t count = 0;
     [[maybe_unused]] const ssize_t drained = ::read(wake_.get(), &count, sizeof count);
@@ -46,12 +62,8 @@ Poller::Poller(base::Fd epoll, base::Fd wake) : epoll_(std::move(epoll)), wake_(
 }
 
 Poller::~Poller() {
-  if (forked_) {
-    thread_.detach();  // it is the parent's
-  } else {
-    post([this] { stopping_ = true; });
-    thread_.join();
-  }
+  post([this] { stopping_ = true; });
+  thread_.join();
   services_.clear();
 }
 
@@ -164,10 +176,8 @@ void Poller::after_fork_in_child() {
 
 void Poller::replace_descriptors() {
   if (forked_.exchange(true)) return;  // a child of a child
-  const base::Fd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
-  if (!null.valid()) return;
-  ::dup3(null.get(), epoll_.get(), O_CLOEXEC);
-  for (const auto& [fd, handler] : handlers_) ::dup3(null.get(), fd, O_CLOEXEC);
+  ::dup3(null_.get(), epoll_.get(), O_CLOEXEC);
+  for (const auto& [fd, handler] : handlers_) ::dup3(null_.get(), fd, O_CLOEXEC);
 }
 
 }  // namespace tutti::bootstrap

@@ -20,7 +20,8 @@ namespace tutti::bootstrap {
 ///
 /// The process holds one from its first use until it exits, ranks hold it until they are gone. A forked child has no
 /// loop: its copies of the descriptors are replaced by /dev/null, so that a child that outlives its parent does not
-/// hide the parent's death from the other ranks; what is posted there runs at once.
+/// hide the parent's death from the other ranks; what is posted there runs at once. The child's copy is never
+/// destroyed, and shared() gives the child a loop of its own.
 class Poller {
  public:
   using Task = std::function<void()>;
@@ -28,7 +29,7 @@ class Poller {
 
   /// The process's loop, started on first use.
   static Result<std::shared_ptr<Poller>> shared();
-  Poller(base::Fd epoll, base::Fd wake);
+  Poller(base::Fd epoll, base::Fd wake, base::Fd null);
   /// Stops the thread, then lets go of what it owns.
   ~Poller();
   Poller(const Poller&) = delete;
@@ -67,6 +68,7 @@ class Poller {
 
   base::Fd epoll_;
   base::Fd wake_;
+  base::Fd null_;     ///< opened before a fork: a child may find no free descriptor
   std::mutex mutex_;  ///< guards tasks_ and handlers_; held over a fork
   std::vector<Task> tasks_;
   bool stopping_ = false;

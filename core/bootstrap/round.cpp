@@ -75,18 +75,18 @@ void Round::clear() {
   bytes_ = 0;
 }
 
-void Survey::answer(int rank, Bytes text) {
-  auto& answer = answers_[static_cast<size_t>(rank)];
-  if (answer) return;
-  answer = std::move(text);
+void Survey::answer(int rank, Answer answer) {
+  auto& known = answers_[static_cast<size_t>(rank)];
+  if (known) return;
+  known = std::move(answer);
   --open_;
 }
 
 Bytes Survey::result() const {
-  std::vector<Bytes> texts;
-  texts.reserve(answers_.size());
-  for (const auto& answer : answers_) texts.push_back(answer ? *answer : to_bytes("no answer"));
-  return pack(texts);
+  std::vector<Answer> answers;
+  answers.reserve(answers_.size());
+  for (const auto& answer : answers_) answers.push_back(answer.value_or(Answer{}));
+  return encode(answers);
 }
 
 }  // namespace tutti::bootstrap

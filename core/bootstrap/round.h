@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the hub collects: the parts of a call that all ranks make, and the answers to a query.
+// What the hub collects: the parts of a call that all ranks make, and the answers to a question.
 #pragma once
 
 #include <optional>
 #include <vector>
 
-#include "bootstrap/wire.h"
+#include "bootstrap/answer.h"
 
 namespace tutti::bootstrap {
 
@@ -38,24 +38,32 @@ class Round {
   size_t bytes_ = 0;
 };
 
-/// One rank's question to all ranks what they are doing.
+/// One question to all ranks, and their answers. Ranks that ask the same at the same time share a survey.
 class Survey {
  public:
-  Survey(int asker, uint32_t id, int rank_count)
-      : asker_(asker), id_(id), answers_(static_cast<size_t>(rank_count)), open_(answers_.size()) {}
+  struct Asker {
+    int rank;
+    uint32_t id;  ///< the number under which it asked
+  };
+  Survey(Asker asker, Bytes question, int rank_count)
+      : askers_{asker},
+        question_(std::move(question)),
+        answers_(static_cast<size_t>(rank_count)),
+        open_(answers_.size()) {}
 
-  int asker() const { return asker_; }
-  uint32_t id() const { return id_; }
+  bool asks(const Bytes& question) const { return question == question_; }
+  void add(Asker asker) { askers_.push_back(asker); }
+  const std::vector<Asker>& askers() const { return askers_; }
   /// The first answer for a rank counts.
-  void answer(int rank, Bytes text);
+  void answer(int rank, Answer answer);
   bool complete() const { return open_ == 0; }
-  /// All answers, packed; "no answer" for those that gave none.
+  /// All answers, packed; kSilent for ranks that gave none.
   Bytes result() const;
 
  private:
-  int asker_;
-  uint32_t id_;
-  std::vector<std::optional<Bytes>> answers_;
+  std::vector<Asker> askers_;
+  Bytes question_;
+  std::vector<std::optional<Answer>> answers_;
   size_t open_;
 };
 

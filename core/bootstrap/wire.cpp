@@ -1,14 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bootstrap/wire.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <cstring>
 
 namespace tutti::bootstrap {
 
-bool same_secret(const Secret& a, const Secret& b) {
-  std::byte difference{};
-  for (size_t i = 0; i < a.size(); ++i) difference |= a[i] ^ b[i];
-  return difference == std::byte{};
+Result<Tag> tag_of(const Secret& secret) {
+  const sdk::Nonce zeros = {};
+  TUTTI_ASSIGN(const sdk::Proof proof,
+               sdk::prove(secret, sdk::Side::kAcceptor, zeros, zeros, std::as_bytes(std::span("tag of a unique id"))));
+  Tag tag;
+  std::copy_n(proof.begin(), tag.size(), tag.begin());
+  return tag;
+}
+
+Result<sdk::Proof> prove_hello(const Secret& secret, sdk::Side side, const sdk::Nonce& challenge,
+                               std::span<const std::byte> payload) {
+  sdk::Nonce nonce;
+  Bytes message(payload.begin(), payload.end());
+  if (message.size() < offsetof(Hello, proof) + sizeof(sdk::Proof))
+    return Status(Code::kInvalidArgument, "a hello ends before its proof");
+  std::memcpy(nonce.data(), message.data() + offsetof(Hello, nonce), nonce.size());
+  std::fill_n(message.begin() + offsetof(Hello, proof), sizeof(sdk::Proof), std::byte{});
+  return sdk::prove(secret, side, challenge, nonce, message);
 }
 
 Bytes to_bytes(std::string_view text) {

@@ -2,14 +2,18 @@
 // What ranks and hub say to each other: frames of a header and a payload, little-endian.
 //
 //   rank → hub                             hub → rank
-//   kHello   Hello; id                     kReply   code, id; packed result, or the text of the failure
-//   kCall    code: Operation; id, rank:    kFailure code: FailureKind; rank; text
-//            the root; own contribution    kAsk     id
-//   kAbort   text                          kClosing
-//   kQuery   id                            kDeparture rank; Departure
-//   kAnswer  id of the kAsk; text
-//   kEnding  Ending
+//   kHello   Hello; id                     kChallenge Challenge: the first frame of a connection
+//   kCall    code: Operation; id, rank:    kWelcome   the hub's proof: the rank's own proof was right
+//            the root; own contribution    kReply     code, id; packed result, or the text of the failure
+//   kAbort   text                          kFailure   code: FailureKind; rank; text
+//   kQuery   id; question                  kAsk       id; question
+//   kAnswer  id of the kAsk; bytes         kClosing
+//   kEnding  Ending                        kDeparture rank; Departure
 //   kLeave
+//   kRely    code: Rely; text
+//
+// A hello is answered by a kWelcome. When all ranks have joined, the hub of the unique id sends a kReply with the
+// lineup (lineup.h), too.
 #pragma once
 
 #include <array>
@@ -18,8 +22,10 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
+#include "tutti/sdk/handshake.h"
 #include "tutti/status.h"
 
 namespace tutti::bootstrap {
@@ -29,8 +35,10 @@ static_assert(std::endian::native == std::endian::little);
 using Bytes = std::vector<std::byte>;
 using Secret = std::array<std::byte, 16>;
 
-/// Raised whenever frames change their meaning. Header, and Hello up to its rank, stay as they are for ever.
-inline constexpr uint32_t kWireVersion = 2;
+/// Raised whenever frames change their meaning. Header, Challenge, and Hello up to its proof stay as they are for ever.
+inline constexpr uint32_t kWireVersion = 3;
+/// The first version with proofs. Earlier hellos carry the secret where there is a nonce now.
+inline constexpr uint32_t kFirstVersionWithProofs = 3;
 inline constexpr uint32_t kMaxPayloadBytes = 64u << 20;
 inline constexpr int kMaxRanks = 1 << 16;
 
@@ -42,11 +50,22 @@ enum class Kind : uint16_t {
   kAnswer,
   kLeave,
   kEnding,
+  kRely,
   kReply = 65,
   kFailure,
   kAsk,
   kClosing,
   kDeparture,
+  kChallenge,
+  kWelcome,
+};
+
+/// Why a rank asks this hub for the replies that the other hub owes it.
+enum class Rely : uint16_t {
+  kNoAnswer = 0,  ///< the other hub has not answered in time; asks for one reply
+  kEnded,         ///< the other hub's process ended without a word
+  kClosed,        ///< the other hub has closed in good order
+  kBroke,         ///< the connection to the other hub broke
 };
 
 enum class Operation : uint16_t { kAllGather = 1, kBarrier, kBroadcast };
@@ -68,21 +87,43 @@ struct Frame {
 
 inline constexpr std::array<char, 8> kMagic = {'T', 'U', 'T', 'T', 'I', 'H', 'U', 'B'};
 
-/// The first payload on a connection. A connection that does not know the secret is dropped without an answer.
+struct Challenge {
+  std::array<char, 8> magic = kMagic;
+  uint32_t wire_version = kWireVersion;
+  sdk::Nonce nonce = {};
+};
+static_assert(sizeof(Challenge) == 28);
+
+/// Tells the ids of one door apart; derived from the secret, which it does not reveal.
+using Tag = std::array<std::byte, 8>;
+Result<Tag> tag_of(const Secret& secret);
+
+/// The answer to a Challenge. A connection whose proof is wrong is dropped without an answer.
 struct Hello {
   std::array<char, 8> magic = kMagic;
-  Secret secret = {};
+  sdk::Nonce nonce = {};
   uint32_t wire_version = kWireVersion;
   int32_t rank = 0;
+  Tag tag = {};
+  sdk::Proof proof = {};  ///< over the nonces and this payload, with zeros for the proof
   int32_t rank_count = 0;
   uint32_t pid = 0;
+  uint64_t process = 0;  ///< process_token() of the rank
   uint32_t peer_loss_ms = 0;
   std::array<char, 60> host = {};  ///< zero-terminated unless full
 };
-static_assert(sizeof(Hello) == 104);
+static_assert(sizeof(Hello) == 152);
 
-/// Equal, found out in a time that does not depend on where they differ.
-bool same_secret(const Secret& a, const Secret& b);
+/// The proof of one side of a connection for the payload of a kHello. Any wire version from 3 on.
+Result<sdk::Proof> prove_hello(const Secret& secret, sdk::Side side, const sdk::Nonce& challenge,
+                               std::span<const std::byte> payload);
+
+template <class T>
+Bytes payload_of(const T& value) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  const auto bytes = std::as_bytes(std::span(&value, 1));
+  return Bytes(bytes.begin(), bytes.end());
+}
 
 Bytes to_bytes(std::string_view text);
 std::string to_text(std::span<const std::byte> bytes);

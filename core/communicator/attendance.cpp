@@ -67,6 +67,12 @@ void Attendance::uncount(Turn::Kind kind, uint32_t peer) {
   made.store(made.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
 }
 
+uint64_t Attendance::count_of(Turn::Kind kind, uint32_t peer) const {
+  if (kind == Turn::Kind::kCollective) return collectives();
+  const Traffic& traffic = traffic_[peer];
+  return (kind == Turn::Kind::kSend ? traffic.sent : traffic.received).load(std::memory_order_relaxed);
+}
+
 void Attendance::add(const bootstrap::Departure& departure) {
   const std::lock_guard lock(mutex_);
   departures_.push_back(departure);
@@ -78,6 +84,12 @@ bool Attendance::has_left(uint32_t rank) const {
   const std::lock_guard lock(mutex_);
   return std::any_of(departures_.begin(), departures_.end(),
                      [&](const bootstrap::Departure& departure) { return departure.rank == static_cast<int>(rank); });
+}
+
+std::vector<bootstrap::Departure> Attendance::departures() const {
+  if (!any_left()) return {};
+  const std::lock_guard lock(mutex_);
+  return departures_;
 }
 
 uint32_t Attendance::first_present() const {
@@ -111,7 +123,7 @@ std::optional<Absence> Attendance::missing_in_any() const {
 }
 
 bootstrap::Ending Attendance::ending(std::string did) const {
-  bootstrap::Ending ending{collectives(), std::move(did), {}};
+  bootstrap::Ending ending{collectives(), std::move(did), {}, {}};
   for (size_t peer = 0; peer < traffic_.size(); ++peer) {
     const uint64_t sent = traffic_[peer].sent.load(std::memory_order_relaxed);
     const uint64_t received = traffic_[peer].received.load(std::memory_order_relaxed);

@@ -46,11 +46,15 @@ class Attendance {
   void uncount(Turn::Kind kind, uint32_t peer = 0);
   uint64_t collectives() const { return collectives_.load(std::memory_order_relaxed); }
 
+  /// Calls, or messages with that peer, that were counted.
+  uint64_t count_of(Turn::Kind kind, uint32_t peer) const;
+
   /// A rank that makes no further call.
   void add(const bootstrap::Departure& departure);
   /// False as long as all ranks are there. Cheap.
   bool any_left() const { return left_.load(std::memory_order_acquire) != 0; }
   bool has_left(uint32_t rank) const;
+  std::vector<bootstrap::Departure> departures() const;
   /// The lowest rank that has not left.
   uint32_t first_present() const;
   /// The first rank that left without its part in this call.

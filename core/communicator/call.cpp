@@ -137,25 +137,23 @@ bool in_place(const Call& call, int rank) {
   }
 }
 
-tutti_signature signature_of(const Call& call) {
-  const bool p2p = call.collective == Collective::kSendRecv;
-  const bool rooted_call = rooted(call.collective) && !p2p;
-  const bool reduces = call.collective == Collective::kAllReduce || call.collective == Collective::kReduce ||
-                       call.collective == Collective::kReduceScatter;
-  const uint32_t root = rooted_call ? static_cast<uint32_t>(call.root) & 0xff : 0;
-  const uint32_t op = reduces ? static_cast<uint32_t>(call.reduction.op) : 0;
-  return {{static_cast<uint32_t>(call.collective) | static_cast<uint32_t>(call.type) << 8 | op << 16 | root << 24,
-           static_cast<uint32_t>(call.count)}};
+uint64_t Call::kind() const {
+  const bool rooted_call = rooted(collective) && collective != Collective::kSendRecv;
+  const bool reduces = collective == Collective::kAllReduce || collective == Collective::kReduce ||
+                       collective == Collective::kReduceScatter;
+  const uint64_t of_root = rooted_call ? static_cast<uint32_t>(root) : 0;
+  const uint64_t op = reduces ? static_cast<uint64_t>(reduction.op) : 0;
+  return static_cast<uint64_t>(collective) | static_cast<uint64_t>(type) << 8 | op << 16 | of_root << 32;
 }
 
-std::string describe(const tutti_signature& signature) {
+Call Call::of_kind(uint64_t kind, uint64_t count) {
   Call call;
-  call.collective = static_cast<Collective>(signature.words[0] & 0xff);
-  call.type = static_cast<DataType>(signature.words[0] >> 8 & 0xff);
-  call.reduction = static_cast<ReduceOp>(signature.words[0] >> 16 & 0xff);
-  call.root = static_cast<int>(signature.words[0] >> 24);
-  call.count = signature.words[1];
-  return describe(call);
+  call.collective = static_cast<Collective>(kind & 0xff);
+  call.type = static_cast<DataType>(kind >> 8 & 0xff);
+  call.reduction = static_cast<ReduceOp>(kind >> 16 & 0xff);
+  call.root = static_cast<int>(kind >> 32);
+  call.count = count;
+  return call;
 }
 
 std::string describe(const Call& call) {

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "tutti/communicator.h"
-#include "tutti/plugin/protocol.h"
 
 namespace tutti::communicator {
 
@@ -23,6 +22,12 @@ struct Call {
   bool receives = false;  ///< kSendRecv: receive rather than send
   Stream stream = nullptr;
   bool registered = false;  ///< outputs lie in registered buffers that all ranks reach
+
+  /// Collective, type, operation and root in one word, which is the same on all ranks that make the same call. Messages
+  /// have no root here.
+  uint64_t kind() const;
+  /// A call of that kind, as far as the word tells.
+  static Call of_kind(uint64_t kind, uint64_t count);
 };
 
 /// kInvalidArgument with the argument's name, what it is and what it may be; ok for calls that can be made on `size`
@@ -42,10 +47,7 @@ Result<OwnMessages> own_messages(std::span<const Call> calls, int rank);
 /// Whether the call's buffers are those of an in-place call.
 bool in_place(const Call& call, int rank);
 
-/// The call in the two words that travel with it.
-tutti_signature signature_of(const Call& call);
-/// "all_reduce of 10 × float32, sum", as far as the two words tell.
-std::string describe(const tutti_signature& signature);
+/// "all_reduce of 10 × float32, sum".
 std::string describe(const Call& call);
 
 }  // namespace tutti::communicator

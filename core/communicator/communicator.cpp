@@ -10,6 +10,7 @@
 
 #include "communicator/group.h"
 #include "communicator/state.h"
+#include "log/log.h"
 #include "tutti/device/numeric.h"
 
 namespace tutti {
@@ -35,6 +36,8 @@ uint64_t integer_bits(double factor) {
 
 /// A call that is left to a group, or runs now. Streams belong to devices; the host device has none.
 Status make(const std::shared_ptr<Communicator::State>& state, Call call, Stream stream) {
+  if (!state->is_here()) [[unlikely]]
+    return state->check_process();
   if (stream != nullptr && !state->on_gpu()) {
     return Status(Code::kUnsupported,
                   fmt::format("{}: the host device has no streams; pass none", to_string(call.collective)));
@@ -169,36 +172,44 @@ Status Communicator::all_to_all_v(const void* input, std::span<const size_t> sen
 }
 
 Status Communicator::barrier(Stream stream) {
+  TUTTI_TRY(state_->check_process());
   return state_->barrier(stream);
 }
 
 Result<Registration> Communicator::register_buffer(void* buffer, size_t bytes) {
+  TUTTI_TRY(state_->check_process());
   TUTTI_ASSIGN(const std::optional<uint64_t> number, state_->register_buffer(buffer, bytes));
   if (!number) return Registration();
   const auto end = [number = *number, state = std::weak_ptr<State>(state_)] {
-    if (const auto alive = state.lock()) alive->end_registration(number);
+    if (const auto alive = state.lock(); alive && alive->is_here()) alive->end_registration(number);
   };
   return Registration(end, true);
 }
 
 Result<std::vector<std::vector<std::byte>>> Communicator::exchange(std::span<const std::byte> mine) {
+  TUTTI_TRY(state_->check_process());
   return state_->exchange(mine);
 }
 
 void Communicator::abort(std::string_view reason) {
+  const Status here = state_->check_process();
+  if (!here.ok()) return log::warn("abort has no effect: {}", here.text());
   state_->abort(reason);
 }
 Status Communicator::async_error() const {
+  TUTTI_TRY(state_->check_process());
   return state_->check_device();
 }
 
 Result<Choice> Communicator::choose(Collective collective, size_t count, DataType type, Reduction op,
                                     bool registered) const {
+  TUTTI_TRY(state_->check_process());
   return state_->choose({collective, type, op.op, count, registered});
 }
 
 Result<std::string> Communicator::explain(Collective collective, size_t count, DataType type, Reduction op,
                                           bool registered) const {
+  TUTTI_TRY(state_->check_process());
   return state_->explain({collective, type, op.op, count, registered});
 }
 

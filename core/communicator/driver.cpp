@@ -52,6 +52,21 @@ Driver::Round Driver::round(std::span<Job> jobs, uint32_t spins) {
 }
 
 Driver::Outcome Driver::wait_for(std::span<Job> jobs) {
+  const Outcome outcome = wait_longer(jobs);
+  tell({}, nullptr);
+  return outcome;
+}
+
+/// Null: nothing waits any more.
+void Driver::tell(Clock::time_point since, const Job* waits) {
+  if (waiting_ == nullptr || (waits == told_ && (waits == nullptr || waits->work->fault.peer == told_peer_))) return;
+  told_ = waits;
+  if (waits == nullptr) return waiting_->end();
+  told_peer_ = waits->work->fault.peer;
+  waiting_->begin(since, waits->turn, told_peer_);
+}
+
+Driver::Outcome Driver::wait_longer(std::span<Job> jobs) {
   for (Job& job : jobs) job.done = false;
   const uint32_t spins = jobs.size() == 1 && engine_ == nullptr ? options_.spins : kSharedSpins;
   const uint32_t patience = options_.yields + (engine_ != nullptr ? options_.helps : 0);
@@ -64,6 +79,7 @@ Driver::Outcome Driver::wait_for(std::span<Job> jobs) {
     const bool helped = engine_ != nullptr && engine_->assist();
     if (now.moved || helped) {
       idle = 0;
+      tell({}, nullptr);
       continue;
     }
     if (++idle <= patience) {
@@ -79,8 +95,10 @@ Driver::Outcome Driver::wait_for(std::span<Job> jobs) {
     if (!last.pending) return {};
     if (last.moved) {
       idle = 0;
+      tell({}, nullptr);
       continue;
     }
+    tell(idle_since, last.waiting);
     if (any_left) {
       if (const Outcome absence = find_absence(jobs); absence.absence) return absence;
     }

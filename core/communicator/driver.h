@@ -7,6 +7,7 @@
 #include <span>
 
 #include "communicator/attendance.h"
+#include "communicator/waiting.h"
 #include "progress/engine.h"
 #include "tutti/plugin/protocol.h"
 
@@ -37,6 +38,8 @@ class Driver {
   void set_engine(progress::Engine* engine) { engine_ = engine; }
   /// Asked before a wait sleeps: whether the ranks that a work waits for still take part.
   void set_attendance(const Attendance* attendance) { attendance_ = attendance; }
+  /// Told of waits that sleep.
+  void set_waiting(Waiting* waiting) { waiting_ = waiting; }
 
   struct Outcome {
     int32_t code = TUTTI_OK;
@@ -55,11 +58,16 @@ class Driver {
   };
   Round round(std::span<Job> jobs, uint32_t spins);
   Outcome wait_for(std::span<Job> jobs);
+  Outcome wait_longer(std::span<Job> jobs);
+  void tell(std::chrono::steady_clock::time_point since, const Job* waits);
   Outcome find_absence(std::span<Job> jobs) const;
 
   Options options_;
   progress::Engine* engine_ = nullptr;
   const Attendance* attendance_ = nullptr;
+  Waiting* waiting_ = nullptr;
+  const Job* told_ = nullptr;  ///< the job that waiting_ shows, and the peer it waits for
+  uint32_t told_peer_ = 0;
 };
 
 }  // namespace tutti::communicator

@@ -16,15 +16,26 @@ uint64_t round_up(uint64_t value, uint64_t unit) {
   return ceil_div(value, unit) * unit;
 }
 
+/// Ranks that run a call in different ways would misread each other's messages.
+uint64_t way_of(const tuner::Decision& decision) {
+  return mix(mix(mix(mix(0, decision.algorithm), decision.variant), decision.protocol), decision.channels);
+}
+
 }  // namespace
 
-void Execution::bind(const Call& call, uint64_t number, const Turn& turn) {
+tutti_signature signature_of(uint64_t digest) {
+  return {{static_cast<uint32_t>(digest), static_cast<uint32_t>(digest >> 32)}};
+}
+
+void Execution::bind(const Call& call, uint64_t number, const Turn& turn, uint64_t digest) {
+  const tutti_signature signature = signature_of(digest);
   for (size_t i = 0; i < works.size(); ++i) {
     tutti_work& work = works[i];
     work.input = call.input;
     work.output = call.output;
     work.scalar = call.reduction.scalar;
     work.call = number;
+    work.signature = signature;
     work.cursor = {};
     jobs[i].done = false;
     jobs[i].turn = turn;
@@ -41,6 +52,7 @@ Result<std::unique_ptr<Execution>> Executions::make(const Call& call, bool in_pl
   TUTTI_ASSIGN(const Program* program,
                programs_.collective(execution->decision, call.collective, static_cast<uint32_t>(call.root), in_place));
   add_works(*execution, call, *program, execution->decision.protocol);
+  execution->shape = CallShape::of(call, way_of(execution->decision));
   return execution;
 }
 
@@ -49,6 +61,7 @@ Status Executions::append_message(Execution& execution, const Call& call) {
   TUTTI_ASSIGN(const Program* program,
                programs_.message(execution.decision.protocol, static_cast<uint32_t>(call.root), call.receives));
   add_works(execution, call, *program, execution.decision.protocol);
+  execution.shape = CallShape::of(call, way_of(execution.decision));
   return {};
 }
 
@@ -79,7 +92,6 @@ void Executions::add_works(Execution& execution, const Call& call, const Program
     work.chunk_elements = std::clamp<uint64_t>(even, line, slice * program.chunk_slots);
     work.divisor = call.reduction.op == ReduceOp::kAvg ? options_.rank_count : 0;
     work.check = options_.check_calls ? 1 : 0;
-    work.signature = signature_of(call);
     const bool single_copy = options_.direct_minimum != 0 && call.count * bytes >= options_.direct_minimum;
     work.direct_minimum = single_copy ? kDirectBytes : 0;
     work.fences = options_.fences ? 1 : 0;

@@ -8,6 +8,7 @@
 
 #include "communicator/call.h"
 #include "communicator/driver.h"
+#include "communicator/history.h"
 #include "communicator/program.h"
 #include "communicator/shape.h"
 #include "tuner/selector.h"
@@ -18,10 +19,15 @@ struct Execution {
   tuner::Decision decision;
   std::vector<tutti_work> works;
   std::vector<Job> jobs;
+  CallShape shape;
 
-  /// Sets what differs between calls of one shape. `number` counts the calls of this rank on its communicator.
-  void bind(const Call& call, uint64_t number, const Turn& turn);
+  /// Sets what differs between calls of one shape. `number` counts the calls of this rank on its communicator; `digest`
+  /// is that of the history up to this call.
+  void bind(const Call& call, uint64_t number, const Turn& turn, uint64_t digest);
 };
+
+/// A digest of the history as the works carry it.
+tutti_signature signature_of(uint64_t digest);
 
 /// Prepares executions and keeps them. One thread at a time.
 class Executions {

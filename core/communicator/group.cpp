@@ -26,6 +26,12 @@ struct Share {
     (call.collective == Collective::kSendRecv ? messages : collectives).push_back(call);
   }
 
+  /// A group may have begun before a fork, and end in the child.
+  void gather() {
+    status = state->check_process();
+    if (status.ok()) status = state->gather(streams);
+  }
+
   /// After it has gathered its streams.
   void run() {
     if (!status.ok()) return;
@@ -110,7 +116,7 @@ Status group_end() {
   std::vector<communicator::Share> shares = std::move(group.shares);
   group.shares.clear();
   communicator::put_in_order(shares);
-  for (communicator::Share& share : shares) share.status = share.state->gather(share.streams);
+  for (communicator::Share& share : shares) share.gather();
   // Communicators wait for each other through their peers, so each lane gets a thread of its own.
   const std::vector<size_t> lanes = communicator::lanes_of(shares);
   const auto run = [&](size_t lane) {

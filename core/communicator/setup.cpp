@@ -16,6 +16,7 @@
 #include "bootstrap/agreement.h"
 #include "bootstrap/endpoint.h"
 #include "bootstrap/host.h"
+#include "bootstrap/interface.h"
 #include "communicator/choices.h"
 #include "communicator/gpu_limits.h"
 #include "communicator/machine.h"
@@ -45,6 +46,7 @@ constexpr double kGpuMemoryGbs = 3000;
 constexpr uint32_t kGpuChannels = 64;
 constexpr uint32_t kGpuNetChannels = 4;  // each has connections of its own, which one thread of the host serves
 constexpr double kNetLatencyUs = 15;
+constexpr base::Milliseconds kReportLimit(1000);  // how long the report of a death may take
 
 /// What ranks tell each other once their memory and listeners exist. Plain data; all ranks run the same version (agreed
 /// before).
@@ -114,12 +116,36 @@ class Setup {
  private:
   Status meet() {
     const auto loss = std::chrono::duration_cast<base::Milliseconds>(config_.duration("timeouts.peer_loss"));
-    TUTTI_ASSIGN(state_.bootstrap_, bootstrap::Bootstrap::join(id_, state_.rank_, state_.size_, deadline_, loss));
+    TUTTI_ASSIGN(state_.bootstrap_, bootstrap::Bootstrap::join(id_, state_.rank_, state_.size_, deadline_, loss,
+                                                               Communicator::State::interfaces_of(config_)));
     auto* state = &state_;
-    state_.bootstrap_->set_callbacks({[state](const bootstrap::FailureReport& report) { state->on_failure(report); },
-                                      [state] { return state->describe_current(); },
-                                      [state](const bootstrap::Departure& gone) { state->on_departure(gone); }});
-    return {};
+    start_watch();
+    state_.bootstrap_->set_callbacks(
+        {[state](const bootstrap::FailureReport& report) { state->on_failure(report); },
+         [state](std::span<const std::byte> question) { return state->watch_.answer(question); },
+         [state](const bootstrap::Departure& gone) { state->on_departure(gone); }, [state] { state->watch_.tick(); },
+         communicator::Watch::interval(static_cast<uint32_t>(state_.size_))});
+    return check_interfaces();
+  }
+
+  /// A setting that no interface of this host fits is an error, even where it is not used.
+  Status check_interfaces() {
+    TUTTI_ASSIGN(const std::vector<bootstrap::Interface> found, bootstrap::interfaces_of_this_host());
+    const auto chosen = bootstrap::choose_interface(found, Communicator::State::interfaces_of(config_));
+    const std::string place = fmt::format("bootstrap.interface ({})", config_.origin("bootstrap.interface"));
+    return chosen.ok() ? Status() : fail_all(chosen.status().with_context(place));
+  }
+
+  void start_watch() {
+    uint64_t seed = 0;
+    for (const std::byte byte : state_.secret_) seed = communicator::mix(seed, static_cast<uint64_t>(byte));
+    state_.history_.set_seed(seed);
+    auto* state = &state_;
+    state_.watch_.start({static_cast<uint32_t>(state_.rank_), static_cast<uint32_t>(state_.size_),
+                         config_.duration("timeouts.warn"), config_.boolean("check.calls"), on_gpu()},
+                        *state_.bootstrap_, [state](const Status& difference) {
+                          if (state->failure().ok()) static_cast<void>(state->fail_everywhere(difference));
+                        });
   }
 
   Status find_hosts() {
@@ -130,6 +156,8 @@ class Setup {
       TUTTI_ASSIGN(HostIdentity host, bootstrap::decode_host(bytes));
       hosts.push_back(std::move(host));
     }
+    for (const HostIdentity& host : hosts)
+      host_names_.push_back(host.pretended_name.empty() ? host.host_name : host.pretended_name);
     const HostIdentity& own = hosts[static_cast<size_t>(state_.rank_)];
     ranks_here_ = std::count_if(hosts.begin(), hosts.end(),
                                 [&](const HostIdentity& host) { return host.boot_id == own.boot_id; });
@@ -328,10 +356,16 @@ class Setup {
     const auto mode = copy == "on"    ? transport::Shm::SingleCopy::kOn
                       : copy == "off" ? transport::Shm::SingleCopy::kOff
                                       : transport::Shm::SingleCopy::kAuto;
-    TUTTI_TRY(shm.attach(peers, mode));
+    if (const Status attached = shm.attach(peers, mode); !attached.ok()) return cause_of(attached);
     direct_minimum_ = mode == transport::Shm::SingleCopy::kOff ? 0 : config_.size_bytes("shm.single_copy_min");
     log::info("shared memory with {} local ranks, single copy: {}", local_ranks_.size(), shm.single_copy());
     return {};
+  }
+
+  /// The memory of a process that has just died is gone, too: the hub's report, which names the rank, says more.
+  Status cause_of(const Status& failure) const {
+    const auto report = state_.bootstrap_->wait_for_failure(base::time_in(kReportLimit));
+    return report ? Communicator::State::reason_of(report->status()) : failure;
   }
 
   Status open_network(const transport::KeySpace& keys, uint64_t communicator, tutti_bell& bell,
@@ -342,8 +376,9 @@ class Setup {
     options.keys = keys;
     options.bell = &bell;
     auto* state = &state_;
-    // On a GPU a rank that makes no further call may still run kernels that need data.
-    if (!on_gpu()) options.has_left = [state](uint32_t rank) { return state->attendance_.has_left(rank); };
+    options.standing = [state](uint32_t rank) { return state->standing(rank); };
+    options.serves_left = on_gpu();
+    options.hosts = host_names_;
     options.on_failure = [state](const Status& failure) { state->on_network_failure(failure); };
     TUTTI_ASSIGN(
         net, communicator::open_network(*state_.registry_, config_.rules(), options, *state_.bootstrap_, deadline_));
@@ -482,6 +517,7 @@ class Setup {
         *state_.selector_, *state_.programs_);
     state_.driver_ = std::make_unique<communicator::Driver>(waits());
     state_.driver_->set_attendance(&state_.attendance_);
+    state_.driver_->set_waiting(&state_.waiting_);
     if (state_.fabric_->net() != nullptr) state_.driver_->set_engine(&state_.fabric_->net()->engine());
     return {};
   }
@@ -491,7 +527,8 @@ class Setup {
   config::Config& config_;
   base::Time deadline_;
   std::vector<uint32_t> nodes_;
-  double net_gbs_ = 0;  ///< of the slowest rank's fastest port
+  std::vector<std::string> host_names_;  // by rank
+  double net_gbs_ = 0;                   ///< of the slowest rank's fastest port
   double net_latency_us_ = 0;
   uint32_t node_count_ = 1;
   std::vector<uint32_t> local_ranks_;
@@ -517,7 +554,12 @@ Result<std::shared_ptr<Communicator::State>> Communicator::State::create(const U
         Code::kInvalidArgument,
         fmt::format("rank {} of {} ranks: a communicator has at least one rank, numbered from 0", rank, size));
   }
-  auto state = std::make_shared<State>(rank, size);
+  TUTTI_TRY(base::follow_forks());
+  const auto end = [](State* ended) {
+    const std::shared_ptr<State> last(ended);
+    if (!last->is_here()) base::abandon(last);
+  };
+  const std::shared_ptr<State> state(new State(rank, size), end);
   if (const auto endpoint = bootstrap::endpoint_of(id); endpoint.ok()) state->secret_ = endpoint->secret;
   state->config_ = std::move(config);
   TUTTI_TRY(log::configure(log::level_from(state->config_.text("log.level")), state->config_.text("log.file")));
@@ -526,38 +568,8 @@ Result<std::shared_ptr<Communicator::State>> Communicator::State::create(const U
   if (made.ok()) return state;
   // Where the cause is another rank's, say that one.
   const Status failure = state->failure();
-  if (failure.ok() && made.code() == Code::kAborted) return reason_of_abort(made.text());
+  if (failure.ok() && made.code() == Code::kAborted) return reason_of(made);
   return failure.ok() || made.code() == Code::kNotFound || made.code() == Code::kConfig ? made : failure;
-}
-
-Result<std::shared_ptr<Communicator::State>> Communicator::State::split(int color, int key) {
-  struct Wish {
-    int color;
-    int key;
-  };
-  const auto deadline = base::time_in(config_.duration("timeouts.bootstrap"));
-  const Wish mine{color, key};
-  TUTTI_ASSIGN(const auto all, bootstrap_->all_gather(bytes_of(mine), deadline));
-  std::vector<std::pair<int, int>> group;  // key, rank
-  for (size_t r = 0; r < all.size(); ++r) {
-    Wish wish{};
-    std::memcpy(&wish, all[r].data(), std::min(all[r].size(), sizeof wish));
-    if (wish.color == color) group.emplace_back(wish.key, static_cast<int>(r));
-  }
-  std::stable_sort(group.begin(), group.end());
-  UniqueId id;
-  Status made;
-  if (color >= 0 && group.front().second == rank_) {
-    auto created = UniqueId::create(interfaces_of(config_));
-    made = created.status();
-    if (created.ok()) id = *created;
-  }
-  TUTTI_ASSIGN(const auto ids, bootstrap_->all_gather(bytes_of(id), deadline));
-  TUTTI_TRY(made);
-  if (color < 0) return std::shared_ptr<State>();
-  std::memcpy(&id, ids[static_cast<size_t>(group.front().second)].data(), sizeof id);
-  const auto place = std::find_if(group.begin(), group.end(), [&](const auto& entry) { return entry.second == rank_; });
-  return create(id, static_cast<int>(place - group.begin()), static_cast<int>(group.size()), config_);
 }
 
 std::string Communicator::State::interfaces_of(const config::Config& config) {
@@ -573,12 +585,6 @@ Result<Communicator> Communicator::create(const UniqueId& id, int rank, int rank
   TUTTI_ASSIGN(config::Config config, config::Config::load(load));
   TUTTI_ASSIGN(std::shared_ptr<State> state, State::create(id, rank, rank_count, std::move(config)));
   return Communicator(std::move(state));
-}
-
-Result<std::optional<Communicator>> Communicator::split(int color, int key) {
-  TUTTI_ASSIGN(std::shared_ptr<State> state, state_->split(color, key));
-  if (state == nullptr) return std::optional<Communicator>();
-  return std::optional<Communicator>(Communicator(std::move(state)));
 }
 
 }  // namespace tutti

@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -26,7 +25,8 @@ using communicator::Turn;
 
 namespace {
 
-constexpr std::chrono::seconds kVerdictLimit{2};
+/// Of its latest calls, which a rank tells when it leaves.
+constexpr uint64_t kLastCalls = 8;
 constexpr std::chrono::seconds kReportLimit{2};
 
 }  // namespace
@@ -36,17 +36,45 @@ Communicator::State::~State() {
   announce_end();
   if (gpu_ != nullptr) static_cast<void>(gpu_->finish());
   flush_network();
-  if (bootstrap_ != nullptr) bootstrap_->set_callbacks({});
-  gpu_.reset();     // waits for the other ranks, by the bootstrap
-  fabric_.reset();  // its engine reports failures to the bootstrap
+  std::unique_ptr<communicator::Gpu> gpu;
+  std::unique_ptr<communicator::Fabric> fabric;
+  {
+    const std::lock_guard lock(failure_mutex_);  // callbacks use both
+    gpu = std::move(gpu_);
+    fabric = std::move(fabric_);
+  }
+  gpu.reset();     // waits for the other ranks, by the bootstrap
+  fabric.reset();  // its engine reports failures to the bootstrap
+  if (bootstrap_ == nullptr) return;
+  bootstrap_->leave();  // and takes the departures of ranks that left before
+  check_end();
   bootstrap_.reset();
+}
+
+void Communicator::State::check_end() {
+  if (!check_departed().ok() || !failure().ok()) return;
+  if (const auto difference = watch_.different_counts()) {
+    log::failure("rank {}: {}", rank_, Status(Code::kMismatch, *difference).to_string());
+  }
+}
+
+Status Communicator::State::check_departed() {
+  for (const bootstrap::Departure& departure : attendance_.departures()) {
+    const auto difference = watch_.different_from(departure);
+    if (difference) return fail_everywhere(Status(Code::kMismatch, *difference));
+  }
+  return {};
 }
 
 void Communicator::State::announce_end(std::string_view why) {
   if (bootstrap_ == nullptr || std::exchange(announced_, true)) return;
   std::string did = describe_current().append(why);
   if (std::uncaught_exceptions() > 0) did += " and leaves because of an exception";
-  bootstrap_->announce(attendance_.ending(std::move(did)));
+  bootstrap::Ending ending = attendance_.ending(std::move(did));
+  const uint64_t last = ending.collectives;
+  const uint64_t first = last > kLastCalls ? last - kLastCalls + 1 : 1;
+  ending.calls = communicator::encode(communicator::Series::of(history_.calls(), first, last));
+  bootstrap_->announce(ending);
 }
 
 /// Data that was sent must leave this process before its connections close.
@@ -66,12 +94,64 @@ Status Communicator::State::run(const Call& call) {
   if (std::atomic_ref<uint32_t>(abort_word_).load(std::memory_order_relaxed) != 0) [[unlikely]]
     return failure();
   TUTTI_TRY(communicator::check(call, rank_, size_));
-  if (call.count == 0) return {};
+  return traced(call, [&] { return run_now(call); });
+}
+
+Status Communicator::State::run_now(const Call& call) {
+  if (call.count == 0) [[unlikely]]
+    return run_empty(call);
   if (gpu_ != nullptr) return enqueue_calls({&call, 1}, [&] { return gpu_->run(call); });
   TUTTI_ASSIGN(Execution* const execution, executions_->prepare(call));
   const Turn turn = attendance_.count(Turn::Kind::kCollective);
-  execution->bind(call, ++calls_, turn);
+  execution->bind(call, ++calls_, turn, history_.add_call(execution->shape));
+  history_.enter(Phase::kIn);
+  if (attendance_.any_left()) [[unlikely]] {
+    TUTTI_TRY(check_present(execution->jobs, call));
+    TUTTI_TRY(check_departed());
+  }
   return run_jobs(execution->jobs, call);
+}
+
+template <class Action>
+Status Communicator::State::traced(const Call& call, Action&& action) {
+  if (!log::enabled(log::Level::kTrace)) [[likely]]
+    return action();
+  const auto start = std::chrono::steady_clock::now();
+  const Status status = action();
+  trace(call, start, status);
+  return status;
+}
+
+void Communicator::State::trace(const Call& call, std::chrono::steady_clock::time_point start,
+                                const Status& status) const {
+  const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - start;
+  const auto choice = choose({call.collective, call.type, call.reduction.op, call.count});
+  const std::string way = choice.ok() && call.count > 0
+                              ? fmt::format(", {}/{} ×{}", choice->algorithm, choice->protocol, choice->channels)
+                              : std::string();
+  const bool message = call.collective == Collective::kSendRecv;
+  const std::string number = message ? fmt::format("messages after call {}, the first", attendance_.collectives())
+                                     : fmt::format("call {}", attendance_.collectives());
+  const std::string peer = message ? fmt::format(" {} rank {}", call.receives ? "from" : "to", call.root) : "";
+  log::trace("{}: {}{}{}: {} after {:.1f} us", number, communicator::describe(call), peer, way,
+             !status.ok()      ? status.to_string()
+             : gpu_ != nullptr ? "enqueued"
+                               : "done",
+             took.count());
+}
+
+/// A call that moves nothing is counted and compared like every other.
+Status Communicator::State::run_empty(const Call& call) {
+  attendance_.count(Turn::Kind::kCollective);
+  enter(gpu_ != nullptr ? Phase::kEnqueued : Phase::kDone, call);
+  return {};
+}
+
+void Communicator::State::enter(Phase phase, const Call& call) {
+  const auto shape = communicator::CallShape::of(call);
+  if (call.collective == Collective::kSendRecv) return history_.enter_messages(phase, shape);
+  history_.add_call(shape);
+  history_.enter(phase);
 }
 
 /// What a kernel found out since is told now. What fails on this rank alone breaks the communicator: others wait for
@@ -96,12 +176,17 @@ Status Communicator::State::enqueue(Action&& action) {
 /// on_departure().
 template <class Action>
 Status Communicator::State::enqueue_calls(std::span<const Call> calls, Action&& action) {
-  count_calls(calls, [&](Turn::Kind kind, uint32_t peer) { attendance_.count(kind, peer); });
-  enter(Phase::kEnqueued, communicator::signature_of(calls.front()));
+  count_calls(calls, [&](const Call&, Turn::Kind kind, uint32_t peer) { attendance_.count(kind, peer); });
   TUTTI_TRY(check_present());
   const Status done = enqueue(action);
-  if (!done.ok() && failure().ok())
-    count_calls(calls, [&](Turn::Kind kind, uint32_t peer) { attendance_.uncount(kind, peer); });
+  if (done.ok()) {
+    count_calls(calls, [&](const Call& call, Turn::Kind kind, uint32_t peer) {
+      if (kind != Turn::Kind::kCollective) history_.add_message(kind, peer, communicator::CallShape::of(call));
+    });
+    enter(Phase::kEnqueued, calls.front());
+  } else if (failure().ok()) {
+    count_calls(calls, [&](const Call&, Turn::Kind kind, uint32_t peer) { attendance_.uncount(kind, peer); });
+  }
   return done;
 }
 
@@ -109,9 +194,9 @@ template <class Count>
 void Communicator::State::count_calls(std::span<const Call> calls, Count&& count) const {
   for (const Call& call : calls) {
     if (call.collective != Collective::kSendRecv) {
-      count(Turn::Kind::kCollective, 0);
-    } else if (call.count > 0 && call.root != rank_) {
-      count(call.receives ? Turn::Kind::kReceive : Turn::Kind::kSend, static_cast<uint32_t>(call.root));
+      count(call, Turn::Kind::kCollective, 0);
+    } else if (call.root != rank_) {
+      count(call, call.receives ? Turn::Kind::kReceive : Turn::Kind::kSend, static_cast<uint32_t>(call.root));
     }
   }
 }
@@ -123,7 +208,7 @@ Status Communicator::State::check_present(std::span<const Job> jobs, const Call&
     const auto own = static_cast<uint32_t>(rank_);
     const Status missing(Code::kRemote, communicator::describe(*absence, own, communicator::describe(call)));
     if (break_with(missing)) log_absence(missing, absence->turn);
-    enter(Phase::kFailed);
+    history_.enter_end(Phase::kFailed);
     uncount(jobs);
     announce_end(fmt::format(" because rank {} left", absence->departure.rank));
     return failure();
@@ -176,7 +261,9 @@ Status Communicator::State::barrier(Stream stream) {
 }
 
 Result<std::vector<std::vector<std::byte>>> Communicator::State::exchange(std::span<const std::byte> mine) {
-  return bootstrap_->all_gather(mine, base::time_in(config_.duration("timeouts.bootstrap")));
+  auto all = bootstrap_->all_gather(mine, base::time_in(config_.duration("timeouts.bootstrap")));
+  if (!all.ok()) return reason_of(all.status());
+  return all;
 }
 
 Result<std::optional<uint64_t>> Communicator::State::register_buffer(void* buffer, size_t bytes) {
@@ -190,7 +277,8 @@ Result<std::optional<uint64_t>> Communicator::State::register_buffer(void* buffe
     TUTTI_ASSIGN(number, gpu_->register_buffer(buffer, bytes, deadline));
     return {};
   };
-  TUTTI_TRY(enqueue(meet));
+  const Status met = enqueue(meet);
+  if (!met.ok()) return reason_of(met);
   return number;
 }
 
@@ -199,34 +287,23 @@ void Communicator::State::end_registration(uint64_t number) {
 }
 
 Status Communicator::State::run_jobs(std::span<Job> jobs, const Call& call) {
-  enter(Phase::kIn, jobs.front().work->signature);
-  if (attendance_.any_left() && call.collective != Collective::kSendRecv) [[unlikely]]
-    TUTTI_TRY(check_present(jobs, call));
   const Driver::Outcome outcome = driver_->run(jobs);
   if (outcome.code == TUTTI_OK) [[likely]] {
-    enter(Phase::kDone);
+    history_.enter_end(Phase::kDone);
     return {};
   }
   const Status failure = outcome.absence ? check_present(jobs, call) : explain_outcome(outcome, call);
-  enter(Phase::kFailed);
+  history_.enter_end(Phase::kFailed);
   return failure;
-}
-
-void Communicator::State::enter(Phase phase, const tutti_signature& signature) {
-  const uint64_t index = ~latest_call_.load(std::memory_order_relaxed) >> 3 & 1;
-  signatures_[index].store(uint64_t{signature.words[1]} << 32 | signature.words[0], std::memory_order_relaxed);
-  latest_call_.store(attendance_.collectives() << 4 | index << 3 | static_cast<uint64_t>(phase),
-                     std::memory_order_release);
-}
-
-void Communicator::State::enter(Phase phase) {
-  const uint64_t call = latest_call_.load(std::memory_order_relaxed);
-  latest_call_.store((call & ~uint64_t{7}) | static_cast<uint64_t>(phase), std::memory_order_release);
 }
 
 Status Communicator::State::run_messages(std::span<const Call> calls) {
   if (std::atomic_ref<uint32_t>(abort_word_).load(std::memory_order_relaxed) != 0) return failure();
   for (const Call& call : calls) TUTTI_TRY(communicator::check(call, rank_, size_));
+  return traced(calls.front(), [&] { return run_messages_now(calls); });
+}
+
+Status Communicator::State::run_messages_now(std::span<const Call> calls) {
   if (gpu_ != nullptr) return enqueue_calls(calls, [&] { return gpu_->run_messages(calls); });
   TUTTI_TRY(copy_to_self(calls));
   Execution all;
@@ -235,17 +312,24 @@ Status Communicator::State::run_messages(std::span<const Call> calls) {
     if (call.count == 0 || call.root == rank_) continue;
     TUTTI_TRY(executions_->append_message(messages.emplace_back(), call));
   }
-  ++calls_;
+  // Each message is a call of its own to the connections, whose first message carries its digest.
+  auto message = messages.begin();
+  for (const Call& call : calls) {
+    if (call.root == rank_) continue;
+    const Turn::Kind kind = call.receives ? Turn::Kind::kReceive : Turn::Kind::kSend;
+    const Turn turn = attendance_.count(kind, static_cast<uint32_t>(call.root));
+    if (call.count == 0) {
+      history_.add_message(kind, turn.peer, communicator::CallShape::of(call));
+      continue;
+    }
+    tutti_work& work = message->works.front();
+    work.call = ++calls_;
+    work.signature = communicator::signature_of(history_.add_message(kind, turn.peer, message->shape));
+    all.jobs.push_back({&work, message->jobs.front().ops, message->jobs.front().plugin, nullptr, false, turn});
+    ++message;
+  }
   // Messages on one connection keep their order.
   std::map<const tutti_connection*, size_t> latest;
-  for (Execution& message : messages) {
-    tutti_work& work = message.works.front();
-    work.call = calls_;
-    const bool sends = work.senders[0] != nullptr;
-    const uint32_t peer = work.plan->peers[0].rank;
-    all.jobs.push_back({&work, message.jobs.front().ops, message.jobs.front().plugin, nullptr, false,
-                        attendance_.count(sends ? Turn::Kind::kSend : Turn::Kind::kReceive, peer)});
-  }
   for (size_t i = 0; i < all.jobs.size(); ++i) {
     const tutti_work& work = *all.jobs[i].work;
     const tutti_connection* connection = work.senders[0] != nullptr ? work.senders[0] : work.receivers[0];
@@ -253,7 +337,8 @@ Status Communicator::State::run_messages(std::span<const Call> calls) {
       all.jobs[i].after = &all.jobs[before->second];
     latest[connection] = i;
   }
-  return all.jobs.empty() ? Status() : run_jobs(all.jobs, calls.front());
+  history_.enter_messages(Phase::kIn, communicator::CallShape::of(calls.front()));
+  return run_jobs(all.jobs, calls.front());
 }
 
 Status Communicator::State::gather(std::span<const Stream> streams) {
@@ -282,13 +367,9 @@ Status Communicator::State::explain_outcome(const Driver::Outcome& outcome, cons
     case TUTTI_ABORTED:
       return failure();
     case TUTTI_TIMEOUT:
-      return timeout_verdict(call, peer);
+      return timeout_verdict(outcome, call);
     case TUTTI_MISMATCH:
-      return fail_everywhere(
-          Status(Code::kMismatch, fmt::format("ranks {} and {} made different calls: rank {} made {}; rank {} "
-                                              "made {}",
-                                              rank_, peer, rank_, communicator::describe(outcome.job->work->signature),
-                                              peer, communicator::describe(outcome.job->work->fault.theirs))));
+      return mismatch_verdict(outcome, call);
     case TUTTI_REMOTE:
       if (report_arrives()) return failure();
       return fail_everywhere(
@@ -313,39 +394,29 @@ bool Communicator::State::report_arrives() const {
   return !failure().ok();
 }
 
-Status Communicator::State::timeout_verdict(const Call& call, uint32_t peer) {
-  const auto limit = config_.duration("timeouts.operation");
-  std::string text =
-      fmt::format("{}: no progress for {} s (timeouts.operation); rank {} waits for rank {}",
-                  communicator::describe(call), std::chrono::duration<double>(limit).count(), rank_, peer);
-  auto reports = bootstrap_->query(std::chrono::steady_clock::now() + kVerdictLimit);
-  if (reports.ok()) {
-    for (size_t r = 0; r < reports->size(); ++r) text += fmt::format("; rank {} {}", r, (*reports)[r]);
-  }
-  return fail_everywhere(Status(Code::kTimeout, text));
+/// The digests only tell that there is a difference: the ranks' histories tell which.
+Status Communicator::State::mismatch_verdict(const Driver::Outcome& outcome, const Call& call) {
+  const uint32_t peer = outcome.job->work->fault.peer;
+  const auto difference = watch_.different(outcome.job->turn);
+  return fail_everywhere(Status(
+      Code::kMismatch, difference.value_or(fmt::format(
+                           "ranks made different calls: rank {} got a message of rank {} that does not belong to call "
+                           "{} ({}), and rank {} does not tell of another call; if the calls are the same, the network "
+                           "or the protocol changed the message",
+                           rank_, peer, outcome.job->turn.number, communicator::describe(call), peer))));
 }
 
-std::string Communicator::State::describe_current() const {
-  static constexpr std::array<const char*, 5> kPhases = {"", "is in", "has done", "failed in", "has enqueued"};
-  uint64_t call = latest_call_.load(std::memory_order_acquire);
-  if (call == 0) return "has made no call";
-  uint64_t words = 0;
-  for (bool stable = false; !stable;) {
-    words = signatures_[call >> 3 & 1].load(std::memory_order_acquire);
-    stable = call == latest_call_.load(std::memory_order_acquire);
-    if (!stable) call = latest_call_.load(std::memory_order_acquire);
-  }
-  const tutti_signature signature{{static_cast<uint32_t>(words), static_cast<uint32_t>(words >> 32)}};
-  const char* const does = kPhases[call & 7];
-  const std::string what = communicator::describe(signature);
-  const uint64_t number = call >> 4;
-  const bool message = static_cast<Collective>(signature.words[0] & 0xff) == Collective::kSendRecv;
-  return message ? fmt::format("{} {} after call {}", does, what, number)
-                 : fmt::format("{} call {}, {}", does, number, what);
+Status Communicator::State::timeout_verdict(const Driver::Outcome& outcome, const Call& call) {
+  const auto limit = config_.duration("timeouts.operation");
+  return fail_everywhere(
+      Status(Code::kTimeout, fmt::format("{}: no progress for {} s (timeouts.operation); rank {} waits for rank {}{}",
+                                         communicator::describe(call), std::chrono::duration<double>(limit).count(),
+                                         rank_, outcome.job->work->fault.peer, watch_.states(outcome.job->turn))));
 }
 
 void Communicator::State::on_departure(const bootstrap::Departure& departure) {
   attendance_.add(departure);
+  static_cast<void>(check_departed());
   bool on_gpu = false;
   {
     const std::lock_guard lock(failure_mutex_);  // setup may be about to add the fabric or the GPU
@@ -378,10 +449,21 @@ void Communicator::State::on_network_failure(const Status& failure) {
   }
 }
 
-bool Communicator::State::break_with(const Status& failure) {
+transport::Net::Standing Communicator::State::standing(uint32_t rank) const {
+  const auto wait = waiting_.now();
+  return {attendance_.has_left(rank), !bootstrap_->hears(), wait && wait->peer == rank};
+}
+
+bool Communicator::State::break_with(const Status& failure, bool tell) {
+  bool first = false;
+  {
+    const std::lock_guard lock(failure_mutex_);
+    first = failure_.ok();
+    if (first) failure_ = failure;
+  }
+  // Told before this rank's calls end: the rank may then leave, and the others must learn the failure first.
+  if (first && tell) bootstrap_->post_abort(fmt::format("{}|{}", static_cast<int>(failure.code()), failure.text()));
   const std::lock_guard lock(failure_mutex_);  // setup may be about to add the fabric or the GPU
-  const bool first = failure_.ok();
-  if (first) failure_ = failure;
   std::atomic_ref<uint32_t>(abort_word_).store(1, std::memory_order_seq_cst);
   if (gpu_ != nullptr) gpu_->stop();
   if (fabric_ != nullptr) progress::ring(fabric_->shm().bell());
@@ -394,9 +476,7 @@ Status Communicator::State::fail_everywhere(const Status& failure) {
 }
 
 bool Communicator::State::tell_everywhere(const Status& failure) {
-  const bool first = break_with(failure);
-  if (first) bootstrap_->post_abort(fmt::format("{}|{}", static_cast<int>(failure.code()), failure.text()));
-  return first;
+  return break_with(failure, true);
 }
 
 Status Communicator::State::failure() const {

@@ -2,12 +2,12 @@
 // The insides of a communicator: what setup.cpp puts together, and the life of a call.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <memory>
 #include <mutex>
 #include <span>
 
+#include "base/fork.h"
 #include "bootstrap/bootstrap.h"
 #include "bootstrap/wire.h"
 #include "communicator/attendance.h"
@@ -15,7 +15,10 @@
 #include "communicator/execution.h"
 #include "communicator/fabric.h"
 #include "communicator/gpu.h"
+#include "communicator/history.h"
 #include "communicator/plans.h"
+#include "communicator/waiting.h"
+#include "communicator/watch.h"
 #include "config/config.h"
 #include "plugin/registry.h"
 #include "tuner/selector.h"
@@ -25,7 +28,12 @@ namespace tutti {
 
 class Communicator::State {
  public:
-  State(int rank, int size) : rank_(rank), size_(size), attendance_(static_cast<uint32_t>(size)) {}
+  State(int rank, int size)
+      : rank_(rank),
+        size_(size),
+        attendance_(static_cast<uint32_t>(size)),
+        history_(static_cast<uint32_t>(rank), static_cast<uint32_t>(size)),
+        watch_(history_, attendance_, waiting_) {}
   /// Leaves: tells the other ranks at once, then waits until sent data is out.
   ~State();
   State(const State&) = delete;
@@ -33,6 +41,12 @@ class Communicator::State {
 
   /// Joins the ranks of `id`; in setup.cpp.
   static Result<std::shared_ptr<State>> create(const UniqueId& id, int rank, int size, config::Config config);
+
+  /// False in a forked child of the process that made the communicator. The child may then only ask rank() and size(),
+  /// and never destroys this object.
+  bool is_here() const { return origin_.is_here(); }
+  /// Why a forked child cannot use the communicator; ok where is_here().
+  Status check_process() const { return is_here() ? Status() : origin_.refusal("the communicator"); }
 
   int rank() const { return rank_; }
   int size() const { return size_; }
@@ -57,6 +71,12 @@ class Communicator::State {
   Result<std::vector<std::vector<std::byte>>> exchange(std::span<const std::byte> mine);
 
   void abort(std::string_view reason);
+  /// The failure that a rank told all others, from the text of the bootstrap's failure.
+  static Status reason_of_abort(std::string_view text);
+  /// A failure of a collective call of the bootstrap: if the group was aborted, the reason.
+  static Status reason_of(const Status& failure) {
+    return failure.code() == Code::kAborted ? reason_of_abort(failure.text()) : failure;
+  }
   Status failure() const;
   /// The failure, after a look at what kernels have reported.
   Status check_device();
@@ -74,10 +94,11 @@ class Communicator::State {
   /// What another rank, or the hub, reports. The text of an abort is "<code>|<text>".
   void on_failure(const bootstrap::FailureReport& report);
   void on_departure(const bootstrap::Departure& departure);
-  static Status reason_of_abort(std::string_view text);
   void on_network_failure(const Status& failure);
-  /// The first failure breaks the communicator: true. Later ones are ignored. Any thread.
-  bool break_with(const Status& failure);
+  /// What this rank knows of another rank, to which a connection broke. For the network's engine.
+  transport::Net::Standing standing(uint32_t rank) const;
+  /// The first failure breaks the communicator: true. Later ones are ignored. `tell`: the other ranks, too. Any thread.
+  bool break_with(const Status& failure, bool tell = false);
   /// Breaks this communicator, tells the other ranks why, and logs it: this rank detected it. Returns the failure that
   /// holds.
   Status fail_everywhere(const Status& failure);
@@ -86,6 +107,10 @@ class Communicator::State {
   void log_absence(const Status& missing, const communicator::Turn& turn) const;
   /// Tells the other ranks which calls this rank has made, and that no more come. `why` follows what it did last.
   void announce_end(std::string_view why = {});
+  /// Once this rank has left: the ranks that left before must have made the same calls, and as many.
+  void check_end();
+  /// Breaks this communicator when a rank that left had made other calls than this rank, as far as both have come.
+  Status check_departed();
   void flush_network();
   /// Breaks this communicator when a rank left without its part in the call that `jobs` belong to. The remaining ranks
   /// find the same by themselves, once they have ended their earlier calls.
@@ -95,7 +120,8 @@ class Communicator::State {
   Status check_present();
   Status explain_outcome(const communicator::Driver::Outcome& outcome, const communicator::Call& call);
   bool report_arrives() const;
-  Status timeout_verdict(const communicator::Call& call, uint32_t peer);
+  Status mismatch_verdict(const communicator::Driver::Outcome& outcome, const communicator::Call& call);
+  Status timeout_verdict(const communicator::Driver::Outcome& outcome, const communicator::Call& call);
   template <class Action>
   Status enqueue(Action&& action);
   /// The same for calls, which are counted.
@@ -103,14 +129,23 @@ class Communicator::State {
   Status enqueue_calls(std::span<const communicator::Call> calls, Action&& action);
   template <class Count>
   void count_calls(std::span<const communicator::Call> calls, Count&& count) const;
+  /// The same of calls whose arguments are right.
+  Status run_now(const communicator::Call& call);
+  Status run_messages_now(std::span<const communicator::Call> calls);
+  Status run_empty(const communicator::Call& call);
   Status run_jobs(std::span<communicator::Job> jobs, const communicator::Call& call);
+  /// log.level: trace: the line of a call, or of a group of messages, that has ended. Called if that level is on.
+  void trace(const communicator::Call& call, std::chrono::steady_clock::time_point start, const Status& status) const;
+  /// Runs `action`, and writes the line of the call if it is wanted.
+  template <class Action>
+  Status traced(const communicator::Call& call, Action&& action);
   Status copy_to_self(std::span<const communicator::Call> calls);
-  enum class Phase : uint64_t { kNone, kIn, kDone, kFailed, kEnqueued };
-  void enter(Phase phase, const tutti_signature& signature);
-  void enter(Phase phase);
-  /// What this rank is doing, for the verdicts of others. Any thread.
-  std::string describe_current() const;
+  /// Enters the phase of this call, which is added to the history; of messages the first tells what they are.
+  using Phase = communicator::Progress::Phase;
+  void enter(Phase phase, const communicator::Call& call);
+  std::string describe_current() const { return communicator::describe(history_.progress()); }
 
+  const base::Origin origin_;
   const int rank_;
   const int size_;
   bootstrap::Secret secret_{};
@@ -120,11 +155,10 @@ class Communicator::State {
 
   uint64_t calls_ = 0;  // groups of messages included, of which other ranks make other numbers
   communicator::Attendance attendance_;
+  communicator::History history_;
+  communicator::Waiting waiting_;
+  communicator::Watch watch_;
   bool announced_ = false;
-  // The latest call, for verdicts that read it while it changes: number << 4 | index of its signature << 3 | phase. The
-  // other signature is that of the call before. Release in enter(), acquire in describe_current().
-  std::atomic<uint64_t> latest_call_{0};
-  std::array<std::atomic<uint64_t>, 2> signatures_{};  // words 1 and 0
 
   config::Config config_;
   std::shared_ptr<plugin::Registry> registry_;

@@ -9,15 +9,17 @@
 #include <algorithm>
 
 #include "config/suggest.h"
+#include "config/trust.h"
 #include "log/log.h"
 
 namespace tutti::config {
 namespace {
 
 // Variables that are no settings. TUTTI_TEST_* belongs to the tests.
-const std::vector<std::string> kOtherVariables = {"TUTTI_CONFIG",      "TUTTI_SITE_CONFIG", "TUTTI_SET",
-                                                  "TUTTI_UNIQUE_ID",   "TUTTI_RANK",        "TUTTI_RANKS",
-                                                  "TUTTI_PLUGIN_PATH", "TUTTI_UNLOAD",      "TUTTI_SKIP_SETUP"};
+const std::vector<std::string> kOtherVariables = {
+    "TUTTI_CONFIG", "TUTTI_SITE_CONFIG", "TUTTI_SET",         "TUTTI_ID",     "TUTTI_ID_SECRET", "TUTTI_ID_SECRET_FILE",
+    "TUTTI_RANK",   "TUTTI_RANKS",       "TUTTI_PLUGIN_PATH", "TUTTI_UNLOAD", "TUTTI_SKIP_SETUP"};
+constexpr std::string_view kTrust = "plugins.trust";
 constexpr std::string_view kTestVariable = "TUTTI_TEST_";
 constexpr std::string_view kSettings = "settings.";
 constexpr std::string_view kSettingsVariable = "TUTTI_SETTINGS_";
@@ -56,15 +58,28 @@ std::vector<std::pair<std::string, std::string>> process_environment() {
   return out;
 }
 
+/// plugins.trust of the environment and of the application, above all files. load() tells of errors in these layers.
+std::optional<std::string> Config::trust_above_files(const LoadOptions& options) {
+  Config above;
+  bool good = true;
+  for (const Key& key : core_keys()) good = good && above.declare(key).ok();
+  good = good && above.merge_environment(options.environment).ok();
+  for (const auto& [key, text] : options.settings) {
+    good = good && above.set(entry_of(key, text, options.settings_origin)).ok();
+  }
+  return good && above.origin(kTrust) != "built-in" ? std::optional(above.text(kTrust)) : std::nullopt;
+}
+
 Result<Config> Config::load(const LoadOptions& options) {
   Config config;
   for (const Key& key : core_keys()) TUTTI_TRY(config.declare(key));
+  const std::optional<std::string> trust = trust_above_files(options);
   const std::string site = find_variable(options, "TUTTI_SITE_CONFIG");
   if (!site.empty() || access(options.site_file.c_str(), F_OK) == 0) {
-    TUTTI_TRY(config.merge_file(site.empty() ? options.site_file : site, "site"));
+    TUTTI_TRY(config.merge_file(site.empty() ? options.site_file : site, "site", trust));
   }
   const std::string job = options.job_file.empty() ? find_variable(options, "TUTTI_CONFIG") : options.job_file;
-  if (!job.empty()) TUTTI_TRY(config.merge_file(job, "job"));
+  if (!job.empty()) TUTTI_TRY(config.merge_file(job, "job", trust));
   TUTTI_TRY(config.merge_environment(options.environment));
   for (const auto& [key, text] : options.settings) TUTTI_TRY(config.set(entry_of(key, text, options.settings_origin)));
   return config;
@@ -116,7 +131,9 @@ Status Config::keep(const Entry& entry) {
   return {};
 }
 
-Status Config::merge_file(const std::string& path, const std::string& layer) {
+/// `trust`: of the layers above the files; without it, files below decide.
+Status Config::merge_file(const std::string& path, const std::string& layer, const std::optional<std::string>& trust) {
+  TUTTI_TRY(check_trust(path, "the configuration file", trust.value_or(text(kTrust))));
   TUTTI_ASSIGN(Tree tree, read_tree(path, layer));
   for (const Entry& entry : tree.entries) TUTTI_TRY(set(entry));
   // A later layer's rules come first, and the first rule that matches decides.

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -32,7 +33,8 @@ std::vector<std::pair<std::string, std::string>> process_environment();
 /// Immutable once loaded, except for add(); then any thread.
 class Config {
  public:
-  /// kConfig or kNotFound; the text names file, line and column, key, and what is allowed.
+  /// kConfig or kNotFound; the text names file, line and column, key, and what is allowed. A file that other users may
+  /// change is refused or warned of (plugins.trust, as the layers above and below the file set it).
   /// A key has its variable (TUTTI_SHM_SLOTS); TUTTI_SET="key=value;key=value" wins over these. An unknown TUTTI_*
   /// variable is an error too.
   static Result<Config> load(const LoadOptions& options);
@@ -91,7 +93,8 @@ class Config {
     std::vector<Overridden> overrides = {};
   };
   Status declare(const Key& key);
-  Status merge_file(const std::string& path, const std::string& layer);
+  static std::optional<std::string> trust_above_files(const LoadOptions& options);
+  Status merge_file(const std::string& path, const std::string& layer, const std::optional<std::string>& trust);
   Status merge_environment(const std::vector<std::pair<std::string, std::string>>& environment);
   Status merge_assignments(std::string_view list, const std::string& origin);
   Status set(const Entry& entry);

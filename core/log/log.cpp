@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "log/log.h"
 
-#include <spdlog/sinks/basic_file_sink.h>
+#include <fcntl.h>
+#include <spdlog/sinks/base_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
@@ -9,7 +10,11 @@
 #include <algorithm>
 #include <array>
 #include <climits>
+#include <filesystem>
 #include <mutex>
+
+#include "base/file.h"
+#include "base/fork.h"
 
 namespace tutti::log {
 namespace {
@@ -19,11 +24,41 @@ constexpr std::array<std::string_view, 6> kNames = {"off", "error", "warn", "inf
 thread_local std::string rank_text;  // "3/8 "
 thread_local int own_rank = -1;
 
+/// Appends lines to a file until one cannot be written.
+class FileSink : public spdlog::sinks::base_sink<spdlog::details::null_mutex> {
+ public:
+  FileSink(base::Fd file, std::string name) : file_(std::move(file)), name_(std::move(name)) {}
+  const Status& failure() const { return failure_; }
+
+ protected:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    spdlog::memory_buf_t line;
+    formatter_->format(message, line);
+    if (failure_.ok()) failure_ = base::write_all(file_, std::string_view(line.data(), line.size()), name_);
+  }
+  void flush_() override {}
+
+ private:
+  base::Fd file_;
+  std::string name_;
+  Status failure_;
+};
+
 struct Sink {
-  std::mutex mutex;
+  std::mutex mutex;  // guards the log, its sink included; held over forks, so that a child can log
   std::string file;
+  std::shared_ptr<FileSink> file_sink;  // null: stderr
   Filter filter;
-  std::shared_ptr<spdlog::logger> logger = make(std::make_shared<spdlog::sinks::stderr_sink_mt>());
+  std::shared_ptr<spdlog::logger> logger = make(std::make_shared<spdlog::sinks::stderr_sink_st>());
+
+  void to_stderr() {
+    file_sink.reset();
+    logger = make(std::make_shared<spdlog::sinks::stderr_sink_st>());
+  }
+  void to_file(std::shared_ptr<FileSink> sink) {
+    file_sink = std::move(sink);
+    logger = make(file_sink);
+  }
 
   static std::shared_ptr<spdlog::logger> make(spdlog::sink_ptr sink) {
     auto logger = std::make_shared<spdlog::logger>("tutti", std::move(sink));
@@ -35,8 +70,30 @@ struct Sink {
 };
 
 Sink& sink() {
-  static Sink* const instance = new Sink;  // never destroyed: threads may log while the process ends
+  static Sink* const instance = [] {
+    auto* const made = new Sink;  // never destroyed: threads may log while the process ends
+    base::hold_over_forks(made->mutex);
+    return made;
+  }();
   return *instance;
+}
+
+/// The standard streams are written as they are: behind their names may be a pipe.
+Result<base::Fd> open(const std::string& path) {
+  const int stream = path == "/dev/stderr" ? STDERR_FILENO : path == "/dev/stdout" ? STDOUT_FILENO : -1;
+  if (stream >= 0) {
+    base::Fd copy(::fcntl(stream, F_DUPFD_CLOEXEC, 0));
+    if (!copy.valid()) return base::file_error("cannot write " + path);
+    return copy;
+  }
+  std::error_code ignored;  // open_to_append() says why
+  const std::filesystem::path directory = std::filesystem::path(path).parent_path();
+  if (!directory.empty()) std::filesystem::create_directories(directory, ignored);
+  return base::open_to_append(path);
+}
+
+void write_line(spdlog::logger& logger, Level level, std::string_view text) {
+  logger.log(spdlog::level::info, "{} {}{}", to_string(level), rank_text, text);
 }
 
 std::string expand(std::string_view pattern) {
@@ -71,12 +128,14 @@ Status configure(Level level, std::string_view file) {
   const std::lock_guard lock(out.mutex);
   const std::string path = expand(file);
   if (path != out.file) {
-    try {
-      out.logger = path.empty() ? Sink::make(std::make_shared<spdlog::sinks::stderr_sink_mt>())
-                                : Sink::make(std::make_shared<spdlog::sinks::basic_file_sink_mt>(path));
-    } catch (const spdlog::spdlog_ex& error) {
-      return Status(Code::kConfig, fmt::format("log.file: cannot write {}: {}; choose another file, or none for stderr",
-                                               path, error.what()));
+    if (path.empty()) {
+      out.to_stderr();
+    } else {
+      auto opened = open(path);
+      if (!opened.ok()) {
+        return Status(Code::kConfig, fmt::format("log.file: {}; an empty name means stderr", opened.status().text()));
+      }
+      out.to_file(std::make_shared<FileSink>(*std::move(opened), path));
     }
     out.file = path;
   }
@@ -100,18 +159,17 @@ void set_rank(int rank, int size) {
 }
 
 void write(Level level, std::string_view text) {
-  std::shared_ptr<spdlog::logger> logger;
-  Filter filter;
-  {
-    Sink& out = sink();
-    const std::lock_guard lock(out.mutex);
-    logger = out.logger;
-    filter = out.filter;
-  }
-  if (filter && !filter(level, own_rank, text)) return;
   std::string line(text.substr(0, text.find_last_not_of('\n') + 1));
   for (size_t at = 0; (at = line.find('\n', at)) != std::string::npos;) line.replace(at, 1, " | ");
-  logger->log(spdlog::level::info, "{} {}{}", to_string(level), rank_text, line);
+  Sink& out = sink();
+  const std::lock_guard lock(out.mutex);
+  if (out.filter && !out.filter(level, own_rank, text)) return;
+  write_line(*out.logger, level, line);
+  if (out.file_sink == nullptr || out.file_sink->failure().ok()) return;
+  const std::string why(out.file_sink->failure().text());
+  out.to_stderr();
+  write_line(*out.logger, Level::kError, fmt::format("log.file: {}; the log goes on here", why));
+  write_line(*out.logger, level, line);
 }
 
 }  // namespace tutti::log

@@ -22,12 +22,15 @@ std::string_view to_string(Level level);
 Level level_from(std::string_view name);
 
 /// For the whole process; before it, warnings go to stderr. `file`: empty for stderr, else appended to; %h becomes the
-/// host's name, %p the process id. kConfig if the file cannot be written; then the log stays as it was.
+/// host's name, %p the process id. In a directory that other users may write, the file must be a plain file of this
+/// user. kConfig if the file cannot be opened; then the log stays as it was. A line that cannot be written later goes
+/// to stderr with the cause, as do all lines after it.
 Status configure(Level level, std::string_view file);
 /// The level of failures that a call also returns: kError, unless the program itself prints each failure it gets. For
 /// the whole process.
 void set_failure_level(Level level);
-/// Whether a line is written; asked for lines of all levels. `rank`: of the calling thread; -1: of none.
+/// Whether a line is written; asked for lines of all levels, by one thread at a time. Must not log. `rank`: of the
+/// calling thread; -1: of none.
 using Filter = std::function<bool(Level level, int rank, std::string_view text)>;
 /// For the whole process; null: every line.
 void set_filter(Filter filter);

@@ -11,6 +11,9 @@
 #include <map>
 #include <mutex>
 
+#include "base/file.h"
+#include "base/fork.h"
+
 namespace tutti::memory {
 namespace {
 
@@ -38,7 +41,7 @@ class Arena::InProcess {
 
  private:
   static std::mutex& mutex() {
-    static std::mutex instance;
+    static std::mutex& instance = base::process_mutex();
     return instance;
   }
   static std::map<uint64_t, std::weak_ptr<Mapping>>& mappings() {
@@ -70,9 +73,9 @@ Result<Arena> Arena::create(uint64_t bytes) {
   arena.file_ = base::Fd(memfd_create("tutti", MFD_CLOEXEC));
   if (!arena.file_.valid()) return refused("cannot make shared memory (memfd_create)", "check the limit of open files");
   address.descriptor = arena.file_.get();
-  if (ftruncate(address.descriptor, static_cast<off_t>(address.bytes)) != 0) {
-    return refused(fmt::format("cannot size shared memory to {} bytes", address.bytes),
-                   "lower shm.slots or shm.slot_size");
+  // The limit of file sizes holds for memory files, too.
+  if (const Status sized = base::resize(arena.file_, address.bytes, "shared memory"); !sized.ok()) {
+    return Status(sized.code(), fmt::format("{}, or lower shm.slots or shm.slot_size", sized.text()));
   }
   TUTTI_ASSIGN(arena.mapping_, map(address.descriptor, address.bytes));
   if (getrandom(&address.token, sizeof address.token, 0) != sizeof address.token) {

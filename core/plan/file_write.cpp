@@ -2,9 +2,9 @@
 #include <fmt/format.h>
 #include <yaml-cpp/yaml.h>
 
-#include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "base/file.h"
 #include "plan/file.h"
 
 namespace tutti::plan {
@@ -104,11 +104,7 @@ std::string to_json(const PlanFile& file) {
 }
 
 Status write_file(const PlanFile& file, const std::filesystem::path& path) {
-  std::ofstream stream(path, std::ios::binary);
-  stream << (path.extension() == ".json" ? to_json(file) : to_yaml(file));
-  stream.close();
-  if (!stream) return {Code::kSystem, fmt::format("{}: cannot be written", path.string())};
-  return {};
+  return base::write_file(path, path.extension() == ".json" ? to_json(file) : to_yaml(file));
 }
 
 }  // namespace tutti::plan

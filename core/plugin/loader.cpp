@@ -8,7 +8,9 @@
 #include <boost/dll/shared_library.hpp>
 #include <cstdlib>
 
+#include "config/trust.h"
 #include "log/log.h"
+#include "plugin/initialiser_guard.h"
 
 namespace tutti::plugin {
 namespace {
@@ -66,8 +68,11 @@ class LoadedImage : public Image {
   Status load_code() {
     try {
       auto mode = boost::dll::load_mode::rtld_now | boost::dll::load_mode::rtld_local;
+      // Nobody but trusted users can change the real file since its check; the path may be of links.
+      const std::filesystem::path real = std::filesystem::canonical(file_);
+      const InitialiserGuard guard(file_.string());
       if (!unloads()) mode = static_cast<boost::dll::load_mode::type>(static_cast<int>(mode) | RTLD_NODELETE);
-      library_.load(file_, mode);
+      library_.load(real, mode);
     } catch (const std::exception& error) {
       return {Code::kUnsupported,
               fmt::format("TUTTI-P05 plugin {} does not load: {}; is a library it needs missing or of another "
@@ -112,7 +117,9 @@ class LoadedImage : public Image {
 
 }  // namespace
 
-Result<std::shared_ptr<Image>> Image::load(Kind kind, const std::string& name, const std::filesystem::path& file) {
+Result<std::shared_ptr<Image>> Image::load(Kind kind, const std::string& name, const std::filesystem::path& file,
+                                           const std::string& trust) {
+  TUTTI_TRY(config::check_trust(file, "TUTTI-P09 the plugin", trust));
   auto note = read_note(file);
   if (!note.ok()) {
     return Status(note.status().code(), fmt::format("TUTTI-P02 {} {}; remove it, or put the plugin there",
@@ -146,6 +153,9 @@ Result<std::shared_ptr<Plugin>> Plugin::open(std::shared_ptr<Image> image, confi
     Setting setting{std::string(view(table.config_keys[i].name)), keys[i].type, config.value(keys[i].name), {}};
     plugin->settings_.push_back(std::move(setting));
   }
+  // Plugins may also read how long a peer may be silent. No setting of a plugin has a dot in its name.
+  static constexpr const char* kPeerLoss = "timeouts.peer_loss";
+  plugin->settings_.push_back({kPeerLoss, config::Type::kDuration, config.value(kPeerLoss), {}});
   for (Setting& setting : plugin->settings_) {
     for (const std::string& item : setting.value.list) setting.list.push_back({item.data(), item.size()});
   }

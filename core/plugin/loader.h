@@ -20,8 +20,10 @@ namespace tutti::plugin {
 class Image {
  public:
   /// `kind` and `name` are what the configuration asked for. P02 no plugin, P03 other kind or name, P04 other ABI, P05
-  /// does not load, P06 table wrong.
-  static Result<std::shared_ptr<Image>> load(Kind kind, const std::string& name, const std::filesystem::path& file);
+  /// does not load, P06 table wrong, P09 other users may change the file (`trust`: the value of plugins.trust). If a
+  /// static initialiser throws or ends the process, the process ends with code 1 or SIGABRT, and stderr names the file.
+  static Result<std::shared_ptr<Image>> load(Kind kind, const std::string& name, const std::filesystem::path& file,
+                                             const std::string& trust = "owner");
   virtual ~Image() = default;
 
   const Note& note() const { return note_; }

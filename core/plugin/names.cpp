@@ -34,9 +34,10 @@ std::string joined(const std::vector<std::string>& names) {
 
 /// Loads the image of a plugin that the configuration names.
 Result<std::shared_ptr<Image>> load_image(Kind kind, const std::string& named,
-                                          const std::vector<std::filesystem::path>& directories) {
+                                          const std::vector<std::filesystem::path>& directories,
+                                          const std::string& trust) {
   TUTTI_ASSIGN(const std::filesystem::path file, find(kind, named, directories));
-  return Image::load(kind, named, file);
+  return Image::load(kind, named, file, trust);
 }
 
 /// The names that a configuration may use, and the places of its names.
@@ -122,7 +123,8 @@ Result<std::vector<std::string>> Names::variants(const std::string& algorithm) c
   for (const std::string& listed : config_.list(list_key(Kind::kAlgorithm))) {
     if (name_of(Kind::kAlgorithm, listed) == algorithm) text = listed;
   }
-  TUTTI_ASSIGN(std::shared_ptr<Image> image, load_image(Kind::kAlgorithm, text, directories_));
+  TUTTI_ASSIGN(std::shared_ptr<Image> image,
+               load_image(Kind::kAlgorithm, text, directories_, config_.text("plugins.trust")));
   config::Config config = config_;
   TUTTI_ASSIGN(const std::shared_ptr<Plugin> plugin, Plugin::open(std::move(image), config));
   const auto* ops = plugin->ops<tutti_algorithm_ops>();
@@ -292,7 +294,7 @@ std::vector<Undeclared> declare_settings(config::Config& config) {
   for (const Kind kind : kKinds) {
     for (const Names::Named& named : names.all(kind)) {
       const std::string name = name_of(kind, named.text);
-      auto image = load_image(kind, named.text, names.directories());
+      auto image = load_image(kind, named.text, names.directories(), config.text("plugins.trust"));
       if (!image.ok()) {
         const bool is_named = !named.place.empty();
         out.push_back({kind, name, is_named ? named.place : names.place_of_setting(kind, name), is_named && may_miss,

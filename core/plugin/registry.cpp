@@ -70,7 +70,7 @@ Status Registry::load_kind(Kind kind, config::Config& config, const std::vector<
 /// Null: a network that the configuration does not ask for by name, and that does not work on this machine.
 Result<std::shared_ptr<Plugin>> Registry::load_one(Kind kind, const std::string& name, config::Config& config) {
   TUTTI_ASSIGN(const std::filesystem::path file, find(kind, name, search_path(config.list("plugins.path"))));
-  TUTTI_ASSIGN(std::shared_ptr<Image> image, Image::load(kind, name, file));
+  TUTTI_ASSIGN(std::shared_ptr<Image> image, Image::load(kind, name, file, config.text("plugins.trust")));
   TUTTI_TRY(Plugin::declare(*image, config));
   auto plugin = Plugin::open(image, config);
   if (kind != Kind::kNetwork) return plugin;

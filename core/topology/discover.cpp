@@ -13,6 +13,7 @@
 #include <optional>
 
 #include "base/fd.h"
+#include "base/fork.h"
 #include "topology/affinity.h"
 #include "topology/nvml.h"
 
@@ -266,7 +267,7 @@ void Discovery::add_net(const NetDevice& device) {
 
 Result<Document> discover(const DiscoverOptions& options) {
   // hwloc asks libudev, which seeds its hashes once per process and without a lock.
-  static std::mutex mutex;
+  static std::mutex& mutex = base::process_mutex();
   const std::lock_guard lock(mutex);
   TUTTI_ASSIGN(const Hwloc topology, load_hwloc(options.hwloc_xml));
   return Discovery(options, topology.get()).run();

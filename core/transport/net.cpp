@@ -13,7 +13,7 @@ Result<std::unique_ptr<Net>> Net::create(Options options) {
   std::unique_ptr<Net> net(new Net(std::move(options)));
   const tutti_network_ops& ops = *net->options_.ops;
   if (int32_t code = ops.create(net->options_.plugin, net->options_.communicator, &net->context_); code != TUTTI_OK) {
-    return net->failure("open a context", net->options_.rank, code);
+    return net->failure("cannot open a context", code);
   }
   TUTTI_TRY(net->choose_devices());
   TUTTI_TRY(net->listen());
@@ -26,15 +26,15 @@ Result<std::unique_ptr<Net>> Net::create(Options options) {
 Status Net::choose_devices() {
   uint32_t count = 0;
   if (int32_t code = options_.ops->device_count(context_, &count); code != TUTTI_OK) {
-    return failure("list its devices", options_.rank, code);
+    return failure("cannot list its devices", code);
   }
   uint64_t stride = sizeof(NetHello);
-  for (const auto& layout : options_.keys.protocols) stride = std::max(stride, layout.slot_stride);
+  for (const auto& layout : options_.keys.protocols) stride = std::max(stride, SlotMemory::message_bytes(layout));
   for (uint32_t index = 0; index < count; ++index) {
     Device device{index};
     device.properties.struct_size = sizeof device.properties;
     if (int32_t code = options_.ops->properties(context_, index, &device.properties); code != TUTTI_OK) {
-      return failure("describe a device", options_.rank, code);
+      return failure("cannot describe a device", code);
     }
     const bool usable =
         (device.properties.memory & TUTTI_MEMORY_HOST) != 0 && device.properties.max_message_bytes >= stride;
@@ -59,9 +59,11 @@ Status Net::choose_devices() {
 
 Status Net::listen() {
   for (Device& device : devices_) {
-    Door door{device.index, {}};
+    Door door{device.index, {}, {}};
+    const tutti_str name = device.properties.name;
+    std::copy_n(name.data, std::min<size_t>(name.size, door.device_name.size() - 1), door.device_name.data());
     if (int32_t code = options_.ops->listen(context_, device.index, &door.handle, &device.listener); code != TUTTI_OK) {
-      return failure("listen", options_.rank, code);
+      return failure("cannot listen", code);
     }
     doors_.push_back(door);
   }
@@ -75,11 +77,18 @@ uint32_t Net::own_device(uint32_t wanted) const {
   return devices_.front().index;
 }
 
-const tutti_net_handle& Net::door_of(uint32_t peer, uint32_t wanted) const {
-  for (const Door& door : peers_[peer]) {
-    if (door.device == wanted) return door.handle;
+const Net::Door& Net::door_of(uint32_t rank, uint32_t wanted) const {
+  for (const Door& door : peers_[rank]) {
+    if (door.device == wanted) return door;
   }
-  return peers_[peer].front().handle;
+  return peers_[rank].front();
+}
+
+void Net::set_peers(std::vector<std::vector<Door>> doors) {
+  peers_ = std::move(doors);
+  senders_.resize(peers_.size() * options_.keys.size());
+  receivers_.resize(peers_.size() * options_.keys.size());
+  engine_->add(acceptor_);
 }
 
 Net::~Net() {
@@ -94,21 +103,16 @@ Net::~Net() {
 }
 
 tutti_connection* Net::sender(const Key& key) {
-  if (senders_.empty()) senders_.resize(peers_.size() * options_.keys.size());
   auto& task = senders_[key.peer * options_.keys.size() + options_.keys.index(key)];
   if (task == nullptr) {
-    task = std::make_shared<SendTask>(*this, key, own_device(key.device), door_of(key.peer, key.peer_device),
-                                      &engine_->bell());
+    const tutti_net_handle& handle = door_of(key.peer, key.peer_device).handle;
+    task = std::make_shared<SendTask>(*this, key, own_device(key.device), handle, &engine_->bell());
     engine_->add(task);
   }
   return &task->connection();
 }
 
 tutti_connection* Net::receiver(const Key& key) {
-  if (receivers_.empty()) {
-    receivers_.resize(peers_.size() * options_.keys.size());
-    engine_->add(acceptor_);
-  }
   auto& task = receivers_[key.peer * options_.keys.size() + options_.keys.index(key)];
   if (task == nullptr) {
     task = std::make_shared<ReceiveTask>(*this, key, &engine_->bell());
@@ -118,10 +122,24 @@ tutti_connection* Net::receiver(const Key& key) {
   return &task->connection();
 }
 
-Status Net::failure(std::string_view doing, uint32_t peer, int32_t code) const {
-  const std::string whom = peer == options_.rank ? std::string() : fmt::format(" (rank {})", peer);
+std::string Net::place(uint32_t rank, const Door& door) const {
+  const std::string host = rank < options_.hosts.size() ? fmt::format("host {}, ", options_.hosts[rank]) : "";
+  return fmt::format("rank {} ({}{})", rank, host, door.device_name.data());
+}
+
+std::string Net::ends(const Key& key, bool sends) const {
+  const std::string here = place(options_.rank, door_of(options_.rank, key.device));
+  const std::string there = place(key.peer, door_of(key.peer, key.peer_device));
+  return fmt::format("from {} to {}", sends ? here : there, sends ? there : here);
+}
+
+std::string Net::ends(uint32_t own_device) const {
+  return "at " + place(options_.rank, door_of(options_.rank, own_device));
+}
+
+Status Net::failure(std::string_view doing, int32_t code) const {
   const std::string why = options_.last_failure();
-  return Status(static_cast<Code>(code), fmt::format("network '{}' could not {}{}: {}", options_.name, doing, whom,
+  return Status(static_cast<Code>(code), fmt::format("network '{}' {}: {}", options_.name, doing,
                                                      why.empty() ? "it does not say why (PLG-14)" : why));
 }
 

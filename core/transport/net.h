@@ -6,6 +6,8 @@
 // slots.
 #pragma once
 
+#include <array>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <span>
@@ -25,6 +27,12 @@ class ReceiveTask;
 /// One rank's end of the network. Setup by one thread; afterwards sender() and receiver() by one thread at a time.
 class Net {
  public:
+  /// What this process knows of a rank.
+  struct Standing {
+    bool left = false;     ///< it left in good order and makes no further call
+    bool unheard = false;  ///< nobody tells any more whether it is there: the hub has closed
+    bool awaited = false;  ///< a call of this rank waits for it
+  };
   struct Options {
     const tutti_network_ops* ops = nullptr;
     void* plugin = nullptr;  ///< `self` of the plugin
@@ -33,10 +41,13 @@ class Net {
     uint64_t communicator = 0;  ///< the same random number on all ranks; a stray connection does not know it
     uint32_t rank = 0;
     KeySpace keys;
-    tutti_bell* bell = nullptr;                   ///< where the executor sleeps
-    std::function<void(Status)> on_failure;       ///< the engine's, see progress::Engine
-    std::function<bool(uint32_t rank)> has_left;  ///< and needs no more data; null: not known of any rank
-    std::function<std::string()> last_failure;    ///< why the plugin's last call in this thread failed
+    tutti_bell* bell = nullptr;                       ///< where the executor sleeps
+    std::function<void(Status)> on_failure;           ///< the engine's, see progress::Engine
+    std::function<Standing(uint32_t rank)> standing;  ///< null: every rank is there
+    bool serves_left = false;                         ///< a rank that left may still need data: its kernels run
+    std::vector<std::string> hosts;                   ///< names by rank, for messages
+    std::chrono::milliseconds break_grace{2000};      ///< for the hub to tell why a connection broke
+    std::function<std::string()> last_failure;        ///< why the plugin's last call in this thread failed
   };
   static Result<std::unique_ptr<Net>> create(Options options);
   /// Closes all connections at once; call engine().flush() before to let sent data out.
@@ -54,12 +65,13 @@ class Net {
   /// Where a rank listens on one of its devices.
   struct Door {
     uint32_t device = 0;
+    std::array<char, 28> device_name{};  ///< ends with a zero
     tutti_net_handle handle{};
   };
   /// This rank's doors, for the other ranks; plain data, one per device in use.
   const std::vector<Door>& doors() const { return doors_; }
-  /// The doors of all ranks, by rank.
-  void set_peers(std::vector<std::vector<Door>> doors) { peers_ = std::move(doors); }
+  /// The doors of all ranks, by rank. From now on connections are accepted in the background.
+  void set_peers(std::vector<std::vector<Door>> doors);
 
   tutti_connection* sender(const Key& key);
   tutti_connection* receiver(const Key& key);
@@ -68,14 +80,22 @@ class Net {
   /// What the tasks share.
   const Options& options() const { return options_; }
   void* context() const { return context_; }
-  Status failure(std::string_view doing, uint32_t peer, int32_t code) const;
+  uint32_t peer_count() const { return static_cast<uint32_t>(peers_.size()); }
+  Standing standing(uint32_t rank) const { return options_.standing ? options_.standing(rank) : Standing{}; }
+  /// "from rank 2 (host b, eth1) to rank 0 (host a, eth0)": the connection on which this rank sends, or receives.
+  std::string ends(const Key& key, bool sends) const;
+  /// "at rank 0 (host a, eth0)": of a connection that has not said yet where it belongs.
+  std::string ends(uint32_t own_device) const;
+  /// Why the plugin's last call failed. `doing`: "cannot connect".
+  Status failure(std::string_view doing, int32_t code) const;
 
  private:
   explicit Net(Options options) : options_(std::move(options)) {}
   Status choose_devices();
   Status listen();
   uint32_t own_device(uint32_t wanted) const;
-  const tutti_net_handle& door_of(uint32_t peer, uint32_t wanted) const;
+  const Door& door_of(uint32_t rank, uint32_t wanted) const;
+  std::string place(uint32_t rank, const Door& door) const;
 
   Options options_;
   void* context_ = nullptr;

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/net_tasks.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <new>
@@ -12,7 +15,14 @@ namespace tutti::transport {
 namespace {
 
 constexpr uint64_t kPage = 4096;
-constexpr uint32_t kTag = 0;  // a connection carries one stream of slots
+constexpr uint32_t kTag = 0;       // a connection carries one stream of slots
+constexpr uint64_t kEndRoom = 64;  // behind each slot, for a MessageEnd; keeps slots aligned
+static_assert(sizeof(MessageEnd) <= kEndRoom);
+
+tutti_slot_layout with_ends(tutti_slot_layout layout) {
+  layout.slot_stride += kEndRoom;
+  return layout;
+}
 
 std::atomic_ref<uint64_t> counter(uint64_t* value) {
   return std::atomic_ref<uint64_t>(*value);
@@ -20,9 +30,10 @@ std::atomic_ref<uint64_t> counter(uint64_t* value) {
 
 }  // namespace
 
-SlotMemory::SlotMemory(const tutti_slot_layout& layout, uint32_t peer, tutti_bell* peer_bell)
-    : memory_(static_cast<uint8_t*>(::operator new(connection_bytes(layout), std::align_val_t(kPage)))),
-      sizes_(layout.slot_count) {
+SlotMemory::SlotMemory(const tutti_slot_layout& asked, uint32_t peer, tutti_bell* peer_bell)
+    : sizes_(asked.slot_count) {
+  const tutti_slot_layout layout = with_ends(asked);
+  memory_.reset(static_cast<uint8_t*>(::operator new(connection_bytes(layout), std::align_val_t(kPage))));
   std::memset(memory_.get(), 0, connection_bytes(layout));
   connection_ = connection_at(memory_.get(), layout, peer);
   connection_.flags = TUTTI_CONNECTION_NETWORK;
@@ -36,6 +47,25 @@ void SlotMemory::Free::operator()(uint8_t* memory) const {
 
 uint8_t* SlotMemory::slot(uint64_t step) const {
   return connection_.slots + (step & (connection_.slot_count - 1)) * connection_.slot_stride;
+}
+
+uint64_t SlotMemory::seal(uint64_t step) {
+  const uint64_t bytes = std::min(size_of_slot(step), connection_.slot_stride - kEndRoom);
+  const MessageEnd end{step, bytes};
+  std::memcpy(slot(step) + bytes, &end, sizeof end);
+  return bytes + sizeof end;
+}
+
+std::string SlotMemory::open(uint64_t step, uint64_t bytes) {
+  if (bytes < sizeof(MessageEnd) || bytes > connection_.slot_stride - kEndRoom + sizeof(MessageEnd)) {
+    return fmt::format("message {} has {} bytes; {} to {} are possible", step, bytes, sizeof(MessageEnd),
+                       connection_.slot_stride - kEndRoom + sizeof(MessageEnd));
+  }
+  MessageEnd end;
+  std::memcpy(&end, slot(step) + bytes - sizeof end, sizeof end);
+  size_of_slot(step) = bytes - sizeof end;
+  if (end.step == step && end.bytes == bytes - sizeof end) return {};
+  return fmt::format("message {} has {} bytes, but does not end as the sender ended it", step, bytes);
 }
 
 // Partners of HostTeam::acquire and HostTeam::publish.
@@ -58,34 +88,38 @@ Channel::~Channel() {
   ops.close_connection(connection_);
 }
 
-Status Channel::register_memory(void* address, uint64_t bytes, uint32_t peer) {
+Status Channel::register_memory(void* address, uint64_t bytes) {
   if (registration_ != nullptr)
     net_.options().ops->deregister_memory(connection_, std::exchange(registration_, nullptr));
   const int32_t code =
       net_.options().ops->register_memory(connection_, address, bytes, TUTTI_MEMORY_HOST, &registration_);
-  return code == TUTTI_OK ? Status() : net_.failure("register memory", peer, code);
+  return code == TUTTI_OK ? Status() : net_.failure("cannot register memory for the connection " + ends_, code);
 }
 
-Result<void*> Channel::send(const void* address, uint64_t bytes, uint32_t peer) {
+Result<void*> Channel::send(const void* address, uint64_t bytes) {
   void* request = nullptr;
   const int32_t code =
       net_.options().ops->send(connection_, const_cast<void*>(address), bytes, kTag, registration_, &request);
-  if (code != TUTTI_OK && code != TUTTI_AGAIN) return net_.failure("send", peer, code);
+  if (code != TUTTI_OK && code != TUTTI_AGAIN) return failure(code);
   return request;
 }
 
-Result<void*> Channel::recv(void* address, uint64_t bytes, uint32_t peer) {
+Result<void*> Channel::recv(void* address, uint64_t bytes) {
   void* request = nullptr;
   const int32_t code = net_.options().ops->recv(connection_, 1, &address, &bytes, &kTag, &registration_, &request);
-  if (code != TUTTI_OK && code != TUTTI_AGAIN) return net_.failure("receive", peer, code);
+  if (code != TUTTI_OK && code != TUTTI_AGAIN) return failure(code);
   return request;
 }
 
-Result<bool> Channel::test(void* request, uint64_t* bytes, uint32_t peer) {
+Result<bool> Channel::test(void* request, uint64_t* bytes) {
   int32_t done = 0;
   const int32_t code = net_.options().ops->test(request, &done, bytes);
-  if (code != TUTTI_OK && code != TUTTI_AGAIN) return net_.failure("complete a transfer", peer, code);
+  if (code != TUTTI_OK && code != TUTTI_AGAIN) return failure(code);
   return done != 0;
+}
+
+Status Channel::failure(int32_t code) const {
+  return net_.failure("lost the connection " + ends_, code);
 }
 
 SendTask::SendTask(const Net& net, const Key& key, uint32_t device, const tutti_net_handle& handle,
@@ -111,29 +145,30 @@ SendTask::~SendTask() {
 }
 
 bool SendTask::idle() const {
-  const auto& has_left = net_.options().has_left;
-  return completed_ == memory_.load_tail() || (has_left && has_left(key_.peer));
+  if (completed_ == memory_.load_tail()) return true;
+  return (breakage_.broken() || !net_.options().serves_left) && net_.standing(key_.peer).left;
 }
 
-Status Breakage::absorb(const Status& failure) {
-  if (failure.code() != Code::kRemote) return failure;
-  failure_ = failure;
+void Breakage::begin(Status failure) {
+  failure_ = std::move(failure);
   since_ = std::chrono::steady_clock::now();
-  return {};
 }
 
-Status Breakage::overdue() const {
-  return std::chrono::steady_clock::now() - since_ > kGrace ? failure_ : Status();
+Status Breakage::verdict(const Net& net, uint32_t peer, bool undelivered) {
+  const auto now = std::chrono::steady_clock::now();
+  const Net::Standing known = net.standing(peer);
+  const bool harmless = !known.awaited && (known.left || (known.unheard && !undelivered));
+  if (harmless) since_ = now;
+  return now - since_ > net.options().break_grace ? failure_ : Status();
 }
 
 Result<bool> SendTask::progress() {
-  if (breakage_.broken()) {
-    if (!idle()) TUTTI_TRY(breakage_.overdue());
-    return false;
+  if (!breakage_.broken()) {
+    Result<bool> moved = advance();
+    if (moved.ok() || moved.status().code() != Code::kRemote) return moved;
+    breakage_.begin(moved.status());
   }
-  Result<bool> moved = advance();
-  if (moved.ok()) return moved;
-  TUTTI_TRY(breakage_.absorb(moved.status()));
+  TUTTI_TRY(breakage_.verdict(net_, key_.peer, completed_ != memory_.load_tail()));
   return false;
 }
 
@@ -148,19 +183,20 @@ Result<bool> SendTask::connect() {
   const int32_t code = net_.options().ops->connect(net_.context(), device_, &handle_, &connect_state_, &connection);
   if (code == TUTTI_AGAIN || (code == TUTTI_OK && connection == nullptr)) return false;
   connect_state_ = nullptr;
-  if (code != TUTTI_OK) return net_.failure("connect", key_.peer, code);
-  channel_ = std::make_unique<Channel>(net_, connection);
-  TUTTI_TRY(channel_->register_memory(hello_.data(), hello_.size(), key_.peer));
+  const std::string ends = net_.ends(key_, true);
+  if (code != TUTTI_OK) return net_.failure("cannot connect " + ends, code);
+  channel_ = std::make_unique<Channel>(net_, connection, ends);
+  TUTTI_TRY(channel_->register_memory(hello_.data(), hello_.size()));
   return true;
 }
 
 Result<bool> SendTask::greet() {
   if (hello_request_ == nullptr) {
-    TUTTI_ASSIGN(hello_request_, channel_->send(hello_.data(), hello_.size(), key_.peer));
+    TUTTI_ASSIGN(hello_request_, channel_->send(hello_.data(), hello_.size()));
     if (hello_request_ == nullptr) return false;
   }
-  TUTTI_ASSIGN(greeted_, channel_->test(hello_request_, nullptr, key_.peer));
-  if (greeted_) TUTTI_TRY(channel_->register_memory(memory_.begin(), memory_.bytes(), key_.peer));
+  TUTTI_ASSIGN(greeted_, channel_->test(hello_request_, nullptr));
+  if (greeted_) TUTTI_TRY(channel_->register_memory(memory_.begin(), memory_.bytes()));
   return greeted_;
 }
 
@@ -170,13 +206,13 @@ Result<bool> SendTask::move() {
   const uint64_t tail = memory_.load_tail();
   for (; posted_ < tail && posted_ - completed_ < slots; ++posted_) {
     void*& request = requests_[posted_ & (slots - 1)];
-    TUTTI_ASSIGN(request, channel_->send(memory_.slot(posted_), memory_.size_of_slot(posted_), key_.peer));
+    TUTTI_ASSIGN(request, channel_->send(memory_.slot(posted_), memory_.seal(posted_)));
     if (request == nullptr) break;
     moved = true;
   }
   const uint64_t before = completed_;
   for (; completed_ < posted_; ++completed_) {
-    TUTTI_ASSIGN(const bool done, channel_->test(requests_[completed_ & (slots - 1)], nullptr, key_.peer));
+    TUTTI_ASSIGN(const bool done, channel_->test(requests_[completed_ & (slots - 1)], nullptr));
     if (!done) break;
   }
   if (completed_ == before) return moved;
@@ -193,46 +229,60 @@ ReceiveTask::ReceiveTask(const Net& net, const Key& key, tutti_bell* engine_bell
 
 Status ReceiveTask::attach(std::unique_ptr<Channel> channel) {
   channel_ = std::move(channel);
-  return channel_->register_memory(memory_.begin(), memory_.bytes(), key_.peer);
+  channel_->set_ends(net_.ends(key_, false));
+  return channel_->register_memory(memory_.begin(), memory_.bytes());
 }
 
 Result<bool> ReceiveTask::progress() {
-  if (channel_ == nullptr || breakage_.broken()) return false;
-  Result<bool> moved = move();
-  if (moved.ok()) return moved;
-  TUTTI_TRY(breakage_.absorb(moved.status()));
+  if (channel_ == nullptr) return false;
+  if (!breakage_.broken()) {
+    Result<bool> moved = move();
+    if (moved.ok() || moved.status().code() != Code::kRemote) return moved;
+    breakage_.begin(moved.status());
+  }
+  TUTTI_TRY(breakage_.verdict(net_, key_.peer, false));
   return false;
+}
+
+Status ReceiveTask::take_arrived() {
+  const uint64_t slots = memory_.connection().slot_count;
+  for (; completed_ < posted_; ++completed_) {
+    uint64_t bytes = 0;
+    TUTTI_ASSIGN(const bool done, channel_->test(requests_[completed_ & (slots - 1)], &bytes));
+    if (!done) return {};
+    const std::string difference = memory_.open(completed_, bytes);
+    if (difference.empty()) continue;
+    return {Code::kInternal,
+            fmt::format("network '{}' delivers other messages than were sent on the connection {}: {}; "
+                        "its plugin or its device is faulty",
+                        net_.options().name, channel_->ends(), difference)};
+  }
+  return {};
 }
 
 /// Takes what has arrived before it posts more: a peer that has left takes no post, but what it sent before still
 /// counts.
 Result<bool> ReceiveTask::move() {
-  const uint64_t slots = memory_.connection().slot_count;
   const uint64_t before = completed_;
-  Status broken;
-  for (; completed_ < posted_; ++completed_) {
-    uint64_t bytes = 0;
-    const auto done = channel_->test(requests_[completed_ & (slots - 1)], &bytes, key_.peer);
-    if (!done.ok()) broken = done.status();
-    if (!done.ok() || !*done) break;
-  }
+  const Status taken = take_arrived();
   if (completed_ != before) {
     memory_.store_tail(completed_);
     progress::ring(*net_.options().bell);
   }
-  TUTTI_TRY(broken);
+  TUTTI_TRY(taken);
+  const uint64_t slots = memory_.connection().slot_count;
   const uint64_t free_until = memory_.load_head() + slots;
   const uint64_t posted_before = posted_;
   for (; posted_ < free_until; ++posted_) {
     void*& request = requests_[posted_ & (slots - 1)];
-    TUTTI_ASSIGN(request, channel_->recv(memory_.slot(posted_), memory_.connection().slot_stride, key_.peer));
+    TUTTI_ASSIGN(request, channel_->recv(memory_.slot(posted_), memory_.connection().slot_stride));
     if (request == nullptr) break;
   }
   return completed_ != before || posted_ != posted_before;
 }
 
 AcceptTask::AcceptTask(const Net& net) : net_(net) {
-  for (const Net::Device& device : net.devices()) entrances_.push_back({device.listener});
+  for (const Net::Device& device : net.devices()) entrances_.push_back({device.index, device.listener});
 }
 
 AcceptTask::~AcceptTask() {
@@ -252,7 +302,7 @@ Result<bool> AcceptTask::progress() {
     TUTTI_ASSIGN(const bool one, accept(entrance));
     accepted = accepted || one;
   }
-  TUTTI_ASSIGN(const bool read, read_hellos());
+  const bool read = read_hellos();
   TUTTI_ASSIGN(const bool handed, hand_over());
   return accepted || read || handed;
 }
@@ -262,30 +312,38 @@ Result<bool> AcceptTask::accept(Entrance& entrance) {
   const int32_t code = net_.options().ops->accept(entrance.listener, &entrance.state, &connection);
   if (code == TUTTI_AGAIN || (code == TUTTI_OK && connection == nullptr)) return false;
   entrance.state = nullptr;
-  if (code != TUTTI_OK) return net_.failure("accept a connection", net_.options().rank, code);
-  Guest guest{std::make_unique<NetHello>(), std::make_unique<Channel>(net_, connection), nullptr};
-  TUTTI_TRY(guest.channel->register_memory(guest.hello.get(), sizeof(NetHello), net_.options().rank));
+  const std::string ends = net_.ends(entrance.device);
+  if (code != TUTTI_OK) return net_.failure("cannot accept connections " + ends, code);
+  Guest guest{std::make_unique<NetHello>(), std::make_unique<Channel>(net_, connection, ends), nullptr};
+  // What a guest may end in is no failure of this rank.
+  if (!guest.channel->register_memory(guest.hello.get(), sizeof(NetHello)).ok()) return true;
+  if (guests_.size() >= most_guests()) guests_.pop_front();
   guests_.push_back(std::move(guest));
   return true;
 }
 
-Result<bool> AcceptTask::read_hellos() {
+bool AcceptTask::is_friend(const NetHello& hello) const {
+  const KeySpace& keys = net_.options().keys;
+  return hello.communicator == net_.options().communicator && hello.rank < net_.peer_count() &&
+         hello.lane < kLaneCount && hello.channel < keys.channels && hello.protocol < keys.protocols.size();
+}
+
+bool AcceptTask::read_hellos() {
   bool moved = false;
   for (auto guest = guests_.begin(); guest != guests_.end();) {
     if (guest->request == nullptr) {
-      auto request = guest->channel->recv(guest->hello.get(), sizeof(NetHello), net_.options().rank);
+      auto request = guest->channel->recv(guest->hello.get(), sizeof(NetHello));
       if (request.ok()) guest->request = *request;
     }
     uint64_t bytes = 0;
-    auto done = guest->request != nullptr ? guest->channel->test(guest->request, &bytes, net_.options().rank)
-                                          : Result<bool>(false);
+    auto done = guest->request != nullptr ? guest->channel->test(guest->request, &bytes) : Result<bool>(false);
     if (done.ok() && !*done) {
       ++guest;
       continue;
     }
     const NetHello& hello = *guest->hello;
     // A stranger, or one that gave up, changes nothing.
-    if (done.ok() && bytes == sizeof hello && hello.communicator == net_.options().communicator) {
+    if (done.ok() && bytes == sizeof hello && is_friend(hello)) {
       arrived_[{hello.rank, hello.lane, hello.channel, hello.protocol}] = std::move(guest->channel);
     }
     guest = guests_.erase(guest);

@@ -82,6 +82,11 @@ Result<bool> Relay::receive() {
     const uint8_t* const at = slot_of(from, from.step);
     Header header;
     std::memcpy(&header, at, sizeof header);
+    if (from.sizes != nullptr && from.sizes[from.step & (from.slot_count - 1)] != kHeaderBytes + header.bytes) {
+      return Status(Code::kMismatch,
+                    fmt::format("rank {} sends a message of {} bytes as a slice of {} bytes", from.peer,
+                                from.sizes[from.step & (from.slot_count - 1)], header.bytes));
+    }
     if (header.bytes > layout_.slot_stride) {
       return Status(Code::kMismatch, fmt::format("rank {} sends slices of {} bytes for slots of {} bytes", from.peer,
                                                  header.bytes, layout_.slot_stride));

@@ -2,6 +2,8 @@
 #include "connection.h"
 
 #include <fmt/format.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
@@ -9,20 +11,27 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/socket.h"
+
 namespace tutti::net_socket {
 namespace {
 
 constexpr size_t kMaxVectors = 16;
 constexpr uint64_t kMaxMessage = uint64_t{1} << 40;
+constexpr base::Milliseconds kCheckInterval{250};
 
 }  // namespace
 
-Connection::Connection(std::vector<base::Fd> streams, const Options& options) : options_(options) {
+Connection::Connection(std::vector<base::Fd> streams, bool sends, const Shared& shared)
+    : sends_(sends), shared_(shared) {
+  const std::string here = base::local_address(streams.front()).to_string();
+  const std::string there = base::remote_address(streams.front()).to_string();
+  ends_ = fmt::format("{} to {}", sends ? here : there, sends ? there : here);
   for (base::Fd& socket : streams) {
     Stream& stream = streams_.emplace_back();
     stream.socket = std::move(socket);
   }
-  if (!options_.sends) streams_.front().ahead = std::make_unique<uint8_t[]>(kReadAhead);
+  if (!sends_) streams_.front().ahead = std::make_unique<uint8_t[]>(kReadAhead);
   for (Request& request : requests_) request.connection = this;
 }
 
@@ -51,11 +60,11 @@ void Connection::cut(Request& request, uint8_t* data, uint64_t bytes, bool strip
 
 Result<Request*> Connection::send(const uint8_t* data, uint64_t bytes, uint32_t tag) {
   for (const Stream& stream : streams_) TUTTI_TRY(stream.ended);
-  if (!options_.sends) return Status(Code::kInvalidArgument, "this connection only receives");
+  if (!sends_) return Status(Code::kInvalidArgument, "this connection only receives");
   Request* request = take_request();
   if (request == nullptr) return request;
   request->sends = true;
-  const bool striped = streams_.size() > 1 && bytes >= options_.stripe_bytes;
+  const bool striped = streams_.size() > 1 && bytes >= shared_.stripe_bytes;
   request->header = {bytes, tag, striped ? 1u : 0u};
   request->count = request->matched = 1;
   streams_.front().pieces.push_back({reinterpret_cast<uint8_t*>(&request->header), sizeof(Header), request});
@@ -66,7 +75,7 @@ Result<Request*> Connection::send(const uint8_t* data, uint64_t bytes, uint32_t 
 }
 
 Result<Request*> Connection::recv(uint32_t count, void* const* addresses, const uint64_t* bytes, const uint32_t* tags) {
-  if (options_.sends) return Status(Code::kInvalidArgument, "this connection only sends");
+  if (sends_) return Status(Code::kInvalidArgument, "this connection only sends");
   if (count == 0 || count > Request::kMaxGroup) {
     return Status(Code::kInvalidArgument,
                   fmt::format("a receive of {} messages; 1 to {} may be grouped", count, Request::kMaxGroup));
@@ -100,7 +109,7 @@ Result<bool> Connection::test(Request* request, uint64_t* bytes) {
 void Connection::progress() {
   for (Stream& stream : streams_) {
     if (!stream.ended.ok()) continue;
-    stream.ended = options_.sends ? flush(stream) : fill(stream, &stream == &streams_.front());
+    stream.ended = sends_ ? flush(stream) : fill(stream, &stream == &streams_.front());
   }
 }
 
@@ -116,9 +125,40 @@ Status Connection::obstacle(const Request& request) const {
   return {};
 }
 
-Status Connection::lost(std::string_view doing, int error) const {
-  return {Code::kRemote, fmt::format("{} {}: {}; the process there may have ended", doing, options_.peer,
-                                     error == 0 ? "it closed the connection" : base::errno_text(error))};
+Status Connection::lost(int error) const {
+  std::string why = base::errno_text(error);
+  if (error == 0) {
+    why = "the process at the other end closed it";
+  } else if (error == ECONNRESET || error == EPIPE) {
+    why += "; the process at the other end may have ended";
+  } else {
+    why = fmt::format(
+        "no sign of the other host for {} s ({}); check the link, or raise timeouts.peer_loss if it may be "
+        "down for longer",
+        static_cast<double>(shared_.limit().count()) / 1000, why);
+  }
+  return {Code::kRemote, fmt::format("{}: {}", ends_, why)};
+}
+
+/// The other host acknowledges data that its process has not read yet, also while that process is stopped. As long as
+/// its buffers are full it answers to each attempt of TCP, and the time between two attempts grows.
+Status Connection::check_acknowledged(Stream& stream) const {
+  const base::Time now = base::Clock::now();
+  if (now < stream.next_check) return {};
+  stream.next_check = now + kCheckInterval;
+  tcp_info info{};
+  socklen_t length = sizeof info;
+  if (getsockopt(stream.socket.get(), IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return {};
+  if (info.tcpi_unacked == 0 || info.tcpi_bytes_acked != stream.acknowledged) {
+    stream.acknowledged = info.tcpi_bytes_acked;
+    stream.acknowledged_since = now;
+    return {};
+  }
+  const base::Milliseconds silence(info.tcpi_last_ack_recv);
+  const base::Milliseconds between_attempts(info.tcpi_rto / 1000);
+  const bool gone = now - stream.acknowledged_since > shared_.limit() && silence > shared_.limit() &&
+                    2 * silence > 3 * between_attempts;
+  return gone ? lost(ETIMEDOUT) : Status();
 }
 
 void Connection::consume(Stream& stream, size_t bytes) {
@@ -144,9 +184,9 @@ Status Connection::flush(Stream& stream) {
     message.msg_iovlen = count;
     const ssize_t sent = sendmsg(stream.socket.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent < 0) {
-      if (errno == EAGAIN || errno == EWOULDBLOCK) return {};
+      if (errno == EAGAIN || errno == EWOULDBLOCK) return check_acknowledged(stream);
       if (errno == EINTR) continue;
-      return lost("send to", errno);
+      return lost(errno);
     }
     consume(stream, static_cast<size_t>(sent));
   }
@@ -158,9 +198,9 @@ Result<size_t> Connection::read(Stream& stream, uint8_t* to, size_t bytes) {
   for (;;) {
     const ssize_t got = ::recv(stream.socket.get(), to, bytes, MSG_DONTWAIT);
     if (got > 0) return static_cast<size_t>(got);
-    if (got == 0) return lost("receive from", 0);
+    if (got == 0) return lost(0);
     if (errno == EAGAIN || errno == EWOULDBLOCK) return size_t{0};
-    if (errno != EINTR) return lost("receive from", errno);
+    if (errno != EINTR) return lost(errno);
   }
 }
 
@@ -201,7 +241,7 @@ Result<bool> Connection::next_message() {
   Header header;
   std::memcpy(&header, stream.ahead.get() + stream.ahead_begin, sizeof header);
   if (header.bytes > kMaxMessage || header.striped > 1) {
-    return Status(Code::kRemote, fmt::format("received a damaged header from {}", options_.peer));
+    return Status(Code::kRemote, fmt::format("{}: received a damaged header", ends_));
   }
   for (auto it = receives_.begin(); it != receives_.end(); ++it) {
     Request& request = **it;
@@ -219,8 +259,8 @@ Result<bool> Connection::next_message() {
 Status Connection::accept(const Header& header, Request& request, uint32_t index) {
   if (header.bytes > request.sizes[index]) {
     return {Code::kMismatch,
-            fmt::format("a message of {} bytes from {} is longer than the {} bytes of its receive (tag {})",
-                        header.bytes, options_.peer, request.sizes[index], header.tag)};
+            fmt::format("a message of {} bytes ({}) is longer than the {} bytes of its receive (tag {})", header.bytes,
+                        ends_, request.sizes[index], header.tag)};
   }
   request.taken[index] = true;
   ++request.matched;

@@ -9,8 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/fd.h"
-#include "tutti/sdk/plugin.h"
+#include "shared.h"
 #include "tutti/status.h"
 #include "wire.h"
 
@@ -48,13 +49,7 @@ struct Piece {
 /// waits in the socket, and with it all behind it.
 class Connection {
  public:
-  struct Options {
-    bool sends = false;
-    uint64_t stripe_bytes = 0;  ///< messages from this size on use all streams
-    std::string peer;           ///< for messages
-    sdk::Host host{};           ///< where failures of requests are told
-  };
-  Connection(std::vector<base::Fd> streams, const Options& options);
+  Connection(std::vector<base::Fd> streams, bool sends, const Shared& shared);
 
   /// Null: too many outstanding. kInvalidArgument for the wrong direction or too large a group.
   Result<Request*> send(const uint8_t* data, uint64_t bytes, uint32_t tag);
@@ -62,7 +57,7 @@ class Connection {
   /// Makes progress; true once done, after which the request is gone. kRemote if the peer is gone, kMismatch if a
   /// message was too long.
   Result<bool> test(Request* request, uint64_t* bytes);
-  const sdk::Host& owner() const { return options_.host; }
+  const sdk::Host& owner() const { return shared_.host; }
 
  private:
   static constexpr size_t kMaxRequests = 64;
@@ -76,6 +71,10 @@ class Connection {
     std::unique_ptr<uint8_t[]> ahead;
     size_t ahead_begin = 0;
     size_t ahead_end = 0;
+    // Of a sender: how far the other host has acknowledged, and since when no more.
+    uint64_t acknowledged = 0;
+    base::Time acknowledged_since{};
+    base::Time next_check{};
   };
 
   Request* take_request();
@@ -88,9 +87,12 @@ class Connection {
   Status accept(const Header& header, Request& request, uint32_t index);
   Result<size_t> read(Stream& stream, uint8_t* to, size_t bytes);
   void consume(Stream& stream, size_t bytes);
-  Status lost(std::string_view doing, int error) const;
+  Status check_acknowledged(Stream& stream) const;
+  Status lost(int error) const;
 
-  Options options_;
+  const bool sends_;
+  const Shared& shared_;
+  std::string ends_;  // "10.0.0.1:4000 to 10.0.0.2:4001", for messages
   std::vector<Stream> streams_;
   std::array<Request, kMaxRequests> requests_;
   std::deque<Request*> receives_;  // posted and not fully matched, in order

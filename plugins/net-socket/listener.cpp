@@ -2,50 +2,40 @@
 #include "listener.h"
 
 #include <fmt/format.h>
-#include <netinet/tcp.h>
 #include <sys/epoll.h>
-#include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 
 namespace tutti::net_socket {
 namespace {
 
-constexpr uint32_t kMaxStreams = 16;
+constexpr int kMostAtOnce = 32;  // guests of one visit
+constexpr int kShare = 16;       // visits take at most one part in so many of the time
+constexpr base::Milliseconds kReserve{20};
+constexpr base::Milliseconds kLookInterval{1};  // while the thread is too busy to ask for events
+constexpr base::Milliseconds kPause{100};
 
-template <size_t N>
-Status fill_random(std::array<uint8_t, N>& bytes) {
-  if (getrandom(bytes.data(), N, 0) == static_cast<ssize_t>(N)) return {};
-  return {Code::kSystem, "getrandom failed; check the system's random source"};
+/// Errors of accept4 that concern one guest, or that the network may mend.
+bool is_passing(int error) {
+  return error == EINTR || error == ECONNABORTED || error == EPROTO || error == EPERM || error == ENETDOWN ||
+         error == ENETUNREACH || error == EHOSTDOWN || error == EHOSTUNREACH || error == ENOPROTOOPT ||
+         error == ENONET || error == EOPNOTSUPP;
 }
 
-/// Equal in a time that does not depend on where they differ.
-bool same_secret(const Secret& a, const Secret& b) {
-  uint8_t difference = 0;
-  for (size_t i = 0; i < a.size(); ++i) difference = static_cast<uint8_t>(difference | (a[i] ^ b[i]));
-  return difference == 0;
+bool lacks_room(int error) {
+  return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
+}
+
+bool would_block(int error) {
+  return error == EAGAIN || error == EWOULDBLOCK || error == EINTR;
 }
 
 }  // namespace
-
-Status Shared::watch(const base::Fd& socket) const {
-  epoll_event event{};
-  event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
-  if (epoll_ctl(events.get(), EPOLL_CTL_ADD, socket.get(), &event) == 0) return {};
-  return base::system_error("cannot watch a socket (epoll_ctl)");
-}
-
-Status Shared::prepare(const base::Fd& socket) const {
-  base::set_connection_options(socket, silence);
-  if (buffer_bytes > 0) {
-    setsockopt(socket.get(), SOL_SOCKET, SO_SNDBUF, &buffer_bytes, sizeof buffer_bytes);
-    setsockopt(socket.get(), SOL_SOCKET, SO_RCVBUF, &buffer_bytes, sizeof buffer_bytes);
-  }
-  return watch(socket);
-}
 
 Result<std::unique_ptr<Listener>> Listener::open(const base::SocketAddress& address, const Shared& shared) {
   std::unique_ptr<Listener> listener(new Listener(shared));
@@ -57,138 +47,165 @@ Result<std::unique_ptr<Listener>> Listener::open(const base::SocketAddress& addr
   out.streams = shared.streams;
   const auto ip = bound.ip();
   std::copy(ip.begin(), ip.end(), out.ip.begin());
-  TUTTI_TRY(fill_random(out.secret));
-  TUTTI_TRY(shared.watch(listener->socket_));
+  TUTTI_ASSIGN(out.secret, sdk::make_nonce());
+  listener->reserve_ = kReserve;
+  listener->door_ = base::Fd(epoll_create1(EPOLL_CLOEXEC));
+  epoll_event event{.events = EPOLLIN, .data = {.ptr = nullptr}};
+  epoll_event stirred{.events = EPOLLIN | EPOLLONESHOT, .data = {.ptr = &listener->stirred_}};
+  if (!listener->door_.valid() ||
+      epoll_ctl(listener->door_.get(), EPOLL_CTL_ADD, listener->socket_.get(), &event) != 0 ||
+      epoll_ctl(shared.events.get(), EPOLL_CTL_ADD, listener->door_.get(), &stirred) != 0) {
+    return base::system_error("cannot watch a listener (epoll); check the limit of open files");
+  }
   return listener;
 }
 
 Result<std::unique_ptr<Connection>> Listener::accept() {
-  TUTTI_TRY(greet());
-  read_hellos();
   const base::Time now = base::Clock::now();
-  groups_.remove_if([&](const Group& group) { return group.missing > 0 && now > group.deadline; });
-  const auto whole =
-      std::find_if(groups_.begin(), groups_.end(), [](const Group& group) { return group.missing == 0; });
-  if (whole == groups_.end()) return std::unique_ptr<Connection>();
-  const std::string peer = base::remote_address(whole->streams.front()).to_string();
-  auto connection = std::make_unique<Connection>(std::move(whole->streams),
-                                                 Connection::Options{false, shared_.stripe_bytes, peer, shared_.host});
-  groups_.erase(whole);
-  return connection;
+  if (now >= rest_until_ && (stirred_ != 0 || now >= next_look_)) TUTTI_TRY(visit(now));
+  return groups_.empty() ? nullptr : take_whole();
+}
+
+Status Listener::visit(base::Time now) {
+  stirred_ = 0;
+  hear_guests();
+  const Status greeted = greet();
+  drop_late(now);
+  ask_for_events();
+  const base::Time end = base::Clock::now();
+  reserve_ = std::min<base::Clock::duration>(kReserve, reserve_ + (now - last_visit_) / kShare) - (end - now);
+  if (reserve_ < base::Clock::duration::zero()) rest_until_ = std::max(rest_until_, end - reserve_ * kShare);
+  last_visit_ = now;
+  next_look_ = end + kLookInterval;
+  return greeted;
+}
+
+/// Events of the door reach the context once for each visit, so that strangers do not keep its thread awake.
+void Listener::ask_for_events() {
+  epoll_event stirred{.events = EPOLLIN | EPOLLONESHOT, .data = {.ptr = &stirred_}};
+  epoll_ctl(shared_.events.get(), EPOLL_CTL_MOD, door_.get(), &stirred);
+}
+
+void Listener::hear_guests() {
+  std::array<epoll_event, kMostAtOnce> events{};
+  const int count = epoll_wait(door_.get(), events.data(), events.size(), 0);
+  for (int i = 0; i < count; ++i) {
+    auto* const guest = static_cast<Guest*>(events[static_cast<size_t>(i)].data.ptr);
+    if (guest == nullptr || hear(*guest)) continue;
+    guests_.remove_if([&](const Guest& other) { return &other == guest; });
+  }
 }
 
 Status Listener::greet() {
-  for (;;) {
+  for (int taken = 0; taken < kMostAtOnce; ++taken) {
     base::Fd socket(accept4(socket_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-    if (!socket.valid()) {
-      // What a stranger's connection may end in is no failure of the listener.
-      if (errno == EINTR || errno == ECONNABORTED || errno == EPROTO) continue;
-      return errno == EAGAIN || errno == EWOULDBLOCK ? Status() : base::system_error("cannot accept connections");
+    if (socket.valid()) {
+      if (!add_guest(std::move(socket)) && !make_room()) return {};
+      continue;
     }
-    TUTTI_TRY(shared_.prepare(socket));
-    guests_.push_back({std::move(socket), base::time_in(kHelloLimit), {}, 0});
+    if (errno == EAGAIN || errno == EWOULDBLOCK) return {};
+    if (lacks_room(errno)) {
+      if (!make_room()) return {};
+    } else if (!is_passing(errno)) {
+      return base::system_error("cannot accept connections");
+    }
   }
+  return {};
 }
 
-void Listener::read_hellos() {
-  const base::Time now = base::Clock::now();
-  for (auto guest = guests_.begin(); guest != guests_.end();) {
-    auto* bytes = reinterpret_cast<uint8_t*>(&guest->hello);
-    const ssize_t got = ::recv(guest->socket.get(), bytes + guest->read, sizeof(Hello) - guest->read, MSG_DONTWAIT);
-    if (got > 0) guest->read += static_cast<size_t>(got);
-    const bool gone = got == 0 || (got < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
-    if (guest->read == sizeof(Hello)) introduce(*guest);
-    guest = guest->read == sizeof(Hello) || gone || now > guest->deadline ? guests_.erase(guest) : std::next(guest);
-  }
+/// False: out of descriptors or memory.
+bool Listener::add_guest(base::Fd socket) {
+  auto nonce = sdk::make_nonce();
+  if (!nonce.ok()) return false;
+  if (guests_.size() >= kMostGuests) guests_.pop_front();
+  Guest& guest = guests_.emplace_back(Guest{std::move(socket), base::time_in(kHelloLimit), *nonce, {}, 0});
+  epoll_event event{.events = EPOLLIN | EPOLLRDHUP, .data = {.ptr = &guest}};
+  const Challenge challenge{kMagic, guest.nonce};
+  const bool watched = epoll_ctl(door_.get(), EPOLL_CTL_ADD, guest.socket.get(), &event) == 0;
+  const ssize_t sent =
+      ::send(guest.socket.get(), &challenge, sizeof challenge, MSG_NOSIGNAL | MSG_DONTWAIT);  // a new buffer has room
+  if (!watched || sent != static_cast<ssize_t>(sizeof challenge)) guests_.pop_back();
+  return watched;
 }
 
-/// Puts a stream to its siblings, if it is a friend's; else it is dropped with its guest.
+/// Out of descriptors: takes what the hard limit allows, then the place of the oldest guest, then pauses.
+bool Listener::make_room() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
+    limit.rlim_cur = limit.rlim_max;
+    if (setrlimit(RLIMIT_NOFILE, &limit) == 0) return true;
+  }
+  if (!guests_.empty()) {
+    guests_.pop_front();
+    return true;
+  }
+  rest_until_ = base::time_in(kPause);
+  return false;
+}
+
+void Listener::drop_late(base::Time now) {
+  while (!guests_.empty() && now > guests_.front().deadline) guests_.pop_front();
+  groups_.remove_if([&](const Group& group) { return group.missing > 0 && now > group.deadline; });
+}
+
+bool Listener::hear(Guest& guest) {
+  auto* bytes = reinterpret_cast<uint8_t*>(&guest.hello);
+  const ssize_t got = ::recv(guest.socket.get(), bytes + guest.read, sizeof(Hello) - guest.read, MSG_DONTWAIT);
+  if (got < 0) return would_block(errno);
+  if (got == 0) return false;
+  guest.read += static_cast<size_t>(got);
+  if (guest.read < sizeof(Hello)) return true;
+  introduce(guest);
+  return false;
+}
+
+/// Puts a stream to its siblings, if it is a friend's.
 void Listener::introduce(Guest& guest) {
   const Hello& hello = guest.hello;
-  if (hello.magic != kMagic || !same_secret(hello.secret, address_.secret)) return;
-  if (hello.streams != address_.streams || hello.stream >= hello.streams) return;
+  if (hello.magic != kMagic || hello.streams != address_.streams || hello.stream >= hello.streams) return;
+  const auto theirs = sdk::prove(address_.secret, sdk::Side::kConnector, guest.nonce, hello.nonce, hello.proved());
+  const auto own = sdk::prove(address_.secret, sdk::Side::kAcceptor, guest.nonce, hello.nonce, hello.proved());
+  if (!theirs.ok() || !own.ok()) {
+    shared_.host.log(TUTTI_LOG_ERROR, theirs.ok() ? own.status().text() : theirs.status().text());
+    return;
+  }
+  if (!sdk::same(*theirs, hello.proof)) return;
+  if (!join(guest, *own)) shared_.host.log(TUTTI_LOG_WARN, "a rank connects a stream twice");
+}
+
+bool Listener::join(Guest& guest, const sdk::Proof& proof) {
+  const Hello& hello = guest.hello;
   auto group =
       std::find_if(groups_.begin(), groups_.end(), [&](const Group& g) { return g.connection == hello.connection; });
   if (group == groups_.end()) {
-    group = groups_.insert(
-        group, {hello.connection, std::vector<base::Fd>(hello.streams), hello.streams, base::time_in(kHelloLimit)});
+    group = groups_.insert(group, Group{hello.connection, std::vector<Stream>(hello.streams), hello.streams,
+                                        base::time_in(std::max<base::Milliseconds>(kHelloLimit, shared_.limit()))});
   }
-  base::Fd& place = group->streams[hello.stream];
-  if (place.valid()) return;
-  place = std::move(guest.socket);
+  Stream& place = group->streams[hello.stream];
+  if (place.socket.valid()) return false;
+  epoll_ctl(door_.get(), EPOLL_CTL_DEL, guest.socket.get(), nullptr);
+  place = {std::move(guest.socket), proof};
   --group->missing;
+  return true;
 }
 
-Result<std::unique_ptr<Connecting>> Connecting::start(const Address& address, const Shared& shared) {
-  if ((address.family != AF_INET && address.family != AF_INET6) || address.streams == 0 ||
-      address.streams > kMaxStreams) {
-    return Status(Code::kInvalidArgument,
-                  "the handle is not one of this plugin; do all ranks use the same network plugin?");
-  }
-  std::unique_ptr<Connecting> connecting(new Connecting(address, shared));
-  connecting->to_ = base::SocketAddress(std::span(address.ip).first(address.family == AF_INET ? 4 : 16), address.port);
-  connecting->hello_.secret = address.secret;
-  connecting->hello_.streams = address.streams;
-  TUTTI_TRY(fill_random(connecting->hello_.connection));
-  for (uint32_t i = 0; i < address.streams; ++i) {
-    TUTTI_ASSIGN(base::Fd socket, connecting->open_stream());
-    connecting->streams_.push_back({std::move(socket), false, 0});
-  }
-  return connecting;
-}
-
-Result<base::Fd> Connecting::open_stream() const {
-  base::Fd stream(socket(to_.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!stream.valid()) return base::system_error("cannot make a socket; check the limit of open files");
-  TUTTI_TRY(shared_.prepare(stream));
-  if (::connect(stream.get(), to_.data(), to_.size()) != 0 && errno != EINPROGRESS) {
-    return base::system_error(
-        fmt::format("cannot connect to {}; is it reachable from this interface", to_.to_string()));
-  }
-  return stream;
-}
-
-Result<std::unique_ptr<Connection>> Connecting::advance() {
-  bool all = true;
-  for (size_t i = 0; i < streams_.size(); ++i) {
-    TUTTI_ASSIGN(const bool ready, advance_stream(i));
-    all = all && ready;
-  }
-  if (!all) return std::unique_ptr<Connection>();
+/// A connection of which all streams are there. The proof tells the other side so.
+std::unique_ptr<Connection> Listener::take_whole() {
+  const auto whole =
+      std::find_if(groups_.begin(), groups_.end(), [](const Group& group) { return group.missing == 0; });
+  if (whole == groups_.end()) return nullptr;
   std::vector<base::Fd> sockets;
-  for (Stream& stream : streams_) sockets.push_back(std::move(stream.socket));
-  return std::make_unique<Connection>(std::move(sockets),
-                                      Connection::Options{true, shared_.stripe_bytes, to_.to_string(), shared_.host});
-}
-
-Result<bool> Connecting::advance_stream(size_t index) {
-  Stream& stream = streams_[index];
-  if (stream.sent == sizeof(Hello)) return true;
-  if (!stream.connected) {
-    tcp_info info{};
-    socklen_t length = sizeof info;
-    int error = 0;
-    socklen_t error_length = sizeof error;
-    getsockopt(stream.socket.get(), SOL_SOCKET, SO_ERROR, &error, &error_length);
-    if (error != 0) {
-      return Status(Code::kRemote, fmt::format("cannot connect to {}: {}; check the interface setting and firewalls",
-                                               to_.to_string(), base::errno_text(error)));
-    }
-    getsockopt(stream.socket.get(), IPPROTO_TCP, TCP_INFO, &info, &length);
-    if (info.tcpi_state != TCP_ESTABLISHED) return false;
-    stream.connected = true;
+  bool good = true;
+  for (Stream& stream : whole->streams) {
+    shared_.prepare_receiver(stream.socket);
+    const ssize_t sent =
+        ::send(stream.socket.get(), stream.proof.data(), stream.proof.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    good = good && sent == static_cast<ssize_t>(stream.proof.size()) && shared_.watch(stream.socket).ok();
+    sockets.push_back(std::move(stream.socket));
   }
-  Hello hello = hello_;
-  hello.stream = static_cast<uint32_t>(index);
-  const auto* bytes = reinterpret_cast<const uint8_t*>(&hello);
-  const ssize_t sent =
-      ::send(stream.socket.get(), bytes + stream.sent, sizeof hello - stream.sent, MSG_NOSIGNAL | MSG_DONTWAIT);
-  if (sent > 0) stream.sent += static_cast<size_t>(sent);
-  if (sent < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) {
-    return Status(Code::kRemote,
-                  fmt::format("{} refused the connection: {}", to_.to_string(), base::errno_text(errno)));
-  }
-  return stream.sent == sizeof hello;
+  groups_.erase(whole);
+  if (!good) return nullptr;  // the other side finds it closed, and connects again
+  return std::make_unique<Connection>(std::move(sockets), false, shared_);
 }
 
 }  // namespace tutti::net_socket

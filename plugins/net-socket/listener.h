@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How connections come to be: a listener that knows its friends by a secret, and the connecting side. Nothing blocks.
+// The accepting side: a listener that knows its friends by a secret. Nothing blocks, and no stranger ends anything.
 #pragma once
 
 #include <list>
@@ -9,30 +9,25 @@
 #include "base/clock.h"
 #include "base/socket.h"
 #include "connection.h"
+#include "shared.h"
 #include "wire.h"
 
 namespace tutti::net_socket {
 
-/// Settings of the plugin, and the event descriptor of the context.
-struct Shared {
-  uint32_t streams = 1;
-  uint64_t stripe_bytes = 0;
-  int buffer_bytes = 0;  ///< 0: the system's choice
-  base::Milliseconds silence{10000};
-  sdk::Host host{};
-  base::Fd events;  ///< epoll, edge-triggered, of every socket
-
-  /// Options of a socket that carries data; watches it.
-  Status prepare(const base::Fd& socket) const;
-  Status watch(const base::Fd& socket) const;
-};
-
+/// A stream is a guest until its Hello proves the secret. The number of guests is limited: where more come, the oldest
+/// guest is dropped. So is a guest that takes too long. A friend that is dropped connects again.
+///
+/// The listener takes at most 1/16 of the time of the thread that calls it, apart from a reserve that suffices for many
+/// friends. Strangers beyond that wait in the queue of the kernel.
 class Listener {
  public:
+  static constexpr size_t kMostGuests = 128;
+
   static Result<std::unique_ptr<Listener>> open(const base::SocketAddress& address, const Shared& shared);
   const Address& address() const { return address_; }
-  /// Null: none yet. Strangers, and streams that do not introduce themselves in time, are dropped.
+  /// Null: none yet.
   Result<std::unique_ptr<Connection>> accept();
+  size_t guest_count() const { return guests_.size(); }
 
  private:
   static constexpr std::chrono::seconds kHelloLimit{10};
@@ -41,48 +36,47 @@ class Listener {
   struct Guest {
     base::Fd socket;
     base::Time deadline;
+    sdk::Nonce nonce{};
     Hello hello;
     size_t read = 0;
   };
+  struct Stream {
+    base::Fd socket;
+    sdk::Proof proof{};  ///< of this side, to be sent when the connection is whole
+  };
   struct Group {
-    std::array<uint8_t, 16> connection{};
-    std::vector<base::Fd> streams;
+    std::array<std::byte, 16> connection{};
+    std::vector<Stream> streams;
     uint32_t missing = 0;
     base::Time deadline;
   };
+  Status visit(base::Time now);
+  void hear_guests();
   Status greet();
-  void read_hellos();
+  bool add_guest(base::Fd socket);
+  bool make_room();
+  void drop_late(base::Time now);
+  /// False: the guest has to go.
+  bool hear(Guest& guest);
   void introduce(Guest& guest);
+  bool join(Guest& guest, const sdk::Proof& proof);
+  void ask_for_events();
+  std::unique_ptr<Connection> take_whole();
 
   const Shared& shared_;
   base::Fd socket_;
+  base::Fd door_;  // epoll of the socket and the guests
   Address address_;
-  std::list<Guest> guests_;
+  std::list<Guest> guests_;  // oldest first
   std::list<Group> groups_;
-};
 
-/// The connecting side, while it lasts.
-class Connecting {
- public:
-  static Result<std::unique_ptr<Connecting>> start(const Address& address, const Shared& shared);
-  /// Null: not yet.
-  Result<std::unique_ptr<Connection>> advance();
+  uint64_t stirred_ = 1;  // set by the context when door_ has events
+  base::Time next_look_{};
+  base::Time rest_until_{};
+  base::Time last_visit_{};
+  base::Clock::duration reserve_;  // of time; visits use it up
 
- private:
-  Connecting(const Address& address, const Shared& shared) : shared_(shared), address_(address) {}
-  Result<base::Fd> open_stream() const;
-  Result<bool> advance_stream(size_t index);
-
-  const Shared& shared_;
-  Address address_;
-  base::SocketAddress to_;
-  Hello hello_;
-  struct Stream {
-    base::Fd socket;
-    bool connected = false;
-    size_t sent = 0;
-  };
-  std::vector<Stream> streams_;
+  friend class ListenerTest;
 };
 
 }  // namespace tutti::net_socket

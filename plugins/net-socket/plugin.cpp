@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "bootstrap/interface.h"
+#include "connecting.h"
 #include "listener.h"
 #include "tutti/plugin/network.h"
 #include "tutti/sdk/plugin.h"
@@ -53,8 +54,9 @@ class SocketNetwork : public sdk::Plugin {
         sdk::setting(TUTTI_CONFIG_SIZE, "stripe_min", "64KiB",
                      "Messages from this size on are cut into one part per stream.", 1, 1 << 30),
         sdk::setting(TUTTI_CONFIG_SIZE, "buffer", "0", "Socket buffers; 0 leaves them to the system.", 0, 1 << 30),
-        sdk::setting(TUTTI_CONFIG_DURATION, "silence", "10s",
-                     "After how much silence of its host a peer counts as lost.", 1'000'000'000, 3'600'000'000'000),
+        sdk::setting(TUTTI_CONFIG_DURATION, "silence", "0s",
+                     "A connection survives each silence of the other host that is shorter; 0: timeouts.peer_loss.", 0,
+                     3'600'000'000'000),
     };
   }
   static const tutti_network_ops* table();
@@ -113,7 +115,9 @@ int32_t create(void* self, uint64_t /*communicator*/, void** out) {
     shared.streams = static_cast<uint32_t>(host.integer("streams"));
     shared.stripe_bytes = static_cast<uint64_t>(host.integer("stripe_min"));
     shared.buffer_bytes = static_cast<int>(host.integer("buffer"));
-    shared.silence = std::chrono::duration_cast<base::Milliseconds>(std::chrono::nanoseconds(host.integer("silence")));
+    const int64_t silence = host.integer("silence");
+    const std::chrono::nanoseconds grace(silence != 0 ? silence : host.integer("timeouts.peer_loss"));
+    shared.grace = std::chrono::duration_cast<base::Milliseconds>(grace);
     shared.events = base::Fd(epoll_create1(EPOLL_CLOEXEC));
     if (!shared.events.valid())
       return base::system_error("cannot make an epoll descriptor; check the limit of open files");
@@ -229,9 +233,13 @@ int32_t test(void* raw, int32_t* done, uint64_t* bytes) {
 }
 
 int32_t arm(void* raw) {
-  // Edge-triggered: whatever happened since the last time is taken here, and means that there may be work.
+  // Edge-triggered: whatever happened since the last time is taken here, and means that there may be work. Listeners
+  // are told that events are theirs.
   std::array<epoll_event, 64> events{};
   const int count = epoll_wait(context_of(raw).shared.events.get(), events.data(), events.size(), 0);
+  for (int i = 0; i < count; ++i) {
+    if (auto* const stirred = static_cast<uint64_t*>(events[static_cast<size_t>(i)].data.ptr)) *stirred = 1;
+  }
   return count > 0 ? TUTTI_AGAIN : TUTTI_OK;
 }
 

@@ -1,15 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 // What goes over the wire. Little endian, like every machine this runs on.
+//
+// Each stream begins with a handshake of tutti/sdk/handshake.h: the listener sends a Challenge, the connecting side a
+// Hello. When the Hellos of all streams of a connection are there, the listener sends its proof on each of them.
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <span>
+
+#include "tutti/sdk/handshake.h"
 
 namespace tutti::net_socket {
 
-using Secret = std::array<uint8_t, 16>;
+using Secret = std::array<std::byte, 16>;
 
-/// What listen() hands out as a handle: where to connect, and the secret that proves the handle is known.
+/// What listen() hands out as a handle: where to connect, and the secret that both sides prove to know.
 struct Address {
   uint16_t family = 0;  ///< AF_INET or AF_INET6
   uint16_t port = 0;
@@ -19,17 +26,28 @@ struct Address {
 };
 static_assert(sizeof(Address) <= 128);
 
-inline constexpr uint64_t kMagic = 0x31306b636f735454;  // "TTsock01"
+inline constexpr uint64_t kMagic = 0x32306b636f735454;  // "TTsock02"
 
-/// First bytes of every stream.
+/// First bytes of the listener on every stream.
+struct Challenge {
+  uint64_t magic = kMagic;
+  sdk::Nonce nonce{};
+};
+static_assert(sizeof(Challenge) == 24);
+
+/// The answer.
 struct Hello {
   uint64_t magic = kMagic;
-  Secret secret{};
-  std::array<uint8_t, 16> connection{};  ///< random; the same on all streams of one connection
+  std::array<std::byte, 16> connection{};  ///< random; the same on all streams of one connection
   uint32_t stream = 0;
   uint32_t streams = 0;
+  sdk::Nonce nonce{};
+  sdk::Proof proof{};
+
+  /// The message that both proofs cover.
+  std::span<const std::byte> proved() const { return std::as_bytes(std::span(this, 1)).first(32); }
 };
-static_assert(sizeof(Hello) == 48);
+static_assert(sizeof(Hello) == 80 && offsetof(Hello, nonce) == 32);
 
 /// Before every message, on stream 0. A payload below the stripe limit follows on stream 0; a longer one is cut into
 /// one part per stream.

@@ -11,6 +11,8 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <iterator>
+#include <mutex>
 #include <thread>
 
 #include "log/log.h"
@@ -219,6 +221,115 @@ TEST(Log, HasAFailureOnceAtErrorLevel) {
   EXPECT_GE(errors, 1);
   EXPECT_LE(errors, 2);
   EXPECT_EQ(errors + told, 4);
+}
+
+TEST(Log, HasALinePerCallAtTrace) {
+  const auto file = std::filesystem::path(testing::TempDir()) / fmt::format("tutti-trace-{}.log", getpid());
+  on_ranks(2, {{"log.file", file.string()}, {"log.level", "trace"}, {"protocol", "ll"}}, [](Communicator& comm) {
+    std::vector<float> in(64), out(64);
+    EXPECT_TRUE(comm.all_reduce(in.data(), out.data(), 64, DataType::kFloat32, ReduceOp::kSum).ok());
+    EXPECT_TRUE(comm.broadcast(in.data(), out.data(), 0, DataType::kFloat32, 1).ok());
+    const int peer = 1 - comm.rank();
+    EXPECT_TRUE((comm.rank() == 0 ? comm.send(in.data(), 8, DataType::kFloat32, peer)
+                                  : comm.recv(in.data(), 8, DataType::kFloat32, peer))
+                    .ok());
+    EXPECT_FALSE(comm.broadcast(in.data(), out.data(), 64, DataType::kFloat32, 2).ok());
+  });
+  EXPECT_TRUE(log::configure(log::Level::kWarn, "").ok());
+  std::ifstream stream(file);
+  std::string lines{std::istreambuf_iterator<char>(stream), {}};
+  std::filesystem::remove(file);
+  const auto count = [&](const std::string& text) {
+    int found = 0;
+    for (size_t at = lines.find(text); at != std::string::npos; at = lines.find(text, at + 1)) ++found;
+    return found;
+  };
+  EXPECT_EQ(count("call 1: all_reduce of 64 × float32, sum, "), 2) << lines;
+  EXPECT_EQ(count("/ll ×1: done after "), 4) << lines;  // the all_reduce's and the message's
+  EXPECT_EQ(count("call 2: broadcast of 0 × float32, root 1: done after "), 2) << lines;
+  EXPECT_EQ(count("messages after call 2, the first: send_recv of 8 × float32 to rank 1"), 1) << lines;
+  EXPECT_EQ(count("messages after call 2, the first: send_recv of 8 × float32 from rank 0"), 1) << lines;
+}
+
+TEST(Mismatch, NamesRootsMessagesAndEmptyCalls) {
+  on_ranks(4, {}, [](Communicator& comm) {
+    std::vector<float> data(10);
+    EXPECT_TRUE(comm.barrier().ok());
+    const int root = comm.rank() == 1 ? 2 : 0;
+    Status status = comm.broadcast(data.data(), data.data(), 10, DataType::kFloat32, root);
+    if (status.ok()) status = comm.barrier();  // a root waits for nobody
+    EXPECT_EQ(status.code(), Code::kMismatch) << status.to_string();
+    EXPECT_THAT(text_of(status), HasSubstr("call 2 is broadcast of 10 × float32, root 0 on ranks 0,2,3 and broadcast "
+                                           "of 10 × float32, root 2 on rank 1"));
+  });
+  on_ranks(2, {}, [](Communicator& comm) {
+    std::vector<float> in(10), out(10);
+    const size_t count = comm.rank() == 0 ? 0 : 10;
+    Status status = comm.reduce(in.data(), out.data(), count, DataType::kFloat32, ReduceOp::kSum, 0);
+    if (status.ok()) status = comm.barrier();
+    EXPECT_EQ(status.code(), Code::kMismatch) << status.to_string();
+    EXPECT_THAT(text_of(status), AllOf(HasSubstr("reduce of 0 × float32, sum, root 0 on rank 0"),
+                                       HasSubstr("reduce of 10 × float32, sum, root 0 on rank 1")));
+  });
+  // A message of another size, which may come by another protocol.
+  for (const size_t sent : {size_t{12}, size_t{50'000}}) {
+    on_ranks(3, {}, [sent](Communicator& comm) {
+      std::vector<float> data(sent);
+      Status status;
+      if (comm.rank() == 0) status = comm.recv(data.data(), 10, DataType::kFloat32, 2);
+      if (comm.rank() == 2) status = comm.send(data.data(), sent, DataType::kFloat32, 0);
+      if (status.ok()) status = comm.barrier();
+      EXPECT_EQ(status.code(), Code::kMismatch) << status.to_string();
+      EXPECT_THAT(text_of(status), AllOf(HasSubstr("message 1 from rank 2 to rank 0 is send_recv of 10 × float32 on "
+                                                   "rank 0 and send_recv of "),
+                                         HasSubstr("on rank 2")));
+    });
+  }
+}
+
+/// Two sends of a group arrive at two receives that are in no group.
+TEST(Messages, GroupsNeedNotBeTheSameOnBothEnds) {
+  on_ranks(2, {}, [](Communicator& comm) {
+    std::array<int, 2> values{comm.rank() + 1, comm.rank() + 2};
+    if (comm.rank() == 0) {
+      EXPECT_TRUE(group_start().ok());
+      for (int& value : values) EXPECT_TRUE(comm.send(&value, 1, DataType::kInt32, 1).ok());
+      EXPECT_TRUE(group_end().ok());
+      return;
+    }
+    for (int& value : values) {
+      const Status status = comm.recv(&value, 1, DataType::kInt32, 0);
+      EXPECT_TRUE(status.ok()) << status.to_string();
+    }
+    EXPECT_EQ(values, (std::array<int, 2>{1, 2}));
+  });
+}
+
+TEST(End, NamesTheRankThatSkippedAnEqualCall) {
+  std::string lines;
+  std::mutex mutex;
+  log::set_filter([&](log::Level level, int, std::string_view text) {
+    const std::lock_guard lock(mutex);
+    if (level <= log::Level::kError) lines += text;
+    return false;
+  });
+  std::atomic<int> left{0};
+  on_ranks(3, {}, [&](Communicator& comm) {
+    std::vector<float> data(10);
+    const int calls = comm.rank() == 2 ? 3 : 4;
+    for (int i = 0; i < calls; ++i)
+      EXPECT_TRUE(comm.broadcast(data.data(), data.data(), 10, DataType::kFloat32, 0).ok());
+    // The others are through before rank 2 leaves, and leave after it.
+    ++left;
+    while (comm.rank() == 2 && left < 3) std::this_thread::yield();
+    if (comm.rank() == 2) return;
+    while (comm.async_error().ok() && left < 4) {
+      const auto gone = comm.exchange({});  // fails once rank 2 has left
+      if (!gone.ok()) ++left;
+    }
+  });
+  log::set_filter(nullptr);
+  EXPECT_THAT(lines, AllOf(HasSubstr("ranks made different numbers of calls: 4 on rank"), HasSubstr("3 on rank 2")));
 }
 
 TEST(Init, DisagreementNamesRanksAndKeys) {

@@ -1,23 +1,34 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Kills one rank in the middle of a collective: every other rank must fail, name it, and leave nothing behind.
+"""Kills one rank at a random time: every other rank must fail, name it within 10 s, and leave nothing behind.
 
-kill_test.py TOOL [--gpus]: on the host, or on GPUs, where the kernels of the other ranks must end as well; 77 without
-any. Each rank is a `tutti bench --rank R --id ...` process of its own, so that no launcher cleans up after them.
+kill_test.py TOOL                 some kills of each kind, rank 0 with the hub included, in seconds
+kill_test.py TOOL --long N        N kills at random times, start-up included, several jobs at once; prints a table
+kill_test.py TOOL --gpus          on GPUs, where the kernels of the other ranks must end as well; 77 without any
+--seed S repeats a run; --jobs J jobs at once.
+
+Each rank is a `tutti bench --rank R` process of its own, so that no launcher cleans up after them.
 """
+import argparse
+import collections
+import concurrent.futures
 import os
+import random
 import re
 import secrets
 import select
 import signal
 import socket
+import statistics
 import subprocess
 import sys
 import time
 
-DEADLINE_S = 10  # the default of timeouts.peer_loss
+DEADLINE_S = 10
 START_S = 60
 SKIPPED = 77  # as CTest's SKIP_RETURN_CODE
+TRANSPORTS = {"shared memory": [], "network": ["--set", "transport=net"],
+              "two hosts": ["--hosts", "a,b"], "ring": ["--set", "algorithm=ring"]}
 
 
 def free_port():
@@ -27,10 +38,10 @@ def free_port():
 
 
 def start(tool, collective, rank, ranks, meeting, extra, environment):
-    command = [tool, "bench", collective, "--rank", str(rank), "--ranks", str(ranks), "--id", meeting,
+    command = [tool, "bench", collective, "--rank", str(rank), "--ranks", str(ranks),
                "--min", "1M", "--max", "1M", "--iters", "1000000", "--no-check"] + extra
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                            env=os.environ | environment)
+                            env=os.environ | {"TUTTI_ID": meeting} | environment)
 
 
 def says_what_it_measures(process, seconds):
@@ -43,6 +54,24 @@ def shared_memory_files():
     return {name for name in os.listdir("/dev/shm") if "tutti" in name}
 
 
+def joined(process):
+    """Whether a rank has met the others: from then on all of them have to name it."""
+    try:
+        with open(f"/proc/{process.pid}/maps", encoding="utf-8") as maps:
+            return "/memfd:tutti" in maps.read()
+    except OSError:
+        return False
+
+
+def wait_until(condition, seconds):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.002)  # between looks at other processes, which tell nothing
+    return True
+
+
 def gpus_of(process):
     """What NVIDIA's driver has open for a process: a rank without GPUs would not test them."""
     try:
@@ -52,62 +81,91 @@ def gpus_of(process):
         return []
 
 
-def judge(name, ranks, victim, killed_at):
-    for rank, process in enumerate(ranks):
+class Kill:
+    """One job of which one rank is killed."""
+
+    def __init__(self, tool, victim, count, extra, environment=None, collective="all_reduce", pause=None):
+        self.tool, self.victim, self.count, self.extra = tool, victim, count, extra
+        self.environment, self.collective = environment or {}, collective
+        self.pause = pause  # seconds after rank 1 has met the others; None: in the middle of a call
+        self.took = None
+        about = [*extra, *(f"{key}={value}" for key, value in self.environment.items())]
+        when = "in a call" if pause is None else f"{pause * 1000:.0f} ms after the ranks have met"
+        self.name = f"kill rank {victim} of {count} {when}: {' '.join(about) or '(shared memory)'}"
+
+    def run(self):
+        """The failure in words; None if there is none."""
+        meeting = f"127.0.0.1:{free_port()}:{secrets.token_hex(16)}"
+        ranks = [start(self.tool, self.collective, rank, self.count, meeting, self.extra, self.environment)
+                 for rank in range(self.count)]
         try:
-            _, errors = process.communicate(timeout=DEADLINE_S + 2)
-        except subprocess.TimeoutExpired:
-            return f"{name}: rank {rank} still runs {DEADLINE_S + 2} s after the kill"
-        took = time.monotonic() - killed_at
-        if rank == victim:
-            continue
-        if process.returncode == 0 or not re.search(rf"rank {victim}\b.*lost", errors):
-            return f"{name}: rank {rank} ended with {process.returncode} after {took:.2f} s: {errors.strip()!r}"
-    print(f"{name}: all others knew after {time.monotonic() - killed_at:.2f} s", flush=True)
-    return None
+            failure = self.wait_for_start(ranks)
+            if failure is None:
+                killed_at = time.monotonic()
+                ranks[self.victim].send_signal(signal.SIGKILL)
+                failure = self.judge(ranks, killed_at)
+            else:
+                for process in ranks:
+                    process.kill()
+                failure += f": {[process.communicate()[1][-300:] for process in ranks]}"
+        finally:
+            for process in ranks:
+                if process.poll() is None:
+                    process.kill()
+                    process.wait()
+        return failure and f"{self.name}: {failure}"
 
-
-def kill_one(tool, victim, count, extra, environment, collective="all_reduce"):
-    about = [*extra, *(f"{key}={value}" for key, value in environment.items())]
-    name = f"kill rank {victim} of {count} {' '.join(about) or '(shared memory)'}"
-    meeting = f"127.0.0.1:{free_port()}:{secrets.token_hex(16)}"
-    before = shared_memory_files()
-    ranks = [start(tool, collective, rank, count, meeting, extra, environment) for rank in range(count)]
-    try:
+    def wait_for_start(self, ranks):
+        if self.pause is not None:
+            if not wait_until(lambda: all(joined(rank) for rank in ranks), START_S):
+                return "the ranks did not meet"
+            time.sleep(self.pause)
+            return None
         if not says_what_it_measures(ranks[0], START_S):
-            ranks[0].kill()
-            return f"{name}: the ranks did not start: {[rank.poll() for rank in ranks]} {ranks[0].communicate()[1]!r}"
-        time.sleep(0.5)  # not a synchronisation: only makes it likely that the kill hits the middle of a call
-        if "cuda" in extra and not gpus_of(ranks[victim]):
-            return f"{name}: rank {victim} uses no GPU"
-        killed_at = time.monotonic()
-        ranks[victim].send_signal(signal.SIGKILL)
-        failure = judge(name, ranks, victim, killed_at)
-    finally:
-        for process in ranks:
-            if process.poll() is None:
-                process.kill()
-                process.wait()
-    left = shared_memory_files() - before
-    return failure or (f"{name}: left shared memory behind: {left}" if left else None)
+            return "the ranks did not start"
+        time.sleep(0.3)  # not a synchronisation: only makes it likely that the kill hits the middle of a call
+        if "cuda" in self.extra and not gpus_of(ranks[self.victim]):
+            return f"rank {self.victim} uses no GPU"
+        return None
+
+    def judge(self, ranks, killed_at):
+        for rank, process in enumerate(ranks):
+            try:
+                _, errors = process.communicate(timeout=max(0.1, killed_at + DEADLINE_S - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                return f"rank {rank} still runs {DEADLINE_S} s after the kill"
+            if rank == self.victim:
+                continue
+            self.took = time.monotonic() - killed_at
+            last = errors.strip().splitlines()[-1:] or [""]
+            if process.returncode == 0 or not re.search(rf"rank {self.victim} \(.* lost: its process ended", last[0]):
+                return f"rank {rank} ended with {process.returncode} after {self.took:.2f} s: {errors.strip()!r}"
+        return None
 
 
-def host_cases():
-    # Rank 0 runs the hub: its loss is the loss of the hub, which the others must survive to tell.
-    return [(victim, 4, extra, {}) for extra in ([], ["--set", "transport=net"], ["--set", "algorithm=ring"])
-            for victim in (1, 3)]
+def host_cases(tool, generator):
+    """Rank 0 runs the hub, rank 1 its standby."""
+    cases = [Kill(tool, victim, 4, extra) for extra in TRANSPORTS.values() for victim in (0, 1, 3)]
+    return cases + [Kill(tool, victim, 3, [], pause=generator.uniform(0, 0.1)) for victim in (0, 1, 2)]
 
 
-def gpu_cases(gpus):
+def random_case(tool, generator):
+    count = generator.randint(2, 5)
+    extra = generator.choice(list(TRANSPORTS.values()))
+    pause = generator.choice([None, generator.uniform(0, 0.05), generator.uniform(0, 0.5)])
+    return Kill(tool, generator.randrange(count), count, extra, pause=pause)
+
+
+def gpu_cases(tool, gpus):
     """On GPUs of their own as far as there are, then on one that they share: there, kernels run in turns."""
     cuda = ["--device", "cuda"]
-    cases = [(victim, 2, cuda + ["--set", f"protocol={protocol}"], {})
-             for protocol, victim in (("simple", 1), ("ll", 1), ("ll128", 1))]
-    cases.append((1, max(2, min(gpus, 8)), cuda + ["--set", "algorithm=ring"], {}))
+    cases = [Kill(tool, victim, 2, cuda + ["--set", f"protocol={protocol}"])
+             for protocol, victim in (("simple", 1), ("ll", 0), ("ll128", 1))]
+    cases.append(Kill(tool, 1, max(2, min(gpus, 8)), cuda + ["--set", "algorithm=ring"]))
     if gpus > 1:
         visible = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
-        cases.append((1, 2, cuda, {"CUDA_VISIBLE_DEVICES": visible}))
-        cases.append((1, 2, cuda + ["--register", "--set", "protocol=copy"], {}, "all_gather"))
+        cases.append(Kill(tool, 1, 2, cuda, {"CUDA_VISIBLE_DEVICES": visible}))
+        cases.append(Kill(tool, 1, 2, cuda + ["--register", "--set", "protocol=copy"], collective="all_gather"))
     return cases
 
 
@@ -125,20 +183,54 @@ def knows_cuda(tool):
     return "not in this build" not in tried.stderr
 
 
+def print_table(cases, failed):
+    rows = collections.defaultdict(list)
+    for case in cases:
+        kind = next(name for name, extra in TRANSPORTS.items() if extra == case.extra)
+        where = {0: "rank 0 (hub)", 1: "rank 1 (standby)"}.get(case.victim, "another rank")
+        rows[where, kind, "in a call" if case.pause is None else "at start"].append(case)
+    print(f"{'killed':18}{'transport':15}{'when':11}{'kills':>6}{'failed':>8}{'median s':>10}{'longest s':>11}")
+    for key, kills in sorted(rows.items()):
+        times = [kill.took for kill in kills if kill.took is not None] or [0.0]
+        wrong = sum(kill in failed for kill in kills)
+        print(f"{key[0]:18}{key[1]:15}{key[2]:11}{len(kills):6}{wrong:8}{statistics.median(times):10.3f}"
+              f"{max(times):11.3f}")
+
+
 def main():
-    tool = sys.argv[1]
-    cases = host_cases()
-    if "--gpus" in sys.argv[2:]:
-        gpus = count_gpus()
-        if gpus == 0 or not knows_cuda(tool):
+    parser = argparse.ArgumentParser()
+    parser.add_argument("tool")
+    parser.add_argument("--gpus", action="store_true")
+    parser.add_argument("--long", type=int, default=0, metavar="N")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--seed", type=int, default=secrets.randbits(32))
+    request = parser.parse_args()
+    generator = random.Random(request.seed)
+    print(f"seed {request.seed}", flush=True)
+    jobs = request.jobs
+    if request.gpus:
+        gpus, jobs = count_gpus(), 1
+        if gpus == 0 or not knows_cuda(request.tool):
             print("skipped: there is no GPU, or this build has no CUDA")
             return SKIPPED
-        cases = gpu_cases(gpus)
-    failures = [failure for failure in (kill_one(tool, *case) for case in cases) if failure]
-    for failure in failures:
-        print("FAILED", failure)
-    print(f"{len(cases) - len(failures)} passed, {len(failures)} failed")
-    return 1 if failures else 0
+        cases = gpu_cases(request.tool, gpus)
+    elif request.long > 0:
+        cases = [random_case(request.tool, generator) for _ in range(request.long)]
+    else:
+        cases = host_cases(request.tool, generator)
+    before = shared_memory_files()
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        failures = dict(zip(cases, pool.map(Kill.run, cases)))
+    failed = {case for case, failure in failures.items() if failure}
+    for case in failed:
+        print("FAILED", failures[case])
+    left = shared_memory_files() - before
+    if left:
+        print("FAILED left shared memory behind:", left)
+    if not request.gpus:
+        print_table(cases, failed)
+    print(f"{len(cases) - len(failed)} passed, {len(failed)} failed")
+    return 1 if failed or left else 0
 
 
 if __name__ == "__main__":

@@ -125,6 +125,61 @@ class Check(ConfigTest):
         self.write(f"network: good\nplugins.path: [{ZOO}]\n")
         self.run_ok("config", "check", "job.yaml")
 
+    @unittest.skipIf(os.geteuid() != 0, "only root can give a file away, and only root refuses it")
+    def test_root_refuses_files_that_others_may_change(self):
+        file = pathlib.Path(self.folder, self.write("plugins.trust: any\nprotocol: ll\n"))
+        show = ("config", "show", "--config", file)
+        self.run_ok(*show)
+        os.chown(file, 54321, 0)
+        says = (f"the configuration file {file.resolve()} is owned by user 54321 (mode 0644); root uses only files "
+                "that no other user can change: correct owner and mode (chown, chmod), or set TUTTI_PLUGINS_TRUST=any")
+        file.chmod(0o644)
+        self.assertEqual(self.error_of(*show), says)  # a file cannot vouch for itself
+        self.assertEqual(self.error_of("config", "check", file), says)
+        for extra in ({"TUTTI_PLUGINS_TRUST": "any"}, {"TUTTI_SET": "plugins.trust=any"}):
+            self.assertRegex(self.run_ok(*show, **extra).stdout, "protocol  +ll  +job ")
+        self.run_ok(*show, "--set", "plugins.trust=any")
+        site = self.write("plugins.trust: any\n", "site.yaml")
+        self.run_ok(*show, TUTTI_SITE_CONFIG=site)
+        os.chown(file, 0, 0)
+        self.folder_of_everybody(file)
+
+    def folder_of_everybody(self, file):
+        folder = pathlib.Path(self.folder, "open")
+        folder.mkdir()
+        moved = file.rename(folder / file.name)
+        for mode, is_refused in ((0o777, True), (0o775, False), (0o1777, False)):
+            folder.chmod(mode)
+            if is_refused:
+                self.assertIn(f"is in {folder.resolve()}, which other users may write (mode 0777)",
+                              self.error_of("config", "check", moved))
+            else:
+                self.run_ok("config", "check", moved)
+
+    @unittest.skipIf(os.geteuid() != 0, "only root can become another user")
+    def test_other_users_are_warned_once(self):
+        self.write("protocol: ll\n")
+        file = pathlib.Path(self.folder, "job.yaml")
+        os.chown(file, 54321, 0)
+        file.chmod(0o644)
+        os.chmod(self.folder, 0o755)
+        clean = {key: value for key, value in os.environ.items() if not key.startswith("TUTTI_")}
+        clean["TUTTI_SITE_CONFIG"] = str(pathlib.Path(self.folder, self.write("", "empty.yaml")))
+        result = subprocess.run([TUTTI, "config", "show", "--config", file], capture_output=True, text=True, env=clean,
+                                timeout=TIMEOUT_S, stdin=subprocess.DEVNULL, user=12345, group=12345, extra_groups=[])
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(result.stderr.count("is owned by user 54321"), 1, result.stderr)
+        self.assertIn("correct owner and mode, or set plugins.trust to any", result.stderr)
+
+    def test_a_plugin_that_ends_the_process_is_named(self):
+        for name, says in (("throws_early", "threw an exception (no legs)"),
+                           ("exits_early", "ended the process (exit)")):
+            result = self.tutti("bench", "all_reduce", *SMALL, "--set", f"plugins.path={ZOO}/early", "--set",
+                                f"plugins.tuner={name}")
+            self.assertNotEqual(result.returncode, 0, result.stdout)
+            self.assertRegex(result.stderr, rf"TUTTI-P05 plugin .*/tutti-tuner-{name}\.so does not load: a static "
+                                            rf"initialiser {re.escape(says)}")
+
     def test_files_of_the_sources(self):
         for file in (CONFIGS / "default.yaml", *sorted((CONFIGS / "examples").glob("*.yaml"))):
             with self.subTest(file):
@@ -216,16 +271,16 @@ class Ranks(ConfigTest):
 
 
 class Networks(ConfigTest):
-    def bench(self, *arguments):
+    def bench(self, *arguments, **extra):
         return self.tutti("bench", "all_reduce", "--hosts", "a,b", *SMALL, "--set", f"plugins.path={ZOO}",
-                          *arguments)
+                          *arguments, **extra)
 
     def test_auto_goes_on_to_the_next_that_works(self):
         result = self.bench("--set", "plugins.network=good,open_fails,socket", "--set", "log.level=info")
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertIn("net-socket", result.stdout)
         # 'good' loads and opens, but has no device; 'open_fails' does not open.
-        for name, why in (("good", "could not open a context"), ("open_fails", "the flux capacitor is cold")):
+        for name, why in (("good", "cannot open a context"), ("open_fails", "the flux capacitor is cold")):
             self.assertRegex(result.stderr, rf"info 1/2 network '{name}' is passed over, .* rank 0: .*{why}")
 
     def test_a_network_must_work_on_all_ranks(self):
@@ -238,12 +293,13 @@ class Networks(ConfigTest):
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
-        common = ("--ranks", 2, "--id", f"127.0.0.1:{port}:{secrets.token_hex(16)}",
-                  "--set", "plugins.network=socket,good", "--set", "log.level=info")
+        meeting = f"127.0.0.1:{port}:{secrets.token_hex(16)}"
+        common = ("--ranks", 2, "--set", "plugins.network=socket,good", "--set", "log.level=info")
         interfaces = ("[]", "=absent0")
         with concurrent.futures.ThreadPoolExecutor() as pool:
             ranks = [pool.submit(self.bench, *common, "--rank", rank, "--set",
-                                 f"settings.net.socket.interface={interfaces[rank]}") for rank in (0, 1)]
+                                 f"settings.net.socket.interface={interfaces[rank]}", TUTTI_ID=meeting)
+                     for rank in (0, 1)]
             for rank, result in enumerate(future.result() for future in ranks):
                 self.assertEqual(result.returncode, 1, result.stderr)
                 self.assertRegex(result.stderr,
@@ -251,7 +307,7 @@ class Networks(ConfigTest):
                 self.assertIn("'good' does not work on rank 0: ", result.stderr)
 
     def test_a_named_network_that_cannot_serve_is_an_error(self):
-        for name, why in (("good", "could not open a context"), ("open_fails", "the flux capacitor is cold")):
+        for name, why in (("good", "cannot open a context"), ("open_fails", "the flux capacitor is cold")):
             result = self.bench("--set", f"network={name}", "--set", "plugins.on_missing=next")
             self.assertEqual(result.returncode, 1, result.stdout)
             self.assertIn(why, result.stderr)

@@ -74,6 +74,19 @@ def common_id(program):
     """NCCL_COMM_ID: the same id in every process, and nobody listens for it yet."""
     code, log = run(program, NCCL_COMM_ID="127.0.0.1:4321", NCCL_DEBUG="INFO")
     check("a common id", code == 1 and "ranks meet at" not in log, (code, log))  # 1: its two ids are equal
+    check("no secret", log.count("NCCL_COMM_ID has no secret") == 1, log)
+    code, log = run(program, NCCL_COMM_ID="127.0.0.1:4321", TUTTI_ID_SECRET="0123456789abcdef" * 2)
+    check("a secret", code == 1 and "no secret" not in log, (code, log))
+    code, log = run(program, NCCL_COMM_ID="127.0.0.1:4321", TUTTI_ID_SECRET="short")
+    check("a short secret", code == 1 and "32 hexadecimal digits" in log, (code, log))
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8") as file:  # of mode 0600
+        file.write("0123456789abcdef" * 2 + "\n")
+        file.flush()
+        code, log = run(program, NCCL_COMM_ID="127.0.0.1:4321", TUTTI_ID_SECRET_FILE=file.name)
+        check("a secret in a file", code == 1 and "no secret" not in log, (code, log))
+        os.chmod(file.name, 0o644)
+        code, log = run(program, NCCL_COMM_ID="127.0.0.1:4321", TUTTI_ID_SECRET_FILE=file.name)
+        check("a secret for everybody", code == 1 and "other users may open it" in log, (code, log))
     code, log = run(program, NCCL_COMM_ID="nonsense")
     check("no address", code == 1 and "nonsense" in log, (code, log))
 

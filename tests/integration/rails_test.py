@@ -52,13 +52,14 @@ class TwoRails(unittest.TestCase):
     def bench(self, *arguments):
         """Rank 0 on the first host, rank 1 on the second; returns what rank 0 printed."""
         meeting = f"10.213.0.1:41999:{secrets.token_hex(16)}"
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("TUTTI_")}
         ranks = []
         for rank, host in enumerate(self.hosts):
             command = ["ip", "netns", "exec", host, TUTTI, "bench", "all_reduce", "--ranks", "2", "--rank", str(rank),
-                       "--id", meeting, "--set", f"host={host}", "--set", "algorithm=ring",
+                       "--set", f"host={host}", "--set", "algorithm=ring",
                        "--set", "settings.net.socket.interface=[rail]", *arguments]
             ranks.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                          env={k: v for k, v in os.environ.items() if not k.startswith("TUTTI_")}))
+                                          env=environment | {"TUTTI_ID": meeting}))
         outputs = [rank.communicate(timeout=TIMEOUT_S) for rank in ranks]
         for rank, (out, err) in zip(ranks, outputs):
             self.assertEqual(rank.returncode, 0, out + err)

@@ -35,9 +35,9 @@ def tutti(*arguments, **extra):
                           env=environment() | extra, stdin=subprocess.DEVNULL)
 
 
-def start(*arguments):
+def start(*arguments, **extra):
     return subprocess.Popen([TUTTI, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                            env=environment(), stdin=subprocess.DEVNULL)
+                            env=environment() | extra, stdin=subprocess.DEVNULL)
 
 
 def children_of(pid):
@@ -101,7 +101,9 @@ class Shell(ToolTest):
                                 (["bench", "all_reduce", "--type", "float23"], "'float23' is none of int8"),
                                 (["bench", "all_reduce", "--set", "novalue"], "is not key=value"),
                                 (["bench", "broadcast", "--ranks", "2", "--root", "2"], "2 is no rank of 2"),
-                                (["bench", "all_reduce", "--rank", "0"], "needs --id"),
+                                (["bench", "all_reduce", "--rank", "0"], "needs an id"),
+                                (["bench", "all_reduce", "--id", "x"], "tutti id --file FILE"),
+                                (["bench", "all_reduce", "--rank", "0", "--id-file", "/absent"], "No such file"),
                                 (["bench", "all_reduce", "--hosts", "a,b,c"], "more hosts than"),
                                 (["bench", "all_reduce", "--graph"], "needs --device cuda"),
                                 (["bench", "all_reduce", "--compare", "libnccl.so.2"], "needs --device cuda"),
@@ -230,14 +232,39 @@ class Bench(ToolTest):
 
     def test_launch_by_hand(self):
         ident = f"127.0.0.1:{free_port()}:{secrets.token_hex(16)}"
-        ranks = [start("bench", "all_reduce", "--ranks", 2, "--rank", rank, "--id", ident, *SMALL) for rank in (0, 1)]
+        self.launch_two(lambda rank: start("bench", "all_reduce", "--ranks", 2, "--rank", rank, *SMALL, TUTTI_ID=ident))
+
+    def test_launch_by_file(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder, "job.id")
+            self.run_ok("id", "--file", file)
+            self.assertEqual(file.stat().st_mode & 0o777, 0o600)
+            self.run_bad(1, "id", "--file", file, says="exists already")
+            self.launch_two(lambda rank: start("bench", "all_reduce", "--ranks", 2, "--rank", rank, "--id-file", file,
+                                               *SMALL))
+            file.chmod(0o640)
+            self.run_bad(2, "bench", "all_reduce", "--rank", 0, "--id-file", file, says="other users may open it")
+
+    def test_ranks_meet_on_the_interface_of_the_configuration(self):
+        self.run_ok("bench", "all_reduce", *SMALL, "--set", "bootstrap.interface==lo")
+        for launch in ((), ("--threads",)):
+            self.run_bad(1, "bench", "all_reduce", *launch, *SMALL, "--set", "bootstrap.interface=nonsense",
+                         says="nonsense")
+
+    def test_an_id_for_another_machine(self):
+        self.assertRegex(self.run_ok("id", "--at", "127.0.0.1:7000"), r"^127\.0\.0\.1:7000:[0-9a-f]{32}\n$")
+        self.assertNotEqual(self.run_ok("id", "--at", "127.0.0.1:7000"), self.run_ok("id", "--at", "127.0.0.1:7000"))
+        self.run_bad(1, "id", "--at", "127.0.0.1", says="it has no port")
+
+    def launch_two(self, start_rank):
+        ranks = [start_rank(rank) for rank in (0, 1)]
         outputs = [process.communicate(timeout=TIMEOUT_S) for process in ranks]
         self.assertEqual([process.returncode for process in ranks], [0, 0], outputs)
         self.assertIn("average bus bandwidth", outputs[0][0])
         self.assertEqual(outputs[1][0], "")
 
     def test_launch_by_environment(self):
-        extra = {"TUTTI_UNIQUE_ID": f"127.0.0.1:{free_port()}:{secrets.token_hex(16)}", "TUTTI_RANK": "0",
+        extra = {"TUTTI_ID": f"127.0.0.1:{free_port()}:{secrets.token_hex(16)}", "TUTTI_RANK": "0",
                  "TUTTI_RANKS": "1"}
         self.assertIn("1 ranks", self.run_ok("bench", "all_reduce", *SMALL, **extra))
 

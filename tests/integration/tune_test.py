@@ -32,10 +32,10 @@ collectives:
 """
 
 
-def start(*arguments, cwd=None):
+def start(*arguments, cwd=None, **extra):
     clean = {key: value for key, value in os.environ.items() if not key.startswith("TUTTI_")}
     return subprocess.Popen([TUTTI, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                            env=clean, cwd=cwd)
+                            env=clean | extra, cwd=cwd)
 
 
 def tutti(*arguments):
@@ -213,8 +213,8 @@ class Table(TuneTest):
             host.mkdir()
             self.write("protocol: ll,", f"protocol: {('ll', 'simple')[rank]},")
             shutil.copy(self.table, host / "t.yaml")
-            runs.append(start("bench", "all_reduce", "--ranks", 2, "--rank", rank, "--id", meeting, "--set",
-                              "plugins.tuner=[table]", "--set", "settings.tuner.table.file=t.yaml", cwd=host))
+            runs.append(start("bench", "all_reduce", "--ranks", 2, "--rank", rank, "--set", "plugins.tuner=[table]",
+                              "--set", "settings.tuner.table.file=t.yaml", cwd=host, TUTTI_ID=meeting))
         for run in runs:
             error = run.communicate(timeout=TIMEOUT_S)[1]
             self.assertEqual(run.returncode, 1, error)

@@ -9,7 +9,10 @@
 #include <sys/wait.h>
 
 #include <array>
+#include <cstring>
 #include <thread>
+
+#include "bootstrap/process.h"
 
 namespace tutti::bootstrap {
 namespace {
@@ -49,9 +52,7 @@ Group make_group(const UniqueId& id, int count) {
 std::future<FailureReport> next_failure(Bootstrap& bootstrap) {
   auto promise = std::make_shared<std::promise<FailureReport>>();
   // A second call would throw in set_value() and end the program.
-  bootstrap.set_callbacks({.on_failure = [promise](const FailureReport& report) { promise->set_value(report); },
-                           .describe = {},
-                           .on_departure = {}});
+  bootstrap.set_callbacks({.on_failure = [promise](const FailureReport& report) { promise->set_value(report); }});
   return promise->get_future();
 }
 
@@ -65,6 +66,69 @@ Stranger::Stranger(const UniqueId& id) {
   auto socket = base::connect_to(endpoint_of(id).value().address, soon());
   EXPECT_TRUE(socket.ok()) << socket.status().to_string();
   if (socket.ok()) socket_ = *std::move(socket);
+}
+
+std::vector<std::string> texts_of(const Result<std::vector<Answer>>& answers) {
+  if (!answers.ok()) return {answers.status().to_string()};
+  std::vector<std::string> texts;
+  for (const Answer& answer : *answers) {
+    switch (answer.state) {
+      case Answer::State::kAnswered:
+        texts.push_back(to_text(answer.bytes));
+        break;
+      case Answer::State::kSilent:
+        texts.emplace_back("no answer");
+        break;
+      case Answer::State::kLeft:
+        texts.emplace_back("left");
+        break;
+      case Answer::State::kLost:
+        texts.emplace_back("lost");
+        break;
+    }
+  }
+  return texts;
+}
+
+Hello hello_to(const UniqueId& id, int rank, int rank_count) {
+  Hello hello;
+  hello.nonce = sdk::make_nonce().value();
+  hello.tag = tag_of(endpoint_of(id).value().secret).value();
+  hello.rank = rank;
+  hello.rank_count = rank_count;
+  hello.peer_loss_ms = 10000;
+  hello.process = process_token();  // in the hub's process: nobody expects a standby there
+  return hello;
+}
+
+void Stranger::join(const UniqueId& id, int rank, int rank_count) const {
+  const Frame first = hear();
+  ASSERT_EQ(first.header.kind, Kind::kChallenge);
+  Challenge challenge;
+  ASSERT_EQ(first.payload.size(), sizeof challenge);
+  std::memcpy(&challenge, first.payload.data(), sizeof challenge);
+  Hello hello = hello_to(id, rank, rank_count);
+  const Secret secret = endpoint_of(id).value().secret;
+  hello.proof = prove_hello(secret, sdk::Side::kConnector, challenge.nonce, payload_of(hello)).value();
+  say({.kind = Kind::kHello, .timeout_ms = 60000}, payload_of(hello));
+}
+
+Frame Stranger::hear() const {
+  Frame frame;
+  if (!read(std::as_writable_bytes(std::span(&frame.header, 1)))) return {};
+  frame.payload.resize(frame.header.payload_bytes);
+  return read(frame.payload) ? frame : Frame();
+}
+
+bool Stranger::read(std::span<std::byte> bytes) const {
+  while (!bytes.empty()) {
+    pollfd readable = {.fd = socket_.get(), .events = POLLIN, .revents = 0};
+    if (::poll(&readable, 1, 60000) <= 0) return false;
+    const ssize_t count = ::recv(socket_.get(), bytes.data(), bytes.size(), 0);
+    if (count == 0 || (count < 0 && errno != EAGAIN)) return false;
+    if (count > 0) bytes = bytes.subspan(static_cast<size_t>(count));
+  }
+  return true;
 }
 
 void Stranger::say(std::span<const std::byte> bytes) const {

@@ -2,6 +2,7 @@
 // What tests of the bootstrap share: groups of ranks in threads, ranks in processes of their own, raw connections.
 #pragma once
 
+#include <signal.h>
 #include <sys/types.h>
 
 #include <functional>
@@ -38,16 +39,27 @@ std::future<FailureReport> next_failure(Bootstrap& bootstrap);
 /// It, waited for; kind 0 when none comes.
 FailureReport wait_for(std::future<FailureReport>& failure);
 
+/// The answers of all ranks to a question, by rank: the bytes as text, or "no answer", "left", "lost".
+std::vector<std::string> texts_of(const Result<std::vector<Answer>>& answers);
+
+/// The hello of a rank, without its proof.
+Hello hello_to(const UniqueId& id, int rank, int rank_count);
+
 /// A connection to the hub of an id that may say anything.
 class Stranger {
  public:
   explicit Stranger(const UniqueId& id);
+  /// Answers the challenge with a right proof, and sends the hello.
+  void join(const UniqueId& id, int rank, int rank_count) const;
+  /// The next frame; an empty header if the connection ends.
+  Frame hear() const;
   void say(std::span<const std::byte> bytes) const;
   void say(Header header, std::span<const std::byte> payload) const;
   /// Returns when the hub has closed the connection; false if it did not within a minute.
   bool hears_end() const;
 
  private:
+  bool read(std::span<std::byte> bytes) const;
   base::Fd socket_;
 };
 
@@ -65,6 +77,8 @@ class Child {
   /// Lets the child's wait_for_parent() return, now and later, here and in its own children.
   void release() { to_child_.reset(); }
   void kill();
+  void stop() const { ::kill(pid_, SIGSTOP); }
+  void resume() const { ::kill(pid_, SIGCONT); }
   int wait();
 
  private:

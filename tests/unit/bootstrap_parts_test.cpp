@@ -128,7 +128,7 @@ TEST(SocketTest, WatchesForDeadHosts) {
   EXPECT_EQ(option(SOL_SOCKET, SO_KEEPALIVE), 1);
   EXPECT_EQ(option(IPPROTO_TCP, TCP_KEEPIDLE), 5);
   EXPECT_EQ(option(IPPROTO_TCP, TCP_KEEPINTVL), 1);
-  EXPECT_EQ(option(IPPROTO_TCP, TCP_USER_TIMEOUT), 10000);
+  EXPECT_EQ(option(IPPROTO_TCP, TCP_USER_TIMEOUT), 21000);
 }
 
 TEST(RankListTest, JoinsNeighbours) {
@@ -144,8 +144,6 @@ TEST(WireTest, PacksAndRefusesBrokenPackets) {
   EXPECT_FALSE(unpack(std::span(packed).first(packed.size() - 1)).ok());
   EXPECT_FALSE(unpack(std::span(packed).first(5)).ok());
   EXPECT_FALSE(unpack(std::span(packed).first(2)).ok());
-  EXPECT_TRUE(same_secret({}, {}));
-  EXPECT_FALSE(same_secret({}, {std::byte{1}}));
 }
 
 TEST(AgreementTest, TellsWhoHasWhat) {

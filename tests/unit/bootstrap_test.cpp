@@ -102,13 +102,10 @@ TEST(Bootstrap, SplitsThroughTheParent) {
 
 // Strangers.
 
-/// What a rank would say, with another secret.
-Hello hello_without_secret(const UniqueId& id, int rank, int count) {
-  Hello hello;
-  hello.secret = endpoint_of(id).value().secret;
-  hello.secret[15] ^= std::byte{1};
-  hello.rank = rank;
-  hello.rank_count = count;
+/// What a rank would say, without a proof.
+Hello hello_without_proof(const UniqueId& id, int rank, int count) {
+  Hello hello = hello_to(id, rank, count);
+  hello.proof.fill(std::byte{1});
   return hello;
 }
 
@@ -120,14 +117,14 @@ TEST(Bootstrap, StrangersDisturbNobody) {
   const UniqueId id = make_id();
   std::vector<Stranger> half_open;
   const auto disturb = [&] {
-    const Hello hello = hello_without_secret(id, 0, kRanks);
+    const Hello hello = hello_without_proof(id, 0, kRanks);
     const auto hello_bytes = std::as_bytes(std::span(&hello, 1));
     const Header header = {.kind = Kind::kHello};
     const Stranger port_scan(id);
     const Stranger browser(id);
     browser.say(std::as_bytes(std::span(std::string_view("GET / HTTP/1.1\r\n\r\n"))));
-    const Stranger wrong_secret(id);
-    wrong_secret.say(header, hello_bytes);
+    const Stranger wrong_proof(id);
+    wrong_proof.say(header, hello_bytes);
     const Stranger short_hello(id);
     short_hello.say(header, hello_bytes.first(random() % hello_bytes.size()));
     const Stranger other_kind(id);
@@ -159,17 +156,13 @@ TEST(Bootstrap, FuzzedHellosNeverPass) {
   std::mt19937 random(seed);
   const UniqueId id = make_id();
   for (int i = 0; i < 300; ++i) {
-    Hello hello = hello_without_secret(id, 0, 2);
+    Hello hello = hello_without_proof(id, 0, 2);
     Bytes bytes(sizeof(Header) + sizeof hello);
     const Header header = {.payload_bytes = sizeof hello, .kind = Kind::kHello};
     std::memcpy(bytes.data(), &header, sizeof header);
     std::memcpy(bytes.data() + sizeof header, &hello, sizeof hello);
-    // Everything but the secret may change.
-    for (unsigned flips = random() % 8; flips > 0; --flips) {
-      const size_t at = random() % bytes.size();
-      const size_t secret_at = sizeof header + offsetof(Hello, secret);
-      if (at < secret_at || at >= secret_at + sizeof(Secret)) bytes[at] = static_cast<std::byte>(random());
-    }
+    for (unsigned flips = random() % 8; flips > 0; --flips)
+      bytes[random() % bytes.size()] = static_cast<std::byte>(random());
     Stranger(id).say(std::span(bytes).first(random() % (bytes.size() + 1)));
   }
   make_group(id, 2);
@@ -181,7 +174,12 @@ TEST(Bootstrap, DropsTheSlow) {
   auto listener = base::listen_on(base::SocketAddress::parse("127.0.0.1:0").value());
   ASSERT_TRUE(listener.ok());
   const Endpoint endpoint{base::local_address(*listener), {}};
-  Hub::serve(*poller.value(), *std::move(listener), endpoint.secret, base::Milliseconds(50));
+  poller.value()->run([&] {
+    auto door = std::make_shared<Door>(*poller.value(), *std::move(listener), base::Milliseconds(50));
+    const auto hub = std::make_shared<Hub>(*poller.value(), std::move(door), endpoint.secret);
+    EXPECT_TRUE(hub->open().ok());
+    poller.value()->own(hub);
+  });
   const UniqueId id = to_unique_id(endpoint);
   const Stranger silent(id);
   const Stranger slow(id);

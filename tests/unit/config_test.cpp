@@ -177,7 +177,7 @@ TEST_F(ConfigTest, ListsMayBeWrittenWithoutBracketsOutsideYaml) {
 }
 
 TEST_F(ConfigTest, OtherVariablesAreLeftAlone) {
-  loaded("", {{"TUTTI_UNIQUE_ID", "x"},
+  loaded("", {{"TUTTI_ID", "x"},
               {"TUTTI_RANK", "0"},
               {"TUTTI_RANKS", "1"},
               {"TUTTI_PLUGIN_PATH", "/x"},
@@ -236,6 +236,19 @@ TEST_F(ConfigTest, RulesAreRead) {
 std::vector<Key> socket_keys() {
   return {{"settings.net.socket.streams", Type::kInteger, "2", "", {}, 1, 16, false},
           {"settings.net.socket.interface", Type::kList, "[]", "", {}, INT64_MIN, INT64_MAX, false}};
+}
+
+TEST_F(ConfigTest, RulesExcludeNetworks) {
+  const auto excludes = [](const std::string& rule, const char* network) {
+    return excludes_network(loaded("rules: [{" + rule + "}]").rules()[0], network);
+  };
+  EXPECT_TRUE(excludes("forbid: {network: socket}", "socket"));
+  EXPECT_FALSE(excludes("forbid: {network: socket}", "ib"));
+  EXPECT_FALSE(excludes("forbid: {network: socket, protocol: ll}", "socket"));
+  EXPECT_FALSE(excludes("forbid: {network: socket, algorithm: ring}", "socket"));
+  EXPECT_TRUE(excludes("choose: {network: ib}", "socket"));
+  EXPECT_FALSE(excludes("choose: {network: socket}", "socket"));
+  EXPECT_FALSE(excludes("choose: {protocol: ll}", "socket"));
 }
 
 TEST_F(ConfigTest, SettingsOfPluginsWaitForThem) {

@@ -4,9 +4,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
 #include <array>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -97,6 +101,100 @@ TEST(Zoo, EachDefectHasItsSentence) {
   EXPECT_THAT(zoo("unresolved"), AllOf(HasSubstr("TUTTI-P05"), HasSubstr("tutti_zoo_nowhere"), HasSubstr("missing")));
   EXPECT_THAT(zoo("throws", Kind::kTuner),
               AllOf(HasSubstr("TUTTI-P08"), HasSubstr("exception: the table has no legs"), HasSubstr("plugins.tuner")));
+}
+
+/// Static initialisers run before the loader can ask the plugin anything.
+TEST(EarlyDeathTest, AStaticInitialiserNamesItsPlugin) {
+  const auto load = [](const char* name) {
+    const fs::path file = kZoo / "early" / file_name(Kind::kTuner, name);
+    static_cast<void>(Image::load(Kind::kTuner, name, file));
+    std::_Exit(0);
+  };
+  EXPECT_EXIT(load("throws_early"), testing::KilledBySignal(SIGABRT),
+              "TUTTI-P05 plugin .*/tutti-tuner-throws_early.so does not load: a static initialiser threw an exception "
+              "\\(no legs\\); get another build of it");
+  EXPECT_EXIT(load("exits_early"), testing::ExitedWithCode(1),
+              "TUTTI-P05 plugin .*/tutti-tuner-exits_early.so does not load: a static initialiser ended the process");
+  EXPECT_EXIT(load("terminates_early"), testing::KilledBySignal(SIGABRT),
+              "tutti-tuner-terminates_early.so does not load: a static initialiser called std::terminate");
+}
+
+TEST(EarlyDeathTest, TheApplicationsHandlerIsBackAfterwards) {
+  const auto own = [] { std::_Exit(3); };
+  const std::terminate_handler before = std::set_terminate(own);
+  EXPECT_EQ(zoo("good"), "accepted");
+  EXPECT_EQ(std::get_terminate(), static_cast<std::terminate_handler>(own));
+  EXPECT_EXIT(std::terminate(), testing::ExitedWithCode(3), "");
+  EXPECT_EXIT(std::exit(4), testing::ExitedWithCode(4), "");
+  std::set_terminate(before);
+}
+
+/// Root can give files away, and other users' files are refused only for root.
+class Trust : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (geteuid() != 0) GTEST_SKIP() << "needs root, to make files of other users";
+    const auto bytes = contents(kZoo / "tutti-net-good.so");
+    file_ = folder_.write("tutti-net-good.so", bytes);
+    fs::permissions(file_, fs::perms(0644));
+  }
+  std::string verdict(const std::string& trust = "owner") const {
+    const auto image = Image::load(Kind::kNetwork, "good", file_, trust);
+    return image.ok() ? "accepted" : std::string(image.status().text());
+  }
+  /// Refuses with the reason and a remedy, except where the user trusts every file.
+  void expect_refused(const std::string& why) const {
+    EXPECT_THAT(verdict(), AllOf(HasSubstr("TUTTI-P09 the plugin " + fs::canonical(file_).string()), HasSubstr(why),
+                                 HasSubstr("chown"), HasSubstr("TUTTI_PLUGINS_TRUST=any")));
+    EXPECT_EQ(verdict("any"), "accepted");
+  }
+
+  static constexpr uid_t kOther = 54321;
+  Folder folder_;
+  fs::path file_;
+};
+
+TEST_F(Trust, AFileThatOnlyRootCanChangeIsAccepted) {
+  EXPECT_EQ(verdict(), "accepted");
+  fs::permissions(file_, fs::perms(0664));  // of root's group
+  EXPECT_EQ(verdict(), "accepted");
+}
+
+TEST_F(Trust, AFileOfAnotherUserIsRefused) {
+  ASSERT_EQ(chown(file_.c_str(), kOther, 0), 0);
+  expect_refused("is owned by user 54321 (mode 0644)");
+}
+
+TEST_F(Trust, AFileThatOthersMayWriteIsRefused) {
+  fs::permissions(file_, fs::perms(0646));
+  expect_refused("may be written by other users (mode 0646)");
+  fs::permissions(file_, fs::perms(0664));
+  ASSERT_EQ(chown(file_.c_str(), 0, kOther), 0);
+  expect_refused("may be written by other users (mode 0664)");
+}
+
+TEST_F(Trust, ADirectoryThatOthersMayChangeIsRefused) {
+  const std::string folder = fs::canonical(folder_.path()).string();
+  fs::permissions(folder, fs::perms(0777));
+  expect_refused("is in " + folder + ", which other users may write (mode 0777)");
+  fs::permissions(folder, fs::perms(01777));  // sticky: the file stays root's
+  EXPECT_EQ(verdict(), "accepted");
+  ASSERT_EQ(chown(file_.c_str(), kOther, 0), 0);
+  expect_refused("is owned by user 54321");
+  ASSERT_EQ(chown(file_.c_str(), 0, 0), 0);
+  fs::permissions(folder, fs::perms(0755));
+  ASSERT_EQ(chown(folder.c_str(), kOther, kOther), 0);
+  expect_refused("is in " + folder + ", which user 54321 owns");
+}
+
+TEST_F(Trust, ALinkIsFollowedToTheFile) {
+  const fs::path link = folder_.path() / "links" / "tutti-net-good.so";
+  fs::create_directory(link.parent_path());
+  fs::create_symlink(file_, link);
+  EXPECT_TRUE(Image::load(Kind::kNetwork, "good", link).ok());
+  ASSERT_EQ(chown(file_.c_str(), kOther, 0), 0);
+  const auto image = Image::load(Kind::kNetwork, "good", link);
+  EXPECT_THAT(std::string(image.status().text()), HasSubstr("is owned by user 54321"));
 }
 
 /// Offset of the note's descriptor in a plugin's image.

@@ -32,9 +32,10 @@ Examples:
   tutti bench all_to_all -n 4 --hosts a,b --set network=socket --json result.json
   tutti bench all_reduce -n 4 --device cuda --graph --compare libnccl.so.2
 
-Ranks on several machines (started by ssh, mpirun or a scheduler), each with the same id of your making (a secret is
-32 hexadecimal digits, for example of `openssl rand -hex 16`):
-  tutti bench all_reduce --ranks 16 --rank $R --id $HOST_OF_RANK_0:7000:$SECRET)";
+Ranks on several machines (started by ssh, mpirun or a scheduler), each with the same id, in a file that only you can
+read, or in the variable TUTTI_ID:
+  tutti id --at $HOST_OF_RANK_0:7000 --file job.id
+  tutti bench all_reduce --ranks 16 --rank $R --id-file job.id)";
 
 /// Says on a terminal what is being measured, until the row is there.
 class Progress {
@@ -173,7 +174,7 @@ int run(const Request& request) {
   };
   if (request.rank >= 0) {
     const auto id = meeting_place(request);
-    if (!id.ok()) return tools::fail(id.status().with_context("--id"));
+    if (!id.ok()) return tools::fail(id.status().with_context("the id"));
     const Result<int> exit_code = rank_main(*id, request.rank);
     return exit_code.ok() ? *exit_code
                           : tools::fail(exit_code.status().with_context(fmt::format("rank {}", request.rank)));
@@ -181,8 +182,8 @@ int run(const Request& request) {
   if (const Status checked = request.session.check(); !checked.ok()) return tools::fail(checked);
   // Before there are threads; a library with NCCL's API reads it when it starts.
   if (request.blocks > 0) setenv("NCCL_MAX_CTAS", std::to_string(request.blocks).c_str(), 1);
-  const int ranks = request.session.rank_count;
-  return request.threads ? tools::run_as_threads(ranks, rank_main) : tools::run_as_processes(ranks, rank_main);
+  return request.threads ? tools::run_as_threads(request.session, rank_main)
+                         : tools::run_as_processes(request.session, rank_main);
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/bench/measure.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
@@ -17,6 +19,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr size_t kPageBytes = 4096;
+constexpr size_t kSpoiledPlaces = 16;                // at least, in outputs of as many bytes
+constexpr size_t kLargestStride = size_t{64} << 10;  // from place to place; a message may have 128 KiB
 
 /// Page-aligned memory.
 class Buffer {
@@ -57,6 +61,16 @@ struct Subject {
     check::poison(buffer, buffer_bytes);
     check::fill_input(problem, rank, 0, check::input_elements(problem, rank), input);
   }
+  /// Spoils the output at some places, but not where the next call reads its input: a call that leaves out a message
+  /// then shows. Few places, so that caches stay as they are.
+  void spoil() const {
+    const size_t bytes = output_bytes();
+    const std::byte* const end = input + check::input_elements(problem, rank) * size_of(problem.type);
+    const size_t stride = std::clamp<size_t>(bytes / kSpoiledPlaces, 1, kLargestStride);
+    for (std::byte* place = output; place < output + bytes; place += stride) {
+      if (place < input || place >= end) check::poison(place, 1);
+    }
+  }
 };
 
 class HostMeasurement : public Measurement {
@@ -71,7 +85,8 @@ class HostMeasurement : public Measurement {
  private:
   Result<Timing> measure(const Subject& subject);
   Result<uint64_t> count_wrong(const Subject& subject);
-  Status time(const Subject& subject, Timing& timing);
+  Result<uint64_t> count_not_zero(const Subject& subject);
+  Status time(const Subject& subject, bool repeats, Timing& timing);
   /// The slowest rank's time of one call, in a batch that starts at a barrier.
   Result<double> time_batch(const Subject& subject, int calls);
 
@@ -113,12 +128,21 @@ Result<Timing> HostMeasurement::measure(const Subject& subject) {
   }
   // A reduction repeated in place would drift to infinities and slow subnormals; of zeros it stays zero.
   if (!repeats) std::memset(subject.buffer, 0, subject.buffer_bytes);
-  TUTTI_TRY(time(subject, timing));
-  if (request_.check && repeats) {
-    TUTTI_ASSIGN(const uint64_t wrong, count_wrong(subject));
-    timing.wrong = std::max(timing.wrong, wrong);
-  }
+  TUTTI_TRY(time(subject, repeats, timing));
   return timing;
+}
+
+/// Of a reduction in place that was repeated, on zeros, only zeros are right.
+Result<uint64_t> HostMeasurement::count_not_zero(const Subject& subject) {
+  Finding finding;
+  const size_t element = size_of(subject.problem.type);
+  for (size_t i = 0; i < subject.buffer_bytes; i += element) {
+    const bool zero = std::all_of(subject.buffer + i, subject.buffer + i + element,
+                                  [](std::byte byte) { return byte == std::byte{0}; });
+    if (zero) continue;
+    if (finding.comparison.wrong++ == 0) finding.comparison.first = fmt::format("element {} is not 0", i / element);
+  }
+  return bench::count_wrong(communicator_, finding, to_string(subject.problem) + ", in place, of zeros");
 }
 
 Result<uint64_t> HostMeasurement::count_wrong(const Subject& subject) {
@@ -126,13 +150,17 @@ Result<uint64_t> HostMeasurement::count_wrong(const Subject& subject) {
                             to_string(subject.problem) + (subject.in_place ? ", in place" : ""));
 }
 
-Status HostMeasurement::time(const Subject& subject, Timing& timing) {
-  TUTTI_ASSIGN(const double estimate_us, time_batch(subject, request_.warmup));
+/// Checks the last call of every batch.
+Status HostMeasurement::time(const Subject& subject, bool repeats, Timing& timing) {
+  TUTTI_ASSIGN(const double estimate_us, time_batch(subject, std::max(request_.warmup, 1)));
   const int calls = calls_of_batch(request_, estimate_us);
   std::vector<double> batches_us;
   for (int batch = 0; batch < request_.batches; ++batch) {
     TUTTI_ASSIGN(const double batch_us, time_batch(subject, calls));
     batches_us.push_back(batch_us);
+    if (!request_.check) continue;
+    TUTTI_ASSIGN(const uint64_t wrong, repeats ? count_wrong(subject) : count_not_zero(subject));
+    timing.wrong = std::max(timing.wrong, wrong);
   }
   summarize(batches_us, timing);
   return {};
@@ -140,8 +168,14 @@ Status HostMeasurement::time(const Subject& subject, Timing& timing) {
 
 Result<double> HostMeasurement::time_batch(const Subject& subject, int calls) {
   TUTTI_TRY(meet(communicator_));
-  const auto start = Clock::now();
-  for (int i = 0; i < calls; ++i) TUTTI_TRY(subject(communicator_));
+  auto start = Clock::now();
+  for (int i = 0; i + 1 < calls; ++i) TUTTI_TRY(subject(communicator_));
+  if (request_.check) {
+    const auto pause = Clock::now();
+    subject.spoil();
+    start += Clock::now() - pause;
+  }
+  TUTTI_TRY(subject(communicator_));
   const std::chrono::duration<double, std::micro> elapsed = Clock::now() - start;
   return largest(communicator_, elapsed.count() / calls);
 }

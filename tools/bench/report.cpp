@@ -34,7 +34,13 @@ class Table : public Report {
     if (!request.session.settings.empty()) fmt::print("# settings {}\n", fmt::join(request.session.settings, " "));
     if (verbose_) fmt::print("# seed {}, start-up {:.1f} ms\n", request.seed, preamble.init_ms);
     if (request.registered) fmt::print("# buffers are registered\n");
-    if (!request.check) fmt::print("# results are not checked\n");
+    if (!request.check) {
+      fmt::print("# results are not checked\n");
+    } else if (preamble.libraries.empty()) {
+      fmt::print("# checked: every element of the first call, and of the last call of each batch\n");
+    } else {
+      fmt::print("# checked: elements of the first call, and of the last call of all batches\n");
+    }
     print_head();
     std::fflush(stdout);
   }

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <nlohmann/json.hpp>
+#include <system_error>
 
 #include "tools/bench/report.h"
 
@@ -73,7 +75,7 @@ class JsonFile : public Report {
     const auto bytes = static_cast<ssize_t>(text.size());
     if (rewritable_ && pwrite(fileno(file_.get()), text.data(), text.size(), 0) == bytes) return;
     fmt::print(file_.get(), "{}", text);
-    std::fflush(file_.get());
+    if (std::fflush(file_.get()) != 0) throw std::system_error(errno, std::generic_category(), "cannot write the JSON");
   }
 
   void add_device(const Preamble& preamble) {

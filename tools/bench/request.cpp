@@ -6,8 +6,10 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <cstdlib>
 #include <random>
 
+#include "base/file.h"
 #include "tools/names.h"
 
 namespace tutti::bench {
@@ -38,6 +40,10 @@ std::vector<Enum> values_of(const std::vector<std::string>& names) {
     if (std::any_of(names.begin(), names.end(), wanted)) values.push_back(static_cast<Enum>(i));
   }
   return values;
+}
+
+void demand(bool condition, const char* option, const std::string& text) {
+  if (!condition) throw CLI::ValidationError(option, text);
 }
 
 uint64_t random_seed() {
@@ -174,10 +180,11 @@ void RequestOptions::add_launch_options(CLI::App& command) {
       ->group("Launch");
   command.get_option("--ranks")->envname("TUTTI_RANKS")->group("Launch");
   command.get_option("--hosts")->group("Launch");
-  command.add_option("--id", request_.id, "With --rank: where the ranks meet, the same for all")
-      ->envname("TUTTI_UNIQUE_ID")
-      ->option_text("HOST:PORT:SECRET")
+  command
+      .add_option("--id-file", id_file_, "With --rank: a file of 'tutti id', the same for all (or variable TUTTI_ID)")
+      ->option_text("FILE")
       ->group("Launch");
+  command.add_option("--id", id_of_command_line_)->group("");  // only refused: see read_id()
 }
 
 void RequestOptions::add_output_options(CLI::App& command) {
@@ -190,17 +197,30 @@ void RequestOptions::add_output_options(CLI::App& command) {
       ->group("Output");
 }
 
+/// The id of a file or of the environment; empty without both. All users of a machine can see command lines.
+std::string RequestOptions::read_id() const {
+  demand(id_of_command_line_.empty(), "--id",
+         "would show the secret to all users of this machine; run 'tutti id --file FILE' and pass --id-file FILE, or "
+         "set TUTTI_ID");
+  if (id_file_.empty()) {
+    const char* const text = std::getenv("TUTTI_ID");
+    return text == nullptr ? std::string() : std::string(text);
+  }
+  const auto text = base::read_secret(id_file_);
+  demand(text.ok(), "--id-file", std::string(text.status().text()));
+  return *text;
+}
+
 Request RequestOptions::finish() const {
   Request request = request_;
-  const auto demand = [](bool condition, const char* option, const std::string& text) {
-    if (!condition) throw CLI::ValidationError(option, text);
-  };
+  request.id = read_id();
   const int ranks = request.session.rank_count;
   demand(request.min_bytes > 0, "--min", "must be at least 1");
   demand(request.min_bytes <= request.max_bytes, "--max", "is less than --min");
   demand(request.root < ranks, "--root", fmt::format("{} is no rank of {}", request.root, ranks));
   demand(request.rank < ranks, "--rank", fmt::format("{} is no rank of {}", request.rank, ranks));
-  demand((request.rank >= 0) == !request.id.empty(), "--rank", "needs --id, and --id needs --rank");
+  demand((request.rank >= 0) == !request.id.empty(), "--rank",
+         "needs an id, and an id needs --rank; 'tutti id' makes an id for --id-file or TUTTI_ID");
   demand(request.rank < 0 || !request.threads, "--threads", "cannot be combined with --rank");
   demand(request.session.hosts.size() <= static_cast<size_t>(ranks), "--hosts",
          "names more hosts than there are ranks");

@@ -23,7 +23,7 @@ struct Request {
 
   // Who runs.
   bool threads = false;
-  std::string id;  ///< with `rank`: this process is one rank of a launch by hand
+  std::string id;  ///< "host:port:secret"; with `rank`: this process is one rank of a launch by hand
   int rank = -1;
 
   // Where. On devices, the ranks tell each other facts by a communicator in host memory.
@@ -78,7 +78,11 @@ class RequestOptions {
   void add_launch_options(CLI::App& command);
   void add_output_options(CLI::App& command);
 
+  std::string read_id() const;
+
   Request request_;
+  std::string id_file_;
+  std::string id_of_command_line_;
   std::vector<std::string> types_ = {"float32"};
   std::vector<std::string> ops_ = {"sum"};
   std::string placement_ = "both";

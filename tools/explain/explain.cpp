@@ -106,7 +106,7 @@ int run(const Question& question) {
     const Status status = answer_dry(question);
     return status.ok() ? kSuccess : fail(status);
   }
-  return run_as_threads(question.session.rank_count, [&](const UniqueId& id, int rank) -> Result<int> {
+  return run_as_threads(question.session, [&](const UniqueId& id, int rank) -> Result<int> {
     TUTTI_TRY(answer(question, id, rank));
     return kSuccess;
   });

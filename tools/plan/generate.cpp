@@ -22,7 +22,7 @@ class Algorithm {
   static Result<Algorithm> open(const std::string& name, config::Config& config) {
     TUTTI_ASSIGN(const auto file,
                  plugin::find(plugin::Kind::kAlgorithm, name, plugin::search_path(config.list("plugins.path"))));
-    TUTTI_ASSIGN(auto image, plugin::Image::load(plugin::Kind::kAlgorithm, name, file));
+    TUTTI_ASSIGN(auto image, plugin::Image::load(plugin::Kind::kAlgorithm, name, file, config.text("plugins.trust")));
     TUTTI_ASSIGN(auto plugin, plugin::Plugin::open(std::move(image), config));
     return Algorithm(std::move(plugin));
   }

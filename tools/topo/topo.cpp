@@ -3,10 +3,9 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
-#include <fstream>
 #include <memory>
 
-#include "base/fd.h"
+#include "base/file.h"
 #include "tools/commands.h"
 #include "tools/names.h"
 #include "tools/session.h"
@@ -39,15 +38,9 @@ struct Show {
   std::string format;
 };
 
-Status write_file(const std::string& name, const std::string& text) {
-  std::ofstream file(name);
-  file << text << std::flush;
-  return file ? Status() : base::system_error(fmt::format("cannot write {}", name));
-}
-
 Status show(const Show& work) {
   TUTTI_ASSIGN(const Machine machine, Machine::load(work.machine));
-  if (!work.svg_file.empty()) TUTTI_TRY(write_file(work.svg_file, svg(machine)));
+  if (!work.svg_file.empty()) TUTTI_TRY(base::write_file(work.svg_file, svg(machine)));
   if (!work.format.empty()) {
     fmt::print("{}", work.format == "xml" ? write_xml(machine.document) : write_yaml(machine.document));
   } else if (work.matrix) {

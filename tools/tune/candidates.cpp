@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/tune/candidates.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -10,6 +10,7 @@
 #include <sstream>
 #include <system_error>
 
+#include "base/file.h"
 #include "communicator/choices.h"
 #include "communicator/registrations.h"
 #include "config/config.h"
@@ -119,14 +120,13 @@ Result<ForcingFile> ForcingFile::write(const Request& request, const Candidate& 
   }
   std::error_code error;
   std::string path = (std::filesystem::temp_directory_path(error) / "tutti-tune-XXXXXX").string();
-  const int descriptor = mkstemp(path.data());
-  if (descriptor < 0) {
+  const base::Fd made(::mkostemp(path.data(), O_CLOEXEC));
+  if (!made.valid()) {
     return Status(Code::kSystem,
                   fmt::format("cannot write {}: {}; set TMPDIR", path, std::generic_category().message(errno)));
   }
-  close(descriptor);
   ForcingFile file(path);
-  if (!(std::ofstream(path) << text.rdbuf())) return Status(Code::kSystem, "cannot write " + path + "; set TMPDIR");
+  TUTTI_TRY(base::write_all(made, text.str(), path));
   return file;
 }
 

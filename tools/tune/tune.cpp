@@ -4,8 +4,7 @@
 #include <unistd.h>
 #include <CLI/CLI.hpp>
 
-#include <fstream>
-
+#include "base/file.h"
 #include "tools/bench/exchange.h"
 #include "tools/commands.h"
 #include "tools/launch.h"
@@ -27,11 +26,7 @@ Status write(const Request& request, const std::string& text) {
     fmt::print("{}", text);
     return {};
   }
-  std::ofstream file(request.out);
-  if (!(file << text) || !file.flush()) {
-    return {Code::kSystem, "cannot write " + request.out + "; check --out"};
-  }
-  return {};
+  return base::write_file(request.out, text);
 }
 
 void say(const Request& request, const Findings& findings) {
@@ -67,8 +62,9 @@ int run(const Request& request) {
     return tools::kSuccess;
   };
   if (const Status checked = request.bench.session.check(); !checked.ok()) return tools::fail(checked);
-  const int ranks = request.bench.session.rank_count;
-  return request.bench.threads ? tools::run_as_threads(ranks, rank_main) : tools::run_as_processes(ranks, rank_main);
+  const tools::Session& session = request.bench.session;
+  return request.bench.threads ? tools::run_as_threads(session, rank_main)
+                               : tools::run_as_processes(session, rank_main);
 }
 
 }  // namespace

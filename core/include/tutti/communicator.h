@@ -6,8 +6,11 @@
 //   if (!comm.ok()) return fail(comm.status());
 //   tutti::Status status = comm->all_reduce(input, output, count, tutti::DataType::kFloat32, tutti::ReduceOp::kSum);
 //
-// Every rank makes the same calls in the same order with the same arguments (except its own buffers). Where ranks
-// disagree, the call fails with Code::kMismatch and names the rank and both calls.
+// Every rank makes the same calls in the same order with the same arguments (except its own buffers, and the factor of
+// a pre-multiplied sum). Calls are numbered. If ranks disagree, calls fail with Code::kMismatch, and the text names the
+// number, the ranks and their calls. On the host, no rank uses data of a rank whose calls differ. On GPUs a comparison
+// in the background breaks the communicator within a second. If a rank leaves out one of several equal calls, no call
+// can tell: the log names the different numbers of calls when a rank leaves.
 //
 // On the host device a call returns when this rank's part is done: its input may be reused and its output is complete.
 // On GPUs (device: cuda) a communicator belongs to the GPU that is current in the thread that creates it, buffers are
@@ -104,6 +107,9 @@ class TUTTI_API Registration {
   bool direct_ = false;
 };
 
+/// A communicator belongs to the process that made it. In a child that fork() made later, every call but rank() and
+/// size() fails with kFailedPrecondition, abort() has no effect, and the destructor does nothing: the parent goes on
+/// undisturbed. A child may make communicators of its own.
 class TUTTI_API Communicator {
  public:
   /// Joins the ranks of `id`; returns when all `rank_count` ranks have joined and agree on version, plugins and
@@ -127,7 +133,8 @@ class TUTTI_API Communicator {
   Result<std::optional<Communicator>> split(int color, int key);
 
   // Collectives. `count` is in elements. In place means the buffers given per call; any other overlap is undefined.
-  // Buffers may be null only where they are not read or written, or where count is 0. A count of 0 does nothing.
+  // Buffers may be null only where they are not read or written, or where count is 0. A count of 0 moves nothing, but
+  // is a call like every other: all ranks make it.
 
   /// output[i] = op over ranks of input[i]; count elements each. In place: input == output.
   Status all_reduce(const void* input, void* output, size_t count, DataType type, Reduction op,

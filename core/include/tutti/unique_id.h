@@ -13,11 +13,20 @@
 
 namespace tutti {
 
-/// An address and a secret, in 128 bytes that may be copied from process to process as they are. Whoever has them can
-/// join, so pass them only to the ranks. An id serves one communicator.
+/// An address and a secret, in 128 bytes that may be copied from process to process as they are. Each process that has
+/// them can join, so pass them only to the ranks. An id serves one communicator.
 ///
-/// The process that made the id serves the meeting, from a background thread, until all ranks have left it. If it ends
-/// before, the other ranks can no longer tell when one of them is lost.
+/// The process that made the id runs a hub, in a background thread, where the ranks meet. When all ranks have joined,
+/// the process of another rank runs a standby hub. If the first process ends or dies, the standby tells the other ranks
+/// which rank is lost. If no rank lived in the first process, the job goes on. Without a standby, the end of the first
+/// process ends this knowledge. There is no standby if all ranks live in one process, or if a rank cannot reach the
+/// standby; then rank 0 warns.
+///
+/// The secret never crosses a connection. A rank and a hub prove to each other that they know it (HMAC-SHA256). The
+/// data after the proof is neither encrypted nor signed.
+///
+/// The unused ids of a process on one network interface share one port. The port closes when all ranks of each id have
+/// joined.
 class UniqueId {
  public:
   /// No id; fill it with the bytes of one.

@@ -5,6 +5,17 @@
 // Connections are one way: the sender connects, the receiver listens and accepts. All calls that move data are
 // [progress]: they post and return; `test` tells when a request is done. Messages of one connection with the same tag
 // match in the order posted.
+//
+// A request reports only its own failure: a broken connection fails the requests that cannot complete any more, and
+// each later post. A complete send says that its buffer is free, not that the message has arrived: it may be lost if
+// the connection breaks later. A complete receive holds the whole message. TUTTI_REMOTE says that a connection is
+// broken, because the peer closed it, or because its host did not answer for longer than "timeouts.peer_loss". The text
+// names the addresses of both ends. The host decides what a break means: after TUTTI_REMOTE, it waits for news of the
+// peer. Any other failure ends the communicator at once. A failure of `accept` does, too, so strangers must not cause
+// one.
+//
+// The host puts a record of 16 bytes behind each message, and checks with it the length that `test` reports, the order
+// and that no message is lost or repeated.
 #pragma once
 
 #include "tutti/plugin/abi.h"

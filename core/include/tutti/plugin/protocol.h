@@ -63,9 +63,9 @@ typedef struct tutti_cursor {
   uint32_t peer; /* within GATHER and SCATTER steps: peers done in this slice */
 } tutti_cursor;
 
-/* What a call is, in two words that travel with its first message on each connection, so that ranks notice that they
-   disagree: word 0: collective (8 bits), data type (8), reduction (8), root modulo 256 (8); word 1: count modulo 2^32.
- */
+/* A digest of this call and of all calls before it on its communicator, in two words that travel with the call's first
+   message on each connection. Ranks whose digests differ have made different calls. Of a send or receive: a digest of
+   all messages between these two ranks in this direction. */
 typedef struct tutti_signature {
   uint32_t words[2];
 } tutti_signature;
@@ -73,7 +73,7 @@ typedef struct tutti_signature {
 /* Why `run` returned a failure. */
 typedef struct tutti_fault {
   uint32_t peer;          /* rank the failing step talked to */
-  tutti_signature theirs; /* for TUTTI_MISMATCH: what the peer's call is */
+  tutti_signature theirs; /* for TUTTI_MISMATCH: digest of the peer */
 } tutti_fault;
 
 /* One channel's share of a call. */

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which processes run the hubs of a group, as every rank learns it when all ranks have joined.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "bootstrap/wire.h"
+
+namespace tutti::bootstrap {
+
+/// A process with a hub.
+struct HubProcess {
+  std::string origin;      ///< "node7 pid 42"
+  std::vector<int> ranks;  ///< that live in it
+};
+
+/// "rank 0 (node7 pid 42)", "ranks 0,1 (node7 pid 42)"; without ranks "no rank (node7 pid 42)".
+std::string to_text(const HubProcess& process);
+
+struct Lineup {
+  HubProcess primary;  ///< made the unique id
+  HubProcess standby;  ///< without ranks if there is none
+  int standby_rank() const { return standby.ranks.empty() ? -1 : standby.ranks.front(); }
+};
+
+/// Where a rank lives.
+struct Place {
+  std::string host;
+  std::string origin;
+  uint64_t process = 0;
+};
+
+/// The standby is a process other than that of the primary: on another host if there is one, then that of the lowest
+/// rank.
+Lineup line_up(const Place& primary, std::span<const Place> ranks);
+
+Bytes encode(const Lineup& lineup);
+/// kInternal for bytes that encode() does not make.
+Result<Lineup> decode_lineup(std::span<const std::byte> bytes, int rank_count);
+
+}  // namespace tutti::bootstrap

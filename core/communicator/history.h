@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+// The latest calls and messages of this rank, for comparisons with other ranks.
+//
+// Every call has a record: its kind, its count, and a digest. The digest of call n is computed from the digest of call
+// n - 1, the shape of call n, and n. Two ranks with equal digests have therefore made equal calls up to n. The messages
+// from one rank to another form a series of their own, with the same digests on both ends.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "communicator/attendance.h"
+#include "communicator/call.h"
+
+namespace tutti::communicator {
+
+/// One step of a digest: every pair of a state and a value gives another state, but for chance (2^-64).
+inline uint64_t mix(uint64_t state, uint64_t value) {
+  state = (state ^ value) * 0x9e3779b97f4a7c15u;
+  return state ^ state >> 29;
+}
+
+struct Record {
+  uint64_t kind = 0;    ///< collective, type, operation and root: Call::kind_of()
+  uint64_t count = 0;   ///< of elements
+  uint64_t digest = 0;  ///< of this call and all before
+};
+/// "all_reduce of 10 × float32, sum".
+std::string describe(const Record& record);
+
+/// What a call is, but for its buffers and scalar; computed once for calls of one shape.
+struct CallShape {
+  uint64_t kind = 0;
+  uint64_t count = 0;
+  uint64_t hash = 0;  ///< of kind, count and `way`
+
+  /// `way`: what else must be the same on all ranks, such as the algorithm and the protocol.
+  static CallShape of(const Call& call, uint64_t way = 0);
+};
+
+/// The latest records of one series, numbered from 1. One thread writes, any thread reads.
+template <size_t kSize>
+class Records {
+ public:
+  /// How many of the latest records can be read.
+  static constexpr uint64_t kReadable = kSize - 2;
+
+  explicit Records(uint64_t seed = 0) : seed_(seed), digest_(seed) {}
+  /// Before the first record.
+  void set_seed(uint64_t seed) { seed_ = digest_ = seed; }
+
+  /// Adds the next record, and returns its digest.
+  uint64_t add(const CallShape& shape) {
+    const uint64_t number = latest_.load(std::memory_order_relaxed) + 1;
+    digest_ = mix(digest_, shape.hash + number);
+    // Release: a reader that finds one of these words (acquire in at()) also finds the number before.
+    Slot& slot = slots_[number % kSize];
+    slot.kind.store(shape.kind, std::memory_order_release);
+    slot.count.store(shape.count, std::memory_order_release);
+    slot.digest.store(digest_, std::memory_order_release);
+    latest_.store(number, std::memory_order_release);  // acquire in latest() and at()
+    return digest_;
+  }
+
+  uint64_t latest() const { return latest_.load(std::memory_order_acquire); }
+  /// Nothing for records that are too old, or that do not exist. Record 0 stands for the beginning of the series.
+  std::optional<Record> at(uint64_t number) const {
+    if (number > latest()) return std::nullopt;
+    if (number == 0) return Record{0, 0, seed_};
+    const Slot& slot = slots_[number % kSize];
+    const Record record{slot.kind.load(std::memory_order_acquire), slot.count.load(std::memory_order_acquire),
+                        slot.digest.load(std::memory_order_acquire)};
+    // Where a word was of record number + kSize, `latest` is at least number + kSize - 1 by now.
+    if (latest() > number + kReadable) return std::nullopt;
+    return record;
+  }
+
+ private:
+  struct Slot {
+    std::atomic<uint64_t> kind{0};
+    std::atomic<uint64_t> count{0};
+    std::atomic<uint64_t> digest{0};
+  };
+  std::array<Slot, kSize> slots_;
+  std::atomic<uint64_t> latest_{0};
+  uint64_t seed_;
+  uint64_t digest_;  // of the latest record; the writer's
+};
+
+using CallRecords = Records<256>;
+using MessageRecords = Records<32>;
+
+/// What a rank is doing. In plain data, as it travels.
+struct Progress {
+  enum class Phase : uint32_t { kNone, kIn, kDone, kFailed, kEnqueued };
+  Phase phase = Phase::kNone;
+  uint32_t in_message = 0;  ///< 1: the phase is that of sends and receives after call `number`
+  uint64_t number = 0;      ///< of the latest collective call
+  Record record;            ///< of that call; digest: of the calls up to `number`
+  Record message;           ///< the first message of the latest group
+};
+/// "has done call 17, all_reduce of 8 × float32, sum".
+std::string describe(const Progress& progress);
+
+/// add_*() and enter() by the thread that makes calls, all else by any thread.
+class History {
+ public:
+  using Phase = Progress::Phase;
+
+  History(uint32_t rank, uint32_t rank_count) : rank_(rank), messages_(size_t{2} * rank_count) {}
+  ~History();
+  History(const History&) = delete;
+  History& operator=(const History&) = delete;
+  /// What only ranks of one communicator have in common. Before the first call.
+  void set_seed(uint64_t seed);
+
+  /// The digests of the call or message.
+  uint64_t add_call(const CallShape& shape) { return calls_.add(shape); }
+  uint64_t add_message(Turn::Kind kind, uint32_t peer, const CallShape& shape);
+
+  /// The phase of the latest call.
+  void enter(Phase phase) { phase_.store(word(phase), std::memory_order_release); }
+  /// How the latest call, or the latest messages, ended.
+  void enter_end(Phase phase) {
+    const uint64_t now = phase_.load(std::memory_order_relaxed);
+    phase_.store((now & ~uint64_t{7}) | static_cast<uint64_t>(phase), std::memory_order_release);
+  }
+  /// The phase of messages, of which this is the first.
+  void enter_messages(Phase phase, const CallShape& first);
+
+  const CallRecords& calls() const { return calls_; }
+  /// Null: there was no such message.
+  const MessageRecords* messages(Turn::Kind kind, uint32_t peer) const {
+    return messages_[index(kind, peer)].load(std::memory_order_acquire);
+  }
+  Progress progress() const;
+
+ private:
+  static size_t index(Turn::Kind kind, uint32_t peer) { return size_t{2} * peer + (kind == Turn::Kind::kSend ? 1 : 0); }
+
+  /// The number of the latest call, bit 3 for messages, and the phase.
+  uint64_t word(Phase phase) const { return calls_.latest() << 4 | static_cast<uint64_t>(phase); }
+
+  const uint32_t rank_;
+  uint64_t seed_ = 0;
+  CallRecords calls_;
+  std::vector<std::atomic<MessageRecords*>> messages_;  // owned; release in add_message(), acquire in messages()
+  std::atomic<uint64_t> phase_{0};                      // a word(); release in enter*(), acquire in progress()
+  std::atomic<uint64_t> message_kind_{0};               // relaxed: a verdict may show the message before
+  std::atomic<uint64_t> message_count_{0};
+};
+
+}  // namespace tutti::communicator

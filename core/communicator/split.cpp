@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// New communicators from the ranks of an existing one.
+#include <algorithm>
+#include <cstring>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "communicator/state.h"
+
+namespace tutti {
+
+Result<std::shared_ptr<Communicator::State>> Communicator::State::split(int color, int key) {
+  struct Wish {
+    int color;
+    int key;
+  };
+  const Wish mine{color, key};
+  TUTTI_ASSIGN(const auto all, exchange(std::as_bytes(std::span(&mine, 1))));
+  std::vector<std::pair<int, int>> group;  // key, rank
+  for (size_t r = 0; r < all.size(); ++r) {
+    Wish wish{};
+    std::memcpy(&wish, all[r].data(), std::min(all[r].size(), sizeof wish));
+    if (wish.color == color) group.emplace_back(wish.key, static_cast<int>(r));
+  }
+  std::stable_sort(group.begin(), group.end());
+  UniqueId id;
+  Status made;
+  if (color >= 0 && group.front().second == rank_) {
+    auto created = UniqueId::create(interfaces_of(config_));
+    made = created.status();
+    if (created.ok()) id = *created;
+  }
+  TUTTI_ASSIGN(const auto ids, exchange(std::as_bytes(std::span(&id, 1))));
+  TUTTI_TRY(made);
+  if (color < 0) return std::shared_ptr<State>();
+  std::memcpy(&id, ids[static_cast<size_t>(group.front().second)].data(), sizeof id);
+  const auto place = std::find_if(group.begin(), group.end(), [&](const auto& entry) { return entry.second == rank_; });
+  return create(id, static_cast<int>(place - group.begin()), static_cast<int>(group.size()), config_);
+}
+
+Result<std::optional<Communicator>> Communicator::split(int color, int key) {
+  TUTTI_TRY(state_->check_process());
+  TUTTI_ASSIGN(std::shared_ptr<State> state, state_->split(color, key));
+  if (state == nullptr) return std::optional<Communicator>();
+  return std::optional<Communicator>(Communicator(std::move(state)));
+}
+
+}  // namespace tutti

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Texts about calls that differ between ranks, and about ranks that wait: made from what is known of every rank.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+
+#include "communicator/survey.h"
+
+namespace tutti::communicator {
+
+/// By rank.
+using Reports = std::span<const Report>;
+
+/// "ranks made different calls: call 17 is broadcast of 10 × float32, root 0 on ranks 0,2-3 and broadcast of 10 ×
+/// float32, root 2 on rank 1; ...", of the first call of which the reports have different digests; nothing: they have
+/// none.
+std::optional<std::string> different_calls(Reports reports);
+/// The same of the messages from one rank to another.
+std::optional<std::string> different_messages(Reports reports, uint32_t sender, uint32_t receiver);
+/// "ranks made different numbers of calls: 16 on rank 2 and 17 on ranks 0-1,3; ..."; nothing: they are the same, as far
+/// as the reports tell.
+std::optional<std::string> different_counts(Reports reports);
+
+/// "is in call 17, all_reduce of 8 × float32, sum". `awaited`: the call that others wait in; 0: none.
+std::string state_of(const Report& report, uint64_t awaited = 0);
+
+/// "no progress for 10 s: ranks 0-1,3 wait in call 17 (all_reduce of 8 × float32, sum) since 12:34:56 ..., for rank 2;
+/// rank 2 has done call 16, ..., and is in application code". `own`: the rank that writes it, which waits.
+std::string describe_wait(Reports reports, uint32_t own);
+
+}  // namespace tutti::communicator

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// Compares this rank's calls with those of other ranks in the background, and warns of waits without progress.
+//
+// Host: the first message of a call carries a digest, which finds most differences before data is used. The watch finds
+// the rest: calls between which no message passes, since ranks wait for messages of different ranks or protocols.
+// GPU: kernels compare nothing, so the watch finds every difference.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bootstrap/bootstrap.h"
+#include "communicator/attendance.h"
+#include "communicator/history.h"
+#include "communicator/survey.h"
+#include "communicator/waiting.h"
+
+namespace tutti::communicator {
+
+/// answer() and tick() run on the bootstrap's thread, different() and states() on any thread but that.
+class Watch {
+ public:
+  struct Options {
+    uint32_t rank = 0;
+    uint32_t rank_count = 1;
+    std::chrono::nanoseconds warn{};  ///< timeouts.warn; 0: never
+    bool compare = true;              ///< check.calls
+    bool compare_messages = false;    ///< also those that no rank waits for: on GPUs
+  };
+  /// Told of a difference; breaks the communicator.
+  using Fail = std::function<void(const Status&)>;
+  Watch(const History& history, const Attendance& attendance, const Waiting& waiting)
+      : history_(history), attendance_(attendance), waiting_(waiting) {}
+  /// Before the first call.
+  void start(const Options& options, bootstrap::Bootstrap& bootstrap, Fail fail);
+
+  /// How often tick() is wanted: rarer in large jobs, whose hub serves all ranks.
+  static base::Milliseconds interval(uint32_t rank_count);
+  bootstrap::Bytes answer(std::span<const std::byte> question) const;
+  void tick();
+
+  /// In what the ranks' calls, or the messages of the turn, differ; asks all ranks. Nothing: in nothing that is known.
+  std::optional<std::string> different(const Turn& turn);
+  /// "; rank 0 is in call 16, ...; rank 1 ...", of all ranks.
+  std::string states(const Turn& turn);
+
+  /// A comparison with a rank that left: kMismatch in the text, or nothing.
+  std::optional<std::string> different_from(const bootstrap::Departure& departure) const;
+  /// At the end of this rank: a difference between the numbers of calls and messages of this rank and of ranks that
+  /// left; nothing: there is none.
+  std::optional<std::string> different_counts() const;
+
+ private:
+  using Answers = Result<std::vector<bootstrap::Answer>>;
+  Question question_about(const Turn& turn) const;
+  std::vector<Report> reports_of(const std::vector<bootstrap::Answer>& answers) const;
+  Report report_of(const bootstrap::Departure& departure) const;
+  std::optional<std::string> describe_difference(const std::vector<Report>& reports, const Turn& turn) const;
+
+  void compare_calls();
+  void take_calls(uint64_t number, const Answers& answers);
+  void compare_waiting_message();
+  void compare_next_message();
+  void compare_message(const Turn& turn);
+  /// Finds the first difference, and fails with it.
+  void report_difference(const Turn& turn);
+  void warn();
+  void take_states(const Waiting::Wait& wait, std::chrono::nanoseconds level, const Answers& answers) const;
+
+  const History& history_;
+  const Attendance& attendance_;
+  const Waiting& waiting_;
+  Options options_;
+  bootstrap::Bootstrap* bootstrap_ = nullptr;
+  Fail fail_;
+
+  // Of the bootstrap's thread.
+  bool found_ = false;      // a difference: nothing more is compared
+  bool comparing_ = false;  // an answer is awaited
+  uint64_t compared_ = 0;   // collective calls that all ranks have made alike
+  uint32_t rest_ = 0;       // ticks until the next comparison
+  uint32_t next_rest_ = 0;
+  std::vector<uint64_t> compared_messages_;  // by sender
+  uint32_t next_sender_ = 0;
+  Waiting::Clock::time_point warned_wait_;  // beginning of the wait that next_warning_ belongs to
+  std::chrono::nanoseconds next_warning_{};
+};
+
+}  // namespace tutti::communicator

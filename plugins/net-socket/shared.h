@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the listeners and connections of one context share: settings, options of sockets, the event descriptor.
+#pragma once
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "tutti/sdk/plugin.h"
+#include "tutti/status.h"
+
+namespace tutti::net_socket {
+
+inline constexpr uint32_t kMaxStreams = 16;
+
+struct Shared {
+  uint32_t streams = 1;
+  uint64_t stripe_bytes = 0;
+  int buffer_bytes = 0;             ///< 0: the system's choice
+  base::Milliseconds grace{10000};  ///< a connection survives each silence shorter than this
+  sdk::Host host{};
+  base::Fd events;  ///< epoll, edge-triggered, of every socket with data, and of listeners
+
+  /// A connection that has been silent for this long is lost. TCP doubles the time between its attempts, so the first
+  /// attempt after a cut of `grace` may come this late.
+  base::Milliseconds limit() const { return 2 * grace + base::Milliseconds(1000); }
+
+  /// Options of a socket that will send data, or receive data.
+  void prepare_sender(const base::Fd& socket) const;
+  void prepare_receiver(const base::Fd& socket) const;
+  /// Reports events of a socket with data.
+  Status watch(const base::Fd& socket) const;
+};
+
+}  // namespace tutti::net_socket

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+// Both sides of the door prove that they know the secret, and nobody learns it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+
+#include "bootstrap/process.h"
+#include "unit/bootstrap_group.h"
+
+namespace tutti::bootstrap {
+namespace {
+
+using testing::HasSubstr;
+
+std::string text_of(const Status& status) {
+  return std::string(status.text());
+}
+
+/// A process that holds the port of an id, without its secret.
+class Impostor {
+ public:
+  Impostor() : listener_(base::listen_on(base::SocketAddress::parse("127.0.0.1:0").value()).value()) {
+    std::ranges::copy(sdk::make_nonce().value(), secret_.begin());
+  }
+  UniqueId id() const { return to_unique_id({base::local_address(listener_), secret_}); }
+  const Secret& secret() const { return secret_; }
+
+  base::Fd take() const {
+    pollfd readable = {.fd = listener_.get(), .events = POLLIN, .revents = 0};
+    EXPECT_EQ(::poll(&readable, 1, 60000), 1);
+    return base::Fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  }
+
+ private:
+  base::Fd listener_;
+  Secret secret_;
+};
+
+void say(const base::Fd& socket, Header header, std::span<const std::byte> payload) {
+  header.payload_bytes = static_cast<uint32_t>(payload.size());
+  (void)!::send(socket.get(), &header, sizeof header, MSG_NOSIGNAL);
+  (void)!::send(socket.get(), payload.data(), payload.size(), MSG_NOSIGNAL);
+}
+
+/// All that comes until `count` bytes are there, or the other side closes.
+Bytes hear(const base::Fd& socket, size_t count) {
+  Bytes bytes(count);
+  size_t got = 0;
+  while (got < count) {
+    const ssize_t read = ::recv(socket.get(), bytes.data() + got, count - got, 0);
+    if (read <= 0) break;
+    got += static_cast<size_t>(read);
+  }
+  bytes.resize(got);
+  return bytes;
+}
+
+TEST(Handshake, AnImpostorLearnsNoSecretAndIsNamed) {
+  const Impostor impostor;
+  auto joining = std::async(std::launch::async, [&] { return Bootstrap::join(impostor.id(), 0, 2, soon()).status(); });
+  const base::Fd guest = impostor.take();
+  say(guest, {.kind = Kind::kChallenge}, payload_of(Challenge()));
+  const Bytes hello = hear(guest, sizeof(Header) + sizeof(Hello));
+  ASSERT_EQ(hello.size(), sizeof(Header) + sizeof(Hello));
+  EXPECT_EQ(std::ranges::search(hello, impostor.secret()).begin(), hello.end());
+  say(guest, {.kind = Kind::kWelcome}, payload_of(sdk::Proof()));
+  const Status status = joining.get();
+  EXPECT_EQ(status.code(), Code::kRemote);
+  EXPECT_THAT(text_of(status), HasSubstr("does not know the secret of this unique id"));
+}
+
+TEST(Handshake, NothingIsBelievedBeforeTheProof) {
+  const Impostor impostor;
+  auto joining = std::async(std::launch::async, [&] { return Bootstrap::join(impostor.id(), 0, 2, soon()).status(); });
+  const base::Fd guest = impostor.take();
+  say(guest, {.kind = Kind::kReply, .code = static_cast<uint16_t>(Code::kInternal), .id = 1}, to_bytes("a lie"));
+  const Status status = joining.get();
+  EXPECT_EQ(status.code(), Code::kRemote);
+  EXPECT_THAT(text_of(status), HasSubstr("is no hub of this version"));
+}
+
+TEST(Handshake, AProofOfTheConnectorIsNoProofOfTheHub) {
+  const Impostor impostor;
+  auto joining = std::async(std::launch::async, [&] { return Bootstrap::join(impostor.id(), 0, 2, soon()).status(); });
+  const base::Fd guest = impostor.take();
+  say(guest, {.kind = Kind::kChallenge}, payload_of(Challenge()));
+  const Bytes bytes = hear(guest, sizeof(Header) + sizeof(Hello));
+  Hello hello;
+  ASSERT_EQ(bytes.size(), sizeof(Header) + sizeof hello);
+  std::memcpy(&hello, bytes.data() + sizeof(Header), sizeof hello);
+  say(guest, {.kind = Kind::kWelcome}, payload_of(hello.proof));
+  EXPECT_THAT(text_of(joining.get()), HasSubstr("does not know the secret"));
+}
+
+TEST(Handshake, AProcessThatHangsUpIsNamed) {
+  Impostor impostor;
+  auto joining = std::async(std::launch::async, [&] { return Bootstrap::join(impostor.id(), 0, 2, soon()).status(); });
+  for (int attempt = 0; attempt < 4; ++attempt) impostor.take().reset();
+  EXPECT_THAT(text_of(joining.get()), HasSubstr("closed the connection at once"));
+}
+
+TEST(Handshake, ASilentProcessIsNamed) {
+  const Impostor impostor;
+  const Status status = Bootstrap::join(impostor.id(), 0, 2, base::time_in(base::Milliseconds(200))).status();
+  EXPECT_EQ(status.code(), Code::kTimeout);
+  EXPECT_THAT(text_of(status), HasSubstr("accepts no connection"));
+}
+
+TEST(Handshake, ARecordedHelloIsWorthNothing) {
+  const UniqueId id = make_id();
+  const Stranger recorded(id);
+  const Frame first = recorded.hear();
+  Challenge challenge;
+  ASSERT_EQ(first.payload.size(), sizeof challenge);
+  std::memcpy(&challenge, first.payload.data(), sizeof challenge);
+  Hello hello = hello_to(id, 1, 2);
+  const Secret secret = endpoint_of(id).value().secret;
+  hello.proof = prove_hello(secret, sdk::Side::kConnector, challenge.nonce, payload_of(hello)).value();
+
+  const Stranger replaying(id);
+  EXPECT_EQ(replaying.hear().header.kind, Kind::kChallenge);
+  replaying.say({.kind = Kind::kHello, .timeout_ms = 60000}, payload_of(hello));
+  EXPECT_TRUE(replaying.hears_end());
+  make_group(id, 2);  // nobody has taken the place of rank 1
+}
+
+TEST(Handshake, TheHubProvesThatItKnowsTheSecret) {
+  const UniqueId id = make_id();
+  const Stranger rank(id);
+  rank.join(id, 1, 2);
+  const Frame welcome = rank.hear();
+  EXPECT_EQ(welcome.header.kind, Kind::kWelcome);
+  EXPECT_EQ(welcome.payload.size(), sizeof(sdk::Proof));
+}
+
+// Descriptors and listeners.
+
+long open_descriptors() {
+  return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), std::filesystem::directory_iterator());
+}
+
+TEST(Door, UnusedIdsShareOneDescriptor) {
+  make_id();
+  const long before = open_descriptors();
+  std::vector<UniqueId> ids;
+  for (int i = 0; i < 300; ++i) ids.push_back(make_id());
+  EXPECT_LE(open_descriptors(), before + 1);
+  make_group(ids[7], 2);
+  make_group(ids[299], 2);
+}
+
+/// With an id at a port of its own, so that no unused id keeps the listener open.
+TEST(Door, ClosesWhenAllHaveJoined) {
+  const auto id = UniqueId::create_at("127.0.0.1:0");
+  ASSERT_TRUE(id.ok());
+  Endpoint alone = endpoint_of(*id).value();
+  auto listener = base::listen_on(base::SocketAddress::parse("127.0.0.1:0").value());
+  alone.address.set_port(base::local_address(*listener).port());
+  listener->reset();
+  const auto served = UniqueId::create_at(alone.address.to_string());
+  ASSERT_TRUE(served.ok()) << served.status().to_string();
+  const Group group = make_group(*served, 2);
+  const base::Time limit = soon();
+  Status status;
+  while (status.ok() && base::Clock::now() < limit)
+    status = base::connect_to(alone.address, base::time_in(base::Milliseconds(50))).status();
+  EXPECT_THAT(text_of(status), HasSubstr("Connection refused"));
+  EXPECT_TRUE(group[0]->query({}, soon()).ok());
+}
+
+TEST(Door, TheTextTellsOfDescriptorsThatRunOut) {
+  const UniqueId id = make_id();
+  rlimit before = {};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit none = before;
+  none.rlim_cur = 3;  // no more than there are
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  const Status status = Bootstrap::join(id, 0, 2, soon()).status();
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_THAT(text_of(status), HasSubstr("raise the limit (ulimit -n)"));
+}
+
+}  // namespace
+}  // namespace tutti::bootstrap

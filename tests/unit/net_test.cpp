@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+// Slots over a network that fails on demand: what arrives, what is a failure, and who is told.
+#include "transport/net.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <mutex>
+#include <optional>
+#include <random>
+
+#include "progress/bell.h"
+#include "transport/net_tasks.h"
+#include "unit/fake_network.h"
+#include "unit/required.h"
+
+namespace tutti::transport {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using Clock = std::chrono::steady_clock;
+using std::chrono_literals::operator""ms;
+using std::chrono_literals::operator""s;
+
+constexpr uint64_t kStride = 256;
+constexpr uint32_t kSlots = 4;
+constexpr auto kGrace = 300ms;
+constexpr uint64_t kCommunicator = 0x1234;
+
+/// One rank with its network, and the failure that it was told.
+class Rank {
+ public:
+  Rank(test::FakeNetwork& fake, uint32_t rank, uint64_t communicator = kCommunicator) : rank_(rank) {
+    progress::init_bell(bell_);
+    Net::Options options;
+    options.ops = test::FakeNetwork::ops();
+    options.plugin = &fake;
+    options.name = "fake";
+    options.communicator = communicator;
+    options.rank = rank;
+    tutti_slot_layout layout{};
+    layout.slot_count = kSlots;
+    layout.slot_bytes = layout.slot_stride = kStride;
+    options.keys = {1, {layout}};
+    options.bell = &bell_;
+    options.on_failure = [this](const Status& failure) {
+      const std::lock_guard lock(mutex_);
+      failure_ = failure;
+      changed_.notify_all();
+    };
+    options.standing = [this](uint32_t /*rank*/) { return Net::Standing{left, unheard, awaited}; };
+    options.hosts = {"alpha", "beta"};
+    options.break_grace = kGrace;
+    options.last_failure = [&fake] { return fake.take_failure(); };
+    net = test::required(Net::create(std::move(options)));
+  }
+
+  tutti_connection& sender() { return *net->sender(key()); }
+  tutti_connection& receiver() { return *net->receiver(key()); }
+  /// What the executor does to send.
+  void send(const std::vector<uint8_t>& data) {
+    tutti_connection& to = sender();
+    ASSERT_LT(to.step - std::atomic_ref(*to.head).load(), kSlots);
+    std::memcpy(to.slots + to.step % kSlots * to.slot_stride, data.data(), data.size());
+    to.sizes[to.step % kSlots] = data.size();
+    std::atomic_ref(*to.tail).store(++to.step, std::memory_order_seq_cst);
+    progress::ring(*to.peer_bell);
+  }
+  /// And to receive; the bytes that a slot holds are not told, so `bytes` says how many to take.
+  std::vector<uint8_t> receive(size_t bytes) {
+    tutti_connection& from = receiver();
+    if (!arrives(10s)) return {};
+    const uint8_t* const slot = from.slots + from.step % kSlots * from.slot_stride;
+    std::vector<uint8_t> data(slot, slot + bytes);
+    std::atomic_ref(*from.head).store(++from.step, std::memory_order_seq_cst);
+    progress::ring(*from.peer_bell);
+    return data;
+  }
+  /// Sleeps on the bell as executors do.
+  bool arrives(std::chrono::nanoseconds limit) {
+    tutti_connection& from = receiver();
+    const auto arrived = [&] { return std::atomic_ref(*from.tail).load(std::memory_order_seq_cst) > from.step; };
+    const auto end = Clock::now() + limit;
+    while (!arrived() && Clock::now() < end) {
+      progress::Sleeper announced(bell_);
+      if (arrived()) break;
+      announced.sleep(std::chrono::duration_cast<std::chrono::milliseconds>(limit));
+    }
+    return arrived();
+  }
+  Status failure_within(std::chrono::nanoseconds limit) {
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, limit, [&] { return !failure_.ok(); });
+    return failure_;
+  }
+
+  std::atomic<bool> left = false, unheard = false, awaited = false;  // of the other rank
+  std::unique_ptr<Net> net;
+
+ private:
+  Key key() const { return {1 - rank_, Lane::kCollective, 0, 0, 0, 0}; }
+
+  uint32_t rank_;
+  tutti_bell bell_{};
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  Status failure_;
+};
+
+class NetTest : public testing::Test {
+ protected:
+  NetTest() {
+    const std::vector<std::vector<Net::Door>> doors = {a_.net->doors(), b_.net->doors()};
+    a_.net->set_peers(doors);
+    b_.net->set_peers(doors);
+  }
+  ~NetTest() override {
+    a_.net.reset();
+    b_.net.reset();
+  }
+  void exchange_one() {
+    a_.send({1, 2, 3});
+    ASSERT_EQ(b_.receive(3), (std::vector<uint8_t>{1, 2, 3}));
+  }
+
+  test::FakeNetwork fake_;
+  Rank a_{fake_, 0};
+  Rank b_{fake_, 1};
+};
+
+TEST_F(NetTest, SlotsArriveInOrderAndWakeTheReceiver) {
+  std::mt19937 random(7);
+  const auto begin = Clock::now();
+  for (uint32_t i = 0; i < 200; ++i) {
+    std::vector<uint8_t> data(1 + random() % kStride);
+    for (uint8_t& byte : data) byte = static_cast<uint8_t>(random());
+    a_.send(data);
+    ASSERT_EQ(b_.receive(data.size()), data) << i;
+    ASSERT_LT(Clock::now() - begin, 5s) << "a receiver that is not rung sleeps 10 s for each message";
+  }
+}
+
+TEST_F(NetTest, AFullSlotArrives) {
+  const std::vector<uint8_t> data(kStride, 0x5a);
+  a_.send(data);
+  EXPECT_EQ(b_.receive(kStride), data);
+}
+
+TEST_F(NetTest, AHelloOfAnotherCommunicatorIsDropped) {
+  NetHello hello{};
+  hello.communicator = kCommunicator + 1;
+  std::vector<uint8_t> bytes(sizeof hello);
+  std::memcpy(bytes.data(), &hello, sizeof hello);
+  fake_.visit(1, bytes);  // claims to be rank 0
+  hello.communicator = kCommunicator;
+  hello.rank = 2;  // there is none
+  std::memcpy(bytes.data(), &hello, sizeof hello);
+  fake_.visit(1, bytes);
+  b_.receiver();
+  const auto end = Clock::now() + 10s;
+  while (fake_.open_receivers() > 0 && Clock::now() < end) b_.net->engine().assist();
+  EXPECT_EQ(fake_.open_receivers(), 0);
+  exchange_one();
+}
+
+TEST_F(NetTest, GuestsAreBounded) {
+  for (int i = 0; i < 1000; ++i) fake_.visit(1, {});
+  exchange_one();
+  EXPECT_LE(fake_.open_receivers(), 80);
+}
+
+TEST_F(NetTest, ABreakFailsBothIdleEndsAndNamesThem) {
+  exchange_one();
+  fake_.break_all(TUTTI_REMOTE, "10.0.0.1:4000 to 10.0.0.2:4001: no sign");
+  const auto begin = Clock::now();
+  const Status failure = b_.failure_within(10s);
+  EXPECT_EQ(failure.code(), Code::kRemote);
+  EXPECT_GE(Clock::now() - begin, kGrace) << "the hub gets no time to tell more";
+  EXPECT_THAT(failure.text(), AllOf(HasSubstr("network 'fake' lost the connection from rank 0 (host alpha, fake0) to "
+                                              "rank 1 (host beta, fake0)"),
+                                    HasSubstr("10.0.0.1:4000 to 10.0.0.2:4001: no sign")));
+  // The sender learns of it when it sends.
+  EXPECT_TRUE(a_.failure_within(0s).ok());
+  a_.send({4});
+  EXPECT_THAT(a_.failure_within(10s).text(), HasSubstr("from rank 0 (host alpha, fake0) to rank 1 (host beta, fake0)"));
+}
+
+TEST_F(NetTest, OtherFailuresAreToldAtOnce) {
+  exchange_one();
+  fake_.break_all(TUTTI_SYSTEM, "out of memory");
+  EXPECT_EQ(b_.failure_within(1s).code(), Code::kSystem);
+}
+
+TEST_F(NetTest, ABreakOfARankThatLeftIsNoFailureUnlessItIsAwaited) {
+  exchange_one();
+  b_.left = true;
+  fake_.break_all(TUTTI_REMOTE, "closed");
+  EXPECT_TRUE(b_.failure_within(2 * kGrace).ok());
+  b_.awaited = true;
+  EXPECT_EQ(b_.failure_within(10s).code(), Code::kRemote);
+}
+
+TEST_F(NetTest, WithoutTheHubAnIdleBreakIsNoFailureUnlessDataIsLost) {
+  exchange_one();
+  a_.unheard = b_.unheard = true;
+  fake_.break_all(TUTTI_REMOTE, "closed");
+  EXPECT_TRUE(b_.failure_within(2 * kGrace).ok());
+  b_.awaited = true;
+  EXPECT_EQ(b_.failure_within(10s).code(), Code::kRemote);
+  a_.send({1});
+  EXPECT_EQ(a_.failure_within(10s).code(), Code::kRemote);
+}
+
+TEST_F(NetTest, DataForARankThatLeftKeepsNobody) {
+  exchange_one();
+  fake_.break_all(TUTTI_REMOTE, "closed");
+  a_.left = true;
+  a_.send({1});
+  EXPECT_TRUE(a_.net->engine().flush(Clock::now() + 10s, [] { return false; }));
+  EXPECT_TRUE(a_.failure_within(0s).ok());
+}
+
+struct Fault {
+  const char* name;
+  int64_t misreport;
+  std::function<void(std::vector<uint8_t>&)> change;
+};
+
+class WrongMessages : public NetTest, public testing::WithParamInterface<Fault> {};
+
+TEST_P(WrongMessages, AreAFailureThatNamesTheConnection) {
+  exchange_one();
+  fake_.misreport(GetParam().misreport);
+  fake_.change_messages(GetParam().change);
+  for (uint8_t i = 0; i < 3; ++i) a_.send({9, 9, 9});
+  const Status failure = b_.failure_within(10s);
+  EXPECT_EQ(failure.code(), Code::kInternal);
+  EXPECT_THAT(failure.text(), AllOf(HasSubstr("network 'fake' delivers other messages"),
+                                    HasSubstr("from rank 0 (host alpha, fake0) to rank 1 (host beta, fake0)"),
+                                    HasSubstr("message 1 has")));
+}
+
+/// As if the first message came again.
+void renumber(std::vector<uint8_t>& message) {
+  const uint64_t step = 0;
+  std::memcpy(message.data() + message.size() - sizeof(MessageEnd), &step, sizeof step);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Faults, WrongMessages,
+    testing::Values(Fault{"ReportedOneShorter", -1, nullptr}, Fault{"ReportedOneLonger", 1, nullptr},
+                    Fault{"ReportedEmpty", -19, nullptr}, Fault{"ReportedHuge", int64_t{1} << 40, nullptr},
+                    Fault{"Cut", 0, [](std::vector<uint8_t>& message) { message.pop_back(); }},
+                    Fault{"Longer", 0, [](std::vector<uint8_t>& message) { message.push_back(0); }},
+                    Fault{"OtherLength", 0, [](std::vector<uint8_t>& message) { message.erase(message.begin()); }},
+                    Fault{"Repeated", 0, renumber}),
+    [](const auto& fault) { return fault.param.name; });
+
+}  // namespace
+}  // namespace tutti::transport
