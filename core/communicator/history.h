@@ -66,6 +66,13 @@ class Records {
     return digest_;
   }
 
+  /// Removes the latest record: its call was refused on this rank, and will not be made.
+  void take_back() {
+    const uint64_t number = latest_.load(std::memory_order_relaxed) - 1;
+    digest_ = number == 0 ? seed_ : slots_[number % kSize].digest.load(std::memory_order_relaxed);
+    latest_.store(number, std::memory_order_release);  // acquire in latest() and at()
+  }
+
   uint64_t latest() const { return latest_.load(std::memory_order_acquire); }
   /// Nothing for records that are too old, or that do not exist. Record 0 stands for the beginning of the series.
   std::optional<Record> at(uint64_t number) const {
@@ -121,6 +128,11 @@ class History {
   /// The digests of the call or message.
   uint64_t add_call(const CallShape& shape) { return calls_.add(shape); }
   uint64_t add_message(Turn::Kind kind, uint32_t peer, const CallShape& shape);
+  /// Removes the latest call, or the latest message, which this rank does not make.
+  void take_back_call() { calls_.take_back(); }
+  void take_back_message(Turn::Kind kind, uint32_t peer) {
+    messages_[index(kind, peer)].load(std::memory_order_relaxed)->take_back();
+  }
 
   /// The phase of the latest call.
   void enter(Phase phase) { phase_.store(word(phase), std::memory_order_release); }

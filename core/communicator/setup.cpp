@@ -143,9 +143,8 @@ class Setup {
     auto* state = &state_;
     state_.watch_.start({static_cast<uint32_t>(state_.rank_), static_cast<uint32_t>(state_.size_),
                          config_.duration("timeouts.warn"), config_.boolean("check.calls"), on_gpu()},
-                        *state_.bootstrap_, [state](const Status& difference) {
-                          if (state->failure().ok()) static_cast<void>(state->fail_everywhere(difference));
-                        });
+                        *state_.bootstrap_,
+                        [state](const Status& difference) { state->fail_in_background(difference); });
   }
 
   Status find_hosts() {

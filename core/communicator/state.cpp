@@ -52,18 +52,28 @@ Communicator::State::~State() {
 }
 
 void Communicator::State::check_end() {
-  if (!check_departed().ok() || !failure().ok()) return;
-  if (const auto difference = watch_.different_counts()) {
-    log::failure("rank {}: {}", rank_, Status(Code::kMismatch, *difference).to_string());
+  if (!has_failed()) fail_in_background(difference_of_departed());
+  if (!has_failed()) {
+    if (const auto difference = watch_.different_counts())
+      log::error("{}", Status(Code::kMismatch, *difference).to_string());
+    return;
   }
+  // A program that prints each failure it gets hides the line of the failure, but no call has returned this one.
+  const bool hidden = !log::shows_failures() && !failure_returned_;
+  if (const Status unseen = failure(); hidden && unseen.code() == Code::kMismatch) log::error("{}", unseen.to_string());
+}
+
+Status Communicator::State::difference_of_departed() const {
+  for (const bootstrap::Departure& departure : attendance_.departures()) {
+    const auto difference = watch_.different_from(departure);
+    if (difference) return Status(Code::kMismatch, *difference);
+  }
+  return {};
 }
 
 Status Communicator::State::check_departed() {
-  for (const bootstrap::Departure& departure : attendance_.departures()) {
-    const auto difference = watch_.different_from(departure);
-    if (difference) return fail_everywhere(Status(Code::kMismatch, *difference));
-  }
-  return {};
+  const Status difference = difference_of_departed();
+  return difference.ok() ? difference : fail_everywhere(difference);
 }
 
 void Communicator::State::announce_end(std::string_view why) {
@@ -143,15 +153,32 @@ void Communicator::State::trace(const Call& call, std::chrono::steady_clock::tim
 /// A call that moves nothing is counted and compared like every other.
 Status Communicator::State::run_empty(const Call& call) {
   attendance_.count(Turn::Kind::kCollective);
-  enter(gpu_ != nullptr ? Phase::kEnqueued : Phase::kDone, call);
+  record({&call, 1});
+  history_.enter_end(gpu_ != nullptr ? Phase::kEnqueued : Phase::kDone);
   return {};
 }
 
-void Communicator::State::enter(Phase phase, const Call& call) {
-  const auto shape = communicator::CallShape::of(call);
-  if (call.collective == Collective::kSendRecv) return history_.enter_messages(phase, shape);
-  history_.add_call(shape);
-  history_.enter(phase);
+/// Before a call is given to the GPU, because the first call of a shape waits for the other ranks there.
+void Communicator::State::record(std::span<const Call> calls) {
+  const auto shape = communicator::CallShape::of(calls.front());
+  count_calls(calls, [&](const Call& call, Turn::Kind kind, uint32_t peer) {
+    if (kind != Turn::Kind::kCollective) {
+      history_.add_message(kind, peer, communicator::CallShape::of(call));
+    } else {
+      history_.add_call(communicator::CallShape::of(call));
+    }
+  });
+  calls.front().collective == Collective::kSendRecv ? history_.enter_messages(Phase::kIn, shape)
+                                                    : history_.enter(Phase::kIn);
+}
+
+/// The calls were refused on this rank alone, or on all ranks.
+void Communicator::State::take_back(std::span<const Call> calls) {
+  count_calls(calls, [&](const Call&, Turn::Kind kind, uint32_t peer) {
+    attendance_.uncount(kind, peer);
+    kind == Turn::Kind::kCollective ? history_.take_back_call() : history_.take_back_message(kind, peer);
+  });
+  history_.enter(Phase::kFailed);
 }
 
 /// What a kernel found out since is told now. What fails on this rank alone breaks the communicator: others wait for
@@ -178,14 +205,12 @@ template <class Action>
 Status Communicator::State::enqueue_calls(std::span<const Call> calls, Action&& action) {
   count_calls(calls, [&](const Call&, Turn::Kind kind, uint32_t peer) { attendance_.count(kind, peer); });
   TUTTI_TRY(check_present());
+  record(calls);
   const Status done = enqueue(action);
   if (done.ok()) {
-    count_calls(calls, [&](const Call& call, Turn::Kind kind, uint32_t peer) {
-      if (kind != Turn::Kind::kCollective) history_.add_message(kind, peer, communicator::CallShape::of(call));
-    });
-    enter(Phase::kEnqueued, calls.front());
-  } else if (failure().ok()) {
-    count_calls(calls, [&](const Call&, Turn::Kind kind, uint32_t peer) { attendance_.uncount(kind, peer); });
+    history_.enter_end(Phase::kEnqueued);
+  } else if (!has_failed()) {
+    take_back(calls);
   }
   return done;
 }
@@ -388,10 +413,10 @@ bool Communicator::State::report_arrives() const {
   const auto deadline = std::chrono::steady_clock::now() + kReportLimit;
   while (std::chrono::steady_clock::now() < deadline) {
     progress::Sleeper announced(fabric_->shm().bell());
-    if (!failure().ok()) return true;
+    if (has_failed()) return true;
     announced.sleep(kReportLimit);
   }
-  return !failure().ok();
+  return has_failed();
 }
 
 /// The digests only tell that there is a difference: the ranks' histories tell which.
@@ -416,7 +441,7 @@ Status Communicator::State::timeout_verdict(const Driver::Outcome& outcome, cons
 
 void Communicator::State::on_departure(const bootstrap::Departure& departure) {
   attendance_.add(departure);
-  static_cast<void>(check_departed());
+  fail_in_background(difference_of_departed());
   bool on_gpu = false;
   {
     const std::lock_guard lock(failure_mutex_);  // setup may be about to add the fabric or the GPU
@@ -470,6 +495,11 @@ bool Communicator::State::break_with(const Status& failure, bool tell) {
   return first;
 }
 
+void Communicator::State::fail_in_background(const Status& failure) {
+  if (failure.ok() || has_failed()) return;
+  if (tell_everywhere(failure)) log::failure("rank {}: {}", rank_, failure.to_string());
+}
+
 Status Communicator::State::fail_everywhere(const Status& failure) {
   if (tell_everywhere(failure)) log::failure("rank {}: {}", rank_, failure.to_string());
   return this->failure();
@@ -479,8 +509,14 @@ bool Communicator::State::tell_everywhere(const Status& failure) {
   return break_with(failure, true);
 }
 
+bool Communicator::State::has_failed() const {
+  const std::lock_guard lock(failure_mutex_);
+  return !failure_.ok();
+}
+
 Status Communicator::State::failure() const {
   const std::lock_guard lock(failure_mutex_);
+  if (!failure_.ok()) failure_returned_ = true;
   return failure_;
 }
 

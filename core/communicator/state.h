@@ -77,7 +77,9 @@ class Communicator::State {
   static Status reason_of(const Status& failure) {
     return failure.code() == Code::kAborted ? reason_of_abort(failure.text()) : failure;
   }
+  /// The failure of this communicator, for a call that returns it.
   Status failure() const;
+  bool has_failed() const;
   /// The failure, after a look at what kernels have reported.
   Status check_device();
   bool on_gpu() const { return gpu_ != nullptr; }
@@ -102,6 +104,8 @@ class Communicator::State {
   /// Breaks this communicator, tells the other ranks why, and logs it: this rank detected it. Returns the failure that
   /// holds.
   Status fail_everywhere(const Status& failure);
+  /// The same on a background thread or in the destructor, where no call returns the failure. Ok: does nothing.
+  void fail_in_background(const Status& failure);
   /// The same without the log. False when there was a failure before.
   bool tell_everywhere(const Status& failure);
   void log_absence(const Status& missing, const communicator::Turn& turn) const;
@@ -111,6 +115,7 @@ class Communicator::State {
   void check_end();
   /// Breaks this communicator when a rank that left had made other calls than this rank, as far as both have come.
   Status check_departed();
+  Status difference_of_departed() const;
   void flush_network();
   /// Breaks this communicator when a rank left without its part in the call that `jobs` belong to. The remaining ranks
   /// find the same by themselves, once they have ended their earlier calls.
@@ -142,7 +147,8 @@ class Communicator::State {
   Status copy_to_self(std::span<const communicator::Call> calls);
   /// Enters the phase of this call, which is added to the history; of messages the first tells what they are.
   using Phase = communicator::Progress::Phase;
-  void enter(Phase phase, const communicator::Call& call);
+  void record(std::span<const communicator::Call> calls);
+  void take_back(std::span<const communicator::Call> calls);
   std::string describe_current() const { return communicator::describe(history_.progress()); }
 
   const base::Origin origin_;
@@ -152,6 +158,7 @@ class Communicator::State {
   uint32_t abort_word_ = 0;  // atomic_ref; read by executors in every wait
   mutable std::mutex failure_mutex_;
   Status failure_;
+  mutable bool failure_returned_ = false;  ///< by a call
 
   uint64_t calls_ = 0;  // groups of messages included, of which other ranks make other numbers
   communicator::Attendance attendance_;

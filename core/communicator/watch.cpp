@@ -46,7 +46,7 @@ void Watch::tick() {
   if (options_.compare) {
     compare_calls();
     compare_waiting_message();
-    if (options_.compare_messages) compare_next_message();
+    if (options_.on_gpu) compare_next_message();
   }
   warn();
 }
@@ -179,10 +179,14 @@ void Watch::take_calls(uint64_t number, const Answers& answers) {
     }
     const uint64_t theirs = report.calls.end() - 1;
     const auto own = history_.calls().at(theirs);
-    if (own && own->digest != report.calls.records.back().digest)
+    if (own && own->digest != report.calls.records.back().digest) {
+      // A call that a GPU refuses is taken back: a difference counts if the next comparison finds it, too.
+      if (options_.on_gpu && !std::exchange(suspects_, true)) return;
       return report_difference({Turn::Kind::kCollective, 0, std::max(number, theirs)});
+    }
     if (report.presence != Report::Presence::kLeft) alike = std::min(alike, theirs);
   }
+  suspects_ = false;
   next_rest_ = alike > compared_ ? 0 : std::min(next_rest_ + 1, kLongestRest);
   rest_ = next_rest_;
   compared_ = std::max(compared_, alike);

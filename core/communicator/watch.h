@@ -27,7 +27,7 @@ class Watch {
     uint32_t rank_count = 1;
     std::chrono::nanoseconds warn{};  ///< timeouts.warn; 0: never
     bool compare = true;              ///< check.calls
-    bool compare_messages = false;    ///< also those that no rank waits for: on GPUs
+    bool on_gpu = false;              ///< nothing else compares, and a rank may take a call back
   };
   /// Told of a difference; breaks the communicator.
   using Fail = std::function<void(const Status&)>;
@@ -79,6 +79,7 @@ class Watch {
   // Of the bootstrap's thread.
   bool found_ = false;      // a difference: nothing more is compared
   bool comparing_ = false;  // an answer is awaited
+  bool suspects_ = false;   // the latest comparison found a difference
   uint64_t compared_ = 0;   // collective calls that all ranks have made alike
   uint32_t rest_ = 0;       // ticks until the next comparison
   uint32_t next_rest_ = 0;

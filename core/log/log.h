@@ -58,6 +58,10 @@ template <class... Args>
 void error(fmt::format_string<Args...> format, Args&&... args) {
   at(Level::kError, format, std::forward<Args>(args)...);
 }
+/// Whether failure() writes a line.
+inline bool shows_failures() {
+  return enabled(static_cast<Level>(detail::failure_level.load(std::memory_order_relaxed)));
+}
 /// A failure that a call also returns. Only the rank that detects it logs it so: ranks that are told use info().
 template <class... Args>
 void failure(fmt::format_string<Args...> format, Args&&... args) {

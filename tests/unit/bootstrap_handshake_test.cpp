@@ -167,10 +167,10 @@ TEST(Door, ClosesWhenAllHaveJoined) {
   ASSERT_TRUE(served.ok()) << served.status().to_string();
   const Group group = make_group(*served, 2);
   const base::Time limit = soon();
-  Status status;
-  while (status.ok() && base::Clock::now() < limit)
-    status = base::connect_to(alone.address, base::time_in(base::Milliseconds(50))).status();
-  EXPECT_THAT(text_of(status), HasSubstr("Connection refused"));
+  std::string text;  // on a busy machine, an attempt may also end before it is refused
+  while (text.find("Connection refused") == std::string::npos && base::Clock::now() < limit)
+    text = text_of(base::connect_to(alone.address, base::time_in(base::Milliseconds(50))).status());
+  EXPECT_THAT(text, HasSubstr("Connection refused"));
   EXPECT_TRUE(group[0]->query({}, soon()).ok());
 }
 
