@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What is wrong with a configuration is said with its place, the key, and what would be right.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <string>
