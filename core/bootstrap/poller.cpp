@@ -17,7 +17,7 @@ namespace {
 
 struct Shared {
   /// OpenSSL, which the loop uses, then ends after the loop when the process exits.
-  Shared() { ::OPENSSL_init_crypto(0, nullptr); }
+  Shared() { ::OPENSSL_init_crypto(OPENSSL_INIT_LOAD_CONFIG, nullptr); }
   std::mutex mutex;
   std::shared_ptr<Poller> poller;
   ~Shared() { abandon_of_parent(); }
@@ -124,6 +124,7 @@ void Poller::loop() {
     run_timers();
     run_handlers();
   }
+  ::OPENSSL_thread_stop();  // frees what OpenSSL keeps for this thread
 }
 
 bool Poller::run_tasks() {

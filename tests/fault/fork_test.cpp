@@ -25,6 +25,11 @@ extern "C" TUTTI_API const char* __tsan_default_options();
 extern "C" const char* __tsan_default_options() {
   return "die_after_fork=0";
 }
+// Memory of the parent's threads, which do not exist in a child, would count as leaked there.
+extern "C" TUTTI_API const char* __lsan_default_options();
+extern "C" const char* __lsan_default_options() {
+  return "detect_leaks=0";
+}
 
 namespace tutti {
 namespace {
