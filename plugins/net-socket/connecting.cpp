@@ -125,7 +125,7 @@ Result<bool> Connecting::connected(const Stream& stream) {
   tcp_info info{};
   socklen_t length = sizeof info;
   getsockopt(stream.socket.get(), IPPROTO_TCP, TCP_INFO, &info, &length);
-  return info.tcpi_state == TCP_ESTABLISHED;
+  return info.tcpi_state != TCP_SYN_SENT;  // the other side may have closed by now, which reading finds out
 }
 
 Status Connecting::answer(Stream& stream, size_t index) {
