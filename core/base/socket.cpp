@@ -198,11 +198,16 @@ Result<Fd> connect_to(const SocketAddress& address, Time deadline) {
   }
 }
 
+bool raise_descriptor_limit() {
+  rlimit limit = {};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= limit.rlim_max) return false;
+  limit.rlim_cur = limit.rlim_max;
+  return ::setrlimit(RLIMIT_NOFILE, &limit) == 0;
+}
+
 void set_connection_options(const Fd& socket, Milliseconds grace) {
-  // The kernel doubles the time between its attempts to send. After a cut of `grace`, the next attempt may come as late
-  // as 2 * grace and one first interval (200 ms or more).
   const int64_t grace_ms = std::clamp<int64_t>(grace.count(), 1, 24 * 3600 * 1000);
-  const int limit_ms = static_cast<int>(2 * grace_ms + 1000);
+  const auto limit_ms = static_cast<int>(silence_limit(Milliseconds(grace_ms)).count());
   set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1);
   set_option(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
   set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, static_cast<int>(std::clamp<int64_t>(grace_ms / 2000, 1, 30)));

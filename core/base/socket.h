@@ -60,6 +60,15 @@ SocketAddress remote_address(const Fd& socket);
 /// A network that cannot be reached at all fails at once (kSystem).
 Result<Fd> connect_to(const SocketAddress& address, Time deadline);
 
+/// A connection that has been silent for this long is lost. The kernel doubles the time between its attempts to send.
+/// After a cut of `grace`, the next attempt may come as late as 2 * grace and one first interval (200 ms or more).
+constexpr Milliseconds silence_limit(Milliseconds grace) {
+  return 2 * grace + Milliseconds(1000);
+}
+
+/// Out of descriptors: raises the limit of this process to what the hard limit allows. False: it is there already.
+bool raise_descriptor_limit();
+
 /// Tunes a connection for small messages, and limits the silence of the other side's host. A connection survives each
 /// silence shorter than `grace`. After a longer silence it fails with ETIMEDOUT, at most 2 * `grace` + 1 s after the
 /// last sign of life. Idle connections are probed each second, after an idle time of half of `grace` (1 s to 30 s). A

@@ -3,7 +3,6 @@
 
 #include <openssl/crypto.h>
 #include <sys/epoll.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -86,11 +85,7 @@ void Door::take_guests() {
 
 /// Out of descriptors: takes what the hard limit allows, then the place of the oldest guest, then pauses.
 bool Door::make_room() {
-  rlimit limit = {};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
-    limit.rlim_cur = limit.rlim_max;
-    if (::setrlimit(RLIMIT_NOFILE, &limit) == 0) return true;
-  }
+  if (base::raise_descriptor_limit()) return true;
   warn_of_limit();
   if (!guests_.empty()) {
     drop(guests_.begin());

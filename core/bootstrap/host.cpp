@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <array>
 #include <charconv>
@@ -11,15 +10,14 @@
 #include <map>
 #include <tuple>
 
+#include "bootstrap/process.h"
 #include "bootstrap/wire.h"
 
 namespace tutti::bootstrap {
 
 HostIdentity this_host(std::string_view pretended_name) {
   HostIdentity host;
-  std::array<char, 256> name = {};
-  ::gethostname(name.data(), name.size() - 1);
-  host.host_name = name.data();
+  host.host_name = host_name();
   std::ifstream("/proc/sys/kernel/random/boot_id") >> host.boot_id;
   if (host.boot_id.empty()) host.boot_id = host.host_name;  // /proc is hidden: the next best
   struct stat status = {};

@@ -27,6 +27,8 @@ class Groups {
     known->second.push_back(static_cast<int>(rank));
   }
   size_t size() const { return groups_.size(); }
+  auto begin() const { return groups_.begin(); }
+  auto end() const { return groups_.end(); }
   /// "A on ranks 0,2, B on rank 1 and C on rank 3"
   std::string join(const char* on = " on ") const {
     std::string text;
@@ -128,13 +130,9 @@ std::string describe_turn(const Report& report, size_t rank) {
 
 /// "ranks 0-1 wait in call 17 (...) and rank 3 waits in message 4 ...".
 std::string describe_waiters(Reports reports) {
-  std::vector<std::pair<std::string, std::vector<int>>> groups;
+  Groups groups;
   for (size_t rank = 0; rank < reports.size(); ++rank) {
-    if (reports[rank].wait.waits == 0) continue;
-    const std::string turn = describe_turn(reports[rank], rank);
-    auto known = std::find_if(groups.begin(), groups.end(), [&](const auto& entry) { return entry.first == turn; });
-    if (known == groups.end()) known = groups.insert(known, {turn, {}});
-    known->second.push_back(static_cast<int>(rank));
+    if (reports[rank].wait.waits != 0) groups.add(describe_turn(reports[rank], rank), rank);
   }
   std::string text;
   for (const auto& [turn, ranks] : groups)

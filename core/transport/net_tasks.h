@@ -151,7 +151,7 @@ class ReceiveTask : public progress::Task {
 
  private:
   Result<bool> move();
-  /// How many messages have arrived since the last time; with them, the failure that ended the last look.
+  /// Takes the messages that have arrived, up to the first failure, which it returns.
   Status take_arrived();
 
   const Net& net_;

@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 #include <sys/epoll.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -130,11 +129,7 @@ bool Listener::add_guest(base::Fd socket) {
 
 /// Out of descriptors: takes what the hard limit allows, then the place of the oldest guest, then pauses.
 bool Listener::make_room() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
-    limit.rlim_cur = limit.rlim_max;
-    if (setrlimit(RLIMIT_NOFILE, &limit) == 0) return true;
-  }
+  if (base::raise_descriptor_limit()) return true;
   if (!guests_.empty()) {
     guests_.pop_front();
     return true;

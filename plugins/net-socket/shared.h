@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/socket.h"
 #include "tutti/sdk/plugin.h"
 #include "tutti/status.h"
 
@@ -19,9 +20,8 @@ struct Shared {
   sdk::Host host{};
   base::Fd events;  ///< epoll, edge-triggered, of every socket with data, and of listeners
 
-  /// A connection that has been silent for this long is lost. TCP doubles the time between its attempts, so the first
-  /// attempt after a cut of `grace` may come this late.
-  base::Milliseconds limit() const { return 2 * grace + base::Milliseconds(1000); }
+  /// A connection that has been silent for this long is lost.
+  base::Milliseconds limit() const { return base::silence_limit(grace); }
 
   /// Options of a socket that will send data, or receive data.
   void prepare_sender(const base::Fd& socket) const;
