@@ -38,10 +38,11 @@ RAILS = {"data": (1,), "hub": (0,), "both": (0, 1)}
 class Cut:
     which: str  # of RAILS
     how: str  # "down": the link goes down; "loss": the link stays up and drops every packet
-    after_s: float  # from the start of the ranks
+    after_s: float  # from the first line of the table; where in_start, from the start of the ranks
     lasts_s: float
     peer_loss_s: float
     setting: tuple = ()
+    in_start: bool = False
 
     def limit_s(self):
         """The silence after which a connection is lost, with the time to judge it and to tell all ranks."""
@@ -49,7 +50,8 @@ class Cut:
 
     def __str__(self):
         lasts = "for ever" if self.lasts_s == ENDLESS else f"for {self.lasts_s:.1f} s"
-        return (f"{self.which} {self.how} after {self.after_s:.2f} s {lasts}, peer_loss {self.peer_loss_s} s"
+        since = "the start" if self.in_start else "the table's head"
+        return (f"{self.which} {self.how} {self.after_s:.2f} s after {since} {lasts}, peer_loss {self.peer_loss_s} s"
                 f"{' ' + ' '.join(self.setting) if self.setting else ''}")
 
 
@@ -87,9 +89,16 @@ def start(hosts, cut, iterations):
                    "--set", "settings.net.socket.interface=[=rail1]",
                    "--set", f"timeouts.peer_loss={cut.peer_loss_s:g}s",
                    *(part for pair in cut.setting for part in ("--set", pair))]
-        ranks.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        ranks.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0,
                                       env=environment))
     return ranks
+
+
+def wait_for_table(rank):
+    """Returns once rank has printed the head of its table, which follows the communicator, or has ended."""
+    while line := rank.stdout.readline():  # unbuffered, so that communicate() gets all that follows
+        if line.startswith(b"#") and b"algbw" in line:
+            return
 
 
 def wait_all(ranks, deadline):
@@ -127,6 +136,8 @@ def run(cut, iterations=4000):
     try:
         hosts = rails.make_hosts(lambda *call, **options: undo.append((call, options)))
         ranks = start(hosts, cut, iterations)
+        if not cut.in_start:
+            wait_for_table(ranks[0])
         started = time.monotonic()
         missed = wait_all(ranks, started + cut.after_s)
         cut_at = time.monotonic()
@@ -144,7 +155,7 @@ def run(cut, iterations=4000):
         for rank in ranks:
             if rank.poll() is None:
                 rank.kill()
-        texts = [" ".join(rank.communicate()) for rank in ranks]
+        texts = [b" ".join(rank.communicate()).decode() for rank in ranks]
         kind, problem = judge(cut, lasted, ranks, ended, texts, missed)
         return Outcome(cut, kind, problem, took, texts, missed, lasted)
     finally:
@@ -159,14 +170,14 @@ def quick_cuts():
         for how in HOWS:
             cuts.append(Cut(which, how, 0.8 + random.random(), 1.6, 2))
         cuts.append(Cut(which, random.choice(HOWS), 0.8 + random.random() / 2, ENDLESS, 2))
-    cuts.append(Cut("data", HOWS[0], random.random() / 2, 1.6, 2))  # while connections are made
+    cuts.append(Cut("data", HOWS[0], random.random() / 2, 1.6, 2, in_start=True))
     return cuts
 
 
 def long_cuts(count, peer_loss_s):
     settings = ((), ("algorithm=ring",), ("protocol=simple",), ("channels=2",))
     return [Cut(random.choice(list(RAILS)), random.choice(HOWS), random.uniform(0, 4), random.uniform(1, 15),
-                peer_loss_s, random.choice(settings)) for _ in range(count)]
+                peer_loss_s, random.choice(settings), in_start=True) for _ in range(count)]
 
 
 def can_lose():
