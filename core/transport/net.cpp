@@ -122,6 +122,14 @@ tutti_connection* Net::receiver(const Key& key) {
   return &task->connection();
 }
 
+std::unique_ptr<Dial> Net::dial(const Key& key) const {
+  return std::make_unique<Dial>(*this, key, own_device(key.device), door_of(key.peer, key.peer_device).handle);
+}
+
+void Net::expect(const Key& key, std::shared_ptr<Awaiter> awaiter) {
+  acceptor_->expect(key, std::move(awaiter));
+}
+
 std::string Net::place(uint32_t rank, const Door& door) const {
   const std::string host = rank < options_.hosts.size() ? fmt::format("host {}, ", options_.hosts[rank]) : "";
   return fmt::format("rank {} ({}{})", rank, host, door.device_name.data());

@@ -21,6 +21,8 @@
 namespace tutti::transport {
 
 class AcceptTask;
+class Awaiter;
+class Dial;
 class SendTask;
 class ReceiveTask;
 
@@ -75,6 +77,10 @@ class Net {
 
   tutti_connection* sender(const Key& key);
   tutti_connection* receiver(const Key& key);
+  /// A connection of another kind than slots in memory of the host: this rank's end of it, which sends.
+  std::unique_ptr<Dial> dial(const Key& key) const;
+  /// Its other end, which the peer dials.
+  void expect(const Key& key, std::shared_ptr<Awaiter> awaiter);
   progress::Engine& engine() { return *engine_; }
 
   /// What the tasks share.

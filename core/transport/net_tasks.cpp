@@ -82,84 +82,17 @@ void SlotMemory::store_head(uint64_t value) {
   counter(connection_.head).store(value, std::memory_order_seq_cst);
 }
 
-Channel::~Channel() {
-  const tutti_network_ops& ops = *net_.options().ops;
-  if (registration_ != nullptr) ops.deregister_memory(connection_, registration_);
-  ops.close_connection(connection_);
-}
-
-Status Channel::register_memory(void* address, uint64_t bytes) {
-  if (registration_ != nullptr)
-    net_.options().ops->deregister_memory(connection_, std::exchange(registration_, nullptr));
-  const int32_t code =
-      net_.options().ops->register_memory(connection_, address, bytes, TUTTI_MEMORY_HOST, &registration_);
-  return code == TUTTI_OK ? Status() : net_.failure("cannot register memory for the connection " + ends_, code);
-}
-
-Result<void*> Channel::send(const void* address, uint64_t bytes) {
-  void* request = nullptr;
-  const int32_t code =
-      net_.options().ops->send(connection_, const_cast<void*>(address), bytes, kTag, registration_, &request);
-  if (code != TUTTI_OK && code != TUTTI_AGAIN) return failure(code);
-  return request;
-}
-
-Result<void*> Channel::recv(void* address, uint64_t bytes) {
-  void* request = nullptr;
-  const int32_t code = net_.options().ops->recv(connection_, 1, &address, &bytes, &kTag, &registration_, &request);
-  if (code != TUTTI_OK && code != TUTTI_AGAIN) return failure(code);
-  return request;
-}
-
-Result<bool> Channel::test(void* request, uint64_t* bytes) {
-  int32_t done = 0;
-  const int32_t code = net_.options().ops->test(request, &done, bytes);
-  if (code != TUTTI_OK && code != TUTTI_AGAIN) return failure(code);
-  return done != 0;
-}
-
-Status Channel::failure(int32_t code) const {
-  return net_.failure("lost the connection " + ends_, code);
-}
-
 SendTask::SendTask(const Net& net, const Key& key, uint32_t device, const tutti_net_handle& handle,
                    tutti_bell* engine_bell)
     : net_(net),
       key_(key),
-      device_(device),
-      handle_(handle),
+      dial_(net, key, device, handle),
       memory_(net.options().keys.protocols[key.protocol], key.peer, engine_bell),
-      hello_(sizeof(NetHello)),
-      requests_(memory_.connection().slot_count) {
-  NetHello hello{};
-  hello.communicator = net.options().communicator;
-  hello.rank = net.options().rank;
-  hello.lane = static_cast<uint32_t>(key.lane);
-  hello.channel = key.channel;
-  hello.protocol = key.protocol;
-  std::memcpy(hello_.data(), &hello, sizeof hello);
-}
-
-SendTask::~SendTask() {
-  if (channel_ == nullptr && connect_state_ != nullptr) net_.options().ops->cancel(connect_state_);
-}
+      requests_(memory_.connection().slot_count) {}
 
 bool SendTask::idle() const {
   if (completed_ == memory_.load_tail()) return true;
   return (breakage_.broken() || !net_.options().serves_left) && net_.standing(key_.peer).left;
-}
-
-void Breakage::begin(Status failure) {
-  failure_ = std::move(failure);
-  since_ = std::chrono::steady_clock::now();
-}
-
-Status Breakage::verdict(const Net& net, uint32_t peer, bool undelivered) {
-  const auto now = std::chrono::steady_clock::now();
-  const Net::Standing known = net.standing(peer);
-  const bool harmless = !known.awaited && (known.left || (known.unheard && !undelivered));
-  if (harmless) since_ = now;
-  return now - since_ > net.options().break_grace ? failure_ : Status();
 }
 
 Result<bool> SendTask::progress() {
@@ -173,31 +106,11 @@ Result<bool> SendTask::progress() {
 }
 
 Result<bool> SendTask::advance() {
-  if (channel_ == nullptr) return connect();
-  if (!greeted_) return greet();
-  return move();
-}
-
-Result<bool> SendTask::connect() {
-  void* connection = nullptr;
-  const int32_t code = net_.options().ops->connect(net_.context(), device_, &handle_, &connect_state_, &connection);
-  if (code == TUTTI_AGAIN || (code == TUTTI_OK && connection == nullptr)) return false;
-  connect_state_ = nullptr;
-  const std::string ends = net_.ends(key_, true);
-  if (code != TUTTI_OK) return net_.failure("cannot connect " + ends, code);
-  channel_ = std::make_unique<Channel>(net_, connection, ends);
-  TUTTI_TRY(channel_->register_memory(hello_.data(), hello_.size()));
+  if (channel_ != nullptr) return move();
+  TUTTI_ASSIGN(channel_, dial_.advance());
+  if (channel_ == nullptr) return false;
+  TUTTI_ASSIGN(registration_, channel_->register_memory({memory_.begin(), memory_.bytes()}));
   return true;
-}
-
-Result<bool> SendTask::greet() {
-  if (hello_request_ == nullptr) {
-    TUTTI_ASSIGN(hello_request_, channel_->send(hello_.data(), hello_.size()));
-    if (hello_request_ == nullptr) return false;
-  }
-  TUTTI_ASSIGN(greeted_, channel_->test(hello_request_, nullptr));
-  if (greeted_) TUTTI_TRY(channel_->register_memory(memory_.begin(), memory_.bytes()));
-  return greeted_;
 }
 
 Result<bool> SendTask::move() {
@@ -206,7 +119,7 @@ Result<bool> SendTask::move() {
   const uint64_t tail = memory_.load_tail();
   for (; posted_ < tail && posted_ - completed_ < slots; ++posted_) {
     void*& request = requests_[posted_ & (slots - 1)];
-    TUTTI_ASSIGN(request, channel_->send(memory_.slot(posted_), memory_.seal(posted_)));
+    TUTTI_ASSIGN(request, channel_->send({memory_.slot(posted_), memory_.seal(posted_), kTag, registration_}));
     if (request == nullptr) break;
     moved = true;
   }
@@ -230,7 +143,8 @@ ReceiveTask::ReceiveTask(const Net& net, const Key& key, tutti_bell* engine_bell
 Status ReceiveTask::attach(std::unique_ptr<Channel> channel) {
   channel_ = std::move(channel);
   channel_->set_ends(net_.ends(key_, false));
-  return channel_->register_memory(memory_.begin(), memory_.bytes());
+  TUTTI_ASSIGN(registration_, channel_->register_memory({memory_.begin(), memory_.bytes()}));
+  return {};
 }
 
 Result<bool> ReceiveTask::progress() {
@@ -275,7 +189,7 @@ Result<bool> ReceiveTask::move() {
   const uint64_t posted_before = posted_;
   for (; posted_ < free_until; ++posted_) {
     void*& request = requests_[posted_ & (slots - 1)];
-    TUTTI_ASSIGN(request, channel_->recv(memory_.slot(posted_), memory_.connection().slot_stride));
+    TUTTI_ASSIGN(request, channel_->recv({memory_.slot(posted_), memory_.connection().slot_stride, kTag, registration_}));
     if (request == nullptr) break;
   }
   return completed_ != before || posted_ != posted_before;
@@ -291,7 +205,7 @@ AcceptTask::~AcceptTask() {
   }
 }
 
-void AcceptTask::expect(const Key& key, std::shared_ptr<ReceiveTask> receiver) {
+void AcceptTask::expect(const Key& key, std::shared_ptr<Awaiter> receiver) {
   const std::lock_guard lock(mutex_);
   expected_[{key.peer, static_cast<uint32_t>(key.lane), key.channel, key.protocol}] = std::move(receiver);
 }
@@ -314,9 +228,11 @@ Result<bool> AcceptTask::accept(Entrance& entrance) {
   entrance.state = nullptr;
   const std::string ends = net_.ends(entrance.device);
   if (code != TUTTI_OK) return net_.failure("cannot accept connections " + ends, code);
-  Guest guest{std::make_unique<NetHello>(), std::make_unique<Channel>(net_, connection, ends), nullptr};
-  // What a guest may end in is no failure of this rank.
-  if (!guest.channel->register_memory(guest.hello.get(), sizeof(NetHello)).ok()) return true;
+  Guest guest{std::make_unique<NetHello>(), std::make_unique<Channel>(net_, connection, ends), nullptr, nullptr};
+  // The end of a guest is no failure of this rank.
+  auto registration = guest.channel->register_memory({guest.hello.get(), sizeof(NetHello)});
+  if (!registration.ok()) return true;
+  guest.registration = *registration;
   if (guests_.size() >= most_guests()) guests_.pop_front();
   guests_.push_back(std::move(guest));
   return true;
@@ -332,7 +248,7 @@ bool AcceptTask::read_hellos() {
   bool moved = false;
   for (auto guest = guests_.begin(); guest != guests_.end();) {
     if (guest->request == nullptr) {
-      auto request = guest->channel->recv(guest->hello.get(), sizeof(NetHello));
+      auto request = guest->channel->recv({guest->hello.get(), sizeof(NetHello), kTag, guest->registration});
       if (request.ok()) guest->request = *request;
     }
     uint64_t bytes = 0;
@@ -344,6 +260,7 @@ bool AcceptTask::read_hellos() {
     const NetHello& hello = *guest->hello;
     // A stranger, or one that gave up, changes nothing.
     if (done.ok() && bytes == sizeof hello && is_friend(hello)) {
+      guest->channel->deregister_memory(guest->registration);
       arrived_[{hello.rank, hello.lane, hello.channel, hello.protocol}] = std::move(guest->channel);
     }
     guest = guests_.erase(guest);

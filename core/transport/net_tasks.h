@@ -11,20 +11,10 @@
 #include <tuple>
 #include <vector>
 
+#include "transport/channel.h"
 #include "transport/net.h"
 
 namespace tutti::transport {
-
-/// The first message on every network connection: who sends, and on which connection of the communicator.
-struct NetHello {
-  uint64_t communicator;
-  uint32_t rank;
-  uint32_t lane;
-  uint32_t channel;
-  uint32_t protocol;
-  uint8_t reserved[40];
-};
-static_assert(sizeof(NetHello) == 64);
 
 /// Follows the bytes of a slot on the network. The receiver compares it with the message that the plugin reports, so
 /// that a message which a plugin cuts, lengthens, loses or repeats is an error.
@@ -65,74 +55,24 @@ class SlotMemory {
   tutti_connection connection_{};
 };
 
-/// A connection of the plugin with its registered slot memory and the requests posted on it, one per slot.
-class Channel {
- public:
-  /// `ends`: between which ranks and devices, for messages.
-  Channel(const Net& net, void* connection, std::string ends)
-      : net_(net), connection_(connection), ends_(std::move(ends)) {}
-  ~Channel();
-  Channel(const Channel&) = delete;
-  Channel& operator=(const Channel&) = delete;
-
-  void set_ends(std::string ends) { ends_ = std::move(ends); }
-  const std::string& ends() const { return ends_; }
-  /// Registers the memory of the requests that follow, in place of what was registered before.
-  Status register_memory(void* address, uint64_t bytes);
-  /// Null request: not now.
-  Result<void*> send(const void* address, uint64_t bytes);
-  Result<void*> recv(void* address, uint64_t bytes);
-  Result<bool> test(void* request, uint64_t* bytes);
-
- private:
-  Status failure(int32_t code) const;
-
-  const Net& net_;
-  void* connection_;
-  std::string ends_;
-  void* registration_ = nullptr;
-};
-
-/// A connection that broke. This is a failure of the communicator, unless the peer has left in good order and no call
-/// waits for it. The hub knows more than a connection: it may report that the peer has left, or died. The verdict
-/// leaves it a moment for that.
-class Breakage {
- public:
-  void begin(Status failure);
-  bool broken() const { return !failure_.ok(); }
-  /// The failure, once it is one. `undelivered`: this rank has data for the peer.
-  Status verdict(const Net& net, uint32_t peer, bool undelivered);
-
- private:
-  Status failure_;
-  std::chrono::steady_clock::time_point since_;
-};
-
 /// Sends this rank's filled slots to one receiver.
 class SendTask : public progress::Task {
  public:
   SendTask(const Net& net, const Key& key, uint32_t device, const tutti_net_handle& handle, tutti_bell* engine_bell);
-  ~SendTask() override;
   Result<bool> progress() override;
   bool idle() const override;
   tutti_connection& connection() { return memory_.connection(); }
 
  private:
   Result<bool> advance();
-  Result<bool> connect();
-  Result<bool> greet();
   Result<bool> move();
 
   const Net& net_;
   Key key_;
-  uint32_t device_;
-  tutti_net_handle handle_;
+  Dial dial_;
   SlotMemory memory_;
-  std::vector<uint8_t> hello_;
-  void* connect_state_ = nullptr;
   std::unique_ptr<Channel> channel_;
-  void* hello_request_ = nullptr;
-  bool greeted_ = false;
+  void* registration_ = nullptr;
   std::vector<void*> requests_;
   uint64_t posted_ = 0;
   uint64_t completed_ = 0;
@@ -140,14 +80,13 @@ class SendTask : public progress::Task {
 };
 
 /// Receives one sender's slots.
-class ReceiveTask : public progress::Task {
+class ReceiveTask : public progress::Task, public Awaiter {
  public:
   ReceiveTask(const Net& net, const Key& key, tutti_bell* engine_bell);
   Result<bool> progress() override;
   bool idle() const override { return true; }
   tutti_connection& connection() { return memory_.connection(); }
-  /// The sender has connected. Called within the engine's round.
-  Status attach(std::unique_ptr<Channel> channel);
+  Status attach(std::unique_ptr<Channel> channel) override;
 
  private:
   Result<bool> move();
@@ -158,6 +97,7 @@ class ReceiveTask : public progress::Task {
   Key key_;
   SlotMemory memory_;
   std::unique_ptr<Channel> channel_;
+  void* registration_ = nullptr;
   std::vector<void*> requests_;
   uint64_t posted_ = 0;
   uint64_t completed_ = 0;
@@ -175,13 +115,14 @@ class AcceptTask : public progress::Task {
   Result<bool> progress() override;
   bool idle() const override { return true; }
   /// A receiver now waits for its sender. Any thread.
-  void expect(const Key& key, std::shared_ptr<ReceiveTask> receiver);
+  void expect(const Key& key, std::shared_ptr<Awaiter> receiver);
 
  private:
   using Who = std::tuple<uint32_t, uint32_t, uint32_t, uint32_t>;  // rank, lane, channel, protocol
   struct Guest {
     std::unique_ptr<NetHello> hello;  // outlives the channel, which may still receive into it
     std::unique_ptr<Channel> channel;
+    void* registration = nullptr;
     void* request = nullptr;
   };
   struct Entrance {
@@ -202,7 +143,7 @@ class AcceptTask : public progress::Task {
   std::deque<Guest> guests_;                         // connected, not yet introduced; oldest first
   std::map<Who, std::unique_ptr<Channel>> arrived_;  // introduced, not yet expected
   std::mutex mutex_;                                 // guards expected_
-  std::map<Who, std::shared_ptr<ReceiveTask>> expected_;
+  std::map<Who, std::shared_ptr<Awaiter>> expected_;
 };
 
 }  // namespace tutti::transport

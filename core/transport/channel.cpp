@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/channel.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace tutti::transport {
+namespace {
+
+constexpr size_t kMostParts = 2;  // of a grouped receive
+
+}  // namespace
+
+Channel::~Channel() {
+  const tutti_network_ops& ops = *net_.options().ops;
+  for (void* registration : registrations_) ops.deregister_memory(connection_, registration);
+  ops.close_connection(connection_);
+}
+
+Result<void*> Channel::register_memory(const MessageMemory& memory) {
+  const tutti_network_ops& ops = *net_.options().ops;
+  void* registration = nullptr;
+  const int32_t code =
+      memory.dmabuf >= 0
+          ? ops.register_dmabuf(connection_, memory.address, memory.bytes, 0, memory.dmabuf, &registration)
+          : ops.register_memory(connection_, memory.address, memory.bytes, memory.kind, &registration);
+  if (code != TUTTI_OK) {
+    const std::string_view kind = memory.dmabuf >= 0                  ? "GPU memory as a dmabuf"
+                                  : memory.kind == TUTTI_MEMORY_CUDA ? "GPU memory"
+                                                                     : "memory";
+    return net_.failure(fmt::format("cannot register {} bytes of {} for the connection {}", memory.bytes, kind, ends_),
+                        code);
+  }
+  if (registration != nullptr) registrations_.push_back(registration);
+  return registration;
+}
+
+void Channel::deregister_memory(void* registration) {
+  if (std::erase(registrations_, registration) == 0) return;
+  net_.options().ops->deregister_memory(connection_, registration);
+}
+
+Result<void*> Channel::send(const MessagePart& part) {
+  void* request = nullptr;
+  const int32_t code =
+      net_.options().ops->send(connection_, part.address, part.bytes, part.tag, part.registration, &request);
+  if (code != TUTTI_OK && code != TUTTI_AGAIN) return failure(code);
+  return request;
+}
+
+Result<void*> Channel::recv(std::span<const MessagePart> parts) {
+  std::array<void*, kMostParts> addresses{};
+  std::array<uint64_t, kMostParts> bytes{};
+  std::array<uint32_t, kMostParts> tags{};
+  std::array<void*, kMostParts> registrations{};
+  for (size_t i = 0; i < parts.size(); ++i) {
+    addresses[i] = parts[i].address;
+    bytes[i] = parts[i].bytes;
+    tags[i] = parts[i].tag;
+    registrations[i] = parts[i].registration;
+  }
+  void* request = nullptr;
+  const int32_t code = net_.options().ops->recv(connection_, static_cast<uint32_t>(parts.size()), addresses.data(),
+                                                bytes.data(), tags.data(), registrations.data(), &request);
+  if (code != TUTTI_OK && code != TUTTI_AGAIN) return failure(code);
+  return request;
+}
+
+Result<void*> Channel::flush(const MessagePart& part) {
+  void* request = nullptr;
+  void* const address = part.address;
+  const int32_t code =
+      net_.options().ops->flush(connection_, 1, &address, &part.bytes, &part.registration, &request);
+  if (code != TUTTI_OK) return failure(code);
+  return request;
+}
+
+Result<bool> Channel::test(void* request, uint64_t* bytes) {
+  int32_t done = 0;
+  const int32_t code = net_.options().ops->test(request, &done, bytes);
+  if (code != TUTTI_OK && code != TUTTI_AGAIN) return failure(code);
+  return done != 0;
+}
+
+Status Channel::failure(int32_t code) const {
+  return net_.failure("lost the connection " + ends_, code);
+}
+
+Dial::Dial(const Net& net, const Key& key, uint32_t device, const tutti_net_handle& handle)
+    : net_(net), key_(key), device_(device), handle_(handle) {
+  hello_.communicator = net.options().communicator;
+  hello_.rank = net.options().rank;
+  hello_.lane = static_cast<uint32_t>(key.lane);
+  hello_.channel = key.channel;
+  hello_.protocol = key.protocol;
+}
+
+Dial::~Dial() {
+  if (channel_ == nullptr && state_ != nullptr) net_.options().ops->cancel(state_);
+}
+
+Result<bool> Dial::connect() {
+  void* connection = nullptr;
+  const int32_t code = net_.options().ops->connect(net_.context(), device_, &handle_, &state_, &connection);
+  if (code == TUTTI_AGAIN || (code == TUTTI_OK && connection == nullptr)) return false;
+  state_ = nullptr;
+  const std::string ends = net_.ends(key_, true);
+  if (code != TUTTI_OK) return net_.failure("cannot connect " + ends, code);
+  channel_ = std::make_unique<Channel>(net_, connection, ends);
+  TUTTI_ASSIGN(registration_, channel_->register_memory({&hello_, sizeof hello_}));
+  return true;
+}
+
+Result<std::unique_ptr<Channel>> Dial::advance() {
+  if (channel_ == nullptr) {
+    TUTTI_ASSIGN(const bool connected, connect());
+    if (!connected) return std::unique_ptr<Channel>();
+  }
+  if (request_ == nullptr) {
+    TUTTI_ASSIGN(request_, channel_->send({&hello_, sizeof hello_, 0, registration_}));
+    if (request_ == nullptr) return std::unique_ptr<Channel>();
+  }
+  TUTTI_ASSIGN(const bool told, channel_->test(request_, nullptr));
+  if (!told) return std::unique_ptr<Channel>();
+  channel_->deregister_memory(registration_);
+  return std::move(channel_);
+}
+
+void Breakage::begin(Status failure) {
+  failure_ = std::move(failure);
+  since_ = std::chrono::steady_clock::now();
+}
+
+Status Breakage::verdict(const Net& net, uint32_t peer, bool undelivered) {
+  const auto now = std::chrono::steady_clock::now();
+  const Net::Standing known = net.standing(peer);
+  const bool harmless = !known.awaited && (known.left || (known.unheard && !undelivered));
+  if (harmless) since_ = now;
+  return now - since_ > net.options().break_grace ? failure_ : Status();
+}
+
+}  // namespace tutti::transport

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// A connection of a network plugin, as both ends use it: who made it, its memory, its messages, and its end.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "transport/net.h"
+
+namespace tutti::transport {
+
+/// The first message on every network connection: who sends, and on which connection of the communicator.
+struct NetHello {
+  uint64_t communicator;
+  uint32_t rank;
+  uint32_t lane;
+  uint32_t channel;
+  uint32_t protocol;
+  uint8_t reserved[40];
+};
+static_assert(sizeof(NetHello) == 64);
+
+/// Memory that messages are sent from, or received into.
+struct MessageMemory {
+  void* address = nullptr;
+  uint64_t bytes = 0;
+  uint32_t kind = TUTTI_MEMORY_HOST;  ///< TUTTI_MEMORY_HOST or TUTTI_MEMORY_CUDA
+  int dmabuf = -1;                    ///< descriptor that exports the memory of a GPU from `address` on; -1: none
+};
+
+/// A buffer of one message.
+struct MessagePart {
+  void* address = nullptr;
+  uint64_t bytes = 0;
+  uint32_t tag = 0;
+  void* registration = nullptr;
+};
+
+/// One connection of the plugin. Closes it when destroyed, with all registrations; requests end with it.
+class Channel {
+ public:
+  /// `ends`: between which ranks and devices, for messages.
+  Channel(const Net& net, void* connection, std::string ends)
+      : net_(net), connection_(connection), ends_(std::move(ends)) {}
+  ~Channel();
+  Channel(const Channel&) = delete;
+  Channel& operator=(const Channel&) = delete;
+
+  void set_ends(std::string ends) { ends_ = std::move(ends); }
+  const std::string& ends() const { return ends_; }
+  /// Registers memory for messages of this connection, until deregister_memory() or the end of the connection.
+  Result<void*> register_memory(const MessageMemory& memory);
+  void deregister_memory(void* registration);
+  /// Null request: not now.
+  Result<void*> send(const MessagePart& part);
+  Result<void*> recv(const MessagePart& part) { return recv({&part, 1}); }
+  /// Several parts need TUTTI_NET_CAP_GROUPED_RECV, and different tags.
+  Result<void*> recv(std::span<const MessagePart> parts);
+  /// Makes a received message in memory of a GPU visible to the GPU. Null request: it is visible.
+  Result<void*> flush(const MessagePart& part);
+  /// `bytes`: of each message of a receive; null for other requests.
+  Result<bool> test(void* request, uint64_t* bytes);
+
+ private:
+  Status failure(int32_t code) const;
+
+  const Net& net_;
+  void* connection_;
+  std::string ends_;
+  std::vector<void*> registrations_;  // that are not null
+};
+
+/// Makes a connection to a peer, and says in its first message who this rank is.
+class Dial {
+ public:
+  Dial(const Net& net, const Key& key, uint32_t device, const tutti_net_handle& handle);
+  ~Dial();
+  Dial(const Dial&) = delete;
+  Dial& operator=(const Dial&) = delete;
+  /// The connection once it stands and the peer was told; before that null. Does not block.
+  Result<std::unique_ptr<Channel>> advance();
+
+ private:
+  Result<bool> connect();
+
+  const Net& net_;
+  Key key_;
+  uint32_t device_;
+  tutti_net_handle handle_;
+  NetHello hello_{};
+  void* state_ = nullptr;
+  std::unique_ptr<Channel> channel_;
+  void* registration_ = nullptr;
+  void* request_ = nullptr;
+};
+
+/// Something that waits for a peer's connection.
+class Awaiter {
+ public:
+  virtual ~Awaiter() = default;
+  /// The peer has connected. Called within the engine's round.
+  virtual Status attach(std::unique_ptr<Channel> channel) = 0;
+};
+
+/// A connection that broke. This is a failure of the communicator, unless the peer has left in good order and no call
+/// waits for it. The hub knows more than a connection: it may report that the peer has left, or died. The verdict
+/// leaves it a moment for that.
+class Breakage {
+ public:
+  void begin(Status failure);
+  bool broken() const { return !failure_.ok(); }
+  /// The failure, once it is one. `undelivered`: this rank has data for the peer.
+  Status verdict(const Net& net, uint32_t peer, bool undelivered);
+
+ private:
+  Status failure_;
+  std::chrono::steady_clock::time_point since_;
+};
+
+}  // namespace tutti::transport
