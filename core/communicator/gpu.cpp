@@ -15,8 +15,10 @@
 #include "communicator/gpu_programs.h"
 #include "communicator/gpu_registrations.h"
 #include "communicator/gpu_streams.h"
+#include "device/cuda/dmabuf.h"
 #include "log/log.h"
 #include "plugin/loader.h"
+#include "transport/direct.h"
 #include "transport/p2p.h"
 #include "transport/pinned.h"
 #include "transport/staged.h"
@@ -40,7 +42,6 @@ constexpr double kNvlinkGbs = 370;
 constexpr double kStagedGbs = 20;
 constexpr uint32_t kP2pHeap = 0;
 constexpr uint32_t kStagedHeap = 1;
-constexpr uint64_t kGrain = 512;  // bytes that slots are cut down to
 constexpr uint32_t kManyRanks = 4;
 constexpr uint64_t kSmallSlot = 16 << 10;
 
@@ -78,6 +79,8 @@ class CudaGpu : public Gpu {
     options.rank = options_.rank;
     for (uint32_t rank = 0; rank < options_.rank_count; ++rank) options.ranks.push_back(rank);
     options.timeout = options_.timeout;
+    TUTTI_ASSIGN(const DirectMemory direct, direct_memory());
+    options.direct = direct != DirectMemory::kNone;
     for (const tuner::Protocol& protocol : protocols) {
       GpuLinks::Protocol& link = options.protocols.emplace_back();
       if ((protocol.properties.devices & TUTTI_DEVICE_CUDA) == 0) continue;
@@ -87,7 +90,9 @@ class CudaGpu : public Gpu {
       if (many && link.layout.slot_bytes > kSmallSlot) {
         TUTTI_ASSIGN(link.layout, layout_of(protocol, kSmallSlot));
       }
-      TUTTI_TRY(fit_network(protocol, static_cast<uint32_t>(options.protocols.size() - 1), link.layout));
+      if (options_.net != nullptr && (protocol.properties.links >> TUTTI_LINK_NETWORK & 1) != 0) {
+        TUTTI_TRY(fit_network(protocol.name, link.layout));
+      }
       const uint32_t most = link.layout.max_channels;
       link.max_ctas = {most > 0 ? std::min(most, max_ctas) : max_ctas, max_lanes};
     }
@@ -99,6 +104,7 @@ class CudaGpu : public Gpu {
     heaps.push_back(std::make_unique<transport::P2pHeap>(device_));
     heaps.push_back(std::make_unique<transport::StagedHeap>());
     heaps.push_back(std::make_shared<transport::PinnedHeap>());
+    heaps.push_back(std::make_shared<transport::DirectHeap>(device_, direct == DirectMemory::kDmabuf));
     TUTTI_ASSIGN(links_, GpuLinks::create(std::move(options), std::move(heaps), bootstrap_, deadline));
     return {};
   }
@@ -217,19 +223,41 @@ class CudaGpu : public Gpu {
   }
 
  private:
-  /// A network slot carries a slot of the GPU.
-  Status fit_network(const tuner::Protocol& protocol, uint32_t index, tutti_slot_layout& layout) const {
-    if (options_.net == nullptr || (protocol.properties.links >> TUTTI_LINK_NETWORK & 1) == 0) return {};
-    const uint64_t room = options_.net->options().keys.protocols[index].slot_stride;
-    constexpr uint64_t kHeader = transport::Relay::kHeaderBytes;
-    if (room < kHeader + layout.slot_stride && room > kHeader + kGrain) {
-      TUTTI_ASSIGN(layout, layout_of(protocol, (room - kHeader) / kGrain * kGrain));
+  enum class DirectMemory { kNone, kPointer, kDmabuf };
+  /// How the network registers memory of this GPU.
+  Result<DirectMemory> direct_memory() const {
+    if (options_.net == nullptr || options_.direct == Direct::kOff) return DirectMemory::kNone;
+    const transport::Net::Options& net = options_.net->options();
+    const bool all = options_.net->registers(TUTTI_MEMORY_CUDA);
+    if (all && (net.capabilities & TUTTI_NET_CAP_DMABUF) != 0 && cuda::exports_dmabufs(device_)) {
+      return DirectMemory::kDmabuf;
     }
-    if (room >= kHeader + layout.slot_stride) return {};
-    return {Code::kConfig,
-            fmt::format("net.slot_size leaves {} bytes, but protocol '{}' has slots of {} bytes on GPUs; "
-                        "raise it",
-                        room, protocol.name, layout.slot_stride)};
+    if (all && (net.capabilities & TUTTI_NET_CAP_DEVICE_MEMORY) != 0) return DirectMemory::kPointer;
+    if (options_.direct == Direct::kAuto) return DirectMemory::kNone;
+    return Status(Code::kUnsupported,
+                  fmt::format("net.direct is on, but network '{}' registers no memory of GPU {}; set net.direct to auto",
+                              net.name, device_));
+  }
+
+  /// Leaves room for a record behind each slot. A message of the network carries a slot, and a connection of the network
+  /// has requests for all slots.
+  Status fit_network(std::string_view protocol, tutti_slot_layout& layout) const {
+    const uint64_t room = options_.net->max_message_bytes();
+    if (layout.slot_bytes + sizeof(transport::Relay::Record) > room) {
+      return {Code::kConfig, fmt::format("protocol '{}' has slots of {} bytes between GPUs, but network '{}' carries "
+                                         "messages of at most {} bytes; lower p2p.slot_size",
+                                         protocol, layout.slot_bytes, options_.net->options().name, room)};
+    }
+    const bool groups = (options_.net->options().capabilities & TUTTI_NET_CAP_GROUPED_RECV) != 0;
+    const bool splits = options_.direct != Direct::kOff;  // a peer may be direct where this rank is not
+    const uint32_t requests = transport::Relay::requests(layout.slot_count, splits, groups);
+    if (requests > TUTTI_NET_MIN_REQUESTS) {
+      return {Code::kConfig, fmt::format("{} slots between GPUs need {} requests of the network at once, but networks "
+                                         "offer {}; lower p2p.slots, or set net.direct to off",
+                                         layout.slot_count, requests, TUTTI_NET_MIN_REQUESTS)};
+    }
+    layout.slot_stride += transport::Relay::kRecordRoom;
+    return {};
   }
 
   Result<tutti_slot_layout> layout_of(const tuner::Protocol& protocol, uint64_t slot_bytes) const {

@@ -20,6 +20,7 @@ namespace tutti::communicator {
 /// Setup and calls by one thread at a time; stop() and fault() by any.
 class Gpu {
  public:
+  enum class Direct { kAuto, kOn, kOff };
   struct Options {
     uint32_t rank = 0;
     uint32_t rank_count = 1;
@@ -30,6 +31,7 @@ class Gpu {
     std::vector<uint32_t> local_ranks;   ///< that share this rank's host, itself included
     transport::Net* net = nullptr;       ///< to all others
     std::chrono::nanoseconds timeout{};  ///< of one wait in a kernel
+    Direct direct = Direct::kAuto;       ///< whether the network moves memory of the GPU
   };
   /// Binds to the calling thread's GPU and finds those of all other ranks; all ranks call it. kUnsupported in builds
   /// without CUDA, or for more ranks than a kernel knows.

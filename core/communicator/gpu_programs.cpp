@@ -143,7 +143,6 @@ Status GpuPrograms::reach(GpuCall& call) {
   for (uint32_t i = 0; i < call.launch.message_count; ++i) {
     const tutti_cuda_message& message = call.launch.messages[i];
     if (message.kind != TUTTI_CUDA_SEND) continue;
-    links_.expect(call.protocol, message.cut.slice);
     TUTTI_ASSIGN(call.launch.links[message.peer].to,
                  links_.reach({call.protocol, Lane::kPointToPoint, message.lane_count, message.peer}));
   }
@@ -200,7 +199,6 @@ Result<std::unique_ptr<GpuCall>> GpuPrograms::make(const Call& call, bool in_pla
   if (launch.program_count > 1) {
     launch.programs = reinterpret_cast<const tutti_cuda_program*>(program->on_device.data());
   }
-  links_.expect(decision.protocol, launch.cut.slice);
   TUTTI_TRY(connect(*program, *made));
   plan::set_one_hop(launch);
   return made;

@@ -312,6 +312,12 @@ class Setup {
 
   bool on_gpu() const { return config_.text("device") == "cuda"; }
 
+  communicator::Gpu::Direct direct() const {
+    using Direct = communicator::Gpu::Direct;
+    const std::string text = config_.text("net.direct");
+    return text == "on" ? Direct::kOn : text == "off" ? Direct::kOff : Direct::kAuto;
+  }
+
   Status join_gpus() {
     if (!on_gpu()) return {};
     const std::vector<uint32_t> alone{static_cast<uint32_t>(state_.rank_)};
@@ -323,7 +329,8 @@ class Setup {
                                              config_.text("transport") == "shm",
                                              force_network_ ? alone : local_ranks_,
                                              state_.fabric_->net(),
-                                             config_.duration("timeouts.operation")};
+                                             config_.duration("timeouts.operation"),
+                                             direct()};
     auto gpu = communicator::Gpu::create(options, choices_.protocols, *state_.bootstrap_, deadline_);
     if (!gpu.ok()) return fail_all(gpu.status());
     {

@@ -24,11 +24,12 @@ Result<void*> Channel::register_memory(const MessageMemory& memory) {
   const tutti_network_ops& ops = *net_.options().ops;
   void* registration = nullptr;
   const int32_t code =
-      memory.dmabuf >= 0
-          ? ops.register_dmabuf(connection_, memory.address, memory.bytes, 0, memory.dmabuf, &registration)
+      memory.dmabuf.valid()
+          ? ops.register_dmabuf(connection_, memory.address, memory.bytes, memory.dmabuf_offset, memory.dmabuf.get(),
+                                &registration)
           : ops.register_memory(connection_, memory.address, memory.bytes, memory.kind, &registration);
   if (code != TUTTI_OK) {
-    const std::string_view kind = memory.dmabuf >= 0                  ? "GPU memory as a dmabuf"
+    const std::string_view kind = memory.dmabuf.valid()              ? "GPU memory as a dmabuf"
                                   : memory.kind == TUTTI_MEMORY_CUDA ? "GPU memory"
                                                                      : "memory";
     return net_.failure(fmt::format("cannot register {} bytes of {} for the connection {}", memory.bytes, kind, ends_),

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "transport/heap.h"
 #include "transport/net.h"
 
 namespace tutti::transport {
@@ -23,14 +24,6 @@ struct NetHello {
   uint8_t reserved[40];
 };
 static_assert(sizeof(NetHello) == 64);
-
-/// Memory that messages are sent from, or received into.
-struct MessageMemory {
-  void* address = nullptr;
-  uint64_t bytes = 0;
-  uint32_t kind = TUTTI_MEMORY_HOST;  ///< TUTTI_MEMORY_HOST or TUTTI_MEMORY_CUDA
-  int dmabuf = -1;                    ///< descriptor that exports the memory of a GPU from `address` on; -1: none
-};
 
 /// A buffer of one message.
 struct MessagePart {

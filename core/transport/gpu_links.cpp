@@ -27,16 +27,17 @@ uint64_t tracks_of(const GpuLinks::Protocol& protocol, uint32_t lane, size_t ran
 GpuLinks::GpuLinks(Options options, Heaps heaps) : options_(std::move(options)), heaps_(std::move(heaps)) {
   uint64_t tracks = 0;
   for (const Protocol& protocol : options_.protocols) {
-    longest_.push_back(std::make_shared<std::atomic<uint64_t>>(0));
     for (uint32_t lane = 0; lane < kLaneCount; ++lane) {
-      places_.push_back({mailboxes_, tracks});
+      places_.push_back({mailboxes_, lengths_, tracks});
       mailboxes_ += protocol.max_ctas[lane];
+      lengths_ += uint64_t{protocol.max_ctas[lane]} * protocol.layout.slot_count;
       tracks += tracks_of(protocol, lane, options_.ranks.size());
     }
   }
   const size_t ranks = options_.ranks.size();
   of_.resize(ranks);
   at_.resize(ranks);
+  direct_.resize(ranks);
   offered_.resize(ranks * subjects());
   reached_.resize(ranks * subjects());
 }
@@ -61,11 +62,12 @@ Status GpuLinks::join(bootstrap::Bootstrap& bootstrap, base::Time deadline) {
   struct Hello {
     memory::ArenaAddress board;
     std::array<Piece, kMaxHeaps> mailboxes;
+    bool direct = false;
   };
   std::vector<uint32_t> here = options_.ranks;
   std::erase_if(here, [&](uint32_t rank) { return rank != options_.rank && relayed(rank); });
   TUTTI_ASSIGN(board_, Board::create(options_.rank, std::move(here), subjects()));
-  Hello mine{board_->address(), {}};
+  Hello mine{board_->address(), {}, options_.direct};
   const uint64_t bytes = options_.ranks.size() * mailboxes_ * sizeof(tutti_cuda_mailbox);
   std::array<uint8_t*, kMaxHeaps> own{};
   std::pair<uint8_t*, Piece> telling{};  // other hosts
@@ -77,17 +79,21 @@ Status GpuLinks::join(bootstrap::Bootstrap& bootstrap, base::Time deadline) {
     TUTTI_ASSIGN(telling, cut(heap, bytes));
     told_ = reinterpret_cast<tutti_cuda_mailbox*>(on_host(mine.mailboxes[heap]));
     telling_ = reinterpret_cast<tutti_cuda_mailbox*>(on_host(telling.second));
+    TUTTI_ASSIGN(const auto lengths, cut(heap, options_.ranks.size() * lengths_ * sizeof(uint64_t)));
+    lengths_on_gpu_ = reinterpret_cast<uint64_t*>(lengths.first);
+    lengths_on_host_ = reinterpret_cast<uint64_t*>(on_host(lengths.second));
   }
   TUTTI_ASSIGN(const auto all, bootstrap.all_gather(std::as_bytes(std::span(&mine, 1)), deadline));
   for (const uint32_t peer : options_.ranks) {
     if (peer == options_.rank) continue;
     of_[peer] = reinterpret_cast<tutti_cuda_mailbox*>(own[options_.heaps[peer]]) + peer * mailboxes_;
-    if (relayed(peer)) {
-      at_[peer] = reinterpret_cast<tutti_cuda_mailbox*>(telling.first) + peer * mailboxes_;
-      continue;
-    }
     Hello hello;
     std::memcpy(&hello, all[peer].data(), std::min(all[peer].size(), sizeof hello));
+    if (relayed(peer)) {
+      at_[peer] = reinterpret_cast<tutti_cuda_mailbox*>(telling.first) + peer * mailboxes_;
+      direct_[peer] = hello.direct;
+      continue;
+    }
     TUTTI_TRY(board_->open(peer, hello.board));
     TUTTI_ASSIGN(uint8_t* const at, find(peer, hello.mailboxes[options_.heaps[peer]]));
     at_[peer] = reinterpret_cast<tutti_cuda_mailbox*>(at) + options_.rank * mailboxes_;
@@ -134,6 +140,7 @@ void GpuLinks::describe(uint32_t protocol, Lane lane, tutti_cuda_track* tracks, 
     if (peer == options_.rank) continue;
     launch.links[peer].of = of_[peer] + at.mailboxes;
     launch.links[peer].at = at_[peer] + at.mailboxes;
+    launch.links[peer].lengths = relayed(peer) ? lengths_on_gpu_ + peer * lengths_ + at.lengths : nullptr;
   }
 }
 
@@ -150,7 +157,7 @@ Result<const uint8_t*> GpuLinks::offer(const GpuKey& key) {
   if (slots != nullptr) [[likely]]
     return slots;
   if (relayed(key.peer)) {
-    TUTTI_ASSIGN(slots, relay_slots(key, &Relay::Memory::from));
+    TUTTI_TRY(relay(key));
     return slots;
   }
   const Protocol& protocol = options_.protocols[key.protocol];
@@ -168,7 +175,7 @@ Result<uint8_t*> GpuLinks::reach(const GpuKey& key) {
   if (slots != nullptr) [[likely]]
     return slots;
   if (relayed(key.peer)) {
-    TUTTI_ASSIGN(slots, relay_slots(key, &Relay::Memory::to));
+    TUTTI_TRY(relay(key));
     return slots;
   }
   TUTTI_ASSIGN(const Piece piece, board_->wait<Piece>(key.peer, subject, base::time_in(options_.timeout)));
@@ -176,42 +183,50 @@ Result<uint8_t*> GpuLinks::reach(const GpuKey& key) {
   return slots;
 }
 
-/// Slots for all CTAs of a lane, one after the other.
-Result<uint8_t*> GpuLinks::relay_slots(const GpuKey& key, std::atomic<uint8_t*> Relay::Memory::*which) {
+/// Makes the slots of both directions for all CTAs of a lane, one after the other, and a relay for each.
+Status GpuLinks::relay(const GpuKey& key) {
+  const Protocol& protocol = options_.protocols[key.protocol];
+  const uint32_t ctas = protocol.max_ctas[static_cast<uint32_t>(key.lane)];
+  const uint64_t bytes = protocol.layout.slot_count * protocol.layout.slot_stride;
+  const uint32_t heap = options_.direct ? kDirect : kRelayed;
+  TUTTI_ASSIGN(const auto to, cut(heap, ctas * bytes));
+  TUTTI_ASSIGN(const auto from, cut(heap, ctas * bytes));
+  uint8_t* const to_net = options_.direct ? to.first : on_host(to.second);
+  uint8_t* const from_net = options_.direct ? from.first : on_host(from.second);
+  for (uint32_t cta = 0; cta < ctas; ++cta) {
+    TUTTI_ASSIGN(Relay::Options made, relay_options(key, cta, to_net + cta * bytes, from_net + cta * bytes));
+    const Key connection = made.key;
+    auto relay = std::make_shared<Relay>(*options_.net, std::move(made));
+    options_.net->expect(connection, relay);
+    options_.net->engine().add(std::move(relay));
+  }
+  const size_t index = key.peer * subjects() + subject(key);
+  reached_[index] = to.first;
+  offered_[index] = from.first;
+  return {};
+}
+
+/// `to`, `from`: the CTA's slots, as Heap::for_network takes them.
+Result<Relay::Options> GpuLinks::relay_options(const GpuKey& key, uint32_t cta, uint8_t* to, uint8_t* from) {
   const tutti_slot_layout& layout = options_.protocols[key.protocol].layout;
   const uint64_t bytes = layout.slot_count * layout.slot_stride;
-  auto& relays = GpuLinks::relays(key);
-  TUTTI_ASSIGN(const auto own, cut(kRelayed, relays.size() * bytes));
-  uint8_t* at = on_host(own.second);
-  for (const auto& relay : relays) {
-    (relay->memory().*which).store(at, std::memory_order_release);
-    at += bytes;
-  }
-  return own.first;
-}
-
-/// Of all CTAs of a lane to one peer; made at the first time.
-std::vector<std::shared_ptr<Relay>>& GpuLinks::relays(const GpuKey& key) {
-  const Protocol& protocol = options_.protocols[key.protocol];
-  const auto lane = static_cast<uint32_t>(key.lane);
-  auto& relays = relays_[{key.peer, key.protocol * kLaneCount + lane}];
-  if (!relays.empty()) return relays;
-  for (uint32_t cta = 0; cta < protocol.max_ctas[lane]; ++cta) {
-    const Key connection{key.peer, key.lane, cta, key.protocol};
-    const auto& relay = relays.emplace_back(std::make_shared<Relay>(
-        protocol.layout, options_.net->sender(connection), options_.net->receiver(connection), longest_[key.protocol]));
-    const uint64_t mailbox = key.peer * mailboxes_ + place(key.protocol, key.lane).mailboxes + cta;
-    relay->memory().at = telling_ + mailbox;
-    relay->memory().of = told_ + mailbox;
-    relay->memory().owner = heaps_[kRelayed];  // the engine may outlive this
-    options_.net->engine().add(relay);
-  }
-  return relays;
-}
-
-void GpuLinks::expect(uint32_t protocol, uint64_t slice_bytes) {
-  std::atomic<uint64_t>& longest = *longest_[protocol];
-  if (longest.load(std::memory_order_relaxed) < slice_bytes) longest.store(slice_bytes, std::memory_order_release);
+  const std::shared_ptr<Heap>& heap = heaps_[options_.direct ? kDirect : kRelayed];
+  const Place& at = place(key.protocol, key.lane);
+  const uint64_t mailbox = key.peer * mailboxes_ + at.mailboxes + cta;
+  const uint64_t capabilities = options_.net->options().capabilities;
+  Relay::Options made;
+  made.key = {key.peer, key.lane, cta, key.protocol};
+  made.layout = layout;
+  TUTTI_ASSIGN(made.to, heap->for_network(to, bytes));
+  TUTTI_ASSIGN(made.from, heap->for_network(from, bytes));
+  made.at = telling_ + mailbox;
+  made.of = told_ + mailbox;
+  made.lengths = lengths_on_host_ + key.peer * lengths_ + at.lengths + uint64_t{cta} * layout.slot_count;
+  made.splits = options_.direct || direct_[key.peer];
+  made.flushes = options_.direct && (capabilities & TUTTI_NET_CAP_FLUSH) != 0;
+  made.groups = (capabilities & TUTTI_NET_CAP_GROUPED_RECV) != 0;
+  made.owner = std::make_shared<Heaps>(heaps_);  // the engine may outlive this
+  return made;
 }
 
 void GpuLinks::close() {

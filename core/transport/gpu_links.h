@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The connections between GPUs: for each protocol, slots in memory of the rank that receives, and mailboxes. Which
-// memory that is depends on the pair of ranks: of the GPU; of the host, where GPUs do not reach each other; of either
-// host, where there are two, and relays carry what is new (relay.h).
+// memory that is depends on the pair of ranks. GPUs that reach each other meet in memory of the GPU, other GPUs of a host
+// in memory of the host. For a peer on another host both ranks have slots of their own, and relays move the messages
+// between them (relay.h).
 //
 // Mailboxes are small and there from the start, for all peers. Slots are made when a call first needs them: the
 // receiver offers them, the sender reaches for them and waits until they are offered. A rank that offers before it
@@ -46,10 +47,12 @@ class GpuLinks {
     std::vector<Protocol> protocols;
     std::vector<uint32_t> heaps;         ///< by rank: in which kind of memory it and this rank meet
     Net* net = nullptr;                  ///< to ranks of other hosts
+    bool direct = false;                 ///< the network moves memory of this GPU; heaps have kDirect
     std::chrono::nanoseconds timeout{};  ///< of the wait for a peer's offer
   };
-  static constexpr uint32_t kMaxHeaps = 3;
+  static constexpr uint32_t kMaxHeaps = 4;
   static constexpr uint32_t kRelayed = 2;            ///< the kind for ranks of other hosts: seen by this rank alone
+  static constexpr uint32_t kDirect = 3;             ///< of this rank's GPU, for slots that a network moves
   using Heaps = std::vector<std::shared_ptr<Heap>>;  ///< the kinds of memory, at most kMaxHeaps
   /// Collective over all ranks.
   static Result<std::unique_ptr<GpuLinks>> create(Options options, Heaps heaps, bootstrap::Bootstrap& bootstrap,
@@ -66,9 +69,6 @@ class GpuLinks {
   /// The slots that this rank fills at a peer; at the first time waits until the peer has offered them.
   Result<uint8_t*> reach(const GpuKey& key);
 
-  /// Slices of a protocol may be so long from now on.
-  void expect(uint32_t protocol, uint64_t slice_bytes);
-
   /// Ends waits, now and later. Any thread.
   void stop() { board_->stop(); }
   /// Gives back what peers own, once nothing uses it any more.
@@ -80,6 +80,7 @@ class GpuLinks {
   /// What a lane of a protocol has of its own.
   struct Place {
     uint64_t mailboxes = 0;  ///< of a peer, before this lane's
+    uint64_t lengths = 0;    ///< of a peer, before this lane's
     uint64_t tracks = 0;     ///< before this lane's
   };
   /// Memory of this rank from which pieces are cut.
@@ -102,8 +103,8 @@ class GpuLinks {
   Result<std::pair<uint8_t*, Piece>> cut(uint32_t heap, uint64_t bytes);
   Result<uint8_t*> find(uint32_t peer, const Piece& piece);
   bool relayed(uint32_t peer) const { return options_.heaps[peer] == kRelayed; }
-  Result<uint8_t*> relay_slots(const GpuKey& key, std::atomic<uint8_t*> Relay::Memory::*which);
-  std::vector<std::shared_ptr<Relay>>& relays(const GpuKey& key);
+  Status relay(const GpuKey& key);
+  Result<Relay::Options> relay_options(const GpuKey& key, uint32_t cta, uint8_t* to, uint8_t* from);
   uint8_t* on_host(const Piece& piece) const { return blocks_[piece.block].memory.on_host + piece.offset; }
   uint32_t subjects() const { return static_cast<uint32_t>(options_.protocols.size()) * kLaneCount * kSizes; }
   uint32_t subject(const GpuKey& key) const;
@@ -124,8 +125,10 @@ class GpuLinks {
   // To other hosts.
   tutti_cuda_mailbox* told_ = nullptr;     ///< where peers tell this rank, as the process sees it: by rank
   tutti_cuda_mailbox* telling_ = nullptr;  ///< where this rank tells them
-  std::vector<std::shared_ptr<std::atomic<uint64_t>>> longest_;                          ///< slice, by protocol
-  std::map<std::pair<uint32_t, uint32_t>, std::vector<std::shared_ptr<Relay>>> relays_;  ///< by peer and place; of CTAs
+  uint64_t lengths_ = 0;                   ///< of one peer
+  uint64_t* lengths_on_host_ = nullptr;    ///< of messages to peers, by rank
+  uint64_t* lengths_on_gpu_ = nullptr;
+  std::vector<bool> direct_;  ///< by rank: has direct slots
 };
 
 }  // namespace tutti::transport

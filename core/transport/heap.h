@@ -8,9 +8,20 @@
 #include <cstring>
 #include <type_traits>
 
+#include "base/fd.h"
+#include "tutti/plugin/abi.h"
 #include "tutti/status.h"
 
 namespace tutti::transport {
+
+/// Memory that messages of a network are sent from, or received into.
+struct MessageMemory {
+  void* address = nullptr;
+  uint64_t bytes = 0;
+  uint32_t kind = TUTTI_MEMORY_HOST;  ///< TUTTI_MEMORY_HOST or TUTTI_MEMORY_CUDA
+  base::Fd dmabuf{};                  ///< exports the memory of a GPU; not valid: the network takes pointers
+  uint64_t dmabuf_offset = 0;         ///< of `address`
+};
 
 /// One rank's memory of a kind, and what it sees of other ranks' memory of that kind. One thread at a time.
 class Heap {
@@ -45,6 +56,9 @@ class Heap {
   virtual Result<Block> make(uint64_t bytes) = 0;
   /// A block of another rank, as this rank's GPU sees it, until close().
   virtual Result<uint8_t*> open(const Address& address) = 0;
+  /// What a network registers to access `bytes` of a block. `at`: as the process sees the block, or as the GPU does where
+  /// the process does not. By default memory of the host.
+  virtual Result<MessageMemory> for_network(uint8_t* at, uint64_t bytes) { return MessageMemory{at, bytes}; }
   /// Gives back all that was opened. Nothing on this rank's GPU uses it any more.
   virtual void close() = 0;
 };

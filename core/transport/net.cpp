@@ -70,6 +70,17 @@ Status Net::listen() {
   return {};
 }
 
+uint64_t Net::max_message_bytes() const {
+  uint64_t least = UINT64_MAX;
+  for (const Device& device : devices_) least = std::min(least, device.properties.max_message_bytes);
+  return least;
+}
+
+bool Net::registers(uint32_t memory) const {
+  return std::all_of(devices_.begin(), devices_.end(),
+                     [&](const Device& device) { return (device.properties.memory & memory) != 0; });
+}
+
 uint32_t Net::own_device(uint32_t wanted) const {
   for (const Device& device : devices_) {
     if (device.index == wanted) return wanted;

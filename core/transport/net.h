@@ -70,6 +70,10 @@ class Net {
     std::array<char, 28> device_name{};  ///< ends with a zero
     tutti_net_handle handle{};
   };
+  /// The lowest limit of a message's bytes of the devices in use.
+  uint64_t max_message_bytes() const;
+  /// Whether all devices in use register memory of a kind, TUTTI_MEMORY_HOST or TUTTI_MEMORY_CUDA.
+  bool registers(uint32_t memory) const;
   /// This rank's doors, for the other ranks; plain data, one per device in use.
   const std::vector<Door>& doors() const { return doors_; }
   /// The doors of all ranks, by rank. From now on connections are accepted in the background.

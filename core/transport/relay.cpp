@@ -3,12 +3,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 
 namespace tutti::transport {
 namespace {
 
-// Partners of the GPU's stores and loads with system scope: mailboxes are memory of the host.
+// Partners of the GPU's loads and stores with system scope: mailboxes and lengths are memory of the host.
 uint32_t load(uint32_t& word) {
   return std::atomic_ref<uint32_t>(word).load(std::memory_order_acquire);
 }
@@ -16,92 +17,287 @@ void store(uint32_t& word, uint32_t value) {
   std::atomic_ref<uint32_t>(word).store(value, std::memory_order_release);
 }
 
-std::atomic_ref<uint64_t> counter(uint64_t* value) {
-  return std::atomic_ref<uint64_t>(*value);
-}
-
-uint8_t* slot_of(const tutti_connection& connection, uint64_t step) {
-  return connection.slots + (step & (connection.slot_count - 1)) * connection.slot_stride;
+/// Numbers of messages are counted modulo 2^32.
+bool is_after(uint32_t a, uint32_t b) {
+  return static_cast<int32_t>(a - b) > 0;
 }
 
 }  // namespace
 
-Relay::Relay(const tutti_slot_layout& layout, tutti_connection* out, tutti_connection* in,
-             std::shared_ptr<const std::atomic<uint64_t>> longest)
-    : layout_(layout), out_(out), in_(in), longest_(std::move(longest)) {
-  static_assert(sizeof(Header) <= kHeaderBytes);
+Relay::Relay(const Net& net, Options options)
+    : net_(net),
+      options_(std::move(options)),
+      out_records_(options_.layout.slot_count + 1),
+      in_records_(options_.layout.slot_count + kNotices),
+      dial_(net.dial(options_.key)),
+      outgoing_(options_.layout.slot_count),
+      incoming_(options_.layout.slot_count) {}
+
+Status Relay::attach(std::unique_ptr<Channel> channel) {
+  in_ = std::move(channel);
+  in_->set_ends(net_.ends(options_.key, false));
+  TUTTI_ASSIGN(from_registration_, in_->register_memory(options_.from));
+  TUTTI_ASSIGN(in_registration_, in_->register_memory({in_records_.data(), in_records_.size() * sizeof(Record)}));
+  return {};
 }
 
+template <class Step>
+Result<bool> Relay::guard(Breakage& breakage, bool undelivered, Step&& step) {
+  if (!breakage.broken()) {
+    Result<bool> moved = step();
+    if (moved.ok() || moved.status().code() != Code::kRemote) return moved;
+    breakage.begin(moved.status());
+  }
+  TUTTI_TRY(breakage.verdict(net_, options_.key.peer, undelivered));
+  return false;
+}
+
+/// Receives first: a slot must be posted before the peer is told that it is free.
 Result<bool> Relay::progress() {
-  TUTTI_ASSIGN(const bool received, receive());
-  return send() || received;
+  const uint32_t done = load(options_.at->done);
+  TUTTI_ASSIGN(const bool received, guard(in_breakage_, false, [&] { return receive(done); }));
+  TUTTI_ASSIGN(const bool sent, guard(out_breakage_, !all_sent(), [&] { return send(); }));
+  return received || sent;
+}
+
+bool Relay::all_sent() const {
+  if (load(options_.at->tail) != sent_ || notice_ != nullptr) return false;
+  for (const Outgoing& slot : outgoing_) {
+    if (slot.slice != nullptr || slot.record != nullptr) return false;
+  }
+  return true;
 }
 
 bool Relay::idle() const {
-  return load(memory_.at->tail) == sent_;
+  if (all_sent()) return true;
+  return (out_breakage_.broken() || !net_.options().serves_left) && net_.standing(options_.key.peer).left;
 }
 
-bool Relay::send() {
-  bool moved = false;
-  const uint32_t done = load(memory_.at->done);
-  const uint32_t tail = load(memory_.at->tail);
-  const uint8_t* const slots = memory_.to.load(std::memory_order_acquire);
-  if (slots == nullptr) {
-    sent_ = tail;
-  } else if (tail - sent_ > layout_.slot_count) {
-    sent_ = tail - layout_.slot_count;
+Result<bool> Relay::send() {
+  if (out_ == nullptr) {
+    TUTTI_ASSIGN(out_, dial_->advance());
+    if (out_ == nullptr) return false;
+    TUTTI_ASSIGN(to_registration_, out_->register_memory(options_.to));
+    TUTTI_ASSIGN(out_registration_, out_->register_memory({out_records_.data(), out_records_.size() * sizeof(Record)}));
   }
-  const uint64_t bytes = longest_->load(std::memory_order_acquire);
+  TUTTI_ASSIGN(bool moved, complete_sends());
+  const uint32_t done = load(options_.at->done);
+  const uint32_t tail = load(options_.at->tail);
+  const uint32_t slots = options_.layout.slot_count;
+  if (tail - sent_ > slots) sent_ = tail - slots;  // a later number has found a slot, so all before it are free
   for (; sent_ != tail; ++sent_) {
-    if (!put({sent_, 1, done, 0, bytes}, slots + place(sent_))) return moved;
-    told_ = done;
+    const uint64_t length = std::atomic_ref(const_cast<uint64_t&>(options_.lengths[slot_of(sent_)]))
+                                .load(std::memory_order_relaxed);  // ordered by the tail
+    const uint64_t bytes = length >> 32;
+    if (static_cast<uint32_t>(length) != sent_ || bytes == 0) continue;  // no message had this number
+    TUTTI_ASSIGN(const bool posted, send_slice(sent_, bytes, done));
+    if (!posted) return moved;
     moved = true;
   }
-  if (done == told_ || !put({0, 0, done, 0, 0}, nullptr)) return moved;
-  told_ = done;
-  return true;
+  if (done == told_) return moved;
+  TUTTI_ASSIGN(const bool told, send_notice(done));
+  return moved || told;
 }
 
-/// False: the network is not done with what was sent before.
-bool Relay::put(const Header& header, const uint8_t* slot) {
-  tutti_connection& to = *out_;
-  if (to.step - counter(to.head).load(std::memory_order_acquire) >= to.slot_count) return false;
-  uint8_t* const at = slot_of(to, to.step);
-  std::memcpy(at, &header, sizeof header);
-  if (header.bytes > 0) std::memcpy(at + kHeaderBytes, slot, header.bytes);
-  if (to.sizes != nullptr) to.sizes[to.step & (to.slot_count - 1)] = kHeaderBytes + header.bytes;
-  counter(to.tail).store(++to.step, std::memory_order_seq_cst);
-  return true;
-}
-
-Result<bool> Relay::receive() {
-  tutti_connection& from = *in_;
-  const uint64_t filled = counter(from.tail).load(std::memory_order_acquire);
-  const uint64_t before = from.step;
-  for (; from.step < filled; ++from.step) {
-    const uint8_t* const at = slot_of(from, from.step);
-    Header header;
-    std::memcpy(&header, at, sizeof header);
-    if (from.sizes != nullptr && from.sizes[from.step & (from.slot_count - 1)] != kHeaderBytes + header.bytes) {
-      return Status(Code::kMismatch,
-                    fmt::format("rank {} sends a message of {} bytes as a slice of {} bytes", from.peer,
-                                from.sizes[from.step & (from.slot_count - 1)], header.bytes));
-    }
-    if (header.bytes > layout_.slot_stride) {
-      return Status(Code::kMismatch, fmt::format("rank {} sends slices of {} bytes for slots of {} bytes", from.peer,
-                                                 header.bytes, layout_.slot_stride));
-    }
-    if (header.has_slot != 0) {
-      uint8_t* const slots = memory_.from.load(std::memory_order_acquire);
-      if (slots == nullptr) break;  // this rank has not made the call yet
-      if (header.bytes > 0) std::memcpy(slots + place(header.number), at + kHeaderBytes, header.bytes);
-      store(memory_.of->tail, header.number + 1);
-    }
-    store(memory_.of->done, header.done);
+/// Frees the requests that are done.
+Result<bool> Relay::complete_sends() {
+  bool moved = false;
+  for (Outgoing& slot : outgoing_) {
+    TUTTI_ASSIGN(const bool slice, finish(slot.slice));
+    TUTTI_ASSIGN(const bool record, finish(slot.record));
+    moved = moved || slice || record;
   }
-  if (from.step == before) return false;
-  counter(from.head).store(from.step, std::memory_order_seq_cst);
+  TUTTI_ASSIGN(const bool notice, finish(notice_));
+  return moved || notice;
+}
+
+/// True if a request is done, and so free.
+Result<bool> Relay::finish(void*& request) {
+  if (request == nullptr) return false;
+  TUTTI_ASSIGN(const bool done, out_->test(request, nullptr));
+  if (done) request = nullptr;
+  return done;
+}
+
+/// False: the network takes no more now. A record that finds no place goes first the next time.
+Result<bool> Relay::send_slice(uint32_t number, uint64_t bytes, uint32_t done) {
+  const uint32_t index = slot_of(number);
+  Outgoing& slot = outgoing_[index];
+  if (slot.slice != nullptr) return false;
+  const Record record{slice_step_, bytes, number, done};
+  uint8_t* const slice = at(options_.to, index);
+  if (!options_.splits) {
+    std::memcpy(slice + bytes, &record, sizeof record);
+    TUTTI_ASSIGN(slot.slice, out_->send({slice, bytes + sizeof record, kSliceTag + index, to_registration_}));
+  } else {
+    if (slot.record == nullptr) {
+      out_records_[index] = record;
+      TUTTI_ASSIGN(slot.record,
+                   out_->send({&out_records_[index], sizeof record, kRecordTag + index, out_registration_}));
+      if (slot.record == nullptr) return false;
+    }
+    TUTTI_ASSIGN(slot.slice, out_->send({slice, bytes, kSliceTag + index, to_registration_}));
+  }
+  if (slot.slice == nullptr) return false;
+  told_ = done;
+  ++slice_step_;
   return true;
+}
+
+/// False: the last one is still on its way.
+Result<bool> Relay::send_notice(uint32_t done) {
+  if (notice_ != nullptr) return false;
+  Record& record = out_records_.back();
+  record = {notice_step_, 0, 0, done};
+  TUTTI_ASSIGN(notice_, out_->send({&record, sizeof record, kNoticeTag, out_registration_}));
+  if (notice_ == nullptr) return false;
+  told_ = done;
+  ++notice_step_;
+  return true;
+}
+
+Result<bool> Relay::receive(uint32_t done) {
+  if (in_ == nullptr) return false;
+  TUTTI_ASSIGN(bool moved, take_notices());
+  for (uint32_t slot = 0; slot < options_.layout.slot_count; ++slot) {
+    TUTTI_ASSIGN(const bool taken, take(slot, done));
+    moved = moved || taken;
+  }
+  for (bool again = true; again;) {
+    again = false;
+    for (uint32_t slot = 0; slot < options_.layout.slot_count; ++slot) {
+      TUTTI_ASSIGN(const bool delivered, deliver(slot));
+      again = again || delivered;
+    }
+    moved = moved || again;
+  }
+  for (uint32_t slot = 0; slot < options_.layout.slot_count; ++slot) {
+    TUTTI_ASSIGN(const bool posted, post(slot, done));
+    moved = moved || posted;
+  }
+  return moved;
+}
+
+Result<bool> Relay::take_notices() {
+  bool moved = false;
+  for (uint32_t i = 0; i < kNotices; ++i) {
+    Record& record = in_records_[options_.layout.slot_count + i];
+    if (notices_[i] != nullptr) {
+      uint64_t bytes = 0;
+      TUTTI_ASSIGN(const bool done, in_->test(notices_[i], &bytes));
+      if (!done) continue;
+      notices_[i] = nullptr;
+      if (bytes != sizeof record || record.bytes != 0 || record.step >= next_notice_ + kNotices) {
+        return mismatch(fmt::format("a notice of {} bytes, number {} after {}", bytes, record.step, next_notice_));
+      }
+      next_notice_ = std::max(next_notice_, record.step + 1);
+      hear(record.done);
+      moved = true;
+    }
+    TUTTI_ASSIGN(notices_[i], in_->recv({&record, sizeof record, kNoticeTag, in_registration_}));
+  }
+  return moved;
+}
+
+/// Posts the receive of a slot that the GPU is done with.
+Result<bool> Relay::post(uint32_t index, uint32_t done) {
+  Incoming& slot = incoming_[index];
+  if (slot.state != Incoming::State::kBusy || (slot.used && !is_after(done, slot.number))) return false;
+  const uint64_t room = options_.splits ? options_.layout.slot_bytes : options_.layout.slot_bytes + sizeof(Record);
+  const MessagePart slice{at(options_.from, index), room, kSliceTag + index, from_registration_};
+  const MessagePart record{&in_records_[index], sizeof(Record), kRecordTag + index, in_registration_};
+  if (options_.splits && options_.groups) {
+    const std::array<MessagePart, 2> both = {slice, record};
+    TUTTI_ASSIGN(slot.slice, in_->recv(both));
+  } else {
+    if (slot.slice == nullptr) {
+      TUTTI_ASSIGN(slot.slice, in_->recv(slice));
+    }
+    if (options_.splits && slot.slice != nullptr) {
+      TUTTI_ASSIGN(slot.record, in_->recv(record));
+      if (slot.record == nullptr) return false;
+    }
+  }
+  if (slot.slice == nullptr) return false;
+  slot.state = Incoming::State::kPosted;
+  return true;
+}
+
+/// Takes the slice of a slot that has arrived, with its record.
+Result<bool> Relay::take(uint32_t index, uint32_t done) {
+  Incoming& slot = incoming_[index];
+  if (slot.state != Incoming::State::kPosted) return false;
+  if (slot.slice != nullptr) {
+    std::array<uint64_t, 2> bytes{};
+    TUTTI_ASSIGN(const bool arrived, in_->test(slot.slice, bytes.data()));
+    if (!arrived) return false;
+    slot.slice = nullptr;
+    slot.bytes = bytes[0];
+  }
+  if (slot.record != nullptr) {
+    TUTTI_ASSIGN(const bool arrived, in_->test(slot.record, nullptr));
+    if (!arrived) return false;
+    slot.record = nullptr;
+  }
+  if (options_.splits) {
+    slot.arrived = in_records_[index];
+  } else {
+    if (slot.bytes <= sizeof(Record)) return mismatch(fmt::format("a slice of {} bytes", slot.bytes));
+    slot.bytes -= sizeof(Record);
+    std::memcpy(&slot.arrived, at(options_.from, index) + slot.bytes, sizeof(Record));
+  }
+  TUTTI_TRY(check(slot.arrived, slot.bytes, index, done));
+  slot.state = Incoming::State::kArrived;
+  return true;
+}
+
+/// Tells the GPU of the next slice, in the order sent.
+Result<bool> Relay::deliver(uint32_t index) {
+  Incoming& slot = incoming_[index];
+  const bool has_arrived = slot.state == Incoming::State::kArrived || slot.state == Incoming::State::kFlushing;
+  if (!has_arrived || slot.arrived.step != next_slice_) return false;
+  if (options_.flushes && slot.state == Incoming::State::kArrived) {
+    TUTTI_ASSIGN(slot.flush,
+                 in_->flush({at(options_.from, index), slot.bytes, kSliceTag + index, from_registration_}));
+    slot.state = Incoming::State::kFlushing;
+  }
+  if (slot.flush != nullptr) {
+    TUTTI_ASSIGN(const bool flushed, in_->test(slot.flush, nullptr));
+    if (!flushed) return false;
+    slot.flush = nullptr;
+  }
+  slot.state = Incoming::State::kBusy;
+  slot.used = true;
+  slot.number = slot.arrived.number;
+  ++next_slice_;
+  store(options_.of->tail, slot.number + 1);
+  hear(slot.arrived.done);
+  return true;
+}
+
+Status Relay::check(const Record& record, uint64_t bytes, uint32_t index, uint32_t done) const {
+  const uint32_t slots = options_.layout.slot_count;
+  if (record.bytes == bytes && bytes > 0 && slot_of(record.number) == index && record.number - done < slots &&
+      record.step - next_slice_ < slots) {
+    return {};
+  }
+  return mismatch(fmt::format("a slice of {} bytes in slot {}, which its sender calls {} bytes of message {}, step {}; "
+                              "{} slots from message {} and step {} on are free",
+                              bytes, index, record.bytes, record.number, record.step, slots, done, next_slice_));
+}
+
+Status Relay::mismatch(const std::string& difference) const {
+  return {Code::kInternal,
+          fmt::format("network '{}' delivers other messages than were sent on the connection {}: {}; its plugin or its "
+                      "device is faulty",
+                      net_.options().name, in_->ends(), difference)};
+}
+
+/// Tells the GPU which of its messages the peer is done with.
+void Relay::hear(uint32_t done) {
+  if (!is_after(done, peer_done_)) return;
+  peer_done_ = done;
+  store(options_.of->done, done);
 }
 
 }  // namespace tutti::transport

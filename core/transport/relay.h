@@ -1,66 +1,143 @@
 // SPDX-License-Identifier: Apache-2.0
-// What stands between GPUs of different hosts: each sees slots and mailboxes in memory of its own host, and a task of
-// the progress engine at either side carries what is new there over a network connection.
+// The connection between a CTA of this rank's GPU and the same CTA of a GPU on another host.
+//
+// The GPU fills slots and reads slots. A relay is a task of the progress engine. It posts sends from the slots that the
+// GPU has filled, and receives into the slots that the GPU is done with. The bytes of a slice are never copied on the
+// host. Slots lie in pinned memory of the host, or in memory of the GPU where the network registers it ("direct").
+//
+// Messages of the network, by tag:
+// - kNoticeTag: a Record without a slice. It says which messages the sender's GPU is done with.
+// - kSliceTag + slot: a slice. In pinned memory the Record follows the slice in the same message.
+// - kRecordTag + slot: the Record of a slice, if one of the two GPUs has direct slots.
+// A receiver has a receive posted for each slot that is free. A sender's GPU fills a slot only after it was told that
+// the slot is free, so no message waits for a receive.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "progress/engine.h"
+#include "transport/channel.h"
 #include "tutti/plugin/cuda.h"
 #include "tutti/plugin/protocol.h"
 
 namespace tutti::transport {
 
-/// Both directions between one CTA of this rank's GPU and its like at a peer. A message of the network carries one
-/// slot, or only how many messages the GPU is done with.
-///
-/// The GPU says which messages are there, but not how long they are: as many bytes travel as the longest slice so far
-/// has had. Numbers that no message had are taken for messages as well: their slots are free at both ends, or a message
-/// with a higher number could not have been sent.
-class Relay : public progress::Task {
+/// Both directions between one CTA of this rank's GPU and its counterpart at a peer.
+class Relay : public progress::Task, public Awaiter {
  public:
-  /// Network slots carry this much more than those of GPUs.
-  static constexpr uint64_t kHeaderBytes = 64;
-
-  /// As the host sees them. `to` and `from` begin with slot 0 of the CTA; either may come later than the relay.
-  struct Memory {
-    std::atomic<uint8_t*> to = nullptr;    ///< slots that the GPU fills
-    std::atomic<uint8_t*> from = nullptr;  ///< slots that it reads
-    tutti_cuda_mailbox* at = nullptr;      ///< where it tells the peer
-    tutti_cuda_mailbox* of = nullptr;      ///< where it is told
-    std::shared_ptr<void> owner;           ///< of all of it
+  /// Describes a slice, or stands alone as a notice.
+  struct Record {
+    uint64_t step;    ///< of the slices, or of the notices, of this direction, from 0
+    uint64_t bytes;   ///< of the slice; 0: a notice
+    uint32_t number;  ///< of the slice's message
+    uint32_t done;    ///< the sender's GPU is done with messages before this number
   };
+  static_assert(sizeof(Record) == 24);
+  /// Bytes that a slot has behind its longest slice.
+  static constexpr uint64_t kRecordRoom = 512;
+  static constexpr uint32_t kNoticeTag = 0;
+  static constexpr uint32_t kSliceTag = 1;
+  static constexpr uint32_t kRecordTag = 1u << 16;
 
-  /// `longest`: bytes of a slice, raised before a call with longer ones is launched.
-  Relay(const tutti_slot_layout& layout, tutti_connection* out, tutti_connection* in,
-        std::shared_ptr<const std::atomic<uint64_t>> longest);
-  /// All but slots must be there before the engine gets the relay.
-  Memory& memory() { return memory_; }
+  struct Options {
+    Key key;
+    tutti_slot_layout layout{};      ///< slot_stride includes kRecordRoom
+    MessageMemory to;                ///< slots that the GPU fills, as the network accesses them
+    MessageMemory from;              ///< slots that the GPU reads
+    tutti_cuda_mailbox* at{};        ///< where the GPU tells the peer; memory of the host
+    tutti_cuda_mailbox* of{};        ///< where the GPU is told
+    const uint64_t* lengths{};       ///< by slot, see tutti_cuda_link
+    bool splits = false;             ///< records are messages of their own; alike at both ends
+    bool flushes = false;            ///< `from` needs a flush after each receive
+    bool groups = false;             ///< one request receives a slice and its record
+    std::shared_ptr<void> owner;     ///< of all this memory
+  };
+  /// Requests that a connection needs at once.
+  static uint32_t requests(uint32_t slots, bool splits, bool groups) {
+    return slots * (splits && !groups ? 2 : 1) + kNotices;
+  }
+
+  Relay(const Net& net, Options options);
+  Status attach(std::unique_ptr<Channel> channel) override;
   Result<bool> progress() override;
   bool idle() const override;
   bool polls() const override { return true; }
 
  private:
-  struct Header {
-    uint32_t number;
-    uint32_t has_slot;
-    uint32_t done;  ///< messages that the sender of this is done with
-    uint32_t reserved;
-    uint64_t bytes;
+  static constexpr uint32_t kNotices = 2;
+  /// A slot that the GPU fills.
+  struct Outgoing {
+    void* slice = nullptr;   // requests
+    void* record = nullptr;
   };
-  bool send();
-  Result<bool> receive();
-  bool put(const Header& header, const uint8_t* slot);
-  uint64_t place(uint32_t number) const { return (number & (layout_.slot_count - 1)) * layout_.slot_stride; }
+  /// A slot that the GPU reads.
+  struct Incoming {
+    enum class State { kBusy, kPosted, kArrived, kFlushing };
+    State state = State::kBusy;  // no receive is posted
+    void* slice = nullptr;       // requests
+    void* record = nullptr;
+    void* flush = nullptr;
+    Record arrived{};
+    uint64_t bytes = 0;  // of the slice that arrived
+    uint32_t number = 0;  // of the last message, where there was any
+    bool used = false;
+  };
 
-  tutti_slot_layout layout_;
-  tutti_connection* out_;
-  tutti_connection* in_;
-  std::shared_ptr<const std::atomic<uint64_t>> longest_;
-  Memory memory_;
-  uint32_t sent_ = 0;  // messages before this number have been sent
+  // Sending.
+  Result<bool> send();
+  Result<bool> complete_sends();
+  Result<bool> send_slice(uint32_t number, uint64_t bytes, uint32_t done);
+  Result<bool> send_notice(uint32_t done);
+  Result<bool> finish(void*& request);
+  // Receiving.
+  Result<bool> receive(uint32_t done);
+  Result<bool> take_notices();
+  Result<bool> post(uint32_t slot, uint32_t done);
+  Result<bool> take(uint32_t slot, uint32_t done);
+  Result<bool> deliver(uint32_t slot);
+  Status check(const Record& record, uint64_t bytes, uint32_t slot, uint32_t done) const;
+  Status mismatch(const std::string& difference) const;
+  void hear(uint32_t done);
+  /// Runs `step` of a direction, unless the direction's connection has broken.
+  template <class Step>
+  Result<bool> guard(Breakage& breakage, bool undelivered, Step&& step);
+
+  uint32_t slot_of(uint32_t number) const { return number & (options_.layout.slot_count - 1); }
+  uint8_t* at(const MessageMemory& slots, uint32_t slot) const {
+    return static_cast<uint8_t*>(slots.address) + slot * options_.layout.slot_stride;
+  }
+  bool all_sent() const;
+
+  const Net& net_;
+  Options options_;
+  // Records and notices of both directions: registered memory of the host.
+  std::vector<Record> out_records_, in_records_;  // of slots, then of notices
+
+  std::unique_ptr<Dial> dial_;
+  std::unique_ptr<Channel> out_;
+  void* to_registration_ = nullptr;
+  void* out_registration_ = nullptr;
+  std::vector<Outgoing> outgoing_;
+  void* notice_ = nullptr;
+  uint32_t sent_ = 0;  // messages before this number have been sent, or are none
   uint32_t told_ = 0;  // the last `done` that was sent
+  uint64_t slice_step_ = 0;
+  uint64_t notice_step_ = 0;
+  Breakage out_breakage_;
+
+  std::unique_ptr<Channel> in_;
+  void* from_registration_ = nullptr;
+  void* in_registration_ = nullptr;
+  std::vector<Incoming> incoming_;
+  std::array<void*, kNotices> notices_{};
+  uint32_t peer_done_ = 0;
+  uint64_t next_slice_ = 0;
+  uint64_t next_notice_ = 0;
+  Breakage in_breakage_;
 };
 
 }  // namespace tutti::transport

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "unit/fake_network.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -9,8 +12,10 @@ namespace tutti::test {
 namespace {
 
 thread_local std::string failure_text;
-// What a send hands out: done at once.
-int sent;
+// The request of a send or a flush: done at once.
+int sent_request;
+// The registration of memory of a GPU.
+int device_memory;
 
 }  // namespace
 
@@ -25,11 +30,11 @@ struct FakeNetwork::Calls {
     *count = 1;
     return TUTTI_OK;
   }
-  static int32_t properties(void* /*context*/, uint32_t /*device*/, tutti_net_properties* out) {
+  static int32_t properties(void* context, uint32_t /*device*/, tutti_net_properties* out) {
     static constexpr char kName[] = "fake0";
     out->name = {kName, sizeof kName - 1};
-    out->memory = TUTTI_MEMORY_HOST;
-    out->max_grouped_recvs = 1;
+    out->memory = network(context).memory_;
+    out->max_grouped_recvs = 2;
     out->max_message_bytes = 1 << 20;
     return TUTTI_OK;
   }
@@ -63,50 +68,101 @@ struct FakeNetwork::Calls {
     ++listener.network->open_receivers_;
     return TUTTI_OK;
   }
-  static int32_t register_memory(void* /*connection*/, void* /*address*/, uint64_t /*bytes*/, uint32_t /*memory*/,
+  static int32_t register_memory(void* /*connection*/, void* /*address*/, uint64_t /*bytes*/, uint32_t memory,
                                  void** registration) {
-    *registration = nullptr;
+    *registration = memory == TUTTI_MEMORY_CUDA ? &device_memory : nullptr;
     return TUTTI_OK;
   }
-  static int32_t send(void* raw, const void* address, uint64_t bytes, uint32_t /*tag*/, void* /*registration*/,
+  /// The descriptor must export the memory that the address names.
+  static int32_t register_dmabuf(void* raw, void* address, uint64_t bytes, uint64_t offset, int32_t fd,
+                                 void** registration) {
+    FakeNetwork& network = *static_cast<Connection*>(raw)->network;
+    const std::lock_guard lock(network.mutex_);
+    uint8_t* const own = network.reach(address, bytes, true);
+    struct stat exported {};
+    if (own == nullptr || fstat(fd, &exported) != 0 || offset + bytes > static_cast<uint64_t>(exported.st_size)) {
+      return TUTTI_INVALID_ARGUMENT;
+    }
+    uint8_t byte = 0;
+    if (pread(fd, &byte, 1, static_cast<off_t>(offset)) != 1 || byte != *own) return TUTTI_INVALID_ARGUMENT;
+    *registration = &device_memory;
+    return TUTTI_OK;
+  }
+  static int32_t send(void* raw, const void* address, uint64_t bytes, uint32_t tag, void* registration,
                       void** request) {
     auto& connection = *static_cast<Connection*>(raw);
-    const std::lock_guard lock(connection.network->mutex_);
-    if (connection.pipe->code != TUTTI_OK) return connection.network->fail(connection.pipe->code);
-    std::vector<uint8_t> message(bytes);
-    if (bytes > 0) std::memcpy(message.data(), address, bytes);
-    if (connection.network->change_) connection.network->change_(message);
-    connection.pipe->messages.push_back(std::move(message));
-    *request = &sent;
+    FakeNetwork& network = *connection.network;
+    const std::lock_guard lock(network.mutex_);
+    if (connection.pipe->code != TUTTI_OK) return network.fail(connection.pipe->code);
+    const uint8_t* const from = network.reach(address, bytes, registration == &device_memory);
+    if (from == nullptr) return TUTTI_INVALID_ARGUMENT;
+    std::vector<uint8_t> message(from, from + bytes);
+    if (network.change_) network.change_(message);
+    connection.pipe->messages.push_back({tag, std::move(message)});
+    ++network.sent_[tag];
+    *request = &sent_request;
     return TUTTI_OK;
   }
-  static int32_t recv(void* raw, uint32_t /*count*/, void* const* addresses, const uint64_t* bytes,
-                      const uint32_t* /*tags*/, void* const* /*registrations*/, void** request) {
+  static int32_t recv(void* raw, uint32_t count, void* const* addresses, const uint64_t* bytes, const uint32_t* tags,
+                      void* const* registrations, void** request) {
     auto& connection = *static_cast<Connection*>(raw);
-    const std::lock_guard lock(connection.network->mutex_);
-    connection.receives.push_back(
-        std::make_unique<Request>(Request{&connection, static_cast<uint8_t*>(addresses[0]), bytes[0]}));
-    *request = connection.receives.back().get();
+    FakeNetwork& network = *connection.network;
+    const std::lock_guard lock(network.mutex_);
+    auto made = std::make_unique<Request>(Request{&connection, {}});
+    for (uint32_t i = 0; i < count; ++i) {
+      const bool on_device = registrations[i] == &device_memory;
+      uint8_t* const to = network.reach(addresses[i], bytes[i], on_device);
+      if (to == nullptr) return TUTTI_INVALID_ARGUMENT;
+      made->parts.push_back({to, bytes[i], tags[i], on_device});
+    }
+    *request = made.get();
+    connection.receives.push_back(std::move(made));
+    return TUTTI_OK;
+  }
+  static int32_t flush(void* raw, uint32_t count, void* const* addresses, const uint64_t* bytes,
+                       void* const* registrations, void** request) {
+    FakeNetwork& network = *static_cast<Connection*>(raw)->network;
+    const std::lock_guard lock(network.mutex_);
+    for (uint32_t i = 0; i < count; ++i) {
+      uint8_t* const to = network.reach(addresses[i], bytes[i], registrations[i] == &device_memory);
+      const auto held = network.unflushed_.find(to);
+      if (held == network.unflushed_.end() || held->second.size() != bytes[i]) return TUTTI_INVALID_ARGUMENT;
+      std::copy(held->second.begin(), held->second.end(), to);
+      network.unflushed_.erase(held);
+      ++network.flushes_;
+    }
+    *request = &sent_request;
     return TUTTI_OK;
   }
   static int32_t test(void* raw, int32_t* done, uint64_t* bytes) {
     *done = 1;
-    if (raw == &sent) return TUTTI_OK;
+    if (raw == &sent_request) return TUTTI_OK;
     *done = 0;
     auto& request = *static_cast<Request*>(raw);
     Connection& connection = *request.connection;
-    const std::lock_guard lock(connection.network->mutex_);
+    FakeNetwork& network = *connection.network;
+    const std::lock_guard lock(network.mutex_);
     Pipe& pipe = *connection.pipe;
-    if (connection.receives.front().get() != &request) return TUTTI_AGAIN;
-    if (pipe.messages.empty()) return pipe.code == TUTTI_OK ? TUTTI_AGAIN : connection.network->fail(pipe.code);
-    const std::vector<uint8_t> message = std::move(pipe.messages.front());
-    pipe.messages.pop_front();
-    const uint64_t length = std::min<uint64_t>(message.size(), request.bytes);
-    if (length > 0) std::memcpy(request.address, message.data(), length);
-    if (bytes != nullptr)
-      *bytes = static_cast<uint64_t>(static_cast<int64_t>(length) + connection.network->extra_bytes_);
+    if (!is_oldest(connection, request)) return TUTTI_AGAIN;
+    if (!has_all(pipe, request)) return pipe.code == TUTTI_OK ? TUTTI_AGAIN : network.fail(pipe.code);
+    for (size_t i = 0; i < request.parts.size(); ++i) {
+      const Part& part = request.parts[i];
+      const auto found = std::find_if(pipe.messages.begin(), pipe.messages.end(),
+                                      [&](const Message& message) { return message.tag == part.tag; });
+      std::vector<uint8_t> data = std::move(found->data);
+      pipe.messages.erase(found);
+      data.resize(std::min<uint64_t>(data.size(), part.bytes));
+      if (bytes != nullptr) {
+        bytes[i] = static_cast<uint64_t>(static_cast<int64_t>(data.size()) + network.extra_bytes_);
+      }
+      if (part.on_device && (network.capabilities_ & TUTTI_NET_CAP_FLUSH) != 0) {
+        network.unflushed_[part.address] = std::move(data);
+      } else {
+        std::copy(data.begin(), data.end(), part.address);
+      }
+    }
     *done = 1;
-    connection.receives.pop_front();
+    std::erase_if(connection.receives, [&](const auto& receive) { return receive.get() == &request; });
     return TUTTI_OK;
   }
   static void close_connection(void* raw) {
@@ -136,11 +192,11 @@ const tutti_network_ops* FakeNetwork::ops() {
       Calls::accept,
       [](void* /*state*/) {},
       Calls::register_memory,
-      nullptr,
+      Calls::register_dmabuf,
       [](void* /*connection*/, void* /*registration*/) -> int32_t { return TUTTI_OK; },
       Calls::send,
       Calls::recv,
-      nullptr,
+      Calls::flush,
       Calls::test,
       Calls::close_connection,
       Calls::close_listener,
@@ -166,8 +222,50 @@ void FakeNetwork::change_messages(std::function<void(std::vector<uint8_t>&)> cha
 void FakeNetwork::visit(size_t index, const std::vector<uint8_t>& message) {
   const std::lock_guard lock(mutex_);
   auto pipe = std::make_shared<Pipe>();
-  if (!message.empty()) pipe->messages.push_back(message);
+  if (!message.empty()) pipe->messages.push_back({0, message});
   listeners_[index]->waiting.push_back(std::move(pipe));
+}
+
+void FakeNetwork::grant(const PrivateMemory& memory) {
+  const std::lock_guard lock(mutex_);
+  granted_.push_back(&memory);
+}
+
+int FakeNetwork::sent(uint32_t first, uint32_t last) {
+  const std::lock_guard lock(mutex_);
+  int sum = 0;
+  for (const auto& [tag, count] : sent_) sum += tag >= first && tag <= last ? count : 0;
+  return sum;
+}
+
+uint8_t* FakeNetwork::reach(const void* address, uint64_t bytes, bool on_device) {
+  auto* const at = static_cast<uint8_t*>(const_cast<void*>(address));
+  for (const PrivateMemory* memory : granted_) {
+    if (!memory->holds(at)) continue;
+    const auto offset = static_cast<uint64_t>(at - memory->view());
+    return on_device && offset + bytes <= memory->bytes() ? memory->alias() + offset : nullptr;
+  }
+  return on_device ? nullptr : at;
+}
+
+bool FakeNetwork::has_all(const Pipe& pipe, const Request& request) {
+  return std::all_of(request.parts.begin(), request.parts.end(), [&](const Part& part) {
+    return std::any_of(pipe.messages.begin(), pipe.messages.end(),
+                       [&](const Message& message) { return message.tag == part.tag; });
+  });
+}
+
+/// Messages of one tag go to receives in the order posted.
+bool FakeNetwork::is_oldest(const Connection& connection, const Request& request) {
+  for (const auto& receive : connection.receives) {
+    if (receive.get() == &request) return true;
+    for (const Part& other : receive->parts) {
+      for (const Part& own : request.parts) {
+        if (other.tag == own.tag) return false;
+      }
+    }
+  }
+  return false;
 }
 
 int32_t FakeNetwork::fail(int32_t code) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A network in the memory of this process, with faults on demand: connections that break, messages of other lengths.
+// Messages of different tags overtake each other: a receive completes when it is tested and its messages are there.
 #pragma once
 
 #include <atomic>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "tutti/plugin/network.h"
+#include "unit/private_memory.h"
 
 namespace tutti::test {
 
@@ -28,6 +30,13 @@ class FakeNetwork {
   void misreport(int64_t bytes) { extra_bytes_ = bytes; }
   /// Connects to the listener that was opened as number `index`, and sends `message`, if any.
   void visit(size_t index, const std::vector<uint8_t>& message);
+  /// What the plugin can do, TUTTI_NET_CAP_*, and the kinds of memory that its device registers.
+  void set_capabilities(uint64_t capabilities, uint32_t memory) { capabilities_ = capabilities, memory_ = memory; }
+  /// Lets the plugin access the memory at `view`, which nobody else may, through `alias`.
+  void grant(const PrivateMemory& memory);
+  /// Messages that were sent with a tag from `first` to `last`, and flushes.
+  int sent(uint32_t first, uint32_t last);
+  int flushes() const { return flushes_; }
   /// Connections that the accepting side holds open.
   int open_receivers() const { return open_receivers_; }
   /// Why the last call failed.
@@ -36,8 +45,12 @@ class FakeNetwork {
  private:
   struct Calls;  // the entries of the table
 
+  struct Message {
+    uint32_t tag = 0;
+    std::vector<uint8_t> data;
+  };
   struct Pipe {
-    std::deque<std::vector<uint8_t>> messages;
+    std::deque<Message> messages;
     int32_t code = TUTTI_OK;  ///< not ok: it has ended
   };
   struct Listener {
@@ -51,12 +64,21 @@ class FakeNetwork {
     bool sends = false;
     std::deque<std::unique_ptr<Request>> receives;  ///< oldest first
   };
-  struct Request {
-    Connection* connection = nullptr;
+  struct Part {
     uint8_t* address = nullptr;
     uint64_t bytes = 0;
+    uint32_t tag = 0;
+    bool on_device = false;
+  };
+  struct Request {
+    Connection* connection = nullptr;
+    std::vector<Part> parts;
   };
   int32_t fail(int32_t code);
+  /// The plugin's address of a buffer; null where the plugin has no access.
+  uint8_t* reach(const void* address, uint64_t bytes, bool on_device);
+  static bool has_all(const Pipe& pipe, const Request& request);
+  static bool is_oldest(const Connection& connection, const Request& request);
 
   std::mutex mutex_;
   std::vector<Listener*> listeners_;
@@ -65,6 +87,12 @@ class FakeNetwork {
   std::string why_;
   std::atomic<int64_t> extra_bytes_{0};
   std::atomic<int> open_receivers_{0};
+  std::atomic<int> flushes_{0};
+  uint64_t capabilities_ = 0;
+  uint32_t memory_ = TUTTI_MEMORY_HOST;
+  std::map<uint32_t, int> sent_;  // messages by tag
+  std::vector<const PrivateMemory*> granted_;
+  std::map<uint8_t*, std::vector<uint8_t>> unflushed_;  // received for the device, by address
 };
 
 }  // namespace tutti::test

@@ -111,7 +111,7 @@ TEST_F(GpuLinksTest, EveryMailboxHasOneWriterAndOneReader) {
 }
 
 TEST_F(GpuLinksTest, LanesHaveTracksOfTheirOwn) {
-  const GpuLinks::Options options{0, {0, 1, 2}, {protocol(), {}, protocol()}, kHeaps[0], nullptr, timeout_};
+  const GpuLinks::Options options{0, {0, 1, 2}, {protocol(), {}, protocol()}, kHeaps[0], nullptr, false, timeout_};
   EXPECT_EQ(GpuLinks::track_count(options), 2 * (12 + 3 * 2 * kRanks));
   EXPECT_EQ(describe(0, 0, kMessages).tracks, describe(0, 0, kCollective).tracks + 12);
   EXPECT_EQ(describe(0, 2, kCollective).tracks, describe(0, 0, kMessages).tracks + 3 * 2 * kRanks);

@@ -104,6 +104,9 @@ typedef struct tutti_cuda_link {
   const uint8_t* from;    /* slots that the peer fills, likewise */
   tutti_cuda_mailbox* at; /* [CTA, or lane]: where this GPU tells the peer */
   tutti_cuda_mailbox* of; /* [CTA, or lane]: where the peer tells this GPU */
+  /* [CTA, or lane][slot]: for the process that carries messages to a peer of another host: the length of the slot's
+   * message in bytes << 32 | the message's number. It is stored before the tail is. Null for peers of this host. */
+  uint64_t* lengths;
 } tutti_cuda_link;
 
 /* In host memory that the GPU sees. */

@@ -35,7 +35,7 @@ extern "C" {
 
 #define TUTTI_NET_HANDLE_BYTES 128u
 /* Requests that may be outstanding on one connection: the plugin takes at least this many. */
-#define TUTTI_NET_MIN_REQUESTS 32u
+#define TUTTI_NET_MIN_REQUESTS 64u
 
 typedef struct tutti_net_properties {
   uint32_t struct_size;

@@ -94,6 +94,14 @@ class Connections {
   __device__ __forceinline__ tutti_cuda_mailbox* mailbox_of(uint32_t rank) const {
     return launch_.links[rank].of + lane_;
   }
+  /// Tells the process that carries messages to a `rank` of another host how long message `number` is. Comes before the
+  /// release that tells the message.
+  __device__ __forceinline__ void tell_length(uint32_t rank, uint32_t number, uint64_t bytes) const {
+    uint64_t* const lengths = launch_.links[rank].lengths;
+    if (lengths == nullptr) return;
+    const uint32_t slot = lane_ * launch_.slot_count + (number & (launch_.slot_count - 1));
+    store_relaxed(&lengths[slot], bytes << 32 | number);
+  }
   /// Tells `rank`, after what came before, that in the call that ends at `epoch` this rank's output is free.
   __device__ __forceinline__ void open_to(uint32_t rank, uint32_t epoch) const {
     fence_release();

@@ -243,6 +243,7 @@ class SliceRunner {
       if (slice.bytes > 0) wait_heard(half, peer.rank, number);
       uint8_t* const slot = connections_.slot(sends, peer.rank, number);
       if (sends) {
+        connections_.tell_length(peer.rank, number, slice.bytes);
         uint8_t* const place = peer.to_output != 0 ? output_of(peer) : slot;
         move.operands.to[i + (keeps ? 1 : 0)] = place;
         is_aligned = aligned<16>(place);
