@@ -25,6 +25,7 @@ done
 find "$build/lib" -maxdepth 1 -name '*.so*' -exec cp -P {} "$pack/build/lib/" \;
 [[ ! -e $build/lib/nccl/libnccl.so.2 ]] || cp -P "$build"/lib/nccl/* "$pack/build/lib/nccl/"
 cp "$build"/lib/tutti/plugins/*.so "$pack/build/lib/tutti/plugins/"
+[[ ! -d $build/tests/networks ]] || cp "$build"/tests/networks/*.so "$pack/build/lib/tutti/plugins/"
 cp -r configs bench scripts tests/fault tests/clients "$pack/"
 mkdir -p "$pack/tests/integration" "$pack/compat/nccl" && mv "$pack/fault" "$pack/clients" "$pack/tests/"
 cp tests/integration/*.py "$pack/tests/integration/"

@@ -228,11 +228,13 @@ class CudaGpu : public Gpu {
   Result<DirectMemory> direct_memory() const {
     if (options_.net == nullptr || options_.direct == Direct::kOff) return DirectMemory::kNone;
     const transport::Net::Options& net = options_.net->options();
-    const bool all = options_.net->registers(TUTTI_MEMORY_CUDA);
-    if (all && (net.capabilities & TUTTI_NET_CAP_DMABUF) != 0 && cuda::exports_dmabufs(device_)) {
+    const auto takes = [&](uint64_t capability, uint32_t memory) {
+      return (net.capabilities & capability) != 0 && options_.net->registers(memory);
+    };
+    if (takes(TUTTI_NET_CAP_DMABUF, TUTTI_MEMORY_DMABUF) && cuda::exports_dmabufs(device_)) {
       return DirectMemory::kDmabuf;
     }
-    if (all && (net.capabilities & TUTTI_NET_CAP_DEVICE_MEMORY) != 0) return DirectMemory::kPointer;
+    if (takes(TUTTI_NET_CAP_DEVICE_MEMORY, TUTTI_MEMORY_CUDA)) return DirectMemory::kPointer;
     if (options_.direct == Direct::kAuto) return DirectMemory::kNone;
     return Status(Code::kUnsupported,
                   fmt::format("net.direct is on, but network '{}' registers no memory of GPU {}; set net.direct to auto",

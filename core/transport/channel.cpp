@@ -111,6 +111,7 @@ Result<bool> Dial::connect() {
   const std::string ends = net_.ends(key_, true);
   if (code != TUTTI_OK) return net_.failure("cannot connect " + ends, code);
   channel_ = std::make_unique<Channel>(net_, connection, ends);
+  TUTTI_TRY(net_.count_connection(device_));
   TUTTI_ASSIGN(registration_, channel_->register_memory({&hello_, sizeof hello_}));
   return true;
 }

@@ -141,6 +141,17 @@ void Net::expect(const Key& key, std::shared_ptr<Awaiter> awaiter) {
   acceptor_->expect(key, std::move(awaiter));
 }
 
+Status Net::count_connection(uint32_t device) const {
+  const auto found =
+      std::find_if(devices_.begin(), devices_.end(), [&](const Device& one) { return one.index == device; });
+  const uint32_t limit = found->properties.max_connections;
+  if (++found->connections <= limit || limit == 0) return {};
+  return {Code::kUnsupported,
+          fmt::format("device '{}' of network '{}' takes {} connections of a rank, and this rank needs more; lower "
+                      "channels, or let the network use more devices",
+                      door_of(options_.rank, device).device_name.data(), options_.name, limit)};
+}
+
 std::string Net::place(uint32_t rank, const Door& door) const {
   const std::string host = rank < options_.hosts.size() ? fmt::format("host {}, ", options_.hosts[rank]) : "";
   return fmt::format("rank {} ({}{})", rank, host, door.device_name.data());

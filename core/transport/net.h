@@ -60,6 +60,7 @@ class Net {
     uint32_t index = 0;  ///< in the plugin's list
     tutti_net_properties properties{};
     void* listener = nullptr;
+    mutable uint32_t connections = 0;  ///< that tasks keep
   };
   /// Fastest first; never empty.
   const std::vector<Device>& devices() const { return devices_; }
@@ -96,6 +97,8 @@ class Net {
   std::string ends(const Key& key, bool sends) const;
   /// "at rank 0 (host a, eth0)": of a connection that has not said yet where it belongs.
   std::string ends(uint32_t own_device) const;
+  /// Counts a connection that a task keeps. kUnsupported above the device's limit. Within the engine's round.
+  Status count_connection(uint32_t device) const;
   /// Why the plugin's last call failed. `doing`: "cannot connect".
   Status failure(std::string_view doing, int32_t code) const;
 

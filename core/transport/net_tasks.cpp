@@ -228,7 +228,8 @@ Result<bool> AcceptTask::accept(Entrance& entrance) {
   entrance.state = nullptr;
   const std::string ends = net_.ends(entrance.device);
   if (code != TUTTI_OK) return net_.failure("cannot accept connections " + ends, code);
-  Guest guest{std::make_unique<NetHello>(), std::make_unique<Channel>(net_, connection, ends), nullptr, nullptr};
+  Guest guest{entrance.device, std::make_unique<NetHello>(), std::make_unique<Channel>(net_, connection, ends), nullptr,
+              nullptr};
   // The end of a guest is no failure of this rank.
   auto registration = guest.channel->register_memory({guest.hello.get(), sizeof(NetHello)});
   if (!registration.ok()) return true;
@@ -261,7 +262,7 @@ bool AcceptTask::read_hellos() {
     // A stranger, or one that gave up, changes nothing.
     if (done.ok() && bytes == sizeof hello && is_friend(hello)) {
       guest->channel->deregister_memory(guest->registration);
-      arrived_[{hello.rank, hello.lane, hello.channel, hello.protocol}] = std::move(guest->channel);
+      arrived_[{hello.rank, hello.lane, hello.channel, hello.protocol}] = {guest->device, std::move(guest->channel)};
     }
     guest = guests_.erase(guest);
     moved = true;
@@ -278,7 +279,8 @@ Result<bool> AcceptTask::hand_over() {
       ++it;
       continue;
     }
-    TUTTI_TRY(receiver->second->attach(std::move(it->second)));
+    TUTTI_TRY(net_.count_connection(it->second.first));
+    TUTTI_TRY(receiver->second->attach(std::move(it->second.second)));
     expected_.erase(receiver);
     it = arrived_.erase(it);
     moved = true;

@@ -120,6 +120,7 @@ class AcceptTask : public progress::Task {
  private:
   using Who = std::tuple<uint32_t, uint32_t, uint32_t, uint32_t>;  // rank, lane, channel, protocol
   struct Guest {
+    uint32_t device = 0;              // of this rank, where it came in
     std::unique_ptr<NetHello> hello;  // outlives the channel, which may still receive into it
     std::unique_ptr<Channel> channel;
     void* registration = nullptr;
@@ -141,7 +142,8 @@ class AcceptTask : public progress::Task {
 
   std::vector<Entrance> entrances_;                  // one per device
   std::deque<Guest> guests_;                         // connected, not yet introduced; oldest first
-  std::map<Who, std::unique_ptr<Channel>> arrived_;  // introduced, not yet expected
+  // Introduced, not yet expected; with the device where it came in.
+  std::map<Who, std::pair<uint32_t, std::unique_ptr<Channel>>> arrived_;
   std::mutex mutex_;                                 // guards expected_
   std::map<Who, std::shared_ptr<Awaiter>> expected_;
 };

@@ -40,7 +40,7 @@ class SocketNetwork : public sdk::Plugin {
   using Kind = SocketNetwork;
   static constexpr uint32_t kKind = TUTTI_KIND_NETWORK;
   static constexpr uint64_t capabilities() {
-    return TUTTI_NET_CAP_ORDERED | TUTTI_NET_CAP_GROUPED_RECV | TUTTI_NET_CAP_EVENT_FD | TUTTI_NET_CAP_GLOBAL_MEMORY;
+    return TUTTI_NET_CAP_GROUPED_RECV | TUTTI_NET_CAP_EVENT_FD;
   }
   static std::vector<tutti_config_key> settings() {
     return {

@@ -35,6 +35,7 @@ struct FakeNetwork::Calls {
     out->name = {kName, sizeof kName - 1};
     out->memory = network(context).memory_;
     out->max_grouped_recvs = 2;
+    out->max_connections = network(context).max_connections_;
     out->max_message_bytes = 1 << 20;
     return TUTTI_OK;
   }

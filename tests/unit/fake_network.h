@@ -32,6 +32,8 @@ class FakeNetwork {
   void visit(size_t index, const std::vector<uint8_t>& message);
   /// What the plugin can do, TUTTI_NET_CAP_*, and the kinds of memory that its device registers.
   void set_capabilities(uint64_t capabilities, uint32_t memory) { capabilities_ = capabilities, memory_ = memory; }
+  /// The limit of connections that the device reports.
+  void limit_connections(uint32_t limit) { max_connections_ = limit; }
   /// Lets the plugin access the memory at `view`, which nobody else may, through `alias`.
   void grant(const PrivateMemory& memory);
   /// Messages that were sent with a tag from `first` to `last`, and flushes.
@@ -89,6 +91,7 @@ class FakeNetwork {
   std::atomic<int> open_receivers_{0};
   std::atomic<int> flushes_{0};
   uint64_t capabilities_ = 0;
+  uint32_t max_connections_ = 0;
   uint32_t memory_ = TUTTI_MEMORY_HOST;
   std::map<uint32_t, int> sent_;  // messages by tag
   std::vector<const PrivateMemory*> granted_;

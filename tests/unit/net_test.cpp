@@ -114,23 +114,25 @@ class Rank {
 
 class NetTest : public testing::Test {
  protected:
-  NetTest() {
-    const std::vector<std::vector<Net::Door>> doors = {a_.net->doors(), b_.net->doors()};
-    a_.net->set_peers(doors);
-    b_.net->set_peers(doors);
+  explicit NetTest(uint32_t max_connections = 0) {
+    fake_.limit_connections(max_connections);
+    a_ = std::make_unique<Rank>(fake_, 0);
+    b_ = std::make_unique<Rank>(fake_, 1);
+    const std::vector<std::vector<Net::Door>> doors = {a_->net->doors(), b_->net->doors()};
+    a_->net->set_peers(doors);
+    b_->net->set_peers(doors);
   }
   ~NetTest() override {
-    a_.net.reset();
-    b_.net.reset();
+    a_->net.reset();
+    b_->net.reset();
   }
   void exchange_one() {
-    a_.send({1, 2, 3});
-    ASSERT_EQ(b_.receive(3), (std::vector<uint8_t>{1, 2, 3}));
+    a_->send({1, 2, 3});
+    ASSERT_EQ(b_->receive(3), (std::vector<uint8_t>{1, 2, 3}));
   }
 
   test::FakeNetwork fake_;
-  Rank a_{fake_, 0};
-  Rank b_{fake_, 1};
+  std::unique_ptr<Rank> a_, b_;
 };
 
 TEST_F(NetTest, SlotsArriveInOrderAndWakeTheReceiver) {
@@ -139,16 +141,16 @@ TEST_F(NetTest, SlotsArriveInOrderAndWakeTheReceiver) {
   for (uint32_t i = 0; i < 200; ++i) {
     std::vector<uint8_t> data(1 + random() % kStride);
     for (uint8_t& byte : data) byte = static_cast<uint8_t>(random());
-    a_.send(data);
-    ASSERT_EQ(b_.receive(data.size()), data) << i;
+    a_->send(data);
+    ASSERT_EQ(b_->receive(data.size()), data) << i;
     ASSERT_LT(Clock::now() - begin, 5s) << "a receiver that is not rung sleeps 10 s for each message";
   }
 }
 
 TEST_F(NetTest, AFullSlotArrives) {
   const std::vector<uint8_t> data(kStride, 0x5a);
-  a_.send(data);
-  EXPECT_EQ(b_.receive(kStride), data);
+  a_->send(data);
+  EXPECT_EQ(b_->receive(kStride), data);
 }
 
 TEST_F(NetTest, AHelloOfAnotherCommunicatorIsDropped) {
@@ -161,9 +163,9 @@ TEST_F(NetTest, AHelloOfAnotherCommunicatorIsDropped) {
   hello.rank = 2;  // there is none
   std::memcpy(bytes.data(), &hello, sizeof hello);
   fake_.visit(1, bytes);
-  b_.receiver();
+  b_->receiver();
   const auto end = Clock::now() + 10s;
-  while (fake_.open_receivers() > 0 && Clock::now() < end) b_.net->engine().assist();
+  while (fake_.open_receivers() > 0 && Clock::now() < end) b_->net->engine().assist();
   EXPECT_EQ(fake_.open_receivers(), 0);
   exchange_one();
 }
@@ -178,51 +180,51 @@ TEST_F(NetTest, ABreakFailsBothIdleEndsAndNamesThem) {
   exchange_one();
   fake_.break_all(TUTTI_REMOTE, "10.0.0.1:4000 to 10.0.0.2:4001: no sign");
   const auto begin = Clock::now();
-  const Status failure = b_.failure_within(10s);
+  const Status failure = b_->failure_within(10s);
   EXPECT_EQ(failure.code(), Code::kRemote);
   EXPECT_GE(Clock::now() - begin, kGrace) << "the hub gets no time to tell more";
   EXPECT_THAT(failure.text(), AllOf(HasSubstr("network 'fake' lost the connection from rank 0 (host alpha, fake0) to "
                                               "rank 1 (host beta, fake0)"),
                                     HasSubstr("10.0.0.1:4000 to 10.0.0.2:4001: no sign")));
   // The sender learns of it when it sends.
-  EXPECT_TRUE(a_.failure_within(0s).ok());
-  a_.send({4});
-  EXPECT_THAT(a_.failure_within(10s).text(), HasSubstr("from rank 0 (host alpha, fake0) to rank 1 (host beta, fake0)"));
+  EXPECT_TRUE(a_->failure_within(0s).ok());
+  a_->send({4});
+  EXPECT_THAT(a_->failure_within(10s).text(), HasSubstr("from rank 0 (host alpha, fake0) to rank 1 (host beta, fake0)"));
 }
 
 TEST_F(NetTest, OtherFailuresAreToldAtOnce) {
   exchange_one();
   fake_.break_all(TUTTI_SYSTEM, "out of memory");
-  EXPECT_EQ(b_.failure_within(1s).code(), Code::kSystem);
+  EXPECT_EQ(b_->failure_within(1s).code(), Code::kSystem);
 }
 
 TEST_F(NetTest, ABreakOfARankThatLeftIsNoFailureUnlessItIsAwaited) {
   exchange_one();
-  b_.left = true;
+  b_->left = true;
   fake_.break_all(TUTTI_REMOTE, "closed");
-  EXPECT_TRUE(b_.failure_within(2 * kGrace).ok());
-  b_.awaited = true;
-  EXPECT_EQ(b_.failure_within(10s).code(), Code::kRemote);
+  EXPECT_TRUE(b_->failure_within(2 * kGrace).ok());
+  b_->awaited = true;
+  EXPECT_EQ(b_->failure_within(10s).code(), Code::kRemote);
 }
 
 TEST_F(NetTest, WithoutTheHubAnIdleBreakIsNoFailureUnlessDataIsLost) {
   exchange_one();
-  a_.unheard = b_.unheard = true;
+  a_->unheard = b_->unheard = true;
   fake_.break_all(TUTTI_REMOTE, "closed");
-  EXPECT_TRUE(b_.failure_within(2 * kGrace).ok());
-  b_.awaited = true;
-  EXPECT_EQ(b_.failure_within(10s).code(), Code::kRemote);
-  a_.send({1});
-  EXPECT_EQ(a_.failure_within(10s).code(), Code::kRemote);
+  EXPECT_TRUE(b_->failure_within(2 * kGrace).ok());
+  b_->awaited = true;
+  EXPECT_EQ(b_->failure_within(10s).code(), Code::kRemote);
+  a_->send({1});
+  EXPECT_EQ(a_->failure_within(10s).code(), Code::kRemote);
 }
 
 TEST_F(NetTest, DataForARankThatLeftKeepsNobody) {
   exchange_one();
   fake_.break_all(TUTTI_REMOTE, "closed");
-  a_.left = true;
-  a_.send({1});
-  EXPECT_TRUE(a_.net->engine().flush(Clock::now() + 10s, [] { return false; }));
-  EXPECT_TRUE(a_.failure_within(0s).ok());
+  a_->left = true;
+  a_->send({1});
+  EXPECT_TRUE(a_->net->engine().flush(Clock::now() + 10s, [] { return false; }));
+  EXPECT_TRUE(a_->failure_within(0s).ok());
 }
 
 struct Fault {
@@ -231,14 +233,28 @@ struct Fault {
   std::function<void(std::vector<uint8_t>&)> change;
 };
 
+class BusyDevice : public NetTest {
+ protected:
+  BusyDevice() : NetTest(1) {}
+};
+
+TEST_F(BusyDevice, AConnectionAboveTheLimitIsAnErrorThatNamesDeviceAndRemedy) {
+  exchange_one();
+  b_->sender();
+  const Status failure = b_->failure_within(10s);
+  EXPECT_EQ(failure.code(), Code::kUnsupported);
+  EXPECT_THAT(failure.text(), AllOf(HasSubstr("device 'fake0' of network 'fake' takes 1 connections"),
+                                    HasSubstr("lower channels")));
+}
+
 class WrongMessages : public NetTest, public testing::WithParamInterface<Fault> {};
 
 TEST_P(WrongMessages, AreAFailureThatNamesTheConnection) {
   exchange_one();
   fake_.misreport(GetParam().misreport);
   fake_.change_messages(GetParam().change);
-  for (uint8_t i = 0; i < 3; ++i) a_.send({9, 9, 9});
-  const Status failure = b_.failure_within(10s);
+  for (uint8_t i = 0; i < 3; ++i) a_->send({9, 9, 9});
+  const Status failure = b_->failure_within(10s);
   EXPECT_EQ(failure.code(), Code::kInternal);
   EXPECT_THAT(failure.text(), AllOf(HasSubstr("network 'fake' delivers other messages"),
                                     HasSubstr("from rank 0 (host alpha, fake0) to rank 1 (host beta, fake0)"),

@@ -3,19 +3,31 @@
 // receive.
 //
 // Connections are one way: the sender connects, the receiver listens and accepts. All calls that move data are
-// [progress]: they post and return; `test` tells when a request is done. Messages of one connection with the same tag
-// match in the order posted.
+// [progress]: they post and return; `test` tells when a request is done. A [progress] entry does not block, and returns
+// within about 100 µs: all connections of a rank wait meanwhile. A [setup] entry may take longer, but has the deadline
+// of the call that sets the communicator up.
 //
-// A request reports only its own failure: a broken connection fails the requests that cannot complete any more, and
-// each later post. A complete send says that its buffer is free, not that the message has arrived: it may be lost if
-// the connection breaks later. A complete receive holds the whole message. TUTTI_REMOTE says that a connection is
-// broken, because the peer closed it, or because its host did not answer for longer than "timeouts.peer_loss". The text
-// names the addresses of both ends. The host decides what a break means: after TUTTI_REMOTE, it waits for news of the
-// peer. Any other failure ends the communicator at once. A failure of `accept` does, too, so strangers must not cause
-// one.
+// Tags. Messages of one connection with the same tag match receives in the order posted. Messages with different tags
+// may overtake each other. A message without a receive waits, and may keep all later messages of its connection back.
+// The host posts receives of a connection without waiting for messages of this connection, so the wait ends. Requests
+// may complete in any order.
 //
-// The host puts a record of 16 bytes behind each message, and checks with it the length that `test` reports, the order
-// and that no message is lost or repeated.
+// Failures. A request reports only its own failure: a broken connection fails the requests that cannot complete any
+// more, and each later post. A complete send says that its buffer is free, not that the message has arrived: it may be
+// lost if the connection breaks later. A complete receive holds the whole message, also if the connection broke after
+// the message had come. TUTTI_REMOTE says that a connection is broken, because the peer closed it, or because its host
+// did not answer for longer than "timeouts.peer_loss". The text names the addresses of both ends. The host decides the
+// meaning of a break: after TUTTI_REMOTE, it waits for news of the peer. Any other failure ends the communicator at
+// once. A failure of `accept` does, too, so strangers must not cause one.
+//
+// Lengths. `test` reports the bytes of each received message. The host puts a record behind each message, or sends it
+// as a message of its own, and checks with it the length, the order, and that no message is lost or repeated. A
+// difference is an error that names the network.
+//
+// Memory of GPUs. The host registers it by register_dmabuf if the device reports TUTTI_MEMORY_DMABUF and the GPU exports
+// dmabufs. Else it registers pointers if the device reports TUTTI_MEMORY_CUDA. Else data goes through memory of the
+// host. The GPU reads received data after the `flush` that follows the receive, or after the receive if the plugin has
+// no TUTTI_NET_CAP_FLUSH. A flush concerns only the memory that it names.
 #pragma once
 
 #include "tutti/plugin/abi.h"
@@ -25,13 +37,11 @@ extern "C" {
 #endif
 
 /* Capabilities. */
-#define TUTTI_NET_CAP_ORDERED 0x1u        /* requests of one connection complete in the order posted */
-#define TUTTI_NET_CAP_GROUPED_RECV 0x2u   /* recv takes up to max_grouped_recvs buffers with different tags */
-#define TUTTI_NET_CAP_DEVICE_MEMORY 0x4u  /* registers TUTTI_MEMORY_CUDA */
-#define TUTTI_NET_CAP_DMABUF 0x8u         /* register_dmabuf is there */
-#define TUTTI_NET_CAP_FLUSH 0x10u         /* device memory needs `flush` after a receive; the entry is there */
-#define TUTTI_NET_CAP_EVENT_FD 0x20u      /* event_fd and arm are there: a progress thread can sleep */
-#define TUTTI_NET_CAP_GLOBAL_MEMORY 0x40u /* a registration serves every connection of its device */
+#define TUTTI_NET_CAP_GROUPED_RECV 0x1u  /* recv takes up to max_grouped_recvs buffers with different tags */
+#define TUTTI_NET_CAP_DEVICE_MEMORY 0x2u /* registers TUTTI_MEMORY_CUDA */
+#define TUTTI_NET_CAP_DMABUF 0x4u        /* register_dmabuf is there */
+#define TUTTI_NET_CAP_FLUSH 0x8u         /* device memory needs `flush` after a receive; the entry is there */
+#define TUTTI_NET_CAP_EVENT_FD 0x10u     /* event_fd and arm are there: a progress thread can sleep */
 
 #define TUTTI_NET_HANDLE_BYTES 128u
 /* Requests that may be outstanding on one connection: the plugin takes at least this many. */
@@ -48,7 +58,7 @@ typedef struct tutti_net_properties {
   double speed_gbs;           /* GB/s, one direction; 0: unknown */
   double latency_us;          /* one way, small message; 0: unknown */
   uint64_t max_message_bytes; /* per request */
-  uint32_t max_connections;   /* 0: no limit known */
+  uint32_t max_connections;   /* of this rank, made or accepted, at once; 0: no limit known */
   int32_t rail;               /* -1: unknown */
 } tutti_net_properties;
 

@@ -58,7 +58,8 @@
 #define TUTTI_MISMATCH 13
 #define TUTTI_INTERNAL 14
 
-/* Kinds of memory, as bits. A network reports all kinds that it can register; a registration names a single kind. */
+/* Kinds of memory, as bits. A network reports all kinds that it can register; a registration names a single kind.
+ * DMABUF: memory of a GPU through register_dmabuf. */
 #define TUTTI_MEMORY_HOST 1u
 #define TUTTI_MEMORY_CUDA 2u
 #define TUTTI_MEMORY_DMABUF 4u

@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# Runs collectives of GPUs of two hosts, on one machine with at least one GPU, and prints a table for each network:
+# scripts/gpu_network.sh BUILD_FOLDER
+#
+# Ranks may share a GPU. With network "socket" ranks are processes. The networks of tests/device_network move memory of
+# the GPU themselves; their ranks are threads of one process. Each run compares all results with a reference.
+# Environment: RANKS (default 2), MAX (bytes, default 16M), LIMIT (seconds of one run, 100).
+# Exit code: 1 where a run failed, 77 where there is no GPU.
+set -uo pipefail
+build=$(realpath "${1:?usage: scripts/gpu_network.sh BUILD_FOLDER}")
+nvidia-smi -L 2>/dev/null | grep -q '^GPU' || { echo "skipped: there is no GPU"; exit 77; }
+export CUDA_MODULE_LOADING=EAGER CUDA_DEVICE_MAX_CONNECTIONS=32 TUTTI_TIMEOUTS_OPERATION=${TUTTI_TIMEOUTS_OPERATION:-20s}
+ranks=${RANKS:-2}
+max=${MAX:-16M}
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+failed=0
+
+run() { # run NAME ARGUMENT...
+  local name=$1 code=0
+  shift
+  echo "== $name: tutti bench $*"
+  timeout --kill-after=5 "${LIMIT:-100}" "$build/bin/tutti" bench "$@" >"$log" 2>&1 || code=$?
+  ((code == 0)) || { failed=1 && echo "FAILED with exit code $code"; }
+  grep -vE '^#( |$)' "$log" | cut -c 1-150
+}
+
+# expect NAME MOVED FLUSHED: the counts of each rank in the log. A hello, a notice and a record have at most 64 bytes.
+expect() {
+  awk -v name="$1" -v flushes="$2" '
+    $1 == "network" && $2 == name ":" {
+      ++ranks; moved = $3; longest = $0; sub(/.*longest /, "", longest); flushed = $(NF - 1)
+      if (moved == 0) bad = "no message from memory of the GPU"
+      if (longest + 0 > 64) bad = "a slice in memory of the host"
+      if (flushes ? flushed == 0 : flushed != 0) bad = flushed " flushes"
+      total_moved += moved; total_flushed += flushed
+    }
+    END {
+      if (ranks == 0) bad = "no counts"
+      if (flushes && total_moved != total_flushed) bad = total_moved " messages, " total_flushed " flushes"
+      if (bad != "") { print "FAILED: " bad; exit 1 }
+      print "counts are right: " total_moved " messages from memory of the GPU, " total_flushed " flushes"
+    }' "$log" || failed=1
+}
+
+common=(--device cuda -n "$ranks" --hosts a,b --min 8 --max "$max" --factor 8 --iters 20)
+for collective in all_reduce all_gather; do
+  run "socket" "$collective" "${common[@]}"
+done
+for collective in all_reduce all_gather reduce_scatter broadcast all_to_all; do
+  for network in device device_flushed; do
+    run "$network" "$collective" "${common[@]}" --threads --set "plugins.network=[$network]"
+    expect "$network" "$([[ $network == device_flushed ]] && echo 1 || echo 0)"
+  done
+done
+run "device, not direct" all_reduce "${common[@]}" --threads --set "plugins.network=[device]" --set net.direct=off
+exit "$failed"
