@@ -236,13 +236,14 @@ class CudaGpu : public Gpu {
     }
     if (takes(TUTTI_NET_CAP_DEVICE_MEMORY, TUTTI_MEMORY_CUDA)) return DirectMemory::kPointer;
     if (options_.direct == Direct::kAuto) return DirectMemory::kNone;
-    return Status(Code::kUnsupported,
-                  fmt::format("net.direct is on, but network '{}' registers no memory of GPU {}; set net.direct to auto",
-                              net.name, device_));
+    return Status(
+        Code::kUnsupported,
+        fmt::format("net.direct is on, but network '{}' registers no memory of GPU {}; set net.direct to auto",
+                    net.name, device_));
   }
 
-  /// Leaves room for a record behind each slot. A message of the network carries a slot, and a connection of the network
-  /// has requests for all slots.
+  /// Leaves room for a record behind each slot. A message of the network carries a slot, and a connection of the
+  /// network has requests for all slots.
   Status fit_network(std::string_view protocol, tutti_slot_layout& layout) const {
     const uint64_t room = options_.net->max_message_bytes();
     if (layout.slot_bytes + sizeof(transport::Relay::Record) > room) {

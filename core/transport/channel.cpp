@@ -23,11 +23,10 @@ Channel::~Channel() {
 Result<void*> Channel::register_memory(const MessageMemory& memory) {
   const tutti_network_ops& ops = *net_.options().ops;
   void* registration = nullptr;
-  const int32_t code =
-      memory.dmabuf.valid()
-          ? ops.register_dmabuf(connection_, memory.address, memory.bytes, memory.dmabuf_offset, memory.dmabuf.get(),
-                                &registration)
-          : ops.register_memory(connection_, memory.address, memory.bytes, memory.kind, &registration);
+  const int32_t code = memory.dmabuf.valid()
+                           ? ops.register_dmabuf(connection_, memory.address, memory.bytes, memory.dmabuf_offset,
+                                                 memory.dmabuf.get(), &registration)
+                           : ops.register_memory(connection_, memory.address, memory.bytes, memory.kind, &registration);
   if (code != TUTTI_OK) {
     const std::string_view kind = memory.dmabuf.valid()              ? "GPU memory as a dmabuf"
                                   : memory.kind == TUTTI_MEMORY_CUDA ? "GPU memory"
@@ -73,8 +72,7 @@ Result<void*> Channel::recv(std::span<const MessagePart> parts) {
 Result<void*> Channel::flush(const MessagePart& part) {
   void* request = nullptr;
   void* const address = part.address;
-  const int32_t code =
-      net_.options().ops->flush(connection_, 1, &address, &part.bytes, &part.registration, &request);
+  const int32_t code = net_.options().ops->flush(connection_, 1, &address, &part.bytes, &part.registration, &request);
   if (code != TUTTI_OK) return failure(code);
   return request;
 }

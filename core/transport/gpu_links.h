@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The connections between GPUs: for each protocol, slots in memory of the rank that receives, and mailboxes. Which
-// memory that is depends on the pair of ranks. GPUs that reach each other meet in memory of the GPU, other GPUs of a host
-// in memory of the host. For a peer on another host both ranks have slots of their own, and relays move the messages
-// between them (relay.h).
+// memory that is depends on the pair of ranks. GPUs that reach each other meet in memory of the GPU, other GPUs of a
+// host in memory of the host. For a peer on another host both ranks have slots of their own, and relays move the
+// messages between them (relay.h).
 //
 // Mailboxes are small and there from the start, for all peers. Slots are made when a call first needs them: the
 // receiver offers them, the sender reaches for them and waits until they are offered. A rank that offers before it

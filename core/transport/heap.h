@@ -56,8 +56,8 @@ class Heap {
   virtual Result<Block> make(uint64_t bytes) = 0;
   /// A block of another rank, as this rank's GPU sees it, until close().
   virtual Result<uint8_t*> open(const Address& address) = 0;
-  /// What a network registers to access `bytes` of a block. `at`: as the process sees the block, or as the GPU does where
-  /// the process does not. By default memory of the host.
+  /// What a network registers to access `bytes` of a block. `at`: as the process sees the block, or as the GPU does
+  /// where the process does not. By default memory of the host.
   virtual Result<MessageMemory> for_network(uint8_t* at, uint64_t bytes) { return MessageMemory{at, bytes}; }
   /// Gives back all that was opened. Nothing on this rank's GPU uses it any more.
   virtual void close() = 0;

@@ -189,7 +189,8 @@ Result<bool> ReceiveTask::move() {
   const uint64_t posted_before = posted_;
   for (; posted_ < free_until; ++posted_) {
     void*& request = requests_[posted_ & (slots - 1)];
-    TUTTI_ASSIGN(request, channel_->recv({memory_.slot(posted_), memory_.connection().slot_stride, kTag, registration_}));
+    TUTTI_ASSIGN(request,
+                 channel_->recv({memory_.slot(posted_), memory_.connection().slot_stride, kTag, registration_}));
     if (request == nullptr) break;
   }
   return completed_ != before || posted_ != posted_before;

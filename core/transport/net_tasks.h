@@ -140,11 +140,11 @@ class AcceptTask : public progress::Task {
   size_t most_guests() const { return net_.peer_count() * net_.options().keys.size() + kMoreGuests; }
   static constexpr size_t kMoreGuests = 64;
 
-  std::vector<Entrance> entrances_;                  // one per device
-  std::deque<Guest> guests_;                         // connected, not yet introduced; oldest first
+  std::vector<Entrance> entrances_;  // one per device
+  std::deque<Guest> guests_;         // connected, not yet introduced; oldest first
   // Introduced, not yet expected; with the device where it came in.
   std::map<Who, std::pair<uint32_t, std::unique_ptr<Channel>>> arrived_;
-  std::mutex mutex_;                                 // guards expected_
+  std::mutex mutex_;  // guards expected_
   std::map<Who, std::shared_ptr<Awaiter>> expected_;
 };
 

@@ -257,8 +257,7 @@ Result<bool> Relay::deliver(uint32_t index) {
   const bool has_arrived = slot.state == Incoming::State::kArrived || slot.state == Incoming::State::kFlushing;
   if (!has_arrived || slot.arrived.step != next_slice_) return false;
   if (options_.flushes && slot.state == Incoming::State::kArrived) {
-    TUTTI_ASSIGN(slot.flush,
-                 in_->flush({at(options_.from, index), slot.bytes, kSliceTag + index, from_registration_}));
+    TUTTI_ASSIGN(slot.flush, in_->flush({at(options_.from, index), slot.bytes, kSliceTag + index, from_registration_}));
     slot.state = Incoming::State::kFlushing;
   }
   if (slot.flush != nullptr) {
@@ -281,9 +280,10 @@ Status Relay::check(const Record& record, uint64_t bytes, uint32_t index, uint32
       record.step - next_slice_ < slots) {
     return {};
   }
-  return mismatch(fmt::format("a slice of {} bytes in slot {}, which its sender calls {} bytes of message {}, step {}; "
-                              "{} slots from message {} and step {} on are free",
-                              bytes, index, record.bytes, record.number, record.step, slots, done, next_slice_));
+  return mismatch(
+      fmt::format("a slice of {} bytes in slot {}, which its sender calls {} bytes of message {}, step {}; "
+                  "{} slots from message {} and step {} on are free",
+                  bytes, index, record.bytes, record.number, record.step, slots, done, next_slice_));
 }
 
 Status Relay::mismatch(const std::string& difference) const {

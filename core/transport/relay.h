@@ -45,16 +45,16 @@ class Relay : public progress::Task, public Awaiter {
 
   struct Options {
     Key key;
-    tutti_slot_layout layout{};      ///< slot_stride includes kRecordRoom
-    MessageMemory to;                ///< slots that the GPU fills, as the network accesses them
-    MessageMemory from;              ///< slots that the GPU reads
-    tutti_cuda_mailbox* at{};        ///< where the GPU tells the peer; memory of the host
-    tutti_cuda_mailbox* of{};        ///< where the GPU is told
-    const uint64_t* lengths{};       ///< by slot, see tutti_cuda_link
-    bool splits = false;             ///< records are messages of their own; alike at both ends
-    bool flushes = false;            ///< `from` needs a flush after each receive
-    bool groups = false;             ///< one request receives a slice and its record
-    std::shared_ptr<void> owner;     ///< of all this memory
+    tutti_slot_layout layout{};   ///< slot_stride includes kRecordRoom
+    MessageMemory to;             ///< slots that the GPU fills, as the network accesses them
+    MessageMemory from;           ///< slots that the GPU reads
+    tutti_cuda_mailbox* at{};     ///< where the GPU tells the peer; memory of the host
+    tutti_cuda_mailbox* of{};     ///< where the GPU is told
+    const uint64_t* lengths{};    ///< by slot, see tutti_cuda_link
+    bool splits = false;          ///< records are messages of their own; alike at both ends
+    bool flushes = false;         ///< `from` needs a flush after each receive
+    bool groups = false;          ///< one request receives a slice and its record
+    std::shared_ptr<void> owner;  ///< of all this memory
   };
   /// Requests that a connection needs at once.
   static uint32_t requests(uint32_t slots, bool splits, bool groups) {
@@ -71,7 +71,7 @@ class Relay : public progress::Task, public Awaiter {
   static constexpr uint32_t kNotices = 2;
   /// A slot that the GPU fills.
   struct Outgoing {
-    void* slice = nullptr;   // requests
+    void* slice = nullptr;  // requests
     void* record = nullptr;
   };
   /// A slot that the GPU reads.
@@ -82,7 +82,7 @@ class Relay : public progress::Task, public Awaiter {
     void* record = nullptr;
     void* flush = nullptr;
     Record arrived{};
-    uint64_t bytes = 0;  // of the slice that arrived
+    uint64_t bytes = 0;   // of the slice that arrived
     uint32_t number = 0;  // of the last message, where there was any
     bool used = false;
   };

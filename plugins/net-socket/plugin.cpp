@@ -39,9 +39,7 @@ class SocketNetwork : public sdk::Plugin {
  public:
   using Kind = SocketNetwork;
   static constexpr uint32_t kKind = TUTTI_KIND_NETWORK;
-  static constexpr uint64_t capabilities() {
-    return TUTTI_NET_CAP_GROUPED_RECV | TUTTI_NET_CAP_EVENT_FD;
-  }
+  static constexpr uint64_t capabilities() { return TUTTI_NET_CAP_GROUPED_RECV | TUTTI_NET_CAP_EVENT_FD; }
   static std::vector<tutti_config_key> settings() {
     return {
         sdk::setting(TUTTI_CONFIG_LIST, "interface", "[]",

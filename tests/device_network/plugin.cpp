@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A network of the tests that moves memory of GPUs, between ranks that are threads of one process. CUDA copies the data.
-// At the end each context writes to the standard error how many messages it moved from which kind of memory.
+// A network of the tests that moves memory of GPUs, between ranks that are threads of one process. CUDA copies the
+// data. At the end each context writes to the standard error how many messages it moved from which kind of memory.
 //
 // DEVICE_NETWORK_FLUSHES builds a second plugin: its receives leave the data in a buffer of the plugin until they are
 // flushed, it registers dmabufs, and it takes grouped receives.
@@ -87,10 +87,10 @@ struct Buffer {
 };
 
 struct Posted : sdk::Request {
-  std::shared_ptr<Sent> sent;        // of a send
-  std::vector<Buffer> buffers;       // of a receive
+  std::shared_ptr<Sent> sent;   // of a send
+  std::vector<Buffer> buffers;  // of a receive
   std::vector<std::shared_ptr<Sent>> taken;
-  cudaEvent_t copied = nullptr;      // of a receive or flush whose copies were enqueued
+  cudaEvent_t copied = nullptr;  // of a receive or flush whose copies were enqueued
 };
 
 class Connection : public sdk::Connection {
@@ -114,8 +114,8 @@ class Connection : public sdk::Connection {
   Result<void*> register_dmabuf(void* address, uint64_t bytes, uint64_t offset, int fd) override {
     const off_t size = lseek(fd, 0, SEEK_END);
     if (size < 0 || static_cast<uint64_t>(size) < offset + bytes) {
-      return Status(Code::kInvalidArgument, fmt::format("the dmabuf has {} bytes; {} were to be registered at {}", size,
-                                                        bytes, offset));
+      return Status(Code::kInvalidArgument,
+                    fmt::format("the dmabuf has {} bytes; {} were to be registered at {}", size, bytes, offset));
     }
     return made(address, bytes);
   }
@@ -148,8 +148,8 @@ class Connection : public sdk::Connection {
               void* const* registrations, sdk::Request*& request) override {
     Posted& posted = post();
     for (uint32_t i = 0; i < count; ++i) {
-      posted.buffers.push_back({static_cast<uint8_t*>(addresses[i]), bytes[i], tags[i],
-                                static_cast<DeviceMemory*>(registrations[i])});
+      posted.buffers.push_back(
+          {static_cast<uint8_t*>(addresses[i]), bytes[i], tags[i], static_cast<DeviceMemory*>(registrations[i])});
     }
     request = &posted;
     return {};

@@ -189,7 +189,8 @@ TEST_F(NetTest, ABreakFailsBothIdleEndsAndNamesThem) {
   // The sender learns of it when it sends.
   EXPECT_TRUE(a_->failure_within(0s).ok());
   a_->send({4});
-  EXPECT_THAT(a_->failure_within(10s).text(), HasSubstr("from rank 0 (host alpha, fake0) to rank 1 (host beta, fake0)"));
+  EXPECT_THAT(a_->failure_within(10s).text(),
+              HasSubstr("from rank 0 (host alpha, fake0) to rank 1 (host beta, fake0)"));
 }
 
 TEST_F(NetTest, OtherFailuresAreToldAtOnce) {
@@ -243,8 +244,8 @@ TEST_F(BusyDevice, AConnectionAboveTheLimitIsAnErrorThatNamesDeviceAndRemedy) {
   b_->sender();
   const Status failure = b_->failure_within(10s);
   EXPECT_EQ(failure.code(), Code::kUnsupported);
-  EXPECT_THAT(failure.text(), AllOf(HasSubstr("device 'fake0' of network 'fake' takes 1 connections"),
-                                    HasSubstr("lower channels")));
+  EXPECT_THAT(failure.text(),
+              AllOf(HasSubstr("device 'fake0' of network 'fake' takes 1 connections"), HasSubstr("lower channels")));
 }
 
 class WrongMessages : public NetTest, public testing::WithParamInterface<Fault> {};

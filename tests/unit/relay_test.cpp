@@ -123,7 +123,9 @@ class Side {
 
   // What a kernel does.
   uint32_t done_of_peer() { return load(of_.done); }
-  bool has_room(uint32_t number) { return static_cast<int32_t>(number - done_of_peer()) < static_cast<int32_t>(kSlots); }
+  bool has_room(uint32_t number) {
+    return static_cast<int32_t>(number - done_of_peer()) < static_cast<int32_t>(kSlots);
+  }
   void send(uint32_t number, const std::vector<uint8_t>& data) {
     std::memcpy(to_.on_gpu(number), data.data(), data.size());
     tell_length(number, data.size());

@@ -19,8 +19,8 @@ uint64_t page_bytes() {
 bool exports_dmabufs(int device) {
   static const auto attribute = driver_function<decltype(&cuDeviceGetAttribute)>("cuDeviceGetAttribute");
   int yes = 0;
-  return attribute != nullptr &&
-         attribute(&yes, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, device) == CUDA_SUCCESS && yes != 0;
+  return attribute != nullptr && attribute(&yes, CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, device) == CUDA_SUCCESS &&
+         yes != 0;
 }
 
 Result<Dmabuf> export_dmabuf(const void* begin, uint64_t bytes, int device) {
@@ -37,10 +37,11 @@ Result<Dmabuf> export_dmabuf(const void* begin, uint64_t bytes, int device) {
   int fd = -1;
   const CUresult result = get_handle(&fd, first, end - first, CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD, 0);
   if (result != CUDA_SUCCESS) {
-    return Status(Code::kUnsupported,
-                  fmt::format("cuMemGetHandleForAddressRange failed (CUresult {}) for {} bytes of GPU {}; set net.direct "
-                              "to off",
-                              static_cast<int>(result), end - first, device));
+    return Status(
+        Code::kUnsupported,
+        fmt::format("cuMemGetHandleForAddressRange failed (CUresult {}) for {} bytes of GPU {}; set net.direct "
+                    "to off",
+                    static_cast<int>(result), end - first, device));
   }
   return Dmabuf{base::Fd(fd), at - first};
 }

@@ -24,10 +24,10 @@
 // as a message of its own, and checks with it the length, the order, and that no message is lost or repeated. A
 // difference is an error that names the network.
 //
-// Memory of GPUs. The host registers it by register_dmabuf if the device reports TUTTI_MEMORY_DMABUF and the GPU exports
-// dmabufs. Else it registers pointers if the device reports TUTTI_MEMORY_CUDA. Else data goes through memory of the
-// host. The GPU reads received data after the `flush` that follows the receive, or after the receive if the plugin has
-// no TUTTI_NET_CAP_FLUSH. A flush concerns only the memory that it names.
+// Memory of GPUs. The host registers it by register_dmabuf if the device reports TUTTI_MEMORY_DMABUF and the GPU
+// exports dmabufs. Else it registers pointers if the device reports TUTTI_MEMORY_CUDA. Else data goes through memory of
+// the host. The GPU reads received data after the `flush` that follows the receive, or after the receive if the plugin
+// has no TUTTI_NET_CAP_FLUSH. A flush concerns only the memory that it names.
 #pragma once
 
 #include "tutti/plugin/abi.h"
