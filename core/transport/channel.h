@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A connection of a network plugin, as both ends use it: who made it, its memory, its messages, and its end.
+// A connection of a network plugin, as both ends use it: its making, its memory, its messages, and its end.
 #pragma once
 
 #include <chrono>
@@ -14,7 +14,7 @@
 
 namespace tutti::transport {
 
-/// The first message on every network connection: who sends, and on which connection of the communicator.
+/// The first message on every network connection. It names the sender, and the connection of the communicator.
 struct NetHello {
   uint64_t communicator;
   uint32_t rank;
@@ -67,7 +67,7 @@ class Channel {
   std::vector<void*> registrations_;  // that are not null
 };
 
-/// Makes a connection to a peer, and says in its first message who this rank is.
+/// Makes a connection to a peer. The first message names this rank.
 class Dial {
  public:
   Dial(const Net& net, const Key& key, uint32_t device, const tutti_net_handle& handle);

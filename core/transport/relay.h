@@ -31,9 +31,9 @@ class Relay : public progress::Task, public Awaiter {
  public:
   /// Describes a slice, or stands alone as a notice.
   struct Record {
-    uint64_t step;    ///< of the slices, or of the notices, of this direction, from 0
-    uint64_t bytes;   ///< of the slice; 0: a notice
-    uint32_t number;  ///< of the slice's message
+    uint64_t step;    ///< position among the slices, or among the notices, of this direction, from 0
+    uint64_t bytes;   ///< length of the slice; 0: a notice
+    uint32_t number;  ///< number of the message that the slice is
     uint32_t done;    ///< the sender's GPU is done with messages before this number
   };
   static_assert(sizeof(Record) == 24);
@@ -48,13 +48,13 @@ class Relay : public progress::Task, public Awaiter {
     tutti_slot_layout layout{};   ///< slot_stride includes kRecordRoom
     MessageMemory to;             ///< slots that the GPU fills, as the network accesses them
     MessageMemory from;           ///< slots that the GPU reads
-    tutti_cuda_mailbox* at{};     ///< where the GPU tells the peer; memory of the host
-    tutti_cuda_mailbox* of{};     ///< where the GPU is told
+    tutti_cuda_mailbox* at{};     ///< mailbox in which the GPU tells the peer; memory of the host
+    tutti_cuda_mailbox* of{};     ///< mailbox in which the GPU is told
     const uint64_t* lengths{};    ///< by slot, see tutti_cuda_link
     bool splits = false;          ///< records are messages of their own; alike at both ends
     bool flushes = false;         ///< `from` needs a flush after each receive
     bool groups = false;          ///< one request receives a slice and its record
-    std::shared_ptr<void> owner;  ///< of all this memory
+    std::shared_ptr<void> owner;  ///< owner of all this memory
   };
   /// Requests that a connection needs at once.
   static uint32_t requests(uint32_t slots, bool splits, bool groups) {
@@ -82,8 +82,8 @@ class Relay : public progress::Task, public Awaiter {
     void* record = nullptr;
     void* flush = nullptr;
     Record arrived{};
-    uint64_t bytes = 0;   // of the slice that arrived
-    uint32_t number = 0;  // of the last message, where there was any
+    uint64_t bytes = 0;   // length of the slice that arrived
+    uint32_t number = 0;  // number of the last message, if `used`
     bool used = false;
   };
 
@@ -115,7 +115,7 @@ class Relay : public progress::Task, public Awaiter {
   const Net& net_;
   Options options_;
   // Records and notices of both directions: registered memory of the host.
-  std::vector<Record> out_records_, in_records_;  // of slots, then of notices
+  std::vector<Record> out_records_, in_records_;  // slots first, then notices
 
   std::unique_ptr<Dial> dial_;
   std::unique_ptr<Channel> out_;

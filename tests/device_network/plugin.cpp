@@ -60,7 +60,7 @@ struct Counts {
 struct DeviceMemory {
   int device = 0;
   uint8_t* begin = nullptr;
-  uint8_t* held = nullptr;  ///< received data before its flush
+  uint8_t* held = nullptr;  ///< buffer of received data before its flush
 };
 
 /// A posted send. Its data is read when a receive takes it, and the sender is told then.
@@ -72,7 +72,7 @@ struct Sent {
   std::atomic<bool> done = false;
 };
 
-/// What two ends of a connection share.
+/// The state that two ends of a connection share.
 struct Pipe {
   std::mutex mutex;
   std::deque<std::shared_ptr<Sent>> sent;
@@ -87,10 +87,10 @@ struct Buffer {
 };
 
 struct Posted : sdk::Request {
-  std::shared_ptr<Sent> sent;   // of a send
-  std::vector<Buffer> buffers;  // of a receive
+  std::shared_ptr<Sent> sent;   // the send, if it is a send
+  std::vector<Buffer> buffers;  // buffers of a receive
   std::vector<std::shared_ptr<Sent>> taken;
-  cudaEvent_t copied = nullptr;  // of a receive or flush whose copies were enqueued
+  cudaEvent_t copied = nullptr;  // event after the copies of a receive or flush
 };
 
 class Connection : public sdk::Connection {

@@ -11,7 +11,7 @@ namespace tutti::cuda {
 
 struct Dmabuf {
   base::Fd fd;
-  uint64_t offset = 0;  ///< of the memory that was asked for
+  uint64_t offset = 0;  ///< offset of the requested memory in the dmabuf
 };
 
 /// Whether the GPU and its driver export dmabufs.
