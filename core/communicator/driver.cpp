@@ -13,7 +13,19 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr uint32_t kSharedSpins = 4;  // polls per work when several works, or an engine, share the thread
+constexpr std::chrono::microseconds kLongYield{4};
+constexpr std::chrono::milliseconds kMoveInterval{10};
 constexpr std::chrono::milliseconds kSleepLimit{100};  // how late an expired deadline may be noticed
+
+/// Moves the calling thread to another processor that it may use, if there is one.
+void change_processor() {
+  cpu_set_t allowed;
+  const int here = sched_getcpu();
+  if (here < 0 || sched_getaffinity(0, sizeof allowed, &allowed) != 0 || CPU_COUNT(&allowed) < 2) return;
+  cpu_set_t others = allowed;
+  CPU_CLR(static_cast<size_t>(here), &others);
+  if (sched_setaffinity(0, sizeof others, &others) == 0) sched_setaffinity(0, sizeof allowed, &allowed);
+}
 
 }  // namespace
 
@@ -69,8 +81,9 @@ void Driver::tell(Clock::time_point since, const Job* waits) {
 Driver::Outcome Driver::wait_longer(std::span<Job> jobs) {
   for (Job& job : jobs) job.done = false;
   const uint32_t spins = jobs.size() == 1 && engine_ == nullptr ? options_.spins : kSharedSpins;
-  const uint32_t patience = options_.yields + (engine_ != nullptr ? options_.helps : 0);
+  progress::Engine::Drive drive(engine_);
   uint32_t idle = 0;
+  bool slept = false;  // since the last movement
   Clock::time_point idle_since{};
   for (;;) {
     const Round now = round(jobs, idle == 0 ? spins : kSharedSpins);
@@ -79,14 +92,12 @@ Driver::Outcome Driver::wait_longer(std::span<Job> jobs) {
     const bool helped = engine_ != nullptr && engine_->assist();
     if (now.moved || helped) {
       idle = 0;
+      slept = false;
       tell({}, nullptr);
       continue;
     }
-    if (++idle <= patience) {
-      if (idle > patience - options_.yields) sched_yield();
-      continue;
-    }
-    if (idle == patience + 1) idle_since = Clock::now();
+    if (idle == 0) idle_since = Clock::now();
+    if (!slept && polls_on(++idle, idle_since)) continue;
     progress::Sleeper announced(*options_.bell);
     // Asked before the last look: a failure that was told earlier then ends it.
     const bool any_left = attendance_ != nullptr && attendance_->any_left();
@@ -95,6 +106,7 @@ Driver::Outcome Driver::wait_longer(std::span<Job> jobs) {
     if (!last.pending) return {};
     if (last.moved) {
       idle = 0;
+      slept = false;
       tell({}, nullptr);
       continue;
     }
@@ -103,8 +115,39 @@ Driver::Outcome Driver::wait_longer(std::span<Job> jobs) {
       if (const Outcome absence = find_absence(jobs); absence.absence) return absence;
     }
     if (Clock::now() - idle_since > options_.operation_timeout) return {TUTTI_TIMEOUT, last.waiting};
+    drive.pause();
     announced.sleep(kSleepLimit);
+    drive.resume();
+    slept = true;
   }
+}
+
+/// Whether a wait that nothing moved in `idle` rounds polls again, perhaps after a yield. False: it sleeps.
+bool Driver::polls_on(uint32_t idle, Clock::time_point idle_since) {
+  bool yields = true;
+  if (engine_ != nullptr) {
+    const auto waited = Clock::now() - idle_since;
+    if (waited > options_.drives_yielding) return false;
+    yields = waited > options_.drives;
+  } else if (idle > options_.yields) {
+    return false;
+  }
+  if (yields) yield();
+  return true;
+}
+
+/// Two long yields in a row say that another thread polls on this processor. Where each rank could have a processor,
+/// that may be the rank which this rank waits for: the scheduler leaves both there for a long time.
+void Driver::yield() {
+  const auto before = Clock::now();
+  sched_yield();
+  if (engine_ == nullptr || options_.drives.count() == 0) return;
+  const auto after = Clock::now();
+  if (after - before < kLongYield || after - moved_ < kMoveInterval) return;
+  sched_yield();
+  if (Clock::now() - after < kLongYield) return;
+  change_processor();
+  moved_ = Clock::now();
 }
 
 Driver::Outcome Driver::find_absence(std::span<Job> jobs) const {

@@ -28,7 +28,9 @@ class Driver {
   struct Options {
     uint32_t spins = 2000;  ///< polls before a wait yields the processor
     uint32_t yields = 20;   ///< yields before it sleeps
-    uint32_t helps = 64;    ///< rounds of the progress engine, if there is one, before the first yield
+    /// How long a wait drives the progress engine, if there is one, before its first yield, and before it sleeps.
+    std::chrono::nanoseconds drives{20'000};
+    std::chrono::nanoseconds drives_yielding{2'000'000};
     std::chrono::nanoseconds operation_timeout{};  ///< without any progress
     tutti_bell* bell = nullptr;                    ///< rung by peers and by the engine
   };
@@ -59,6 +61,8 @@ class Driver {
   Round round(std::span<Job> jobs, uint32_t spins);
   Outcome wait_for(std::span<Job> jobs);
   Outcome wait_longer(std::span<Job> jobs);
+  bool polls_on(uint32_t idle, std::chrono::steady_clock::time_point idle_since);
+  void yield();
   void tell(std::chrono::steady_clock::time_point since, const Job* waits);
   Outcome find_absence(std::span<Job> jobs) const;
 
@@ -68,6 +72,7 @@ class Driver {
   Waiting* waiting_ = nullptr;
   const Job* told_ = nullptr;  ///< the job that waiting_ shows, and the peer it waits for
   uint32_t told_peer_ = 0;
+  std::chrono::steady_clock::time_point moved_;  ///< when a sleep last made room on a shared processor
 };
 
 }  // namespace tutti::communicator

@@ -504,8 +504,13 @@ class Setup {
       const int64_t given = config_.integer(key);
       return given != 0 ? static_cast<uint32_t>(given) : chosen;
     };
-    return {choose("wait.spin", crowded ? 20 : 120), choose("wait.yield", crowded ? 20 : 200), crowded ? 2u : 64u,
-            config_.duration("timeouts.operation"), &state_.fabric_->shm().bell()};
+    communicator::Driver::Options options;
+    options.spins = choose("wait.spin", crowded ? 20 : 120);
+    options.yields = choose("wait.yield", crowded ? 20 : 200);
+    if (crowded) options.drives = {};
+    options.operation_timeout = config_.duration("timeouts.operation");
+    options.bell = &state_.fabric_->shm().bell();
+    return options;
   }
 
   Status finish() {

@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "progress/bell.h"
 
@@ -19,6 +20,8 @@ constexpr int kPolledRounds = 1000;  // likewise, where tasks poll: GPUs do not 
 // What must be polled, a network without event descriptor or memory of a GPU; this bounds what that costs and adds.
 constexpr std::chrono::microseconds kPollInterval{100};
 constexpr std::chrono::milliseconds kSleepLimit{100};
+// The engine's thread takes over when nobody has driven for one to two of these.
+constexpr std::chrono::milliseconds kTakeOver{4};
 
 }  // namespace
 
@@ -39,7 +42,11 @@ Result<std::unique_ptr<Engine>> Engine::create(Options options) {
 }
 
 Engine::~Engine() {
-  stopping_.store(true);
+  {
+    const std::lock_guard lock(rest_mutex_);
+    stopping_.store(true);
+  }
+  rest_over_.notify_all();
   ring(*bell_);
   if (thread_.joinable()) thread_.join();
   if (bell_->event_fd >= 0) close(bell_->event_fd);
@@ -47,7 +54,7 @@ Engine::~Engine() {
 
 void Engine::add(std::shared_ptr<Task> task) {
   const std::lock_guard lock(mutex_);
-  polls_ = polls_ || task->polls();
+  if (task->polls()) polls_.store(true);
   tasks_.push_back(std::move(task));
   if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
   ring(*bell_);
@@ -58,7 +65,75 @@ bool Engine::assist() {
   return lock.owns_lock() && round();
 }
 
+Engine::Drive::Drive(Engine* engine) : engine_(engine) {
+  resume();
+}
+
+/// What the driver has put into slots goes out now, or the engine's thread sees to it.
+Engine::Drive::~Drive() {
+  if (drives_) engine_->end_drive(!engine_->push_out());
+}
+
+void Engine::Drive::pause() {
+  if (std::exchange(drives_, false)) engine_->end_drive(true);
+}
+
+void Engine::Drive::resume() {
+  if (engine_ == nullptr || std::exchange(drives_, true)) return;
+  engine_->begin_drive();
+}
+
+void Engine::begin_drive() {
+  drives_.fetch_add(1);
+  drivers_.fetch_add(1);
+  if (rests_.load() || polls_.load()) return;
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t written = write(bell_->event_fd, &one, sizeof one);  // it may sleep on the network
+}
+
+void Engine::end_drive(bool hands_over) {
+  drivers_.fetch_sub(1);
+  if (!hands_over) return;
+  {
+    const std::lock_guard lock(rest_mutex_);
+    handed_over_ = true;
+  }
+  rest_over_.notify_one();
+}
+
+/// True when no data is left that must go out.
+bool Engine::push_out() {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) return false;
+  bool idle = true;
+  for (const auto& task : tasks_) {
+    if (failed_) return true;
+    if (task->idle()) continue;
+    advance(*task);
+    idle = idle && task->idle();
+  }
+  return idle;
+}
+
+/// Whether the engine's thread leaves the work to a driver, which may be between two calls.
+bool Engine::is_driven() {
+  if (polls_.load()) return false;
+  const uint64_t drives = drives_.load();
+  return drivers_.load() != 0 || std::exchange(seen_drives_, drives) != drives;
+}
+
+void Engine::rest() {
+  std::unique_lock lock(rest_mutex_);
+  rests_.store(true);
+  const auto over = [&] { return handed_over_ || stopping_.load(); };
+  while (!rest_over_.wait_for(lock, kTakeOver, over) && is_driven()) {
+  }
+  if (std::exchange(handed_over_, false)) seen_drives_ = drives_.load();
+  rests_.store(false);
+}
+
 bool Engine::flush(std::chrono::steady_clock::time_point deadline, const std::function<bool()>& gives_up) {
+  const Drive drive(this);
   for (int idle_rounds = 0; std::chrono::steady_clock::now() < deadline && !gives_up();) {
     bool moved = false;
     {
@@ -78,29 +153,34 @@ bool Engine::round() {
   bool moved = false;
   for (const auto& task : tasks_) {
     if (failed_) return false;
-    auto result = task->progress();
-    if (!result.ok()) {
-      failed_ = true;
-      options_.on_failure(result.status());
-      return false;
-    }
-    moved = moved || *result;
+    moved = advance(*task) || moved;
   }
   return moved;
+}
+
+bool Engine::advance(Task& task) {
+  auto result = task.progress();
+  if (result.ok()) return *result;
+  failed_ = true;
+  options_.on_failure(result.status());
+  return false;
 }
 
 void Engine::run() {
   int idle_rounds = 0;
   while (!stopping_.load()) {
+    if (is_driven()) {
+      rest();
+      idle_rounds = 0;
+      continue;
+    }
     bool moved = false;
-    bool polls = false;
     {
       const std::lock_guard lock(mutex_);
       moved = round();
-      polls = polls_;
     }
     idle_rounds = moved ? 0 : idle_rounds + 1;
-    if (idle_rounds > (polls ? kPolledRounds : kIdleRounds)) sleep();
+    if (idle_rounds > (polls_.load() ? kPolledRounds : kIdleRounds)) sleep();
   }
 }
 

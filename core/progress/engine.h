@@ -1,8 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The progress engine of a communicator: one thread that moves data between slots and a network ("proxy"), plus whoever
-// waits and helps. It sleeps when nothing moves, on its doorbell and on the network's event descriptor at once.
+// The progress engine of a communicator moves data between slots and a network ("proxy").
+//
+// A thread that waits for the network drives the engine itself, without a hand-over to another thread. Meanwhile, the
+// engine's own thread rests, and neither the doorbell nor the network wakes it. The engine's thread takes over where
+// data must go out and nobody drives, or where nobody has driven for some milliseconds. It then sleeps when nothing
+// moves, on its doorbell and on the network's event descriptor at once.
 #pragma once
 
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -42,6 +49,25 @@ class Engine {
   void add(std::shared_ptr<Task> task);
   /// One round by the calling thread, unless another is at it. True if anything moved. Any thread.
   bool assist();
+
+  /// A thread that drives the engine by assist(), from construction to destruction. One thread at a time uses it.
+  class Drive {
+   public:
+    /// Null: there is no engine, and nothing to drive.
+    explicit Drive(Engine* engine);
+    ~Drive();
+    Drive(const Drive&) = delete;
+    Drive& operator=(const Drive&) = delete;
+    /// Lets the engine's thread move the data from now on, because the calling thread is going to sleep.
+    void pause();
+    /// Drives again after pause().
+    void resume();
+
+   private:
+    Engine* engine_;
+    bool drives_ = false;
+  };
+
   /// Makes progress until all tasks are idle: then true. False when the deadline passes, the engine has failed or
   /// `gives_up` says so, which is asked some times a second at least.
   bool flush(std::chrono::steady_clock::time_point deadline, const std::function<bool()>& gives_up);
@@ -52,7 +78,13 @@ class Engine {
   explicit Engine(Options options);
   void run();
   bool round();
+  bool advance(Task& task);
   void sleep();
+  bool is_driven();
+  void rest();
+  void begin_drive();
+  void end_drive(bool hands_over);
+  bool push_out();
 
   Options options_;
   std::unique_ptr<tutti_bell> bell_;
@@ -60,8 +92,16 @@ class Engine {
   std::mutex mutex_;  // guards tasks_ and failed_, and makes rounds exclusive
   std::vector<std::shared_ptr<Task>> tasks_;
   bool failed_ = false;
-  bool polls_ = false;  // a task does
+  std::atomic<bool> polls_{false};  // a task does
   std::atomic<bool> stopping_{false};
+
+  std::atomic<uint32_t> drivers_{0};  // threads that drive
+  std::atomic<uint64_t> drives_{0};   // how often a thread has begun to
+  std::atomic<bool> rests_{false};    // the engine's thread leaves the work to drivers
+  uint64_t seen_drives_ = 0;          // by the engine's thread
+  std::mutex rest_mutex_;             // guards handed_over_
+  std::condition_variable rest_over_;
+  bool handed_over_ = false;
   std::thread thread_;
 };
 
