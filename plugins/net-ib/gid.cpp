@@ -10,7 +10,7 @@
 namespace tutti::net_ib {
 namespace {
 
-constexpr size_t kMostEntries = 4096;
+constexpr size_t kMostEntries = 2047;  // the kernel takes the size of the table in 16 bits
 
 const char* name_of(uint32_t type) {
   return type == IBV_GID_TYPE_ROCE_V2 ? "RoCE v2" : type == IBV_GID_TYPE_ROCE_V1 ? "RoCE v1" : "InfiniBand";
