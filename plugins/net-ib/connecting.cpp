@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "connecting.h"
+
+#include <fmt/format.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "sender.h"
+
+namespace tutti::net_ib {
+namespace {
+
+constexpr std::chrono::milliseconds kPause{50};  // between two attempts
+
+}  // namespace
+
+Result<std::unique_ptr<Connecting>> Connecting::start(const Shared& shared, const Port& port,
+                                                      const tutti_net_handle& raw) {
+  Handle handle;
+  std::memcpy(&handle, raw.bytes, sizeof handle);
+  if (handle.magic != kMagic || handle.ip.is_none() || handle.port == 0) {
+    return Status(Code::kInvalidArgument,
+                  "the handle is not one of this version of net-ib; do all ranks use the same "
+                  "network plugin of the same version?");
+  }
+  return std::unique_ptr<Connecting>(new Connecting(shared, port, handle));
+}
+
+Result<std::unique_ptr<sdk::Connection>> Connecting::advance() {
+  if (!socket_.valid() && Clock::now() < pause_until_) return std::unique_ptr<sdk::Connection>();
+  if (const Status advanced = advance_steps(); !advanced.ok()) TUTTI_TRY(try_again(advanced));
+  if (step_ != Step::kDone) return std::unique_ptr<sdk::Connection>();
+  link_->keep(std::move(socket_));
+  return std::unique_ptr<sdk::Connection>(std::make_unique<Sender>(std::move(link_)));
+}
+
+std::string Connecting::there() const {
+  return fmt::format("{} port {}", handle_.ip.to_string(), handle_.port);
+}
+
+Status Connecting::begin() {
+  step_ = Step::kConnect;
+  read_ = 0;
+  TUTTI_ASSIGN(socket_, connect_from(port_.exchange, handle_.ip, handle_.port));
+  watch_silence(socket_, shared_.settings.peer_loss);
+  return shared_.events->watch(socket_.get(), stir_);
+}
+
+Status Connecting::advance_steps() {
+  if (!socket_.valid()) TUTTI_TRY(begin());
+  if (step_ == Step::kConnect) {
+    TUTTI_ASSIGN(const bool connected, is_connected(socket_, refused_));
+    if (!connected) {
+      const bool late = Clock::now() - silent_since_ > shared_.settings.peer_loss;
+      return late ? Status(Code::kRemote, errno_text(ETIMEDOUT)) : Status();
+    }
+    step_ = Step::kChallenge;
+  }
+  if (step_ == Step::kChallenge) {
+    TUTTI_ASSIGN(const bool whole, read(&challenge_, sizeof challenge_));
+    if (!whole) return {};
+    TUTTI_TRY(say_hello());
+    step_ = Step::kWelcome;
+  }
+  TUTTI_ASSIGN(const bool whole, read(&welcome_, sizeof welcome_));
+  if (!whole) return {};
+  TUTTI_TRY(check_welcome());
+  TUTTI_TRY(link_->connect(welcome_.endpoint, true));
+  const uint8_t ready = kGo;
+  TUTTI_TRY(write(&ready, sizeof ready));
+  step_ = Step::kDone;
+  return {};
+}
+
+/// Ok: another attempt follows. A failure that another attempt cannot mend is returned.
+Status Connecting::try_again(const Status& why) {
+  socket_.reset();
+  link_.reset();
+  const Clock::time_point now = Clock::now();
+  const bool late = now - silent_since_ > shared_.settings.peer_loss;
+  if (why.code() != Code::kRemote || refused_ || late)
+    return why.with_context(
+        fmt::format("cannot reach {} from {} ({})", there(), port_.exchange.ip.to_string(), port_.exchange.name));
+  pause_until_ = now + kPause;
+  return {};
+}
+
+/// True: all bytes of the step are there.
+Result<bool> Connecting::read(void* to, size_t bytes) {
+  const ssize_t got = ::recv(socket_.get(), static_cast<uint8_t*>(to) + read_, bytes - read_, MSG_DONTWAIT);
+  if (got == 0) return Status(Code::kRemote, "the other end closed the connection");
+  if (got < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)
+    return Status(Code::kRemote, errno_text(errno));
+  if (got > 0) {
+    read_ += static_cast<size_t>(got);
+    silent_since_ = Clock::now();
+  }
+  if (read_ < bytes) return false;
+  read_ = 0;
+  return true;
+}
+
+Status Connecting::write(const void* from, size_t bytes) {  // the buffer of a new socket has room
+  const ssize_t sent = ::send(socket_.get(), from, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+  return sent == static_cast<ssize_t>(bytes) ? Status() : Status(Code::kRemote, errno_text(errno));
+}
+
+Status Connecting::say_hello() {
+  if (challenge_.magic != kMagic) {
+    return {Code::kVersionMismatch,
+            fmt::format("{} does not speak the protocol of this version of net-ib; do all ranks use the same version?",
+                        there())};
+  }
+  TUTTI_ASSIGN(link_, Link::create(shared_, port_, shared_.settings.queue_pairs));
+  hello_ = {};
+  hello_.endpoint = link_->endpoint();
+  TUTTI_ASSIGN(hello_.nonce, sdk::make_nonce());
+  TUTTI_ASSIGN(hello_.proof, sdk::prove(handle_.secret, sdk::Side::kConnector, challenge_.nonce, hello_.nonce,
+                                        proved(hello_.endpoint)));
+  return write(&hello_, sizeof hello_);
+}
+
+Status Connecting::check_welcome() {
+  TUTTI_ASSIGN(const sdk::Proof expected, sdk::prove(handle_.secret, sdk::Side::kAcceptor, challenge_.nonce,
+                                                     hello_.nonce, proved(hello_.endpoint, welcome_)));
+  if (!sdk::same(expected, welcome_.proof)) {
+    return {Code::kMismatch,
+            fmt::format("{} cannot prove that it is the rank it pretends to be; another process has taken its port",
+                        there())};
+  }
+  welcome_.refusal.back() = '\0';
+  if (welcome_.refusal.front() == '\0') return {};
+  return {Code::kSystem, fmt::format("the other end refuses: {}", welcome_.refusal.data())};
+}
+
+}  // namespace tutti::net_ib

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// The connecting side of the exchange, while it lasts.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "link.h"
+#include "tutti/sdk/network.h"
+#include "wire.h"
+
+namespace tutti::net_ib {
+
+/// Where the TCP connection breaks before both sides are ready, because the link is down or because strangers crowd it
+/// out, the exchange begins anew, until the listener has not answered for `timeouts.peer_loss`.
+class Connecting : public sdk::Connecting {
+ public:
+  /// kInvalidArgument for a handle that is none of this plugin.
+  static Result<std::unique_ptr<Connecting>> start(const Shared& shared, const Port& port,
+                                                   const tutti_net_handle& handle);
+  Result<std::unique_ptr<sdk::Connection>> advance() override;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  enum class Step { kConnect, kChallenge, kWelcome, kDone };
+
+  Connecting(const Shared& shared, const Port& port, const Handle& handle)
+      : shared_(shared), port_(port), handle_(handle) {}
+  Status begin();
+  Status advance_steps();
+  Status try_again(const Status& why);
+  Result<bool> read(void* to, size_t bytes);
+  Status write(const void* from, size_t bytes);
+  Status say_hello();
+  Status check_welcome();
+  std::string there() const;
+
+  const Shared& shared_;
+  const Port port_;
+  const Handle handle_;
+  std::unique_ptr<Link> link_;
+  Fd socket_;
+  Stir stir_;
+  Step step_ = Step::kConnect;
+  Challenge challenge_;
+  Hello hello_;
+  Welcome welcome_;
+  size_t read_ = 0;
+  bool refused_ = false;  // nobody listens there
+  Clock::time_point silent_since_ = Clock::now();
+  Clock::time_point pause_until_{};
+};
+
+}  // namespace tutti::net_ib
