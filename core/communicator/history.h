@@ -145,9 +145,10 @@ class History {
   void enter_messages(Phase phase, const CallShape& first);
 
   const CallRecords& calls() const { return calls_; }
-  /// Null: there was no such message.
+  /// Null: there was no such message, or no such peer.
   const MessageRecords* messages(Turn::Kind kind, uint32_t peer) const {
-    return messages_[index(kind, peer)].load(std::memory_order_acquire);
+    const size_t place = index(kind, peer);
+    return place >= messages_.size() ? nullptr : messages_[place].load(std::memory_order_acquire);
   }
   Progress progress() const;
 

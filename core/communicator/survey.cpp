@@ -11,6 +11,8 @@ namespace {
 
 using bootstrap::Bytes;
 
+constexpr int64_t kLastSecond = 253402300799;  // of the year 9999: what texts can show
+
 Status malformed() {
   return {Code::kInvalidArgument, "a rank's report about its calls is malformed"};
 }
@@ -86,8 +88,9 @@ Result<Series> decode_series(std::span<const std::byte> bytes) {
   TUTTI_TRY(read(parts[0], numbers));
   Series series{numbers[0], numbers[1], std::vector<Record>(parts[1].size() / sizeof(Record))};
   if (!series.records.empty()) std::memcpy(series.records.data(), parts[1].data(), parts[1].size());
-  if (series.first == 0 || (!series.records.empty() && series.records.size() - 1 > series.latest - series.first))
-    return malformed();
+  const bool numbered = series.records.empty() || (series.first <= series.latest && series.latest < UINT64_MAX &&
+                                                   series.records.size() - 1 <= series.latest - series.first);
+  if (series.first == 0 || !numbered) return malformed();
   return series;
 }
 
@@ -98,6 +101,10 @@ Result<Report> decode_report(std::span<const std::byte> bytes) {
   report.presence = Report::Presence::kPresent;
   TUTTI_TRY(read(parts[0], report.progress));
   TUTTI_TRY(read(parts[1], report.wait));
+  const bool known = report.progress.phase <= Progress::Phase::kEnqueued &&
+                     report.wait.turn.kind <= Turn::Kind::kReceive && report.wait.since >= 0 &&
+                     report.wait.since <= kLastSecond;
+  if (!known) return malformed();
   TUTTI_ASSIGN(report.calls, decode_series(parts[2]));
   TUTTI_ASSIGN(report.messages, decode_series(parts[3]));
   return report;

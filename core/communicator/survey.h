@@ -70,7 +70,8 @@ Series Series::of(const Of& records, uint64_t from, uint64_t to) {
   Series series;
   series.latest = records.latest();
   const uint64_t last = std::min(to, series.latest);
-  for (uint64_t number = std::max<uint64_t>(1, std::min(from, last)); number <= last; ++number) {
+  const uint64_t kept = series.latest > Of::kReadable ? series.latest - Of::kReadable + 1 : 1;
+  for (uint64_t number = std::max(kept, std::min(from, last)); number <= last; ++number) {
     const auto record = records.at(number);
     if (!record) series.records.clear();  // overwritten: begins later
     if (series.records.empty()) series.first = record ? number : number + 1;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <set>
+#include <unordered_map>
 
 #include "bootstrap/rank_list.h"
 
@@ -47,23 +48,17 @@ using SeriesOf = Series Report::*;
 
 /// The first number of which two ranks have different digests; 0: none.
 uint64_t first_difference(Reports reports, SeriesOf series) {
-  uint64_t first = UINT64_MAX;
-  uint64_t end = 0;
+  std::unordered_map<uint64_t, uint64_t> digests;  // by number; of the lowest rank that knows it
+  uint64_t first = 0;
   for (const Report& report : reports) {
-    const Series& known = report.*series;
-    if (known.records.empty()) continue;
-    first = std::min(first, known.first);
-    end = std::max(end, known.end());
-  }
-  for (uint64_t number = first; number < end; ++number) {
-    const Record* one = nullptr;
-    for (const Report& report : reports) {
-      const Record* const record = (report.*series).at(number);
-      if (record != nullptr && one != nullptr && record->digest != one->digest) return number;
-      if (record != nullptr) one = record;
+    uint64_t number = (report.*series).first;
+    for (const Record& record : (report.*series).records) {
+      const bool differs = digests.try_emplace(number, record.digest).first->second != record.digest;
+      if (differs && (first == 0 || number < first)) first = number;
+      ++number;
     }
   }
-  return 0;
+  return first;
 }
 
 /// Whether all ranks that know record `number` had the same digest before it.
@@ -83,18 +78,25 @@ Groups group(Reports reports, SeriesOf series, uint64_t number) {
   return groups;
 }
 
-/// "call 17 is A on rank 0 and B on rank 1".
-std::optional<std::string> describe_difference(Reports reports, SeriesOf series, const std::string& what,
-                                               const std::string& them) {
+struct Difference {
+  uint64_t number;   ///< of the call or message
+  std::string text;  ///< "call 17 is A on rank 0 and B on rank 1"
+};
+
+std::optional<Difference> find_difference(Reports reports, SeriesOf series, const std::string& what,
+                                          const std::string& them) {
   const uint64_t number = first_difference(reports, series);
   if (number == 0) return std::nullopt;
   const Groups groups = group(reports, series, number);
-  if (groups.size() > 1) return fmt::format("{} {}{} is {}", what, number, them, groups.join());
-  if (agreed_before(reports, series, number))
-    return fmt::format("{} {}{} is {}, but the ranks run it in different ways, by other algorithms or protocols", what,
-                       number, them, groups.join());
-  return fmt::format("the difference lies before {} {}{}, which is {}; earlier ones are no longer known", what, number,
-                     them, groups.join());
+  if (groups.size() > 1) return Difference{number, fmt::format("{} {}{} is {}", what, number, them, groups.join())};
+  if (agreed_before(reports, series, number)) {
+    return Difference{
+        number, fmt::format("{} {}{} is {}, but the ranks run it in different ways, by other algorithms or protocols",
+                            what, number, them, groups.join())};
+  }
+  return Difference{number, fmt::format("the difference lies before {} {}{}, which is {}; earlier ones are no longer "
+                                        "known",
+                                        what, number, them, groups.join())};
 }
 
 /// Of ranks that have made fewer calls than the one that differs.
@@ -143,20 +145,20 @@ std::string describe_waiters(Reports reports) {
 }  // namespace
 
 std::optional<std::string> different_calls(Reports reports) {
-  const auto difference = describe_difference(reports, &Report::calls, "call", "");
+  const auto difference = find_difference(reports, &Report::calls, "call", "");
   if (!difference) return std::nullopt;
-  const uint64_t number = first_difference(reports, &Report::calls);
-  return fmt::format("ranks made different calls: {}{}; {}", *difference, describe_behind(reports, number), kSameCalls);
+  return fmt::format("ranks made different calls: {}{}; {}", difference->text,
+                     describe_behind(reports, difference->number), kSameCalls);
 }
 
 std::optional<std::string> different_messages(Reports reports, uint32_t sender, uint32_t receiver) {
-  const auto difference = describe_difference(reports, &Report::messages, "message",
-                                              fmt::format(" from rank {} to rank {}", sender, receiver));
+  const auto difference =
+      find_difference(reports, &Report::messages, "message", fmt::format(" from rank {} to rank {}", sender, receiver));
   if (!difference) return std::nullopt;
   return fmt::format(
       "ranks made different calls: {}; the receives of a rank must have the order, types and counts of "
       "the peer's sends",
-      *difference);
+      difference->text);
 }
 
 std::optional<std::string> different_counts(Reports reports) {

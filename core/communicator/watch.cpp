@@ -19,6 +19,7 @@ using bootstrap::Departure;
 constexpr base::Milliseconds kInterval{250};
 constexpr uint32_t kRanksPerMillisecond = 1;  // what a hub serves at leisure
 constexpr base::Milliseconds kAnswerLimit{1500};
+constexpr base::Milliseconds kStateLimit{1000};  // for a warning, which is not to come late
 constexpr uint32_t kLongestRest = 3;  // ticks between comparisons of calls that some ranks have not reached
 constexpr std::chrono::nanoseconds kNearby = 2s;
 
@@ -253,7 +254,7 @@ void Watch::warn() {
   }
   if (Waiting::Clock::now() - wait->since < next_warning_) return;
   const auto level = std::exchange(next_warning_, 2 * next_warning_);
-  bootstrap_->ask(encode(Question{}), base::time_in(kAnswerLimit),
+  bootstrap_->ask(encode(Question{}), base::time_in(kStateLimit),
                   [this, wait = *wait, level](const Answers& answers) { take_states(wait, level, answers); });
 }
 

@@ -16,6 +16,8 @@ import sys
 import threading
 import time
 
+from tally import Tally
+
 START_S = 60
 
 
@@ -116,6 +118,8 @@ def main():
           f"the job took {alone:.2f} s without them and {crowded:.2f} s with them")
     for errors in wrong + wrong_in_crowd:
         print("FAILED", errors)
+    Tally("strangers while ranks join", 1, 0, int(not (wrong or wrong_in_crowd)), 0, 0,
+          int(bool(wrong or wrong_in_crowd))).tell()
     return 1 if wrong or wrong_in_crowd else 0
 
 

@@ -26,6 +26,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "integration"))
 import rails_test as rails  # noqa: E402
+from tally import Tally  # noqa: E402
 
 ENDLESS = float("inf")
 ENDLESS_ITERATIONS = 10_000_000
@@ -243,6 +244,10 @@ def main():
     print(table(outcomes))
     problems = sum(1 for outcome in outcomes if outcome.problem)
     print(f"{len(outcomes) - problems} passed, {problems} failed")
+    good = collections.Counter(one.kind for one in outcomes if not one.problem)
+    named = sum(1 for one in outcomes if one.kind == "failed" and all(re.search(r"rank \d", t) for t in one.errors))
+    Tally("link cut", len(outcomes), named, good["completed"], good["failed"],
+          sum(1 for one in outcomes if one.kind == "hung"), problems).tell()
     return 1 if problems else 0
 
 

@@ -24,6 +24,8 @@ import subprocess
 import sys
 import time
 
+from tally import Tally
+
 DEADLINE_S = 10
 START_S = 60
 SKIPPED = 77  # as CTest's SKIP_RETURN_CODE
@@ -89,6 +91,7 @@ class Kill:
         self.environment, self.collective = environment or {}, collective
         self.pause = pause  # seconds after rank 1 has met the others; None: in the middle of a call
         self.took = None
+        self.hung = False
         about = [*extra, *(f"{key}={value}" for key, value in self.environment.items())]
         when = "in a call" if pause is None else f"{pause * 1000:.0f} ms after the ranks have met"
         self.name = f"kill rank {victim} of {count} {when}: {' '.join(about) or '(shared memory)'}"
@@ -133,6 +136,7 @@ class Kill:
             try:
                 _, errors = process.communicate(timeout=max(0.1, killed_at + DEADLINE_S - time.monotonic()))
             except subprocess.TimeoutExpired:
+                self.hung = True
                 return f"rank {rank} still runs {DEADLINE_S} s after the kill"
             if rank == self.victim:
                 continue
@@ -220,16 +224,19 @@ def main():
         cases = host_cases(request.tool, generator)
     before = shared_memory_files()
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        failures = dict(zip(cases, pool.map(Kill.run, cases)))
-    failed = {case for case, failure in failures.items() if failure}
-    for case in failed:
-        print("FAILED", failures[case])
+        failed = set()
+        for case, failure in zip(cases, pool.map(Kill.run, cases)):
+            if failure:
+                failed.add(case)
+                print("FAILED", failure, flush=True)
     left = shared_memory_files() - before
     if left:
         print("FAILED left shared memory behind:", left)
     if not request.gpus:
         print_table(cases, failed)
     print(f"{len(cases) - len(failed)} passed, {len(failed)} failed")
+    good = len(cases) - len(failed)
+    Tally("rank killed", len(cases), good, 0, good, sum(case.hung for case in cases), len(failed) + bool(left)).tell()
     return 1 if failed or left else 0
 
 

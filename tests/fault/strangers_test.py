@@ -23,6 +23,8 @@ import subprocess
 import sys
 import time
 
+from tally import Tally
+
 SKIPPED = 77  # as CTest's SKIP_RETURN_CODE
 ISOLATED = "TUTTI_STRANGERS_ISOLATED"
 TIMEOUT_S = 120
@@ -204,6 +206,8 @@ def main():
         if took is None or made < 500:
             failures.append(f"{kind}: {text.strip()}")
     failures = [failure for failure in failures if failure]
+    kinds = 1 if options.only else len(KINDS)
+    Tally("strangers at every port", kinds, 0, kinds - len(failures), 0, 0, len(failures)).tell()
     for failure in failures:
         print("FAILED", failure)
     return 1 if failures else 0

@@ -2,13 +2,17 @@
 // Any bytes from the network, where the first byte says to whom: the parsers of payloads, the door of a hub, a hub that
 // has let a rank in, or a rank that has let a hub in. None of them may fail otherwise than with an error.
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/socket.h>
 #include <sys/time.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <future>
+#include <optional>
+#include <string>
 
 #include "bootstrap/bootstrap.h"
 #include "bootstrap/endpoint.h"
@@ -54,15 +58,30 @@ void say(const base::Fd& socket, Header header, const T& payload) {
 }
 
 template <class T>
-T hear(const base::Fd& socket) {
+std::optional<T> try_to_hear(const base::Fd& socket) {
   struct {
     Header header;
     T payload;
   } frame;
-  if (::recv(socket.get(), &frame, sizeof(Header) + sizeof(T), MSG_WAITALL) !=
-      static_cast<ssize_t>(sizeof(Header) + sizeof(T)))
-    std::abort();
+  constexpr auto kBytes = static_cast<ssize_t>(sizeof(Header) + sizeof(T));
+  if (::recv(socket.get(), &frame, sizeof(Header) + sizeof(T), MSG_WAITALL) != kBytes) return std::nullopt;
   return frame.payload;
+}
+
+template <class T>
+T hear(const base::Fd& socket) {
+  const auto payload = try_to_hear<T>(socket);
+  if (!payload) std::abort();
+  return *payload;
+}
+
+/// Of this process alone, so that no other one connects to a port that was its own before.
+const std::string& own_address() {
+  static const std::string address = [] {
+    const auto pid = static_cast<uint32_t>(::getpid());
+    return fmt::format("127.{}.{}.{}:0", 1 + (pid >> 14) % 250, (pid >> 7) % 128, 1 + pid % 128);
+  }();
+  return address;
 }
 
 /// Says no more, and waits until the other side has heard it all and closes.
@@ -93,7 +112,7 @@ void enter_as(const base::Fd& socket, const Endpoint& hub, int rank) {
 }
 
 void visit_door(Span bytes) {
-  const Endpoint hub = endpoint_of(UniqueId::create_at("127.0.0.1:0").value()).value();
+  const Endpoint hub = endpoint_of(UniqueId::create_at(own_address()).value()).value();
   const base::Fd guest = connect(hub);
   say(guest, bytes);
   wait_for_end(guest);
@@ -101,7 +120,7 @@ void visit_door(Span bytes) {
 }
 
 void speak_as_member(Span bytes) {
-  const Endpoint hub = endpoint_of(UniqueId::create_at("127.0.0.1:0").value()).value();
+  const Endpoint hub = endpoint_of(UniqueId::create_at(own_address()).value()).value();
   const base::Fd first = connect(hub);
   const base::Fd second = connect(hub);
   enter_as(first, hub, 0);
@@ -112,22 +131,28 @@ void speak_as_member(Span bytes) {
 }
 
 void speak_as_hub(Span bytes) {
-  const base::Fd listener = base::listen_on(base::SocketAddress::parse("127.0.0.1:0").value()).value();
+  const base::Fd listener = base::listen_on(base::SocketAddress::parse(own_address()).value()).value();
   set_blocking(listener);
   const Endpoint hub{base::local_address(listener), {}};
   auto joining = std::async(std::launch::async, [&] {
-    static_cast<void>(Bootstrap::join(to_unique_id(hub), 0, 2, base::time_in(std::chrono::seconds(5))));
+    return Bootstrap::join(to_unique_id(hub), 0, 2, base::time_in(std::chrono::seconds(5))).status();
   });
   const base::Fd guest(::accept(listener.get(), nullptr, nullptr));
   set_blocking(guest);
   const Challenge challenge;
   say(guest, {.kind = Kind::kChallenge}, challenge);
-  const auto hello = hear<Hello>(guest);
+  const auto hello = try_to_hear<Hello>(guest);
+  if (!hello) {
+    const auto status = joining.get();
+    if (status.code() == tutti::Code::kTimeout) return;  // the machine stood still for a while
+    fmt::print(stderr, "the rank says no hello: {}\n", status.to_string());
+    std::abort();
+  }
   say(guest, {.kind = Kind::kWelcome},
-      prove_hello(hub.secret, sdk::Side::kAcceptor, challenge.nonce, payload_of(hello)).value());
+      prove_hello(hub.secret, sdk::Side::kAcceptor, challenge.nonce, payload_of(*hello)).value());
   say(guest, bytes);
   wait_for_end(guest);
-  joining.get();
+  static_cast<void>(joining.get());
 }
 
 }  // namespace

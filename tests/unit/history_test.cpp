@@ -196,6 +196,40 @@ TEST(Survey, BytesOfOthersAreRefused) {
   EXPECT_FALSE(decode_question({}).ok());
 }
 
+TEST(Survey, QuestionsOfAnyNumbersAreAnswered) {
+  History history(0, 2);
+  Waiting waiting;
+  for (size_t i = 1; i <= 1000; ++i) history.add_call(shape(Collective::kAllReduce));
+  history.add_message(Turn::Kind::kSend, 1, shape(Collective::kSendRecv));
+  const Report all = answer({1, UINT64_MAX, 0, 1, 0, UINT64_MAX}, 0, history, waiting);
+  EXPECT_EQ(all.calls.records.size(), CallRecords::kReadable);
+  EXPECT_EQ(all.calls.end(), 1001u);
+  EXPECT_EQ(all.messages.records.size(), 1u);
+  const Report none = answer({0, 0, 0, UINT32_MAX, 1, 1}, 0, history, waiting);  // there is no such rank
+  EXPECT_TRUE(none.messages.records.empty());
+}
+
+TEST(Survey, ReportsWithImpossibleValuesAreRefused) {
+  History history(0, 2);
+  Waiting waiting;
+  waiting.begin(Waiting::Clock::now(), {Turn::Kind::kCollective, 0, 5}, 1);
+  const Report good = answer({}, 0, history, waiting);
+  EXPECT_TRUE(decode_report(encode(good)).ok());
+  const auto refused = [&](auto change) {
+    Report report = good;
+    change(report);
+    return !decode_report(encode(report)).ok();
+  };
+  EXPECT_TRUE(refused([](Report& report) { report.progress.phase = static_cast<Progress::Phase>(5); }));
+  EXPECT_TRUE(refused([](Report& report) { report.wait.turn.kind = static_cast<Turn::Kind>(3); }));
+  EXPECT_TRUE(refused([](Report& report) { report.wait.since = INT64_MAX; }));
+  EXPECT_TRUE(refused([](Report& report) { report.wait.since = -1; }));
+  EXPECT_TRUE(refused([](Report& report) { report.calls = {5, 6, {Record{}}}; }));
+  EXPECT_TRUE(refused([](Report& report) { report.calls = {5, 5, {Record{}, Record{}}}; }));
+  EXPECT_TRUE(refused([](Report& report) { report.calls = {UINT64_MAX, UINT64_MAX, {Record{}}}; }));
+  EXPECT_FALSE(refused([](Report& report) { report.calls = {5, 5, {Record{}}}; }));
+}
+
 // Texts.
 
 Report report_of(const CallRecords& records, uint64_t from = 1) {
@@ -206,6 +240,18 @@ Report report_of(const CallRecords& records, uint64_t from = 1) {
   report.progress.phase = Progress::Phase::kDone;
   if (const auto record = records.at(records.latest())) report.progress.record = *record;
   return report;
+}
+
+TEST(Verdict, RanksMayBeFarApart) {
+  std::vector<Report> reports(2);
+  reports[0].calls = {1, 1, {Record{0, 1, 7}}};
+  reports[1].calls = {uint64_t{1} << 62, uint64_t{1} << 62, {Record{0, 1, 8}}};
+  EXPECT_EQ(different_calls(reports), std::nullopt);
+  reports[1].calls.records.front().digest = 7;
+  reports[1].calls.latest = reports[1].calls.first = 1;
+  EXPECT_EQ(different_calls(reports), std::nullopt);
+  reports[1].calls.records.front().digest = 8;
+  EXPECT_NE(different_calls(reports), std::nullopt);
 }
 
 TEST(Verdict, NamesTheFirstDifference) {
