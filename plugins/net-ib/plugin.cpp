@@ -70,7 +70,7 @@ class IbNetwork : public sdk::Network {
  public:
   static constexpr uint64_t capabilities() {
     return TUTTI_NET_CAP_GROUPED_RECV | TUTTI_NET_CAP_DEVICE_MEMORY | TUTTI_NET_CAP_DMABUF | TUTTI_NET_CAP_FLUSH |
-           TUTTI_NET_CAP_EVENT_FD | TUTTI_NET_CAP_GLOBAL_MEMORY;
+           TUTTI_NET_CAP_EVENT_FD;
   }
   static std::vector<tutti_config_key> settings() { return Settings::keys(); }
 

@@ -149,50 +149,50 @@ TEST_F(NetTest, SlotsArriveInOrderAndWakeTheReceiver) {
 }
 
 TEST_F(NetTest, ADriverMovesItsDataItself) {
-  a_.sender();
-  b_.receiver();
-  const progress::Engine::Drive drive_a(&a_.net->engine()), drive_b(&b_.net->engine());
+  a_->sender();
+  b_->receiver();
+  const progress::Engine::Drive drive_a(&a_->net->engine()), drive_b(&b_->net->engine());
   for (int i = 0; i < 50; ++i) {
-    a_.send({1, 2, 3});
+    a_->send({1, 2, 3});
     const auto end = Clock::now() + 10s;
-    tutti_connection& from = b_.receiver();
+    tutti_connection& from = b_->receiver();
     while (std::atomic_ref(*from.tail).load(std::memory_order_seq_cst) == from.step && Clock::now() < end) {
-      a_.net->engine().assist();
-      b_.net->engine().assist();
+      a_->net->engine().assist();
+      b_->net->engine().assist();
     }
-    ASSERT_EQ(b_.receive(3), (std::vector<uint8_t>{1, 2, 3})) << i;
+    ASSERT_EQ(b_->receive(3), (std::vector<uint8_t>{1, 2, 3})) << i;
   }
 }
 
 TEST_F(NetTest, DataThatADriverLeavesGoesOut) {
   for (int i = 0; i < 20; ++i) {
     {
-      const progress::Engine::Drive drive(&a_.net->engine());
-      a_.send({static_cast<uint8_t>(i)});
+      const progress::Engine::Drive drive(&a_->net->engine());
+      a_->send({static_cast<uint8_t>(i)});
     }
-    ASSERT_EQ(b_.receive(1), (std::vector<uint8_t>{static_cast<uint8_t>(i)}));
+    ASSERT_EQ(b_->receive(1), (std::vector<uint8_t>{static_cast<uint8_t>(i)}));
   }
 }
 
 TEST_F(NetTest, ADriverThatSleepsIsWoken) {
   exchange_one();
   for (int i = 0; i < 20; ++i) {
-    progress::Engine::Drive drive(&b_.net->engine());
+    progress::Engine::Drive drive(&b_->net->engine());
     drive.pause();
-    a_.send({static_cast<uint8_t>(i)});
-    ASSERT_TRUE(b_.arrives(10s)) << i;
+    a_->send({static_cast<uint8_t>(i)});
+    ASSERT_TRUE(b_->arrives(10s)) << i;
     drive.resume();
-    ASSERT_EQ(b_.receive(1), (std::vector<uint8_t>{static_cast<uint8_t>(i)}));
+    ASSERT_EQ(b_->receive(1), (std::vector<uint8_t>{static_cast<uint8_t>(i)}));
   }
 }
 
 TEST_F(NetTest, TheEngineTakesOverWhereNobodyDrives) {
   exchange_one();
-  std::optional<progress::Engine::Drive> drive(std::in_place, &b_.net->engine());
+  std::optional<progress::Engine::Drive> drive(std::in_place, &b_->net->engine());
   std::this_thread::sleep_for(20ms);  // the engine's thread rests by now, and is on its own from the next line on
   drive.reset();
-  a_.send({4});
-  EXPECT_EQ(b_.receive(1), (std::vector<uint8_t>{4}));
+  a_->send({4});
+  EXPECT_EQ(b_->receive(1), (std::vector<uint8_t>{4}));
 }
 
 TEST_F(NetTest, AFullSlotArrives) {
