@@ -289,6 +289,7 @@ TEST(PlanFile, RefusesByPlaceAndReason) {
   EXPECT_EQ(refusal_with("send: [1]", "final: yes"), "p.yaml:11:45: 'final' must be true or false");
   EXPECT_EQ(refusal_with("send: [1]", "final: true"), "p.yaml:11:9: step 0: final: this collective does not reduce");
   EXPECT_THAT(refusal_with("plans:", "plans: ["), HasSubstr("p.yaml:"));
+  EXPECT_EQ(refusal_with("chain", "ch\xc2\xc2in"), "p.yaml:3:12: 'algorithm' must be printable ASCII text");
   EXPECT_THAT(refusal_with(kBroadcast, ""), HasSubstr("a plan file must be a map"));
 }
 
