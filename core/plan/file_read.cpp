@@ -81,7 +81,10 @@ Status Reader::check_list(const YAML::Node& node, std::string_view key) const {
 
 Result<std::string> Reader::text(const YAML::Node& node, std::string_view key) const {
   if (!node.IsScalar()) return wrong(node, fmt::format("'{}' must be text", key));
-  return node.Scalar();
+  const std::string& value = node.Scalar();
+  if (std::any_of(value.begin(), value.end(), [](char c) { return c < ' ' || c > '~'; }))
+    return wrong(node, fmt::format("'{}' must be printable ASCII text", key));
+  return value;
 }
 
 Result<uint32_t> Reader::number(const YAML::Node& node, std::string_view key, uint64_t least, uint64_t most) const {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "config/suggest.h"
+#include "config/value.h"
 #include "unit/config_folder.h"
 
 namespace tutti::config {
@@ -111,6 +112,11 @@ TEST_F(ConfigError, Values) {
                       EndsWith("is not a duration such as 250ms, 10s or 1m")))
         << duration;
   }
+}
+
+TEST_F(ConfigError, EmptyItems) {
+  for (const char* text : {"[a,]", "a, ", "[,a]", "a,,b", ","}) EXPECT_FALSE(parse_list(text).ok()) << text;
+  EXPECT_TRUE(parse_list("[a, b]").ok());
 }
 
 TEST_F(ConfigError, Shapes) {

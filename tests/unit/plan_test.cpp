@@ -89,6 +89,7 @@ TEST(Collect, NamesStepAndField) {
             "step 0: send: chunk 5 of rank 1 is not below 4");
   EXPECT_EQ(refusal([&](Step& p) { p.step().send(1); }), "step 0: send: the step has no value to send");
   EXPECT_EQ(refusal([&](Step& p) { p.step().to_output(1); }), "step 0: destination: the step has no value to write");
+  EXPECT_EQ(refusal([&](Step& p) { p.step().final(); }), "step 0: final: the step has no value");
   EXPECT_EQ(refusal([&](Step& p) { p.step().own(input, 0).to_output(1); }),
             "step 0: source chunk 0 and destination chunk 1 differ in size (in c % 4)");
   EXPECT_EQ(refusal([&](Step& p) { p.step().own(input, 0).scatter(1, 1).recv(2); }),
@@ -122,6 +123,14 @@ TEST(Collect, ChecksTheHead) {
   EXPECT_EQ(refusal_of([](tutti_plan& p) { p.output_blocks = 1; }),
             "output_blocks: all_gather has 4 with 4 ranks, not 1");
   EXPECT_EQ(refusal_of([](tutti_plan& p) { p.step_count = 1; }), "steps: null, but step_count is not 0");
+}
+
+TEST(Collect, ReadsNoPeersBeyondTheLast) {
+  const Plan good = *build(TUTTI_ALL_GATHER, 4, 1, [](PlanBuilder& plan) { plan.step().gather(3, 3).gather(2, 2); });
+  tutti_plan plan = good.view();
+  EXPECT_TRUE(plan::copy(plan).ok());
+  plan.peer_count = 1;
+  EXPECT_EQ(std::string(plan::copy(plan).status().text()), "step 0: recv: entries 0 to 2 of only 1 peers");
 }
 
 TEST(Collect, TakesExactlyOnePlan) {
@@ -289,6 +298,7 @@ TEST(PlanFile, RefusesByPlaceAndReason) {
   EXPECT_EQ(refusal_with("send: [1]", "final: yes"), "p.yaml:11:45: 'final' must be true or false");
   EXPECT_EQ(refusal_with("send: [1]", "final: true"), "p.yaml:11:9: step 0: final: this collective does not reduce");
   EXPECT_THAT(refusal_with("plans:", "plans: ["), HasSubstr("p.yaml:"));
+  EXPECT_EQ(refusal_with("chain", "ch\xc2\xc2in"), "p.yaml:3:12: 'algorithm' must be printable ASCII text");
   EXPECT_THAT(refusal_with(kBroadcast, ""), HasSubstr("a plan file must be a map"));
 }
 
