@@ -11,7 +11,7 @@
 namespace tutti::net_socket {
 namespace {
 
-constexpr base::Milliseconds kPause{50};  // between two attempts
+constexpr Milliseconds kPause{50};  // between two attempts
 
 /// Failures that another attempt cannot mend.
 bool is_final(const Status& why) {
@@ -27,29 +27,29 @@ Result<std::unique_ptr<Connecting>> Connecting::start(const Address& address, co
                   "the handle is not one of this plugin; do all ranks use the same network plugin?");
   }
   std::unique_ptr<Connecting> connecting(new Connecting(address, shared));
-  connecting->to_ = base::SocketAddress(std::span(address.ip).first(address.family == AF_INET ? 4 : 16), address.port);
+  connecting->to_ = SocketAddress(std::span(address.ip).first(address.family == AF_INET ? 4 : 16), address.port);
   return connecting;
 }
 
-Result<std::unique_ptr<Connection>> Connecting::advance() {
-  if (streams_.empty() && base::Clock::now() < pause_until_) return std::unique_ptr<Connection>();
+Result<std::unique_ptr<sdk::Connection>> Connecting::advance() {
+  if (streams_.empty() && Clock::now() < pause_until_) return std::unique_ptr<sdk::Connection>();
   const Status advanced = advance_streams();
   if (!advanced.ok()) {
     TUTTI_TRY(try_again(advanced));
-    return std::unique_ptr<Connection>();
+    return std::unique_ptr<sdk::Connection>();
   }
   if (!std::all_of(streams_.begin(), streams_.end(), [](const Stream& s) { return s.step == Step::kDone; }))
-    return std::unique_ptr<Connection>();
-  std::vector<base::Fd> sockets;
+    return std::unique_ptr<sdk::Connection>();
+  std::vector<Fd> sockets;
   for (Stream& stream : streams_) sockets.push_back(std::move(stream.socket));
-  return std::make_unique<Connection>(std::move(sockets), true, shared_);
+  return std::unique_ptr<sdk::Connection>(std::make_unique<Connection>(std::move(sockets), true, shared_));
 }
 
 Status Connecting::begin() {
-  if (!silent_since_) silent_since_ = base::Clock::now();
+  if (!silent_since_) silent_since_ = Clock::now();
   TUTTI_ASSIGN(connection_, sdk::make_nonce());
   for (uint32_t i = 0; i < address_.streams; ++i) {
-    TUTTI_ASSIGN(base::Fd socket, open_stream());
+    TUTTI_ASSIGN(Fd socket, open_stream());
     streams_.emplace_back().socket = std::move(socket);
   }
   return {};
@@ -62,23 +62,23 @@ Status Connecting::advance_streams() {
   const bool waits =
       std::any_of(streams_.begin(), streams_.end(), [](const Stream& s) { return s.step == Step::kConnect; });
   if (!waits) silent_since_.reset();
-  return waits && base::Clock::now() - *silent_since_ > shared_.limit() ? lost(ETIMEDOUT) : Status();
+  return waits && Clock::now() - *silent_since_ > shared_.limit() ? lost(ETIMEDOUT) : Status();
 }
 
 /// Ok: another attempt follows.
 Status Connecting::try_again(const Status& why) {
   streams_.clear();
   if (refused_ || is_final(why)) return why;
-  const base::Time now = base::Clock::now();
+  const Time now = Clock::now();
   if (!silent_since_) silent_since_ = now;
   if (now - *silent_since_ > shared_.limit()) return why;
   pause_until_ = now + kPause;
   return {};
 }
 
-Result<base::Fd> Connecting::open_stream() {
-  base::Fd stream(socket(to_.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!stream.valid()) return base::system_error("cannot make a socket; check the limit of open files");
+Result<Fd> Connecting::open_stream() {
+  Fd stream(socket(to_.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!stream.valid()) return system_error("cannot make a socket; check the limit of open files");
   shared_.prepare_sender(stream);
   TUTTI_TRY(shared_.watch(stream));
   if (::connect(stream.get(), to_.data(), to_.size()) != 0 && errno != EINPROGRESS) return lost(errno);
@@ -177,7 +177,7 @@ Status Connecting::lost(int error) {
     return {Code::kRemote, fmt::format("{} refuses connections; the process there may have ended", to_.to_string())};
   }
   return {Code::kRemote, fmt::format("{} cannot be reached: {}; check the link, the interface setting and firewalls",
-                                     to_.to_string(), base::errno_text(error))};
+                                     to_.to_string(), errno_text(error))};
 }
 
 }  // namespace tutti::net_socket

@@ -6,10 +6,9 @@
 #include <optional>
 #include <vector>
 
-#include "base/clock.h"
-#include "base/socket.h"
 #include "connection.h"
 #include "shared.h"
+#include "system.h"
 #include "wire.h"
 
 namespace tutti::net_socket {
@@ -17,16 +16,16 @@ namespace tutti::net_socket {
 /// Connects all streams and proves on each that this side knows the secret. The connection stands when the listener has
 /// proved the same on all of them. Where a stream breaks before that, because the link is down or because strangers
 /// crowd it out, all streams are connected again, until Shared::limit() has passed without an answer.
-class Connecting {
+class Connecting : public sdk::Connecting {
  public:
   static Result<std::unique_ptr<Connecting>> start(const Address& address, const Shared& shared);
   /// Null: not yet. kRemote if the listener is closed, has another secret or does not answer in time.
-  Result<std::unique_ptr<Connection>> advance();
+  Result<std::unique_ptr<sdk::Connection>> advance() override;
 
  private:
   enum class Step { kConnect, kChallenge, kHello, kProof, kDone };
   struct Stream {
-    base::Fd socket;
+    Fd socket;
     Step step = Step::kConnect;
     Challenge challenge;
     Hello hello;
@@ -39,7 +38,7 @@ class Connecting {
   Status advance_streams();
   Status advance_stream(size_t index);
   Status try_again(const Status& why);
-  Result<base::Fd> open_stream();
+  Result<Fd> open_stream();
   Result<bool> connected(const Stream& stream);
   Status answer(Stream& stream, size_t index);
   Status check(const Stream& stream) const;
@@ -49,11 +48,11 @@ class Connecting {
 
   const Shared& shared_;
   Address address_;
-  base::SocketAddress to_;
+  SocketAddress to_;
   sdk::Nonce connection_{};  // random; the same on all streams
   std::vector<Stream> streams_;
-  std::optional<base::Time> silent_since_;  // the listener has not answered since then
-  base::Time pause_until_{};
+  std::optional<Time> silent_since_;  // the listener has not answered since then
+  Time pause_until_{};
   bool refused_ = false;  // by the host: nobody listens there
 };
 

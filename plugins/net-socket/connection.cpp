@@ -10,24 +10,22 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-
-#include "base/socket.h"
+#include <utility>
 
 namespace tutti::net_socket {
 namespace {
 
 constexpr size_t kMaxVectors = 16;
 constexpr uint64_t kMaxMessage = uint64_t{1} << 40;
-constexpr base::Milliseconds kCheckInterval{250};
+constexpr Milliseconds kCheckInterval{250};
 
 }  // namespace
 
-Connection::Connection(std::vector<base::Fd> streams, bool sends, const Shared& shared)
-    : sends_(sends), shared_(shared) {
-  const std::string here = base::local_address(streams.front()).to_string();
-  const std::string there = base::remote_address(streams.front()).to_string();
+Connection::Connection(std::vector<Fd> streams, bool sends, const Shared& shared) : sends_(sends), shared_(shared) {
+  const std::string here = local_address(streams.front()).to_string();
+  const std::string there = remote_address(streams.front()).to_string();
   ends_ = fmt::format("{} to {}", sends ? here : there, sends ? there : here);
-  for (base::Fd& socket : streams) {
+  for (Fd& socket : streams) {
     Stream& stream = streams_.emplace_back();
     stream.socket = std::move(socket);
   }
@@ -58,30 +56,32 @@ void Connection::cut(Request& request, uint8_t* data, uint64_t bytes, bool strip
   }
 }
 
-Result<Request*> Connection::send(const uint8_t* data, uint64_t bytes, uint32_t tag) {
+Status Connection::send(const void* data, uint64_t bytes, uint32_t tag, void* /*registration*/, sdk::Request*& out) {
   for (const Stream& stream : streams_) TUTTI_TRY(stream.ended);
-  if (!sends_) return Status(Code::kInvalidArgument, "this connection only receives");
-  Request* request = take_request();
-  if (request == nullptr) return request;
+  if (!sends_) return {Code::kInvalidArgument, "this connection only receives"};
+  Request* const request = take_request();
+  if (request == nullptr) return {};
   request->sends = true;
   const bool striped = streams_.size() > 1 && bytes >= shared_.stripe_bytes;
   request->header = {bytes, tag, striped ? 1u : 0u};
   request->count = request->matched = 1;
   streams_.front().pieces.push_back({reinterpret_cast<uint8_t*>(&request->header), sizeof(Header), request});
   ++request->open;
-  cut(*request, const_cast<uint8_t*>(data), bytes, striped);
+  cut(*request, static_cast<uint8_t*>(const_cast<void*>(data)), bytes, striped);
   progress();
-  return request;
+  out = request;
+  return {};
 }
 
-Result<Request*> Connection::recv(uint32_t count, void* const* addresses, const uint64_t* bytes, const uint32_t* tags) {
-  if (sends_) return Status(Code::kInvalidArgument, "this connection only sends");
+Status Connection::recv(uint32_t count, void* const* addresses, const uint64_t* bytes, const uint32_t* tags,
+                        void* const* /*registrations*/, sdk::Request*& out) {
+  if (sends_) return {Code::kInvalidArgument, "this connection only sends"};
   if (count == 0 || count > Request::kMaxGroup) {
-    return Status(Code::kInvalidArgument,
-                  fmt::format("a receive of {} messages; 1 to {} may be grouped", count, Request::kMaxGroup));
+    return {Code::kInvalidArgument,
+            fmt::format("a receive of {} messages; 1 to {} may be grouped", count, Request::kMaxGroup)};
   }
-  Request* request = take_request();
-  if (request == nullptr) return request;
+  Request* const request = take_request();
+  if (request == nullptr) return {};
   request->sends = false;
   request->count = count;
   for (uint32_t i = 0; i < count; ++i) {
@@ -90,20 +90,20 @@ Result<Request*> Connection::recv(uint32_t count, void* const* addresses, const 
     request->tags[i] = tags[i];
   }
   receives_.push_back(request);
-  return request;
+  out = request;
+  return {};
 }
 
-Result<bool> Connection::test(Request* request, uint64_t* bytes) {
-  if (!request->done()) {
+Status Connection::test(sdk::Request& tested, bool& done, uint64_t* bytes) {
+  auto& request = static_cast<Request&>(tested);
+  if (!request.done()) {
     progress();
-    if (!request->done()) {
-      TUTTI_TRY(obstacle(*request));
-      return false;
-    }
+    if (!request.done()) return obstacle(request);
   }
-  if (bytes != nullptr && !request->sends) std::copy_n(request->sizes.begin(), request->count, bytes);
-  request->used = false;
-  return true;
+  if (bytes != nullptr && !request.sends) std::copy_n(request.sizes.begin(), request.count, bytes);
+  request.used = false;
+  done = true;
+  return {};
 }
 
 void Connection::progress() {
@@ -126,7 +126,7 @@ Status Connection::obstacle(const Request& request) const {
 }
 
 Status Connection::lost(int error) const {
-  std::string why = base::errno_text(error);
+  std::string why = errno_text(error);
   if (error == 0) {
     why = "the process at the other end closed it";
   } else if (error == ECONNRESET || error == EPIPE) {
@@ -143,7 +143,7 @@ Status Connection::lost(int error) const {
 /// The other host acknowledges data that its process has not read yet, also while that process is stopped. As long as
 /// its buffers are full it answers to each attempt of TCP, and the time between two attempts grows.
 Status Connection::check_acknowledged(Stream& stream) const {
-  const base::Time now = base::Clock::now();
+  const Time now = Clock::now();
   if (now < stream.next_check) return {};
   stream.next_check = now + kCheckInterval;
   tcp_info info{};
@@ -154,8 +154,8 @@ Status Connection::check_acknowledged(Stream& stream) const {
     stream.acknowledged_since = now;
     return {};
   }
-  const base::Milliseconds silence(info.tcpi_last_ack_recv);
-  const base::Milliseconds between_attempts(info.tcpi_rto / 1000);
+  const Milliseconds silence(info.tcpi_last_ack_recv);
+  const Milliseconds between_attempts(info.tcpi_rto / 1000);
   const bool gone = now - stream.acknowledged_since > shared_.limit() && silence > shared_.limit() &&
                     2 * silence > 3 * between_attempts;
   return gone ? lost(ETIMEDOUT) : Status();
@@ -193,10 +193,13 @@ Status Connection::flush(Stream& stream) {
   return {};
 }
 
-/// Up to `bytes` bytes that are there now; 0: none.
+/// Up to `bytes` bytes that are there now; 0: none. A read that got less than it asked for has emptied the socket: the
+/// next read saves the system call.
 Result<size_t> Connection::read(Stream& stream, uint8_t* to, size_t bytes) {
+  if (std::exchange(stream.drained, false)) return size_t{0};
   for (;;) {
     const ssize_t got = ::recv(stream.socket.get(), to, bytes, MSG_DONTWAIT);
+    stream.drained = got > 0 && static_cast<size_t>(got) < bytes;
     if (got > 0) return static_cast<size_t>(got);
     if (got == 0) return lost(0);
     if (errno == EAGAIN || errno == EWOULDBLOCK) return size_t{0};

@@ -9,21 +9,17 @@
 #include <string>
 #include <vector>
 
-#include "base/clock.h"
-#include "base/fd.h"
 #include "shared.h"
-#include "tutti/status.h"
+#include "system.h"
+#include "tutti/sdk/network.h"
 #include "wire.h"
 
 namespace tutti::net_socket {
 
-class Connection;
-
 /// A posted send or receive. Lives in its connection's pool.
-struct Request {
+struct Request : sdk::Request {
   static constexpr uint32_t kMaxGroup = 8;
 
-  Connection* connection = nullptr;
   bool used = false;
   bool sends = false;
   uint32_t count = 0;    ///< messages of a grouped receive
@@ -47,34 +43,34 @@ struct Piece {
 
 /// The two ends of a message stream. Messages arrive in the order sent; if the next one's tag has no receive posted, it
 /// waits in the socket, and with it all behind it.
-class Connection {
+class Connection : public sdk::Connection {
  public:
-  Connection(std::vector<base::Fd> streams, bool sends, const Shared& shared);
+  Connection(std::vector<Fd> streams, bool sends, const Shared& shared);
 
-  /// Null: too many outstanding. kInvalidArgument for the wrong direction or too large a group.
-  Result<Request*> send(const uint8_t* data, uint64_t bytes, uint32_t tag);
-  Result<Request*> recv(uint32_t count, void* const* addresses, const uint64_t* bytes, const uint32_t* tags);
-  /// Makes progress; true once done, after which the request is gone. kRemote if the peer is gone, kMismatch if a
-  /// message was too long.
-  Result<bool> test(Request* request, uint64_t* bytes);
-  const sdk::Host& owner() const { return shared_.host; }
+  /// Null request: too many outstanding. kInvalidArgument for the wrong direction or too large a group.
+  Status send(const void* data, uint64_t bytes, uint32_t tag, void* registration, sdk::Request*& request) override;
+  Status recv(uint32_t count, void* const* addresses, const uint64_t* bytes, const uint32_t* tags,
+              void* const* registrations, sdk::Request*& request) override;
+  /// kRemote if the peer is gone, kMismatch if a message was too long.
+  Status test(sdk::Request& request, bool& done, uint64_t* bytes) override;
 
  private:
   static constexpr size_t kMaxRequests = 64;
-  static constexpr size_t kReadAhead = 16 << 10;
+  static constexpr size_t kReadAhead = 8 << 10;
 
   struct Stream {
-    base::Fd socket;
+    Fd socket;
     std::deque<Piece> pieces;  // to be sent, or to be received, in order
     Status ended;  // why nothing more can go over it; the others go on, as they may hold what was sent before
     // Bytes read from the socket before it was known where they belong; only stream 0 reads ahead.
     std::unique_ptr<uint8_t[]> ahead;
     size_t ahead_begin = 0;
     size_t ahead_end = 0;
+    bool drained = false;  // the last read has emptied the socket
     // Of a sender: how far the other host has acknowledged, and since when no more.
     uint64_t acknowledged = 0;
-    base::Time acknowledged_since{};
-    base::Time next_check{};
+    Time acknowledged_since{};
+    Time next_check{};
   };
 
   Request* take_request();

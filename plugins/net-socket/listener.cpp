@@ -15,9 +15,9 @@ namespace {
 
 constexpr int kMostAtOnce = 32;  // guests of one visit
 constexpr int kShare = 16;       // visits take at most one part in so many of the time
-constexpr base::Milliseconds kReserve{20};
-constexpr base::Milliseconds kLookInterval{1};  // while the thread is too busy to ask for events
-constexpr base::Milliseconds kPause{100};
+constexpr Milliseconds kReserve{20};
+constexpr Milliseconds kLookInterval{1};  // while the thread is too busy to ask for events
+constexpr Milliseconds kPause{100};
 
 /// Errors of accept4 that concern one guest, or that the network may mend.
 bool is_passing(int error) {
@@ -36,10 +36,10 @@ bool would_block(int error) {
 
 }  // namespace
 
-Result<std::unique_ptr<Listener>> Listener::open(const base::SocketAddress& address, const Shared& shared) {
+Result<std::unique_ptr<Listener>> Listener::open(const SocketAddress& address, const Shared& shared) {
   std::unique_ptr<Listener> listener(new Listener(shared));
-  TUTTI_ASSIGN(listener->socket_, base::listen_on(address));
-  const base::SocketAddress bound = base::local_address(listener->socket_);
+  TUTTI_ASSIGN(listener->socket_, listen_on(address));
+  const SocketAddress bound = local_address(listener->socket_);
   Address& out = listener->address_;
   out.family = static_cast<uint16_t>(bound.family());
   out.port = bound.port();
@@ -48,32 +48,33 @@ Result<std::unique_ptr<Listener>> Listener::open(const base::SocketAddress& addr
   std::copy(ip.begin(), ip.end(), out.ip.begin());
   TUTTI_ASSIGN(out.secret, sdk::make_nonce());
   listener->reserve_ = kReserve;
-  listener->door_ = base::Fd(epoll_create1(EPOLL_CLOEXEC));
+  listener->door_ = Fd(epoll_create1(EPOLL_CLOEXEC));
   epoll_event event{.events = EPOLLIN, .data = {.ptr = nullptr}};
   epoll_event stirred{.events = EPOLLIN | EPOLLONESHOT, .data = {.ptr = &listener->stirred_}};
   if (!listener->door_.valid() ||
       epoll_ctl(listener->door_.get(), EPOLL_CTL_ADD, listener->socket_.get(), &event) != 0 ||
       epoll_ctl(shared.events.get(), EPOLL_CTL_ADD, listener->door_.get(), &stirred) != 0) {
-    return base::system_error("cannot watch a listener (epoll); check the limit of open files");
+    return system_error("cannot watch a listener (epoll); check the limit of open files");
   }
   return listener;
 }
 
-Result<std::unique_ptr<Connection>> Listener::accept() {
-  const base::Time now = base::Clock::now();
+Result<std::unique_ptr<sdk::Connection>> Listener::accept() {
+  const Time now = Clock::now();
   if (now >= rest_until_ && (stirred_ != 0 || now >= next_look_)) TUTTI_TRY(visit(now));
-  return groups_.empty() ? nullptr : take_whole();
+  if (groups_.empty()) return std::unique_ptr<sdk::Connection>();
+  return std::unique_ptr<sdk::Connection>(take_whole());
 }
 
-Status Listener::visit(base::Time now) {
+Status Listener::visit(Time now) {
   stirred_ = 0;
   hear_guests();
   const Status greeted = greet();
   drop_late(now);
   ask_for_events();
-  const base::Time end = base::Clock::now();
-  reserve_ = std::min<base::Clock::duration>(kReserve, reserve_ + (now - last_visit_) / kShare) - (end - now);
-  if (reserve_ < base::Clock::duration::zero()) rest_until_ = std::max(rest_until_, end - reserve_ * kShare);
+  const Time end = Clock::now();
+  reserve_ = std::min<Clock::duration>(kReserve, reserve_ + (now - last_visit_) / kShare) - (end - now);
+  if (reserve_ < Clock::duration::zero()) rest_until_ = std::max(rest_until_, end - reserve_ * kShare);
   last_visit_ = now;
   next_look_ = end + kLookInterval;
   return greeted;
@@ -97,7 +98,7 @@ void Listener::hear_guests() {
 
 Status Listener::greet() {
   for (int taken = 0; taken < kMostAtOnce; ++taken) {
-    base::Fd socket(accept4(socket_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    Fd socket(accept4(socket_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (socket.valid()) {
       if (!add_guest(std::move(socket)) && !make_room()) return {};
       continue;
@@ -106,18 +107,18 @@ Status Listener::greet() {
     if (lacks_room(errno)) {
       if (!make_room()) return {};
     } else if (!is_passing(errno)) {
-      return base::system_error("cannot accept connections");
+      return system_error("cannot accept connections");
     }
   }
   return {};
 }
 
 /// False: out of descriptors or memory.
-bool Listener::add_guest(base::Fd socket) {
+bool Listener::add_guest(Fd socket) {
   auto nonce = sdk::make_nonce();
   if (!nonce.ok()) return false;
   if (guests_.size() >= kMostGuests) guests_.pop_front();
-  Guest& guest = guests_.emplace_back(Guest{std::move(socket), base::time_in(kHelloLimit), *nonce, {}, 0});
+  Guest& guest = guests_.emplace_back(Guest{std::move(socket), time_in(kHelloLimit), *nonce, {}, 0});
   epoll_event event{.events = EPOLLIN | EPOLLRDHUP, .data = {.ptr = &guest}};
   const Challenge challenge{kMagic, guest.nonce};
   const bool watched = epoll_ctl(door_.get(), EPOLL_CTL_ADD, guest.socket.get(), &event) == 0;
@@ -129,16 +130,16 @@ bool Listener::add_guest(base::Fd socket) {
 
 /// Out of descriptors: takes what the hard limit allows, then the place of the oldest guest, then pauses.
 bool Listener::make_room() {
-  if (base::raise_descriptor_limit()) return true;
+  if (raise_descriptor_limit()) return true;
   if (!guests_.empty()) {
     guests_.pop_front();
     return true;
   }
-  rest_until_ = base::time_in(kPause);
+  rest_until_ = time_in(kPause);
   return false;
 }
 
-void Listener::drop_late(base::Time now) {
+void Listener::drop_late(Time now) {
   while (!guests_.empty() && now > guests_.front().deadline) guests_.pop_front();
   groups_.remove_if([&](const Group& group) { return group.missing > 0 && now > group.deadline; });
 }
@@ -174,7 +175,7 @@ bool Listener::join(Guest& guest, const sdk::Proof& proof) {
       std::find_if(groups_.begin(), groups_.end(), [&](const Group& g) { return g.connection == hello.connection; });
   if (group == groups_.end()) {
     group = groups_.insert(group, Group{hello.connection, std::vector<Stream>(hello.streams), hello.streams,
-                                        base::time_in(std::max<base::Milliseconds>(kHelloLimit, shared_.limit()))});
+                                        time_in(std::max<Milliseconds>(kHelloLimit, shared_.limit()))});
   }
   Stream& place = group->streams[hello.stream];
   if (place.socket.valid()) return false;
@@ -189,7 +190,7 @@ std::unique_ptr<Connection> Listener::take_whole() {
   const auto whole =
       std::find_if(groups_.begin(), groups_.end(), [](const Group& group) { return group.missing == 0; });
   if (whole == groups_.end()) return nullptr;
-  std::vector<base::Fd> sockets;
+  std::vector<Fd> sockets;
   bool good = true;
   for (Stream& stream : whole->streams) {
     shared_.prepare_receiver(stream.socket);

@@ -6,10 +6,9 @@
 #include <memory>
 #include <vector>
 
-#include "base/clock.h"
-#include "base/socket.h"
 #include "connection.h"
 #include "shared.h"
+#include "system.h"
 #include "wire.h"
 
 namespace tutti::net_socket {
@@ -19,14 +18,14 @@ namespace tutti::net_socket {
 ///
 /// The listener takes at most 1/16 of the time of the thread that calls it, apart from a reserve that suffices for many
 /// friends. Strangers beyond that wait in the queue of the kernel.
-class Listener {
+class Listener : public sdk::Listener {
  public:
   static constexpr size_t kMostGuests = 128;
 
-  static Result<std::unique_ptr<Listener>> open(const base::SocketAddress& address, const Shared& shared);
+  static Result<std::unique_ptr<Listener>> open(const SocketAddress& address, const Shared& shared);
   const Address& address() const { return address_; }
   /// Null: none yet.
-  Result<std::unique_ptr<Connection>> accept();
+  Result<std::unique_ptr<sdk::Connection>> accept() override;
   size_t guest_count() const { return guests_.size(); }
 
  private:
@@ -34,28 +33,28 @@ class Listener {
 
   explicit Listener(const Shared& shared) : shared_(shared) {}
   struct Guest {
-    base::Fd socket;
-    base::Time deadline;
+    Fd socket;
+    Time deadline;
     sdk::Nonce nonce{};
     Hello hello;
     size_t read = 0;
   };
   struct Stream {
-    base::Fd socket;
+    Fd socket;
     sdk::Proof proof{};  ///< of this side, to be sent when the connection is whole
   };
   struct Group {
     std::array<std::byte, 16> connection{};
     std::vector<Stream> streams;
     uint32_t missing = 0;
-    base::Time deadline;
+    Time deadline;
   };
-  Status visit(base::Time now);
+  Status visit(Time now);
   void hear_guests();
   Status greet();
-  bool add_guest(base::Fd socket);
+  bool add_guest(Fd socket);
   bool make_room();
-  void drop_late(base::Time now);
+  void drop_late(Time now);
   /// False: the guest has to go.
   bool hear(Guest& guest);
   void introduce(Guest& guest);
@@ -64,17 +63,17 @@ class Listener {
   std::unique_ptr<Connection> take_whole();
 
   const Shared& shared_;
-  base::Fd socket_;
-  base::Fd door_;  // epoll of the socket and the guests
+  Fd socket_;
+  Fd door_;  // epoll of the socket and the guests
   Address address_;
   std::list<Guest> guests_;  // oldest first
   std::list<Group> groups_;
 
   uint64_t stirred_ = 1;  // set by the context when door_ has events
-  base::Time next_look_{};
-  base::Time rest_until_{};
-  base::Time last_visit_{};
-  base::Clock::duration reserve_;  // of time; visits use it up
+  Time next_look_{};
+  Time rest_until_{};
+  Time last_visit_{};
+  Clock::duration reserve_;  // of time; visits use it up
 
   friend class ListenerTest;
 };

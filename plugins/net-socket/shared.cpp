@@ -7,26 +7,29 @@
 
 #include <algorithm>
 
-#include "base/socket.h"
+#include "system.h"
 
 namespace tutti::net_socket {
-namespace {
-
-void set_option(const base::Fd& socket, int level, int option, int value) {
-  setsockopt(socket.get(), level, option, &value, sizeof value);  // only tunes
-}
-
-}  // namespace
-
-Status Shared::watch(const base::Fd& socket) const {
+Status Shared::watch(const Fd& socket) const {
   epoll_event event{};
   event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
   if (epoll_ctl(events.get(), EPOLL_CTL_ADD, socket.get(), &event) == 0) return {};
-  return base::system_error("cannot watch a socket (epoll_ctl)");
+  return system_error("cannot watch a socket (epoll_ctl)");
 }
 
-void Shared::prepare_receiver(const base::Fd& socket) const {
-  base::set_connection_options(socket, grace);
+/// Seconds of silence before the first probe.
+int Shared::keepalive_idle_s() const {
+  return static_cast<int>(std::clamp<int64_t>(grace.count() / 2000, 1, 30));
+}
+
+void Shared::prepare_receiver(const Fd& socket) const {
+  const int64_t grace_ms = std::clamp<int64_t>(grace.count(), 1, 24 * 3600 * 1000);
+  set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1);
+  set_option(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
+  set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, keepalive_idle_s());
+  set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, 1);  // seconds
+  set_option(socket, IPPROTO_TCP, TCP_KEEPCNT, 127);  // beyond the user time-out, which decides
+  set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(silence_limit(Milliseconds(grace_ms)).count()));
   if (buffer_bytes == 0) return;
   set_option(socket, SOL_SOCKET, SO_SNDBUF, buffer_bytes);
   set_option(socket, SOL_SOCKET, SO_RCVBUF, buffer_bytes);
@@ -35,11 +38,9 @@ void Shared::prepare_receiver(const base::Fd& socket) const {
 // A receiver that takes no data for a long time, because its rank computes or is stopped, is no lost peer. But the user
 // time-out of TCP would end the connection to it. So the sender judges unacknowledged data itself (Connection), and
 // keep-alive alone judges an idle connection.
-void Shared::prepare_sender(const base::Fd& socket) const {
+void Shared::prepare_sender(const Fd& socket) const {
   prepare_receiver(socket);
-  int idle_s = 1;
-  socklen_t size = sizeof idle_s;
-  getsockopt(socket.get(), IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, &size);
+  const int idle_s = keepalive_idle_s();
   const auto limit_s = static_cast<int>(std::min<int64_t>(limit().count() / 1000, 100'000));
   set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, 0);
   set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, std::max(1, limit_s / 100));  // at most 127 probes

@@ -2,9 +2,7 @@
 // What the listeners and connections of one context share: settings, options of sockets, the event descriptor.
 #pragma once
 
-#include "base/clock.h"
-#include "base/fd.h"
-#include "base/socket.h"
+#include "system.h"
 #include "tutti/sdk/plugin.h"
 #include "tutti/status.h"
 
@@ -15,19 +13,22 @@ inline constexpr uint32_t kMaxStreams = 16;
 struct Shared {
   uint32_t streams = 1;
   uint64_t stripe_bytes = 0;
-  int buffer_bytes = 0;             ///< 0: the system's choice
-  base::Milliseconds grace{10000};  ///< a connection survives each silence shorter than this
+  int buffer_bytes = 0;       ///< 0: the system's choice
+  Milliseconds grace{10000};  ///< a connection survives each silence shorter than this
   sdk::Host host{};
-  base::Fd events;  ///< epoll, edge-triggered, of every socket with data, and of listeners
+  Fd events;  ///< epoll, edge-triggered, of every socket with data, and of listeners
 
   /// A connection that has been silent for this long is lost.
-  base::Milliseconds limit() const { return base::silence_limit(grace); }
+  Milliseconds limit() const { return silence_limit(grace); }
 
   /// Options of a socket that will send data, or receive data.
-  void prepare_sender(const base::Fd& socket) const;
-  void prepare_receiver(const base::Fd& socket) const;
+  void prepare_sender(const Fd& socket) const;
+  void prepare_receiver(const Fd& socket) const;
   /// Reports events of a socket with data.
-  Status watch(const base::Fd& socket) const;
+  Status watch(const Fd& socket) const;
+
+ private:
+  int keepalive_idle_s() const;
 };
 
 }  // namespace tutti::net_socket

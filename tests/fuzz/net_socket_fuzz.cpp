@@ -12,15 +12,14 @@
 #include <span>
 #include <vector>
 
-#include "base/socket.h"
 #include "net-socket/connecting.h"
 #include "net-socket/connection.h"
 #include "net-socket/listener.h"
+#include "net-socket/system.h"
 
 namespace {
 
 using namespace tutti::net_socket;
-using tutti::base::Fd;
 using Bytes = std::span<const uint8_t>;
 
 const Shared& shared(uint32_t streams) {
@@ -30,7 +29,7 @@ const Shared& shared(uint32_t streams) {
     one = std::make_unique<Shared>();
     one->streams = streams;
     one->stripe_bytes = 64;
-    one->grace = tutti::base::Milliseconds(1000);
+    one->grace = Milliseconds(1000);
     one->events = Fd(epoll_create1(EPOLL_CLOEXEC));
   }
   return *one;
@@ -42,15 +41,16 @@ void demand(bool holds) {
 
 Fd dial(const Address& address) {
   Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const tutti::base::SocketAddress to(std::span(address.ip).first(4), address.port);
+  const SocketAddress to(std::span(address.ip).first(4), address.port);
   demand(::connect(socket.get(), to.data(), to.size()) == 0);
   const linger at_once{1, 0};  // no port waits in TIME_WAIT
   setsockopt(socket.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
   return socket;
 }
 
-tutti::base::SocketAddress loopback() {
-  return *tutti::base::SocketAddress::parse("127.0.0.1:0");
+SocketAddress loopback() {
+  const uint8_t ip[] = {127, 0, 0, 1};
+  return SocketAddress(ip, 0);
 }
 
 /// `proves`: the hello carries the right proof, whatever else it says.
@@ -83,10 +83,10 @@ void hear_hello(Bytes bytes, bool proves) {
 
 /// As a listener that answers with these bytes.
 void answer_connecting(Bytes bytes) {
-  static const Fd listener = *tutti::base::listen_on(loopback());
+  static const Fd listener = *listen_on(loopback());
   Address address;
   address.family = AF_INET;
-  address.port = tutti::base::local_address(listener).port();
+  address.port = local_address(listener).port();
   address.streams = 1;
   const uint8_t ip[] = {127, 0, 0, 1};
   std::copy(std::begin(ip), std::end(ip), address.ip.begin());
@@ -112,15 +112,16 @@ void receive(Bytes bytes) {
     far.emplace_back(pair[1]);
   }
   std::vector<std::vector<uint8_t>> buffers;
-  std::vector<Request*> requests;
+  std::vector<tutti::sdk::Request*> requests;
   Connection connection(std::move(near), false, shared(2));
   for (uint64_t size : {0u, 1u, 16u, 100u, 1000u}) {
     buffers.emplace_back(size);
     void* address = buffers.back().data();
     const uint32_t tag = 0;
-    auto posted = connection.recv(1, &address, &size, &tag);
-    demand(posted.ok() && *posted != nullptr);
-    requests.push_back(*posted);
+    void* none = nullptr;
+    tutti::sdk::Request* request = nullptr;
+    demand(connection.recv(1, &address, &size, &tag, &none, request).ok() && request != nullptr);
+    requests.push_back(request);
   }
   for (size_t turn = 0; !bytes.empty(); ++turn) {
     const size_t part = std::min<size_t>(bytes.size(), 1 + bytes[0]);
@@ -128,10 +129,10 @@ void receive(Bytes bytes) {
     bytes = bytes.subspan(part);
     for (size_t i = 0; i < requests.size();) {
       uint64_t got = 0;
-      const auto done = connection.test(requests[i], &got);
-      if (!done.ok()) return;
-      demand(!*done || got <= 1000);
-      if (*done) {
+      bool done = false;
+      if (!connection.test(*requests[i], done, &got).ok()) return;
+      demand(!done || got <= 1000);
+      if (done) {
         requests.erase(requests.begin() + static_cast<std::ptrdiff_t>(i));
       } else {
         ++i;
