@@ -14,6 +14,7 @@ import collections
 import json
 import os
 import pathlib
+import random
 import re
 import shlex
 import shutil
@@ -24,6 +25,7 @@ import tempfile
 import time
 
 TIMEOUT_S = 120
+PORTS = 8000
 Figure = collections.namedtuple("Figure", "test bytes connections")
 Value = collections.namedtuple("Value", "value cpu")  # µs or GB/s; CPU µs per message or CPU seconds per GB
 PACKAGES = {"iperf3": "iperf3", "ucx_perftest": "ucx-utils", "ib_write_bw": "perftest", "ib_send_lat": "perftest"}
@@ -86,7 +88,7 @@ class Runner:
 
     def __init__(self, args):
         self.args = args
-        self.port = args.port
+        self.port = args.port + random.randrange(PORTS)
 
     def prefix(self, index):
         command = ["ip", "netns", "exec", self.args.netns[index]] if self.args.netns else []
@@ -94,15 +96,16 @@ class Runner:
 
     def next_port(self):
         """Another port for each run, since a port that was just used may still be taken."""
-        self.port += 1
-        if self.port >= self.args.port + 1000:
-            self.port = self.args.port + 1
-        return self.port
+        for _ in range(PORTS):
+            self.port = self.args.port + (self.port + 1 - self.args.port) % PORTS
+            if not self.listens(self.port, state="[0-9A-F]{2}"):
+                return self.port
+        raise RuntimeError(f"no port from {self.args.port} on is free")
 
-    def listens(self, port):
+    def listens(self, port, state="0A"):
         shown = subprocess.run(self.prefix(0) + ["cat", "/proc/net/tcp", "/proc/net/tcp6"], capture_output=True,
                                text=True, check=True).stdout
-        return re.search(rf":{port:04X} [0-9A-F]+:0000 0A ", shown) is not None
+        return re.search(rf"\d: [0-9A-F]+:{port:04X} [0-9A-F]+:[0-9A-F]+ {state} ", shown) is not None
 
     def run(self, server, client, port):
         """(output of the client, CPU seconds of both, output of the server)."""
@@ -305,7 +308,8 @@ def parse_arguments():
     parser.add_argument("--netns", nargs=2, metavar=("SERVER", "CLIENT"), help="network namespaces to run in")
     parser.add_argument("--cpus", nargs=2, metavar=("SERVER", "CLIENT"),
                         help="processors to pin both sides to, of the plugin and of the raw peer: 0 1, or 0-3 4-7")
-    parser.add_argument("--port", type=int, default=43000, help="this port and the next 1000 are used")
+    parser.add_argument("--port", type=int, default=21000,
+                        help="the programs meet at free ports among this one and the next 8000 (default 21000)")
     parser.add_argument("--raw-args", type=shlex.split, default=[], help="further arguments of ib_write_bw, ib_send_lat")
     parser.add_argument("--markdown", type=pathlib.Path, metavar="FILE", help="also write the tables to FILE")
     return parser.parse_args()

@@ -109,8 +109,7 @@ struct Report {
 
 class Client {
  public:
-  Client(Network& network, Telephone line, uint32_t connections)
-      : network_(network), line_(std::move(line)) {
+  Client(Network& network, Telephone line, uint32_t connections) : network_(network), line_(std::move(line)) {
     line_.say(connections);
     lanes_ = join(network, line_, connections, true);
   }
@@ -222,9 +221,7 @@ int run_pair(const Request& request) {
     follow(*network, std::move(there));
     return 0;
   }
-  {
-    const Telephone closed = std::move(there);
-  }
+  { const Telephone closed = std::move(there); }
   {
     const auto network = open(request);
     lead(*network, std::move(here), request);

@@ -62,7 +62,9 @@ Status Connecting::advance_line() {
 }
 
 Result<bool> Connecting::take_step() {
-  const auto remote = [&](Result<bool> moved) { return moved.ok() ? moved : Result<bool>(unreachable(moved.status())); };
+  const auto remote = [&](Result<bool> moved) {
+    return moved.ok() ? moved : Result<bool>(unreachable(moved.status()));
+  };
   switch (step_) {
     case Step::kConnect:
       return connected();
@@ -119,9 +121,10 @@ Result<bool> Connecting::connected() {
 
 Status Connecting::check_challenge() {
   if (challenge_.magic != kMagic || challenge_.address_bytes == 0 || challenge_.address_bytes > kMostAddressBytes) {
-    return {Code::kVersionMismatch, fmt::format("{} does not speak the protocol of this version of net-ucx; do all ranks "
-                                                "use the same version?",
-                                                to_.text())};
+    return {Code::kVersionMismatch,
+            fmt::format("{} does not speak the protocol of this version of net-ucx; do all ranks "
+                        "use the same version?",
+                        to_.text())};
   }
   if (challenge_.ucx_version != ucx_version()) {
     return {Code::kVersionMismatch,
@@ -164,8 +167,9 @@ Status Connecting::unreachable(const Status& why) const {
   if (refused_) {
     return {Code::kRemote, fmt::format("{} refuses connections; the process there may have ended", to_.text())};
   }
-  return {Code::kRemote, fmt::format("{} cannot be reached: {}; check the link, settings.net.ucx.interface and firewalls",
-                                     to_.text(), why.text())};
+  return {Code::kRemote,
+          fmt::format("{} cannot be reached: {}; check the link, settings.net.ucx.interface and firewalls", to_.text(),
+                      why.text())};
 }
 
 Result<std::unique_ptr<sdk::Connection>> Connecting::finish() {

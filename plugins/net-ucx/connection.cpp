@@ -18,8 +18,10 @@ void message_ended(Message& message, void* operation, ucs_status_t status) {
   ucp_request_free(operation);
 }
 
-void send_ended(void* operation, ucs_status_t status, void* message) {
-  message_ended(*static_cast<Message*>(message), operation, status);
+void send_ended(void* operation, ucs_status_t status, void* raw) {
+  auto& message = *static_cast<Message*>(raw);
+  message.ucx->send_ended();
+  message_ended(message, operation, status);
 }
 
 void receive_ended(void* operation, ucs_status_t status, const ucp_tag_recv_info_t* info, void* raw) {
@@ -48,14 +50,19 @@ Connection::Connection(Shared& shared, Fd line, uint32_t id, bool sends)
       sends_(sends),
       ends_(fmt::format("{} to {}", (sends_ ? local_place(line_) : remote_place(line_)).text(),
                         (sends_ ? remote_place(line_) : local_place(line_)).text())) {
-  for (Message& message : messages_) message.connection = this;
+  if (!sends_) shared_.expect_first();
+  for (Message& message : messages_) {
+    message.connection = this;
+    message.ucx = shared_.ucx.get();
+  }
 }
 
-/// The endpoint reports failures of the peer. UCX cannot do that over shared memory: there the line alone tells of them.
+/// The endpoint reports failures of the peer. UCX cannot do that over shared memory: there the line alone tells of
+/// them.
 Status Connection::open_endpoint(std::span<const std::byte> worker) {
   ucp_ep_params_t params{};
-  params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLER |
-                      UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE;
+  params.field_mask =
+      UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLER | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE;
   params.address = reinterpret_cast<const ucp_address_t*>(worker.data());
   params.err_handler = {.cb = endpoint_failed, .arg = this};
   ucs_status_t status = UCS_OK;
@@ -65,10 +72,11 @@ Status Connection::open_endpoint(std::span<const std::byte> worker) {
     if (status == UCS_OK) return {};
   }
   endpoint_ = nullptr;
-  return {Code::kUnsupported,
-          fmt::format("UCX finds no way from {}: {}; check settings.net.ucx.transports, settings.net.ucx.devices and the "
-                      "variables UCX_* of both sides",
-                      ends_, reason_of(status))};
+  return {
+      Code::kUnsupported,
+      fmt::format("UCX finds no way from {}: {}; check settings.net.ucx.transports, settings.net.ucx.devices and the "
+                  "variables UCX_* of both sides",
+                  ends_, reason_of(status))};
 }
 
 Result<void*> Connection::register_memory(void* address, uint64_t bytes, uint32_t memory) {
@@ -130,17 +138,20 @@ Status Connection::posted(Message& message, ucs_status_ptr_t operation, sdk::Req
     return lost_;
   }
   if (operation == nullptr) message.ended = true;
-  if (!message.ended) message.operation = operation;  // else the callback has freed it
+  if (!message.ended) {  // else the callback has freed it
+    message.operation = operation;
+    if (sends_) shared_.ucx->send_began();
+  }
   request = &message;
   return {};
 }
 
-Status Connection::send(const void* address, uint64_t bytes, uint32_t tag, void* registration,
-                        sdk::Request*& request) {
+Status Connection::send(const void* address, uint64_t bytes, uint32_t tag, void* registration, sdk::Request*& request) {
   if (!sends_) return {Code::kInvalidArgument, "this end of the connection receives"};
   const std::lock_guard lock(shared_.mutex);
   const LogOfUcx log(shared_.host);
   look_at_line();
+  judge_silence();
   TUTTI_TRY(lost_);
   Message* const message = take_message(bytes, tag);
   if (message == nullptr) return {};
@@ -158,16 +169,16 @@ Status Connection::recv(uint32_t count, void* const* addresses, const uint64_t* 
   look_at_line();
   judge_silence();
   TUTTI_TRY(lost_);
-  if (shared_.ucx->receives() == nullptr) return {Code::kRemote, "the connection " + ends_ + " has been given up"};
   Message* const message = take_message(bytes[0], tags[0]);
   if (message == nullptr) return {};
   ucp_request_param_t param = parameters(*message, registrations[0]);
   // The callback tells the length, also of a message that is there already.
   param.op_attr_mask |= UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
   param.cb.recv = receive_ended;
-  return posted(*message,
-                ucp_tag_recv_nbx(shared_.ucx->receives(), addresses[0], bytes[0], ucp_tag(tags[0]), ~uint64_t{0}, &param),
-                request);
+  return posted(
+      *message,
+      ucp_tag_recv_nbx(shared_.ucx->receives(), addresses[0], bytes[0], ucp_tag(tags[0]), ~uint64_t{0}, &param),
+      request);
 }
 
 Status Connection::test(sdk::Request& raw, bool& done, uint64_t* bytes) {
@@ -182,6 +193,7 @@ Status Connection::test(sdk::Request& raw, bool& done, uint64_t* bytes) {
   }
   const Status failure = failure_of(message);
   if (failure.ok()) {
+    if (!sends_ && completed_ == 0) shared_.first_came();
     ++completed_;
     done = true;
     if (bytes != nullptr && !sends_) *bytes = message.bytes;
@@ -245,6 +257,7 @@ void Connection::look_at_line() {
 
 /// A receiver waits for what the other side sent before it went.
 void Connection::judge_silence() {
+  if (shared_.ucx->abandoned()) lose("another connection could not be closed");
   if (!gone_ || !lost_.ok()) return;
   const bool told = farewell_read_ == sizeof farewell_;
   const auto limit = told ? silence_limit(shared_.grace) : kDrainTime;
@@ -265,6 +278,7 @@ bool Connection::quiesce() {
 Connection::~Connection() {
   const std::lock_guard lock(shared_.mutex);
   const LogOfUcx log(shared_.host);
+  if (shared_.ucx->abandoned()) return;
   if (sends_) {
     close_sender();
   } else {
@@ -284,27 +298,35 @@ void Connection::close_sender() {
   ucp_request_param_t param{};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
   param.flags = forced ? UCP_EP_CLOSE_FLAG_FORCE : 0;
+  for (const Message* const message : order_) {
+    if (message->operation != nullptr) ucp_request_cancel(shared_.ucx->sends(), message->operation);
+  }
   shared_.leave_to_end(ucp_ep_close_nbx(endpoint_, &param));
-  if (!quiesce()) shared_.host.log(TUTTI_LOG_ERROR, "UCX does not end the sends of the connection " + ends_);
+  if (!quiesce()) abandon();
 }
 
 void Connection::close_receiver() {
-  if (shared_.ucx->receives() == nullptr) return;
+  if (completed_ == 0) shared_.first_came();
   for (const Message* const message : order_) {
     if (message->operation != nullptr) ucp_request_cancel(shared_.ucx->receives(), message->operation);
   }
-  if (quiesce()) return discard_unexpected();
+  if (!quiesce()) return abandon();
+  discard_unexpected();
+}
+
+void Connection::abandon() {
   shared_.host.log(TUTTI_LOG_WARN,
-                   "UCX does not end the receives of the connection " + ends_ + "; all connections are given up");
-  shared_.ucx->abandon_receives();
+                   fmt::format("UCX does not end what is under way on the connection {}; all connections "
+                               "of this communicator are given up",
+                               ends_));
+  shared_.ucx->abandon();
 }
 
 /// Messages that nobody will receive would stay in the worker's memory.
 void Connection::discard_unexpected() {
   constexpr uint64_t kIdMask = ~uint64_t{0} << 32;
   ucp_tag_recv_info_t info{};
-  while (ucp_tag_message_h const message =
-             ucp_tag_probe_nb(shared_.ucx->receives(), ucp_tag(0), kIdMask, 1, &info)) {
+  while (ucp_tag_message_h const message = ucp_tag_probe_nb(shared_.ucx->receives(), ucp_tag(0), kIdMask, 1, &info)) {
     const ucp_request_param_t param{};
     shared_.leave_to_end(ucp_tag_msg_recv_nbx(shared_.ucx->receives(), nullptr, 0, message, &param));
   }

@@ -25,6 +25,7 @@ struct Message : sdk::Request {
   uint64_t bytes = 0;  ///< of the message, once received
   uint32_t tag = 0;
   void* operation = nullptr;  ///< UCX's, until it ends
+  Ucx* ucx = nullptr;
 };
 
 /// What ucp_mem_map gave.
@@ -67,6 +68,7 @@ class Connection : public sdk::Connection {
   bool quiesce();
   void close_sender();
   void close_receiver();
+  void abandon();
   void discard_unexpected();
   uint64_t ucp_tag(uint32_t tag) const { return (uint64_t{id_} << 32) | tag; }
 
@@ -76,16 +78,16 @@ class Connection : public sdk::Connection {
   const uint32_t id_;
   const bool sends_;
   ucp_ep_h endpoint_ = nullptr;  // of a sender
-  std::string ends_;  // "10.0.0.1:4000 to 10.0.0.2:4001", for messages
+  std::string ends_;             // "10.0.0.1:4000 to 10.0.0.2:4001", for messages
   std::array<Message, kMostMessages> messages_;
   std::deque<Message*> order_;  // in use, in the order posted
   uint64_t round_ = 0;
   uint64_t completed_ = 0;  // messages, without failures
 
-  Status lost_;                             // not ok: nothing more completes
-  Farewell farewell_;                       // of the other side
+  Status lost_;        // not ok: nothing more completes
+  Farewell farewell_;  // of the other side
   size_t farewell_read_ = 0;
-  std::optional<Clock::time_point> gone_;   // since when the other side has closed the line
+  std::optional<Clock::time_point> gone_;  // since when the other side has closed the line
   std::string gone_because_;
 };
 

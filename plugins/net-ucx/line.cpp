@@ -38,8 +38,8 @@ int rank_of(const ifaddrs& one, const std::string& wanted) {
   const std::string_view name = one.ifa_name;
   if (!wanted.empty()) return name == wanted ? second : -1;
   if ((one.ifa_flags & IFF_LOOPBACK) != 0) return 4 + second;
-  const bool bridge = std::any_of(kBridges.begin(), kBridges.end(),
-                                  [&](std::string_view prefix) { return name.starts_with(prefix); });
+  const bool bridge =
+      std::any_of(kBridges.begin(), kBridges.end(), [&](std::string_view prefix) { return name.starts_with(prefix); });
   return (bridge ? 2 : 0) + second;
 }
 

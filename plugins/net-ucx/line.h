@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lines: the TCP connections beside UCX, over which two sides prove who they are, and hear that the other side has gone.
+// Lines: the TCP connections beside UCX, over which two sides prove who they are, and hear that the other side has
+// gone.
 #pragma once
 
 #include <netinet/in.h>

@@ -2,6 +2,7 @@
 #include "shared.h"
 
 #include <sys/epoll.h>
+#include <sys/timerfd.h>
 
 #include <array>
 #include <cerrno>
@@ -10,6 +11,7 @@
 namespace tutti::net_ucx {
 namespace {
 
+constexpr long kFirstInterval_ns = 1'000'000;
 constexpr std::chrono::milliseconds kLookInterval{1};  // while the thread is too busy to ask for events
 
 }  // namespace
@@ -20,8 +22,9 @@ Result<std::unique_ptr<Shared>> Shared::create(const sdk::Host& host, const UcxS
   TUTTI_ASSIGN(shared->ucx, Ucx::create(settings));
   shared->events_ = Fd(epoll_create1(EPOLL_CLOEXEC));
   shared->lines_ = Fd(epoll_create1(EPOLL_CLOEXEC));
+  shared->timer_ = Fd(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
   std::vector<int> fds = shared->ucx->descriptors();
-  fds.push_back(shared->lines_.get());
+  fds.insert(fds.end(), {shared->lines_.get(), shared->timer_.get()});
   for (const int fd : fds) {
     epoll_event event{.events = EPOLLIN, .data = {.fd = fd}};
     if (epoll_ctl(shared->events_.get(), EPOLL_CTL_ADD, fd, &event) != 0)
@@ -34,6 +37,7 @@ Shared::~Shared() {
   const LogOfUcx log(host);
   const auto end = Clock::now() + kCloseLimit;
   for (sweep(); !ending_.empty() && Clock::now() < end; sweep()) ucx->progress();
+  if (!ending_.empty()) ucx->abandon();  // UCX ends the process if a worker ends with operations
   ucx.reset();
 }
 
@@ -62,6 +66,8 @@ void Shared::advance(uint64_t& round) {
 
 Result<bool> Shared::arm() {
   if (look()) return true;
+  const itimerspec once{.it_interval = {}, .it_value = {0, without_first_ > 0 ? kFirstInterval_ns : 0}};
+  timerfd_settime(timer_.get(), 0, &once, nullptr);  // also takes back that it has expired
   TUTTI_ASSIGN(const bool armed, ucx->arm());
   return !armed;
 }

@@ -19,8 +19,8 @@ struct Stir {
   bool stirred = true;
 };
 
-/// Every entry of the plugin that touches UCX or a line holds the mutex: one worker serves all connections, and the host
-/// may call connections from several threads. No entry waits while it holds the mutex, apart from closing.
+/// Every entry of the plugin that touches UCX or a line holds the mutex: one worker serves all connections, and the
+/// host may call connections from several threads. No entry waits while it holds the mutex, apart from closing.
 class Shared {
  public:
   static Result<std::unique_ptr<Shared>> create(const sdk::Host& host, const UcxSettings& settings, Place place);
@@ -29,7 +29,7 @@ class Shared {
   Shared(const Shared&) = delete;
   Shared& operator=(const Shared&) = delete;
 
-  static constexpr std::chrono::seconds kCloseLimit{2};
+  static constexpr std::chrono::seconds kCloseLimit{1};
 
   std::recursive_mutex mutex;  // a connection that fails to open is destroyed by who holds it
   const sdk::Host host;
@@ -44,6 +44,10 @@ class Shared {
   Status watch(const Fd& fd, Stir& stir) const;
   /// Advances UCX and, some times per millisecond at most, looks for events of lines. `round` as for Ucx::progress.
   void advance(uint64_t& round);
+  /// A receiver waits for its first message, or does so no longer. UCX does not wake sleepers for the first data of a
+  /// new peer, so a timer wakes them meanwhile.
+  void expect_first() { ++without_first_; }
+  void first_came() { --without_first_; }
   /// True if there is work now.
   Result<bool> arm();
   /// Takes an operation of UCX that ends by itself, such as the closing of an endpoint. Takes any of UCX's results.
@@ -55,8 +59,10 @@ class Shared {
   bool look();
   void sweep();
 
-  Fd events_;  // epoll of the workers' descriptors and lines_
+  Fd events_;  // epoll of the workers' descriptors, lines_ and timer_
   Fd lines_;   // epoll, edge-triggered, of listeners and lines
+  Fd timer_;   // while a receiver waits for its first message
+  uint64_t without_first_ = 0;
   Clock::time_point next_look_{};
   uint32_t last_id_ = 0;
   std::vector<void*> ending_;  // operations of UCX

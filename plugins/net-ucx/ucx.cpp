@@ -5,15 +5,17 @@
 #include <fmt/ranges.h>
 #include <ucs/debug/log_def.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
-#include <mutex>
 #include <utility>
 
 namespace tutti::net_ucx {
 namespace {
+
+constexpr uint64_t kRareRounds = 16;
 
 thread_local const sdk::Host* log_host = nullptr;
 thread_local std::string last_error_text;
@@ -26,9 +28,9 @@ int level_of(ucs_log_level_t level) {
 
 // The declaration is UCX's; `format` is a format of printf.
 __attribute__((format(printf, 6, 0))) ucs_log_func_rc_t take_log(const char* /*file*/, unsigned /*line*/,
-                                                                const char* /*function*/, ucs_log_level_t level,
-                                                                const ucs_log_component_config_t* component,
-                                                                const char* format, va_list arguments) {
+                                                                 const char* /*function*/, ucs_log_level_t level,
+                                                                 const ucs_log_component_config_t* component,
+                                                                 const char* format, va_list arguments) {
   // UCX hands on what is below the level of UCX_LOG_LEVEL, too.
   if (log_host == nullptr) return UCS_LOG_FUNC_RC_CONTINUE;
   if (component != nullptr && level > component->log_level) return UCS_LOG_FUNC_RC_STOP;
@@ -52,7 +54,8 @@ Status set_unless_given(ucp_config_t* config, const char* name, const std::strin
   if (std::getenv((std::string("UCX_") + name).c_str()) != nullptr) return {};
   const ucs_status_t status = ucp_config_modify(config, name, value.c_str());
   if (status == UCS_OK) return {};
-  return {Code::kConfig, fmt::format("UCX does not take '{}' as {} (UCX_{}): {}", value, what, name, reason_of(status))};
+  return {Code::kConfig,
+          fmt::format("UCX does not take '{}' as {} (UCX_{}): {}", value, what, name, reason_of(status))};
 }
 
 /// A setting wins over the environment.
@@ -61,8 +64,8 @@ Status set(ucp_config_t* config, const char* name, const std::vector<std::string
   const std::string list = fmt::format("{}", fmt::join(values, ","));
   const ucs_status_t status = ucp_config_modify(config, name, list.c_str());
   if (status == UCS_OK) return {};
-  return {Code::kConfig, fmt::format("settings.net.ucx.{} is [{}], which UCX does not take: {}", setting, list,
-                                     reason_of(status))};
+  return {Code::kConfig,
+          fmt::format("settings.net.ucx.{} is [{}], which UCX does not take: {}", setting, list, reason_of(status))};
 }
 
 Result<Config> configure(const UcxSettings& settings) {
@@ -155,6 +158,7 @@ Result<ucp_worker_h> Ucx::make_worker() const {
 }
 
 Ucx::~Ucx() {
+  if (abandoned_) return;
   if (sends_ != nullptr) ucp_worker_destroy(sends_);
   if (receives_ != nullptr) ucp_worker_destroy(receives_);
   if (context_ != nullptr) ucp_cleanup(context_);
@@ -167,13 +171,14 @@ void Ucx::progress(uint64_t& round) {
 
 void Ucx::progress() {
   ++rounds_;
-  ucp_worker_progress(sends_);
-  if (receives_ != nullptr) ucp_worker_progress(receives_);
+  if (abandoned_) return;
+  if (open_sends_ > 0 || rounds_ % kRareRounds == 0) ucp_worker_progress(sends_);
+  ucp_worker_progress(receives_);
 }
 
 Result<bool> Ucx::arm() {
+  if (abandoned_) return true;
   for (ucp_worker_h worker : {sends_, receives_}) {
-    if (worker == nullptr) continue;
     const ucs_status_t status = ucp_worker_arm(worker);
     if (status == UCS_ERR_BUSY) return false;
     if (status != UCS_OK) return Status(Code::kSystem, fmt::format("UCX cannot arm its events: {}", reason_of(status)));
@@ -185,13 +190,13 @@ std::vector<int> Ucx::descriptors() const {
   std::vector<int> found;
   for (ucp_worker_h worker : {sends_, receives_}) {
     int fd = -1;
-    if (worker != nullptr && ucp_worker_get_efd(worker, &fd) == UCS_OK) found.push_back(fd);
+    if (ucp_worker_get_efd(worker, &fd) == UCS_OK) found.push_back(fd);
   }
   return found;
 }
 
-void Ucx::abandon_receives() {
-  if (receives_ != nullptr) ucp_worker_destroy(std::exchange(receives_, nullptr));
+void Ucx::abandon() {
+  abandoned_ = true;
 }
 
 }  // namespace tutti::net_ucx

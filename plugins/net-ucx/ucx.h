@@ -56,7 +56,6 @@ class Ucx {
 
   ucp_context_h context() const { return context_; }
   ucp_worker_h sends() const { return sends_; }
-  /// Null after abandon().
   ucp_worker_h receives() const { return receives_; }
   std::span<const std::byte> address() const { return address_; }
   bool takes_cuda() const { return takes_cuda_; }
@@ -66,11 +65,17 @@ class Ucx {
   void progress(uint64_t& round);
   /// Advances all connections now.
   void progress();
+  /// A send began or ended. Without any, the worker of sends only has data to let out that its transports buffer, and
+  /// is advanced less often.
+  void send_began() { ++open_sends_; }
+  void send_ended() { --open_sends_; }
   /// Prepares the descriptors of both workers for sleeping. False: there is work now.
   Result<bool> arm();
   std::vector<int> descriptors() const;
-  /// Ends the worker of receives with all that is under way on it: afterwards UCX touches no buffer of a receive.
-  void abandon_receives();
+  /// Leaves both workers alone for ever: only progress lets UCX touch a buffer. UCX can neither end a receive that is
+  /// under way, nor a worker that has one, so their memory is lost.
+  void abandon();
+  bool abandoned() const { return abandoned_; }
 
  private:
   Ucx() = default;
@@ -82,7 +87,9 @@ class Ucx {
   ucp_worker_h receives_ = nullptr;
   std::vector<std::byte> address_;
   bool takes_cuda_ = false;
+  bool abandoned_ = false;
   uint64_t rounds_ = 1;
+  uint64_t open_sends_ = 0;
 };
 
 }  // namespace tutti::net_ucx
