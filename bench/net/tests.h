@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// The measurements: latency of one message, bandwidth of many, each by the two sides at the same time.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "net/network.h"
+
+namespace tutti::net_bench {
+
+enum class Test : uint32_t { kEnd, kLatency, kOneWay, kBothWays };
+
+/// What both sides do next. Sent from the client to the server as it is.
+struct Order {
+  Test test = Test::kEnd;
+  uint32_t connections = 1;  ///< in each direction
+  uint32_t window = 8;       ///< messages outstanding on each connection
+  uint32_t reserved = 0;
+  uint64_t bytes = 8;  ///< of one message
+  uint64_t count = 1;  ///< messages per connection and direction, or round trips
+};
+
+/// What one side saw.
+struct Outcome {
+  double seconds = 0;
+  double cpu_seconds = 0;       ///< of this process, user and system
+  std::vector<double> samples;  ///< of a latency test, at the client: microseconds of each half round trip
+};
+
+/// The connections of one side, in both directions.
+struct Lanes {
+  std::vector<void*> out;
+  std::vector<void*> in;
+};
+
+/// Carries out this side of the order. `leads`: the client.
+Outcome carry_out(Network& network, const Lanes& lanes, const Order& order, bool leads);
+
+}  // namespace tutti::net_bench

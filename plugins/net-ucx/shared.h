@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the listeners and connections of one context share: UCX, the event descriptor, endpoints that still close.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "line.h"
+#include "tutti/sdk/plugin.h"
+#include "tutti/status.h"
+#include "ucx.h"
+
+namespace tutti::net_ucx {
+
+/// Set when a descriptor has events. It must live as long as the descriptor is open.
+struct Stir {
+  bool stirred = true;
+};
+
+/// Every entry of the plugin that touches UCX or a line holds the mutex: one worker serves all connections, and the
+/// host may call connections from several threads. No entry waits while it holds the mutex, apart from closing.
+class Shared {
+ public:
+  static Result<std::unique_ptr<Shared>> create(const sdk::Host& host, const UcxSettings& settings, Place place);
+  /// Lets out what closing connections have sent, at most for kCloseLimit.
+  ~Shared();
+  Shared(const Shared&) = delete;
+  Shared& operator=(const Shared&) = delete;
+
+  static constexpr std::chrono::seconds kCloseLimit{1};
+
+  std::recursive_mutex mutex;  // a connection that fails to open is destroyed by who holds it
+  const sdk::Host host;
+  const Place place;  ///< at which lines end
+  const std::chrono::milliseconds grace;
+  std::unique_ptr<Ucx> ucx;
+
+  /// A number for a connection, different for each.
+  uint32_t next_id() { return ++last_id_; }
+  int event_fd() const { return events_.get(); }
+  /// Reports events of a descriptor to `stir`, from now on to no other, and wakes sleepers for them.
+  Status watch(const Fd& fd, Stir& stir) const;
+  /// Advances UCX and, some times per millisecond at most, looks for events of lines. `round` as for Ucx::progress.
+  void advance(uint64_t& round);
+  /// A receiver waits for its first message, or does so no longer. UCX does not wake sleepers for the first data of a
+  /// new peer, so a timer wakes them meanwhile.
+  void expect_first() { ++without_first_; }
+  void first_came() { --without_first_; }
+  /// True if there is work now.
+  Result<bool> arm();
+  /// Takes an operation of UCX that ends by itself, such as the closing of an endpoint. Takes any of UCX's results.
+  void leave_to_end(ucs_status_ptr_t operation);
+
+ private:
+  Shared(const sdk::Host& the_host, const Place& the_place, std::chrono::milliseconds the_grace)
+      : host(the_host), place(the_place), grace(the_grace) {}
+  bool look();
+  void sweep();
+
+  Fd events_;  // epoll of the workers' descriptors, lines_ and timer_
+  Fd lines_;   // epoll, edge-triggered, of listeners and lines
+  Fd timer_;   // while a receiver waits for its first message
+  uint64_t without_first_ = 0;
+  Clock::time_point next_look_{};
+  uint32_t last_id_ = 0;
+  std::vector<void*> ending_;  // operations of UCX
+};
+
+}  // namespace tutti::net_ucx

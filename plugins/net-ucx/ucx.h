@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// UCP behind owners: a context, and two workers that move data.
+#pragma once
+
+#include <ucp/api/ucp.h>
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tutti/sdk/plugin.h"
+#include "tutti/status.h"
+
+namespace tutti::net_ucx {
+
+/// What the settings and the host say about UCX.
+struct UcxSettings {
+  std::vector<std::string> transports;  ///< of UCX_TLS; empty: left to UCX
+  std::vector<std::string> devices;     ///< of UCX_NET_DEVICES; empty: left to UCX
+  std::chrono::milliseconds grace{10000};
+};
+
+/// Passes the lines that UCX logs in this thread to the host, as long as it lives. Nested objects are allowed.
+class LogOfUcx {
+ public:
+  explicit LogOfUcx(const sdk::Host& host);
+  ~LogOfUcx();
+  LogOfUcx(const LogOfUcx&) = delete;
+  LogOfUcx& operator=(const LogOfUcx&) = delete;
+  /// UCX's latest error in this thread since the outermost object began; empty if there was none.
+  static std::string last_error();
+
+ private:
+  const sdk::Host* before_;
+};
+
+/// The version of the UCX library: major << 16 | minor.
+uint32_t ucx_version();
+
+/// "Connection reset by remote peer", with UCX's last error of this thread if there was one.
+std::string reason_of(ucs_status_t status);
+
+/// A UCP context with two workers. Endpoints of own sends belong to `sends`, and those that peers make for their sends
+/// belong to `receives`. UCX joins endpoints that two workers make towards each other; apart, no connection depends on
+/// another. One thread at a time.
+class Ucx {
+ public:
+  /// kConfig if the settings leave no transport, kSystem if UCX fails.
+  static Result<std::unique_ptr<Ucx>> create(const UcxSettings& settings);
+  ~Ucx();
+  Ucx(const Ucx&) = delete;
+  Ucx& operator=(const Ucx&) = delete;
+
+  ucp_context_h context() const { return context_; }
+  ucp_worker_h sends() const { return sends_; }
+  ucp_worker_h receives() const { return receives_; }
+  std::span<const std::byte> address() const { return address_; }
+  bool takes_cuda() const { return takes_cuda_; }
+
+  /// Advances all connections, once per round of the callers: a caller passes the number that it got last time (0 at
+  /// first), and finds the round done if another caller advanced meanwhile.
+  void progress(uint64_t& round);
+  /// Advances all connections now.
+  void progress();
+  /// A send began or ended. Without any, the worker of sends only has data to let out that its transports buffer, and
+  /// is advanced less often.
+  void send_began() { ++open_sends_; }
+  void send_ended() { --open_sends_; }
+  /// Prepares the descriptors of both workers for sleeping. False: there is work now.
+  Result<bool> arm();
+  std::vector<int> descriptors() const;
+  /// Leaves both workers alone for ever: only progress lets UCX touch a buffer. UCX can neither end a receive that is
+  /// under way, nor a worker that has one, so their memory is lost.
+  void abandon();
+  bool abandoned() const { return abandoned_; }
+
+ private:
+  Ucx() = default;
+  Status open(ucp_config_t* config);
+  Result<ucp_worker_h> make_worker() const;
+
+  ucp_context_h context_ = nullptr;
+  ucp_worker_h sends_ = nullptr;
+  ucp_worker_h receives_ = nullptr;
+  std::vector<std::byte> address_;
+  bool takes_cuda_ = false;
+  bool abandoned_ = false;
+  uint64_t rounds_ = 1;
+  uint64_t open_sends_ = 0;
+};
+
+}  // namespace tutti::net_ucx

@@ -1,0 +1,11 @@
+# The network ucx, where UCX was found.
+if(UCX_FOUND)
+  tutti_test(net_ucx_test SOURCES net_ucx_test.cpp LIBRARIES PkgConfig::UCX LABELS concurrent TIMEOUT 120)
+  add_dependencies(net_ucx_test tutti-net-ucx)
+  target_include_directories(net_ucx_test PRIVATE ${PROJECT_SOURCE_DIR}/plugins)
+  target_link_libraries(net_ucx_test PRIVATE OpenSSL::Crypto)
+else()
+  add_test(NAME net_ucx_test COMMAND ${CMAKE_COMMAND} -E echo "skipped: UCX (libucx-dev) was not found")
+  set_tests_properties(net_ucx_test PROPERTIES SKIP_REGULAR_EXPRESSION "^skipped")
+  tutti_time_limit(30 net_ucx_test)
+endif()
