@@ -310,7 +310,7 @@ def parse_arguments():
                         help="processors to pin both sides to, of the plugin and of the raw peer: 0 1, or 0-3 4-7")
     parser.add_argument("--port", type=int, default=21000,
                         help="the programs meet at free ports among this one and the next 8000 (default 21000)")
-    parser.add_argument("--raw-args", type=shlex.split, default=[], help="further arguments of ib_write_bw, ib_send_lat")
+    parser.add_argument("--raw-args", type=shlex.split, default=[], help="more arguments of ib_write_bw, ib_send_lat")
     parser.add_argument("--markdown", type=pathlib.Path, metavar="FILE", help="also write the tables to FILE")
     return parser.parse_args()
 

@@ -1,0 +1,9 @@
+# Tutti over the network ucx, where UCX was found: over TCP and over shared memory of one host.
+if(UCX_FOUND)
+  foreach(transport tcp sm)
+    add_test(NAME matrix_ucx_${transport} COMMAND matrix_test --seed 1 --ranks 2,3,8 --max-count 4097)
+    set_tests_properties(matrix_ucx_${transport} PROPERTIES
+      ENVIRONMENT "TUTTI_SET=network=ucx$<SEMICOLON>settings.net.ucx.transports=[${transport}]")
+    tutti_time_limit(300 matrix_ucx_${transport})
+  endforeach()
+endif()
