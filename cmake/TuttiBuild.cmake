@@ -36,7 +36,7 @@ foreach(sanitizer IN LISTS TUTTI_SANITIZE)
   target_link_options(tutti_options INTERFACE -fsanitize=${sanitizer})
 endforeach()
 if("undefined" IN_LIST TUTTI_SANITIZE)
-  # The check of vptrs reads an object through a pipe that it opens, and so reports every object of a process that has no
+  # The check of vptrs reads an object through a pipe that it opens. So it reports every object of a process that has no
   # descriptor left. Tests take all descriptors away.
   target_compile_options(tutti_options INTERFACE
     $<$<COMPILE_LANGUAGE:C,CXX>:-fno-sanitize-recover=undefined -fno-sanitize=vptr>)

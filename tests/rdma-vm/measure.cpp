@@ -42,7 +42,7 @@ void stream(Pair& net, Buffers& buffers, int messages, Post&& post) {
   }
 }
 
-/// MB/s, from the first post to the last acknowledgement.
+/// MiB/s, from the first post to the last acknowledgement.
 double bandwidth(size_t bytes, int messages) {
   Pair net;
   Buffers out, in;
@@ -54,7 +54,7 @@ double bandwidth(size_t bytes, int messages) {
   std::thread receiving([&] { stream(net, in, messages, [&](Memory& to) { return net.recv(to, 0); }); });
   stream(net, out, messages, [&](Memory& from) { return net.send(from, 0); });
   receiving.join();
-  return static_cast<double>(bytes) * messages / us_since(start);
+  return static_cast<double>(bytes) * messages / us_since(start) * 1e6 / (1 << 20);
 }
 
 /// Median of half the round trip, in us.
@@ -97,8 +97,8 @@ double latency(size_t bytes, int rounds) {
 }  // namespace tutti
 
 int main() try {
-  fmt::print("net-ib send/recv, 64 KiB: {:.1f} MB/s\n", tutti::bandwidth(65536, 1000));
-  fmt::print("net-ib send/recv, 1 MiB: {:.1f} MB/s\n", tutti::bandwidth(1 << 20, 100));
+  fmt::print("net-ib send/recv, 64 KiB: {:.1f} MiB/s\n", tutti::bandwidth(65536, 1000));
+  fmt::print("net-ib send/recv, 1 MiB: {:.1f} MiB/s\n", tutti::bandwidth(1 << 20, 100));
   fmt::print("net-ib send/recv, 8 B: {:.2f} us\n", tutti::latency(8, 2000));
   return 0;
 } catch (const std::exception& error) {
