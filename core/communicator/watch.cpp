@@ -20,7 +20,7 @@ constexpr base::Milliseconds kInterval{250};
 constexpr uint32_t kRanksPerMillisecond = 1;  // what a hub serves at leisure
 constexpr base::Milliseconds kAnswerLimit{1500};
 constexpr base::Milliseconds kStateLimit{1000};  // for a warning, which is not to come late
-constexpr uint32_t kLongestRest = 3;  // ticks between comparisons of calls that some ranks have not reached
+constexpr uint32_t kLongestRest = 3;             // ticks between comparisons of calls that some ranks have not reached
 constexpr std::chrono::nanoseconds kNearby = 2s;
 
 }  // namespace

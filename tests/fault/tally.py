@@ -35,6 +35,6 @@ def table(tallies):
     """In Markdown."""
     lines = ["| fault | runs | named in time | completed | failed as required | hung | problems |",
              "|---|---:|---:|---:|---:|---:|---:|"]
-    lines += [f"| {one.kind} | {one.runs} | {one.named} | {one.completed} | {one.failed} | {one.hung} | {one.problems} |"
-              for one in tallies]
+    lines += [f"| {one.kind} | {one.runs} | {one.named} | {one.completed} | {one.failed} | {one.hung} "
+              f"| {one.problems} |" for one in tallies]
     return "\n".join(lines)
