@@ -21,7 +21,10 @@ void look_inside(Listed& listed, config::Config config) {
   listed.description.assign(table.description.data, table.description.size);
   listed.capabilities = table.capabilities;
   listed.settings = (*image)->settings();
-  if (auto plugin = Plugin::open(*image, config); !plugin.ok()) listed.refused = plugin.status().text();
+  if (auto plugin = Plugin::open(*image, config); !plugin.ok()) {
+    listed.refused = plugin.status().text();
+    listed.absent = plugin.status().code() == Code::kNotFound;
+  }
 }
 
 }  // namespace

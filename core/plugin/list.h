@@ -16,6 +16,7 @@ struct Listed {
   std::filesystem::path file;
   std::optional<Note> note;
   std::string refused;      ///< why it cannot be used; empty if it can, as far as was looked
+  bool absent = false;      ///< refused by itself with kNotFound: this machine lacks its device
   std::string description;  ///< only if opened
   uint64_t capabilities = 0;
   std::vector<config::Key> settings;

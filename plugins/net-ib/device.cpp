@@ -199,7 +199,7 @@ Result<std::vector<Port>> find_ports(const Settings& settings) {
                                                                            ibv_free_device_list);
   if (list == nullptr && errno != ENOSYS) return system_error("cannot list the RDMA devices");
   if (list == nullptr || count == 0) {
-    return Status(Code::kUnsupported,
+    return Status(Code::kNotFound,
                   list == nullptr
                       ? "there is no RDMA device: the kernel has no RDMA support (modprobe ib_uverbs)"
                       : "there is no RDMA device in /sys/class/infiniband; is the driver of the device loaded?");

@@ -59,9 +59,7 @@ class Context : public sdk::NetworkContext {
 
 class UcxNetwork : public sdk::Network {
  public:
-  static constexpr uint64_t capabilities() {
-    return TUTTI_NET_CAP_EVENT_FD;
-  }
+  static constexpr uint64_t capabilities() { return TUTTI_NET_CAP_EVENT_FD; }
   static std::vector<tutti_config_key> settings() {
     return {
         sdk::setting(TUTTI_CONFIG_LIST, "transports", "[]",

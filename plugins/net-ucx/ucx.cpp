@@ -129,10 +129,6 @@ Status Ucx::open(ucp_config_t* config) {
                                        "settings.net.ucx.devices and the variables UCX_*",
                                        reason_of(status))};
   }
-  ucp_context_attr_t attributes{};
-  attributes.field_mask = UCP_ATTR_FIELD_MEMORY_TYPES;
-  if (ucp_context_query(context_, &attributes) == UCS_OK)
-    takes_cuda_ = (attributes.memory_types & (uint64_t{1} << UCS_MEMORY_TYPE_CUDA)) != 0;
   TUTTI_ASSIGN(sends_, make_worker());
   TUTTI_ASSIGN(receives_, make_worker());
   ucp_address_t* address = nullptr;

@@ -58,7 +58,6 @@ class Ucx {
   ucp_worker_h sends() const { return sends_; }
   ucp_worker_h receives() const { return receives_; }
   std::span<const std::byte> address() const { return address_; }
-  bool takes_cuda() const { return takes_cuda_; }
 
   /// Advances all connections, once per round of the callers: a caller passes the number that it got last time (0 at
   /// first), and finds the round done if another caller advanced meanwhile.
@@ -86,7 +85,6 @@ class Ucx {
   ucp_worker_h sends_ = nullptr;
   ucp_worker_h receives_ = nullptr;
   std::vector<std::byte> address_;
-  bool takes_cuda_ = false;
   bool abandoned_ = false;
   uint64_t rounds_ = 1;
   uint64_t open_sends_ = 0;

@@ -42,7 +42,7 @@ void print_json(const std::vector<Listed>& plugins) {
       entry["architectures"] = note.architectures;
     }
     if (!listed.description.empty()) entry["description"] = listed.description;
-    if (!listed.refused.empty()) entry["refused"] = listed.refused;
+    if (!listed.refused.empty()) entry[listed.absent ? "absent" : "refused"] = listed.refused;
     entry["settings"] = nlohmann::ordered_json::array();
     for (const config::Key& key : listed.settings) {
       entry["settings"].push_back({{"key", key.name}, {"default", key.default_text}, {"help", key.help}});
@@ -67,7 +67,9 @@ void print_table(const std::vector<Listed>& plugins) {
     for (const config::Key& key : listed.settings) {
       fmt::print("           {} = {}: {}\n", key.name, key.default_text, key.help);
     }
-    if (!listed.refused.empty()) fmt::print("           refused: {}\n", listed.refused);
+    if (!listed.refused.empty()) {
+      fmt::print("           {}: {}\n", listed.absent ? "not usable here" : "refused", listed.refused);
+    }
   }
 }
 
@@ -85,7 +87,7 @@ Result<int> list(const Work& work) {
       }
     }
   }
-  const auto refused = [](const Listed& listed) { return !listed.refused.empty(); };
+  const auto refused = [](const Listed& listed) { return !listed.refused.empty() && !listed.absent; };
   return work.check && std::any_of(plugins.begin(), plugins.end(), refused) ? kFailure : kSuccess;
 }
 
@@ -98,7 +100,8 @@ void add_plugin(CLI::App& tutti, int& exit_code) {
   CLI::App* verb = command->add_subcommand("list", "Print the plugins that are found");
   add_settings(*verb, work->config_file, work->settings);
   verb->add_flag("--json", work->json, "Print JSON");
-  verb->add_flag("--check", work->check, "Also load and open each; fails if one cannot be used");
+  verb->add_flag("--check", work->check,
+                 "Also load and open each; fails if one is refused, but not if this machine lacks its device");
   verb->footer(kFooter);
   verb->callback([work, &exit_code] {
     const auto code = list(*work);
