@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/clock.h"
@@ -21,6 +22,10 @@ namespace tutti::communicator {
 class Gpu {
  public:
   enum class Direct { kAuto, kOn, kOff };
+  /// The value of net.direct: "auto", "on" or "off".
+  static Direct direct_of(std::string_view text) {
+    return text == "on" ? Direct::kOn : text == "off" ? Direct::kOff : Direct::kAuto;
+  }
   struct Options {
     uint32_t rank = 0;
     uint32_t rank_count = 1;

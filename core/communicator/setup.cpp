@@ -312,12 +312,6 @@ class Setup {
 
   bool on_gpu() const { return config_.text("device") == "cuda"; }
 
-  communicator::Gpu::Direct direct() const {
-    using Direct = communicator::Gpu::Direct;
-    const std::string text = config_.text("net.direct");
-    return text == "on" ? Direct::kOn : text == "off" ? Direct::kOff : Direct::kAuto;
-  }
-
   Status join_gpus() {
     if (!on_gpu()) return {};
     const std::vector<uint32_t> alone{static_cast<uint32_t>(state_.rank_)};
@@ -330,7 +324,7 @@ class Setup {
                                              force_network_ ? alone : local_ranks_,
                                              state_.fabric_->net(),
                                              config_.duration("timeouts.operation"),
-                                             direct()};
+                                             communicator::Gpu::direct_of(config_.text("net.direct"))};
     auto gpu = communicator::Gpu::create(options, choices_.protocols, *state_.bootstrap_, deadline_);
     if (!gpu.ok()) return fail_all(gpu.status());
     {
