@@ -140,7 +140,7 @@ struct Rank {
     static constexpr tutti_protocol_ops kLL{sizeof(tutti_protocol_ops), 0,      nullptr, nullptr,
                                             run_wire<device::LL>,       nullptr};
     Job job{&work, test.wire == Wire::kLL ? &kLL : &kSimple, nullptr, nullptr, false, {}};
-    Driver driver({50, 2, 0, std::chrono::seconds(3), &shm->bell()});
+    Driver driver({50, 2, {}, {}, std::chrono::seconds(3), &shm->bell()});
     const Driver::Outcome outcome = driver.run({&job, 1});
     fault = work.fault;
     return outcome;
@@ -402,7 +402,7 @@ TEST(Device, ACallThatAdvancesMayTakeLongerThanTheTimeOut) {
   Slow slow{kAdvances};
   static constexpr tutti_protocol_ops kSlow{sizeof(tutti_protocol_ops), 0, nullptr, nullptr, Slow::run, nullptr};
   Job job{&work, &kSlow, &slow, nullptr, false, {}};
-  Driver driver({10, 1, 0, kTimeOut, &ranks[0].shm->bell()});
+  Driver driver({10, 1, {}, {}, kTimeOut, &ranks[0].shm->bell()});
   const auto start = std::chrono::steady_clock::now();
   EXPECT_EQ(driver.run({&job, 1}).code, TUTTI_OK);
   EXPECT_GT(std::chrono::steady_clock::now() - start, kTimeOut) << "else this shows nothing";
@@ -414,7 +414,7 @@ TEST(Device, TimeOutNamesThePeer) {
   std::vector<Rank> ranks = make_ranks(test);
   std::vector<float> data(10), out(10);
   tutti_work work{};
-  Driver driver({10, 1, 0, std::chrono::milliseconds(50), &ranks[1].shm->bell()});
+  Driver driver({10, 1, {}, {}, std::chrono::milliseconds(50), &ranks[1].shm->bell()});
   work.plan = &ranks[1].view;
   work.senders = ranks[1].senders.data();
   work.receivers = ranks[1].receivers.data();
