@@ -3,6 +3,7 @@
 #pragma once
 
 #include <signal.h>
+#include <sys/wait.h>
 #include <sys/types.h>
 
 #include <functional>
@@ -77,7 +78,11 @@ class Child {
   /// Lets the child's wait_for_parent() return, now and later, here and in its own children.
   void release() { to_child_.reset(); }
   void kill();
-  void stop() const { ::kill(pid_, SIGSTOP); }
+  /// Returns once the process has stopped.
+  void stop() const {
+    ::kill(pid_, SIGSTOP);
+    ::waitpid(pid_, nullptr, WUNTRACED);
+  }
   void resume() const { ::kill(pid_, SIGCONT); }
   int wait();
 
