@@ -49,7 +49,9 @@ class OtherProcess {
       (void)!::write(pipe_ends[1], &peer, sizeof peer);
       for (;;) ::pause();
     }
-    test::require(::read(pipe_ends[0], &peer_, sizeof peer_) == sizeof peer_, "read");
+    Shm::Peer peer{};
+    test::require(::read(pipe_ends[0], &peer, sizeof peer) == sizeof peer, "read");
+    peer_ = peer;
     ::close(pipe_ends[0]);
     ::close(pipe_ends[1]);
   }
@@ -63,7 +65,7 @@ class OtherProcess {
 
  private:
   pid_t pid_ = -1;
-  Shm::Peer peer_;
+  Shm::Peer peer_{};
 };
 
 TEST(Shm, BothEndsOfAConnectionAreOnePlace) {
