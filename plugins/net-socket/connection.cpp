@@ -109,7 +109,7 @@ Status Connection::test(sdk::Request& tested, bool& done, uint64_t* bytes) {
 void Connection::progress() {
   for (Stream& stream : streams_) {
     if (!stream.ended.ok()) continue;
-    stream.ended = sends_ ? flush(stream) : fill(stream, &stream == &streams_.front());
+    stream.ended = sends_ ? write_out(stream) : fill(stream, &stream == &streams_.front());
   }
 }
 
@@ -174,7 +174,7 @@ void Connection::consume(Stream& stream, size_t bytes) {
   }
 }
 
-Status Connection::flush(Stream& stream) {
+Status Connection::write_out(Stream& stream) {
   while (!stream.pieces.empty()) {
     std::array<iovec, kMaxVectors> vectors{};
     const size_t count = std::min(kMaxVectors, stream.pieces.size());

@@ -77,7 +77,7 @@ class Connection : public sdk::Connection {
   void cut(Request& request, uint8_t* data, uint64_t bytes, bool striped);
   void progress();
   Status obstacle(const Request& request) const;
-  Status flush(Stream& stream);
+  Status write_out(Stream& stream);
   Status fill(Stream& stream, bool first);
   Result<bool> next_message();
   Status accept(const Header& header, Request& request, uint32_t index);
