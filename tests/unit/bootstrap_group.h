@@ -3,8 +3,8 @@
 #pragma once
 
 #include <signal.h>
-#include <sys/wait.h>
 #include <sys/types.h>
+#include <sys/wait.h>
 
 #include <functional>
 #include <future>

@@ -408,8 +408,9 @@ TEST(Registry, MissesOnlyWhatIsNamed) {
   const auto file = folder.write("tutti-net-good.so", contents(kZoo / "tutti-net-good.so"));
   EXPECT_EQ(load("good"), "loaded");
   fs::remove(file);
-  EXPECT_THAT(load("good"), AllOf(HasSubstr("application: network: there is no network plugin 'good'"),
-                                  HasSubstr(folder.path().string()), HasSubstr("allowed: auto, "), HasSubstr("socket")));
+  EXPECT_THAT(load("good"),
+              AllOf(HasSubstr("application: network: there is no network plugin 'good'"),
+                    HasSubstr(folder.path().string()), HasSubstr("allowed: auto, "), HasSubstr("socket")));
   EXPECT_EQ(load("socket"), "loaded");
 }
 
