@@ -63,7 +63,10 @@ class Bootstrap::Client {
     base::Milliseconds peer_loss;
   };
   Client(std::shared_ptr<Poller> poller, Place place) : poller_(std::move(poller)), place_(place) {}
-  ~Client() { leave(); }
+  ~Client() {
+    leave();
+    poller_->run([this] { *alive_ = false; });
+  }
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
 
@@ -121,7 +124,7 @@ class Bootstrap::Client {
   }
 
   void ask(Bytes question, base::Time deadline, Answered done) {
-    poller_->post([this, question = std::move(question), deadline, done = std::move(done)]() mutable {
+    post([this, question = std::move(question), deadline, done = std::move(done)]() mutable {
       Header header{.kind = Kind::kQuery};
       {
         const std::lock_guard lock(mutex_);
@@ -195,6 +198,14 @@ class Bootstrap::Client {
     void use() { in_use = link->is_open() && !closing; }
     bool serves() const { return in_use && link && link->is_open() && !closing; }
   };
+
+  /// Runs the task soon on the poller's thread, unless this client is gone by then. A handler that runs while the
+  /// client leaves may post a task behind the client's last one.
+  void post(Poller::Task task) {
+    poller_->post([alive = alive_, task = std::move(task)] {
+      if (*alive) task();
+    });
+  }
 
   Hello hello() const { return hello_of(place_.rank, place_.rank_count, place_.peer_loss); }
 
@@ -301,7 +312,7 @@ class Bootstrap::Client {
     const std::optional<Frame>& answer = answers_[header.id];
     const auto done = [&] { return answer || !usable(ignores_failure).ok(); };
     if (!changed_.wait_until(lock, later(deadline, kHubPatience), done)) {
-      poller_->post([this] { rely(hubs_[kStandby], Rely::kNoAnswer, {}); });
+      post([this] { rely(hubs_[kStandby], Rely::kNoAnswer, {}); });
       changed_.wait_until(lock, with_grace(deadline), done);
     }
     const std::optional<Frame> received = std::move(answers_.extract(header.id).mapped());
@@ -315,8 +326,7 @@ class Bootstrap::Client {
   }
 
   void send(const Header& header, Bytes payload) {
-    poller_->post(
-        [this, header, shared = std::make_shared<const Bytes>(std::move(payload))] { send_now(header, shared); });
+    post([this, header, shared = std::make_shared<const Bytes>(std::move(payload))] { send_now(header, shared); });
   }
 
   /// On the poller's thread.
@@ -339,7 +349,7 @@ class Bootstrap::Client {
       failure_ = std::move(report);
       changed_.notify_all();
     }
-    poller_->post([this] { report_failure(); });
+    post([this] { report_failure(); });
   }
 
   // On the poller's thread.
@@ -481,6 +491,7 @@ class Bootstrap::Client {
   const Place place_;
 
   // Of the poller's thread.
+  const std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
   std::array<HubEnd, 2> hubs_;
   Callbacks callbacks_;
   bool reported_ = false;

@@ -292,6 +292,21 @@ TEST(Failure, AbortReachesEveryoneOnce) {
   EXPECT_EQ(group[0]->failure()->text, "out of patience");
 }
 
+/// The failure may arrive between the last tasks of a client that leaves. ThreadSanitizer sees a report on its memory.
+TEST(Failure, ArrivesWhileARankLeaves) {
+  for (int round = 0; round < 50; ++round) {
+    Group group = make_group(3);
+    std::atomic<int> reports = 0;
+    for (const auto& member : group) member->set_callbacks({.on_failure = [&](const FailureReport&) { ++reports; }});
+    in_ranks(3, [&](int rank) {
+      auto& mine = group[static_cast<size_t>(rank)];
+      if (rank != 0) mine->post_abort("while rank 0 leaves");
+      mine.reset();
+    });
+    EXPECT_LE(reports, 3) << "each rank reports one failure at most";
+  }
+}
+
 TEST(Failure, CallbackSetAfterTheFailureHearsOfIt) {
   const Group group = make_group(2);
   group[0]->post_abort("early");
