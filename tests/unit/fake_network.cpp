@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "unit/fake_network.h"
 
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -79,13 +76,10 @@ struct FakeNetwork::Calls {
                                  void** registration) {
     FakeNetwork& network = *static_cast<Connection*>(raw)->network;
     const std::lock_guard lock(network.mutex_);
-    uint8_t* const own = network.reach(address, bytes, true);
-    struct stat exported {};
-    if (own == nullptr || fstat(fd, &exported) != 0 || offset + bytes > static_cast<uint64_t>(exported.st_size)) {
-      return TUTTI_INVALID_ARGUMENT;
-    }
-    uint8_t byte = 0;
-    if (pread(fd, &byte, 1, static_cast<off_t>(offset)) != 1 || byte != *own) return TUTTI_INVALID_ARGUMENT;
+    const PrivateMemory* const memory = network.memory_at(address);
+    if (memory == nullptr || !memory->is_exported_by(fd)) return TUTTI_INVALID_ARGUMENT;
+    const auto place = static_cast<uint64_t>(static_cast<uint8_t*>(address) - memory->view());
+    if (offset != place || offset + bytes > memory->bytes()) return TUTTI_INVALID_ARGUMENT;
     *registration = &device_memory;
     return TUTTI_OK;
   }
@@ -239,14 +233,18 @@ int FakeNetwork::sent(uint32_t first, uint32_t last) {
   return sum;
 }
 
+const PrivateMemory* FakeNetwork::memory_at(const void* address) {
+  const auto found = std::find_if(granted_.begin(), granted_.end(),
+                                  [&](const PrivateMemory* memory) { return memory->holds(address); });
+  return found == granted_.end() ? nullptr : *found;
+}
+
 uint8_t* FakeNetwork::reach(const void* address, uint64_t bytes, bool on_device) {
   auto* const at = static_cast<uint8_t*>(const_cast<void*>(address));
-  for (const PrivateMemory* memory : granted_) {
-    if (!memory->holds(at)) continue;
-    const auto offset = static_cast<uint64_t>(at - memory->view());
-    return on_device && offset + bytes <= memory->bytes() ? memory->alias() + offset : nullptr;
-  }
-  return on_device ? nullptr : at;
+  const PrivateMemory* const memory = memory_at(address);
+  if (memory == nullptr) return on_device ? nullptr : at;
+  const auto offset = static_cast<uint64_t>(at - memory->view());
+  return on_device && offset + bytes <= memory->bytes() ? memory->alias() + offset : nullptr;
 }
 
 bool FakeNetwork::has_all(const Pipe& pipe, const Request& request) {

@@ -77,6 +77,8 @@ class FakeNetwork {
     std::vector<Part> parts;
   };
   int32_t fail(int32_t code);
+  /// The granted memory that holds an address, or null.
+  const PrivateMemory* memory_at(const void* address);
   /// The plugin's address of a buffer; null where the plugin has no access.
   uint8_t* reach(const void* address, uint64_t bytes, bool on_device);
   static bool has_all(const Pipe& pipe, const Request& request);

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <stdexcept>
@@ -33,6 +34,13 @@ PrivateMemory::~PrivateMemory() {
 
 base::Fd PrivateMemory::exported() const {
   return base::Fd(fcntl(fd_.get(), F_DUPFD_CLOEXEC, 0));
+}
+
+bool PrivateMemory::is_exported_by(int fd) const {
+  struct stat own {
+  }, other{};
+  return fstat(fd_.get(), &own) == 0 && fstat(fd, &other) == 0 && own.st_dev == other.st_dev &&
+         own.st_ino == other.st_ino;
 }
 
 }  // namespace tutti::test

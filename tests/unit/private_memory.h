@@ -26,6 +26,8 @@ class PrivateMemory {
   }
   /// A descriptor that exports the memory from view() on.
   base::Fd exported() const;
+  /// Whether the descriptor exports this memory; reads no byte of the memory.
+  bool is_exported_by(int fd) const;
 
  private:
   uint64_t bytes_;
