@@ -327,6 +327,10 @@ TEST(ForkInAGroup, ItsEndIsRefused) {
 
 /// Threads of the parent may hold any lock of the library when it forks.
 TEST(ForkOfABusyProcess, DoesNotHangTheChild) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "AddressSanitizer of GCC 12 does not take its allocator's locks over fork(): the child can hang in "
+                  "the first thread that it starts, before any code of the library runs";
+#endif
   auto job = make_job(2, "auto");
   const std::string folder = testing::TempDir() + "tutti-fork-" + std::to_string(getpid());
   std::filesystem::create_directories(folder);
