@@ -56,9 +56,43 @@ struct Counts {
   std::atomic<uint64_t> flushes = 0;
 };
 
+/// The copies of all connections of a context. A stream per connection could share a hardware queue with a stream whose
+/// kernel waits for these copies, since a GPU has 32 such queues (CUDA_DEVICE_MAX_CONNECTIONS).
+class CopyStream {
+ public:
+  CopyStream() {
+    cudaGetDevice(&device_);
+    error_ = cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking);
+  }
+  ~CopyStream() {
+    if (error_ == cudaSuccess) cudaStreamDestroy(stream_);
+  }
+  CopyStream(const CopyStream&) = delete;
+  CopyStream& operator=(const CopyStream&) = delete;
+  /// The stream, with its GPU as the current GPU of the calling thread.
+  Result<cudaStream_t> use() const {
+    TUTTI_TRY(check(error_, "cudaStreamCreateWithFlags"));
+    TUTTI_TRY(check(cudaSetDevice(device_), "cudaSetDevice"));
+    return stream_;
+  }
+
+ private:
+  int device_ = 0;
+  cudaStream_t stream_ = nullptr;
+  cudaError_t error_ = cudaSuccess;
+};
+
 /// A registration of memory of a GPU.
 struct DeviceMemory {
-  int device = 0;
+  explicit DeviceMemory(std::shared_ptr<CopyStream> stream) : copies(std::move(stream)) {}
+  ~DeviceMemory() {
+    if (held == nullptr) return;
+    if (const auto stream = copies->use(); stream.ok()) cudaFreeAsync(held, *stream);
+  }
+  DeviceMemory(const DeviceMemory&) = delete;
+  DeviceMemory& operator=(const DeviceMemory&) = delete;
+
+  std::shared_ptr<CopyStream> copies;
   uint8_t* begin = nullptr;
   uint8_t* held = nullptr;  ///< buffer of received data before its flush
 };
@@ -95,12 +129,11 @@ struct Posted : sdk::Request {
 
 class Connection : public sdk::Connection {
  public:
-  Connection(std::shared_ptr<Pipe> pipe, std::shared_ptr<Counts> counts, int device)
-      : pipe_(std::move(pipe)), counts_(std::move(counts)), device_(device) {}
+  Connection(std::shared_ptr<Pipe> pipe, std::shared_ptr<Counts> counts, std::shared_ptr<CopyStream> copies)
+      : pipe_(std::move(pipe)), counts_(std::move(counts)), copies_(std::move(copies)) {}
   ~Connection() override {
     const std::lock_guard lock(pipe_->mutex);
     pipe_->closed = true;
-    if (stream_ != nullptr) cudaStreamDestroy(stream_);
   }
 
   Result<void*> register_memory(void* address, uint64_t bytes, uint32_t memory) override {
@@ -192,22 +225,14 @@ class Connection : public sdk::Connection {
 
  private:
   Result<void*> made(void* address, uint64_t bytes) {
-    auto memory = std::make_unique<DeviceMemory>();
-    memory->device = device_;
+    auto memory = std::make_unique<DeviceMemory>(copies_);
     memory->begin = static_cast<uint8_t*>(address);
     if (kFlushes) {
-      TUTTI_TRY(check(cudaMallocAsync(reinterpret_cast<void**>(&memory->held), bytes, stream()), "cudaMallocAsync"));
+      TUTTI_ASSIGN(const cudaStream_t stream, copies_->use());
+      TUTTI_TRY(check(cudaMallocAsync(reinterpret_cast<void**>(&memory->held), bytes, stream), "cudaMallocAsync"));
     }
     registered_.push_back(std::move(memory));
     return static_cast<void*>(registered_.back().get());
-  }
-  /// A stream that waits for no other.
-  cudaStream_t stream() {
-    if (stream_ == nullptr) {
-      cudaSetDevice(device_);
-      cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking);
-    }
-    return stream_;
   }
   Posted& post() {
     posted_.push_back(std::make_unique<Posted>());
@@ -216,11 +241,13 @@ class Connection : public sdk::Connection {
   }
   Status copy(void* to, const void* from, uint64_t bytes) {
     if (bytes == 0) return {};
-    return check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream()), "cudaMemcpyAsync");
+    TUTTI_ASSIGN(const cudaStream_t stream, copies_->use());
+    return check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream), "cudaMemcpyAsync");
   }
   Status mark(Posted& posted) {
+    TUTTI_ASSIGN(const cudaStream_t stream, copies_->use());
     TUTTI_TRY(check(cudaEventCreateWithFlags(&posted.copied, cudaEventDisableTiming), "cudaEventCreate"));
-    return check(cudaEventRecord(posted.copied, stream()), "cudaEventRecord");
+    return check(cudaEventRecord(posted.copied, stream), "cudaEventRecord");
   }
 
   /// Takes the oldest messages with the tags of a receive, if all are there and no older receive waits for them.
@@ -255,8 +282,7 @@ class Connection : public sdk::Connection {
 
   std::shared_ptr<Pipe> pipe_;
   std::shared_ptr<Counts> counts_;
-  int device_;
-  cudaStream_t stream_ = nullptr;
+  std::shared_ptr<CopyStream> copies_;
   std::vector<std::unique_ptr<DeviceMemory>> registered_;
   std::vector<std::unique_ptr<Posted>> posted_;
 };
@@ -272,39 +298,38 @@ uint64_t next_door = 1;
 
 class Listener : public sdk::Listener {
  public:
-  Listener(std::shared_ptr<Door> door, std::shared_ptr<Counts> counts, int device)
-      : door_(std::move(door)), counts_(std::move(counts)), device_(device) {}
+  Listener(std::shared_ptr<Door> door, std::shared_ptr<Counts> counts, std::shared_ptr<CopyStream> copies)
+      : door_(std::move(door)), counts_(std::move(counts)), copies_(std::move(copies)) {}
   Result<std::unique_ptr<sdk::Connection>> accept() override {
     const std::lock_guard lock(door_->mutex);
     if (door_->waiting.empty()) return std::unique_ptr<sdk::Connection>();
     auto pipe = std::move(door_->waiting.front());
     door_->waiting.pop_front();
-    return std::unique_ptr<sdk::Connection>(std::make_unique<Connection>(std::move(pipe), counts_, device_));
+    return std::unique_ptr<sdk::Connection>(std::make_unique<Connection>(std::move(pipe), counts_, copies_));
   }
 
  private:
   std::shared_ptr<Door> door_;
   std::shared_ptr<Counts> counts_;
-  int device_;
+  std::shared_ptr<CopyStream> copies_;
 };
 
 class Connecting : public sdk::Connecting {
  public:
-  Connecting(std::shared_ptr<Pipe> pipe, std::shared_ptr<Counts> counts, int device)
-      : pipe_(std::move(pipe)), counts_(std::move(counts)), device_(device) {}
+  Connecting(std::shared_ptr<Pipe> pipe, std::shared_ptr<Counts> counts, std::shared_ptr<CopyStream> copies)
+      : pipe_(std::move(pipe)), counts_(std::move(counts)), copies_(std::move(copies)) {}
   Result<std::unique_ptr<sdk::Connection>> advance() override {
-    return std::unique_ptr<sdk::Connection>(std::make_unique<Connection>(pipe_, counts_, device_));
+    return std::unique_ptr<sdk::Connection>(std::make_unique<Connection>(pipe_, counts_, copies_));
   }
 
  private:
   std::shared_ptr<Pipe> pipe_;
   std::shared_ptr<Counts> counts_;
-  int device_;
+  std::shared_ptr<CopyStream> copies_;
 };
 
 class Context : public sdk::NetworkContext {
  public:
-  Context() { cudaGetDevice(&device_); }
   ~Context() override {
     std::fprintf(stderr, "%s",
                  fmt::format("network {}: {} messages from memory of the GPU, {} from memory of the host (longest {} "
@@ -330,7 +355,7 @@ class Context : public sdk::NetworkContext {
     doors[next_door] = door;
     const std::array<uint64_t, 2> address = {static_cast<uint64_t>(getpid()), next_door++};
     std::memcpy(handle.bytes, address.data(), sizeof address);
-    return std::unique_ptr<sdk::Listener>(std::make_unique<Listener>(std::move(door), counts_, device_));
+    return std::unique_ptr<sdk::Listener>(std::make_unique<Listener>(std::move(door), counts_, copies_));
   }
   Result<std::unique_ptr<sdk::Connecting>> connect(uint32_t /*device*/, const tutti_net_handle& handle) override {
     std::array<uint64_t, 2> address{};
@@ -343,12 +368,12 @@ class Context : public sdk::NetworkContext {
     auto pipe = std::make_shared<Pipe>();
     const std::lock_guard door_lock(door->mutex);
     door->waiting.push_back(pipe);
-    return std::unique_ptr<sdk::Connecting>(std::make_unique<Connecting>(std::move(pipe), counts_, device_));
+    return std::unique_ptr<sdk::Connecting>(std::make_unique<Connecting>(std::move(pipe), counts_, copies_));
   }
 
  private:
-  int device_ = 0;
   std::shared_ptr<Counts> counts_ = std::make_shared<Counts>();
+  std::shared_ptr<CopyStream> copies_ = std::make_shared<CopyStream>();
 };
 
 class DeviceNetwork : public sdk::Network {
