@@ -177,5 +177,15 @@ TEST(OneHop, HasBlocksOfOneChunk) {
   EXPECT_FALSE(find_with(2));
 }
 
+TEST(OneHop, SendsTheBlockThatAStepNames) {
+  const plan::Plan plan = write_plan(TUTTI_ALL_TO_ALL, 2, 0, 1, [](sdk::PlanBuilder& builder) {
+    builder.step().own(sdk::Buffer::kInput, 1).send(1);
+    builder.step().recv(1).to_output(1);
+  });
+  const auto hop = plan::one_hop(required(plan::lower(plan, false)));
+  ASSERT_TRUE(hop);
+  EXPECT_THAT(sent(*hop), ElementsAre(1));
+}
+
 }  // namespace
 }  // namespace tutti::test
