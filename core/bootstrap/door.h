@@ -20,6 +20,9 @@ namespace tutti::bootstrap {
 /// Everything here runs on the poller's thread.
 class Door {
  public:
+  /// Connections without a proof that are heard at a time; one more takes the place of the oldest.
+  static constexpr size_t kMaxGuests = 4096;
+
   /// How long a guest may take to prove that it knows the secret.
   static constexpr base::Milliseconds kHelloLimit{5000};
   /// Decides on a guest that knows the secret. When ok it has taken the link over; a failure is told to the guest.
@@ -48,7 +51,6 @@ class Door {
     Secret secret;
     Admit admit;
   };
-  static constexpr size_t kMaxGuests = 4096;
 
   void take_guests();
   bool make_room();

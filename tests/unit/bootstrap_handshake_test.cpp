@@ -85,6 +85,26 @@ TEST(Handshake, NothingIsBelievedBeforeTheProof) {
   EXPECT_THAT(text_of(status), HasSubstr("is no hub of this version"));
 }
 
+/// What a rank says of a process whose first frame is this one.
+std::string text_on_first(const Header& header, const Challenge& challenge) {
+  const Impostor impostor;
+  auto joining = std::async(std::launch::async, [&] { return Bootstrap::join(impostor.id(), 0, 2, soon()).status(); });
+  const base::Fd guest = impostor.take();
+  say(guest, header, payload_of(challenge));
+  (void)!::shutdown(guest.get(), SHUT_WR);
+  return text_of(joining.get());
+}
+
+TEST(Handshake, AChallengeOfAnotherProgramIsNone) {
+  Challenge other;
+  other.magic[0] = '?';
+  EXPECT_THAT(text_on_first({.kind = Kind::kChallenge}, other), HasSubstr("is no hub of this version"));
+}
+
+TEST(Handshake, OnlyAChallengeIsTheFirstFrame) {
+  EXPECT_THAT(text_on_first({.kind = Kind::kWelcome}, Challenge()), HasSubstr("is no hub of this version"));
+}
+
 TEST(Handshake, AProofOfTheConnectorIsNoProofOfTheHub) {
   const Impostor impostor;
   auto joining = std::async(std::launch::async, [&] { return Bootstrap::join(impostor.id(), 0, 2, soon()).status(); });

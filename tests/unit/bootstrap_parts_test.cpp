@@ -8,7 +8,9 @@
 #include "bootstrap/endpoint.h"
 #include "bootstrap/host.h"
 #include "bootstrap/interface.h"
+#include "bootstrap/lineup.h"
 #include "bootstrap/rank_list.h"
+#include "bootstrap/round.h"
 
 namespace tutti::bootstrap {
 namespace {
@@ -192,6 +194,52 @@ TEST(HostTest, EncodesAndDecodes) {
   EXPECT_TRUE(decoded.value().same_host(host));
   EXPECT_EQ(decoded.value().host_name, host.host_name);
   EXPECT_FALSE(decode_host(to_bytes("nonsense")).ok());
+}
+
+Frame call_of(Operation operation, int root, const std::string& payload = "") {
+  Frame call;
+  call.header.code = static_cast<uint16_t>(operation);
+  call.header.rank = root;
+  call.payload = to_bytes(payload);
+  return call;
+}
+
+TEST(RoundTest, RanksMustNameOneRoot) {
+  Round round(3);
+  EXPECT_TRUE(round.add(0, call_of(Operation::kBroadcast, 1)).ok());
+  EXPECT_TRUE(round.add(1, call_of(Operation::kBroadcast, 1, "word")).ok());
+  const Status status = round.add(2, call_of(Operation::kBroadcast, 2));
+  EXPECT_EQ(status.code(), Code::kMismatch);
+  EXPECT_EQ(text_of(status),
+            "ranks disagree on a bootstrap call: broadcast from rank 1 on ranks 0,1, broadcast from rank 2 on rank 2");
+}
+
+TEST(SurveyTest, TheFirstAnswerOfARankCounts) {
+  Survey survey({0, 1}, to_bytes("why"), 2);
+  const auto answer = [](const char* text) { return Answer{Answer::State::kAnswered, to_bytes(text)}; };
+  survey.answer(1, answer("first"));
+  const Bytes before = survey.result();
+  survey.answer(1, answer("second"));
+  EXPECT_EQ(survey.result(), before);
+  EXPECT_FALSE(survey.complete()) << "rank 0 has not answered";
+  survey.answer(0, answer("own"));
+  EXPECT_TRUE(survey.complete());
+}
+
+TEST(LineupTest, StaysOnTheLowestRankOfAnotherHost) {
+  const Place hub = {"a", "a pid 1", 1};
+  const Place far = {"b", "b pid 2", 2};
+  const Place farther = {"c", "c pid 3", 3};
+  EXPECT_EQ(line_up(hub, std::vector{hub, far, farther}).standby_rank(), 1);
+}
+
+TEST(LineupTest, HasNoRankBelowZero) {
+  Lineup lineup;
+  lineup.primary.ranks = {0};
+  EXPECT_TRUE(decode_lineup(encode(lineup), 2).ok());
+  lineup.primary.ranks = {-1};
+  const auto decoded = decode_lineup(encode(lineup), 2);
+  EXPECT_EQ(text_of(decoded.status()), "a lineup names unknown ranks");
 }
 
 }  // namespace

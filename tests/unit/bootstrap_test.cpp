@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks that meet, exchange and leave, whatever strangers do.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <atomic>
 #include <cstring>
+#include <deque>
 #include <random>
 #include <thread>
 
@@ -186,6 +188,34 @@ TEST(Bootstrap, DropsTheSlow) {
   slow.say(std::as_bytes(std::span("ab", 2)));
   EXPECT_TRUE(silent.hears_end());
   EXPECT_TRUE(slow.hears_end());
+  make_group(id, 2);
+}
+
+/// One guest more than a door has room for.
+TEST(Bootstrap, AFullDoorDropsItsOldestGuest) {
+  rlimit limit{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
+  if (limit.rlim_max < 3 * Door::kMaxGuests) GTEST_SKIP() << "needs more descriptors than the hard limit allows";
+  base::raise_descriptor_limit();
+  const auto poller = Poller::shared();
+  ASSERT_TRUE(poller.ok());
+  auto listener = base::listen_on(base::SocketAddress::parse("127.0.0.1:0").value());
+  ASSERT_TRUE(listener.ok());
+  const Endpoint endpoint{base::local_address(*listener), {}};
+  poller.value()->run([&] {
+    auto door = std::make_shared<Door>(*poller.value(), *std::move(listener), base::Milliseconds(60000));
+    const auto hub = std::make_shared<Hub>(*poller.value(), std::move(door), endpoint.secret);
+    EXPECT_TRUE(hub->open().ok());
+    poller.value()->own(hub);
+  });
+  const UniqueId id = to_unique_id(endpoint);
+  std::deque<Stranger> guests;
+  for (size_t i = 0; i <= Door::kMaxGuests; ++i) {
+    guests.emplace_back(id);
+    ASSERT_EQ(guests.back().hear().header.kind, Kind::kChallenge) << "guest " << i;
+  }
+  EXPECT_TRUE(guests.front().hears_end());
+  guests.clear();
   make_group(id, 2);
 }
 

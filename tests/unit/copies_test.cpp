@@ -142,5 +142,51 @@ TEST(Copies, of_what_a_peer_may_overwrite_are_refused) {
   EXPECT_THAT(std::string(plan::copies(*plans, 0, true).status().text()), HasSubstr("what it has to send"));
 }
 
+std::string refusal(const std::vector<Plan>& plans, Code code) {
+  const auto copies = plan::copies(plans, 0, false);
+  EXPECT_EQ(copies.status().code(), code);
+  return std::string(copies.status().text());
+}
+
+TEST(Copies, are_of_whole_blocks) {
+  const auto broadcast = [](uint32_t chunks) {
+    std::vector<Plan> plans;
+    for (const uint32_t rank : {0u, 1u}) {
+      plans.push_back(write_plan(TUTTI_BROADCAST, 2, rank, chunks, [&](sdk::PlanBuilder& plan) {
+        for (uint32_t chunk = 0; chunk < chunks; ++chunk) {
+          if (rank == 0) plan.step().own(sdk::Buffer::kInput, chunk).send(1);
+          if (rank == 1) plan.step().recv(0).to_output(chunk);
+        }
+      }));
+    }
+    return plans;
+  };
+  EXPECT_TRUE(plan::copies(broadcast(1), 0, false).ok());
+  EXPECT_THAT(refusal(broadcast(2), Code::kUnsupported), HasSubstr("it cuts blocks"));
+}
+
+TEST(Copies, are_at_most_one_of_the_own_blocks) {
+  const auto keep = [](uint32_t blocks) {
+    return std::vector<Plan>{write_plan(TUTTI_ALL_TO_ALL, 2, 0, 1, [&](sdk::PlanBuilder& plan) {
+      for (uint32_t block = 0; block < blocks; ++block) {
+        plan.step().own(sdk::Buffer::kInput, block).to_output(block);
+      }
+    })};
+  };
+  EXPECT_TRUE(plan::copies(keep(1), 0, false).ok());
+  EXPECT_THAT(refusal(keep(2), Code::kUnsupported), HasSubstr("it copies several blocks of its own"));
+}
+
+TEST(Copies, need_a_receive_for_every_message) {
+  std::vector<Plan> plans;
+  for (const uint32_t rank : {0u, 1u}) {
+    plans.push_back(write_plan(TUTTI_ALL_TO_ALL, 2, rank, 1, [&](sdk::PlanBuilder& plan) {
+      if (rank == 1) return static_cast<void>(plan.step().recv(0).to_output(0));
+      for (const uint32_t block : {0u, 1u}) plan.step().own(sdk::Buffer::kInput, block).send(1);
+    }));
+  }
+  EXPECT_EQ(refusal(plans, Code::kInternal), "rank 1 has no receive for message 1 of rank 0");
+}
+
 }  // namespace
 }  // namespace tutti::test

@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include <array>
 #include <atomic>
 #include <cstring>
 #include <functional>
@@ -145,6 +146,46 @@ TEST(FdPost, LetsStrangersTalk) {
   const auto deadline = base::time_in(std::chrono::seconds(60));
   EXPECT_TRUE(group.posts[0].exchange(group.addresses, 0, {&item, 1}, deadline, goes_on).ok());
   other.join();
+}
+
+/// A letter without files, as a member would write it.
+struct Forged {
+  uint64_t secret;
+  uint32_t sender, total, first, count;
+  std::array<uint64_t, 64> notes;
+};
+
+void send_to(const FdPost::Address& address, const Forged& letter) {
+  const Fd stranger(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  char text[32];
+  std::snprintf(text, sizeof text, "tutti-%016llx", static_cast<unsigned long long>(address.name));
+  sockaddr_un name{};
+  name.sun_family = AF_UNIX;
+  std::memcpy(name.sun_path + 1, text, std::strlen(text));
+  const auto bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + std::strlen(text));
+  ASSERT_EQ(sendto(stranger.get(), &letter, sizeof letter, 0, reinterpret_cast<const sockaddr*>(&name), bytes),
+            static_cast<ssize_t>(sizeof letter));
+}
+
+/// Each of the letters would end member 1's wait for the file of member 0.
+TEST(FdPost, BelievesNoLetterThatDoesNotFit) {
+  constexpr uint32_t kGivesUp = ~uint32_t{0};
+  Group group(2);
+  const FdPost::Address& to = group.addresses[1];
+  send_to(to, {to.secret ^ 1, 0, kGivesUp, 0, 0, {}});  // without the secret
+  send_to(to, {to.secret, 2, kGivesUp, 0, 0, {}});      // of a member that there is not
+  send_to(to, {to.secret, 0, 0, 5, 0, {}});             // of files behind those that came
+  const auto deadline = base::time_in(std::chrono::seconds(60));
+  std::thread other([&] {
+    const Fd file = file_of(7);
+    const FdPost::Item item{file.get(), 7};
+    EXPECT_TRUE(group.posts[0].exchange(group.addresses, 0, {&item, 1}, deadline, goes_on).ok());
+  });
+  const auto parcels = group.posts[1].exchange(group.addresses, 1, {}, deadline, goes_on);
+  other.join();
+  ASSERT_TRUE(parcels.ok()) << parcels.status().to_string();
+  ASSERT_EQ((*parcels)[0].files.size(), 1u);
+  EXPECT_EQ(number_in((*parcels)[0].files[0]), 7u);
 }
 
 TEST(FdPost, SaysWhoIsMissing) {

@@ -172,6 +172,8 @@ TEST_F(Files, TrapsInSharedDirectoriesAreRefused) {
     EXPECT_THAT(said(open_to_append(directory / name).status()), says);
   }
   EXPECT_FALSE(write_file(directory / "fifo", "").ok());
+  const Fd reader(::open((directory / "fifo").c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  EXPECT_THAT(said(write_file(directory / "fifo", "")), HasSubstr("is no regular file"));
   EXPECT_EQ(text_of(victim), "precious");
   ASSERT_TRUE(write_file(directory / "own", "mine").ok());
   EXPECT_EQ(fs::status(directory / "own").permissions(), fs::perms(0600));

@@ -196,6 +196,17 @@ TEST(Survey, BytesOfOthersAreRefused) {
   EXPECT_FALSE(decode_question({}).ok());
 }
 
+TEST(Survey, ARecordThatIsCutOffIsRefused) {
+  const bootstrap::Bytes good = encode(Series{1, 1, {Record{}}});
+  EXPECT_TRUE(decode_series(good).ok());
+  std::vector<bootstrap::Bytes> parts = *bootstrap::unpack(good);
+  for (size_t more = 1; more < sizeof(Record); more *= 2) {
+    std::vector<bootstrap::Bytes> longer = parts;
+    longer[1].resize(parts[1].size() + more);
+    EXPECT_FALSE(decode_series(bootstrap::pack(longer)).ok()) << more;
+  }
+}
+
 TEST(Survey, QuestionsOfAnyNumbersAreAnswered) {
   History history(0, 2);
   Waiting waiting;

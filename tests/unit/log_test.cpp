@@ -171,5 +171,19 @@ TEST_F(Log, LinesOfManyThreadsStayWholeWhileTheLogIsReconfigured) {
   EXPECT_THAT(all, Each(MatchesRegex("[0-9:.]+ info [0-3]/4 line [0-9]+ of x+")));
 }
 
+TEST_F(Log, AFilterChoosesTheLines) {
+  ASSERT_TRUE(configure(Level::kWarn, file_).ok());
+  set_rank(3, 8);
+  set_filter([](Level level, int rank, std::string_view text) {
+    EXPECT_EQ(level, Level::kWarn);
+    EXPECT_EQ(rank, 3);
+    return text != "second";
+  });
+  for (const char* const text : {"first", "second", "third"}) warn("{}", text);
+  set_filter(nullptr);
+  warn("{}", "fourth");
+  EXPECT_THAT(lines(file_), ElementsAre(HasSubstr("first"), HasSubstr("third"), HasSubstr("fourth")));
+}
+
 }  // namespace
 }  // namespace tutti::log

@@ -4,6 +4,9 @@
 
 #include <gmock/gmock.h>
 
+#include <functional>
+#include <optional>
+
 #include "unit/plan_support.h"
 #include "unit/program_calls.h"
 
@@ -107,6 +110,22 @@ TEST(Hops, AreThoseOfPlansThatGoFromPeerToPeer) {
       if (first) check_hops(sample.plans);
     }
   }
+}
+
+/// The hops of rank 0's plan of an all-gather.
+std::optional<std::vector<Hop>> hops_of(uint32_t ranks, uint32_t chunks,
+                                        const std::function<void(sdk::PlanBuilder&)>& write) {
+  return plan::hops_of(write_plan(TUTTI_ALL_GATHER, ranks, 0, chunks, write));
+}
+
+TEST(Hops, AreOfPlansThatSendWholeBlocks) {
+  const auto send_own = [](sdk::PlanBuilder& plan) { plan.step().own(sdk::Buffer::kInput, 0).to_output(0).send(1); };
+  EXPECT_TRUE(hops_of(2, 1, send_own));
+  EXPECT_FALSE(hops_of(2, 2, send_own)) << "the block has a second chunk";
+}
+
+TEST(Hops, AreNotOfOneRank) {
+  EXPECT_FALSE(hops_of(1, 1, [](sdk::PlanBuilder& plan) { plan.step().own(sdk::Buffer::kInput, 0).to_output(0); }));
 }
 
 }  // namespace

@@ -114,6 +114,46 @@ std::pair<base::Fd, void*> befriend(SocketNetwork& net) {
   return {std::move(socket), connection};
 }
 
+/// A stream of a friend, which has said its hello. `change` may alter the hello before it is proved.
+base::Fd say_hello(SocketNetwork& net, const std::function<void(Hello&)>& change) {
+  const Address address = address_of(net.handle());
+  base::Fd socket = connect_to(address);
+  const Challenge challenge = challenge_of(net, socket);
+  Hello hello = answer(challenge, address.secret);
+  change(hello);
+  hello.proof =
+      test::required(sdk::prove(address.secret, sdk::Side::kConnector, challenge.nonce, hello.nonce, hello.proved()));
+  write_whole(socket, hello);
+  return socket;
+}
+
+TEST(Handshake, AFriendWithAnotherNumberOfStreamsIsTurnedAway) {
+  SocketNetwork net(kOneStream);
+  const base::Fd socket = say_hello(net, [](Hello& hello) {
+    hello.streams = 2;
+    hello.stream = 1;
+  });
+  accept_until(net, [&](void*) { return is_closed(socket); });
+}
+
+TEST(Handshake, AStreamThatConnectsTwiceIsTurnedAway) {
+  const SocketNetwork::Settings two_streams = {{"settings.net.socket.streams", "2"}};
+  SocketNetwork net(two_streams);
+  const sdk::Nonce connection = test::required(sdk::make_nonce());
+  const auto first_of_two = [&](Hello& hello) {
+    hello.connection = connection;
+    hello.streams = 2;
+    hello.stream = 0;
+  };
+  const base::Fd first = say_hello(net, first_of_two);
+  const base::Fd again = say_hello(net, first_of_two);
+  accept_until(net, [&](void* made) {
+    EXPECT_EQ(made, nullptr);
+    return is_closed(again);
+  });
+  EXPECT_FALSE(is_closed(first));
+}
+
 int32_t test_until_done(SocketNetwork& net, void* request) {
   int32_t code = TUTTI_OK, done = 0;
   const auto end = Clock::now() + kLimit;

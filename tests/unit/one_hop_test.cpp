@@ -161,5 +161,31 @@ TEST(OneHop, WhatIsReceivedFirstMayNotBeOverwritten) {
   EXPECT_FALSE(keep_after_receiving(1));
 }
 
+/// Its two chunks go to two ranks, so that no connection has more than one message.
+TEST(OneHop, HasBlocksOfOneChunk) {
+  const auto find_with = [](uint32_t chunks) {
+    const plan::Plan plan = write_plan(TUTTI_ALL_GATHER, 3, 0, chunks, [&](sdk::PlanBuilder& builder) {
+      builder.step().own(sdk::Buffer::kInput, 0).send(1);
+      builder.step().own(sdk::Buffer::kInput, chunks - 1).send(2);
+    });
+    const tutti_cuda_program program = required(plan::lower(plan, false));
+    EXPECT_EQ(program.messages, 1);
+    EXPECT_EQ(program.stages, 1);
+    return plan::one_hop(program);
+  };
+  EXPECT_TRUE(find_with(1));
+  EXPECT_FALSE(find_with(2));
+}
+
+TEST(OneHop, SendsTheBlockThatAStepNames) {
+  const plan::Plan plan = write_plan(TUTTI_ALL_TO_ALL, 2, 0, 1, [](sdk::PlanBuilder& builder) {
+    builder.step().own(sdk::Buffer::kInput, 1).send(1);
+    builder.step().recv(1).to_output(1);
+  });
+  const auto hop = plan::one_hop(required(plan::lower(plan, false)));
+  ASSERT_TRUE(hop);
+  EXPECT_THAT(sent(*hop), ElementsAre(1));
+}
+
 }  // namespace
 }  // namespace tutti::test

@@ -73,6 +73,23 @@ TEST(PlanBuilder, SortsPeersThatAreFoldedAndKeepsTheOrderOfOthers) {
   EXPECT_EQ(gather->peers[0].rank, 3u);
 }
 
+TEST(PlanBuilder, TakesTheRootOfCollectivesThatHaveOne) {
+  const auto root_of = [](uint32_t collective) {
+    tutti_plan_request request{};
+    request.struct_size = sizeof request;
+    request.collective = collective;
+    request.root = 2;
+    PlanBuilder builder(request, 3, 1);
+    const auto plan = plan::collect([&](const tutti_plan_sink* sink) { return builder.emit(*sink); });
+    EXPECT_TRUE(plan.ok()) << plan.status().to_string();
+    return plan.ok() ? plan->root : ~0u;
+  };
+  for (const uint32_t rooted : {TUTTI_BROADCAST, TUTTI_REDUCE, TUTTI_GATHER, TUTTI_SCATTER}) {
+    EXPECT_EQ(root_of(rooted), 2u) << rooted;
+  }
+  EXPECT_EQ(root_of(TUTTI_ALL_REDUCE), 0u);
+}
+
 TEST(Collect, NamesStepAndField) {
   using Step = PlanBuilder;
   const auto input = Buffer::kInput;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The plugin host: finding, refusing, loading, opening and closing. Defective plugins come from tests/zoo, or are good
 // ones with bytes changed.
+#include <elf.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -230,6 +231,12 @@ TEST(Files, ThatAreNoPluginOfThisMachine) {
   const auto behind_note = good.begin() + static_cast<long>(note + sizeof(tutti_plugin_note));
   EXPECT_THAT(refused({good.begin(), behind_note}), AllOf(HasSubstr("TUTTI-P02"), HasSubstr("cut off")));
   auto changed = good;
+  Elf64_Ehdr header;
+  std::memcpy(&header, good.data(), sizeof header);
+  const uint64_t too_long = good.size() + 1;
+  std::memcpy(changed.data() + header.e_phoff + offsetof(Elf64_Phdr, p_filesz), &too_long, sizeof too_long);
+  EXPECT_THAT(refused(changed), AllOf(HasSubstr("TUTTI-P02"), HasSubstr("a segment ends beyond the file's")));
+  changed = good;
   changed[4] = 1;  // EI_CLASS
   EXPECT_THAT(refused(changed), HasSubstr("32-bit"));
   changed = good;

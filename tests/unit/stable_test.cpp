@@ -88,5 +88,15 @@ TEST(Stable, AScatterStepIsIfAllItsChunksAre) {
   EXPECT_THAT(stable_steps(plan, false), ElementsAre(true, true, true, true));
 }
 
+TEST(Stable, AScatterStepIsNotIfOneOfItsChunksIsNot) {
+  for (const uint32_t overwritten : {1u, 2u}) {
+    const plan::Plan plan = write_plan(TUTTI_ALL_REDUCE, 3, 0, 3, [&](PlanBuilder& builder) {
+      builder.step().own(Buffer::kInput, 0).scatter(1, 1).scatter(2, 2);
+      builder.step().recv(1).to_output(overwritten);
+    });
+    EXPECT_THAT(stable_steps(plan, true), ElementsAre(false, true)) << "chunk " << overwritten;
+  }
+}
+
 }  // namespace
 }  // namespace tutti::test

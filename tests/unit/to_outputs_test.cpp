@@ -175,5 +175,20 @@ TEST(ToOutputs, WordTravels) {
   EXPECT_THAT(marked(programs[2], false), ElementsAre(0, 1));
 }
 
+// --- Peers that need slots
+// ----------------------------------------------------------------------------------------------
+
+TEST(ToOutputs, LeaveSlotsToTheOtherMessages) {
+  for (const auto& program : mark(plans_of("direct shifted all_to_all", 3))) {
+    const plan::SlotPeers peers = plan::slot_peers(program);
+    EXPECT_EQ(peers.senders, 0u) << "all messages go straight to outputs";
+    EXPECT_EQ(peers.receivers, 0u);
+  }
+  const auto programs = mark(twice(false));
+  EXPECT_EQ(plan::slot_peers(programs[0]).receivers, 2u) << "the second message goes by a slot of rank 1";
+  EXPECT_EQ(plan::slot_peers(programs[0]).senders, 0u);
+  EXPECT_EQ(plan::slot_peers(programs[1]).senders, 1u);
+}
+
 }  // namespace
 }  // namespace tutti::test

@@ -41,6 +41,11 @@ TEST(Failures, ARankThatIsToldHasTheCauseOfTheTeller) {
               ElementsAre("rank 0: lost: rank 2 (pid 7): gone", "rank 1: lost: rank 2: gone", "rank 2: lost: rank "));
 }
 
+TEST(Failures, TheTellerIsNamedWhoeverFailsLast) {
+  EXPECT_THAT(lines_of({failure(0, 10, "not found: rank 1: no plugin"), failure(1, 20, "not found: no plugin")}),
+              ElementsAre("ranks 0,1: not found: rank 1: no plugin"));
+}
+
 TEST(LoggedLines, BelongToTheRankThatWroteThemFirst) {
   LoggedLines lines;
   EXPECT_TRUE(lines.claim(1, "a"));

@@ -131,6 +131,9 @@ TEST(TopologyCheck, PortsFasterThanTheirSlots) {
   EXPECT_THAT(port(400000, R"(link_speed="32 GT/s" link_width="16")"), IsEmpty());
   EXPECT_THAT(port(400000, R"(link_speed="32 GT/s" link_width="0")"), IsEmpty()) << "not known";
   EXPECT_THAT(port(20000, R"(link_speed="5 GT/s" link_width="4")"), ElementsAre(HasSubstr("2 (5 GT/s")));
+  EXPECT_THAT(port(18000, R"(link_speed="5 GT/s" link_width="4")"), ElementsAre(HasSubstr("carries 2.25 GB/s")))
+      << "8 of 10 bits are data";
+  EXPECT_THAT(port(8000, R"(link_speed="2.5 GT/s" link_width="4")"), IsEmpty()) << "the slot carries just as much";
 }
 
 TEST(TopologyCheck, GpusAndAdaptersBesideEachOther) {
@@ -146,6 +149,8 @@ TEST(TopologyCheck, GpusAndAdaptersBesideEachOther) {
 TEST(TopologyCheck, GpusWantProcessors) {
   EXPECT_THAT(findings(cpu(gpu(0, ""), "")),
               ElementsAre(HasSubstr("2 warning: NUMA node 0 with 1 GPUs has no affinity")));
+  const std::string without_gpus = R"(<cpu numaid="1" arch="x86_64" vendor="GenuineIntel" familyid="6" modelid="85"/>)";
+  EXPECT_THAT(findings(cpu(gpu(0, "")) + without_gpus + "\n"), Not(Contains(HasSubstr("affinity"))));
 }
 
 TEST(TopologyCheck, WhatCannotBeBuiltIsAnError) {

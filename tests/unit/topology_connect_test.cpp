@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <numeric>
 #include <random>
@@ -257,6 +258,19 @@ TEST(Trees, SpanAllRanksAndUseBothTrees) {
       ASSERT_EQ(roots, 1u);
     }
     for (const uint32_t count : streams) EXPECT_LE(count, 4u) << "no machine does more than its share of both trees";
+  }
+}
+
+TEST(ChannelNets, SendByOneDeviceAndReceiveByAnother) {
+  std::array<uint32_t, 4> nets = {3, 7, 4, 9};
+  tutti_graph graph{};
+  graph.channel_count = 2;
+  graph.nets = nets.data();
+  const ChannelNets devices(std::span(&graph, 1), 2);
+  for (const uint32_t channel : {0u, 1u}) {
+    EXPECT_NE(net_out(graph, channel), net_in(graph, channel));
+    EXPECT_EQ(devices.of(channel, 0).send, net_out(graph, channel));
+    EXPECT_EQ(devices.of(channel, 0).receive, net_in(graph, channel));
   }
 }
 

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <chrono>
 #include <cstdlib>
 #include <filesystem>
@@ -289,6 +290,38 @@ TEST(Search, MachinesOfTheField) {
       EXPECT_GE(graph->total_intra_gbs(), 12 * 30.0) << "what NCCL recorded on this machine";
     }
   }
+}
+
+TEST(Search, AStreamThatDoesNotFitTakesNothing) {
+  const std::array<tutti_system_node, 2> nodes{};
+  tutti_system_link link{};
+  link.to = 1;
+  link.gbs = 10;
+  const uint32_t hop = 0;
+  tutti_system_path path{};
+  path.hop_count = 1;
+  path.gbs = 10;
+  tutti_system system{};
+  system.node_count = 2;
+  system.link_count = system.hop_count = 1;
+  system.nodes = nodes.data();
+  system.links = &link;
+  system.hops = &hop;
+  sdk::detail::Ledger ledger(system);
+  EXPECT_FALSE(ledger.take(path, 20));
+  EXPECT_EQ(ledger.left(path), 10);
+  EXPECT_TRUE(ledger.take(path, 10));
+  EXPECT_EQ(ledger.left(path), 0);
+}
+
+TEST(Search, TwoDevicesOfABalancedTreeShareTheNetwork) {
+  const auto share = [](uint32_t place, uint32_t devices) {
+    return sdk::detail::Finder::tree_share(TUTTI_PATTERN_BALANCED_TREE, place, devices);
+  };
+  EXPECT_EQ(share(0, 4), 0.5);
+  EXPECT_EQ(share(1, 4), 0.5);
+  EXPECT_EQ(share(2, 4), 0);
+  EXPECT_EQ(share(0, 1), 1);
 }
 
 }  // namespace

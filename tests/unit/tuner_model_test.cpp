@@ -51,6 +51,38 @@ TEST(TunerModel, AddsLatencyAndWireAndMemory) {
   EXPECT_NEAR(predict(candidate, 350'000'000, {.memory_gbs = 350, .call_us = 7}).predicted_us, 10 + 2000 + 2000, 1e-6);
 }
 
+TEST(TunerModel, TakesTheSlowestOfItsLinks) {
+  // 350 MB take 1000 µs over device links of 350 GB/s, and at the same time 7000 µs over a network of 50 GB/s.
+  tutti_topology topology = topology_of(kOneNode);
+  topology.bandwidth_gbs[TUTTI_LINK_NETWORK] = 50;
+  topology.latency_us[TUTTI_LINK_NETWORK] = 5;
+  tutti_candidate candidate = candidate_of(1, 1.0);
+  candidate.algorithm_cost.hops[TUTTI_LINK_NETWORK] = 1;
+  candidate.algorithm_cost.wire[TUTTI_LINK_NETWORK] = 1.0;
+  Model({}, topology).predict(call_of(350'000'000), candidate);
+  EXPECT_NEAR(candidate.predicted_us, 1 + 5 + 7000, 1e-6);
+}
+
+TEST(TunerModel, FewChannelsHaveLessThanTheLink) {
+  tutti_candidate candidate = candidate_of(1, 1.0);
+  candidate.max_channels = 2;
+  EXPECT_NEAR(predict(candidate, 350'000'000, {.channel_gbs = 35}).predicted_us, 1 + 5000, 1e-6) << "2 × 35 GB/s";
+}
+
+TEST(TunerModel, MessagesBeyondTheHopsTakeAGapEach) {
+  tutti_topology topology = topology_of(kOneNode);
+  topology.gap_us[TUTTI_LINK_P2P] = 0.5;
+  const auto with_messages = [&](uint32_t messages) {
+    tutti_candidate candidate = candidate_of(2, 0);
+    candidate.algorithm_cost.messages[TUTTI_LINK_P2P] = messages;
+    Model({}, topology).predict(call_of(8), candidate);
+    return candidate.predicted_us;
+  };
+  EXPECT_NEAR(with_messages(2), 2, 1e-6);
+  EXPECT_NEAR(with_messages(5), 2 + 3 * 0.5, 1e-6);
+  EXPECT_NEAR(with_messages(1), 2, 1e-6);
+}
+
 TEST(TunerModel, PrefersFewHopsForSmallDataAndLittleWireForLarge) {
   const tutti_candidate ring = candidate_of(14, 2.0 * 7 / 8);
   const tutti_candidate one_shot = candidate_of(1, 7);
@@ -80,6 +112,7 @@ TEST(TunerModel, ExcludesWithAReason) {
   tutti_candidate excluded = candidate_of(1, 1);
   excluded.predicted_us = -1;
   EXPECT_EQ(reason(predict(excluded, 8)), "") << "the host's exclusions are left alone";
+  EXPECT_EQ(predict(excluded, 8).predicted_us, -1);
 }
 
 TEST(TunerModel, AlgorithmsCrossWhereTheModelSaysSo) {

@@ -45,7 +45,7 @@ class TableTunerTest : public testing::Test {
   }
 
   /// Both protocols of one algorithm, and one of another. The model finds `fast` fastest.
-  std::vector<tutti_candidate> choose(bool registered, uint64_t bytes = 1 << 20) {
+  std::vector<tutti_candidate> choose(bool registered, uint64_t bytes = 1 << 20, bool has_fast = true) {
     std::vector<tutti_candidate> candidates;
     const auto add = [&](const std::string& algorithm, const std::string& protocol, double hops, bool needs) {
       tutti_candidate candidate{};
@@ -63,7 +63,8 @@ class TableTunerTest : public testing::Test {
     add(direct, simple, 9, false);
     add(ring, fast, 1, false);
     add(direct, copy, 2, true);
-    if (!registered) candidates[2].predicted_us = -1;  // the host has excluded it
+    if (!registered) candidates[kCopy].predicted_us = -1;  // the host has excluded it
+    if (!has_fast) candidates[kFast].predicted_us = -1;
     tutti_call call{};
     call.struct_size = sizeof call;
     call.collective = TUTTI_ALL_GATHER;
@@ -82,6 +83,13 @@ class TableTunerTest : public testing::Test {
   std::shared_ptr<plugin::Plugin> plugin_;
   void* instance_ = nullptr;
 };
+
+TEST_F(TableTunerTest, WhatTheHostExcludesStaysExcluded) {
+  follow(entry("simple"));
+  const auto candidates = choose(false, 1 << 20, false);
+  EXPECT_EQ(candidates[kSimple].predicted_us, kMeasured);
+  EXPECT_EQ(candidates[kFast].predicted_us, -1);
+}
 
 TEST_F(TableTunerTest, AnEntryWinsWithItsTimeAndItsChannels) {
   follow(entry("simple"));
