@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs what needs GPUs and was built already, within a time limit: scripts/gpu_tests.sh BUILD_FOLDER [STEP...]
 #
-# Steps, in the order of what they tell soonest: stress registered family matrix random kill. Without any, all of them.
+# Steps, the quickest first: stress registered family matrix random kill stop. Without any, all of them.
 # Prints a line for each part of a step as it ends, and the last lines of those that fail.
 # Environment: RANKS (rank counts; default 2 and the number of GPUs), CALLS (of the random test, 4000),
 # LIMIT (seconds of one part, 150), TOTAL (seconds of all, 900), LOGS (a folder).
@@ -11,7 +11,7 @@ build=$(realpath "${1:?usage: scripts/gpu_tests.sh BUILD_FOLDER [STEP...]}")
 shift
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 steps=("$@")
-((${#steps[@]})) || steps=(stress registered family matrix random kill)
+((${#steps[@]})) || steps=(stress registered family matrix random kill stop)
 gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU') || { echo "skipped: there is no GPU"; exit 77; }
 read -ra ranks <<<"${RANKS:-2 $((gpus > 2 ? gpus : 3))}"
 limit=${LIMIT:-150}
@@ -79,12 +79,14 @@ random() {
       --ranks "${ranks[0]}" --calls "${CALLS:-4000}" --streams "$streams"
   done
 }
+stop_ranks() { part "stopped ranks" python3 tests/fault/stop_test.py "$build/bin/tutti" --gpus; }
 kill_ranks() { part "killed ranks" python3 tests/fault/kill_test.py "$build/bin/tutti" --gpus; }
 
 for step in "${steps[@]}"; do
   case $step in
     stress | registered | family | matrix | random) "$step" ;;
     kill) kill_ranks ;;
+    stop) stop_ranks ;;
     *) echo "there is no step '$step'"; exit 1 ;;
   esac
 done

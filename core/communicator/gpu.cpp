@@ -222,6 +222,12 @@ class CudaGpu : public Gpu {
                         control()->channel)};
   }
 
+  KernelWaits::Sample kernel_waits() const override {
+    // A kernel stores `seen` last, so the acquire makes its `waits`, or a later one, visible.
+    const uint64_t seen = std::atomic_ref<uint64_t>(control()->seen).load(std::memory_order_acquire);
+    return {std::atomic_ref<uint64_t>(control()->waits).load(std::memory_order_relaxed), seen};
+  }
+
  private:
   enum class DirectMemory { kNone, kPointer, kDmabuf };
   /// How the network registers memory of this GPU.

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "bootstrap/bootstrap.h"
 #include "communicator/call.h"
+#include "communicator/kernel_waits.h"
 #include "communicator/plans.h"
 #include "transport/net.h"
 
@@ -81,6 +82,8 @@ class Gpu {
   virtual void stop() = 0;
   /// Why a kernel gave up by itself; ok: none did.
   virtual Status fault() const = 0;
+  /// Words that kernels store during long waits. Any thread.
+  virtual KernelWaits::Sample kernel_waits() const = 0;
 };
 
 }  // namespace tutti::communicator

@@ -123,7 +123,7 @@ class Setup {
     state_.bootstrap_->set_callbacks(
         {[state](const bootstrap::FailureReport& report) { state->on_failure(report); },
          [state](std::span<const std::byte> question) { return state->watch_.answer(question); },
-         [state](const bootstrap::Departure& gone) { state->on_departure(gone); }, [state] { state->watch_.tick(); },
+         [state](const bootstrap::Departure& gone) { state->on_departure(gone); }, [state] { state->on_tick(); },
          communicator::Watch::interval(static_cast<uint32_t>(state_.size_))});
     return check_interfaces();
   }

@@ -451,6 +451,25 @@ void Communicator::State::on_departure(const bootstrap::Departure& departure) {
   if (on_gpu) static_cast<void>(check_present());
 }
 
+void Communicator::State::on_tick() {
+  observe_kernels();
+  watch_.tick();
+}
+
+void Communicator::State::observe_kernels() {
+  communicator::KernelWaits::Sample sample;
+  {
+    const std::lock_guard lock(failure_mutex_);  // setup may be about to add the GPU
+    if (gpu_ == nullptr) return;
+    sample = gpu_->kernel_waits();
+  }
+  const auto wait = kernel_waits_.observe(sample, communicator::KernelWaits::Clock::now());
+  if (!wait) return waiting_.end();
+  const auto shown = waiting_.now();
+  if (shown && shown->since == wait->since) return;
+  waiting_.begin(wait->since, {Turn::Kind::kCollective, 0, attendance_.collectives()}, wait->peer);
+}
+
 void Communicator::State::on_failure(const bootstrap::FailureReport& report) {
   const bool aborted = report.kind == bootstrap::FailureKind::kAborted;
   const Status failure = aborted ? reason_of_abort(report.text) : report.status();

@@ -97,6 +97,10 @@ class Communicator::State {
   void on_failure(const bootstrap::FailureReport& report);
   void on_departure(const bootstrap::Departure& departure);
   void on_network_failure(const Status& failure);
+  /// Compares calls with other ranks, and warns of long waits, of kernels as well. On the bootstrap's thread.
+  void on_tick();
+  /// Shows the other ranks the long wait of a kernel of this rank.
+  void observe_kernels();
   /// What this rank knows of another rank, to which a connection broke. For the network's engine.
   transport::Net::Standing standing(uint32_t rank) const;
   /// The first failure breaks the communicator: true. Later ones are ignored. `tell`: the other ranks, too. Any thread.
@@ -164,6 +168,7 @@ class Communicator::State {
   communicator::Attendance attendance_;
   communicator::History history_;
   communicator::Waiting waiting_;
+  communicator::KernelWaits kernel_waits_;  ///< of the bootstrap's thread
   communicator::Watch watch_;
   bool announced_ = false;
 

@@ -117,8 +117,15 @@ std::string plural(const std::vector<int>& ranks, const char* one, const char* m
   return fmt::format("{} {}", rank_list(ranks), ranks.size() == 1 ? one : many);
 }
 
+/// A rank on a GPU does not know which of its enqueued calls the waiting kernel runs.
+std::string describe_kernel(const Progress& progress) {
+  if (progress.in_message != 0) return "a GPU kernel; it " + describe(progress);
+  return fmt::format("a GPU kernel of call {} ({}) or of an earlier call", progress.number, describe(progress.record));
+}
+
 std::string describe_turn(const Report& report, size_t rank) {
   const Turn& turn = report.wait.turn;
+  if (report.progress.phase == Progress::Phase::kEnqueued) return describe_kernel(report.progress);
   switch (turn.kind) {
     case Turn::Kind::kCollective:
       return fmt::format("call {} ({})", turn.number, describe(report.progress.record));

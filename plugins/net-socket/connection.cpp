@@ -18,6 +18,7 @@ namespace {
 constexpr size_t kMaxVectors = 16;
 constexpr uint64_t kMaxMessage = uint64_t{1} << 40;
 constexpr Milliseconds kCheckInterval{250};
+constexpr uint32_t kMaxSkips = 128;  // a round of tests over all requests is shorter
 
 }  // namespace
 
@@ -90,6 +91,7 @@ Status Connection::recv(uint32_t count, void* const* addresses, const uint64_t* 
     request->tags[i] = tags[i];
   }
   receives_.push_back(request);
+  idle_ = nullptr;  // its message may wait in the socket
   out = request;
   return {};
 }
@@ -97,13 +99,26 @@ Status Connection::recv(uint32_t count, void* const* addresses, const uint64_t* 
 Status Connection::test(sdk::Request& tested, bool& done, uint64_t* bytes) {
   auto& request = static_cast<Request&>(tested);
   if (!request.done()) {
-    progress();
+    if (!skips(request)) drive(request);
     if (!request.done()) return obstacle(request);
   }
   if (bytes != nullptr && !request.sends) std::copy_n(request.sizes.begin(), request.count, bytes);
   request.used = false;
   done = true;
   return {};
+}
+
+/// The core tests many requests in turn. If one test has just found nothing to move, tests of other requests spare the
+/// system calls until that request is tested again.
+bool Connection::skips(const Request& request) {
+  return idle_ != nullptr && idle_ != &request && ++skips_ < kMaxSkips;
+}
+
+void Connection::drive(const Request& request) {
+  const uint64_t before = moves_;
+  progress();
+  idle_ = moves_ == before ? &request : nullptr;
+  skips_ = 0;
 }
 
 void Connection::progress() {
@@ -188,6 +203,7 @@ Status Connection::write_out(Stream& stream) {
       if (errno == EINTR) continue;
       return lost(errno);
     }
+    ++moves_;
     consume(stream, static_cast<size_t>(sent));
   }
   return {};
@@ -200,7 +216,10 @@ Result<size_t> Connection::read(Stream& stream, uint8_t* to, size_t bytes) {
   for (;;) {
     const ssize_t got = ::recv(stream.socket.get(), to, bytes, MSG_DONTWAIT);
     stream.drained = got > 0 && static_cast<size_t>(got) < bytes;
-    if (got > 0) return static_cast<size_t>(got);
+    if (got > 0) {
+      ++moves_;
+      return static_cast<size_t>(got);
+    }
     if (got == 0) return lost(0);
     if (errno == EAGAIN || errno == EWOULDBLOCK) return size_t{0};
     if (errno != EINTR) return lost(errno);

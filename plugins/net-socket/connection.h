@@ -75,6 +75,8 @@ class Connection : public sdk::Connection {
 
   Request* take_request();
   void cut(Request& request, uint8_t* data, uint64_t bytes, bool striped);
+  bool skips(const Request& request);
+  void drive(const Request& request);
   void progress();
   Status obstacle(const Request& request) const;
   Status write_out(Stream& stream);
@@ -92,6 +94,9 @@ class Connection : public sdk::Connection {
   std::vector<Stream> streams_;
   std::array<Request, kMaxRequests> requests_;
   std::deque<Request*> receives_;  // posted and not fully matched, in order
+  uint64_t moves_ = 0;             // reads and writes that moved bytes
+  const Request* idle_ = nullptr;  // the request whose test last moved nothing
+  uint32_t skips_ = 0;             // tests of other requests since
 };
 
 }  // namespace tutti::net_socket

@@ -4,6 +4,7 @@
 
 stop_test.py TOOL                 a stop of each rank, those with the hub and the standby included
 stop_test.py TOOL --long N        N stops at random times, on all transports
+stop_test.py TOOL --gpus          a stop of each of two ranks on GPUs, whose kernels wait; 77 without any GPU
 --seed S repeats a run; --jobs J jobs at once.
 
 The warning must come within timeouts.warn + 2 s and name the stopped rank alone. The stopped rank is resumed after the
@@ -21,13 +22,15 @@ import sys
 import threading
 import time
 
-from kill_test import TRANSPORTS, free_port, wait_until
+from kill_test import SKIPPED, TRANSPORTS, count_gpus, free_port, knows_cuda, wait_until
 from tally import Tally
 
 LATE_S = 2  # after timeouts.warn
 START_S = 60
 END_S = 120
-CALLS = {"shared memory": 40000, "network": 8000, "two hosts": 8000, "ring": 20000}
+GPUS = "GPUs"
+CALLS = {"shared memory": 40000, "network": 8000, "two hosts": 8000, "ring": 20000, GPUS: 400000}
+OPTIONS = TRANSPORTS | {GPUS: ["--device", "cuda"]}
 
 
 class Rank:
@@ -71,7 +74,7 @@ class Stop:
         environment = os.environ | {"TUTTI_ID": f"127.0.0.1:{free_port()}:{secrets.token_hex(16)}"}
         return [Rank([self.tool, "bench", "all_reduce", "--rank", str(rank), "--ranks", str(self.count), "--min", "64K",
                       "--max", "64K", "--repeat", "1", "--in-place", "no", "--iters", str(CALLS[self.transport]),
-                      "--set", f"timeouts.warn={self.warn_s}s", *TRANSPORTS[self.transport]], environment)
+                      "--set", f"timeouts.warn={self.warn_s}s", *OPTIONS[self.transport]], environment)
                 for rank in range(self.count)]
 
     def run(self):
@@ -136,11 +139,18 @@ def main():
     parser.add_argument("--long", type=int, default=0, metavar="N")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--seed", type=int, default=secrets.randbits(32))
+    parser.add_argument("--gpus", action="store_true")
     request = parser.parse_args()
+    if request.gpus and (count_gpus() == 0 or not knows_cuda(request.tool)):
+        print("skipped: there is no GPU, or this build has no CUDA")
+        return SKIPPED
     generator = random.Random(request.seed)
     print(f"seed {request.seed}", flush=True)
     cases = []
-    for number in range(request.long or 3):
+    if request.gpus:
+        request.jobs = 1
+        cases = [Stop(request.tool, GPUS, victim, 2, 1, generator.uniform(0, 0.4)) for victim in range(2)]
+    for number in range(0 if request.gpus else request.long or 3):
         count = generator.randint(2, 4) if request.long else 3
         victim = generator.randrange(count) if request.long else number
         transport = generator.choice(list(TRANSPORTS)) if request.long else "shared memory"

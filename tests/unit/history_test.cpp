@@ -335,6 +335,20 @@ TEST(Verdict, StatesOfMissingRanks) {
   EXPECT_THAT(state_of(Report()), HasSubstr("does not answer"));
 }
 
+TEST(Verdict, DescribesAKernelThatWaits) {
+  CallRecords records(1);
+  records.add(shape(Collective::kAllReduce));
+  std::vector<Report> reports = {report_of(records), report_of(records)};
+  for (Report& report : reports) report.progress.phase = Progress::Phase::kEnqueued;
+  reports[0].wait = {1, 1, {Turn::Kind::kCollective, 0, 1}, 10'000, 3600};
+  EXPECT_EQ(describe_wait(reports, 0),
+            "no progress for 10 s: rank 0 waits in a GPU kernel of call 1 (all_reduce of 8 × float32, sum) or of an "
+            "earlier call since 01:00:00 UTC, for rank 1; rank 1 has enqueued call 1, all_reduce of 8 × float32, sum");
+  reports[0].progress.in_message = 1;
+  reports[0].progress.message = {Call().kind(), 3, 0};
+  EXPECT_THAT(describe_wait(reports, 0), HasSubstr("rank 0 waits in a GPU kernel; it has enqueued "));
+}
+
 TEST(Verdict, DescribesRanksThatWaitForEachOther) {
   std::vector<Report> reports(2);
   for (uint32_t rank = 0; rank < 2; ++rank) {

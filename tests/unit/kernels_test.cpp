@@ -418,11 +418,14 @@ TEST_P(Kernels, GiveUpOnARankThatDoesNotCome) {
   const std::vector<plan::Plan> plans = ring_of_three();
   const TestCall call(plans, false, 1000, 1, GetParam().layout);
   KernelMachine::Options options = options_of(GetParam(), 3, 1);
-  options.timeout_ns = 100'000'000;
+  options.timeout_ns = uint64_t{2} * TUTTI_CUDA_LONG_WAIT_NS;
   KernelMachine machine(options);
   auto launches = ring_launches(machine, call);
   launches[2].clear();
   EXPECT_NE(machine.run(launches), "");
+  const tutti_cuda_control& control = machine.control(0);
+  EXPECT_EQ(control.waits & TUTTI_CUDA_WAIT_RANK, 2u) << "a long wait is shown to the host";
+  EXPECT_GE(control.seen, (control.waits & ~uint64_t{TUTTI_CUDA_WAIT_RANK}) + TUTTI_CUDA_LONG_WAIT_NS);
   EXPECT_EQ(machine.control(0).fault, static_cast<uint32_t>(TUTTI_TIMEOUT)) << "rank 0 waits for rank 2";
   EXPECT_EQ(machine.control(0).peer, 2u);
   EXPECT_EQ(machine.control(2).fault, 0u);

@@ -109,12 +109,19 @@ typedef struct tutti_cuda_link {
   uint64_t* lengths;
 } tutti_cuda_link;
 
+#define TUTTI_CUDA_LONG_WAIT_NS 100000000u /* kernels show longer waits to the host */
+#define TUTTI_CUDA_WAIT_RANK 0xffffu       /* the bits of tutti_cuda_control.waits that hold a rank */
+
 /* In host memory that the GPU sees. */
 typedef struct tutti_cuda_control {
   uint32_t abort;   /* host: not zero: stop */
   uint32_t fault;   /* GPU: a TUTTI_* code: why a kernel gave up */
   uint32_t peer;    /* rank that it waited for */
   uint32_t channel; /* CTA that waited */
+  /* GPU: stored by kernels every 25 ms while they wait for longer than TUTTI_CUDA_LONG_WAIT_NS. Nanoseconds of the
+   * GPU's clock. A changing `seen` shows the host that a kernel waits. */
+  uint64_t waits; /* begin of the wait, its lowest 16 bits replaced by the awaited rank */
+  uint64_t seen;  /* time at which the kernel still waited; stored after `waits` */
 } tutti_cuda_control;
 
 /* How a block of the buffers is cut among CTAs, loops, chunks and slices. All but `loops` and `slices` in bytes and

@@ -8,7 +8,7 @@
 
 namespace tutti::device {
 
-/// What a look says that ends a wait in vain.
+/// Returned by look() after an abort or a time-out.
 inline constexpr uint64_t kStop = ~uint64_t{0};
 
 /// Tells the host that this CTA gives up, why (a TUTTI_* code), and on which rank.
@@ -19,15 +19,28 @@ __device__ __forceinline__ void give_up(tutti_cuda_control* control, uint32_t ra
   *const_cast<volatile uint32_t*>(&control->fault) = static_cast<uint32_t>(code);
 }
 
-/// Looks whether a wait is in vain: the call was aborted, or nothing came for too long, which is told to the host.
-/// Returns kStop, or what to pass as `since` at the wait's next look; 0 at its first. Rare, so it stays out of the way.
+/// Shows the host a wait for `rank` that began at the time `since`. Any waiting thread calls it. A thread stores
+/// nothing if any thread has stored within the last quarter of TUTTI_CUDA_LONG_WAIT_NS.
+__device__ __forceinline__ void show_wait(tutti_cuda_control* control, uint32_t rank, uint64_t since, uint64_t now) {
+  auto* const seen = const_cast<volatile uint64_t*>(&control->seen);
+  if (static_cast<int64_t>(now - *seen) < TUTTI_CUDA_LONG_WAIT_NS / 4) return;
+  *const_cast<volatile uint64_t*>(&control->waits) = (since & ~uint64_t{TUTTI_CUDA_WAIT_RANK}) | rank;
+  __threadfence_system();
+  *seen = now;
+}
+
+/// Ends a wait after an abort, or after `timeout_ns`, which it reports to the host. Shows long waits to the host.
+/// `since`: the result of the previous look of the same wait; 0 at the first look. Returns the time at which the wait
+/// began, or kStop. Called rarely, so it is not inlined.
 static __device__ __noinline__ uint64_t look(tutti_cuda_control* control, uint64_t timeout_ns, uint32_t rank,
                                              uint64_t since) {
   if (*const_cast<const volatile uint32_t*>(&control->abort) != 0) return kStop;
   if (*const_cast<const volatile uint32_t*>(&control->fault) != 0) return kStop;  // another has given up
   const uint64_t now = nanoseconds();
   if (since == 0) return now;
-  if (now - since < timeout_ns) return since;
+  const uint64_t waited = now - since;
+  if (waited >= TUTTI_CUDA_LONG_WAIT_NS) show_wait(control, rank, since, now);
+  if (waited < timeout_ns) return since;
   give_up(control, rank, TUTTI_TIMEOUT);
   return kStop;
 }

@@ -1,0 +1,93 @@
+#!/usr/bin/env bash
+# Measures what the results page states of the GPUs of this machine: scripts/gpu_figures.sh STEP...
+#
+# Steps:
+#   build    the tool, plugins, tests and libnccl.so.2, in BUILD, by all processors
+#   check    scripts/gpu_tests.sh within CHECK_S seconds (240)
+#   tune     `tutti tune` on all GPUs; the table lies in OUT/h200xN.yaml and serves the later steps
+#   compare  bench/gpu_vs_nccl.py: every collective, in graphs and eagerly, beside NCCL
+#   blocks   bench/gpu_blocks.py: bandwidth by thread blocks
+#   start    time and device memory of communicators, beside NCCL
+#   network  two pretended hosts over TCP on the loopback, beside NCCL's socket transport; scripts/gpu_network.sh
+#   clients  scripts/clients_check.sh
+# Environment: BUILD (build/cuda), OUT (a folder for tables and logs; a new one), GPUS (all), TUNE_S (125), MAX (4G).
+# Prints the tables. Exit code: 1 if a step failed, 77 if there is no GPU.
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+gpus=${GPUS:-$(nvidia-smi -L 2>/dev/null | grep -c '^GPU')}
+((gpus > 0)) || { echo "skipped: there is no GPU"; exit 77; }
+build=${BUILD:-build/cuda}
+out=${OUT:-$(mktemp -d)}
+mkdir -p "$out"
+table=$out/h200x$gpus.yaml
+# NVLink's multicast is not for guests of a host whose GPUs are lent.
+export NCCL_NVLS_ENABLE=0 PYTHONUNBUFFERED=1
+library=$(python3 -c 'import nvidia.nccl as n; print(list(n.__path__)[0] + "/lib/libnccl.so.2")' 2>/dev/null) ||
+  library=$(ldconfig -p | awk '/libnccl.so.2/ { print $NF; exit }')
+failed=0
+
+build_all() {
+  local options=(-DCMAKE_BUILD_TYPE=Release -DTUTTI_CUDA=ON -DTUTTI_EXAMPLES=OFF -DTUTTI_BENCH=OFF)
+  cmake -S . -B "$build" -G Ninja "${options[@]}" >"$out/cmake.log" 2>&1 || { tail -20 "$out/cmake.log"; return 1; }
+  ninja -C "$build" -k 0 product matrix_test gpu_stress_test random_calls_test fault_registered_test \
+    fault_leave_gpu_test nccl_arguments nccl_codes nccl_family nccl_like nccl_api_cost >"$out/build.log" 2>&1 ||
+    { grep -E "error|FAILED" "$out/build.log" | head -20; return 1; }
+}
+tuned() { [[ ! -e $table ]] || echo --set "plugins.tuner=[table]" --set "settings.tuner.table.file=$table"; }
+tune() {
+  timeout 300 "$build/bin/tutti" tune -n "$gpus" --threads --device cuda --register \
+    --set "plugins.algorithm=[direct,ring]" --channels 1,4,8,16,32,64 --factor 4 --max 512M --limit "${TUNE_S:-125}" \
+    --out "$table" >"$out/tune.log" 2>&1 || { tail -5 "$out/tune.log"; return 1; }
+  echo "$table: $(grep -c max_bytes "$table") entries"
+}
+compare() {
+  # shellcheck disable=SC2046
+  timeout 560 python3 bench/gpu_vs_nccl.py --tutti "$build/bin/tutti" --library "$library" --gpus "$gpus" --factor 4 \
+    --max "${MAX:-4G}" $(tuned) --out "$out/compare-$gpus.md" >"$out/compare.log" 2>&1
+  local code=$?
+  sed -n '/^### Geometric/,$p' "$out/compare-$gpus.md"
+  awk -F'|' '/^### /{name=$0} /^\| [0-9]/{ if (($5 + 0 > 0 && $5 < 0.97) || ($8 + 0 > 0 && $8 < 0.97)) print name ":" $0 }' \
+    "$out/compare-$gpus.md"
+  return "$code"
+}
+blocks() {
+  # shellcheck disable=SC2046
+  timeout 200 python3 bench/gpu_blocks.py --tutti "$build/bin/tutti" --library "$library" --gpus "$gpus" --graph \
+    --collectives all_reduce all_gather reduce_scatter --blocks 8 16 32 >"$out/blocks-$gpus.md" 2>&1
+  local code=$?
+  cat "$out/blocks-$gpus.md"
+  return "$code"
+}
+start() {
+  timeout 100 "$build/bin/tutti" bench all_reduce -n "$gpus" --device cuda --in-place no --max 64K --factor 64 \
+    --compare "$library" -v >"$out/start.log" 2>&1
+  local code=$?
+  grep -iE "start|memory|MiB" "$out/start.log" | cut -c 1-200
+  return "$code"
+}
+network() {
+  local collective code=0 sockets=(NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1 NCCL_IB_DISABLE=1 NCCL_NET=Socket)
+  for collective in all_reduce all_gather; do
+    env "${sockets[@]}" NCCL_SOCKET_IFNAME=lo timeout 120 "$build/bin/tutti" bench "$collective" -n 2 --device cuda \
+      --hosts a,b --set network=socket --min 8 --max 64M --factor 8 --in-place no --compare "$library" \
+      >"$out/network-$collective.log" 2>&1 || code=1
+    grep -vE '^#( |$)' "$out/network-$collective.log" | cut -c 1-160
+  done
+  LIMIT=60 timeout 240 scripts/gpu_network.sh "$build" >"$out/network.log" 2>&1 || code=1
+  grep -E '^==|FAILED|counts' "$out/network.log"
+  return "$code"
+}
+
+for step in "$@"; do
+  begin=$SECONDS
+  echo "==> $step"
+  case $step in
+    build) build_all ;;
+    check) LOGS=$out/check TOTAL=${CHECK_S:-240} scripts/gpu_tests.sh "$build" ;;
+    tune | compare | blocks | start | network) "$step" ;;
+    clients) PREBUILT=1 RANKS="${RANKS:-1 2 4 8}" scripts/clients_check.sh "$build" ;;
+    *) echo "there is no step '$step'"; exit 1 ;;
+  esac || { failed=1; echo "FAILED: $step"; }
+  echo "    $((SECONDS - begin)) s"
+done
+exit "$failed"
