@@ -30,7 +30,7 @@ build_all() {
   local options=(-DCMAKE_BUILD_TYPE=Release -DTUTTI_CUDA=ON -DTUTTI_EXAMPLES=OFF -DTUTTI_BENCH=OFF)
   cmake -S . -B "$build" -G Ninja "${options[@]}" >"$out/cmake.log" 2>&1 || { tail -20 "$out/cmake.log"; return 1; }
   ninja -C "$build" -k 0 product matrix_test gpu_stress_test random_calls_test fault_registered_test \
-    fault_leave_gpu_test nccl_arguments nccl_codes nccl_family nccl_like nccl_api_cost >"$out/build.log" 2>&1 ||
+    fault_leave_gpu_test nccl_arguments nccl_codes nccl_family nccl_like nccl_api_cost tutti-net-device tutti-net-device_flushed >"$out/build.log" 2>&1 ||
     { grep -E "error|FAILED" "$out/build.log" | head -20; return 1; }
 }
 tuned() { [[ ! -e $table ]] || echo --set "plugins.tuner=[table]" --set "settings.tuner.table.file=$table"; }
@@ -67,13 +67,13 @@ start() {
 }
 network() {
   local collective code=0 sockets=(NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1 NCCL_IB_DISABLE=1 NCCL_NET=Socket)
-  for collective in all_reduce all_gather; do
+  for collective in all_reduce all_gather broadcast send_recv; do
     env "${sockets[@]}" NCCL_SOCKET_IFNAME=lo timeout 120 "$build/bin/tutti" bench "$collective" -n 2 --device cuda \
       --hosts a,b --set network=socket --min 8 --max 64M --factor 8 --in-place no --compare "$library" \
       >"$out/network-$collective.log" 2>&1 || code=1
     grep -vE '^#( |$)' "$out/network-$collective.log" | cut -c 1-160
   done
-  LIMIT=60 timeout 240 scripts/gpu_network.sh "$build" >"$out/network.log" 2>&1 || code=1
+  RANKS=2 LIMIT=60 timeout 240 scripts/gpu_network.sh "$build" >"$out/network.log" 2>&1 || code=1
   grep -E '^==|FAILED|counts' "$out/network.log"
   return "$code"
 }

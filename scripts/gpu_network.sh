@@ -10,6 +10,7 @@
 set -uo pipefail
 build=$(realpath "${1:?usage: scripts/gpu_network.sh BUILD_FOLDER}")
 nvidia-smi -L 2>/dev/null | grep -q '^GPU' || { echo "skipped: there is no GPU"; exit 77; }
+[[ ! -d $build/tests/networks ]] || export TUTTI_PLUGIN_PATH=$build/tests/networks
 export CUDA_MODULE_LOADING=EAGER CUDA_DEVICE_MAX_CONNECTIONS=32
 export TUTTI_TIMEOUTS_OPERATION=${TUTTI_TIMEOUTS_OPERATION:-20s}
 ranks=${RANKS:-2}

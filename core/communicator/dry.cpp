@@ -49,6 +49,7 @@ Result<std::unique_ptr<DryCommunicator>> DryCommunicator::create(Options options
   if (made->node_count() > 1) {
     choices.links |= 1u << TUTTI_LINK_NETWORK;
     choices.network_name = first_network(made->config_);
+    choices.network_gbs = made->topology_.bandwidth_gbs[TUTTI_LINK_NETWORK];
   }
   if (gpu_back_end().takes(made->rank_count()).ok()) choices.back_end = &gpu_back_end();
   choices.ranks = made->rank_count();

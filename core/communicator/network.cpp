@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <span>
 #include <string>
+#include <thread>
 
 #include "log/log.h"
 
@@ -50,6 +51,13 @@ std::vector<const plugin::Registry::Network*> in_order(const plugin::Registry& r
 }
 
 }  // namespace
+
+uint32_t polling_threads(int64_t wanted, int64_t ranks_here) {
+  constexpr int64_t kMost = 4;  // channels of a collective over a network
+  if (wanted > 0) return static_cast<uint32_t>(wanted);
+  const int64_t processors = std::thread::hardware_concurrency();
+  return static_cast<uint32_t>(std::clamp(processors / std::max<int64_t>(ranks_here, 1) / 2, int64_t{1}, kMost));
+}
 
 Result<std::unique_ptr<Net>> open_network(const plugin::Registry& registry, const std::vector<config::Rule>& rules,
                                           const Net::Options& options, bootstrap::Bootstrap& bootstrap,

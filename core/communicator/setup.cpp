@@ -378,6 +378,7 @@ class Setup {
     auto* state = &state_;
     options.standing = [state](uint32_t rank) { return state->standing(rank); };
     options.serves_left = on_gpu();
+    options.polling_threads = communicator::polling_threads(config_.integer("net.polling_threads"), ranks_here_);
     options.hosts = host_names_;
     options.on_failure = [state](const Status& failure) { state->on_network_failure(failure); };
     TUTTI_ASSIGN(
@@ -410,7 +411,7 @@ class Setup {
       if (node_count_ < size || size == 1) choices_.links |= 1u << TUTTI_LINK_SHM;
     }
     if (net != nullptr) {
-      topology_.bandwidth_gbs[TUTTI_LINK_NETWORK] = net_gbs_;
+      topology_.bandwidth_gbs[TUTTI_LINK_NETWORK] = choices_.network_gbs = net_gbs_;
       topology_.latency_us[TUTTI_LINK_NETWORK] = net_latency_us_;
       choices_.links |= 1u << TUTTI_LINK_NETWORK;
     }

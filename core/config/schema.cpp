@@ -83,6 +83,10 @@ std::vector<Key> make_keys() {
       number(Type::kSize, "net.slot_size", "256KiB", 64, kGiB, "Payload of one slot over a network."),
       choice("net.direct", "auto", {"auto", "on", "off"},
              "Whether a network moves memory of GPUs itself: auto, where its devices register it; on, or fail; off."),
+      number(Type::kInteger, "net.polling_threads", "0", 0, 64,
+             "Threads of a rank that move data between its GPU and a network; 0: half of the processors that the rank "
+             "has for itself, 1 to 4.",
+             false),
       number(Type::kInteger, "wait.spin", "0", 0, 100'000'000,
              "Polls of a wait before it yields the processor; 0 chooses by how many ranks share it.", false),
       number(Type::kInteger, "wait.yield", "0", 0, 1'000'000,

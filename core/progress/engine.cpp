@@ -6,6 +6,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -16,8 +17,7 @@ namespace tutti::progress {
 namespace {
 
 constexpr int kIdleRounds = 3;       // rounds without movement before the thread sleeps; whoever waits helps meanwhile
-constexpr int kPolledRounds = 1000;  // likewise, where tasks poll: GPUs do not help
-// What must be polled, a network without event descriptor or memory of a GPU; this bounds what that costs and adds.
+// A network without event descriptor must be polled. This interval bounds the cost and the latency.
 constexpr std::chrono::microseconds kPollInterval{100};
 constexpr std::chrono::milliseconds kSleepLimit{100};
 // The engine's thread takes over when nobody has driven for one to two of these.
@@ -42,6 +42,7 @@ Result<std::unique_ptr<Engine>> Engine::create(Options options) {
 }
 
 Engine::~Engine() {
+  pollers_.clear();
   {
     const std::lock_guard lock(rest_mutex_);
     stopping_.store(true);
@@ -53,11 +54,29 @@ Engine::~Engine() {
 }
 
 void Engine::add(std::shared_ptr<Task> task) {
+  if (task->polls()) return add_polling(std::move(task));
   const std::lock_guard lock(mutex_);
-  if (task->polls()) polls_.store(true);
   tasks_.push_back(std::move(task));
   if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
   ring(*bell_);
+}
+
+/// Spreads the tasks evenly over the polling threads.
+void Engine::add_polling(std::shared_ptr<Task> task) {
+  const std::lock_guard lock(pollers_mutex_);
+  if (pollers_.size() < std::max(options_.polling_threads, 1u))
+    pollers_.push_back(std::make_unique<PollingThread>(options_.on_failure));
+  pollers_[next_poller_++ % pollers_.size()]->add(std::move(task));
+}
+
+bool Engine::has_idle_pollers(bool& failed) {
+  const std::lock_guard lock(pollers_mutex_);
+  bool idle = true;
+  for (const auto& poller : pollers_) {
+    failed = failed || poller->has_failed();
+    idle = poller->idle() && idle;
+  }
+  return idle;
 }
 
 bool Engine::assist() {
@@ -86,7 +105,7 @@ void Engine::Drive::resume() {
 void Engine::begin_drive() {
   drives_.fetch_add(1);
   drivers_.fetch_add(1);
-  if (rests_.load() || polls_.load()) return;
+  if (rests_.load()) return;
   const uint64_t one = 1;
   [[maybe_unused]] const ssize_t written = write(bell_->event_fd, &one, sizeof one);  // it may sleep on the network
 }
@@ -117,7 +136,6 @@ bool Engine::push_out() {
 
 /// Whether the engine's thread leaves the work to a driver, which may be between two calls.
 bool Engine::is_driven() {
-  if (polls_.load()) return false;
   const uint64_t drives = drives_.load();
   return drivers_.load() != 0 || std::exchange(seen_drives_, drives) != drives;
 }
@@ -136,13 +154,15 @@ bool Engine::flush(std::chrono::steady_clock::time_point deadline, const std::fu
   const Drive drive(this);
   for (int idle_rounds = 0; std::chrono::steady_clock::now() < deadline && !gives_up();) {
     bool moved = false;
+    bool failed = false;
+    bool idle = has_idle_pollers(failed);
     {
       const std::lock_guard lock(mutex_);
       moved = round();
-      bool idle = true;
       for (const auto& task : tasks_) idle = idle && task->idle();
-      if (idle || failed_) return !failed_;
+      failed = failed || failed_;
     }
+    if (idle || failed) return !failed;
     idle_rounds = moved ? 0 : idle_rounds + 1;
     if (idle_rounds > kIdleRounds) sleep();
   }
@@ -180,16 +200,15 @@ void Engine::run() {
       moved = round();
     }
     idle_rounds = moved ? 0 : idle_rounds + 1;
-    if (idle_rounds > (polls_.load() ? kPolledRounds : kIdleRounds)) sleep();
+    if (idle_rounds > kIdleRounds) sleep();
   }
 }
 
 void Engine::sleep() {
   const Sleeper announced(*bell_);
-  bool blind = network_fd_ < 0 && options_.ops != nullptr;
+  const bool blind = network_fd_ < 0 && options_.ops != nullptr;
   {
     const std::lock_guard lock(mutex_);
-    blind = blind || polls_;
     if (stopping_.load() || round()) return;
     if (network_fd_ >= 0 && options_.ops->arm(options_.context) == TUTTI_AGAIN) return;
   }

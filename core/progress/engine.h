@@ -4,7 +4,8 @@
 // A thread that waits for the network drives the engine itself, without a hand-over to another thread. Meanwhile, the
 // engine's own thread rests, and neither the doorbell nor the network wakes it. The engine's thread takes over where
 // data must go out and nobody drives, or where nobody has driven for some milliseconds. It then sleeps when nothing
-// moves, on its doorbell and on the network's event descriptor at once.
+// moves, on its doorbell and on the network's event descriptor at once. Tasks that must be polled have threads of their
+// own (polling_thread.h).
 #pragma once
 
 #include <atomic>
@@ -16,6 +17,7 @@
 #include <thread>
 #include <vector>
 
+#include "progress/polling_thread.h"
 #include "tutti/plugin/network.h"
 #include "tutti/plugin/protocol.h"
 #include "tutti/status.h"
@@ -30,7 +32,7 @@ class Task {
   virtual Result<bool> progress() = 0;
   /// True when nothing is left that must go out before the communicator closes.
   virtual bool idle() const = 0;
-  /// True when it waits for something that nobody rings for.
+  /// True if nothing rings when the task can move. Such a task runs on a polling thread.
   virtual bool polls() const { return false; }
 };
 
@@ -40,7 +42,8 @@ class Engine {
     const tutti_network_ops* ops = nullptr;  ///< whose event descriptor the thread sleeps on, if it has one
     void* context = nullptr;
     bool has_events = false;                 ///< TUTTI_NET_CAP_EVENT_FD
-    std::function<void(Status)> on_failure;  ///< called once, by any thread that makes progress
+    std::function<void(Status)> on_failure;  ///< called once by each thread that makes progress, at most
+    uint32_t polling_threads = 1;            ///< most threads for tasks that poll; at least 1
   };
   static Result<std::unique_ptr<Engine>> create(Options options);
   ~Engine();  ///< stops the thread; tasks are destroyed
@@ -85,6 +88,8 @@ class Engine {
   void begin_drive();
   void end_drive(bool hands_over);
   bool push_out();
+  void add_polling(std::shared_ptr<Task> task);
+  bool has_idle_pollers(bool& failed);
 
   Options options_;
   std::unique_ptr<tutti_bell> bell_;
@@ -92,8 +97,10 @@ class Engine {
   std::mutex mutex_;  // guards tasks_ and failed_, and makes rounds exclusive
   std::vector<std::shared_ptr<Task>> tasks_;
   bool failed_ = false;
-  std::atomic<bool> polls_{false};  // a task does
   std::atomic<bool> stopping_{false};
+  std::vector<std::unique_ptr<PollingThread>> pollers_;  // of the thread that adds tasks, and of flush()
+  std::mutex pollers_mutex_;                             // guards pollers_ and next_poller_
+  size_t next_poller_ = 0;
 
   std::atomic<uint32_t> drivers_{0};  // threads that drive
   std::atomic<uint64_t> drives_{0};   // how often a thread has begun to

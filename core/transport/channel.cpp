@@ -17,6 +17,7 @@ constexpr size_t kMostParts = 2;  // of a grouped receive
 Channel::~Channel() {
   const tutti_network_ops& ops = *net_.options().ops;
   for (void* registration : registrations_) ops.deregister_memory(connection_, registration);
+  const auto lock = net_.lock_setup();
   ops.close_connection(connection_);
 }
 
@@ -98,18 +99,23 @@ Dial::Dial(const Net& net, const Key& key, uint32_t device, const tutti_net_hand
 }
 
 Dial::~Dial() {
-  if (channel_ == nullptr && state_ != nullptr) net_.options().ops->cancel(state_);
+  if (channel_ != nullptr || state_ == nullptr) return;
+  const auto lock = net_.lock_setup();
+  net_.options().ops->cancel(state_);
 }
 
 Result<bool> Dial::connect() {
   void* connection = nullptr;
+  auto lock = net_.lock_setup();
   const int32_t code = net_.options().ops->connect(net_.context(), device_, &handle_, &state_, &connection);
   if (code == TUTTI_AGAIN || (code == TUTTI_OK && connection == nullptr)) return false;
   state_ = nullptr;
   const std::string ends = net_.ends(key_, true);
   if (code != TUTTI_OK) return net_.failure("cannot connect " + ends, code);
+  const Status counted = net_.count_connection(device_);
+  lock.unlock();  // a channel that closes takes it
   channel_ = std::make_unique<Channel>(net_, connection, ends);
-  TUTTI_TRY(net_.count_connection(device_));
+  TUTTI_TRY(counted);
   TUTTI_ASSIGN(registration_, channel_->register_memory({&hello_, sizeof hello_}));
   return true;
 }

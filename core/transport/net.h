@@ -10,6 +10,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -49,6 +50,7 @@ class Net {
     bool serves_left = false;                         ///< a rank that left may still need data: its kernels run
     std::vector<std::string> hosts;                   ///< names by rank, for messages
     std::chrono::milliseconds break_grace{2000};      ///< for the hub to tell why a connection broke
+    uint32_t polling_threads = 1;                     ///< the engine's, see progress::Engine
     std::function<std::string()> last_failure;        ///< why the plugin's last call in this thread failed
   };
   static Result<std::unique_ptr<Net>> create(Options options);
@@ -97,7 +99,9 @@ class Net {
   std::string ends(const Key& key, bool sends) const;
   /// "at rank 0 (host a, eth0)": of a connection that has not said yet where it belongs.
   std::string ends(uint32_t own_device) const;
-  /// Counts a connection that a task keeps. kUnsupported above the device's limit. Within the engine's round.
+  /// Held around each [setup] entry of the plugin once connections are made: several threads make them.
+  std::unique_lock<std::mutex> lock_setup() const { return std::unique_lock(setup_mutex_); }
+  /// Counts a connection that a task keeps. kUnsupported above the device's limit. With lock_setup() held.
   Status count_connection(uint32_t device) const;
   /// Why the plugin's last call failed. `doing`: "cannot connect".
   Status failure(std::string_view doing, int32_t code) const;
@@ -111,6 +115,7 @@ class Net {
   std::string place(uint32_t rank, const Door& door) const;
 
   Options options_;
+  mutable std::mutex setup_mutex_;
   void* context_ = nullptr;
   std::vector<Device> devices_;
   std::vector<Door> doors_;

@@ -224,7 +224,11 @@ Result<bool> AcceptTask::progress() {
 
 Result<bool> AcceptTask::accept(Entrance& entrance) {
   void* connection = nullptr;
-  const int32_t code = net_.options().ops->accept(entrance.listener, &entrance.state, &connection);
+  int32_t code = TUTTI_OK;
+  {
+    const auto lock = net_.lock_setup();
+    code = net_.options().ops->accept(entrance.listener, &entrance.state, &connection);
+  }
   if (code == TUTTI_AGAIN || (code == TUTTI_OK && connection == nullptr)) return false;
   entrance.state = nullptr;
   const std::string ends = net_.ends(entrance.device);
@@ -280,7 +284,10 @@ Result<bool> AcceptTask::hand_over() {
       ++it;
       continue;
     }
-    TUTTI_TRY(net_.count_connection(it->second.first));
+    {
+      const auto held = net_.lock_setup();
+      TUTTI_TRY(net_.count_connection(it->second.first));
+    }
     TUTTI_TRY(receiver->second->attach(std::move(it->second.second)));
     expected_.erase(receiver);
     it = arrived_.erase(it);

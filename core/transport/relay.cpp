@@ -33,8 +33,18 @@ Relay::Relay(const Net& net, Options options)
       outgoing_(options_.layout.slot_count),
       incoming_(options_.layout.slot_count) {}
 
+Relay::~Relay() {
+  delete attached_.load();
+}
+
 Status Relay::attach(std::unique_ptr<Channel> channel) {
-  in_ = std::move(channel);
+  attached_.store(channel.release(), std::memory_order_release);
+  return {};
+}
+
+Status Relay::take_channel() {
+  in_.reset(attached_.exchange(nullptr, std::memory_order_acquire));
+  if (in_ == nullptr) return {};
   in_->set_ends(net_.ends(options_.key, false));
   TUTTI_ASSIGN(from_registration_, in_->register_memory(options_.from));
   TUTTI_ASSIGN(in_registration_, in_->register_memory({in_records_.data(), in_records_.size() * sizeof(Record)}));
@@ -157,6 +167,7 @@ Result<bool> Relay::send_notice(uint32_t done) {
 }
 
 Result<bool> Relay::receive(uint32_t done) {
+  if (in_ == nullptr) TUTTI_TRY(take_channel());
   if (in_ == nullptr) return false;
   TUTTI_ASSIGN(bool moved, take_notices());
   for (uint32_t slot = 0; slot < options_.layout.slot_count; ++slot) {

@@ -62,6 +62,8 @@ class Relay : public progress::Task, public Awaiter {
   }
 
   Relay(const Net& net, Options options);
+  ~Relay() override;
+  /// On the engine's thread; the polling thread then takes the channel.
   Status attach(std::unique_ptr<Channel> channel) override;
   Result<bool> progress() override;
   bool idle() const override;
@@ -95,6 +97,7 @@ class Relay : public progress::Task, public Awaiter {
   Result<bool> finish(void*& request);
   // Receiving.
   Result<bool> receive(uint32_t done);
+  Status take_channel();
   Result<bool> take_notices();
   Result<bool> post(uint32_t slot, uint32_t done);
   Result<bool> take(uint32_t slot, uint32_t done);
@@ -129,6 +132,7 @@ class Relay : public progress::Task, public Awaiter {
   uint64_t notice_step_ = 0;
   Breakage out_breakage_;
 
+  std::atomic<Channel*> attached_{nullptr};  // owned; release in attach(), acquire in take_channel()
   std::unique_ptr<Channel> in_;
   void* from_registration_ = nullptr;
   void* in_registration_ = nullptr;

@@ -30,7 +30,8 @@ uint64_t blocks_of(const Question& question, uint32_t ranks) {
 }
 
 /// The cost of one message: what send and receive do.
-tutti_algorithm_cost message_cost(uint32_t links) {
+/// `channel_gbs`: GB/s that each channel has on the network, since each has connections of its own.
+tutti_algorithm_cost message_cost(uint32_t links, double channel_gbs) {
   tutti_algorithm_cost cost{};
   cost.struct_size = sizeof cost;
   for (uint32_t link = 0; link < TUTTI_LINK_COUNT; ++link) {
@@ -38,6 +39,7 @@ tutti_algorithm_cost message_cost(uint32_t links) {
     cost.hops[link] = 1;
     cost.wire[link] = 1;
   }
+  cost.gbs[TUTTI_LINK_NETWORK] = channel_gbs;
   cost.memory = 1;
   return cost;
 }
@@ -272,7 +274,7 @@ Result<std::vector<Selector::Candidate>> Selector::judge(const Question& questio
     view = view_of(decision, rule);
     view.predicted_us = candidate.excluded.empty() ? 0 : -1;
     if (decision.algorithm == kNoAlgorithm) {
-      view.algorithm_cost = message_cost(choices_.links);
+      view.algorithm_cost = message_cost(choices_.links, choices_.network_gbs / std::max(choices_.max_channels, 1u));
       continue;
     }
     const auto& algorithm = choices_.algorithms[decision.algorithm];

@@ -51,6 +51,7 @@ struct Choices {
   std::unique_ptr<void, void (*)(void*)> tuner_instance{nullptr, [](void*) {}};
   std::string tuner_name;
   std::string network_name;           ///< of the network in use, for rules
+  double network_gbs = 0;             ///< of the slowest rank's fastest port; 0: there is no network
   uint32_t links = 0;                 ///< bits 1 << TUTTI_LINK_*: what joins the ranks
   uint32_t device = 0;                ///< TUTTI_DEVICE_*: where the ranks' buffers are; 0: it does not matter
   const BackEnd* back_end = nullptr;  ///< executes the plans; null: without limits

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "progress/polling_thread.h"
+
+#include <chrono>
+#include <utility>
+
+#include "progress/engine.h"
+
+namespace tutti::progress {
+namespace {
+
+constexpr int kPolledRounds = 1000;  // rounds without movement before the thread sleeps between rounds
+constexpr std::chrono::microseconds kPollInterval{100};
+
+}  // namespace
+
+PollingThread::PollingThread(std::function<void(Status)> on_failure)
+    : on_failure_(std::move(on_failure)), thread_([this] { run(); }) {}
+
+PollingThread::~PollingThread() {
+  {
+    const std::lock_guard lock(sleep_mutex_);
+    stopping_.store(true);
+  }
+  wake_.notify_all();
+  thread_.join();
+}
+
+void PollingThread::add(std::shared_ptr<Task> task) {
+  const std::lock_guard lock(mutex_);
+  tasks_.push_back(std::move(task));
+}
+
+bool PollingThread::idle() {
+  const std::lock_guard lock(mutex_);
+  bool idle = true;
+  for (const auto& task : tasks_) idle = idle && task->idle();
+  return idle;
+}
+
+bool PollingThread::round() {
+  const std::lock_guard lock(mutex_);
+  bool moved = false;
+  for (const auto& task : tasks_) {
+    if (has_failed()) return false;
+    auto result = task->progress();
+    if (result.ok()) {
+      moved = moved || *result;
+    } else {
+      failed_.store(true, std::memory_order_release);
+      on_failure_(result.status());
+    }
+  }
+  return moved;
+}
+
+void PollingThread::run() {
+  int idle_rounds = 0;
+  while (!stopping_.load()) {
+    idle_rounds = round() ? 0 : idle_rounds + 1;
+    if (idle_rounds <= kPolledRounds) continue;
+    std::unique_lock lock(sleep_mutex_);
+    wake_.wait_for(lock, kPollInterval, [this] { return stopping_.load(); });
+  }
+}
+
+}  // namespace tutti::progress
