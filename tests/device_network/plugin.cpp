@@ -56,6 +56,24 @@ struct Counts {
   std::atomic<uint64_t> flushes = 0;
 };
 
+/// Makes a GPU the current GPU of the calling thread, until destruction: the thread may belong to the application.
+class CurrentDevice {
+ public:
+  explicit CurrentDevice(int device) {
+    if (cudaGetDevice(&before_) != cudaSuccess || before_ == device) return;
+    changed_ = cudaSetDevice(device) == cudaSuccess;
+  }
+  ~CurrentDevice() {
+    if (changed_) cudaSetDevice(before_);
+  }
+  CurrentDevice(const CurrentDevice&) = delete;
+  CurrentDevice& operator=(const CurrentDevice&) = delete;
+
+ private:
+  int before_ = 0;
+  bool changed_ = false;
+};
+
 /// The copies of all connections of a context. A stream per connection could share a hardware queue with a stream whose
 /// kernel waits for these copies, since a GPU has 32 such queues (CUDA_DEVICE_MAX_CONNECTIONS).
 class CopyStream {
@@ -69,11 +87,12 @@ class CopyStream {
   }
   CopyStream(const CopyStream&) = delete;
   CopyStream& operator=(const CopyStream&) = delete;
-  /// The stream, with its GPU as the current GPU of the calling thread.
-  Result<cudaStream_t> use() const {
+  /// Calls `action` with the stream, while the stream's GPU is current.
+  template <class Action>
+  Status use(Action&& action) const {
     TUTTI_TRY(check(error_, "cudaStreamCreateWithFlags"));
-    TUTTI_TRY(check(cudaSetDevice(device_), "cudaSetDevice"));
-    return stream_;
+    const CurrentDevice current(device_);
+    return action(stream_);
   }
 
  private:
@@ -87,7 +106,8 @@ struct DeviceMemory {
   explicit DeviceMemory(std::shared_ptr<CopyStream> stream) : copies(std::move(stream)) {}
   ~DeviceMemory() {
     if (held == nullptr) return;
-    if (const auto stream = copies->use(); stream.ok()) cudaFreeAsync(held, *stream);
+    static_cast<void>(
+        copies->use([&](cudaStream_t stream) { return check(cudaFreeAsync(held, stream), "cudaFreeAsync"); }));
   }
   DeviceMemory(const DeviceMemory&) = delete;
   DeviceMemory& operator=(const DeviceMemory&) = delete;
@@ -228,8 +248,9 @@ class Connection : public sdk::Connection {
     auto memory = std::make_unique<DeviceMemory>(copies_);
     memory->begin = static_cast<uint8_t*>(address);
     if (kFlushes) {
-      TUTTI_ASSIGN(const cudaStream_t stream, copies_->use());
-      TUTTI_TRY(check(cudaMallocAsync(reinterpret_cast<void**>(&memory->held), bytes, stream), "cudaMallocAsync"));
+      TUTTI_TRY(copies_->use([&](cudaStream_t stream) {
+        return check(cudaMallocAsync(reinterpret_cast<void**>(&memory->held), bytes, stream), "cudaMallocAsync");
+      }));
     }
     registered_.push_back(std::move(memory));
     return static_cast<void*>(registered_.back().get());
@@ -241,13 +262,15 @@ class Connection : public sdk::Connection {
   }
   Status copy(void* to, const void* from, uint64_t bytes) {
     if (bytes == 0) return {};
-    TUTTI_ASSIGN(const cudaStream_t stream, copies_->use());
-    return check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream), "cudaMemcpyAsync");
+    return copies_->use([&](cudaStream_t stream) {
+      return check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream), "cudaMemcpyAsync");
+    });
   }
   Status mark(Posted& posted) {
-    TUTTI_ASSIGN(const cudaStream_t stream, copies_->use());
-    TUTTI_TRY(check(cudaEventCreateWithFlags(&posted.copied, cudaEventDisableTiming), "cudaEventCreate"));
-    return check(cudaEventRecord(posted.copied, stream), "cudaEventRecord");
+    return copies_->use([&](cudaStream_t stream) -> Status {
+      TUTTI_TRY(check(cudaEventCreateWithFlags(&posted.copied, cudaEventDisableTiming), "cudaEventCreate"));
+      return check(cudaEventRecord(posted.copied, stream), "cudaEventRecord");
+    });
   }
 
   /// Takes the oldest messages with the tags of a receive, if all are there and no older receive waits for them.
