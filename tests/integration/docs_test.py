@@ -310,7 +310,7 @@ SETTING = r"^[a-z_]+(\.[a-z_0-9]+)*: \S"
 BLOCKS = {
     r"\A(?:\w+=\S+ )*(?:(?:build/(?:release|cuda)/bin/)?tutti|\./dev|cmake|my_program) ": Blocks.check_commands,
     "|".join(rf"\A{beginning}\b" for beginning in messages.SCRIPTS): Blocks.check_message,
-    r"\A *your program ──|\AT = call": Blocks.check_drawing,
+    r"\A *(?:your program|application) ──|\AT = call": Blocks.check_drawing,
     r"\Atutti_table: 1": Blocks.check_table,
     r"\A[a-z_.]+:\s": Blocks.check_configuration,
     r"#include|\A(?:static|install|Result|Status)\b|cmake_minimum_required": Blocks.check_code,
