@@ -24,7 +24,7 @@ struct ReduceCall {
 };
 using ReduceFunction = void (*)(const ReduceCall&);
 
-/// What the kernels are compiled for. Everything but kBaseline is for x86-64.
+/// Instruction sets for which the kernels are compiled. All sets but kBaseline are for x86-64.
 enum class InstructionSet : uint32_t { kBaseline, kAvx2, kAvx512 };
 
 /// The best one this CPU has, and its name: "baseline", "avx2" or "avx512".
