@@ -30,12 +30,12 @@ Status refuse(const char* code, const std::filesystem::path& file, std::string_v
   return {Code::kVersionMismatch, fmt::format("{} plugin {} {}", code, file.string(), why)};
 }
 
-/// TUTTI-P06: what the plugin says of itself cannot be used.
+/// TUTTI-P06: the plugin's description of itself cannot be used.
 Status broken(const std::filesystem::path& file, std::string_view why) {
   return refuse("TUTTI-P06", file, fmt::format("{}; get another build of it", why));
 }
 
-/// What can be told from the note alone, before any code of the plugin runs.
+/// Checks of the note, before any code of the plugin runs.
 Status check_note(Kind kind, const std::string& name, const std::filesystem::path& file, const Note& note) {
   if (note.kind != kind) {
     return refuse("TUTTI-P03", file,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the selector asks the part of Tutti that executes plans, before candidates compete.
+// The questions of the selector to the part of Tutti that executes plans, before candidates compete.
 #pragma once
 
 #include "plan/plan.h"

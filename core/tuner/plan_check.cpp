@@ -43,7 +43,7 @@ std::string PlanCheck::ask_for_root(uint32_t algorithm, uint32_t variant, Collec
       if (plan.status().code() == Code::kUnsupported) {
         return fmt::format("its plan cannot be made: {}", plan.status().text());
       }
-      if (!plan.ok()) return {};  // a broken plugin: the call that meets it fails with what is wrong
+      if (!plan.ok()) return {};  // a broken plugin: the call that uses it fails with the reason
       if (back_end == nullptr) continue;
       if (const Status runs = back_end->runs(*plan); !runs.ok()) return std::string(runs.text());
     }
