@@ -55,7 +55,7 @@ Status Doors::open(const Gather& gather, int rank, const Rendezvous& rendezvous)
   auto all = gather_all(gather, own);
   if (all.ok()) doors_ = *std::move(all);
   if (!all.ok()) doors_.assign(static_cast<size_t>(rank) + 1, UniqueId());
-  doors_[static_cast<size_t>(rank)] = own;  // to be closed, whatever happened
+  doors_[static_cast<size_t>(rank)] = own;  // stored in each case, so that it is closed
   return all.status();
 }
 
@@ -81,7 +81,7 @@ Status Doors::meet(std::span<const int> members, const Rendezvous& rendezvous,
   return {};
 }
 
-/// A door that nobody came to stays open; somebody who comes, and leaves, closes it.
+/// An acceptor that no peer used stays open; a connection that comes and leaves closes it.
 void Doors::close() {
   constexpr std::chrono::seconds kLimit{1};
   if (doors_.empty() || doors_[static_cast<size_t>(rank_)] == UniqueId()) return;

@@ -10,7 +10,7 @@
 namespace tutti::nccl {
 namespace {
 
-/// Sizes that differ, or a buffer that overlaps one that is registered: NCCL would take these.
+/// Different sizes, or a buffer that overlaps a registered buffer: NCCL would accept both.
 bool is_refusal(const Status& status) {
   return status.code() == Code::kInvalidArgument || status.code() == Code::kFailedPrecondition;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels around the copies of engines: ranks tell each other what is free and what is there.
+// The kernels before and after the copies of copy engines: ranks exchange ready signals and data signals.
 #include "kernels.h"
 
 #include "tutti/device/cuda/move.h"
