@@ -142,7 +142,7 @@ class Children {
   std::vector<Child> running_;
   std::vector<Failure> failures_;
   int exit_code_ = kSuccess;
-  int last_signal_ = 0;                        ///< that the parent sent to all
+  int last_signal_ = 0;                        ///< the latest signal that the parent sent to all processes
   std::optional<Clock::time_point> deadline_;  ///< when the parent sends a harder one
 };
 

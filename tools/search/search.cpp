@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `tutti search`: what a cluster of machines described by a file would run, without any of its devices.
+// `tutti search`: the choices of a cluster of machines that a file describes, without any of its devices.
 #include <fmt/format.h>
 #include <sys/resource.h>
 #include <CLI/CLI.hpp>
@@ -45,7 +45,7 @@ struct Work {
   std::vector<std::string> settings;
 };
 
-/// The machine of the file. One that gives places only is completed as if it had been found there, and says so.
+/// The machine of the file. A file with places only is completed as if devices had been found there, with a note.
 Result<topology::Document> machine_of(const Work& work) {
   TUTTI_ASSIGN(topology::Document document, topology::Document::load(work.topology));
   if (!document.is_overlay()) return document;
