@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank that leaves while the other one still calls, on GPUs: the kernel that waits for it ends, and the text names
-// the rank. Ranks are threads; they share a GPU where there is one.
+// A rank that leaves while its peer still calls, on GPUs: the kernel that waits for it ends, and the text names the
+// rank. Ranks are threads; they share a GPU if there is only one GPU.
 #include <cuda_runtime_api.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

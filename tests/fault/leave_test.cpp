@@ -28,7 +28,7 @@ using Clock = std::chrono::steady_clock;
 struct Setting {
   const char* name;
   const char* transport;
-  bool two_hosts;  ///< pretended: the lower half of the ranks on one, the upper half on the other
+  bool two_hosts;  ///< two pretended hosts: the lower half of the ranks on the first, the upper half on the second
 };
 constexpr std::array<Setting, 3> kSettings = {
     {{"shared memory", "auto", false}, {"network", "net", false}, {"two hosts", "auto", true}}};
@@ -415,7 +415,7 @@ void end_in_turns(Communicator comm) {
 
 constexpr std::array<void (*)(Communicator), 3> kBodies = {leave_after_three_calls, leave_with_the_hub, end_in_turns};
 
-/// One rank of in_processes(). The process ends in good order: its hub, if it has one, says so.
+/// One rank of in_processes(). The process ends in good order: its hub, if it has one, announces its end.
 TEST(DISABLED_Child, IsOneRank) {
   std::istringstream argument(bootstrap::child_argument());
   size_t body = 0, setting = 0;
@@ -430,7 +430,7 @@ TEST(DISABLED_Child, IsOneRank) {
   kBodies.at(body)(*std::move(comm));
 }
 
-/// Runs the body in a process for each rank; that of rank 0 makes the unique id, so the hub lives there.
+/// Runs the body in a process for each rank. The process of rank 0 makes the unique id, so the hub lives there.
 void in_processes(int ranks, size_t setting, void (*body)(Communicator)) {
   SCOPED_TRACE(kSettings.at(setting).name);
   const auto index = std::find(kBodies.begin(), kBodies.end(), body) - kBodies.begin();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Registered buffers on GPUs: what goes straight into them, what ranks do wrong with them, and what becomes of the
-// calls then. Ranks are threads, each with a GPU of its own.
+// Registered buffers on GPUs: direct stores, mistakes of ranks, and the effect of mistakes on calls. Ranks are threads,
+// each with a GPU of its own.
 #include <cuda_runtime_api.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ using testing::HasSubstr;
 using Settings = std::vector<std::pair<std::string, std::string>>;
 
 constexpr int kRanks = 2;
-constexpr size_t kCount = size_t{3} << 20;  // of a block
+constexpr size_t kCount = size_t{3} << 20;  // elements of a block
 constexpr size_t kBytes = size_t{64} << 20;
 
 /// One rank: a GPU, a stream and buffers.
@@ -47,7 +47,7 @@ class Rank {
   float* input() const { return static_cast<float*>(buffer); }
   float* output() const { return input() + kCount; }
 
-  /// Gathers blocks of `rank + first`, and says what is wrong; empty: nothing.
+  /// Gathers blocks of `rank + first`, and returns the first mistake; empty: none.
   std::string gather(float* to, float first, cudaStream_t on) {
     std::vector<float> host(kCount, first + static_cast<float>(comm.rank()));
     EXPECT_EQ(cudaMemcpy(input(), host.data(), kCount * sizeof(float), cudaMemcpyHostToDevice), cudaSuccess);

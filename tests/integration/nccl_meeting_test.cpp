@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that find together without the others, without the hub that their communicator was made by, and after a try
-// that came to nothing. Ranks are threads; what they make is an id, so no GPU is needed.
+// Ranks that meet without the remaining ranks, without the hub of their communicator, and after a failed attempt. Ranks
+// are threads; the result is an id, so no GPU is needed.
 #include "nccl/meeting.h"
 
 #include <gtest/gtest.h>

@@ -96,7 +96,7 @@ TEST_F(Files, SignalsOfTheApplicationStayAsTheyAre) {
     EXPECT_FALSE(write_file(folder_ / "large", std::string(kLimit + 1, 'x')).ok());
     EXPECT_EQ(signals, 0);
     const Fd file(::open((folder_ / "large").c_str(), O_WRONLY | O_APPEND));
-    EXPECT_EQ(::write(file.get(), "x", 1), -1);  // of the application
+    EXPECT_EQ(::write(file.get(), "x", 1), -1);  // a descriptor of the application
     EXPECT_EQ(signals, 1);
   }
   struct sigaction after {};
@@ -157,7 +157,7 @@ TEST_F(Files, AFileIsReplacedOrAppendedTo) {
               HasSubstr("No such file or directory; check the path"));
 }
 
-/// Another user may have made the name in advance, so that this user writes elsewhere.
+/// A different user may have made the name in advance, so that this user writes elsewhere.
 TEST_F(Files, TrapsInSharedDirectoriesAreRefused) {
   const fs::path victim = folder_ / "victim";
   ASSERT_TRUE(write_file(victim, "precious").ok());
