@@ -22,7 +22,7 @@ namespace tutti::communicator {
 struct Turn {
   enum class Kind : uint32_t { kCollective, kSend, kReceive };
   Kind kind = Kind::kCollective;
-  uint32_t peer = 0;    ///< of a message
+  uint32_t peer = 0;    ///< peer of a message
   uint64_t number = 0;  ///< from 1
 };
 

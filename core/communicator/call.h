@@ -18,7 +18,7 @@ struct Call {
   size_t count = 0;
   DataType type = DataType::kFloat32;
   Reduction reduction = ReduceOp::kSum;
-  int root = 0;           ///< of rooted collectives; the peer of a send or receive
+  int root = 0;           ///< root of a rooted collective; peer of a send or receive
   bool receives = false;  ///< kSendRecv: receive rather than send
   Stream stream = nullptr;
   bool registered = false;  ///< outputs lie in registered buffers that all ranks reach
@@ -30,11 +30,11 @@ struct Call {
   static Call of_kind(uint64_t kind, uint64_t count);
 };
 
-/// kInvalidArgument with the argument's name, what it is and what it may be; ok for calls that can be made on `size`
-/// ranks.
+/// kInvalidArgument with the argument's name, its value and the permitted values; ok for calls that can be made on
+/// `size` ranks.
 Status check(const Call& call, int rank, int size);
 
-/// Blocks of the output, which is as long on all ranks; 0: not every rank has one.
+/// Blocks of the output, if its length is equal on all ranks; 0: not every rank has an output.
 size_t output_blocks_everywhere(Collective collective, int size);
 
 /// Sends of a group to this rank itself, and its receives from itself, which must be as many and as long.
@@ -44,7 +44,7 @@ struct OwnMessages {
 };
 Result<OwnMessages> own_messages(std::span<const Call> calls, int rank);
 
-/// Whether the call's buffers are those of an in-place call.
+/// Whether the call's buffers are the buffers of an in-place call.
 bool in_place(const Call& call, int rank);
 
 /// "all_reduce of 10 × float32, sum".

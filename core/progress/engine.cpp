@@ -15,12 +15,13 @@
 namespace tutti::progress {
 namespace {
 
-constexpr int kIdleRounds = 3;       // rounds without movement before the thread sleeps; whoever waits helps meanwhile
-constexpr int kPolledRounds = 1000;  // likewise, where tasks poll: GPUs do not help
-// What must be polled, a network without event descriptor or memory of a GPU; this bounds what that costs and adds.
+constexpr int kIdleRounds = 3;       // rounds without movement before the thread sleeps; waiting threads help meanwhile
+constexpr int kPolledRounds = 1000;  // the same for tasks that poll: GPUs do not help
+// The interval for state that must be polled: a network without event descriptor, or memory of a GPU. It bounds the
+// cost of polls and the added latency.
 constexpr std::chrono::microseconds kPollInterval{100};
 constexpr std::chrono::milliseconds kSleepLimit{100};
-// The engine's thread takes over when nobody has driven for one to two of these.
+// The engine's thread takes over when no thread has driven for one to two of these intervals.
 constexpr std::chrono::milliseconds kTakeOver{4};
 
 }  // namespace
@@ -69,7 +70,7 @@ Engine::Drive::Drive(Engine* engine) : engine_(engine) {
   resume();
 }
 
-/// What the driver has put into slots goes out now, or the engine's thread sees to it.
+/// Sends the data in slots of this driver now, or leaves it to the engine's thread.
 Engine::Drive::~Drive() {
   if (drives_) engine_->end_drive(!engine_->push_out());
 }

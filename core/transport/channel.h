@@ -64,7 +64,7 @@ class Channel {
   const Net& net_;
   void* connection_;
   std::string ends_;
-  std::vector<void*> registrations_;  // that are not null
+  std::vector<void*> registrations_;  // registrations that are not null
 };
 
 /// Makes a connection to a peer. The first message names this rank.
@@ -106,7 +106,7 @@ class Breakage {
  public:
   void begin(Status failure);
   bool broken() const { return !failure_.ok(); }
-  /// The failure, once it is one. `undelivered`: this rank has data for the peer.
+  /// The failure, after the decision that it is a failure. `undelivered`: this rank has data for the peer.
   Status verdict(const Net& net, uint32_t peer, bool undelivered);
 
  private:

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The connection between a CTA of this rank's GPU and the same CTA of a GPU on another host.
+// The connection between a CTA of this rank's GPU and the same CTA of a GPU on a different host.
 //
 // The GPU fills slots and reads slots. A relay is a task of the progress engine. It posts sends from the slots that the
 // GPU has filled, and receives into the slots that the GPU is done with. The bytes of a slice are never copied on the
-// host. Slots lie in pinned memory of the host, or in memory of the GPU where the network registers it ("direct").
+// host. Slots lie in pinned memory of the host, or in memory of the GPU if the network registers it ("direct").
 //
 // Messages of the network, by tag:
 // - kNoticeTag: a Record without a slice. It says which messages the sender's GPU is done with.

@@ -19,7 +19,7 @@ class StagedHeap : public Heap {
  private:
   struct Mapping {
     memory::Arena arena;
-    cuda::RegisteredMemory registered;  // goes before what it is of
+    cuda::RegisteredMemory registered;  // destroyed before the memory that it registers
   };
   static Result<Mapping> map(memory::Arena arena);
 
