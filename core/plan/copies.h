@@ -25,10 +25,10 @@ struct Copies {
   std::vector<uint32_t> peers;  ///< ranks that copy to this rank's output, ascending
 };
 
-/// The part of `rank` in the plans of all ranks, which are in ascending order, of one channel. Fails (kUnsupported,
-/// with the reason) if the plans reduce, if a message is more than one hop, if blocks are cut, or if there are more
-/// copies than a launch takes. It also fails if an arriving message could overwrite data that is still to be sent, as
-/// in place. verify() proves that all messages find their receivers (plan/verify.h).
+/// The part of `rank` in the plans of all ranks for one channel. The plans are in ascending order of ranks. Fails
+/// (kUnsupported, with the reason) if the plans reduce, if a message is more than one hop, if blocks are cut, or if
+/// there are more copies than a launch takes. It also fails if an arriving message could overwrite data that is still
+/// to be sent, as in place. verify() proves that all messages find their receivers (plan/verify.h).
 Result<Copies> copies(std::span<const Plan> plans, uint32_t rank, bool in_place);
 
 }  // namespace tutti::plan

@@ -13,8 +13,8 @@
 
 namespace tutti::net_ib {
 
-/// Where the TCP connection breaks before both sides are ready, because the link is down or because strangers crowd it
-/// out, the exchange begins anew, until the listener has not answered for `timeouts.peer_loss`.
+/// If the TCP connection breaks before both sides are ready, because the link is down or because strangers crowd it
+/// out, the exchange begins again, until the listener has not answered for `timeouts.peer_loss`.
 class Connecting : public sdk::Connecting {
  public:
   /// kInvalidArgument for a handle that is none of this plugin.

@@ -17,7 +17,7 @@
 namespace tutti::bootstrap {
 namespace {
 
-// Descriptors of a child, above what the program opens itself.
+// Descriptors of a child, above the descriptors that the program opens itself.
 constexpr int kChildReads = 200;
 constexpr int kChildWrites = 201;
 constexpr const char* kArgument = "TUTTI_TEST_CHILD";

@@ -85,7 +85,7 @@ TEST(Handshake, NothingIsBelievedBeforeTheProof) {
   EXPECT_THAT(text_of(status), HasSubstr("is no hub of this version"));
 }
 
-/// What a rank says of a process whose first frame is this one.
+/// The text of a rank about a process whose first frame is this frame.
 std::string text_on_first(const Header& header, const Challenge& challenge) {
   const Impostor impostor;
   auto joining = std::async(std::launch::async, [&] { return Bootstrap::join(impostor.id(), 0, 2, soon()).status(); });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The standby hub: the process of the hub dies, is stopped, or ends, and the ranks go on or learn who is lost.
+// The standby hub: the process of the hub dies, is stopped, or ends. The ranks go on, or learn which rank is lost.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
