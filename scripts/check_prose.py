@@ -125,14 +125,16 @@ def self_test():
                       ["headless", "vague"]),
              "b.cpp": ("// Of a chunk, the part that is left.\nint what;  ///< one of those of a rank\n",
                        ["starts", "vague"]),
-             "c.h": ("/* Whatever it\n * holds. */\n// SPDX-License-Identifier: what\nauto a = \"what\";\n", ["headless"]),
+             "c.h": ("/* Whatever it\n * holds. */\n// SPDX-License-Identifier: what\nauto a = \"what\";\n",
+                     ["headless"]),
              "d.md": ("word " * 31 + ".\n\n- word word word\n- word\n  what\n", ["long", "headless"]),
              "e.cpp": ("// The slots of one peer. Another one is free.\n", ["vague", "vague"])}
     for name, (text, kinds) in cases.items():
         found = findings(pathlib.Path(name), text)[2]
         assert sorted(entry[1] for entry in found) == sorted(kinds), (name, found)
     assert findings(pathlib.Path("a.md"), "\n\nThe one\nthat who\n")[2][0][0] == 3
-    assert rates([(2000, 10, [(1, "vague", ""), (1, "long", "")])]) == {"headless": 0, "vague": .5, "starts": 0, "long": 10}
+    expected = {"headless": 0, "vague": .5, "starts": 0, "long": 10}
+    assert rates([(2000, 10, [(1, "vague", ""), (1, "long", "")])]) == expected
     assert group_of(ROOT / "core/include/tutti/types.h") == "headers" and group_of(ROOT / "docs/x.md") == "pages"
 
 

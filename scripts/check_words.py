@@ -20,8 +20,8 @@ from sources import CODE, ROOT, files, report
 GLOSSARY = ROOT / "docs/glossary.md"
 HEADING = "## Words that are not used"
 PLACES = {"pages", "comments", "identifiers"}
-LITERAL_OR_COMMENT = re.compile(r'R"\((?:.|\n)*?\)"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'|//[^\n]*|/\*(?:.|\n)*?\*/'
-                                r"|#\s*include[^\n]*")
+LITERAL_OR_COMMENT = re.compile(r'R"\((?:.|\n)*?\)"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\''
+                                r"|//[^\n]*|/\*(?:.|\n)*?\*/|#\s*include[^\n]*")
 NAME = re.compile(r"[A-Za-z_]\w*")
 PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 
@@ -73,7 +73,8 @@ def checked(path):
 
 def self_test():
     table = rules(f"{HEADING}\n\n| word | use | places | reason |\n|---|---|---|---|\n"
-                  "| `lanes?\\|lans` | stripe | pages, comments | CUDA |\n| `gates?` | mbarrier | identifiers | CUDA |\n")
+                  "| `lanes?\\|lans` | stripe | pages, comments | CUDA |\n"
+                  "| `gates?` | mbarrier | identifiers | CUDA |\n")
     cases = {"a.md": ("A lane.\n\n    code of a lane\n\n`lane`\n", 1), "b.cpp": ("// Lanes\nint lane; // gate\n", 1),
              "c.h": ('GateList my_gates("gate");\nint investigate;\n#include "gate.h"\n', 2)}
     for name, (text, count) in cases.items():

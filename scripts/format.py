@@ -56,7 +56,8 @@ def main():
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         results = [(path, text) for path, text in zip(sources(), pool.map(differs, sources())) if text is not None]
     if "--check" in sys.argv:
-        return report([f"{path.relative_to(ROOT)}: not formatted; ./dev format does it" for path, _ in results], "format")
+        problems = [f"{path.relative_to(ROOT)}: not formatted; ./dev format does it" for path, _ in results]
+        return report(problems, "format")
     for path, text in results:
         path.write_text(text, encoding="utf-8")
 

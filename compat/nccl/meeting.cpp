@@ -52,9 +52,12 @@ Result<Seat> take_seat(const Gather& gather, size_t place, int color, int key, c
 Status Doors::open(const Gather& gather, int rank, const Rendezvous& rendezvous) {
   rank_ = rank;
   TUTTI_ASSIGN(const UniqueId own, UniqueId::create(rendezvous.interfaces));
-  auto all = gather_all(gather, own);
-  if (all.ok()) doors_ = *std::move(all);
-  if (!all.ok()) doors_.assign(static_cast<size_t>(rank) + 1, UniqueId());
+  const auto all = gather_all(gather, own);
+  if (all.ok()) {
+    doors_ = *all;
+  } else {
+    doors_.assign(static_cast<size_t>(rank) + 1, UniqueId());
+  }
   doors_[static_cast<size_t>(rank)] = own;  // stored in each case, so that it is closed
   return all.status();
 }
