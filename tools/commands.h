@@ -13,8 +13,8 @@ namespace tutti::tools {
 
 /// The exit codes.
 inline constexpr int kSuccess = 0;
-inline constexpr int kFailure =
-    1;                            ///< a line on stderr gave the problem and the reason, or a table counts wrong results
+/// A line on stderr gave the problem and the reason, or a table counts wrong results.
+inline constexpr int kFailure = 1;
 inline constexpr int kUsage = 2;  ///< the command line asked for something that does not exist
 
 void add_bench(CLI::App& tutti, int& exit_code);

@@ -26,8 +26,8 @@ namespace {
 
 constexpr uint32_t kMostConnections = 64;
 constexpr uint32_t kLeastWindow = 2;
-constexpr uint64_t kMostMemory = uint64_t{1}
-                                 << 30;  // limit of the memory of outstanding messages, over all connections
+// Limit of the memory of outstanding messages, over all connections.
+constexpr uint64_t kMostMemory = uint64_t{1} << 30;
 
 struct Request {
   std::string network = "socket";

@@ -47,8 +47,8 @@ struct ncclComm {
   tutti::nccl::Doors doors;
   tutti::nccl::Reductions reductions;
   std::vector<std::unique_ptr<char>> registrations;  ///< handles only: a registration has no effect
-  std::vector<tutti::Registration>
-      windows;  ///< kept until the same number was ended: applications cannot name a window
+  /// Kept until the same number was ended: applications cannot name a window.
+  std::vector<tutti::Registration> windows;
   size_t ended_windows = 0;
 };
 

@@ -14,8 +14,8 @@ namespace tutti::nccl {
 struct Making {
   ncclComm* comm;    ///< to be made
   ncclComm* parent;  ///< children of one parent are made in turn; may be null
-  ncclComm**
-      handle;  ///< handle of the application: null again if a blocking init fails. None: the result is not wanted
+  /// Handle of the application: null again if a blocking init fails. None: the result is not wanted.
+  ncclComm** handle;
   std::function<Status()> make;  ///< fills comm; on a thread whose GPU is comm's
 };
 

@@ -59,8 +59,8 @@ class Gpu {
 
   /// Must be called once, before the first call.
   virtual Status serve(const tuner::Selector& selector, const Plans& plans) = 0;
-  /// Collective over all ranks, after their claims were found to fit (registrations.h). The registration's number;
-  /// nothing, on all ranks, where it makes no difference.
+  /// Collective over all ranks, after their claims were found to fit (registrations.h). Returns the registration's
+  /// number; nothing, on all ranks, if the registration has no effect.
   virtual Result<std::optional<uint64_t>> register_buffer(void* buffer, uint64_t bytes, base::Time deadline) = 0;
   /// Ends the registration on this rank only. The buffers are unused from now on.
   virtual void end_registration(uint64_t number) = 0;

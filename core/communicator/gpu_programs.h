@@ -23,13 +23,15 @@ struct GpuCall {
   uint32_t protocol = 0;
   const tutti_protocol_ops* ops = nullptr;
   void* plugin = nullptr;
-  bool copies = false;          ///< elements are moved, not combined: any type of their size does
-  bool to_registered = false;   ///< peers store to registered outputs: the launch says where, for each call anew
-  bool has_side = false;        ///< `launch.copies` has a side stream
-  std::vector<plan::Hop> hops;  ///< of launch.messages; empty: it is no collective that runs as messages
+  bool copies = false;         ///< elements are moved, not combined: any type of their size does
+  bool to_registered = false;  ///< peers store to registered outputs: the launch says where, for each call anew
+  bool has_side = false;       ///< `launch.copies` has a side stream
+  /// One per message of the launch; empty: the call is no collective that runs as messages.
+  std::vector<plan::Hop> hops;
 };
 
-/// The widest unsigned integer that all addresses and lengths are multiples of whose bits are in `bits`.
+/// The widest unsigned integer type for copies. `bits` is the OR of all addresses and lengths: all of them are
+/// multiples of its size.
 uint32_t copy_type(uint64_t bits);
 inline uint64_t address_bits(const void* pointer) {
   return reinterpret_cast<uintptr_t>(pointer);
@@ -45,10 +47,10 @@ class GpuPrograms {
     tutti_cuda_track* tracks = nullptr;     ///< tracks of all lanes
     uint64_t timeout_ns = 0;
     uint32_t message_ctas = 1;  ///< for each kind of messages, at most
-    bool is_limited = false;    ///< collectives may not take as many CTAs as a launch of messages
+    bool is_limited = false;    ///< the job limits collectives to fewer CTAs than a launch of messages has
     bool shares_gpu = false;    ///< other ranks' kernels run on this GPU
-    bool load_first =
-        false;  ///< load the kernels of all protocols at once: kernels of a different rank may run in this context
+    /// Load the kernels of all protocols at once: kernels of a different rank may run in this context.
+    bool load_first = false;
   };
   /// Fails where kernels cannot be loaded.
   static Result<std::unique_ptr<GpuPrograms>> create(const Options& options, const tuner::Selector& selector,

@@ -63,7 +63,7 @@ class Communicator::State {
   Status gather(std::span<const Stream> streams);
   Status release(std::span<const Stream> streams);
   Result<std::shared_ptr<State>> split(int color, int key);
-  /// The number by which a registration is ended; nothing: it makes no difference.
+  /// The number for end_registration(); nothing: the registration has no effect.
   Result<std::optional<uint64_t>> register_buffer(void* buffer, size_t bytes);
   void end_registration(uint64_t number);
 

@@ -23,8 +23,8 @@ namespace {
 constexpr uint32_t kBaseDisplay = 0x03;
 constexpr uint32_t kBaseNetwork = 0x02;
 constexpr uint32_t kClassGpu = 0x030200;
-constexpr uint32_t kNvidia = 0x10de, kAmd = 0x1002,
-                   kIntel = 0x8086;  // displays of all other vendors belong to service processors
+// Displays of all other vendors belong to service processors.
+constexpr uint32_t kNvidia = 0x10de, kAmd = 0x1002, kIntel = 0x8086;
 
 struct Destroy {
   void operator()(hwloc_topology* topology) const { hwloc_topology_destroy(topology); }

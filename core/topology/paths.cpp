@@ -130,8 +130,8 @@ class PathsFrom {
 
   const Machine& machine_;
   uint32_t source_;
-  std::vector<std::vector<Arrival>>
-      reached_;  ///< per node; no entry is both narrower and farther than a different entry
+  /// Per node; no entry is both narrower and farther than a different entry.
+  std::vector<std::vector<Arrival>> reached_;
 };
 
 }  // namespace

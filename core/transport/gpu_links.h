@@ -118,13 +118,13 @@ class GpuLinks {
   uint64_t mailboxes_ = 0;  ///< mailboxes of one peer
   std::vector<Block> blocks_;
   std::map<std::pair<uint32_t, uint32_t>, uint8_t*> opened_;  ///< by peer and block
-  std::vector<tutti_cuda_mailbox*> of_,
-      at_;  ///< by rank: mailboxes in which the peer signals this rank, and in which this rank signals the peer
+  /// By rank: mailboxes in which the peer signals this rank, and in which this rank signals the peer.
+  std::vector<tutti_cuda_mailbox*> of_, at_;
   std::vector<uint8_t*> offered_, reached_;  ///< by rank and subject; null: not yet
 
   // To other hosts.
-  tutti_cuda_mailbox* told_ =
-      nullptr;  ///< by rank: mailboxes in which peers signal this rank, as addresses of the process
+  /// By rank: mailboxes in which peers signal this rank, as addresses of the process.
+  tutti_cuda_mailbox* told_ = nullptr;
   tutti_cuda_mailbox* telling_ = nullptr;  ///< mailboxes in which this rank signals peers
   uint64_t lengths_ = 0;                   ///< lengths of one peer
   uint64_t* lengths_on_host_ = nullptr;    ///< lengths of messages to peers, by rank

@@ -118,8 +118,8 @@ class Net {
   std::shared_ptr<AcceptTask> acceptor_;
   std::vector<std::shared_ptr<SendTask>> senders_;       // by (peer, key), null until used
   std::vector<std::shared_ptr<ReceiveTask>> receivers_;  // by key, as senders_
-  std::unique_ptr<progress::Engine>
-      engine_;  // last member: it stops before the objects that its tasks use are destroyed
+  // Last member: it stops before the objects that its tasks use are destroyed.
+  std::unique_ptr<progress::Engine> engine_;
 };
 
 }  // namespace tutti::transport

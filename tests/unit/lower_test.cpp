@@ -77,8 +77,8 @@ void run_samples(const std::vector<uint32_t>& rank_counts, const std::vector<uin
               calls.emplace_back(sample.plans, in_place, size, ctas, layout.layout, registered);
             }
             if (!calls[0].fits()) continue;
-            epoch = epoch % 8 == 7 ? ~uint32_t{0} - 4
-                                   : (epoch + 1) % 8;  // numbers with any remainder, or shortly before the wrap-around
+            // Numbers with any remainder, or shortly before the wrap-around.
+            epoch = epoch % 8 == 7 ? ~uint32_t{0} - 4 : (epoch + 1) % 8;
             const std::string wrong = run(calls, layout, ctas, epoch);
             EXPECT_EQ(wrong, "") << sample.name << ", in place " << in_place << ", " << layout.name << ", " << bytes
                                  << " bytes, " << ctas << " CTAs, epoch " << epoch;

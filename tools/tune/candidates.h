@@ -20,8 +20,8 @@ struct Candidate {
   size_t min_bytes = 0;      ///< from here to max_bytes it may win
   size_t max_bytes = SIZE_MAX;
   bool registered = false;  ///< measured with registered buffers
-  bool differs_registered =
-      false;  ///< measured again with registered buffers, since the kernels then do different work
+  /// Measured again with registered buffers, since the kernels then do different work.
+  bool differs_registered = false;
 
   bool offers(Collective collective) const { return (collectives >> static_cast<uint32_t>(collective) & 1) != 0; }
   /// As rules call it.

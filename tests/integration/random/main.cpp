@@ -154,8 +154,8 @@ int run(int argc, char** argv) {
   declare(app, wanted);
   CLI11_PARSE(app, argc, argv);
   Limits& limits = wanted.limits;
-  if (limits.gpus)
-    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);  // so that no stream waits for a stream of a different rank
+  // So that no stream waits for a stream of a different rank.
+  if (limits.gpus) setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   if (limits.gpus && matrix::gpu_count() == 0) {
     fmt::print("skipped: there is no GPU, or this build has no CUDA\n");
     return kSkipped;

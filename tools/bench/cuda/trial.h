@@ -36,8 +36,8 @@ class Trial {
   Piece pattern_;
   std::vector<Piece> windows_;
   std::vector<check::Part> parts_;
-  std::vector<check::Reference>
-      references_;  ///< one reference per part; empty references if the collective does not reduce
+  /// One reference per part; empty references if the collective does not reduce.
+  std::vector<check::Reference> references_;
 };
 
 }  // namespace tutti::bench::cuda

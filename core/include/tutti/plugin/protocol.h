@@ -36,8 +36,8 @@ typedef struct tutti_bell {
  * if too few slots are left before the end of the memory, the message begins at the first slot again. */
 typedef struct tutti_connection {
   uint8_t* slots;  /* slot i of step k (i = k % slot_count) begins at slots + i * slot_stride */
-  uint64_t* tail;  /* steps the sender has filled; written by the sender */
-  uint64_t* head;  /* steps the receiver has freed; written by the receiver */
+  uint64_t* tail;  /* slots that the sender has filled so far; written by the sender */
+  uint64_t* head;  /* slots that the receiver has freed so far; written by the receiver */
   uint64_t* sizes; /* per slot, bytes of it that are in use; written by the sender, read by its progress thread; null on
                       shared memory */
   tutti_bell* peer_bell;
@@ -84,8 +84,8 @@ typedef struct tutti_work {
   uint32_t element_bytes;
   const tutti_plan* plan;
   tutti_connection* const* senders; /* one per entry of plan->peers: the connection to it, null where no step sends */
-  tutti_connection* const*
-      receivers; /* one per entry of plan->peers: the connection from it, null where no step receives */
+  /* One per entry of plan->peers: the connection from it, null where no step receives. */
+  tutti_connection* const* receivers;
   const void* input;
   void* output;
   uint64_t count; /* elements of a block */
@@ -97,11 +97,12 @@ typedef struct tutti_work {
   uint32_t divisor; /* the final operation divides by this (average); 0: nothing to do */
   uint32_t check;   /* 1: send and check signatures */
   tutti_signature signature;
-  uint64_t call;           /* number of the call on its communicator, from 1 */
-  uint64_t direct_minimum; /* bytes of a slice from which on the receiver reads the sender's memory itself; 0: never */
-  const uint32_t* abort;   /* not zero: stop and return TUTTI_ABORTED */
-  uint32_t spins;          /* polls of one wait before `run` returns TUTTI_AGAIN */
-  uint32_t fences;         /* 1: a store that a sleeper may wait for must be a full barrier; 0: sleepers make one */
+  uint64_t call; /* number of the call on its communicator, from 1 */
+  /* Slices of at least so many bytes: the receiver reads the sender's memory itself; 0: never. */
+  uint64_t direct_minimum;
+  const uint32_t* abort; /* not zero: stop and return TUTTI_ABORTED */
+  uint32_t spins;        /* polls of one wait before `run` returns TUTTI_AGAIN */
+  uint32_t fences;       /* 1: a store that a sleeper may wait for must be a full barrier; 0: sleepers make one */
   tutti_cursor cursor;
   tutti_fault fault;
 } tutti_work;
@@ -124,17 +125,17 @@ typedef struct tutti_protocol_properties {
                              carry it between GPUs of different hosts */
   uint32_t needs_registered; /* 1: launches store straight to outputs of peers (tutti_cuda_copies): only for calls whose
                                 outputs are registered on all ranks, and plans in which every message is one hop */
-  uint32_t
-      stores_to_outputs; /* 1: if outputs are registered, kernels store the messages straight to outputs of peers that a
-                            program marks (tutti_cuda_peer.to_output); all remaining messages go through slots */
+  /* 1: if outputs are registered, kernels store the messages straight to outputs of peers that a program marks
+   * (tutti_cuda_peer.to_output); all remaining messages go through slots. */
+  uint32_t stores_to_outputs;
   uint32_t reserved;
 } tutti_protocol_properties;
 
 /* How one connection is cut. */
 typedef struct tutti_slot_layout {
   uint32_t struct_size;
-  uint32_t
-      slot_count; /* in: the number in the configuration, 0: none; out: the number of the layout (a power of two) */
+  /* In: the number in the configuration, 0: none; out: the number of the layout (a power of two). */
+  uint32_t slot_count;
   uint64_t slot_bytes;   /* in: payload that the configuration asks for, 0: none; out: payload of one message (slice) */
   uint64_t slot_stride;  /* out: bytes from slot to slot, a multiple of 64; memory is zero at first */
   uint32_t chunk_slots;  /* out: messages (slices) one chunk may fill */

@@ -371,8 +371,8 @@ class SliceRunner {
   uint64_t chunk_bytes_ = 0;
   uint64_t at_ = 0;  // offset of the slice in its chunk, in bytes
   uint32_t slice_ = 0;
-  uint32_t first_slice_ =
-      0;  // first slice of the current group: a step moves all slices of a group before the next step begins
+  // First slice of the current group: a step moves all slices of a group before the next step begins.
+  uint32_t first_slice_ = 0;
   uint32_t end_slice_ = 0;
   uint32_t number_ = 0;     // number of the wave's first message
   uint32_t wave_turn_ = 0;  // turn of the wave's first move
