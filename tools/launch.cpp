@@ -73,7 +73,7 @@ std::string read_all(int descriptor) {
   }
 }
 
-constexpr size_t kLongestReport = 32 << 10;  // a pipe holds it while nobody reads
+constexpr size_t kLongestReport = 32 << 10;  // a pipe holds it without a reader
 constexpr char kDone = '.';                  // the report of a rank whose work is done
 
 /// Tells the parent why this child failed: the time, then the text.

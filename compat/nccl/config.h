@@ -22,7 +22,7 @@ struct Wishes {
 ncclResult_t read(const ncclConfig_t* config, bool blocking, Wishes& wishes);
 /// Names the ignored members in the log. Call it after the log is set up.
 void name_ignored(const Wishes& wishes);
-/// Into settings, where nobody has decided.
+/// Puts the wishes into settings that no other origin has decided.
 void propose(const Wishes& wishes, Settings& settings);
 
 }  // namespace tutti::nccl

@@ -87,7 +87,7 @@ TUTTI_NCCL(int, ncclTeamRankToLsa, (ncclComm_t comm, ncclTeam team, int rank)) {
   return (rank - team.rank) * team.stride;
 }
 
-// The log is set up anew by every communicator that is made; there is nothing to read again before.
+// Every new communicator sets the log up again; before that there is nothing to read.
 TUTTI_NCCL(void, ncclResetDebugInit, (void)) {}
 
 extern "C" __attribute__((visibility("default"))) void ncclResetDebugInitInternal(void);

@@ -24,7 +24,7 @@ class Settings {
   /// The settings of this process at this time. Also sets up the log, and names once the variables without effect.
   static Result<Settings> of_process();
 
-  /// Takes a value for a key, unless somebody has decided before: false.
+  /// Takes a value for a key. False: an earlier origin has decided the key.
   bool propose(std::string_view key, std::string value);
   /// Sets a value that overrides all other origins.
   void demand(std::string_view key, std::string value);

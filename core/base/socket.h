@@ -56,8 +56,8 @@ Result<Fd> listen_on(const SocketAddress& address);
 SocketAddress local_address(const Fd& socket);
 SocketAddress remote_address(const Fd& socket);
 
-/// Connects, again and again while nobody listens there yet, until the deadline (kTimeout, with the last reason).
-/// A network that cannot be reached at all fails at once (kSystem).
+/// Connects. While there is no listener, tries again until the deadline (kTimeout, with the last reason). A network
+/// that cannot be reached at all fails at once (kSystem).
 Result<Fd> connect_to(const SocketAddress& address, Time deadline);
 
 /// A connection that has been silent for this long is lost. The kernel doubles the time between its attempts to send.

@@ -36,7 +36,7 @@ bool in_first_user_namespace() {
   return inside == 0 && outside == 0 && count == UINT32_MAX;
 }
 
-/// In a user namespace, the system's files have the number of nobody.
+/// In a user namespace, the system's files have the user id of `nobody`.
 bool is_unmapped(uid_t owner) {
   constexpr uid_t kOverflow = 65534;
   static const bool first = in_first_user_namespace();

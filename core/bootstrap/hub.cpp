@@ -342,7 +342,7 @@ std::string Hub::text_of_loss(int rank, const Loss& loss) const {
                             lost.link->there(), lost.link->here(), to_text(own_process()), loss.text);
 }
 
-/// A rank has lost the other hub, or waits for it in vain.
+/// A rank has lost the other hub, or waits for it without an answer.
 void Hub::rely(int rank, const Frame& frame) {
   Member& asking = member(rank);
   asking.relies = true;

@@ -28,7 +28,7 @@ class Fabric {
 
   /// The payload limit for slices of all ranks, for the kinds of links (bits 1 << TUTTI_LINK_*) of the communicator.
   uint64_t payload_bytes(uint32_t protocol, uint32_t links) const;
-  /// Messages of any length that the shortest connection holds for sure, and how many of them one chunk may fill.
+  /// Messages of any length that certainly fit the shortest connection, and the number of them that one chunk may fill.
   uint32_t message_count(uint32_t protocol, uint32_t links) const;
   uint32_t chunk_slots(uint32_t protocol, uint32_t links) const;
 

@@ -51,7 +51,7 @@ class CudaGpu : public Gpu {
   CudaGpu(const Options& options, bootstrap::Bootstrap& bootstrap) : options_(options), bootstrap_(bootstrap) {}
 
   ~CudaGpu() override {
-    // Other ranks' kernels may still store to this rank's memory: it goes when all are through, or not at all.
+    // Other ranks' kernels may still store to this rank's memory: it is freed when all kernels have ended, or never.
     const cuda::DeviceScope scope(device_);
     if (finish().ok()) {
       registrations_.reset();

@@ -73,10 +73,10 @@ class Gpu {
   /// stream_order.h.
   virtual Status gather(std::span<const Stream> streams) = 0;
   virtual Status release(std::span<const Stream> streams) = 0;
-  /// Returns when the kernels of all ranks before it, on this stream, are through.
+  /// Returns when the earlier kernels of all ranks on this stream have ended.
   virtual Status barrier(Stream stream) = 0;
 
-  /// Returns when this rank's calls are through, or were ended.
+  /// Returns when this rank's calls have completed or were ended.
   virtual Status finish() = 0;
 
   /// Ends kernels that wait, and all that come.

@@ -215,7 +215,7 @@ Result<std::optional<std::vector<plan::Hop>>> GpuPrograms::hops_of(const tuner::
     return std::optional<std::vector<plan::Hop>>();
   }
   std::optional<std::vector<plan::Hop>> own;
-  for (uint32_t rank = 0; rank < plans_.rank_count(); ++rank) {  // all alike, or none
+  for (uint32_t rank = 0; rank < plans_.rank_count(); ++rank) {  // either all ranks have hops, or none
     TUTTI_ASSIGN(const plan::Plan plan, plans_.request(decision, call.collective, rank, 0, 0));
     auto hops = plan::hops_of(plan);
     if (!hops) return hops;

@@ -24,7 +24,7 @@ struct GpuCall {
   const tutti_protocol_ops* ops = nullptr;
   void* plugin = nullptr;
   bool copies = false;         ///< elements are moved, not combined: any type of their size does
-  bool to_registered = false;  ///< peers store to registered outputs: the launch says where, for each call anew
+  bool to_registered = false;  ///< peers store to registered outputs, whose addresses are set for each call
   bool has_side = false;       ///< `launch.copies` has a side stream
   /// One per message of the launch; empty: the call is no collective that runs as messages.
   std::vector<plan::Hop> hops;
@@ -82,7 +82,7 @@ class GpuPrograms {
     bool to_outputs = false;                   // some messages go to registered outputs
   };
   GpuPrograms(const Options& options, const tuner::Selector& selector, const Plans& plans, transport::GpuLinks& links);
-  /// Programs are aligned for the layout of a protocol: all ranks must align them alike.
+  /// Programs are aligned for the layout of a protocol: all ranks must align them equally.
   using Name = std::tuple<uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, bool, bool>;
 
   bool stores_to_outputs(const tuner::Decision& decision, const Call& call) const;

@@ -107,7 +107,7 @@ class Setup {
     describe_topology();
     TUTTI_TRY(describe_machine());
     TUTTI_TRY(connect_algorithms());
-    topology_.system = nullptr;  // tuners decide alike on all ranks
+    topology_.system = nullptr;  // tuners decide equally on all ranks
     TUTTI_TRY(communicator::create_tuner(*state_.registry_, topology_, choices_));
     TUTTI_TRY(finish());
     return agree_on_decisions();
@@ -300,7 +300,7 @@ class Setup {
       net_latency_us_ = std::max(net_latency_us_, contact.net_latency_us);
     }
     if (!force_network_) TUTTI_TRY(attach(*shm, contacts));
-    // Nobody closes its memory before everybody has mapped it.
+    // No rank closes its memory before all ranks have mapped it.
     TUTTI_TRY(state_.bootstrap_->barrier(deadline_));
     shm->seal();
     auto fabric = std::make_unique<communicator::Fabric>(std::move(shm), std::move(net), choices_.network_name,
@@ -483,7 +483,7 @@ class Setup {
       TUTTI_ASSIGN(graphs[nodes_[rank]], topology::NodeGraph::decode(found[rank]));
     }
     tutti_topology topology = topology_;
-    topology.system = nullptr;  // all ranks decide alike, and only one of a machine has its graph
+    topology.system = nullptr;  // all ranks decide equally, and only one rank of a machine has its graph
     TUTTI_ASSIGN(plan::Instance instance, plan::connect(plugin, topology, graphs));
     choices_.algorithms.emplace_back(plugin, std::move(instance));
     return {};

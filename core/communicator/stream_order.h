@@ -27,7 +27,7 @@ class Streams {
   virtual Status record(Mark mark, Stream stream) = 0;
   /// Orders the stream's later work after the mark.
   virtual Status wait(Stream stream, Mark mark) = 0;
-  /// Return when all before the mark, or all on the GPU, is through.
+  /// Return when all work before the mark, or all work of the GPU, is complete.
   virtual Status finish(Mark mark) = 0;
   virtual Status finish_all() = 0;
 };

@@ -81,7 +81,7 @@ class Watch {
   bool found_ = false;      // a difference: nothing more is compared
   bool comparing_ = false;  // an answer is awaited
   bool suspects_ = false;   // the latest comparison found a difference
-  uint64_t compared_ = 0;   // collective calls that all ranks have made alike
+  uint64_t compared_ = 0;   // collective calls that are equal on all ranks
   uint32_t rest_ = 0;       // ticks until the next comparison
   uint32_t next_rest_ = 0;
   std::vector<uint64_t> compared_messages_;  // by sender

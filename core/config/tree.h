@@ -12,7 +12,7 @@
 
 namespace tutti::config {
 
-/// One setting as somebody gave it.
+/// One setting as its origin gave it.
 struct Entry {
   std::string key;              ///< dotted
   std::string text;             ///< lists as "[a, b]"

@@ -68,7 +68,7 @@ class LoadedImage : public Image {
   Status load_code() {
     try {
       auto mode = boost::dll::load_mode::rtld_now | boost::dll::load_mode::rtld_local;
-      // Nobody but trusted users can change the real file since its check; the path may be of links.
+      // Since its check, only trusted users can have changed the real file; the path may contain links.
       const std::filesystem::path real = std::filesystem::canonical(file_);
       const InitialiserGuard guard(file_.string());
       if (!unloads()) mode = static_cast<boost::dll::load_mode::type>(static_cast<int>(mode) | RTLD_NODELETE);

@@ -30,7 +30,7 @@ class Task {
   virtual Result<bool> progress() = 0;
   /// True when nothing is left that must go out before the communicator closes.
   virtual bool idle() const = 0;
-  /// True when it waits for something that nobody rings for.
+  /// True when it waits for a state for which no doorbell rings.
   virtual bool polls() const { return false; }
 };
 

@@ -10,7 +10,7 @@
 
 namespace tutti::topology {
 
-/// GB/s on every link of the system when all channels run at their full speed, by link; counted anew from the channels'
+/// GB/s on every link of the system when all channels run at their full speed, by link, computed from the channels'
 /// orders and ports. kInvalidArgument if the graph names a rank or port that the system lacks.
 Result<std::vector<double>> link_loads(const System& system, const NodeGraph& graph);
 

@@ -98,7 +98,7 @@ Status GpuLinks::join(bootstrap::Bootstrap& bootstrap, base::Time deadline) {
     TUTTI_ASSIGN(uint8_t* const at, find(peer, hello.mailboxes[options_.heaps[peer]]));
     at_[peer] = reinterpret_cast<tutti_cuda_mailbox*>(at) + options_.rank * mailboxes_;
   }
-  // Nobody closes its notices before everybody has mapped them.
+  // No rank closes its notices before all ranks have mapped them.
   TUTTI_TRY(bootstrap.barrier(deadline));
   board_->seal();
   return {};

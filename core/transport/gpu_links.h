@@ -63,7 +63,7 @@ class GpuLinks {
   /// Fills the launch's data of its lane: layout, mailboxes, and tracks among the tracks that begin at `tracks`.
   void describe(uint32_t protocol, Lane lane, tutti_cuda_track* tracks, tutti_cuda_launch& launch) const;
 
-  /// The slots that a peer fills; made and told to the peer at the first time. Waits for nobody.
+  /// The slots that a peer fills. The first call makes them and offers them to the peer. Does not wait.
   Result<const uint8_t*> offer(const GpuKey& key);
   /// The slots that this rank fills at a peer; at the first time waits until the peer has offered them.
   Result<uint8_t*> reach(const GpuKey& key);

@@ -31,7 +31,7 @@ class Net {
   /// The state of a rank, as far as this process knows it.
   struct Standing {
     bool left = false;     ///< it left in good order and makes no further call
-    bool unheard = false;  ///< nobody tells any more whether it is there: the hub has closed
+    bool unheard = false;  ///< the hub has closed: the rank's departure cannot be reported any more
     bool awaited = false;  ///< a call of this rank waits for it
   };
   struct Options {

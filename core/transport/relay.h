@@ -51,7 +51,7 @@ class Relay : public progress::Task, public Awaiter {
     tutti_cuda_mailbox* at{};     ///< mailbox in which the GPU tells the peer; memory of the host
     tutti_cuda_mailbox* of{};     ///< mailbox in which the GPU is told
     const uint64_t* lengths{};    ///< by slot, see tutti_cuda_link
-    bool splits = false;          ///< records are messages of their own; alike at both ends
+    bool splits = false;          ///< records are messages of their own; equal at both ends
     bool flushes = false;         ///< `from` needs a flush after each receive
     bool groups = false;          ///< one request receives a slice and its record
     std::shared_ptr<void> owner;  ///< owner of all this memory

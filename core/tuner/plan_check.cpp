@@ -30,8 +30,8 @@ std::string PlanCheck::ask(uint32_t algorithm, uint32_t variant, Collective coll
   return {};
 }
 
-/// An algorithm declines for all ranks and channels alike (tutti/plugin/algorithm.h), so one plan tells. The limits of
-/// a back end may be exceeded by one rank alone, as a tree's inner ranks have more steps than its leaves.
+/// An algorithm declines for all ranks and channels (tutti/plugin/algorithm.h), so one plan tells. The limits of a back
+/// end may be exceeded by a single rank, as a tree's inner ranks have more steps than its leaves.
 std::string PlanCheck::ask_for_root(uint32_t algorithm, uint32_t variant, Collective collective, uint32_t root) const {
   const Algorithm& asked = choices_.algorithms[algorithm];
   const BackEnd* const back_end = choices_.back_end;

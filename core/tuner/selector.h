@@ -78,7 +78,7 @@ struct Decision {
   double predicted_us = 0;
 };
 
-/// Decides alike as long as it lives; any thread.
+/// Its decisions do not change during its life; any thread.
 class Selector {
  public:
   Selector(const config::Config& config, Choices choices)

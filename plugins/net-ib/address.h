@@ -59,7 +59,7 @@ Result<Interface> choose_interface(const std::string& wanted, const Ip& of_port,
 Result<Fd> listen_at(const Interface& at, uint16_t& port);
 /// A socket that connects one address to a second address. Does not block.
 Result<Fd> connect_from(const Interface& from, const Ip& to, uint16_t port);
-/// True: the socket is connected. kRemote: it cannot connect; `refused` says that nobody listens there.
+/// True: the socket is connected. kRemote: it cannot connect; `refused` says that there is no listener.
 Result<bool> is_connected(const Fd& socket, bool& refused);
 /// Lets the kernel notice a host that is silent for longer than `silence`.
 void watch_silence(const Fd& socket, std::chrono::milliseconds silence);

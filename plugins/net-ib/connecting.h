@@ -48,7 +48,7 @@ class Connecting : public sdk::Connecting {
   Hello hello_;
   Welcome welcome_;
   size_t read_ = 0;
-  bool refused_ = false;  // nobody listens there
+  bool refused_ = false;  // there is no listener
   Clock::time_point silent_since_ = Clock::now();
   Clock::time_point pause_until_{};
 };

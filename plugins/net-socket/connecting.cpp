@@ -173,7 +173,7 @@ Result<bool> Connecting::write(Stream& stream, const void* from, size_t bytes) {
 
 Status Connecting::lost(int error) {
   refused_ = error == ECONNREFUSED;
-  if (refused_) {  // nobody listens there any more: the link and the host are there
+  if (refused_) {  // the listener is gone, but the link and the host are there
     return {Code::kRemote, fmt::format("{} refuses connections; the process there may have ended", to_.to_string())};
   }
   return {Code::kRemote, fmt::format("{} cannot be reached: {}; check the link, the interface setting and firewalls",

@@ -322,7 +322,7 @@ void Connection::abandon() {
   shared_.ucx->abandon();
 }
 
-/// Messages that nobody will receive would stay in the worker's memory.
+/// Messages without a receive would stay in the worker's memory.
 void Connection::discard_unexpected() {
   constexpr uint64_t kIdMask = ~uint64_t{0} << 32;
   ucp_tag_recv_info_t info{};

@@ -10,7 +10,7 @@ namespace {
 
 using device::Connections;
 
-/// Until `has_come`; false if that is in vain.
+/// Waits until `has_come`; false if the wait was ended.
 template <class HasCome>
 __device__ __forceinline__ bool wait(const tutti_cuda_launch& launch, uint32_t rank, HasCome&& has_come) {
   device::Waits waits(launch);

@@ -264,7 +264,7 @@ void one_with_all(const Rank& own) {
       REQUIRE(std::count(bytes, bytes + sizeof(float), byte) == sizeof(float));
     }
   }
-  together.arrive_and_wait();  // nobody's kernel waits any more
+  together.arrive_and_wait();  // no kernel waits any more
   CUDA(cudaFree(buffers));
   OK(ncclCommDestroy(comm));
 }
@@ -282,7 +282,7 @@ void factors(const Rank& own) {
   OK(ncclAllReduce(own.data, own.data, kCount, ncclFloat, op, comm, own.stream));
   OK(ncclRedOpDestroy(op, comm));
   REQUIRE(own.all_are(6));
-  together.arrive_and_wait();  // nobody's kernel waits any more
+  together.arrive_and_wait();  // no kernel waits any more
   CUDA(cudaFree(factor));
   OK(ncclCommDestroy(comm));
 }

@@ -257,7 +257,7 @@ TEST(Mismatch, NamesRootsMessagesAndEmptyCalls) {
     EXPECT_TRUE(comm.barrier().ok());
     const int root = comm.rank() == 1 ? 2 : 0;
     Status status = comm.broadcast(data.data(), data.data(), 10, DataType::kFloat32, root);
-    if (status.ok()) status = comm.barrier();  // a root waits for nobody
+    if (status.ok()) status = comm.barrier();  // a root does not wait for ranks
     EXPECT_EQ(status.code(), Code::kMismatch) << status.to_string();
     EXPECT_THAT(text_of(status), HasSubstr("call 2 is broadcast of 10 × float32, root 0 on ranks 0,2,3 and broadcast "
                                            "of 10 × float32, root 2 on rank 1"));

@@ -53,7 +53,7 @@ class Rank {
   Rank& operator=(const Rank&) = delete;
 
   Status enqueue() { return comm->all_reduce(buffer_, buffer_, kCount, DataType::kFloat32, ReduceOp::kSum, stream_); }
-  /// Returns when the call is through, or was ended.
+  /// Returns when the call has completed, or was ended.
   Status finish() {
     EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
     return comm->async_error();

@@ -58,7 +58,7 @@ class Source {
     return value;
   }
   uint32_t below(uint32_t end) { return take<uint8_t>() % end; }
-  /// Small and huge numbers alike.
+  /// Small and huge numbers.
   uint64_t number() { return uint64_t{take<uint8_t>()} << below(64); }
 
  private:

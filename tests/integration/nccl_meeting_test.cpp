@@ -28,7 +28,7 @@ struct Ranks {
       const Status opened = doors[static_cast<size_t>(rank)].open(gather, rank, kRendezvous);
       EXPECT_TRUE(opened.ok()) << opened.to_string();
     });
-  }  // the hub ends here: nobody needs it to meet again
+  }  // the hub ends here: it is not needed to meet again
 
   /// All members meet; each with the color and key that `wish` gives it. Their seats, by rank.
   std::map<int, Seat> meet(const std::vector<int>& members, const std::function<std::pair<int, int>(int)>& wish) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Both sides of the door prove that they know the secret, and nobody learns it.
+// Both sides of the acceptor prove that they know the secret, and a stranger does not learn it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -147,7 +147,7 @@ TEST(Handshake, ARecordedHelloIsWorthNothing) {
   EXPECT_EQ(replaying.hear().header.kind, Kind::kChallenge);
   replaying.say({.kind = Kind::kHello, .timeout_ms = 60000}, payload_of(hello));
   EXPECT_TRUE(replaying.hears_end());
-  make_group(id, 2);  // nobody has taken the place of rank 1
+  make_group(id, 2);  // no stranger has taken the place of rank 1
 }
 
 TEST(Handshake, TheHubProvesThatItKnowsTheSecret) {

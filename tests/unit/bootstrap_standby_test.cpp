@@ -136,7 +136,7 @@ TEST(Standby, DeathOfTheStandbysProcessNamesItsRank) {
   EXPECT_THAT(text_of(other.value()->barrier(soon())), HasSubstr("its process ended without leaving"));
 }
 
-/// The hub's process has no rank: nobody is lost with it.
+/// The hub's process has no rank: no rank is lost with it.
 void expect_standby_serves(const std::function<void(Child&)>& end) {
   Child child("DISABLED_Child.Serves", "");
   const auto id = UniqueId::from_string(child.hear());

@@ -80,7 +80,7 @@ tutti_slot_layout layout_of(Wire wire) {
   layout.slot_stride = wire == Wire::kLL ? 1024 + 64 : 512 + device::Simple::kHeaderBytes;
   layout.chunk_slots = 2;
   if (wire == Wire::kSimpleSplit) {
-    // Messages of 1 to 3 slots, which do not divide the ring: some begin anew before its end.
+    // Messages of 1 to 3 slots, which do not divide the ring: some begin at its first slot before its end.
     layout.slot_count = 16;
     layout.slot_stride = 192;
     layout.message_slots = 3;

@@ -34,7 +34,7 @@ class FakeNetwork {
   void set_capabilities(uint64_t capabilities, uint32_t memory) { capabilities_ = capabilities, memory_ = memory; }
   /// The limit of connections that the device reports.
   void limit_connections(uint32_t limit) { max_connections_ = limit; }
-  /// Lets the plugin access the memory at `view`, which nobody else may, through `alias`.
+  /// Lets only the plugin access the memory at `view`, through `alias`.
   void grant(const PrivateMemory& memory);
   /// Messages that were sent with a tag from `first` to `last`, and flushes.
   int sent(uint32_t first, uint32_t last);

@@ -150,7 +150,7 @@ TEST_F(Files, AFileIsReplacedOrAppendedTo) {
   EXPECT_EQ(text_of(file), "short");
   ASSERT_TRUE(write_all(*open_to_append(file), " and more", "file").ok());
   EXPECT_EQ(text_of(file), "short and more");
-  fs::create_symlink(file, folder_ / "link");  // nobody else can have made it
+  fs::create_symlink(file, folder_ / "link");  // no other user can have made it
   ASSERT_TRUE(write_file(folder_ / "link", "through").ok());
   EXPECT_EQ(text_of(file), "through");
   EXPECT_THAT(said(write_file(folder_ / "absent" / "file", "")),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Machines that nobody built, as documents.
+// Random machines, as documents.
 #pragma once
 
 #include <random>

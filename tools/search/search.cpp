@@ -27,7 +27,7 @@ Examples:
   tutti search --topology dgx.xml --nodes 4 --plan plan.yaml --set algorithm=tree
   tutti search --topology partial.xml --gpu 0000:10:1c.0,0000:10:1d.0   # a file that gives places only)";
 
-/// Steps of all plans written to one file, at most: more is a file nobody opens.
+/// Steps of all plans written to one file, at most: a larger file is not useful.
 constexpr uint64_t kMaxWrittenSteps = 4'000'000;
 
 struct Work {

@@ -22,7 +22,7 @@ struct Finding {
   uint64_t hash = 0;  ///< hash of the output, if it must be equal on all ranks
 };
 
-/// A buffer between two guards that nobody may write to.
+/// A buffer between two guards, which no call may write.
 class GuardedBuffer {
  public:
   explicit GuardedBuffer(size_t bytes) : bytes_(bytes), memory_(bytes + 2 * kGuardBytes) {

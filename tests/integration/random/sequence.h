@@ -11,7 +11,8 @@
 namespace tutti::sequence {
 
 inline constexpr uint32_t kCommunicators = 2;  // over the same ranks
-inline constexpr uint64_t kLifeRounds = 100;   // then both communicators are made anew, with other settings
+inline constexpr uint64_t kLifeRounds =
+    100;  // after this number, both communicators are made again, with other settings
 
 /// The limits of a random sequence.
 struct Limits {

@@ -40,7 +40,7 @@ Result<Memory> allocate(size_t bytes);
 /// A graph of the work that `enqueue` puts on the queue. The graph can be launched there again and again.
 Result<Graph> capture(cudaStream_t queue, const std::function<Status()>& enqueue);
 
-/// Memory of the device that nobody has taken.
+/// Free memory of the device.
 Result<size_t> free_bytes();
 
 }  // namespace tutti::bench::cuda

@@ -359,7 +359,7 @@ Status CudaMeasurement::finish(const Library& library) {
     const cudaError_t state = cudaEventQuery(end_.get());
     if (state == cudaSuccess) return library.async_error();
     if (state != cudaErrorNotReady) return status_of(state, "a call failed on the device");
-    cudaGetLastError();  // "not ready" is no error, and nobody else shall take it for one
+    cudaGetLastError();  // "not ready" is no error, and no later call shall take it for an error
     TUTTI_TRY(library.async_error());
     TUTTI_TRY(control_.async_error());
     if (Clock::now() > deadline) {

@@ -74,9 +74,9 @@ typedef struct tutti_algorithm_ops {
      TUTTI_ALL_REDUCE ...). Returns TUTTI_NOT_FOUND after the last variant. All instances have the same variants.
      Strings are valid as long as the shared object is loaded. [any] */
   int32_t (*variant)(void* self, uint32_t index, tutti_str* name, uint64_t* collectives);
-  /* primitives: emits the plan of one rank on one channel. The same request gives the same plan. If a variant cannot do
-     the collective on this topology, it returns TUTTI_UNSUPPORTED for all ranks, channels and roots alike. `explain`
-     shows the text that it passes to host->fail. [any] */
+  /* primitives: emits the plan of one rank on one channel. Equal requests give equal plans. If a variant cannot do the
+   * collective on this topology, it returns TUTTI_UNSUPPORTED for all ranks, channels and roots. `explain` shows the
+   * text that it passes to host->fail. [any] */
   int32_t (*plan)(void* instance, const tutti_plan_request* request, const tutti_plan_sink* sink);
   /* The cost of a variant for a collective. [any] */
   int32_t (*cost)(void* instance, uint32_t collective, uint32_t variant, tutti_algorithm_cost* out);

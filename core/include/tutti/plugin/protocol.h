@@ -42,7 +42,7 @@ typedef struct tutti_connection {
                       shared memory */
   tutti_bell* peer_bell;
   uint64_t step;       /* next step of this side */
-  uint64_t next_begin; /* first step of the next message: `step`, or where the memory begins anew */
+  uint64_t next_begin; /* first step of the next message: `step`, or the next step at slot 0 */
   uint64_t next_end;   /* step after that message */
   uint64_t seen;       /* last value read from the other side's counter */
   uint64_t call;       /* last call whose signature was sent or checked */

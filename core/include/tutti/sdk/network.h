@@ -63,7 +63,7 @@ class Connection : public NetworkObject {
   virtual Status test(Request& request, bool& done, uint64_t* bytes) = 0;
 };
 
-/// A connect under way. Destroyed when it is through, or given up.
+/// A connect under way. Destroyed when it has completed, or was given up.
 class Connecting : public NetworkObject {
  public:
   /// Null: not yet. Does not block.

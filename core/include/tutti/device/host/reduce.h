@@ -19,7 +19,7 @@ struct ReduceCall {
   int32_t scaled_source;      ///< index of the source multiplied by `scalar` first, rounded to the type (pre-multiplied
                               ///< sum), or -1
   uint32_t divisor;           ///< average: the sum is divided by this at the end; 0 is for "not"
-  bool streaming = false;     ///< hint: destinations go around the caches; for large output that nobody reads soon
+  bool streaming = false;     ///< hint: destinations go around the caches; for large output that is not read soon
   // The scalings belong to sum, average and pre-multiplied sum; the other operators ignore them.
 };
 using ReduceFunction = void (*)(const ReduceCall&);
