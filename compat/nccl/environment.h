@@ -19,6 +19,7 @@ struct Rendezvous {
   std::chrono::nanoseconds limit;  ///< for all to come
 };
 
+/// The settings of communicators, from all origins. One thread at a time.
 class Settings {
  public:
   /// The settings of this process at this time. Also sets up the log, and names once the variables without effect.

@@ -16,7 +16,7 @@
 
 namespace tutti::base {
 
-/// An IPv4 or IPv6 address with a port.
+/// An IPv4 or IPv6 address with a port. A plain value.
 class SocketAddress {
  public:
   SocketAddress() = default;  ///< no address; family() is AF_UNSPEC

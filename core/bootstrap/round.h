@@ -10,6 +10,7 @@
 namespace tutti::bootstrap {
 
 /// One call that every rank makes. Holds the parts that have arrived, and detects parts that do not fit.
+/// For the poller's thread.
 class Round {
  public:
   explicit Round(int rank_count) : ids_(static_cast<size_t>(rank_count)), parts_(static_cast<size_t>(rank_count)) {}
@@ -39,6 +40,7 @@ class Round {
 };
 
 /// One question to all ranks, and their answers. Ranks that ask the same at the same time share a survey.
+/// For the poller's thread.
 class Survey {
  public:
   struct Asker {

@@ -14,6 +14,7 @@
 
 namespace tutti::communicator {
 
+/// One thread at a time.
 class DryCommunicator {
  public:
   struct Options {

@@ -14,7 +14,7 @@ namespace tutti::plan {
 /// executor that does a part of it earlier can only wait less.
 ///
 /// Derived classes do the work of a step when its waits are over. The outcome does not depend on the order in which
-/// ranks advance: each rank only waits, and never chooses.
+/// ranks advance: each rank only waits, and never chooses. One thread at a time.
 class Run {
  public:
   static constexpr uint64_t kUnlimited = ~uint64_t{0};

@@ -12,7 +12,7 @@ namespace tutti::plan {
 
 /// All values of one symbolic run, by number. A value holds, for one input chunk index, the ranks whose chunks it
 /// contains. A defect that can never be repaired (a rank twice, different chunks, FINAL too early) is noted in the
-/// value. It is reported only if the value ends at a place that demands a right value.
+/// value. It is reported only if the value ends at a place that demands a right value. One thread at a time.
 class Values {
  public:
   using Id = uint32_t;

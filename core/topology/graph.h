@@ -12,6 +12,7 @@
 
 namespace tutti::topology {
 
+/// Channels of one machine with their orders of ranks and their ports. Does not change after construction: any thread.
 class NodeGraph {
  public:
   NodeGraph() = default;
@@ -31,7 +32,7 @@ class NodeGraph {
   }
   uint32_t net_in(uint32_t channel) const { return nets_[size_t{channel} * 2]; }
   uint32_t net_out(uint32_t channel) const { return nets_[size_t{channel} * 2 + 1]; }
-  /// The same channels for a different machine of the same kind, whose ranks begin at `first_rank`.
+  /// The same channels for machine `node`, of the same kind: `rank_offset` is added to every rank.
   NodeGraph moved_to(uint32_t node, uint32_t rank_offset) const;
 
   /// Borrows from this.

@@ -31,7 +31,7 @@ struct BuildOptions {
   double host_gbs = 8;
 };
 
-/// Immutable. Copyable; view() borrows from it.
+/// Immutable. Copyable; view() borrows from it. Any thread.
 class System {
  public:
   /// Builds nodes and links, finds all paths, and removes nodes that no rank reaches. GPUs without a rank stay as

@@ -34,6 +34,7 @@ struct MessagePart {
 };
 
 /// One connection of the plugin. Closes it when destroyed, with all registrations; requests end with it.
+/// Threads of a channel: one at a time, as the plugin's [progress] entries demand.
 class Channel {
  public:
   /// `ends`: between which ranks and devices, for messages.
@@ -67,7 +68,7 @@ class Channel {
   std::vector<void*> registrations_;  // registrations that are not null
 };
 
-/// Makes a connection to a peer. The first message names this rank.
+/// Makes a connection to a peer. The first message names this rank. One thread at a time: the task that dials.
 class Dial {
  public:
   Dial(const Net& net, const Key& key, uint32_t device, const tutti_net_handle& handle);
@@ -101,7 +102,7 @@ class Awaiter {
 
 /// A connection that broke. This is a failure of the communicator, unless the peer has left in good order and no call
 /// waits for it. The hub knows more than a connection: it may report that the peer has left, or died. The verdict
-/// leaves it a moment for that.
+/// leaves it a moment for that. One thread at a time: the task of the connection.
 class Breakage {
  public:
   void begin(Status failure);

@@ -9,6 +9,7 @@
 
 namespace tutti::transport {
 
+/// Pinned memory of the host for this rank alone. Threads: as Heap.
 class PinnedHeap : public Heap {
  public:
   Result<Block> make(uint64_t bytes) override;

@@ -27,6 +27,7 @@
 namespace tutti::transport {
 
 /// Both directions between one CTA of this rank's GPU and its counterpart at a peer.
+/// Threads: progress() as Task demands; attach() by the task that accepts.
 class Relay : public progress::Task, public Awaiter {
  public:
   /// Describes a slice, or stands alone as a notice.

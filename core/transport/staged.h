@@ -10,6 +10,7 @@
 
 namespace tutti::transport {
 
+/// Shared memory of the host that GPUs map. Threads: as Heap.
 class StagedHeap : public Heap {
  public:
   Result<Block> make(uint64_t bytes) override;

@@ -53,7 +53,7 @@ struct LibraryFacts {
   std::optional<Cost> further = {};  ///< cost of a second communicator
 };
 
-/// One rank's side of the measurements. Every rank makes the same calls.
+/// One rank's side of the measurements. Every rank makes the same calls. One thread at a time.
 class Measurement {
  public:
   virtual ~Measurement() = default;

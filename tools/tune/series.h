@@ -28,7 +28,7 @@ struct Sample {
   double time_us = 0;
 };
 
-/// One collective over ascending sizes. The same on every rank, which all see the same times.
+/// One collective over ascending sizes. The same on every rank, which all see the same times. One thread at a time.
 class Series {
  public:
   Series(std::string collective, std::vector<check::Problem> problems);

@@ -23,7 +23,7 @@ struct Segments {
 /// requested CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR.
 Result<Segments> export_segments(const void* begin, uint64_t bytes, int device);
 
-/// Pieces of a different rank, one behind the other, readable and writable by `device`.
+/// Pieces of a different rank, one behind the other, readable and writable by `device`. One thread at a time.
 class MappedSegments {
  public:
   static Result<MappedSegments> map(const base::FdPost::Parcel& pieces, int device);
