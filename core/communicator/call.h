@@ -26,7 +26,7 @@ struct Call {
   /// Collective, type, operation and root in one word, which is the same on all ranks that make the same call. Messages
   /// have no root here.
   uint64_t kind() const;
-  /// A call of that kind, as far as the word tells.
+  /// A call with the parts that the word `kind` holds.
   static Call of_kind(uint64_t kind, uint64_t count);
 };
 
@@ -37,7 +37,7 @@ Status check(const Call& call, int rank, int size);
 /// Blocks of the output, if its length is equal on all ranks; 0: not every rank has an output.
 size_t output_blocks_everywhere(Collective collective, int size);
 
-/// Sends of a group to this rank itself, and its receives from itself, which must be as many and as long.
+/// Sends of a group to this rank itself, and its receives from itself. Both must be equal in number and length.
 struct OwnMessages {
   std::vector<const Call*> sends;
   std::vector<const Call*> receives;

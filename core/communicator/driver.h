@@ -41,7 +41,7 @@ class Driver {
   void set_engine(progress::Engine* engine) { engine_ = engine; }
   /// Asked before a wait sleeps: whether the ranks that a work waits for still take part.
   void set_attendance(const Attendance* attendance) { attendance_ = attendance; }
-  /// Told of waits that sleep.
+  /// Sets the object that records waits which sleep.
   void set_waiting(Waiting* waiting) { waiting_ = waiting; }
 
   struct Outcome {

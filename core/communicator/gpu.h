@@ -79,9 +79,9 @@ class Gpu {
   /// Returns when this rank's calls have completed or were ended.
   virtual Status finish() = 0;
 
-  /// Ends kernels that wait, and all that come.
+  /// Ends all waits of kernels, now and later.
   virtual void stop() = 0;
-  /// Why a kernel gave up by itself; ok: none did.
+  /// The reason why a kernel gave up by itself; ok: none did.
   virtual Status fault() const = 0;
 };
 

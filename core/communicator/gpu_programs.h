@@ -56,7 +56,7 @@ class GpuPrograms {
   static Result<std::unique_ptr<GpuPrograms>> create(const Options& options, const tuner::Selector& selector,
                                                      const Plans& plans, transport::GpuLinks& links);
 
-  /// The collective, ready but for its buffers and scalar. The first call of a shape may wait for peers.
+  /// The prepared collective, without its buffers and scalar. The first call of a shape may wait for peers.
   Result<GpuCall*> prepare(const Call& call);
 
   /// Loads the kernels that only calls with registered outputs run.

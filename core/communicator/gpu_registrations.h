@@ -54,7 +54,7 @@ class GpuRegistrations {
   struct Offer {
     cuda::MemoryAddress address;  ///< address of the allocation, if CUDA shares it by address
     base::FdPost::Address post;   ///< else pieces of it go by files; all 0: there is no socket
-    uint32_t segments = 0;        ///< so many
+    uint32_t segments = 0;        ///< number of pieces
     uint64_t offset = 0;          ///< offset of the buffer in the allocation, or in the first piece
     int64_t left_ms = 0;          ///< time until this rank gives the registration up
     uint32_t is_shared = 0;

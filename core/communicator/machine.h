@@ -12,7 +12,7 @@
 
 namespace tutti::communicator {
 
-/// The NUMA node that the calling thread runs on, with its processors; none where the kernel does not tell.
+/// The NUMA node on which the calling thread runs, with its processors; none if the kernel does not report it.
 std::optional<topology::Cpu> current_numa_node();
 
 struct MachineOptions {

@@ -61,7 +61,7 @@ bool has_registrable_output(Collective collective);
 /// Bytes of the output of a call on `size` ranks; 0: it has no registrable output.
 uint64_t registrable_output_bytes(const Call& call, int size);
 
-/// Stands for a place in registered memory; ranks compare it. Never 0.
+/// A word for a position in registered memory; ranks compare it. Never 0.
 uint32_t place_of(uint64_t number, uint64_t offset);
 
 }  // namespace tutti::communicator

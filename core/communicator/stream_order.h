@@ -23,7 +23,7 @@ class Streams {
   virtual ~Streams() = default;
   /// The capture that the stream is in.
   virtual Result<std::optional<uint64_t>> capture(Stream stream) const = 0;
-  /// The mark comes after all that the stream holds.
+  /// Records the mark after the present work of the stream.
   virtual Status record(Mark mark, Stream stream) = 0;
   /// Orders the stream's later work after the mark.
   virtual Status wait(Stream stream, Mark mark) = 0;

@@ -11,7 +11,7 @@
 
 namespace tutti::communicator {
 
-/// Consecutive records of a series, as far as a rank still has them.
+/// Consecutive records of a series that a rank still has.
 struct Series {
   uint64_t latest = 0;  ///< number of the latest record that there is
   uint64_t first = 1;   ///< number of the first in `records`

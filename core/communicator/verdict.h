@@ -19,8 +19,8 @@ using Reports = std::span<const Report>;
 std::optional<std::string> different_calls(Reports reports);
 /// The same for the messages between two ranks in one direction.
 std::optional<std::string> different_messages(Reports reports, uint32_t sender, uint32_t receiver);
-/// "ranks made different numbers of calls: 16 on rank 2 and 17 on ranks 0-1,3; ..."; nothing: they are the same, as far
-/// as the reports tell.
+/// "ranks made different numbers of calls: 16 on rank 2 and 17 on ranks 0-1,3; ..."; nothing: the reports show no
+/// difference.
 std::optional<std::string> different_counts(Reports reports);
 
 /// "is in call 17, all_reduce of 8 × float32, sum". `awaited`: the call in which other ranks wait; 0: none.

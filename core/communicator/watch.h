@@ -29,7 +29,7 @@ class Watch {
     bool compare = true;              ///< check.calls
     bool on_gpu = false;              ///< nothing else compares, and a rank may take a call back
   };
-  /// Told of a difference; breaks the communicator.
+  /// Called with a difference; breaks the communicator.
   using Fail = std::function<void(const Status&)>;
   Watch(const History& history, const Attendance& attendance, const Waiting& waiting)
       : history_(history), attendance_(attendance), waiting_(waiting) {}

@@ -30,7 +30,7 @@ class Board {
   /// To be called once all ranks have opened: no further process can map this rank's notices.
   void seal() { boards_[own_].seal(); }
 
-  /// Tells `reader`. A notice is posted once.
+  /// Posts a notice for `reader`, once.
   template <class T>
   void post(uint32_t reader, uint32_t subject, const T& value) {
     static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= kNoticeBytes);

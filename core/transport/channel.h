@@ -75,7 +75,7 @@ class Dial {
   ~Dial();
   Dial(const Dial&) = delete;
   Dial& operator=(const Dial&) = delete;
-  /// The connection once it stands and the peer was told; before that null. Does not block.
+  /// The connection, when it is made and the first message was sent; before that null. Does not block.
   Result<std::unique_ptr<Channel>> advance();
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which connections exist between two ranks, and how they are told apart.
+// The connections between two ranks, and their keys.
 #pragma once
 
 #include <cstdint>

@@ -32,7 +32,7 @@ struct GpuKey {
   uint32_t peer = 0;  ///< rank
 };
 
-/// One rank's end. One thread at a time, but for stop().
+/// One rank's end. One thread at a time, except stop().
 class GpuLinks {
  public:
   /// The properties of a protocol's connections; without slots: no kernel runs it.

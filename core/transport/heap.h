@@ -59,7 +59,7 @@ class Heap {
   /// The memory that a network registers to access `bytes` of a block. `at`: an address of the process, or an address
   /// of the GPU if the process does not map the block. By default memory of the host.
   virtual Result<MessageMemory> for_network(uint8_t* at, uint64_t bytes) { return MessageMemory{at, bytes}; }
-  /// Gives back all that was opened. Nothing on this rank's GPU uses it any more.
+  /// Closes all blocks that were opened. This rank's GPU does not use them any more.
   virtual void close() = 0;
 };
 

@@ -47,7 +47,7 @@ class Net {
     std::function<Standing(uint32_t rank)> standing;  ///< null: every rank is there
     bool serves_left = false;                         ///< a rank that left may still need data: its kernels run
     std::vector<std::string> hosts;                   ///< names by rank, for messages
-    std::chrono::milliseconds break_grace{2000};      ///< for the hub to tell why a connection broke
+    std::chrono::milliseconds break_grace{2000};      ///< time in which the hub may report why a connection broke
     std::function<std::string()> last_failure;        ///< why the plugin's last call in this thread failed
   };
   static Result<std::unique_ptr<Net>> create(Options options);

@@ -30,7 +30,7 @@ namespace tutti::transport {
 /// Threads: progress() as Task demands; attach() by the task that accepts.
 class Relay : public progress::Task, public Awaiter {
  public:
-  /// Describes a slice, or stands alone as a notice.
+  /// Describes a slice, or is a notice without a slice.
   struct Record {
     uint64_t step;    ///< position among the slices, or among the notices, of this direction, from 0
     uint64_t bytes;   ///< length of the slice; 0: a notice
@@ -49,8 +49,8 @@ class Relay : public progress::Task, public Awaiter {
     tutti_slot_layout layout{};   ///< slot_stride includes kRecordRoom
     MessageMemory to;             ///< slots that the GPU fills, as the network accesses them
     MessageMemory from;           ///< slots that the GPU reads
-    tutti_cuda_mailbox* at{};     ///< mailbox in which the GPU tells the peer; memory of the host
-    tutti_cuda_mailbox* of{};     ///< mailbox in which the GPU is told
+    tutti_cuda_mailbox* at{};     ///< mailbox in which the GPU signals the peer; memory of the host
+    tutti_cuda_mailbox* of{};     ///< mailbox in which the GPU is signaled
     const uint64_t* lengths{};    ///< by slot, see tutti_cuda_link
     bool splits = false;          ///< records are messages of their own; equal at both ends
     bool flushes = false;         ///< `from` needs a flush after each receive

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of the host in between GPUs that do not reach each other's: shared by the ranks, and seen by the GPU of each.
+// Memory of the host between GPUs that do not reach each other: shared by the ranks, and mapped by the GPU of each
+// rank.
 #pragma once
 
 #include <vector>

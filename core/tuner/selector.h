@@ -103,7 +103,7 @@ class Selector {
     Decision decision;
     tutti_candidate view{};
     std::string name;      ///< "direct/two-shot × ll"
-    std::string excluded;  ///< why; empty: it stands
+    std::string excluded;  ///< the reason; empty: the candidate is not excluded
   };
   Result<std::vector<Candidate>> judge(const Question& question) const;
   std::vector<Candidate> list(const Question& question) const;
