@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Counts what makes prose hard to read, in pages and in comments of C, C++ and CUDA sources, and limits it.
+"""Counts patterns that make prose hard to read, in pages, comments and docstrings, and limits them.
 
-check_prose.py            checks the groups: pages (README.md and docs), headers (core/include), sources (all others)
+check_prose.py            checks the groups: pages (README.md and docs), headers (core/include), sources (all other C, C++
+                          and CUDA files), scripts (Python, shell, CMake)
 check_prose.py FILE...    names each finding of the files by line, and prints their rates
 
-headless   what, who, whoever, whatever as subject or object without a noun       at most 1 in 1,000 words
-vague      one as a pronoun, ones, those, such, these, others, another, likewise  at most 5 in 1,000 words
-starts     sentences that begin with Of, Until, Where, What, Who, That, Likewise  at most 1 in 1,000 words
-long       sentences of more than 30 words                                        at most 7 % of the sentences
+headless   `what, who, whoever, whatever` as subject or object without a noun         at most 1 in 1,000 words
+vague      `one` as a pronoun, `ones, those, such, these, others, another, likewise`  at most 5 in 1,000 words
+starts     sentences that begin with `Of, Until, Where, What, Who, That, Likewise`    at most 1 in 1,000 words
+long       sentences of more than 30 words                                            at most 7 % of the sentences
 """
 
 import pathlib
@@ -26,7 +27,10 @@ WORDS = {
 START = re.compile(r"(of|until|where|what|who|likewise|nor|that)\b", re.I)
 LONG = 30
 LIMITS = {"headless": 1, "vague": 5, "starts": 1, "long": 7}
+HASH = {".py", ".sh", ".cmake", ".txt"}  # suffixes of files with comments after "#"
 COMMENT = re.compile(r"\s*//[/!]?<?\s?(.*)")
+HASH_COMMENT = re.compile(r"\s*#(?!!)\s?(.*)")
+DOCSTRING = re.compile(r'^[ ]*r?"""(.*?)"""', re.S | re.M)
 TRAILING = re.compile(r"//[/!]?<\s?(.*)")
 
 
@@ -41,6 +45,22 @@ def page_parts(text):
             part = []
         if not apart:
             part.append((number, re.sub(r"\]\([^)]*\)", "]", re.sub(r"^\s*(#+|[-*]|\d+\.)\s+", "", line))))
+
+
+def hash_parts(text):
+    """(line, text) of the comments on lines of their own and of the docstrings of a script."""
+    block, first = [], 0
+    for number, line in enumerate(text.splitlines() + [""], 1):
+        match = HASH_COMMENT.match(line)
+        if match:
+            first = first if block else number
+            block.append(match[1])
+        elif block:
+            yield first, " ".join(block)
+            block = []
+    for match in DOCSTRING.finditer(text):
+        for part in re.split(r"\n\s*\n", match[1]):
+            yield text.count("\n", 0, match.start()) + 1, " ".join(part.split())
 
 
 def comment_parts(text):
@@ -62,11 +82,18 @@ def comment_parts(text):
         yield text.count("\n", 0, match.start()) + 1, re.sub(r"\s*\n\s*\*?\s*", " ", match[1])
 
 
+def parts(path, text):
+    """(line, text) of the prose of one file."""
+    if path.suffix == ".md":
+        return page_parts(text)
+    return hash_parts(text) if path.suffix in HASH else comment_parts(text)
+
+
 def findings(path, text):
     """(words, sentences, [(line, kind, sentence)]) of one file."""
     words = sentences = 0
     found = []
-    for line, part in page_parts(text) if path.suffix == ".md" else comment_parts(text):
+    for line, part in parts(path, text):
         if "SPDX" in part:
             continue
         for sentence in re.split(r"(?<=[.!?;])\s+", re.sub(r"`[^`]*`", "CODE", part.strip())):
@@ -92,12 +119,14 @@ def group_of(path):
     name = path.relative_to(ROOT).as_posix()
     if path.suffix == ".md":
         return "pages" if name == "README.md" or name.startswith("docs/") else None
+    if path.suffix in HASH:
+        return "scripts" if path.suffix != ".txt" or path.name == "CMakeLists.txt" else None
     return "headers" if name.startswith("core/include/") else "sources"
 
 
 def group_problems():
-    groups = {"pages": [], "headers": [], "sources": []}
-    for path in files(CODE | {".inc", ".in", ".md"}):
+    groups = {"pages": [], "headers": [], "sources": [], "scripts": []}
+    for path in files(CODE | HASH | {".inc", ".in", ".md"}):
         group = group_of(path)
         if group:
             groups[group].append((path, findings(path, path.read_text(encoding="utf-8"))))
@@ -128,6 +157,8 @@ def self_test():
              "c.h": ("/* Whatever it\n * holds. */\n// SPDX-License-Identifier: what\nauto a = \"what\";\n",
                      ["headless"]),
              "d.md": ("word " * 31 + ".\n\n- word word word\n- word\n  what\n", ["long", "headless"]),
+             "f.py": ('#!/usr/bin/what\n# Of a rank.\n"""What it does."""\nwhat = "who"\n',
+                      ["headless", "starts", "starts"]),
              "e.cpp": ("// The slots of one peer. Another one is free.\n", ["vague", "vague"])}
     for name, (text, kinds) in cases.items():
         found = findings(pathlib.Path(name), text)[2]

@@ -113,7 +113,7 @@ def measured_in(quote):
 
 
 def quote_problem(shell, quote):
-    """The difference between a quote and what its command does, empty if there is none."""
+    """The difference between a quote and its command's output, empty if there is none."""
     code, lines = shell.run(quote.command if quote.output is not None else small(quote.command))
     fails = quote.output is not None and any(re.search(r"\berror\b|^tutti: ", line) for line in quote.output)
     if (code != 0) != fails:
