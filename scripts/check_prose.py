@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Counts patterns that make prose hard to read, in pages, comments and docstrings, and limits them.
 
-check_prose.py            checks the groups: pages (README.md and docs), headers (core/include), sources (all other C, C++
-                          and CUDA files), scripts (Python, shell, CMake)
+check_prose.py            checks the groups: pages (README.md and docs), headers (core/include), sources (all other C,
+                          C++ and CUDA files), scripts (Python, shell, CMake)
 check_prose.py FILE...    names each finding of the files by line, and prints their rates
 
 headless   `what, who, whoever, whatever` as subject or object without a noun         at most 1 in 1,000 words
