@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Runs the built tests that need GPUs, within a time limit: scripts/gpu_tests.sh BUILD_FOLDER [STEP...]
+# Runs what needs GPUs and was built already, within a time limit: scripts/gpu_tests.sh BUILD_FOLDER [STEP...]
 #
 # Steps, in the order of what they tell soonest: stress registered family matrix random kill. Without any, all of them.
-# Prints a line for each part of a step as it ends, and the last lines of failed parts.
+# Prints a line for each part of a step as it ends, and the last lines of those that fail.
 # Environment: RANKS (rank counts; default 2 and the number of GPUs), CALLS (of the random test, 4000),
 # LIMIT (seconds of one part, 150), TOTAL (seconds of all, 900), LOGS (a folder).
-# Exit code: 1 if a test failed, 2 if a test did not run for lack of time, 77 if there is no GPU.
+# Exit code: 1 where something failed, 2 where something did not run for want of time, 77 where there is no GPU.
 set -uo pipefail
 build=$(realpath "${1:?usage: scripts/gpu_tests.sh BUILD_FOLDER [STEP...]}")
 shift
@@ -69,7 +69,7 @@ matrix() {
 random() {
   local n protocol streams
   for n in "${ranks[@]}"; do
-    # A GPU need not run branches of several ranks' graphs at the same time: ranks that share a GPU have one stream.
+    # A GPU need not run branches of several ranks' graphs beside each other: those that share it have one.
     streams=$((n > gpus ? 1 : 3))
     part "random $n" "$build/tests/random_calls_test" --gpus --ranks "$n" --calls "${CALLS:-4000}" --streams "$streams"
   done

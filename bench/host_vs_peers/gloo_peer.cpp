@@ -121,7 +121,7 @@ int main(int argc, char** argv) {
   }
   int code = 0;
   for (int status = 0; code == 0 && wait(&status) > 0;) {
-    code = WIFEXITED(status) ? WEXITSTATUS(status) : 1;  // one failed rank ends the run: all other ranks wait for it
+    code = WIFEXITED(status) ? WEXITSTATUS(status) : 1;  // one failed rank ends the run: the others wait for it
   }
   std::filesystem::remove_all(store_folder);
   return code;
