@@ -98,7 +98,7 @@ class Communicator::State {
   void on_failure(const bootstrap::FailureReport& report);
   void on_departure(const bootstrap::Departure& departure);
   void on_network_failure(const Status& failure);
-  /// The known state of a rank to which a connection broke. For the network's engine.
+  /// What this rank knows of another rank, to which a connection broke. For the network's engine.
   transport::Net::Standing standing(uint32_t rank) const;
   /// The first failure breaks the communicator: true. Later failures are ignored. `tell`: the other ranks, too. Any
   /// thread.

@@ -67,7 +67,7 @@ class Connection : public sdk::Connection {
     size_t ahead_begin = 0;
     size_t ahead_end = 0;
     bool drained = false;  // the last read has emptied the socket
-    // For a sender: the bytes that the peer has acknowledged, and the time since the last progress.
+    // Of a sender: how far the other host has acknowledged, and since when no more.
     uint64_t acknowledged = 0;
     Time acknowledged_since{};
     Time next_check{};

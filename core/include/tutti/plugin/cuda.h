@@ -113,12 +113,12 @@ typedef struct tutti_cuda_link {
   uint64_t* lengths;
 } tutti_cuda_link;
 
-/* The control words of a launch, in host memory that the GPU maps. */
+/* In host memory that the GPU sees. */
 typedef struct tutti_cuda_control {
-  uint32_t abort;   /* written by the host; not zero: all waits end */
-  uint32_t fault;   /* written by the GPU: the TUTTI_* code with which a kernel gave up */
-  uint32_t peer;    /* the rank for which the kernel waited */
-  uint32_t channel; /* the CTA that waited */
+  uint32_t abort;   /* host: not zero: stop */
+  uint32_t fault;   /* GPU: a TUTTI_* code: why a kernel gave up */
+  uint32_t peer;    /* rank that it waited for */
+  uint32_t channel; /* CTA that waited */
 } tutti_cuda_control;
 
 /* The division of a block of the buffers among CTAs, loops, chunks and slices. All fields but `loops` and `slices` are

@@ -11,7 +11,7 @@
 
 namespace tutti::device {
 
-/// Returned by look() if the wait must end: the call was aborted, a wait of this launch has failed, or time is up.
+/// What a look says that ends a wait in vain.
 inline constexpr uint64_t kStop = ~uint64_t{0};
 
 /// Reports to the host that this CTA gives up: the reason (a TUTTI_* code) and the rank for which it waited. One
@@ -23,9 +23,8 @@ __device__ __forceinline__ void give_up(tutti_cuda_control* control, uint32_t ra
   *const_cast<volatile uint32_t*>(&control->fault) = static_cast<uint32_t>(code);
 }
 
-/// Checks whether a wait must end: the call was aborted, or nothing has arrived for timeout_ns, which it reports to the
-/// host. Returns kStop, or the value to pass as `since` at the wait's next check. `since` is 0 at the first check. Not
-/// inlined, because it runs rarely.
+/// Looks whether a wait is in vain: the call was aborted, or nothing came for too long, which is told to the host.
+/// Returns kStop, or what to pass as `since` at the wait's next look; 0 at its first. Rare, so it stays out of the way.
 static __device__ __noinline__ uint64_t look(tutti_cuda_control* control, uint64_t timeout_ns, uint32_t rank,
                                              uint64_t since) {
   if (*const_cast<const volatile uint32_t*>(&control->abort) != 0) return kStop;
