@@ -11,7 +11,7 @@ namespace tutti::device {
 
 inline constexpr uint32_t kNone = ~0u;
 
-/// Sources and destinations of a move, in shared memory. `from` has the order of the fold.
+/// Sources and destinations of a move. The structure lies in shared memory. `from` has the order of the fold.
 struct Operands {
   const uint8_t* from[TUTTI_CUDA_MAX_RANKS];
   uint8_t* to[TUTTI_CUDA_MAX_RANKS + 1];

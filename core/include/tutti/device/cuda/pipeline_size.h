@@ -13,9 +13,9 @@ inline constexpr uint32_t kPipelineThreads = (kWorkerWarps + 2 + kStorers + 1) *
 // Pipelines of several communicators must fit an SM together.
 inline constexpr uint32_t kPipelinesPerSm = 2;
 
-// Each tile takes one stage in dynamic shared memory. Two CTAs that share an SM have six stages each. Together, this is
+// Each tile takes one stage in dynamic shared memory. Two CTAs that share an SM have six stages each. Six stages hold
 // twice the data that an SM stores in 1 µs, about the latency of a load. In a launch of few CTAs, each CTA has an SM of
-// its own and twice as many stages, because it moves more data than six stages permit at this latency.
+// its own and twice as many stages: it moves more data than six stages permit at this latency.
 inline constexpr uint32_t kStageBits = 14;
 inline constexpr uint32_t kStageBytes = 1 << kStageBits;
 inline constexpr uint32_t kLeastStages = 4;  // with fewer stages, no bulk copies
