@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What bandwidth costs in thread blocks: a collective with 1, 2, 4 ... blocks at most, Tutti beside a library that has
-NCCL's API, as a Markdown table.
+"""The bandwidth by thread blocks: a collective with 1, 2, 4 ... blocks at most, Tutti beside a library with NCCL's API,
+as a Markdown table.
 
 Each row is one run of `tutti bench --device cuda --blocks N --compare LIBRARY`. A block takes an SM, or a share of one,
 from the application. The last row sets no limit.
@@ -19,7 +19,7 @@ UNLIMITED = 0
 
 
 def measure(args, collective, blocks, json_file):
-    """The row of one run, or what went wrong."""
+    """The row of one run, or its failure."""
     json_file.unlink(missing_ok=True)
     command = [str(args.tutti), "bench", collective, "--device", "cuda", "--ranks", str(args.gpus), "--min", args.size,
                "--max", args.size, "--type", args.type, "--in-place", "no", "--json", str(json_file)]

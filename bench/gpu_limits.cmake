@@ -1,4 +1,4 @@
-# gpu_limits: what two GPUs move at best, without a protocol.
+# gpu_limits: the highest bandwidth between two GPUs, without a protocol.
 if(TUTTI_WITH_CUDA)
   add_executable(gpu_limits ${CMAKE_CURRENT_LIST_DIR}/gpu_limits.cu)
   target_include_directories(gpu_limits PRIVATE ${PROJECT_SOURCE_DIR}/core/include)

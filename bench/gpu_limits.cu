@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// What two GPUs move at best, by thread blocks: the limits beside which the bandwidth of collectives stands. Each block
-// copies its own part; bulk copies as in the Simple protocol's pipeline, or loads and stores of its threads.
+// The highest bandwidth between two GPUs, by thread blocks: the limit for the bandwidth of collectives. Each block
+// copies its own part, with bulk copies as in the Simple protocol's pipeline, or with loads and stores of its threads.
 //
 //   one way    GPU 0 stores to GPU 1
-//   both ways  each stores to the other
-//   and local  both ways, and a copy of all that a block stores to its own GPU: an SM's stores share one limit
+//   both ways  each GPU stores to the other GPU
+//   and local  both ways, and a copy of all stored data to the own GPU: all stores of an SM share one limit
 //
-// Without two GPUs that reach each other it says so and exits with 77.
+// Without two GPUs that reach each other, the program says so and exits with 77.
 #include <cuda_runtime.h>
 
 #include <cstdio>
@@ -78,7 +78,7 @@ struct Gpu {
   cudaStream_t stream = nullptr;
 };
 
-/// GB/s per direction of what `start(gpu)` moves, `bytes` of them, on the first `count` GPUs at once.
+/// GB/s per direction if `start(gpu)` moves `bytes` bytes on the first `count` GPUs at the same time.
 double measure(Gpu (&gpus)[2], int count, size_t bytes, const std::function<void(int)>& start) {
   cudaEvent_t begin = nullptr;
   cudaEvent_t end = nullptr;
@@ -126,7 +126,7 @@ int main() {
   }
   std::puts("GB/s per direction | one way: bulk | threads | both ways: bulk | threads | and local: bulk");
   for (const int blocks : {1, 2, 4, 8, 16, 32, 64, 128}) {
-    const size_t share = blocks < 8 ? 16 : 1;  // of the memory: a block alone would take long for all of it
+    const size_t share = blocks < 8 ? 16 : 1;  // part of the memory: a single block would take long for all of it
     const size_t part = kBytes / static_cast<size_t>(blocks) / share;
     const auto bulk = [&](int g, bool local) {
       copy_bulk<<<blocks, 1, kTiles * kTile, gpus[g].stream>>>(gpus[g].input, gpus[1 - g].received,

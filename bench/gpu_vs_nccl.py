@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Compares Tutti's collectives on GPUs with those of a library that has NCCL's API, on this machine.
+"""Compares Tutti's collectives on GPUs with the collectives of a library with NCCL's API, on this machine.
 
 Each part (GPUs, collective, mode) is one run of `tutti bench --device cuda --compare LIBRARY`, which measures both
 libraries batch by batch in turn and checks every result. A part that fails or outlasts its time limit leaves the rows
-that it finished; the others go on. Sizes count as in nccl-tests: the larger buffer. A ratio above 1: Tutti is faster.
+that it finished, and all other parts run. Sizes count as in nccl-tests: the larger buffer. If the ratio is above 1,
+Tutti is faster.
 """
 
 import argparse
@@ -34,7 +35,7 @@ Outcome = collections.namedtuple("Outcome", "rows libraries device failure")  # 
 
 
 def is_own(path):
-    """Whether this is Tutti's library of the same name, which is not what Tutti is to be compared with."""
+    """Whether this is Tutti's library of the same name: Tutti is not compared with itself."""
     return b"tutti" in pathlib.Path(path).read_bytes()
 
 
@@ -50,7 +51,7 @@ def find_library():
 
 
 def run_group(command, seconds):
-    """Runs a command in a process group of its own, of which it leaves nothing. Returns what went wrong, or None."""
+    """Runs a command in a process group of its own, and ends all its processes. Returns the failure, or None."""
     environment = os.environ | {"NCCL_NVLS_ENABLE": "0"}
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           text=True, start_new_session=True, env=environment) as process:
@@ -97,7 +98,7 @@ def size_text(size):
 
 
 def prefixes_of(row):
-    """Where a row was measured: "" out of place, "in_place_" in place."""
+    """The buffers of a row: "" out of place, "in_place_" in place."""
     return [prefix for prefix in ("", "in_place_") if prefix + "ratio" in row]
 
 
@@ -221,7 +222,7 @@ def main():
                 if outcomes[part].failure:
                     print(f"{collective}, {gpus} GPUs, {mode}: {outcomes[part].failure}", file=sys.stderr, flush=True)
             print(table(gpus, collective, args.modes, outcomes), flush=True)
-            if args.out:  # what there is, in case this run is ended
+            if args.out:  # the present rows, in case this run is ended
                 args.out.write_text(report(args, outcomes), encoding="utf-8")
     print(heading(args, outcomes))
     print(overview(args.modes, outcomes))

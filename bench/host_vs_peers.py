@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Compares Tutti's collectives on host memory with those of Open MPI and Gloo on this machine.
+"""Compares Tutti's collectives on host memory with the collectives of Open MPI and Gloo on this machine.
 
-Each round runs every library once, in an order that rotates from round to round, so that what else the machine does
-falls on all of them alike; a figure is the median over the rounds. Sizes count as in nccl-tests: the whole receive
-buffer of all_gather, the whole send buffer of reduce_scatter, the buffer of everything else.
+Each round runs every library once, in an order that rotates from round to round, so that disturbances of the machine
+affect all libraries equally. A figure is the median over the rounds. Sizes count as in nccl-tests: the whole receive
+buffer of all_gather, the whole send buffer of reduce_scatter, the buffer of every other collective.
 """
 
 import argparse
@@ -21,7 +21,7 @@ import tempfile
 
 COLLECTIVES = ["all_reduce", "all_gather", "reduce_scatter", "reduce", "broadcast"]
 LIBRARIES = ["tutti", "openmpi", "gloo"]
-EARLIER = "earlier"  # another build of Tutti
+EARLIER = "earlier"  # a different build of Tutti
 LACKS = {("gloo", "reduce_scatter")}
 BANDS = [(0, 64 << 10, 200), ((64 << 10) + 1, 1 << 62, 10)]  # smallest bytes, largest bytes, iterations of a batch
 RUN_TIMEOUT_S = 300

@@ -3,10 +3,10 @@
 """Compares a network plugin with its raw peer, between two processes of this machine or of two network namespaces.
 
 The raw peers are iperf3 and socket_ping_pong (socket), ucx_perftest (ucx), ib_write_bw and ib_send_lat (ib). In each
-round both run once per figure, one after the other, in an order that changes from round to round. A figure is the
+round both run once per figure, in turn, in an order that changes from round to round. A figure is the
 median over the rounds. The ratio is the plugin's median over the raw peer's.
 
-Variables UCX_* of the environment apply to the plugin ucx and to ucx_perftest alike.
+Variables UCX_* of the environment apply to the plugin ucx and to ucx_perftest.
 """
 
 import argparse
@@ -95,7 +95,7 @@ class Runner:
         return command + (["taskset", "--cpu-list", self.args.cpus[index]] if self.args.cpus else [])
 
     def next_port(self):
-        """Another port for each run, since a port that was just used may still be taken."""
+        """A new port for each run, since a recently used port may still be taken."""
         for _ in range(PORTS):
             self.port = self.args.port + (self.port + 1 - self.args.port) % PORTS
             if not self.listens(self.port, state="[0-9A-F]{2}"):

@@ -42,12 +42,13 @@ if("undefined" IN_LIST TUTTI_SANITIZE)
     $<$<COMPILE_LANGUAGE:C,CXX>:-fno-sanitize-recover=undefined -fno-sanitize=vptr>)
 endif()
 
-# The headers that most sources parse. Every source includes what it uses: the asan build and clang-tidy compile without
-# precompiled headers, and so find an include that is missing.
+# The headers that most sources parse. Every source includes all headers that it uses: the asan build and clang-tidy
+# compile without precompiled headers, and so find a missing include.
 set(TUTTI_COMMON_HEADERS <algorithm> <array> <atomic> <chrono> <cstdint> <cstring> <functional> <map> <memory> <mutex>
   <optional> <span> <string> <string_view> <utility> <vector> <fmt/format.h>)
 
-# tutti_precompile(<target> [<header>...]): parses the common headers and these once for all C++ sources of the target.
+# tutti_precompile(<target> [<header>...]): parses the common headers and the given headers once for all C++ sources of
+# the target.
 function(tutti_precompile target)
   set(headers ${TUTTI_COMMON_HEADERS} ${ARGN})
   list(TRANSFORM headers REPLACE "^(.+)$" "$<$<COMPILE_LANGUAGE:CXX>:\\1>")
@@ -81,9 +82,9 @@ function(tutti_time_limit seconds)
   set_tests_properties(${ARGN} PROPERTIES TIMEOUT ${limit})
 endfunction()
 
-# tutti_test(<name> SOURCES ... [LIBRARIES ...] [LABELS ...] [TIMEOUT seconds] [OPTIMISED]):
-# one GoogleTest program linked with the whole core. Label "concurrent" marks what also runs under ThreadSanitizer.
-# TIMEOUT: for tutti_time_limit(), if 30 s are too short. OPTIMISED: most of the test's time is spent in its sources.
+# tutti_test(<name> SOURCES ... [LIBRARIES ...] [LABELS ...] [TIMEOUT seconds] [OPTIMISED]): one GoogleTest program
+# linked with the whole core. Tests with the label "concurrent" also run under ThreadSanitizer. TIMEOUT: for
+# tutti_time_limit(), if 30 s are too short. OPTIMISED: most of the test's time is spent in its sources.
 function(tutti_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "OPTIMISED" "TIMEOUT" "SOURCES;LIBRARIES;LABELS")
   add_executable(${name} ${arg_SOURCES})

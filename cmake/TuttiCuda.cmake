@@ -1,8 +1,8 @@
-# The CUDA device: TUTTI_WITH_CUDA is ON where a toolkit with a working nvcc was found, or OFF.
+# The CUDA device: TUTTI_WITH_CUDA is ON if a toolkit with a working nvcc was found, else OFF.
 #
-# tutti_cuda_kernels(<target> <template>): compiles <template> (a .cu.in) once for each element type into the target;
-# it sees @TYPE@, the type's name, and @COPIES@, 1 for types that data of others is copied as.
-# tutti_cuda_sources(<target> <source>...): compiles device code that is the same for all.
+# tutti_cuda_kernels(<target> <template>): compiles <template> (a .cu.in) once for each element type into the target.
+# The template sees @TYPE@, the type's name, and @COPIES@, 1 for types as which data of other types is copied.
+# tutti_cuda_sources(<target> <source>...): compiles device code that is the same for all types.
 set(TUTTI_WITH_CUDA OFF)
 if(NOT TUTTI_CUDA STREQUAL "OFF")
   find_package(CUDAToolkit QUIET)

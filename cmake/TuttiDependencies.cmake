@@ -1,5 +1,5 @@
-# Finds what the build uses. Required: Boost.DLL, yaml-cpp, spdlog/fmt, CLI11, nlohmann-json, hwloc,
-# OpenSSL, GoogleTest (tests).
+# Finds the libraries of the build. Required: Boost.DLL, yaml-cpp, spdlog/fmt, CLI11, nlohmann-json, hwloc, OpenSSL,
+# GoogleTest (tests).
 # Optional: pugixml (NCCL's topology XML), CUDA, libibverbs, UCX, Open MPI and Gloo (benchmarks only).
 
 set_property(GLOBAL PROPERTY TUTTI_HAS "")

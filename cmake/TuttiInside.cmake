@@ -1,8 +1,8 @@
-# What libnccl.so.2 and the plugins carry inside instead of needing it as shared libraries: who copies them copies less,
-# and the program that loads them sees none of it.
+# The libraries that libnccl.so.2 and the plugins contain instead of needing them as shared libraries. Fewer files have
+# to be copied, and the program that loads them sees none of these libraries.
 #
-# Targets tutti_inside_<library>: an archive where this system has one that fits, else the shared library.
-# TUTTI_OUTSIDE lists the latter.
+# Targets tutti_inside_<library>: an archive if this system has a suitable one, else the shared library. TUTTI_OUTSIDE
+# lists the latter.
 set(TUTTI_OUTSIDE "")
 
 # tutti_inside(<library> <target> <location of its shared library>)
@@ -11,7 +11,7 @@ function(tutti_inside library target location)
   find_library(TUTTI_ARCHIVE_${library} lib${library}.a PATHS "${folder}" NO_DEFAULT_PATH)
   mark_as_advanced(TUTTI_ARCHIVE_${library})
   unset(TUTTI_ARCHIVE_FITS_${library} CACHE)
-  if(TUTTI_ARCHIVE_${library} AND NOT TUTTI_SANITIZE) # what is not instrumented stays apart
+  if(TUTTI_ARCHIVE_${library} AND NOT TUTTI_SANITIZE) # libraries without instrumentation stay separate
     # Many archives are made for programs: their code depends on its position, or they need libraries of their own.
     try_compile(TUTTI_ARCHIVE_FITS_${library} SOURCES ${PROJECT_SOURCE_DIR}/cmake/empty.cpp
       LINK_OPTIONS -shared -Wl,-z,defs
@@ -52,7 +52,7 @@ else()
   tutti_inside(fmt fmt::fmt "${location}")
 endif()
 
-# Linked inside by targets whose property TUTTI_SELF_CONTAINED is ON; by others as the system has them.
+# Targets with the property TUTTI_SELF_CONTAINED contain them; all other targets use the libraries of the system.
 add_library(tutti_libraries INTERFACE)
 function(tutti_choose library target)
   if(TARGET ${target})

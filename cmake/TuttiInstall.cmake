@@ -1,4 +1,4 @@
-# What `cmake --install` lays down: the library, the tool, the plugins (tutti_add_plugin() installs each), the SDK's
+# The files of `cmake --install`: the library, the tool, the plugins (tutti_add_plugin() installs each), the SDK's
 # headers and static kernels, and the CMake package that find_package(Tutti) finds.
 include(CMakePackageConfigHelpers)
 

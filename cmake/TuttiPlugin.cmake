@@ -1,8 +1,8 @@
 # tutti_add_plugin(<kind> <name> VERSION <version> SOURCES <files>...
 #                  [LIBRARIES <targets>...] [CUDA_ARCHITECTURES <sm>...])
 #
-# Builds the plugin tutti-<kind>-<name>.so: kind is algo, proto, net or tuner. One symbol is exported, an ELF note says
-# what the file is before any of its code runs, and both are checked after linking. Works inside Tutti's tree and,
+# Builds the plugin tutti-<kind>-<name>.so: kind is algo, proto, net or tuner. One symbol is exported. An ELF note
+# describes the file before any of its code runs. Both are checked after linking. Works inside Tutti's tree and,
 # through find_package(Tutti), outside it. The target is called tutti-<kind>-<name>.
 
 set(TUTTI_PLUGIN_CMAKE_DIR ${CMAKE_CURRENT_LIST_DIR})

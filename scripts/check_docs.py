@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that every relative link of the documentation leads to a file and, where it names one, to a heading in it."""
+"""Checks that every relative link of the documentation leads to a file and, if it names one, to a heading in it."""
 
 import re
 import sys

@@ -90,7 +90,7 @@ def plugin_fault(path, name, quoted):
 
 
 def fault(path, name, quoted):
-    """What is wrong with one include of one file (path relative to the root), or None."""
+    """The fault of one include of one file (path relative to the root), or None."""
     area, part = owner(path)
     if ".." in name.split("/"):
         return "no relative paths upwards"

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Runs what was written for NCCL on this machine's GPUs, over Tutti's libnccl.so.2 and over NCCL's, and prints a table:
+# Runs programs for NCCL on this machine's GPUs, over Tutti's libnccl.so.2 and over NCCL's, and prints a table:
 #   scripts/clients_check.sh [BUILD_FOLDER] [STEPS]
-# STEPS: a regular expression of steps to run. Builds first what is missing, unless PREBUILT is set. Each step has a
+# STEPS: a regular expression of steps to run. Builds missing programs first, unless PREBUILT is set. Each step has a
 # time-out; logs stay in BUILD_FOLDER/clients.
-# PYTHON: an interpreter that has PyTorch (and CuPy, JAX). NCCL_LIBRARY: NCCL's own libnccl.so.2. RANKS: how many, in
-# ascending order (1 2 4 8). SHARE: where they are more than the GPUs, they share them, which NCCL refuses: Gloo's
-# results stand in for its.
+# PYTHON: an interpreter that has PyTorch (and CuPy, JAX). NCCL_LIBRARY: NCCL's own libnccl.so.2. RANKS: numbers of
+# ranks, ascending (1 2 4 8). SHARE: if there are more ranks than GPUs, they share GPUs. NCCL refuses this, so the
+# results are compared with Gloo's.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 build=${1:-/tmp/tutti-gpu}
@@ -39,7 +39,7 @@ find_nccl() {
 nccl=${NCCL_LIBRARY:-$(find_nccl)} || nccl=
 has() { "$python" -c "import importlib.util as u, sys; sys.exit(u.find_spec('$1') is None)" 2>/dev/null; }
 
-# Where GPUs are lent to virtual machines, NVLink's multicast is not for guests.
+# If GPUs are lent to virtual machines, guests cannot use NVLink's multicast.
 export NCCL_NVLS_ENABLE=${NCCL_NVLS_ENABLE:-0} PYTHONUNBUFFERED=1 OMP_NUM_THREADS=4
 # A step's time-out must not be the first to notice that something stands still.
 export TUTTI_TIMEOUTS_OPERATION=${TUTTI_TIMEOUTS_OPERATION:-40s}
@@ -85,7 +85,7 @@ lacks() { # lacks NAME WHY
 # PyTorch, CuPy and JAX of PyPI look for the library where PyPI puts it first: LD_LIBRARY_PATH does not reach them.
 with_own=(env LD_PRELOAD="$own")
 with_nccl=(env LD_PRELOAD="$nccl")
-# The programs here name the library by its soname: one that was on the path before must not come first.
+# The programs here name the library by its soname: a library that was on the path before must not come first.
 on_path=(env LD_LIBRARY_PATH="$(dirname "$own")${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}")
 torch_ranks() { # torch_ranks RANKS: the start of a command
   local port
@@ -132,7 +132,7 @@ pytorch() { # pytorch RANKS
   step "torch-training-$n-compared" 60 "$python" "$training" --compare "$logs/nccl-$n.json" "$logs/tutti-$n.json"
 }
 
-others() { # others RANKS
+others() { # runs the remaining clients: others RANKS
   local n=$1 log
   if has cupy; then
     log=$logs/cupy-$n.tutti
@@ -154,7 +154,7 @@ else
   step one-rank 60 "${on_path[@]}" "$build/tests/nccl_arguments" one_rank
   step codes 240 "${on_path[@]}" "$build/tests/nccl_codes"
   step family 200 "${on_path[@]}" "$build/tests/nccl_family"
-  # Where NCCL itself differs from what is documented, that is worth knowing, but no failure of ours.
+  # Differences between NCCL and its documentation are reported, but are no failures of Tutti.
   [[ -z $nccl ]] || may_differ codes-on-nccl 240 "${with_nccl[@]}" "$build/tests/nccl_codes"
   step api-cost 150 "${on_path[@]}" "$build/tests/nccl_api_cost"
   if ((gpus > 1)) && has torch; then

@@ -28,8 +28,8 @@ run() { # run NAME ARGUMENT...
   grep -vE '^#( |$)' "$log" | cut -c 1-150
 }
 
-# expect NAME FLUSHES: checks the counts in the log. Messages that are no slices, those of communicators on the host
-# included, have at most 256 bytes.
+# expect NAME FLUSHES: checks the counts in the log. Messages without a slice, also of communicators on the host, have
+# at most 256 bytes.
 expect() {
   awk -v name="$1" -v flushes="$2" '
     $1 == "network" && $2 == name ":" {

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Small calls on GPUs under compute-sanitizer: scripts/gpu_sanitize.sh BUILD_FOLDER [processes] [threads]
 #
-# processes (the default): each rank has a sanitizer of its own, so that one may hold up its kernels without holding up
-# those of the other. threads: matrix_test, more cases, but both ranks under one sanitizer; a tool that lets one kernel
-# run at a time makes no progress there, which ends by timeouts.operation and is told as such, not as an error.
+# processes (the default): each rank has a sanitizer of its own, so that a sanitizer may delay its rank's kernels but
+# not the peer's kernels. threads: matrix_test, more cases, but both ranks under one sanitizer; a tool that lets one
+# kernel run at a time makes no progress there, which ends by timeouts.operation and is told as such, not as an error.
 #
 # Environment: TOOLS (memcheck racecheck), ALGORITHMS, PROTOCOLS, LIMIT (seconds of one row, 120), TOTAL (seconds of
-# all, 1500), LOGS (a folder). Exit code: 1 where a tool found something or a run failed, 2 where one checked nothing.
+# all, 1500), LOGS (a folder). Exit code: 1 if a tool found an error or a run failed, 2 if a tool checked nothing.
 set -uo pipefail
 build=${1:?usage: scripts/gpu_sanitize.sh BUILD_FOLDER [processes] [threads]}
 shift
@@ -28,7 +28,7 @@ free_port() {
   python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
 }
 
-# under TOOL LOG COMMAND...: what the program says goes to the log, too.
+# under TOOL LOG COMMAND...: the output of the program goes to the log, too.
 under() {
   local tool=$1 log=$2
   shift 2

@@ -7,8 +7,8 @@ below build/mutants, which has a build folder of its own. A mutant is killed if 
 survives if all tests pass. The exit status is 1 if a mutant survives for which no reason is stated.
 
     scripts/mutate.py                     # all; results are kept in build/mutants/results.json
-    scripts/mutate.py --resume            # those that were not killed, or whose file has changed since
-    scripts/mutate.py --only core/plan    # those whose file or text contains this
+    scripts/mutate.py --resume            # mutations that were not killed, or whose file has changed since
+    scripts/mutate.py --only core/plan    # mutations whose file or text contains this
     scripts/mutate.py --check             # only: does every entry apply at exactly one place?
 """
 
@@ -31,13 +31,13 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 LISTS = ROOT / "scripts/mutations"
 WORK = ROOT / "build/mutants"
 RESULTS = WORK / "results.json"
-# Tests that are no programs of their own: what must be built for them.
+# Tests without a program of their own: the targets that they need.
 TARGETS = {"matrix": ["matrix_test", "product"], "matrix_small": ["matrix_test", "product"],
            "random_calls": ["random_calls_test", "product"], "random_calls_small": ["random_calls_test", "product"],
            "fault_calls_test": ["fault_calls_test", "product"], "fault_leave_test": ["fault_leave_test", "product"],
            "tool": ["product"], "tool_config": ["product", "plugin_test"], "topo": ["product"], "search": ["product"],
            "tune": ["product"], "fault_kill": ["product"]}
-LONGEST_S = 600  # of a build
+LONGEST_S = 600  # time limit of a build
 CHILDREN = set()  # process groups that run now
 
 
@@ -150,12 +150,12 @@ class Copy:
 
     def __init__(self, number, cores):
         self.root = WORK / str(number)
-        self.build = "build/release"  # where ccache knows the objects of a release from
+        self.build = "build/release"  # ccache has the objects of a release from this folder
         self.cores = cores
-        self.limits = {}  # of tests, by (tests, filter)
+        self.limits = {}  # time limits of tests, by (tests, filter)
 
     def update(self):
-        """Makes the copy equal to the sources; what is equal keeps its time."""
+        """Makes the copy equal to the sources; equal files keep their times."""
         files = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, check=True,
                                capture_output=True, text=True).stdout.splitlines()
         for name in files:
@@ -176,7 +176,7 @@ class Copy:
             sys.exit(output)
 
     def make(self, tests, limit_s=LONGEST_S):
-        """Builds what the tests need. The status and the output."""
+        """Builds the targets of the tests. Returns the status and the output."""
         targets = sorted({target for test in tests for target in TARGETS.get(test, [test])})
         return run(["cmake", "--build", self.build, f"-j{self.cores}", "--target", *targets], self.root, limit_s)
 
@@ -204,7 +204,7 @@ class Copy:
         self.limits[key] = 10 + 5 * (time.monotonic() - start)
 
     def try_out(self, mutation):
-        """What becomes of a mutant: 'killed', 'survived' or 'broken' (it does not compile)."""
+        """The result of a mutant: 'killed', 'survived' or 'broken' (it does not compile)."""
         self.prepare(mutation)
         path = self.root / mutation.file
         original = path.read_text()
@@ -232,7 +232,7 @@ class Runner:
 
     def run(self):
         by_tests = {}
-        for mutation in self.mutations:  # those with common tests one after another: what was built serves again
+        for mutation in self.mutations:  # mutations with common tests in a row: their builds serve again
             by_tests.setdefault(mutation.tests[0], []).append(mutation)
         for group in by_tests.values():
             self.queue.put(group)
@@ -282,7 +282,7 @@ def folder_of(file):
 
 
 def report(mutations, results):
-    """Prints the table and the survivors. The number of those that should not be."""
+    """Prints the table and the survivors. Returns the number of unexpected survivors."""
     rows, bad = {}, []
     for mutation in mutations:
         verdict = results.get(mutation.key(), "not run")

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Packs a build so that it runs on another machine that has glibc, libgcc and a driver of CUDA:
+# Packs a build so that it runs on a different machine with glibc, libgcc and a driver of CUDA:
 # scripts/pack_build.sh BUILD_FOLDER OUT.tgz [TEST...]
 #
 # Holds programs, libraries, plugins, configurations, the named tests (default: those for GPUs), scripts, and the shared
-# libraries that these need and a distribution may have in another version. To use it: tar xzf OUT.tgz; . env.sh
+# libraries that they need and that a distribution may have in a different version. To use it: tar xzf OUT.tgz; . env.sh
 set -euo pipefail
 build=$(realpath "${1:?usage: scripts/pack_build.sh BUILD_FOLDER OUT.tgz [TEST...]}")
 out=$(realpath -m "${2:?usage: scripts/pack_build.sh BUILD_FOLDER OUT.tgz [TEST...]}")
@@ -31,7 +31,8 @@ mkdir -p "$pack/tests/integration" "$pack/compat/nccl" && mv "$pack/fault" "$pac
 cp tests/integration/*.py "$pack/tests/integration/"
 cp compat/nccl/symbols.txt "$pack/compat/nccl/"
 
-# What the loader finds, less what belongs to the system: the loader itself, glibc, the compiler's and the driver's.
+# The libraries that the loader finds, without the libraries of the system: the loader itself, glibc, the compiler's and
+# the driver's.
 elves=$(find "$pack/build" -type f \( -perm -u+x -o -name '*.so*' \))
 systems='ld-linux|libc|libm|libdl|librt|libpthread|libresolv|libmvec|libutil|libanl|libnsl|libgcc_s|libcuda|libnvidia'
 for elf in $elves; do ldd "$elf" 2>/dev/null || true; done |

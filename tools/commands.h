@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The commands of `tutti`. Each function declares one on the command line; when the user asked for it, it runs and sets
-// the exit code.
+// The commands of `tutti`. Each function declares one command. If the user asked for the command, it runs and sets the
+// exit code.
 #pragma once
 
 #include "tutti/status.h"
@@ -11,10 +11,11 @@ class App;
 
 namespace tutti::tools {
 
-/// What the shell gets to see.
+/// The exit codes.
 inline constexpr int kSuccess = 0;
-inline constexpr int kFailure = 1;  ///< a line on stderr said what and why, or a table counts wrong results
-inline constexpr int kUsage = 2;    ///< the command line asked for something that does not exist
+/// A line on stderr gave the problem and the reason, or a table counts wrong results.
+inline constexpr int kFailure = 1;
+inline constexpr int kUsage = 2;  ///< the command line asked for something that does not exist
 
 void add_bench(CLI::App& tutti, int& exit_code);
 void add_explain(CLI::App& tutti, int& exit_code);

@@ -15,7 +15,7 @@
 namespace tutti::tools {
 namespace {
 
-constexpr uint64_t kRankBits = 17;  // of a rank, plus 1
+constexpr uint64_t kRankBits = 17;  // bits of a rank, plus 1
 
 /// The text without ": rank 3" before its cause: ranks that are told of a failure name the rank that told them.
 std::string cause_of(const std::string& text) {
@@ -43,7 +43,7 @@ std::vector<std::string> lines_of(std::vector<Failure> failures) {
     if (std::find(causes.begin(), causes.end(), cause) != causes.end()) continue;
     causes.push_back(cause);
     std::vector<int> ranks;
-    std::string text;  // with the teller, if a rank was told
+    std::string text;  // with the name of the rank that told it, if a rank was told
     for (const Failure& failure : failures) {
       if (cause_of(failure.text) != cause) continue;
       ranks.push_back(failure.rank);

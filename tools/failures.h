@@ -40,8 +40,8 @@ class LoggedLines {
   static_assert(std::atomic<uint64_t>::is_always_lock_free);
 };
 
-/// Lets the log of this process, and of processes that it forks from now on, write a warning or an error only where no
-/// other rank has written the same line.
+/// For this process, and processes that it forks from now on: writes a warning or an error to the log only if no other
+/// rank has written the same line.
 Status log_once_per_job();
 
 }  // namespace tutti::tools

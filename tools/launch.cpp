@@ -73,7 +73,7 @@ std::string read_all(int descriptor) {
   }
 }
 
-constexpr size_t kLongestReport = 32 << 10;  // a pipe holds it while nobody reads
+constexpr size_t kLongestReport = 32 << 10;  // a pipe holds it without a reader
 constexpr char kDone = '.';                  // the report of a rank whose work is done
 
 /// Tells the parent why this child failed: the time, then the text.
@@ -142,7 +142,7 @@ class Children {
   std::vector<Child> running_;
   std::vector<Failure> failures_;
   int exit_code_ = kSuccess;
-  int last_signal_ = 0;                        ///< that the parent sent to all
+  int last_signal_ = 0;                        ///< the latest signal that the parent sent to all processes
   std::optional<Clock::time_point> deadline_;  ///< when the parent sends a harder one
 };
 

@@ -17,9 +17,10 @@ using RankMain = std::function<Result<int>(const UniqueId& id, int rank)>;
 /// One thread per rank. Returns the largest exit code.
 int run_as_threads(const Session& session, const RankMain& rank_main);
 
-/// One process per rank, forked from the calling process, which must have no other thread. Returns when all have
-/// ended: 0, or the exit code of the first that failed. When one fails the others get a few seconds to notice; then
-/// they are ended. Interrupting the caller (SIGINT, SIGTERM, SIGHUP) ends them all; they also end when the caller dies.
+/// One process per rank, forked from the calling process, which must have no further thread. Returns when all have
+/// ended: 0, or the exit code of the first failed process. After a failure, all other processes get a few seconds to
+/// notice; then they are ended. If the caller is interrupted (SIGINT, SIGTERM, SIGHUP), it ends them all; they also end
+/// when the caller dies.
 int run_as_processes(const Session& session, const RankMain& rank_main);
 
 }  // namespace tutti::tools

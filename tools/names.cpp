@@ -20,7 +20,7 @@ CLI::Validator one_of(std::vector<std::string> names) {
 
 const CLI::Validator kSize(
     [](std::string& text) {
-      constexpr size_t kLongest = 15;  // what fits 64 bits
+      constexpr size_t kLongest = 15;  // the longest text that fits 64 bits
       const size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
       const std::string unit = CLI::detail::to_lower(text.substr(digits));
       const size_t power = unit.empty() ? 0 : std::string("bkmg").find(unit.front());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What users write on the command line: names of types, operators and collectives; sizes.
+// Names on the command line: types, operators, collectives and sizes.
 #pragma once
 
 #include <string>
@@ -25,7 +25,7 @@ std::vector<std::string> all_names() {
   return names;
 }
 
-/// Accepts only these names, and lists them where another one comes.
+/// Accepts only these names; for a different name, the error lists them.
 CLI::Validator one_of(std::vector<std::string> names);
 
 /// Turns "64K" into "65536". Units are powers of 1024; "KB" and "KiB" mean the same as "K".

@@ -36,12 +36,12 @@ struct Session {
   Status check() const;
   /// Makes the id of the ranks on an interface of bootstrap.interface. Ranks report an error in the configuration.
   Result<UniqueId> make_id() const;
-  /// What a rank's communicator is made with.
+  /// The options of a rank's communicator.
   Options options(int rank) const;
-  /// What one is made with by which ranks tell each other facts, on the host: without what is meant for another one,
-  /// that is measured.
+  /// The options of a communicator on the host through which ranks exchange facts. They lack the settings that are
+  /// meant for the measured communicator.
   Options control_options(int rank) const;
-  /// The host that a rank pretends to be on; empty: the real one.
+  /// The host that a rank claims to be on; empty: the real host.
   std::string host(int rank) const;
 };
 

@@ -13,8 +13,8 @@
 
 namespace peer {
 
-/// What the command line asks for. `bytes` counts as in nccl-tests: the whole receive buffer of all_gather, the whole
-/// send buffer of reduce_scatter, the buffer of everything else.
+/// The values of the command line. `bytes` counts as in nccl-tests: the whole receive buffer of all_gather, the whole
+/// send buffer of reduce_scatter, the buffer of every other collective.
 struct Settings {
   std::string collective = "all_reduce";
   int ranks = 2;

@@ -26,7 +26,8 @@ namespace {
 
 constexpr uint32_t kMostConnections = 64;
 constexpr uint32_t kLeastWindow = 2;
-constexpr uint64_t kMostMemory = uint64_t{1} << 30;  // of messages outstanding, over all connections
+// Limit of the memory of outstanding messages, over all connections.
+constexpr uint64_t kMostMemory = uint64_t{1} << 30;
 
 struct Request {
   std::string network = "socket";
@@ -88,7 +89,7 @@ std::unique_ptr<Network> open(const Request& request) {
                                    Patience{std::chrono::microseconds(request.spin_us)});
 }
 
-/// Connections in both directions, one after the other: both sides number them alike.
+/// Makes connections in both directions, in turn: both sides number them equally.
 Lanes join(Network& network, Telephone& line, uint32_t count, bool leads) {
   line.say(network.handle());
   const auto there = line.hear<tutti_net_handle>();
@@ -102,7 +103,7 @@ Lanes join(Network& network, Telephone& line, uint32_t count, bool leads) {
   return lanes;
 }
 
-/// What the server tells of a test.
+/// The server's report on a test.
 struct Report {
   double cpu_seconds = 0;
 };

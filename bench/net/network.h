@@ -47,7 +47,7 @@ class Network {
   /// Whether the request is done. `bytes` of a receive that is done must be as expected.
   bool test(void* request, uint64_t bytes);
 
-  /// Calls `step` until it returns true. `step` returns whether all is done and adds what moved to its argument.
+  /// Calls `step` until it returns true. `step` returns whether all is done, and adds the moved bytes to its argument.
   template <class Step>
   void wait(const char* what, Step&& step) {
     auto since = std::chrono::steady_clock::now();

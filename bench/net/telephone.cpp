@@ -40,7 +40,7 @@ Telephone::Telephone(base::Fd socket) : socket_(std::move(socket)) {
   if (fcntl(socket_.get(), F_SETFL, flags & ~O_NONBLOCK) != 0 ||
       setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) != 0)
     fail("cannot prepare the line to the other process");
-  setsockopt(socket_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);  // a pair has no such option
+  setsockopt(socket_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);  // a socket pair has no such option
 }
 
 Telephone Telephone::wait_at(uint16_t port) {

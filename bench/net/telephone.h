@@ -15,7 +15,7 @@ class Telephone {
  public:
   /// Waits at a port for the other process.
   static Telephone wait_at(uint16_t port);
-  /// Calls "host:port"; tries again for 20 s while nobody listens there.
+  /// Calls "host:port"; tries again for 20 s while there is no listener.
   static Telephone call(const std::string& address);
   /// Both ends of a line within this process, to be parted by fork().
   static std::pair<Telephone, Telephone> pair();

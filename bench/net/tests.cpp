@@ -54,7 +54,7 @@ class Stream {
         window_(order.window),
         left_(order.count) {}
 
-  /// Posts and completes what it can; true once all is done.
+  /// Posts and completes requests as far as possible; true once all are complete.
   bool advance(uint64_t& moved) {
     while (left_ > 0 && posted_.size() < window_) {
       void* request = sends_ ? buffer_.send(bytes_) : buffer_.recv(bytes_);

@@ -11,21 +11,21 @@ namespace tutti::net_bench {
 
 enum class Test : uint32_t { kEnd, kLatency, kOneWay, kBothWays };
 
-/// What both sides do next. Sent from the client to the server as it is.
+/// The next test of both sides. The client sends it to the server as plain data.
 struct Order {
   Test test = Test::kEnd;
   uint32_t connections = 1;  ///< in each direction
   uint32_t window = 8;       ///< messages outstanding on each connection
   uint32_t reserved = 0;
-  uint64_t bytes = 8;  ///< of one message
+  uint64_t bytes = 8;  ///< size of one message
   uint64_t count = 1;  ///< messages per connection and direction, or round trips
 };
 
-/// What one side saw.
+/// The measurement of one side.
 struct Outcome {
   double seconds = 0;
-  double cpu_seconds = 0;       ///< of this process, user and system
-  std::vector<double> samples;  ///< of a latency test, at the client: microseconds of each half round trip
+  double cpu_seconds = 0;       ///< CPU time of this process, user and system
+  std::vector<double> samples;  ///< for a latency test, at the client: microseconds of each half round trip
 };
 
 /// The connections of one side, in both directions.

@@ -46,9 +46,10 @@ Registry& registry() {
   return *instance;
 }
 
-/// Each in a thread of its own, since they wait for each other. What is aborted still waits for what lies before it on
-/// its stream, and to free memory CUDA waits for all kernels of the GPU. These may be another communicator's that is
-/// aborted next: it gets no more than a moment then, and goes on by itself.
+/// Each communicator ends in a thread of its own, since they wait for each other. An aborted communicator still waits
+/// for the earlier work of its stream, and CUDA waits for all kernels of the GPU before it frees memory. These kernels
+/// may belong to a communicator that is aborted next. An aborted communicator therefore gets only a moment, and then
+/// ends in the background.
 void leave(std::vector<Leaving> leaving, bool aborted) {
   std::vector<std::future<void>> done;
   for (Leaving& one : leaving) {
@@ -65,7 +66,7 @@ void leave(std::vector<Leaving> leaving, bool aborted) {
   }
 }
 
-/// Counts the rank out, and returns who leaves now.
+/// Counts the rank out, and returns the ranks that leave now.
 std::vector<Leaving> count_out(ncclComm& comm) {
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
@@ -87,7 +88,7 @@ ncclResult_t getter(const ncclComm* comm, const int* out, const char* call) {
   return comm->state.load();
 }
 
-/// What both ways to end a communicator begin with.
+/// The common first checks of both calls that end a communicator.
 ncclResult_t check_end(const ncclComm* comm, const char* call) {
   TUTTI_NCCL_TRY(check_handle(comm, call));
   if (comm->making.valid()) comm->making.wait();
@@ -150,7 +151,7 @@ void bury(ncclComm* comm, bool aborted) {
 
 using namespace tutti::nccl;
 
-// What was enqueued before runs on its stream whether or not anybody waits here: there is nothing to flush.
+// Enqueued work runs on its stream without a wait here, so there is nothing to flush.
 TUTTI_NCCL(ncclResult_t, ncclCommFinalize, (ncclComm_t comm)) {
   if (comm == nullptr) return ncclSuccess;
   TUTTI_NCCL_TRY(check_usable(comm, "CommFinalize"));
@@ -165,7 +166,8 @@ TUTTI_NCCL(ncclResult_t, ncclCommDestroy, (ncclComm_t comm)) {
   return ncclSuccess;
 }
 
-// Unlike all other calls, while the communicator is still being made: whoever makes it finds that nobody wants it.
+// Unlike all other calls, this call is allowed while the communicator is still being made: the creating thread then
+// finds that it was abandoned.
 TUTTI_NCCL(ncclResult_t, ncclCommAbort, (ncclComm_t comm)) {
   if (comm == nullptr || is_of_parent(comm)) return ncclSuccess;
   TUTTI_NCCL_TRY(check_handle(comm, "CommAbort"));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a handle of an application points at: a communicator of Tutti, its GPU, and how far its life has come.
+// The object behind an application's handle: a communicator of Tutti, its GPU, and its phase of life.
 #pragma once
 
 #include <atomic>
@@ -31,29 +31,30 @@ struct ncclComm {
   int size = 0;
   bool blocking = true;
   std::string clique;                ///< equal for the communicators of this process that are ranks of one and the same
-  int splits = 0;                    ///< made of this one, by every rank alike
-  std::shared_future<void> parting;  ///< the latest of these, ready when this one is not used for it any more
+  int splits = 0;                    ///< splits of this communicator so far, equal on all ranks
+  std::shared_future<void> parting;  ///< the latest split; ready when it does not use this communicator any more
   tutti::nccl::Wishes wishes;
 
   std::shared_future<void> making;               ///< ready when `communicator` and `state` are final; may be invalid
-  std::atomic<Phase> phase{Phase::kBegun};       ///< abandoned: who makes it buries it
+  std::atomic<Phase> phase{Phase::kBegun};       ///< abandoned: the creating thread destroys it
   std::atomic<ncclResult_t> state{ncclSuccess};  ///< ncclInProgress until made; a failure: it could not be
   std::optional<tutti::Communicator> communicator;
   std::atomic<bool> finalized{false};
   std::atomic<bool> revoked{false};
-  std::atomic<bool> told{false};  ///< that it is broken: applications ask again and again
+  std::atomic<bool> told{false};  ///< whether the failure was logged: applications ask again and again
   std::atomic<int> visitors{0};   ///< threads that use `communicator` now; with `magic`, see Visit
 
   tutti::nccl::Doors doors;
   tutti::nccl::Reductions reductions;
-  std::vector<std::unique_ptr<char>> registrations;  ///< handles; that something is registered makes no difference
-  std::vector<tutti::Registration> windows;          ///< until as many were ended: applications cannot say which
+  std::vector<std::unique_ptr<char>> registrations;  ///< handles only: a registration has no effect
+  /// Kept until the same number was ended: applications cannot name a window.
+  std::vector<tutti::Registration> windows;
   size_t ended_windows = 0;
 };
 
 namespace tutti::nccl {
 
-/// ncclSuccess if the handle is one, else ncclInvalidArgument; ncclInvalidUsage in a forked child of the process that
+/// ncclSuccess if the handle is valid, else ncclInvalidArgument; ncclInvalidUsage in a forked child of the process that
 /// made it. `call` is for the text.
 ncclResult_t check_handle(const ncclComm* comm, std::string_view call);
 /// As check_handle, and operations may be given to it: made, not finalized, not revoked.
@@ -62,7 +63,7 @@ ncclResult_t check_usable(const ncclComm* comm, std::string_view call);
 inline bool is_of_parent(const ncclComm* comm) {
   return comm->magic == ncclComm::kAlive && !comm->origin.is_here();
 }
-/// Keeps a communicator from being freed under a thread that uses it, while another aborts it.
+/// Keeps a communicator from being freed while a thread uses it and a different thread aborts it.
 class Visit {
  public:
   explicit Visit(ncclComm& comm);
@@ -79,9 +80,10 @@ class Visit {
 
 /// Takes part in the counting of its clique; once, before the communicator is made.
 void join_clique(ncclComm& comm);
-/// Frees the handle. Ranks of one communicator in one process leave together, when the last one is destroyed: leaving
-/// waits for the others, and one thread may destroy them one by one. Waits for visits to end first; an aborted one does
-/// not wait long for kernels of others on its GPU.
+/// Destroys the communicator and keeps its handle as a tombstone. Ranks of one communicator in one process leave
+/// together, when the last of them is destroyed: a rank that leaves waits for its peers, and one thread may destroy
+/// them one by one. Waits for visits to end first. An aborted communicator does not wait long for kernels of other
+/// communicators on its GPU.
 void bury(ncclComm* comm, bool aborted = false);
 
 }  // namespace tutti::nccl

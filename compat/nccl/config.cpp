@@ -18,7 +18,7 @@ namespace {
 
 constexpr unsigned kMagic = 0xcafebeef;
 
-/// A member that holds a number: since which version, and what may stand in it.
+/// A member that holds a number: the version that introduced it, and its permitted values.
 struct Number {
   const char* name;
   int ncclConfig_t::*member;
@@ -43,7 +43,7 @@ constexpr std::array kNumbers = {
     Number{"nvlinkCentricSched", &ncclConfig_t::nvlinkCentricSched, 22800, 0, 1, false},
 };
 
-/// What the application was compiled with may be shorter than ours, or longer; what it does not know is undefined.
+/// The application's structure may be shorter or longer than ours. Members that it does not have are undefined.
 ncclConfig_t own_copy(const ncclConfig_t& config) {
   ncclConfig_t own = NCCL_CONFIG_INITIALIZER;
   std::memcpy(&own, &config, std::min(config.size, sizeof own));

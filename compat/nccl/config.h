@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ncclConfig_t, read: what an application wishes for one communicator.
+// Reads ncclConfig_t: the wishes of an application for one communicator.
 #pragma once
 
 #include <optional>
@@ -20,9 +20,9 @@ struct Wishes {
 
 /// Null: the defaults, with `blocking` as given. ncclInvalidArgument for values that are none.
 ncclResult_t read(const ncclConfig_t* config, bool blocking, Wishes& wishes);
-/// Names in the log what is ignored; for when the log is set up.
+/// Names the ignored members in the log. Call it after the log is set up.
 void name_ignored(const Wishes& wishes);
-/// Into settings, where nobody has decided.
+/// Puts the wishes into settings that no other origin has decided.
 void propose(const Wishes& wishes, Settings& settings);
 
 }  // namespace tutti::nccl

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Communicators come to life: from an id, for all GPUs of a process, out of another one.
+// Creates communicators: from an id, for all GPUs of a process, or from an existing communicator.
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -50,7 +50,7 @@ ncclResult_t current_device(int& device) {
   return report(current.status());
 }
 
-/// What all ranks of a new communicator do first: no GPU may be another rank's, and each opens its door.
+/// The first step of all ranks of a new communicator: no GPU may belong to two ranks, and each rank opens its listener.
 Status settle(ncclComm& comm, const Rendezvous& rendezvous) {
   comm.rank = comm.communicator->rank();
   comm.size = comm.communicator->size();
@@ -106,7 +106,7 @@ Result<UniqueId> id_of_environment() {
   return UniqueId::from_string(fmt::format("{}:{}", *address, secret));
 }
 
-/// Such an id is served by rank 0, not by who asked for it first: every process asks for the same.
+/// Rank 0 serves an id of this sort, not the process that asked for it first: every process asks for the same id.
 Status serve_if_of_environment(const UniqueId& id, int rank) {
   if (rank != 0) return {};
   TUTTI_ASSIGN(const UniqueId fixed, id_of_environment());
@@ -195,7 +195,7 @@ ncclResult_t init_all(ncclComm_t* comms, int count, const int* list) {
   return end_group();
 }
 
-/// How some ranks of a parent part: where they gather, and what each of them wishes.
+/// The split of some ranks of a parent: the ranks that gather, and the wish of each rank.
 struct Parting {
   std::vector<int> members;  ///< ranks of the parent, ascending
   int color;
@@ -229,7 +229,8 @@ Status part(ncclComm& comm, ncclComm& parent, const Parting& parting, const Sett
   return settle(comm, rendezvous);
 }
 
-/// A new communicator's configuration is what is given, and where that is silent its parent's.
+/// A new communicator's configuration is the given configuration; members that it leaves undefined come from its
+/// parent.
 ncclResult_t derive(ncclComm* parent, ncclComm_t* handle, const ncclConfig_t* config, std::string clique,
                     Parting parting) {
   Wishes wishes;
@@ -263,7 +264,7 @@ ncclResult_t split(ncclComm* parent, int color, int key, ncclComm_t* handle, con
   }
   std::vector<int> members(static_cast<size_t>(parent->size));
   std::iota(members.begin(), members.end(), 0);
-  // Who joins none takes part all the same.
+  // A rank that joins no communicator takes part in the call, too.
   ncclComm_t* const place = color == NCCL_SPLIT_NOCOLOR ? nullptr : handle;
   return derive(parent, place, config, std::to_string(color), {std::move(members), color, key});
 }
@@ -280,7 +281,7 @@ ncclResult_t check_excluded(const ncclComm* parent, const int* list, int count) 
   return ncclSuccess;
 }
 
-/// Only those that remain call this.
+/// Only the remaining ranks call this function.
 ncclResult_t shrink(ncclComm* parent, const int* list, int count, ncclComm_t* handle, const ncclConfig_t* config,
                     bool aborts) {
   if (handle == nullptr) return fail(ncclInvalidArgument, "CommShrink: the place for the communicator is null");

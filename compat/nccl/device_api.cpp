@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The host side of the device API. Kernels of applications cannot communicate through Tutti: what would prepare that is
-// refused, and what only counts ranks is answered.
+// The host side of the device API. Kernels of applications cannot communicate through Tutti. Calls that would prepare
+// communication are refused, and calls that only count ranks are answered.
 #include "nccl/api.h"
 #include "nccl/comm.h"
 #include "nccl/errors.h"
@@ -12,7 +12,7 @@ struct ncclTeam {
   int rank;
   int stride;
 };
-// Only addresses of these are passed.
+// Only addresses of these types are passed.
 struct ncclDevComm;
 struct ncclDevCommRequirements;
 struct ncclDevResourceRequirements;
@@ -57,12 +57,12 @@ TUTTI_NCCL(ncclResult_t, ncclLLA2ACreateRequirement, (int, int, ncclLLA2AHandle*
   return refuse("LLA2ACreateRequirement");
 }
 
-// Of use for LLA2ACreateRequirement only, which refuses.
+// Useful for LLA2ACreateRequirement only, which refuses.
 TUTTI_NCCL(int, ncclLLA2ACalcSlots, (int, int)) {
   return 0;
 }
 
-// Without the device API no rank reaches another's memory from a kernel: each is a team by itself there.
+// Without the device API, no kernel reaches the memory of a different rank: each rank is a team of its own there.
 TUTTI_NCCL(ncclTeam, ncclTeamWorld, (ncclComm_t comm)) {
   if (tutti::nccl::check_handle(comm, "TeamWorld") != ncclSuccess) return {0, 0, 0};
   return {comm->size, comm->rank, 1};
@@ -87,7 +87,7 @@ TUTTI_NCCL(int, ncclTeamRankToLsa, (ncclComm_t comm, ncclTeam team, int rank)) {
   return (rank - team.rank) * team.stride;
 }
 
-// The log is set up anew by every communicator that is made; there is nothing to read again before.
+// Every new communicator sets the log up again; before that there is nothing to read.
 TUTTI_NCCL(void, ncclResetDebugInit, (void)) {}
 
 extern "C" __attribute__((visibility("default"))) void ncclResetDebugInitInternal(void);

@@ -77,8 +77,9 @@ std::optional<std::string> lower_case(std::string_view text) {
   return lower(text);
 }
 
-/// A list of what may be used, or after "^" of what may not: which of Tutti's `names` are left. All: nothing to set.
-/// One: that. What lies between, and choices per function, are rules in a job file here.
+/// Applies a list of permitted names, or after "^" of excluded names, to Tutti's `names`. If all names are left, there
+/// is nothing to set. If one name is left, that name. Every other selection, and choices per function, are rules in a
+/// job file here.
 template <size_t kCount>
 std::optional<std::string> one_of(std::string_view text, const std::array<std::string_view, kCount>& names) {
   if (text.find_first_of(":;@") != std::string_view::npos) return std::nullopt;
@@ -112,7 +113,7 @@ struct Variable {
   Convert convert;
 };
 
-// The first one that is set wins where two mean the same.
+// If two variables mean the same, the first variable that is set wins.
 constexpr std::array kVariables = {
     Variable{"NCCL_DEBUG", "log.level", level},
     Variable{"NCCL_DEBUG_FILE", "log.file", as_it_is},
@@ -151,7 +152,7 @@ void name_those_without_effect() {
   });
 }
 
-/// Where the build and the installation put plugins: lib/tutti/plugins, beside lib/nccl/libnccl.so.2.
+/// The directory of plugins in the build and in the installation: lib/tutti/plugins, beside lib/nccl/libnccl.so.2.
 std::filesystem::path plugin_directory() {
   static const int kHere = 0;
   Dl_info info{};
@@ -214,7 +215,7 @@ Result<config::Config> Settings::load() const {
   return config::Config::load(load);
 }
 
-/// Before the first communicator does: what is wrong with the variables has to be told, too.
+/// Sets up the log before the first communicator does, because errors in the variables must be logged, too.
 Status Settings::start_log() const {
   TUTTI_ASSIGN(const config::Config all, load());
   log::set_failure_level(log::Level::kInfo);  // report() logs each failure that a call returns

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The settings that communicators are made with: Tutti's own files and variables first, then what variables named
-// NCCL_* say where those are silent.
+// The settings of communicators: Tutti's own files and variables first, then the values of NCCL_* variables for
+// settings that those leave open.
 #pragma once
 
 #include <chrono>
@@ -19,14 +19,15 @@ struct Rendezvous {
   std::chrono::nanoseconds limit;  ///< for all to come
 };
 
+/// The settings of communicators, from all origins. One thread at a time.
 class Settings {
  public:
-  /// Of this process, now. Sets up the log, too, and names once what has no effect.
+  /// The settings of this process at this time. Also sets up the log, and names once the variables without effect.
   static Result<Settings> of_process();
 
-  /// Takes a value for a key, unless somebody has decided before: false.
+  /// Takes a value for a key. False: an earlier origin has decided the key.
   bool propose(std::string_view key, std::string value);
-  /// Takes a value whatever others say.
+  /// Sets a value that overrides all other origins.
   void demand(std::string_view key, std::string value);
 
   Result<Rendezvous> rendezvous() const;
@@ -41,7 +42,7 @@ class Settings {
   Options options_;
 };
 
-/// What the variable says: 0 or 1; anything else: `otherwise`.
+/// The value of the variable: 0 or 1; with every other text `otherwise`.
 bool switched(std::string_view name, bool otherwise);
 
 }  // namespace tutti::nccl

@@ -10,7 +10,7 @@
 namespace tutti::nccl {
 namespace {
 
-// Of the whole process, as applications expect it: the thread that asks is often not the one that failed.
+// One error for the whole process, as applications expect it: often, a different thread asks for the text.
 struct LastError {
   std::mutex mutex;
   std::string text;

@@ -122,7 +122,8 @@ void give_up(const Making& making) {
   if (making.comm->magic == ncclComm::kAlive && !is_of_parent(making.comm)) bury(making.comm);
 }
 
-/// Those with one parent in one lane, in order: they use its connections. All others by themselves.
+/// Groups pending inits by parent: inits with the same parent run in order, because they use its connections. All other
+/// inits run by themselves.
 std::vector<std::vector<Making>> lanes_of(std::vector<Making> makings) {
   std::vector<std::vector<Making>> lanes;
   for (Making& making : makings) {
@@ -191,7 +192,8 @@ bool mixed(const Group& all) {
   return std::adjacent_find(kinds.begin(), kinds.end(), std::not_equal_to<>()) != kinds.end();
 }
 
-/// Ends one level. The outermost: what was collected is in `out`, the mistake that spoils it is returned.
+/// Ends one level. At the outermost level, `out` gets the collected calls, and the result is the mistake that spoils
+/// the group.
 ncclResult_t close(const char* name, Group& out) {
   if (group.depth == 0) return fail(ncclInvalidUsage, "{}: there is no GroupStart before it in this thread", name);
   if (--group.depth > 0) return ncclSuccess;
@@ -203,7 +205,7 @@ ncclResult_t close(const char* name, Group& out) {
   return out.mistake;
 }
 
-/// The sum of what the operations would take, one after another.
+/// The sum of the predicted times of all operations.
 ncclResult_t estimate(const std::vector<Operation>& operations, float& microseconds) {
   double sum = 0;
   for (const Operation& o : operations) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Groups: what a thread asks between GroupStart and GroupEnd is kept, and done together by the outermost end. A mistake
-// in a group is remembered, and nothing of the group is done then.
+// Groups: the calls of a thread between GroupStart and GroupEnd are kept, and the outermost end runs them together. A
+// mistake in a group is remembered, and then no call of the group runs.
 #pragma once
 
 #include <functional>
@@ -12,9 +12,10 @@ namespace tutti::nccl {
 
 /// The making of a communicator.
 struct Making {
-  ncclComm* comm;     ///< to be made
-  ncclComm* parent;   ///< what one parent is split into is made one after another; may be null
-  ncclComm** handle;  ///< of the application: null again if a blocking one fails. None: the result is not wanted
+  ncclComm* comm;    ///< to be made
+  ncclComm* parent;  ///< children of one parent are made in turn; may be null
+  /// Handle of the application: null again if a blocking init fails. None: the result is not wanted.
+  ncclComm** handle;
   std::function<Status()> make;  ///< fills comm; on a thread whose GPU is comm's
 };
 
@@ -23,7 +24,7 @@ ncclResult_t submit(const Operation& operation);
 /// As that; not blocking: in a thread, and ncclInProgress is returned.
 ncclResult_t submit(Making making);
 ncclResult_t submit(const WindowRequest& request);
-/// What every call returns its result through that may be made in a group.
+/// All calls that may be made in a group return their result through this function.
 ncclResult_t remember(ncclResult_t result);
 
 ncclResult_t start_group();

@@ -52,10 +52,13 @@ Result<Seat> take_seat(const Gather& gather, size_t place, int color, int key, c
 Status Doors::open(const Gather& gather, int rank, const Rendezvous& rendezvous) {
   rank_ = rank;
   TUTTI_ASSIGN(const UniqueId own, UniqueId::create(rendezvous.interfaces));
-  auto all = gather_all(gather, own);
-  if (all.ok()) doors_ = *std::move(all);
-  if (!all.ok()) doors_.assign(static_cast<size_t>(rank) + 1, UniqueId());
-  doors_[static_cast<size_t>(rank)] = own;  // to be closed, whatever happened
+  const auto all = gather_all(gather, own);
+  if (all.ok()) {
+    doors_ = *all;
+  } else {
+    doors_.assign(static_cast<size_t>(rank) + 1, UniqueId());
+  }
+  doors_[static_cast<size_t>(rank)] = own;  // stored in each case, so that it is closed
   return all.status();
 }
 
@@ -81,7 +84,7 @@ Status Doors::meet(std::span<const int> members, const Rendezvous& rendezvous,
   return {};
 }
 
-/// A door that nobody came to stays open; somebody who comes, and leaves, closes it.
+/// An acceptor that no peer used stays open; a connection that comes and leaves closes it.
 void Doors::close() {
   constexpr std::chrono::seconds kLimit{1};
   if (doors_.empty() || doors_[static_cast<size_t>(rank_)] == UniqueId()) return;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the ranks of one communicator, or some of them, find together to make another.
+// The meeting of all or some ranks of one communicator, in order to make a new communicator.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace tutti::nccl {
 
-/// What each of those that take part gave, by place among them.
+/// Gathers the data of each participant, ordered by position among the participants.
 using Gather = std::function<Result<std::vector<std::vector<std::byte>>>(std::span<const std::byte>)>;
 
 /// A rank of a communicator to be made.
@@ -24,11 +24,12 @@ struct Seat {
   int size = 0;
 };
 
-/// Those that give the same color share an id, ordered by key, then by place. A color below 0: no seat, of size 0.
+/// Participants with the same color share an id, ordered by key, then by position. A color below 0: no seat, of size 0.
 Result<Seat> take_seat(const Gather& gather, size_t place, int color, int key, const Rendezvous& rendezvous);
 
-/// A door for each rank of a communicator, opened while all are there: some of them can meet at it later, without the
-/// others, without whoever made the communicator's id, and when the communicator is broken.
+/// An acceptor for each rank of a communicator, opened while all ranks are there. Some of the ranks can meet there
+/// later: without the remaining ranks, without the process that made the communicator's id, and if the communicator is
+/// broken.
 ///
 /// One thread at a time.
 class Doors {
@@ -38,11 +39,11 @@ class Doors {
   Doors(const Doors&) = delete;
   Doors& operator=(const Doors&) = delete;
 
-  /// Opens this rank's, and learns the others'. All ranks call it.
+  /// Opens this rank's acceptor, and learns the addresses of all acceptors. All ranks call it.
   Status open(const Gather& gather, int rank, const Rendezvous& rendezvous);
 
-  /// Runs `action` with a gather over `members` (ranks, ascending, this one among them), who all call this. Each gets a
-  /// new door then; who was left out once cannot be a member any more.
+  /// Runs `action` with a gather over `members` (ranks, ascending, with this rank), who all call this. Each member then
+  /// gets a new acceptor. A rank that was left out once cannot be a member any more.
   Status meet(std::span<const int> members, const Rendezvous& rendezvous,
               const std::function<Status(const Gather&, size_t place)>& action);
 

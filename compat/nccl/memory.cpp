@@ -42,10 +42,10 @@ TUTTI_NCCL(ncclResult_t, ncclCommDeregister, (ncclComm_t comm, void* handle)) {
   return ncclSuccess;
 }
 
-// A window that is null says that there is no symmetric memory; applications then go without, and kernels of theirs
-// would read what another value points at. The buffer is registered all the same where its offset is promised to be the
-// same on all ranks. As no null tells one window from another, all stay so until as many were deregistered as
-// registered, or until their memory is freed, which Tutti notices when it meets the address again.
+// A null window says that there is no symmetric memory. Applications then work without it; their kernels would read the
+// memory of any other value. If the application promises equal offsets on all ranks, the buffer is registered anyway.
+// Null windows cannot be distinguished. So all registrations stay until the same number was deregistered, or until
+// their memory is freed, which Tutti detects at the next use of the address.
 TUTTI_NCCL(ncclResult_t, ncclCommWindowRegister,
            (ncclComm_t comm, void* buffer, size_t size, ncclWindow_t* window, int flags)) {
   TUTTI_NCCL_TRY(check_usable(comm, "CommWindowRegister"));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The interface of NCCL 2.28.9, as far as its binary form goes, for programs that use Tutti through it.
- * What each function does here, and what it does not: docs/nccl-compatibility.md. */
+ * docs/nccl-compatibility.md describes each function and its limits. */
 #ifndef NCCL_H_
 #define NCCL_H_
 
@@ -17,7 +17,7 @@
 #define NCCL_MINOR 28
 #define NCCL_PATCH 9
 #define NCCL_SUFFIX ""
-/* Until 2.8 a minor version had one digit. */
+/* Up to 2.8, a minor version had one digit. */
 #define NCCL_VERSION(major, minor, patch) \
   ((major) * ((major) <= 2 && (minor) <= 8 ? 1000 : 10000) + (minor)*100 + (patch))
 #define NCCL_VERSION_CODE 22809
@@ -126,7 +126,7 @@ typedef struct ncclConfig_v22800 {
    NCCL_CONFIG_UNDEF_INT, NCCL_CONFIG_UNDEF_INT}
 /* clang-format on */
 
-/* What ncclGroupSimulateEnd tells. Begin with NCCL_SIM_INFO_INITIALIZER. */
+/* The result of ncclGroupSimulateEnd. Initialise it with NCCL_SIM_INFO_INITIALIZER. */
 typedef struct ncclSimInfo_v22200 {
   size_t size;
   unsigned int magic;

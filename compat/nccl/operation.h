@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What an application asks of a communicator, as it is kept until the end of its group.
+// The operations of an application, as they are kept until the end of their group.
 #pragma once
 
 #include <span>
@@ -22,7 +22,7 @@ struct Operation {
   cudaStream_t stream = nullptr;
 };
 
-/// Messages of a rank to itself come in pairs: ncclInvalidUsage if these operations of a group lack a partner.
+/// Messages from a rank to itself come in pairs: ncclInvalidUsage if an operation of the group has no partner.
 ncclResult_t check_own_messages(std::span<const Operation> operations);
 
 }  // namespace tutti::nccl

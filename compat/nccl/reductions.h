@@ -28,7 +28,7 @@ class Reductions {
   /// `bits`: one element of the type, unless `scalar` says where that is.
   std::optional<ncclRedOp_t> add(DataType type, uint64_t bits, const void* scalar);
   bool remove(ncclRedOp_t op);
-  /// The built-in ones, and those made here for that type.
+  /// The built-in operators, and the operators that were made here for this type.
   std::optional<Factored> find(ncclRedOp_t op, DataType type) const;
 
  private:
@@ -39,7 +39,7 @@ class Reductions {
   };
   std::optional<size_t> index_of(ncclRedOp_t op) const;
 
-  uint32_t family_;  // in the values, so that those of another communicator are recognised
+  uint32_t family_;  // part of the values, so that operators of different communicators are recognised
   std::vector<std::optional<Scaled>> made_;
 };
 

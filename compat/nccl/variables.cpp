@@ -16,7 +16,7 @@ constexpr const char* kSystemFile = "/etc/nccl.conf";
 
 using Values = std::map<std::string, std::string, std::less<>>;
 
-/// Lines read NAME=value, without quotes; one that begins with # is a comment. What is there already stays.
+/// Lines have the form NAME=value, without quotes; a line that begins with # is a comment. Existing values stay.
 void add_file(const std::string& path, Values& values) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
@@ -27,7 +27,7 @@ void add_file(const std::string& path, Values& values) {
   }
 }
 
-/// Read once: communicators of one process should not differ by what is written to files meanwhile.
+/// Read once, so that later changes of the files do not make communicators of one process differ.
 const Values& of_files() {
   static const Values* const values = [] {
     auto* const all = new Values;  // never destroyed: threads may ask while the process ends

@@ -9,7 +9,7 @@
 
 namespace tutti::nccl {
 
-/// nullopt if nobody set it, or set it to nothing. Any thread.
+/// nullopt if the variable is not set, or is empty. Any thread.
 std::optional<std::string> variable(std::string_view name);
 /// All that are set, sorted.
 std::vector<std::string> variables();

@@ -10,7 +10,7 @@
 namespace tutti::nccl {
 namespace {
 
-/// Sizes that differ, or a buffer that overlaps one that is registered: NCCL would take these.
+/// Different sizes, or a buffer that overlaps a registered buffer: NCCL would accept both.
 bool is_refusal(const Status& status) {
   return status.code() == Code::kInvalidArgument || status.code() == Code::kFailedPrecondition;
 }
@@ -43,6 +43,7 @@ Status register_windows(const std::vector<WindowRequest>& requests) {
   if (by_comm.size() < 2) return register_all(requests);
   std::map<ncclComm*, Status> statuses;
   std::vector<std::thread> threads;
+  threads.reserve(by_comm.size());
   for (const auto& [comm, own] : by_comm) {
     threads.emplace_back([&status = statuses[comm], &own = own] { status = register_all(own); });
   }

@@ -15,11 +15,12 @@ struct WindowRequest {
   size_t size;
 };
 
-/// Registers all of them: those of one communicator in order, those of several at the same time, since ranks wait for
-/// each other. What Tutti refuses on all ranks alike is left unregistered.
+/// Registers all windows. Windows of one communicator are registered in order, windows of several communicators at the
+/// same time, since ranks wait for each other. Windows that Tutti refuses on all ranks are left unregistered.
 Status register_windows(const std::vector<WindowRequest>& requests);
 
-/// One window of the communicator is not used any more. Which one is not known: when none is, all registrations end.
+/// Counts one window of the communicator as unused. The window is not known: when all are unused, all registrations
+/// end.
 void end_window(ncclComm& comm);
 
 }  // namespace tutti::nccl

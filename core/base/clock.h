@@ -19,8 +19,8 @@ inline Time time_in(Clock::duration duration) {
   return Clock::now() + duration;
 }
 
-/// What is left until `deadline` in whole milliseconds, rounded up and never negative; at most `limit`, which must be
-/// below a day. Fits the timeout of poll().
+/// The time until `deadline` in whole milliseconds, rounded up and never negative; at most `limit`, which must be below
+/// a day. Fits the timeout of poll().
 Milliseconds left_until(Time deadline, Milliseconds limit = std::chrono::hours(23));
 
 /// "30 s", "1.5 s", "200 ms".

@@ -44,7 +44,7 @@ inline std::string errno_text(int error) {
   return std::generic_category().message(error);
 }
 
-/// kSystem: "what: meaning of errno".
+/// kSystem: "<what>: meaning of errno".
 inline Status system_error(std::string_view what, int error = errno) {
   return Status(Code::kSystem, std::string(what) + ": " + errno_text(error));
 }

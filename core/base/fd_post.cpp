@@ -18,15 +18,15 @@ namespace {
 
 constexpr uint32_t kFilesAtOnce = 64;        // the kernel takes 253
 constexpr uint32_t kGivesUp = ~uint32_t{0};  // in place of a number of files
-constexpr Milliseconds kSlice{100};          // of a wait
+constexpr Milliseconds kSlice{100};          // length of each poll
 constexpr Milliseconds kCrowdedSlice{5};     // while too many files are on their way
 
-/// What a datagram says, before the files that come with it.
+/// The data of a datagram, before its files.
 struct Letter {
-  uint64_t secret = 0;  // of who gets it
+  uint64_t secret = 0;  // secret of the receiver
   uint32_t sender = 0;
   uint32_t total = 0;  // files that the sender gives
-  uint32_t first = 0;  // of them, the first that comes with this one
+  uint32_t first = 0;  // index of the first file in this letter
   uint32_t count = 0;
   std::array<uint64_t, kFilesAtOnce> notes = {};
 };
@@ -56,7 +56,7 @@ struct Control {
   alignas(cmsghdr) std::array<char, CMSG_SPACE(kFilesAtOnce * sizeof(int))> bytes = {};
 };
 
-/// One member's way to another: what is still to be sent.
+/// The way of one member to a peer: the items that are still to be sent.
 class Outgoing {
  public:
   static Result<Outgoing> open(const FdPost::Address& to) {
@@ -124,14 +124,14 @@ class Outgoing {
   bool is_crowded_ = false;
 };
 
-/// What has come of a member.
+/// The files and notes that one member has given so far.
 struct Incoming {
   FdPost::Parcel parcel;
   std::optional<size_t> total;
   bool is_done() const { return total && parcel.files.size() == *total; }
 };
 
-/// What a letter brought.
+/// The contents of one datagram.
 struct Delivery {
   Letter letter;
   std::vector<Fd> files;
@@ -206,7 +206,7 @@ class Exchange {
       }
     }
   }
-  /// So that others need not wait for what does not come.
+  /// Tells the members that this member gives up, so that they need not wait for its files.
   void give_up() const {
     for (const auto& [member, way] : outgoing_) way.give_up(self_);
   }
@@ -218,7 +218,7 @@ class Exchange {
   }
 
  private:
-  /// Returns what to wait for.
+  /// Returns the descriptors to poll.
   Result<std::vector<pollfd>> send(std::span<const FdPost::Item> items) {
     std::vector<pollfd> waits = {{socket_, POLLIN, 0}};
     sent_all_ = true;

@@ -12,32 +12,31 @@
 
 namespace tutti::base {
 
-/// One member of a group whose members all give files to all others. One thread at a time.
+/// One member of a group in which each member gives files to all members. One thread at a time.
 class FdPost {
  public:
-  /// How others find it. Plain data. What knows it may send: it is not to be shown to other users.
+  /// The address of a member. Plain data. Every process that knows it may send, so do not show it to other users.
   struct Address {
     uint64_t name = 0;
     uint64_t secret = 0;
   };
-  /// A file and what is to be known of it.
+  /// A file and a note about it.
   struct Item {
     int fd = -1;
     uint64_t note = 0;
   };
   struct Parcel {
     std::vector<Fd> files;
-    std::vector<uint64_t> notes;  ///< one for each
+    std::vector<uint64_t> notes;  ///< one note per file
   };
 
   static Result<FdPost> open();
   const Address& address() const { return address_; }
 
-  /// Gives `items` to all other members and returns what each of them gave, by member; nothing is the own. All members
-  /// call it, once each, with the addresses of all. The files given stay the caller's. `is_over` is asked every now and
-  /// then; what it returns, if not ok, ends the call.
-  /// Errors: kTimeout (names a member that gave nothing), kRemote (one is gone or has failed), kSystem (too many open
-  /// files), and those of `is_over`.
+  /// Gives `items` to all other members. Returns the items of each member, by member; the entry of this member is
+  /// empty. All members call it, once each, with the addresses of all. The caller keeps its files. `is_over` is called
+  /// at intervals; if it returns a failure, the call ends with this failure. Errors: kTimeout (names a member that gave
+  /// nothing), kRemote (a member is gone or has failed), kSystem (too many open files), and the failures of `is_over`.
   Result<std::vector<Parcel>> exchange(std::span<const Address> members, uint32_t self, std::span<const Item> items,
                                        Time deadline, const std::function<Status()>& is_over);
 

@@ -58,7 +58,7 @@ bool is_shared(const fs::path& path) {
   return ::stat(directory.c_str(), &found) == 0 && (others_may_write(found) || !is_trusted(found.st_uid));
 }
 
-/// A user who may make names in the directory may have made this file, as a trap.
+/// Checks a file in a directory in which other users may create names: it may be a trap of a user.
 Status check_shared(const fs::path& path, const struct stat& found) {
   if (!S_ISREG(found.st_mode)) return in_shared_directory(path, "is no regular file");
   if (found.st_uid != ::geteuid()) return in_shared_directory(path, fmt::format("belongs to user {}", found.st_uid));
@@ -66,7 +66,7 @@ Status check_shared(const fs::path& path, const struct stat& found) {
   return {};
 }
 
-/// Does not truncate: the file may be another user's trap.
+/// Does not truncate, because the file may be a trap of a user.
 Result<Fd> open_to_write(const fs::path& path, int flags) {
   const bool shared = is_shared(path);
   const int all_flags = O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY | flags | (shared ? O_NOFOLLOW | O_NONBLOCK : 0);

@@ -45,8 +45,8 @@ Status write_file(const std::filesystem::path& path, std::string_view text);
 
 /// Makes a file that only this user can read. A file that is there already is an error.
 Status write_secret(const std::filesystem::path& path, std::string_view text);
-/// The contents of a file that holds a secret, without white space around. kFailedPrecondition: other users may read or
-/// write the file, or it is another user's.
+/// The contents of a file that holds a secret, without surrounding white space. kFailedPrecondition: the file belongs
+/// to a different user, or other users may read or write it.
 Result<std::string> read_secret(const std::filesystem::path& path);
 
 }  // namespace tutti::base

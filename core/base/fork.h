@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Objects and forks. A child made by fork() has copies of its parent's objects, but none of the parent's threads. So
-// the child must not use these objects, nor destroy them.
+// Objects and forks. A child made by fork() has copies of its parent's objects, but none of the parent's threads. The
+// child must therefore neither use nor destroy these objects.
 #pragma once
 
 #include <sys/types.h>

@@ -36,7 +36,7 @@ void set_option(const Fd& socket, int level, int option, int value) {
   ::setsockopt(socket.get(), level, option, &value, sizeof value);
 }
 
-/// Says why socket() failed, and what to do about it.
+/// The reason for a failure of socket(), with the remedy.
 Status no_socket() {
   const int error = errno;
   rlimit limit = {};

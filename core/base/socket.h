@@ -16,11 +16,11 @@
 
 namespace tutti::base {
 
-/// An IPv4 or IPv6 address with a port.
+/// An IPv4 or IPv6 address with a port. A plain value.
 class SocketAddress {
  public:
   SocketAddress() = default;  ///< no address; family() is AF_UNSPEC
-  /// From what the operating system returned; other families than IPv4 and IPv6 give no address.
+  /// An address from the operating system. A family other than IPv4 and IPv6 gives no address.
   explicit SocketAddress(const sockaddr* address);
   /// From the bytes of an address in network order: 4 (IPv4) or 16 (IPv6).
   SocketAddress(std::span<const uint8_t> ip, uint16_t port);
@@ -56,8 +56,8 @@ Result<Fd> listen_on(const SocketAddress& address);
 SocketAddress local_address(const Fd& socket);
 SocketAddress remote_address(const Fd& socket);
 
-/// Connects, again and again while nobody listens there yet, until the deadline (kTimeout, with the last reason).
-/// A network that cannot be reached at all fails at once (kSystem).
+/// Connects. While there is no listener, tries again until the deadline (kTimeout, with the last reason). A network
+/// that cannot be reached at all fails at once (kSystem).
 Result<Fd> connect_to(const SocketAddress& address, Time deadline);
 
 /// A connection that has been silent for this long is lost. The kernel doubles the time between its attempts to send.
@@ -66,7 +66,8 @@ constexpr Milliseconds silence_limit(Milliseconds grace) {
   return 2 * grace + Milliseconds(1000);
 }
 
-/// Out of descriptors: raises the limit of this process to what the hard limit allows. False: it is there already.
+/// For a process that is out of descriptors: raises its soft limit to the hard limit. False: the limit is there
+/// already.
 bool raise_descriptor_limit();
 
 /// Tunes a connection for small messages, and limits the silence of the other side's host. A connection survives each

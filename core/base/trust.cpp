@@ -36,7 +36,7 @@ bool in_first_user_namespace() {
   return inside == 0 && outside == 0 && count == UINT32_MAX;
 }
 
-/// In a user namespace, the system's files have the number of nobody.
+/// In a user namespace, the system's files have the user id of `nobody`.
 bool is_unmapped(uid_t owner) {
   constexpr uid_t kOverflow = 65534;
   static const bool first = in_first_user_namespace();
@@ -74,7 +74,7 @@ std::string danger_of(const fs::path& file) {
   struct stat found {};
   if (::lstat(file.c_str(), &found) != 0) return fmt::format("cannot be looked at: {}", errno_text(errno));
   if (!is_trusted(found.st_uid)) return fmt::format("is owned by user {} ({})", found.st_uid, mode_of(found));
-  // Bytes that are written to a device of root, such as /dev/stdin, are not read from it later.
+  // Bytes that are written to a device of root, such as /dev/stdin, cannot be read from it later.
   if (S_ISCHR(found.st_mode) && found.st_uid == 0) return {};
   if (others_may_write(found)) return fmt::format("may be written by other users ({})", mode_of(found));
   for (fs::path directory = file.parent_path();; directory = directory.parent_path()) {

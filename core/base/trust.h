@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who may change a file: its owner, those that its mode lets, and those that may change a directory on its path.
+// The users who can change a file: its owner, the users that its mode permits, and the users that may change a
+// directory on its path.
 #pragma once
 
 #include <sys/stat.h>
@@ -16,7 +17,7 @@ bool others_may_write(const struct stat& file);
 /// root, this user, or the owner of the library or program that holds this code: code of that owner runs already.
 bool is_trusted(uid_t owner);
 
-/// How another user may change the file, or put a different file in its place; empty: only trusted users may. `file`:
+/// The way in which a different user may change the file, or replace it; empty: only trusted users may. `file`:
 /// absolute, without links. The text follows the name of the file: "is owned by user 1000", or "is in /opt/x, ...".
 std::string danger_of(const std::filesystem::path& file);
 

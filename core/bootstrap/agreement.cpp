@@ -55,7 +55,7 @@ Result<Identity> decode(const Bytes& bytes) {
   return identity;
 }
 
-/// What is compared, in the order of the text: "config key 'shm.slots'" → "8".
+/// The compared facts, in the order of the text: "config key 'shm.slots'" → "8".
 using Facts = std::map<std::pair<int, std::string>, std::string>;
 
 Facts facts_of(const Identity& identity) {

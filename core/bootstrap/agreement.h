@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All ranks agree on what they run, or learn in what they differ.
+// All ranks agree on plugins and configuration, or learn their differences.
 #pragma once
 
 #include <string>
@@ -9,9 +9,9 @@
 
 namespace tutti::bootstrap {
 
-/// What must be the same on all ranks. The order of the lines does not matter.
+/// The facts that must be equal on all ranks. The order of the lines does not matter.
 struct Identity {
-  std::string version;               ///< of the library
+  std::string version;               ///< version of the library
   std::vector<std::string> plugins;  ///< "network.socket 0.1.0 0.1": kind.name, version, ABI
   std::vector<std::string> config;   ///< "shm.slots=8"
   /// What ranks have worked out for themselves: "all_reduce of blocks of 2048 bytes=ring × simple ×4".

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank, or the hub on its behalf, answers to a question that another rank asked all ranks.
+// The answer of a rank, or of the hub on its behalf, to a question that a rank asked all ranks.
 #pragma once
 
 #include <vector>

@@ -22,7 +22,7 @@ namespace tutti::bootstrap {
 namespace {
 
 static_assert(Bootstrap::kMaxBytes == kMaxPayloadBytes);
-/// The hub knows the deadlines and tells who missed them; this is how much later its answer may come.
+/// The hub knows the deadlines and names the ranks that missed them; its answer may come later by this time.
 constexpr base::Milliseconds kGrace(5000);
 constexpr base::Milliseconds kGoodbyeLimit(2000);
 /// How much later than its deadline the answers to a question may come.
@@ -188,7 +188,7 @@ class Bootstrap::Client {
 
  private:
   enum { kPrimary, kStandby };
-  /// This rank's end of the connection to a hub. Of the poller's thread.
+  /// This rank's end of the connection to a hub. For the poller's thread.
   struct HubEnd {
     std::shared_ptr<Link> link;  ///< null before it is connected
     std::string address;
@@ -200,7 +200,7 @@ class Bootstrap::Client {
   };
 
   /// Runs the task soon on the poller's thread, unless this client is gone by then. A handler that runs while the
-  /// client leaves may post a task behind the client's last one.
+  /// client leaves may post a task behind the client's last task.
   void post(Poller::Task task) {
     poller_->post([alive = alive_, task = std::move(task)] {
       if (*alive) task();
@@ -227,7 +227,7 @@ class Bootstrap::Client {
 
   // The standby.
 
-  /// Where a standby may listen.
+  /// The listener address of a possible standby.
   struct Site {
     const std::string& interfaces;
     base::SocketAddress primary_sees;  ///< this rank's address
@@ -490,7 +490,7 @@ class Bootstrap::Client {
   const std::shared_ptr<Poller> poller_;
   const Place place_;
 
-  // Of the poller's thread.
+  // For the poller's thread.
   const std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
   std::array<HubEnd, 2> hubs_;
   Callbacks callbacks_;
@@ -502,7 +502,7 @@ class Bootstrap::Client {
 
   mutable std::mutex mutex_;  ///< guards what follows
   mutable std::condition_variable changed_;
-  std::map<uint32_t, std::optional<Frame>> answers_;  ///< by the id of who waits
+  std::map<uint32_t, std::optional<Frame>> answers_;  ///< by the id of the waiting call
   uint32_t exchanges_ = 0;
   std::optional<FailureReport> failure_;
   Status over_;  ///< why nothing can be asked of the hub any more

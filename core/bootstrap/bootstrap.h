@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// How ranks meet, agree, and learn of each other's death: one rank's side of the hubs.
+// The meeting of ranks: they join, agree, and learn of lost ranks. One rank's side of the hubs.
 //
 //   UniqueId::create() starts a hub in its process; every rank of that id then joins it over TCP. Until they leave, the
-//   ranks exchange small data through the hub, and it tells all of them when one is lost. A standby hub in another
-//   process does the same when the first one is gone.
+//   ranks exchange small data through the hub, and it tells all of them when a rank is lost. A standby hub in a second
+//   process does the same when the first hub is gone.
 #pragma once
 
 #include <cstddef>
@@ -46,7 +46,7 @@ class Bootstrap {
     std::function<void(const FailureReport&)> on_failure = {};
     /// This rank's answer to a question that a rank, perhaps this rank, asks by query() or ask().
     std::function<Bytes(std::span<const std::byte> question)> answer = {};
-    /// Another rank makes no further call; called once for each.
+    /// A rank makes no further call; called once for each such rank.
     std::function<void(const Departure&)> on_departure = {};
     /// Called every `tick`, unless `tick` is 0.
     std::function<void()> on_tick = {};
@@ -71,9 +71,9 @@ class Bootstrap {
   int rank() const;
   int size() const;
 
-  /// What every rank gave, by rank; lengths may differ.
+  /// The values of all ranks, by rank; lengths may differ.
   Result<std::vector<std::vector<std::byte>>> all_gather(std::span<const std::byte> mine, base::Time deadline);
-  /// What `root` gave; `bytes` of the others is not looked at.
+  /// The value of `root`; `bytes` of all other ranks is ignored.
   Result<std::vector<std::byte>> broadcast(int root, std::span<const std::byte> bytes, base::Time deadline);
   Status barrier(base::Time deadline);
 
@@ -89,9 +89,9 @@ class Bootstrap {
   bool hears() const;
   /// Fails the group on every rank, here before it returns. Later failures change nothing.
   void post_abort(std::string_view text);
-  /// What each rank's Callbacks::answer says to the question, by rank. Works also after a failure, as long as one hub
-  /// is there, and while the process of one hub is stopped. A question has at most kMaxQuestionBytes, an answer at most
-  /// kMaxAnswerBytes.
+  /// The answers of all ranks' Callbacks::answer to the question, by rank. Works also after a failure, as long as one
+  /// hub exists, and while the process of one hub is stopped. A question has at most kMaxQuestionBytes, an answer at
+  /// most kMaxAnswerBytes.
   Result<std::vector<Answer>> query(std::span<const std::byte> question, base::Time deadline);
   /// The same without waiting: `done` is called on the background thread. set_callbacks() and leave() drop what is
   /// open.
@@ -102,8 +102,8 @@ class Bootstrap {
   /// leave() is to follow. In between, all_gather(), broadcast() and barrier() meet only ranks that have announced the
   /// same.
   void announce(const Ending& ending);
-  /// Says goodbye, so that the others do not take this rank for lost. Does not wait for other ranks. Departures that
-  /// the hub knew of before are still reported. Calls made after it fail; no callback runs after it.
+  /// Announces the departure of this rank, so that its peers do not take it for lost. Does not wait for other ranks.
+  /// Departures that the hub knew before are still reported. Calls made after it fail; no callback runs after it.
   void leave();
 
  private:

@@ -15,12 +15,12 @@ namespace tutti::bootstrap {
 namespace {
 
 constexpr uint32_t kMaxHelloBytes = 1024;
-constexpr int kMostAtOnce = 16;  ///< guests taken in before others are heard again
-/// The same in every wire version, and in every one from the first with proofs on.
+constexpr int kMostAtOnce = 16;  ///< guests that are accepted before existing guests are heard again
+/// The same bytes in every version of the frames, and in every version from the first with proofs on.
 constexpr size_t kLastingBytes = offsetof(Hello, tag);
 constexpr size_t kLastingBytesWithProof = offsetof(Hello, rank_count);
 
-/// The Hello in a frame, if it has the form of one.
+/// The Hello in a frame, if the frame has its form.
 std::optional<Hello> hello_in(const Frame& frame) {
   if (frame.header.kind != Kind::kHello || frame.payload.size() < kLastingBytes) return std::nullopt;
   Hello hello;
@@ -83,7 +83,8 @@ void Door::take_guests() {
   }
 }
 
-/// Out of descriptors: takes what the hard limit allows, then the place of the oldest guest, then pauses.
+/// For a process that is out of descriptors: raises the limit to the hard limit, then drops the oldest guest, then
+/// pauses.
 bool Door::make_room() {
   if (base::raise_descriptor_limit()) return true;
   warn_of_limit();

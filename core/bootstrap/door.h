@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The door of the hubs of a process: takes connections, and lets in those that prove that they know a secret.
+// The acceptor of the hubs of a process: it takes connections, and admits connections that prove that they know a
+// secret.
 #pragma once
 
 #include <functional>
@@ -36,7 +37,7 @@ class Door {
   Door& operator=(const Door&) = delete;
 
   base::SocketAddress address() const { return base::local_address(listener_); }
-  /// Lets in those that know the secret, until close_for() with the tag that is returned.
+  /// Admits connections that know the secret, until close_for() with the returned tag.
   Result<Tag> open_for(const Secret& secret, Admit admit);
   void close_for(const Tag& tag) { rooms_.erase(tag); }
 

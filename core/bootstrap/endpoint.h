@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is in a UniqueId.
+// The content of a UniqueId.
 #pragma once
 
 #include "base/socket.h"
@@ -8,14 +8,14 @@
 
 namespace tutti::bootstrap {
 
-/// Where a hub listens, and what it wants to hear.
+/// The address of a hub, and the secret that it demands.
 struct Endpoint {
   base::SocketAddress address;
   Secret secret;
 };
 
 UniqueId to_unique_id(const Endpoint& endpoint);
-/// kInvalidArgument for bytes that are no id, kVersionMismatch for one of another layout.
+/// kInvalidArgument for bytes that are no id, kVersionMismatch for an id with a different layout.
 Result<Endpoint> endpoint_of(const UniqueId& id);
 
 }  // namespace tutti::bootstrap

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values that every rank gives to all others.
+// Values that every rank gives to all ranks.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace tutti::bootstrap {
 
-/// What every rank gave, by rank. Collective, as Bootstrap::all_gather().
+/// The values of all ranks, by rank. Collective, as Bootstrap::all_gather().
 template <class T>
 Result<std::vector<T>> exchange(Bootstrap& bootstrap, const T& own, base::Time deadline) {
   static_assert(std::is_trivially_copyable_v<T>);

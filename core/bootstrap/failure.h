@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ends a group of ranks before its time.
+// The failures that end a group of ranks early.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ enum class FailureKind : uint16_t {
 /// The first failure of a group; the same on all ranks, unless several happen at once.
 struct FailureReport {
   FailureKind kind;
-  int rank = -1;     ///< who is lost or aborted; -1 for the hub
+  int rank = -1;     ///< lost or aborted rank; -1 for the hub
   std::string text;  ///< "rank 3 (node7 pid 42) is lost: its process ended without leaving", or the text of the abort
 
   Status status() const { return {kind == FailureKind::kAborted ? Code::kAborted : Code::kRemote, text}; }

@@ -13,10 +13,10 @@
 
 namespace tutti::bootstrap {
 
-/// What tells hosts apart.
+/// The identity of a host.
 struct HostIdentity {
   std::string boot_id;         ///< the kernel's, new at every boot; the same in all containers of a host
-  uint64_t pid_namespace = 0;  ///< processes of different ones cannot reach each other's memory by process id
+  uint64_t pid_namespace = 0;  ///< processes of different namespaces cannot reach each other's memory by process id
   std::string pretended_name;  ///< makes ranks of one host act as if on several; empty: the truth
   std::string host_name;       ///< for messages only
 

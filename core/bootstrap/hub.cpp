@@ -67,7 +67,7 @@ Status Hub::open() {
   if (opened.ok())
     tag_ = *opened;
   else
-    door_.reset();  // the room is another hub's
+    door_.reset();  // the room belongs to a different hub
   return opened.status();
 }
 
@@ -152,7 +152,7 @@ void Hub::start() {
   close_door(kLingerAfterStart);
 }
 
-/// Not at once: the door may be what calls.
+/// Later, because the door may be the caller.
 void Hub::close_door(base::Milliseconds pause) {
   closing_ = poller_.at(base::time_in(pause), [this] {
     door_->close_for(tag_);
@@ -342,7 +342,7 @@ std::string Hub::text_of_loss(int rank, const Loss& loss) const {
                             lost.link->there(), lost.link->here(), to_text(own_process()), loss.text);
 }
 
-/// A rank has lost the other hub, or waits for it in vain.
+/// A rank has lost the other hub, or waits for it without an answer.
 void Hub::rely(int rank, const Frame& frame) {
   Member& asking = member(rank);
   asking.relies = true;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The hub: where the ranks of one UniqueId meet. It takes them in, passes on what they exchange, and tells the others
-// when one is lost.
+// The hub: the meeting place of the ranks of one UniqueId. It admits ranks, forwards the data that they exchange, and
+// tells all ranks when a rank is lost.
 #pragma once
 
 #include <deque>
@@ -15,17 +15,17 @@
 
 namespace tutti::bootstrap {
 
-/// When all ranks have come, each gets its reply; when they cannot all come, each gets the same failure, as do those
-/// that come later. Calls that cannot be completed fail on every rank, and so do all later ones.
+/// When all ranks have come, each gets its reply. When some cannot come, each gets the same failure, and so do later
+/// ranks. Calls that cannot be completed fail on every rank, and so do all later calls.
 ///
 /// A group has two hubs, if its ranks live in several processes. The primary made the unique id. The standby is in the
-/// process of a rank, and hears all that the primary hears. It holds its replies to calls back, until a rank relies on
-/// it, because the rank has lost the primary.
+/// process of a rank, and receives all frames that the primary receives. It holds its replies to calls back, until a
+/// rank relies on it, because the rank has lost the primary.
 ///
-/// Everything but serve() runs on the poller's thread.
+/// All functions but serve() run on the poller's thread.
 class Hub {
  public:
-  /// How long a hub whose ranks could not meet stays to tell the late ones why.
+  /// The time for which a hub whose ranks could not meet stays, to tell late ranks the reason.
   static constexpr base::Milliseconds kLingerAfterFailure{60000};
   /// How long a hub tells late ranks that the group is complete, before it closes its door.
   static constexpr base::Milliseconds kLingerAfterStart{5000};
@@ -63,11 +63,11 @@ class Hub {
     State state = State::kAbsent;
     std::shared_ptr<Link> link;
     Place place;
-    uint32_t hello_id = 0;  ///< what its hello is answered with
+    uint32_t hello_id = 0;  ///< id for the answer to its hello
     /// Set once it has announced to leave: its link stays while it still has data to send.
     std::optional<Ending> ending = {};
     bool relies = false;  ///< it has lost the other hub
-    Held held = {};       ///< of a standby
+    Held held = {};       ///< held replies of a standby
     /// Calls that a standby has heard before the calls of slower ranks: the primary has answered the earlier ones.
     std::deque<Frame> ahead = {};
     bool called_before_ending = false;  ///< the open call
@@ -88,7 +88,7 @@ class Hub {
   void add_to_round(int rank, Frame frame);
   void check_round();
   void end_round();
-  /// kRemote when a rank that stays has made the open call and another rank has left, or is about to.
+  /// kRemote if a rank that stays has made the open call and a rank has left, or is about to leave.
   Status absence() const;
   void answer_for(int gone, Answer::State state);
   void fail_calls(const Status& why);
@@ -103,10 +103,10 @@ class Hub {
   void rely(int rank, const Frame& frame);
   void judge_other_hub(int rank, const std::string& text);
   void note_end_of_other_hub(Rely why);
-  /// Of a member that is gone: what waits for it need not wait any longer.
+  /// Ends the waits for a member that is gone.
   void forget(int rank, Member::State state);
 
-  /// Wakes the hub at the earliest deadline of those that wait for all.
+  /// Wakes the hub at the earliest deadline of the calls that wait for all ranks.
   void limit_wait(uint32_t timeout_ms);
   void end_wait();
   void waited_too_long();
@@ -132,14 +132,14 @@ class Hub {
   Status failure_;               ///< why the ranks could not meet, or why calls fail from now on
   std::vector<Member> members_;  ///< by rank; empty before the first comes
   std::optional<Round> round_;   ///< there once all have joined
-  bool relied_ = false;          ///< of a standby: a rank has lost the primary, so this hub decides
-  bool overdue_ = false;         ///< of a standby: the open call is too late
-  bool announced_ = false;       ///< the first failure of the group is told, later ones are not
+  bool relied_ = false;          ///< for a standby: a rank has lost the primary, so this hub decides
+  bool overdue_ = false;         ///< for a standby: the open call is too late
+  bool announced_ = false;       ///< the first failure of the group was reported; later failures are not
   bool other_ended_ = false;     ///< it is noted that the other hub is no more
   std::map<uint32_t, OpenSurvey> surveys_;
   uint32_t survey_count_ = 0;
   Poller::Timer wait_{base::kNever, 0};
-  base::Milliseconds wait_limit_{};  ///< what the rank whose deadline it is had
+  base::Milliseconds wait_limit_{};  ///< the time-out of the rank with this deadline
   Poller::Timer closing_{base::kNever, 0};
   Poller::Timer endings_{base::kNever, 0};
   std::vector<int> untold_;                ///< ranks whose endings a standby has not passed on

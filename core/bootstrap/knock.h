@@ -9,7 +9,7 @@ namespace tutti::bootstrap {
 
 /// Connects to a hub, and lets both sides prove that they know the secret. When ok, the hub has proved it and has got
 /// the hello. `header` of the hello: its id, and the time that is left. Nothing that arrives before the hub's proof is
-/// believed. kTimeout if nobody answers by the deadline; kRemote, with the reason, for a stranger at that address.
+/// believed. kTimeout if there is no answer by the deadline; kRemote, with the reason, for a stranger at that address.
 Result<base::Fd> knock(const Endpoint& hub, Header header, Hello hello, base::Time deadline);
 
 }  // namespace tutti::bootstrap

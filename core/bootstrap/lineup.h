@@ -14,7 +14,7 @@ namespace tutti::bootstrap {
 /// A process with a hub.
 struct HubProcess {
   std::string origin;      ///< "node7 pid 42"
-  std::vector<int> ranks;  ///< that live in it
+  std::vector<int> ranks;  ///< ranks of this process
 };
 
 /// "rank 0 (node7 pid 42)", "ranks 0,1 (node7 pid 42)"; without ranks "no rank (node7 pid 42)".
@@ -26,15 +26,15 @@ struct Lineup {
   int standby_rank() const { return standby.ranks.empty() ? -1 : standby.ranks.front(); }
 };
 
-/// Where a rank lives.
+/// The process of a rank.
 struct Place {
   std::string host;
   std::string origin;
   uint64_t process = 0;
 };
 
-/// The standby is a process other than that of the primary: on another host if there is one, then that of the lowest
-/// rank.
+/// Chooses the standby: a process other than the process of the primary. It is on a different host if there are several
+/// hosts; among the remaining candidates, the process of the lowest rank.
 Lineup line_up(const Place& primary, std::span<const Place> ranks);
 
 Bytes encode(const Lineup& lineup);

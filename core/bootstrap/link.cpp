@@ -53,7 +53,7 @@ void Link::close() {
 }
 
 void Link::serve() {
-  // Bounded, so that one busy peer does not starve the others; the poller calls again for the rest.
+  // Bounded, so that one busy peer does not starve all peers; the poller calls again for the rest.
   for (int reads = 16; reads > 0 && is_open() && receive(); --reads) {
   }
   flush();
@@ -85,7 +85,7 @@ bool Link::receive() {
 void Link::deliver() {
   Frame frame = std::exchange(incoming_, {});
   received_ = 0;
-  const auto events = events_;  // may be replaced by what is called
+  const auto events = events_;  // the called function may replace it
   events->received(std::move(frame));
 }
 

@@ -34,13 +34,13 @@ class Link : public std::enable_shared_from_this<Link> {
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
 
-  /// Sends now what the socket takes, and the rest when it can. A closed link takes and drops it.
+  /// Sends as much as the socket takes now, and the rest later. A closed link takes the frame and drops it.
   void send(Header header, std::shared_ptr<const Bytes> payload = nullptr);
   void send(Header header, Bytes payload) { send(header, std::make_shared<const Bytes>(std::move(payload))); }
 
-  /// The other side has shown who it is.
+  /// To be called when the peer has proved its identity.
   void trust(uint32_t max_payload_bytes, base::Milliseconds loss);
-  /// Who sends these frames from now on.
+  /// Sets the receiver of later events.
   void set_events(Events events);
   /// No event comes after this.
   void close();
@@ -53,7 +53,7 @@ class Link : public std::enable_shared_from_this<Link> {
   struct Outgoing {
     Header header;
     std::shared_ptr<const Bytes> payload;
-    size_t sent = 0;  ///< of header and payload together
+    size_t sent = 0;  ///< sent bytes of header and payload together
   };
 
   void serve();
@@ -69,7 +69,7 @@ class Link : public std::enable_shared_from_this<Link> {
   uint32_t max_payload_bytes_;
   std::shared_ptr<const Events> events_;
   Frame incoming_;
-  size_t received_ = 0;  ///< of header and payload together
+  size_t received_ = 0;  ///< received bytes of header and payload together
   std::deque<Outgoing> outgoing_;
   bool waits_to_send_ = false;
 };

@@ -124,7 +124,7 @@ void Poller::loop() {
     run_timers();
     run_handlers();
   }
-  ::OPENSSL_thread_stop();  // frees what OpenSSL keeps for this thread
+  ::OPENSSL_thread_stop();  // frees the memory of OpenSSL for this thread
 }
 
 bool Poller::run_tasks() {

@@ -15,12 +15,12 @@
 
 namespace tutti::bootstrap {
 
-/// An epoll loop in a thread. shared(), post() and run() are for any thread; everything else is for the loop's thread,
-/// that is for tasks and handlers, which must not block.
+/// An epoll loop in a thread. shared(), post() and run() are for any thread; all other functions are for the loop's
+/// thread: for tasks and handlers, which must not block.
 ///
-/// The process holds one from its first use until it exits, ranks hold it until they are gone. A forked child has no
-/// loop: its copies of the descriptors are replaced by /dev/null, so that a child that outlives its parent does not
-/// hide the parent's death from the other ranks; what is posted there runs at once. The child's copy is never
+/// The process holds one loop from its first use until it exits; ranks hold it until they are gone. A forked child has
+/// no loop: its copies of the descriptors are replaced by /dev/null, so that a child that outlives its parent does not
+/// hide the parent's death from its peers. A task that is posted in the child runs at once. The child's copy is never
 /// destroyed, and shared() gives the child a loop of its own.
 class Poller {
  public:
@@ -30,7 +30,7 @@ class Poller {
   /// The process's loop, started on first use.
   static Result<std::shared_ptr<Poller>> shared();
   Poller(base::Fd epoll, base::Fd wake, base::Fd null);
-  /// Stops the thread, then lets go of what it owns.
+  /// Stops the thread, then releases its objects.
   ~Poller();
   Poller(const Poller&) = delete;
   Poller& operator=(const Poller&) = delete;

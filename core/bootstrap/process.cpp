@@ -32,7 +32,7 @@ uint64_t draw() {
 uint64_t process_token() {
   static Token token;
   const std::lock_guard lock(token.mutex);
-  if (token.pid != ::getpid()) {  // the first call, or the first one in a forked child
+  if (token.pid != ::getpid()) {  // the first call, or the first call in a forked child
     token.pid = ::getpid();
     token.value = draw();
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the hub collects: the parts of a call that all ranks make, and the answers to a question.
+// The collections of the hub: the parts of a call that all ranks make, and the answers to a question.
 #pragma once
 
 #include <optional>
@@ -9,13 +9,14 @@
 
 namespace tutti::bootstrap {
 
-/// One call that every rank makes. Holds what has come, and knows what does not fit.
+/// One call that every rank makes. Holds the parts that have arrived, and detects parts that do not fit.
+/// For the poller's thread.
 class Round {
  public:
   explicit Round(int rank_count) : ids_(static_cast<size_t>(rank_count)), parts_(static_cast<size_t>(rank_count)) {}
 
-  /// Adds the part of one rank. kMismatch when it is not the call of the others, kInvalidArgument when all parts
-  /// together are too long; both are every rank's failure.
+  /// Adds the part of one rank. kMismatch if its call differs from the call of its peers, kInvalidArgument if all parts
+  /// together are too long; both are failures of every rank.
   Status add(int rank, Frame call);
   bool empty() const { return count_ == 0; }
   bool complete() const { return count_ == parts_.size(); }
@@ -25,13 +26,13 @@ class Round {
   uint32_t id(int rank) const { return *ids_[static_cast<size_t>(rank)]; }
   /// "all_gather", "broadcast from rank 3".
   std::string name() const;
-  /// What every rank gets when the round is complete, packed.
+  /// The result for every rank when the round is complete, packed.
   Bytes result() const;
   /// Makes ready for the next call.
   void clear();
 
  private:
-  Header call_;  ///< of the first part
+  Header call_;  ///< header of the first part
   std::vector<std::optional<uint32_t>> ids_;
   std::vector<Bytes> parts_;
   size_t count_ = 0;
@@ -39,6 +40,7 @@ class Round {
 };
 
 /// One question to all ranks, and their answers. Ranks that ask the same at the same time share a survey.
+/// For the poller's thread.
 class Survey {
  public:
   struct Asker {

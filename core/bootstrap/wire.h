@@ -74,9 +74,9 @@ struct Header {
   uint32_t payload_bytes = 0;  ///< filled in when sent
   Kind kind = {};
   uint16_t code = 0;
-  uint32_t id = 0;  ///< chosen by who asks, repeated in the answer
+  uint32_t id = 0;  ///< chosen by the sender of the question, repeated in the answer
   int32_t rank = 0;
-  uint32_t timeout_ms = 0;  ///< kHello, kCall, kQuery: what the sender has left
+  uint32_t timeout_ms = 0;  ///< kHello, kCall, kQuery: the remaining time of the sender
 };
 static_assert(sizeof(Header) == 20);
 

@@ -22,7 +22,7 @@ namespace tutti::communicator {
 struct Turn {
   enum class Kind : uint32_t { kCollective, kSend, kReceive };
   Kind kind = Kind::kCollective;
-  uint32_t peer = 0;    ///< of a message
+  uint32_t peer = 0;    ///< peer of a message
   uint64_t number = 0;  ///< from 1
 };
 
@@ -76,8 +76,8 @@ class Attendance {
   // Relaxed: only the thread that makes calls writes. missing_in_any() orders them.
   std::atomic<uint64_t> collectives_{0};
   std::vector<Traffic> traffic_;
-  // Ranks that left. Changed in add() and read in missing_in_any() by read-modify-writes, which have one order: the
-  // later of the two threads sees all that the earlier did before.
+  // Ranks that left. add() changes it and missing_in_any() reads it by read-modify-writes, which have one order: the
+  // later of the two threads sees all earlier changes of the earlier thread.
   mutable std::atomic<uint32_t> left_{0};
   mutable std::mutex mutex_;
   std::vector<bootstrap::Departure> departures_;  // in the order of their arrival

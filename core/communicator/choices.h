@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a communicator's selector chooses from, taken from the loaded plugins.
+// The alternatives of a communicator's selector, taken from the loaded plugins.
 #pragma once
 
 #include "plugin/registry.h"

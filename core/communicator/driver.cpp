@@ -17,7 +17,7 @@ constexpr std::chrono::microseconds kLongYield{4};
 constexpr std::chrono::milliseconds kMoveInterval{10};
 constexpr std::chrono::milliseconds kSleepLimit{100};  // how late an expired deadline may be noticed
 
-/// Moves the calling thread to another processor that it may use, if there is one.
+/// Moves the calling thread to a different processor that it may use, if there is one.
 void change_processor() {
   cpu_set_t allowed;
   const int here = sched_getcpu();
@@ -136,8 +136,8 @@ bool Driver::polls_on(uint32_t idle, Clock::time_point idle_since) {
   return true;
 }
 
-/// Two long yields in a row say that another thread polls on this processor. Where each rank could have a processor,
-/// that may be the rank which this rank waits for: the scheduler leaves both there for a long time.
+/// Two long yields in a row show that a second thread polls on this processor. If each rank could have a processor, the
+/// second thread may be the awaited rank: the scheduler leaves both there for a long time.
 void Driver::yield() {
   const auto before = Clock::now();
   sched_yield();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs works to their end in the calling thread: executes what can go on, helps the progress engine, and sleeps when
-// nothing can.
+// Runs works to their end in the calling thread: executes works that can progress, helps the progress engine, and
+// sleeps when no work can progress.
 #pragma once
 
 #include <chrono>
@@ -13,7 +13,7 @@
 
 namespace tutti::communicator {
 
-/// A work, who executes it, and what must be done before it: works on one connection keep their order.
+/// A work, its executor, and the job that must be done before it: works on one connection keep their order.
 struct Job {
   tutti_work* work = nullptr;
   const tutti_protocol_ops* ops = nullptr;
@@ -28,7 +28,8 @@ class Driver {
   struct Options {
     uint32_t spins = 2000;  ///< polls before a wait yields the processor
     uint32_t yields = 20;   ///< yields before it sleeps
-    /// How long a wait drives the progress engine, if there is one, before its first yield, and before it sleeps.
+    /// The time for which a wait drives the progress engine, if there is one, before its first yield, and before it
+    /// sleeps.
     std::chrono::nanoseconds drives{20'000};
     std::chrono::nanoseconds drives_yielding{2'000'000};
     std::chrono::nanoseconds operation_timeout{};  ///< without any progress
@@ -36,16 +37,16 @@ class Driver {
   };
   explicit Driver(const Options& options) : options_(options) {}
 
-  /// Whose network slots these works may wait for; helped while waiting.
+  /// The engine of the network slots for which these works may wait; the driver helps it while it waits.
   void set_engine(progress::Engine* engine) { engine_ = engine; }
   /// Asked before a wait sleeps: whether the ranks that a work waits for still take part.
   void set_attendance(const Attendance* attendance) { attendance_ = attendance; }
-  /// Told of waits that sleep.
+  /// Sets the object that records waits which sleep.
   void set_waiting(Waiting* waiting) { waiting_ = waiting; }
 
   struct Outcome {
     int32_t code = TUTTI_OK;
-    Job* job = nullptr;    ///< the one that failed, or the first that waits when the time is up
+    Job* job = nullptr;    ///< the failed job, or the first waiting job when the time is up
     bool absence = false;  ///< a rank left without its part in the job
   };
   /// TUTTI_OK when all are done; TUTTI_TIMEOUT; or the failure of a job. One thread at a time.

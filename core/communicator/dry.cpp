@@ -19,7 +19,7 @@ constexpr uint64_t kMaxRanks = uint64_t{1} << 20;
 /// One flag, one way, as measured between GPUs over NVLink; and through the host's network where no port says better.
 constexpr double kGpuLatencyUs = 0.7;
 constexpr double kNetworkLatencyUs = 5;
-/// What a block needs to post one more flag, and a proxy thread one more message.
+/// The time of a block for one more flag, and of a proxy thread for one more message.
 constexpr double kGpuGapUs = 0.05;
 constexpr double kNetworkGapUs = 1;
 
@@ -142,7 +142,7 @@ std::vector<std::string> DryCommunicator::limits(Collective collective) const {
   return lines;
 }
 
-/// Where there are too many ranks to look at all plans, the first rank's on the first channel stands for them.
+/// With too many ranks for a check of all plans, the first rank's plan on the first channel represents all plans.
 std::string DryCommunicator::why_not(uint32_t algorithm, uint32_t variant, Collective collective) const {
   if (selector_->choices().back_end != nullptr) return selector_->why_not(algorithm, variant, collective);
   const auto first = plan({.algorithm = algorithm, .variant = variant}, collective, 0, 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A communicator without devices: search, connect, choice and plans for a cluster of equal machines, in one process.
-// What it decides is what the ranks of such a cluster would decide.
+// Its decisions are the decisions of the ranks of a real cluster of this form.
 #pragma once
 
 #include <memory>
@@ -14,17 +14,18 @@
 
 namespace tutti::communicator {
 
+/// One thread at a time.
 class DryCommunicator {
  public:
   struct Options {
     topology::Document machine;  ///< one rank per GPU in PCI order
-    uint32_t node_count = 1;     ///< how many such machines; at most 2^20 ranks in all
+    uint32_t node_count = 1;     ///< number of machines; at most 2^20 ranks in all
     config::Config config;       ///< plugins and `channels` as for any communicator
   };
 
   /// One algorithm on this cluster.
   struct Channels {
-    topology::NodeGraph graph;  ///< of the first machine; the others' are alike
+    topology::NodeGraph graph;  ///< graph of the first machine; all machines are equal
     double search_seconds = 0;
     double connect_seconds = 0;  ///< for all ranks together
     bool searches = false;       ///< the algorithm looks at the machine (its channels' speed is known)
@@ -41,10 +42,11 @@ class DryCommunicator {
   /// Leaves out the candidates whose plans kernels do not run, as a communicator would. For more ranks than a
   /// communicator on GPUs takes, nothing is left out.
   const tuner::Selector& selector() const { return *selector_; }
-  /// What a communicator of these ranks refuses, runs without a proof, or leaves out for the collective: a line each.
+  /// The calls of the collective that a communicator of these ranks refuses, runs without a proof, or leaves out: a
+  /// line each.
   std::vector<std::string> limits(Collective collective) const;
 
-  /// The plan of one rank on one channel of what the selector, or the caller, decided.
+  /// The plan of one rank on one channel for a decision of the selector or of the caller.
   Result<plan::Plan> plan(const tuner::Decision& decision, Collective collective, uint32_t rank, uint32_t channel,
                           uint32_t root = 0) const;
 

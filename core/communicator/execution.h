@@ -21,8 +21,8 @@ struct Execution {
   std::vector<Job> jobs;
   CallShape shape;
 
-  /// Sets what differs between calls of one shape. `number` counts the calls of this rank on its communicator; `digest`
-  /// is that of the history up to this call.
+  /// Sets the parts that differ between calls of one shape. `number` counts the calls of this rank on its communicator;
+  /// `digest` is the digest of the history up to this call.
   void bind(const Call& call, uint64_t number, const Turn& turn, uint64_t digest);
 };
 

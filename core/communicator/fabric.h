@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What joins this rank to the others: shared memory to those of its host, a network to the rest.
+// The connections of this rank: shared memory to ranks of its host, a network to all remaining ranks.
 #pragma once
 
 #include <memory>
@@ -26,9 +26,9 @@ class Fabric {
   transport::Net* net() { return net_.get(); }
   const std::string& network_name() const { return network_name_; }
 
-  /// What all ranks' slices must fit in, given the kinds of links (bits 1 << TUTTI_LINK_*) the communicator has.
+  /// The payload limit for slices of all ranks, for the kinds of links (bits 1 << TUTTI_LINK_*) of the communicator.
   uint64_t payload_bytes(uint32_t protocol, uint32_t links) const;
-  /// Messages of any length that the shortest connection holds for sure, and how many of them one chunk may fill.
+  /// Messages of any length that certainly fit the shortest connection, and the number of them that one chunk may fill.
   uint32_t message_count(uint32_t protocol, uint32_t links) const;
   uint32_t chunk_slots(uint32_t protocol, uint32_t links) const;
 

@@ -29,15 +29,16 @@ namespace {
 using transport::GpuLinks;
 using transport::Lane;
 
-// Of one send or receive. Each has slots of its own at every peer: where these are many, half as many lanes must do,
-// and still fill a link.
+// Stripes (lanes) of one send or receive. Each has slots of its own at every peer. With many peers, half as many
+// stripes must suffice; they still fill a link.
 constexpr uint32_t kMaxLanes = 32;
 constexpr uint32_t kMaxLanesOfMany = 16;
-// That send, and that receive: so many fill all links of an H200. All of a launch run at the same time, and leave room
-// for another communicator's, as two fit an SM.
+// CTAs that send, and CTAs that receive: this number fills all links of an H200. All CTAs of a launch run at the same
+// time, and leave room for the launch of a second communicator, as two CTAs fit an SM.
 constexpr uint32_t kMessageCtas = 32;
 constexpr std::chrono::seconds kGoodbye{2};
-// Until topology tells of GPUs' links: what stores over NVLink 4 reach, and over PCI 5 to memory of the host and back.
+// Defaults until the topology has the GPUs' links: the bandwidth of stores over NVLink 4, and over PCI 5 to memory of
+// the host and back.
 constexpr double kNvlinkGbs = 370;
 constexpr double kStagedGbs = 20;
 constexpr uint32_t kP2pHeap = 0;
@@ -50,7 +51,7 @@ class CudaGpu : public Gpu {
   CudaGpu(const Options& options, bootstrap::Bootstrap& bootstrap) : options_(options), bootstrap_(bootstrap) {}
 
   ~CudaGpu() override {
-    // Other ranks' kernels may still store to this rank's memory: it goes when all are through, or not at all.
+    // Other ranks' kernels may still store to this rank's memory: it is freed when all kernels have ended, or never.
     const cuda::DeviceScope scope(device_);
     if (finish().ok()) {
       registrations_.reset();
@@ -73,7 +74,7 @@ class CudaGpu : public Gpu {
     TUTTI_ASSIGN(options.heaps, meet_gpus(deadline));
     const uint32_t max_ctas = share_of(options_.max_channels);
     uint32_t max_lanes = options_.rank_count > kManyRanks ? kMaxLanesOfMany : kMaxLanes;
-    // A network connection's channels are those of collectives.
+    // A network connection has the channels of collectives.
     if (options_.net != nullptr) max_lanes = std::min(max_lanes, options_.max_channels);
     options.net = options_.net;
     options.rank = options_.rank;
@@ -290,7 +291,7 @@ class CudaGpu : public Gpu {
     return layout;
   }
 
-  /// Where each rank's GPU is used.
+  /// The place at which each rank's GPU is used.
   struct Seat {
     uint64_t process = 0;
     cuda::PciAddress pci = {};
@@ -300,13 +301,13 @@ class CudaGpu : public Gpu {
     return std::find(options_.local_ranks.begin(), options_.local_ranks.end(), rank) != options_.local_ranks.end();
   }
 
-  /// The job wants fewer CTAs than there may be. Between hosts the network has few channels, whatever the job wants.
+  /// Whether the job wants fewer CTAs than possible. Between hosts the network limits the number of channels.
   bool is_limited() const { return options_.net == nullptr && options_.max_channels < TUTTI_CUDA_MAX_CTAS; }
   uint32_t message_ctas() const {
     return is_limited() ? std::clamp(options_.max_channels / 2, 1u, kMessageCtas) : kMessageCtas;
   }
 
-  /// Of CTAs that a GPU has at once, where several ranks share one: whole clusters.
+  /// This rank's share of the CTAs that a GPU holds at once, if several ranks share the GPU: whole clusters.
   uint32_t share_of(uint32_t ctas) const {
     if (ranks_per_gpu_ == 1) return ctas;
     return std::max(ctas / ranks_per_gpu_ / TUTTI_CUDA_CLUSTER * TUTTI_CUDA_CLUSTER,
@@ -359,7 +360,8 @@ class CudaGpu : public Gpu {
 
   tutti_cuda_control* control() const { return static_cast<tutti_cuda_control*>(control_.on_host()); }
 
-  /// Enqueues what `enqueue` does on the stream after all that was enqueued before. This GPU is current in it.
+  /// Enqueues the work of `enqueue` on the stream, after all earlier work of this communicator. This GPU is current in
+  /// `enqueue`.
   template <class Enqueue>
   Status in_order(Stream stream, Enqueue&& enqueue) {
     const cuda::DeviceScope scope(device_);
@@ -369,7 +371,7 @@ class CudaGpu : public Gpu {
     return enqueued.ok() ? ended : enqueued;
   }
 
-  /// What kernels may still use when nobody knows whether they are through: never freed.
+  /// Memory that kernels may still use when their end is not known: never freed.
   struct Kept {
     cuda::MappedMemory control;
     cuda::DeviceMemory tracks;
@@ -394,8 +396,8 @@ class CudaGpu : public Gpu {
   std::vector<std::string> addresses_;
   uint32_t ranks_per_gpu_ = 1;   // the most of any
   bool all_p2p_ = true;          // all GPUs of a host reach each other
-  bool one_host_ = true;         // of all ranks
-  bool shares_context_ = false;  // with another rank: both in one process, on one GPU
+  bool one_host_ = true;         // whether all ranks are on one host
+  bool shares_context_ = false;  // whether two ranks share a GPU in one process
   std::unique_ptr<GpuLinks> links_;
   std::unique_ptr<GpuPrograms> programs_;
   std::unique_ptr<GpuMessages> messages_;

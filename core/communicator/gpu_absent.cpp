@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What builds without CUDA have instead of gpu.cpp.
+// The replacement for gpu.cpp in builds without CUDA.
 #include "communicator/gpu.h"
 
 namespace tutti::communicator {

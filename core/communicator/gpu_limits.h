@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What kernels on GPUs run. Needs no GPU, and is in builds without CUDA too: dry communicators give the answers of real
-// ones.
+// The limits of kernels on GPUs. Needs no GPU, and is in builds without CUDA, too: dry communicators give the answers
+// of real communicators.
 #pragma once
 
 #include "tuner/back_end.h"

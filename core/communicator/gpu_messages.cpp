@@ -7,7 +7,7 @@
 
 namespace tutti::communicator {
 
-/// What runs in one launch: at most one message per peer and direction, all of one protocol.
+/// The messages of one launch: at most one message per peer and direction, all of one protocol.
 struct GpuMessages::Round {
   size_t number;  ///< how many messages of the group go before on the same connection
   uint32_t protocol;
@@ -34,7 +34,7 @@ void GpuMessages::find_shape(std::span<const Call> calls) {
 Result<std::unique_ptr<GpuMessages::Batch>> GpuMessages::make(std::span<const Call> calls) {
   struct Launch {
     std::vector<plan::Message> messages;
-    std::vector<size_t> members;  // where each is in Batch::places
+    std::vector<size_t> members;  // their indices in Batch::places
   };
   auto batch = std::make_unique<Batch>();
   std::map<std::pair<int, bool>, size_t> before;

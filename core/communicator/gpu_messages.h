@@ -18,15 +18,15 @@ class GpuMessages {
  public:
   GpuMessages(uint32_t rank, GpuPrograms& programs) : rank_(rank), programs_(programs) {}
 
-  /// The launches of sends and receives that progress together, in an order that is the same on both sides of every
-  /// connection. Those of a rank to itself and empty ones are left out. Valid until the next call. The first of a shape
-  /// may wait for peers.
+  /// The launches of sends and receives that progress together, in an order that is equal on both sides of every
+  /// connection. They leave out messages of a rank to itself, and empty messages. Valid until the next call. The first
+  /// call of a shape may wait for peers.
   Result<std::span<const GpuCall>> prepare(std::span<const Call> calls);
 
  private:
-  /// What is alike in groups that can use the same launches: two words per call.
+  /// The key of groups that can use the same launches: two words per call.
   using Shape = std::vector<uint64_t>;
-  /// Where a call went.
+  /// The launch and message of a call.
   struct Place {
     uint32_t launch = 0;
     uint32_t message = 0;
@@ -44,7 +44,7 @@ class GpuMessages {
 
   uint32_t rank_;
   GpuPrograms& programs_;
-  Shape shape_;  // of the group that is prepared; kept for its memory
+  Shape shape_;  // shape of the prepared group; kept for its memory
   Kept<std::map<Shape, std::unique_ptr<Batch>>, 1024> kept_;
 };
 

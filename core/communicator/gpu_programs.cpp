@@ -21,11 +21,11 @@ namespace {
 
 constexpr uint32_t kMinThreads = 64;
 constexpr uint32_t kMaxThreads = 1024;
-constexpr uint64_t kThreadBytes = 8;  // of data that a thread moves at once, at least
+constexpr uint64_t kThreadBytes = 8;  // bytes that a thread moves at a time, at least
 constexpr uint32_t kMessageThreads = 512;
 // Blocks of so many bytes that go from peer to peer are sent as messages: CTAs that only send or only receive.
 constexpr uint64_t kMessageBytes = 4 << 20;
-constexpr uint32_t kKeptLanes = 12;  // what a GPU keeps is moved meanwhile; fewer SMs take longer than a link
+constexpr uint32_t kKeptLanes = 12;  // own copies run beside sends; fewer SMs would take longer than a link
 
 /// Enough for each message of the busiest step, as far as they go: a power of two.
 uint32_t threads_for(const tutti_cuda_program& program, uint64_t chunk_bytes) {
@@ -75,7 +75,8 @@ Result<GpuCall*> GpuPrograms::prepare(const Call& call) {
   return kept_.get(call, static_cast<int>(options_.rank), [&](bool in_place) { return make(call, in_place); });
 }
 
-/// All kernels of a protocol before its first: one that is loaded when it is started may wait for all that run.
+/// Loads all kernels of a protocol before its first launch: a kernel that is loaded when it is started may wait for all
+/// running kernels.
 Status GpuPrograms::load(uint32_t protocol) {
   if (loaded_[protocol]) [[likely]]
     return {};
@@ -204,17 +205,17 @@ Result<std::unique_ptr<GpuCall>> GpuPrograms::make(const Call& call, bool in_pla
   return made;
 }
 
-/// Of a call that runs as messages; nothing: it runs as a program.
+/// The hops of a call that runs as messages; nothing: it runs as a program.
 Result<std::optional<std::vector<plan::Hop>>> GpuPrograms::hops_of(const tuner::Decision& decision,
                                                                    const Call& call) const {
   const bool has_flags = selector_.choices().protocols[decision.protocol].properties.flags_in_data != 0;
-  // Where what is sent is put in its place, CTAs that only receive would have nothing to do.
+  // With direct stores, CTAs that only receive would be idle.
   if (options_.is_limited || stores_to_outputs(decision, call) || has_flags || plan::reduces(call.collective) ||
       call.count * size_of(call.type) < kMessageBytes) {
     return std::optional<std::vector<plan::Hop>>();
   }
   std::optional<std::vector<plan::Hop>> own;
-  for (uint32_t rank = 0; rank < plans_.rank_count(); ++rank) {  // all alike, or none
+  for (uint32_t rank = 0; rank < plans_.rank_count(); ++rank) {  // either all ranks have hops, or none
     TUTTI_ASSIGN(const plan::Plan plan, plans_.request(decision, call.collective, rank, 0, 0));
     auto hops = plan::hops_of(plan);
     if (!hops) return hops;
@@ -288,7 +289,8 @@ uint32_t GpuPrograms::channels_of(const tuner::Decision& decision) const {
   return std::min(decision.channels, selector_.choices().algorithms[decision.algorithm].channels);
 }
 
-/// Lowered for all ranks, as what one does is also a matter of the others; this rank's, by channel.
+/// Lowers the plans of all ranks, because a rank's program depends on its peers. Returns this rank's programs, by
+/// channel.
 Result<std::vector<tutti_cuda_program>> GpuPrograms::lower(const tuner::Decision& decision, const Call& call,
                                                            bool in_place) const {
   const uint32_t channels = channels_of(decision);

@@ -17,19 +17,21 @@
 
 namespace tutti::communicator {
 
-/// A call without its buffers, and who launches it.
+/// A call without its buffers, and the protocol that launches it.
 struct GpuCall {
   tutti_cuda_launch launch{};
   uint32_t protocol = 0;
   const tutti_protocol_ops* ops = nullptr;
   void* plugin = nullptr;
-  bool copies = false;          ///< elements are moved, not combined: any type of their size does
-  bool to_registered = false;   ///< peers store to registered outputs: the launch says where, for each call anew
-  bool has_side = false;        ///< likewise launch.copies, what runs beside the call's stream
-  std::vector<plan::Hop> hops;  ///< of launch.messages; empty: it is no collective that runs as messages
+  bool copies = false;         ///< elements are moved, not combined: any type of their size does
+  bool to_registered = false;  ///< peers store to registered outputs, whose addresses are set for each call
+  bool has_side = false;       ///< `launch.copies` has a side stream
+  /// One per message of the launch; empty: the call is no collective that runs as messages.
+  std::vector<plan::Hop> hops;
 };
 
-/// The widest unsigned integer that all addresses and lengths are multiples of whose bits are in `bits`.
+/// The widest unsigned integer type for copies. `bits` is the OR of all addresses and lengths: all of them are
+/// multiples of its size.
 uint32_t copy_type(uint64_t bits);
 inline uint64_t address_bits(const void* pointer) {
   return reinterpret_cast<uintptr_t>(pointer);
@@ -42,18 +44,19 @@ class GpuPrograms {
     uint32_t rank = 0;
     int device = 0;
     tutti_cuda_control* control = nullptr;  ///< as the GPU sees it
-    tutti_cuda_track* tracks = nullptr;     ///< of all lanes
+    tutti_cuda_track* tracks = nullptr;     ///< tracks of all lanes
     uint64_t timeout_ns = 0;
     uint32_t message_ctas = 1;  ///< for each kind of messages, at most
-    bool is_limited = false;    ///< collectives may not take as many CTAs as a launch of messages
+    bool is_limited = false;    ///< the job limits collectives to fewer CTAs than a launch of messages has
     bool shares_gpu = false;    ///< other ranks' kernels run on this GPU
-    bool load_first = false;    ///< load the kernels of all protocols at once: another rank's may run in this context
+    /// Load the kernels of all protocols at once: kernels of a different rank may run in this context.
+    bool load_first = false;
   };
   /// Fails where kernels cannot be loaded.
   static Result<std::unique_ptr<GpuPrograms>> create(const Options& options, const tuner::Selector& selector,
                                                      const Plans& plans, transport::GpuLinks& links);
 
-  /// The collective, ready but for its buffers and scalar. The first call of a shape may wait for peers.
+  /// The prepared collective, without its buffers and scalar. The first call of a shape may wait for peers.
   Result<GpuCall*> prepare(const Call& call);
 
   /// Loads the kernels that only calls with registered outputs run.
@@ -61,7 +64,7 @@ class GpuPrograms {
 
   /// Makes `call` an empty launch of messages with a protocol.
   Status begin_messages(uint32_t protocol, GpuCall& call);
-  /// Lanes of a message for which a tuner asks for so many channels.
+  /// Stripes (lanes) of a message: equal on both ends, which know its size, type and protocol alone.
   uint32_t lanes_for(uint32_t protocol, uint32_t channels) const;
   /// Puts messages into it; returns where each went.
   Result<std::vector<uint32_t>> lay_out(std::span<const plan::Message> messages, GpuCall& call) const;
@@ -74,12 +77,12 @@ class GpuPrograms {
  private:
   /// A collective's plan on this rank, lowered, for every channel.
   struct Program {
-    std::vector<tutti_cuda_program> channels;  // one, where all are the same
-    cuda::DeviceMemory on_device;              // where they are not
+    std::vector<tutti_cuda_program> channels;  // a single program if all are equal
+    cuda::DeviceMemory on_device;              // the programs if they differ
     bool to_outputs = false;                   // some messages go to registered outputs
   };
   GpuPrograms(const Options& options, const tuner::Selector& selector, const Plans& plans, transport::GpuLinks& links);
-  /// Programs are aligned for the layout of a protocol: all ranks must align them alike.
+  /// Programs are aligned for the layout of a protocol: all ranks must align them equally.
   using Name = std::tuple<uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, bool, bool>;
 
   bool stores_to_outputs(const tuner::Decision& decision, const Call& call) const;

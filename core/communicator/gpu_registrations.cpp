@@ -9,7 +9,7 @@
 namespace tutti::communicator {
 namespace {
 
-/// Whether what of the own buffer lies in [begin, begin + bytes) is still the memory that was registered.
+/// Whether the part of the own buffer in [begin, begin + bytes) is still the registered memory.
 bool is_there(const RegisteredBuffer& buffer, const void* begin, uint64_t bytes) {
   const auto* const from = static_cast<const uint8_t*>(begin);
   for (size_t i = 0; i < buffer.pieces.size(); ++i) {
@@ -98,7 +98,7 @@ Result<GpuRegistrations::Offer> GpuRegistrations::offer(void* buffer, uint64_t b
   return offer;
 }
 
-/// Where buffers were freed that are still registered, others may be by now.
+/// If a registered buffer was freed, its address may belong to a new buffer by now.
 void GpuRegistrations::forget_freed(const void* begin, uint64_t bytes) {
   for (;;) {
     const RegisteredBuffer* const old = known_.overlapping(begin, bytes);

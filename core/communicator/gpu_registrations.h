@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Registered buffers of GPUs: each rank maps those of all others, so that a call can store to their outputs.
+// Registered buffers of GPUs: each rank maps the buffers of all ranks, so that a call can store to their outputs.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@
 
 namespace tutti::communicator {
 
-/// Where a call's output lies.
+/// The position of a call's output.
 struct RegisteredPlace {
   const RegisteredBuffer* buffer = nullptr;
   uint64_t offset = 0;
@@ -33,35 +33,35 @@ class GpuRegistrations {
   GpuRegistrations(const Options& options, bootstrap::Bootstrap& bootstrap)
       : options_(options), bootstrap_(bootstrap) {}
 
-  /// Collective, after claims were found to fit. The registration's number; nothing, on all ranks, where one of them
-  /// cannot share its buffer or reach another's. kFailedPrecondition on all ranks if a buffer overlaps a registered
-  /// one.
-  /// `loaded`: whether what would use it here is there; if not, no rank has it.
+  /// Collective, after claims were found to fit. Returns the registration's number. Returns nothing, on all ranks, if a
+  /// rank cannot share its buffer or map the buffer of a peer. kFailedPrecondition on all ranks if a buffer overlaps a
+  /// registered buffer. `loaded`: the state of the kernels that would use the buffer here; if it is a failure, no rank
+  /// registers.
   Result<std::optional<uint64_t>> add(void* buffer, uint64_t bytes, const Status& loaded, base::Time deadline);
   /// Unmaps. Nothing on this GPU uses it any more.
   void end(uint64_t number);
 
   bool empty() const { return known_.empty(); }
-  /// Nothing: the output lies in no registered buffer, or not every rank has one. Until the next call.
+  /// Nothing: the output lies in no registered buffer, or not every rank has an output. Valid until the next call.
   std::optional<RegisteredPlace> find(const Call& call);
   /// Says where outputs are.
   void aim(const RegisteredPlace& place, tutti_cuda_launch& launch) const;
-  /// Says what may run beside the call's stream.
+  /// Sets the side stream, on which work may run beside the call's stream.
   Status lend_side(Stream stream, tutti_cuda_copies& copies) const;
 
  private:
-  /// What a rank tells of its buffer. Plain data.
+  /// The offer of a rank for its buffer. Plain data.
   struct Offer {
-    cuda::MemoryAddress address;  ///< of the allocation, if CUDA shares it by that
+    cuda::MemoryAddress address;  ///< address of the allocation, if CUDA shares it by address
     base::FdPost::Address post;   ///< else pieces of it go by files; all 0: there is no socket
-    uint32_t segments = 0;        ///< so many
-    uint64_t offset = 0;          ///< of the buffer in the allocation, or in the first piece
-    int64_t left_ms = 0;          ///< until this rank gives the registration up
+    uint32_t segments = 0;        ///< number of pieces
+    uint64_t offset = 0;          ///< offset of the buffer in the allocation, or in the first piece
+    int64_t left_ms = 0;          ///< time until this rank gives the registration up
     uint32_t is_shared = 0;
     uint32_t overlaps = 0;
   };
 
-  /// What this rank's offer is made of.
+  /// The resources behind this rank's offer.
   struct Shared {
     std::optional<base::FdPost> post;
     cuda::Segments segments;  ///< none: the allocation is shared as one

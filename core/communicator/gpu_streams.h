@@ -31,7 +31,7 @@ class GpuStreams : public Streams {
   std::array<cuda::Event, 2> events_;
 };
 
-/// A side stream for what runs beside a call's, and the events that lead to it and back.
+/// A side stream for work beside a call's stream, and the events that fork to it and join it.
 class SideStream {
  public:
   SideStream() = default;  ///< none

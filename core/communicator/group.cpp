@@ -11,8 +11,8 @@ namespace tutti {
 namespace communicator {
 namespace {
 
-/// The calls of one communicator in a group: collectives in order, then all sends and receives together. All go to the
-/// first of the streams that they were given to, and are for all of these what one call is for its stream.
+/// The calls of one communicator in a group: collectives in order, then all sends and receives together. All calls go
+/// to the first of their streams. For all these streams, they count as one call.
 struct Share {
   std::shared_ptr<Communicator::State> state;
   std::vector<Call> collectives;
@@ -54,22 +54,23 @@ struct Group {
 
 thread_local Group group;
 
-/// Whether both have calls on one GPU. It may run kernels of different streams one after the other, too, in the order
-/// in which it was given them: streams share the queues of the hardware. Ranks of one communicator need each other.
+/// Whether both have calls on one GPU. A GPU may run kernels of different streams in the order in which they were
+/// enqueued: streams share the hardware queues. Ranks of one communicator wait for each other.
 bool meet(const Share& a, const Share& b) {
   const Communicator::State& one = *a.state;
   const Communicator::State& other = *b.state;
   return one.on_gpu() && one.gpu() == other.gpu() && one.secret() != other.secret();
 }
 
-/// Brings communicators into an order that is the same on all ranks, whatever that of their calls: two ranks that
-/// connect them, or whose GPUs run their kernels, in different orders wait for each other.
+/// Brings communicators into an order that is equal on all ranks, for every order of their calls. Two ranks that
+/// connect the communicators in different orders would wait for each other. So would ranks whose GPUs run their kernels
+/// in different orders.
 void put_in_order(std::vector<Share>& shares) {
   std::stable_sort(shares.begin(), shares.end(),
                    [](const Share& a, const Share& b) { return a.state->secret() < b.state->secret(); });
 }
 
-/// The lane of each share. Those of one lane run one after another.
+/// The thread (lane) of each share. Shares of one lane run in order.
 std::vector<size_t> lanes_of(const std::vector<Share>& shares) {
   std::vector<size_t> lanes(shares.size());
   for (size_t i = 0; i < shares.size(); ++i) {

@@ -3,7 +3,7 @@
 //
 // Every call has a record: its kind, its count, and a digest. The digest of call n is computed from the digest of call
 // n - 1, the shape of call n, and n. Two ranks with equal digests have therefore made equal calls up to n. The messages
-// from one rank to another form a series of their own, with the same digests on both ends.
+// between two ranks in one direction form a series of their own, with the same digests on both ends.
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@
 
 namespace tutti::communicator {
 
-/// One step of a digest: every pair of a state and a value gives another state, but for chance (2^-64).
+/// One step of a digest: every pair of a state and a value gives a different state, except with probability 2^-64.
 inline uint64_t mix(uint64_t state, uint64_t value) {
   state = (state ^ value) * 0x9e3779b97f4a7c15u;
   return state ^ state >> 29;
@@ -27,18 +27,18 @@ inline uint64_t mix(uint64_t state, uint64_t value) {
 struct Record {
   uint64_t kind = 0;    ///< collective, type, operation and root: Call::kind_of()
   uint64_t count = 0;   ///< of elements
-  uint64_t digest = 0;  ///< of this call and all before
+  uint64_t digest = 0;  ///< digest of this call and all earlier calls
 };
 /// "all_reduce of 10 × float32, sum".
 std::string describe(const Record& record);
 
-/// What a call is, but for its buffers and scalar; computed once for calls of one shape.
+/// The shape of a call, without its buffers and scalar; computed once for calls of one shape.
 struct CallShape {
   uint64_t kind = 0;
   uint64_t count = 0;
-  uint64_t hash = 0;  ///< of kind, count and `way`
+  uint64_t hash = 0;  ///< hash of kind, count and `way`
 
-  /// `way`: what else must be the same on all ranks, such as the algorithm and the protocol.
+  /// `way`: further parts that must be equal on all ranks, such as the algorithm and the protocol.
   static CallShape of(const Call& call, uint64_t way = 0);
 };
 
@@ -57,7 +57,7 @@ class Records {
   uint64_t add(const CallShape& shape) {
     const uint64_t number = latest_.load(std::memory_order_relaxed) + 1;
     digest_ = mix(digest_, shape.hash + number);
-    // Release: a reader that finds one of these words (acquire in at()) also finds the number before.
+    // Release: a reader that finds one of these words (acquire in at()) also finds the earlier number.
     Slot& slot = slots_[number % kSize];
     slot.kind.store(shape.kind, std::memory_order_release);
     slot.count.store(shape.count, std::memory_order_release);
@@ -81,7 +81,7 @@ class Records {
     const Slot& slot = slots_[number % kSize];
     const Record record{slot.kind.load(std::memory_order_acquire), slot.count.load(std::memory_order_acquire),
                         slot.digest.load(std::memory_order_acquire)};
-    // Where a word was of record number + kSize, `latest` is at least number + kSize - 1 by now.
+    // If a word belonged to record number + kSize, `latest` is at least number + kSize - 1 by now.
     if (latest() > number + kReadable) return std::nullopt;
     return record;
   }
@@ -95,19 +95,19 @@ class Records {
   std::array<Slot, kSize> slots_;
   std::atomic<uint64_t> latest_{0};
   uint64_t seed_;
-  uint64_t digest_;  // of the latest record; the writer's
+  uint64_t digest_;  // digest of the latest record; only for the writer
 };
 
 using CallRecords = Records<256>;
 using MessageRecords = Records<32>;
 
-/// What a rank is doing. In plain data, as it travels.
+/// The progress of a rank. Plain data, as it is sent.
 struct Progress {
   enum class Phase : uint32_t { kNone, kIn, kDone, kFailed, kEnqueued };
   Phase phase = Phase::kNone;
   uint32_t in_message = 0;  ///< 1: the phase is that of sends and receives after call `number`
-  uint64_t number = 0;      ///< of the latest collective call
-  Record record;            ///< of that call; digest: of the calls up to `number`
+  uint64_t number = 0;      ///< number of the latest collective call
+  Record record;            ///< record of this call; digest: of the calls up to `number`
   Record message;           ///< the first message of the latest group
 };
 /// "has done call 17, all_reduce of 8 × float32, sum".
@@ -122,7 +122,7 @@ class History {
   ~History();
   History(const History&) = delete;
   History& operator=(const History&) = delete;
-  /// What only ranks of one communicator have in common. Before the first call.
+  /// The secret that only ranks of one communicator share. Before the first call.
   void set_seed(uint64_t seed);
 
   /// The digests of the call or message.
@@ -145,7 +145,7 @@ class History {
   void enter_messages(Phase phase, const CallShape& first);
 
   const CallRecords& calls() const { return calls_; }
-  /// Null: there was no such message, or no such peer.
+  /// Null: the peer does not exist, or there was no message of this kind.
   const MessageRecords* messages(Turn::Kind kind, uint32_t peer) const {
     const size_t place = index(kind, peer);
     return place >= messages_.size() ? nullptr : messages_[place].load(std::memory_order_acquire);

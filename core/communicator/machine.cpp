@@ -32,7 +32,7 @@ std::vector<topology::NetDevice> ports_of(const transport::Net& network) {
   return ports;
 }
 
-/// A file may name ports of networks that are not in use here: only those of this network stay, by its numbers.
+/// A file may name ports of networks that are not in use here: only the ports of this network stay, with its numbers.
 void keep_ports(std::vector<topology::Nic>& nics, const std::vector<topology::NetDevice>& ports) {
   for (topology::Nic& nic : nics) {
     std::erase_if(nic.nets, [&](topology::Net& net) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank knows of the machine it runs on.
+// The machine of a rank.
 #pragma once
 
 #include <optional>
@@ -12,18 +12,18 @@
 
 namespace tutti::communicator {
 
-/// The NUMA node that the calling thread runs on, with its processors; none where the kernel does not tell.
+/// The NUMA node on which the calling thread runs, with its processors; none if the kernel does not report it.
 std::optional<topology::Cpu> current_numa_node();
 
 struct MachineOptions {
-  std::string file;                         ///< topology.file: merged over what is discovered; empty: none
+  std::string file;                         ///< topology.file: merged over the discovered machine; empty: none
   const transport::Net* network = nullptr;  ///< whose devices are the ports; null: ranks of other machines do not exist
-  std::vector<topology::RankPlace> ranks;   ///< of this machine
+  std::vector<topology::RankPlace> ranks;   ///< ranks of this machine
   double host_gbs = 8;                      ///< between two ranks through memory
 };
 
-/// Discovers this machine, merges the file over it, and places the ranks. Where GPUs of ranks are not found there, all
-/// ranks are placed by their NUMA nodes, which the log says at info.
+/// Discovers this machine, merges the file over it, and places the ranks. If GPUs of ranks are not found there, all
+/// ranks are placed by their NUMA nodes, and the log says so at info.
 Result<topology::System> describe_machine(const MachineOptions& options);
 
 }  // namespace tutti::communicator

@@ -25,7 +25,7 @@ struct ChannelProgram {
 
 struct Program {
   std::vector<std::unique_ptr<ChannelProgram>> channels;
-  uint64_t payload_bytes = 0;  ///< what a slice may hold
+  uint64_t payload_bytes = 0;  ///< limit of a slice
   uint32_t chunk_slots = 1;    ///< slices a chunk may have
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Registered buffers: what ranks claim about them, and where a call's output lies in them.
+// Registered buffers: the claims of ranks, and the position of a call's output in them.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace tutti::communicator {
 
-/// What a rank says that it registers. Plain data.
+/// The claim of a rank about the buffer that it registers. Plain data.
 struct Claim {
   uint64_t bytes = 0;
   uint64_t is_null = 0;
@@ -20,12 +20,13 @@ struct Claim {
 /// kInvalidArgument, the same on all ranks, unless their claims (by rank) fit each other.
 Status check_claims(std::span<const Claim> claims);
 
-/// What a rank needs to use buffers that were registered together.
+/// The data that a rank needs to use buffers that were registered together.
 struct RegisteredBuffer {
-  uint64_t number = 0;  ///< of the registration, from 1; the same on all ranks
+  uint64_t number = 0;  ///< number of the registration, from 1; equal on all ranks
   const uint8_t* own = nullptr;
   uint64_t bytes = 0;
-  /// What the own buffer lies in: an allocation, or pieces one behind the other. `id`: of no other memory, ever.
+  /// The memory behind the own buffer: an allocation, or pieces one behind the other. `id`: never belongs to different
+  /// memory.
   struct Piece {
     const uint8_t* begin = nullptr;
     uint64_t id = 0;
@@ -44,23 +45,23 @@ class Registrations {
   void add(RegisteredBuffer buffer);
   void end(uint64_t number);
 
-  /// The one that holds this memory; null: none does.
+  /// The buffer that holds this memory; null: none does.
   const RegisteredBuffer* find(const void* begin, uint64_t bytes) const;
-  /// The first one that overlaps it; null: none does.
+  /// The first buffer that overlaps it; null: none does.
   const RegisteredBuffer* overlapping(const void* begin, uint64_t bytes) const;
 
  private:
   std::vector<RegisteredBuffer> buffers_;  // by address
 };
 
-/// Whether ranks know where each other's outputs lie: all have one, and at the same offset (unlike those of a
+/// Whether ranks know the positions of all outputs: all ranks have an output, at equal offsets (unlike the outputs of a
 /// reduce_scatter in place).
 bool has_registrable_output(Collective collective);
 
 /// Bytes of the output of a call on `size` ranks; 0: it has no registrable output.
 uint64_t registrable_output_bytes(const Call& call, int size);
 
-/// Stands for a place in registered memory; ranks compare it. Never 0.
+/// A word for a position in registered memory; ranks compare it. Never 0.
 uint32_t place_of(uint64_t number, uint64_t offset);
 
 }  // namespace tutti::communicator

@@ -38,7 +38,7 @@ using bootstrap::HostIdentity;
 constexpr double kShmBandwidthGbs = 8;
 constexpr double kShmLatencyUs = 0.15;
 constexpr double kNetBandwidthGbs = 1;
-// Between H200s over NVLink: one flag one way, and what each further message adds (docs/results.md).
+// Between H200s over NVLink: the time of one flag in one direction, and of each further message (docs/results.md).
 constexpr double kGpuLatencyUs = 0.9;
 constexpr double kGpuGapUs = 0.05;
 constexpr double kStagedLatencyUs = 2;  // through memory of the host: a store and a poll over PCI
@@ -89,7 +89,7 @@ Result<uint64_t> random_number() {
 
 }  // namespace
 
-/// Builds one State, step by step; each step uses what those before it left.
+/// Builds one State, step by step; each step uses the results of the earlier steps.
 class Setup {
  public:
   Setup(Communicator::State& state, const UniqueId& id) : state_(state), id_(id), config_(state.config_) {
@@ -107,7 +107,7 @@ class Setup {
     describe_topology();
     TUTTI_TRY(describe_machine());
     TUTTI_TRY(connect_algorithms());
-    topology_.system = nullptr;  // tuners decide alike on all ranks
+    topology_.system = nullptr;  // tuners decide equally on all ranks
     TUTTI_TRY(communicator::create_tuner(*state_.registry_, topology_, choices_));
     TUTTI_TRY(finish());
     return agree_on_decisions();
@@ -292,7 +292,7 @@ class Setup {
       for (const auto& bytes : all) doors.push_back(decode_doors(bytes));
       net->set_peers(std::move(doors));
     }
-    // All ranks must go by the same figures, and the slowest port holds up the others.
+    // All ranks must use the same figures, and the slowest port delays all ranks.
     net_gbs_ = contacts.front().net_gbs;
     for (const Contact& contact : contacts) {
       numa_of_rank_.push_back(contact.numa);
@@ -300,7 +300,7 @@ class Setup {
       net_latency_us_ = std::max(net_latency_us_, contact.net_latency_us);
     }
     if (!force_network_) TUTTI_TRY(attach(*shm, contacts));
-    // Nobody closes its memory before everybody has mapped it.
+    // No rank closes its memory before all ranks have mapped it.
     TUTTI_TRY(state_.bootstrap_->barrier(deadline_));
     shm->seal();
     auto fabric = std::make_unique<communicator::Fabric>(std::move(shm), std::move(net), choices_.network_name,
@@ -442,7 +442,7 @@ class Setup {
     return {};
   }
 
-  /// Where each rank has a GPU for itself, and GPUs reach all others: else data goes through the host.
+  /// If each rank has a GPU of its own, and all GPUs reach each other: otherwise data goes through the host.
   void place_on_gpus(std::vector<topology::RankPlace>& ranks) const {
     if (!on_gpu() || node_count_ > 1 || state_.gpu_->link() != TUTTI_LINK_P2P) return;
     const std::vector<std::string> addresses = state_.gpu_->addresses();
@@ -484,7 +484,7 @@ class Setup {
       TUTTI_ASSIGN(graphs[nodes_[rank]], topology::NodeGraph::decode(found[rank]));
     }
     tutti_topology topology = topology_;
-    topology.system = nullptr;  // all ranks decide alike, and only one of a machine has its graph
+    topology.system = nullptr;  // all ranks decide equally, and only one rank of a machine has its graph
     TUTTI_ASSIGN(plan::Instance instance, plan::connect(plugin, topology, graphs));
     choices_.algorithms.emplace_back(plugin, std::move(instance));
     return {};
@@ -534,11 +534,11 @@ class Setup {
   base::Time deadline_;
   std::vector<uint32_t> nodes_;
   std::vector<std::string> host_names_;  // by rank
-  double net_gbs_ = 0;                   ///< of the slowest rank's fastest port
+  double net_gbs_ = 0;                   ///< bandwidth of the fastest port of the slowest rank
   double net_latency_us_ = 0;
   uint32_t node_count_ = 1;
   std::vector<uint32_t> local_ranks_;
-  int64_t ranks_here_ = 1;  // on this machine, whatever hosts they pretend to be on
+  int64_t ranks_here_ = 1;  // ranks on this machine, with any pretended hosts
   bool force_network_ = false;
   bool uses_network_ = false;
   uint32_t max_channels_ = 1;
@@ -572,7 +572,7 @@ Result<std::shared_ptr<Communicator::State>> Communicator::State::create(const U
   log::set_rank(rank, size);
   const Status made = Setup(*state, id).run();
   if (made.ok()) return state;
-  // Where the cause is another rank's, say that one.
+  // If a different rank is the cause, report its failure.
   const Status failure = state->failure();
   if (failure.ok() && made.code() == Code::kAborted) return reason_of(made);
   return failure.ok() || made.code() == Code::kNotFound || made.code() == Code::kConfig ? made : failure;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls that run alike but for their buffers, and what was prepared for them.
+// The keys of calls that differ only in their buffers, and the prepared objects for each key.
 #pragma once
 
 #include <memory>
@@ -23,15 +23,15 @@ struct Shape {
   }
 };
 
-/// Keeps what was prepared, by key; the last one is found at once. Beyond `kMost` of them all are prepared anew. One
-/// thread at a time.
+/// Keeps prepared objects by key; finds the last used object at once. When more than `kMost` are kept, all are prepared
+/// again. One thread at a time.
 template <class Map, size_t kMost>
 class Kept {
  public:
   using Key = typename Map::key_type;
   using Prepared = typename Map::mapped_type::element_type;
 
-  /// `make()` prepares what is new.
+  /// `make()` prepares a new object.
   template <class Make>
   Result<Prepared*> get(const Key& key, Make&& make) {
     if (last_ != nullptr && key == last_key_) return last_;

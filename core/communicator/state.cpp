@@ -58,7 +58,7 @@ void Communicator::State::check_end() {
       log::error("{}", Status(Code::kMismatch, *difference).to_string());
     return;
   }
-  // A program that prints each failure it gets hides the line of the failure, but no call has returned this one.
+  // A program that prints each failure it gets hides the line of the failure, but no call has returned this failure.
   const bool hidden = !log::shows_failures() && !failure_returned_;
   if (const Status unseen = failure(); hidden && unseen.code() == Code::kMismatch) log::error("{}", unseen.to_string());
 }
@@ -181,8 +181,8 @@ void Communicator::State::take_back(std::span<const Call> calls) {
   history_.enter(Phase::kFailed);
 }
 
-/// What a kernel found out since is told now. What fails on this rank alone breaks the communicator: others wait for
-/// it.
+/// Reports pending kernel failures first. A failure of this rank alone breaks the communicator, because its peers wait
+/// for it.
 template <class Action>
 Status Communicator::State::enqueue(Action&& action) {
   TUTTI_TRY(check_device());
@@ -241,7 +241,7 @@ Status Communicator::State::check_present(std::span<const Job> jobs, const Call&
   return {};
 }
 
-/// The call of these jobs is not made: no rank can count on it.
+/// The call of these jobs is not made: no rank can rely on it.
 void Communicator::State::uncount(std::span<const Job> jobs) {
   for (const Job& job : jobs) {
     const bool collective = job.turn.kind == Turn::Kind::kCollective;  // which has a job for each channel
@@ -505,7 +505,7 @@ bool Communicator::State::break_with(const Status& failure, bool tell) {
     first = failure_.ok();
     if (first) failure_ = failure;
   }
-  // Told before this rank's calls end: the rank may then leave, and the others must learn the failure first.
+  // Reported before this rank's calls end: the rank may then leave, and its peers must learn the failure first.
   if (first && tell) bootstrap_->post_abort(fmt::format("{}|{}", static_cast<int>(failure.code()), failure.text()));
   const std::lock_guard lock(failure_mutex_);  // setup may be about to add the fabric or the GPU
   std::atomic_ref<uint32_t>(abort_word_).store(1, std::memory_order_seq_cst);

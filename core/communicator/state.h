@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The insides of a communicator: what setup.cpp puts together, and the life of a call.
+// The implementation of a communicator: the objects that setup.cpp makes, and the life of a call.
 #pragma once
 
 #include <atomic>
@@ -50,19 +50,20 @@ class Communicator::State {
 
   int rank() const { return rank_; }
   int size() const { return size_; }
-  /// What only ranks of one communicator have in common.
+  /// The secret that only ranks of one communicator share.
   const bootstrap::Secret& secret() const { return secret_; }
 
   /// Runs one collective to its end.
   Status run(const communicator::Call& call);
   /// Runs sends and receives together to their end.
   Status run_messages(std::span<const communicator::Call> calls);
-  /// Around the calls of a group that were given to these streams of a GPU, and all go to the first: they come after
-  /// what the streams hold, and before what these are given next. All communicators of a group gather first.
+  /// To be called before and after the calls of a group that were given to these streams of a GPU, and all go to the
+  /// first. The calls run after the earlier work of the streams, and before their later work. All communicators of a
+  /// group gather first.
   Status gather(std::span<const Stream> streams);
   Status release(std::span<const Stream> streams);
   Result<std::shared_ptr<State>> split(int color, int key);
-  /// The number by which a registration is ended; nothing: it makes no difference.
+  /// The number for end_registration(); nothing: the registration has no effect.
   Result<std::optional<uint64_t>> register_buffer(void* buffer, size_t bytes);
   void end_registration(uint64_t number);
 
@@ -71,7 +72,7 @@ class Communicator::State {
   Result<std::vector<std::vector<std::byte>>> exchange(std::span<const std::byte> mine);
 
   void abort(std::string_view reason);
-  /// The failure that a rank told all others, from the text of the bootstrap's failure.
+  /// The failure that a rank reported to all ranks, from the text of the bootstrap's failure.
   static Status reason_of_abort(std::string_view text);
   /// A failure of a collective call of the bootstrap: if the group was aborted, the reason.
   static Status reason_of(const Status& failure) {
@@ -80,7 +81,7 @@ class Communicator::State {
   /// The failure of this communicator, for a call that returns it.
   Status failure() const;
   bool has_failed() const;
-  /// The failure, after a look at what kernels have reported.
+  /// The failure, after a check for failures that kernels have reported.
   Status check_device();
   bool on_gpu() const { return gpu_ != nullptr; }
   /// CUDA's number of it; -1: the host computes.
@@ -93,7 +94,7 @@ class Communicator::State {
   friend class Setup;
 
   static std::string interfaces_of(const config::Config& config);
-  /// What another rank, or the hub, reports. The text of an abort is "<code>|<text>".
+  /// For failures that a peer or the hub reports. The text of an abort is "<code>|<text>".
   void on_failure(const bootstrap::FailureReport& report);
   void on_departure(const bootstrap::Departure& departure);
   void on_network_failure(const Status& failure);
@@ -103,7 +104,8 @@ class Communicator::State {
   void observe_kernels();
   /// What this rank knows of another rank, to which a connection broke. For the network's engine.
   transport::Net::Standing standing(uint32_t rank) const;
-  /// The first failure breaks the communicator: true. Later ones are ignored. `tell`: the other ranks, too. Any thread.
+  /// The first failure breaks the communicator: true. Later failures are ignored. `tell`: the other ranks, too. Any
+  /// thread.
   bool break_with(const Status& failure, bool tell = false);
   /// Breaks this communicator, tells the other ranks why, and logs it: this rank detected it. Returns the failure that
   /// holds.
@@ -113,7 +115,7 @@ class Communicator::State {
   /// The same without the log. False when there was a failure before.
   bool tell_everywhere(const Status& failure);
   void log_absence(const Status& missing, const communicator::Turn& turn) const;
-  /// Tells the other ranks which calls this rank has made, and that no more come. `why` follows what it did last.
+  /// Tells the other ranks the calls of this rank, and that no more come. `why` follows the text about its last call.
   void announce_end(std::string_view why = {});
   /// Once this rank has left: the ranks that left before must have made the same calls, and as many.
   void check_end();
@@ -149,7 +151,7 @@ class Communicator::State {
   template <class Action>
   Status traced(const communicator::Call& call, Action&& action);
   Status copy_to_self(std::span<const communicator::Call> calls);
-  /// Enters the phase of this call, which is added to the history; of messages the first tells what they are.
+  /// Enters the phase of this call, which is added to the history. For messages, the first call gives the kind.
   using Phase = communicator::Progress::Phase;
   void record(std::span<const communicator::Call> calls);
   void take_back(std::span<const communicator::Call> calls);
@@ -181,7 +183,7 @@ class Communicator::State {
   std::unique_ptr<communicator::Programs> programs_;
   std::unique_ptr<communicator::Executions> executions_;
   std::unique_ptr<communicator::Driver> driver_;
-  std::unique_ptr<bootstrap::Bootstrap> bootstrap_;  // last: its callbacks reach what stands above
+  std::unique_ptr<bootstrap::Bootstrap> bootstrap_;  // last member: its callbacks use the members above
 };
 
 }  // namespace tutti

@@ -53,7 +53,7 @@ Status StreamOrder::release(std::span<const Stream> streams) {
 }
 
 Status StreamOrder::finish() {
-  if (capture_) return streams_->finish_all();  // graphs may run, on whatever stream
+  if (capture_) return streams_->finish_all();  // graphs may run, on any stream
   return latest_ ? streams_->finish(Mark::kDone) : Status();
 }
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The order of one communicator's operations on its GPU. They share connections, so they must run one after another,
-// whichever streams they are given to; a stream alone gives that only to its own.
+// The order of one communicator's operations on its GPU. They share connections, so they must run one after another, on
+// any streams; a stream orders only its own work.
 //
-// What is captured and what is not: operations outside of captures are in order, and so are those of one capture,
-// unless ones of another capture come in between. Where graphs run is not known here: between a graph's replay and
-// anything else the application keeps the order, by a stream or an event.
+// Captures: operations outside of captures are in order, and so are the operations of one capture, unless operations of
+// a different capture come between them. This class does not know when graphs run: the application keeps the order
+// between a graph's replay and all other work, by a stream or an event.
 #pragma once
 
 #include <cstdint>
@@ -16,25 +16,25 @@
 
 namespace tutti::communicator {
 
-/// What the order asks of CUDA. Each mark is one event, which is used again and again.
+/// The functions of CUDA that the order needs. Each mark is one event, which is used again and again.
 class Streams {
  public:
   enum class Mark { kDone, kJoint };
   virtual ~Streams() = default;
   /// The capture that the stream is in.
   virtual Result<std::optional<uint64_t>> capture(Stream stream) const = 0;
-  /// The mark comes after all that the stream holds.
+  /// Records the mark after the present work of the stream.
   virtual Status record(Mark mark, Stream stream) = 0;
-  /// What the stream is given next comes after the mark.
+  /// Orders the stream's later work after the mark.
   virtual Status wait(Stream stream, Mark mark) = 0;
-  /// Return when all before the mark, or all on the GPU, is through.
+  /// Return when all work before the mark, or all work of the GPU, is complete.
   virtual Status finish(Mark mark) = 0;
   virtual Status finish_all() = 0;
 };
 
-/// Costs an event for each operation: it must be recorded while the stream is there for sure, as the application may
-/// destroy it afterwards, and CUDA crashes on a stream that is gone. One thread at a time, with the communicator's GPU
-/// as its own.
+/// Costs an event for each operation. The event must be recorded while the stream certainly exists: the application may
+/// destroy it afterwards, and CUDA crashes on a destroyed stream. One thread at a time, with the communicator's GPU as
+/// its current GPU.
 class StreamOrder {
  public:
   explicit StreamOrder(std::unique_ptr<Streams> streams) : streams_(std::move(streams)) {}
@@ -44,13 +44,14 @@ class StreamOrder {
   /// After that, whether or not it was enqueued.
   Status end();
 
-  /// Around the operations of a group, which all go to the first of its streams: they come after what all the streams
-  /// hold, and before what these are given next. All communicators of a group gather before one of them enqueues, so
-  /// that they do not wait for each other by chance. kInvalidArgument: not all streams are in one capture, or in none.
+  /// To be called before and after the operations of a group, which all go to the first of its streams. The operations
+  /// run after the earlier work of all the streams, and before their later work. All communicators of a group gather
+  /// before any of them enqueues, so that they do not wait for each other by chance. kInvalidArgument: some of the
+  /// streams are in a capture, and not all of them in the same capture.
   Status gather(std::span<const Stream> streams);
   Status release(std::span<const Stream> streams);
 
-  /// Returns when all operations are through; with those of captures, all that runs on the GPU.
+  /// Returns when all operations are complete; if there were captures, when all work of the GPU is complete.
   Status finish();
 
  private:

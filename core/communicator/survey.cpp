@@ -11,7 +11,7 @@ namespace {
 
 using bootstrap::Bytes;
 
-constexpr int64_t kLastSecond = 253402300799;  // of the year 9999: what texts can show
+constexpr int64_t kLastSecond = 253402300799;  // last second of the year 9999, the limit of texts
 
 Status malformed() {
   return {Code::kInvalidArgument, "a rank's report about its calls is malformed"};

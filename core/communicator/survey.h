@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ranks tell each other about their calls through the hub: the payloads of bootstrap::Bootstrap::ask().
+// The messages of ranks about their calls through the hub: the payloads of bootstrap::Bootstrap::ask().
 #pragma once
 
 #include <span>
@@ -11,7 +11,7 @@
 
 namespace tutti::communicator {
 
-/// Consecutive records of a series, as far as a rank still has them.
+/// Consecutive records of a series that a rank still has.
 struct Series {
   uint64_t latest = 0;  ///< number of the latest record that there is
   uint64_t first = 1;   ///< number of the first in `records`
@@ -20,12 +20,12 @@ struct Series {
   uint64_t end() const { return first + records.size(); }
   /// Null: not known.
   const Record* at(uint64_t number) const;
-  /// The records `from` to `to`. Where the series ends before `from`, its last record.
+  /// The records `from` to `to`. If the series ends before `from`, its last record.
   template <class Of>
   static Series of(const Of& records, uint64_t from, uint64_t to);
 };
 
-/// What is asked, in plain data: the progress of every rank, and the records of these calls and messages.
+/// The question, in plain data: it asks for the progress of every rank, and the records of these calls and messages.
 struct Question {
   uint64_t first_call = 0;
   uint64_t last_call = 0;  ///< 0: none
@@ -44,7 +44,7 @@ struct ToldWait {
   int64_t since = 0;          ///< seconds since 1970, by the rank's clock
 };
 
-/// What is known of one rank.
+/// The state of one rank, as far as it is known.
 struct Report {
   enum class Presence : uint32_t { kSilent, kPresent, kLeft, kLost };
   Presence presence = Presence::kSilent;

@@ -19,7 +19,7 @@ using Presence = Report::Presence;
 constexpr const char* kSameCalls =
     "every rank must make the same calls in the same order: look for a branch that depends on the rank";
 
-/// Ranks by what they say, in the order of the first rank that says it.
+/// Ranks grouped by their statement, in the order of the first rank of each group.
 class Groups {
  public:
   void add(std::string text, size_t rank) {
@@ -48,7 +48,7 @@ using SeriesOf = Series Report::*;
 
 /// The first number of which two ranks have different digests; 0: none.
 uint64_t first_difference(Reports reports, SeriesOf series) {
-  std::unordered_map<uint64_t, uint64_t> digests;  // by number; of the lowest rank that knows it
+  std::unordered_map<uint64_t, uint64_t> digests;  // by number; the digest of the lowest rank that knows it
   uint64_t first = 0;
   for (const Report& report : reports) {
     uint64_t number = (report.*series).first;
@@ -79,7 +79,7 @@ Groups group(Reports reports, SeriesOf series, uint64_t number) {
 }
 
 struct Difference {
-  uint64_t number;   ///< of the call or message
+  uint64_t number;   ///< number of the call or message
   std::string text;  ///< "call 17 is A on rank 0 and B on rank 1"
 };
 
@@ -99,7 +99,7 @@ std::optional<Difference> find_difference(Reports reports, SeriesOf series, cons
                                         what, number, them, groups.join())};
 }
 
-/// Of ranks that have made fewer calls than the one that differs.
+/// The text about ranks that have made fewer calls than the call that differs.
 std::string describe_behind(Reports reports, uint64_t number) {
   std::string text;
   for (size_t rank = 0; rank < reports.size(); ++rank) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Texts about calls that differ between ranks, and about ranks that wait: made from what is known of every rank.
+// Texts about calls that differ between ranks, and about ranks that wait: made from the known states of all ranks.
 #pragma once
 
 #include <optional>
@@ -17,13 +17,13 @@ using Reports = std::span<const Report>;
 /// float32, root 2 on rank 1; ...", of the first call of which the reports have different digests; nothing: they have
 /// none.
 std::optional<std::string> different_calls(Reports reports);
-/// The same of the messages from one rank to another.
+/// The same for the messages between two ranks in one direction.
 std::optional<std::string> different_messages(Reports reports, uint32_t sender, uint32_t receiver);
-/// "ranks made different numbers of calls: 16 on rank 2 and 17 on ranks 0-1,3; ..."; nothing: they are the same, as far
-/// as the reports tell.
+/// "ranks made different numbers of calls: 16 on rank 2 and 17 on ranks 0-1,3; ..."; nothing: the reports show no
+/// difference.
 std::optional<std::string> different_counts(Reports reports);
 
-/// "is in call 17, all_reduce of 8 × float32, sum". `awaited`: the call that others wait in; 0: none.
+/// "is in call 17, all_reduce of 8 × float32, sum". `awaited`: the call in which other ranks wait; 0: none.
 std::string state_of(const Report& report, uint64_t awaited = 0);
 
 /// "no progress for 10 s: ranks 0-1,3 wait in call 17 (all_reduce of 8 × float32, sum) since 12:34:56 ..., for rank 2;

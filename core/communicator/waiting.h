@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank waits for at this moment, as other threads see it.
+// The current wait of a rank, for other threads.
 #pragma once
 
 #include <atomic>
@@ -15,8 +15,8 @@ class Waiting {
  public:
   using Clock = std::chrono::steady_clock;
   struct Wait {
-    Clock::time_point since;  ///< of the latest progress
-    Turn turn;                ///< of the call or message
+    Clock::time_point since;  ///< time of the latest progress
+    Turn turn;                ///< number of the call or message
     uint32_t peer = 0;        ///< the rank that is waited for
   };
 
@@ -42,7 +42,8 @@ class Waiting {
   }
 
  private:
-  // Release in begin() and end(), acquire in now(): a reader that finds a word of another wait finds another `since_`.
+  // Release in begin() and end(), acquire in now(): a reader that finds a word of a different wait finds a different
+  // `since_`.
   std::atomic<int64_t> since_{0};
   std::atomic<uint32_t> kind_{0};
   std::atomic<uint64_t> number_{0};

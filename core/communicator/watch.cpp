@@ -17,7 +17,7 @@ using bootstrap::Answer;
 using bootstrap::Departure;
 
 constexpr base::Milliseconds kInterval{250};
-constexpr uint32_t kRanksPerMillisecond = 1;  // what a hub serves at leisure
+constexpr uint32_t kRanksPerMillisecond = 1;  // rate that a hub serves easily
 constexpr base::Milliseconds kAnswerLimit{1500};
 constexpr base::Milliseconds kStateLimit{1000};  // for a warning, which is not to come late
 constexpr uint32_t kLongestRest = 3;             // ticks between comparisons of calls that some ranks have not reached
@@ -193,7 +193,8 @@ void Watch::take_calls(uint64_t number, const Answers& answers) {
   compared_ = std::max(compared_, alike);
 }
 
-/// A message that this rank waits for: its peer may have made another one, which comes on another connection.
+/// Compares a message for which this rank waits: its peer may have made a different message, which uses a different
+/// connection.
 void Watch::compare_waiting_message() {
   const auto wait = waiting_.now();
   if (comparing_ || !wait || wait->turn.kind == Turn::Kind::kCollective) return;

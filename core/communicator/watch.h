@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compares this rank's calls with those of other ranks in the background, and warns of waits without progress.
+// Compares this rank's calls with the calls of all ranks in the background, and warns of waits without progress.
 //
 // Host: the first message of a call carries a digest, which finds most differences before data is used. The watch finds
-// the rest: calls between which no message passes, since ranks wait for messages of different ranks or protocols.
-// GPU: kernels compare nothing, so the watch finds every difference.
+// the rest: calls between which no message passes, since ranks wait for messages of different ranks or protocols. GPU:
+// kernels compare nothing, so the watch finds every difference.
 #pragma once
 
 #include <functional>
@@ -29,7 +29,7 @@ class Watch {
     bool compare = true;              ///< check.calls
     bool on_gpu = false;              ///< nothing else compares, and a rank may take a call back
   };
-  /// Told of a difference; breaks the communicator.
+  /// Called with a difference; breaks the communicator.
   using Fail = std::function<void(const Status&)>;
   Watch(const History& history, const Attendance& attendance, const Waiting& waiting)
       : history_(history), attendance_(attendance), waiting_(waiting) {}
@@ -41,7 +41,8 @@ class Watch {
   bootstrap::Bytes answer(std::span<const std::byte> question) const;
   void tick();
 
-  /// In what the ranks' calls, or the messages of the turn, differ; asks all ranks. Nothing: in nothing that is known.
+  /// The difference between the ranks' calls, or between the messages of the turn; asks all ranks. Nothing: there is no
+  /// known difference.
   std::optional<std::string> different(const Turn& turn);
   /// "; rank 0 is in call 16, ...; rank 1 ...", of all ranks.
   std::string states(const Turn& turn);
@@ -76,11 +77,11 @@ class Watch {
   bootstrap::Bootstrap* bootstrap_ = nullptr;
   Fail fail_;
 
-  // Of the bootstrap's thread.
+  // State of the bootstrap's thread.
   bool found_ = false;      // a difference: nothing more is compared
   bool comparing_ = false;  // an answer is awaited
   bool suspects_ = false;   // the latest comparison found a difference
-  uint64_t compared_ = 0;   // collective calls that all ranks have made alike
+  uint64_t compared_ = 0;   // collective calls that are equal on all ranks
   uint32_t rest_ = 0;       // ticks until the next comparison
   uint32_t next_rest_ = 0;
   std::vector<uint64_t> compared_messages_;  // by sender

@@ -29,7 +29,7 @@ Entry entry_of(std::string key, std::string_view text, const std::string& origin
   return {std::move(key), std::string(text), origin, origin, std::nullopt, origin};
 }
 
-/// What to do about a word that is not `known`.
+/// The advice for a word that is not `known`.
 std::string advice(std::string_view word, const std::vector<std::string>& known) {
   const std::string guess = did_you_mean(word, known);
   return guess.empty() ? "; `tutti config show` lists what there is" : guess;
@@ -58,7 +58,8 @@ std::vector<std::pair<std::string, std::string>> process_environment() {
   return out;
 }
 
-/// plugins.trust of the environment and of the application, above all files. load() tells of errors in these layers.
+/// The value of plugins.trust in the environment and in the application, above all files. load() reports errors in
+/// these layers.
 std::optional<std::string> Config::trust_above_files(const LoadOptions& options) {
   Config above;
   bool good = true;
@@ -114,7 +115,7 @@ Status Config::apply(const Entry& entry, Slot& slot) {
   return {};
 }
 
-/// Keeps a setting until add() knows what its plugin has.
+/// Keeps a setting until add() has the keys of its plugin.
 Status Config::keep(const Entry& entry) {
   static const std::vector<std::string> kKinds = {"algo", "proto", "net", "tuner"};
   const std::string_view rest = std::string_view(entry.key).substr(kSettings.size());

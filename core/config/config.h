@@ -20,10 +20,10 @@
 namespace tutti::config {
 
 struct LoadOptions {
-  std::string site_file = "/etc/tutti/tutti.yaml";  ///< may be absent; TUTTI_SITE_CONFIG names another, which may not
+  std::string site_file = "/etc/tutti/tutti.yaml";  ///< may be absent; a file that TUTTI_SITE_CONFIG names must exist
   std::string job_file;                             ///< empty: TUTTI_CONFIG, or none
   std::vector<std::pair<std::string, std::string>> environment;  ///< the variables that begin with TUTTI_
-  std::vector<std::pair<std::string, std::string>> settings;     ///< of the last layer: key, value
+  std::vector<std::pair<std::string, std::string>> settings;     ///< settings of the last layer: key, value
   std::string settings_origin = "application";                   ///< the name of that layer in texts
 };
 
@@ -33,13 +33,13 @@ std::vector<std::pair<std::string, std::string>> process_environment();
 /// Immutable once loaded, except for add(); then any thread.
 class Config {
  public:
-  /// kConfig or kNotFound; the text names file, line and column, key, and what is allowed. A file that other users may
-  /// change is refused or warned of (plugins.trust, as the layers above and below the file set it).
-  /// A key has its variable (TUTTI_SHM_SLOTS); TUTTI_SET="key=value;key=value" wins over these. An unknown TUTTI_*
-  /// variable is an error too.
+  /// kConfig or kNotFound; the text names file, line and column, the key, and the allowed values. If other users may
+  /// change a file, load() refuses it or warns (plugins.trust, as the layers above and below the file set it). Each key
+  /// has a variable (TUTTI_SHM_SLOTS). TUTTI_SET="key=value;key=value" wins over these variables. An unknown TUTTI_*
+  /// variable is an error, too.
   static Result<Config> load(const LoadOptions& options);
 
-  // The value of a declared key of that type. Asking for another is a bug of the caller.
+  // The value of a declared key of this type. A different type is a bug of the caller.
   bool boolean(std::string_view key) const { return value(key).integer != 0; }
   int64_t integer(std::string_view key) const { return value(key).integer; }
   uint64_t size_bytes(std::string_view key) const { return static_cast<uint64_t>(value(key).integer); }
@@ -47,16 +47,17 @@ class Config {
   const std::string& text(std::string_view key) const { return value(key).text; }
   const std::vector<std::string>& list(std::string_view key) const { return value(key).list; }
   const std::string& origin(std::string_view key) const;
-  /// Where the value of a declared key stands: "job.yaml:3:12", "environment TUTTI_SET", "built-in".
+  /// The origin of a declared key's value: "job.yaml:3:12", "environment TUTTI_SET", "built-in".
   const std::string& place(std::string_view key) const;
-  /// Where item `index` of a declared list stands; outside of YAML the place of the list.
+  /// The origin of item `index` of a declared list; outside of YAML the origin of the list.
   const std::string& item_place(std::string_view key, size_t index) const;
   const std::vector<Rule>& rules() const { return rules_; }
 
-  /// Any declared key; for others the answer is empty, and the log says so.
+  /// Any declared key. For an undeclared key the answer is empty, and the log says so.
   const Value& value(std::string_view key) const;
 
-  /// Declares a plugin's settings and takes what the layers gave for them. kConfig for what the plugin does not have.
+  /// Declares a plugin's settings and takes their values from the layers. kConfig for a setting that the plugin does
+  /// not have.
   Status add(std::string_view kind, std::string_view plugin, const std::vector<Key>& keys);
   /// Every setting of a plugin that a layer gives, lowest layer first. The key may be the name of a variable.
   const std::vector<Entry>& plugin_settings() const { return pending_; }

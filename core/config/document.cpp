@@ -58,7 +58,7 @@ class Builder : public YAML::EventHandler {
   struct Level {
     Node node;
     std::map<std::string, std::string> seen;  // keys of a map, with their places
-    std::string key = {};                     // of the entry that is being read
+    std::string key = {};                     // key of the current entry
     std::string key_place = {};
   };
 
@@ -152,7 +152,7 @@ Result<Node> read_document(const std::string& text, const std::string& name) {
 }
 
 Result<Node> read_file(const std::string& path) {
-  errno = EINVAL;  // whatever is wrong with a file that can be opened says more
+  errno = EINVAL;  // a file that can be opened has a more exact error
   std::ifstream in(path, std::ios::binary);
   std::string text(kMaxBytes + 1, '\0');
   if (in) in.read(text.data(), static_cast<std::streamsize>(text.size()));

@@ -16,9 +16,9 @@ struct Node {
 
   Kind kind = Kind::kNothing;
   std::string place;      ///< "job.yaml:3:12"
-  std::string key;        ///< what it is called in its map; empty in a list
-  std::string key_place;  ///< where that stands; in a list the same as `place`
-  std::string text;       ///< of a scalar
+  std::string key;        ///< name in the surrounding map; empty in a list
+  std::string key_place;  ///< position of the key; in a list the same as `place`
+  std::string text;       ///< text of a scalar
   std::vector<Node> children;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules: which calls may, or may not, run on what. The first rule that matches a call decides.
+// Rules: the choices that are demanded or forbidden for a call. The first rule that matches a call decides.
 //
 //   rules:
 //     - match: {collective: all_reduce, max_size: 64KiB, nodes: 1}
@@ -23,14 +23,14 @@
 namespace tutti::config {
 
 struct Rule {
-  // What it matches; an empty optional matches everything.
+  // The conditions. An empty optional matches everything.
   std::optional<Collective> collective;
   std::optional<DataType> data_type;
   uint64_t min_size = 0;           ///< bytes of a block
   uint64_t max_size = UINT64_MAX;  ///< inclusive
   std::optional<uint32_t> ranks;
   std::optional<uint32_t> nodes;
-  std::string link;  ///< "shm" or "net": the communicator has such links; empty: any
+  std::string link;  ///< "shm" or "net": the communicator has links of this kind; empty: any
 
   bool forbids = false;  ///< else it chooses: everything else is excluded
   std::string algorithm;
@@ -50,7 +50,7 @@ bool matches_all(const Rule& rule);
 /// Whether a rule leaves no candidate for a call that it matches, where ranks use this network.
 bool excludes_network(const Rule& rule, std::string_view network);
 
-/// What may stand in `match`, and in `choose` and `forbid`: "rules.match.collective", "rules.choose.protocol", ...
+/// The keys that `match`, `choose` and `forbid` may have: "rules.match.collective", "rules.choose.protocol", ...
 std::span<const Key> rule_keys();
 
 /// The rules under the key `rules`; the failure has the place.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every setting there is: name, type, default, what it may be, and a sentence of help. Checking, documentation, `tutti
-// config show` and the environment variables all come from this table.
+// All settings: name, type, default, allowed values, and a sentence of help. Checks, documentation, `tutti config show`
+// and the environment variables come from this table.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +28,8 @@ struct Key {
   Type type = Type::kText;
   std::string default_text;
   std::string help;
-  std::vector<std::string> allowed;  ///< of a choice
-  int64_t minimum = INT64_MIN;       ///< of integers, sizes (bytes) and durations (ns); of a text, 1: not empty
+  std::vector<std::string> allowed;  ///< values of a choice
+  int64_t minimum = INT64_MIN;       ///< limit of integers, sizes (bytes) and durations (ns); for a text, 1: not empty
   int64_t maximum = INT64_MAX;
   bool must_agree = true;  ///< whether all ranks must have the same value
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What somebody probably meant.
+// Suggestions for misspelled words.
 #pragma once
 
 #include <string>
@@ -8,7 +8,8 @@
 
 namespace tutti::config {
 
-/// The one of `known` nearest to `word` in edits (Levenshtein, 1966), whatever the case; empty if none is near.
+/// The word of `known` that is nearest to `word` in edits (Levenshtein, 1966), in any case of letters; empty if none is
+/// near.
 std::string nearest(std::string_view word, const std::vector<std::string>& known);
 /// "; did you mean 'x'?" or nothing.
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& known);

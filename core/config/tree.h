@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one layer of the configuration says: settings by dotted key, with their places, and rules.
+// One layer of the configuration: settings by dotted key, with their positions, and rules.
 #pragma once
 
 #include <optional>
@@ -12,15 +12,15 @@
 
 namespace tutti::config {
 
-/// One setting as somebody gave it.
+/// One setting as its origin gave it.
 struct Entry {
-  std::string key;                            ///< dotted
-  std::string text;                           ///< lists as "[a, b]"
-  std::string place;                          ///< of the key: "job.yaml:3:5", "environment TUTTI_HOST"
-  std::string value_place;                    ///< of the value: "job.yaml:3:12"
-  std::optional<bool> is_list;                ///< what it is in YAML; elsewhere text is text
-  std::string origin;                         ///< "job job.yaml:3:5"
-  std::vector<std::string> item_places = {};  ///< of a list in YAML: where each item stands
+  std::string key;              ///< dotted
+  std::string text;             ///< lists as "[a, b]"
+  std::string place;            ///< position of the key: "job.yaml:3:5", "environment TUTTI_HOST"
+  std::string value_place;      ///< position of the value: "job.yaml:3:12"
+  std::optional<bool> is_list;  ///< whether the value is a list in YAML; in all other layers values are text
+  std::string origin;           ///< "job job.yaml:3:5"
+  std::vector<std::string> item_places = {};  ///< positions of the items of a YAML list
 };
 
 struct Tree {

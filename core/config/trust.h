@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files that decide what this process does: plugins and configuration files.
+// Files that decide about this process: plugins and configuration files.
 #pragma once
 
 #include <filesystem>

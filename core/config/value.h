@@ -11,12 +11,12 @@
 namespace tutti::config {
 
 struct Value {
-  int64_t integer = 0;            ///< of bool, integer, size (bytes), duration (ns)
-  std::string text;               ///< of text and choice
+  int64_t integer = 0;            ///< value of a bool, integer, size (bytes) or duration (ns)
+  std::string text;               ///< value of a text or choice
   std::vector<std::string> list;  ///< of list
 };
 
-/// Reads `text` as a value of `key`. The failure says what is allowed; the caller adds the place.
+/// Reads `text` as a value of `key`. The failure names the allowed values; the caller adds the position.
 Result<Value> parse(const Key& key, std::string_view text);
 /// "a,b" or "[a, b]".
 Result<std::vector<std::string>> parse_list(std::string_view text);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The log: lines "time level rank/ranks text" on stderr or in a file. Levels are defined by volume: error and warn for
-// what someone should act on, info once per communicator, debug per call shape, trace per call. Any thread.
+// lines that need an action, info once per communicator, debug per call shape, trace per call. Any thread.
 #pragma once
 
 #include <fmt/format.h>
@@ -18,7 +18,7 @@ enum class Level : int { kOff = 0, kError = 1, kWarn = 2, kInfo = 3, kDebug = 4,
 
 /// "off", "error", "warn", "info", "debug", "trace".
 std::string_view to_string(Level level);
-/// The level of such a name; anything else is kWarn.
+/// The level with this name; an unknown name is kWarn.
 Level level_from(std::string_view name);
 
 /// For the whole process; before it, warnings go to stderr. `file`: empty for stderr, else appended to; %h becomes the
@@ -43,11 +43,12 @@ inline std::atomic<int> threshold{static_cast<int>(Level::kWarn)};
 inline std::atomic<int> failure_level{static_cast<int>(Level::kError)};
 }  // namespace detail
 
-/// One relaxed load: what a line that nobody wants costs.
+/// The cost of a line that is not wanted: one relaxed load.
 inline bool enabled(Level level) {
   return static_cast<int>(level) <= detail::threshold.load(std::memory_order_relaxed);
 }
-/// A finished text, whatever the level: plugins' texts come this way. Line breaks become " | ": a line is one event.
+/// Writes a finished text at any level; texts of plugins come this way. Line breaks become " | ", because a line is one
+/// event.
 void write(Level level, std::string_view text);
 
 template <class... Args>

@@ -23,8 +23,7 @@ struct ArenaAddress {
 };
 
 /// A hold on an arena. Movable; thread-compatible. The memory is zero at first. All holds of one process share one
-/// mapping, so that its threads meet at the same addresses (tools that watch memory, such as ThreadSanitizer, depend on
-/// that).
+/// mapping, so its threads use the same addresses (tools that watch memory, such as ThreadSanitizer, depend on this).
 class Arena {
  public:
   /// Makes an arena of at least `bytes` bytes and maps it.
@@ -42,7 +41,8 @@ class Arena {
   /// Closes the file once all peers have mapped it; the mapping stays.
   void seal() { file_.reset(); }
 
-  /// Where `token` stands in the owner's address space; a peer proves with it that it can read the owner's memory.
+  /// The address of `token` in the owner's address space. By reading it, a peer checks that it can read the owner's
+  /// memory.
   const uint64_t* token_address() const { return reinterpret_cast<const uint64_t*>(mapping_->base); }
 
  private:

@@ -11,7 +11,7 @@
 namespace tutti::plan {
 namespace {
 
-/// Where a plugin's report arrives.
+/// The destination of a plugin's report.
 struct Report {
   const tutti_topology* topology;
   uint32_t node;

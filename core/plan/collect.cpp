@@ -30,7 +30,7 @@ int32_t capture(void* context, const tutti_plan* plan) {
 Result<Plan> collect(const std::function<int32_t(const tutti_plan_sink*)>& emitter) {
   Capture into;
   const tutti_plan_sink sink = {.struct_size = sizeof(sink), .reserved = 0, .context = &into, .emit = capture};
-  plugin::take_failure_text();  // of an earlier call
+  plugin::take_failure_text();  // discards the text of an earlier call
   const int32_t outcome = emitter(&sink);
   const std::string why = plugin::take_failure_text();
   if (into.emitted > 0 && !into.plan.ok()) return into.plan.status();

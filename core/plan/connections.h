@@ -10,7 +10,7 @@
 namespace tutti::plan {
 
 /// A number for each directed pair of ranks that exchange messages. A proof looks a connection up with every message,
-/// so the numbers are kept by the entries of each plan's peers.
+/// so the numbers are kept by the entries of each plan's peers. Does not change after construction: any thread.
 class Connections {
  public:
   explicit Connections(std::span<const Plan> plans);

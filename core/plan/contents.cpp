@@ -70,7 +70,7 @@ Status Contents::on_gather(uint32_t rank, uint32_t index) {
   return {};
 }
 
-/// What the own source chunk and, unless the step gathers, the received messages make, in ascending order of ranks.
+/// Folds the own source chunk and, unless the step gathers, the received messages, in ascending order of ranks.
 Result<Values::Id> Contents::fold(const At& at) {
   operands_.clear();
   bool own_pending = at.step.source != TUTTI_BUFFER_NONE;
@@ -118,8 +118,8 @@ Status Contents::write(const At& at, uint32_t chunk, Values::Id value) {
   return {};
 }
 
-/// Whether an input chunk shares its memory with an output chunk that now holds something else. What a reduction writes
-/// always is something else: reading an input may scale it.
+/// Whether an input chunk shares its memory with an output chunk that now holds a different value. The output of a
+/// reduction always differs: reading an input may scale it.
 bool Contents::overwritten(const Plan& plan, uint32_t input_chunk) const {
   const uint32_t alias = aliased_output(plan, input_chunk);
   if (alias == kNone || outputs_[plan.rank][alias].value == kNone) return false;
@@ -156,7 +156,7 @@ Status Contents::check_overlap(const At& at) const {
   return {};
 }
 
-/// What entry `peer` of the plan's peers sent.
+/// The value that entry `peer` of the plan's peers sent.
 Result<Values::Id> Contents::receive(const At& at, uint32_t peer, uint32_t size_class) {
   const Message message = messages_[connections_.incoming(at.rank, peer)].pop();
   if (message.size_class == size_class) return message.value;
@@ -196,7 +196,7 @@ Status Contents::check_outputs() const {
   return {};
 }
 
-/// "" if an output chunk holds what its collective demands.
+/// "" if an output chunk holds the value that its collective demands.
 std::string Contents::wrong_output(const Plan& plan, uint32_t chunk) const {
   const Values::Id value = outputs_[plan.rank][chunk].value;
   if (value == kNone) return "is never written";

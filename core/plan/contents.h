@@ -13,7 +13,7 @@ class Contents : public Run {
  public:
   Contents(std::span<const Plan> plans, const Connections& connections, bool in_place);
 
-  /// After finish(): whether every output chunk holds what the collective demands.
+  /// After finish(): whether every output chunk has the value that the collective demands.
   Status check_outputs() const;
 
  protected:
@@ -75,7 +75,7 @@ class Contents : public Run {
   Values values_;
   std::vector<std::vector<Cell>> outputs_;  ///< by rank and output chunk
   std::vector<Queue> messages_;             ///< by connection
-  std::vector<Values::Id> operands_;        ///< of the fold at work
+  std::vector<Values::Id> operands_;        ///< operands of the current fold
 };
 
 }  // namespace tutti::plan

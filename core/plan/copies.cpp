@@ -11,7 +11,7 @@
 namespace tutti::plan {
 namespace {
 
-/// What a rank sends and receives, by peer and in order, as blocks of its input and its output.
+/// The sends and receives of a rank, by peer and in order, as blocks of its input and its output.
 struct Traffic {
   struct Send {
     uint32_t peer;
@@ -63,7 +63,8 @@ class Reader {
     return {};
   }
 
-  /// Peers of a step without an order of its own in the order of their distance, so that no two ranks begin with one.
+  /// Orders the peers of a step without an order of its own by their distance, so that no two ranks begin with the same
+  /// peer.
   void add_sends(const tutti_plan_step& step, bool scatters) {
     const auto peers = plan_.send(step);
     std::vector<tutti_plan_peer> to(peers.begin(), peers.end());
@@ -90,7 +91,7 @@ std::optional<uint32_t> shared_block(const Plan& plan, uint32_t input) {
   return input == plan.rank ? std::optional<uint32_t>(0) : std::nullopt;
 }
 
-/// In place: no peer may write what this rank still has to send.
+/// In place: no peer may write data that this rank still has to send.
 Status check_in_place(const Plan& plan, const Traffic& traffic) {
   for (const Traffic::Send& send : traffic.sends) {
     const auto block = shared_block(plan, send.block);

@@ -22,13 +22,13 @@ struct Copy {
 struct Copies {
   std::vector<Copy> list;       ///< in the order in which to make them: that of the plan
   std::optional<Copy> own;      ///< from the own input to the own output; in place, where that is not the same
-  std::vector<uint32_t> peers;  ///< who copies to this rank's output, ascending
+  std::vector<uint32_t> peers;  ///< ranks that copy to this rank's output, ascending
 };
 
-/// What the plans of all ranks, in ascending order of one channel, are for `rank`. Fails (kUnsupported, with what is in
-/// the way) where they reduce, where a message is more than one hop, where blocks are cut, where an arriving message
-/// could overwrite what is still to be sent, as in place, or where there are more than a launch takes. That all
-/// messages find their receivers is for verify() to prove (plan/verify.h).
+/// The part of `rank` in the plans of all ranks for one channel. The plans are in ascending order of ranks. Fails
+/// (kUnsupported, with the reason) if the plans reduce, if a message is more than one hop, if blocks are cut, or if
+/// there are more copies than a launch takes. It also fails if an arriving message could overwrite data that is still
+/// to be sent, as in place. verify() proves that all messages find their receivers (plan/verify.h).
 Result<Copies> copies(std::span<const Plan> plans, uint32_t rank, bool in_place);
 
 }  // namespace tutti::plan

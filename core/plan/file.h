@@ -13,7 +13,7 @@ namespace tutti::plan {
 
 /// All ranks' plans of one collective on one channel; plans[r] is rank r's.
 struct PlanFile {
-  std::string algorithm;  ///< who made them, or will be called to
+  std::string algorithm;  ///< name of the algorithm, for texts
   std::string variant;    ///< may be empty
   std::vector<Plan> plans;
   bool operator==(const PlanFile&) const = default;

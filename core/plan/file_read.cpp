@@ -12,7 +12,7 @@
 namespace tutti::plan {
 namespace {
 
-/// Keeps what a file can make the reader allocate within reason.
+/// Limits the memory that a file can make the reader allocate.
 constexpr size_t kMaxFilePeers = size_t{1} << 24;
 
 /// Reads one document. Every failure names its place.

@@ -12,10 +12,11 @@
 namespace tutti::plan {
 namespace {
 
-constexpr uint64_t kGrain = 16;       // bytes: what a thread moves at once
+constexpr uint64_t kGrain = 16;       // bytes that a thread moves at a time
 constexpr uint64_t kPartGrain = 128;  // parts of CTAs begin on lines
-// Of a CTA's part in each loop and stage, where loops overlap: less moves faster than what a stage waits for. More, or
-// fewer loops, leave more to the waves at either end, in which only some stages move data.
+// The least part of a CTA in each loop and stage, if loops overlap: less data moves faster than the message for which a
+// stage waits. A larger part, or fewer loops, leave more data to the waves at either end, in which only some stages
+// move data.
 constexpr uint64_t kLeastOfStage = 32 << 10;
 constexpr uint64_t kLeastChunk = 8 << 10;
 constexpr uint64_t kMostLoops = 16;
@@ -27,8 +28,9 @@ uint64_t round_up(uint64_t value, uint64_t unit) {
   return ceil_div(value, unit) * unit;
 }
 
-/// Which threads touch which chunk. Folding steps give each place of any chunk to the same thread; exchanges deal
-/// places out by message. So where one kind touches what the other touched, threads must meet in between.
+/// The threads that touch each chunk. Folding steps give each place of any chunk to the same thread; exchanges
+/// distribute places by message. So if a step of one kind touches a chunk that a step of the other kind touched,
+/// threads must meet between the steps.
 class Touches {
  public:
   Touches(const Plan& plan, bool in_place) : plan_(plan), in_place_(in_place) {}
@@ -69,7 +71,7 @@ class Touches {
     const auto add = [&](uint32_t buffer, uint32_t chunk, bool writes) {
       if (buffer != TUTTI_BUFFER_NONE) all.push_back({place(buffer, chunk), writes, folds});
     };
-    // What a SCATTER step sends are its peers' chunks: its own it touches only to copy it, unless onto itself.
+    // A SCATTER step sends its peers' chunks. It touches its own chunk only to copy it, unless to itself.
     const bool scatters = (step.flags & TUTTI_STEP_SCATTER) != 0;
     const bool has_both = step.source != TUTTI_BUFFER_NONE && step.destination != TUTTI_BUFFER_NONE;
     const bool stays =
@@ -103,7 +105,7 @@ Status limit(const char* what, size_t has, size_t most) {
   return {Code::kUnsupported, fmt::format("needs {} {}; this back end runs up to {}", has, what, most)};
 }
 
-/// A pre-multiplied sum scales what is read of the input where it is folded or sent.
+/// A pre-multiplied sum scales the data of the input that is folded or sent.
 Status check_own_copies(const Plan& plan) {
   if (!reduces(plan.collective)) return {};
   for (size_t i = 0; i < plan.steps.size(); ++i) {
@@ -155,7 +157,7 @@ class Lowering {
     }
     out.send_begin = static_cast<uint8_t>(peers_);
     out.send_count = static_cast<uint8_t>(step.send_count);
-    // So that no two ranks begin with the same one.
+    // Orders the peers so that no two ranks begin with the same peer.
     std::vector<tutti_plan_peer> to(plan_.peers.begin() + step.send_begin,
                                     plan_.peers.begin() + step.send_begin + step.send_count);
     const auto distance = [&](const tutti_plan_peer& peer) {
@@ -192,8 +194,8 @@ bool exchanges(const tutti_cuda_step& step) {
 
 constexpr uint8_t kMostStages = 64;
 
-/// Finds the earliest stages: what a step receives was sent in an earlier wave, and what comes after a step in the
-/// program is in no earlier stage, as it may need what the step left in memory.
+/// Finds the earliest stages: a step receives data that was sent in an earlier wave. Later steps of the program are in
+/// no earlier stage, as they may need the step's results in memory.
 class Stages {
  public:
   explicit Stages(std::span<tutti_cuda_program> programs) : programs_(programs) {}
@@ -292,7 +294,7 @@ Result<tutti_cuda_program> lower(const Plan& plan, bool in_place) {
 }
 
 void align(Programs& programs, const tutti_slot_layout& layout) {
-  tutti_cuda_program common{};  // what all have alike
+  tutti_cuda_program common{};  // the common part of all programs
   common.stages = 1;
   for (const auto& channel : programs) {
     for (const tutti_cuda_program& program : channel) common.messages = std::max(common.messages, program.messages);

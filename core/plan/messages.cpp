@@ -86,7 +86,7 @@ std::optional<std::vector<Hop>> hops_of(const Plan& plan) {
       if (!add({TUTTI_CUDA_RECEIVE, from.rank, 0, gathers ? from.chunk : step.destination_chunk})) return std::nullopt;
     }
   }
-  if (seen[TUTTI_CUDA_SEND] == 0) return std::nullopt;  // of one rank
+  if (seen[TUTTI_CUDA_SEND] == 0) return std::nullopt;  // blocks of one rank
   return hops;
 }
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sends, receives and own copies, laid out as one launch of a GPU.
 //
-// A message is cut into lanes, each a connection of its own, by its size: so both ends know of how many. A launch has
-// fewer CTAs than its messages have lanes, so that it leaves room for other kernels: those that send and those that
-// receive take lanes in turn, in order of the distance between ranks and then of lanes. All ranks have the same order,
-// and no CTA both sends and receives; so the least pair of a sent and a received lane that is not over is on at both
-// ends, whatever the group is like, and nobody waits for ever.
+// A message is cut into stripes (lanes), each with a connection of its own, by its size: so both ends know their
+// number. A launch has fewer CTAs than its messages have stripes, so that it leaves room for other kernels. CTAs that
+// send and CTAs that receive take stripes in turn, in the order of the distance between ranks, then of stripes. All
+// ranks have the same order, and no CTA both sends and receives. The lowest unfinished stripe is therefore active on
+// both peers, and there is always progress, in every group.
 #pragma once
 
 #include <cstdint>
@@ -42,8 +42,9 @@ struct Hop {
   uint32_t to = 0;    ///< block of the output
 };
 
-/// What a plan does that goes from peer to peer: one at a time, each block in one hop. Nothing: it is not such a plan,
-/// or none of a collective in which all ranks have the same part. Other ranks' plans may be different.
+/// The blocks of a plan that moves each block straight from peer to peer: one peer at a time, each block in one hop.
+/// Nothing: the plan has a different form, or its collective does not give all ranks the same part. Other ranks' plans
+/// may be different.
 std::optional<std::vector<Hop>> hops_of(const Plan& plan);
 
 }  // namespace tutti::plan

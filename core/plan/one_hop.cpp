@@ -16,7 +16,7 @@ class Finder {
     // With one message at most on a connection, each peer is met once in each direction.
     if (program_.chunks != 1 || program_.messages != 1 || program_.stages != 1) return false;
     for (const tutti_cuda_step& step : std::span(program_.steps, program_.step_count)) {
-      // What was received must be there before the step: here it would come after.
+      // Received data must have arrived before the step: in this form it would arrive after it.
       if ((step.flags & TUTTI_CUDA_STEP_AFTER) != 0 && hop_.recv_count > 0) return false;
       const bool exchanges = (step.flags & (TUTTI_STEP_GATHER | TUTTI_STEP_SCATTER)) != 0;
       if (!(exchanges ? exchange(step) : fold(step))) return false;
@@ -26,7 +26,7 @@ class Finder {
   const tutti_cuda_one_hop& hop() const { return hop_; }
 
  private:
-  /// What is sent and kept first, then what is received.
+  /// Sends and own copies first, then receives.
   bool exchange(const tutti_cuda_step& step) {
     const bool keeps = step.source != TUTTI_BUFFER_NONE && step.destination != TUTTI_BUFFER_NONE;
     return send(step) && (!keeps || keep(step)) && receive(step, true);
@@ -118,7 +118,7 @@ void set_one_hop(tutti_cuda_launch& launch) {
   hop->is_aligned =
       hop->own_from % 8 == 0 && std::all_of(sends.begin(), sends.end(), [](const auto& to) { return to.at % 8 == 0; });
   for (uint32_t i = 0; i < hop->recv_count; ++i) {
-    // Only read, but what is sent has the same type.
+    // Only read, but sends use the same type.
     hop->receives[i] = {const_cast<uint8_t*>(launch.links[hop->recv_ranks[i]].from),
                         hop->receives[i].at * launch.block_bytes};
   }

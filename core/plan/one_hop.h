@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Programs whose messages go from the input straight into what their receivers make of them.
+// Programs of one hop: each message goes from the input straight to its final use at the receiver.
 #pragma once
 
 #include <optional>
@@ -12,8 +12,8 @@ namespace tutti::plan {
 /// null. Nothing: it must run step by step. Other ranks' programs may be different.
 std::optional<tutti_cuda_one_hop> one_hop(const tutti_cuda_program& program);
 
-/// Puts it into a launch whose program, cut, threads, block size and links are set, where all is sent in one loop and
-/// a thread has no more than 8 bytes of it.
+/// Puts the form of one hop into a launch whose program, cut, threads, block size and links are set, if one loop sends
+/// all data and a thread handles at most 8 bytes of it.
 void set_one_hop(tutti_cuda_launch& launch);
 
 }  // namespace tutti::plan

@@ -3,7 +3,7 @@
 
 namespace tutti::plan {
 
-/// Chunks of the input lie behind those of the output; in place, where the output's are.
+/// Chunks of the input are numbered after the chunks of the output; in place, chunks that share memory share a number.
 uint32_t place_of(const Plan& plan, bool in_place, uint32_t buffer, uint32_t chunk) {
   if (buffer == TUTTI_BUFFER_OUTPUT) return chunk;
   const uint32_t outputs = plan.output_chunks();

@@ -56,7 +56,7 @@ class PeerPool {
   }
 
   std::vector<tutti_plan_peer>& peers_;
-  std::unordered_map<uint64_t, std::vector<size_t>> places_;  ///< of each peer in peers_, ascending
+  std::unordered_map<uint64_t, std::vector<size_t>> places_;  ///< positions of each peer in peers_, ascending
 };
 
 }  // namespace

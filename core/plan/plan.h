@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plan as the host owns it. What its fields mean is said in tutti/plugin/plan.h.
+// The plan, owned by the host. tutti/plugin/plan.h defines its fields.
 #pragma once
 
 #include <functional>
@@ -25,7 +25,7 @@ struct Plan {
   std::vector<tutti_plan_step> steps;
   std::vector<tutti_plan_peer> peers;
 
-  /// The same plan as the ABI's struct; lives as long as this one is neither changed nor moved.
+  /// The same plan as the ABI's struct; valid as long as this plan is neither changed nor moved.
   tutti_plan view() const;
   std::span<const tutti_plan_peer> recv(const tutti_plan_step& step) const;
   std::span<const tutti_plan_peer> send(const tutti_plan_step& step) const;
@@ -50,8 +50,8 @@ inline constexpr uint32_t kMaxChunks = 1u << 22;
 inline constexpr uint32_t kMaxSteps = 1u << 20;
 
 /// Whether a plan by itself keeps the rules of tutti/plugin/plan.h: every value in its range, peers as demanded, every
-/// step able to do what it says. The text of a failure names step and field: "step 3: recv: rank 9 is not below 4".
-/// What only shows when all ranks act together is verify's part (plan/verify.h).
+/// step possible. The text of a failure names step and field: "step 3: recv: rank 9 is not below 4". verify checks the
+/// properties of all ranks together (plan/verify.h).
 Status validate(const tutti_plan& plan);
 /// The two halves of validate, for readers that know the place of each step. A step may be asked about only after the
 /// head was found right.

@@ -55,8 +55,8 @@ Status Run::advance(uint32_t rank) {
   return {};
 }
 
-/// True when all waits of this half are over; else notes the first that is not. What is over stays over, as only this
-/// rank fills its senders' slots and empties its receivers'.
+/// True when all waits of this half are over; else notes the first open wait. A wait that is over stays over, as only
+/// this rank fills its senders' slots and empties its receivers' slots.
 bool Run::wait(Rank& state, uint32_t rank, const tutti_plan_step& step, bool sends, bool receives) {
   const uint32_t recv_count = receives ? step.recv_count : 0;
   const uint32_t send_count = sends ? step.send_count : 0;

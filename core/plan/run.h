@@ -10,16 +10,16 @@
 namespace tutti::plan {
 
 /// Takes all ranks through their plans. A step that folds waits for all its receives and sends at once; a gather or
-/// scatter step for its sends first, then for its receives. That is the strictest reading of the waiting rule: an
-/// executor that does some of it earlier can only wait less.
+/// scatter step for its sends first, then for its receives. This is the strictest reading of the waiting rule: an
+/// executor that does a part of it earlier can only wait less.
 ///
 /// Derived classes do the work of a step when its waits are over. The outcome does not depend on the order in which
-/// ranks advance: each waits only for others, never chooses.
+/// ranks advance: each rank only waits, and never chooses. One thread at a time.
 class Run {
  public:
   static constexpr uint64_t kUnlimited = ~uint64_t{0};
 
-  /// `connections` are those of `plans`; both outlive the run.
+  /// `connections` belong to `plans`; both outlive the run.
   Run(std::span<const Plan> plans, const Connections& connections, uint64_t slots, uint32_t loops);
   virtual ~Run() = default;
 

@@ -6,7 +6,7 @@
 namespace tutti::plan {
 namespace {
 
-/// Numbers places in memory: chunks of the output first, then those of the input that are no chunk of the output.
+/// Numbers places in memory: chunks of the output first, then chunks of the input that are no chunk of the output.
 class Places {
  public:
   Places(const Plan& plan, bool in_place) : plan_(plan), in_place_(in_place) {}

@@ -23,13 +23,13 @@ uint32_t shared_place_of(const Plan& plan, uint32_t buffer, uint32_t chunk) {
   return place_of(plan, plan.collective != Collective::kAllToAll, buffer, chunk);
 }
 
-/// What a rank does at once in a loop: a folding step, or one send, one receive or the copy of an exchange.
+/// The part of a rank's loop that is one unit: a folding step, or one send, one receive or the copy of an exchange.
 struct Move {
-  uint32_t chunk = 0;  ///< of a block: says how long its messages are
+  uint32_t chunk = 0;  ///< chunk of a block: determines the length of its messages
   std::vector<tutti_cuda_peer*> receives;
   std::vector<tutti_cuda_peer*> sends;
   std::vector<uint32_t> touched;    ///< places, of the own memory
-  std::optional<uint32_t> written;  ///< the chunk of the output that what it receives is written to as it is
+  std::optional<uint32_t> written;  ///< the chunk of the output to which the received data is written unchanged
 };
 
 /// The moves of a loop in their order. Peers hear of a move when all before it have been made.
@@ -110,8 +110,8 @@ class Marking {
     for (size_t rank = 0; rank < plans.size(); ++rank) moves_.push_back(Moves(plans[rank], programs[rank]).take());
   }
 
-  /// Chunk by chunk: where one has data, so have those before it in the block, but those behind it may have none, and
-  /// then their messages tell nobody anything.
+  /// Chunk by chunk: if a chunk has data, so have the earlier chunks of the block, but later chunks may be empty, and
+  /// their messages then signal nothing.
   void run() {
     for (uint32_t chunk = 0; chunk < plans_[0].chunks; ++chunk) {
       messages_.clear();
@@ -165,7 +165,7 @@ class Marking {
     }
   }
 
-  /// Whether who knows so much knows that the moves before `end` are through with a chunk of the output.
+  /// Whether a rank with this knowledge knows that the moves before `end` no longer use a chunk of the output.
   bool is_free(uint32_t rank, size_t end, uint32_t chunk, const Clock& known) const {
     const uint32_t place = shared_place_of(plans_[rank], TUTTI_BUFFER_OUTPUT, chunk);
     for (size_t i = known[rank]; i < end; ++i) {

@@ -9,10 +9,11 @@
 
 namespace tutti::plan {
 
-/// Marks such messages in a channel's programs, by rank, lowered from `plans`. Two things make one: its receiver writes
-/// it to its output as it is; and when it is sent, the receiver is known to be through with what it does before with
-/// that place, from messages that led to this one. A place that no step touches before is free when the receiver's call
-/// begins. Ranks may differ in whether they use their buffers in place: what is marked allows for either.
+/// Marks messages for direct stores in a channel's programs, by rank, lowered from `plans`. A message qualifies if two
+/// conditions hold. First, its receiver writes it to its output unchanged. Second, when it is sent, the receiver no
+/// longer uses the destination, and the messages that led to this message prove this. A chunk that no earlier step
+/// touches is free when the receiver's call begins. Ranks may differ in whether they use their buffers in place: marked
+/// messages permit both.
 void send_to_outputs(std::span<const Plan> plans, std::span<tutti_cuda_program> programs);
 
 /// Whether a program sends or receives any.

@@ -89,7 +89,7 @@ void Values::merge(const Value& operand, Value& into, Place where) {
   }
 }
 
-/// Keeps the first defect: later ones follow from it.
+/// Keeps the first defect: later defects follow from it.
 void Values::note(Value& value, std::string defect) {
   if (value.defect != kNone) return;
   value.defect = static_cast<uint32_t>(defects_.size());

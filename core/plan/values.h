@@ -10,9 +10,9 @@
 
 namespace tutti::plan {
 
-/// All values of one symbolic run, by number. A value holds, for one input chunk index, the ranks whose chunk it has
-/// taken in. What can never be right again (one rank twice, different chunks, FINAL too early) is noted in the value
-/// and reported only if it ends where something right is demanded.
+/// All values of one symbolic run, by number. A value holds, for one input chunk index, the ranks whose chunks it
+/// contains. A defect that can never be repaired (a rank twice, different chunks, FINAL too early) is noted in the
+/// value. It is reported only if the value ends at a place that demands a right value. One thread at a time.
 class Values {
  public:
   using Id = uint32_t;
@@ -32,9 +32,9 @@ class Values {
   /// The value after the reduction's final operation.
   Id finalize(Id value, Place where);
 
-  /// "": the value is input chunk `chunk` of `rank`; else what it holds.
+  /// "": the value is input chunk `chunk` of `rank`; else the content of the value.
   std::string differs_from_input(Id value, uint32_t rank, uint32_t chunk) const;
-  /// "": the value is the finished reduction of input chunk `chunk` over all ranks; else what is wrong with it.
+  /// "": the value is the finished reduction of input chunk `chunk` over all ranks; else the defect.
   std::string differs_from_reduction(Id value, uint32_t chunk) const;
   /// Equal for equal expressions, up to the order of the two operands of a fold of two.
   uint64_t expression(Id value) const { return values_[value].expression; }
@@ -60,7 +60,7 @@ class Values {
   std::vector<Value> values_;
   std::vector<uint64_t> members_;
   std::vector<std::string> defects_;
-  std::vector<uint64_t> expressions_;  ///< of the operands of the fold at work
+  std::vector<uint64_t> expressions_;  ///< expressions of the operands of the current fold
 };
 
 }  // namespace tutti::plan

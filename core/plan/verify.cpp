@@ -8,7 +8,7 @@
 namespace tutti::plan {
 namespace {
 
-/// Who waits for whom over several loops, without contents.
+/// The waits between ranks over several loops, without contents.
 class Waits : public Run {
  public:
   using Run::Run;
@@ -18,7 +18,7 @@ class Waits : public Run {
   Status on_gather(uint32_t, uint32_t) override { return {}; }
 };
 
-/// Enough that a rank can run ahead of another by a loop and meet slots filled in the loop before.
+/// Enough for a rank to run one loop ahead of a peer, and to find slots that the loop before has filled.
 constexpr uint32_t kLoops = 3;
 
 Status check_set(std::span<const Plan> plans) {

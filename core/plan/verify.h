@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Proves that plans do what their collective demands, before they ever run.
+// Proves that plans fulfil their collective, before they run.
 #pragma once
 
 #include <span>

@@ -21,7 +21,7 @@ class InitialiserGuard {
   InitialiserGuard& operator=(const InitialiserGuard&) = delete;
 
  private:
-  std::unique_lock<std::mutex> lock_;  // of the outermost guard of a thread: the process has one terminate handler
+  std::unique_lock<std::mutex> lock_;  // held by the outermost guard of a thread: the process has one terminate handler
   std::string file_;
   const char* outer_;  // a plugin that is loaded by an initialiser of this one
 };

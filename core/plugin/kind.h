@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kinds of plugins and what they are called.
+// The kinds of plugins and their names.
 #pragma once
 
 #include <array>

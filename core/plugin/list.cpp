@@ -35,7 +35,7 @@ std::vector<Listed> list(const config::Config& config, bool open) {
   for (const auto& file : all_files(search_path(config.list("plugins.path")))) {
     Listed listed;
     listed.file = file;
-    // The first file of a name is the one that is loaded, or refused, whatever stands behind it.
+    // The first file of a name is loaded or refused, regardless of later files.
     const bool first = seen.insert(file.filename().string()).second;
     auto note = read_note(file);
     if (!note.ok()) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What lies on the search path, for `tutti plugin list`. Only notes are read, unless `open` is asked for.
+// The files on the search path, for `tutti plugin list`. It reads only notes, unless `open` is requested.
 #pragma once
 
 #include <filesystem>

@@ -30,12 +30,12 @@ Status refuse(const char* code, const std::filesystem::path& file, std::string_v
   return {Code::kVersionMismatch, fmt::format("{} plugin {} {}", code, file.string(), why)};
 }
 
-/// TUTTI-P06: what the plugin says of itself cannot be used.
+/// TUTTI-P06: the plugin's description of itself cannot be used.
 Status broken(const std::filesystem::path& file, std::string_view why) {
   return refuse("TUTTI-P06", file, fmt::format("{}; get another build of it", why));
 }
 
-/// What can be told from the note alone, before any code of the plugin runs.
+/// Checks of the note, before any code of the plugin runs.
 Status check_note(Kind kind, const std::string& name, const std::filesystem::path& file, const Note& note) {
   if (note.kind != kind) {
     return refuse("TUTTI-P03", file,
@@ -68,7 +68,7 @@ class LoadedImage : public Image {
   Status load_code() {
     try {
       auto mode = boost::dll::load_mode::rtld_now | boost::dll::load_mode::rtld_local;
-      // Nobody but trusted users can change the real file since its check; the path may be of links.
+      // Since its check, only trusted users can have changed the real file; the path may contain links.
       const std::filesystem::path real = std::filesystem::canonical(file_);
       const InitialiserGuard guard(file_.string());
       if (!unloads()) mode = static_cast<boost::dll::load_mode::type>(static_cast<int>(mode) | RTLD_NODELETE);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loads one plugin: note, checks, dlopen, entry, checks, settings, open. Each failure is one sentence with a code
-// TUTTI-Pnn: what, where, why, what to do.
+// TUTTI-Pnn: the problem, the place, the reason, the remedy.
 #pragma once
 
 #include <filesystem>
@@ -14,12 +14,12 @@
 
 namespace tutti::plugin {
 
-/// A loaded image: code and table, not yet opened. The image stays in memory to the end of the process, unless
-/// TUTTI_UNLOAD=1 (a mode for tests and leak checks), since threads, thread-local destructors and device runtimes may
-/// still point into it.
+/// A loaded image: code and table, not yet opened. The image stays in memory to the end of the process, since threads,
+/// thread-local destructors and device runtimes may still point into it. TUTTI_UNLOAD=1 unloads it (a mode for tests
+/// and leak checks).
 class Image {
  public:
-  /// `kind` and `name` are what the configuration asked for. P02 no plugin, P03 other kind or name, P04 other ABI, P05
+  /// `kind` and `name` come from the configuration. P02 no plugin, P03 different kind or name, P04 different ABI, P05
   /// does not load, P06 table wrong, P09 other users may change the file (`trust`: the value of plugins.trust). If a
   /// static initialiser throws or ends the process, the process ends with code 1 or SIGABRT, and stderr names the file.
   static Result<std::shared_ptr<Image>> load(Kind kind, const std::string& name, const std::filesystem::path& file,
@@ -38,7 +38,7 @@ class Image {
   tutti_plugin table_{};
 };
 
-/// An open plugin. Its calls are those of its table; this object is for any thread.
+/// An open plugin. Its functions have the threads that their table states. This object is for any thread.
 class Plugin {
  public:
   /// Declares the plugin's settings in `config`. P07.
@@ -79,11 +79,11 @@ class Plugin {
   std::vector<Setting> settings_;
 };
 
-/// What a plugin last said through host->fail in this thread; empty if nothing. Taking it clears it.
+/// The last text that a plugin gave to host->fail in this thread; empty: none. Clears the text.
 std::string take_failure_text();
 
-/// What is missing in a kind's table of operations: an entry that must be there, or one that a claimed capability names
-/// (PLG-8). Empty if nothing.
+/// The missing entry in a kind's table of operations: a mandatory entry, or an entry that a claimed capability names
+/// (PLG-8). Empty: none is missing.
 std::string missing_entry(Kind kind, uint64_t capabilities, const void* ops);
 
 }  // namespace tutti::plugin

@@ -59,7 +59,7 @@ class Names {
   /// The plugins of a kind that the configuration names, then the remaining plugins on the search path.
   std::vector<Named> all(Kind kind) const;
   const std::vector<std::filesystem::path>& directories() const { return directories_; }
-  /// Where the configuration has a setting of this plugin; empty: nowhere.
+  /// The position of a setting of this plugin in the configuration; empty: it has none.
   std::string place_of_setting(Kind kind, const std::string& name) const;
 
  private:

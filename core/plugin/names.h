@@ -21,7 +21,8 @@ Status check_names(const config::Config& config);
 struct Undeclared {
   Kind kind = Kind::kAlgorithm;
   std::string name;
-  std::string place;       ///< where the configuration names it or sets one of its settings; empty: nowhere
+  /// Position of the plugin's name, or of a setting of the plugin, in the configuration; empty: none.
+  std::string place;
   bool tolerated = false;  ///< plugins.on_missing lets a communicator go on without it
   Status why;
 };

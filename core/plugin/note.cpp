@@ -90,7 +90,7 @@ Result<Note> decode(const tutti_plugin_note& note) {
   return out;
 }
 
-/// Looks for our note among those of [offset, offset + size).
+/// Finds our note among the notes of [offset, offset + size).
 Result<std::optional<Note>> find_note(const Image& image, uint64_t offset, uint64_t size) {
   const uint64_t end = offset + size;
   while (offset < end && end - offset >= sizeof(Elf64_Nhdr)) {

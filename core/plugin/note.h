@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads what a plugin says of itself in its ELF note, without running any of its code.
+// Reads a plugin's description of itself in its ELF note, without running any of its code.
 #pragma once
 
 #include <filesystem>
@@ -21,9 +21,9 @@ struct Note {
   std::string architectures;  ///< "90 100"
 };
 
-/// The failure says what the file is instead of a plugin of this machine.
+/// If the file is no plugin for this machine, the failure describes it.
 Result<Note> read_note(const std::filesystem::path& file);
-/// The same for a file's content. Never reads beyond it, whatever it holds.
+/// The same for a file's content. Never reads beyond it, with any content.
 Result<Note> parse_note(std::span<const std::byte> image);
 
 }  // namespace tutti::plugin

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The plugins of one communicator: what the configuration names, loaded and open. Closed in reverse order of opening.
+// The plugins of one communicator: all plugins that the configuration names, loaded and open. They are closed in
+// reverse order.
 #pragma once
 
 #include <memory>
@@ -23,8 +24,8 @@ class Registry {
   };
 
   /// Loads algorithms, protocols and the tuner that `config` names, and networks if `with_network`. A plugin that
-  /// cannot serve is an error, unless plugins.on_missing is next. Where `network` is auto, a network that cannot be
-  /// opened on this machine is an error only if there is no other. Declares the plugins' settings in `config`.
+  /// cannot serve is an error, unless plugins.on_missing is next. If `network` is auto, a network that cannot be opened
+  /// on this machine is an error only if no further network exists. Declares the plugins' settings in `config`.
   static Result<std::shared_ptr<Registry>> load(config::Config& config, bool with_network);
   ~Registry();
   Registry() = default;
@@ -32,7 +33,7 @@ class Registry {
   Registry& operator=(const Registry&) = delete;
 
   std::span<const std::shared_ptr<Plugin>> of(Kind kind) const { return plugins_[static_cast<uint32_t>(kind)]; }
-  /// "net.socket 0.1.0, ABI 0.1" of each plugin: what ranks must agree on.
+  /// "net.socket 0.1.0, ABI 0.1" of each plugin: ranks must agree on these texts.
   std::vector<std::string> identity() const;
   /// All networks, with the networks that do not work on this machine.
   const std::vector<Network>& networks() const { return networks_; }

@@ -23,7 +23,7 @@ void add(std::vector<fs::path>& path, const fs::path& directory) {
   if (!error && std::find(path.begin(), path.end(), plain) == path.end()) path.push_back(plain);
 }
 
-/// Whether there is a file, if only a link that leads nowhere: that is a broken plugin, not a missing one.
+/// Whether the file exists, if only as a link that leads nowhere: such a link is a broken plugin, not a missing plugin.
 bool is_there(const fs::path& file) {
   std::error_code error;
   return fs::exists(fs::symlink_status(file, error));

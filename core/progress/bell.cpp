@@ -47,7 +47,7 @@ void ring(tutti_bell& bell) {
 
 Sleeper::Sleeper(tutti_bell& bell) : bell_(bell) {
   sleeping(bell_).fetch_add(1, std::memory_order_seq_cst);
-  // Publishers that do not fence: from here on they see the announcement, or we see what they published.
+  // Publishers without fences: from here on either they see the announcement, or this thread sees their stores.
   if (sleepers_make_barriers()) syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
   rings_ = rings(bell_).load(std::memory_order_seq_cst);
 }

@@ -8,19 +8,19 @@
 
 namespace tutti::progress {
 
-/// Makes a zeroed bell one that threads sleep on by futex, from any process that maps it.
+/// Turns a zeroed bell into a bell on which threads sleep by futex, from any process that maps it.
 void init_bell(tutti_bell& bell);
 
-/// Whether sleepers of this process can order their announcement with what publishers on other processors do
-/// (membarrier). Where they cannot, every publisher must use full barriers (tutti_work.fences). Registers the process
-/// at the first call. Any thread.
+/// Whether sleepers of this process can order their announcement with the stores of publishers on other processors
+/// (membarrier). If not, every publisher must use full barriers (tutti_work.fences). Registers the process at the first
+/// call. Any thread.
 bool sleepers_make_barriers();
 
-/// Rings whoever sleeps; for changes that are not made through a device team (aborts, arrivals).
+/// Wakes the sleepers, for changes that are not made through a device team (aborts, arrivals).
 void ring(tutti_bell& bell);
 
-/// Announces a sleeper for as long as it lives. After construction look once more at what you wait for; only then call
-/// sleep().
+/// Announces a sleeper for as long as it lives. After construction, check the awaited state once more, and only then
+/// call sleep().
 class Sleeper {
  public:
   explicit Sleeper(tutti_bell& bell);

@@ -16,11 +16,11 @@
 namespace tutti::progress {
 namespace {
 
-constexpr int kIdleRounds = 3;       // rounds without movement before the thread sleeps; whoever waits helps meanwhile
+constexpr int kIdleRounds = 3;       // rounds without movement before the thread sleeps; waiting threads help meanwhile
 // A network without event descriptor must be polled. This interval bounds the cost and the latency.
 constexpr std::chrono::microseconds kPollInterval{100};
 constexpr std::chrono::milliseconds kSleepLimit{100};
-// The engine's thread takes over when nobody has driven for one to two of these.
+// The engine's thread takes over when no thread has driven for one to two of these intervals.
 constexpr std::chrono::milliseconds kTakeOver{4};
 
 }  // namespace
@@ -88,7 +88,7 @@ Engine::Drive::Drive(Engine* engine) : engine_(engine) {
   resume();
 }
 
-/// What the driver has put into slots goes out now, or the engine's thread sees to it.
+/// Sends the data in slots of this driver now, or leaves it to the engine's thread.
 Engine::Drive::~Drive() {
   if (drives_) engine_->end_drive(!engine_->push_out());
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The progress engine of a communicator moves data between slots and a network ("proxy").
 //
-// A thread that waits for the network drives the engine itself, without a hand-over to another thread. Meanwhile, the
-// engine's own thread rests, and neither the doorbell nor the network wakes it. The engine's thread takes over where
-// data must go out and nobody drives, or where nobody has driven for some milliseconds. It then sleeps when nothing
-// moves, on its doorbell and on the network's event descriptor at once. Tasks that must be polled have threads of their
-// own (polling_thread.h).
+// A thread that waits for the network drives the engine itself, without a hand-over to a different thread. Meanwhile,
+// the engine's own thread rests, and neither the doorbell nor the network wakes it. The engine's thread takes over in
+// two cases: data must go out and no thread drives, or no thread has driven for some milliseconds. It then sleeps when
+// nothing moves, on its doorbell and on the network's event descriptor at once. Tasks that must be polled have threads
+// of their own (polling_thread.h).
 #pragma once
 
 #include <atomic>
@@ -28,7 +28,7 @@ namespace tutti::progress {
 class Task {
  public:
   virtual ~Task() = default;
-  /// Does what can be done without blocking. True if anything moved.
+  /// Progresses as far as possible without blocking. True if any data moved.
   virtual Result<bool> progress() = 0;
   /// True when nothing is left that must go out before the communicator closes.
   virtual bool idle() const = 0;
@@ -48,9 +48,9 @@ class Engine {
   static Result<std::unique_ptr<Engine>> create(Options options);
   ~Engine();  ///< stops the thread; tasks are destroyed
 
-  /// Adds a task; the thread starts with the first one. Any thread.
+  /// Adds a task; the first task starts the thread. Any thread.
   void add(std::shared_ptr<Task> task);
-  /// One round by the calling thread, unless another is at it. True if anything moved. Any thread.
+  /// One round by the calling thread, unless a different thread runs a round. True if any data moved. Any thread.
   bool assist();
 
   /// A thread that drives the engine by assist(), from construction to destruction. One thread at a time uses it.

@@ -19,7 +19,7 @@ namespace tutti::topology {
 namespace {
 
 constexpr int kMaxCpus = 1 << 16;
-constexpr int kMaxNodes = 1024;  // of any kernel: MAX_NUMNODES
+constexpr int kMaxNodes = 1024;  // MAX_NUMNODES of every kernel
 constexpr int kGroupBits = 32;
 constexpr int kLongBits = sizeof(unsigned long) * CHAR_BIT;
 
@@ -46,7 +46,7 @@ bool set_affinity(const CpuSet& cpus) {
   return sched_setaffinity(0, set.bytes(), set.get()) == 0;
 }
 
-// glibc has no wrappers for these two. The kernel ignores the last of `kMaxNodes + 1` bits.
+// glibc has no wrappers for these two calls. The kernel ignores the last of `kMaxNodes + 1` bits.
 bool get_policy(int& policy, std::vector<unsigned long>& nodes) {
   nodes.assign(kMaxNodes / kLongBits, 0);
   return syscall(SYS_get_mempolicy, &policy, nodes.data(), kMaxNodes + 1, nullptr, 0) == 0;

@@ -20,13 +20,13 @@ Result<CpuSet> parse_cpu_mask(std::string_view mask);
 /// The mask of a set in groups of eight digits; empty for the empty set.
 std::string format_cpu_mask(const CpuSet& cpus);
 CpuSet intersect(const CpuSet& a, const CpuSet& b);
-/// What the calling thread may run on now; empty if the kernel does not say.
+/// The processors on which the calling thread may run now; empty if the kernel does not report them.
 CpuSet current_affinity();
 
-/// While it lives, the thread that made it runs on the processors of `cpu`, as far as it may use them, and its memory
-/// comes from there if there is some; threads that it starts inherit both. Then everything is as it was before. Where
-/// nothing is common or the kernel refuses, nothing changes and the log (info) says why. Ends on the thread it began
-/// on.
+/// While it lives, the thread that made it runs on the processors of `cpu` that it may use. The thread's memory comes
+/// from there if there is any. Threads that it starts inherit both. Afterwards, everything is as before. If the
+/// processors have none in common or the kernel refuses, nothing changes and the log (info) gives the reason. Must end
+/// on the thread on which it began.
 class AffinityScope {
  public:
   enum class Memory { kAnywhere, kPreferred };

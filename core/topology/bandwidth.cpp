@@ -76,7 +76,7 @@ double interconnect_gbs(const Cpu& cpu) {
       return 32;
     case TUTTI_CPU_ZHAOXIN:
       return zhaoxin_interconnect_gbs(cpu);
-    default:  // ARM, and what is not known
+    default:  // ARM, and unknown CPUs
       return 6;
   }
 }

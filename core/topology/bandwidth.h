@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the wires of known hardware carry, in GB/s and direction: what large messages reach, not what the data sheet
-// says.
+// The bandwidth of the links of known hardware, in GB/s per direction. The values are those of large messages, not of
+// the data sheet.
 #pragma once
 
 #include <string_view>
@@ -9,17 +9,17 @@
 
 namespace tutti::topology {
 
-/// Within a device: never what limits a path.
+/// Within a device: never the limit of a path.
 inline constexpr double kLocalGbs = 5000;
 
-/// A PCI link by what the kernel says of it: "16.0 GT/s PCIe", 16 lanes. What is not known is taken as third
-/// generation, or as 16 lanes.
+/// A PCI link from the data of the kernel: "16.0 GT/s PCIe", 16 lanes. An unknown speed counts as third generation, an
+/// unknown width as 16 lanes.
 double pci_gbs(std::string_view link_speed, uint32_t link_width);
 /// One NVLink or xGMI link between two GPUs: the older of the two decides.
 double peer_link_gbs(PeerLink::Kind kind, const Gpu& a, const Gpu& b);
 /// All links between a GPU and the CPU on its module.
 double c2c_gbs(const C2c& c2c);
-/// Between the CPUs of a machine. An unknown CPU is taken for a slow one.
+/// Between the CPUs of a machine. An unknown CPU counts as a slow CPU.
 double interconnect_gbs(const Cpu& cpu);
 double net_gbs(const Net& net);
 

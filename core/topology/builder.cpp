@@ -68,7 +68,7 @@ class Builder {
   Result<Machine> finished();
 
   uint32_t add_node(uint32_t type, uint64_t id, int index, std::string name = {});
-  /// One direction; the other one has the same bandwidth unless something is said of it.
+  /// One direction. The opposite direction has the same bandwidth unless it is set separately.
   double& wire(uint32_t from, uint32_t to, uint32_t type) { return wires_[{from, to, type}]; }
   Status wrong_rank(const RankPlace& place, std::string_view text) const {
     return wrong(document_, {}, fmt::format("rank {} {}", place.rank, text));
@@ -80,7 +80,7 @@ class Builder {
 
   Machine machine_;
   std::map<std::tuple<uint32_t, uint32_t, uint32_t>, double> wires_;  ///< from, to, type: GB/s
-  std::map<BusId, const Pci*> devices_;                               ///< all, those that make no node included
+  std::map<BusId, const Pci*> devices_;                               ///< all devices, also devices without a node
   std::map<BusId, PlacedGpu> gpus_;
   std::map<BusId, uint32_t> switches_;
   std::vector<std::pair<uint32_t, BusId>> switch_peers_;
@@ -124,8 +124,8 @@ uint32_t Builder::add_node(uint32_t type, uint64_t id, int index, std::string na
   return machine_.size() - 1;
 }
 
-/// Gives the nodes of a type that have no number of their own the smallest free ones, in order. (Where every process
-/// sees one GPU only, all call it device 0.)
+/// Gives the nodes of a type that have no number the smallest free numbers, in order. (If every process sees only one
+/// GPU, all processes call it device 0.)
 void number(Machine& machine, uint32_t type) {
   std::set<uint32_t> taken;
   for (const uint32_t node : machine.nodes_of(type)) {
@@ -192,8 +192,8 @@ Status Builder::add_adapter(const Nic& adapter, const Pci* device, uint32_t pare
   return {};
 }
 
-/// The functions of one device are one adapter, and so is what has one GUID in one place. An adapter with two PCI links
-/// is two: from each CPU, only the ports of its own link are near.
+/// The functions of one device are one adapter. So are entries with one GUID at one place. An adapter with two PCI
+/// links is two adapters: from each CPU, only the ports of its own link are near.
 uint32_t Builder::adapter_node(const Nic& adapter, const Pci* device, uint32_t parent) {
   uint32_t node = kUnnumbered;
   const auto look_up = [&](const auto& adapters, uint64_t key) {
@@ -331,7 +331,7 @@ std::pair<uint32_t, uint64_t> order_key(const tutti_system_node& node) {
     case TUTTI_NODE_NET:
       return {node.type, node.index};
     case TUTTI_NODE_NIC:
-      return {node.type, node.id == 0 ? UINT64_MAX : node.id};  // virtual ones last
+      return {node.type, node.id == 0 ? UINT64_MAX : node.id};  // virtual adapters last
     default:
       return {node.type, node.id};
   }

@@ -12,8 +12,8 @@ namespace tutti::topology {
 /// NUMA node. The order of siblings in the document plays no part. kConfig: see System::build.
 Result<Machine> build_machine(const Document& document, const BuildOptions& options);
 
-/// The same machine, siblings in order of their addresses; without what makes no node: devices that are only places,
-/// adapters without ports.
+/// The same machine, with siblings in the order of their addresses, and without entries that make no node: devices that
+/// are only places, adapters without ports.
 Document in_order(Document document);
 
 /// "dgx.xml:7: <text>"

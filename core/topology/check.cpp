@@ -134,7 +134,7 @@ void Checker::check_adapters(const Located& at) {
   }
 }
 
-/// The links of one GPU by themselves, and against those of their targets.
+/// Checks the links of one GPU alone, and against the links of their targets.
 void Checker::check_peers(const Located& at) {
   const Gpu& gpu = *at.pci->gpu;
   const uint32_t most = gpu.gcn.empty() ? max_nvlinks(gpu.sm) : 0;

@@ -21,7 +21,7 @@ struct Finding {
   Severity severity = Severity::kNote;
   Place place;
   std::string what;
-  std::string advice;  ///< what to do
+  std::string advice;  ///< the remedy
 };
 
 /// Everything implausible, in order of places.

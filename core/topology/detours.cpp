@@ -26,8 +26,8 @@ class Detours {
   }
 
  private:
-  /// Whether the port reaches the GPU's memory, over no CPU or over the one on the GPU's module. It stays as it is:
-  /// paths that are rerouted were not direct, and are not afterwards.
+  /// Whether the port reaches the GPU's memory over no CPU, or over the CPU on the GPU's module. Rerouting does not
+  /// change the answer: rerouted paths were not direct before, and are not direct afterwards.
   bool is_direct(uint32_t gpu, uint32_t net) const {
     const uint32_t flags = machine_.nodes[gpu].flags & machine_.nodes[net].flags;
     return (flags & TUTTI_NODE_DIRECT) != 0 && paths_.at(gpu, net).type <= TUTTI_PATH_P2C;
@@ -41,13 +41,13 @@ class Detours {
     }
   }
 
-  /// What makes a GPU a good relay to a port; the smallest is best.
+  /// The distance of a GPU as a relay to a port; the smallest is best.
   std::tuple<bool, uint32_t, double> distance(uint32_t gpu, uint32_t net) const {
     const tutti_system_path& path = paths_.at(gpu, net);
     return {!machine_.is_rank(gpu), path.type, -path.gbs};
   }
 
-  /// The GPU over which another one reaches a port. Where several are equally near, they share the ports near them.
+  /// The GPU through which `gpu` reaches a port. If several relays are equally near, they share the ports near them.
   std::optional<uint32_t> relay(uint32_t gpu, uint32_t net) const {
     std::vector<uint32_t> nearest;
     for (const uint32_t peer : gpus_) {

@@ -23,7 +23,8 @@ namespace {
 constexpr uint32_t kBaseDisplay = 0x03;
 constexpr uint32_t kBaseNetwork = 0x02;
 constexpr uint32_t kClassGpu = 0x030200;
-constexpr uint32_t kNvidia = 0x10de, kAmd = 0x1002, kIntel = 0x8086;  // the others' displays are of service processors
+// Displays of all other vendors belong to service processors.
+constexpr uint32_t kNvidia = 0x10de, kAmd = 0x1002, kIntel = 0x8086;
 
 struct Destroy {
   void operator()(hwloc_topology* topology) const { hwloc_topology_destroy(topology); }
@@ -35,14 +36,14 @@ Result<Hwloc> load_hwloc(const std::string& xml) {
   hwloc_topology_t raw = nullptr;
   if (hwloc_topology_init(&raw) != 0) return base::system_error("hwloc cannot start");
   Hwloc topology(raw);
-  // These ask drivers, which takes long and may start them; what GPUs there are, NVML says. "pci" (libpciaccess, which
-  // leaks) is a plugin of hwloc's; without it, hwloc reads sysfs.
+  // These components ask drivers, which takes long and may start them; NVML lists the GPUs. "pci" (libpciaccess, which
+  // leaks) is a plugin of hwloc; without it, hwloc reads sysfs.
   for (const char* driver : {"cuda", "nvml", "opencl", "gl", "rsmi", "levelzero", "pci"}) {
     hwloc_topology_set_components(raw, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, driver);
   }
   hwloc_topology_set_cache_types_filter(raw, HWLOC_TYPE_FILTER_KEEP_NONE);
   hwloc_topology_set_io_types_filter(raw, HWLOC_TYPE_FILTER_KEEP_ALL);
-  // All processes of a machine see the same machine, whatever their cgroups allow.
+  // All processes of a machine see the same machine, with any cgroups.
   hwloc_topology_set_flags(raw, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED);
   if (!xml.empty() && hwloc_topology_set_xml(raw, xml.c_str()) != 0) {
     return base::system_error(fmt::format("hwloc cannot read {}", xml));
@@ -79,7 +80,7 @@ bool is_gpu(const Pci& pci) {
   return pci.gpu || (pci.pci_class >> 16 == kBaseDisplay && by_vendor);
 }
 
-/// Removes what leads to no GPU and no network.
+/// Removes branches that lead to no GPU and no network.
 void prune(std::vector<Pci>& devices) {
   for (Pci& pci : devices) prune(pci.children);
   std::erase_if(devices, [](const Pci& pci) {
@@ -197,7 +198,7 @@ std::string Discovery::sysfs(BusId bus, const char* attribute) const {
   return line;
 }
 
-/// What device and port both can do.
+/// The link speed and width that device and port have in common.
 void Discovery::read_link(Pci& pci) const {
   for (const char* attribute : {"max_link_speed", "../max_link_speed"}) {  // "16.0 GT/s PCIe", or "Unknown"
     const std::string text = sysfs(pci.bus, attribute);
@@ -212,7 +213,8 @@ void Discovery::read_link(Pci& pci) const {
   }
 }
 
-/// The NUMA node of a device among those `near` it (null: all): where only one is, that; else what sysfs says.
+/// The NUMA node of a device among the nodes `near` it (null: all nodes). If exactly one node is near, that node; else
+/// the node that sysfs names.
 Cpu& Discovery::home_of(BusId bus, hwloc_const_nodeset_t near) {
   const auto is_near = [near](const Cpu& cpu) {
     return near == nullptr || hwloc_bitmap_isset(near, static_cast<unsigned>(cpu.numa)) != 0;
@@ -227,7 +229,7 @@ Cpu& Discovery::home_of(BusId bus, hwloc_const_nodeset_t near) {
   return first == cpus.end() ? cpus.front() : *first;
 }
 
-/// A device of the tree; one that hwloc did not see (in a container) stands directly at its NUMA node.
+/// A device of the tree. A device that hwloc did not see (in a container) stands directly at its NUMA node.
 Pci& Discovery::device(BusId bus) {
   if (Pci* known = document_.find(bus)) return *known;
   Pci& pci = home_of(bus, nullptr).pci.emplace_back();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The machine that this process runs on, as a document: NUMA nodes and PCI devices by hwloc, NVIDIA GPUs by NVML,
-// network ports as the caller's network plugins list them.
+// The machine of this process as a document: NUMA nodes and PCI devices by hwloc, NVIDIA GPUs by NVML, network ports
+// from the caller's network plugins.
 #pragma once
 
 #include <cstdint>
@@ -29,13 +29,14 @@ struct DiscoverOptions {
   std::vector<NetDevice> nets;
   std::string hwloc_xml;                   ///< a file of hwloc's instead of this machine; empty: this machine
   std::string nvml = "libnvidia-ml.so.1";  ///< as dlopen takes it; empty: without
-  std::string sysfs = "/sys";              ///< where link speeds and NUMA nodes of devices are read; empty: nowhere
+  std::string sysfs = "/sys";              ///< the directory with link speeds and NUMA nodes of devices; empty: none
 };
 
-/// Any thread; one at a time. Takes some ms (hwloc), and as long as NVML needs to wake the GPUs. One node per NUMA node
-/// with processors; PCI switches, GPUs and network controllers in bus order, without what leads to neither. A switch
-/// stands for its upstream and downstream ports, as in NCCL's files; root ports do not appear. What the kernel does not
-/// place stands at the first NUMA node. NVLinks may lead to GPUs that this process cannot see. kSystem if hwloc fails.
+/// Any thread; one at a time. Takes some ms (hwloc), and the time that NVML needs to wake the GPUs. The document has
+/// one node per NUMA node with processors. It has PCI switches, GPUs and network controllers in bus order, without
+/// branches that lead to neither GPU nor network. A switch stands for its upstream and downstream ports, as in NCCL's
+/// files; root ports do not appear. Devices without a place stand at the first NUMA node. NVLinks may lead to GPUs that
+/// this process cannot see. kSystem if hwloc fails.
 Result<Document> discover(const DiscoverOptions& options = {});
 
 }  // namespace tutti::topology

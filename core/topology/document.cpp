@@ -42,8 +42,8 @@ bool take_hex(std::string_view& text, char separator, size_t max_digits, uint64_
   return true;
 }
 
-/// Folders and devices are opened like files, and read as nothing, without end, or by a wait for a terminal. Pipes are
-/// for shells: <(ssh host cat dgx.xml). What is not there, opening it will tell.
+/// Folders and devices can be opened like files, and read as empty, without end, or with a wait for a terminal. Pipes
+/// are for shells: <(ssh host cat dgx.xml). A missing file fails when it is opened.
 Status check_readable(const std::string& file) {
   std::error_code unknown;
   switch (std::filesystem::status(file, unknown).type()) {
@@ -57,7 +57,7 @@ Status check_readable(const std::string& file) {
   }
 }
 
-/// What a file holds, or one byte more than the readers accept: sizes are not known of pipes, and not true of /proc.
+/// The contents of a file, or one byte more than the readers accept: pipes have no size, and /proc gives a wrong size.
 Result<std::string> read_start(const std::string& file) {
   std::ifstream stream(file, std::ios::binary);
   if (!stream) return Status(Code::kNotFound, fmt::format("{}: cannot be opened; check its name and rights", file));
@@ -91,7 +91,7 @@ Result<BusId> BusId::parse(std::string_view text) {
   const bool has_function = rest.find('.') != std::string_view::npos;
   if (!take_hex(rest, has_function ? '.' : '\0', 2, device)) return wrong;
   if (has_function && !take_hex(rest, '\0', 1, function)) return wrong;
-  // Made-up places such as "fffffff:ff:ff.0" use all eight bits of the device.
+  // Made-up addresses such as "fffffff:ff:ff.0" use all eight bits of the device.
   return BusId{domain << 20 | bus << 12 | (device & 0xff) << 4 | function};
 }
 

@@ -3,7 +3,7 @@
 // system graph (system.h) is built from it.
 //
 //   Document from_file = *Document::load("dgx.xml");         // NCCL's XML, or our YAML
-//   Document machine = *merge(discovered, from_file);        // what the file says wins; what it leaves out stays
+//   Document machine = *merge(discovered, from_file);        // the file wins; entries that it lacks stay
 //   write_xml(machine); write_yaml(machine);
 #pragma once
 
@@ -28,7 +28,7 @@ struct BusId {
   friend auto operator<=>(const BusId&, const BusId&) = default;
 };
 
-/// Where in its file something stands, for messages. Not part of what a document says: all places are equal.
+/// The position of an entry in its file, for messages. Not part of the content of a document: all positions are equal.
 struct Place {
   int line = 0;  ///< from 1; 0: no file
   friend bool operator==(const Place&, const Place&) { return true; }
@@ -48,7 +48,7 @@ struct PeerLink {
 
 /// A CPU and its GPU on one module.
 struct C2c {
-  double gbs = 0;  ///< of one link; 0: not given
+  double gbs = 0;  ///< bandwidth of one link; 0: not given
   uint32_t count = 1;
   friend bool operator==(const C2c&, const C2c&) = default;
 };
@@ -60,7 +60,7 @@ struct Gpu {
   uint32_t arch = 0;            ///< AMD: as its files give it
   int rank = -1;                ///< as the file gives it; informative
   bool direct = false;          ///< `gdr`: a NIC may read and write its memory
-  std::vector<PeerLink> links;  ///< files have those of one kind together, NVLink first
+  std::vector<PeerLink> links;  ///< files group them by kind, NVLink first
   std::optional<C2c> c2c;
   Place place;
   friend bool operator==(const Gpu&, const Gpu&) = default;
@@ -119,12 +119,12 @@ struct Cpu {
 
 struct Document {
   std::string source;  ///< for messages: the file's name, "this machine"
-  std::string name;    ///< what a YAML file calls the machine; may be empty
-  int version = 1;     ///< of NCCL's XML: 1, or 2 in the dialect of AMD machines
+  std::string name;    ///< the name in a YAML file; may be empty
+  int version = 1;     ///< version of NCCL's XML: 1, or 2 in the dialect of AMD machines
   std::vector<Cpu> cpus;
 
-  /// Reads NCCL's topology XML (either dialect) or our YAML form, by the first character that is not space: '<' is XML.
-  /// Errors name file, line and what is allowed there. A pipe is read too; of none more than a document may have.
+  /// Reads NCCL's topology XML (either dialect) or our YAML form. The first character that is not space decides: '<' is
+  /// XML. Errors name file, line and the allowed entries. A pipe is read, too, up to the limit of a document.
   static Result<Document> load(const std::string& file);
   static Result<Document> read_xml(std::string_view text, std::string_view source);
   static Result<Document> read_yaml(std::string_view text, std::string_view source);
@@ -134,7 +134,7 @@ struct Document {
   /// Finds a PCI device anywhere in the tree; null if there is none.
   const Pci* find(BusId bus) const;
   Pci* find(BusId bus);
-  /// Whether both say the same; where they come from does not count.
+  /// Whether both have the same content; their origin does not count.
   friend bool operator==(const Document& a, const Document& b) {
     return a.name == b.name && a.version == b.version && a.cpus == b.cpus;
   }
@@ -145,17 +145,17 @@ std::string write_xml(const Document& document);
 /// Our YAML form. Reading it again gives the same document.
 std::string write_yaml(const Document& document);
 
-/// Two documents of one machine: where `over` places a device or a port, it is placed so; what only one of them knows
-/// (GPU, its links, network ports, speeds) is kept; where both say something, `over` wins. A port is known by its name,
-/// and by its number where several have that name; one without a name by its place. What only `base` has stays below
-/// the same device and in the same adapter, after what `over` has. kConfig where a device is a GPU to the one and a
-/// network adapter to the other.
+/// Merges two documents of one machine. If `over` places a device or a port, that place holds. Data that only one
+/// document has (GPU, its links, network ports, speeds) is kept. If both have a value, `over` wins. A port is
+/// identified by its name, and by its number if several ports have this name; a port without a name by its place.
+/// Entries that only `base` has stay below the same device and in the same adapter, after the entries of `over`.
+/// kConfig if a device is a GPU in one document and a network adapter in the other.
 Result<Document> merge(const Document& base, const Document& over);
 
-/// Makes GPUs of the places whose PCI class is that of a GPU (0x03....), and adapters of those of a network controller
-/// (0x02....; one port, `mbps` as given), as if a machine had been found there: for looking at partial files away from
-/// their machine. `gpus` names further places that are GPUs. Returns how many GPUs there are then; kNotFound names a
-/// bus id of `gpus` that is not in the document.
+/// Makes GPUs of the places whose PCI class is a GPU (0x03....), and adapters of places with the class of a network
+/// controller (0x02....; one port, `mbps` as given), as if a machine had been found there. For partial files, away from
+/// their machine. `gpus` names further places that are GPUs. Returns the number of GPUs. kNotFound names a bus id of
+/// `gpus` that is not in the document.
 Result<uint32_t> complete_overlay(Document& document, const std::vector<BusId>& gpus, double mbps, int sm);
 
 }  // namespace tutti::topology

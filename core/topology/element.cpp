@@ -30,7 +30,7 @@ const std::array<ElementKind, 10> kKinds = {{
 
 constexpr uint32_t kSwitchClass = 0x068000;
 constexpr uint32_t kCpuClass = 0x060400;
-/// Where files say that a switch is, which has no address of its own; target="switch" means the same.
+/// The address of a switch in files, since a switch has none of its own; target="switch" means the same.
 constexpr std::string_view kSwitchAddress = "fffffff:ff:ff.0";
 
 /// UTF-8 (RFC 3629) without control characters.
@@ -278,7 +278,7 @@ class Decoder {
   std::map<int, int> numas_;
 };
 
-/// Writes attributes in the order of their kind; what a document does not say is left out.
+/// Writes attributes in the order of their kind, and leaves out attributes that a document does not have.
 class Encoder {
  public:
   explicit Encoder(std::string tag) { element_.tag = std::move(tag); }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What XML and YAML have in common here: a tree of named elements with attributes. The same words in both forms.
+// The common part of XML and YAML: a tree of named elements with attributes. The words are the same in both forms.
 #pragma once
 
 #include <string>
@@ -21,7 +21,7 @@ struct Element {
   const std::string* attribute(std::string_view name) const;
 };
 
-/// What a file may hold, whatever its form.
+/// The limits of a file in any form.
 inline constexpr size_t kMaxFileBytes = size_t{16} << 20;
 inline constexpr size_t kMaxYamlBytes = size_t{1} << 20;  // yaml-cpp is slow, and the most that config reads
 inline constexpr int kMaxDepth = 31;  // a level is a list of maps in YAML: the most that config nests

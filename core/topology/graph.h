@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The channels of one machine, owned: what search reports, ranks tell each other, and connect reads.
+// The channels of one machine, owned. `search` reports them, ranks exchange them, and `connect` reads them.
 #pragma once
 
 #include <cstddef>
@@ -12,16 +12,17 @@
 
 namespace tutti::topology {
 
+/// Channels of one machine with their orders of ranks and their ports. Does not change after construction: any thread.
 class NodeGraph {
  public:
   NodeGraph() = default;
 
-  /// A copy of what a plugin reported. kInternal if it is not one channel or more, each of which names every rank that
-  /// `topology` puts on machine `node` exactly once.
+  /// A copy of the graph that a plugin reported. kInternal unless it has at least one channel, and each channel names
+  /// exactly once every rank that `topology` puts on machine `node`.
   static Result<NodeGraph> copy(const tutti_graph& graph, const tutti_topology& topology, uint32_t node);
 
   std::vector<std::byte> encode() const;
-  /// kInternal if the bytes are not what encode() made.
+  /// kInternal if encode() did not make the bytes.
   static Result<NodeGraph> decode(std::span<const std::byte> bytes);
 
   uint32_t channel_count() const { return head_.channel_count; }
@@ -31,7 +32,7 @@ class NodeGraph {
   }
   uint32_t net_in(uint32_t channel) const { return nets_[size_t{channel} * 2]; }
   uint32_t net_out(uint32_t channel) const { return nets_[size_t{channel} * 2 + 1]; }
-  /// The same channels for another machine of the same kind, whose ranks follow `first_rank` instead of this one's.
+  /// The same channels for machine `node`, of the same kind: `rank_offset` is added to every rank.
   NodeGraph moved_to(uint32_t node, uint32_t rank_offset) const;
 
   /// Borrows from this.

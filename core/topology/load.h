@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a machine's channels put on its links.
+// The load of a machine's channels on its links.
 #pragma once
 
 #include <span>
@@ -10,12 +10,12 @@
 
 namespace tutti::topology {
 
-/// GB/s on every link of the system when all channels run at their full speed, by link; counted anew from the channels'
+/// GB/s on every link of the system when all channels run at their full speed, by link, computed from the channels'
 /// orders and ports. kInvalidArgument if the graph names a rank or port that the system lacks.
 Result<std::vector<double>> link_loads(const System& system, const NodeGraph& graph);
 
-/// GB/s and direction that a rank reaches at least: towards another rank of the machine by the widest path, and its
-/// share of the machine's network ports. 0 where there is nothing to reach.
+/// The GB/s per direction that every rank reaches at least: to a rank of the machine by the widest path, and its share
+/// of the machine's network ports. 0 if there is no rank or port to reach.
 double widest_path_gbs(const System& system);
 double network_share_gbs(const System& system);
 /// GB/s of the slowest rank's own memory, reads and writes together; 0 if not known.

@@ -21,8 +21,8 @@ struct Machine {
   bool is_rank(uint32_t node) const { return nodes[node].rank != TUTTI_NO_RANK; }
   std::vector<uint32_t> nodes_of(uint32_t type) const;
 
-  /// The machine of these nodes, in this order, and of the links between them. `reverse` and first_link are made anew:
-  /// here they need not be valid.
+  /// The machine with these nodes, in this order, and the links between them. `reverse` and first_link are computed
+  /// anew: in this machine they need not be valid.
   Machine select(std::span<const uint32_t> order) const;
 };
 

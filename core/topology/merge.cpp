@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two documents of one machine made one, and places made devices.
+// Merges two documents of one machine, and makes devices of places.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -39,7 +39,7 @@ void for_each_device(AnyDocument& document, Visit&& visit) {
   for (auto& cpu : document.cpus) for_each(cpu.pci, visit);
 }
 
-/// Calls visit(adapters) for those of each CPU and each device.
+/// Calls visit(adapters) for the adapters of each CPU and each device.
 template <class AnyDocument, class Visit>
 void for_each_place(AnyDocument& document, Visit&& visit) {
   for (auto& cpu : document.cpus) visit(cpu.nics);
@@ -80,7 +80,7 @@ void complete(Net& port, const Net& other) {
   prefer(port.rail, other.rail, -1);
 }
 
-/// What `device` leaves open is as `other` says; its children and ports stay its own.
+/// Fills the open values of `device` from `other`. Its children and ports do not change.
 void complete(Pci& device, const Pci& other) {
   prefer(device.pci_class, other.pci_class, 0u);
   prefer(device.vendor, other.vendor, 0u);
@@ -107,8 +107,9 @@ void complete(Cpu& cpu, const Cpu& other) {
   prefer(cpu.host_hash, other.host_hash, std::string());
 }
 
-/// For each CPU of the base, the index of the same NUMA node in the file, or past its end. Two whose node is not known
-/// are the same if both documents have no other CPU, or equally many such: then they come in one order.
+/// For each CPU of the base, the index of the same NUMA node in the file, or past its end. Two CPUs with an unknown
+/// node are the same if both documents have no further CPU. They are also the same if both documents have equally many
+/// CPUs with an unknown node: then they are matched in order.
 std::vector<size_t> same_nodes(const Document& base, const Document& over) {
   const auto unknown = [](const Document& at) { return std::ranges::count_if(at.cpus, is_unknown); };
   const bool only = base.cpus.size() == 1 && over.cpus.size() == 1;
@@ -136,7 +137,8 @@ Devices devices_of(const Document& document) {
   return devices;
 }
 
-/// Where the file has ports that are beside a CPU or on a device in the base, by the addresses of their adapters.
+/// By the addresses of their adapters: ports that lie beside a CPU or on a device of the base, and the same place in
+/// the file.
 using Places = std::map<const std::vector<Nic>*, const std::vector<Nic>*>;
 
 Places same_places(const Document& base, const Document& over, const std::vector<size_t>& nodes,
@@ -152,8 +154,9 @@ Places same_places(const Document& base, const Document& over, const std::vector
   return places;
 }
 
-/// Which port of the file is which of the base. A name makes a port, not its place, and an adapter's ports may share
-/// theirs: then the number says which. Where one of the two has no name, its place has to do.
+/// The matching between ports of the file and ports of the base. A port is identified by its name, not by its place.
+/// The ports of an adapter may share their name: then the number decides. If one of two ports has no name, the place
+/// decides.
 class Ports {
  public:
   Ports(const Document& base, const Document& over, Places places) : places_(std::move(places)) {
@@ -172,7 +175,7 @@ class Ports {
         [&](const Net& a, const Net& b) { return (a.name.empty() || b.name.empty()) && any_number(a, b); });
   }
 
-  /// What the file's ports leave open is as the base says. `merged` is still as the file is.
+  /// Fills the open values of the file's ports from the base. `merged` still equals the file.
   void complete_all(Document& merged) const {
     auto placed = placed_.begin();
     for_each_port(merged, [&](Net& port) {
@@ -181,8 +184,8 @@ class Ports {
     });
   }
 
-  /// Adds to `adapters` those ports of the base that the file does not have: to the adapter that has others of theirs
-  /// at this place, or as an adapter.
+  /// Adds to `adapters` the ports of the base that the file does not have: to the adapter that has ports of the same
+  /// adapter at this place, or as an adapter of their own.
   void add_rest(const std::vector<Nic>& of_base, std::vector<Nic>& adapters) const {
     const std::vector<Nic>* place = place_of(of_base);
     for (const Nic& adapter : of_base) {
@@ -208,8 +211,8 @@ class Ports {
  private:
   struct Port {
     const Net* net;
-    const std::vector<Nic>* place;  // in the file; null: it has no such place
-    size_t adapter;                 // of those at its place
+    const std::vector<Nic>* place;  // place in the file; null: the file does not have it
+    size_t adapter;                 // index of the adapter at its place
   };
 
   const std::vector<Nic>* place_of(const std::vector<Nic>& of_base) const {
@@ -250,8 +253,8 @@ class Ports {
 
   const Places places_;
   std::vector<Port> placed_;                 // the file's, in its order
-  std::map<const Net*, const Net*> known_;   // of the base, by the file's
-  std::map<const Net*, const Port*> taken_;  // of the file, by the base's
+  std::map<const Net*, const Net*> known_;   // port of the base, by the port of the file
+  std::map<const Net*, const Port*> taken_;  // port of the file, by the port of the base
 };
 
 /// Devices of the base that the file does not place.
@@ -259,8 +262,8 @@ class Unplaced {
  public:
   Unplaced(const Devices& placed, const Ports& ports) : placed_(placed), ports_(ports) {}
 
-  /// Adds to `out` what stays of a device where the base has it. What it has below a placed device stays below that,
-  /// until attach(). A switch from which all was taken goes.
+  /// Adds to `out` the parts of a device that stay at their place in the base. Entries below a placed device stay below
+  /// it, until attach(). A switch that became empty is removed.
   void take(const Pci& device, std::vector<Pci>& out) {
     const bool moved = placed_.contains(device.bus);
     Pci copy = device;
@@ -298,7 +301,7 @@ Status check_same_kind(const Pci& device, const Document& over, const Pci& known
                       is_gpu ? "network adapter" : "GPU", base.source)};
 }
 
-/// What the file's devices leave open, and their further ports. `merged` has no devices but the file's yet.
+/// Fills the open values and adds the further ports of the file's devices. `merged` has only the file's devices yet.
 Status complete_devices(Document& merged, const Document& over, const Document& base, const Ports& ports) {
   Devices known = devices_of(base);
   Status kinds;

@@ -14,8 +14,8 @@
 namespace tutti::topology {
 namespace {
 
-// What is used of NVML's ABI, as its documentation gives it ("NVML API Reference Guide"). Own declarations, because
-// nvml.h comes with the CUDA toolkit and this must build without.
+// The used part of NVML's ABI, after its documentation ("NVML API Reference Guide"). Own declarations, because nvml.h
+// comes with the CUDA toolkit and this file must build without it.
 using Return = int;  // 0: success
 using Device = struct nvmlDevice_st*;
 
@@ -25,7 +25,7 @@ struct PciInfo {  // nvmlPciInfo_t
   unsigned bus;
   unsigned device;
   unsigned device_and_vendor;  // device id << 16 | vendor id
-  unsigned subsystem;          // likewise
+  unsigned subsystem;          // as vendor and device
   char bus_id[32];
 };
 
@@ -43,7 +43,7 @@ struct FieldValue {  // nvmlFieldValue_t
   } value;
 };
 
-constexpr unsigned kMaxLinks = 36;     // beyond what any GPU has; the library refuses those that are not there
+constexpr unsigned kMaxLinks = 36;     // more than any GPU has; the library refuses links that do not exist
 constexpr unsigned kC2cCount = 170;    // NVML_FI_DEV_C2C_LINK_COUNT
 constexpr unsigned kC2cStatus = 171;   // NVML_FI_DEV_C2C_LINK_GET_STATUS, scope: link
 constexpr unsigned kC2cMaxMbps = 172;  // NVML_FI_DEV_C2C_LINK_GET_MAX_BW, MB/s, scope: link
@@ -52,7 +52,8 @@ constexpr int kRemoteIbmNpu = 1;
 constexpr int kRemoteSwitch = 2;
 constexpr int kRemoteUnknown = 255;
 
-/// What has no PCI address: "fffffff:ff:ff.0" as in NCCL's files. NVML writes the domain with another digit.
+/// The address of a target without PCI address: "fffffff:ff:ff.0" as in NCCL's files. NVML writes the domain with a
+/// different digit.
 constexpr BusId kNoAddress = {uint64_t{0xfffffff} << 20 | 0xffff0};
 constexpr uint64_t kWithoutDomain = 0xfffff;
 
@@ -118,7 +119,7 @@ std::optional<Nvml> Nvml::open(const std::string& library) {
   if (result == 0) return nvml;
   log::debug("no NVIDIA GPUs: {} {}", library,
              complete ? fmt::format("refuses (error {})", result) : "is older than what is supported");
-  nvml.library_.reset();  // so that nothing shuts down what never began
+  nvml.library_.reset();  // so that shutdown is not called without a successful init
   return std::nullopt;
 }
 
@@ -199,7 +200,7 @@ std::optional<PeerLink> Nvml::link(Device device, unsigned number) const {
   return found;
 }
 
-/// 0 where there is no such field.
+/// 0 if the field does not exist.
 unsigned Nvml::field(Device device, unsigned id, unsigned scope) const {
   FieldValue value = {};
   value.field = id;

@@ -35,7 +35,7 @@ Document in_order(Document document) {
     put_in_order(cpu.pci);
   }
   std::ranges::sort(document.cpus, {}, [](const Cpu& cpu) {
-    const auto numa = static_cast<uint32_t>(cpu.numa);  // those without number come last
+    const auto numa = static_cast<uint32_t>(cpu.numa);  // nodes without a number come last
     return std::tuple(numa, cpu.pci.empty() ? UINT64_MAX : cpu.pci.front().bus.value);
   });
   return document;

@@ -27,7 +27,7 @@ uint32_t link_path_type(const Machine& machine, const tutti_system_link& link) {
   return from == TUTTI_NODE_PCI && to == TUTTI_NODE_PCI ? TUTTI_PATH_PXB : TUTTI_PATH_PIX;
 }
 
-/// What a path takes from the node that it passes.
+/// The type that a path gets from a node on it.
 uint32_t passed_path_type(uint32_t node_type) {
   switch (node_type) {
     case TUTTI_NODE_GPU:
@@ -61,7 +61,7 @@ class PathsFrom {
     uint32_t previous = 0;  ///< which arrival at the node before
   };
 
-  /// The nodes one hop farther than those of `level`, in order.
+  /// The nodes that are one hop farther than `level`, in order.
   std::vector<uint32_t> expand(const std::vector<uint32_t>& level) {
     std::vector<uint32_t> next;
     for (const uint32_t node : level) {
@@ -76,7 +76,7 @@ class PathsFrom {
     return next;
   }
 
-  /// Keeps the wider and the closer of two ways: a wide one may prove to be narrow farther on.
+  /// Keeps the wider and the closer of two paths: a wide path may prove to be narrow farther on.
   static void add(std::vector<Arrival>& arrivals, const Arrival& arrival) {
     const auto is_as_good = [](const Arrival& a, const Arrival& b) { return a.gbs >= b.gbs && a.type <= b.type; };
     for (const Arrival& known : arrivals) {
@@ -130,7 +130,8 @@ class PathsFrom {
 
   const Machine& machine_;
   uint32_t source_;
-  std::vector<std::vector<Arrival>> reached_;  ///< per node; none is both narrower and farther than another
+  /// Per node; no entry is both narrower and farther than a different entry.
+  std::vector<std::vector<Arrival>> reached_;
 };
 
 }  // namespace

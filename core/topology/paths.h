@@ -21,20 +21,20 @@ struct Paths {
   }
 };
 
-/// The type of a path made of two parts of these types.
+/// The type of a path that consists of two parts of these types.
 uint32_t join_types(uint32_t a, uint32_t b);
 
-/// Between all pairs: the shortest path, of several the widest, of several the closest. Breadth first search, which
-/// passes PCI switches, CPUs and NVSwitches, an adapter only on the way between its port and the rest, and one GPU at
-/// most, from NVLink to NVLink.
+/// Between all pairs: the shortest path; of several shortest paths the widest; of several widest paths the closest.
+/// Breadth-first search. A path passes PCI switches, CPUs and NVSwitches. It passes an adapter only between the
+/// adapter's port and the machine, and one GPU at most, from NVLink to NVLink.
 Paths find_paths(const Machine& machine);
 
-/// Reroutes between GPUs and network ports where the port cannot reach the GPU's memory, or only through a CPU: over
+/// Reroutes between GPUs and network ports if the port cannot reach the GPU's memory, or only through a CPU: over
 /// NVLink and a GPU that is near the port (PXN), or else through the memory of the CPU nearest the GPU.
 void add_detours(const Machine& machine, Paths& paths);
 
-/// What stays of a machine, in order: ranks, CPUs, NVSwitches and, if `networks`, ports that ranks reach; GPUs without
-/// rank by which these reach each other; and what is on the way between all of them.
+/// The nodes of a machine that are kept, in order: ranks, CPUs, NVSwitches and, if `networks`, ports that ranks reach;
+/// GPUs without a rank through which ranks reach each other; and all nodes on the way between them.
 std::vector<uint32_t> nodes_in_use(const Machine& machine, const Paths& paths, bool networks);
 
 }  // namespace tutti::topology

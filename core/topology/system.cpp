@@ -11,8 +11,8 @@ namespace tutti::topology {
 Result<System> System::build(const Document& document, const BuildOptions& options) {
   TUTTI_ASSIGN(Machine machine, build_machine(document, options));
   Paths paths;
-  // Paths are found anew in what is left, so that none leads over what is gone. Those between ranks stay as they were:
-  // all they use is left.
+  // Paths are computed again after each removal, so that no path uses a removed node. Paths between ranks do not
+  // change, because all their nodes are kept.
   for (bool trimmed = true; trimmed;) {
     paths = find_paths(machine);
     add_detours(machine, paths);

@@ -14,7 +14,7 @@
 
 namespace tutti::topology {
 
-/// Where a rank computes.
+/// The place at which a rank computes.
 struct RankPlace {
   uint32_t rank = 0;
   bool on_gpu = false;
@@ -31,12 +31,12 @@ struct BuildOptions {
   double host_gbs = 8;
 };
 
-/// Immutable. Copyable; view() borrows from it.
+/// Immutable. Copyable; view() borrows from it. Any thread.
 class System {
  public:
-  /// Builds nodes and links, finds all paths, and trims what no rank reaches. GPUs without a rank stay as relays only
-  /// if a path of a rank uses them. Errors (kConfig) name the document, the line, and what is wrong: no CPU, a bus id
-  /// twice, a link to nowhere, a rank whose GPU is not there.
+  /// Builds nodes and links, finds all paths, and removes nodes that no rank reaches. GPUs without a rank stay as
+  /// relays only if a path of a rank uses them. Errors (kConfig) name the document, the line, and the problem: no CPU,
+  /// a bus id that occurs twice, a link to no device, a rank whose GPU does not exist.
   static Result<System> build(const Document& document, const BuildOptions& options = {});
 
   std::span<const tutti_system_node> nodes() const { return nodes_; }
@@ -62,7 +62,7 @@ class System {
   std::vector<uint32_t> hops_;
 };
 
-/// "NVL", "PIX" ... and back (kInvalidArgument for an unknown one).
+/// "NVL", "PIX" ... and back (kInvalidArgument for an unknown name).
 std::string_view path_name(uint32_t type);
 Result<uint32_t> path_from(std::string_view name);
 /// "GPU", "NVSwitch", "NUMA" ...

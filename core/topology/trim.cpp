@@ -10,7 +10,7 @@ class Use {
  public:
   Use(const Machine& machine, const Paths& paths) : machine_(machine), paths_(paths), used_(machine.nodes.size()) {}
 
-  /// What is used for its own sake.
+  /// Marks the ends: nodes that are kept for their own sake.
   void add_ends(bool networks) {
     for (uint32_t node = 0; node < machine_.size(); ++node) used_[node] = machine_.is_rank(node);
     const std::vector<uint32_t> ranks = nodes();
@@ -22,7 +22,8 @@ class Use {
     }
   }
 
-  /// What the paths between used nodes pass: GPUs (they are used then like ends), or all else. Whether there was any.
+  /// Marks the nodes that paths between used nodes pass: GPUs (which then count as ends), or all other nodes. Returns
+  /// whether it marked any.
   bool add_between(bool gpus) {
     const std::vector<uint32_t> ends = nodes();
     bool any = false;
@@ -59,7 +60,7 @@ std::vector<uint32_t> nodes_in_use(const Machine& machine, const Paths& paths, b
   Use use(machine, paths);
   use.add_ends(networks);
   use.add_between(true);
-  while (use.add_between(false)) {  // a switch between two GPUs needs those above it
+  while (use.add_between(false)) {  // a switch between two GPUs needs the switches above it
   }
   return use.nodes();
 }

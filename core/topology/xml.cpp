@@ -46,7 +46,7 @@ class Reader {
     if (depth > kMaxDepth || ++count_ > kMaxElements) {
       return wrong(element.line, fmt::format("more than {} levels or {} elements", kMaxDepth, kMaxElements));
     }
-    // Files carry attributes of other versions and tools; what they mean is not needed here.
+    // Files carry attributes of other versions and tools, which are not needed here.
     for (const pugi::xml_attribute& attribute : node.attributes()) {
       element.attributes.emplace_back(attribute.name(), attribute.value());
     }

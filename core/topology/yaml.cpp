@@ -23,7 +23,7 @@ namespace tutti::topology {
 namespace {
 
 constexpr const char* kVersionKey = "tutti_topology";
-constexpr const char* kDialectKey = "dialect";  // of NCCL's XML, where it came from: 2 on AMD machines
+constexpr const char* kDialectKey = "dialect";  // the dialect of the original NCCL XML: 2 on AMD machines
 
 /// The line in "file:3:12".
 int line_of(const std::string& place) {
@@ -85,7 +85,7 @@ class Reader {
   size_t count_ = 0;
 };
 
-/// Whether a value needs no quotes for any reader: an address such as 00:10:00 is a number to some.
+/// Whether a value needs no quotes for any reader: some readers take an address such as 00:10:00 for a number.
 bool is_plain(const std::string& value) {
   const auto plain = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.' ||

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ranks of one host tell each other one to one, once each: notices in shared memory of the rank that writes them.
-// A rank that looks for a notice sleeps until it is there, the time is up, or stop() is called.
+// Mailboxes between ranks of one host, for one notice per pair of ranks and subject. Notices lie in shared memory of
+// the rank that writes them. A rank that waits for a notice sleeps until it is there, the time is up, or stop() is
+// called.
 #pragma once
 
 #include <array>
@@ -21,7 +22,7 @@ class Board {
  public:
   static constexpr size_t kNoticeBytes = 184;
 
-  /// `ranks`: those of this host, this one included, in the same order on all of them.
+  /// `ranks`: all ranks of this host, with this rank, in the same order on all of them.
   static Result<std::unique_ptr<Board>> create(uint32_t rank, std::vector<uint32_t> ranks, uint32_t subjects);
   const memory::ArenaAddress& address() const { return boards_[own_].address(); }
   /// Maps the notices of `rank`, which are at `address`.
@@ -29,13 +30,13 @@ class Board {
   /// To be called once all ranks have opened: no further process can map this rank's notices.
   void seal() { boards_[own_].seal(); }
 
-  /// Tells `reader`. A notice is posted once.
+  /// Posts a notice for `reader`, once.
   template <class T>
   void post(uint32_t reader, uint32_t subject, const T& value) {
     static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= kNoticeBytes);
     post_bytes(reader, subject, std::as_bytes(std::span(&value, 1)));
   }
-  /// What `writer` tells this rank. kTimeout at the deadline, kAborted after stop().
+  /// The notice of `writer` for this rank. kTimeout at the deadline, kAborted after stop().
   template <class T>
   Result<T> wait(uint32_t writer, uint32_t subject, base::Time deadline) {
     static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= kNoticeBytes);

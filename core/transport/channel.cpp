@@ -10,7 +10,7 @@
 namespace tutti::transport {
 namespace {
 
-constexpr size_t kMostParts = 2;  // of a grouped receive
+constexpr size_t kMostParts = 2;  // parts of a grouped receive
 
 }  // namespace
 

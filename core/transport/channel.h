@@ -34,6 +34,7 @@ struct MessagePart {
 };
 
 /// One connection of the plugin. Closes it when destroyed, with all registrations; requests end with it.
+/// Threads of a channel: one at a time, as the plugin's [progress] entries demand.
 class Channel {
  public:
   /// `ends`: between which ranks and devices, for messages.
@@ -64,17 +65,17 @@ class Channel {
   const Net& net_;
   void* connection_;
   std::string ends_;
-  std::vector<void*> registrations_;  // that are not null
+  std::vector<void*> registrations_;  // registrations that are not null
 };
 
-/// Makes a connection to a peer. The first message names this rank.
+/// Makes a connection to a peer. The first message names this rank. One thread at a time: the task that dials.
 class Dial {
  public:
   Dial(const Net& net, const Key& key, uint32_t device, const tutti_net_handle& handle);
   ~Dial();
   Dial(const Dial&) = delete;
   Dial& operator=(const Dial&) = delete;
-  /// The connection once it stands and the peer was told; before that null. Does not block.
+  /// The connection, when it is made and the first message was sent; before that null. Does not block.
   Result<std::unique_ptr<Channel>> advance();
 
  private:
@@ -101,12 +102,12 @@ class Awaiter {
 
 /// A connection that broke. This is a failure of the communicator, unless the peer has left in good order and no call
 /// waits for it. The hub knows more than a connection: it may report that the peer has left, or died. The verdict
-/// leaves it a moment for that.
+/// leaves it a moment for that. One thread at a time: the task of the connection.
 class Breakage {
  public:
   void begin(Status failure);
   bool broken() const { return !failure_.ok(); }
-  /// The failure, once it is one. `undelivered`: this rank has data for the peer.
+  /// The failure, after the decision that it is a failure. `undelivered`: this rank has data for the peer.
   Status verdict(const Net& net, uint32_t peer, bool undelivered);
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which connections exist between two ranks, and how they are told apart.
+// The connections between two ranks, and their keys.
 #pragma once
 
 #include <cstdint>
@@ -43,7 +43,8 @@ inline uint64_t connection_bytes(const tutti_slot_layout& layout) {
   return kCountersBytes + layout.slot_count * layout.slot_stride;
 }
 
-/// Messages of any length that a connection holds for sure. Where they take several slots, those of one may stay empty.
+/// Messages of any length that certainly fit a connection. If messages take several slots, the slots of one message may
+/// stay empty.
 inline uint32_t message_count(const tutti_slot_layout& layout) {
   return layout.message_slots <= 1 ? layout.slot_count : layout.slot_count / layout.message_slots - 1;
 }

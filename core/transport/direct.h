@@ -9,6 +9,7 @@
 
 namespace tutti::transport {
 
+/// Memory of this rank's GPU that a network moves. Threads: as Heap.
 class DirectHeap : public Heap {
  public:
   /// `dmabuf`: the network registers descriptors of memory, not pointers.

@@ -17,7 +17,7 @@ uint64_t round_up(uint64_t value, uint64_t unit) {
   return (value + unit - 1) / unit * unit;
 }
 
-/// Of a lane: a collective's CTA has one; a message's has one for each peer and direction.
+/// Tracks of a lane: the CTA of a collective has one track; a message's CTA has one for each peer and direction.
 uint64_t tracks_of(const GpuLinks::Protocol& protocol, uint32_t lane, size_t ranks) {
   return protocol.max_ctas[lane] * (lane == static_cast<uint32_t>(Lane::kPointToPoint) ? 2 * ranks : 1);
 }
@@ -57,7 +57,7 @@ Result<std::unique_ptr<GpuLinks>> GpuLinks::create(Options options, Heaps heaps,
   return links;
 }
 
-/// Every rank tells all others where its mailboxes and its notices are.
+/// Every rank tells all ranks the addresses of its mailboxes and notices.
 Status GpuLinks::join(bootstrap::Bootstrap& bootstrap, base::Time deadline) {
   struct Hello {
     memory::ArenaAddress board;
@@ -98,7 +98,7 @@ Status GpuLinks::join(bootstrap::Bootstrap& bootstrap, base::Time deadline) {
     TUTTI_ASSIGN(uint8_t* const at, find(peer, hello.mailboxes[options_.heaps[peer]]));
     at_[peer] = reinterpret_cast<tutti_cuda_mailbox*>(at) + options_.rank * mailboxes_;
   }
-  // Nobody closes its notices before everybody has mapped them.
+  // No rank closes its notices before all ranks have mapped them.
   TUTTI_TRY(bootstrap.barrier(deadline));
   board_->seal();
   return {};
@@ -183,7 +183,7 @@ Result<uint8_t*> GpuLinks::reach(const GpuKey& key) {
   return slots;
 }
 
-/// Makes the slots of both directions for all CTAs of a lane, one after the other, and a relay for each.
+/// Makes the slots of both directions for all CTAs of a lane, in order, and a relay for each CTA.
 Status GpuLinks::relay(const GpuKey& key) {
   const Protocol& protocol = options_.protocols[key.protocol];
   const uint32_t ctas = protocol.max_ctas[static_cast<uint32_t>(key.lane)];

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The connections between GPUs: for each protocol, slots in memory of the rank that receives, and mailboxes. Which
-// memory that is depends on the pair of ranks. GPUs that reach each other meet in memory of the GPU, other GPUs of a
-// host in memory of the host. For a peer on another host both ranks have slots of their own, and relays move the
-// messages between them (relay.h).
+// The connections between GPUs: for each protocol, slots in memory of the receiving rank, and mailboxes. The kind of
+// memory depends on the pair of ranks. GPUs that reach each other use memory of the GPU, other GPUs of a host use
+// memory of the host. For a peer on a different host, both ranks have slots of their own, and relays move the messages
+// between them (relay.h).
 //
-// Mailboxes are small and there from the start, for all peers. Slots are made when a call first needs them: the
-// receiver offers them, the sender reaches for them and waits until they are offered. A rank that offers before it
-// reaches never keeps others waiting in a circle. How many CTAs share a connection's slots is part of its name (rounded
-// up to a power of two), so that both ends know without asking which slots a call uses, and a call of few CTAs takes
-// little memory.
+// Mailboxes are small and exist from the start, for all peers. Slots are made when a call first needs them: the
+// receiver offers them, the sender reaches for them and waits for the offer. Every rank offers before it reaches, so
+// there is no deadlock. The number of CTAs that share a connection's slots is part of its name (rounded up to a power
+// of two). So both ends know the slots of a call without asking, and a call of few CTAs takes little memory.
 #pragma once
 
 #include <map>
@@ -25,18 +24,18 @@
 
 namespace tutti::transport {
 
-/// Slots of one protocol from one rank to another, for the launches of a lane with about so many CTAs.
+/// Slots of one protocol from one rank to a second rank, for the launches of a lane with up to this number of CTAs.
 struct GpuKey {
   uint32_t protocol = 0;
   Lane lane = Lane::kCollective;
-  uint32_t ctas = 1;  ///< of the launch; of a message
+  uint32_t ctas = 1;  ///< CTAs of the launch; of a message: its stripes
   uint32_t peer = 0;  ///< rank
 };
 
-/// One rank's end. One thread at a time, but for stop().
+/// One rank's end. One thread at a time, except stop().
 class GpuLinks {
  public:
-  /// What connections of a protocol are like; without slots: no kernel runs it.
+  /// The properties of a protocol's connections; without slots: no kernel runs it.
   struct Protocol {
     tutti_slot_layout layout{};
     std::array<uint32_t, kLaneCount> max_ctas{};
@@ -48,11 +47,11 @@ class GpuLinks {
     std::vector<uint32_t> heaps;         ///< by rank: in which kind of memory it and this rank meet
     Net* net = nullptr;                  ///< to ranks of other hosts
     bool direct = false;                 ///< the network moves memory of this GPU; heaps have kDirect
-    std::chrono::nanoseconds timeout{};  ///< of the wait for a peer's offer
+    std::chrono::nanoseconds timeout{};  ///< limit of the wait for a peer's offer
   };
   static constexpr uint32_t kMaxHeaps = 4;
   static constexpr uint32_t kRelayed = 2;            ///< the kind for ranks of other hosts: seen by this rank alone
-  static constexpr uint32_t kDirect = 3;             ///< of this rank's GPU, for slots that a network moves
+  static constexpr uint32_t kDirect = 3;             ///< memory of this rank's GPU, for slots that a network moves
   using Heaps = std::vector<std::shared_ptr<Heap>>;  ///< the kinds of memory, at most kMaxHeaps
   /// Collective over all ranks.
   static Result<std::unique_ptr<GpuLinks>> create(Options options, Heaps heaps, bootstrap::Bootstrap& bootstrap,
@@ -61,26 +60,26 @@ class GpuLinks {
   static uint64_t track_count(const Options& options);
 
   const Protocol& protocol(uint32_t index) const { return options_.protocols[index]; }
-  /// Fills what a launch must know of its lane: layout, mailboxes, and tracks among those that begin at `tracks`.
+  /// Fills the launch's data of its lane: layout, mailboxes, and tracks among the tracks that begin at `tracks`.
   void describe(uint32_t protocol, Lane lane, tutti_cuda_track* tracks, tutti_cuda_launch& launch) const;
 
-  /// The slots that a peer fills; made and told to the peer at the first time. Waits for nobody.
+  /// The slots that a peer fills. The first call makes them and offers them to the peer. Does not wait.
   Result<const uint8_t*> offer(const GpuKey& key);
   /// The slots that this rank fills at a peer; at the first time waits until the peer has offered them.
   Result<uint8_t*> reach(const GpuKey& key);
 
   /// Ends waits, now and later. Any thread.
   void stop() { board_->stop(); }
-  /// Gives back what peers own, once nothing uses it any more.
+  /// Gives back memory of peers, after its last use.
   void close();
-  /// Of this rank's memory for slots and mailboxes.
+  /// Bytes of this rank's memory for slots and mailboxes.
   uint64_t bytes() const;
 
  private:
-  /// What a lane of a protocol has of its own.
+  /// The offsets of a lane of a protocol.
   struct Place {
-    uint64_t mailboxes = 0;  ///< of a peer, before this lane's
-    uint64_t lengths = 0;    ///< of a peer, before this lane's
+    uint64_t mailboxes = 0;  ///< mailboxes of a peer before this lane's mailboxes
+    uint64_t lengths = 0;    ///< lengths of a peer before this lane's lengths
     uint64_t tracks = 0;     ///< before this lane's
   };
   /// Memory of this rank from which pieces are cut.
@@ -94,9 +93,9 @@ class GpuLinks {
   struct Piece {
     uint64_t offset = 0;
     uint32_t block = 0;
-    Heap::Address address;  ///< of the block
+    Heap::Address address;  ///< address of the block
   };
-  static constexpr uint32_t kSizes = 7;  ///< of connections: powers of two up to TUTTI_CUDA_MAX_CTAS
+  static constexpr uint32_t kSizes = 7;  ///< sizes of connections: powers of two up to TUTTI_CUDA_MAX_CTAS
 
   GpuLinks(Options options, Heaps heaps);
   Status join(bootstrap::Bootstrap& bootstrap, base::Time deadline);
@@ -116,17 +115,19 @@ class GpuLinks {
   Heaps heaps_;
   std::unique_ptr<Board> board_;
   std::vector<Place> places_;
-  uint64_t mailboxes_ = 0;  ///< of one peer
+  uint64_t mailboxes_ = 0;  ///< mailboxes of one peer
   std::vector<Block> blocks_;
   std::map<std::pair<uint32_t, uint32_t>, uint8_t*> opened_;  ///< by peer and block
-  std::vector<tutti_cuda_mailbox*> of_, at_;                  ///< by rank: where it tells this one, and is told
-  std::vector<uint8_t*> offered_, reached_;                   ///< by rank and subject; null: not yet
+  /// By rank: mailboxes in which the peer signals this rank, and in which this rank signals the peer.
+  std::vector<tutti_cuda_mailbox*> of_, at_;
+  std::vector<uint8_t*> offered_, reached_;  ///< by rank and subject; null: not yet
 
   // To other hosts.
-  tutti_cuda_mailbox* told_ = nullptr;     ///< where peers tell this rank, as the process sees it: by rank
-  tutti_cuda_mailbox* telling_ = nullptr;  ///< where this rank tells them
-  uint64_t lengths_ = 0;                   ///< of one peer
-  uint64_t* lengths_on_host_ = nullptr;    ///< of messages to peers, by rank
+  /// By rank: mailboxes in which peers signal this rank, as addresses of the process.
+  tutti_cuda_mailbox* told_ = nullptr;
+  tutti_cuda_mailbox* telling_ = nullptr;  ///< mailboxes in which this rank signals peers
+  uint64_t lengths_ = 0;                   ///< lengths of one peer
+  uint64_t* lengths_on_host_ = nullptr;    ///< lengths of messages to peers, by rank
   uint64_t* lengths_on_gpu_ = nullptr;
   std::vector<bool> direct_;  ///< by rank: has direct slots
 };

@@ -23,10 +23,10 @@ struct MessageMemory {
   uint64_t dmabuf_offset = 0;         ///< of `address`
 };
 
-/// One rank's memory of a kind, and what it sees of other ranks' memory of that kind. One thread at a time.
+/// One rank's memory of a kind, and its view of other ranks' memory of this kind. One thread at a time.
 class Heap {
  public:
-  /// How another rank finds a block. Plain data; what it means is the kind's own.
+  /// The address of a block for a different rank. Plain data; each kind defines its meaning.
   struct Address {
     std::array<std::byte, 128> bytes = {};
 
@@ -52,14 +52,14 @@ class Heap {
   };
 
   virtual ~Heap() = default;
-  /// Of this rank; zero at first; stays for as long as the heap.
+  /// A block of this rank; zero at first; it exists as long as the heap.
   virtual Result<Block> make(uint64_t bytes) = 0;
-  /// A block of another rank, as this rank's GPU sees it, until close().
+  /// A block of a different rank, as an address of this rank's GPU, until close().
   virtual Result<uint8_t*> open(const Address& address) = 0;
-  /// What a network registers to access `bytes` of a block. `at`: as the process sees the block, or as the GPU does
-  /// where the process does not. By default memory of the host.
+  /// The memory that a network registers to access `bytes` of a block. `at`: an address of the process, or an address
+  /// of the GPU if the process does not map the block. By default memory of the host.
   virtual Result<MessageMemory> for_network(uint8_t* at, uint64_t bytes) { return MessageMemory{at, bytes}; }
-  /// Gives back all that was opened. Nothing on this rank's GPU uses it any more.
+  /// Closes all blocks that were opened. This rank's GPU does not use them any more.
   virtual void close() = 0;
 };
 

@@ -2,8 +2,7 @@
 // The transport between hosts: slots in memory of this process, moved by a network plugin and the progress engine.
 //
 // A connection of the network is made when it is first used, in the background: the sender connects to the receiver's
-// listener and says in its first message (NetHello) who it is. Executors never see any of that; they fill and free
-// slots.
+// listener and identifies itself in its first message (NetHello). Executors only fill and free slots.
 #pragma once
 
 #include <array>
@@ -30,10 +29,10 @@ class ReceiveTask;
 /// One rank's end of the network. Setup by one thread; afterwards sender() and receiver() by one thread at a time.
 class Net {
  public:
-  /// What this process knows of a rank.
+  /// The state of a rank, as far as this process knows it.
   struct Standing {
     bool left = false;     ///< it left in good order and makes no further call
-    bool unheard = false;  ///< nobody tells any more whether it is there: the hub has closed
+    bool unheard = false;  ///< the hub has closed: the rank's departure cannot be reported any more
     bool awaited = false;  ///< a call of this rank waits for it
   };
   struct Options {
@@ -44,30 +43,31 @@ class Net {
     uint64_t communicator = 0;  ///< the same random number on all ranks; a stray connection does not know it
     uint32_t rank = 0;
     KeySpace keys;
-    tutti_bell* bell = nullptr;                       ///< where the executor sleeps
+    tutti_bell* bell = nullptr;                       ///< bell on which the executor sleeps
     std::function<void(Status)> on_failure;           ///< the engine's, see progress::Engine
     std::function<Standing(uint32_t rank)> standing;  ///< null: every rank is there
     bool serves_left = false;                         ///< a rank that left may still need data: its kernels run
     std::vector<std::string> hosts;                   ///< names by rank, for messages
-    std::chrono::milliseconds break_grace{2000};      ///< for the hub to tell why a connection broke
-    uint32_t polling_threads = 1;                     ///< the engine's, see progress::Engine
+    std::chrono::milliseconds break_grace{2000};      ///< time in which the hub may report why a connection broke
+    uint32_t polling_threads = 1;                     ///< of the engine, see progress::Engine
     std::function<std::string()> last_failure;        ///< why the plugin's last call in this thread failed
   };
   static Result<std::unique_ptr<Net>> create(Options options);
   /// Closes all connections at once; call engine().flush() before to let sent data out.
   ~Net();
 
-  /// A device in use: the fastest that can register host memory and carry a slot, and those at least half as fast.
+  /// A device in use. Devices in use are the fastest device that can register host memory and carry a slot, and all
+  /// devices that are at least half as fast.
   struct Device {
     uint32_t index = 0;  ///< in the plugin's list
     tutti_net_properties properties{};
     void* listener = nullptr;
-    mutable uint32_t connections = 0;  ///< that tasks keep
+    mutable uint32_t connections = 0;  ///< connections of tasks
   };
   /// Fastest first; never empty.
   const std::vector<Device>& devices() const { return devices_; }
 
-  /// Where a rank listens on one of its devices.
+  /// The listener of a rank on one of its devices.
   struct Door {
     uint32_t device = 0;
     std::array<char, 28> device_name{};  ///< ends with a zero
@@ -84,13 +84,13 @@ class Net {
 
   tutti_connection* sender(const Key& key);
   tutti_connection* receiver(const Key& key);
-  /// A connection of another kind than slots in memory of the host: this rank's end of it, which sends.
+  /// A connection of a kind other than slots in memory of the host: this rank's end, which sends.
   std::unique_ptr<Dial> dial(const Key& key) const;
   /// Its other end, which the peer dials.
   void expect(const Key& key, std::shared_ptr<Awaiter> awaiter);
   progress::Engine& engine() { return *engine_; }
 
-  /// What the tasks share.
+  /// The common data of the tasks.
   const Options& options() const { return options_; }
   void* context() const { return context_; }
   uint32_t peer_count() const { return static_cast<uint32_t>(peers_.size()); }
@@ -122,8 +122,9 @@ class Net {
   std::vector<std::vector<Door>> peers_;
   std::shared_ptr<AcceptTask> acceptor_;
   std::vector<std::shared_ptr<SendTask>> senders_;       // by (peer, key), null until used
-  std::vector<std::shared_ptr<ReceiveTask>> receivers_;  // likewise
-  std::unique_ptr<progress::Engine> engine_;             // last: stops before what its tasks use goes away
+  std::vector<std::shared_ptr<ReceiveTask>> receivers_;  // by key, as senders_
+  // Last member: it stops before the objects that its tasks use are destroyed.
+  std::unique_ptr<progress::Engine> engine_;
 };
 
 }  // namespace tutti::transport

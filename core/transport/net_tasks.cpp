@@ -174,8 +174,7 @@ Status ReceiveTask::take_arrived() {
   return {};
 }
 
-/// Takes what has arrived before it posts more: a peer that has left takes no post, but what it sent before still
-/// counts.
+/// Takes arrived data before it posts more: a peer that has left takes no post, but its earlier data still counts.
 Result<bool> ReceiveTask::move() {
   const uint64_t before = completed_;
   const Status taken = take_arrived();
@@ -264,7 +263,7 @@ bool AcceptTask::read_hellos() {
       continue;
     }
     const NetHello& hello = *guest->hello;
-    // A stranger, or one that gave up, changes nothing.
+    // A stranger, or a connection that gave up, changes nothing.
     if (done.ok() && bytes == sizeof hello && is_friend(hello)) {
       guest->channel->deregister_memory(guest->registration);
       arrived_[{hello.rank, hello.lane, hello.channel, hello.protocol}] = {guest->device, std::move(guest->channel)};

@@ -104,9 +104,9 @@ class ReceiveTask : public progress::Task, public Awaiter {
   Breakage breakage_;
 };
 
-/// Accepts connections, reads who they are from, and gives them to their receivers.
+/// Accepts connections, reads the rank that they come from, and gives them to their receivers.
 ///
-/// Guests are connections that have not said yet who they are. Their number is bounded: where more come, the oldest is
+/// Guests are connections that have not identified themselves yet. Their number is bounded: if more come, the oldest is
 /// dropped. All ranks together have room to connect at the same time.
 class AcceptTask : public progress::Task {
  public:
@@ -120,7 +120,7 @@ class AcceptTask : public progress::Task {
  private:
   using Who = std::tuple<uint32_t, uint32_t, uint32_t, uint32_t>;  // rank, lane, channel, protocol
   struct Guest {
-    uint32_t device = 0;              // of this rank, where it came in
+    uint32_t device = 0;              // device of this rank through which it came
     std::unique_ptr<NetHello> hello;  // outlives the channel, which may still receive into it
     std::unique_ptr<Channel> channel;
     void* registration = nullptr;
@@ -129,7 +129,7 @@ class AcceptTask : public progress::Task {
   struct Entrance {
     uint32_t device = 0;
     void* listener = nullptr;
-    void* state = nullptr;  // of an accept under way
+    void* state = nullptr;  // state of an accept under way
   };
   Result<bool> accept(Entrance& entrance);
   bool read_hellos();

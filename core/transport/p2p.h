@@ -9,6 +9,7 @@
 
 namespace tutti::transport {
 
+/// Memory of GPUs that reach each other. Threads: as Heap.
 class P2pHeap : public Heap {
  public:
   explicit P2pHeap(int device) : device_(device) {}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of the host for this rank alone, seen by its GPU: what relays carry to other hosts.
+// Memory of the host for this rank alone, mapped by its GPU: relays carry its data to other hosts.
 #pragma once
 
 #include <vector>
@@ -9,6 +9,7 @@
 
 namespace tutti::transport {
 
+/// Pinned memory of the host for this rank alone. Threads: as Heap.
 class PinnedHeap : public Heap {
  public:
   Result<Block> make(uint64_t bytes) override;

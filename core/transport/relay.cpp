@@ -154,7 +154,7 @@ Result<bool> Relay::send_slice(uint32_t number, uint64_t bytes, uint32_t done) {
   return true;
 }
 
-/// False: the last one is still on its way.
+/// False: the previous notice is still under way.
 Result<bool> Relay::send_notice(uint32_t done) {
   if (notice_ != nullptr) return false;
   Record& record = out_records_.back();

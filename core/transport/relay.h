@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The connection between a CTA of this rank's GPU and the same CTA of a GPU on another host.
+// The connection between a CTA of this rank's GPU and the same CTA of a GPU on a different host.
 //
 // The GPU fills slots and reads slots. A relay is a task of the progress engine. It posts sends from the slots that the
 // GPU has filled, and receives into the slots that the GPU is done with. The bytes of a slice are never copied on the
-// host. Slots lie in pinned memory of the host, or in memory of the GPU where the network registers it ("direct").
+// host. Slots lie in pinned memory of the host, or in memory of the GPU if the network registers it ("direct").
 //
 // Messages of the network, by tag:
 // - kNoticeTag: a Record without a slice. It says which messages the sender's GPU is done with.
@@ -27,9 +27,10 @@
 namespace tutti::transport {
 
 /// Both directions between one CTA of this rank's GPU and its counterpart at a peer.
+/// Threads: progress() as Task demands; attach() by the task that accepts.
 class Relay : public progress::Task, public Awaiter {
  public:
-  /// Describes a slice, or stands alone as a notice.
+  /// Describes a slice, or is a notice without a slice.
   struct Record {
     uint64_t step;    ///< position among the slices, or among the notices, of this direction, from 0
     uint64_t bytes;   ///< length of the slice; 0: a notice
@@ -48,10 +49,10 @@ class Relay : public progress::Task, public Awaiter {
     tutti_slot_layout layout{};   ///< slot_stride includes kRecordRoom
     MessageMemory to;             ///< slots that the GPU fills, as the network accesses them
     MessageMemory from;           ///< slots that the GPU reads
-    tutti_cuda_mailbox* at{};     ///< mailbox in which the GPU tells the peer; memory of the host
-    tutti_cuda_mailbox* of{};     ///< mailbox in which the GPU is told
+    tutti_cuda_mailbox* at{};     ///< mailbox in which the GPU signals the peer; memory of the host
+    tutti_cuda_mailbox* of{};     ///< mailbox in which the GPU is signaled
     const uint64_t* lengths{};    ///< by slot, see tutti_cuda_link
-    bool splits = false;          ///< records are messages of their own; alike at both ends
+    bool splits = false;          ///< records are messages of their own; equal at both ends
     bool flushes = false;         ///< `from` needs a flush after each receive
     bool groups = false;          ///< one request receives a slice and its record
     std::shared_ptr<void> owner;  ///< owner of all this memory

@@ -24,10 +24,10 @@ class Shm {
 
   const memory::ArenaAddress& address() const { return own_.address(); }
   const uint64_t* token_address() const { return own_.token_address(); }
-  /// Where this rank sleeps; peers ring it.
+  /// The bell on which this rank sleeps; peers ring it.
   tutti_bell& bell() { return *reinterpret_cast<tutti_bell*>(own_.bytes().data()); }
 
-  /// What attach needs to know of a local rank.
+  /// The data of a local rank that attach needs.
   struct Peer {
     memory::ArenaAddress address;
     uint64_t token_address = 0;
@@ -56,7 +56,7 @@ class Shm {
   uint32_t rank_;
   std::vector<uint32_t> local_ranks_;
   KeySpace keys_;
-  std::vector<uint64_t> key_offsets_;  // of each key within one sender's part
+  std::vector<uint64_t> key_offsets_;  // offset of each key within one sender's part
   uint64_t sender_bytes_ = 0;
   memory::Arena own_;
   std::vector<memory::Arena> peers_;  // by local index

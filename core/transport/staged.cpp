@@ -6,7 +6,7 @@ namespace {
 
 constexpr uint64_t kPage = 4096;
 
-/// Where a block begins in its arena: lines of GPUs are longer than what an arena is aligned to.
+/// The begin of a block in its arena: lines of GPUs are longer than the alignment of an arena.
 uint8_t* aligned(uint8_t* at) {
   const auto rest = reinterpret_cast<uintptr_t>(at) % kPage;
   return rest == 0 ? at : at + (kPage - rest);

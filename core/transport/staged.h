@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of the host in between GPUs that do not reach each other's: shared by the ranks, and seen by the GPU of each.
+// Memory of the host between GPUs that do not reach each other: shared by the ranks, and mapped by the GPU of each
+// rank.
 #pragma once
 
 #include <vector>
@@ -10,6 +11,7 @@
 
 namespace tutti::transport {
 
+/// Shared memory of the host that GPUs map. Threads: as Heap.
 class StagedHeap : public Heap {
  public:
   Result<Block> make(uint64_t bytes) override;
@@ -19,7 +21,7 @@ class StagedHeap : public Heap {
  private:
   struct Mapping {
     memory::Arena arena;
-    cuda::RegisteredMemory registered;  // goes before what it is of
+    cuda::RegisteredMemory registered;  // destroyed before the memory that it registers
   };
   static Result<Mapping> map(memory::Arena arena);
 

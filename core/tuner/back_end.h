@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the selector asks the part of Tutti that executes plans, before candidates compete.
+// The questions of the selector to the part of Tutti that executes plans, before candidates compete.
 #pragma once
 
 #include "plan/plan.h"
@@ -12,7 +12,7 @@ class BackEnd {
  public:
   virtual ~BackEnd() = default;
 
-  /// ok: communicators of so many ranks can be made. Else kUnsupported with the limit.
+  /// ok: communicators of this number of ranks can be made. Else kUnsupported with the limit.
   virtual Status takes(uint32_t rank_count) const = 0;
   /// ok: the plan of one rank can be executed. Else kUnsupported with the limit that the plan exceeds: "needs 120
   /// steps; this back end runs up to 64".

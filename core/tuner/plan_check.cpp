@@ -30,8 +30,8 @@ std::string PlanCheck::ask(uint32_t algorithm, uint32_t variant, Collective coll
   return {};
 }
 
-/// An algorithm declines for all ranks and channels alike (tutti/plugin/algorithm.h), so one plan tells. The limits of
-/// a back end may be exceeded by one rank alone, as a tree's inner ranks have more steps than its leaves.
+/// An algorithm declines for all ranks and channels (tutti/plugin/algorithm.h), so one plan tells. The limits of a back
+/// end may be exceeded by a single rank, as a tree's inner ranks have more steps than its leaves.
 std::string PlanCheck::ask_for_root(uint32_t algorithm, uint32_t variant, Collective collective, uint32_t root) const {
   const Algorithm& asked = choices_.algorithms[algorithm];
   const BackEnd* const back_end = choices_.back_end;
@@ -43,7 +43,7 @@ std::string PlanCheck::ask_for_root(uint32_t algorithm, uint32_t variant, Collec
       if (plan.status().code() == Code::kUnsupported) {
         return fmt::format("its plan cannot be made: {}", plan.status().text());
       }
-      if (!plan.ok()) return {};  // a broken plugin: the call that meets it fails with what is wrong
+      if (!plan.ok()) return {};  // a broken plugin: the call that uses it fails with the reason
       if (back_end == nullptr) continue;
       if (const Status runs = back_end->runs(*plan); !runs.ok()) return std::string(runs.text());
     }

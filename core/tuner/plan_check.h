@@ -13,7 +13,7 @@ namespace tutti::tuner {
 
 struct Choices;
 
-/// Asks algorithms for their plans and the back end whether it runs these. Each answer is kept. Any thread.
+/// Asks algorithms for their plans and the back end whether it runs them. Each answer is kept. Any thread.
 class PlanCheck {
  public:
   /// `choices` outlive this object.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the selector decides on a sample of calls, for ranks to compare: where they decide differently, calls stand
-// still.
+// The decisions of the selector for a sample of calls, for a comparison between ranks: if ranks decide differently,
+// calls hang.
 #pragma once
 
 #include <string>

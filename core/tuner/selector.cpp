@@ -29,8 +29,8 @@ uint64_t blocks_of(const Question& question, uint32_t ranks) {
   }
 }
 
-/// The cost of one message: what send and receive do.
-/// `channel_gbs`: GB/s that each channel has on the network, since each has connections of its own.
+/// The cost of one message of send and receive. `channel_gbs`: GB/s that each channel has on the network, since each
+/// channel has connections of its own.
 tutti_algorithm_cost message_cost(uint32_t links, double channel_gbs) {
   tutti_algorithm_cost cost{};
   cost.struct_size = sizeof cost;
@@ -199,12 +199,12 @@ void Selector::exclude(const Question& question, Candidate& candidate) const {
   if (candidate.excluded.empty()) candidate.excluded = excluded_by_rules(question, candidate);
 }
 
-/// Sets the candidate's cost where there is one.
+/// Sets the candidate's cost if the algorithm gives a cost.
 std::string Selector::excluded_by_cost(const Question& question, Candidate& candidate) const {
   const Decision& decision = candidate.decision;
   const Algorithm& algorithm = choices_.algorithms[decision.algorithm];
   tutti_algorithm_cost& cost = candidate.view.algorithm_cost;
-  plugin::take_failure_text();  // of an earlier call
+  plugin::take_failure_text();  // discards the text of an earlier call
   if (algorithm.ops->cost(algorithm.instance.get(), static_cast<uint32_t>(question.collective), decision.variant,
                           &cost) != TUTTI_OK) {
     const std::string why = plugin::take_failure_text();
@@ -215,7 +215,7 @@ std::string Selector::excluded_by_cost(const Question& question, Candidate& cand
   return fmt::format("steps have up to {} peers, protocol takes {}", cost.fan, most);
 }
 
-/// Protocols that need registered buffers run plans as copies; all others go by the back end's limits.
+/// Protocols that need registered buffers run plans as copies; all other protocols obey the back end's limits.
 std::string Selector::excluded_by_plans(const Question& question, Candidate& candidate) const {
   const Decision& decision = candidate.decision;
   if (choices_.protocols[decision.protocol].properties.needs_registered == 0) {
@@ -224,8 +224,8 @@ std::string Selector::excluded_by_plans(const Question& question, Candidate& can
   return std::string(cost_of_copies(question, decision, candidate.view.algorithm_cost).text());
 }
 
-/// Copies come one after another, straight from the input into the output. Fails (kUnsupported) where the plan is more
-/// than that. Which rank is the root makes no difference.
+/// Copies run one after another, straight from the input into the output. Fails (kUnsupported) if the plan consists of
+/// more than copies. The choice of the root does not matter.
 Status Selector::cost_of_copies(const Question& question, const Decision& decision, tutti_algorithm_cost& cost) const {
   const Algorithm& algorithm = choices_.algorithms[decision.algorithm];
   std::vector<plan::Plan> plans;
@@ -234,7 +234,7 @@ Status Selector::cost_of_copies(const Question& question, const Decision& decisi
         sizeof(tutti_plan_request), static_cast<uint32_t>(question.collective), rank, 0, 0, decision.variant};
     TUTTI_ASSIGN(plans.emplace_back(), plan::collect(*algorithm.ops, algorithm.instance.get(), request));
   }
-  // Which ranks use their buffers in place is not known to the others: all must be able to.
+  // A rank does not know whether its peers use their buffers in place, so both cases must be possible.
   const bool both = question.collective != Collective::kAllToAll;
   size_t most = 0;
   for (uint32_t rank = 0; rank < choices_.ranks; ++rank) {

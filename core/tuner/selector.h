@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Picks what runs a call: lists the candidates (algorithm variant × protocol), excludes what the configuration, the
-// rules, the capabilities and the back end exclude, asks the tuner for the rest, and can say why each candidate won or
-// lost.
-// Selection and explanation are one piece of code.
+// Chooses algorithm and protocol of a call. It lists the candidates (algorithm variant × protocol), and excludes
+// candidates by the configuration, the rules, the capabilities and the back end. It asks the tuner for the remaining
+// candidates, and can give the reason why each candidate won or lost. Selection and explanation are one piece of code.
 #pragma once
 
 #include <memory>
@@ -43,16 +42,16 @@ struct Protocol {
   tutti_protocol_properties properties{};
 };
 
-/// What the selector chooses from and by. The pointers outlive it.
+/// The alternatives and criteria of the selector. The objects behind the pointers outlive it.
 struct Choices {
   std::vector<Algorithm> algorithms;
   std::vector<Protocol> protocols;
   const tutti_tuner_ops* tuner = nullptr;
   std::unique_ptr<void, void (*)(void*)> tuner_instance{nullptr, [](void*) {}};
   std::string tuner_name;
-  std::string network_name;           ///< of the network in use, for rules
-  double network_gbs = 0;             ///< of the slowest rank's fastest port; 0: there is no network
-  uint32_t links = 0;                 ///< bits 1 << TUTTI_LINK_*: what joins the ranks
+  std::string network_name;           ///< network in use, for rules
+  double network_gbs = 0;             ///< bandwidth of the slowest rank's fastest port; 0: there is no network
+  uint32_t links = 0;                 ///< bits 1 << TUTTI_LINK_*: the links between the ranks
   uint32_t device = 0;                ///< TUTTI_DEVICE_*: where the ranks' buffers are; 0: it does not matter
   const BackEnd* back_end = nullptr;  ///< executes the plans; null: without limits
   uint32_t ranks = 1;
@@ -80,7 +79,7 @@ struct Decision {
   double predicted_us = 0;
 };
 
-/// Decides alike as long as it lives; any thread.
+/// Its decisions do not change during its life; any thread.
 class Selector {
  public:
   Selector(const config::Config& config, Choices choices)
@@ -93,7 +92,7 @@ class Selector {
   Result<Decision> choose(const Question& question) const;
   /// The verdict on every candidate, one per line, the chosen one first.
   Result<std::string> explain(const Question& question) const;
-  /// Why a variant of an algorithm cannot run a collective here, whatever its protocol; empty: it can.
+  /// The reason why a variant of an algorithm cannot run a collective here, with every protocol; empty: it can.
   std::string why_not(uint32_t algorithm, uint32_t variant, Collective collective) const {
     return plan_check_.why_not(algorithm, variant, collective);
   }
@@ -105,7 +104,7 @@ class Selector {
     Decision decision;
     tutti_candidate view{};
     std::string name;      ///< "direct/two-shot × ll"
-    std::string excluded;  ///< why; empty: it stands
+    std::string excluded;  ///< the reason; empty: the candidate is not excluded
   };
   Result<std::vector<Candidate>> judge(const Question& question) const;
   std::vector<Candidate> list(const Question& question) const;

@@ -11,7 +11,7 @@ namespace {
 using sdk::Buffer;
 using sdk::PlanBuilder;
 
-/// The peers of a rank in the order in which it turns to them: so that no two ranks begin with the same one.
+/// The peers of a rank in the order in which it addresses them: no two ranks begin with the same peer.
 class Peers {
  public:
   Peers(uint32_t rank, uint32_t rank_count) : rank_(rank), count_(rank_count) {}
@@ -31,7 +31,7 @@ class Peers {
   uint32_t count_;
 };
 
-/// A fold of the own input chunk and what all peers send.
+/// Folds the own input chunk and the messages of all peers.
 PlanBuilder::Step& fold_all(PlanBuilder& plan, const Peers& peers, uint32_t own_chunk) {
   PlanBuilder::Step& step = plan.step().own(Buffer::kInput, own_chunk).final();
   peers.for_each([&](uint32_t peer) { step.recv(peer); });
@@ -228,7 +228,7 @@ tutti_algorithm_cost cost(uint32_t collective, uint32_t variant, const tutti_top
   cost.messages[TUTTI_LINK_NETWORK] = (variant == kTwoShot ? 2 : 1) * peers_outside;
   cost.wire[inside] = share * peers_inside;
   cost.wire[TUTTI_LINK_NETWORK] = share * peers_outside;
-  // The own part is read and written once; what arrives is read from its slot, and where it is kept, written again.
+  // The own part is read and written once. An arriving chunk is read from its slot, and written again if it is stored.
   cost.memory = 2.0 + 2.0 * blocks_per_peer(collective, variant, n) * (n - 1);
   return cost;
 }

@@ -13,7 +13,7 @@ namespace {
 using sdk::Buffer;
 using sdk::PlanBuilder;
 
-/// A ring of one: the value is the own input.
+/// A ring with one rank: the value is the own input.
 void copy(PlanBuilder& plan, bool reduces) {
   PlanBuilder::Step& step = plan.step().own(Buffer::kInput, 0).to_output(0);
   if (reduces) step.final();
@@ -132,7 +132,7 @@ tutti_algorithm_cost cost(uint32_t collective, const tutti_topology& topology, s
   if (n > links_between_nodes) cost.wire[inside] = sent;
   if (links_between_nodes > 0) cost.wire[TUTTI_LINK_NETWORK] = sent;
   sdk::set_bandwidth(cost, inside, graphs, channels);
-  // The input is read once and the output written once; what arrives is read from its slot.
+  // The input is read once and the output written once. Arriving data is read from its slot.
   cost.memory = 2.0 + sent;
   return cost;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What each rank of a ring does for each collective.
+// The steps of each rank of a ring, for each collective.
 #pragma once
 
 #include "tutti/sdk/plan_builder.h"

@@ -65,8 +65,9 @@ class TreeAlgorithm : public sdk::Algorithm {
  public:
   std::span<const Variant> variants() const override { return kVariants; }
 
-  /// Over several machines each channel serves both trees, so half as many are looked for. The network's traffic is
-  /// best shared between two ranks; where their paths do not allow that, another pattern may carry more.
+  /// With several machines, each channel serves both trees, so the search looks for half as many channels. It is best
+  /// if two ranks share the traffic of the network. If their paths do not permit this, a different pattern may carry
+  /// more.
   Result<sdk::Graph> search(const tutti_topology& topology, uint32_t rank) override {
     const uint32_t channels = topology.node_count > 1 ? topology.max_channels / 2 : topology.max_channels;
     Result<sdk::Graph> best = Status(Code::kInternal, "no pattern");

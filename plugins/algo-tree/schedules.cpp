@@ -48,7 +48,7 @@ void send_down(PlanBuilder::Step& step, const View& view) {
   for (const uint32_t child : view.down) step.send(child);
 }
 
-/// Folds what the children sent with the own chunk, and passes it on. The root keeps it.
+/// Folds the messages of the children with the own chunk, and sends the value to the parent. The root stores it.
 PlanBuilder::Step& reduce(PlanBuilder& plan, const View& view, uint32_t chunk) {
   PlanBuilder::Step& step = plan.step().own(Buffer::kInput, chunk);
   for (const uint32_t child : view.down) step.recv(child);
@@ -87,7 +87,7 @@ void broadcast(PlanBuilder& plan, const View& view) {
 }  // namespace
 
 Depth depth_of(const Tree& tree, const tutti_topology& topology) {
-  // Each rank's depth is known once its parent's is: climb until a known one, then fill the way back.
+  // A rank's depth follows from its parent's depth: climb to a rank with a known depth, then fill the way back.
   std::vector<Depth> depths(tree.size());
   std::vector<bool> known(tree.size());
   Depth deepest;
@@ -145,8 +145,8 @@ double streams_of_root(uint32_t collective, const Depth& depth) {
 tutti_algorithm_cost cost(uint32_t collective, uint32_t variant, const Depth& depth, uint32_t inside_link,
                           bool both_trees) {
   const double ways = collective == TUTTI_ALL_REDUCE ? 2 : 1;
-  // How often the whole data stands in line before the busiest link: once per way if chunks follow each other closely
-  // (broadcast and reduce do so over loops), once per hop if they do not.
+  // The number of times that the whole data waits for the busiest link: once per direction if chunks follow each other
+  // closely (broadcast and reduce do so over loops), otherwise once per hop.
   const uint32_t chunks = variant == kPipelined ? pipelined_chunks(depth) : 1;
   const auto queued = [&](uint32_t hops) {
     if (collective != TUTTI_ALL_REDUCE) return 1.0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What each rank of a tree does for each collective.
+// The steps of each rank of a tree, for each collective.
 #pragma once
 
 #include <span>

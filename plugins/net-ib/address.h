@@ -39,7 +39,7 @@ class Subnet {
 
  private:
   Ip ip_;
-  int bits_ = 0;  // of the mapped form
+  int bits_ = 0;  // bits of the mapped form
   bool any_ = true;
 };
 
@@ -57,9 +57,9 @@ Result<Interface> choose_interface(const std::string& wanted, const Ip& of_port,
 
 /// A socket that listens at the address; `port` gets its port. Does not block.
 Result<Fd> listen_at(const Interface& at, uint16_t& port);
-/// A socket that connects from one address to another. Does not block.
+/// A socket that connects one address to a second address. Does not block.
 Result<Fd> connect_from(const Interface& from, const Ip& to, uint16_t port);
-/// True: the socket is connected. kRemote: it cannot connect; `refused` says that nobody listens there.
+/// True: the socket is connected. kRemote: it cannot connect; `refused` says that there is no listener.
 Result<bool> is_connected(const Fd& socket, bool& refused);
 /// Lets the kernel notice a host that is silent for longer than `silence`.
 void watch_silence(const Fd& socket, std::chrono::milliseconds silence);

@@ -75,7 +75,7 @@ Status Connecting::advance_steps() {
   return {};
 }
 
-/// Ok: another attempt follows. A failure that another attempt cannot mend is returned.
+/// Ok: a further attempt follows. A failure that no attempt can mend is returned.
 Status Connecting::try_again(const Status& why) {
   socket_.reset();
   link_.reset();

@@ -13,8 +13,8 @@
 
 namespace tutti::net_ib {
 
-/// Where the TCP connection breaks before both sides are ready, because the link is down or because strangers crowd it
-/// out, the exchange begins anew, until the listener has not answered for `timeouts.peer_loss`.
+/// If the TCP connection breaks before both sides are ready, because the link is down or because strangers crowd it
+/// out, the exchange begins again, until the listener has not answered for `timeouts.peer_loss`.
 class Connecting : public sdk::Connecting {
  public:
   /// kInvalidArgument for a handle that is none of this plugin.
@@ -48,7 +48,7 @@ class Connecting : public sdk::Connecting {
   Hello hello_;
   Welcome welcome_;
   size_t read_ = 0;
-  bool refused_ = false;  // nobody listens there
+  bool refused_ = false;  // there is no listener
   Clock::time_point silent_since_ = Clock::now();
   Clock::time_point pause_until_{};
 };

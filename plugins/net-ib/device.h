@@ -66,7 +66,7 @@ struct Port {
   std::string name;  ///< "mlx5_0", or "mlx5_0:2" where the device has several ports
   ibv_port_attr attributes{};
   Gid gid;
-  Interface exchange;  ///< where ranks exchange queue pair numbers
+  Interface exchange;  ///< interface for the exchange of queue pair numbers
 
   bool is_infiniband() const { return attributes.link_layer == IBV_LINK_LAYER_INFINIBAND; }
   /// GB/s in one direction; 0: unknown.

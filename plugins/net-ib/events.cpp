@@ -90,7 +90,7 @@ void Events::drain(const Source& source) {
   }
 }
 
-/// A queue that is armed anew may have completions already, so this counts as work.
+/// A queue that is armed again may have completions already, so this counts as work.
 bool Events::arm() {
   const std::lock_guard lock(mutex_);
   std::array<epoll_event, kAtOnce> events{};

@@ -51,7 +51,7 @@ class Events {
   Result<std::unique_ptr<Queue>> make_queue(const Device& device, uint32_t entries);
   /// Reports each new event of a descriptor to `stir`, until the descriptor is closed. `once`: until the next call.
   Status watch(int fd, Stir& stir, bool once = false);
-  /// Collects what has happened. True: there may be work; false: the next event makes the descriptor readable.
+  /// Collects pending events. True: there may be work; false: the next event makes the descriptor readable.
   bool arm();
 
  private:

@@ -21,7 +21,7 @@
 
 namespace tutti::net_ib {
 
-/// What the listeners and connections of a context share.
+/// The common objects of a context's listeners and connections.
 struct Shared {
   sdk::Host host;
   Settings settings;

@@ -137,7 +137,8 @@ void Listener::add_guest(Fd socket) {
   if (!watched || !write_whole(guest.socket, &challenge, sizeof challenge)) guests_.pop_back();
 }
 
-/// Out of descriptors: takes what the hard limit allows, then the place of the oldest guest, then pauses.
+/// For a process that is out of descriptors: raises the limit to the hard limit, then drops the oldest guest, then
+/// pauses.
 bool Listener::make_room() {
   if (raise_descriptor_limit()) return true;
   if (!guests_.empty()) {

@@ -34,7 +34,7 @@ class Listener : public sdk::Listener {
     Hello hello;
     size_t read = 0;
     Step step = Step::kHello;
-    std::unique_ptr<Link> link;  ///< of a guest that has proved the secret
+    std::unique_ptr<Link> link;  ///< link of a guest that has proved the secret
   };
 
   Listener(const Shared& shared, const Port& port) : shared_(shared), port_(port) {}

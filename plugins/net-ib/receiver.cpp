@@ -51,7 +51,7 @@ Receiver::Receive* Receiver::take_request() {
   return free == requests_.end() ? nullptr : free;
 }
 
-/// Entries of the next sequence numbers; messages of different tags may end in another order than they were posted.
+/// Entries of the next sequence numbers; messages of different tags may end in a different order than they were posted.
 bool Receiver::has_room(uint32_t entries) const {
   for (uint32_t i = 0; i < entries; ++i) {
     if (entries_[(next_ + i) % kRecords].receive != nullptr) return false;

@@ -41,7 +41,7 @@ class Receiver : public sdk::Connection {
     uint32_t count = 0;  ///< messages of the group
     uint32_t open = 0;   ///< messages or reads that are still to come
     std::array<uint64_t, kMaxGroup> arrived{};
-    Status failure;  ///< of this request alone
+    Status failure;  ///< failure of this request alone
   };
   /// One message of a receive. Its record has the same place on the board.
   struct Entry {
@@ -76,7 +76,7 @@ class Receiver : public sdk::Connection {
   uint32_t announced_ = 0;       // entries before it are announced
   uint32_t announced_open_ = 0;  // of them, those without a message
   uint32_t open_ = 0;            // entries in use
-  uint32_t tag_ = 0;             // of all entries in use, if one_tag_
+  uint32_t tag_ = 0;             // tag of all entries in use, if one_tag_
   bool one_tag_ = true;
   uint32_t writes_ = 0;  // of records, not yet complete
   std::unique_ptr<Loop> loop_;

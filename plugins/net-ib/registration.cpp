@@ -12,7 +12,7 @@
 namespace tutti::net_ib {
 namespace {
 
-/// Reading is allowed because `flush` reads what has arrived.
+/// Reads are allowed because `flush` reads arrived data.
 int access(bool relaxed_ordering) {
   const unsigned relaxed = relaxed_ordering ? static_cast<unsigned>(IBV_ACCESS_RELAXED_ORDERING) : 0u;
   return static_cast<int>(static_cast<unsigned>(IBV_ACCESS_LOCAL_WRITE) |

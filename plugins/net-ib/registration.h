@@ -36,7 +36,7 @@ class Registrations {
 
   /// `memory` is TUTTI_MEMORY_HOST or TUTTI_MEMORY_CUDA. kSystem with the reason of the system and the remedy.
   Result<Registration*> add(void* address, uint64_t bytes, uint32_t memory, bool relaxed_ordering);
-  /// Memory behind a dmabuf descriptor, from `offset` on; `address` is the one that requests name.
+  /// Memory behind a dmabuf descriptor, from `offset` on; `address` is the address that requests name.
   Result<Registration*> add_dmabuf(void* address, uint64_t bytes, uint64_t offset, int fd, bool relaxed_ordering);
   void remove(Registration* registration);
   size_t count() const;

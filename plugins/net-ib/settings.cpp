@@ -10,7 +10,7 @@
 namespace tutti::net_ib {
 namespace {
 
-constexpr double kTimeoutUnit_s = 4.096e-6;  // of the InfiniBand specification
+constexpr double kTimeoutUnit_s = 4.096e-6;  // unit of the InfiniBand specification
 constexpr uint8_t kLongestTimeout = 31;
 
 struct Word {

@@ -13,7 +13,7 @@ namespace {
 
 constexpr Milliseconds kPause{50};  // between two attempts
 
-/// Failures that another attempt cannot mend.
+/// Failures that no further attempt can mend.
 bool is_final(const Status& why) {
   return why.code() != Code::kRemote && why.code() != Code::kSystem;
 }
@@ -65,7 +65,7 @@ Status Connecting::advance_streams() {
   return waits && Clock::now() - *silent_since_ > shared_.limit() ? lost(ETIMEDOUT) : Status();
 }
 
-/// Ok: another attempt follows.
+/// Ok: a further attempt follows.
 Status Connecting::try_again(const Status& why) {
   streams_.clear();
   if (refused_ || is_final(why)) return why;
@@ -173,7 +173,7 @@ Result<bool> Connecting::write(Stream& stream, const void* from, size_t bytes) {
 
 Status Connecting::lost(int error) {
   refused_ = error == ECONNREFUSED;
-  if (refused_) {  // nobody listens there any more: the link and the host are there
+  if (refused_) {  // the listener is gone, but the link and the host are there
     return {Code::kRemote, fmt::format("{} refuses connections; the process there may have ended", to_.to_string())};
   }
   return {Code::kRemote, fmt::format("{} cannot be reached: {}; check the link, the interface setting and firewalls",

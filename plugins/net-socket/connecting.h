@@ -14,8 +14,8 @@
 namespace tutti::net_socket {
 
 /// Connects all streams and proves on each that this side knows the secret. The connection stands when the listener has
-/// proved the same on all of them. Where a stream breaks before that, because the link is down or because strangers
-/// crowd it out, all streams are connected again, until Shared::limit() has passed without an answer.
+/// proved the same on all of them. If a stream breaks before this, because the link is down or because strangers crowd
+/// it out, all streams are connected again, until Shared::limit() has passed without an answer.
 class Connecting : public sdk::Connecting {
  public:
   static Result<std::unique_ptr<Connecting>> start(const Address& address, const Shared& shared);

@@ -249,7 +249,7 @@ Status Connection::fill(Stream& stream, bool first) {
   }
 }
 
-/// Reads the next header from stream 0 and finds its receive. False: not there yet, or nobody wants it yet.
+/// Reads the next header from stream 0 and finds its receive. False: not there yet, or no receive is posted for it yet.
 Result<bool> Connection::next_message() {
   if (receives_.empty()) return false;
   Stream& stream = streams_.front();

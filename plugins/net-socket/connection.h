@@ -23,11 +23,11 @@ struct Request : sdk::Request {
   bool used = false;
   bool sends = false;
   uint32_t count = 0;    ///< messages of a grouped receive
-  uint32_t matched = 0;  ///< of them, how many have a message
+  uint32_t matched = 0;  ///< receives of the group that have a message
   uint32_t open = 0;     ///< pieces still to be sent or received
-  Header header;         ///< of a send; must stay until it is sent
+  Header header;         ///< header of a send; must stay until it is sent
   std::array<uint8_t*, kMaxGroup> addresses{};
-  std::array<uint64_t, kMaxGroup> sizes{};  ///< of the buffers; then of what arrived
+  std::array<uint64_t, kMaxGroup> sizes{};  ///< sizes of the buffers; later, received bytes
   std::array<uint32_t, kMaxGroup> tags{};
   std::array<bool, kMaxGroup> taken{};
 

@@ -22,8 +22,8 @@ struct Interface {
 Result<std::vector<Interface>> interfaces_of_this_host();
 
 /// All of `found` that the list in `wanted` asks for, in the order of the list, each with one address. Entries are
-/// separated by commas: prefixes ("eth"), "=exact" names, subnets ("10.0.0.0/8"), "^excluded" ones. kConfig for a list
-/// that cannot be read, kNotFound (naming what there is) when nothing matches. A list that is empty, or that only
+/// separated by commas: prefixes ("eth"), "=exact" names, subnets ("10.0.0.0/8"), "^excluded" names. kConfig for a list
+/// that cannot be read, kNotFound (naming the interfaces) if nothing matches. A list that is empty, or that only
 /// excludes, gives one interface: the first that leads out of the host, else a bridge of containers or virtual
 /// machines, else the loopback.
 Result<std::vector<Interface>> choose_interfaces(std::span<const Interface> found, std::string_view wanted);

@@ -128,7 +128,8 @@ bool Listener::add_guest(Fd socket) {
   return watched;
 }
 
-/// Out of descriptors: takes what the hard limit allows, then the place of the oldest guest, then pauses.
+/// For a process that is out of descriptors: raises the limit to the hard limit, then drops the oldest guest, then
+/// pauses.
 bool Listener::make_room() {
   if (raise_descriptor_limit()) return true;
   if (!guests_.empty()) {

@@ -24,7 +24,7 @@ struct Device {
   double speed_gbs = 0;
 };
 
-/// What sysfs knows of an interface; virtual ones have neither speed nor place.
+/// The facts of sysfs about an interface; virtual interfaces have neither speed nor place.
 Device describe(Interface interface) {
   Device device{std::move(interface), {}, 0};
   const std::string base = "/sys/class/net/" + device.interface.name;
@@ -70,8 +70,8 @@ class Context : public sdk::NetworkContext {
   }
 
   Result<int> event_fd() override { return shared_.events.get(); }
-  /// Edge-triggered: whatever happened since the last time is taken here, and means that there may be work. Listeners
-  /// are told that events are theirs.
+  /// Edge-triggered: all events since the last call are taken here, and mean that there may be work. Listeners are told
+  /// of their events.
   Result<bool> arm() override {
     std::array<epoll_event, 64> events{};
     const int count = epoll_wait(shared_.events.get(), events.data(), events.size(), 0);

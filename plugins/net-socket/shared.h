@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the listeners and connections of one context share: settings, options of sockets, the event descriptor.
+// The common objects of a context's listeners and connections: settings, options of sockets, the event descriptor.
 #pragma once
 
 #include "system.h"

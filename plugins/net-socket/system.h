@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the plugin needs of the operating system: descriptors, addresses, options of sockets, the clock.
+// The functions of the operating system for the plugin: descriptors, addresses, options of sockets, the clock.
 #pragma once
 
 #include <netinet/in.h>
@@ -54,7 +54,7 @@ inline std::string errno_text(int error) {
   return std::generic_category().message(error);
 }
 
-/// kSystem: "what: meaning of errno".
+/// kSystem: the operation and the meaning of errno.
 inline Status system_error(std::string_view what, int error = errno) {
   return {Code::kSystem, std::string(what) + ": " + errno_text(error)};
 }
@@ -63,7 +63,7 @@ inline Status system_error(std::string_view what, int error = errno) {
 class SocketAddress {
  public:
   SocketAddress() = default;  ///< no address; family() is AF_UNSPEC
-  /// From what the operating system returned; other families than IPv4 and IPv6 give no address.
+  /// An address from the operating system. A family other than IPv4 and IPv6 gives no address.
   explicit SocketAddress(const sockaddr* address);
   /// From the bytes of an address in network order: 4 (IPv4) or 16 (IPv6).
   SocketAddress(std::span<const uint8_t> ip, uint16_t port);
@@ -97,7 +97,8 @@ Result<Fd> listen_on(SocketAddress address);
 /// Sets an integer option that only tunes: failures are ignored.
 void set_option(const Fd& socket, int level, int option, int value);
 
-/// Out of descriptors: raises the limit of this process to what the hard limit allows. False: it is there already.
+/// For a process that is out of descriptors: raises its soft limit to the hard limit. False: the limit is there
+/// already.
 bool raise_descriptor_limit();
 
 /// A connection that has been silent for this long is lost. The kernel doubles the time between its attempts to send.

@@ -16,7 +16,7 @@ namespace tutti::net_socket {
 
 using Secret = std::array<std::byte, 16>;
 
-/// What listen() hands out as a handle: where to connect, and the secret that both sides prove to know.
+/// The handle of listen(): the address to connect to, and the secret that both sides prove to know.
 struct Address {
   uint16_t family = 0;  ///< AF_INET or AF_INET6
   uint16_t port = 0;

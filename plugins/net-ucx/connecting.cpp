@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kPause{50};  // between two attempts
 
-/// Failures that another attempt cannot mend.
+/// Failures that no further attempt can mend.
 bool is_final(const Status& why) {
   return why.code() != Code::kRemote && why.code() != Code::kSystem;
 }
@@ -152,7 +152,7 @@ Status Connecting::check_proof() const {
                       to_.text())};
 }
 
-/// Ok: another attempt follows.
+/// Ok: a further attempt follows.
 Status Connecting::try_again(const Status& why) {
   line_ = Fd();
   if (refused_ || is_final(why)) return why;

@@ -255,7 +255,7 @@ void Connection::look_at_line() {
   if (sends_) lose(gone_because_);
 }
 
-/// A receiver waits for what the other side sent before it went.
+/// A receiver waits for data that the peer sent before it went.
 void Connection::judge_silence() {
   if (shared_.ucx->abandoned()) lose("another connection could not be closed");
   if (!gone_ || !lost_.ok()) return;
@@ -268,7 +268,7 @@ bool Connection::has_operations() const {
   return std::any_of(order_.begin(), order_.end(), [](const Message* one) { return one->operation != nullptr; });
 }
 
-/// Until UCX touches no buffer of this connection; false if that takes too long.
+/// Waits until UCX touches no buffer of this connection; false if this takes too long.
 bool Connection::quiesce() {
   const auto end = Clock::now() + Shared::kCloseLimit;
   while (has_operations() && Clock::now() < end) shared_.ucx->progress();
@@ -322,7 +322,7 @@ void Connection::abandon() {
   shared_.ucx->abandon();
 }
 
-/// Messages that nobody will receive would stay in the worker's memory.
+/// Messages without a receive would stay in the worker's memory.
 void Connection::discard_unexpected() {
   constexpr uint64_t kIdMask = ~uint64_t{0} << 32;
   ucp_tag_recv_info_t info{};

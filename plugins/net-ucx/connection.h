@@ -28,7 +28,7 @@ struct Message : sdk::Request {
   Ucx* ucx = nullptr;
 };
 
-/// What ucp_mem_map gave.
+/// The result of ucp_mem_map.
 struct Registration {
   ucp_mem_h memory = nullptr;
 };
@@ -85,7 +85,7 @@ class Connection : public sdk::Connection {
   uint64_t completed_ = 0;  // messages, without failures
 
   Status lost_;        // not ok: nothing more completes
-  Farewell farewell_;  // of the other side
+  Farewell farewell_;  // farewell of the peer
   size_t farewell_read_ = 0;
   std::optional<Clock::time_point> gone_;  // since when the other side has closed the line
   std::string gone_because_;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lines: the TCP connections beside UCX, over which two sides prove who they are, and hear that the other side has
-// gone.
+// Lines: the TCP connections beside UCX, over which two sides prove their identity, and learn that the peer has gone.
 #pragma once
 
 #include <netinet/in.h>
@@ -67,7 +66,7 @@ Result<Place> address_of_interface(const std::string& name);
 Place local_place(const Fd& socket);
 Place remote_place(const Fd& socket);
 
-/// A silence shorter than `grace` does not end a line. A longer one does, after at most 2 * grace + 1 s.
+/// A silence shorter than `grace` does not end a line. A longer silence ends it after at most 2 * grace + 1 s.
 constexpr std::chrono::milliseconds silence_limit(std::chrono::milliseconds grace) {
   return 2 * grace + std::chrono::milliseconds(1000);
 }

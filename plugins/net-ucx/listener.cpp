@@ -15,7 +15,7 @@ bool lacks_room(int error) {
   return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
 }
 
-/// Raises the limit of descriptors to what the hard limit allows. False: it is there already.
+/// Raises the soft limit of descriptors to the hard limit. False: it is there already.
 bool raise_descriptor_limit() {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= limit.rlim_max) return false;
@@ -103,7 +103,8 @@ bool Listener::add_guest(Fd line, Clock::time_point now) {
   return false;
 }
 
-/// Out of descriptors: takes what the hard limit allows, then the place of the oldest guest, then pauses.
+/// For a process that is out of descriptors: raises the limit to the hard limit, then drops the oldest guest, then
+/// pauses.
 bool Listener::make_room(Clock::time_point now) {
   if (raise_descriptor_limit()) return true;
   if (!guests_.empty()) {

@@ -34,7 +34,7 @@ class Listener : public sdk::Listener {
     Stir stir;
     Clock::time_point deadline;
     Challenge challenge;
-    size_t said = 0;  // of the challenge and the worker's address
+    size_t said = 0;  // sent bytes of the challenge and the worker's address
     Hello hello;
     size_t heard = 0;
   };

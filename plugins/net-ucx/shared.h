@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the listeners and connections of one context share: UCX, the event descriptor, endpoints that still close.
+// The common objects of a context's listeners and connections: UCX, the event descriptor, endpoints that still close.
 #pragma once
 
 #include <chrono>
@@ -24,7 +24,7 @@ struct Stir {
 class Shared {
  public:
   static Result<std::unique_ptr<Shared>> create(const sdk::Host& host, const UcxSettings& settings, Place place);
-  /// Lets out what closing connections have sent, at most for kCloseLimit.
+  /// Sends the remaining data of closing connections, for kCloseLimit at most.
   ~Shared();
   Shared(const Shared&) = delete;
   Shared& operator=(const Shared&) = delete;

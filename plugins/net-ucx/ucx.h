@@ -16,7 +16,7 @@
 
 namespace tutti::net_ucx {
 
-/// What the settings and the host say about UCX.
+/// The settings of UCX, from the configuration and the host.
 struct UcxSettings {
   std::vector<std::string> transports;  ///< of UCX_TLS; empty: left to UCX
   std::vector<std::string> devices;     ///< of UCX_NET_DEVICES; empty: left to UCX

@@ -55,7 +55,7 @@ struct Farewell {
   uint64_t sent = 0;  ///< messages of this connection that the sender has completed
 };
 
-/// The bytes that both proofs cover besides the nonces: what the listener said in clear.
+/// The bytes that both proofs cover beside the nonces: the listener's data in clear.
 inline std::vector<std::byte> proved(const Challenge& challenge, std::span<const std::byte> address) {
   const auto head = std::as_bytes(std::span(&challenge, 1));
   std::vector<std::byte> bytes(head.begin(), head.end());

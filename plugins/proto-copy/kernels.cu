@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels around the copies of engines: ranks tell each other what is free and what is there.
+// The kernels before and after the copies of copy engines: ranks exchange ready signals and data signals.
 #include "kernels.h"
 
 #include "tutti/device/cuda/move.h"
@@ -10,7 +10,7 @@ namespace {
 
 using device::Connections;
 
-/// Until `has_come`; false if that is in vain.
+/// Waits until `has_come`; false if the wait was ended.
 template <class HasCome>
 __device__ __forceinline__ bool wait(const tutti_cuda_launch& launch, uint32_t rank, HasCome&& has_come) {
   device::Waits waits(launch);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of protocol "copy", by what they do. Each takes a tutti_cuda_launch.
+// The kernels of protocol "copy", by their purpose. Each takes a tutti_cuda_launch.
 #pragma once
 
 #include <cstdint>
 
 namespace tutti::copy_kernels {
 
-/// Of kMeet and kPart: one block.
+/// Threads of kMeet and kPart: one block.
 inline constexpr uint32_t kWarp = 32;
-/// Of those that copy.
+/// Threads of the kernels that copy.
 inline constexpr uint32_t kThreads = 512;
 
 extern const void* const kMeet;       ///< before the copies

@@ -17,11 +17,11 @@ using tutti::Status;
 
 namespace kernels = tutti::copy_kernels;
 
-// Of the copy of the own block, which has as long as the others take: together they copy some 500 GB/s.
+// For the copy of the own block. It has as much time as the copies to peers: these take about 500 GB/s together.
 constexpr uint64_t kMostBlocks = 16;
 constexpr uint64_t kBytesOfBlock = 64 << 10;
 
-/// What one launch enqueues.
+/// The work that one launch enqueues.
 class Enqueuing {
  public:
   Enqueuing(const tutti_cuda_launch& launch, void* stream)
@@ -31,7 +31,7 @@ class Enqueuing {
         side_(static_cast<cudaStream_t>(launch.copies.side)) {}
 
   cudaError_t run() {
-    // On the default stream copies to another GPU would wait for all that either of the two has been given.
+    // On the default stream, copies to a peer GPU would wait for all earlier work of both GPUs.
     const bool is_default = stream_ == nullptr || stream_ == cudaStreamLegacy;
     if (is_default) {
       copy_aside();
@@ -68,7 +68,7 @@ class Enqueuing {
     return cudaLaunchKernel(kernel, dim3(blocks), dim3(threads), arguments, 0, stream);
   }
 
-  /// What comes on `to` comes after what is on `from`.
+  /// Orders the later work of `to` after the earlier work of `from`.
   void lead(cudaStream_t from, void* event, cudaStream_t to) {
     check(cudaEventRecord(static_cast<cudaEvent_t>(event), from));
     check(cudaStreamWaitEvent(to, static_cast<cudaEvent_t>(event), 0));
@@ -82,7 +82,7 @@ class Enqueuing {
     check(start(kernel, static_cast<uint32_t>(blocks), kernels::kThreads, stream));
   }
 
-  /// Not before their outputs are free: not at all, if what waits for that was not enqueued.
+  /// Copies after the outputs are free. If the kernel that waits for this was not enqueued, there are no copies.
   void copy_to_peers(cudaStream_t stream) {
     if (error_ != cudaSuccess) return;
     for (uint32_t i = 0; i < copies_.count; ++i) {
@@ -110,15 +110,15 @@ class CopyProtocol : public tutti::sdk::Protocol {
     out.flags_in_data = 0;
     out.max_fan = TUTTI_CUDA_MAX_RANKS;
     out.latency_us[TUTTI_LINK_P2P] = 18;             // 15 of each copy, and a share of the two kernels
-    out.efficiency[TUTTI_LINK_P2P] = 390.0 / 370.0;  // of what stores of SMs reach: packets are twice as long
-    out.channel_gbs[TUTTI_LINK_P2P] = 1000;          // one does for all of a link
+    out.efficiency[TUTTI_LINK_P2P] = 390.0 / 370.0;  // relative to stores of SMs: packets are twice as long
+    out.channel_gbs[TUTTI_LINK_P2P] = 1000;          // one channel fills a link
 #if defined(TUTTI_HAS_CUDA)
     out.devices = TUTTI_DEVICE_CUDA;
 #endif
     return out;
   }
 
-  /// Needs mailboxes and no slots; these are never made.
+  /// The protocol needs mailboxes and no slots; no slots are made.
   Status layout(uint32_t link, tutti_slot_layout& layout) const override {
     if (link != TUTTI_LINK_P2P)
       return {tutti::Code::kUnsupported, "copy works between GPUs that reach each other only"};

@@ -84,8 +84,8 @@ class SimpleProtocol : public tutti::sdk::Protocol {
     return host().fail({tutti::Code::kDevice, cudaGetErrorString(error)});
   }
 
-  /// Of the pipeline's stages, in the shared memory that a CTA may have on the calling thread's GPU; none, where the
-  /// GPU has no bulk copies, or no room on an SM for as many CTAs as there must be.
+  /// The pipeline's stages that fit the shared memory of a CTA on the calling thread's GPU. None if the GPU has no bulk
+  /// copies, or if an SM has no room for the required number of CTAs.
   static cudaError_t room(uint32_t& stages) {
     int gpu = 0;
     int major = 0;
@@ -97,7 +97,7 @@ class SimpleProtocol : public tutti::sdk::Protocol {
     if (error == cudaSuccess) {
       error = cudaDeviceGetAttribute(&most_of_sm, cudaDevAttrMaxSharedMemoryPerMultiprocessor, gpu);
     }
-    constexpr uint32_t kOwn = 16 << 10;  // of the kernels, beside the stages
+    constexpr uint32_t kOwn = 16 << 10;  // shared memory of the kernels beside the stages
     constexpr uint32_t kLeast = device::kPipelinesPerSm * (device::kStages * device::kStageBytes + kOwn);
     if (major < 9 || static_cast<uint32_t>(most_of_sm) < kLeast) return error;
     stages = std::min((static_cast<uint32_t>(most) - kOwn) / device::kStageBytes, device::kMostStages);
@@ -108,8 +108,9 @@ class SimpleProtocol : public tutti::sdk::Protocol {
   std::atomic<bool> in_clusters_ = false;
 #endif
 
-  /// Cuts the same memory into smaller slots, of which a message takes what it needs. A sender gets many small messages
-  /// ahead of a receiver that has no processor. Up to one message's slots stay empty where the memory ends.
+  /// Cuts the same memory into smaller slots; a message takes as many as it needs. A sender then gets many small
+  /// messages ahead of a receiver that has no processor. At the end of the memory, up to one message's slots stay
+  /// empty.
   static void split_slots(tutti_slot_layout& layout) {
     constexpr uint32_t kLeastMessages = 4;
     constexpr uint64_t kLeastBytes = 1024;
@@ -122,10 +123,10 @@ class SimpleProtocol : public tutti::sdk::Protocol {
     layout.slot_count *= layout.message_slots;
   }
 
-  /// A slot holds four tiles of the pipeline: fewer would cost more steps of its planner. Half of the slots to a chunk:
-  /// while one is read the next is written.
+  /// A slot holds four tiles of the pipeline: fewer tiles would cost more steps of its planner. A chunk takes half of
+  /// the slots: while one half is read, the other half is written.
   static Status gpu_layout(tutti_slot_layout& layout) {
-    constexpr uint64_t kGrain = 512;  // what a warp moves at once
+    constexpr uint64_t kGrain = 512;  // data that a warp moves at once
     const uint64_t wanted = layout.slot_bytes == 0 ? 64 << 10 : std::max<uint64_t>(layout.slot_bytes, 4096);
     layout.slot_count = layout.slot_count == 0 ? 16 : std::bit_ceil(std::max(layout.slot_count, 4u));
     layout.slot_bytes = layout.slot_stride = (wanted + kGrain - 1) / kGrain * kGrain;

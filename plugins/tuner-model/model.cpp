@@ -11,7 +11,7 @@ namespace tutti::tuner_model {
 namespace {
 
 constexpr double kBytesPerUsOfGbs = 1e3;  // 1 GB/s is 1000 bytes per µs
-constexpr double kEvenChannels = 32;      // of GPUs: eight groups of SMs with a cluster each
+constexpr double kEvenChannels = 32;      // for GPUs: eight groups of SMs with a cluster each
 
 bool uses(const tutti_candidate& candidate, uint32_t link) {
   return candidate.algorithm_cost.hops[link] > 0 || candidate.algorithm_cost.wire[link] > 0;
@@ -48,9 +48,9 @@ const char* Model::obstacle(const tutti_candidate& candidate) const {
   return nullptr;
 }
 
-/// As few as saturate the links in use (all, where each channel brings its own bandwidth), and no more than the data is
-/// worth; on GPUs whole clusters. Where they are many, one or two clusters for each group of SMs: with 52 channels in
-/// place of 64 all wait for the groups that have more of them than others.
+/// The smallest number of channels that saturates the links in use (all channels, if each brings its own bandwidth),
+/// and no more than the data is worth. On GPUs, whole clusters. If there are many channels, one or two clusters for
+/// each group of SMs: with 52 channels instead of 64, all channels wait for the groups that have more of them.
 uint32_t Model::channels(const tutti_candidate& candidate, double bytes) const {
   double useful = 1;
   double worth = constants_.channel_bytes;
@@ -72,7 +72,7 @@ double Model::channel_gbs(const tutti_candidate& candidate, uint32_t link) const
   return candidate.channel_gbs[link] > 0 ? candidate.channel_gbs[link] : constants_.channel_gbs;
 }
 
-/// What this many channels have together.
+/// The bandwidth of this number of channels together.
 double Model::link_gbs(const tutti_candidate& candidate, uint32_t link, uint32_t channels) const {
   const double own = candidate.algorithm_cost.gbs[link];
   const double gbs = own > 0 ? own * channels : bandwidth_gbs_[link];

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The α–β model: what a call will cost, from what links can do and what an algorithm asks of them.
+// The α–β model: it predicts the time of a call from the bandwidths and latencies of links and the demands of an
+// algorithm.
 #pragma once
 
 #include <array>
@@ -8,24 +9,24 @@
 
 namespace tutti::tuner_model {
 
-/// What the topology does not say. The plugin's settings.
+/// Constants that the topology does not have. The plugin's settings.
 struct Constants {
   double memory_gbs = 1000;        ///< bandwidth of a rank's own memory, reads and writes together
-  double channel_gbs = 45;         ///< what one channel can move
+  double channel_gbs = 45;         ///< bandwidth of one channel
   double channel_bytes = 1 << 16;  ///< fewer bytes than this are not worth a channel of their own
   double call_us = 0;              ///< added to every call
 };
 
-/// T = call + Σ (hops · (latency + protocol latency) + further messages · gap) + max wire bytes / (bandwidth ·
+/// T = call + Σ (hops · (latency + protocol latency) + further messages · gap) + max network bytes / (bandwidth ·
 /// efficiency) + memory bytes / memory
 ///
-/// over the kinds of links. The sum is the critical path of one small message (α); kinds of links carry data at the
-/// same time, so that the slowest counts (β). Thread-safe: nothing changes after construction.
+/// over the kinds of links. The sum is the critical path of one small message (α). Kinds of links carry data at the
+/// same time, so the slowest kind counts (β). Thread-safe: no state changes after construction.
 class Model {
  public:
   Model(const Constants& constants, const tutti_topology& topology);
 
-  /// Fills predicted_us and channels, or excludes the candidate with a reason. Leaves alone what is already excluded.
+  /// Fills predicted_us and channels, or excludes the candidate with a reason. Does not change excluded candidates.
   void predict(const tutti_call& call, tutti_candidate& candidate) const;
 
  private:

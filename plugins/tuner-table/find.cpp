@@ -21,8 +21,8 @@ fs::path own_folder() {
   return fs::weakly_canonical(own.dli_fname, error).parent_path();
 }
 
-/// Where tables are shipped, beside this plugin: lib/tutti/plugins is beside share; in the source tree,
-/// build/<preset>/lib/tutti/plugins is below configs' parent.
+/// The folders of shipped tables, relative to this plugin. In an installation, lib/tutti/plugins is beside share. In
+/// the source tree, build/<preset>/lib/tutti/plugins is below configs' parent.
 std::array<fs::path, 2> shipped_folders() {
   const fs::path own = own_folder();
   return {(own / "../../../share/tutti/tuned").lexically_normal(),

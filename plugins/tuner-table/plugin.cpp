@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A tuner that does what measurements say, and what the model says where there are none.
+// A tuner that follows measurements, and the model for calls without measurements.
 #include <algorithm>
 #include <fstream>
 #include <mutex>
@@ -14,7 +14,7 @@
 namespace tutti::tuner_table {
 namespace {
 
-constexpr double kBehind = 1.001;  ///< what was not chosen is predicted slower than what was, by at least this
+constexpr double kBehind = 1.001;  ///< the predicted time of all other candidates is longer by at least this factor
 
 /// Says it once in this process: its ranks, and its later communicators, have no more to say.
 void warn_once(const sdk::Host& host, const std::string& text) {
@@ -54,7 +54,7 @@ class Follower : public sdk::TunerInstance {
            entry.variant == sdk::view(candidate.variant);
   }
 
-  /// What was measured without registered buffers says nothing of candidates that need them.
+  /// A measurement without registered buffers says nothing about candidates that need them.
   static void prefer(const Entry& entry, tutti_candidate& chosen, std::span<tutti_candidate> candidates) {
     for (tutti_candidate& candidate : candidates) {
       if (candidate.predicted_us < 0 || (candidate.needs_registered != 0 && !entry.registered)) continue;
@@ -86,7 +86,7 @@ class Tuner : public sdk::Tuner {
   }
 
  private:
-  /// The table that the setting names where it holds, else an empty one.
+  /// The table that the setting names if it holds, else an empty table.
   Result<Table> table_for(const tutti_topology& topology) const {
     const std::string name = host().text("file");
     if (name.empty()) return Table();
@@ -103,7 +103,7 @@ class Tuner : public sdk::Tuner {
     return table;
   }
 
-  /// The first of those shipped that holds here; none is no mistake.
+  /// The first shipped table that holds here. If there is none, this is no mistake.
   Result<Table> shipped_table(const tutti_topology& topology) const {
     for (const std::string& path : shipped_files()) {
       Result<Table> table = read_file(path);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading a table from YAML, strictly: what is misspelt would silently decide nothing.
+// Reads a table from YAML, strictly: a misspelt key would silently decide nothing.
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ constexpr uint32_t kMostChannels = 64;
 const std::vector<std::string> kCollectives = {"all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce",
                                                "all_to_all", "gather",         "scatter",    "send_recv"};
 
-/// What is wrong at one place; becomes a Status in read_table().
+/// A mistake at one position; becomes a Status in read_table().
 struct Wrong {
   YAML::Mark mark;
   std::string text;
@@ -66,7 +66,7 @@ std::string names_of(const Readers& readers) {
   return names;
 }
 
-/// Every key of the map exactly once, none that is not known; those of `optional` may be absent.
+/// Reads every key of the map exactly once. Refuses unknown keys; keys of `optional` may be absent.
 void read_map(const YAML::Node& node, const std::string& what, const Readers& readers,
               const std::vector<std::string>& optional) {
   if (!node.IsMap()) refuse(node, what + " must be a map of " + names_of(readers));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A measured table: what was fastest, by collective and size, and where that was measured. README.md has the format.
+// A measured table: the fastest choices, by collective and size, and the conditions of the measurement. README.md has
+// the format.
 #pragma once
 
 #include <array>
@@ -12,7 +13,7 @@
 
 namespace tutti::tuner_table {
 
-/// What was fastest for calls of up to `max_bytes` in the larger buffer.
+/// The fastest choice for calls of up to `max_bytes` in the larger buffer.
 struct Entry {
   uint64_t max_bytes = UINT64_MAX;
   std::string algorithm;
@@ -20,10 +21,10 @@ struct Entry {
   std::string protocol;
   uint32_t channels = 1;
   double measured_us = 0;
-  bool registered = false;  ///< for calls with registered outputs only, and before all others for these
+  bool registered = false;  ///< only for calls with registered outputs; for these, it precedes all other entries
 };
 
-/// Where it was measured; a table holds nowhere else.
+/// The conditions of the measurement; a table holds under equal conditions only.
 struct Conditions {
   std::string tutti_version;
   std::string gpu;  ///< empty: the ranks compute on the host
@@ -33,7 +34,7 @@ struct Conditions {
 
 struct Table {
   Conditions conditions;
-  /// By collective; the sizes of those for registered outputs ascend, and those of the others.
+  /// By collective. The sizes of entries for registered outputs ascend, and so do the sizes of the remaining entries.
   std::array<std::vector<Entry>, TUTTI_COLLECTIVE_COUNT> entries;
 
   /// The entry that decides on a call; null: none does. `registered`: with registered outputs.
@@ -46,7 +47,7 @@ Conditions conditions_of(const tutti_topology& topology);
 /// "GPU 'NVIDIA H100' there, 'NVIDIA H200' here; ranks 8 there, 4 here"; empty: the table holds here.
 std::string difference(const Conditions& measured, const Conditions& here);
 
-/// kConfig with file, line and key where the text is no such table. `name` stands for the file.
+/// kConfig with file, line and key if the text is no valid table. `name` stands for the file.
 Result<Table> read_table(const std::string& text, const std::string& name);
 
 /// The path of the file that the setting names: as it stands, or a name in share/tutti/tuned of the installation (in

@@ -30,7 +30,7 @@ class Calls:
         self.stream = cupy.cuda.Stream(non_blocking=True)
 
     def run(self, call, send, receive_count, *rest):
-        """The call's result on the host; `rest`: what follows the count."""
+        """The call's result on the host; `rest`: the arguments after the count."""
         source = cupy.asarray(send)
         target = cupy.full(receive_count, 77, source.dtype)
         cupy.cuda.Device().synchronize()

@@ -29,8 +29,8 @@ def _file_of(library):
 
 
 def in_use():
-    """The files that calls go to: of programs that are linked to the library, and of those that open it by its name.
-    One that was preloaded comes first for both, whatever else is opened by its path."""
+    """The files to which calls go: calls of programs that are linked to the library, and of programs that open it by
+    its name. A preloaded library comes first for both, also if a different library is opened by its path."""
     files = {_file_of(ctypes.CDLL(None))}
     try:
         files.add(_file_of(ctypes.CDLL("libnccl.so.2", mode=os.RTLD_NOW | os.RTLD_NOLOAD)))
@@ -56,8 +56,8 @@ def check(expected):
 
 
 def check_log(expected, ranks):
-    """Which file is in use does not tell what a program that opens libraries by itself calls. Where Tutti is expected
-    and TUTTI_LOG_FILE set, its log (at TUTTI_LOG_LEVEL=info) must tell of a communicator with each of the ranks."""
+    """The file in use does not show the calls of a program that opens libraries by itself. If Tutti is expected and
+    TUTTI_LOG_FILE set, its log (at TUTTI_LOG_LEVEL=info) must name a communicator with each of the ranks."""
     path = os.environ.get("TUTTI_LOG_FILE")
     if expected != "tutti" or path is None:
         return

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Each function of libnccl.so.2 with good and bad arguments on a GPU, against the documented result codes. Runs on any
-// libnccl.so.2 of that interface: prints what differs, and ends with 1 if anything did; with 77 where there is no GPU.
-// Each scene is a process of its own: a call that crashes or hangs is a difference, too, and costs the rest of its
-// scene.
+// Calls each function of libnccl.so.2 with good and bad arguments on a GPU, and compares with the documented result
+// codes. Runs on any libnccl.so.2 of this interface. Prints differences, and ends with 1 if there are any; with 77 if
+// there is no GPU. Each scene is a process of its own: a call that crashes or hangs is a difference, too, and costs the
+// rest of its scene.
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdio.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Communicators made from others, broken ones among them, and ends from any state. Four ranks are threads of this
-// process, on as many GPUs as there are; they share GPUs where these are fewer, which Tutti allows when asked.
+// Communicators made from other communicators, also from broken communicators, and ends from any state. Four ranks are
+// threads of this process, on all GPUs of the machine. Ranks share GPUs if there are fewer than four; Tutti permits
+// this on request.
 #include <unistd.h>
 
 #include <algorithm>
@@ -31,8 +32,8 @@ constexpr unsigned kLimitSeconds = 150;
 #define OK(call) REQUIRE((call) == ncclSuccess)
 #define CUDA(call) REQUIRE((call) == cudaSuccess)
 
-/// One rank's place: a GPU, streams, a buffer there and one of the host. That is pinned: other copies may wait in the
-/// driver for what another rank has on the same GPU, which waits for this one.
+/// The resources of one rank: a GPU, streams, a buffer on the GPU and a pinned buffer of the host. A copy from memory
+/// that is not pinned may wait in the driver for work of a different rank on the same GPU, which waits for this rank.
 struct Rank {
   int rank = 0;
   cudaStream_t stream = nullptr;
@@ -100,7 +101,7 @@ void split(const Rank& own) {
   if (three != nullptr) OK(ncclCommDestroy(three));
 }
 
-/// Rank 0, who made the id, is left out first; then one more.
+/// First rank 0, which made the id, is left out; then one more.
 void shrink(const Rank& own) {
   ncclComm_t comm = all_four(own);
   int left_out[2] = {0, 2};
@@ -149,7 +150,8 @@ void revoke(const Rank& own) {
   OK(ncclCommDestroy(again));
 }
 
-/// Two communicators' kernels wait for a rank that never comes; another thread aborts them one after the other.
+/// Two communicators' kernels wait for a rank that never comes; a thread aborts first one communicator, then the
+/// second.
 void abort_what_waits(const Rank& own) {
   ncclComm_t first = all_four(own);
   ncclComm_t second = all_four(own);
@@ -199,7 +201,7 @@ void not_blocking(const Rank& own) {
   together.arrive_and_wait();
 }
 
-/// Calls on two streams in turn, and in one group: the communicator's kernels must come one after the other.
+/// Calls on two streams in turn, and in one group: the communicator's kernels must run one after the other.
 void streams(const Rank& own) {
   ncclComm_t comm = all_four(own);
   own.set(1);
@@ -235,7 +237,8 @@ void orders(const Rank& own) {
   for (ncclComm_t comm : comms) OK(ncclCommDestroy(comm));
 }
 
-/// Rank 0 sends to all others and receives from them, in one group and more than all slots hold; they only know it.
+/// Rank 0 exchanges messages with all ranks in one group, more than all slots hold. The remaining ranks exchange only
+/// with rank 0.
 void one_with_all(const Rank& own) {
   constexpr size_t kMuch = (size_t{160} << 20) / sizeof(float);
   const size_t peers = own.rank == 0 ? kRanks - 1 : 1;
@@ -261,7 +264,7 @@ void one_with_all(const Rank& own) {
       REQUIRE(std::count(bytes, bytes + sizeof(float), byte) == sizeof(float));
     }
   }
-  together.arrive_and_wait();  // nobody's kernel waits any more
+  together.arrive_and_wait();  // no kernel waits any more
   CUDA(cudaFree(buffers));
   OK(ncclCommDestroy(comm));
 }
@@ -279,7 +282,7 @@ void factors(const Rank& own) {
   OK(ncclAllReduce(own.data, own.data, kCount, ncclFloat, op, comm, own.stream));
   OK(ncclRedOpDestroy(op, comm));
   REQUIRE(own.all_are(6));
-  together.arrive_and_wait();  // nobody's kernel waits any more
+  together.arrive_and_wait();  // no kernel waits any more
   CUDA(cudaFree(factor));
   OK(ncclCommDestroy(comm));
 }

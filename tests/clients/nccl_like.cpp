@@ -128,7 +128,7 @@ struct Type {
   void (*write)(void*, int64_t);
   double (*read)(const void*);
 };
-/// Floats of 16 bits are made of wider ones.
+/// Floats of 16 bits are computed from wider floats.
 template <class T>
 using Wide = std::conditional_t<std::is_arithmetic_v<T>, T, float>;
 
@@ -161,7 +161,7 @@ int64_t value(uint64_t seed, int rank, size_t index, ncclRedOp_t op) {
   uint64_t x = seed + (index + 1) * 0x9e3779b97f4a7c15 + static_cast<uint64_t>(rank) * 0xbf58476d1ce4e5b9;
   x = (x ^ (x >> 29)) * 0x94d049bb133111eb;
   x ^= x >> 32;
-  // Of eight ranks at most six twos: 64, which all types hold.
+  // At most six twos among eight ranks: 64, which all types hold.
   if (op == ncclProd) return (static_cast<uint64_t>(rank) + seed + index) % 8 < 6 && x % 8 == 0 ? 2 : 1;
   return static_cast<int64_t>(x % 7);
 }
@@ -178,7 +178,7 @@ double reduced(uint64_t seed, int ranks, size_t index, ncclRedOp_t op) {
   return op == ncclAvg ? all / ranks : all;
 }
 
-/// What all processes and threads share.
+/// The shared state of all processes and threads.
 struct Shared {
   ncclUniqueId id;
   pthread_barrier_t barrier;
@@ -322,14 +322,14 @@ class Worker {
     for (size_t i = 0; i < elements; ++i) {
       call.type.write(host.data() + i * call.type.bytes, value(seed, one.rank, i, call.op));
     }
-    // On the rank's own stream: others that share the GPU may have begun, and wait for this one.
+    // On the rank's own stream: ranks that share the GPU may have begun, and wait for this rank.
     CUDA(cudaSetDevice(one.device));
     CUDA(cudaMemcpyAsync(one.input, host.data(), host.size(), cudaMemcpyHostToDevice, one.stream));
     CUDA(cudaMemsetAsync(one.output, kPoison, host.size() + 64, one.stream));
     CUDA(cudaStreamSynchronize(one.stream));
   }
 
-  /// What a rank's output element must be.
+  /// The right value of an element of a rank's output.
   double wanted(const Rank& one, const Call& call, uint64_t seed, size_t i) const {
     const int ranks = options_.ranks();
     const size_t own = static_cast<size_t>(one.rank) * call.count;
@@ -360,7 +360,7 @@ class Worker {
     const bool to_root = call.kind == Kind::kReduce || call.kind == Kind::kGather;
     const size_t written = to_root && one.rank != call.root ? 0 : many ? static_cast<size_t>(options_.ranks()) : 1;
     const size_t bytes = written * call.count * call.type.bytes;
-    std::vector<char> host(bytes + 64);  // and what lies behind
+    std::vector<char> host(bytes + 64);  // with the bytes after the output
     CUDA(cudaSetDevice(one.device));
     CUDA(cudaMemcpy(host.data(), one.output, host.size(), cudaMemcpyDeviceToHost));
     size_t wrong = 0;

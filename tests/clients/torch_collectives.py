@@ -258,7 +258,7 @@ def check_group(ranks, group, members):
 
 
 def new_groups(ranks):
-    """All of them, each alone, the even ones; used in turn, then given back."""
+    """All communicators, each alone, the even ranks; used in turn, then given back."""
     lists = [list(range(ranks.size)), *[[rank] for rank in range(ranks.size)], list(range(0, ranks.size, 2))]
     groups = [dist.new_group(members) for members in lists]
     for _ in range(3):
@@ -299,7 +299,7 @@ def coalesced(ranks):
 
 
 def asynchronous(ranks):
-    """Many at once, waited for in another order."""
+    """Many calls at once; the waits are in a different order."""
     data = [ranks.mine(1 + 977 * i, torch.float32, i) for i in range(40)]
     works = [dist.all_reduce(one, async_op=True) for one in data]
     order = list(range(len(data)))

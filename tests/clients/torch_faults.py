@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What PyTorch makes of ranks that do not take part: an error in time, no hang, and processes that can end.
+"""PyTorch with ranks that do not take part: an error in time, no hang, and processes that can end.
 
     torch_faults.py --expect tutti
 
-Starts two ranks for each case and prints a line per case. Ranks meet by files: no port can be in use, and what one rank
-waits for does not end with the other.
+Starts two ranks for each case and prints a line per case. Ranks meet by files: no port can be in use, and the files of
+a rank's wait do not end with its peer.
 """
 
 import argparse
@@ -28,12 +28,12 @@ import torch.distributed as dist
 
 import loaded
 
-STARTUP_S = 90  # of PyTorch and CUDA, and of the first call
+STARTUP_S = 90  # start of PyTorch and CUDA, and the first call
 ABORTS = -signal.SIGABRT  # how PyTorch's watchdog ends a process
 
 
 class Rank:
-    """This process, and the folder that it shares with the other rank and with who started it."""
+    """This process, and the folder that it shares with its peer and with its parent."""
 
     def __init__(self, rank, folder):
         self.rank = rank
@@ -57,7 +57,7 @@ class Rank:
         (self.folder / what).touch()
 
     def hear(self, what):
-        """Waits until somebody told it; who started this process ends it, if nobody does."""
+        """Waits until the file exists; the parent ends this process if it never does."""
         while not (self.folder / what).exists():
             time.sleep(0.05)
 
@@ -117,7 +117,7 @@ def killed(rank):
 
 
 def aborted(rank):
-    """A thread aborts what the main thread waits for on the GPU; then both ranks begin again."""
+    """A thread aborts the wait of the main thread on the GPU; then both ranks begin again."""
     data = rank.begin(60)
     if rank.rank == 0:
         def abort():
@@ -150,7 +150,7 @@ class Case:
 
 
 BLOCKING = {"TORCH_NCCL_BLOCKING_WAIT": "1"}
-DUMPS_AT_ONCE = {"TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC": "500"}  # else the watchdog waits a minute for what it dumps
+DUMPS_AT_ONCE = {"TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC": "500"}  # otherwise the watchdog waits a minute for its dump
 ANY_END = {0, ABORTS}
 CASES = [
     Case(absent, BLOCKING, "^error after", 30, (ANY_END, ANY_END)),

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the checks of torch.distributed share: ranks, random input that every rank can work out, a table of outcomes."""
+"""The common part of the checks of torch.distributed: ranks, random input that every rank can compute, a table of
+outcomes."""
 
 import datetime
 import faulthandler
@@ -11,16 +12,16 @@ import traceback
 import torch
 import torch.distributed as dist
 
-LIMIT_S = 90  # of one check, before the whole process is ended with its stack
+LIMIT_S = 90  # limit of one check; then the whole process is ended with its stack
 FLOATS = [torch.float32, torch.float16, torch.bfloat16, torch.float64]
 INTEGERS = [torch.int8, torch.uint8, torch.int32, torch.int64]
 TYPES = FLOATS + INTEGERS + [torch.bool]
-# Of a sum over a few ranks, rounded to the type at every step.
+# Tolerance of a sum over a few ranks, rounded to the type at every step.
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12, torch.float16: 1e-2, torch.bfloat16: 8e-2}
 
 
 class Ranks:
-    """This process among those that torchrun started."""
+    """This process among the processes that torchrun started."""
 
     def __init__(self, backend, seed, eager):
         self.backend = backend
@@ -38,7 +39,8 @@ class Ranks:
         self.begin()
 
     def begin(self):
-        """The process group; again with keys of its own, since those of the last one are still in the store."""
+        """The process group; later groups have keys of their own, since the keys of earlier groups are still in the
+        store."""
         self.begun += 1
         bound = {"device_id": self.device} if self.eager and self.device.type == "cuda" else {}
         dist.init_process_group(self.backend, timeout=datetime.timedelta(seconds=60), rank=self.rank,
@@ -60,11 +62,11 @@ class Ranks:
         return [self.random(rank, count, dtype, salt) for rank in range(self.size)]
 
     def empty(self, count, dtype):
-        """Poisoned: what is not written is seen."""
+        """Poisoned memory: unwritten values are seen."""
         return torch.full((count,), 1 if dtype == torch.bool else 77, dtype=dtype, device=self.device)
 
 
-_differences = []  # of the check that runs: ranks go on, since the others wait for their next call
+_differences = []  # differences of the current check: ranks go on, since their peers wait for the next call
 
 
 def equal(got, wanted, what, tolerance=0.0):
@@ -90,8 +92,8 @@ class Skip(Exception):
 
 
 def run_all(ranks, checks):
-    """Each check on all ranks; stops after one that did not end well everywhere but for a wrong result. A table on
-    rank 0. True if all is well."""
+    """Runs each check on all ranks. Stops after a check that failed in a way other than a wrong result. Prints a table
+    on rank 0. True if all is well."""
     outcomes = []
     for number, check in enumerate(checks):
         faulthandler.dump_traceback_later(LIMIT_S, exit=True)
@@ -108,7 +110,7 @@ def run_all(ranks, checks):
     faulthandler.cancel_dump_traceback_later()
     ranks.store.set(f"end/{ranks.rank}", "")
     if ranks.rank == 0:
-        for rank in range(ranks.size):  # where nobody else keeps the store, it ends with this process
+        for rank in range(ranks.size):  # if no other process keeps the store, it ends with this process
             ranks.store.get(f"end/{rank}")
         counts = ", ".join(f"{outcomes.count(kind)} {kind}" for kind in sorted(set(outcomes)))
         print(f"{len(outcomes)} of {len(checks)} checks, {ranks.size} ranks: {counts}", flush=True)

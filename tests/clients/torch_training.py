@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Trains a small model with DistributedDataParallel and with FullyShardedDataParallel, the same from run to run, and
+"""Trains a small model with DistributedDataParallel and with FullyShardedDataParallel, equally in each run, and
 writes the losses.
 
     torchrun --nproc-per-node 2 torch_training.py --expect tutti --out losses.json
@@ -22,7 +22,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import loaded
 
-# Sums of gradients are rounded in another order by another library; over the steps, that grows.
+# Different libraries round sums of gradients in different orders; over the steps, the difference grows.
 TOLERANCE = {"ddp": 1e-3, "fsdp": 1e-3, "fsdp_bf16": 5e-2}
 
 

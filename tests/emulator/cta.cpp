@@ -118,12 +118,12 @@ class Cta {
     Meeting meeting{};
     int32_t value = 0;
     Met met;
-    uint32_t groups = 0;  // of bulk stores, ended
+    uint32_t groups = 0;  // ended groups of bulk stores
   };
   struct Warp {
     uint32_t done = 0;  // threads
   };
-  /// What the engine has to do.
+  /// A task of the bulk copy unit.
   struct Work {
     enum Kind { kLoad, kRead, kWrite } kind;
     uint32_t thread;
@@ -187,7 +187,7 @@ void Cta::run() {
   t_cta = nullptr;
 }
 
-/// Lets each thread that can go on until it meets others or yields.
+/// Runs each thread that can run, until it meets other threads or yields.
 bool Cta::advance(uint32_t warp) {
   bool moved = false;
   for (uint32_t t = warp * kWarp; t < (warp + 1) * kWarp; ++t) {

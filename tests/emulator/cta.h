@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// A thread block on the CPU: its threads take turns on one thread of the host, warp by warp in any order, until each
-// waits for others. So kernels run under sanitizers and debuggers, in orders that no GPU would choose, and on machines
-// without one.
+// A thread block on the CPU. Its threads take turns on one thread of the host, warp by warp in any order, until each
+// waits for other threads. So kernels run under sanitizers and debuggers, in orders that no GPU would choose, and on
+// machines without a GPU.
 //
-// Within a warp threads go in ascending order from one meeting point to the next, as if they went one way: what they
-// store in between, a warp of another CTA sees in ascending order, whole or in part.
+// Within a warp, threads run in ascending order from one meeting point to the next, as if the warp were converged. A
+// warp of a different CTA sees their stores in ascending order, all or some of them.
 //
-// It does not show what weak memory would: stores are seen in order. Bulk copies, which an engine makes, are made at
-// any time until somebody may rely on them.
+// The emulator does not show effects of weak memory: stores are seen in order. Bulk copies complete at any time before
+// a thread may rely on them.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ struct LaunchShape {
   uint32_t cta_count = 1;
   uint32_t threads = 32;  ///< a multiple of 32, at most 1024
   uint32_t dynamic_shared_bytes = 0;
-  uint64_t seed = 0;  ///< of the order in which things happen
+  uint64_t seed = 0;  ///< seed of the order of events
 };
 
 /// Runs `kernel` once for each thread of the CTA, on the calling thread. Ends the program with a message where threads
@@ -32,15 +32,15 @@ void run_cta(const LaunchShape& shape, const std::function<void()>& kernel);
 
 enum class Meeting : uint32_t { kSync, kVote, kReduceMax };
 
-/// Lets others go on, often or not.
+/// Lets other threads run, often or not.
 void yield();
-/// Until all threads of the CTA are here.
+/// Waits until all threads of the CTA are here.
 void meet_cta();
 struct Met {
-  uint32_t votes = 0;  ///< of the warp's threads, a bit each: value != 0
+  uint32_t votes = 0;  ///< votes of the warp's threads, a bit each: value != 0
   int32_t most = 0;
 };
-/// Until all threads of the warp are here, at the same kind of meeting.
+/// Waits until all threads of the warp are here, at the same kind of meeting.
 Met meet_warp(Meeting kind, int32_t value);
 
 uint32_t dynamic_shared_bytes();
@@ -50,7 +50,7 @@ void copy_later(void* to, const void* from, size_t bytes, std::function<void()> 
 /// From shared memory, in the thread's current group, and the end of that group.
 void store_later(void* to, const void* from, size_t bytes);
 void end_store_group();
-/// Until at most so many of the thread's groups are not read, or not stored.
+/// Waits until at most so many of the thread's groups are not read, or not stored.
 void wait_groups(uint32_t pending, bool stored);
 
 }  // namespace tutti::emulator

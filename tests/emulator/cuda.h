@@ -25,7 +25,7 @@
 struct Index {
   uint32_t x = 0;
 };
-/// Of the thread that runs, set by run_cta().
+/// Indices of the running thread, set by run_cta().
 inline thread_local Index threadIdx, blockIdx, blockDim, gridDim;
 
 struct alignas(16) uint4 {

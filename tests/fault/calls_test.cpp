@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What applications do wrong, and what happens to their ranks: each gets an error that names what, where and who, and
-// nothing hangs.
+// Mistakes of applications, and their effect on ranks: each rank gets an error that names the mistake, the place and
+// the rank, and nothing hangs.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -91,7 +91,7 @@ TEST(Registration, OnTheHostMakesNoDifferenceAndMayOutliveItsCommunicator) {
   });
 }
 
-// Ranks that nobody waits for yet may have no processor: whoever sends to them goes on meanwhile.
+// A rank without a processor: ranks that send to it go on meanwhile.
 TEST(Waiting, SendersOfSmallMessagesRunFarAhead) {
   constexpr int kCalls = 200;
   const auto repeat = [](const std::function<Status()>& call) {
@@ -100,8 +100,8 @@ TEST(Waiting, SendersOfSmallMessagesRunFarAhead) {
     EXPECT_TRUE(status.ok()) << status.to_string();
   };
   for (const auto& [protocol, count] : {std::pair<const char*, size_t>{"simple", 256}, {"ll", 2}}) {
-    std::atomic<int> roots = 0;   // that have made all their broadcasts
-    std::atomic<int> leaves = 0;  // that have made all their reductions
+    std::atomic<int> roots = 0;   // ranks that have made all their broadcasts
+    std::atomic<int> leaves = 0;  // ranks that have made all their reductions
     const Settings settings = {{"protocol", protocol}, {"algorithm", "direct"}, {"timeouts.operation", "5s"}};
     on_ranks(3, settings, [&, count = count](Communicator& comm) {
       const bool is_root = comm.rank() == 0;
@@ -257,7 +257,7 @@ TEST(Mismatch, NamesRootsMessagesAndEmptyCalls) {
     EXPECT_TRUE(comm.barrier().ok());
     const int root = comm.rank() == 1 ? 2 : 0;
     Status status = comm.broadcast(data.data(), data.data(), 10, DataType::kFloat32, root);
-    if (status.ok()) status = comm.barrier();  // a root waits for nobody
+    if (status.ok()) status = comm.barrier();  // a root does not wait for ranks
     EXPECT_EQ(status.code(), Code::kMismatch) << status.to_string();
     EXPECT_THAT(text_of(status), HasSubstr("call 2 is broadcast of 10 × float32, root 0 on ranks 0,2,3 and broadcast "
                                            "of 10 × float32, root 2 on rank 1"));
@@ -271,7 +271,7 @@ TEST(Mismatch, NamesRootsMessagesAndEmptyCalls) {
     EXPECT_THAT(text_of(status), AllOf(HasSubstr("reduce of 0 × float32, sum, root 0 on rank 0"),
                                        HasSubstr("reduce of 10 × float32, sum, root 0 on rank 1")));
   });
-  // A message of another size, which may come by another protocol.
+  // A message of a different size, which may use a different protocol.
   for (const size_t sent : {size_t{12}, size_t{50'000}}) {
     on_ranks(3, {}, [sent](Communicator& comm) {
       std::vector<float> data(sent);
@@ -319,7 +319,7 @@ TEST(End, NamesTheRankThatSkippedAnEqualCall) {
     const int calls = comm.rank() == 2 ? 3 : 4;
     for (int i = 0; i < calls; ++i)
       EXPECT_TRUE(comm.broadcast(data.data(), data.data(), 10, DataType::kFloat32, 0).ok());
-    // The others are through before rank 2 leaves, and leave after it.
+    // The remaining ranks have ended their calls before rank 2 leaves, and leave after it.
     ++left;
     while (comm.rank() == 2 && left < 3) std::this_thread::yield();
     if (comm.rank() == 2) return;

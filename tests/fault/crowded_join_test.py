@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Strangers at the hub's port before and during a job: idle, slow and flooding ones. The job must not notice.
+"""Strangers at the hub's port before and during a job: idle, slow and flooding strangers. The job must not notice.
 
 crowded_join_test.py TOOL [--strangers N] [--calls C]:
 half of them come while the hub waits for its last rank, half during the job.
@@ -102,7 +102,7 @@ def wait_for_listener(port):
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", port)) == 0:
                 return
-        time.sleep(0.01)  # between looks at another process, which tells nothing
+        time.sleep(0.01)  # pause between checks of a process that does not report its state
     raise TimeoutError("rank 0 does not listen")
 
 

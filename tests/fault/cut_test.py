@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cuts the links between two hosts (network namespaces) in the middle of a run. Needs root; exits with 77 without.
 
-A job has two ranks on each host. The hub uses one link (rail0), the data the other one (rail1). A cut that is shorter
+A job has two ranks on each host. The hub uses one link (rail0), the data the second link (rail1). A cut that is shorter
 than timeouts.peer_loss must not be noticed: the run completes with the right result. After a longer cut the run
-completes or fails by a deadline, and after a cut without end all ranks fail. Where only the data's link is cut, each
+completes or fails by a deadline, and after a cut without end all ranks fail. If only the data's link is cut, each
 rank names both ends of a connection. No run may hang.
 
 Run as: cut_test.py PATH_OF_TUTTI [--long N [--parallel J] [--peer-loss S] [--seed S]]
@@ -39,7 +39,7 @@ RAILS = {"data": (1,), "hub": (0,), "both": (0, 1)}
 class Cut:
     which: str  # of RAILS
     how: str  # "down": the link goes down; "loss": the link stays up and drops every packet
-    after_s: float  # from the first line of the table; where in_start, from the start of the ranks
+    after_s: float  # from the first line of the table; with in_start, from the start of the ranks
     lasts_s: float
     peer_loss_s: float
     setting: tuple = ()
@@ -113,7 +113,7 @@ def wait_all(ranks, deadline):
 
 
 def judge(cut, lasted_s, ranks, ended, errors, missed):
-    """What happened, and what is wrong with it. On a busy machine a cut may last longer than it should."""
+    """The events of a cut, and its failure. On a busy machine a cut may last longer than it should."""
     codes = [rank.returncode for rank in ranks]
     short = lasted_s < cut.peer_loss_s
     if not ended:
@@ -150,7 +150,7 @@ def run(cut, iterations=4000):
             time.sleep(max(0.0, cut_at + cut.lasts_s - time.monotonic()))
             switch(hosts, cut, False)
             lasted = time.monotonic() - cut_at
-            # A run that goes on needs its time; on a busy machine more than one that is alone.
+            # A run that continues needs its time, and on a busy machine more than a run that is alone.
             ended = wait_all(ranks, time.monotonic() + cut.limit_s() + 60)
         took = time.monotonic() - cut_at
         for rank in ranks:

@@ -36,7 +36,7 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr unsigned kLimitSeconds = 120;  // of a child; also under ThreadSanitizer on a busy machine
+constexpr unsigned kLimitSeconds = 120;  // for a child; also under ThreadSanitizer on a busy machine
 constexpr const char* kDone = "done";
 
 enum class End { kQuick, kExit };  ///< _exit(), which runs no destructor, or exit()

@@ -57,7 +57,7 @@ def shared_memory_files():
 
 
 def joined(process):
-    """Whether a rank has met the others: from then on all of them have to name it."""
+    """Whether a rank has met its peers: from then on all peers have to name it."""
     try:
         with open(f"/proc/{process.pid}/maps", encoding="utf-8") as maps:
             return "/memfd:tutti" in maps.read()
@@ -75,7 +75,7 @@ def wait_until(condition, seconds):
 
 
 def gpus_of(process):
-    """What NVIDIA's driver has open for a process: a rank without GPUs would not test them."""
+    """The open files of NVIDIA's driver in a process: a rank without GPUs would not test them."""
     try:
         return [fd for fd in os.listdir(f"/proc/{process.pid}/fd")
                 if re.match(r"/dev/nvidia\d", os.readlink(f"/proc/{process.pid}/fd/{fd}"))]
@@ -89,7 +89,7 @@ class Kill:
     def __init__(self, tool, victim, count, extra, environment=None, collective="all_reduce", pause=None):
         self.tool, self.victim, self.count, self.extra = tool, victim, count, extra
         self.environment, self.collective = environment or {}, collective
-        self.pause = pause  # seconds after rank 1 has met the others; None: in the middle of a call
+        self.pause = pause  # seconds after rank 1 has met its peers; None: in the middle of a call
         self.took = None
         self.hung = False
         about = [*extra, *(f"{key}={value}" for key, value in self.environment.items())]
@@ -161,7 +161,7 @@ def random_case(tool, generator):
 
 
 def gpu_cases(tool, gpus):
-    """On GPUs of their own as far as there are, then on one that they share: there, kernels run in turns."""
+    """On GPUs of their own if there are enough, else on a shared GPU: there, kernels run in turns."""
     cuda = ["--device", "cuda"]
     cases = [Kill(tool, victim, 2, cuda + ["--set", f"protocol={protocol}"])
              for protocol, victim in (("simple", 1), ("ll", 0), ("ll128", 1))]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank that leaves while the other one still calls, on GPUs: the kernel that waits for it ends, and the text names
-// the rank. Ranks are threads; they share a GPU where there is one.
+// A rank that leaves while its peer still calls, on GPUs: the kernel that waits for it ends, and the text names the
+// rank. Ranks are threads; they share a GPU if there is only one GPU.
 #include <cuda_runtime_api.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -53,7 +53,7 @@ class Rank {
   Rank& operator=(const Rank&) = delete;
 
   Status enqueue() { return comm->all_reduce(buffer_, buffer_, kCount, DataType::kFloat32, ReduceOp::kSum, stream_); }
-  /// Returns when the call is through, or was ended.
+  /// Returns when the call has completed, or was ended.
   Status finish() {
     EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
     return comm->async_error();

@@ -28,7 +28,7 @@ using Clock = std::chrono::steady_clock;
 struct Setting {
   const char* name;
   const char* transport;
-  bool two_hosts;  ///< pretended: the lower half of the ranks on one, the upper half on the other
+  bool two_hosts;  ///< two pretended hosts: the lower half of the ranks on the first, the upper half on the second
 };
 constexpr std::array<Setting, 3> kSettings = {
     {{"shared memory", "auto", false}, {"network", "net", false}, {"two hosts", "auto", true}}};
@@ -36,7 +36,7 @@ constexpr std::array<Setting, 3> kSettings = {
 /// Far below the tests' timeouts.operation, also on a busy machine and under ThreadSanitizer.
 constexpr std::chrono::seconds kPrompt{10};
 constexpr const char* kOperationTimeout = "300s";
-/// All ranks of a test are through, destructors included.
+/// Time limit for all ranks of a test, with their destructors.
 constexpr std::chrono::seconds kEnd{60};
 
 Result<Communicator> join(const UniqueId& id, int rank, int ranks, const Setting& setting) {
@@ -160,8 +160,8 @@ TEST(Leave, ByAnException) {
   }
 }
 
-/// The ranks that stay have sent each other more than slots, and sockets, hold. Nobody takes that any more, and no
-/// destructor waits for it.
+/// The ranks that stay have sent each other more data than slots and sockets hold. This data is not received any more,
+/// and no destructor waits for it.
 TEST(Leave, FromACallOfMuchData) {
   for (const Setting& setting : kSettings) {
     on_ranks(4, setting, [](Communicator comm) {
@@ -259,7 +259,7 @@ TEST(LeaveMessages, AfterSendingAll) {
   }
 }
 
-/// Rank 0 needs rank 1, which needs rank 2. Rank 1 keeps its broken communicator: nobody waits for its destructor.
+/// Rank 0 needs rank 1, which needs rank 2. Rank 1 keeps its broken communicator: no rank waits for its destructor.
 TEST(LeaveMessages, WhichARankInBetweenNeeds) {
   for (const Setting& setting : kSettings) {
     std::atomic<bool> told{false};
@@ -337,7 +337,7 @@ constexpr int kRepetitions = 10;
 constexpr int kRepetitions = 40;
 #endif
 
-/// All ranks make the same calls, at their own pace, and leave as soon as they are through.
+/// All ranks make the same calls, at their own pace, and leave as soon as they have made them.
 void end_with_skew(const Setting& setting, int seed) {
   constexpr int kRanks = 4;
   on_ranks(kRanks, setting, [&](Communicator comm) {
@@ -366,8 +366,8 @@ TEST(GoodEnd, AtDifferentTimes) {
   }
 }
 
-/// The root of a broadcast is through, and leaves, before the other ranks begin: slots hold its data. Over a network
-/// the data is more than a socket holds, so the root stays until it is out.
+/// The root of a broadcast has ended its part, and leaves, before the other ranks begin: slots hold its data. Over a
+/// network the data is more than a socket holds, so the root stays until the data is out.
 TEST(GoodEnd, OfARootWhoseDataNobodyHasTaken) {
   for (const Setting& setting : kSettings) {
     std::atomic<bool> gone{false};
@@ -415,7 +415,7 @@ void end_in_turns(Communicator comm) {
 
 constexpr std::array<void (*)(Communicator), 3> kBodies = {leave_after_three_calls, leave_with_the_hub, end_in_turns};
 
-/// One rank of in_processes(). The process ends in good order: its hub, if it has one, says so.
+/// One rank of in_processes(). The process ends in good order: its hub, if it has one, announces its end.
 TEST(DISABLED_Child, IsOneRank) {
   std::istringstream argument(bootstrap::child_argument());
   size_t body = 0, setting = 0;
@@ -430,7 +430,7 @@ TEST(DISABLED_Child, IsOneRank) {
   kBodies.at(body)(*std::move(comm));
 }
 
-/// Runs the body in a process for each rank; that of rank 0 makes the unique id, so the hub lives there.
+/// Runs the body in a process for each rank. The process of rank 0 makes the unique id, so the hub lives there.
 void in_processes(int ranks, size_t setting, void (*body)(Communicator)) {
   SCOPED_TRACE(kSettings.at(setting).name);
   const auto index = std::find(kBodies.begin(), kBodies.end(), body) - kBodies.begin();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pairs of programs: all ranks run one sequence of calls, but one rank runs a sequence that differs in one call. No
-// rank may get a wrong result with code ok, nothing may hang, and the difference must be named: by kMismatch where
+// rank may get a wrong result with code ok, and nothing may hang. The difference must be named: by kMismatch if
 // messages, or the comparison in the background, show it; at the end, by the numbers of calls.
 //
-// PROGRAM_PAIRS=1000 and PROGRAM_SEED=n in the environment set how many pairs run, and which.
+// PROGRAM_PAIRS=1000 and PROGRAM_SEED=n in the environment set the number of pairs and the first pair.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -39,11 +39,11 @@ struct Step {
   size_t count = 1;
   DataType type = DataType::kInt32;
   ReduceOp op = ReduceOp::kSum;
-  int root = 0;  ///< of messages: every rank sends to the rank so many places above it
+  int root = 0;  ///< for messages: every rank sends to the rank that is so many places above it
   bool operator==(const Step&) const = default;
 };
 
-/// A step of messages: every rank sends to one rank and receives from another one.
+/// A step of messages: every rank sends to one rank and receives from one rank.
 bool is_messages(Collective collective) {
   return collective == Collective::kSendRecv;
 }
@@ -56,14 +56,14 @@ bool reduces(Collective collective) {
          collective == Collective::kReduceScatter;
 }
 
-/// As the calls see it: what a collective does not use is no difference.
+/// The step as calls see it: an argument that the collective does not use makes no difference.
 Step normal(Step step) {
   if (!is_rooted(step.collective) && !is_messages(step.collective)) step.root = 0;
   if (!reduces(step.collective)) step.op = ReduceOp::kSum;
   return step;
 }
 
-/// What an algorithm runs.
+/// The collectives that an algorithm runs.
 std::vector<Collective> collectives_of(const std::string& algorithm) {
   using enum Collective;
   if (algorithm == "tree") return {kAllReduce, kBroadcast, kReduce};
@@ -219,7 +219,7 @@ bool run_step(Communicator& comm, const Step& step, size_t number, Status& statu
 
 struct Entry {
   Step step;
-  size_t number;  ///< what its data is made of
+  size_t number;  ///< seed of its data
 };
 using Program = std::vector<Entry>;
 
@@ -247,8 +247,8 @@ struct Pair {
   std::vector<std::pair<std::string, std::string>> settings;
   bool two_hosts = false;
 
-  /// How many calls of both programs look the same. Where one of several equal calls is missing, they may have other
-  /// data, and no call can tell.
+  /// The number of calls of both programs that look the same. If one of several equal calls is missing, they may have
+  /// different data, and no call can tell.
   size_t alike() const {
     const auto same = [](const Entry& a, const Entry& b) { return a.step == b.step; };
     const auto ends = std::mismatch(common.begin(), common.end(), other.begin(), other.end(), same);
@@ -268,7 +268,7 @@ struct Pair {
   }
 };
 
-/// Another step, which differs in what calls see.
+/// A changed step, which differs in an argument that calls see.
 Step changed(Steps& steps, Difference difference, const Step& before) {
   Step step = before;
   while (step == before) {
@@ -314,8 +314,8 @@ Pair random_pair(Random& random, Difference difference) {
   Steps steps(random, pair.ranks, algorithm);
   const size_t calls = 3 + random() % 4;
   const size_t at = 1 + random() % (calls - 1);
-  // A rank that makes a collective call where others exchange messages waits for them, and they for it: no call shows
-  // the difference. So messages differ in their count or type, or come before the call that differs.
+  // If a rank makes a collective call while its peers exchange messages, both sides wait for each other, and no call
+  // shows the difference. So messages differ in their count or type, or come before the changed call.
   const bool in_messages = difference == Difference::kCount || difference == Difference::kType;
   const size_t messages_end = at + (in_messages ? 1 : 0) - (difference == Difference::kOrder ? 1 : 0);
   for (size_t i = 0; i < calls; ++i)
@@ -331,10 +331,10 @@ Pair random_pair(Random& random, Difference difference) {
   return pair;
 }
 
-/// What came of a pair.
+/// The result of a pair.
 struct Outcome {
   int mismatches = 0;  ///< ranks that got it
-  int left = 0;        ///< ranks that were told that another had left
+  int left = 0;        ///< ranks that were told of a rank that left
   int wrong = 0;       ///< results with code ok
   int unseen = 0;      ///< wrong results of calls that look the same on all ranks
   bool named = false;  ///< by a line of the log

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Registered buffers on GPUs: what goes straight into them, what ranks do wrong with them, and what becomes of the
-// calls then. Ranks are threads, each with a GPU of its own.
+// Registered buffers on GPUs: direct stores, mistakes of ranks, and the effect of mistakes on calls. Ranks are threads,
+// each with a GPU of its own.
 #include <cuda_runtime_api.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ using testing::HasSubstr;
 using Settings = std::vector<std::pair<std::string, std::string>>;
 
 constexpr int kRanks = 2;
-constexpr size_t kCount = size_t{3} << 20;  // of a block
+constexpr size_t kCount = size_t{3} << 20;  // elements of a block
 constexpr size_t kBytes = size_t{64} << 20;
 
 /// One rank: a GPU, a stream and buffers.
@@ -47,7 +47,7 @@ class Rank {
   float* input() const { return static_cast<float*>(buffer); }
   float* output() const { return input() + kCount; }
 
-  /// Gathers blocks of `rank + first`, and says what is wrong; empty: nothing.
+  /// Gathers blocks of `rank + first`, and returns the first mistake; empty: none.
   std::string gather(float* to, float first, cudaStream_t on) {
     std::vector<float> host(kCount, first + static_cast<float>(comm.rank()));
     EXPECT_EQ(cudaMemcpy(input(), host.data(), kCount * sizeof(float), cudaMemcpyHostToDevice), cudaSuccess);
@@ -82,7 +82,7 @@ void on_gpus(Settings settings, const std::function<void(Rank&)>& body) {
   settings.emplace_back("device", "cuda");
   auto id = UniqueId::create("=lo");
   ASSERT_TRUE(id.ok()) << id.status().to_string();
-  // Buffers stay until nobody stores to them any more, which after a failure no call says.
+  // Buffers stay until no rank stores to them any more; after a failure, no call reports this.
   std::barrier all_done(kRanks);
   std::vector<std::thread> threads;
   for (int number = 0; number < kRanks; ++number) {
@@ -109,7 +109,7 @@ TEST(Registered, TakesWhatCopyEnginesStore) {
     EXPECT_EQ(rank.gather(rank.output() + 4, 5, rank.stream), "");
     EXPECT_EQ(rank.gather(rank.output() + 1, 9, nullptr), "") << "on the default stream";
     EXPECT_EQ(rank.gather(rank.output(), 13, rank.stream), "");
-    EXPECT_TRUE(rank.comm.exchange({}).ok());  // all are through
+    EXPECT_TRUE(rank.comm.exchange({}).ok());  // all ranks have ended their calls
   });
 }
 
@@ -204,10 +204,10 @@ TEST(Registered, MemoryThatGrewIsSharedByFiles) {
       EXPECT_EQ(rank.gather(rank.output(), 1, rank.stream), "");
       // An output in both pieces.
       EXPECT_EQ(rank.gather(rank.input() + kBytes / 2 / sizeof(float) - kCount, 5, rank.stream), "");
-      EXPECT_TRUE(rank.comm.exchange({}).ok());  // all are through
+      EXPECT_TRUE(rank.comm.exchange({}).ok());  // all ranks have ended their calls
     }
     rank.buffer = allocated;
-    EXPECT_TRUE(rank.comm.exchange({}).ok());  // nobody has it mapped any more
+    EXPECT_TRUE(rank.comm.exchange({}).ok());  // no rank maps it any more
   });
 }
 
@@ -219,7 +219,7 @@ TEST(Registered, WhatWasMappedAnewIsNotUsed) {
     {
       const Registration registration = rank.registered();
       EXPECT_EQ(rank.gather(output, 1, rank.stream), "");
-      EXPECT_TRUE(rank.comm.exchange({}).ok());  // all are through
+      EXPECT_TRUE(rank.comm.exchange({}).ok());  // all ranks have ended their calls
       memory.renew_second_half();
       EXPECT_TRUE(rank.comm.exchange({}).ok());
       EXPECT_EQ(rank.gather(output, 5, rank.stream), "");

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Stops one rank (SIGSTOP) at a random time: another rank must warn in time, and the resumed job must complete.
+"""Stops one rank (SIGSTOP) at a random time: a waiting rank must warn in time, and the resumed job must complete.
 
-stop_test.py TOOL                 a stop of each rank, those with the hub and the standby included
+stop_test.py TOOL                 a stop of each rank, also of the ranks with the hub and the standby
 stop_test.py TOOL --long N        N stops at random times, on all transports
 stop_test.py TOOL --gpus          a stop of each of two ranks on GPUs, whose kernels wait; 77 without any GPU
 --seed S repeats a run; --jobs J jobs at once.

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Connects to every port of a running job without its secret. The job must end as if nobody did; 77 without root.
+"""Connects to every port of a running job without its secret. The job must end as if there were none; 77 without root.
 
-The job runs in a network namespace of its own, with few file descriptors. Strangers are of three kinds: idle ones hold
-connections and say nothing, slow ones send a byte per second, floods connect, send garbage and close again.
+The job runs in a network namespace of its own, with few file descriptors. There are three kinds of strangers: idle
+strangers hold connections and send nothing, slow strangers send a byte per second, floods connect, send garbage and
+close again.
 
 Run as: strangers_test.py PATH_OF_TUTTI [--long [N]] [--only KIND]
 With --long: N strangers (20,000), and the job's time with them compared to its time without them. In the second case
@@ -28,7 +29,7 @@ from tally import Tally
 SKIPPED = 77  # as CTest's SKIP_RETURN_CODE
 ISOLATED = "TUTTI_STRANGERS_ISOLATED"
 TIMEOUT_S = 120
-DESCRIPTORS = 256  # of each rank
+DESCRIPTORS = 256  # descriptors of each rank
 FLOOD_PER_S = 2000
 KINDS = ("idle", "slow", "flood")
 
@@ -98,7 +99,7 @@ class Strangers:
 
 
 def crowd_of(kind, count, ports):
-    """As many processes as the limit of descriptors demands; one for a flood."""
+    """The number of processes that the limit of descriptors demands; one process for a flood."""
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1] - 100
     parts = [count] if kind == "flood" else [min(most, count - begin) for begin in range(0, count, most)]
     return [subprocess.Popen([sys.executable, __file__, "--strangers", kind, str(part), *map(str, ports)],

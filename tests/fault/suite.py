@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs all tests with faults, and prints one table of what came of them.
+"""Runs all tests with faults, and prints one table of their results.
 
 suite.py BUILD                      one short round of all kinds, in a minute or two
 suite.py BUILD --long [SECONDS]     rounds with random times and random programs for an hour, or this long
-suite.py BUILD --only kills cuts    these kinds
+suite.py BUILD --only kills cuts    the named kinds
 
 BUILD is a build folder with the tool and the tests. Kinds that need root are left out without it, and reported. Each
 round of --long has 100 kills, 20 cuts of 1 s to 15 s, 10 stops, 100 pairs of programs, 2,000 strangers of each kind at
@@ -23,7 +23,7 @@ from tally import Tally, heard, table
 
 FOLDER = pathlib.Path(__file__).resolve().parent
 SKIPPED = 77
-LIMIT_S = 1800  # of one test
+LIMIT_S = 1800  # limit of one test
 
 
 @dataclass
@@ -52,7 +52,7 @@ KINDS = [
 
 
 class Suite:
-    """Adds up what the tests tell."""
+    """Adds up the counts that the tests print."""
 
     def __init__(self, build, is_long, log):
         self.build, self.is_long, self.log = build, is_long, log

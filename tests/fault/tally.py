@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What came of runs with faults: counted by each test, told in one line, and added up in one table by suite.py."""
+"""The results of runs with faults: counted by each test, printed in one line, and added up in one table by suite.py."""
 import dataclasses
 import json
 

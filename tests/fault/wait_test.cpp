@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that wait without progress: one of them warns, and names the missing rank and what it does.
+// Ranks that wait without progress: one of them warns, and names the missing rank and its call.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>

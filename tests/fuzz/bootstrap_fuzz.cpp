@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes from the network, where the first byte says to whom: the parsers of payloads, the door of a hub, a hub that
-// has let a rank in, or a rank that has let a hub in. None of them may fail otherwise than with an error.
+// Any bytes from the network. The first byte chooses the receiver: the parsers of payloads, the acceptor of a hub, a
+// hub that has admitted a rank, or a rank that has admitted a hub. Each may fail with an error only.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/socket.h>
@@ -75,7 +75,7 @@ T hear(const base::Fd& socket) {
   return *payload;
 }
 
-/// Of this process alone, so that no other one connects to a port that was its own before.
+/// An address of this process alone, so that no other process connects to a port that was its own before.
 const std::string& own_address() {
   static const std::string address = [] {
     const auto pid = static_cast<uint32_t>(::getpid());

@@ -53,7 +53,7 @@ SocketAddress loopback() {
   return SocketAddress(ip, 0);
 }
 
-/// `proves`: the hello carries the right proof, whatever else it says.
+/// `proves`: the hello carries the right proof, with any further content.
 void hear_hello(Bytes bytes, bool proves) {
   static std::unique_ptr<Listener> listener;
   static unsigned inputs = 0;
@@ -81,7 +81,7 @@ void hear_hello(Bytes bytes, bool proves) {
   }
 }
 
-/// As a listener that answers with these bytes.
+/// A listener that answers with these bytes.
 void answer_connecting(Bytes bytes) {
   static const Fd listener = *listen_on(loopback());
   Address address;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as a plan file: it is read or refused with a place. What was read comes back the same from both forms, and
-// is proved or refused with a reason.
+// Any bytes as a plan file: it is read, or refused with a position. A file that was read is equal after a round trip
+// through both forms, and is proved or refused with a reason.
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>

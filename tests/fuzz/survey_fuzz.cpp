@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as what ranks tell each other about their calls: a question is answered or refused, and of reports every
-// text can be made. The first byte says how many ranks there are, and what the other bytes are.
+// Any bytes as messages of ranks about their calls: a question is answered or refused, and every text can be made of
+// reports. The first byte gives the number of ranks, and the meaning of the remaining bytes.
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -58,7 +58,7 @@ class Source {
     return value;
   }
   uint32_t below(uint32_t end) { return take<uint8_t>() % end; }
-  /// Small and huge numbers alike.
+  /// Small and huge numbers.
   uint64_t number() { return uint64_t{take<uint8_t>()} << below(64); }
 
  private:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as a topology: it is read or refused with a place; what was read comes back the same from both forms,
-// merges with itself, and makes a system graph or says why not.
+// Any bytes as a topology: it is read, or refused with a position. A topology that was read is equal after a round trip
+// through both forms, merges with itself, and makes a system graph or gives the reason why not.
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>

@@ -13,7 +13,7 @@ def meeting():
 
 
 def without_actors(text):
-    """Which process ended, which rank waits or warns first: each run may give another answer."""
+    """The process that ended, or the rank that waits or warns first: each run may give a different answer."""
     text = re.sub(r"\(\S+ pid \d+\)", "(HOST pid N)", text)
     text = re.sub(r"rank \d+ waits for rank \d+", "rank N waits for rank N", text)
     text = re.sub(r"warn \d+/", "warn N/", text)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the documentation quotes: code blocks, code in a line, commands with their outputs."""
+"""The quotes of the documentation: code blocks, code in a line, commands with their outputs."""
 
 import dataclasses
 import difflib
@@ -9,7 +9,7 @@ import textwrap
 ANY_LINES = "..."
 # Figures that differ from run to run: times, sizes of a process in memory, ratios of times.
 MEASURED = r"µs|ms|s|MiB|times"
-# Figures that only a measurement or a prediction makes differ; of a described machine they are exact.
+# Figures that only a measurement or a prediction changes; figures of a described machine are exact.
 MEASURED_RATES = MEASURED + r"|GB/s|%"
 
 
@@ -98,7 +98,7 @@ def normal(line, measured):
 
 
 def difference(quoted, actual, measured=MEASURED):
-    """A unified diff between the quoted lines and the actual ones, empty if these fit."""
+    """A unified diff between the quoted lines and the actual lines, empty if they fit."""
     quoted, actual = without_blank_end(quoted), without_blank_end(actual)
     patterns = []
     for line in quoted:

@@ -113,7 +113,7 @@ def measured_in(quote):
 
 
 def quote_problem(shell, quote):
-    """The difference between a quote and what its command does, empty if there is none."""
+    """The difference between a quote and its command's output, empty if there is none."""
     code, lines = shell.run(quote.command if quote.output is not None else small(quote.command))
     fails = quote.output is not None and any(re.search(r"\berror\b|^tutti: ", line) for line in quote.output)
     if (code != 0) != fails:
@@ -310,7 +310,7 @@ SETTING = r"^[a-z_]+(\.[a-z_0-9]+)*: \S"
 BLOCKS = {
     r"\A(?:\w+=\S+ )*(?:(?:build/(?:release|cuda)/bin/)?tutti|\./dev|cmake|my_program) ": Blocks.check_commands,
     "|".join(rf"\A{beginning}\b" for beginning in messages.SCRIPTS): Blocks.check_message,
-    r"\A *your program ──|\AT = call": Blocks.check_drawing,
+    r"\A *(?:your program|application) ──|\AT = call": Blocks.check_drawing,
     r"\Atutti_table: 1": Blocks.check_table,
     r"\A[a-z_.]+:\s": Blocks.check_configuration,
     r"#include|\A(?:static|install|Result|Status)\b|cmake_minimum_required": Blocks.check_code,

@@ -47,7 +47,7 @@ cmake --install "$work/algo-chain/build" --prefix "$work/prefix"
 "$work/hello/build/hello" | tee "$work/hello.out"
 [[ $(grep -c 'the sum is 10' "$work/hello.out") == 4 ]]
 
-# A plugin that is gone fails what names it, and nothing else.
+# A missing plugin fails the configurations that name it, and nothing else.
 find "$work/prefix" -name tutti-proto-ll.so -delete
 if "$tutti" bench all_reduce --ranks 2 --min 8 --max 8 2>"$work/missing"; then
   echo "a missing plugin went unnoticed" && exit 1

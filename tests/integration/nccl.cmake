@@ -40,7 +40,7 @@ if(TARGET tutti_nccl)
   add_test(NAME nccl_like COMMAND nccl_like --library $<TARGET_FILE:tutti_nccl> -p 2 --share -e 65536 -n 20)
   set_tests_properties(nccl_codes nccl_family nccl_like PROPERTIES TIMEOUT 600 SKIP_RETURN_CODE 77)
 endif()
-# How ranks meet to make one communicator from another needs no GPU, and no CUDA.
+# The meeting of ranks for a new communicator needs no GPU, and no CUDA.
 tutti_test(nccl_meeting_test
   SOURCES nccl_meeting_test.cpp ../unit/bootstrap_group.cpp ${PROJECT_SOURCE_DIR}/compat/nccl/meeting.cpp
   LABELS concurrent)

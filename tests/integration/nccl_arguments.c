@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A C program on libnccl.so.2 over Tutti. Without an argument: what can be asked without a GPU. "unique_id": asks for
-// an id twice. "one_rank": a communicator of one rank; needs a GPU, and ends with 77 where there is none.
+// A C program on libnccl.so.2 over Tutti. Without an argument: calls that need no GPU. "unique_id": asks for an id
+// twice. "one_rank": a communicator of one rank; needs a GPU, and ends with 77 if there is none.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -135,7 +135,7 @@ static void groups(void) {
   CHECK(ncclGroupStart() == ncclSuccess && ncclGroupStart() == ncclSuccess);
   CHECK(ncclGroupEnd() == ncclSuccess && ncclGroupEnd() == ncclSuccess);
   CHECK(ncclGroupEnd() == ncclInvalidUsage);
-  // A mistake in a group is what its outermost end returns, and only that.
+  // The outermost end of a group returns a mistake in the group, and only this mistake.
   CHECK(ncclGroupStart() == ncclSuccess && ncclGroupStart() == ncclSuccess);
   CHECK(ncclAllReduce(NULL, NULL, 1, ncclFloat, ncclSum, NULL, NULL) == ncclInvalidArgument);
   CHECK(ncclGroupEnd() == ncclSuccess && ncclGroupEnd() == ncclInvalidArgument);

@@ -56,7 +56,7 @@ def main(program):
 
 
 def files_of_variables(program):
-    """Variables of the process win over those of the user's file."""
+    """Variables of the process win over variables of the user's file."""
     with tempfile.TemporaryDirectory() as folder:
         file = f"{folder}/nccl.conf"
         with open(file, "w", encoding="utf-8") as out:
@@ -79,7 +79,7 @@ def common_id(program):
     check("a secret", code == 1 and "no secret" not in log, (code, log))
     code, log = run(program, NCCL_COMM_ID="127.0.0.1:4321", TUTTI_ID_SECRET="short")
     check("a short secret", code == 1 and "32 hexadecimal digits" in log, (code, log))
-    with tempfile.NamedTemporaryFile("w", encoding="utf-8") as file:  # of mode 0600
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8") as file:  # has mode 0600
         file.write("0123456789abcdef" * 2 + "\n")
         file.flush()
         code, log = run(program, NCCL_COMM_ID="127.0.0.1:4321", TUTTI_ID_SECRET_FILE=file.name)

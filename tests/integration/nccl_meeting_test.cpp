@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that find together without the others, without the hub that their communicator was made by, and after a try
-// that came to nothing. Ranks are threads; what they make is an id, so no GPU is needed.
+// Ranks that meet without the remaining ranks, without the hub of their communicator, and after a failed attempt. Ranks
+// are threads; the result is an id, so no GPU is needed.
 #include "nccl/meeting.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ struct Ranks {
       const Status opened = doors[static_cast<size_t>(rank)].open(gather, rank, kRendezvous);
       EXPECT_TRUE(opened.ok()) << opened.to_string();
     });
-  }  // the hub ends here: nobody needs it to meet again
+  }  // the hub ends here: it is not needed to meet again
 
   /// All members meet; each with the color and key that `wish` gives it. Their seats, by rank.
   std::map<int, Seat> meet(const std::vector<int>& members, const std::function<std::pair<int, int>(int)>& wish) {

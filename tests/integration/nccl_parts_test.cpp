@@ -13,7 +13,7 @@
 
 namespace tutti::nccl {
 
-// Of comm.cpp, which needs CUDA.
+// A function of comm.cpp, which needs CUDA.
 ncclResult_t check_handle(const ncclComm* comm, std::string_view /*call*/) {
   return comm != nullptr && comm->magic == ncclComm::kAlive ? ncclSuccess : ncclInvalidArgument;
 }
@@ -178,7 +178,7 @@ class VariablesTest : public testing::Test {
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
   void use_own_file() { setenv("NCCL_CONF_FILE", (folder_ / "own.conf").c_str(), 1); }
-  /// Ends a process in whose variables all of these are found; "": is not set.
+  /// Ends a process in which all these variables have these values; "": the variable is not set.
   static void expect_and_exit(const std::vector<std::pair<const char*, const char*>>& expected) {
     for (const auto& [name, value] : expected) {
       const std::string found = variable(name).value_or("");

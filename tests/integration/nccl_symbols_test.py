@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""libnccl.so.2 exports what compat/nccl/symbols.txt lists and nothing else: pnccl* strong, nccl* weak, no versions.
+"""libnccl.so.2 exports the symbols of compat/nccl/symbols.txt and nothing else: pnccl* strong, nccl* weak, no versions.
 
     nccl_symbols_test.py LIBRARY SYMBOLS NM [--may-need LIBRARY...]
 
-With --may-need, it needs no shared libraries but those and what every C++ program needs.
+With --may-need, it needs only the named shared libraries and the libraries of every C++ program.
 """
 
 import argparse
@@ -13,13 +13,13 @@ import subprocess
 import sys
 
 STRONG_WITHOUT_TWIN = {"ncclResetDebugInitInternal"}
-# Of C and C++; some are empty in newer systems, and not needed.
+# Libraries of C and C++; some are empty in newer systems, and not needed.
 EVERYBODYS = ["libc.so", "libm.so", "libdl.so", "librt.so", "libpthread.so", "libstdc++.so", "libgcc_s.so",
               "ld-linux-x86-64.so", "ld-linux-aarch64.so"]
 
 
 def exported(nm, library):
-    """Name → kind (T strong, W weak, and whatever else there is)."""
+    """Name → kind (T strong, W weak, and any further kind)."""
     lines = subprocess.run([nm, "-D", "--defined-only", library], check=True, capture_output=True, text=True).stdout
     return {fields[-1]: fields[-2] for fields in map(str.split, lines.splitlines())}
 

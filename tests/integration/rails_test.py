@@ -3,7 +3,7 @@
 """Two hosts (network namespaces) joined by two links: channels are spread over both. Needs root; exits with 77 without.
 
 The test runs itself again in mount and process namespaces of its own, with a /run of its own. The kernel removes the
-network namespaces with them, however the test ends.
+network namespaces with them at each end of the test.
 
 Run as: rails_test.py PATH_OF_TUTTI
         rails_test.py PATH_OF_TUTTI --outside: the test that nothing remains of a test that is killed
@@ -50,7 +50,7 @@ class TwoRails(unittest.TestCase):
         self.hosts = make_hosts(self.addCleanup)
 
     def bench(self, *arguments):
-        """Rank 0 on the first host, rank 1 on the second; returns what rank 0 printed."""
+        """Rank 0 on the first host, rank 1 on the second; returns the output of rank 0."""
         meeting = f"10.213.0.1:41999:{secrets.token_hex(16)}"
         environment = {k: v for k, v in os.environ.items() if not k.startswith("TUTTI_")}
         ranks = []

@@ -22,7 +22,7 @@ set_tests_properties(random_calls_small PROPERTIES LABELS concurrent)
 tutti_time_limit(30 random_calls_small)
 add_test(NAME random_calls_gpus COMMAND random_calls_test --gpus)
 set_tests_properties(random_calls_gpus PROPERTIES TIMEOUT 600 SKIP_RETURN_CODE 77)
-# What the tuner takes for a size hides what other protocols do there.
+# The tuner's choice for a size hides the behaviour of the other protocols.
 foreach(protocol simple ll ll128)
   add_test(NAME random_calls_gpus_${protocol} COMMAND random_calls_test --gpus --calls 2000)
   set_tests_properties(random_calls_gpus_${protocol} PROPERTIES

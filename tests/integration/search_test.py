@@ -99,7 +99,7 @@ class Search(unittest.TestCase):
 
 
 class Explain(unittest.TestCase):
-    """`tutti explain --topology`: the verdicts of communicators on GPUs, without one."""
+    """`tutti explain --topology`: the verdicts of communicators on GPUs, without a GPU."""
 
     GPU = "{{busid: '0000:{:02x}:00.0', class: 0x030200, link_speed: 16.0 GT/s PCIe, link_width: 16, " \
           "gpu: {{dev: {}, sm: 90}}}}"

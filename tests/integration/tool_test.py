@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The `tutti` command from end to end: what it prints, its exit codes, and that it leaves no process behind.
+"""The `tutti` command from end to end: its output, its exit codes, and that it leaves no process behind.
 
 Run as: tool_test.py PATH_OF_TUTTI [unittest arguments]
 """
@@ -270,7 +270,7 @@ class Bench(ToolTest):
 
 
 class Endings(ToolTest):
-    """Nothing stays behind, whatever ends the benchmark."""
+    """No process stays behind after any end of the benchmark."""
 
     def start_long(self):
         process = start("bench", "all_reduce", "--ranks", 3, "--min", "4K", "--max", "4K", "--iters", 1000000000)
@@ -306,7 +306,7 @@ class Endings(ToolTest):
 
 
 class Failures(ToolTest):
-    """What stops all ranks is said once, with the ranks."""
+    """A failure of all ranks is printed once, with the ranks."""
 
     def check_once(self, *arguments, ranks, says):
         errors = self.run_bad(1, *arguments, says=says)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`tutti topo` from end to end: trees, matrices, drawings and files of machines, and what is implausible about them.
+"""`tutti topo` from end to end: trees, matrices, drawings and files of machines, and checks for implausible machines.
 
 Run as: topo_test.py PATH_OF_TUTTI [unittest arguments]
 """

@@ -121,7 +121,7 @@ class Tune(TuneTest):
         run = self.tune("--limit", 0.001)
         self.assertIn("stopped after 0.001 s", run.stderr)
         self.assertIn("# INCOMPLETE: stopped after 0.001 s (--limit)", self.table.read_text())
-        self.explain(8)  # what there is can be read
+        self.explain(8)  # the incomplete table can be read
 
     def test_nothing_is_left_behind(self):
         with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.dict(os.environ, TMPDIR=folder):

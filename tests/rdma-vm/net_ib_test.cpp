@@ -243,7 +243,7 @@ TEST(Ib, WrongPeersAreNamed) {
   IbNetwork net("rxe0");
   EXPECT_EQ(connect_code(net, tutti_net_handle{}), TUTTI_INVALID_ARGUMENT);
   EXPECT_THAT(plugin::take_failure_text(), HasSubstr("same network plugin"));
-  // Another program has the port.
+  // A different program has the port.
   base::Fd listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{};
   address.sin_family = AF_INET;
@@ -262,7 +262,7 @@ TEST(Ib, WrongPeersAreNamed) {
       const base::Fd guest(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
       EXPECT_EQ(send(guest.get(), bytes, size, MSG_NOSIGNAL), static_cast<ssize_t>(size));
       uint8_t byte = 0;
-      while (recv(guest.get(), &byte, 1, 0) > 0) continue;  // until the plugin closes
+      while (recv(guest.get(), &byte, 1, 0) > 0) continue;  // until the plugin closes the connection
     });
     const int32_t code = connect_code(net, raw);
     other.join();

@@ -30,7 +30,7 @@ std::vector<Answer::State> states(const Result<std::vector<Answer>>& answers) {
   return states;
 }
 
-/// What every rank gets where rank i joins as `joins[i]` = {rank, rank count}.
+/// The results of all ranks if rank i joins as `joins[i]` = {rank, rank count}.
 std::vector<Status> join_as(const UniqueId& id, const std::vector<std::pair<int, int>>& joins) {
   std::vector<Status> statuses(joins.size());
   in_ranks(static_cast<int>(joins.size()), [&](int i) {
@@ -120,7 +120,7 @@ TEST(Joining, WaitsForTheHub) {
   auto early = std::async(std::launch::async, [&] { return Bootstrap::join(*id, 0, 1, soon()).status(); });
   listener->reset();
   const auto served = UniqueId::create_at(address.to_string(), secret);
-  // The early one may have reached the first listener, which hung up.
+  // The early rank may have reached the first listener, which hung up.
   const Status status = early.get();
   EXPECT_TRUE(served.ok()) << served.status().to_string();
   EXPECT_TRUE(status.ok() || status.code() == Code::kRemote) << status.to_string();
@@ -166,7 +166,7 @@ TEST(Calls, EndAtTheFirstDeadlineOfTheirRanks) {
   }
 }
 
-/// A rank that leaves without a word while the others are in a call. Which of both comes first is not certain, so this
+/// A rank that leaves without an announcement while its peers are in a call. The order of both is not certain, so this
 /// is tried often; in nearly all tries the call comes first.
 TEST(Calls, EndWhenARankLeavesMeanwhile) {
   for (int round = 0; round < 20; ++round) {
@@ -406,7 +406,7 @@ TEST(DISABLED_Child, JoinsAndForks) {
   wait_for_parent();
 }
 
-/// Kills rank 1 of 3 and looks how the others take it.
+/// Kills rank 1 of 3 and checks the reaction of its peers.
 void expect_loss_is_noticed(const std::string& child_test) {
   const UniqueId id = make_id();
   Child child(child_test, id.to_string());

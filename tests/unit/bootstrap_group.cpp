@@ -17,7 +17,7 @@
 namespace tutti::bootstrap {
 namespace {
 
-// Descriptors of a child, above what the program opens itself.
+// Descriptors of a child, above the descriptors that the program opens itself.
 constexpr int kChildReads = 200;
 constexpr int kChildWrites = 201;
 constexpr const char* kArgument = "TUTTI_TEST_CHILD";
@@ -97,7 +97,7 @@ Hello hello_to(const UniqueId& id, int rank, int rank_count) {
   hello.rank = rank;
   hello.rank_count = rank_count;
   hello.peer_loss_ms = 10000;
-  hello.process = process_token();  // in the hub's process: nobody expects a standby there
+  hello.process = process_token();  // in the hub's process: no standby is expected there
   return hello;
 }
 
@@ -195,7 +195,7 @@ int Child::wait() {
 }
 
 std::string child_argument() {
-  const char* argument = ::getenv(kArgument);  // NOLINT(concurrency-mt-unsafe): nobody sets it here
+  const char* argument = ::getenv(kArgument);  // NOLINT(concurrency-mt-unsafe): no thread sets it here
   return argument == nullptr ? "" : argument;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tests of the bootstrap share: groups of ranks in threads, ranks in processes of their own, raw connections.
+// The common part of bootstrap tests: groups of ranks in threads, ranks in processes of their own, raw connections.
 #pragma once
 
 #include <signal.h>
@@ -17,7 +17,7 @@
 
 namespace tutti::bootstrap {
 
-/// Far beyond what any step takes, also on a busy machine.
+/// Far beyond the time of any step, also on a busy machine.
 inline base::Time soon() {
   return base::time_in(std::chrono::seconds(60));
 }
@@ -73,7 +73,7 @@ class Child {
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
 
-  /// What the child says next with say_to_parent().
+  /// The next text of the child's say_to_parent().
   std::string hear() const;
   /// Lets the child's wait_for_parent() return, now and later, here and in its own children.
   void release() { to_child_.reset(); }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Both sides of the door prove that they know the secret, and nobody learns it.
+// Both sides of the acceptor prove that they know the secret, and a stranger does not learn it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -85,7 +85,7 @@ TEST(Handshake, NothingIsBelievedBeforeTheProof) {
   EXPECT_THAT(text_of(status), HasSubstr("is no hub of this version"));
 }
 
-/// What a rank says of a process whose first frame is this one.
+/// The text of a rank about a process whose first frame is this frame.
 std::string text_on_first(const Header& header, const Challenge& challenge) {
   const Impostor impostor;
   auto joining = std::async(std::launch::async, [&] { return Bootstrap::join(impostor.id(), 0, 2, soon()).status(); });
@@ -147,7 +147,7 @@ TEST(Handshake, ARecordedHelloIsWorthNothing) {
   EXPECT_EQ(replaying.hear().header.kind, Kind::kChallenge);
   replaying.say({.kind = Kind::kHello, .timeout_ms = 60000}, payload_of(hello));
   EXPECT_TRUE(replaying.hears_end());
-  make_group(id, 2);  // nobody has taken the place of rank 1
+  make_group(id, 2);  // no stranger has taken the place of rank 1
 }
 
 TEST(Handshake, TheHubProvesThatItKnowsTheSecret) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The standby hub: the process of the hub dies, is stopped, or ends, and the ranks go on or learn who is lost.
+// The standby hub: the process of the hub dies, is stopped, or ends. The ranks go on, or learn which rank is lost.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -136,7 +136,7 @@ TEST(Standby, DeathOfTheStandbysProcessNamesItsRank) {
   EXPECT_THAT(text_of(other.value()->barrier(soon())), HasSubstr("its process ended without leaving"));
 }
 
-/// The hub's process has no rank: nobody is lost with it.
+/// The hub's process has no rank: no rank is lost with it.
 void expect_standby_serves(const std::function<void(Child&)>& end) {
   Child child("DISABLED_Child.Serves", "");
   const auto id = UniqueId::from_string(child.hear());

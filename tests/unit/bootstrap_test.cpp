@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that meet, exchange and leave, whatever strangers do.
+// Ranks that meet, exchange and leave, with all kinds of strangers.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
@@ -104,7 +104,7 @@ TEST(Bootstrap, SplitsThroughTheParent) {
 
 // Strangers.
 
-/// What a rank would say, without a proof.
+/// The hello of a rank without a proof.
 Hello hello_without_proof(const UniqueId& id, int rank, int count) {
   Hello hello = hello_to(id, rank, count);
   hello.proof.fill(std::byte{1});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The checker of results finds wrong elements of each type, also those that comparisons of floats easily miss.
+// The checker of results finds wrong elements of each type, also errors that comparisons of floats easily miss.
 #include "tools/check/compare.h"
 
 #include <fmt/format.h>
@@ -189,7 +189,7 @@ TEST(CompareValues, ZerosDifferWhereResultsAreExact) {
   }
 }
 
-/// Values at the border of what is allowed are right, and the next ones beyond it are wrong.
+/// Values at the border of the permitted range are right, and their neighbours beyond it are wrong.
 TEST(CompareValues, BoundsOfSumsAreExact) {
   for (const DataType type : {DataType::kFloat32, DataType::kFloat64}) {
     for (const double sign : {-1.0, 1.0}) {

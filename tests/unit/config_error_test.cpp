@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is wrong with a configuration is said with its place, the key, and what would be right.
+// Errors in a configuration are reported with their position, the key, and the right form.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -211,7 +211,7 @@ TEST_F(ConfigError, Files) {
             "cannot read the configuration file folder: Is a directory; check its path and rights");
   EXPECT_EQ(job("/dev/zero").status().text(), "/dev/zero: larger than 1 MiB; is it a configuration?");
   EXPECT_EQ(Config::load({"site.yaml", "", {{"TUTTI_CONFIG", "none.yaml"}}, {}}).status().code(), Code::kNotFound);
-  // The usual site file may be absent, one that is named may not.
+  // The usual site file may be absent; a named site file may not.
   EXPECT_TRUE(Config::load({"site.yaml", "", {}, {}}).ok());
   EXPECT_EQ(Config::load({"site.yaml", "", {{"TUTTI_SITE_CONFIG", "none.yaml"}}, {}}).status().code(), Code::kNotFound);
 }

@@ -84,7 +84,7 @@ class Mutator {
       case 3:
         text.insert(at, text.substr(at, length));
         break;
-      case 4: {  // a piece of another file
+      case 4: {  // a piece of a different file
         const std::string& other = pick(corpus_);
         text.insert(at, other.substr(below(other.size()), below(200)));
         break;
@@ -127,7 +127,7 @@ TEST_F(ConfigMutation, LoadsOrSaysWhy) {
     const auto config = load(text);
     if (config.ok()) {
       ++loaded;
-      // What was accepted is usable: every value can be written and read back.
+      // An accepted configuration is usable: every value can be written and read back.
       for (const auto& item : config->items()) ASSERT_FALSE(item.key.empty());
       ASSERT_FALSE(config->agreement().empty());
     } else {

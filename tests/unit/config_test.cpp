@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a right configuration means: values, layers and their origins, rules, settings of plugins, agreement.
+// The meaning of a right configuration: values, layers and their origins, rules, settings of plugins, agreement.
 #include <gmock/gmock.h>
 
 #include <chrono>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans as copies: what they leave in the outputs, and which plans are more than that.
+// Plans as copies: the contents of outputs after the copies, and plans that consist of more than copies.
 #include "plan/copies.h"
 
 #include <fmt/format.h>
@@ -24,7 +24,7 @@ using Block = std::pair<uint32_t, uint32_t>;
 /// By rank and block of its output.
 using Outputs = std::map<Block, Block>;
 
-/// What the collective demands. In place, the own block of all_gather's output is its input, and stays.
+/// The outputs that the collective demands. In place, the own block of all_gather's output is its input, and stays.
 Outputs wanted(const Plan& plan, bool in_place) {
   Outputs outputs;
   for (uint32_t rank = 0; rank < plan.rank_count; ++rank) {
@@ -42,7 +42,7 @@ Outputs wanted(const Plan& plan, bool in_place) {
   return outputs;
 }
 
-/// What the copies of all ranks leave. Each block is written once, and by whom is announced.
+/// The outputs after the copies of all ranks. Each block is written once, by the announced rank.
 Outputs copied(const std::vector<Plan>& plans, bool in_place) {
   Outputs outputs;
   std::map<uint32_t, std::set<uint32_t>> writers;

@@ -94,10 +94,10 @@ TEST_F(CostsTest, OfDirectExchanges) {
   expect(direct, one_node_, TUTTI_ALL_TO_ALL, kOneShot, {{1, 0}, {0.75 * kCongestion, 0}});
   expect(direct, one_node_, TUTTI_ALL_TO_ALL, kShifted, {{3, 0}, {0.75, 0}});
   expect(direct, one_node_, TUTTI_GATHER, kShifted, {{1, 0}, {0.75, 0}});
-  // The hops inside are over before those between, unless they take turns.
+  // The hops inside are over before the hops between, unless they take turns.
   expect(direct, two_nodes_, TUTTI_ALL_GATHER, kOneShot, {{0, 1}, {2 * kCongestion / 6, 3 * kCongestion / 6}});
   expect(direct, two_nodes_, TUTTI_ALL_GATHER, kShifted, {{2, 3}, {2.0 / 6, 3.0 / 6}});
-  // The busiest rank inside is one of three, the busiest outside the one that is alone.
+  // The busiest rank inside is one of three ranks; the busiest rank outside is the single rank.
   expect(direct, unequal_nodes_, TUTTI_ALL_REDUCE, kOneShot, {{0, 1}, {2 * kCongestion, 3 * kCongestion}});
   expect(direct, unequal_nodes_, TUTTI_ALL_REDUCE, kTwoShot, {{0, 2}, {kCongestion, 1.5 * kCongestion}});
   expect(direct, unequal_nodes_, TUTTI_ALL_TO_ALL, kShifted, {{2, 3}, {0.5, 0.75}});

@@ -80,7 +80,7 @@ tutti_slot_layout layout_of(Wire wire) {
   layout.slot_stride = wire == Wire::kLL ? 1024 + 64 : 512 + device::Simple::kHeaderBytes;
   layout.chunk_slots = 2;
   if (wire == Wire::kSimpleSplit) {
-    // Messages of 1 to 3 slots, which do not divide the ring: some begin anew before its end.
+    // Messages of 1 to 3 slots, which do not divide the ring: some begin at its first slot before its end.
     layout.slot_count = 16;
     layout.slot_stride = 192;
     layout.message_slots = 3;
@@ -95,7 +95,7 @@ struct Rank {
   tutti_plan view{};
   std::vector<tutti_connection*> senders, receivers;
   uint32_t abort = 0;
-  tutti_fault fault{};  ///< of the latest call
+  tutti_fault fault{};  ///< fault of the latest call
 
   void make_plan(const Case& test, uint32_t rank) {
     const tutti_plan_request request{sizeof(tutti_plan_request), TUTTI_ALL_REDUCE, rank, 0, 0, 0};
@@ -214,7 +214,7 @@ TEST(Device, AllReduceIsTheSum) {
   }
 }
 
-// The flag of a message's last word speaks for all words: they must not become visible in another order. Lengths that
+// The flag of a message's last word signals all words: they must not become visible in a different order. Lengths that
 // are multiples of 16 bytes end in whole vectors.
 TEST(Device, LLMessagesArriveWhole) {
   constexpr uint64_t kMessages = kThorough ? 2'000'000 : 1'000;
@@ -312,7 +312,7 @@ class LLPair {
   std::array<uint32_t, kElements> data_{};
 };
 
-// Flags are numbers of 32 bits: a word that was last written 2^32 steps ago must not look like a new one.
+// Flags are numbers of 32 bits: a word that was last written 2^32 steps ago must not look new.
 TEST(Device, LLWordsOfEarlierRoundsOfFlagsAreNotTakenForNew) {
   LLPair pair;
   pair.jump_to(pair.slots() + 1);
@@ -326,7 +326,7 @@ TEST(Device, LLWordsOfEarlierRoundsOfFlagsAreNotTakenForNew) {
     ASSERT_TRUE(pair.arrived(1));
     pair.release();
   }
-  // The step whose flag, and slot, are those of the first message.
+  // The step with the flag, and the slot, of the first message.
   EXPECT_FALSE(pair.arrived(LLPair::kElements)) << "nothing was sent";
   pair.send(LLPair::kElements);
   EXPECT_TRUE(pair.arrived(LLPair::kElements));
@@ -348,7 +348,7 @@ TEST(Device, DifferentCountsAreNoticed) {
   }
 }
 
-// A short and a long message may begin at different ends of the ring; the receiver must find what the sender wrote.
+// A short and a long message may begin at different ends of the ring; the receiver must find the sender's message.
 TEST(Device, DifferentCountsAreNoticedAtEveryPlace) {
   for (uint32_t calls_before = 0; calls_before < 2 * layout_of(Wire::kSimpleSplit).slot_count; ++calls_before) {
     SCOPED_TRACE(calls_before);
@@ -396,7 +396,7 @@ struct Slow {
 TEST(Device, ACallThatAdvancesMayTakeLongerThanTheTimeOut) {
   const Case test{2, &ring_all_reduce, Wire::kSimple, 10, false, 0};
   std::vector<Rank> ranks = make_ranks(test);
-  constexpr std::chrono::milliseconds kTimeOut{1000};  // ten times what the driver sleeps at most
+  constexpr std::chrono::milliseconds kTimeOut{1000};  // ten times the longest sleep of the driver
   constexpr int kAdvances = 16;
   tutti_work work{};
   Slow slow{kAdvances};

@@ -22,7 +22,7 @@ class FakeNetwork {
  public:
   static const tutti_network_ops* ops();
 
-  /// Ends every connection: what was sent before still arrives, then requests fail with `code`.
+  /// Ends every connection: earlier data still arrives, then requests fail with `code`.
   void break_all(int32_t code, std::string why);
   /// Changes messages on their way, from now on.
   void change_messages(std::function<void(std::vector<uint8_t>&)> change);
@@ -30,11 +30,11 @@ class FakeNetwork {
   void misreport(int64_t bytes) { extra_bytes_ = bytes; }
   /// Connects to the listener that was opened as number `index`, and sends `message`, if any.
   void visit(size_t index, const std::vector<uint8_t>& message);
-  /// What the plugin can do, TUTTI_NET_CAP_*, and the kinds of memory that its device registers.
+  /// The capabilities of the plugin, TUTTI_NET_CAP_*, and the kinds of memory that its device registers.
   void set_capabilities(uint64_t capabilities, uint32_t memory) { capabilities_ = capabilities, memory_ = memory; }
   /// The limit of connections that the device reports.
   void limit_connections(uint32_t limit) { max_connections_ = limit; }
-  /// Lets the plugin access the memory at `view`, which nobody else may, through `alias`.
+  /// Lets only the plugin access the memory at `view`, through `alias`.
   void grant(const PrivateMemory& memory);
   /// Messages that were sent with a tag from `first` to `last`, and flushes.
   int sent(uint32_t first, uint32_t last);

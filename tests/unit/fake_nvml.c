@@ -11,8 +11,8 @@ typedef struct {
   const char* bus;
   int sm;
   unsigned device;
-  const char* links; /* one character each: x down, S T switches, c CPU, v w and h what has no address and is a switch
-                        or something else, u another GPU that is not visible, 0-9 a GPU of this machine */
+  const char* links; /* one character each: x down, S T switches, c CPU; v, w and h have no address and are a switch or
+                        something else; u a further GPU that is not visible, 0-9 a GPU of this machine */
   unsigned c2c;      /* links, the last of them down */
 } FakeGpu;
 

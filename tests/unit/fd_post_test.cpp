@@ -101,7 +101,7 @@ TEST(FdPost, EndsForOthersWhereOneFails) {
       const auto parcels =
           group.posts[self].exchange(group.addresses, self, {}, base::time_in(std::chrono::minutes(5)), goes_on);
       EXPECT_EQ(parcels.status().code(), Code::kRemote);
-      // Of rank 1, or of one that ended for it.
+      // from rank 1, or from a rank that ended because of rank 1
       EXPECT_THAT(std::string(parcels.status().text()), HasSubstr("could not give or take files"));
     });
   }
@@ -173,8 +173,8 @@ TEST(FdPost, BelievesNoLetterThatDoesNotFit) {
   Group group(2);
   const FdPost::Address& to = group.addresses[1];
   send_to(to, {to.secret ^ 1, 0, kGivesUp, 0, 0, {}});  // without the secret
-  send_to(to, {to.secret, 2, kGivesUp, 0, 0, {}});      // of a member that there is not
-  send_to(to, {to.secret, 0, 0, 5, 0, {}});             // of files behind those that came
+  send_to(to, {to.secret, 2, kGivesUp, 0, 0, {}});      // from a member that does not exist
+  send_to(to, {to.secret, 0, 0, 5, 0, {}});             // with files behind the files that came
   const auto deadline = base::time_in(std::chrono::seconds(60));
   std::thread other([&] {
     const Fd file = file_of(7);
@@ -195,7 +195,7 @@ TEST(FdPost, SaysWhoIsMissing) {
   std::thread other([&] {
     static_cast<void>(
         group.posts[1].exchange(group.addresses, 1, {}, base::time_in(std::chrono::minutes(5)), [&]() -> Status {
-          has_given = true;  // it is asked when it has sent what it could
+          has_given = true;  // called after it has sent as much as possible
           return is_over ? Status(Code::kAborted, "enough") : Status();
         }));
   });

@@ -96,7 +96,7 @@ TEST_F(Files, SignalsOfTheApplicationStayAsTheyAre) {
     EXPECT_FALSE(write_file(folder_ / "large", std::string(kLimit + 1, 'x')).ok());
     EXPECT_EQ(signals, 0);
     const Fd file(::open((folder_ / "large").c_str(), O_WRONLY | O_APPEND));
-    EXPECT_EQ(::write(file.get(), "x", 1), -1);  // of the application
+    EXPECT_EQ(::write(file.get(), "x", 1), -1);  // a descriptor of the application
     EXPECT_EQ(signals, 1);
   }
   struct sigaction after {};
@@ -150,14 +150,14 @@ TEST_F(Files, AFileIsReplacedOrAppendedTo) {
   EXPECT_EQ(text_of(file), "short");
   ASSERT_TRUE(write_all(*open_to_append(file), " and more", "file").ok());
   EXPECT_EQ(text_of(file), "short and more");
-  fs::create_symlink(file, folder_ / "link");  // nobody else can have made it
+  fs::create_symlink(file, folder_ / "link");  // no other user can have made it
   ASSERT_TRUE(write_file(folder_ / "link", "through").ok());
   EXPECT_EQ(text_of(file), "through");
   EXPECT_THAT(said(write_file(folder_ / "absent" / "file", "")),
               HasSubstr("No such file or directory; check the path"));
 }
 
-/// Another user may have made the name in advance, so that this user writes elsewhere.
+/// A different user may have made the name in advance, so that this user writes elsewhere.
 TEST_F(Files, TrapsInSharedDirectoriesAreRefused) {
   const fs::path victim = folder_ / "victim";
   ASSERT_TRUE(write_file(victim, "precious").ok());

@@ -18,7 +18,7 @@ using testing::HasSubstr;
 
 constexpr uint32_t kRanks = 3;
 constexpr uint64_t kStride = 16384;
-// Ranks 0 and 1 meet in one kind of memory; rank 2 meets both in another.
+// Ranks 0 and 1 meet in one kind of memory; rank 2 meets both in a second kind.
 const std::vector<std::vector<uint32_t>> kHeaps = {{0, 0, 1}, {0, 0, 1}, {1, 1, 1}};
 constexpr auto kCollective = Lane::kCollective;
 constexpr auto kMessages = Lane::kPointToPoint;

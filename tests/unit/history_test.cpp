@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The records of calls, their digests, what ranks tell each other of them, and the texts made of it.
+// The records of calls, their digests, the messages of ranks about them, and the texts of these messages.
 #include "communicator/history.h"
 
 #include <gmock/gmock.h>
@@ -85,7 +85,7 @@ TEST(Records, AreKeptForAWhile) {
   EXPECT_FALSE(records.at(1001));
 }
 
-/// One thread reads all the time: what it gets is whole.
+/// One thread reads all the time, and always gets whole records.
 TEST(Records, CanBeReadWhileTheyAreWritten) {
   constexpr uint64_t kCalls = 200'000;
   CallRecords records(1);
@@ -216,7 +216,7 @@ TEST(Survey, QuestionsOfAnyNumbersAreAnswered) {
   EXPECT_EQ(all.calls.records.size(), CallRecords::kReadable);
   EXPECT_EQ(all.calls.end(), 1001u);
   EXPECT_EQ(all.messages.records.size(), 1u);
-  const Report none = answer({0, 0, 0, UINT32_MAX, 1, 1}, 0, history, waiting);  // there is no such rank
+  const Report none = answer({0, 0, 0, UINT32_MAX, 1, 1}, 0, history, waiting);  // a rank that does not exist
   EXPECT_TRUE(none.messages.records.empty());
 }
 

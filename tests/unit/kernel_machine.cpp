@@ -107,7 +107,7 @@ tutti_cuda_launch KernelMachine::launch(uint32_t rank, const ProgramCall& call, 
     for (uint32_t peer = 0; peer < options_.rank_count; ++peer) launch.outputs[peer] = call.outputs[peer].data();
     drop_slots(launch);
   }
-  // Some ranks by either kernel: what they say to each other is the same.
+  // Some ranks run each kernel: their messages are the same.
   if ((options_.seed >> rank & 1) == 0) plan::set_one_hop(launch);
   return launch;
 }

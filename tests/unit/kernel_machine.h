@@ -22,21 +22,21 @@ class KernelMachine {
   struct Options {
     Wire wire = Wire::kLL;
     uint32_t rank_count = 1;
-    tutti_slot_layout layout{};  ///< slot_stride: what a slot takes
+    tutti_slot_layout layout{};  ///< slot_stride: bytes of a slot
     uint32_t lanes = 1;          ///< CTAs that connections are made for
     uint32_t threads = 64;       ///< per CTA; Simple's is its own
     bool stages = true;          ///< Simple: shared memory for bulk copies, of any size that chips may have
-    uint32_t epoch = 0;          ///< where messages stand at first
+    uint32_t epoch = 0;          ///< the first sequence number
     uint64_t seed = 0;
     bool floats = false;  ///< elements are float, not uint8
     uint64_t timeout_ns = 300'000'000'000;
   };
   explicit KernelMachine(const Options& options);
 
-  /// Runs calls one after the other, each on `ctas` CTAs of every rank; ranks need not wait for each other in between.
-  /// "" if all came to their end, else what went wrong.
+  /// Runs calls in a row, each on `ctas` CTAs of every rank; ranks need not wait for each other between calls. "" if
+  /// all ended, else the failure.
   std::string run(std::span<const ProgramCall> calls, uint32_t ctas);
-  /// Likewise launches by rank, made of what follows. A rank may have none.
+  /// Runs launches, by rank. A rank may have none.
   std::string run(std::span<const std::vector<tutti_cuda_launch>> launches);
 
   /// The rank's connections, for messages that are to be put in.
@@ -60,7 +60,7 @@ class KernelMachine {
   std::vector<Line> slots_;                              // [receiver][sender]
   std::vector<tutti_cuda_mailbox> mailboxes_;            // [told][teller][lane]
   std::vector<std::vector<tutti_cuda_track>> programs_;  // by rank
-  std::vector<std::vector<tutti_cuda_track>> messages_;  // likewise
+  std::vector<std::vector<tutti_cuda_track>> messages_;  // by rank: tracks of launches of messages
   std::vector<tutti_cuda_control> controls_;
 };
 

@@ -1,5 +1,5 @@
-# Kernels are built for the architectures that were asked for. For one element type it is seen that they assemble for
-# the oldest and the newest one, too.
+# Kernels are built for the requested architectures. For one element type, a test assembles them for the oldest and the
+# newest architecture, too.
 if(TUTTI_WITH_CUDA)
   foreach(architecture 80 120)
     foreach(protocol simple ll ll128)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The GPU kernels' code does what plans demand, in whatever order warps, bulk copies and ranks advance.
+// The code of the GPU kernels fulfils plans, in every order in which warps, bulk copies and ranks may advance.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -65,7 +65,7 @@ uint64_t test_seed() {
   return given != nullptr ? std::strtoull(given, nullptr, 0) : std::random_device{}();
 }
 
-/// Of any remainder; or where numbers go round, or old flags are swept away, soon.
+/// A number with any remainder; or a number shortly before numbers wrap around, or before old flags are rewritten.
 template <class Below>
 uint32_t any_epoch(Below&& below) {
   const uint32_t ends[] = {16, 0, 1u << 30, 3u << 30};
@@ -115,17 +115,17 @@ void run_random(const Protocol& protocol, const std::vector<uint32_t>& rank_coun
   }
 }
 
-/// What ranks send each other and keep in one launch each, with their memory.
+/// The messages of all ranks in one launch each, with their memory.
 class TestGroup {
  public:
   template <class Below>
   TestGroup(uint32_t ranks, const Protocol& protocol, KernelMachine& machine, Below&& below)
       : sent_(size_t{ranks} * ranks), received_(sent_.size()) {
     std::vector<std::vector<plan::Message>> messages(ranks);
-    const size_t share = 1 + below(4);  // of all pairs, in quarters
+    const size_t share = 1 + below(4);  // share of all pairs, in quarters
     for (uint32_t from = 0; from < ranks; ++from) {
       for (uint32_t to = 0; to < ranks; ++to) {
-        // Also one with all others, and the like.
+        // With share 4: one rank exchanges messages with all ranks.
         const bool is_there = share == 4 ? from == 0 || to == 0 : below(4) < share;
         if (!is_there) continue;
         const uint64_t bytes = 1 + below(below(2) == 0 ? 5000 : 100);
@@ -204,8 +204,8 @@ TEST_P(Kernels, WithMoreRanks) {
   run_random(GetParam(), {5, 8, 12}, rounds(GetParam(), 1));
 }
 
-/// All-reduces over two pairs of ranks. Ranks 0 and 2 fold what their pair has; rank 0 puts it into its output and
-/// reads it there again, at once where there is but one pair, else one wave later.
+/// All-reduces over two pairs of ranks. Ranks 0 and 2 fold the data of their pair. Rank 0 writes it to its output and
+/// reads it there again: at once if there is one pair, else one wave later.
 std::vector<plan::Plan> pairs_of(uint32_t ranks) {
   using sdk::Buffer;
   std::vector<plan::Plan> plans;
@@ -222,8 +222,8 @@ std::vector<plan::Plan> pairs_of(uint32_t ranks) {
   return plans;
 }
 
-/// Over two ranks and two chunks. The second chunk goes out first: that its step waits for those before serves the
-/// first chunk's as well, also where the second has no data.
+/// Over two ranks and two chunks. The second chunk goes out first. Its step waits for earlier steps, and this wait
+/// serves the first chunk, too, also if the second chunk has no data.
 std::vector<plan::Plan> crossed_pair() {
   using sdk::Buffer;
   std::vector<plan::Plan> plans;
@@ -250,7 +250,7 @@ TEST_P(Kernels, ReadWhatStepsBeforeLeft) {
   for (const std::vector<plan::Plan>& plans : {pairs_of(2), pairs_of(4), crossed_pair()}) {
     for (int round = 0; round < rounds(GetParam(), 3); ++round) {
       for (const bool in_place : {false, true}) {
-        // The last of several CTAs has less than the others, and then chunks that are not whole.
+        // The last of several CTAs has less data, and thus chunks that are not whole.
         const auto ctas = static_cast<uint32_t>(below(2) == 0 ? 1 : 6);
         const TestCall call(plans, in_place, 1 + below(6000), ctas, GetParam().layout);
         ASSERT_EQ(run(GetParam(), {&call, 1}, ctas, any_epoch(below), random()), "")
@@ -260,8 +260,8 @@ TEST_P(Kernels, ReadWhatStepsBeforeLeft) {
   }
 }
 
-/// Of 3 ranks. Rank 0 sends all chunks to rank 1, but only the first to rank 2, which has the others from rank 1: some
-/// connections carry less than the busiest.
+/// Over 3 ranks. Rank 0 sends all chunks to rank 1, but only the first to rank 2, which gets the remaining chunks from
+/// rank 1: some connections carry fewer messages than the busiest.
 std::vector<plan::Plan> uneven_broadcast(uint32_t chunks) {
   using sdk::Buffer;
   std::vector<plan::Plan> plans;
@@ -297,7 +297,7 @@ TEST_P(Kernels, OfConnectionsThatCarryLessThanOthers) {
   EXPECT_EQ(run(GetParam(), calls, 1, static_cast<uint32_t>(random()), random()), "");
 }
 
-/// More calls in a row than slots, whose root hears nothing of the others but that slots are free.
+/// More calls in a row than slots. The root gets no messages, only done signals.
 TEST_P(Kernels, RunMoreCallsInARowThanThereAreSlots) {
   const uint64_t seed = test_seed();
   SCOPED_TRACE(fmt::format("TUTTI_TEST_SEED={}", seed));
@@ -431,8 +431,8 @@ TEST_P(Kernels, GiveUpOnARankThatDoesNotCome) {
   EXPECT_EQ(machine.control(2).fault, 0u);
 }
 
-/// A broadcast from rank 0 through rank 1 to rank 2, of which one has its output elsewhere, or nowhere that others
-/// know. Who stores there, and who waits for what it stores, hears of it.
+/// A broadcast from rank 0 through rank 1 to rank 2. One rank has its output at a different place, or at no registered
+/// place. The rank that stores there and the rank that waits for the data detect it.
 TEST_P(Kernels, StoreToNoOutputThatLiesElsewhere) {
   if (GetParam().wire != Wire::kSimple) GTEST_SKIP() << "goes through slots";
   const Algorithm ring("ring");
@@ -446,7 +446,7 @@ TEST_P(Kernels, StoreToNoOutputThatLiesElsewhere) {
       SCOPED_TRACE(fmt::format("rank {}, registered {}", rank, is_registered));
       KernelMachine::Options options = options_of(GetParam(), 3, 1);
       options.timeout_ns = is_registered ? 60'000'000'000 : 500'000'000;  // all but one are in time
-      // Where nothing that was ever said looks as if it were of now: a mailbox that was not written to says nothing.
+      // Sequence numbers at which no older signal looks current: a mailbox that was never written signals nothing.
       const uint32_t epochs[] = {0, 3u << 30, 0u - call.call().cut.messages};
       options.epoch = epochs[rank];
       KernelMachine machine(options);

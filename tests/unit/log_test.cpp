@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The log: what a line looks like, which lines there are, where they go, from many threads.
+// The log: the form of a line, the lines that it writes, their destination, and writers in many threads.
 #include "log/log.h"
 
 #include <gmock/gmock.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where threads of a kernel meet: where a step touches what others of them touched, and nowhere else. In folding steps
-// a place of a chunk is always the same thread's; in exchanges (GATHER, SCATTER) any may touch it. And which steps come
-// after all before them, whoever touched what.
+// The barriers of a kernel's threads: a step has one if it touches memory that different threads touched, and no other
+// step has one. In folding steps, a place of a chunk always belongs to the same thread; in exchanges (GATHER, SCATTER)
+// any thread may touch it. Also the steps that run after all earlier steps, for any threads.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -133,7 +133,7 @@ TEST(Meet, WhereBuffersOverlapInPlace) {
     plan.step().own(kInput, 1).send(2);
     plan.step().gather(0, 0 + 1).gather(2, 4 + 1);
     plan.step().gather(0, 2 + 0);
-    plan.step().gather(0, 2 + 1);  // where the input's second chunk is
+    plan.step().gather(0, 2 + 1);  // the input's second chunk
   };
   EXPECT_THAT(meetings(TUTTI_ALL_GATHER, 1, 2, false, gather), ElementsAre());
   EXPECT_THAT(meetings(TUTTI_ALL_GATHER, 1, 2, true, gather), ElementsAre(3));
@@ -149,7 +149,7 @@ TEST(Meet, WhereBuffersOverlapInPlace) {
 // --- All plans
 // ------------------------------------------------------------------------------------------------------
 
-/// By addresses, in chunks: what a step reads and writes.
+/// By addresses, in chunks: the chunks that a step reads and writes.
 struct Touched {
   bool folds;
   std::vector<uint32_t> reads;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans lowered to programs of GPU kernels: they do what their collective demands, and never wait for ever.
+// Plans lowered to programs of GPU kernels: they fulfil their collective, and never deadlock.
 #include "plan/lower.h"
 
 #include <fmt/format.h>
@@ -24,7 +24,7 @@ using sdk::PlanBuilder;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-/// The protocols' own, and small ones with which few bytes are many loops.
+/// The protocols' own layouts, and small layouts with which few bytes are many loops.
 const std::vector<Layout> kLayouts = {
     {"ll", false, layout_of(8, 4096, 1)},
     {"ll128", false, layout_of(8, 15360, 1)},
@@ -39,7 +39,7 @@ const std::vector<Layout> kLayouts = {
     {"small sixteen slots that overlap", true, layout_of(16, 32, 8, 1)},
 };
 
-/// Runs calls one after the other, without a meeting of ranks in between. "": all is right.
+/// Runs calls in a row, without a meeting of ranks between them. "": all is right.
 std::string run(std::span<const TestCall> tests, const Layout& layout, uint32_t ctas, uint32_t epoch) {
   std::vector<ProgramCall> calls;
   for (const TestCall& test : tests) calls.push_back(test.call());
@@ -77,7 +77,8 @@ void run_samples(const std::vector<uint32_t>& rank_counts, const std::vector<uin
               calls.emplace_back(sample.plans, in_place, size, ctas, layout.layout, registered);
             }
             if (!calls[0].fits()) continue;
-            epoch = epoch % 8 == 7 ? ~uint32_t{0} - 4 : (epoch + 1) % 8;  // of any remainder, or soon round
+            // Numbers with any remainder, or shortly before the wrap-around.
+            epoch = epoch % 8 == 7 ? ~uint32_t{0} - 4 : (epoch + 1) % 8;
             const std::string wrong = run(calls, layout, ctas, epoch);
             EXPECT_EQ(wrong, "") << sample.name << ", in place " << in_place << ", " << layout.name << ", " << bytes
                                  << " bytes, " << ctas << " CTAs, epoch " << epoch;
@@ -100,7 +101,7 @@ TEST(LoweredPrograms, With16Ranks) {
   run_samples({16}, {20011}, {3});
 }
 
-/// What one call leaves behind, another finds: other collectives, sizes and shares of the slots.
+/// Each call finds the state that the previous call left: different collectives, sizes and shares of the slots.
 TEST(LoweredPrograms, OneAfterTheOther) {
   const uint64_t seed = std::random_device{}();
   SCOPED_TRACE(fmt::format("seed {}", seed));
@@ -172,7 +173,7 @@ TEST(LoweredPrograms, ChannelsAreCutAlike) {
 // --- Hand-made plans
 // ------------------------------------------------------------------------------------------------------
 
-/// Of three ranks' connections, one carries three messages per loop, one two, one one. Each must go on all the same.
+/// The connections of three ranks carry three, two and one messages per loop. Each must progress nevertheless.
 TEST(LoweredPrograms, ConnectionsNeedNotCarryTheSame) {
   std::vector<Plan> plans;
   for (const uint32_t rank : {0u, 1u, 2u}) {
@@ -201,8 +202,8 @@ TEST(LoweredPrograms, ConnectionsNeedNotCarryTheSame) {
   }
 }
 
-/// Rank 1 has chunks 2 and 3 from rank 0 only after chunk 1 has come round by rank 2, and so a wave later than chunk 0,
-/// which comes by the same connection.
+/// Rank 1 gets chunks 2 and 3 from rank 0 only after chunk 1 has come round by rank 2. They come one wave later than
+/// chunk 0, which uses the same connection.
 TEST(LoweredPrograms, MessagesOfAConnectionMayWaitUnevenly) {
   std::vector<Plan> plans;
   for (const uint32_t rank : {0u, 1u, 2u}) {
@@ -229,7 +230,7 @@ TEST(LoweredPrograms, MessagesOfAConnectionMayWaitUnevenly) {
   }
 }
 
-/// What makes receivers speak of messages that are not there: senders would wait for a word of theirs.
+/// The reason why receivers signal messages that do not exist: senders would wait for the signal.
 TEST(LoweredPrograms, SilenceAboutEmptyMessagesIsADeadlock) {
   const Algorithm ring("ring");
   Connected connected(ring, split(8, 1));
@@ -323,7 +324,7 @@ tutti_cuda_program program_of(uint32_t chunks, uint32_t messages) {
   return program;
 }
 
-/// As kernels go through a block: what of it each loop, chunk and slice of each CTA covers.
+/// As kernels go through a block: the range that each loop, chunk and slice of each CTA covers.
 void check_cut(uint64_t bytes, uint32_t ctas, const tutti_cuda_program& program, const tutti_slot_layout& layout) {
   const tutti_cuda_cut cut = plan::cut(bytes, ctas, program, layout);
   const uint32_t chunks = program.chunks;
@@ -399,7 +400,7 @@ TEST(Cut, LoopsThatOverlapAreManyButNotSmall) {
   }
 }
 
-/// The two shots of an all-reduce: what a loop waits for was sent a wave before.
+/// The two shots of an all-reduce: a loop waits for data that was sent one wave earlier.
 TEST(Align, LetsLoopsOverlapWhereSlotsSuffice) {
   std::vector<Plan> plans;
   for (const uint32_t rank : {0u, 1u}) {

@@ -9,7 +9,7 @@
 namespace tutti::communicator {
 namespace {
 
-/// Two ranks with the GPUs at these addresses, in a machine of which the file tells, whatever this one is.
+/// Two ranks with the GPUs at these addresses, in the machine of a file, on any machine.
 Result<topology::System> machine_with(const std::string& first, const std::string& second) {
   MachineOptions options;
   options.file = TUTTI_SOURCE_DIR "/configs/topologies/hgx-h200.yaml";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages as launches: who takes them, in which order, and which plans they stand for.
+// Messages as launches: the CTAs that take them, their order, and the plans that they replace.
 #include "plan/messages.h"
 
 #include <gmock/gmock.h>
@@ -67,7 +67,7 @@ TEST(Messages, OfALaunchAreLimited) {
   EXPECT_EQ(std::string(places.status().text()), "more than 32 messages with different peers in one group");
 }
 
-/// All ranks' hops together move what the collective demands.
+/// The hops of all ranks together move the data that the collective demands.
 void check_hops(const std::vector<plan::Plan>& plans) {
   const auto ranks = static_cast<uint32_t>(plans.size());
   std::vector<std::vector<Hop>> hops;
@@ -78,7 +78,7 @@ void check_hops(const std::vector<plan::Plan>& plans) {
   }
   const bool is_gather = plans[0].collective == Collective::kAllGather;
   for (uint32_t rank = 0; rank < ranks; ++rank) {
-    std::vector<int> output(ranks, -1);  // what lies in each block: rank × ranks + block of its input
+    std::vector<int> output(ranks, -1);  // content of each block: rank × ranks + block of its input
     for (const Hop& hop : hops[rank]) {
       if (hop.kind == TUTTI_CUDA_KEEP) output[hop.to] = static_cast<int>(rank * ranks + hop.from);
       if (hop.kind != TUTTI_CUDA_RECEIVE) continue;

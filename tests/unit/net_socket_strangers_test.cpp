@@ -213,7 +213,7 @@ TEST(Handshake, WithoutTheSecretNobodyIsLetIn) {
   refused([](Hello& hello) { hello.stream = 1; });
   refused([](Hello& hello) { hello.connection[0] ^= std::byte{1}; });  // not as proved
   refused([](Hello& hello) { hello.magic ^= 1; });
-  refused([&](Hello& hello) { hello = recorded; });  // it answers another challenge
+  refused([&](Hello& hello) { hello = recorded; });  // it answers a different challenge
   const base::Fd socket = connect_to(address);
   net_socket::Secret guess = address.secret;
   guess[0] ^= std::byte{1};
@@ -247,7 +247,7 @@ class HandmadeListener {
     setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
     return socket;
   }
-  /// Challenges, hears the hello, and answers with what `secret` proves. The hello.
+  /// Sends a challenge, reads the hello, and answers with the proof of `secret`. Returns the hello.
   static Hello greet(const base::Fd& socket, const net_socket::Secret& secret) {
     const Challenge challenge{net_socket::kMagic, test::required(sdk::make_nonce())};
     write_whole(socket, challenge);
@@ -306,7 +306,7 @@ TEST(Handshake, AnotherProtocolOnThePortIsNamed) {
     const base::Fd socket = self.take();
     write_whole(socket, std::array<char, 24>{"HTTP/1.1 400 Bad Reques"});
     uint8_t byte = 0;
-    ::recv(socket.get(), &byte, 1, 0);  // until the plugin closes
+    ::recv(socket.get(), &byte, 1, 0);  // until the plugin closes the connection
   });
   EXPECT_EQ(listener.let_connect(net), TUTTI_VERSION_MISMATCH);
 }

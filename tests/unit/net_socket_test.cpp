@@ -138,7 +138,7 @@ TEST(Socket, StrangersChangeNothing) {
   std::vector<uint8_t> out(1000);
   ASSERT_TRUE(net.finish({net.recv(receiver, out, 0), net.send(sender, data, 0)}));
   EXPECT_EQ(out, data);
-  // A handle of somebody else's making is refused by name.
+  // A handle of foreign origin is refused by name.
   tutti_net_handle foreign{};
   void *state = nullptr, *connection = nullptr;
   EXPECT_EQ(net.ops().connect(net.context(), 0, &foreign, &state, &connection), TUTTI_INVALID_ARGUMENT);

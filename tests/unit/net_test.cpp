@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Slots over a network that fails on demand: what arrives, what is a failure, and who is told.
+// Slots over a network that fails on demand: the arrived data, the failures, and the ranks that are told.
 #include "transport/net.h"
 
 #include <gmock/gmock.h>
@@ -63,7 +63,7 @@ class Rank {
 
   tutti_connection& sender() { return *net->sender(key()); }
   tutti_connection& receiver() { return *net->receiver(key()); }
-  /// What the executor does to send.
+  /// The executor's part of a send.
   void send(const std::vector<uint8_t>& data) {
     tutti_connection& to = sender();
     ASSERT_LT(to.step - std::atomic_ref(*to.head).load(), kSlots);
@@ -100,7 +100,7 @@ class Rank {
     return failure_;
   }
 
-  std::atomic<bool> left = false, unheard = false, awaited = false;  // of the other rank
+  std::atomic<bool> left = false, unheard = false, awaited = false;  // state of the peer
   std::unique_ptr<Net> net;
 
  private:

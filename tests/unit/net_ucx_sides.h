@@ -157,7 +157,7 @@ struct Pair {
     });
     return code;
   }
-  /// Of both sides: UCX needs both for a long message.
+  /// Progresses both sides: UCX needs both for a long message.
   void progress() const {
     for (Side* const side : {from.get(), to.get()}) {
       void* none = nullptr;

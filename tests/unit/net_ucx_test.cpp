@@ -88,7 +88,7 @@ TEST_P(Transports, ManyInFlightArriveInOrder) {
     ASSERT_NE(sends.back(), nullptr);
     ASSERT_NE(receives.back(), nullptr);
   }
-  // Requests complete in the order posted: whatever is done has all earlier requests done.
+  // Requests complete in the order posted: if a request is done, all earlier requests are done.
   std::set<size_t> done;
   ASSERT_TRUE(until([&] {
     for (size_t back = kCount; back-- > 0;) {
@@ -313,7 +313,7 @@ base::Fd call(const sockaddr_in& to) {
   return socket;
 }
 
-/// Where this process listens for TCP: the doors of lines, and UCX's own.
+/// The addresses on which this process listens for TCP: the listeners of lines, and UCX's own.
 std::vector<sockaddr_in> own_doors() {
   std::set<std::string> own;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
@@ -363,7 +363,7 @@ TEST(Ucx, StrangersChangeNothing) {
   EXPECT_EQ(out, data);
 }
 
-/// What connect answers to a listener that is made by hand and says `greeting`.
+/// The result of connect for a listener that is made by hand and sends `greeting`.
 int32_t connect_to_impostor(const Bytes& greeting) {
   Side side(Settings{{"settings.net.ucx.transports", "[tcp]"}});
   const base::Fd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -383,7 +383,7 @@ int32_t connect_to_impostor(const Bytes& greeting) {
     EXPECT_EQ(::send(line.get(), greeting.data(), greeting.size(), MSG_NOSIGNAL),
               static_cast<ssize_t>(greeting.size()));
     uint8_t byte = 0;
-    while (::recv(line.get(), &byte, 1, 0) > 0) {  // until the plugin closes
+    while (::recv(line.get(), &byte, 1, 0) > 0) {  // until the plugin closes the connection
     }
   });
   void *state = nullptr, *connection = nullptr;

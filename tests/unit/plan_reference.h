@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs plans on numbers, by the letter of tutti/plugin/plan.h, and says whether they did what their collective demands.
-// Shares nothing with the verifier: buffers are arrays that really overlap in place, messages carry numbers, a chunk of
-// each size class has another length, and ranks advance in random order.
+// Runs plans on numbers, by the letter of tutti/plugin/plan.h, and checks whether they fulfil their collective. Shares
+// no code with the verifier: buffers are arrays that really overlap in place, messages carry numbers, chunks of each
+// size class have a length of their own, and ranks advance in random order.
 #pragma once
 
 #include <array>
@@ -32,7 +32,7 @@ class Reference {
 
   Reference(std::span<const plan::Plan> plans, const Options& options, uint64_t seed);
 
-  /// "" if all is right, else what is wrong. To be called once.
+  /// "" if all is right, else the failure. To be called once.
   std::string run();
 
  private:

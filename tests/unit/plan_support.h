@@ -17,7 +17,7 @@ namespace tutti::test {
 /// Which node each rank is on.
 using NodeOfRank = std::vector<uint32_t>;
 
-/// `ranks` ranks on `nodes` nodes, one after the other, as evenly as can be.
+/// `ranks` ranks on `nodes` nodes, in order, as evenly as possible.
 NodeOfRank split(uint32_t ranks, uint32_t nodes);
 
 /// An opened algorithm plugin. Fails the test run if it cannot be loaded.
@@ -78,7 +78,7 @@ struct Sample {
 
 /// Every variant and collective of the built plugins over some layouts.
 std::vector<Sample> samples(const std::vector<uint32_t>& rank_counts, bool all_roots);
-/// Of the first sample of that name, "direct two-shot all_reduce". Fails the test if there is none.
+/// The plans of the first sample with this name, "direct two-shot all_reduce". Fails the test if there is none.
 std::vector<plan::Plan> plans_of(const std::string& name, uint32_t ranks);
 
 }  // namespace tutti::test

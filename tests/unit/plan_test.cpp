@@ -175,7 +175,7 @@ TEST(Algorithms, EmitTheSamePlanForTheSameRequest) {
 }
 
 TEST(Algorithms, CostWhatTheySend) {
-  // What the busiest rank sends or receives over all kinds of links is the cost's wire bytes.
+  // The cost's `wire` is the data that the busiest rank sends or receives over all kinds of links.
   for (const char* name : {"ring", "direct"}) {
     const Algorithm algorithm(name);
     const auto variants = algorithm.variants();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which plans a communicator proves before it runs them, and what it says of the rest.
+// The plans that a communicator proves before it runs them, and its messages about all remaining plans.
 #include "communicator/plans.h"
 
 #include <fmt/format.h>

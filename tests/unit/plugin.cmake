@@ -46,7 +46,7 @@ add_dependencies(plugin_test ${zoo_targets} tutti-proto-ll tutti-algo-ring tutti
                              tutti-net-socket tutti-tuner-table)
 tutti_test(sdk_network_test SOURCES sdk_network_test.cpp)
 
-# What tutti_add_plugin() checks after linking.
+# The checks of tutti_add_plugin() after linking.
 function(add_check_test name file says)
   add_test(NAME plugin_check_${name} COMMAND ${CMAKE_COMMAND} -DPLUGIN=${file} -DNM=${CMAKE_NM}
     -DREADELF=${CMAKE_READELF} -P ${PROJECT_SOURCE_DIR}/cmake/CheckPlugin.cmake)

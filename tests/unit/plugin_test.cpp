@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The plugin host: finding, refusing, loading, opening and closing. Defective plugins come from tests/zoo, or are good
-// ones with bytes changed.
+// plugins with changed bytes.
 #include <elf.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -73,7 +73,7 @@ std::string refusal(Kind kind, const std::string& name, const fs::path& file) {
   return plugin.ok() ? "accepted" : std::string(plugin.status().text());
 }
 
-/// What is said of a plugin of the zoo. Whatever is said names the file and what to do.
+/// The text about a plugin of the zoo. Each text names the file and the remedy.
 std::string zoo(const std::string& name, Kind kind = Kind::kNetwork) {
   const fs::path file = kZoo / file_name(kind, name);
   const std::string text = refusal(kind, name, file);
@@ -162,7 +162,7 @@ class Trust : public testing::Test {
 
 TEST_F(Trust, AFileThatOnlyRootCanChangeIsAccepted) {
   EXPECT_EQ(verdict(), "accepted");
-  fs::permissions(file_, fs::perms(0664));  // of root's group
+  fs::permissions(file_, fs::perms(0664));  // group of root
   EXPECT_EQ(verdict(), "accepted");
 }
 
@@ -292,7 +292,7 @@ TEST(Files, MutatedImagesNeverCrashTheReader) {
     auto bytes = good;
     const size_t changes = 1 + random() % 8;
     for (size_t i = 0; i < changes; ++i) {
-      // Headers, program headers and the note are what is read.
+      // Only headers, program headers and the note are read.
       const size_t at = random() % 2 == 0 ? random() % 1024 : note - 24 + random() % 200;
       bytes[at] = static_cast<char>(random());
     }

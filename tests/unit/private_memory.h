@@ -15,7 +15,7 @@ class PrivateMemory {
   PrivateMemory(const PrivateMemory&) = delete;
   PrivateMemory& operator=(const PrivateMemory&) = delete;
 
-  /// The address that everybody knows and nobody may access.
+  /// The address that all know and that must not be accessed.
   uint8_t* view() const { return view_; }
   /// The same memory for its owner, a GPU or a device.
   uint8_t* alias() const { return alias_; }

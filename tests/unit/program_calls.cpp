@@ -79,7 +79,7 @@ std::string TestCall::check() const {
   return {};
 }
 
-/// Where memory begins, so that outputs of ranks lie at multiples of different numbers.
+/// The begin of memory, chosen so that outputs of ranks have different alignments.
 size_t TestCall::shift(const Plan& plan) const {
   return call_.registered && bytes_ % 2 == 0 ? plan.rank * 4 % 16 : 0;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls of lowered plans, with their memory and what must come of it: for whatever runs programs. Elements are bytes,
-// combined by their sum modulo 256.
+// Calls of lowered plans, with their memory and the right results, for every class that runs programs. Elements are
+// bytes, combined by their sum modulo 256.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +37,7 @@ class TestCall {
   /// Whether kernels can run the plans at all.
   bool fits() const { return !call_.programs.empty(); }
   const ProgramCall& call() const { return call_; }
-  /// "" if all memory holds what it must.
+  /// "" if all memory has the right content.
   std::string check() const;
 
  private:

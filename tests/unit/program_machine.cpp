@@ -75,7 +75,7 @@ void ProgramMachine::fail(std::string what) {
 // --- The order of things
 // ---------------------------------------------------------------------------------------------
 
-/// Finds what a rank does next. Nothing: it is through.
+/// Finds the next move of a rank. Nothing: the rank has ended.
 void ProgramMachine::plan_next(uint32_t rank) {
   Runner& runner = runners_[rank];
   while (runner.todo.empty() && runner.call < calls_.size()) {
@@ -90,8 +90,8 @@ void ProgramMachine::plan_next(uint32_t rank) {
   }
 }
 
-/// Plans the next slice of a step, or of its part, and goes on to what comes after it: where loops overlap, the same
-/// slice of the next part or step, else its next slice.
+/// Plans the next slice of a step, or of its part, and advances. If loops overlap, the same slice of the next part or
+/// step follows, else the next slice of the step.
 void ProgramMachine::plan_slice(uint32_t rank) {
   Runner& runner = runners_[rank];
   const tutti_cuda_step& step = program_of(rank).steps[runner.step];
@@ -144,7 +144,8 @@ void ProgramMachine::end_call(uint32_t rank) {
   ++runner.call;
 }
 
-/// What numbers a connection has left over in a wave nobody waits for: else a sender might, for ever.
+/// Signals the numbers that a connection has not used in a wave, since no message signals them: otherwise a sender
+/// might wait for ever.
 void ProgramMachine::end_wave(uint32_t rank) {
   Runner& runner = runners_[rank];
   const tutti_cuda_program& program = program_of(rank);
@@ -166,7 +167,7 @@ void ProgramMachine::end_wave(uint32_t rank) {
   });
 }
 
-/// Whether a peer that sends something in a loop sends less than others do.
+/// Whether any peer sends fewer messages in a loop than the busiest connection carries.
 bool ProgramMachine::has_gaps(uint32_t rank) const {
   const tutti_cuda_program& program = program_of(rank);
   std::vector<uint32_t> received(options_.rank_count);
@@ -186,7 +187,7 @@ void ProgramMachine::pass_over(uint32_t rank, std::span<const tutti_cuda_peer> f
   });
 }
 
-/// Returns whether there is such a loop.
+/// Returns whether the loop exists.
 bool ProgramMachine::begin_slice(uint32_t rank, uint32_t loop) {
   Runner& runner = runners_[rank];
   const ProgramCall& call = call_of(rank);
@@ -299,7 +300,7 @@ void ProgramMachine::plan_receives(uint32_t rank, const tutti_cuda_step& step) {
   }
 }
 
-/// Of lines.h: where a call is longer than the slots.
+/// As in lines.h: for a call that has more messages than slots.
 void ProgramMachine::tell_done(uint32_t rank, const tutti_cuda_step& step) {
   const tutti_cuda_peer* const peers = program_of(rank).peers;
   runners_[rank].todo.push_back([this, rank, from = std::span(peers + step.recv_begin, step.recv_count)] {
@@ -333,7 +334,7 @@ std::span<uint8_t> ProgramMachine::place(uint32_t rank, std::span<uint8_t> memor
   return {};
 }
 
-/// Lines know nothing of slices: a chunk is one.
+/// Lines have no slices: a chunk is one slice.
 uint32_t ProgramMachine::number_of(uint32_t rank, const tutti_cuda_peer& peer) const {
   const uint32_t step_of_messages = goes_by_slices(rank) ? 1 : call_of(rank).cut.slices;
   return runners_[rank].number + peer.message * step_of_messages - peer.lag * wave_numbers(rank);
@@ -376,7 +377,7 @@ void ProgramMachine::send(uint32_t rank, const tutti_cuda_peer& to, const Bytes&
   mailbox(to.rank, rank).tail = number + 1;
 }
 
-/// What was received is where it belongs, or put there.
+/// The received data lies at its destination already, or is copied there.
 void ProgramMachine::put(uint32_t rank, const tutti_cuda_peer& from, std::span<uint8_t> to, const Bytes& data) {
   if (from.to_output == 0) {
     std::copy_n(data.begin(), to.size(), to.begin());

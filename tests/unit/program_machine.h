@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs lowered plans as GPU kernels do (tutti/device/cuda/lines.h and slices.h), but on the CPU and for all ranks
-// together: messages go through numbered slots, senders wait for what receivers say that they are done with, numbers go
-// on from call to call. What it knows better than a kernel: whether a slot is overwritten before it was read, and
-// whether ranks wait for each other for ever. Receivers speak of all numbers up to the last that a loop has, also of
-// messages that are not there (empty chunks and slices, connections that carry less than the busiest): a sender that
-// skips them would wait for that word. Elements are bytes, combined by their sum modulo 256.
+// together. Messages go through numbered slots, senders wait for done signals, and numbers continue from call to call.
+// It detects more than a kernel: a slot that is overwritten before it was read, and ranks that wait for each other for
+// ever. Receivers signal all numbers up to the last number of a loop. This includes messages that do not exist (empty
+// chunks and slices, connections that carry fewer messages than the busiest): a sender that skips them would wait for
+// the signal. Elements are bytes, combined by their sum modulo 256.
 #pragma once
 
 #include <deque>
@@ -29,7 +29,7 @@ struct ProgramCall {
   bool registered = false;  ///< programs may say that messages go straight to outputs of peers
 };
 
-/// The CTAs of one index on all ranks; those of different indices have nothing to do with each other.
+/// The CTAs of one index on all ranks; CTAs of different indices are independent.
 class ProgramMachine {
  public:
   struct Options {
@@ -37,13 +37,13 @@ class ProgramMachine {
     tutti_slot_layout layout{};
     bool slices = false;       ///< as slices.h, else as lines.h
     uint32_t cta = 0;          ///< which part of every block
-    uint32_t epoch = 0;        ///< where messages stand at first
+    uint32_t epoch = 0;        ///< the first sequence number
     bool leaves_gaps = false;  ///< receivers say nothing of messages that are not there
-    bool in_turns = true;      ///< ranks advance in turns; else one after the other runs as far as it can
+    bool in_turns = true;      ///< ranks advance in turns; otherwise each rank in turn runs as far as possible
   };
   ProgramMachine(const Options& options, std::span<const ProgramCall> calls);
 
-  /// "" if all calls came to their end, else what went wrong. To be called once.
+  /// "" if all calls ended, else the failure. To be called once.
   std::string run();
 
  private:
@@ -58,13 +58,13 @@ class ProgramMachine {
     size_t call = 0;
     uint32_t wave = 0;  // lines: the loop
     uint32_t step = 0;
-    uint32_t part = 0;  // of a step of slices: 1 is what an exchange receives
+    uint32_t part = 0;  // part of a step of slices: 1 is the receives of an exchange
     uint32_t slice = 0;
     bool begun = false;
     std::deque<Action> todo;
     tutti_cuda_track track{};
-    std::vector<uint32_t> heard;  ///< by peer: what it was done with when the call began
-    // Of the loop and slice.
+    std::vector<uint32_t> heard;  ///< by peer: its done signal at the begin of the call
+    // Range of the loop and slice.
     uint64_t first = 0;
     uint64_t left = 0;
     uint64_t chunk_bytes = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a reduction must give, computed one element at a time from the definitions of the types: values as double or
-// 64-bit integers, small floats by table and search. Shares no code with the kernels.
+// The right result of a reduction, computed one element at a time from the definitions of the types: values as double
+// or 64-bit integers, small floats by table and search. Shares no code with the kernels.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +16,9 @@ struct Type {
   uint32_t bytes;
   bool is_float;
   bool is_signed;     // of integers
-  int exponent_bits;  // of floats, as the next
+  int exponent_bits;  // for floats, as the next member
   int mantissa_bits;
-  double overflow;  // what a value halfway beyond the largest finite one becomes; 0: it saturates
+  double overflow;  // result for a value halfway beyond the largest finite value; 0: it saturates
 };
 inline void PrintTo(const Type& type, std::ostream* out) {
   *out << type.name;

@@ -35,7 +35,7 @@ std::mt19937_64& random_bits() {
   return generator;
 }
 
-/// Same bits; of NaNs any is as good as another.
+/// Same bits. All NaNs are equal.
 bool same(const Type& type, uint64_t a, uint64_t b) {
   return a == b || (reference::is_nan(type, a) && reference::is_nan(type, b));
 }
@@ -221,7 +221,7 @@ testing::AssertionResult holds(const uint8_t* from, const Type& type, const std:
 
 struct Layout {
   size_t misalignment;
-  uint32_t extra_destinations;  // besides the one in place, if any
+  uint32_t extra_destinations;  // beside the destination in place, if any
   int in_place;                 // index of the source that is also a destination, or -1
   bool streaming;
 };
@@ -302,7 +302,7 @@ TEST_P(Reduce, EveryShortCount) {
   }
 }
 
-/// Streaming stores want destinations at multiples of a vector: others must get the usual ones.
+/// Streaming stores need destinations at multiples of a vector: all other destinations must get the usual stores.
 TEST_P(Reduce, StreamsToDestinationsAtAnyPlace) {
   const Type& type = GetParam();
   const Problem problem = make_problem(type, TUTTI_SUM, 2, 1000);
@@ -332,7 +332,7 @@ TEST_P(Reduce, StreamsToDestinationsAtAnyPlace) {
   }
 }
 
-/// Each instruction set's own conversions, on every code: the vectors do not use what Numeric tests above.
+/// Each instruction set's own conversions, on every code: the vectors do not use Numeric, which the tests above cover.
 class ReduceSmallFloats : public Reduce {};
 TEST_P(ReduceSmallFloats, EveryCode) {
   const Type& type = GetParam();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Registered buffers: what is refused, and what is found.
+// Registered buffers: refusals, and lookups.
 #include "communicator/registrations.h"
 
 #include <gmock/gmock.h>
@@ -58,7 +58,7 @@ TEST(Registrations, finds_what_lies_wholly_in_one) {
   EXPECT_EQ(found(all, 1100, 1), 0u);
   EXPECT_EQ(found(all, 999, 2), 0u);
   EXPECT_EQ(found(all, 2500, 500), 3u);
-  EXPECT_EQ(found(all, 2500, 501), 0u);  // goes on in the next one, but is in neither
+  EXPECT_EQ(found(all, 2500, 501), 0u);  // continues in the next buffer, but lies in neither
   EXPECT_EQ(found(all, 3099, ~uint64_t{0}), 0u);
   all.end(3);
   EXPECT_EQ(found(all, 2500, 500), 0u);
@@ -91,7 +91,7 @@ TEST(Registrations, tell_places_apart) {
   for (uint64_t number = 1; number < 20; ++number) {
     for (uint64_t offset = 0; offset < 1000; ++offset) places.insert(place_of(number, offset * 512));
   }
-  EXPECT_GT(places.size(), 18990u);  // of 19000 random ones, two alike are rare
+  EXPECT_GT(places.size(), 18990u);  // among 19000 random places, two equal places are rare
 }
 
 }  // namespace

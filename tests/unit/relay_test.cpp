@@ -38,7 +38,7 @@ constexpr uint32_t kLastSlice = Relay::kSliceTag + kSlots - 1;
 constexpr uint32_t kFirstRecord = Relay::kRecordTag;
 constexpr uint32_t kLastRecord = Relay::kRecordTag + kSlots - 1;
 
-/// Where slots lie at both ends, and how the network reaches them.
+/// The place of slots at both ends, and their access by the network.
 struct Shape {
   const char* name;
   bool a_direct = false;
@@ -121,7 +121,7 @@ class Side {
     net->engine().add(relay);
   }
 
-  // What a kernel does.
+  // The work of a kernel.
   uint32_t done_of_peer() { return load(of_.done); }
   bool has_room(uint32_t number) {
     return static_cast<int32_t>(number - done_of_peer()) < static_cast<int32_t>(kSlots);
@@ -247,7 +247,7 @@ TEST_P(RelayTest, ALengthThatIsNotToldYetIsNoMessage) {
   EXPECT_EQ(b_->receive(kSlots + 1, 5), std::vector<uint8_t>(5, 5));
 }
 
-/// After a long message a short one is short again.
+/// After a long message, a short message has its own length again.
 TEST_P(RelayTest, TheLengthIsTheMessages) {
   std::mutex mutex;
   std::vector<size_t> lengths;

@@ -151,7 +151,7 @@ TEST_F(SelectorTest, leaves_out_plans_that_are_more_than_copies) {
 }
 
 TEST_F(SelectorTest, counts_copies_one_after_another) {
-  // Three copies of 64 MiB × 4 bytes each; the order is the same for both, and so is what they cost but for congestion.
+  // Three copies of 64 MiB × 4 bytes each. The order is equal for both, and so is their cost without congestion.
   const auto decision = selector_->choose(all_gather(kLarge, true));
   ASSERT_TRUE(decision.ok());
   const double bytes = 3.0 * 4 * kLarge;
@@ -323,8 +323,8 @@ TEST_F(SelectorTest, leaves_out_protocols_that_lack_a_link_or_the_device) {
 
 // --- Plans that cannot be made or executed
 
-/// Each rank receives another rank's block where its own one belongs: copies in place would overwrite what is to be
-/// sent. (The result would be wrong, too; the selector proves nothing about that.)
+/// Each rank receives a peer's block at the position of its own block: copies in place would overwrite data that is
+/// still to be sent. (The result would be wrong, too; the selector does not prove results.)
 class Shuffle : public sdk::Algorithm {
  public:
   std::span<const sdk::Algorithm::Variant> variants() const override {

@@ -112,7 +112,7 @@ TEST(Shm, ReadsOtherProcessesWhereTheKernelAllowsIt) {
   EXPECT_EQ(mine->sender(key_to(1))->peer_process, other.peer().address.process);
 }
 
-/// What can be read must be what the peer announced: else its addresses mean something else in that process.
+/// The memory must have the announced token: otherwise the addresses have a different meaning in that process.
 TEST(Shm, RefusesSingleCopiesWhereTheTokenIsNotFound) {
   const OtherProcess other;
   const auto mine = make(0);

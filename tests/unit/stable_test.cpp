@@ -21,7 +21,7 @@ std::vector<bool> stable_steps(plan::Plan plan, bool in_place) {
 }
 
 TEST(Stable, AllGatherInPlaceKeepsWhatItSends) {
-  // The input is block 2 of the output; what rank 0 sends comes to block 0.
+  // The input is block 2 of the output; the message of rank 0 arrives in block 0.
   const plan::Plan plan = write_plan(TUTTI_ALL_GATHER, 3, 2, 1, [](PlanBuilder& builder) {
     builder.step().own(Buffer::kInput, 0).to_output(2).send(0).send(1);
     builder.step().recv(0).to_output(0);

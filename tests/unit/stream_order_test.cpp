@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The order of operations across streams, on a machine that knows for each stream what it waits for.
+// The order of operations across streams, on a model machine that records for each stream its dependencies.
 #include "communicator/stream_order.h"
 
 #include <gmock/gmock.h>
@@ -17,7 +17,7 @@ namespace {
 
 using Work = std::set<int>;
 
-/// Streams and events as CUDA has them: an event keeps what its stream held when it was recorded.
+/// Streams and events as in CUDA: an event keeps the work that its stream held when it was recorded.
 class Machine {
  public:
   /// Enqueues something, and returns its number.
@@ -25,7 +25,7 @@ class Machine {
     streams_[stream].work.insert(++latest_);
     return latest_;
   }
-  /// What has ended before that which the stream is given next begins.
+  /// The work that has ended before the next work of the stream begins.
   Work before(int stream) const {
     Work work = through_;
     const Work& held = streams_.at(stream).work;
@@ -110,7 +110,7 @@ class MachineStreams : public Streams {
 
 class StreamOrderTest : public testing::Test {
  protected:
-  /// Enqueues an operation, which must come after all `earlier` ones, and is one of these then.
+  /// Enqueues an operation, which must run after all `earlier` operations, and adds it to them.
   void operate(int on, Work& earlier) {
     ASSERT_TRUE(order_.begin(stream(on)).ok());
     const Work before = machine_.before(on);
@@ -161,7 +161,8 @@ TEST_F(StreamOrderTest, AGroupIsOnAllItsStreams) {
   operate(2, eager_);
 }
 
-/// Else one rank's communicators would wait for each other this way round, and another rank's that way round.
+/// Otherwise the communicators of one rank would wait for each other in one order, and the communicators of its peer in
+/// the opposite order.
 TEST_F(StreamOrderTest, CommunicatorsThatSwapStreamsInAGroupDoNotWaitForEachOther) {
   StreamOrder other(std::make_unique<MachineStreams>(machine_, 2));
   for (StreamOrder* order : {&order_, &other}) {
@@ -209,7 +210,7 @@ TEST_F(StreamOrderTest, ALaterCaptureHidesNothing) {
   EXPECT_TRUE(order_.finish().ok());
 }
 
-/// CUDA would crash: the machine fails, whatever is asked of that stream.
+/// CUDA would crash: the machine fails at every use of that stream.
 TEST_F(StreamOrderTest, AStreamThatIsGoneIsNotTouched) {
   operate(1, eager_);
   machine_.destroy(1);

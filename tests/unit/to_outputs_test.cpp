@@ -118,7 +118,7 @@ TEST(ToOutputs, OnceItsReceiverIsThroughWithThePlace) {
   EXPECT_THAT(marked(programs[0], false), ElementsAre(0, 1, 0)) << "the answer tells that its input was sent";
 }
 
-/// In place rank 1 has still to send what rank 0's message would overwrite.
+/// In place, rank 1 still has to send the data that rank 0's message would overwrite.
 TEST(ToOutputs, NotBeforeTheInputThereWasRead) {
   for (const bool waits : {false, true}) {
     std::vector<Plan> plans;
@@ -136,7 +136,7 @@ TEST(ToOutputs, NotBeforeTheInputThereWasRead) {
   }
 }
 
-/// Where a block has one chunk's worth of data, messages of the second are empty, and tell nothing.
+/// If a block has data for one chunk only, messages of the second chunk are empty, and signal nothing.
 TEST(ToOutputs, NotForWordOfALaterChunk) {
   std::vector<Plan> plans;
   for (const uint32_t rank : {0u, 1u, 2u}) {
@@ -159,7 +159,7 @@ TEST(ToOutputs, NotForWordOfALaterChunk) {
   EXPECT_THAT(marked(programs[1], false), ElementsAre(0, 0, 0, 0, 1)) << "that rank 1 has sent its chunk 0 to rank 2";
 }
 
-/// What a rank hears by way of another counts as well.
+/// A signal that reaches a rank through a different rank counts, too.
 TEST(ToOutputs, WordTravels) {
   std::vector<Plan> plans;
   for (const uint32_t rank : {0u, 1u, 2u}) {

@@ -16,11 +16,11 @@ tutti_test(topology_load_test SOURCES topology_load_test.cpp topology_machines.c
 tutti_test(topology_connect_test SOURCES topology_connect_test.cpp)
 tutti_test(topology_search_test SOURCES topology_search_test.cpp topology_machines.cpp topology_random.cpp TIMEOUT 120)
 
-# The system graph. topology_machines and topology_random make documents for whoever needs some.
+# The system graph. topology_machines and topology_random make documents for further tests.
 tutti_test(topology_system_test
            SOURCES topology_system_test.cpp topology_system_property_test.cpp topology_machines.cpp topology_random.cpp)
 
-# These read XML.
+# Tests that read XML.
 if(TARGET pugixml::pugixml)
   tutti_test(topology_check_test SOURCES topology_check_test.cpp)
   tutti_test(topology_document_test SOURCES topology_document_test.cpp topology_machines.cpp topology_random.cpp

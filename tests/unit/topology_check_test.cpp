@@ -14,7 +14,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
 
-/// "line severity: what" of every finding.
+/// "line severity: problem" of every finding.
 std::vector<std::string> findings(std::string_view inside) {
   const auto document = Document::read_xml(fmt::format("<system version=\"1\">\n{}</system>\n", inside), "test.xml");
   EXPECT_TRUE(document.ok()) << document.status().to_string();

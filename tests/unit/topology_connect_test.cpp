@@ -240,7 +240,7 @@ TEST(Trees, SpanAllRanksAndUseBothTrees) {
     const auto trees = join_trees(cluster.topology, cluster.graphs());
     ASSERT_TRUE(trees.ok()) << trees.status().to_string();
     ASSERT_EQ(trees->size(), nodes > 1 ? 2 * channels : channels);
-    std::vector<uint32_t> streams(nodes);  // that a machine sends and receives in the first two trees
+    std::vector<uint32_t> streams(nodes);  // streams that a machine sends and receives in the first two trees
     for (size_t t = 0; t < trees->size(); ++t) {
       const Tree& tree = trees->at(t);
       uint32_t roots = 0;

@@ -55,7 +55,7 @@ std::string node(int numa, std::string_view processors, int memory_only = -1) {
   return object(numa) + (memory_only < 0 ? "" : object(memory_only));
 }
 
-/// Two processors (0, 1 and 32, 33) in two packages, with what hangs at each and at both.
+/// Two processors (0, 1 and 32, 33) in two packages, with the devices of each package and of both.
 std::string two_sockets(std::string_view first, std::string_view second, std::string_view both = "") {
   const auto package = [](int index, std::string_view processors, int nodes, std::string_view inside, int pu,
                           std::string_view masks_0, std::string_view masks_1) {
@@ -80,7 +80,8 @@ std::string two_sockets(std::string_view first, std::string_view second, std::st
       package(1, "0x3,0x0", 2, node(1, "0x3,0x0") + std::string(second), 32, "0x1,0x0", "0x2,0x0"), both);
 }
 
-/// A GPU and an adapter behind a switch on one socket, a GPU at a root port of the other; and what nobody wants.
+/// A GPU and an adapter behind a switch on one socket, a GPU at a root port of the second socket; and devices that are
+/// not needed.
 std::string usual_machine() {
   const std::string behind_switch =
       bridge("0000:02:00.0", "03-03", device("0000:03:00.0", kGpu)) +
@@ -104,8 +105,8 @@ class DiscoverTest : public testing::Test {
     unsetenv("TUTTI_FAKE_NVML");
   }
 
-  /// Writes the file as lstopo would: hwloc's own XML reader takes attributes in double quotes and a line for each
-  /// header only. Where the package libhwloc-plugins is installed, hwloc reads by libxml2, which takes any XML.
+  /// Writes the file in the style of lstopo: hwloc's own XML reader takes attributes in double quotes and a line for
+  /// each header only. If the package libhwloc-plugins is installed, hwloc reads by libxml2, which takes any XML.
   void use(std::string xml) {
     std::replace(xml.begin(), xml.end(), '\'', '"');
     options_.hwloc_xml = folder_ / "machine.xml";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Machines as files: what is read, what is refused and where, what comes back.
+// Machines as files: files that are read, refusals with their position, and round trips.
 #include "topology/document.h"
 
 #include <fmt/format.h>
@@ -50,7 +50,7 @@ TEST(BusIds, AreReadAndWritten) {
   }
 }
 
-/// What files in the field hold.
+/// The content of files in the field.
 constexpr const char* kField = R"(<!-- made by a tool -->
 <system version="1">
   <cpu host_hash="0x66a9eca0df0dba9a" numaid="-1" arch="x86_64" vendor="GenuineIntel" familyid="6" modelid="207">
@@ -176,7 +176,7 @@ TEST(Documents, WhatIsNoFileIsRefused) {
   EXPECT_THAT(Document::load("/proc/self/mem").status().text(), HasSubstr("/proc/self/mem: cannot be read: Input"));
 }
 
-/// What a pipe brings, written `count` times; how often it was, in `written`.
+/// The content of a pipe, written `count` times; `written` gets the number of complete writes.
 Status load_from_pipe(const std::string& text, int count, int& written) {
   std::array<int, 2> ends{};
   EXPECT_EQ(pipe(ends.data()), 0);

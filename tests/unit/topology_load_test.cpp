@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What channels put on the links of a machine, counted by hand. Tests of the search rely on it.
+// The load of channels on the links of a machine, counted by hand. Tests of the search rely on it.
 #include "topology/load.h"
 
 #include <gmock/gmock.h>

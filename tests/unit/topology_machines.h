@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Machines as documents, for tests of what is made of them.
+// Machines as documents, for tests of their derived forms.
 #pragma once
 
 #include <random>
@@ -36,7 +36,7 @@ Document workstation();
 /// 8 MI300X joined by one xGMI link each, each on a switch with an adapter of 400 Gb/s, 2 EPYCs.
 Document mi300x();
 
-/// The same machine with all siblings in another order.
+/// The same machine with all siblings in a different order.
 Document shuffled(Document document, std::mt19937_64& random);
 
 }  // namespace tutti::topology::test

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two documents of one machine made one, and places made devices.
+// Merges of two documents of one machine, and places that become devices.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -176,8 +176,8 @@ TEST(Merge, CpusOfUnknownNodesStayTwo) {
       << write_yaml(merged(base, over));
 }
 
-/// Makes a machine the file of one who knows only a part of it: devices and ports are left out with all below them, and
-/// of what is there some is not said.
+/// Makes the file of an author who knows only a part of a machine: it leaves out devices and ports with all entries
+/// below them, and some values of the remaining entries.
 class Forgetting {
  public:
   explicit Forgetting(std::mt19937_64& random) : random_(random) {}

@@ -22,7 +22,7 @@ using testing::Each;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-/// A machine as the first of `nodes`, all ranks of the communicator being of such machines.
+/// A machine like the first of `nodes`; all ranks of the communicator are on such machines.
 class Machine {
  public:
   Machine(const Document& document, uint32_t nodes) : Machine(build(document, nodes), nodes) {}
@@ -76,7 +76,7 @@ class Machine {
   tutti_topology topology_{};
 };
 
-/// GB/s of a ring over ranks ascending, on links it has for itself: what a search must never fall below.
+/// GB/s of a ring over ascending ranks, on links of its own: a lower bound for every search.
 double ascending_ring_gbs(const System& system) {
   const std::vector<uint32_t> ranks = system.rank_nodes();
   const tutti_system view = system.view();
@@ -225,7 +225,7 @@ TEST(Search, PropertiesOfGeneratedMachines) {
     const NodeGraph owned = machine.owned(*graph);  // checks that every channel names every rank once
     expect_fits(machine.system(), owned);
     if (nodes == 1 && pattern == TUTTI_PATTERN_RING && machine.system().rank_nodes().size() > 1) {
-      constexpr double kChannelGbs = 40;  // what one channel moves on any chip, and there may be one only
+      constexpr double kChannelGbs = 40;  // bandwidth of one channel on every chip; the limit is one channel
       EXPECT_GE(graph->total_intra_gbs(), std::min(ascending_ring_gbs(machine.system()), kChannelGbs) * 0.999);
     }
     if (round % 4 == 0) {

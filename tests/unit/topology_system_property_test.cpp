@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What holds of every machine's system graph, on random machines: paths are compared with those that enumeration of
-// all ways finds.
+// Properties of every machine's system graph, on random machines: its paths are compared with the paths that an
+// enumeration of all ways finds.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -39,7 +39,7 @@ class SystemProperty : public testing::Test {
   testing::ScopedTrace trace_;
 };
 
-/// What tells a GPU, host rank, port ... from others of its type in any system of one document.
+/// Identifies a GPU, host rank, port ... in every system of one document.
 using Identity = std::tuple<uint32_t, uint64_t, uint32_t, std::string>;
 Identity identity(const System& system, uint32_t node) {
   const tutti_system_node& entry = system.nodes()[node];
@@ -53,7 +53,7 @@ std::string text(const System& system, uint32_t from, uint32_t to) {
   return text;
 }
 
-/// By the definition of the types: what a path is that takes this way.
+/// The type of a path along this way, by the definition of the types.
 uint32_t type_of_way(const System& system, std::span<const uint32_t> way) {
   const auto type = [&](uint32_t node) { return system.nodes()[node].type; };
   uint32_t worst = TUTTI_PATH_LOC;
@@ -101,7 +101,7 @@ class Enumeration {
     }
   }
 
-  /// Leaves of the machine are no way through, nor is a GPU but between two others; adapters are judged on arrival.
+  /// A way does not pass leaves of the machine, and passes a GPU only between two GPUs; adapters are judged on arrival.
   bool may_leave() const {
     if (passed_.size() == 1) return true;
     const uint32_t here = node_type(passed_.back());
@@ -212,7 +212,7 @@ TEST_F(SystemProperty, PortsReachGpusByTheRules) {
     const System system = built(document);
     const auto gpus = system.nodes_of(TUTTI_NODE_GPU);
     for (const uint32_t net : system.nodes_of(TUTTI_NODE_NET)) {
-      std::map<uint32_t, uint32_t> types;  // of the ways that are not rerouted
+      std::map<uint32_t, uint32_t> types;  // types of the ways that are not rerouted
       for (const uint32_t gpu : gpus) types[gpu] = Enumeration(system, gpu, net).type();
       const auto is_direct = [&](uint32_t gpu) {
         return (system.nodes()[gpu].flags & system.nodes()[net].flags & TUTTI_NODE_DIRECT) != 0 &&

@@ -73,7 +73,7 @@ BuildOptions with(std::vector<RankPlace> ranks, bool networks = true) {
 
 TEST(SystemPaths, HybridCubeMesh) {
   const System system = built(test::dgx1v());
-  // NVLinks of 20 GB/s between GPUs: those that join them directly, else the most that one GPU in between has to both.
+  // NVLinks of 20 GB/s between GPUs: the direct links, else the largest number that one GPU between them has to both.
   constexpr int kLinks[8][8] = {{0, 1, 1, 2, 2, -1, -1, -2}, {1, 0, 2, 1, -1, 2, -2, -1}, {1, 2, 0, 2, -1, -2, 1, -1},
                                 {2, 1, 2, 0, -2, -1, -1, 1}, {2, -1, -1, -2, 0, 1, 1, 2}, {-1, 2, -2, -1, 1, 0, 2, 1},
                                 {-1, -2, 1, -1, 1, 2, 0, 2}, {-2, -1, -1, 1, 2, 1, 2, 0}};

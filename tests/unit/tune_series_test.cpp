@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `tutti tune` leaves out.
+// The measurements that `tutti tune` leaves out.
 #include <gmock/gmock.h>
 
 #include "tools/tune/series.h"

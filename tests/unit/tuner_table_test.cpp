@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the table tuner makes of an entry: the built plugin with a table of this test.
+// The effect of an entry on the table tuner: the built plugin with a table of this test.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <unistd.h>
@@ -44,7 +44,7 @@ class TableTunerTest : public testing::Test {
                        algorithm, protocol, kMeasured, more);
   }
 
-  /// Both protocols of one algorithm, and one of another. The model finds `fast` fastest.
+  /// Both protocols of one algorithm, and one protocol of a second algorithm. The model finds `fast` fastest.
   std::vector<tutti_candidate> choose(bool registered, uint64_t bytes = 1 << 20, bool has_fast = true) {
     std::vector<tutti_candidate> candidates;
     const auto add = [&](const std::string& algorithm, const std::string& protocol, double hops, bool needs) {

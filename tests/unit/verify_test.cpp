@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The verifier: accepts what is right, refuses what is wrong, and says where.
+// The verifier accepts right plans, refuses wrong plans, and names the place.
 #include "plan/verify.h"
 
 #include <fmt/format.h>
@@ -168,7 +168,7 @@ TEST(VerifyRefuses, FinalMissingOrTwice) {
 }
 
 TEST(VerifyRefuses, RanksThatAddInDifferentOrders) {
-  // Each rank takes the others' values one after the other, beginning with its own.
+  // Each rank takes the values of all ranks in order, beginning with its own.
   const auto plans = write_plans(TUTTI_ALL_REDUCE, 3, 1, [](PlanBuilder& plan, uint32_t rank) {
     const uint32_t next = (rank + 1) % 3;
     const uint32_t previous = (rank + 2) % 3;
@@ -306,7 +306,7 @@ TEST(VerifyCache, ProvesChannelsWithEqualPlansOnce) {
 // --------------------------------------------------------------------------------------------------------
 
 TEST(VerifyManyRanks, AcceptsAndRefuses) {
-  constexpr uint32_t kRanks = 200;  // no multiple of what a word of a set holds
+  constexpr uint32_t kRanks = 200;  // no multiple of the size of a word of a set
   for (Sample& sample : samples({kRanks}, false)) {
     const Status right = verify(sample.plans);
     EXPECT_TRUE(right.ok()) << sample.name << ": " << right.to_string();
@@ -340,7 +340,7 @@ TEST(VerifyManyRanks, NamesTheRankThatIsMissing) {
 // --- Mutations
 // --------------------------------------------------------------------------------------------------------
 
-/// A plan taken apart, so that one step can change without another that shares its peers.
+/// A plan in separate parts, so that one step can change without affecting a step that shares its peers.
 struct LooseStep {
   tutti_plan_step step;
   std::vector<tutti_plan_peer> recv;
@@ -445,7 +445,7 @@ class Mutator {
     }
   }
 
-  /// Swaps two chunks everywhere, which leaves an all-reduce right, and others mostly not.
+  /// Swaps two chunks everywhere. An all-reduce stays right, most other collectives do not.
   void rename_chunks(std::vector<Plan>& plans) {
     const auto a = static_cast<uint32_t>(below(plans[0].output_chunks()));
     const auto b = static_cast<uint32_t>(below(plans[0].output_chunks()));
@@ -486,7 +486,7 @@ std::string listing(const std::vector<Plan>& plans) {
   return text;
 }
 
-/// Sets that use what the plugins' plans do not, some right and some wrong in one respect only.
+/// Sets of plans with features that the plugins' plans do not use: some are right, some are wrong in one respect only.
 std::vector<Sample> handmade() {
   const auto input = Buffer::kInput;
   const auto output = Buffer::kOutput;

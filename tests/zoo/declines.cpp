@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An algorithm that offers what it then declines, each variant at another time: the reasons must reach `explain`.
+// An algorithm that offers variants and declines each at a different time: the reasons must reach `explain`.
 #include <array>
 
 #include "tutti/sdk/algorithm.h"

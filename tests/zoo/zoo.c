@@ -1,6 +1,5 @@
-/* SPDX-License-Identifier: Apache-2.0
- * Network plugins with one defect each, chosen by ZOO_DEFECT: what the loader must refuse, and how. The list is
- * in ../unit/plugin.cmake. */
+/* Network plugins with one defect each, chosen by ZOO_DEFECT: defects that the loader must refuse, and the way of the
+ * refusal. The list is in ../unit/plugin.cmake. */
 #include <string.h>
 
 /* Each header of the ABI is C11 (PLG-6). */

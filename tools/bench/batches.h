@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What measurements in host memory and on devices share: how many calls a batch makes, what batches say together, and
-// what the ranks found wrong.
+// The common part of measurements in host memory and on devices: calls per batch, results of batches, and wrong results
+// of ranks.
 #pragma once
 
 #include "tools/bench/measure.h"
@@ -20,18 +20,18 @@ int calls_of_batch(const Request& request, double estimate_us);
 /// Puts the batches' times of one call into `timing`.
 void summarize(const std::vector<double>& batches_us, Timing& timing);
 
-/// What the communicator chooses for this call. `registered`: on outputs in registered buffers that are reached
+/// The communicator's choice for this call. `registered`: the outputs lie in registered buffers that are reached
 /// directly.
 Result<Ran> ran_by(const Communicator& communicator, const check::Problem& problem, bool registered = false);
 
-/// What one rank found in its output.
+/// The result of one rank's check of its output.
 struct Finding {
   check::Comparison comparison;
-  uint64_t hash = 0;  ///< of an output that must be the same on every rank
+  uint64_t hash = 0;  ///< hash of an output that must be equal on all ranks
 };
 
-/// Adds up what the ranks found, as Timing::wrong counts it, having said on stderr what is wrong here. `what` names the
-/// call.
+/// Adds up the findings of the ranks, as Timing::wrong counts them. Before, it reports on stderr the wrong elements of
+/// this rank. `what` names the call.
 Result<uint64_t> count_wrong(Communicator& control, const Finding& finding, const std::string& what);
 
 }  // namespace tutti::bench

@@ -37,7 +37,7 @@ read, or in the variable TUTTI_ID:
   tutti id --at $HOST_OF_RANK_0:7000 --file job.id
   tutti bench all_reduce --ranks 16 --rank $R --id-file job.id)";
 
-/// Says on a terminal what is being measured, until the row is there.
+/// Shows the current measurement on a terminal, until its row is there.
 class Progress {
  public:
   explicit Progress(bool wanted) : shown_(wanted && isatty(STDERR_FILENO) == 1) {}
@@ -108,7 +108,7 @@ Result<Summary> sweep(const Request& request, Measurement& measurement, const Re
   return summary;
 }
 
-/// Of the communicator that is measured; with devices of the one by which ranks tell each other facts.
+/// Options of the measured communicator. With devices, options of the communicator through which ranks exchange facts.
 Options first_options(const Request& request, int rank) {
   if (request.device != Device::kHost) return request.session.control_options(rank);
   Options options = request.session.options(rank);
@@ -134,7 +134,7 @@ Result<Summary> measure_with(Communicator& communicator, const Request& request,
   return summary;
 }
 
-/// What one rank does. Returns how many elements were wrong, on all ranks together. Rank 0 writes the reports.
+/// The work of one rank. Returns the number of wrong elements on all ranks together. Rank 0 writes the reports.
 Result<uint64_t> measure_as(Request request, const UniqueId& id, int rank, const Reports& reports) {
   const auto start = Clock::now();
   TUTTI_ASSIGN(auto communicator,
@@ -147,7 +147,7 @@ Result<uint64_t> measure_as(Request request, const UniqueId& id, int rank, const
 
   const auto summary = measure_with(communicator, request, {request, std::move(places), init_ms, {}, {}}, reports);
   if (!summary.ok()) {
-    // Ranks that wait for their devices would not notice that this one is gone.
+    // Without this, ranks that wait for their devices would not notice that this rank is gone.
     if (request.device == Device::kCuda) communicator.abort(fmt::format("rank {}: {}", rank, summary.status().text()));
     return summary.status();
   }

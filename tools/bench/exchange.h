@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small facts that ranks tell each other. Through the communicator itself, and by sends and receives, which run
-// whatever the settings force on collectives.
+// Small facts that ranks exchange, through the communicator itself. They use sends and receives, which run with all
+// settings that force collectives.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is measured on a device: one rank's communicator in a library, Tutti itself or one with NCCL's C API.
+// The subject of a measurement on a device: one rank's communicator in a library, Tutti itself or a library with NCCL's
+// C API.
 #pragma once
 
 #include <memory>
@@ -9,7 +10,7 @@
 
 namespace tutti::bench {
 
-/// What CUDA shares between processes without parts of other memory, and libraries register at least.
+/// The smallest memory that CUDA shares between processes alone, and that libraries register.
 inline constexpr size_t kRegisteredGrain = size_t{2} << 20;
 
 class Library {
@@ -21,18 +22,18 @@ class Library {
   /// `bytes`: a multiple of kRegisteredGrain.
   virtual Result<std::byte*> take_registered(size_t bytes) = 0;
 
-  /// Says what the next calls of run() do.
+  /// Sets the call of the next run().
   virtual Status prepare(const check::Problem& problem) = 0;
-  /// Enqueues one such call, or records it where the stream is being captured.
+  /// Enqueues one call of this kind, or records it if the stream is being captured.
   virtual Status run(const void* input, void* output, Stream stream) = 0;
-  /// What run() is called for between these two is enqueued by the second.
+  /// The calls of run() between these two functions are enqueued by the second function.
   virtual Status start_group() = 0;
   virtual Status end_group() = 0;
-  /// What runs it.
+  /// The name of the algorithm and protocol that run the call.
   virtual Result<Ran> ran() const = 0;
-  /// What went wrong after a call had returned.
+  /// Failures after a call had returned.
   virtual Status async_error() const = 0;
-  /// Makes what is on the device end; afterwards nothing can be run.
+  /// Ends all work on the device; afterwards nothing can be run.
   virtual void abort(std::string_view reason) = 0;
   /// Name, version and path; the rest is for the caller to find out.
   virtual LibraryFacts facts() const = 0;

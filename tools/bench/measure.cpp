@@ -126,13 +126,13 @@ Result<Timing> HostMeasurement::measure(const Subject& subject) {
     TUTTI_TRY(subject(communicator_));
     TUTTI_ASSIGN(timing.wrong, count_wrong(subject));
   }
-  // A reduction repeated in place would drift to infinities and slow subnormals; of zeros it stays zero.
+  // A reduction that is repeated in place would drift to infinities and slow subnormals; with zeros it stays zero.
   if (!repeats) std::memset(subject.buffer, 0, subject.buffer_bytes);
   TUTTI_TRY(time(subject, repeats, timing));
   return timing;
 }
 
-/// Of a reduction in place that was repeated, on zeros, only zeros are right.
+/// Counts the elements that are not zero: a repeated reduction in place runs on zeros.
 Result<uint64_t> HostMeasurement::count_not_zero(const Subject& subject) {
   Finding finding;
   const size_t element = size_of(subject.problem.type);

@@ -8,23 +8,23 @@
 
 namespace tutti::bench {
 
-/// Where a rank runs.
+/// The process, host and device of a rank.
 struct Place {
   int process;
   char host[64];
 };
 
-/// What is known before the first row.
+/// Facts that are known before the first row.
 struct Preamble {
   const Request& request;
   std::vector<Place> places;  ///< by rank
-  double init_ms;             ///< of the slowest rank
+  double init_ms;             ///< time of the slowest rank
   // Only with devices.
   std::string device;                   ///< rank 0's
-  std::vector<LibraryFacts> libraries;  ///< what is measured, what it is compared with
+  std::vector<LibraryFacts> libraries;  ///< the measured library, then the compared library
 };
 
-/// What is known after the last row.
+/// Facts that are known after the last row.
 struct Summary {
   double busbw = 0;  ///< average over all measurements, GB/s
   uint64_t wrong = 0;
@@ -40,18 +40,18 @@ class Report {
   virtual void end(const Summary& summary) = 0;
 };
 
-/// What the request asks for. Fails if a file cannot be written.
+/// The reports of the request. Fails if a file cannot be written.
 Result<std::vector<std::shared_ptr<Report>>> make_reports(const Request& request);
 
-/// Bandwidths of one call in GB/s. `bus` is what each link must carry, so that it compares with the hardware's figure
-/// whatever the number of ranks: nccl-tests' doc/PERFORMANCE.md derives the factors.
+/// Bandwidths of one call in GB/s. `bus` is the bandwidth that each link must carry. It can be compared with the
+/// hardware's figure at every number of ranks: nccl-tests' doc/PERFORMANCE.md derives the factors.
 double algorithm_bandwidth(const check::Problem& problem, double time_us);
 double bus_bandwidth(const check::Problem& problem, double time_us);
 
 /// How many times as long the other library took.
 double ratio(const Timing& ours, const Timing& theirs);
 
-/// What the tables call a reduction and a root: "none" and -1 where there is none.
+/// Texts of a reduction and a root in tables: "none" and -1 if there is none.
 std::string op_text(const check::Problem& problem);
 int root_of(const check::Problem& problem);
 

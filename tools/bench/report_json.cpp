@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measurements as JSON. A file is complete after every row, so that what was measured is there when a run is ended.
+// Measurements as JSON. The file is a complete document after every row, also if the run is ended.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -71,7 +71,8 @@ class JsonFile : public Report {
  private:
   void write() {
     const std::string text = document_.dump(2) + "\n";
-    // Over the last one, than which it is longer, and by one call: whoever looks at any time finds a whole document.
+    // Overwrites the previous document, which is shorter, in one call. A reader thus finds a whole document at any
+    // time.
     const auto bytes = static_cast<ssize_t>(text.size());
     if (rewritable_ && pwrite(fileno(file_.get()), text.data(), text.size(), 0) == bytes) return;
     fmt::print(file_.get(), "{}", text);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the command line of `tutti bench` asks for.
+// The command line of `tutti bench` as data.
 #pragma once
 
 #include <optional>
@@ -21,7 +21,7 @@ struct Request {
   std::string name = "all_reduce";  ///< as the tables call it: a collective, or all_to_all_v
   tools::Session session;
 
-  // Who runs.
+  // The ranks.
   bool threads = false;
   std::string id;  ///< "host:port:secret"; with `rank`: this process is one rank of a launch by hand
   int rank = -1;
@@ -32,11 +32,11 @@ struct Request {
   std::string compare;      ///< measured besides
   bool graph = false;       ///< calls are captured into CUDA graphs, of which replays are timed
   int group = 1;            ///< calls of one group; 1: no groups
-  bool launch = false;      ///< what is timed is the CPU that enqueues a call
-  bool registered = false;  ///< buffers are registered with what is measured
+  bool launch = false;      ///< measures the time of the CPU that enqueues a call
+  bool registered = false;  ///< the measured library registers its buffers
   int blocks = 0;           ///< thread blocks of a call at most; 0: as many as the library likes
 
-  // What runs: every type × operator × size.
+  // The calls: every type × operator × size.
   size_t min_bytes = 8;
   size_t max_bytes = size_t{64} << 20;
   size_t factor = 4;
@@ -48,14 +48,14 @@ struct Request {
 
   // How it is timed.
   int warmup = 3;
-  int iterations = 0;  ///< of one batch; 0: as many as fill batch_us
+  int iterations = 0;  ///< calls of one batch; 0: as many as fill batch_us
   double batch_us = 20'000;
   int batches = 5;
   bool check = true;
   size_t checked_bytes = size_t{64} << 20;  ///< on devices: of calls with more, windows are checked
   uint64_t seed = 0;
 
-  // What is written.
+  // The outputs.
   std::optional<std::string> json;  ///< a file, "-" for standard output
   bool csv = false;
   bool verbose = false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Comparing what a rank received with what it must have received.
+// Compares the output of a rank with the right output.
 #pragma once
 
 #include "tools/check/reference.h"
@@ -9,7 +9,7 @@ namespace tutti::check {
 
 struct Comparison {
   size_t wrong = 0;   ///< elements
-  std::string first;  ///< the first wrong one: "element 17 is 3.5, must be 3.25 ± 0.01"
+  std::string first;  ///< the first wrong element: "element 17 is 3.5, must be 3.25 ± 0.01"
 
   void add(const Comparison& other);
 };
@@ -24,7 +24,7 @@ Comparison compare(const Problem& problem, const Reference& reference, int rank,
 /// The number of bytes that no longer are poison (random_input.h).
 size_t count_written(const void* output, size_t bytes);
 
-/// A hash of bytes, to compare what ranks hold. Not for adversaries.
+/// A hash of bytes, to compare the outputs of ranks. Not for adversaries.
 uint64_t hash(const void* data, size_t bytes);
 
 /// Whether a right call leaves every rank with the same output.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the check must know about element types. Its decoding of small floats is a table made with ldexp, so that it
-// shares nothing with the kernels' own.
+// The properties of element types for the check. It decodes small floats with a table made by ldexp, so it shares no
+// code with the kernels.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One call of one collective as data: what its buffers are, how it is made, and the seed of its inputs.
+// One call of one collective as data: its buffers, its arguments, and the seed of its inputs.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace tutti::check {
 
 /// The same on every rank. With it any rank can make every rank's input, and so knows every rank's right output.
 struct Problem {
-  Collective collective = Collective::kAllReduce;  ///< kSendRecv: each rank sends to the next one, in a ring
+  Collective collective = Collective::kAllReduce;  ///< kSendRecv: each rank sends to the next rank, in a ring
   bool uneven = false;                             ///< all_to_all only: all_to_all_v, see block_elements()
   DataType type = DataType::kFloat32;
   ReduceOp op = ReduceOp::kSum;
@@ -28,7 +28,7 @@ bool reduces(Collective collective);
 bool has_root(Collective collective);
 bool has_blocks(Collective collective);
 
-/// Elements of a rank's buffers: 0 where the call neither reads nor writes one.
+/// Elements of a rank's buffers: 0 if the call neither reads nor writes the buffer.
 size_t input_elements(const Problem& problem, int rank);
 size_t output_elements(const Problem& problem, int rank);
 

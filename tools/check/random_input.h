@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random inputs, each element a pure function of (seed, rank, index): any rank can make any part of any rank's input.
+// Random inputs. Each element is a pure function of (seed, rank, index): any rank can make any part of any rank's
+// input.
 //
-// Collectives that move data get random bits. Collectives that reduce get values for which the right result is known
-// well and a wrong one shows:
-//   integers          any bits; odd ones for a product, whose low bits would all become zero otherwise
+// Collectives that move data get random bits. Collectives that reduce get values for which the right result is well
+// known and a wrong result shows:
+//   integers          any bits; odd values for a product, whose low bits would all become zero otherwise
 //   floats            sums: uniform in [-1, 1]; max and min: the same with some zeros of both signs;
-//                     products: ±[1/2, 2], closer to 1 where more than 8 ranks take part
+//                     products: ±[1/2, 2], closer to 1 if more than 8 ranks take part
 //   8-bit floats      sums: small integers, all of whose partial sums are exact (while there are enough of them for the
 //                     number of ranks: up to 8 for E5M2, 16 for E4M3); products: ±1/2, ±1, ±2
 #pragma once

@@ -37,7 +37,7 @@ struct Batch {
   }
 };
 
-/// Integers, modulo 2^64; what is narrower is cut off at the end.
+/// Integers, modulo 2^64; results of narrower types are truncated at the end.
 template <class T>
 void fold_integers(Batch<T> batch, T* results) {
   const ReduceOp op = batch.problem.op;

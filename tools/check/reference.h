@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // The right output of a call, computed from the inputs of all ranks in wide arithmetic.
 //
-// Exact, so compared bit for bit: everything that only moves data, integers (sums and products wrap around in their
-// width; averages divide the wrapped sum, truncating), max and min.
+// Exact, so compared bit for bit: all results that only move data; integers (sums and products wrap around in their
+// width; averages divide the wrapped sum, truncating); max and min.
 //
-// Sums and products of floats are rounded differently by every order of additions, so a bound is set on the error. Let
-// u = 2^-p be the unit roundoff of the type (p bits of significand), s half its smallest value above zero, and n the
-// number of ranks. A result that is rounded to the type after each of its at most n + 2 operations (n - 1 additions, a
-// factor, a division, the rounding of the reference itself) differs from the right one by at most
+// Every order of additions rounds sums and products of floats differently, so a bound is set on the error. Let u = 2^-p
+// be the unit roundoff of the type (p bits of significand), s half its smallest value above zero, and n the number of
+// ranks. A result is rounded to the type after each of its at most n + 2 operations (n - 1 additions, a factor, a
+// division, the rounding of the reference itself). It then differs from the right result by at most
 //     sum, average, pre-multiplied sum:  (n + 2) (u Σ|terms| + s)
 //     product:                           (n + 2) (u |product| + s)
-// Inputs of 8-bit floats are such that sums and products are exact (random_input.h): there the bound is 0, and u|value|
-// for an average. With more ranks than that allows, the general bound stands, which for 8-bit floats is loose.
+// Inputs of 8-bit floats make sums and products exact (random_input.h). There the bound is 0, and u|value| for an
+// average. With more ranks than this permits, the general bound holds, which is loose for 8-bit floats.
 #pragma once
 
 #include <cstddef>
@@ -21,14 +21,14 @@
 
 namespace tutti::check {
 
-/// The right result of a reduction for a range of elements. Immutable: any number of threads may read one.
+/// The right result of a reduction for a range of elements. Immutable: any number of threads may read it.
 class Reference {
  public:
   /// For elements first .. first + count - 1 of the ranks' inputs.
   Reference(const Problem& problem, size_t first, size_t count);
-  /// For what `rank` receives; nothing where the collective does not reduce.
+  /// For the output of `rank`; empty if the collective does not reduce.
   static Reference for_rank(const Problem& problem, int rank);
-  /// For what all ranks receive.
+  /// For an output that is equal on all ranks.
   static Reference for_all(const Problem& problem);
 
   size_t first() const { return first_; }

@@ -8,7 +8,7 @@ namespace {
 
 constexpr size_t kWindows = 64;
 
-/// Where a block of an output comes from.
+/// The origin of a block of an output.
 struct Block {
   int rank;
   size_t offset;

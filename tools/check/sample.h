@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which elements a check looks at: all, or where buffers are large, windows spread evenly over every rank's input and
-// whatever becomes of them in the outputs.
+// The elements that a check compares: all elements, or, in large buffers, windows spread evenly over every rank's input
+// and their results in the outputs.
 #pragma once
 
 #include "tools/check/problem.h"
@@ -20,11 +20,12 @@ struct Part {
   size_t count;
 };
 
-/// The ranges of a rank's input that a check needs, ascending. Where the larger buffer of the call has no more than
-/// `max_bytes`: all. Else windows that hold about that much of it, the first and the last element included.
+/// The ranges of a rank's input that a check needs, ascending. If the larger buffer of the call has at most
+/// `max_bytes`: the whole input. Otherwise, windows that hold about this many bytes of it, including the first and the
+/// last element.
 std::vector<Range> sampled_input(const Problem& problem, int rank, size_t max_bytes);
 
-/// The parts of a rank's output that come from those ranges, in the order of the output.
+/// The parts of a rank's output that result from these ranges, in the order of the output.
 std::vector<Part> sampled_output(const Problem& problem, int rank, size_t max_bytes);
 
 }  // namespace tutti::check

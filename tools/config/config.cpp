@@ -102,7 +102,7 @@ Status show(const Work& work) {
   return {};
 }
 
-/// Reads this file, and no other layer. Names are those of the plugins on the search path.
+/// Reads this file, and no other layer. Plugins are the plugins on the search path.
 Status check(const Work& work) {
   config::LoadOptions options;
   options.site_file.clear();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `tutti explain`: what would run a call, and why not something else.
+// `tutti explain`: the choice for a call, and the reasons against the remaining candidates.
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 

@@ -89,7 +89,7 @@ struct AlgorithmName {
   std::string variant;
 };
 
-/// In a path the variant is what follows "....so/"; no variant's name contains a slash.
+/// In a path, the variant follows "....so/"; no name of a variant contains a slash.
 AlgorithmName split_algorithm(const std::string& text) {
   const bool is_path = text.starts_with('/');
   const size_t slash = is_path ? text.rfind('/') : text.find('/');

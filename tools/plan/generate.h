@@ -9,8 +9,8 @@ namespace tutti::tools {
 
 struct PlanQuestion {
   Collective collective = Collective::kAllReduce;
-  /// "ring"; "direct/two-shot"; "/path/of/plugin.so"; "/path/of/plugin.so/two-shot". Without a variant the first that
-  /// can do it. A path that ends with ".so" names a plugin's file, whatever folders it lies in.
+  /// "ring"; "direct/two-shot"; "/path/of/plugin.so"; "/path/of/plugin.so/two-shot". Without a variant, the first
+  /// suitable variant. A path that ends with ".so" names a plugin's file, with any folders.
   std::string algorithm = "ring";
   uint32_t rank_count = 4;
   uint32_t host_count = 1;  ///< ranks are dealt to hosts in blocks
@@ -18,7 +18,7 @@ struct PlanQuestion {
   uint32_t channel = 0;
 };
 
-/// All ranks' plans of one channel. kUnsupported names the variants and what they can do.
+/// All ranks' plans of one channel. kUnsupported names the variants and their collectives.
 Result<plan::PlanFile> generate(const PlanQuestion& question, config::Config config);
 
 }  // namespace tutti::tools

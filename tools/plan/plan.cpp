@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `tutti plan`: what an algorithm makes every rank do, as a file, as text, proved right.
+// `tutti plan`: the plans of an algorithm for all ranks, as a file or as text, with their proof.
 #include "plan/plan.h"
 
 #include <fmt/format.h>
@@ -59,7 +59,7 @@ Result<plan::PlanFile> read(const Work& work) {
   return plan::parse_file(text, "standard input");
 }
 
-/// Where the plans come from, as texts name it.
+/// The origin of the plans, for texts.
 const std::string& source_of(const Work& work) {
   return work.collective.empty() ? work.file : work.question.algorithm;
 }
@@ -108,7 +108,7 @@ CLI::App* add_verb(CLI::App& command, const char* name, const char* text, const 
   return verb;
 }
 
-/// What an algorithm is asked for.
+/// Adds the options that describe the plans of an algorithm.
 void add_question(CLI::App& verb, Work& work) {
   PlanQuestion& question = work.question;
   verb.add_option("-a,--algorithm", question.algorithm, "Algorithm plugin or its file, and its variant (default ring)")
@@ -124,7 +124,7 @@ void add_question(CLI::App& verb, Work& work) {
   add_settings(verb, work.config_file, work.settings);
 }
 
-/// Plans of a file, or those that an algorithm makes for --collective.
+/// Adds the origin of plans: a file, or an algorithm with --collective.
 void add_source(CLI::App& verb, Work& work) {
   CLI::Option_group* source = verb.add_option_group("source", "One of these");
   source->add_option("file", work.file, "A plan file, YAML or JSON; - for standard input")->option_text("FILE");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `tutti plugin`: what can be loaded here.
+// `tutti plugin`: the plugins that can be loaded here.
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What `tutti search` prints.
+// The output of `tutti search`.
 #pragma once
 
 #include <string>
@@ -9,11 +9,12 @@
 namespace tutti::tools {
 
 void print_cluster(const std::string& file, const communicator::DryCommunicator& cluster);
-/// Channels of one algorithm, and what they put on the links of a machine.
+/// Channels of one algorithm, and their load on the links of a machine.
 Status print_channels(const communicator::DryCommunicator& cluster, size_t algorithm, bool all);
-/// All-reduce by size: what would run it, and how long that is predicted to take.
+/// All-reduce by size: the choice, and its predicted time.
 Status print_predictions(const communicator::DryCommunicator& cluster);
-/// What a communicator of these ranks would refuse, leave out, or run without a proof. Nothing where there is no limit.
+/// The calls that a communicator of these ranks would refuse, leave out, or run without a proof. Prints nothing if
+/// there is no limit.
 void print_limits(const communicator::DryCommunicator& cluster);
 
 }  // namespace tutti::tools

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `tutti search`: what a cluster of machines described by a file would run, without any of its devices.
+// `tutti search`: the choices of a cluster of machines that a file describes, without any of its devices.
 #include <fmt/format.h>
 #include <sys/resource.h>
 #include <CLI/CLI.hpp>
@@ -27,7 +27,7 @@ Examples:
   tutti search --topology dgx.xml --nodes 4 --plan plan.yaml --set algorithm=tree
   tutti search --topology partial.xml --gpu 0000:10:1c.0,0000:10:1d.0   # a file that gives places only)";
 
-/// Steps of all plans written to one file, at most: more is a file nobody opens.
+/// Steps of all plans written to one file, at most: a larger file is not useful.
 constexpr uint64_t kMaxWrittenSteps = 4'000'000;
 
 struct Work {
@@ -45,7 +45,7 @@ struct Work {
   std::vector<std::string> settings;
 };
 
-/// The machine of the file. One that gives places only is completed as if it had been found there, and says so.
+/// The machine of the file. A file with places only is completed as if devices had been found there, with a note.
 Result<topology::Document> machine_of(const Work& work) {
   TUTTI_ASSIGN(topology::Document document, topology::Document::load(work.topology));
   if (!document.is_overlay()) return document;

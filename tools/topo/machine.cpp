@@ -51,7 +51,7 @@ Result<std::vector<NetDevice>> ports_of(const plugin::Plugin& plugin) {
   return ports;
 }
 
-/// What the first usable network of the settings lists, as a communicator would take it.
+/// The ports of the first usable network of the settings, as a communicator would choose it.
 Result<std::vector<NetDevice>> network_ports(const MachineOptions& options) {
   config::LoadOptions load;
   load.job_file = options.config_file;
@@ -165,7 +165,7 @@ std::optional<uint32_t> Machine::adapter(const Net& net) const {
   return link == system->links().end() ? std::nullopt : std::optional(link->to);
 }
 
-/// A node without a number has the smallest free one.
+/// A node without a number has the smallest free number.
 std::optional<uint32_t> Machine::node(const Cpu& cpu) const {
   int numa = std::max(cpu.numa, 0);
   while (cpu.numa < 0 && std::ranges::find(document.cpus, numa, &Cpu::numa) != document.cpus.end()) ++numa;

@@ -16,11 +16,11 @@ struct MachineOptions {
   std::string config_file;
   std::vector<std::string> settings;
   uint32_t rank_count = 0;        ///< 0: one per GPU, without GPUs one per NUMA node
-  bool merge = false;             ///< the file over what is found on this machine
+  bool merge = false;             ///< merges the file over the devices of this machine
   bool complete = false;          ///< GPUs and adapters of the file's places, by class code
   std::vector<std::string> gpus;  ///< bus ids of further places that are GPUs
-  double mbps = 100e3;            ///< of adapters made so
-  int sm = 80;                    ///< of GPUs made so
+  double mbps = 100e3;            ///< speed of completed adapters
+  int sm = 80;                    ///< architecture of completed GPUs
 };
 
 struct Machine {

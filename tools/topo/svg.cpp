@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From top to bottom: the bar of the CPU interconnect, a box per NUMA node with its PCI tree, all GPUs and adapters on
-// one line, and below that what joins GPUs directly: the bar of the NVSwitch, or arcs.
+// Draws a machine, from top to bottom: the bar of the CPU interconnect, a box per NUMA node with its PCI tree, all GPUs
+// and adapters on one line, and below it the direct links between GPUs: the bar of the NVSwitch, or arcs.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -48,7 +48,7 @@ text{fill:#1d2530;text-anchor:middle}.small{font-size:10px;fill:#5b6675}.left{te
 struct Card {
   double x = 0, y = 0, height = kCardHeight;  ///< x: of its middle
   const Pci* pci = nullptr;
-  double gbs = 0;  ///< of the edge to its parent
+  double gbs = 0;  ///< bandwidth of the edge to its parent
   std::string style, title, subtitle;
   std::vector<std::string> ports;
   std::vector<Card> below;
@@ -141,10 +141,10 @@ class Drawing {
   const Machine& machine_;
   std::vector<Box> boxes_;
   std::map<uint32_t, const Card*> gpus_;  // by node
-  std::set<uint32_t> types_;              // of wires that are drawn
+  std::set<uint32_t> types_;              // types of the links that are drawn
   std::string back_, wires_, front_;
   double top_ = 50, right_ = kMargin, leaf_y_ = 0;
-  double head_x_ = 0;        // of the box that is being drawn
+  double head_x_ = 0;        // position in the current box
   double interconnect_ = 0;  // GB/s; 0: none to draw
   int depth_ = 1;
 };
@@ -209,7 +209,7 @@ void Drawing::place_box(const Cpu& cpu) {
   boxes_.push_back(std::move(box));
 }
 
-/// Puts a card over the middle of what is below it; returns where the next begins.
+/// Puts a card over the middle of the cards below it; returns the position of the next card.
 double Drawing::place_columns(Card& card, double x) {
   double next = x;
   for (Card& child : card.below) next = place_columns(child, next);
@@ -218,7 +218,8 @@ double Drawing::place_columns(Card& card, double x) {
   return next;
 }
 
-/// Cards with something below stand in the row of their depth, the others all in the last. Returns the lowest end.
+/// Cards with cards below them stand in the row of their depth, all remaining cards in the last row. Returns the lowest
+/// end.
 double Drawing::place_rows(Card& card, int depth) {
   card.height = card.subtitle.empty() ? 26 : kCardHeight - (card.below.empty() ? 0 : 6);
   card.height += kPortHeight * static_cast<double>(card.ports.size());
@@ -281,7 +282,7 @@ void Drawing::draw_c2c(const Card& card) {
   label(x, card.y - 8, gbs, "halo");
 }
 
-/// What joins GPUs directly; returns the lowest end.
+/// Draws the direct links between GPUs; returns the lowest end.
 double Drawing::draw_peers(double y) {
   if (!machine_.system) return y - 34;
   const auto links = machine_.system->links();

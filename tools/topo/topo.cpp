@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `tutti topo`: what joins the GPUs and network ports of a machine.
+// `tutti topo`: the links between the GPUs and network ports of a machine.
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
@@ -51,7 +51,7 @@ Status show(const Show& work) {
   return {};
 }
 
-/// Whether the file is without errors. One that cannot be read is an error like any other, so that the rest is checked.
+/// Whether the file is without errors. A file that cannot be read counts as an error, so that the rest is checked.
 bool check_file(const std::string& name) {
   const auto document = topology::Document::load(name);
   if (!document.ok()) {

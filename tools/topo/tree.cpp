@@ -13,9 +13,9 @@ namespace {
 
 using namespace topology;
 
-/// A line of the tree and what stands below it.
+/// A line of the tree and the lines below it.
 struct Branch {
-  double gbs = 0;  ///< of the edge that leads here; 0: not known
+  double gbs = 0;  ///< bandwidth of the edge that leads here; 0: not known
   std::string text;
   std::vector<Branch> below;
 };

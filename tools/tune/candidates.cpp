@@ -18,14 +18,14 @@
 namespace tutti::tune {
 namespace {
 
-// A protocol that sends no more than the payload pays for it with latency, one that sends much more has its flags
-// inside. Neither can win where the other is at home.
+// A protocol that sends only the payload pays for it with latency. A protocol that sends much more has flags in the
+// data. Neither can win in the sizes of the other.
 constexpr double kBandwidthEfficiency = 0.99;
 constexpr double kLatencyEfficiency = 0.6;
 constexpr size_t kBandwidthMinBytes = size_t{4} << 10;
 constexpr size_t kLatencyMaxBytes = size_t{4} << 20;
 
-/// The job's own file: what every communicator is made with besides what is forced.
+/// The job's own file: the configuration of every communicator beside the forced settings.
 std::string base_file(const Request& request) {
   if (!request.bench.session.config_file.empty()) return request.bench.session.config_file;
   for (const auto& [name, value] : config::process_environment()) {
@@ -44,7 +44,7 @@ void limit_sizes(const tutti_protocol_properties& properties, uint32_t link, Can
   if (efficiency > 0 && efficiency <= kLatencyEfficiency) candidate.max_bytes = kLatencyMaxBytes;
 }
 
-/// The candidate with registered buffers, for collectives in which these can make a difference.
+/// The candidate with registered buffers, for collectives in which they can make a difference.
 Candidate registered_twin(Candidate candidate) {
   candidate.registered = true;
   for (uint32_t c = 0; c < TUTTI_COLLECTIVE_COUNT; ++c) {

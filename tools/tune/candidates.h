@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the loaded plugins could run a collective with, and how a communicator is made to run just that.
+// The candidates of the loaded plugins for a collective, and the settings that force a communicator to run one of them.
 #pragma once
 
 #include <filesystem>
@@ -19,8 +19,9 @@ struct Candidate {
   uint64_t collectives = 0;  ///< bits 1 << Collective
   size_t min_bytes = 0;      ///< from here to max_bytes it may win
   size_t max_bytes = SIZE_MAX;
-  bool registered = false;          ///< measured with registered buffers
-  bool differs_registered = false;  ///< and once more with them, as it is another thing then
+  bool registered = false;  ///< measured with registered buffers
+  /// Measured again with registered buffers, since the kernels then do different work.
+  bool differs_registered = false;
 
   bool offers(Collective collective) const { return (collectives >> static_cast<uint32_t>(collective) & 1) != 0; }
   /// As rules call it.
@@ -31,7 +32,7 @@ struct Candidate {
   std::string label() const { return text() + (registered ? " (registered)" : ""); }
 };
 
-/// What is loaded here, and what the table has to say about where it was.
+/// The loaded plugins, and the description of this machine in the table.
 struct Offer {
   std::vector<Candidate> candidates;
   bool over_network = false;  ///< ranks of one host count as nodes

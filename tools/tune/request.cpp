@@ -32,7 +32,7 @@ std::vector<std::string> tunable() {
   return names;
 }
 
-/// Of this process, as it was typed.
+/// The command of this process, as it was typed.
 std::string own_command() {
   std::ifstream file("/proc/self/cmdline", std::ios::binary);
   std::string words;

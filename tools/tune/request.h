@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the command line of `tutti tune` asks for.
+// The command line of `tutti tune` as data.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ class App;
 namespace tutti::tune {
 
 struct Request {
-  bench::Request bench;                  ///< who runs where, on which sizes, and how it is timed
+  bench::Request bench;                  ///< ranks, sizes and timing
   std::vector<std::string> collectives;  ///< each is measured with the sizes of `bench`
   std::vector<uint32_t> channels;        ///< ascending
   std::string out;                       ///< a file; empty: standard output

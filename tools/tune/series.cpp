@@ -58,7 +58,7 @@ bool Series::has_enough_channels(size_t size, const Run& run) const {
     const bool fewer = other.candidate == run.candidate && other.channels < run.channels;
     if (fewer && mark.verdict == Verdict::kMeasured) times_us.push_back(mark.time_us);
   }
-  // Any two such steps decide: after them nothing was measured.
+  // Two slower steps in a row decide, because no measurement follows them.
   for (size_t i = 2; i < times_us.size(); ++i) {
     if (times_us[i - 1] > times_us[i - 2] * kSlower && times_us[i] > times_us[i - 1] * kSlower) return true;
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What was measured of one collective, and what of the rest is worth a measurement.
+// The measurements of one collective, and the choice of further measurements that are worth their time.
 #pragma once
 
 #include <functional>
@@ -28,7 +28,7 @@ struct Sample {
   double time_us = 0;
 };
 
-/// One collective over ascending sizes. The same on every rank, which all see the same times.
+/// One collective over ascending sizes. The same on every rank, which all see the same times. One thread at a time.
 class Series {
  public:
   Series(std::string collective, std::vector<check::Problem> problems);
@@ -36,8 +36,8 @@ class Series {
   const std::string& collective() const { return collective_; }
   const std::vector<check::Problem>& problems() const { return problems_; }
 
-  /// Whether a measurement of `run` at this size, after those at all smaller sizes and with fewer channels, may find
-  /// something faster. Remembers a no.
+  /// Whether a measurement of `run` at this size may find a faster choice. It comes after the measurements at all
+  /// smaller sizes and with fewer channels. Remembers a no.
   bool worth(size_t size, const Run& run);
   void add(size_t size, const Run& run, double time_us);
   /// This run is wrong: nothing more of it.
@@ -50,13 +50,12 @@ class Series {
   using Counts = std::function<bool(const Run&)>;
   /// All that was measured at a size and counts, fastest first. No function: all count.
   std::vector<Sample> ranked(size_t size, const Counts& counts = {}) const;
-  /// What to run at a size that was measured: of those within some percent of the fastest the one with the fewest
-  /// channels, since on a GPU each takes an SM from the application.
-  /// Something that counts was measured.
+  /// The choice at a measured size: among the runs within some per cent of the fastest run, the run with the fewest
+  /// channels, since each channel takes an SM from the application. At least one measurement that counts must exist.
   Sample thriftiest(size_t size, const Counts& counts = {}) const;
-  /// Up to how many bytes of the larger buffer what was taken at size `from` is better than what was taken at the
-  /// larger size `to`: where both take equally long, if times grow evenly in between. Half way on a logarithmic scale
-  /// where either was not measured at both.
+  /// The size in bytes of the larger buffer up to which the choice at size `from` is better than the choice at the
+  /// larger size `to`. Both take equally long there if times grow linearly between the sizes. If one of the choices was
+  /// not measured at both sizes, the middle on a logarithmic scale.
   uint64_t border(size_t from, const Run& small, size_t to, const Run& large) const;
   size_t sample_count() const;
 

@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* kPatience = "timeouts.operation=60s";  ///< a candidate that hangs must not use up the time
 
-/// What all ranks find out alike, before any of them depends on another: a reason to go on without this run.
+/// Failures that all ranks detect equally, before any rank depends on a peer: the sweep continues without this run.
 bool is_harmless(const Status& status) {
   return status.code() == Code::kUnsupported || status.code() == Code::kInvalidArgument;
 }
@@ -59,7 +59,7 @@ Status Sweep::measure(const Run& run) {
   if (list.empty()) return {};
   Status status = attempt(run, list);
   if (status.ok() || !is_harmless(status)) return status;
-  // One collective that cannot run so must not take the others with it.
+  // A collective that cannot run in this way must not stop the remaining collectives.
   for (Series* series : list) {
     if (list.size() > 1) status = attempt(run, {series});
     if (status.ok()) continue;
@@ -107,9 +107,9 @@ Status Sweep::attempt(const Run& run, const List& list) {
     TUTTI_TRY(learn_gpu(**measurement));
     status = measure_with(**measurement, run, list);
     if (!status.ok()) (*measurement)->abort(status.text());
-    // A rank that leaves while another is still in its last call would be missed.
+    // A rank that leaves early would be missed by a rank that is still in its last call.
     if (status.ok() || is_harmless(status)) TUTTI_TRY(bench::meet(control_));
-    measurement->reset();  // leaves what it measured
+    measurement->reset();  // leaves the measured communicator
   }
   subject_.reset();
   return status;

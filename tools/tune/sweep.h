@@ -11,11 +11,11 @@
 
 namespace tutti::tune {
 
-/// What a sweep found.
+/// The results of a sweep.
 struct Findings {
   std::vector<Series> series;       ///< one per collective
   std::vector<std::string> wrong;   ///< "all_reduce ...: direct/two-shot × ll ×4: 17 wrong"
-  std::vector<std::string> failed;  ///< what could not run, and why
+  std::vector<std::string> failed;  ///< runs that failed, with the reason
   std::string gpu;                  ///< as tuners are told; empty on the host
   size_t runs = 0;                  ///< candidates × channels that had their turn, of `of_runs`
   size_t of_runs = 0;
@@ -24,10 +24,10 @@ struct Findings {
 
 class Sweep {
  public:
-  /// `control` is for what the ranks tell each other. All arguments must outlive the sweep.
+  /// `control` is for facts that ranks exchange. All arguments must outlive the sweep.
   Sweep(const Request& request, const std::vector<Candidate>& candidates, Communicator& control, Findings& findings);
 
-  /// Fills the findings; after a failure they have what was measured before.
+  /// Fills the findings. After a failure, they hold the earlier measurements.
   Status run();
 
  private:
@@ -53,7 +53,7 @@ class Sweep {
   const std::vector<Candidate>& candidates_;
   Communicator& control_;
   Findings& findings_;
-  std::unique_ptr<Communicator> subject_;  ///< on the host: what is measured
+  std::unique_ptr<Communicator> subject_;  ///< on the host: the measured communicator
   Clock::time_point start_ = Clock::now();
 };
 

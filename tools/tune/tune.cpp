@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `tutti tune`: measures what every candidate takes on this machine, and writes the table of the fastest.
+// `tutti tune`: measures the time of every candidate on this machine, and writes the table of the fastest.
 #include <fmt/format.h>
 #include <unistd.h>
 #include <CLI/CLI.hpp>
@@ -39,14 +39,14 @@ void say(const Request& request, const Findings& findings) {
   if (!request.out.empty()) fmt::print(stderr, "tutti: wrote {}\n", request.out);
 }
 
-/// What one rank does; rank 0 writes the table, even where a failure ended the sweep.
+/// The work of one rank. Rank 0 writes the table, also if a failure ended the sweep.
 Status tune_as(const Request& request, const UniqueId& id, int rank) {
   TUTTI_ASSIGN(const Offer offer, list_candidates(request));
   TUTTI_ASSIGN(auto control, Communicator::create(id, rank, request.bench.session.rank_count,
                                                   request.bench.session.control_options(rank)));
   Findings findings;
   const Status swept = Sweep(request, offer.candidates, control, findings).run();
-  // Ranks that wait for their devices would not notice that this one is gone.
+  // Without this, ranks that wait for their devices would not notice that this rank is gone.
   if (!swept.ok()) control.abort(fmt::format("rank {}: {}", rank, swept.text()));
   if (rank == 0) {
     TUTTI_TRY(write(request, table_text(request, offer, findings, swept)));

@@ -10,8 +10,8 @@
 namespace tutti::tune {
 namespace {
 
-constexpr size_t kShown = 3;             ///< of the fastest, in a comment
-constexpr uint32_t kChannelsOfHost = 1;  ///< what a job has that does not set `channels`
+constexpr size_t kShown = 3;             ///< the fastest candidates that a comment shows
+constexpr uint32_t kChannelsOfHost = 1;  ///< channels of a job that does not set `channels`
 constexpr uint32_t kChannelsOfGpu = 64;
 
 /// "580.65.06", from the driver itself: its API has only the version of CUDA.
@@ -41,7 +41,7 @@ std::string quoted(const std::string& text) {
   return out + '"';
 }
 
-/// What one size says, and where it ends.
+/// The choice for one size, and the end of its range.
 struct Choice {
   uint64_t max_bytes = UINT64_MAX;
   Sample best;
@@ -64,12 +64,12 @@ class Writer {
     return fmt::format("{} ×{}", offer_.candidates[run.candidate].label(), run.channels);
   }
   bool is_registered(const Run& run) const { return offer_.candidates[run.candidate].registered; }
-  /// Whether what was measured says something of calls with registered outputs, or of others.
+  /// Whether the measurement counts for calls with registered outputs, or for all remaining calls.
   bool counts(const Run& run, bool registered) const {
     return registered ? is_registered(run) || !offer_.candidates[run.candidate].differs_registered
                       : !is_registered(run);
   }
-  /// For calls with registered outputs, or for others.
+  /// For calls with registered outputs, or for all remaining calls.
   std::vector<Choice> choices(const Series& series, bool registered) const;
   std::string entries(const Series& series, bool registered) const;
   std::string entry(const Choice& choice, bool registered) const;
@@ -162,7 +162,7 @@ std::vector<Choice> Writer::choices(const Series& series, bool registered) const
   return merged;
 }
 
-/// Those for registered outputs only where these make a difference.
+/// Entries for registered outputs only if the outputs make a difference.
 std::string Writer::entries(const Series& series, bool registered) const {
   const auto list = choices(series, registered);
   const auto differs = [&](const Choice& choice) { return is_registered(choice.best.run); };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table that tuner plugin `table` follows, with comments that say what it was made from.
+// The table for the tuner plugin `table`, with comments on its origin.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace tutti::tune {
 
-/// `failure`: what ended the sweep early; ok if nothing did.
+/// `failure`: the reason for an early end of the sweep; ok if it was complete.
 std::string table_text(const Request& request, const Offer& offer, const Findings& findings, const Status& failure);
 
 }  // namespace tutti::tune

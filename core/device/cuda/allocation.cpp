@@ -43,7 +43,7 @@ Result<MemoryAddress> export_allocation(const Allocation& allocation, int device
   const DeviceScope scope(device);
   auto address = export_memory(allocation.begin, allocation.bytes, device);
   if (address.ok()) return address;
-  cudaGetLastError();  // that one is no error
+  cudaGetLastError();  // clears the error: it is no failure
   return Status(Code::kUnsupported, fmt::format("CUDA does not share it between processes, take it from cudaMalloc: {}",
                                                 address.status().text()));
 }

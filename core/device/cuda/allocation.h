@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that the application has allocated: what it is part of, and how other processes map that.
+// Memory of the application: the allocation that contains an address, and its export to other processes.
 #pragma once
 
 #include "device/cuda/runtime.h"
@@ -10,10 +10,10 @@ namespace tutti::cuda {
 struct Allocation {
   uint8_t* begin = nullptr;
   uint64_t bytes = 0;
-  uint64_t id = 0;  ///< of no other allocation of this process, before or after
+  uint64_t id = 0;  ///< differs from the id of every other allocation of this process, earlier or later
 };
 
-/// The one that an address lies in. kUnsupported: it is no memory of this GPU alone.
+/// The allocation that contains an address. kUnsupported: the address is not in memory of this GPU alone.
 Result<Allocation> allocation_of(const void* pointer, int device);
 /// Its id; 0: there is no memory, or none that CUDA knows.
 uint64_t allocation_id(const void* pointer);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of a GPU as a Linux dmabuf, by which a device such as a network card reaches it.
+// Memory of a GPU as a Linux dmabuf, through which a device such as a network card can access it.
 #pragma once
 
 #include <cstdint>

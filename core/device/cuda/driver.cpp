@@ -12,7 +12,7 @@ void* find_driver_function(const char* name) {
   const cudaError_t error = cudaGetDriverEntryPoint(name, &function, cudaEnableDefault, &found);
 #endif
   if (error == cudaSuccess && found == cudaDriverEntryPointSuccess) return function;
-  cudaGetLastError();  // that one is no error
+  cudaGetLastError();  // clears the error: it is no failure
   return nullptr;
 }
 

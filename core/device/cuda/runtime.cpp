@@ -67,9 +67,9 @@ Status run_aside(Enqueue&& enqueue) {
 
 constexpr int kHost = -1;  // in place of a GPU's number
 
-/// Memory that nobody uses, kept for the next who asks for as much. To give it back (cudaFree, cudaFreeHost) waits for
-/// all kernels of the GPU, and keeps other threads from CUDA meanwhile; a kernel of another communicator may wait for
-/// just these. So it goes when nobody uses any of that GPU any more.
+/// Unused memory, kept for the next request of the same size. To give it back (cudaFree, cudaFreeHost) waits for all
+/// kernels of the GPU, and blocks CUDA for all threads meanwhile; a kernel of a different communicator may wait for one
+/// of these threads. So the memory is given back when nothing uses memory of its GPU any more.
 class IdleMemory {
  public:
   static IdleMemory& of_process() {
@@ -127,7 +127,7 @@ class IdleMemory {
   std::map<int, Place> places_;
 };
 
-/// Idle memory, or what `make` makes.
+/// Takes idle memory, or the memory that `make` makes.
 template <class Make>
 Result<void*> obtain(int place, size_t bytes, Make&& make) {
   IdleMemory& idle = IdleMemory::of_process();
@@ -136,7 +136,7 @@ Result<void*> obtain(int place, size_t bytes, Make&& make) {
   Status made = make(memory);
   if (!made.ok()) {
     cudaGetLastError();
-    idle.give_back_all(place);  // what is kept in other sizes may be what lacks
+    idle.give_back_all(place);  // idle memory of other sizes may be the memory that is missing
     made = make(memory);
   }
   if (made.ok()) return memory;
@@ -196,7 +196,7 @@ Result<RegisteredMemory> RegisteredMemory::create(void* memory, size_t bytes) {
     TUTTI_TRY(check(error, "cudaHostRegister"));
     registered.memory_.reset(memory);
   } else {
-    cudaGetLastError();  // no error: another rank of this process did it
+    cudaGetLastError();  // clears the error: a different rank of this process has registered it
   }
   void* device = nullptr;
   TUTTI_CUDA_TRY(cudaHostGetDevicePointer(&device, memory, 0));
@@ -217,7 +217,7 @@ Result<PciAddress> pci_address(int device) {
 Result<std::string> why_unreachable(int device, const PciAddress& owner) {
   int other = 0;
   if (cudaDeviceGetByPCIBusId(&other, owner.data()) != cudaSuccess) {
-    cudaGetLastError();  // that one is no error
+    cudaGetLastError();  // clears the error: it is no failure
     return fmt::format("GPU {} is not visible to this process (CUDA_VISIBLE_DEVICES)", owner.data());
   }
   if (other == device) return std::string();
@@ -246,7 +246,7 @@ Status enable_peer_access(int device, const PciAddress& owner_address) {
   if (owner == device) return {};
   const cudaError_t enabled = cudaDeviceEnablePeerAccess(owner, 0);
   if (enabled == cudaErrorPeerAccessAlreadyEnabled) {
-    cudaGetLastError();  // that one is no error
+    cudaGetLastError();  // clears the error: it is no failure
     return {};
   }
   return check(enabled, "cudaDeviceEnablePeerAccess");

@@ -54,16 +54,16 @@ struct Destroy {
 using Stream = std::unique_ptr<std::remove_pointer_t<cudaStream_t>, Destroy>;
 using Event = std::unique_ptr<std::remove_pointer_t<cudaEvent_t>, Destroy>;
 
-/// A stream of the current GPU that neither blocks the default stream nor waits for it. Its priority is not the usual
-/// one: streams of one priority share queues of the hardware, so that its work could come behind a kernel that waits
-/// for just that.
+/// A stream of the current GPU that neither blocks the default stream nor waits for it. Its priority differs from the
+/// default: streams of one priority share hardware queues, so its work could be queued behind a kernel that waits for
+/// this work.
 Result<Stream> make_side_stream();
 /// Without times.
 Result<Event> make_event();
 
-/// Memory of one GPU, zero at first. Neither making nor filling it waits for streams of the application; both are
-/// allowed while one of them is captured. What is freed is kept for the next DeviceMemory of its size, until the GPU
-/// has none: CUDA would wait for all kernels to give it back.
+/// Memory of one GPU, zero at first. Allocation and fill do not wait for streams of the application, and are allowed
+/// while a stream is captured. Freed memory is kept for the next DeviceMemory of its size, until the GPU has none left:
+/// CUDA would wait for all kernels to free it.
 class DeviceMemory {
  public:
   DeviceMemory() = default;
@@ -83,7 +83,8 @@ class DeviceMemory {
   size_t size_ = 0;
 };
 
-/// Memory of the host that all GPUs of the process see at `on_device()`; zero at first. Kept when freed, likewise.
+/// Memory of the host that all GPUs of the process map at `on_device()`; zero at first. Freed memory is kept, as for
+/// DeviceMemory.
 class MappedMemory {
  public:
   MappedMemory() = default;
@@ -100,8 +101,8 @@ class MappedMemory {
   void* device_ = nullptr;
 };
 
-/// Memory of the host, owned by others, that all GPUs of the process see for as long as this lives. Pages that are
-/// registered already are left to who did it, who must outlive this.
+/// Memory of the host with a different owner, which all GPUs of the process map while this object lives. If pages are
+/// registered already, their registration stays with its owner, which must outlive this object.
 class RegisteredMemory {
  public:
   RegisteredMemory() = default;
@@ -123,7 +124,7 @@ Result<PciAddress> pci_address(int device);
 /// Why `device` cannot reach the memory of the GPU at `owner`; empty: it can.
 Result<std::string> why_unreachable(int device, const PciAddress& owner);
 
-/// What another rank of this machine needs to map a GPU's memory. Plain data.
+/// The data that a rank of this machine needs to map a GPU's memory. Plain data.
 struct MemoryAddress {
   uint64_t process = 0;
   uint64_t pointer = 0;  ///< in that process
@@ -136,7 +137,7 @@ static_assert(std::is_trivially_copyable_v<MemoryAddress>);
 /// `bytes`: of a whole allocation.
 Result<MemoryAddress> export_memory(void* begin, uint64_t bytes, int device);
 
-/// Another rank's memory, readable and writable by `device`. Within a process that is the memory itself.
+/// Memory of a different rank, readable and writable by `device`. Within a process, this is the memory itself.
 class PeerMemory {
  public:
   PeerMemory() = default;
@@ -150,7 +151,7 @@ class PeerMemory {
     void operator()(void* mapping) const;
   };
   uint8_t* pointer_ = nullptr;
-  std::unique_ptr<void, Close> mapping_;  // of another process's memory
+  std::unique_ptr<void, Close> mapping_;  // mapping of a different process's memory
 };
 
 }  // namespace tutti::cuda

@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kMostSegments = 64;  // all ranks' are open files in every process, for a moment
 
-/// What of the driver makes and shares pieces.
+/// The functions of the driver that make and share pieces.
 struct Driver {
   decltype(&cuMemGetAddressRange) range = driver_function<decltype(range)>("cuMemGetAddressRange");
   decltype(&cuMemRetainAllocationHandle) retain = driver_function<decltype(retain)>("cuMemRetainAllocationHandle");

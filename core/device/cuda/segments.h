@@ -13,17 +13,17 @@ namespace tutti::cuda {
 
 /// The pieces that a range of addresses lies in.
 struct Segments {
-  std::vector<base::Fd> files;         ///< one for each, in order
-  std::vector<const uint8_t*> begins;  ///< where each is mapped here
+  std::vector<base::Fd> files;         ///< one file per piece, in order
+  std::vector<const uint8_t*> begins;  ///< address of each mapped piece in this process
   std::vector<uint64_t> bytes;         ///< of each
-  uint64_t offset = 0;                 ///< of the range in the first
+  uint64_t offset = 0;                 ///< offset of the range in the first piece
 };
 
-/// kUnsupported where the range is none of such memory, or CUDA gives no file for a piece: whoever made it must have
-/// asked for CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR.
+/// kUnsupported if the range is no memory of this sort, or if CUDA gives no file for a piece: its creator must have
+/// requested CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR.
 Result<Segments> export_segments(const void* begin, uint64_t bytes, int device);
 
-/// Pieces of another rank, one behind the other, readable and writable by `device`.
+/// Pieces of a different rank, one behind the other, readable and writable by `device`. One thread at a time.
 class MappedSegments {
  public:
   static Result<MappedSegments> map(const base::FdPost::Parcel& pieces, int device);
@@ -32,7 +32,7 @@ class MappedSegments {
  private:
   struct Unmap {
     uint64_t reserved;
-    uint64_t mapped;  // of that, from the beginning
+    uint64_t mapped;  // mapped bytes, from the beginning
     int device;
     void operator()(uint8_t* memory) const;
   };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Data movement of the LL wire on the host: tiles are unpacked from the received slots, folded, and packed into the
-// sent ones.
+// Data movement of LL on the host: it unpacks tiles from the received slots, folds them, and packs the value into the
+// slots of peers.
 #include <algorithm>
 #include <cstring>
 
@@ -21,12 +21,13 @@ void store_word(uint64_t* word, uint64_t value, std::memory_order order) {
   std::atomic_ref<uint64_t>(*word).store(value, order);
 }
 
-/// Packs `bytes` of data into LL words. The last word becomes visible after all others, whose arrival its flag tells.
+/// Packs `bytes` of data into LL words. The last word becomes visible after all other words, and its flag signals their
+/// arrival.
 void pack(uint64_t* words, const uint8_t* data, uint64_t bytes, uint32_t flag) {
   uint64_t i = 0;
 #ifdef TUTTI_LL_VECTORS
   const __m128i flags = _mm_set1_epi32(static_cast<int>(flag));
-  // The compiler may store these in any order; so at least one word is left for the stores with release below.
+  // The compiler may reorder these stores, so at least one word is left for the stores with release below.
   for (; i + 16 < bytes; i += 16, words += 4) {
     const __m128i four = _mm_loadu_si128(reinterpret_cast<const __m128i*>(data + i));
     _mm_store_si128(reinterpret_cast<__m128i*>(words), _mm_unpacklo_epi32(four, flags));
@@ -63,11 +64,11 @@ void sign(const tutti_work& work, const tutti_connection& to, uint32_t flag) {
   }
 }
 
-/// Gives every word of the slot the current flag, so that none keeps one that is 2^32 steps old.
+/// Gives every word of the slot the current flag, so that no word keeps a flag that is 2^32 steps old.
 void sweep(const tutti_connection& to, uint32_t flag) {
   uint64_t* words = LL::words(to);
   for (uint64_t i = 0; i < to.slot_stride / sizeof(uint64_t); ++i) {
-    // The flag before the current one: nobody waits for it, and the words the message uses follow.
+    // The flag before the current one: no receiver waits for it, and the words of the message follow.
     store_word(words + i, LL::word(0, flag - 1), std::memory_order_relaxed);
   }
 }

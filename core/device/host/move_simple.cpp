@@ -26,8 +26,8 @@ bool read_remote(const tutti_connection& from, uint64_t address, void* to, uint6
   return true;
 }
 
-/// Where what `from` sent can be read: its slot, its own memory, or `scratch` after a read through the kernel. Null if
-/// that failed.
+/// The address at which data of `from` can be read: its slot, the sender's memory, or `scratch` after a read through
+/// the kernel. Null if this read failed.
 const void* received(const tutti_connection& from, uint64_t bytes, void* scratch) {
   const SimpleHeader& header = Simple::header(from);
   if (header.address == 0) return Simple::payload(from);
@@ -88,8 +88,8 @@ int32_t HostTeam::move_simple(tutti_work& work, const Operands& operands) {
     if (sources[call.source_count++] == nullptr) return TUTTI_REMOTE;
   }
 
-  // What can stand for the value in this rank's own memory: the output it is written to, or the untouched own
-  // contribution.
+  // Memory of this rank that holds the value: the output to which it is written, or the own contribution if it is
+  // unchanged.
   const bool untouched = operands.recv_count == 0 && call.scaled_source < 0 && call.divisor == 0;
   const uint8_t* kept = operands.output != nullptr ? operands.output : untouched ? operands.own : nullptr;
   const bool in_place = call.source_count == 1 && sources[0] == operands.output;

@@ -1,33 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
-// Communicators: the calls applications make.
+// Communicators: the calls of applications.
 //
 //   tutti::UniqueId id = ...;                        // made by one process with UniqueId::create(), passed to all
 //   auto comm = tutti::Communicator::create(id, rank, rank_count);
 //   if (!comm.ok()) return fail(comm.status());
 //   tutti::Status status = comm->all_reduce(input, output, count, tutti::DataType::kFloat32, tutti::ReduceOp::kSum);
 //
-// Every rank makes the same calls in the same order with the same arguments (except its own buffers, and the factor of
-// a pre-multiplied sum). Calls are numbered. If ranks disagree, calls fail with Code::kMismatch, and the text names the
-// number, the ranks and their calls. On the host, no rank uses data of a rank whose calls differ. On GPUs a comparison
-// in the background breaks the communicator within a second. If a rank leaves out one of several equal calls, no call
-// can tell: the log names the different numbers of calls when a rank leaves.
+// Order. Every rank makes the same calls in the same order with the same arguments. Only its own buffers, and the
+// factor of a pre-multiplied sum, may differ. Calls are numbered. If ranks disagree, calls fail with Code::kMismatch,
+// and the text names the number, the ranks and their calls. On the host, no rank uses data of a rank whose calls
+// differ. On GPUs, a comparison in the background breaks the communicator within a second. If a rank leaves out one of
+// several equal calls, no call can tell: the log names the different numbers of calls when a rank leaves.
 //
-// On the host device a call returns when this rank's part is done: its input may be reused and its output is complete.
-// On GPUs (device: cuda) a communicator belongs to the GPU that is current in the thread that creates it, buffers are
-// that GPU's memory, and a call enqueues its work on `stream` and returns; it may be captured into a CUDA graph. What
-// goes wrong in a kernel is returned by async_error() and by the next call.
-// Streams: the calls of one communicator run one after another, in the order in which they are made, on whatever
-// streams they are; nothing else on these streams is ordered by that. What is captured into a graph is in order within
-// it; between a graph's replays and other calls the application keeps the order, by a stream or an event. A stream
-// may be destroyed when the work on it is through.
-// Inside a group (group_start .. group_end) calls are collected and run by group_end.
+// Return. On the host device, a call returns when this rank's part is done: its input may be reused and its output is
+// complete. On GPUs (device: cuda), a communicator belongs to the GPU that is current in the thread that creates it.
+// Buffers are memory of this GPU. A call enqueues its work on `stream` and returns. It may be captured into a CUDA
+// graph. async_error() and the next call return failures of a kernel.
 //
-// Threads: different communicators may be used from different threads at the same time. One communicator is used by one
-// thread at a time, except abort() and async_error(), which any thread may call at any time.
+// Streams. The calls of one communicator run one after another, in the order in which they are made, also on different
+// streams. They do not order further work on these streams. Calls that are captured into a graph are ordered within the
+// graph. The application keeps the order between replays of a graph and further calls, by a stream or an event. A
+// stream may be destroyed when its work is complete.
 //
-// After a failure of a collective (a peer lost or gone, a time-out, an abort, a mismatch) the communicator is broken:
-// every later call returns the first failure at once, and what remains is to destroy it. Errors of arguments break
-// nothing.
+// Groups. Between group_start() and group_end(), calls are collected. group_end() runs them.
+//
+// Threads. Different communicators may be used from different threads at the same time. One communicator is used by one
+// thread at a time. Only abort() and async_error() may be called by any thread at any time.
+//
+// Errors. After a failure of a collective (a lost peer, a peer that left, a time-out, an abort, a mismatch), the
+// communicator is broken. Every later call returns the first failure at once, and the application can only destroy the
+// communicator. Errors of arguments break nothing.
 #pragma once
 
 #include <cstddef>
@@ -47,7 +49,7 @@
 
 namespace tutti {
 
-/// The queue a device runs a call on (a cudaStream_t). The host device has none: pass nothing.
+/// The queue on which a device runs a call (a cudaStream_t). The host device has no streams: pass nothing.
 using Stream = void*;
 
 /// A reduction with its scalar. Converts from ReduceOp; make a pre-multiplied sum with pre_mul_sum().
@@ -63,29 +65,29 @@ struct Reduction {
 /// between ranks.
 TUTTI_API Reduction pre_mul_sum(DataType type, double factor);
 
-/// What runs a call.
+/// The algorithm, protocol, transport and channels of a call.
 struct Choice {
   std::string algorithm;  ///< "ring"
-  std::string variant;    ///< "two-shot"; empty where the algorithm has one variant
+  std::string variant;    ///< "two-shot"; empty if the algorithm has one variant
   std::string protocol;   ///< "simple"
   std::string transport;  ///< "shm", "net-socket", or both joined by "+"
   uint32_t channels = 0;
   double predicted_us = 0;
 };
 
-/// How a communicator is made. Settings win over environment, job file and site file.
+/// The configuration of a communicator. Settings win over environment, job file and site file.
 struct Options {
   std::string config_file;                                    ///< job file; empty: TUTTI_CONFIG or none
   std::vector<std::pair<std::string, std::string>> settings;  ///< "protocol" → "ll", ... as in --set
   std::string settings_origin = "application";                ///< how texts name the origin of `settings`
 };
 
-/// Buffers that all ranks registered together: Communicator::register_buffer. Ends with this object, for this rank
-/// alone; that may wait for the GPU.
+/// A registration of buffers that all ranks registered together (Communicator::register_buffer). The destructor ends
+/// the registration, for this rank only, and may wait for the GPU.
 class TUTTI_API Registration {
  public:
-  Registration() = default;  ///< of nothing
-  /// For the communicator: `end` is called once.
+  Registration() = default;  ///< registers nothing
+  /// For the communicator. The destructor calls `end` once.
   Registration(std::function<void()> end, bool direct) : end_(std::move(end)), direct_(direct) {}
   Registration(Registration&& other) noexcept
       : end_(std::exchange(other.end_, nullptr)), direct_(std::exchange(other.direct_, false)) {}
@@ -99,7 +101,8 @@ class TUTTI_API Registration {
     if (end_) end_();
   }
 
-  /// Whether every rank reaches the buffers of all others; the same on all ranks. If not, it makes no difference.
+  /// Whether every rank can store to the buffers of all ranks; equal on all ranks. If not, the registration has no
+  /// effect.
   bool direct() const { return direct_; }
 
  private:
@@ -112,35 +115,40 @@ class TUTTI_API Registration {
 /// undisturbed. A child may make communicators of its own.
 class TUTTI_API Communicator {
  public:
-  /// Joins the ranks of `id`; returns when all `rank_count` ranks have joined and agree on version, plugins and
+  /// Joins the ranks of `id`. Returns when all `rank_count` ranks have joined and agree on version, plugins and
   /// configuration. Errors: kInvalidArgument (rank outside 0..rank_count-1), kConfig, kNotFound (plugin), kTimeout
   /// (names the missing ranks), kMismatch (names ranks and difference), kRemote.
   static Result<Communicator> create(const UniqueId& id, int rank, int rank_count, const Options& options = {});
 
   Communicator(Communicator&&) noexcept;
   Communicator& operator=(Communicator&&) noexcept;
-  /// Leaves and frees everything. Tells the other ranks at once which calls this rank has made: calls that need a
-  /// further call of it fail with kRemote and its name. Calls that it has made end normally on ranks that are slower.
-  /// Does not wait for the other ranks, except that data it has sent must go out: on GPUs its kernels end, and over a
-  /// network the receivers take it, for `timeouts.operation` at most.
+  /// Leaves the communicator and frees its memory. Tells all ranks at once which calls this rank has made. Calls that
+  /// need a further call of this rank fail with kRemote and its name. Calls that this rank has made end normally on
+  /// slower ranks. The destructor does not wait for ranks, except that sent data must go out. On GPUs its kernels end.
+  /// Over a network the receivers take the data, for `timeouts.operation` at most.
   ~Communicator();
 
   int rank() const;
   int size() const;
 
-  /// Ranks with the same `color` form a new communicator, ordered by `key`, then by rank. color < 0: takes part in the
-  /// call, joins none.
+  /// Makes a new communicator of the ranks with the same `color`, ordered by `key`, then by rank. A rank with color < 0
+  /// takes part in the call and joins no communicator. Collective. Errors: those of create(), and the failure of this
+  /// communicator if it is broken.
   Result<std::optional<Communicator>> split(int color, int key);
 
-  // Collectives. `count` is in elements. In place means the buffers given per call; any other overlap is undefined.
-  // Buffers may be null only where they are not read or written, or where count is 0. A count of 0 moves nothing, but
-  // is a call like every other: all ranks make it.
+  // Collectives. `count` is in elements. "In place" names the permitted overlap of the buffers; every different overlap
+  // is undefined. A buffer may be null only if it is neither read nor written, or if count is 0. A count of 0 moves no
+  // data, but it is a call: all ranks must make it.
+  //
+  // Errors of all calls below: kInvalidArgument (null buffer, root or peer out of range, type without this reduction),
+  // kUnsupported (no candidate can run the call; the text names the reasons), and the failure that broke the
+  // communicator (kRemote, kTimeout, kAborted, kMismatch).
 
   /// output[i] = op over ranks of input[i]; count elements each. In place: input == output.
   Status all_reduce(const void* input, void* output, size_t count, DataType type, Reduction op,
                     Stream stream = nullptr);
-  /// Rank r gets block r of the reduction: input has size()·count elements, output count. In place: output == input +
-  /// rank·count.
+  /// Rank r gets block r of the reduction. The input has size()·count elements, the output count. In place: output ==
+  /// input + rank·count.
   Status reduce_scatter(const void* input, void* output, size_t count, DataType type, Reduction op,
                         Stream stream = nullptr);
   /// output block r = rank r's input: input has count elements, output size()·count. In place: input == output +
@@ -165,47 +173,57 @@ class TUTTI_API Communicator {
   /// output = block rank() of root's input. `input` is read on root only. In place on root: output == input +
   /// root·count.
   Status scatter(const void* input, void* output, size_t count, DataType type, int root, Stream stream = nullptr);
-  /// Sends `count` elements to `peer`, which must receive as many. Sends and receives of one group progress together;
-  /// what is in no group, collectives too, is in the same order on both ends.
+  /// Sends `count` elements to `peer`, which must receive the same number. Sends and receives of one group progress
+  /// together. Calls outside of groups, also collectives, must have the same order on both ends.
   Status send(const void* input, size_t count, DataType type, int peer, Stream stream = nullptr);
   Status recv(void* output, size_t count, DataType type, int peer, Stream stream = nullptr);
-  /// Returns when every rank has called it; on GPUs, when what every rank enqueued before on `stream` is done, too.
+  /// Returns when every rank has called it. On GPUs, the earlier work of all ranks on their `stream` is also complete
+  /// then.
   Status barrier(Stream stream = nullptr);
 
-  /// Lets calls store straight to the outputs of other ranks where these lie in registered buffers: on GPUs that reach
-  /// each other, large all_gathers, all_to_alls, broadcasts and scatters then run by copy engines and take next to no
-  /// thread blocks. Collective: every rank makes as many such calls in the same order, with the same `bytes` and a
-  /// buffer of its own, which must not overlap one that is registered.
-  /// What is registered is a promise for every later call: where the output of a call lies in a registered buffer on
-  /// one rank, it does on all, in buffers that were registered together and at the same offset. (Not of gather and
-  /// reduce, whose output is one rank's, nor of reduce_scatter; and a scatter on registered outputs is not in place.) A
-  /// graph of such calls refers to the buffers for as long as it is replayed. End the registration when all calls and
-  /// graphs that use the buffer are through on all ranks, before the buffer is freed; before or after the communicator;
-  /// in the thread that uses it. After a failure of the communicator, other ranks may still store to the outputs of
-  /// calls that did not end. On GPUs the buffer is this rank's GPU's. It succeeds and makes no difference
-  /// (Registration::direct() is false, and the log says at info why) on the host device, between hosts, where GPUs do
-  /// not reach each other, and for memory that CUDA does not share between processes: it must be of cudaMalloc, or of
-  /// cuMemCreate with file descriptors. Errors, on all ranks alike: kInvalidArgument (null, 0 bytes, or different
-  /// sizes; names ranks), kFailedPrecondition (overlaps a registered buffer), kTimeout, and those of the communicator.
+  /// Registers a buffer for direct stores by all ranks. Collective: every rank makes the same number of registrations
+  /// in the same order, with the same `bytes` and a buffer of its own. The buffer must not overlap a registered buffer.
+  /// On GPUs, it is memory of this rank's GPU.
+  ///
+  /// Effect. If outputs lie in registered buffers, calls may store straight to the outputs of all ranks. On GPUs that
+  /// reach each other, large all_gathers, all_to_alls, broadcasts and scatters run by copy engines and take almost no
+  /// thread blocks.
+  ///
+  /// Duties. If one rank's output of a call lies in a registered buffer, all ranks' outputs must lie in buffers that
+  /// were registered together, at equal offsets. This does not hold for gather and reduce, whose output is on one rank,
+  /// or for reduce_scatter. A scatter on registered outputs is not in place. A graph of calls refers to the buffers for
+  /// as long as it is replayed. End the registration after all calls and graphs that use the buffer have completed on
+  /// all ranks, and before the buffer is freed. It may end before or after the communicator. End it in the thread that
+  /// uses the communicator. After a failure of the communicator, ranks may still store to the outputs of calls that did
+  /// not end.
+  ///
+  /// No effect. The call succeeds without an effect (Registration::direct() is false, and the log gives the reason at
+  /// info) on the host device, between hosts, and if GPUs do not reach each other. It also has no effect for memory
+  /// that CUDA does not share between processes: the memory must come from cudaMalloc, or from cuMemCreate with file
+  /// descriptors.
+  ///
+  /// Errors, equal on all ranks: kInvalidArgument (null, 0 bytes, or different sizes; names ranks), kFailedPrecondition
+  /// (overlaps a registered buffer), kTimeout, and the failure of the communicator.
   Result<Registration> register_buffer(void* buffer, size_t bytes);
 
-  /// What every rank gave, by rank; lengths may differ. For small data, during setup: it goes through the rendezvous.
+  /// Gives the bytes of each rank to all ranks; the result is ordered by rank. Lengths may differ. For small data
+  /// during setup: it passes through the rendezvous. Collective. Errors: kTimeout, and the failure of the communicator.
   Result<std::vector<std::vector<std::byte>>> exchange(std::span<const std::byte> mine);
 
-  /// Breaks the communicator on every rank: calls in progress and later ones return kAborted with `reason`. Any thread.
+  /// Breaks the communicator on every rank: current and later calls return kAborted with `reason`. Any thread.
   void abort(std::string_view reason = "aborted by the application");
-  /// The failure that broke this communicator, or ok; looks what kernels have reported. Any thread.
+  /// The failure that broke this communicator, or ok. Also reports failures of kernels. Any thread.
   Status async_error() const;
 
-  /// What would run this call, and what does when it is made: both ask the same selector. `registered`: with outputs in
-  /// registered buffers that are reached directly.
+  /// The choice for this call. The call itself asks the same selector. `registered`: the outputs lie in registered
+  /// buffers with Registration::direct().
   Result<Choice> choose(Collective collective, size_t count, DataType type, Reduction op,
                         bool registered = false) const;
-  /// The verdict on every candidate for this call, one per line: chosen, slower by how much, or excluded by what.
+  /// The verdict on every candidate for this call, one per line: chosen, slower by a factor, or excluded for a reason.
   Result<std::string> explain(Collective collective, size_t count, DataType type, Reduction op,
                               bool registered = false) const;
 
-  class State;  ///< the insides; not for applications
+  class State;  ///< the implementation; not for applications
 
  private:
   explicit Communicator(std::shared_ptr<State> state);
@@ -216,10 +234,9 @@ class TUTTI_API Communicator {
 /// everything.
 TUTTI_API Status group_start();
 /// Runs the collected calls: sends and receives progress together, calls of different communicators at the same time.
-/// These have no order among themselves, even on one stream, and ranks may make them in different orders.
-/// On GPUs those of one communicator are like one call that was made on each of their streams: they come after what all
-/// of these hold, and before what any is given next.
-/// Returns the first failure.
+/// Calls of different communicators have no order, even on one stream, and ranks may make them in different orders. On
+/// GPUs, the calls of one communicator count as one call on each of their streams. They run after the earlier work of
+/// all these streams, and before the later work. Returns the first failure.
 TUTTI_API Status group_end();
 
 }  // namespace tutti

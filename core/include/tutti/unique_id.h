@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// UniqueId: the place where the ranks of one communicator meet. One process makes it and passes it to all others, by
-// whatever means the application has: MPI, a file, the environment.
+// UniqueId: the place where the ranks of one communicator meet. One process makes it and passes it to all ranks, by any
+// means of the application: MPI, a file, the environment.
 #pragma once
 
 #include <array>
@@ -29,7 +29,7 @@ namespace tutti {
 /// joined.
 class UniqueId {
  public:
-  /// No id; fill it with the bytes of one.
+  /// An empty id, to be filled with the bytes of an id.
   UniqueId() = default;
 
   /// Makes an id and starts to serve it, on any free port of a network interface of this host. `interfaces` is a list

@@ -53,7 +53,7 @@ constexpr std::array<Algorithm, 6> kAlgorithms = {{
     {"direct/shifted", kMoving},
 }};
 constexpr std::array<const char*, 4> kProtocols = {"simple", "ll", "ll128", "copy"};  // the last two on GPUs only
-/// What copies do where every message is one hop.
+/// The collectives of `copy`, if every message is one hop.
 constexpr uint64_t kCopied =
     bits({Collective::kAllGather, Collective::kAllToAll, Collective::kBroadcast, Collective::kScatter});
 
@@ -121,8 +121,8 @@ struct Space {
   }
 };
 
-/// Outputs must lie at the same place on all ranks, which those of a scatter in place do not unless the root is the
-/// first. Sends need no registered buffers, and have no copies.
+/// Outputs must lie at the same place on all ranks. The outputs of a scatter in place do not, unless the root is the
+/// first rank. Sends need no registered buffers, and have no copies.
 bool can_be_registered(const Case& one) {
   const Collective collective = one.problem.collective;
   if (one.setting.registered && one.in_place && collective == Collective::kScatter && one.problem.root != 0) {
@@ -132,7 +132,7 @@ bool can_be_registered(const Case& one) {
   return one.setting.registered && collective != Collective::kSendRecv && !one.problem.uneven;
 }
 
-/// Combinations that exist: what a collective does not have keeps its first value.
+/// Combinations that exist: an argument that a collective does not have keeps its first value.
 bool exists(const Space& space, const Point& point) {
   const Case one = space.at(point);
   if (!check::reduces(one.problem.collective) && point[kOp] != 0) return false;
@@ -167,14 +167,14 @@ void for_each_pair(const Point& point, Visit&& visit) {
   }
 }
 
-/// Whether a point is more than a question for what is not there. Sends run without an algorithm.
+/// Whether a point is more than a request for a choice that does not exist. Sends run without an algorithm.
 bool runs(const Space& space, const Point& point) {
   const Case one = space.at(point);
   return offers(one.setting, one.problem.collective) || one.problem.collective == Collective::kSendRecv ||
          one.problem.uneven;
 }
 
-/// Few points in which every pair of values occurs that occurs in any: of random points, take again and again the one
+/// A few points that contain every pair of values that occurs at all: of random points, it repeatedly takes the point
 /// with the most new pairs (greedy, as in Cohen et al., "The AETG system", 1997).
 std::vector<Point> pairwise_points(const Space& space, uint64_t seed) {
   constexpr int kCandidates = 200;

@@ -37,7 +37,7 @@ class Mirror {
   cuda::DeviceMemory memory_;
 };
 
-/// Of the calling rank's inputs, in place of its outputs too, and of its outputs.
+/// Mirrors of the calling rank's inputs (and of its outputs in place), and of its outputs.
 thread_local Mirror ins;
 thread_local Mirror outs;
 

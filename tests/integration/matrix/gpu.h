@@ -15,8 +15,8 @@ int gpu_count();
 /// Rank r uses GPU r modulo their number, from now on and in this thread.
 void use_gpu(int rank);
 
-/// Memory of the host that stands for memory of the GPU, and where in it the buffers of a call begin. Input and output
-/// may be one.
+/// Memory of the host that stands for memory of the GPU, and the positions of a call's buffers in it. Input and output
+/// may be the same memory.
 struct GpuBuffers {
   std::span<std::byte> in;
   size_t input;
@@ -28,7 +28,7 @@ struct GpuBuffers {
 Result<std::vector<Registration>> register_buffers(Communicator& communicator);
 
 /// Copies the memory to the GPU, makes the call there, waits for it, and copies all back. `graph`: the call is
-/// captured, and what runs is a replay.
+/// captured, and a replay runs.
 Status run_on_gpu(const GpuBuffers& buffers, bool graph,
                   const std::function<Status(void* input, void* output, Stream stream)>& call);
 

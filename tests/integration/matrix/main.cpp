@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// matrix_test: every collective over every combination of what can run it, against a reference.
+// matrix_test: every collective over every combination of choices that can run it, against a reference.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>

@@ -15,14 +15,14 @@
 namespace tutti::matrix {
 namespace {
 
-/// What one rank says about one case.
+/// The result of one rank for one case.
 struct Finding {
   std::string failure;  ///< empty: none
   bool offered = true;
-  uint64_t hash = 0;  ///< of the output, where all ranks must have the same
+  uint64_t hash = 0;  ///< hash of the output, if it must be equal on all ranks
 };
 
-/// A buffer between two guards that nobody may write to.
+/// A buffer between two guards, which no call may write.
 class GuardedBuffer {
  public:
   explicit GuardedBuffer(size_t bytes) : bytes_(bytes), memory_(bytes + 2 * kGuardBytes) {
@@ -64,7 +64,7 @@ class Trial {
   }
 
  private:
-  /// Whether what the setting forces can do this call, and is what runs it.
+  /// Whether the forced choice can do this call, and runs it.
   bool is_offered(Finding& finding) {
     const bool of_one = problem_.collective == Collective::kGather || problem_.collective == Collective::kReduce;
     const auto choice = communicator_.choose(problem_.collective, problem_.count, problem_.type, problem_.op,
@@ -89,7 +89,7 @@ class Trial {
     GuardedBuffer output(check::output_elements(problem_, rank_) * element_bytes_);
     std::string failure = call_and_check(input, 0, output, 0, finding);
     if (failure.empty() && check::hash(input.data(), input.size()) != before) failure = "the input was changed";
-    // Whatever this rank found, the others wait for it in the second run.
+    // All ranks make the second run, with any result of this rank: its peers wait for it there.
     if (check::reduces(problem_.collective) && problem_.count * size_of(problem_.type) <= kRepeatBytes) {
       const std::string again = repeat(input, output);
       if (failure.empty()) failure = again;
@@ -105,7 +105,7 @@ class Trial {
     return call_and_check(buffer, input, buffer, place.output * element_bytes_, finding);
   }
 
-  /// The call, on buffers at these bytes of `in` and `out`, which may be one.
+  /// The call, on buffers at these bytes of `in` and `out`, which may be the same.
   Status call(GuardedBuffer& in, size_t input, GuardedBuffer& out, size_t output) {
     if (!on_gpus(one_.setting.reach)) return call_(communicator_, in.data() + input, out.data() + output);
     const auto run = [&](void* from, void* to, Stream stream) { return call_(communicator_, from, to, stream); };
@@ -178,7 +178,7 @@ class Runner {
     std::vector<Registration> registrations;
   };
 
-  /// A communicator for each setting; none where any rank failed to make one.
+  /// A communicator for each setting; empty if any rank failed to make it.
   std::vector<Joined> create(int rank) {
     std::vector<Joined> all;
     for (size_t i = 0; i < settings_.size(); ++i) {

@@ -15,7 +15,7 @@ namespace {
 
 using check::mix;
 
-/// Every rank derives the same numbers from the seed, whatever it asks for first.
+/// Every rank derives the same numbers from the seed, in any order.
 uint64_t draw(uint64_t seed, int from, int to, uint64_t index) {
   return mix(mix(mix(seed + index) + static_cast<uint64_t>(from)) + static_cast<uint64_t>(to));
 }
@@ -24,14 +24,14 @@ Status wrong(const std::string& text) {
   return Status(Code::kInternal, text);
 }
 
-/// What `from` sends to `to` as message `index`.
+/// Message `index` of `from` to `to`.
 std::vector<uint64_t> message(uint64_t seed, int from, int to, uint64_t index, size_t count) {
   std::vector<uint64_t> words(count);
   for (size_t i = 0; i < count; ++i) words[i] = mix(draw(seed, from, to, index) + i);
   return words;
 }
 
-/// A third of the counts are zero, the rest up to 5000 with small ones prevailing.
+/// A third of the counts are zero, the rest up to 5000 with mostly small counts.
 size_t random_count(uint64_t word) {
   if (word % 3 == 0) return 0;
   return (word >> 8) % (word % 3 == 1 ? 20 : 5000);
@@ -200,7 +200,7 @@ std::vector<check::Problem> problems(const Communicator& communicator, ReduceOp 
   return offered;
 }
 
-/// One call. What the input held is overwritten the moment that the call returns, while other ranks may still be in it.
+/// One call. The input is overwritten when the call returns, while other ranks may still be in it.
 Status call_and_overwrite(Communicator& communicator, const check::Problem& problem) {
   const int rank = communicator.rank();
   std::vector<float> input(check::input_elements(problem, rank));
@@ -216,7 +216,7 @@ Status call_and_overwrite(Communicator& communicator, const check::Problem& prob
 
 /// Messages of this size and above are copied once: receivers read them from the sender's buffer.
 constexpr size_t kSingleCopyBytes = 4096;
-/// Elements of a block of which every algorithm makes such messages.
+/// Elements of a block for which every algorithm makes messages of this size.
 constexpr size_t kSingleCopyCount = 16 * kSingleCopyBytes / sizeof(float) + 3;
 
 /// Each rank's factor must reach its terms, also where peers read them from the rank's own buffer.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the matrix of single calls does not reach: irregular exchanges, groups, several communicators.
+// Scenarios beside the matrix of single calls: irregular exchanges, groups, several communicators.
 #pragma once
 
 #include <vector>
@@ -10,9 +10,9 @@ namespace tutti::matrix {
 
 struct Scenario {
   const char* name;
-  /// One rank's part; `communicator` has the setting under test. A failure says what went wrong.
+  /// One rank's part; `communicator` has the setting under test. A failure gives the reason.
   Status (*part)(Communicator& communicator, uint64_t seed);
-  /// What the communicator is set to besides: key, value.
+  /// Further settings of the communicator: key, value.
   std::vector<std::pair<std::string, std::string>> settings = {};
 };
 

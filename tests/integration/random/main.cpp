@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// random_calls_test: random calls over two communicators, all checked. See sequence.h for what is drawn.
+// random_calls_test: random calls over two communicators, all checked. sequence.h describes the random choices.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -27,7 +27,7 @@ struct Wanted {
   int64_t round = -1;  ///< only that one
 };
 
-/// What all ranks play. Ranks are threads of this process, so that one has drawn for all.
+/// The rounds of all ranks. Ranks are threads of this process, so one thread has drawn for all.
 struct Score {
   std::vector<Round> rounds;
   std::map<uint64_t, std::array<UniqueId, kCommunicators>> lives;
@@ -111,7 +111,7 @@ class Show {
   std::atomic<bool> failed_ = false;
 };
 
-/// Says what went wrong, and how to see it again. Ranks that only heard of it are left out.
+/// Prints the failure, and the command that repeats it. Ranks that were only told of the failure are left out.
 void tell(const Wanted& wanted, const std::vector<Status>& statuses) {
   const auto& [seed, rank_count, gpus, max_bytes, streams, graphs_only, replays] = wanted.limits;
   for (size_t rank = 0; rank < statuses.size(); ++rank) {
@@ -154,7 +154,8 @@ int run(int argc, char** argv) {
   declare(app, wanted);
   CLI11_PARSE(app, argc, argv);
   Limits& limits = wanted.limits;
-  if (limits.gpus) setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);  // no stream waits for one of another rank
+  // So that no stream waits for a stream of a different rank.
+  if (limits.gpus) setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   if (limits.gpus && matrix::gpu_count() == 0) {
     fmt::print("skipped: there is no GPU, or this build has no CUDA\n");
     return kSkipped;

@@ -28,8 +28,8 @@ class Place {
 
 /// Records by keeping `make`.
 std::unique_ptr<Place> make_host_place();
-/// On the calling thread's GPU; records graphs. Takes all of its memory at once: the allocations of one rank would wait
-/// for kernels of another one that shares its GPU.
+/// On the calling thread's GPU; records graphs. Takes all its memory at once: the allocations of one rank would wait
+/// for kernels of a rank that shares its GPU.
 Result<std::unique_ptr<Place>> make_gpu_place(uint32_t streams, size_t most_bytes);
 
 }  // namespace tutti::sequence

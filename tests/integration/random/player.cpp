@@ -19,8 +19,8 @@ check::Problem problem_of(const Call& call, int play) {
   return problem;
 }
 
-/// The communicator that was drawn may be forced to use what does not offer the call: then the other one makes it, on
-/// all ranks.
+/// The drawn communicator may be forced to an algorithm that does not offer the call. Then the second communicator
+/// makes the call, on all ranks.
 uint32_t communicator_for(const Call& call, std::span<Communicator> communicators) {
   const check::Problem& problem = call.problem;
   const Collective collective = problem.uneven ? Collective::kSendRecv : problem.collective;
@@ -109,7 +109,7 @@ Status Player::make(const Round& round, int play) {
   return play % 2 == 0 ? make_units(true) : Status();
 }
 
-/// Until all calls have ended, well or not.
+/// Waits until all calls have ended, with success or failure.
 Status Player::await() {
   Status ended = place_.finish();
   for (const Communicator& communicator : communicators_) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank's side of a sequence: makes the calls of a round, and checks what became of all of its memory.
+// One rank's part of a sequence: it makes the calls of a round, and checks all of its memory.
 #pragma once
 
 #include <span>
@@ -23,7 +23,7 @@ class Player {
     size_t input;
     size_t output;
     size_t input_bytes;
-    uint64_t input_hash;  ///< of an input that the call may not change
+    uint64_t input_hash;  ///< hash of an input that the call may not change
   };
   struct PlacedUnit {
     std::vector<Placed> calls;
@@ -37,7 +37,7 @@ class Player {
   void prepare(int play);
   Status make(const Round& round, int play);
   Status await();
-  /// The units that are captured, or those that are not.
+  /// Makes the units that are captured, or the units that are not.
   Status make_units(bool eager);
   /// Nothing orders a communicator's calls on different streams, as callers need not.
   Status make_unit(const PlacedUnit& unit);
@@ -56,9 +56,9 @@ class Player {
     size_t begin;
     size_t bytes;
   };
-  std::vector<Region> regions_;  // ascending; what lies between is a guard
+  std::vector<Region> regions_;  // ascending; the memory between them is a guard
   size_t end_ = 0;
-  std::byte* base_ = nullptr;  // of the image, for the calls
+  std::byte* base_ = nullptr;  // address of the image, for the calls
 };
 
 }  // namespace tutti::sequence

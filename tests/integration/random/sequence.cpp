@@ -13,11 +13,11 @@ namespace {
 
 constexpr uint64_t kMostUnits = 4;
 constexpr uint64_t kMostGrouped = 6;
-constexpr uint64_t kMostLarge = 3;  // of a round: its buffers must fit into memory that is taken once
+constexpr uint64_t kMostLarge = 3;  // large calls of a round: its buffers must fit into memory that is taken once
 constexpr size_t kMediumElements = 70'000;
 constexpr uint64_t kMostShift = 4;
 
-/// Distributions of the standard library differ between its makers; these do not.
+/// Distributions of the standard library differ between its implementations; this class does not.
 class Random {
  public:
   explicit Random(uint64_t seed) : words_(seed) {}
@@ -47,7 +47,7 @@ class Drawing {
     if (round_.graph && random_.one_in(2)) {
       round_.units.push_back(unit());
       round_.units.back().eager = true;
-      for (Call& call : round_.units.back().calls) call.stream = 0;  // where the graph is launched
+      for (Call& call : round_.units.back().calls) call.stream = 0;  // the stream on which the graph is launched
     }
     return std::move(round_);
   }

@@ -11,17 +11,18 @@
 namespace tutti::sequence {
 
 inline constexpr uint32_t kCommunicators = 2;  // over the same ranks
-inline constexpr uint64_t kLifeRounds = 100;   // then both communicators are made anew, with other settings
+inline constexpr uint64_t kLifeRounds =
+    100;  // after this number, both communicators are made again, with other settings
 
-/// What a sequence is drawn from.
+/// The limits of a random sequence.
 struct Limits {
   uint64_t seed = 0;
   int rank_count = 4;
   bool gpus = false;
-  size_t max_bytes = size_t{4} << 20;  ///< of the larger buffer of a call
+  size_t max_bytes = size_t{4} << 20;  ///< size of the larger buffer of a call
   uint32_t streams = 3;                ///< on GPUs
   bool graphs_only = false;            ///< every round is captured; else a third of them
-  int replays = 3;                     ///< of a graph
+  int replays = 3;                     ///< replays of a graph
 };
 
 /// One call of all ranks.
@@ -35,10 +36,10 @@ struct Call {
   size_t output_shift = 0;
 };
 
-/// Calls that are made one after the other or, with more than one, as a group.
+/// Calls that are made in order or, if there are several, as a group.
 struct Unit {
   std::vector<Call> calls;
-  bool eager = false;  ///< of a captured round: made beside the graph at every replay
+  bool eager = false;  ///< in a captured round: made beside the graph at every replay
 };
 
 /// Units that are all made before any is checked.
@@ -53,7 +54,7 @@ struct Round {
 
 Round draw_round(const Limits& limits, uint64_t number);
 
-/// What a communicator of the sequence is made with; the first chooses by itself.
+/// The options of a communicator of the sequence; the first communicator has no forced choices.
 Options draw_options(const Limits& limits, uint64_t life, uint32_t communicator);
 
 }  // namespace tutti::sequence

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpu_stress_test: thousands of large calls with new data each, checked on the GPU. What goes wrong once in a thousand
-// calls is seen here, where tests that copy every result to the host do not get. Ranks are threads.
+// gpu_stress_test: thousands of large calls with new data each, checked on the GPU. It finds failures that occur once
+// in a thousand calls; tests that copy every result to the host make fewer calls. Ranks are threads.
 #include <cuda_runtime.h>
 #include <fmt/format.h>
 
@@ -30,7 +30,7 @@ const std::map<std::string, Collective> kCollectives = {{"all_reduce", Collectiv
 struct Wanted {
   int ranks = 0;  ///< 0: one per GPU
   uint32_t calls = 1000;
-  size_t bytes = size_t{8} << 20;  ///< of the larger buffer
+  size_t bytes = size_t{8} << 20;  ///< size of the larger buffer
   std::vector<Collective> collectives;
   std::vector<std::pair<std::string, std::string>> settings;
   bool registered = false;
@@ -74,7 +74,7 @@ uint32_t* in_place(const Round& round, uint32_t* output) {
   return round.collective == Collective::kAllGather ? output + round.rank * round.count : nullptr;
 }
 
-/// Adds to what was seen, and to the words that were to be.
+/// Adds to the checked words, and to the words that were due.
 Status play(const Wanted& wanted, const UniqueId& id, int rank, std::atomic<uint64_t>& checked,
             std::atomic<uint64_t>& wrong, std::atomic<uint64_t>& due) {
   matrix::use_gpu(rank);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Words that say who gave them to which call, made and checked on the GPU.
+// Words that name the rank and the call that sent them, made and checked on the GPU.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ struct Round {
   size_t count = 0;  ///< words of a block
 };
 
-/// What was seen so far; in memory of the GPU.
+/// The words checked so far; in memory of the GPU.
 struct Outcome {
   unsigned long long checked = 0;  ///< words
   unsigned long long wrong = 0;

@@ -45,7 +45,7 @@ Result<Memory> allocate(size_t bytes) {
 }
 
 Result<Graph> capture(cudaStream_t queue, const std::function<Status()>& enqueue) {
-  // Ranks may be threads: what the others do meanwhile is no concern of this capture.
+  // Ranks may be threads: CUDA calls of their threads must not affect this capture.
   TUTTI_TRY(status_of(cudaStreamBeginCapture(queue, cudaStreamCaptureModeThreadLocal), "cannot begin to capture"));
   const Status enqueued = enqueue();
   cudaGraph_t graph = nullptr;

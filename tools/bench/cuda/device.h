@@ -15,7 +15,7 @@
 
 namespace tutti::bench::cuda {
 
-/// Ok, or a failure that says what could not be done and why.
+/// Ok, or a failure that names the operation and the reason.
 Status status_of(cudaError_t error, std::string_view what);
 
 struct Release {
@@ -37,10 +37,10 @@ Result<Event> make_event();
 /// Zeroed.
 Result<Memory> allocate(size_t bytes);
 
-/// What `enqueue` puts on the queue, ready to be launched there again and again.
+/// A graph of the work that `enqueue` puts on the queue. The graph can be launched there again and again.
 Result<Graph> capture(cudaStream_t queue, const std::function<Status()>& enqueue);
 
-/// Memory of the device that nobody has taken.
+/// Free memory of the device.
 Result<size_t> free_bytes();
 
 }  // namespace tutti::bench::cuda

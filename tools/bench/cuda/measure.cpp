@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Measuring one or two libraries on CUDA devices. Times are those of the device, between two events on one stream.
+// Measures one or two libraries on CUDA devices. Times are times of the device, between two events on one stream.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using cuda::status_of;
 
-constexpr double kGraphUs = 20'000;  ///< of calls in one graph, at most
+constexpr double kGraphUs = 20'000;  ///< time of the calls in one graph, at most
 constexpr int kGraphCalls = 20;      ///< in one graph, at most
 constexpr int kQueuedCalls = 400;    ///< whose enqueueing is timed: with more, enqueueing waits for the device
 constexpr auto kPatience = std::chrono::minutes(5);
@@ -32,7 +32,7 @@ struct Contender {
   std::byte* output;
 };
 
-/// Where the buffers of a call are.
+/// The buffers of a call.
 struct Place {
   bool in_place;
   std::byte* buffer;  ///< all that the call may write
@@ -41,14 +41,14 @@ struct Place {
   std::byte* output;
 };
 
-/// What one library does in a batch.
+/// The work of one library in a batch.
 struct Subject {
   Contender& contender;
   Place place;
-  int calls;                    ///< of a group
+  int calls;                    ///< calls of a group
   cuda::Graph graph = nullptr;  ///< null: groups are enqueued one by one
   int groups = 1;               ///< in the graph
-  int launches = 1;             ///< of the graph, or of a group
+  int launches = 1;             ///< launches of the graph, or of a group
   std::vector<double> batches_us = {};
   Timing timing = {};
 };
@@ -58,7 +58,7 @@ class CudaMeasurement : public Measurement {
   CudaMeasurement(const Request& request, Communicator& control, const std::vector<check::Problem>& problems)
       : request_(request), control_(control), problems_(problems) {}
 
-  /// Takes what the measurements need; the libraries join their ranks.
+  /// Allocates the resources of the measurements; the libraries join their ranks.
   Status open();
   Result<Row> measure(const check::Problem& problem) override;
   std::vector<LibraryFacts> libraries() const override;
@@ -69,12 +69,12 @@ class CudaMeasurement : public Measurement {
 
  private:
   Status join(const std::string& path);
-  /// A communicator of the library, after its first calls, and what all that took beside buffers.
+  /// A communicator of the library, after its first calls, and its cost without buffers.
   Result<Contender> join(const std::string& path, Cost& cost);
   Status give_buffers(Contender& contender);
   /// Calls of the smallest and the largest problem, which take the memory that later calls find.
   Status call_first(const Contender& contender);
-  /// Calls that cannot be in place are measured out of place, whatever was asked for.
+  /// Calls that cannot be in place are measured out of place, with every request.
   bool wanted(bool in_place, bool can_be_in_place) const {
     if (in_place) return can_be_in_place && request_.placement != Placement::kOut;
     return !can_be_in_place || request_.placement != Placement::kIn;
@@ -94,7 +94,7 @@ class CudaMeasurement : public Measurement {
   /// The slowest rank's median time of the CPU to enqueue one call.
   Result<double> time_enqueueing(const Subject& subject);
   Status record(CUevent_st* event) { return status_of(cudaEventRecord(event, queue_.get()), "cannot record an event"); }
-  /// Until the queue is done with what was put there.
+  /// Waits until the queue has completed its work.
   Status finish(const Library& library);
 
   const Request& request_;
@@ -235,14 +235,14 @@ Result<std::vector<Timing>> CudaMeasurement::measure(const cuda::Trial& trial, b
     subjects.push_back({contender, place(problem, in_place, contender), request_.group});
     TUTTI_TRY(begin(subjects.back(), trial, problem).with_context(contender.facts.name));
   }
-  // A reduction repeated in place would drift to infinities and slow subnormals; of zeros it stays zero.
+  // A reduction that is repeated in place would drift to infinities and slow subnormals; with zeros it stays zero.
   for (const Subject& subject : subjects) {
     if (repeats) break;
     TUTTI_TRY(status_of(cudaMemsetAsync(subject.place.buffer, 0, subject.place.buffer_bytes, queue_.get()),
                         "cannot clear a buffer"));
   }
   for (int batch = 0; batch < request_.batches; ++batch) {
-    for (Subject& subject : subjects) {  // in turn, so that what else the machine does falls on both
+    for (Subject& subject : subjects) {  // in turn, so that disturbances of the machine affect both
       auto batch_us = time_batch(subject, subject.launches);
       if (!batch_us.ok()) return batch_us.status().with_context(subject.contender.facts.name);
       subject.batches_us.push_back(*batch_us);
@@ -359,7 +359,7 @@ Status CudaMeasurement::finish(const Library& library) {
     const cudaError_t state = cudaEventQuery(end_.get());
     if (state == cudaSuccess) return library.async_error();
     if (state != cudaErrorNotReady) return status_of(state, "a call failed on the device");
-    cudaGetLastError();  // "not ready" is no error, and nobody else shall take it for one
+    cudaGetLastError();  // "not ready" is no error, and no later call shall take it for an error
     TUTTI_TRY(library.async_error());
     TUTTI_TRY(control_.async_error());
     if (Clock::now() > deadline) {

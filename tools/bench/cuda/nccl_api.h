@@ -31,7 +31,7 @@ Type type_of(DataType type);
 Op op_of(ReduceOp op);  ///< not of a pre-multiplied sum, which has to be created
 
 struct Api {
-  std::string path;  ///< never closed: such libraries leave threads behind
+  std::string path;  ///< never closed: libraries of this sort leave threads behind
 
   Error (*get_version)(int* version);
   const char* (*get_error_string)(Error error);
@@ -60,7 +60,7 @@ struct Api {
 
   /// "2.27.7"
   std::string version() const;
-  /// Ok, or a failure that says what the library says. `function` names the one that was called.
+  /// Ok, or a failure with the library's text. `function` names the called function.
   Status status(Error error, std::string_view function, Comm comm) const;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A library with NCCL's C API. What it has no call for is a group of sends and receives.
+// A library with NCCL's C API. A collective without a call of its own is a group of sends and receives.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -13,7 +13,7 @@
 namespace tutti::bench {
 namespace {
 
-/// What goes to a peer, or comes from it, in elements of the buffer.
+/// The range that goes to a peer or comes from it, in elements of the buffer.
 struct Transfer {
   int peer;
   size_t offset;
@@ -87,7 +87,7 @@ class NcclLibrary : public Library {
   std::vector<Transfer> sends_;
   std::vector<Transfer> receives_;
   std::map<DataType, nccl::Op> factors_;
-  std::vector<void*> memory_;  ///< that the library allocated
+  std::vector<void*> memory_;  ///< memory that the library allocated
   std::vector<cuda::Memory> other_memory_;
   std::vector<nccl::Window> windows_;
 };

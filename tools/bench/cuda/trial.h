@@ -9,8 +9,8 @@
 
 namespace tutti::bench::cuda {
 
-/// The random input of one problem, and what its right output is. Of buffers above kWhollyChecked, only windows are
-/// random as the check knows it, and only what becomes of them is compared; the rest repeats a random pattern.
+/// The random input of one problem, and its right output. In buffers above kWhollyChecked, only windows have the random
+/// values of the check, and only their results are compared; the rest repeats a random pattern.
 class Trial {
  public:
   /// `checked_bytes`: of the larger buffer, about as much as find() looks at; 0: it will not be called.
@@ -18,7 +18,7 @@ class Trial {
 
   /// Puts the whole input there.
   Status load(std::byte* input, cudaStream_t queue) const;
-  /// Compares the output; what writes it must have ended.
+  /// Compares the output. The calls that write it must have ended.
   Result<Finding> find(const std::byte* output, cudaStream_t queue) const;
 
  private:
@@ -32,11 +32,12 @@ class Trial {
   check::Problem problem_;
   int rank_;
   size_t element_bytes_;
-  size_t elements_;  ///< of the input
+  size_t elements_;  ///< elements of the input
   Piece pattern_;
   std::vector<Piece> windows_;
   std::vector<check::Part> parts_;
-  std::vector<check::Reference> references_;  ///< of each part; empty ones where the collective does not reduce
+  /// One reference per part; empty references if the collective does not reduce.
+  std::vector<check::Reference> references_;
 };
 
 }  // namespace tutti::bench::cuda

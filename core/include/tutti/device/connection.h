@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The handshake of one connection on the host: a ring of slots, a tail that the sender advances when it
-// has filled a slot, a head that the receiver advances when it has emptied one. Each side keeps its own step and the
-// last value it saw of the other's counter, so that the other side's line is read only when that value is used up.
+// The handshake of one connection on the host: a ring of slots with two counters. The sender advances the tail when it
+// has filled a slot. The receiver advances the head when it has emptied a slot. Each side keeps its own step, and the
+// last value that it read of the other counter. It reads the cache line of that counter only when this value is used
+// up.
 //
 // A Team supplies the memory accesses: acquire(counter), publish(counter, value), ring(bell).
 #pragma once

@@ -1,28 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs one channel's plan on the host: loops over the data, steps of the plan, slices of a chunk. (GPUs run plans that
-// were lowered to programs: device/cuda/.)
+// Runs one channel's plan on the host: loops over the data, steps of the plan, slices of a chunk. (GPUs run programs:
+// device/cuda/.)
 //
-// A Team is who runs it (one CPU thread), how it touches memory, and what it does for each peer of a slice: wait_each()
-// and hand_over(). A Wire is a protocol's slot format:
+// A Team is the thread that runs the plan. It supplies the memory accesses, and two functions for the peers of a slice:
+// wait_each() and hand_over(). A Wire is a protocol's slot format:
 //
-//   slot_bytes(bytes)                       what a message of so many bytes of data takes in slots
+//   slot_bytes(bytes)                       the size in slots of a message with so many bytes of data
 //   filled(team, connection, bytes)         whether the next message is there
-//   overdue(team, connection)               asked when a wait gives up: whether a message is there that filled() does
-//                                           not know
+//   overdue(team, connection)               called when a wait gives up: whether a message is there that filled()
+//                                           does not recognise
 //   accept(team, work, connection, bytes)   checks the signature of a call's first message
 //   move(team, work, operands)              folds the operands, writes the value to output and slots, signs first
 //                                           messages
 //   publish(team, work, connection, bytes)  hands a slot over
 //
-// Waits poll at most work.spins times; then run() returns TUTTI_AGAIN with its place in work.cursor, and the caller
-// decides how to wait. Nothing is done before all waits of a slice are over, so trying again repeats nothing.
+// Waits poll at most work.spins times. Then run() returns TUTTI_AGAIN with its position in work.cursor, and the caller
+// decides how to wait. No data of a slice moves before all waits of the slice are over, so a repeated call repeats
+// nothing.
+//
+// Threads: one thread runs a work at a time.
 #pragma once
 
 #include "tutti/device/connection.h"
 
 namespace tutti::device {
 
-/// What one slice of a fold step reads and writes; all parts have `elements` elements.
+/// The operands of one slice of a fold step. Each source and destination has `elements` elements.
 struct Operands {
   const uint8_t* own = nullptr;  ///< own contribution; null if there is none
   uint8_t* output = nullptr;     ///< null if the value is not kept
@@ -34,7 +37,7 @@ struct Operands {
   uint64_t elements = 0;
   bool scaled = false;  ///< the own contribution is multiplied by work.scalar
   bool final = false;   ///< the value is divided by work.divisor
-  bool stable = false;  ///< where the value is kept, or comes from, stays as it is until the call ends
+  bool stable = false;  ///< the memory of the value (its destination or source) does not change until the call ends
 };
 
 template <class Team, class Wire>
@@ -56,7 +59,7 @@ class Executor {
   }
 
  private:
-  /// Chunks of the last loop share what remains evenly, in multiples of a cache line.
+  /// Chunks of the last loop divide the remaining elements evenly, in multiples of a cache line.
   TUTTI_HD void enter_loop(uint64_t range, uint64_t loop_elements) {
     first_ = work_.begin + at_.loop * loop_elements;
     remaining_ = range - at_.loop * loop_elements;
@@ -93,7 +96,7 @@ class Executor {
     return static_cast<uint8_t*>(work_.output) + byte_offset(chunk, element);
   }
 
-  /// Elements of the longest chunk the step touches. Those of a fold all have the same length.
+  /// Elements of the step's longest chunk. All chunks of a fold have the same length.
   TUTTI_HD uint64_t step_length(const tutti_plan_step& step, bool fold) const {
     if (!fold) return chunk_length(0);
     const bool by_source = step.source != TUTTI_BUFFER_NONE || step.destination == TUTTI_BUFFER_NONE;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The LL wire ("low latency"): every 8-byte word carries 4 bytes of data and a 4-byte flag, the step's number, so that
-// data and the news of its arrival travel together. Half the bandwidth, one line of latency. (As in NCCL 2; flags in
-// data go back to active messages.)
+// The wire format LL ("low latency"). Every 8-byte word carries 4 bytes of data and a 4-byte flag, the step's number,
+// so data and its arrival signal travel together. Half the bandwidth, one cache line of latency. (As in NCCL 2; flags
+// in data go back to active messages.)
 //
-// A slot begins with the two words of the call's signature, written with the first message of a call; data words
+// A slot begins with the two words of the call's signature, which the first message of a call writes. The data words
 // follow.
 #pragma once
 
@@ -14,7 +14,7 @@ namespace tutti::device {
 struct LL {
   static constexpr uint64_t kSignatureWords = 2;
 
-  /// The flag of the connection's next step. Never the flag that a word of this slot still holds: those are of earlier
+  /// The flag of the connection's next step. It always differs from the flags in this slot: they belong to earlier
   /// steps, and every 2^32 steps the sender overwrites whole slots (see needs_sweep).
   TUTTI_HD static uint32_t flag(const tutti_connection& connection) {
     return static_cast<uint32_t>(connection.step + 1);

@@ -53,7 +53,8 @@ struct float8_e4m3 {
   using Format = FloatFormat<4, 3, 0x7e, 0x7f, 0x7f>;
   uint8_t code;
 };
-/// OCP 8-bit float E5M2: largest finite value 57344; infinity is read, but arithmetic saturates and never makes one.
+/// OCP 8-bit float E5M2: largest finite value 57344. Infinity is read, but arithmetic saturates and never makes
+/// infinity.
 struct float8_e5m2 {
   using Format = FloatFormat<5, 2, 0x7b, 0x7c, 0x7e>;
   uint8_t code;
@@ -83,7 +84,7 @@ TUTTI_HD Floats decode(Words code) {
   const Words sign = (code & Format::kSign) << (32 - Format::kBits);
   // The code's exponent and mantissa where float has them.
   const Words shifted = (code & (Format::kSign - 1)) << (23 - Format::kMantissaBits);
-  // A subnormal gets the exponent of the least normal number, whose implicit one is then taken off again.
+  // A subnormal gets the exponent of the smallest normal number; the subtraction removes its implicit leading bit.
   const Floats subnormal = __builtin_bit_cast(Floats, shifted + (kRebias + kExponentOne)) -
                            __builtin_bit_cast(float, kRebias + kExponentOne);
   Words bits = shifted < kExponentOne ? __builtin_bit_cast(Words, subnormal) : shifted + kRebias;

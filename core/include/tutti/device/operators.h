@@ -35,7 +35,8 @@ struct BitsOf<double> {
   using Type = uint64_t;
 };
 
-/// Where signed overflow could arise: the unsigned type in which it wraps, wide enough not to be promoted to int.
+/// For integers whose arithmetic could overflow: the unsigned type in which it wraps, wide enough not to be promoted to
+/// int.
 template <class A, bool = std::is_integral_v<A>>
 struct Wrapping {
   using Type = A;
@@ -75,7 +76,7 @@ struct Max {
     const A larger = a > b ? a : b;  // b if they are equal or any is NaN
     if constexpr (std::is_same_v<Bits, A>) {
       return larger;
-    } else {  // of equal zeros, the one without a sign
+    } else {  // equal zeros: the zero without a sign
       const A ordered =
           a == b ? __builtin_bit_cast(A, __builtin_bit_cast(Bits, a) & __builtin_bit_cast(Bits, b)) : larger;
       return a != a ? a : ordered;
@@ -96,7 +97,7 @@ struct Min {
     const A smaller = a < b ? a : b;
     if constexpr (std::is_same_v<Bits, A>) {
       return smaller;
-    } else {  // of equal zeros, the one with a sign
+    } else {  // equal zeros: the zero with a sign
       const A ordered =
           a == b ? __builtin_bit_cast(A, __builtin_bit_cast(Bits, a) | __builtin_bit_cast(Bits, b)) : smaller;
       return a != a ? a : ordered;

@@ -13,7 +13,7 @@ namespace tutti::device {
 struct alignas(64) SimpleHeader {
   uint64_t bytes;
   uint64_t address;  ///< not zero: the payload is there, in the sender's memory
-  uint64_t step;     ///< where the message begins: tells it from an older one at the same place
+  uint64_t step;     ///< first step of the message: distinguishes it from an older message at the same address
   tutti_signature signature;
   uint32_t is_signed;  ///< first message of a call
 };
@@ -24,7 +24,8 @@ struct Simple {
   static SimpleHeader& header(const tutti_connection& connection) {
     return *reinterpret_cast<SimpleHeader*>(slot_of(connection));
   }
-  /// The header that the sender wrote last. It lies elsewhere than expected if the sender's message has another length.
+  /// The latest header of the sender. If the sender's message has a different length, the header lies at a different
+  /// address than expected.
   static const SimpleHeader& arrived(const tutti_connection& from) {
     const SimpleHeader& expected = header(from);
     if (expected.step == from.next_begin) return expected;

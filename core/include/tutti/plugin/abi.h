@@ -114,7 +114,7 @@ typedef struct tutti_plugin {
   tutti_str name;
   tutti_str version;
   tutti_str description; /* one line for `tutti plugin list` */
-  uint64_t capabilities; /* TUTTI_NET_CAP_*, TUTTI_ALGO_CAP_*, ... of its kind */
+  uint64_t capabilities; /* capabilities of the plugin's kind: TUTTI_NET_CAP_*, TUTTI_ALGO_CAP_*, ... */
   const tutti_config_key* config_keys;
   uint64_t config_key_count;
   /* Creates the plugin's instance. Fails if the plugin cannot run on this machine, with the reason in host->fail.

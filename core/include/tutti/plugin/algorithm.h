@@ -47,7 +47,7 @@ typedef struct tutti_channel_nets {
 typedef struct tutti_algorithm_cost {
   uint32_t struct_size;
   uint32_t fan;                        /* most peers that one step of a plan sends to or receives from; 0: one peer */
-  uint32_t hops[TUTTI_LINK_COUNT];     /* messages one after the other on the critical path, by link kind */
+  uint32_t hops[TUTTI_LINK_COUNT];     /* messages on the critical path, by link kind */
   uint32_t messages[TUTTI_LINK_COUNT]; /* messages that the busiest rank sends or receives; 0: as many as hops */
   double wire[TUTTI_LINK_COUNT]; /* bytes that the busiest rank sends or receives, as a multiple of the call's bytes
                                     per block × blocks, by link kind */
@@ -74,13 +74,13 @@ typedef struct tutti_algorithm_ops {
      TUTTI_ALL_REDUCE ...). Returns TUTTI_NOT_FOUND after the last variant. All instances have the same variants.
      Strings are valid as long as the shared object is loaded. [any] */
   int32_t (*variant)(void* self, uint32_t index, tutti_str* name, uint64_t* collectives);
-  /* primitives: emits the plan of one rank on one channel. The same request gives the same plan. If a variant cannot do
-     the collective on this topology, it returns TUTTI_UNSUPPORTED for all ranks, channels and roots alike. `explain`
-     shows the text that it passes to host->fail. [any] */
+  /* primitives: emits the plan of one rank on one channel. Equal requests give equal plans. If a variant cannot do the
+   * collective on this topology, it returns TUTTI_UNSUPPORTED for all ranks, channels and roots. `explain` shows the
+   * text that it passes to host->fail. [any] */
   int32_t (*plan)(void* instance, const tutti_plan_request* request, const tutti_plan_sink* sink);
   /* The cost of a variant for a collective. [any] */
   int32_t (*cost)(void* instance, uint32_t collective, uint32_t variant, tutti_algorithm_cost* out);
-  /* The network devices by which `rank` sends to and receives from `peer`, a rank of another machine. [any] */
+  /* The network devices by which `rank` sends to and receives from `peer`, a rank of a different machine. [any] */
   int32_t (*nets)(void* instance, uint32_t channel, uint32_t rank, uint32_t peer, tutti_channel_nets* out);
 } tutti_algorithm_ops;
 

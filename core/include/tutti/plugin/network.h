@@ -58,7 +58,7 @@ typedef struct tutti_net_properties {
   double speed_gbs;           /* GB/s, one direction; 0: unknown */
   double latency_us;          /* one way, small message; 0: unknown */
   uint64_t max_message_bytes; /* per request */
-  uint32_t max_connections;   /* of this rank, made or accepted, at once; 0: no limit known */
+  uint32_t max_connections;   /* connections of this rank at the same time, made or accepted; 0: no known limit */
   int32_t rail;               /* -1: unknown */
 } tutti_net_properties;
 
@@ -86,7 +86,7 @@ typedef struct tutti_network_ops {
   int32_t (*accept)(void* listener, void** state, void** connection);
   /* Gives up a connect or accept that returned TUTTI_AGAIN. */
   void (*cancel)(void* state);
-  /* `memory` is one TUTTI_MEMORY_* value. [progress] threads may also call these. */
+  /* `memory` is one TUTTI_MEMORY_* value. [progress] threads may also call these functions. */
   int32_t (*register_memory)(void* connection, void* address, uint64_t bytes, uint32_t memory, void** registration);
   int32_t (*register_dmabuf)(void* connection, void* address, uint64_t bytes, uint64_t offset, int32_t fd,
                              void** registration);
@@ -101,8 +101,8 @@ typedef struct tutti_network_ops {
   /* Makes received device memory visible to the device. *request null on return: nothing to wait for. */
   int32_t (*flush)(void* connection, uint32_t count, void* const* addresses, const uint64_t* bytes,
                    void* const* registrations, void** request);
-  /* Sets *done to 0 or 1; when done, the request is gone and, for a receive, bytes[i] (where not null) is what arrived.
-   * Makes progress. */
+  /* Sets *done to 0 or 1. When done is 1, the request is gone. For a receive, bytes[i] (if not null) is then the number
+   * of received bytes. Makes progress. */
   int32_t (*test)(void* request, int32_t* done, uint64_t* bytes);
 
   /* Closes at once, requests outstanding or not; afterwards the plugin touches none of their buffers. [setup] */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The protocol plugin: search says on which links it is valid and what it costs, connect lays out a connection's slots,
-// primitives (the executors built from tutti/device/) move and reduce the data of a plan.
+// The protocol plugin. Search states the links on which it is valid, and its cost. Connect lays out the slots of a
+// connection. Primitives (the executors and kernels of tutti/device/) move and reduce the data of a plan.
 #pragma once
 
 #include "tutti/plugin/abi.h"
@@ -30,32 +30,32 @@ typedef struct tutti_bell {
 #define TUTTI_CONNECTION_REMOTE_READ \
   4u /* the receiver can read the sender's memory through the kernel (peer_process) */
 
-/* One direction between two ranks on one channel, as one side sees it. The slots lie in memory that both sides (or the
-   side's progress thread) map; `step`, `next_begin`, `next_end`, `seen` and `call` are private to this side. A step is
-   one slot. A message takes one slot or, on shared memory, as many as it needs, in one piece: the slots before the end
-   of the memory are left out where they are too few. */
+/* One direction between two ranks on one channel, from the view of one side. The slots lie in memory that both sides
+ * map (or this side's progress thread). `step`, `next_begin`, `next_end`, `seen` and `call` are private to this side. A
+ * step is one slot. A message takes one slot. On shared memory, a message takes as many contiguous slots as it needs;
+ * if too few slots are left before the end of the memory, the message begins at the first slot again. */
 typedef struct tutti_connection {
   uint8_t* slots;  /* slot i of step k (i = k % slot_count) begins at slots + i * slot_stride */
-  uint64_t* tail;  /* steps the sender has filled; written by the sender */
-  uint64_t* head;  /* steps the receiver has freed; written by the receiver */
+  uint64_t* tail;  /* slots that the sender has filled so far; written by the sender */
+  uint64_t* head;  /* slots that the receiver has freed so far; written by the receiver */
   uint64_t* sizes; /* per slot, bytes of it that are in use; written by the sender, read by its progress thread; null on
                       shared memory */
   tutti_bell* peer_bell;
   uint64_t step;       /* next step of this side */
-  uint64_t next_begin; /* first step of the next message: `step`, or where the memory begins anew */
+  uint64_t next_begin; /* first step of the next message: `step`, or the next step at slot 0 */
   uint64_t next_end;   /* step after that message */
   uint64_t seen;       /* last value read from the other side's counter */
   uint64_t call;       /* last call whose signature was sent or checked */
   uint64_t slot_stride;
-  uint64_t payload_bytes; /* of one message */
+  uint64_t payload_bytes; /* payload of one message */
   uint32_t slot_count;
   uint32_t flags;
   uint32_t peer;         /* rank */
   int32_t peer_process;  /* process id, for REMOTE_READ */
-  uint64_t direct_until; /* sender: step after the last one that referred to its own memory instead of a slot */
+  uint64_t direct_until; /* sender: step after the latest message that referred to the sender's own memory */
 } tutti_connection;
 
-/* Where an execution stands between two calls of `run`. All zero: at the beginning. */
+/* The position of an execution between two calls of `run`. All zero: the beginning. */
 typedef struct tutti_cursor {
   uint64_t loop;
   uint64_t slice;
@@ -63,9 +63,9 @@ typedef struct tutti_cursor {
   uint32_t peer; /* within GATHER and SCATTER steps: peers done in this slice */
 } tutti_cursor;
 
-/* A digest of this call and of all calls before it on its communicator, in two words that travel with the call's first
-   message on each connection. Ranks whose digests differ have made different calls. Of a send or receive: a digest of
-   all messages between these two ranks in this direction. */
+/* A digest of this call and of all earlier calls of its communicator. The first message of a call on each connection
+ * carries its two words. Ranks whose digests differ have made different calls. For a send or receive: a digest of all
+ * messages between these two ranks in this direction. */
 typedef struct tutti_signature {
   uint32_t words[2];
 } tutti_signature;
@@ -83,24 +83,26 @@ typedef struct tutti_work {
   uint32_t reduce_op;
   uint32_t element_bytes;
   const tutti_plan* plan;
-  tutti_connection* const* senders;   /* one per entry of plan->peers: the connection to it, null where no step sends */
-  tutti_connection* const* receivers; /* likewise, from it */
+  tutti_connection* const* senders; /* one per entry of plan->peers: the connection to it, null where no step sends */
+  /* One per entry of plan->peers: the connection from it, null where no step receives. */
+  tutti_connection* const* receivers;
   const void* input;
   void* output;
   uint64_t count; /* elements of a block */
   uint64_t begin; /* the range of each block that this channel handles, in elements */
   uint64_t end;
   uint64_t chunk_elements; /* elements of a chunk in every loop but the last */
-  uint64_t slice_elements; /* elements of a slice: what one slot carries */
+  uint64_t slice_elements; /* elements of a slice: the content of one message */
   uint64_t scalar;  /* bits of one element: factor of every contribution read from the input (pre-multiplied sum) */
   uint32_t divisor; /* the final operation divides by this (average); 0: nothing to do */
   uint32_t check;   /* 1: send and check signatures */
   tutti_signature signature;
-  uint64_t call;           /* number of the call on its communicator, from 1 */
-  uint64_t direct_minimum; /* bytes of a slice from which on the receiver reads the sender's memory itself; 0: never */
-  const uint32_t* abort;   /* not zero: stop and return TUTTI_ABORTED */
-  uint32_t spins;          /* polls of one wait before `run` returns TUTTI_AGAIN */
-  uint32_t fences;         /* 1: a store that a sleeper may wait for must be a full barrier; 0: sleepers make one */
+  uint64_t call; /* number of the call on its communicator, from 1 */
+  /* Slices of at least so many bytes: the receiver reads the sender's memory itself; 0: never. */
+  uint64_t direct_minimum;
+  const uint32_t* abort; /* not zero: stop and return TUTTI_ABORTED */
+  uint32_t spins;        /* polls of one wait before `run` returns TUTTI_AGAIN */
+  uint32_t fences;       /* 1: a store that a sleeper may wait for must be a full barrier; 0: sleepers make one */
   tutti_cursor cursor;
   tutti_fault fault;
 } tutti_work;
@@ -111,27 +113,29 @@ typedef struct tutti_work {
 
 typedef struct tutti_protocol_properties {
   uint32_t struct_size;
-  uint32_t links;                           /* bits 1 << TUTTI_LINK_*: where it is valid */
-  uint32_t max_fan;                         /* peers one step may receive from or send to */
-  uint32_t devices;                         /* TUTTI_DEVICE_*: what it runs on */
-  double latency_us[TUTTI_LINK_COUNT];      /* what it adds to each hop */
-  double efficiency[TUTTI_LINK_COUNT];      /* payload / wire bytes at large sizes, 0..1; above, where a link
-                                               carries more than what stores of processors reach */
+  uint32_t links;                      /* bits 1 << TUTTI_LINK_*: where it is valid */
+  uint32_t max_fan;                    /* peers one step may receive from or send to */
+  uint32_t devices;                    /* TUTTI_DEVICE_*: the devices that run it */
+  double latency_us[TUTTI_LINK_COUNT]; /* latency that the protocol adds to each hop */
+  double efficiency[TUTTI_LINK_COUNT]; /* payload / slot bytes at large sizes, 0..1; above 1 if a link carries more than
+                                          stores of processors reach */
   double channel_gbs[TUTTI_LINK_COUNT];     /* GB/s of the wire that one channel can fill; 0: unknown */
   uint64_t channel_bytes[TUTTI_LINK_COUNT]; /* fewer bytes are not worth a channel of their own; 0: unknown */
   uint32_t flags_in_data; /* 1: GPUs see by flags in the data that it is there, not by mailboxes, so that no process can
                              carry it between GPUs of different hosts */
   uint32_t needs_registered; /* 1: launches store straight to outputs of peers (tutti_cuda_copies): only for calls whose
                                 outputs are registered on all ranks, and plans in which every message is one hop */
-  uint32_t stores_to_outputs; /* 1: of such calls, kernels store messages straight to outputs of peers where a program
-                                 says so (tutti_cuda_peer.to_output); the others go through slots */
+  /* 1: if outputs are registered, kernels store the messages straight to outputs of peers that a program marks
+   * (tutti_cuda_peer.to_output); all remaining messages go through slots. */
+  uint32_t stores_to_outputs;
   uint32_t reserved;
 } tutti_protocol_properties;
 
 /* How one connection is cut. */
 typedef struct tutti_slot_layout {
   uint32_t struct_size;
-  uint32_t slot_count;   /* in: what the configuration asks for, 0: nothing; out: what it will be (a power of two) */
+  /* In: the number in the configuration, 0: none; out: the number of the layout (a power of two). */
+  uint32_t slot_count;
   uint64_t slot_bytes;   /* in: payload that the configuration asks for, 0: none; out: payload of one message (slice) */
   uint64_t slot_stride;  /* out: bytes from slot to slot, a multiple of 64; memory is zero at first */
   uint32_t chunk_slots;  /* out: messages (slices) one chunk may fill */
@@ -151,8 +155,8 @@ typedef struct tutti_protocol_ops {
      work->spins polls (TUTTI_AGAIN: call again, nothing is lost), or until it fails. Never blocks in the kernel.
      [progress: one thread per work] */
   int32_t (*run)(void* self, tutti_work* work);
-  /* primitives, CUDA: enqueues the launch's kernel on `stream` (a cudaStream_t) of the calling thread's GPU. Null:
-     loads all kernels there, so that none has to be loaded while others run. [any] */
+  /* primitives, CUDA: enqueues the launch's kernel on `stream` (a cudaStream_t) of the calling thread's current GPU.
+   * With a null launch it loads all kernels there, so that no kernel has to be loaded while kernels run. [any] */
   int32_t (*launch)(void* self, const tutti_cuda_launch* launch, void* stream);
 } tutti_protocol_ops;
 

@@ -43,7 +43,7 @@ extern "C" {
 #define TUTTI_PATH_P2C 6u  /* chip to chip to the CPU, PCI from there */
 #define TUTTI_PATH_PXN 7u  /* to a NIC over NVLink and a second GPU */
 #define TUTTI_PATH_PHB 8u  /* through one CPU */
-#define TUTTI_PATH_SYS 9u  /* from one CPU to another */
+#define TUTTI_PATH_SYS 9u  /* between two CPUs */
 #define TUTTI_PATH_NET 10u /* over the network */
 #define TUTTI_PATH_DIS 11u /* no path */
 #define TUTTI_PATH_TYPE_COUNT 12u

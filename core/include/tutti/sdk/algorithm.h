@@ -18,12 +18,12 @@ class AlgorithmInstance {
   virtual ~AlgorithmInstance() = default;
   virtual uint32_t channel_count() const = 0;
   /// The plan of one rank on one channel. Errors: kUnsupported if the variant cannot do the collective; then it must
-  /// fail for all ranks, channels and roots alike.
+  /// fail for all ranks, channels and roots.
   virtual Result<PlanBuilder> plan(const tutti_plan_request& request) const = 0;
   /// The cost of a variant for a collective. It sets all fields except struct_size.
   virtual Result<tutti_algorithm_cost> cost(uint32_t collective, uint32_t variant) const = 0;
-  /// The network devices by which `rank` sends to and receives from `peer`, a rank of another machine, on a channel.
-  /// The default: any device.
+  /// The network devices by which `rank` sends to and receives from `peer`, a rank of a different machine, on a
+  /// channel. The default: any device.
   virtual tutti_channel_nets nets(uint32_t channel, uint32_t rank, uint32_t peer) const {
     (void)channel, (void)rank, (void)peer;
     return {TUTTI_NO_NET, TUTTI_NO_NET};

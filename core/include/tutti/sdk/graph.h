@@ -81,8 +81,8 @@ inline Status report(const Graph& graph, uint32_t node, const tutti_graph_sink& 
   return code == TUTTI_OK ? Status() : Status(static_cast<Code>(code), "the host refused the channels");
 }
 
-/// Sets the GB/s of one channel in `cost`, if connect made `channels` channels of these graphs. The machine with the
-/// least bandwidth decides. `inside` is the kind of link between ranks of one machine (TUTTI_LINK_*).
+/// Sets the GB/s of one channel in `cost`, if connect made `channels` channels from these graphs. The machine with the
+/// smallest bandwidth decides. `inside` is the kind of link between ranks of one machine (TUTTI_LINK_*).
 inline void set_bandwidth(tutti_algorithm_cost& cost, uint32_t inside, std::span<const tutti_graph> graphs,
                           uint32_t channels) {
   for (const tutti_graph& graph : graphs) {

@@ -13,7 +13,7 @@
 
 namespace tutti::sdk {
 
-/// What a network hands out: it knows its host, from after its constructor on.
+/// Base of the objects that a network hands out. After the constructor, it knows its host.
 class NetworkObject {
  public:
   virtual ~NetworkObject() = default;
@@ -29,7 +29,8 @@ class NetworkObject {
 
 class Connection;
 
-/// Base of what send, recv and flush hand out. Its memory is the connection's: test() says when it is free again.
+/// Base of the requests that send, recv and flush hand out. The connection owns its memory: test() reports when it is
+/// free again.
 struct Request {
   Connection* connection = nullptr;  ///< set by the author before the request is handed out
 };
@@ -57,11 +58,12 @@ class Connection : public NetworkObject {
                        void* const* /*registrations*/, Request*& /*request*/) {
     return {};
   }
-  /// Makes progress. When `done` is set, the request is gone, and `bytes` (where not null) holds what a receive got.
+  /// Makes progress. When `done` is set, the request is gone, and `bytes` (if not null) holds the number of received
+  /// bytes.
   virtual Status test(Request& request, bool& done, uint64_t* bytes) = 0;
 };
 
-/// A connect under way. Destroyed when it is through, or given up.
+/// A connect under way. Destroyed when it has completed, or was given up.
 class Connecting : public NetworkObject {
  public:
   /// Null: not yet. Does not block.
@@ -103,7 +105,7 @@ class Network : public Plugin {
   static T& as(void* object) {
     return *static_cast<T*>(object);
   }
-  /// Runs `make` (returning Result<std::unique_ptr<T>>) and hands out what it made; TUTTI_AGAIN for null.
+  /// Runs `make` (returning Result<std::unique_ptr<T>>) and hands out the object; TUTTI_AGAIN for null.
   template <class Make>
   static int32_t hand_out(const Host& host, void** out, Make&& make) noexcept {
     return guarded(host, [&]() -> int32_t {

@@ -117,14 +117,14 @@ class Search {
     return machine_.net_count() > 0 ? std::min(intra, graph.total_inter_gbs()) : intra;
   }
 
-  /// A bound of the GB/s of any set of channels. Each channel enters and leaves every device (a chain: all devices but
-  /// one), and the machine.
+  /// An upper bound of the GB/s of any set of channels. Each channel enters and leaves every device (a chain: all
+  /// devices but one), and the machine.
   double bound(const Stage& stage) const {
     double gbs = machine_.ceiling() * options_.max_channels;
     const uint32_t count = machine_.device_count();
     const bool nvlink_only = stage.intra_type <= TUTTI_PATH_NVB;
     for (const bool out : {true, false}) {
-      double between = 0;  // of all devices: bandwidth of the links that can join devices
+      double between = 0;  // bandwidth of the links that can join devices, summed over all devices
       for (uint32_t device = 0; device < count; ++device) {
         const double capacity = machine_.capacity(device, out, nvlink_only);
         between += capacity;

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a thread block (CTA) knows of its connections: where slots and mailboxes lie, how far each side is, and how to
-// wait without waiting for ever. For nvcc.
+// The connections of a thread block (CTA): addresses of slots and mailboxes, progress of both sides, and waits with a
+// time limit. For nvcc.
+//
+// Threads: each function states its callers. A function without a statement is called by any thread, and works for this
+// thread alone.
 #pragma once
 
 #include "tutti/device/cuda/instructions.h"
@@ -11,7 +14,8 @@ namespace tutti::device {
 /// Returned by look() after an abort or a time-out.
 inline constexpr uint64_t kStop = ~uint64_t{0};
 
-/// Tells the host that this CTA gives up, why (a TUTTI_* code), and on which rank.
+/// Reports to the host that this CTA gives up: the reason (a TUTTI_* code) and the rank for which it waited. One
+/// thread.
 __device__ __forceinline__ void give_up(tutti_cuda_control* control, uint32_t rank, int32_t code) {
   control->peer = rank;
   control->channel = blockIdx.x;
@@ -35,7 +39,7 @@ __device__ __forceinline__ void show_wait(tutti_cuda_control* control, uint32_t 
 static __device__ __noinline__ uint64_t look(tutti_cuda_control* control, uint64_t timeout_ns, uint32_t rank,
                                              uint64_t since) {
   if (*const_cast<const volatile uint32_t*>(&control->abort) != 0) return kStop;
-  if (*const_cast<const volatile uint32_t*>(&control->fault) != 0) return kStop;  // another has given up
+  if (*const_cast<const volatile uint32_t*>(&control->fault) != 0) return kStop;  // a wait of a different thread failed
   const uint64_t now = nanoseconds();
   if (since == 0) return now;
   const uint64_t waited = now - since;
@@ -45,20 +49,20 @@ static __device__ __noinline__ uint64_t look(tutti_cuda_control* control, uint64
   return kStop;
 }
 
-/// What a thread waits for, and whether that is in vain.
+/// The waits of one thread.
 class Waits {
  public:
   __device__ __forceinline__ explicit Waits(const tutti_cuda_launch& launch) : launch_(launch) {}
 
-  /// After each kPollsPerLook polls of a wait for `rank`: is it in vain?
+  /// To be called after each kPollsPerLook polls of a wait for `rank`. Updates is_stopped().
   __device__ __forceinline__ void look(uint32_t rank) {
     since_ = device::look(launch_.control, launch_.timeout_ns, rank, since_);
     stopped_ = since_ == kStop;
   }
-  /// What was waited for is there.
+  /// The awaited data has arrived.
   __device__ __forceinline__ void end() { since_ = 0; }
   __device__ __forceinline__ bool is_stopped() const { return stopped_; }
-  /// Where threads stop together.
+  /// For threads that agree to stop together.
   __device__ __forceinline__ void set_stopped(bool stopped) { stopped_ = stopped; }
 
  private:
@@ -67,12 +71,13 @@ class Waits {
   bool stopped_ = false;
 };
 
-/// The call in which a peer's output is free, by the epoch at its end, and the output's place; place 0: none so far.
+/// A peer's ready signal: its output is free in the call that ends at sequence number `epoch`, at registered place
+/// `place`. Place 0: no signal so far.
 struct Opening {
   uint32_t epoch;
   uint32_t place;
 
-  /// Of the call that ends at `end`, or of a later one.
+  /// Whether the signal is for the call that ends at `end`, or for a later call.
   __device__ __forceinline__ bool is_of(uint32_t end) const { return place != 0 && epoch == end; }
   __device__ __forceinline__ bool is_after(uint32_t end) const {
     return place != 0 && static_cast<int32_t>(epoch - end) > 0;
@@ -83,7 +88,7 @@ __device__ __forceinline__ Opening opening_in(const tutti_cuda_mailbox* box) {
   return {static_cast<uint32_t>(word), static_cast<uint32_t>(word >> 32)};
 }
 
-/// Connections of one CTA. `lane`: its number among those that share its slots' place.
+/// The connections of one CTA. `lane`: its index in the slots, mailboxes and lengths that CTAs share.
 class Connections {
  public:
   __device__ __forceinline__ Connections(const tutti_cuda_launch& launch, uint32_t lane)
@@ -95,39 +100,40 @@ class Connections {
   __device__ __forceinline__ const uint8_t* slot_from(uint32_t rank, uint32_t number) const {
     return launch_.links[rank].from + slot_at(number);
   }
-  /// One or the other.
+  /// A slot that this rank fills (`sends`), or a slot that `rank` fills.
   __device__ __forceinline__ uint8_t* slot(bool sends, uint32_t rank, uint32_t number) const {
     const tutti_cuda_link& link = launch_.links[rank];
     return const_cast<uint8_t*>(sends ? link.to : link.from) + slot_at(number);
   }
-  /// Where this rank tells `rank`, and where `rank` tells this one.
+  /// The mailbox in which this rank signals `rank`, and the mailbox in which `rank` signals this rank.
   __device__ __forceinline__ tutti_cuda_mailbox* mailbox_at(uint32_t rank) const {
     return launch_.links[rank].at + lane_;
   }
   __device__ __forceinline__ tutti_cuda_mailbox* mailbox_of(uint32_t rank) const {
     return launch_.links[rank].of + lane_;
   }
-  /// Tells the process that carries messages to a `rank` of another host how long message `number` is. Comes before the
-  /// release that tells the message.
+  /// Reports the length of message `number` to the process that carries messages to a `rank` on a different host. One
+  /// thread, before the release that signals the message.
   __device__ __forceinline__ void tell_length(uint32_t rank, uint32_t number, uint64_t bytes) const {
     uint64_t* const lengths = launch_.links[rank].lengths;
     if (lengths == nullptr) return;
     const uint32_t slot = lane_ * launch_.slot_count + (number & (launch_.slot_count - 1));
     store_relaxed(&lengths[slot], bytes << 32 | number);
   }
-  /// Tells `rank`, after what came before, that in the call that ends at `epoch` this rank's output is free.
+  /// Sends the ready signal to `rank`: in the call that ends at `epoch`, this rank's output is free. Earlier stores of
+  /// the thread are visible before the signal. One thread.
   __device__ __forceinline__ void open_to(uint32_t rank, uint32_t epoch) const {
     fence_release();
     store_relaxed(reinterpret_cast<uint64_t*>(&mailbox_at(rank)->opened), uint64_t{launch_.place} << 32 | epoch);
   }
-  /// What `rank` has last told this one like that. It stays until that rank's call ends.
+  /// The latest ready signal of `rank`. It stays until the call of `rank` ends.
   __device__ __forceinline__ Opening opening_of(uint32_t rank) const { return opening_in(mailbox_of(rank)); }
-  /// Where a message's slot lies, from the first of all CTAs' on.
+  /// The offset of a message's slot in the slots of all CTAs.
   __device__ __forceinline__ uint64_t slot_at(uint32_t number) const {
     return (lane_ * launch_.slot_count + (number & (launch_.slot_count - 1))) * launch_.slot_stride;
   }
 
-  /// The receiver may lag: it must be done with what lies in the slot.
+  /// Waits until the receiver is done with the previous message in the slot of message `number`.
   __device__ __forceinline__ void wait_for_slot(uint32_t rank, uint32_t number, Waits& waits) const {
     const uint32_t* const done = &mailbox_of(rank)->done;
     for (uint32_t polls = 1; !waits.is_stopped(); ++polls) {

@@ -1,21 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// Barriers in shared memory that are passed again and again. For nvcc.
+// mbarriers with phases that count up. In shared memory. For nvcc.
 #pragma once
 
 #include "tutti/device/cuda/instructions.h"
 
 namespace tutti::device {
 
-/// Passed by turns: turn t when all have arrived t + 1 times and all bytes expected in it have come.
+/// An mbarrier. Phase t completes after all arrivals of the phase and all bytes that the phase expects. The caller
+/// counts the phases from 0 on.
+///
+/// Threads: any thread of the CTA, except init().
 class Gate {
  public:
-  /// One thread, before a barrier of all.
+  /// One thread. A barrier of all threads must follow.
   __device__ __forceinline__ void init(uint32_t arrivals) { init_barrier(&word_, arrivals); }
-  /// What the thread did before is seen by those who wait. Counts for as many arrivals.
+  /// Counts as `times` arrivals. Earlier stores of the thread are visible to threads that wait.
   __device__ __forceinline__ void arrive(uint32_t times = 1) { arrive_at_barrier(&word_, times); }
-  /// Arrives, and lets the turn wait for `bytes` of bulk loads as well.
+  /// Arrives once. The phase then also waits for `bytes` bytes of bulk loads.
   __device__ __forceinline__ void arrive_expecting(uint32_t bytes) { arrive_expecting_bytes(&word_, bytes); }
-  /// From global to shared memory, in units of 16 bytes; counts for the turn.
+  /// Starts a bulk load from global to shared memory, in units of 16 bytes. Its bytes count for the phase.
   __device__ __forceinline__ void load(void* to, const void* from, uint32_t bytes) {
     load_bulk(to, from, bytes, &word_);
   }
@@ -23,7 +26,7 @@ class Gate {
     while (!try_barrier(&word_, turn & 1)) {
     }
   }
-  /// Of the turn that is on and the one before it.
+  /// Whether phase `turn` is complete. Valid only for the current phase and the phase before it.
   __device__ __forceinline__ bool has_passed(uint32_t turn) const { return test_barrier(&word_, turn & 1); }
 
  private:

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The machine instructions that C++ has no words for, by name. For nvcc; what needs a newer chip does nothing on an
-// older one, and kHasBulkCopies says so. Nothing else in the kernels is assembly, so whoever replaces this header can
-// run them elsewhere: the tests do, on the CPU.
+// Machine instructions that C++ cannot express, as functions with names. For nvcc. Instructions that an older chip
+// lacks do nothing there; kHasBulkCopies states whether the chip has them. The kernels contain no other assembly. The
+// tests replace this header and run the kernels on the CPU.
 //
-// Scope and order are PTX's ("relaxed", "acquire", of the "gpu" or the whole "sys"tem).
+// Scope and order are terms of PTX: "relaxed" and "acquire"; "gpu", or "sys" for the whole system.
+//
+// Threads: each function works for the calling thread, unless it states otherwise.
 #pragma once
 
 #include <cstdint>
@@ -33,16 +35,16 @@ __device__ __forceinline__ void store_relaxed(uint32_t* word, uint32_t value) {
 __device__ __forceinline__ void store_relaxed(uint64_t* word, uint64_t value) {
   asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
 }
-/// Two neighbours at once, as this GPU alone writes them.
+/// Loads two neighbouring words that only this GPU writes.
 __device__ __forceinline__ void load_pair(const uint32_t* words, uint32_t& first, uint32_t& second) {
   asm volatile("ld.relaxed.gpu.global.v2.u32 {%0, %1}, [%2];" : "=r"(first), "=r"(second) : "l"(words) : "memory");
 }
-/// What was stored before is there before what is stored after.
+/// Orders the thread's earlier stores before its later stores, for all GPUs and the host.
 __device__ __forceinline__ void fence_release() {
   asm volatile("fence.acq_rel.sys;" ::: "memory");
 }
 
-/// 16 bytes: each half arrives whole.
+/// 16 bytes. Each half arrives as a whole.
 struct WireWord {
   uint64_t low;
   uint64_t high;
@@ -56,9 +58,9 @@ __device__ __forceinline__ WireWord load_wire(const uint8_t* from) {
   return word;
 }
 
-// --- What a thread can ask of its surroundings
+// --- Registers and clocks of the calling thread
 
-/// Polls of a wait between two looks at the clock and at memory of the host, which take 1 µs.
+/// Polls of a wait between two checks of the clock and of host memory. A check takes 1 µs.
 inline constexpr uint32_t kPollsPerLook = 1u << 10;
 
 __device__ __forceinline__ uint64_t nanoseconds() {
@@ -75,8 +77,8 @@ __device__ __forceinline__ void prefetch(const void* address) {
   asm volatile("prefetch.global.L1 [%0];" ::"l"(address));
 }
 
-// --- Bulk copies, which an engine beside the SM's threads makes, and the barriers in shared memory ("mbarrier") that
-// --- they complete on
+// --- Bulk copies, which a unit beside the SM's threads executes, and the barriers in shared memory (mbarriers) at
+// --- which they complete
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 inline constexpr bool kHasBulkCopies = true;
@@ -91,7 +93,7 @@ __device__ __forceinline__ uint32_t shared_address(const void* pointer) {
 __device__ __forceinline__ void init_barrier(uint64_t* barrier, uint32_t arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals) : "memory");
 }
-/// Counts for `times` arrivals; releases what the thread did before.
+/// Counts as `times` arrivals. Releases the thread's earlier accesses.
 __device__ __forceinline__ void arrive_at_barrier(uint64_t* barrier, uint32_t times) {
 #if __CUDA_ARCH__ >= 900
   asm volatile("{ .reg .b64 state; mbarrier.arrive.shared::cta.b64 state, [%0], %1; }" ::"r"(shared_address(barrier)),
@@ -104,7 +106,7 @@ __device__ __forceinline__ void arrive_at_barrier(uint64_t* barrier, uint32_t ti
   }
 #endif
 }
-/// One arrival; the phase ends not before `bytes` more of bulk loads have come.
+/// Counts as one arrival. The phase does not end before `bytes` further bytes of bulk loads have arrived.
 __device__ __forceinline__ void arrive_expecting_bytes(uint64_t* barrier, uint32_t bytes) {
 #if __CUDA_ARCH__ >= 900
   asm volatile(
@@ -113,7 +115,7 @@ __device__ __forceinline__ void arrive_expecting_bytes(uint64_t* barrier, uint32
       : "memory");
 #endif
 }
-/// Whether the phase of this parity is over; acquires.
+/// Whether the phase of this parity is complete. Acquires.
 __device__ __forceinline__ bool test_barrier(const uint64_t* barrier, uint32_t parity) {
   uint32_t done;
   asm volatile("{ .reg .pred p; mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
@@ -122,7 +124,7 @@ __device__ __forceinline__ bool test_barrier(const uint64_t* barrier, uint32_t p
                : "memory");
   return done != 0;
 }
-/// As test_barrier(), but may itself wait a little.
+/// As test_barrier(), but the hardware may wait for a short time first.
 __device__ __forceinline__ bool try_barrier(const uint64_t* barrier, uint32_t parity) {
 #if __CUDA_ARCH__ >= 900
   uint32_t done;
@@ -136,7 +138,8 @@ __device__ __forceinline__ bool try_barrier(const uint64_t* barrier, uint32_t pa
 #endif
 }
 
-/// From global to shared memory; all in units of 16 bytes. Its bytes count for the barrier's phase.
+/// Copies from global to shared memory. Addresses and size are multiples of 16 bytes. The bytes count for the barrier's
+/// phase.
 __device__ __forceinline__ void load_bulk(void* to, const void* from, uint32_t bytes, uint64_t* barrier) {
 #if __CUDA_ARCH__ >= 900
   asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
@@ -145,7 +148,7 @@ __device__ __forceinline__ void load_bulk(void* to, const void* from, uint32_t b
                : "memory");
 #endif
 }
-/// From shared to global memory, in the thread's current group.
+/// Copies from shared to global memory, in the thread's current bulk group.
 __device__ __forceinline__ void store_bulk(void* to, const void* from, uint32_t bytes) {
 #if __CUDA_ARCH__ >= 900
   asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(shared_address(from)),
@@ -158,20 +161,20 @@ __device__ __forceinline__ void end_store_group() {
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 #endif
 }
-/// Until at most `kPending` of the thread's groups still read shared memory.
+/// Waits until at most `kPending` of the thread's bulk groups still read shared memory.
 template <uint32_t kPending>
 __device__ __forceinline__ void wait_stores_read() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kPending) : "memory");
 #endif
 }
-/// Until all that the thread's groups store is there.
+/// Waits until all stores of the thread's bulk groups are complete.
 __device__ __forceinline__ void wait_stores() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
 #endif
 }
-/// Between accesses of threads and accesses of the engine to the same memory: to any, or to shared memory.
+/// Orders accesses of threads and of the bulk copy unit to the same memory: all memory, or shared memory.
 __device__ __forceinline__ void fence_bulk() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("fence.proxy.async;" ::: "memory");

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The host's side of a protocol's kernels: a table to find one in, and how to start it. For the CUDA runtime.
+// The host's side of a protocol's kernels: tables of kernels, and their start. For the CUDA runtime.
+//
+// Threads: any host thread. The functions act on the thread's current GPU.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -8,7 +10,7 @@
 
 namespace tutti::device {
 
-/// Kernels that differ in the reduction. Averages and pre-multiplied sums are sums with something before or after.
+/// Kernels that differ in the reduction. Averages and pre-multiplied sums use the kernel for sums.
 struct ReductionKernels {
   const void* sum = nullptr;
   const void* prod = nullptr;
@@ -32,8 +34,8 @@ struct ReductionKernels {
 /// The kernels for one element type.
 struct TypeKernels {
   ReductionKernels programs;
-  ReductionKernels one_hop;        ///< for programs of one hop; null where they run as others do
-  const void* messages = nullptr;  ///< for sends and receives; null where the type is not used to copy
+  ReductionKernels one_hop;        ///< for programs of one hop; null: `programs` runs them
+  const void* messages = nullptr;  ///< for sends and receives; null: the type is not used to copy
 };
 
 inline bool is_one_hop(const tutti_cuda_launch& launch) {
@@ -46,8 +48,9 @@ inline const void* find_kernel(const TypeKernels& kernels, const tutti_cuda_laun
   return kernel != nullptr ? kernel : kernels.programs.find(launch.reduce_op);
 }
 
-/// Loads all kernels of a protocol on the calling thread's GPU: one that is loaded when it is first started may wait
-/// for all that run, and those for a peer that waits for it. Lets them take `shared_bytes` of dynamic shared memory.
+/// Loads all kernels of a protocol on the current GPU, and permits `shared_bytes` of dynamic shared memory. A kernel
+/// that is loaded at its first start may wait for all running kernels, and a running kernel may wait for a peer that
+/// waits for this rank.
 inline cudaError_t load_kernels(const TypeKernels* const (&all)[TUTTI_DATA_TYPE_COUNT], uint32_t shared_bytes = 0) {
   for (const TypeKernels* of_type : all) {
     const auto& [programs, one_hop, messages] = *of_type;
@@ -65,7 +68,7 @@ inline cudaError_t load_kernels(const TypeKernels* const (&all)[TUTTI_DATA_TYPE_
   return cudaSuccess;
 }
 
-/// How a kernel is started.
+/// The parameters of a kernel's start.
 struct Start {
   const void* kernel = nullptr;
   uint32_t threads = 32;      ///< per CTA
@@ -73,7 +76,7 @@ struct Start {
   bool in_clusters = false;   ///< CTAs lie evenly on SMs: compute capability 9.0 and later
 };
 
-/// What CUDA is told of it. Refers to `cluster`, which it fills.
+/// The launch configuration for CUDA. It refers to `cluster`, which this function fills.
 inline cudaLaunchConfig_t config_of(const Start& start, uint32_t ctas, void* stream, cudaLaunchAttribute& cluster) {
   cluster.id = cudaLaunchAttributeClusterDimension;
   cluster.val.clusterDim.x = TUTTI_CUDA_CLUSTER;
@@ -88,19 +91,19 @@ inline cudaLaunchConfig_t config_of(const Start& start, uint32_t ctas, void* str
   return config;
 }
 
-/// Whether the calling thread's GPU, or the part of it that this process has, holds a cluster of them.
+/// Whether the current GPU has room for a cluster of these CTAs. With MPS or MIG, only the part of this process counts.
 inline bool fits_in_clusters(Start start) {
   start.in_clusters = true;
   cudaLaunchAttribute cluster{};
   const cudaLaunchConfig_t config = config_of(start, TUTTI_CUDA_CLUSTER, nullptr, cluster);
   int clusters = 0;
   if (cudaOccupancyMaxActiveClusters(&clusters, start.kernel, &config) == cudaSuccess) return clusters > 0;
-  cudaGetLastError();  // that one is no error
+  cudaGetLastError();  // clears the error: lack of clusters is no failure
   return false;
 }
 
-/// Enqueues it. A GPU deals single CTAs out to its groups of SMs unevenly, and all wait for those that share one's way
-/// out with most others; clusters it deals out evenly.
+/// Enqueues the kernel. A GPU distributes single CTAs unevenly over its groups of SMs, and all CTAs wait for the group
+/// with the most CTAs. It distributes clusters evenly.
 inline cudaError_t start_kernel(const Start& start, const tutti_cuda_launch& launch, void* stream) {
   auto* parameters = const_cast<tutti_cuda_launch*>(&launch);
   void* arguments[] = {parameters};

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel of the wires with flags in their data (LL, LL128): runs a program, or sends and receives. For nvcc.
+// The kernel of wire formats with flags in the data (LL, LL128). It runs a program, or sends and receives. For nvcc.
 //
-// A small message is latency, and latency is instructions that wait for each other. So a CTA knows from its parameters
-// all but its track, which it reads beside its input; warps do not meet before their first store; each thread polls
-// just what it will use; and a chunk is one message.
+// The time of a small message is latency: the time of instructions that depend on each other. The kernel therefore
+// keeps the chain short. The parameters hold all that a CTA needs except its track, which the CTA loads together with
+// its input. Warps need no barrier before their first store. Each thread polls only the data that it uses. A chunk is
+// one message.
+//
+// Threads: all threads of the CTA call each function, unless it states otherwise. "A group" means the Wire::kTogether
+// threads that execute together.
 #pragma once
 
 #include "tutti/device/cuda/sweep.h"
@@ -12,11 +16,11 @@
 
 namespace tutti::device {
 
-/// Runs the CTA's share of a launch. `kMessages`: of one of its sends and receives, else of its program.
+/// Runs the CTA's share of a launch. `kMessages`: runs one send or receive; otherwise a program.
 template <class Wire, class T, class Op, bool kMessages>
 class LineRunner {
  public:
-  /// `peer`: of messages.
+  /// `peer` is used for messages only.
   __device__ __forceinline__ LineRunner(const tutti_cuda_launch& launch, const Connections& connections,
                                         tutti_cuda_track track, const Part& part, const uint8_t* input, uint8_t* output,
                                         uint32_t peer)
@@ -52,7 +56,7 @@ class LineRunner {
 
  private:
   using Data = typename Wire::template Data<T>;
-  static constexpr uint32_t kMostAtOnce = 7;  // messages that a folding thread asks for
+  static constexpr uint32_t kMostAtOnce = 7;  // messages that a folding thread loads at once
 
   __device__ __forceinline__ void begin_loop(uint32_t loop, uint32_t chunks, uint32_t messages) {
     const uint64_t done = loop * chunks * part_.cut.chunk;
@@ -72,7 +76,7 @@ class LineRunner {
     }
     if (is_long()) tell_done(step);
   }
-  /// Whether slots must be freed before the call ends.
+  /// Whether the receiver must free slots before the call ends.
   __device__ __forceinline__ bool is_long() const { return part_.cut.messages > launch_.slot_count / 2; }
 
   __device__ __forceinline__ tutti_cuda_peer peer(uint32_t index) const {
@@ -94,21 +98,22 @@ class LineRunner {
     return (buffer == TUTTI_BUFFER_INPUT ? input_ : output_) + offset(block, chunk);
   }
 
-  /// Places of a message that a thread moves together. Those past its end do not exist.
+  /// The places of a message that a thread moves together. Places past the message's end do not exist.
   template <uint32_t kPlaces>
   struct Places {
     uint32_t first;
-    uint32_t stride;  // from one to the next
-    uint32_t bytes;   // of the message
+    uint32_t stride;  // distance between neighbouring places
+    uint32_t bytes;   // bytes of the message
 
     __device__ __forceinline__ uint32_t at(uint32_t p) const { return first + p * stride; }
     __device__ __forceinline__ bool exists(uint32_t p) const { return at(p) < Wire::places(bytes); }
     __device__ __forceinline__ bool is_whole(uint32_t p) const { return Wire::is_whole(at(p), bytes); }
-    /// Whether any exists of the threads that go one way.
+    /// Whether any place of the group's threads exists.
     __device__ __forceinline__ bool begin() const { return (first & ~(Wire::kTogether - 1)) < Wire::places(bytes); }
   };
 
-  /// One value from the own chunk and what peers sent, to the destination and to peers.
+  /// Folds the own chunk and the received messages to one value. Stores the value to the destination and sends it to
+  /// peers.
   __device__ __forceinline__ void fold_chunk(const tutti_cuda_step& step) {
     constexpr uint32_t kFew = Wire::kInFlight;
     if (step.recv_count <= 1) return fold_by<1, kFew>(step);
@@ -117,8 +122,8 @@ class LineRunner {
     return fold_by<kMostAtOnce, 1, true>(step);
   }
 
-  /// kBatch messages of kPlaces places are asked for at once. Folds in ascending order of ranks, so that all ranks get
-  /// the same bits.
+  /// Loads kBatch messages of kPlaces places at once. Folds in ascending order of ranks, so that all ranks get the same
+  /// bits.
   template <uint32_t kBatch, uint32_t kPlaces, bool kMany = false>
   __device__ __forceinline__ void fold_by(const tutti_cuda_step& step) {
     const bool keeps = step.destination != TUTTI_BUFFER_NONE;
@@ -146,7 +151,7 @@ class LineRunner {
     }
   }
 
-  /// `own`: which of the contributions the value at hand is.
+  /// `own`: the position of the own value among the contributions.
   template <uint32_t kBatch, uint32_t kPlaces>
   __device__ __forceinline__ void fold_few(const Data (&got)[kBatch][kPlaces], uint32_t count, uint32_t own, bool folds,
                                            uint32_t divisor, Data (&value)[kPlaces]) const {
@@ -163,7 +168,7 @@ class LineRunner {
     }
   }
 
-  /// Of more peers than a thread asks at once.
+  /// For more peers than kMostAtOnce.
   template <uint32_t kBatch, uint32_t kPlaces>
   __device__ __forceinline__ void fold_many(const tutti_cuda_step& step, bool has_own, const Places<kPlaces>& places,
                                             uint32_t divisor, Data (&value)[kPlaces]) {
@@ -189,8 +194,8 @@ class LineRunner {
     }
   }
 
-  /// Asks for all places before it looks at any: where loads are behind branches, each waits for the one before. So
-  /// place 0 stands in for one that is not whole; what it holds is used nowhere.
+  /// Issues all loads before it uses any of the data: a load behind a branch would wait for the previous load. If a
+  /// place is not whole, place 0 is loaded instead, and its data is not used.
   template <uint32_t kPlaces>
   __device__ __forceinline__ void load_own(uint32_t buffer, const uint8_t* from, const Places<kPlaces>& places,
                                            Data (&value)[kPlaces]) const {
@@ -230,7 +235,8 @@ class LineRunner {
     }
   }
 
-  /// Sends, the own copy while they are on their way, then receives; different threads move different peers' messages.
+  /// Sends, then copies the own chunk while the sends are under way, then receives. Different threads move the messages
+  /// of different peers.
   __device__ __forceinline__ void exchange(const tutti_cuda_step& step) {
     send_all(step);
     if (step.source != TUTTI_BUFFER_NONE && step.destination != TUTTI_BUFFER_NONE) copy_own(step);
@@ -272,13 +278,13 @@ class LineRunner {
   using Tile = Places<Wire::kInFlight>;
   static constexpr uint32_t kNoChunk = ~0u;
 
-  /// Deals the places of `count` messages out to threads, tile by tile. The messages are as long as chunk `chunk`, or
-  /// kNoChunk: each as its peer's.
+  /// Distributes the places of `count` messages over the threads, tile by tile. All messages have the length of chunk
+  /// `chunk`. With kNoChunk, each message has the length of its peer's chunk.
   template <class Action>
   __device__ __forceinline__ void for_each_tile(uint32_t first, uint32_t count, uint32_t chunk, Action&& action) const {
     const uint32_t most = Wire::places(static_cast<uint32_t>(min(chunk_bytes_, left_)));
     if (count == 0 || most == 0) return;
-    // Threads per tile: those of a warp at most, and a power of two, so that what goes one way stays together.
+    // Threads per tile: a power of two, at most a warp, so that a group stays together.
     const uint32_t needed = max(most, Wire::kTogether);
     const uint32_t shift = needed >= 32 ? 5 : 32 - __clz(needed - 1);
     const uint32_t width = 1u << shift;
@@ -299,7 +305,7 @@ class LineRunner {
     if (number - epoch_ >= room_) wait_for_slot(to.rank, number);
     uint8_t* const slot = connections_.slot_to(to.rank, number);
     agree_to_stop();
-    Wire::meet();  // behind a vote, too, threads may go different ways
+    Wire::meet();  // threads may diverge, also directly after a vote
 #pragma unroll
     for (uint32_t p = 0; p < kPlaces; ++p) {
       if (!places.exists(p)) continue;
@@ -313,7 +319,7 @@ class LineRunner {
     receive_from<kBatch>(
         count, places, [&](uint32_t i) { return peer(first + (i < count ? i : 0)); }, got);
   }
-  /// Of each of `count` messages, from the peers of that index; all are asked for before any is looked at.
+  /// Receives `count` messages from the peers of these indices. Issues all loads before it checks the data.
   template <uint32_t kBatch, uint32_t kPlaces, class Peer>
   __device__ __forceinline__ void receive_from(uint32_t count, const Places<kPlaces>& places, Peer&& peer_of,
                                                Data (&got)[kBatch][kPlaces]) {
@@ -358,7 +364,7 @@ class LineRunner {
     }
   }
 
-  /// Until all threads that go one way have what they asked for.
+  /// Repeats `ask` until all threads of the group have their data.
   template <class Ask>
   __device__ __forceinline__ void wait_until(uint32_t rank, Ask&& ask) {
     for (uint32_t polls = 1; !waits_.is_stopped(); ++polls) {
@@ -370,7 +376,7 @@ class LineRunner {
     }
     if (!waits_.is_stopped()) waits_.end();
   }
-  /// Threads that go one way stop together, as they meet in every wait. They meet here, too.
+  /// The threads of a group meet in every wait, so they stop together. They meet here, too.
   __device__ __forceinline__ void agree_to_stop() {
     waits_.set_stopped(!Wire::all_arrived(!waits_.is_stopped()));
   }
@@ -378,7 +384,7 @@ class LineRunner {
     connections_.wait_for_slot(rank, number, waits_);
   }
 
-  /// Frees the slots that a step has emptied, where a call is longer than the slots.
+  /// Signals that the slots which a step has emptied are free, if the call has more messages than slots.
   __device__ __forceinline__ void tell_done(const tutti_cuda_step& step) {
     if (step.recv_count == 0) return;
     __syncthreads();
@@ -388,7 +394,7 @@ class LineRunner {
     if ((done & (launch_.slot_count / 2 - 1)) == 0) store_relaxed(&connections_.mailbox_at(from.rank)->done, done);
   }
 
-  /// Numbers that a connection has not used are done with, too.
+  /// Signals also the numbers that a connection has not used.
   __device__ __forceinline__ void end_loop() const {
     __syncthreads();
     const uint32_t rank = threadIdx.x;
@@ -416,16 +422,16 @@ class LineRunner {
   uint8_t* const output_;
   const uint32_t peer_;
   const uint32_t epoch_;
-  const uint32_t room_;  // messages that surely find a free slot
-  uint64_t first_ = 0;   // byte of each block where the loop begins
-  uint64_t left_ = 0;    // bytes from there
+  const uint32_t room_;  // messages for which a free slot is certain
+  uint64_t first_ = 0;   // offset in each block at which the loop begins, in bytes
+  uint64_t left_ = 0;    // bytes from first_ to the end of the part
   uint64_t chunk_bytes_ = 0;
-  uint32_t number_ = 0;  // of the loop's first message
-  bool sweeps_ = false;  // one of the loop's messages is due to
+  uint32_t number_ = 0;  // number of the loop's first message
+  bool sweeps_ = false;  // whether the flags of slots must be rewritten before a message of this loop
   Waits waits_;
 };
 
-/// Asks for what the first step reads of the input, so that it comes while the track does.
+/// Loads the input of the first step into the cache, so that it arrives together with the track.
 template <class Wire>
 __device__ __forceinline__ void prefetch_input(const tutti_cuda_launch& launch, const Part& part) {
   const tutti_cuda_step& step = launch.program.steps[0];
@@ -456,7 +462,7 @@ __global__ void __launch_bounds__(Wire::kThreads) run_lines(const __grid_constan
   track.advance();
 }
 
-/// The kernel of sends and receives, in elements that are as good as any.
+/// The kernel of sends and receives. The element type does not matter.
 template <class Wire, class T>
 __global__ void __launch_bounds__(Wire::kThreads) run_line_messages(const __grid_constant__ tutti_cuda_launch launch) {
   const Duty duty(launch);

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Moves a slice: folds what lies at several places and writes the value to several others. For nvcc.
+// Moves one slice: folds data from several sources and writes the value to several destinations. For nvcc.
+//
+// Threads: all worker threads of the CTA call each function, unless it states otherwise.
 #pragma once
 
 #include "tutti/device/cuda/pack.h"
@@ -9,18 +11,18 @@ namespace tutti::device {
 
 inline constexpr uint32_t kNone = ~0u;
 
-/// From where to where, in shared memory; the contributions in the order in which they are folded.
+/// Sources and destinations of a move. The structure lies in shared memory. `from` has the order of the fold.
 struct Operands {
   const uint8_t* from[TUTTI_CUDA_MAX_RANKS];
   uint8_t* to[TUTTI_CUDA_MAX_RANKS + 1];
   uint32_t from_count;
   uint32_t to_count;
   uint32_t scaled;   ///< the contribution that is multiplied by the scalar, or kNone
-  uint32_t divisor;  ///< of the final operation; 0: none
+  uint32_t divisor;  ///< divisor of the final operation; 0: none
 };
 
-/// Where all places are multiples of 16 bytes: packs of 16. Of each of `kSources` contributions `kUnroll` packs per
-/// thread are asked for before any is used.
+/// For addresses that are multiples of 16 bytes, in packs of 16 bytes. Each thread loads `kUnroll` packs of each of the
+/// `kSources` contributions before it uses any of them.
 template <class T, class Op, uint32_t kSources, uint32_t kUnroll>
 __device__ __forceinline__ void move_packs(const Operands& operands, uint32_t packs, uint32_t thread, uint32_t threads,
                                            uint64_t scalar) {
@@ -65,9 +67,9 @@ __device__ __forceinline__ void move_packs(const Operands& operands, uint32_t pa
   }
 }
 
-/// Folds `packs` packs of 16 bytes of each source onto the first one's. What it reads of `kUnroll` packs is asked for
-/// before any is used. `more`: sources beside the first `kSources`. `kDivides`: `divisor` is not 0. Divisions, even
-/// such as are jumped over, take a tile longer than all else.
+/// Folds `packs` packs of 16 bytes of each source onto the first source. Issues the loads of `kUnroll` packs before it
+/// uses any of them. `more`: number of sources beyond the first `kSources`. `kDivides`: `divisor` is not 0. Code with
+/// divisions takes more time for a tile than all remaining code, even if a branch skips the divisions.
 template <class T, class Op, uint32_t kSources, uint32_t kUnroll, bool kDivides>
 __device__ __forceinline__ void fold_packs(uint8_t* tile, uint32_t stride, uint32_t packs, uint32_t more,
                                            uint32_t divisor, uint32_t thread, uint32_t threads) {
@@ -98,7 +100,8 @@ __device__ __forceinline__ void fold_packs(uint8_t* tile, uint32_t stride, uint3
   }
 }
 
-/// Folds a tile whose sources lie in shared memory, `stride` bytes apart, onto its first. `bytes`: a multiple of 16.
+/// Folds a tile onto its first source. The sources lie in shared memory, `stride` bytes apart. `bytes` is a multiple of
+/// 16. One warp.
 template <class T, class Op>
 __device__ __forceinline__ void fold_tile(const Operands& operands, uint8_t* tile, uint32_t stride, uint32_t bytes,
                                           uint32_t thread, uint32_t threads, uint64_t scalar) {
@@ -123,7 +126,8 @@ __device__ __forceinline__ void fold_tile(const Operands& operands, uint8_t* til
   }
 }
 
-/// Element by element, from byte `first` on. Of each contribution several are asked for before any is used.
+/// Moves element by element, from byte `first` on. Loads several elements of each contribution before it uses any of
+/// them.
 template <class T, class Op>
 __device__ __forceinline__ void move_elements(const Operands& operands, uint64_t first, uint64_t bytes, uint32_t thread,
                                               uint32_t threads, uint64_t scalar) {
@@ -156,7 +160,7 @@ __device__ __forceinline__ void move_elements(const Operands& operands, uint64_t
   }
 }
 
-/// What thread `thread` of `threads` does of it.
+/// Moves the share of thread `thread` of `threads`.
 template <class T, class Op>
 __device__ __forceinline__ void move_slice(const Operands& operands, uint64_t bytes, uint32_t thread, uint32_t threads,
                                            uint64_t scalar) {

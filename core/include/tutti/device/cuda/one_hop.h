@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel of the LL wire for programs of one hop (tutti_cuda_one_hop): what lines.h does step by step, done at once.
-// For nvcc.
+// The kernel of LL for programs of one hop (tutti_cuda_one_hop), without a walk through steps. For nvcc.
 //
-// A small message is latency, and latency is instructions that wait for each other. So all places are known from the
-// parameters; what is to be sent is asked for before the track is looked at; a thread keeps what it sends for the fold;
-// and where all its messages go is known before it stores the first.
+// The time of a small message is latency: the time of instructions that depend on each other. The kernel therefore
+// keeps the chain short. The parameters hold all addresses. A thread loads the data to send before it reads the track.
+// It keeps the sent data in registers for the fold. It knows the destinations of all its messages before the first
+// store.
+//
+// Threads: all threads of the CTA call each function.
 #pragma once
 
 #include "tutti/device/cuda/sweep.h"
@@ -12,8 +14,8 @@
 
 namespace tutti::device {
 
-/// Runs the CTA's share. A thread moves one place, the same of all messages: so all is sent before anything is waited
-/// for, whatever peers need first. `kMost`: messages each way.
+/// Runs the CTA's share. A thread moves one place, the same place of all messages. It sends all its messages before its
+/// first wait, in every case. `kMost`: messages in each direction.
 template <class T, class Op, uint32_t kMost>
 class OneHop {
  public:
@@ -41,21 +43,21 @@ class OneHop {
 
  private:
   using Data = Pack<T, LLWire::kDataBytes>;
-  /// Of one place.
+  /// The data of one place.
   struct Sent {
     Data own;
-    Data to[kMost];  // where they differ
+    Data to[kMost];  // if `scatters` is set
   };
 
   __device__ __forceinline__ const uint8_t* from(uint64_t at) const { return launch_.input + at + part_.begin; }
   __device__ __forceinline__ uint8_t* to(uint64_t at) const { return launch_.output + at + part_.begin; }
-  /// Of the place, in the message.
+  /// Bytes of the message from this place on.
   __device__ __forceinline__ uint32_t bytes_at(uint32_t place) const {
     return static_cast<uint32_t>(LLWire::bytes_at(place, bytes_));
   }
 
-  /// All that the place needs of the input is asked for before any of it is used: behind branches of their own, loads
-  /// would wait for each other.
+  /// Issues all loads of the place before it uses any of the data: a load behind a branch would wait for the previous
+  /// load.
   __device__ __forceinline__ Sent load(uint32_t place) const {
     Sent sent;
     if (hop_.own == TUTTI_CUDA_OWN_UNUSED && hop_.send_count == 0) return sent;
@@ -107,7 +109,7 @@ class OneHop {
     const uint64_t at = connections_.slot_at(track_.epoch) + place * kWireBytes;
     const uint32_t flag = track_.epoch + 1;
     WireWord words[kMost] = {};
-    uint32_t missing = 1;  // bits
+    uint32_t missing = 1;  // bit i: message i
     for (uint32_t polls = 1; missing != 0 && !waits_.is_stopped(); ++polls) {
 #pragma unroll
       for (uint32_t i = 0; i < kMost; ++i) {

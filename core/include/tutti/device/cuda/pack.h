@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A few elements that one GPU thread moves and reduces together. For nvcc.
+//
+// Threads: each function works for the calling thread.
 #pragma once
 
 #include "tutti/device/operators.h"
@@ -15,7 +17,7 @@ union alignas(bytes) Pack {
   T elements[kElements];
 };
 
-/// Either, word by word: a choice between places would put both into memory.
+/// `a` or `b`, chosen word by word. A choice between addresses would force both packs into memory.
 template <class T, uint32_t bytes>
 __device__ __forceinline__ Pack<T, bytes> choose(bool first, const Pack<T, bytes>& a, const Pack<T, bytes>& b) {
   Pack<T, bytes> chosen;
@@ -75,7 +77,7 @@ class PackSum {
     }
     empty_ = false;
   }
-  /// Takes it or not, without a branch. There was one before.
+  /// Adds a pack if `wanted`, without a branch. A first contribution must exist.
   __device__ __forceinline__ void take_if(bool wanted, const Value& pack) {
 #pragma unroll
     for (uint32_t i = 0; i < Value::kElements; ++i) {
@@ -105,8 +107,8 @@ class PackSum {
 
 inline constexpr uint32_t kNoOwn = ~0u;
 
-/// The value of the first `count` of `others` and, as contribution number `own` among them, of the own one. Which is
-/// which is chosen, not branched at: branches would make seven folds seven times as long.
+/// Folds the first `count` packs of `others` and the own pack, which is contribution number `own`. Selects by value:
+/// with branches, seven folds would take seven times as long.
 template <class Op, class T, uint32_t size, uint32_t kMost>
 __device__ __forceinline__ Pack<T, size> fold_in_order(const Pack<T, size> (&others)[kMost], uint32_t count,
                                                        uint32_t own, const Pack<T, size>& value, uint32_t divisor) {

@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pipeline of a CTA of the Simple wire. For nvcc.
+// The pipeline of a CTA of Simple. For nvcc.
 //
-//   planner   one warp: plans moves, one after another, as peers let them be made
-//   loader    one warp: posts them, and asks for what they read, tile by tile, into the stages
-//   workers   fold the tiles of what several ranks contribute, where they lie: a warp to a tile
-//   storers   take moves in turn: store their tiles where they belong, and see that they are there
-//   teller    one warp: tells peers, in the order of moves; of as many at once as are there
+//   planner   one warp: plans moves in the order of the program, as soon as peers permit them
+//   loader    one warp: posts moves, and loads their sources into the stages by bulk copies, tile by tile
+//   workers   fold the sources of a tile in shared memory, one warp per tile
+//   storers   two threads that take moves in turn: they store the tiles to all destinations and wait for completion
+//   signaler  one warp: executes a fence, then signals peers in the order of moves, for all complete moves at once
 //
-// Data passes through shared memory by bulk copies, so loads of some moves and stores of others are on their way
-// together, without threads that wait for each. A fence between GPUs takes 1 µs, and several while the link is busy:
-// what is stored meanwhile shares the next. What bulk copies cannot take (places that are not multiples of 16 bytes,
-// chips without them) the workers move themselves. An SM stores about 50 GB/s, wherever to: all that it stores counts,
-// not what goes to peers alone.
+// Data passes through shared memory by bulk copies. Loads of some moves and stores of different moves are thus under
+// way at the same time, and no thread waits for a single copy. A fence between GPUs takes 1 µs, and several µs while
+// the link is busy; all stores that complete meanwhile share the next fence. Bulk copies need addresses that are
+// multiples of 16 bytes, and a chip that has them. The workers move all remaining data themselves. An SM stores about
+// 50 GB/s to all destinations together, not only to peers.
+//
+// Threads: each function states its warp. Pipeline's members are called by any thread.
 #pragma once
 
 #include "tutti/device/cuda/cta.h"
@@ -23,19 +25,19 @@ namespace tutti::device {
 
 inline constexpr uint32_t kWorkers = kWorkerWarps * 32;
 inline constexpr uint32_t kPosted = 16;   // moves
-inline constexpr uint32_t kResults = 32;  // more than tiles and moves that are on their way
+inline constexpr uint32_t kResults = 32;  // more than the tiles and moves under way
 static_assert(kResults >= kPosted + kMostStages);
 static_assert(kWorkerWarps <= kLeastStages);  // wait_loaded()
 
 enum class MoveKind : uint32_t {
-  kTell,    ///< nothing to move, but peers to tell
+  kTell,    ///< no data, only signals
   kCopy,    ///< by bulk copies alone
-  kFold,    ///< with workers in between
+  kFold,    ///< bulk copies, and a fold by workers
   kDirect,  ///< by workers alone
   kEnd,
 };
 
-/// Where a tile is in shared memory on its way, and how many tiles were there before it.
+/// A stage: its index, and how many tiles it held before.
 struct Stage {
   uint32_t index;
   uint32_t turn;
@@ -44,43 +46,43 @@ struct Stage {
     extern __shared__ __align__(128) uint8_t stages[];
     return stages + index * kStageBytes;
   }
-  /// `tiles` tiles on, where there are `stages` stages.
+  /// Advances by `tiles` tiles in a ring of `stages` stages.
   __device__ __forceinline__ void advance(uint32_t tiles, uint32_t stages) {
     for (index += tiles; index >= stages; index -= stages) ++turn;
   }
 };
 
-/// A move: what is read and written, and who is told of it then.
+/// One move: sources, destinations, and the signals after it.
 struct Move {
   MoveKind kind;
   uint32_t bytes;
-  uint32_t tile_bytes;    ///< of each source in a stage
-  Stage first_stage;      ///< of its first tile
-  uint32_t first_result;  ///< tiles, and direct moves, before it that workers had
+  uint32_t tile_bytes;    ///< bytes of each source in a stage
+  Stage first_stage;      ///< stage of its first tile
+  uint32_t first_result;  ///< tiles and direct moves of workers before this move
   Operands operands;
-  uint32_t* boxes[32];  ///< by lane of the teller: where, or null; those of the second half speak of what was stored
+  uint32_t* boxes[32];  ///< by lane of the signaler: mailbox word or null. Second half: after stores
   uint32_t numbers[32];
 };
 
-/// What the threads of a CTA share. Turns count moves, from 0 on.
+/// The shared state of a CTA's threads. Turns count moves from 0 on.
 struct Pipeline {
-  static constexpr uint32_t kSingleGates = 3 * kPosted + 2 * kMostStages;  // passed by one arrival
+  static constexpr uint32_t kSingleGates = 3 * kPosted + 2 * kMostStages;  // gates with one arrival
   static constexpr uint32_t kGates = kSingleGates + kPosted + kResults;
   Gate gates[kGates];
   Move moves[kPosted];
-  uint32_t stages;  ///< 0: the kernel was started without room for them, or there are no bulk copies
-  uint32_t told;    ///< moves that peers have been told of
+  uint32_t stages;  ///< 0: the kernel was started without memory for stages, or the chip has no bulk copies
+  uint32_t told;    ///< moves whose signals have been sent
   uint32_t stopped;
-  /// What the planner has heard, by peer: messages that have come, and messages that the peer is done with.
+  /// The planner's knowledge, by peer: messages that have arrived, and messages that the peer no longer needs.
   uint32_t heard[2][TUTTI_CUDA_MAX_RANKS];
   static constexpr uint32_t kFilled = 0;
   static constexpr uint32_t kFreed = 1;
-  uint32_t opened[TUTTI_CUDA_MAX_RANKS];  ///< by peer: what is known of its output, 0: nothing
+  uint32_t opened[TUTTI_CUDA_MAX_RANKS];  ///< by peer: the state of its ready signal; 0: none
   static constexpr uint32_t kHeardOf = 1;
-  static constexpr uint32_t kOpened = 2;  ///< it is free
+  static constexpr uint32_t kOpened = 2;  ///< its output is free
 
-  /// One thread, before all meet. Straight on, as there is nothing to wait for between two gates whose places
-  /// are known to the compiler; else each takes some 60 cycles.
+  /// One thread, before the first barrier of all threads. The loop is unrolled: if the compiler knows the addresses,
+  /// the gates do not wait for each other. Otherwise each gate takes about 60 cycles.
   __device__ __forceinline__ void init() {
     told = stopped = 0;
     stages = kHasBulkCopies ? dynamic_shared_bytes() / kStageBytes : 0;
@@ -92,7 +94,7 @@ struct Pipeline {
     fence_bulk_shared();
   }
 
-  // Gates of moves, by turn, of stages, and of results.
+  // Gates: of moves by turn, of stages, and of results.
   __device__ __forceinline__ Gate& planned(uint32_t turn) {
     return gates[turn % kPosted];
   }
@@ -123,8 +125,8 @@ struct Pipeline {
   __device__ __forceinline__ void wait_emptied(Stage stage) {
     if (stage.turn > 0) emptied(stage).wait(stage.turn - 1);
   }
-  /// For who needs the tile before its stage can be emptied. A gate tells a turn from its neighbours only: the turn
-  /// before must be known to be over.
+  /// For threads that need the tile before its stage can be emptied. A gate distinguishes only neighbouring phases, so
+  /// the previous phase must be known to be complete.
   __device__ __forceinline__ void wait_loaded(Stage stage) {
     wait_emptied(stage);
     loaded(stage).wait(stage.turn);
@@ -132,7 +134,7 @@ struct Pipeline {
   __device__ __forceinline__ void wait_worked(uint32_t result) {
     worked(result).wait(result / kResults);
   }
-  /// Whether peers have been told of all moves before this turn's.
+  /// Whether the signals of all moves before this turn have been sent.
   __device__ __forceinline__ bool all_told(uint32_t turn) const {
     return *const_cast<const volatile uint32_t*>(&told) >= turn;
   }
@@ -141,7 +143,7 @@ struct Pipeline {
   }
 };
 
-/// The workers.
+/// The role of the workers. All threads of the worker warps.
 template <class T, class Op>
 __device__ __forceinline__ void work(Pipeline& pipeline, uint64_t scalar) {
   const uint32_t thread = threadIdx.x;
@@ -163,18 +165,18 @@ __device__ __forceinline__ void work(Pipeline& pipeline, uint64_t scalar) {
         pipeline.wait_loaded(stage);
         fold_tile<T, Op>(move.operands, stage.memory(), move.tile_bytes, bytes, thread % 32, 32, scalar);
         fence_bulk_shared();
-        arrive(pipeline.worked(result), kWorkerWarps);  // for all
+        arrive(pipeline.worked(result), kWorkerWarps);  // for all worker warps
       }
     } else if (move.kind == MoveKind::kDirect) {
       move_slice<T, Op>(move.operands, move.bytes, thread, kWorkers, scalar);
-      fence_bulk();  // bulk copies, here or at a peer, may read it
+      fence_bulk();  // bulk copies of this GPU or of a peer may read the data
       arrive(pipeline.worked(result), 1);
     }
     arrive(pipeline.vacant(turn), 1);
   }
 }
 
-/// One thread: storer `storer`.
+/// The role of storer `storer`. One thread.
 __device__ __forceinline__ void store(Pipeline& pipeline, uint32_t storer) {
   const uint32_t stages = pipeline.stages;
   for (uint32_t turn = storer;; turn += kStorers) {
@@ -213,7 +215,7 @@ __device__ __forceinline__ void store(Pipeline& pipeline, uint32_t storer) {
   }
 }
 
-/// The teller.
+/// The role of the signaler. One warp.
 __device__ __forceinline__ void tell(Pipeline& pipeline, uint32_t lane) {
   const auto is_stored = [&](uint32_t turn) { return pipeline.stored(turn).has_passed(turn / kPosted); };
   const auto ends = [&](uint32_t turn) { return pipeline.moves[turn % kPosted].kind == MoveKind::kEnd; };
@@ -236,13 +238,13 @@ __device__ __forceinline__ void tell(Pipeline& pipeline, uint32_t lane) {
   }
 }
 
-/// The loader.
+/// The role of the loader. One warp.
 __device__ __forceinline__ void load(Pipeline& pipeline, uint32_t lane) {
   const uint32_t stages = pipeline.stages;
   for (uint32_t turn = 0, ends = 0; ends < kStorers; ++turn) {
     pipeline.planned(turn).wait(turn / kPosted);
     const Move& move = pipeline.moves[turn % kPosted];
-    // Once all is stored the place may be another move's.
+    // After the stores, a different move may use the address.
     const bool bulk = move.kind == MoveKind::kCopy || move.kind == MoveKind::kFold;
     const uint32_t bytes = bulk ? move.bytes : 0;
     const uint32_t tile_bytes = move.tile_bytes;
@@ -263,12 +265,12 @@ __device__ __forceinline__ void load(Pipeline& pipeline, uint32_t lane) {
   }
 }
 
-/// The planner, less what it waits for: numbers moves that have been filled in.
+/// The queue of the planner: it numbers and announces moves. One warp calls each function with all lanes.
 class Planner {
  public:
   __device__ __forceinline__ Planner(Pipeline& pipeline, uint32_t lane) : pipeline_(pipeline), lane_(lane) {}
 
-  /// Waits until the pipeline is there, the first time. What needs no pipeline is best read before.
+  /// Waits at the first call until the pipeline is initialised. Load data that needs no pipeline before this call.
   __device__ __forceinline__ void begin() {
     if (begun_) return;
     begun_ = true;
@@ -276,7 +278,7 @@ class Planner {
     __syncthreads();
     stages_ = pipeline_.stages;
   }
-  /// The next move to plan; told to nobody so far.
+  /// Returns the next free move, without signals.
   __device__ __forceinline__ Move& next() {
     if (turn_ >= kPosted) pipeline_.vacant(turn_).wait(turn_ / kPosted - 1);
     Move& move = pipeline_.moves[turn_ % kPosted];
@@ -287,14 +289,15 @@ class Planner {
   /// Moves so far.
   __device__ __forceinline__ uint32_t turn() const { return turn_; }
 
-  /// Ends what next() returned, with its operands. All lanes: whether places that the lane knows are multiples of 16.
+  /// Announces the move that next() returned, with its operands. `aligned`: whether the addresses of this lane are
+  /// multiples of 16.
   __device__ __forceinline__ void plan(Move& move, uint32_t bytes, bool aligned) {
     __syncwarp();
     const bool bulk = __all_sync(0xffffffffu, aligned) && bytes % 16 == 0 && stages_ > 0;
     const uint32_t sources = move.operands.from_count;
     const bool copies = sources == 1 && move.operands.divisor == 0 && move.operands.scaled == kNone;
     const MoveKind kind = !bulk ? MoveKind::kDirect : copies ? MoveKind::kCopy : MoveKind::kFold;
-    // Divisions take a warp long.
+    // Shifts, because divisions take long in a warp.
     const uint32_t bits = kStageBits - (sources > 1 ? 1 : 0);
     const uint32_t tile_bytes = sources <= 2 ? 1u << bits : kStageBytes / sources / 128 * 128;
     const uint32_t up = bytes + tile_bytes - 1;
@@ -309,7 +312,7 @@ class Planner {
     if (tiles > 0) stage_.advance(tiles, stages_);
     result_ += kind == MoveKind::kFold ? tiles : kind == MoveKind::kDirect ? 1 : 0;
   }
-  /// Likewise for a move that only tells.
+  /// Announces a move without data, which only signals.
   __device__ __forceinline__ void plan_words(Move& move) { announce(move, MoveKind::kTell); }
 
   __device__ __forceinline__ void end() {
@@ -330,7 +333,7 @@ class Planner {
   bool begun_ = false;
   uint32_t stages_ = 0;
   uint32_t turn_ = 0;
-  Stage stage_ = {};  // of the next tile
+  Stage stage_ = {};  // stage of the next tile
   uint32_t result_ = 0;
 };
 

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel of the Simple wire: plain data in slots, or in registered outputs, a mailbox says that it is there. For
-// nvcc.
+// The kernel of Simple: plain data in slots or in registered outputs; mailboxes signal its arrival. For nvcc.
 //
-// The work of a CTA is a row of moves: a slice of a folding step, of a send or of a receive. One warp, here, goes
-// through the program, waits until peers let the next move be made and plans it; the pipeline does the rest.
+// The work of a CTA is a sequence of moves. A move is one slice of a folding step, of a send or of a receive. The
+// planner's warp (in this file) walks the program, waits until peers permit the next move, and plans the move. The
+// remaining roles of the pipeline execute it (pipeline.h).
+//
+// Threads: all lanes of the planner's warp call each function, unless it states otherwise.
 #pragma once
 
 #include "tutti/device/cuda/pipeline.h"
@@ -11,18 +13,18 @@
 
 namespace tutti::device {
 
-/// What a move of a program's step is about: which peers' slots it reads and writes, and how much.
+/// The parameters of one move: its step, the peers whose slots it reads and writes, and its size.
 struct Slice {
   const tutti_cuda_step& step;
   uint32_t recv_begin, recv_count;
   uint32_t send_begin, send_count;
   uint64_t bytes;
-  uint32_t after;  ///< only when peers have been told of all moves before this turn's
+  uint32_t after;  ///< the move waits for the signals of all moves before this turn
 };
 
-/// Waits until a peer has said, in `box`, that its output is free in the call that ends at epoch `end`, or, if
-/// `may_be_later`, in a later one (what was said 2^31 messages ago counts as later, too). Once in a call for each peer:
-/// it stays out of the way of what is done for each move.
+/// Waits for a peer's ready signal in `box`: the peer's output is free in the call that ends at sequence number `end`.
+/// With `may_be_later`, the signal of a later call counts, too; a signal that is 2^31 messages old also counts as
+/// later. Runs once per call and peer, so it is not inlined into the code of each move. Called by any lane.
 static __device__ __noinline__ void hear_opening(const tutti_cuda_launch& launch, Pipeline& pipeline,
                                                  const tutti_cuda_mailbox* box, uint32_t rank, uint32_t end,
                                                  bool may_be_later) {
@@ -44,7 +46,7 @@ static __device__ __noinline__ void hear_opening(const tutti_cuda_launch& launch
   }
 }
 
-/// The planner's warp. `kMessages`: runs a send or a receive, else a program.
+/// The planner's warp. `kMessages`: runs one send or receive; otherwise a program.
 template <bool kMessages>
 class SliceRunner {
  public:
@@ -86,12 +88,13 @@ class SliceRunner {
   }
 
  private:
-  /// To all peers: who needs to know is a matter of their programs.
+  /// Signals all peers: their programs decide whether they need the signal.
   __device__ __forceinline__ void open_output() const {
     if (lane_ < launch_.rank_count && lane_ != launch_.rank) connections_.open_to(lane_, epoch_ + part_.cut.messages);
   }
 
-  /// The one step that a message is, without what programs need: code that a launch runs for the first time takes long.
+  /// Runs the single step of a message, without the code for programs: code that a launch runs for the first time is
+  /// slow.
   __device__ __forceinline__ void run_message(uint32_t loop) {
     const tutti_cuda_step step = program_.steps[0];
     if (!begin_loop(loop)) return;
@@ -101,9 +104,10 @@ class SliceRunner {
     }
   }
 
-  /// Where steps are of different loops none waits for another, so all move a slice before any moves the next: then
-  /// as much lies between a peer's send and the receive as between that and the next send to the slot. Else a step
-  /// moves all its slices, so that the first are there for the next step when it comes to them.
+  /// If the steps belong to different loops, no step waits for a different step. All steps then move one slice before
+  /// any step moves the next slice. This maximises the distance between a peer's send, the receive, and the next send
+  /// to the slot. If the steps belong to one loop, a step moves all its slices, so that the first slices have arrived
+  /// when the next step begins.
   __device__ __forceinline__ void run_steps(uint32_t wave, uint32_t first_slice, uint32_t end_slice) {
     first_slice_ = first_slice;
     end_slice_ = end_slice;
@@ -122,19 +126,19 @@ class SliceRunner {
       const uint32_t moves = moves_of(step, part);
       for (slice_ = first_slice_; slice_ < end_slice_; ++slice_) {
         at_ = slice_ * part_.cut.slice;
-        // A step of a later stage comes after moves of earlier waves only.
+        // A step of a later stage depends only on moves of earlier waves.
         uint32_t after = 0;
         if ((step.flags & TUTTI_CUDA_STEP_AFTER) != 0 && slice_ == first_slice_) {
           after = stage > stage_before ? wave_turn_ : planner_.turn();
         }
-#pragma unroll 1  // one copy of the planner's code: more would not stay in the SM's cache of instructions
+#pragma unroll 1  // one copy of the planner's code: more copies exceed the SM's instruction cache
         for (uint32_t i = 0; i < moves; ++i) post(slice_of(step, part, i, after));
       }
     }
   }
 
-  /// A fold is one move. An exchange has a move for each send and maybe one for its own chunk, part 0, and one for each
-  /// receive, part 1.
+  /// A fold is one move. An exchange has two parts. Part 0 has a move for each send, and a move for the own chunk if
+  /// the step copies it. Part 1 has a move for each receive.
   __device__ __forceinline__ uint32_t moves_of(const tutti_cuda_step& step, uint32_t part) const {
     if (folds(step)) return 1;
     return part == 0 ? step.send_count + (copies_own(step) ? 1 : 0) : step.recv_count;
@@ -160,7 +164,7 @@ class SliceRunner {
     return slice;
   }
 
-  /// Returns whether there is such a loop.
+  /// Returns whether the loop exists.
   __device__ __forceinline__ bool begin_loop(uint32_t loop) {
     if (loop >= part_.cut.loops) return false;
     const uint64_t done = loop * program_.chunks * part_.cut.chunk;
@@ -182,7 +186,7 @@ class SliceRunner {
            output_ + offset(step.destination_block, step.destination_chunk);
   }
 
-  /// Of the slice, in a chunk.
+  /// Bytes of the current slice within the chunk.
   __device__ __forceinline__ uint64_t length(uint32_t chunk) const {
     const uint64_t whole = length_of(chunk, chunk_bytes_, left_);
     if (at_ >= whole) return 0;
@@ -200,12 +204,12 @@ class SliceRunner {
     return number_ + number - peer.lag * wave_numbers_;
   }
 
-  /// Lanes wait for one peer each: the first half for what is to be read, the second for room to write. Empty messages
-  /// are not sent, but done with.
+  /// Each lane waits for one peer: the lanes of the first half wait for data to read, the lanes of the second half wait
+  /// for free slots. Empty messages are not sent, but they are signaled.
   __device__ __forceinline__ void post(const Slice& slice) {
     if (stopped_) return;
     Move& move = planner_.next();
-    // Also where there is nothing to move: other steps may rely on it.
+    // Waits also if there is no data to move: later steps may rely on this order.
     if (slice.after > 0) {
       wait(
           launch_.rank, [&] { return pipeline_.all_told(slice.after); }, [] {});
@@ -221,8 +225,8 @@ class SliceRunner {
     }
   }
 
-  /// Returns whether the places that the lane put in are multiples of 16. `is_there`: what is received lies where it
-  /// belongs, in the output.
+  /// Fills the operands of the move. Returns whether the addresses of this lane are multiples of 16. `is_there`: the
+  /// received data lies at its destination in the output already.
   __device__ __forceinline__ bool fill(const Slice& slice, bool is_there, Move& move) {
     const tutti_cuda_step& step = slice.step;
     const bool receives_only = !folds(step) && slice.recv_count > 0;
@@ -232,7 +236,7 @@ class SliceRunner {
     const bool keeps = has_place && !is_there;
     const uint32_t own_position = folds(step) ? step.own_position : 0;
     bool is_aligned = true;
-    // Both halves at once, as far as they do alike.
+    // Both halves of the warp run the common part together.
     const uint32_t half = lane_ / 16;
     const bool sends = half == Pipeline::kFreed;
     const uint32_t i = lane_ % 16;
@@ -288,8 +292,8 @@ class SliceRunner {
     return output_ + offset(from.block, from.chunk);
   }
 
-  /// Numbers that a connection has not used are done with, too: where it carries less than the busiest, and in waves
-  /// that have no loop for some stages.
+  /// Signals the numbers that a connection has not used: if it carries fewer messages than the busiest connection, and
+  /// in waves in which some stages have no loop.
   __device__ __forceinline__ void end_wave(uint32_t wave) {
     const bool last = wave + 2 > part_.cut.loops + program_.stages - 1;
     const bool whole = wave + 1 >= program_.stages && wave < part_.cut.loops;
@@ -301,7 +305,8 @@ class SliceRunner {
     }
     planner_.plan_words(move);
   }
-  /// Whether a peer that sends something in a loop sends less than others do. Lanes look at a rank each, once.
+  /// Whether any peer sends fewer messages in a loop than the busiest connection carries. Each lane checks one rank.
+  /// Computed once.
   __device__ __forceinline__ bool has_gaps() {
     if (gaps_ != kUnknown) return gaps_ != 0;
     uint32_t received = 0;
@@ -313,8 +318,8 @@ class SliceRunner {
     return gaps_ != 0;
   }
 
-  /// Until a message has come (kFilled), or there is room for it (kFreed). What peers have said is kept: it need not be
-  /// asked for again.
+  /// Waits until a message has arrived (kFilled), or until its slot is free (kFreed). Stores the peers' signals, so
+  /// that they are not loaded again. Called by any lane.
   __device__ __forceinline__ void wait_heard(uint32_t half, uint32_t rank, uint32_t number) {
     const tutti_cuda_mailbox* const box = connections_.mailbox_of(rank);
     const uint32_t* const word = half == Pipeline::kFilled ? &box->tail : &box->done;
@@ -324,19 +329,20 @@ class SliceRunner {
         rank, [&] { return static_cast<int32_t>(known - wanted) > 0; },
         [&] { known = half == Pipeline::kFilled ? load_acquire(word) : load_relaxed(word); });
   }
-  /// Where the slice belongs in the output of who receives it, once that is free.
+  /// The destination of the slice in the receiver's output. Waits for the receiver's ready signal. Called by any lane.
   __device__ __forceinline__ uint8_t* output_of(const tutti_cuda_peer& to) {
     if (pipeline_.opened[to.rank] != Pipeline::kOpened) wait_open(to.rank, false);
     return launch_.outputs[to.rank] + offset(to.output_block, to.output_chunk);
   }
-  /// Who stores to this output has said where its own lies. By now it may have said so of later calls.
+  /// Waits for the ready signal of a sender that stores to this output. The signal may belong to a later call already.
+  /// Called by any lane.
   __device__ __forceinline__ void hear_of(uint32_t rank) {
     if (pipeline_.opened[rank] == 0) wait_open(rank, true);
   }
   __device__ __forceinline__ void wait_open(uint32_t rank, bool may_be_later) {
     hear_opening(launch_, pipeline_, connections_.mailbox_of(rank), rank, epoch_ + part_.cut.messages, may_be_later);
   }
-  /// Until `condition`, asking before every look but the first.
+  /// Waits until `condition` holds. Calls `ask` before each check except the first. Called by any lane.
   template <class Condition, class Ask>
   __device__ __forceinline__ void wait(uint32_t rank, Condition&& condition, Ask&& ask) {
     uint64_t since = 0;
@@ -359,23 +365,24 @@ class SliceRunner {
   uint8_t* const output_;
   const uint32_t epoch_;
   const bool overlaps_;
-  const uint32_t wave_numbers_;  // numbers of messages that a wave takes
+  const uint32_t wave_numbers_;  // sequence numbers per wave
   uint64_t first_ = 0;
   uint64_t left_ = 0;
   uint64_t chunk_bytes_ = 0;
-  uint64_t at_ = 0;  // byte of the chunk where the slice begins
+  uint64_t at_ = 0;  // offset of the slice in its chunk, in bytes
   uint32_t slice_ = 0;
-  uint32_t first_slice_ = 0;  // of those that a step moves before the next step does
+  // First slice of the current group: a step moves all slices of a group before the next step begins.
+  uint32_t first_slice_ = 0;
   uint32_t end_slice_ = 0;
-  uint32_t number_ = 0;     // of the wave's first message
-  uint32_t wave_turn_ = 0;  // of the wave's first move
+  uint32_t number_ = 0;     // number of the wave's first message
+  uint32_t wave_turn_ = 0;  // turn of the wave's first move
   static constexpr uint32_t kUnknown = 2;
   uint32_t gaps_ = kUnknown;
   bool stopped_ = false;
 };
 
-/// All warps take their roles, once the pipeline is there. `plan`: what the planner's does, with the planner, which it
-/// must begin.
+/// Runs the roles of all warps after the pipeline is initialised. `plan` is the role of the planner; it must call
+/// planner.begin(). All threads of the CTA.
 template <class T, class Op, class Plan>
 __device__ __forceinline__ void run_pipeline(Pipeline& pipeline, uint64_t scalar, Plan&& plan) {
   constexpr uint32_t kFirstStorer = kWorkerWarps + 2;
@@ -421,7 +428,8 @@ __global__ void __launch_bounds__(kPipelineThreads, kPipelinesPerSm)
   track.advance();
 }
 
-/// Messages: each a program of one step. The pipeline is filled once and drained once, however many they are.
+/// The kernel of messages. Each message is a program of one step. The pipeline is filled once and drained once for all
+/// messages.
 template <class T>
 __global__ void __launch_bounds__(kPipelineThreads, kPipelinesPerSm)
     run_slice_messages(const __grid_constant__ tutti_cuda_launch launch) {
@@ -445,7 +453,7 @@ __global__ void __launch_bounds__(kPipelineThreads, kPipelinesPerSm)
                         static_cast<const uint8_t*>(message.from), static_cast<uint8_t*>(message.to))
           .run();
       __syncwarp();
-      // The teller says of each message, also of empty ones, that it has been read.
+      // The signaler reports each message as read, also empty messages.
       if (threadIdx.x % 32 == 0) track.advance(message.cut.messages);
     });
   });

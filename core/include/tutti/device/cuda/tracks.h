@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a CTA begins and ends a call: it reads where its messages stand, and writes where they stand then. For nvcc.
+// The begin and the end of a call in a CTA: the kernel loads its sequence numbers from the track, and stores the
+// advanced numbers. For nvcc.
 #pragma once
 
 #include "tutti/device/cuda/cta.h"
@@ -12,14 +13,16 @@ __device__ __forceinline__ tutti_cuda_track load_track(const tutti_cuda_track* t
   return value;
 }
 
-/// How many messages surely find a free slot. After a long call peers may not have said so of any.
+/// The number of messages for which a free slot is certain. After a long call it may be 0, because the peers' signals
+/// are missing.
 __device__ __forceinline__ uint32_t room_of(const tutti_cuda_track& track) {
   const auto room = static_cast<int32_t>(track.safe - track.epoch);
   return room > 0 ? static_cast<uint32_t>(room) : 0;
 }
 
-/// The track of a program's CTA. Its last warp, which has the least data to move, asks at the start what peers are done
-/// with, so that the end need not.
+/// The track of a CTA that runs a program. The last warp has the least data to move. It loads the peers' `done` words
+/// at the start of the call, so that the end of the call need not wait for them. All threads of the CTA call each
+/// function.
 class ProgramTrack {
  public:
   __device__ __forceinline__ ProgramTrack(const tutti_cuda_launch& launch, const Connections& connections)
@@ -33,16 +36,17 @@ class ProgramTrack {
   }
   __device__ __forceinline__ tutti_cuda_track value() const { return value_; }
 
-  /// All threads have moved their data.
+  /// Advances the track after all threads have moved their data.
   __device__ __forceinline__ void advance() const {
     __syncthreads();
     if (peer_ >= 32) return;
     const uint32_t epoch = value_.epoch + launch_.cut.messages;
-    // Counted from the epoch, modulo 2^32: the least of the peers.
+    // Counted from the epoch, modulo 2^32: the lowest `done` of the peers.
     const int32_t behind = is_peer_ ? static_cast<int32_t>(epoch - done_) : 0;
     const auto most_behind = static_cast<uint32_t>(__reduce_max_sync(0xffffffffu, behind));
     if (peer_ == 0) *at_ = {epoch, epoch - most_behind + launch_.slot_count};
-    // Peers need to know twice per turn of the slots. A store to a peer is one that the kernel's end waits for.
+    // Peers need the signal two times per pass over the slots. More signals would delay the kernel's end, which waits
+    // for its stores to peers.
     const uint32_t half = launch_.slot_count / 2;
     if (is_peer_ && (epoch & ~(half - 1)) != (value_.epoch & ~(half - 1))) {
       store_relaxed(&connections_.mailbox_at(peer_)->done, epoch);
@@ -54,12 +58,12 @@ class ProgramTrack {
   const Connections& connections_;
   tutti_cuda_track* at_;
   tutti_cuda_track value_;
-  uint32_t peer_;  // of the last warp's threads: below 32
+  uint32_t peer_;  // rank of this thread's peer if below 32: the threads of the last warp
   bool is_peer_;
   uint32_t done_ = 0;
 };
 
-/// The track of one direction of a lane with a peer. What a GPU keeps has none.
+/// The track of one direction of a stripe (lane) with a peer. Copies on this GPU have no track. Any thread.
 class MessageTrack {
  public:
   __device__ __forceinline__ MessageTrack(const tutti_cuda_launch& launch, const Connections& connections,
@@ -73,13 +77,13 @@ class MessageTrack {
   }
   __device__ __forceinline__ tutti_cuda_track value() const { return value_; }
 
-  /// One thread, when none reads the track any more.
+  /// Advances the track. One thread, after all threads have read the track.
   __device__ __forceinline__ void advance(uint32_t messages) const {
     const uint32_t epoch = value_.epoch + messages;
     if (kind_ == TUTTI_CUDA_SEND) *at_ = {epoch, load_relaxed(done_) + slot_count_};
     if (kind_ == TUTTI_CUDA_RECEIVE) *at_ = {epoch, 0};
   }
-  /// Likewise of what was received, when all of it has been read: tells the sender, twice per turn of the slots.
+  /// Signals the sender two times per pass over the slots. One thread, after all received data has been read.
   __device__ __forceinline__ void tell(uint32_t messages) const {
     const uint32_t epoch = value_.epoch + messages;
     const uint32_t half = slot_count_ / 2;
@@ -96,7 +100,7 @@ class MessageTrack {
   tutti_cuda_track value_ = {};
 };
 
-/// Of a launch of messages: what this CTA does, and which it is of those that do the same.
+/// The work assignment of a CTA in a launch of messages: its kind, and its index among the CTAs of this kind.
 struct Duty {
   uint32_t kind = TUTTI_CUDA_SEND;
   uint32_t index = blockIdx.x;
@@ -104,7 +108,7 @@ struct Duty {
   __device__ __forceinline__ explicit Duty(const tutti_cuda_launch& launch) {
     for (; index >= launch.kind_ctas[kind]; ++kind) index -= launch.kind_ctas[kind];
   }
-  /// The step that its messages are.
+  /// The step of each message of this CTA.
   __device__ __forceinline__ tutti_cuda_step step() const {
     tutti_cuda_step step = {};
     step.source = kind == TUTTI_CUDA_RECEIVE ? TUTTI_BUFFER_NONE : TUTTI_BUFFER_INPUT;
@@ -113,10 +117,10 @@ struct Duty {
     step.send_count = kind == TUTTI_CUDA_SEND ? 1 : 0;
     return step;
   }
-  /// Visits each message and lane that is this CTA's, in order.
+  /// Calls `visit` for each message and stripe (lane) of this CTA, in order.
   template <class Visit>
   __device__ __forceinline__ void for_each_lane(const tutti_cuda_launch& launch, Visit&& visit) const {
-    uint32_t lane = index;  // the next, from the message's first
+    uint32_t lane = index;  // the next stripe, counted from the message's first
     for (uint32_t m = 0; m < launch.message_count; ++m) {
       const tutti_cuda_message& message = launch.messages[m];
       if (message.kind != kind) continue;

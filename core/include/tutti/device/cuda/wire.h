@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// The wires whose data carries its own flags, as a GPU thread sees them: 16 bytes of the wire at a time. For nvcc.
+// The wire formats with flags in the data, from the view of one GPU thread: 16 bytes of a slot at a time. For nvcc.
 //
-//   LL     two words of 4 bytes of data and a 4-byte flag: any thread alone; half the bandwidth
-//   LL128  eight threads make a line of 128 bytes, 120 of data and an 8-byte flag. A warp's store of a whole line must
-//          arrive whole, which NVLink does and PCI does not. (As in NCCL 2.) Eight threads store a line at once only
-//          where their warp goes one way: meeting by eight brings them together, but machine code may part them again
-//          right behind. So warps go one way all the time, past the end of a message, too.
+//   LL     Two words of 4 bytes of data and a 4-byte flag. Any thread stores them alone. Half the bandwidth.
+//   LL128  Eight threads make a line of 128 bytes: 120 bytes of data and an 8-byte flag. As in NCCL 2. A warp's store
+//          of a whole line must arrive as a whole. NVLink guarantees this, PCI does not.
+//          Eight threads store a line at once only if their warp is converged. A barrier of the eight threads brings
+//          them together, but the machine code may separate them directly after it. So the whole warp stays converged
+//          all the time, also past the end of a message.
 //
-// The flag is the message's number + 1, so that no word of an earlier message is taken for one of this.
+// The flag is the message's number + 1. A word of an earlier message therefore never looks new.
+//
+// Threads: each function works for the calling thread; meet() and all_arrived() need all threads of a group of
+// kTogether threads.
 #pragma once
 
 #include "tutti/device/cuda/instructions.h"
@@ -15,26 +19,26 @@
 
 namespace tutti::device {
 
-inline constexpr uint32_t kWireBytes = 16;  // per thread and line
+inline constexpr uint32_t kWireBytes = 16;  // bytes of a slot per thread and access
 
-/// Places are numbered: place i of a message is moved by one thread and lies 16 · i bytes into the slot.
+/// A place is the data that one thread moves at a time. Place i of a message lies 16 · i bytes into the slot.
 struct LLWire {
-  static constexpr uint32_t kDataBytes = 8;   // of a place
-  static constexpr uint32_t kTogether = 1;    // threads that go one way, and move neighbouring places together
-  static constexpr bool kLoadsAgain = false;  // what has arrived is what was loaded
-  static constexpr uint32_t kInFlight = 1;    // places that a thread asks for at once: messages are short
-  static constexpr uint32_t kThreads = 512;   // of a CTA at most
+  static constexpr uint32_t kDataBytes = 8;   // bytes of data in a place
+  static constexpr uint32_t kTogether = 1;    // threads of a group: they execute together and move neighbouring places
+  static constexpr bool kLoadsAgain = false;  // the loaded data is complete if its flags match
+  static constexpr uint32_t kInFlight = 1;    // places that a thread loads at once: messages are short
+  static constexpr uint32_t kThreads = 512;   // per CTA, at most
   template <class T>
   using Data = Pack<T, kDataBytes>;
 
   __device__ static uint32_t places(uint32_t bytes) { return (bytes + 7) / 8; }
   __device__ static uint32_t offset(uint32_t place) { return place * 8; }
-  /// Of a place, what lies in the message's first `bytes` bytes; none: 0 or less.
+  /// Bytes of the message's first `bytes` bytes from this place on. 0 or less: the place lies past the end.
   __device__ static int32_t bytes_at(uint32_t place, uint32_t bytes) {
     return static_cast<int32_t>(bytes - offset(place));
   }
   __device__ static bool is_whole(uint32_t place, uint32_t bytes) { return offset(place) + 8 <= bytes; }
-  /// A whole place of data at a multiple of 8.
+  /// Loads a whole place. Its address is a multiple of 8.
   template <class T>
   __device__ __forceinline__ static Data<T> load_whole(const uint8_t* data, uint32_t place) {
     return {{*reinterpret_cast<const uint64_t*>(data + offset(place))}};
@@ -52,9 +56,9 @@ struct LLWire {
   __device__ __forceinline__ static bool arrived(const WireWord& word, uint32_t /*place*/, uint32_t flag) {
     return static_cast<uint32_t>(word.low >> 32) == flag && static_cast<uint32_t>(word.high >> 32) == flag;
   }
-  /// The threads that go one way meet.
+  /// Converges the threads of a group.
   __device__ __forceinline__ static void meet() {}
-  /// Agrees among them.
+  /// Whether `mine` holds for all threads of a group.
   __device__ __forceinline__ static bool all_arrived(bool mine) { return mine; }
   template <class T>
   __device__ __forceinline__ static Data<T> decode(const WireWord& word) {
@@ -67,10 +71,11 @@ struct LLWire {
 struct LL128Wire {
   static constexpr uint32_t kDataBytes = 16;
   static constexpr uint32_t kTogether = 32;
-  // Loads of one line by eight threads are no one load: only what is loaded after the flag was seen is sure to be new.
+  // The loads of one line by eight threads are separate accesses. Only data that is loaded after the flag was seen is
+  // certainly new.
   static constexpr bool kLoadsAgain = true;
   static constexpr uint32_t kInFlight = 4;
-  static constexpr uint32_t kThreads = 384;  // more would leave each too few registers
+  static constexpr uint32_t kThreads = 384;  // with more threads, each would have too few registers
   static constexpr uint32_t kLineThreads = 8;
   static constexpr uint32_t kLineData = 120;
   template <class T>

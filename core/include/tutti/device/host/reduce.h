@@ -19,12 +19,12 @@ struct ReduceCall {
   int32_t scaled_source;      ///< index of the source multiplied by `scalar` first, rounded to the type (pre-multiplied
                               ///< sum), or -1
   uint32_t divisor;           ///< average: the sum is divided by this at the end; 0 is for "not"
-  bool streaming = false;     ///< hint: destinations go around the caches; for large output that nobody reads soon
+  bool streaming = false;     ///< hint: destinations go around the caches; for large output that is not read soon
   // The scalings belong to sum, average and pre-multiplied sum; the other operators ignore them.
 };
 using ReduceFunction = void (*)(const ReduceCall&);
 
-/// What the kernels are compiled for. Everything but kBaseline is for x86-64.
+/// Instruction sets for which the kernels are compiled. All sets but kBaseline are for x86-64.
 enum class InstructionSet : uint32_t { kBaseline, kAvx2, kAvx512 };
 
 /// The best one this CPU has, and its name: "baseline", "avx2" or "avx512".

@@ -12,7 +12,8 @@
 
 namespace tutti::device {
 
-/// Wakes whoever sleeps on the bell. Call after the store that the sleeper waits for, made by HostTeam::publish.
+/// Wakes the thread that sleeps on the bell. Call it after HostTeam::publish has made the store for which the sleeper
+/// waits.
 void ring_sleeper(tutti_bell& bell);
 
 class HostTeam {
@@ -22,8 +23,9 @@ class HostTeam {
   /// Pairs with publish() or with store_word() of the other side.
   uint64_t acquire(const uint64_t* word) const { return atomic(word).load(std::memory_order_acquire); }
   uint64_t peek(const uint64_t* word) const { return atomic(word).load(std::memory_order_relaxed); }
-  /// The store must be visible before ring() looks whether the other side sleeps. Either it is a full barrier, or the
-  /// sleeper makes one on all processors before its last look (membarrier), which costs the many that publish nothing.
+  /// The store must be visible before ring() checks whether the other side sleeps. Either the store is a full barrier,
+  /// or the sleeper executes a barrier on all processors before its last check (membarrier). The latter costs
+  /// publishers nothing.
   void publish(uint64_t* counter, uint64_t value) const {
     if (fences_) {
       atomic(counter).exchange(value, std::memory_order_seq_cst);
@@ -52,8 +54,8 @@ class HostTeam {
     return aborted() ? TUTTI_ABORTED : TUTTI_AGAIN;
   }
 
-  /// Waits for each of `count` conditions; where a wait gives up, last_chance(i) may still let it pass. A failure names
-  /// the one it is `stuck` at.
+  /// Waits for each of `count` conditions. If a wait gives up, last_chance(i) may still accept it. After a failure,
+  /// `stuck` is the index of the failed condition.
   template <class Condition, class LastChance>
   int32_t wait_each(uint32_t count, uint32_t& stuck, Condition&& condition, LastChance&& last_chance) const {
     for (uint32_t i = 0; i < count; ++i) {
@@ -75,7 +77,7 @@ class HostTeam {
   int32_t move_ll(tutti_work& work, const Operands& operands);
 
  private:
-  static constexpr uint32_t kEagerPolls = 64;  // a message between two awake cores takes less than these
+  static constexpr uint32_t kEagerPolls = 64;  // a message between two awake cores takes fewer polls
 
   static std::atomic_ref<uint64_t> atomic(const uint64_t* word) {
     return std::atomic_ref<uint64_t>(*const_cast<uint64_t*>(word));  // C++20 has no atomic_ref<const T>

@@ -11,7 +11,7 @@ namespace tutti::sdk::detail {
 
 struct Conditions {
   uint32_t pattern = TUTTI_PATTERN_RING;
-  double gbs = 0;  ///< of a channel
+  double gbs = 0;  ///< bandwidth of a channel
   uint32_t intra_type = TUTTI_PATH_SYS;
   uint32_t inter_type = TUTTI_PATH_SYS;
   bool same_channels = true;
@@ -25,10 +25,11 @@ struct Route {
   uint32_t net_out = TUTTI_NO_NET;
 };
 
-/// Depth first over channels and, in each, over devices, with the links' bandwidth taken on the way down and given back
-/// on the way up. Each channel is first tried as the one before it, the first as the devices are numbered (PCI order);
-/// then candidates are sorted by what their path has left. Ends with the goal reached, the steps used up, or `patience`
-/// steps without a further channel; the same arguments give the same routes.
+/// Depth-first search over channels and, in each channel, over devices. It takes the bandwidth of links on the way down
+/// and gives it back on the way up. It first tries each channel with the order of the previous channel, and the first
+/// channel with the order of device numbers (PCI order). Then it sorts candidates by the bandwidth that their path has
+/// left. The search ends when it reaches the goal, when the steps are used up, or after `patience` steps without a
+/// further channel. Equal arguments give equal routes.
 class Finder {
  public:
   Finder(const Machine& machine, const Conditions& conditions, uint32_t goal, uint64_t steps, uint64_t patience)
@@ -142,7 +143,7 @@ class Finder {
     if (share > 0) ledger_.give(machine_.out_of(device, route_.net_in), share);
   }
 
-  /// What the device at `place` of a tree's chain sends to the network.
+  /// The share of a stream that the device at `place` of a tree's chain sends to the network.
   double network_share(uint32_t place) const {
     if (is_ring() || machine_.net_count() == 0) return 0;
     return tree_share(conditions_.pattern, place, machine_.device_count()) * conditions_.gbs;
@@ -214,11 +215,11 @@ class Finder {
     for (const uint32_t device : route_.devices) used_[device] = true;
   }
 
-  /// Where to go from `at`: what has most left first, then the fewest hops; of equals, those that could leave by the
-  /// ring's network port last, then the next in PCI order.
+  /// The next devices after `at`, in this order: most bandwidth left, fewest hops, devices that could leave by the
+  /// ring's network port last, PCI order.
   const std::vector<Candidate>& sort_candidates(uint32_t at) {
     const uint32_t count = machine_.device_count();
-    // Those of the places before, on this route and on complete ones, are still in use.
+    // The lists of earlier places, on this route and on complete routes, are still in use.
     std::vector<Candidate>& sorted = candidates_[routes_.size() * count + route_.devices.size()];
     sorted.clear();
     for (uint32_t next = 0; next < count; ++next) {
@@ -251,7 +252,8 @@ class Finder {
     return nets;
   }
 
-  /// The most local first; of equals, those that fewer channels enter by.
+  /// The devices in the order of their distance from the port; with equal distances, first the devices by which fewer
+  /// channels enter.
   std::vector<uint32_t> devices_close_to(uint32_t net) const {
     std::vector<uint32_t> devices(machine_.device_count());
     for (uint32_t device = 0; device < devices.size(); ++device) devices[device] = device;
@@ -276,7 +278,7 @@ class Finder {
   std::vector<std::vector<Candidate>> candidates_;  // by route and place on it
   const std::vector<uint32_t>* forced_ = nullptr;
   Route route_;
-  std::vector<Route> routes_;  // complete ones
+  std::vector<Route> routes_;  // complete routes
   std::vector<Route> best_;
 };
 

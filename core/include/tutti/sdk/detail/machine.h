@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What search sees of a machine: its ranks' devices, its network ports, the paths between them, and what is left of the
-// links they cross.
+// The view of the search on a machine: the devices of its ranks, its network ports, the paths between them, and the
+// bandwidth that their links have left.
 #pragma once
 
 #include <algorithm>
@@ -31,7 +31,7 @@ class Machine {
   const tutti_system_path& into(uint32_t net, uint32_t device) const { return path(nets_[net], devices_[device]); }
   const tutti_system_path& out_of(uint32_t device, uint32_t net) const { return path(devices_[device], nets_[net]); }
 
-  /// What all links (or all NVLinks) out of (or into) a device carry together, GB/s.
+  /// The bandwidth of all links (or all NVLinks) out of (or into) a device together, GB/s.
   double capacity(uint32_t device, bool out, bool nvlink_only) const {
     double sum = 0;
     for (uint32_t i = 0; i < system_.link_count; ++i) {
@@ -42,8 +42,9 @@ class Machine {
     return sum;
   }
 
-  /// The most that one channel moves on the slowest device here, GB/s: what some tens of thousands of loads in flight
-  /// allow one block. Twice `comfortable()`, from where on more channels do better than fuller ones.
+  /// The largest bandwidth of one channel on the slowest device of this machine, GB/s. Some tens of thousands of loads
+  /// in flight per block limit it. It is twice `comfortable()`, the value above which more channels are better than
+  /// faster channels.
   double ceiling() const {
     double gbs = std::numeric_limits<double>::infinity();
     for (const uint32_t node : devices_) gbs = std::min(gbs, ceiling_of(system_.nodes[node]));
@@ -96,7 +97,7 @@ void for_each_load(const tutti_system& system, const tutti_system_path& path, do
   }
 }
 
-/// What is free on every link. Streams are taken and given back.
+/// The free bandwidth of every link. Streams take bandwidth and give it back.
 class Ledger {
  public:
   explicit Ledger(const tutti_system& system) : system_(system) {
@@ -117,7 +118,7 @@ class Ledger {
   void give(const tutti_system_path& path, double gbs) {
     for_each_load(system_, path, gbs, [&](uint32_t link, double load) { free_[link] += load; });
   }
-  /// What another stream could have, at most.
+  /// An upper bound for a further stream.
   double left(const tutti_system_path& path) const {
     double gbs = path.gbs;
     for (uint32_t i = 0; i < path.hop_count; ++i) gbs = std::min(gbs, free_[system_.hops[path.hop_begin + i]]);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the header of this name in core/include says, on the CPU.
+// The functions of the header with this name in core/include, for the CPU.
 #pragma once
 
 #include <chrono>
@@ -51,7 +51,7 @@ inline WireWord load_wire(const uint8_t* from) {
   return {low, __atomic_load_n(words + 1, __ATOMIC_ACQUIRE)};
 }
 
-inline constexpr uint32_t kPollsPerLook = 1u << 5;  // threads that poll keep others from the processor
+inline constexpr uint32_t kPollsPerLook = 1u << 5;  // threads that poll keep other threads from the processor
 
 inline uint64_t nanoseconds() {
   emulator::yield();
@@ -64,12 +64,12 @@ inline void prefetch(const void* /*address*/) {}
 
 inline constexpr bool kHasBulkCopies = true;
 
-/// What a word of 64 bits holds of a barrier.
+/// The state of a barrier, in a word of 64 bits.
 struct BarrierState {
   uint32_t phase : 8;
-  uint32_t arrivals : 12;  // of a phase
+  uint32_t arrivals : 12;  // arrivals of a phase
   uint32_t missing : 12;
-  int32_t bytes;  // that are still to come
+  int32_t bytes;  // bytes that have not arrived yet
 };
 static_assert(sizeof(BarrierState) == sizeof(uint64_t));
 
@@ -107,7 +107,7 @@ inline bool try_barrier(const uint64_t* barrier, uint32_t parity) {
   return test_barrier(barrier, parity);
 }
 
-/// What a GPU demands of them.
+/// Checks the alignment that a GPU demands.
 inline void require_multiples_of_16(const void* to, const void* from, uint32_t bytes) {
   if (((reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from) | bytes) & 15) != 0) std::abort();
 }
