@@ -29,8 +29,9 @@ failed=0
 build_all() {
   local options=(-DCMAKE_BUILD_TYPE=Release -DTUTTI_CUDA=ON -DTUTTI_EXAMPLES=OFF -DTUTTI_BENCH=OFF)
   cmake -S . -B "$build" -G Ninja "${options[@]}" >"$out/cmake.log" 2>&1 || { tail -20 "$out/cmake.log"; return 1; }
-  ninja -C "$build" -k 0 product matrix_test gpu_stress_test random_calls_test fault_registered_test \
-    fault_leave_gpu_test nccl_arguments nccl_codes nccl_family nccl_like nccl_api_cost tutti-net-device tutti-net-device_flushed >"$out/build.log" 2>&1 ||
+  local tests=(matrix_test gpu_stress_test random_calls_test fault_registered_test fault_leave_gpu_test nccl_arguments
+    nccl_codes nccl_family nccl_like nccl_api_cost tutti-net-device tutti-net-device_flushed)
+  ninja -C "$build" -k 0 product "${tests[@]}" >"$out/build.log" 2>&1 ||
     { grep -E "error|FAILED" "$out/build.log" | head -20; return 1; }
 }
 tuned() { [[ ! -e $table ]] || echo --set "plugins.tuner=[table]" --set "settings.tuner.table.file=$table"; }
@@ -46,7 +47,8 @@ compare() {
     --max "${MAX:-4G}" $(tuned) --out "$out/compare-$gpus.md" >"$out/compare.log" 2>&1
   local code=$?
   sed -n '/^### Geometric/,$p' "$out/compare-$gpus.md"
-  awk -F'|' '/^### /{name=$0} /^\| [0-9]/{ if (($5 + 0 > 0 && $5 < 0.97) || ($8 + 0 > 0 && $8 < 0.97)) print name ":" $0 }' \
+  awk -F'|' '/^### / { name = $0 }
+    /^\| [0-9]/ && (($5 + 0 > 0 && $5 < 0.97) || ($8 + 0 > 0 && $8 < 0.97)) { print name ":" $0 }' \
     "$out/compare-$gpus.md"
   return "$code"
 }

@@ -11,8 +11,8 @@
 
 namespace tutti::communicator {
 
-/// Threads that poll for a rank's GPU: `wanted`, the value of net.polling_threads, or if 0 half of the rank's share of the
-/// processors. `ranks_here`: ranks of this machine.
+/// Threads that poll for a rank's GPU: `wanted`, the value of net.polling_threads, or if 0 half of the rank's share of
+/// the processors. `ranks_here`: ranks of this machine.
 uint32_t polling_threads(int64_t wanted, int64_t ranks_here);
 
 /// Opens the first network of the registry that works on all ranks. A network that the rules exclude for every call

@@ -16,7 +16,7 @@
 namespace tutti::progress {
 namespace {
 
-constexpr int kIdleRounds = 3;       // rounds without movement before the thread sleeps; waiting threads help meanwhile
+constexpr int kIdleRounds = 3;  // rounds without movement before the thread sleeps; waiting threads help meanwhile
 // A network without event descriptor must be polled. This interval bounds the cost and the latency.
 constexpr std::chrono::microseconds kPollInterval{100};
 constexpr std::chrono::milliseconds kSleepLimit{100};

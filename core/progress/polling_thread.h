@@ -17,8 +17,8 @@ namespace tutti::progress {
 class Task;
 
 /// Polls its tasks round by round. After many rounds without movement, it sleeps for 100 µs between rounds.
-/// Threads: any, but for construction and destruction. Errors: the first failure of a task goes to `on_failure`, on this
-/// object's thread; the tasks then rest.
+/// Threads: any, but for construction and destruction. Errors: the first failure of a task goes to `on_failure`, on
+/// this object's thread; the tasks then rest.
 class PollingThread {
  public:
   explicit PollingThread(std::function<void(Status)> on_failure);
