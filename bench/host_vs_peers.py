@@ -113,7 +113,7 @@ def measure_all(args):
                         if (library, collective) in LACKS:
                             continue
                         command = command_of(library, found[library], collective, ranks, args.tutti_args)
-                        times = measure(library, command, sizes, args.factor, iterations,
+                        times = measure(library, command, sizes, args.factor, args.iterations or iterations,
                                         pathlib.Path(folder) / "tutti.json")
                         for size, us in times.items():
                             samples[Cell(collective, ranks, size)][library].append(us)
@@ -166,6 +166,7 @@ def parse_arguments():
     parser.add_argument("--max", type=size_bytes, default=64 << 20, help="largest size (default 64M)")
     parser.add_argument("--factor", type=int, default=8, help="from one size to the next (default 8)")
     parser.add_argument("--rounds", type=int, default=5, help="runs of each library (default 5)")
+    parser.add_argument("--iterations", type=int, help="calls of a batch (default 200 up to 64 KiB, 10 above)")
     parser.add_argument("--tutti-args", type=shlex.split, default=[], help="further arguments of tutti bench")
     parser.add_argument("--markdown", type=pathlib.Path, metavar="FILE", help="also write the tables to FILE")
     return parser.parse_args()

@@ -2,7 +2,6 @@
 #include "bootstrap/bootstrap.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -15,7 +14,6 @@
 #include "bootstrap/hub.h"
 #include "bootstrap/interface.h"
 #include "bootstrap/knock.h"
-#include "bootstrap/process.h"
 #include "log/log.h"
 
 namespace tutti::bootstrap {
@@ -25,6 +23,8 @@ static_assert(Bootstrap::kMaxBytes == kMaxPayloadBytes);
 /// The hub knows the deadlines and names the ranks that missed them; its answer may come later by this time.
 constexpr base::Milliseconds kGrace(5000);
 constexpr base::Milliseconds kGoodbyeLimit(2000);
+/// When a stopped hub counts as silent: its own answer to a missed deadline would have come by then.
+constexpr base::Milliseconds kHubPatience(3000);
 /// How much later than its deadline the answers to a question may come.
 constexpr base::Milliseconds kQuestionGrace(1000);
 
@@ -34,21 +34,6 @@ base::Time later(base::Time deadline, base::Milliseconds pause) {
 
 base::Time with_grace(base::Time deadline) {
   return later(deadline, kGrace);
-}
-
-/// When a stopped hub counts as silent: its own answer to a missed deadline would have come by then.
-constexpr base::Milliseconds kHubPatience(3000);
-
-Hello hello_of(int rank, int rank_count, base::Milliseconds peer_loss) {
-  Hello hello;
-  hello.rank = rank;
-  hello.rank_count = rank_count;
-  hello.pid = static_cast<uint32_t>(::getpid());
-  hello.process = process_token();
-  hello.peer_loss_ms = static_cast<uint32_t>(std::clamp<int64_t>(peer_loss.count(), 0, UINT32_MAX));
-  const std::string host = host_name();
-  std::copy_n(host.begin(), std::min(host.size(), hello.host.size()), hello.host.begin());
-  return hello;
 }
 
 }  // namespace
@@ -146,6 +131,11 @@ class Bootstrap::Client {
     return failure_;
   }
 
+  bool all_know_failure() const {
+    const std::lock_guard lock(mutex_);
+    return failure_ || calls_failed_;
+  }
+
   bool hears() const {
     const std::lock_guard lock(mutex_);
     return over_.ok();
@@ -231,16 +221,6 @@ class Bootstrap::Client {
   struct Site {
     const std::string& interfaces;
     base::SocketAddress primary_sees;  ///< this rank's address
-    Result<base::SocketAddress> choose() const {
-      base::SocketAddress address = primary_sees;
-      if (!interfaces.empty()) {
-        TUTTI_ASSIGN(const std::vector<Interface> found, interfaces_of_this_host());
-        TUTTI_ASSIGN(const Interface chosen, choose_interface(found, interfaces));
-        address = chosen.address;
-      }
-      address.set_port(0);
-      return address;
-    }
   };
 
   /// All ranks use the standby, or none does.
@@ -266,7 +246,12 @@ class Bootstrap::Client {
 
   Result<base::SocketAddress> start_standby(const Secret& secret, const Lineup& lineup, const Site& site,
                                             std::weak_ptr<Hub>& made) {
-    TUTTI_ASSIGN(const base::SocketAddress address, site.choose());
+    base::SocketAddress address = site.primary_sees;
+    if (!site.interfaces.empty()) {
+      TUTTI_ASSIGN(const Interface chosen, choose_interface(site.interfaces));
+      address = chosen.address;
+    }
+    address.set_port(0);
     return Hub::serve_standby(*poller_, address, secret, lineup, size(), made);
   }
 
@@ -317,8 +302,10 @@ class Bootstrap::Client {
     }
     const std::optional<Frame> received = std::move(answers_.extract(header.id).mapped());
     if (received) {
-      if (const auto code = static_cast<Code>(received->header.code); code != Code::kOk)
+      if (const auto code = static_cast<Code>(received->header.code); code != Code::kOk) {
+        calls_failed_ = calls_failed_ || header.kind == Kind::kCall;
         return Status(code, to_text(received->payload));
+      }
       return received->payload;
     }
     if (Status status = usable(ignores_failure); !status.ok()) return status;
@@ -363,7 +350,7 @@ class Bootstrap::Client {
         waiting->second = frame;
       changed_.notify_all();
     } else if (header.kind == Kind::kFailure) {
-      fail({static_cast<FailureKind>(header.code), header.rank, to_text(frame.payload)});
+      take_failure(hub, frame);
     } else if (header.kind == Kind::kAsk) {
       Bytes answer = callbacks_.answer ? callbacks_.answer(frame.payload) : Bytes();
       answer.resize(std::min(answer.size(), kMaxAnswerBytes));
@@ -376,6 +363,14 @@ class Bootstrap::Client {
       if (HubEnd& other = other_than(hub); other.serves()) return rely(other, Rely::kClosed, {});
       end(fmt::format("the hub at {} has closed: the process of {} has ended", hub.address, to_text(hub.process)));
     }
+  }
+
+  /// Passes the failure on to the other hub, before that hub hears that this rank leaves because of the failure.
+  void take_failure(HubEnd& hub, const Frame& frame) {
+    const Header& header = frame.header;
+    if (HubEnd& other = other_than(hub); other.serves() && !failure())
+      other.link->send({.kind = Kind::kReport, .code = header.code, .rank = header.rank}, frame.payload);
+    fail({static_cast<FailureKind>(header.code), header.rank, to_text(frame.payload)});
   }
 
   struct Question {
@@ -508,6 +503,7 @@ class Bootstrap::Client {
   Status over_;  ///< why nothing can be asked of the hub any more
   bool joined_ = false;
   bool left_ = false;
+  bool calls_failed_ = false;  ///< a collective call, and so all later ones, on every rank
   int connections_ = 0;
 };
 
@@ -561,6 +557,9 @@ void Bootstrap::set_callbacks(Callbacks callbacks) {
 }
 std::optional<FailureReport> Bootstrap::failure() const {
   return client_->failure();
+}
+bool Bootstrap::all_know_failure() const {
+  return client_->all_know_failure();
 }
 bool Bootstrap::hears() const {
   return client_->hears();

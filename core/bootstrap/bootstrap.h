@@ -85,6 +85,8 @@ class Bootstrap {
   std::optional<FailureReport> failure() const;
   /// The same, after a wait until the group fails or the deadline passes.
   std::optional<FailureReport> wait_for_failure(base::Time deadline) const;
+  /// Whether the group has failed, or a collective call has: every rank gets that failure without further ado.
+  bool all_know_failure() const;
   /// Whether news of other ranks still arrive. False once the hub has closed, which is no failure.
   bool hears() const;
   /// Fails the group on every rank, here before it returns. Later failures change nothing.

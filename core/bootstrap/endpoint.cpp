@@ -107,8 +107,7 @@ Result<Endpoint> endpoint_of(const UniqueId& id) {
 }  // namespace bootstrap
 
 Result<UniqueId> UniqueId::create(std::string_view interfaces) {
-  TUTTI_ASSIGN(const std::vector<bootstrap::Interface> found, bootstrap::interfaces_of_this_host());
-  TUTTI_ASSIGN(const bootstrap::Interface chosen, bootstrap::choose_interface(found, interfaces));
+  TUTTI_ASSIGN(const bootstrap::Interface chosen, bootstrap::choose_interface(interfaces));
   TUTTI_ASSIGN(const bootstrap::Secret secret, bootstrap::random_secret());
   return bootstrap::serve(chosen.address, secret);
 }

@@ -181,6 +181,7 @@ void Hub::receive(int rank, Frame frame) {
       return announce(FailureKind::kAborted, rank, Status(Code::kAborted, to_text(frame.payload)));
     if (header.kind == Kind::kEnding && !member(rank).ending) return take_ending(rank, frame.payload);
     if (header.kind == Kind::kRely) return rely(rank, frame);
+    if (header.kind == Kind::kReport) return take_report(rank, frame);
   }
   if (header.kind == Kind::kLeave && phase_ != Phase::kJoining) return leave(rank);
   lose(rank, {Loss::Kind::kNonsense, "it sent what no rank sends"});
@@ -359,6 +360,16 @@ void Hub::rely(int rank, const Frame& frame) {
   if (why == Rely::kClosed || verdicts_.contains(rank)) return;
   verdicts_[rank] = poller_.at(base::time_in(kVerdictPause),
                                [this, rank, text = to_text(frame.payload)] { judge_other_hub(rank, text); });
+}
+
+/// The other hub has told this rank of a failure, of which this hub may not know yet. The rank is about to leave
+/// because of it: the other ranks must learn the failure first.
+void Hub::take_report(int rank, const Frame& frame) {
+  const FailureReport report{static_cast<FailureKind>(frame.header.code), frame.header.rank, to_text(frame.payload)};
+  const bool told_by_hubs = report.kind == FailureKind::kPeerLost || report.kind == FailureKind::kAborted;
+  if (!told_by_hubs || report.rank < 0 || report.rank >= static_cast<int>(members_.size()))
+    return lose(rank, {Loss::Kind::kNonsense, "it sent what no rank sends"});
+  announce(report.kind, report.rank, report.status());
 }
 
 /// A process that died has been told by now. If its ranks are still here, the connection of this rank is the failure.

@@ -101,6 +101,7 @@ class Hub {
   void lose(int rank, const Loss& loss);
   std::string text_of_loss(int rank, const Loss& loss) const;
   void rely(int rank, const Frame& frame);
+  void take_report(int rank, const Frame& frame);
   void judge_other_hub(int rank, const std::string& text);
   void note_end_of_other_hub(Rely why);
   /// Ends the waits for a member that is gone.

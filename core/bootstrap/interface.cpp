@@ -141,4 +141,9 @@ Result<Interface> choose_interface(std::span<const Interface> found, std::string
   return chosen.front();
 }
 
+Result<Interface> choose_interface(std::string_view wanted) {
+  TUTTI_ASSIGN(const std::vector<Interface> found, interfaces_of_this_host());
+  return choose_interface(found, wanted);
+}
+
 }  // namespace tutti::bootstrap

@@ -27,5 +27,7 @@ Result<std::vector<Interface>> interfaces_of_this_host();
 /// All that the list asks for, in its order, each with one address; without a list the one preferred.
 Result<std::vector<Interface>> choose_interfaces(std::span<const Interface> found, std::string_view wanted);
 Result<Interface> choose_interface(std::span<const Interface> found, std::string_view wanted);
+/// The same among the interfaces of this host.
+Result<Interface> choose_interface(std::string_view wanted);
 
 }  // namespace tutti::bootstrap

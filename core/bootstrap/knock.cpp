@@ -4,9 +4,13 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <optional>
+
+#include "bootstrap/process.h"
 
 namespace tutti::bootstrap {
 namespace {
@@ -125,6 +129,18 @@ class Visit {
 };
 
 }  // namespace
+
+Hello hello_of(int rank, int rank_count, base::Milliseconds peer_loss) {
+  Hello hello;
+  hello.rank = rank;
+  hello.rank_count = rank_count;
+  hello.pid = static_cast<uint32_t>(::getpid());
+  hello.process = process_token();
+  hello.peer_loss_ms = static_cast<uint32_t>(std::clamp<int64_t>(peer_loss.count(), 0, UINT32_MAX));
+  const std::string host = host_name();
+  std::copy_n(host.begin(), std::min(host.size(), hello.host.size()), hello.host.begin());
+  return hello;
+}
 
 Result<base::Fd> knock(const Endpoint& hub, Header header, Hello hello, base::Time deadline) {
   for (int attempt = 1;; ++attempt) {

@@ -7,6 +7,9 @@
 
 namespace tutti::bootstrap {
 
+/// What a rank of this process says of itself; knock() adds the proof.
+Hello hello_of(int rank, int rank_count, base::Milliseconds peer_loss);
+
 /// Connects to a hub, and lets both sides prove that they know the secret. When ok, the hub has proved it and has got
 /// the hello. `header` of the hello: its id, and the time that is left. Nothing that arrives before the hub's proof is
 /// believed. kTimeout if there is no answer by the deadline; kRemote, with the reason, for a stranger at that address.

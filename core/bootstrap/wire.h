@@ -11,6 +11,7 @@
 //   kEnding  Ending                        kDeparture rank; Departure
 //   kLeave
 //   kRely    code: Rely; text
+//   kReport  as a kFailure of the other hub
 //
 // A hello is answered by a kWelcome. When all ranks have joined, the hub of the unique id sends a kReply with the
 // lineup (lineup.h), too.
@@ -36,7 +37,7 @@ using Bytes = std::vector<std::byte>;
 using Secret = std::array<std::byte, 16>;
 
 /// Raised whenever frames change their meaning. Header, Challenge, and Hello up to its proof stay as they are for ever.
-inline constexpr uint32_t kWireVersion = 3;
+inline constexpr uint32_t kWireVersion = 4;
 /// The first version with proofs. Earlier hellos carry the secret where there is a nonce now.
 inline constexpr uint32_t kFirstVersionWithProofs = 3;
 inline constexpr uint32_t kMaxPayloadBytes = 64u << 20;
@@ -51,6 +52,7 @@ enum class Kind : uint16_t {
   kLeave,
   kEnding,
   kRely,
+  kReport,
   kReply = 65,
   kFailure,
   kAsk,

@@ -46,7 +46,6 @@ constexpr double kGpuMemoryGbs = 3000;
 constexpr uint32_t kGpuChannels = 64;
 constexpr uint32_t kGpuNetChannels = 4;  // each has connections of its own, which one thread of the host serves
 constexpr double kNetLatencyUs = 15;
-constexpr base::Milliseconds kReportLimit(1000);  // how long the report of a death may take
 
 /// What ranks tell each other once their memory and listeners exist. Plain data; all ranks run the same version (agreed
 /// before).
@@ -96,7 +95,18 @@ class Setup {
     deadline_ = base::time_in(config_.duration("timeouts.bootstrap"));
   }
 
+  /// The other ranks must not wait for a rank that cannot take part, nor take it for one that left by mistake.
   Status run() {
+    const Status made = make();
+    const bool told = made.ok() || state_.bootstrap_ == nullptr || all_differ_ || state_.bootstrap_->all_know_failure();
+    if (told) return made;
+    state_.bootstrap_->post_abort(
+        fmt::format("{}|rank {}: {}", static_cast<int>(made.code()), state_.rank_, made.text()));
+    return made;
+  }
+
+ private:
+  Status make() {
     TUTTI_TRY(meet());
     TUTTI_TRY(find_hosts());
     TUTTI_TRY(load_plugins());
@@ -113,7 +123,6 @@ class Setup {
     return agree_on_decisions();
   }
 
- private:
   Status meet() {
     const auto loss = std::chrono::duration_cast<base::Milliseconds>(config_.duration("timeouts.peer_loss"));
     TUTTI_ASSIGN(state_.bootstrap_, bootstrap::Bootstrap::join(id_, state_.rank_, state_.size_, deadline_, loss,
@@ -130,10 +139,9 @@ class Setup {
 
   /// A setting that no interface of this host fits is an error, even where it is not used.
   Status check_interfaces() {
-    TUTTI_ASSIGN(const std::vector<bootstrap::Interface> found, bootstrap::interfaces_of_this_host());
-    const auto chosen = bootstrap::choose_interface(found, Communicator::State::interfaces_of(config_));
+    const auto chosen = bootstrap::choose_interface(Communicator::State::interfaces_of(config_));
     const std::string place = fmt::format("bootstrap.interface ({})", config_.origin("bootstrap.interface"));
-    return chosen.ok() ? Status() : fail_all(chosen.status().with_context(place));
+    return chosen.ok() ? Status() : chosen.status().with_context(place);
   }
 
   void start_watch() {
@@ -176,31 +184,22 @@ class Setup {
   }
 
   Status load_plugins() {
-    auto registry = plugin::Registry::load(config_, uses_network_);
-    if (registry.ok()) {
-      state_.registry_ = *std::move(registry);
-      return {};
-    }
-    return fail_all(registry.status());
+    TUTTI_ASSIGN(state_.registry_, plugin::Registry::load(config_, uses_network_));
+    return {};
   }
 
-  /// The others must not wait for a rank that cannot take part.
-  Status fail_all(const Status& failure) {
-    state_.bootstrap_->post_abort(
-        fmt::format("{}|rank {}: {}", static_cast<int>(failure.code()), state_.rank_, failure.text()));
-    return failure;
-  }
+  Status agree() { return agree_on({TUTTI_VERSION, state_.registry_->identity(), config_.agreement()}); }
 
-  Status agree() {
-    return bootstrap::agree(*state_.bootstrap_, {TUTTI_VERSION, state_.registry_->identity(), config_.agreement()},
-                            deadline_);
+  Status agree_on(const bootstrap::Identity& mine) {
+    const Status agreed = bootstrap::agree(*state_.bootstrap_, mine, deadline_);
+    all_differ_ = agreed.code() == Code::kMismatch;
+    return agreed;
   }
 
   /// The last step, which no rank ends before all have come to it.
   Status agree_on_decisions() {
     const std::string& tuner = state_.selector_->choices().tuner_name;
-    const bootstrap::Identity mine = {TUTTI_VERSION, {}, {}, tuner::sample_decisions(*state_.selector_)};
-    const Status agreed = bootstrap::agree(*state_.bootstrap_, mine, deadline_);
+    const Status agreed = agree_on({TUTTI_VERSION, {}, {}, tuner::sample_decisions(*state_.selector_)});
     if (agreed.code() != Code::kMismatch) return agreed;
     return agreed.with_context(
         fmt::format("tuner '{}' needs the same tables and descriptions of machines on all hosts", tuner));
@@ -325,11 +324,10 @@ class Setup {
                                              state_.fabric_->net(),
                                              config_.duration("timeouts.operation"),
                                              communicator::Gpu::direct_of(config_.text("net.direct"))};
-    auto gpu = communicator::Gpu::create(options, choices_.protocols, *state_.bootstrap_, deadline_);
-    if (!gpu.ok()) return fail_all(gpu.status());
+    TUTTI_ASSIGN(auto gpu, communicator::Gpu::create(options, choices_.protocols, *state_.bootstrap_, deadline_));
     {
       const std::lock_guard lock(state_.failure_mutex_);
-      state_.gpu_ = *std::move(gpu);
+      state_.gpu_ = std::move(gpu);
       if (!state_.failure_.ok()) state_.gpu_->stop();
     }
     return name_gpus();
@@ -356,16 +354,13 @@ class Setup {
     const auto mode = copy == "on"    ? transport::Shm::SingleCopy::kOn
                       : copy == "off" ? transport::Shm::SingleCopy::kOff
                                       : transport::Shm::SingleCopy::kAuto;
-    if (const Status attached = shm.attach(peers, mode); !attached.ok()) return cause_of(attached);
+    if (const Status attached = shm.attach(peers, mode); !attached.ok()) {
+      const Status told = state_.told_failure();
+      return told.ok() ? attached : told;
+    }
     direct_minimum_ = mode == transport::Shm::SingleCopy::kOff ? 0 : config_.size_bytes("shm.single_copy_min");
     log::info("shared memory with {} local ranks, single copy: {}", local_ranks_.size(), shm.single_copy());
     return {};
-  }
-
-  /// The memory of a process that has just died is gone, too: the hub's report, which names the rank, says more.
-  Status cause_of(const Status& failure) const {
-    const auto report = state_.bootstrap_->wait_for_failure(base::time_in(kReportLimit));
-    return report ? Communicator::State::reason_of(report->status()) : failure;
   }
 
   Status open_network(const transport::KeySpace& keys, uint64_t communicator, tutti_bell& bell,
@@ -434,9 +429,8 @@ class Setup {
       if (nodes_[rank] == node) options.ranks.push_back({rank, false, {}, numa_of_rank_[rank]});
     }
     place_on_gpus(options.ranks);
-    auto system = communicator::describe_machine(options);
-    if (!system.ok()) return fail_all(system.status());
-    system_ = std::make_unique<topology::System>(*std::move(system));
+    TUTTI_ASSIGN(auto system, communicator::describe_machine(options));
+    system_ = std::make_unique<topology::System>(std::move(system));
     system_view_ = system_->view();
     topology_.system = &system_view_;
     return {};
@@ -532,6 +526,7 @@ class Setup {
   const UniqueId& id_;
   config::Config& config_;
   base::Time deadline_;
+  bool all_differ_ = false;  // every rank has found the same difference between the ranks
   std::vector<uint32_t> nodes_;
   std::vector<std::string> host_names_;  // by rank
   double net_gbs_ = 0;                   ///< bandwidth of the fastest port of the slowest rank

@@ -27,7 +27,7 @@ namespace {
 
 /// Of its latest calls, which a rank tells when it leaves.
 constexpr uint64_t kLastCalls = 8;
-constexpr std::chrono::seconds kReportLimit{2};
+constexpr base::Milliseconds kReportLimit{2000};
 
 }  // namespace
 
@@ -396,7 +396,7 @@ Status Communicator::State::explain_outcome(const Driver::Outcome& outcome, cons
     case TUTTI_MISMATCH:
       return mismatch_verdict(outcome, call);
     case TUTTI_REMOTE:
-      if (report_arrives()) return failure();
+      if (const Status told = told_failure(); !told.ok()) return told;
       return fail_everywhere(
           Status(Code::kRemote, fmt::format("{}: cannot read the memory of rank {}; did it end, or free its "
                                             "buffer? shm.single_copy off avoids reading it",
@@ -409,14 +409,10 @@ Status Communicator::State::explain_outcome(const Driver::Outcome& outcome, cons
 }
 
 /// A peer whose memory is gone has most likely died: gives the hub a moment to say so, since it knows more.
-bool Communicator::State::report_arrives() const {
-  const auto deadline = std::chrono::steady_clock::now() + kReportLimit;
-  while (std::chrono::steady_clock::now() < deadline) {
-    progress::Sleeper announced(fabric_->shm().bell());
-    if (has_failed()) return true;
-    announced.sleep(kReportLimit);
-  }
-  return has_failed();
+Status Communicator::State::told_failure() {
+  const auto report = bootstrap_->wait_for_failure(base::time_in(kReportLimit));
+  if (report) on_failure(*report);
+  return failure();
 }
 
 /// The digests only tell that there is a difference: the ranks' histories tell which.

@@ -130,7 +130,8 @@ class Communicator::State {
   /// The same for all calls on GPUs. Fails everywhere, since kernels of earlier calls are ended as well.
   Status check_present();
   Status explain_outcome(const communicator::Driver::Outcome& outcome, const communicator::Call& call);
-  bool report_arrives() const;
+  /// The failure of the group, which may be about to be told. Ok if none comes soon.
+  Status told_failure();
   Status mismatch_verdict(const communicator::Driver::Outcome& outcome, const communicator::Call& call);
   Status timeout_verdict(const communicator::Driver::Outcome& outcome, const communicator::Call& call);
   template <class Action>

@@ -6,12 +6,15 @@ The job runs in a network namespace of its own, with few file descriptors. There
 strangers hold connections and send nothing, slow strangers send a byte per second, floods connect, send garbage and
 close again.
 
-Run as: strangers_test.py PATH_OF_TUTTI [--long [N]] [--only KIND]
-With --long: N strangers (20,000), and the job's time with them compared to its time without them. In the second case
-the same strangers connect to ports of another process, so that both jobs share the processors with them.
+Run as: strangers_test.py PATH_OF_TUTTI [--long [N]] [--only KIND] [--rounds R]
+With --long: N strangers (20,000), and what they cost the job. Each round runs three jobs, in turns: alone, among
+strangers that connect to ports of a process that is no part of the job, and among strangers that connect to the job.
+The ranks have one processor for themselves and the strangers all others, if there are two. The figures are medians of
+R rounds (9): time of a call, processor time of the whole job, and the ratios of each round.
 """
 
 import argparse
+import collections
 import dataclasses
 import os
 import pathlib
@@ -31,6 +34,9 @@ ISOLATED = "TUTTI_STRANGERS_ISOLATED"
 TIMEOUT_S = 120
 DESCRIPTORS = 256  # descriptors of each rank
 FLOOD_PER_S = 2000
+ITERATIONS = 2000  # of a job that is measured; all in one batch, so that nothing is left out
+PROCESSORS = sorted(os.sched_getaffinity(0))
+OF_JOB, OF_STRANGERS = (PROCESSORS[-1:], PROCESSORS[:-1]) if len(PROCESSORS) > 1 else (PROCESSORS, PROCESSORS)
 KINDS = ("idle", "slow", "flood")
 
 
@@ -73,6 +79,7 @@ class Strangers:
 
     def run(self):
         os.nice(19)
+        os.sched_setaffinity(0, OF_STRANGERS)
         hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         while not select.select([sys.stdin], [], [], 0)[0]:
@@ -98,6 +105,21 @@ class Strangers:
         self.held = [one for one in (self.connect() for _ in range(FLOOD_PER_S // 10)) if one is not None]
 
 
+def be_elsewhere():
+    """A process that is no part of the job: takes connections at as many ports, and drops the oldest."""
+    os.nice(19)
+    os.sched_setaffinity(0, OF_STRANGERS)
+    servers = [socket.create_server(("127.0.0.1", 0), backlog=4096) for _ in range(5)]
+    print(*(one.getsockname()[1] for one in servers), flush=True)
+    held = collections.deque(maxlen=5 * 128)
+    while True:
+        ready = select.select([sys.stdin, *servers], [], [])[0]
+        if sys.stdin in ready:
+            return
+        for server in ready:
+            held.append(server.accept()[0])  # what falls out is closed
+
+
 def crowd_of(kind, count, ports):
     """The number of processes that the limit of descriptors demands; one process for a flood."""
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1] - 100
@@ -115,21 +137,26 @@ def dismiss(crowd):
 @dataclasses.dataclass
 class Job:
     process: subprocess.Popen
+    cpu_s: float = 0
 
     def wait(self):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         out, errors = self.process.communicate(timeout=TIMEOUT_S)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        self.cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         times = [float(match[1]) for match in re.finditer(r"^ +65536 +\d+ +\w+ +\w+ +-?\d+ +([\d.]+)", out, re.M)]
         good = self.process.returncode == 0 and len(times) == 1 and re.search(r", wrong 0$", out, re.M)
         return (times[0] if good else None), out + errors
 
 
-def start(tutti, iterations):
+def start(tutti, iterations, repeats):
     def limit():
+        os.sched_setaffinity(0, OF_JOB if repeats == 1 else PROCESSORS)
         resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS, DESCRIPTORS))
 
     environment = {key: value for key, value in os.environ.items() if not key.startswith("TUTTI_")}
     command = [tutti, "bench", "all_reduce", "--ranks", "4", "--set", "transport=net", "--set", "algorithm=ring",
-               "--min", "64K", "--max", "64K", "--iters", str(iterations), "--repeat", "5", "--in-place", "no"]
+               "--min", "64K", "--max", "64K", "--iters", str(iterations), "--repeat", str(repeats), "--in-place", "no"]
     return Job(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
                                 preexec_fn=limit))
 
@@ -142,37 +169,82 @@ def job_ports(before):
     return sorted(listening_ports() - before)
 
 
-def disturbed(tutti, kind, count, iterations, aside):
-    """One job among strangers; its time per call, or a failure. `aside`: ports that they go to instead of the job's."""
+def disturbed(tutti, kind, count):
+    """One job among strangers; its time per call, what it said, and the number of strangers."""
     before = listening_ports()
-    job = start(tutti, iterations)
+    job = start(tutti, 400, 5)
     crowd = []
     try:
-        crowd = crowd_of(kind, count, aside or job_ports(before))
+        crowd = crowd_of(kind, count, job_ports(before))
         took, text = job.wait()
         return took, text, dismiss(crowd)
     finally:
-        for process in (job.process, *crowd):
-            if process.poll() is None:
-                process.kill()
-                process.wait()
+        end([job.process, *crowd])
 
 
-def compare(tutti, kind, count):
-    iterations, times, calm = 400, [], []
-    decoys = [socket.create_server(("127.0.0.1", 0), backlog=4096) for _ in range(5)]
-    aside = [one.getsockname()[1] for one in decoys]
-    for _ in range(5):
-        took, text, made = disturbed(tutti, kind, count, iterations, None)
-        if took is None:
-            return f"{kind}: a job is lost among {made} strangers: {text.strip()}"
-        if made < min(count, FLOOD_PER_S) / 4:
-            return f"{kind}: only {made} strangers connected before the job was over"
-        times.append(took)
-        calm.append(disturbed(tutti, kind, count, iterations, aside)[0])
-    with_them, without = statistics.median(times), statistics.median(calm)
-    change = 100 * (with_them / without - 1)
-    print(f"| {kind} | {made} | {without:.0f} | {with_them:.0f} | {change:+.1f} % |", flush=True)
+def end(processes):
+    for process in processes:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+
+@dataclasses.dataclass
+class Sample:
+    us: float  # of a call; None: the job is lost
+    cpu_s: float  # of the job
+    text: str
+    made: int = 0  # strangers
+
+
+def measure(tutti, kind, count, where):
+    """One job: "alone", or with strangers "elsewhere" or "here"."""
+    before = listening_ports()
+    others = []
+    try:
+        if where == "elsewhere":
+            others = [subprocess.Popen([sys.executable, __file__, "--elsewhere"], stdin=subprocess.PIPE,
+                                       stdout=subprocess.PIPE, text=True)]
+            elsewhere = others[0].stdout.readline().split()
+            before = listening_ports()
+        job = start(tutti, ITERATIONS, 1)
+        others.append(job.process)
+        ports = job_ports(before)
+        crowd = [] if where == "alone" else crowd_of(kind, count, elsewhere if where == "elsewhere" else ports)
+        others += crowd
+        took, text = job.wait()
+        return Sample(took, job.cpu_s, text, dismiss(crowd))
+    finally:
+        end(others)
+
+
+def compare(tutti, kind, count, rounds):
+    """Prints a row of the table. The problem in words; None if there is none."""
+    places = ["alone", "elsewhere", "here"]
+    samples = {place: [] for place in places}
+    for turn in range(rounds):
+        for place in places[turn % 3:] + places[:turn % 3]:
+            sample = measure(tutti, kind, count, place)
+            if sample.us is None:
+                return f"{kind}: a job is lost, strangers {place}: {sample.text.strip()}"
+            samples[place].append(sample)
+    made = min(sample.made for sample in samples["here"])
+    if made < min(count, FLOOD_PER_S) / 4:
+        return f"{kind}: only {made} strangers connected before the job was over"
+
+    def median(place, value):
+        return statistics.median(value(sample) for sample in samples[place])
+
+    def change(than, value):
+        ratios = [value(here) / value(other) for here, other in zip(samples["here"], samples[than])]
+        return 100 * (statistics.median(ratios) - 1)
+
+    times = [f"{median(place, lambda sample: sample.us):.0f}" for place in places]
+    cpus = [f"{median(place, lambda sample: sample.cpu_s):.2f}" for place in places]
+    changes = [change(than, value) for value in (lambda sample: sample.us, lambda sample: sample.cpu_s)
+               for than in ("alone", "elsewhere")]
+    print(f"| {kind} | {made} | {' | '.join(times)} | {changes[0]:+.1f} % | {changes[1]:+.1f} % | {' | '.join(cpus)} "
+          f"| {changes[2]:+.1f} % | {changes[3]:+.1f} % |", flush=True)
     return None
 
 
@@ -180,10 +252,14 @@ def main():
     if sys.argv[1:2] == ["--strangers"]:
         Strangers(sys.argv[2], int(sys.argv[3]), [int(port) for port in sys.argv[4:]]).run()
         return 0
+    if sys.argv[1:2] == ["--elsewhere"]:
+        be_elsewhere()
+        return 0
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tutti")
     parser.add_argument("--long", type=int, nargs="?", const=20000, default=0, metavar="N")
     parser.add_argument("--only", choices=KINDS)
+    parser.add_argument("--rounds", type=int, default=9)
     options = parser.parse_args()
     if ISOLATED not in os.environ:
         probe = ["unshare", "--net", "ip", "link", "set", "lo", "up"]
@@ -196,13 +272,14 @@ def main():
     tutti = str(pathlib.Path(options.tutti).resolve())
     failures = []
     if options.long:
-        print("| strangers | connections | µs per call, strangers elsewhere | µs per call, strangers here | |\n"
-              "|---|---:|---:|---:|---:|", flush=True)
+        columns = ["alone", "elsewhere", "here", "here / alone", "here / elsewhere"]
+        titles = ["strangers", "connections", *(f"{unit} {name}" for unit in ("µs", "CPU s") for name in columns)]
+        print(f"| {' | '.join(titles)} |\n|---{'|---:' * 11}|", flush=True)
     for kind in [options.only] if options.only else KINDS:
         if options.long:
-            failures.append(compare(tutti, kind, options.long))
+            failures.append(compare(tutti, kind, options.long, options.rounds))
             continue
-        took, text, made = disturbed(tutti, kind, 2000, 400, None)
+        took, text, made = disturbed(tutti, kind, 2000)
         print(f"{kind}: {made} strangers, {took} µs per call")
         if took is None or made < 500:
             failures.append(f"{kind}: {text.strip()}")

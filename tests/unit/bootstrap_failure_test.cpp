@@ -86,7 +86,7 @@ TEST(Joining, NamesDifferentVersions) {
   older.say({.kind = Kind::kHello}, old);
   const Status status = Bootstrap::join(id, 0, 2, soon()).status();
   EXPECT_EQ(status.code(), Code::kVersionMismatch);
-  EXPECT_THAT(text_of(status), HasSubstr("rank 1 speaks bootstrap version 2, the hub version 3"));
+  EXPECT_THAT(text_of(status), HasSubstr("rank 1 speaks bootstrap version 2, the hub version 4"));
   EXPECT_EQ(older.hear().header.kind, Kind::kChallenge);
   EXPECT_THAT(to_text(older.hear().payload), HasSubstr("rank 1 speaks bootstrap version 2"));
 }
@@ -267,6 +267,21 @@ TEST(Departure, OfNonsenseIsALoss) {
   auto failure = next_failure(**mine);
   strange.say({.kind = Kind::kEnding}, std::as_bytes(std::span("nonsense")));
   EXPECT_THAT(wait_for(failure).text, HasSubstr("rank 1"));
+}
+
+TEST(Failure, ReportOfNonsenseIsALoss) {
+  constexpr auto kLost = static_cast<uint16_t>(FailureKind::kPeerLost);
+  constexpr auto kHub = static_cast<uint16_t>(FailureKind::kHubLost);
+  for (const auto& [code, rank] : {std::pair<uint16_t, int>{kLost, 2}, {kLost, -1}, {kHub, 0}, {0, 0}}) {
+    const UniqueId id = make_id();
+    const Stranger strange(id);
+    strange.join(id, 1, 2);
+    const auto mine = Bootstrap::join(id, 0, 2, soon());
+    ASSERT_TRUE(mine.ok()) << mine.status().to_string();
+    auto failure = next_failure(**mine);
+    strange.say({.kind = Kind::kReport, .code = code, .rank = rank}, to_bytes("nonsense"));
+    EXPECT_THAT(wait_for(failure).text, HasSubstr("rank 1 ("));
+  }
 }
 
 // Failures of the group.

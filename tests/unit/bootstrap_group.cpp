@@ -101,16 +101,32 @@ Hello hello_to(const UniqueId& id, int rank, int rank_count) {
   return hello;
 }
 
-void Stranger::join(const UniqueId& id, int rank, int rank_count) const {
+void Stranger::join(const UniqueId& id, Hello hello) const {
   const Frame first = hear();
   ASSERT_EQ(first.header.kind, Kind::kChallenge);
   Challenge challenge;
   ASSERT_EQ(first.payload.size(), sizeof challenge);
   std::memcpy(&challenge, first.payload.data(), sizeof challenge);
-  Hello hello = hello_to(id, rank, rank_count);
   const Secret secret = endpoint_of(id).value().secret;
   hello.proof = prove_hello(secret, sdk::Side::kConnector, challenge.nonce, payload_of(hello)).value();
   say({.kind = Kind::kHello, .timeout_ms = 60000}, payload_of(hello));
+}
+
+void Stranger::admit(const Secret& secret) const {
+  Challenge challenge;
+  challenge.nonce = sdk::make_nonce().value();
+  say({.kind = Kind::kChallenge}, payload_of(challenge));
+  const Frame hello = hear();
+  ASSERT_EQ(hello.header.kind, Kind::kHello);
+  const auto proof = prove_hello(secret, sdk::Side::kAcceptor, challenge.nonce, hello.payload);
+  ASSERT_TRUE(proof.ok()) << proof.status().to_string();
+  say({.kind = Kind::kWelcome}, payload_of(*proof));
+}
+
+Frame Stranger::hear(Kind kind) const {
+  Frame frame = hear();
+  while (frame.header.kind != kind && frame.header.kind != Kind()) frame = hear();
+  return frame;
 }
 
 Frame Stranger::hear() const {

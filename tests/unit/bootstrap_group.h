@@ -50,10 +50,16 @@ Hello hello_to(const UniqueId& id, int rank, int rank_count);
 class Stranger {
  public:
   explicit Stranger(const UniqueId& id);
+  explicit Stranger(base::Fd socket) : socket_(std::move(socket)) {}
   /// Answers the challenge with a right proof, and sends the hello.
-  void join(const UniqueId& id, int rank, int rank_count) const;
+  void join(const UniqueId& id, int rank, int rank_count) const { join(id, hello_to(id, rank, rank_count)); }
+  void join(const UniqueId& id, Hello hello) const;
+  /// Lets a rank in, as a hub with this secret does.
+  void admit(const Secret& secret) const;
   /// The next frame; an empty header if the connection ends.
   Frame hear() const;
+  /// The next frame of this kind; frames of other kinds before it are dropped. An empty header if the connection ends.
+  Frame hear(Kind kind) const;
   void say(std::span<const std::byte> bytes) const;
   void say(Header header, std::span<const std::byte> payload) const;
   /// Returns when the hub has closed the connection; false if it did not within a minute.

@@ -2,13 +2,16 @@
 // The standby hub: the process of the hub dies, is stopped, or ends. The ranks go on, or learn which rank is lost.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 
 #include <array>
 #include <condition_variable>
 #include <mutex>
+#include <optional>
 #include <sstream>
 
 #include "bootstrap/lineup.h"
+#include "bootstrap/process.h"
 #include "unit/bootstrap_group.h"
 
 namespace tutti::bootstrap {
@@ -222,6 +225,73 @@ TEST(Standby, ServesRanksInManyProcesses) {
   serving.kill();
   ranks[2]->kill();
   for (const size_t rank : {0u, 1u, 3u}) EXPECT_THAT(ranks[rank]->hear(), HasSubstr("rank 2 ("));
+}
+
+/// A hub in the process of rank 1, as far as rank 0 sees it: the test says what it knows.
+class PretendedStandby {
+ public:
+  PretendedStandby() : listener_(base::listen_on(base::SocketAddress::parse("127.0.0.1:0").value()).value()) {}
+  std::string address() const { return base::local_address(listener_).to_string(); }
+  Stranger accept() const {
+    pollfd readable = {.fd = listener_.get(), .events = POLLIN, .revents = 0};
+    EXPECT_EQ(::poll(&readable, 1, 60000), 1);
+    return Stranger(base::Fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC)));
+  }
+
+ private:
+  base::Fd listener_;
+};
+
+/// Rank 0 of three and the primary, in this process. The two other ranks are pretended.
+struct PretendedRanks {
+  PretendedRanks() : standby_rank(id), other(id) {
+    Hello hello = hello_to(id, 1, 3);
+    hello.process = process_token() + 1;
+    standby_rank.join(id, hello);
+    other.join(id, 2, 3);
+  }
+  void call(Operation operation, int root, const Bytes& bytes) const {
+    const Header header = {
+        .kind = Kind::kCall, .code = static_cast<uint16_t>(operation), .id = 1, .rank = root, .timeout_ms = 60000};
+    standby_rank.say(header, bytes);
+    other.say(header, {});
+  }
+  UniqueId id = make_id();
+  Stranger standby_rank;
+  Stranger other;
+};
+
+/// Rank 1 dies. The standby knows, the primary does not know yet. Rank 0 is told, and leaves. The primary tells rank 2
+/// of the death, not that rank 0 has left.
+TEST(Standby, ARankThatLeavesBecauseOfAFailureTellsThePrimary) {
+  const PretendedRanks ranks;
+  const PretendedStandby standby;
+  auto joining = std::async(std::launch::async, [&] { return Bootstrap::join(ranks.id, 0, 3, soon()); });
+  for (const Stranger* rank : {&ranks.standby_rank, &ranks.other})
+    ASSERT_EQ(rank->hear(Kind::kReply).header.kind, Kind::kReply) << "all have joined";
+  ranks.call(Operation::kBroadcast, 1, pack(std::array{to_bytes(standby.address())}));
+  std::optional<Stranger> rank_0 = standby.accept();
+  rank_0->admit(endpoint_of(ranks.id).value().secret);
+  ranks.call(Operation::kAllGather, 0, {});
+  auto mine = joining.get();
+  ASSERT_TRUE(mine.ok()) << mine.status().to_string();
+
+  ranks.other.say(
+      {.kind = Kind::kCall, .code = static_cast<uint16_t>(Operation::kBarrier), .id = 2, .timeout_ms = 60000}, {});
+  constexpr auto kLost = static_cast<uint16_t>(FailureKind::kPeerLost);
+  rank_0->say({.kind = Kind::kFailure, .code = kLost, .rank = 1}, to_bytes("rank 1 (a pid 1) is lost"));
+  EXPECT_EQ(text_of((*mine)->barrier(soon())), "rank 1 (a pid 1) is lost");
+  (*mine)->announce({0, "has made no call", {}});
+  auto leaving = std::async(std::launch::async, [&] { mine->reset(); });
+  EXPECT_EQ(rank_0->hear(Kind::kLeave).header.kind, Kind::kLeave);
+  rank_0.reset();
+
+  for (int call = 0; call < 2; ++call) EXPECT_EQ(ranks.other.hear(Kind::kReply).header.id, 1u);
+  const Frame told = ranks.other.hear();
+  EXPECT_EQ(told.header.kind, Kind::kFailure);
+  EXPECT_EQ(told.header.rank, 1);
+  EXPECT_EQ(to_text(told.payload), "rank 1 (a pid 1) is lost");
+  EXPECT_EQ(to_text(ranks.other.hear(Kind::kReply).payload), "rank 1 (a pid 1) is lost");
 }
 
 }  // namespace

@@ -323,6 +323,7 @@ TEST(Device, LLWordsOfEarlierRoundsOfFlagsAreNotTakenForNew) {
   pair.jump_to(kRound);
   for (uint32_t slot = 0; slot <= pair.slots(); ++slot) {
     pair.send(1);
+    EXPECT_FALSE(pair.arrived(LLPair::kElements)) << "a sweep must not look like a longer message";
     ASSERT_TRUE(pair.arrived(1));
     pair.release();
   }
@@ -330,6 +331,83 @@ TEST(Device, LLWordsOfEarlierRoundsOfFlagsAreNotTakenForNew) {
   EXPECT_FALSE(pair.arrived(LLPair::kElements)) << "nothing was sent";
   pair.send(LLPair::kElements);
   EXPECT_TRUE(pair.arrived(LLPair::kElements));
+}
+
+/// Three ranks and a work, for steps that a test makes by hand.
+class Steps {
+ public:
+  explicit Steps(Wire wire) : wire_(wire), ranks_(make_ranks({3, &two_shot_all_reduce, wire, 4, false, 0})) {
+    work_.data_type = TUTTI_FLOAT32;
+    work_.reduce_op = TUTTI_SUM;
+    work_.element_bytes = sizeof(float);
+    work_.abort = &ranks_[0].abort;
+  }
+  tutti_work& work() { return work_; }
+  tutti_connection& to(uint32_t from, uint32_t rank) {
+    return *ranks_[from].shm->sender({rank, transport::Lane::kCollective, 0, 0});
+  }
+  tutti_connection& from(uint32_t peer, uint32_t rank) {
+    return *ranks_[rank].shm->receiver({peer, transport::Lane::kCollective, 0, 0});
+  }
+  uint64_t slot_bytes(uint64_t bytes) const {
+    return wire_ == Wire::kLL ? device::LL::slot_bytes(bytes) : device::Simple::slot_bytes(bytes);
+  }
+  int32_t move(const device::Operands& operands) {
+    device::HostTeam team(work_);
+    return wire_ == Wire::kLL ? team.move_ll(work_, operands) : team.move_simple(work_, operands);
+  }
+  void send(const float& value, uint32_t from, uint32_t rank, bool stable) {
+    tutti_connection* const peer = &to(from, rank);
+    device::Operands operands;
+    operands.own = reinterpret_cast<const uint8_t*>(&value);
+    operands.send = &peer;
+    operands.send_count = 1;
+    operands.elements = 1;
+    operands.stable = stable;
+    device::place_message(*peer, slot_bytes(sizeof value));
+    EXPECT_EQ(move(operands), TUTTI_OK);
+  }
+
+ private:
+  Wire wire_;
+  std::vector<Rank> ranks_;
+  tutti_work work_{};
+};
+
+// Sums of floats show the order of their operands.
+TEST(Device, TheOwnValueIsFoldedAtItsPlace) {
+  for (const Wire wire : {Wire::kSimple, Wire::kLL}) {
+    for (const uint32_t position : {0u, 1u, 2u}) {
+      Steps steps(wire);
+      steps.send(1e8f, 0, 2, false);
+      steps.send(-1e8f, 1, 2, false);
+      const float own = 1;
+      float sum = -7.5f;
+      std::array<tutti_connection*, 2> peers = {&steps.from(0, 2), &steps.from(1, 2)};
+      for (tutti_connection* peer : peers) device::place_message(*peer, steps.slot_bytes(sizeof own));
+      device::Operands operands;
+      operands.own = reinterpret_cast<const uint8_t*>(&own);
+      operands.own_position = position;
+      operands.recv = peers.data();
+      operands.recv_count = 2;
+      operands.output = reinterpret_cast<uint8_t*>(&sum);
+      operands.elements = 1;
+      ASSERT_EQ(steps.move(operands), TUTTI_OK);
+      EXPECT_EQ(sum, position == 2 ? 1 : 0) << position;
+    }
+  }
+}
+
+// The receiver may read memory that stays as it is until it has done so, and no other.
+TEST(Device, OnlyStableValuesAreOfferedInPlace) {
+  Steps steps(Wire::kSimple);
+  steps.work().direct_minimum = 1;
+  const float value = 3;
+  steps.send(value, 0, 2, true);
+  EXPECT_EQ(device::Simple::header(steps.to(0, 2)).address, reinterpret_cast<uint64_t>(&value));
+  steps.send(value, 0, 2, false);
+  EXPECT_EQ(device::Simple::header(steps.to(0, 2)).address, 0u);
+  EXPECT_EQ(*reinterpret_cast<const float*>(device::Simple::payload(steps.to(0, 2))), value);
 }
 
 TEST(Device, DifferentCountsAreNoticed) {

@@ -54,14 +54,14 @@ struct FakeNetwork::Calls {
     auto pipe = std::make_shared<Pipe>();
     network.pipes_.push_back(pipe);
     network.listeners_[index]->waiting.push_back(pipe);
-    *connection = new Connection{&network, std::move(pipe), true, {}};
+    *connection = new Connection{&network, std::move(pipe), true};
     return TUTTI_OK;
   }
   static int32_t accept(void* raw, void** /*state*/, void** connection) {
     auto& listener = *static_cast<Listener*>(raw);
     const std::lock_guard lock(listener.network->mutex_);
     if (listener.waiting.empty()) return TUTTI_AGAIN;
-    *connection = new Connection{listener.network, std::move(listener.waiting.front()), false, {}};
+    *connection = new Connection{listener.network, std::move(listener.waiting.front()), false};
     listener.waiting.pop_front();
     ++listener.network->open_receivers_;
     return TUTTI_OK;
@@ -96,6 +96,11 @@ struct FakeNetwork::Calls {
     connection.pipe->messages.push_back({tag, std::move(message)});
     ++network.sent_[tag];
     *request = &sent_request;
+    if (network.held_tag_ == int64_t{tag}) {
+      Request& held = connection.held_sends[tag];
+      held = {&connection, {{nullptr, 0, tag, false}}, true};
+      *request = &held;
+    }
     return TUTTI_OK;
   }
   static int32_t recv(void* raw, uint32_t count, void* const* addresses, const uint64_t* bytes, const uint32_t* tags,
@@ -103,12 +108,13 @@ struct FakeNetwork::Calls {
     auto& connection = *static_cast<Connection*>(raw);
     FakeNetwork& network = *connection.network;
     const std::lock_guard lock(network.mutex_);
-    auto made = std::make_unique<Request>(Request{&connection, {}});
+    auto made = std::make_unique<Request>(Request{&connection, {}, false});
     for (uint32_t i = 0; i < count; ++i) {
       const bool on_device = registrations[i] == &device_memory;
       uint8_t* const to = network.reach(addresses[i], bytes[i], on_device);
       if (to == nullptr) return TUTTI_INVALID_ARGUMENT;
       made->parts.push_back({to, bytes[i], tags[i], on_device});
+      ++network.posted_[tags[i]];
     }
     *request = made.get();
     connection.receives.push_back(std::move(made));
@@ -138,6 +144,11 @@ struct FakeNetwork::Calls {
     FakeNetwork& network = *connection.network;
     const std::lock_guard lock(network.mutex_);
     Pipe& pipe = *connection.pipe;
+    if (request.is_send) {
+      *done = network.held_tag_ == int64_t{request.parts[0].tag} ? 0 : 1;
+      if (*done == 0) ++network.held_[request.parts[0].tag];
+      return *done == 0 ? TUTTI_AGAIN : TUTTI_OK;
+    }
     if (!is_oldest(connection, request)) return TUTTI_AGAIN;
     if (!has_all(pipe, request)) return pipe.code == TUTTI_OK ? TUTTI_AGAIN : network.fail(pipe.code);
     for (size_t i = 0; i < request.parts.size(); ++i) {
@@ -226,10 +237,10 @@ void FakeNetwork::grant(const PrivateMemory& memory) {
   granted_.push_back(&memory);
 }
 
-int FakeNetwork::sent(uint32_t first, uint32_t last) {
+int FakeNetwork::count(const std::map<uint32_t, int>& by_tag, uint32_t first, uint32_t last) {
   const std::lock_guard lock(mutex_);
   int sum = 0;
-  for (const auto& [tag, count] : sent_) sum += tag >= first && tag <= last ? count : 0;
+  for (const auto& [tag, count] : by_tag) sum += tag >= first && tag <= last ? count : 0;
   return sum;
 }
 

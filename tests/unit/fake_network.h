@@ -37,7 +37,14 @@ class FakeNetwork {
   /// Lets only the plugin access the memory at `view`, through `alias`.
   void grant(const PrivateMemory& memory);
   /// Messages that were sent with a tag from `first` to `last`, and flushes.
-  int sent(uint32_t first, uint32_t last);
+  int sent(uint32_t first, uint32_t last) { return count(sent_, first, last); }
+  /// Receives that were posted for such a tag.
+  int posted(uint32_t first, uint32_t last) { return count(posted_, first, last); }
+  /// Sends with this tag are not done until release_sends(). Their messages arrive all the same.
+  void hold_sends(uint32_t tag) { held_tag_ = tag; }
+  void release_sends() { held_tag_ = -1; }
+  /// How often sends with this tag were found not to be done.
+  int held(uint32_t tag) { return count(held_, tag, tag); }
   int flushes() const { return flushes_; }
   /// Connections that the accepting side holds open.
   int open_receivers() const { return open_receivers_; }
@@ -59,13 +66,7 @@ class FakeNetwork {
     FakeNetwork* network = nullptr;
     std::deque<std::shared_ptr<Pipe>> waiting;
   };
-  struct Request;
-  struct Connection {
-    FakeNetwork* network = nullptr;
-    std::shared_ptr<Pipe> pipe;
-    bool sends = false;
-    std::deque<std::unique_ptr<Request>> receives;  ///< oldest first
-  };
+  struct Connection;
   struct Part {
     uint8_t* address = nullptr;
     uint64_t bytes = 0;
@@ -75,7 +76,16 @@ class FakeNetwork {
   struct Request {
     Connection* connection = nullptr;
     std::vector<Part> parts;
+    bool is_send = false;
   };
+  struct Connection {
+    FakeNetwork* network = nullptr;
+    std::shared_ptr<Pipe> pipe;
+    bool sends = false;
+    std::deque<std::unique_ptr<Request>> receives = {};  ///< oldest first
+    std::map<uint32_t, Request> held_sends = {};         ///< by tag
+  };
+  int count(const std::map<uint32_t, int>& by_tag, uint32_t first, uint32_t last);
   int32_t fail(int32_t code);
   /// The granted memory that holds an address, or null.
   const PrivateMemory* memory_at(const void* address);
@@ -95,7 +105,8 @@ class FakeNetwork {
   uint64_t capabilities_ = 0;
   uint32_t max_connections_ = 0;
   uint32_t memory_ = TUTTI_MEMORY_HOST;
-  std::map<uint32_t, int> sent_;  // messages by tag
+  std::atomic<int64_t> held_tag_{-1};
+  std::map<uint32_t, int> sent_, posted_, held_;  // by tag
   std::vector<const PrivateMemory*> granted_;
   std::map<uint8_t*, std::vector<uint8_t>> unflushed_;  // received for the device, by address
 };

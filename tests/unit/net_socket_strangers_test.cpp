@@ -344,6 +344,24 @@ TEST(Handshake, AClosedPortIsTold) {
   EXPECT_EQ(code, TUTTI_REMOTE);
 }
 
+/// A network that cannot be reached, not a port that is closed: the route may come back within the limit.
+TEST(Handshake, AnAddressWithoutARouteIsGivenUpAfterTheLimit) {
+  SocketNetwork net({{"settings.net.socket.streams", "1"}, {"timeouts.peer_loss", "1s"}});
+  Address address = address_of(net.handle());
+  const std::array<uint8_t, 4> broadcast = {127, 255, 255, 255};  // TCP reaches no such address
+  std::copy(broadcast.begin(), broadcast.end(), address.ip.begin());
+  tutti_net_handle handle{};
+  std::memcpy(handle.bytes, &address, sizeof address);
+  void *state = nullptr, *connection = nullptr;
+  int32_t code = TUTTI_AGAIN;
+  const auto start = Clock::now();
+  while (code == TUTTI_AGAIN && Clock::now() < start + kLimit)
+    code = net.ops().connect(net.context(), 0, &handle, &state, &connection);
+  EXPECT_EQ(code, TUTTI_REMOTE);
+  EXPECT_GE(Clock::now() - start, std::chrono::seconds(1));
+  EXPECT_THAT(plugin::take_failure_text(), HasSubstr("127.255.255.255"));
+}
+
 size_t open_descriptors() {
   const std::filesystem::directory_iterator all("/proc/self/fd");
   return static_cast<size_t>(std::distance(begin(all), end(all)));

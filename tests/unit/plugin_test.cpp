@@ -22,6 +22,7 @@
 #include "plugin/loader.h"
 #include "plugin/registry.h"
 #include "plugin/search.h"
+#include "tutti/device/simple.h"
 #include "unit/required.h"
 
 namespace tutti::plugin {
@@ -340,6 +341,27 @@ TEST(Settings, OfAPluginAreChecked) {
   EXPECT_EQ(load("settings.tuner.table.memory_gbs", "50"), "accepted");
   EXPECT_THAT(load("settings.tuner.table.memroy_gbs", "50"), AllOf(HasSubstr("TUTTI-P07"), HasSubstr("memory_gbs")));
   EXPECT_THAT(load("settings.tuner.table.memory_gbs", "fast"), AllOf(HasSubstr("memory_gbs"), HasSubstr("fast")));
+}
+
+/// A message is a header and as many bytes as the layout says; it takes one slot, or `message_slots`.
+TEST(Protocols, SlotsOfSimpleHaveRoomForTheHeader) {
+  auto config = configured();
+  const auto image =
+      test::required(Image::load(Kind::kProtocol, "simple", (kPlugins / "tutti-proto-simple.so").string()));
+  const auto simple = test::required(Plugin::open(image, config));
+  for (const uint32_t link : {TUTTI_LINK_SHM, TUTTI_LINK_NETWORK}) {
+    for (const uint64_t bytes : {64u, 1024u, 65536u}) {
+      tutti_slot_layout layout{};
+      layout.struct_size = sizeof layout;
+      layout.slot_count = 8;
+      layout.slot_bytes = bytes;
+      ASSERT_EQ(simple->ops<tutti_protocol_ops>()->layout(simple->self(), link, &layout), TUTTI_OK);
+      EXPECT_GE(layout.slot_bytes, bytes);
+      EXPECT_GE(layout.slot_stride * std::max(1u, layout.message_slots),
+                layout.slot_bytes + device::Simple::kHeaderBytes)
+          << "link " << link;
+    }
+  }
 }
 
 TEST(Registry, GoesOnOnlyIfTold) {

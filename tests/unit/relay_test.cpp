@@ -232,6 +232,37 @@ TEST_P(RelayTest, NumbersThatNoMessageHadTakeNoMessagesOfTheNetwork) {
   EXPECT_EQ(fake_.sent(kFirstSlice, kLastSlice), 1);
 }
 
+/// A network may be done with a send only after its message has arrived and the receiver has made room.
+TEST_P(RelayTest, ASlotWaitsUntilItsLastSliceIsSent) {
+  fake_.hold_sends(kFirstSlice);
+  open();
+  a_->send(0, {1});
+  ASSERT_TRUE(eventually([&] { return b_->has(0); }));
+  EXPECT_EQ(b_->receive(0, 1), std::vector<uint8_t>{1});
+  ASSERT_TRUE(eventually([&] { return a_->has_room(kSlots); }));
+  a_->send(kSlots, {2});
+  const int before = fake_.held(kFirstSlice);
+  ASSERT_TRUE(eventually([&] { return fake_.held(kFirstSlice) >= before + 2; })) << "two turns of the relay";
+  EXPECT_EQ(fake_.sent(kFirstSlice, kFirstSlice), 1);
+  EXPECT_FALSE(a_->relay->idle());
+  fake_.release_sends();
+  ASSERT_TRUE(eventually([&] { return b_->has(kSlots); }));
+  EXPECT_EQ(b_->receive(kSlots, 1), std::vector<uint8_t>{2});
+  EXPECT_TRUE(eventually([&] { return a_->relay->idle(); }));
+}
+
+TEST_P(RelayTest, ASlotIsPostedAgainWhenTheGpuIsDoneWithIt) {
+  open();
+  ASSERT_TRUE(eventually([&] { return fake_.posted(kFirstSlice, kFirstSlice) == 2; })) << "at both ends";
+  a_->send(0, {1});
+  ASSERT_TRUE(eventually([&] { return b_->has(0); }));
+  a_->send(1, {2});
+  ASSERT_TRUE(eventually([&] { return b_->has(1); })) << "a later turn of the relay";
+  EXPECT_EQ(fake_.posted(kFirstSlice, kFirstSlice), 2);
+  EXPECT_EQ(b_->receive(0, 1), std::vector<uint8_t>{1});
+  EXPECT_TRUE(eventually([&] { return fake_.posted(kFirstSlice, kFirstSlice) == 3; }));
+}
+
 /// A GPU may fill a slot before it tells the message, while the relay looks at an unused number of the same slot.
 TEST_P(RelayTest, ALengthThatIsNotToldYetIsNoMessage) {
   open();

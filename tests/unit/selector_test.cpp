@@ -286,6 +286,11 @@ TEST_F(RulesTest, set_the_number_of_channels_up_to_those_there_are) {
   EXPECT_EQ(selector_->choose(of_bytes(64))->channels, 1u);
 }
 
+TEST_F(RulesTest, do_not_spread_copies_over_channels) {
+  follow("rules: [{choose: {algorithm: direct/shifted, protocol: copy, channels: 3}}]");
+  EXPECT_EQ(selector_->choose(all_gather(kLarge, true))->channels, 1u);
+}
+
 TEST_F(RulesTest, on_algorithms_say_nothing_of_messages) {
   const Question message = {Collective::kSendRecv, DataType::kUint8, ReduceOp::kSum, 8, false};
   for (const char* rule :

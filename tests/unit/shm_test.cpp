@@ -91,6 +91,28 @@ TEST(Shm, BothEndsOfAConnectionAreOnePlace) {
   EXPECT_FALSE(a->is_local(2));
 }
 
+TEST(Shm, EachSenderHasAPlaceOfItsOwn) {
+  std::vector<std::unique_ptr<Shm>> ranks;
+  std::vector<Shm::Peer> peers;
+  for (uint32_t rank = 0; rank < 3; ++rank) {
+    ranks.push_back(required(Shm::create(rank, {0, 1, 2}, {1, {small_slots()}})));
+    peers.push_back(peer_of(*ranks.back()));
+  }
+  for (const auto& rank : ranks) ASSERT_TRUE(rank->attach(peers, Shm::SingleCopy::kAuto).ok());
+  for (uint32_t from = 0; from < 3; ++from) {
+    for (uint32_t to = 0; to < 3; ++to) {
+      if (from != to) ranks[from]->sender(key_to(to))->slots[0] = static_cast<uint8_t>(10 * from + to);
+    }
+  }
+  for (uint32_t from = 0; from < 3; ++from) {
+    for (uint32_t to = 0; to < 3; ++to) {
+      if (from != to) {
+        EXPECT_EQ(ranks[to]->receiver(key_to(from))->slots[0], 10 * from + to);
+      }
+    }
+  }
+}
+
 TEST(Shm, SingleCopyMayBeOff) {
   const auto a = make(0);
   const auto b = make(1);

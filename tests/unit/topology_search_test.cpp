@@ -93,6 +93,19 @@ double ascending_ring_gbs(const System& system) {
   return gbs;
 }
 
+/// The GPUs of a machine with one GPU below each switch, without their links.
+std::array<Pci*, 3> gpus_of(Document& document) {
+  std::array<Pci*, 3> gpus{};
+  size_t count = 0;
+  for (Cpu& cpu : document.cpus) {
+    for (Pci& hub : cpu.pci) {
+      gpus.at(count) = &hub.children[0];
+      gpus.at(count++)->gpu->links.clear();
+    }
+  }
+  return gpus;
+}
+
 void expect_fits(const System& system, const NodeGraph& graph) {
   const auto loads = link_loads(system, graph);
   ASSERT_TRUE(loads.ok()) << loads.status().to_string();
@@ -312,6 +325,24 @@ TEST(Search, AStreamThatDoesNotFitTakesNothing) {
   EXPECT_EQ(ledger.left(path), 10);
   EXPECT_TRUE(ledger.take(path, 10));
   EXPECT_EQ(ledger.left(path), 0);
+}
+
+/// NVLinks join GPU 0 with GPU 2, and GPU 2 with GPU 1. The order of the bus fails, the other one needs the whole port.
+TEST(Search, AnOrderThatFailsGivesTheNetworkBack) {
+  Document document = test::hgx(3, 1);
+  const std::array<Pci*, 3> gpus = gpus_of(document);
+  for (const auto& [a, b] : {std::pair{0u, 2u}, {2u, 1u}}) {
+    gpus[a]->gpu->links.push_back(test::nvlink(gpus[b]->bus, 18));
+    gpus[b]->gpu->links.push_back(test::nvlink(gpus[a]->bus, 18));
+  }
+  Machine machine(document, 2);
+  const sdk::detail::Machine devices(*machine.topology().system, true);
+  ASSERT_EQ(devices.net_count(), 1u);
+  const sdk::detail::Conditions conditions{
+      TUTTI_PATTERN_TREE, devices.out_of(0, 0).gbs, TUTTI_PATH_NVL, TUTTI_PATH_SYS, true, false};
+  const auto routes = sdk::detail::Finder(devices, conditions, 1, 1000, 1000).run();
+  ASSERT_EQ(routes.size(), 1u);
+  EXPECT_THAT(routes[0].devices, ElementsAre(0, 2, 1));
 }
 
 TEST(Search, TwoDevicesOfABalancedTreeShareTheNetwork) {

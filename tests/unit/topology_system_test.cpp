@@ -268,6 +268,27 @@ TEST(SystemPaths, RelaysShareThePorts) {
   }
 }
 
+TEST(SystemPaths, TheNearestGpuIsTheRelay) {
+  Document document = test::hgx(2, 0);
+  const auto gpu = [](uint32_t number, int dev) {
+    Pci device = test::gpu(bus(number), dev, 90);
+    device.gpu->links = {test::nvswitch_links(18)};
+    return device;
+  };
+  Pci far = test::pci(bus(0x11));
+  far.children = {gpu(0x12, 0)};
+  Pci near = test::pci(bus(0x20));
+  near.children = {gpu(0x21, 1), test::nic(bus(0x22), 0, 400000)};
+  Pci top = test::pci(bus(0x10));
+  top.children = {far, near};
+  document.cpus[0].pci = {top};
+  document.cpus[1].pci = {gpu(0x81, 2)};
+  const System system = built(document);
+  EXPECT_EQ(path(system, "GPU 0", "mlx5_0"), "PXB 48");
+  EXPECT_EQ(path(system, "GPU 1", "mlx5_0"), "PIX 48");
+  EXPECT_THAT(way(system, "GPU 2", "mlx5_0"), HasSubstr("GPU 2, NVSwitch, GPU 1, "));
+}
+
 TEST(SystemNodes, PortsOfOneAdapter) {
   Document document = test::workstation();
   Pci first = test::nic(bus(9, 0, 0), 0, 100000);

@@ -88,6 +88,22 @@ Status random_messages(Communicator& communicator, uint64_t seed) {
   return outputs == expected ? Status() : wrong("grouped sends and receives: wrong elements");
 }
 
+/// A group within a group runs nothing: the message to this rank itself meets its receive at the end of the outer one.
+Status nested_groups(Communicator& communicator, uint64_t seed) {
+  const uint64_t sent = mix(seed);
+  uint64_t received = 0;
+  TUTTI_TRY(group_start());
+  TUTTI_TRY(group_start());
+  Status status = communicator.send(&sent, 1, DataType::kUint64, communicator.rank());
+  const Status inner = group_end();
+  if (status.ok()) status = communicator.recv(&received, 1, DataType::kUint64, communicator.rank());
+  const Status outer = group_end();
+  TUTTI_TRY(status);
+  TUTTI_TRY(inner);
+  TUTTI_TRY(outer);
+  return received == sent ? Status() : wrong("a group within a group: wrong message");
+}
+
 /// One checked all-reduce.
 Status all_reduce(Communicator& communicator, uint64_t seed, size_t count = 1000) {
   const check::Problem problem{.rank_count = communicator.size(), .count = count, .seed = seed};
@@ -248,6 +264,7 @@ const std::vector<Scenario>& scenarios() {
       {"shm.single_copy_min", std::to_string(kSingleCopyBytes)}};
   static const std::vector<Scenario> all = {{"all_to_all_v with random counts", uneven_all_to_all},
                                             {"random messages in a group", random_messages},
+                                            {"a group within a group", nested_groups},
                                             {"split", split},
                                             {"communicators used by several threads", threads},
                                             {"one group over several communicators", group},
