@@ -4,13 +4,15 @@
 //   rank → hub                             hub → rank
 //   kHello   Hello; id                     kChallenge Challenge: the first frame of a connection
 //   kCall    code: Operation; id, rank:    kWelcome   the hub's proof: the rank's own proof was right
-//            the root; own contribution    kReply     code, id; packed result, or the text of the failure
+//            the root; contribution        kReply     code, id; packed result, or the text of the failure
 //   kAbort   text                          kFailure   code: FailureKind; rank; text
 //   kQuery   id; question                  kAsk       id; question
 //   kAnswer  id of the kAsk; bytes         kClosing
 //   kEnding  Ending                        kDeparture rank; Departure
 //   kLeave
 //   kRely    code: Rely; text
+//
+// The contributions to the calls of the group are sealed (seal.h); the hub passes them on as they are.
 //
 // A hello is answered by a kWelcome. When all ranks have joined, the hub of the unique id sends a kReply with the
 // lineup (lineup.h), too.
@@ -36,7 +38,7 @@ using Bytes = std::vector<std::byte>;
 using Secret = std::array<std::byte, 16>;
 
 /// Raised whenever frames change their meaning. Header, Challenge, and Hello up to its proof stay as they are for ever.
-inline constexpr uint32_t kWireVersion = 3;
+inline constexpr uint32_t kWireVersion = 4;
 /// The first version with proofs. Earlier hellos carry the secret where there is a nonce now.
 inline constexpr uint32_t kFirstVersionWithProofs = 3;
 inline constexpr uint32_t kMaxPayloadBytes = 64u << 20;

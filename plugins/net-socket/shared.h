@@ -2,13 +2,36 @@
 // What the listeners and connections of one context share: settings, options of sockets, the event descriptor.
 #pragma once
 
+#include <memory>
+#include <mutex>
+
+#include "data_socket.h"
 #include "system.h"
+#include "tls.h"
 #include "tutti/sdk/plugin.h"
 #include "tutti/status.h"
 
 namespace tutti::net_socket {
 
 inline constexpr uint32_t kMaxStreams = 16;
+
+/// What somebody has done to a connection that ends the context. Any thread.
+class Alarm {
+ public:
+  void raise(const Status& why) {
+    const std::lock_guard lock(mutex_);
+    if (why_.ok()) why_ = why;
+  }
+  /// Ok: there is none.
+  Status status() const {
+    const std::lock_guard lock(mutex_);
+    return why_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  Status why_;
+};
 
 struct Shared {
   uint32_t streams = 1;
@@ -17,6 +40,11 @@ struct Shared {
   Milliseconds grace{10000};  ///< a connection survives each silence shorter than this
   sdk::Host host{};
   Fd events;  ///< epoll, edge-triggered, of every socket with data, and of listeners
+  std::shared_ptr<const Tls> tls;  ///< null: data go in clear
+  std::unique_ptr<Alarm> alarm = std::make_unique<Alarm>();
+
+  /// A stream of a connection, after the proofs. `key` is used with TLS only.
+  Result<DataSocket> make_stream(Fd socket, TlsStream::Role role, const StreamKey& key) const;
 
   /// A connection that has been silent for this long is lost.
   Milliseconds limit() const { return silence_limit(grace); }
