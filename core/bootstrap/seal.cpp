@@ -43,9 +43,11 @@ Result<std::unique_ptr<const Seal>> Seal::create(const Secret& secret) {
 }
 
 Result<Bytes> Seal::close(std::span<const std::byte> plain, Place place) const {
-  Bytes sealed(plain.size() + kMoreBytes);
-  if (::getrandom(sealed.data(), kNonceBytes, 0) != static_cast<ssize_t>(kNonceBytes))
+  std::array<std::byte, kNonceBytes> nonce;
+  if (::getrandom(nonce.data(), nonce.size(), 0) != static_cast<ssize_t>(nonce.size()))
     return base::system_error("cannot draw random bytes");
+  Bytes sealed(plain.size() + kMoreBytes);
+  std::copy(nonce.begin(), nonce.end(), sealed.begin());
   const auto where = payload_of(place);
   const Context context(EVP_CIPHER_CTX_new());
   std::byte* const body = sealed.data() + kNonceBytes;
