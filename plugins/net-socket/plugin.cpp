@@ -147,6 +147,7 @@ class SocketNetwork : public sdk::Network {
     if (const std::string tls = host().text("tls"); tls != "off") {
       Tls::Options options;
       options.kernel = tls == "on";
+      options.patience = shared.limit();
       options.log = [host = host()](const std::string& text) { host.log(TUTTI_LOG_INFO, text); };
       TUTTI_ASSIGN(shared.tls, Tls::create(std::move(options)));
     }

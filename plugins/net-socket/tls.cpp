@@ -76,6 +76,7 @@ struct TlsBio {
       if (written <= 0 && BIO_should_retry(to.kernel_bio_)) BIO_set_retry_write(bio);
       return written;
     }
+    to.hears_since_.reset();
     to.out_.insert(to.out_.end(), from, from + bytes);
     return bytes;
   }
@@ -86,7 +87,10 @@ struct TlsBio {
     const bool kernel = from.kernel_bio_ != nullptr && BIO_get_ktls_recv(from.kernel_bio_);
     const ssize_t got = kernel ? BIO_read(from.kernel_bio_, to, bytes)
                                : ::recv(from.socket_, to, static_cast<size_t>(bytes), MSG_DONTWAIT);
-    if (got > 0) return static_cast<int>(got);
+    if (got > 0) {
+      if (!from.ready_ && !from.hears_since_) from.hears_since_ = Clock::now();
+      return static_cast<int>(got);
+    }
     if (got == 0) {
       from.eof_ = true;
     } else if (kernel ? BIO_should_retry(from.kernel_bio_) != 0 : would_block(errno)) {
@@ -102,7 +106,7 @@ struct TlsBio {
     switch (command) {
       case BIO_CTRL_FLUSH:
         BIO_clear_retry_flags(bio);
-        if (of.flush()) return 1;
+        if (of.ready_ || of.flush()) return 1;  // send() flushes what it has encrypted
         if (of.socket_error_ == 0) BIO_set_retry_write(bio);
         return 0;
       case BIO_CTRL_EOF:
@@ -135,7 +139,6 @@ Result<std::shared_ptr<const Tls>> Tls::create(Options options) {
   SSL_CTX_set_session_cache_mode(context, SSL_SESS_CACHE_OFF);
   SSL_CTX_clear_options(context, SSL_OP_ENABLE_MIDDLEBOX_COMPAT);
   SSL_CTX_set_options(context, SSL_OP_NO_TICKET);
-  SSL_CTX_set_verify(context, SSL_VERIFY_PEER, nullptr);  // a client that is shown a certificate refuses it
   SSL_CTX_set_default_read_buffer_len(context, kReadBytes);
   SSL_CTX_set_psk_use_session_callback(context, TlsStream::client_session);
   SSL_CTX_set_psk_find_session_callback(context, TlsStream::server_session);
@@ -166,7 +169,12 @@ Status TlsStream::open() {
   SSL_set_bio(ssl_.get(), bio, bio);
   SSL_set_app_data(ssl_.get(), this);
   if (tls_->options().kernel && attach_kernel()) SSL_set_options(ssl_.get(), SSL_OP_ENABLE_KTLS);
-  role_ == Role::kSends ? SSL_set_connect_state(ssl_.get()) : SSL_set_accept_state(ssl_.get());
+  if (role_ == Role::kReceives) {
+    SSL_set_accept_state(ssl_.get());
+  } else {
+    SSL_set_connect_state(ssl_.get());
+    SSL_set_verify(ssl_.get(), SSL_VERIFY_PEER, nullptr);  // refuses every certificate
+  }
   return {};
 }
 
@@ -230,7 +238,7 @@ int TlsStream::shake_hands() {
   if (!flush()) return refuse();
   ERR_clear_error();
   const int result = SSL_do_handshake(ssl_.get());
-  if (result != 1) return explain(result);
+  if (result != 1) return check_patience(explain(result));
   if (SSL_session_reused(ssl_.get()) == 0) {  // without the key that both sides have
     broken_ = EBADMSG;
     failure_ = "the other side does not use the pre-shared key";
@@ -238,6 +246,14 @@ int TlsStream::shake_hands() {
   }
   become_ready();
   return 0;
+}
+
+/// Each side sends its part of the handshake at once, so that a part that stops in the middle was changed on its way.
+int TlsStream::check_patience(int result) {
+  if (errno != EAGAIN || !hears_since_ || Clock::now() - *hears_since_ < tls_->options().patience) return result;
+  broken_ = EBADMSG;
+  failure_ = "the other side's part of the handshake has no end";
+  return refuse();
 }
 
 void TlsStream::become_ready() {

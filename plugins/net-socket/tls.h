@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -30,7 +31,8 @@ class Tls {
   struct Options {
     bool kernel = true;                         ///< use the kernel's TLS where there is one
     uint64_t records_per_key = uint64_t{1} << 23;  ///< of data; AES-GCM is safe for 2^24.5 full records
-    std::function<void(const std::string&)> log;   ///< a line at info
+    Milliseconds patience{20'000};  ///< for the rest of a handshake's part that has begun to arrive
+    std::function<void(const std::string&)> log;  ///< a line at info
   };
   /// kUnsupported if this OpenSSL, or its configuration, does not offer TLS 1.3 with AES-128-GCM.
   static Result<std::shared_ptr<const Tls>> create(Options options);
@@ -96,6 +98,7 @@ class TlsStream {
   bool write_record(const void* from, size_t bytes);
   bool renew_key();
   bool flush();
+  int check_patience(int result);
   int refuse();
   int explain(int result);
   SSL_SESSION* make_session() const;
@@ -119,6 +122,7 @@ class TlsStream {
   bool ready_ = false;
   bool eof_ = false;
   int socket_error_ = 0;
+  std::optional<Time> hears_since_;  // a part of the handshake, which this side has not answered yet
   int broken_ = 0;  // errno of all later calls
   std::string failure_;
   uint64_t records_ = 0;         // of the present key
