@@ -170,7 +170,7 @@ class Job(unittest.TestCase):
         self.assertEqual([code for code, _ in results], [0, 0], results)
         seen = middle.seen()
         self.assertGreater(len(seen), KEPT_BYTES // 2)
-        self.assertLess(len(zlib.compress(seen, 1)), 0.9 * len(seen), "the data of this job look random")
+        self.assertLess(len(zlib.compress(seen, 1)), 0.97 * len(seen), "the data of this job look random")
 
     def test_data_look_random_with_tls(self):
         for tls in ("on", "user"):
@@ -180,18 +180,18 @@ class Job(unittest.TestCase):
                 self.assertRegex(results[0][1], r"wrong 0\b")
                 seen = middle.seen()
                 self.assertGreater(len(seen), KEPT_BYTES // 2)
-                self.assertGreater(len(zlib.compress(seen, 1)), 0.99 * len(seen))
+                self.assertGreater(len(zlib.compress(seen, 1)), 0.999 * len(seen))
                 middle.end()
 
     def test_a_changed_bit_is_a_wrong_result_without_tls(self):
-        middle, results = self.run_job("off", changes_after=1500)
+        middle, results = self.run_job("off", changes_after=300)
         self.assertEqual(middle.changed(), 1)
         self.assertRegex("".join(text for _, text in results), r"wrong [1-9]|faulty|damaged", results)
 
     def test_a_changed_bit_ends_the_job_with_tls(self):
         for tls in ("on", "user"):
             with self.subTest(tls=tls):
-                middle, results = self.run_job(tls, changes_after=1500)
+                middle, results = self.run_job(tls, changes_after=300)
                 self.assertEqual(middle.changed(), 1)
                 for code, text in results:
                     self.assertNotEqual(code, 0, text)
