@@ -34,7 +34,7 @@ class Socket : public testing::TestWithParam<const char*> {
     return settings;
   }
   /// A connection whose handshake is over: until then a send waits for the receiver to make progress.
-  static std::pair<void*, void*> connect(Net& net) {
+  static std::pair<void*, void*> connected(Net& net) {
     const auto [sender, receiver] = net.connect();
     std::vector<uint8_t> none;
     EXPECT_TRUE(net.finish({net.recv(receiver, none, 9), net.send(sender, none, 9)}));
@@ -79,7 +79,7 @@ TEST_P(Socket, ManyInFlightArriveInOrder) {
 
 TEST_P(Socket, TagsAndGroupsMatch) {
   Net net(with_tls());
-  const auto [sender, receiver] = connect(net);
+  const auto [sender, receiver] = connected(net);
   const auto first = random_bytes(100), second = random_bytes(200);
   std::vector<uint8_t> a(200), b(200);
   // A grouped receive with two tags; the messages come in the other order.
@@ -102,7 +102,7 @@ TEST_P(Socket, TagsAndGroupsMatch) {
 
 TEST_P(Socket, TooLongAMessageFailsItsReceive) {
   Net net(with_tls());
-  const auto [sender, receiver] = connect(net);
+  const auto [sender, receiver] = connected(net);
   const auto data = random_bytes(100);
   std::vector<uint8_t> small(50);
   void* receive = net.recv(receiver, small, 0);
