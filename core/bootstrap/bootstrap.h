@@ -30,8 +30,8 @@ namespace tutti::bootstrap {
 /// thread at a time. Where ranks make different calls (kMismatch), one has left or announced to leave (kRemote) or one
 /// does not call before the first deadline (kTimeout), the call fails on every rank with a text that names the ranks,
 /// and so does every later call. What ranks give is sealed with the id's secret: if it is changed on its way, the calls
-/// of the ranks that get it fail (kMismatch). A failure of the group (FailureReport) ends calls at once. All other functions are for
-/// any thread.
+/// of the ranks that get it fail (kMismatch). A failure of the group (FailureReport) ends calls at once. All other
+/// functions are for any thread.
 class Bootstrap {
  public:
   /// What all ranks together may give to a call, with 32 bytes more for each rank.

@@ -29,11 +29,11 @@ Result<std::unique_ptr<Connecting>> Connecting::start(const Address& address, co
   std::unique_ptr<Connecting> connecting(new Connecting(address, shared));
   connecting->to_ = SocketAddress(std::span(address.ip).first(address.family == AF_INET ? 4 : 16), address.port);
   if (const bool here = shared.tls != nullptr; here != (address.tls != 0)) {
-    return Status(Code::kMismatch,
-                  fmt::format("this rank sends {}, but the rank at {} takes only data {}; set settings.net.socket.tls to "
-                              "the same value on all ranks",
-                              here ? "with TLS" : "without TLS", connecting->to_.to_string(),
-                              here ? "without TLS" : "with TLS"));
+    return Status(
+        Code::kMismatch,
+        fmt::format("this rank sends {}, but the rank at {} takes only data {}; set settings.net.socket.tls to "
+                    "the same value on all ranks",
+                    here ? "with TLS" : "without TLS", connecting->to_.to_string(), here ? "without TLS" : "with TLS"));
   }
   return connecting;
 }

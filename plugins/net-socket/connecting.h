@@ -19,7 +19,8 @@ namespace tutti::net_socket {
 class Connecting : public sdk::Connecting {
  public:
   static Result<std::unique_ptr<Connecting>> start(const Address& address, const Shared& shared);
-  /// Null: not yet. kMismatch if one side wants TLS and the other one does not. kRemote if the listener is closed, has another secret or does not answer in time.
+  /// Null: not yet. kMismatch if one side wants TLS and the other one does not. kRemote if the listener is closed, has
+  /// another secret or does not answer in time.
   Result<std::unique_ptr<sdk::Connection>> advance() override;
 
  private:

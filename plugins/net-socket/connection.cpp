@@ -150,8 +150,9 @@ Status Connection::lost(const Stream& stream, int error) const {
   if (error == 0) {
     why = "the process at the other end closed it";
   } else if (error == ENODATA && stream.socket.has_tls()) {
-    why = "it was cut without the end that TLS demands; the process at the other end may have ended, or a process on "
-          "the path has cut it";
+    why =
+        "it was cut without the end that TLS demands; the process at the other end may have ended, or a process on "
+        "the path has cut it";
   } else if (error == ECONNRESET || error == EPIPE) {
     why += "; the process at the other end may have ended";
   } else {

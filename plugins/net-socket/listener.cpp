@@ -166,7 +166,10 @@ void Listener::introduce(Guest& guest) {
   const auto own = sdk::prove(address_.secret, sdk::Side::kAcceptor, guest.nonce, hello.nonce, hello.proved());
   const auto key = shared_.tls != nullptr ? stream_key(address_.secret, guest.nonce, hello) : StreamKey();
   if (!theirs.ok() || !own.ok() || !key.ok()) {
-    shared_.host.log(TUTTI_LOG_ERROR, (!theirs.ok() ? theirs.status() : !own.ok() ? own.status() : key.status()).text());
+    shared_.host.log(TUTTI_LOG_ERROR, (!theirs.ok() ? theirs.status()
+                                       : !own.ok()  ? own.status()
+                                                    : key.status())
+                                          .text());
     return;
   }
   if (!sdk::same(*theirs, hello.proof)) return;

@@ -39,7 +39,7 @@ struct Shared {
   int buffer_bytes = 0;       ///< 0: the system's choice
   Milliseconds grace{10000};  ///< a connection survives each silence shorter than this
   sdk::Host host{};
-  Fd events;  ///< epoll, edge-triggered, of every socket with data, and of listeners
+  Fd events;                       ///< epoll, edge-triggered, of every socket with data, and of listeners
   std::shared_ptr<const Tls> tls;  ///< null: data go in clear
   std::unique_ptr<Alarm> alarm = std::make_unique<Alarm>();
 

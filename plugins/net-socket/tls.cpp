@@ -206,8 +206,7 @@ SSL_SESSION* TlsStream::make_session() const {
   SSL_SESSION* const session = SSL_SESSION_new();
   const auto* const key = reinterpret_cast<const unsigned char*>(key_.key.data());
   if (cipher != nullptr && session != nullptr && SSL_SESSION_set1_master_key(session, key, key_.key.size()) == 1 &&
-      SSL_SESSION_set_cipher(session, cipher) == 1 &&
-      SSL_SESSION_set_protocol_version(session, TLS1_3_VERSION) == 1) {
+      SSL_SESSION_set_cipher(session, cipher) == 1 && SSL_SESSION_set_protocol_version(session, TLS1_3_VERSION) == 1) {
     return session;
   }
   SSL_SESSION_free(session);
@@ -271,7 +270,8 @@ std::string TlsStream::who_works() const {
   } else if (!tls_->options().kernel) {
     who = "kernel TLS is not in use (settings.net.socket.tls is user)";
   } else if (kernel_error_ != 0) {
-    who = fmt::format("kernel TLS is not in use (the kernel has none: {}; try modprobe tls)", errno_text(kernel_error_));
+    who =
+        fmt::format("kernel TLS is not in use (the kernel has none: {}; try modprobe tls)", errno_text(kernel_error_));
   } else {
     who = fmt::format("kernel TLS is not in use ({} does not use it here)", OpenSSL_version(OPENSSL_VERSION));
   }

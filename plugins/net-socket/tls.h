@@ -29,10 +29,10 @@ namespace tutti::net_socket {
 class Tls {
  public:
   struct Options {
-    bool kernel = true;                         ///< use the kernel's TLS where there is one
+    bool kernel = true;                            ///< use the kernel's TLS where there is one
     uint64_t records_per_key = uint64_t{1} << 23;  ///< of data; AES-GCM is safe for 2^24.5 full records
-    Milliseconds patience{20'000};  ///< for the rest of a handshake's part that has begun to arrive
-    std::function<void(const std::string&)> log;  ///< a line at info
+    Milliseconds patience{20'000};                 ///< for the rest of a handshake's part that has begun to arrive
+    std::function<void(const std::string&)> log;   ///< a line at info
   };
   /// kUnsupported if this OpenSSL, or its configuration, does not offer TLS 1.3 with AES-128-GCM.
   static Result<std::shared_ptr<const Tls>> create(Options options);
@@ -59,8 +59,8 @@ class Tls {
 /// One end of a stream with TLS. Data go from the connecting side, which is TLS's client, to the listener. Nothing
 /// blocks. One thread at a time.
 ///
-/// Functions return as those of sockets do: -1 with errno. EAGAIN: not now. EBADMSG: bytes that fit no rule of TLS or do
-/// not pass its check, see failure(). ENODATA: the stream ended without the end that TLS demands. After EBADMSG and
+/// Functions return as those of sockets do: -1 with errno. EAGAIN: not now. EBADMSG: bytes that fit no rule of TLS or
+/// do not pass its check, see failure(). ENODATA: the stream ended without the end that TLS demands. After EBADMSG and
 /// ENODATA the stream is of no use any more.
 class TlsStream {
  public:
@@ -123,10 +123,10 @@ class TlsStream {
   bool eof_ = false;
   int socket_error_ = 0;
   std::optional<Time> hears_since_;  // a part of the handshake, which this side has not answered yet
-  int broken_ = 0;  // errno of all later calls
+  int broken_ = 0;                   // errno of all later calls
   std::string failure_;
-  uint64_t records_ = 0;         // of the present key
-  std::vector<uint8_t> out_;     // encrypted, for the socket
+  uint64_t records_ = 0;      // of the present key
+  std::vector<uint8_t> out_;  // encrypted, for the socket
   size_t out_begin_ = 0;
   size_t encrypted_ = 0;         // bytes of data in out_
   std::vector<uint8_t> gather_;  // small pieces of data for one record

@@ -2,8 +2,9 @@
 // What goes over the wire. Little endian, like every machine this runs on.
 //
 // Each stream begins with a handshake of tutti/sdk/handshake.h: the listener sends a Challenge, the connecting side a
-// Hello. When the Hellos of all streams of a connection are there, the listener sends its proof on each of them. With TLS
-// the handshake of TLS 1.3 follows, in which the connecting side is the client; all that comes later is in its records.
+// Hello. When the Hellos of all streams of a connection are there, the listener sends its proof on each of them. With
+// TLS the handshake of TLS 1.3 follows, in which the connecting side is the client; all that comes later is in its
+// records.
 #pragma once
 
 #include <algorithm>
@@ -60,8 +61,8 @@ struct StreamKey {
   sdk::Proof key{};
 };
 
-/// Both sides derive the key from the listener's secret and the nonces of the stream, by HMAC-SHA256. No proof is equal to
-/// it, since its message is longer.
+/// Both sides derive the key from the listener's secret and the nonces of the stream, by HMAC-SHA256. No proof is equal
+/// to it, since its message is longer.
 inline Result<StreamKey> stream_key(const Secret& secret, const sdk::Nonce& challenge, const Hello& hello) {
   constexpr std::string_view kPurpose = "net-socket: pre-shared key of TLS 1.3";
   const auto proved = hello.proved();

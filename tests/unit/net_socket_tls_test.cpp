@@ -48,9 +48,8 @@ constexpr size_t kEndBytes = 24;  // the end of a stream in TLS, after all data
 constexpr size_t kClearBytesBack = sizeof(Challenge) + sizeof(sdk::Proof);
 
 SocketNetwork::Settings one_stream(const char* tls) {
-  return {{"settings.net.socket.streams", "1"},
-          {"settings.net.socket.silence", "100ms"},
-          {"settings.net.socket.tls", tls}};
+  return {
+      {"settings.net.socket.streams", "1"}, {"settings.net.socket.silence", "100ms"}, {"settings.net.socket.tls", tls}};
 }
 
 /// What a relay does at one byte of the first connection that has so many.
