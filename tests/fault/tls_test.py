@@ -211,8 +211,8 @@ class Settings(unittest.TestCase):
     def test_ranks_that_differ_are_told(self):
         for code, text in self.run_pair("on", "off"):
             self.assertNotEqual(code, 0)
-            self.assertRegex(text, r"from rank \d \(host [ab], \S+\) to rank \d \(host [ab], \S+\): this rank sends with"
-                                   r".* TLS, but the rank at \S+:\d+ takes only data with.* TLS; set "
+            self.assertRegex(text, r"from rank \d \(host [ab], \S+\) to rank \d \(host [ab], \S+\): this rank "
+                                   r"sends with.* TLS, but the rank at \S+:\d+ takes only data with.* TLS; set "
                                    r"settings\.net\.socket\.tls to the same value on all ranks")
 
     def test_the_log_tells_who_encrypts(self):
