@@ -41,6 +41,17 @@ if(TARGET pugixml::pugixml)
 endif()
 
 tutti_inside(crypto OpenSSL::Crypto "${OPENSSL_CRYPTO_LIBRARY}")
+# libssl fits only the libcrypto beside it: both are archives, or both are shared. A target links this or
+# tutti_inside_crypto.
+get_filename_component(folder "${OPENSSL_SSL_LIBRARY}" DIRECTORY)
+find_library(TUTTI_ARCHIVE_ssl libssl.a PATHS "${folder}" NO_DEFAULT_PATH)
+mark_as_advanced(TUTTI_ARCHIVE_ssl)
+add_library(tutti_inside_ssl INTERFACE)
+if(TUTTI_ARCHIVE_FITS_crypto AND TUTTI_ARCHIVE_ssl)
+  target_link_libraries(tutti_inside_ssl INTERFACE ${TUTTI_ARCHIVE_ssl} tutti_inside_crypto)
+else()
+  target_link_libraries(tutti_inside_ssl INTERFACE OpenSSL::SSL OpenSSL::Crypto)
+endif()
 
 # Distributions have fmt as a shared library only, but all that is in it is in its headers, too.
 get_target_property(location fmt::fmt LOCATION)

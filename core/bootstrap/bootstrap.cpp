@@ -14,6 +14,7 @@
 #include "bootstrap/hub.h"
 #include "bootstrap/interface.h"
 #include "bootstrap/knock.h"
+#include "bootstrap/sealed_calls.h"
 #include "log/log.h"
 
 namespace tutti::bootstrap {
@@ -61,6 +62,10 @@ class Bootstrap::Client {
   bool forked() const { return !poller_->running(); }
 
   Status join(const Endpoint& endpoint, const std::string& interfaces, base::Time deadline) {
+    const auto ask_hub = [this](const Header& call, Bytes bytes, base::Time limit) {
+      return exchange(call, std::move(bytes), limit);
+    };
+    TUTTI_ASSIGN(calls_, SealedCalls::create(endpoint.secret, {rank(), size()}, ask_hub));
     uint32_t id = 0;
     {
       const std::lock_guard lock(mutex_);
@@ -96,6 +101,8 @@ class Bootstrap::Client {
     send(header, std::move(payload));
     return wait_for_answer(lock, header, deadline);
   }
+
+  SealedCalls& calls() { return *calls_; }
 
   void set_callbacks(Callbacks callbacks) {
     poller_->run([&] {
@@ -495,6 +502,8 @@ class Bootstrap::Client {
   std::map<uint32_t, Question> questions_;  ///< by their ids
   Poller::Timer tick_{base::kNever, 0};
 
+  std::unique_ptr<SealedCalls> calls_;
+
   mutable std::mutex mutex_;  ///< guards what follows
   mutable std::condition_variable changed_;
   std::map<uint32_t, std::optional<Frame>> answers_;  ///< by the id of the waiting call
@@ -530,21 +539,11 @@ int Bootstrap::size() const {
 
 Result<std::vector<std::vector<std::byte>>> Bootstrap::all_gather(std::span<const std::byte> mine,
                                                                   base::Time deadline) {
-  if (mine.size() > kMaxBytes)
-    return Status(Code::kInvalidArgument,
-                  fmt::format("bootstrap all_gather of {} bytes: the limit is {}", mine.size(), kMaxBytes));
-  const Header call = {.kind = Kind::kCall, .code = static_cast<uint16_t>(Operation::kAllGather)};
-  TUTTI_ASSIGN(const Bytes gathered, client_->exchange(call, Bytes(mine.begin(), mine.end()), deadline));
-  return unpack(gathered);
+  return client_->calls().all_gather(mine, deadline);
 }
 
 Result<std::vector<std::byte>> Bootstrap::broadcast(int root, std::span<const std::byte> bytes, base::Time deadline) {
-  if (root < 0 || root >= size() || bytes.size() > kMaxBytes - sizeof(uint32_t) * static_cast<size_t>(size()))
-    return Status(Code::kInvalidArgument, fmt::format("bootstrap broadcast of {} bytes from rank {}: the limits are {} "
-                                                      "bytes and ranks 0..{}",
-                                                      bytes.size(), root, kMaxBytes, size() - 1));
-  const Header call = {.kind = Kind::kCall, .code = static_cast<uint16_t>(Operation::kBroadcast), .rank = root};
-  return client_->exchange(call, root == rank() ? Bytes(bytes.begin(), bytes.end()) : Bytes(), deadline);
+  return client_->calls().broadcast(root, bytes, deadline);
 }
 
 Status Bootstrap::barrier(base::Time deadline) {

@@ -29,11 +29,12 @@ namespace tutti::bootstrap {
 /// all_gather(), barrier() and broadcast() are collective: every rank makes the same calls in the same order, from one
 /// thread at a time. Where ranks make different calls (kMismatch), one has left or announced to leave (kRemote) or one
 /// does not call before the first deadline (kTimeout), the call fails on every rank with a text that names the ranks,
-/// and so does every later call. A failure of the group (FailureReport) ends calls at once. All other functions are for
-/// any thread.
+/// and so does every later call. What ranks give is sealed with the id's secret: if it is changed on its way, the calls
+/// of the ranks that get it fail (kMismatch). A failure of the group (FailureReport) ends calls at once. All other
+/// functions are for any thread.
 class Bootstrap {
  public:
-  /// What all ranks together may give to a call, with 4 bytes more for each rank.
+  /// What all ranks together may give to a call, with 32 bytes more for each rank.
   static constexpr size_t kMaxBytes = 64u << 20;
   static constexpr size_t kMaxQuestionBytes = 64u << 10;
   static constexpr size_t kMaxAnswerBytes = 64u << 10;

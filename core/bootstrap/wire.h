@@ -4,7 +4,7 @@
 //   rank → hub                             hub → rank
 //   kHello   Hello; id                     kChallenge Challenge: the first frame of a connection
 //   kCall    code: Operation; id, rank:    kWelcome   the hub's proof: the rank's own proof was right
-//            the root; own contribution    kReply     code, id; packed result, or the text of the failure
+//            the root; contribution        kReply     code, id; packed result, or the text of the failure
 //   kAbort   text                          kFailure   code: FailureKind; rank; text
 //   kQuery   id; question                  kAsk       id; question
 //   kAnswer  id of the kAsk; bytes         kClosing
@@ -12,6 +12,8 @@
 //   kLeave
 //   kRely    code: Rely; text
 //   kReport  as a kFailure of the other hub
+//
+// The contributions to the calls of the group are sealed (seal.h); the hub passes them on as they are.
 //
 // A hello is answered by a kWelcome. When all ranks have joined, the hub of the unique id sends a kReply with the
 // lineup (lineup.h), too.

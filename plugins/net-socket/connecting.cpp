@@ -28,6 +28,13 @@ Result<std::unique_ptr<Connecting>> Connecting::start(const Address& address, co
   }
   std::unique_ptr<Connecting> connecting(new Connecting(address, shared));
   connecting->to_ = SocketAddress(std::span(address.ip).first(address.family == AF_INET ? 4 : 16), address.port);
+  if (const bool here = shared.tls != nullptr; here != (address.tls != 0)) {
+    return Status(
+        Code::kMismatch,
+        fmt::format("this rank sends {}, but the rank at {} takes only data {}; set settings.net.socket.tls to "
+                    "the same value on all ranks",
+                    here ? "with TLS" : "without TLS", connecting->to_.to_string(), here ? "without TLS" : "with TLS"));
+  }
   return connecting;
 }
 
@@ -40,9 +47,20 @@ Result<std::unique_ptr<sdk::Connection>> Connecting::advance() {
   }
   if (!std::all_of(streams_.begin(), streams_.end(), [](const Stream& s) { return s.step == Step::kDone; }))
     return std::unique_ptr<sdk::Connection>();
-  std::vector<Fd> sockets;
-  for (Stream& stream : streams_) sockets.push_back(std::move(stream.socket));
+  std::vector<DataSocket> sockets;
+  for (Stream& stream : streams_) {
+    TUTTI_ASSIGN(DataSocket socket, finish(stream));
+    sockets.push_back(std::move(socket));
+  }
   return std::unique_ptr<sdk::Connection>(std::make_unique<Connection>(std::move(sockets), true, shared_));
+}
+
+Result<DataSocket> Connecting::finish(Stream& stream) const {
+  StreamKey key;
+  if (shared_.tls != nullptr) {
+    TUTTI_ASSIGN(key, stream_key(address_.secret, stream.challenge.nonce, stream.hello));
+  }
+  return shared_.make_stream(std::move(stream.socket), TlsStream::Role::kSends, key);
 }
 
 Status Connecting::begin() {

@@ -19,7 +19,8 @@ namespace tutti::net_socket {
 class Connecting : public sdk::Connecting {
  public:
   static Result<std::unique_ptr<Connecting>> start(const Address& address, const Shared& shared);
-  /// Null: not yet. kRemote if the listener is closed, has another secret or does not answer in time.
+  /// Null: not yet. kMismatch if one side wants TLS and the other one does not. kRemote if the listener is closed, has
+  /// another secret or does not answer in time.
   Result<std::unique_ptr<sdk::Connection>> advance() override;
 
  private:
@@ -42,6 +43,7 @@ class Connecting : public sdk::Connecting {
   Result<bool> connected(const Stream& stream);
   Status answer(Stream& stream, size_t index);
   Status check(const Stream& stream) const;
+  Result<DataSocket> finish(Stream& stream) const;
   Result<bool> read(Stream& stream, void* to, size_t bytes);
   Result<bool> write(Stream& stream, const void* from, size_t bytes);
   Status lost(int error);

@@ -22,11 +22,12 @@ constexpr uint32_t kMaxSkips = 128;  // a round of tests over all requests is sh
 
 }  // namespace
 
-Connection::Connection(std::vector<Fd> streams, bool sends, const Shared& shared) : sends_(sends), shared_(shared) {
-  const std::string here = local_address(streams.front()).to_string();
-  const std::string there = remote_address(streams.front()).to_string();
+Connection::Connection(std::vector<DataSocket> streams, bool sends, const Shared& shared)
+    : sends_(sends), shared_(shared) {
+  const std::string here = local_address(streams.front().fd()).to_string();
+  const std::string there = remote_address(streams.front().fd()).to_string();
   ends_ = fmt::format("{} to {}", sends ? here : there, sends ? there : here);
-  for (Fd& socket : streams) {
+  for (DataSocket& socket : streams) {
     Stream& stream = streams_.emplace_back();
     stream.socket = std::move(socket);
   }
@@ -123,9 +124,16 @@ void Connection::drive(const Request& request) {
 
 void Connection::progress() {
   for (Stream& stream : streams_) {
-    if (!stream.ended.ok()) continue;
-    stream.ended = sends_ ? write_out(stream) : fill(stream, &stream == &streams_.front());
+    if (stream.ended.ok()) stream.ended = advance(stream);
   }
+}
+
+Status Connection::advance(Stream& stream) {
+  if (!stream.socket.ready() && stream.socket.shake_hands() != 0) {
+    if (errno != EAGAIN) return lost(stream, errno);
+    return sends_ ? check_acknowledged(stream) : Status();
+  }
+  return sends_ ? write_out(stream) : fill(stream, &stream == &streams_.front());
 }
 
 /// Why the request can never be done; ok if it can.
@@ -140,10 +148,26 @@ Status Connection::obstacle(const Request& request) const {
   return {};
 }
 
-Status Connection::lost(int error) const {
+/// What came is not what the other end sent. Guests of the host are dropped without a word, so the listener says it,
+/// too.
+Status Connection::forged(const Stream& stream) const {
+  Status why(Code::kMismatch,
+             fmt::format("{}: TLS refuses what arrived ({}): a process on the path has changed it, or a device has "
+                         "damaged it; check the machines and links between both ends",
+                         ends_, stream.socket.tls_failure()));
+  shared_.alarm->raise(why);
+  return why;
+}
+
+Status Connection::lost(const Stream& stream, int error) const {
+  if (error == EBADMSG && stream.socket.has_tls()) return forged(stream);
   std::string why = errno_text(error);
   if (error == 0) {
     why = "the process at the other end closed it";
+  } else if (error == ENODATA && stream.socket.has_tls()) {
+    why =
+        "it was cut without the end that TLS demands; the process at the other end may have ended, or a process on "
+        "the path has cut it";
   } else if (error == ECONNRESET || error == EPIPE) {
     why += "; the process at the other end may have ended";
   } else {
@@ -163,7 +187,7 @@ Status Connection::check_acknowledged(Stream& stream) const {
   stream.next_check = now + kCheckInterval;
   tcp_info info{};
   socklen_t length = sizeof info;
-  if (getsockopt(stream.socket.get(), IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return {};
+  if (getsockopt(stream.socket.fd().get(), IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return {};
   if (info.tcpi_unacked == 0 || info.tcpi_bytes_acked != stream.acknowledged) {
     stream.acknowledged = info.tcpi_bytes_acked;
     stream.acknowledged_since = now;
@@ -173,7 +197,7 @@ Status Connection::check_acknowledged(Stream& stream) const {
   const Milliseconds between_attempts(info.tcpi_rto / 1000);
   const bool gone = now - stream.acknowledged_since > shared_.limit() && silence > shared_.limit() &&
                     2 * silence > 3 * between_attempts;
-  return gone ? lost(ETIMEDOUT) : Status();
+  return gone ? lost(stream, ETIMEDOUT) : Status();
 }
 
 void Connection::consume(Stream& stream, size_t bytes) {
@@ -194,14 +218,11 @@ Status Connection::write_out(Stream& stream) {
     std::array<iovec, kMaxVectors> vectors{};
     const size_t count = std::min(kMaxVectors, stream.pieces.size());
     for (size_t i = 0; i < count; ++i) vectors[i] = {stream.pieces[i].data, stream.pieces[i].bytes};
-    msghdr message{};
-    message.msg_iov = vectors.data();
-    message.msg_iovlen = count;
-    const ssize_t sent = sendmsg(stream.socket.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    const ssize_t sent = stream.socket.send(std::span(vectors).first(count));
     if (sent < 0) {
       if (errno == EAGAIN || errno == EWOULDBLOCK) return check_acknowledged(stream);
       if (errno == EINTR) continue;
-      return lost(errno);
+      return lost(stream, errno);
     }
     ++moves_;
     consume(stream, static_cast<size_t>(sent));
@@ -209,20 +230,19 @@ Status Connection::write_out(Stream& stream) {
   return {};
 }
 
-/// Up to `bytes` bytes that are there now; 0: none. A read that got less than it asked for has emptied the socket: the
-/// next read saves the system call.
+/// Up to `bytes` bytes that are there now; 0: none. Where a read has emptied the socket, the next read saves the system
+/// call.
 Result<size_t> Connection::read(Stream& stream, uint8_t* to, size_t bytes) {
   if (std::exchange(stream.drained, false)) return size_t{0};
   for (;;) {
-    const ssize_t got = ::recv(stream.socket.get(), to, bytes, MSG_DONTWAIT);
-    stream.drained = got > 0 && static_cast<size_t>(got) < bytes;
+    const ssize_t got = stream.socket.recv(to, bytes, stream.drained);
     if (got > 0) {
       ++moves_;
       return static_cast<size_t>(got);
     }
-    if (got == 0) return lost(0);
+    if (got == 0) return lost(stream, 0);
     if (errno == EAGAIN || errno == EWOULDBLOCK) return size_t{0};
-    if (errno != EINTR) return lost(errno);
+    if (errno != EINTR) return lost(stream, errno);
   }
 }
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "data_socket.h"
 #include "shared.h"
 #include "system.h"
 #include "tutti/sdk/network.h"
@@ -45,13 +46,13 @@ struct Piece {
 /// waits in the socket, and with it all behind it.
 class Connection : public sdk::Connection {
  public:
-  Connection(std::vector<Fd> streams, bool sends, const Shared& shared);
+  Connection(std::vector<DataSocket> streams, bool sends, const Shared& shared);
 
   /// Null request: too many outstanding. kInvalidArgument for the wrong direction or too large a group.
   Status send(const void* data, uint64_t bytes, uint32_t tag, void* registration, sdk::Request*& request) override;
   Status recv(uint32_t count, void* const* addresses, const uint64_t* bytes, const uint32_t* tags,
               void* const* registrations, sdk::Request*& request) override;
-  /// kRemote if the peer is gone, kMismatch if a message was too long.
+  /// kRemote if the peer is gone, kMismatch if a message was too long or TLS refuses what came.
   Status test(sdk::Request& request, bool& done, uint64_t* bytes) override;
 
  private:
@@ -59,7 +60,7 @@ class Connection : public sdk::Connection {
   static constexpr size_t kReadAhead = 8 << 10;
 
   struct Stream {
-    Fd socket;
+    DataSocket socket;
     std::deque<Piece> pieces;  // to be sent, or to be received, in order
     Status ended;  // why nothing more can go over it; the others go on, as they may hold what was sent before
     // Bytes read from the socket before it was known where they belong; only stream 0 reads ahead.
@@ -78,6 +79,7 @@ class Connection : public sdk::Connection {
   bool skips(const Request& request);
   void drive(const Request& request);
   void progress();
+  Status advance(Stream& stream);
   Status obstacle(const Request& request) const;
   Status write_out(Stream& stream);
   Status fill(Stream& stream, bool first);
@@ -86,7 +88,8 @@ class Connection : public sdk::Connection {
   Result<size_t> read(Stream& stream, uint8_t* to, size_t bytes);
   void consume(Stream& stream, size_t bytes);
   Status check_acknowledged(Stream& stream) const;
-  Status lost(int error) const;
+  Status lost(const Stream& stream, int error) const;
+  Status forged(const Stream& stream) const;
 
   const bool sends_;
   const Shared& shared_;

@@ -44,6 +44,7 @@ Result<std::unique_ptr<Listener>> Listener::open(const SocketAddress& address, c
   out.family = static_cast<uint16_t>(bound.family());
   out.port = bound.port();
   out.streams = shared.streams;
+  out.tls = shared.tls != nullptr ? 1 : 0;
   const auto ip = bound.ip();
   std::copy(ip.begin(), ip.end(), out.ip.begin());
   TUTTI_ASSIGN(out.secret, sdk::make_nonce());
@@ -60,10 +61,12 @@ Result<std::unique_ptr<Listener>> Listener::open(const SocketAddress& address, c
 }
 
 Result<std::unique_ptr<sdk::Connection>> Listener::accept() {
+  TUTTI_TRY(shared_.alarm->status());
   const Time now = Clock::now();
   if (now >= rest_until_ && (stirred_ != 0 || now >= next_look_)) TUTTI_TRY(visit(now));
   if (groups_.empty()) return std::unique_ptr<sdk::Connection>();
-  return std::unique_ptr<sdk::Connection>(take_whole());
+  TUTTI_ASSIGN(std::unique_ptr<Connection> whole, take_whole());
+  return std::unique_ptr<sdk::Connection>(std::move(whole));
 }
 
 Status Listener::visit(Time now) {
@@ -162,15 +165,19 @@ void Listener::introduce(Guest& guest) {
   if (hello.magic != kMagic || hello.streams != address_.streams || hello.stream >= hello.streams) return;
   const auto theirs = sdk::prove(address_.secret, sdk::Side::kConnector, guest.nonce, hello.nonce, hello.proved());
   const auto own = sdk::prove(address_.secret, sdk::Side::kAcceptor, guest.nonce, hello.nonce, hello.proved());
-  if (!theirs.ok() || !own.ok()) {
-    shared_.host.log(TUTTI_LOG_ERROR, theirs.ok() ? own.status().text() : theirs.status().text());
+  const auto key = shared_.tls != nullptr ? stream_key(address_.secret, guest.nonce, hello) : StreamKey();
+  if (!theirs.ok() || !own.ok() || !key.ok()) {
+    shared_.host.log(TUTTI_LOG_ERROR, (!theirs.ok() ? theirs.status()
+                                       : !own.ok()  ? own.status()
+                                                    : key.status())
+                                          .text());
     return;
   }
   if (!sdk::same(*theirs, hello.proof)) return;
-  if (!join(guest, *own)) shared_.host.log(TUTTI_LOG_WARN, "a rank connects a stream twice");
+  if (!join(guest, *own, *key)) shared_.host.log(TUTTI_LOG_WARN, "a rank connects a stream twice");
 }
 
-bool Listener::join(Guest& guest, const sdk::Proof& proof) {
+bool Listener::join(Guest& guest, const sdk::Proof& proof, const StreamKey& key) {
   const Hello& hello = guest.hello;
   auto group =
       std::find_if(groups_.begin(), groups_.end(), [&](const Group& g) { return g.connection == hello.connection; });
@@ -181,27 +188,29 @@ bool Listener::join(Guest& guest, const sdk::Proof& proof) {
   Stream& place = group->streams[hello.stream];
   if (place.socket.valid()) return false;
   epoll_ctl(door_.get(), EPOLL_CTL_DEL, guest.socket.get(), nullptr);
-  place = {std::move(guest.socket), proof};
+  place = {std::move(guest.socket), proof, key};
   --group->missing;
   return true;
 }
 
 /// A connection of which all streams are there. The proof tells the other side so.
-std::unique_ptr<Connection> Listener::take_whole() {
+Result<std::unique_ptr<Connection>> Listener::take_whole() {
   const auto whole =
       std::find_if(groups_.begin(), groups_.end(), [](const Group& group) { return group.missing == 0; });
-  if (whole == groups_.end()) return nullptr;
-  std::vector<Fd> sockets;
+  if (whole == groups_.end()) return std::unique_ptr<Connection>();
+  std::vector<DataSocket> sockets;
   bool good = true;
   for (Stream& stream : whole->streams) {
     shared_.prepare_receiver(stream.socket);
     const ssize_t sent =
         ::send(stream.socket.get(), stream.proof.data(), stream.proof.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     good = good && sent == static_cast<ssize_t>(stream.proof.size()) && shared_.watch(stream.socket).ok();
-    sockets.push_back(std::move(stream.socket));
+    TUTTI_ASSIGN(DataSocket socket,
+                 shared_.make_stream(std::move(stream.socket), TlsStream::Role::kReceives, stream.key));
+    sockets.push_back(std::move(socket));
   }
   groups_.erase(whole);
-  if (!good) return nullptr;  // the other side finds it closed, and connects again
+  if (!good) return std::unique_ptr<Connection>();  // the other side finds it closed, and connects again
   return std::make_unique<Connection>(std::move(sockets), false, shared_);
 }
 

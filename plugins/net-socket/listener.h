@@ -24,7 +24,7 @@ class Listener : public sdk::Listener {
 
   static Result<std::unique_ptr<Listener>> open(const SocketAddress& address, const Shared& shared);
   const Address& address() const { return address_; }
-  /// Null: none yet.
+  /// Null: none yet. kMismatch if a process on the path has changed what came on a connection with TLS.
   Result<std::unique_ptr<sdk::Connection>> accept() override;
   size_t guest_count() const { return guests_.size(); }
 
@@ -42,6 +42,7 @@ class Listener : public sdk::Listener {
   struct Stream {
     Fd socket;
     sdk::Proof proof{};  ///< of this side, to be sent when the connection is whole
+    StreamKey key;       ///< with TLS
   };
   struct Group {
     std::array<std::byte, 16> connection{};
@@ -58,9 +59,9 @@ class Listener : public sdk::Listener {
   /// False: the guest has to go.
   bool hear(Guest& guest);
   void introduce(Guest& guest);
-  bool join(Guest& guest, const sdk::Proof& proof);
+  bool join(Guest& guest, const sdk::Proof& proof, const StreamKey& key);
   void ask_for_events();
-  std::unique_ptr<Connection> take_whole();
+  Result<std::unique_ptr<Connection>> take_whole();
 
   const Shared& shared_;
   Fd socket_;

@@ -109,6 +109,9 @@ class SocketNetwork : public sdk::Network {
         sdk::setting(TUTTI_CONFIG_DURATION, "silence", "0s",
                      "A connection survives each silence of the other host that is shorter; 0: timeouts.peer_loss.", 0,
                      3'600'000'000'000),
+        sdk::setting(TUTTI_CONFIG_TEXT, "tls", "off",
+                     "Protects data by TLS 1.3: off; on, by the kernel where it can; user, by OpenSSL alone. All ranks "
+                     "or none."),
     };
   }
 
@@ -117,6 +120,8 @@ class SocketNetwork : public sdk::Network {
     if (family != "auto" && family != "ipv4" && family != "ipv6") {
       return {Code::kConfig, fmt::format("settings.net.socket.family is '{}'; it must be auto, ipv4 or ipv6", family)};
     }
+    if (const std::string tls = host.text("tls"); tls != "off" && tls != "on" && tls != "user")
+      return {Code::kConfig, fmt::format("settings.net.socket.tls is '{}'; it must be off, on or user", tls)};
     TUTTI_ASSIGN(std::vector<Interface> all, interfaces_of_this_host());
     std::erase_if(all, [&](const Interface& one) {
       return (family == "ipv4" && one.address.family() != AF_INET) ||
@@ -139,6 +144,13 @@ class SocketNetwork : public sdk::Network {
     shared.grace = std::chrono::duration_cast<Milliseconds>(grace);
     shared.events = Fd(epoll_create1(EPOLL_CLOEXEC));
     if (!shared.events.valid()) return system_error("cannot make an epoll descriptor; check the limit of open files");
+    if (const std::string tls = host().text("tls"); tls != "off") {
+      Tls::Options options;
+      options.kernel = tls == "on";
+      options.patience = shared.limit();
+      options.log = [host = host()](const std::string& text) { host.log(TUTTI_LOG_INFO, text); };
+      TUTTI_ASSIGN(shared.tls, Tls::create(std::move(options)));
+    }
     return std::unique_ptr<sdk::NetworkContext>(std::make_unique<Context>(devices_, std::move(shared)));
   }
 

@@ -17,6 +17,12 @@ Status Shared::watch(const Fd& socket) const {
   return system_error("cannot watch a socket (epoll_ctl)");
 }
 
+Result<DataSocket> Shared::make_stream(Fd socket, TlsStream::Role role, const StreamKey& key) const {
+  if (tls == nullptr) return DataSocket(std::move(socket));
+  TUTTI_ASSIGN(std::unique_ptr<TlsStream> stream, TlsStream::create(tls, socket.get(), role, key));
+  return DataSocket(std::move(socket), std::move(stream));
+}
+
 /// Seconds of silence before the first probe.
 int Shared::keepalive_idle_s() const {
   return static_cast<int>(std::clamp<int64_t>(grace.count() / 2000, 1, 30));

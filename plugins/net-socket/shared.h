@@ -2,7 +2,12 @@
 // The common objects of a context's listeners and connections: settings, options of sockets, the event descriptor.
 #pragma once
 
+#include <memory>
+#include <mutex>
+
+#include "data_socket.h"
 #include "system.h"
+#include "tls.h"
 #include "tutti/sdk/plugin.h"
 #include "tutti/status.h"
 
@@ -10,13 +15,36 @@ namespace tutti::net_socket {
 
 inline constexpr uint32_t kMaxStreams = 16;
 
+/// What somebody has done to a connection that ends the context. Any thread.
+class Alarm {
+ public:
+  void raise(const Status& why) {
+    const std::lock_guard lock(mutex_);
+    if (why_.ok()) why_ = why;
+  }
+  /// Ok: there is none.
+  Status status() const {
+    const std::lock_guard lock(mutex_);
+    return why_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  Status why_;
+};
+
 struct Shared {
   uint32_t streams = 1;
   uint64_t stripe_bytes = 0;
   int buffer_bytes = 0;       ///< 0: the system's choice
   Milliseconds grace{10000};  ///< a connection survives each silence shorter than this
   sdk::Host host{};
-  Fd events;  ///< epoll, edge-triggered, of every socket with data, and of listeners
+  Fd events;                       ///< epoll, edge-triggered, of every socket with data, and of listeners
+  std::shared_ptr<const Tls> tls;  ///< null: data go in clear
+  std::unique_ptr<Alarm> alarm = std::make_unique<Alarm>();
+
+  /// A stream of a connection, after the proofs. `key` is used with TLS only.
+  Result<DataSocket> make_stream(Fd socket, TlsStream::Role role, const StreamKey& key) const;
 
   /// A connection that has been silent for this long is lost.
   Milliseconds limit() const { return silence_limit(grace); }

@@ -2,13 +2,18 @@
 // What goes over the wire. Little endian, like every machine this runs on.
 //
 // Each stream begins with a handshake of tutti/sdk/handshake.h: the listener sends a Challenge, the connecting side a
-// Hello. When the Hellos of all streams of a connection are there, the listener sends its proof on each of them.
+// Hello. When the Hellos of all streams of a connection are there, the listener sends its proof on each of them. With
+// TLS the handshake of TLS 1.3 follows, in which the connecting side is the client; all that comes later is in its
+// records.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
+#include <vector>
 
 #include "tutti/sdk/handshake.h"
 
@@ -23,10 +28,11 @@ struct Address {
   uint32_t streams = 0;  ///< TCP connections that the listener expects per connection
   std::array<uint8_t, 16> ip{};
   Secret secret{};
+  uint32_t tls = 0;  ///< 1: TLS follows the proofs
 };
 static_assert(sizeof(Address) <= 128);
 
-inline constexpr uint64_t kMagic = 0x32306b636f735454;  // "TTsock02"
+inline constexpr uint64_t kMagic = 0x33306b636f735454;  // "TTsock03"
 
 /// First bytes of the listener on every stream.
 struct Challenge {
@@ -48,6 +54,26 @@ struct Hello {
   std::span<const std::byte> proved() const { return std::as_bytes(std::span(this, 1)).first(32); }
 };
 static_assert(sizeof(Hello) == 80 && offsetof(Hello, nonce) == 32);
+
+/// The pre-shared key of one stream with TLS, and its name in TLS's handshake.
+struct StreamKey {
+  std::array<std::byte, 20> identity{};  ///< the connection and the stream of the Hello
+  sdk::Proof key{};
+};
+
+/// Both sides derive the key from the listener's secret and the nonces of the stream, by HMAC-SHA256. No proof is equal
+/// to it, since its message is longer.
+inline Result<StreamKey> stream_key(const Secret& secret, const sdk::Nonce& challenge, const Hello& hello) {
+  constexpr std::string_view kPurpose = "net-socket: pre-shared key of TLS 1.3";
+  const auto proved = hello.proved();
+  const auto purpose = std::as_bytes(std::span(kPurpose));
+  std::vector<std::byte> message(proved.begin(), proved.end());
+  message.insert(message.end(), purpose.begin(), purpose.end());
+  StreamKey out;
+  std::copy_n(proved.begin() + offsetof(Hello, connection), out.identity.size(), out.identity.begin());
+  TUTTI_ASSIGN(out.key, sdk::prove(secret, sdk::Side::kConnector, challenge, hello.nonce, message));
+  return out;
+}
 
 /// Before every message, on stream 0. A payload below the stripe limit follows on stream 0; a longer one is cut into
 /// one part per stream.

@@ -104,11 +104,12 @@ void answer_connecting(Bytes bytes) {
 
 /// As the sender of messages, over two streams that take turns in parts.
 void receive(Bytes bytes) {
-  std::vector<Fd> near, far;
+  std::vector<DataSocket> near;
+  std::vector<Fd> far;
   for (int i = 0; i < 2; ++i) {
     int pair[2];
     demand(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair) == 0);
-    near.emplace_back(pair[0]);
+    near.emplace_back(Fd(pair[0]));
     far.emplace_back(pair[1]);
   }
   std::vector<std::vector<uint8_t>> buffers;

@@ -4,3 +4,9 @@ tutti_test(net_socket_strangers_test SOURCES net_socket_strangers_test.cpp LABEL
 add_dependencies(net_socket_strangers_test tutti-net-socket)
 target_include_directories(net_socket_strangers_test PRIVATE ${PROJECT_SOURCE_DIR}/plugins)
 target_link_libraries(net_socket_strangers_test PRIVATE OpenSSL::Crypto)
+set(net_socket_folder ${PROJECT_SOURCE_DIR}/plugins/net-socket)
+tutti_test(net_socket_tls_test SOURCES net_socket_tls_test.cpp ${net_socket_folder}/tls.cpp
+  LABELS concurrent TIMEOUT 60)
+add_dependencies(net_socket_tls_test tutti-net-socket)
+target_include_directories(net_socket_tls_test PRIVATE ${PROJECT_SOURCE_DIR}/plugins)
+target_link_libraries(net_socket_tls_test PRIVATE OpenSSL::SSL OpenSSL::Crypto)

@@ -26,9 +26,26 @@ using Net = test::SocketNetwork;
 using testing::HasSubstr;
 using Clock = std::chrono::steady_clock;
 
-TEST(Socket, EverySizeArrivesWhole) {
+/// With and without TLS.
+class Socket : public testing::TestWithParam<const char*> {
+ protected:
+  static Net::Settings with_tls(Net::Settings settings = {}) {
+    settings.emplace_back("settings.net.socket.tls", GetParam());
+    return settings;
+  }
+  /// A connection whose handshake is over: until then a send waits for the receiver to make progress.
+  static std::pair<void*, void*> connected(Net& net) {
+    const auto [sender, receiver] = net.connect();
+    std::vector<uint8_t> none;
+    EXPECT_TRUE(net.finish({net.recv(receiver, none, 9), net.send(sender, none, 9)}));
+    return {sender, receiver};
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Tls, Socket, testing::Values("off", "on", "user"));
+
+TEST_P(Socket, EverySizeArrivesWhole) {
   for (const char* streams : {"1", "2", "5"}) {
-    Net net(Net::Settings{{"settings.net.socket.streams", streams}});
+    Net net(with_tls({{"settings.net.socket.streams", streams}}));
     const auto [sender, receiver] = net.connect();
     for (const size_t size : {0u, 1u, 63u, 64u, 4097u, 65535u, 65536u, 65537u, 1000003u, 16u << 20}) {
       const auto data = random_bytes(size);
@@ -41,8 +58,8 @@ TEST(Socket, EverySizeArrivesWhole) {
   }
 }
 
-TEST(Socket, ManyInFlightArriveInOrder) {
-  Net net(Net::Settings{{"settings.net.socket.stripe_min", "1KiB"}, {"settings.net.socket.streams", "3"}});
+TEST_P(Socket, ManyInFlightArriveInOrder) {
+  Net net(with_tls({{"settings.net.socket.stripe_min", "1KiB"}, {"settings.net.socket.streams", "3"}}));
   const auto [sender, receiver] = net.connect();
   std::vector<std::vector<uint8_t>> data, out;
   for (uint32_t i = 0; i < TUTTI_NET_MIN_REQUESTS; ++i) {
@@ -60,9 +77,9 @@ TEST(Socket, ManyInFlightArriveInOrder) {
   EXPECT_EQ(out, data);
 }
 
-TEST(Socket, TagsAndGroupsMatch) {
-  Net net;
-  const auto [sender, receiver] = net.connect();
+TEST_P(Socket, TagsAndGroupsMatch) {
+  Net net(with_tls());
+  const auto [sender, receiver] = connected(net);
   const auto first = random_bytes(100), second = random_bytes(200);
   std::vector<uint8_t> a(200), b(200);
   // A grouped receive with two tags; the messages come in the other order.
@@ -83,9 +100,9 @@ TEST(Socket, TagsAndGroupsMatch) {
   EXPECT_EQ(b, second);
 }
 
-TEST(Socket, TooLongAMessageFailsItsReceive) {
-  Net net;
-  const auto [sender, receiver] = net.connect();
+TEST_P(Socket, TooLongAMessageFailsItsReceive) {
+  Net net(with_tls());
+  const auto [sender, receiver] = connected(net);
   const auto data = random_bytes(100);
   std::vector<uint8_t> small(50);
   void* receive = net.recv(receiver, small, 0);
@@ -97,8 +114,8 @@ TEST(Socket, TooLongAMessageFailsItsReceive) {
   EXPECT_THAT(plugin::take_failure_text(), testing::AllOf(HasSubstr("100 bytes"), HasSubstr("50 bytes")));
 }
 
-TEST(Socket, WhatWasSentBeforeTheCloseArrives) {
-  Net net(Net::Settings{{"settings.net.socket.streams", "2"}});
+TEST_P(Socket, WhatWasSentBeforeTheCloseArrives) {
+  Net net(with_tls({{"settings.net.socket.streams", "2"}}));
   const auto [sender, receiver] = net.connect();
   const auto data = random_bytes(300000);
   std::vector<uint8_t> out(data.size()), never(10);
@@ -111,11 +128,11 @@ TEST(Socket, WhatWasSentBeforeTheCloseArrives) {
   const auto end = Clock::now() + kLimit;
   while (code == TUTTI_OK && Clock::now() < end) code = net.ops().test(second, &done, nullptr);
   EXPECT_EQ(code, TUTTI_REMOTE);
-  EXPECT_THAT(plugin::take_failure_text(), HasSubstr("127.0.0.1"));
+  EXPECT_THAT(plugin::take_failure_text(), testing::AllOf(HasSubstr("127.0.0.1"), HasSubstr("closed it")));
 }
 
-TEST(Socket, StrangersChangeNothing) {
-  Net net;
+TEST_P(Socket, StrangersChangeNothing) {
+  Net net(with_tls());
   std::vector<base::Fd> strangers;
   uint16_t family = 0, port = 0;
   std::memcpy(&family, net.handle().bytes, 2);
@@ -144,20 +161,21 @@ TEST(Socket, StrangersChangeNothing) {
   EXPECT_EQ(net.ops().connect(net.context(), 0, &foreign, &state, &connection), TUTTI_INVALID_ARGUMENT);
 }
 
-TEST(Socket, SleepersAreWoken) {
-  Net net;
+TEST_P(Socket, SleepersAreWoken) {
+  Net net(with_tls());
   const auto [sender, receiver] = net.connect();
   int32_t fd = -1;
   ASSERT_EQ(net.ops().event_fd(net.context(), &fd), TUTTI_OK);
   constexpr int kMessages = 500;
+  const auto bytes_of = [](int message) { return size_t{64} + static_cast<size_t>(message % 7) * 9000; };
   std::thread sending([&, from = sender] {
     for (int i = 0; i < kMessages; ++i) {
-      const std::vector<uint8_t> data(64, static_cast<uint8_t>(i));
+      const std::vector<uint8_t> data(bytes_of(i), static_cast<uint8_t>(i));
       ASSERT_TRUE(net.finish({net.send(from, data, 0)}));
     }
   });
   for (int i = 0; i < kMessages; ++i) {
-    std::vector<uint8_t> out(64);
+    std::vector<uint8_t> out(bytes_of(i));
     void* request = net.recv(receiver, out, 0);
     int32_t done = 0;
     for (;;) {
@@ -167,7 +185,7 @@ TEST(Socket, SleepersAreWoken) {
       pollfd ready{fd, POLLIN, 0};
       ASSERT_EQ(poll(&ready, 1, 20000), 1) << "a wake-up was lost before message " << i;
     }
-    EXPECT_EQ(out, std::vector<uint8_t>(64, static_cast<uint8_t>(i)));
+    EXPECT_EQ(out, std::vector<uint8_t>(bytes_of(i), static_cast<uint8_t>(i)));
   }
   sending.join();
 }

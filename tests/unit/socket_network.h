@@ -47,12 +47,14 @@ class SocketNetwork {
   const tutti_net_handle& handle() const { return handle_; }
 
   /// A new connection: {sender, receiver}.
-  std::pair<void*, void*> connect() {
+  std::pair<void*, void*> connect() { return connect(handle_); }
+  /// The same, with a handle that leads to this listener by a detour.
+  std::pair<void*, void*> connect(const tutti_net_handle& handle) {
     void *connecting = nullptr, *accepting = nullptr, *sender = nullptr, *receiver = nullptr;
     const auto end = std::chrono::steady_clock::now() + kLimit;
     while ((sender == nullptr || receiver == nullptr) && std::chrono::steady_clock::now() < end) {
       const int32_t connected =
-          sender == nullptr ? ops().connect(context_, 0, &handle_, &connecting, &sender) : TUTTI_OK;
+          sender == nullptr ? ops().connect(context_, 0, &handle, &connecting, &sender) : TUTTI_OK;
       const int32_t accepted = receiver == nullptr ? ops().accept(listener_, &accepting, &receiver) : TUTTI_OK;
       EXPECT_TRUE(connected == TUTTI_OK || connected == TUTTI_AGAIN);
       EXPECT_TRUE(accepted == TUTTI_OK || accepted == TUTTI_AGAIN);

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// The collective calls of a rank, with all contributions sealed.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/clock.h"
+#include "bootstrap/seal.h"
+
+namespace tutti::bootstrap {
+
+/// One thread at a time. Every rank makes the same calls in the same order: their number is a part of each seal.
+class SealedCalls {
+ public:
+  /// Asks the hub and waits for its answer.
+  using Exchange = std::function<Result<Bytes>(const Header& call, Bytes contribution, base::Time deadline)>;
+  struct Place {
+    int rank;
+    int rank_count;
+  };
+  static Result<std::unique_ptr<SealedCalls>> create(const Secret& secret, Place place, Exchange exchange);
+
+  /// As those of Bootstrap.
+  Result<std::vector<Bytes>> all_gather(std::span<const std::byte> mine, base::Time deadline);
+  Result<Bytes> broadcast(int root, std::span<const std::byte> bytes, base::Time deadline);
+
+ private:
+  SealedCalls(std::unique_ptr<const Seal> seal, Place place, Exchange exchange)
+      : seal_(std::move(seal)), place_(place), exchange_(std::move(exchange)) {}
+
+  const std::unique_ptr<const Seal> seal_;
+  const Place place_;
+  const Exchange exchange_;
+  uint32_t calls_ = 0;
+};
+
+}  // namespace tutti::bootstrap

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// The socket of one stream of a connection, plain or with TLS.
+#pragma once
+
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <cerrno>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "system.h"
+#include "tls.h"
+
+namespace tutti::net_socket {
+
+/// Functions return as those of sockets do, and as those of TlsStream. One thread at a time.
+class DataSocket {
+ public:
+  DataSocket() = default;
+  explicit DataSocket(Fd socket, std::unique_ptr<TlsStream> tls = nullptr)
+      : socket_(std::move(socket)), tls_(std::move(tls)) {}
+
+  const Fd& fd() const { return socket_; }
+  bool has_tls() const { return tls_ != nullptr; }
+  /// What TLS disliked, after EBADMSG.
+  std::string tls_failure() const { return tls_ != nullptr ? tls_->failure() : std::string(); }
+
+  /// Data can go. Without TLS this is so from the start.
+  bool ready() const { return tls_ == nullptr || tls_->ready(); }
+  /// Where it is not ready: goes on with TLS's handshake.
+  int shake_hands() { return tls_->shake_hands(); }
+  ssize_t send(std::span<const iovec> vectors) {
+    if (tls_ != nullptr) return tls_->send(vectors);
+    msghdr message{};
+    message.msg_iov = const_cast<iovec*>(vectors.data());
+    message.msg_iovlen = vectors.size();
+    return ::sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+  }
+  /// `drained`: the socket had no more than this.
+  ssize_t recv(void* to, size_t bytes, bool& drained) {
+    if (tls_ != nullptr) return tls_->recv(to, bytes, drained);
+    const ssize_t got = ::recv(socket_.get(), to, bytes, MSG_DONTWAIT);
+    drained = got > 0 && static_cast<size_t>(got) < bytes;
+    return got;
+  }
+
+ private:
+  Fd socket_;
+  std::unique_ptr<TlsStream> tls_;  // ends before its socket
+};
+
+}  // namespace tutti::net_socket
