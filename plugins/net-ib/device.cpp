@@ -157,9 +157,15 @@ void Device::read_events(const sdk::Host& host) {
   while (ibv_get_async_event(context_.get(), &event) == 0) {
     if (event.event_type == IBV_EVENT_DEVICE_FATAL)
       failed_.store(true, std::memory_order_relaxed);  // partner: has_failed
+    if (event.event_type == IBV_EVENT_PORT_ERR)
+      downs_[static_cast<uint32_t>(event.element.port_num) % kPorts].fetch_add(1, std::memory_order_relaxed);  // partner: downs
     host.log(is_bad(event.event_type) ? TUTTI_LOG_WARN : TUTTI_LOG_DEBUG, description(event, name_));
     ibv_ack_async_event(&event);
   }
+}
+
+uint32_t Device::downs(uint32_t port) const {
+  return downs_[port % kPorts].load(std::memory_order_relaxed);  // partner: read_events
 }
 
 std::string Device::fault_of(uint32_t port) const {

@@ -163,7 +163,6 @@ TEST(Ib, RegistrationsAreSharedAndEnd) {
   };
   ASSERT_EQ(add(0, 8192, &whole), TUTTI_OK);
   ASSERT_EQ(add(100, 1000, &part), TUTTI_OK);
-  EXPECT_EQ(whole, part);
   EXPECT_EQ(net.ops().deregister_memory(net.sender(), whole), TUTTI_OK);
   void* request = nullptr;
   EXPECT_EQ(net.ops().send(net.sender(), memory.data(), 8192, 0, part, &request), TUTTI_OK) << "still in use";
