@@ -5,9 +5,9 @@
 #include <sys/socket.h>
 
 #include <cerrno>
-#include <cstring>
 #include <utility>
 
+#include "handshake.h"
 #include "sender.h"
 
 namespace tutti::net_ib {
@@ -19,13 +19,7 @@ constexpr std::chrono::milliseconds kPause{50};  // between two attempts
 
 Result<std::unique_ptr<Connecting>> Connecting::start(const Shared& shared, std::vector<Port> ports,
                                                       const tutti_net_handle& raw) {
-  Handle handle;
-  std::memcpy(&handle, raw.bytes, sizeof handle);
-  if (handle.magic != kMagic || handle.ip.is_none() || handle.port == 0) {
-    return Status(Code::kInvalidArgument,
-                  "the handle is not one of this version of net-ib; do all ranks use the same "
-                  "network plugin of the same version?");
-  }
+  TUTTI_ASSIGN(const Handle handle, read_handle(raw));
   return std::unique_ptr<Connecting>(new Connecting(shared, std::move(ports), handle));
 }
 
@@ -67,7 +61,7 @@ Status Connecting::advance_steps() {
   }
   TUTTI_ASSIGN(const bool whole, read(&welcome_, sizeof welcome_));
   if (!whole) return {};
-  TUTTI_TRY(check_welcome());
+  TUTTI_TRY(check_welcome(handle_, challenge_, hello_, welcome_, there()));
   TUTTI_TRY(link_->connect(welcome_.rails, true));
   const uint8_t ready = link_->connected();
   TUTTI_TRY(write(&ready, sizeof ready));
@@ -109,11 +103,7 @@ Status Connecting::write(const void* from, size_t bytes) {  // the buffer of a n
 }
 
 Status Connecting::say_hello() {
-  if (challenge_.magic != kMagic) {
-    return {Code::kVersionMismatch,
-            fmt::format("{} does not speak the protocol of this version of net-ib; do all ranks use the same version?",
-                        there())};
-  }
+  TUTTI_TRY(check_challenge(challenge_, there()));
   TUTTI_ASSIGN(link_, Link::create(shared_, ports_));
   hello_ = {};
   hello_.rails = link_->endpoints();
@@ -121,19 +111,6 @@ Status Connecting::say_hello() {
   TUTTI_ASSIGN(hello_.proof, sdk::prove(handle_.secret, sdk::Side::kConnector, challenge_.nonce, hello_.nonce,
                                         proved(hello_.rails)));
   return write(&hello_, sizeof hello_);
-}
-
-Status Connecting::check_welcome() {
-  TUTTI_ASSIGN(const sdk::Proof expected, sdk::prove(handle_.secret, sdk::Side::kAcceptor, challenge_.nonce,
-                                                     hello_.nonce, proved(hello_.rails, welcome_)));
-  if (!sdk::same(expected, welcome_.proof)) {
-    return {Code::kMismatch,
-            fmt::format("{} cannot prove that it is the rank it pretends to be; another process has taken its port",
-                        there())};
-  }
-  welcome_.refusal.back() = '\0';
-  if (welcome_.refusal.front() == '\0') return {};
-  return {Code::kSystem, fmt::format("the other end refuses: {}", welcome_.refusal.data())};
 }
 
 }  // namespace tutti::net_ib

@@ -36,7 +36,6 @@ class Connecting : public sdk::Connecting {
   Result<bool> read(void* to, size_t bytes);
   Status write(const void* from, size_t bytes);
   Status say_hello();
-  Status check_welcome();
   std::string there() const;
 
   const Shared& shared_;

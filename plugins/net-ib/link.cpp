@@ -34,6 +34,7 @@ Result<std::unique_ptr<Link>> Link::create(const Shared& shared, const std::vect
   std::unique_ptr<Link> link(new Link(shared));
   link->board_ = std::make_unique<Board>();
   for (const Port& port : ports) {
+    if (port.device == nullptr) return Status(Code::kInternal, "the device of a port is not open");
     TUTTI_ASSIGN(std::unique_ptr<Rail> rail, Rail::create(shared.settings, *shared.events, port,
                                                           shared.settings.queue_pairs, *link->board_));
     link->rails_.push_back(std::move(rail));
@@ -227,7 +228,7 @@ Status Link::check_exchange() {
   char byte = 0;
   const ssize_t got = ::recv(exchange_.get(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
   if (got > 0 || (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))) return {};
-  if (got == 0) return {Code::kRemote, "the process at the other end closed it"};
+  if (got == 0) return {Code::kRemote, "the process at the other end closed it; it has left or died: see the log of that rank"};
   const int error = errno;
   const bool peer_ended = error == ECONNRESET || error == EPIPE;
   if (peer_ended || rails_.size() == 1) return end_of_exchange(error, shared_.settings);

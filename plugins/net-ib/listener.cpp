@@ -12,6 +12,7 @@
 #include <cstring>
 #include <utility>
 
+#include "handshake.h"
 #include "receiver.h"
 
 namespace tutti::net_ib {
@@ -65,7 +66,7 @@ Result<std::unique_ptr<Listener>> Listener::open(const Shared& shared, std::vect
   epoll_event event{.events = EPOLLIN, .data = {.ptr = nullptr}};
   if (!listener->door_.valid() ||
       epoll_ctl(listener->door_.get(), EPOLL_CTL_ADD, listener->socket_.get(), &event) != 0) {
-    return system_error("cannot watch a listener (epoll); check the limit of open files");
+    return system_error("cannot watch a listener (epoll)");
   }
   TUTTI_TRY(shared.events->watch(listener->door_.get(), listener->stir_, true));
   handle = {};
@@ -180,13 +181,9 @@ bool Listener::hear(Guest& guest) {
 
 /// False: the guest does not know the secret.
 bool Listener::introduce(Guest& guest) {
-  const Hello& hello = guest.hello;
-  if (hello.magic != kMagic) return false;
-  const auto expected =
-      sdk::prove(handle_.secret, sdk::Side::kConnector, guest.nonce, hello.nonce, proved(hello.rails));
-  if (!expected.ok()) shared_.host.log(TUTTI_LOG_ERROR, expected.status().text());
-  if (!expected.ok() || !sdk::same(*expected, hello.proof)) return false;
-  return welcome(guest);
+  const auto known = is_friend(handle_, guest.nonce, guest.hello);
+  if (!known.ok()) shared_.host.log(TUTTI_LOG_ERROR, known.status().text());
+  return known.ok() && *known && welcome(guest);
 }
 
 /// Answers a friend with this side's queue pairs, or with the reason why there are none.

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "handshake.h"
 #include "tutti/plugin/types.h"
 
 namespace tutti::net_ib {
@@ -68,14 +69,7 @@ Rail::~Rail() {
 Status Rail::connect(const Settings& settings, const Endpoint& peer) {
   peer_ = peer;
   peer_.device.back() = '\0';
-  const auto joined = [&] { return fmt::format("{} and {}", port_.name, peer_.device.data()); };
-  if (peer_.count == 0 || peer_.count > kMaxQueuePairs)
-    return {Code::kMismatch, fmt::format("{} queue pairs at the other end of {}", peer_.count, joined())};
-  if (peer_.link_layer != own_.link_layer || peer_.gid_type != own_.gid_type) {
-    return {Code::kMismatch, fmt::format("{} are ports of different kinds (InfiniBand, RoCE v1, RoCE v2); set "
-                                         "settings.net.ib.devices or settings.net.ib.roce alike on all hosts",
-                                         joined())};
-  }
+  TUTTI_TRY(check_rail(own_, peer_));
   while (pairs_.size() > peer_.count) pairs_.pop_back();
   for (size_t i = 0; i < pairs_.size(); ++i)
     TUTTI_TRY(pairs_[i].connect(port_, settings, peer_, peer_.queue_pairs[i], own_.psn));

@@ -36,7 +36,7 @@ class IbNetwork {
     for (size_t comma = 0; (comma = list.find(',', comma)) != std::string::npos; ++comma) list.insert(comma + 1, "=");
     options.settings.emplace_back("settings.net.ib.devices", list);
     auto config = required(config::Config::load(options));
-    const auto image = required(
+    static const auto image = required(
         plugin::Image::load(plugin::Kind::kNetwork, "ib", TUTTI_BINARY_DIR "/lib/tutti/plugins/tutti-net-ib.so"));
     return plugin::Plugin::open(image, config);
   }
