@@ -271,7 +271,9 @@ void say_nonsense(const tutti_net_handle& raw, IbNetwork& net) {
   net_ib::Welcome welcome;
   ASSERT_TRUE(hear(&welcome, sizeof welcome));
   const std::string refusal(welcome.refusal.data(), strnlen(welcome.refusal.data(), welcome.refusal.size()));
-  if (welcome.rails[0].count == 0) EXPECT_THAT(refusal, HasSubstr("the connection from"));
+  if (welcome.rails[0].count == 0) {
+    EXPECT_THAT(refusal, HasSubstr("the connection from"));
+  }
   const uint8_t impossible = 0xff;
   send(socket.get(), &impossible, 1, MSG_NOSIGNAL);
   net.refuse_strays(1);
