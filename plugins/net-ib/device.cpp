@@ -203,11 +203,11 @@ Result<std::vector<Port>> find_ports(const Settings& settings) {
   errno = 0;
   const std::unique_ptr<ibv_device*, decltype(&ibv_free_device_list)> list(ibv_get_device_list(&count),
                                                                            ibv_free_device_list);
+  const int error = errno;
   // Without descriptors, libibverbs finds no device and does not say why.
-  if (count == 0 && !Fd(::open("/dev/null", O_RDONLY | O_CLOEXEC)).valid()) {
-    if (errno == EMFILE || errno == ENFILE) return system_error("cannot list the RDMA devices");
-  }
-  if (list == nullptr && errno != ENOSYS) return system_error("cannot list the RDMA devices");
+  if (count == 0 && !Fd(::open("/dev/null", O_RDONLY | O_CLOEXEC)).valid() && (errno == EMFILE || errno == ENFILE))
+    return system_error("cannot list the RDMA devices");
+  if (list == nullptr && error != ENOSYS) return system_error("cannot list the RDMA devices", error);
   if (list == nullptr || count == 0) {
     return Status(Code::kNotFound,
                   list == nullptr

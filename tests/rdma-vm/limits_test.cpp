@@ -218,12 +218,12 @@ TEST(IbPeers, APeerThatDiesIsNamed) {
   while (sender == nullptr && Clock::now() < end)
     ASSERT_THAT(net.ops().connect(net.context(), 0, &peer.handle(), &state, &sender), AnyOf(TUTTI_OK, TUTTI_AGAIN));
   ASSERT_NE(sender, nullptr);
-  test::Memory out(net.ops(), sender, random_bytes(1000));
+  auto out = std::make_unique<test::Memory>(net.ops(), sender, random_bytes(1000));
   int32_t code = TUTTI_OK;
   void* request = nullptr;
   for (int moved = 0; code == TUTTI_OK && Clock::now() < end;) {
     if (request == nullptr) {
-      code = net.ops().send(sender, out.data().data(), 1000, 0, out.registration(), &request);
+      code = net.ops().send(sender, out->data().data(), 1000, 0, out->registration(), &request);
       continue;
     }
     int32_t done = 0;
@@ -236,6 +236,7 @@ TEST(IbPeers, APeerThatDiesIsNamed) {
   EXPECT_THAT(plugin::take_failure_text(),
               AllOf(HasSubstr("from 10.78.0.1 (rxe0) to 10.78.0.2 (rxe1)"), AnyOf(HasSubstr("process"), HasSubstr("reset")),
                     HasSubstr("log of that rank")));
+  out.reset();
   net.ops().close_connection(sender);
 }
 
