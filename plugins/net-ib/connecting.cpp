@@ -108,8 +108,8 @@ Status Connecting::say_hello() {
   hello_ = {};
   hello_.rails = link_->endpoints();
   TUTTI_ASSIGN(hello_.nonce, sdk::make_nonce());
-  TUTTI_ASSIGN(hello_.proof, sdk::prove(handle_.secret, sdk::Side::kConnector, challenge_.nonce, hello_.nonce,
-                                        proved(hello_.rails)));
+  TUTTI_ASSIGN(hello_.proof,
+               sdk::prove(handle_.secret, sdk::Side::kConnector, challenge_.nonce, hello_.nonce, proved(hello_.rails)));
   return write(&hello_, sizeof hello_);
 }
 

@@ -158,7 +158,8 @@ void Device::read_events(const sdk::Host& host) {
     if (event.event_type == IBV_EVENT_DEVICE_FATAL)
       failed_.store(true, std::memory_order_relaxed);  // partner: has_failed
     if (event.event_type == IBV_EVENT_PORT_ERR)
-      downs_[static_cast<uint32_t>(event.element.port_num) % kPorts].fetch_add(1, std::memory_order_relaxed);  // partner: downs
+      downs_[static_cast<uint32_t>(event.element.port_num) % kPorts].fetch_add(
+          1, std::memory_order_relaxed);  // partner: downs
     host.log(is_bad(event.event_type) ? TUTTI_LOG_WARN : TUTTI_LOG_DEBUG, description(event, name_));
     ibv_ack_async_event(&event);
   }

@@ -60,8 +60,8 @@ class Device {
   std::atomic<bool> failed_{false};
   static constexpr uint32_t kPorts = 4;
   std::array<std::atomic<uint32_t>, kPorts> downs_{};  // by port number; ports beyond share
-  std::mutex events_;                             // one thread reads events at a time
-  std::unique_ptr<Registrations> registrations_;  // last: goes before the domain
+  std::mutex events_;                                  // one thread reads events at a time
+  std::unique_ptr<Registrations> registrations_;       // last: goes before the domain
 };
 
 /// A port in use.

@@ -35,8 +35,7 @@ Status Events::add(const std::shared_ptr<Device>& device) {
   if (known) return {};
   CompletionChannel channel(ibv_create_comp_channel(device->context()));
   if (channel == nullptr) {
-    return system_error(
-        fmt::format("cannot make a completion channel on {}", device->name()));
+    return system_error(fmt::format("cannot make a completion channel on {}", device->name()));
   }
   fcntl(channel->fd, F_SETFL, fcntl(channel->fd, F_GETFL) | O_NONBLOCK);
   for (const int fd : {channel->fd, device->context()->async_fd}) {

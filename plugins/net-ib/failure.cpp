@@ -60,7 +60,8 @@ bool concerns_rail(ibv_wc_status status) {
 
 Status end_of_exchange(int error, const Settings& settings) {
   if (error == ECONNRESET || error == EPIPE)
-    return {Code::kRemote, fmt::format("{}; the process at the other end has ended: see the log of that rank", errno_text(error))};
+    return {Code::kRemote,
+            fmt::format("{}; the process at the other end has ended: see the log of that rank", errno_text(error))};
   return {
       Code::kRemote,
       fmt::format("no sign of the other host for {} s ({}); check the link, or raise timeouts.peer_loss if it may be "

@@ -54,8 +54,8 @@ Status check_welcome(const Handle& there, const Challenge& challenge, const Hell
 Status check_rail(const Endpoint& own, const Endpoint& peer) {
   const auto joined = [&] { return fmt::format("{} and {}", device_of(own), device_of(peer)); };
   if (peer.count == 0 || peer.count > kMaxQueuePairs) {
-    return {Code::kMismatch,
-            fmt::format("{}: the other end has {} queue pairs; are both plugins of one version?", joined(), peer.count)};
+    return {Code::kMismatch, fmt::format("{}: the other end has {} queue pairs; are both plugins of one version?",
+                                         joined(), peer.count)};
   }
   if (peer.link_layer == own.link_layer && peer.gid_type == own.gid_type) return {};
   return {Code::kMismatch, fmt::format("{} are ports of different kinds (InfiniBand, RoCE v1, RoCE v2); set "

@@ -19,7 +19,7 @@ namespace tutti::net_ib {
 namespace {
 
 constexpr uint32_t kPollsBetweenChecks = 4096;
-constexpr int kAtOnce = 16;   // completions
+constexpr int kAtOnce = 16;     // completions
 constexpr int kProbeShare = 4;  // probes in the time that a peer may be silent
 
 std::string place(const Endpoint& endpoint) {
@@ -35,8 +35,8 @@ Result<std::unique_ptr<Link>> Link::create(const Shared& shared, const std::vect
   link->board_ = std::make_unique<Board>();
   for (const Port& port : ports) {
     if (port.device == nullptr) return Status(Code::kInternal, "the device of a port is not open");
-    TUTTI_ASSIGN(std::unique_ptr<Rail> rail, Rail::create(shared.settings, *shared.events, port,
-                                                          shared.settings.queue_pairs, *link->board_));
+    TUTTI_ASSIGN(std::unique_ptr<Rail> rail,
+                 Rail::create(shared.settings, *shared.events, port, shared.settings.queue_pairs, *link->board_));
     link->rails_.push_back(std::move(rail));
   }
   return link;
@@ -44,7 +44,8 @@ Result<std::unique_ptr<Link>> Link::create(const Shared& shared, const std::vect
 
 Endpoints Link::endpoints() const {
   Endpoints out;
-  for (size_t i = 0; i < rails_.size(); ++i) if (rails_[i]->state() == Rail::State::kLive) out[i] = rails_[i]->own();
+  for (size_t i = 0; i < rails_.size(); ++i)
+    if (rails_[i]->state() == Rail::State::kLive) out[i] = rails_[i]->own();
   return out;
 }
 
@@ -219,8 +220,9 @@ void Link::check_ports() {
     const Rail& rail = *rails_[i];
     if (rail.state() != Rail::State::kLive || !rail.is_down() || live_rails() == 1) continue;
     const std::string fault = rail.port().device->fault_of(rail.port().number);
-    lose(i, Status(Code::kRemote,
-                   fault.empty() ? fmt::format("port {} of {} was down", rail.port().number, rail.port().name) : fault));
+    lose(i,
+         Status(Code::kRemote,
+                fault.empty() ? fmt::format("port {} of {} was down", rail.port().number, rail.port().name) : fault));
   }
 }
 
@@ -228,7 +230,8 @@ Status Link::check_exchange() {
   char byte = 0;
   const ssize_t got = ::recv(exchange_.get(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
   if (got > 0 || (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))) return {};
-  if (got == 0) return {Code::kRemote, "the process at the other end closed it; it has left or died: see the log of that rank"};
+  if (got == 0)
+    return {Code::kRemote, "the process at the other end closed it; it has left or died: see the log of that rank"};
   const int error = errno;
   const bool peer_ended = error == ECONNRESET || error == EPIPE;
   if (peer_ended || rails_.size() == 1) return end_of_exchange(error, shared_.settings);

@@ -41,8 +41,9 @@ Result<void*> register_range(Link& link, void* address, uint64_t bytes, uint32_t
   return register_everywhere(link, [&](Device& device) -> Result<Registration*> {
     if ((device.memory() & memory) != 0)
       return device.registrations().add(address, bytes, memory, link.shared().settings.relaxed_ordering);
-    return Status(Code::kUnsupported,
-                  fmt::format("{} cannot register memory of GPUs: load the kernel module nvidia_peermem", device.name()));
+    return Status(
+        Code::kUnsupported,
+        fmt::format("{} cannot register memory of GPUs: load the kernel module nvidia_peermem", device.name()));
   });
 }
 

@@ -22,8 +22,8 @@ Result<void*> register_range(Link& link, void* address, uint64_t bytes, uint32_t
 Result<void*> register_dmabuf(Link& link, void* address, uint64_t bytes, uint64_t offset, int fd);
 Status deregister(Link& link, void* registered);
 
-/// The registration for a request on `bytes` bytes; null for a request without bytes. kInvalidArgument: the range is not
-/// registered.
+/// The registration for a request on `bytes` bytes; null for a request without bytes. kInvalidArgument: the range is
+/// not registered.
 Result<const Registered*> find_registered(void* registered, const void* address, uint64_t bytes);
 /// kInvalidArgument: the message is longer than the port can carry.
 Status check_size(const Link& link, uint64_t bytes);

@@ -36,8 +36,8 @@ class Context : public sdk::NetworkContext {
     out.max_grouped_recvs = Receiver::kMaxGroup;
     out.speed_gbs = port->speed_gbs();
     out.max_message_bytes = port->attributes.max_msg_sz;
-    out.max_connections = static_cast<uint32_t>(device.attributes().max_qp) /
-                          (shared_.settings.queue_pairs * shared_.settings.rails);
+    out.max_connections =
+        static_cast<uint32_t>(device.attributes().max_qp) / (shared_.settings.queue_pairs * shared_.settings.rails);
     out.rail = -1;
     return out;
   }

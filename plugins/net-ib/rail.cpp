@@ -28,8 +28,8 @@ Result<std::unique_ptr<Rail>> Rail::create(const Settings& settings, Events& eve
                                            uint32_t queue_pairs, Board& board) {
   std::unique_ptr<Rail> rail(new Rail(port));
   TUTTI_ASSIGN(rail->queue_, events.make_queue(*port.device, queue_pairs * (kSends + kReceives) + kSends));
-  TUTTI_ASSIGN(rail->board_, port.device->registrations().add(&board, sizeof board, TUTTI_MEMORY_HOST,
-                                                              settings.relaxed_ordering));
+  TUTTI_ASSIGN(rail->board_,
+               port.device->registrations().add(&board, sizeof board, TUTTI_MEMORY_HOST, settings.relaxed_ordering));
   rail->downs_ = port.device->downs(port.number);
   rail->own_.count = queue_pairs;
   rail->describe(board);
@@ -128,9 +128,10 @@ Status Rail::drain(std::chrono::milliseconds limit) {
       std::all_of(open_.begin(), open_.end(), [](const Open& one) { return one.sends == 0 && one.receives == 0; });
   if (drained) state_ = State::kDrained;
   if (drained || Clock::now() - closed_at_ < limit) return {};
-  return {Code::kDevice, fmt::format("{} has not returned all requests {} s after its port was given up; see the kernel "
-                                     "log, and reset the device",
-                                     port_.name, static_cast<double>(limit.count()) / 1000)};
+  return {Code::kDevice,
+          fmt::format("{} has not returned all requests {} s after its port was given up; see the kernel "
+                      "log, and reset the device",
+                      port_.name, static_cast<double>(limit.count()) / 1000)};
 }
 
 bool Rail::is_down() const {

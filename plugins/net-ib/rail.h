@@ -69,7 +69,8 @@ class Rail {
   /// Reads the last byte of a range through a queue pair that is connected to itself. The read ends after all writes
   /// that the device made before it.
   Status post_flush(const Settings& settings, uint64_t number, uint64_t last_byte, uint32_t key);
-  /// Counts the completion of a posted request, other than a flush. The place of its queue pair. kInternal: it is none of this rail.
+  /// Counts the completion of a posted request, other than a flush. The place of its queue pair. kInternal: it is none
+  /// of this rail.
   Result<uint32_t> count(const ibv_wc& completion);
   /// Posts receives again, in batches, for those that completions used up.
   Status replenish(uint32_t pair);
@@ -86,10 +87,10 @@ class Rail {
   bool is_down() const;
 
   // Of the messages about this rail, when it is not live:
-  bool told = false;          ///< the other end is told, or the message is on its way
-  bool heard = false;         ///< the other end has told that it has given the rail up
-  uint32_t told_by = 0;       ///< the rail that carries the message
-  uint32_t heard_from = 0;    ///< the rail that carried the message of the other end
+  bool told = false;        ///< the other end is told, or the message is on its way
+  bool heard = false;       ///< the other end has told that it has given the rail up
+  uint32_t told_by = 0;     ///< the rail that carries the message
+  uint32_t heard_from = 0;  ///< the rail that carried the message of the other end
 
  private:
   using Clock = std::chrono::steady_clock;

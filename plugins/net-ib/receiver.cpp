@@ -13,7 +13,7 @@
 namespace tutti::net_ib {
 namespace {
 
-constexpr uint32_t kMostWrites = 64;             // of records at once
+constexpr uint32_t kMostWrites = 64;  // of records at once
 }  // namespace
 
 Receiver::Receiver(std::unique_ptr<Link> link) : link_(std::move(link)) {

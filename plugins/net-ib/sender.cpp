@@ -171,9 +171,9 @@ Status Sender::post_part(const Link::Lane& lane, Send& send, uint32_t part) {
   const Parts parts(send.bytes, send.parts);
   const uint32_t key = send.registered == nullptr ? 0 : send.registered->rails[lane.rail]->region->lkey;
   const auto request = static_cast<uint64_t>(&send - requests_.data());
-  return link_->write(lane, Work::kData, value_for(request, part), {send.address + parts.begin(part), parts.bytes(part), key},
-                      record.address + parts.begin(part), record.keys[lane.rail],
-                      Immediate::make(record.sequence, part, parts.count()));
+  return link_->write(lane, Work::kData, value_for(request, part),
+                      {send.address + parts.begin(part), parts.bytes(part), key}, record.address + parts.begin(part),
+                      record.keys[lane.rail], Immediate::make(record.sequence, part, parts.count()));
 }
 
 /// The receive fails, and its error names the length; the send itself is done.

@@ -69,9 +69,9 @@ class Sender : public sdk::Connection, private Link::User {
   std::array<Send, kMaxRequests> requests_;
   std::vector<Undecided> undecided_;
   std::deque<uint32_t> repeated_;  // values of work requests
-  std::deque<Send*> waiting_;   // for a record, in the order posted
-  std::deque<Record> records_;  // without a send, in the order announced
-  uint32_t next_record_ = 0;    // sequence number
+  std::deque<Send*> waiting_;      // for a record, in the order posted
+  std::deque<Record> records_;     // without a send, in the order announced
+  uint32_t next_record_ = 0;       // sequence number
 };
 
 }  // namespace tutti::net_ib

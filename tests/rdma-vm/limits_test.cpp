@@ -106,7 +106,8 @@ TEST(IbLimits, AConnectionWithoutLockedMemory) {
   {
     const WithoutLockCapability unprivileged;
     const Limit limit(RLIMIT_MEMLOCK, 8192);
-    EXPECT_THAT(connect_text(from, to, code), AllOf(HasSubstr("the limit of locked memory is 8 KiB"), HasSubstr("ulimit -l")));
+    EXPECT_THAT(connect_text(from, to, code),
+                AllOf(HasSubstr("the limit of locked memory is 8 KiB"), HasSubstr("ulimit -l")));
     EXPECT_EQ(code, TUTTI_SYSTEM);
   }
   connect_text(from, to, code);
@@ -150,7 +151,8 @@ TEST(IbLimits, TooFewDescriptors) {
     }
     if (text.empty()) break;
     ++refused;
-    EXPECT_THAT(text, AllOf(HasSubstr("Too many open files"), AnyOf(HasSubstr("limit of open files"), HasSubstr("ulimit -n"))))
+    EXPECT_THAT(
+        text, AllOf(HasSubstr("Too many open files"), AnyOf(HasSubstr("limit of open files"), HasSubstr("ulimit -n"))))
         << "with " << free << " descriptors";
   }
   EXPECT_TRUE(text.empty()) << "40 descriptors are not enough: " << text;
@@ -234,8 +236,8 @@ TEST(IbPeers, APeerThatDiesIsNamed) {
   }
   EXPECT_EQ(code, TUTTI_REMOTE);
   EXPECT_THAT(plugin::take_failure_text(),
-              AllOf(HasSubstr("from 10.78.0.1 (rxe0) to 10.78.0.2 (rxe1)"), AnyOf(HasSubstr("process"), HasSubstr("reset")),
-                    HasSubstr("log of that rank")));
+              AllOf(HasSubstr("from 10.78.0.1 (rxe0) to 10.78.0.2 (rxe1)"),
+                    AnyOf(HasSubstr("process"), HasSubstr("reset")), HasSubstr("log of that rank")));
   out.reset();
   net.ops().close_connection(sender);
 }
@@ -267,7 +269,8 @@ void say_nonsense(const tutti_net_handle& raw, IbNetwork& net) {
   std::memcpy(&hello.rails, noise.data(), noise.size());
   if (noise[0] % 2 == 0) hello.rails[0].count = 1 + noise[1] % 16;
   if (noise[2] % 2 == 0) hello.rails[0].link_layer = 2, hello.rails[0].gid_type = IBV_GID_TYPE_ROCE_V2;
-  hello.proof = *sdk::prove(handle.secret, sdk::Side::kConnector, challenge.nonce, hello.nonce, net_ib::proved(hello.rails));
+  hello.proof =
+      *sdk::prove(handle.secret, sdk::Side::kConnector, challenge.nonce, hello.nonce, net_ib::proved(hello.rails));
   ASSERT_EQ(send(socket.get(), &hello, sizeof hello, MSG_NOSIGNAL), static_cast<ssize_t>(sizeof hello));
   net_ib::Welcome welcome;
   ASSERT_TRUE(hear(&welcome, sizeof welcome));

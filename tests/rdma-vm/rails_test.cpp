@@ -25,8 +25,8 @@ using testing::AllOf;
 using testing::HasSubstr;
 using Clock = std::chrono::steady_clock;
 
-const IbNetwork::Settings kTwoRails = {{"settings.net.ib.rails", "2"},        {"settings.net.ib.timeout", "14"},
-                                       {"settings.net.ib.retry_count", "3"},  {"settings.net.ib.split_min", "16KiB"},
+const IbNetwork::Settings kTwoRails = {{"settings.net.ib.rails", "2"},       {"settings.net.ib.timeout", "14"},
+                                       {"settings.net.ib.retry_count", "3"}, {"settings.net.ib.split_min", "16KiB"},
                                        {"settings.net.ib.queue_pairs", "2"}, {"timeouts.peer_loss", "5s"}};
 
 void run(const std::string& command) {
@@ -145,9 +145,9 @@ class Stream {
   /// The next message of the place has not been posted yet.
   void expect_poison(size_t place, size_t bytes) {
     const std::vector<uint8_t>& data = in_[place]->data();
-    EXPECT_TRUE(std::all_of(data.begin(), data.begin() + static_cast<long>(bytes),
-                            [](uint8_t byte) { return byte == kPoison; }))
-        << "a complete receive was written again";
+    EXPECT_TRUE(std::all_of(data.begin(), data.begin() + static_cast<long>(bytes), [](uint8_t byte) {
+      return byte == kPoison;
+    })) << "a complete receive was written again";
   }
 
   Pair& net_;
