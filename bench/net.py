@@ -131,11 +131,12 @@ def plugin_run(runner, figure, spin_us):
     command = [str(args.build / "bin/net_bench"), "--network", args.network, "--device", str(args.device)]
     for setting in args.set:
         command += ["--set", setting]
+    ports = [["--set", f"settings.net.ib.devices=[={name}]"] for name in args.rdma_devices] or [[], []]
     if spin_us is not None:
         command += ["--spin-us", str(spin_us)]
     client = ["--peer", f"{args.host}:{port}", "--tests", figure.test, "--sizes", str(figure.bytes), "--connections",
               str(figure.connections), "--window", str(args.window), "--seconds", str(args.seconds)]
-    output, _, _ = runner.run(command + ["--serve", str(port)], command + client, port)
+    output, _, _ = runner.run(command + ports[0] + ["--serve", str(port)], command + ports[1] + client, port)
     row = json.loads(output)
     return Value(row["us"], row["cpu_us"]) if figure.test == "latency" else Value(row["gbs"], row["cpu_s_per_gb"])
 
@@ -212,7 +213,8 @@ def raw_ib(runner, figure, _):
                "-F"] + args.raw_args
     if not latency:
         command += ["-q", str(figure.connections)] + (["-b"] if figure.test == "both_ways" else [])
-    output, cpu, _ = runner.run(command, command + [args.host], port)
+    devices = [["-d", name] for name in args.rdma_devices] or [[], []]
+    output, cpu, _ = runner.run(command + devices[0], command + devices[1] + [args.host], port)
     rows = [line.split() for line in output.splitlines() if re.match(rf"\s*{figure.bytes}\s+\d+\s", line)]
     if not rows:
         raise RuntimeError(f"no figure in the output of {shlex.join(command)}:\n{output[-1000:]}")
@@ -310,6 +312,8 @@ def parse_arguments():
                         help="processors to pin both sides to, of the plugin and of the raw peer: 0 1, or 0-3 4-7")
     parser.add_argument("--port", type=int, default=21000,
                         help="the programs meet at free ports among this one and the next 8000 (default 21000)")
+    parser.add_argument("--rdma-devices", nargs=2, default=[], metavar=("SERVER", "CLIENT"),
+                        help="RDMA devices of both sides, of the plugin ib and of its raw peer")
     parser.add_argument("--raw-args", type=shlex.split, default=[], help="more arguments of ib_write_bw, ib_send_lat")
     parser.add_argument("--markdown", type=pathlib.Path, metavar="FILE", help="also write the tables to FILE")
     return parser.parse_args()

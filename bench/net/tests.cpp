@@ -112,18 +112,22 @@ void* post(Network& network, Post&& try_it) {
   return request;
 }
 
+/// Receives are posted ahead of the messages, as Tutti's connections and ib_send_lat do.
 void ping_pong(Network& network, const Lanes& lanes, const Order& order, bool leads, std::vector<double>& samples) {
   Buffer out(network, lanes.out[0], order.bytes), in(network, lanes.in[0], order.bytes);
   const auto finish = [&](void* request) {
     network.wait("a message", [&](uint64_t&) { return network.test(request, order.bytes); });
   };
+  std::deque<void*> receives;
   samples.reserve(leads ? order.count : 0);
-  for (uint64_t i = 0; i < order.count; ++i) {
+  for (uint64_t i = 0, posted = 0; i < order.count; ++i) {
     const auto start = Clock::now();
-    void* const receive = post(network, [&] { return in.recv(order.bytes); });
-    if (!leads) finish(receive);
+    for (; posted < order.count && receives.size() < order.window; ++posted)
+      receives.push_back(post(network, [&] { return in.recv(order.bytes); }));
+    if (!leads) finish(receives.front());
     void* const send = post(network, [&] { return out.send(order.bytes); });
-    if (leads) finish(receive);
+    if (leads) finish(receives.front());
+    receives.pop_front();
     finish(send);
     if (leads) samples.push_back(std::chrono::duration<double, std::micro>(Clock::now() - start).count() / 2);
   }

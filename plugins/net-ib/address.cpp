@@ -153,7 +153,7 @@ Result<Fd> listen_at(const Interface& at, uint16_t& port) {
   socklen_t length = 0;
   sockaddr_storage address = socket_address(at.ip, 0, at.index, length);
   Fd out(::socket(address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!out.valid()) return system_error("cannot make a socket; check the limit of open files");
+  if (!out.valid()) return system_error("cannot make a socket");
   auto* const raw = reinterpret_cast<sockaddr*>(&address);
   if (bind(out.get(), raw, length) != 0 || ::listen(out.get(), kBacklog) != 0 ||
       getsockname(out.get(), raw, &length) != 0) {
@@ -168,7 +168,7 @@ Result<Fd> connect_from(const Interface& from, const Ip& to, uint16_t port) {
   socklen_t length = 0;
   const sockaddr_storage there = socket_address(to, port, from.index, length);
   Fd out(::socket(there.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!out.valid()) return system_error("cannot make a socket; check the limit of open files");
+  if (!out.valid()) return system_error("cannot make a socket");
   if (from.ip.family() == there.ss_family) {
     const sockaddr_storage here = socket_address(from.ip, 0, from.index, length);
     if (bind(out.get(), reinterpret_cast<const sockaddr*>(&here), length) != 0)

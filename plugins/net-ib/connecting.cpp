@@ -5,9 +5,9 @@
 #include <sys/socket.h>
 
 #include <cerrno>
-#include <cstring>
 #include <utility>
 
+#include "handshake.h"
 #include "sender.h"
 
 namespace tutti::net_ib {
@@ -17,16 +17,10 @@ constexpr std::chrono::milliseconds kPause{50};  // between two attempts
 
 }  // namespace
 
-Result<std::unique_ptr<Connecting>> Connecting::start(const Shared& shared, const Port& port,
+Result<std::unique_ptr<Connecting>> Connecting::start(const Shared& shared, std::vector<Port> ports,
                                                       const tutti_net_handle& raw) {
-  Handle handle;
-  std::memcpy(&handle, raw.bytes, sizeof handle);
-  if (handle.magic != kMagic || handle.ip.is_none() || handle.port == 0) {
-    return Status(Code::kInvalidArgument,
-                  "the handle is not one of this version of net-ib; do all ranks use the same "
-                  "network plugin of the same version?");
-  }
-  return std::unique_ptr<Connecting>(new Connecting(shared, port, handle));
+  TUTTI_ASSIGN(const Handle handle, read_handle(raw));
+  return std::unique_ptr<Connecting>(new Connecting(shared, std::move(ports), handle));
 }
 
 Result<std::unique_ptr<sdk::Connection>> Connecting::advance() {
@@ -44,7 +38,7 @@ std::string Connecting::there() const {
 Status Connecting::begin() {
   step_ = Step::kConnect;
   read_ = 0;
-  TUTTI_ASSIGN(socket_, connect_from(port_.exchange, handle_.ip, handle_.port));
+  TUTTI_ASSIGN(socket_, connect_from(exchange(), handle_.ip, handle_.port));
   watch_silence(socket_, shared_.settings.peer_loss);
   return shared_.events->watch(socket_.get(), stir_);
 }
@@ -67,9 +61,9 @@ Status Connecting::advance_steps() {
   }
   TUTTI_ASSIGN(const bool whole, read(&welcome_, sizeof welcome_));
   if (!whole) return {};
-  TUTTI_TRY(check_welcome());
-  TUTTI_TRY(link_->connect(welcome_.endpoint, true));
-  const uint8_t ready = kGo;
+  TUTTI_TRY(check_welcome(handle_, challenge_, hello_, welcome_, there()));
+  TUTTI_TRY(link_->connect(welcome_.rails, true));
+  const uint8_t ready = link_->connected();
   TUTTI_TRY(write(&ready, sizeof ready));
   step_ = Step::kDone;
   return {};
@@ -83,7 +77,7 @@ Status Connecting::try_again(const Status& why) {
   const bool late = now - silent_since_ > shared_.settings.peer_loss;
   if (why.code() != Code::kRemote || refused_ || late)
     return why.with_context(
-        fmt::format("cannot reach {} from {} ({})", there(), port_.exchange.ip.to_string(), port_.exchange.name));
+        fmt::format("cannot reach {} from {} ({})", there(), exchange().ip.to_string(), exchange().name));
   pause_until_ = now + kPause;
   return {};
 }
@@ -109,31 +103,14 @@ Status Connecting::write(const void* from, size_t bytes) {  // the buffer of a n
 }
 
 Status Connecting::say_hello() {
-  if (challenge_.magic != kMagic) {
-    return {Code::kVersionMismatch,
-            fmt::format("{} does not speak the protocol of this version of net-ib; do all ranks use the same version?",
-                        there())};
-  }
-  TUTTI_ASSIGN(link_, Link::create(shared_, port_, shared_.settings.queue_pairs));
+  TUTTI_TRY(check_challenge(challenge_, there()));
+  TUTTI_ASSIGN(link_, Link::create(shared_, ports_));
   hello_ = {};
-  hello_.endpoint = link_->endpoint();
+  hello_.rails = link_->endpoints();
   TUTTI_ASSIGN(hello_.nonce, sdk::make_nonce());
-  TUTTI_ASSIGN(hello_.proof, sdk::prove(handle_.secret, sdk::Side::kConnector, challenge_.nonce, hello_.nonce,
-                                        proved(hello_.endpoint)));
+  TUTTI_ASSIGN(hello_.proof,
+               sdk::prove(handle_.secret, sdk::Side::kConnector, challenge_.nonce, hello_.nonce, proved(hello_.rails)));
   return write(&hello_, sizeof hello_);
-}
-
-Status Connecting::check_welcome() {
-  TUTTI_ASSIGN(const sdk::Proof expected, sdk::prove(handle_.secret, sdk::Side::kAcceptor, challenge_.nonce,
-                                                     hello_.nonce, proved(hello_.endpoint, welcome_)));
-  if (!sdk::same(expected, welcome_.proof)) {
-    return {Code::kMismatch,
-            fmt::format("{} cannot prove that it is the rank it pretends to be; another process has taken its port",
-                        there())};
-  }
-  welcome_.refusal.back() = '\0';
-  if (welcome_.refusal.front() == '\0') return {};
-  return {Code::kSystem, fmt::format("the other end refuses: {}", welcome_.refusal.data())};
 }
 
 }  // namespace tutti::net_ib

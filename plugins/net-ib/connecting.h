@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "link.h"
 #include "tutti/sdk/network.h"
@@ -18,7 +20,7 @@ namespace tutti::net_ib {
 class Connecting : public sdk::Connecting {
  public:
   /// kInvalidArgument for a handle that is none of this plugin.
-  static Result<std::unique_ptr<Connecting>> start(const Shared& shared, const Port& port,
+  static Result<std::unique_ptr<Connecting>> start(const Shared& shared, std::vector<Port> ports,
                                                    const tutti_net_handle& handle);
   Result<std::unique_ptr<sdk::Connection>> advance() override;
 
@@ -26,19 +28,19 @@ class Connecting : public sdk::Connecting {
   using Clock = std::chrono::steady_clock;
   enum class Step { kConnect, kChallenge, kWelcome, kDone };
 
-  Connecting(const Shared& shared, const Port& port, const Handle& handle)
-      : shared_(shared), port_(port), handle_(handle) {}
+  Connecting(const Shared& shared, std::vector<Port> ports, const Handle& handle)
+      : shared_(shared), ports_(std::move(ports)), handle_(handle) {}
   Status begin();
   Status advance_steps();
   Status try_again(const Status& why);
   Result<bool> read(void* to, size_t bytes);
   Status write(const void* from, size_t bytes);
   Status say_hello();
-  Status check_welcome();
   std::string there() const;
 
   const Shared& shared_;
-  const Port port_;
+  const Interface& exchange() const { return ports_.front().exchange; }
+  const std::vector<Port> ports_;
   const Handle handle_;
   std::unique_ptr<Link> link_;
   Fd socket_;

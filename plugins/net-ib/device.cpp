@@ -157,9 +157,16 @@ void Device::read_events(const sdk::Host& host) {
   while (ibv_get_async_event(context_.get(), &event) == 0) {
     if (event.event_type == IBV_EVENT_DEVICE_FATAL)
       failed_.store(true, std::memory_order_relaxed);  // partner: has_failed
+    if (event.event_type == IBV_EVENT_PORT_ERR)
+      downs_[static_cast<uint32_t>(event.element.port_num) % kPorts].fetch_add(
+          1, std::memory_order_relaxed);  // partner: downs
     host.log(is_bad(event.event_type) ? TUTTI_LOG_WARN : TUTTI_LOG_DEBUG, description(event, name_));
     ibv_ack_async_event(&event);
   }
+}
+
+uint32_t Device::downs(uint32_t port) const {
+  return downs_[port % kPorts].load(std::memory_order_relaxed);  // partner: read_events
 }
 
 std::string Device::fault_of(uint32_t port) const {
@@ -197,7 +204,11 @@ Result<std::vector<Port>> find_ports(const Settings& settings) {
   errno = 0;
   const std::unique_ptr<ibv_device*, decltype(&ibv_free_device_list)> list(ibv_get_device_list(&count),
                                                                            ibv_free_device_list);
-  if (list == nullptr && errno != ENOSYS) return system_error("cannot list the RDMA devices");
+  const int error = errno;
+  // Without descriptors, libibverbs finds no device and does not say why.
+  if (count == 0 && !Fd(::open("/dev/null", O_RDONLY | O_CLOEXEC)).valid() && (errno == EMFILE || errno == ENFILE))
+    return system_error("cannot list the RDMA devices");
+  if (list == nullptr && error != ENOSYS) return system_error("cannot list the RDMA devices", error);
   if (list == nullptr || count == 0) {
     return Status(Code::kNotFound,
                   list == nullptr

@@ -4,6 +4,7 @@
 
 #include <infiniband/verbs.h>
 
+#include <array>
 #include <atomic>
 #include <memory>
 #include <mutex>
@@ -42,6 +43,8 @@ class Device {
   void read_events(const sdk::Host& host);
   /// The device reported that it has failed: nothing works on it any more.
   bool has_failed() const { return failed_.load(std::memory_order_relaxed); }  // partner: read_events
+  /// How often the port has gone down, as far as events have been read.
+  uint32_t downs(uint32_t port) const;
   /// "port 1 of mlx5_0 is DOWN" or, if the port is up, an empty text.
   std::string fault_of(uint32_t port) const;
 
@@ -55,8 +58,10 @@ class Device {
   std::vector<std::string> interfaces_;
   uint32_t memory_ = 0;
   std::atomic<bool> failed_{false};
-  std::mutex events_;                             // one thread reads events at a time
-  std::unique_ptr<Registrations> registrations_;  // last: goes before the domain
+  static constexpr uint32_t kPorts = 4;
+  std::array<std::atomic<uint32_t>, kPorts> downs_{};  // by port number; ports beyond share
+  std::mutex events_;                                  // one thread reads events at a time
+  std::unique_ptr<Registrations> registrations_;       // last: goes before the domain
 };
 
 /// A port in use.

@@ -23,7 +23,7 @@ Queue::~Queue() {
 Result<std::unique_ptr<Events>> Events::create(const sdk::Host& host) {
   std::unique_ptr<Events> events(new Events(host));
   events->epoll_ = Fd(epoll_create1(EPOLL_CLOEXEC));
-  if (!events->epoll_.valid()) return system_error("cannot make an epoll descriptor; check the limit of open files");
+  if (!events->epoll_.valid()) return system_error("cannot make an epoll descriptor");
   return events;
 }
 
@@ -35,8 +35,7 @@ Status Events::add(const std::shared_ptr<Device>& device) {
   if (known) return {};
   CompletionChannel channel(ibv_create_comp_channel(device->context()));
   if (channel == nullptr) {
-    return system_error(
-        fmt::format("cannot make a completion channel on {}; check the limit of open files", device->name()));
+    return system_error(fmt::format("cannot make a completion channel on {}", device->name()));
   }
   fcntl(channel->fd, F_SETFL, fcntl(channel->fd, F_GETFL) | O_NONBLOCK);
   for (const int fd : {channel->fd, device->context()->async_fd}) {

@@ -53,9 +53,15 @@ Status failure_of(const ibv_wc& completion, const Port& port, std::string_view p
                                   ibv_wc_status_str(completion.status), completion.vendor_err)};
 }
 
+bool concerns_rail(ibv_wc_status status) {
+  return status == IBV_WC_RETRY_EXC_ERR || status == IBV_WC_RNR_RETRY_EXC_ERR || status == IBV_WC_WR_FLUSH_ERR ||
+         status == IBV_WC_LOC_QP_OP_ERR || status == IBV_WC_FATAL_ERR || status == IBV_WC_RESP_TIMEOUT_ERR;
+}
+
 Status end_of_exchange(int error, const Settings& settings) {
   if (error == ECONNRESET || error == EPIPE)
-    return {Code::kRemote, fmt::format("{}; the process at the other end may have ended", errno_text(error))};
+    return {Code::kRemote,
+            fmt::format("{}; the process at the other end has ended: see the log of that rank", errno_text(error))};
   return {
       Code::kRemote,
       fmt::format("no sign of the other host for {} s ({}); check the link, or raise timeouts.peer_loss if it may be "

@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// What both ends of a connection have: queue pairs, their completion queue, the board, and the TCP connection.
+// What both ends of a connection have: rails, the board, and the TCP connection.
+//
+// A rail that breaks is given up while there is another one. Both ends then do the same, in this order: they move the
+// queue pairs of the rail into the error state, wait for all completions, and write a Report of what they have received
+// to the other end, over a live rail. The report of the other end decides which writes are repeated. While a rail is
+// given up, nothing new is posted. So each part of a message and each record is written exactly once: a part that is
+// repeated has not arrived, and cannot arrive any more over the rail that broke.
 #pragma once
 
 #include <infiniband/verbs.h>
 
-#include <array>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -13,7 +19,7 @@
 #include "device.h"
 #include "events.h"
 #include "owners.h"
-#include "queue_pair.h"
+#include "rail.h"
 #include "settings.h"
 #include "tutti/sdk/plugin.h"
 #include "tutti/status.h"
@@ -31,36 +37,66 @@ struct Shared {
 /// Thread-compatible.
 class Link {
  public:
-  static constexpr uint32_t kSends = 80;                ///< requests of one queue pair: 64, and some to spare
-  static constexpr uint32_t kReceives = kRecords + 32;  ///< likewise, so that receives are posted in batches
+  /// The sender or the receiver on this link.
+  class User {
+   public:
+    /// A write of the other end has arrived: its immediate, and its bytes.
+    virtual Status take(uint32_t immediate, uint32_t bytes) = 0;
+    /// The own write or read is complete.
+    virtual void complete(Work work, uint32_t value) = 0;
+    /// It is unknown whether the own write over this rail has arrived.
+    virtual void abandon(uint32_t rail, Work work, uint32_t value) = 0;
+    /// What this end has received.
+    virtual void report(Report& out) const = 0;
+    /// Repeats the writes over a lost rail that have not arrived.
+    virtual Status resume(uint32_t rail, const Report& received) = 0;
 
-  /// Makes `queue_pairs` queue pairs.
-  static Result<std::unique_ptr<Link>> create(const Shared& shared, const Port& port, uint32_t queue_pairs);
-  /// The queue pairs go first, so that the device touches no memory afterwards.
-  ~Link();
+   protected:
+    ~User() = default;
+  };
+  /// A queue pair of a live rail.
+  struct Lane {
+    uint32_t rail = 0;
+    uint32_t pair = 0;
+  };
+
+  /// Makes queue pairs on `ports`, one rail each.
+  static Result<std::unique_ptr<Link>> create(const Shared& shared, const std::vector<Port>& ports);
+  ~Link() = default;
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
 
-  /// Connects the queue pairs to those of the peer; the smaller count of both sides is used.
-  Status connect(const Endpoint& peer, bool sends);
-  /// Takes the TCP connection of the exchange.
-  void keep(Fd exchange);
+  /// What the other end needs to connect().
+  Endpoints endpoints() const;
+  /// Connects each rail to that of the other end. Rails that cannot be connected are left out, apart from the first.
+  Status connect(const Endpoints& peer, bool sends);
+  /// A bit for each rail that is connected.
+  uint8_t connected() const;
+  /// Leaves out the rails that the other end has left out. kMismatch: the bits are impossible.
+  Status keep_rails(uint8_t bits);
+  /// Takes the TCP connection of the exchange. `user` outlives the link's use.
+  void keep(Fd exchange) { exchange_ = std::move(exchange); }
+  void start(User& user);
 
   const Shared& shared() const { return shared_; }
-  const Port& port() const { return port_; }
-  const Endpoint& endpoint() const { return own_; }
-  const Endpoint& peer() const { return peer_; }
+  const std::vector<std::unique_ptr<Rail>>& rails() const { return rails_; }
+  Rail& rail(uint32_t index) { return *rails_[index]; }
   Board& board() { return *board_; }
-  uint32_t board_key() const { return board_registration_->region->lkey; }
-  std::vector<QueuePair>& queue_pairs() { return pairs_; }
-  ibv_cq* queue() const { return queue_->get(); }
+  /// The queue pairs of live rails. The first lanes are on different rails.
+  const std::vector<Lane>& lanes() const { return lanes_; }
+  uint32_t live_rails() const;
+  /// Whether each lane takes a further write, and no rail is being given up.
+  bool has_room() const;
 
-  /// Hands every completion to `take`, which returns Status, until there is none left or the link breaks. Completions
-  /// with an error break the link.
-  template <class Take>
-  void poll(Take&& take);
-  /// Reposts a receive that a completion used up.
-  Status replenish(uint32_t number);
+  /// Posts a write over a lane. Only where the lane has room.
+  Status write(const Lane& lane, Work work, uint32_t value, const Local& from, uint64_t address, uint32_t key,
+               uint32_t immediate);
+  /// Posts a write from the own board to the same place of the other end's board.
+  Status write_board(const Lane& lane, Work work, uint32_t value, uint64_t from, uint32_t bytes, uint64_t to,
+                     uint32_t immediate);
+
+  /// Hands every completion to the user, until there is none left or the link breaks.
+  void poll();
   /// Why the link is broken; ok: it is not.
   const Status& failure() const { return failure_; }
   void fail(const Status& why);
@@ -68,52 +104,39 @@ class Link {
   const std::string& ends() const { return ends_; }
 
  private:
-  Link(const Shared& shared, Port port) : shared_(shared), port_(std::move(port)) {}
-  Status make_board();
-  Status make_pairs(uint32_t count);
-  void fail(const ibv_wc& completion);
+  using Clock = std::chrono::steady_clock;
+  explicit Link(const Shared& shared) : shared_(shared) {}
+  bool poll(uint32_t index);
+  Status take(uint32_t index, const ibv_wc& completion);
+  void take_error(uint32_t index, const ibv_wc& completion);
+  static void leave_out(Rail& rail, const Status& why);
+  void renew_lanes();
   /// Whether the TCP connection has ended, or the device has failed. Seldom a system call.
   Status check_peer();
+  Status check_exchange();
+  void check_ports();
+  Status probe();
+
+  // rescue.cpp
+  Status take_control(uint32_t carrier, uint32_t immediate);
+  void lose(uint32_t index, const Status& why);
+  Status settle();
+  Status tell(uint32_t index);
+  Status all_lost() const;
 
   const Shared& shared_;
-  Port port_;
-  std::unique_ptr<Queue> queue_;
   std::unique_ptr<Board> board_;
-  Registration* board_registration_ = nullptr;
-  std::vector<QueuePair> pairs_;
-  std::vector<uint32_t> used_receives_;  // by queue pair, to be posted again
-  Endpoint own_;
-  Endpoint peer_;
+  std::vector<std::unique_ptr<Rail>> rails_;  // they go before the board
+  std::vector<Lane> lanes_;
+  uint32_t closing_ = 0;    // rails that are closing or drained
+  bool unsettled_ = false;  // settle() has something to do
+  User* user_ = nullptr;
   Fd exchange_;
   Stir stir_;
   uint32_t empty_polls_ = 0;
+  Clock::time_point next_probe_{};
   std::string ends_;
   Status failure_;
 };
-
-template <class Take>
-void Link::poll(Take&& take) {
-  constexpr int kAtOnce = 16;
-  Status end;
-  while (failure_.ok()) {
-    std::array<ibv_wc, kAtOnce> completions;
-    const int count = ibv_poll_cq(queue(), kAtOnce, completions.data());
-    if (count < 0) return fail(Status(Code::kDevice, "cannot read a completion queue; see the kernel log"));
-    for (int i = 0; i < count && failure_.ok(); ++i) {
-      const ibv_wc& completion = completions[static_cast<size_t>(i)];
-      if (completion.status != IBV_WC_SUCCESS) {
-        fail(completion);
-      } else if (const Status taken = take(completion); !taken.ok()) {
-        fail(taken);
-      }
-    }
-    if (count > 0) empty_polls_ = 0;
-    if (count == kAtOnce) continue;
-    if (!end.ok()) return fail(end);
-    // What arrived before the end of the peer still counts: its completions are there by now, and are read first.
-    end = check_peer();
-    if (end.ok()) return;
-  }
-}
 
 }  // namespace tutti::net_ib

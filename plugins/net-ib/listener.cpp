@@ -12,6 +12,7 @@
 #include <cstring>
 #include <utility>
 
+#include "handshake.h"
 #include "receiver.h"
 
 namespace tutti::net_ib {
@@ -52,18 +53,20 @@ bool write_whole(const Fd& socket, const void* from, size_t bytes) {  // a new s
 
 }  // namespace
 
-Result<std::unique_ptr<Listener>> Listener::open(const Shared& shared, const Port& port, tutti_net_handle& handle) {
-  std::unique_ptr<Listener> listener(new Listener(shared, port));
+Result<std::unique_ptr<Listener>> Listener::open(const Shared& shared, std::vector<Port> ports,
+                                                 tutti_net_handle& handle) {
+  std::unique_ptr<Listener> listener(new Listener(shared, std::move(ports)));
+  const Interface& exchange = listener->ports_.front().exchange;
   Handle& own = listener->handle_;
-  own.ip = port.exchange.ip;
-  TUTTI_ASSIGN(listener->socket_, listen_at(port.exchange, own.port));
+  own.ip = exchange.ip;
+  TUTTI_ASSIGN(listener->socket_, listen_at(exchange, own.port));
   TUTTI_ASSIGN(own.secret, sdk::make_nonce());
   listener->reserve_ = kReserve;
   listener->door_ = Fd(epoll_create1(EPOLL_CLOEXEC));
   epoll_event event{.events = EPOLLIN, .data = {.ptr = nullptr}};
   if (!listener->door_.valid() ||
       epoll_ctl(listener->door_.get(), EPOLL_CTL_ADD, listener->socket_.get(), &event) != 0) {
-    return system_error("cannot watch a listener (epoll); check the limit of open files");
+    return system_error("cannot watch a listener (epoll)");
   }
   TUTTI_TRY(shared.events->watch(listener->door_.get(), listener->stir_, true));
   handle = {};
@@ -170,7 +173,7 @@ bool Listener::hear(Guest& guest) {
   uint8_t ready = 0;
   if (guest.step == Step::kEnd || !read(guest, &ready, sizeof ready, whole)) return false;
   if (!whole) return true;
-  if (ready != kGo) return false;
+  if (!guest.link->keep_rails(ready).ok()) return false;
   epoll_ctl(door_.get(), EPOLL_CTL_DEL, guest.socket.get(), nullptr);
   guest.link->keep(std::move(guest.socket));
   ready_.push_back(std::move(guest.link));
@@ -179,22 +182,18 @@ bool Listener::hear(Guest& guest) {
 
 /// False: the guest does not know the secret.
 bool Listener::introduce(Guest& guest) {
-  const Hello& hello = guest.hello;
-  if (hello.magic != kMagic) return false;
-  const auto expected =
-      sdk::prove(handle_.secret, sdk::Side::kConnector, guest.nonce, hello.nonce, proved(hello.endpoint));
-  if (!expected.ok()) shared_.host.log(TUTTI_LOG_ERROR, expected.status().text());
-  if (!expected.ok() || !sdk::same(*expected, hello.proof)) return false;
-  return welcome(guest);
+  const auto known = is_friend(handle_, guest.nonce, guest.hello);
+  if (!known.ok()) shared_.host.log(TUTTI_LOG_ERROR, known.status().text());
+  return known.ok() && *known && welcome(guest);
 }
 
 /// Answers a friend with this side's queue pairs, or with the reason why there are none.
 bool Listener::welcome(Guest& guest) {
   Welcome welcome;
-  auto link = Link::create(shared_, port_, shared_.settings.queue_pairs);
-  const Status made = link.ok() ? (*link)->connect(guest.hello.endpoint, false) : link.status();
+  auto link = Link::create(shared_, ports_);
+  const Status made = link.ok() ? (*link)->connect(guest.hello.rails, false) : link.status();
   if (made.ok()) {
-    welcome.endpoint = (*link)->endpoint();
+    welcome.rails = (*link)->endpoints();
     guest.link = *std::move(link);
   } else {
     shared_.host.log(TUTTI_LOG_WARN, made.text());
@@ -203,7 +202,7 @@ bool Listener::welcome(Guest& guest) {
   guest.step = made.ok() ? Step::kReady : Step::kEnd;
   guest.deadline = Clock::now() + kLimit;
   const auto proof = sdk::prove(handle_.secret, sdk::Side::kAcceptor, guest.nonce, guest.hello.nonce,
-                                proved(guest.hello.endpoint, welcome));
+                                proved(guest.hello.rails, welcome));
   if (!proof.ok()) return false;
   welcome.proof = *proof;
   return write_whole(guest.socket, &welcome, sizeof welcome);

@@ -7,6 +7,7 @@
 #include <list>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "link.h"
@@ -21,7 +22,8 @@ namespace tutti::net_ib {
 /// The listener takes at most 1/16 of the time of the thread that calls it, apart from a reserve.
 class Listener : public sdk::Listener {
  public:
-  static Result<std::unique_ptr<Listener>> open(const Shared& shared, const Port& port, tutti_net_handle& handle);
+  static Result<std::unique_ptr<Listener>> open(const Shared& shared, std::vector<Port> ports,
+                                                tutti_net_handle& handle);
   Result<std::unique_ptr<sdk::Connection>> accept() override;
 
  private:
@@ -37,7 +39,7 @@ class Listener : public sdk::Listener {
     std::unique_ptr<Link> link;  ///< link of a guest that has proved the secret
   };
 
-  Listener(const Shared& shared, const Port& port) : shared_(shared), port_(port) {}
+  Listener(const Shared& shared, std::vector<Port> ports) : shared_(shared), ports_(std::move(ports)) {}
   Status visit(Clock::time_point now);
   Status greet();
   void add_guest(Fd socket);
@@ -50,7 +52,7 @@ class Listener : public sdk::Listener {
   void ask_for_events();
 
   const Shared& shared_;
-  const Port port_;
+  const std::vector<Port> ports_;
   Fd socket_;
   Fd door_;  // epoll of the socket and the guests
   Handle handle_;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 
 #include "link.h"
@@ -11,14 +12,19 @@
 
 namespace tutti::net_ib {
 
-/// `memory` is one TUTTI_MEMORY_* value. kUnsupported: the device cannot register it.
+/// Memory that is registered for every rail of a connection.
+struct Registered {
+  std::array<Registration*, kMaxRails> rails{};  ///< null: the connection has no such rail
+};
+
+/// `memory` is one TUTTI_MEMORY_* value. kUnsupported: the device of a rail cannot register it.
 Result<void*> register_range(Link& link, void* address, uint64_t bytes, uint32_t memory);
 Result<void*> register_dmabuf(Link& link, void* address, uint64_t bytes, uint64_t offset, int fd);
-Status deregister(Link& link, void* registration);
+Status deregister(Link& link, void* registered);
 
-/// The key of the registration for a request on `bytes` bytes; `remote`: for the other end. kInvalidArgument: the
-/// range is not registered.
-Result<uint32_t> key_of(void* registration, const void* address, uint64_t bytes, bool remote);
+/// The registration for a request on `bytes` bytes; null for a request without bytes. kInvalidArgument: the range is
+/// not registered.
+Result<const Registered*> find_registered(void* registered, const void* address, uint64_t bytes);
 /// kInvalidArgument: the message is longer than the port can carry.
 Status check_size(const Link& link, uint64_t bytes);
 

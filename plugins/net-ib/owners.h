@@ -64,9 +64,11 @@ inline std::string errno_text(int error) {
   return std::generic_category().message(error);
 }
 
-/// kSystem: "what: meaning of errno".
+/// kSystem: "what: meaning of errno", with the remedy if descriptors are used up.
 inline Status system_error(std::string_view what, int error = errno) {
-  return Status(Code::kSystem, std::string(what) + ": " + errno_text(error));
+  const char* const remedy =
+      error == EMFILE || error == ENFILE ? "; raise the limit of open files (ulimit -n, LimitNOFILE)" : "";
+  return Status(Code::kSystem, std::string(what) + ": " + errno_text(error) + remedy);
 }
 
 }  // namespace tutti::net_ib

@@ -36,20 +36,21 @@ class Context : public sdk::NetworkContext {
     out.max_grouped_recvs = Receiver::kMaxGroup;
     out.speed_gbs = port->speed_gbs();
     out.max_message_bytes = port->attributes.max_msg_sz;
-    out.max_connections = static_cast<uint32_t>(device.attributes().max_qp) / shared_.settings.queue_pairs;
+    out.max_connections =
+        static_cast<uint32_t>(device.attributes().max_qp) / (shared_.settings.queue_pairs * shared_.settings.rails);
     out.rail = -1;
     return out;
   }
 
   Result<std::unique_ptr<sdk::Listener>> listen(uint32_t index, tutti_net_handle& handle) override {
-    TUTTI_ASSIGN(const Port* const port, port_at(index));
-    TUTTI_ASSIGN(std::unique_ptr<Listener> listener, Listener::open(shared_, *port, handle));
+    TUTTI_ASSIGN(std::vector<Port> ports, rails_of(index));
+    TUTTI_ASSIGN(std::unique_ptr<Listener> listener, Listener::open(shared_, std::move(ports), handle));
     return std::unique_ptr<sdk::Listener>(std::move(listener));
   }
 
   Result<std::unique_ptr<sdk::Connecting>> connect(uint32_t index, const tutti_net_handle& handle) override {
-    TUTTI_ASSIGN(const Port* const port, port_at(index));
-    TUTTI_ASSIGN(std::unique_ptr<Connecting> connecting, Connecting::start(shared_, *port, handle));
+    TUTTI_ASSIGN(std::vector<Port> ports, rails_of(index));
+    TUTTI_ASSIGN(std::unique_ptr<Connecting> connecting, Connecting::start(shared_, std::move(ports), handle));
     return std::unique_ptr<sdk::Connecting>(std::move(connecting));
   }
 
@@ -60,6 +61,15 @@ class Context : public sdk::NetworkContext {
   Result<const Port*> port_at(uint32_t index) const {
     if (index < ports_.size()) return &ports_[index];
     return Status(Code::kInvalidArgument, fmt::format("there is no device {}; there are {}", index, ports_.size()));
+  }
+
+  /// The port, and the ports after it.
+  Result<std::vector<Port>> rails_of(uint32_t index) const {
+    TUTTI_ASSIGN(const Port* const first, port_at(index));
+    std::vector<Port> out{*first};
+    while (out.size() < shared_.settings.rails && out.size() < ports_.size())
+      out.push_back(ports_[(index + out.size()) % ports_.size()]);
+    return out;
   }
 
   const std::vector<Port>& ports_;

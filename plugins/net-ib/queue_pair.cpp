@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 
@@ -127,12 +128,26 @@ Status QueuePair::connect(const Port& port, const Settings& settings, const Endp
   return to_send(settings, psn);
 }
 
-Status QueuePair::post_receives(uint32_t count) {
-  for (; count > 0; --count) {
-    ibv_recv_wr request{};
+/// A refusal says that the device has failed, and then it takes no packets, either.
+void QueuePair::close() {
+  ibv_qp_attr attributes{};
+  attributes.qp_state = IBV_QPS_ERR;
+  ibv_modify_qp(pair_.get(), &attributes, IBV_QP_STATE);
+}
+
+Status QueuePair::post_receives(uint64_t id, uint32_t count) {
+  constexpr uint32_t kAtOnce = 32;
+  while (count > 0) {
+    const uint32_t now = std::min(count, kAtOnce);
+    std::array<ibv_recv_wr, kAtOnce> requests{};
+    for (uint32_t i = 0; i < now; ++i) {
+      requests[i].wr_id = id;
+      requests[i].next = i + 1 < now ? &requests[i + 1] : nullptr;
+    }
     ibv_recv_wr* refused = nullptr;
-    if (const int error = ibv_post_recv(pair_.get(), &request, &refused); error != 0)
-      return system_error("cannot post a receive to a queue pair", error);
+    if (const int error = ibv_post_recv(pair_.get(), requests.data(), &refused); error != 0)
+      return system_error("cannot post receives to a queue pair", error);
+    count -= now;
   }
   return {};
 }

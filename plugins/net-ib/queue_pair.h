@@ -38,8 +38,11 @@ class QueuePair {
   /// Connects to the queue pair `number` at `peer`; `psn` is the first packet number of this side.
   Status connect(const Port& port, const Settings& settings, const Endpoint& peer, uint32_t number, uint32_t psn);
 
+  /// Moves into the error state: all posted requests end, and packets of the peer are dropped.
+  void close();
+
   /// Posts receives without memory, for `count` messages that come with an immediate.
-  Status post_receives(uint32_t count);
+  Status post_receives(uint64_t id, uint32_t count);
   /// Writes `from` to `address`; `immediate` arrives with the last byte.
   Status post_write(uint64_t id, const Local& from, uint64_t address, uint32_t key, uint32_t immediate);
   /// Reads from `address` into `to`.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "receiver.h"
 
-#include <arpa/inet.h>
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 
 #include "memory.h"
@@ -13,21 +13,12 @@
 namespace tutti::net_ib {
 namespace {
 
-constexpr uint32_t kMostWrites = 64;             // of records at once
-constexpr uint64_t kRecordWrite = ~uint64_t{0};  // work request number; others are those of requests
-
+constexpr uint32_t kMostWrites = 64;  // of records at once
 }  // namespace
 
 Receiver::Receiver(std::unique_ptr<Link> link) : link_(std::move(link)) {
   for (Receive& request : requests_) request.connection = this;
-}
-
-/// The loop's queue pair goes before its memory.
-Receiver::~Receiver() {
-  if (loop_ == nullptr) return;
-  Registration* const memory = loop_->memory;
-  { const QueuePair gone = std::move(loop_->pair); }
-  if (memory != nullptr) link_->port().device->registrations().remove(memory);
+  link_->start(*this);
 }
 
 Result<void*> Receiver::register_memory(void* address, uint64_t bytes, uint32_t memory) {
@@ -65,9 +56,9 @@ Status Receiver::recv(uint32_t count, void* const* addresses, const uint64_t* by
   if (count == 0 || count > kMaxGroup) {
     return {Code::kInvalidArgument, fmt::format("a receive of {} messages; 1 to {} may be grouped", count, kMaxGroup)};
   }
-  std::array<uint32_t, kMaxGroup> keys{};
+  std::array<const Registered*, kMaxGroup> registered{};
   for (uint32_t i = 0; i < count; ++i) {
-    TUTTI_ASSIGN(keys[i], key_of(registrations[i], addresses[i], bytes[i], true));
+    TUTTI_ASSIGN(registered[i], find_registered(registrations[i], addresses[i], bytes[i]));
   }
   Receive* const receive = take_request();
   if (receive == nullptr || !has_room(count)) return {};
@@ -75,16 +66,20 @@ Status Receiver::recv(uint32_t count, void* const* addresses, const uint64_t* by
   receive->count = receive->open = count;
   receive->arrived.fill(0);
   receive->failure = {};
-  for (uint32_t i = 0; i < count; ++i) add_entry(*receive, i, addresses[i], bytes[i], keys[i], tags[i]);
+  for (uint32_t i = 0; i < count; ++i) add_entry(*receive, i, addresses[i], bytes[i], registered[i], tags[i]);
   request = receive;
   if (const Status announced = announce(); !announced.ok()) link_->fail(announced);
   return {};
 }
 
-void Receiver::add_entry(Receive& receive, uint32_t index, void* address, uint64_t bytes, uint32_t key, uint32_t tag) {
+void Receiver::add_entry(Receive& receive, uint32_t index, void* address, uint64_t bytes, const Registered* registered,
+                         uint32_t tag) {
   const uint32_t place = next_ % kRecords;
   entries_[place] = {&receive, index, 0, 0};
-  link_->board().records[place] = {reinterpret_cast<uint64_t>(address), bytes, key, tag, next_, 0};
+  Record& record = link_->board().records[place];
+  record = {reinterpret_cast<uint64_t>(address), bytes, {}, tag, next_};
+  for (size_t i = 0; registered != nullptr && i < link_->rails().size(); ++i)
+    record.keys[i] = registered->rails[i]->region->rkey;
   one_tag_ = open_ == 0 || (one_tag_ && tag == tag_);
   tag_ = tag;
   ++open_;
@@ -96,16 +91,16 @@ bool Receiver::may_wait() const {
   return one_tag_ && next_ - announced_ < announced_open_;
 }
 
-/// One write for all records up to the end of the board.
+/// One write for all records up to the end of the board. All records take the first lane, because their order counts.
 Status Receiver::announce() {
-  while (announced_ != next_ && !may_wait() && writes_ < kMostWrites) {
+  while (announced_ != next_ && !may_wait() && writes_ < kMostWrites && link_->has_room()) {
     const uint32_t place = announced_ % kRecords;
     const uint32_t count = std::min(next_ - announced_, kRecords - place);
     const uint64_t offset = offsetof(Board, records) + place * sizeof(Record);
-    const Local from{reinterpret_cast<uint64_t>(&link_->board()) + offset,
-                     static_cast<uint32_t>(count * sizeof(Record)), link_->board_key()};
-    TUTTI_TRY(link_->queue_pairs().front().post_write(kRecordWrite, from, link_->peer().board + offset,
-                                                      link_->peer().board_key, count));
+    const Link::Lane lane = link_->lanes().front();
+    TUTTI_TRY(link_->write_board(lane, Work::kRecord, 0, offset, static_cast<uint32_t>(count * sizeof(Record)), offset,
+                                 count));
+    announced_by_ = lane.rail;
     announced_ += count;
     announced_open_ += count;
     ++writes_;
@@ -114,39 +109,50 @@ Status Receiver::announce() {
 }
 
 void Receiver::progress() {
-  link_->poll([this](const ibv_wc& completion) { return take(completion); });
+  link_->poll();
   if (!link_->failure().ok()) return;
   if (const Status announced = announce(); !announced.ok()) link_->fail(announced);
 }
 
-Status Receiver::take(const ibv_wc& completion) {
-  if (completion.opcode == IBV_WC_RECV_RDMA_WITH_IMM) {
-    TUTTI_TRY(link_->replenish(completion.qp_num));
-    return take_part(completion);
+void Receiver::complete(Work work, uint32_t value) {
+  if (work == Work::kRecord) --writes_;
+  if (work == Work::kFlush) --requests_[value].open;
+}
+
+void Receiver::abandon(uint32_t /*rail*/, Work work, uint32_t /*value*/) {
+  if (work == Work::kRecord) --writes_;
+}
+
+void Receiver::report(Report& out) const {
+  for (uint32_t place = 0; place < kRecords; ++place) {
+    const Entry& entry = entries_[place];
+    out.places[place] = {link_->board().records[place].sequence, entry.parts,
+                         static_cast<uint16_t>(entry.receive == nullptr ? 1 : 0)};
   }
-  if (completion.wr_id == kRecordWrite) {
-    --writes_;
-  } else {
-    --requests_[completion.wr_id].open;
-  }
+}
+
+/// Announces again what the sender has not read.
+Status Receiver::resume(uint32_t rail, const Report& received) {
+  if (rail != announced_by_) return {};
+  if (announced_ - received.next_record > kRecords)
+    return {Code::kMismatch, "the other end reports records that were never announced; is it of this version?"};
+  for (; announced_ != received.next_record; --announced_) --announced_open_;
   return {};
 }
 
-Status Receiver::take_part(const ibv_wc& completion) {
-  const uint32_t immediate = ntohl(completion.imm_data);
+Status Receiver::take(uint32_t immediate, uint32_t bytes) {
   const uint32_t place = Immediate::sequence(immediate) % kRecords;
   Entry& entry = entries_[place];
   const Record& record = link_->board().records[place];
-  const uint32_t parts = Immediate::parts(immediate);
-  if (entry.receive == nullptr || (record.sequence & 0xffff) != Immediate::sequence(immediate) || parts == 0) {
+  if (entry.receive == nullptr || (record.sequence & 0xffff) != Immediate::sequence(immediate))
     return {Code::kMismatch, "data for a receive that is not announced; are both plugins of one version?"};
-  }
   if ((immediate & Immediate::kTooLong) != 0) {
     refuse(entry, place);
     return {};
   }
-  entry.bytes += completion.byte_len;
-  if (++entry.parts == parts) finish(entry);
+  entry.parts = static_cast<uint16_t>(entry.parts | 1u << Immediate::part(immediate));
+  entry.bytes += bytes;
+  if (static_cast<uint32_t>(std::popcount(entry.parts)) == Immediate::parts(immediate)) finish(entry);
   return {};
 }
 
@@ -178,41 +184,31 @@ Status Receiver::test(sdk::Request& raw, bool& done, uint64_t* bytes) {
   return {};
 }
 
-Status Receiver::make_loop() {
-  auto loop = std::make_unique<Loop>();
-  TUTTI_ASSIGN(loop->pair,
-               QueuePair::create(link_->port(), link_->shared().settings, link_->queue(), {Link::kSends, 1}));
-  Endpoint self = link_->endpoint();
-  TUTTI_TRY(loop->pair.connect(link_->port(), link_->shared().settings, self, loop->pair.number(), self.psn));
-  TUTTI_ASSIGN(loop->memory,
-               link_->port().device->registrations().add(&loop->byte, sizeof loop->byte, TUTTI_MEMORY_HOST, false));
-  loop_ = std::move(loop);
-  return {};
-}
-
 Status Receiver::flush(uint32_t count, void* const* addresses, const uint64_t* bytes, void* const* registrations,
                        sdk::Request*& request) {
   const Flush mode = link_->shared().settings.flush;
   while (count > 0 && bytes[count - 1] == 0) --count;
   if (count == 0 || mode == Flush::kNever) return {};
   const uint32_t last = count - 1;
-  const auto* const registration = static_cast<const Registration*>(registrations[last]);
-  TUTTI_ASSIGN(const uint32_t key, key_of(registrations[last], addresses[last], bytes[last], true));
-  if (registration->memory == TUTTI_MEMORY_HOST && mode == Flush::kAuto) return {};
+  TUTTI_ASSIGN(const Registered* const registered, find_registered(registrations[last], addresses[last], bytes[last]));
+  if (registered->rails[0]->memory == TUTTI_MEMORY_HOST && mode == Flush::kAuto) return {};
   TUTTI_TRY(link_->failure());
-  if (loop_ == nullptr) TUTTI_TRY(make_loop());
   Receive* const flush = take_request();
   if (flush == nullptr) return {Code::kAgain, ""};
-  flush->count = 0;
-  flush->open = 1;
+  flush->count = flush->open = 0;
   flush->failure = {};
   flush->used = true;
   request = flush;
-  const auto id = static_cast<uint64_t>(flush - requests_.data());
-  const uint64_t from = reinterpret_cast<uint64_t>(addresses[last]) + bytes[last] - 1;
-  const Status posted =
-      loop_->pair.post_read(id, {reinterpret_cast<uint64_t>(&loop_->byte), 1, loop_->memory->region->lkey}, from, key);
-  if (!posted.ok()) link_->fail(posted);
+  const auto id = static_cast<uint32_t>(flush - requests_.data());
+  const uint64_t last_byte = reinterpret_cast<uint64_t>(addresses[last]) + bytes[last] - 1;
+  for (uint32_t i = 0; i < link_->rails().size(); ++i) {
+    Rail& rail = link_->rail(i);
+    if (rail.state() != Rail::State::kLive) continue;
+    const Status posted = rail.post_flush(link_->shared().settings, work_number(Work::kFlush, id), last_byte,
+                                          registered->rails[i]->region->rkey);
+    if (!posted.ok()) link_->fail(posted);
+    ++flush->open;
+  }
   return {};
 }
 

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "link.h"
+#include "memory.h"
 #include "tutti/sdk/network.h"
 
 namespace tutti::net_ib {
@@ -16,13 +17,12 @@ namespace tutti::net_ib {
 ///
 /// Records are held back while the sender has as many announced receives of the same tag left, so that a stream of
 /// small messages costs one record write for several messages.
-class Receiver : public sdk::Connection {
+class Receiver : public sdk::Connection, private Link::User {
  public:
   static constexpr uint32_t kMaxGroup = 8;
   static constexpr uint32_t kMaxRequests = 64;
 
   explicit Receiver(std::unique_ptr<Link> link);
-  ~Receiver() override;
 
   Result<void*> register_memory(void* address, uint64_t bytes, uint32_t memory) override;
   Result<void*> register_dmabuf(void* address, uint64_t bytes, uint64_t offset, int fd) override;
@@ -30,7 +30,7 @@ class Receiver : public sdk::Connection {
   Status send(const void* address, uint64_t bytes, uint32_t tag, void* registration, sdk::Request*& request) override;
   Status recv(uint32_t count, void* const* addresses, const uint64_t* bytes, const uint32_t* tags,
               void* const* registrations, sdk::Request*& request) override;
-  /// Reads one byte behind the last message, by a queue pair that is connected to itself.
+  /// Reads the last byte of the last message, on each live rail, by a queue pair that is connected to itself.
   Status flush(uint32_t count, void* const* addresses, const uint64_t* bytes, void* const* registrations,
                sdk::Request*& request) override;
   Status test(sdk::Request& request, bool& done, uint64_t* bytes) override;
@@ -47,39 +47,37 @@ class Receiver : public sdk::Connection {
   struct Entry {
     Receive* receive = nullptr;  ///< null: free
     uint32_t index = 0;          ///< in the group
-    uint32_t parts = 0;          ///< that have arrived
+    uint16_t parts = 0;          ///< a bit for each part that has arrived
     uint64_t bytes = 0;          ///< that have arrived
   };
-  /// The queue pair for flush, made when it is first needed.
-  struct Loop {
-    QueuePair pair;
-    Registration* memory = nullptr;
-    uint64_t byte = 0;  ///< where reads go
-  };
+
+  Status take(uint32_t immediate, uint32_t bytes) override;
+  void complete(Work work, uint32_t value) override;
+  void abandon(uint32_t rail, Work work, uint32_t value) override;
+  void report(Report& out) const override;
+  Status resume(uint32_t rail, const Report& received) override;
 
   Receive* take_request();
   bool has_room(uint32_t entries) const;
-  void add_entry(Receive& receive, uint32_t index, void* address, uint64_t bytes, uint32_t key, uint32_t tag);
+  void add_entry(Receive& receive, uint32_t index, void* address, uint64_t bytes, const Registered* registered,
+                 uint32_t tag);
   void progress();
-  Status take(const ibv_wc& completion);
-  Status take_part(const ibv_wc& completion);
   void refuse(Entry& entry, uint32_t place);
   void finish(Entry& entry);
   bool may_wait() const;
   Status announce();
-  Status make_loop();
 
   std::unique_ptr<Link> link_;
   std::array<Receive, kMaxRequests> requests_;
   std::array<Entry, kRecords> entries_;
   uint32_t next_ = 0;            // sequence number of the next entry
   uint32_t announced_ = 0;       // entries before it are announced
+  uint32_t announced_by_ = 0;    // the rail that carried the latest announcement
   uint32_t announced_open_ = 0;  // of them, those without a message
   uint32_t open_ = 0;            // entries in use
   uint32_t tag_ = 0;             // tag of all entries in use, if one_tag_
   bool one_tag_ = true;
   uint32_t writes_ = 0;  // of records, not yet complete
-  std::unique_ptr<Loop> loop_;
 };
 
 }  // namespace tutti::net_ib

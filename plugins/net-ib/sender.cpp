@@ -1,17 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sender.h"
 
-#include <arpa/inet.h>
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <cstddef>
 
 #include "memory.h"
 
 namespace tutti::net_ib {
+namespace {
+
+constexpr uint64_t kOneRail = 4096;  // messages up to this size all take the first rail
+
+/// The value of a work request: a request, and a part of its message.
+constexpr uint32_t value_for(uint64_t request, uint32_t part) {
+  return static_cast<uint32_t>(request) | part << 16;
+}
+constexpr uint32_t request_of(uint32_t value) {
+  return value & 0xffff;
+}
+constexpr uint32_t part_of(uint32_t value) {
+  return value >> 16;
+}
+
+}  // namespace
 
 Sender::Sender(std::unique_ptr<Link> link) : link_(std::move(link)) {
   for (Send& request : requests_) request.connection = this;
+  link_->start(*this);
 }
 
 Result<void*> Sender::register_memory(void* address, uint64_t bytes, uint32_t memory) {
@@ -37,20 +52,20 @@ Sender::Send* Sender::take_request() {
 Status Sender::send(const void* address, uint64_t bytes, uint32_t tag, void* registration, sdk::Request*& request) {
   if (records_.empty()) progress();
   TUTTI_TRY(link_->failure());
-  TUTTI_ASSIGN(const uint32_t key, key_of(registration, address, bytes, false));
+  TUTTI_ASSIGN(const Registered* const registered, find_registered(registration, address, bytes));
   TUTTI_TRY(check_size(*link_, bytes));
   Send* const send = take_request();
   if (send == nullptr) return {};
   send->address = reinterpret_cast<uint64_t>(address);
   send->bytes = bytes;
   send->tag = tag;
-  send->key = key;
+  send->registered = registered;
   send->open = 0;
   send->posted = false;
   send->used = true;
   waiting_.push_back(send);
   request = send;
-  if (const Status posted = post_matching(); !posted.ok()) link_->fail(posted);
+  if (const Status posted = post_all(); !posted.ok()) link_->fail(posted);
   return {};
 }
 
@@ -65,20 +80,13 @@ Status Sender::test(sdk::Request& raw, bool& done, uint64_t* /*bytes*/) {
 }
 
 void Sender::progress() {
-  link_->poll([this](const ibv_wc& completion) { return take(completion); });
+  link_->poll();
+  if (!link_->failure().ok()) return;
+  if (const Status posted = post_all(); !posted.ok()) link_->fail(posted);
 }
 
-Status Sender::take(const ibv_wc& completion) {
-  if (completion.opcode != IBV_WC_RECV_RDMA_WITH_IMM) {
-    --requests_[completion.wr_id].open;
-    return {};
-  }
-  TUTTI_TRY(link_->replenish(completion.qp_num));
-  TUTTI_TRY(take_records(ntohl(completion.imm_data)));
-  return post_matching();
-}
-
-Status Sender::take_records(uint32_t count) {
+/// So many records have arrived.
+Status Sender::take(uint32_t count, uint32_t /*bytes*/) {
   for (; count > 0; --count, ++next_record_) {
     const Record& record = link_->board().records[next_record_ % kRecords];
     if (record.sequence != next_record_ || records_.size() >= kRecords)
@@ -88,8 +96,47 @@ Status Sender::take_records(uint32_t count) {
   return {};
 }
 
+void Sender::complete(Work work, uint32_t value) {
+  if (work == Work::kData) --requests_[request_of(value)].open;
+}
+
+void Sender::abandon(uint32_t rail, Work work, uint32_t value) {
+  if (work == Work::kData) undecided_.push_back({rail, value});
+}
+
+void Sender::report(Report& out) const {
+  out.next_record = next_record_;
+}
+
+Status Sender::resume(uint32_t rail, const Report& received) {
+  for (const Undecided& one : undecided_) {
+    if (one.rail != rail) continue;
+    Send& send = requests_[request_of(one.value)];
+    const Report::Place& place = received.places[send.record.sequence % kRecords];
+    const auto later = static_cast<int32_t>(place.sequence - send.record.sequence);
+    if (later < 0) return {Code::kMismatch, "the other end reports receives that are too old; is it of this version?"};
+    if (later > 0 || place.whole != 0 || (place.parts >> part_of(one.value) & 1) != 0) {
+      --send.open;
+    } else {
+      repeated_.push_back(one.value);
+    }
+  }
+  std::erase_if(undecided_, [&](const Undecided& one) { return one.rail == rail; });
+  return {};
+}
+
+Status Sender::post_all() {
+  while (!repeated_.empty() && link_->has_room()) {
+    Send& send = requests_[request_of(repeated_.front())];
+    const auto& lanes = link_->lanes();
+    TUTTI_TRY(post_part(lanes[repeated_.size() % lanes.size()], send, part_of(repeated_.front())));
+    repeated_.pop_front();
+  }
+  return repeated_.empty() && !waiting_.empty() ? post_matching() : Status();
+}
+
 Status Sender::post_matching() {
-  for (auto send = waiting_.begin(); send != waiting_.end() && !records_.empty();) {
+  for (auto send = waiting_.begin(); send != waiting_.end() && !records_.empty() && link_->has_room();) {
     const auto record =
         std::find_if(records_.begin(), records_.end(), [&](const Record& one) { return one.tag == (*send)->tag; });
     if (record == records_.end()) {
@@ -104,32 +151,40 @@ Status Sender::post_matching() {
 }
 
 Status Sender::post(Send& send, const Record& record) {
-  if (send.bytes > record.bytes) return report_too_long(send, record);
-  std::vector<QueuePair>& pairs = link_->queue_pairs();
-  const auto id = static_cast<uint64_t>(&send - requests_.data());
-  const bool split = send.bytes >= link_->shared().settings.split_bytes;
-  const Parts parts(send.bytes, split ? static_cast<uint32_t>(pairs.size()) : 1);
+  const std::vector<Link::Lane>& lanes = link_->lanes();
+  send.record = record;
   send.posted = true;
-  send.open = parts.count();
-  for (uint32_t i = 0; i < parts.count(); ++i) {
-    const Local from{send.address + parts.begin(i), parts.bytes(i), send.key};
-    TUTTI_TRY(pairs[i].post_write(id, from, record.address + parts.begin(i), record.key,
-                                  Immediate::make(record.sequence, parts.count())));
+  if (send.bytes > record.bytes || send.bytes < link_->shared().settings.split_bytes || lanes.size() == 1) {
+    send.parts = send.open = 1;
+    const uint32_t rails = send.bytes > kOneRail ? link_->live_rails() : 1;  // the first lanes are on different rails
+    return post_part(lanes[record.sequence % rails], send, 0);
   }
+  send.parts = static_cast<uint32_t>(lanes.size());
+  send.open = Parts(send.bytes, send.parts).count();
+  for (uint32_t i = 0; i < send.open; ++i) TUTTI_TRY(post_part(lanes[i], send, i));
   return {};
 }
 
+Status Sender::post_part(const Link::Lane& lane, Send& send, uint32_t part) {
+  const Record& record = send.record;
+  if (send.bytes > record.bytes) return report_too_long(lane, send);
+  const Parts parts(send.bytes, send.parts);
+  const uint32_t key = send.registered == nullptr ? 0 : send.registered->rails[lane.rail]->region->lkey;
+  const auto request = static_cast<uint64_t>(&send - requests_.data());
+  return link_->write(lane, Work::kData, value_for(request, part),
+                      {send.address + parts.begin(part), parts.bytes(part), key}, record.address + parts.begin(part),
+                      record.keys[lane.rail], Immediate::make(record.sequence, part, parts.count()));
+}
+
 /// The receive fails, and its error names the length; the send itself is done.
-Status Sender::report_too_long(Send& send, const Record& record) {
-  uint64_t& length = link_->board().lengths[record.sequence % kRecords];
+Status Sender::report_too_long(const Link::Lane& lane, Send& send) {
+  const uint32_t place = send.record.sequence % kRecords;
+  uint64_t& length = link_->board().lengths[place];
   length = send.bytes;
-  send.posted = true;
-  send.open = 1;
-  const uint64_t place = link_->peer().board + offsetof(Board, lengths) + record.sequence % kRecords * sizeof length;
-  return link_->queue_pairs().front().post_write(
-      static_cast<uint64_t>(&send - requests_.data()),
-      {reinterpret_cast<uint64_t>(&length), sizeof length, link_->board_key()}, place, link_->peer().board_key,
-      Immediate::make(record.sequence, 1) | Immediate::kTooLong);
+  const uint64_t offset = offsetof(Board, lengths) + place * sizeof length;
+  const auto request = static_cast<uint64_t>(&send - requests_.data());
+  return link_->write_board(lane, Work::kData, value_for(request, 0), offset, sizeof length, offset,
+                            Immediate::make(send.record.sequence, 0, 1) | Immediate::kTooLong);
 }
 
 }  // namespace tutti::net_ib

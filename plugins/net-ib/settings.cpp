@@ -51,8 +51,10 @@ std::vector<tutti_config_key> Settings::keys() {
       setting(TUTTI_CONFIG_TEXT, "exchange", "",
               "Network interface over which ranks exchange queue pair numbers. Empty: that of the port, else the first "
               "that is up."),
-      setting(TUTTI_CONFIG_INTEGER, "queue_pairs", "1", "Queue pairs of a connection; large messages use all of them.",
-              1, kMaxQueuePairs),
+      setting(TUTTI_CONFIG_INTEGER, "rails", "1",
+              "Ports of a connection. If one of them fails, the data goes on over the others.", 1, kMaxRails),
+      setting(TUTTI_CONFIG_INTEGER, "queue_pairs", "1",
+              "Queue pairs of a connection on each port; large messages use all of them.", 1, kMaxQueuePairs),
       setting(TUTTI_CONFIG_SIZE, "split_min", "128KiB",
               "Messages from this size on are cut into one part per queue pair.", 1, 1 << 30),
       setting(TUTTI_CONFIG_SIZE, "inline", "220", "Messages up to this size are copied into the work request.", 0,
@@ -86,7 +88,14 @@ Result<Settings> Settings::read(const sdk::Host& host) {
   out.flush = static_cast<Flush>(flush);
   out.subnet = host.text("subnet");
   out.exchange = host.text("exchange");
+  out.rails = static_cast<uint32_t>(host.integer("rails"));
   out.queue_pairs = static_cast<uint32_t>(host.integer("queue_pairs"));
+  if (out.rails * out.queue_pairs > kMaxQueuePairs) {
+    return Status(Code::kConfig,
+                  fmt::format("settings.net.ib.rails is {} and settings.net.ib.queue_pairs is {}; their product may be "
+                              "{} at most",
+                              out.rails, out.queue_pairs, kMaxQueuePairs));
+  }
   out.split_bytes = static_cast<uint64_t>(host.integer("split_min"));
   out.inline_bytes = static_cast<uint32_t>(host.integer("inline"));
   out.relaxed_ordering = host.boolean("relaxed_ordering");
@@ -97,7 +106,8 @@ Result<Settings> Settings::read(const sdk::Host& host) {
   out.timeout = static_cast<uint8_t>(host.integer("timeout"));
   out.peer_loss = std::chrono::duration_cast<std::chrono::milliseconds>(
       std::chrono::nanoseconds(host.integer("timeouts.peer_loss")));
-  if (out.timeout == 0) out.timeout = timeout_for(out.peer_loss, out.retry_count);
+  // A host that is gone is noticed on one rail after the other.
+  if (out.timeout == 0) out.timeout = timeout_for(out.peer_loss / out.rails, out.retry_count);
   return out;
 }
 

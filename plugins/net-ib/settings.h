@@ -12,7 +12,8 @@
 
 namespace tutti::net_ib {
 
-inline constexpr uint32_t kMaxQueuePairs = 16;
+inline constexpr uint32_t kMaxQueuePairs = 16;  // of a connection, over all rails
+inline constexpr uint32_t kMaxRails = 4;
 
 enum class Flush { kAuto, kAlways, kNever };
 
@@ -23,8 +24,9 @@ struct Settings {
   int family = 0;             ///< 0: any, AF_INET or AF_INET6
   std::string subnet;         ///< "10.0.0.0/8", or empty
   std::string exchange;       ///< network interface of the exchange; empty: chosen
-  uint32_t queue_pairs = 1;   ///< of a connection
-  uint64_t split_bytes = 0;   ///< messages of at least this size use all queue pairs
+  uint32_t rails = 1;         ///< ports of a connection
+  uint32_t queue_pairs = 1;   ///< of a connection on each port
+  uint64_t split_bytes = 0;   ///< messages of at least this size use all queue pairs of all ports
   uint32_t inline_bytes = 0;  ///< messages of at most this size travel in the work request
   bool relaxed_ordering = true;
   uint8_t service_level = 0;

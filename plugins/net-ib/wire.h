@@ -4,11 +4,13 @@
 // The exchange goes over TCP, before any RDMA. The handshake is that of tutti/sdk/handshake.h:
 //
 //   listener  → connector   Challenge
-//   connector → listener    Hello: the connector's queue pairs, with a proof
-//   listener  → connector   Welcome: the listener's queue pairs, with a proof over both sides' queue pairs
-//   connector → listener    kGo: the connector's queue pairs take packets
+//   connector → listener    Hello: the connector's rails, with a proof
+//   listener  → connector   Welcome: the listener's rails, with a proof over both sides' rails
+//   connector → listener    one byte, a bit for each rail: the rails whose queue pairs take packets
 //
-// The TCP connection stays open. Its end tells each side that the other side has closed the connection, or has died.
+// A rail is a port of one end that is joined to a port of the other end. Rail N of an end is joined to rail N of the
+// other end. The TCP connection stays open. Its end tells each side that the other side has closed the connection, or
+// has died.
 #pragma once
 
 #include <array>
@@ -26,8 +28,7 @@ namespace tutti::net_ib {
 
 using Secret = std::array<std::byte, 16>;
 
-inline constexpr uint64_t kMagic = 0x3130626976545454;  // "TTTvib01"
-inline constexpr uint8_t kGo = 1;
+inline constexpr uint64_t kMagic = 0x3230626976545454;  // "TTTvib02"
 
 /// What listen() hands out as a handle.
 struct Handle {
@@ -44,9 +45,9 @@ struct Challenge {
   sdk::Nonce nonce{};
 };
 
-/// The queue pairs of one end, and the memory that the other end writes: a Board.
+/// One rail of one end: its queue pairs, and the key of the memory that the other end writes: a Board.
 struct Endpoint {
-  uint32_t count = 0;  ///< of queue pairs
+  uint32_t count = 0;  ///< of queue pairs; 0: the rail is not used
   uint32_t psn = 0;    ///< first packet number that this end sends
   std::array<uint32_t, kMaxQueuePairs> queue_pairs{};
   std::array<uint8_t, 16> gid{};
@@ -61,32 +62,35 @@ struct Endpoint {
 };
 static_assert(sizeof(Endpoint) == 176);
 
+/// All rails of one end.
+using Endpoints = std::array<Endpoint, kMaxRails>;
+
 struct Hello {
   uint64_t magic = kMagic;
   sdk::Nonce nonce{};
-  Endpoint endpoint;
+  Endpoints rails;
   sdk::Proof proof{};
 };
 
 struct Welcome {
   uint64_t magic = kMagic;
-  Endpoint endpoint;
+  Endpoints rails;
   std::array<char, 512> refusal{};  ///< why the listener's side cannot connect; ends with a zero; else empty
   sdk::Proof proof{};
 };
 
 /// What the connecting side proves, and what the listener proves.
-inline std::vector<std::byte> proved(const Endpoint& connector) {
+inline std::vector<std::byte> proved(const Endpoints& connector) {
   std::vector<std::byte> out(sizeof connector);
   std::memcpy(out.data(), &connector, sizeof connector);
   return out;
 }
-inline std::vector<std::byte> proved(const Endpoint& connector, const Welcome& welcome) {
-  std::vector<std::byte> out(sizeof connector + sizeof welcome.endpoint + sizeof welcome.refusal);
+inline std::vector<std::byte> proved(const Endpoints& connector, const Welcome& welcome) {
+  std::vector<std::byte> out(sizeof connector + sizeof welcome.rails + sizeof welcome.refusal);
   std::byte* to = out.data();
   std::memcpy(to, &connector, sizeof connector);
-  std::memcpy(to += sizeof connector, &welcome.endpoint, sizeof welcome.endpoint);
-  std::memcpy(to + sizeof welcome.endpoint, welcome.refusal.data(), sizeof welcome.refusal);
+  std::memcpy(to += sizeof connector, &welcome.rails, sizeof welcome.rails);
+  std::memcpy(to + sizeof welcome.rails, welcome.refusal.data(), sizeof welcome.refusal);
   return out;
 }
 
@@ -97,25 +101,51 @@ inline constexpr uint32_t kRecords = 256;
 struct Record {
   uint64_t address = 0;
   uint64_t bytes = 0;
-  uint32_t key = 0;
+  std::array<uint32_t, kMaxRails> keys{};  ///< by rail
   uint32_t tag = 0;
   uint32_t sequence = 0;
-  uint32_t reserved = 0;
 };
-static_assert(sizeof(Record) == 32);
+static_assert(sizeof(Record) == 40);
+
+/// What one end has received at the time when it gave up a rail. It decides what the other end repeats.
+struct Report {
+  /// A receive, in the place of its record.
+  struct Place {
+    uint32_t sequence = 0;
+    uint16_t parts = 0;  ///< a bit for each part that has arrived
+    uint16_t whole = 0;  ///< 1: all parts have arrived
+  };
+  uint32_t next_record = 0;  ///< of a sender: the record that it expects next
+  uint32_t reserved = 0;
+  std::array<Place, kRecords> places{};  ///< of a receiver
+};
 
 /// Memory of one end that the other end writes by RDMA.
 struct Board {
   std::array<Record, kRecords> records{};    ///< of a sender: its receiver announces receives here
   std::array<uint64_t, kRecords> lengths{};  ///< of a receiver: its sender reports messages that are too long here
+  /// By the rail that is lost, and by the rail that carried the report. A report that is sent again over a further rail
+  /// therefore never changes a report that is being read.
+  std::array<std::array<Report, kMaxRails>, kMaxRails> reports{};
+  std::array<Report, kMaxRails> own_reports{};  ///< by the rail that is lost; read by the own device
 };
 
-/// The 32 bits that arrive with data: which receive they are for, and in how many parts the message comes.
+/// The 32 bits that arrive with a write.
+///
+/// Data: the receive, the part, and the number of parts of the message. Records: their number. Control: the rail that
+/// the other end has given up, with a Report on the board, or kProbe.
 struct Immediate {
   static constexpr uint32_t kTooLong = 1u << 31;
-  static uint32_t make(uint32_t sequence, uint32_t parts) { return (parts << 16) | (sequence & 0xffff); }
+  static constexpr uint32_t kControl = 1u << 30;
+  static constexpr uint32_t kProbe = kControl | 0xff;  ///< tells nothing; its acknowledgement tells that the peer lives
+  static uint32_t make(uint32_t sequence, uint32_t part, uint32_t parts) {
+    return ((parts - 1) << 20) | (part << 16) | (sequence & 0xffff);
+  }
   static uint32_t sequence(uint32_t value) { return value & 0xffff; }
-  static uint32_t parts(uint32_t value) { return (value >> 16) & 0xff; }
+  static uint32_t part(uint32_t value) { return (value >> 16) & 0xf; }
+  static uint32_t parts(uint32_t value) { return ((value >> 20) & 0xf) + 1; }
+  static uint32_t rail(uint32_t control) { return control & 0xff; }
 };
+static_assert(kMaxQueuePairs <= 16);
 
 }  // namespace tutti::net_ib

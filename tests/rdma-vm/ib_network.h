@@ -4,8 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <random>
 #include <string>
@@ -25,19 +27,22 @@ class IbNetwork {
  public:
   using Settings = std::vector<std::pair<std::string, std::string>>;
 
-  static Result<std::shared_ptr<plugin::Plugin>> open(const std::string& device, Settings settings = {}) {
+  /// `devices`: "rxe0", or several with commas between.
+  static Result<std::shared_ptr<plugin::Plugin>> open(const std::string& devices, Settings settings = {}) {
     config::LoadOptions options;
     options.site_file = "";
     options.settings = std::move(settings);
-    options.settings.emplace_back("settings.net.ib.devices", "[=" + device + "]");
+    std::string list = "[=" + devices + "]";
+    for (size_t comma = 0; (comma = list.find(',', comma)) != std::string::npos; ++comma) list.insert(comma + 1, "=");
+    options.settings.emplace_back("settings.net.ib.devices", list);
     auto config = required(config::Config::load(options));
-    const auto image = required(
+    static const auto image = required(
         plugin::Image::load(plugin::Kind::kNetwork, "ib", TUTTI_BINARY_DIR "/lib/tutti/plugins/tutti-net-ib.so"));
     return plugin::Plugin::open(image, config);
   }
 
-  explicit IbNetwork(const std::string& device, const Settings& settings = {})
-      : plugin_(required(open(device, settings))) {
+  explicit IbNetwork(const std::string& devices, const Settings& settings = {})
+      : plugin_(required(open(devices, settings))) {
     require(ops().create(plugin_->self(), 1, &context_) == TUTTI_OK, plugin::take_failure_text());
     require(ops().listen(context_, 0, &handle_, &listener_) == TUTTI_OK, plugin::take_failure_text());
   }
@@ -183,7 +188,10 @@ class Pair {
 inline std::vector<uint8_t> random_bytes(size_t size) {
   static std::mt19937_64 random(std::random_device{}());
   std::vector<uint8_t> data(size);
-  for (uint8_t& byte : data) byte = static_cast<uint8_t>(random());
+  for (size_t place = 0; place < size; place += sizeof(uint64_t)) {  // one number for eight bytes: emulation is slow
+    const uint64_t number = random();
+    std::memcpy(data.data() + place, &number, std::min(sizeof number, size - place));
+  }
   return data;
 }
 

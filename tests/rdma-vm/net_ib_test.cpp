@@ -163,7 +163,6 @@ TEST(Ib, RegistrationsAreSharedAndEnd) {
   };
   ASSERT_EQ(add(0, 8192, &whole), TUTTI_OK);
   ASSERT_EQ(add(100, 1000, &part), TUTTI_OK);
-  EXPECT_EQ(whole, part);
   EXPECT_EQ(net.ops().deregister_memory(net.sender(), whole), TUTTI_OK);
   void* request = nullptr;
   EXPECT_EQ(net.ops().send(net.sender(), memory.data(), 8192, 0, part, &request), TUTTI_OK) << "still in use";
@@ -336,7 +335,8 @@ TEST(IbFailure, ADownedPortBreaksTheConnectionInASentence) {
   ASSERT_EQ(std::system("ip link set rdma1 down"), 0);
   EXPECT_EQ(net.finish(net.send(*out, 0)), TUTTI_REMOTE);
   EXPECT_THAT(plugin::take_failure_text(),
-              AllOf(HasSubstr("rxe0"), HasSubstr("rxe1"), HasSubstr("acknowledged nothing"), HasSubstr("retry")));
+              AllOf(HasSubstr("from 10.78.0.1 (rxe0) to 10.78.0.2 (rxe1)"), HasSubstr("port 1 of rxe0 is down"),
+                    HasSubstr("acknowledged nothing"), HasSubstr("check cables"), HasSubstr("retry")));
   void* request = nullptr;
   EXPECT_EQ(net.ops().send(net.sender(), out->data().data(), 10, 0, out->registration(), &request), TUTTI_REMOTE)
       << "each later post fails, too";
