@@ -39,17 +39,18 @@ Result<std::unique_ptr<sdk::Connection>> Connecting::advance() {
   const std::lock_guard lock(shared_.mutex);
   const LogOfUcx log(shared_.host);
   shared_.advance(round_);
-  if (!line_.valid() && Clock::now() < pause_until_) return std::unique_ptr<sdk::Connection>();
+  if (!line_.valid() && connection_ == nullptr && Clock::now() < pause_until_) return std::unique_ptr<sdk::Connection>();
   const Status advanced = advance_line();
   if (!advanced.ok()) {
     TUTTI_TRY(try_again(advanced));
     return std::unique_ptr<sdk::Connection>();
   }
-  return step_ == Step::kDone ? finish() : std::unique_ptr<sdk::Connection>();
+  if (step_ != Step::kDone) return std::unique_ptr<sdk::Connection>();
+  return std::unique_ptr<sdk::Connection>(std::move(connection_));
 }
 
 Status Connecting::advance_line() {
-  if (!line_.valid()) TUTTI_TRY(open_line());
+  if (!line_.valid() && connection_ == nullptr) TUTTI_TRY(open_line());
   while (step_ != Step::kDone) {
     TUTTI_ASSIGN(const bool moved, take_step());
     if (!moved) break;
@@ -63,7 +64,7 @@ Status Connecting::advance_line() {
 
 Result<bool> Connecting::take_step() {
   const auto remote = [&](Result<bool> moved) {
-    return moved.ok() ? moved : Result<bool>(unreachable(moved.status()));
+    return moved.ok() || is_final(moved.status()) ? moved : Result<bool>(unreachable(moved.status()));
   };
   switch (step_) {
     case Step::kConnect:
@@ -84,8 +85,11 @@ Result<bool> Connecting::take_step() {
     case Step::kProof: {
       TUTTI_ASSIGN(const bool whole, remote(read_some(line_, std::as_writable_bytes(std::span(proof_)), moved_)));
       if (whole) TUTTI_TRY(check_proof());
+      if (whole) TUTTI_TRY(start_trial());
       return whole;
     }
+    case Step::kTrial:
+      return remote(connection_->hear_verdict());
     case Step::kDone:
       break;
   }
@@ -97,7 +101,7 @@ Status Connecting::open_line() {
   step_ = Step::kConnect;
   moved_ = 0;
   line_ = Fd(socket(to_.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!line_.valid()) return system_error("cannot make a socket; check the limit of open files", errno);
+  if (!line_.valid()) return system_error("cannot make a socket", errno);
   set_options(line_, shared_.grace);
   TUTTI_TRY(shared_.watch(line_, stir_));
   if (::connect(line_.get(), to_.data(), to_.size) == 0 || errno == EINPROGRESS) return {};
@@ -155,10 +159,12 @@ Status Connecting::check_proof() const {
 /// Ok: a further attempt follows.
 Status Connecting::try_again(const Status& why) {
   line_ = Fd();
+  connection_.reset();
   if (refused_ || is_final(why)) return why;
   const auto now = Clock::now();
-  if (!silent_since_) silent_since_ = now;
-  if (now - *silent_since_ > silence_limit(shared_.grace)) return why;
+  auto& since = step_ > Step::kConnect ? closed_since_ : silent_since_;
+  if (!since) since = now;
+  if (now - *since > silence_limit(shared_.grace)) return why;
   pause_until_ = now + kPause;
   return {};
 }
@@ -167,16 +173,22 @@ Status Connecting::unreachable(const Status& why) const {
   if (refused_) {
     return {Code::kRemote, fmt::format("{} refuses connections; the process there may have ended", to_.text())};
   }
+  if (step_ > Step::kConnect) {
+    return {Code::kRemote, fmt::format("{} closes each connection before it stands: {}; do all ranks use this version of "
+                                       "net-ucx, and has the process there free descriptors (ulimit -n)?",
+                                       to_.text(), why.text())};
+  }
   return {Code::kRemote,
           fmt::format("{} cannot be reached: {}; check the link, settings.net.ucx.interface and firewalls", to_.text(),
                       why.text())};
 }
 
-Result<std::unique_ptr<sdk::Connection>> Connecting::finish() {
-  auto connection = std::make_unique<Connection>(shared_, std::move(line_), challenge_.id, true);
-  TUTTI_TRY(connection->watch_line());
-  TUTTI_TRY(connection->open_endpoint(worker_));
-  return std::unique_ptr<sdk::Connection>(std::move(connection));
+Status Connecting::start_trial() {
+  const bool same = challenge_.namespace_id == shared_.namespace_id || challenge_.namespace_id == 0 ||
+                    shared_.namespace_id == 0;
+  connection_ = std::make_unique<Connection>(shared_, std::move(line_), challenge_.id, true);
+  TUTTI_TRY(connection_->watch_line());
+  return connection_->open_endpoint(worker_, same);
 }
 
 }  // namespace tutti::net_ucx

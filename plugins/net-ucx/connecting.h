@@ -21,7 +21,7 @@ class Connecting : public sdk::Connecting {
   Result<std::unique_ptr<sdk::Connection>> advance() override;
 
  private:
-  enum class Step { kConnect, kChallenge, kAddress, kHello, kProof, kDone };
+  enum class Step { kConnect, kChallenge, kAddress, kHello, kProof, kTrial, kDone };
 
   Connecting(const Address& address, Shared& shared)
       : shared_(shared), address_(address), to_(Place::of(address.family, address.ip, address.port)) {}
@@ -32,9 +32,9 @@ class Connecting : public sdk::Connecting {
   Status check_challenge();
   Status answer();
   Status check_proof() const;
+  Status start_trial();
   Status try_again(const Status& why);
   Status unreachable(const Status& why) const;
-  Result<std::unique_ptr<sdk::Connection>> finish();
 
   Shared& shared_;
   const Address address_;
@@ -48,7 +48,9 @@ class Connecting : public sdk::Connecting {
   Hello hello_;
   sdk::Proof proof_{};
   uint64_t round_ = 0;
+  std::unique_ptr<Connection> connection_;  // from its trial on; then it has the line
   std::optional<Clock::time_point> silent_since_;
+  std::optional<Clock::time_point> closed_since_;  // the other side closes the line each time
   Clock::time_point pause_until_{};
   bool refused_ = false;
 };

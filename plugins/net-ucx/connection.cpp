@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 namespace tutti::net_ucx {
@@ -13,9 +14,9 @@ constexpr std::chrono::milliseconds kDrainTime{100};  // for data of a peer that
 
 void message_ended(Message& message, void* operation, ucs_status_t status) {
   message.status = status;
-  message.ended = true;
   message.operation = nullptr;
   ucp_request_free(operation);
+  message.ended.store(true, std::memory_order_release);
 }
 
 void send_ended(void* operation, ucs_status_t status, void* raw) {
@@ -24,20 +25,14 @@ void send_ended(void* operation, ucs_status_t status, void* raw) {
   message_ended(message, operation, status);
 }
 
-void receive_ended(void* operation, ucs_status_t status, const ucp_tag_recv_info_t* info, void* raw) {
-  auto& message = *static_cast<Message*>(raw);
-  message.bytes = info->length;
-  message_ended(message, operation, status);
+void fetch_ended(void* operation, ucs_status_t status, size_t /*bytes*/, void* raw) {
+  message_ended(*static_cast<Message*>(raw), operation, status);
 }
 
-ucp_request_param_t parameters(Message& message, void* registration) {
+ucp_request_param_t parameters(Message& message) {
   ucp_request_param_t param{};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
   param.user_data = &message;
-  if (registration != nullptr) {
-    param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMH;
-    param.memh = static_cast<Registration*>(registration)->memory;
-  }
   return param;
 }
 
@@ -49,34 +44,97 @@ Connection::Connection(Shared& shared, Fd line, uint32_t id, bool sends)
       id_(id),
       sends_(sends),
       ends_(fmt::format("{} to {}", (sends_ ? local_place(line_) : remote_place(line_)).text(),
-                        (sends_ ? remote_place(line_) : local_place(line_)).text())) {
-  if (!sends_) shared_.expect_first();
+                        (sends_ ? remote_place(line_) : local_place(line_)).text())),
+      awaits_trial_(!sends) {
   for (Message& message : messages_) {
     message.connection = this;
     message.ucx = shared_.ucx.get();
+    free(message);
   }
+  if (sends_) return;
+  shared_.route(id_, this);
+  shared_.expect_trial();
 }
 
 /// The endpoint reports failures of the peer. UCX cannot do that over shared memory: there the line alone tells of
-/// them.
-Status Connection::open_endpoint(std::span<const std::byte> worker) {
+/// them. UCX wakes a process that waits for shared memory by a socket of its network namespace.
+Status Connection::open_endpoint(std::span<const std::byte> worker, bool same_namespace) {
   ucp_ep_params_t params{};
   params.field_mask =
       UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLER | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE;
   params.address = reinterpret_cast<const ucp_address_t*>(worker.data());
   params.err_handler = {.cb = endpoint_failed, .arg = this};
-  ucs_status_t status = UCS_OK;
-  for (const ucp_err_handling_mode_t mode : {UCP_ERR_HANDLING_MODE_PEER, UCP_ERR_HANDLING_MODE_NONE}) {
-    params.err_mode = mode;
+  params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
+  ucs_status_t status = ucp_ep_create(shared_.ucx->sends(), &params, &endpoint_);
+  if (status != UCS_OK && same_namespace) {
+    params.err_mode = UCP_ERR_HANDLING_MODE_NONE;
     status = ucp_ep_create(shared_.ucx->sends(), &params, &endpoint_);
-    if (status == UCS_OK) return {};
   }
+  if (status == UCS_OK) return start_trial();
   endpoint_ = nullptr;
-  return {
-      Code::kUnsupported,
-      fmt::format("UCX finds no way from {}: {}; check settings.net.ucx.transports, settings.net.ucx.devices and the "
-                  "variables UCX_* of both sides",
-                  ends_, reason_of(status))};
+  return {Code::kUnsupported,
+          fmt::format("UCX finds no way from {}: {}; {}let settings.net.ucx.transports (or UCX_TLS) and "
+                      "settings.net.ucx.devices (or UCX_NET_DEVICES) of both sides name a network that joins them",
+                      ends_, reason_of(status),
+                      same_namespace ? "" : "the two ends are in different network namespaces, where UCX's shared memory "
+                                            "cannot wake a process that sleeps; ")};
+}
+
+Status Connection::start_trial() {
+  Trial trial;
+  const std::string ways = ways_of(endpoint_);
+  ways.copy(trial.ways.data(), trial.ways.size() - 1);
+  if (!ways.empty()) ends_ += fmt::format(" ({})", ways);
+  trial_ = take_message(0, nullptr);
+  const auto bytes = std::as_bytes(std::span(trial.ways));
+  return posted(*trial_, post(*trial_, Kind::kTrial, bytes.data(), bytes.size()));
+}
+
+Result<bool> Connection::hear_verdict() {
+  const auto failure = [&](std::string_view why) {
+    return Status(Code::kUnsupported,
+                  fmt::format("UCX's messages do not get from {}, although a TCP connection does: {}; check firewalls, "
+                              "settings.net.ucx.transports, settings.net.ucx.devices and the variables UCX_* of both "
+                              "sides",
+                              ends_, why));
+  };
+  if (!lost_.ok()) return failure(lost_.text());
+  if (!verdict_) {
+    Verdict verdict{};
+    size_t moved = 0;
+    TUTTI_ASSIGN(const bool told, read_some(line_, std::as_writable_bytes(std::span(&verdict, 1)), moved));
+    if (told) verdict_ = verdict;
+  }
+  if (verdict_ && *verdict_ != Verdict::kArrived)
+    return failure(fmt::format("none arrived within {} s", trial_limit(shared_.grace).count()));
+  if (!verdict_ || !trial_->ended) return false;
+  free(*trial_);
+  trial_ = nullptr;
+  return true;
+}
+
+Result<bool> Connection::await_trial(Clock::time_point deadline) {
+  look_at_line();
+  if (gone_) return Status(Code::kRemote, gone_because_);
+  if (!tried_ && Clock::now() <= deadline) return false;
+  const Verdict verdict = tried_ ? Verdict::kArrived : Verdict::kMissing;
+  size_t moved = 0;  // a line that has carried so little has room
+  TUTTI_TRY(write_some(line_, std::as_bytes(std::span(&verdict, 1)), moved).status());
+  if (tried_) return true;
+  return Status(Code::kRemote, fmt::format("UCX's messages do not get from {}, although a TCP connection does", ends_));
+}
+
+void Connection::tried(std::span<const std::byte> trial, ucp_ep_h from) {
+  if (tried_ || trial.size() != sizeof(Trial)) return;
+  from_ = from;
+  tried_ = true;
+  end_wait_for_trial();
+  const auto* const ways = reinterpret_cast<const char*>(trial.data());
+  if (*ways != 0) ends_ += fmt::format(" ({})", std::string_view(ways, strnlen(ways, trial.size())));
+}
+
+void Connection::end_wait_for_trial() {
+  if (std::exchange(awaits_trial_, false)) shared_.trial_ended();
 }
 
 Result<void*> Connection::register_memory(void* address, uint64_t bytes, uint32_t memory) {
@@ -110,40 +168,52 @@ Status Connection::deregister_memory(void* raw) {
 }
 
 /// Null: too many outstanding.
-Message* Connection::take_message(uint64_t bytes, uint32_t tag) {
-  const auto free = std::find_if(messages_.begin(), messages_.end(), [](const Message& one) { return !one.used; });
-  if (free == messages_.end()) return nullptr;
-  free->used = true;
-  free->ended = false;
-  free->status = UCS_OK;
-  free->room = bytes;
-  free->bytes = 0;
-  free->tag = tag;
-  free->operation = nullptr;
-  order_.push_back(&*free);
-  return &*free;
+Message* Connection::take_message(uint32_t tag, void* registration) {
+  if (free_count_ == 0) return nullptr;
+  Message* const message = free_.at(--free_count_);
+  message->ended.store(false, std::memory_order_relaxed);
+  message->used = true;
+  message->status = UCS_OK;
+  message->tag = tag;
+  message->memory = registration != nullptr ? static_cast<Registration*>(registration)->memory : nullptr;
+  return message;
 }
 
-void Connection::release(Message& message) {
-  message.used = false;
-  std::erase(order_, &message);
-}
-
-Status Connection::posted(Message& message, ucs_status_ptr_t operation, sdk::Request*& request) {
-  if (UCS_PTR_IS_ERR(operation)) {
-    const ucs_status_t status = UCS_PTR_STATUS(operation);
-    release(message);
-    if (status == UCS_ERR_NO_MEMORY || status == UCS_ERR_NO_RESOURCE) return {};  // not now
-    lose("UCX: " + reason_of(status));
-    return lost_;
+/// A short message goes in the header, which is UCX's quickest way.
+ucs_status_ptr_t Connection::post(Message& message, Kind kind, const void* address, uint64_t bytes) {
+  ucp_request_param_t param = parameters(message);
+  param.cb.send = send_ended;
+  const Head head{id_, message.tag};
+  std::memcpy(message.packed.data(), &head, sizeof head);
+  if (kind == Kind::kTrial) {
+    param.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
+    param.flags = UCP_AM_SEND_FLAG_REPLY;
   }
-  if (operation == nullptr) message.ended = true;
-  if (!message.ended) {  // else the callback has freed it
+  const bool apart = bytes > message.packed.size() - sizeof head;
+  if (!apart && bytes > 0) std::memcpy(message.packed.data() + sizeof head, address, bytes);
+  if (apart && message.memory != nullptr) {
+    param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMH;
+    param.memh = message.memory;
+  }
+  return ucp_am_send_nbx(endpoint_, static_cast<unsigned>(apart ? Kind::kApart : kind), message.packed.data(),
+                         sizeof head + (apart ? 0 : bytes), apart ? address : nullptr, apart ? bytes : 0, &param);
+}
+
+/// Takes what UCX answered to a send. The message is free again where nothing could be posted now (ok, not used).
+Status Connection::posted(Message& message, ucs_status_ptr_t operation) {
+  if (operation == nullptr) {
+    message.ended.store(true, std::memory_order_relaxed);
+    return {};
+  }
+  if (UCS_PTR_IS_PTR(operation)) {
     message.operation = operation;
-    if (sends_) shared_.ucx->send_began();
+    shared_.ucx->send_began();
+    return {};
   }
-  request = &message;
-  return {};
+  const ucs_status_t status = UCS_PTR_STATUS(operation);
+  free(message);
+  if (status != UCS_ERR_NO_MEMORY && status != UCS_ERR_NO_RESOURCE) lose("UCX: " + reason_of(status));
+  return lost_;
 }
 
 Status Connection::send(const void* address, uint64_t bytes, uint32_t tag, void* registration, sdk::Request*& request) {
@@ -153,11 +223,11 @@ Status Connection::send(const void* address, uint64_t bytes, uint32_t tag, void*
   look_at_line();
   judge_silence();
   TUTTI_TRY(lost_);
-  Message* const message = take_message(bytes, tag);
+  Message* const message = take_message(tag, registration);
   if (message == nullptr) return {};
-  ucp_request_param_t param = parameters(*message, registration);
-  param.cb.send = send_ended;
-  return posted(*message, ucp_tag_send_nbx(endpoint_, address, bytes, ucp_tag(tag), &param), request);
+  TUTTI_TRY(posted(*message, post(*message, Kind::kPacked, address, bytes)));
+  if (message->used) request = message;
+  return {};
 }
 
 Status Connection::recv(uint32_t count, void* const* addresses, const uint64_t* bytes, const uint32_t* tags,
@@ -165,59 +235,109 @@ Status Connection::recv(uint32_t count, void* const* addresses, const uint64_t* 
   if (sends_) return {Code::kInvalidArgument, "this end of the connection sends"};
   if (count != 1) return {Code::kInvalidArgument, fmt::format("a receive takes 1 buffer, not {}", count)};
   const std::lock_guard lock(shared_.mutex);
-  const LogOfUcx log(shared_.host);
   look_at_line();
   judge_silence();
   TUTTI_TRY(lost_);
-  Message* const message = take_message(bytes[0], tags[0]);
+  Message* const message = take_message(tags[0], registrations[0]);
   if (message == nullptr) return {};
-  ucp_request_param_t param = parameters(*message, registrations[0]);
-  // The callback tells the length, also of a message that is there already.
-  param.op_attr_mask |= UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
-  param.cb.recv = receive_ended;
-  return posted(
-      *message,
-      ucp_tag_recv_nbx(shared_.ucx->receives(), addresses[0], bytes[0], ucp_tag(tags[0]), ~uint64_t{0}, &param),
-      request);
+  message->address = addresses[0];
+  message->room = bytes[0];
+  if (unexpected_.empty() || !take_unexpected(*message)) waiting_.push_back(message);
+  request = message;
+  return {};
+}
+
+bool Connection::take_unexpected(Message& message) {
+  const auto found = std::find_if(unexpected_.begin(), unexpected_.end(),
+                                  [&](const Unexpected& one) { return one.arrival.tag == message.tag; });
+  if (found == unexpected_.end()) return false;
+  const LogOfUcx log(shared_.host);
+  const Unexpected taken = std::move(*found);
+  unexpected_.erase(found);
+  if (fill(message, taken.arrival) == UCS_OK && taken.arrival.persists())
+    ucp_am_data_release(shared_.ucx->receives(), taken.arrival.data);
+  return true;
+}
+
+ucs_status_t Connection::arrived(const Arrival& arrival) {
+  const auto found = std::find_if(waiting_.begin(), waiting_.end(),
+                                  [&](const Message* one) { return one->tag == arrival.tag; });
+  if (found != waiting_.end()) {
+    Message& message = **found;
+    waiting_.erase(found);
+    return fill(message, arrival);
+  }
+  Unexpected& one = unexpected_.emplace_back(arrival);
+  if (arrival.persists()) return UCS_INPROGRESS;
+  const auto* const data = static_cast<const std::byte*>(arrival.data);
+  one.copy.assign(data, data + arrival.bytes);
+  one.arrival.data = one.copy.data();
+  return UCS_OK;
+}
+
+/// UCS_OK: UCX may drop the data.
+ucs_status_t Connection::fill(Message& message, const Arrival& arrival) {
+  message.bytes = arrival.bytes;
+  if (arrival.bytes > message.room) {
+    message.status = UCS_ERR_MESSAGE_TRUNCATED;
+  } else if (arrival.by_rendezvous()) {
+    fetch(message, arrival);
+    return UCS_INPROGRESS;
+  } else if (arrival.bytes > 0) {
+    std::memcpy(message.address, arrival.data, arrival.bytes);
+  }
+  message.ended.store(true, std::memory_order_release);
+  return UCS_OK;
+}
+
+void Connection::fetch(Message& message, const Arrival& arrival) {
+  ucp_request_param_t param = parameters(message);
+  param.cb.recv_am = fetch_ended;
+  if (message.memory != nullptr) {
+    param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMH;
+    param.memh = message.memory;
+  }
+  const ucs_status_ptr_t operation =
+      ucp_am_recv_data_nbx(shared_.ucx->receives(), arrival.data, message.address, arrival.bytes, &param);
+  if (UCS_PTR_IS_PTR(operation)) {
+    message.operation = operation;
+    return;
+  }
+  message.status = UCS_PTR_RAW_STATUS(operation);
+  message.ended.store(true, std::memory_order_release);
 }
 
 Status Connection::test(sdk::Request& raw, bool& done, uint64_t* bytes) {
   auto& message = static_cast<Message&>(raw);
+  if (message.ended.load(std::memory_order_acquire)) return complete(message, done, bytes);
   const std::lock_guard lock(shared_.mutex);
   const LogOfUcx log(shared_.host);
-  if (!message.ended) shared_.advance(round_);
-  if (!message.ended || !is_next_of_its_tag(message)) {
-    look_at_line();
-    judge_silence();
-    return message.ended ? Status() : lost_;
-  }
-  const Status failure = failure_of(message);
-  if (failure.ok()) {
-    if (!sends_ && completed_ == 0) shared_.first_came();
-    ++completed_;
-    done = true;
-    if (bytes != nullptr && !sends_) *bytes = message.bytes;
-  }
-  release(message);
-  return failure;
+  shared_.advance(round_);
+  if (message.ended.load(std::memory_order_relaxed)) return complete(message, done, bytes);
+  look_at_line();
+  judge_silence();
+  return lost_;
 }
 
-/// UCX may end a short message before a long one that was posted earlier.
-bool Connection::is_next_of_its_tag(const Message& message) const {
-  for (const Message* const earlier : order_) {
-    if (earlier == &message) return true;
-    if (earlier->tag == message.tag && !earlier->ended) return false;
+Status Connection::complete(Message& message, bool& done, uint64_t* bytes) {
+  if (message.status != UCS_OK) {
+    free(message);
+    return failure_of(message);
   }
-  return true;
+  ++completed_;
+  done = true;
+  if (bytes != nullptr && !sends_) *bytes = message.bytes;
+  free(message);
+  return {};
 }
 
 Status Connection::failure_of(const Message& message) {
-  if (message.status == UCS_OK) return {};
   if (message.status == UCS_ERR_MESSAGE_TRUNCATED) {
     return {Code::kMismatch, fmt::format("a message of {} bytes on the connection {} is longer than its buffer of {} "
                                          "bytes",
                                          message.bytes, ends_, message.room)};
   }
+  const std::lock_guard lock(shared_.mutex);
   if (lost_.ok()) lose("UCX: " + reason_of(message.status));
   return lost_;
 }
@@ -255,7 +375,7 @@ void Connection::look_at_line() {
   if (sends_) lose(gone_because_);
 }
 
-/// A receiver waits for data that the peer sent before it went.
+/// A receiver waits for what the other side sent before it went.
 void Connection::judge_silence() {
   if (shared_.ucx->abandoned()) lose("another connection could not be closed");
   if (!gone_ || !lost_.ok()) return;
@@ -265,10 +385,10 @@ void Connection::judge_silence() {
 }
 
 bool Connection::has_operations() const {
-  return std::any_of(order_.begin(), order_.end(), [](const Message* one) { return one->operation != nullptr; });
+  return std::any_of(messages_.begin(), messages_.end(), [](const Message& one) { return one.operation != nullptr; });
 }
 
-/// Waits until UCX touches no buffer of this connection; false if this takes too long.
+/// Until UCX touches no buffer of this connection; false if that takes too long.
 bool Connection::quiesce() {
   const auto end = Clock::now() + Shared::kCloseLimit;
   while (has_operations() && Clock::now() < end) shared_.ucx->progress();
@@ -288,30 +408,39 @@ Connection::~Connection() {
 
 void Connection::close_sender() {
   if (endpoint_ == nullptr) return;
-  const auto ended = std::count_if(order_.begin(), order_.end(),
-                                   [](const Message* one) { return one->ended && one->status == UCS_OK; });
+  const auto ended = std::count_if(messages_.begin(), messages_.end(), [this](const Message& one) {
+    return one.used && &one != trial_ && one.ended && one.status == UCS_OK;
+  });
   const Farewell farewell{completed_ + static_cast<uint64_t>(ended)};
   size_t moved = 0;
   if (lost_.ok()) static_cast<void>(write_some(line_, std::as_bytes(std::span(&farewell, 1)), moved));
   // A whole connection lets out what it has sent. A broken one, or one with sends under way, ends at once.
-  const bool forced = !lost_.ok() || has_operations();
+  const bool forced = !lost_.ok() || has_operations() || trial_ != nullptr;
   ucp_request_param_t param{};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
   param.flags = forced ? UCP_EP_CLOSE_FLAG_FORCE : 0;
-  for (const Message* const message : order_) {
-    if (message->operation != nullptr) ucp_request_cancel(shared_.ucx->sends(), message->operation);
+  for (const Message& message : messages_) {
+    if (message.operation != nullptr) ucp_request_cancel(shared_.ucx->sends(), message.operation);
   }
   shared_.leave_to_end(ucp_ep_close_nbx(endpoint_, &param));
   if (!quiesce()) abandon();
 }
 
+/// Messages that nobody will receive are dropped.
 void Connection::close_receiver() {
-  if (completed_ == 0) shared_.first_came();
-  for (const Message* const message : order_) {
-    if (message->operation != nullptr) ucp_request_cancel(shared_.ucx->receives(), message->operation);
+  shared_.route(id_, nullptr);
+  end_wait_for_trial();
+  for (const Unexpected& one : unexpected_) {
+    if (one.arrival.persists()) ucp_am_data_release(shared_.ucx->receives(), one.arrival.data);
   }
-  if (!quiesce()) return abandon();
-  discard_unexpected();
+  // Also ends what the sender sends by rendezvous. UCX leaves an endpoint that it has handed out to its owner.
+  if (from_ != nullptr) {
+    ucp_request_param_t param{};
+    param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
+    param.flags = UCP_EP_CLOSE_FLAG_FORCE;
+    shared_.leave_to_end(ucp_ep_close_nbx(from_, &param));
+  }
+  if (!quiesce()) abandon();
 }
 
 void Connection::abandon() {
@@ -320,16 +449,6 @@ void Connection::abandon() {
                                "of this communicator are given up",
                                ends_));
   shared_.ucx->abandon();
-}
-
-/// Messages without a receive would stay in the worker's memory.
-void Connection::discard_unexpected() {
-  constexpr uint64_t kIdMask = ~uint64_t{0} << 32;
-  ucp_tag_recv_info_t info{};
-  while (ucp_tag_message_h const message = ucp_tag_probe_nb(shared_.ucx->receives(), ucp_tag(0), kIdMask, 1, &info)) {
-    const ucp_request_param_t param{};
-    shared_.leave_to_end(ucp_tag_msg_recv_nbx(shared_.ucx->receives(), nullptr, 0, message, &param));
-  }
 }
 
 }  // namespace tutti::net_ucx

@@ -43,6 +43,8 @@ int rank_of(const ifaddrs& one, const std::string& wanted) {
   return (bridge ? 2 : 0) + second;
 }
 
+constexpr const char* kMoreFiles = "; raise the limit of open files (ulimit -n)";
+
 Status lost(int error) {
   return {Code::kRemote, std::generic_category().message(error)};
 }
@@ -54,7 +56,8 @@ bool would_block(int error) {
 }  // namespace
 
 Status system_error(const std::string& what, int error) {
-  return {Code::kSystem, what + ": " + std::generic_category().message(error)};
+  const bool files = error == EMFILE || error == ENFILE;
+  return {Code::kSystem, what + ": " + std::generic_category().message(error) + (files ? kMoreFiles : "")};
 }
 
 Place Place::of(uint16_t family, std::span<const uint8_t, 16> ip, uint16_t port) {

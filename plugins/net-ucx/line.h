@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 #include <unistd.h>
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <span>
@@ -40,7 +41,7 @@ class Fd {
   int fd_ = -1;
 };
 
-/// "cannot do this: No such device".
+/// "cannot do this: No such device". Names the remedy where descriptors are missing.
 Status system_error(const std::string& what, int error);
 
 /// An IPv4 or IPv6 address with a port.
@@ -69,6 +70,10 @@ Place remote_place(const Fd& socket);
 /// A silence shorter than `grace` does not end a line. A longer silence ends it after at most 2 * grace + 1 s.
 constexpr std::chrono::milliseconds silence_limit(std::chrono::milliseconds grace) {
   return 2 * grace + std::chrono::milliseconds(1000);
+}
+/// How long a receiver waits for a sender's first message over UCX.
+constexpr std::chrono::seconds trial_limit(std::chrono::milliseconds grace) {
+  return std::chrono::ceil<std::chrono::seconds>(silence_limit(grace));
 }
 void set_options(const Fd& socket, std::chrono::milliseconds grace);
 

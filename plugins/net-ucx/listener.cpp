@@ -51,7 +51,9 @@ Result<std::unique_ptr<sdk::Listener>> Listener::open(Shared& shared, tutti_net_
 
 Listener::~Listener() {
   const std::lock_guard lock(shared_.mutex);
+  const LogOfUcx log(shared_.host);
   guests_.clear();
+  friends_.clear();
   socket_ = Fd();
 }
 
@@ -63,7 +65,10 @@ Result<std::unique_ptr<sdk::Connection>> Listener::accept() {
   if (now < next_visit_) return std::unique_ptr<sdk::Connection>();
   next_visit_ = now + kVisitInterval;
   if (stir_.stirred) TUTTI_TRY(greet(now));
-  return hear_guests(now);
+  hear_guests(now);
+  auto connection = try_friends();
+  if (connection != nullptr) next_visit_ = now;  // more friends may wait
+  return connection;
 }
 
 /// Takes some of the lines that wait; the rest at the next visit.
@@ -97,7 +102,8 @@ bool Listener::add_guest(Fd line, Clock::time_point now) {
   guest.challenge = {.nonce = *nonce,
                      .ucx_version = ucx_version(),
                      .id = shared_.next_id(),
-                     .address_bytes = static_cast<uint32_t>(worker_.size())};
+                     .address_bytes = static_cast<uint32_t>(worker_.size()),
+                     .namespace_id = shared_.namespace_id};
   if (shared_.watch(guest.line, guest.stir).ok()) return true;
   guests_.pop_back();
   return false;
@@ -115,7 +121,7 @@ bool Listener::make_room(Clock::time_point now) {
   return false;
 }
 
-Result<std::unique_ptr<sdk::Connection>> Listener::hear_guests(Clock::time_point now) {
+void Listener::hear_guests(Clock::time_point now) {
   for (auto guest = guests_.begin(); guest != guests_.end();) {
     const Heard heard = guest->stir.stirred ? hear(*guest) : Heard::kNotYet;
     if (heard == Heard::kNotYet && now <= guest->deadline) {
@@ -129,10 +135,24 @@ Result<std::unique_ptr<sdk::Connection>> Listener::hear_guests(Clock::time_point
     set_options(line, shared_.grace);
     auto connection = std::make_unique<Connection>(shared_, std::move(line), id, false);
     if (!connection->watch_line().ok()) continue;  // the other side finds it closed, and connects again
-    next_visit_ = now;                             // others may wait
-    return std::unique_ptr<sdk::Connection>(std::move(connection));
+    friends_.push_back({std::move(connection), now + trial_limit(shared_.grace)});
   }
-  return std::unique_ptr<sdk::Connection>();
+}
+
+/// A friend whose trial fails is no failure of this side: the connecting side tells it.
+std::unique_ptr<sdk::Connection> Listener::try_friends() {
+  for (auto one = friends_.begin(); one != friends_.end();) {
+    const auto tried = one->connection->await_trial(one->deadline);
+    if (tried.ok() && !*tried) {
+      ++one;
+      continue;
+    }
+    std::unique_ptr<Connection> connection = std::move(one->connection);
+    one = friends_.erase(one);
+    if (tried.ok()) return connection;
+    shared_.host.log(TUTTI_LOG_INFO, std::string(tried.status().text()));
+  }
+  return nullptr;
 }
 
 Listener::Heard Listener::hear(Guest& guest) {

@@ -13,7 +13,7 @@
 
 namespace tutti::net_ucx {
 
-/// A line is a guest until its Hello proves the secret. The number of guests is limited: where more come, the oldest
+/// A line is a guest until its Hello proves the secret. Then it is a friend: a connection that waits for its trial. The number of guests is limited: where more come, the oldest
 /// guest is dropped. So is a guest that takes too long. A friend that is dropped connects again.
 class Listener : public sdk::Listener {
  public:
@@ -38,6 +38,10 @@ class Listener : public sdk::Listener {
     Hello hello;
     size_t heard = 0;
   };
+  struct Friend {
+    std::unique_ptr<Connection> connection;
+    Clock::time_point deadline;  // of its trial
+  };
   enum class Heard { kNotYet, kStranger, kFriend };
 
   explicit Listener(Shared& shared) : shared_(shared) {}
@@ -46,7 +50,8 @@ class Listener : public sdk::Listener {
   bool make_room(Clock::time_point now);
   Heard hear(Guest& guest);
   Heard judge(Guest& guest);
-  Result<std::unique_ptr<sdk::Connection>> hear_guests(Clock::time_point now);
+  void hear_guests(Clock::time_point now);
+  std::unique_ptr<sdk::Connection> try_friends();
 
   Shared& shared_;
   Fd socket_;
@@ -54,6 +59,7 @@ class Listener : public sdk::Listener {
   Address address_;
   std::vector<std::byte> worker_;  // the address of the own worker
   std::list<Guest> guests_;        // oldest first
+  std::list<Friend> friends_;
   uint64_t round_ = 0;
   Clock::time_point next_visit_{};
 };

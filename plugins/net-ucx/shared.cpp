@@ -2,35 +2,88 @@
 #include "shared.h"
 
 #include <sys/epoll.h>
+#include <sys/stat.h>
 #include <sys/timerfd.h>
 
 #include <array>
 #include <cerrno>
+#include <cstring>
+#include <span>
 #include <utility>
+
+#include "connection.h"
 
 namespace tutti::net_ucx {
 namespace {
 
-constexpr long kFirstInterval_ns = 1'000'000;
+constexpr long kTrialInterval_ns = 1'000'000;
 constexpr std::chrono::milliseconds kLookInterval{1};  // while the thread is too busy to ask for events
 
 }  // namespace
 
 Result<std::unique_ptr<Shared>> Shared::create(const sdk::Host& host, const UcxSettings& settings, Place place) {
   std::unique_ptr<Shared> shared(new Shared(host, place, settings.grace));
+  LogOfUcx::install();
   const LogOfUcx log(shared->host);
   TUTTI_ASSIGN(shared->ucx, Ucx::create(settings));
+  TUTTI_TRY(shared->take_messages());
+  struct stat space {};
+  if (stat("/proc/thread-self/ns/net", &space) == 0) shared->namespace_id = space.st_ino;
   shared->events_ = Fd(epoll_create1(EPOLL_CLOEXEC));
   shared->lines_ = Fd(epoll_create1(EPOLL_CLOEXEC));
   shared->timer_ = Fd(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
+  for (const Fd* const fd : {&shared->events_, &shared->lines_, &shared->timer_})
+    if (!fd->valid()) return system_error("cannot make the descriptors that tell events", errno);
   std::vector<int> fds = shared->ucx->descriptors();
   fds.insert(fds.end(), {shared->lines_.get(), shared->timer_.get()});
   for (const int fd : fds) {
     epoll_event event{.events = EPOLLIN, .data = {.fd = fd}};
     if (epoll_ctl(shared->events_.get(), EPOLL_CTL_ADD, fd, &event) != 0)
-      return system_error("cannot watch UCX's events (epoll); check the limit of open files", errno);
+      return system_error("cannot watch UCX's events (epoll)", errno);
   }
   return shared;
+}
+
+Status Shared::take_messages() {
+  TUTTI_TRY(ucx->take(Kind::kTrial, arrived<Kind::kTrial>, this));
+  TUTTI_TRY(ucx->take(Kind::kPacked, arrived<Kind::kPacked>, this));
+  return ucx->take(Kind::kApart, arrived<Kind::kApart>, this);
+}
+
+/// Called by UCX within progress. Drops what has no connection (any more).
+template <Kind kind>
+ucs_status_t Shared::arrived(void* raw, const void* header, size_t header_bytes, void* data, size_t bytes,
+                             const ucp_am_recv_param_t* param) {
+  Head head;
+  if (header_bytes < sizeof head) return UCS_OK;
+  std::memcpy(&head, header, sizeof head);
+  Connection* const connection = static_cast<Shared*>(raw)->connection_of(head.id);
+  if (connection == nullptr) return UCS_OK;
+  const auto rest = std::span(static_cast<const std::byte*>(header), header_bytes).subspan(sizeof head);
+  if constexpr (kind == Kind::kTrial) {
+    const bool told = (param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP) != 0;
+    return connection->tried(rest, told ? param->reply_ep : nullptr), UCS_OK;
+  }
+  // UCX lets no data persist that lies in a header.
+  if constexpr (kind == Kind::kPacked) return connection->arrived({head.tag, const_cast<std::byte*>(rest.data()), rest.size(), 0});
+  return connection->arrived({head.tag, data, bytes, param->recv_attr});
+}
+
+void Shared::route(uint32_t id, Connection* connection) {
+  last_route_ = {};
+  if (connection != nullptr) {
+    routes_[id] = connection;
+  } else {
+    routes_.erase(id);
+  }
+}
+
+Connection* Shared::connection_of(uint32_t id) {
+  if (last_route_.first != id) {
+    const auto found = routes_.find(id);
+    last_route_ = {id, found == routes_.end() ? nullptr : found->second};
+  }
+  return last_route_.second;
 }
 
 Shared::~Shared() {
@@ -55,8 +108,7 @@ bool Shared::look() {
   return count > 0;
 }
 
-void Shared::advance(uint64_t& round) {
-  ucx->progress(round);
+void Shared::look_and_sweep() {
   if (const auto now = Clock::now(); now >= next_look_) {
     next_look_ = now + kLookInterval;
     look();
@@ -66,20 +118,23 @@ void Shared::advance(uint64_t& round) {
 
 Result<bool> Shared::arm() {
   if (look()) return true;
-  const itimerspec once{.it_interval = {}, .it_value = {0, without_first_ > 0 ? kFirstInterval_ns : 0}};
+  const itimerspec once{.it_interval = {}, .it_value = {0, without_trial_ > 0 ? kTrialInterval_ns : 0}};
   timerfd_settime(timer_.get(), 0, &once, nullptr);  // also takes back that it has expired
   TUTTI_ASSIGN(const bool armed, ucx->arm());
   return !armed;
 }
 
 void Shared::leave_to_end(ucs_status_ptr_t operation) {
-  if (UCS_PTR_IS_PTR(operation)) ending_.push_back(operation);
+  if (!UCS_PTR_IS_PTR(operation)) return;
+  ending_.push_back(operation);
+  ucx->send_began();
 }
 
 void Shared::sweep() {
-  std::erase_if(ending_, [](void* operation) {
+  std::erase_if(ending_, [this](void* operation) {
     if (ucp_request_check_status(operation) == UCS_INPROGRESS) return false;
     ucp_request_free(operation);
+    ucx->send_ended();
     return true;
   });
 }

@@ -5,6 +5,8 @@
 #include <chrono>
 #include <memory>
 #include <mutex>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "line.h"
@@ -13,6 +15,8 @@
 #include "ucx.h"
 
 namespace tutti::net_ucx {
+
+class Connection;
 
 /// Set when a descriptor has events. It must live as long as the descriptor is open.
 struct Stir {
@@ -30,24 +34,31 @@ class Shared {
   Shared& operator=(const Shared&) = delete;
 
   static constexpr std::chrono::seconds kCloseLimit{1};
+  static constexpr uint32_t kAdvancesPerLook = 64;  // reading the clock costs as much as advancing over shared memory
 
   std::recursive_mutex mutex;  // a connection that fails to open is destroyed by who holds it
   const sdk::Host host;
   const Place place;  ///< at which lines end
   const std::chrono::milliseconds grace;
   std::unique_ptr<Ucx> ucx;
+  uint64_t namespace_id = 0;  ///< of this thread's network namespace; 0: unknown
 
   /// A number for a connection, different for each.
   uint32_t next_id() { return ++last_id_; }
   int event_fd() const { return events_.get(); }
   /// Reports events of a descriptor to `stir`, from now on to no other, and wakes sleepers for them.
   Status watch(const Fd& fd, Stir& stir) const;
-  /// Advances UCX and, some times per millisecond at most, looks for events of lines. `round` as for Ucx::progress.
-  void advance(uint64_t& round);
-  /// A receiver waits for its first message, or does so no longer. UCX does not wake sleepers for the first data of a
-  /// new peer, so a timer wakes them meanwhile.
-  void expect_first() { ++without_first_; }
-  void first_came() { --without_first_; }
+  /// Advances UCX and, now and then, looks for events of lines. `round` as for Ucx::progress.
+  void advance(uint64_t& round) {
+    ucx->progress(round);
+    if (++advances_ % kAdvancesPerLook == 0 || !ending_.empty()) look_and_sweep();
+  }
+  /// A receiver waits for its trial, or does so no longer. UCX does not wake sleepers for the first data of a new peer,
+  /// so a timer wakes them meanwhile.
+  void expect_trial() { ++without_trial_; }
+  void trial_ended() { --without_trial_; }
+  /// Where the messages of a connection go: to `connection` from now on, null: nowhere.
+  void route(uint32_t id, Connection* connection);
   /// True if there is work now.
   Result<bool> arm();
   /// Takes an operation of UCX that ends by itself, such as the closing of an endpoint. Takes any of UCX's results.
@@ -56,16 +67,25 @@ class Shared {
  private:
   Shared(const sdk::Host& the_host, const Place& the_place, std::chrono::milliseconds the_grace)
       : host(the_host), place(the_place), grace(the_grace) {}
+  template <Kind kind>
+  static ucs_status_t arrived(void* shared, const void* header, size_t header_bytes, void* data, size_t bytes,
+                              const ucp_am_recv_param_t* param);
+  Status take_messages();
+  Connection* connection_of(uint32_t id);
   bool look();
+  void look_and_sweep();
   void sweep();
 
   Fd events_;  // epoll of the workers' descriptors, lines_ and timer_
   Fd lines_;   // epoll, edge-triggered, of listeners and lines
   Fd timer_;   // while a receiver waits for its first message
-  uint64_t without_first_ = 0;
+  uint64_t without_trial_ = 0;
+  uint32_t advances_ = 0;
   Clock::time_point next_look_{};
   uint32_t last_id_ = 0;
   std::vector<void*> ending_;  // operations of UCX
+  std::unordered_map<uint32_t, Connection*> routes_;
+  std::pair<uint32_t, Connection*> last_route_{};  // of the latest message
 };
 
 }  // namespace tutti::net_ucx

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <net/if.h>
 #include <ucs/debug/log_def.h>
 
 #include <algorithm>
@@ -10,6 +11,10 @@
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
+#include <regex>
+#include <sstream>
+#include <system_error>
 #include <utility>
 
 namespace tutti::net_ucx {
@@ -17,8 +22,7 @@ namespace {
 
 constexpr uint64_t kRareRounds = 16;
 
-thread_local const sdk::Host* log_host = nullptr;
-thread_local std::string last_error_text;
+constinit thread_local ThreadLog log_of_thread{};
 
 int level_of(ucs_log_level_t level) {
   if (level == UCS_LOG_LEVEL_FATAL) return TUTTI_LOG_ERROR;
@@ -32,15 +36,16 @@ __attribute__((format(printf, 6, 0))) ucs_log_func_rc_t take_log(const char* /*f
                                                                  const ucs_log_component_config_t* component,
                                                                  const char* format, va_list arguments) {
   // UCX hands on what is below the level of UCX_LOG_LEVEL, too.
-  if (log_host == nullptr) return UCS_LOG_FUNC_RC_CONTINUE;
+  ThreadLog& here = log_of_thread;
+  if (here.host == nullptr) return UCS_LOG_FUNC_RC_CONTINUE;
   if (component != nullptr && level > component->log_level) return UCS_LOG_FUNC_RC_STOP;
-  std::array<char, 512> text{};
+  std::array<char, sizeof here.error> text{};
   va_list copy;
   va_copy(copy, arguments);
   std::vsnprintf(text.data(), text.size(), format, copy);
   va_end(copy);
-  if (level <= UCS_LOG_LEVEL_ERROR) last_error_text = text.data();
-  log_host->log(level_of(level), std::string("UCX: ") + text.data());
+  if (level <= UCS_LOG_LEVEL_ERROR) here.error = text;
+  here.host->log(level_of(level), std::string("UCX: ") + text.data());
   return UCS_LOG_FUNC_RC_STOP;
 }
 
@@ -68,7 +73,43 @@ Status set(ucp_config_t* config, const char* name, const std::vector<std::string
           fmt::format("settings.net.ucx.{} is [{}], which UCX does not take: {}", setting, list, reason_of(status))};
 }
 
+bool is_device(const std::string& name) {
+  std::error_code error;
+  return if_nametoindex(name.c_str()) != 0 || std::filesystem::exists("/sys/class/infiniband/" + name, error);
+}
+
+std::string known_devices() {
+  std::vector<std::string> names;
+  const std::unique_ptr<struct if_nameindex, decltype(&if_freenameindex)> interfaces(if_nameindex(), if_freenameindex);
+  for (const auto* one = interfaces.get(); one != nullptr && one->if_index != 0; ++one) names.emplace_back(one->if_name);
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/sys/class/infiniband", error))
+    names.push_back(entry.path().filename());
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+/// UCX starts without devices that it does not find. Names are checked as far as they are plain: "eth0", "mlx5_0:1".
+Status check_devices(const std::string& list, const char* origin) {
+  std::istringstream items(list);
+  for (std::string item; std::getline(items, item, ',');) {
+    const std::string name = item.substr(0, item.find(':'));
+    const bool plain = name.find_first_of("*?[]^!\"' ") == std::string::npos;
+    if (!plain || name.empty() || name == "all" || is_device(name)) continue;
+    return {Code::kConfig, fmt::format("{} names the device '{}', which is not on this host; there are {}", origin, name,
+                                       known_devices())};
+  }
+  return {};
+}
+
+Status check_devices(const UcxSettings& settings) {
+  if (!settings.devices.empty())
+    return check_devices(fmt::format("{}", fmt::join(settings.devices, ",")), "settings.net.ucx.devices");
+  const char* const given = std::getenv("UCX_NET_DEVICES");
+  return given == nullptr ? Status() : check_devices(given, "UCX_NET_DEVICES");
+}
+
 Result<Config> configure(const UcxSettings& settings) {
+  TUTTI_TRY(check_devices(settings));
   ucp_config_t* read = nullptr;
   if (const ucs_status_t status = ucp_config_read(nullptr, nullptr, &read); status != UCS_OK) {
     return Status(Code::kConfig,
@@ -86,18 +127,13 @@ Result<Config> configure(const UcxSettings& settings) {
 
 }  // namespace
 
-LogOfUcx::LogOfUcx(const sdk::Host& host) : before_(std::exchange(log_host, &host)) {
+ThreadLog& thread_log() {
+  return log_of_thread;
+}
+
+void LogOfUcx::install() {
   static const bool pushed = [] { return ucs_log_push_handler(take_log), true; }();
   static_cast<void>(pushed);
-  if (before_ == nullptr) last_error_text.clear();
-}
-
-LogOfUcx::~LogOfUcx() {
-  log_host = before_;
-}
-
-std::string LogOfUcx::last_error() {
-  return last_error_text;
 }
 
 uint32_t ucx_version() {
@@ -112,6 +148,24 @@ std::string reason_of(ucs_status_t status) {
   return said.empty() ? meaning : fmt::format("{} ({})", meaning, said);
 }
 
+/// UCX 1.13 tells lanes only as lines of text: "lane[0]:  1:tcp/eth0.0 md[0] -> ...".
+std::string ways_of(ucp_ep_h endpoint) {
+  char* raw = nullptr;
+  size_t bytes = 0;
+  FILE* const stream = open_memstream(&raw, &bytes);
+  if (stream == nullptr) return {};
+  ucp_ep_print_info(endpoint, stream);
+  std::fclose(stream);
+  const std::unique_ptr<char, decltype(&std::free)> text(raw, std::free);
+  static const std::regex lane(R"(lane\[\d+\]:\s+\d+:([^\s.]+/[^\s]+)\.\d+\s)");
+  std::vector<std::string> ways;
+  for (std::cregex_iterator found(raw, raw + bytes, lane), end; found != end; ++found) {
+    if (std::string way = (*found)[1]; std::find(ways.begin(), ways.end(), way) == ways.end())
+      ways.push_back(std::move(way));
+  }
+  return fmt::format("{}", fmt::join(ways, ", "));
+}
+
 Result<std::unique_ptr<Ucx>> Ucx::create(const UcxSettings& settings) {
   TUTTI_ASSIGN(const Config config, configure(settings));
   std::unique_ptr<Ucx> ucx(new Ucx);
@@ -122,11 +176,12 @@ Result<std::unique_ptr<Ucx>> Ucx::create(const UcxSettings& settings) {
 Status Ucx::open(ucp_config_t* config) {
   ucp_params_t params{};
   params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_NAME;
-  params.features = UCP_FEATURE_TAG | UCP_FEATURE_WAKEUP;
+  params.features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;
   params.name = "tutti";
   if (const ucs_status_t status = ucp_init(&params, config, &context_); status != UCS_OK) {
     return {Code::kConfig, fmt::format("UCX cannot start: {}; check settings.net.ucx.transports, "
-                                       "settings.net.ucx.devices and the variables UCX_*",
+                                       "settings.net.ucx.devices, the variables UCX_* and the limit of open files "
+                                       "(ulimit -n)",
                                        reason_of(status))};
   }
   TUTTI_ASSIGN(sends_, make_worker());
@@ -148,9 +203,20 @@ Result<ucp_worker_h> Ucx::make_worker() const {
   ucp_worker_h worker = nullptr;
   const ucs_status_t status = ucp_worker_create(context_, &params, &worker);
   if (status == UCS_OK) return worker;
-  return Status(Code::kSystem, fmt::format("UCX cannot make a worker: {}; check the limits of open files and of shared "
-                                           "memory",
+  return Status(Code::kSystem, fmt::format("UCX cannot make a worker: {}; check the limits of open files (ulimit -n) and of "
+                                           "shared memory",
                                            reason_of(status)));
+}
+
+Status Ucx::take(Kind kind, ucp_am_recv_callback_t handler, void* argument) {
+  ucp_am_handler_param_t param{};
+  param.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG;
+  param.id = static_cast<unsigned>(kind);
+  param.cb = handler;
+  param.arg = argument;
+  const ucs_status_t status = ucp_worker_set_am_recv_handler(receives_, &param);
+  if (status == UCS_OK) return {};
+  return {Code::kSystem, "UCX does not take active messages: " + reason_of(status)};
 }
 
 Ucx::~Ucx() {
@@ -158,11 +224,6 @@ Ucx::~Ucx() {
   if (sends_ != nullptr) ucp_worker_destroy(sends_);
   if (receives_ != nullptr) ucp_worker_destroy(receives_);
   if (context_ != nullptr) ucp_cleanup(context_);
-}
-
-void Ucx::progress(uint64_t& round) {
-  if (round == rounds_) progress();
-  round = rounds_;
 }
 
 void Ucx::progress() {

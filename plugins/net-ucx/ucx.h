@@ -4,15 +4,18 @@
 
 #include <ucp/api/ucp.h>
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tutti/sdk/plugin.h"
 #include "tutti/status.h"
+#include "wire.h"
 
 namespace tutti::net_ucx {
 
@@ -23,17 +26,29 @@ struct UcxSettings {
   std::chrono::milliseconds grace{10000};
 };
 
+/// Where the lines go that UCX logs in one thread, and its latest error there.
+struct ThreadLog {
+  const sdk::Host* host;
+  std::array<char, 512> error;
+};
+ThreadLog& thread_log();
+
 /// Passes the lines that UCX logs in this thread to the host, as long as it lives. Nested objects are allowed.
 class LogOfUcx {
  public:
-  explicit LogOfUcx(const sdk::Host& host);
-  ~LogOfUcx();
+  explicit LogOfUcx(const sdk::Host& host) : here_(thread_log()), before_(std::exchange(here_.host, &host)) {
+    if (before_ == nullptr) here_.error[0] = '\0';
+  }
+  ~LogOfUcx() { here_.host = before_; }
   LogOfUcx(const LogOfUcx&) = delete;
   LogOfUcx& operator=(const LogOfUcx&) = delete;
+  /// Once per process, before the first object.
+  static void install();
   /// UCX's latest error in this thread since the outermost object began; empty if there was none.
-  static std::string last_error();
+  static std::string last_error() { return thread_log().error.data(); }
 
  private:
+  ThreadLog& here_;  // found once: thread-local memory of a plugin costs a call
   const sdk::Host* before_;
 };
 
@@ -42,6 +57,9 @@ uint32_t ucx_version();
 
 /// "Connection reset by remote peer", with UCX's last error of this thread if there was one.
 std::string reason_of(ucs_status_t status);
+
+/// The transports and devices of an endpoint's lanes: "tcp/eth0, tcp/eth1". Empty if UCX does not tell.
+std::string ways_of(ucp_ep_h endpoint);
 
 /// A UCP context with two workers. Endpoints of own sends belong to `sends`, and those that peers make for their sends
 /// belong to `receives`. UCX joins endpoints that two workers make towards each other; apart, no connection depends on
@@ -59,12 +77,18 @@ class Ucx {
   ucp_worker_h receives() const { return receives_; }
   std::span<const std::byte> address() const { return address_; }
 
+  /// Hands the messages of an id that arrive to `handler`, from within progress.
+  Status take(Kind kind, ucp_am_recv_callback_t handler, void* argument);
+
   /// Advances all connections, once per round of the callers: a caller passes the number that it got last time (0 at
   /// first), and finds the round done if another caller advanced meanwhile.
-  void progress(uint64_t& round);
+  void progress(uint64_t& round) {
+    if (round == rounds_) progress();
+    round = rounds_;
+  }
   /// Advances all connections now.
   void progress();
-  /// A send began or ended. Without any, the worker of sends only has data to let out that its transports buffer, and
+  /// A send or the closing of an endpoint began or ended. Without any, the worker of sends only has data to let out that its transports buffer, and
   /// is advanced less often.
   void send_began() { ++open_sends_; }
   void send_ended() { --open_sends_; }

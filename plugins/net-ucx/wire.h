@@ -4,6 +4,8 @@
 //   listener  → connector   Challenge, then the address of the listener's UCP worker
 //   connector → listener    Hello: the connector's proof (tutti/sdk/handshake.h)
 //   listener  → connector   the listener's proof
+//   connector → listener    over UCX: Trial, which shows that UCX's data arrives
+//   listener  → connector   Verdict
 //   each      → other       Farewell, when it closes the connection
 #pragma once
 
@@ -20,7 +22,7 @@ namespace tutti::net_ucx {
 
 using Secret = std::array<std::byte, 16>;
 
-inline constexpr uint64_t kMagic = 0x3130786375545454;  // "TTTucx01"
+inline constexpr uint64_t kMagic = 0x3230786375545454;  // "TTTucx02"
 inline constexpr size_t kMostAddressBytes = 16384;      // of a UCP worker; some hundred bytes are usual
 
 /// The handle of a listener: where its line is, and the secret that both sides prove to know.
@@ -38,11 +40,12 @@ struct Challenge {
   uint64_t magic = kMagic;
   sdk::Nonce nonce{};
   uint32_t ucx_version = 0;    ///< major << 16 | minor
-  uint32_t id = 0;             ///< of the connection, in the upper half of the UCP tags
+  uint32_t id = 0;             ///< of the connection, in each Head
   uint32_t address_bytes = 0;  ///< of the worker's address, which follows
   uint32_t reserved = 0;
+  uint64_t namespace_id = 0;  ///< of the network namespace of the listener
 };
-static_assert(sizeof(Challenge) == 40);
+static_assert(sizeof(Challenge) == 48);
 
 struct Hello {
   uint64_t magic = kMagic;
@@ -50,6 +53,25 @@ struct Hello {
   sdk::Proof proof{};
 };
 static_assert(sizeof(Hello) == 56);
+
+/// Ids of the active messages over UCX. Each begins with a Head.
+enum class Kind : unsigned {
+  kTrial = 1,  ///< Head and Trial
+  kPacked,     ///< Head and data in one piece, in the header of UCX's message
+  kApart       ///< the Head alone in the header; UCX may send the data by rendezvous
+};
+
+struct Head {
+  uint32_t id = 0;  ///< of the connection, as in its Challenge
+  uint32_t tag = 0;
+};
+
+/// What the first message over UCX tells.
+struct Trial {
+  std::array<char, 72> ways{};  ///< transports and devices of the sender's endpoint: "tcp/eth0"; ends with 0
+};
+
+enum class Verdict : uint8_t { kArrived = 1, kMissing = 2 };
 
 struct Farewell {
   uint64_t sent = 0;  ///< messages of this connection that the sender has completed

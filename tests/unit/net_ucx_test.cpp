@@ -1,33 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 // The network ucx through its table alone, as the host calls it. Two contexts in one process; both ends are pushed on
 // by hand.
-#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <ucp/api/ucp_version.h>
 #include <unistd.h>
 
 #include <array>
 #include <chrono>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <memory>
-#include <random>
 #include <set>
-#include <sstream>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "base/fd.h"
-#include "config/config.h"
-#include "net-ucx/wire.h"
 #include "plugin/loader.h"
 #include "tutti/plugin/network.h"
 #include "unit/net_ucx_sides.h"
@@ -88,7 +79,7 @@ TEST_P(Transports, ManyInFlightArriveInOrder) {
     ASSERT_NE(sends.back(), nullptr);
     ASSERT_NE(receives.back(), nullptr);
   }
-  // Requests complete in the order posted: if a request is done, all earlier requests are done.
+  // Requests complete in the order posted: whatever is done has all earlier requests done.
   std::set<size_t> done;
   ASSERT_TRUE(until([&] {
     for (size_t back = kCount; back-- > 0;) {
@@ -168,11 +159,18 @@ TEST_P(Transports, ASenderLearnsThatTheReceiverHasClosed) {
   const Bytes data = random_bytes(8 << 20);
   void* const send = net.send(data);  // without a receive, a long message stays where it is
   net.to->close(net.receiver);
-  EXPECT_EQ(net.failure(send), TUTTI_REMOTE);
+  // The send may end well: then its buffer is free, and no more is promised. Later sends fail.
+  const int32_t ended = net.failure(send);
+  EXPECT_TRUE(ended == TUTTI_OK || ended == TUTTI_REMOTE) << ended;
+  int32_t code = TUTTI_OK;
+  ASSERT_TRUE(until([&] {
+    void* request = nullptr;
+    code = net.from->ops().send(net.sender, data.data(), 1, 0, nullptr, &request);
+    if (request != nullptr) net.failure(request);
+    return code != TUTTI_OK;
+  }));
+  EXPECT_EQ(code, TUTTI_REMOTE);
   EXPECT_THAT(plugin::take_failure_text(), HasSubstr("127.0.0.1"));
-  void* request = nullptr;
-  EXPECT_EQ(net.from->ops().send(net.sender, data.data(), 1, 0, nullptr, &request), TUTTI_REMOTE);
-  EXPECT_EQ(request, nullptr);
 }
 
 TEST_P(Transports, ClosingEndsWhatIsUnderWay) {
@@ -299,167 +297,6 @@ TEST(Ucx, TooLongAMessageFailsItsReceiveAlone) {
       EXPECT_EQ(next_out, next);
     }
   }
-}
-
-net_ucx::Address address_of(const tutti_net_handle& handle) {
-  net_ucx::Address address;
-  std::memcpy(&address, handle.bytes, sizeof address);
-  return address;
-}
-
-base::Fd call(const sockaddr_in& to) {
-  base::Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  EXPECT_EQ(::connect(socket.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to), 0) << std::strerror(errno);
-  return socket;
-}
-
-/// The addresses on which this process listens for TCP: the listeners of lines, and UCX's own.
-std::vector<sockaddr_in> own_doors() {
-  std::set<std::string> own;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
-    std::error_code error;
-    own.insert(std::filesystem::read_symlink(entry.path(), error).string());
-  }
-  std::vector<sockaddr_in> doors;
-  std::ifstream table("/proc/self/net/tcp");
-  std::string line;
-  std::getline(table, line);
-  while (std::getline(table, line)) {
-    std::istringstream columns(line);
-    std::string number, local, remote, state, queues, timer, retries, user, timeout, inode;
-    columns >> number >> local >> remote >> state >> queues >> timer >> retries >> user >> timeout >> inode;
-    if (state != "0A" || !own.contains("socket:[" + inode + "]")) continue;
-    sockaddr_in& door = doors.emplace_back();
-    door.sin_family = AF_INET;
-    door.sin_addr.s_addr = static_cast<uint32_t>(std::stoul(local, nullptr, 16));
-    door.sin_port = htons(static_cast<uint16_t>(std::stoul(local.substr(local.find(':') + 1), nullptr, 16)));
-  }
-  return doors;
-}
-
-TEST(Ucx, StrangersChangeNothing) {
-  const Pair net;
-  const std::vector<sockaddr_in> doors = own_doors();
-  ASSERT_GT(doors.size(), 2u) << "UCX listens, too";
-  std::vector<base::Fd> strangers;
-  for (const sockaddr_in& door : doors) {
-    for (size_t i = 0; i < 150; ++i) {
-      base::Fd& stranger = strangers.emplace_back(call(door));
-      Bytes garbage = random_bytes(i * 11);
-      if (i % 4 == 0 && garbage.size() >= 8) std::memcpy(garbage.data(), &net_ucx::kMagic, 8);
-      send(stranger.get(), garbage.data(), garbage.size(), MSG_NOSIGNAL);  // the listener may have closed it already
-      if (i % 3 == 0) stranger = base::Fd();
-      void* none = nullptr;
-      ASSERT_EQ(net.to->accept(&none), TUTTI_AGAIN) << plugin::take_failure_text();
-    }
-  }
-  const auto [sender, receiver] = net.connect();
-  const Bytes data = random_bytes(1 << 20);
-  Bytes out(data.size());
-  ASSERT_TRUE(net.finish({net.recv(receiver, out, 0), net.send(sender, data, 0)}));
-  EXPECT_EQ(out, data);
-  out.assign(out.size(), 0);
-  ASSERT_TRUE(net.finish({net.recv(out), net.send(data)}));
-  EXPECT_EQ(out, data);
-}
-
-/// The result of connect for a listener that is made by hand and sends `greeting`.
-int32_t connect_to_impostor(const Bytes& greeting) {
-  Side side(Settings{{"settings.net.ucx.transports", "[tcp]"}});
-  const base::Fd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in at{};
-  at.sin_family = AF_INET;
-  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof at;
-  EXPECT_EQ(::bind(listener.get(), reinterpret_cast<sockaddr*>(&at), size), 0);
-  EXPECT_EQ(::listen(listener.get(), 1), 0);
-  EXPECT_EQ(getsockname(listener.get(), reinterpret_cast<sockaddr*>(&at), &size), 0);
-  net_ucx::Address address = address_of(side.handle());
-  address.port = ntohs(at.sin_port);
-  tutti_net_handle handle{};
-  std::memcpy(handle.bytes, &address, sizeof address);
-  std::thread impostor([&] {
-    const base::Fd line(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    EXPECT_EQ(::send(line.get(), greeting.data(), greeting.size(), MSG_NOSIGNAL),
-              static_cast<ssize_t>(greeting.size()));
-    uint8_t byte = 0;
-    while (::recv(line.get(), &byte, 1, 0) > 0) {  // until the plugin closes the connection
-    }
-  });
-  void *state = nullptr, *connection = nullptr;
-  int32_t code = TUTTI_AGAIN;
-  until([&] { return (code = side.connect(handle, &state, &connection)) != TUTTI_AGAIN; });
-  impostor.join();
-  return code;
-}
-
-Bytes greeting_of(net_ucx::Challenge challenge, size_t more) {
-  Bytes bytes(sizeof challenge);
-  std::memcpy(bytes.data(), &challenge, sizeof challenge);
-  bytes.resize(bytes.size() + more, 1);
-  return bytes;
-}
-
-uint32_t installed_ucx() {
-  return UCP_API_MAJOR << 16 | UCP_API_MINOR;
-}
-
-TEST(Ucx, ImpostorsAreToldByName) {
-  EXPECT_EQ(connect_to_impostor(Bytes(100, 'x')), TUTTI_VERSION_MISMATCH);
-  EXPECT_THAT(plugin::take_failure_text(), HasSubstr("same version"));
-  EXPECT_EQ(connect_to_impostor(greeting_of({.ucx_version = 99 << 16, .address_bytes = 10}, 10)),
-            TUTTI_VERSION_MISMATCH);
-  EXPECT_THAT(plugin::take_failure_text(), HasSubstr("has UCX 99.0"));
-  EXPECT_EQ(connect_to_impostor(greeting_of({.ucx_version = installed_ucx(), .address_bytes = 1u << 30}, 10)),
-            TUTTI_VERSION_MISMATCH);
-  EXPECT_EQ(
-      connect_to_impostor(greeting_of({.ucx_version = installed_ucx(), .address_bytes = 10}, 10 + sizeof(sdk::Proof))),
-      TUTTI_MISMATCH);
-  EXPECT_THAT(plugin::take_failure_text(), HasSubstr("another process has taken its port"));
-}
-
-TEST(Ucx, AForeignHandleIsRefused) {
-  Side side(Settings{});
-  const tutti_net_handle foreign{};
-  void *state = nullptr, *connection = nullptr;
-  EXPECT_EQ(side.connect(foreign, &state, &connection), TUTTI_INVALID_ARGUMENT);
-  EXPECT_THAT(plugin::take_failure_text(), HasSubstr("same network plugin"));
-}
-
-TEST(Ucx, AClosedPortIsTold) {
-  Side side(Settings{});
-  auto closed = std::make_unique<Side>(Settings{});
-  const tutti_net_handle handle = closed->handle();
-  closed.reset();
-  void *state = nullptr, *connection = nullptr;
-  int32_t code = TUTTI_AGAIN;
-  until([&] { return (code = side.connect(handle, &state, &connection)) != TUTTI_AGAIN; });
-  EXPECT_EQ(code, TUTTI_REMOTE);
-  EXPECT_THAT(plugin::take_failure_text(), HasSubstr("refuses connections"));
-}
-
-/// UCX's transport `self` reaches the own worker only.
-TEST(Ucx, WithoutACommonTransportConnectSaysSo) {
-  const Settings settings = {{"settings.net.ucx.transports", "[self]"}};
-  Side from(settings), to(settings);
-  void *state = nullptr, *out = nullptr, *in = nullptr;
-  int32_t code = TUTTI_AGAIN;
-  until([&] {
-    code = from.connect(to.handle(), &state, &out);
-    const int32_t accepted = in == nullptr ? to.accept(&in) : TUTTI_OK;
-    EXPECT_TRUE(accepted == TUTTI_OK || accepted == TUTTI_AGAIN);
-    return code != TUTTI_AGAIN;
-  });
-  EXPECT_EQ(code, TUTTI_UNSUPPORTED);
-  EXPECT_THAT(plugin::take_failure_text(), AllOf(HasSubstr("settings.net.ucx.transports"), HasSubstr("UCX_")));
-}
-
-TEST(Ucx, BadSettingsAreToldAtTheStart) {
-  EXPECT_THAT(
-      [] {
-        const Side side(Settings{{"settings.net.ucx.transports", "[nosuch]"}});
-      },
-      testing::ThrowsMessage<std::runtime_error>(HasSubstr("settings.net.ucx.transports")));
 }
 
 TEST(Ucx, SleepersAreWoken) {
