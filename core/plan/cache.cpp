@@ -50,6 +50,12 @@ Fingerprint fingerprint(std::span<const Plan> plans, const VerifyOptions& option
   return hasher.result();
 }
 
+Fingerprint fingerprint(std::string_view text) {
+  Hasher hasher;
+  for (const char c : text) hasher.add(static_cast<unsigned char>(c));
+  return hasher.result();
+}
+
 Status VerifyCache::verify(std::span<const Plan> all_ranks, const VerifyOptions& options) {
   const Fingerprint print = fingerprint(all_ranks, options);
   {

@@ -189,6 +189,8 @@ Status Contents::check_outputs() const {
     if (only_root_has_output(plan.collective) && plan.rank != plan.root) continue;
     for (uint32_t chunk = 0; chunk < plan.output_chunks(); ++chunk) {
       if (const std::string what = wrong_output(plan, chunk); !what.empty()) {
+        const uint32_t step = outputs_[plan.rank][chunk].written_by;
+        if (step != kNone) failed_at_ = {plan.rank, step};
         return wrong(fmt::format("rank {} output chunk {}", plan.rank, chunk), what);
       }
     }

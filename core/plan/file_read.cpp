@@ -7,6 +7,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "config/value.h"
 #include "plan/file.h"
 
 namespace tutti::plan {
@@ -33,8 +34,12 @@ class Reader {
   Status number(const YAML::Node& map, const char* key, uint64_t least, uint64_t most, uint32_t& into) const;
   Result<bool> truth(const YAML::Node& node, std::string_view key) const;
 
-  Result<Plan> read_head(const YAML::Node& root) const;
-  Result<Plan> read_plan(const YAML::Node& node, const Plan& head, uint32_t due_rank);
+  Status read_version(const YAML::Node& root);
+  Status check_version(const YAML::Node& map, const char* key) const;
+  Result<Plan> read_head(const YAML::Node& root);
+  Status read_purpose(const YAML::Node& root, Purpose& purpose) const;
+  Status read_size(const YAML::Node& root, const char* key, uint64_t& into) const;
+  Result<Plan> read_plan(const YAML::Node& node, const Plan& head, PlanFile& file);
   Status read_step(const YAML::Node& node, Plan& plan);
   Status read_place(const YAML::Node& node, const char* key, uint8_t& buffer, uint32_t& chunk) const;
   Status read_peers(const YAML::Node& step, const char* plain, const char* chunked, uint8_t flag, Plan& plan,
@@ -42,6 +47,7 @@ class Reader {
   Result<tutti_plan_peer> read_peer(const YAML::Node& node, bool chunked) const;
 
   const std::string& name_;
+  uint32_t version_ = kFirstPlanFileVersion;
   size_t steps_ = 0;
   size_t peers_ = 0;
 };
@@ -114,13 +120,12 @@ Result<bool> Reader::truth(const YAML::Node& node, std::string_view key) const {
   return wrong(node, fmt::format("'{}' must be true or false", key));
 }
 
-Result<Plan> Reader::read_head(const YAML::Node& root) const {
+Result<Plan> Reader::read_head(const YAML::Node& root) {
   TUTTI_TRY(check_map(root, "a plan file",
                       {"version", "collective", "algorithm", "variant", "ranks", "root", "channel", "chunks",
-                       "input_blocks", "output_blocks", "plans"},
+                       "input_blocks", "output_blocks", "min_size", "max_size", "data_types", "plans"},
                       {"version", "collective", "algorithm", "ranks", "chunks", "plans"}));
-  TUTTI_ASSIGN([[maybe_unused]] const uint32_t version,
-               number(root["version"], "version", kPlanFileVersion, kPlanFileVersion));
+  TUTTI_TRY(read_version(root));
   Plan head;
   TUTTI_ASSIGN(const std::string collective, text(root["collective"], "collective"));
   const std::optional<Collective> known = collective_from(collective);
@@ -147,9 +152,59 @@ Result<Plan> Reader::read_head(const YAML::Node& root) const {
   return head;
 }
 
+/// Reads a size that may be missing, in which case `into` stays.
+Status Reader::read_size(const YAML::Node& root, const char* key, uint64_t& into) const {
+  const YAML::Node node = root[key];
+  if (!node.IsDefined()) return {};
+  TUTTI_ASSIGN(const std::string digits, text(node, key));
+  const config::Key size{key, config::Type::kSize, "", "", {}, 0};
+  const auto value = config::parse(size, digits);
+  if (!value.ok()) return wrong(node, fmt::format("'{}': {}", key, value.status().text()));
+  into = static_cast<uint64_t>(value->integer);
+  return {};
+}
+
+Status Reader::read_purpose(const YAML::Node& root, Purpose& purpose) const {
+  TUTTI_TRY(read_size(root, "min_size", purpose.min_size));
+  TUTTI_TRY(read_size(root, "max_size", purpose.max_size));
+  if (purpose.min_size > purpose.max_size) return wrong(root["min_size"], "'min_size' is larger than 'max_size'");
+  const YAML::Node types = root["data_types"];
+  if (!types.IsDefined()) return {};
+  TUTTI_TRY(check_list(types, "data_types"));
+  for (const YAML::Node& node : types) {
+    TUTTI_ASSIGN(const std::string name, text(node, "data_types"));
+    const std::optional<DataType> type = data_type_from(name);
+    if (!type) {
+      std::vector<std::string_view> names;
+      for (uint32_t i = 0; i < kDataTypeCount; ++i) names.push_back(to_string(static_cast<DataType>(i)));
+      return wrong(node, fmt::format("unknown data type '{}'; allowed: {}", name, fmt::join(names, ", ")));
+    }
+    const bool twice =
+        std::find(purpose.data_types.begin(), purpose.data_types.end(), *type) != purpose.data_types.end();
+    if (twice) return wrong(node, fmt::format("'data_types' names {} twice", name));
+    purpose.data_types.push_back(*type);
+  }
+  return purpose.data_types.empty() ? wrong(types, "'data_types' is empty; leave the key out for all types") : Status();
+}
+
+/// Keys of later versions are refused in files of earlier versions.
+Status Reader::read_version(const YAML::Node& root) {
+  TUTTI_ASSIGN(version_, number(root["version"], "version", kFirstPlanFileVersion, kPlanFileVersion));
+  for (const char* key : {"min_size", "max_size", "data_types"}) TUTTI_TRY(check_version(root, key));
+  return {};
+}
+
+/// `key` of a map is allowed from version 2 on.
+Status Reader::check_version(const YAML::Node& map, const char* key) const {
+  const YAML::Node node = map[key];
+  if (!node.IsDefined() || version_ >= 2) return {};
+  return wrong(node, fmt::format("'{}' needs 'version: 2'", key));
+}
+
 Result<PlanFile> Reader::read(const YAML::Node& root) {
   TUTTI_ASSIGN(const Plan head, read_head(root));
   PlanFile file;
+  TUTTI_TRY(read_purpose(root, file.purpose));
   TUTTI_ASSIGN(file.algorithm, text(root["algorithm"], "algorithm"));
   if (root["variant"].IsDefined()) {
     TUTTI_ASSIGN(file.variant, text(root["variant"], "variant"));
@@ -160,13 +215,15 @@ Result<PlanFile> Reader::read(const YAML::Node& root) {
     return wrong(plans, fmt::format("'plans' holds {} plans for {} ranks", plans.size(), head.rank_count));
   }
   for (const YAML::Node& node : plans) {
-    TUTTI_ASSIGN(Plan plan, read_plan(node, head, static_cast<uint32_t>(file.plans.size())));
+    TUTTI_ASSIGN(Plan plan, read_plan(node, head, file));
     file.plans.push_back(std::move(plan));
   }
   return file;
 }
 
-Result<Plan> Reader::read_plan(const YAML::Node& node, const Plan& head, uint32_t due_rank) {
+/// Reads the plan of the next rank, and appends the lines of its steps to `file`.
+Result<Plan> Reader::read_plan(const YAML::Node& node, const Plan& head, PlanFile& file) {
+  const auto due_rank = static_cast<uint32_t>(file.plans.size());
   TUTTI_TRY(check_map(node, "a plan", {"rank", "steps"}, {"rank", "steps"}));
   Plan plan = head;
   TUTTI_TRY(number(node, "rank", 0, head.rank_count - 1, plan.rank));
@@ -175,9 +232,11 @@ Result<Plan> Reader::read_plan(const YAML::Node& node, const Plan& head, uint32_
   }
   const YAML::Node steps = node["steps"];
   TUTTI_TRY(check_list(steps, "steps"));
+  std::vector<uint32_t>& lines = file.lines.emplace_back();
   for (const YAML::Node& step : steps) {
     if (++steps_ > kMaxSteps) return wrong(step, fmt::format("the file holds more than {} steps", kMaxSteps));
     TUTTI_TRY(read_step(step, plan));
+    lines.push_back(static_cast<uint32_t>(step.Mark().line + 1));
     // Checked against the peers of this step alone, which are the last ones.
     const auto last = static_cast<uint32_t>(plan.steps.size() - 1);
     if (Status valid = validate_step(plan.view(), last); !valid.ok()) return wrong(step, valid.text());

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "config/value.h"
 #include "plan/file.h"
 
 namespace tutti::plan {
@@ -49,10 +50,27 @@ Json plan_of(const Plan& plan) {
   return {{"rank", plan.rank}, {"steps", std::move(steps)}};
 }
 
+/// The first version that has all that the file uses.
+uint32_t version_of(const PlanFile& file) {
+  return file.purpose == Purpose{} ? kFirstPlanFileVersion : kPlanFileVersion;
+}
+
+std::string size_text(uint64_t bytes) {
+  config::Value value;
+  value.integer = static_cast<int64_t>(bytes);
+  return config::format({"size", config::Type::kSize, "", "", {}}, value);
+}
+
+void add_purpose(const Purpose& purpose, Json& json) {
+  if (purpose.min_size != 0) json["min_size"] = size_text(purpose.min_size);
+  if (purpose.max_size != UINT64_MAX) json["max_size"] = size_text(purpose.max_size);
+  for (const DataType type : purpose.data_types) json["data_types"].push_back(std::string(to_string(type)));
+}
+
 Json document_of(const PlanFile& file) {
   const Plan first = file.plans.empty() ? Plan{} : file.plans[0];
   const Blocks usual = blocks_of(first.collective, first.rank_count);
-  Json json = {{"version", kPlanFileVersion},
+  Json json = {{"version", version_of(file)},
                {"collective", std::string(to_string(first.collective))},
                {"algorithm", file.algorithm}};
   if (!file.variant.empty()) json["variant"] = file.variant;
@@ -62,6 +80,7 @@ Json document_of(const PlanFile& file) {
   json["chunks"] = first.chunks;
   if (first.input_blocks != usual.input) json["input_blocks"] = first.input_blocks;
   if (first.output_blocks != usual.output) json["output_blocks"] = first.output_blocks;
+  add_purpose(file.purpose, json);
   json["plans"] = Json::array();
   for (const Plan& plan : file.plans) json["plans"].push_back(plan_of(plan));
   return json;

@@ -248,6 +248,25 @@ TEST(PlanFile, RoundTripsRelaysAndOddSteps) {
   EXPECT_EQ(*back, relays);
 }
 
+TEST(PlanFile, StatesItsPurpose) {
+  PlanFile file = {"ring", "", samples({3}, false)[0].plans};
+  EXPECT_THAT(plan::to_yaml(file), testing::StartsWith("version: 1\n"));
+  file.purpose = {512, 3 << 20, {DataType::kFloat16, DataType::kInt8}};
+  EXPECT_THAT(plan::to_yaml(file), HasSubstr("version: 2\n"));
+  EXPECT_THAT(plan::to_yaml(file), HasSubstr("min_size: 512B\nmax_size: 3MiB\ndata_types: [float16, int8]\n"));
+  for (const std::string& text : {plan::to_yaml(file), plan::to_json(file)}) {
+    const auto back = plan::parse_file(text, "plan");
+    ASSERT_TRUE(back.ok()) << back.status().to_string() << '\n' << text;
+    EXPECT_EQ(back->purpose, file.purpose);
+    EXPECT_EQ(*back, file);
+    EXPECT_EQ(plan::digest(*back), plan::digest(file));
+  }
+  PlanFile other = file;
+  other.purpose.min_size = 513;
+  EXPECT_FALSE(other == file);
+  EXPECT_NE(plan::digest(other), plan::digest(file));
+}
+
 TEST(PlanFile, IsWrittenByTheNameOfTheFile) {
   const PlanFile file = {"ring", "", samples({3}, false)[0].plans};
   for (const char* name : {"tutti_plan_test.yaml", "tutti_plan_test.json"}) {
@@ -291,7 +310,19 @@ std::string refusal_with(const std::string& from, const std::string& to) {
 
 TEST(PlanFile, RefusesByPlaceAndReason) {
   EXPECT_EQ(refusal_with("chain", "chain"), "");
-  EXPECT_EQ(refusal_with("version: 1", "version: 2"), "p.yaml:1:10: 'version' is 2; allowed: 1 to 1");
+  EXPECT_EQ(refusal_with("version: 1", "version: 2"), "");
+  EXPECT_EQ(refusal_with("version: 1", "version: 3"), "p.yaml:1:10: 'version' is 3; allowed: 1 to 2");
+  EXPECT_EQ(refusal_with("root: 0", "min_size: 8"), "p.yaml:5:11: 'min_size' needs 'version: 2'");
+  EXPECT_EQ(refusal_with("root: 0", "data_types: [int8]"), "p.yaml:5:13: 'data_types' needs 'version: 2'");
+  EXPECT_EQ(refusal_with("version: 1", "version: 2\nmin_size: 8\nmax_size: 4"),
+            "p.yaml:2:11: 'min_size' is larger than 'max_size'");
+  EXPECT_THAT(refusal_with("version: 1", "version: 2\nmin_size: few"), HasSubstr("p.yaml:2:11: 'min_size': "));
+  EXPECT_THAT(refusal_with("version: 1", "version: 2\ndata_types: [int9]"),
+              HasSubstr("p.yaml:2:14: unknown data type 'int9'; allowed: int8, "));
+  EXPECT_EQ(refusal_with("version: 1", "version: 2\ndata_types: [int8, int8]"),
+            "p.yaml:2:20: 'data_types' names int8 twice");
+  EXPECT_EQ(refusal_with("version: 1", "version: 2\ndata_types: []"),
+            "p.yaml:2:13: 'data_types' is empty; leave the key out for all types");
   EXPECT_THAT(refusal_with("version: 1\n", ""), HasSubstr("a plan file lacks the key 'version'"));
   EXPECT_THAT(refusal_with("root: 0", "rot: 0"), HasSubstr("p.yaml:5:1: unknown key 'rot'; allowed in a plan file: v"));
   EXPECT_THAT(refusal_with("root: 0", "ranks: 2"), HasSubstr("p.yaml:5:1: key 'ranks' stands there twice"));
@@ -317,6 +348,21 @@ TEST(PlanFile, RefusesByPlaceAndReason) {
   EXPECT_THAT(refusal_with("plans:", "plans: ["), HasSubstr("p.yaml:"));
   EXPECT_EQ(refusal_with("chain", "ch\xc2\xc2in"), "p.yaml:3:12: 'algorithm' must be printable ASCII text");
   EXPECT_THAT(refusal_with(kBroadcast, ""), HasSubstr("a plan file must be a map"));
+}
+
+TEST(PlanFile, IsProvedWithThePlaceOfTheStep) {
+  std::string text = kBroadcast;
+  const PlanFile right = *plan::parse_file(text, "p.yaml");
+  EXPECT_TRUE(plan::verify_file(right, "p.yaml").ok());
+  text.replace(text.find("recv: [0], to: output 0"), 23, "recv: [0]");
+  EXPECT_EQ(plan::verify_file(*plan::parse_file(text, "p.yaml"), "p.yaml").text(),
+            "p.yaml: rank 1 output chunk 0: is never written");
+  text.replace(text.find("recv: [0]"), 9, "own: output 0, send: [0]");
+  EXPECT_EQ(plan::verify_file(*plan::parse_file(text, "p.yaml"), "p.yaml").text(),
+            "p.yaml:14: rank 1 step 0: reads output chunk 0 before it is written");
+  text.replace(text.find("own: output 0, send: [0]"), 24, "recv: [0], to: output 0}\n      - {recv: [0]");
+  EXPECT_EQ(plan::verify_file(*plan::parse_file(text, "p.yaml"), "p.yaml").text(),
+            "p.yaml:15: deadlock: rank 1 waits at step 1 for a message from rank 0; rank 0 has ended");
 }
 
 TEST(PlanFile, SurvivesDamage) {
