@@ -77,20 +77,31 @@ class CriticalPath : public Run {
   std::vector<std::deque<Path>> messages_;  ///< by connection
 };
 
-/// What one rank sends, receives, reads and writes, in chunks.
+/// What one rank sends, receives, reads and writes: messages by kind of link, and chunks.
 struct Load {
   Hops sends = {};
   Hops receives = {};
+  Hops sent_chunks = {};
+  Hops received_chunks = {};
   uint64_t memory = 0;
 };
 
 Load load_of(const Plan& plan, const Links& links) {
   Load load;
   for (const tutti_plan_step& step : plan.steps) {
-    for (const tutti_plan_peer& peer : plan.send(step)) ++load.sends[links.between(plan.rank, peer.rank)];
-    for (const tutti_plan_peer& peer : plan.recv(step)) ++load.receives[links.between(plan.rank, peer.rank)];
-    load.memory += uint64_t{step.send_count} + step.recv_count;
-    load.memory += (step.source != TUTTI_BUFFER_NONE ? 1 : 0) + (step.destination != TUTTI_BUFFER_NONE ? 1 : 0);
+    const uint32_t count = plan.range(step).count;
+    for (const tutti_plan_peer& peer : plan.send(step)) {
+      const uint32_t link = links.between(plan.rank, peer.rank);
+      ++load.sends[link];
+      load.sent_chunks[link] += count;
+    }
+    for (const tutti_plan_peer& peer : plan.recv(step)) {
+      const uint32_t link = links.between(plan.rank, peer.rank);
+      ++load.receives[link];
+      load.received_chunks[link] += count;
+    }
+    const uint32_t own = (step.source != TUTTI_BUFFER_NONE ? 1 : 0) + (step.destination != TUTTI_BUFFER_NONE ? 1 : 0);
+    load.memory += count * (uint64_t{step.send_count} + step.recv_count + own);
   }
   return load;
 }
@@ -109,9 +120,9 @@ Result<tutti_algorithm_cost> cost_of(std::span<const Plan> plans, const tutti_to
     const Load load = load_of(plan, links);
     const double chunks = static_cast<double>(std::max(plan.input_chunks(), plan.output_chunks()));
     for (uint32_t link = 0; link < TUTTI_LINK_COUNT; ++link) {
-      const uint32_t most = std::max(load.sends[link], load.receives[link]);
-      cost.messages[link] = std::max(cost.messages[link], most);
-      cost.wire[link] = std::max(cost.wire[link], most / chunks);
+      cost.messages[link] = std::max({cost.messages[link], load.sends[link], load.receives[link]});
+      cost.wire[link] =
+          std::max(cost.wire[link], std::max(load.sent_chunks[link], load.received_chunks[link]) / chunks);
     }
     cost.memory = std::max(cost.memory, static_cast<double>(load.memory) / chunks);
     for (const tutti_plan_step& step : plan.steps) {

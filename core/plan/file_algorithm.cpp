@@ -72,7 +72,7 @@ class Mover {
       const bool gathers = (step.flags & TUTTI_STEP_GATHER) != 0;
       const bool scatters = (step.flags & TUTTI_STEP_SCATTER) != 0;
       const bool folds = !gathers && !scatters;
-      TUTTI_ASSIGN(step.recv_begin, range(plan_.recv(step), folds, gathers, TUTTI_BUFFER_OUTPUT));
+      TUTTI_ASSIGN(step.recv_begin, range(plan_.recv(step), folds, gathers, gather_buffer_of(step)));
       TUTTI_ASSIGN(step.send_begin, range(plan_.send(step), folds, scatters, step.source));
       step.source_chunk = chunk(step.source, step.source_chunk);
       step.destination_chunk = chunk(step.destination, step.destination_chunk);
@@ -85,10 +85,9 @@ class Mover {
 
   /// The blocks of a buffer with one block per rank move with their ranks.
   uint32_t chunk(uint8_t buffer, uint32_t of_plan) const {
-    const bool input = buffer == TUTTI_BUFFER_INPUT;
-    const uint32_t chunks = input ? plan_.input_chunks() : plan_.output_chunks();
-    const bool has_blocks = buffer != TUTTI_BUFFER_NONE && (input ? plan_.input_blocks : plan_.output_blocks) > 1;
-    return has_blocks ? (of_plan + distance_ * plan_.chunks) % chunks : of_plan;
+    if (buffer == TUTTI_BUFFER_NONE || buffer == TUTTI_BUFFER_SCRATCH) return of_plan;
+    const uint32_t blocks = buffer == TUTTI_BUFFER_INPUT ? plan_.input_blocks : plan_.output_blocks;
+    return blocks > 1 ? (of_plan + distance_ * plan_.chunks) % plan_.chunks_of(buffer) : of_plan;
   }
 
   /// Appends the peers of a step, and returns where they begin. Peers of a step that folds are put in order again.

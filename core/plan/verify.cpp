@@ -37,6 +37,7 @@ Status check_set(std::span<const Plan> plans) {
     TUTTI_TRY(differ("root", plan.root, first.root));
     TUTTI_TRY(differ("channel", plan.channel, first.channel));
     TUTTI_TRY(differ("chunks", plan.chunks, first.chunks));
+    TUTTI_TRY(differ("message_chunks", plan.message_chunks, first.message_chunks));
     TUTTI_TRY(validate(plan.view()).with_context(fmt::format("rank {}", rank)));
   }
   return {};

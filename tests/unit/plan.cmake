@@ -27,6 +27,11 @@ if(TARGET tutti-algo-ring AND TARGET tutti-algo-tree AND TARGET tutti-algo-direc
     add_dependencies(kernels_test tutti-algo-ring tutti-algo-tree tutti-algo-direct)
   endif()
   tutti_test(plan_algorithm_test SOURCES ${here}/plan_algorithm_test.cpp ${here}/plan_support.cpp)
+  if(TARGET tutti-algo-recursive)
+    tutti_test(recursive_test SOURCES ${here}/recursive_test.cpp ${here}/plan_support.cpp ${here}/plan_reference.cpp
+               TIMEOUT 60)
+    add_dependencies(recursive_test tutti-algo-recursive)
+  endif()
   tutti_test(stable_test SOURCES ${here}/stable_test.cpp ${here}/plan_support.cpp)
   tutti_test(costs_test SOURCES ${here}/costs_test.cpp ${here}/plan_support.cpp)
   tutti_test(tuner_table_test SOURCES ${here}/tuner_table_test.cpp ${here}/plan_support.cpp)
