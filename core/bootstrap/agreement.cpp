@@ -40,18 +40,19 @@ Result<std::vector<std::string>> unpack_lines(const Bytes& packed) {
 
 Bytes encode(const Identity& identity) {
   const std::array parts = {to_bytes(identity.version), pack_lines(identity.plugins), pack_lines(identity.config),
-                            pack_lines(identity.decisions)};
+                            pack_lines(identity.decisions), pack_lines(identity.plan_files)};
   return pack(parts);
 }
 
 Result<Identity> decode(const Bytes& bytes) {
   TUTTI_ASSIGN(const std::vector<Bytes> parts, unpack(bytes));
-  if (parts.size() != 4) return Status(Code::kInternal, "an identity has 4 parts");
+  if (parts.size() != 5) return Status(Code::kInternal, "an identity has 5 parts");
   Identity identity;
   identity.version = to_text(parts[0]);
   TUTTI_ASSIGN(identity.plugins, unpack_lines(parts[1]));
   TUTTI_ASSIGN(identity.config, unpack_lines(parts[2]));
   TUTTI_ASSIGN(identity.decisions, unpack_lines(parts[3]));
+  TUTTI_ASSIGN(identity.plan_files, unpack_lines(parts[4]));
   return identity;
 }
 
@@ -75,6 +76,7 @@ Facts facts_of(const Identity& identity) {
     facts[{place, fmt::format("{} '{}'", what, line.substr(0, equals))}] = value.empty() ? "empty" : value;
   };
   for (const std::string& line : identity.config) add(1, "config key", line);
+  for (const std::string& line : identity.plan_files) add(2, "plan file", line);
   for (const std::string& line : identity.decisions) add(3, "what runs", line);
   return facts;
 }

@@ -16,6 +16,7 @@ struct Identity {
   std::vector<std::string> config;   ///< "shm.slots=8"
   /// What ranks have worked out for themselves: "all_reduce of blocks of 2048 bytes=ring × simple ×4".
   std::vector<std::string> decisions = {};
+  std::vector<std::string> plan_files = {};  ///< "plans/mine.yaml=5f0c...": name and digest
 };
 
 /// Collective. On any difference every rank gets the same kMismatch, which says who has what:

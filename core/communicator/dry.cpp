@@ -6,6 +6,7 @@
 #include <chrono>
 
 #include "communicator/gpu_limits.h"
+#include "communicator/plan_files.h"
 #include "communicator/plans.h"
 #include "plugin/search.h"
 #include "topology/load.h"
@@ -120,6 +121,10 @@ Status DryCommunicator::connect(tuner::Choices& choices) {
     choices.algorithms.emplace_back(algorithm, std::move(instance));
     channels_.push_back(std::move(found));
   }
+  TUTTI_ASSIGN(const PlanFiles files, PlanFiles::read(config_));
+  if (config_.boolean("check.plans")) TUTTI_TRY(files.prove(topology_.rank_count));
+  files.add_to(choices, topology_, true);
+  channels_.resize(choices.algorithms.size());
   return {};
 }
 

@@ -27,7 +27,7 @@ tutti_signature signature_of(uint64_t digest) {
   return {{static_cast<uint32_t>(digest), static_cast<uint32_t>(digest >> 32)}};
 }
 
-void Execution::bind(const Call& call, uint64_t number, const Turn& turn, uint64_t digest) {
+void Execution::bind(const Call& call, uint64_t number, const Turn& turn, uint64_t digest, uint8_t* scratch) {
   const tutti_signature signature = signature_of(digest);
   for (size_t i = 0; i < works.size(); ++i) {
     tutti_work& work = works[i];
@@ -37,6 +37,7 @@ void Execution::bind(const Call& call, uint64_t number, const Turn& turn, uint64
     work.call = number;
     work.signature = signature;
     work.cursor = {};
+    if (!scratch_begins.empty()) work.scratch = scratch + scratch_begins[i];
     jobs[i].done = false;
     jobs[i].turn = turn;
   }
@@ -65,9 +66,21 @@ Status Executions::append_message(Execution& execution, const Call& call) {
   return {};
 }
 
-/// Each channel takes an even share of every block, cut at cache lines.
-void Executions::add_works(Execution& execution, const Call& call, const Program& program,
-                           uint32_t protocol_index) const {
+/// Channels run side by side, so each has scratch memory of its own.
+void Executions::reserve_scratch(Execution& execution) {
+  uint64_t bytes = 0;
+  for (const tutti_work& work : execution.works) {
+    execution.scratch_begins.push_back(bytes);
+    const uint64_t chunk_bytes = work.chunk_elements * work.element_bytes;
+    bytes += round_up(work.plan->scratch_chunks * chunk_bytes, kLineBytes);
+  }
+  if (bytes == 0) execution.scratch_begins.clear();
+  if (scratch_.size() * kLineBytes < bytes) scratch_ = std::vector<Line>(bytes / kLineBytes);
+}
+
+/// Each channel takes an even share of every block, cut at cache lines. The longest message of a plan takes no more
+/// slots than one chunk of a plan whose messages have one chunk.
+void Executions::add_works(Execution& execution, const Call& call, const Program& program, uint32_t protocol_index) {
   const uint64_t bytes = size_of(call.type);
   const uint64_t line = kLineBytes / bytes;
   const uint64_t share = round_up(ceil_div(call.count, program.channels.size()), line);
@@ -89,7 +102,8 @@ void Executions::add_works(Execution& execution, const Call& call, const Program
     work.end = std::min<uint64_t>(call.count, work.begin + share);
     work.slice_elements = slice;
     const uint64_t even = round_up(ceil_div(work.end - work.begin, channel.view.chunks), line);
-    work.chunk_elements = std::clamp<uint64_t>(even, line, slice * program.chunk_slots);
+    const uint64_t most = slice * program.chunk_slots / channel.plan.message_chunks / line * line;
+    work.chunk_elements = std::clamp<uint64_t>(even, line, std::max(line, most));
     work.divisor = call.reduction.op == ReduceOp::kAvg ? options_.rank_count : 0;
     work.check = options_.check_calls ? 1 : 0;
     const bool single_copy = options_.direct_minimum != 0 && call.count * bytes >= options_.direct_minimum;
@@ -101,6 +115,7 @@ void Executions::add_works(Execution& execution, const Call& call, const Program
     work.scalar = call.reduction.scalar;
     execution.works.push_back(work);
   }
+  reserve_scratch(execution);
   execution.jobs.clear();
   for (tutti_work& work : execution.works)
     execution.jobs.push_back({&work, protocol.ops, protocol.plugin, nullptr, false, {}});

@@ -20,10 +20,11 @@ struct Execution {
   std::vector<tutti_work> works;
   std::vector<Job> jobs;
   CallShape shape;
+  std::vector<uint64_t> scratch_begins;  ///< by work, in the scratch memory of all executions; empty: no work has any
 
   /// Sets the parts that differ between calls of one shape. `number` counts the calls of this rank on its communicator;
-  /// `digest` is the digest of the history up to this call.
-  void bind(const Call& call, uint64_t number, const Turn& turn, uint64_t digest);
+  /// `digest` is the digest of the history up to this call; `scratch` is the scratch memory of all executions.
+  void bind(const Call& call, uint64_t number, const Turn& turn, uint64_t digest, uint8_t* scratch = nullptr);
 };
 
 /// A digest of the history as the works carry it.
@@ -46,15 +47,23 @@ class Executions {
   Result<Execution*> prepare(const Call& call);
   /// Appends the works of one send or receive to `execution`, which is not kept.
   Status append_message(Execution& execution, const Call& call);
+  /// As long as the largest need of an execution so far. Calls run one at a time, so they share it. A later prepare()
+  /// may move it.
+  uint8_t* scratch() { return reinterpret_cast<uint8_t*>(scratch_.data()); }
 
  private:
+  struct alignas(64) Line {
+    uint8_t bytes[64];
+  };
   Result<std::unique_ptr<Execution>> make(const Call& call, bool in_place);
-  void add_works(Execution& execution, const Call& call, const Program& program, uint32_t protocol) const;
+  void add_works(Execution& execution, const Call& call, const Program& program, uint32_t protocol);
+  void reserve_scratch(Execution& execution);
 
   Options options_;
   const tuner::Selector& selector_;
   Programs& programs_;
   ByShape<Execution> kept_;
+  std::vector<Line> scratch_;
 };
 
 }  // namespace tutti::communicator

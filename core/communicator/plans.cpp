@@ -23,6 +23,12 @@ std::string why_unproved(uint32_t rank_count) {
   return fmt::format("a proof handles up to {} ranks, not {}", kMaxProvedRanks, rank_count);
 }
 
+bool within_proofs(std::span<const plan::Plan> plans) {
+  uint64_t messages = 0;
+  for (const plan::Plan& plan : plans) messages += messages_of(plan);
+  return messages <= kMaxProvedMessages;
+}
+
 Result<plan::Plan> Plans::request(const tuner::Decision& decision, Collective collective, uint32_t rank,
                                   uint32_t channel, uint32_t root) const {
   const auto& algorithm = choices_.algorithms[decision.algorithm];

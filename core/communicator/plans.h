@@ -23,6 +23,9 @@ inline constexpr uint64_t kMaxProvedMessages = uint64_t{1} << 22;
 /// Why a job of so many ranks runs its plans without a proof; empty: it proves them, as far as kMaxProvedMessages.
 std::string why_unproved(uint32_t rank_count);
 
+/// Whether the plans of all ranks have at most kMaxProvedMessages.
+bool within_proofs(std::span<const plan::Plan> plans);
+
 class Plans {
  public:
   struct Options {

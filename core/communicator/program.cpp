@@ -1,11 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "communicator/program.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "plan/stable.h"
 
 namespace tutti::communicator {
+namespace {
+
+constexpr uint64_t kLineBytes = 64;
+
+}  // namespace
+
 Program Programs::empty_program(uint32_t protocol) const {
   Program program;
   program.payload_bytes = fabric_.payload_bytes(protocol, choices_.links);
@@ -49,6 +57,20 @@ void Programs::add_channel(Program& program, plan::Plan plan, const tuner::Decis
   program.channels.push_back(std::move(channel));
 }
 
+/// The messages of any length that a connection holds. A message fills at most as many slots as a chunk may. A message
+/// of very many chunks fills more, as each of its chunks begins on a line.
+Result<uint32_t> Programs::proof_slots(uint32_t protocol, uint32_t message_chunks) const {
+  const uint64_t lines = std::max<uint64_t>(1, fabric_.payload_bytes(protocol, choices_.links) / kLineBytes);
+  const uint64_t least = (message_chunks + lines - 1) / lines;
+  const uint64_t of_message = std::max<uint64_t>({1, fabric_.chunk_slots(protocol, choices_.links), least});
+  const uint32_t slots = fabric_.message_count(protocol, choices_.links);
+  if (of_message <= slots) return static_cast<uint32_t>(slots / of_message);
+  return Status(Code::kUnsupported,
+                fmt::format("a message of {} chunks takes {} slots of protocol '{}', but a connection has {}; choose "
+                            "another protocol, or larger slots",
+                            message_chunks, of_message, choices_.protocols[protocol].name, slots));
+}
+
 Result<const Program*> Programs::collective(const tuner::Decision& decision, Collective collective, uint32_t root,
                                             bool in_place) {
   const Name name{decision.algorithm,
@@ -60,12 +82,16 @@ Result<const Program*> Programs::collective(const tuner::Decision& decision, Col
                   in_place};
   auto& program = programs_[name];
   if (program != nullptr) return program.get();
-  const uint32_t slots = fabric_.message_count(decision.protocol, choices_.links) /
-                         std::max(1u, fabric_.chunk_slots(decision.protocol, choices_.links));
+  std::vector<plan::Plan> plans;
+  uint32_t message_chunks = 1;
+  for (uint32_t channel = 0; channel < decision.channels; ++channel) {
+    TUTTI_ASSIGN(plans.emplace_back(), plans_.request(decision, collective, rank_, channel, root));
+    message_chunks = std::max(message_chunks, plans.back().message_chunks);
+  }
+  TUTTI_ASSIGN(const uint32_t slots, proof_slots(decision.protocol, message_chunks));
   TUTTI_TRY(plans_.verify(decision, collective, root, in_place, slots));
   auto made = std::make_unique<Program>(empty_program(decision.protocol));
-  for (uint32_t channel = 0; channel < decision.channels; ++channel) {
-    TUTTI_ASSIGN(plan::Plan plan, plans_.request(decision, collective, rank_, channel, root));
+  for (plan::Plan& plan : plans) {
     plan::mark_stable(plan, in_place);
     add_channel(*made, std::move(plan), decision);
   }

@@ -45,6 +45,7 @@ class Programs {
   transport::Key key(const plan::Plan& plan, uint32_t peer, const tuner::Decision& decision, bool sends) const;
   void add_channel(Program& program, plan::Plan plan, const tuner::Decision& decision);
   Program empty_program(uint32_t protocol) const;
+  Result<uint32_t> proof_slots(uint32_t protocol, uint32_t message_chunks) const;
 
   uint32_t rank_;
   const Plans& plans_;

@@ -18,9 +18,11 @@
 #include "bootstrap/host.h"
 #include "bootstrap/interface.h"
 #include "communicator/choices.h"
+#include "communicator/contact.h"
 #include "communicator/gpu_limits.h"
 #include "communicator/machine.h"
 #include "communicator/network.h"
+#include "communicator/plan_files.h"
 #include "communicator/state.h"
 #include "log/log.h"
 #include "plan/channels.h"
@@ -33,6 +35,7 @@ namespace tutti {
 namespace {
 
 using bootstrap::HostIdentity;
+using communicator::Contact;
 
 // What shared memory and TCP on an ordinary host reach, until discovery knows better: GB/s and µs of the α–β model.
 constexpr double kShmBandwidthGbs = 8;
@@ -46,34 +49,6 @@ constexpr double kGpuMemoryGbs = 3000;
 constexpr uint32_t kGpuChannels = 64;
 constexpr uint32_t kGpuNetChannels = 4;  // each has connections of its own, which one thread of the host serves
 constexpr double kNetLatencyUs = 15;
-
-/// What ranks tell each other once their memory and listeners exist. Plain data; all ranks run the same version (agreed
-/// before).
-struct Contact {
-  uint32_t barriers = 0;  ///< whether its sleepers make barriers
-  int32_t numa = -1;      ///< NUMA node it runs on
-  memory::ArenaAddress arena;
-  uint64_t token_address = 0;
-  double net_gbs = 0;  ///< of its fastest port; without a network 0
-  double net_latency_us = 0;
-};
-
-/// A contact, followed by the doors of its network.
-std::vector<std::byte> encode(const Contact& contact, const transport::Net* net) {
-  std::vector<std::byte> bytes(sizeof contact);
-  std::memcpy(bytes.data(), &contact, sizeof contact);
-  if (net == nullptr) return bytes;
-  const auto doors = std::as_bytes(std::span(net->doors()));
-  bytes.insert(bytes.end(), doors.begin(), doors.end());
-  return bytes;
-}
-
-std::vector<transport::Net::Door> decode_doors(std::span<const std::byte> bytes) {
-  using Door = transport::Net::Door;
-  std::vector<Door> doors((bytes.size() - std::min(bytes.size(), sizeof(Contact))) / sizeof(Door));
-  if (!doors.empty()) std::memcpy(doors.data(), bytes.data() + sizeof(Contact), doors.size() * sizeof(Door));
-  return doors;
-}
 
 template <class T>
 std::span<const std::byte> bytes_of(const T& value) {
@@ -185,10 +160,18 @@ class Setup {
 
   Status load_plugins() {
     TUTTI_ASSIGN(state_.registry_, plugin::Registry::load(config_, uses_network_));
+    TUTTI_ASSIGN(plan_files_, communicator::PlanFiles::read(config_));
     return {};
   }
 
-  Status agree() { return agree_on({TUTTI_VERSION, state_.registry_->identity(), config_.agreement()}); }
+  Status agree() {
+    TUTTI_TRY(
+        agree_on({TUTTI_VERSION, state_.registry_->identity(), config_.agreement(), {}, plan_files_.identity()}));
+    if (!config_.boolean("check.plans")) return {};
+    const Status proved = plan_files_.prove(static_cast<uint32_t>(state_.size_));
+    all_differ_ = !proved.ok();  // all ranks have the same files, and find the same fault
+    return proved;
+  }
 
   Status agree_on(const bootstrap::Identity& mine) {
     const Status agreed = bootstrap::agree(*state_.bootstrap_, mine, deadline_);
@@ -279,7 +262,7 @@ class Setup {
       mine.net_gbs = fastest.speed_gbs > 0 ? fastest.speed_gbs : kNetBandwidthGbs;
       mine.net_latency_us = fastest.latency_us > 0 ? fastest.latency_us : kNetLatencyUs;
     }
-    TUTTI_ASSIGN(const auto all, state_.bootstrap_->all_gather(encode(mine, net.get()), deadline_));
+    TUTTI_ASSIGN(const auto all, state_.bootstrap_->all_gather(communicator::encode(mine, net.get()), deadline_));
     std::vector<Contact> contacts(all.size());
     for (size_t r = 0; r < all.size(); ++r)
       std::memcpy(&contacts[r], all[r].data(), std::min(all[r].size(), sizeof(Contact)));
@@ -288,7 +271,7 @@ class Setup {
     if (net != nullptr) {
       std::vector<std::vector<transport::Net::Door>> doors;
       doors.reserve(all.size());
-      for (const auto& bytes : all) doors.push_back(decode_doors(bytes));
+      for (const auto& bytes : all) doors.push_back(communicator::decode_doors(bytes));
       net->set_peers(std::move(doors));
     }
     // All ranks must use the same figures, and the slowest port delays all ranks.
@@ -468,6 +451,7 @@ class Setup {
       TUTTI_ASSIGN(const auto all, state_.bootstrap_->all_gather(mine, deadline_));
       TUTTI_TRY(connect(algorithm, all));
     }
+    plan_files_.add_to(choices_, topology_, rank == 0);
     return {};
   }
 
@@ -526,7 +510,7 @@ class Setup {
   const UniqueId& id_;
   config::Config& config_;
   base::Time deadline_;
-  bool all_differ_ = false;  // every rank has found the same difference between the ranks
+  bool all_differ_ = false;  // every rank has found the same difference or fault
   std::vector<uint32_t> nodes_;
   std::vector<std::string> host_names_;  // by rank
   double net_gbs_ = 0;                   ///< bandwidth of the fastest port of the slowest rank
@@ -540,6 +524,7 @@ class Setup {
   uint64_t direct_minimum_ = 0;
   bool fences_ = true;
   tuner::Choices choices_;
+  communicator::PlanFiles plan_files_;
   std::optional<topology::Cpu> home_;
   std::vector<int> numa_of_rank_;
   std::unique_ptr<topology::System> system_;

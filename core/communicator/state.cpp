@@ -113,7 +113,7 @@ Status Communicator::State::run_now(const Call& call) {
   if (gpu_ != nullptr) return enqueue_calls({&call, 1}, [&] { return gpu_->run(call); });
   TUTTI_ASSIGN(Execution* const execution, executions_->prepare(call));
   const Turn turn = attendance_.count(Turn::Kind::kCollective);
-  execution->bind(call, ++calls_, turn, history_.add_call(execution->shape));
+  execution->bind(call, ++calls_, turn, history_.add_call(execution->shape), executions_->scratch());
   history_.enter(Phase::kIn);
   if (attendance_.any_left()) [[unlikely]] {
     TUTTI_TRY(check_present(execution->jobs, call));

@@ -39,7 +39,9 @@ std::vector<Key> make_keys() {
       match("ranks", Type::kInteger, "The communicator has so many ranks.", 1, INT32_MAX),
       match("nodes", Type::kInteger, "The communicator spans so many hosts.", 1, INT32_MAX),
       match("link", Type::kChoice, "The communicator has links of this sort.", 0, 0, {"shm", "net"}),
-      choose("algorithm", Type::kText, "An algorithm (ring), or one of its variants (direct/two-shot)."),
+      choose("algorithm", Type::kText,
+             "An algorithm (ring), one of its variants (direct/two-shot), a plan file or a folder of plan files "
+             "(plans/)."),
       choose("protocol", Type::kText, "A protocol."),
       choose("network", Type::kText, "A network."),
       choose("channels", Type::kInteger, "Channels; can be chosen, not forbidden.", 64),

@@ -36,7 +36,10 @@ std::vector<Key> make_keys() {
   return {
       choice("device", "host", {"host", "cuda"},
              "Where the ranks' buffers are and who computes: host is this machine's processors, cuda its GPUs."),
-      name("algorithm", "Algorithm of every collective: auto, a name (ring), or name/variant (direct/two-shot)."),
+      name(
+          "algorithm",
+          "Algorithm of every collective: auto, a name (ring), name/variant (direct/two-shot), a plan file (mine.yaml) "
+          "or a folder of plan files (plans/)."),
       name("protocol", "Protocol of every call: auto, or a name (simple, ll)."),
       name("network", "Network between hosts: auto takes the first of plugins.network that works on all ranks."),
       choice("transport", "auto", {"auto", "shm", "net"},

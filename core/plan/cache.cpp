@@ -24,15 +24,22 @@ class Hasher {
 void add(Hasher& hasher, const Plan& plan, uint32_t first_channel) {
   for (uint32_t word : {static_cast<uint32_t>(plan.collective), plan.rank_count, plan.rank, plan.root,
                         plan.channel - first_channel, plan.chunks, plan.input_blocks, plan.output_blocks,
+                        plan.scratch_chunks, plan.message_chunks, static_cast<uint32_t>(plan.ranges.size()),
                         static_cast<uint32_t>(plan.steps.size()), static_cast<uint32_t>(plan.peers.size())}) {
     hasher.add(word);
   }
   for (const tutti_plan_step& step : plan.steps) {
-    hasher.add(uint32_t{step.source} | uint32_t{step.destination} << 8 | uint32_t{step.flags} << 16);
+    hasher.add(uint32_t{step.source} | uint32_t{step.destination} << 8 | uint32_t{step.flags} << 16 |
+               uint32_t{step.gather_buffer} << 24);
     hasher.add(step.source_chunk);
     hasher.add(step.destination_chunk);
     hasher.add(step.recv_begin | uint32_t{step.recv_count} << 16);
     hasher.add(step.send_begin | uint32_t{step.send_count} << 16);
+  }
+  for (const tutti_plan_range& range : plan.ranges) {
+    hasher.add(range.count);
+    hasher.add(range.source_stride);
+    hasher.add(range.destination_stride);
   }
   for (const tutti_plan_peer& peer : plan.peers) {
     hasher.add(peer.rank);
@@ -47,6 +54,12 @@ Fingerprint fingerprint(std::span<const Plan> plans, const VerifyOptions& option
   hasher.add(options.slots);
   hasher.add(options.in_place ? 1 : 0);
   for (const Plan& plan : plans) add(hasher, plan, plans.front().channel);
+  return hasher.result();
+}
+
+Fingerprint fingerprint(std::string_view text) {
+  Hasher hasher;
+  for (const char c : text) hasher.add(static_cast<unsigned char>(c));
   return hasher.result();
 }
 

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <set>
 #include <span>
+#include <string_view>
 #include <utility>
 
 #include "plan/verify.h"
@@ -20,6 +21,8 @@ struct Fingerprint {
   auto operator<=>(const Fingerprint&) const = default;
 };
 Fingerprint fingerprint(std::span<const Plan> plans, const VerifyOptions& options = {});
+/// Of any text.
+Fingerprint fingerprint(std::string_view text);
 
 /// verify() that proves each set of plans once. Any thread may call it.
 class VerifyCache {

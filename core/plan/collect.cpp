@@ -2,6 +2,10 @@
 // Plans as algorithm plugins emit them.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+
 #include "plan/plan.h"
 #include "plugin/loader.h"
 
@@ -17,10 +21,12 @@ int32_t capture(void* context, const tutti_plan* plan) {
   auto& into = *static_cast<Capture*>(context);
   if (++into.emitted > 1) {
     into.plan = Status(Code::kInternal, "the algorithm emitted more than one plan");
-  } else if (plan == nullptr || plan->struct_size < sizeof(tutti_plan)) {
+  } else if (plan == nullptr || plan->struct_size < offsetof(tutti_plan, scratch_chunks)) {
     into.plan = Status(Code::kVersionMismatch, "the emitted plan is null or its struct_size is too small");
   } else {
-    into.plan = copy(*plan);
+    tutti_plan known{};  // fields that the plugin does not know are 0
+    std::memcpy(&known, plan, std::min<size_t>(plan->struct_size, sizeof known));
+    into.plan = copy(known);
   }
   return static_cast<int32_t>(into.plan.status().code());
 }

@@ -30,6 +30,7 @@ class Reader {
   Result<Traffic> read() {
     if (reduces(plan_.collective)) return refuse("it reduces");
     if (plan_.chunks != 1) return refuse("it cuts blocks");
+    if (const std::string beyond = beyond_version_1(plan_); !beyond.empty()) return refuse("it has " + beyond);
     for (const tutti_plan_step& step : plan_.steps) TUTTI_TRY(read(step));
     return std::move(traffic_);
   }

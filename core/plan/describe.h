@@ -12,7 +12,8 @@ namespace tutti::plan {
 /// ...
 std::string primitive_name(const Plan& plan, const tutti_plan_step& step);
 
-/// One line per step: "2  recvReduceCopySend  3 + input[2] -> output[2], rank 1   final".
+/// One line per step, with a list of chunks where the step has several: "2  recvReduceCopySend  3 + input[2] ->
+/// output[2], rank 1   final".
 std::string to_text(const Plan& plan);
 
 }  // namespace tutti::plan

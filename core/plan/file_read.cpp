@@ -7,6 +7,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "config/value.h"
 #include "plan/file.h"
 
 namespace tutti::plan {
@@ -14,6 +15,7 @@ namespace {
 
 /// Limits the memory that a file can make the reader allocate.
 constexpr size_t kMaxFilePeers = size_t{1} << 24;
+constexpr size_t kMaxFileChunks = size_t{1} << 22;  // of steps with several
 
 /// Reads one document. Every failure names its place.
 class Reader {
@@ -33,15 +35,24 @@ class Reader {
   Status number(const YAML::Node& map, const char* key, uint64_t least, uint64_t most, uint32_t& into) const;
   Result<bool> truth(const YAML::Node& node, std::string_view key) const;
 
-  Result<Plan> read_head(const YAML::Node& root) const;
-  Result<Plan> read_plan(const YAML::Node& node, const Plan& head, uint32_t due_rank);
+  Status read_version(const YAML::Node& root);
+  Status check_version(const YAML::Node& map, const char* key) const;
+  Result<Plan> read_head(const YAML::Node& root);
+  Status read_purpose(const YAML::Node& root, Purpose& purpose) const;
+  Status read_size(const YAML::Node& root, const char* key, uint64_t& into) const;
+  Result<Plan> read_plan(const YAML::Node& node, const Plan& head, PlanFile& file);
   Status read_step(const YAML::Node& node, Plan& plan);
   Status read_place(const YAML::Node& node, const char* key, uint8_t& buffer, uint32_t& chunk) const;
   Status read_peers(const YAML::Node& step, const char* plain, const char* chunked, uint8_t flag, Plan& plan,
                     uint16_t& begin, uint16_t& count, uint8_t& flags);
+  Status read_gather_to(const YAML::Node& step, tutti_plan_step& into) const;
+  Result<tutti_plan_range> read_range(const YAML::Node& node, const tutti_plan_step& step);
   Result<tutti_plan_peer> read_peer(const YAML::Node& node, bool chunked) const;
 
   const std::string& name_;
+  uint32_t version_ = kFirstPlanFileVersion;
+  uint32_t longest_message_ = 1;  ///< in chunks, of the steps so far
+  size_t chunks_ = 0;
   size_t steps_ = 0;
   size_t peers_ = 0;
 };
@@ -114,13 +125,13 @@ Result<bool> Reader::truth(const YAML::Node& node, std::string_view key) const {
   return wrong(node, fmt::format("'{}' must be true or false", key));
 }
 
-Result<Plan> Reader::read_head(const YAML::Node& root) const {
-  TUTTI_TRY(check_map(root, "a plan file",
-                      {"version", "collective", "algorithm", "variant", "ranks", "root", "channel", "chunks",
-                       "input_blocks", "output_blocks", "plans"},
-                      {"version", "collective", "algorithm", "ranks", "chunks", "plans"}));
-  TUTTI_ASSIGN([[maybe_unused]] const uint32_t version,
-               number(root["version"], "version", kPlanFileVersion, kPlanFileVersion));
+Result<Plan> Reader::read_head(const YAML::Node& root) {
+  TUTTI_TRY(
+      check_map(root, "a plan file",
+                {"version", "collective", "algorithm", "variant", "ranks", "root", "channel", "chunks", "input_blocks",
+                 "output_blocks", "scratch", "message_chunks", "min_size", "max_size", "data_types", "plans"},
+                {"version", "collective", "algorithm", "ranks", "chunks", "plans"}));
+  TUTTI_TRY(read_version(root));
   Plan head;
   TUTTI_ASSIGN(const std::string collective, text(root["collective"], "collective"));
   const std::optional<Collective> known = collective_from(collective);
@@ -141,15 +152,70 @@ Result<Plan> Reader::read_head(const YAML::Node& root) const {
   head.input_blocks = blocks.input;
   head.output_blocks = blocks.output;
   TUTTI_TRY(number(root, "chunks", 1, kMaxChunks, head.chunks));
+  TUTTI_TRY(number(root, "scratch", 0, kMaxChunks, head.scratch_chunks));
+  head.message_chunks = kMaxMessageChunks;  // until all steps are known
+  TUTTI_TRY(number(root, "message_chunks", 1, kMaxMessageChunks, head.message_chunks));
   TUTTI_TRY(number(root, "input_blocks", 1, head.rank_count, head.input_blocks));
   TUTTI_TRY(number(root, "output_blocks", 1, head.rank_count, head.output_blocks));
   if (Status valid = validate_head(head.view()); !valid.ok()) return wrong(root, valid.text());
   return head;
 }
 
+/// Reads a size that may be missing, in which case `into` stays.
+Status Reader::read_size(const YAML::Node& root, const char* key, uint64_t& into) const {
+  const YAML::Node node = root[key];
+  if (!node.IsDefined()) return {};
+  TUTTI_ASSIGN(const std::string digits, text(node, key));
+  const config::Key size{key, config::Type::kSize, "", "", {}, 0};
+  const auto value = config::parse(size, digits);
+  if (!value.ok()) return wrong(node, fmt::format("'{}': {}", key, value.status().text()));
+  into = static_cast<uint64_t>(value->integer);
+  return {};
+}
+
+Status Reader::read_purpose(const YAML::Node& root, Purpose& purpose) const {
+  TUTTI_TRY(read_size(root, "min_size", purpose.min_size));
+  TUTTI_TRY(read_size(root, "max_size", purpose.max_size));
+  if (purpose.min_size > purpose.max_size) return wrong(root["min_size"], "'min_size' is larger than 'max_size'");
+  const YAML::Node types = root["data_types"];
+  if (!types.IsDefined()) return {};
+  TUTTI_TRY(check_list(types, "data_types"));
+  for (const YAML::Node& node : types) {
+    TUTTI_ASSIGN(const std::string name, text(node, "data_types"));
+    const std::optional<DataType> type = data_type_from(name);
+    if (!type) {
+      std::vector<std::string_view> names;
+      for (uint32_t i = 0; i < kDataTypeCount; ++i) names.push_back(to_string(static_cast<DataType>(i)));
+      return wrong(node, fmt::format("unknown data type '{}'; allowed: {}", name, fmt::join(names, ", ")));
+    }
+    const bool twice =
+        std::find(purpose.data_types.begin(), purpose.data_types.end(), *type) != purpose.data_types.end();
+    if (twice) return wrong(node, fmt::format("'data_types' names {} twice", name));
+    purpose.data_types.push_back(*type);
+  }
+  return purpose.data_types.empty() ? wrong(types, "'data_types' is empty; leave the key out for all types") : Status();
+}
+
+/// Keys of later versions are refused in files of earlier versions.
+Status Reader::read_version(const YAML::Node& root) {
+  TUTTI_ASSIGN(version_, number(root["version"], "version", kFirstPlanFileVersion, kPlanFileVersion));
+  for (const char* key : {"min_size", "max_size", "data_types", "scratch", "message_chunks"}) {
+    TUTTI_TRY(check_version(root, key));
+  }
+  return {};
+}
+
+/// `key` of a map is allowed from version 2 on.
+Status Reader::check_version(const YAML::Node& map, const char* key) const {
+  const YAML::Node node = map[key];
+  if (!node.IsDefined() || version_ >= 2) return {};
+  return wrong(node, fmt::format("'{}' needs 'version: 2'", key));
+}
+
 Result<PlanFile> Reader::read(const YAML::Node& root) {
   TUTTI_ASSIGN(const Plan head, read_head(root));
   PlanFile file;
+  TUTTI_TRY(read_purpose(root, file.purpose));
   TUTTI_ASSIGN(file.algorithm, text(root["algorithm"], "algorithm"));
   if (root["variant"].IsDefined()) {
     TUTTI_ASSIGN(file.variant, text(root["variant"], "variant"));
@@ -160,24 +226,32 @@ Result<PlanFile> Reader::read(const YAML::Node& root) {
     return wrong(plans, fmt::format("'plans' holds {} plans for {} ranks", plans.size(), head.rank_count));
   }
   for (const YAML::Node& node : plans) {
-    TUTTI_ASSIGN(Plan plan, read_plan(node, head, static_cast<uint32_t>(file.plans.size())));
+    TUTTI_ASSIGN(Plan plan, read_plan(node, head, file));
     file.plans.push_back(std::move(plan));
   }
+  if (root["message_chunks"].IsDefined()) return file;
+  for (Plan& plan : file.plans) plan.message_chunks = longest_message_;
   return file;
 }
 
-Result<Plan> Reader::read_plan(const YAML::Node& node, const Plan& head, uint32_t due_rank) {
-  TUTTI_TRY(check_map(node, "a plan", {"rank", "steps"}, {"rank", "steps"}));
+/// Reads the plan of the next rank, and appends the lines of its steps to `file`.
+Result<Plan> Reader::read_plan(const YAML::Node& node, const Plan& head, PlanFile& file) {
+  const auto due_rank = static_cast<uint32_t>(file.plans.size());
+  TUTTI_TRY(check_map(node, "a plan", {"rank", "scratch", "steps"}, {"rank", "steps"}));
+  TUTTI_TRY(check_version(node, "scratch"));
   Plan plan = head;
+  TUTTI_TRY(number(node, "scratch", 0, kMaxChunks, plan.scratch_chunks));
   TUTTI_TRY(number(node, "rank", 0, head.rank_count - 1, plan.rank));
   if (plan.rank != due_rank) {
     return wrong(node["rank"], fmt::format("the plan of rank {} stands where rank {}'s is due", plan.rank, due_rank));
   }
   const YAML::Node steps = node["steps"];
   TUTTI_TRY(check_list(steps, "steps"));
+  std::vector<uint32_t>& lines = file.lines.emplace_back();
   for (const YAML::Node& step : steps) {
     if (++steps_ > kMaxSteps) return wrong(step, fmt::format("the file holds more than {} steps", kMaxSteps));
     TUTTI_TRY(read_step(step, plan));
+    lines.push_back(static_cast<uint32_t>(step.Mark().line + 1));
     // Checked against the peers of this step alone, which are the last ones.
     const auto last = static_cast<uint32_t>(plan.steps.size() - 1);
     if (Status valid = validate_step(plan.view(), last); !valid.ok()) return wrong(step, valid.text());
@@ -188,11 +262,17 @@ Result<Plan> Reader::read_plan(const YAML::Node& node, const Plan& head, uint32_
 }
 
 Status Reader::read_step(const YAML::Node& node, Plan& plan) {
-  TUTTI_TRY(check_map(node, "a step", {"own", "chunk", "recv", "gather", "to", "send", "scatter", "final"}, {}));
+  TUTTI_TRY(check_map(node, "a step",
+                      {"own", "chunk", "recv", "gather", "gather_to", "to", "send", "scatter", "chunks", "own_stride",
+                       "to_stride", "final"},
+                      {}));
+  for (const char* key : {"gather_to", "chunks", "own_stride", "to_stride"}) TUTTI_TRY(check_version(node, key));
   tutti_plan_step step = {};
   TUTTI_TRY(read_place(node, "own", step.source, step.source_chunk));
   TUTTI_TRY(read_place(node, "to", step.destination, step.destination_chunk));
-  if (step.destination == TUTTI_BUFFER_INPUT) return wrong(node["to"], "'to' must be an output chunk");
+  if (step.destination == TUTTI_BUFFER_INPUT) {
+    return wrong(node["to"], fmt::format("'to' must be an output{} chunk", version_ >= 2 ? " or scratch" : ""));
+  }
   if (node["own"].IsDefined() && node["chunk"].IsDefined()) return wrong(node["chunk"], "'chunk' stands beside 'own'");
   TUTTI_TRY(number(node, "chunk", 0, kMaxChunks, step.source_chunk));
   TUTTI_TRY(read_peers(node, "recv", "gather", TUTTI_STEP_GATHER, plan, step.recv_begin, step.recv_count, step.flags));
@@ -202,11 +282,42 @@ Status Reader::read_step(const YAML::Node& node, Plan& plan) {
     TUTTI_ASSIGN(const bool final, truth(node["final"], "final"));
     if (final) step.flags = static_cast<uint8_t>(step.flags | TUTTI_STEP_FINAL);
   }
+  TUTTI_TRY(read_gather_to(node, step));
+  TUTTI_ASSIGN(const tutti_plan_range range, read_range(node, step));
   plan.steps.push_back(step);
+  plan.ranges.push_back(range);
   return {};
 }
 
-/// Reads "input 3" or "output 3".
+Status Reader::read_gather_to(const YAML::Node& step, tutti_plan_step& into) const {
+  const YAML::Node node = step["gather_to"];
+  if (!node.IsDefined()) return {};
+  TUTTI_ASSIGN(const std::string buffer, text(node, "gather_to"));
+  if (buffer != "output" && buffer != "scratch") return wrong(node, "'gather_to' must be output or scratch");
+  if ((into.flags & TUTTI_STEP_GATHER) == 0) return wrong(node, "'gather_to' stands in a step without 'gather'");
+  into.gather_buffer = buffer == "scratch" ? TUTTI_BUFFER_SCRATCH : TUTTI_BUFFER_OUTPUT;
+  return {};
+}
+
+/// Strides are 1 unless the file says otherwise, and 0 for buffers that the step does not use.
+Result<tutti_plan_range> Reader::read_range(const YAML::Node& node, const tutti_plan_step& step) {
+  tutti_plan_range range = kOneChunk;
+  TUTTI_TRY(number(node, "chunks", 1, kMaxMessageChunks, range.count));
+  const bool gathers = (step.flags & TUTTI_STEP_GATHER) != 0 && step.recv_count > 0;
+  const bool writes = step.destination != TUTTI_BUFFER_NONE || gathers;
+  if (range.count > 1) {
+    range.source_stride = step.source != TUTTI_BUFFER_NONE || !writes ? 1 : 0;
+    range.destination_stride = writes ? 1 : 0;
+  }
+  TUTTI_TRY(number(node, "own_stride", 0, kMaxChunks, range.source_stride));
+  TUTTI_TRY(number(node, "to_stride", 0, kMaxChunks, range.destination_stride));
+  longest_message_ = std::max(longest_message_, range.count);
+  chunks_ += range.count > 1 ? range.count : 0;
+  if (chunks_ <= kMaxFileChunks) return range;
+  return wrong(node["chunks"], fmt::format("the steps of the file have more than {} chunks", kMaxFileChunks));
+}
+
+/// Reads "input 3", "output 3" or, from version 2 on, "scratch 3".
 Status Reader::read_place(const YAML::Node& step, const char* key, uint8_t& buffer, uint32_t& chunk) const {
   const YAML::Node node = step[key];
   if (!node.IsDefined()) return {};
@@ -216,10 +327,12 @@ Status Reader::read_place(const YAML::Node& step, const char* key, uint8_t& buff
   const std::string_view digits = space == std::string::npos ? "" : std::string_view(text).substr(space + 1);
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), chunk);
   const bool numbered = !digits.empty() && error == std::errc() && end == digits.data() + digits.size();
-  if (!numbered || (word != "input" && word != "output")) {
-    return wrong(node, fmt::format("'{}' must be 'input' or 'output' and a chunk, for example 'input 3'", key));
+  const bool scratch = word == "scratch" && version_ >= 2;
+  if (!numbered || (word != "input" && word != "output" && !scratch)) {
+    return wrong(node, fmt::format("'{}' must be 'input'{} 'output'{} and a chunk, for example 'input 3'", key,
+                                   version_ >= 2 ? "," : " or", version_ >= 2 ? " or 'scratch'" : ""));
   }
-  buffer = word == "input" ? TUTTI_BUFFER_INPUT : TUTTI_BUFFER_OUTPUT;
+  buffer = scratch ? TUTTI_BUFFER_SCRATCH : word == "input" ? TUTTI_BUFFER_INPUT : TUTTI_BUFFER_OUTPUT;
   return {};
 }
 

@@ -281,6 +281,9 @@ uint32_t chunk_slots(const tutti_cuda_program& program, const tutti_slot_layout&
 }  // namespace
 
 Status check_kernel_limits(const Plan& plan) {
+  if (const std::string beyond = beyond_version_1(plan); !beyond.empty()) {
+    return {Code::kUnsupported, fmt::format("needs {}; this back end runs none", beyond)};
+  }
   TUTTI_TRY(limit("steps", plan.steps.size(), TUTTI_CUDA_MAX_STEPS));
   TUTTI_TRY(limit("chunks", plan.chunks, kMaxChunksOfBlock));
   TUTTI_TRY(check_own_copies(plan));

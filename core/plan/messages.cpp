@@ -58,7 +58,7 @@ Result<std::vector<uint32_t>> lay_out(std::span<const Message> messages, const t
 
 std::optional<std::vector<Hop>> hops_of(const Plan& plan) {
   const bool all_alike = plan.collective == Collective::kAllToAll || plan.collective == Collective::kAllGather;
-  if (!all_alike || plan.chunks != 1 || plan.rank_count > 64) return std::nullopt;
+  if (!all_alike || plan.chunks != 1 || plan.rank_count > 64 || !beyond_version_1(plan).empty()) return std::nullopt;
   std::vector<Hop> hops;
   uint64_t seen[2] = {};  // peers, of sends and of receives
   const auto add = [&](Hop hop) {

@@ -6,8 +6,12 @@
 
 namespace tutti::plan {
 
-/// The number of the memory that a chunk of a buffer (TUTTI_BUFFER_INPUT or _OUTPUT) lies in, the same for chunks that
-/// share it. `in_place`: input and output do, the way the collective allows.
+/// The number of the memory that a chunk of a buffer (TUTTI_BUFFER_INPUT, _OUTPUT or _SCRATCH) lies in, the same for
+/// chunks that share it. `in_place`: input and output do, the way the collective allows.
 uint32_t place_of(const Plan& plan, bool in_place, uint32_t buffer, uint32_t chunk);
+/// All numbers are below this one.
+inline uint32_t place_count(const Plan& plan) {
+  return plan.output_chunks() + plan.input_chunks() + plan.scratch_chunks;
+}
 
 }  // namespace tutti::plan

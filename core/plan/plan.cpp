@@ -74,7 +74,15 @@ tutti_plan Plan::view() const {
           .step_count = static_cast<uint32_t>(steps.size()),
           .peer_count = static_cast<uint32_t>(peers.size()),
           .steps = steps.data(),
-          .peers = peers.data()};
+          .peers = peers.data(),
+          .scratch_chunks = scratch_chunks,
+          .message_chunks = message_chunks,
+          .ranges = ranges.empty() ? nullptr : ranges.data()};
+}
+
+std::string beyond_version_1(const Plan& plan) {
+  if (plan.scratch_chunks > 0) return "a scratch buffer";
+  return plan.ranges.empty() ? "" : "messages of several chunks";
 }
 
 std::span<const tutti_plan_peer> Plan::recv(const tutti_plan_step& step) const {
@@ -88,7 +96,9 @@ std::span<const tutti_plan_peer> Plan::send(const tutti_plan_step& step) const {
 bool Plan::operator==(const Plan& other) const {
   return collective == other.collective && rank_count == other.rank_count && rank == other.rank && root == other.root &&
          channel == other.channel && chunks == other.chunks && input_blocks == other.input_blocks &&
-         output_blocks == other.output_blocks && same_bytes(steps, other.steps) && same_bytes(peers, other.peers);
+         output_blocks == other.output_blocks && scratch_chunks == other.scratch_chunks &&
+         message_chunks == other.message_chunks && same_bytes(steps, other.steps) && same_bytes(peers, other.peers) &&
+         same_bytes(ranges, other.ranges);
 }
 
 Blocks blocks_of(Collective collective, uint32_t rank_count) {
@@ -128,8 +138,15 @@ Result<Plan> copy(const tutti_plan& plan) {
   result.input_blocks = plan.input_blocks;
   result.output_blocks = plan.output_blocks;
   result.steps.assign(plan.steps, plan.steps + plan.step_count);
+  result.scratch_chunks = plan.scratch_chunks;
+  result.message_chunks = std::max(1u, plan.message_chunks);
+  const auto is_long = [](const tutti_plan_range& range) { return range.count > 1; };
+  if (plan.ranges != nullptr && std::any_of(plan.ranges, plan.ranges + plan.step_count, is_long)) {
+    result.ranges.assign(plan.ranges, plan.ranges + plan.step_count);
+  }
   PeerPool pool(result.peers);
   for (tutti_plan_step& step : result.steps) {
+    if (step.gather_buffer == TUTTI_BUFFER_OUTPUT) step.gather_buffer = 0;  // which says the same
     TUTTI_TRY(pool.intern({plan.peers + step.recv_begin, step.recv_count}, step.recv_begin));
     TUTTI_TRY(pool.intern({plan.peers + step.send_begin, step.send_count}, step.send_begin));
   }

@@ -4,12 +4,20 @@
 
 #include <functional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "tutti/plugin/algorithm.h"
 #include "tutti/types.h"
 
 namespace tutti::plan {
+
+inline constexpr tutti_plan_range kOneChunk = {1, 0, 0, 0};
+
+/// The buffer that a GATHER step receives in.
+inline uint8_t gather_buffer_of(const tutti_plan_step& step) {
+  return step.gather_buffer == TUTTI_BUFFER_SCRATCH ? TUTTI_BUFFER_SCRATCH : TUTTI_BUFFER_OUTPUT;
+}
 
 /// Owning form of a tutti_plan. Every Plan made by this folder is valid (see validate) and in canonical form: equal
 /// ranges of peers are stored once, in the order of their first use. So equal plans are equal member by member.
@@ -24,6 +32,9 @@ struct Plan {
   uint32_t output_blocks = 1;
   std::vector<tutti_plan_step> steps;
   std::vector<tutti_plan_peer> peers;
+  uint32_t scratch_chunks = 0;
+  uint32_t message_chunks = 1;
+  std::vector<tutti_plan_range> ranges;  ///< one for each step; empty: every step has one chunk
 
   /// The same plan as the ABI's struct; valid as long as this plan is neither changed nor moved.
   tutti_plan view() const;
@@ -31,6 +42,20 @@ struct Plan {
   std::span<const tutti_plan_peer> send(const tutti_plan_step& step) const;
   uint32_t input_chunks() const { return input_blocks * chunks; }
   uint32_t output_chunks() const { return output_blocks * chunks; }
+  /// Of one of TUTTI_BUFFER_*; of NONE, which stands for what a step forwards: the chunks of a block.
+  uint32_t chunks_of(uint32_t buffer) const {
+    if (buffer == TUTTI_BUFFER_INPUT) return input_chunks();
+    if (buffer == TUTTI_BUFFER_OUTPUT) return output_chunks();
+    return buffer == TUTTI_BUFFER_SCRATCH ? scratch_chunks : chunks;
+  }
+  /// The chunks of a step of this plan.
+  tutti_plan_range range(const tutti_plan_step& step) const {
+    return ranges.empty() ? kOneChunk : ranges[static_cast<size_t>(&step - steps.data())];
+  }
+  /// Chunk `i` of the list that begins with `first`.
+  uint32_t chunk_at(uint32_t buffer, uint32_t first, uint32_t stride, uint32_t i) const {
+    return static_cast<uint32_t>((first + uint64_t{i} * stride) % chunks_of(buffer));
+  }
   bool operator==(const Plan& other) const;
 };
 
@@ -45,9 +70,15 @@ bool reduces(Collective collective);
 /// Whether the collective has a root.
 bool has_root(Collective collective);
 
+/// Whether a plan has what version 1 of the plan form has not: a scratch buffer, or messages of several chunks. The
+/// text names it; empty: version 1 has all.
+std::string beyond_version_1(const Plan& plan);
+
 /// The largest plan this build takes: chunks of one buffer, and steps.
 inline constexpr uint32_t kMaxChunks = 1u << 22;
 inline constexpr uint32_t kMaxSteps = 1u << 20;
+/// Chunks of a message.
+inline constexpr uint32_t kMaxMessageChunks = 1u << 16;
 
 /// Whether a plan by itself keeps the rules of tutti/plugin/plan.h: every value in its range, peers as demanded, every
 /// step possible. The text of a failure names step and field: "step 3: recv: rank 9 is not below 4". verify checks the

@@ -42,7 +42,9 @@ Status Run::advance(uint32_t rank) {
     const bool sends = folds(step) || !state.gathering;
     const bool receives = folds(step) || state.gathering;
     if (!wait(state, rank, step, sends, receives)) return {};
-    TUTTI_TRY(state.gathering ? on_gather(rank, state.step) : on_send(rank, state.step));
+    const Status done = state.gathering ? on_gather(rank, state.step) : on_send(rank, state.step);
+    if (!done.ok()) failed_at_ = {rank, state.step};
+    TUTTI_TRY(done);
     exchange(rank, step, sends, receives);
     state.waited = 0;
     state.gathering = sends && !receives;
@@ -95,6 +97,7 @@ void Run::wake(uint32_t rank, uint32_t connection) {
 Status Run::check_ended() const {
   for (uint32_t first = 0; first < ranks_.size(); ++first) {
     if (ended(ranks_[first])) continue;
+    failed_at_ = {first, ranks_[first].step};
     constexpr size_t kMostRanksNamed = 8;
     std::string chain = why_waiting(first);
     std::set<uint32_t> named = {first};

@@ -2,10 +2,12 @@
 // A run of all ranks over their connections, as tutti/plugin/plan.h says steps wait.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "plan/connections.h"
 #include "plan/plan.h"
+#include "plan/verify.h"
 
 namespace tutti::plan {
 
@@ -25,6 +27,8 @@ class Run {
 
   /// Runs to the end, or to the first failure of a step, or to a deadlock.
   Status finish();
+  /// After a failure: the step that the failure is about; nothing if it is about no single step.
+  std::optional<StepPlace> failed_at() const { return failed_at_; }
 
  protected:
   /// The step's waits are over: it sends (and, if it folds, has received) now.
@@ -34,6 +38,7 @@ class Run {
 
   std::span<const Plan> plans_;
   const Connections& connections_;
+  mutable std::optional<StepPlace> failed_at_;
 
  private:
   struct Rank {

@@ -37,6 +37,7 @@ Status check_set(std::span<const Plan> plans) {
     TUTTI_TRY(differ("root", plan.root, first.root));
     TUTTI_TRY(differ("channel", plan.channel, first.channel));
     TUTTI_TRY(differ("chunks", plan.chunks, first.chunks));
+    TUTTI_TRY(differ("message_chunks", plan.message_chunks, first.message_chunks));
     TUTTI_TRY(validate(plan.view()).with_context(fmt::format("rank {}", rank)));
   }
   return {};
@@ -44,7 +45,11 @@ Status check_set(std::span<const Plan> plans) {
 
 }  // namespace
 
-Status verify(std::span<const Plan> all_ranks, const VerifyOptions& options) {
+Status verify(std::span<const Plan> all_ranks, const VerifyOptions& options, std::optional<StepPlace>* place) {
+  const auto placed = [&](Status verdict, const Run& run) {
+    if (!verdict.ok() && place != nullptr) *place = run.failed_at();
+    return verdict;
+  };
   TUTTI_TRY(check_set(all_ranks));
   if (options.slots == 0) return {Code::kInvalidArgument, "slots: a connection has at least one"};
   if (options.in_place && all_ranks[0].collective == Collective::kAllToAll) {
@@ -52,11 +57,10 @@ Status verify(std::span<const Plan> all_ranks, const VerifyOptions& options) {
   }
   const Connections connections(all_ranks);
   Contents contents(all_ranks, connections, options.in_place);
-  TUTTI_TRY(contents.finish());
-  TUTTI_TRY(contents.check_outputs());
-  return Waits(all_ranks, connections, options.slots, kLoops)
-      .finish()
-      .with_context(fmt::format("with {} slot(s)", options.slots));
+  TUTTI_TRY(placed(contents.finish(), contents));
+  TUTTI_TRY(placed(contents.check_outputs(), contents));
+  Waits waits(all_ranks, connections, options.slots, kLoops);
+  return placed(waits.finish(), waits).with_context(fmt::format("with {} slot(s)", options.slots));
 }
 
 }  // namespace tutti::plan

@@ -2,6 +2,7 @@
 // Proves that plans fulfil their collective, before they run.
 #pragma once
 
+#include <optional>
 #include <span>
 
 #include "plan/plan.h"
@@ -11,6 +12,12 @@ namespace tutti::plan {
 struct VerifyOptions {
   uint32_t slots = 2;     ///< messages that fit between one rank and another; what holds with S slots holds with more
   bool in_place = false;  ///< input and output share memory the way the collective allows
+};
+
+/// A step of a rank's plan.
+struct StepPlace {
+  uint32_t rank = 0;
+  uint32_t step = 0;
 };
 
 /// Runs all ranks' plans of one channel symbolically; `all_ranks[r]` is rank r's. Proves that
@@ -24,7 +31,10 @@ struct VerifyOptions {
 ///   - no rank waits for ever when each connection has `slots` slots, over consecutive loops.
 ///
 /// A failure is a counter-example: "rank 2 step 5: reads output chunk 3 before it is written".
-/// Send/recv demands no contents; the rest is proved for it too. All-to-all in place is unsupported.
-Status verify(std::span<const Plan> all_ranks, const VerifyOptions& options = {});
+/// `place`, if not null, is set to the step that the counter-example is about: the step that fails or waits, or the
+/// last step that wrote a wrong output chunk. It stays empty if there is no such step. Send/recv demands no contents;
+/// the rest is proved for it too. All-to-all in place is unsupported.
+Status verify(std::span<const Plan> all_ranks, const VerifyOptions& options = {},
+              std::optional<StepPlace>* place = nullptr);
 
 }  // namespace tutti::plan

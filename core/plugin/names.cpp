@@ -8,6 +8,7 @@
 #include <cctype>
 #include <filesystem>
 
+#include "config/plan_names.h"
 #include "config/suggest.h"
 #include "plugin/loader.h"
 #include "plugin/search.h"
@@ -173,8 +174,20 @@ Status Names::check_loaded(std::string_view place, std::string_view key, Kind ki
   return unknown(place, key, kind, name, kind == Kind::kAlgorithm ? algorithms_and_variants() : loaded);
 }
 
-/// "ring" or "direct/one-shot".
+/// A plan file or a folder of plan files. A communicator reads the files.
+Status check_plan_path(std::string_view place, std::string_view key, const std::string& path) {
+  std::error_code error;
+  const bool is_folder = path.ends_with('/');
+  const bool is_there = is_folder ? std::filesystem::is_directory(path, error) : std::filesystem::exists(path, error);
+  if (is_there) return {};
+  return config::wrong(place, fmt::format("{}: there is no {} '{}'; a path that does not begin with '/' starts at the "
+                                          "working directory of the rank",
+                                          key, is_folder ? "folder" : "plan file", path));
+}
+
+/// "ring", "direct/one-shot" or "plans/mine.yaml".
 Status Names::check_algorithm(std::string_view place, std::string_view key, const std::string& text, Use use) const {
+  if (config::names_plan_files(text)) return check_plan_path(place, key, text);
   const std::string name = text.substr(0, text.find('/'));
   const Status loaded = check_loaded(place, key, Kind::kAlgorithm, name, use);
   if (!loaded.ok() || name == text) return loaded;

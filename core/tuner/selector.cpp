@@ -2,10 +2,12 @@
 #include "tuner/selector.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstring>
 
+#include "config/plan_names.h"
 #include "plan/copies.h"
 #include "plugin/loader.h"
 
@@ -91,12 +93,50 @@ std::vector<Selector::Candidate> Selector::list(const Question& question) const 
   return candidates;
 }
 
-std::string Selector::excluded_by_settings(const Candidate& candidate) const {
-  const std::string algorithm = algorithm_name(candidate.decision);
-  const std::string variant = variant_name(candidate.decision);
+bool Selector::names(const std::string& named, const Decision& decision) const {
+  const std::string algorithm = algorithm_name(decision);
+  return named == algorithm || named == algorithm + "/" + variant_name(decision) ||
+         config::names_plan_file(named, algorithm);
+}
+
+bool Selector::names_meant_file(const std::string& named, const Question& question) const {
+  for (uint32_t a = 0; a < choices_.algorithms.size(); ++a) {
+    const Algorithm& algorithm = choices_.algorithms[a];
+    if (!algorithm.meant || !config::names_plan_file(named, algorithm.name)) continue;
+    const bool offers = (algorithm.variants[0].collectives >> static_cast<uint32_t>(question.collective) & 1) != 0;
+    if (offers && excluded_by_purpose(question, a).empty()) return true;
+  }
+  return false;
+}
+
+/// The plans of a plugin are meant for all calls.
+std::string Selector::excluded_by_purpose(const Question& question, uint32_t algorithm) const {
+  const auto& meant = choices_.algorithms[algorithm].meant;
+  if (!meant) return {};
+  if (meant->ranks != choices_.ranks) {
+    return fmt::format("the plan file is for {} ranks, and there are {}", meant->ranks, choices_.ranks);
+  }
+  const uint64_t bytes = question.count * size_of(question.type);
+  if (bytes < meant->min_size) {
+    return fmt::format("the plan file is for blocks from {} bytes, not {}", meant->min_size, bytes);
+  }
+  if (bytes > meant->max_size) {
+    return fmt::format("the plan file is for blocks up to {} bytes, not {}", meant->max_size, bytes);
+  }
+  if (meant->data_types == 0 || (meant->data_types >> static_cast<uint32_t>(question.type) & 1) != 0) return {};
+  std::vector<std::string_view> types;
+  for (uint32_t type = 0; type < kDataTypeCount; ++type) {
+    if ((meant->data_types >> type & 1) != 0) types.push_back(to_string(static_cast<DataType>(type)));
+  }
+  return fmt::format("the plan file is for {}, not {}", fmt::join(types, ", "), to_string(question.type));
+}
+
+/// Plan files choose only for the calls for which they are meant.
+std::string Selector::excluded_by_settings(const Question& question, const Candidate& candidate) const {
   const std::string& wanted = config_.text("algorithm");
-  const bool any = wanted == "auto" || candidate.decision.algorithm == kNoAlgorithm;
-  if (!any && wanted != algorithm && wanted != algorithm + "/" + variant) {
+  const bool any = wanted == "auto" || candidate.decision.algorithm == kNoAlgorithm ||
+                   (config::names_plan_files(wanted) && !names_meant_file(wanted, question));
+  if (!any && !names(wanted, candidate.decision)) {
     return fmt::format("algorithm is set to '{}' ({})", wanted, config_.origin("algorithm"));
   }
   const std::string& protocol = config_.text("protocol");
@@ -111,12 +151,10 @@ std::string Selector::excluded_by_settings(const Candidate& candidate) const {
 std::string Selector::excluded_by_rules(const Question& question, const Candidate& candidate) const {
   const config::Rule* rule = matching_rule(question);
   if (rule == nullptr) return {};
-  const std::string algorithm = algorithm_name(candidate.decision);
-  const std::string variant = algorithm + "/" + variant_name(candidate.decision);
   const std::string& protocol = choices_.protocols[candidate.decision.protocol].name;
   const bool is_message = candidate.decision.algorithm == kNoAlgorithm;
-  const bool names_algorithm = rule->algorithm.empty() || rule->algorithm == algorithm || rule->algorithm == variant ||
-                               (is_message && !rule->forbids);
+  const bool names_algorithm =
+      rule->algorithm.empty() || names(rule->algorithm, candidate.decision) || (is_message && !rule->forbids);
   const bool named = names_algorithm && (rule->protocol.empty() || rule->protocol == protocol) &&
                      (rule->network.empty() || rule->network == choices_.network_name);
   if (named != rule->forbids) return {};
@@ -155,6 +193,8 @@ const config::Rule* Selector::matching_rule(const Question& question) const {
     if (rule.ranks.value_or(choices_.ranks) != choices_.ranks || rule.nodes.value_or(choices_.nodes) != choices_.nodes)
       continue;
     if (!rule.link.empty() && !has_link(rule.link)) continue;
+    const bool chooses_files = !rule.forbids && config::names_plan_files(rule.algorithm);
+    if (chooses_files && !names_meant_file(rule.algorithm, question)) continue;
     return &rule;
   }
   return nullptr;
@@ -192,10 +232,11 @@ void Selector::exclude(const Question& question, Candidate& candidate) const {
       return;
     }
   }
-  candidate.excluded = excluded_by_device(candidate);
+  if (decision.algorithm != kNoAlgorithm) candidate.excluded = excluded_by_purpose(question, decision.algorithm);
+  if (candidate.excluded.empty()) candidate.excluded = excluded_by_device(candidate);
   if (candidate.excluded.empty()) candidate.excluded = excluded_by_links(candidate);
   if (candidate.excluded.empty()) candidate.excluded = excluded_by_registration(question, candidate);
-  if (candidate.excluded.empty()) candidate.excluded = excluded_by_settings(candidate);
+  if (candidate.excluded.empty()) candidate.excluded = excluded_by_settings(question, candidate);
   if (candidate.excluded.empty()) candidate.excluded = excluded_by_rules(question, candidate);
 }
 

@@ -26,6 +26,13 @@ struct Algorithm {
     std::string name;
     uint64_t collectives = 0;  ///< bits 1 << TUTTI_ALL_REDUCE ...
   };
+  /// The calls for which the plans of a plan file are meant.
+  struct Meant {
+    uint32_t ranks = 1;
+    uint64_t min_size = 0;  ///< bytes of a block
+    uint64_t max_size = UINT64_MAX;
+    uint64_t data_types = 0;  ///< bits 1 << DataType; 0: all
+  };
   Algorithm(const plan::AlgorithmPlugin& plugin, plan::Instance connected);
 
   std::string name;
@@ -33,6 +40,7 @@ struct Algorithm {
   plan::Instance instance;
   uint32_t channels = 1;
   std::vector<Variant> variants;
+  std::optional<Meant> meant;  ///< of a plan file, whose path is `name`; nothing: a plugin
 };
 
 struct Protocol {
@@ -110,10 +118,16 @@ class Selector {
   std::vector<Candidate> list(const Question& question) const;
   tutti_candidate view_of(const Decision& decision, const config::Rule* rule) const;
   void exclude(const Question& question, Candidate& candidate) const;
-  std::string excluded_by_settings(const Candidate& candidate) const;
+  std::string excluded_by_purpose(const Question& question, uint32_t algorithm) const;
+  std::string excluded_by_settings(const Question& question, const Candidate& candidate) const;
   std::string excluded_by_rules(const Question& question, const Candidate& candidate) const;
   Status network_excluded(const Question& question) const;
-  /// The first rule that matches the call. A rule that names a network matches only where ranks use a network.
+  /// Whether `named`, a value of `algorithm`, names a candidate.
+  bool names(const std::string& named, const Decision& decision) const;
+  /// Whether `named` names a plan file that is meant for the call.
+  bool names_meant_file(const std::string& named, const Question& question) const;
+  /// The first rule that matches the call. A rule that names a network matches only where ranks use a network. A rule
+  /// that chooses plan files matches only calls for which one of the files is meant.
   const config::Rule* matching_rule(const Question& question) const;
   std::string excluded_by_device(const Candidate& candidate) const;
   std::string excluded_by_links(const Candidate& candidate) const;

@@ -8,7 +8,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 cmake --install "$build" --prefix "$work/prefix" >"$work/install.log"
-for example in algo-chain hello; do
+for example in algo-chain algo-recursive hello; do
   cp -r "$source/examples/$example" "$work/$example" # nothing of the source tree is near
   cmake -S "$work/$example" -B "$work/$example/build" -G Ninja \
     -DCMAKE_PREFIX_PATH="$work/prefix" >"$work/configure.log" ||

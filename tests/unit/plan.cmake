@@ -26,6 +26,12 @@ if(TARGET tutti-algo-ring AND TARGET tutti-algo-tree AND TARGET tutti-algo-direc
     set_source_files_properties(${here}/kernels_test.cpp PROPERTIES COMPILE_OPTIONS "-ffp-contract=off")
     add_dependencies(kernels_test tutti-algo-ring tutti-algo-tree tutti-algo-direct)
   endif()
+  tutti_test(plan_algorithm_test SOURCES ${here}/plan_algorithm_test.cpp ${here}/plan_support.cpp)
+  if(TARGET tutti-algo-recursive)
+    tutti_test(recursive_test SOURCES ${here}/recursive_test.cpp ${here}/plan_support.cpp ${here}/plan_reference.cpp
+               TIMEOUT 60)
+    add_dependencies(recursive_test tutti-algo-recursive)
+  endif()
   tutti_test(stable_test SOURCES ${here}/stable_test.cpp ${here}/plan_support.cpp)
   tutti_test(costs_test SOURCES ${here}/costs_test.cpp ${here}/plan_support.cpp)
   tutti_test(tuner_table_test SOURCES ${here}/tuner_table_test.cpp ${here}/plan_support.cpp)
@@ -33,7 +39,7 @@ if(TARGET tutti-algo-ring AND TARGET tutti-algo-tree AND TARGET tutti-algo-direc
   tutti_test(copies_test SOURCES ${here}/copies_test.cpp ${here}/plan_support.cpp)
   target_include_directories(tuner_model_test PRIVATE ${PROJECT_SOURCE_DIR}/plugins)
   target_include_directories(selector_test PRIVATE ${PROJECT_SOURCE_DIR}/plugins)
-  foreach(test plan_test copies_test lower_test messages_test one_hop_test to_outputs_test
+  foreach(test plan_test plan_algorithm_test copies_test lower_test messages_test one_hop_test to_outputs_test
           verify_test tuner_model_test selector_test plans_test costs_test)
     add_dependencies(${test} tutti-algo-ring tutti-algo-tree tutti-algo-direct)
   endforeach()

@@ -59,6 +59,7 @@ Reference::Buffers Reference::make_buffers(const Plan& plan) {
   std::copy(buffers.input.begin(), buffers.input.end(),
             buffers.memory.begin() + static_cast<std::ptrdiff_t>(buffers.input_at));
   buffers.written.resize(out);
+  buffers.scratch.resize(plan.scratch_chunks);
   return buffers;
 }
 
@@ -92,23 +93,87 @@ std::string Reference::run() {
   return failure_;
 }
 
+namespace {
+
+uint64_t size_of(const plan::Plan& plan, uint8_t buffer) {
+  if (buffer == TUTTI_BUFFER_INPUT) return uint64_t{plan.input_blocks} * plan.chunks;
+  if (buffer == TUTTI_BUFFER_SCRATCH) return plan.scratch_chunks;
+  return uint64_t{plan.output_blocks} * plan.chunks;
+}
+
+uint8_t gathered_in(const tutti_plan_step& step) {
+  return step.gather_buffer == 0 ? TUTTI_BUFFER_OUTPUT : step.gather_buffer;
+}
+
+}  // namespace
+
+/// Chunks of a step, from the first of each list.
+std::vector<uint32_t> Reference::list(const Plan& plan, const tutti_plan_step& step, uint8_t buffer, uint32_t first,
+                                      bool writes) const {
+  const tutti_plan_range range =
+      plan.ranges.empty() ? tutti_plan_range{1, 0, 0, 0} : plan.ranges[static_cast<size_t>(&step - &plan.steps[0])];
+  const uint64_t size = buffer == TUTTI_BUFFER_NONE ? plan.chunks : size_of(plan, buffer);
+  std::vector<uint32_t> chunks;
+  uint64_t chunk = first;
+  for (uint32_t i = 0; i < range.count; ++i) {
+    chunks.push_back(static_cast<uint32_t>(chunk));
+    chunk = (chunk + (writes ? range.destination_stride : range.source_stride)) % size;
+  }
+  return chunks;
+}
+
+/// Lists of several chunks.
+std::string Reference::malformed_lists(const Plan& plan, const tutti_plan_step& step) const {
+  if (plan.ranges.empty()) return "";
+  const tutti_plan_range range = plan.ranges[static_cast<size_t>(&step - &plan.steps[0])];
+  const bool source = step.source != TUTTI_BUFFER_NONE;
+  const bool destination = step.destination != TUTTI_BUFFER_NONE;
+  const bool gathers_any = gathers(step) && step.recv_count > 0;
+  const bool relay = !source && !destination && !gathers(step) && step.recv_count > 0;
+  if (range.count == 0 || range.count > std::max(1u, plan.message_chunks) || range.reserved != 0) return "count";
+  if (range.source_stride != 0 && (range.count == 1 || (!source && !relay))) return "stride";
+  if (range.destination_stride != 0 && (range.count == 1 || (!destination && !gathers_any))) return "stride";
+  if (range.count == 1) return "";
+  if (!source && !destination && !gathers_any && !relay) return "count";
+  const auto twice = [](std::vector<uint32_t> chunks) {
+    const size_t size = chunks.size();
+    return std::set<uint32_t>(chunks.begin(), chunks.end()).size() != size;
+  };
+  const auto bad = [&](uint8_t buffer, uint32_t first, bool writes, uint32_t stride) {
+    return stride >= size_of(plan, buffer) || twice(list(plan, step, buffer, first, writes));
+  };
+  if (source && bad(step.source, step.source_chunk, false, range.source_stride)) return "list";
+  if (destination && bad(step.destination, step.destination_chunk, true, range.destination_stride)) return "list";
+  if (gathers_any && bad(gathered_in(step), 0, true, range.destination_stride)) return "list";
+  if (!source || !destination) return "";
+  const auto from = list(plan, step, step.source, step.source_chunk, false);
+  const auto to = list(plan, step, step.destination, step.destination_chunk, true);
+  for (size_t i = 0; i < from.size(); ++i) {
+    if (from[i] % plan.chunks != to[i] % plan.chunks) return "length";
+  }
+  return "";
+}
+
 std::string Reference::malformed(const Plan& plan, const tutti_plan_step& step) const {
-  const uint64_t source_chunks = step.source == TUTTI_BUFFER_INPUT ? plan.input_chunks() : plan.output_chunks();
+  const uint64_t source_chunks = size_of(plan, step.source);
   const bool source = step.source != TUTTI_BUFFER_NONE;
   const bool destination = step.destination != TUTTI_BUFFER_NONE;
   const bool relay = !source && !destination && !gathers(step) && step.recv_count > 0;
   const bool value = source || (!gathers(step) && step.recv_count > 0);
-  if (step.source > 2 || step.destination == 1 || step.destination > 2 || step.flags > 7) return "unknown code";
+  if (step.source > 3 || step.destination == 1 || step.destination > 3 || step.flags > 7) return "unknown code";
+  if (step.gather_buffer == 1 || step.gather_buffer > 3 || (step.gather_buffer != 0 && !gathers(step))) return "buffer";
   if (step.source_chunk >= (source ? source_chunks : relay ? plan.chunks : 1)) return "source chunk";
-  if (step.destination_chunk >= (destination ? plan.output_chunks() : 1)) return "destination chunk";
+  if (step.destination_chunk >= (destination ? size_of(plan, step.destination) : 1)) return "destination chunk";
   if (source && destination && step.source_chunk % plan.chunks != step.destination_chunk % plan.chunks) return "length";
+  if (std::string what = malformed_lists(plan, step); !what.empty()) return what;
   if ((destination || step.send_count > 0 || finishes(step) || scatters(step)) && !value) return "no value";
   if (scatters(step) && (!source || (!gathers(step) && step.recv_count > 0))) return "scatter";
   if (finishes(step) && (exchanges(step) || !reducing())) return "final";
   const uint32_t operands = (source ? 1u : 0u) + (gathers(step) ? 0u : step.recv_count);
   if (!reducing() && operands > 1) return "folds";
   const bool ordered = !exchanges(step);
-  if (auto what = malformed_peers(plan, plan.recv(step), ordered, gathers(step), plan.output_chunks()); !what.empty()) {
+  const uint64_t gathered = size_of(plan, gathered_in(step));
+  if (auto what = malformed_peers(plan, plan.recv(step), ordered, gathers(step), gathered); !what.empty()) {
     return what;
   }
   return malformed_peers(plan, plan.send(step), ordered, scatters(step), source_chunks);
@@ -164,21 +229,50 @@ void Reference::run_fold(uint32_t rank, const tutti_plan_step& step) {
   if (step.source == TUTTI_BUFFER_NONE && step.recv_count == 0) return;
   if (step.destination == TUTTI_BUFFER_NONE && step.recv_count == 0 && step.send_count == 0) return;
   const bool by_destination = step.source == TUTTI_BUFFER_NONE && step.destination != TUTTI_BUFFER_NONE;
-  const uint32_t length = (by_destination ? step.destination_chunk : step.source_chunk) % plan.chunks;
+  const auto from = list(plan, step, step.source, step.source_chunk, false);
+  const auto to = list(plan, step, step.destination, step.destination_chunk, true);
+  const auto& lengths = by_destination ? to : from;
+  if (step.source != TUTTI_BUFFER_NONE && step.destination != TUTTI_BUFFER_NONE) {
+    for (size_t i = 0; i < from.size(); ++i) {
+      for (size_t k = 0; k < to.size(); ++k) {
+        const bool same = place(rank, step.source, from[i]) == place(rank, step.destination, to[k]);
+        if (i != k && same) return fail("a list reads and writes a chunk at different places");
+      }
+    }
+  }
+  std::vector<Message> messages;
+  for (const tutti_plan_peer& peer : plan.recv(step)) {
+    messages.push_back(receive(peer.rank, rank, lengths, plan.chunks));
+    if (!failure_.empty()) return;
+  }
+  Message out;
+  for (uint32_t i = 0; i < lengths.size(); ++i) {
+    const std::optional<Number> value = fold_one(rank, step, i, messages, from[i]);
+    if (!value) return;
+    if (step.destination != TUTTI_BUFFER_NONE) write(rank, step.destination, to[i], *value);
+    out.numbers.push_back(*value);
+    out.lengths.push_back(lengths[i] % plan.chunks);
+  }
+  for (const tutti_plan_peer& peer : plan.send(step)) messages_[rank][peer.rank].push(out);
+}
+
+/// The value of place `index` in the lists of a step.
+std::optional<Number> Reference::fold_one(uint32_t rank, const tutti_plan_step& step, uint32_t index,
+                                          const std::vector<Message>& messages, uint32_t own_chunk) {
+  const Plan& plan = plans_[rank];
   std::vector<std::pair<uint32_t, Number>> by_rank;
-  for (const tutti_plan_peer& peer : plan.recv(step)) by_rank.emplace_back(peer.rank, receive(peer.rank, rank, length));
+  size_t next = 0;
+  for (const tutti_plan_peer& peer : plan.recv(step)) by_rank.emplace_back(peer.rank, messages[next++].numbers[index]);
   if (step.source != TUTTI_BUFFER_NONE) {
-    const std::optional<Number> own = read(rank, step, step.source_chunk);
-    if (!own) return;
+    const std::optional<Number> own = read(rank, step, own_chunk);
+    if (!own) return std::nullopt;
     by_rank.emplace_back(rank, *own);
   }
   std::sort(by_rank.begin(), by_rank.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<Number> operands;
   for (const auto& [from, number] : by_rank) operands.push_back(number);
-  Number value = fold(operands);
-  if (finishes(step)) value = finish(value);
-  if (step.destination != TUTTI_BUFFER_NONE) write(rank, step.destination_chunk, value);
-  for (const tutti_plan_peer& peer : plan.send(step)) send(rank, peer.rank, value, length);
+  const Number value = fold(operands);
+  return finishes(step) ? finish(value) : value;
 }
 
 /// First half of a gather or scatter step.
@@ -186,42 +280,67 @@ void Reference::run_sends(uint32_t rank, const tutti_plan_step& step) {
   const Plan& plan = plans_[rank];
   check_overlap(rank, step);
   for (const tutti_plan_peer& peer : plan.send(step)) {
-    const uint32_t chunk = scatters(step) ? peer.chunk : step.source_chunk;
-    const std::optional<Number> number = read(rank, step, chunk);
-    if (!number) return;
-    send(rank, peer.rank, *number, chunk % plan.chunks);
+    Message message;
+    const uint32_t first = scatters(step) ? peer.chunk : step.source_chunk;
+    for (const uint32_t chunk : list(plan, step, step.source, first, false)) {
+      const std::optional<Number> number = read(rank, step, chunk);
+      if (!number) return;
+      message.numbers.push_back(*number);
+      message.lengths.push_back(chunk % plan.chunks);
+    }
+    messages_[rank][peer.rank].push(std::move(message));
   }
   if (step.destination == TUTTI_BUFFER_NONE) return;
-  if (const std::optional<Number> own = read(rank, step, step.source_chunk)) write(rank, step.destination_chunk, *own);
+  const auto from = list(plan, step, step.source, step.source_chunk, false);
+  const auto to = list(plan, step, step.destination, step.destination_chunk, true);
+  for (size_t i = 0; i < from.size(); ++i) {
+    if (const std::optional<Number> own = read(rank, step, from[i])) write(rank, step.destination, to[i], *own);
+  }
 }
 
 void Reference::run_gather(uint32_t rank, const tutti_plan_step& step) {
-  for (const tutti_plan_peer& peer : plans_[rank].recv(step)) {
-    write(rank, peer.chunk, receive(peer.rank, rank, peer.chunk % plans_[rank].chunks));
+  const Plan& plan = plans_[rank];
+  for (const tutti_plan_peer& peer : plan.recv(step)) {
+    const auto chunks = list(plan, step, gathered_in(step), peer.chunk, true);
+    const Message message = receive(peer.rank, rank, chunks, plan.chunks);
+    if (!failure_.empty()) return;
+    for (size_t i = 0; i < chunks.size(); ++i) write(rank, gathered_in(step), chunks[i], message.numbers[i]);
   }
 }
 
-size_t Reference::place(uint32_t rank, const tutti_plan_step& step, uint32_t chunk) const {
+/// Memory of input and output, then scratch memory.
+size_t Reference::place(uint32_t rank, uint8_t buffer, uint32_t chunk) const {
   const Buffers& buffers = buffers_[rank][0];
-  return (step.source == TUTTI_BUFFER_INPUT ? buffers.input_at : buffers.output_at) + chunk;
+  if (buffer == TUTTI_BUFFER_SCRATCH) return buffers.memory.size() + chunk;
+  return (buffer == TUTTI_BUFFER_INPUT ? buffers.input_at : buffers.output_at) + chunk;
 }
 
 /// Memory that a gather or scatter step writes may be touched by no other part of it.
 void Reference::check_overlap(uint32_t rank, const tutti_plan_step& step) {
   const Plan& plan = plans_[rank];
-  const size_t output_at = buffers_[rank][0].output_at;
   std::multiset<size_t> writes;
   std::multiset<size_t> reads;
   if (step.destination != TUTTI_BUFFER_NONE) {
-    const size_t from = place(rank, step, step.source_chunk);
-    if (from != output_at + step.destination_chunk) writes.insert(output_at + step.destination_chunk);
-    reads.insert(from);
+    const auto from = list(plan, step, step.source, step.source_chunk, false);
+    const auto to = list(plan, step, step.destination, step.destination_chunk, true);
+    for (size_t i = 0; i < from.size(); ++i) {
+      const size_t at = place(rank, step.source, from[i]);
+      reads.insert(at);
+      if (at != place(rank, step.destination, to[i])) writes.insert(place(rank, step.destination, to[i]));
+    }
   }
   for (const tutti_plan_peer& peer : plan.send(step)) {
-    reads.insert(place(rank, step, scatters(step) ? peer.chunk : step.source_chunk));
+    const uint32_t first = scatters(step) ? peer.chunk : step.source_chunk;
+    for (const uint32_t chunk : list(plan, step, step.source, first, false)) {
+      reads.insert(place(rank, step.source, chunk));
+    }
   }
   if (gathers(step)) {
-    for (const tutti_plan_peer& peer : plan.recv(step)) writes.insert(output_at + peer.chunk);
+    for (const tutti_plan_peer& peer : plan.recv(step)) {
+      for (const uint32_t chunk : list(plan, step, gathered_in(step), peer.chunk, true)) {
+        writes.insert(place(rank, gathered_in(step), chunk));
+      }
+    }
   }
   for (size_t at : writes) {
     if (writes.count(at) > 1 || reads.contains(at)) fail("parts of a step overlap");
@@ -232,6 +351,10 @@ std::optional<Number> Reference::read(uint32_t rank, const tutti_plan_step& step
   const Plan& plan = plans_[rank];
   const Buffers& buffers = buffers_[rank][ranks_[rank].loop];
   const bool rooted_input = plan.collective == Collective::kBroadcast || plan.collective == Collective::kScatter;
+  if (step.source == TUTTI_BUFFER_SCRATCH) {
+    if (!buffers.scratch[chunk]) fail("reads unwritten scratch memory");
+    return buffers.scratch[chunk];
+  }
   if (step.source == TUTTI_BUFFER_INPUT) {
     if (rooted_input && rank != plan.root) return fail("reads an input it does not have"), std::nullopt;
     const Number& number = buffers.memory[buffers.input_at + chunk];
@@ -242,24 +365,27 @@ std::optional<Number> Reference::read(uint32_t rank, const tutti_plan_step& step
   return buffers.memory[buffers.output_at + chunk];
 }
 
-void Reference::write(uint32_t rank, uint32_t chunk, const Number& number) {
+void Reference::write(uint32_t rank, uint8_t buffer, uint32_t chunk, const Number& number) {
   const Plan& plan = plans_[rank];
+  Buffers& buffers = buffers_[rank][ranks_[rank].loop];
+  if (buffer == TUTTI_BUFFER_SCRATCH) {
+    buffers.scratch[chunk] = number;
+    return;
+  }
   const bool rooted_output = plan.collective == Collective::kReduce || plan.collective == Collective::kGather;
   if (rooted_output && rank != plan.root) return fail("writes an output it does not have");
-  Buffers& buffers = buffers_[rank][ranks_[rank].loop];
   buffers.memory[buffers.output_at + chunk] = number;
   buffers.written[chunk] = true;
 }
 
-void Reference::send(uint32_t from, uint32_t to, const Number& number, uint32_t length) {
-  messages_[from][to].push({number, length});
-}
-
-Number Reference::receive(uint32_t from, uint32_t to, uint32_t length) {
-  const Message message = messages_[from][to].front();
+Reference::Message Reference::receive(uint32_t from, uint32_t to, const std::vector<uint32_t>& chunks,
+                                      uint32_t modulus) {
+  Message message = messages_[from][to].front();
   messages_[from][to].pop();
-  if (message.length != length) fail("a message has another length than expected");
-  return message.number;
+  bool same = message.lengths.size() == chunks.size();
+  for (size_t i = 0; same && i < chunks.size(); ++i) same = message.lengths[i] == chunks[i] % modulus;
+  if (!same) fail("a message has other lengths than expected");
+  return message;
 }
 
 /// Two operands add up in float. More are kept in double and rounded once, as an executor may.

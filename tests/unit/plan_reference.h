@@ -37,14 +37,16 @@ class Reference {
 
  private:
   using Plan = plan::Plan;
+  /// The chunks of a message, one after the other.
   struct Message {
-    Number number;
-    uint32_t length;
+    std::vector<Number> numbers;
+    std::vector<uint32_t> lengths;
   };
   /// One rank in one loop: input and output are places in `memory`, and overlap in place.
   struct Buffers {
     std::vector<Number> memory;
     std::vector<bool> written;  ///< by output chunk
+    std::vector<std::optional<Number>> scratch;
     std::vector<Number> input;  ///< as it was
     size_t input_at = 0;
     size_t output_at = 0;
@@ -67,16 +69,20 @@ class Reference {
   void run_gather(uint32_t rank, const tutti_plan_step& step);
   void check_overlap(uint32_t rank, const tutti_plan_step& step);
   std::optional<Number> read(uint32_t rank, const tutti_plan_step& step, uint32_t chunk);
-  void write(uint32_t rank, uint32_t chunk, const Number& number);
-  void send(uint32_t from, uint32_t to, const Number& number, uint32_t length);
-  Number receive(uint32_t from, uint32_t to, uint32_t length);
+  void write(uint32_t rank, uint8_t buffer, uint32_t chunk, const Number& number);
+  std::vector<uint32_t> list(const Plan& plan, const tutti_plan_step& step, uint8_t buffer, uint32_t first,
+                             bool writes) const;
+  std::string malformed_lists(const Plan& plan, const tutti_plan_step& step) const;
+  std::optional<Number> fold_one(uint32_t rank, const tutti_plan_step& step, uint32_t index,
+                                 const std::vector<Message>& messages, uint32_t length);
+  Message receive(uint32_t from, uint32_t to, const std::vector<uint32_t>& chunks, uint32_t modulus);
   Number fold(const std::vector<Number>& operands) const;
   Number finish(Number number) const;
   Number scaled(Number number) const;
   void check_outputs();
   void check_output(const Plan& plan, uint32_t loop, uint32_t chunk);
   void fail(std::string what);
-  size_t place(uint32_t rank, const tutti_plan_step& step, uint32_t chunk) const;
+  size_t place(uint32_t rank, uint8_t buffer, uint32_t chunk) const;
   bool reducing() const { return plan::reduces(plans_[0].collective); }
 
   std::vector<Plan> plans_;

@@ -60,8 +60,8 @@ tutti_topology topology_of(const NodeOfRank& node_of_rank) {
   return topology;
 }
 
-Algorithm::Algorithm(const std::string& name) : name_(name) {
-  const std::string path = fmt::format("{}/lib/tutti/plugins/tutti-algo-{}.so", TUTTI_BINARY_DIR, name);
+Algorithm::Algorithm(const std::string& name, const std::string& folder) : name_(name) {
+  const std::string path = fmt::format("{}/{}/tutti-algo-{}.so", TUTTI_BINARY_DIR, folder, name);
   void* image = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   require(image != nullptr, fmt::format("{}: {}", path, image == nullptr ? dlerror() : ""));
   const auto entry = reinterpret_cast<tutti_plugin_entry_fn>(dlsym(image, TUTTI_PLUGIN_ENTRY_NAME));

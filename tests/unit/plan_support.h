@@ -23,7 +23,8 @@ NodeOfRank split(uint32_t ranks, uint32_t nodes);
 /// An opened algorithm plugin. Fails the test run if it cannot be loaded.
 class Algorithm {
  public:
-  explicit Algorithm(const std::string& name);  ///< "ring"
+  /// `name`: "ring". `folder`: of the build, with the file of the plugin.
+  explicit Algorithm(const std::string& name, const std::string& folder = "lib/tutti/plugins");
   ~Algorithm();
   Algorithm(const Algorithm&) = delete;
 

@@ -7,6 +7,8 @@
 
 #include <unistd.h>
 
+#include <cstddef>
+
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -248,6 +250,25 @@ TEST(PlanFile, RoundTripsRelaysAndOddSteps) {
   EXPECT_EQ(*back, relays);
 }
 
+TEST(PlanFile, StatesItsPurpose) {
+  PlanFile file = {"ring", "", samples({3}, false)[0].plans};
+  EXPECT_THAT(plan::to_yaml(file), testing::StartsWith("version: 1\n"));
+  file.purpose = {512, 3 << 20, {DataType::kFloat16, DataType::kInt8}};
+  EXPECT_THAT(plan::to_yaml(file), HasSubstr("version: 2\n"));
+  EXPECT_THAT(plan::to_yaml(file), HasSubstr("min_size: 512B\nmax_size: 3MiB\ndata_types: [float16, int8]\n"));
+  for (const std::string& text : {plan::to_yaml(file), plan::to_json(file)}) {
+    const auto back = plan::parse_file(text, "plan");
+    ASSERT_TRUE(back.ok()) << back.status().to_string() << '\n' << text;
+    EXPECT_EQ(back->purpose, file.purpose);
+    EXPECT_EQ(*back, file);
+    EXPECT_EQ(plan::digest(*back), plan::digest(file));
+  }
+  PlanFile other = file;
+  other.purpose.min_size = 513;
+  EXPECT_FALSE(other == file);
+  EXPECT_NE(plan::digest(other), plan::digest(file));
+}
+
 TEST(PlanFile, IsWrittenByTheNameOfTheFile) {
   const PlanFile file = {"ring", "", samples({3}, false)[0].plans};
   for (const char* name : {"tutti_plan_test.yaml", "tutti_plan_test.json"}) {
@@ -291,7 +312,19 @@ std::string refusal_with(const std::string& from, const std::string& to) {
 
 TEST(PlanFile, RefusesByPlaceAndReason) {
   EXPECT_EQ(refusal_with("chain", "chain"), "");
-  EXPECT_EQ(refusal_with("version: 1", "version: 2"), "p.yaml:1:10: 'version' is 2; allowed: 1 to 1");
+  EXPECT_EQ(refusal_with("version: 1", "version: 2"), "");
+  EXPECT_EQ(refusal_with("version: 1", "version: 3"), "p.yaml:1:10: 'version' is 3; allowed: 1 to 2");
+  EXPECT_EQ(refusal_with("root: 0", "min_size: 8"), "p.yaml:5:11: 'min_size' needs 'version: 2'");
+  EXPECT_EQ(refusal_with("root: 0", "data_types: [int8]"), "p.yaml:5:13: 'data_types' needs 'version: 2'");
+  EXPECT_EQ(refusal_with("version: 1", "version: 2\nmin_size: 8\nmax_size: 4"),
+            "p.yaml:2:11: 'min_size' is larger than 'max_size'");
+  EXPECT_THAT(refusal_with("version: 1", "version: 2\nmin_size: few"), HasSubstr("p.yaml:2:11: 'min_size': "));
+  EXPECT_THAT(refusal_with("version: 1", "version: 2\ndata_types: [int9]"),
+              HasSubstr("p.yaml:2:14: unknown data type 'int9'; allowed: int8, "));
+  EXPECT_EQ(refusal_with("version: 1", "version: 2\ndata_types: [int8, int8]"),
+            "p.yaml:2:20: 'data_types' names int8 twice");
+  EXPECT_EQ(refusal_with("version: 1", "version: 2\ndata_types: []"),
+            "p.yaml:2:13: 'data_types' is empty; leave the key out for all types");
   EXPECT_THAT(refusal_with("version: 1\n", ""), HasSubstr("a plan file lacks the key 'version'"));
   EXPECT_THAT(refusal_with("root: 0", "rot: 0"), HasSubstr("p.yaml:5:1: unknown key 'rot'; allowed in a plan file: v"));
   EXPECT_THAT(refusal_with("root: 0", "ranks: 2"), HasSubstr("p.yaml:5:1: key 'ranks' stands there twice"));
@@ -317,6 +350,102 @@ TEST(PlanFile, RefusesByPlaceAndReason) {
   EXPECT_THAT(refusal_with("plans:", "plans: ["), HasSubstr("p.yaml:"));
   EXPECT_EQ(refusal_with("chain", "ch\xc2\xc2in"), "p.yaml:3:12: 'algorithm' must be printable ASCII text");
   EXPECT_THAT(refusal_with(kBroadcast, ""), HasSubstr("a plan file must be a map"));
+}
+
+constexpr const char* kLists = R"(version: 2
+collective: all_gather
+algorithm: lists
+ranks: 2
+chunks: 2
+scratch: 4
+plans:
+  - rank: 0
+    steps:
+      - {own: input 0, to: scratch 2, chunks: 2, send: [1]}
+      - {recv: [1], to: output 2, chunks: 2}
+      - {own: scratch 2, to: output 0, chunks: 2}
+  - rank: 1
+    steps:
+      - {own: input 0, chunks: 2, send: [0]}
+      - {own: input 0, chunks: 2, gather: [{rank: 0, chunk: 0}], to: output 2}
+)";
+
+std::string refusal_of_lists(const std::string& from, const std::string& to) {
+  std::string text = kLists;
+  const size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  text.replace(at, from.size(), to);
+  const auto file = plan::parse_file(text, "p");
+  return std::string(file.ok() ? plan::verify_file(*file, "p").text() : file.status().text());
+}
+
+TEST(PlanFile, HasScratchAndLists) {
+  const PlanFile file = *plan::parse_file(kLists, "p");
+  EXPECT_EQ(file.plans[1].message_chunks, 2u);
+  EXPECT_EQ(plan::to_text(file.plans[0]),
+            "all_gather, rank 0 of 2, channel 0, 2 chunk(s) per block, 4 scratch chunk(s), up to 2 chunks per message\n"
+            "    0  copySend            input[0-1] -> scratch[2-3], rank 1\n"
+            "    1  recv                rank 1 -> output[2-3]\n"
+            "    2  copy                scratch[2-3] -> output[0-1]\n");
+  EXPECT_TRUE(plan::verify_file(file, "p").ok()) << plan::verify_file(file, "p").to_string();
+  // Rank 1 sends its chunks in the other order, so rank 0 takes the lengths of other chunks.
+  EXPECT_EQ(refusal_of_lists("own: input 0, chunks: 2, send", "own: input 1, chunks: 2, send"),
+            "p:11: rank 0 step 1: takes what rank 1 sent in its step 0 as chunk 0 of a block, but it was chunk 1");
+}
+
+TEST(PlanFile, RefusesWrongLists) {
+  EXPECT_EQ(
+      refusal_of_lists("to: output 2, chunks: 2}\n      - {own: scratch 2", "to: output 2}\n      - {own: scratch 2"),
+      "p:11: rank 0 step 1: takes 1 chunk(s) in a message from rank 1, which sent 2 in its step 0");
+  EXPECT_EQ(refusal_of_lists("own: scratch 2", "own: scratch 0"),
+            "p:12: rank 0 step 2: reads scratch chunk 0 before it is written");
+  EXPECT_EQ(refusal_of_lists("chunk: 0}]", "chunk: 1}]"), "p:16: rank 1 step 1: writes output chunk 2 twice");
+  EXPECT_EQ(refusal_of_lists("chunks: 2, send", "chunks: 5, send"),
+            "p:10:9: step 0: source: 5 chunks from 0 by 1 name chunk 0 twice");
+  EXPECT_EQ(refusal_of_lists("chunks: 2, send", "chunks: 2, own_stride: 2, send"),
+            "p:10:9: step 0: source stride: 2 is not below 2");
+  EXPECT_EQ(refusal_of_lists("to: scratch 2", "to: scratch 1"),
+            "p:10:9: step 0: source chunk 0 and destination chunk 1 differ in size (in c % 2)");
+  EXPECT_EQ(refusal_of_lists("to: scratch 2", "to: scratch 4"), "p:10:9: step 0: destination chunk: 4 is not below 4");
+  EXPECT_EQ(refusal_of_lists("scratch: 4", "scratch: 4\nmessage_chunks: 1"),
+            "p:11:9: step 0: chunks: 2 are more than message_chunks, which is 1");
+  EXPECT_EQ(refusal_of_lists("version: 2", "version: 1"), "p:6:10: 'scratch' needs 'version: 2'");
+  EXPECT_EQ(refusal_of_lists("own: scratch 2, to: output 0", "own: output 2, to: output 3"),
+            "p:12:9: step 2: source chunk 2 and destination chunk 3 differ in size (in c % 2)");
+}
+
+TEST(PlanFile, RefusesListsThatOverlap) {
+  std::string text = kLists;
+  text.replace(text.find("- {own: scratch 2, to: output 0, chunks: 2}"), 43,
+               "- {own: scratch 2, to: output 0, chunks: 2}\n      - {own: output 0, to: output 2, chunks: 4}");
+  EXPECT_EQ(plan::verify_file(*plan::parse_file(text, "p"), "p").text(),
+            "p:13: rank 0 step 3: reads output chunk 2 as chunk 2 of its list, and writes it as chunk 0");
+}
+
+TEST(PlanBuilder, TakesPlansOfVersion1) {
+  const Plan good = *build(TUTTI_ALL_GATHER, 4, 1, [](PlanBuilder&) {});
+  tutti_plan view = good.view();
+  view.struct_size = offsetof(tutti_plan, scratch_chunks);
+  view.scratch_chunks = view.message_chunks = ~0u;  // what a plugin of version 1 does not set
+  view.ranges = reinterpret_cast<const tutti_plan_range*>(1);
+  const auto plan = plan::collect([&](const tutti_plan_sink* sink) { return sink->emit(sink->context, &view); });
+  ASSERT_TRUE(plan.ok()) << plan.status().to_string();
+  EXPECT_EQ(*plan, good);
+}
+
+TEST(PlanFile, IsProvedWithThePlaceOfTheStep) {
+  std::string text = kBroadcast;
+  const PlanFile right = *plan::parse_file(text, "p.yaml");
+  EXPECT_TRUE(plan::verify_file(right, "p.yaml").ok());
+  text.replace(text.find("recv: [0], to: output 0"), 23, "recv: [0]");
+  EXPECT_EQ(plan::verify_file(*plan::parse_file(text, "p.yaml"), "p.yaml").text(),
+            "p.yaml: rank 1 output chunk 0: is never written");
+  text.replace(text.find("recv: [0]"), 9, "own: output 0, send: [0]");
+  EXPECT_EQ(plan::verify_file(*plan::parse_file(text, "p.yaml"), "p.yaml").text(),
+            "p.yaml:14: rank 1 step 0: reads output chunk 0 before it is written");
+  text.replace(text.find("own: output 0, send: [0]"), 24, "recv: [0], to: output 0}\n      - {recv: [0]");
+  EXPECT_EQ(plan::verify_file(*plan::parse_file(text, "p.yaml"), "p.yaml").text(),
+            "p.yaml:15: deadlock: rank 1 waits at step 1 for a message from rank 0; rank 0 has ended");
 }
 
 TEST(PlanFile, SurvivesDamage) {

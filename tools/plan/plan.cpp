@@ -80,8 +80,7 @@ Status print(const Work& work) {
 
 Status verify(const Work& work) {
   TUTTI_ASSIGN(const plan::PlanFile file, read(work));
-  const Status verdict = plan::verify(file.plans, work.verify);
-  if (!verdict.ok()) return verdict.with_context(source_of(work));
+  TUTTI_TRY(plan::verify_file(file, source_of(work), work.verify));
   const plan::Plan& first = file.plans.front();
   fmt::print("{}: right: {} over {} ranks, {}, with {} slots\n", source_of(work), to_string(first.collective),
              first.rank_count, work.verify.in_place ? "in place" : "out of place", work.verify.slots);

@@ -90,11 +90,11 @@ int32_t HostTeam::move_ll(tutti_work& work, const Operands& operands) {
   const bool folds = operands.recv_count + (operands.own != nullptr ? 1 : 0) > 1 || operands.scaled ||
                      (operands.final && work.divisor != 0);
   const ReduceFunction reduce = folds ? select_reduce(work.data_type, work.reduce_op) : nullptr;
-  for (uint32_t i = 0; i < operands.send_count; ++i) open_slot(work, *operands.send[i]);
+  for (uint32_t i = 0; i < operands.send_count && operands.offset == 0; ++i) open_slot(work, *operands.send[i]);
 
   for (uint64_t done = 0; done < bytes; done += kTileBytes) {
     const uint64_t part = std::min(kTileBytes, bytes - done);
-    const uint64_t word = LL::kSignatureWords + done / 4;
+    const uint64_t word = LL::kSignatureWords + (operands.offset + done) / 4;
     ReduceCall call{
         sources, 0, 1, destinations, part / work.element_bytes, work.scalar, -1, operands.final ? work.divisor : 0};
     for (uint32_t i = 0; i <= operands.recv_count; ++i) {

@@ -28,9 +28,9 @@ bool read_remote(const tutti_connection& from, uint64_t address, void* to, uint6
 
 /// The address at which data of `from` can be read: its slot, the sender's memory, or `scratch` after a read through
 /// the kernel. Null if this read failed.
-const void* received(const tutti_connection& from, uint64_t bytes, void* scratch) {
+const void* received(const tutti_connection& from, uint64_t bytes, uint64_t offset, void* scratch) {
   const SimpleHeader& header = Simple::header(from);
-  if (header.address == 0) return Simple::payload(from);
+  if (header.address == 0) return Simple::payload(from) + offset;
   if ((from.flags & TUTTI_CONNECTION_SHARED_SPACE) != 0) return reinterpret_cast<const void*>(header.address);
   return read_remote(from, header.address, scratch, bytes) ? scratch : nullptr;
 }
@@ -84,7 +84,7 @@ int32_t HostTeam::move_simple(tutti_work& work, const Operands& operands) {
     if (Simple::header(from).address != 0) {
       scratch = copied && operands.output != nullptr ? operands.output : scratch_for(i, bytes);
     }
-    sources[call.source_count] = received(from, bytes, scratch);
+    sources[call.source_count] = received(from, bytes, operands.offset, scratch);
     if (sources[call.source_count++] == nullptr) return TUTTI_REMOTE;
   }
 
@@ -99,7 +99,7 @@ int32_t HostTeam::move_simple(tutti_work& work, const Operands& operands) {
   for (uint32_t i = 0; i < operands.send_count; ++i) {
     tutti_connection& to = *operands.send[i];
     if (!post_direct(work, to, operands.stable ? kept : nullptr, bytes))
-      destinations[call.destination_count++] = Simple::payload(to);
+      destinations[call.destination_count++] = Simple::payload(to) + operands.offset;
   }
   if (call.destination_count > 0) select_reduce(work.data_type, work.reduce_op)(call);
   return TUTTI_OK;

@@ -11,7 +11,7 @@
 //                                           does not recognise
 //   accept(team, work, connection, bytes)   checks the signature of a call's first message
 //   move(team, work, operands)              folds the operands, writes the value to output and slots, signs first
-//                                           messages
+//                                           messages. Called for each part of a message, in ascending order of offsets
 //   publish(team, work, connection, bytes)  hands a slot over
 //
 // Waits poll at most work.spins times. Then run() returns TUTTI_AGAIN with its position in work.cursor, and the caller
@@ -38,6 +38,7 @@ struct Operands {
   bool scaled = false;  ///< the own contribution is multiplied by work.scalar
   bool final = false;   ///< the value is divided by work.divisor
   bool stable = false;  ///< the memory of the value (its destination or source) does not change until the call ends
+  uint64_t offset = 0;  ///< bytes of the message before this part; not 0 only in messages of several chunks
 };
 
 template <class Team, class Wire>
@@ -88,12 +89,23 @@ class Executor {
 
   TUTTI_HD const uint8_t* source(const tutti_plan_step& step, uint32_t chunk, uint64_t element) const {
     if (step.source == TUTTI_BUFFER_NONE) return nullptr;
+    if (step.source == TUTTI_BUFFER_SCRATCH) return scratch(chunk, element);
     const void* buffer = step.source == TUTTI_BUFFER_INPUT ? work_.input : work_.output;
     return static_cast<const uint8_t*>(buffer) + byte_offset(chunk, element);
   }
 
-  TUTTI_HD uint8_t* destination(uint32_t chunk, uint64_t element) const {
+  TUTTI_HD uint8_t* destination(uint32_t buffer, uint32_t chunk, uint64_t element) const {
+    if (buffer == TUTTI_BUFFER_SCRATCH) return scratch(chunk, element);
     return static_cast<uint8_t*>(work_.output) + byte_offset(chunk, element);
+  }
+
+  /// Every scratch chunk has room for a whole chunk.
+  TUTTI_HD uint8_t* scratch(uint32_t chunk, uint64_t element) const {
+    return static_cast<uint8_t*>(work_.scratch) + (chunk * work_.chunk_elements + element) * work_.element_bytes;
+  }
+
+  TUTTI_HD static uint32_t gather_buffer(const tutti_plan_step& step) {
+    return step.gather_buffer == TUTTI_BUFFER_SCRATCH ? TUTTI_BUFFER_SCRATCH : TUTTI_BUFFER_OUTPUT;
   }
 
   /// Elements of the step's longest chunk. All chunks of a fold have the same length.
@@ -111,6 +123,7 @@ class Executor {
   }
 
   TUTTI_HD int32_t run_step(const tutti_plan_step& step) {
+    if (plan_.ranges != nullptr && plan_.ranges[at_.step].count > 1) return run_range(step);
     const bool fold = (step.flags & (TUTTI_STEP_GATHER | TUTTI_STEP_SCATTER)) == 0;
     const uint64_t length = step_length(step, fold);
     for (uint64_t done = at_.slice * work_.slice_elements; done < length; done += work_.slice_elements) {
@@ -126,21 +139,29 @@ class Executor {
 
   /// recv → reduce → copy → send, whichever of them the step has.
   TUTTI_HD int32_t fold_slice(const tutti_plan_step& step, uint64_t element, uint64_t elements) {
+    Operands operands = fold_operands(step);
+    operands.elements = elements;
+    operands.own = source(step, step.source_chunk, element);
+    if (step.destination != TUTTI_BUFFER_NONE) {
+      operands.output = destination(step.destination, step.destination_chunk, element);
+    }
+    return transfer(operands);
+  }
+
+  /// All but the memory of the own chunks.
+  TUTTI_HD Operands fold_operands(const tutti_plan_step& step) const {
     Operands operands;
     operands.recv = work_.receivers + step.recv_begin;
     operands.send = work_.senders + step.send_begin;
     operands.recv_count = step.recv_count;
     operands.send_count = step.send_count;
-    operands.elements = elements;
-    operands.own = source(step, step.source_chunk, element);
     operands.scaled = work_.reduce_op == TUTTI_PREMUL_SUM && step.source == TUTTI_BUFFER_INPUT;
     operands.final = (step.flags & TUTTI_STEP_FINAL) != 0;
     operands.stable = (step.flags & TUTTI_STEP_STABLE) != 0;
-    if (step.destination != TUTTI_BUFFER_NONE) operands.output = destination(step.destination_chunk, element);
     for (uint32_t i = 0; i < step.recv_count; ++i) {
       operands.own_position += plan_.peers[step.recv_begin + i].rank < plan_.rank ? 1u : 0u;
     }
-    return transfer(operands);
+    return operands;
   }
 
   /// GATHER and SCATTER: the own copy, then sends, then receives, one peer at a time; each by the length of its own
@@ -153,7 +174,8 @@ class Executor {
       if (at_.peer == 0) {
         if (step.source == TUTTI_BUFFER_NONE || step.destination == TUTTI_BUFFER_NONE) continue;
         operands.own = source(step, chunk, element);
-        operands.output = destination(step.destination_chunk, element);
+        operands.output = destination(step.destination, step.destination_chunk, element);
+        operands.scaled = work_.reduce_op == TUTTI_PREMUL_SUM && step.source == TUTTI_BUFFER_INPUT;
       } else if (at_.peer < sends) {
         const uint32_t peer = step.send_begin + at_.peer - 1;
         if ((step.flags & TUTTI_STEP_SCATTER) != 0) chunk = plan_.peers[peer].chunk;
@@ -165,7 +187,7 @@ class Executor {
       } else {
         const uint32_t peer = step.recv_begin + at_.peer - sends;
         chunk = plan_.peers[peer].chunk;
-        operands.output = destination(chunk, element);
+        operands.output = destination(gather_buffer(step), chunk, element);
         operands.recv = work_.receivers + peer;
         operands.recv_count = 1;
       }
@@ -179,6 +201,15 @@ class Executor {
   /// Waits for all of the operands, moves them, hands the slots on.
   TUTTI_HD int32_t transfer(const Operands& operands) {
     const uint64_t bytes = operands.elements * work_.element_bytes;
+    if (const int32_t outcome = wait_for_messages(operands, bytes); outcome != TUTTI_OK) return outcome;
+    const int32_t outcome = Wire::move(team_, work_, operands);
+    if (outcome != TUTTI_OK) return fail(outcome, operands.recv_count > 0 ? *operands.recv[0] : *operands.send[0]);
+    hand_over(operands, bytes);
+    return TUTTI_OK;
+  }
+
+  /// Waits for free slots and for messages of so many bytes, and checks these.
+  TUTTI_HD int32_t wait_for_messages(const Operands& operands, uint64_t bytes) {
     const uint64_t taken = Wire::slot_bytes(bytes);
     for (uint32_t i = 0; i < operands.send_count; ++i) place_message(*operands.send[i], taken);
     for (uint32_t i = 0; i < operands.recv_count; ++i) place_message(*operands.recv[i], taken);
@@ -195,11 +226,160 @@ class Executor {
       tutti_connection& from = *operands.recv[i];
       if (int32_t verdict = Wire::accept(team_, work_, from, bytes); verdict != TUTTI_OK) return fail(verdict, from);
     }
-    outcome = Wire::move(team_, work_, operands);
-    if (outcome != TUTTI_OK) return fail(outcome, operands.recv_count > 0 ? *operands.recv[0] : *operands.send[0]);
+    return TUTTI_OK;
+  }
+
+  TUTTI_HD void hand_over(const Operands& operands, uint64_t bytes) {
     team_.hand_over(
         operands.send_count, [&](uint32_t i) { Wire::publish(team_, work_, *operands.send[i], bytes); },
         operands.recv_count, [&](uint32_t i) { release_slot(team_, *operands.recv[i]); });
+  }
+
+  // --- Steps with several chunks. A message has the chunks of its list one after the other; each begins on a line of
+  // its own (64 bytes). A slice is a part of a message that begins on a line, so it may have parts of several chunks.
+
+  /// A list of chunks in a buffer.
+  struct List {
+    uint32_t buffer;
+    uint32_t first;
+    uint32_t stride;
+  };
+  /// The part of a chunk that a slice has.
+  struct Part {
+    uint32_t index;     ///< in the list
+    uint64_t element;   ///< of the chunk, at which the part begins
+    uint64_t elements;  ///< 0: the slice has no more parts
+    uint64_t offset;    ///< bytes of the slice before it
+  };
+
+  TUTTI_HD uint32_t chunks_of(uint32_t buffer) const {
+    if (buffer == TUTTI_BUFFER_INPUT) return plan_.input_blocks * plan_.chunks;
+    if (buffer == TUTTI_BUFFER_OUTPUT) return plan_.output_blocks * plan_.chunks;
+    return buffer == TUTTI_BUFFER_SCRATCH ? plan_.scratch_chunks : plan_.chunks;
+  }
+  TUTTI_HD uint32_t chunk_at(const List& list, uint32_t index) const {
+    return static_cast<uint32_t>((list.first + uint64_t{index} * list.stride) % chunks_of(list.buffer));
+  }
+  TUTTI_HD uint64_t line_elements() const { return 64 / work_.element_bytes; }
+
+  /// Walks through the parts of one slice of a message, or through those of a copy of the same chunks.
+  class Parts {
+   public:
+    TUTTI_HD Parts(const Executor& executor, const List& list, uint32_t count, uint64_t begin, uint64_t elements)
+        : executor_(executor), list_(list), count_(count), begin_(begin), end_(begin + elements) {}
+
+    /// The next part that holds elements.
+    TUTTI_HD Part next() {
+      for (; index_ < count_; ++index_) {
+        const uint64_t length = executor_.chunk_length(executor_.chunk_at(list_, index_));
+        const uint64_t line = executor_.line_elements();
+        const uint64_t start = start_;
+        if (start >= end_) break;
+        start_ += (length + line - 1) / line * line;
+        const uint64_t from = start < begin_ ? begin_ : start;
+        const uint64_t to = start + length < end_ ? start + length : end_;
+        if (from >= to) continue;
+        return {index_++, from - start, to - from, (from - begin_) * executor_.work_.element_bytes};
+      }
+      return {0, 0, 0, 0};
+    }
+
+   private:
+    const Executor& executor_;
+    const List list_;
+    const uint32_t count_;
+    const uint64_t begin_;
+    const uint64_t end_;
+    uint32_t index_ = 0;
+    uint64_t start_ = 0;  // of the next chunk in the message
+  };
+
+  /// Bytes of the slice of a message, from its first to its last element; 0: the message is over.
+  TUTTI_HD uint64_t slice_bytes(const List& list, uint32_t count, uint64_t begin) const {
+    Parts parts(*this, list, count, begin, work_.slice_elements);
+    uint64_t bytes = 0;
+    for (Part part = parts.next(); part.elements > 0; part = parts.next()) {
+      bytes = part.offset + part.elements * work_.element_bytes;
+    }
+    return bytes;
+  }
+
+  TUTTI_HD int32_t run_range(const tutti_plan_step& step) {
+    const tutti_plan_range& range = plan_.ranges[at_.step];
+    const bool fold = (step.flags & (TUTTI_STEP_GATHER | TUTTI_STEP_SCATTER)) == 0;
+    const uint64_t line = line_elements();
+    const uint64_t most = range.count * ((chunk_length(0) + line - 1) / line * line);
+    for (uint64_t begin = at_.slice * work_.slice_elements; begin < most; begin += work_.slice_elements) {
+      const int32_t outcome = fold ? fold_range(step, range, begin) : exchange_range(step, range, begin);
+      if (outcome != TUTTI_OK) return outcome;
+      ++at_.slice;
+      at_.peer = 0;
+    }
+    return TUTTI_OK;
+  }
+
+  TUTTI_HD int32_t fold_range(const tutti_plan_step& step, const tutti_plan_range& range, uint64_t begin) {
+    const List from{step.source, step.source_chunk, range.source_stride};
+    const List to{step.destination, step.destination_chunk, range.destination_stride};
+    const bool keeps = step.destination != TUTTI_BUFFER_NONE;
+    const bool by_source = step.source != TUTTI_BUFFER_NONE || !keeps;
+    return transfer_parts(fold_operands(step), by_source ? from : to, range.count, begin,
+                          [&](Operands& operands, const Part& part) {
+                            operands.own = source(step, chunk_at(from, part.index), part.element);
+                            if (keeps) operands.output = destination(to.buffer, chunk_at(to, part.index), part.element);
+                          });
+  }
+
+  /// GATHER and SCATTER, as exchange_slice.
+  TUTTI_HD int32_t exchange_range(const tutti_plan_step& step, const tutti_plan_range& range, uint64_t begin) {
+    const uint32_t sends = 1 + step.send_count;
+    for (; at_.peer < sends + step.recv_count; ++at_.peer) {
+      Operands operands;
+      List list{step.source, step.source_chunk, range.source_stride};
+      const bool copies = at_.peer == 0;
+      const bool receives = at_.peer >= sends;
+      if (copies && (step.source == TUTTI_BUFFER_NONE || step.destination == TUTTI_BUFFER_NONE)) continue;
+      if (receives) {
+        const uint32_t peer = step.recv_begin + at_.peer - sends;
+        list = {gather_buffer(step), plan_.peers[peer].chunk, range.destination_stride};
+        operands.recv = work_.receivers + peer;
+        operands.recv_count = 1;
+      } else if (!copies) {
+        const uint32_t peer = step.send_begin + at_.peer - 1;
+        if ((step.flags & TUTTI_STEP_SCATTER) != 0) list.first = plan_.peers[peer].chunk;
+        operands.send = work_.senders + peer;
+        operands.send_count = 1;
+      }
+      operands.scaled = !receives && work_.reduce_op == TUTTI_PREMUL_SUM && step.source == TUTTI_BUFFER_INPUT;
+      const List to{step.destination, step.destination_chunk, range.destination_stride};
+      const int32_t outcome =
+          transfer_parts(operands, list, range.count, begin, [&](Operands& part_operands, const Part& part) {
+            const uint32_t chunk = chunk_at(list, part.index);
+            if (!receives) part_operands.own = source(step, chunk, part.element);
+            if (receives) part_operands.output = destination(list.buffer, chunk, part.element);
+            if (copies) part_operands.output = destination(to.buffer, chunk_at(to, part.index), part.element);
+          });
+      if (outcome != TUTTI_OK) return outcome;
+    }
+    return TUTTI_OK;
+  }
+
+  /// transfer() of a slice in parts; `place` sets the memory of a part. All messages have the lengths of `list`.
+  template <class Place>
+  TUTTI_HD int32_t transfer_parts(Operands operands, const List& list, uint32_t count, uint64_t begin, Place&& place) {
+    const uint64_t bytes = slice_bytes(list, count, begin);
+    if (bytes == 0) return TUTTI_OK;
+    operands.stable = false;
+    if (const int32_t outcome = wait_for_messages(operands, bytes); outcome != TUTTI_OK) return outcome;
+    Parts parts(*this, list, count, begin, work_.slice_elements);
+    for (Part part = parts.next(); part.elements > 0; part = parts.next()) {
+      operands.elements = part.elements;
+      operands.offset = part.offset;
+      place(operands, part);
+      const int32_t outcome = Wire::move(team_, work_, operands);
+      if (outcome != TUTTI_OK) return fail(outcome, operands.recv_count > 0 ? *operands.recv[0] : *operands.send[0]);
+    }
+    hand_over(operands, bytes);
     return TUTTI_OK;
   }
 

@@ -12,6 +12,10 @@
 //   all-reduce, ring over n ranks:  1 block in and out, n chunks      all-gather:  1 block in, n blocks out, 1 chunk
 //   reduce-scatter:                 n blocks in, 1 out, 1 chunk       all-to-all:  n blocks in and out, 1 chunk
 //
+// The scratch buffer is memory of the rank. The plan says how many chunks it has; chunk c is as long as chunk c %
+// chunks of a block. A step can read a scratch chunk after an earlier step of the same loop has written it. In each
+// loop, the contents are undefined at first.
+//
 // A step is one generic operation. The primitives of NCCL (send, recv, recvReduceSend, recvReduceCopySend,
 // recvCopySend, ...) are special cases. A fold is a reduction:
 //
@@ -19,15 +23,23 @@
 //   write value to the destination chunk (if destination)
 //   send value to each peer in `send`
 //
-//   TUTTI_STEP_GATHER:  the step folds nothing. It writes the message of peers[i] in `recv` to output chunk
-//                       peers[i].chunk. It copies the source chunk (if any) to the destination chunk (if any), and
-//                       sends the source chunk to the peers in `send`.
+//   TUTTI_STEP_GATHER:  the step folds nothing. It writes the message of peers[i] in `recv` to chunk peers[i].chunk of
+//                       the output, or of the buffer that gather_buffer names. It copies the source chunk (if any) to
+//                       the destination chunk (if any), and sends the source chunk to the peers in `send`.
 //   TUTTI_STEP_SCATTER: peers[i] in `send` gets chunk peers[i].chunk of the source buffer instead of the value. The
 //                       step receives only if it is also a GATHER step.
 //   TUTTI_STEP_FINAL:   the value is complete. The final operation of the reduction (the division of an average) is
 //                       applied before the value is written or sent. Every output chunk of a reduction passes exactly
 //                       one FINAL step, also if the operation is a sum. Only steps that fold, of collectives that
 //                       reduce, have this flag.
+//
+// A step has one chunk, or a list of chunks: ranges[step].count chunks of each buffer. Chunk i of the list is chunk
+// (first + i × stride) modulo the number of chunks of the buffer; `first` is the chunk in the step or in the peer. So a
+// stride of 1 names neighbours, and a stride of `chunks` names one chunk in each block of several blocks. The step does
+// for each i what it would do with one chunk. But each message has all chunks of the list, one after the other. Both
+// ends of a message must have the same number of chunks, and chunks i of all lists of a step that folds have the same
+// length. No chunk occurs twice in a list. In a step that folds, chunk i that is read and chunk j that is written are
+// the same memory only if i = j.
 //
 // Steps run in order. A step that folds waits for a filled slot of each peer in `recv`, and for a free slot to each
 // peer in `send`. In GATHER and SCATTER steps the sends do not wait for the receives. Messages between two ranks on one
@@ -52,10 +64,11 @@
 extern "C" {
 #endif
 
-/* The buffers of a step. A destination is NONE or OUTPUT. */
+/* The buffers of a step. A destination is NONE, OUTPUT or SCRATCH. */
 #define TUTTI_BUFFER_NONE 0u
 #define TUTTI_BUFFER_INPUT 1u
 #define TUTTI_BUFFER_OUTPUT 2u
+#define TUTTI_BUFFER_SCRATCH 3u
 
 /* Step flags. */
 #define TUTTI_STEP_GATHER 1u
@@ -74,13 +87,21 @@ typedef struct tutti_plan_step {
   uint8_t source;
   uint8_t destination;
   uint8_t flags;
-  uint8_t reserved;
+  uint8_t gather_buffer; /* of a GATHER step: OUTPUT or SCRATCH; 0: OUTPUT */
   uint32_t source_chunk;
   uint32_t destination_chunk;
   /* Ranges of tutti_plan.peers: ascending by rank; in GATHER and SCATTER steps, in the order of the plan's author. */
   uint16_t recv_begin, recv_count;
   uint16_t send_begin, send_count;
 } tutti_plan_step;
+
+/* The chunks of a step. A step with one chunk has the count 1 and the strides 0. */
+typedef struct tutti_plan_range {
+  uint32_t count;              /* of chunks, 1 to message_chunks */
+  uint32_t source_stride;      /* of the source, of the chunks that a SCATTER step sends, and of a step that forwards */
+  uint32_t destination_stride; /* of the destination, and of the chunks that a GATHER step receives */
+  uint32_t reserved;           /* 0 */
+} tutti_plan_range;
 
 typedef struct tutti_plan {
   uint32_t struct_size;
@@ -96,6 +117,11 @@ typedef struct tutti_plan {
   uint32_t peer_count;
   const tutti_plan_step* steps;
   const tutti_plan_peer* peers;
+  /* The host takes plans whose struct_size ends here: then the following fields are 0. */
+  uint32_t scratch_chunks; /* of this rank */
+  uint32_t message_chunks; /* the largest count of a range in the plans of all ranks; 0 or 1: all messages have one
+                              chunk. The same on all ranks: the length of chunks depends on it */
+  const tutti_plan_range* ranges; /* one for each step; null: every step has one chunk */
 } tutti_plan;
 
 #ifdef __cplusplus

@@ -105,6 +105,8 @@ typedef struct tutti_work {
   uint32_t fences;       /* 1: a store that a sleeper may wait for must be a full barrier; 0: sleepers make one */
   tutti_cursor cursor;
   tutti_fault fault;
+  void*
+      scratch; /* the plan's scratch_chunks × chunk_elements elements, of this channel alone; null: the plan has none */
 } tutti_work;
 
 /* Devices. */

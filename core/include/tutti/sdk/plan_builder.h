@@ -19,7 +19,11 @@
 
 namespace tutti::sdk {
 
-enum class Buffer : uint8_t { kInput = TUTTI_BUFFER_INPUT, kOutput = TUTTI_BUFFER_OUTPUT };
+enum class Buffer : uint8_t {
+  kInput = TUTTI_BUFFER_INPUT,
+  kOutput = TUTTI_BUFFER_OUTPUT,
+  kScratch = TUTTI_BUFFER_SCRATCH
+};
 
 /// The plan of one rank on one channel, under construction. Threads: one thread at a time.
 class PlanBuilder {
@@ -36,8 +40,12 @@ class PlanBuilder {
     /// Adds the message of `rank` to the fold.
     Step& recv(uint32_t rank) { return add(recv_, rank, 0); }
     /// Writes the value to this output chunk.
-    Step& to_output(uint32_t chunk) {
-      step_.destination = TUTTI_BUFFER_OUTPUT;
+    Step& to_output(uint32_t chunk) { return to(Buffer::kOutput, chunk); }
+    /// Writes the value to this scratch chunk.
+    Step& to_scratch(uint32_t chunk) { return to(Buffer::kScratch, chunk); }
+    /// Writes the value to this chunk of the output or of the scratch buffer.
+    Step& to(Buffer buffer, uint32_t chunk) {
+      step_.destination = static_cast<uint8_t>(buffer);
       step_.destination_chunk = chunk;
       return *this;
     }
@@ -49,6 +57,17 @@ class PlanBuilder {
     Step& gather(uint32_t rank, uint32_t chunk) {
       flag(TUTTI_STEP_GATHER);
       return add(recv_, rank, chunk);
+    }
+    /// Makes a gather step write its messages to the scratch buffer.
+    Step& gather_to_scratch() {
+      step_.gather_buffer = TUTTI_BUFFER_SCRATCH;
+      return *this;
+    }
+    /// Gives the step `count` chunks, and its messages as many. The chunks that the other calls name are the first of
+    /// each list; the next chunk of a list is a stride away.
+    Step& chunks(uint32_t count, uint32_t source_stride = 1, uint32_t destination_stride = 1) {
+      range_ = count > 1 ? tutti_plan_range{count, source_stride, destination_stride, 0} : tutti_plan_range{1, 0, 0, 0};
+      return *this;
     }
     /// Sends this chunk of the buffer that own() names to `rank`. Makes this a scatter step.
     Step& scatter(uint32_t rank, uint32_t chunk) {
@@ -73,6 +92,15 @@ class PlanBuilder {
       peers.push_back({rank, chunk});
       return *this;
     }
+    /// A step has no stride for buffers that it does not use.
+    tutti_plan_range range() const {
+      tutti_plan_range range = range_;
+      const bool gathers = (step_.flags & TUTTI_STEP_GATHER) != 0 && !recv_.empty();
+      const bool writes = step_.destination != TUTTI_BUFFER_NONE || gathers;
+      if (step_.source == TUTTI_BUFFER_NONE && writes) range.source_stride = 0;
+      if (!writes) range.destination_stride = 0;
+      return range;
+    }
     /// Sorts the peers of a step that folds by rank. A gather or scatter step keeps the order of its author.
     void sort_peers() {
       if ((step_.flags & (TUTTI_STEP_GATHER | TUTTI_STEP_SCATTER)) != 0) return;
@@ -82,6 +110,7 @@ class PlanBuilder {
     }
 
     tutti_plan_step step_ = {};
+    tutti_plan_range range_ = {1, 0, 0, 0};
     Peers recv_;
     Peers send_;
   };
@@ -105,6 +134,17 @@ class PlanBuilder {
     plan_.output_blocks = blocks_out || blocks_both ? rank_count : 1;
   }
 
+  /// Gives the rank a scratch buffer of so many chunks.
+  PlanBuilder& scratch(uint32_t chunks) {
+    plan_.scratch_chunks = chunks;
+    return *this;
+  }
+  /// States the largest number of chunks that a message of any rank has (Step::chunks). All ranks state the same.
+  PlanBuilder& message_chunks(uint32_t count) {
+    plan_.message_chunks = count;
+    return *this;
+  }
+
   /// Begins the next step. The reference is valid until the next call of step().
   Step& step() { return steps_.emplace_back(); }
 
@@ -113,7 +153,9 @@ class PlanBuilder {
   int32_t emit(const tutti_plan_sink& sink) {
     std::vector<tutti_plan_step> steps;
     std::vector<tutti_plan_peer> peers;
+    std::vector<tutti_plan_range> ranges;
     for (Step& step : steps_) {
+      ranges.push_back(step.range());
       step.sort_peers();
       tutti_plan_step out = step.step_;
       if (!place(step.recv_, peers, out.recv_begin, out.recv_count)) return TUTTI_UNSUPPORTED;
@@ -124,6 +166,7 @@ class PlanBuilder {
     plan_.peer_count = static_cast<uint32_t>(peers.size());
     plan_.steps = steps.data();
     plan_.peers = peers.data();
+    plan_.ranges = ranges.data();
     return sink.emit(sink.context, &plan_);
   }
 
