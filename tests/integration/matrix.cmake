@@ -5,7 +5,8 @@ add_executable(matrix_test
   ${CMAKE_CURRENT_LIST_DIR}/matrix/cases.cpp
   ${CMAKE_CURRENT_LIST_DIR}/matrix/gpu.cpp
   ${CMAKE_CURRENT_LIST_DIR}/matrix/runner.cpp
-  ${CMAKE_CURRENT_LIST_DIR}/matrix/scenarios.cpp)
+  ${CMAKE_CURRENT_LIST_DIR}/matrix/scenarios.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/matrix/team.cpp)
 target_link_libraries(matrix_test PRIVATE tutti_check tutti_core_static tutti_options CLI11::CLI11)
 target_include_directories(matrix_test PRIVATE ${PROJECT_SOURCE_DIR}/tests)
 tutti_precompile(matrix_test <CLI/CLI.hpp>)

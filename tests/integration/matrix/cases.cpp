@@ -71,6 +71,10 @@ struct Space {
       protocols = kProtocols.size();
       registrations = 2;
     }
+    if (selection.network) {
+      reaches = {Reach::kOwnHosts, Reach::kTwoHosts};
+      std::erase(rank_counts, 1);
+    }
     if (!selection.rank_counts.empty()) rank_counts = selection.rank_counts;
     std::copy_if(kCounts.begin(), kCounts.end(), std::back_inserter(counts),
                  [&](size_t count) { return count <= selection.max_count; });

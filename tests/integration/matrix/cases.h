@@ -48,6 +48,7 @@ struct Selection {
   size_t max_count = ~size_t{0};
   std::string filter;  ///< part of a case's text; empty: all
   bool gpus = false;   ///< what runs on GPUs, instead of on the host
+  bool network = false;  ///< only what runs between hosts
 };
 
 /// The cases, those of one rank count together, and within it those of one problem.

@@ -9,6 +9,7 @@
 #include "integration/matrix/gpu.h"
 #include "integration/matrix/runner.h"
 #include "integration/matrix/scenarios.h"
+#include "integration/matrix/team.h"
 
 namespace tutti::matrix {
 namespace {
@@ -51,9 +52,11 @@ Tally run_scenarios(const Selection& selection) {
                                          {"direct/two-shot", "simple", Reach::kOwnHosts}};
   const auto start = Clock::now();
   Tally total;
+  const auto is_local = [](const Setting& setting) { return setting.reach == Reach::kOneHost; };
   const auto rank_counts = selection.rank_counts.empty() ? std::vector{1, 3, 4} : selection.rank_counts;
   for (const Scenario& scenario : scenarios()) {
     for (const Setting& setting : settings) {
+      if (selection.network && is_local(setting)) continue;
       for (const int rank_count : rank_counts) {
         const std::string name = fmt::format("{}, {}, {} ranks", scenario.name, to_string(setting), rank_count);
         if (name.find(selection.filter) == std::string::npos) continue;
@@ -70,6 +73,7 @@ Tally run_scenarios(const Selection& selection) {
 int run(int argc, char** argv) {
   CLI::App app("Checks every collective over every combination of what can run it.", "matrix_test");
   Selection selection;
+  std::vector<std::string> namespaces;
   bool list = false;
   app.add_flag("--full", selection.full, "Every combination; else a set in which every pair of values occurs");
   app.add_option("--seed", selection.seed, "Of the inputs and of the choice of pairs (default 1)");
@@ -77,8 +81,14 @@ int run(int argc, char** argv) {
   app.add_option("--max-count", selection.max_count, "No more elements than these");
   app.add_option("--filter", selection.filter, "Only cases with this text: 'all_reduce float16', 'ring/ll'");
   app.add_flag("--gpus", selection.gpus, "On GPUs: rank r on GPU r modulo their number");
+  app.add_option("--namespaces", namespaces,
+                 "Files of network namespaces: ranks live there, the same number in each, and only the network is used")
+      ->delimiter(',')
+      ->check(CLI::ExistingFile);
   app.add_flag("--list", list, "Print the cases and run none");
   CLI11_PARSE(app, argc, argv);
+  selection.network = !namespaces.empty();
+  set_namespaces(std::move(namespaces));
   if (list) {
     for (const Case& one : cases(selection)) fmt::print("{}\n", to_string(one));
     return 0;
@@ -88,6 +98,7 @@ int run(int argc, char** argv) {
     return kSkipped;
   }
   fmt::print("seed {}\n", selection.seed);
+  enter_namespace(0, 1);  // where rank 0 lives, which all ranks must reach
   Tally total = run_matrix(selection);
   if (!selection.gpus) total += run_scenarios(selection);
   fmt::print("{} passed, {} failed, {} not offered\n", total.passed, total.failed, total.not_offered);

@@ -1,13 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ranks of one test as threads.
+// The ranks of one test as threads. Each thread may live in a network namespace, which is a host of its own to Tutti.
 #pragma once
 
 #include <barrier>
 #include <functional>
+#include <string>
 #include <thread>
 #include <vector>
 
 namespace tutti::matrix {
+
+/// The files of network namespaces: the first part of the ranks of each team lives in the first one, and so on. None:
+/// threads stay where they are. Set once, before the first team runs.
+void set_namespaces(std::vector<std::string> files);
+
+/// Moves the calling thread to the network namespace of a rank. Threads that it starts live there, too. Ends the
+/// program if that fails.
+void enter_namespace(int rank, int rank_count);
 
 class Team {
  public:
@@ -17,7 +26,12 @@ class Team {
   void run(const std::function<void(int rank)>& part) {
     std::vector<std::jthread> threads;
     threads.reserve(static_cast<size_t>(rank_count_));
-    for (int rank = 0; rank < rank_count_; ++rank) threads.emplace_back([&part, rank] { part(rank); });
+    for (int rank = 0; rank < rank_count_; ++rank) {
+      threads.emplace_back([this, &part, rank] {
+        enter_namespace(rank, rank_count_);
+        part(rank);
+      });
+    }
   }
   /// Waits until every rank of run() is here.
   void meet() { sync_.arrive_and_wait(); }
