@@ -81,6 +81,7 @@ class Connection : public sdk::Connection {
   Status write_out(Stream& stream);
   Status fill(Stream& stream, bool first);
   Result<bool> next_message();
+  bool is_worth_a_look();
   Status accept(const Header& header, Request& request, uint32_t index);
   Result<size_t> read(Stream& stream, uint8_t* to, size_t bytes);
   static void delay_acknowledgements(Stream& stream);
@@ -94,6 +95,8 @@ class Connection : public sdk::Connection {
   std::vector<Stream> streams_;
   std::array<Request, kMaxRequests> requests_;
   std::deque<Request*> receives_;  // posted and not fully matched, in order
+  uint64_t empty_looks_ = 0;  // at stream 0 for a message, in a row
+  uint64_t seen_arousals_ = 0;
 };
 
 }  // namespace tutti::net_socket

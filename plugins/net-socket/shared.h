@@ -16,6 +16,7 @@ struct Shared {
   int buffer_bytes = 0;       ///< 0: the system's choice
   Milliseconds grace{10000};  ///< a connection survives each silence shorter than this
   sdk::Host host{};
+  mutable uint64_t arousals = 0;  ///< how often `events` has told of something; idle connections then look
   Fd events;  ///< epoll, edge-triggered, of every socket with data, and of listeners
 
   /// A connection that has been silent for this long is lost.
