@@ -18,7 +18,6 @@ namespace {
 constexpr size_t kMaxVectors = 16;
 constexpr uint64_t kMaxMessage = uint64_t{1} << 40;
 constexpr Milliseconds kCheckInterval{250};
-constexpr Milliseconds kDelayInterval{10};
 constexpr uint64_t kEagerLooks = 128;  // in a row, before a connection counts as idle
 constexpr uint64_t kIdleLooks = 16;    // an idle connection looks once in so many calls
 
@@ -196,16 +195,6 @@ Status Connection::write_out(Stream& stream) {
   return {};
 }
 
-/// Data goes one way, so no data of this side carries acknowledgements. By default, the kernel then acknowledges every
-/// small message at once, with a packet that costs both processors about a microsecond. It can wait for the next
-/// messages instead. It leaves this mode after each pause of 40 ms, so the mode is set again at times.
-void Connection::delay_acknowledgements(Stream& stream) {
-  const Time now = Clock::now();
-  if (now < stream.next_delay) return;
-  stream.next_delay = now + kDelayInterval;
-  set_option(stream.socket, IPPROTO_TCP, TCP_QUICKACK, 0);
-}
-
 /// Up to `bytes` bytes that are there now; 0: none. A read that got less than it asked for has emptied the socket: the
 /// next read saves the system call.
 Result<size_t> Connection::read(Stream& stream, uint8_t* to, size_t bytes) {
@@ -213,10 +202,7 @@ Result<size_t> Connection::read(Stream& stream, uint8_t* to, size_t bytes) {
   for (;;) {
     const ssize_t got = ::recv(stream.socket.get(), to, bytes, MSG_DONTWAIT);
     stream.drained = got > 0 && static_cast<size_t>(got) < bytes;
-    if (got > 0) {
-      delay_acknowledgements(stream);
-      return static_cast<size_t>(got);
-    }
+    if (got > 0) return static_cast<size_t>(got);
     if (got == 0) return lost(0);
     if (errno == EAGAIN || errno == EWOULDBLOCK) return size_t{0};
     if (errno != EINTR) return lost(errno);

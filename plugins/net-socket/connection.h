@@ -67,7 +67,6 @@ class Connection : public sdk::Connection {
     size_t ahead_begin = 0;
     size_t ahead_end = 0;
     bool drained = false;  // the last read has emptied the socket
-    Time next_delay{};     // of acknowledgements, see delay_acknowledgements()
     // Of a sender: how far the other host has acknowledged, and since when no more.
     uint64_t acknowledged = 0;
     Time acknowledged_since{};
@@ -84,7 +83,6 @@ class Connection : public sdk::Connection {
   bool is_worth_a_look();
   Status accept(const Header& header, Request& request, uint32_t index);
   Result<size_t> read(Stream& stream, uint8_t* to, size_t bytes);
-  static void delay_acknowledgements(Stream& stream);
   void consume(Stream& stream, size_t bytes);
   Status check_acknowledged(Stream& stream) const;
   Status lost(int error) const;

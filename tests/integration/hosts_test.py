@@ -75,9 +75,9 @@ class PlainLink(Hosts):
         self.matrix(names, "--ranks", "2,4", "--max-count", "4097")
         self.assertGreater(min(self.sent(name, "rail0") for name in names), 1 << 16)
 
-    def test_all_collectives_over_one_stream(self):
+    def test_all_collectives_over_two_streams(self):
         names = hosts.make_hosts(self.addCleanup, rails=1)
-        self.matrix(names, "--ranks", "2,4", "--max-count", "70000", settings__net__socket__streams="1")
+        self.matrix(names, "--ranks", "2,4", "--max-count", "70000", settings__net__socket__streams="2")
 
 
 class PoorLink(Hosts):
