@@ -93,7 +93,7 @@ class Connection : public sdk::Connection {
   std::vector<Stream> streams_;
   std::array<Request, kMaxRequests> requests_;
   std::deque<Request*> receives_;  // posted and not fully matched, in order
-  uint64_t empty_looks_ = 0;  // at stream 0 for a message, in a row
+  uint64_t empty_looks_ = 0;       // at stream 0 for a message, in a row
   uint64_t seen_arousals_ = 0;
 };
 

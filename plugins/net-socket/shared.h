@@ -17,7 +17,7 @@ struct Shared {
   Milliseconds grace{10000};  ///< a connection survives each silence shorter than this
   sdk::Host host{};
   mutable uint64_t arousals = 0;  ///< how often `events` has told of something; idle connections then look
-  Fd events;  ///< epoll, edge-triggered, of every socket with data, and of listeners
+  Fd events;                      ///< epoll, edge-triggered, of every socket with data, and of listeners
 
   /// A connection that has been silent for this long is lost.
   Milliseconds limit() const { return silence_limit(grace); }

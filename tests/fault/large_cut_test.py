@@ -46,7 +46,7 @@ class LargeCall(unittest.TestCase):
         self.ranks = []
         for rank, name in enumerate(self.names):
             command = [ARGS.tutti, "bench", "all_reduce", "--ranks", "2", "--rank", str(rank), "--min", ARGS.size,
-                       "--max", ARGS.size, "--iters", "1", "--repeat", "1", "--warmup", "0", "--in-place", "only",
+                       "--max", ARGS.size, "--iters", "1", "--repeat", "1", "--in-place", "only",
                        "--set", f"host={name}", "--set", "bootstrap.interface=[=rail0]",
                        "--set", "settings.net.socket.interface=[=rail1]",
                        "--set", f"timeouts.peer_loss={PEER_LOSS_S}s"]
