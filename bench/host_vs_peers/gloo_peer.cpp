@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Times the collectives of Gloo between processes of this machine, over TCP on the loopback interface.
+// Times the collectives of Gloo over TCP. The ranks are processes of this machine on the loopback interface. With
+// --rank this process is one of the ranks, and the other ranks are started elsewhere with the same --store.
 #include <gloo/allgather.h>
 #include <gloo/allreduce.h>
 #include <gloo/barrier.h>
@@ -25,9 +26,8 @@ using Reduction = void (*)(void*, const void*, const void*, size_t);
 
 class GlooPeer final : public peer::Peer {
  public:
-  GlooPeer(int rank, int ranks, const std::string& store_folder) {
-    gloo::transport::tcp::attr address("127.0.0.1");
-    auto device = gloo::transport::tcp::CreateDevice(address);
+  GlooPeer(int rank, int ranks, const std::string& address, const std::string& store_folder) {
+    auto device = gloo::transport::tcp::CreateDevice(gloo::transport::tcp::attr(address.c_str()));
     gloo::rendezvous::FileStore store(store_folder);
     auto context = std::make_shared<gloo::rendezvous::Context>(rank, ranks);
     context->connectFullMesh(store, device);
@@ -91,14 +91,39 @@ class GlooPeer final : public peer::Peer {
   uint32_t tag_ = 0;
 };
 
-int run_rank(int rank, const peer::Settings& settings, const std::string& store_folder) {
+struct Place {
+  int rank = -1;
+  std::string address = "127.0.0.1";
+  std::string store_folder;
+};
+
+int run_rank(const Place& place, const peer::Settings& settings) {
   try {
-    GlooPeer peer(rank, settings.ranks, store_folder);
+    GlooPeer peer(place.rank, settings.ranks, place.address, place.store_folder);
     return peer::run_peer(peer, settings);
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "gloo, rank %d: %s\n", rank, error.what());
+    std::fprintf(stderr, "gloo, rank %d: %s\n", place.rank, error.what());
     return 1;
   }
+}
+
+int run_all_ranks(Place place, const peer::Settings& settings) {
+  place.store_folder = (std::filesystem::temp_directory_path() / "gloo_peer_XXXXXX").string();
+  if (mkdtemp(place.store_folder.data()) == nullptr) {
+    std::perror(place.store_folder.c_str());
+    return 1;
+  }
+  for (place.rank = 0; place.rank < settings.ranks; ++place.rank) {
+    if (fork() != 0) continue;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);  // no rank outlives the program
+    _exit(run_rank(place, settings));
+  }
+  int code = 0;
+  for (int status = 0; code == 0 && wait(&status) > 0;) {
+    code = WIFEXITED(status) ? WEXITSTATUS(status) : 1;  // one failed rank ends the run: the others wait for it
+  }
+  std::filesystem::remove_all(place.store_folder);
+  return code;
 }
 
 }  // namespace
@@ -106,23 +131,13 @@ int run_rank(int rank, const peer::Settings& settings, const std::string& store_
 int main(int argc, char** argv) {
   CLI::App app("Times the collectives of Gloo");
   peer::Settings settings;
+  Place place;
   peer::add_options(app, settings);
+  auto* rank = app.add_option("--rank", place.rank, "this process is that rank")->check(CLI::NonNegativeNumber);
+  auto* store = app.add_option("--store", place.store_folder, "a folder that all ranks share, empty at the start");
+  app.add_option("--address", place.address, "of the own interface (default 127.0.0.1)");
+  rank->needs(store);
+  store->needs(rank);
   CLI11_PARSE(app, argc, argv);
-
-  std::string store_folder = (std::filesystem::temp_directory_path() / "gloo_peer_XXXXXX").string();
-  if (mkdtemp(store_folder.data()) == nullptr) {
-    std::perror(store_folder.c_str());
-    return 1;
-  }
-  for (int rank = 0; rank < settings.ranks; ++rank) {
-    if (fork() != 0) continue;
-    prctl(PR_SET_PDEATHSIG, SIGKILL);  // no rank outlives the program
-    _exit(run_rank(rank, settings, store_folder));
-  }
-  int code = 0;
-  for (int status = 0; code == 0 && wait(&status) > 0;) {
-    code = WIFEXITED(status) ? WEXITSTATUS(status) : 1;  // one failed rank ends the run: the others wait for it
-  }
-  std::filesystem::remove_all(store_folder);
-  return code;
+  return place.rank < 0 ? run_all_ranks(place, settings) : run_rank(place, settings);
 }

@@ -19,6 +19,8 @@ constexpr size_t kMaxVectors = 16;
 constexpr uint64_t kMaxMessage = uint64_t{1} << 40;
 constexpr Milliseconds kCheckInterval{250};
 constexpr uint32_t kMaxSkips = 128;  // a round of tests over all requests is shorter
+constexpr uint64_t kEagerLooks = 128;  // in a row, before a connection counts as idle
+constexpr uint64_t kIdleLooks = 16;    // an idle connection looks once in so many calls
 
 }  // namespace
 
@@ -112,7 +114,8 @@ Status Connection::test(sdk::Request& tested, bool& done, uint64_t* bytes) {
 /// The core tests many requests in turn. If one test has just found nothing to move, tests of other requests spare the
 /// system calls until that request is tested again.
 bool Connection::skips(const Request& request) {
-  return idle_ != nullptr && idle_ != &request && ++skips_ < kMaxSkips;
+  if (idle_ == nullptr || idle_ == &request) return false;
+  return seen_arousals_ == shared_.arousals.load(std::memory_order_relaxed) && ++skips_ < kMaxSkips;
 }
 
 void Connection::drive(const Request& request) {
@@ -269,15 +272,27 @@ Status Connection::fill(Stream& stream, bool first) {
   }
 }
 
+/// A look for a message costs a system call. A rank that polls all of its connections looks seldom at idle connections,
+/// so that they do not slow busy connections. Before a thread sleeps, it asks for events; each event makes all connections
+/// look at once.
+bool Connection::is_worth_a_look() {
+  const uint64_t arousals = shared_.arousals.load(std::memory_order_relaxed);
+  if (std::exchange(seen_arousals_, arousals) != arousals) empty_looks_ = 0;
+  ++empty_looks_;
+  return empty_looks_ <= kEagerLooks || empty_looks_ % kIdleLooks == 0;
+}
+
 /// Reads the next header from stream 0 and finds its receive. False: not there yet, or no receive is posted for it yet.
 Result<bool> Connection::next_message() {
   if (receives_.empty()) return false;
   Stream& stream = streams_.front();
   if (stream.ahead_end - stream.ahead_begin < sizeof(Header)) {
+    if (!is_worth_a_look()) return false;
     std::memmove(stream.ahead.get(), stream.ahead.get() + stream.ahead_begin, stream.ahead_end - stream.ahead_begin);
     stream.ahead_end -= std::exchange(stream.ahead_begin, 0);
     TUTTI_ASSIGN(const size_t got, read(stream, stream.ahead.get() + stream.ahead_end, kReadAhead - stream.ahead_end));
     stream.ahead_end += got;
+    if (got > 0) empty_looks_ = 0;
     if (stream.ahead_end - stream.ahead_begin < sizeof(Header)) return false;
   }
   Header header;

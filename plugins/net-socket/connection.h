@@ -84,6 +84,7 @@ class Connection : public sdk::Connection {
   Status write_out(Stream& stream);
   Status fill(Stream& stream, bool first);
   Result<bool> next_message();
+  bool is_worth_a_look();
   Status accept(const Header& header, Request& request, uint32_t index);
   Result<size_t> read(Stream& stream, uint8_t* to, size_t bytes);
   void consume(Stream& stream, size_t bytes);
@@ -100,6 +101,8 @@ class Connection : public sdk::Connection {
   uint64_t moves_ = 0;             // reads and writes that moved bytes
   const Request* idle_ = nullptr;  // the request whose test last moved nothing
   uint32_t skips_ = 0;             // tests of other requests since
+  uint64_t empty_looks_ = 0;       // at stream 0 for a message, in a row
+  uint64_t seen_arousals_ = 0;
 };
 
 }  // namespace tutti::net_socket

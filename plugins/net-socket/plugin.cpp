@@ -75,6 +75,7 @@ class Context : public sdk::NetworkContext {
   Result<bool> arm() override {
     std::array<epoll_event, 64> events{};
     const int count = epoll_wait(shared_.events.get(), events.data(), events.size(), 0);
+    if (count > 0) ++shared_.arousals;
     for (int i = 0; i < count; ++i) {
       if (auto* const stirred = static_cast<uint64_t*>(events[static_cast<size_t>(i)].data.ptr)) *stirred = 1;
     }
@@ -101,7 +102,7 @@ class SocketNetwork : public sdk::Network {
                      "used; empty: "
                      "the best there is."),
         sdk::setting(TUTTI_CONFIG_TEXT, "family", "auto", "auto, ipv4 or ipv6."),
-        sdk::setting(TUTTI_CONFIG_INTEGER, "streams", "2",
+        sdk::setting(TUTTI_CONFIG_INTEGER, "streams", "1",
                      "TCP streams per connection; large messages use all of them.", 1, 16),
         sdk::setting(TUTTI_CONFIG_SIZE, "stripe_min", "64KiB",
                      "Messages from this size on are cut into one part per stream.", 1, 1 << 30),

@@ -19,30 +19,10 @@ import sys
 import time
 import unittest
 
-TIMEOUT_S = 60
-SKIPPED = 77  # as CTest's SKIP_RETURN_CODE
-ISOLATED = "TUTTI_RAILS_ISOLATED"
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
+from hosts import ISOLATED, SKIPPED, TIMEOUT_S, ip, isolate, links_work, make_hosts, skip  # noqa: E402
+
 TUTTI = "tutti"
-
-
-def ip(*arguments, check=True):
-    return subprocess.run(["ip", *arguments], capture_output=True, text=True, check=check)
-
-
-def make_hosts(cleanup):
-    """Two network namespaces with two links; `cleanup` gets the calls that remove them."""
-    tag = secrets.token_hex(2)
-    hosts = [f"tutti-a-{tag}", f"tutti-b-{tag}"]
-    for host in hosts:
-        ip("netns", "add", host)
-        cleanup(ip, "netns", "delete", host, check=False)
-        ip("-n", host, "link", "set", "lo", "up")
-    for rail in (0, 1):
-        ip("link", "add", f"rail{rail}", "netns", hosts[0], "type", "veth", "peer", f"rail{rail}", "netns", hosts[1])
-        for number, host in enumerate(hosts, 1):
-            ip("-n", host, "address", "add", f"10.213.{rail}.{number}/24", "dev", f"rail{rail}")
-            ip("-n", host, "link", "set", f"rail{rail}", "up")
-    return hosts
 
 
 class TwoRails(unittest.TestCase):
@@ -118,39 +98,6 @@ def hold():
     hosts = make_hosts(lambda *call, **options: None)  # the kernel's own cleanup is on trial
     print(*(os.stat(f"/run/netns/{host}").st_ino for host in hosts), flush=True)
     time.sleep(TIMEOUT_S)
-
-
-def isolate():
-    """Runs this program again where all it makes goes with it; 77 where that is not possible."""
-    namespaces = ["unshare", "--mount", "--pid", "--fork", "--kill-child=SIGKILL", "--mount-proc"]
-    with_own_run = ["sh", "-c", 'mount -t tmpfs tmpfs /run && exec "$@"', "sh"]
-    try:
-        possible = os.geteuid() == 0 and subprocess.run(namespaces + with_own_run + ["true"], capture_output=True,
-                                                        timeout=TIMEOUT_S, check=False).returncode == 0
-    except FileNotFoundError:
-        possible = False
-    if not possible:
-        skip("needs root and mount and process namespaces (unshare)")
-    os.environ[ISOLATED] = "1"
-    os.execvp(namespaces[0], namespaces + with_own_run + [sys.executable, *sys.argv])
-
-
-def links_work():
-    name = f"tutti-try-{secrets.token_hex(2)}"
-    try:
-        ip("netns", "add", name)
-        ip("-n", name, "link", "add", "probe", "type", "veth", "peer", "probe2")
-        return True
-    except (subprocess.CalledProcessError, FileNotFoundError):
-        return False
-    finally:
-        if pathlib.Path(f"/run/netns/{name}").exists():
-            ip("netns", "delete", name)
-
-
-def skip(why):
-    print(f"skipped: {why}")
-    sys.exit(SKIPPED)
 
 
 def run_tests(case):

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hosts for tests and benchmarks: network namespaces that links (pairs of veth devices) join. Needs root.
+
+A program calls isolate() first. It then runs again in mount and process namespaces of its own, with a /run of its own.
+The kernel removes the network namespaces with them, however the program ends.
+"""
+
+import os
+import pathlib
+import secrets
+import subprocess
+import sys
+
+TIMEOUT_S = 60
+SKIPPED = 77  # as CTest's SKIP_RETURN_CODE
+ISOLATED = "TUTTI_HOSTS_ISOLATED"
+
+
+def ip(*arguments, check=True):
+    return subprocess.run(["ip", *arguments], capture_output=True, text=True, check=check)
+
+
+def within(host, *command):
+    """The command line that runs a command on a host."""
+    return ["ip", "netns", "exec", host, *command]
+
+
+def skip(why):
+    print(f"skipped: {why}")
+    sys.exit(SKIPPED)
+
+
+def isolate(arguments=None):
+    """Runs this program again where all that it makes goes with it; exits with 77 where that is not possible."""
+    if ISOLATED in os.environ:
+        return
+    namespaces = ["unshare", "--mount", "--pid", "--fork", "--kill-child=SIGKILL", "--mount-proc"]
+    with_own_run = ["sh", "-c", 'mount -t tmpfs tmpfs /run && exec "$@"', "sh"]
+    try:
+        possible = os.geteuid() == 0 and subprocess.run(namespaces + with_own_run + ["true"], capture_output=True,
+                                                        timeout=TIMEOUT_S, check=False).returncode == 0
+    except FileNotFoundError:
+        possible = False
+    if not possible:
+        skip("needs root and mount and process namespaces (unshare)")
+    os.environ[ISOLATED] = "1"
+    os.execvp(namespaces[0], namespaces + with_own_run + [sys.executable, *(arguments or sys.argv)])
+
+
+def links_work():
+    """Whether the kernel makes network namespaces and veth devices."""
+    name = f"tutti-try-{secrets.token_hex(2)}"
+    try:
+        ip("netns", "add", name)
+        ip("-n", name, "link", "add", "probe", "type", "veth", "peer", "probe2")
+        return True
+    except (subprocess.CalledProcessError, FileNotFoundError):
+        return False
+    finally:
+        if pathlib.Path(f"/run/netns/{name}").exists():
+            ip("netns", "delete", name)
+
+
+def require_links():
+    if not links_work():
+        skip("needs network namespaces with veth links")
+
+
+def add_host(name, cleanup):
+    ip("netns", "add", name)
+    cleanup(ip, "netns", "delete", name, check=False)
+    ip("-n", name, "link", "set", "lo", "up")
+
+
+def set_address(host, number, device, rail, prefix=None):
+    """Address number `number` of a rail: 10.213.RAIL.NUMBER, and prefix::NUMBER where a prefix of IPv6 is given."""
+    if prefix is None:
+        ip("-n", host, "address", "add", f"10.213.{rail}.{number}/24", "dev", device)
+    else:
+        ip("-n", host, "address", "add", f"{prefix}::{number}/64", "dev", device, "nodad")
+    ip("-n", host, "link", "set", device, "up")
+
+
+def make_hosts(cleanup, rails=2, prefix=None):
+    """Two hosts with links rail0, rail1 and so on; `cleanup` gets the calls that remove them."""
+    tag = secrets.token_hex(2)
+    hosts = [f"tutti-a-{tag}", f"tutti-b-{tag}"]
+    for host in hosts:
+        add_host(host, cleanup)
+    for rail in range(rails):
+        ip("link", "add", f"rail{rail}", "netns", hosts[0], "type", "veth", "peer", f"rail{rail}", "netns", hosts[1])
+        for number, host in enumerate(hosts, 1):
+            set_address(host, number, f"rail{rail}", rail, prefix)
+    return hosts

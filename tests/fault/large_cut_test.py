@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Takes the data's link down in the middle of one large all_reduce between two hosts (network namespaces).
+
+- The link comes up again within timeouts.peer_loss: the call completes, and every element is right.
+- The link stays down: both ranks fail within the deadline, and each error names both ends and their links.
+
+The cut is made when the link has carried a part of the call's data. Needs root; exits with 77 without.
+
+Run as: large_cut_test.py PATH_OF_TUTTI [--size SIZE] (default 1G)
+"""
+
+import argparse
+import os
+import pathlib
+import re
+import secrets
+import subprocess
+import sys
+import time
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
+import hosts  # noqa: E402
+
+ARGS = None
+PEER_LOSS_S = 3
+LOST_S = 2 * PEER_LOSS_S + 1  # the silence after which net-socket calls a connection lost
+TOLD_S = 2 + 6  # the hub is asked first; then all ranks are told, and end
+END_S = 100  # of a run that goes on, on a busy machine
+BOTH_ENDS = re.compile(r"from rank \d \(host \S+, rail1\) to rank \d \(host \S+, rail1\): "
+                       r"(10\.213\.1\.\d:\d+ to )?10\.213\.1\.\d:\d+")
+
+
+def size_bytes(text):
+    units = {"M": 1 << 20, "G": 1 << 30}
+    return int(text[:-1]) * units[text[-1]]
+
+
+class LargeCall(unittest.TestCase):
+    def start(self):
+        """A rank on each host. The hub uses rail0, the data rail1."""
+        self.names = hosts.make_hosts(self.addCleanup)
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("TUTTI_")}
+        environment["TUTTI_ID"] = f"10.213.0.1:41999:{secrets.token_hex(16)}"
+        self.ranks = []
+        for rank, name in enumerate(self.names):
+            command = [ARGS.tutti, "bench", "all_reduce", "--ranks", "2", "--rank", str(rank), "--min", ARGS.size,
+                       "--max", ARGS.size, "--iters", "1", "--repeat", "1", "--in-place", "only",
+                       "--set", f"host={name}", "--set", "bootstrap.interface=[=rail0]",
+                       "--set", "settings.net.socket.interface=[=rail1]",
+                       "--set", f"timeouts.peer_loss={PEER_LOSS_S}s"]
+            process = subprocess.Popen(hosts.within(name, *command), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                       text=True, env=environment)
+            self.addCleanup(process.communicate)
+            self.addCleanup(process.kill)
+            self.ranks.append(process)
+
+    def sent(self):
+        file = "/sys/class/net/rail1/statistics/tx_bytes"
+        out = subprocess.run(hosts.within(self.names[0], "cat", file), capture_output=True, text=True, check=True)
+        return int(out.stdout)
+
+    def switch(self, state):
+        hosts.ip("-n", self.names[0], "link", "set", "rail1", state)
+
+    def cut_in_the_middle(self):
+        deadline = time.monotonic() + END_S
+        while self.sent() < ARGS.bytes // 8:
+            self.assertLess(time.monotonic(), deadline, "the call does not begin")
+            self.assertEqual([rank.poll() for rank in self.ranks], [None, None])
+        self.switch("down")
+        self.at_cut = self.sent()
+        self.assertLess(self.at_cut, ARGS.bytes * 7 // 8, "the cut came too late")
+
+    def ends(self, within_s):
+        """[(exit code, output)] of both ranks, which must end in time."""
+        deadline = time.monotonic() + within_s
+        outputs = []
+        for rank in self.ranks:
+            out, _ = rank.communicate(timeout=max(0.1, deadline - time.monotonic()))
+            outputs.append((rank.returncode, out))
+        return outputs
+
+    def test_a_short_cut(self):
+        self.start()
+        self.cut_in_the_middle()
+        time.sleep(PEER_LOSS_S * 0.6)  # this is the length of the cut
+        self.assertEqual([rank.poll() for rank in self.ranks], [None, None])
+        self.switch("up")
+        ends = self.ends(END_S)
+        self.assertEqual([code for code, _ in ends], [0, 0], ends)
+        self.assertRegex(ends[0][1], r"wrong 0\b", "rank 0 prints the count of wrong elements")
+
+    def test_a_cut_without_end(self):
+        self.start()
+        self.cut_in_the_middle()
+        cut_at = time.monotonic()
+        for code, out in self.ends(1.5 * LOST_S + TOLD_S):
+            self.assertGreater(code, 0, out)
+            self.assertRegex(out, BOTH_ENDS)
+        print(f"both ranks failed {time.monotonic() - cut_at:.1f} s after the cut", file=sys.stderr)
+
+
+def main():
+    global ARGS
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tutti", type=lambda path: str(pathlib.Path(path).resolve()))
+    parser.add_argument("--size", default="1G", help="such as 256M or 1G (default 1G)")
+    ARGS = parser.parse_args()
+    ARGS.bytes = size_bytes(ARGS.size)
+    hosts.isolate()
+    hosts.require_links()
+    suite = unittest.defaultTestLoader.loadTestsFromTestCase(LargeCall)
+    return 0 if unittest.TextTestRunner(verbosity=2).run(suite).wasSuccessful() else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
