@@ -176,7 +176,7 @@ Result<std::unique_ptr<Ucx>> Ucx::create(const UcxSettings& settings) {
 Status Ucx::open(ucp_config_t* config) {
   ucp_params_t params{};
   params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_NAME;
-  params.features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;
+  params.features = UCP_FEATURE_TAG | UCP_FEATURE_WAKEUP;
   params.name = "tutti";
   if (const ucs_status_t status = ucp_init(&params, config, &context_); status != UCS_OK) {
     return {Code::kConfig, fmt::format("UCX cannot start: {}; check settings.net.ucx.transports, "
@@ -206,17 +206,6 @@ Result<ucp_worker_h> Ucx::make_worker() const {
   return Status(Code::kSystem, fmt::format("UCX cannot make a worker: {}; check the limits of open files (ulimit -n) and of "
                                            "shared memory",
                                            reason_of(status)));
-}
-
-Status Ucx::take(Kind kind, ucp_am_recv_callback_t handler, void* argument) {
-  ucp_am_handler_param_t param{};
-  param.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG;
-  param.id = static_cast<unsigned>(kind);
-  param.cb = handler;
-  param.arg = argument;
-  const ucs_status_t status = ucp_worker_set_am_recv_handler(receives_, &param);
-  if (status == UCS_OK) return {};
-  return {Code::kSystem, "UCX does not take active messages: " + reason_of(status)};
 }
 
 Ucx::~Ucx() {

@@ -15,7 +15,6 @@
 
 #include "tutti/sdk/plugin.h"
 #include "tutti/status.h"
-#include "wire.h"
 
 namespace tutti::net_ucx {
 
@@ -76,9 +75,6 @@ class Ucx {
   ucp_worker_h sends() const { return sends_; }
   ucp_worker_h receives() const { return receives_; }
   std::span<const std::byte> address() const { return address_; }
-
-  /// Hands the messages of an id that arrive to `handler`, from within progress.
-  Status take(Kind kind, ucp_am_recv_callback_t handler, void* argument);
 
   /// Advances all connections, once per round of the callers: a caller passes the number that it got last time (0 at
   /// first), and finds the round done if another caller advanced meanwhile.

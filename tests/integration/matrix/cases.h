@@ -46,8 +46,8 @@ struct Selection {
   uint64_t seed = 1;             ///< of inputs, and of the choice of pairs
   std::vector<int> rank_counts;  ///< empty: 1, 2, 3, 4, 5, 8
   size_t max_count = ~size_t{0};
-  std::string filter;  ///< part of a case's text; empty: all
-  bool gpus = false;   ///< what runs on GPUs, instead of on the host
+  std::string filter;    ///< part of a case's text; empty: all
+  bool gpus = false;     ///< what runs on GPUs, instead of on the host
   bool network = false;  ///< only what runs between hosts
 };
 

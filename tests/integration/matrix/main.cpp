@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
+#include <string_view>
 
 #include "integration/matrix/gpu.h"
 #include "integration/matrix/runner.h"
@@ -55,6 +56,9 @@ Tally run_scenarios(const Selection& selection) {
   const auto is_local = [](const Setting& setting) { return setting.reach == Reach::kOneHost; };
   const auto rank_counts = selection.rank_counts.empty() ? std::vector{1, 3, 4} : selection.rank_counts;
   for (const Scenario& scenario : scenarios()) {
+    // A split makes a listener on the host of its first rank. One thread of this process makes all listeners, and lives
+    // in one namespace.
+    if (selection.network && std::string_view(scenario.name) == "split") continue;
     for (const Setting& setting : settings) {
       if (selection.network && is_local(setting)) continue;
       for (const int rank_count : rank_counts) {
