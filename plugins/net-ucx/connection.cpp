@@ -60,7 +60,8 @@ Connection::Connection(Shared& shared, Fd line, uint32_t id, bool sends)
   if (sends_) return;
   shared_.expect_trial();
   trial_ = take_message(sizeof trial_text_);
-  static_cast<void>(posted(*trial_, post_receive(*trial_, &trial_text_, id_, nullptr)));  // await_trial() tells failures
+  static_cast<void>(
+      posted(*trial_, post_receive(*trial_, &trial_text_, id_, nullptr)));  // await_trial() tells failures
 }
 
 /// The endpoint reports failures of the peer. UCX cannot do that over shared memory: there the line alone tells of
@@ -83,8 +84,9 @@ Status Connection::open_endpoint(std::span<const std::byte> worker, bool same_na
           fmt::format("UCX finds no way from {}: {}; {}let settings.net.ucx.transports (or UCX_TLS) and "
                       "settings.net.ucx.devices (or UCX_NET_DEVICES) of both sides name a network that joins them",
                       ends_, reason_of(status),
-                      same_namespace ? "" : "the two ends are in different network namespaces, where UCX's shared memory "
-                                            "cannot wake a process that sleeps; ")};
+                      same_namespace ? ""
+                                     : "the two ends are in different network namespaces, where UCX's shared memory "
+                                       "cannot wake a process that sleeps; ")};
 }
 
 Status Connection::start_trial() {

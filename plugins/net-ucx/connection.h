@@ -22,8 +22,8 @@ struct Message : sdk::Request {
   std::atomic<bool> ended{false};  ///< stored when UCX has done with it, loaded by test()
   bool used = false;
   ucs_status_t status = UCS_OK;
-  uint64_t room = 0;   ///< bytes of the buffer
-  uint64_t bytes = 0;  ///< of the message, once received
+  uint64_t room = 0;          ///< bytes of the buffer
+  uint64_t bytes = 0;         ///< of the message, once received
   void* operation = nullptr;  ///< UCX's, until it ends
   Ucx* ucx = nullptr;
 };

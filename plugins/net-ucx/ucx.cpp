@@ -81,7 +81,8 @@ bool is_device(const std::string& name) {
 std::string known_devices() {
   std::vector<std::string> names;
   const std::unique_ptr<struct if_nameindex, decltype(&if_freenameindex)> interfaces(if_nameindex(), if_freenameindex);
-  for (const auto* one = interfaces.get(); one != nullptr && one->if_index != 0; ++one) names.emplace_back(one->if_name);
+  for (const auto* one = interfaces.get(); one != nullptr && one->if_index != 0; ++one)
+    names.emplace_back(one->if_name);
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator("/sys/class/infiniband", error))
     names.push_back(entry.path().filename());
@@ -95,8 +96,8 @@ Status check_devices(const std::string& list, const char* origin) {
     const std::string name = item.substr(0, item.find(':'));
     const bool plain = name.find_first_of("*?[]^!\"' ") == std::string::npos;
     if (!plain || name.empty() || name == "all" || is_device(name)) continue;
-    return {Code::kConfig, fmt::format("{} names the device '{}', which is not on this host; there are {}", origin, name,
-                                       known_devices())};
+    return {Code::kConfig, fmt::format("{} names the device '{}', which is not on this host; there are {}", origin,
+                                       name, known_devices())};
   }
   return {};
 }
@@ -203,9 +204,10 @@ Result<ucp_worker_h> Ucx::make_worker() const {
   ucp_worker_h worker = nullptr;
   const ucs_status_t status = ucp_worker_create(context_, &params, &worker);
   if (status == UCS_OK) return worker;
-  return Status(Code::kSystem, fmt::format("UCX cannot make a worker: {}; check the limits of open files (ulimit -n) and of "
-                                           "shared memory",
-                                           reason_of(status)));
+  return Status(Code::kSystem,
+                fmt::format("UCX cannot make a worker: {}; check the limits of open files (ulimit -n) and of "
+                            "shared memory",
+                            reason_of(status)));
 }
 
 Ucx::~Ucx() {

@@ -84,8 +84,8 @@ class Ucx {
   }
   /// Advances all connections now.
   void progress();
-  /// A send or the closing of an endpoint began or ended. Without any, the worker of sends only has data to let out that its transports buffer, and
-  /// is advanced less often.
+  /// A send or the closing of an endpoint began or ended. Without any, the worker of sends only has data to let out
+  /// that its transports buffer, and is advanced less often.
   void send_began() { ++open_sends_; }
   void send_ended() { --open_sends_; }
   /// Prepares the descriptors of both workers for sleeping. False: there is work now.
