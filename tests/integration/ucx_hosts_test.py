@@ -37,7 +37,8 @@ class Hosts(unittest.TestCase):
     def setUp(self):
         self.hosts = rails.make_hosts(self.addCleanup)
         deadline = time.monotonic() + LINK_LIMIT_S
-        for host, rail in ((host, rail) for host in self.hosts for rail in (0, 1)):  # UCX omits links that are not up yet
+        # UCX omits links that are not up yet.
+        for host, rail in ((host, rail) for host in self.hosts for rail in (0, 1)):
             while "state UP" not in rails.ip("-n", host, "link", "show", f"rail{rail}").stdout:
                 self.assertLess(time.monotonic(), deadline, f"rail{rail} of {host} does not come up")
 
