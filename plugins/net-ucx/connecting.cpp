@@ -39,7 +39,8 @@ Result<std::unique_ptr<sdk::Connection>> Connecting::advance() {
   const std::lock_guard lock(shared_.mutex);
   const LogOfUcx log(shared_.host);
   shared_.advance(round_);
-  if (!line_.valid() && connection_ == nullptr && Clock::now() < pause_until_) return std::unique_ptr<sdk::Connection>();
+  if (!line_.valid() && connection_ == nullptr && Clock::now() < pause_until_)
+    return std::unique_ptr<sdk::Connection>();
   const Status advanced = advance_line();
   if (!advanced.ok()) {
     TUTTI_TRY(try_again(advanced));
@@ -174,9 +175,10 @@ Status Connecting::unreachable(const Status& why) const {
     return {Code::kRemote, fmt::format("{} refuses connections; the process there may have ended", to_.text())};
   }
   if (step_ > Step::kConnect) {
-    return {Code::kRemote, fmt::format("{} closes each connection before it stands: {}; do all ranks use this version of "
-                                       "net-ucx, and has the process there free descriptors (ulimit -n)?",
-                                       to_.text(), why.text())};
+    return {Code::kRemote,
+            fmt::format("{} closes each connection before it stands: {}; do all ranks use this version of "
+                        "net-ucx, and has the process there free descriptors (ulimit -n)?",
+                        to_.text(), why.text())};
   }
   return {Code::kRemote,
           fmt::format("{} cannot be reached: {}; check the link, settings.net.ucx.interface and firewalls", to_.text(),
@@ -184,8 +186,8 @@ Status Connecting::unreachable(const Status& why) const {
 }
 
 Status Connecting::start_trial() {
-  const bool same = challenge_.namespace_id == shared_.namespace_id || challenge_.namespace_id == 0 ||
-                    shared_.namespace_id == 0;
+  const bool same =
+      challenge_.namespace_id == shared_.namespace_id || challenge_.namespace_id == 0 || shared_.namespace_id == 0;
   connection_ = std::make_unique<Connection>(shared_, std::move(line_), challenge_.id, true);
   TUTTI_TRY(connection_->watch_line());
   return connection_->open_endpoint(worker_, same);

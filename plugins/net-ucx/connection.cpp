@@ -25,14 +25,20 @@ void send_ended(void* operation, ucs_status_t status, void* raw) {
   message_ended(message, operation, status);
 }
 
-void fetch_ended(void* operation, ucs_status_t status, size_t /*bytes*/, void* raw) {
-  message_ended(*static_cast<Message*>(raw), operation, status);
+void receive_ended(void* operation, ucs_status_t status, const ucp_tag_recv_info_t* info, void* raw) {
+  auto& message = *static_cast<Message*>(raw);
+  message.bytes = info->length;
+  message_ended(message, operation, status);
 }
 
-ucp_request_param_t parameters(Message& message) {
+ucp_request_param_t parameters(Message& message, void* registration) {
   ucp_request_param_t param{};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
   param.user_data = &message;
+  if (registration != nullptr) {
+    param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMH;
+    param.memh = static_cast<Registration*>(registration)->memory;
+  }
   return param;
 }
 
@@ -52,8 +58,10 @@ Connection::Connection(Shared& shared, Fd line, uint32_t id, bool sends)
     free(message);
   }
   if (sends_) return;
-  shared_.route(id_, this);
   shared_.expect_trial();
+  trial_ = take_message(sizeof trial_text_);
+  static_cast<void>(
+      posted(*trial_, post_receive(*trial_, &trial_text_, id_, nullptr)));  // await_trial() tells failures
 }
 
 /// The endpoint reports failures of the peer. UCX cannot do that over shared memory: there the line alone tells of
@@ -76,18 +84,17 @@ Status Connection::open_endpoint(std::span<const std::byte> worker, bool same_na
           fmt::format("UCX finds no way from {}: {}; {}let settings.net.ucx.transports (or UCX_TLS) and "
                       "settings.net.ucx.devices (or UCX_NET_DEVICES) of both sides name a network that joins them",
                       ends_, reason_of(status),
-                      same_namespace ? "" : "the two ends are in different network namespaces, where UCX's shared memory "
-                                            "cannot wake a process that sleeps; ")};
+                      same_namespace ? ""
+                                     : "the two ends are in different network namespaces, where UCX's shared memory "
+                                       "cannot wake a process that sleeps; ")};
 }
 
 Status Connection::start_trial() {
-  Trial trial;
   const std::string ways = ways_of(endpoint_);
-  ways.copy(trial.ways.data(), trial.ways.size() - 1);
+  ways.copy(trial_text_.ways.data(), trial_text_.ways.size() - 1);
   if (!ways.empty()) ends_ += fmt::format(" ({})", ways);
-  trial_ = take_message(0, nullptr);
-  const auto bytes = std::as_bytes(std::span(trial.ways));
-  return posted(*trial_, post(*trial_, Kind::kTrial, bytes.data(), bytes.size()));
+  trial_ = take_message(0);
+  return posted(*trial_, post_send(*trial_, &trial_text_, sizeof trial_text_, id_, nullptr));
 }
 
 Result<bool> Connection::hear_verdict() {
@@ -108,29 +115,27 @@ Result<bool> Connection::hear_verdict() {
   if (verdict_ && *verdict_ != Verdict::kArrived)
     return failure(fmt::format("none arrived within {} s", trial_limit(shared_.grace).count()));
   if (!verdict_ || !trial_->ended) return false;
-  free(*trial_);
-  trial_ = nullptr;
+  free(*std::exchange(trial_, nullptr));
   return true;
 }
 
 Result<bool> Connection::await_trial(Clock::time_point deadline) {
   look_at_line();
   if (gone_) return Status(Code::kRemote, gone_because_);
-  if (!tried_ && Clock::now() <= deadline) return false;
-  const Verdict verdict = tried_ ? Verdict::kArrived : Verdict::kMissing;
+  TUTTI_TRY(lost_);
+  if (!trial_->ended && Clock::now() <= deadline) return false;
+  const bool tried = trial_->ended && trial_->status == UCS_OK && trial_->bytes == sizeof trial_text_;
+  const Verdict verdict = tried ? Verdict::kArrived : Verdict::kMissing;
   size_t moved = 0;  // a line that has carried so little has room
   TUTTI_TRY(write_some(line_, std::as_bytes(std::span(&verdict, 1)), moved).status());
-  if (tried_) return true;
+  if (tried) {
+    end_wait_for_trial();
+    free(*std::exchange(trial_, nullptr));
+    const std::string_view ways(trial_text_.ways.data(), strnlen(trial_text_.ways.data(), trial_text_.ways.size()));
+    if (!ways.empty()) ends_ += fmt::format(" ({})", ways);
+    return true;
+  }
   return Status(Code::kRemote, fmt::format("UCX's messages do not get from {}, although a TCP connection does", ends_));
-}
-
-void Connection::tried(std::span<const std::byte> trial, ucp_ep_h from) {
-  if (tried_ || trial.size() != sizeof(Trial)) return;
-  from_ = from;
-  tried_ = true;
-  end_wait_for_trial();
-  const auto* const ways = reinterpret_cast<const char*>(trial.data());
-  if (*ways != 0) ends_ += fmt::format(" ({})", std::string_view(ways, strnlen(ways, trial.size())));
 }
 
 void Connection::end_wait_for_trial() {
@@ -168,46 +173,41 @@ Status Connection::deregister_memory(void* raw) {
 }
 
 /// Null: too many outstanding.
-Message* Connection::take_message(uint32_t tag, void* registration) {
+Message* Connection::take_message(uint64_t room) {
   if (free_count_ == 0) return nullptr;
   Message* const message = free_.at(--free_count_);
   message->ended.store(false, std::memory_order_relaxed);
   message->used = true;
   message->status = UCS_OK;
-  message->tag = tag;
-  message->memory = registration != nullptr ? static_cast<Registration*>(registration)->memory : nullptr;
+  message->room = room;
   return message;
 }
 
-/// A short message goes in the header, which is UCX's quickest way.
-ucs_status_ptr_t Connection::post(Message& message, Kind kind, const void* address, uint64_t bytes) {
-  ucp_request_param_t param = parameters(message);
+ucs_status_ptr_t Connection::post_send(Message& message, const void* address, uint64_t bytes, uint64_t tag,
+                                       void* registration) {
+  ucp_request_param_t param = parameters(message, registration);
   param.cb.send = send_ended;
-  const Head head{id_, message.tag};
-  std::memcpy(message.packed.data(), &head, sizeof head);
-  if (kind == Kind::kTrial) {
-    param.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
-    param.flags = UCP_AM_SEND_FLAG_REPLY;
-  }
-  const bool apart = bytes > message.packed.size() - sizeof head;
-  if (!apart && bytes > 0) std::memcpy(message.packed.data() + sizeof head, address, bytes);
-  if (apart && message.memory != nullptr) {
-    param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMH;
-    param.memh = message.memory;
-  }
-  return ucp_am_send_nbx(endpoint_, static_cast<unsigned>(apart ? Kind::kApart : kind), message.packed.data(),
-                         sizeof head + (apart ? 0 : bytes), apart ? address : nullptr, apart ? bytes : 0, &param);
+  return ucp_tag_send_nbx(endpoint_, address, bytes, tag, &param);
 }
 
-/// Takes what UCX answered to a send. The message is free again where nothing could be posted now (ok, not used).
+ucs_status_ptr_t Connection::post_receive(Message& message, void* address, uint64_t tag, void* registration) {
+  ucp_request_param_t param = parameters(message, registration);
+  // The callback tells the length, also of a message that is there already.
+  param.op_attr_mask |= UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
+  param.cb.recv = receive_ended;
+  return ucp_tag_recv_nbx(shared_.ucx->receives(), address, message.room, tag, ~uint64_t{0}, &param);
+}
+
+/// Takes what UCX answered. The message is free again where nothing could be posted now (ok, not used).
 Status Connection::posted(Message& message, ucs_status_ptr_t operation) {
   if (operation == nullptr) {
     message.ended.store(true, std::memory_order_relaxed);
     return {};
   }
   if (UCS_PTR_IS_PTR(operation)) {
+    if (message.ended) return {};  // the callback has freed the operation
     message.operation = operation;
-    shared_.ucx->send_began();
+    if (sends_) shared_.ucx->send_began();
     return {};
   }
   const ucs_status_t status = UCS_PTR_STATUS(operation);
@@ -223,9 +223,9 @@ Status Connection::send(const void* address, uint64_t bytes, uint32_t tag, void*
   look_at_line();
   judge_silence();
   TUTTI_TRY(lost_);
-  Message* const message = take_message(tag, registration);
+  Message* const message = take_message(bytes);
   if (message == nullptr) return {};
-  TUTTI_TRY(posted(*message, post(*message, Kind::kPacked, address, bytes)));
+  TUTTI_TRY(posted(*message, post_send(*message, address, bytes, ucp_tag(tag), registration)));
   if (message->used) request = message;
   return {};
 }
@@ -235,76 +235,15 @@ Status Connection::recv(uint32_t count, void* const* addresses, const uint64_t* 
   if (sends_) return {Code::kInvalidArgument, "this end of the connection sends"};
   if (count != 1) return {Code::kInvalidArgument, fmt::format("a receive takes 1 buffer, not {}", count)};
   const std::lock_guard lock(shared_.mutex);
+  const LogOfUcx log(shared_.host);
   look_at_line();
   judge_silence();
   TUTTI_TRY(lost_);
-  Message* const message = take_message(tags[0], registrations[0]);
+  Message* const message = take_message(bytes[0]);
   if (message == nullptr) return {};
-  message->address = addresses[0];
-  message->room = bytes[0];
-  if (unexpected_.empty() || !take_unexpected(*message)) waiting_.push_back(message);
-  request = message;
+  TUTTI_TRY(posted(*message, post_receive(*message, addresses[0], ucp_tag(tags[0]), registrations[0])));
+  if (message->used) request = message;
   return {};
-}
-
-bool Connection::take_unexpected(Message& message) {
-  const auto found = std::find_if(unexpected_.begin(), unexpected_.end(),
-                                  [&](const Unexpected& one) { return one.arrival.tag == message.tag; });
-  if (found == unexpected_.end()) return false;
-  const LogOfUcx log(shared_.host);
-  const Unexpected taken = std::move(*found);
-  unexpected_.erase(found);
-  if (fill(message, taken.arrival) == UCS_OK && taken.arrival.persists())
-    ucp_am_data_release(shared_.ucx->receives(), taken.arrival.data);
-  return true;
-}
-
-ucs_status_t Connection::arrived(const Arrival& arrival) {
-  const auto found = std::find_if(waiting_.begin(), waiting_.end(),
-                                  [&](const Message* one) { return one->tag == arrival.tag; });
-  if (found != waiting_.end()) {
-    Message& message = **found;
-    waiting_.erase(found);
-    return fill(message, arrival);
-  }
-  Unexpected& one = unexpected_.emplace_back(arrival);
-  if (arrival.persists()) return UCS_INPROGRESS;
-  const auto* const data = static_cast<const std::byte*>(arrival.data);
-  one.copy.assign(data, data + arrival.bytes);
-  one.arrival.data = one.copy.data();
-  return UCS_OK;
-}
-
-/// UCS_OK: UCX may drop the data.
-ucs_status_t Connection::fill(Message& message, const Arrival& arrival) {
-  message.bytes = arrival.bytes;
-  if (arrival.bytes > message.room) {
-    message.status = UCS_ERR_MESSAGE_TRUNCATED;
-  } else if (arrival.by_rendezvous()) {
-    fetch(message, arrival);
-    return UCS_INPROGRESS;
-  } else if (arrival.bytes > 0) {
-    std::memcpy(message.address, arrival.data, arrival.bytes);
-  }
-  message.ended.store(true, std::memory_order_release);
-  return UCS_OK;
-}
-
-void Connection::fetch(Message& message, const Arrival& arrival) {
-  ucp_request_param_t param = parameters(message);
-  param.cb.recv_am = fetch_ended;
-  if (message.memory != nullptr) {
-    param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMH;
-    param.memh = message.memory;
-  }
-  const ucs_status_ptr_t operation =
-      ucp_am_recv_data_nbx(shared_.ucx->receives(), arrival.data, message.address, arrival.bytes, &param);
-  if (UCS_PTR_IS_PTR(operation)) {
-    message.operation = operation;
-    return;
-  }
-  message.status = UCS_PTR_RAW_STATUS(operation);
-  message.ended.store(true, std::memory_order_release);
 }
 
 Status Connection::test(sdk::Request& raw, bool& done, uint64_t* bytes) {
@@ -426,21 +365,23 @@ void Connection::close_sender() {
   if (!quiesce()) abandon();
 }
 
-/// Messages that nobody will receive are dropped.
 void Connection::close_receiver() {
-  shared_.route(id_, nullptr);
   end_wait_for_trial();
-  for (const Unexpected& one : unexpected_) {
-    if (one.arrival.persists()) ucp_am_data_release(shared_.ucx->receives(), one.arrival.data);
+  for (const Message& message : messages_) {
+    if (message.operation != nullptr) ucp_request_cancel(shared_.ucx->receives(), message.operation);
   }
-  // Also ends what the sender sends by rendezvous. UCX leaves an endpoint that it has handed out to its owner.
-  if (from_ != nullptr) {
-    ucp_request_param_t param{};
-    param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
-    param.flags = UCP_EP_CLOSE_FLAG_FORCE;
-    shared_.leave_to_end(ucp_ep_close_nbx(from_, &param));
+  if (!quiesce()) return abandon();
+  discard_unexpected();
+}
+
+/// Messages that nobody will receive would stay in the worker's memory.
+void Connection::discard_unexpected() {
+  constexpr uint64_t kIdMask = ~uint64_t{0} << 32;
+  ucp_tag_recv_info_t info{};
+  while (ucp_tag_message_h const message = ucp_tag_probe_nb(shared_.ucx->receives(), ucp_tag(0), kIdMask, 1, &info)) {
+    const ucp_request_param_t param{};
+    shared_.leave_to_end(ucp_tag_msg_recv_nbx(shared_.ucx->receives(), nullptr, 0, message, &param));
   }
-  if (!quiesce()) abandon();
 }
 
 void Connection::abandon() {

@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// One connection: active messages of UCP in one direction, and a line that tells when the other side has gone.
+// One connection: tagged messages of UCP in one direction, and a line that tells when the other side has gone.
 #pragma once
 
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "shared.h"
 #include "tutti/sdk/network.h"
@@ -21,30 +19,13 @@ namespace tutti::net_ucx {
 /// A posted send or receive. Lives in its connection's pool. What UCX has done with is for the thread of the connection
 /// alone, without the mutex: `ended` says so.
 struct Message : sdk::Request {
-  static constexpr size_t kPackedBytes = 80;  ///< UCX sends so much over shared memory without a descriptor
-
   std::atomic<bool> ended{false};  ///< stored when UCX has done with it, loaded by test()
   bool used = false;
   ucs_status_t status = UCS_OK;
-  void* address = nullptr;  ///< of a receive's buffer
-  uint64_t room = 0;        ///< bytes of the buffer
-  uint64_t bytes = 0;       ///< of the message, once received
-  uint32_t tag = 0;
-  ucp_mem_h memory = nullptr;
-  void* operation = nullptr;                       ///< UCX's, until it ends
-  alignas(8) std::array<std::byte, kPackedBytes> packed{};  ///< of a send: Head, and a short message behind it
+  uint64_t room = 0;          ///< bytes of the buffer
+  uint64_t bytes = 0;         ///< of the message, once received
+  void* operation = nullptr;  ///< UCX's, until it ends
   Ucx* ucx = nullptr;
-};
-
-/// A message that UCX hands over.
-struct Arrival {
-  uint32_t tag = 0;
-  void* data = nullptr;  ///< or UCX's descriptor, if UCX sends by rendezvous
-  size_t bytes = 0;
-  uint64_t flags = 0;  ///< UCP_AM_RECV_ATTR_FLAG_*
-  bool by_rendezvous() const { return (flags & UCP_AM_RECV_ATTR_FLAG_RNDV) != 0; }
-  /// Whether `data` may be kept until ucp_am_data_release.
-  bool persists() const { return (flags & (UCP_AM_RECV_ATTR_FLAG_RNDV | UCP_AM_RECV_ATTR_FLAG_DATA)) != 0; }
 };
 
 /// What ucp_mem_map gave.
@@ -70,10 +51,6 @@ class Connection : public sdk::Connection {
   /// sender has gone, or the trial is late.
   Result<bool> await_trial(Clock::time_point deadline);
 
-  /// From within progress.
-  void tried(std::span<const std::byte> trial, ucp_ep_h from);
-  ucs_status_t arrived(const Arrival& arrival);
-
   Result<void*> register_memory(void* address, uint64_t bytes, uint32_t memory) override;
   Status deregister_memory(void* registration) override;
   Status send(const void* address, uint64_t bytes, uint32_t tag, void* registration, sdk::Request*& request) override;
@@ -84,23 +61,14 @@ class Connection : public sdk::Connection {
  private:
   static constexpr size_t kMostMessages = 128;
 
-  /// A message without a receive. Data that UCX does not let persist is copied.
-  struct Unexpected {
-    explicit Unexpected(const Arrival& one) : arrival(one) {}
-    Arrival arrival;
-    std::vector<std::byte> copy;
-  };
-
   static void endpoint_failed(void* connection, ucp_ep_h endpoint, ucs_status_t status);
   Status start_trial();
   void end_wait_for_trial();
-  Message* take_message(uint32_t tag, void* registration);
+  Message* take_message(uint64_t room);
   void free(Message& message) { message.used = false, free_.at(free_count_++) = &message; }
-  ucs_status_ptr_t post(Message& message, Kind kind, const void* address, uint64_t bytes);
+  ucs_status_ptr_t post_send(Message& message, const void* address, uint64_t bytes, uint64_t tag, void* registration);
+  ucs_status_ptr_t post_receive(Message& message, void* address, uint64_t tag, void* registration);
   Status posted(Message& message, ucs_status_ptr_t operation);
-  ucs_status_t fill(Message& message, const Arrival& arrival);
-  void fetch(Message& message, const Arrival& arrival);
-  bool take_unexpected(Message& message);
   Status complete(Message& message, bool& done, uint64_t* bytes);
   void look_at_line();
   void judge_silence();
@@ -111,6 +79,8 @@ class Connection : public sdk::Connection {
   void close_sender();
   void close_receiver();
   void abandon();
+  void discard_unexpected();
+  uint64_t ucp_tag(uint32_t tag) const { return (uint64_t{id_} << 32) | tag; }
 
   Shared& shared_;
   Fd line_;
@@ -122,14 +92,11 @@ class Connection : public sdk::Connection {
   std::array<Message, kMostMessages> messages_;
   std::array<Message*, kMostMessages> free_{};
   size_t free_count_ = 0;
-  std::deque<Message*> waiting_;        // receives without a message, in the order posted
-  std::deque<Unexpected> unexpected_;   // messages without a receive, in the order sent
   uint64_t round_ = 0;
   uint64_t completed_ = 0;  // messages, without failures
-  Message* trial_ = nullptr;  // of a sender, until the verdict
+  Trial trial_text_;
+  Message* trial_ = nullptr;  // until the verdict
   std::optional<Verdict> verdict_;
-  bool tried_ = false;        // the trial has arrived
-  ucp_ep_h from_ = nullptr;   // of a receiver: to the sender, once tried
   bool awaits_trial_ = false;  // of a receiver
 
   Status lost_;        // not ok: nothing more completes

@@ -13,8 +13,9 @@
 
 namespace tutti::net_ucx {
 
-/// A line is a guest until its Hello proves the secret. Then it is a friend: a connection that waits for its trial. The number of guests is limited: where more come, the oldest
-/// guest is dropped. So is a guest that takes too long. A friend that is dropped connects again.
+/// A line is a guest until its Hello proves the secret. Then it is a friend: a connection that waits for its trial. The
+/// number of guests is limited: where more come, the oldest guest is dropped. So is a guest that takes too long. A
+/// friend that is dropped connects again.
 class Listener : public sdk::Listener {
  public:
   /// Fills `handle`.

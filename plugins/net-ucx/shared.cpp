@@ -7,11 +7,7 @@
 
 #include <array>
 #include <cerrno>
-#include <cstring>
-#include <span>
 #include <utility>
-
-#include "connection.h"
 
 namespace tutti::net_ucx {
 namespace {
@@ -26,7 +22,6 @@ Result<std::unique_ptr<Shared>> Shared::create(const sdk::Host& host, const UcxS
   LogOfUcx::install();
   const LogOfUcx log(shared->host);
   TUTTI_ASSIGN(shared->ucx, Ucx::create(settings));
-  TUTTI_TRY(shared->take_messages());
   struct stat space {};
   if (stat("/proc/thread-self/ns/net", &space) == 0) shared->namespace_id = space.st_ino;
   shared->events_ = Fd(epoll_create1(EPOLL_CLOEXEC));
@@ -42,48 +37,6 @@ Result<std::unique_ptr<Shared>> Shared::create(const sdk::Host& host, const UcxS
       return system_error("cannot watch UCX's events (epoll)", errno);
   }
   return shared;
-}
-
-Status Shared::take_messages() {
-  TUTTI_TRY(ucx->take(Kind::kTrial, arrived<Kind::kTrial>, this));
-  TUTTI_TRY(ucx->take(Kind::kPacked, arrived<Kind::kPacked>, this));
-  return ucx->take(Kind::kApart, arrived<Kind::kApart>, this);
-}
-
-/// Called by UCX within progress. Drops what has no connection (any more).
-template <Kind kind>
-ucs_status_t Shared::arrived(void* raw, const void* header, size_t header_bytes, void* data, size_t bytes,
-                             const ucp_am_recv_param_t* param) {
-  Head head;
-  if (header_bytes < sizeof head) return UCS_OK;
-  std::memcpy(&head, header, sizeof head);
-  Connection* const connection = static_cast<Shared*>(raw)->connection_of(head.id);
-  if (connection == nullptr) return UCS_OK;
-  const auto rest = std::span(static_cast<const std::byte*>(header), header_bytes).subspan(sizeof head);
-  if constexpr (kind == Kind::kTrial) {
-    const bool told = (param->recv_attr & UCP_AM_RECV_ATTR_FIELD_REPLY_EP) != 0;
-    return connection->tried(rest, told ? param->reply_ep : nullptr), UCS_OK;
-  }
-  // UCX lets no data persist that lies in a header.
-  if constexpr (kind == Kind::kPacked) return connection->arrived({head.tag, const_cast<std::byte*>(rest.data()), rest.size(), 0});
-  return connection->arrived({head.tag, data, bytes, param->recv_attr});
-}
-
-void Shared::route(uint32_t id, Connection* connection) {
-  last_route_ = {};
-  if (connection != nullptr) {
-    routes_[id] = connection;
-  } else {
-    routes_.erase(id);
-  }
-}
-
-Connection* Shared::connection_of(uint32_t id) {
-  if (last_route_.first != id) {
-    const auto found = routes_.find(id);
-    last_route_ = {id, found == routes_.end() ? nullptr : found->second};
-  }
-  return last_route_.second;
 }
 
 Shared::~Shared() {

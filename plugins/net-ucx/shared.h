@@ -5,8 +5,6 @@
 #include <chrono>
 #include <memory>
 #include <mutex>
-#include <unordered_map>
-#include <utility>
 #include <vector>
 
 #include "line.h"
@@ -15,8 +13,6 @@
 #include "ucx.h"
 
 namespace tutti::net_ucx {
-
-class Connection;
 
 /// Set when a descriptor has events. It must live as long as the descriptor is open.
 struct Stir {
@@ -57,8 +53,6 @@ class Shared {
   /// so a timer wakes them meanwhile.
   void expect_trial() { ++without_trial_; }
   void trial_ended() { --without_trial_; }
-  /// Where the messages of a connection go: to `connection` from now on, null: nowhere.
-  void route(uint32_t id, Connection* connection);
   /// True if there is work now.
   Result<bool> arm();
   /// Takes an operation of UCX that ends by itself, such as the closing of an endpoint. Takes any of UCX's results.
@@ -67,11 +61,6 @@ class Shared {
  private:
   Shared(const sdk::Host& the_host, const Place& the_place, std::chrono::milliseconds the_grace)
       : host(the_host), place(the_place), grace(the_grace) {}
-  template <Kind kind>
-  static ucs_status_t arrived(void* shared, const void* header, size_t header_bytes, void* data, size_t bytes,
-                              const ucp_am_recv_param_t* param);
-  Status take_messages();
-  Connection* connection_of(uint32_t id);
   bool look();
   void look_and_sweep();
   void sweep();
@@ -84,8 +73,6 @@ class Shared {
   Clock::time_point next_look_{};
   uint32_t last_id_ = 0;
   std::vector<void*> ending_;  // operations of UCX
-  std::unordered_map<uint32_t, Connection*> routes_;
-  std::pair<uint32_t, Connection*> last_route_{};  // of the latest message
 };
 
 }  // namespace tutti::net_ucx

@@ -81,7 +81,8 @@ bool is_device(const std::string& name) {
 std::string known_devices() {
   std::vector<std::string> names;
   const std::unique_ptr<struct if_nameindex, decltype(&if_freenameindex)> interfaces(if_nameindex(), if_freenameindex);
-  for (const auto* one = interfaces.get(); one != nullptr && one->if_index != 0; ++one) names.emplace_back(one->if_name);
+  for (const auto* one = interfaces.get(); one != nullptr && one->if_index != 0; ++one)
+    names.emplace_back(one->if_name);
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator("/sys/class/infiniband", error))
     names.push_back(entry.path().filename());
@@ -95,8 +96,8 @@ Status check_devices(const std::string& list, const char* origin) {
     const std::string name = item.substr(0, item.find(':'));
     const bool plain = name.find_first_of("*?[]^!\"' ") == std::string::npos;
     if (!plain || name.empty() || name == "all" || is_device(name)) continue;
-    return {Code::kConfig, fmt::format("{} names the device '{}', which is not on this host; there are {}", origin, name,
-                                       known_devices())};
+    return {Code::kConfig, fmt::format("{} names the device '{}', which is not on this host; there are {}", origin,
+                                       name, known_devices())};
   }
   return {};
 }
@@ -176,7 +177,7 @@ Result<std::unique_ptr<Ucx>> Ucx::create(const UcxSettings& settings) {
 Status Ucx::open(ucp_config_t* config) {
   ucp_params_t params{};
   params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_NAME;
-  params.features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;
+  params.features = UCP_FEATURE_TAG | UCP_FEATURE_WAKEUP;
   params.name = "tutti";
   if (const ucs_status_t status = ucp_init(&params, config, &context_); status != UCS_OK) {
     return {Code::kConfig, fmt::format("UCX cannot start: {}; check settings.net.ucx.transports, "
@@ -203,20 +204,10 @@ Result<ucp_worker_h> Ucx::make_worker() const {
   ucp_worker_h worker = nullptr;
   const ucs_status_t status = ucp_worker_create(context_, &params, &worker);
   if (status == UCS_OK) return worker;
-  return Status(Code::kSystem, fmt::format("UCX cannot make a worker: {}; check the limits of open files (ulimit -n) and of "
-                                           "shared memory",
-                                           reason_of(status)));
-}
-
-Status Ucx::take(Kind kind, ucp_am_recv_callback_t handler, void* argument) {
-  ucp_am_handler_param_t param{};
-  param.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG;
-  param.id = static_cast<unsigned>(kind);
-  param.cb = handler;
-  param.arg = argument;
-  const ucs_status_t status = ucp_worker_set_am_recv_handler(receives_, &param);
-  if (status == UCS_OK) return {};
-  return {Code::kSystem, "UCX does not take active messages: " + reason_of(status)};
+  return Status(Code::kSystem,
+                fmt::format("UCX cannot make a worker: {}; check the limits of open files (ulimit -n) and of "
+                            "shared memory",
+                            reason_of(status)));
 }
 
 Ucx::~Ucx() {

@@ -15,7 +15,6 @@
 
 #include "tutti/sdk/plugin.h"
 #include "tutti/status.h"
-#include "wire.h"
 
 namespace tutti::net_ucx {
 
@@ -77,9 +76,6 @@ class Ucx {
   ucp_worker_h receives() const { return receives_; }
   std::span<const std::byte> address() const { return address_; }
 
-  /// Hands the messages of an id that arrive to `handler`, from within progress.
-  Status take(Kind kind, ucp_am_recv_callback_t handler, void* argument);
-
   /// Advances all connections, once per round of the callers: a caller passes the number that it got last time (0 at
   /// first), and finds the round done if another caller advanced meanwhile.
   void progress(uint64_t& round) {
@@ -88,8 +84,8 @@ class Ucx {
   }
   /// Advances all connections now.
   void progress();
-  /// A send or the closing of an endpoint began or ended. Without any, the worker of sends only has data to let out that its transports buffer, and
-  /// is advanced less often.
+  /// A send or the closing of an endpoint began or ended. Without any, the worker of sends only has data to let out
+  /// that its transports buffer, and is advanced less often.
   void send_began() { ++open_sends_; }
   void send_ended() { --open_sends_; }
   /// Prepares the descriptors of both workers for sleeping. False: there is work now.

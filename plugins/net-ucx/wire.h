@@ -40,7 +40,7 @@ struct Challenge {
   uint64_t magic = kMagic;
   sdk::Nonce nonce{};
   uint32_t ucx_version = 0;    ///< major << 16 | minor
-  uint32_t id = 0;             ///< of the connection, in each Head
+  uint32_t id = 0;             ///< of the connection, in the upper half of the UCP tags
   uint32_t address_bytes = 0;  ///< of the worker's address, which follows
   uint32_t reserved = 0;
   uint64_t namespace_id = 0;  ///< of the network namespace of the listener
@@ -54,19 +54,7 @@ struct Hello {
 };
 static_assert(sizeof(Hello) == 56);
 
-/// Ids of the active messages over UCX. Each begins with a Head.
-enum class Kind : unsigned {
-  kTrial = 1,  ///< Head and Trial
-  kPacked,     ///< Head and data in one piece, in the header of UCX's message
-  kApart       ///< the Head alone in the header; UCX may send the data by rendezvous
-};
-
-struct Head {
-  uint32_t id = 0;  ///< of the connection, as in its Challenge
-  uint32_t tag = 0;
-};
-
-/// What the first message over UCX tells.
+/// The first message over UCX. Its UCP tag is the id of the connection; other tags have the id in the upper half.
 struct Trial {
   std::array<char, 72> ways{};  ///< transports and devices of the sender's endpoint: "tcp/eth0"; ends with 0
 };

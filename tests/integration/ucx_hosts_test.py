@@ -21,6 +21,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import rails_test as rails  # noqa: E402
 
 MATRIX_LIMIT_S = 150
+LINK_LIMIT_S = 10
 BENCH_LIMIT_S = 30
 REFUSAL_LIMIT_S = 15
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all", "send_recv")
@@ -35,6 +36,11 @@ def environment(**more):
 class Hosts(unittest.TestCase):
     def setUp(self):
         self.hosts = rails.make_hosts(self.addCleanup)
+        deadline = time.monotonic() + LINK_LIMIT_S
+        # UCX omits links that are not up yet.
+        for host, rail in ((host, rail) for host in self.hosts for rail in (0, 1)):
+            while "state UP" not in rails.ip("-n", host, "link", "show", f"rail{rail}").stdout:
+                self.assertLess(time.monotonic(), deadline, f"rail{rail} of {host} does not come up")
 
     def sent(self, host, rail):
         file = f"/sys/class/net/rail{rail}/statistics/tx_bytes"

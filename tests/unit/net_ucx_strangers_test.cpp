@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The network ucx and what it must refuse: strangers, impostors, wrong settings, and a system that refuses. Each failure
-// has a sentence, and each wait ends.
+// The network ucx and what it must refuse: strangers, impostors, wrong settings, and a system that refuses. Each
+// failure has a sentence, and each wait ends.
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -305,9 +305,8 @@ TEST(Ucx, TornAnswersAreStrangers) {
     worker.resize(challenge.address_bytes);
     hear(worker.data(), worker.size());
     net_ucx::Hello hello{.nonce = test::required(sdk::make_nonce()), .proof = {}};
-    hello.proof = test::required(
-        sdk::prove(address.secret, sdk::Side::kConnector, challenge.nonce, hello.nonce,
-                   net_ucx::proved(challenge, std::as_bytes(std::span(worker)))));
+    hello.proof = test::required(sdk::prove(address.secret, sdk::Side::kConnector, challenge.nonce, hello.nonce,
+                                            net_ucx::proved(challenge, std::as_bytes(std::span(worker)))));
     Bytes answer(sizeof hello);
     std::memcpy(answer.data(), &hello, sizeof hello);
     const size_t at = random() % answer.size();
@@ -347,16 +346,16 @@ TEST(Ucx, UcxThatDoesNotArriveIsTold) {
     say(line, greeting);
     net_ucx::Hello hello;
     move(line, &hello, sizeof hello);
-    const auto proof = test::required(
-        sdk::prove(address.secret, sdk::Side::kAcceptor, challenge.nonce, hello.nonce,
-                   net_ucx::proved(challenge, std::as_bytes(std::span(worker)))));
+    const auto proof = test::required(sdk::prove(address.secret, sdk::Side::kAcceptor, challenge.nonce, hello.nonce,
+                                                 net_ucx::proved(challenge, std::as_bytes(std::span(worker)))));
     Bytes answer(proof.size() + 1, static_cast<uint8_t>(net_ucx::Verdict::kMissing));
     std::memcpy(answer.data(), proof.data(), proof.size());
     say(line, answer);
     drain(line);
   });
   EXPECT_EQ(impostor.connect(side), TUTTI_UNSUPPORTED);
-  EXPECT_THAT(plugin::take_failure_text(), AllOf(HasSubstr(impostor.text()), HasSubstr("tcp/lo"), HasSubstr("firewalls")));
+  EXPECT_THAT(plugin::take_failure_text(),
+              AllOf(HasSubstr(impostor.text()), HasSubstr("tcp/lo"), HasSubstr("firewalls")));
 }
 
 /// The sentence of a side that cannot be made.
