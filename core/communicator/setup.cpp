@@ -165,8 +165,7 @@ class Setup {
   }
 
   Status agree() {
-    TUTTI_TRY(
-        agree_on({TUTTI_VERSION, state_.registry_->identity(), config_.agreement(), {}, plan_files_.identity()}));
+    TUTTI_TRY(agree_on({TUTTI_VERSION, state_.registry_->identity(), config_.agreement(), {}, plan_files_.identity()}));
     if (!config_.boolean("check.plans")) return {};
     const Status proved = plan_files_.prove(static_cast<uint32_t>(state_.size_));
     all_differ_ = !proved.ok();  // all ranks have the same files, and find the same fault

@@ -94,7 +94,8 @@ Status Contents::on_gather(uint32_t rank, uint32_t index) {
   return {};
 }
 
-/// Folds chunk `i` of the own source and, unless the step gathers, of the received messages, in ascending order of ranks.
+/// Folds chunk `i` of the own source and, unless the step gathers, of the received messages, in ascending order of
+/// ranks.
 Result<Values::Id> Contents::fold(const At& at, uint32_t i) {
   operands_.clear();
   bool own_pending = at.step.source != TUTTI_BUFFER_NONE;

@@ -18,7 +18,7 @@ namespace {
 constexpr size_t kMaxVectors = 16;
 constexpr uint64_t kMaxMessage = uint64_t{1} << 40;
 constexpr Milliseconds kCheckInterval{250};
-constexpr uint32_t kMaxSkips = 128;  // a round of tests over all requests is shorter
+constexpr uint32_t kMaxSkips = 128;    // a round of tests over all requests is shorter
 constexpr uint64_t kEagerLooks = 128;  // in a row, before a connection counts as idle
 constexpr uint64_t kIdleLooks = 16;    // an idle connection looks once in so many calls
 
@@ -273,8 +273,8 @@ Status Connection::fill(Stream& stream, bool first) {
 }
 
 /// A look for a message costs a system call. A rank that polls all of its connections looks seldom at idle connections,
-/// so that they do not slow busy connections. Before a thread sleeps, it asks for events; each event makes all connections
-/// look at once.
+/// so that they do not slow busy connections. Before a thread sleeps, it asks for events; each event makes all
+/// connections look at once.
 bool Connection::is_worth_a_look() {
   const uint64_t arousals = shared_.arousals.load(std::memory_order_relaxed);
   if (std::exchange(seen_arousals_, arousals) != arousals) empty_looks_ = 0;

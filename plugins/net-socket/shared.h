@@ -2,6 +2,7 @@
 // The common objects of a context's listeners and connections: settings, options of sockets, the event descriptor.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 
