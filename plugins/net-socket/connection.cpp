@@ -115,7 +115,7 @@ Status Connection::test(sdk::Request& tested, bool& done, uint64_t* bytes) {
 /// system calls until that request is tested again.
 bool Connection::skips(const Request& request) {
   if (idle_ == nullptr || idle_ == &request) return false;
-  return seen_arousals_ == shared_.arousals.load(std::memory_order_relaxed) && ++skips_ < kMaxSkips;
+  return seen_arousals_ == shared_.arousals->load(std::memory_order_relaxed) && ++skips_ < kMaxSkips;
 }
 
 void Connection::drive(const Request& request) {
@@ -276,7 +276,7 @@ Status Connection::fill(Stream& stream, bool first) {
 /// so that they do not slow busy connections. Before a thread sleeps, it asks for events; each event makes all
 /// connections look at once.
 bool Connection::is_worth_a_look() {
-  const uint64_t arousals = shared_.arousals.load(std::memory_order_relaxed);
+  const uint64_t arousals = shared_.arousals->load(std::memory_order_relaxed);
   if (std::exchange(seen_arousals_, arousals) != arousals) empty_looks_ = 0;
   ++empty_looks_;
   return empty_looks_ <= kEagerLooks || empty_looks_ % kIdleLooks == 0;

@@ -75,7 +75,7 @@ class Context : public sdk::NetworkContext {
   Result<bool> arm() override {
     std::array<epoll_event, 64> events{};
     const int count = epoll_wait(shared_.events.get(), events.data(), events.size(), 0);
-    if (count > 0) ++shared_.arousals;
+    if (count > 0) shared_.arousals->fetch_add(1, std::memory_order_relaxed);
     for (int i = 0; i < count; ++i) {
       if (auto* const stirred = static_cast<uint64_t*>(events[static_cast<size_t>(i)].data.ptr)) *stirred = 1;
     }

@@ -40,9 +40,10 @@ struct Shared {
   int buffer_bytes = 0;       ///< 0: the system's choice
   Milliseconds grace{10000};  ///< a connection survives each silence shorter than this
   sdk::Host host{};
-  mutable std::atomic<uint64_t> arousals{0};  ///< how often `events` had an event; idle connections then look. Relaxed
-  Fd events;                                  ///< epoll, edge-triggered, of every socket with data, and of listeners
-  std::shared_ptr<const Tls> tls;             ///< null: data go in clear
+  /// Counts how often `events` had an event; idle connections then look. Relaxed: a late look does no harm.
+  std::unique_ptr<std::atomic<uint64_t>> arousals = std::make_unique<std::atomic<uint64_t>>(0);
+  Fd events;                       ///< epoll, edge-triggered, of every socket with data, and of listeners
+  std::shared_ptr<const Tls> tls;  ///< null: data go in clear
   std::unique_ptr<Alarm> alarm = std::make_unique<Alarm>();
 
   /// A stream of a connection, after the proofs. `key` is used with TLS only.
