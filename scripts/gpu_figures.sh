@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Measures what the results page states of the GPUs of this machine: scripts/gpu_figures.sh STEP...
+# Measures the figures of the results page on the GPUs of this machine: scripts/gpu_figures.sh STEP...
 #
 # Steps:
 #   build    the tool, plugins, tests and libnccl.so.2, in BUILD, by all processors

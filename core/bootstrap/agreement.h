@@ -14,12 +14,12 @@ struct Identity {
   std::string version;               ///< version of the library
   std::vector<std::string> plugins;  ///< "network.socket 0.1.0 0.1": kind.name, version, ABI
   std::vector<std::string> config;   ///< "shm.slots=8"
-  /// What ranks have worked out for themselves: "all_reduce of blocks of 2048 bytes=ring × simple ×4".
+  /// Decisions that each rank has worked out for itself: "all_reduce of blocks of 2048 bytes=ring × simple ×4".
   std::vector<std::string> decisions = {};
   std::vector<std::string> plan_files = {};  ///< "plans/mine.yaml=5f0c...": name and digest
 };
 
-/// Collective. On any difference every rank gets the same kMismatch, which says who has what:
+/// Collective. On any difference every rank gets the same kMismatch, with the ranks of each value:
 /// "ranks disagree: config key 'shm.slots' is 8 on ranks 0-2,4-7 and 16 on rank 3; plugin network.socket is 0.1.0
 /// (ABI 0.1) on ranks 0-3 and missing on ranks 4-7".
 Status agree(Bootstrap& bootstrap, const Identity& mine, base::Time deadline);

@@ -504,7 +504,7 @@ class Bootstrap::Client {
 
   std::unique_ptr<SealedCalls> calls_;
 
-  mutable std::mutex mutex_;  ///< guards what follows
+  mutable std::mutex mutex_;  ///< guards the members below
   mutable std::condition_variable changed_;
   std::map<uint32_t, std::optional<Frame>> answers_;  ///< by the id of the waiting call
   uint32_t exchanges_ = 0;

@@ -24,17 +24,19 @@
 
 namespace tutti::bootstrap {
 
-/// One rank among those of a UniqueId. There may be many in a process, of one group or of several.
+/// One rank of the group of a UniqueId. A process may have many ranks, of one group or of several.
 ///
 /// all_gather(), barrier() and broadcast() are collective: every rank makes the same calls in the same order, from one
-/// thread at a time. Where ranks make different calls (kMismatch), one has left or announced to leave (kRemote) or one
-/// does not call before the first deadline (kTimeout), the call fails on every rank with a text that names the ranks,
-/// and so does every later call. What ranks give is sealed with the id's secret: if it is changed on its way, the calls
-/// of the ranks that get it fail (kMismatch). A failure of the group (FailureReport) ends calls at once. All other
-/// functions are for any thread.
+/// thread at a time. A call fails with kMismatch if ranks make different calls. It fails with kRemote if a rank has
+/// left or announced to leave, and with kTimeout if a rank does not call before the first deadline. In these cases it
+/// fails on every rank, with a text that names the ranks, and so does every later call.
+///
+/// The bytes that ranks give are sealed with the id's secret. If they are changed on their way, the calls of the ranks
+/// that get them fail (kMismatch). A failure of the group (FailureReport) ends calls at once. All other functions are
+/// for any thread.
 class Bootstrap {
  public:
-  /// What all ranks together may give to a call, with 32 bytes more for each rank.
+  /// Most bytes of a call: the bytes that all ranks give together, and 32 bytes more for each rank.
   static constexpr size_t kMaxBytes = 64u << 20;
   static constexpr size_t kMaxQuestionBytes = 64u << 10;
   static constexpr size_t kMaxAnswerBytes = 64u << 10;
@@ -96,8 +98,8 @@ class Bootstrap {
   /// hub exists, and while the process of one hub is stopped. A question has at most kMaxQuestionBytes, an answer at
   /// most kMaxAnswerBytes.
   Result<std::vector<Answer>> query(std::span<const std::byte> question, base::Time deadline);
-  /// The same without waiting: `done` is called on the background thread. set_callbacks() and leave() drop what is
-  /// open.
+  /// The same without waiting: `done` is called on the background thread. set_callbacks() and leave() drop open
+  /// questions.
   using Answered = std::function<void(Result<std::vector<Answer>>)>;
   void ask(std::span<const std::byte> question, base::Time deadline, Answered done);
 

@@ -7,7 +7,7 @@
 
 namespace tutti::bootstrap {
 
-/// What a rank of this process says of itself; knock() adds the proof.
+/// The hello of a rank of this process; knock() adds the proof.
 Hello hello_of(int rank, int rank_count, base::Milliseconds peer_loss);
 
 /// Connects to a hub, and lets both sides prove that they know the secret. When ok, the hub has proved it and has got

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ranks give to collective calls crosses the hub sealed: encrypted and protected against changes by AES-256-GCM.
-// The key is derived from the secret of the unique id, which never crosses a network. So nobody on the path learns the
-// ids and the addresses with secrets that ranks exchange, nor puts others in their place.
+// Bytes that ranks give to collective calls cross the hub sealed: encrypted and protected against changes by
+// AES-256-GCM. The key is derived from the secret of the unique id, which never crosses a network. A process on the
+// path can therefore neither learn nor replace the ids and the addresses with secrets that ranks exchange.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +16,10 @@ namespace tutti::bootstrap {
 /// The key of one group. Any thread.
 class Seal {
  public:
-  /// How much longer the bytes become.
+  /// Bytes that sealing adds.
   static constexpr size_t kMoreBytes = 12 + 16;
 
-  /// Whose bytes they are, and of which call of the group. Bytes that were sealed in another place do not open.
+  /// The rank that gives the bytes, and its call of the group. Bytes that were sealed in another place do not open.
   struct Place {
     uint32_t call = 0;
     int32_t rank = 0;
@@ -27,7 +27,7 @@ class Seal {
 
   static Result<std::unique_ptr<const Seal>> create(const Secret& secret);
   Result<Bytes> close(std::span<const std::byte> plain, Place place) const;
-  /// kMismatch if somebody has changed the bytes, or has sealed them with another secret or in another place.
+  /// kMismatch if the bytes were changed, or were sealed with another secret or in another place.
   Result<Bytes> open(std::span<const std::byte> sealed, Place place) const;
 
  private:

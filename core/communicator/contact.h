@@ -17,7 +17,7 @@ struct Contact {
   int32_t numa = -1;      ///< NUMA node it runs on
   memory::ArenaAddress arena;
   uint64_t token_address = 0;
-  double net_gbs = 0;  ///< of its fastest port; without a network 0
+  double net_gbs = 0;  ///< bandwidth of its fastest port; without a network 0
   double net_latency_us = 0;
 };
 

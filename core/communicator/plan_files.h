@@ -14,9 +14,9 @@ namespace tutti::communicator {
 /// One thread at a time.
 class PlanFiles {
  public:
-  /// Reads the files that `algorithm` and the rules name. Of a folder: its files that end with .yaml, .yml or .json, in
-  /// the order of their names. kConfig or kNotFound, with the place in the configuration or in the plan file. A file
-  /// that other users may change is refused or warned of (plugins.trust).
+  /// Reads the files that `algorithm` and the rules name. From a folder it reads the files that end with .yaml, .yml or
+  /// .json, in the order of their names. kConfig or kNotFound, with the place in the configuration or in the plan file.
+  /// A file that other users may change is refused or warned of (plugins.trust).
   static Result<PlanFiles> read(const config::Config& config);
 
   /// "plans/mine.yaml=5f0c...": name and digest of each file, which must be equal on all ranks.

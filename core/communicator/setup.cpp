@@ -37,7 +37,7 @@ namespace {
 using bootstrap::HostIdentity;
 using communicator::Contact;
 
-// What shared memory and TCP on an ordinary host reach, until discovery knows better: GB/s and µs of the α–β model.
+// Figures of shared memory and TCP on an ordinary host, until discovery knows better: GB/s and µs of the α–β model.
 constexpr double kShmBandwidthGbs = 8;
 constexpr double kShmLatencyUs = 0.15;
 constexpr double kNetBandwidthGbs = 1;

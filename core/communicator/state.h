@@ -102,7 +102,7 @@ class Communicator::State {
   void on_tick();
   /// Shows the other ranks the long wait of a kernel of this rank.
   void observe_kernels();
-  /// What this rank knows of another rank, to which a connection broke. For the network's engine.
+  /// This rank's knowledge of another rank, to which a connection broke. For the network's engine.
   transport::Net::Standing standing(uint32_t rank) const;
   /// The first failure breaks the communicator: true. Later failures are ignored. `tell`: the other ranks, too. Any
   /// thread.

@@ -61,7 +61,7 @@ Status Contents::on_send(uint32_t rank, uint32_t index) {
   return {};
 }
 
-/// What a step does with chunk `i` of its lists, apart from the receives of a gather step.
+/// Work of a step with chunk `i` of its lists, apart from the receives of a gather step.
 Status Contents::send_and_copy(const At& at, uint32_t i) {
   const tutti_plan_step& step = at.step;
   const bool scatters = has(step, TUTTI_STEP_SCATTER);

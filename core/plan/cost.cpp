@@ -21,7 +21,7 @@ class Links {
   uint32_t between(uint32_t a, uint32_t b) const {
     return topology_.node_of_rank[a] == topology_.node_of_rank[b] ? local_ : TUTTI_LINK_NETWORK;
   }
-  /// Of one message. The constant counts hops where the topology knows no latency.
+  /// Latency of one message. The constant counts hops where the topology knows no latency.
   double latency(uint32_t link) const { return topology_.latency_us[link] + 1e-3; }
 
  private:
@@ -77,7 +77,7 @@ class CriticalPath : public Run {
   std::vector<std::deque<Path>> messages_;  ///< by connection
 };
 
-/// What one rank sends, receives, reads and writes: messages by kind of link, and chunks.
+/// Work of one rank, which sends, receives, reads and writes: messages by kind of link, and chunks.
 struct Load {
   Hops sends = {};
   Hops receives = {};

@@ -8,8 +8,8 @@
 
 namespace tutti::plan {
 
-/// The α–β cost of all ranks' plans of one channel on this topology (tutti/plugin/algorithm.h says what the fields
-/// mean). Channels share the bandwidth of their links. Fails if the plans deadlock.
+/// The α–β cost of all ranks' plans of one channel on this topology (tutti/plugin/algorithm.h explains the fields).
+/// Channels share the bandwidth of their links. Fails if the plans deadlock.
 Result<tutti_algorithm_cost> cost_of(std::span<const Plan> plans, const tutti_topology& topology);
 
 }  // namespace tutti::plan

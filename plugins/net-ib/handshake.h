@@ -22,7 +22,7 @@ Status check_welcome(const Handle& there, const Challenge& challenge, const Hell
                      std::string_view place);
 /// kMismatch: the two ends of a rail cannot be joined.
 Status check_rail(const Endpoint& own, const Endpoint& peer);
-/// The name of the device of an endpoint, whatever its bytes are.
+/// The name of the device of an endpoint; its bytes may be anything.
 std::string_view device_of(const Endpoint& endpoint);
 
 }  // namespace tutti::net_ib

@@ -137,7 +137,7 @@ void Link::poll() {
     }
     if (more) continue;
     if (!end.ok()) return fail(end);
-    // What arrived before the end of the peer still counts: its completions are there by now, and are read first.
+    // Data that arrived before the end of the peer still count: their completions are there by now, and are read first.
     end = check_peer();
     if (end.ok()) return;
   }

@@ -46,7 +46,7 @@ class Link {
     virtual void complete(Work work, uint32_t value) = 0;
     /// It is unknown whether the own write over this rail has arrived.
     virtual void abandon(uint32_t rail, Work work, uint32_t value) = 0;
-    /// What this end has received.
+    /// Fills in the records and parts that this end has received.
     virtual void report(Report& out) const = 0;
     /// Repeats the writes over a lost rail that have not arrived.
     virtual Status resume(uint32_t rail, const Report& received) = 0;
@@ -66,7 +66,7 @@ class Link {
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
 
-  /// What the other end needs to connect().
+  /// The endpoints with which the other end can connect().
   Endpoints endpoints() const;
   /// Connects each rail to that of the other end. Rails that cannot be connected are left out, apart from the first.
   Status connect(const Endpoints& peer, bool sends);

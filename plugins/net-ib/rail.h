@@ -19,8 +19,8 @@
 
 namespace tutti::net_ib {
 
-/// What a work request is for. Its number carries the purpose and a value, because a completion with an error has
-/// nothing else that is valid.
+/// Purpose of a work request. The request's number carries the purpose and a value, because a completion with an error
+/// has nothing else that is valid.
 enum class Work : uint8_t { kReceive, kData, kRecord, kControl, kFlush };
 constexpr uint64_t work_number(Work work, uint32_t value) {
   return static_cast<uint64_t>(work) << 32 | value;
@@ -37,10 +37,10 @@ class Rail {
  public:
   static constexpr uint32_t kSends = 80;                ///< requests of one queue pair: 64, and some to spare
   static constexpr uint32_t kSpare = 8;                 ///< sends that only control messages use
-  static constexpr uint32_t kReceives = kRecords + 32;  ///< likewise, so that receives are posted in batches
+  static constexpr uint32_t kReceives = kRecords + 32;  ///< of one queue pair; some to spare, to post them in batches
 
   /// A live rail serves. A closing rail waits for the completions of all that is posted. A drained rail takes nothing
-  /// from the network any more. A lost rail is drained, and the other end has reported what it has received.
+  /// from the network any more. A lost rail is drained, and the other end has sent its report.
   enum class State { kLive, kClosing, kDrained, kLost };
 
   /// Makes the queue pairs. `board` is the memory that the other end writes.
@@ -86,7 +86,7 @@ class Rail {
   /// Whether the port has gone down since the rail was made, or the device has failed.
   bool is_down() const;
 
-  // Of the messages about this rail, when it is not live:
+  // Messages about this rail, when it is not live:
   bool told = false;        ///< the other end is told, or the message is on its way
   bool heard = false;       ///< the other end has told that it has given the rail up
   uint32_t told_by = 0;     ///< the rail that carries the message
@@ -103,7 +103,7 @@ class Rail {
   struct Loop {
     QueuePair pair;
     Registration* memory = nullptr;
-    uint64_t byte = 0;  ///< where reads go
+    uint64_t byte = 0;  ///< target of the reads
   };
   explicit Rail(Port port) : port_(std::move(port)) {}
   Status make_loop(const Settings& settings);

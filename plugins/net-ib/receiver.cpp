@@ -131,7 +131,7 @@ void Receiver::report(Report& out) const {
   }
 }
 
-/// Announces again what the sender has not read.
+/// Announces again the records that the sender has not read.
 Status Receiver::resume(uint32_t rail, const Report& received) {
   if (rail != announced_by_) return {};
   if (announced_ - received.next_record > kRecords)

@@ -48,7 +48,7 @@ class Receiver : public sdk::Connection, private Link::User {
     Receive* receive = nullptr;  ///< null: free
     uint32_t index = 0;          ///< in the group
     uint16_t parts = 0;          ///< a bit for each part that has arrived
-    uint64_t bytes = 0;          ///< that have arrived
+    uint64_t bytes = 0;          ///< number that has arrived
   };
 
   Status take(uint32_t immediate, uint32_t bytes) override;

@@ -36,7 +36,7 @@ class Sender : public sdk::Connection, private Link::User {
     uint64_t bytes = 0;
     uint32_t tag = 0;
     const Registered* registered = nullptr;
-    Record record;       ///< of the receive, once posted
+    Record record;       ///< announces the receive, once posted
     uint32_t parts = 0;  ///< at most so many
     uint32_t open = 0;   ///< parts that the peer has not acknowledged
     bool posted = false;
@@ -47,7 +47,7 @@ class Sender : public sdk::Connection, private Link::User {
   /// A part of a send, whose write went over a rail that broke.
   struct Undecided {
     uint32_t rail = 0;
-    uint32_t value = 0;  ///< of the work request
+    uint32_t value = 0;  ///< value in the work request's number
   };
 
   Status take(uint32_t immediate, uint32_t bytes) override;

@@ -25,7 +25,7 @@ struct Settings {
   std::string subnet;         ///< "10.0.0.0/8", or empty
   std::string exchange;       ///< network interface of the exchange; empty: chosen
   uint32_t rails = 1;         ///< ports of a connection
-  uint32_t queue_pairs = 1;   ///< of a connection on each port
+  uint32_t queue_pairs = 1;   ///< queue pairs of a connection on each port
   uint64_t split_bytes = 0;   ///< messages of at least this size use all queue pairs of all ports
   uint32_t inline_bytes = 0;  ///< messages of at most this size travel in the work request
   bool relaxed_ordering = true;

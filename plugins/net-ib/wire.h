@@ -30,7 +30,7 @@ using Secret = std::array<std::byte, 16>;
 
 inline constexpr uint64_t kMagic = 0x3230626976545454;  // "TTTvib02"
 
-/// What listen() hands out as a handle.
+/// The handle that listen() hands out.
 struct Handle {
   uint64_t magic = kMagic;
   Ip ip;
@@ -47,7 +47,7 @@ struct Challenge {
 
 /// One rail of one end: its queue pairs, and the key of the memory that the other end writes: a Board.
 struct Endpoint {
-  uint32_t count = 0;  ///< of queue pairs; 0: the rail is not used
+  uint32_t count = 0;  ///< number of queue pairs; 0: the rail is not used
   uint32_t psn = 0;    ///< first packet number that this end sends
   std::array<uint32_t, kMaxQueuePairs> queue_pairs{};
   std::array<uint8_t, 16> gid{};
@@ -79,7 +79,7 @@ struct Welcome {
   sdk::Proof proof{};
 };
 
-/// What the connecting side proves, and what the listener proves.
+/// The bytes that the connecting side proves, and the bytes that the listener proves.
 inline std::vector<std::byte> proved(const Endpoints& connector) {
   std::vector<std::byte> out(sizeof connector);
   std::memcpy(out.data(), &connector, sizeof connector);
@@ -107,7 +107,7 @@ struct Record {
 };
 static_assert(sizeof(Record) == 40);
 
-/// What one end has received at the time when it gave up a rail. It decides what the other end repeats.
+/// The records and parts that had reached one end when it gave up a rail. The other end repeats the rest.
 struct Report {
   /// A receive, in the place of its record.
   struct Place {
@@ -115,15 +115,15 @@ struct Report {
     uint16_t parts = 0;  ///< a bit for each part that has arrived
     uint16_t whole = 0;  ///< 1: all parts have arrived
   };
-  uint32_t next_record = 0;  ///< of a sender: the record that it expects next
+  uint32_t next_record = 0;  ///< from a sender: the record that it expects next
   uint32_t reserved = 0;
-  std::array<Place, kRecords> places{};  ///< of a receiver
+  std::array<Place, kRecords> places{};  ///< from a receiver
 };
 
 /// Memory of one end that the other end writes by RDMA.
 struct Board {
-  std::array<Record, kRecords> records{};    ///< of a sender: its receiver announces receives here
-  std::array<uint64_t, kRecords> lengths{};  ///< of a receiver: its sender reports messages that are too long here
+  std::array<Record, kRecords> records{};    ///< on a sender: its receiver announces receives here
+  std::array<uint64_t, kRecords> lengths{};  ///< on a receiver: its sender reports messages that are too long
   /// By the rail that is lost, and by the rail that carried the report. A report that is sent again over a further rail
   /// therefore never changes a report that is being read.
   std::array<std::array<Report, kMaxRails>, kMaxRails> reports{};

@@ -151,8 +151,8 @@ Status Connection::obstacle(const Request& request) const {
   return {};
 }
 
-/// What came is not what the other end sent. Guests of the host are dropped without a word, so the listener says it,
-/// too.
+/// The bytes that came are not the bytes that the other end sent. Guests of the host are dropped without a word, so the
+/// listener says it, too.
 Status Connection::forged(const Stream& stream) const {
   Status why(Code::kMismatch,
              fmt::format("{}: TLS refuses what arrived ({}): a process on the path has changed it, or a device has "
@@ -233,7 +233,7 @@ Status Connection::write_out(Stream& stream) {
   return {};
 }
 
-/// Up to `bytes` bytes that are there now; 0: none. Where a read has emptied the socket, the next read saves the system
+/// Up to `bytes` bytes that are there now; 0: none. If a read has emptied the socket, the next read saves the system
 /// call.
 Result<size_t> Connection::read(Stream& stream, uint8_t* to, size_t bytes) {
   if (std::exchange(stream.drained, false)) return size_t{0};

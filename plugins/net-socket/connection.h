@@ -52,7 +52,7 @@ class Connection : public sdk::Connection {
   Status send(const void* data, uint64_t bytes, uint32_t tag, void* registration, sdk::Request*& request) override;
   Status recv(uint32_t count, void* const* addresses, const uint64_t* bytes, const uint32_t* tags,
               void* const* registrations, sdk::Request*& request) override;
-  /// kRemote if the peer is gone, kMismatch if a message was too long or TLS refuses what came.
+  /// kRemote if the peer is gone, kMismatch if a message was too long or TLS refuses the bytes that came.
   Status test(sdk::Request& request, bool& done, uint64_t* bytes) override;
 
  private:
@@ -68,7 +68,7 @@ class Connection : public sdk::Connection {
     size_t ahead_begin = 0;
     size_t ahead_end = 0;
     bool drained = false;  // the last read has emptied the socket
-    // Of a sender: how far the other host has acknowledged, and since when no more.
+    // On a sender: how far the other host has acknowledged, and since when no more.
     uint64_t acknowledged = 0;
     Time acknowledged_since{};
     Time next_check{};

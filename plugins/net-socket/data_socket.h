@@ -25,12 +25,12 @@ class DataSocket {
 
   const Fd& fd() const { return socket_; }
   bool has_tls() const { return tls_ != nullptr; }
-  /// What TLS disliked, after EBADMSG.
+  /// TLS's complaint, after EBADMSG.
   std::string tls_failure() const { return tls_ != nullptr ? tls_->failure() : std::string(); }
 
   /// Data can go. Without TLS this is so from the start.
   bool ready() const { return tls_ == nullptr || tls_->ready(); }
-  /// Where it is not ready: goes on with TLS's handshake.
+  /// Goes on with TLS's handshake. Only for a socket that is not ready.
   int shake_hands() { return tls_->shake_hands(); }
   ssize_t send(std::span<const iovec> vectors) {
     if (tls_ != nullptr) return tls_->send(vectors);

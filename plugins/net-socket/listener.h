@@ -24,7 +24,7 @@ class Listener : public sdk::Listener {
 
   static Result<std::unique_ptr<Listener>> open(const SocketAddress& address, const Shared& shared);
   const Address& address() const { return address_; }
-  /// Null: none yet. kMismatch if a process on the path has changed what came on a connection with TLS.
+  /// Null: none yet. kMismatch if a process on the path has changed bytes of a connection with TLS.
   Result<std::unique_ptr<sdk::Connection>> accept() override;
   size_t guest_count() const { return guests_.size(); }
 
@@ -41,7 +41,7 @@ class Listener : public sdk::Listener {
   };
   struct Stream {
     Fd socket;
-    sdk::Proof proof{};  ///< of this side, to be sent when the connection is whole
+    sdk::Proof proof{};  ///< this side's, to be sent when the connection is whole
     StreamKey key;       ///< with TLS
   };
   struct Group {

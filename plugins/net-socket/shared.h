@@ -16,7 +16,7 @@ namespace tutti::net_socket {
 
 inline constexpr uint32_t kMaxStreams = 16;
 
-/// What somebody has done to a connection that ends the context. Any thread.
+/// The first failure of a connection whose bytes were changed on their way. It ends the context. Any thread.
 class Alarm {
  public:
   void raise(const Status& why) {

@@ -62,7 +62,7 @@ bool would_block(int error) {
 
 }  // namespace
 
-/// The end of OpenSSL that touches the socket. What it writes is collected, so that one system call sends many records.
+/// The end of OpenSSL that touches the socket. It collects written bytes, so that one system call sends many records.
 /// Below it is OpenSSL's own socket where the kernel may take over: it knows how to give keys to the kernel.
 struct TlsBio {
   static TlsStream& stream(BIO* bio) { return *static_cast<TlsStream*>(BIO_get_data(bio)); }

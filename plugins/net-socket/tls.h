@@ -25,7 +25,7 @@
 
 namespace tutti::net_socket {
 
-/// What all streams of a context share. Functions are for any thread.
+/// Settings and OpenSSL context that all streams of a context share. Functions are for any thread.
 class Tls {
  public:
   struct Options {
@@ -40,7 +40,7 @@ class Tls {
   SSL_CTX* context() const { return context_.get(); }
   BIO_METHOD* method() const { return method_.get(); }
   const Options& options() const { return options_; }
-  /// Says once for each direction who encrypts or decrypts.
+  /// Logs `text` once for each direction: whether the kernel encrypts or decrypts.
   void tell(bool sends, const std::string& text) const;
 
  private:
@@ -81,7 +81,7 @@ class TlsStream {
   ssize_t send(std::span<const iovec> vectors);
   /// Up to `bytes` bytes; 0: the other side has ended the stream. `drained`: there is nothing more now.
   ssize_t recv(void* to, size_t bytes, bool& drained);
-  /// What TLS disliked, after EBADMSG: "decryption failed or bad record mac".
+  /// TLS's complaint, after EBADMSG: "decryption failed or bad record mac".
   const std::string& failure() const { return failure_; }
   /// Whether the kernel encrypts or decrypts.
   bool uses_kernel() const { return kernel_sends_ || kernel_receives_; }

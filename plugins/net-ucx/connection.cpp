@@ -198,7 +198,7 @@ ucs_status_ptr_t Connection::post_receive(Message& message, void* address, uint6
   return ucp_tag_recv_nbx(shared_.ucx->receives(), address, message.room, tag, ~uint64_t{0}, &param);
 }
 
-/// Takes what UCX answered. The message is free again where nothing could be posted now (ok, not used).
+/// Takes UCX's answer. The message is free again where nothing could be posted now (ok, not used).
 Status Connection::posted(Message& message, ucs_status_ptr_t operation) {
   if (operation == nullptr) {
     message.ended.store(true, std::memory_order_relaxed);
@@ -314,7 +314,7 @@ void Connection::look_at_line() {
   if (sends_) lose(gone_because_);
 }
 
-/// A receiver waits for what the other side sent before it went.
+/// A receiver waits for the messages that the other side sent before it went.
 void Connection::judge_silence() {
   if (shared_.ucx->abandoned()) lose("another connection could not be closed");
   if (!gone_ || !lost_.ok()) return;
@@ -327,7 +327,7 @@ bool Connection::has_operations() const {
   return std::any_of(messages_.begin(), messages_.end(), [](const Message& one) { return one.operation != nullptr; });
 }
 
-/// Until UCX touches no buffer of this connection; false if that takes too long.
+/// Lets UCX work until it touches no buffer of this connection; false if that takes too long.
 bool Connection::quiesce() {
   const auto end = Clock::now() + Shared::kCloseLimit;
   while (has_operations() && Clock::now() < end) shared_.ucx->progress();
@@ -353,7 +353,7 @@ void Connection::close_sender() {
   const Farewell farewell{completed_ + static_cast<uint64_t>(ended)};
   size_t moved = 0;
   if (lost_.ok()) static_cast<void>(write_some(line_, std::as_bytes(std::span(&farewell, 1)), moved));
-  // A whole connection lets out what it has sent. A broken one, or one with sends under way, ends at once.
+  // A whole connection lets its sent messages out. A broken one, or one with sends under way, ends at once.
   const bool forced = !lost_.ok() || has_operations() || trial_ != nullptr;
   ucp_request_param_t param{};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
@@ -374,7 +374,7 @@ void Connection::close_receiver() {
   discard_unexpected();
 }
 
-/// Messages that nobody will receive would stay in the worker's memory.
+/// Removes messages that no receive will match: they would stay in the worker's memory.
 void Connection::discard_unexpected() {
   constexpr uint64_t kIdMask = ~uint64_t{0} << 32;
   ucp_tag_recv_info_t info{};

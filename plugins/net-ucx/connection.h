@@ -16,19 +16,19 @@
 
 namespace tutti::net_ucx {
 
-/// A posted send or receive. Lives in its connection's pool. What UCX has done with is for the thread of the connection
-/// alone, without the mutex: `ended` says so.
+/// A posted send or receive. Lives in its connection's pool. A message that UCX has done with is for the thread of the
+/// connection alone, without the mutex: `ended` says so.
 struct Message : sdk::Request {
   std::atomic<bool> ended{false};  ///< stored when UCX has done with it, loaded by test()
   bool used = false;
   ucs_status_t status = UCS_OK;
   uint64_t room = 0;          ///< bytes of the buffer
-  uint64_t bytes = 0;         ///< of the message, once received
+  uint64_t bytes = 0;         ///< length of the message, once received
   void* operation = nullptr;  ///< UCX's, until it ends
   Ucx* ucx = nullptr;
 };
 
-/// What ucp_mem_map gave.
+/// The result of ucp_mem_map.
 struct Registration {
   ucp_mem_h memory = nullptr;
 };

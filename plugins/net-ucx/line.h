@@ -77,8 +77,8 @@ constexpr std::chrono::seconds trial_limit(std::chrono::milliseconds grace) {
 }
 void set_options(const Fd& socket, std::chrono::milliseconds grace);
 
-/// Reads or writes what is possible now of a whole message; `moved` counts the bytes so far. True once it is whole.
-/// kRemote if the other side closed or the line broke.
+/// Reads or writes as many bytes of a whole message as is possible now; `moved` counts the bytes so far. True once it
+/// is whole. kRemote if the other side closed or the line broke.
 Result<bool> read_some(const Fd& socket, std::span<std::byte> message, size_t& moved);
 Result<bool> write_some(const Fd& socket, std::span<const std::byte> message, size_t& moved);
 

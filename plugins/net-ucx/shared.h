@@ -37,7 +37,7 @@ class Shared {
   const Place place;  ///< at which lines end
   const std::chrono::milliseconds grace;
   std::unique_ptr<Ucx> ucx;
-  uint64_t namespace_id = 0;  ///< of this thread's network namespace; 0: unknown
+  uint64_t namespace_id = 0;  ///< inode of this thread's network namespace; 0: unknown
 
   /// A number for a connection, different for each.
   uint32_t next_id() { return ++last_id_; }

@@ -35,7 +35,7 @@ __attribute__((format(printf, 6, 0))) ucs_log_func_rc_t take_log(const char* /*f
                                                                  const char* /*function*/, ucs_log_level_t level,
                                                                  const ucs_log_component_config_t* component,
                                                                  const char* format, va_list arguments) {
-  // UCX hands on what is below the level of UCX_LOG_LEVEL, too.
+  // UCX hands on lines below the level of UCX_LOG_LEVEL, too.
   ThreadLog& here = log_of_thread;
   if (here.host == nullptr) return UCS_LOG_FUNC_RC_CONTINUE;
   if (component != nullptr && level > component->log_level) return UCS_LOG_FUNC_RC_STOP;

@@ -25,7 +25,7 @@ struct UcxSettings {
   std::chrono::milliseconds grace{10000};
 };
 
-/// Where the lines go that UCX logs in one thread, and its latest error there.
+/// The host that logs UCX's lines of one thread, and UCX's latest error there.
 struct ThreadLog {
   const sdk::Host* host;
   std::array<char, 512> error;

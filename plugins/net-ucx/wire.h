@@ -40,10 +40,10 @@ struct Challenge {
   uint64_t magic = kMagic;
   sdk::Nonce nonce{};
   uint32_t ucx_version = 0;    ///< major << 16 | minor
-  uint32_t id = 0;             ///< of the connection, in the upper half of the UCP tags
-  uint32_t address_bytes = 0;  ///< of the worker's address, which follows
+  uint32_t id = 0;             ///< the connection's, in the upper half of the UCP tags
+  uint32_t address_bytes = 0;  ///< length of the worker's address, which follows
   uint32_t reserved = 0;
-  uint64_t namespace_id = 0;  ///< of the network namespace of the listener
+  uint64_t namespace_id = 0;  ///< inode of the listener's network namespace
 };
 static_assert(sizeof(Challenge) == 48);
 

@@ -7,7 +7,7 @@ strangers hold connections and send nothing, slow strangers send a byte per seco
 close again.
 
 Run as: strangers_test.py PATH_OF_TUTTI [--long [N]] [--only KIND] [--rounds R]
-With --long: N strangers (20,000), and what they cost the job. Each round runs three jobs, in turns: alone, among
+With --long: N strangers (20,000), and their cost for the job. Each round runs three jobs, in turns: alone, among
 strangers that connect to ports of a process that is no part of the job, and among strangers that connect to the job.
 The ranks have one processor for themselves and the strangers all others, if there are two. The figures are medians of
 R rounds (9): time of a call, processor time of the whole job, and the ratios of each round.
@@ -41,7 +41,7 @@ KINDS = ("idle", "slow", "flood")
 
 
 def listening_ports():
-    """Of this network namespace."""
+    """The ports of this network namespace that listen for TCP."""
     ports = set()
     for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]:
         fields = line.split()
@@ -170,7 +170,7 @@ def job_ports(before):
 
 
 def disturbed(tutti, kind, count):
-    """One job among strangers; its time per call, what it said, and the number of strangers."""
+    """One job among strangers; its time per call, its output, and the number of strangers."""
     before = listening_ports()
     job = start(tutti, 400, 5)
     crowd = []

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs whose data connections use TLS, and a man in the middle who reads and changes what crosses the link.
+"""Runs jobs with TLS on data connections, and a man in the middle that reads and changes bytes on the link.
 
 Two hosts are network namespaces. A process carries the frames of the data's link from one host to the other. It keeps
-what it reads, and it may change one bit of the data, with a right checksum. Without TLS the data can be read, and a
+the frames, and it may change one bit of the data, with a right checksum. Without TLS the data can be read, and a
 changed bit makes a wrong result. With TLS the data look random, and a changed bit ends the job with a sentence.
 
 Run as: tls_test.py PATH_OF_TUTTI. Needs root and TAP devices for the man in the middle; exits with 77 without.
@@ -48,7 +48,7 @@ def open_tap(host, device):
 
 
 def payload_of(frame):
-    """Where the TCP header and the payload of a frame begin; None for other frames."""
+    """The offsets of the TCP header and the payload of a frame; None for other frames."""
     if frame[12:14] != b"\x08\x00" or frame[23] != 6:
         return None
     tcp = 14 + (frame[14] & 15) * 4

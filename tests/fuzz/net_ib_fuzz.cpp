@@ -80,7 +80,8 @@ bool hear(Listener& listener, const Fd& socket, T& to) {
   return true;
 }
 
-/// `proves`: the hello carries the right proof, whatever else it says. Then the answer is a refusal that is proved.
+/// `proves`: the hello carries the right proof; its other bytes may be anything. Then the answer is a refusal that is
+/// proved.
 void hear_hello(Bytes bytes, bool proves) {
   static std::unique_ptr<Listener> listener;
   static Handle handle;

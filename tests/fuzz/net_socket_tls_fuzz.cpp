@@ -45,7 +45,7 @@ Pair make_pair() {
   return {Fd(pair[0]), Fd(pair[1])};
 }
 
-/// An end that hears these bytes and then the end of the stream. Without the key, nobody gets past the handshake.
+/// An end that hears these bytes and then the end of the stream. Without the key, no bytes get past the handshake.
 void hear(Bytes bytes, Role role) {
   const Pair pair = make_pair();
   const auto stream = *TlsStream::create(tls(), pair.near.get(), role, StreamKey());
@@ -61,7 +61,7 @@ void hear(Bytes bytes, Role role) {
   }
 }
 
-/// Carries what there is. The plan's pairs of bytes say how far the next change is, and what it changes.
+/// Carries the bytes that are there. The plan's pairs of bytes give the distance to the next change, and its bits.
 struct Way {
   int from, to;
   Bytes plan;

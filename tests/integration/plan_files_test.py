@@ -63,7 +63,7 @@ class PlanFiles(unittest.TestCase):
         return name
 
     def ran(self, collective, ranks, *settings, extra=()):
-        """What ran each size."""
+        """The algorithm that ran each size."""
         document = json.loads(self.run_ok("bench", collective, "--ranks", ranks, "--json", *SMALL, *extra,
                                           *[word for setting in settings for word in ("--set", setting)]))
         self.assertEqual(document["wrong"], 0)

@@ -42,7 +42,7 @@ using testing::HasSubstr;
 using Clock = std::chrono::steady_clock;
 using Bytes = std::vector<uint8_t>;
 
-// What goes in clear before TLS, from the connecting side and from the listener.
+// Bytes that go in clear before TLS, from the connecting side and from the listener.
 constexpr size_t kClearBytes = sizeof(Hello);
 constexpr size_t kEndBytes = 24;  // the end of a stream in TLS, after all data
 constexpr size_t kClearBytesBack = sizeof(Challenge) + sizeof(sdk::Proof);
@@ -52,10 +52,10 @@ SocketNetwork::Settings one_stream(const char* tls) {
       {"settings.net.socket.streams", "1"}, {"settings.net.socket.silence", "100ms"}, {"settings.net.socket.tls", tls}};
 }
 
-/// What a relay does at one byte of the first connection that has so many.
+/// Acts of a relay at one byte of the first connection that has so many.
 struct Attack {
   enum { kNone, kFlip, kCut } kind = kNone;
-  bool back = false;  ///< in what the listener says
+  bool back = false;  ///< in the bytes from the listener
   size_t at = 0;
   uint8_t mask = 1;
 };
@@ -81,7 +81,7 @@ class Relay {
       return std::search(way.seen.begin(), way.seen.end(), wanted.begin(), wanted.end()) != way.seen.end();
     });
   }
-  /// Of the first connection, in one direction.
+  /// Bytes of the first connection in one direction.
   size_t byte_count(bool back) {
     const std::lock_guard lock(mutex_);
     return ways_.size() < 2 ? 0 : (back ? std::next(ways_.begin()) : ways_.begin())->seen.size();

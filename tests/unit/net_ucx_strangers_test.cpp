@@ -69,7 +69,7 @@ base::Fd call(const sockaddr_in& to) {
   return socket;
 }
 
-/// Where this process listens for TCP: the doors of lines, and UCX's own.
+/// Addresses at which this process listens for TCP: the doors of lines, and UCX's own.
 std::vector<sockaddr_in> own_doors() {
   std::set<std::string> own;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
@@ -147,7 +147,7 @@ class Impostor {
   Impostor(const Impostor&) = delete;
   Impostor& operator=(const Impostor&) = delete;
 
-  /// What connect answers, at last, to the handle of `side` with the port of the impostor.
+  /// The last answer of connect to the handle of `side` with the port of the impostor.
   int32_t connect(Side& side) const {
     net_ucx::Address address = address_of(side.handle());
     address.port = port_;
@@ -170,14 +170,14 @@ void say(const base::Fd& line, const Bytes& bytes) {
   EXPECT_EQ(::send(line.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
 }
 
-/// Until the plugin closes the line.
+/// Reads until the plugin closes the line.
 void drain(const base::Fd& line) {
   uint8_t byte = 0;
   while (::recv(line.get(), &byte, 1, 0) > 0) {
   }
 }
 
-/// What connect answers to a listener that is made by hand and says `greeting`.
+/// The answer of connect to a listener that is made by hand and says `greeting`.
 int32_t connect_to_impostor(const Bytes& greeting) {
   Side side(Settings{{"settings.net.ucx.transports", "[tcp]"}});
   const Impostor impostor([&](const base::Fd& line) {

@@ -47,8 +47,8 @@ struct Selection {
   std::vector<int> rank_counts;  ///< empty: 1, 2, 3, 4, 5, 8
   size_t max_count = ~size_t{0};
   std::string filter;    ///< part of a case's text; empty: all
-  bool gpus = false;     ///< what runs on GPUs, instead of on the host
-  bool network = false;  ///< only what runs between hosts
+  bool gpus = false;     ///< cases that run on GPUs, instead of on the host
+  bool network = false;  ///< only cases that run between hosts
 };
 
 /// The cases: grouped by rank count, and within it by problem. Large counts are counts of the larger buffer:
