@@ -4,7 +4,8 @@ add_executable(random_calls_test
   ${CMAKE_CURRENT_LIST_DIR}/random/place.cpp
   ${CMAKE_CURRENT_LIST_DIR}/random/player.cpp
   ${CMAKE_CURRENT_LIST_DIR}/random/sequence.cpp
-  ${CMAKE_CURRENT_LIST_DIR}/matrix/gpu.cpp)
+  ${CMAKE_CURRENT_LIST_DIR}/matrix/gpu.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/matrix/team.cpp)
 target_link_libraries(random_calls_test PRIVATE tutti_check tutti_core_static tutti_options CLI11::CLI11)
 target_include_directories(random_calls_test PRIVATE ${PROJECT_SOURCE_DIR}/tests)
 tutti_precompile(random_calls_test <CLI/CLI.hpp>)

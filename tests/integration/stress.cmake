@@ -1,7 +1,8 @@
 # Thousands of large calls, checked on the GPU.
 if(TUTTI_WITH_CUDA)
   set(here ${CMAKE_CURRENT_LIST_DIR})
-  add_executable(gpu_stress_test ${here}/stress/main.cpp ${here}/stress/words.cu ${here}/matrix/gpu.cpp)
+  add_executable(gpu_stress_test ${here}/stress/main.cpp ${here}/stress/words.cu ${here}/matrix/gpu.cpp
+    ${here}/matrix/team.cpp)
   target_link_libraries(gpu_stress_test PRIVATE tutti_core_static tutti_options CLI11::CLI11 CUDA::cudart_static)
   target_compile_definitions(gpu_stress_test PRIVATE TUTTI_HAS_CUDA)
   target_include_directories(gpu_stress_test PRIVATE ${PROJECT_SOURCE_DIR}/tests ${PROJECT_SOURCE_DIR}/core/include)
