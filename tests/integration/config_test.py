@@ -98,7 +98,7 @@ class Check(ConfigTest):
         self.assertEqual(self.check("settings.net.socket.stream: 2\n"),
                          "job.yaml:1:1: net plugin 'socket' has no setting 'settings.net.socket.stream'; did you mean "
                          "'settings.net.socket.streams'?; allowed: interface, family, streams, stripe_min, buffer, "
-                         "silence")
+                         "silence, tls")
         self.assertIn("job.yaml:1:30: settings.net.socket.streams: 99 is out of range",
                       self.check("settings.net.socket.streams: 99\n"))
         self.assertIn("algo plugin 'ring' has no setting 'settings.algo.ring.x'; it has none",
@@ -210,7 +210,7 @@ class Show(ConfigTest):
         text = self.run_ok("config", "show", "--config", "job.yaml",
                            TUTTI_SETTINGS_TUNER_MODEL_CHANNEL_BYTES="1M").stdout
         self.assertEqual(self.line(text, "settings.net.socket.streams"),
-                         (["4", "job job.yaml:1:1"], ["  overrides 2 (built-in)"]))
+                         (["4", "job job.yaml:1:1"], ["  overrides 1 (built-in)"]))
         self.assertEqual(self.line(text, "settings.net.socket.family"), (["auto", "built-in"], []))
         self.assertEqual(self.line(text, "settings.tuner.model.channel_bytes")[0],
                          ["1MiB", "environment TUTTI_SETTINGS_TUNER_MODEL_CHANNEL_BYTES"])
