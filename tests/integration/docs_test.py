@@ -77,6 +77,9 @@ class Shell:
         plugin = "tutti-net-socket.so"
         (folder / "vendor" / plugin).write_bytes(of_abi_1((build / "lib/tutti/plugins" / plugin).read_bytes()))
         (folder / "configs").symlink_to(source / "configs")
+        (folder / "examples").symlink_to(source / "examples")
+        (folder / "plans").mkdir()
+        (folder / "plans/mine.yaml").symlink_to(source / "examples/plans/doubling4.yaml")
 
     def run(self, command):
         """(exit code, lines of both outputs in order); ends all processes of a command that takes too long."""
@@ -157,6 +160,14 @@ class Blocks(DocsTest):
             if re.search(kind, block.text):
                 return check(self, block)
         self.fail(f"{block.place}: the test knows no such block; add its kind to BLOCKS:\n{block.text}")
+
+    def check_steps(self, block):
+        """Steps of a plan file: the reader of plan files knows each key."""
+        reader = (SOURCE / "core/plan/file_read.cpp").read_text(encoding="utf-8")
+        for line in block.text.splitlines():
+            self.assertRegex(line, r"\A- \{.+\}\Z", block.place)
+            for key in re.findall(r"(\w+): ", line):
+                self.assertIn(f'"{key}"', reader, block.place)
 
     def check_quote(self, quote):
         for skipped in NOT_RUN:
@@ -313,6 +324,7 @@ BLOCKS = {
     r"\A *(?:your program|application) ──|\AT = call": Blocks.check_drawing,
     r"\Atutti_table: 1": Blocks.check_table,
     r"\A[a-z_.]+:\s": Blocks.check_configuration,
+    r"\A- \{(?:recv|own): ": Blocks.check_steps,
     r"#include|\A(?:static|install|Result|Status)\b|cmake_minimum_required": Blocks.check_code,
 }
 
