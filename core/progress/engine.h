@@ -98,7 +98,7 @@ class Engine {
   std::vector<std::shared_ptr<Task>> tasks_;
   bool failed_ = false;
   std::atomic<bool> stopping_{false};
-  std::vector<std::unique_ptr<PollingThread>> pollers_;  // of the thread that adds tasks, and of flush()
+  std::vector<std::unique_ptr<PollingThread>> pollers_;  // made when tasks that poll are added
   std::mutex pollers_mutex_;                             // guards pollers_ and next_poller_
   size_t next_poller_ = 0;
 
