@@ -18,20 +18,12 @@ import sys
 
 from sources import CODE, ROOT, files, report
 
-LAYERS = [{"base"}, {"log"}, {"config"}, {"plugin"}, {"topology", "bootstrap", "memory"}, {"plan"},
-          {"transport", "device", "progress"}, {"tuner"}, {"communicator"}, {"tools", "compat"}]
+LAYERS = [{"base"}, {"log"}, {"config"}, {"plugin"}, {"topology", "bootstrap", "memory"}, {"program"},
+          {"device", "progress"}, {"transport"}, {"tuner"}, {"backend"}, {"communicator"}, {"tools", "compat"}]
 LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}
-
-# (from, to) within one layer: why. Never both directions.
-EXCEPTIONS = {
-    ("transport", "device"): "slots between GPUs lie in memory of the GPU",
-    ("transport", "progress"): "a network connection queues its work on the engine, every connection rings its bell",
-}
 
 # Headers of the core that one plugin includes: (plugin, prefix) -> why.
 PLUGIN_EXCEPTIONS = {
-    ("net-socket", "base/"): "addresses and sockets are those of the bootstrap, linked statically (tutti_sockets)",
-    ("net-socket", "bootstrap/interface.h"): "interfaces are chosen as the bootstrap chooses them",
     ("tuner-table", "tuner-model/"): "what the table does not cover goes by the model, compiled into both plugins",
 }
 
@@ -42,7 +34,7 @@ CUDA = re.compile(r"(cuda|sm_|vector_types|cooperative_groups|x86intrin|immintri
 
 
 def owner(path):
-    """The part that a file belongs to: ("core", "plan"), ("installed", "plugin"), ("plugins", "algo-ring")."""
+    """The part that a file belongs to: ("core", "program"), ("installed", "plugin"), ("plugins", "algo-ring")."""
     folders = path.split("/")
     if folders[:3] == ["core", "include", "tutti"]:
         return "installed", folders[3] if len(folders) > 4 else ""
@@ -61,7 +53,7 @@ def core_fault(part, name, quoted):
     target = included_part(name)
     if name.startswith("boost/") and part != "plugin":
         return "Boost is for core/plugin only"
-    if not quoted or target is None or target == part or part not in LEVEL or (part, target) in EXCEPTIONS:
+    if not quoted or target is None or target == part or part not in LEVEL:
         return None
     if LEVEL[target] == LEVEL[part]:
         return f"{part} and {target} are of one layer and may not know each other"
@@ -135,20 +127,26 @@ def compile_problems():
 
 
 def self_test():
-    good = [("core/plan/plan.cpp", "topology/graph.h", True), ("core/plan/plan.cpp", "plan.h", True),
-            ("core/plan/plan.cpp", "tutti/status.h", True), ("core/plugin/loader.cpp", "boost/dll.hpp", False),
-            ("core/include/tutti/plugin/abi.h", "stdint.h", False), ("core/include/tutti/sdk/net.h", "string", False),
-            ("core/include/tutti/plugin/abi.h", "tutti/plugin/types.h", True), ("tools/main.cpp", "plan/plan.h", True),
+    good = [("core/program/plan.cpp", "topology/graph.h", True), ("core/program/plan.cpp", "plan.h", True),
+            ("core/program/plan.cpp", "tutti/status.h", True),
+            ("core/plugin/loader.cpp", "boost/dll.hpp", False),
+            ("core/include/tutti/plugin/abi.h", "stdint.h", False),
+            ("core/include/tutti/sdk/net.h", "string", False),
+            ("core/include/tutti/plugin/abi.h", "tutti/plugin/types.h", True),
+            ("tools/main.cpp", "program/plan.h", True),
             ("plugins/algo-ring/ring.cpp", "tutti/sdk/algorithm.h", True)]
     bad = [("core/base/status.cpp", "log/log.h", True), ("core/topology/graph.cpp", "memory/pool.h", True),
-           ("core/plan/plan.cpp", "tutti/communicator.h", True), ("core/plan/plan.cpp", "../base/text.h", True),
-           ("core/plan/plan.cpp", "boost/dll.hpp", False), ("core/include/tutti/plugin/abi.h", "tutti/status.h", True),
-           ("core/include/tutti/plugin/abi.h", "yaml-cpp/yaml.h", False), ("core/include/tutti/a.h", "plan/x.h", True),
-           ("plugins/algo-ring/ring.cpp", "plan/plan.h", True), ("plugins/algo-ring/ring.cpp", "boost/dll.hpp", False)]
+           ("core/program/plan.cpp", "tutti/communicator.h", True),
+           ("core/program/plan.cpp", "../base/text.h", True),
+           ("core/program/plan.cpp", "boost/dll.hpp", False),
+           ("core/include/tutti/plugin/abi.h", "tutti/status.h", True),
+           ("core/include/tutti/plugin/abi.h", "yaml-cpp/yaml.h", False),
+           ("core/include/tutti/a.h", "program/x.h", True),
+           ("plugins/algo-ring/ring.cpp", "program/plan.h", True),
+           ("plugins/algo-ring/ring.cpp", "boost/dll.hpp", False)]
     assert not any(fault(*case) for case in good), [case for case in good if fault(*case)]
     assert all(fault(*case) for case in bad), [case for case in bad if not fault(*case)]
     assert compile_alone("tutti/no_such_header.h", ["g++", "-x", "c++"])
-    assert not any((to, origin) in EXCEPTIONS for origin, to in EXCEPTIONS)
 
 
 if __name__ == "__main__":

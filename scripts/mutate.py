@@ -8,7 +8,7 @@ survives if all tests pass. The exit status is 1 if a mutant survives for which 
 
     scripts/mutate.py                     # all; results are kept in build/mutants/results.json
     scripts/mutate.py --resume            # mutations that were not killed, or whose file has changed since
-    scripts/mutate.py --only core/plan    # mutations whose file or text contains this
+    scripts/mutate.py --only core/program    # mutations whose file or text contains this
     scripts/mutate.py --check             # only: does every entry apply at exactly one place?
 """
 

@@ -15,8 +15,6 @@
 
 namespace tutti {
 
-using communicator::Call;
-
 namespace {
 
 template <class T>
@@ -35,7 +33,7 @@ uint64_t integer_bits(double factor) {
 }
 
 /// A call that is left to a group, or runs now. Streams belong to devices; the host device has none.
-Status make(const std::shared_ptr<Communicator::State>& state, Call call, Stream stream) {
+Status make(const std::shared_ptr<Communicator::State>& state, backend::Call call, Stream stream) {
   if (!state->is_here()) [[unlikely]]
     return state->check_process();
   if (stream != nullptr && !state->on_gpu()) {

@@ -5,9 +5,9 @@
 
 #include <chrono>
 
-#include "communicator/gpu_limits.h"
-#include "communicator/plan_files.h"
-#include "communicator/plans.h"
+#include "backend/cuda/limits.h"
+#include "backend/plans.h"
+#include "communicator/setup/plan_files.h"
 #include "plugin/search.h"
 #include "topology/load.h"
 
@@ -52,7 +52,7 @@ Result<std::unique_ptr<DryCommunicator>> DryCommunicator::create(Options options
     choices.network_name = first_network(made->config_);
     choices.network_gbs = made->topology_.bandwidth_gbs[TUTTI_LINK_NETWORK];
   }
-  if (gpu_back_end().takes(made->rank_count()).ok()) choices.back_end = &gpu_back_end();
+  if (backend::gpu_back_end().takes(made->rank_count()).ok()) choices.back_end = &backend::gpu_back_end();
   choices.ranks = made->rank_count();
   choices.nodes = made->node_count();
   choices.max_channels = made->topology_.max_channels;
@@ -100,11 +100,11 @@ Status DryCommunicator::describe(const topology::Document& machine, uint32_t nod
 
 Status DryCommunicator::connect(tuner::Choices& choices) {
   const uint32_t ranks_here = topology_.rank_count / topology_.node_count;
-  for (const plan::AlgorithmPlugin& algorithm : algorithms_of(*registry_)) {
+  for (const program::AlgorithmPlugin& algorithm : algorithms_of(*registry_)) {
     Channels found;
     auto start = std::chrono::steady_clock::now();
     topology_.system = &view_;
-    TUTTI_ASSIGN(found.graph, plan::search(algorithm, topology_, 0));
+    TUTTI_ASSIGN(found.graph, program::search(algorithm, topology_, 0));
     topology_.system = nullptr;
     found.search_seconds = seconds_since(start);
     const tutti_graph graph = found.graph.view();
@@ -116,7 +116,7 @@ Status DryCommunicator::connect(tuner::Choices& choices) {
       graphs.push_back(found.graph.moved_to(node, node * ranks_here));
     }
     start = std::chrono::steady_clock::now();
-    TUTTI_ASSIGN(plan::Instance instance, plan::connect(algorithm, topology_, graphs));
+    TUTTI_ASSIGN(program::Instance instance, program::connect(algorithm, topology_, graphs));
     found.connect_seconds = seconds_since(start);
     choices.algorithms.emplace_back(algorithm, std::move(instance));
     channels_.push_back(std::move(found));
@@ -130,8 +130,8 @@ Status DryCommunicator::connect(tuner::Choices& choices) {
 
 std::vector<std::string> DryCommunicator::limits(Collective collective) const {
   std::vector<std::string> lines;
-  if (const Status takes = gpu_back_end().takes(rank_count()); !takes.ok()) lines.emplace_back(takes.text());
-  if (const std::string why = why_unproved(rank_count()); !why.empty()) {
+  if (const Status takes = backend::gpu_back_end().takes(rank_count()); !takes.ok()) lines.emplace_back(takes.text());
+  if (const std::string why = backend::why_unproved(rank_count()); !why.empty()) {
     lines.push_back("plans run without a proof: " + why);
   }
   for (uint32_t a = 0; a < algorithms().size(); ++a) {
@@ -151,15 +151,15 @@ std::vector<std::string> DryCommunicator::limits(Collective collective) const {
 std::string DryCommunicator::why_not(uint32_t algorithm, uint32_t variant, Collective collective) const {
   if (selector_->choices().back_end != nullptr) return selector_->why_not(algorithm, variant, collective);
   const auto first = plan({.algorithm = algorithm, .variant = variant}, collective, 0, 0);
-  return std::string(first.ok() ? gpu_back_end().runs(*first).text() : first.status().text());
+  return std::string(first.ok() ? backend::gpu_back_end().runs(*first).text() : first.status().text());
 }
 
-Result<plan::Plan> DryCommunicator::plan(const tuner::Decision& decision, Collective collective, uint32_t rank,
-                                         uint32_t channel, uint32_t root) const {
+Result<program::Plan> DryCommunicator::plan(const tuner::Decision& decision, Collective collective, uint32_t rank,
+                                            uint32_t channel, uint32_t root) const {
   const tuner::Algorithm& algorithm = algorithms().at(decision.algorithm);
   const tutti_plan_request request{
       sizeof(tutti_plan_request), static_cast<uint32_t>(collective), rank, channel, root, decision.variant};
-  return plan::collect(*algorithm.ops, algorithm.instance.get(), request);
+  return program::collect(*algorithm.ops, algorithm.instance.get(), request);
 }
 
 }  // namespace tutti::communicator

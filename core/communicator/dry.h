@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "communicator/choices.h"
+#include "communicator/setup/choices.h"
 #include "config/config.h"
-#include "plan/plan.h"
+#include "program/plan.h"
 #include "topology/system.h"
 
 namespace tutti::communicator {
@@ -47,8 +47,8 @@ class DryCommunicator {
   std::vector<std::string> limits(Collective collective) const;
 
   /// The plan of one rank on one channel for a decision of the selector or of the caller.
-  Result<plan::Plan> plan(const tuner::Decision& decision, Collective collective, uint32_t rank, uint32_t channel,
-                          uint32_t root = 0) const;
+  Result<program::Plan> plan(const tuner::Decision& decision, Collective collective, uint32_t rank, uint32_t channel,
+                             uint32_t root = 0) const;
 
  private:
   explicit DryCommunicator(config::Config config) : config_(std::move(config)) {}

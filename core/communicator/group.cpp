@@ -15,12 +15,12 @@ namespace {
 /// to the first of their streams. For all these streams, they count as one call.
 struct Share {
   std::shared_ptr<Communicator::State> state;
-  std::vector<Call> collectives;
-  std::vector<Call> messages;
+  std::vector<backend::Call> collectives;
+  std::vector<backend::Call> messages;
   std::vector<Stream> streams;
   Status status;
 
-  void add(Call call) {
+  void add(backend::Call call) {
     if (std::find(streams.begin(), streams.end(), call.stream) == streams.end()) streams.push_back(call.stream);
     call.stream = streams.front();
     (call.collective == Collective::kSendRecv ? messages : collectives).push_back(call);
@@ -42,7 +42,7 @@ struct Share {
 
  private:
   Status run_calls() {
-    for (const Call& call : collectives) TUTTI_TRY(state->run(call));
+    for (const backend::Call& call : collectives) TUTTI_TRY(state->run(call));
     return messages.empty() ? Status() : state->run_messages(messages);
   }
 };
@@ -86,7 +86,7 @@ std::vector<size_t> lanes_of(const std::vector<Share>& shares) {
 
 }  // namespace
 
-bool defer(const std::shared_ptr<Communicator::State>& state, const Call& call) {
+bool defer(const std::shared_ptr<Communicator::State>& state, const backend::Call& call) {
   if (group.depth == 0) [[likely]]
     return false;
   auto share = std::find_if(group.shares.begin(), group.shares.end(), [&](const Share& s) { return s.state == state; });
@@ -98,7 +98,7 @@ bool defer(const std::shared_ptr<Communicator::State>& state, const Call& call) 
   return true;
 }
 
-Status run_now(Communicator::State& state, const Call& call) {
+Status run_now(Communicator::State& state, const backend::Call& call) {
   if (call.collective == Collective::kSendRecv) return state.run_messages({&call, 1});
   return state.run(call);
 }

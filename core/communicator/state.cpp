@@ -10,18 +10,12 @@
 #include <map>
 #include <utility>
 
+#include "backend/registrations.h"
 #include "bootstrap/exchange.h"
-#include "communicator/registrations.h"
 #include "log/log.h"
 #include "progress/bell.h"
 
 namespace tutti {
-
-using communicator::Call;
-using communicator::Driver;
-using communicator::Execution;
-using communicator::Job;
-using communicator::Turn;
 
 namespace {
 
@@ -36,8 +30,8 @@ Communicator::State::~State() {
   announce_end();
   if (gpu_ != nullptr) static_cast<void>(gpu_->finish());
   flush_network();
-  std::unique_ptr<communicator::Gpu> gpu;
-  std::unique_ptr<communicator::Fabric> fabric;
+  std::unique_ptr<backend::Gpu> gpu;
+  std::unique_ptr<backend::Fabric> fabric;
   {
     const std::lock_guard lock(failure_mutex_);  // callbacks use both
     gpu = std::move(gpu_);
@@ -100,19 +94,19 @@ void Communicator::State::flush_network() {
                                   rank_, std::chrono::duration<double>(limit).count(), rank_, describe_current())));
 }
 
-Status Communicator::State::run(const Call& call) {
+Status Communicator::State::run(const backend::Call& call) {
   if (std::atomic_ref<uint32_t>(abort_word_).load(std::memory_order_relaxed) != 0) [[unlikely]]
     return failure();
-  TUTTI_TRY(communicator::check(call, rank_, size_));
+  TUTTI_TRY(backend::check(call, rank_, size_));
   return traced(call, [&] { return run_now(call); });
 }
 
-Status Communicator::State::run_now(const Call& call) {
+Status Communicator::State::run_now(const backend::Call& call) {
   if (call.count == 0) [[unlikely]]
     return run_empty(call);
   if (gpu_ != nullptr) return enqueue_calls({&call, 1}, [&] { return gpu_->run(call); });
-  TUTTI_ASSIGN(Execution* const execution, executions_->prepare(call));
-  const Turn turn = attendance_.count(Turn::Kind::kCollective);
+  TUTTI_ASSIGN(backend::Execution* const execution, executions_->prepare(call));
+  const backend::Turn turn = attendance_.count(backend::Turn::Kind::kCollective);
   execution->bind(call, ++calls_, turn, history_.add_call(execution->shape), executions_->scratch());
   history_.enter(Phase::kIn);
   if (attendance_.any_left()) [[unlikely]] {
@@ -123,7 +117,7 @@ Status Communicator::State::run_now(const Call& call) {
 }
 
 template <class Action>
-Status Communicator::State::traced(const Call& call, Action&& action) {
+Status Communicator::State::traced(const backend::Call& call, Action&& action) {
   if (!log::enabled(log::Level::kTrace)) [[likely]]
     return action();
   const auto start = std::chrono::steady_clock::now();
@@ -132,7 +126,7 @@ Status Communicator::State::traced(const Call& call, Action&& action) {
   return status;
 }
 
-void Communicator::State::trace(const Call& call, std::chrono::steady_clock::time_point start,
+void Communicator::State::trace(const backend::Call& call, std::chrono::steady_clock::time_point start,
                                 const Status& status) const {
   const std::chrono::duration<double, std::micro> took = std::chrono::steady_clock::now() - start;
   const auto choice = choose({call.collective, call.type, call.reduction.op, call.count});
@@ -143,7 +137,7 @@ void Communicator::State::trace(const Call& call, std::chrono::steady_clock::tim
   const std::string number = message ? fmt::format("messages after call {}, the first", attendance_.collectives())
                                      : fmt::format("call {}", attendance_.collectives());
   const std::string peer = message ? fmt::format(" {} rank {}", call.receives ? "from" : "to", call.root) : "";
-  log::trace("{}: {}{}{}: {} after {:.1f} us", number, communicator::describe(call), peer, way,
+  log::trace("{}: {}{}{}: {} after {:.1f} us", number, backend::describe(call), peer, way,
              !status.ok()      ? status.to_string()
              : gpu_ != nullptr ? "enqueued"
                                : "done",
@@ -151,21 +145,21 @@ void Communicator::State::trace(const Call& call, std::chrono::steady_clock::tim
 }
 
 /// A call that moves nothing is counted and compared like every other.
-Status Communicator::State::run_empty(const Call& call) {
-  attendance_.count(Turn::Kind::kCollective);
+Status Communicator::State::run_empty(const backend::Call& call) {
+  attendance_.count(backend::Turn::Kind::kCollective);
   record({&call, 1});
   history_.enter_end(gpu_ != nullptr ? Phase::kEnqueued : Phase::kDone);
   return {};
 }
 
 /// Before a call is given to the GPU, because the first call of a shape waits for the other ranks there.
-void Communicator::State::record(std::span<const Call> calls) {
-  const auto shape = communicator::CallShape::of(calls.front());
-  count_calls(calls, [&](const Call& call, Turn::Kind kind, uint32_t peer) {
-    if (kind != Turn::Kind::kCollective) {
-      history_.add_message(kind, peer, communicator::CallShape::of(call));
+void Communicator::State::record(std::span<const backend::Call> calls) {
+  const auto shape = backend::CallShape::of(calls.front());
+  count_calls(calls, [&](const backend::Call& call, backend::Turn::Kind kind, uint32_t peer) {
+    if (kind != backend::Turn::Kind::kCollective) {
+      history_.add_message(kind, peer, backend::CallShape::of(call));
     } else {
-      history_.add_call(communicator::CallShape::of(call));
+      history_.add_call(backend::CallShape::of(call));
     }
   });
   calls.front().collective == Collective::kSendRecv ? history_.enter_messages(Phase::kIn, shape)
@@ -173,10 +167,10 @@ void Communicator::State::record(std::span<const Call> calls) {
 }
 
 /// The calls were refused on this rank alone, or on all ranks.
-void Communicator::State::take_back(std::span<const Call> calls) {
-  count_calls(calls, [&](const Call&, Turn::Kind kind, uint32_t peer) {
+void Communicator::State::take_back(std::span<const backend::Call> calls) {
+  count_calls(calls, [&](const backend::Call&, backend::Turn::Kind kind, uint32_t peer) {
     attendance_.uncount(kind, peer);
-    kind == Turn::Kind::kCollective ? history_.take_back_call() : history_.take_back_message(kind, peer);
+    kind == backend::Turn::Kind::kCollective ? history_.take_back_call() : history_.take_back_message(kind, peer);
   });
   history_.enter(Phase::kFailed);
 }
@@ -202,8 +196,9 @@ Status Communicator::State::enqueue(Action&& action) {
 /// Counts before it enqueues: a rank that leaves meanwhile, while the call is prepared or its kernel waits, is found by
 /// on_departure().
 template <class Action>
-Status Communicator::State::enqueue_calls(std::span<const Call> calls, Action&& action) {
-  count_calls(calls, [&](const Call&, Turn::Kind kind, uint32_t peer) { attendance_.count(kind, peer); });
+Status Communicator::State::enqueue_calls(std::span<const backend::Call> calls, Action&& action) {
+  count_calls(calls,
+              [&](const backend::Call&, backend::Turn::Kind kind, uint32_t peer) { attendance_.count(kind, peer); });
   TUTTI_TRY(check_present());
   record(calls);
   const Status done = enqueue(action);
@@ -216,22 +211,23 @@ Status Communicator::State::enqueue_calls(std::span<const Call> calls, Action&& 
 }
 
 template <class Count>
-void Communicator::State::count_calls(std::span<const Call> calls, Count&& count) const {
-  for (const Call& call : calls) {
+void Communicator::State::count_calls(std::span<const backend::Call> calls, Count&& count) const {
+  for (const backend::Call& call : calls) {
     if (call.collective != Collective::kSendRecv) {
-      count(call, Turn::Kind::kCollective, 0);
+      count(call, backend::Turn::Kind::kCollective, 0);
     } else if (call.root != rank_) {
-      count(call, call.receives ? Turn::Kind::kReceive : Turn::Kind::kSend, static_cast<uint32_t>(call.root));
+      count(call, call.receives ? backend::Turn::Kind::kReceive : backend::Turn::Kind::kSend,
+            static_cast<uint32_t>(call.root));
     }
   }
 }
 
-Status Communicator::State::check_present(std::span<const Job> jobs, const Call& call) {
-  for (const Job& job : jobs) {
+Status Communicator::State::check_present(std::span<const backend::Job> jobs, const backend::Call& call) {
+  for (const backend::Job& job : jobs) {
     const auto absence = job.done ? std::nullopt : attendance_.missing_in(job.turn);
     if (!absence) continue;
     const auto own = static_cast<uint32_t>(rank_);
-    const Status missing(Code::kRemote, communicator::describe(*absence, own, communicator::describe(call)));
+    const Status missing(Code::kRemote, backend::describe(*absence, own, backend::describe(call)));
     if (break_with(missing)) log_absence(missing, absence->turn);
     history_.enter_end(Phase::kFailed);
     uncount(jobs);
@@ -242,9 +238,9 @@ Status Communicator::State::check_present(std::span<const Job> jobs, const Call&
 }
 
 /// The call of these jobs is not made: no rank can rely on it.
-void Communicator::State::uncount(std::span<const Job> jobs) {
-  for (const Job& job : jobs) {
-    const bool collective = job.turn.kind == Turn::Kind::kCollective;  // which has a job for each channel
+void Communicator::State::uncount(std::span<const backend::Job> jobs) {
+  for (const backend::Job& job : jobs) {
+    const bool collective = job.turn.kind == backend::Turn::Kind::kCollective;  // which has a job for each channel
     if (collective && &job != jobs.data()) continue;
     if (collective || !job.done) attendance_.uncount(job.turn.kind, job.turn.peer);
   }
@@ -253,7 +249,7 @@ void Communicator::State::uncount(std::span<const Job> jobs) {
 Status Communicator::State::check_present() {
   const auto absence = attendance_.missing_in_any();
   if (!absence) return {};
-  const std::string text = communicator::describe(*absence, static_cast<uint32_t>(rank_), "");
+  const std::string text = backend::describe(*absence, static_cast<uint32_t>(rank_), "");
   const Status missing(Code::kRemote, fmt::format("{}; rank {} {}", text, rank_, describe_current()));
   if (tell_everywhere(missing)) log_absence(missing, absence->turn);
   return failure();
@@ -261,9 +257,9 @@ Status Communicator::State::check_present() {
 
 /// All ranks are told that a rank left, and all of them miss it in the same collective call: the lowest rank logs the
 /// error. A message misses it on one rank alone.
-void Communicator::State::log_absence(const Status& missing, const Turn& turn) const {
+void Communicator::State::log_absence(const Status& missing, const backend::Turn& turn) const {
   const bool lowest = static_cast<int>(attendance_.first_present()) == rank_;
-  if (lowest || turn.kind != Turn::Kind::kCollective) {
+  if (lowest || turn.kind != backend::Turn::Kind::kCollective) {
     log::failure("rank {}: {}", rank_, missing.to_string());
   } else {
     log::info("rank {}: {}", rank_, missing.to_string());
@@ -280,7 +276,7 @@ Status Communicator::State::barrier(Stream stream) {
   // Everybody needs a contribution of everybody.
   static constexpr uint8_t own = 0;
   static thread_local uint8_t all;
-  const Call call{Collective::kAllReduce, &own, &all, 1, DataType::kUint8, ReduceOp::kMax};
+  const backend::Call call{Collective::kAllReduce, &own, &all, 1, DataType::kUint8, ReduceOp::kMax};
   if (gpu_ != nullptr) return enqueue_calls({&call, 1}, [&] { return gpu_->barrier(stream); });
   return run(call);
 }
@@ -292,12 +288,12 @@ Result<std::vector<std::vector<std::byte>>> Communicator::State::exchange(std::s
 }
 
 Result<std::optional<uint64_t>> Communicator::State::register_buffer(void* buffer, size_t bytes) {
-  const communicator::Claim mine{bytes, buffer == nullptr ? 1u : 0u};
+  const backend::Claim mine{bytes, buffer == nullptr ? 1u : 0u};
   std::optional<uint64_t> number;
   const auto meet = [&]() -> Status {
     const base::Time deadline = base::time_in(config_.duration("timeouts.bootstrap"));
     TUTTI_ASSIGN(const auto claims, bootstrap::exchange(*bootstrap_, mine, deadline));
-    TUTTI_TRY(communicator::check_claims(claims));
+    TUTTI_TRY(backend::check_claims(claims));
     if (gpu_ == nullptr) return {};
     TUTTI_ASSIGN(number, gpu_->register_buffer(buffer, bytes, deadline));
     return {};
@@ -311,8 +307,8 @@ void Communicator::State::end_registration(uint64_t number) {
   if (gpu_ != nullptr) gpu_->end_registration(number);
 }
 
-Status Communicator::State::run_jobs(std::span<Job> jobs, const Call& call) {
-  const Driver::Outcome outcome = driver_->run(jobs);
+Status Communicator::State::run_jobs(std::span<backend::Job> jobs, const backend::Call& call) {
+  const backend::Driver::Outcome outcome = driver_->run(jobs);
   if (outcome.code == TUTTI_OK) [[likely]] {
     history_.enter_end(Phase::kDone);
     return {};
@@ -322,34 +318,34 @@ Status Communicator::State::run_jobs(std::span<Job> jobs, const Call& call) {
   return failure;
 }
 
-Status Communicator::State::run_messages(std::span<const Call> calls) {
+Status Communicator::State::run_messages(std::span<const backend::Call> calls) {
   if (std::atomic_ref<uint32_t>(abort_word_).load(std::memory_order_relaxed) != 0) return failure();
-  for (const Call& call : calls) TUTTI_TRY(communicator::check(call, rank_, size_));
+  for (const backend::Call& call : calls) TUTTI_TRY(backend::check(call, rank_, size_));
   return traced(calls.front(), [&] { return run_messages_now(calls); });
 }
 
-Status Communicator::State::run_messages_now(std::span<const Call> calls) {
+Status Communicator::State::run_messages_now(std::span<const backend::Call> calls) {
   if (gpu_ != nullptr) return enqueue_calls(calls, [&] { return gpu_->run_messages(calls); });
   TUTTI_TRY(copy_to_self(calls));
-  Execution all;
-  std::vector<Execution> messages;
-  for (const Call& call : calls) {
+  backend::Execution all;
+  std::vector<backend::Execution> messages;
+  for (const backend::Call& call : calls) {
     if (call.count == 0 || call.root == rank_) continue;
     TUTTI_TRY(executions_->append_message(messages.emplace_back(), call));
   }
   // Each message is a call of its own to the connections, whose first message carries its digest.
   auto message = messages.begin();
-  for (const Call& call : calls) {
+  for (const backend::Call& call : calls) {
     if (call.root == rank_) continue;
-    const Turn::Kind kind = call.receives ? Turn::Kind::kReceive : Turn::Kind::kSend;
-    const Turn turn = attendance_.count(kind, static_cast<uint32_t>(call.root));
+    const backend::Turn::Kind kind = call.receives ? backend::Turn::Kind::kReceive : backend::Turn::Kind::kSend;
+    const backend::Turn turn = attendance_.count(kind, static_cast<uint32_t>(call.root));
     if (call.count == 0) {
-      history_.add_message(kind, turn.peer, communicator::CallShape::of(call));
+      history_.add_message(kind, turn.peer, backend::CallShape::of(call));
       continue;
     }
     tutti_work& work = message->works.front();
     work.call = ++calls_;
-    work.signature = communicator::signature_of(history_.add_message(kind, turn.peer, message->shape));
+    work.signature = backend::signature_of(history_.add_message(kind, turn.peer, message->shape));
     all.jobs.push_back({&work, message->jobs.front().ops, message->jobs.front().plugin, nullptr, false, turn});
     ++message;
   }
@@ -362,7 +358,7 @@ Status Communicator::State::run_messages_now(std::span<const Call> calls) {
       all.jobs[i].after = &all.jobs[before->second];
     latest[connection] = i;
   }
-  history_.enter_messages(Phase::kIn, communicator::CallShape::of(calls.front()));
+  history_.enter_messages(Phase::kIn, backend::CallShape::of(calls.front()));
   return run_jobs(all.jobs, calls.front());
 }
 
@@ -377,8 +373,8 @@ Status Communicator::State::release(std::span<const Stream> streams) {
 }
 
 /// Sends to this rank itself meet its receives from itself, in order.
-Status Communicator::State::copy_to_self(std::span<const Call> calls) {
-  TUTTI_ASSIGN(const communicator::OwnMessages own, communicator::own_messages(calls, rank_));
+Status Communicator::State::copy_to_self(std::span<const backend::Call> calls) {
+  TUTTI_ASSIGN(const backend::OwnMessages own, backend::own_messages(calls, rank_));
   for (size_t i = 0; i < own.sends.size(); ++i) {
     const size_t bytes = own.sends[i]->count * size_of(own.sends[i]->type);
     if (bytes > 0) std::memmove(own.receives[i]->output, own.sends[i]->input, bytes);
@@ -386,7 +382,7 @@ Status Communicator::State::copy_to_self(std::span<const Call> calls) {
   return {};
 }
 
-Status Communicator::State::explain_outcome(const Driver::Outcome& outcome, const Call& call) {
+Status Communicator::State::explain_outcome(const backend::Driver::Outcome& outcome, const backend::Call& call) {
   const uint32_t peer = outcome.job->work->fault.peer;
   switch (outcome.code) {
     case TUTTI_ABORTED:
@@ -400,11 +396,11 @@ Status Communicator::State::explain_outcome(const Driver::Outcome& outcome, cons
       return fail_everywhere(
           Status(Code::kRemote, fmt::format("{}: cannot read the memory of rank {}; did it end, or free its "
                                             "buffer? shm.single_copy off avoids reading it",
-                                            communicator::describe(call), peer)));
+                                            backend::describe(call), peer)));
     default:
       return fail_everywhere(
           Status(static_cast<Code>(outcome.code),
-                 fmt::format("{} failed in the protocol, with rank {}", communicator::describe(call), peer)));
+                 fmt::format("{} failed in the protocol, with rank {}", backend::describe(call), peer)));
   }
 }
 
@@ -416,7 +412,7 @@ Status Communicator::State::told_failure() {
 }
 
 /// The digests only tell that there is a difference: the ranks' histories tell which.
-Status Communicator::State::mismatch_verdict(const Driver::Outcome& outcome, const Call& call) {
+Status Communicator::State::mismatch_verdict(const backend::Driver::Outcome& outcome, const backend::Call& call) {
   const uint32_t peer = outcome.job->work->fault.peer;
   const auto difference = watch_.different(outcome.job->turn);
   return fail_everywhere(Status(
@@ -424,15 +420,15 @@ Status Communicator::State::mismatch_verdict(const Driver::Outcome& outcome, con
                            "ranks made different calls: rank {} got a message of rank {} that does not belong to call "
                            "{} ({}), and rank {} does not tell of another call; if the calls are the same, the network "
                            "or the protocol changed the message",
-                           rank_, peer, outcome.job->turn.number, communicator::describe(call), peer))));
+                           rank_, peer, outcome.job->turn.number, backend::describe(call), peer))));
 }
 
-Status Communicator::State::timeout_verdict(const Driver::Outcome& outcome, const Call& call) {
+Status Communicator::State::timeout_verdict(const backend::Driver::Outcome& outcome, const backend::Call& call) {
   const auto limit = config_.duration("timeouts.operation");
   return fail_everywhere(
       Status(Code::kTimeout, fmt::format("{}: no progress for {} s (timeouts.operation); rank {} waits for rank {}{}",
-                                         communicator::describe(call), std::chrono::duration<double>(limit).count(),
-                                         rank_, outcome.job->work->fault.peer, watch_.states(outcome.job->turn))));
+                                         backend::describe(call), std::chrono::duration<double>(limit).count(), rank_,
+                                         outcome.job->work->fault.peer, watch_.states(outcome.job->turn))));
 }
 
 void Communicator::State::on_departure(const bootstrap::Departure& departure) {
@@ -453,17 +449,17 @@ void Communicator::State::on_tick() {
 }
 
 void Communicator::State::observe_kernels() {
-  communicator::KernelWaits::Sample sample;
+  backend::KernelWaits::Sample sample;
   {
     const std::lock_guard lock(failure_mutex_);  // setup may be about to add the GPU
     if (gpu_ == nullptr) return;
     sample = gpu_->kernel_waits();
   }
-  const auto wait = kernel_waits_.observe(sample, communicator::KernelWaits::Clock::now());
+  const auto wait = kernel_waits_.observe(sample, backend::KernelWaits::Clock::now());
   if (!wait) return waiting_.end();
   const auto shown = waiting_.now();
   if (shown && shown->since == wait->since) return;
-  waiting_.begin(wait->since, {Turn::Kind::kCollective, 0, attendance_.collectives()}, wait->peer);
+  waiting_.begin(wait->since, {backend::Turn::Kind::kCollective, 0, attendance_.collectives()}, wait->peer);
 }
 
 void Communicator::State::on_failure(const bootstrap::FailureReport& report) {

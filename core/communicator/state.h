@@ -7,17 +7,17 @@
 #include <mutex>
 #include <span>
 
+#include "backend/attendance.h"
+#include "backend/call.h"
+#include "backend/cuda/gpu.h"
+#include "backend/host/execution.h"
+#include "backend/host/fabric.h"
+#include "backend/plans.h"
+#include "backend/waiting.h"
 #include "base/fork.h"
 #include "bootstrap/bootstrap.h"
 #include "bootstrap/wire.h"
-#include "communicator/attendance.h"
-#include "communicator/call.h"
-#include "communicator/execution.h"
-#include "communicator/fabric.h"
-#include "communicator/gpu.h"
 #include "communicator/history.h"
-#include "communicator/plans.h"
-#include "communicator/waiting.h"
 #include "communicator/watch.h"
 #include "config/config.h"
 #include "plugin/registry.h"
@@ -54,9 +54,9 @@ class Communicator::State {
   const bootstrap::Secret& secret() const { return secret_; }
 
   /// Runs one collective to its end.
-  Status run(const communicator::Call& call);
+  Status run(const backend::Call& call);
   /// Runs sends and receives together to their end.
-  Status run_messages(std::span<const communicator::Call> calls);
+  Status run_messages(std::span<const backend::Call> calls);
   /// To be called before and after the calls of a group that were given to these streams of a GPU, and all go to the
   /// first. The calls run after the earlier work of the streams, and before their later work. All communicators of a
   /// group gather first.
@@ -114,7 +114,7 @@ class Communicator::State {
   void fail_in_background(const Status& failure);
   /// The same without the log. False when there was a failure before.
   bool tell_everywhere(const Status& failure);
-  void log_absence(const Status& missing, const communicator::Turn& turn) const;
+  void log_absence(const Status& missing, const backend::Turn& turn) const;
   /// Tells the other ranks the calls of this rank, and that no more come. `why` follows the text about its last call.
   void announce_end(std::string_view why = {});
   /// Once this rank has left: the ranks that left before must have made the same calls, and as many.
@@ -125,37 +125,37 @@ class Communicator::State {
   void flush_network();
   /// Breaks this communicator when a rank left without its part in the call that `jobs` belong to. The remaining ranks
   /// find the same by themselves, once they have ended their earlier calls.
-  Status check_present(std::span<const communicator::Job> jobs, const communicator::Call& call);
-  void uncount(std::span<const communicator::Job> jobs);
+  Status check_present(std::span<const backend::Job> jobs, const backend::Call& call);
+  void uncount(std::span<const backend::Job> jobs);
   /// The same for all calls on GPUs. Fails everywhere, since kernels of earlier calls are ended as well.
   Status check_present();
-  Status explain_outcome(const communicator::Driver::Outcome& outcome, const communicator::Call& call);
+  Status explain_outcome(const backend::Driver::Outcome& outcome, const backend::Call& call);
   /// The failure of the group, which may be about to be told. Ok if none comes soon.
   Status told_failure();
-  Status mismatch_verdict(const communicator::Driver::Outcome& outcome, const communicator::Call& call);
-  Status timeout_verdict(const communicator::Driver::Outcome& outcome, const communicator::Call& call);
+  Status mismatch_verdict(const backend::Driver::Outcome& outcome, const backend::Call& call);
+  Status timeout_verdict(const backend::Driver::Outcome& outcome, const backend::Call& call);
   template <class Action>
   Status enqueue(Action&& action);
   /// The same for calls, which are counted.
   template <class Action>
-  Status enqueue_calls(std::span<const communicator::Call> calls, Action&& action);
+  Status enqueue_calls(std::span<const backend::Call> calls, Action&& action);
   template <class Count>
-  void count_calls(std::span<const communicator::Call> calls, Count&& count) const;
+  void count_calls(std::span<const backend::Call> calls, Count&& count) const;
   /// The same of calls whose arguments are right.
-  Status run_now(const communicator::Call& call);
-  Status run_messages_now(std::span<const communicator::Call> calls);
-  Status run_empty(const communicator::Call& call);
-  Status run_jobs(std::span<communicator::Job> jobs, const communicator::Call& call);
+  Status run_now(const backend::Call& call);
+  Status run_messages_now(std::span<const backend::Call> calls);
+  Status run_empty(const backend::Call& call);
+  Status run_jobs(std::span<backend::Job> jobs, const backend::Call& call);
   /// log.level: trace: the line of a call, or of a group of messages, that has ended. Called if that level is on.
-  void trace(const communicator::Call& call, std::chrono::steady_clock::time_point start, const Status& status) const;
+  void trace(const backend::Call& call, std::chrono::steady_clock::time_point start, const Status& status) const;
   /// Runs `action`, and writes the line of the call if it is wanted.
   template <class Action>
-  Status traced(const communicator::Call& call, Action&& action);
-  Status copy_to_self(std::span<const communicator::Call> calls);
+  Status traced(const backend::Call& call, Action&& action);
+  Status copy_to_self(std::span<const backend::Call> calls);
   /// Enters the phase of this call, which is added to the history. For messages, the first call gives the kind.
   using Phase = communicator::Progress::Phase;
-  void record(std::span<const communicator::Call> calls);
-  void take_back(std::span<const communicator::Call> calls);
+  void record(std::span<const backend::Call> calls);
+  void take_back(std::span<const backend::Call> calls);
   std::string describe_current() const { return communicator::describe(history_.progress()); }
 
   const base::Origin origin_;
@@ -168,22 +168,22 @@ class Communicator::State {
   mutable bool failure_returned_ = false;  ///< by a call
 
   uint64_t calls_ = 0;  // groups of messages included, of which other ranks make other numbers
-  communicator::Attendance attendance_;
+  backend::Attendance attendance_;
   communicator::History history_;
-  communicator::Waiting waiting_;
-  communicator::KernelWaits kernel_waits_;  ///< of the bootstrap's thread
+  backend::Waiting waiting_;
+  backend::KernelWaits kernel_waits_;  ///< of the bootstrap's thread
   communicator::Watch watch_;
   bool announced_ = false;
 
   config::Config config_;
   std::shared_ptr<plugin::Registry> registry_;
   std::unique_ptr<tuner::Selector> selector_;
-  std::unique_ptr<communicator::Fabric> fabric_;
-  std::unique_ptr<communicator::Gpu> gpu_;  // null: the host computes
-  std::unique_ptr<communicator::Plans> plans_;
-  std::unique_ptr<communicator::Programs> programs_;
-  std::unique_ptr<communicator::Executions> executions_;
-  std::unique_ptr<communicator::Driver> driver_;
+  std::unique_ptr<backend::Fabric> fabric_;
+  std::unique_ptr<backend::Gpu> gpu_;  // null: the host computes
+  std::unique_ptr<backend::Plans> plans_;
+  std::unique_ptr<backend::Programs> programs_;
+  std::unique_ptr<backend::Executions> executions_;
+  std::unique_ptr<backend::Driver> driver_;
   std::unique_ptr<bootstrap::Bootstrap> bootstrap_;  // last member: its callbacks use the members above
 };
 

@@ -38,13 +38,13 @@ const Record* Series::at(uint64_t number) const {
   return number >= first && number < end() ? &records[number - first] : nullptr;
 }
 
-Report answer(const Question& question, uint32_t rank, const History& history, const Waiting& waiting) {
+Report answer(const Question& question, uint32_t rank, const History& history, const backend::Waiting& waiting) {
   Report report;
   report.presence = Report::Presence::kPresent;
   report.progress = history.progress();
   report.calls = Series::of(history.calls(), question.first_call, question.last_call);
   if (const auto wait = waiting.now()) {
-    const auto waited = Waiting::Clock::now() - wait->since;
+    const auto waited = backend::Waiting::Clock::now() - wait->since;
     const auto since = std::chrono::system_clock::now() - waited;
     report.wait = {1, wait->peer, wait->turn,
                    static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(waited).count()),
@@ -52,8 +52,8 @@ Report answer(const Question& question, uint32_t rank, const History& history, c
   }
   const bool sends = rank == question.sender;
   if (question.last_message == 0 || (!sends && rank != question.receiver)) return report;
-  const MessageRecords* const messages =
-      history.messages(sends ? Turn::Kind::kSend : Turn::Kind::kReceive, sends ? question.receiver : question.sender);
+  const MessageRecords* const messages = history.messages(
+      sends ? backend::Turn::Kind::kSend : backend::Turn::Kind::kReceive, sends ? question.receiver : question.sender);
   if (messages != nullptr) report.messages = Series::of(*messages, question.first_message, question.last_message);
   return report;
 }
@@ -102,7 +102,7 @@ Result<Report> decode_report(std::span<const std::byte> bytes) {
   TUTTI_TRY(read(parts[0], report.progress));
   TUTTI_TRY(read(parts[1], report.wait));
   const bool known = report.progress.phase <= Progress::Phase::kEnqueued &&
-                     report.wait.turn.kind <= Turn::Kind::kReceive && report.wait.since >= 0 &&
+                     report.wait.turn.kind <= backend::Turn::Kind::kReceive && report.wait.since >= 0 &&
                      report.wait.since <= kLastSecond;
   if (!known) return malformed();
   TUTTI_ASSIGN(report.calls, decode_series(parts[2]));

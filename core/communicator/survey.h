@@ -5,9 +5,9 @@
 #include <span>
 #include <vector>
 
+#include "backend/waiting.h"
 #include "bootstrap/wire.h"
 #include "communicator/history.h"
-#include "communicator/waiting.h"
 
 namespace tutti::communicator {
 
@@ -39,7 +39,7 @@ struct Question {
 struct ToldWait {
   uint32_t waits = 0;  ///< 0: the rank does not wait
   uint32_t peer = 0;   ///< the rank that is waited for
-  Turn turn;
+  backend::Turn turn;
   uint64_t milliseconds = 0;  ///< without progress
   int64_t since = 0;          ///< seconds since 1970, by the rank's clock
 };
@@ -55,7 +55,7 @@ struct Report {
 };
 
 /// This rank's answer.
-Report answer(const Question& question, uint32_t rank, const History& history, const Waiting& waiting);
+Report answer(const Question& question, uint32_t rank, const History& history, const backend::Waiting& waiting);
 
 bootstrap::Bytes encode(const Question& question);
 bootstrap::Bytes encode(const Report& report);

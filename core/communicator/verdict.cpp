@@ -124,14 +124,14 @@ std::string describe_kernel(const Progress& progress) {
 }
 
 std::string describe_turn(const Report& report, size_t rank) {
-  const Turn& turn = report.wait.turn;
+  const backend::Turn& turn = report.wait.turn;
   if (report.progress.phase == Progress::Phase::kEnqueued) return describe_kernel(report.progress);
   switch (turn.kind) {
-    case Turn::Kind::kCollective:
+    case backend::Turn::Kind::kCollective:
       return fmt::format("call {} ({})", turn.number, describe(report.progress.record));
-    case Turn::Kind::kSend:
+    case backend::Turn::Kind::kSend:
       return fmt::format("message {} from rank {} to rank {}", turn.number, rank, turn.peer);
-    case Turn::Kind::kReceive:
+    case backend::Turn::Kind::kReceive:
       return fmt::format("message {} from rank {} to rank {}", turn.number, turn.peer, rank);
   }
   return {};
@@ -202,7 +202,7 @@ std::string state_of(const Report& report, uint64_t awaited) {
 
 std::string describe_wait(Reports reports, uint32_t own) {
   const ToldWait& wait = reports[own].wait;
-  const uint64_t awaited = wait.turn.kind == Turn::Kind::kCollective ? wait.turn.number : 0;
+  const uint64_t awaited = wait.turn.kind == backend::Turn::Kind::kCollective ? wait.turn.number : 0;
   std::set<int> missing;  // ranks that are waited for and wait for no other
   for (const Report& report : reports) {
     if (report.wait.waits != 0 && report.wait.peer < reports.size() && reports[report.wait.peer].wait.waits == 0)

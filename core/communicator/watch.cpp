@@ -53,15 +53,15 @@ void Watch::tick() {
 }
 
 /// The records up to that call or message, as many as are kept.
-Question Watch::question_about(const Turn& turn) const {
+Question Watch::question_about(const backend::Turn& turn) const {
   Question question;
   const auto first = [&](uint64_t kept) { return turn.number > kept ? turn.number - kept + 1 : 1; };
-  if (turn.kind == Turn::Kind::kCollective) {
+  if (turn.kind == backend::Turn::Kind::kCollective) {
     question.first_call = first(CallRecords::kReadable);
     question.last_call = turn.number;
     return question;
   }
-  const bool sends = turn.kind == Turn::Kind::kSend;
+  const bool sends = turn.kind == backend::Turn::Kind::kSend;
   question.sender = sends ? options_.rank : turn.peer;
   question.receiver = sends ? turn.peer : options_.rank;
   question.first_message = first(MessageRecords::kReadable);
@@ -95,23 +95,24 @@ std::vector<Report> Watch::reports_of(const std::vector<Answer>& answers) const 
   return reports;
 }
 
-std::optional<std::string> Watch::describe_difference(const std::vector<Report>& reports, const Turn& turn) const {
-  if (turn.kind == Turn::Kind::kCollective) return different_calls(reports);
+std::optional<std::string> Watch::describe_difference(const std::vector<Report>& reports,
+                                                      const backend::Turn& turn) const {
+  if (turn.kind == backend::Turn::Kind::kCollective) return different_calls(reports);
   const Question question = question_about(turn);
   return different_messages(reports, question.sender, question.receiver);
 }
 
-std::optional<std::string> Watch::different(const Turn& turn) {
+std::optional<std::string> Watch::different(const backend::Turn& turn) {
   const auto answers = bootstrap_->query(encode(question_about(turn)), base::time_in(kAnswerLimit));
   if (!answers.ok()) return std::nullopt;
   return describe_difference(reports_of(*answers), turn);
 }
 
-std::string Watch::states(const Turn& turn) {
+std::string Watch::states(const backend::Turn& turn) {
   const auto answers = bootstrap_->query(encode(Question{}), base::time_in(kAnswerLimit));
   if (!answers.ok()) return fmt::format("; the other ranks cannot be asked: {}", answers.status().text());
   const std::vector<Report> reports = reports_of(*answers);
-  const uint64_t awaited = turn.kind == Turn::Kind::kCollective ? turn.number : 0;
+  const uint64_t awaited = turn.kind == backend::Turn::Kind::kCollective ? turn.number : 0;
   std::string text;
   for (size_t rank = 0; rank < reports.size(); ++rank)
     text += fmt::format("; rank {} {}", rank, state_of(reports[rank], awaited));
@@ -142,8 +143,8 @@ std::optional<std::string> Watch::different_counts() const {
       messages += fmt::format("{}rank {} sent {} messages to rank {}, which received {}", messages.empty() ? "" : "; ",
                               sender, sent, receiver, received);
     };
-    compare(departure.sent, peer, attendance_.count_of(Turn::Kind::kReceive, peer), options_.rank);
-    compare(attendance_.count_of(Turn::Kind::kSend, peer), options_.rank, departure.received, peer);
+    compare(departure.sent, peer, attendance_.count_of(backend::Turn::Kind::kReceive, peer), options_.rank);
+    compare(attendance_.count_of(backend::Turn::Kind::kSend, peer), options_.rank, departure.received, peer);
   }
   reports[options_.rank].presence = Report::Presence::kPresent;
   reports[options_.rank].calls.latest = attendance_.collectives();
@@ -183,7 +184,7 @@ void Watch::take_calls(uint64_t number, const Answers& answers) {
     if (own && own->digest != report.calls.records.back().digest) {
       // A call that a GPU refuses is taken back: a difference counts if the next comparison finds it, too.
       if (options_.on_gpu && !std::exchange(suspects_, true)) return;
-      return report_difference({Turn::Kind::kCollective, 0, std::max(number, theirs)});
+      return report_difference({backend::Turn::Kind::kCollective, 0, std::max(number, theirs)});
     }
     if (report.presence != Report::Presence::kLeft) alike = std::min(alike, theirs);
   }
@@ -197,8 +198,8 @@ void Watch::take_calls(uint64_t number, const Answers& answers) {
 /// connection.
 void Watch::compare_waiting_message() {
   const auto wait = waiting_.now();
-  if (comparing_ || !wait || wait->turn.kind == Turn::Kind::kCollective) return;
-  const auto waited = Waiting::Clock::now() - wait->since;
+  if (comparing_ || !wait || wait->turn.kind == backend::Turn::Kind::kCollective) return;
+  const auto waited = backend::Waiting::Clock::now() - wait->since;
   // At 250 ms, 1 s and 4 s, and then every 8 s.
   const auto at = [&](base::Milliseconds moment) {
     return waited >= moment && waited < moment + interval(options_.rank_count);
@@ -212,14 +213,14 @@ void Watch::compare_next_message() {
   for (uint32_t tried = 0; !comparing_ && tried < options_.rank_count; ++tried) {
     const uint32_t sender = next_sender_;
     next_sender_ = (next_sender_ + 1) % options_.rank_count;
-    const MessageRecords* const messages = history_.messages(Turn::Kind::kReceive, sender);
+    const MessageRecords* const messages = history_.messages(backend::Turn::Kind::kReceive, sender);
     if (messages == nullptr || messages->latest() == compared_messages_[sender]) continue;
     compared_messages_[sender] = messages->latest();
-    compare_message({Turn::Kind::kReceive, sender, messages->latest()});
+    compare_message({backend::Turn::Kind::kReceive, sender, messages->latest()});
   }
 }
 
-void Watch::compare_message(const Turn& turn) {
+void Watch::compare_message(const backend::Turn& turn) {
   comparing_ = true;
   bootstrap_->ask(encode(question_about(turn)), base::time_in(kAnswerLimit), [this, turn](const Answers& answers) {
     comparing_ = false;
@@ -231,7 +232,7 @@ void Watch::compare_message(const Turn& turn) {
   });
 }
 
-void Watch::report_difference(const Turn& turn) {
+void Watch::report_difference(const backend::Turn& turn) {
   comparing_ = found_ = true;
   bootstrap_->ask(encode(question_about(turn)), base::time_in(kAnswerLimit), [this, turn](const Answers& answers) {
     std::optional<std::string> text;
@@ -253,14 +254,15 @@ void Watch::warn() {
     warned_wait_ = wait->since;
     next_warning_ = options_.warn;
   }
-  if (Waiting::Clock::now() - wait->since < next_warning_) return;
+  if (backend::Waiting::Clock::now() - wait->since < next_warning_) return;
   const auto level = std::exchange(next_warning_, 2 * next_warning_);
   bootstrap_->ask(encode(Question{}), base::time_in(kStateLimit),
                   [this, wait = *wait, level](const Answers& answers) { take_states(wait, level, answers); });
 }
 
 /// The lowest rank that waits as long writes the line.
-void Watch::take_states(const Waiting::Wait& wait, std::chrono::nanoseconds level, const Answers& answers) const {
+void Watch::take_states(const backend::Waiting::Wait& wait, std::chrono::nanoseconds level,
+                        const Answers& answers) const {
   std::string text;
   if (answers.ok()) {
     const std::vector<Report> reports = reports_of(*answers);
@@ -272,7 +274,7 @@ void Watch::take_states(const Waiting::Wait& wait, std::chrono::nanoseconds leve
     if (reports[options_.rank].wait.waits == 0) return;  // it goes on
     text = describe_wait(reports, options_.rank);
   } else {
-    const double waited = std::chrono::duration<double>(Waiting::Clock::now() - wait.since).count();
+    const double waited = std::chrono::duration<double>(backend::Waiting::Clock::now() - wait.since).count();
     text = fmt::format("no progress for {:.0f} s: rank {} waits for rank {}, {}; the other ranks cannot be asked: {}",
                        waited, options_.rank, wait.peer, describe(history_.progress()), answers.status().text());
   }

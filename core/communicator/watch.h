@@ -11,11 +11,11 @@
 #include <string>
 #include <vector>
 
+#include "backend/attendance.h"
+#include "backend/waiting.h"
 #include "bootstrap/bootstrap.h"
-#include "communicator/attendance.h"
 #include "communicator/history.h"
 #include "communicator/survey.h"
-#include "communicator/waiting.h"
 
 namespace tutti::communicator {
 
@@ -31,7 +31,7 @@ class Watch {
   };
   /// Called with a difference; breaks the communicator.
   using Fail = std::function<void(const Status&)>;
-  Watch(const History& history, const Attendance& attendance, const Waiting& waiting)
+  Watch(const History& history, const backend::Attendance& attendance, const backend::Waiting& waiting)
       : history_(history), attendance_(attendance), waiting_(waiting) {}
   /// Before the first call.
   void start(const Options& options, bootstrap::Bootstrap& bootstrap, Fail fail);
@@ -43,9 +43,9 @@ class Watch {
 
   /// The difference between the ranks' calls, or between the messages of the turn; asks all ranks. Nothing: there is no
   /// known difference.
-  std::optional<std::string> different(const Turn& turn);
+  std::optional<std::string> different(const backend::Turn& turn);
   /// "; rank 0 is in call 16, ...; rank 1 ...", of all ranks.
-  std::string states(const Turn& turn);
+  std::string states(const backend::Turn& turn);
 
   /// A comparison with a rank that left: kMismatch in the text, or nothing.
   std::optional<std::string> different_from(const bootstrap::Departure& departure) const;
@@ -55,24 +55,24 @@ class Watch {
 
  private:
   using Answers = Result<std::vector<bootstrap::Answer>>;
-  Question question_about(const Turn& turn) const;
+  Question question_about(const backend::Turn& turn) const;
   std::vector<Report> reports_of(const std::vector<bootstrap::Answer>& answers) const;
   Report report_of(const bootstrap::Departure& departure) const;
-  std::optional<std::string> describe_difference(const std::vector<Report>& reports, const Turn& turn) const;
+  std::optional<std::string> describe_difference(const std::vector<Report>& reports, const backend::Turn& turn) const;
 
   void compare_calls();
   void take_calls(uint64_t number, const Answers& answers);
   void compare_waiting_message();
   void compare_next_message();
-  void compare_message(const Turn& turn);
+  void compare_message(const backend::Turn& turn);
   /// Finds the first difference, and fails with it.
-  void report_difference(const Turn& turn);
+  void report_difference(const backend::Turn& turn);
   void warn();
-  void take_states(const Waiting::Wait& wait, std::chrono::nanoseconds level, const Answers& answers) const;
+  void take_states(const backend::Waiting::Wait& wait, std::chrono::nanoseconds level, const Answers& answers) const;
 
   const History& history_;
-  const Attendance& attendance_;
-  const Waiting& waiting_;
+  const backend::Attendance& attendance_;
+  const backend::Waiting& waiting_;
   Options options_;
   bootstrap::Bootstrap* bootstrap_ = nullptr;
   Fail fail_;
@@ -86,7 +86,7 @@ class Watch {
   uint32_t next_rest_ = 0;
   std::vector<uint64_t> compared_messages_;  // by sender
   uint32_t next_sender_ = 0;
-  Waiting::Clock::time_point warned_wait_;  // beginning of the wait that next_warning_ belongs to
+  backend::Waiting::Clock::time_point warned_wait_;  // beginning of the wait that next_warning_ belongs to
   std::chrono::nanoseconds next_warning_{};
 };
 

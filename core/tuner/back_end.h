@@ -2,7 +2,7 @@
 // The questions of the selector to the part of Tutti that executes plans, before candidates compete.
 #pragma once
 
-#include "plan/plan.h"
+#include "program/plan.h"
 
 namespace tutti::tuner {
 
@@ -16,7 +16,7 @@ class BackEnd {
   virtual Status takes(uint32_t rank_count) const = 0;
   /// ok: the plan of one rank can be executed. Else kUnsupported with the limit that the plan exceeds: "needs 120
   /// steps; this back end runs up to 64".
-  virtual Status runs(const plan::Plan& plan) const = 0;
+  virtual Status runs(const program::Plan& plan) const = 0;
 };
 
 }  // namespace tutti::tuner

@@ -23,7 +23,7 @@ std::string PlanCheck::why_not(uint32_t algorithm, uint32_t variant, Collective 
 
 /// The decision about a call does not depend on its root, so the plans of all roots are looked at.
 std::string PlanCheck::ask(uint32_t algorithm, uint32_t variant, Collective collective) const {
-  const bool all_roots = choices_.back_end != nullptr && plan::has_root(collective);
+  const bool all_roots = choices_.back_end != nullptr && program::has_root(collective);
   for (uint32_t root = 0; root < (all_roots ? choices_.ranks : 1); ++root) {
     if (std::string why = ask_for_root(algorithm, variant, collective, root); !why.empty()) return why;
   }
@@ -39,7 +39,7 @@ std::string PlanCheck::ask_for_root(uint32_t algorithm, uint32_t variant, Collec
     for (uint32_t rank = 0; rank < (back_end != nullptr ? choices_.ranks : 1); ++rank) {
       const tutti_plan_request request{
           sizeof(tutti_plan_request), static_cast<uint32_t>(collective), rank, channel, root, variant};
-      const auto plan = plan::collect(*asked.ops, asked.instance.get(), request);
+      const auto plan = program::collect(*asked.ops, asked.instance.get(), request);
       if (plan.status().code() == Code::kUnsupported) {
         return fmt::format("its plan cannot be made: {}", plan.status().text());
       }

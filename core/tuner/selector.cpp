@@ -8,8 +8,8 @@
 #include <cstring>
 
 #include "config/plan_names.h"
-#include "plan/copies.h"
 #include "plugin/loader.h"
+#include "program/passes/as_copies.h"
 
 namespace tutti::tuner {
 namespace {
@@ -48,7 +48,7 @@ tutti_algorithm_cost message_cost(uint32_t links, double channel_gbs) {
 
 }  // namespace
 
-Algorithm::Algorithm(const plan::AlgorithmPlugin& plugin, plan::Instance connected)
+Algorithm::Algorithm(const program::AlgorithmPlugin& plugin, program::Instance connected)
     : name(plugin.name),
       ops(plugin.ops),
       instance(std::move(connected)),
@@ -269,18 +269,18 @@ std::string Selector::excluded_by_plans(const Question& question, Candidate& can
 /// more than copies. The choice of the root does not matter.
 Status Selector::cost_of_copies(const Question& question, const Decision& decision, tutti_algorithm_cost& cost) const {
   const Algorithm& algorithm = choices_.algorithms[decision.algorithm];
-  std::vector<plan::Plan> plans;
+  std::vector<program::Plan> plans;
   for (uint32_t rank = 0; rank < choices_.ranks; ++rank) {
     const tutti_plan_request request{
         sizeof(tutti_plan_request), static_cast<uint32_t>(question.collective), rank, 0, 0, decision.variant};
-    TUTTI_ASSIGN(plans.emplace_back(), plan::collect(*algorithm.ops, algorithm.instance.get(), request));
+    TUTTI_ASSIGN(plans.emplace_back(), program::collect(*algorithm.ops, algorithm.instance.get(), request));
   }
   // A rank does not know whether its peers use their buffers in place, so both cases must be possible.
   const bool both = question.collective != Collective::kAllToAll;
   size_t most = 0;
   for (uint32_t rank = 0; rank < choices_.ranks; ++rank) {
-    TUTTI_ASSIGN(const plan::Copies copies, plan::copies(plans, rank, false));
-    if (both) TUTTI_TRY(plan::copies(plans, rank, true).status());
+    TUTTI_ASSIGN(const program::Copies copies, program::copies(plans, rank, false));
+    if (both) TUTTI_TRY(program::copies(plans, rank, true).status());
     most = std::max(most, copies.list.size());
   }
   cost.hops[TUTTI_LINK_P2P] = cost.messages[TUTTI_LINK_P2P] = static_cast<uint32_t>(most);

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "config/config.h"
-#include "plan/channels.h"
+#include "program/channels.h"
 #include "tuner/back_end.h"
 #include "tuner/plan_check.h"
 #include "tutti/plugin/algorithm.h"
@@ -33,11 +33,11 @@ struct Algorithm {
     uint64_t max_size = UINT64_MAX;
     uint64_t data_types = 0;  ///< bits 1 << DataType; 0: all
   };
-  Algorithm(const plan::AlgorithmPlugin& plugin, plan::Instance connected);
+  Algorithm(const program::AlgorithmPlugin& plugin, program::Instance connected);
 
   std::string name;
   const tutti_algorithm_ops* ops = nullptr;
-  plan::Instance instance;
+  program::Instance instance;
   uint32_t channels = 1;
   std::vector<Variant> variants;
   std::optional<Meant> meant;  ///< of a plan file, whose path is `name`; nothing: a plugin

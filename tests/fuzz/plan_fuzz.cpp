@@ -5,22 +5,22 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "plan/file.h"
-#include "plan/verify.h"
+#include "program/file/file.h"
+#include "program/verify/verify.h"
 
-namespace plan = tutti::plan;
+namespace program = tutti::plan;
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  const auto read = plan::parse_file({reinterpret_cast<const char*>(data), size}, "fuzz");
+  const auto read = program::parse_file({reinterpret_cast<const char*>(data), size}, "fuzz");
   if (!read.ok()) {
     if (!read.status().text().starts_with("fuzz")) std::abort();  // no place
     return 0;
   }
-  const auto from_yaml = plan::parse_file(plan::to_yaml(*read), "yaml");
+  const auto from_yaml = program::parse_file(program::to_yaml(*read), "yaml");
   if (!from_yaml.ok() || !(*from_yaml == *read)) std::abort();
-  const auto from_json = plan::parse_file(plan::to_json(*read), "json");
+  const auto from_json = program::parse_file(program::to_json(*read), "json");
   if (!from_json.ok() || !(*from_json == *read)) std::abort();
-  const auto proved = plan::verify(read->plans);
+  const auto proved = program::verify(read->plans);
   if (!proved.ok() && proved.text().empty()) std::abort();
   return 0;
 }

@@ -163,7 +163,7 @@ class Blocks(DocsTest):
 
     def check_steps(self, block):
         """Steps of a plan file: the reader of plan files knows each key."""
-        reader = (SOURCE / "core/plan/file_read.cpp").read_text(encoding="utf-8")
+        reader = (SOURCE / "core/program/file/read.cpp").read_text(encoding="utf-8")
         for line in block.text.splitlines():
             self.assertRegex(line, r"\A- \{.+\}\Z", block.place)
             for key in re.findall(r"(\w+): ", line):

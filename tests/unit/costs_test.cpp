@@ -4,7 +4,7 @@
 
 #include <array>
 
-#include "plan/channels.h"
+#include "program/channels.h"
 #include "unit/plan_support.h"
 
 namespace tutti::test {
@@ -126,7 +126,7 @@ TEST_F(CostsTest, OfShmWithoutDeviceLinks) {
   topology.min_channels = topology.max_channels = 1;
   for (const char* name : {"ring", "tree", "direct"}) {
     const Algorithm algorithm(name);
-    const auto instance = plan::search_and_connect({algorithm.name(), &algorithm.ops(), algorithm.self()}, topology);
+    const auto instance = program::search_and_connect({algorithm.name(), &algorithm.ops(), algorithm.self()}, topology);
     ASSERT_TRUE(instance.ok()) << instance.status().to_string();
     tutti_algorithm_cost cost{};
     cost.struct_size = sizeof cost;

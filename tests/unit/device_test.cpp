@@ -9,9 +9,9 @@
 #include <random>
 #include <thread>
 
-#include "communicator/driver.h"
-#include "plan/plan.h"
-#include "plan/stable.h"
+#include "backend/host/driver.h"
+#include "program/passes/zero_copy.h"
+#include "program/plan.h"
 #include "progress/bell.h"
 #include "transport/shm.h"
 #include "tutti/device/host/team.h"
@@ -21,8 +21,8 @@
 namespace tutti {
 namespace {
 
-using communicator::Driver;
-using communicator::Job;
+using backend::Driver;
+using backend::Job;
 using sdk::Buffer;
 using sdk::PlanBuilder;
 
@@ -91,7 +91,7 @@ tutti_slot_layout layout_of(Wire wire) {
 /// One rank: shared memory, plan, work.
 struct Rank {
   std::unique_ptr<transport::Shm> shm;
-  plan::Plan plan;
+  program::Plan plan;
   tutti_plan view{};
   std::vector<tutti_connection*> senders, receivers;
   uint32_t abort = 0;
@@ -99,14 +99,14 @@ struct Rank {
 
   void make_plan(const Case& test, uint32_t rank) {
     const tutti_plan_request request{sizeof(tutti_plan_request), TUTTI_ALL_REDUCE, rank, 0, 0, 0};
-    auto made = plan::collect([&](const tutti_plan_sink* sink) {
+    auto made = program::collect([&](const tutti_plan_sink* sink) {
       PlanBuilder builder(request, test.ranks, test.ranks);
       test.schedule(builder, rank, test.ranks);
       return builder.emit(*sink);
     });
     ASSERT_TRUE(made.ok()) << made.status().to_string();
     plan = *std::move(made);
-    plan::mark_stable(plan, test.in_place);
+    program::mark_stable(plan, test.in_place);
     view = plan.view();
     for (const auto& peer : plan.peers) {
       senders.push_back(shm->sender({peer.rank, transport::Lane::kCollective, 0, 0}));

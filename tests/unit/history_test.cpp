@@ -13,6 +13,11 @@
 #include "communicator/verdict.h"
 
 namespace tutti::communicator {
+
+using backend::Call;
+using backend::CallShape;
+using backend::Turn;
+using backend::Waiting;
 namespace {
 
 using testing::AllOf;

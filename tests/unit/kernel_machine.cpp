@@ -9,8 +9,8 @@
 #include <cstring>
 #include <thread>
 
-#include "plan/one_hop.h"
-#include "plan/to_outputs.h"
+#include "program/passes/direct_store.h"
+#include "program/passes/fuse_one_hop.h"
 #include "tutti/device/cuda/lines.h"
 #include "tutti/device/cuda/one_hop.h"
 #include "tutti/device/cuda/slices.h"
@@ -38,7 +38,7 @@ void run_kernel(Wire wire, const tutti_cuda_launch& launch) {
 
 /// Connections on which all goes to outputs have none.
 void drop_slots(tutti_cuda_launch& launch) {
-  const plan::SlotPeers peers = plan::slot_peers(launch.program);
+  const program::SlotPeers peers = program::slot_peers(launch.program);
   for (uint32_t peer = 0; peer < launch.rank_count; ++peer) {
     if ((peers.senders >> peer & 1) == 0) launch.links[peer].from = nullptr;
     if ((peers.receivers >> peer & 1) == 0) launch.links[peer].to = nullptr;
@@ -108,7 +108,7 @@ tutti_cuda_launch KernelMachine::launch(uint32_t rank, const ProgramCall& call, 
     drop_slots(launch);
   }
   // Some ranks run each kernel: their messages are the same.
-  if ((options_.seed >> rank & 1) == 0) plan::set_one_hop(launch);
+  if ((options_.seed >> rank & 1) == 0) program::set_one_hop(launch);
   return launch;
 }
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The waits of kernels, from samples of the words that kernels store.
-#include "communicator/kernel_waits.h"
+#include "backend/cuda/kernel_waits.h"
 
 #include <gtest/gtest.h>
 
 #include "tutti/plugin/cuda.h"
 
-namespace tutti::communicator {
+namespace tutti::backend {
 namespace {
 
 using namespace std::chrono_literals;
@@ -79,4 +79,4 @@ TEST(KernelWaits, OfAnEarlierBeginReplaceLaterOnes) {
 }
 
 }  // namespace
-}  // namespace tutti::communicator
+}  // namespace tutti::backend

@@ -10,7 +10,7 @@
 #include <random>
 #include <thread>
 
-#include "plan/messages.h"
+#include "backend/cuda/stripes.h"
 #include "unit/kernel_machine.h"
 #include "unit/plan_support.h"
 #include "unit/program_calls.h"
@@ -121,7 +121,7 @@ class TestGroup {
   template <class Below>
   TestGroup(uint32_t ranks, const Protocol& protocol, KernelMachine& machine, Below&& below)
       : sent_(size_t{ranks} * ranks), received_(sent_.size()) {
-    std::vector<std::vector<plan::Message>> messages(ranks);
+    std::vector<std::vector<backend::Message>> messages(ranks);
     const size_t share = 1 + below(4);  // share of all pairs, in quarters
     for (uint32_t from = 0; from < ranks; ++from) {
       for (uint32_t to = 0; to < ranks; ++to) {
@@ -143,7 +143,7 @@ class TestGroup {
       auto& own = messages[rank];
       for (size_t i = own.size(); i > 1; --i) std::swap(own[i - 1], own[below(i)]);
       tutti_cuda_launch& launch = launches_.emplace_back(machine.launch(rank));
-      const auto places = plan::lay_out(own, protocol.layout, most_ctas, launch);
+      const auto places = backend::lay_out(own, protocol.layout, most_ctas, launch);
       EXPECT_TRUE(places.ok());
       for (size_t i = 0; i < own.size(); ++i) {
         const bool receives = own[i].kind == TUTTI_CUDA_RECEIVE;
@@ -206,9 +206,9 @@ TEST_P(Kernels, WithMoreRanks) {
 
 /// All-reduces over two pairs of ranks. Ranks 0 and 2 fold the data of their pair. Rank 0 writes it to its output and
 /// reads it there again: at once if there is one pair, else one wave later.
-std::vector<plan::Plan> pairs_of(uint32_t ranks) {
+std::vector<program::Plan> pairs_of(uint32_t ranks) {
   using sdk::Buffer;
-  std::vector<plan::Plan> plans;
+  std::vector<program::Plan> plans;
   for (uint32_t rank = 0; rank < ranks; ++rank) {
     plans.push_back(write_plan(TUTTI_ALL_REDUCE, ranks, rank, 1, [&](sdk::PlanBuilder& plan) {
       if (rank == 0) plan.step().recv(1).own(Buffer::kInput, 0).to_output(0);
@@ -224,9 +224,9 @@ std::vector<plan::Plan> pairs_of(uint32_t ranks) {
 
 /// Over two ranks and two chunks. The second chunk goes out first. Its step waits for earlier steps, and this wait
 /// serves the first chunk, too, also if the second chunk has no data.
-std::vector<plan::Plan> crossed_pair() {
+std::vector<program::Plan> crossed_pair() {
   using sdk::Buffer;
-  std::vector<plan::Plan> plans;
+  std::vector<program::Plan> plans;
   for (uint32_t rank = 0; rank < 2; ++rank) {
     plans.push_back(write_plan(TUTTI_ALL_REDUCE, 2, rank, 2, [&](sdk::PlanBuilder& plan) {
       for (const uint32_t chunk : {0u, 1u}) {
@@ -247,7 +247,7 @@ TEST_P(Kernels, ReadWhatStepsBeforeLeft) {
   SCOPED_TRACE(fmt::format("TUTTI_TEST_SEED={}", seed));
   std::mt19937_64 random(seed);
   const auto below = [&](size_t limit) { return std::uniform_int_distribution<size_t>(0, limit - 1)(random); };
-  for (const std::vector<plan::Plan>& plans : {pairs_of(2), pairs_of(4), crossed_pair()}) {
+  for (const std::vector<program::Plan>& plans : {pairs_of(2), pairs_of(4), crossed_pair()}) {
     for (int round = 0; round < rounds(GetParam(), 3); ++round) {
       for (const bool in_place : {false, true}) {
         // The last of several CTAs has less data, and thus chunks that are not whole.
@@ -262,9 +262,9 @@ TEST_P(Kernels, ReadWhatStepsBeforeLeft) {
 
 /// Over 3 ranks. Rank 0 sends all chunks to rank 1, but only the first to rank 2, which gets the remaining chunks from
 /// rank 1: some connections carry fewer messages than the busiest.
-std::vector<plan::Plan> uneven_broadcast(uint32_t chunks) {
+std::vector<program::Plan> uneven_broadcast(uint32_t chunks) {
   using sdk::Buffer;
-  std::vector<plan::Plan> plans;
+  std::vector<program::Plan> plans;
   for (uint32_t rank = 0; rank < 3; ++rank) {
     plans.push_back(write_plan(TUTTI_BROADCAST, 3, rank, chunks, [&](sdk::PlanBuilder& plan) {
       for (uint32_t chunk = 0; chunk < chunks; ++chunk) {
@@ -286,7 +286,7 @@ TEST_P(Kernels, OfConnectionsThatCarryLessThanOthers) {
   std::mt19937_64 random(seed);
   const uint32_t slots = GetParam().layout.slot_count;
   // More messages on the busiest connection than it has slots, in many loops.
-  const std::vector<plan::Plan> plans = uneven_broadcast(slots + 3);
+  const std::vector<program::Plan> plans = uneven_broadcast(slots + 3);
   const uint64_t loop = (slots + 3) * GetParam().layout.chunk_slots * GetParam().layout.slot_bytes;
   const std::vector<TestCall> calls = [&] {
     std::vector<TestCall> made;
@@ -303,7 +303,7 @@ TEST_P(Kernels, RunMoreCallsInARowThanThereAreSlots) {
   SCOPED_TRACE(fmt::format("TUTTI_TEST_SEED={}", seed));
   std::mt19937_64 random(seed);
   for (const char* name : {"direct one-shot broadcast", "ring  broadcast"}) {
-    const std::vector<plan::Plan> plans = plans_of(name, 3);
+    const std::vector<program::Plan> plans = plans_of(name, 3);
     const size_t count = GetParam().layout.slot_count * 4 + 3;
     std::vector<TestCall> calls;
     for (size_t i = 0; i < count; ++i) calls.emplace_back(plans, false, 1 + i % 40, 1, GetParam().layout);
@@ -322,7 +322,7 @@ TEST(KernelsOfLargeSlots, MoveManyTiles) {
   std::mt19937_64 random(seed);
   const Protocol protocol = {"simple of large slots", Wire::kSimple, layout_of(4, 1 << 18, 2, 1), 0, true};
   for (const char* name : {"ring  broadcast", "direct one-shot all_reduce", "ring  all_gather"}) {
-    const std::vector<plan::Plan> plans = plans_of(name, 3);
+    const std::vector<program::Plan> plans = plans_of(name, 3);
     for (const uint64_t bytes : {uint64_t{1} << 18, uint64_t{(1 << 18) + (1 << 17) + 48}}) {
       const TestCall call(plans, false, bytes, 1, protocol.layout);
       ASSERT_EQ(run(protocol, {&call, 1}, 1, static_cast<uint32_t>(random()), random()), "") << name << ", " << bytes;
@@ -352,7 +352,7 @@ void check_order(const Protocol& protocol, uint32_t ranks, size_t count, const F
   ProgramCall call{};
   call.programs = programs->front();
   call.block_bytes = count * sizeof(float);
-  call.cut = plan::cut(call.block_bytes, 1, call.programs[0], protocol.layout);
+  call.cut = program::cut(call.block_bytes, 1, call.programs[0], protocol.layout);
   std::vector<std::vector<float>> inputs(ranks, std::vector<float>(count));
   std::vector<std::vector<float>> outputs(ranks, std::vector<float>(count, -1));
   const uint64_t seed = test_seed();
@@ -399,12 +399,12 @@ TEST_P(Kernels, FoldInOrderOfRanks) {
 }
 
 /// An all-reduce.
-std::vector<plan::Plan> ring_of_three() {
+std::vector<program::Plan> ring_of_three() {
   const Algorithm ring("ring");
   Connected connected(ring, split(3, 1));
   auto plans = connected.plans(TUTTI_ALL_REDUCE, 0);
   EXPECT_TRUE(plans.ok());
-  return plans.ok() ? *std::move(plans) : std::vector<plan::Plan>();
+  return plans.ok() ? *std::move(plans) : std::vector<program::Plan>();
 }
 
 /// All ranks' launches of it.
@@ -415,7 +415,7 @@ std::vector<std::vector<tutti_cuda_launch>> ring_launches(KernelMachine& machine
 }
 
 TEST_P(Kernels, GiveUpOnARankThatDoesNotCome) {
-  const std::vector<plan::Plan> plans = ring_of_three();
+  const std::vector<program::Plan> plans = ring_of_three();
   const TestCall call(plans, false, 1000, 1, GetParam().layout);
   KernelMachine::Options options = options_of(GetParam(), 3, 1);
   options.timeout_ns = uint64_t{2} * TUTTI_CUDA_LONG_WAIT_NS;
@@ -468,7 +468,7 @@ TEST_P(Kernels, StoreToNoOutputThatLiesElsewhere) {
 }
 
 TEST_P(Kernels, EndWhenAborted) {
-  const std::vector<plan::Plan> plans = ring_of_three();
+  const std::vector<program::Plan> plans = ring_of_three();
   const TestCall call(plans, false, 1000, 1, GetParam().layout);
   KernelMachine machine(options_of(GetParam(), 3, 1));
   auto launches = ring_launches(machine, call);
@@ -484,9 +484,9 @@ TEST_P(Kernels, GiveUpOnMessagesThatNeverCome) {
     options.timeout_ns = aborts ? 300'000'000'000 : 100'000'000;
     KernelMachine machine(options);
     std::vector<uint8_t> data(4000);
-    const std::vector<plan::Message> messages = {{TUTTI_CUDA_RECEIVE, 1, data.size(), 3}};
+    const std::vector<backend::Message> messages = {{TUTTI_CUDA_RECEIVE, 1, data.size(), 3}};
     tutti_cuda_launch launch = machine.launch(0);
-    ASSERT_TRUE(plan::lay_out(messages, GetParam().layout, 1, launch).ok());
+    ASSERT_TRUE(backend::lay_out(messages, GetParam().layout, 1, launch).ok());
     launch.messages[0].to = data.data();
     if (aborts) machine.abort();
     EXPECT_EQ(machine.run(std::vector<std::vector<tutti_cuda_launch>>{{launch}, {}}).empty(), aborts);

@@ -8,14 +8,14 @@
 #include <algorithm>
 #include <functional>
 
-#include "plan/lower.h"
+#include "program/lower.h"
 #include "tutti/sdk/plan_builder.h"
 #include "unit/plan_support.h"
 
 namespace tutti::test {
 namespace {
 
-using plan::Plan;
+using program::Plan;
 using sdk::Buffer;
 using sdk::PlanBuilder;
 using testing::ElementsAre;
@@ -25,7 +25,7 @@ constexpr auto kOutput = Buffer::kOutput;
 
 /// Which steps of a plan have a flag.
 std::vector<size_t> flagged(const Plan& plan, bool in_place, uint32_t flag = TUTTI_CUDA_STEP_MEET) {
-  const auto program = plan::lower(plan, in_place);
+  const auto program = program::lower(plan, in_place);
   EXPECT_TRUE(program.ok()) << program.status().to_string();
   std::vector<size_t> result;
   for (size_t i = 0; i < plan.steps.size(); ++i) {
@@ -39,7 +39,7 @@ std::vector<size_t> meetings(uint32_t collective, uint32_t rank, uint32_t chunks
   const tutti_plan_request request = {sizeof(request), collective, rank, 0, 0, 0};
   PlanBuilder builder(request, 3, chunks);
   write(builder);
-  const auto plan = plan::collect([&](const tutti_plan_sink* sink) { return builder.emit(*sink); });
+  const auto plan = program::collect([&](const tutti_plan_sink* sink) { return builder.emit(*sink); });
   EXPECT_TRUE(plan.ok()) << plan.status().to_string();
   return flagged(*plan, in_place, flag);
 }
@@ -209,7 +209,7 @@ TEST(Meet, InAllPlansWhereNeededAndNowhereElse) {
     for (const Plan& plan : sample.plans) {
       for (const bool in_place : {false, true}) {
         if (in_place && plan.collective == Collective::kAllToAll) continue;
-        if (!plan::lower(plan, in_place).ok()) continue;
+        if (!program::lower(plan, in_place).ok()) continue;
         SCOPED_TRACE(fmt::format("{}, rank {}, in place {}", sample.name, plan.rank, in_place));
         const auto meet = flagged(plan, in_place, TUTTI_CUDA_STEP_MEET);
         EXPECT_EQ(meet, needed(plan, in_place, false));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plans lowered to programs of GPU kernels: they fulfil their collective, and never deadlock.
-#include "plan/lower.h"
+#include "program/lower.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -18,7 +18,7 @@
 namespace tutti::test {
 namespace {
 
-using plan::Plan;
+using program::Plan;
 using sdk::Buffer;
 using sdk::PlanBuilder;
 using testing::ElementsAre;
@@ -158,7 +158,7 @@ TEST(LoweredPrograms, ChannelsAreCutAlike) {
           return std::tuple(of.chunks, of.messages, of.stages, of.lag);
         };
         const auto one = common(programs->front().front());
-        for (const plan::Programs& all : {*programs, *in_place}) {
+        for (const program::Programs& all : {*programs, *in_place}) {
           for (const auto& channel : all) {
             for (const tutti_cuda_program& program : channel) {
               EXPECT_EQ(common(program), one) << name << ", " << ranks << " ranks";
@@ -247,7 +247,7 @@ TEST(Lower, FoldsInOrderOfRanks) {
     to_build.step().recv(0).recv(1).recv(3).own(Buffer::kInput, 0).send(1).send(3).send(4).send(0);
     to_build.step().recv(4).recv(3).own(Buffer::kInput, 0).send(1);
   });
-  const auto program = plan::lower(plan, false);
+  const auto program = program::lower(plan, false);
   ASSERT_TRUE(program.ok());
   EXPECT_EQ(program->steps[0].own_position, 2);
   EXPECT_EQ(program->steps[1].own_position, 0);
@@ -267,7 +267,7 @@ TEST(Lower, FoldsInOrderOfRanks) {
 // ------------------------------------------------------------------------------------------------------
 
 std::string refusal(const Plan& plan) {
-  const auto program = plan::lower(plan, false);
+  const auto program = program::lower(plan, false);
   EXPECT_EQ(program.status().code(), Code::kUnsupported);
   return std::string(program.status().text());
 }
@@ -299,14 +299,14 @@ TEST(Lower, RefusesToCopyInputBesideAnExchangeOfAReduction) {
       "step 0 of a reduction copies its own input beside an exchange, which kernels do not do: make the copy a step "
       "of its own");
   const auto gather = [](PlanBuilder& plan) { plan.step().own(Buffer::kInput, 0).to_output(0).gather(1, 1); };
-  EXPECT_TRUE(plan::lower(write_plan(TUTTI_ALL_GATHER, 2, 0, 1, gather), false).ok());
+  EXPECT_TRUE(program::lower(write_plan(TUTTI_ALL_GATHER, 2, 0, 1, gather), false).ok());
 }
 
 TEST(Lower, TakesTheLargest) {
   const Plan plan = write_plan(TUTTI_ALL_GATHER, 16, 15, 255, [](PlanBuilder& to_build) {
     for (uint32_t i = 0; i < 64; ++i) to_build.step().recv(0).to_output(15 * 255 + 254).send(1);
   });
-  const auto program = plan::lower(plan, false);
+  const auto program = program::lower(plan, false);
   ASSERT_TRUE(program.ok()) << program.status().to_string();
   EXPECT_EQ(program->step_count, 64);
   EXPECT_EQ(program->peer_count, 128);
@@ -326,7 +326,7 @@ tutti_cuda_program program_of(uint32_t chunks, uint32_t messages) {
 
 /// As kernels go through a block: the range that each loop, chunk and slice of each CTA covers.
 void check_cut(uint64_t bytes, uint32_t ctas, const tutti_cuda_program& program, const tutti_slot_layout& layout) {
-  const tutti_cuda_cut cut = plan::cut(bytes, ctas, program, layout);
+  const tutti_cuda_cut cut = program::cut(bytes, ctas, program, layout);
   const uint32_t chunks = program.chunks;
   EXPECT_EQ((cut.part | cut.chunk | cut.last_chunk | cut.slice) % 16, 0u);
   EXPECT_LE(cut.slice, layout.slot_bytes);
@@ -372,7 +372,7 @@ TEST(Cut, CoversEveryByteOnce) {
 }
 
 TEST(Cut, IsEven) {
-  const tutti_cuda_cut cut = plan::cut(100 * 1024, 1, program_of(2, 2), layout_of(4, 16 * 1024, 2));
+  const tutti_cuda_cut cut = program::cut(100 * 1024, 1, program_of(2, 2), layout_of(4, 16 * 1024, 2));
   EXPECT_EQ(cut.loops, 2u);
   EXPECT_EQ(cut.chunk, 25u * 1024);
   EXPECT_EQ(cut.last_chunk, 25u * 1024);
@@ -385,13 +385,13 @@ TEST(Cut, LoopsThatOverlapAreManyButNotSmall) {
   program.stages = 3;
   program.lag = 1;
   const tutti_slot_layout layout = layout_of(16, 64 * 1024, 8, 1);
-  const auto loops = [&](uint64_t kib) { return plan::cut(kib << 10, 1, program, layout).loops; };
+  const auto loops = [&](uint64_t kib) { return program::cut(kib << 10, 1, program, layout).loops; };
   EXPECT_EQ(loops(95), 1u);
   EXPECT_EQ(loops(192), 2u);
   EXPECT_EQ(loops(512), 5u);
   EXPECT_EQ(loops(4096), 16u);
   EXPECT_EQ(loops(32768), 64u) << "as few as slots allow: 512 KiB each";
-  EXPECT_EQ(plan::cut(512 << 10, 1, program, layout).chunk % 128, 0u);
+  EXPECT_EQ(program::cut(512 << 10, 1, program, layout).chunk % 128, 0u);
   for (const uint64_t bytes : {1, 1000, 98304, 196608, 200001, 524288, 1000003, 5000001}) {
     SCOPED_TRACE(bytes);
     check_cut(bytes, 1, program, layout);
@@ -418,7 +418,7 @@ TEST(Align, LetsLoopsOverlapWhereSlotsSuffice) {
   EXPECT_EQ(program.steps[0].stage, 0);
   EXPECT_EQ(program.steps[1].stage, 1);
   EXPECT_EQ(program.steps[2].recv_stage, 2);
-  const tutti_cuda_cut cut = plan::cut(1024 * 40, 1, program, layout_of(8, 1024, 2, 1));
+  const tutti_cuda_cut cut = program::cut(1024 * 40, 1, program, layout_of(8, 1024, 2, 1));
   EXPECT_EQ(cut.slices, 2u);
   EXPECT_EQ(cut.messages, (cut.loops + 2) * 2 * 2);
   const auto narrow = lower_all({plans}, false, layout_of(2, 1024, 1, 1));

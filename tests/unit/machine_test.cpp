@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where ranks are placed in the machine that they run on.
-#include "communicator/machine.h"
+#include "communicator/setup/machine.h"
 
 #include <gtest/gtest.h>
 

@@ -11,9 +11,9 @@ if(TARGET tutti-algo-ring AND TARGET tutti-algo-tree AND TARGET tutti-algo-direc
   tutti_test(plans_test SOURCES ${here}/plans_test.cpp ${here}/plan_support.cpp)
   tutti_test(lower_test SOURCES ${here}/lower_test.cpp ${here}/lower_meet_test.cpp ${here}/plan_support.cpp
              ${here}/program_calls.cpp ${here}/program_machine.cpp TIMEOUT 200 OPTIMISED)
-  tutti_test(messages_test SOURCES ${here}/messages_test.cpp ${here}/plan_support.cpp ${here}/program_calls.cpp)
-  tutti_test(one_hop_test SOURCES ${here}/one_hop_test.cpp ${here}/plan_support.cpp ${here}/program_calls.cpp)
-  tutti_test(to_outputs_test SOURCES ${here}/to_outputs_test.cpp ${here}/plan_support.cpp ${here}/program_calls.cpp)
+  tutti_test(stripes_test SOURCES ${here}/stripes_test.cpp ${here}/plan_support.cpp ${here}/program_calls.cpp)
+  tutti_test(fuse_one_hop_test SOURCES ${here}/fuse_one_hop_test.cpp ${here}/plan_support.cpp ${here}/program_calls.cpp)
+  tutti_test(direct_store_test SOURCES ${here}/direct_store_test.cpp ${here}/plan_support.cpp ${here}/program_calls.cpp)
   # The kernels' own code, on the CPU. ThreadSanitizer knows neither its contexts nor fences.
   if(NOT "thread" IN_LIST TUTTI_SANITIZE)
     tutti_test(kernels_test SOURCES ${here}/kernels_test.cpp ${here}/kernel_machine.cpp ${here}/plan_support.cpp
@@ -32,14 +32,14 @@ if(TARGET tutti-algo-ring AND TARGET tutti-algo-tree AND TARGET tutti-algo-direc
                TIMEOUT 60)
     add_dependencies(recursive_test tutti-algo-recursive)
   endif()
-  tutti_test(stable_test SOURCES ${here}/stable_test.cpp ${here}/plan_support.cpp)
+  tutti_test(zero_copy_test SOURCES ${here}/zero_copy_test.cpp ${here}/plan_support.cpp)
   tutti_test(costs_test SOURCES ${here}/costs_test.cpp ${here}/plan_support.cpp)
   tutti_test(tuner_table_test SOURCES ${here}/tuner_table_test.cpp ${here}/plan_support.cpp)
   add_dependencies(tuner_table_test tutti-tuner-table)
-  tutti_test(copies_test SOURCES ${here}/copies_test.cpp ${here}/plan_support.cpp)
+  tutti_test(as_copies_test SOURCES ${here}/as_copies_test.cpp ${here}/plan_support.cpp)
   target_include_directories(tuner_model_test PRIVATE ${PROJECT_SOURCE_DIR}/plugins)
   target_include_directories(selector_test PRIVATE ${PROJECT_SOURCE_DIR}/plugins)
-  foreach(test plan_test plan_algorithm_test copies_test lower_test messages_test one_hop_test to_outputs_test
+  foreach(test plan_test plan_algorithm_test as_copies_test lower_test stripes_test fuse_one_hop_test direct_store_test
           verify_test tuner_model_test selector_test plans_test costs_test)
     add_dependencies(${test} tutti-algo-ring tutti-algo-tree tutti-algo-direct)
   endforeach()

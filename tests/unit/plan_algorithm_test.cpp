@@ -1,45 +1,45 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plan files as algorithms: the plans of every root, the cost, what is declined.
-#include "plan/file_algorithm.h"
+#include "program/file/algorithm.h"
 
 #include <gmock/gmock.h>
 
-#include "plan/cost.h"
-#include "plan/verify.h"
+#include "program/cost.h"
+#include "program/verify/verify.h"
 #include "unit/plan_support.h"
 #include "unit/required.h"
 
 namespace tutti::test {
 namespace {
 
-using plan::Plan;
+using program::Plan;
 
 constexpr uint32_t kChannels = 3;
 
-plan::FileAlgorithm algorithm_of(const std::vector<Plan>& plans, const NodeOfRank& nodes) {
+program::FileAlgorithm algorithm_of(const std::vector<Plan>& plans, const NodeOfRank& nodes) {
   tutti_topology topology = topology_of(nodes);
-  return plan::algorithm_of({"some", "", plans}, "some.yaml", kChannels, topology);
+  return program::algorithm_of({"some", "", plans}, "some.yaml", kChannels, topology);
 }
 
-Result<Plan> ask(const plan::FileAlgorithm& algorithm, uint32_t collective, uint32_t rank, uint32_t channel,
+Result<Plan> ask(const program::FileAlgorithm& algorithm, uint32_t collective, uint32_t rank, uint32_t channel,
                  uint32_t root) {
-  return plan::collect(*algorithm.plugin.ops, algorithm.instance.get(),
-                       {sizeof(tutti_plan_request), collective, rank, channel, root, 0});
+  return program::collect(*algorithm.plugin.ops, algorithm.instance.get(),
+                          {sizeof(tutti_plan_request), collective, rank, channel, root, 0});
 }
 
 TEST(FileAlgorithm, HasPlansForEveryRootAndChannel) {
   for (const uint32_t ranks : {1u, 2u, 3u, 6u}) {
     for (const Sample& sample : samples({ranks}, true)) {
-      const plan::FileAlgorithm algorithm = algorithm_of(sample.plans, split(ranks, 1));
+      const program::FileAlgorithm algorithm = algorithm_of(sample.plans, split(ranks, 1));
       const auto collective = static_cast<uint32_t>(sample.plans[0].collective);
-      const uint32_t roots = plan::has_root(sample.plans[0].collective) ? ranks : 1;
+      const uint32_t roots = program::has_root(sample.plans[0].collective) ? ranks : 1;
       for (uint32_t root = 0; root < roots; ++root) {
         std::vector<Plan> plans;
         for (uint32_t rank = 0; rank < ranks; ++rank)
           plans.push_back(required(ask(algorithm, collective, rank, 2, root)));
         EXPECT_EQ(plans[0].channel, 2u);
         EXPECT_EQ(plans[0].root, root);
-        const Status proof = plan::verify(plans);
+        const Status proof = program::verify(plans);
         EXPECT_TRUE(proof.ok()) << sample.name << ", moved to root " << root << ": " << proof.to_string();
         if (root == sample.plans[0].root) {
           for (Plan& plan : plans) plan.channel = 0;
@@ -52,7 +52,7 @@ TEST(FileAlgorithm, HasPlansForEveryRootAndChannel) {
 
 TEST(FileAlgorithm, MovesPlansByTheDistanceOfTheRoots) {
   const std::vector<Plan> plans = plans_of("direct one-shot gather", 4);
-  const plan::FileAlgorithm algorithm = algorithm_of(plans, split(4, 1));
+  const program::FileAlgorithm algorithm = algorithm_of(plans, split(4, 1));
   const Plan root = required(ask(algorithm, TUTTI_GATHER, 3, 0, 3));
   ASSERT_EQ(root.rank, 3u);
   for (const tutti_plan_step& step : root.steps) {
@@ -61,11 +61,11 @@ TEST(FileAlgorithm, MovesPlansByTheDistanceOfTheRoots) {
 }
 
 TEST(FileAlgorithm, DeclinesWhatTheFileHasNot) {
-  const plan::FileAlgorithm algorithm = algorithm_of(plans_of("ring  all_reduce", 3), split(3, 1));
+  const program::FileAlgorithm algorithm = algorithm_of(plans_of("ring  all_reduce", 3), split(3, 1));
   EXPECT_EQ(ask(algorithm, TUTTI_ALL_GATHER, 0, 0, 0).status().code(), Code::kUnsupported);
   EXPECT_EQ(ask(algorithm, TUTTI_ALL_REDUCE, 3, 0, 0).status().code(), Code::kUnsupported);
   EXPECT_EQ(algorithm.plugin.ops->channel_count(algorithm.instance.get()), kChannels);
-  const plan::FileAlgorithm other = algorithm_of(plans_of("ring  all_reduce", 3), split(4, 1));
+  const program::FileAlgorithm other = algorithm_of(plans_of("ring  all_reduce", 3), split(4, 1));
   tutti_algorithm_cost cost{};
   EXPECT_EQ(other.plugin.ops->cost(other.instance.get(), TUTTI_ALL_REDUCE, 0, &cost), TUTTI_UNSUPPORTED);
 }
@@ -76,7 +76,7 @@ TEST(PlanCost, CountsARing) {
   const tutti_topology topology = topology_of(nodes);
   Algorithm ring("ring");
   Connected connected(ring, nodes);
-  const auto cost = required(plan::cost_of(required(connected.plans(TUTTI_ALL_REDUCE, 0)), topology));
+  const auto cost = required(program::cost_of(required(connected.plans(TUTTI_ALL_REDUCE, 0)), topology));
   const uint32_t hops = 2 * (kRanks - 1);
   EXPECT_EQ(cost.hops[TUTTI_LINK_P2P] + cost.hops[TUTTI_LINK_NETWORK], hops);
   EXPECT_GT(cost.hops[TUTTI_LINK_NETWORK], 0u) << "two of the six links leave a machine";
@@ -90,7 +90,7 @@ TEST(PlanCost, CountsARing) {
 TEST(PlanCost, CountsTheLongestPathAndTheWidestStep) {
   constexpr uint32_t kRanks = 5;
   const NodeOfRank nodes = split(kRanks, 1);
-  const auto cost = required(plan::cost_of(plans_of("direct one-shot all_reduce", kRanks), topology_of(nodes)));
+  const auto cost = required(program::cost_of(plans_of("direct one-shot all_reduce", kRanks), topology_of(nodes)));
   EXPECT_EQ(cost.hops[TUTTI_LINK_P2P], 1u);
   EXPECT_EQ(cost.messages[TUTTI_LINK_P2P], kRanks - 1);
   EXPECT_NEAR(cost.wire[TUTTI_LINK_P2P], kRanks - 1, 1e-9);
@@ -105,7 +105,7 @@ TEST(PlanCost, FailsWherePlansDeadlock) {
     }));
   }
   const NodeOfRank nodes = split(2, 1);
-  EXPECT_THAT(std::string(plan::cost_of(plans, topology_of(nodes)).status().text()), testing::HasSubstr("deadlock"));
+  EXPECT_THAT(std::string(program::cost_of(plans, topology_of(nodes)).status().text()), testing::HasSubstr("deadlock"));
 }
 
 }  // namespace

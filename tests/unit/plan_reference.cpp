@@ -95,7 +95,7 @@ std::string Reference::run() {
 
 namespace {
 
-uint64_t size_of(const plan::Plan& plan, uint8_t buffer) {
+uint64_t size_of(const program::Plan& plan, uint8_t buffer) {
   if (buffer == TUTTI_BUFFER_INPUT) return uint64_t{plan.input_blocks} * plan.chunks;
   if (buffer == TUTTI_BUFFER_SCRATCH) return plan.scratch_chunks;
   return uint64_t{plan.output_blocks} * plan.chunks;

@@ -10,7 +10,7 @@
 #include <random>
 #include <string>
 
-#include "plan/plan.h"
+#include "program/plan.h"
 
 namespace tutti::test {
 
@@ -30,13 +30,13 @@ class Reference {
     uint32_t loops = 3;
   };
 
-  Reference(std::span<const plan::Plan> plans, const Options& options, uint64_t seed);
+  Reference(std::span<const program::Plan> plans, const Options& options, uint64_t seed);
 
   /// "" if all is right, else the failure. To be called once.
   std::string run();
 
  private:
-  using Plan = plan::Plan;
+  using Plan = program::Plan;
   /// The chunks of a message, one after the other.
   struct Message {
     std::vector<Number> numbers;
@@ -83,7 +83,7 @@ class Reference {
   void check_output(const Plan& plan, uint32_t loop, uint32_t chunk);
   void fail(std::string what);
   size_t place(uint32_t rank, uint8_t buffer, uint32_t chunk) const;
-  bool reducing() const { return plan::reduces(plans_[0].collective); }
+  bool reducing() const { return program::reduces(plans_[0].collective); }
 
   std::vector<Plan> plans_;
   Options options_;

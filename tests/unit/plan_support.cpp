@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "plan/channels.h"
+#include "program/channels.h"
 #include "unit/required.h"
 
 namespace tutti::test {
@@ -96,7 +96,7 @@ Connected::Connected(const Algorithm& algorithm, const NodeOfRank& node_of_rank,
     : algorithm_(algorithm), rank_count_(static_cast<uint32_t>(node_of_rank.size())) {
   tutti_topology topology = topology_of(node_of_rank);
   topology.min_channels = topology.max_channels = max_channels;
-  auto instance = plan::search_and_connect({algorithm.name(), &algorithm.ops(), algorithm.self()}, topology);
+  auto instance = program::search_and_connect({algorithm.name(), &algorithm.ops(), algorithm.self()}, topology);
   require(instance.ok(), instance.ok() ? "" : instance.status().to_string());
   instance_ = instance->release();
 }
@@ -105,12 +105,12 @@ Connected::~Connected() {
   algorithm_.ops().disconnect(instance_);
 }
 
-Result<std::vector<plan::Plan>> Connected::plans(uint32_t collective, uint32_t variant, uint32_t root,
-                                                 uint32_t channel) {
-  std::vector<plan::Plan> result;
+Result<std::vector<program::Plan>> Connected::plans(uint32_t collective, uint32_t variant, uint32_t root,
+                                                    uint32_t channel) {
+  std::vector<program::Plan> result;
   for (uint32_t rank = 0; rank < rank_count_; ++rank) {
     const tutti_plan_request request = {sizeof(request), collective, rank, channel, root, variant};
-    TUTTI_ASSIGN(plan::Plan plan, plan::collect(algorithm_.ops(), instance_, request));
+    TUTTI_ASSIGN(program::Plan plan, program::collect(algorithm_.ops(), instance_, request));
     result.push_back(std::move(plan));
   }
   return result;
@@ -133,7 +133,7 @@ std::vector<Sample> samples(const std::vector<uint32_t>& rank_counts, bool all_r
       for (uint32_t variant = 0; variant < variants.size(); ++variant) {
         for (uint32_t collective = 0; collective < TUTTI_COLLECTIVE_COUNT; ++collective) {
           if (!variants[variant].can(collective)) continue;
-          const bool rooted = plan::has_root(static_cast<Collective>(collective));
+          const bool rooted = program::has_root(static_cast<Collective>(collective));
           for (uint32_t root = 0; root < (rooted && all_roots ? ranks : 1); ++root) {
             auto plans = connected.plans(collective, variant, root);
             require(plans.ok(), plans.status().to_string());
@@ -148,17 +148,17 @@ std::vector<Sample> samples(const std::vector<uint32_t>& rank_counts, bool all_r
   return result;
 }
 
-plan::Plan write_plan(uint32_t collective, uint32_t ranks, uint32_t rank, uint32_t chunks,
-                      const std::function<void(sdk::PlanBuilder&)>& write) {
+program::Plan write_plan(uint32_t collective, uint32_t ranks, uint32_t rank, uint32_t chunks,
+                         const std::function<void(sdk::PlanBuilder&)>& write) {
   const tutti_plan_request request = {sizeof(request), collective, rank, 0, 0, 0};
   sdk::PlanBuilder builder(request, ranks, chunks);
   write(builder);
-  auto plan = plan::collect([&](const tutti_plan_sink* sink) { return builder.emit(*sink); });
+  auto plan = program::collect([&](const tutti_plan_sink* sink) { return builder.emit(*sink); });
   EXPECT_TRUE(plan.ok()) << plan.status().to_string();
-  return plan.ok() ? *std::move(plan) : plan::Plan{};
+  return plan.ok() ? *std::move(plan) : program::Plan{};
 }
 
-std::vector<plan::Plan> plans_of(const std::string& name, uint32_t ranks) {
+std::vector<program::Plan> plans_of(const std::string& name, uint32_t ranks) {
   for (const Sample& sample : samples({ranks}, true)) {
     if (sample.name.starts_with(name + ',')) return sample.plans;
   }

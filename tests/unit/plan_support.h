@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "plan/plan.h"
+#include "program/plan.h"
 #include "tutti/plugin/abi.h"
 #include "tutti/plugin/algorithm.h"
 #include "tutti/sdk/plan_builder.h"
@@ -55,7 +55,8 @@ class Connected {
 
   uint32_t channels() const { return algorithm_.ops().channel_count(instance_); }
   /// All ranks' plans, validated.
-  Result<std::vector<plan::Plan>> plans(uint32_t collective, uint32_t variant, uint32_t root = 0, uint32_t channel = 0);
+  Result<std::vector<program::Plan>> plans(uint32_t collective, uint32_t variant, uint32_t root = 0,
+                                           uint32_t channel = 0);
   tutti_algorithm_cost cost(uint32_t collective, uint32_t variant) const;
 
  private:
@@ -68,18 +69,18 @@ class Connected {
 tutti_topology topology_of(const NodeOfRank& node_of_rank);
 
 /// A plan written by hand.
-plan::Plan write_plan(uint32_t collective, uint32_t ranks, uint32_t rank, uint32_t chunks,
-                      const std::function<void(sdk::PlanBuilder&)>& write);
+program::Plan write_plan(uint32_t collective, uint32_t ranks, uint32_t rank, uint32_t chunks,
+                         const std::function<void(sdk::PlanBuilder&)>& write);
 
 /// One set of plans and where it comes from.
 struct Sample {
   std::string name;  ///< "ring all_reduce, 5 ranks on 2 nodes, root 0"
-  std::vector<plan::Plan> plans;
+  std::vector<program::Plan> plans;
 };
 
 /// Every variant and collective of the built plugins over some layouts.
 std::vector<Sample> samples(const std::vector<uint32_t>& rank_counts, bool all_roots);
 /// The plans of the first sample with this name, "direct two-shot all_reduce". Fails the test if there is none.
-std::vector<plan::Plan> plans_of(const std::string& name, uint32_t ranks);
+std::vector<program::Plan> plans_of(const std::string& name, uint32_t ranks);
 
 }  // namespace tutti::test

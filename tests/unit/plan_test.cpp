@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plans as the host takes, lists, writes and reads them.
-#include "plan/plan.h"
+#include "program/plan.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -14,9 +14,9 @@
 #include <functional>
 #include <random>
 
-#include "plan/describe.h"
-#include "plan/file.h"
-#include "plan/verify.h"
+#include "program/describe.h"
+#include "program/file/file.h"
+#include "program/verify/verify.h"
 #include "tutti/sdk/plan_builder.h"
 #include "unit/plan_support.h"
 #include "unit/required.h"
@@ -24,8 +24,8 @@
 namespace tutti::test {
 namespace {
 
-using plan::Plan;
-using plan::PlanFile;
+using program::Plan;
+using program::PlanFile;
 using sdk::Buffer;
 using sdk::PlanBuilder;
 using testing::HasSubstr;
@@ -35,7 +35,7 @@ Result<Plan> build(uint32_t collective, uint32_t ranks, uint32_t chunks,
   const tutti_plan_request request = {sizeof(request), collective, 0, 0, 0, 0};
   PlanBuilder builder(request, ranks, chunks);
   write(builder);
-  return plan::collect([&](const tutti_plan_sink* sink) { return builder.emit(*sink); });
+  return program::collect([&](const tutti_plan_sink* sink) { return builder.emit(*sink); });
 }
 
 /// The text with which collecting an all-reduce of 4 ranks and 4 chunks is refused.
@@ -54,7 +54,7 @@ TEST(PlanBuilder, ReadsLikeThePaper) {
   });
   ASSERT_TRUE(plan.ok()) << plan.status().to_string();
   EXPECT_EQ(plan->peers.size(), 2u) << "equal ranges of peers are stored once";
-  EXPECT_EQ(plan::to_text(*plan),
+  EXPECT_EQ(program::to_text(*plan),
             "all_reduce, rank 0 of 4, channel 0, 4 chunk(s) per block\n"
             "    0  send                input[0] -> rank 1\n"
             "    1  recvReduceSend      input[3] + rank 3 -> rank 1\n"
@@ -82,7 +82,7 @@ TEST(PlanBuilder, TakesTheRootOfCollectivesThatHaveOne) {
     request.collective = collective;
     request.root = 2;
     PlanBuilder builder(request, 3, 1);
-    const auto plan = plan::collect([&](const tutti_plan_sink* sink) { return builder.emit(*sink); });
+    const auto plan = program::collect([&](const tutti_plan_sink* sink) { return builder.emit(*sink); });
     EXPECT_TRUE(plan.ok()) << plan.status().to_string();
     return plan.ok() ? plan->root : ~0u;
   };
@@ -131,7 +131,7 @@ TEST(Collect, ChecksTheHead) {
   const auto refusal_of = [&](const std::function<void(tutti_plan&)>& change) {
     tutti_plan plan = good.view();
     change(plan);
-    return std::string(plan::copy(plan).status().text());
+    return std::string(program::copy(plan).status().text());
   };
   EXPECT_EQ(refusal_of([](tutti_plan&) {}), "");
   EXPECT_EQ(refusal_of([](tutti_plan& p) { p.collective = 99; }), "collective: 99 is not below 9");
@@ -147,15 +147,15 @@ TEST(Collect, ChecksTheHead) {
 TEST(Collect, ReadsNoPeersBeyondTheLast) {
   const Plan good = *build(TUTTI_ALL_GATHER, 4, 1, [](PlanBuilder& plan) { plan.step().gather(3, 3).gather(2, 2); });
   tutti_plan plan = good.view();
-  EXPECT_TRUE(plan::copy(plan).ok());
+  EXPECT_TRUE(program::copy(plan).ok());
   plan.peer_count = 1;
-  EXPECT_EQ(std::string(plan::copy(plan).status().text()), "step 0: recv: entries 0 to 2 of only 1 peers");
+  EXPECT_EQ(std::string(program::copy(plan).status().text()), "step 0: recv: entries 0 to 2 of only 1 peers");
 }
 
 TEST(Collect, TakesExactlyOnePlan) {
   const Plan good = *build(TUTTI_ALL_GATHER, 4, 1, [](PlanBuilder&) {});
   const auto outcome = [](const std::function<int32_t(const tutti_plan_sink*)>& emitter) {
-    return std::string(plan::collect(emitter).status().text());
+    return std::string(program::collect(emitter).status().text());
   };
   const tutti_plan view = good.view();
   EXPECT_EQ(outcome([](const tutti_plan_sink*) { return TUTTI_OK; }), "the algorithm returned without emitting a plan");
@@ -211,9 +211,9 @@ TEST(Verify, RefusesPlansOfDifferentRoots) {
   Connected connected(direct, split(3, 1));
   const auto of_root = [&](uint32_t root) { return required(connected.plans(TUTTI_BROADCAST, 0, root)); };
   std::vector<Plan> plans = of_root(0);
-  ASSERT_TRUE(plan::verify(plans).ok());
+  ASSERT_TRUE(program::verify(plans).ok());
   plans[2] = of_root(1)[2];
-  EXPECT_EQ(std::string(plan::verify(plans).text()), "plan 2: root is 1, expected 0");
+  EXPECT_EQ(std::string(program::verify(plans).text()), "plan 2: root is 1, expected 0");
 }
 
 // --- Files
@@ -222,8 +222,8 @@ TEST(Verify, RefusesPlansOfDifferentRoots) {
 TEST(PlanFile, RoundTripsEveryPlan) {
   for (const Sample& sample : samples({1, 2, 3, 4, 7, 16}, false)) {
     const PlanFile file = {"some: algorithm", "a variant", sample.plans};
-    for (const std::string& text : {plan::to_yaml(file), plan::to_json(file)}) {
-      const auto back = plan::parse_file(text, "plan");
+    for (const std::string& text : {program::to_yaml(file), program::to_json(file)}) {
+      const auto back = program::parse_file(text, "plan");
       ASSERT_TRUE(back.ok()) << sample.name << ": " << back.status().to_string() << '\n' << text;
       EXPECT_EQ(*back, file) << sample.name;
     }
@@ -235,54 +235,54 @@ TEST(PlanFile, RoundTripsRelaysAndOddSteps) {
     for (uint32_t c = 0; c < 3; ++c) builder.step().own(Buffer::kInput, c).final().to_output(c);
   });
   const PlanFile file = {"copy", "", {*plan}};
-  EXPECT_EQ(*plan::parse_file(plan::to_yaml(file), "plan"), file);
+  EXPECT_EQ(*program::parse_file(program::to_yaml(file), "plan"), file);
   std::vector<Plan> plans;
   for (uint32_t rank = 0; rank < 3; ++rank) {
     const tutti_plan_request request = {sizeof(request), TUTTI_BROADCAST, rank, 0, 0, 0};
     PlanBuilder builder(request, 3, 2);
     if (rank > 0) builder.step().relay(1).recv(0).send(3 - rank);
     builder.step();
-    plans.push_back(*plan::collect([&](const tutti_plan_sink* sink) { return builder.emit(*sink); }));
+    plans.push_back(*program::collect([&](const tutti_plan_sink* sink) { return builder.emit(*sink); }));
   }
   const PlanFile relays = {"relay", "", plans};
-  const auto back = plan::parse_file(plan::to_json(relays), "plan");
+  const auto back = program::parse_file(program::to_json(relays), "plan");
   ASSERT_TRUE(back.ok()) << back.status().to_string();
   EXPECT_EQ(*back, relays);
 }
 
 TEST(PlanFile, StatesItsPurpose) {
   PlanFile file = {"ring", "", samples({3}, false)[0].plans};
-  EXPECT_THAT(plan::to_yaml(file), testing::StartsWith("version: 1\n"));
+  EXPECT_THAT(program::to_yaml(file), testing::StartsWith("version: 1\n"));
   file.purpose = {512, 3 << 20, {DataType::kFloat16, DataType::kInt8}};
-  EXPECT_THAT(plan::to_yaml(file), HasSubstr("version: 2\n"));
-  EXPECT_THAT(plan::to_yaml(file), HasSubstr("min_size: 512B\nmax_size: 3MiB\ndata_types: [float16, int8]\n"));
-  for (const std::string& text : {plan::to_yaml(file), plan::to_json(file)}) {
-    const auto back = plan::parse_file(text, "plan");
+  EXPECT_THAT(program::to_yaml(file), HasSubstr("version: 2\n"));
+  EXPECT_THAT(program::to_yaml(file), HasSubstr("min_size: 512B\nmax_size: 3MiB\ndata_types: [float16, int8]\n"));
+  for (const std::string& text : {program::to_yaml(file), program::to_json(file)}) {
+    const auto back = program::parse_file(text, "plan");
     ASSERT_TRUE(back.ok()) << back.status().to_string() << '\n' << text;
     EXPECT_EQ(back->purpose, file.purpose);
     EXPECT_EQ(*back, file);
-    EXPECT_EQ(plan::digest(*back), plan::digest(file));
+    EXPECT_EQ(program::digest(*back), program::digest(file));
   }
   PlanFile other = file;
   other.purpose.min_size = 513;
   EXPECT_FALSE(other == file);
-  EXPECT_NE(plan::digest(other), plan::digest(file));
+  EXPECT_NE(program::digest(other), program::digest(file));
 }
 
 TEST(PlanFile, IsWrittenByTheNameOfTheFile) {
   const PlanFile file = {"ring", "", samples({3}, false)[0].plans};
   for (const char* name : {"tutti_plan_test.yaml", "tutti_plan_test.json"}) {
     const auto path = std::filesystem::temp_directory_path() / fmt::format("{}_{}", getpid(), name);
-    ASSERT_TRUE(plan::write_file(file, path).ok());
+    ASSERT_TRUE(program::write_file(file, path).ok());
     std::ifstream stream(path);
     EXPECT_EQ(stream.get() == '{', path.extension() == ".json");
-    const auto back = plan::read_file(path);
+    const auto back = program::read_file(path);
     std::filesystem::remove(path);
     ASSERT_TRUE(back.ok()) << back.status().to_string();
     EXPECT_EQ(*back, file);
   }
-  EXPECT_EQ(plan::read_file("/nowhere/plan.yaml").status().code(), Code::kNotFound);
-  EXPECT_EQ(plan::write_file(file, "/nowhere/plan.yaml").code(), Code::kSystem);
+  EXPECT_EQ(program::read_file("/nowhere/plan.yaml").status().code(), Code::kNotFound);
+  EXPECT_EQ(program::write_file(file, "/nowhere/plan.yaml").code(), Code::kSystem);
 }
 
 constexpr const char* kBroadcast = R"(version: 1
@@ -307,7 +307,7 @@ std::string refusal_with(const std::string& from, const std::string& to) {
   const size_t at = text.find(from);
   EXPECT_NE(at, std::string::npos) << from;
   text.replace(at, from.size(), to);
-  return std::string(plan::parse_file(text, "p.yaml").status().text());
+  return std::string(program::parse_file(text, "p.yaml").status().text());
 }
 
 TEST(PlanFile, RefusesByPlaceAndReason) {
@@ -375,19 +375,19 @@ std::string refusal_of_lists(const std::string& from, const std::string& to) {
   const size_t at = text.find(from);
   EXPECT_NE(at, std::string::npos) << from;
   text.replace(at, from.size(), to);
-  const auto file = plan::parse_file(text, "p");
-  return std::string(file.ok() ? plan::verify_file(*file, "p").text() : file.status().text());
+  const auto file = program::parse_file(text, "p");
+  return std::string(file.ok() ? program::verify_file(*file, "p").text() : file.status().text());
 }
 
 TEST(PlanFile, HasScratchAndLists) {
-  const PlanFile file = *plan::parse_file(kLists, "p");
+  const PlanFile file = *program::parse_file(kLists, "p");
   EXPECT_EQ(file.plans[1].message_chunks, 2u);
-  EXPECT_EQ(plan::to_text(file.plans[0]),
+  EXPECT_EQ(program::to_text(file.plans[0]),
             "all_gather, rank 0 of 2, channel 0, 2 chunk(s) per block, 4 scratch chunk(s), up to 2 chunks per message\n"
             "    0  copySend            input[0-1] -> scratch[2-3], rank 1\n"
             "    1  recv                rank 1 -> output[2-3]\n"
             "    2  copy                scratch[2-3] -> output[0-1]\n");
-  EXPECT_TRUE(plan::verify_file(file, "p").ok()) << plan::verify_file(file, "p").to_string();
+  EXPECT_TRUE(program::verify_file(file, "p").ok()) << program::verify_file(file, "p").to_string();
   // Rank 1 sends its chunks in the other order, so rank 0 takes the lengths of other chunks.
   EXPECT_EQ(refusal_of_lists("own: input 0, chunks: 2, send", "own: input 1, chunks: 2, send"),
             "p:11: rank 0 step 1: takes what rank 1 sent in its step 0 as chunk 0 of a block, but it was chunk 1");
@@ -418,7 +418,7 @@ TEST(PlanFile, RefusesListsThatOverlap) {
   std::string text = kLists;
   text.replace(text.find("- {own: scratch 2, to: output 0, chunks: 2}"), 43,
                "- {own: scratch 2, to: output 0, chunks: 2}\n      - {own: output 0, to: output 2, chunks: 4}");
-  EXPECT_EQ(plan::verify_file(*plan::parse_file(text, "p"), "p").text(),
+  EXPECT_EQ(program::verify_file(*program::parse_file(text, "p"), "p").text(),
             "p:13: rank 0 step 3: reads output chunk 2 as chunk 2 of its list, and writes it as chunk 0");
 }
 
@@ -428,30 +428,30 @@ TEST(PlanBuilder, TakesPlansOfVersion1) {
   view.struct_size = offsetof(tutti_plan, scratch_chunks);
   view.scratch_chunks = view.message_chunks = ~0u;  // what a plugin of version 1 does not set
   view.ranges = reinterpret_cast<const tutti_plan_range*>(1);
-  const auto plan = plan::collect([&](const tutti_plan_sink* sink) { return sink->emit(sink->context, &view); });
+  const auto plan = program::collect([&](const tutti_plan_sink* sink) { return sink->emit(sink->context, &view); });
   ASSERT_TRUE(plan.ok()) << plan.status().to_string();
   EXPECT_EQ(*plan, good);
 }
 
 TEST(PlanFile, IsProvedWithThePlaceOfTheStep) {
   std::string text = kBroadcast;
-  const PlanFile right = *plan::parse_file(text, "p.yaml");
-  EXPECT_TRUE(plan::verify_file(right, "p.yaml").ok());
+  const PlanFile right = *program::parse_file(text, "p.yaml");
+  EXPECT_TRUE(program::verify_file(right, "p.yaml").ok());
   text.replace(text.find("recv: [0], to: output 0"), 23, "recv: [0]");
-  EXPECT_EQ(plan::verify_file(*plan::parse_file(text, "p.yaml"), "p.yaml").text(),
+  EXPECT_EQ(program::verify_file(*program::parse_file(text, "p.yaml"), "p.yaml").text(),
             "p.yaml: rank 1 output chunk 0: is never written");
   text.replace(text.find("recv: [0]"), 9, "own: output 0, send: [0]");
-  EXPECT_EQ(plan::verify_file(*plan::parse_file(text, "p.yaml"), "p.yaml").text(),
+  EXPECT_EQ(program::verify_file(*program::parse_file(text, "p.yaml"), "p.yaml").text(),
             "p.yaml:14: rank 1 step 0: reads output chunk 0 before it is written");
   text.replace(text.find("own: output 0, send: [0]"), 24, "recv: [0], to: output 0}\n      - {recv: [0]");
-  EXPECT_EQ(plan::verify_file(*plan::parse_file(text, "p.yaml"), "p.yaml").text(),
+  EXPECT_EQ(program::verify_file(*program::parse_file(text, "p.yaml"), "p.yaml").text(),
             "p.yaml:15: deadlock: rank 1 waits at step 1 for a message from rank 0; rank 0 has ended");
 }
 
 TEST(PlanFile, SurvivesDamage) {
   const PlanFile file = {"direct", "one-shot", samples({3}, false).back().plans};
   uint32_t read = 0;
-  for (const std::string& text : {plan::to_yaml(file), plan::to_json(file), std::string(kBroadcast)}) {
+  for (const std::string& text : {program::to_yaml(file), program::to_json(file), std::string(kBroadcast)}) {
     std::mt19937_64 random(20240911);  // the same on every run
     for (int i = 0; i < 4000; ++i) {
       std::string damaged = text;
@@ -471,7 +471,7 @@ TEST(PlanFile, SurvivesDamage) {
             damaged[at] = "[]{}:,-&*!|>'\"%@#0123456789 \n\t"[random() % 31];
         }
       }
-      const auto outcome = plan::parse_file(damaged, "p");
+      const auto outcome = program::parse_file(damaged, "p");
       if (outcome.ok()) ++read;
       if (!outcome.ok()) {
         EXPECT_THAT(std::string(outcome.status().text()), testing::StartsWith("p:"));
@@ -480,7 +480,7 @@ TEST(PlanFile, SurvivesDamage) {
   }
   EXPECT_GT(read, 0u) << "some damage is harmless";
   const std::string deep(100000, '[');
-  EXPECT_FALSE(plan::parse_file(deep, "p").ok());
+  EXPECT_FALSE(program::parse_file(deep, "p").ok());
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The plans that a communicator proves before it runs them, and its messages about all remaining plans.
-#include "communicator/plans.h"
+#include "backend/plans.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -16,7 +16,7 @@
 namespace tutti::test {
 namespace {
 
-using communicator::Plans;
+using backend::Plans;
 using sdk::Buffer;
 using sdk::PlanBuilder;
 using testing::HasSubstr;
@@ -67,8 +67,8 @@ class PlansTest : public testing::Test {
 
   Status verify(const Flawed& flawed, uint32_t channels, uint32_t rank = 0, int times = 1) {
     tuner::Choices choices;
-    plan::Instance instance(const_cast<Flawed*>(&flawed), [](void*) {});
-    choices.algorithms.emplace_back(plan::AlgorithmPlugin{"flawed", &kOps, nullptr}, std::move(instance));
+    program::Instance instance(const_cast<Flawed*>(&flawed), [](void*) {});
+    choices.algorithms.emplace_back(program::AlgorithmPlugin{"flawed", &kOps, nullptr}, std::move(instance));
     const Plans plans({.rank = rank, .rank_count = flawed.ranks}, choices);
     Status status;
     for (int i = 0; i < times; ++i) {
@@ -103,7 +103,7 @@ TEST_F(PlansTest, proves_every_channel) {
 }
 
 TEST_F(PlansTest, proves_hundreds_of_ranks) {
-  for (const uint32_t ranks : {65u, 300u, communicator::kMaxProvedRanks}) {
+  for (const uint32_t ranks : {65u, 300u, backend::kMaxProvedRanks}) {
     EXPECT_TRUE(verify({.ranks = ranks, .channel = kNoChannel}, 1).ok()) << ranks;
     EXPECT_EQ(verify({.ranks = ranks, .channel = 0}, 1).code(), Code::kFailedPrecondition) << ranks;
   }
@@ -111,7 +111,7 @@ TEST_F(PlansTest, proves_hundreds_of_ranks) {
 }
 
 TEST_F(PlansTest, says_once_that_more_ranks_run_without_a_proof) {
-  EXPECT_TRUE(verify({.ranks = communicator::kMaxProvedRanks + 1}, 2, 0, 3).ok());
+  EXPECT_TRUE(verify({.ranks = backend::kMaxProvedRanks + 1}, 2, 0, 3).ok());
   ASSERT_THAT(warnings(), SizeIs(1));
   EXPECT_THAT(warnings()[0], HasSubstr("the plan of flawed for broadcast runs without a proof: a proof handles up to "
                                        "1024 ranks, not 1025; prove it ahead of the job with 'tutti plan verify "
@@ -119,12 +119,12 @@ TEST_F(PlansTest, says_once_that_more_ranks_run_without_a_proof) {
 }
 
 TEST_F(PlansTest, says_so_on_rank_0_only) {
-  EXPECT_TRUE(verify({.ranks = communicator::kMaxProvedRanks + 1}, 1, 1).ok());
+  EXPECT_TRUE(verify({.ranks = backend::kMaxProvedRanks + 1}, 1, 1).ok());
   EXPECT_THAT(warnings(), SizeIs(0));
 }
 
 TEST_F(PlansTest, says_once_that_plans_with_more_messages_run_without_a_proof) {
-  const Flawed large{.ranks = 5, .channel = 0, .repeats = plan::kMaxSteps};
+  const Flawed large{.ranks = 5, .channel = 0, .repeats = program::kMaxSteps};
   EXPECT_TRUE(verify(large, 1, 0, 2).ok());
   ASSERT_THAT(warnings(), SizeIs(1));
   EXPECT_THAT(warnings()[0], HasSubstr("a proof handles up to 4194304 sends and receives of all ranks"));

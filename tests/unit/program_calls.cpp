@@ -5,11 +5,11 @@
 
 #include <algorithm>
 
-#include "plan/to_outputs.h"
+#include "program/passes/direct_store.h"
 
 namespace tutti::test {
 
-using plan::Plan;
+using program::Plan;
 
 namespace {
 
@@ -36,17 +36,17 @@ bool can_run_in_place(const Plan& plan) {
   return plan.collective != Collective::kAllToAll;
 }
 
-Result<plan::Programs> lower_all(const std::vector<std::vector<Plan>>& channels, bool in_place,
-                                 const tutti_slot_layout& layout, bool registered) {
-  plan::Programs programs;
+Result<program::Programs> lower_all(const std::vector<std::vector<Plan>>& channels, bool in_place,
+                                    const tutti_slot_layout& layout, bool registered) {
+  program::Programs programs;
   for (const std::vector<Plan>& plans : channels) {
     programs.emplace_back();
     for (const Plan& plan : plans) {
-      TUTTI_ASSIGN(programs.back().emplace_back(), plan::lower(plan, in_place));
+      TUTTI_ASSIGN(programs.back().emplace_back(), program::lower(plan, in_place));
     }
-    if (registered) plan::send_to_outputs(plans, programs.back());
+    if (registered) program::send_to_outputs(plans, programs.back());
   }
-  plan::align(programs, layout);
+  program::align(programs, layout);
   return programs;
 }
 
@@ -58,7 +58,7 @@ TestCall::TestCall(const std::vector<Plan>& plans, bool in_place, uint64_t bytes
   call_.programs = std::move(programs->front());
   call_.block_bytes = bytes;
   call_.registered = registered;
-  call_.cut = plan::cut(bytes, ctas, call_.programs[0], layout);
+  call_.cut = program::cut(bytes, ctas, call_.programs[0], layout);
   for (const Plan& plan : plans) add_memory(plan, in_place);
   for (size_t rank = 0; rank < plans.size(); ++rank) point_to_memory(plans[rank], in_place);
 }

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "plan/lower.h"
-#include "plan/plan.h"
+#include "program/lower.h"
+#include "program/plan.h"
 #include "unit/program_machine.h"
 
 namespace tutti::test {
@@ -21,17 +21,17 @@ struct Layout {
 };
 tutti_slot_layout layout_of(uint32_t slots, uint64_t slot_bytes, uint32_t chunk_slots, uint32_t overlaps = 0);
 
-bool can_run_in_place(const plan::Plan& plan);
+bool can_run_in_place(const program::Plan& plan);
 
 /// The programs of channels, which are the plans of all ranks each, as the communicator makes them. `registered`: also
 /// the outputs.
-Result<plan::Programs> lower_all(const std::vector<std::vector<plan::Plan>>& channels, bool in_place,
-                                 const tutti_slot_layout& layout, bool registered = false);
+Result<program::Programs> lower_all(const std::vector<std::vector<program::Plan>>& channels, bool in_place,
+                                    const tutti_slot_layout& layout, bool registered = false);
 
 /// One call on all ranks. `plans` must outlive it.
 class TestCall {
  public:
-  TestCall(const std::vector<plan::Plan>& plans, bool in_place, uint64_t bytes, uint32_t ctas,
+  TestCall(const std::vector<program::Plan>& plans, bool in_place, uint64_t bytes, uint32_t ctas,
            const tutti_slot_layout& layout, bool registered = false);
 
   /// Whether kernels can run the plans at all.
@@ -41,13 +41,13 @@ class TestCall {
   std::string check() const;
 
  private:
-  size_t shift(const plan::Plan& plan) const;
-  void add_memory(const plan::Plan& plan, bool in_place);
-  void point_to_memory(const plan::Plan& plan, bool in_place);
-  uint8_t result(const plan::Plan& plan, size_t at) const;
+  size_t shift(const program::Plan& plan) const;
+  void add_memory(const program::Plan& plan, bool in_place);
+  void point_to_memory(const program::Plan& plan, bool in_place);
+  uint8_t result(const program::Plan& plan, size_t at) const;
   uint8_t sum(size_t at) const;
 
-  const std::vector<plan::Plan>& plans_;
+  const std::vector<program::Plan>& plans_;
   uint64_t bytes_;
   ProgramCall call_{};
   std::vector<std::vector<uint8_t>> inputs_;

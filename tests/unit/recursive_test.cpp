@@ -6,9 +6,9 @@
 
 #include <random>
 
-#include "plan/file_algorithm.h"
-#include "plan/lower.h"
-#include "plan/verify.h"
+#include "program/file/algorithm.h"
+#include "program/lower.h"
+#include "program/verify/verify.h"
 #include "unit/plan_reference.h"
 #include "unit/plan_support.h"
 #include "unit/required.h"
@@ -16,7 +16,7 @@
 namespace tutti::test {
 namespace {
 
-using plan::Plan;
+using program::Plan;
 
 constexpr uint32_t kVariants = 3;
 
@@ -42,7 +42,7 @@ TEST_F(Recursive, IsProvedUpTo33Ranks) {
         const std::vector<Plan> plans = this->plans(variant, ranks, nodes);
         for (const uint32_t slots : {1u, 2u}) {
           for (const bool in_place : {false, true}) {
-            const Status proof = plan::verify(plans, {slots, in_place});
+            const Status proof = program::verify(plans, {slots, in_place});
             EXPECT_TRUE(proof.ok()) << name(variant, ranks, nodes) << ": " << proof.to_string();
           }
         }
@@ -76,18 +76,18 @@ TEST_F(Recursive, SendsLongMessages) {
 }
 
 TEST_F(Recursive, DoesNotRunInKernels) {
-  EXPECT_EQ(plan::check_kernel_limits(plans(1, 4, 1)[0]).text(), "needs a scratch buffer; this back end runs none");
-  EXPECT_EQ(plan::check_kernel_limits(plans(0, 4, 1)[0]).text(),
+  EXPECT_EQ(program::check_kernel_limits(plans(1, 4, 1)[0]).text(), "needs a scratch buffer; this back end runs none");
+  EXPECT_EQ(program::check_kernel_limits(plans(0, 4, 1)[0]).text(),
             "needs messages of several chunks; this back end runs none");
-  EXPECT_TRUE(plan::check_kernel_limits(plans(0, 2, 1)[0]).ok());
+  EXPECT_TRUE(program::check_kernel_limits(plans(0, 2, 1)[0]).ok());
 }
 
 TEST_F(Recursive, RoundTripsAsFiles) {
   for (uint32_t variant = 0; variant < kVariants; ++variant) {
     for (const uint32_t ranks : {2u, 3u, 7u, 8u}) {
-      const plan::PlanFile file = {"recursive", "some", plans(variant, ranks, 1 + ranks / 4)};
-      for (const std::string& text : {plan::to_yaml(file), plan::to_json(file)}) {
-        const auto back = plan::parse_file(text, "plan");
+      const program::PlanFile file = {"recursive", "some", plans(variant, ranks, 1 + ranks / 4)};
+      for (const std::string& text : {program::to_yaml(file), program::to_json(file)}) {
+        const auto back = program::parse_file(text, "plan");
         ASSERT_TRUE(back.ok()) << back.status().to_string() << '\n' << text;
         EXPECT_EQ(*back, file) << text;
       }
@@ -132,7 +132,7 @@ TEST_F(Recursive, IsJudgedAsByTheReference) {
         step.destination = static_cast<uint8_t>(random() % 4);
     }
     for (const bool in_place : {false, true}) {
-      const Status proof = plan::verify(plans, {.slots = 1, .in_place = in_place});
+      const Status proof = program::verify(plans, {.slots = 1, .in_place = in_place});
       const std::string number = Reference(plans, {.slots = 1, .in_place = in_place, .loops = 2}, seed).run();
       EXPECT_EQ(proof.ok(), number.empty()) << proof.to_string() << " / " << number << ", seed " << seed;
       proof.ok() ? ++right : ++wrong;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Registered buffers: refusals, and lookups.
-#include "communicator/registrations.h"
+#include "backend/registrations.h"
 
 #include <gmock/gmock.h>
 
 #include <set>
 
-namespace tutti::communicator {
+namespace tutti::backend {
 namespace {
 
 using testing::HasSubstr;
@@ -95,4 +95,4 @@ TEST(Registrations, tell_places_apart) {
 }
 
 }  // namespace
-}  // namespace tutti::communicator
+}  // namespace tutti::backend

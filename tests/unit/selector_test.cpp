@@ -11,7 +11,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "communicator/gpu_limits.h"
+#include "backend/cuda/limits.h"
 #include "plugin/loader.h"
 #include "tuner-model/model.h"
 #include "tutti/sdk/algorithm.h"
@@ -49,7 +49,7 @@ class SelectorTest : public testing::Test {
  protected:
   SelectorTest() { make(1u << TUTTI_LINK_P2P); }
 
-  static plan::AlgorithmPlugin plugin(const Algorithm& algorithm) {
+  static program::AlgorithmPlugin plugin(const Algorithm& algorithm) {
     return {algorithm.name(), &algorithm.ops(), algorithm.self()};
   }
 
@@ -63,13 +63,13 @@ class SelectorTest : public testing::Test {
   }
 
   /// The choices of GPUs of one machine.
-  tuner::Choices choices(uint32_t ranks, const std::vector<plan::AlgorithmPlugin>& plugins) {
+  tuner::Choices choices(uint32_t ranks, const std::vector<program::AlgorithmPlugin>& plugins) {
     const NodeOfRank nodes = split(ranks, 1);
     tutti_topology topology = topology_of(nodes);
     topology.min_channels = topology.max_channels = 16;
     tuner::Choices choices;
-    for (const plan::AlgorithmPlugin& plugin : plugins) {
-      auto connected = plan::search_and_connect(plugin, topology);
+    for (const program::AlgorithmPlugin& plugin : plugins) {
+      auto connected = program::search_and_connect(plugin, topology);
       EXPECT_TRUE(connected.ok()) << connected.status().to_string();
       choices.algorithms.emplace_back(plugin, *std::move(connected));
     }
@@ -369,7 +369,7 @@ class Shuffle : public sdk::Algorithm {
 
 TEST_F(SelectorTest, leaves_out_plans_that_are_copies_only_out_of_place) {
   Shuffle shuffle;
-  const plan::AlgorithmPlugin shuffling{"shuffle", Shuffle::table(), &shuffle};
+  const program::AlgorithmPlugin shuffling{"shuffle", Shuffle::table(), &shuffle};
   selector_ = std::make_unique<Selector>(config_, choices(kRanks, {shuffling, plugin(ring_)}));
   EXPECT_THAT(verdict(all_gather(kLarge, true), "shuffle × copy"),
               HasSubstr("in place, rank 0 receives in block 0 what it has to send"));
@@ -385,7 +385,7 @@ TEST_F(SelectorTest, leaves_out_what_kernels_do_not_run) {
   EXPECT_THAT(verdict(kAllReduce, "tree/pipelined × simple"), HasSubstr("predicted")) << "no back end, no limit";
 
   tuner::Choices on_gpus = choices(kMostOnGpus, {plugin(tree)});
-  on_gpus.back_end = &communicator::gpu_back_end();
+  on_gpus.back_end = &backend::gpu_back_end();
   selector_ = std::make_unique<Selector>(config_, std::move(on_gpus));
   EXPECT_THAT(verdict(kAllReduce, "tree/pipelined × simple"),
               HasSubstr("excluded: needs 120 steps; this back end runs up to 64"));
@@ -400,7 +400,7 @@ TEST_F(SelectorTest, fails_with_the_limit_where_nothing_else_is_allowed) {
   options.settings = {{"algorithm", "tree/pipelined"}};
   config_ = *config::Config::load(options);
   tuner::Choices on_gpus = choices(kMostOnGpus, {plugin(tree)});
-  on_gpus.back_end = &communicator::gpu_back_end();
+  on_gpus.back_end = &backend::gpu_back_end();
   selector_ = std::make_unique<Selector>(config_, std::move(on_gpus));
   const auto decision = selector_->choose(kAllReduce);
   EXPECT_EQ(decision.status().code(), Code::kUnsupported);
@@ -408,8 +408,8 @@ TEST_F(SelectorTest, fails_with_the_limit_where_nothing_else_is_allowed) {
 }
 
 TEST(GpuBackEnd, takes_as_many_ranks_as_kernels_know) {
-  EXPECT_TRUE(communicator::gpu_back_end().takes(TUTTI_CUDA_MAX_RANKS).ok());
-  const Status refused = communicator::gpu_back_end().takes(TUTTI_CUDA_MAX_RANKS + 1);
+  EXPECT_TRUE(backend::gpu_back_end().takes(TUTTI_CUDA_MAX_RANKS).ok());
+  const Status refused = backend::gpu_back_end().takes(TUTTI_CUDA_MAX_RANKS + 1);
   EXPECT_EQ(refused.code(), Code::kUnsupported);
   EXPECT_THAT(refused.text(), HasSubstr("takes up to 16 ranks, not 17"));
 }
@@ -419,7 +419,7 @@ class OneRefusal : public tuner::BackEnd {
  public:
   OneRefusal(uint32_t rank, uint32_t channel, uint32_t root) : rank_(rank), channel_(channel), root_(root) {}
   Status takes(uint32_t /*rank_count*/) const override { return {}; }
-  Status runs(const plan::Plan& plan) const override {
+  Status runs(const program::Plan& plan) const override {
     ++questions;
     if (plan.rank != rank_ || plan.channel != channel_ || plan.root != root_) return {};
     return {Code::kUnsupported, "does not like it"};
@@ -450,7 +450,7 @@ TEST_F(SelectorTest, says_why_an_algorithm_declines) {
   ASSERT_TRUE(image.ok()) << image.status().to_string();
   const auto declines = plugin::Plugin::open(*std::move(image), config_);
   ASSERT_TRUE(declines.ok()) << declines.status().to_string();
-  const plan::AlgorithmPlugin declining{"declines", (*declines)->ops<tutti_algorithm_ops>(), (*declines)->self()};
+  const program::AlgorithmPlugin declining{"declines", (*declines)->ops<tutti_algorithm_ops>(), (*declines)->self()};
   selector_ = std::make_unique<Selector>(config_, choices(kRanks, {declining, plugin(ring_)}));
   EXPECT_THAT(verdict(kAllReduce, "declines/plan × simple"),
               HasSubstr("excluded: its plan cannot be made: ranks must form a hypercube"));

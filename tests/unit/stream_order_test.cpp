@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The order of operations across streams, on a model machine that records for each stream its dependencies.
-#include "communicator/stream_order.h"
+#include "backend/cuda/stream_order.h"
 
 #include <gmock/gmock.h>
 
@@ -12,7 +12,7 @@
 #include <set>
 #include <vector>
 
-namespace tutti::communicator {
+namespace tutti::backend {
 namespace {
 
 using Work = std::set<int>;
@@ -279,4 +279,4 @@ TEST_F(StreamOrderTest, RandomOperationsRunOneAfterAnother) {
 }
 
 }  // namespace
-}  // namespace tutti::communicator
+}  // namespace tutti::backend

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The verifier accepts right plans, refuses wrong plans, and names the place.
-#include "plan/verify.h"
+#include "program/verify/verify.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -8,8 +8,8 @@
 #include <functional>
 #include <random>
 
-#include "plan/cache.h"
-#include "plan/describe.h"
+#include "program/cache.h"
+#include "program/describe.h"
 #include "tutti/sdk/plan_builder.h"
 #include "unit/plan_reference.h"
 #include "unit/plan_support.h"
@@ -17,8 +17,8 @@
 namespace tutti::test {
 namespace {
 
-using plan::Plan;
-using plan::verify;
+using program::Plan;
+using program::verify;
 using sdk::Buffer;
 using sdk::PlanBuilder;
 using testing::HasSubstr;
@@ -65,7 +65,7 @@ void verify_algorithm(const std::string& name, const std::vector<uint32_t>& rank
         for (uint32_t variant = 0; variant < variants.size(); ++variant) {
           for (uint32_t collective = 0; collective < TUTTI_COLLECTIVE_COUNT; ++collective) {
             if (!variants[variant].can(collective)) continue;
-            const bool rooted = plan::has_root(static_cast<Collective>(collective));
+            const bool rooted = program::has_root(static_cast<Collective>(collective));
             for (uint32_t root = 0; root < (rooted ? ranks : 1); root += ranks < 9 ? 1 : 7) {
               verify_variant(connected, variants[variant], variant, collective, root, channel, ranks);
               if (testing::Test::HasFailure()) return;
@@ -118,14 +118,14 @@ std::vector<Plan> write_plans(uint32_t collective, uint32_t ranks, uint32_t chun
     const tutti_plan_request request = {sizeof(request), collective, rank, 0, 0, 0};
     PlanBuilder builder(request, ranks, chunks);
     write(builder, rank);
-    auto plan = plan::collect([&](const tutti_plan_sink* sink) { return builder.emit(*sink); });
+    auto plan = program::collect([&](const tutti_plan_sink* sink) { return builder.emit(*sink); });
     EXPECT_TRUE(plan.ok()) << plan.status().to_string();
     if (plan.ok()) plans.push_back(*plan);
   }
   return plans;
 }
 
-std::string refusal(const std::vector<Plan>& plans, const plan::VerifyOptions& options = {}) {
+std::string refusal(const std::vector<Plan>& plans, const program::VerifyOptions& options = {}) {
   const Status status = verify(plans, options);
   return std::string(status.text());
 }
@@ -276,7 +276,7 @@ TEST(VerifyRefuses, AllToAllInPlace) {
 }
 
 TEST(VerifyCache, ProvesEachSetOnce) {
-  plan::VerifyCache cache;
+  program::VerifyCache cache;
   std::vector<Sample> distinct;
   for (const Sample& sample : samples({2, 3, 4}, true)) {
     const auto known = [&](const Sample& other) { return other.plans == sample.plans; };
@@ -292,7 +292,7 @@ TEST(VerifyCache, ProvesEachSetOnce) {
 }
 
 TEST(VerifyCache, ProvesChannelsWithEqualPlansOnce) {
-  plan::VerifyCache cache;
+  program::VerifyCache cache;
   std::vector<Plan> plans = plans_of("direct two-shot all_reduce", 4);
   EXPECT_TRUE(cache.verify(plans).ok());
   for (Plan& plan : plans) plan.channel = 7;
@@ -472,7 +472,7 @@ class Mutator {
 /// Whether two sets say the same, however they store their peers.
 bool same(const std::vector<Plan>& a, const std::vector<Plan>& b) {
   for (size_t rank = 0; rank < a.size(); ++rank) {
-    const auto copy = plan::copy(a[rank].view());
+    const auto copy = program::copy(a[rank].view());
     if (!copy.ok() || *copy != b[rank]) return false;
   }
   return true;
@@ -481,7 +481,7 @@ bool same(const std::vector<Plan>& a, const std::vector<Plan>& b) {
 std::string listing(const std::vector<Plan>& plans) {
   std::string text;
   for (const Plan& plan : plans) {
-    text += plan::validate(plan.view()).ok() ? plan::to_text(plan) : std::string("(a malformed plan)\n");
+    text += program::validate(plan.view()).ok() ? program::to_text(plan) : std::string("(a malformed plan)\n");
   }
   return text;
 }

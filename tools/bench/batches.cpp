@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "communicator/registrations.h"
+#include "backend/registrations.h"
 #include "tools/bench/exchange.h"
 
 namespace tutti::bench {
@@ -48,7 +48,7 @@ void summarize(const std::vector<double>& batches_us, Timing& timing) {
 Result<Ran> ran_by(const Communicator& communicator, const check::Problem& problem, bool registered) {
   const Collective chosen = problem.uneven ? Collective::kSendRecv : problem.collective;
   TUTTI_ASSIGN(const Choice choice, communicator.choose(chosen, problem.count, problem.type, problem.op,
-                                                        registered && communicator::has_registrable_output(chosen)));
+                                                        registered && backend::has_registrable_output(chosen)));
   return Ran{fmt::format("{}{}{}/{}/{} ×{}", choice.algorithm, choice.variant.empty() ? "" : "/", choice.variant,
                          choice.protocol, choice.transport, choice.channels),
              choice.predicted_us, choice.channels};

@@ -5,8 +5,8 @@
 
 #include <memory>
 
+#include "backend/cuda/limits.h"
 #include "communicator/dry.h"
-#include "communicator/gpu_limits.h"
 #include "tools/check/problem.h"
 #include "tools/commands.h"
 #include "tools/launch.h"
@@ -96,7 +96,7 @@ Status answer_dry(const Question& question) {
   TUTTI_ASSIGN(const std::string text, cluster->selector().explain({problem.collective, problem.type, problem.op,
                                                                     problem.count, question.registered}));
   print(problem, text);
-  const Status takes = communicator::gpu_back_end().takes(cluster->rank_count());
+  const Status takes = backend::gpu_back_end().takes(cluster->rank_count());
   if (!takes.ok()) fmt::print("limits: {}\n", takes.text());
   return {};
 }

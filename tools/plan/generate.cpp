@@ -5,9 +5,9 @@
 
 #include <memory>
 
-#include "plan/channels.h"
 #include "plugin/loader.h"
 #include "plugin/search.h"
+#include "program/channels.h"
 
 namespace tutti::tools {
 namespace {
@@ -44,7 +44,7 @@ class Algorithm {
     topology.latency_us[TUTTI_LINK_SHM] = 1;
     topology.latency_us[TUTTI_LINK_NETWORK] = 20;
 
-    TUTTI_ASSIGN(instance_, plan::search_and_connect({plugin_->name(), ops_, plugin_->self()}, topology));
+    TUTTI_ASSIGN(instance_, program::search_and_connect({plugin_->name(), ops_, plugin_->self()}, topology));
     return {};
   }
 
@@ -71,8 +71,8 @@ class Algorithm {
     const bool found = ops_->variant(plugin_->self(), variant, &text, &collectives) == TUTTI_OK;
     return found ? std::string(view(text)) : std::string();
   }
-  Result<plan::Plan> plan(const tutti_plan_request& request) const {
-    return plan::collect(*ops_, instance_.get(), request);
+  Result<program::Plan> plan(const tutti_plan_request& request) const {
+    return program::collect(*ops_, instance_.get(), request);
   }
 
  private:
@@ -81,7 +81,7 @@ class Algorithm {
 
   std::shared_ptr<plugin::Plugin> plugin_;
   const tutti_algorithm_ops* ops_;
-  plan::Instance instance_{nullptr, [](void*) {}};
+  program::Instance instance_{nullptr, [](void*) {}};
 };
 
 struct AlgorithmName {
@@ -100,10 +100,10 @@ AlgorithmName split_algorithm(const std::string& text) {
 
 }  // namespace
 
-Result<plan::PlanFile> generate(const PlanQuestion& question, config::Config config) {
+Result<program::PlanFile> generate(const PlanQuestion& question, config::Config config) {
   const auto [plugin, wanted] = split_algorithm(question.algorithm);
   TUTTI_ASSIGN(Algorithm algorithm, Algorithm::open(plugin, config));
-  plan::PlanFile file{algorithm.name(), {}, {}};
+  program::PlanFile file{algorithm.name(), {}, {}};
   TUTTI_ASSIGN(const uint32_t variant, algorithm.variant(wanted, question.collective));
   TUTTI_TRY(algorithm.connect(question));
   if (question.channel >= algorithm.channel_count()) {
@@ -112,8 +112,8 @@ Result<plan::PlanFile> generate(const PlanQuestion& question, config::Config con
   }
   file.variant = algorithm.variant_name(variant);
   for (uint32_t rank = 0; rank < question.rank_count; ++rank) {
-    const uint32_t root = plan::has_root(question.collective) ? question.root : 0;
-    TUTTI_ASSIGN(plan::Plan plan,
+    const uint32_t root = program::has_root(question.collective) ? question.root : 0;
+    TUTTI_ASSIGN(program::Plan plan,
                  algorithm.plan({sizeof(tutti_plan_request), static_cast<uint32_t>(question.collective), rank,
                                  question.channel, root, variant}));
     file.plans.push_back(std::move(plan));

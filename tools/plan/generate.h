@@ -3,7 +3,7 @@
 #pragma once
 
 #include "config/config.h"
-#include "plan/file.h"
+#include "program/file/file.h"
 
 namespace tutti::tools {
 
@@ -19,6 +19,6 @@ struct PlanQuestion {
 };
 
 /// All ranks' plans of one channel. kUnsupported names the variants and their collectives.
-Result<plan::PlanFile> generate(const PlanQuestion& question, config::Config config);
+Result<program::PlanFile> generate(const PlanQuestion& question, config::Config config);
 
 }  // namespace tutti::tools

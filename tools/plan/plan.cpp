@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // `tutti plan`: the plans of an algorithm for all ranks, as a file or as text, with their proof.
-#include "plan/plan.h"
+#include "program/plan.h"
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
@@ -9,8 +9,8 @@
 #include <iterator>
 #include <memory>
 
-#include "plan/describe.h"
-#include "plan/verify.h"
+#include "program/describe.h"
+#include "program/verify/verify.h"
 #include "tools/commands.h"
 #include "tools/names.h"
 #include "tools/plan/generate.h"
@@ -31,7 +31,7 @@ Examples:
 struct Work {
   std::string file;
   int rank = -1;
-  plan::VerifyOptions verify;
+  program::VerifyOptions verify;
 
   PlanQuestion question;
   std::string collective;
@@ -41,7 +41,7 @@ struct Work {
 };
 
 /// The plans that the options of an algorithm ask for.
-Result<plan::PlanFile> make(const Work& work) {
+Result<program::PlanFile> make(const Work& work) {
   PlanQuestion question = work.question;
   question.collective = *collective_from(work.collective);
   if (question.host_count > question.rank_count || question.root >= question.rank_count) {
@@ -52,11 +52,11 @@ Result<plan::PlanFile> make(const Work& work) {
   return generate(question, std::move(config));
 }
 
-Result<plan::PlanFile> read(const Work& work) {
+Result<program::PlanFile> read(const Work& work) {
   if (!work.collective.empty()) return make(work);
-  if (work.file != "-") return plan::read_file(work.file);
+  if (work.file != "-") return program::read_file(work.file);
   const std::string text(std::istreambuf_iterator<char>(std::cin), {});
-  return plan::parse_file(text, "standard input");
+  return program::parse_file(text, "standard input");
 }
 
 /// The origin of the plans, for texts.
@@ -65,32 +65,32 @@ const std::string& source_of(const Work& work) {
 }
 
 Status print(const Work& work) {
-  TUTTI_ASSIGN(const plan::PlanFile file, read(work));
+  TUTTI_ASSIGN(const program::PlanFile file, read(work));
   if (work.rank >= static_cast<int>(file.plans.size())) {
     return Status(Code::kInvalidArgument, fmt::format("{} holds the plans of ranks 0 to {}; there is no rank {}",
                                                       source_of(work), file.plans.size() - 1, work.rank));
   }
   fmt::print("{}{}{}\n\n", file.algorithm, file.variant.empty() ? "" : "/", file.variant);
-  for (const plan::Plan& plan : file.plans) {
+  for (const program::Plan& plan : file.plans) {
     if (work.rank >= 0 && plan.rank != static_cast<uint32_t>(work.rank)) continue;
-    fmt::print("{}\n", plan::to_text(plan));
+    fmt::print("{}\n", program::to_text(plan));
   }
   return {};
 }
 
 Status verify(const Work& work) {
-  TUTTI_ASSIGN(const plan::PlanFile file, read(work));
-  TUTTI_TRY(plan::verify_file(file, source_of(work), work.verify));
-  const plan::Plan& first = file.plans.front();
+  TUTTI_ASSIGN(const program::PlanFile file, read(work));
+  TUTTI_TRY(program::verify_file(file, source_of(work), work.verify));
+  const program::Plan& first = file.plans.front();
   fmt::print("{}: right: {} over {} ranks, {}, with {} slots\n", source_of(work), to_string(first.collective),
              first.rank_count, work.verify.in_place ? "in place" : "out of place", work.verify.slots);
   return {};
 }
 
 Status export_plans(const Work& work) {
-  TUTTI_ASSIGN(const plan::PlanFile file, make(work));
-  if (!work.output.empty()) return plan::write_file(file, work.output);
-  fmt::print("{}", plan::to_yaml(file));
+  TUTTI_ASSIGN(const program::PlanFile file, make(work));
+  if (!work.output.empty()) return program::write_file(file, work.output);
+  fmt::print("{}", program::to_yaml(file));
   return {};
 }
 

@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "communicator/dry.h"
-#include "plan/file.h"
+#include "program/file/file.h"
 #include "tools/commands.h"
 #include "tools/names.h"
 #include "tools/search/report.h"
@@ -89,12 +89,12 @@ Status write_plan(const Work& work, const DryCommunicator& cluster) {
     return {Code::kInvalidArgument,
             fmt::format("there are {} ranks; there is no rank {}", cluster.rank_count(), work.rank)};
   }
-  plan::PlanFile file{algorithm.name, algorithm.variants[decision.variant].name, {}};
+  program::PlanFile file{algorithm.name, algorithm.variants[decision.variant].name, {}};
   const uint32_t first = work.rank < 0 ? 0 : static_cast<uint32_t>(work.rank);
   const uint32_t last = work.rank < 0 ? cluster.rank_count() - 1 : first;
   uint64_t steps = 0;
   for (uint32_t rank = first; rank <= last; ++rank) {
-    TUTTI_ASSIGN(plan::Plan plan, cluster.plan(decision, question.collective, rank, work.channel));
+    TUTTI_ASSIGN(program::Plan plan, cluster.plan(decision, question.collective, rank, work.channel));
     steps += plan.steps.size();
     if (steps > kMaxWrittenSteps) {
       return {Code::kInvalidArgument, fmt::format("the plans of all {} ranks have more than {} steps; write one rank's "
@@ -103,7 +103,7 @@ Status write_plan(const Work& work, const DryCommunicator& cluster) {
     }
     file.plans.push_back(std::move(plan));
   }
-  TUTTI_TRY(plan::write_file(file, work.plan_file));
+  TUTTI_TRY(program::write_file(file, work.plan_file));
   fmt::print("\nwrote {}: {}{}{}, channel {}, {} rank{}, {} steps\n", work.plan_file, file.algorithm,
              file.variant.empty() ? "" : "/", file.variant, work.channel, file.plans.size(),
              file.plans.size() == 1 ? "" : "s", steps);

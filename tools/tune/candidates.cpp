@@ -10,9 +10,9 @@
 #include <sstream>
 #include <system_error>
 
+#include "backend/registrations.h"
 #include "base/file.h"
-#include "communicator/choices.h"
-#include "communicator/registrations.h"
+#include "communicator/setup/choices.h"
 #include "config/config.h"
 
 namespace tutti::tune {
@@ -48,13 +48,13 @@ void limit_sizes(const tutti_protocol_properties& properties, uint32_t link, Can
 Candidate registered_twin(Candidate candidate) {
   candidate.registered = true;
   for (uint32_t c = 0; c < TUTTI_COLLECTIVE_COUNT; ++c) {
-    if (!communicator::has_registrable_output(static_cast<Collective>(c))) candidate.collectives &= ~(uint64_t{1} << c);
+    if (!backend::has_registrable_output(static_cast<Collective>(c))) candidate.collectives &= ~(uint64_t{1} << c);
   }
   return candidate;
 }
 
 /// Every variant, with no protocol yet.
-std::vector<Candidate> variants_of(const plan::AlgorithmPlugin& plugin) {
+std::vector<Candidate> variants_of(const program::AlgorithmPlugin& plugin) {
   std::vector<Candidate> variants;
   tutti_str name{};
   Candidate candidate;
@@ -76,7 +76,7 @@ Result<Offer> list_candidates(const Request& request) {
   const bool cuda = request.bench.device == bench::Device::kCuda;
   Offer offer;
   offer.over_network = config.text("transport") == "net";
-  for (const plan::AlgorithmPlugin& algorithm : communicator::algorithms_of(*registry)) {
+  for (const program::AlgorithmPlugin& algorithm : communicator::algorithms_of(*registry)) {
     for (Candidate candidate : variants_of(algorithm)) {
       for (const tuner::Protocol& protocol : protocols) {
         if ((protocol.properties.devices & (cuda ? TUTTI_DEVICE_CUDA : TUTTI_DEVICE_HOST)) == 0) continue;

@@ -49,18 +49,6 @@
 
 namespace tutti {
 
-/// The queue on which a device runs a call (a cudaStream_t). The host device has no streams: pass nothing.
-using Stream = void*;
-
-/// A reduction with its scalar. Converts from ReduceOp; make a pre-multiplied sum with pre_mul_sum().
-struct Reduction {
-  ReduceOp op = ReduceOp::kSum;
-  uint64_t scalar = 0;  ///< kPreMulSum: the bits of one element of the call's type, in the low bytes
-
-  Reduction(ReduceOp operation) : op(operation) {}  // NOLINT(google-explicit-constructor)
-  Reduction(ReduceOp operation, uint64_t factor) : op(operation), scalar(factor) {}
-};
-
 /// sum over ranks of (factor × that rank's input); `factor` is rounded to `type` (integers: truncated) and may differ
 /// between ranks.
 TUTTI_API Reduction pre_mul_sum(DataType type, double factor);

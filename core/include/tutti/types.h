@@ -67,4 +67,16 @@ TUTTI_API std::optional<DataType> data_type_from(std::string_view name);
 TUTTI_API std::optional<ReduceOp> reduce_op_from(std::string_view name);
 TUTTI_API std::optional<Collective> collective_from(std::string_view name);
 
+/// The queue on which a device runs a call (a cudaStream_t). The host device has no streams: pass nothing.
+using Stream = void*;
+
+/// A reduction with its scalar. Converts from ReduceOp; make a pre-multiplied sum with pre_mul_sum().
+struct Reduction {
+  ReduceOp op = ReduceOp::kSum;
+  uint64_t scalar = 0;  ///< kPreMulSum: the bits of one element of the call's type, in the low bytes
+
+  Reduction(ReduceOp operation) : op(operation) {}  // NOLINT(google-explicit-constructor)
+  Reduction(ReduceOp operation, uint64_t factor) : op(operation), scalar(factor) {}
+};
+
 }  // namespace tutti

@@ -1,0 +1,441 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backend/cuda/gpu.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <bit>
+#include <cstring>
+
+#include "backend/cuda/limits.h"
+#include "backend/cuda/messages.h"
+#include "backend/cuda/programs.h"
+#include "backend/cuda/registrations.h"
+#include "backend/cuda/streams.h"
+#include "bootstrap/exchange.h"
+#include "device/cuda/dmabuf.h"
+#include "log/log.h"
+#include "plugin/loader.h"
+#include "transport/direct.h"
+#include "transport/p2p.h"
+#include "transport/pinned.h"
+#include "transport/staged.h"
+
+namespace tutti::backend {
+namespace {
+
+using transport::GpuLinks;
+using transport::Lane;
+
+// Stripes (lanes) of one send or receive. Each has slots of its own at every peer. With many peers, half as many
+// stripes must suffice; they still fill a link.
+constexpr uint32_t kMaxLanes = 32;
+constexpr uint32_t kMaxLanesOfMany = 16;
+// CTAs that send, and CTAs that receive: this number fills all links of an H200. All CTAs of a launch run at the same
+// time, and leave room for the launch of a second communicator, as two CTAs fit an SM.
+constexpr uint32_t kMessageCtas = 32;
+constexpr std::chrono::seconds kGoodbye{2};
+// Defaults until the topology has the GPUs' links: the bandwidth of stores over NVLink 4, and over PCI 5 to memory of
+// the host and back.
+constexpr double kNvlinkGbs = 370;
+constexpr double kStagedGbs = 20;
+constexpr uint32_t kP2pHeap = 0;
+constexpr uint32_t kStagedHeap = 1;
+constexpr uint32_t kManyRanks = 4;
+constexpr uint64_t kSmallSlot = 16 << 10;
+
+class CudaGpu : public Gpu {
+ public:
+  CudaGpu(const Options& options, bootstrap::Bootstrap& bootstrap) : options_(options), bootstrap_(bootstrap) {}
+
+  ~CudaGpu() override {
+    // Other ranks' kernels may still store to this rank's memory: it is freed when all kernels have ended, or never.
+    const cuda::DeviceScope scope(device_);
+    if (finish().ok()) {
+      registrations_.reset();
+      if (links_ != nullptr) links_->close();
+      if (bootstrap_.barrier(base::time_in(kGoodbye)).ok()) return;
+    }
+    log::debug("a rank left without saying so: memory that its GPU may write to stays");
+    static_cast<void>(links_.release());
+    static_cast<void>(registrations_.release());
+    static_cast<void>(new Kept{std::move(control_), std::move(tracks_), std::move(scratch_)});
+  }
+
+  Status open(const std::vector<tuner::Protocol>& protocols, base::Time deadline) {
+    TUTTI_ASSIGN(device_, cuda::current_device());
+    TUTTI_ASSIGN(std::unique_ptr<Streams> streams, GpuStreams::create());
+    order_ = std::make_unique<StreamOrder>(std::move(streams));
+    TUTTI_ASSIGN(control_, cuda::MappedMemory::create(sizeof(tutti_cuda_control)));
+    TUTTI_ASSIGN(scratch_, cuda::DeviceMemory::create(device_, 2));
+    GpuLinks::Options options;
+    TUTTI_ASSIGN(options.heaps, meet_gpus(deadline));
+    const uint32_t max_ctas = share_of(options_.max_channels);
+    uint32_t max_lanes = options_.rank_count > kManyRanks ? kMaxLanesOfMany : kMaxLanes;
+    // A network connection has the channels of collectives.
+    if (options_.net != nullptr) max_lanes = std::min(max_lanes, options_.max_channels);
+    options.net = options_.net;
+    options.rank = options_.rank;
+    for (uint32_t rank = 0; rank < options_.rank_count; ++rank) options.ranks.push_back(rank);
+    options.timeout = options_.timeout;
+    TUTTI_ASSIGN(const DirectMemory direct, direct_memory());
+    options.direct = direct != DirectMemory::kNone;
+    for (const tuner::Protocol& protocol : protocols) {
+      GpuLinks::Protocol& link = options.protocols.emplace_back();
+      if ((protocol.properties.devices & TUTTI_DEVICE_CUDA) == 0) continue;
+      TUTTI_ASSIGN(link.layout, layout_of(protocol, options_.slot_bytes));
+      // Each peer has slots of its own: where there are many they are smaller.
+      const bool many = options_.slot_bytes == 0 && options_.rank_count > kManyRanks;
+      if (many && link.layout.slot_bytes > kSmallSlot) {
+        TUTTI_ASSIGN(link.layout, layout_of(protocol, kSmallSlot));
+      }
+      if (options_.net != nullptr && (protocol.properties.links >> TUTTI_LINK_NETWORK & 1) != 0) {
+        TUTTI_TRY(fit_network(protocol.name, link.layout));
+      }
+      const uint32_t most = link.layout.max_channels;
+      link.max_ctas = {most > 0 ? std::min(most, max_ctas) : max_ctas, max_lanes};
+    }
+    TUTTI_ASSIGN(tracks_,
+                 cuda::DeviceMemory::create(device_, GpuLinks::track_count(options) * sizeof(tutti_cuda_track)));
+    registrations_ = std::make_unique<GpuRegistrations>(
+        GpuRegistrations::Options{options_.rank, options_.rank_count, device_, all_p2p_ && one_host_}, bootstrap_);
+    GpuLinks::Heaps heaps;
+    heaps.push_back(std::make_unique<transport::P2pHeap>(device_));
+    heaps.push_back(std::make_unique<transport::StagedHeap>());
+    heaps.push_back(std::make_shared<transport::PinnedHeap>());
+    heaps.push_back(std::make_shared<transport::DirectHeap>(device_, direct == DirectMemory::kDmabuf));
+    TUTTI_ASSIGN(links_, GpuLinks::create(std::move(options), std::move(heaps), bootstrap_, deadline));
+    return {};
+  }
+
+  int device() const override { return device_; }
+  uint32_t link() const override { return all_p2p_ ? TUTTI_LINK_P2P : TUTTI_LINK_SHM; }
+  double link_gbs() const override { return all_p2p_ ? kNvlinkGbs : kStagedGbs; }
+
+  std::vector<std::string> addresses() const override { return addresses_; }
+
+  std::string name() const override {
+    cudaDeviceProp properties{};
+    if (cudaGetDeviceProperties(&properties, device_) != cudaSuccess) return "";
+    return ranks_per_gpu_ == 1 ? properties.name : fmt::format("{} / {}", properties.name, ranks_per_gpu_);
+  }
+
+  Status serve(const tuner::Selector& selector, const Plans& plans) override {
+    const GpuPrograms::Options options{options_.rank,
+                                       device_,
+                                       static_cast<tutti_cuda_control*>(control_.on_device()),
+                                       reinterpret_cast<tutti_cuda_track*>(tracks_.data()),
+                                       static_cast<uint64_t>(options_.timeout.count()),
+                                       share_of(message_ctas()),
+                                       is_limited(),
+                                       ranks_per_gpu_ > 1,
+                                       shares_context_};
+    TUTTI_ASSIGN(programs_, GpuPrograms::create(options, selector, plans, *links_));
+    messages_ = std::make_unique<GpuMessages>(options_.rank, *programs_);
+    return {};
+  }
+
+  Result<std::optional<uint64_t>> register_buffer(void* buffer, uint64_t bytes, base::Time deadline) override {
+    return registrations_->add(buffer, bytes, programs_->load_for_registered(), deadline);
+  }
+  void end_registration(uint64_t number) override { registrations_->end(number); }
+
+  Status run(const Call& call) override {
+    if (registrations_->empty()) [[likely]]
+      return run(call, {});
+    const std::optional<RegisteredPlace> place = registrations_->find(call);
+    Call registered = call;
+    registered.registered = place.has_value();
+    return run(registered, place.value_or(RegisteredPlace()));
+  }
+
+  Status run(const Call& call, const RegisteredPlace& output) {
+    TUTTI_ASSIGN(GpuCall* const prepared, programs_->prepare(call));
+    tutti_cuda_launch& launch = prepared->launch;
+    launch.input = static_cast<const uint8_t*>(call.input);
+    launch.output = static_cast<uint8_t*>(call.output);
+    launch.scalar = call.reduction.scalar;
+    if (prepared->to_registered) registrations_->aim(output, launch);
+    if (prepared->copies) {
+      uint64_t bits = address_bits(call.input) | address_bits(call.output) | launch.block_bytes;
+      const uint32_t stored_to = prepared->to_registered ? launch.rank_count : 0;
+      for (uint32_t rank = 0; rank < stored_to; ++rank) bits |= address_bits(launch.outputs[rank]);
+      launch.data_type = copy_type(bits);
+    }
+    for (size_t i = 0; i < prepared->hops.size(); ++i) {
+      const backend::Hop& hop = prepared->hops[i];
+      launch.messages[i].from = launch.input + hop.from * launch.block_bytes;
+      launch.messages[i].to = launch.output + hop.to * launch.block_bytes;
+    }
+    return in_order(call.stream, [&]() -> Status {
+      if (prepared->has_side) TUTTI_TRY(registrations_->lend_side(call.stream, launch.copies));
+      return launch_call(*prepared, call.stream);
+    });
+  }
+
+  Status run_messages(std::span<const Call> calls) override;
+
+  Status gather(std::span<const Stream> streams) override {
+    const cuda::DeviceScope scope(device_);
+    return order_->gather(streams);
+  }
+  Status release(std::span<const Stream> streams) override {
+    const cuda::DeviceScope scope(device_);
+    return order_->release(streams);
+  }
+
+  Status barrier(Stream stream) override {
+    Call call{Collective::kAllReduce, scratch_.data(), scratch_.data() + 1, 1, DataType::kUint8, ReduceOp::kMax};
+    call.stream = stream;
+    TUTTI_TRY(run(call));
+    const cuda::DeviceScope scope(device_);
+    TUTTI_CUDA_TRY(cudaStreamSynchronize(static_cast<cudaStream_t>(stream)));
+    return fault();
+  }
+
+  Status finish() override {
+    const cuda::DeviceScope scope(device_);
+    return order_ == nullptr ? Status() : order_->finish();
+  }
+
+  void stop() override {
+    std::atomic_ref<uint32_t>(control()->abort).store(1, std::memory_order_release);
+    links_->stop();
+  }
+
+  Status fault() const override {
+    const uint32_t code = std::atomic_ref<uint32_t>(control()->fault).load(std::memory_order_acquire);
+    if (code == 0) return {};
+    if (code == TUTTI_MISMATCH) {
+      return {
+          Code::kMismatch,
+          fmt::format("the outputs of ranks {} and {} lie at different places of registered buffers, or in different "
+                      "ones; on all ranks they must lie in buffers that were registered together, at the same offset",
+                      options_.rank, control()->peer)};
+    }
+    return {static_cast<Code>(code),
+            fmt::format("GPU kernels made no progress for {} s (timeouts.operation): rank {} waits for rank {} on "
+                        "channel {}; did that rank make the same call, and with an output in a registered buffer "
+                        "if this one did?",
+                        std::chrono::duration<double>(options_.timeout).count(), options_.rank, control()->peer,
+                        control()->channel)};
+  }
+
+  KernelWaits::Sample kernel_waits() const override {
+    // A kernel stores `seen` last, so the acquire makes its `waits`, or a later one, visible.
+    const uint64_t seen = std::atomic_ref<uint64_t>(control()->seen).load(std::memory_order_acquire);
+    return {std::atomic_ref<uint64_t>(control()->waits).load(std::memory_order_relaxed), seen};
+  }
+
+ private:
+  enum class DirectMemory { kNone, kPointer, kDmabuf };
+  /// How the network registers memory of this GPU.
+  Result<DirectMemory> direct_memory() const {
+    if (options_.net == nullptr || options_.direct == Direct::kOff) return DirectMemory::kNone;
+    const transport::Net::Options& net = options_.net->options();
+    const auto takes = [&](uint64_t capability, uint32_t memory) {
+      return (net.capabilities & capability) != 0 && options_.net->registers(memory);
+    };
+    if (takes(TUTTI_NET_CAP_DMABUF, TUTTI_MEMORY_DMABUF) && cuda::exports_dmabufs(device_)) {
+      return DirectMemory::kDmabuf;
+    }
+    if (takes(TUTTI_NET_CAP_DEVICE_MEMORY, TUTTI_MEMORY_CUDA)) return DirectMemory::kPointer;
+    if (options_.direct == Direct::kAuto) return DirectMemory::kNone;
+    return Status(
+        Code::kUnsupported,
+        fmt::format("net.direct is on, but network '{}' registers no memory of GPU {}; set net.direct to auto",
+                    net.name, device_));
+  }
+
+  /// Leaves room for a record behind each slot. A message of the network carries a slot, and a connection of the
+  /// network has requests for all slots.
+  Status fit_network(std::string_view protocol, tutti_slot_layout& layout) const {
+    const uint64_t room = options_.net->max_message_bytes();
+    if (layout.slot_bytes + sizeof(transport::Relay::Record) > room) {
+      return {Code::kConfig, fmt::format("protocol '{}' has slots of {} bytes between GPUs, but network '{}' carries "
+                                         "messages of at most {} bytes; lower p2p.slot_size",
+                                         protocol, layout.slot_bytes, options_.net->options().name, room)};
+    }
+    const bool groups = (options_.net->options().capabilities & TUTTI_NET_CAP_GROUPED_RECV) != 0;
+    const bool splits = options_.direct != Direct::kOff;  // a peer may be direct where this rank is not
+    const uint32_t requests = transport::Relay::requests(layout.slot_count, splits, groups);
+    if (requests > TUTTI_NET_MIN_REQUESTS) {
+      return {Code::kConfig, fmt::format("{} slots between GPUs need {} requests of the network at once, but networks "
+                                         "offer {}; lower p2p.slots, or set net.direct to off",
+                                         layout.slot_count, requests, TUTTI_NET_MIN_REQUESTS)};
+    }
+    layout.slot_stride += transport::Relay::kRecordRoom;
+    return {};
+  }
+
+  Result<tutti_slot_layout> layout_of(const tuner::Protocol& protocol, uint64_t slot_bytes) const {
+    tutti_slot_layout layout{};
+    layout.struct_size = sizeof layout;
+    layout.slot_count = options_.slots;
+    layout.slot_bytes = slot_bytes;
+    if (const int32_t code = protocol.ops->layout(protocol.plugin, TUTTI_LINK_P2P, &layout); code != TUTTI_OK) {
+      return Status(static_cast<Code>(code), fmt::format("protocol '{}' cannot lay out a connection between GPUs: {}",
+                                                         protocol.name, plugin::take_failure_text()));
+    }
+    if (layout.slot_count < 4 || !std::has_single_bit(layout.slot_count) || layout.slot_stride % 16 != 0 ||
+        layout.slot_bytes < 512 || layout.chunk_slots < 1 || layout.chunk_slots > layout.slot_count / 2) {
+      return Status(
+          Code::kInternal,
+          fmt::format("protocol '{}' lays out {} slots of {} bytes every {} bytes between GPUs, {} to a chunk; "
+                      "it must be a power of two from 4, at least 512 bytes, a multiple of 16, and at most "
+                      "half of the slots",
+                      protocol.name, layout.slot_count, layout.slot_bytes, layout.slot_stride, layout.chunk_slots));
+    }
+    return layout;
+  }
+
+  /// The place at which each rank's GPU is used.
+  struct Seat {
+    uint64_t process = 0;
+    cuda::PciAddress pci = {};
+    bool operator==(const Seat&) const = default;
+  };
+  bool local(uint32_t rank) const {
+    return std::find(options_.local_ranks.begin(), options_.local_ranks.end(), rank) != options_.local_ranks.end();
+  }
+
+  /// Whether the job wants fewer CTAs than possible. Between hosts the network limits the number of channels.
+  bool is_limited() const { return options_.net == nullptr && options_.max_channels < TUTTI_CUDA_MAX_CTAS; }
+  uint32_t message_ctas() const {
+    return is_limited() ? std::clamp(options_.max_channels / 2, 1u, kMessageCtas) : kMessageCtas;
+  }
+
+  /// This rank's share of the CTAs that a GPU holds at once, if several ranks share the GPU: whole clusters.
+  uint32_t share_of(uint32_t ctas) const {
+    if (ranks_per_gpu_ == 1) return ctas;
+    return std::max(ctas / ranks_per_gpu_ / TUTTI_CUDA_CLUSTER * TUTTI_CUDA_CLUSTER,
+                    std::min(ctas, TUTTI_CUDA_CLUSTER));
+  }
+
+  /// By rank: the memory in which it and this rank meet.
+  Result<std::vector<uint32_t>> meet_gpus(base::Time deadline) {
+    Seat own{static_cast<uint64_t>(getpid()), {}};
+    TUTTI_ASSIGN(own.pci, cuda::pci_address(device_));
+    TUTTI_ASSIGN(const std::vector<Seat> seats, bootstrap::exchange(bootstrap_, own, deadline));
+    shares_context_ = std::count(seats.begin(), seats.end(), own) > 1;
+    for (const Seat& seat : seats) addresses_.emplace_back(seat.pci.data());
+    uint32_t reached = 0;  // bits by rank
+    for (uint32_t rank = 0; rank < seats.size(); ++rank) {
+      if (!local(rank)) continue;
+      std::string why_not = "transport is set to 'shm'";
+      if (!options_.staged) {
+        TUTTI_ASSIGN(why_not, cuda::why_unreachable(device_, seats[rank].pci));
+      }
+      if (why_not.empty() || rank == options_.rank) reached |= 1u << rank;
+      if (!why_not.empty() && rank != options_.rank) {
+        log::info("rank {} is reached through memory of the host, and without LL128: {}", rank, why_not);
+      }
+    }
+    struct Reach {
+      uint32_t reached;
+      uint32_t node;  // the first rank of the host
+    };
+    TUTTI_ASSIGN(const std::vector<Reach> reach,
+                 bootstrap::exchange(bootstrap_, Reach{reached, options_.local_ranks.front()}, deadline));
+    std::vector<uint32_t> heaps(seats.size(), kP2pHeap);
+    for (uint32_t a = 0; a < seats.size(); ++a) {
+      uint32_t on_same_gpu = 0;
+      for (uint32_t b = 0; b < seats.size(); ++b) {
+        if (reach[a].node == reach[b].node && seats[a].pci == seats[b].pci) ++on_same_gpu;
+        if (reach[a].node != reach[b].node) {
+          one_host_ = false;
+          if (a == options_.rank) heaps[b] = GpuLinks::kRelayed;
+          continue;
+        }
+        if ((reach[a].reached >> b & 1) != 0 && (reach[b].reached >> a & 1) != 0) continue;
+        all_p2p_ = false;
+        if (a == options_.rank) heaps[b] = kStagedHeap;
+      }
+      ranks_per_gpu_ = std::max(ranks_per_gpu_, on_same_gpu);
+    }
+    return heaps;
+  }
+
+  tutti_cuda_control* control() const { return static_cast<tutti_cuda_control*>(control_.on_host()); }
+
+  /// Enqueues the work of `enqueue` on the stream, after all earlier work of this communicator. This GPU is current in
+  /// `enqueue`.
+  template <class Enqueue>
+  Status in_order(Stream stream, Enqueue&& enqueue) {
+    const cuda::DeviceScope scope(device_);
+    TUTTI_TRY(order_->begin(stream));
+    const Status enqueued = enqueue();
+    const Status ended = order_->end();
+    return enqueued.ok() ? ended : enqueued;
+  }
+
+  /// Memory that kernels may still use when their end is not known: never freed.
+  struct Kept {
+    cuda::MappedMemory control;
+    cuda::DeviceMemory tracks;
+    cuda::DeviceMemory scratch;
+  };
+
+  static Status launch_call(const GpuCall& call, Stream stream) {
+    const int32_t code = call.ops->launch(call.plugin, &call.launch, stream);
+    if (code == TUTTI_OK) [[likely]]
+      return {};
+    return {static_cast<Code>(code), "the protocol's kernel was not launched: " + plugin::take_failure_text()};
+  }
+
+  static Status copy_to_self(const OwnMessages& own, Stream stream);
+
+  Options options_;
+  bootstrap::Bootstrap& bootstrap_;
+  int device_ = 0;
+  cuda::MappedMemory control_;
+  cuda::DeviceMemory scratch_;  // of barriers
+  cuda::DeviceMemory tracks_;
+  std::vector<std::string> addresses_;
+  uint32_t ranks_per_gpu_ = 1;   // the most of any
+  bool all_p2p_ = true;          // all GPUs of a host reach each other
+  bool one_host_ = true;         // whether all ranks are on one host
+  bool shares_context_ = false;  // whether two ranks share a GPU in one process
+  std::unique_ptr<GpuLinks> links_;
+  std::unique_ptr<GpuPrograms> programs_;
+  std::unique_ptr<GpuMessages> messages_;
+  std::unique_ptr<GpuRegistrations> registrations_;
+  std::unique_ptr<StreamOrder> order_;  // null: nothing was enqueued
+};
+
+Status CudaGpu::run_messages(std::span<const Call> calls) {
+  TUTTI_ASSIGN(const OwnMessages own, own_messages(calls, static_cast<int>(options_.rank)));
+  TUTTI_ASSIGN(const std::span<const GpuCall> launches, messages_->prepare(calls));
+  const Stream stream = calls.front().stream;
+  return in_order(stream, [&]() -> Status {
+    TUTTI_TRY(copy_to_self(own, stream));
+    for (const GpuCall& launch : launches) TUTTI_TRY(launch_call(launch, stream));
+    return {};
+  });
+}
+
+Status CudaGpu::copy_to_self(const OwnMessages& own, Stream stream) {
+  for (size_t i = 0; i < own.sends.size(); ++i) {
+    const Call& send = *own.sends[i];
+    const Call& receive = *own.receives[i];
+    const size_t bytes = send.count * size_of(send.type);
+    if (bytes == 0 || receive.output == send.input) continue;
+    TUTTI_CUDA_TRY(cudaMemcpyAsync(receive.output, send.input, bytes, cudaMemcpyDeviceToDevice,
+                                   static_cast<cudaStream_t>(stream)));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Gpu>> Gpu::create(const Options& options, const std::vector<tuner::Protocol>& protocols,
+                                         bootstrap::Bootstrap& bootstrap, base::Time deadline) {
+  TUTTI_TRY(gpu_back_end().takes(options.rank_count));
+  auto gpu = std::make_unique<CudaGpu>(options, bootstrap);
+  TUTTI_TRY(gpu->open(protocols, deadline));
+  return std::unique_ptr<Gpu>(std::move(gpu));
+}
+
+}  // namespace tutti::backend

@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backend/cuda/programs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "plugin/loader.h"
+#include "program/lower.h"
+#include "program/passes/as_copies.h"
+#include "program/passes/direct_store.h"
+#include "program/passes/fuse_one_hop.h"
+
+namespace tutti::backend {
+
+using transport::Lane;
+
+namespace {
+
+constexpr uint32_t kMinThreads = 64;
+constexpr uint32_t kMaxThreads = 1024;
+constexpr uint64_t kThreadBytes = 8;  // bytes that a thread moves at a time, at least
+constexpr uint32_t kMessageThreads = 512;
+// Blocks of so many bytes that go from peer to peer are sent as messages: CTAs that only send or only receive.
+constexpr uint64_t kMessageBytes = 4 << 20;
+constexpr uint32_t kKeptLanes = 12;  // own copies run beside sends; fewer SMs would take longer than a link
+
+/// Enough for each message of the busiest step, as far as they go: a power of two.
+uint32_t threads_for(const tutti_cuda_program& program, uint64_t chunk_bytes) {
+  uint32_t messages = 1;
+  for (uint32_t s = 0; s < program.step_count; ++s) {
+    const tutti_cuda_step& step = program.steps[s];
+    if ((step.flags & (TUTTI_STEP_GATHER | TUTTI_STEP_SCATTER)) == 0) continue;
+    messages = std::max<uint32_t>({messages, step.send_count, step.recv_count});
+  }
+  const uint64_t places = std::bit_ceil((chunk_bytes + kThreadBytes - 1) / kThreadBytes);
+  return static_cast<uint32_t>(std::clamp<uint64_t>(std::bit_ceil(places * messages), kMinThreads, kMaxThreads));
+}
+
+/// Messages and copies run the first channel's plan alone: their lanes are cut by size.
+tuner::Decision on_first_channel(tuner::Decision decision) {
+  decision.channels = 1;
+  return decision;
+}
+
+}  // namespace
+
+uint32_t copy_type(uint64_t bits) {
+  if (bits % 8 == 0) return TUTTI_UINT64;
+  return bits % 4 == 0 ? TUTTI_UINT32 : TUTTI_UINT8;
+}
+
+GpuPrograms::GpuPrograms(const Options& options, const tuner::Selector& selector, const Plans& plans,
+                         transport::GpuLinks& links)
+    : options_(options),
+      selector_(selector),
+      plans_(plans),
+      links_(links),
+      loaded_(selector.choices().protocols.size()) {}
+
+Result<std::unique_ptr<GpuPrograms>> GpuPrograms::create(const Options& options, const tuner::Selector& selector,
+                                                         const Plans& plans, transport::GpuLinks& links) {
+  std::unique_ptr<GpuPrograms> programs(new GpuPrograms(options, selector, plans, links));
+  if (!options.load_first) return programs;
+  const auto& protocols = selector.choices().protocols;
+  for (uint32_t p = 0; p < protocols.size(); ++p) {
+    if ((protocols[p].properties.devices & TUTTI_DEVICE_CUDA) != 0) TUTTI_TRY(programs->load(p));
+  }
+  return programs;
+}
+
+Result<GpuCall*> GpuPrograms::prepare(const Call& call) {
+  return kept_.get(call, static_cast<int>(options_.rank), [&](bool in_place) { return make(call, in_place); });
+}
+
+/// Loads all kernels of a protocol before its first launch: a kernel that is loaded when it is started may wait for all
+/// running kernels.
+Status GpuPrograms::load(uint32_t protocol) {
+  if (loaded_[protocol]) [[likely]]
+    return {};
+  const tuner::Protocol& with = selector_.choices().protocols[protocol];
+  const cuda::DeviceScope device(options_.device);
+  const cuda::CaptureScope capture;
+  if (const int32_t code = with.ops->launch(with.plugin, nullptr, nullptr); code != TUTTI_OK) {
+    return {static_cast<Code>(code),
+            fmt::format("kernels of protocol '{}': {}", with.name, plugin::take_failure_text())};
+  }
+  loaded_[protocol] = true;
+  return {};
+}
+
+Status GpuPrograms::load_for_registered() {
+  const auto& protocols = selector_.choices().protocols;
+  for (uint32_t p = 0; p < protocols.size(); ++p) {
+    const tutti_protocol_properties& properties = protocols[p].properties;
+    if (properties.needs_registered == 0 || (properties.devices & TUTTI_DEVICE_CUDA) == 0) continue;
+    TUTTI_TRY(load(p));
+  }
+  return {};
+}
+
+Status GpuPrograms::begin(uint32_t protocol, Lane lane, GpuCall& call) {
+  TUTTI_TRY(load(protocol));
+  const tuner::Protocol& with = selector_.choices().protocols[protocol];
+  call.protocol = protocol;
+  call.ops = with.ops;
+  call.plugin = with.plugin;
+  call.launch.struct_size = sizeof call.launch;
+  links_.describe(protocol, lane, options_.tracks, call.launch);
+  call.launch.control = options_.control;
+  call.launch.timeout_ns = options_.timeout_ns;
+  call.launch.shares_gpu = options_.shares_gpu ? 1 : 0;
+  return {};
+}
+
+Status GpuPrograms::begin_messages(uint32_t protocol, GpuCall& call) {
+  call.copies = true;
+  call.launch.reduce_op = TUTTI_SUM;
+  return begin(protocol, Lane::kPointToPoint, call);
+}
+
+uint32_t GpuPrograms::lanes_for(uint32_t protocol, uint32_t channels) const {
+  return std::min(channels, links_.protocol(protocol).max_ctas[static_cast<uint32_t>(Lane::kPointToPoint)]);
+}
+
+Result<std::vector<uint32_t>> GpuPrograms::lay_out(std::span<const backend::Message> messages, GpuCall& call) const {
+  call.launch.thread_count = kMessageThreads;
+  return backend::lay_out(messages, links_.protocol(call.protocol).layout, options_.message_ctas, call.launch);
+}
+
+Status GpuPrograms::offer(GpuCall& call) {
+  for (uint32_t i = 0; i < call.launch.message_count; ++i) {
+    const tutti_cuda_message& message = call.launch.messages[i];
+    if (message.kind != TUTTI_CUDA_RECEIVE) continue;
+    TUTTI_ASSIGN(call.launch.links[message.peer].from,
+                 links_.offer({call.protocol, Lane::kPointToPoint, message.lane_count, message.peer}));
+  }
+  return {};
+}
+
+Status GpuPrograms::reach(GpuCall& call) {
+  for (uint32_t i = 0; i < call.launch.message_count; ++i) {
+    const tutti_cuda_message& message = call.launch.messages[i];
+    if (message.kind != TUTTI_CUDA_SEND) continue;
+    TUTTI_ASSIGN(call.launch.links[message.peer].to,
+                 links_.reach({call.protocol, Lane::kPointToPoint, message.lane_count, message.peer}));
+  }
+  return {};
+}
+
+/// Slots for all that the program receives in some, then for all that it sends there.
+Status GpuPrograms::connect(const Program& program, GpuCall& call) {
+  program::SlotPeers peers;
+  for (const tutti_cuda_program& channel : program.channels) {
+    const program::SlotPeers own = program::slot_peers(channel);
+    peers.senders |= own.senders;
+    peers.receivers |= own.receivers;
+  }
+  tutti_cuda_launch& launch = call.launch;
+  for (uint32_t peer = 0; peer < launch.rank_count; ++peer) {
+    if ((peers.senders >> peer & 1) == 0) continue;
+    TUTTI_ASSIGN(launch.links[peer].from, links_.offer({call.protocol, Lane::kCollective, launch.cta_count, peer}));
+  }
+  for (uint32_t peer = 0; peer < launch.rank_count; ++peer) {
+    if ((peers.receivers >> peer & 1) == 0) continue;
+    TUTTI_ASSIGN(launch.links[peer].to, links_.reach({call.protocol, Lane::kCollective, launch.cta_count, peer}));
+  }
+  return {};
+}
+
+Result<std::unique_ptr<GpuCall>> GpuPrograms::make(const Call& call, bool in_place) {
+  TUTTI_ASSIGN(tuner::Decision decision,
+               selector_.choose({call.collective, call.type, call.reduction.op, call.count, call.registered}));
+  if (selector_.choices().protocols[decision.protocol].properties.needs_registered != 0) {
+    return make_copies(decision, call, in_place);
+  }
+  TUTTI_ASSIGN(auto hops, hops_of(decision, call));
+  if (hops) return make_messages(decision, call, in_place, *std::move(hops));
+  const transport::GpuLinks::Protocol& protocol = links_.protocol(decision.protocol);
+  decision.channels = std::min(decision.channels, protocol.max_ctas[static_cast<uint32_t>(Lane::kCollective)]);
+  TUTTI_ASSIGN(const Program* const program, GpuPrograms::program(decision, call, in_place));
+  auto made = std::make_unique<GpuCall>();
+  TUTTI_TRY(begin(decision.protocol, Lane::kCollective, *made));
+  made->copies = !program::reduces(call.collective);
+  made->to_registered = program->to_outputs;
+  tutti_cuda_launch& launch = made->launch;
+  launch.data_type = static_cast<uint32_t>(call.type);
+  launch.reduce_op = made->copies ? TUTTI_SUM : static_cast<uint32_t>(call.reduction.op);
+  launch.block_bytes = call.count * size_of(call.type);
+  launch.divisor = call.reduction.op == ReduceOp::kAvg && !made->copies ? launch.rank_count : 0;
+  launch.premultiplied = call.reduction.op == ReduceOp::kPreMulSum && !made->copies ? 1 : 0;
+  launch.cta_count = decision.channels;
+  const tutti_cuda_program& first = program->channels.front();
+  launch.cut = program::cut(launch.block_bytes, decision.channels, first, protocol.layout);
+  launch.thread_count = threads_for(first, launch.cut.chunk);
+  launch.program_count = static_cast<uint32_t>(program->channels.size());
+  launch.program = first;
+  if (launch.program_count > 1) {
+    launch.programs = reinterpret_cast<const tutti_cuda_program*>(program->on_device.data());
+  }
+  TUTTI_TRY(connect(*program, *made));
+  program::set_one_hop(launch);
+  return made;
+}
+
+/// The hops of a call that runs as messages; nothing: it runs as a program.
+Result<std::optional<std::vector<backend::Hop>>> GpuPrograms::hops_of(const tuner::Decision& decision,
+                                                                      const Call& call) const {
+  const bool has_flags = selector_.choices().protocols[decision.protocol].properties.flags_in_data != 0;
+  // With direct stores, CTAs that only receive would be idle.
+  if (options_.is_limited || stores_to_outputs(decision, call) || has_flags || program::reduces(call.collective) ||
+      call.count * size_of(call.type) < kMessageBytes) {
+    return std::optional<std::vector<backend::Hop>>();
+  }
+  std::optional<std::vector<backend::Hop>> own;
+  for (uint32_t rank = 0; rank < plans_.rank_count(); ++rank) {  // either all ranks have hops, or none
+    TUTTI_ASSIGN(const program::Plan plan, plans_.request(decision, call.collective, rank, 0, 0));
+    auto hops = backend::hops_of(plan);
+    if (!hops) return hops;
+    if (rank == options_.rank) own = std::move(hops);
+  }
+  return own;
+}
+
+Result<std::unique_ptr<GpuCall>> GpuPrograms::make_messages(const tuner::Decision& decision, const Call& call,
+                                                            bool in_place, std::vector<backend::Hop> hops) {
+  const uint32_t slots = links_.protocol(decision.protocol).layout.slot_count / 2;
+  TUTTI_TRY(plans_.verify(on_first_channel(decision), call.collective, 0, in_place, slots));
+  if (in_place) std::erase_if(hops, [](const backend::Hop& hop) { return hop.kind == TUTTI_CUDA_KEEP; });
+  auto made = std::make_unique<GpuCall>();
+  TUTTI_TRY(begin_messages(decision.protocol, *made));
+  made->launch.block_bytes = call.count * size_of(call.type);
+  std::vector<backend::Message> messages;
+  for (const backend::Hop& hop : hops) {
+    const uint32_t lanes = hop.kind == TUTTI_CUDA_KEEP ? kKeptLanes : lanes_for(decision.protocol, decision.channels);
+    messages.push_back({hop.kind, hop.peer, made->launch.block_bytes, lanes});
+  }
+  TUTTI_ASSIGN(const std::vector<uint32_t> places, lay_out(messages, *made));
+  made->hops.resize(hops.size());
+  for (size_t i = 0; i < hops.size(); ++i) made->hops[places[i]] = hops[i];
+  TUTTI_TRY(offer(*made));
+  TUTTI_TRY(reach(*made));
+  return made;
+}
+
+/// Needs no connections: mailboxes are there from the start.
+Result<std::unique_ptr<GpuCall>> GpuPrograms::make_copies(const tuner::Decision& decision, const Call& call,
+                                                          bool in_place) {
+  const auto root = static_cast<uint32_t>(call.root);
+  const uint32_t slots = links_.protocol(decision.protocol).layout.slot_count / 2;
+  TUTTI_TRY(plans_.verify(on_first_channel(decision), call.collective, root, in_place, slots));
+  std::vector<program::Plan> plans;
+  for (uint32_t rank = 0; rank < plans_.rank_count(); ++rank) {
+    TUTTI_ASSIGN(plans.emplace_back(), plans_.request(decision, call.collective, rank, 0, root));
+  }
+  TUTTI_ASSIGN(const program::Copies copies, program::copies(plans, options_.rank, in_place));
+  auto made = std::make_unique<GpuCall>();
+  TUTTI_TRY(begin(decision.protocol, Lane::kCollective, *made));
+  made->copies = made->to_registered = made->has_side = true;
+  tutti_cuda_launch& launch = made->launch;
+  launch.reduce_op = TUTTI_SUM;
+  launch.block_bytes = call.count * size_of(call.type);
+  launch.cta_count = 1;
+  launch.thread_count = kMinThreads;
+  launch.cut.messages = 1;
+  launch.copies = {};
+  for (const uint32_t peer : copies.peers) launch.copies.senders |= 1u << peer;
+  for (const program::Copy& copy : copies.list) {
+    launch.copies.receivers |= 1u << copy.peer;
+    launch.copies.list[launch.copies.count++] = {copy.from * launch.block_bytes, copy.to * launch.block_bytes,
+                                                 copy.peer, 0};
+  }
+  if (copies.own) {
+    launch.copies.own_from = copies.own->from * launch.block_bytes;
+    launch.copies.own_to = copies.own->to * launch.block_bytes;
+    launch.copies.has_own = 1;
+  }
+  return made;
+}
+
+bool GpuPrograms::stores_to_outputs(const tuner::Decision& decision, const Call& call) const {
+  return call.registered && selector_.choices().protocols[decision.protocol].properties.stores_to_outputs != 0;
+}
+
+/// How many plans the decision's CTAs run: CTAs beyond the algorithm's channels begin with the first plan again.
+uint32_t GpuPrograms::channels_of(const tuner::Decision& decision) const {
+  return std::min(decision.channels, selector_.choices().algorithms[decision.algorithm].channels);
+}
+
+/// Lowers the plans of all ranks, because a rank's program depends on its peers. Returns this rank's programs, by
+/// channel.
+Result<std::vector<tutti_cuda_program>> GpuPrograms::lower(const tuner::Decision& decision, const Call& call,
+                                                           bool in_place) const {
+  const uint32_t channels = channels_of(decision);
+  program::Programs programs(channels);
+  for (uint32_t channel = 0; channel < channels; ++channel) {
+    std::vector<program::Plan> plans;
+    for (uint32_t rank = 0; rank < plans_.rank_count(); ++rank) {
+      TUTTI_ASSIGN(plans.emplace_back(),
+                   plans_.request(decision, call.collective, rank, channel, static_cast<uint32_t>(call.root)));
+      TUTTI_ASSIGN(programs[channel].emplace_back(), program::lower(plans.back(), in_place));
+    }
+    if (stores_to_outputs(decision, call)) program::send_to_outputs(plans, programs[channel]);
+  }
+  program::align(programs, links_.protocol(decision.protocol).layout);
+  std::vector<tutti_cuda_program> own;
+  for (const auto& channel : programs) own.push_back(channel[options_.rank]);
+  return own;
+}
+
+Result<const GpuPrograms::Program*> GpuPrograms::program(const tuner::Decision& decision, const Call& call,
+                                                         bool in_place) {
+  const Name name{decision.algorithm,
+                  decision.variant,
+                  decision.protocol,
+                  decision.channels,
+                  static_cast<uint32_t>(call.collective),
+                  static_cast<uint32_t>(call.root),
+                  in_place,
+                  stores_to_outputs(decision, call)};
+  auto& program = programs_[name];
+  if (program != nullptr) return program.get();
+  const uint32_t slots = links_.protocol(decision.protocol).layout.slot_count / 2;  // senders may lag so far behind
+  tuner::Decision proved = decision;
+  proved.channels = channels_of(decision);
+  TUTTI_TRY(plans_.verify(proved, call.collective, static_cast<uint32_t>(call.root), in_place, slots));
+  auto made = std::make_unique<Program>();
+  TUTTI_ASSIGN(made->channels, lower(decision, call, in_place));
+  made->to_outputs = std::any_of(made->channels.begin(), made->channels.end(), program::uses_outputs);
+  const tutti_cuda_program& first = made->channels.front();
+  const bool same = std::all_of(made->channels.begin(), made->channels.end(), [&](const tutti_cuda_program& other) {
+    return std::memcmp(&first, &other, sizeof first) == 0;
+  });
+  // Kernels whose messages are short run one order of ranks on all CTAs; see tutti_cuda_launch.programs.
+  if (same) made->channels.resize(1);
+  if (!same) {
+    const size_t bytes = made->channels.size() * sizeof(tutti_cuda_program);
+    TUTTI_ASSIGN(made->on_device, cuda::DeviceMemory::create(options_.device, bytes));
+    TUTTI_TRY(made->on_device.fill(made->channels.data(), bytes));
+  }
+  program = std::move(made);
+  return program.get();
+}
+
+}  // namespace tutti::backend

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// Calls made ready for kernels: plans lowered, and cut for their sizes. Kept for as long as the communicator lives.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "backend/call.h"
+#include "backend/call_key.h"
+#include "backend/cuda/stripes.h"
+#include "backend/plans.h"
+#include "device/cuda/runtime.h"
+#include "transport/gpu_links.h"
+
+namespace tutti::backend {
+
+/// A call without its buffers, and the protocol that launches it.
+struct GpuCall {
+  tutti_cuda_launch launch{};
+  uint32_t protocol = 0;
+  const tutti_protocol_ops* ops = nullptr;
+  void* plugin = nullptr;
+  bool copies = false;         ///< elements are moved, not combined: any type of their size does
+  bool to_registered = false;  ///< peers store to registered outputs, whose addresses are set for each call
+  bool has_side = false;       ///< `launch.copies` has a side stream
+  /// One per message of the launch; empty: the call is no collective that runs as messages.
+  std::vector<backend::Hop> hops;
+};
+
+/// The widest unsigned integer type for copies. `bits` is the OR of all addresses and lengths: all of them are
+/// multiples of its size.
+uint32_t copy_type(uint64_t bits);
+inline uint64_t address_bits(const void* pointer) {
+  return reinterpret_cast<uintptr_t>(pointer);
+}
+
+/// One thread at a time.
+class GpuPrograms {
+ public:
+  struct Options {
+    uint32_t rank = 0;
+    int device = 0;
+    tutti_cuda_control* control = nullptr;  ///< as the GPU sees it
+    tutti_cuda_track* tracks = nullptr;     ///< tracks of all lanes
+    uint64_t timeout_ns = 0;
+    uint32_t message_ctas = 1;  ///< for each kind of messages, at most
+    bool is_limited = false;    ///< the job limits collectives to fewer CTAs than a launch of messages has
+    bool shares_gpu = false;    ///< other ranks' kernels run on this GPU
+    /// Load the kernels of all protocols at once: kernels of a different rank may run in this context.
+    bool load_first = false;
+  };
+  /// Fails where kernels cannot be loaded.
+  static Result<std::unique_ptr<GpuPrograms>> create(const Options& options, const tuner::Selector& selector,
+                                                     const Plans& plans, transport::GpuLinks& links);
+
+  /// The prepared collective, without its buffers and scalar. The first call of a shape may wait for peers.
+  Result<GpuCall*> prepare(const Call& call);
+
+  /// Loads the kernels that only calls with registered outputs run.
+  Status load_for_registered();
+
+  /// Makes `call` an empty launch of messages with a protocol.
+  Status begin_messages(uint32_t protocol, GpuCall& call);
+  /// Stripes (lanes) of a message: equal on both ends, which know its size, type and protocol alone.
+  uint32_t lanes_for(uint32_t protocol, uint32_t channels) const;
+  /// Puts messages into it; returns where each went.
+  Result<std::vector<uint32_t>> lay_out(std::span<const backend::Message> messages, GpuCall& call) const;
+  /// Give the messages of a launch the slots that they are received in, and sent to. The latter may wait until peers
+  /// have made the same call, so all launches of a group offer before one reaches.
+  Status offer(GpuCall& call);
+  Status reach(GpuCall& call);
+  const tuner::Selector& selector() const { return selector_; }
+
+ private:
+  /// A collective's plan on this rank, lowered, for every channel.
+  struct Program {
+    std::vector<tutti_cuda_program> channels;  // a single program if all are equal
+    cuda::DeviceMemory on_device;              // the programs if they differ
+    bool to_outputs = false;                   // some messages go to registered outputs
+  };
+  GpuPrograms(const Options& options, const tuner::Selector& selector, const Plans& plans, transport::GpuLinks& links);
+  /// Programs are aligned for the layout of a protocol: all ranks must align them equally.
+  using Name = std::tuple<uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, bool, bool>;
+
+  bool stores_to_outputs(const tuner::Decision& decision, const Call& call) const;
+  Result<const Program*> program(const tuner::Decision& decision, const Call& call, bool in_place);
+  uint32_t channels_of(const tuner::Decision& decision) const;
+  Result<std::vector<tutti_cuda_program>> lower(const tuner::Decision& decision, const Call& call, bool in_place) const;
+  Result<std::unique_ptr<GpuCall>> make(const Call& call, bool in_place);
+  Result<std::unique_ptr<GpuCall>> make_messages(const tuner::Decision& decision, const Call& call, bool in_place,
+                                                 std::vector<backend::Hop> hops);
+  Result<std::optional<std::vector<backend::Hop>>> hops_of(const tuner::Decision& decision, const Call& call) const;
+  Result<std::unique_ptr<GpuCall>> make_copies(const tuner::Decision& decision, const Call& call, bool in_place);
+  Status begin(uint32_t protocol, transport::Lane lane, GpuCall& call);
+  Status load(uint32_t protocol);
+  Status connect(const Program& program, GpuCall& call);
+
+  Options options_;
+  const tuner::Selector& selector_;
+  const Plans& plans_;
+  transport::GpuLinks& links_;
+  std::vector<bool> loaded_;  // by protocol: its kernels are on the GPU
+  std::map<Name, std::unique_ptr<Program>> programs_;
+  ByShape<GpuCall> kept_;
+};
+
+}  // namespace tutti::backend

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backend/cuda/streams.h"
+
+namespace tutti::backend {
+
+Result<std::unique_ptr<Streams>> GpuStreams::create() {
+  auto streams = std::make_unique<GpuStreams>();
+  for (cuda::Event& event : streams->events_) {
+    TUTTI_ASSIGN(event, cuda::make_event());
+  }
+  return std::unique_ptr<Streams>(std::move(streams));
+}
+
+Result<std::optional<uint64_t>> GpuStreams::capture(Stream stream) const {
+  return capture_of(static_cast<cudaStream_t>(stream));
+}
+
+Result<std::optional<uint64_t>> capture_of(cudaStream_t stream) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  unsigned long long id = 0;
+  TUTTI_CUDA_TRY(cudaStreamGetCaptureInfo(stream, &status, &id));
+  if (status != cudaStreamCaptureStatusActive) return std::optional<uint64_t>();
+  return std::optional<uint64_t>(id);
+}
+
+Status GpuStreams::record(Mark mark, Stream stream) {
+  TUTTI_CUDA_TRY(cudaEventRecord(event(mark), static_cast<cudaStream_t>(stream)));
+  return {};
+}
+
+Status GpuStreams::wait(Stream stream, Mark mark) {
+  TUTTI_CUDA_TRY(cudaStreamWaitEvent(static_cast<cudaStream_t>(stream), event(mark), 0));
+  return {};
+}
+
+Status GpuStreams::finish(Mark mark) {
+  TUTTI_CUDA_TRY(cudaEventSynchronize(event(mark)));
+  return {};
+}
+
+Status GpuStreams::finish_all() {
+  TUTTI_CUDA_TRY(cudaDeviceSynchronize());
+  return {};
+}
+
+Result<SideStream> SideStream::create(int device) {
+  const cuda::DeviceScope scope(device);
+  const cuda::CaptureScope capture;
+  SideStream side;
+  TUTTI_ASSIGN(side.stream_, cuda::make_side_stream());
+  TUTTI_ASSIGN(side.fork_, cuda::make_event());
+  TUTTI_ASSIGN(side.join_, cuda::make_event());
+  return side;
+}
+
+}  // namespace tutti::backend

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backend/cuda/stripes.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <tuple>
+
+#include "program/lower.h"
+
+namespace tutti::backend {
+namespace {
+
+/// Whole clusters, where there are so many.
+uint32_t ctas_for(uint32_t lanes, uint32_t most) {
+  if (lanes < TUTTI_CUDA_CLUSTER) return std::min(lanes, most);
+  return std::min((lanes + TUTTI_CUDA_CLUSTER - 1) / TUTTI_CUDA_CLUSTER * TUTTI_CUDA_CLUSTER, most);
+}
+
+}  // namespace
+
+Result<std::vector<uint32_t>> lay_out(std::span<const Message> messages, const tutti_slot_layout& layout,
+                                      uint32_t most_ctas, tutti_cuda_launch& launch) {
+  if (messages.size() > TUTTI_CUDA_MAX_MESSAGES) {
+    return Status(Code::kUnsupported,
+                  fmt::format("more than {} messages with different peers in one group", TUTTI_CUDA_MAX_MESSAGES));
+  }
+  const auto place = [&](uint32_t index) {
+    const Message& message = messages[index];
+    const bool receives = message.kind == TUTTI_CUDA_RECEIVE;
+    const uint32_t ahead = receives ? launch.rank - message.peer : message.peer - launch.rank;
+    return std::tuple(message.kind, (ahead + launch.rank_count) % launch.rank_count);
+  };
+  std::vector<uint32_t> order(messages.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return place(a) < place(b); });
+  std::vector<uint32_t> places(messages.size());
+  uint32_t lanes[TUTTI_CUDA_MESSAGE_KINDS] = {};
+  for (const uint32_t index : order) {
+    const Message& message = messages[index];
+    places[index] = launch.message_count;
+    tutti_cuda_message& out = launch.messages[launch.message_count++];
+    out = {};
+    out.bytes = message.bytes;
+    out.peer = static_cast<uint8_t>(message.peer);
+    out.kind = static_cast<uint8_t>(message.kind);
+    out.lane_count = static_cast<uint8_t>(message.lanes);
+    out.cut = program::cut_message(message.bytes, message.lanes, layout);
+    lanes[message.kind] += message.lanes;
+  }
+  for (uint32_t kind = 0; kind < TUTTI_CUDA_MESSAGE_KINDS; ++kind) {
+    launch.kind_ctas[kind] = ctas_for(lanes[kind], most_ctas);
+    launch.cta_count += launch.kind_ctas[kind];
+  }
+  return places;
+}
+
+std::optional<std::vector<Hop>> hops_of(const program::Plan& plan) {
+  const bool all_alike = plan.collective == Collective::kAllToAll || plan.collective == Collective::kAllGather;
+  if (!all_alike || plan.chunks != 1 || plan.rank_count > 64 || !program::beyond_version_1(plan).empty())
+    return std::nullopt;
+  std::vector<Hop> hops;
+  uint64_t seen[2] = {};  // peers, of sends and of receives
+  const auto add = [&](Hop hop) {
+    hops.push_back(hop);
+    if (hop.kind == TUTTI_CUDA_KEEP) return true;
+    const uint64_t bit = uint64_t{1} << hop.peer;
+    const bool is_first = (seen[hop.kind] & bit) == 0;
+    seen[hop.kind] |= bit;
+    return is_first;
+  };
+  for (const tutti_plan_step& step : plan.steps) {
+    const bool scatters = (step.flags & TUTTI_STEP_SCATTER) != 0;
+    const bool gathers = (step.flags & TUTTI_STEP_GATHER) != 0;
+    if (step.send_count > 1 || step.recv_count > 1) return std::nullopt;
+    if (step.source != TUTTI_BUFFER_NONE && step.source != TUTTI_BUFFER_INPUT) return std::nullopt;
+    if (step.source == TUTTI_BUFFER_INPUT && step.destination != TUTTI_BUFFER_NONE) {
+      if (!add({TUTTI_CUDA_KEEP, plan.rank, step.source_chunk, step.destination_chunk})) return std::nullopt;
+    }
+    for (const tutti_plan_peer& to : plan.send(step)) {
+      if (step.source != TUTTI_BUFFER_INPUT) return std::nullopt;  // it passes something on
+      if (!add({TUTTI_CUDA_SEND, to.rank, scatters ? to.chunk : step.source_chunk, 0})) return std::nullopt;
+    }
+    for (const tutti_plan_peer& from : plan.recv(step)) {
+      if (!gathers && step.source != TUTTI_BUFFER_NONE) return std::nullopt;
+      if (!add({TUTTI_CUDA_RECEIVE, from.rank, 0, gathers ? from.chunk : step.destination_chunk})) return std::nullopt;
+    }
+  }
+  if (seen[TUTTI_CUDA_SEND] == 0) return std::nullopt;  // blocks of one rank
+  return hops;
+}
+
+}  // namespace tutti::backend

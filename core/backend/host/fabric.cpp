@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backend/host/fabric.h"
+
+#include <algorithm>
+
+#include "tutti/plugin/algorithm.h"
+
+namespace tutti::backend {
+
+Fabric::Fabric(std::unique_ptr<transport::Shm> shm, std::unique_ptr<transport::Net> net, std::string network_name,
+               transport::KeySpace shm_keys, transport::KeySpace net_keys, bool force_network)
+    : shm_(std::move(shm)),
+      net_(std::move(net)),
+      network_name_(std::move(network_name)),
+      shm_keys_(std::move(shm_keys)),
+      net_keys_(std::move(net_keys)),
+      force_network_(force_network) {}
+
+// The network's engine rings the bell in shared memory, so it goes first.
+Fabric::~Fabric() {
+  net_.reset();
+}
+
+tutti_connection* Fabric::sender(const transport::Key& key) {
+  return uses_shm(key.peer) ? shm_->sender(key) : net_->sender(key);
+}
+
+tutti_connection* Fabric::receiver(const transport::Key& key) {
+  return uses_shm(key.peer) ? shm_->receiver(key) : net_->receiver(key);
+}
+
+template <class Get>
+auto Fabric::least(uint32_t protocol, uint32_t links, Get&& get) const {
+  const auto shm = get(shm_keys_.protocols[protocol]);
+  const auto net = get(net_keys_.protocols[protocol]);
+  if ((links & 1u << TUTTI_LINK_NETWORK) == 0) return shm;
+  return (links & 1u << TUTTI_LINK_SHM) == 0 ? net : std::min(shm, net);
+}
+
+uint64_t Fabric::payload_bytes(uint32_t protocol, uint32_t links) const {
+  return least(protocol, links, [](const tutti_slot_layout& layout) { return layout.slot_bytes; });
+}
+
+uint32_t Fabric::message_count(uint32_t protocol, uint32_t links) const {
+  return least(protocol, links, [](const tutti_slot_layout& layout) { return transport::message_count(layout); });
+}
+
+uint32_t Fabric::chunk_slots(uint32_t protocol, uint32_t links) const {
+  return least(protocol, links, [](const tutti_slot_layout& layout) { return layout.chunk_slots; });
+}
+
+}  // namespace tutti::backend

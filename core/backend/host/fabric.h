@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// The connections of this rank: shared memory to ranks of its host, a network to all remaining ranks.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "transport/net.h"
+#include "transport/shm.h"
+
+namespace tutti::backend {
+
+/// Setup by one thread; connections by one thread at a time.
+class Fabric {
+ public:
+  Fabric(std::unique_ptr<transport::Shm> shm, std::unique_ptr<transport::Net> net, std::string network_name,
+         transport::KeySpace shm_keys, transport::KeySpace net_keys, bool force_network);
+  ~Fabric();
+
+  tutti_connection* sender(const transport::Key& key);
+  tutti_connection* receiver(const transport::Key& key);
+
+  bool uses_shm(uint32_t peer) const { return !force_network_ && shm_->is_local(peer); }
+  transport::Shm& shm() { return *shm_; }
+  transport::Net* net() { return net_.get(); }
+  const std::string& network_name() const { return network_name_; }
+
+  /// The payload limit for slices of all ranks, for the kinds of links (bits 1 << TUTTI_LINK_*) of the communicator.
+  uint64_t payload_bytes(uint32_t protocol, uint32_t links) const;
+  /// Messages of any length that certainly fit the shortest connection, and the number of them that one chunk may fill.
+  uint32_t message_count(uint32_t protocol, uint32_t links) const;
+  uint32_t chunk_slots(uint32_t protocol, uint32_t links) const;
+
+ private:
+  template <class Get>
+  auto least(uint32_t protocol, uint32_t links, Get&& get) const;
+
+  std::unique_ptr<transport::Shm> shm_;
+  std::unique_ptr<transport::Net> net_;
+  std::string network_name_;
+  transport::KeySpace shm_keys_;
+  transport::KeySpace net_keys_;
+  bool force_network_;
+};
+
+}  // namespace tutti::backend

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backend/host/programs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "program/passes/zero_copy.h"
+
+namespace tutti::backend {
+namespace {
+
+constexpr uint64_t kLineBytes = 64;
+
+}  // namespace
+
+Program Programs::empty_program(uint32_t protocol) const {
+  Program program;
+  program.payload_bytes = fabric_.payload_bytes(protocol, choices_.links);
+  program.chunk_slots = fabric_.chunk_slots(protocol, choices_.links);
+  return program;
+}
+
+/// The connection to or from a peer. Between machines the algorithm may have assigned network devices to the channel.
+transport::Key Programs::key(const program::Plan& plan, uint32_t peer, const tuner::Decision& decision,
+                             bool sends) const {
+  const bool message = decision.algorithm == tuner::kNoAlgorithm;
+  transport::Key key{peer, message ? transport::Lane::kPointToPoint : transport::Lane::kCollective, plan.channel,
+                     decision.protocol};
+  if (message || !sends || fabric_.uses_shm(peer)) return key;
+  const tuner::Algorithm& algorithm = choices_.algorithms[decision.algorithm];
+  tutti_channel_nets mine{TUTTI_NO_NET, TUTTI_NO_NET};
+  tutti_channel_nets theirs = mine;
+  algorithm.ops->nets(algorithm.instance.get(), plan.channel, plan.rank, peer, &mine);
+  algorithm.ops->nets(algorithm.instance.get(), plan.channel, peer, plan.rank, &theirs);
+  key.device = mine.send;
+  key.peer_device = theirs.receive;
+  return key;
+}
+
+void Programs::add_channel(Program& program, program::Plan plan, const tuner::Decision& decision) {
+  auto channel = std::make_unique<ChannelProgram>();
+  channel->plan = std::move(plan);
+  channel->view = channel->plan.view();
+  channel->senders.resize(channel->plan.peers.size());
+  channel->receivers.resize(channel->plan.peers.size());
+  const auto key = [&](uint32_t peer, bool sends) {
+    return Programs::key(channel->plan, channel->plan.peers[peer].rank, decision, sends);
+  };
+  for (const tutti_plan_step& step : channel->plan.steps) {
+    for (uint32_t i = step.send_begin; i < step.send_begin + uint32_t{step.send_count}; ++i) {
+      channel->senders[i] = fabric_.sender(key(i, true));
+    }
+    for (uint32_t i = step.recv_begin; i < step.recv_begin + uint32_t{step.recv_count}; ++i) {
+      channel->receivers[i] = fabric_.receiver(key(i, false));
+    }
+  }
+  program.channels.push_back(std::move(channel));
+}
+
+/// The messages of any length that a connection holds. A message fills at most as many slots as a chunk may. A message
+/// of very many chunks fills more, as each of its chunks begins on a line.
+Result<uint32_t> Programs::proof_slots(uint32_t protocol, uint32_t message_chunks) const {
+  const uint64_t lines = std::max<uint64_t>(1, fabric_.payload_bytes(protocol, choices_.links) / kLineBytes);
+  const uint64_t least = (message_chunks + lines - 1) / lines;
+  const uint64_t of_message = std::max<uint64_t>({1, fabric_.chunk_slots(protocol, choices_.links), least});
+  const uint32_t slots = fabric_.message_count(protocol, choices_.links);
+  if (of_message <= slots) return static_cast<uint32_t>(slots / of_message);
+  return Status(Code::kUnsupported,
+                fmt::format("a message of {} chunks takes {} slots of protocol '{}', but a connection has {}; choose "
+                            "another protocol, or larger slots",
+                            message_chunks, of_message, choices_.protocols[protocol].name, slots));
+}
+
+Result<const Program*> Programs::collective(const tuner::Decision& decision, Collective collective, uint32_t root,
+                                            bool in_place) {
+  const Name name{decision.algorithm,
+                  decision.variant,
+                  decision.protocol,
+                  decision.channels,
+                  static_cast<uint32_t>(collective),
+                  root,
+                  in_place};
+  auto& program = programs_[name];
+  if (program != nullptr) return program.get();
+  std::vector<program::Plan> plans;
+  uint32_t message_chunks = 1;
+  for (uint32_t channel = 0; channel < decision.channels; ++channel) {
+    TUTTI_ASSIGN(plans.emplace_back(), plans_.request(decision, collective, rank_, channel, root));
+    message_chunks = std::max(message_chunks, plans.back().message_chunks);
+  }
+  TUTTI_ASSIGN(const uint32_t slots, proof_slots(decision.protocol, message_chunks));
+  TUTTI_TRY(plans_.verify(decision, collective, root, in_place, slots));
+  auto made = std::make_unique<Program>(empty_program(decision.protocol));
+  for (program::Plan& plan : plans) {
+    program::mark_stable(plan, in_place);
+    add_channel(*made, std::move(plan), decision);
+  }
+  program = std::move(made);
+  return program.get();
+}
+
+Result<const Program*> Programs::message(uint32_t protocol, uint32_t peer, bool receives) {
+  const Name name{
+      tuner::kNoAlgorithm, receives ? 1 : 0, protocol, 1, static_cast<uint32_t>(Collective::kSendRecv), peer, false};
+  auto& program = programs_[name];
+  if (program != nullptr) return program.get();
+  program::Plan plan;
+  plan.collective = Collective::kSendRecv;
+  plan.rank_count = plans_.rank_count();
+  plan.rank = rank_;
+  plan.peers = {{peer, 0}};
+  tutti_plan_step step{};
+  step.source = receives ? TUTTI_BUFFER_NONE : TUTTI_BUFFER_INPUT;
+  step.destination = receives ? TUTTI_BUFFER_OUTPUT : TUTTI_BUFFER_NONE;
+  step.recv_count = receives ? 1 : 0;
+  step.send_count = receives ? 0 : 1;
+  plan.steps = {step};
+  program::mark_stable(plan, false);
+  program = std::make_unique<Program>(empty_program(protocol));
+  add_channel(*program, std::move(plan), {.protocol = protocol});
+  return program.get();
+}
+
+}  // namespace tutti::backend

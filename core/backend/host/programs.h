@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans made ready: requested from the algorithm, verified, and joined to this rank's connections. Kept for as long as
+// the communicator lives.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <tuple>
+#include <vector>
+
+#include "backend/host/fabric.h"
+#include "backend/plans.h"
+#include "program/plan.h"
+#include "tuner/selector.h"
+
+namespace tutti::backend {
+
+/// One channel's plan with its connections, one per entry of plan.peers.
+struct ChannelProgram {
+  program::Plan plan;
+  tutti_plan view{};
+  std::vector<tutti_connection*> senders;
+  std::vector<tutti_connection*> receivers;
+};
+
+struct Program {
+  std::vector<std::unique_ptr<ChannelProgram>> channels;
+  uint64_t payload_bytes = 0;  ///< limit of a slice
+  uint32_t chunk_slots = 1;    ///< slices a chunk may have
+};
+
+class Programs {
+ public:
+  Programs(uint32_t rank, const Plans& plans, const tuner::Choices& choices, Fabric& fabric)
+      : rank_(rank), plans_(plans), choices_(choices), fabric_(fabric) {}
+
+  /// The program of a collective. Verified for the way it is used before it is returned. One thread at a time.
+  Result<const Program*> collective(const tuner::Decision& decision, Collective collective, uint32_t root,
+                                    bool in_place);
+  /// The one-step program that sends to, or receives from, a peer.
+  Result<const Program*> message(uint32_t protocol, uint32_t peer, bool receives);
+
+ private:
+  using Name = std::tuple<uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, bool>;
+  transport::Key key(const program::Plan& plan, uint32_t peer, const tuner::Decision& decision, bool sends) const;
+  void add_channel(Program& program, program::Plan plan, const tuner::Decision& decision);
+  Program empty_program(uint32_t protocol) const;
+  Result<uint32_t> proof_slots(uint32_t protocol, uint32_t message_chunks) const;
+
+  uint32_t rank_;
+  const Plans& plans_;
+  const tuner::Choices& choices_;
+  Fabric& fabric_;
+  std::map<Name, std::unique_ptr<Program>> programs_;
+};
+
+}  // namespace tutti::backend

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "communicator/setup/machine.h"
+
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "log/log.h"
+#include "topology/discover.h"
+
+namespace tutti::communicator {
+namespace {
+
+std::vector<topology::NetDevice> ports_of(const transport::Net& network) {
+  std::vector<topology::NetDevice> ports;
+  for (const transport::Net::Device& device : network.devices()) {
+    const tutti_net_properties& properties = device.properties;
+    topology::NetDevice port;
+    port.name.assign(properties.name.data, properties.name.size);
+    port.dev = static_cast<int>(device.index);
+    port.speed_gbs = properties.speed_gbs;
+    port.latency_us = properties.latency_us;
+    port.pci_path.assign(properties.pci_path.data, properties.pci_path.size);
+    port.guid = properties.guid;
+    port.port = static_cast<int>(properties.port);
+    port.rail = properties.rail;
+    port.direct = (properties.memory & TUTTI_MEMORY_CUDA) != 0;
+    ports.push_back(std::move(port));
+  }
+  return ports;
+}
+
+/// A file may name ports of networks that are not in use here: only the ports of this network stay, with its numbers.
+void keep_ports(std::vector<topology::Nic>& nics, const std::vector<topology::NetDevice>& ports) {
+  for (topology::Nic& nic : nics) {
+    std::erase_if(nic.nets, [&](topology::Net& net) {
+      const auto port =
+          std::find_if(ports.begin(), ports.end(), [&](const auto& known) { return known.name == net.name; });
+      if (port == ports.end()) return true;
+      net.dev = port->dev;
+      if (net.mbps <= 0) net.mbps = port->speed_gbs * 8000;
+      return false;
+    });
+  }
+}
+void keep_ports(std::vector<topology::Pci>& devices, const std::vector<topology::NetDevice>& ports) {
+  for (topology::Pci& device : devices) {
+    keep_ports(device.nics, ports);
+    keep_ports(device.children, ports);
+  }
+}
+
+}  // namespace
+
+std::optional<topology::Cpu> current_numa_node() {
+  unsigned cpu = 0;
+  unsigned node = 0;
+  if (getcpu(&cpu, &node) != 0) return std::nullopt;
+  std::ifstream file(fmt::format("/sys/devices/system/node/node{}/cpumap", node));
+  topology::Cpu home;
+  home.numa = static_cast<int>(node);
+  if (!(file >> home.affinity)) return std::nullopt;
+  return home;
+}
+
+Result<topology::System> describe_machine(const MachineOptions& options) {
+  topology::DiscoverOptions discovery;
+  if (options.network != nullptr) discovery.nets = ports_of(*options.network);
+  TUTTI_ASSIGN(topology::Document machine, topology::discover(discovery));
+  if (!options.file.empty()) {
+    TUTTI_ASSIGN(topology::Document file, topology::Document::load(options.file));
+    for (topology::Cpu& cpu : file.cpus) {
+      keep_ports(cpu.nics, discovery.nets);
+      keep_ports(cpu.pci, discovery.nets);
+    }
+    TUTTI_ASSIGN(machine, topology::merge(machine, file));
+  }
+  topology::BuildOptions build;
+  build.ranks = options.ranks;
+  build.networks = options.network != nullptr;
+  build.host_gbs = options.host_gbs;
+  auto system = topology::System::build(machine, build);
+  const auto on_gpu = [](const topology::RankPlace& rank) { return rank.on_gpu; };
+  if (system.ok() || std::none_of(build.ranks.begin(), build.ranks.end(), on_gpu)) return system;
+  log::info("ranks are placed by NUMA nodes, not by GPUs: {}", system.status().text());
+  for (topology::RankPlace& rank : build.ranks) rank.on_gpu = false;
+  return topology::System::build(machine, build);
+}
+
+}  // namespace tutti::communicator

@@ -1,0 +1,575 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a communicator comes to life: configuration → plugins → rendezvous → agreement → hosts → memory and listeners →
+// topology → algorithms' channels → tuner.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/random.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <thread>
+
+#include "backend/cuda/limits.h"
+#include "bootstrap/agreement.h"
+#include "bootstrap/endpoint.h"
+#include "bootstrap/host.h"
+#include "bootstrap/interface.h"
+#include "communicator/setup/choices.h"
+#include "communicator/setup/contact.h"
+#include "communicator/setup/machine.h"
+#include "communicator/setup/network.h"
+#include "communicator/setup/plan_files.h"
+#include "communicator/state.h"
+#include "log/log.h"
+#include "plugin/loader.h"
+#include "program/channels.h"
+#include "progress/bell.h"
+#include "topology/affinity.h"
+#include "tuner/sample.h"
+
+namespace tutti {
+namespace {
+
+using bootstrap::HostIdentity;
+using communicator::Contact;
+
+// Figures of shared memory and TCP on an ordinary host, until discovery knows better: GB/s and µs of the α–β model.
+constexpr double kShmBandwidthGbs = 8;
+constexpr double kShmLatencyUs = 0.15;
+constexpr double kNetBandwidthGbs = 1;
+// Between H200s over NVLink: the time of one flag in one direction, and of each further message (docs/results.md).
+constexpr double kGpuLatencyUs = 0.9;
+constexpr double kGpuGapUs = 0.05;
+constexpr double kStagedLatencyUs = 2;  // through memory of the host: a store and a poll over PCI
+constexpr double kGpuMemoryGbs = 3000;
+constexpr uint32_t kGpuChannels = 64;
+constexpr uint32_t kGpuNetChannels = 4;  // each has connections of its own, which one thread of the host serves
+constexpr double kNetLatencyUs = 15;
+
+template <class T>
+std::span<const std::byte> bytes_of(const T& value) {
+  return std::as_bytes(std::span(&value, 1));
+}
+
+Result<uint64_t> random_number() {
+  uint64_t number = 0;
+  if (getrandom(&number, sizeof number, 0) == sizeof number) return number;
+  return Status(Code::kSystem, "getrandom failed; check the system's random source");
+}
+
+}  // namespace
+
+/// Builds one State, step by step; each step uses the results of the earlier steps.
+class Setup {
+ public:
+  Setup(Communicator::State& state, const UniqueId& id) : state_(state), id_(id), config_(state.config_) {
+    deadline_ = base::time_in(config_.duration("timeouts.bootstrap"));
+  }
+
+  /// The other ranks must not wait for a rank that cannot take part, nor take it for one that left by mistake.
+  Status run() {
+    const Status made = make();
+    const bool told = made.ok() || state_.bootstrap_ == nullptr || all_differ_ || state_.bootstrap_->all_know_failure();
+    if (told) return made;
+    state_.bootstrap_->post_abort(
+        fmt::format("{}|rank {}: {}", static_cast<int>(made.code()), state_.rank_, made.text()));
+    return made;
+  }
+
+ private:
+  Status make() {
+    TUTTI_TRY(meet());
+    TUTTI_TRY(find_hosts());
+    TUTTI_TRY(load_plugins());
+    TUTTI_TRY(agree());
+    TUTTI_TRY(describe_protocols());
+    TUTTI_TRY(join_memory());
+    TUTTI_TRY(join_gpus());
+    describe_topology();
+    TUTTI_TRY(describe_machine());
+    TUTTI_TRY(connect_algorithms());
+    topology_.system = nullptr;  // tuners decide equally on all ranks
+    TUTTI_TRY(communicator::create_tuner(*state_.registry_, topology_, choices_));
+    TUTTI_TRY(finish());
+    return agree_on_decisions();
+  }
+
+  Status meet() {
+    const auto loss = std::chrono::duration_cast<base::Milliseconds>(config_.duration("timeouts.peer_loss"));
+    TUTTI_ASSIGN(state_.bootstrap_, bootstrap::Bootstrap::join(id_, state_.rank_, state_.size_, deadline_, loss,
+                                                               Communicator::State::interfaces_of(config_)));
+    auto* state = &state_;
+    start_watch();
+    state_.bootstrap_->set_callbacks(
+        {[state](const bootstrap::FailureReport& report) { state->on_failure(report); },
+         [state](std::span<const std::byte> question) { return state->watch_.answer(question); },
+         [state](const bootstrap::Departure& gone) { state->on_departure(gone); }, [state] { state->on_tick(); },
+         communicator::Watch::interval(static_cast<uint32_t>(state_.size_))});
+    return check_interfaces();
+  }
+
+  /// A setting that no interface of this host fits is an error, even where it is not used.
+  Status check_interfaces() {
+    const auto chosen = bootstrap::choose_interface(Communicator::State::interfaces_of(config_));
+    const std::string place = fmt::format("bootstrap.interface ({})", config_.origin("bootstrap.interface"));
+    return chosen.ok() ? Status() : chosen.status().with_context(place);
+  }
+
+  void start_watch() {
+    uint64_t seed = 0;
+    for (const std::byte byte : state_.secret_) seed = backend::mix(seed, static_cast<uint64_t>(byte));
+    state_.history_.set_seed(seed);
+    auto* state = &state_;
+    state_.watch_.start({static_cast<uint32_t>(state_.rank_), static_cast<uint32_t>(state_.size_),
+                         config_.duration("timeouts.warn"), config_.boolean("check.calls"), on_gpu()},
+                        *state_.bootstrap_,
+                        [state](const Status& difference) { state->fail_in_background(difference); });
+  }
+
+  Status find_hosts() {
+    TUTTI_ASSIGN(const auto all,
+                 state_.bootstrap_->all_gather(encode(bootstrap::this_host(config_.text("host"))), deadline_));
+    std::vector<HostIdentity> hosts;
+    for (const auto& bytes : all) {
+      TUTTI_ASSIGN(HostIdentity host, bootstrap::decode_host(bytes));
+      hosts.push_back(std::move(host));
+    }
+    for (const HostIdentity& host : hosts)
+      host_names_.push_back(host.pretended_name.empty() ? host.host_name : host.pretended_name);
+    const HostIdentity& own = hosts[static_cast<size_t>(state_.rank_)];
+    ranks_here_ = std::count_if(hosts.begin(), hosts.end(),
+                                [&](const HostIdentity& host) { return host.boot_id == own.boot_id; });
+    for (const int node : bootstrap::node_of_rank(hosts)) nodes_.push_back(static_cast<uint32_t>(node));
+    node_count_ = *std::max_element(nodes_.begin(), nodes_.end()) + 1;
+    for (uint32_t r = 0; r < nodes_.size(); ++r) {
+      if (nodes_[r] == nodes_[static_cast<size_t>(state_.rank_)]) local_ranks_.push_back(r);
+    }
+    force_network_ = config_.text("transport") == "net";
+    if (config_.text("transport") == "shm" && node_count_ > 1) {
+      return {Code::kConfig,
+              fmt::format("transport is set to 'shm' ({}), but the ranks are on {} hosts; set it to auto",
+                          config_.origin("transport"), node_count_)};
+    }
+    uses_network_ = node_count_ > 1 || (force_network_ && state_.size_ > 1);
+    return {};
+  }
+
+  Status load_plugins() {
+    TUTTI_ASSIGN(state_.registry_, plugin::Registry::load(config_, uses_network_));
+    TUTTI_ASSIGN(plan_files_, communicator::PlanFiles::read(config_));
+    return {};
+  }
+
+  Status agree() {
+    TUTTI_TRY(agree_on({TUTTI_VERSION, state_.registry_->identity(), config_.agreement(), {}, plan_files_.identity()}));
+    if (!config_.boolean("check.plans")) return {};
+    const Status proved = plan_files_.prove(static_cast<uint32_t>(state_.size_));
+    all_differ_ = !proved.ok();  // all ranks have the same files, and find the same fault
+    return proved;
+  }
+
+  Status agree_on(const bootstrap::Identity& mine) {
+    const Status agreed = bootstrap::agree(*state_.bootstrap_, mine, deadline_);
+    all_differ_ = agreed.code() == Code::kMismatch;
+    return agreed;
+  }
+
+  /// The last step, which no rank ends before all have come to it.
+  Status agree_on_decisions() {
+    const std::string& tuner = state_.selector_->choices().tuner_name;
+    const Status agreed = agree_on({TUTTI_VERSION, {}, {}, tuner::sample_decisions(*state_.selector_)});
+    if (agreed.code() != Code::kMismatch) return agreed;
+    return agreed.with_context(
+        fmt::format("tuner '{}' needs the same tables and descriptions of machines on all hosts", tuner));
+  }
+
+  Result<transport::KeySpace> key_space(uint32_t link, const char* slots, const char* slot_size) const {
+    transport::KeySpace keys;
+    keys.channels = max_channels_;
+    for (const auto& protocol : choices_.protocols) {
+      tutti_slot_layout layout{};
+      layout.struct_size = sizeof layout;
+      if ((protocol.properties.links >> link & 1) == 0) {  // never used: as little as there can be
+        layout.slot_count = 2;
+        layout.slot_bytes = layout.slot_stride = 64;
+        layout.chunk_slots = 1;
+        keys.protocols.push_back(layout);
+        continue;
+      }
+      layout.slot_count = static_cast<uint32_t>(config_.integer(slots));
+      layout.slot_bytes = config_.size_bytes(slot_size);
+      if (const int32_t code = protocol.ops->layout(protocol.plugin, link, &layout); code != TUTTI_OK) {
+        return Status(static_cast<Code>(code), fmt::format("protocol '{}' cannot lay out a connection: {}",
+                                                           protocol.name, plugin::take_failure_text()));
+      }
+      if (layout.slot_bytes < 64 || layout.slot_stride % 64 != 0 || layout.slot_count < 2 ||
+          !std::has_single_bit(layout.slot_count) || layout.message_slots > layout.slot_count / 2) {
+        return Status(
+            Code::kInternal,
+            fmt::format("protocol '{}' lays out {} slots of {} bytes every {} bytes, {} for a message; it "
+                        "must be a power of two from 2, at least 64 bytes, a multiple of 64, and at most "
+                        "half of the slots",
+                        protocol.name, layout.slot_count, layout.slot_bytes, layout.slot_stride, layout.message_slots));
+      }
+      layout.chunk_slots = std::clamp(layout.chunk_slots, 1u, layout.slot_count);
+      keys.protocols.push_back(layout);
+    }
+    return keys;
+  }
+
+  Status describe_protocols() {
+    const auto channels = static_cast<uint32_t>(config_.integer("channels"));
+    // On the host a channel is a thread's work, and more than one pays only if asked for; on a GPU it is a CTA.
+    const uint32_t chosen = !on_gpu() ? 1 : uses_network_ ? kGpuNetChannels : kGpuChannels;
+    max_channels_ = channels == 0 ? chosen : channels;
+    choices_.device = on_gpu() ? TUTTI_DEVICE_CUDA : TUTTI_DEVICE_HOST;
+    choices_.back_end = on_gpu() ? &backend::gpu_back_end() : nullptr;
+    TUTTI_ASSIGN(choices_.protocols, communicator::protocols_of(*state_.registry_));
+    for (tuner::Protocol& protocol : choices_.protocols) {
+      if (on_gpu() && protocol.properties.flags_in_data != 0) protocol.properties.links &= ~(1u << TUTTI_LINK_NETWORK);
+    }
+    return {};
+  }
+
+  Status join_memory() {
+    // Buffers, and the threads that move them, live where the rank does.
+    home_ = communicator::current_numa_node();
+    std::optional<topology::AffinityScope> affinity;
+    if (home_ && config_.text("affinity") == "auto") affinity.emplace(*home_);
+    TUTTI_ASSIGN(transport::KeySpace shm_keys, key_space(TUTTI_LINK_SHM, "shm.slots", "shm.slot_size"));
+    TUTTI_ASSIGN(transport::KeySpace net_keys, key_space(TUTTI_LINK_NETWORK, "net.slots", "net.slot_size"));
+    TUTTI_ASSIGN(const uint64_t number, random_number());
+    TUTTI_ASSIGN(const auto shared, state_.bootstrap_->broadcast(0, bytes_of(number), deadline_));
+    uint64_t communicator = 0;
+    std::memcpy(&communicator, shared.data(), std::min(shared.size(), sizeof communicator));
+
+    TUTTI_ASSIGN(auto shm, transport::Shm::create(static_cast<uint32_t>(state_.rank_), local_ranks_, shm_keys));
+    std::unique_ptr<transport::Net> net;
+    if (uses_network_) TUTTI_TRY(open_network(net_keys, communicator, shm->bell(), net));
+    Contact mine;
+    mine.barriers = progress::sleepers_make_barriers() ? 1 : 0;
+    mine.arena = shm->address();
+    mine.token_address = reinterpret_cast<uint64_t>(shm->token_address());
+    if (home_) mine.numa = home_->numa;
+    if (net != nullptr) {
+      // The device's own figures are lower bounds of nothing: a loopback says 0, and TCP has its own latency.
+      const tutti_net_properties& fastest = net->devices().front().properties;
+      mine.net_gbs = fastest.speed_gbs > 0 ? fastest.speed_gbs : kNetBandwidthGbs;
+      mine.net_latency_us = fastest.latency_us > 0 ? fastest.latency_us : kNetLatencyUs;
+    }
+    TUTTI_ASSIGN(const auto all, state_.bootstrap_->all_gather(communicator::encode(mine, net.get()), deadline_));
+    std::vector<Contact> contacts(all.size());
+    for (size_t r = 0; r < all.size(); ++r)
+      std::memcpy(&contacts[r], all[r].data(), std::min(all[r].size(), sizeof(Contact)));
+    fences_ =
+        std::any_of(contacts.begin(), contacts.end(), [](const Contact& contact) { return contact.barriers == 0; });
+    if (net != nullptr) {
+      std::vector<std::vector<transport::Net::Door>> doors;
+      doors.reserve(all.size());
+      for (const auto& bytes : all) doors.push_back(communicator::decode_doors(bytes));
+      net->set_peers(std::move(doors));
+    }
+    // All ranks must use the same figures, and the slowest port delays all ranks.
+    net_gbs_ = contacts.front().net_gbs;
+    for (const Contact& contact : contacts) {
+      numa_of_rank_.push_back(contact.numa);
+      net_gbs_ = std::min(net_gbs_, contact.net_gbs);
+      net_latency_us_ = std::max(net_latency_us_, contact.net_latency_us);
+    }
+    if (!force_network_) TUTTI_TRY(attach(*shm, contacts));
+    // No rank closes its memory before all ranks have mapped it.
+    TUTTI_TRY(state_.bootstrap_->barrier(deadline_));
+    shm->seal();
+    auto fabric = std::make_unique<backend::Fabric>(std::move(shm), std::move(net), choices_.network_name,
+                                                    std::move(shm_keys), std::move(net_keys), force_network_);
+    const std::lock_guard lock(state_.failure_mutex_);
+    state_.fabric_ = std::move(fabric);
+    return {};
+  }
+
+  bool on_gpu() const { return config_.text("device") == "cuda"; }
+
+  Status join_gpus() {
+    if (!on_gpu()) return {};
+    const std::vector<uint32_t> alone{static_cast<uint32_t>(state_.rank_)};
+    const backend::Gpu::Options options{static_cast<uint32_t>(state_.rank_),
+                                        static_cast<uint32_t>(state_.size_),
+                                        max_channels_,
+                                        static_cast<uint32_t>(config_.integer("p2p.slots")),
+                                        config_.size_bytes("p2p.slot_size"),
+                                        config_.text("transport") == "shm",
+                                        force_network_ ? alone : local_ranks_,
+                                        state_.fabric_->net(),
+                                        config_.duration("timeouts.operation"),
+                                        backend::Gpu::direct_of(config_.text("net.direct"))};
+    TUTTI_ASSIGN(auto gpu, backend::Gpu::create(options, choices_.protocols, *state_.bootstrap_, deadline_));
+    {
+      const std::lock_guard lock(state_.failure_mutex_);
+      state_.gpu_ = std::move(gpu);
+      if (!state_.failure_.ok()) state_.gpu_->stop();
+    }
+    return name_gpus();
+  }
+
+  /// Every rank has to know the same: tuners look tables up by it.
+  Status name_gpus() {
+    const std::string own = state_.gpu_->name();
+    TUTTI_ASSIGN(const auto all, state_.bootstrap_->all_gather(std::as_bytes(std::span(own)), deadline_));
+    std::vector<std::string> names;
+    for (const auto& bytes : all) {
+      std::string name(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+      if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(std::move(name));
+    }
+    gpu_name_ = fmt::format("{}", fmt::join(names, " + "));
+    topology_.gpu_name = {gpu_name_.data(), gpu_name_.size()};
+    return {};
+  }
+
+  Status attach(transport::Shm& shm, const std::vector<Contact>& contacts) {
+    std::vector<transport::Shm::Peer> peers;
+    for (const uint32_t rank : local_ranks_) peers.push_back({contacts[rank].arena, contacts[rank].token_address});
+    const std::string& copy = config_.text("shm.single_copy");
+    const auto mode = copy == "on"    ? transport::Shm::SingleCopy::kOn
+                      : copy == "off" ? transport::Shm::SingleCopy::kOff
+                                      : transport::Shm::SingleCopy::kAuto;
+    if (const Status attached = shm.attach(peers, mode); !attached.ok()) {
+      const Status told = state_.told_failure();
+      return told.ok() ? attached : told;
+    }
+    direct_minimum_ = mode == transport::Shm::SingleCopy::kOff ? 0 : config_.size_bytes("shm.single_copy_min");
+    log::info("shared memory with {} local ranks, single copy: {}", local_ranks_.size(), shm.single_copy());
+    return {};
+  }
+
+  Status open_network(const transport::KeySpace& keys, uint64_t communicator, tutti_bell& bell,
+                      std::unique_ptr<transport::Net>& net) {
+    transport::Net::Options options;
+    options.communicator = communicator;
+    options.rank = static_cast<uint32_t>(state_.rank_);
+    options.keys = keys;
+    options.bell = &bell;
+    auto* state = &state_;
+    options.standing = [state](uint32_t rank) { return state->standing(rank); };
+    options.serves_left = on_gpu();
+    options.polling_threads = communicator::polling_threads(config_.integer("net.polling_threads"), ranks_here_);
+    options.hosts = host_names_;
+    options.on_failure = [state](const Status& failure) { state->on_network_failure(failure); };
+    TUTTI_ASSIGN(
+        net, communicator::open_network(*state_.registry_, config_.rules(), options, *state_.bootstrap_, deadline_));
+    choices_.network_name = net->options().name;
+    return {};
+  }
+
+  void describe_topology() {
+    const auto size = static_cast<uint32_t>(state_.size_);
+    topology_.struct_size = sizeof topology_;
+    topology_.rank_count = size;
+    topology_.node_count = node_count_;
+    topology_.min_channels = topology_.max_channels = max_channels_;
+    topology_.node_of_rank = nodes_.data();
+    const transport::Net* net = state_.fabric_->net();
+    if (on_gpu()) {
+      const uint32_t link = state_.gpu_->link();
+      if (!force_network_) {
+        topology_.bandwidth_gbs[link] = state_.gpu_->link_gbs();
+        topology_.latency_us[link] = link == TUTTI_LINK_P2P ? kGpuLatencyUs : kStagedLatencyUs;
+        topology_.gap_us[link] = kGpuGapUs;
+      }
+      topology_.memory_gbs = kGpuMemoryGbs;
+      topology_.min_channels = max_channels_;
+      if (!force_network_ && (node_count_ < size || size == 1)) choices_.links |= 1u << link;
+    } else if (!force_network_) {
+      topology_.bandwidth_gbs[TUTTI_LINK_SHM] = kShmBandwidthGbs;
+      topology_.latency_us[TUTTI_LINK_SHM] = kShmLatencyUs;
+      if (node_count_ < size || size == 1) choices_.links |= 1u << TUTTI_LINK_SHM;
+    }
+    if (net != nullptr) {
+      topology_.bandwidth_gbs[TUTTI_LINK_NETWORK] = choices_.network_gbs = net_gbs_;
+      topology_.latency_us[TUTTI_LINK_NETWORK] = net_latency_us_;
+      choices_.links |= 1u << TUTTI_LINK_NETWORK;
+    }
+    if (force_network_) {
+      // Ranks of one host that must not share memory are hosts of their own to the algorithms.
+      for (uint32_t r = 0; r < size; ++r) nodes_[r] = r;
+      topology_.node_count = node_count_ = size;
+    }
+    choices_.ranks = size;
+    choices_.nodes = node_count_;
+    choices_.max_channels = max_channels_;
+  }
+
+  /// The system graph of this machine, for the one rank of it that searches.
+  Status describe_machine() {
+    if (!is_first_of_node()) return {};
+    communicator::MachineOptions options{config_.text("topology.file"), state_.fabric_->net(), {}, kShmBandwidthGbs};
+    const uint32_t node = nodes_[static_cast<size_t>(state_.rank_)];
+    for (uint32_t rank = 0; rank < nodes_.size(); ++rank) {
+      if (nodes_[rank] == node) options.ranks.push_back({rank, false, {}, numa_of_rank_[rank]});
+    }
+    place_on_gpus(options.ranks);
+    TUTTI_ASSIGN(auto system, communicator::describe_machine(options));
+    system_ = std::make_unique<topology::System>(std::move(system));
+    system_view_ = system_->view();
+    topology_.system = &system_view_;
+    return {};
+  }
+
+  /// If each rank has a GPU of its own, and all GPUs reach each other: otherwise data goes through the host.
+  void place_on_gpus(std::vector<topology::RankPlace>& ranks) const {
+    if (!on_gpu() || node_count_ > 1 || state_.gpu_->link() != TUTTI_LINK_P2P) return;
+    const std::vector<std::string> addresses = state_.gpu_->addresses();
+    std::set<topology::BusId> seen;
+    std::vector<topology::RankPlace> placed = ranks;
+    for (topology::RankPlace& rank : placed) {
+      const auto bus = topology::BusId::parse(addresses[rank.rank]);
+      if (!bus.ok() || !seen.insert(*bus).second) return;
+      rank.on_gpu = true;
+      rank.gpu = *bus;
+    }
+    ranks = std::move(placed);
+  }
+
+  bool is_first_of_node() const {
+    const auto rank = static_cast<size_t>(state_.rank_);
+    return std::find(nodes_.begin(), nodes_.end(), nodes_[rank]) - nodes_.begin() == state_.rank_;
+  }
+
+  Status connect_algorithms() {
+    const auto rank = static_cast<uint32_t>(state_.rank_);
+    for (const program::AlgorithmPlugin& algorithm : communicator::algorithms_of(*state_.registry_)) {
+      std::vector<std::byte> mine;
+      if (is_first_of_node()) {  // one rank of each machine searches
+        TUTTI_ASSIGN(const topology::NodeGraph graph, program::search(algorithm, topology_, rank));
+        log::info("{}: {}", algorithm.name, graph.summary());
+        mine = graph.encode();
+      }
+      TUTTI_ASSIGN(const auto all, state_.bootstrap_->all_gather(mine, deadline_));
+      TUTTI_TRY(connect(algorithm, all));
+    }
+    plan_files_.add_to(choices_, topology_, rank == 0);
+    return {};
+  }
+
+  Status connect(const program::AlgorithmPlugin& plugin, const std::vector<std::vector<std::byte>>& found) {
+    std::vector<topology::NodeGraph> graphs(node_count_);
+    for (size_t rank = 0; rank < found.size(); ++rank) {
+      if (found[rank].empty()) continue;
+      TUTTI_ASSIGN(graphs[nodes_[rank]], topology::NodeGraph::decode(found[rank]));
+    }
+    tutti_topology topology = topology_;
+    topology.system = nullptr;  // all ranks decide equally, and only one rank of a machine has its graph
+    TUTTI_ASSIGN(program::Instance instance, program::connect(plugin, topology, graphs));
+    choices_.algorithms.emplace_back(plugin, std::move(instance));
+    return {};
+  }
+
+  /// How long a wait burns the processor. Ranks that have one each spin a few µs; ranks that share one make room at
+  /// once, since the one they wait for may need it.
+  backend::Driver::Options waits() const {
+    // Pretended hosts share the processors too.
+    const bool crowded = ranks_here_ > int64_t{std::thread::hardware_concurrency()};
+    const auto choose = [&](const char* key, uint32_t chosen) {
+      const int64_t given = config_.integer(key);
+      return given != 0 ? static_cast<uint32_t>(given) : chosen;
+    };
+    backend::Driver::Options options;
+    options.spins = choose("wait.spin", crowded ? 20 : 120);
+    options.yields = choose("wait.yield", crowded ? 20 : 200);
+    if (crowded) options.drives = {};
+    options.operation_timeout = config_.duration("timeouts.operation");
+    options.bell = &state_.fabric_->shm().bell();
+    return options;
+  }
+
+  Status finish() {
+    const auto rank = static_cast<uint32_t>(state_.rank_);
+    const auto size = static_cast<uint32_t>(state_.size_);
+    state_.selector_ = std::make_unique<tuner::Selector>(config_, std::move(choices_));
+    const tuner::Choices& choices = state_.selector_->choices();
+    state_.plans_ =
+        std::make_unique<backend::Plans>(backend::Plans::Options{rank, size, config_.boolean("check.plans")}, choices);
+    state_.programs_ = std::make_unique<backend::Programs>(rank, *state_.plans_, choices, *state_.fabric_);
+    if (state_.gpu_ != nullptr) TUTTI_TRY(state_.gpu_->serve(*state_.selector_, *state_.plans_));
+    state_.executions_ = std::make_unique<backend::Executions>(
+        backend::Executions::Options{rank, size, config_.boolean("check.calls"), direct_minimum_, fences_,
+                                     &state_.abort_word_},
+        *state_.selector_, *state_.programs_);
+    state_.driver_ = std::make_unique<backend::Driver>(waits());
+    state_.driver_->set_attendance(&state_.attendance_);
+    state_.driver_->set_waiting(&state_.waiting_);
+    if (state_.fabric_->net() != nullptr) state_.driver_->set_engine(&state_.fabric_->net()->engine());
+    return {};
+  }
+
+  Communicator::State& state_;
+  const UniqueId& id_;
+  config::Config& config_;
+  base::Time deadline_;
+  bool all_differ_ = false;  // every rank has found the same difference or fault
+  std::vector<uint32_t> nodes_;
+  std::vector<std::string> host_names_;  // by rank
+  double net_gbs_ = 0;                   ///< bandwidth of the fastest port of the slowest rank
+  double net_latency_us_ = 0;
+  uint32_t node_count_ = 1;
+  std::vector<uint32_t> local_ranks_;
+  int64_t ranks_here_ = 1;  // ranks on this machine, with any pretended hosts
+  bool force_network_ = false;
+  bool uses_network_ = false;
+  uint32_t max_channels_ = 1;
+  uint64_t direct_minimum_ = 0;
+  bool fences_ = true;
+  tuner::Choices choices_;
+  communicator::PlanFiles plan_files_;
+  std::optional<topology::Cpu> home_;
+  std::vector<int> numa_of_rank_;
+  std::unique_ptr<topology::System> system_;
+  tutti_system system_view_{};
+  tutti_topology topology_{};
+  std::string gpu_name_;
+};
+
+Result<std::shared_ptr<Communicator::State>> Communicator::State::create(const UniqueId& id, int rank, int size,
+                                                                         config::Config config) {
+  if (size < 1 || rank < 0 || rank >= size) {
+    return Status(
+        Code::kInvalidArgument,
+        fmt::format("rank {} of {} ranks: a communicator has at least one rank, numbered from 0", rank, size));
+  }
+  TUTTI_TRY(base::follow_forks());
+  const auto end = [](State* ended) {
+    const std::shared_ptr<State> last(ended);
+    if (!last->is_here()) base::abandon(last);
+  };
+  const std::shared_ptr<State> state(new State(rank, size), end);
+  if (const auto endpoint = bootstrap::endpoint_of(id); endpoint.ok()) state->secret_ = endpoint->secret;
+  state->config_ = std::move(config);
+  TUTTI_TRY(log::configure(log::level_from(state->config_.text("log.level")), state->config_.text("log.file")));
+  log::set_rank(rank, size);
+  const Status made = Setup(*state, id).run();
+  if (made.ok()) return state;
+  // If a different rank is the cause, report its failure.
+  const Status failure = state->failure();
+  if (failure.ok() && made.code() == Code::kAborted) return reason_of(made);
+  return failure.ok() || made.code() == Code::kNotFound || made.code() == Code::kConfig ? made : failure;
+}
+
+std::string Communicator::State::interfaces_of(const config::Config& config) {
+  return fmt::format("{}", fmt::join(config.list("bootstrap.interface"), ","));
+}
+
+Result<Communicator> Communicator::create(const UniqueId& id, int rank, int rank_count, const Options& options) {
+  config::LoadOptions load;
+  load.job_file = options.config_file;
+  load.environment = config::process_environment();
+  load.settings = options.settings;
+  load.settings_origin = options.settings_origin;
+  TUTTI_ASSIGN(config::Config config, config::Config::load(load));
+  TUTTI_ASSIGN(std::shared_ptr<State> state, State::create(id, rank, rank_count, std::move(config)));
+  return Communicator(std::move(state));
+}
+
+}  // namespace tutti

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "program/cache.h"
+
+namespace tutti::program {
+namespace {
+
+/// Two lanes of FNV-1a over 32-bit words (Fowler, Noll, Vo), with different offsets and a rotation in the second.
+class Hasher {
+ public:
+  void add(uint32_t word) {
+    low_ = (low_ ^ word) * kPrime;
+    high_ = (high_ ^ (word * uint64_t{0x9e3779b97f4a7c15u})) * kPrime;
+    high_ = high_ << 23 | high_ >> 41;
+  }
+  Fingerprint result() const { return {high_, low_}; }
+
+ private:
+  static constexpr uint64_t kPrime = 0x100000001b3u;
+  uint64_t low_ = 0xcbf29ce484222325u;
+  uint64_t high_ = 0x6c62272e07bb0142u;
+};
+
+/// A channel's number makes no difference to a proof, as long as all plans have the same.
+void add(Hasher& hasher, const Plan& plan, uint32_t first_channel) {
+  for (uint32_t word : {static_cast<uint32_t>(plan.collective), plan.rank_count, plan.rank, plan.root,
+                        plan.channel - first_channel, plan.chunks, plan.input_blocks, plan.output_blocks,
+                        plan.scratch_chunks, plan.message_chunks, static_cast<uint32_t>(plan.ranges.size()),
+                        static_cast<uint32_t>(plan.steps.size()), static_cast<uint32_t>(plan.peers.size())}) {
+    hasher.add(word);
+  }
+  for (const tutti_plan_step& step : plan.steps) {
+    hasher.add(uint32_t{step.source} | uint32_t{step.destination} << 8 | uint32_t{step.flags} << 16 |
+               uint32_t{step.gather_buffer} << 24);
+    hasher.add(step.source_chunk);
+    hasher.add(step.destination_chunk);
+    hasher.add(step.recv_begin | uint32_t{step.recv_count} << 16);
+    hasher.add(step.send_begin | uint32_t{step.send_count} << 16);
+  }
+  for (const tutti_plan_range& range : plan.ranges) {
+    hasher.add(range.count);
+    hasher.add(range.source_stride);
+    hasher.add(range.destination_stride);
+  }
+  for (const tutti_plan_peer& peer : plan.peers) {
+    hasher.add(peer.rank);
+    hasher.add(peer.chunk);
+  }
+}
+
+}  // namespace
+
+Fingerprint fingerprint(std::span<const Plan> plans, const VerifyOptions& options) {
+  Hasher hasher;
+  hasher.add(options.slots);
+  hasher.add(options.in_place ? 1 : 0);
+  for (const Plan& plan : plans) add(hasher, plan, plans.front().channel);
+  return hasher.result();
+}
+
+Fingerprint fingerprint(std::string_view text) {
+  Hasher hasher;
+  for (const char c : text) hasher.add(static_cast<unsigned char>(c));
+  return hasher.result();
+}
+
+Status VerifyCache::verify(std::span<const Plan> all_ranks, const VerifyOptions& options) {
+  const Fingerprint print = fingerprint(all_ranks, options);
+  {
+    const std::lock_guard lock(mutex_);
+    if (proved_.contains(print)) return {};
+  }
+  TUTTI_TRY(program::verify(all_ranks, options));
+  const std::lock_guard lock(mutex_);
+  proved_.insert(print);
+  return {};
+}
+
+size_t VerifyCache::size() const {
+  const std::lock_guard lock(mutex_);
+  return proved_.size();
+}
+
+}  // namespace tutti::program

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans as algorithm plugins emit them.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+
+#include "plugin/loader.h"
+#include "program/plan.h"
+
+namespace tutti::program {
+namespace {
+
+struct Capture {
+  Result<Plan> plan = Status(Code::kInternal, "the algorithm returned without emitting a plan");
+  uint32_t emitted = 0;
+};
+
+int32_t capture(void* context, const tutti_plan* plan) {
+  auto& into = *static_cast<Capture*>(context);
+  if (++into.emitted > 1) {
+    into.plan = Status(Code::kInternal, "the algorithm emitted more than one plan");
+  } else if (plan == nullptr || plan->struct_size < offsetof(tutti_plan, scratch_chunks)) {
+    into.plan = Status(Code::kVersionMismatch, "the emitted plan is null or its struct_size is too small");
+  } else {
+    tutti_plan known{};  // fields that the plugin does not know are 0
+    std::memcpy(&known, plan, std::min<size_t>(plan->struct_size, sizeof known));
+    into.plan = copy(known);
+  }
+  return static_cast<int32_t>(into.plan.status().code());
+}
+
+}  // namespace
+
+Result<Plan> collect(const std::function<int32_t(const tutti_plan_sink*)>& emitter) {
+  Capture into;
+  const tutti_plan_sink sink = {.struct_size = sizeof(sink), .reserved = 0, .context = &into, .emit = capture};
+  plugin::take_failure_text();  // discards the text of an earlier call
+  const int32_t outcome = emitter(&sink);
+  const std::string why = plugin::take_failure_text();
+  if (into.emitted > 0 && !into.plan.ok()) return into.plan.status();
+  if (outcome == TUTTI_OK) return std::move(into.plan);
+  return Status(static_cast<Code>(outcome), why.empty() ? "the algorithm could not make the plan" : why);
+}
+
+Result<Plan> collect(const tutti_algorithm_ops& algorithm, void* instance, const tutti_plan_request& request) {
+  TUTTI_ASSIGN(Plan plan,
+               collect([&](const tutti_plan_sink* sink) { return algorithm.plan(instance, &request, sink); }));
+  const uint32_t root = has_root(plan.collective) ? request.root : 0;
+  const auto check = [](const char* field, uint32_t got, uint32_t asked) {
+    if (got == asked) return Status();
+    return Status(Code::kInternal, fmt::format("the emitted plan's {} is {}, but {} was asked for", field, got, asked));
+  };
+  TUTTI_TRY(check("collective", static_cast<uint32_t>(plan.collective), request.collective));
+  TUTTI_TRY(check("rank", plan.rank, request.rank));
+  TUTTI_TRY(check("channel", plan.channel, request.channel));
+  TUTTI_TRY(check("root", plan.root, root));
+  return plan;
+}
+
+}  // namespace tutti::program

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans as files: YAML or JSON, described for authors in docs/plan-format.md.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "program/cache.h"
+#include "program/plan.h"
+
+namespace tutti::program {
+
+/// The calls for which the author of a plan file means the plans.
+struct Purpose {
+  uint64_t min_size = 0;             ///< bytes of a block
+  uint64_t max_size = UINT64_MAX;    ///< inclusive
+  std::vector<DataType> data_types;  ///< empty: all
+  bool operator==(const Purpose&) const = default;
+};
+
+/// All ranks' plans of one collective on one channel; plans[r] is rank r's.
+struct PlanFile {
+  std::string algorithm;  ///< name of the algorithm, for texts
+  std::string variant;    ///< may be empty
+  std::vector<Plan> plans;
+  Purpose purpose = {};
+  std::vector<std::vector<uint32_t>> lines = {};  ///< of a file that was read: by rank and step, where the step stands
+  /// Equal files may have different lines.
+  bool operator==(const PlanFile& other) const {
+    return algorithm == other.algorithm && variant == other.variant && plans == other.plans && purpose == other.purpose;
+  }
+};
+
+/// The versions that are read. A file that uses nothing of a later version is written as version 1.
+inline constexpr uint32_t kFirstPlanFileVersion = 1;
+inline constexpr uint32_t kPlanFileVersion = 2;
+
+/// Reads YAML or JSON, strictly: an unknown key, a wrong type or a value out of range is a failure whose text begins
+/// with "name:line:column: ". The plans are valid one by one; verify() says whether they work together.
+Result<PlanFile> parse_file(std::string_view text, const std::string& name);
+Result<PlanFile> read_file(const std::filesystem::path& path);
+
+/// verify() for the plans of a file. The text of a failure begins with "name:line: ", the place of the step that the
+/// counter-example is about, or with "name: ".
+Status verify_file(const PlanFile& file, const std::string& name, const VerifyOptions& options = {});
+
+/// A digest of all that a file says. Comments and the layout of the text make no difference.
+Fingerprint digest(const PlanFile& file);
+
+std::string to_yaml(const PlanFile& file);
+std::string to_json(const PlanFile& file);
+/// Writes JSON if the name ends with ".json", else YAML.
+Status write_file(const PlanFile& file, const std::filesystem::path& path);
+
+}  // namespace tutti::program

@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "program/lower.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <span>
+
+#include "program/passes/alias.h"
+
+namespace tutti::program {
+namespace {
+
+constexpr uint64_t kGrain = 16;       // bytes that a thread moves at a time
+constexpr uint64_t kPartGrain = 128;  // parts of CTAs begin on lines
+// The least part of a CTA in each loop and stage, if loops overlap: less data moves faster than the message for which a
+// stage waits. A larger part, or fewer loops, leave more data to the waves at either end, in which only some stages
+// move data.
+constexpr uint64_t kLeastOfStage = 32 << 10;
+constexpr uint64_t kLeastChunk = 8 << 10;
+constexpr uint64_t kMostLoops = 16;
+
+uint64_t ceil_div(uint64_t a, uint64_t b) {
+  return (a + b - 1) / b;
+}
+uint64_t round_up(uint64_t value, uint64_t unit) {
+  return ceil_div(value, unit) * unit;
+}
+
+/// The threads that touch each chunk. Folding steps give each place of any chunk to the same thread; exchanges
+/// distribute places by message. So if a step of one kind touches a chunk that a step of the other kind touched,
+/// threads must meet between the steps.
+class Touches {
+ public:
+  Touches(const Plan& plan, bool in_place) : plan_(plan), in_place_(in_place) {}
+
+  /// TUTTI_CUDA_STEP_AFTER and TUTTI_CUDA_STEP_MEET, as far as `step` needs them.
+  uint32_t flags(const tutti_plan_step& step) {
+    const std::vector<Touch> now = touches_of(step);
+    const auto any = [&](const std::vector<Touch>& before, bool folds_too) {
+      return std::any_of(now.begin(), now.end(),
+                         [&](const Touch& touch) { return conflicts(touch, before, folds_too); });
+    };
+    const uint32_t after = any(all_before_, true) ? TUTTI_CUDA_STEP_AFTER : 0;
+    const uint32_t meet = any(before_, false) ? TUTTI_CUDA_STEP_MEET : 0;
+    if (after != 0) all_before_.clear();
+    if (meet != 0) before_.clear();
+    all_before_.insert(all_before_.end(), now.begin(), now.end());
+    before_.insert(before_.end(), now.begin(), now.end());
+    return after | meet;
+  }
+
+ private:
+  struct Touch {
+    uint32_t place;  ///< a chunk of memory
+    bool writes;
+    bool folds;
+  };
+
+  static bool conflicts(const Touch& touch, const std::vector<Touch>& before, bool folds_too) {
+    return std::any_of(before.begin(), before.end(), [&](const Touch& other) {
+      const bool same_thread = other.folds && touch.folds;
+      return other.place == touch.place && (other.writes || touch.writes) && (folds_too || !same_thread);
+    });
+  }
+
+  std::vector<Touch> touches_of(const tutti_plan_step& step) const {
+    const bool folds = (step.flags & (TUTTI_STEP_GATHER | TUTTI_STEP_SCATTER)) == 0;
+    std::vector<Touch> all;
+    const auto add = [&](uint32_t buffer, uint32_t chunk, bool writes) {
+      if (buffer != TUTTI_BUFFER_NONE) all.push_back({place(buffer, chunk), writes, folds});
+    };
+    // A SCATTER step sends its peers' chunks. It touches its own chunk only to copy it, unless to itself.
+    const bool scatters = (step.flags & TUTTI_STEP_SCATTER) != 0;
+    const bool has_both = step.source != TUTTI_BUFFER_NONE && step.destination != TUTTI_BUFFER_NONE;
+    const bool stays =
+        !folds && has_both && place(step.source, step.source_chunk) == place(step.destination, step.destination_chunk);
+    const bool sends_own = !scatters && step.send_count > 0;
+    if (folds || sends_own || (has_both && !stays)) add(step.source, step.source_chunk, false);
+    if (!stays) add(step.destination, step.destination_chunk, true);
+    if (scatters) {
+      for (uint32_t i = 0; i < step.send_count; ++i) add(step.source, plan_.peers[step.send_begin + i].chunk, false);
+    }
+    if ((step.flags & TUTTI_STEP_GATHER) != 0) {
+      for (uint32_t i = 0; i < step.recv_count; ++i) {
+        add(TUTTI_BUFFER_OUTPUT, plan_.peers[step.recv_begin + i].chunk, true);
+      }
+    }
+    return all;
+  }
+
+  uint32_t place(uint32_t buffer, uint32_t chunk) const { return place_of(plan_, in_place_, buffer, chunk); }
+
+  const Plan& plan_;
+  bool in_place_;
+  std::vector<Touch> before_;      // since threads met last
+  std::vector<Touch> all_before_;  // since a step was last made after all before it
+};
+
+constexpr uint32_t kMaxChunksOfBlock = 255;  // a step's chunk is 8 bits
+
+Status limit(const char* what, size_t has, size_t most) {
+  if (has <= most) return {};
+  return {Code::kUnsupported, fmt::format("needs {} {}; this back end runs up to {}", has, what, most)};
+}
+
+/// A pre-multiplied sum scales the data of the input that is folded or sent.
+Status check_own_copies(const Plan& plan) {
+  if (!reduces(plan.collective)) return {};
+  for (size_t i = 0; i < plan.steps.size(); ++i) {
+    const tutti_plan_step& step = plan.steps[i];
+    const bool exchanges = (step.flags & (TUTTI_STEP_GATHER | TUTTI_STEP_SCATTER)) != 0;
+    if (!exchanges || step.source != TUTTI_BUFFER_INPUT || step.destination == TUTTI_BUFFER_NONE) continue;
+    return {Code::kUnsupported,
+            fmt::format("step {} of a reduction copies its own input beside an exchange, which kernels do not do: make "
+                        "the copy a step of its own",
+                        i)};
+  }
+  return {};
+}
+
+class Lowering {
+ public:
+  Lowering(const Plan& plan, bool in_place) : plan_(plan), touches_(plan, in_place) {}
+
+  Result<tutti_cuda_program> run() {
+    TUTTI_TRY(limit("ranks", plan_.rank_count, TUTTI_CUDA_MAX_RANKS));
+    TUTTI_TRY(check_kernel_limits(plan_));
+    for (const tutti_plan_step& step : plan_.steps) add(step);
+    program_.step_count = static_cast<uint8_t>(plan_.steps.size());
+    program_.chunks = static_cast<uint8_t>(plan_.chunks);
+    program_.peer_count = static_cast<uint8_t>(peers_);
+    uint8_t most = 0;
+    for (const auto& [connection, messages] : messages_) most = std::max(most, messages);
+    program_.messages = most;
+    program_.stages = 1;
+    return program_;
+  }
+
+ private:
+  void add(const tutti_plan_step& step) {
+    tutti_cuda_step& out = program_.steps[&step - plan_.steps.data()];
+    const bool exchanges = (step.flags & (TUTTI_STEP_GATHER | TUTTI_STEP_SCATTER)) != 0;
+    out.source = step.source;
+    out.destination = step.destination;
+    out.flags = static_cast<uint8_t>(step.flags & ~TUTTI_STEP_STABLE);
+    out.flags |= static_cast<uint8_t>(touches_.flags(step));
+    split(step.source_chunk, out.source_block, out.source_chunk);
+    split(step.destination_chunk, out.destination_block, out.destination_chunk);
+    out.recv_begin = static_cast<uint8_t>(peers_);
+    out.recv_count = static_cast<uint8_t>(step.recv_count);
+    for (uint32_t i = 0; i < step.recv_count; ++i) {
+      const tutti_plan_peer& peer = plan_.peers[step.recv_begin + i];
+      if (!exchanges && peer.rank < plan_.rank) ++out.own_position;
+      add_peer(peer, messages_[{peer.rank, false}]);
+    }
+    out.send_begin = static_cast<uint8_t>(peers_);
+    out.send_count = static_cast<uint8_t>(step.send_count);
+    // Orders the peers so that no two ranks begin with the same peer.
+    std::vector<tutti_plan_peer> to(plan_.peers.begin() + step.send_begin,
+                                    plan_.peers.begin() + step.send_begin + step.send_count);
+    const auto distance = [&](const tutti_plan_peer& peer) {
+      return (peer.rank + plan_.rank_count - plan_.rank) % plan_.rank_count;
+    };
+    if (!exchanges) {
+      std::sort(to.begin(), to.end(), [&](const auto& a, const auto& b) { return distance(a) < distance(b); });
+    }
+    for (const tutti_plan_peer& peer : to) add_peer(peer, messages_[{peer.rank, true}]);
+  }
+
+  void add_peer(const tutti_plan_peer& peer, uint8_t& messages) {
+    tutti_cuda_peer& out = program_.peers[peers_++];
+    out.rank = static_cast<uint8_t>(peer.rank);
+    out.message = messages++;
+    split(peer.chunk, out.block, out.chunk);
+  }
+
+  void split(uint32_t index, uint8_t& block, uint8_t& chunk) const {
+    block = static_cast<uint8_t>(index / plan_.chunks);
+    chunk = static_cast<uint8_t>(index % plan_.chunks);
+  }
+
+  const Plan& plan_;
+  Touches touches_;
+  tutti_cuda_program program_{};
+  uint32_t peers_ = 0;
+  std::map<std::pair<uint32_t, bool>, uint8_t> messages_;  // so far, per (peer, sends)
+};
+
+bool exchanges(const tutti_cuda_step& step) {
+  return (step.flags & (TUTTI_STEP_GATHER | TUTTI_STEP_SCATTER)) != 0;
+}
+
+constexpr uint8_t kMostStages = 64;
+
+/// Finds the earliest stages: a step receives data that was sent in an earlier wave. Later steps of the program are in
+/// no earlier stage, as they may need the step's results in memory.
+class Stages {
+ public:
+  explicit Stages(std::span<tutti_cuda_program> programs) : programs_(programs) {}
+
+  /// Returns false where they are too many.
+  bool find() {
+    for (bool later = true; later;) {
+      later = false;
+      for (uint32_t rank = 0; rank < programs_.size(); ++rank) later = advance(rank) || later;
+      if (stages_ > kMostStages) return false;
+    }
+    return true;
+  }
+  uint8_t stages() const { return stages_; }
+  /// Whether the messages of each connection are received so many waves after they were sent. Else a receiver that says
+  /// with which it is done, by a number, would speak of some that are still to be read.
+  bool lags_are_even() const {
+    for (const tutti_cuda_program& program : programs_) {
+      std::map<uint32_t, uint8_t> lags;  // by sender
+      for (const tutti_cuda_step& step : std::span(program.steps, program.step_count)) {
+        for (const tutti_cuda_peer& from : std::span(program.peers + step.recv_begin, step.recv_count)) {
+          if (lags.try_emplace(from.rank, from.lag).first->second != from.lag) return false;
+        }
+      }
+    }
+    return true;
+  }
+  uint8_t lag() const {
+    uint8_t most = 0;
+    for (const tutti_cuda_program& program : programs_) {
+      for (const tutti_cuda_peer& peer : std::span(program.peers, program.peer_count)) most = std::max(most, peer.lag);
+    }
+    return most;
+  }
+
+ private:
+  struct Message {
+    uint32_t from, to, number;
+    auto operator<=>(const Message&) const = default;
+  };
+
+  /// Returns whether the rank sends a message later than was known.
+  bool advance(uint32_t rank) {
+    tutti_cuda_program& program = programs_[rank];
+    bool later = false;
+    uint8_t stage = 0;
+    for (tutti_cuda_step& step : std::span(program.steps, program.step_count)) {
+      const std::span from(program.peers + step.recv_begin, step.recv_count);
+      uint8_t received = stage;
+      for (const tutti_cuda_peer& peer : from) {
+        received = std::max<uint8_t>(received, sent_[{peer.rank, rank, peer.message}] + 1);
+      }
+      for (tutti_cuda_peer& peer : from) peer.lag = received - sent_[{peer.rank, rank, peer.message}];
+      step.recv_stage = received;
+      step.stage = exchanges(step) ? stage : received;
+      for (const tutti_cuda_peer& peer : std::span(program.peers + step.send_begin, step.send_count)) {
+        uint8_t& known = sent_[{rank, peer.rank, peer.message}];
+        later = later || known != step.stage;
+        known = step.stage;
+      }
+      stage = received;
+      stages_ = std::max<uint8_t>(stages_, stage + 1);
+    }
+    return later;
+  }
+
+  std::span<tutti_cuda_program> programs_;
+  std::map<Message, uint8_t> sent_;  // the stage
+  uint8_t stages_ = 1;
+};
+
+void drop_stages(tutti_cuda_program& program) {
+  for (tutti_cuda_step& step : program.steps) step.stage = step.recv_stage = 0;
+  for (tutti_cuda_peer& peer : program.peers) peer.lag = 0;
+}
+
+/// Slots that a chunk of a program may fill.
+uint32_t chunk_slots(const tutti_cuda_program& program, const tutti_slot_layout& layout) {
+  if (program.stages == 1) return layout.chunk_slots;
+  return std::min(layout.chunk_slots, layout.slot_count / ((program.lag + 1u) * program.messages));
+}
+
+}  // namespace
+
+Status check_kernel_limits(const Plan& plan) {
+  if (const std::string beyond = beyond_version_1(plan); !beyond.empty()) {
+    return {Code::kUnsupported, fmt::format("needs {}; this back end runs none", beyond)};
+  }
+  TUTTI_TRY(limit("steps", plan.steps.size(), TUTTI_CUDA_MAX_STEPS));
+  TUTTI_TRY(limit("chunks", plan.chunks, kMaxChunksOfBlock));
+  TUTTI_TRY(check_own_copies(plan));
+  size_t peers = 0;
+  for (const tutti_plan_step& step : plan.steps) peers += size_t{step.recv_count} + step.send_count;
+  return limit("sends and receives", peers, TUTTI_CUDA_MAX_PEERS);
+}
+
+Result<tutti_cuda_program> lower(const Plan& plan, bool in_place) {
+  return Lowering(plan, in_place).run();
+}
+
+void align(Programs& programs, const tutti_slot_layout& layout) {
+  tutti_cuda_program common{};  // the common part of all programs
+  common.stages = 1;
+  for (const auto& channel : programs) {
+    for (const tutti_cuda_program& program : channel) common.messages = std::max(common.messages, program.messages);
+  }
+  bool overlaps = layout.overlaps != 0 && common.messages > 0;
+  for (auto& channel : programs) {
+    if (!overlaps) break;
+    Stages stages(channel);
+    overlaps = stages.find() && stages.lags_are_even();
+    common.stages = std::max(common.stages, stages.stages());
+    common.lag = std::max(common.lag, stages.lag());
+  }
+  overlaps = overlaps && chunk_slots(common, layout) > 0;
+  for (auto& channel : programs) {
+    for (tutti_cuda_program& program : channel) {
+      if (!overlaps) drop_stages(program);
+      program.messages = common.messages;
+      program.stages = overlaps ? common.stages : 1;
+      program.lag = overlaps ? common.lag : 0;
+    }
+  }
+}
+
+tutti_cuda_cut cut(uint64_t bytes, uint32_t ctas, const tutti_cuda_program& program, const tutti_slot_layout& layout) {
+  tutti_cuda_cut cut{};
+  cut.part = round_up(ceil_div(bytes, ctas), kPartGrain);
+  const uint64_t slot = layout.slot_bytes / kGrain * kGrain;
+  const uint64_t most_of_chunk = slot * chunk_slots(program, layout);
+  uint64_t loops = ceil_div(cut.part, program.chunks * most_of_chunk);
+  uint64_t grain = kGrain;
+  if (program.stages > 1) {
+    const uint64_t least = std::max(program.stages * kLeastOfStage, program.chunks * kLeastChunk);
+    if (const uint64_t wanted = std::min(kMostLoops, cut.part / least); wanted > loops) {
+      loops = wanted;
+      grain = kPartGrain;
+    }
+  }
+  cut.loops = static_cast<uint32_t>(loops);
+  cut.chunk = std::min(round_up(ceil_div(cut.part, loops * program.chunks), grain), most_of_chunk);
+  const uint64_t before_last = uint64_t{cut.loops - 1} * program.chunks * cut.chunk;
+  cut.last_chunk = round_up(ceil_div(cut.part - std::min(before_last, cut.part), program.chunks), kGrain);
+  cut.slices = static_cast<uint32_t>(ceil_div(cut.chunk, slot));
+  cut.slice = round_up(ceil_div(cut.chunk, cut.slices), kGrain);
+  cut.messages = (cut.loops + program.stages - 1) * cut.slices * program.messages;
+  return cut;
+}
+
+tutti_cuda_cut cut_message(uint64_t bytes, uint32_t ctas, const tutti_slot_layout& layout) {
+  tutti_cuda_program program{};
+  program.chunks = program.messages = program.stages = 1;
+  return cut(bytes, ctas, program, layout);
+}
+
+}  // namespace tutti::program

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "program/plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <unordered_map>
+
+namespace tutti::program {
+namespace {
+
+template <class T>
+bool same_bytes(const std::vector<T>& a, const std::vector<T>& b) {
+  static_assert(std::has_unique_object_representations_v<T>);
+  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
+}
+
+bool same_peer(const tutti_plan_peer& a, const tutti_plan_peer& b) {
+  return a.rank == b.rank && a.chunk == b.chunk;
+}
+
+/// The peers of a plan under construction. Equal ranges are stored once.
+class PeerPool {
+ public:
+  explicit PeerPool(std::vector<tutti_plan_peer>& peers) : peers_(peers) {}
+
+  /// Sets `begin` to the first place where `range` stands, and appends the range where there is none.
+  Status intern(std::span<const tutti_plan_peer> range, uint16_t& begin) {
+    begin = 0;
+    if (range.empty()) return {};
+    std::vector<size_t>& places = places_[key(range.front())];
+    const auto same = std::find_if(places.begin(), places.end(), [&](size_t place) { return stands(range, place); });
+    const size_t found = same != places.end() ? *same : peers_.size();
+    if (found > UINT16_MAX) {
+      return {Code::kUnsupported, fmt::format("the steps name more than {} different peers", UINT16_MAX)};
+    }
+    begin = static_cast<uint16_t>(found);
+    if (same == places.end()) append(range);
+    return {};
+  }
+
+ private:
+  static uint64_t key(const tutti_plan_peer& peer) { return uint64_t{peer.rank} << 32 | peer.chunk; }
+
+  bool stands(std::span<const tutti_plan_peer> range, size_t place) const {
+    if (peers_.size() - place < range.size()) return false;
+    return std::equal(range.begin(), range.end(), peers_.begin() + static_cast<ptrdiff_t>(place), same_peer);
+  }
+
+  void append(std::span<const tutti_plan_peer> range) {
+    for (const tutti_plan_peer& peer : range) {
+      places_[key(peer)].push_back(peers_.size());
+      peers_.push_back(peer);
+    }
+  }
+
+  std::vector<tutti_plan_peer>& peers_;
+  std::unordered_map<uint64_t, std::vector<size_t>> places_;  ///< positions of each peer in peers_, ascending
+};
+
+}  // namespace
+
+tutti_plan Plan::view() const {
+  return {.struct_size = sizeof(tutti_plan),
+          .collective = static_cast<uint32_t>(collective),
+          .rank_count = rank_count,
+          .rank = rank,
+          .root = root,
+          .channel = channel,
+          .chunks = chunks,
+          .input_blocks = input_blocks,
+          .output_blocks = output_blocks,
+          .step_count = static_cast<uint32_t>(steps.size()),
+          .peer_count = static_cast<uint32_t>(peers.size()),
+          .steps = steps.data(),
+          .peers = peers.data(),
+          .scratch_chunks = scratch_chunks,
+          .message_chunks = message_chunks,
+          .ranges = ranges.empty() ? nullptr : ranges.data()};
+}
+
+std::string beyond_version_1(const Plan& plan) {
+  if (plan.scratch_chunks > 0) return "a scratch buffer";
+  return plan.ranges.empty() ? "" : "messages of several chunks";
+}
+
+std::span<const tutti_plan_peer> Plan::recv(const tutti_plan_step& step) const {
+  return std::span(peers).subspan(step.recv_begin, step.recv_count);
+}
+
+std::span<const tutti_plan_peer> Plan::send(const tutti_plan_step& step) const {
+  return std::span(peers).subspan(step.send_begin, step.send_count);
+}
+
+bool Plan::operator==(const Plan& other) const {
+  return collective == other.collective && rank_count == other.rank_count && rank == other.rank && root == other.root &&
+         channel == other.channel && chunks == other.chunks && input_blocks == other.input_blocks &&
+         output_blocks == other.output_blocks && scratch_chunks == other.scratch_chunks &&
+         message_chunks == other.message_chunks && same_bytes(steps, other.steps) && same_bytes(peers, other.peers) &&
+         same_bytes(ranges, other.ranges);
+}
+
+Blocks blocks_of(Collective collective, uint32_t rank_count) {
+  switch (collective) {
+    case Collective::kReduceScatter:
+    case Collective::kScatter:
+      return {rank_count, 1};
+    case Collective::kAllGather:
+    case Collective::kGather:
+      return {1, rank_count};
+    case Collective::kAllToAll:
+      return {rank_count, rank_count};
+    default:
+      return {1, 1};
+  }
+}
+
+bool reduces(Collective collective) {
+  return collective == Collective::kAllReduce || collective == Collective::kReduceScatter ||
+         collective == Collective::kReduce;
+}
+
+bool has_root(Collective collective) {
+  return collective == Collective::kBroadcast || collective == Collective::kReduce ||
+         collective == Collective::kGather || collective == Collective::kScatter;
+}
+
+Result<Plan> copy(const tutti_plan& plan) {
+  TUTTI_TRY(validate(plan));
+  Plan result;
+  result.collective = static_cast<Collective>(plan.collective);
+  result.rank_count = plan.rank_count;
+  result.rank = plan.rank;
+  result.root = plan.root;
+  result.channel = plan.channel;
+  result.chunks = plan.chunks;
+  result.input_blocks = plan.input_blocks;
+  result.output_blocks = plan.output_blocks;
+  result.steps.assign(plan.steps, plan.steps + plan.step_count);
+  result.scratch_chunks = plan.scratch_chunks;
+  result.message_chunks = std::max(1u, plan.message_chunks);
+  const auto is_long = [](const tutti_plan_range& range) { return range.count > 1; };
+  if (plan.ranges != nullptr && std::any_of(plan.ranges, plan.ranges + plan.step_count, is_long)) {
+    result.ranges.assign(plan.ranges, plan.ranges + plan.step_count);
+  }
+  PeerPool pool(result.peers);
+  for (tutti_plan_step& step : result.steps) {
+    if (step.gather_buffer == TUTTI_BUFFER_OUTPUT) step.gather_buffer = 0;  // which says the same
+    TUTTI_TRY(pool.intern({plan.peers + step.recv_begin, step.recv_count}, step.recv_begin));
+    TUTTI_TRY(pool.intern({plan.peers + step.send_begin, step.send_count}, step.send_begin));
+  }
+  return result;
+}
+
+}  // namespace tutti::program
