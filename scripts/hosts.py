@@ -5,15 +5,24 @@ A program calls isolate() first. It then runs again in mount and process namespa
 The kernel removes the network namespaces with them, however the program ends.
 """
 
+import ctypes
+import fcntl
 import os
 import pathlib
 import secrets
+import stat
+import struct
 import subprocess
 import sys
+import tempfile
 
 TIMEOUT_S = 60
 SKIPPED = 77  # as CTest's SKIP_RETURN_CODE
 ISOLATED = "TUTTI_HOSTS_ISOLATED"
+CLONE_NEWNET = 0x40000000
+TUN_DEVICE = (10, 200)  # the kernel's number of /dev/net/tun
+TUNSETIFF = 0x400454CA
+TAP_WITHOUT_HEADER = 0x1002  # IFF_TAP | IFF_NO_PI
 
 
 def ip(*arguments, check=True):
@@ -92,3 +101,31 @@ def make_hosts(cleanup, rails=2, prefix=None):
         for number, host in enumerate(hosts, 1):
             set_address(host, number, f"rail{rail}", rail, prefix)
     return hosts
+
+
+def enter(host):
+    """Moves the calling thread into the network namespace of a host."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    namespace = os.open(f"/run/netns/{host}", os.O_RDONLY)
+    try:
+        if libc.setns(namespace, CLONE_NEWNET) != 0:
+            raise OSError(ctypes.get_errno(), f"setns {host}")
+    finally:
+        os.close(namespace)
+
+
+def open_tun():
+    """The kernel's TUN driver. A minimal root has no /dev/net/tun: a node of a temporary folder serves there."""
+    if os.path.exists("/dev/net/tun"):
+        return os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
+    with tempfile.TemporaryDirectory() as folder:
+        os.mknod(f"{folder}/tun", stat.S_IFCHR | 0o600, os.makedev(*TUN_DEVICE))
+        return os.open(f"{folder}/tun", os.O_RDWR | os.O_NONBLOCK)
+
+
+def open_tap(host, device):
+    """A TAP device within the host, as a file of this process, which enters the host's namespace."""
+    enter(host)
+    tap = open_tun()
+    fcntl.ioctl(tap, TUNSETIFF, struct.pack("16sH22x", device.encode(), TAP_WITHOUT_HEADER))
+    return tap

