@@ -18,7 +18,7 @@ import sys
 
 from sources import CODE, ROOT, files, report
 
-LAYERS = [{"base"}, {"log"}, {"config"}, {"plugin"}, {"topology", "bootstrap", "memory"}, {"program"},
+LAYERS = [{"base"}, {"log"}, {"config"}, {"plugin"}, {"topology", "bootstrap", "memory"}, {"launcher", "program"},
           {"device", "progress"}, {"transport"}, {"tuner"}, {"backend"}, {"communicator"}, {"tools", "compat"}]
 LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}
 

@@ -43,6 +43,7 @@ void add_settings(CLI::App& command, std::string& config_file, std::vector<std::
 void Session::add_options(CLI::App& command) {
   command.add_option("-n,--ranks", rank_count, "Number of ranks (default 2)")
       ->check(CLI::Range(1, 1 << 16))
+      ->each([this](const std::string&) { has_rank_count = true; })
       ->option_text("N");
   command.add_option("--hosts", hosts, "Pretend that the ranks run on these hosts, in blocks: a,b")
       ->delimiter(',')
@@ -75,6 +76,20 @@ Status Session::check() const {
   const Options first = options(0);
   TUTTI_ASSIGN(const config::Config config, load_config(first.config_file, first.settings));
   return plugin::check_names(config);
+}
+
+Status Session::ask_launcher() {
+  TUTTI_ASSIGN(auto launched, launcher::place_of([](const char* name) { return std::getenv(name); }));
+  if (!launched || launched->rank_count == 1) return {};
+  if (has_rank_count && rank_count != launched->rank_count) {
+    return {
+        Code::kInvalidArgument,
+        fmt::format("{} ranks are asked for, and {} started {} processes, each of which is a rank; leave --ranks out",
+                    rank_count, launched->launcher, launched->rank_count)};
+  }
+  rank_count = launched->rank_count;
+  place = std::move(launched);
+  return {};
 }
 
 Result<UniqueId> Session::make_id() const {

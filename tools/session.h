@@ -2,10 +2,12 @@
 // Options that every command shares which makes communicators: how many ranks, on which hosts, with which settings.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "config/config.h"
+#include "launcher/place.h"
 #include "tutti/communicator.h"
 
 namespace CLI {
@@ -26,12 +28,17 @@ Result<config::Config> load_config(const std::string& file,
 
 struct Session {
   int rank_count = 2;
-  std::vector<std::string> hosts;  ///< pretended hosts; ranks are dealt to them in blocks. Empty: the real one
+  bool has_rank_count = false;           ///< the command line or TUTTI_RANKS gave it
+  std::optional<launcher::Place> place;  ///< of this process, if a launcher started several
+  std::vector<std::string> hosts;        ///< pretended hosts; ranks are dealt to them in blocks. Empty: the real one
   std::string config_file;
   std::vector<std::string> settings;
 
   /// Declares --ranks, --hosts, --config and --set.
   void add_options(CLI::App& command);
+  /// Sets place and rank_count if a launcher started this process among several. kInvalidArgument: the variables of the
+  /// launcher contradict each other, or the given number of ranks.
+  Status ask_launcher();
   /// Checks the configuration and its names once, before ranks are started that would each fail.
   Status check() const;
   /// Makes the id of the ranks on an interface of bootstrap.interface. Ranks report an error in the configuration.

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
-#include <mutex>
 #include <numeric>
 #include <set>
 #include <span>
@@ -15,8 +14,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/file.h"
 #include "device/cuda/runtime.h"
+#include "launcher/meeting.h"
 #include "log/log.h"
 #include "nccl/api.h"
 #include "nccl/comm.h"
@@ -78,31 +77,11 @@ Result<Settings> settings_for(const Wishes& wishes) {
   return settings;
 }
 
-/// The secret of NCCL_COMM_ID: TUTTI_ID_SECRET_FILE names its file, or TUTTI_ID_SECRET is it. Without both, all digits
-/// are 0, which everybody knows.
-Result<std::string> secret_of_environment() {
-  const char* const file = secure_getenv("TUTTI_ID_SECRET_FILE");
-  if (file != nullptr) {
-    auto secret = base::read_secret(file);
-    if (!secret.ok()) return secret.status().with_context("TUTTI_ID_SECRET_FILE");
-    return secret;
-  }
-  const char* const secret = secure_getenv("TUTTI_ID_SECRET");
-  if (secret != nullptr) return std::string(secret);
-  static std::once_flag once;
-  std::call_once(once, [] {
-    log::warn(
-        "nccl: NCCL_COMM_ID has no secret: whoever reaches its port can join the job; give all ranks the same "
-        "TUTTI_ID_SECRET_FILE or TUTTI_ID_SECRET (32 hexadecimal digits)");
-  });
-  return std::string(32, '0');
-}
-
 /// The id that NCCL_COMM_ID=host:port stands for; UniqueId() where that is not set.
 Result<UniqueId> id_of_environment() {
   const auto address = variable("NCCL_COMM_ID");
   if (!address) return UniqueId();
-  TUTTI_ASSIGN(const std::string secret, secret_of_environment());
+  TUTTI_ASSIGN(const std::string secret, launcher::secret_of_environment("nccl: NCCL_COMM_ID"));
   return UniqueId::from_string(fmt::format("{}:{}", *address, secret));
 }
 
@@ -111,7 +90,7 @@ Status serve_if_of_environment(const UniqueId& id, int rank) {
   if (rank != 0) return {};
   TUTTI_ASSIGN(const UniqueId fixed, id_of_environment());
   if (fixed == UniqueId() || fixed != id) return {};
-  TUTTI_ASSIGN(const std::string secret, secret_of_environment());
+  TUTTI_ASSIGN(const std::string secret, launcher::secret_of_environment("nccl: NCCL_COMM_ID"));
   return UniqueId::create_at(*variable("NCCL_COMM_ID"), secret).status();
 }
 

@@ -42,6 +42,9 @@ class Communicator::State {
   /// Joins the ranks of `id`; in setup.cpp.
   static Result<std::shared_ptr<State>> create(const UniqueId& id, int rank, int size, config::Config config);
 
+  /// bootstrap.interface, as UniqueId::create() takes it.
+  static std::string interfaces_of(const config::Config& config);
+
   /// False in a forked child of the process that made the communicator. The child may then only ask rank() and size(),
   /// and never destroys this object.
   bool is_here() const { return origin_.is_here(); }
@@ -93,7 +96,6 @@ class Communicator::State {
  private:
   friend class Setup;
 
-  static std::string interfaces_of(const config::Config& config);
   /// For failures that a peer or the hub reports. The text of an abort is "<code>|<text>".
   void on_failure(const bootstrap::FailureReport& report);
   void on_departure(const bootstrap::Departure& departure);

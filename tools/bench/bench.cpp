@@ -32,8 +32,11 @@ Examples:
   tutti bench all_to_all -n 4 --hosts a,b --set network=socket --json result.json
   tutti bench all_reduce -n 4 --device cuda --graph --compare libnccl.so.2
 
-Ranks on several machines (started by ssh, mpirun or a scheduler), each with the same id, in a file that only you can
-read, or in the variable TUTTI_ID:
+Under a launcher (mpirun, srun, torchrun), each process is the rank that the launcher states:
+  mpirun -n 4 tutti bench all_reduce
+
+Ranks on several machines without a launcher (by ssh), each with the same id, in a file that only you can read, or in
+the variable TUTTI_ID:
   tutti id --at $HOST_OF_RANK_0:7000 --file job.id
   tutti bench all_reduce --ranks 16 --rank $R --id-file job.id)";
 
@@ -179,11 +182,9 @@ int run(const Request& request) {
     return exit_code.ok() ? *exit_code
                           : tools::fail(exit_code.status().with_context(fmt::format("rank {}", request.rank)));
   }
-  if (const Status checked = request.session.check(); !checked.ok()) return tools::fail(checked);
   // Before there are threads; a library with NCCL's API reads it when it starts.
   if (request.blocks > 0) setenv("NCCL_MAX_CTAS", std::to_string(request.blocks).c_str(), 1);
-  return request.threads ? tools::run_as_threads(request.session, rank_main)
-                         : tools::run_as_processes(request.session, rank_main);
+  return tools::run_ranks(request.session, request.threads, rank_main);
 }
 
 }  // namespace

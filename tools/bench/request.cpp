@@ -214,6 +214,10 @@ std::string RequestOptions::read_id() const {
 Request RequestOptions::finish() const {
   Request request = request_;
   request.id = read_id();
+  if (request.id.empty() && request.rank < 0) {
+    const Status launched = request.session.ask_launcher();
+    demand(launched.ok(), "--ranks", std::string(launched.text()));
+  }
   const int ranks = request.session.rank_count;
   demand(request.min_bytes > 0, "--min", "must be at least 1");
   demand(request.min_bytes <= request.max_bytes, "--max", "is less than --min");
@@ -222,6 +226,7 @@ Request RequestOptions::finish() const {
   demand((request.rank >= 0) == !request.id.empty(), "--rank",
          "needs an id, and an id needs --rank; 'tutti id' makes an id for --id-file or TUTTI_ID");
   demand(request.rank < 0 || !request.threads, "--threads", "cannot be combined with --rank");
+  demand(!request.session.place || !request.threads, "--threads", "cannot be combined with a launcher");
   demand(request.session.hosts.size() <= static_cast<size_t>(ranks), "--hosts",
          "names more hosts than there are ranks");
   request.device = device_ == "cuda" ? Device::kCuda : Device::kHost;

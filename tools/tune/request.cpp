@@ -111,6 +111,8 @@ Request RequestOptions::finish() const {
     if (!condition) throw CLI::ValidationError(option, text);
   };
   bench::Request& bench = request.bench;
+  const Status launched = bench.session.ask_launcher();
+  demand(launched.ok(), "--ranks", std::string(launched.text()));
   const bool cuda = device_ == "cuda";
   demand(!cuda || kHasCuda, "--device",
          "cuda is not in this build; build with './dev build cuda', which needs a CUDA toolkit");

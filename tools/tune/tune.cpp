@@ -61,10 +61,7 @@ int run(const Request& request) {
     TUTTI_TRY(tune_as(request, id, rank));
     return tools::kSuccess;
   };
-  if (const Status checked = request.bench.session.check(); !checked.ok()) return tools::fail(checked);
-  const tools::Session& session = request.bench.session;
-  return request.bench.threads ? tools::run_as_threads(session, rank_main)
-                               : tools::run_as_processes(session, rank_main);
+  return tools::run_ranks(request.bench.session, request.bench.threads, rank_main);
 }
 
 }  // namespace

@@ -139,9 +139,12 @@ bool Driver::polls_on(uint32_t idle, Clock::time_point idle_since) {
 /// Two long yields in a row show that a second thread polls on this processor. If each rank could have a processor, the
 /// second thread may be the awaited rank: the scheduler leaves both there for a long time.
 void Driver::yield() {
+  if (engine_ == nullptr || options_.drives.count() == 0) {
+    sched_yield();
+    return;
+  }
   const auto before = Clock::now();
   sched_yield();
-  if (engine_ == nullptr || options_.drives.count() == 0) return;
   const auto after = Clock::now();
   if (after - before < kLongYield || after - moved_ < kMoveInterval) return;
   sched_yield();

@@ -561,15 +561,4 @@ std::string Communicator::State::interfaces_of(const config::Config& config) {
   return fmt::format("{}", fmt::join(config.list("bootstrap.interface"), ","));
 }
 
-Result<Communicator> Communicator::create(const UniqueId& id, int rank, int rank_count, const Options& options) {
-  config::LoadOptions load;
-  load.job_file = options.config_file;
-  load.environment = config::process_environment();
-  load.settings = options.settings;
-  load.settings_origin = options.settings_origin;
-  TUTTI_ASSIGN(config::Config config, config::Config::load(load));
-  TUTTI_ASSIGN(std::shared_ptr<State> state, State::create(id, rank, rank_count, std::move(config)));
-  return Communicator(std::move(state));
-}
-
 }  // namespace tutti

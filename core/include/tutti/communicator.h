@@ -108,6 +108,13 @@ class TUTTI_API Communicator {
   /// (names the missing ranks), kMismatch (names ranks and difference), kRemote.
   static Result<Communicator> create(const UniqueId& id, int rank, int rank_count, const Options& options = {});
 
+  /// Joins the ranks of the job that a launcher started this process in: Open MPI's mpirun, Slurm's srun, torchrun, or
+  /// a launcher that sets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. docs/deploy.md lists the variables. A process
+  /// that no launcher started is the only rank of a job of its own. Collective; once per process, more communicators
+  /// come from split(). Errors: as create(), kInvalidArgument (variables that contradict each other), kUnsupported (the
+  /// launcher states no place where ranks can meet), kFailedPrecondition (a second call).
+  static Result<Communicator> from_environment(const Options& options = {});
+
   Communicator(Communicator&&) noexcept;
   Communicator& operator=(Communicator&&) noexcept;
   /// Leaves the communicator and frees its memory. Tells all ranks at once which calls this rank has made. Calls that

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ways to join a communicator.
+#include <atomic>
+#include <cstdlib>
+
+#include "communicator/state.h"
+#include "launcher/meeting.h"
+#include "launcher/place.h"
+
+namespace tutti {
+namespace {
+
+Result<config::Config> load_config(const Options& options) {
+  config::LoadOptions load;
+  load.job_file = options.config_file;
+  load.environment = config::process_environment();
+  load.settings = options.settings;
+  load.settings_origin = options.settings_origin;
+  return config::Config::load(load);
+}
+
+}  // namespace
+
+Result<Communicator> Communicator::create(const UniqueId& id, int rank, int rank_count, const Options& options) {
+  TUTTI_ASSIGN(config::Config config, load_config(options));
+  TUTTI_ASSIGN(std::shared_ptr<State> state, State::create(id, rank, rank_count, std::move(config)));
+  return Communicator(std::move(state));
+}
+
+Result<Communicator> Communicator::from_environment(const Options& options) {
+  static std::atomic<bool> called{false};
+  if (called.exchange(true)) {
+    return Status(Code::kFailedPrecondition,
+                  "a process joins the job of its launcher once; make more communicators by split()");
+  }
+  TUTTI_ASSIGN(config::Config config, load_config(options));
+  const launcher::Variables variables = [](const char* name) { return std::getenv(name); };
+  TUTTI_ASSIGN(const auto launched, launcher::place_of(variables));
+  const launcher::Place place = launched.value_or(launcher::Place{});
+  const std::string interfaces = State::interfaces_of(config);
+  const base::Time deadline = base::time_in(config.duration("timeouts.bootstrap"));
+  TUTTI_ASSIGN(const UniqueId id,
+               launched ? launcher::meet(place, variables, interfaces, deadline) : UniqueId::create(interfaces));
+  TUTTI_ASSIGN(std::shared_ptr<State> state, State::create(id, place.rank, place.rank_count, std::move(config)));
+  return Communicator(std::move(state));
+}
+
+}  // namespace tutti

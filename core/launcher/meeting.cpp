@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/meeting.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cstdlib>
+#include <mutex>
+
+#include "base/file.h"
+#include "launcher/pmix.h"
+#include "log/log.h"
+
+namespace tutti::launcher {
+namespace {
+
+constexpr uint32_t kFirstSlurmPort = 20'000;  // below the ports that Linux gives to clients (32768)
+constexpr uint32_t kSlurmPorts = 12'000;
+
+std::string text_of(const Variables& variables, const char* name) {
+  const char* const text = variables(name);
+  return text == nullptr ? std::string() : std::string(text);
+}
+
+Result<uint32_t> number_in(const std::string& text, const char* name, uint32_t most) {
+  uint32_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size() || number > most) {
+    return Status(Code::kInvalidArgument, fmt::format("the variable {}={} is no number of 0..{}", name, text, most));
+  }
+  return number;
+}
+
+/// An IPv6 address gets brackets.
+std::string join(const std::string& host, uint32_t port) {
+  const bool bare = host.find(':') != std::string::npos && !host.starts_with('[');
+  return bare ? fmt::format("[{}]:{}", host, port) : fmt::format("{}:{}", host, port);
+}
+
+Result<std::string> address_of_slurm(const Variables& variables, const std::string& hosts) {
+  TUTTI_ASSIGN(const uint32_t job, number_in(text_of(variables, "SLURM_JOB_ID"), "SLURM_JOB_ID", UINT32_MAX));
+  TUTTI_ASSIGN(const uint32_t step, number_in(text_of(variables, "SLURM_STEP_ID"), "SLURM_STEP_ID", UINT32_MAX));
+  return join(first_host(hosts), kFirstSlurmPort + (job * 31 + step) % kSlurmPorts);
+}
+
+}  // namespace
+
+std::string first_host(std::string_view list) {
+  const size_t open = list.find('[');
+  const size_t comma = list.find(',');
+  if (comma < open) return std::string(list.substr(0, comma));
+  if (open == std::string_view::npos) return std::string(list);
+  const std::string_view numbers = list.substr(open + 1);
+  const std::string_view first = numbers.substr(0, numbers.find_first_of(",-]"));
+  const size_t close = list.find(']', open);
+  const std::string_view rest = close == std::string_view::npos ? std::string_view() : list.substr(close + 1);
+  return fmt::format("{}{}{}", list.substr(0, open), first, rest.substr(0, rest.find(',')));
+}
+
+Result<std::string> meeting_address(const Place& place, const Variables& variables) {
+  const std::string given = text_of(variables, "TUTTI_MEETING");
+  if (!given.empty()) return given;
+  const std::string master = text_of(variables, "MASTER_ADDR");
+  const std::string port = text_of(variables, "MASTER_PORT");
+  if (!master.empty() && !port.empty()) {
+    TUTTI_ASSIGN(const uint32_t number, number_in(port, "MASTER_PORT", 65'534));
+    return join(master, number + 1);
+  }
+  const std::string hosts = text_of(variables, "SLURM_STEP_NODELIST");
+  if (!hosts.empty()) return address_of_slurm(variables, hosts);
+  return Status(Code::kUnsupported,
+                fmt::format("{} started this process and states no place where its ranks can meet; set "
+                            "TUTTI_MEETING=HOST_OF_RANK_0:PORT, or MASTER_ADDR and MASTER_PORT, for all ranks",
+                            place.launcher));
+}
+
+Result<std::string> secret_of_environment(std::string_view address_of) {
+  const char* const file = secure_getenv("TUTTI_ID_SECRET_FILE");
+  if (file != nullptr) {
+    auto secret = base::read_secret(file);
+    if (!secret.ok()) return secret.status().with_context("TUTTI_ID_SECRET_FILE");
+    return secret;
+  }
+  const char* const secret = secure_getenv("TUTTI_ID_SECRET");
+  if (secret != nullptr) return std::string(secret);
+  static std::once_flag once;
+  std::call_once(once, [&] {
+    log::warn(
+        "{} has no secret: every process that reaches its port can join the job; give all ranks the same "
+        "TUTTI_ID_SECRET_FILE or TUTTI_ID_SECRET (32 hexadecimal digits)",
+        address_of);
+  });
+  return std::string(32, '0');
+}
+
+Result<UniqueId> meet(const Place& place, const Variables& variables, std::string_view interfaces,
+                      base::Time deadline) {
+  const bool at_address = !text_of(variables, "TUTTI_MEETING").empty();
+  if (!at_address && variables("PMIX_NAMESPACE") != nullptr) return meet_by_pmix(place, interfaces, deadline);
+  TUTTI_ASSIGN(const std::string address, meeting_address(place, variables));
+  TUTTI_ASSIGN(const std::string secret, secret_of_environment("the meeting place " + address));
+  if (place.rank == 0) return UniqueId::create_at(address, secret);
+  return UniqueId::from_string(fmt::format("{}:{}", address, secret));
+}
+
+}  // namespace tutti::launcher

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/place.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <charconv>
+#include <string_view>
+
+namespace tutti::launcher {
+namespace {
+
+struct Names {
+  const char* launcher;
+  const char* rank;
+  const char* rank_count;
+  const char* local_rank;
+};
+
+constexpr Names kTorchrun{"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK"};
+constexpr Names kOpenMpi{"Open MPI's mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+                         "OMPI_COMM_WORLD_LOCAL_RANK"};
+constexpr Names kSlurm{"Slurm's srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"};
+constexpr Names kMpich{"MPICH's mpiexec", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"};
+constexpr std::array kLaunchers{kTorchrun, kOpenMpi, kSlurm, kMpich};
+
+/// Whether a launcher set these variables. The batch script of Slurm has a rank and no step; RANK alone is a common
+/// name of other programs.
+bool has_set(const Names& names, const Variables& variables) {
+  return variables(names.rank) != nullptr && variables(names.rank_count) != nullptr;
+}
+
+Result<int> number_of(const char* name, const Variables& variables) {
+  const std::string_view text = variables(name);
+  int number = -1;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size() || number < 0) {
+    return Status(Code::kInvalidArgument, fmt::format("the variable {}={} is no number of 0 or more", name, text));
+  }
+  return number;
+}
+
+Result<Place> read(const Names& names, const Variables& variables) {
+  Place place;
+  place.launcher = names.launcher;
+  TUTTI_ASSIGN(place.rank, number_of(names.rank, variables));
+  TUTTI_ASSIGN(place.rank_count, number_of(names.rank_count, variables));
+  if (place.rank >= place.rank_count) {
+    return Status(Code::kInvalidArgument, fmt::format("{}={} is no rank of {}={}; {} sets both", names.rank, place.rank,
+                                                      names.rank_count, place.rank_count, names.launcher));
+  }
+  if (variables(names.local_rank) != nullptr) {
+    TUTTI_ASSIGN(place.local_rank, number_of(names.local_rank, variables));
+  }
+  return place;
+}
+
+Status agree(const Place& torchrun, const Place& mpirun) {
+  if (torchrun.rank == mpirun.rank && torchrun.rank_count == mpirun.rank_count) return {};
+  return {Code::kInvalidArgument,
+          fmt::format("{} says rank {} of {} (RANK, WORLD_SIZE), and {} says rank {} of {} (OMPI_COMM_WORLD_RANK, "
+                      "OMPI_COMM_WORLD_SIZE); unset the variables of one of them",
+                      torchrun.launcher, torchrun.rank, torchrun.rank_count, mpirun.launcher, mpirun.rank,
+                      mpirun.rank_count)};
+}
+
+}  // namespace
+
+bool is_launched(const Variables& variables) {
+  for (const Names& names : kLaunchers) {
+    if (has_set(names, variables)) return true;
+  }
+  return false;
+}
+
+Result<std::optional<Place>> place_of(const Variables& variables) {
+  for (const Names& names : kLaunchers) {
+    if (!has_set(names, variables)) continue;
+    TUTTI_ASSIGN(Place place, read(names, variables));
+    if (names.rank == kTorchrun.rank && has_set(kOpenMpi, variables)) {
+      TUTTI_ASSIGN(const Place mpirun, read(kOpenMpi, variables));
+      TUTTI_TRY(agree(place, mpirun));
+    }
+    return std::optional(std::move(place));
+  }
+  return std::optional<Place>();
+}
+
+}  // namespace tutti::launcher

@@ -1,0 +1,137 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs of `tutti bench` under launchers: Open MPI's mpirun if it is installed, and processes with the variables that
+torchrun, Kubernetes and Slurm set.
+
+Run as: launchers_test.py PATH_OF_TUTTI [--pmix], with --pmix if the build has PMIx.
+"""
+
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import unittest
+
+TUTTI = "tutti"
+HAS_PMIX = False
+TIMEOUT_S = 100
+BENCH = ["bench", "all_reduce", "--min", "1K", "--max", "4K", "--iters", "2", "--repeat", "1", "--csv"]
+ROW = "4096,1024,float32,sum"
+MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--mca", "plm", "isolated"]
+LAUNCHERS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_", "OMPI_", "PMIX_", "PMI_", "SLURM_", "TUTTI_")
+
+
+def environment(**variables):
+    plain = {key: value for key, value in os.environ.items() if not key.startswith(LAUNCHERS)}
+    return plain | {"TUTTI_BOOTSTRAP_INTERFACE": "[=lo]"} | variables
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+def run_ranks(count, variables_of, arguments=()):
+    """(code, output, errors) of each rank."""
+    ranks = [subprocess.Popen([TUTTI, *BENCH, *arguments], env=environment(**variables_of(rank)), text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE) for rank in range(count)]
+    try:
+        return [(rank.communicate(timeout=TIMEOUT_S), rank.returncode) for rank in ranks]
+    finally:
+        for rank in ranks:
+            if rank.poll() is None:
+                rank.kill()
+                rank.wait()
+
+
+class Launchers(unittest.TestCase):
+    def check(self, results):
+        """All ranks end with 0; rank 0 alone writes the table."""
+        for rank, ((output, errors), code) in enumerate(results):
+            self.assertEqual(code, 0, errors)
+            self.assertEqual(ROW in output, rank == 0, output)
+
+    def test_variables_of_torchrun_and_kubernetes(self):
+        port, secret = free_port() - 1, secrets.token_hex(16)
+        results = run_ranks(3, lambda rank: {"RANK": str(rank), "WORLD_SIZE": "3", "LOCAL_RANK": str(rank),
+                                             "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
+                                             "TUTTI_ID_SECRET": secret})
+        self.check(results)
+        self.assertEqual([errors for (_, errors), _ in results], ["", "", ""])
+
+    def test_without_a_secret_each_rank_warns(self):
+        port = free_port() - 1
+        results = run_ranks(2, lambda rank: {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
+                                             "MASTER_PORT": str(port)})
+        self.check(results)
+        for (_, errors), _ in results:
+            self.assertIn(f"the meeting place 127.0.0.1:{port + 1} has no secret: every process that reaches its port "
+                          "can join the job", errors)
+
+    def test_variables_of_slurm(self):
+        job = str(secrets.randbelow(1 << 20))
+        results = run_ranks(2, lambda rank: {"SLURM_PROCID": str(rank), "SLURM_STEP_NUM_TASKS": "2",
+                                             "SLURM_LOCALID": str(rank), "SLURM_STEP_NODELIST": "127.0.0.[1-2]",
+                                             "SLURM_JOB_ID": job, "SLURM_STEP_ID": "0",
+                                             "TUTTI_ID_SECRET": "0123456789abcdef" * 2})
+        self.check(results)
+
+    def test_wrong_variables(self):
+        for variables, text in [
+                ({"RANK": "2", "WORLD_SIZE": "2"}, "RANK=2 is no rank of WORLD_SIZE=2; torchrun sets both"),
+                ({"RANK": "0", "WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2"},
+                 "torchrun says rank 0 of 2 (RANK, WORLD_SIZE), and Open MPI's mpirun says rank 1 of 2"),
+                ({"PMI_RANK": "0", "PMI_SIZE": "2"}, "MPICH's mpiexec started this process and states no place where "
+                                                     "its ranks can meet; set TUTTI_MEETING=HOST_OF_RANK_0:PORT")]:
+            with self.subTest(variables):
+                (((output, errors), code),) = run_ranks(1, lambda rank: variables)
+                self.assertNotEqual(code, 0)
+                self.assertEqual(output, "")
+                self.assertIn(text, " ".join(errors.split()))
+
+    def test_another_number_of_ranks_is_refused(self):
+        variables = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
+        (((_, errors), code),) = run_ranks(1, lambda rank: variables, ["--ranks", "4"])
+        self.assertNotEqual(code, 0)
+        self.assertIn("4 ranks are asked for, and torchrun started 2 processes, each of which is a rank; leave --ranks "
+                      "out", " ".join(errors.split()))
+
+    def test_a_rank_that_never_comes_is_named(self):
+        port = free_port() - 1
+        results = run_ranks(2, lambda rank: {"RANK": str(rank), "WORLD_SIZE": "3", "MASTER_ADDR": "127.0.0.1",
+                                             "MASTER_PORT": str(port), "TUTTI_ID_SECRET": "0" * 31 + "1",
+                                             "TUTTI_TIMEOUTS_BOOTSTRAP": "2s"})
+        for (_, errors), code in results:
+            self.assertNotEqual(code, 0)
+            self.assertRegex(errors, r"\b2\b")
+
+    def mpirun(self, ranks, *command, **variables):
+        if shutil.which("mpirun") is None:
+            self.skipTest("mpirun is not installed")
+        if not HAS_PMIX:
+            self.skipTest("the build lacks PMIx")
+        return subprocess.run([*MPIRUN, "-n", str(ranks), *command], env=environment(**variables),
+                              capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+
+    def test_mpirun(self):
+        done = self.mpirun(4, TUTTI, *BENCH)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stdout.count(ROW), 1, "one job has one table")
+        row = done.stdout[done.stdout.index(ROW):].split(",")
+        algorithm_gbs, bus_gbs = float(row[7]), float(row[8])
+        self.assertAlmostEqual(bus_gbs, 1.5 * algorithm_gbs, delta=0.01 * bus_gbs + 0.001)  # 2 (n - 1) / n, n = 4
+        self.assertNotIn("no secret", done.stderr)
+
+    def test_mpirun_with_a_rank_that_ends(self):
+        script = 'if [ "$OMPI_COMM_WORLD_RANK" = 1 ]; then exit 3; fi; exec "$@"'
+        done = self.mpirun(2, "sh", "-c", script, "sh", TUTTI, *BENCH, TUTTI_TIMEOUTS_BOOTSTRAP="3s")
+        self.assertNotEqual(done.returncode, 0)
+
+
+if __name__ == "__main__":
+    HAS_PMIX = "--pmix" in sys.argv
+    TUTTI = os.path.abspath(sys.argv[1])
+    unittest.main(argv=sys.argv[:1], verbosity=2)

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// The variables of launchers, and the places where their ranks meet.
+#include <gmock/gmock.h>
+
+#include <map>
+
+#include "launcher/meeting.h"
+#include "launcher/place.h"
+
+namespace tutti::launcher {
+namespace {
+
+using ::testing::HasSubstr;
+using Table = std::map<std::string, std::string>;
+
+Variables of(const Table& table) {
+  return [&table](const char* name) {
+    const auto found = table.find(name);
+    return found == table.end() ? nullptr : found->second.c_str();
+  };
+}
+
+Result<std::optional<Place>> place_in(const Table& table) {
+  return place_of(of(table));
+}
+
+std::string address_in(const Table& table) {
+  const auto address = meeting_address({"a launcher", 1, 2, -1}, of(table));
+  return address.ok() ? *address : std::string(address.status().text());
+}
+
+void expect_place(const Table& table, const std::string& launcher, int rank, int rank_count, int local_rank) {
+  const auto place = place_in(table);
+  ASSERT_TRUE(place.ok()) << place.status().text();
+  ASSERT_TRUE(place->has_value());
+  EXPECT_EQ((*place)->launcher, launcher);
+  EXPECT_EQ((*place)->rank, rank);
+  EXPECT_EQ((*place)->rank_count, rank_count);
+  EXPECT_EQ((*place)->local_rank, local_rank);
+}
+
+void expect_error(const Table& table, const std::string& text) {
+  const auto place = place_in(table);
+  ASSERT_FALSE(place.ok());
+  EXPECT_EQ(place.status().code(), Code::kInvalidArgument);
+  EXPECT_THAT(std::string(place.status().text()), HasSubstr(text));
+}
+
+TEST(LauncherPlace, NoVariables) {
+  const auto place = place_in({});
+  ASSERT_TRUE(place.ok());
+  EXPECT_FALSE(place->has_value());
+}
+
+TEST(LauncherPlace, ARankAloneIsNoLauncher) {
+  const auto place = place_in({{"RANK", "3"}, {"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}});
+  ASSERT_TRUE(place.ok());
+  EXPECT_FALSE(place->has_value());
+}
+
+TEST(LauncherPlace, EachLauncher) {
+  expect_place({{"RANK", "3"}, {"WORLD_SIZE", "8"}, {"LOCAL_RANK", "1"}}, "torchrun", 3, 8, 1);
+  expect_place({{"RANK", "0"}, {"WORLD_SIZE", "1"}}, "torchrun", 0, 1, -1);
+  expect_place({{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "0"}},
+               "Open MPI's mpirun", 1, 2, 0);
+  expect_place({{"SLURM_PROCID", "7"}, {"SLURM_STEP_NUM_TASKS", "16"}, {"SLURM_LOCALID", "3"}}, "Slurm's srun", 7, 16,
+               3);
+  expect_place({{"PMI_RANK", "2"}, {"PMI_SIZE", "4"}, {"MPI_LOCALRANKID", "2"}}, "MPICH's mpiexec", 2, 4, 2);
+}
+
+TEST(LauncherPlace, AnInnerLauncherHidesSlurm) {
+  const Table slurm = {{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "2"}};
+  Table both = {{"OMPI_COMM_WORLD_RANK", "5"}, {"OMPI_COMM_WORLD_SIZE", "8"}};
+  both.insert(slurm.begin(), slurm.end());
+  expect_place(both, "Open MPI's mpirun", 5, 8, -1);
+  both = {{"RANK", "9"}, {"WORLD_SIZE", "16"}};
+  both.insert(slurm.begin(), slurm.end());
+  expect_place(both, "torchrun", 9, 16, -1);
+}
+
+TEST(LauncherPlace, ContradictionsAreErrors) {
+  expect_error({{"RANK", "8"}, {"WORLD_SIZE", "8"}}, "RANK=8 is no rank of WORLD_SIZE=8; torchrun sets both");
+  expect_error({{"RANK", "-1"}, {"WORLD_SIZE", "8"}}, "RANK=-1 is no number of 0 or more");
+  expect_error({{"RANK", "1x"}, {"WORLD_SIZE", "8"}}, "RANK=1x is no number");
+  expect_error({{"RANK", ""}, {"WORLD_SIZE", "8"}}, "RANK= is no number");
+  expect_error({{"RANK", "0"}, {"WORLD_SIZE", "0"}}, "RANK=0 is no rank of WORLD_SIZE=0");
+  expect_error({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "a"}}, "LOCAL_RANK=a is no number");
+  expect_error({{"RANK", "0"}, {"WORLD_SIZE", "99999999999"}}, "WORLD_SIZE=99999999999 is no number");
+  const Table both = {{"RANK", "0"}, {"WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "4"}};
+  expect_error(both, "torchrun says rank 0 of 4 (RANK, WORLD_SIZE), and Open MPI's mpirun says rank 1 of 4");
+}
+
+TEST(LauncherPlace, EqualStatementsOfTwoLaunchersAreNoError) {
+  expect_place({{"RANK", "1"}, {"WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "4"}},
+               "torchrun", 1, 4, -1);
+}
+
+TEST(LauncherMeeting, FirstHostOfSlurmsList) {
+  EXPECT_EQ(first_host("login"), "login");
+  EXPECT_EQ(first_host("login,node1"), "login");
+  EXPECT_EQ(first_host("node[003-010,12],login"), "node003");
+  EXPECT_EQ(first_host("node[7]"), "node7");
+  EXPECT_EQ(first_host("rack[1-2]-ib,x"), "rack1-ib");
+  EXPECT_EQ(first_host("x,node[1-2]"), "x");
+  EXPECT_EQ(first_host("node[3"), "node3");
+  EXPECT_EQ(first_host(""), "");
+}
+
+TEST(LauncherMeeting, Addresses) {
+  EXPECT_EQ(address_in({{"MASTER_ADDR", "10.0.0.1"}, {"MASTER_PORT", "29500"}}), "10.0.0.1:29501");
+  EXPECT_EQ(address_in({{"MASTER_ADDR", "fd00::1"}, {"MASTER_PORT", "29500"}}), "[fd00::1]:29501");
+  EXPECT_EQ(address_in({{"MASTER_ADDR", "[fd00::1]"}, {"MASTER_PORT", "1"}}), "[fd00::1]:2");
+  EXPECT_EQ(address_in({{"TUTTI_MEETING", "a:1"}, {"MASTER_ADDR", "b"}, {"MASTER_PORT", "2"}}), "a:1");
+  EXPECT_EQ(address_in({{"SLURM_STEP_NODELIST", "n[1-2]"}, {"SLURM_JOB_ID", "1000"}, {"SLURM_STEP_ID", "3"}}),
+            "n1:27003");  // 20000 + (1000 · 31 + 3) mod 12000
+}
+
+TEST(LauncherMeeting, AddressesThatAreWrong) {
+  EXPECT_THAT(address_in({{"MASTER_ADDR", "a"}, {"MASTER_PORT", "65535"}}),
+              HasSubstr("MASTER_PORT=65535 is no number of 0..65534"));
+  EXPECT_THAT(address_in({{"MASTER_ADDR", "a"}, {"MASTER_PORT", "x"}}), HasSubstr("MASTER_PORT=x is no number"));
+  EXPECT_THAT(address_in({{"SLURM_STEP_NODELIST", "n1"}}), HasSubstr("SLURM_JOB_ID= is no number"));
+  EXPECT_THAT(address_in({{"MASTER_ADDR", "a"}}), HasSubstr("a launcher started this process and states no place"));
+}
+
+}  // namespace
+}  // namespace tutti::launcher
