@@ -22,6 +22,7 @@ struct Library {
   decltype(&PMIx_Init) init = nullptr;
   decltype(&PMIx_Put) put = nullptr;
   decltype(&PMIx_Commit) commit = nullptr;
+  decltype(&PMIx_Fence_nb) fence_nb = nullptr;
   decltype(&PMIx_Get_nb) get_nb = nullptr;
   decltype(&PMIx_Finalize) finalize = nullptr;
   decltype(&PMIx_Error_string) error_string = nullptr;
@@ -44,28 +45,43 @@ Result<Library> Library::open() {
   }
   Library found;
   const bool all = find(library, "PMIx_Init", found.init) && find(library, "PMIx_Put", found.put) &&
-                   find(library, "PMIx_Commit", found.commit) && find(library, "PMIx_Get_nb", found.get_nb) &&
-                   find(library, "PMIx_Finalize", found.finalize) &&
+                   find(library, "PMIx_Commit", found.commit) && find(library, "PMIx_Fence_nb", found.fence_nb) &&
+                   find(library, "PMIx_Get_nb", found.get_nb) && find(library, "PMIx_Finalize", found.finalize) &&
                    find(library, "PMIx_Error_string", found.error_string);
   if (!all) return Status(Code::kNotFound, "libpmix.so.2 lacks a function of PMIx 3");
   return found;
 }
 
-/// The answer to a question that PMIx answers on a thread of its own. Shared with that thread: a late answer finds it.
-struct Answer {
-  std::mutex mutex;
-  std::condition_variable changed;
-  std::optional<pmix_status_t> code;
-  std::string text;
+/// An answer that PMIx gives on a thread of its own. Shared with that thread, because an answer may come too late.
+class Answer {
+ public:
+  using Shared = std::shared_ptr<Answer>;
 
-  static void receive(pmix_status_t code, pmix_value_t* value, void* holder) {
-    const std::unique_ptr<std::shared_ptr<Answer>> held(static_cast<std::shared_ptr<Answer>*>(holder));
+  /// The callbacks of PMIx. `holder` is a Shared on the heap.
+  static void done(pmix_status_t code, void* holder) { value(code, nullptr, holder); }
+  static void value(pmix_status_t code, pmix_value_t* value, void* holder) {
+    const std::unique_ptr<Shared> held(static_cast<Shared*>(holder));
     Answer& answer = **held;
-    const std::lock_guard lock(answer.mutex);
-    if (code == PMIX_SUCCESS && value != nullptr && value->type == PMIX_STRING) answer.text = value->data.string;
-    answer.code = code;
-    answer.changed.notify_all();
+    const std::lock_guard lock(answer.mutex_);
+    if (code == PMIX_SUCCESS && value != nullptr && value->type == PMIX_STRING) answer.text_ = value->data.string;
+    answer.code_ = code;
+    answer.changed_.notify_all();
   }
+
+  /// The code of the answer; nothing: the deadline has passed.
+  std::optional<pmix_status_t> wait(base::Time deadline) {
+    std::unique_lock lock(mutex_);
+    changed_.wait_until(lock, deadline, [&] { return code_.has_value(); });
+    return code_;
+  }
+  /// After wait() has returned PMIX_SUCCESS.
+  const std::string& text() const { return text_; }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::optional<pmix_status_t> code_;
+  std::string text_;
 };
 
 /// The connection of this process to its launcher.
@@ -91,24 +107,46 @@ class Session {
     return check("PMIx_Commit", library_.commit());
   }
 
-  /// The text that rank 0 has put, or will put.
+  /// Returns when all ranks have called it. The texts that ranks have put before are then on every host.
+  Status fence(base::Time deadline) {
+    pmix_info_t collect{};
+    std::strncpy(collect.key, PMIX_COLLECT_DATA, PMIX_MAX_KEYLEN);
+    collect.value.type = PMIX_BOOL;
+    collect.value.data.flag = true;
+    pmix_proc_t all = self_;
+    all.rank = PMIX_RANK_WILDCARD;
+    return ask("PMIx_Fence", deadline,
+               [&](void* holder) { return library_.fence_nb(&all, 1, &collect, 1, &Answer::done, holder); })
+        .status();
+  }
+
+  /// The text that rank 0 put before the fence.
   Result<std::string> get(base::Time deadline) {
     pmix_proc_t first = self_;
     first.rank = 0;
-    const auto answer = std::make_shared<Answer>();
-    auto holder = std::make_unique<std::shared_ptr<Answer>>(answer);
-    TUTTI_TRY(check("PMIx_Get_nb", library_.get_nb(&first, kKey, nullptr, 0, &Answer::receive, holder.get())));
-    holder.release();  // receive() deletes it
-    std::unique_lock lock(answer->mutex);
-    if (!answer->changed.wait_until(lock, deadline, [&] { return answer->code.has_value(); })) {
-      return Status(Code::kTimeout, "rank 0 gave the launcher no id within timeouts.bootstrap; did it start?");
-    }
-    TUTTI_TRY(check("PMIx_Get", *answer->code));
-    return answer->text;
+    return ask("PMIx_Get", deadline,
+               [&](void* holder) { return library_.get_nb(&first, kKey, nullptr, 0, &Answer::value, holder); });
   }
 
  private:
   explicit Session(const Library& library) : library_(library) {}
+
+  /// `start` begins a call of PMIx that answers through the holder.
+  template <class Start>
+  Result<std::string> ask(const char* call, base::Time deadline, Start&& start) {
+    const auto answer = std::make_shared<Answer>();
+    auto holder = std::make_unique<Answer::Shared>(answer);
+    TUTTI_TRY(check(call, start(holder.get())));
+    holder.release();  // the callback deletes it
+    const auto code = answer->wait(deadline);
+    if (!code) {
+      return Status(Code::kTimeout, fmt::format("{} of the launcher did not end within timeouts.bootstrap; did all "
+                                                "ranks start?",
+                                                call));
+    }
+    TUTTI_TRY(check(call, *code));
+    return answer->text();
+  }
 
   Status check(const char* call, pmix_status_t code) const {
     if (code == PMIX_SUCCESS) return {};
@@ -129,8 +167,10 @@ Result<UniqueId> meet_by_pmix(const Place& place, std::string_view interfaces, b
   if (place.rank == 0) {
     TUTTI_ASSIGN(const UniqueId id, UniqueId::create(interfaces));
     TUTTI_TRY(session->put(id.to_string()));
+    TUTTI_TRY(session->fence(deadline));
     return id;
   }
+  TUTTI_TRY(session->fence(deadline));
   TUTTI_ASSIGN(const std::string text, session->get(deadline));
   return UniqueId::from_string(text);
 }

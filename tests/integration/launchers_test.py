@@ -3,7 +3,7 @@
 """Jobs of `tutti bench` under launchers: Open MPI's mpirun if it is installed, and processes with the variables that
 torchrun, Kubernetes and Slurm set.
 
-Run as: launchers_test.py PATH_OF_TUTTI [--pmix], with --pmix if the build has PMIx.
+Run as: launchers_test.py PATH_OF_TUTTI PATH_OF_LAUNCHED [--pmix], with --pmix if the build has PMIx.
 """
 
 import os
@@ -15,6 +15,7 @@ import sys
 import unittest
 
 TUTTI = "tutti"
+LAUNCHED = "launched"
 HAS_PMIX = False
 TIMEOUT_S = 100
 BENCH = ["bench", "all_reduce", "--min", "1K", "--max", "4K", "--iters", "2", "--repeat", "1", "--csv"]
@@ -34,9 +35,10 @@ def free_port():
         return one.getsockname()[1]
 
 
-def run_ranks(count, variables_of, arguments=()):
-    """(code, output, errors) of each rank."""
-    ranks = [subprocess.Popen([TUTTI, *BENCH, *arguments], env=environment(**variables_of(rank)), text=True,
+def run_ranks(count, variables_of, arguments=(), program=None):
+    """((output, errors), code) of each rank."""
+    command = [program] if program else [TUTTI, *BENCH, *arguments]
+    ranks = [subprocess.Popen(command, env=environment(**variables_of(rank)), text=True,
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE) for rank in range(count)]
     try:
         return [(rank.communicate(timeout=TIMEOUT_S), rank.returncode) for rank in ranks]
@@ -108,6 +110,23 @@ class Launchers(unittest.TestCase):
             self.assertNotEqual(code, 0)
             self.assertRegex(errors, r"\b2\b")
 
+    def check_programs(self, lines, ranks):
+        total = ranks * (ranks + 1) // 2
+        for rank in range(ranks):
+            self.assertIn(f"rank {rank} of {ranks}: sum {total}", lines)
+        self.assertEqual(sum(line.startswith("second: failed precondition: a process joins the job of its launcher once")
+                             for line in lines), ranks)
+
+    def test_a_program_joins_by_itself(self):
+        port = free_port() - 1
+        results = run_ranks(3, lambda rank: {"RANK": str(rank), "WORLD_SIZE": "3", "MASTER_ADDR": "localhost",
+                                             "MASTER_PORT": str(port), "TUTTI_ID_SECRET": "5" * 32}, program=LAUNCHED)
+        self.check_programs([line for (output, _), _ in results for line in output.splitlines()], 3)
+
+    def test_a_program_without_a_launcher_is_alone(self):
+        (((output, _), _),) = run_ranks(1, lambda rank: {}, program=LAUNCHED)
+        self.check_programs(output.splitlines(), 1)
+
     def mpirun(self, ranks, *command, **variables):
         if shutil.which("mpirun") is None:
             self.skipTest("mpirun is not installed")
@@ -125,13 +144,25 @@ class Launchers(unittest.TestCase):
         self.assertAlmostEqual(bus_gbs, 1.5 * algorithm_gbs, delta=0.01 * bus_gbs + 0.001)  # 2 (n - 1) / n, n = 4
         self.assertNotIn("no secret", done.stderr)
 
+    def test_mpirun_of_a_program(self):
+        done = self.mpirun(3, LAUNCHED)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.check_programs(done.stdout.splitlines(), 3)
+
     def test_mpirun_with_a_rank_that_ends(self):
         script = 'if [ "$OMPI_COMM_WORLD_RANK" = 1 ]; then exit 3; fi; exec "$@"'
         done = self.mpirun(2, "sh", "-c", script, "sh", TUTTI, *BENCH, TUTTI_TIMEOUTS_BOOTSTRAP="3s")
         self.assertNotEqual(done.returncode, 0)
 
+    def test_mpirun_with_a_rank_that_is_late(self):
+        script = 'if [ "$OMPI_COMM_WORLD_RANK" = 1 ]; then sleep 20; fi; exec "$@"'
+        done = self.mpirun(2, "sh", "-c", script, "sh", TUTTI, *BENCH, TUTTI_TIMEOUTS_BOOTSTRAP="2s")
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("PMIx_Fence of the launcher did not end within timeouts.bootstrap; did all ranks start?",
+                      done.stderr)
+
 
 if __name__ == "__main__":
     HAS_PMIX = "--pmix" in sys.argv
-    TUTTI = os.path.abspath(sys.argv[1])
+    TUTTI, LAUNCHED = map(os.path.abspath, sys.argv[1:3])
     unittest.main(argv=sys.argv[:1], verbosity=2)
