@@ -6,7 +6,6 @@
 #include <chrono>
 
 #include "backend/cuda/limits.h"
-#include "backend/plans.h"
 #include "communicator/setup/plan_files.h"
 #include "plugin/search.h"
 #include "topology/load.h"
@@ -131,9 +130,6 @@ Status DryCommunicator::connect(tuner::Choices& choices) {
 std::vector<std::string> DryCommunicator::limits(Collective collective) const {
   std::vector<std::string> lines;
   if (const Status takes = backend::gpu_back_end().takes(rank_count()); !takes.ok()) lines.emplace_back(takes.text());
-  if (const std::string why = backend::why_unproved(rank_count()); !why.empty()) {
-    lines.push_back("plans run without a proof: " + why);
-  }
   for (uint32_t a = 0; a < algorithms().size(); ++a) {
     const auto& variants = algorithms()[a].variants;
     for (uint32_t v = 0; v < variants.size(); ++v) {

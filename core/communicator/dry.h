@@ -42,8 +42,7 @@ class DryCommunicator {
   /// Leaves out the candidates whose plans kernels do not run, as a communicator would. For more ranks than a
   /// communicator on GPUs takes, nothing is left out.
   const tuner::Selector& selector() const { return *selector_; }
-  /// The calls of the collective that a communicator of these ranks refuses, runs without a proof, or leaves out: a
-  /// line each.
+  /// The calls of the collective that a communicator of these ranks refuses or leaves out: a line each.
   std::vector<std::string> limits(Collective collective) const;
 
   /// The plan of one rank on one channel for a decision of the selector or of the caller.

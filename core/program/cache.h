@@ -9,7 +9,7 @@
 #include <string_view>
 #include <utility>
 
-#include "program/verify/verify.h"
+#include "program/verify/prove.h"
 
 namespace tutti::program {
 
@@ -24,13 +24,18 @@ Fingerprint fingerprint(std::span<const Plan> plans, const VerifyOptions& option
 /// Of any text.
 Fingerprint fingerprint(std::string_view text);
 
-/// verify() that proves each set of plans once. Any thread may call it.
+/// verify() and prove() that prove each set of plans once. Any thread may call them.
 class VerifyCache {
  public:
   Status verify(std::span<const Plan> all_ranks, const VerifyOptions& options = {});
+  Verdict prove(uint32_t rank_count, const PlanSource& source, const VerifyOptions& options,
+                const ProofLimits& limits = {});
   size_t size() const;
 
  private:
+  bool knows(const Fingerprint& print) const;
+  void add(const Fingerprint& print);
+
   mutable std::mutex mutex_;
   std::set<Fingerprint> proved_;
 };

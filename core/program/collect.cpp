@@ -8,6 +8,7 @@
 
 #include "plugin/loader.h"
 #include "program/plan.h"
+#include "program/repeat.h"
 
 namespace tutti::program {
 namespace {
@@ -45,6 +46,11 @@ Result<Plan> collect(const std::function<int32_t(const tutti_plan_sink*)>& emitt
 }
 
 Result<Plan> collect(const tutti_algorithm_ops& algorithm, void* instance, const tutti_plan_request& request) {
+  TUTTI_ASSIGN(Plan plan, collect_rolled(algorithm, instance, request));
+  return unroll(std::move(plan));
+}
+
+Result<Plan> collect_rolled(const tutti_algorithm_ops& algorithm, void* instance, const tutti_plan_request& request) {
   TUTTI_ASSIGN(Plan plan,
                collect([&](const tutti_plan_sink* sink) { return algorithm.plan(instance, &request, sink); }));
   const uint32_t root = has_root(plan.collective) ? request.root : 0;

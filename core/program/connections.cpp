@@ -21,6 +21,17 @@ Connections::Connections(std::span<const Plan> plans) : plans_(plans), ends_(pla
   for_each_use([&](const Pair& pair, uint32_t& number) { number = number_of(pair); });
 }
 
+Connections Connections::of_rotation(const Plan& zero) {
+  Connections made;
+  made.rotates_ = true;
+  made.ends_.emplace_back();
+  for (const tutti_plan_peer& peer : zero.peers) {
+    made.ends_[0].push_back({(zero.rank_count - peer.rank) % zero.rank_count, peer.rank});
+  }
+  for (uint32_t to = 0; to < zero.rank_count; ++to) made.pairs_.push_back({0, to});
+  return made;
+}
+
 /// Calls `take` with the ranks of each use of a connection, and with the place of the connection's number.
 template <class Take>
 void Connections::for_each_use(Take&& take) {

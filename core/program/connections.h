@@ -14,6 +14,12 @@ namespace tutti::program {
 class Connections {
  public:
   explicit Connections(std::span<const Plan> plans);
+  /// The connections of rank 0, whose plan all ranks run in step, moved by their rank. The number of the connection to
+  /// rank d is d. On it, rank 0 also finds the message of the rank d before it.
+  static Connections of_rotation(const Plan& zero);
+
+  /// Whether these are the connections of rank 0 alone.
+  bool rotates() const { return rotates_; }
 
   /// The connection on which a rank receives from, and sends to, entry `peer` of its plan.peers.
   uint32_t incoming(uint32_t rank, uint32_t peer) const { return ends_[rank][peer].incoming; }
@@ -35,6 +41,7 @@ class Connections {
     uint32_t to;
     auto operator<=>(const Pair&) const = default;
   };
+  Connections() = default;
   template <class Take>
   void for_each_use(Take&& take);
   uint32_t number_of(const Pair& pair) const;
@@ -42,7 +49,8 @@ class Connections {
   std::span<const Plan> plans_;
   std::vector<std::vector<Ends>> ends_;  ///< by rank and entry of its plan.peers
   std::vector<Pair> pairs_;              ///< ascending; the index is the connection's number
-  std::vector<uint32_t> first_of_;       ///< by sender: its first pair; one more entry at the end
+  bool rotates_ = false;
+  std::vector<uint32_t> first_of_;  ///< by sender: its first pair; one more entry at the end
 };
 
 }  // namespace tutti::program

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "program/cost.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <deque>
 
-#include "program/verify/run.h"
+#include "program/repeat.h"
+#include "program/verify/prove.h"
 
 namespace tutti::program {
 namespace {
@@ -108,7 +111,18 @@ Load load_of(const Plan& plan, const Links& links) {
 
 }  // namespace
 
-Result<tutti_algorithm_cost> cost_of(std::span<const Plan> plans, const tutti_topology& topology) {
+Result<tutti_algorithm_cost> cost_of(std::span<const Plan> rolled, const tutti_topology& topology) {
+  Extent extent;
+  for (const Plan& plan : rolled) extent.add(plan);
+  if (extent.messages > ProofLimits().messages || extent.steps > ProofLimits().messages) {
+    return Status(Code::kUnsupported,
+                  fmt::format("the cost of plans with more than {} steps, or sends and receives, is not counted",
+                              ProofLimits().messages));
+  }
+  std::vector<Plan> plans;
+  for (const Plan& plan : rolled) {
+    TUTTI_ASSIGN(plans.emplace_back(), unroll(plan));
+  }
   const Links links(topology);
   const Connections connections(plans);
   CriticalPath path(plans, connections, links);

@@ -5,7 +5,8 @@
 
 #include <algorithm>
 #include <cstring>
-#include <unordered_map>
+
+#include "program/peer_pool.h"
 
 namespace tutti::program {
 namespace {
@@ -15,49 +16,6 @@ bool same_bytes(const std::vector<T>& a, const std::vector<T>& b) {
   static_assert(std::has_unique_object_representations_v<T>);
   return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
 }
-
-bool same_peer(const tutti_plan_peer& a, const tutti_plan_peer& b) {
-  return a.rank == b.rank && a.chunk == b.chunk;
-}
-
-/// The peers of a plan under construction. Equal ranges are stored once.
-class PeerPool {
- public:
-  explicit PeerPool(std::vector<tutti_plan_peer>& peers) : peers_(peers) {}
-
-  /// Sets `begin` to the first place where `range` stands, and appends the range where there is none.
-  Status intern(std::span<const tutti_plan_peer> range, uint16_t& begin) {
-    begin = 0;
-    if (range.empty()) return {};
-    std::vector<size_t>& places = places_[key(range.front())];
-    const auto same = std::find_if(places.begin(), places.end(), [&](size_t place) { return stands(range, place); });
-    const size_t found = same != places.end() ? *same : peers_.size();
-    if (found > UINT16_MAX) {
-      return {Code::kUnsupported, fmt::format("the steps name more than {} different peers", UINT16_MAX)};
-    }
-    begin = static_cast<uint16_t>(found);
-    if (same == places.end()) append(range);
-    return {};
-  }
-
- private:
-  static uint64_t key(const tutti_plan_peer& peer) { return uint64_t{peer.rank} << 32 | peer.chunk; }
-
-  bool stands(std::span<const tutti_plan_peer> range, size_t place) const {
-    if (peers_.size() - place < range.size()) return false;
-    return std::equal(range.begin(), range.end(), peers_.begin() + static_cast<ptrdiff_t>(place), same_peer);
-  }
-
-  void append(std::span<const tutti_plan_peer> range) {
-    for (const tutti_plan_peer& peer : range) {
-      places_[key(peer)].push_back(peers_.size());
-      peers_.push_back(peer);
-    }
-  }
-
-  std::vector<tutti_plan_peer>& peers_;
-  std::unordered_map<uint64_t, std::vector<size_t>> places_;  ///< positions of each peer in peers_, ascending
-};
 
 }  // namespace
 
@@ -77,11 +35,16 @@ tutti_plan Plan::view() const {
           .peers = peers.data(),
           .scratch_chunks = scratch_chunks,
           .message_chunks = message_chunks,
-          .ranges = ranges.empty() ? nullptr : ranges.data()};
+          .ranges = ranges.empty() ? nullptr : ranges.data(),
+          .repeat_count = static_cast<uint32_t>(repeats.size()),
+          .reserved = 0,
+          .repeats = repeats.data(),
+          .growths = growths.empty() ? nullptr : growths.data()};
 }
 
 std::string beyond_version_1(const Plan& plan) {
   if (plan.scratch_chunks > 0) return "a scratch buffer";
+  if (!plan.repeats.empty()) return "repeats";
   return plan.ranges.empty() ? "" : "messages of several chunks";
 }
 
@@ -98,7 +61,7 @@ bool Plan::operator==(const Plan& other) const {
          channel == other.channel && chunks == other.chunks && input_blocks == other.input_blocks &&
          output_blocks == other.output_blocks && scratch_chunks == other.scratch_chunks &&
          message_chunks == other.message_chunks && same_bytes(steps, other.steps) && same_bytes(peers, other.peers) &&
-         same_bytes(ranges, other.ranges);
+         same_bytes(ranges, other.ranges) && same_bytes(repeats, other.repeats) && same_bytes(growths, other.growths);
 }
 
 Blocks blocks_of(Collective collective, uint32_t rank_count) {
@@ -144,6 +107,8 @@ Result<Plan> copy(const tutti_plan& plan) {
   if (plan.ranges != nullptr && std::any_of(plan.ranges, plan.ranges + plan.step_count, is_long)) {
     result.ranges.assign(plan.ranges, plan.ranges + plan.step_count);
   }
+  result.repeats.assign(plan.repeats, plan.repeats + plan.repeat_count);
+  if (plan.repeat_count > 0) result.growths.assign(plan.growths, plan.growths + plan.step_count);
   PeerPool pool(result.peers);
   for (tutti_plan_step& step : result.steps) {
     if (step.gather_buffer == TUTTI_BUFFER_OUTPUT) step.gather_buffer = 0;  // which says the same

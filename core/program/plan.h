@@ -34,7 +34,9 @@ struct Plan {
   std::vector<tutti_plan_peer> peers;
   uint32_t scratch_chunks = 0;
   uint32_t message_chunks = 1;
-  std::vector<tutti_plan_range> ranges;  ///< one for each step; empty: every step has one chunk
+  std::vector<tutti_plan_range> ranges;    ///< one for each step; empty: every step has one chunk
+  std::vector<tutti_plan_repeat> repeats;  ///< ascending; back ends and most passes take plans without repeats (unroll)
+  std::vector<tutti_plan_growth> growths;  ///< one for each step; empty if there is no repeat
 
   /// The same plan as the ABI's struct; valid as long as this plan is neither changed nor moved.
   tutti_plan view() const;
@@ -51,6 +53,10 @@ struct Plan {
   /// The chunks of a step of this plan.
   tutti_plan_range range(const tutti_plan_step& step) const {
     return ranges.empty() ? kOneChunk : ranges[static_cast<size_t>(&step - steps.data())];
+  }
+  /// How a step of this plan grows in each round.
+  tutti_plan_growth growth(const tutti_plan_step& step) const {
+    return growths.empty() ? tutti_plan_growth{} : growths[static_cast<size_t>(&step - steps.data())];
   }
   /// Chunk `i` of the list that begins with `first`.
   uint32_t chunk_at(uint32_t buffer, uint32_t first, uint32_t stride, uint32_t i) const {
@@ -70,8 +76,8 @@ bool reduces(Collective collective);
 /// Whether the collective has a root.
 bool has_root(Collective collective);
 
-/// Whether a plan has what version 1 of the plan form has not: a scratch buffer, or messages of several chunks. The
-/// text names it; empty: version 1 has all.
+/// Whether a plan has what version 1 of the plan form has not: a scratch buffer, messages of several chunks, or
+/// repeats. The text names it; empty: version 1 has all.
 std::string beyond_version_1(const Plan& plan);
 
 /// The largest plan this build takes: chunks of one buffer, and steps.
@@ -92,10 +98,12 @@ Status validate_step(const tutti_plan& plan, uint32_t step);
 /// A validated canonical copy.
 Result<Plan> copy(const tutti_plan& plan);
 
-/// Calls `emitter` with a sink and returns the one plan it emits, validated. A failure has the text that the emitter's
-/// plugin gave.
+/// Calls `emitter` with a sink and returns the one plan it emits, validated and with its repeats. A failure has the
+/// text that the emitter's plugin gave.
 Result<Plan> collect(const std::function<int32_t(const tutti_plan_sink*)>& emitter);
-/// Asks an algorithm for a plan, and checks that it is the one asked for.
+/// Asks an algorithm for a plan, and checks that it is the one asked for. The plan has its repeats.
+Result<Plan> collect_rolled(const tutti_algorithm_ops& algorithm, void* instance, const tutti_plan_request& request);
+/// The same without repeats: the plan as back ends run it. Fails (kUnsupported) where unroll() does.
 Result<Plan> collect(const tutti_algorithm_ops& algorithm, void* instance, const tutti_plan_request& request);
 
 }  // namespace tutti::program

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "program/plan.h"
 
@@ -18,11 +19,42 @@ Status check_below(std::string_view field, uint64_t value, uint64_t limit) {
   return invalid(fmt::format("{}: {} is not below {}", field, value, limit));
 }
 
+/// Rounds of the repeat that a step is in; 0 outside all repeats.
+uint32_t rounds_of(const tutti_plan& plan, uint32_t step) {
+  const std::span repeats(plan.repeats, plan.repeat_count);
+  const auto after =
+      std::upper_bound(repeats.begin(), repeats.end(), step,
+                       [](uint32_t s, const tutti_plan_repeat& repeat) { return s < repeat.first_step; });
+  if (after == repeats.begin()) return 0;
+  const tutti_plan_repeat& repeat = *std::prev(after);
+  return step - repeat.first_step < repeat.step_count ? repeat.rounds : 0;
+}
+
+/// The first round in which `growth` has added up to `distance`, modulo `modulus`; UINT64_MAX if there is none.
+uint64_t first_round(uint32_t growth, uint32_t distance, uint32_t modulus) {
+  if (distance == 0) return 0;
+  if (growth == 0) return UINT64_MAX;
+  const uint32_t divisor = std::gcd(growth, modulus);
+  if (distance % divisor != 0) return UINT64_MAX;
+  // The inverse of growth / divisor by Euclid's algorithm, extended.
+  const int64_t size = modulus / divisor;
+  int64_t inverse = 0;
+  int64_t next_inverse = 1;
+  for (int64_t rest = size, next = growth / divisor % size; next > 0;) {
+    const int64_t quotient = rest / next;
+    inverse = std::exchange(next_inverse, inverse - quotient * next_inverse);
+    rest = std::exchange(next, rest - quotient * next);
+  }
+  const auto positive = static_cast<uint64_t>((inverse % size + size) % size);
+  return distance / divisor * positive % static_cast<uint64_t>(size);
+}
+
 /// Checks one step of a plan; every method checks one aspect of it.
 class StepChecker {
  public:
   StepChecker(const tutti_plan& plan, uint32_t step)
       : plan_(plan),
+        index_(step),
         step_(plan.steps[step]),
         range_(plan.ranges == nullptr ? kOneChunk : plan.ranges[step]),
         gather_((plan.steps[step].flags & TUTTI_STEP_GATHER) != 0),
@@ -38,7 +70,8 @@ class StepChecker {
     TUTTI_TRY(check_peers("send", step_.send_begin, step_.send_count, scatter_, gather_ || scatter_,
                           chunks_of(step_.source)));
     TUTTI_TRY(check_value());
-    return check_flags();
+    TUTTI_TRY(check_flags());
+    return check_growth();
   }
 
  private:
@@ -194,13 +227,103 @@ class StepChecker {
     return {};
   }
 
+  /// A list of chunks names chunks of all sizes in turn only if the buffer has whole blocks.
+  bool has_whole_blocks(uint32_t buffer) const { return chunks_of(buffer) % plan_.chunks == 0; }
+
+  /// A number that the step does not use does not grow; all others grow by less than their modulus.
+  Status check_growth() const {
+    if (plan_.growths == nullptr) return {};
+    const tutti_plan_growth& growth = plan_.growths[index_];
+    const uint32_t rounds = rounds_of(plan_, index_);
+    const auto check = [&](std::string_view field, uint32_t value, bool is_used, uint32_t modulus) {
+      if (value == 0) return Status();
+      if (rounds == 0) return invalid(fmt::format("growth of the {}: the step is in no repeat", field));
+      if (!is_used) return invalid(fmt::format("growth of the {}: the step has none", field));
+      return check_below(fmt::format("growth of the {}", field), value, modulus);
+    };
+    const bool reads = step_.source != TUTTI_BUFFER_NONE;
+    const bool writes = step_.destination != TUTTI_BUFFER_NONE;
+    TUTTI_TRY(
+        check("source chunk", growth.source_chunk, reads || relays(), reads ? chunks_of(step_.source) : plan_.chunks));
+    TUTTI_TRY(check("destination chunk", growth.destination_chunk, writes, writes ? chunks_of(step_.destination) : 1));
+    TUTTI_TRY(check("recv ranks", growth.recv_rank, step_.recv_count > 0, plan_.rank_count));
+    TUTTI_TRY(
+        check("recv chunks", growth.recv_chunk, gather_ && step_.recv_count > 0, chunks_of(gather_buffer_of(step_))));
+    TUTTI_TRY(check("send ranks", growth.send_rank, step_.send_count > 0, plan_.rank_count));
+    TUTTI_TRY(check("send chunks", growth.send_chunk, scatter_ && step_.send_count > 0, chunks_of(step_.source)));
+    if (rounds <= 1) return {};
+    TUTTI_TRY(check_own_rank("recv", step_.recv_begin, step_.recv_count, growth.recv_rank, rounds));
+    TUTTI_TRY(check_own_rank("send", step_.send_begin, step_.send_count, growth.send_rank, rounds));
+    return reads && writes ? check_sizes(growth, rounds) : Status();
+  }
+
+  /// No round may have the own rank as a peer.
+  Status check_own_rank(std::string_view field, uint32_t begin, uint32_t count, uint32_t growth,
+                        uint32_t rounds) const {
+    for (const tutti_plan_peer& peer : std::span(plan_.peers + begin, count)) {
+      const uint32_t distance = (plan_.rank + plan_.rank_count - peer.rank) % plan_.rank_count;
+      const uint64_t round = first_round(growth, distance, plan_.rank_count);
+      if (round >= rounds) continue;
+      return invalid(fmt::format("{}: in round {}, rank {} is this plan's own rank", field, round, plan_.rank));
+    }
+    return {};
+  }
+
+  /// The source and the destination must have the same size in each round. If both buffers have whole blocks, and both
+  /// chunks grow alike modulo `chunks`, round 0 tells.
+  Status check_sizes(const tutti_plan_growth& growth, uint32_t rounds) const {
+    const bool whole = has_whole_blocks(step_.source) && has_whole_blocks(step_.destination);
+    if (whole && growth.source_chunk % plan_.chunks == growth.destination_chunk % plan_.chunks) return {};
+    const uint64_t work = uint64_t{rounds} * range_.count;
+    if (work > kMaxSteps)
+      return {Code::kUnsupported, fmt::format("{} rounds of {} chunks are too many", rounds, range_.count)};
+    for (uint32_t round = 0; round < rounds; ++round) {
+      const auto first_source =
+          static_cast<uint32_t>((step_.source_chunk + uint64_t{round} * growth.source_chunk) % chunks_of(step_.source));
+      const auto first_destination = static_cast<uint32_t>(
+          (step_.destination_chunk + uint64_t{round} * growth.destination_chunk) % chunks_of(step_.destination));
+      for (uint32_t i = 0; i < range_.count; ++i) {
+        const uint32_t source = chunk_at(step_.source, first_source, range_.source_stride, i);
+        const uint32_t destination = chunk_at(step_.destination, first_destination, range_.destination_stride, i);
+        if (source % plan_.chunks == destination % plan_.chunks) continue;
+        return invalid(fmt::format("in round {}, source chunk {} and destination chunk {} differ in size (in c % {})",
+                                   round, source, destination, plan_.chunks));
+      }
+    }
+    return {};
+  }
+
   const tutti_plan& plan_;
+  const uint32_t index_;
   const tutti_plan_step& step_;
   const tutti_plan_range range_;
   const bool gather_;
   const bool scatter_;
   const bool final_;
 };
+
+/// Repeats ascend, do not overlap, and have a body and rounds. Written out, the plan has at most kMaxSteps.
+Status check_repeats(const tutti_plan& plan) {
+  if (plan.reserved != 0) return invalid("reserved: must be 0");
+  if (plan.repeat_count == 0) return {};
+  if (plan.repeats == nullptr) return invalid("repeats: null, but repeat_count is not 0");
+  if (plan.growths == nullptr) return invalid("growths: null, but repeat_count is not 0");
+  uint64_t end = 0;
+  uint64_t steps = plan.step_count;
+  for (uint32_t i = 0; i < plan.repeat_count; ++i) {
+    const tutti_plan_repeat& repeat = plan.repeats[i];
+    const auto wrong = [&](std::string text) { return invalid(fmt::format("repeat {}: {}", i, text)); };
+    if (repeat.reserved != 0) return wrong("reserved must be 0");
+    if (repeat.step_count == 0) return wrong("the body has no step");
+    if (repeat.rounds == 0) return wrong("there is no round");
+    if (repeat.first_step < end) return wrong(fmt::format("begins at step {}, before step {}", repeat.first_step, end));
+    end = uint64_t{repeat.first_step} + repeat.step_count;
+    if (end > plan.step_count) return wrong(fmt::format("ends at step {} of only {}", end, plan.step_count));
+    steps += uint64_t{repeat.step_count} * (repeat.rounds - 1);
+    if (steps > kMaxSteps) return wrong(fmt::format("the rounds have more than {} steps", kMaxSteps));
+  }
+  return {};
+}
 
 Status check_blocks(const tutti_plan& plan) {
   const auto collective = static_cast<Collective>(plan.collective);
@@ -235,7 +358,7 @@ Status validate_head(const tutti_plan& plan) {
   TUTTI_TRY(check_below("step_count", plan.step_count, kMaxSteps + 1));
   if (plan.step_count > 0 && plan.steps == nullptr) return invalid("steps: null, but step_count is not 0");
   if (plan.peer_count > 0 && plan.peers == nullptr) return invalid("peers: null, but peer_count is not 0");
-  return {};
+  return check_repeats(plan);
 }
 
 Status validate_step(const tutti_plan& plan, uint32_t step) {

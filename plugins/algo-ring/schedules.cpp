@@ -19,37 +19,57 @@ void copy(PlanBuilder& plan, bool reduces) {
   if (reduces) step.final();
 }
 
+/// Up to this number of ranks, plans have no repeats, so that people can read the steps of each rank.
+constexpr uint32_t kWrittenOut = 16;
+
+/// `rounds` steps: `write` adds the step of a round. In round k, a chunk is k chunks below its number in round 0.
+template <class Write>
+void repeat(PlanBuilder& plan, uint32_t rounds, bool rolled, const PlanBuilder::Step::Growth& growth, Write&& write) {
+  if (!rolled || rounds < 2) {
+    for (uint32_t k = 0; k < rounds; ++k) write(plan.step(), k);
+    return;
+  }
+  const uint32_t first = plan.step_count();
+  write(plan.step().grow(growth), 0);
+  plan.repeat(first, rounds);
+}
+
 /// n-1 times a chunk moves on and takes in one more contribution; then n-1 times a finished chunk moves on.
 void all_reduce(PlanBuilder& plan, const Place& place) {
   const uint32_t n = place.size();
+  const bool rolled = n > kWrittenOut;
   const auto chunk = [&](uint32_t distance) { return place.position_before(distance); };
   plan.step().own(Buffer::kInput, chunk(0)).send(place.next());
-  for (uint32_t k = 1; k < n - 1; ++k) {
-    plan.step().recv(place.previous()).own(Buffer::kInput, chunk(k)).send(place.next());
-  }
+  repeat(plan, n - 2, rolled, {.own = -1}, [&](PlanBuilder::Step& step, uint32_t k) {
+    step.recv(place.previous()).own(Buffer::kInput, chunk(k + 1)).send(place.next());
+  });
   const uint32_t finished = chunk(n - 1);
   plan.step().recv(place.previous()).own(Buffer::kInput, finished).final().to_output(finished).send(place.next());
-  for (uint32_t k = 0; k < n - 2; ++k) plan.step().recv(place.previous()).to_output(chunk(k)).send(place.next());
+  repeat(plan, n - 2, rolled, {.to = -1}, [&](PlanBuilder::Step& step, uint32_t k) {
+    step.recv(place.previous()).to_output(chunk(k)).send(place.next());
+  });
   plan.step().recv(place.previous()).to_output(chunk(n - 2));
 }
 
 /// The first half of all-reduce; the block that starts at the next rank ends here.
 void reduce_scatter(PlanBuilder& plan, const Place& place) {
   const uint32_t n = place.size();
+  const bool rolled = n > kWrittenOut && place.direction() != 0;
   plan.step().own(Buffer::kInput, place.before(1)).send(place.next());
-  for (uint32_t k = 2; k < n; ++k) {
-    plan.step().recv(place.previous()).own(Buffer::kInput, place.before(k)).send(place.next());
-  }
+  repeat(plan, n - 2, rolled, {.own = -place.direction()}, [&](PlanBuilder::Step& step, uint32_t k) {
+    step.recv(place.previous()).own(Buffer::kInput, place.before(k + 2)).send(place.next());
+  });
   plan.step().recv(place.previous()).own(Buffer::kInput, place.rank()).final().to_output(0);
 }
 
 /// The second half of all-reduce.
 void all_gather(PlanBuilder& plan, const Place& place) {
   const uint32_t n = place.size();
+  const bool rolled = n > kWrittenOut && place.direction() != 0;
   plan.step().own(Buffer::kInput, 0).to_output(place.rank()).send(place.next());
-  for (uint32_t k = 1; k < n - 1; ++k) {
-    plan.step().recv(place.previous()).to_output(place.before(k)).send(place.next());
-  }
+  repeat(plan, n - 2, rolled, {.to = -place.direction()}, [&](PlanBuilder::Step& step, uint32_t k) {
+    step.recv(place.previous()).to_output(place.before(k + 1)).send(place.next());
+  });
   plan.step().recv(place.previous()).to_output(place.before(n - 1));
 }
 
@@ -83,6 +103,16 @@ bool is_reduction(uint32_t collective) {
 
 Place::Place(const Order& order, uint32_t rank)
     : order_(order), position_(static_cast<uint32_t>(std::find(order.begin(), order.end(), rank) - order.begin())) {}
+
+int64_t Place::direction() const {
+  const uint32_t n = size();
+  const uint32_t step = (order_[1 % n] + n - order_[0]) % n;
+  if (step != 1 && step != n - 1) return 0;
+  for (uint32_t i = 0; i < n; ++i) {
+    if ((order_[i] + step) % n != order_[(i + 1) % n]) return 0;
+  }
+  return step == 1 ? 1 : -1;
+}
 
 uint32_t Place::position_before(uint32_t distance) const {
   return (position_ + size() - distance) % size();

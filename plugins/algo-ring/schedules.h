@@ -20,6 +20,8 @@ class Place {
   uint32_t position_before(uint32_t distance) const;
   /// The rank there.
   uint32_t before(uint32_t distance) const { return order_[position_before(distance)]; }
+  /// 1 if the ranks of the ring ascend, modulo their number, -1 if they descend, else 0.
+  int64_t direction() const;
   uint32_t previous() const { return before(1); }
   uint32_t next() const { return before(size() - 1); }
 

@@ -21,6 +21,7 @@ import unittest
 TIMEOUT_S = 60
 TUTTI = "tutti"
 SMALL = ["--min", "64", "--max", "4K", "--factor", "8", "--iters", "5", "--repeat", "2"]
+PLANS = pathlib.Path(__file__).resolve().parents[2] / "examples" / "plans"
 ROW = re.compile(r"^ +\d+ +\d+ +\w+ +\w+ +-?\d+ ")
 RESULT_KEYS = {"bytes", "count", "type", "op", "root", "time_us", "min_us", "algbw", "busbw", "wrong", "ran"}
 
@@ -390,6 +391,37 @@ class Plan(ToolTest):
     def test_verify_proves_hundreds_of_ranks(self):
         self.assertIn("right: all_gather over 300 ranks",
                       self.run_ok("plan", "verify", "--collective", "all_gather", "--ranks", 300))
+
+    def test_a_rolled_ring_of_16384_ranks(self):
+        file = PLANS / "ring_rolled.yaml"
+        began = time.monotonic()
+        text = self.run_ok("plan", "print", file, "--rank", 12345)
+        self.assertIn("all_reduce, rank 12345 of 16384, channel 0, 16384 chunk(s) per block, 5 steps in ", text)
+        self.assertIn("    1    recvReduceSend      rank 12344 + input[12344 - k] -> rank 12346\n", text)
+        for options in ((), ("--in-place",)):
+            self.assertRegex(self.run_ok("plan", "verify", file, *options),
+                             r"right: all_reduce over 16384 ranks, .* with 2 slots, proved by rotation")
+        self.assertLess(time.monotonic() - began, TIMEOUT_S / 2)
+        self.run_bad(1, "plan", "verify", file, "--slots", 1, says="deadlock: rank 0 waits at step 1 for a slot to")
+
+    def test_the_ring_of_16384_ranks(self):
+        out = self.run_ok("plan", "verify", "--collective", "all_reduce", "--algorithm", "ring", "--ranks", 16384)
+        self.assertIn("right: all_reduce over 16384 ranks, out of place, with 2 slots, proved by rotation", out)
+
+    def test_verify_lists_all_faults(self):
+        right = self.run_ok("plan", "verify", PLANS / "doubling4.yaml", "--all")
+        self.assertIn("right: all_reduce over 4 ranks, out of place and in place, with 2 slots, proved exactly", right)
+        text = (PLANS / "doubling4.yaml").read_text().replace("send: [3]}\n", "send: [3], final: true}\n", 1)
+        with tempfile.NamedTemporaryFile("w", suffix=".yaml") as wrong:
+            wrong.write(text)
+            wrong.flush()
+            result = tutti("plan", "verify", wrong.name, "--all")
+            self.assertEqual(result.returncode, 1)
+            self.assertIn("channel 0, out of place: rank 1 output chunk 0: was folded on by rank 1 step 2 after it "
+                          "had been made final", result.stdout)
+            self.assertIn("channel 0, in place: rank 1 output chunk 0: was folded on by rank 1 step 2 after it "
+                          "had been made final", result.stdout)
+            self.assertRegex(result.stderr, r"\d+ counter-example\(s\)")
 
     def test_verify_takes_one_source(self):
         self.run_bad(2, "plan", "verify", says="file,--collective")

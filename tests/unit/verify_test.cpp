@@ -334,7 +334,7 @@ TEST(VerifyManyRanks, NamesTheRankThatIsMissing) {
       }
     }));
   }
-  EXPECT_EQ(verify(plans).text(), "rank 0 output chunk 0: lacks rank 150");
+  EXPECT_EQ(verify(plans).text(), "rank 0 output chunk 0: lacks rank 150, whose input chunk 0 no step reads");
 }
 
 // --- Mutations

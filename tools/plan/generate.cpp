@@ -72,7 +72,7 @@ class Algorithm {
     return found ? std::string(view(text)) : std::string();
   }
   Result<program::Plan> plan(const tutti_plan_request& request) const {
-    return program::collect(*ops_, instance_.get(), request);
+    return program::collect_rolled(*ops_, instance_.get(), request);
   }
 
  private:

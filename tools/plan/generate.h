@@ -18,7 +18,7 @@ struct PlanQuestion {
   uint32_t channel = 0;
 };
 
-/// All ranks' plans of one channel. kUnsupported names the variants and their collectives.
+/// All ranks' plans of one channel, with their repeats. kUnsupported names the variants and their collectives.
 Result<program::PlanFile> generate(const PlanQuestion& question, config::Config config);
 
 }  // namespace tutti::tools

@@ -5,15 +5,19 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <iostream>
 #include <iterator>
 #include <memory>
 
+#include "base/file.h"
 #include "program/describe.h"
-#include "program/verify/verify.h"
+#include "program/verify/prove.h"
 #include "tools/commands.h"
 #include "tools/names.h"
+#include "tools/plan/draw.h"
 #include "tools/plan/generate.h"
+#include "tools/plan/pass.h"
 #include "tools/session.h"
 
 namespace tutti::tools {
@@ -24,14 +28,19 @@ Examples:
   tutti plan export all_reduce --algorithm direct/two-shot --ranks 4 -o two-shot.yaml
   tutti plan print two-shot.yaml --rank 1
   tutti plan verify two-shot.yaml --in-place
+  tutti plan verify two-shot.yaml --all
   tutti plan export broadcast --algorithm ring --ranks 8 --root 3 | tutti plan verify -
-  tutti plan verify --collective all_reduce --algorithm ring --ranks 2048
+  tutti plan verify --collective all_reduce --algorithm ring --ranks 16384
+  tutti plan print two-shot.yaml --rank 1 --pass direct_store
+  tutti plan draw two-shot.yaml -o two-shot.svg
   tutti plan export all_reduce --algorithm /opt/mine/tutti-algo-mine.so/two-shot   # a plugin's file, and its variant)";
 
 struct Work {
   std::string file;
   int rank = -1;
   program::VerifyOptions verify;
+  bool all = false;
+  std::string pass;
 
   PlanQuestion question;
   std::string collective;
@@ -71,6 +80,14 @@ Status print(const Work& work) {
                                                       source_of(work), file.plans.size() - 1, work.rank));
   }
   fmt::print("{}{}{}\n\n", file.algorithm, file.variant.empty() ? "" : "/", file.variant);
+  if (!work.pass.empty()) {
+    const auto rank = static_cast<uint32_t>(std::max(0, work.rank));
+    const auto shown = show_pass(work.pass, file, rank, work.verify.in_place);
+    if (!shown.ok())
+      return shown.status().with_context(fmt::format("{}: rank {}: {}", source_of(work), rank, work.pass));
+    fmt::print("{}", *shown);
+    return {};
+  }
   for (const program::Plan& plan : file.plans) {
     if (work.rank >= 0 && plan.rank != static_cast<uint32_t>(work.rank)) continue;
     fmt::print("{}\n", program::to_text(plan));
@@ -78,12 +95,38 @@ Status print(const Work& work) {
   return {};
 }
 
+/// Prints all counter-examples, out of place and in place.
+Status verify_all(const Work& work, const program::PlanFile& file) {
+  TUTTI_ASSIGN(const auto faults,
+               program::all_faults(file, source_of(work), work.verify.slots, program::kPatientLimits));
+  for (const std::string& fault : faults) fmt::print("{}\n", fault);
+  if (!faults.empty()) {
+    return {Code::kFailedPrecondition, fmt::format("{}: {} counter-example(s)", source_of(work), faults.size())};
+  }
+  fmt::print("{}: right: {} over {} ranks, out of place{}, with {} slots, proved exactly\n", source_of(work),
+             to_string(file.plans.front().collective), file.plans.front().rank_count,
+             file.plans.front().collective == Collective::kAllToAll ? "" : " and in place", work.verify.slots);
+  return {};
+}
+
 Status verify(const Work& work) {
   TUTTI_ASSIGN(const program::PlanFile file, read(work));
-  TUTTI_TRY(program::verify_file(file, source_of(work), work.verify));
+  if (work.all) return verify_all(work, file);
+  const program::Verdict verdict = program::prove_file(file, source_of(work), work.verify, program::kPatientLimits);
+  TUTTI_TRY(verdict.status);
   const program::Plan& first = file.plans.front();
-  fmt::print("{}: right: {} over {} ranks, {}, with {} slots\n", source_of(work), to_string(first.collective),
-             first.rank_count, work.verify.in_place ? "in place" : "out of place", work.verify.slots);
+  fmt::print("{}: right: {} over {} ranks, {}, with {} slots, proved {}\n", source_of(work),
+             to_string(first.collective), first.rank_count, work.verify.in_place ? "in place" : "out of place",
+             work.verify.slots, verdict.how);
+  return {};
+}
+
+Status draw_plans(const Work& work) {
+  TUTTI_ASSIGN(const program::PlanFile file, read(work));
+  const auto picture = draw(file);
+  if (!picture.ok()) return picture.status().with_context(source_of(work));
+  if (!work.output.empty()) return base::write_file(work.output, *picture);
+  fmt::print("{}", *picture);
   return {};
 }
 
@@ -147,7 +190,7 @@ void add_export(CLI::App& verb, Work& work) {
 }  // namespace
 
 void add_plan(CLI::App& tutti, int& exit_code) {
-  CLI::App* command = tutti.add_subcommand("plan", "Print, verify and export plans");
+  CLI::App* command = tutti.add_subcommand("plan", "Print, draw, verify and export plans");
   command->require_subcommand(1);
   command->footer(kFooter);
   const auto work = std::make_shared<Work>();
@@ -156,6 +199,10 @@ void add_plan(CLI::App& tutti, int& exit_code) {
       add_verb(*command, "print", "Print what each rank does, one line per step", work, exit_code, print);
   add_source(*printed, *work);
   printed->add_option("--rank", work->rank, "Only this one")->check(CLI::NonNegativeNumber)->option_text("RANK");
+  printed->add_option("--pass", work->pass, "What this pass makes of the plan of --rank (default 0)")
+      ->check(one_of(pass_names()))
+      ->option_text("PASS");
+  printed->add_flag("--in-place", work->verify.in_place, "For --pass: input and output share memory");
 
   CLI::App* verified = add_verb(*command, "verify", "Prove that plans give the right result and cannot deadlock", work,
                                 exit_code, verify);
@@ -163,7 +210,12 @@ void add_plan(CLI::App& tutti, int& exit_code) {
   verified->add_option("--slots", work->verify.slots, "Messages that fit between two ranks (default 2)")
       ->check(CLI::PositiveNumber)
       ->option_text("N");
-  verified->add_flag("--in-place", work->verify.in_place, "Input and output share memory");
+  CLI::Option* in_place = verified->add_flag("--in-place", work->verify.in_place, "Input and output share memory");
+  verified->add_flag("--all", work->all, "Print every counter-example, out of place and in place")->excludes(in_place);
+
+  CLI::App* drawn = add_verb(*command, "draw", "Draw the messages of plans as SVG", work, exit_code, draw_plans);
+  add_source(*drawn, *work);
+  drawn->add_option("-o,--output", work->output, "Write there (default: to the terminal)")->option_text("FILE");
 
   add_export(*add_verb(*command, "export", "Write the plans that an algorithm makes", work, exit_code, export_plans),
              *work);

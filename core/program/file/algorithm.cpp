@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "program/file/algorithm.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <map>
-#include <tuple>
-
 #include "program/cost.h"
+#include "program/verify/rotation.h"
 
 namespace tutti::program {
 namespace {
@@ -59,61 +54,6 @@ void destroy(void* instance) {
   delete static_cast<FileInstance*>(instance);
 }
 
-/// Makes the plan of another rank, by adding a distance to all ranks.
-class Mover {
- public:
-  Mover(const Plan& plan, uint32_t distance) : plan_(plan), distance_(distance), out_(plan) {}
-
-  Result<Plan> run() {
-    out_.rank = rank(plan_.rank);
-    out_.root = rank(plan_.root);
-    out_.peers.clear();
-    for (tutti_plan_step& step : out_.steps) {
-      const bool gathers = (step.flags & TUTTI_STEP_GATHER) != 0;
-      const bool scatters = (step.flags & TUTTI_STEP_SCATTER) != 0;
-      const bool folds = !gathers && !scatters;
-      TUTTI_ASSIGN(step.recv_begin, range(plan_.recv(step), folds, gathers, gather_buffer_of(step)));
-      TUTTI_ASSIGN(step.send_begin, range(plan_.send(step), folds, scatters, step.source));
-      step.source_chunk = chunk(step.source, step.source_chunk);
-      step.destination_chunk = chunk(step.destination, step.destination_chunk);
-    }
-    return copy(out_.view());
-  }
-
- private:
-  uint32_t rank(uint32_t of_plan) const { return (of_plan + distance_) % plan_.rank_count; }
-
-  /// The blocks of a buffer with one block per rank move with their ranks.
-  uint32_t chunk(uint8_t buffer, uint32_t of_plan) const {
-    if (buffer == TUTTI_BUFFER_NONE || buffer == TUTTI_BUFFER_SCRATCH) return of_plan;
-    const uint32_t blocks = buffer == TUTTI_BUFFER_INPUT ? plan_.input_blocks : plan_.output_blocks;
-    return blocks > 1 ? (of_plan + distance_ * plan_.chunks) % plan_.chunks_of(buffer) : of_plan;
-  }
-
-  /// Appends the peers of a step, and returns where they begin. Peers of a step that folds are put in order again.
-  Result<uint16_t> range(std::span<const tutti_plan_peer> peers, bool folds, bool chunked, uint8_t buffer) {
-    if (peers.empty()) return uint16_t{0};
-    const auto [known, is_new] = begins_.try_emplace({peers.data(), peers.size(), chunked, buffer}, out_.peers.size());
-    if (known->second > UINT16_MAX) {
-      return Status(Code::kUnsupported, fmt::format("the steps name more than {} different peers", UINT16_MAX));
-    }
-    const auto begin = static_cast<uint16_t>(known->second);
-    if (!is_new) return begin;
-    for (const tutti_plan_peer& peer : peers) {
-      out_.peers.push_back({rank(peer.rank), chunked ? chunk(buffer, peer.chunk) : 0});
-    }
-    const auto ascending = [](const tutti_plan_peer& a, const tutti_plan_peer& b) { return a.rank < b.rank; };
-    if (folds) std::sort(out_.peers.begin() + begin, out_.peers.end(), ascending);
-    return begin;
-  }
-
-  using Range = std::tuple<const tutti_plan_peer*, size_t, bool, uint8_t>;
-  const Plan& plan_;
-  uint32_t distance_;
-  Plan out_;
-  std::map<Range, size_t> begins_;  ///< of ranges of the plan in the peers of the new plan
-};
-
 constexpr tutti_algorithm_ops kOps = {
     .struct_size = sizeof(tutti_algorithm_ops),
     .reserved = 0,
@@ -130,8 +70,8 @@ constexpr tutti_algorithm_ops kOps = {
 }  // namespace
 
 Result<Plan> moved(const Plan& plan, uint32_t distance) {
-  if (distance == 0) return plan;
-  return Mover(plan, distance).run();
+  TUTTI_ASSIGN(const Rotation rotation, rotation_of(plan, 0, 0));
+  return image(rotation, plan, distance);
 }
 
 FileAlgorithm algorithm_of(PlanFile file, std::string name, uint32_t channels, const tutti_topology& topology) {

@@ -3,15 +3,48 @@
 #include <fmt/format.h>
 
 #include "program/file/file.h"
+#include "program/repeat.h"
 
 namespace tutti::program {
+namespace {
 
-Status verify_file(const PlanFile& file, const std::string& name, const VerifyOptions& options) {
+/// "name:line", where the line is known, or "name".
+std::string where(const PlanFile& file, const std::string& name, const std::optional<StepPlace>& place) {
+  if (!place || file.lines.empty()) return name;
+  const bool all_alike = file.lines.size() == 1;
+  if (!all_alike && place->rank >= file.lines.size()) return name;
+  const std::vector<uint32_t>& lines = file.lines[all_alike ? 0 : place->rank];
+  const uint32_t step = rolled_step(file.plans[place->rank], place->step).step;
+  return step < lines.size() ? fmt::format("{}:{}", name, lines[step]) : name;
+}
+
+}  // namespace
+
+Verdict prove_file(const PlanFile& file, const std::string& name, const VerifyOptions& options,
+                   const ProofLimits& limits) {
   std::optional<StepPlace> place;
-  const Status verdict = verify(file.plans, options, &place);
-  if (verdict.ok()) return verdict;
-  if (!place || place->rank >= file.lines.size()) return verdict.with_context(name);
-  return verdict.with_context(fmt::format("{}:{}", name, file.lines[place->rank][place->step]));
+  Verdict verdict = prove(static_cast<uint32_t>(file.plans.size()), source_of(file.plans), options, limits, &place);
+  if (!verdict.status.ok()) verdict.status = verdict.status.with_context(where(file, name, place));
+  return verdict;
+}
+
+Status verify_file(const PlanFile& file, const std::string& name, const VerifyOptions& options,
+                   const ProofLimits& limits) {
+  return prove_file(file, name, options, limits).status;
+}
+
+Result<std::vector<std::string>> all_faults(const PlanFile& file, const std::string& name, uint32_t slots,
+                                            const ProofLimits& limits) {
+  std::vector<std::string> texts;
+  for (const bool in_place : {false, true}) {
+    if (in_place && file.plans.front().collective == Collective::kAllToAll) continue;
+    TUTTI_ASSIGN(const auto faults, counter_examples(file.plans, {slots, in_place}, limits));
+    for (const CounterExample& fault : faults) {
+      texts.push_back(fmt::format("{}: channel {}, {}: {}", where(file, name, fault.place), file.plans.front().channel,
+                                  in_place ? "in place" : "out of place", fault.text));
+    }
+  }
+  return texts;
 }
 
 Fingerprint digest(const PlanFile& file) {

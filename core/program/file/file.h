@@ -9,6 +9,7 @@
 
 #include "program/cache.h"
 #include "program/plan.h"
+#include "program/verify/prove.h"
 
 namespace tutti::program {
 
@@ -26,7 +27,8 @@ struct PlanFile {
   std::string variant;    ///< may be empty
   std::vector<Plan> plans;
   Purpose purpose = {};
-  std::vector<std::vector<uint32_t>> lines = {};  ///< of a file that was read: by rank and step, where the step stands
+  /// Of a file that was read: by rank and step, where the step stands. If one plan is that of all ranks, it alone.
+  std::vector<std::vector<uint32_t>> lines = {};
   /// Equal files may have different lines.
   bool operator==(const PlanFile& other) const {
     return algorithm == other.algorithm && variant == other.variant && plans == other.plans && purpose == other.purpose;
@@ -42,9 +44,18 @@ inline constexpr uint32_t kPlanFileVersion = 2;
 Result<PlanFile> parse_file(std::string_view text, const std::string& name);
 Result<PlanFile> read_file(const std::filesystem::path& path);
 
-/// verify() for the plans of a file. The text of a failure begins with "name:line: ", the place of the step that the
+/// prove() for the plans of a file. The text of a failure begins with "name:line: ", the place of the step that the
 /// counter-example is about, or with "name: ".
-Status verify_file(const PlanFile& file, const std::string& name, const VerifyOptions& options = {});
+Verdict prove_file(const PlanFile& file, const std::string& name, const VerifyOptions& options,
+                   const ProofLimits& limits = {});
+/// The same, where a file that cannot be proved is wrong, too.
+Status verify_file(const PlanFile& file, const std::string& name, const VerifyOptions& options = {},
+                   const ProofLimits& limits = {});
+
+/// All counter-examples (program/verify/prove.h), out of place and then in place, where the collective allows both.
+/// Each text begins like that of a failure of prove_file, and names the channel.
+Result<std::vector<std::string>> all_faults(const PlanFile& file, const std::string& name, uint32_t slots,
+                                            const ProofLimits& limits = {});
 
 /// A digest of all that a file says. Comments and the layout of the text make no difference.
 Fingerprint digest(const PlanFile& file);

@@ -8,7 +8,9 @@
 #include <sstream>
 
 #include "config/value.h"
+#include "program/file/affine.h"
 #include "program/file/file.h"
+#include "program/verify/rotation.h"
 
 namespace tutti::program {
 namespace {
@@ -16,6 +18,7 @@ namespace {
 /// Limits the memory that a file can make the reader allocate.
 constexpr size_t kMaxFilePeers = size_t{1} << 24;
 constexpr size_t kMaxFileChunks = size_t{1} << 22;  // of steps with several
+constexpr uint32_t kMaxImages = 1u << 16;           // ranks of a file with one plan for all
 
 /// Reads one document. Every failure names its place.
 class Reader {
@@ -40,14 +43,42 @@ class Reader {
   Result<Plan> read_head(const YAML::Node& root);
   Status read_purpose(const YAML::Node& root, Purpose& purpose) const;
   Status read_size(const YAML::Node& root, const char* key, uint64_t& into) const;
+  Status read_plans(const YAML::Node& plans, const Plan& head, PlanFile& file);
   Result<Plan> read_plan(const YAML::Node& node, const Plan& head, PlanFile& file);
+  Status read_images(const YAML::Node& node, const Plan& head, PlanFile& file);
+  Status read_steps(const YAML::Node& steps, Plan& plan, std::vector<uint32_t>& lines);
+  Status read_repeat(const YAML::Node& node, Plan& plan, std::vector<uint32_t>& lines);
+  Status append_step(const YAML::Node& node, Plan& plan, std::vector<uint32_t>& lines);
   Status read_step(const YAML::Node& node, Plan& plan);
-  Status read_place(const YAML::Node& node, const char* key, uint8_t& buffer, uint32_t& chunk) const;
-  Status read_peers(const YAML::Node& step, const char* plain, const char* chunked, uint8_t flag, Plan& plan,
-                    uint16_t& begin, uint16_t& count, uint8_t& flags);
+  Result<Affine> affine(const YAML::Node& node, std::string_view text, std::string_view key) const;
+  Result<Affine> read_number(const YAML::Node& node, std::string_view key, uint64_t most) const;
+  Status read_growth(const YAML::Node& node, std::string_view key, int64_t growth, uint32_t modulus,
+                     uint32_t& into) const;
+  struct Place {
+    uint8_t buffer = TUTTI_BUFFER_NONE;
+    Affine chunk;
+  };
+  Result<Place> read_place(const YAML::Node& node, const char* key) const;
+  struct Side {
+    const char* plain;    ///< key of a list of ranks
+    const char* chunked;  ///< key of a list of ranks with chunks
+    uint8_t flag;         ///< that `chunked` sets
+  };
+  struct Peers {
+    uint16_t begin = 0;
+    uint16_t count = 0;
+    int64_t rank_growth = 0;
+    int64_t chunk_growth = 0;
+    bool is_chunked = false;
+  };
+  Result<Peers> read_peers(const YAML::Node& step, const Side& side, Plan& plan);
   Status read_gather_to(const YAML::Node& step, tutti_plan_step& into) const;
   Result<tutti_plan_range> read_range(const YAML::Node& node, const tutti_plan_step& step);
-  Result<tutti_plan_peer> read_peer(const YAML::Node& node, bool chunked) const;
+  struct Peer {
+    Affine rank;
+    Affine chunk;
+  };
+  Result<Peer> read_peer(const YAML::Node& node, bool chunked) const;
 
   const std::string& name_;
   uint32_t version_ = kFirstPlanFileVersion;
@@ -55,6 +86,7 @@ class Reader {
   size_t chunks_ = 0;
   size_t steps_ = 0;
   size_t peers_ = 0;
+  bool in_repeat_ = false;  ///< numbers may grow
 };
 
 Status Reader::wrong(const YAML::Node& node, std::string_view what) const {
@@ -222,6 +254,15 @@ Result<PlanFile> Reader::read(const YAML::Node& root) {
   }
   const YAML::Node plans = root["plans"];
   TUTTI_TRY(check_list(plans, "plans"));
+  TUTTI_TRY(read_plans(plans, head, file));
+  if (root["message_chunks"].IsDefined()) return file;
+  for (Plan& plan : file.plans) plan.message_chunks = longest_message_;
+  return file;
+}
+
+Status Reader::read_plans(const YAML::Node& plans, const Plan& head, PlanFile& file) {
+  const YAML::Node rank = plans.size() == 1 && plans[0].IsMap() ? plans[0]["rank"] : YAML::Node();
+  if (rank.IsDefined() && rank.IsScalar() && rank.Scalar() == "all") return read_images(plans[0], head, file);
   if (plans.size() != head.rank_count) {
     return wrong(plans, fmt::format("'plans' holds {} plans for {} ranks", plans.size(), head.rank_count));
   }
@@ -229,9 +270,7 @@ Result<PlanFile> Reader::read(const YAML::Node& root) {
     TUTTI_ASSIGN(Plan plan, read_plan(node, head, file));
     file.plans.push_back(std::move(plan));
   }
-  if (root["message_chunks"].IsDefined()) return file;
-  for (Plan& plan : file.plans) plan.message_chunks = longest_message_;
-  return file;
+  return {};
 }
 
 /// Reads the plan of the next rank, and appends the lines of its steps to `file`.
@@ -245,20 +284,107 @@ Result<Plan> Reader::read_plan(const YAML::Node& node, const Plan& head, PlanFil
   if (plan.rank != due_rank) {
     return wrong(node["rank"], fmt::format("the plan of rank {} stands where rank {}'s is due", plan.rank, due_rank));
   }
-  const YAML::Node steps = node["steps"];
-  TUTTI_TRY(check_list(steps, "steps"));
-  std::vector<uint32_t>& lines = file.lines.emplace_back();
-  for (const YAML::Node& step : steps) {
-    if (++steps_ > kMaxSteps) return wrong(step, fmt::format("the file holds more than {} steps", kMaxSteps));
-    TUTTI_TRY(read_step(step, plan));
-    lines.push_back(static_cast<uint32_t>(step.Mark().line + 1));
-    // Checked against the peers of this step alone, which are the last ones.
-    const auto last = static_cast<uint32_t>(plan.steps.size() - 1);
-    if (Status valid = validate_step(plan.view(), last); !valid.ok()) return wrong(step, valid.text());
-  }
+  TUTTI_TRY(read_steps(node["steps"], plan, file.lines.emplace_back()));
   Result<Plan> canonical = copy(plan.view());
   if (!canonical.ok()) return wrong(node, canonical.status().text());
   return canonical;
+}
+
+/// Reads the plan of rank 0, and makes the plans of all ranks from it.
+Status Reader::read_images(const YAML::Node& node, const Plan& head, PlanFile& file) {
+  TUTTI_TRY(check_version(node, "rank"));
+  TUTTI_TRY(check_map(node, "a plan of all ranks", {"rank", "chunk_shift", "scratch_shift", "scratch", "steps"},
+                      {"rank", "steps"}));
+  if (has_root(head.collective)) return wrong(node["rank"], "'rank: all' needs a collective without a root");
+  if (head.rank_count > kMaxImages) {
+    return wrong(node["rank"], fmt::format("'rank: all' stands for up to {} ranks", kMaxImages));
+  }
+  Plan plan = head;
+  TUTTI_TRY(number(node, "scratch", 0, kMaxChunks, plan.scratch_chunks));
+  uint32_t chunk_shift = 0;
+  uint32_t scratch_shift = 0;
+  TUTTI_TRY(number(node, "chunk_shift", 0, kMaxChunks, chunk_shift));
+  TUTTI_TRY(number(node, "scratch_shift", 0, kMaxChunks, scratch_shift));
+  const Result<Rotation> rotation = rotation_of(plan, chunk_shift, scratch_shift);
+  if (!rotation.ok()) return wrong(node, rotation.status().text());
+  TUTTI_TRY(read_steps(node["steps"], plan, file.lines.emplace_back()));
+  const Result<Plan> zero = copy(plan.view());
+  if (!zero.ok()) return wrong(node, zero.status().text());
+  if ((zero->steps.size() + zero->peers.size()) * head.rank_count > kMaxFilePeers) {
+    return wrong(node, fmt::format("the plans of all ranks have more than {} steps and peers", kMaxFilePeers));
+  }
+  file.plans.reserve(head.rank_count);
+  for (uint32_t rank = 0; rank < head.rank_count; ++rank) {
+    Result<Plan> moved = image(*rotation, *zero, rank);
+    if (!moved.ok()) return wrong(node, moved.status().with_context(fmt::format("rank {}", rank)).text());
+    file.plans.push_back(*std::move(moved));
+  }
+  return {};
+}
+
+Status Reader::read_steps(const YAML::Node& steps, Plan& plan, std::vector<uint32_t>& lines) {
+  TUTTI_TRY(check_list(steps, "steps"));
+  for (const YAML::Node& node : steps) {
+    const bool repeats = node.IsMap() && node["repeat"].IsDefined();
+    TUTTI_TRY(repeats ? read_repeat(node, plan, lines) : append_step(node, plan, lines));
+    if (repeats) continue;
+    // Checked against the peers of this step alone, which are the last ones.
+    const auto last = static_cast<uint32_t>(plan.steps.size() - 1);
+    if (Status valid = validate_step(plan.view(), last); !valid.ok()) return wrong(node, valid.text());
+  }
+  return {};
+}
+
+Status Reader::read_repeat(const YAML::Node& node, Plan& plan, std::vector<uint32_t>& lines) {
+  TUTTI_TRY(check_version(node, "repeat"));
+  TUTTI_TRY(check_map(node, "a repeat", {"repeat", "steps"}, {"repeat", "steps"}));
+  tutti_plan_repeat repeat = {static_cast<uint32_t>(plan.steps.size()), 0, 0, 0};
+  TUTTI_ASSIGN(repeat.rounds, number(node["repeat"], "repeat", 1, kMaxSteps));
+  const YAML::Node steps = node["steps"];
+  TUTTI_TRY(check_list(steps, "steps"));
+  in_repeat_ = true;
+  for (const YAML::Node& step : steps) TUTTI_TRY(append_step(step, plan, lines));
+  in_repeat_ = false;
+  repeat.step_count = static_cast<uint32_t>(plan.steps.size()) - repeat.first_step;
+  if (repeat.step_count == 0) return wrong(steps, "'steps' of a repeat is empty");
+  plan.repeats.push_back(repeat);
+  for (uint32_t i = 0; i < repeat.step_count; ++i) {
+    if (Status valid = validate_step(plan.view(), repeat.first_step + i); !valid.ok()) {
+      return wrong(steps[i], valid.text());
+    }
+  }
+  return {};
+}
+
+Status Reader::append_step(const YAML::Node& node, Plan& plan, std::vector<uint32_t>& lines) {
+  if (++steps_ > kMaxSteps) return wrong(node, fmt::format("the file holds more than {} steps", kMaxSteps));
+  if (in_repeat_ && node.IsMap() && node["repeat"].IsDefined()) {
+    return wrong(node["repeat"], "a repeat stands in a repeat");
+  }
+  TUTTI_TRY(read_step(node, plan));
+  lines.push_back(static_cast<uint32_t>(node.Mark().line + 1));
+  return {};
+}
+
+/// Reads a number that may grow in a repeat.
+Result<Affine> Reader::affine(const YAML::Node& node, std::string_view text, std::string_view key) const {
+  const std::optional<Affine> number = parse_affine(text);
+  if (!number)
+    return wrong(node, fmt::format("'{}' must be a number or, in a repeat, grow like '3 + k' or '3 - 2k'", key));
+  if (number->growth != 0 && !in_repeat_) return wrong(node, fmt::format("'{}' grows outside a repeat", key));
+  return *number;
+}
+
+Status Reader::read_growth(const YAML::Node& node, std::string_view key, int64_t growth, uint32_t modulus,
+                           uint32_t& into) const {
+  into = 0;
+  if (growth == 0) return {};
+  const auto size = static_cast<int64_t>(modulus);
+  if (growth >= size || growth <= -size) {
+    return wrong(node, fmt::format("'{}' grows by {} in each round; allowed is less than {}", key, growth, modulus));
+  }
+  into = static_cast<uint32_t>(growth < 0 ? growth + size : growth);
+  return {};
 }
 
 Status Reader::read_step(const YAML::Node& node, Plan& plan) {
@@ -268,24 +394,44 @@ Status Reader::read_step(const YAML::Node& node, Plan& plan) {
                       {}));
   for (const char* key : {"gather_to", "chunks", "own_stride", "to_stride"}) TUTTI_TRY(check_version(node, key));
   tutti_plan_step step = {};
-  TUTTI_TRY(read_place(node, "own", step.source, step.source_chunk));
-  TUTTI_TRY(read_place(node, "to", step.destination, step.destination_chunk));
+  tutti_plan_growth growth = {};
+  TUTTI_ASSIGN(const Place own, read_place(node, "own"));
+  TUTTI_ASSIGN(const Place to, read_place(node, "to"));
+  Affine source = own.chunk;
+  step.source = own.buffer;
+  step.destination = to.buffer;
+  step.destination_chunk = to.chunk.first;
   if (step.destination == TUTTI_BUFFER_INPUT) {
     return wrong(node["to"], fmt::format("'to' must be an output{} chunk", version_ >= 2 ? " or scratch" : ""));
   }
-  if (node["own"].IsDefined() && node["chunk"].IsDefined()) return wrong(node["chunk"], "'chunk' stands beside 'own'");
-  TUTTI_TRY(number(node, "chunk", 0, kMaxChunks, step.source_chunk));
-  TUTTI_TRY(read_peers(node, "recv", "gather", TUTTI_STEP_GATHER, plan, step.recv_begin, step.recv_count, step.flags));
-  TUTTI_TRY(
-      read_peers(node, "send", "scatter", TUTTI_STEP_SCATTER, plan, step.send_begin, step.send_count, step.flags));
+  if (node["chunk"].IsDefined()) {
+    if (node["own"].IsDefined()) return wrong(node["chunk"], "'chunk' stands beside 'own'");
+    TUTTI_ASSIGN(source, read_number(node["chunk"], "chunk", kMaxChunks));
+  }
+  step.source_chunk = source.first;
+  TUTTI_ASSIGN(const Peers recv, read_peers(node, {"recv", "gather", TUTTI_STEP_GATHER}, plan));
+  TUTTI_ASSIGN(const Peers send, read_peers(node, {"send", "scatter", TUTTI_STEP_SCATTER}, plan));
+  step.recv_begin = recv.begin;
+  step.recv_count = recv.count;
+  step.send_begin = send.begin;
+  step.send_count = send.count;
+  step.flags =
+      static_cast<uint8_t>((recv.is_chunked ? TUTTI_STEP_GATHER : 0) | (send.is_chunked ? TUTTI_STEP_SCATTER : 0));
   if (node["final"].IsDefined()) {
     TUTTI_ASSIGN(const bool final, truth(node["final"], "final"));
     if (final) step.flags = static_cast<uint8_t>(step.flags | TUTTI_STEP_FINAL);
   }
   TUTTI_TRY(read_gather_to(node, step));
+  TUTTI_TRY(read_growth(node, "own", source.growth, plan.chunks_of(step.source), growth.source_chunk));
+  TUTTI_TRY(read_growth(node, "to", to.chunk.growth, plan.chunks_of(step.destination), growth.destination_chunk));
+  TUTTI_TRY(read_growth(node, "recv", recv.rank_growth, plan.rank_count, growth.recv_rank));
+  TUTTI_TRY(read_growth(node, "gather", recv.chunk_growth, plan.chunks_of(gather_buffer_of(step)), growth.recv_chunk));
+  TUTTI_TRY(read_growth(node, "send", send.rank_growth, plan.rank_count, growth.send_rank));
+  TUTTI_TRY(read_growth(node, "scatter", send.chunk_growth, plan.chunks_of(step.source), growth.send_chunk));
   TUTTI_ASSIGN(const tutti_plan_range range, read_range(node, step));
   plan.steps.push_back(step);
   plan.ranges.push_back(range);
+  plan.growths.push_back(growth);
   return {};
 }
 
@@ -318,62 +464,76 @@ Result<tutti_plan_range> Reader::read_range(const YAML::Node& node, const tutti_
 }
 
 /// Reads "input 3", "output 3" or, from version 2 on, "scratch 3".
-Status Reader::read_place(const YAML::Node& step, const char* key, uint8_t& buffer, uint32_t& chunk) const {
+Result<Reader::Place> Reader::read_place(const YAML::Node& step, const char* key) const {
   const YAML::Node node = step[key];
-  if (!node.IsDefined()) return {};
+  if (!node.IsDefined()) return Place();
   const std::string text = node.IsScalar() ? node.Scalar() : "";
   const size_t space = text.find(' ');
   const std::string_view word = std::string_view(text).substr(0, space);
   const std::string_view digits = space == std::string::npos ? "" : std::string_view(text).substr(space + 1);
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), chunk);
-  const bool numbered = !digits.empty() && error == std::errc() && end == digits.data() + digits.size();
+  const auto chunk = parse_affine(digits);
   const bool scratch = word == "scratch" && version_ >= 2;
-  if (!numbered || (word != "input" && word != "output" && !scratch)) {
+  if (!chunk || (word != "input" && word != "output" && !scratch)) {
     return wrong(node, fmt::format("'{}' must be 'input'{} 'output'{} and a chunk, for example 'input 3'", key,
                                    version_ >= 2 ? "," : " or", version_ >= 2 ? " or 'scratch'" : ""));
   }
-  buffer = scratch ? TUTTI_BUFFER_SCRATCH : word == "input" ? TUTTI_BUFFER_INPUT : TUTTI_BUFFER_OUTPUT;
-  return {};
+  TUTTI_ASSIGN(const Affine number, affine(node, digits, key));
+  const uint32_t buffer = scratch ? TUTTI_BUFFER_SCRATCH : word == "input" ? TUTTI_BUFFER_INPUT : TUTTI_BUFFER_OUTPUT;
+  return Place{static_cast<uint8_t>(buffer), number};
 }
 
-/// Reads the peers of one side from the key `plain` (ranks) or `chunked` (ranks with chunks), which sets `flag`.
-Status Reader::read_peers(const YAML::Node& step, const char* plain, const char* chunked, uint8_t flag, Plan& plan,
-                          uint16_t& begin, uint16_t& count, uint8_t& flags) {
-  const bool is_chunked = step[chunked].IsDefined();
-  if (is_chunked && step[plain].IsDefined()) {
-    return wrong(step[plain], fmt::format("'{}' stands beside '{}'", plain, chunked));
+/// Reads a number up to `most`, which may grow in a repeat.
+Result<Affine> Reader::read_number(const YAML::Node& node, std::string_view key, uint64_t most) const {
+  if (in_repeat_ && node.IsScalar() && node.Scalar().find('k') != std::string::npos) {
+    return affine(node, node.Scalar(), key);
   }
-  if (is_chunked) flags = static_cast<uint8_t>(flags | flag);
-  const char* key = is_chunked ? chunked : plain;
+  TUTTI_ASSIGN(const uint32_t plain, number(node, key, 0, most));
+  return Affine{plain, 0};
+}
+
+/// Reads the peers of one side of a step.
+Result<Reader::Peers> Reader::read_peers(const YAML::Node& step, const Side& side, Plan& plan) {
+  Peers made;
+  made.is_chunked = step[side.chunked].IsDefined();
+  if (made.is_chunked && step[side.plain].IsDefined()) {
+    return wrong(step[side.plain], fmt::format("'{}' stands beside '{}'", side.plain, side.chunked));
+  }
+  const char* key = made.is_chunked ? side.chunked : side.plain;
   const YAML::Node list = step[key];
-  if (!list.IsDefined()) return {};
+  if (!list.IsDefined()) return made;
   TUTTI_TRY(check_list(list, key));
   std::vector<tutti_plan_peer> peers;
   for (const YAML::Node& node : list) {
     if (++peers_ > kMaxFilePeers) return wrong(node, fmt::format("the file names more than {} peers", kMaxFilePeers));
-    TUTTI_ASSIGN(const tutti_plan_peer peer, read_peer(node, is_chunked));
-    peers.push_back(peer);
+    TUTTI_ASSIGN(const Peer peer, read_peer(node, made.is_chunked));
+    if (peers.empty()) {
+      made.rank_growth = peer.rank.growth;
+      made.chunk_growth = peer.chunk.growth;
+    } else if (made.rank_growth != peer.rank.growth || made.chunk_growth != peer.chunk.growth) {
+      return wrong(node, fmt::format("the peers in '{}' do not grow alike", key));
+    }
+    peers.push_back({peer.rank.first, peer.chunk.first});
   }
   const auto found = std::search(plan.peers.begin(), plan.peers.end(), peers.begin(), peers.end(),
                                  [](const auto& a, const auto& b) { return a.rank == b.rank && a.chunk == b.chunk; });
   if (peers.size() > UINT16_MAX || found - plan.peers.begin() > UINT16_MAX) {
     return wrong(list, fmt::format("the plan names more than {} different peers", UINT16_MAX));
   }
-  begin = static_cast<uint16_t>(found - plan.peers.begin());
-  count = static_cast<uint16_t>(peers.size());
+  made.begin = static_cast<uint16_t>(found - plan.peers.begin());
+  made.count = static_cast<uint16_t>(peers.size());
   if (found == plan.peers.end()) plan.peers.insert(plan.peers.end(), peers.begin(), peers.end());
-  return {};
+  return made;
 }
 
-Result<tutti_plan_peer> Reader::read_peer(const YAML::Node& node, bool chunked) const {
-  tutti_plan_peer peer = {};
+Result<Reader::Peer> Reader::read_peer(const YAML::Node& node, bool chunked) const {
+  Peer peer;
   if (!chunked) {
-    TUTTI_ASSIGN(peer.rank, number(node, "rank", 0, UINT32_MAX));
+    TUTTI_ASSIGN(peer.rank, read_number(node, "rank", UINT32_MAX));
     return peer;
   }
   TUTTI_TRY(check_map(node, "a peer", {"rank", "chunk"}, {"rank", "chunk"}));
-  TUTTI_TRY(number(node, "rank", 0, UINT32_MAX, peer.rank));
-  TUTTI_TRY(number(node, "chunk", 0, UINT32_MAX, peer.chunk));
+  TUTTI_ASSIGN(peer.rank, read_number(node["rank"], "rank", UINT32_MAX));
+  TUTTI_ASSIGN(peer.chunk, read_number(node["chunk"], "chunk", UINT32_MAX));
   return peer;
 }
 

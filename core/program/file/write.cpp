@@ -4,31 +4,53 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/file.h"
 #include "config/value.h"
+#include "program/file/affine.h"
 #include "program/file/file.h"
+#include "program/verify/rotation.h"
 
 namespace tutti::program {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json ranks_of(std::span<const tutti_plan_peer> peers) {
+/// A number, or the text of a number that grows.
+Json number(uint32_t first, uint32_t growth, uint32_t modulus) {
+  if (growth == 0) return first;
+  return affine_text(first, growth, modulus);
+}
+
+/// How the peers of one side grow.
+struct PeerGrowth {
+  uint32_t rank;
+  uint32_t ranks;
+  uint32_t chunk;
+  uint32_t chunks;
+};
+
+Json ranks_of(std::span<const tutti_plan_peer> peers, const PeerGrowth& growth) {
   Json list = Json::array();
-  for (const tutti_plan_peer& peer : peers) list.push_back(peer.rank);
+  for (const tutti_plan_peer& peer : peers) list.push_back(number(peer.rank, growth.rank, growth.ranks));
   return list;
 }
 
-Json ranks_and_chunks_of(std::span<const tutti_plan_peer> peers) {
+Json ranks_and_chunks_of(std::span<const tutti_plan_peer> peers, const PeerGrowth& growth) {
   Json list = Json::array();
-  for (const tutti_plan_peer& peer : peers) list.push_back({{"rank", peer.rank}, {"chunk", peer.chunk}});
+  for (const tutti_plan_peer& peer : peers) {
+    list.push_back({{"rank", number(peer.rank, growth.rank, growth.ranks)},
+                    {"chunk", number(peer.chunk, growth.chunk, growth.chunks)}});
+  }
   return list;
 }
 
-std::string place(uint8_t buffer, uint32_t chunk) {
-  if (buffer == TUTTI_BUFFER_SCRATCH) return fmt::format("scratch {}", chunk);
-  return fmt::format("{} {}", buffer == TUTTI_BUFFER_INPUT ? "input" : "output", chunk);
+std::string place(uint8_t buffer, uint32_t chunk, uint32_t growth, uint32_t chunks) {
+  const std::string_view name = buffer == TUTTI_BUFFER_SCRATCH ? "scratch"
+                                : buffer == TUTTI_BUFFER_INPUT ? "input"
+                                                               : "output";
+  return fmt::format("{} {}", name, affine_text(chunk, growth, chunks));
 }
 
 /// The keys of a step with several chunks. A stride of 1 is the default.
@@ -42,26 +64,71 @@ void add_range(const tutti_plan_range& range, Json& json) {
 Json step_of(const Plan& plan, const tutti_plan_step& step) {
   const bool gather = (step.flags & TUTTI_STEP_GATHER) != 0;
   const bool scatter = (step.flags & TUTTI_STEP_SCATTER) != 0;
+  const tutti_plan_growth growth = plan.growth(step);
+  const uint32_t sources = plan.chunks_of(step.source);
+  const PeerGrowth recv{growth.recv_rank, plan.rank_count, growth.recv_chunk, plan.chunks_of(gather_buffer_of(step))};
+  const PeerGrowth send{growth.send_rank, plan.rank_count, growth.send_chunk, sources};
   Json json = Json::object();
-  if (gather) json["gather"] = ranks_and_chunks_of(plan.recv(step));
+  if (gather) json["gather"] = ranks_and_chunks_of(plan.recv(step), recv);
   if (step.gather_buffer == TUTTI_BUFFER_SCRATCH) json["gather_to"] = "scratch";
-  if (!gather && step.recv_count > 0) json["recv"] = ranks_of(plan.recv(step));
-  if (step.source != TUTTI_BUFFER_NONE) json["own"] = place(step.source, step.source_chunk);
-  if (step.source == TUTTI_BUFFER_NONE && step.source_chunk != 0) json["chunk"] = step.source_chunk;
-  if (step.destination != TUTTI_BUFFER_NONE) json["to"] = place(step.destination, step.destination_chunk);
-  if (scatter) json["scatter"] = ranks_and_chunks_of(plan.send(step));
-  if (!scatter && step.send_count > 0) json["send"] = ranks_of(plan.send(step));
+  if (!gather && step.recv_count > 0) json["recv"] = ranks_of(plan.recv(step), recv);
+  if (step.source != TUTTI_BUFFER_NONE)
+    json["own"] = place(step.source, step.source_chunk, growth.source_chunk, sources);
+  if (step.source == TUTTI_BUFFER_NONE && (step.source_chunk != 0 || growth.source_chunk != 0)) {
+    json["chunk"] = number(step.source_chunk, growth.source_chunk, plan.chunks);
+  }
+  if (step.destination != TUTTI_BUFFER_NONE) {
+    json["to"] =
+        place(step.destination, step.destination_chunk, growth.destination_chunk, plan.chunks_of(step.destination));
+  }
+  if (scatter) json["scatter"] = ranks_and_chunks_of(plan.send(step), send);
+  if (!scatter && step.send_count > 0) json["send"] = ranks_of(plan.send(step), send);
   add_range(plan.range(step), json);
   if ((step.flags & TUTTI_STEP_FINAL) != 0) json["final"] = true;
   return json;
 }
 
+Json steps_of(const Plan& plan) {
+  Json steps = Json::array();
+  size_t next = 0;
+  for (const tutti_plan_repeat& repeat : plan.repeats) {
+    for (; next < repeat.first_step; ++next) steps.push_back(step_of(plan, plan.steps[next]));
+    Json body = Json::array();
+    for (uint32_t i = 0; i < repeat.step_count; ++i, ++next) body.push_back(step_of(plan, plan.steps[next]));
+    steps.push_back({{"repeat", repeat.rounds}, {"steps", std::move(body)}});
+  }
+  for (; next < plan.steps.size(); ++next) steps.push_back(step_of(plan, plan.steps[next]));
+  return steps;
+}
+
 Json plan_of(const Plan& plan) {
   Json json = {{"rank", plan.rank}};
   if (plan.scratch_chunks > 0) json["scratch"] = plan.scratch_chunks;
-  json["steps"] = Json::array();
-  for (const tutti_plan_step& step : plan.steps) json["steps"].push_back(step_of(plan, step));
+  json["steps"] = steps_of(plan);
   return json;
+}
+
+/// The rotation that makes all plans of a file from the first; nothing if there is none. Plans without repeats are
+/// written one by one.
+std::optional<Rotation> rotation_of(const PlanFile& file) {
+  if (file.plans.size() < 2 || file.plans[0].repeats.empty()) return {};
+  const auto rotation = find_rotation(file.plans[0], file.plans[1]);
+  if (!rotation) return {};
+  for (uint32_t rank = 1; rank < file.plans.size(); ++rank) {
+    const auto made = image(*rotation, file.plans[0], rank);
+    if (!made.ok() || !(*made == file.plans[rank])) return {};
+  }
+  return rotation;
+}
+
+Json plan_of_all(const Plan& zero, const Rotation& rotation) {
+  Json json = plan_of(zero);
+  json["rank"] = "all";
+  Json made = {{"rank", "all"}};
+  if (rotation.chunk_shift != 0) made["chunk_shift"] = rotation.chunk_shift;
+  if (rotation.scratch_shift != 0) made["scratch_shift"] = rotation.scratch_shift;
+  for (const auto& [key, value] : json.items()) made[key] = value;
+  return made;
 }
 
 uint32_t longest_message(const PlanFile& file) {
@@ -107,6 +174,10 @@ Json document_of(const PlanFile& file) {
   if (first.message_chunks > longest_message(file)) json["message_chunks"] = first.message_chunks;
   add_purpose(file.purpose, json);
   json["plans"] = Json::array();
+  if (const auto rotation = rotation_of(file)) {
+    json["plans"].push_back(plan_of_all(file.plans[0], *rotation));
+    return json;
+  }
   for (const Plan& plan : file.plans) json["plans"].push_back(plan_of(plan));
   return json;
 }

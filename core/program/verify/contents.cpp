@@ -43,8 +43,12 @@ const char* name_of(uint32_t buffer) {
 
 }  // namespace
 
-Contents::Contents(std::span<const Plan> plans, const Connections& connections, bool in_place)
-    : Run(plans, connections, kUnlimited, 1), in_place_(in_place), values_(static_cast<uint32_t>(plans.size())) {
+Contents::Contents(std::span<const Plan> plans, const Connections& connections, bool in_place,
+                   const std::optional<Rotation>& rotation)
+    : Run(plans, connections, kUnlimited, 1),
+      in_place_(in_place),
+      rotation_(rotation),
+      values_(plans[0].rank_count, rotation) {
   for (const Plan& plan : plans) {
     outputs_.emplace_back(plan.output_chunks());
     scratch_.emplace_back(plan.scratch_chunks);
@@ -53,6 +57,10 @@ Contents::Contents(std::span<const Plan> plans, const Connections& connections, 
 }
 
 Status Contents::on_send(uint32_t rank, uint32_t index) {
+  if (values_.size() > kMaxIntervals) {
+    undecided_ = true;
+    return {Code::kUnsupported, fmt::format("the sets of contributions have more than {} intervals", kMaxIntervals)};
+  }
   const At at = this->at(rank, index);
   const bool exchanges = has(at.step, TUTTI_STEP_GATHER) || has(at.step, TUTTI_STEP_SCATTER);
   if (exchanges) TUTTI_TRY(check_overlap(at));
@@ -98,11 +106,13 @@ Status Contents::on_gather(uint32_t rank, uint32_t index) {
 /// ranks.
 Result<Values::Id> Contents::fold(const At& at, uint32_t i) {
   operands_.clear();
+  operand_ranks_.clear();
   bool own_pending = at.step.source != TUTTI_BUFFER_NONE;
   const auto add_own = [&]() -> Status {
     own_pending = false;
     TUTTI_ASSIGN(const Values::Id own, read(at, at.source(i)));
     operands_.push_back(own);
+    operand_ranks_.push_back(at.rank);
     return {};
   };
   if (!has(at.step, TUTTI_STEP_GATHER)) {
@@ -110,10 +120,11 @@ Result<Values::Id> Contents::fold(const At& at, uint32_t i) {
       if (own_pending && at.rank < at.plan.peers[p].rank) TUTTI_TRY(add_own());
       TUTTI_ASSIGN(const Values::Id value, receive(at, p, size_class(at.plan, at.step, i)));
       operands_.push_back(value);
+      operand_ranks_.push_back(at.plan.peers[p].rank);
     }
   }
   if (own_pending) TUTTI_TRY(add_own());
-  const Values::Id value = values_.fold(operands_, at.place());
+  const Values::Id value = values_.fold(operands_, operand_ranks_, at.place());
   return has(at.step, TUTTI_STEP_FINAL) ? values_.finalize(value, at.place()) : value;
 }
 
@@ -122,18 +133,31 @@ Result<Values::Id> Contents::read(const At& at, uint32_t chunk) {
     const bool scratch = at.step.source == TUTTI_BUFFER_SCRATCH;
     const Cell& cell = scratch ? scratch_[at.rank][chunk] : outputs_[at.rank][chunk];
     if (cell.value != kNone) return cell.value;
-    return wrong(at.text(), fmt::format("reads {} chunk {} before it is written", name_of(at.step.source), chunk));
+    TUTTI_TRY(fault(at, fmt::format("reads {} chunk {} before it is written", name_of(at.step.source), chunk)));
+    return unknown(at, chunk);
   }
   if (only_root_has_input(at.plan.collective) && at.rank != at.plan.root) {
-    return wrong(at.text(), fmt::format("reads the input, which only the root, rank {}, has", at.plan.root));
-  }
-  if (overwritten(at.plan, chunk)) {
+    TUTTI_TRY(fault(at, fmt::format("reads the input, which only the root, rank {}, has", at.plan.root)));
+  } else if (overwritten(at.plan, chunk)) {
     const uint32_t alias = aliased_output(at.plan, chunk);
-    return wrong(at.text(), fmt::format("reads input chunk {} after step {} has overwritten it (in place it is output "
-                                        "chunk {})",
-                                        chunk, outputs_[at.rank][alias].written_by, alias));
+    TUTTI_TRY(fault(at, fmt::format("reads input chunk {} after step {} has overwritten it (in place it is output "
+                                    "chunk {})",
+                                    chunk, outputs_[at.rank][alias].written_by, alias)));
+    return outputs_[at.rank][alias].value;
   }
-  return values_.input(at.rank, chunk);
+  return values_.input(at.rank, chunk, at.place());
+}
+
+/// Stands for a chunk that a step reads too early, once the fault is noted.
+Values::Id Contents::unknown(const At& at, uint32_t chunk) {
+  return values_.input(at.rank, chunk % at.plan.input_chunks(), at.place());
+}
+
+/// Fails, or notes a counter-example.
+Status Contents::fault(const At& at, std::string what) const {
+  if (all_ == nullptr) return wrong(at.text(), std::move(what));
+  all_->push_back({StepPlace{at.rank, at.index}, fmt::format("{}: {}", at.text(), what)});
+  return {};
 }
 
 Status Contents::write(const At& at, uint32_t buffer, uint32_t chunk, Values::Id value) {
@@ -142,7 +166,7 @@ Status Contents::write(const At& at, uint32_t buffer, uint32_t chunk, Values::Id
     return {};
   }
   if (only_root_has_output(at.plan.collective) && at.rank != at.plan.root) {
-    return wrong(at.text(), fmt::format("writes the output, which only the root, rank {}, has", at.plan.root));
+    return fault(at, fmt::format("writes the output, which only the root, rank {}, has", at.plan.root));
   }
   outputs_[at.rank][chunk] = {value, at.index};
   return {};
@@ -190,12 +214,12 @@ Status Contents::check_overlap(const At& at) const {
   std::sort(written.begin(), written.end(), below);
   const auto same = [](const Access& a, const Access& b) { return a.place == b.place; };
   if (const auto twice = std::adjacent_find(written.begin(), written.end(), same); twice != written.end()) {
-    return wrong(at.text(), fmt::format("writes {} chunk {} twice", name_of(twice->buffer), twice->chunk));
+    return fault(at, fmt::format("writes {} chunk {} twice", name_of(twice->buffer), twice->chunk));
   }
   for (const Access& access : read) {
     const auto found = std::lower_bound(written.begin(), written.end(), access, below);
     if (found == written.end() || found->place != access.place) continue;
-    return wrong(at.text(), fmt::format("both reads and writes {} chunk {}", name_of(found->buffer), found->chunk));
+    return fault(at, fmt::format("both reads and writes {} chunk {}", name_of(found->buffer), found->chunk));
   }
   return {};
 }
@@ -211,23 +235,30 @@ Status Contents::check_lists(const At& at) const {
     const Access to = access(at, step.destination, at.destination(i));
     const auto found = reader.find(to.place);
     if (found == reader.end() || found->second == i) continue;
-    return wrong(at.text(), fmt::format("reads {} chunk {} as chunk {} of its list, and writes it as chunk {}",
-                                        name_of(to.buffer), to.chunk, found->second, i));
+    return fault(at, fmt::format("reads {} chunk {} as chunk {} of its list, and writes it as chunk {}",
+                                 name_of(to.buffer), to.chunk, found->second, i));
   }
   return {};
 }
 
-/// The next chunk that entry `peer` of the plan's peers sent.
+/// The next chunk that entry `peer` of the plan's peers sent. With a rotation, rank 0 sent it, and it is moved.
 Result<Values::Id> Contents::receive(const At& at, uint32_t peer, uint32_t size_class) {
-  const Message message = messages_[connections_.incoming(at.rank, peer)].pop();
+  Message message = messages_[connections_.incoming(at.rank, peer)].pop();
+  const uint32_t sender = at.plan.peers[peer].rank;
+  if (rotation_) {
+    message.value = values_.moved(message.value, sender);
+    message.size_class = rotation_->chunk(TUTTI_BUFFER_NONE, message.size_class, sender);
+  }
   if (message.count != at.range.count) {
     return wrong(at.text(), fmt::format("takes {} chunk(s) in a message from rank {}, which sent {} in its step {}",
-                                        at.range.count, at.plan.peers[peer].rank, message.count, message.step));
+                                        at.range.count, sender, message.count, message.step));
   }
-  if (message.size_class == size_class) return message.value;
-  return wrong(at.text(),
-               fmt::format("takes what rank {} sent in its step {} as chunk {} of a block, but it was chunk {}",
-                           at.plan.peers[peer].rank, message.step, size_class, message.size_class));
+  if (message.size_class != size_class) {
+    TUTTI_TRY(
+        fault(at, fmt::format("takes what rank {} sent in its step {} as chunk {} of a block, but it was chunk {}",
+                              sender, message.step, size_class, message.size_class)));
+  }
+  return message.value;
 }
 
 void Contents::send(const At& at, uint32_t peer, Values::Id value, uint32_t size_class) {
@@ -240,23 +271,28 @@ uint32_t Contents::aliased_output(const Plan& plan, uint32_t input_chunk) const 
   return place < plan.output_chunks() ? place : kNone;
 }
 
-Status Contents::check_outputs() const {
+Status Contents::check_outputs() {
   for (const Plan& plan : plans_) {
     if (plan.collective == Collective::kSendRecv) continue;
     if (only_root_has_output(plan.collective) && plan.rank != plan.root) continue;
     for (uint32_t chunk = 0; chunk < plan.output_chunks(); ++chunk) {
-      if (const std::string what = wrong_output(plan, chunk); !what.empty()) {
-        const uint32_t step = outputs_[plan.rank][chunk].written_by;
-        if (step != kNone) failed_at_ = {plan.rank, step};
-        return wrong(fmt::format("rank {} output chunk {}", plan.rank, chunk), what);
+      const std::string what = wrong_output(plan, chunk);
+      if (what.empty()) continue;
+      const uint32_t step = outputs_[plan.rank][chunk].written_by;
+      const std::string where = fmt::format("rank {} output chunk {}", plan.rank, chunk);
+      const auto place = step == kNone ? std::nullopt : std::optional(StepPlace{plan.rank, step});
+      if (all_ == nullptr) {
+        if (place) failed_at_ = place;
+        return wrong(where, what);
       }
+      all_->push_back({place, fmt::format("{}: {}", where, what)});
     }
   }
   return {};
 }
 
 /// "" if an output chunk holds the value that its collective demands.
-std::string Contents::wrong_output(const Plan& plan, uint32_t chunk) const {
+std::string Contents::wrong_output(const Plan& plan, uint32_t chunk) {
   const Values::Id value = outputs_[plan.rank][chunk].value;
   if (value == kNone) return "is never written";
   const uint32_t block = chunk / plan.chunks;
@@ -275,13 +311,26 @@ std::string Contents::wrong_output(const Plan& plan, uint32_t chunk) const {
       return values_.differs_from_input(value, plan.root, own_part);
     case Collective::kAllReduce: {
       if (std::string what = values_.differs_from_reduction(value, chunk); !what.empty()) return what;
-      const Values::Id first = outputs_[0][chunk].value;
-      if (values_.expression(value) == values_.expression(first)) return "";
-      return "is folded in another order than on rank 0, so that bits may differ";
+      return wrong_expression(chunk, value);
     }
     default:
       return values_.differs_from_reduction(value, chunk);
   }
+}
+
+/// All ranks must compute an output chunk by the same expression. With a rotation, it is enough if rank 1 does what
+/// rank 0 does: moved by one rank again and again, both say the same of all further ranks.
+std::string Contents::wrong_expression(uint32_t chunk, Values::Id value) {
+  if (!rotation_) {
+    const Values::Id first = outputs_[0][chunk].value;
+    if (first == kNone || values_.expression(value) == values_.expression(first)) return "";
+    return "is folded in another order than on rank 0, so that bits may differ";
+  }
+  const uint32_t source = rotation_->chunk(TUTTI_BUFFER_OUTPUT, chunk, rotation_->rank_count - 1);
+  const Values::Id of_one = outputs_[0][source].value;
+  if (of_one == kNone || values_.expression(value) == values_.expression(values_.moved(of_one, 1))) return "";
+  undecided_ = values_.has_wide_folds();
+  return "is folded in another order than on rank 1, so that bits may differ";
 }
 
 }  // namespace tutti::program

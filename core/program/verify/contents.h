@@ -7,14 +7,31 @@
 
 namespace tutti::program {
 
+/// A wrong place in plans.
+struct CounterExample {
+  std::optional<StepPlace> place;
+  std::string text;
+};
+
 /// Follows every chunk through one loop. One loop is enough: each covers its own part of the buffers, and where every
 /// message of a loop is received, the loops' messages never mix.
+///
+/// With a rotation, `plans` is the plan of rank 0, and `connections` are those of the rotation. The values are those of
+/// rank 0. A message of another rank is the message of rank 0, moved.
 class Contents : public Run {
  public:
-  Contents(std::span<const Plan> plans, const Connections& connections, bool in_place);
+  Contents(std::span<const Plan> plans, const Connections& connections, bool in_place,
+           const std::optional<Rotation>& rotation = {});
+
+  /// Makes the run note what is wrong, and go on. `all` outlives the run.
+  void note_in(std::vector<CounterExample>* all) { all_ = all; }
 
   /// After finish(): whether every output chunk has the value that the collective demands.
-  Status check_outputs() const;
+  Status check_outputs();
+
+  /// Whether the failure says nothing about the plans. Either the sets of ranks take too much memory, or a proof by
+  /// rotation cannot compare the order of the operands of a fold of more than two.
+  bool is_undecided() const { return undecided_; }
 
  protected:
   Status on_send(uint32_t rank, uint32_t step) override;
@@ -22,6 +39,7 @@ class Contents : public Run {
 
  private:
   static constexpr uint32_t kNone = ~0u;
+  static constexpr uint64_t kMaxIntervals = uint64_t{1} << 25;  // 256 MiB
 
   struct Message {
     Values::Id value;
@@ -94,14 +112,21 @@ class Contents : public Run {
   Result<Values::Id> fold(const At& at, uint32_t i);
   bool overwritten(const Plan& plan, uint32_t input_chunk) const;
   uint32_t aliased_output(const Plan& plan, uint32_t input_chunk) const;
-  std::string wrong_output(const Plan& plan, uint32_t chunk) const;
+  std::string wrong_output(const Plan& plan, uint32_t chunk);
+  std::string wrong_expression(uint32_t chunk, Values::Id value);
+  Status fault(const At& at, std::string what) const;
+  Values::Id unknown(const At& at, uint32_t chunk);
 
   bool in_place_;
+  std::optional<Rotation> rotation_;
   Values values_;
   std::vector<std::vector<Cell>> outputs_;  ///< by rank and output chunk
   std::vector<std::vector<Cell>> scratch_;  ///< by rank and scratch chunk
   std::vector<Queue> messages_;             ///< by connection
   std::vector<Values::Id> operands_;        ///< operands of the current fold
+  std::vector<uint32_t> operand_ranks_;     ///< the own rank or the sender of each
+  std::vector<CounterExample>* all_ = nullptr;
+  bool undecided_ = false;
 };
 
 }  // namespace tutti::program

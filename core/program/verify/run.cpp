@@ -63,11 +63,17 @@ bool Run::wait(Rank& state, uint32_t rank, const tutti_plan_step& step, bool sen
   const uint32_t recv_count = receives ? step.recv_count : 0;
   const uint32_t send_count = sends ? step.send_count : 0;
   for (; state.waited < recv_count; ++state.waited) {
-    state.waits_for = connections_.incoming(rank, step.recv_begin + state.waited);
+    const uint32_t peer = step.recv_begin + state.waited;
+    state.waits_for = connections_.incoming(rank, peer);
+    state.waits_on = plans_[rank].peers[peer].rank;
+    state.for_slot = false;
     if (filled_[state.waits_for] == 0) return false;
   }
   for (; state.waited < recv_count + send_count; ++state.waited) {
-    state.waits_for = connections_.outgoing(rank, step.send_begin + state.waited - recv_count);
+    const uint32_t peer = step.send_begin + state.waited - recv_count;
+    state.waits_for = connections_.outgoing(rank, peer);
+    state.waits_on = plans_[rank].peers[peer].rank;
+    state.for_slot = true;
     if (filled_[state.waits_for] >= slots_) return false;
   }
   state.waits_for = kNothing;
@@ -89,6 +95,7 @@ void Run::exchange(uint32_t rank, const tutti_plan_step& step, bool sends, bool 
 }
 
 void Run::wake(uint32_t rank, uint32_t connection) {
+  if (connections_.rotates()) return;  // the only plan is the one that runs
   if (ranks_[rank].waits_for != connection) return;
   ranks_[rank].waits_for = kNothing;
   ready_.push_back(rank);
@@ -100,10 +107,10 @@ Status Run::check_ended() const {
     failed_at_ = {first, ranks_[first].step};
     constexpr size_t kMostRanksNamed = 8;
     std::string chain = why_waiting(first);
+    if (connections_.rotates()) return {Code::kFailedPrecondition, fmt::format("deadlock: {}; so do all ranks", chain)};
     std::set<uint32_t> named = {first};
     for (uint32_t at = first; named.size() < kMostRanksNamed;) {
-      const uint32_t waits_for = ranks_[at].waits_for;
-      at = connections_.from(waits_for) == at ? connections_.to(waits_for) : connections_.from(waits_for);
+      at = ranks_[at].waits_on;
       if (ended(ranks_[at])) {
         chain += fmt::format("; rank {} has ended", at);
         break;
@@ -119,11 +126,8 @@ Status Run::check_ended() const {
 std::string Run::why_waiting(uint32_t rank) const {
   const Rank& state = ranks_[rank];
   const std::string loop = state.loop > 0 ? fmt::format(" of loop {}", state.loop) : "";
-  const bool sender = connections_.from(state.waits_for) == rank;
-  return sender ? fmt::format("rank {} waits at step {}{} for a slot to rank {}", rank, state.step, loop,
-                              connections_.to(state.waits_for))
-                : fmt::format("rank {} waits at step {}{} for a message from rank {}", rank, state.step, loop,
-                              connections_.from(state.waits_for));
+  return fmt::format("rank {} waits at step {}{} for a {} rank {}", rank, state.step, loop,
+                     state.for_slot ? "slot to" : "message from", state.waits_on);
 }
 
 Status Run::check_left_over() const {

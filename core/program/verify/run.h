@@ -22,6 +22,8 @@ class Run {
   static constexpr uint64_t kUnlimited = ~uint64_t{0};
 
   /// `connections` belong to `plans`; both outlive the run.
+  /// If the connections are those of a rotation, `plans` is rank 0's plan alone. All ranks then advance in step: the
+  /// ranks wait for each other alike, and no rank's step can make another rank wait.
   Run(std::span<const Plan> plans, const Connections& connections, uint64_t slots, uint32_t loops);
   virtual ~Run() = default;
 
@@ -44,9 +46,11 @@ class Run {
   struct Rank {
     uint32_t loop = 0;
     uint32_t step = 0;
-    bool gathering = false;  ///< in the second half of a gather or scatter step
-    uint32_t waited = 0;     ///< waits of this half that are over
-    uint32_t waits_for = kNothing;
+    bool gathering = false;         ///< in the second half of a gather or scatter step
+    uint32_t waited = 0;            ///< waits of this half that are over
+    uint32_t waits_for = kNothing;  ///< a connection
+    uint32_t waits_on = 0;          ///< the rank at its other end
+    bool for_slot = false;          ///< waits for a free slot, not for a message
   };
   static constexpr uint32_t kNothing = ~0u;
 

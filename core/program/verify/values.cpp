@@ -4,18 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
+
+#include "program/verify/rotor.h"
 
 namespace tutti::program {
 namespace {
-
-/// The finalizer of SplitMix64 (Steele, Lea, Flood 2014): every bit of the result depends on every bit of `x`.
-uint64_t mix(uint64_t x) {
-  x += 0x9e3779b97f4a7c15u;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  return x ^ (x >> 31);
-}
 
 constexpr uint64_t kFinal = 0x46494e414cu;
 
@@ -25,34 +18,59 @@ std::string Values::Place::text() const {
   return fmt::format("rank {} step {}", rank, step);
 }
 
-Values::Id Values::input(uint32_t rank, uint32_t chunk) {
+Values::Values(uint32_t rank_count, const std::optional<Rotation>& rotation)
+    : rank_count_(rank_count), rotation_(rotation), sets_(rank_count) {
+  if (rotation) rotor_.emplace(rank_count);
+}
+
+Values::Id Values::input(uint32_t rank, uint32_t chunk, Place where) {
+  uint64_t expression = 0;
+  if (rotation_) {
+    const uint32_t of_zero = rotation_->chunk(TUTTI_BUFFER_INPUT, chunk, rank_count_ - rank);
+    expression = rotor_->input(of_zero, rank);
+  } else {
+    expression = mix(uint64_t{rank} << 32 | chunk);
+  }
   values_.push_back({.chunk = chunk,
                      .rank = rank,
-                     .expression = mix(uint64_t{rank} << 32 | chunk),
-                     .members = kNone,
+                     .expression = expression,
+                     .members = sets_.single(rank),
                      .defect = kNone,
+                     .made = where,
                      .final = false});
   return static_cast<Id>(values_.size() - 1);
 }
 
-Values::Id Values::fold(std::span<const Id> operands, Place where) {
+Values::Id Values::fold(std::span<const Id> operands, std::span<const uint32_t> ranks, Place where) {
   if (operands.size() == 1) return operands[0];
   const Value& first = values_[operands[0]];
   Value result = {.chunk = first.chunk,
                   .rank = first.rank,
-                  .expression = expression_of(operands),
-                  .members = static_cast<uint32_t>(members_.size()),
+                  .expression = expression_of(operands, ranks),
+                  .members = 0,
                   .defect = kNone,
+                  .made = where,
                   .final = false};
-  members_.resize(members_.size() + words_);
-  for (Id operand : operands) merge(values_[operand], result, where);
+  has_wide_folds_ = has_wide_folds_ || operands.size() > 2;
+  parts_.clear();
+  for (Id operand : operands) {
+    merge(values_[operand], result, where);
+    parts_.push_back(values_[operand].members);
+    values_[operand].used = true;
+  }
+  std::optional<uint32_t> twice;
+  result.members = sets_.united(parts_, twice);
+  if (twice) note(result, fmt::format("holds rank {} twice, folded by {}", *twice, where.text()));
   values_.push_back(result);
   return static_cast<Id>(values_.size() - 1);
 }
 
-uint64_t Values::expression_of(std::span<const Id> operands) {
+uint64_t Values::expression_of(std::span<const Id> operands, std::span<const uint32_t> ranks) {
   expressions_.clear();
   for (Id operand : operands) expressions_.push_back(values_[operand].expression);
+  if (rotor_) {
+    return operands.size() == 2 ? rotor_->fold(expressions_[0], expressions_[1]) : rotor_->fold(expressions_, ranks);
+  }
   if (expressions_.size() == 2) std::sort(expressions_.begin(), expressions_.end());
   uint64_t result = operands.size();
   for (uint64_t expression : expressions_) result = mix(result ^ mix(expression));
@@ -61,9 +79,25 @@ uint64_t Values::expression_of(std::span<const Id> operands) {
 
 Values::Id Values::finalize(Id value, Place where) {
   Value result = values_[value];
+  values_[value].used = true;
   if (result.final) note(result, fmt::format("was made final twice, at last by {}", where.text()));
   result.final = true;
-  result.expression = mix(result.expression ^ kFinal);
+  result.made = where;
+  result.used = false;
+  result.expression = rotor_ ? rotor_->finalize(result.expression) : mix(result.expression ^ kFinal);
+  values_.push_back(result);
+  return static_cast<Id>(values_.size() - 1);
+}
+
+Values::Id Values::moved(Id value, uint32_t distance) {
+  if (distance == 0) return value;
+  Value result = values_[value];
+  values_[value].used = true;
+  result.rank = rotation_->rank(result.rank, distance);
+  result.chunk = rotation_->chunk(TUTTI_BUFFER_INPUT, result.chunk, distance);
+  result.members = sets_.moved(result.members, distance);
+  result.expression = rotor_->moved(result.expression, distance);
+  result.used = false;
   values_.push_back(result);
   return static_cast<Id>(values_.size() - 1);
 }
@@ -74,19 +108,6 @@ void Values::merge(const Value& operand, Value& into, Place where) {
   if (operand.chunk != into.chunk) {
     note(into, fmt::format("mixes input chunks {} and {}, folded by {}", into.chunk, operand.chunk, where.text()));
   }
-  const auto add = [&](uint32_t word, uint64_t bits) {
-    uint64_t& members = members_[into.members + word];
-    if (const uint64_t twice = members & bits; twice != 0) {
-      const auto rank = word * 64 + static_cast<uint32_t>(std::countr_zero(twice));
-      note(into, fmt::format("holds rank {} twice, folded by {}", rank, where.text()));
-    }
-    members |= bits;
-  };
-  if (operand.members == kNone) {
-    add(operand.rank / 64, uint64_t{1} << operand.rank % 64);
-  } else {
-    for (uint32_t word = 0; word < words_; ++word) add(word, members_[operand.members + word]);
-  }
 }
 
 /// Keeps the first defect: later defects follow from it.
@@ -96,14 +117,18 @@ void Values::note(Value& value, std::string defect) {
   defects_.push_back(std::move(defect));
 }
 
-/// The first rank whose contribution is not in the value; rank_count_ if there is none.
-uint32_t Values::first_lacking(const Value& value) const {
-  if (value.members == kNone) return value.rank != 0 ? 0 : 1;
-  for (uint32_t word = 0; word < words_; ++word) {
-    const uint64_t lacking = ~members_[value.members + word];
-    if (lacking != 0) return std::min(rank_count_, word * 64 + static_cast<uint32_t>(std::countr_zero(lacking)));
+/// The end of a rank's contribution to an input chunk: the last value that holds it and that no step uses.
+std::string Values::end_of(uint32_t rank, uint32_t chunk) const {
+  if (rotation_) return {};  // the values are those of rank 0 alone
+  bool is_read = false;
+  for (size_t i = values_.size(); i-- > 0;) {
+    const Value& value = values_[i];
+    if (value.chunk != chunk || !sets_.has(value.members, rank)) continue;
+    is_read = true;
+    if (!value.used && !value.final)
+      return fmt::format(", whose contribution ends in the value of {}", value.made.text());
   }
-  return rank_count_;
+  return is_read ? std::string() : fmt::format(", whose input chunk {} no step reads", chunk);
 }
 
 std::string Values::differs_from_input(Id id, uint32_t rank, uint32_t chunk) const {
@@ -117,7 +142,9 @@ std::string Values::differs_from_reduction(Id id, uint32_t chunk) const {
   std::string text = value.defect != kNone ? defects_[value.defect] : "";
   const auto add = [&](const std::string& what) { text += (text.empty() ? "" : " and ") + what; };
   if (value.chunk != chunk) add(fmt::format("holds input chunk {}, not {}", value.chunk, chunk));
-  if (const uint32_t rank = first_lacking(value); rank < rank_count_) add(fmt::format("lacks rank {}", rank));
+  if (const auto rank = sets_.first_lacking(value.members)) {
+    add(fmt::format("lacks rank {}{}", *rank, end_of(*rank, chunk)));
+  }
   if (!value.final) add("was never made final");
   return text;
 }

@@ -2,10 +2,14 @@
 // Symbolic values: which contributions a chunk holds, and by which expression they were folded.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "program/verify/rotation.h"
+#include "program/verify/rotor.h"
+#include "program/verify/sets.h"
 #include "tutti/status.h"
 
 namespace tutti::program {
@@ -23,14 +27,18 @@ class Values {
     std::string text() const;  ///< "rank 1 step 2"
   };
 
-  explicit Values(uint32_t rank_count) : rank_count_(rank_count), words_((rank_count + 63) / 64) {}
+  /// With a rotation, the values are those of rank 0, and moved() makes the values of other ranks from them.
+  explicit Values(uint32_t rank_count, const std::optional<Rotation>& rotation = {});
 
-  /// Input chunk `chunk` of `rank`.
-  Id input(uint32_t rank, uint32_t chunk);
-  /// The fold of at least one value, in the order given.
-  Id fold(std::span<const Id> operands, Place where);
+  /// Input chunk `chunk` of `rank`, read by a step.
+  Id input(uint32_t rank, uint32_t chunk, Place where);
+  /// The fold of at least one value, in the order given. `ranks` are the ranks that decide the order: the own rank or
+  /// the sender of each operand.
+  Id fold(std::span<const Id> operands, std::span<const uint32_t> ranks, Place where);
   /// The value after the reduction's final operation.
   Id finalize(Id value, Place where);
+  /// The value that rank `distance` has where rank 0 has `value`. Only with a rotation.
+  Id moved(Id value, uint32_t distance);
 
   /// "": the value is input chunk `chunk` of `rank`; else the content of the value.
   std::string differs_from_input(Id value, uint32_t rank, uint32_t chunk) const;
@@ -39,28 +47,38 @@ class Values {
   /// Equal for equal expressions, up to the order of the two operands of a fold of two.
   uint64_t expression(Id value) const { return values_[value].expression; }
 
+  /// Intervals of ranks in all values, the measure of their memory.
+  uint64_t size() const { return sets_.size(); }
+  /// Whether a fold had more than two operands. With a rotation, expressions of equal values may then differ.
+  bool has_wide_folds() const { return has_wide_folds_; }
+
  private:
   struct Value {
     uint32_t chunk = 0;
     uint32_t rank = 0;  ///< the contributor of an input value
     uint64_t expression = 0;
-    uint32_t members = 0;  ///< index of its bit set in members_; kNone for an input value
-    uint32_t defect = 0;   ///< index in defects_; kNone if sound
+    RankSets::Id members = 0;
+    uint32_t defect = 0;  ///< index in defects_; kNone if sound
+    Place made = {0, 0};  ///< by the last step that read, folded or finished it
     bool final = false;
+    bool used = false;  ///< an operand of a later value
   };
   static constexpr uint32_t kNone = ~0u;
 
-  uint32_t first_lacking(const Value& value) const;
   void merge(const Value& operand, Value& into, Place where);
-  uint64_t expression_of(std::span<const Id> operands);
+  uint64_t expression_of(std::span<const Id> operands, std::span<const uint32_t> ranks);
+  std::string end_of(uint32_t rank, uint32_t chunk) const;
   void note(Value& value, std::string defect);
 
   uint32_t rank_count_;
-  uint32_t words_;
+  std::optional<Rotation> rotation_;
+  std::optional<Rotor> rotor_;
+  RankSets sets_;
   std::vector<Value> values_;
-  std::vector<uint64_t> members_;
   std::vector<std::string> defects_;
   std::vector<uint64_t> expressions_;  ///< expressions of the operands of the current fold
+  std::vector<RankSets::Id> parts_;    ///< sets of the operands of the current fold
+  bool has_wide_folds_ = false;
 };
 
 }  // namespace tutti::program

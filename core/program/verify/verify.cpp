@@ -3,23 +3,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "program/repeat.h"
 #include "program/verify/contents.h"
+#include "program/verify/waits.h"
 
 namespace tutti::program {
-namespace {
-
-/// The waits between ranks over several loops, without contents.
-class Waits : public Run {
- public:
-  using Run::Run;
-
- protected:
-  Status on_send(uint32_t, uint32_t) override { return {}; }
-  Status on_gather(uint32_t, uint32_t) override { return {}; }
-};
-
-/// Enough for a rank to run one loop ahead of a peer, and to find slots that the loop before has filled.
-constexpr uint32_t kLoops = 3;
 
 Status check_set(std::span<const Plan> plans) {
   if (plans.empty()) return {Code::kInvalidArgument, "there is no plan to verify"};
@@ -43,23 +33,38 @@ Status check_set(std::span<const Plan> plans) {
   return {};
 }
 
-}  // namespace
+Status check_options(const VerifyOptions& options, const PlanSource& source, uint32_t rank_count) {
+  if (rank_count == 0) return {Code::kInvalidArgument, "there is no plan to verify"};
+  if (options.slots == 0) return {Code::kInvalidArgument, "slots: a connection has at least one"};
+  if (!options.in_place) return {};
+  TUTTI_ASSIGN(const Plan first, source(0));
+  if (first.collective != Collective::kAllToAll) return {};
+  return {Code::kUnsupported, "all_to_all does not run in place: pass different input and output buffers"};
+}
 
-Status verify(std::span<const Plan> all_ranks, const VerifyOptions& options, std::optional<StepPlace>* place) {
+Status verify(std::span<const Plan> all_ranks, const VerifyOptions& options, std::optional<StepPlace>* place,
+              bool* is_undecided) {
   const auto placed = [&](Status verdict, const Run& run) {
     if (!verdict.ok() && place != nullptr) *place = run.failed_at();
     return verdict;
   };
-  TUTTI_TRY(check_set(all_ranks));
-  if (options.slots == 0) return {Code::kInvalidArgument, "slots: a connection has at least one"};
-  if (options.in_place && all_ranks[0].collective == Collective::kAllToAll) {
-    return {Code::kUnsupported, "all_to_all does not run in place: pass different input and output buffers"};
+  const auto rolled = [](const Plan& plan) { return !plan.repeats.empty(); };
+  std::vector<Plan> written_out;
+  if (std::any_of(all_ranks.begin(), all_ranks.end(), rolled)) {
+    for (const Plan& plan : all_ranks) {
+      TUTTI_ASSIGN(written_out.emplace_back(), unroll(plan));
+    }
+    all_ranks = written_out;
   }
+  TUTTI_TRY(check_set(all_ranks));
+  TUTTI_TRY(check_options(options, source_of(all_ranks), static_cast<uint32_t>(all_ranks.size())));
   const Connections connections(all_ranks);
   Contents contents(all_ranks, connections, options.in_place);
-  TUTTI_TRY(placed(contents.finish(), contents));
+  const Status finished = contents.finish();
+  if (is_undecided != nullptr) *is_undecided = contents.is_undecided();
+  TUTTI_TRY(placed(finished, contents));
   TUTTI_TRY(placed(contents.check_outputs(), contents));
-  Waits waits(all_ranks, connections, options.slots, kLoops);
+  Waits waits(all_ranks, connections, options.slots, Waits::kLoops);
   return placed(waits.finish(), waits).with_context(fmt::format("with {} slot(s)", options.slots));
 }
 

@@ -33,8 +33,10 @@ struct StepPlace {
 /// A failure is a counter-example: "rank 2 step 5: reads output chunk 3 before it is written".
 /// `place`, if not null, is set to the step that the counter-example is about: the step that fails or waits, or the
 /// last step that wrote a wrong output chunk. It stays empty if there is no such step. Send/recv demands no contents;
-/// the rest is proved for it too. All-to-all in place is unsupported.
+/// the rest is proved for it too. All-to-all in place is unsupported. Steps of plans with repeats are counted with the
+/// repeats written out. `is_undecided`, if not null, is set if the failure is one of memory, which says nothing about
+/// the plans. prove() (program/verify/prove.h) is for any number of ranks.
 Status verify(std::span<const Plan> all_ranks, const VerifyOptions& options = {},
-              std::optional<StepPlace>* place = nullptr);
+              std::optional<StepPlace>* place = nullptr, bool* is_undecided = nullptr);
 
 }  // namespace tutti::program

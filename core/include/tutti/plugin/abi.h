@@ -42,7 +42,7 @@ extern "C" {
 
 /* ABI 0.x: host and plugin must match exactly. From 1.0 on, a host takes every plugin of its major version. */
 #define TUTTI_ABI_MAJOR 0u
-#define TUTTI_ABI_MINOR 10u
+#define TUTTI_ABI_MINOR 11u
 
 /* Plugin kinds. */
 #define TUTTI_KIND_ALGORITHM 1u /* "algo" in file names */

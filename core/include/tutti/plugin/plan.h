@@ -54,6 +54,12 @@
 //     So the step must not write a chunk twice, and must not both read and write a chunk. A copy of a chunk to itself,
 //     in place, is allowed.
 //   - A rank occurs at most once in `recv` and at most once in `send` of a step. Unused fields are 0.
+//
+// A repeat is a body of consecutive steps that runs several rounds, one after the other. Each step of the body has a
+// growth. In round k, counted from 0, `growth × k` is added to the numbers of the step: to chunks modulo the number of
+// chunks of their buffer, and to ranks modulo rank_count. So a ring over 16,384 ranks has five steps, as over 4. The
+// rules above hold for the steps of every round. Bodies do not overlap, and contain no repeat. After the addition, the
+// peers of a step that folds are put in ascending order of ranks again.
 #pragma once
 
 #include <stdint.h>
@@ -103,6 +109,25 @@ typedef struct tutti_plan_range {
   uint32_t reserved;           /* 0 */
 } tutti_plan_range;
 
+/* A body of steps that runs `rounds` times. */
+typedef struct tutti_plan_repeat {
+  uint32_t first_step;
+  uint32_t step_count; /* of the body, >= 1 */
+  uint32_t rounds;     /* >= 1 */
+  uint32_t reserved;   /* 0 */
+} tutti_plan_repeat;
+
+/* Additions of each round to the numbers of a step. Each is below its modulus; 0 for numbers that the step does not
+   use, and for steps outside the bodies. To count down by 1, add modulus - 1. */
+typedef struct tutti_plan_growth {
+  uint32_t source_chunk;      /* modulo the chunks of the source; in a step that forwards, modulo `chunks` */
+  uint32_t destination_chunk; /* modulo the chunks of the destination */
+  uint32_t recv_rank;         /* of all peers in `recv` */
+  uint32_t recv_chunk;        /* of a GATHER step, modulo the chunks of its buffer */
+  uint32_t send_rank;         /* of all peers in `send` */
+  uint32_t send_chunk;        /* of a SCATTER step, modulo the chunks of the source */
+} tutti_plan_growth;
+
 typedef struct tutti_plan {
   uint32_t struct_size;
   uint32_t collective;
@@ -122,6 +147,10 @@ typedef struct tutti_plan {
   uint32_t message_chunks; /* the largest count of a range in the plans of all ranks; 0 or 1: all messages have one
                               chunk. The same on all ranks: the length of chunks depends on it */
   const tutti_plan_range* ranges; /* one for each step; null: every step has one chunk */
+  uint32_t repeat_count;
+  uint32_t reserved;                /* 0 */
+  const tutti_plan_repeat* repeats; /* ascending by first_step */
+  const tutti_plan_growth* growths; /* one for each step; may be null if repeat_count is 0 */
 } tutti_plan;
 
 #ifdef __cplusplus

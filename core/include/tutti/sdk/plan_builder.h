@@ -74,6 +74,21 @@ class PlanBuilder {
       flag(TUTTI_STEP_SCATTER);
       return add(send_, rank, chunk);
     }
+    /// In a repeat: adds so much to each number of the step, per round (tutti_plan_growth). A negative number counts
+    /// down. The order is: chunk of own(), chunk of to(), ranks and chunks of recv() or gather(), ranks and chunks of
+    /// send() or scatter().
+    struct Growth {
+      int64_t own = 0;
+      int64_t to = 0;
+      int64_t recv = 0;
+      int64_t gather_chunk = 0;
+      int64_t send = 0;
+      int64_t scatter_chunk = 0;
+    };
+    Step& grow(const Growth& growth) {
+      growth_ = growth;
+      return *this;
+    }
     /// Names the chunk that a step forwards, for a step without own() and to_output(). It gives the message its length.
     Step& relay(uint32_t chunk) {
       step_.source_chunk = chunk;
@@ -111,6 +126,7 @@ class PlanBuilder {
 
     tutti_plan_step step_ = {};
     tutti_plan_range range_ = {1, 0, 0, 0};
+    Growth growth_;
     Peers recv_;
     Peers send_;
   };
@@ -148,14 +164,26 @@ class PlanBuilder {
   /// Begins the next step. The reference is valid until the next call of step().
   Step& step() { return steps_.emplace_back(); }
 
+  /// Makes the steps since `first`, an earlier step_count(), the body of a repeat. Zero rounds remove the steps.
+  PlanBuilder& repeat(uint32_t first, uint32_t rounds) {
+    const uint32_t end = step_count();
+    if (rounds == 0) steps_.resize(first);
+    if (rounds > 0 && end > first) repeats_.push_back({first, end - first, rounds, 0});
+    return *this;
+  }
+  /// Number of steps so far; the body of a repeat counts once.
+  uint32_t step_count() const { return static_cast<uint32_t>(steps_.size()); }
+
   /// Passes the plan to the sink, and returns the status of the sink. Errors: TUTTI_UNSUPPORTED if the steps have more
   /// peers than tutti_plan_step can name.
   int32_t emit(const tutti_plan_sink& sink) {
     std::vector<tutti_plan_step> steps;
     std::vector<tutti_plan_peer> peers;
     std::vector<tutti_plan_range> ranges;
+    std::vector<tutti_plan_growth> growths;
     for (Step& step : steps_) {
       ranges.push_back(step.range());
+      growths.push_back(growth_of(step));
       step.sort_peers();
       tutti_plan_step out = step.step_;
       if (!place(step.recv_, peers, out.recv_begin, out.recv_count)) return TUTTI_UNSUPPORTED;
@@ -167,10 +195,32 @@ class PlanBuilder {
     plan_.steps = steps.data();
     plan_.peers = peers.data();
     plan_.ranges = ranges.data();
+    plan_.repeat_count = static_cast<uint32_t>(repeats_.size());
+    plan_.repeats = repeats_.data();
+    plan_.growths = growths.data();
     return sink.emit(sink.context, &plan_);
   }
 
  private:
+  /// A growth below the modulus, as the plan has it.
+  static uint32_t below(int64_t growth, uint32_t modulus) {
+    const int64_t size = modulus > 0 ? modulus : 1;
+    return static_cast<uint32_t>((growth % size + size) % size);
+  }
+  uint32_t chunks_of(uint8_t buffer) const {
+    if (buffer == TUTTI_BUFFER_INPUT) return plan_.input_blocks * plan_.chunks;
+    if (buffer == TUTTI_BUFFER_OUTPUT) return plan_.output_blocks * plan_.chunks;
+    return buffer == TUTTI_BUFFER_SCRATCH ? plan_.scratch_chunks : plan_.chunks;
+  }
+  tutti_plan_growth growth_of(const Step& step) const {
+    const uint8_t gathers_to = step.step_.gather_buffer != 0 ? step.step_.gather_buffer : TUTTI_BUFFER_OUTPUT;
+    return {below(step.growth_.own, chunks_of(step.step_.source)),
+            below(step.growth_.to, chunks_of(step.step_.destination)),
+            below(step.growth_.recv, plan_.rank_count),
+            below(step.growth_.gather_chunk, chunks_of(gathers_to)),
+            below(step.growth_.send, plan_.rank_count),
+            below(step.growth_.scatter_chunk, chunks_of(step.step_.source))};
+  }
   /// Stores a range of peers; equal ranges of several steps are stored once. False if tutti_plan_step cannot name it.
   static bool place(const Step::Peers& range, Step::Peers& all, uint16_t& begin, uint16_t& count) {
     const auto same = [](const tutti_plan_peer& a, const tutti_plan_peer& b) {
@@ -186,6 +236,7 @@ class PlanBuilder {
 
   tutti_plan plan_ = {};
   std::vector<Step> steps_;
+  std::vector<tutti_plan_repeat> repeats_;
 };
 
 }  // namespace tutti::sdk

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/plan/pass.h"
+
+#include <fmt/format.h>
+
+#include <sstream>
+
+#include "program/describe.h"
+#include "program/lower.h"
+#include "program/passes/as_copies.h"
+#include "program/passes/direct_store.h"
+#include "program/passes/fuse_one_hop.h"
+#include "program/passes/zero_copy.h"
+#include "program/repeat.h"
+
+namespace tutti::tools {
+namespace {
+
+using program::Plan;
+
+/// The plans that a pass works on, without repeats.
+struct Input {
+  std::vector<Plan> plans;
+  uint32_t rank;
+  bool in_place;
+  const Plan& own() const { return plans[rank]; }
+};
+
+std::string before_and_after(const std::string& before, const std::string& after) {
+  return fmt::format("before:\n{}\nafter:\n{}", before, after);
+}
+
+/// "input 0.3": chunk 3 of block 0.
+std::string place(uint8_t buffer, uint32_t block, uint32_t chunk) {
+  const char* name = buffer == TUTTI_BUFFER_INPUT ? "input" : buffer == TUTTI_BUFFER_SCRATCH ? "scratch" : "output";
+  return fmt::format("{} {}.{}", name, block, chunk);
+}
+
+std::string peers_text(const tutti_cuda_program& program, uint8_t begin, uint8_t count, bool chunked) {
+  std::string text;
+  for (const tutti_cuda_peer& peer : std::span(program.peers + begin, count)) {
+    text += fmt::format(" rank {} message {}", peer.rank, peer.message);
+    if (chunked) text += fmt::format(" block {}.{}", peer.block, peer.chunk);
+    if (peer.to_output != 0) text += fmt::format(" stored to output {}.{}", peer.output_block, peer.output_chunk);
+    text += ',';
+  }
+  if (!text.empty()) text.pop_back();
+  return text;
+}
+
+/// One line per step of a program for kernels.
+std::string text_of(const tutti_cuda_program& program) {
+  std::string text = fmt::format("{} steps, {} chunk(s) per block, {} message(s) per loop on a connection\n",
+                                 program.step_count, program.chunks, program.messages);
+  for (uint32_t i = 0; i < program.step_count; ++i) {
+    const tutti_cuda_step& step = program.steps[i];
+    const auto has = [&](uint32_t flag) { return (step.flags & flag) != 0; };
+    text += fmt::format("{:>5} ", i);
+    if (step.recv_count > 0) {
+      text += fmt::format(" {}{};", has(TUTTI_STEP_GATHER) ? "gather" : "recv",
+                          peers_text(program, step.recv_begin, step.recv_count, has(TUTTI_STEP_GATHER)));
+    }
+    if (step.source != TUTTI_BUFFER_NONE) {
+      text += fmt::format(" own {};", place(step.source, step.source_block, step.source_chunk));
+    }
+    if (step.destination != TUTTI_BUFFER_NONE) {
+      text += fmt::format(" to {};", place(step.destination, step.destination_block, step.destination_chunk));
+    }
+    if (step.send_count > 0) {
+      text += fmt::format(" {}{};", has(TUTTI_STEP_SCATTER) ? "scatter" : "send",
+                          peers_text(program, step.send_begin, step.send_count, has(TUTTI_STEP_SCATTER)));
+    }
+    if (has(TUTTI_STEP_FINAL)) text += " final;";
+    if (has(TUTTI_CUDA_STEP_AFTER)) text += " after;";
+    if (has(TUTTI_CUDA_STEP_MEET)) text += " meet;";
+    if (text.back() == ';') text.pop_back();
+    text += '\n';
+  }
+  return text;
+}
+
+/// The text of a plan, with a mark on each step whose value is stable.
+std::string with_marks(const Plan& plan) {
+  std::istringstream lines(program::to_text(plan));
+  std::string line;
+  std::getline(lines, line);
+  std::string text = line + '\n';
+  for (size_t i = 0; std::getline(lines, line); ++i) {
+    const bool stable = i < plan.steps.size() && (plan.steps[i].flags & TUTTI_STEP_STABLE) != 0;
+    text += line + (stable ? "   stable\n" : "\n");
+  }
+  return text;
+}
+
+Result<std::string> zero_copy(const Input& input) {
+  Plan marked = input.own();
+  program::mark_stable(marked, input.in_place);
+  return before_and_after(program::to_text(input.own()), with_marks(marked));
+}
+
+Result<std::string> lower(const Input& input) {
+  TUTTI_ASSIGN(const tutti_cuda_program lowered, program::lower(input.own(), input.in_place));
+  return before_and_after(program::to_text(input.own()), text_of(lowered));
+}
+
+Result<std::string> direct_store(const Input& input) {
+  std::vector<tutti_cuda_program> programs;
+  for (const Plan& plan : input.plans) {
+    TUTTI_ASSIGN(programs.emplace_back(), program::lower(plan, input.in_place));
+  }
+  const std::string before = text_of(programs[input.rank]);
+  program::send_to_outputs(input.plans, programs);
+  return before_and_after(before, text_of(programs[input.rank]));
+}
+
+Result<std::string> fuse_one_hop(const Input& input) {
+  TUTTI_ASSIGN(const tutti_cuda_program lowered, program::lower(input.own(), input.in_place));
+  const auto hop = program::one_hop(lowered);
+  if (!hop) return Status(Code::kUnsupported, "the program is not of one hop: it runs step by step");
+  std::string after =
+      fmt::format("{}{}\n", hop->folds != 0 ? "folds" : "exchanges", hop->is_final != 0 ? ", final" : "");
+  if (hop->own != TUTTI_CUDA_OWN_UNUSED) {
+    after += fmt::format("  own input block {} -> output block {}\n", hop->own_from, hop->own_to);
+  }
+  for (uint32_t i = 0; i < hop->send_count; ++i) {
+    after += fmt::format("  input block {} -> rank {}\n", hop->sends[i].at, hop->send_ranks[i]);
+  }
+  for (uint32_t i = 0; i < hop->recv_count; ++i) {
+    after += fmt::format("  rank {} -> output block {}\n", hop->recv_ranks[i], hop->receives[i].at);
+  }
+  return before_and_after(text_of(lowered), after);
+}
+
+Result<std::string> as_copies(const Input& input) {
+  TUTTI_ASSIGN(const program::Copies copies, program::copies(input.plans, input.rank, input.in_place));
+  std::string after;
+  if (copies.own) after += fmt::format("  input block {} -> output block {}\n", copies.own->from, copies.own->to);
+  for (const program::Copy& copy : copies.list) {
+    after += fmt::format("  input block {} -> output block {} of rank {}\n", copy.from, copy.to, copy.peer);
+  }
+  return before_and_after(program::to_text(input.own()), after);
+}
+
+struct Pass {
+  const char* name;
+  Result<std::string> (*show)(const Input&);
+};
+constexpr Pass kPasses[] = {{"zero_copy", zero_copy},
+                            {"lower", lower},
+                            {"direct_store", direct_store},
+                            {"fuse_one_hop", fuse_one_hop},
+                            {"as_copies", as_copies}};
+constexpr const char* kUnroll = "unroll";
+
+}  // namespace
+
+std::vector<std::string> pass_names() {
+  std::vector<std::string> names = {kUnroll};
+  for (const Pass& pass : kPasses) names.emplace_back(pass.name);
+  return names;
+}
+
+Result<std::string> show_pass(const std::string& name, const program::PlanFile& file, uint32_t rank, bool in_place) {
+  if (name == kUnroll) {
+    TUTTI_ASSIGN(const Plan plan, program::unroll(file.plans[rank]));
+    return before_and_after(program::to_text(file.plans[rank]), program::to_text(plan));
+  }
+  Input input{{}, rank, in_place};
+  program::Extent extent;
+  for (const Plan& plan : file.plans) extent.add(plan);
+  if (extent.steps > program::kPatientLimits.messages) {
+    return Status(Code::kUnsupported,
+                  fmt::format("the plans of all ranks have more than {} steps", program::kPatientLimits.messages));
+  }
+  for (const Plan& plan : file.plans) {
+    TUTTI_ASSIGN(input.plans.emplace_back(), program::unroll(plan));
+  }
+  for (const Pass& pass : kPasses) {
+    if (name == pass.name) return pass.show(input);
+  }
+  return Status(Code::kNotFound, fmt::format("no pass is called {}", name));
+}
+
+}  // namespace tutti::tools
