@@ -65,7 +65,7 @@ FAULTS = {
     "closed_event_fd": ("NET-7", "NET-7", BOTH),
     "unstable_devices": ("NET-5", "NET-5", BOTH),
     "no_host_memory": ("NET-6", "NET-6", BOTH),
-    "blocks_stopped": ("NET-33", "NET-33", TWO),
+    "blocks_stopped": ("NET-33", "NET-1", TWO),
 }
 
 

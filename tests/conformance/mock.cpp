@@ -346,6 +346,7 @@ Connection* make_connection(Context& context, int fd) {
   auto* const made = new Connection();
   made->context = &context;
   made->fd = fd;
+  if (context.has(Fault::kBlocksStopped)) fcntl(fd, F_SETFL, 0);
   context.connections.insert(made);
   return made;
 }
@@ -406,7 +407,7 @@ int32_t accept(void* raw, void** /*state*/, void** out) {
     if (said == 0) continue;
     listener.guests.erase(listener.guests.begin() + static_cast<long>(i));
     if (said > 0) {
-      fcntl(guest, F_SETFL, O_NONBLOCK);
+      if (!context.has(Fault::kBlocksStopped)) fcntl(guest, F_SETFL, O_NONBLOCK);
       *out = make_connection(context, guest);
       return TUTTI_OK;
     }

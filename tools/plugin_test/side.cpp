@@ -23,6 +23,7 @@ using Clock = std::chrono::steady_clock;
 constexpr double kPatience = 5;  // seconds of a wait
 constexpr int kSpins = 200;      // rounds without movement before a wait polls more rarely
 constexpr timespec kInterval{0, 50'000};
+constexpr std::chrono::microseconds kMovement{10};  // a step that takes longer has moved data
 constexpr uint64_t kHello = 0x5475747469204b69;
 
 }  // namespace
@@ -135,8 +136,12 @@ void Side::call_void(Entry entry, const std::function<void()>& body) {
 bool Side::wait_for(const std::string& what, double seconds, const std::function<bool()>& step) {
   note(what);
   const auto end = Clock::now() + std::chrono::duration<double>(seconds);
-  for (int round = 0; !step(); ++round) {
-    if (Clock::now() > end) return false;
+  for (int round = 0;; ++round) {
+    const auto before = Clock::now();
+    if (step()) return true;
+    const auto after = Clock::now();
+    if (after > end) return false;
+    if (after - before > kMovement) round = 0;
     if (round % 16 == 0) accept_guests();
     if (round < kSpins) {
       sched_yield();
@@ -144,7 +149,6 @@ bool Side::wait_for(const std::string& what, double seconds, const std::function
       nanosleep(&kInterval, nullptr);
     }
   }
-  return true;
 }
 
 void Side::wait(const std::string& what, const std::function<bool()>& step) {
@@ -281,9 +285,9 @@ uint64_t Side::finish(void* request, const std::string& what) {
 
 void fill(std::span<uint8_t> bytes, uint64_t seed) {
   uint64_t word = seed * 0x9E3779B97F4A7C15 + 1;
-  for (size_t i = 0; i < bytes.size(); ++i) {
-    if (i % 8 == 0) word ^= word << 13, word ^= word >> 7, word ^= word << 17;
-    bytes[i] = static_cast<uint8_t>(word >> (i % 8 * 8));
+  for (size_t i = 0; i < bytes.size(); i += sizeof word) {
+    word ^= word << 13, word ^= word >> 7, word ^= word << 17;
+    std::memcpy(bytes.data() + i, &word, std::min(sizeof word, bytes.size() - i));
   }
 }
 
