@@ -26,9 +26,7 @@ constexpr std::chrono::milliseconds kTakeOver{4};
 }  // namespace
 
 Engine::Engine(Options options)
-    : options_(std::move(options)),
-      arm_mark_(options_.watch, options_.place),
-      bell_(std::make_unique<tutti_bell>()) {}
+    : options_(std::move(options)), arm_mark_(options_.watch, options_.place), bell_(std::make_unique<tutti_bell>()) {}
 
 Result<std::unique_ptr<Engine>> Engine::create(Options options) {
   std::unique_ptr<Engine> engine(new Engine(std::move(options)));

@@ -65,10 +65,10 @@ Status EntryWatch::look(Clock::time_point now, Clock::duration lost) {
     mark->since_ += lost;
     const auto stuck = now - mark->since_;
     if (stuck < options_.warn_after) continue;
-    const std::string text =
-        fmt::format("network '{}': entry '{}' of its plugin has not returned for {:.1f} s, {}; all connections of "
-                    "this rank wait meanwhile",
-                    options_.network, entry, std::chrono::duration<double>(stuck).count(), mark->place_);
+    const std::string text = fmt::format(
+        "network '{}': entry '{}' of its plugin has not returned for {:.1f} s, {}; all connections of "
+        "this rank wait meanwhile",
+        options_.network, entry, std::chrono::duration<double>(stuck).count(), mark->place_);
     if (!std::exchange(mark->warned_, true)) log::warn("{}", text);
     if (options_.deadline.count() == 0 || stuck < options_.deadline) continue;
     if (!std::exchange(mark->failed_, true)) failure = Status(Code::kTimeout, text);

@@ -67,9 +67,9 @@ class EntryMark {
 class EntryWatch {
  public:
   struct Options {
-    std::string network;                      ///< for texts
+    std::string network;  ///< for texts
     std::chrono::nanoseconds warn_after{std::chrono::seconds(1)};
-    std::chrono::nanoseconds deadline{};      ///< timeouts.operation; 0: only warnings
+    std::chrono::nanoseconds deadline{};  ///< timeouts.operation; 0: only warnings
     std::chrono::nanoseconds grace{std::chrono::seconds(5)};
     std::function<void(Status)> on_deadline;  ///< breaks the communicator; called once, on the watch's thread
     std::function<void()> end_process;        ///< called if the entry has not returned `grace` after the deadline

@@ -54,8 +54,7 @@ Result<void*> Channel::register_memory(const MessageMemory& memory) {
 
 void Channel::deregister_memory(void* registration) {
   if (std::erase(registrations_, registration) == 0) return;
-  mark_.call("deregister_memory",
-             [&] { return net_.options().ops->deregister_memory(connection_, registration); });
+  mark_.call("deregister_memory", [&] { return net_.options().ops->deregister_memory(connection_, registration); });
 }
 
 Result<void*> Channel::send(const MessagePart& part) {

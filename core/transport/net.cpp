@@ -42,9 +42,9 @@ Result<std::unique_ptr<Net>> Net::create(Options options) {
   TUTTI_TRY(net->choose_devices());
   TUTTI_TRY(net->listen());
   const bool has_events = (net->options_.capabilities & TUTTI_NET_CAP_EVENT_FD) != 0;
-  TUTTI_ASSIGN(net->engine_, progress::Engine::create({&ops, net->context_, has_events, net->options_.on_failure,
-                                                       net->options_.polling_threads, net->watch(),
-                                                       "at " + net->own_place()}));
+  TUTTI_ASSIGN(net->engine_,
+               progress::Engine::create({&ops, net->context_, has_events, net->options_.on_failure,
+                                         net->options_.polling_threads, net->watch(), "at " + net->own_place()}));
   net->acceptor_ = std::make_shared<AcceptTask>(*net);
   return net;
 }

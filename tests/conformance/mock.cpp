@@ -14,100 +14,19 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
-#include <deque>
-#include <map>
 #include <memory>
-#include <set>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
-#include "conformance/faults.h"
-#include "tutti/sdk/plugin.h"
+#include "conformance/mock.h"
 #include "tutti/plugin/network.h"
+#include "tutti/sdk/plugin.h"
 
 namespace tutti::mock {
 namespace {
 
-constexpr uint32_t kMagic = 0x6d6f636b;
-constexpr size_t kEarliest = 4;  // messages before this one are whole: connections stand with most faults
 constexpr uint32_t kGroups = 4;
-
-struct Frame {
-  uint32_t magic = kMagic;
-  uint32_t tag = 0;
-  uint64_t bytes = 0;
-};
-
-struct Part {
-  uint8_t* address = nullptr;
-  uint64_t room = 0;
-  uint32_t tag = 0;
-  uint64_t got = 0;
-  bool taken = false;  ///< a message has begun to arrive in it
-  bool full = false;
-};
-
-struct Connection;
-struct Request {
-  Connection* connection = nullptr;
-  bool is_send = false;
-  bool is_done = false;
-  std::vector<Part> parts;
-  Frame frame;
-  std::vector<uint8_t> copy;  ///< of a message that the fault changes
-  uint64_t moved = 0;         ///< bytes of the frame and the message that were sent
-  bool too_long = false;
-};
-
-struct Context;
-struct Connection {
-  Context* context = nullptr;
-  int fd = -1;
-  size_t messages = 0;  ///< posted sends
-  bool is_broken = false;
-  std::deque<Request*> sends;     ///< not yet done, oldest first
-  std::deque<Request*> receives;  ///< not yet done, oldest first
-  std::set<Request*> all;
-  Frame frame;  ///< of the message that arrives
-  uint64_t frame_bytes = 0;
-  Part* into = nullptr;
-  Request* into_request = nullptr;
-  uint64_t arrived = 0;
-  bool end_seen = false;
-};
-
-struct Listener {
-  Context* context = nullptr;
-  int fd = -1;
-  std::string path;
-  std::vector<int> guests;  ///< sockets that have not said the magic yet
-};
-
-struct Connecting {
-  int fd = -1;
-  bool leaks = false;
-};
-
-struct Network {
-  sdk::Host host;
-  Fault fault = Fault::kNone;
-  uint32_t asked = 0;
-};
-
-struct Context {
-  Network* network = nullptr;
-  int events = -1;
-  std::set<Connection*> connections;
-  std::set<Listener*> listeners;
-  std::vector<Connection*> ghosts;  ///< closed, but still used: a fault
-
-  bool has(Fault fault) const { return network->fault == fault; }
-  int32_t fail(int32_t code, const std::string& text) const {
-    if (has(Fault::kNoReason)) return code;
-    return network->host.fail(Status(static_cast<Code>(code), text));
-  }
-};
 
 void rest(int64_t us) {
   const timespec time{us / 1'000'000, us % 1'000'000 * 1000};
@@ -127,154 +46,6 @@ void watch(Context& context, int fd, uint32_t events) {
   event.events = events;
   event.data.fd = fd;
   if (epoll_ctl(context.events, EPOLL_CTL_MOD, fd, &event) != 0) epoll_ctl(context.events, EPOLL_CTL_ADD, fd, &event);
-}
-
-// Sending.
-
-void break_off(Connection& connection) {
-  connection.is_broken = true;
-}
-
-/// Sends what the socket takes of the oldest send. True if the send is complete.
-bool push(Connection& connection, Request& request) {
-  const Part& part = request.parts[0];
-  const uint64_t total = sizeof(Frame) + part.room;
-  while (request.moved < total) {
-    const bool in_frame = request.moved < sizeof(Frame);
-    const uint8_t* const from = in_frame ? reinterpret_cast<const uint8_t*>(&request.frame) + request.moved
-                                         : part.address + (request.moved - sizeof(Frame));
-    const size_t bytes = in_frame ? sizeof(Frame) - request.moved : total - request.moved;
-    const int flags = MSG_NOSIGNAL | (connection.context->has(Fault::kBlocksStopped) ? 0 : MSG_DONTWAIT);
-    const ssize_t sent = ::send(connection.fd, from, std::min<size_t>(bytes, 64 * 1024), flags);
-    if (sent < 0 && errno == EAGAIN) return false;
-    if (sent < 0) return break_off(connection), false;
-    request.moved += static_cast<uint64_t>(sent);
-  }
-  return true;
-}
-
-void push_all(Connection& connection) {
-  while (!connection.is_broken && !connection.sends.empty() && push(connection, *connection.sends.front())) {
-    connection.sends.front()->is_done = true;
-    connection.sends.pop_front();
-  }
-}
-
-/// Replaces the message by a copy that the fault changes.
-void change(Connection& connection, Request& request) {
-  Part& part = request.parts[0];
-  const Context& context = *connection.context;
-  request.copy.assign(part.address, part.address + part.room);
-  if (context.has(Fault::kCorrupted)) request.copy[part.room / 2] ^= 4;
-  if (context.has(Fault::kTruncated)) std::fill(request.copy.end() - 8, request.copy.end(), uint8_t{0});
-  part.address = request.copy.data();
-}
-
-/// Queues a send, with the faults that concern whole messages.
-void queue(Connection& connection, Request* request) {
-  const Context& context = *connection.context;
-  const size_t number = connection.messages++;
-  const uint64_t bytes = request->parts[0].room;
-  const bool is_changed = (context.has(Fault::kCorrupted) && number == 9 && bytes > 0) ||
-                          (context.has(Fault::kTruncated) && bytes >= 1 << 20);
-  if (is_changed) change(connection, *request);
-  const bool is_lost = (context.has(Fault::kLost) && number == 11) || (context.has(Fault::kLosesEmpty) && bytes == 0);
-  if (is_lost && number >= kEarliest - 1) {
-    request->is_done = true;
-    return;
-  }
-  connection.sends.push_back(request);
-  if (context.has(Fault::kSwapped) && number > 10 && number % 5 == 0 && connection.sends.size() > 2 &&
-      connection.sends[connection.sends.size() - 2]->moved == 0) {
-    std::swap(connection.sends.back(), connection.sends[connection.sends.size() - 2]);
-  }
-  if (context.has(Fault::kDoubled) && number == 12) {
-    auto* const again = new Request(*request);  // the connection frees it
-    connection.all.insert(again);
-    connection.sends.push_back(again);
-  }
-}
-
-// Receiving.
-
-/// The oldest part that a message matches; null: it waits.
-Part* match(Connection& connection, uint32_t tag, Request*& owner) {
-  for (Request* request : connection.receives) {
-    for (Part& part : request->parts) {
-      if (part.taken || (part.tag != tag && !connection.context->has(Fault::kIgnoresTags))) continue;
-      owner = request;
-      return &part;
-    }
-  }
-  return nullptr;
-}
-
-/// Up to `bytes` bytes; 0: none are there, or the connection has ended.
-uint64_t pull(Connection& connection, uint8_t* to, uint64_t bytes) {
-  const ssize_t got = ::recv(connection.fd, to, bytes, MSG_DONTWAIT);
-  if (got > 0) return static_cast<uint64_t>(got);
-  if (got == 0 && bytes > 0) connection.end_seen = true;
-  if (got < 0 && errno != EAGAIN && errno != EINTR) connection.end_seen = true;
-  return 0;
-}
-
-void end_message(Connection& connection) {
-  Part& part = *connection.into;
-  part.got = connection.frame.bytes;
-  part.full = true;
-  if (connection.context->has(Fault::kWritesBeyond) && part.got > 32) part.address[part.got] = 0;
-  Request& request = *connection.into_request;
-  if (std::all_of(request.parts.begin(), request.parts.end(), [](const Part& one) { return one.full; })) {
-    request.is_done = true;
-    std::erase(connection.receives, &request);
-  }
-  connection.into = nullptr;
-  connection.frame_bytes = 0;
-  connection.arrived = 0;
-}
-
-/// One piece of the stream. False: nothing moved.
-bool pull_piece(Connection& connection) {
-  if (connection.frame_bytes < sizeof(Frame)) {
-    if (connection.receives.empty() && connection.frame_bytes == 0) return false;
-    auto* const frame = reinterpret_cast<uint8_t*>(&connection.frame);
-    const uint64_t got = pull(connection, frame + connection.frame_bytes, sizeof(Frame) - connection.frame_bytes);
-    connection.frame_bytes += got;
-    return got > 0;
-  }
-  if (connection.into == nullptr) {
-    connection.into = match(connection, connection.frame.tag, connection.into_request);
-    if (connection.into == nullptr) return false;
-    connection.into->taken = true;
-    connection.into_request->too_long = connection.frame.bytes > connection.into->room;
-  }
-  if (connection.into_request->too_long && !connection.context->has(Fault::kIgnoresRoom)) return false;
-  const uint64_t bytes = std::min(connection.frame.bytes, connection.into->room);
-  if (connection.arrived == bytes) {
-    end_message(connection);
-    return true;
-  }
-  const uint64_t got =
-      pull(connection, connection.into->address + connection.arrived,
-           std::min<uint64_t>(bytes - connection.arrived, 64 * 1024));
-  connection.arrived += got;
-  return got > 0;
-}
-
-void pull_all(Connection& connection) {
-  if (connection.context->has(Fault::kEndBeforeData)) {
-    pollfd ready{connection.fd, POLLRDHUP, 0};
-    if (poll(&ready, 1, 0) > 0) return connection.is_broken = true, void();
-  }
-  for (int pieces = 0; pieces < 16 && pull_piece(connection); ++pieces) {
-  }
-  if (connection.end_seen && connection.into == nullptr) connection.is_broken = true;
-}
-
-void progress(Connection& connection) {
-  if (connection.is_broken) return;
-  push_all(connection);
-  pull_all(connection);
 }
 
 // The entries.
@@ -330,7 +101,8 @@ int32_t listen(void* raw, uint32_t /*device*/, tutti_net_handle* handle, void** 
   address.sun_family = AF_UNIX;
   std::memcpy(address.sun_path, made->path.c_str(), made->path.size() + 1);
   unlink(made->path.c_str());
-  if (bind(made->fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 || ::listen(made->fd, 128) != 0) {
+  if (bind(made->fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
+      ::listen(made->fd, 128) != 0) {
     close(made->fd);
     return context.fail(TUTTI_SYSTEM, "cannot listen at " + made->path);
   }
@@ -581,10 +353,26 @@ int32_t arm(void* raw) {
   return TUTTI_AGAIN;
 }
 
-const tutti_network_ops kOps = {sizeof(tutti_network_ops), 0,       create,        destroy,  device_count,
-                                properties,                listen,  connect,       accept,   cancel,
-                                register_memory,           nullptr, deregister_memory, send, recv,
-                                nullptr,                   test,    close_connection,  close_listener, event_fd,
+const tutti_network_ops kOps = {sizeof(tutti_network_ops),
+                                0,
+                                create,
+                                destroy,
+                                device_count,
+                                properties,
+                                listen,
+                                connect,
+                                accept,
+                                cancel,
+                                register_memory,
+                                nullptr,
+                                deregister_memory,
+                                send,
+                                recv,
+                                nullptr,
+                                test,
+                                close_connection,
+                                close_listener,
+                                event_fd,
                                 arm};
 
 int32_t open(const tutti_host* raw, void** self) {

@@ -39,9 +39,9 @@ std::string_view to_string(Entry entry);
 
 /// The state of one side, in memory that the watching process shares.
 struct Watched {
-  std::atomic<uint32_t> entry;     ///< an Entry; relaxed: the watcher reads it some times a second
-  std::atomic<int64_t> since_ns;   ///< when the entry was called, on the steady clock
-  std::array<char, 160> waits_for; ///< of the side; read after its process has ended
+  std::atomic<uint32_t> entry;      ///< an Entry; relaxed: the watcher reads it some times a second
+  std::atomic<int64_t> since_ns;    ///< when the entry was called, on the steady clock
+  std::array<char, 160> waits_for;  ///< of the side; read after its process has ended
 };
 struct Board {
   std::array<Watched, 2> sides;
@@ -51,7 +51,7 @@ int64_t now_ns();
 
 /// Durations of one entry's calls.
 struct Timing {
-  std::vector<float> us;        ///< wall time of each call
+  std::vector<float> us;         ///< wall time of each call
   float longest_blocked_us = 0;  ///< longest call that gave the processor away, without its own CPU time
 };
 

@@ -13,19 +13,28 @@ namespace tutti::tools::plugin_test {
 namespace {
 
 size_t count(const std::vector<RuleResult>& results, Verdict verdict) {
-  return static_cast<size_t>(std::count_if(results.begin(), results.end(),
-                                           [&](const RuleResult& one) { return one.verdict == verdict; }));
+  return static_cast<size_t>(
+      std::count_if(results.begin(), results.end(), [&](const RuleResult& one) { return one.verdict == verdict; }));
 }
 
 std::string escape(std::string_view text) {
   std::string out;
   for (const char c : text) {
     switch (c) {
-      case '&': out += "&amp;"; break;
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '"': out += "&quot;"; break;
-      default: out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      default:
+        out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
     }
   }
   return out;

@@ -43,7 +43,8 @@ void test_many(Side& side) {
   }
   std::vector<uint64_t> sent(each), got(each);
   std::vector<void*> sends, receives;
-  for (uint32_t i = 0; i < each; ++i) receives.push_back(side.recv(in[i], &got[i], 8, side.register_memory(in[i], &got[i], 8)));
+  for (uint32_t i = 0; i < each; ++i)
+    receives.push_back(side.recv(in[i], &got[i], 8, side.register_memory(in[i], &got[i], 8)));
   for (uint32_t i = 0; i < each; ++i) {
     sent[i] = 1000 + i;
     sends.push_back(side.send(out[i], &sent[i], 8, side.register_memory(out[i], &sent[i], 8)));
@@ -170,6 +171,8 @@ constexpr std::array kRules = {
 
 }  // namespace
 
-std::span<const Rule> connection_rules() { return kRules; }
+std::span<const Rule> connection_rules() {
+  return kRules;
+}
 
 }  // namespace tutti::tools::plugin_test

@@ -24,11 +24,11 @@ std::string describe_device(Side& side, void* context, uint32_t device) {
   tutti_net_properties p{};
   p.struct_size = sizeof p;
   side.call(Entry::kProperties, [&] { return side.ops().properties(context, device, &p); });
-  return fmt::format("'{}' port {} guid {:x} path '{}' memory {:#x} groups {} speed {} latency {} message {} "
-                     "connections {} rail {}",
-                     std::string_view(p.name.data, p.name.size), p.port, p.guid,
-                     std::string_view(p.pci_path.data, p.pci_path.size), p.memory, p.max_grouped_recvs, p.speed_gbs,
-                     p.latency_us, p.max_message_bytes, p.max_connections, p.rail);
+  return fmt::format(
+      "'{}' port {} guid {:x} path '{}' memory {:#x} groups {} speed {} latency {} message {} "
+      "connections {} rail {}",
+      std::string_view(p.name.data, p.name.size), p.port, p.guid, std::string_view(p.pci_path.data, p.pci_path.size),
+      p.memory, p.max_grouped_recvs, p.speed_gbs, p.latency_us, p.max_message_bytes, p.max_connections, p.rail);
 }
 
 void compare_devices(Side& side, void* context, const std::vector<std::string>& expected) {
@@ -52,9 +52,8 @@ void test_stable(Side& side) {
   for (int i = 0; i < kRepeats; ++i) {
     compare_devices(side, side.context(), devices);
     void* second = nullptr;
-    side.call(Entry::kCreate, [&] {
-      return side.ops().create(side.options().plugin->self(), side.options().seed + 1, &second);
-    });
+    side.call(Entry::kCreate,
+              [&] { return side.ops().create(side.options().plugin->self(), side.options().seed + 1, &second); });
     compare_devices(side, second, devices);
     side.call_void(Entry::kDestroy, [&] { side.ops().destroy(second); });
   }
@@ -102,15 +101,14 @@ void test_capabilities(Side& side) {
 }
 
 constexpr std::array kGeneral = {
-    Rule{kReturns, "returns",
-         "Every entry returns. An entry that has not returned for 2 s violates this rule."},
+    Rule{kReturns, "returns", "Every entry returns. An entry that has not returned for 2 s violates this rule."},
     Rule{kThrows, "throws", "No exception leaves an entry (PLG-4)."},
     Rule{kReasons, "reasons", "An entry that fails gives its reason to host->fail (PLG-14)."},
     Rule{kCrashes, "crashes", "No entry ends the process."},
 };
 constexpr std::array kDevices = {
-    Rule{"NET-5", "devices",
-         "device_count and properties give the same answers at each call and in each context.", test_stable},
+    Rule{"NET-5", "devices", "device_count and properties give the same answers at each call and in each context.",
+         test_stable},
     Rule{"NET-6", "properties",
          "Properties are in range: a name, memory of the host, messages of 64 KiB, finite speed and latency.",
          test_properties},
@@ -121,8 +119,12 @@ constexpr std::array kDevices = {
 
 }  // namespace
 
-std::span<const Rule> general_rules() { return kGeneral; }
-std::span<const Rule> device_rules() { return kDevices; }
+std::span<const Rule> general_rules() {
+  return kGeneral;
+}
+std::span<const Rule> device_rules() {
+  return kDevices;
+}
 
 std::string_view to_string(Where where) {
   constexpr std::array<std::string_view, kWhereCount> kNames = {"one process", "two processes", "two namespaces"};

@@ -119,9 +119,8 @@ void test_close_receives(Side& side) {
   fill(memory, side.options().seed);
   for (uint64_t i = 0; i < 16; ++i) {
     void* request = nullptr;
-    const Outcome posted = side.attempt(Entry::kSend, [&] {
-      return side.ops().send(connection, memory.data(), kBytes, 0, registration, &request);
-    });
+    const Outcome posted = side.attempt(
+        Entry::kSend, [&] { return side.ops().send(connection, memory.data(), kBytes, 0, registration, &request); });
     if (request != nullptr && posted.code == TUTTI_OK) side.attempt_test(request);
   }
   side.meet();
@@ -141,9 +140,8 @@ void test_close_sends(Side& side) {
     for (uint64_t i = 0; i < kCount; ++i) {
       fill(message(i), i);
       void* request = nullptr;
-      side.call(Entry::kSend, [&] {
-        return side.ops().send(connection, message(i).data(), kLarge, 0, registration, &request);
-      });
+      side.call(Entry::kSend,
+                [&] { return side.ops().send(connection, message(i).data(), kLarge, 0, registration, &request); });
     }
     side.deregister_memory(connection, registration);
     side.close(connection);
@@ -156,9 +154,8 @@ void test_close_sends(Side& side) {
       void* address = message(i).data();
       void* handle = registration;
       const uint32_t tag = 0;
-      const Outcome posted = side.attempt(Entry::kRecv, [&] {
-        return side.ops().recv(connection, 1, &address, &kLarge, &tag, &handle, &request);
-      });
+      const Outcome posted = side.attempt(
+          Entry::kRecv, [&] { return side.ops().recv(connection, 1, &address, &kLarge, &tag, &handle, &request); });
       if (posted.code != TUTTI_OK || request == nullptr) break;
       receives.push_back(request);
     }
@@ -226,8 +223,10 @@ void test_slow_peer(Side& side) {
 /// A stop that is shorter than timeouts.peer_loss ends no connection, and blocks no entry of the other side.
 void test_stopped_peer(Side& side) {
   pid_t peer = 0;
-  if (!side.is_first()) side.tell(getpid());
-  else peer = side.hear_as<pid_t>();
+  if (!side.is_first())
+    side.tell(getpid());
+  else
+    peer = side.hear_as<pid_t>();
   side.calls().measure(true);
   send_to_slow_peer(
       side,
@@ -242,8 +241,8 @@ void test_stopped_peer(Side& side) {
   for (const Entry entry : {Entry::kSend, Entry::kTest, Entry::kAccept}) {
     const float blocked = side.calls().timing(entry).longest_blocked_us;
     if (blocked > 100'000) {
-      side.violate(fmt::format("entry '{}' slept for {:.0f} ms while the peer was stopped", to_string(entry),
-                               blocked * 1e-3));
+      side.violate(
+          fmt::format("entry '{}' slept for {:.0f} ms while the peer was stopped", to_string(entry), blocked * 1e-3));
     }
   }
 }
@@ -282,6 +281,8 @@ constexpr std::array kRules = {
 
 }  // namespace
 
-std::span<const Rule> ending_rules() { return kRules; }
+std::span<const Rule> ending_rules() {
+  return kRules;
+}
 
 }  // namespace tutti::tools::plugin_test

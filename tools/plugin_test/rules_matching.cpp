@@ -145,13 +145,15 @@ constexpr std::array kRules = {
          test_tags},
     Rule{"NET-22", "groups", "A grouped receive takes a message of each of its tags, and reports each length.",
          test_groups},
-    Rule{"NET-23", "too-long", "A message longer than its buffer is an error, and nothing behind the buffer is written.",
-         test_too_long},
+    Rule{"NET-23", "too-long",
+         "A message longer than its buffer is an error, and nothing behind the buffer is written.", test_too_long},
     Rule{"NET-24", "early", "A message without a receive waits for its receive.", test_early_message},
 };
 
 }  // namespace
 
-std::span<const Rule> matching_rules() { return kRules; }
+std::span<const Rule> matching_rules() {
+  return kRules;
+}
 
 }  // namespace tutti::tools::plugin_test

@@ -105,6 +105,8 @@ constexpr std::array kRules = {
 
 }  // namespace
 
-std::span<const Rule> memory_rules() { return kRules; }
+std::span<const Rule> memory_rules() {
+  return kRules;
+}
 
 }  // namespace tutti::tools::plugin_test

@@ -167,8 +167,8 @@ void test_complete(Side& side) {
         if (side.test(request)) side.violate("a receive is complete before its message was sent");
       }
       side.meet();
-      const std::string name = fmt::format("message of {} bytes, whose sender overwrites the buffer after the send",
-                                           bytes);
+      const std::string name =
+          fmt::format("message of {} bytes, whose sender overwrites the buffer after the send", bytes);
       check(side, buffer, 0, side.finish(request, name), bytes, bytes, bytes, name);
     }
     side.meet();
@@ -208,8 +208,8 @@ constexpr std::array kRules = {
     Rule{"NET-14", "lengths", "test reports the bytes of each message, and nothing behind them is written.",
          test_lengths},
     Rule{"NET-15", "small", "Messages of 0 bytes and of 1 byte arrive.", test_small},
-    Rule{"NET-16", "large", "Messages up to max_message_bytes arrive whole; the kit sends 64 MiB, or 1 GiB with --long.",
-         test_large, 130},
+    Rule{"NET-16", "large",
+         "Messages up to max_message_bytes arrive whole; the kit sends 64 MiB, or 1 GiB with --long.", test_large, 130},
     Rule{"NET-17", "unaligned", "Buffers may begin at any address and have any length.", test_unaligned},
     Rule{"NET-18", "outstanding", "64 requests may be outstanding on a connection, and be tested in any order.",
          test_outstanding},
@@ -220,6 +220,8 @@ constexpr std::array kRules = {
 
 }  // namespace
 
-std::span<const Rule> message_rules() { return kRules; }
+std::span<const Rule> message_rules() {
+  return kRules;
+}
 
 }  // namespace tutti::tools::plugin_test

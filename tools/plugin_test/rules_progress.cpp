@@ -12,7 +12,7 @@
 namespace tutti::tools::plugin_test {
 namespace {
 
-constexpr float kMedianLimit = 100;     // µs, of the contract
+constexpr float kMedianLimit = 100;      // µs, of the contract
 constexpr float kBlockedLimit = 20'000;  // µs; a loaded machine delays a thread that wakes up
 constexpr int kAttempts = 3;             // a violation must repeat
 
@@ -27,8 +27,8 @@ void exchange(Side& side, void* connection, int times) {
 
 /// The entry that exceeds its time, as text; empty: none does.
 std::string over_budget(Side& side) {
-  for (const Entry entry : {Entry::kSend, Entry::kRecv, Entry::kTest, Entry::kRegister, Entry::kDeregister,
-                            Entry::kArm}) {
+  for (const Entry entry :
+       {Entry::kSend, Entry::kRecv, Entry::kTest, Entry::kRegister, Entry::kDeregister, Entry::kArm}) {
     const Timing& timing = side.calls().timing(entry);
     if (timing.longest_blocked_us > kBlockedLimit) {
       return fmt::format("entry '{}' slept for {:.0f} ms", to_string(entry), timing.longest_blocked_us * 1e-3);
@@ -79,9 +79,10 @@ void sleep_until_done(Side& side, int fd, void* request, int round) {
     pollfd ready{fd, POLLIN, 0};
     if (poll(&ready, 1, 1000) != 0) continue;
     if (side.test(request)) {
-      side.violate(fmt::format("message {} came, but arm had returned TUTTI_OK and the descriptor stayed silent for "
-                               "1 s",
-                               round));
+      side.violate(
+          fmt::format("message {} came, but arm had returned TUTTI_OK and the descriptor stayed silent for "
+                      "1 s",
+                      round));
     }
     side.violate(fmt::format("no message {} within 1 s of sleep", round));
   }
@@ -128,14 +129,16 @@ void test_arm_sleeps(Side& side) {
 }
 
 constexpr std::array kRules = {
-    Rule{"NET-35", "budget",
-         "A [progress] entry does not sleep for 20 ms, and takes at most 100 µs in the median.", test_budget},
+    Rule{"NET-35", "budget", "A [progress] entry does not sleep for 20 ms, and takes at most 100 µs in the median.",
+         test_budget},
     Rule{"NET-36", "arm", "arm loses no wake-up: the descriptor becomes readable when a message comes.", test_arm},
     Rule{"NET-37", "arm-sleeps", "arm returns TUTTI_OK while nothing comes.", test_arm_sleeps},
 };
 
 }  // namespace
 
-std::span<const Rule> progress_rules() { return kRules; }
+std::span<const Rule> progress_rules() {
+  return kRules;
+}
 
 }  // namespace tutti::tools::plugin_test

@@ -33,7 +33,7 @@ std::string own_program() {
 }
 
 bool is_setup(Entry entry) {
-  constexpr std::array kSetup = {Entry::kOpen,   Entry::kCreate,          Entry::kDestroy,      Entry::kDeviceCount,
+  constexpr std::array kSetup = {Entry::kOpen,       Entry::kCreate, Entry::kDestroy,         Entry::kDeviceCount,
                                  Entry::kProperties, Entry::kListen, Entry::kCloseConnection, Entry::kCloseListener};
   return std::find(kSetup.begin(), kSetup.end(), entry) != kSetup.end();
 }
@@ -106,8 +106,7 @@ Status Run::start() {
   const base::Fd first(line[0]), second(line[1]);
   const auto launch = [&](const std::string& side, int end) -> Status {
     TUTTI_ASSIGN(Process process,
-                 Process::start(arguments(side),
-                                {{end, kLineFd}, {reports.get(), kResultsFd}, {board.get(), kBoardFd}},
+                 Process::start(arguments(side), {{end, kLineFd}, {reports.get(), kResultsFd}, {board.get(), kBoardFd}},
                                 !request_.is_verbose));
     processes_.push_back(std::move(process));
     return {};
@@ -180,8 +179,8 @@ RuleResult Run::verdict() const {
   if (const auto skipped = find("skipped"); skipped != reports_.end()) {
     return result(Verdict::kSkipped, "", skipped->text);
   }
-  const auto passed = std::count_if(reports_.begin(), reports_.end(),
-                                    [](const Report& one) { return one.result == "passed"; });
+  const auto passed =
+      std::count_if(reports_.begin(), reports_.end(), [](const Report& one) { return one.result == "passed"; });
   if (passed == (rule_.name == "killed-peer" ? 1 : 2)) return result(Verdict::kPassed, "", "");
   return result(Verdict::kFailed, kCrashes, "the process ended without a result");
 }
@@ -256,8 +255,10 @@ Result<std::vector<RuleResult>> run_rules(const Request& request, const Progress
     }
     if (where == Where::kTwoNamespaces && namespaces == nullptr && why_no_namespaces.empty()) {
       auto made = Namespaces::make();
-      if (made.ok()) namespaces = *std::move(made);
-      else why_no_namespaces = made.status().text();
+      if (made.ok())
+        namespaces = *std::move(made);
+      else
+        why_no_namespaces = made.status().text();
     }
     if (where == Where::kTwoNamespaces && namespaces == nullptr) {
       skip(why_no_namespaces);

@@ -157,8 +157,7 @@ void Side::wait(const std::string& what, const std::function<bool()>& step) {
 
 void Side::accept_guests() {
   void* connection = nullptr;
-  const int32_t code =
-      call(Entry::kAccept, [&] { return ops_->accept(listener_, &accept_state_, &connection); });
+  const int32_t code = call(Entry::kAccept, [&] { return ops_->accept(listener_, &accept_state_, &connection); });
   if (code == TUTTI_OK) accept_state_ = nullptr;
   if (connection != nullptr) {
     guests_.push_back({connection, nullptr, nullptr, std::make_unique<std::array<uint64_t, 2>>()});
@@ -176,9 +175,8 @@ void* Side::link(uint32_t sender) {
 void* Side::connect_link(uint64_t serial) {
   void *state = nullptr, *connection = nullptr;
   wait("connection to the other side", [&] {
-    const int32_t code = call(Entry::kConnect, [&] {
-      return ops_->connect(context_, options_.device, &peer_handle_, &state, &connection);
-    });
+    const int32_t code = call(
+        Entry::kConnect, [&] { return ops_->connect(context_, options_.device, &peer_handle_, &state, &connection); });
     return code == TUTTI_OK && connection != nullptr;
   });
   std::array<uint64_t, 2> hello{kHello, serial};
@@ -257,8 +255,7 @@ void* Side::send(void* connection, const void* address, uint64_t bytes, void* re
 void* Side::recv(void* connection, void* address, uint64_t bytes, void* registration, uint32_t tag) {
   void* request = nullptr;
   wait(fmt::format("place for a receive of {} bytes", bytes), [&] {
-    call(Entry::kRecv,
-         [&] { return ops_->recv(connection, 1, &address, &bytes, &tag, &registration, &request); });
+    call(Entry::kRecv, [&] { return ops_->recv(connection, 1, &address, &bytes, &tag, &registration, &request); });
     return request != nullptr;
   });
   return request;

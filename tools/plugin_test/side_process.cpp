@@ -30,8 +30,8 @@ Result<config::Config> configuration(const Request& request) {
 Result<std::shared_ptr<plugin::Image>> load_image(const Request& request, const config::Config& config) {
   std::filesystem::path file = request.file;
   if (request.file.find('/') == std::string::npos && !request.file.ends_with(".so")) {
-    TUTTI_ASSIGN(file, plugin::find(plugin::Kind::kNetwork, request.file,
-                                    plugin::search_path(config.list("plugins.path"))));
+    TUTTI_ASSIGN(file,
+                 plugin::find(plugin::Kind::kNetwork, request.file, plugin::search_path(config.list("plugins.path"))));
   }
   TUTTI_ASSIGN(const plugin::Note note, plugin::read_note(file));
   if (note.kind != plugin::Kind::kNetwork) {
