@@ -21,7 +21,7 @@ namespace tutti::progress {
 
 class EntryWatch;
 
-/// The entry in which one thread at a time is, on behalf of one object such as a connection.
+/// The entry that is running for one object, for example for a connection. One thread at a time runs entries of it.
 class EntryMark {
  public:
   /// `place`: "the connection from rank 0 (host a, eth0) to rank 1 (host b, eth0)". Null watch: no one looks.

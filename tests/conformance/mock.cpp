@@ -335,7 +335,7 @@ int32_t event_fd(void* raw, int32_t* fd) {
   return TUTTI_OK;
 }
 
-/// Level-triggered: each socket is watched for what its requests wait for.
+/// Level-triggered: a socket is watched only for events that its requests need.
 int32_t arm(void* raw) {
   auto& context = *static_cast<Context*>(raw);
   if (context.has(Fault::kSleeplessArm)) return TUTTI_AGAIN;

@@ -38,7 +38,7 @@ struct Request {
   bool is_done = false;
   std::vector<Part> parts;
   Frame frame;
-  std::vector<uint8_t> copy;  ///< of a message that the fault changes
+  std::vector<uint8_t> copy;  ///< copy of a message that the fault changes
   uint64_t moved = 0;         ///< bytes of the frame and the message that were sent
   bool too_long = false;
 };
@@ -52,7 +52,7 @@ struct Connection {
   std::deque<Request*> sends;     ///< not yet done, oldest first
   std::deque<Request*> receives;  ///< not yet done, oldest first
   std::set<Request*> all;
-  Frame frame;  ///< of the message that arrives
+  Frame frame;  ///< header of the message that arrives
   uint64_t frame_bytes = 0;
   Part* into = nullptr;
   Request* into_request = nullptr;
@@ -94,9 +94,9 @@ struct Context {
 
 /// Queues a send, with the faults that concern whole messages.
 void queue(Connection& connection, Request* request);
-/// Sends what the socket takes.
+/// Sends as much as the socket takes.
 void push_all(Connection& connection);
-/// Sends and receives what the socket takes and has.
+/// Sends and receives without blocking.
 void progress(Connection& connection);
 
 }  // namespace tutti::mock

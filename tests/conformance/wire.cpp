@@ -16,7 +16,7 @@ void break_off(Connection& connection) {
   connection.is_broken = true;
 }
 
-/// Sends what the socket takes of the oldest send. True if the send is complete.
+/// Sends as much of a message as the socket takes. True if the send is complete.
 bool push(Connection& connection, Request& request) {
   const Part& part = request.parts[0];
   const uint64_t total = sizeof(Frame) + part.room;

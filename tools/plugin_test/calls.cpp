@@ -50,7 +50,7 @@ Calls::Visible::~Visible() {
   const auto wall = static_cast<float>(after.wall_ns - before_.wall_ns) * 1e-3f;
   const auto cpu = static_cast<float>(after.cpu_ns - before_.cpu_ns) * 1e-3f;
   timing.us.push_back(wall);
-  // A thread that others pushed aside has not given the processor away.
+  // A preempted thread has not given the processor away.
   if (after.waits > before_.waits) timing.longest_blocked_us = std::max(timing.longest_blocked_us, wall - cpu);
 }
 

@@ -41,7 +41,7 @@ std::string_view to_string(Entry entry);
 struct Watched {
   std::atomic<uint32_t> entry;      ///< an Entry; relaxed: the watcher reads it some times a second
   std::atomic<int64_t> since_ns;    ///< when the entry was called, on the steady clock
-  std::array<char, 160> waits_for;  ///< of the side; read after its process has ended
+  std::array<char, 160> waits_for;  ///< awaited event; read after the process has ended
 };
 struct Board {
   std::array<Watched, 2> sides;

@@ -10,7 +10,7 @@
 
 namespace tutti::tools::plugin_test {
 
-/// What was tested.
+/// The plugin under test.
 struct Subject {
   std::string file, name, version;
   uint64_t seed = 0;

@@ -24,7 +24,7 @@ struct Request {
   bool is_long = false;
   bool is_verbose = false;
 
-  // Of a process that the kit starts for a rule.
+  // Options of a process that the kit starts for a rule.
   std::string side;  ///< "0", "1" or "both"; empty: this is the kit's own process
   uint32_t side_where = 0;
 };

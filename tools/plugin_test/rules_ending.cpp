@@ -126,8 +126,8 @@ void test_close_receives(Side& side) {
   side.meet();
 }
 
-/// After close, the plugin does not read the buffers of sends. The first side overwrites them, and the second side
-/// then takes what comes.
+/// After close, the plugin does not read the buffers of sends. The first side overwrites the buffers, and the second
+/// side then receives.
 void test_close_sends(Side& side) {
   constexpr uint64_t kLarge = 256 * 1024;
   constexpr uint64_t kCount = 16;

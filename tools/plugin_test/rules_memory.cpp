@@ -49,7 +49,7 @@ int64_t descriptors() {
   return count;
 }
 
-/// What `cycle` leaves after it ran often. The first runs fill pools.
+/// Memory and descriptors that many runs of `cycle` leave. The first runs fill pools.
 struct Growth {
   int64_t bytes = 0;
   int64_t descriptors = 0;

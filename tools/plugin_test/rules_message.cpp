@@ -30,7 +30,7 @@ struct Stream {
   uint64_t count = kMessages;
   uint64_t window = kWindow;
   uint64_t room = kRoom;
-  std::function<uint64_t(uint64_t)> bytes;  ///< of a message, by number
+  std::function<uint64_t(uint64_t)> bytes;  ///< bytes of a message, by number
 };
 
 void send_stream(Side& side, void* connection, const Stream& stream) {

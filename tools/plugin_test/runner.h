@@ -18,7 +18,7 @@ struct RuleResult {
   const Rule* rule = nullptr;
   Where where = Where::kOneProcess;
   Verdict verdict = Verdict::kPassed;
-  const Rule* violated = nullptr;  ///< of a failure: the rule that the plugin breaks, maybe not the rule that ran
+  const Rule* violated = nullptr;  ///< broken rule, maybe not the rule that ran; null: no failure
   std::string text;                ///< the counter-example, or the reason for a skip
   double seconds = 0;
 };

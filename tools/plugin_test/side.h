@@ -90,7 +90,7 @@ class Side {
   int32_t call(Entry entry, const std::function<int32_t()>& body);
   void call_void(Entry entry, const std::function<void()>& body);
 
-  /// Repeats `step` until it returns true. Violates the rule after some seconds: "no <what> within 5 s".
+  /// Repeats `step` until it returns true. After 5 s, the rule is violated: "no <event> within 5 s".
   void wait(const std::string& what, const std::function<bool()>& step);
   /// The same, but returns false at the end of `seconds`.
   bool wait_for(const std::string& what, double seconds, const std::function<bool()>& step);
@@ -99,7 +99,7 @@ class Side {
   void* link(uint32_t sender);
   /// As link(), in a rule in which connections come that are not introduced.
   void tolerate_guests() { tolerates_guests_ = true; }
-  /// Accepts what has come, as the host does in each round.
+  /// Accepts a connection if there is a connection, as the host does in each round.
   void accept_guests();
   void close(void* connection);
 
