@@ -42,18 +42,23 @@ void test_many(Side& side) {
     (sender == side.options().role ? out : in).push_back(side.link(sender));
   }
   std::vector<uint64_t> sent(each), got(each);
-  std::vector<void*> sends, receives;
-  for (uint32_t i = 0; i < each; ++i)
-    receives.push_back(side.recv(in[i], &got[i], 8, side.register_memory(in[i], &got[i], 8)));
+  std::vector<void*> sends, receives, out_regions, in_regions;
+  for (uint32_t i = 0; i < each; ++i) {
+    in_regions.push_back(side.register_memory(in[i], &got[i], sizeof got[i]));
+    receives.push_back(side.recv(in[i], &got[i], sizeof got[i], in_regions[i]));
+  }
   for (uint32_t i = 0; i < each; ++i) {
     sent[i] = 1000 + i;
-    sends.push_back(side.send(out[i], &sent[i], 8, side.register_memory(out[i], &sent[i], 8)));
+    out_regions.push_back(side.register_memory(out[i], &sent[i], sizeof sent[i]));
+    sends.push_back(side.send(out[i], &sent[i], sizeof sent[i], out_regions[i]));
   }
   for (uint32_t i = each; i-- > 0;) {
     side.finish(receives[i], fmt::format("message on connection {} of {}", i, each));
     if (got[i] != 1000 + i) side.violate(fmt::format("connection {} delivers the message {}", i, got[i]));
+    side.finish(sends[i], "end of a send");
+    side.deregister_memory(in[i], in_regions[i]);
+    side.deregister_memory(out[i], out_regions[i]);
   }
-  for (void* request : sends) side.finish(request, "end of a send");
   side.meet();
 }
 

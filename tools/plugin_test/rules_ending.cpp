@@ -123,6 +123,7 @@ void test_close_receives(Side& side) {
         Entry::kSend, [&] { return side.ops().send(connection, memory.data(), kBytes, 0, registration, &request); });
     if (request != nullptr && posted.code == TUTTI_OK) side.attempt_test(request);
   }
+  side.deregister_memory(connection, registration);
   side.meet();
 }
 
