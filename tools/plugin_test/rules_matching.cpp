@@ -146,7 +146,8 @@ constexpr std::array kRules = {
     Rule{"NET-22", "groups", "A grouped receive takes a message of each of its tags, and reports each length.",
          test_groups},
     Rule{"NET-23", "too-long",
-         "A message longer than its buffer is an error, and nothing behind the buffer is written.", test_too_long},
+         "A message longer than its buffer fails its receive, and nothing behind the buffer is written.",
+         test_too_long},
     Rule{"NET-24", "early", "A message without a receive waits for its receive.", test_early_message},
 };
 

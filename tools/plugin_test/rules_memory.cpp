@@ -67,16 +67,27 @@ Growth growth(Side& side, int times, Cycle&& cycle) {
   return {after.bytes - before.bytes, after.descriptors - before.descriptors};
 }
 
+/// A pool that grows once is no leak, so a violation must repeat.
 void test_message_leak(Side& side) {
-  constexpr int kTimes = 1000;
+  constexpr int kTimes = 600;
+  constexpr int kAttempts = 3;
   void* const connection = side.link(0);
-  const Growth grown = growth(side, kTimes, [&] {
-    Buffer buffer(side, connection, 64);
-    side.finish(side.is_first() ? buffer.send(0, 64) : buffer.recv(0, 64), "message");
-  });
-  if (grown.bytes > kTimes * 32) {
-    side.violate(fmt::format("{} messages leave {} bytes of memory", kTimes, grown.bytes));
+  Growth grown;
+  bool again = true;
+  for (int attempt = 0; attempt < kAttempts && again; ++attempt) {
+    grown = growth(side, kTimes, [&] {
+      Buffer buffer(side, connection, 64);
+      side.finish(side.is_first() ? buffer.send(0, 64) : buffer.recv(0, 64), "message");
+    });
+    const bool grows = grown.bytes > kTimes * 32;
+    side.tell(grows);
+    again = side.hear_as<bool>() || grows;
   }
+  if (grown.bytes > kTimes * 32) {
+    side.violate(fmt::format("{} messages leave {} bytes of memory, in {} attempts of {}", kTimes, grown.bytes,
+                             kAttempts, kAttempts));
+  }
+  side.meet();
 }
 
 void test_connection_leak(Side& side) {
