@@ -147,9 +147,9 @@ def test_watchdog(_arguments):
     begin = time.monotonic()
     done = subprocess.run(
         [TUTTI, "bench", "all_reduce", "-n", "2", "--hosts", "a,b", "--min", "8", "--max", "8",
-         "--set", "network=mock",
-         "--set", f"plugins.path=[{os.path.dirname(os.path.abspath(MOCK))}]", "--set", "plugins.network=[mock]", "--set", "settings.net.mock.fault=blocking_test",
-         "--set", "timeouts.operation=4s"],
+         "--set", "network=mock", "--set", "plugins.network=[mock]",
+         "--set", f"plugins.path=[{os.path.dirname(os.path.abspath(MOCK))}]",
+         "--set", "settings.net.mock.fault=blocking_test", "--set", "timeouts.operation=4s"],
         capture_output=True, text=True, timeout=100, check=False)
     seconds = time.monotonic() - begin
     output = done.stdout + done.stderr
