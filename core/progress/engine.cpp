@@ -25,7 +25,8 @@ constexpr std::chrono::milliseconds kTakeOver{4};
 
 }  // namespace
 
-Engine::Engine(Options options) : options_(std::move(options)), bell_(std::make_unique<tutti_bell>()) {}
+Engine::Engine(Options options)
+    : options_(std::move(options)), arm_mark_(options_.watch, options_.place), bell_(std::make_unique<tutti_bell>()) {}
 
 Result<std::unique_ptr<Engine>> Engine::create(Options options) {
   std::unique_ptr<Engine> engine(new Engine(std::move(options)));
@@ -210,7 +211,8 @@ void Engine::sleep() {
   {
     const std::lock_guard lock(mutex_);
     if (stopping_.load() || round()) return;
-    if (network_fd_ >= 0 && options_.ops->arm(options_.context) == TUTTI_AGAIN) return;
+    const auto arm = [this] { return options_.ops->arm(options_.context); };
+    if (network_fd_ >= 0 && arm_mark_.call("arm", arm) == TUTTI_AGAIN) return;
   }
   pollfd fds[2] = {{bell_->event_fd, POLLIN, 0}, {network_fd_, POLLIN, 0}};
   const std::chrono::nanoseconds limit =

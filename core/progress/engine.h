@@ -14,9 +14,11 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 
+#include "progress/entry_watch.h"
 #include "progress/polling_thread.h"
 #include "tutti/plugin/network.h"
 #include "tutti/plugin/protocol.h"
@@ -44,6 +46,8 @@ class Engine {
     bool has_events = false;                 ///< TUTTI_NET_CAP_EVENT_FD
     std::function<void(Status)> on_failure;  ///< called once by each thread that makes progress, at most
     uint32_t polling_threads = 1;            ///< most threads for tasks that poll; at least 1
+    EntryWatch* watch = nullptr;             ///< of the network; null: none
+    std::string place;                       ///< of this rank, for the watch
   };
   static Result<std::unique_ptr<Engine>> create(Options options);
   ~Engine();  ///< stops the thread; tasks are destroyed
@@ -92,6 +96,7 @@ class Engine {
   bool has_idle_pollers(bool& failed);
 
   Options options_;
+  EntryMark arm_mark_;
   std::unique_ptr<tutti_bell> bell_;
   int network_fd_ = -1;
   std::mutex mutex_;  // guards tasks_ and failed_, and makes rounds exclusive

@@ -14,20 +14,33 @@ constexpr size_t kMostParts = 2;  // parts of a grouped receive
 
 }  // namespace
 
+Channel::Channel(const Net& net, void* connection, std::string ends)
+    : net_(net), connection_(connection), ends_(std::move(ends)), mark_(net.watch(), "on the connection " + ends_) {}
+
 Channel::~Channel() {
   const tutti_network_ops& ops = *net_.options().ops;
-  for (void* registration : registrations_) ops.deregister_memory(connection_, registration);
+  for (void* registration : registrations_) {
+    mark_.call("deregister_memory", [&] { return ops.deregister_memory(connection_, registration); });
+  }
   const auto lock = net_.lock_setup();
-  ops.close_connection(connection_);
+  mark_.call("close_connection", [&] { ops.close_connection(connection_); });
+}
+
+void Channel::set_ends(std::string ends) {
+  ends_ = std::move(ends);
+  mark_.set_place("on the connection " + ends_);
 }
 
 Result<void*> Channel::register_memory(const MessageMemory& memory) {
   const tutti_network_ops& ops = *net_.options().ops;
   void* registration = nullptr;
-  const int32_t code = memory.dmabuf.valid()
-                           ? ops.register_dmabuf(connection_, memory.address, memory.bytes, memory.dmabuf_offset,
-                                                 memory.dmabuf.get(), &registration)
-                           : ops.register_memory(connection_, memory.address, memory.bytes, memory.kind, &registration);
+  const int32_t code = mark_.call(memory.dmabuf.valid() ? "register_dmabuf" : "register_memory", [&] {
+    if (!memory.dmabuf.valid()) {
+      return ops.register_memory(connection_, memory.address, memory.bytes, memory.kind, &registration);
+    }
+    return ops.register_dmabuf(connection_, memory.address, memory.bytes, memory.dmabuf_offset, memory.dmabuf.get(),
+                               &registration);
+  });
   if (code != TUTTI_OK) {
     const std::string_view kind = memory.dmabuf.valid()              ? "GPU memory as a dmabuf"
                                   : memory.kind == TUTTI_MEMORY_CUDA ? "GPU memory"
@@ -41,13 +54,14 @@ Result<void*> Channel::register_memory(const MessageMemory& memory) {
 
 void Channel::deregister_memory(void* registration) {
   if (std::erase(registrations_, registration) == 0) return;
-  net_.options().ops->deregister_memory(connection_, registration);
+  mark_.call("deregister_memory", [&] { return net_.options().ops->deregister_memory(connection_, registration); });
 }
 
 Result<void*> Channel::send(const MessagePart& part) {
   void* request = nullptr;
-  const int32_t code =
-      net_.options().ops->send(connection_, part.address, part.bytes, part.tag, part.registration, &request);
+  const int32_t code = mark_.call("send", [&] {
+    return net_.options().ops->send(connection_, part.address, part.bytes, part.tag, part.registration, &request);
+  });
   if (code != TUTTI_OK && code != TUTTI_AGAIN) return failure(code);
   return request;
 }
@@ -64,8 +78,10 @@ Result<void*> Channel::recv(std::span<const MessagePart> parts) {
     registrations[i] = parts[i].registration;
   }
   void* request = nullptr;
-  const int32_t code = net_.options().ops->recv(connection_, static_cast<uint32_t>(parts.size()), addresses.data(),
-                                                bytes.data(), tags.data(), registrations.data(), &request);
+  const int32_t code = mark_.call("recv", [&] {
+    return net_.options().ops->recv(connection_, static_cast<uint32_t>(parts.size()), addresses.data(), bytes.data(),
+                                    tags.data(), registrations.data(), &request);
+  });
   if (code != TUTTI_OK && code != TUTTI_AGAIN) return failure(code);
   return request;
 }
@@ -73,14 +89,16 @@ Result<void*> Channel::recv(std::span<const MessagePart> parts) {
 Result<void*> Channel::flush(const MessagePart& part) {
   void* request = nullptr;
   void* const address = part.address;
-  const int32_t code = net_.options().ops->flush(connection_, 1, &address, &part.bytes, &part.registration, &request);
+  const int32_t code = mark_.call("flush", [&] {
+    return net_.options().ops->flush(connection_, 1, &address, &part.bytes, &part.registration, &request);
+  });
   if (code != TUTTI_OK) return failure(code);
   return request;
 }
 
 Result<bool> Channel::test(void* request, uint64_t* bytes) {
   int32_t done = 0;
-  const int32_t code = net_.options().ops->test(request, &done, bytes);
+  const int32_t code = mark_.call("test", [&] { return net_.options().ops->test(request, &done, bytes); });
   if (code != TUTTI_OK && code != TUTTI_AGAIN) return failure(code);
   return done != 0;
 }
@@ -90,7 +108,7 @@ Status Channel::failure(int32_t code) const {
 }
 
 Dial::Dial(const Net& net, const Key& key, uint32_t device, const tutti_net_handle& handle)
-    : net_(net), key_(key), device_(device), handle_(handle) {
+    : net_(net), key_(key), device_(device), handle_(handle), mark_(net.watch(), net.ends(key, true)) {
   hello_.communicator = net.options().communicator;
   hello_.rank = net.options().rank;
   hello_.lane = static_cast<uint32_t>(key.lane);
@@ -101,13 +119,14 @@ Dial::Dial(const Net& net, const Key& key, uint32_t device, const tutti_net_hand
 Dial::~Dial() {
   if (channel_ != nullptr || state_ == nullptr) return;
   const auto lock = net_.lock_setup();
-  net_.options().ops->cancel(state_);
+  mark_.call("cancel", [&] { net_.options().ops->cancel(state_); });
 }
 
 Result<bool> Dial::connect() {
   void* connection = nullptr;
   auto lock = net_.lock_setup();
-  const int32_t code = net_.options().ops->connect(net_.context(), device_, &handle_, &state_, &connection);
+  const int32_t code = mark_.call(
+      "connect", [&] { return net_.options().ops->connect(net_.context(), device_, &handle_, &state_, &connection); });
   if (code == TUTTI_AGAIN || (code == TUTTI_OK && connection == nullptr)) return false;
   state_ = nullptr;
   const std::string ends = net_.ends(key_, true);

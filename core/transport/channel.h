@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "progress/entry_watch.h"
 #include "transport/heap.h"
 #include "transport/net.h"
 
@@ -38,13 +39,12 @@ struct MessagePart {
 class Channel {
  public:
   /// `ends`: between which ranks and devices, for messages.
-  Channel(const Net& net, void* connection, std::string ends)
-      : net_(net), connection_(connection), ends_(std::move(ends)) {}
+  Channel(const Net& net, void* connection, std::string ends);
   ~Channel();
   Channel(const Channel&) = delete;
   Channel& operator=(const Channel&) = delete;
 
-  void set_ends(std::string ends) { ends_ = std::move(ends); }
+  void set_ends(std::string ends);
   const std::string& ends() const { return ends_; }
   /// Registers memory for messages of this connection, until deregister_memory() or the end of the connection.
   Result<void*> register_memory(const MessageMemory& memory);
@@ -65,6 +65,7 @@ class Channel {
   const Net& net_;
   void* connection_;
   std::string ends_;
+  progress::EntryMark mark_;
   std::vector<void*> registrations_;  // registrations that are not null
 };
 
@@ -85,6 +86,7 @@ class Dial {
   Key key_;
   uint32_t device_;
   tutti_net_handle handle_;
+  progress::EntryMark mark_;
   NetHello hello_{};
   void* state_ = nullptr;
   std::unique_ptr<Channel> channel_;

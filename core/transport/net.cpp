@@ -4,29 +4,55 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 
+#include "log/log.h"
 #include "transport/net_tasks.h"
 
 namespace tutti::transport {
+namespace {
+
+/// A thread inside the plugin cannot be taken back, so the process must end.
+void end_process() {
+  log::error("an entry of the network's plugin still has not returned: this process ends with exit code 1");
+  std::_Exit(1);
+}
+
+}  // namespace
+
+Net::Net(Options options) : options_(std::move(options)) {
+  progress::EntryWatch::Options watch;
+  watch.network = options_.name;
+  watch.deadline = options_.call_limit;
+  watch.on_deadline = options_.on_failure;
+  watch.end_process = end_process;
+  watch_ = std::make_unique<progress::EntryWatch>(std::move(watch));
+  setup_mark_ = std::make_unique<progress::EntryMark>(watch_.get(), fmt::format("at rank {}", options_.rank));
+}
 
 Result<std::unique_ptr<Net>> Net::create(Options options) {
   std::unique_ptr<Net> net(new Net(std::move(options)));
   const tutti_network_ops& ops = *net->options_.ops;
-  if (int32_t code = ops.create(net->options_.plugin, net->options_.communicator, &net->context_); code != TUTTI_OK) {
+  const int32_t created = net->setup_mark_->call(
+      "create", [&] { return ops.create(net->options_.plugin, net->options_.communicator, &net->context_); });
+  if (created != TUTTI_OK) {
+    const int32_t code = created;
     return net->failure("cannot open a context", code);
   }
   TUTTI_TRY(net->choose_devices());
   TUTTI_TRY(net->listen());
   const bool has_events = (net->options_.capabilities & TUTTI_NET_CAP_EVENT_FD) != 0;
-  TUTTI_ASSIGN(net->engine_, progress::Engine::create({&ops, net->context_, has_events, net->options_.on_failure,
-                                                       net->options_.polling_threads}));
+  TUTTI_ASSIGN(net->engine_,
+               progress::Engine::create({&ops, net->context_, has_events, net->options_.on_failure,
+                                         net->options_.polling_threads, net->watch(), "at " + net->own_place()}));
   net->acceptor_ = std::make_shared<AcceptTask>(*net);
   return net;
 }
 
 Status Net::choose_devices() {
   uint32_t count = 0;
-  if (int32_t code = options_.ops->device_count(context_, &count); code != TUTTI_OK) {
+  const auto ask = [&] { return options_.ops->device_count(context_, &count); };
+  if (int32_t code = setup_mark_->call("device_count", ask); code != TUTTI_OK) {
     return failure("cannot list its devices", code);
   }
   uint64_t stride = sizeof(NetHello);
@@ -34,7 +60,8 @@ Status Net::choose_devices() {
   for (uint32_t index = 0; index < count; ++index) {
     Device device{index};
     device.properties.struct_size = sizeof device.properties;
-    if (int32_t code = options_.ops->properties(context_, index, &device.properties); code != TUTTI_OK) {
+    const auto describe = [&] { return options_.ops->properties(context_, index, &device.properties); };
+    if (int32_t code = setup_mark_->call("properties", describe); code != TUTTI_OK) {
       return failure("cannot describe a device", code);
     }
     const bool usable =
@@ -63,7 +90,8 @@ Status Net::listen() {
     Door door{device.index, {}, {}};
     const tutti_str name = device.properties.name;
     std::copy_n(name.data, std::min<size_t>(name.size, door.device_name.size() - 1), door.device_name.data());
-    if (int32_t code = options_.ops->listen(context_, device.index, &door.handle, &device.listener); code != TUTTI_OK) {
+    const auto open = [&] { return options_.ops->listen(context_, device.index, &door.handle, &device.listener); };
+    if (int32_t code = setup_mark_->call("listen", open); code != TUTTI_OK) {
       return failure("cannot listen", code);
     }
     doors_.push_back(door);
@@ -109,9 +137,10 @@ Net::~Net() {
   receivers_.clear();
   acceptor_.reset();
   for (const Device& device : devices_) {
-    if (device.listener != nullptr) options_.ops->close_listener(device.listener);
+    if (device.listener == nullptr) continue;
+    setup_mark_->call("close_listener", [&] { options_.ops->close_listener(device.listener); });
   }
-  if (context_ != nullptr) options_.ops->destroy(context_);
+  if (context_ != nullptr) setup_mark_->call("destroy", [&] { options_.ops->destroy(context_); });
 }
 
 tutti_connection* Net::sender(const Key& key) {
@@ -162,6 +191,10 @@ std::string Net::ends(const Key& key, bool sends) const {
   const std::string here = place(options_.rank, door_of(options_.rank, key.device));
   const std::string there = place(key.peer, door_of(key.peer, key.peer_device));
   return fmt::format("from {} to {}", sends ? here : there, sends ? there : here);
+}
+
+std::string Net::own_place() const {
+  return place(options_.rank, doors_.front());
 }
 
 std::string Net::ends(uint32_t own_device) const {

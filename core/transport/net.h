@@ -51,6 +51,7 @@ class Net {
     std::chrono::milliseconds break_grace{2000};      ///< time in which the hub may report why a connection broke
     uint32_t polling_threads = 1;                     ///< of the engine, see progress::Engine
     std::function<std::string()> last_failure;        ///< why the plugin's last call in this thread failed
+    std::chrono::nanoseconds call_limit{};            ///< deadline of an entry that does not return; 0: none
   };
   static Result<std::unique_ptr<Net>> create(Options options);
   /// Closes all connections at once; call engine().flush() before to let sent data out.
@@ -89,6 +90,8 @@ class Net {
   /// Its other end, which the peer dials.
   void expect(const Key& key, std::shared_ptr<Awaiter> awaiter);
   progress::Engine& engine() { return *engine_; }
+  /// Watches the entries of the plugin.
+  progress::EntryWatch* watch() const { return watch_.get(); }
 
   /// The common data of the tasks.
   const Options& options() const { return options_; }
@@ -97,6 +100,8 @@ class Net {
   Standing standing(uint32_t rank) const { return options_.standing ? options_.standing(rank) : Standing{}; }
   /// "from rank 2 (host b, eth1) to rank 0 (host a, eth0)": the connection on which this rank sends, or receives.
   std::string ends(const Key& key, bool sends) const;
+  /// "rank 0 (host a, eth0)": this rank and its fastest device.
+  std::string own_place() const;
   /// "at rank 0 (host a, eth0)": of a connection that has not said yet where it belongs.
   std::string ends(uint32_t own_device) const;
   /// Held around each [setup] entry of the plugin once connections are made: several threads make them.
@@ -107,7 +112,7 @@ class Net {
   Status failure(std::string_view doing, int32_t code) const;
 
  private:
-  explicit Net(Options options) : options_(std::move(options)) {}
+  explicit Net(Options options);
   Status choose_devices();
   Status listen();
   uint32_t own_device(uint32_t wanted) const;
@@ -116,6 +121,8 @@ class Net {
 
   Options options_;
   mutable std::mutex setup_mutex_;
+  std::unique_ptr<progress::EntryWatch> watch_;      // before all objects with marks
+  std::unique_ptr<progress::EntryMark> setup_mark_;  // of the thread that creates and destroys this object
   void* context_ = nullptr;
   std::vector<Device> devices_;
   std::vector<Door> doors_;

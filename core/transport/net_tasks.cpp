@@ -195,13 +195,13 @@ Result<bool> ReceiveTask::move() {
   return completed_ != before || posted_ != posted_before;
 }
 
-AcceptTask::AcceptTask(const Net& net) : net_(net) {
+AcceptTask::AcceptTask(const Net& net) : net_(net), mark_(net.watch(), "at " + net.own_place()) {
   for (const Net::Device& device : net.devices()) entrances_.push_back({device.index, device.listener});
 }
 
 AcceptTask::~AcceptTask() {
   for (const Entrance& entrance : entrances_) {
-    if (entrance.state != nullptr) net_.options().ops->cancel(entrance.state);
+    if (entrance.state != nullptr) mark_.call("cancel", [&] { net_.options().ops->cancel(entrance.state); });
   }
 }
 
@@ -226,7 +226,8 @@ Result<bool> AcceptTask::accept(Entrance& entrance) {
   int32_t code = TUTTI_OK;
   {
     const auto lock = net_.lock_setup();
-    code = net_.options().ops->accept(entrance.listener, &entrance.state, &connection);
+    code = mark_.call("accept",
+                      [&] { return net_.options().ops->accept(entrance.listener, &entrance.state, &connection); });
   }
   if (code == TUTTI_AGAIN || (code == TUTTI_OK && connection == nullptr)) return false;
   entrance.state = nullptr;

@@ -140,6 +140,7 @@ class AcceptTask : public progress::Task {
   size_t most_guests() const { return net_.peer_count() * net_.options().keys.size() + kMoreGuests; }
   static constexpr size_t kMoreGuests = 64;
 
+  progress::EntryMark mark_;
   std::vector<Entrance> entrances_;  // one per device
   std::deque<Guest> guests_;         // connected, not yet introduced; oldest first
   // Introduced, not yet expected; with the device where it came in.

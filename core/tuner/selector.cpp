@@ -339,10 +339,13 @@ Result<std::vector<Selector::Candidate>> Selector::judge(const Question& questio
                         blocks_of(question, choices_.ranks),
                         question.registered ? 1u : 0u,
                         0};
+  plugin::take_failure_text();  // discards the text of an earlier call
   if (choices_.tuner->choose(choices_.tuner_instance.get(), &call, views.data(), static_cast<uint32_t>(views.size())) !=
       TUTTI_OK) {
-    return Status(Code::kInternal, fmt::format("tuner '{}' failed on {} of {} bytes", choices_.tuner_name,
-                                               to_string(question.collective), bytes));
+    const std::string why = plugin::take_failure_text();
+    return Status(Code::kInternal, fmt::format("tuner '{}' failed on {} of {} bytes: {}", choices_.tuner_name,
+                                               to_string(question.collective), bytes,
+                                               why.empty() ? "it does not say why (PLG-14)" : why));
   }
   for (size_t i = 0; i < candidates.size(); ++i) {
     Candidate& candidate = candidates[i];

@@ -44,6 +44,10 @@ grep -q 'wrong 0' "$work/table"
 cmake --install "$work/algo-chain/build" --prefix "$work/prefix"
 "$tutti" plugin list | grep "$work/prefix/lib/tutti/plugins/tutti-algo-chain.so"
 
+# A vendor tests a network with the prefix alone.
+"$tutti" plugin test socket --where process,processes --rule order --rule arm | tee "$work/conformance"
+grep -q '4 passed, 0 failed, 0 skipped' "$work/conformance"
+
 "$work/hello/build/hello" | tee "$work/hello.out"
 [[ $(grep -c 'the sum is 10' "$work/hello.out") == 4 ]]
 

@@ -159,7 +159,7 @@ TEST(Collect, TakesExactlyOnePlan) {
   };
   const tutti_plan view = good.view();
   EXPECT_EQ(outcome([](const tutti_plan_sink*) { return TUTTI_OK; }), "the algorithm returned without emitting a plan");
-  EXPECT_EQ(outcome([](const tutti_plan_sink*) { return TUTTI_UNSUPPORTED; }), "the algorithm could not make the plan");
+  EXPECT_EQ(outcome([](const tutti_plan_sink*) { return TUTTI_UNSUPPORTED; }), "the plugin does not say why (PLG-14)");
   EXPECT_EQ(outcome([&](const tutti_plan_sink* sink) {
               sink->emit(sink->context, &view);
               return sink->emit(sink->context, &view);

@@ -444,6 +444,43 @@ TEST_F(SelectorTest, asks_the_back_end_about_all_ranks_channels_and_roots_once) 
   EXPECT_THAT(verdict(kAllReduce, "ring × simple"), HasSubstr("chosen")) << "it has no root 2";
 }
 
+TEST_F(SelectorTest, gives_the_reason_of_a_tuner_that_fails) {
+  const std::string file = TUTTI_BINARY_DIR "/tests/zoo/tutti-algo-declines.so";
+  auto image = plugin::Image::load(plugin::Kind::kAlgorithm, file, file);
+  ASSERT_TRUE(image.ok()) << image.status().to_string();
+  const auto declines = plugin::Plugin::open(*std::move(image), config_);
+  ASSERT_TRUE(declines.ok()) << declines.status().to_string();
+  // The tuner asks the plugin, which leaves its reason.
+  struct Asks {
+    const tutti_algorithm_ops* ops;
+    void* instance;
+  };
+  auto with = choices(kRanks, {plugin(ring_)});
+  const program::AlgorithmPlugin declining{"declines", (*declines)->ops<tutti_algorithm_ops>(), (*declines)->self()};
+  auto declined = choices(kRanks, {declining});
+  Asks asks{declined.algorithms[0].ops, declined.algorithms[0].instance.get()};
+  static constexpr tutti_tuner_ops kAsks = {sizeof(tutti_tuner_ops), 0, nullptr, nullptr,
+                                            [](void* raw, const tutti_call*, tutti_candidate*, uint32_t) {
+                                              const auto& of = *static_cast<Asks*>(raw);
+                                              tutti_algorithm_cost cost{};
+                                              return of.ops->cost(of.instance, TUTTI_ALL_REDUCE, 1, &cost);
+                                            }};
+  with.tuner = &kAsks;
+  with.tuner_instance = {&asks, [](void*) {}};
+  with.tuner_name = "asks";
+  selector_ = std::make_unique<Selector>(config_, std::move(with));
+  EXPECT_THAT(std::string(selector_->choose(kAllReduce).status().text()),
+              testing::AllOf(HasSubstr("tuner 'asks' failed"), HasSubstr("nobody has measured it")));
+  selector_.reset();
+  static constexpr tutti_tuner_ops kSilent = {
+      sizeof(tutti_tuner_ops), 0, nullptr, nullptr,
+      [](void*, const tutti_call*, tutti_candidate*, uint32_t) { return int32_t{TUTTI_INTERNAL}; }};
+  auto silent = choices(kRanks, {plugin(ring_)});
+  silent.tuner = &kSilent;
+  selector_ = std::make_unique<Selector>(config_, std::move(silent));
+  EXPECT_THAT(std::string(selector_->choose(kAllReduce).status().text()), HasSubstr("it does not say why (PLG-14)"));
+}
+
 TEST_F(SelectorTest, says_why_an_algorithm_declines) {
   const std::string file = TUTTI_BINARY_DIR "/tests/zoo/tutti-algo-declines.so";
   auto image = plugin::Image::load(plugin::Kind::kAlgorithm, file, file);

@@ -10,6 +10,7 @@
 #include "plugin/list.h"
 #include "plugin/search.h"
 #include "tools/commands.h"
+#include "tools/plugin_test/command.h"
 #include "tools/session.h"
 
 namespace tutti::tools {
@@ -94,7 +95,7 @@ Result<int> list(const Work& work) {
 }  // namespace
 
 void add_plugin(CLI::App& tutti, int& exit_code) {
-  CLI::App* command = tutti.add_subcommand("plugin", "List and check plugins");
+  CLI::App* command = tutti.add_subcommand("plugin", "List, check and test plugins");
   command->require_subcommand(1);
   const auto work = std::make_shared<Work>();
   CLI::App* verb = command->add_subcommand("list", "Print the plugins that are found");
@@ -107,6 +108,7 @@ void add_plugin(CLI::App& tutti, int& exit_code) {
     const auto code = list(*work);
     exit_code = code.ok() ? *code : fail(code.status());
   });
+  plugin_test::add_verb(*command, exit_code);
 }
 
 }  // namespace tutti::tools

@@ -203,8 +203,10 @@ class Setup {
       layout.slot_count = static_cast<uint32_t>(config_.integer(slots));
       layout.slot_bytes = config_.size_bytes(slot_size);
       if (const int32_t code = protocol.ops->layout(protocol.plugin, link, &layout); code != TUTTI_OK) {
-        return Status(static_cast<Code>(code), fmt::format("protocol '{}' cannot lay out a connection: {}",
-                                                           protocol.name, plugin::take_failure_text()));
+        const std::string why = plugin::take_failure_text();
+        return Status(static_cast<Code>(code),
+                      fmt::format("protocol '{}' cannot lay out a connection: {}", protocol.name,
+                                  why.empty() ? "it does not say why (PLG-14)" : why));
       }
       if (layout.slot_bytes < 64 || layout.slot_stride % 64 != 0 || layout.slot_count < 2 ||
           !std::has_single_bit(layout.slot_count) || layout.message_slots > layout.slot_count / 2) {
@@ -357,6 +359,7 @@ class Setup {
     options.serves_left = on_gpu();
     options.polling_threads = communicator::polling_threads(config_.integer("net.polling_threads"), ranks_here_);
     options.hosts = host_names_;
+    options.call_limit = config_.duration("timeouts.operation");
     options.on_failure = [state](const Status& failure) { state->on_network_failure(failure); };
     TUTTI_ASSIGN(
         net, communicator::open_network(*state_.registry_, config_.rules(), options, *state_.bootstrap_, deadline_));

@@ -19,8 +19,8 @@
 // during the call, unless its declaration states a longer life.
 // PLG-7: Tables grow only at their end. A removed entry keeps its place and returns TUTTI_UNSUPPORTED.
 // PLG-8: If a plugin sets a capability bit, the entries of this capability exist and fulfil their contracts. The host
-// calls no entry whose bit is not set. The loader checks that the entries exist; no conformance kit checks their
-// behaviour yet.
+// calls no entry whose bit is not set. The loader checks that the entries exist. For networks, `tutti plugin test`
+// checks their behaviour.
 // PLG-9: Entries marked [progress] never block: they return TUTTI_AGAIN or report "not done".
 // PLG-10: Each entry has a thread rule: [setup] one thread at a time per instance; [progress] one thread at a time per
 // connection; [any] any thread at any time.

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+// The objects of the mock network, and its wire: frames on Unix stream sockets.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "conformance/faults.h"
+#include "tutti/sdk/plugin.h"
+
+namespace tutti::mock {
+
+inline constexpr uint32_t kMagic = 0x6d6f636b;
+inline constexpr size_t kEarliest = 4;  // messages before this one are whole: connections stand with most faults
+
+struct Frame {
+  uint32_t magic = kMagic;
+  uint32_t tag = 0;
+  uint64_t bytes = 0;
+};
+
+struct Part {
+  uint8_t* address = nullptr;
+  uint64_t room = 0;
+  uint32_t tag = 0;
+  uint64_t got = 0;
+  bool taken = false;  ///< a message has begun to arrive in it
+  bool full = false;
+};
+
+struct Connection;
+struct Request {
+  Connection* connection = nullptr;
+  bool is_send = false;
+  bool is_done = false;
+  std::vector<Part> parts;
+  Frame frame;
+  std::vector<uint8_t> copy;  ///< copy of a message that the fault changes
+  uint64_t moved = 0;         ///< bytes of the frame and the message that were sent
+  bool too_long = false;
+};
+
+struct Context;
+struct Connection {
+  Context* context = nullptr;
+  int fd = -1;
+  size_t messages = 0;  ///< posted sends
+  bool is_broken = false;
+  std::deque<Request*> sends;     ///< not yet done, oldest first
+  std::deque<Request*> receives;  ///< not yet done, oldest first
+  std::set<Request*> all;
+  Frame frame;  ///< header of the message that arrives
+  uint64_t frame_bytes = 0;
+  Part* into = nullptr;
+  Request* into_request = nullptr;
+  uint64_t arrived = 0;
+  bool end_seen = false;
+};
+
+struct Listener {
+  Context* context = nullptr;
+  int fd = -1;
+  std::string path;
+  std::vector<int> guests;  ///< sockets that have not said the magic yet
+};
+
+struct Connecting {
+  int fd = -1;
+  bool leaks = false;
+};
+
+struct Network {
+  sdk::Host host;
+  Fault fault = Fault::kNone;
+  uint32_t asked = 0;
+};
+
+struct Context {
+  Network* network = nullptr;
+  int events = -1;
+  std::set<Connection*> connections;
+  std::set<Listener*> listeners;
+  std::vector<Connection*> ghosts;  ///< closed, but still used: a fault
+
+  bool has(Fault fault) const { return network->fault == fault; }
+  int32_t fail(int32_t code, const std::string& text) const {
+    if (has(Fault::kNoReason)) return code;
+    return network->host.fail(Status(static_cast<Code>(code), text));
+  }
+};
+
+/// Queues a send, with the faults that concern whole messages.
+void queue(Connection& connection, Request* request);
+/// Sends as much as the socket takes.
+void push_all(Connection& connection);
+/// Sends and receives without blocking.
+void progress(Connection& connection);
+
+}  // namespace tutti::mock

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/plugin_test/command.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <memory>
+#include <random>
+
+#include "tools/commands.h"
+#include "tools/plugin_test/report.h"
+#include "tools/plugin_test/request.h"
+#include "tools/plugin_test/runner.h"
+#include "tools/session.h"
+
+namespace tutti::tools::plugin_test {
+namespace {
+
+constexpr const char* kFooter = R"(
+Each rule of the contract (tutti/plugin/network.h) runs in processes of its own: in one process, in two processes, and
+in two network namespaces if the user is root. A failure names the violated rule and gives a counter-example.
+Exit codes: 0 no rule failed; 1 a rule failed; 2 the command line makes no sense, or the file is not a network.)";
+
+/// Progress on a terminal: one line, which is overwritten.
+void show(size_t index, size_t total, const Rule& rule, Where where) {
+  if (isatty(STDERR_FILENO) == 0) return;
+  fmt::print(stderr, "\r\033[K[{}/{}] {} {}, {}", index + 1, total, rule.number, rule.name, to_string(where));
+  std::fflush(stderr);
+}
+
+int usage(const std::string& text) {
+  fmt::print(stderr, "tutti: {}\n", text);
+  return kUsage;
+}
+
+Result<int> test(Request& request) {
+  TUTTI_ASSIGN(const auto plugin, open_plugin(request));
+  const Subject subject{plugin->image().file().string(), plugin->name(), plugin->version(), request.seed};
+  TUTTI_ASSIGN(const std::vector<RuleResult> results, run_rules(request, show));
+  if (isatty(STDERR_FILENO) != 0) fmt::print(stderr, "\r\033[K");
+  print_text(subject, results);
+  if (!request.json.empty()) TUTTI_TRY(write_json(request.json, subject, results));
+  if (!request.junit.empty()) TUTTI_TRY(write_junit(request.junit, subject, results));
+  const bool failed = std::any_of(results.begin(), results.end(),
+                                  [](const RuleResult& result) { return result.verdict == Verdict::kFailed; });
+  return failed ? kFailure : kSuccess;
+}
+
+int run(Request& request) {
+  if (!request.side.empty()) {
+    const auto code = run_side(request);
+    return code.ok() ? *code : fail(code.status());
+  }
+  if (request.lists) return print_rules(), kSuccess;
+  if (request.file.empty()) return usage("plugin test needs the FILE of a network plugin, or --list");
+  for (const std::string& name : request.rules) {
+    const Rule* const rule = find_rule(name);
+    if (rule == nullptr) return usage(fmt::format("there is no rule '{}'; see 'tutti plugin test --list'", name));
+    if (rule->run == nullptr) {
+      return usage(fmt::format("rule '{}' has no test of its own: all tests look for it; leave out --rule", name));
+    }
+  }
+  if (const auto image = load_image(request); !image.ok()) return fail(image.status()), kUsage;
+  if (request.seed == 0) request.seed = std::random_device()();
+  const auto code = test(request);
+  return code.ok() ? *code : fail(code.status());
+}
+
+}  // namespace
+
+void add_verb(CLI::App& command, int& exit_code) {
+  const auto request = std::make_shared<Request>();
+  CLI::App* verb = command.add_subcommand("test", "Test a network plugin against its contract");
+  verb->add_option("file", request->file, "File of the plugin, or the name of a network on the search path");
+  verb->add_option("--rule", request->rules, "Run only this rule, by name or number; may be repeated");
+  verb->add_option("--where", request->where, "process, processes, namespaces (default: all that work here)")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"process", "processes", "namespaces"}));
+  verb->add_option("--json", request->json, "Write the results to this file as JSON");
+  verb->add_option("--junit", request->junit, "Write the results to this file as JUnit XML");
+  verb->add_option("--seed", request->seed, "Seed of all random numbers (default: a new seed, which is printed)");
+  verb->add_option("--device", request->device, "Number of the device in the plugin's list (default 0)");
+  verb->add_flag("--list", request->lists, "Print all rules");
+  verb->add_flag("--long", request->is_long, "Send a message of 1 GiB");
+  verb->add_flag("--verbose", request->is_verbose, "Show what the plugin logs");
+  add_settings(*verb, request->config_file, request->settings);
+  verb->add_option("--side", request->side)->group("");
+  verb->add_option("--side-where", request->side_where)->group("");
+  verb->footer(kFooter);
+  verb->callback([request, &exit_code] { exit_code = run(*request); });
+}
+
+}  // namespace tutti::tools::plugin_test

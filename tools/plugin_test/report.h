@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reports of the kit: text, JSON and JUnit XML.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tools/plugin_test/runner.h"
+
+namespace tutti::tools::plugin_test {
+
+/// The plugin under test.
+struct Subject {
+  std::string file, name, version;
+  uint64_t seed = 0;
+};
+
+/// The table of all rules, as docs/plugin-guide.md holds it.
+void print_rules();
+/// A line per rule, and a counter-example per failure.
+void print_text(const Subject& subject, const std::vector<RuleResult>& results);
+Status write_json(const std::string& path, const Subject& subject, const std::vector<RuleResult>& results);
+Status write_junit(const std::string& path, const Subject& subject, const std::vector<RuleResult>& results);
+
+}  // namespace tutti::tools::plugin_test

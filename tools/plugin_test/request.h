@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// The command line of `tutti plugin test`.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "plugin/loader.h"
+#include "tutti/status.h"
+
+namespace tutti::tools::plugin_test {
+
+struct Request {
+  std::string file;  ///< the plugin's file, or the name of a network on the search path
+  std::string config_file;
+  std::vector<std::string> settings;
+  std::string json, junit;
+  std::vector<std::string> rules;  ///< names or numbers; empty: all
+  std::vector<std::string> where;  ///< process, processes, namespaces; empty: all that work here
+  uint64_t seed = 0;               ///< 0: a new seed
+  uint32_t device = 0;
+  bool lists = false;
+  bool is_long = false;
+  bool is_verbose = false;
+
+  // Options of a process that the kit starts for a rule.
+  std::string side;  ///< "0", "1" or "both"; empty: this is the kit's own process
+  uint32_t side_where = 0;
+};
+
+/// Descriptors of a process that runs a side.
+inline constexpr int kLineFd = 40;
+inline constexpr int kResultsFd = 41;
+inline constexpr int kBoardFd = 42;
+
+/// Loads and opens the plugin. kUnsupported: the file is a plugin of a different kind.
+Result<std::shared_ptr<plugin::Plugin>> open_plugin(const Request& request);
+Result<std::shared_ptr<plugin::Image>> load_image(const Request& request);
+
+/// Runs one rule in this process, as the kit's child. Returns the exit code.
+Result<int> run_side(const Request& request);
+
+}  // namespace tutti::tools::plugin_test

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rules about registered memory, and about memory and descriptors that a plugin keeps.
+#include <fmt/format.h>
+#include <malloc.h>
+
+#include <array>
+#include <filesystem>
+
+#include "tools/plugin_test/side.h"
+
+namespace tutti::tools::plugin_test {
+namespace {
+
+constexpr uint64_t kRegion = 8192;
+
+/// Sends from the middle of regions that overlap, while other regions come and go.
+void test_registration(Side& side) {
+  void* const connection = side.link(0);
+  std::vector<uint8_t> memory(16 * kRegion);
+  for (uint64_t round = 0; round < 4; ++round) {
+    std::vector<void*> regions;
+    for (uint64_t i = 0; i < 31; ++i) {
+      regions.push_back(side.register_memory(connection, memory.data() + i * kRegion / 2, kRegion));
+    }
+    for (uint64_t i = 0; i < regions.size(); ++i) {
+      const uint64_t offset = i * kRegion / 2 + 100 + round;
+      const std::span<uint8_t> part(memory.data() + offset, 3000);
+      fill(part, side.is_first() ? round * 64 + i : ~uint64_t{0});
+      void* const request = side.is_first() ? side.send(connection, part.data(), part.size(), regions[i])
+                                            : side.recv(connection, part.data(), part.size(), regions[i]);
+      const std::string name = fmt::format("message from offset {} of region {}", 100 + round, i);
+      side.finish(request, name);
+      const std::string text = difference(part, round * 64 + i);
+      if (!text.empty()) side.violate(fmt::format("{}: {}", name, text));
+      side.deregister_memory(connection, regions[i]);
+    }
+    side.meet();
+  }
+}
+
+int64_t allocated() {
+  const auto info = mallinfo2();
+  return static_cast<int64_t>(info.uordblks + info.hblkhd);
+}
+
+int64_t descriptors() {
+  int64_t count = 0;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) ++count;
+  return count;
+}
+
+/// Memory and descriptors that many runs of `cycle` leave. The first runs fill pools.
+struct Growth {
+  int64_t bytes = 0;
+  int64_t descriptors = 0;
+};
+template <class Cycle>
+Growth growth(Side& side, int times, Cycle&& cycle) {
+  for (int i = 0; i < times / 2; ++i) cycle();
+  side.meet();
+  const Growth before{allocated(), descriptors()};
+  side.meet();
+  for (int i = 0; i < times; ++i) cycle();
+  side.meet();
+  const Growth after{allocated(), descriptors()};
+  side.meet();
+  return {after.bytes - before.bytes, after.descriptors - before.descriptors};
+}
+
+/// A pool that grows once is no leak, so a violation must repeat.
+void test_message_leak(Side& side) {
+  constexpr int kTimes = 600;
+  constexpr int kAttempts = 3;
+  void* const connection = side.link(0);
+  Growth grown;
+  bool again = true;
+  for (int attempt = 0; attempt < kAttempts && again; ++attempt) {
+    grown = growth(side, kTimes, [&] {
+      Buffer buffer(side, connection, 64);
+      side.finish(side.is_first() ? buffer.send(0, 64) : buffer.recv(0, 64), "message");
+    });
+    const bool grows = grown.bytes > kTimes * 32;
+    side.tell(grows);
+    again = side.hear_as<bool>() || grows;
+  }
+  if (grown.bytes > kTimes * 32) {
+    side.violate(fmt::format("{} messages leave {} bytes of memory, in {} attempts of {}", kTimes, grown.bytes,
+                             kAttempts, kAttempts));
+  }
+  side.meet();
+}
+
+void test_connection_leak(Side& side) {
+  constexpr int kTimes = 24;
+  const Growth grown = growth(side, kTimes, [&] {
+    void* const connection = side.link(0);
+    side.close(connection);
+    side.meet();
+  });
+  if (grown.descriptors >= kTimes / 2) {
+    side.violate(fmt::format("{} closed connections leave {} descriptors open", kTimes, grown.descriptors));
+  }
+  if (grown.bytes > kTimes * 16384) {
+    side.violate(fmt::format("{} closed connections leave {} bytes of memory", kTimes, grown.bytes));
+  }
+}
+
+constexpr std::array kRules = {
+    Rule{"NET-25", "registration",
+         "Regions of registered memory may overlap, come and go. A message may begin anywhere in its region.",
+         test_registration},
+    Rule{"NET-26", "message-leak", "A message leaves no memory behind: less than 32 bytes each.", test_message_leak},
+    Rule{"NET-27", "connection-leak", "A closed connection leaves no descriptor, and less than 16 KiB of memory.",
+         test_connection_leak},
+};
+
+}  // namespace
+
+std::span<const Rule> memory_rules() {
+  return kRules;
+}
+
+}  // namespace tutti::tools::plugin_test

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/plugin_test/runner.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <climits>
+#include <csignal>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <random>
+
+#include "tools/plugin_test/calls.h"
+#include "tools/plugin_test/process.h"
+
+namespace tutti::tools::plugin_test {
+namespace {
+
+constexpr double kEntryLimit = 2;   // seconds, of [progress] entries, connect and accept
+constexpr double kSetupLimit = 10;  // of the other entries
+
+std::string own_program() {
+  std::array<char, PATH_MAX> path{};
+  const ssize_t size = readlink("/proc/self/exe", path.data(), path.size() - 1);
+  return size > 0 ? std::string(path.data(), static_cast<size_t>(size)) : "tutti";
+}
+
+bool is_setup(Entry entry) {
+  constexpr std::array kSetup = {Entry::kOpen,       Entry::kCreate, Entry::kDestroy,         Entry::kDeviceCount,
+                                 Entry::kProperties, Entry::kListen, Entry::kCloseConnection, Entry::kCloseListener};
+  return std::find(kSetup.begin(), kSetup.end(), entry) != kSetup.end();
+}
+
+/// One rule at one place.
+class Run {
+ public:
+  Run(const Request& request, const Rule& rule, Where where, const Namespaces* namespaces)
+      : request_(request), rule_(rule), where_(where), namespaces_(namespaces) {}
+  ~Run() {
+    if (board_ != nullptr) munmap(board_, sizeof(Board));
+  }
+  Run(const Run&) = delete;
+  Run& operator=(const Run&) = delete;
+
+  Result<RuleResult> run();
+
+ private:
+  struct Report {
+    uint32_t role = 0;
+    std::string result, rule, text;
+  };
+  Status start();
+  std::vector<std::string> arguments(const std::string& side) const;
+  void read_reports();
+  std::optional<RuleResult> hangs(double seconds) const;
+  RuleResult verdict() const;
+  std::optional<RuleResult> crash() const;
+  RuleResult result(Verdict verdict, std::string_view violated, std::string text) const;
+  Entry entry_of(size_t role) const { return static_cast<Entry>(board_->sides[role].entry.load()); }
+
+  const Request& request_;
+  const Rule& rule_;
+  Where where_;
+  const Namespaces* namespaces_;
+  Board* board_ = nullptr;
+  base::Fd results_;
+  std::vector<Process> processes_;
+  std::string unread_;
+  std::vector<Report> reports_;
+};
+
+std::vector<std::string> Run::arguments(const std::string& side) const {
+  std::vector<std::string> words;
+  if (where_ == Where::kTwoNamespaces) words = namespaces_->prefix(side == "0" ? 0 : 1);
+  for (const std::string& word :
+       {own_program(), std::string("plugin"), std::string("test"), request_.file, std::string("--side"), side,
+        std::string("--side-where"), fmt::to_string(static_cast<uint32_t>(where_)), std::string("--rule"),
+        std::string(rule_.number), std::string("--seed"), fmt::to_string(request_.seed), std::string("--device"),
+        fmt::to_string(request_.device)}) {
+    words.push_back(word);
+  }
+  if (request_.is_long) words.push_back("--long");
+  if (!request_.config_file.empty()) words.insert(words.end(), {"--config", request_.config_file});
+  for (const std::string& setting : request_.settings) words.insert(words.end(), {"--set", setting});
+  return words;
+}
+
+Status Run::start() {
+  const base::Fd board(memfd_create("tutti-plugin-test", MFD_CLOEXEC));
+  if (!board.valid() || ftruncate(board.get(), sizeof(Board)) != 0) return base::system_error("cannot make a board");
+  void* const memory = mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED, board.get(), 0);
+  if (memory == MAP_FAILED) return base::system_error("cannot map a board");
+  board_ = static_cast<Board*>(memory);
+  int pipes[2], line[2];
+  if (pipe2(pipes, O_CLOEXEC) != 0) return base::system_error("cannot make a pipe");
+  results_ = base::Fd(pipes[0]);
+  const base::Fd reports(pipes[1]);
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, line) != 0) return base::system_error("cannot make a line");
+  const base::Fd first(line[0]), second(line[1]);
+  const auto launch = [&](const std::string& side, int end) -> Status {
+    TUTTI_ASSIGN(Process process,
+                 Process::start(arguments(side), {{end, kLineFd}, {reports.get(), kResultsFd}, {board.get(), kBoardFd}},
+                                !request_.is_verbose));
+    processes_.push_back(std::move(process));
+    return {};
+  };
+  if (where_ == Where::kOneProcess) return launch("both", first.get());
+  TUTTI_TRY(launch("0", first.get()));
+  return launch("1", second.get());
+}
+
+void Run::read_reports() {
+  std::array<char, 4096> piece{};
+  pollfd ready{results_.get(), POLLIN, 0};
+  while (poll(&ready, 1, 0) > 0) {
+    const ssize_t size = read(results_.get(), piece.data(), piece.size());
+    if (size <= 0) break;
+    unread_.append(piece.data(), static_cast<size_t>(size));
+  }
+  for (size_t end = unread_.find('\n'); end != std::string::npos; end = unread_.find('\n')) {
+    const auto line = nlohmann::json::parse(unread_.substr(0, end));
+    reports_.push_back({line["role"], line["result"], line["rule"], line["text"]});
+    unread_.erase(0, end + 1);
+  }
+}
+
+RuleResult Run::result(Verdict verdict, std::string_view violated, std::string text) const {
+  return {&rule_, where_, verdict, violated.empty() ? nullptr : find_rule(violated), std::move(text), 0};
+}
+
+std::optional<RuleResult> Run::hangs(double seconds) const {
+  for (size_t role = 0; role < board_->sides.size(); ++role) {
+    const Entry entry = entry_of(role);
+    const double since = static_cast<double>(now_ns() - board_->sides[role].since_ns.load()) * 1e-9;
+    if (entry == Entry::kNone || since < (is_setup(entry) ? kSetupLimit : kEntryLimit)) continue;
+    return result(Verdict::kFailed, kReturns,
+                  fmt::format("{} side: entry '{}' has not returned for {:.0f} s", role == 0 ? "first" : "second",
+                              to_string(entry), since));
+  }
+  if (seconds < rule_.seconds) return std::nullopt;
+  return result(Verdict::kFailed, rule_.number,
+                fmt::format("no end within {:.0f} s: the first side waits for '{}', the second side for '{}'",
+                            rule_.seconds, board_->sides[0].waits_for.data(), board_->sides[1].waits_for.data()));
+}
+
+std::optional<RuleResult> Run::crash() const {
+  for (size_t i = 0; i < processes_.size(); ++i) {
+    const int status = processes_[i].status();
+    const bool dies = rule_.name == "killed-peer" && i == 1;
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0) continue;
+    if (dies && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) continue;
+    const std::string how = WIFSIGNALED(status) ? fmt::format("by signal {}", strsignal(WTERMSIG(status)))
+                                                : fmt::format("with exit code {}", WEXITSTATUS(status));
+    std::string where;
+    for (size_t role = 0; role < board_->sides.size(); ++role) {
+      if (processes_.size() == 2 && role != i) continue;
+      if (entry_of(role) != Entry::kNone) where += fmt::format(" in entry '{}'", to_string(entry_of(role)));
+    }
+    return result(Verdict::kFailed, kCrashes, fmt::format("the process ended {}{}", how, where));
+  }
+  return std::nullopt;
+}
+
+RuleResult Run::verdict() const {
+  if (auto crashed = crash()) return *crashed;
+  const auto find = [&](std::string_view wanted) {
+    return std::find_if(reports_.begin(), reports_.end(), [&](const Report& one) { return one.result == wanted; });
+  };
+  if (const auto failed = find("failed"); failed != reports_.end()) {
+    return result(Verdict::kFailed, failed->rule, failed->text);
+  }
+  if (const auto skipped = find("skipped"); skipped != reports_.end()) {
+    return result(Verdict::kSkipped, "", skipped->text);
+  }
+  const auto passed =
+      std::count_if(reports_.begin(), reports_.end(), [](const Report& one) { return one.result == "passed"; });
+  if (passed == (rule_.name == "killed-peer" ? 1 : 2)) return result(Verdict::kPassed, "", "");
+  return result(Verdict::kFailed, kCrashes, "the process ended without a result");
+}
+
+Result<RuleResult> Run::run() {
+  const int64_t begin = now_ns();
+  const auto seconds = [&] { return static_cast<double>(now_ns() - begin) * 1e-9; };
+  TUTTI_TRY(start());
+  std::optional<RuleResult> outcome;
+  while (!outcome) {
+    pollfd ready{results_.get(), POLLIN, 0};
+    poll(&ready, 1, 5);
+    read_reports();
+    bool ended = true;
+    for (Process& process : processes_) ended = process.has_ended() && ended;
+    if (ended) {
+      read_reports();
+      outcome = verdict();
+    } else {
+      outcome = hangs(seconds());
+    }
+  }
+  outcome->seconds = seconds();
+  return *outcome;
+}
+
+bool is_wanted(const std::vector<std::string>& names, const Rule& rule) {
+  return names.empty() || std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+           return name == rule.name || name == rule.number;
+         });
+}
+
+struct Job {
+  const Rule* rule;
+  Where where;
+};
+
+std::vector<Job> jobs_of(const Request& request) {
+  constexpr std::array<std::string_view, kWhereCount> kNames = {"process", "processes", "namespaces"};
+  std::vector<Job> jobs;
+  for (uint32_t where = 0; where < kWhereCount; ++where) {
+    const auto& wanted = request.where;
+    if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), kNames[where]) == wanted.end()) continue;
+    for_each_rule([&](const Rule& rule) {
+      if (rule.run != nullptr && is_wanted(request.rules, rule)) jobs.push_back({&rule, static_cast<Where>(where)});
+    });
+  }
+  return jobs;
+}
+
+}  // namespace
+
+std::string_view to_string(Verdict verdict) {
+  constexpr std::array<std::string_view, 3> kNames = {"passed", "failed", "skipped"};
+  return kNames[static_cast<size_t>(verdict)];
+}
+
+Result<std::vector<RuleResult>> run_rules(const Request& request, const Progress& progress) {
+  const std::vector<Job> jobs = jobs_of(request);
+  std::vector<RuleResult> results;
+  std::unique_ptr<Namespaces> namespaces;
+  std::string why_no_namespaces;
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    const auto [rule, where] = jobs[i];
+    progress(i, jobs.size(), *rule, where);
+    const auto skip = [&](std::string reason) {
+      results.push_back({rule, where, Verdict::kSkipped, nullptr, std::move(reason), 0});
+    };
+    if (rule->needs_processes && where == Where::kOneProcess) {
+      skip("the rule stops or ends a process");
+      continue;
+    }
+    if (where == Where::kTwoNamespaces && namespaces == nullptr && why_no_namespaces.empty()) {
+      auto made = Namespaces::make();
+      if (made.ok())
+        namespaces = *std::move(made);
+      else
+        why_no_namespaces = made.status().text();
+    }
+    if (where == Where::kTwoNamespaces && namespaces == nullptr) {
+      skip(why_no_namespaces);
+      continue;
+    }
+    TUTTI_ASSIGN(RuleResult result, Run(request, *rule, where, namespaces.get()).run());
+    results.push_back(std::move(result));
+  }
+  return results;
+}
+
+}  // namespace tutti::tools::plugin_test

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// A process that the kit starts: it runs one side of a rule, or both sides in two threads.
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+
+#include <csignal>
+#include <filesystem>
+#include <thread>
+
+#include "plugin/search.h"
+#include "tools/plugin_test/request.h"
+#include "tools/plugin_test/side.h"
+#include "tools/session.h"
+
+namespace tutti::tools::plugin_test {
+namespace {
+
+constexpr uint64_t kLarge = uint64_t{64} << 20;
+constexpr uint64_t kLongLarge = uint64_t{1} << 30;
+constexpr const char* kPeerLoss = "1s";  // a dead peer is noticed before the deadline of a rule
+
+Result<config::Config> configuration(const Request& request) {
+  auto settings = split_settings(request.settings);
+  settings.insert(settings.begin(), {"timeouts.peer_loss", kPeerLoss});
+  return load_config(request.config_file, settings);
+}
+
+Result<std::shared_ptr<plugin::Image>> load_image(const Request& request, const config::Config& config) {
+  std::filesystem::path file = request.file;
+  if (request.file.find('/') == std::string::npos && !request.file.ends_with(".so")) {
+    TUTTI_ASSIGN(file,
+                 plugin::find(plugin::Kind::kNetwork, request.file, plugin::search_path(config.list("plugins.path"))));
+  }
+  TUTTI_ASSIGN(const plugin::Note note, plugin::read_note(file));
+  if (note.kind != plugin::Kind::kNetwork) {
+    return Status(Code::kUnsupported, fmt::format("{} is a plugin of kind {}; the kit tests networks", file.string(),
+                                                  to_string(note.kind)));
+  }
+  return plugin::Image::load(note.kind, note.name, std::filesystem::absolute(file), config.text("plugins.trust"));
+}
+
+Board& map_board() {
+  void* const memory = mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED, kBoardFd, 0);
+  if (memory == MAP_FAILED) throw std::runtime_error("the board of the kit cannot be mapped");
+  return *static_cast<Board*>(memory);
+}
+
+/// Opens the plugin once per side, as communicators do, and runs the rule.
+Status run_role(const Request& request, uint32_t role, int line, Board& board) {
+  Side::Options options;
+  options.rule = find_rule(request.rules.front());
+  options.role = role;
+  options.where = static_cast<Where>(request.side_where);
+  options.seed = request.seed;
+  options.device = request.device;
+  options.large_bytes = request.is_long ? kLongLarge : kLarge;
+  options.line = line;
+  options.results = kResultsFd;
+  options.watched = &board.sides[role];
+  TUTTI_ASSIGN(options.plugin, open_plugin(request));
+  Side side(std::move(options));
+  side.options().rule->run(side);
+  return {};
+}
+
+}  // namespace
+
+Result<std::shared_ptr<plugin::Image>> load_image(const Request& request) {
+  TUTTI_ASSIGN(const config::Config config, configuration(request));
+  return load_image(request, config);
+}
+
+Result<std::shared_ptr<plugin::Plugin>> open_plugin(const Request& request) {
+  TUTTI_ASSIGN(config::Config config, configuration(request));
+  TUTTI_ASSIGN(auto image, load_image(request, config));
+  return plugin::Plugin::open(std::move(image), config);
+}
+
+Result<int> run_side(const Request& request) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  Board& board = map_board();
+  if (request.side != "both") {
+    const uint32_t role = request.side == "0" ? 0 : 1;
+    TUTTI_TRY(run_role(request, role, kLineFd, board));
+    return 0;
+  }
+  int line[2];
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, line) != 0) return base::system_error("cannot make a line");
+  const base::Fd first(line[0]), second(line[1]);
+  Status other;
+  std::thread thread([&] { other = run_role(request, 1, second.get(), board); });
+  const Status own = run_role(request, 0, first.get(), board);
+  thread.join();
+  TUTTI_TRY(own);
+  TUTTI_TRY(other);
+  return 0;
+}
+
+}  // namespace tutti::tools::plugin_test
