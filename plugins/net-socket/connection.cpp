@@ -42,7 +42,7 @@ Connection::Connection(std::vector<DataSocket> streams, bool sends, const Shared
   if (is_first && sends_) shared_.pairs->offer_sent(partner_->connection, sockets());
 }
 
-/// The peer's other connection may use the sockets further. It learns that this one has ended.
+/// The peer's other connection may use the sockets further. The peer learns that this connection has ended.
 Connection::~Connection() {
   for (const Stream& stream : streams_) {
     if (stream.socket->both_ways()) ::shutdown(stream.socket->fd().get(), sends_ ? SHUT_WR : SHUT_RDWR);
@@ -73,7 +73,7 @@ void Connection::offer() {
   shared_.pairs->offer_received(place(), partner_->connection, sockets());
 }
 
-/// Nothing is left to be sent or received over the present sockets, apart from what the kernel holds.
+/// The present sockets have no piece left to send or to receive. The kernel may still hold sent data.
 bool Connection::all_moved() const {
   return std::all_of(streams_.begin(), streams_.end(), [](const Stream& stream) { return stream.pieces.empty(); });
 }
@@ -94,7 +94,6 @@ void Connection::announce() {
 
 /// On the receiver.
 Status Connection::follow(const Announcement& announcement) {
-  if (move_ != Move::kMay) return {Code::kRemote, fmt::format("{}: received a damaged header", ends_)};
   move_ = Move::kAnnounced;
   next_ = shared_.pairs->find_sent(announcement.connection);
   if (!next_.empty()) return {};
@@ -392,7 +391,7 @@ Result<bool> Connection::next_message() {
   if (!found) return false;
   Announcement next;
   std::memcpy(&next.header, stream.ahead.get() + stream.ahead_begin, sizeof next.header);
-  if (next.header.form == kMoves) {
+  if (next.header.form == kMoves && move_ == Move::kMay) {
     TUTTI_ASSIGN(const bool whole, read_ahead(stream, sizeof next));
     if (!whole) return false;
     std::memcpy(&next, stream.ahead.get() + stream.ahead_begin, sizeof next);
@@ -400,7 +399,7 @@ Result<bool> Connection::next_message() {
     TUTTI_TRY(follow(next));
     return false;
   }
-  if (next.header.bytes > kMaxMessage || next.header.form > kMoves) {
+  if (next.header.bytes > kMaxMessage || next.header.form > kStriped) {
     return Status(Code::kRemote, fmt::format("{}: received a damaged header", ends_));
   }
   if (offers_) offer();

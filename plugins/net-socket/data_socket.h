@@ -17,7 +17,7 @@
 
 namespace tutti::net_socket {
 
-/// Functions return as those of sockets do, and as those of TlsStream. One thread at a time; without TLS, one thread
+/// Functions return as the functions of sockets and of TlsStream do. One thread at a time; without TLS, one thread
 /// that sends and one thread that receives.
 class DataSocket {
  public:
@@ -60,7 +60,8 @@ class DataSocket {
   }
 
  private:
-  /// Takes the rest of what came. A close with unread data would drop the sent data that is still on its way.
+  /// Takes received data that nobody has read. A close with unread data would drop the sent data that is still on its
+  /// way.
   void drain() {
     ::shutdown(socket_.get(), SHUT_WR);
     for (int reads = 0; reads < 64; ++reads) {

@@ -30,13 +30,13 @@ using Sockets = std::vector<std::shared_ptr<DataSocket>>;
 struct Partner {
   Id context{};
   Id connection{};
-  uint32_t number = 0;  ///< of the connections from one context to one address, from 0
+  uint32_t number = 0;  ///< counts connections from a context to an address, from 0
 };
 
 /// The connections of a context that offer their sockets. Any thread.
 class Pairs {
  public:
-  /// The place of a connection among those between two contexts.
+  /// The place of a connection among the connections between two contexts.
   struct Place {
     Id context{};
     uint32_t number = 0;

@@ -118,8 +118,8 @@ void check_all(Bytes bytes, bool proves) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  return choose(data, size,
-                {[](Bytes bytes) { hear_hello(bytes, false); }, [](Bytes bytes) { hear_hello(bytes, true); },
-                 answer_connecting, [](Bytes bytes) { check_all(bytes, false); },
-                 [](Bytes bytes) { check_all(bytes, true); }});
+  return choose(
+      data, size,
+      {[](Bytes bytes) { hear_hello(bytes, false); }, [](Bytes bytes) { hear_hello(bytes, true); }, answer_connecting,
+       [](Bytes bytes) { check_all(bytes, false); }, [](Bytes bytes) { check_all(bytes, true); }});
 }

@@ -62,7 +62,7 @@ void hear_hello(Bytes bytes, bool proves) {
   }
 }
 
-/// A listener that answers with these bytes.
+/// A connect whose listener answers with these bytes.
 void answer_connecting(Bytes bytes) {
   static const Fd listener = *listen_on(loopback());
   Address address;
