@@ -7,8 +7,9 @@ suite.py BUILD --long [SECONDS]     rounds with random times and random programs
 suite.py BUILD --only kills cuts    the named kinds
 
 BUILD is a build folder with the tool and the tests. Kinds that need root are left out without it, and reported. Each
-round of --long has 100 kills, 20 cuts of 1 s to 15 s, 2 cuts in an all_reduce of 1 GiB, 10 stops, 100 pairs of programs, 2,000 strangers of each kind at
-every port, and 2,000 strangers while ranks join. The failures stand in --log, with the seeds that repeat them.
+round of --long has 100 kills, 20 cuts of 1 s to 15 s, 2 cuts in an all_reduce of 1 GiB, 10 stops, 100 pairs of
+programs, 2,000 strangers of each kind at every port, and 2,000 strangers while ranks join. The failures stand in
+--log, with the seeds that repeat them.
 """
 import argparse
 import os
