@@ -73,20 +73,20 @@ class Libraries:
         program = str(peers.program(self.args, library))
         span = peers.range_arguments(self.args, sizes, iterations)
         if library == "openmpi":
-            return peers.times_of_peer(self.run([self.mpirun(program, collective, ranks) + span])[0])
+            return peers.times_of_peer(self.run([self.mpirun(program, collective, ranks, span)])[0])
         if library == "gloo":
             return peers.times_of_peer(self.run(self.gloo(program, collective, ranks, span))[0])
         file = pathlib.Path(self.folder) / "tutti.json"
         self.run(self.tutti(program, collective, ranks, span, file))
         return peers.times_of_tutti(file)
 
-    def mpirun(self, program, collective, ranks):
+    def mpirun(self, program, collective, ranks, span):
         on_host = ",".join(f"{host}:{ranks // 2}" for host in HOSTS)
         this = shlex.join([sys.executable, str(pathlib.Path(__file__).resolve()), "--agent"])
         launcher = ["mpirun", "--allow-run-as-root", "--bind-to", "none", "--mca", "plm_rsh_agent", this,
                     "--mca", "btl", self.args.mpi_btl, "--mca", "btl_tcp_if_include", DEVICE,
                     "--mca", "oob_tcp_if_include", DEVICE, "--oversubscribe", "--host", on_host, "-np", str(ranks)]
-        return named(HOSTS[0], launcher + [program, collective, "--batches", str(BATCHES)])
+        return named(HOSTS[0], launcher + [program, collective, "--batches", str(BATCHES), *span])
 
     def gloo(self, program, collective, ranks, span):
         store = tempfile.mkdtemp(dir=self.folder)

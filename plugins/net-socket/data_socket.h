@@ -60,7 +60,7 @@ class DataSocket {
   }
 
  private:
-  /// Takes received data that nobody has read. A close with unread data would drop the sent data that is still on its
+  /// Takes received data that no thread has read. A close with unread data would drop the sent data that is still on its
   /// way.
   void drain() {
     ::shutdown(socket_.get(), SHUT_WR);
