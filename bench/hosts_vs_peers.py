@@ -10,9 +10,7 @@ The floor of a call is the one-way latency of a bare ping-pong that polls, plus 
 the rate of iperf3 with one stream. Where both hosts send, iperf3 also sends both ways. Needs root and iperf3.
 """
 
-import argparse
 import collections
-import json
 import os
 import pathlib
 import secrets
@@ -24,21 +22,18 @@ import sys
 import tempfile
 import types
 
-import host_vs_peers as one_host
 import net
+import peers
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "scripts"))
 import hosts as namespaces  # noqa: E402
 
 COLLECTIVES = ["all_reduce", "all_gather", "broadcast"]
-LIBRARIES = ["tutti", "openmpi", "gloo"]
-EARLIER = one_host.EARLIER
 HOSTS = ["10.213.0.1", "10.213.0.2"]  # a host is named like its address, as mpirun wants it
 DEVICE = "rail0"
 # smallest bytes, largest bytes, iterations of a batch
 BANDS = [(0, 64 << 10, 200), ((64 << 10) + 1, 4 << 20, 20), ((4 << 20) + 1, 1 << 62, 5)]
 BATCHES = 5
-Cell = one_host.Cell
 
 
 def make_hosts(cleanup, mtu):
@@ -67,54 +62,45 @@ def host_of(rank, ranks):
     return HOSTS[2 * rank // ranks]
 
 
-class Library:
-    """Runs one library; measure() returns the microseconds by size."""
+class Libraries:
+    """Runs the libraries; measure() returns the microseconds by size of one of them."""
 
-    def __init__(self, args, name):
+    def __init__(self, args, folder):
         self.args = args
-        self.name = name
-        build = args.earlier if name == EARLIER else args.build
-        self.program = str(build / "bin" / {"openmpi": "mpi_peer", "gloo": "gloo_peer"}.get(name, "tutti"))
+        self.folder = folder
 
-    def measure(self, cell_sizes, collective, ranks, iterations, folder):
-        sizes = ["--min", str(cell_sizes[0]), "--max", str(cell_sizes[-1]), "--factor", str(self.args.factor),
-                 "--iters", str(iterations)]
-        if self.name == "openmpi":
-            return self.rows(self.run([self.mpirun(collective, ranks) + sizes])[0])
-        if self.name == "gloo":
-            return self.rows(self.run(self.gloo(collective, ranks, sizes, folder))[0])
-        file = pathlib.Path(folder) / "tutti.json"
-        self.run(self.tutti(collective, ranks, sizes, file))
-        results = json.loads(file.read_text())
-        # The peers broadcast in place only; their root copies nothing.
-        time = "in_place_time_us" if results["collective"] == "broadcast" else "time_us"
-        return {row["bytes"]: row[time] for row in results["results"]}
+    def measure(self, library, collective, ranks, sizes, iterations):
+        program = str(peers.program(self.args, library))
+        span = peers.range_arguments(self.args, sizes, iterations)
+        if library == "openmpi":
+            return peers.times_of_peer(self.run([self.mpirun(program, collective, ranks, span)])[0])
+        if library == "gloo":
+            return peers.times_of_peer(self.run(self.gloo(program, collective, ranks, span))[0])
+        file = pathlib.Path(self.folder) / "tutti.json"
+        self.run(self.tutti(program, collective, ranks, span, file))
+        return peers.times_of_tutti(file)
 
-    @staticmethod
-    def rows(output):
-        return {row["bytes"]: row["us"] for row in map(json.loads, output.splitlines())}
-
-    def mpirun(self, collective, ranks):
+    def mpirun(self, program, collective, ranks, span):
         on_host = ",".join(f"{host}:{ranks // 2}" for host in HOSTS)
         this = shlex.join([sys.executable, str(pathlib.Path(__file__).resolve()), "--agent"])
         launcher = ["mpirun", "--allow-run-as-root", "--bind-to", "none", "--mca", "plm_rsh_agent", this,
                     "--mca", "btl", self.args.mpi_btl, "--mca", "btl_tcp_if_include", DEVICE,
                     "--mca", "oob_tcp_if_include", DEVICE, "--oversubscribe", "--host", on_host, "-np", str(ranks)]
-        return named(HOSTS[0], launcher + [self.program, collective, "--batches", str(BATCHES)])
+        return named(HOSTS[0], launcher + [program, collective, "--batches", str(BATCHES), *span])
 
-    def gloo(self, collective, ranks, sizes, folder):
-        store = tempfile.mkdtemp(dir=folder)
-        return [namespaces.within(host_of(rank, ranks), self.program, collective, "--ranks", str(ranks), "--rank",
+    def gloo(self, program, collective, ranks, span):
+        store = tempfile.mkdtemp(dir=self.folder)
+        return [namespaces.within(host_of(rank, ranks), program, collective, "--ranks", str(ranks), "--rank",
                                   str(rank), "--address", host_of(rank, ranks), "--store", store, "--batches",
-                                  str(BATCHES), *sizes) for rank in range(ranks)]
+                                  str(BATCHES), *span) for rank in range(ranks)]
 
-    def tutti(self, collective, ranks, sizes, file):
+    def tutti(self, program, collective, ranks, span, file):
         commands = []
         for rank in range(ranks):
             host = host_of(rank, ranks)
-            command = [self.program, "bench", collective, "--ranks", str(ranks), "--rank", str(rank), "--set",
+            command = [program, "bench", collective, "--ranks", str(ranks), "--rank", str(rank), "--set",
                        f"host={host}", "--set", f"settings.net.socket.interface=[={DEVICE}]", "--repeat", str(BATCHES),
-                       "--in-place", "only" if collective == "broadcast" else "no", *sizes, *self.args.tutti_args]
+                       "--in-place", "only" if collective == "broadcast" else "no", *span, *self.args.tutti_args]
             commands.append(namespaces.within(host, *command, *(["--json", str(file)] if rank == 0 else [])))
         return commands
 
@@ -152,59 +138,23 @@ class Floor:
         return self.median("us") + sent / (rate * 1e3)
 
 
-def measure_all(args, floor):
-    """{cell: {library: [microseconds of each round]}}"""
-    samples = collections.defaultdict(lambda: collections.defaultdict(list))
-    libraries = [Library(args, name) for name in args.libraries + ([EARLIER] if args.earlier else [])]
+def markdown(args, floor):
     with tempfile.TemporaryDirectory() as folder:
-        for turn in range(args.rounds):
-            floor.measure()
-            order = libraries[turn % len(libraries):] + libraries[:turn % len(libraries)]
-            for collective, ranks in ((c, n) for n in args.ranks for c in args.collectives):
-                print(f"round {turn + 1} of {args.rounds}: {collective}, {ranks} ranks", file=sys.stderr)
-                for lowest, highest, iterations in BANDS:
-                    sizes = [s for s in one_host.sizes_of(args, collective, ranks) if lowest <= s <= highest]
-                    for library in order if sizes else []:
-                        for size, us in library.measure(sizes, collective, ranks, iterations, folder).items():
-                            samples[Cell(collective, ranks, size)][library.name].append(us)
-    return samples
-
-
-def markdown(args, samples, floor):
-    columns = ["tutti"] + [EARLIER] * (args.earlier is not None) + [n for n in LIBRARIES[1:] if n in args.libraries]
-    titles = {"tutti": "Tutti", EARLIER: "earlier Tutti", "openmpi": "Open MPI", "gloo": "Gloo"}
+        libraries = Libraries(args, folder)
+        samples = peers.measure_rounds(args, peers.libraries(args), BANDS, libraries.measure, floor.measure)
     lines = [f"Microseconds of one collective (float32 sum), median of {args.rounds} interleaved rounds. "
              f"Bare network: {floor.median('us'):.2f} µs for 8 B one way; iperf3: {floor.median('one_way'):.2f} GB/s "
              f"one way, {floor.median('both_ways'):.2f} GB/s each way where both hosts send.", ""]
     for collective, ranks in ((c, n) for n in args.ranks for c in args.collectives):
         lines += [f"**{collective}, 2 x {ranks // 2} ranks**", "",
-                  f"| size | {' | '.join(titles[name] for name in columns)} | floor | best peer / Tutti |",
-                  "|---:" * (len(columns) + 3) + "|"]
-        for cell in sorted(c for c in samples if (c.collective, c.ranks) == (collective, ranks)):
-            medians = {name: statistics.median(values) for name, values in samples[cell].items()}
-            *figures, ratio = one_host.table_row(medians, columns)
-            row = [one_host.size_text(cell.bytes), *figures, one_host.microseconds(floor.us(cell)), ratio]
-            lines.append(f"| {' | '.join(row)} |")
-        lines.append("")
+                  *peers.table(args, samples, collective, ranks, floor.us)]
     return "\n".join(lines)
 
 
 def parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--build", type=pathlib.Path, default=pathlib.Path("build/release"), help="the build folder")
-    parser.add_argument("--earlier", type=pathlib.Path, metavar="FOLDER",
-                        help="the build folder of an earlier Tutti, which is measured beside this one")
-    parser.add_argument("--libraries", nargs="+", choices=LIBRARIES, default=LIBRARIES)
-    parser.add_argument("--collectives", nargs="+", choices=COLLECTIVES, default=COLLECTIVES)
-    parser.add_argument("--ranks", nargs="+", type=int, default=[2, 4], help="half of them on each host")
-    parser.add_argument("--min", type=one_host.size_bytes, default=8, help="smallest size, for example 8 or 4K")
-    parser.add_argument("--max", type=one_host.size_bytes, default=64 << 20, help="largest size (default 64M)")
-    parser.add_argument("--factor", type=int, default=8, help="from one size to the next (default 8)")
-    parser.add_argument("--rounds", type=int, default=3, help="runs of each library (default 3)")
+    parser = peers.parser_of(__doc__, COLLECTIVES, rounds=3)
     parser.add_argument("--mtu", type=int, default=1500, help="of the link (default 1500)")
     parser.add_argument("--mpi-btl", default="tcp,self", help="Open MPI's transports (default tcp,self)")
-    parser.add_argument("--tutti-args", type=shlex.split, default=[], help="further arguments of tutti bench")
-    parser.add_argument("--markdown", type=pathlib.Path, metavar="FILE", help="also write the tables to FILE")
     return parser.parse_args()
 
 
@@ -220,13 +170,7 @@ def main():
     namespaces.require_links()
     make_hosts(lambda *call, **options: None, args.mtu)  # the kernel removes the hosts with the program
     floor = Floor(args)
-    try:
-        text = markdown(args, measure_all(args, floor), floor)
-    except (RuntimeError, subprocess.TimeoutExpired) as failure:
-        sys.exit(str(failure))
-    print(text)
-    if args.markdown:
-        args.markdown.write_text(text)
+    peers.report(args, lambda: markdown(args, floor))
 
 
 if __name__ == "__main__":

@@ -39,6 +39,14 @@ struct Request {
   uint64_t bytes = 8;
   uint64_t count = 20000;
   int64_t spin_us = -1;
+  bool two_sockets = false;
+};
+
+/// The sockets of one side. With --two-sockets, each direction has a socket.
+struct Line {
+  Fd first;   ///< carries data of the client
+  Fd second;  ///< carries data of the server; not valid: the first socket does
+  const Fd& other() const { return second.valid() ? second : first; }
 };
 
 template <class T>
@@ -79,21 +87,21 @@ void move(const Fd& socket, std::vector<uint8_t>& memory, int64_t spin_us, short
   }
 }
 
-void follow(const Fd& socket, const Request& request) {
+void follow(const Line& line, const Request& request) {
   std::vector<uint8_t> memory(request.bytes);
   for (uint64_t i = 0; i < request.count; ++i) {
-    move(socket, memory, request.spin_us, POLLIN, ::recv);
-    move(socket, memory, request.spin_us, POLLOUT, ::send);
+    move(line.first, memory, request.spin_us, POLLIN, ::recv);
+    move(line.other(), memory, request.spin_us, POLLOUT, ::send);
   }
 }
 
-void lead(const Fd& socket, const Request& request) {
+void lead(const Line& line, const Request& request) {
   std::vector<uint8_t> memory(request.bytes, uint8_t{1});
   std::vector<double> samples;
   for (uint64_t i = 0; i < request.count; ++i) {
     const auto start = Clock::now();
-    move(socket, memory, request.spin_us, POLLOUT, ::send);
-    move(socket, memory, request.spin_us, POLLIN, ::recv);
+    move(line.first, memory, request.spin_us, POLLOUT, ::send);
+    move(line.other(), memory, request.spin_us, POLLIN, ::recv);
     samples.push_back(std::chrono::duration<double, std::micro>(Clock::now() - start).count() / 2);
   }
   std::sort(samples.begin(), samples.end());
@@ -117,6 +125,19 @@ Fd accept_from(const Fd& listener) {
   return prepared(Fd(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC)));
 }
 
+Line accept_line(const Fd& listener, const Request& request) {
+  Line line{accept_from(listener), Fd()};
+  if (request.two_sockets) line.second = accept_from(listener);
+  return line;
+}
+
+Line connect_line(const tutti::base::SocketAddress& to, const Request& request) {
+  const auto connect = [&] { return prepared(required(tutti::base::connect_to(to, tutti::base::time_in(kLimit)))); };
+  Line line{connect(), Fd()};
+  if (request.two_sockets) line.second = connect();
+  return line;
+}
+
 Request parse(int argc, char** argv) {
   Request request;
   CLI::App app("The bare round trip of a TCP connection; prints one line of JSON.", "socket_ping_pong");
@@ -126,6 +147,7 @@ Request parse(int argc, char** argv) {
   app.add_option("--bytes", request.bytes, "Of a message (default 8)")->transform(CLI::AsSizeValue(false));
   app.add_option("--count", request.count, "Round trips (default 20000)");
   app.add_option("--spin-us", request.spin_us, "Sleep after so many microseconds without data (default: poll)");
+  app.add_flag("--two-sockets", request.two_sockets, "A socket for each direction; on both sides or on none");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -144,11 +166,10 @@ int run_pair(const Request& request) {
   if (child == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) std::_Exit(1);
-    follow(accept_from(listener), request);
+    follow(accept_line(listener, request), request);
     return 0;
   }
-  lead(prepared(required(tutti::base::connect_to(tutti::base::local_address(listener), tutti::base::time_in(kLimit)))),
-       request);
+  lead(connect_line(tutti::base::local_address(listener), request), request);
   int status = 0;
   waitpid(child, &status, 0);
   return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
@@ -160,11 +181,11 @@ int run(int argc, char** argv) {
   if (request.serve != 0) {
     const std::array<uint8_t, 4> any{};
     const Fd listener = required(tutti::base::listen_on(tutti::base::SocketAddress(any, request.serve)));
-    follow(accept_from(listener), request);
+    follow(accept_line(listener, request), request);
     return 0;
   }
   const auto address = required(tutti::base::SocketAddress::parse(request.peer));
-  lead(prepared(required(tutti::base::connect_to(address, tutti::base::time_in(kLimit)))), request);
+  lead(connect_line(address, request), request);
   return 0;
 }
 

@@ -35,6 +35,7 @@ Result<std::unique_ptr<Connecting>> Connecting::start(const Address& address, co
                     "the same value on all ranks",
                     here ? "with TLS" : "without TLS", connecting->to_.to_string(), here ? "without TLS" : "with TLS"));
   }
+  connecting->number_ = shared.pairs->next_number(address.context, connecting->to_.ip_text());
   return connecting;
 }
 
@@ -52,7 +53,8 @@ Result<std::unique_ptr<sdk::Connection>> Connecting::advance() {
     TUTTI_ASSIGN(DataSocket socket, finish(stream));
     sockets.push_back(std::move(socket));
   }
-  return std::unique_ptr<sdk::Connection>(std::make_unique<Connection>(std::move(sockets), true, shared_));
+  const Partner partner{address_.context, connection_, number_};
+  return std::unique_ptr<sdk::Connection>(std::make_unique<Connection>(std::move(sockets), true, shared_, partner));
 }
 
 Result<DataSocket> Connecting::finish(Stream& stream) const {
@@ -156,6 +158,8 @@ Status Connecting::answer(Stream& stream, size_t index) {
   hello.connection = connection_;
   hello.stream = static_cast<uint32_t>(index);
   hello.streams = address_.streams;
+  hello.context = shared_.id;
+  hello.number = number_;
   TUTTI_ASSIGN(hello.nonce, sdk::make_nonce());
   TUTTI_ASSIGN(hello.proof,
                sdk::prove(address_.secret, sdk::Side::kConnector, stream.challenge.nonce, hello.nonce, hello.proved()));

@@ -51,7 +51,8 @@ class Connecting : public sdk::Connecting {
   const Shared& shared_;
   Address address_;
   SocketAddress to_;
-  sdk::Nonce connection_{};  // random; the same on all streams
+  uint32_t number_ = 0;  // of this connection among those to the same address
+  Id connection_{};      // random; the same on all streams
   std::vector<Stream> streams_;
   std::optional<Time> silent_since_;  // the listener has not answered since then
   Time pause_until_{};

@@ -20,21 +20,99 @@ constexpr uint64_t kMaxMessage = uint64_t{1} << 40;
 constexpr Milliseconds kCheckInterval{250};
 constexpr uint32_t kMaxSkips = 128;    // a round of tests over all requests is shorter
 constexpr uint64_t kEagerLooks = 128;  // in a row, before a connection counts as idle
-constexpr uint64_t kIdleLooks = 16;    // an idle connection looks once in so many calls
+constexpr uint64_t kIdleLooks = 16;    // an idle connection looks once in so many rounds
+constexpr uint32_t kSilentReads = 8;   // empty reads per look at the clock
 
 }  // namespace
 
-Connection::Connection(std::vector<DataSocket> streams, bool sends, const Shared& shared)
-    : sends_(sends), shared_(shared) {
-  const std::string here = local_address(streams.front().fd()).to_string();
-  const std::string there = remote_address(streams.front().fd()).to_string();
-  ends_ = fmt::format("{} to {}", sends ? here : there, sends ? there : here);
+Connection::Connection(std::vector<DataSocket> streams, bool sends, const Shared& shared,
+                       std::optional<Partner> partner)
+    : sends_(sends), shared_(shared), partner_(shared.tls == nullptr ? partner : std::nullopt) {
   for (DataSocket& socket : streams) {
-    Stream& stream = streams_.emplace_back();
-    stream.socket = std::move(socket);
+    streams_.emplace_back().socket = std::make_shared<DataSocket>(std::move(socket));
   }
+  name_ends();
   if (!sends_) streams_.front().ahead = std::make_unique<uint8_t[]>(kReadAhead);
   for (Request& request : requests_) request.connection = this;
+  announced_.connection = this;
+  if (!partner_ || partner_->context == shared_.id) return;
+  const bool is_first = shared_.id < partner_->context;
+  if (is_first != sends_) move_ = Move::kMay;
+  offers_ = !is_first && !sends_;
+  if (is_first && sends_) shared_.pairs->offer_sent(partner_->connection, sockets());
+}
+
+/// The peer's other connection may use the sockets further. The peer learns that this connection has ended.
+Connection::~Connection() {
+  for (const Stream& stream : streams_) {
+    if (stream.socket->both_ways()) ::shutdown(stream.socket->fd().get(), sends_ ? SHUT_WR : SHUT_RDWR);
+  }
+}
+
+void Connection::name_ends() {
+  const std::string here = local_address(streams_.front().socket->fd()).to_string();
+  const std::string there = remote_address(streams_.front().socket->fd()).to_string();
+  ends_ = fmt::format("{} to {}", sends_ ? here : there, sends_ ? there : here);
+}
+
+Sockets Connection::sockets() const {
+  Sockets all;
+  for (const Stream& stream : streams_) all.push_back(stream.socket);
+  return all;
+}
+
+Pairs::Place Connection::place() const {
+  const Fd& socket = streams_.front().socket->fd();
+  return {partner_->context, partner_->number,
+          local_address(socket).ip_text() + " " + remote_address(socket).ip_text()};
+}
+
+/// A message has come, so the other end stands, and knows the connection.
+void Connection::offer() {
+  offers_ = false;
+  shared_.pairs->offer_received(place(), partner_->connection, sockets());
+}
+
+/// The present sockets have no piece left to send or to receive. The kernel may still hold sent data.
+bool Connection::all_moved() const {
+  return std::all_of(streams_.begin(), streams_.end(), [](const Stream& stream) { return stream.pieces.empty(); });
+}
+
+/// On the sender: looks for a connection from the other end, and says that it moves to the sockets of that connection.
+void Connection::announce() {
+  const uint64_t offers = shared_.pairs->offers();
+  if (offers == seen_offers_ || !all_moved()) return;
+  seen_offers_ = offers;
+  Pairs::Offer found = shared_.pairs->take_received(place());
+  if (found.sockets.empty()) return;
+  move_ = Move::kAnnounced;
+  next_ = std::move(found.sockets);
+  announcement_ = {{0, 0, kMoves}, found.connection};
+  announced_.open = 1;
+  streams_.front().pieces.push_back({reinterpret_cast<uint8_t*>(&announcement_), sizeof announcement_, &announced_});
+}
+
+/// On the receiver.
+Status Connection::follow(const Announcement& announcement) {
+  move_ = Move::kAnnounced;
+  next_ = shared_.pairs->find_sent(announcement.connection);
+  if (!next_.empty()) return {};
+  return {Code::kRemote, fmt::format("{}: the other end sends on over a connection that is closed", ends_)};
+}
+
+void Connection::move_to(Sockets sockets) {
+  move_ = Move::kNever;
+  auto ahead = std::move(streams_.front().ahead);
+  left_ = std::move(streams_);
+  streams_.clear();
+  for (auto& socket : sockets) {
+    shared_.prepare_sender(socket->fd());
+    socket->use_both_ways();
+    streams_.emplace_back().socket = std::move(socket);
+  }
+  streams_.front().ahead = std::move(ahead);
+  idle_ = nullptr;
+  name_ends();
 }
 
 Request* Connection::take_request() {
@@ -63,11 +141,16 @@ void Connection::cut(Request& request, uint8_t* data, uint64_t bytes, bool strip
 Status Connection::send(const void* data, uint64_t bytes, uint32_t tag, void* /*registration*/, sdk::Request*& out) {
   for (const Stream& stream : streams_) TUTTI_TRY(stream.ended);
   if (!sends_) return {Code::kInvalidArgument, "this connection only receives"};
+  if (move_ == Move::kMay) announce();
+  if (move_ == Move::kAnnounced) {
+    progress();
+    if (move_ == Move::kAnnounced) return {};  // the socket is full
+  }
   Request* const request = take_request();
   if (request == nullptr) return {};
   request->sends = true;
   const bool striped = streams_.size() > 1 && bytes >= shared_.stripe_bytes;
-  request->header = {bytes, tag, striped ? 1u : 0u};
+  request->header = {bytes, tag, striped ? kStriped : kWhole};
   request->count = request->matched = 1;
   streams_.front().pieces.push_back({reinterpret_cast<uint8_t*>(&request->header), sizeof(Header), request});
   ++request->open;
@@ -95,6 +178,7 @@ Status Connection::recv(uint32_t count, void* const* addresses, const uint64_t* 
   }
   receives_.push_back(request);
   idle_ = nullptr;  // its message may wait in the socket
+  empty_looks_ = 0;
   out = request;
   return {};
 }
@@ -102,7 +186,7 @@ Status Connection::recv(uint32_t count, void* const* addresses, const uint64_t* 
 Status Connection::test(sdk::Request& tested, bool& done, uint64_t* bytes) {
   auto& request = static_cast<Request&>(tested);
   if (!request.done()) {
-    if (!skips(request)) drive(request);
+    if (is_worth_a_look(request)) drive(request);
     if (!request.done()) return obstacle(request);
   }
   if (bytes != nullptr && !request.sends) std::copy_n(request.sizes.begin(), request.count, bytes);
@@ -111,17 +195,26 @@ Status Connection::test(sdk::Request& tested, bool& done, uint64_t* bytes) {
   return {};
 }
 
-/// The core tests many requests in turn. If one test has just found nothing to move, tests of other requests spare the
-/// system calls until that request is tested again.
-bool Connection::skips(const Request& request) {
-  if (idle_ == nullptr || idle_ == &request) return false;
-  return seen_arousals_ == shared_.arousals->load(std::memory_order_relaxed) && ++skips_ < kMaxSkips;
+/// A look at the sockets costs system calls. Tests of one round share a look: after a look that moved nothing, tests of
+/// other requests skip theirs until the same request is tested again. A connection that stays idle over many rounds
+/// looks in one round of kIdleLooks, so that it does not slow busy connections. Before a thread sleeps, it asks for
+/// events; each event makes all connections look at once.
+bool Connection::is_worth_a_look(const Request& request) {
+  const uint64_t arousals = shared_.arousals->load(std::memory_order_relaxed);
+  if (std::exchange(seen_arousals_, arousals) != arousals) {
+    empty_looks_ = 0;
+    return true;
+  }
+  if (idle_ != nullptr && idle_ != &request && ++skips_ < kMaxSkips) return false;
+  skips_ = 0;
+  return ++empty_looks_ <= kEagerLooks || empty_looks_ % kIdleLooks == 0;
 }
 
 void Connection::drive(const Request& request) {
   const uint64_t before = moves_;
   progress();
   idle_ = moves_ == before ? &request : nullptr;
+  if (moves_ != before) empty_looks_ = 0;
   skips_ = 0;
 }
 
@@ -129,14 +222,22 @@ void Connection::progress() {
   for (Stream& stream : streams_) {
     if (stream.ended.ok()) stream.ended = advance(stream);
   }
+  if (move_ != Move::kAnnounced || !all_moved() || next_.empty()) return;
+  move_to(std::move(next_));
+  progress();
 }
 
 Status Connection::advance(Stream& stream) {
-  if (!stream.socket.ready() && stream.socket.shake_hands() != 0) {
+  if (!stream.socket->ready() && stream.socket->shake_hands() != 0) {
     if (errno != EAGAIN) return lost(stream, errno);
     return sends_ ? check_acknowledged(stream) : Status();
   }
-  return sends_ ? write_out(stream) : fill(stream, &stream == &streams_.front());
+  if (sends_) return write_out(stream);
+  const uint64_t before = moves_;
+  TUTTI_TRY(fill(stream, &stream == &streams_.front()));
+  // Keep-alive of TCP does not find a silent host while the other direction of the socket has data under way.
+  const bool silent = moves_ == before && stream.socket->both_ways() && ++silent_reads_ % kSilentReads == 0;
+  return silent ? check_acknowledged(stream) : Status();
 }
 
 /// Why the request can never be done; ok if it can.
@@ -157,17 +258,17 @@ Status Connection::forged(const Stream& stream) const {
   Status why(Code::kMismatch,
              fmt::format("{}: TLS refuses what arrived ({}): a process on the path has changed it, or a device has "
                          "damaged it; check the machines and links between both ends",
-                         ends_, stream.socket.tls_failure()));
+                         ends_, stream.socket->tls_failure()));
   shared_.alarm->raise(why);
   return why;
 }
 
 Status Connection::lost(const Stream& stream, int error) const {
-  if (error == EBADMSG && stream.socket.has_tls()) return forged(stream);
+  if (error == EBADMSG && stream.socket->has_tls()) return forged(stream);
   std::string why = errno_text(error);
   if (error == 0) {
     why = "the process at the other end closed it";
-  } else if (error == ENODATA && stream.socket.has_tls()) {
+  } else if (error == ENODATA && stream.socket->has_tls()) {
     why =
         "it was cut without the end that TLS demands; the process at the other end may have ended, or a process on "
         "the path has cut it";
@@ -190,7 +291,7 @@ Status Connection::check_acknowledged(Stream& stream) const {
   stream.next_check = now + kCheckInterval;
   tcp_info info{};
   socklen_t length = sizeof info;
-  if (getsockopt(stream.socket.fd().get(), IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return {};
+  if (getsockopt(stream.socket->fd().get(), IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return {};
   if (info.tcpi_unacked == 0 || info.tcpi_bytes_acked != stream.acknowledged) {
     stream.acknowledged = info.tcpi_bytes_acked;
     stream.acknowledged_since = now;
@@ -221,7 +322,7 @@ Status Connection::write_out(Stream& stream) {
     std::array<iovec, kMaxVectors> vectors{};
     const size_t count = std::min(kMaxVectors, stream.pieces.size());
     for (size_t i = 0; i < count; ++i) vectors[i] = {stream.pieces[i].data, stream.pieces[i].bytes};
-    const ssize_t sent = stream.socket.send(std::span(vectors).first(count));
+    const ssize_t sent = stream.socket->send(std::span(vectors).first(count));
     if (sent < 0) {
       if (errno == EAGAIN || errno == EWOULDBLOCK) return check_acknowledged(stream);
       if (errno == EINTR) continue;
@@ -238,7 +339,7 @@ Status Connection::write_out(Stream& stream) {
 Result<size_t> Connection::read(Stream& stream, uint8_t* to, size_t bytes) {
   if (std::exchange(stream.drained, false)) return size_t{0};
   for (;;) {
-    const ssize_t got = stream.socket.recv(to, bytes, stream.drained);
+    const ssize_t got = stream.socket->recv(to, bytes, stream.drained);
     if (got > 0) {
       ++moves_;
       return static_cast<size_t>(got);
@@ -252,7 +353,7 @@ Result<size_t> Connection::read(Stream& stream, uint8_t* to, size_t bytes) {
 Status Connection::fill(Stream& stream, bool first) {
   for (;;) {
     if (stream.pieces.empty()) {
-      if (!first) return {};
+      if (!first || move_ == Move::kAnnounced) return {};
       TUTTI_ASSIGN(const bool found, next_message());
       if (!found) return {};
       continue;
@@ -272,39 +373,46 @@ Status Connection::fill(Stream& stream, bool first) {
   }
 }
 
-/// A look for a message costs a system call. A rank that polls all of its connections looks seldom at idle connections,
-/// so that they do not slow busy connections. Before a thread sleeps, it asks for events; each event makes all
-/// connections look at once.
-bool Connection::is_worth_a_look() {
-  const uint64_t arousals = shared_.arousals->load(std::memory_order_relaxed);
-  if (std::exchange(seen_arousals_, arousals) != arousals) empty_looks_ = 0;
-  ++empty_looks_;
-  return empty_looks_ <= kEagerLooks || empty_looks_ % kIdleLooks == 0;
+/// Reads on until `bytes` bytes are there. False: not yet.
+Result<bool> Connection::read_ahead(Stream& stream, size_t bytes) {
+  if (stream.ahead_end - stream.ahead_begin >= bytes) return true;
+  std::memmove(stream.ahead.get(), stream.ahead.get() + stream.ahead_begin, stream.ahead_end - stream.ahead_begin);
+  stream.ahead_end -= std::exchange(stream.ahead_begin, 0);
+  TUTTI_ASSIGN(const size_t got, read(stream, stream.ahead.get() + stream.ahead_end, kReadAhead - stream.ahead_end));
+  stream.ahead_end += got;
+  return stream.ahead_end - stream.ahead_begin >= bytes;
 }
 
 /// Reads the next header from stream 0 and finds its receive. False: not there yet, or no receive is posted for it yet.
 Result<bool> Connection::next_message() {
   if (receives_.empty()) return false;
   Stream& stream = streams_.front();
-  if (stream.ahead_end - stream.ahead_begin < sizeof(Header)) {
-    if (!is_worth_a_look()) return false;
-    std::memmove(stream.ahead.get(), stream.ahead.get() + stream.ahead_begin, stream.ahead_end - stream.ahead_begin);
-    stream.ahead_end -= std::exchange(stream.ahead_begin, 0);
-    TUTTI_ASSIGN(const size_t got, read(stream, stream.ahead.get() + stream.ahead_end, kReadAhead - stream.ahead_end));
-    stream.ahead_end += got;
-    if (got > 0) empty_looks_ = 0;
-    if (stream.ahead_end - stream.ahead_begin < sizeof(Header)) return false;
+  TUTTI_ASSIGN(const bool found, read_ahead(stream, sizeof(Header)));
+  if (!found) return false;
+  Announcement next;
+  std::memcpy(&next.header, stream.ahead.get() + stream.ahead_begin, sizeof next.header);
+  if (next.header.form == kMoves && move_ == Move::kMay) {
+    TUTTI_ASSIGN(const bool whole, read_ahead(stream, sizeof next));
+    if (!whole) return false;
+    std::memcpy(&next, stream.ahead.get() + stream.ahead_begin, sizeof next);
+    stream.ahead_begin += sizeof next;
+    TUTTI_TRY(follow(next));
+    return false;
   }
-  Header header;
-  std::memcpy(&header, stream.ahead.get() + stream.ahead_begin, sizeof header);
-  if (header.bytes > kMaxMessage || header.striped > 1) {
+  if (next.header.bytes > kMaxMessage || next.header.form > kStriped) {
     return Status(Code::kRemote, fmt::format("{}: received a damaged header", ends_));
   }
+  if (offers_) offer();
+  return match(next.header);
+}
+
+/// False: no receive is posted for the message yet.
+Result<bool> Connection::match(const Header& header) {
   for (auto it = receives_.begin(); it != receives_.end(); ++it) {
     Request& request = **it;
     for (uint32_t i = 0; i < request.count; ++i) {
       if (request.taken[i] || request.tags[i] != header.tag) continue;
-      stream.ahead_begin += sizeof header;
+      streams_.front().ahead_begin += sizeof header;
       TUTTI_TRY(accept(header, request, i));
       if (request.matched == request.count) receives_.erase(it);
       return true;
@@ -322,7 +430,7 @@ Status Connection::accept(const Header& header, Request& request, uint32_t index
   request.taken[index] = true;
   ++request.matched;
   request.sizes[index] = header.bytes;
-  cut(request, request.addresses[index], header.bytes, header.striped != 0);
+  cut(request, request.addresses[index], header.bytes, header.form == kStriped);
   return {};
 }
 

@@ -6,10 +6,12 @@
 #include <array>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "data_socket.h"
+#include "pairs.h"
 #include "shared.h"
 #include "system.h"
 #include "tutti/sdk/network.h"
@@ -46,7 +48,9 @@ struct Piece {
 /// waits in the socket, and with it all behind it.
 class Connection : public sdk::Connection {
  public:
-  Connection(std::vector<DataSocket> streams, bool sends, const Shared& shared);
+  /// Without a partner, the connection does not pair up.
+  Connection(std::vector<DataSocket> streams, bool sends, const Shared& shared, std::optional<Partner> partner = {});
+  ~Connection() override;
 
   /// Null request: too many outstanding. kInvalidArgument for the wrong direction or too large a group.
   Status send(const void* data, uint64_t bytes, uint32_t tag, void* registration, sdk::Request*& request) override;
@@ -60,31 +64,52 @@ class Connection : public sdk::Connection {
   static constexpr size_t kReadAhead = 8 << 10;
 
   struct Stream {
-    DataSocket socket;
-    std::deque<Piece> pieces;  // to be sent, or to be received, in order
+    std::shared_ptr<DataSocket> socket;  // of a pair of connections, if it carries data both ways
+    std::deque<Piece> pieces;            // to be sent, or to be received, in order
     Status ended;  // why nothing more can go over it; the others go on, as they may hold what was sent before
     // Bytes read from the socket before it was known where they belong; only stream 0 reads ahead.
     std::unique_ptr<uint8_t[]> ahead;
     size_t ahead_begin = 0;
     size_t ahead_end = 0;
     bool drained = false;  // the last read has emptied the socket
-    // On a sender: how far the other host has acknowledged, and since when no more.
+    // On a socket that sends: how far the other host has acknowledged, and since when no more.
     uint64_t acknowledged = 0;
     Time acknowledged_since{};
     Time next_check{};
   };
 
+  /// The way of a connection to the sockets of its pair.
+  enum class Move {
+    kNever,     // it stays
+    kMay,       // it sends, and looks for a pair; or it receives, and its sender may move
+    kAnnounced  // the header that says so is on its way, or has come
+  };
+  struct Announcement {
+    Header header;
+    Id connection{};
+  };
+  static_assert(sizeof(Announcement) == sizeof(Header) + sizeof(Id));
+
   Request* take_request();
   void cut(Request& request, uint8_t* data, uint64_t bytes, bool striped);
-  bool skips(const Request& request);
+  bool is_worth_a_look(const Request& request);
   void drive(const Request& request);
   void progress();
+  bool all_moved() const;
+  void announce();
+  Status follow(const Announcement& announcement);
+  void move_to(Sockets sockets);
+  void offer();
+  Pairs::Place place() const;
+  Sockets sockets() const;
+  void name_ends();
   Status advance(Stream& stream);
   Status obstacle(const Request& request) const;
   Status write_out(Stream& stream);
   Status fill(Stream& stream, bool first);
   Result<bool> next_message();
-  bool is_worth_a_look();
+  Result<bool> read_ahead(Stream& stream, size_t bytes);
+  Result<bool> match(const Header& header);
   Status accept(const Header& header, Request& request, uint32_t index);
   Result<size_t> read(Stream& stream, uint8_t* to, size_t bytes);
   void consume(Stream& stream, size_t bytes);
@@ -94,15 +119,24 @@ class Connection : public sdk::Connection {
 
   const bool sends_;
   const Shared& shared_;
-  std::string ends_;  // "10.0.0.1:4000 to 10.0.0.2:4001", for messages
+  const std::optional<Partner> partner_;
+  Move move_ = Move::kNever;
+  bool offers_ = false;  // its first message makes it a pair's first connection
+  uint64_t seen_offers_ = 0;
+  Announcement announcement_;
+  Request announced_;         // pieces of the announcement
+  Sockets next_;              // sockets to move to
+  std::vector<Stream> left_;  // streams before the move; closed with the connection
+  std::string ends_;          // "10.0.0.1:4000 to 10.0.0.2:4001", for messages
   std::vector<Stream> streams_;
   std::array<Request, kMaxRequests> requests_;
   std::deque<Request*> receives_;  // posted and not fully matched, in order
   uint64_t moves_ = 0;             // reads and writes that moved bytes
   const Request* idle_ = nullptr;  // the request whose test last moved nothing
   uint32_t skips_ = 0;             // tests of other requests since
-  uint64_t empty_looks_ = 0;       // at stream 0 for a message, in a row
+  uint64_t empty_looks_ = 0;       // rounds of tests that moved nothing, in a row
   uint64_t seen_arousals_ = 0;
+  uint32_t silent_reads_ = 0;
 };
 
 }  // namespace tutti::net_socket

@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
+#include <atomic>
 #include <cerrno>
 #include <memory>
 #include <span>
@@ -16,17 +17,28 @@
 
 namespace tutti::net_socket {
 
-/// Functions return as those of sockets do, and as those of TlsStream. One thread at a time.
+/// Functions return as the functions of sockets and of TlsStream do. One thread at a time; without TLS, one thread
+/// that sends and one thread that receives.
 class DataSocket {
  public:
   DataSocket() = default;
   explicit DataSocket(Fd socket, std::unique_ptr<TlsStream> tls = nullptr)
       : socket_(std::move(socket)), tls_(std::move(tls)) {}
+  DataSocket(DataSocket&& other) noexcept
+      : socket_(std::move(other.socket_)), tls_(std::move(other.tls_)), both_ways_(other.both_ways_.load()) {}
+  DataSocket& operator=(DataSocket&&) = delete;
+  ~DataSocket() {
+    if (both_ways_) drain();
+  }
 
   const Fd& fd() const { return socket_; }
   bool has_tls() const { return tls_ != nullptr; }
   /// TLS's complaint, after EBADMSG.
   std::string tls_failure() const { return tls_ != nullptr ? tls_->failure() : std::string(); }
+
+  /// From now on the socket carries data both ways.
+  void use_both_ways() { both_ways_ = true; }
+  bool both_ways() const { return both_ways_.load(std::memory_order_relaxed); }
 
   /// Data can go. Without TLS this is so from the start.
   bool ready() const { return tls_ == nullptr || tls_->ready(); }
@@ -48,8 +60,18 @@ class DataSocket {
   }
 
  private:
+  /// Takes received data that no thread has read. A close with unread data would drop the sent data that is still on its
+  /// way.
+  void drain() {
+    ::shutdown(socket_.get(), SHUT_WR);
+    for (int reads = 0; reads < 64; ++reads) {
+      if (::recv(socket_.get(), nullptr, 1 << 20, MSG_DONTWAIT | MSG_TRUNC) <= 0) return;  // TCP drops the bytes
+    }
+  }
+
   Fd socket_;
-  std::unique_ptr<TlsStream> tls_;  // ends before its socket
+  std::unique_ptr<TlsStream> tls_;      // ends before its socket
+  std::atomic<bool> both_ways_{false};  // set by the thread that moves, read by the thread of the other direction
 };
 
 }  // namespace tutti::net_socket

@@ -44,6 +44,7 @@ Result<std::unique_ptr<Listener>> Listener::open(const SocketAddress& address, c
   out.family = static_cast<uint16_t>(bound.family());
   out.port = bound.port();
   out.streams = shared.streams;
+  out.context = shared.id;
   out.tls = shared.tls != nullptr ? 1 : 0;
   const auto ip = bound.ip();
   std::copy(ip.begin(), ip.end(), out.ip.begin());
@@ -179,10 +180,12 @@ void Listener::introduce(Guest& guest) {
 
 bool Listener::join(Guest& guest, const sdk::Proof& proof, const StreamKey& key) {
   const Hello& hello = guest.hello;
-  auto group =
-      std::find_if(groups_.begin(), groups_.end(), [&](const Group& g) { return g.connection == hello.connection; });
+  auto group = std::find_if(groups_.begin(), groups_.end(),
+                            [&](const Group& g) { return g.partner.connection == hello.connection; });
   if (group == groups_.end()) {
-    group = groups_.insert(group, Group{hello.connection, std::vector<Stream>(hello.streams), hello.streams,
+    group = groups_.insert(group, Group{{hello.context, hello.connection, hello.number},
+                                        std::vector<Stream>(hello.streams),
+                                        hello.streams,
                                         time_in(std::max<Milliseconds>(kHelloLimit, shared_.limit()))});
   }
   Stream& place = group->streams[hello.stream];
@@ -209,9 +212,10 @@ Result<std::unique_ptr<Connection>> Listener::take_whole() {
                  shared_.make_stream(std::move(stream.socket), TlsStream::Role::kReceives, stream.key));
     sockets.push_back(std::move(socket));
   }
+  const Partner partner = whole->partner;
   groups_.erase(whole);
   if (!good) return std::unique_ptr<Connection>();  // the other side finds it closed, and connects again
-  return std::make_unique<Connection>(std::move(sockets), false, shared_);
+  return std::make_unique<Connection>(std::move(sockets), false, shared_, partner);
 }
 
 }  // namespace tutti::net_socket

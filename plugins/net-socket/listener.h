@@ -45,7 +45,7 @@ class Listener : public sdk::Listener {
     StreamKey key;       ///< with TLS
   };
   struct Group {
-    std::array<std::byte, 16> connection{};
+    Partner partner;  ///< the other end
     std::vector<Stream> streams;
     uint32_t missing = 0;
     Time deadline;

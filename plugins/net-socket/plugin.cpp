@@ -137,6 +137,7 @@ class SocketNetwork : public sdk::Network {
   Result<std::unique_ptr<sdk::NetworkContext>> create(uint64_t /*communicator*/) override {
     Shared shared;
     shared.host = host();
+    TUTTI_ASSIGN(shared.id, sdk::make_nonce());
     shared.streams = static_cast<uint32_t>(host().integer("streams"));
     shared.stripe_bytes = static_cast<uint64_t>(host().integer("stripe_min"));
     shared.buffer_bytes = static_cast<int>(host().integer("buffer"));

@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "data_socket.h"
+#include "pairs.h"
 #include "system.h"
 #include "tls.h"
 #include "tutti/sdk/plugin.h"
@@ -45,6 +46,8 @@ struct Shared {
   Fd events;                       ///< epoll, edge-triggered, of every socket with data, and of listeners
   std::shared_ptr<const Tls> tls;  ///< null: data go in clear
   std::unique_ptr<Alarm> alarm = std::make_unique<Alarm>();
+  Id id{};                                                   ///< of the context
+  std::unique_ptr<Pairs> pairs = std::make_unique<Pairs>();  ///< not used with TLS
 
   /// A stream of a connection, after the proofs. `key` is used with TLS only.
   Result<DataSocket> make_stream(Fd socket, TlsStream::Role role, const StreamKey& key) const;

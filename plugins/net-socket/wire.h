@@ -19,6 +19,8 @@
 
 namespace tutti::net_socket {
 
+/// Names a context, or a connection; random.
+using Id = sdk::Nonce;
 using Secret = std::array<std::byte, 16>;
 
 /// The handle of listen(): the address to connect to, and the secret that both sides prove to know.
@@ -29,10 +31,11 @@ struct Address {
   std::array<uint8_t, 16> ip{};
   Secret secret{};
   uint32_t tls = 0;  ///< 1: TLS follows the proofs
+  Id context{};      ///< the listener's
 };
 static_assert(sizeof(Address) <= 128);
 
-inline constexpr uint64_t kMagic = 0x33306b636f735454;  // "TTsock03"
+inline constexpr uint64_t kMagic = 0x34306b636f735454;  // "TTsock04"
 
 /// First bytes of the listener on every stream.
 struct Challenge {
@@ -47,13 +50,16 @@ struct Hello {
   std::array<std::byte, 16> connection{};  ///< random; the same on all streams of one connection
   uint32_t stream = 0;
   uint32_t streams = 0;
+  Id context{};         ///< the sender's
+  uint32_t number = 0;  ///< of the connections from this context to this address (pairs.h)
+  uint32_t reserved = 0;
   sdk::Nonce nonce{};
   sdk::Proof proof{};
 
   /// The message that both proofs cover.
-  std::span<const std::byte> proved() const { return std::as_bytes(std::span(this, 1)).first(32); }
+  std::span<const std::byte> proved() const { return std::as_bytes(std::span(this, 1)).first(56); }
 };
-static_assert(sizeof(Hello) == 80 && offsetof(Hello, nonce) == 32);
+static_assert(sizeof(Hello) == 104 && offsetof(Hello, nonce) == 56);
 
 /// The pre-shared key of one stream with TLS, and its name in TLS's handshake.
 struct StreamKey {
@@ -76,12 +82,14 @@ inline Result<StreamKey> stream_key(const Secret& secret, const sdk::Nonce& chal
 }
 
 /// Before every message, on stream 0. A payload below the stripe limit follows on stream 0; a longer one is cut into
-/// one part per stream.
+/// one part per stream. The last header of a connection that moves (pairs.h) is followed by the Id of the connection on
+/// whose sockets the next header comes.
 struct Header {
   uint64_t bytes = 0;
   uint32_t tag = 0;
-  uint32_t striped = 0;
+  uint32_t form = 0;
 };
 static_assert(sizeof(Header) == 16);
+enum Form : uint32_t { kWhole, kStriped, kMoves };  ///< values of Header::form
 
 }  // namespace tutti::net_socket

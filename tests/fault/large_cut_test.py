@@ -22,8 +22,10 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
 import hosts  # noqa: E402
+from tally import Tally  # noqa: E402
 
 ARGS = None
+COUNTS = {"named": 0, "completed": 0, "failed": 0, "hung": 0}  # of runs, for the tally
 PEER_LOSS_S = 3
 LOST_S = 2 * PEER_LOSS_S + 1  # the silence after which net-socket calls a connection lost
 TOLD_S = 2 + 6  # the hub is asked first; then all ranks are told, and end
@@ -78,7 +80,11 @@ class LargeCall(unittest.TestCase):
         deadline = time.monotonic() + within_s
         outputs = []
         for rank in self.ranks:
-            out, _ = rank.communicate(timeout=max(0.1, deadline - time.monotonic()))
+            try:
+                out, _ = rank.communicate(timeout=max(0.1, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                COUNTS["hung"] += 1
+                self.fail(f"rank {len(outputs)} has not ended {within_s:.0f} s after the link's last change")
             outputs.append((rank.returncode, out))
         return outputs
 
@@ -91,6 +97,7 @@ class LargeCall(unittest.TestCase):
         ends = self.ends(END_S)
         self.assertEqual([code for code, _ in ends], [0, 0], ends)
         self.assertRegex(ends[0][1], r"wrong 0\b", "rank 0 prints the count of wrong elements")
+        COUNTS["completed"] += 1
 
     def test_a_cut_without_end(self):
         self.start()
@@ -99,6 +106,8 @@ class LargeCall(unittest.TestCase):
         for code, out in self.ends(1.5 * LOST_S + TOLD_S):
             self.assertGreater(code, 0, out)
             self.assertRegex(out, BOTH_ENDS)
+        COUNTS["failed"] += 1
+        COUNTS["named"] += 1
         print(f"both ranks failed {time.monotonic() - cut_at:.1f} s after the cut", file=sys.stderr)
 
 
@@ -112,7 +121,10 @@ def main():
     hosts.isolate()
     hosts.require_links()
     suite = unittest.defaultTestLoader.loadTestsFromTestCase(LargeCall)
-    return 0 if unittest.TextTestRunner(verbosity=2).run(suite).wasSuccessful() else 1
+    result = unittest.TextTestRunner(verbosity=2).run(suite)
+    problems = len(result.failures) + len(result.errors)
+    Tally("link cut in a large call", result.testsRun, **COUNTS, problems=problems).tell()
+    return 0 if result.wasSuccessful() else 1
 
 
 if __name__ == "__main__":

@@ -7,8 +7,9 @@ suite.py BUILD --long [SECONDS]     rounds with random times and random programs
 suite.py BUILD --only kills cuts    the named kinds
 
 BUILD is a build folder with the tool and the tests. Kinds that need root are left out without it, and reported. Each
-round of --long has 100 kills, 20 cuts of 1 s to 15 s, 10 stops, 100 pairs of programs, 2,000 strangers of each kind at
-every port, and 2,000 strangers while ranks join. The failures stand in --log, with the seeds that repeat them.
+round of --long has 100 kills, 20 cuts of 1 s to 15 s, 2 cuts in an all_reduce of 1 GiB, 10 stops, 100 pairs of
+programs, 2,000 strangers of each kind at every port, and 2,000 strangers while ranks join. The failures stand in
+--log, with the seeds that repeat them.
 """
 import argparse
 import os
@@ -34,11 +35,13 @@ class Kind:
     short: list = field(default_factory=list)
     long: list = field(default_factory=list)
     variables: dict = field(default_factory=dict)  # {name: (short, long)} of the environment
+    only_long: bool = False  # too long for the short round
 
 
 KINDS = [
     Kind("kills", "kill_test.py", [], ["--long", "100"]),
     Kind("cuts", "cut_test.py", [], ["--long", "20", "--parallel", "8"]),
+    Kind("large-cuts", "large_cut_test.py", only_long=True),
     Kind("stops", "stop_test.py", [], ["--long", "10"]),
     Kind("programs", "fault_programs_test", variables={"PROGRAM_PAIRS": ("20", "100")}),
     Kind("strangers", "strangers_test.py"),
@@ -108,7 +111,8 @@ def main():
     parser.add_argument("--log", type=pathlib.Path, default=None, help="BUILD/fault-suite.log")
     request = parser.parse_args()
     build = request.build.resolve()
-    kinds = [kind for kind in KINDS if not request.only or kind.name in request.only]
+    kinds = [kind for kind in KINDS if kind.name in request.only] if request.only else \
+        [kind for kind in KINDS if request.long > 0 or not kind.only_long]
     log = request.log or build / "fault-suite.log"
     began, rounds = time.monotonic(), 0
     with open(log, "w", encoding="utf-8") as failures:

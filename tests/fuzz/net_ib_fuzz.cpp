@@ -6,13 +6,13 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "fuzz/stranger.h"
 #include "net-ib/connecting.h"
 #include "net-ib/handshake.h"
 #include "net-ib/listener.h"
@@ -21,20 +21,7 @@ namespace {
 
 using namespace tutti::net_ib;
 using tutti::Code;
-using Bytes = std::span<const uint8_t>;
-
-void demand(bool holds) {
-  if (!holds) std::abort();
-}
-
-template <class T>
-T object_from(Bytes& bytes) {
-  T out;
-  const size_t size = std::min(bytes.size(), sizeof out);
-  std::memcpy(static_cast<void*>(&out), bytes.data(), size);
-  bytes = bytes.subspan(size);
-  return out;
-}
+using namespace tutti::fuzz;
 
 const Shared& shared() {
   static const std::unique_ptr<Shared> one = [] {
@@ -56,30 +43,6 @@ std::vector<Port> ports() {
   return {port};
 }
 
-Fd dial(uint16_t port) {
-  Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in to{};
-  to.sin_family = AF_INET;
-  to.sin_port = htons(port);
-  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  demand(::connect(socket.get(), reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0);
-  const linger at_once{1, 0};  // no port waits in TIME_WAIT
-  setsockopt(socket.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
-  return socket;
-}
-
-template <class T>
-bool hear(Listener& listener, const Fd& socket, T& to) {
-  for (size_t read = 0; read < sizeof to;) {
-    demand(listener.accept().ok());
-    auto* const place = reinterpret_cast<uint8_t*>(&to) + read;
-    const ssize_t got = ::recv(socket.get(), place, sizeof to - read, MSG_DONTWAIT);
-    if (got == 0) return false;
-    if (got > 0) read += static_cast<size_t>(got);
-  }
-  return true;
-}
-
 /// `proves`: the hello carries the right proof; its other bytes may be anything. Then the answer is a refusal that is
 /// proved.
 void hear_hello(Bytes bytes, bool proves) {
@@ -91,7 +54,7 @@ void hear_hello(Bytes bytes, bool proves) {
     listener = *Listener::open(shared(), ports(), raw);
     handle = *read_handle(raw);
   }
-  const Fd socket = dial(handle.port);
+  const Fd socket = dial<Fd>(handle.port);
   Challenge challenge;
   demand(hear(*listener, socket, challenge) && check_challenge(challenge, "here").ok());
   const size_t length = proves ? sizeof(Hello) : std::min(bytes.size(), sizeof(Hello));
@@ -101,7 +64,7 @@ void hear_hello(Bytes bytes, bool proves) {
     hello.proof = *tutti::sdk::prove(handle.secret, tutti::sdk::Side::kConnector, challenge.nonce, hello.nonce,
                                      proved(hello.rails));
   }
-  if (length > 0) ::send(socket.get(), &hello, length, MSG_NOSIGNAL);
+  say(socket, &hello, length);
   if (proves) {
     Welcome welcome;
     demand(hear(*listener, socket, welcome));
@@ -124,14 +87,9 @@ void answer_connecting(Bytes bytes) {
   std::memcpy(raw.bytes, &handle, sizeof handle);
   auto connecting = *Connecting::start(shared(), ports(), raw);
   demand(connecting->advance().ok());
-  Fd socket;
-  while (!socket.valid()) socket = Fd(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
-  if (!bytes.empty()) ::send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
-  for (int round = 0; round < 3; ++round) {
-    auto made = connecting->advance();
-    if (!made.ok()) return;
-    demand(*made == nullptr);  // there is no device
-  }
+  const Fd socket = take_guest(listener);
+  say(socket, bytes.data(), bytes.size());
+  drive_in_vain(*connecting);  // there is no device
 }
 
 /// A handle, a hello, a welcome and two rails, with and without a proof.
@@ -160,23 +118,8 @@ void check_all(Bytes bytes, bool proves) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  if (size == 0) return 0;
-  const Bytes bytes(data + 1, size - 1);
-  switch (data[0] % 5) {
-    case 0:
-      hear_hello(bytes, false);
-      break;
-    case 1:
-      hear_hello(bytes, true);
-      break;
-    case 2:
-      answer_connecting(bytes);
-      break;
-    case 3:
-      check_all(bytes, false);
-      break;
-    default:
-      check_all(bytes, true);
-  }
-  return 0;
+  return choose(
+      data, size,
+      {[](Bytes bytes) { hear_hello(bytes, false); }, [](Bytes bytes) { hear_hello(bytes, true); }, answer_connecting,
+       [](Bytes bytes) { check_all(bytes, false); }, [](Bytes bytes) { check_all(bytes, true); }});
 }

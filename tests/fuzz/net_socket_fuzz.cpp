@@ -6,12 +6,12 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <span>
 #include <vector>
 
+#include "fuzz/stranger.h"
 #include "net-socket/connecting.h"
 #include "net-socket/connection.h"
 #include "net-socket/listener.h"
@@ -20,7 +20,7 @@
 namespace {
 
 using namespace tutti::net_socket;
-using Bytes = std::span<const uint8_t>;
+using namespace tutti::fuzz;
 
 const Shared& shared(uint32_t streams) {
   static std::unique_ptr<Shared> all[2];
@@ -35,19 +35,6 @@ const Shared& shared(uint32_t streams) {
   return *one;
 }
 
-void demand(bool holds) {
-  if (!holds) std::abort();
-}
-
-Fd dial(const Address& address) {
-  Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const SocketAddress to(std::span(address.ip).first(4), address.port);
-  demand(::connect(socket.get(), to.data(), to.size()) == 0);
-  const linger at_once{1, 0};  // no port waits in TIME_WAIT
-  setsockopt(socket.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
-  return socket;
-}
-
 SocketAddress loopback() {
   const uint8_t ip[] = {127, 0, 0, 1};
   return SocketAddress(ip, 0);
@@ -58,22 +45,16 @@ void hear_hello(Bytes bytes, bool proves) {
   static std::unique_ptr<Listener> listener;
   static unsigned inputs = 0;
   if (inputs++ % 64 == 0) listener = *Listener::open(loopback(), shared(2));  // drops half of a connection's streams
-  const Fd socket = dial(listener->address());
+  const Fd socket = dial<Fd>(listener->address().port);
   Challenge challenge;
-  for (size_t read = 0; read < sizeof challenge;) {
-    demand(listener->accept().ok());
-    auto* const to = reinterpret_cast<uint8_t*>(&challenge) + read;
-    const ssize_t got = ::recv(socket.get(), to, sizeof challenge - read, MSG_DONTWAIT);
-    if (got > 0) read += static_cast<size_t>(got);
-  }
-  Hello hello;
-  std::memcpy(&hello, bytes.data(), std::min(bytes.size(), sizeof hello));
+  demand(hear(*listener, socket, challenge));
+  const size_t length = proves ? sizeof(Hello) : std::min(bytes.size(), sizeof(Hello));
+  Hello hello = object_from<Hello>(bytes);
   if (proves) {
     hello.proof = *tutti::sdk::prove(listener->address().secret, tutti::sdk::Side::kConnector, challenge.nonce,
                                      hello.nonce, hello.proved());
   }
-  const size_t length = proves ? sizeof hello : std::min(bytes.size(), sizeof hello);
-  if (length > 0) ::send(socket.get(), &hello, length, MSG_NOSIGNAL);
+  say(socket, &hello, length);
   for (int round = 0; round < 3; ++round) {
     auto accepted = listener->accept();
     demand(accepted.ok());
@@ -81,7 +62,7 @@ void hear_hello(Bytes bytes, bool proves) {
   }
 }
 
-/// A listener that answers with these bytes.
+/// A connect whose listener answers with these bytes.
 void answer_connecting(Bytes bytes) {
   static const Fd listener = *listen_on(loopback());
   Address address;
@@ -92,14 +73,9 @@ void answer_connecting(Bytes bytes) {
   std::copy(std::begin(ip), std::end(ip), address.ip.begin());
   auto connecting = *Connecting::start(address, shared(1));
   demand(connecting->advance().ok());
-  Fd socket;
-  while (!socket.valid()) socket = Fd(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
-  if (!bytes.empty()) ::send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
-  for (int round = 0; round < 3; ++round) {
-    auto made = connecting->advance();
-    if (!made.ok()) return;
-    demand(*made == nullptr);  // none of these bytes is a proof
-  }
+  const Fd socket = take_guest(listener);
+  say(socket, bytes.data(), bytes.size());
+  drive_in_vain(*connecting);  // none of these bytes is a proof
 }
 
 /// As the sender of messages, over two streams that take turns in parts.
@@ -114,7 +90,8 @@ void receive(Bytes bytes) {
   }
   std::vector<std::vector<uint8_t>> buffers;
   std::vector<tutti::sdk::Request*> requests;
-  Connection connection(std::move(near), false, shared(2));
+  const Partner partner{{std::byte{1}}, {std::byte{2}}, 0};  // the greater id, so that its sender may move
+  Connection connection(std::move(near), false, shared(2), partner);
   for (uint64_t size : {0u, 1u, 16u, 100u, 1000u}) {
     buffers.emplace_back(size);
     void* address = buffers.back().data();
@@ -145,20 +122,7 @@ void receive(Bytes bytes) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  if (size == 0) return 0;
-  const Bytes bytes(data + 1, size - 1);
-  switch (data[0] % 4) {
-    case 0:
-      hear_hello(bytes, false);
-      break;
-    case 1:
-      hear_hello(bytes, true);
-      break;
-    case 2:
-      answer_connecting(bytes);
-      break;
-    default:
-      receive(bytes);
-  }
-  return 0;
+  return choose(data, size,
+                {[](Bytes bytes) { hear_hello(bytes, false); }, [](Bytes bytes) { hear_hello(bytes, true); },
+                 answer_connecting, receive});
 }

@@ -1,5 +1,7 @@
 tutti_test(net_socket_test SOURCES net_socket_test.cpp LABELS concurrent TIMEOUT 60)
 add_dependencies(net_socket_test tutti-net-socket)
+tutti_test(net_socket_pairs_test SOURCES net_socket_pairs_test.cpp LABELS concurrent TIMEOUT 60)
+add_dependencies(net_socket_pairs_test tutti-net-socket)
 tutti_test(net_socket_strangers_test SOURCES net_socket_strangers_test.cpp LABELS concurrent TIMEOUT 60)
 add_dependencies(net_socket_strangers_test tutti-net-socket)
 target_include_directories(net_socket_strangers_test PRIVATE ${PROJECT_SOURCE_DIR}/plugins)

@@ -79,8 +79,9 @@ bool is_closed(const base::Fd& socket) {
   return got == 0 || (got < 0 && errno == ECONNRESET);
 }
 
-Hello answer(const Challenge& challenge, const net_socket::Secret& secret) {
+Hello answer(const Challenge& challenge, const net_socket::Secret& secret, const net_socket::Id& context = {}) {
   Hello hello;
+  hello.context = context;
   hello.connection = test::required(sdk::make_nonce());
   hello.streams = 1;
   hello.nonce = test::required(sdk::make_nonce());
@@ -99,11 +100,11 @@ Challenge challenge_of(SocketNetwork& net, const base::Fd& socket) {
 }
 
 /// A friend made by hand: its socket, and the plugin's receiving connection.
-std::pair<base::Fd, void*> befriend(SocketNetwork& net) {
+std::pair<base::Fd, void*> befriend(SocketNetwork& net, const net_socket::Id& context = {}) {
   const Address address = address_of(net.handle());
   base::Fd socket = connect_to(address);
   const Challenge challenge = challenge_of(net, socket);
-  const Hello hello = answer(challenge, address.secret);
+  const Hello hello = answer(challenge, address.secret, context);
   write_whole(socket, hello);
   void* connection = accept_until(net, [](void* made) { return made != nullptr; });
   net.owns(connection);
@@ -182,6 +183,19 @@ TEST(Handshake, DamagedHeadersEndTheConnection) {
     EXPECT_EQ(test_until_done(net, request), TUTTI_REMOTE);
     EXPECT_THAT(plugin::take_failure_text(), HasSubstr("damaged header"));
   }
+}
+
+TEST(Handshake, AMoveToAnUnknownConnectionEndsTheConnection) {
+  SocketNetwork net(kOneStream);
+  net_socket::Id greatest;
+  greatest.fill(std::byte{0xff});  // its connections may move
+  const auto [socket, connection] = befriend(net, greatest);
+  std::vector<uint8_t> out(5);
+  void* request = net.recv(connection, out, 3);
+  write_whole(socket, Header{0, 0, net_socket::kMoves});
+  write_whole(socket, greatest);
+  EXPECT_EQ(test_until_done(net, request), TUTTI_REMOTE);
+  EXPECT_THAT(plugin::take_failure_text(), HasSubstr("over a connection that is closed"));
 }
 
 TEST(Handshake, AnEndInTheMiddleOfAMessageFails) {
