@@ -90,9 +90,9 @@ void FakeDevice::add(std::string event) {
   changed_.notify_all();
 }
 
-bool FakeDevice::wait_for(const std::string& event) const {
+bool FakeDevice::wait_for(const std::string& event, size_t times) const {
   std::unique_lock lock(mutex_);
-  return changed_.wait_for(lock, kPatience, [&] { return count_locked(event) > 0; });
+  return changed_.wait_for(lock, kPatience, [&] { return count_locked(event) >= times; });
 }
 
 void FakeDevice::set_result(const Status& result) {
@@ -100,9 +100,9 @@ void FakeDevice::set_result(const Status& result) {
   result_ = result;
 }
 
-void FakeDevice::hold() {
+void FakeDevice::hold(FakeDevice& board) {
   const std::lock_guard lock(mutex_);
-  holds_ = true;
+  board_ = &board;
 }
 
 void FakeDevice::set_fault(const Status& fault) {
@@ -123,7 +123,8 @@ void FakeDevice::set_stuck() {
 Status FakeDevice::launch(const std::string& event) {
   add(event);
   std::unique_lock lock(mutex_);
-  if (!holds_) return result_;
+  if (board_ == nullptr) return result_;
+  board_->add("held");
   const bool ended = changed_.wait_for(lock, kPatience, [&] { return count_locked("stop") > 0; });
   return ended ? Status(Code::kAborted, "the device was stopped")
                : Status(Code::kInternal, "the device was not stopped");

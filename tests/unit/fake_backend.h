@@ -19,13 +19,14 @@ class FakeDevice {
   std::vector<std::string> did() const;
   size_t count(const std::string& event) const;
   void add(std::string event);
-  /// Returns once `event` was added; false after a minute without it.
-  bool wait_for(const std::string& event) const;
+  /// Returns once `event` was added so often; false after a minute without it.
+  bool wait_for(const std::string& event, size_t times = 1) const;
 
   /// The result of all later launches.
   void set_result(const Status& result);
-  /// All later launches wait until the communicator stops its back end, and then end as aborted.
-  void hold();
+  /// All later launches wait until the communicator stops its back end, and then end as aborted. Each adds "held" to
+  /// `board`.
+  void hold(FakeDevice& board);
   void set_fault(const Status& fault);
   /// Shows a wait that began before `ago`, for a rank.
   void set_wait(std::chrono::seconds ago, uint32_t peer);
@@ -52,7 +53,7 @@ class FakeDevice {
   Status result_;
   Status fault_;
   std::optional<backend::Waiting::Wait> wait_;
-  bool holds_ = false;
+  FakeDevice* board_ = nullptr;  ///< set: launches wait
   bool stuck_ = false;
 };
 

@@ -201,9 +201,15 @@ TEST(Calls, MessagesAreNumberedForEachPeerAndDirection) {
 // Failures.
 
 TEST(Failures, OfOneRankEndTheCallsOfAllRanks) {
-  on_ranks(3, [](const auto& state, FakeDevice& device) {
+  FakeDevice board;
+  on_ranks(3, [&board](const auto& state, FakeDevice& device) {
     const std::string text = "device error: the device gave up";
-    state->rank() == 1 ? device.set_result(Status(Code::kDevice, "the device gave up")) : device.hold();
+    if (state->rank() == 1) {
+      device.set_result(Status(Code::kDevice, "the device gave up"));
+      EXPECT_TRUE(board.wait_for("held", 2));
+    } else {
+      device.hold(board);
+    }
     EXPECT_EQ(state->run(all_reduce(8)).to_string(), text) << state->rank();
     EXPECT_TRUE(device.wait_for("stop"));
     state->abort("too late");
@@ -221,14 +227,16 @@ TEST(Failures, OfOneRankEndTheCallsOfAllRanks) {
 }
 
 TEST(Failures, AnAbortEndsTheCallsOfAllRanksWithItsReason) {
-  on_ranks(2, [](const auto& state, FakeDevice& device) {
+  FakeDevice board;
+  on_ranks(2, [&board](const auto& state, FakeDevice& device) {
     if (state->rank() == 1) {
+      EXPECT_TRUE(board.wait_for("held"));
       state->abort("a | test");
       EXPECT_EQ(state->run(all_reduce(8)).to_string(), "aborted: a | test");
       EXPECT_EQ(device.count("run all_reduce 8"), 0u);
       return;
     }
-    device.hold();
+    device.hold(board);
     EXPECT_EQ(state->run(all_reduce(8)).to_string(), "aborted: a | test");
   });
 }

@@ -34,8 +34,8 @@ class CudaBackend final : public Enqueuing {
 
  private:
   std::unique_ptr<Fabric> fabric_;
-  KernelWaits waits_;         ///< of the thread that observes
-  std::unique_ptr<Gpu> gpu_;  ///< after the fabric, whose network it uses; its end waits for the other ranks
+  KernelWaits waits_;         ///< used by the thread that observes
+  std::unique_ptr<Gpu> gpu_;  ///< declared after the fabric, whose network it uses; its end waits for the other ranks
 };
 
 }  // namespace tutti::backend
