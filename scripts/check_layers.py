@@ -3,6 +3,8 @@
 """Checks over the includes that dependencies point one way, and that the installed headers stand alone.
 
   - A part of core/ includes only itself and the parts below it (LAYERS); parts of one layer do not know each other.
+  - Back ends are interchangeable: only the setup of communicators, the factory and the back ends include the headers of
+    a back end (core/backend/host, core/backend/cuda).
   - Installed headers (core/include) include installed headers only; the plugin contract includes nothing but itself and
     the C library, the device headers nothing but themselves, the contract and the C++ library.
   - Plugins include installed headers, their own folder and foreign libraries. Only core/plugin includes Boost.
@@ -26,6 +28,10 @@ LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}
 PLUGIN_EXCEPTIONS = {
     ("tuner-table", "tuner-model/"): "what the table does not cover goes by the model, compiled into both plugins",
 }
+
+# Headers that know a device, and the files that may include them.
+OF_A_DEVICE = re.compile(r"backend/(host/|cuda/|factory\.h)")
+KNOWS_DEVICES = re.compile(r"core/(communicator/setup/|backend/(host/|cuda/|factory\.))")
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 STANDARD = re.compile(r"[a-z_0-9]+$|(assert|errno|float|inttypes|limits|stdalign|stdarg|stdatomic|stdbool|stddef|stdint"
@@ -87,6 +93,8 @@ def fault(path, name, quoted):
     if ".." in name.split("/"):
         return "no relative paths upwards"
     if area == "core":
+        if OF_A_DEVICE.match(name) and not KNOWS_DEVICES.match(path):
+            return "only setup, the factory and back ends know a device; use backend/backend.h"
         return core_fault(part, name, quoted)
     if area == "installed":
         return installed_fault(part, name, quoted)
@@ -129,6 +137,9 @@ def compile_problems():
 def self_test():
     good = [("core/program/plan.cpp", "topology/graph.h", True), ("core/program/plan.cpp", "plan.h", True),
             ("core/program/plan.cpp", "tutti/status.h", True),
+            ("core/communicator/setup/setup.cpp", "backend/factory.h", True),
+            ("core/communicator/state.h", "backend/backend.h", True),
+            ("core/backend/cuda/backend.h", "backend/host/fabric.h", True),
             ("core/plugin/loader.cpp", "boost/dll.hpp", False),
             ("core/include/tutti/plugin/abi.h", "stdint.h", False),
             ("core/include/tutti/sdk/net.h", "string", False),
@@ -137,6 +148,10 @@ def self_test():
             ("plugins/algo-ring/ring.cpp", "tutti/sdk/algorithm.h", True)]
     bad = [("core/base/status.cpp", "log/log.h", True), ("core/topology/graph.cpp", "memory/pool.h", True),
            ("core/program/plan.cpp", "tutti/communicator.h", True),
+           ("core/communicator/state.h", "backend/host/fabric.h", True),
+           ("core/communicator/dry.cpp", "backend/cuda/gpu.h", True),
+           ("core/communicator/group.cpp", "backend/factory.h", True),
+           ("core/backend/enqueuing.cpp", "backend/cuda/gpu.h", True),
            ("core/program/plan.cpp", "../base/text.h", True),
            ("core/program/plan.cpp", "boost/dll.hpp", False),
            ("core/include/tutti/plugin/abi.h", "tutti/status.h", True),

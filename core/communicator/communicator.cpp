@@ -36,7 +36,7 @@ uint64_t integer_bits(double factor) {
 Status make(const std::shared_ptr<Communicator::State>& state, backend::Call call, Stream stream) {
   if (!state->is_here()) [[unlikely]]
     return state->check_process();
-  if (stream != nullptr && !state->on_gpu()) {
+  if (stream != nullptr && !state->takes_streams()) {
     return Status(Code::kUnsupported,
                   fmt::format("{}: the host device has no streams; pass none", to_string(call.collective)));
   }

@@ -5,7 +5,7 @@
 
 #include <chrono>
 
-#include "backend/cuda/limits.h"
+#include "backend/limits.h"
 #include "communicator/setup/plan_files.h"
 #include "plugin/search.h"
 #include "topology/load.h"

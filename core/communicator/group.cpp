@@ -59,7 +59,7 @@ thread_local Group group;
 bool meet(const Share& a, const Share& b) {
   const Communicator::State& one = *a.state;
   const Communicator::State& other = *b.state;
-  return one.on_gpu() && one.gpu() == other.gpu() && one.secret() != other.secret();
+  return one.takes_streams() && one.device() == other.device() && one.secret() != other.secret();
 }
 
 /// Brings communicators into an order that is equal on all ranks, for every order of their calls. Two ranks that

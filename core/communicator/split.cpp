@@ -36,7 +36,7 @@ Result<std::shared_ptr<Communicator::State>> Communicator::State::split(int colo
   if (color < 0) return std::shared_ptr<State>();
   std::memcpy(&id, ids[static_cast<size_t>(group.front().second)].data(), sizeof id);
   const auto place = std::find_if(group.begin(), group.end(), [&](const auto& entry) { return entry.second == rank_; });
-  return create(id, static_cast<int>(place - group.begin()), static_cast<int>(group.size()), config_);
+  return create(id, static_cast<int>(place - group.begin()), static_cast<int>(group.size()), config_, make_backend_);
 }
 
 Result<std::optional<Communicator>> Communicator::split(int color, int key) {

@@ -5,11 +5,17 @@
 #include <span>
 #include <vector>
 
+#include "backend/history.h"
 #include "backend/waiting.h"
 #include "bootstrap/wire.h"
-#include "communicator/history.h"
 
 namespace tutti::communicator {
+
+using backend::CallRecords;
+using backend::History;
+using backend::MessageRecords;
+using backend::Progress;
+using backend::Record;
 
 /// Consecutive records of a series that a rank still has.
 struct Series {

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "backend/attendance.h"
+#include "backend/history.h"
 #include "backend/waiting.h"
 #include "bootstrap/bootstrap.h"
-#include "communicator/history.h"
 #include "communicator/survey.h"
 
 namespace tutti::communicator {

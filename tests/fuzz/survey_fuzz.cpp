@@ -18,6 +18,11 @@ namespace {
 
 using namespace tutti::communicator;  // NOLINT(google-build-using-namespace): a program of one file
 namespace bootstrap = tutti::bootstrap;
+using tutti::backend::Call;
+using tutti::backend::CallShape;
+using tutti::backend::History;
+using tutti::backend::Turn;
+using tutti::backend::Waiting;
 using Bytes = std::span<const std::byte>;
 
 void demand(bool holds) {

@@ -3,3 +3,5 @@ tutti_test(registrations_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/registrations_te
 tutti_test(kernel_waits_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/kernel_waits_test.cpp)
 tutti_test(machine_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/machine_test.cpp)
 tutti_test(history_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/history_test.cpp LABELS concurrent)
+tutti_test(state_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/state_test.cpp ${CMAKE_CURRENT_LIST_DIR}/fake_backend.cpp
+           ${CMAKE_CURRENT_LIST_DIR}/bootstrap_group.cpp LABELS concurrent)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The records of calls, their digests, the messages of ranks about them, and the texts of these messages.
-#include "communicator/history.h"
+#include "backend/history.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -11,7 +11,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "backend/cuda/limits.h"
+#include "backend/limits.h"
 #include "plugin/loader.h"
 #include "tuner-model/model.h"
 #include "tutti/sdk/algorithm.h"

@@ -5,7 +5,7 @@
 
 #include <memory>
 
-#include "backend/cuda/limits.h"
+#include "backend/limits.h"
 #include "communicator/dry.h"
 #include "tools/check/problem.h"
 #include "tools/commands.h"

@@ -9,11 +9,11 @@
 #include <bit>
 #include <cstring>
 
-#include "backend/cuda/limits.h"
 #include "backend/cuda/messages.h"
 #include "backend/cuda/programs.h"
 #include "backend/cuda/registrations.h"
 #include "backend/cuda/streams.h"
+#include "backend/limits.h"
 #include "bootstrap/exchange.h"
 #include "device/cuda/dmabuf.h"
 #include "log/log.h"

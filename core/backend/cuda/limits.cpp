@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "backend/cuda/limits.h"
+#include "backend/limits.h"
 
 #include <fmt/format.h>
 

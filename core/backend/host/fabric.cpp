@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "progress/bell.h"
 #include "tutti/plugin/algorithm.h"
 
 namespace tutti::backend {
@@ -27,6 +28,15 @@ tutti_connection* Fabric::sender(const transport::Key& key) {
 
 tutti_connection* Fabric::receiver(const transport::Key& key) {
   return uses_shm(key.peer) ? shm_->receiver(key) : net_->receiver(key);
+}
+
+void Fabric::ring() {
+  progress::ring(shm_->bell());
+}
+
+bool Fabric::flush(std::chrono::nanoseconds limit, const std::function<bool()>& failed) {
+  if (net_ == nullptr || failed()) return true;
+  return net_->engine().flush(std::chrono::steady_clock::now() + limit, failed) || failed();
 }
 
 template <class Get>

@@ -2,6 +2,8 @@
 // The connections of this rank: shared memory to ranks of its host, a network to all remaining ranks.
 #pragma once
 
+#include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -23,6 +25,10 @@ class Fabric {
 
   bool uses_shm(uint32_t peer) const { return !force_network_ && shm_->is_local(peer); }
   transport::Shm& shm() { return *shm_; }
+  /// Wakes the sleeping thread of a call of this rank. Any thread.
+  void ring();
+  /// Returns true when sent data has left this process, or `failed()`; false if some was still there after `limit`.
+  bool flush(std::chrono::nanoseconds limit, const std::function<bool()>& failed);
   transport::Net* net() { return net_.get(); }
   const std::string& network_name() const { return network_name_; }
 

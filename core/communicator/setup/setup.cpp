@@ -13,7 +13,8 @@
 #include <set>
 #include <thread>
 
-#include "backend/cuda/limits.h"
+#include "backend/factory.h"
+#include "backend/limits.h"
 #include "bootstrap/agreement.h"
 #include "bootstrap/endpoint.h"
 #include "bootstrap/host.h"
@@ -88,7 +89,7 @@ class Setup {
     TUTTI_TRY(agree());
     TUTTI_TRY(describe_protocols());
     TUTTI_TRY(join_memory());
-    TUTTI_TRY(join_gpus());
+    TUTTI_TRY(make_backend());
     describe_topology();
     TUTTI_TRY(describe_machine());
     TUTTI_TRY(connect_algorithms());
@@ -122,7 +123,7 @@ class Setup {
   void start_watch() {
     uint64_t seed = 0;
     for (const std::byte byte : state_.secret_) seed = backend::mix(seed, static_cast<uint64_t>(byte));
-    state_.history_.set_seed(seed);
+    state_.ledger_.history.set_seed(seed);
     auto* state = &state_;
     state_.watch_.start({static_cast<uint32_t>(state_.rank_), static_cast<uint32_t>(state_.size_),
                          config_.duration("timeouts.warn"), config_.boolean("check.calls"), on_gpu()},
@@ -286,40 +287,53 @@ class Setup {
     // No rank closes its memory before all ranks have mapped it.
     TUTTI_TRY(state_.bootstrap_->barrier(deadline_));
     shm->seal();
-    auto fabric = std::make_unique<backend::Fabric>(std::move(shm), std::move(net), choices_.network_name,
-                                                    std::move(shm_keys), std::move(net_keys), force_network_);
-    const std::lock_guard lock(state_.failure_mutex_);
-    state_.fabric_ = std::move(fabric);
+    net_ = net.get();
+    fabric_ = std::make_unique<backend::Fabric>(std::move(shm), std::move(net), choices_.network_name,
+                                                std::move(shm_keys), std::move(net_keys), force_network_);
     return {};
   }
 
   bool on_gpu() const { return config_.text("device") == "cuda"; }
 
-  Status join_gpus() {
-    if (!on_gpu()) return {};
-    const std::vector<uint32_t> alone{static_cast<uint32_t>(state_.rank_)};
-    const backend::Gpu::Options options{static_cast<uint32_t>(state_.rank_),
-                                        static_cast<uint32_t>(state_.size_),
-                                        max_channels_,
-                                        static_cast<uint32_t>(config_.integer("p2p.slots")),
-                                        config_.size_bytes("p2p.slot_size"),
-                                        config_.text("transport") == "shm",
-                                        force_network_ ? alone : local_ranks_,
-                                        state_.fabric_->net(),
-                                        config_.duration("timeouts.operation"),
-                                        backend::Gpu::direct_of(config_.text("net.direct"))};
-    TUTTI_ASSIGN(auto gpu, backend::Gpu::create(options, choices_.protocols, *state_.bootstrap_, deadline_));
+  Status make_backend() {
+    backend::Parts parts{state_,  state_.ledger_,     {calls(), waits()}, gpu_options(),
+                         fabric_, choices_.protocols, *state_.bootstrap_, deadline_};
+    TUTTI_ASSIGN(auto made, state_.make_backend_(parts));
     {
       const std::lock_guard lock(state_.failure_mutex_);
-      state_.gpu_ = std::move(gpu);
-      if (!state_.failure_.ok()) state_.gpu_->stop();
+      state_.backend_ = std::move(made);
+      if (!state_.failure_.ok()) state_.backend_->stop();
     }
-    return name_gpus();
+    return on_gpu() ? name_gpus() : Status();
+  }
+
+  std::optional<backend::Gpu::Options> gpu_options() const {
+    if (!on_gpu()) return std::nullopt;
+    const std::vector<uint32_t> alone{static_cast<uint32_t>(state_.rank_)};
+    return backend::Gpu::Options{static_cast<uint32_t>(state_.rank_),
+                                 static_cast<uint32_t>(state_.size_),
+                                 max_channels_,
+                                 static_cast<uint32_t>(config_.integer("p2p.slots")),
+                                 config_.size_bytes("p2p.slot_size"),
+                                 config_.text("transport") == "shm",
+                                 force_network_ ? alone : local_ranks_,
+                                 nullptr,
+                                 config_.duration("timeouts.operation"),
+                                 backend::Gpu::direct_of(config_.text("net.direct"))};
+  }
+
+  backend::Executions::Options calls() const {
+    return {static_cast<uint32_t>(state_.rank_),
+            static_cast<uint32_t>(state_.size_),
+            config_.boolean("check.calls"),
+            direct_minimum_,
+            fences_,
+            &state_.abort_word_};
   }
 
   /// Every rank has to know the same: tuners look tables up by it.
   Status name_gpus() {
-    const std::string own = state_.gpu_->name();
+    const std::string& own = state_.backend_->device().name;
     TUTTI_ASSIGN(const auto all, state_.bootstrap_->all_gather(std::as_bytes(std::span(own)), deadline_));
     std::vector<std::string> names;
     for (const auto& bytes : all) {
@@ -374,11 +388,11 @@ class Setup {
     topology_.node_count = node_count_;
     topology_.min_channels = topology_.max_channels = max_channels_;
     topology_.node_of_rank = nodes_.data();
-    const transport::Net* net = state_.fabric_->net();
+    const backend::Device& device = state_.backend_->device();
     if (on_gpu()) {
-      const uint32_t link = state_.gpu_->link();
+      const uint32_t link = device.link;
       if (!force_network_) {
-        topology_.bandwidth_gbs[link] = state_.gpu_->link_gbs();
+        topology_.bandwidth_gbs[link] = device.link_gbs;
         topology_.latency_us[link] = link == TUTTI_LINK_P2P ? kGpuLatencyUs : kStagedLatencyUs;
         topology_.gap_us[link] = kGpuGapUs;
       }
@@ -390,7 +404,7 @@ class Setup {
       topology_.latency_us[TUTTI_LINK_SHM] = kShmLatencyUs;
       if (node_count_ < size || size == 1) choices_.links |= 1u << TUTTI_LINK_SHM;
     }
-    if (net != nullptr) {
+    if (net_ != nullptr) {
       topology_.bandwidth_gbs[TUTTI_LINK_NETWORK] = choices_.network_gbs = net_gbs_;
       topology_.latency_us[TUTTI_LINK_NETWORK] = net_latency_us_;
       choices_.links |= 1u << TUTTI_LINK_NETWORK;
@@ -408,7 +422,7 @@ class Setup {
   /// The system graph of this machine, for the one rank of it that searches.
   Status describe_machine() {
     if (!is_first_of_node()) return {};
-    communicator::MachineOptions options{config_.text("topology.file"), state_.fabric_->net(), {}, kShmBandwidthGbs};
+    communicator::MachineOptions options{config_.text("topology.file"), net_, {}, kShmBandwidthGbs};
     const uint32_t node = nodes_[static_cast<size_t>(state_.rank_)];
     for (uint32_t rank = 0; rank < nodes_.size(); ++rank) {
       if (nodes_[rank] == node) options.ranks.push_back({rank, false, {}, numa_of_rank_[rank]});
@@ -423,12 +437,12 @@ class Setup {
 
   /// If each rank has a GPU of its own, and all GPUs reach each other: otherwise data goes through the host.
   void place_on_gpus(std::vector<topology::RankPlace>& ranks) const {
-    if (!on_gpu() || node_count_ > 1 || state_.gpu_->link() != TUTTI_LINK_P2P) return;
-    const std::vector<std::string> addresses = state_.gpu_->addresses();
+    const backend::Device& device = state_.backend_->device();
+    if (!on_gpu() || node_count_ > 1 || device.link != TUTTI_LINK_P2P) return;
     std::set<topology::BusId> seen;
     std::vector<topology::RankPlace> placed = ranks;
     for (topology::RankPlace& rank : placed) {
-      const auto bus = topology::BusId::parse(addresses[rank.rank]);
+      const auto bus = topology::BusId::parse(device.addresses[rank.rank]);
       if (!bus.ok() || !seen.insert(*bus).second) return;
       rank.on_gpu = true;
       rank.gpu = *bus;
@@ -484,7 +498,6 @@ class Setup {
     options.yields = choose("wait.yield", crowded ? 20 : 200);
     if (crowded) options.drives = {};
     options.operation_timeout = config_.duration("timeouts.operation");
-    options.bell = &state_.fabric_->shm().bell();
     return options;
   }
 
@@ -495,17 +508,7 @@ class Setup {
     const tuner::Choices& choices = state_.selector_->choices();
     state_.plans_ =
         std::make_unique<backend::Plans>(backend::Plans::Options{rank, size, config_.boolean("check.plans")}, choices);
-    state_.programs_ = std::make_unique<backend::Programs>(rank, *state_.plans_, choices, *state_.fabric_);
-    if (state_.gpu_ != nullptr) TUTTI_TRY(state_.gpu_->serve(*state_.selector_, *state_.plans_));
-    state_.executions_ = std::make_unique<backend::Executions>(
-        backend::Executions::Options{rank, size, config_.boolean("check.calls"), direct_minimum_, fences_,
-                                     &state_.abort_word_},
-        *state_.selector_, *state_.programs_);
-    state_.driver_ = std::make_unique<backend::Driver>(waits());
-    state_.driver_->set_attendance(&state_.attendance_);
-    state_.driver_->set_waiting(&state_.waiting_);
-    if (state_.fabric_->net() != nullptr) state_.driver_->set_engine(&state_.fabric_->net()->engine());
-    return {};
+    return state_.backend_->serve(*state_.selector_, *state_.plans_);
   }
 
   Communicator::State& state_;
@@ -523,6 +526,8 @@ class Setup {
   bool force_network_ = false;
   bool uses_network_ = false;
   uint32_t max_channels_ = 1;
+  std::unique_ptr<backend::Fabric> fabric_;  ///< until the back end takes it
+  transport::Net* net_ = nullptr;            ///< of the fabric; null: there is none
   uint64_t direct_minimum_ = 0;
   bool fences_ = true;
   tuner::Choices choices_;
@@ -536,7 +541,7 @@ class Setup {
 };
 
 Result<std::shared_ptr<Communicator::State>> Communicator::State::create(const UniqueId& id, int rank, int size,
-                                                                         config::Config config) {
+                                                                         config::Config config, backend::Factory make) {
   if (size < 1 || rank < 0 || rank >= size) {
     return Status(
         Code::kInvalidArgument,
@@ -550,6 +555,7 @@ Result<std::shared_ptr<Communicator::State>> Communicator::State::create(const U
   const std::shared_ptr<State> state(new State(rank, size), end);
   if (const auto endpoint = bootstrap::endpoint_of(id); endpoint.ok()) state->secret_ = endpoint->secret;
   state->config_ = std::move(config);
+  state->make_backend_ = std::move(make);
   TUTTI_TRY(log::configure(log::level_from(state->config_.text("log.level")), state->config_.text("log.file")));
   log::set_rank(rank, size);
   const Status made = Setup(*state, id).run();

@@ -77,8 +77,7 @@ Result<Plan> moved(const Plan& plan, uint32_t distance) {
 FileAlgorithm algorithm_of(PlanFile file, std::string name, uint32_t channels, const tutti_topology& topology) {
   Result<tutti_algorithm_cost> cost = Status(Code::kUnsupported, "the plans are for another number of ranks");
   if (file.plans.size() == topology.rank_count) cost = cost_of(file.plans, topology);
-  auto made = std::make_unique<FileInstance>(std::move(file), channels, std::move(cost));
-  Instance instance(made.release(), destroy);
+  Instance instance(new FileInstance{std::move(file), channels, std::move(cost)}, destroy);
   return {{std::move(name), &kOps, instance.get()}, std::move(instance)};
 }
 

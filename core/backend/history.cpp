@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "communicator/history.h"
+#include "backend/history.h"
 
 #include <fmt/format.h>
 
-namespace tutti::communicator {
+namespace tutti::backend {
 namespace {
 
 constexpr uint64_t kMessages = 8;  // bit of a phase word
@@ -11,7 +11,7 @@ constexpr uint64_t kMessages = 8;  // bit of a phase word
 }  // namespace
 
 std::string describe(const Record& record) {
-  return describe(backend::Call::of_kind(record.kind, record.count));
+  return describe(Call::of_kind(record.kind, record.count));
 }
 
 std::string describe(const Progress& progress) {
@@ -32,18 +32,18 @@ void History::set_seed(uint64_t seed) {
   calls_.set_seed(seed);
 }
 
-uint64_t History::add_message(backend::Turn::Kind kind, uint32_t peer, const backend::CallShape& shape) {
+uint64_t History::add_message(Turn::Kind kind, uint32_t peer, const CallShape& shape) {
   auto& records = messages_[index(kind, peer)];
   if (records.load(std::memory_order_relaxed) == nullptr) {
-    const bool sends = kind == backend::Turn::Kind::kSend;
+    const bool sends = kind == Turn::Kind::kSend;
     const uint64_t from = sends ? rank_ : peer;
     const uint64_t to = sends ? peer : rank_;
-    records.store(new MessageRecords(backend::mix(seed_, from << 32 | to)), std::memory_order_release);
+    records.store(new MessageRecords(mix(seed_, from << 32 | to)), std::memory_order_release);
   }
   return records.load(std::memory_order_relaxed)->add(shape);
 }
 
-void History::enter_messages(Phase phase, const backend::CallShape& first) {
+void History::enter_messages(Phase phase, const CallShape& first) {
   message_kind_.store(first.kind, std::memory_order_relaxed);
   message_count_.store(first.count, std::memory_order_relaxed);
   phase_.store(word(phase) | kMessages, std::memory_order_release);
@@ -64,4 +64,4 @@ Progress History::progress() const {
   return progress;
 }
 
-}  // namespace tutti::communicator
+}  // namespace tutti::backend

@@ -17,7 +17,7 @@
 #include "backend/call.h"
 #include "backend/call_shape.h"
 
-namespace tutti::communicator {
+namespace tutti::backend {
 
 struct Record {
   uint64_t kind = 0;    ///< collective, type, operation and root: Call::kind_of()
@@ -39,9 +39,9 @@ class Records {
   void set_seed(uint64_t seed) { seed_ = digest_ = seed; }
 
   /// Adds the next record, and returns its digest.
-  uint64_t add(const backend::CallShape& shape) {
+  uint64_t add(const CallShape& shape) {
     const uint64_t number = latest_.load(std::memory_order_relaxed) + 1;
-    digest_ = backend::mix(digest_, shape.hash + number);
+    digest_ = mix(digest_, shape.hash + number);
     // Release: a reader that finds one of these words (acquire in at()) also finds the earlier number.
     Slot& slot = slots_[number % kSize];
     slot.kind.store(shape.kind, std::memory_order_release);
@@ -111,11 +111,11 @@ class History {
   void set_seed(uint64_t seed);
 
   /// The digests of the call or message.
-  uint64_t add_call(const backend::CallShape& shape) { return calls_.add(shape); }
-  uint64_t add_message(backend::Turn::Kind kind, uint32_t peer, const backend::CallShape& shape);
+  uint64_t add_call(const CallShape& shape) { return calls_.add(shape); }
+  uint64_t add_message(Turn::Kind kind, uint32_t peer, const CallShape& shape);
   /// Removes the latest call, or the latest message, which this rank does not make.
   void take_back_call() { calls_.take_back(); }
-  void take_back_message(backend::Turn::Kind kind, uint32_t peer) {
+  void take_back_message(Turn::Kind kind, uint32_t peer) {
     messages_[index(kind, peer)].load(std::memory_order_relaxed)->take_back();
   }
 
@@ -127,20 +127,18 @@ class History {
     phase_.store((now & ~uint64_t{7}) | static_cast<uint64_t>(phase), std::memory_order_release);
   }
   /// The phase of messages, of which this is the first.
-  void enter_messages(Phase phase, const backend::CallShape& first);
+  void enter_messages(Phase phase, const CallShape& first);
 
   const CallRecords& calls() const { return calls_; }
   /// Null: the peer does not exist, or there was no message of this kind.
-  const MessageRecords* messages(backend::Turn::Kind kind, uint32_t peer) const {
+  const MessageRecords* messages(Turn::Kind kind, uint32_t peer) const {
     const size_t place = index(kind, peer);
     return place >= messages_.size() ? nullptr : messages_[place].load(std::memory_order_acquire);
   }
   Progress progress() const;
 
  private:
-  static size_t index(backend::Turn::Kind kind, uint32_t peer) {
-    return size_t{2} * peer + (kind == backend::Turn::Kind::kSend ? 1 : 0);
-  }
+  static size_t index(Turn::Kind kind, uint32_t peer) { return size_t{2} * peer + (kind == Turn::Kind::kSend ? 1 : 0); }
 
   /// The number of the latest call, bit 3 for messages, and the phase.
   uint64_t word(Phase phase) const { return calls_.latest() << 4 | static_cast<uint64_t>(phase); }
@@ -154,4 +152,4 @@ class History {
   std::atomic<uint64_t> message_count_{0};
 };
 
-}  // namespace tutti::communicator
+}  // namespace tutti::backend
