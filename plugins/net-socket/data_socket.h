@@ -60,8 +60,8 @@ class DataSocket {
   }
 
  private:
-  /// Takes received data that no thread has read. A close with unread data would drop the sent data that is still on its
-  /// way.
+  /// Takes received data that no thread has read. A close with unread data would drop the sent data that is still on
+  /// its way.
   void drain() {
     ::shutdown(socket_.get(), SHUT_WR);
     for (int reads = 0; reads < 64; ++reads) {
