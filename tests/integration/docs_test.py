@@ -165,8 +165,8 @@ class Blocks(DocsTest):
         """Steps of a plan file: the reader of plan files knows each key."""
         reader = (SOURCE / "core/program/file/read.cpp").read_text(encoding="utf-8")
         for line in block.text.splitlines():
-            self.assertRegex(line, r"\A- \{.+\}\Z", block.place)
-            for key in re.findall(r"(\w+): ", line):
+            self.assertRegex(line, r"\A(?: *- \{.+\}|- repeat: \d+|  steps:)\Z", block.place)
+            for key in re.findall(r"(\w+):(?: |$)", line):
                 self.assertIn(f'"{key}"', reader, block.place)
 
     def check_quote(self, quote):
@@ -316,7 +316,7 @@ class SelfTest(DocsTest):
 # Code with a colon of other kinds: keys of plan files and tables, subjects of commits, beginnings of errors and logs.
 NO_SETTING = re.compile(r"^(registered|area|timeout|unsupported|excluded|nccl): ")
 COMMANDS = ("bench", "config check", "config show", "explain", "plan export", "plan print", "plan verify",
-            "plugin list", "search", "topo check", "topo show", "tune")
+            "plugin list", "plugin test", "search", "topo check", "topo show", "tune")
 SETTING = r"^[a-z_]+(\.[a-z_0-9]+)*: \S"
 BLOCKS = {
     r"\A(?:\w+=\S+ )*(?:(?:build/(?:release|cuda)/bin/)?tutti|\./dev|cmake|my_program) ": Blocks.check_commands,
@@ -324,7 +324,7 @@ BLOCKS = {
     r"\A *(?:your program|application) ──|\AT = call": Blocks.check_drawing,
     r"\Atutti_table: 1": Blocks.check_table,
     r"\A[a-z_.]+:\s": Blocks.check_configuration,
-    r"\A- \{(?:recv|own): ": Blocks.check_steps,
+    r"\A- (?:\{(?:recv|own)|repeat): ": Blocks.check_steps,
     r"#include|\A(?:static|install|Result|Status)\b|cmake_minimum_required": Blocks.check_code,
 }
 
