@@ -12,7 +12,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <regex>
 #include <sstream>
 #include <system_error>
 #include <utility>
@@ -158,11 +157,16 @@ std::string ways_of(ucp_ep_h endpoint) {
   ucp_ep_print_info(endpoint, stream);
   std::fclose(stream);
   const std::unique_ptr<char, decltype(&std::free)> text(raw, std::free);
-  static const std::regex lane(R"(lane\[\d+\]:\s+\d+:([^\s.]+/[^\s]+)\.\d+\s)");
+  std::istringstream words(std::string(raw, bytes));
   std::vector<std::string> ways;
-  for (std::cregex_iterator found(raw, raw + bytes, lane), end; found != end; ++found) {
-    if (std::string way = (*found)[1]; std::find(ways.begin(), ways.end(), way) == ways.end())
-      ways.push_back(std::move(way));
+  for (std::string word; words >> word;) {
+    if (!word.starts_with("lane[") || !(words >> word)) continue;
+    const size_t colon = word.find(':');
+    const size_t dot = word.rfind('.');
+    if (colon == std::string::npos || dot == std::string::npos || dot < colon) continue;
+    std::string way = word.substr(colon + 1, dot - colon - 1);
+    if (way.find('/') == std::string::npos || std::find(ways.begin(), ways.end(), way) != ways.end()) continue;
+    ways.push_back(std::move(way));
   }
   return fmt::format("{}", fmt::join(ways, ", "));
 }
