@@ -43,7 +43,8 @@ Shared::~Shared() {
   const LogOfUcx log(host);
   const auto end = Clock::now() + kCloseLimit;
   for (sweep(); !ending_.empty() && Clock::now() < end; sweep()) ucx->progress();
-  if (!ending_.empty()) ucx->abandon();  // UCX ends the process if a worker ends with operations
+  // UCX ends the process if a worker ends with operations, also with operations of closed endpoints.
+  if (!ending_.empty() || !ucx->drain(end)) ucx->abandon();
   ucx.reset();
 }
 

@@ -247,6 +247,22 @@ std::vector<int> Ucx::descriptors() const {
   return found;
 }
 
+bool Ucx::drain(std::chrono::steady_clock::time_point deadline) {
+  if (abandoned_) return false;
+  for (ucp_worker_h worker : {sends_, receives_}) {
+    const ucp_request_param_t param{};
+    const ucs_status_ptr_t flush = ucp_worker_flush_nbx(worker, &param);
+    if (!UCS_PTR_IS_PTR(flush)) continue;
+    while (ucp_request_check_status(flush) == UCS_INPROGRESS && std::chrono::steady_clock::now() < deadline) {
+      ucp_worker_progress(worker);
+    }
+    const bool done = ucp_request_check_status(flush) != UCS_INPROGRESS;
+    ucp_request_free(flush);
+    if (!done) return false;
+  }
+  return true;
+}
+
 void Ucx::abandon() {
   abandoned_ = true;
 }

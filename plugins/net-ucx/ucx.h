@@ -91,6 +91,8 @@ class Ucx {
   /// Prepares the descriptors of both workers for sleeping. False: there is work now.
   Result<bool> arm();
   std::vector<int> descriptors() const;
+  /// Waits until both workers have no operation, also none of closed endpoints. False: the deadline passed first.
+  bool drain(std::chrono::steady_clock::time_point deadline);
   /// Leaves both workers alone for ever: only progress lets UCX touch a buffer. UCX can neither end a receive that is
   /// under way, nor a worker that has one, so their memory is lost.
   void abandon();
