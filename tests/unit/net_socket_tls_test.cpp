@@ -190,7 +190,11 @@ Journey travel(SocketNetwork& net, Relay& relay, const Bytes& data) {
   };
   const auto& ops = net.ops();
   const auto step = [&]() -> bool {
-    if (sender == nullptr && !good(ops.connect(net.context(), 0, &relay.handle(), &connecting, &sender))) return true;
+    if (sender == nullptr) {
+      const int32_t code = ops.connect(net.context(), 0, &relay.handle(), &connecting, &sender);
+      if (code != TUTTI_AGAIN) connecting = nullptr;
+      if (!good(code)) return true;
+    }
     void* another = nullptr;  // where the sender has given the first one up
     if (!good(net.accept(&accepting, &another))) return true;
     if (another != nullptr) {
@@ -216,7 +220,7 @@ Journey travel(SocketNetwork& net, Relay& relay, const Bytes& data) {
   const auto end = Clock::now() + kLimit;
   while (!journey.ended && Clock::now() < end) journey.ended = step();
   journey.right = journey.arrived && out == data;
-  if (connecting != nullptr && sender == nullptr && journey.code == TUTTI_OK) ops.cancel(connecting);
+  if (connecting != nullptr) ops.cancel(connecting);
   for (void* connection : {sender, receiver}) {
     if (connection != nullptr) ops.close_connection(connection);
   }

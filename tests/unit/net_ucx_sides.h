@@ -58,7 +58,10 @@ class Side {
     plugin_ = test::required(plugin::Plugin::open(image, config));
     int32_t code = ops().create(plugin_->self(), 1, &context_);
     if (code == TUTTI_OK) code = ops().listen(context_, 0, &handle_, &listener_);
-    test::require(code == TUTTI_OK, plugin::take_failure_text());
+    if (code == TUTTI_OK) return;
+    const std::string text = plugin::take_failure_text();
+    if (context_ != nullptr) ops().destroy(context_);
+    test::require(false, text);
   }
   ~Side() {
     for (void* connection : connections_) ops().close_connection(connection);
