@@ -40,6 +40,7 @@ Result<std::unique_ptr<Shared>> Shared::create(const sdk::Host& host, const UcxS
 }
 
 Shared::~Shared() {
+  if (ucx == nullptr) return;
   const LogOfUcx log(host);
   const auto end = Clock::now() + kCloseLimit;
   for (sweep(); !ending_.empty() && Clock::now() < end; sweep()) ucx->progress();
