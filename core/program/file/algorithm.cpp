@@ -78,7 +78,8 @@ FileAlgorithm algorithm_of(PlanFile file, std::string name, uint32_t channels, c
   Result<tutti_algorithm_cost> cost = Status(Code::kUnsupported, "the plans are for another number of ranks");
   if (file.plans.size() == topology.rank_count) cost = cost_of(file.plans, topology);
   Instance instance(new FileInstance{std::move(file), channels, std::move(cost)}, destroy);
-  return {{std::move(name), &kOps, instance.get()}, std::move(instance)};
+  void* const self = instance.get();
+  return {{std::move(name), &kOps, self}, std::move(instance)};
 }
 
 }  // namespace tutti::program
