@@ -2,7 +2,6 @@
 #include "tools/launch.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -18,7 +17,6 @@
 #include <thread>
 #include <vector>
 
-#include "base/clock.h"
 #include "base/fd.h"
 #include "launcher/meeting.h"
 #include "tools/commands.h"
@@ -287,22 +285,18 @@ namespace {
 
 Result<UniqueId> meet(const launcher::Place& place, const Session& session) {
   TUTTI_ASSIGN(const config::Config config, load_config(session.config_file, session.options(place.rank).settings));
-  const std::string interfaces = fmt::format("{}", fmt::join(config.list("bootstrap.interface"), ","));
-  return launcher::meet(place, std::getenv, interfaces, base::time_in(config.duration("timeouts.bootstrap")));
-}
-
-/// The part of this process in a job of a launcher.
-int run_as_launched(const launcher::Place& place, const Session& session, const RankMain& rank_main) {
-  const auto id = meet(place, session);
-  if (!id.ok()) return fail(id.status().with_context(fmt::format("rank {}", place.rank)));
-  const Result<int> exit_code = rank_main(*id, place.rank);
-  return exit_code.ok() ? *exit_code : fail(exit_code.status().with_context(fmt::format("rank {}", place.rank)));
+  return launcher::meet(place, std::getenv, config);
 }
 
 }  // namespace
 
+int run_as_rank(const Result<UniqueId>& id, int rank, const RankMain& rank_main) {
+  const Result<int> exit_code = id.ok() ? rank_main(*id, rank) : id.status();
+  return exit_code.ok() ? *exit_code : fail(exit_code.status().with_context(fmt::format("rank {}", rank)));
+}
+
 int run_ranks(const Session& session, bool threads, const RankMain& rank_main) {
-  if (session.place) return run_as_launched(*session.place, session, rank_main);
+  if (session.place) return run_as_rank(meet(*session.place, session), session.place->rank, rank_main);
   if (const Status checked = session.check(); !checked.ok()) return fail(checked);
   return threads ? run_as_threads(session, rank_main) : run_as_processes(session, rank_main);
 }

@@ -17,6 +17,9 @@ using RankMain = std::function<Result<int>(const UniqueId& id, int rank)>;
 /// Runs the ranks of the session: this process alone if a launcher started it, else `threads` or processes.
 int run_ranks(const Session& session, bool threads, const RankMain& rank_main);
 
+/// Runs this process as one rank; `id` may be the reason why there is none. Returns an exit code.
+int run_as_rank(const Result<UniqueId>& id, int rank, const RankMain& rank_main);
+
 /// One thread per rank. Returns the largest exit code.
 int run_as_threads(const Session& session, const RankMain& rank_main);
 

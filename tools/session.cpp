@@ -2,7 +2,6 @@
 #include "tools/session.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
 
 #include "plugin/names.h"
@@ -79,7 +78,7 @@ Status Session::check() const {
 }
 
 Status Session::ask_launcher() {
-  TUTTI_ASSIGN(auto launched, launcher::place_of([](const char* name) { return std::getenv(name); }));
+  TUTTI_ASSIGN(auto launched, launcher::place_of(std::getenv));
   if (!launched || launched->rank_count == 1) return {};
   if (has_rank_count && rank_count != launched->rank_count) {
     return {
@@ -96,7 +95,7 @@ Result<UniqueId> Session::make_id() const {
   const Options first = options(0);
   const auto config = load_config(first.config_file, first.settings);
   if (!config.ok()) return UniqueId::create();
-  return UniqueId::create(fmt::format("{}", fmt::join(config->list("bootstrap.interface"), ",")));
+  return UniqueId::create(config->joined("bootstrap.interface"));
 }
 
 Options Session::control_options(int rank) const {

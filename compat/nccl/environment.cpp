@@ -224,8 +224,7 @@ Status Settings::start_log() const {
 
 Result<Rendezvous> Settings::rendezvous() const {
   TUTTI_ASSIGN(const config::Config all, load());
-  return Rendezvous{fmt::format("{}", fmt::join(all.list("bootstrap.interface"), ",")),
-                    all.duration("timeouts.bootstrap")};
+  return Rendezvous{all.joined("bootstrap.interface"), all.duration("timeouts.bootstrap")};
 }
 
 bool switched(std::string_view name, bool otherwise) {

@@ -27,7 +27,7 @@ Result<std::shared_ptr<Communicator::State>> Communicator::State::split(int colo
   UniqueId id;
   Status made;
   if (color >= 0 && group.front().second == rank_) {
-    auto created = UniqueId::create(interfaces_of(config_));
+    auto created = UniqueId::create(config_.joined("bootstrap.interface"));
     made = created.status();
     if (created.ok()) id = *created;
   }

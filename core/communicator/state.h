@@ -37,9 +37,6 @@ class Communicator::State final : public backend::Owner {
   static Result<std::shared_ptr<State>> create(const UniqueId& id, int rank, int size, config::Config config,
                                                backend::Factory make = backend::make_backend);
 
-  /// bootstrap.interface, as UniqueId::create() takes it.
-  static std::string interfaces_of(const config::Config& config);
-
   /// False in a forked child of the process that made the communicator. The child may then only ask rank() and size(),
   /// and never destroys this object.
   bool is_here() const { return origin_.is_here(); }

@@ -228,6 +228,10 @@ const Value& Config::value(std::string_view key) const {
   return kNone;
 }
 
+std::string Config::joined(std::string_view key) const {
+  return fmt::format("{}", fmt::join(list(key), ","));
+}
+
 const std::string& Config::origin(std::string_view key) const {
   static const std::string kNone = "undeclared";
   const auto slot = slots_.find(key);

@@ -46,6 +46,8 @@ class Config {
   std::chrono::nanoseconds duration(std::string_view key) const { return std::chrono::nanoseconds(value(key).integer); }
   const std::string& text(std::string_view key) const { return value(key).text; }
   const std::vector<std::string>& list(std::string_view key) const { return value(key).list; }
+  /// The items of a list, with commas between them.
+  std::string joined(std::string_view key) const;
   const std::string& origin(std::string_view key) const;
   /// The origin of a declared key's value: "job.yaml:3:12", "environment TUTTI_SET", "built-in".
   const std::string& place(std::string_view key) const;

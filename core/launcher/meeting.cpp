@@ -3,10 +3,10 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <cstdlib>
 #include <mutex>
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "launcher/pmix.h"
 #include "log/log.h"
@@ -22,15 +22,6 @@ std::string text_of(const Variables& variables, const char* name) {
   return text == nullptr ? std::string() : std::string(text);
 }
 
-Result<uint32_t> number_in(const std::string& text, const char* name, uint32_t most) {
-  uint32_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size() || number > most) {
-    return Status(Code::kInvalidArgument, fmt::format("the variable {}={} is no number of 0..{}", name, text, most));
-  }
-  return number;
-}
-
 /// An IPv6 address gets brackets.
 std::string join(const std::string& host, uint32_t port) {
   const bool bare = host.find(':') != std::string::npos && !host.starts_with('[');
@@ -38,8 +29,8 @@ std::string join(const std::string& host, uint32_t port) {
 }
 
 Result<std::string> address_of_slurm(const Variables& variables, const std::string& hosts) {
-  TUTTI_ASSIGN(const uint32_t job, number_in(text_of(variables, "SLURM_JOB_ID"), "SLURM_JOB_ID", UINT32_MAX));
-  TUTTI_ASSIGN(const uint32_t step, number_in(text_of(variables, "SLURM_STEP_ID"), "SLURM_STEP_ID", UINT32_MAX));
+  TUTTI_ASSIGN(const uint32_t job, number_of(variables, "SLURM_JOB_ID", UINT32_MAX, "0..4294967295"));
+  TUTTI_ASSIGN(const uint32_t step, number_of(variables, "SLURM_STEP_ID", UINT32_MAX, "0..4294967295"));
   return join(first_host(hosts), kFirstSlurmPort + (job * 31 + step) % kSlurmPorts);
 }
 
@@ -61,9 +52,8 @@ Result<std::string> meeting_address(const Place& place, const Variables& variabl
   const std::string given = text_of(variables, "TUTTI_MEETING");
   if (!given.empty()) return given;
   const std::string master = text_of(variables, "MASTER_ADDR");
-  const std::string port = text_of(variables, "MASTER_PORT");
-  if (!master.empty() && !port.empty()) {
-    TUTTI_ASSIGN(const uint32_t number, number_in(port, "MASTER_PORT", 65'534));
+  if (!master.empty() && !text_of(variables, "MASTER_PORT").empty()) {
+    TUTTI_ASSIGN(const uint32_t number, number_of(variables, "MASTER_PORT", 65'534, "0..65534"));
     return join(master, number + 1);
   }
   const std::string hosts = text_of(variables, "SLURM_STEP_NODELIST");
@@ -93,10 +83,12 @@ Result<std::string> secret_of_environment(std::string_view address_of) {
   return std::string(32, '0');
 }
 
-Result<UniqueId> meet(const Place& place, const Variables& variables, std::string_view interfaces,
-                      base::Time deadline) {
+Result<UniqueId> meet(const Place& place, const Variables& variables, const config::Config& config) {
   const bool at_address = !text_of(variables, "TUTTI_MEETING").empty();
-  if (!at_address && variables("PMIX_NAMESPACE") != nullptr) return meet_by_pmix(place, interfaces, deadline);
+  if (!at_address && variables("PMIX_NAMESPACE") != nullptr) {
+    return meet_by_pmix(place, config.joined("bootstrap.interface"),
+                        base::time_in(config.duration("timeouts.bootstrap")));
+  }
   TUTTI_ASSIGN(const std::string address, meeting_address(place, variables));
   TUTTI_ASSIGN(const std::string secret, secret_of_environment("the meeting place " + address));
   if (place.rank == 0) return UniqueId::create_at(address, secret);

@@ -13,17 +13,17 @@
 #include <string>
 #include <string_view>
 
-#include "base/clock.h"
+#include "config/config.h"
 #include "launcher/place.h"
 #include "tutti/status.h"
 #include "tutti/unique_id.h"
 
 namespace tutti::launcher {
 
-/// The id of the job's ranks; equal on all ranks. Collective: rank 0 makes the id and serves it. `interfaces`: as for
-/// UniqueId::create(). Errors: kInvalidArgument (variables), kUnsupported (the launcher states no meeting place),
-/// kTimeout, kSystem. Threads: one at a time.
-Result<UniqueId> meet(const Place& place, const Variables& variables, std::string_view interfaces, base::Time deadline);
+/// The id of the job's ranks; equal on all ranks. Collective: rank 0 makes the id and serves it. Follows
+/// bootstrap.interface and timeouts.bootstrap of the configuration. Errors: kInvalidArgument (variables), kUnsupported
+/// (the launcher states no meeting place), kTimeout, kSystem. Threads: one at a time.
+Result<UniqueId> meet(const Place& place, const Variables& variables, const config::Config& config);
 
 /// "host:port" that the variables state; kUnsupported: they state none. For meet() without PMIx.
 Result<std::string> meeting_address(const Place& place, const Variables& variables);

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <charconv>
+#include <climits>
 #include <string_view>
 
 namespace tutti::launcher {
@@ -30,27 +31,22 @@ bool has_set(const Names& names, const Variables& variables) {
   return variables(names.rank) != nullptr && variables(names.rank_count) != nullptr;
 }
 
-Result<int> number_of(const char* name, const Variables& variables) {
-  const std::string_view text = variables(name);
-  int number = -1;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size() || number < 0) {
-    return Status(Code::kInvalidArgument, fmt::format("the variable {}={} is no number of 0 or more", name, text));
-  }
-  return number;
+Result<int> rank_number(const char* name, const Variables& variables) {
+  TUTTI_ASSIGN(const uint32_t number, number_of(variables, name, INT_MAX, "0 or more"));
+  return static_cast<int>(number);
 }
 
 Result<Place> read(const Names& names, const Variables& variables) {
   Place place;
   place.launcher = names.launcher;
-  TUTTI_ASSIGN(place.rank, number_of(names.rank, variables));
-  TUTTI_ASSIGN(place.rank_count, number_of(names.rank_count, variables));
+  TUTTI_ASSIGN(place.rank, rank_number(names.rank, variables));
+  TUTTI_ASSIGN(place.rank_count, rank_number(names.rank_count, variables));
   if (place.rank >= place.rank_count) {
     return Status(Code::kInvalidArgument, fmt::format("{}={} is no rank of {}={}; {} sets both", names.rank, place.rank,
                                                       names.rank_count, place.rank_count, names.launcher));
   }
   if (variables(names.local_rank) != nullptr) {
-    TUTTI_ASSIGN(place.local_rank, number_of(names.local_rank, variables));
+    TUTTI_ASSIGN(place.local_rank, rank_number(names.local_rank, variables));
   }
   return place;
 }
@@ -66,11 +62,15 @@ Status agree(const Place& torchrun, const Place& mpirun) {
 
 }  // namespace
 
-bool is_launched(const Variables& variables) {
-  for (const Names& names : kLaunchers) {
-    if (has_set(names, variables)) return true;
+Result<uint32_t> number_of(const Variables& variables, const char* name, uint32_t most, std::string_view range) {
+  const char* const set = variables(name);
+  const std::string_view text = set == nullptr ? std::string_view() : std::string_view(set);
+  uint32_t number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size() || number > most) {
+    return Status(Code::kInvalidArgument, fmt::format("the variable {}={} is no number of {}", name, text, range));
   }
-  return false;
+  return number;
 }
 
 Result<std::optional<Place>> place_of(const Variables& variables) {

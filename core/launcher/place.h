@@ -11,9 +11,11 @@
 // and of mpirun that differ are an error, because neither starts the other.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "tutti/status.h"
 
@@ -33,7 +35,8 @@ struct Place {
 /// the rank is not below the number of ranks, or two launchers contradict each other.
 Result<std::optional<Place>> place_of(const Variables& variables);
 
-/// Whether place_of() would return a place or an error. Reads no number.
-bool is_launched(const Variables& variables);
+/// The number 0..most that a variable holds. kInvalidArgument: "the variable NAME=TEXT is no number of RANGE", also for
+/// a variable that is not set.
+Result<uint32_t> number_of(const Variables& variables, const char* name, uint32_t most, std::string_view range);
 
 }  // namespace tutti::launcher

@@ -178,9 +178,7 @@ int run(const Request& request) {
   if (request.rank >= 0) {
     const auto id = meeting_place(request);
     if (!id.ok()) return tools::fail(id.status().with_context("the id"));
-    const Result<int> exit_code = rank_main(*id, request.rank);
-    return exit_code.ok() ? *exit_code
-                          : tools::fail(exit_code.status().with_context(fmt::format("rank {}", request.rank)));
+    return tools::run_as_rank(id, request.rank, rank_main);
   }
   // Before there are threads; a library with NCCL's API reads it when it starts.
   if (request.blocks > 0) setenv("NCCL_MAX_CTAS", std::to_string(request.blocks).c_str(), 1);

@@ -34,13 +34,10 @@ Result<Communicator> Communicator::from_environment(const Options& options) {
                   "a process joins the job of its launcher once; make more communicators by split()");
   }
   TUTTI_ASSIGN(config::Config config, load_config(options));
-  const launcher::Variables variables = [](const char* name) { return std::getenv(name); };
-  TUTTI_ASSIGN(const auto launched, launcher::place_of(variables));
+  TUTTI_ASSIGN(const auto launched, launcher::place_of(std::getenv));
   const launcher::Place place = launched.value_or(launcher::Place{});
-  const std::string interfaces = State::interfaces_of(config);
-  const base::Time deadline = base::time_in(config.duration("timeouts.bootstrap"));
-  TUTTI_ASSIGN(const UniqueId id,
-               launched ? launcher::meet(place, variables, interfaces, deadline) : UniqueId::create(interfaces));
+  TUTTI_ASSIGN(const UniqueId id, launched ? launcher::meet(place, std::getenv, config)
+                                           : UniqueId::create(config.joined("bootstrap.interface")));
   TUTTI_ASSIGN(std::shared_ptr<State> state, State::create(id, place.rank, place.rank_count, std::move(config)));
   return Communicator(std::move(state));
 }

@@ -102,7 +102,7 @@ class Setup {
   Status meet() {
     const auto loss = std::chrono::duration_cast<base::Milliseconds>(config_.duration("timeouts.peer_loss"));
     TUTTI_ASSIGN(state_.bootstrap_, bootstrap::Bootstrap::join(id_, state_.rank_, state_.size_, deadline_, loss,
-                                                               Communicator::State::interfaces_of(config_)));
+                                                               config_.joined("bootstrap.interface")));
     auto* state = &state_;
     start_watch();
     state_.bootstrap_->set_callbacks(
@@ -115,7 +115,7 @@ class Setup {
 
   /// A setting that no interface of this host fits is an error, even where it is not used.
   Status check_interfaces() {
-    const auto chosen = bootstrap::choose_interface(Communicator::State::interfaces_of(config_));
+    const auto chosen = bootstrap::choose_interface(config_.joined("bootstrap.interface"));
     const std::string place = fmt::format("bootstrap.interface ({})", config_.origin("bootstrap.interface"));
     return chosen.ok() ? Status() : chosen.status().with_context(place);
   }
@@ -564,10 +564,6 @@ Result<std::shared_ptr<Communicator::State>> Communicator::State::create(const U
   const Status failure = state->failure();
   if (failure.ok() && made.code() == Code::kAborted) return reason_of(made);
   return failure.ok() || made.code() == Code::kNotFound || made.code() == Code::kConfig ? made : failure;
-}
-
-std::string Communicator::State::interfaces_of(const config::Config& config) {
-  return fmt::format("{}", fmt::join(config.list("bootstrap.interface"), ","));
 }
 
 }  // namespace tutti
