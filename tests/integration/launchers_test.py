@@ -35,6 +35,15 @@ def free_port():
         return one.getsockname()[1]
 
 
+def own_name():
+    """A name of this host; its address where no name has one, as in a minimal root without /etc/hosts."""
+    try:
+        socket.getaddrinfo("localhost", None, socket.AF_INET)
+        return "localhost"
+    except socket.gaierror:
+        return "127.0.0.1"
+
+
 def run_ranks(count, variables_of, arguments=(), program=None):
     """((output, errors), code) of each rank."""
     command = [program] if program else [TUTTI, *BENCH, *arguments]
@@ -119,8 +128,9 @@ class Launchers(unittest.TestCase):
 
     def test_a_program_joins_by_itself(self):
         port = free_port() - 1
-        results = run_ranks(3, lambda rank: {"RANK": str(rank), "WORLD_SIZE": "3", "MASTER_ADDR": "localhost",
+        results = run_ranks(3, lambda rank: {"RANK": str(rank), "WORLD_SIZE": "3", "MASTER_ADDR": own_name(),
                                              "MASTER_PORT": str(port), "TUTTI_ID_SECRET": "5" * 32}, program=LAUNCHED)
+        self.assertEqual([errors for (_, errors), _ in results], ["", "", ""])
         self.check_programs([line for (output, _), _ in results for line in output.splitlines()], 3)
 
     def test_a_program_without_a_launcher_is_alone(self):
