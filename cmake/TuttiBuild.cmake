@@ -42,8 +42,8 @@ if("undefined" IN_LIST TUTTI_SANITIZE)
     $<$<COMPILE_LANGUAGE:C,CXX>:-fno-sanitize-recover=undefined -fno-sanitize=vptr>)
 endif()
 
-# The headers that most sources parse. Every source includes all headers that it uses: the asan build and clang-tidy
-# compile without precompiled headers, and so find a missing include.
+# The headers that most sources parse. Every source includes all headers that it uses: clang-tidy parses without
+# precompiled headers, and so finds a missing include.
 set(TUTTI_COMMON_HEADERS <algorithm> <array> <atomic> <chrono> <cstdint> <cstring> <functional> <map> <memory> <mutex>
   <optional> <span> <string> <string_view> <utility> <vector> <fmt/format.h>)
 
@@ -83,12 +83,15 @@ function(tutti_time_limit seconds)
 endfunction()
 
 # tutti_test(<name> SOURCES ... [LIBRARIES ...] [LABELS ...] [TIMEOUT seconds] [OPTIMISED]): one GoogleTest program
-# linked with the whole core. Tests with the label "concurrent" also run under ThreadSanitizer. TIMEOUT: for
-# tutti_time_limit(), if 30 s are too short. OPTIMISED: most of the test's time is spent in its sources.
+# linked with the whole core. Tests with the label "concurrent" also run under ThreadSanitizer. Tests with the
+# label "cuda" or "ucx" need that library. TIMEOUT: for tutti_time_limit(), if 30 s are too short. OPTIMISED: most
+# of the test's time is spent in its sources.
 function(tutti_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "OPTIMISED" "TIMEOUT" "SOURCES;LIBRARIES;LABELS")
   add_executable(${name} ${arg_SOURCES})
-  if(NOT arg_OPTIMISED)
+  if(arg_OPTIMISED)
+    target_compile_options(${name} PRIVATE $<$<NOT:$<CONFIG:Debug>>:-O2>) # builds with sanitizers compile with -O1
+  else()
     tutti_compile_fast(${name})
     target_precompile_headers(${name} REUSE_FROM tutti_test_headers)
   endif()
@@ -105,5 +108,8 @@ function(tutti_test name)
   tutti_time_limit(${arg_TIMEOUT} ${name})
   if(concurrent IN_LIST arg_LABELS)
     add_dependencies(concurrent_tests ${name})
+  endif()
+  if("cuda" IN_LIST arg_LABELS OR "ucx" IN_LIST arg_LABELS)
+    add_dependencies(extra_tests ${name})
   endif()
 endfunction()

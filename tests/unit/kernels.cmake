@@ -9,7 +9,7 @@ if(TUTTI_WITH_CUDA)
                 -I${PROJECT_SOURCE_DIR}/core/include -I${PROJECT_SOURCE_DIR}/plugins/proto-${protocol}
                 -cubin -o ${CMAKE_CURRENT_BINARY_DIR}/${name}.cubin
                 ${PROJECT_BINARY_DIR}/plugins/proto-${protocol}/kernels_uint32.cu)
-      set_tests_properties(${name} PROPERTIES TIMEOUT 600)
+      set_tests_properties(${name} PROPERTIES LABELS cuda TIMEOUT 600)
     endforeach()
   endforeach()
 endif()
