@@ -1,4 +1,5 @@
 tutti_test(bootstrap_parts_test SOURCES bootstrap_parts_test.cpp)
+tutti_test(seal_test SOURCES seal_test.cpp)
 tutti_test(bootstrap_test SOURCES bootstrap_test.cpp bootstrap_group.cpp LABELS concurrent)
 tutti_test(bootstrap_failure_test SOURCES bootstrap_failure_test.cpp bootstrap_group.cpp LABELS concurrent)
 tutti_test(bootstrap_standby_test SOURCES bootstrap_standby_test.cpp bootstrap_group.cpp LABELS concurrent)
