@@ -47,7 +47,7 @@ std::vector<Key> make_keys() {
              "network; auto is shared memory, or the GPUs' own where they reach each other."),
       number(Type::kInteger, "channels", "0", 0, 64, "Channels of a collective at most; 0 lets Tutti choose."),
       words(Type::kList, "plugins.path", "[]", "Directories searched for plugins, before all others.", false),
-      words(Type::kList, "plugins.algorithm", "[ring, tree, direct]",
+      words(Type::kList, "plugins.algorithm", "[ring, tree, direct, hier]",
             "Algorithm plugins to load, by name or absolute path."),
       words(Type::kList, "plugins.protocol", "[simple, ll, ll128, copy]", "Protocol plugins to load."),
       words(Type::kList, "plugins.network", "[socket]",

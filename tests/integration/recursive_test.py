@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Scratch memory and messages of several chunks: the algorithms of examples/algo-recursive run on 2 to 33 ranks.
 
-`tutti bench` compares every output with a reference. Run as: recursive_test.py PATH_OF_TUTTI FOLDER_OF_THE_PLUGIN
+`tutti bench` compares every output with a reference. Run as: recursive_test.py PATH_OF_TUTTI FOLDER_OF_THE_PLUGIN [--few]. With --few, the large numbers of ranks are left out.
 """
 
 import json
@@ -41,7 +41,7 @@ class Recursive(unittest.TestCase):
             self.assertTrue(row["ran"].startswith(f"recursive/{variant}/{protocol}/"), row["ran"])
 
     def test_bruck_and_halving(self):
-        for ranks in range(2, 34):
+        for ranks in range(2, 10 if FEW else 34):
             for variant in ("bruck", "halving"):
                 with self.subTest(f"{variant}, {ranks} ranks"):
                     self.run_variant(variant, ranks, "ll" if ranks % 2 == 0 else "simple")
@@ -84,4 +84,6 @@ class Recursive(unittest.TestCase):
 if __name__ == "__main__":
     TUTTI, FOLDER = sys.argv[1:3]
     del sys.argv[1:3]
+    FEW = "--few" in sys.argv
+    sys.argv = [word for word in sys.argv if word != "--few"]
     unittest.main()

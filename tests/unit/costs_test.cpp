@@ -104,6 +104,29 @@ TEST_F(CostsTest, OfDirectExchanges) {
   expect(direct, alone_, TUTTI_ALL_TO_ALL, kShifted, {{0, 3}, {0, 0.75}});
 }
 
+TEST_F(CostsTest, OfHierarchies) {
+  constexpr uint32_t kExchange = 0;
+  constexpr uint32_t kDoubling = 1;
+  constexpr uint32_t kRing = 2;
+  const Algorithm hier("hier");
+  // A part is a third of the data. It crosses to two neighbours twice, and to the other machine once.
+  expect(hier, two_nodes_, TUTTI_ALL_REDUCE, kExchange, {{2, 1}, {4.0 / 3, 1.0 / 3}});
+  expect(hier, two_nodes_, TUTTI_BROADCAST, kExchange, {{2, 1}, {4.0 / 3, 1.0 / 3}});
+  // A part is one block of six. Two blocks go to each neighbour.
+  expect(hier, two_nodes_, TUTTI_ALL_GATHER, kExchange, {{1, 1}, {4.0 / 6, 1.0 / 6}});
+  expect(hier, two_nodes_, TUTTI_REDUCE_SCATTER, kExchange, {{1, 1}, {4.0 / 6, 1.0 / 6}});
+  const NodeOfRank four_nodes = {0, 0, 1, 1, 2, 2, 3, 3};
+  expect(hier, four_nodes, TUTTI_ALL_REDUCE, kExchange, {{2, 1}, {1, 1.5}});
+  expect(hier, four_nodes, TUTTI_ALL_REDUCE, kDoubling, {{2, 2}, {1, 1}});
+  expect(hier, four_nodes, TUTTI_ALL_REDUCE, kRing, {{2, 6}, {1, 0.75}});
+  expect(hier, alone_, TUTTI_ALL_REDUCE, kDoubling, {{0, 2}, {0, 2}});
+  const tutti_algorithm_cost exchange = Connected(hier, four_nodes).cost(TUTTI_ALL_REDUCE, kExchange);
+  EXPECT_EQ(exchange.messages[TUTTI_LINK_P2P], 2u);
+  EXPECT_EQ(exchange.messages[TUTTI_LINK_NETWORK], 3u);
+  EXPECT_EQ(exchange.fan, 3u);
+  EXPECT_DOUBLE_EQ(exchange.memory, 2 + 0.5 * (2 + 3));
+}
+
 TEST_F(CostsTest, OfMessagesAndMemory) {
   const Algorithm direct("direct");
   const tutti_algorithm_cost two_shot = Connected(direct, unequal_nodes_).cost(TUTTI_ALL_REDUCE, 1);

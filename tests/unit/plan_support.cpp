@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <utility>
 
 #include "program/channels.h"
 #include "unit/required.h"
@@ -35,8 +36,9 @@ int32_t config_get(void* context, tutti_str name, tutti_value* out) {
 void print(void*, int32_t, tutti_str text) {
   std::cerr << view(text) << '\n';
 }
+thread_local std::string failure_text;  // of the plugins' last failure
 void fail(void*, tutti_str text) {
-  std::cerr << view(text) << '\n';
+  failure_text = view(text);
 }
 
 }  // namespace
@@ -97,7 +99,7 @@ Connected::Connected(const Algorithm& algorithm, const NodeOfRank& node_of_rank,
   tutti_topology topology = topology_of(node_of_rank);
   topology.min_channels = topology.max_channels = max_channels;
   auto instance = program::search_and_connect({algorithm.name(), &algorithm.ops(), algorithm.self()}, topology);
-  require(instance.ok(), instance.ok() ? "" : instance.status().to_string());
+  require(instance.ok(), instance.ok() ? "" : failure_text + instance.status().to_string());
   instance_ = instance->release();
 }
 
@@ -110,8 +112,9 @@ Result<std::vector<program::Plan>> Connected::plans(uint32_t collective, uint32_
   std::vector<program::Plan> result;
   for (uint32_t rank = 0; rank < rank_count_; ++rank) {
     const tutti_plan_request request = {sizeof(request), collective, rank, channel, root, variant};
-    TUTTI_ASSIGN(program::Plan plan, program::collect(algorithm_.ops(), instance_, request));
-    result.push_back(std::move(plan));
+    Result<program::Plan> plan = program::collect(algorithm_.ops(), instance_, request);
+    if (!plan.ok()) return Status(plan.status().code(), std::exchange(failure_text, {}) + plan.status().to_string());
+    result.push_back(*std::move(plan));
   }
   return result;
 }
@@ -119,13 +122,14 @@ Result<std::vector<program::Plan>> Connected::plans(uint32_t collective, uint32_
 tutti_algorithm_cost Connected::cost(uint32_t collective, uint32_t variant) const {
   tutti_algorithm_cost cost = {};
   cost.struct_size = sizeof(cost);
-  require(algorithm_.ops().cost(instance_, collective, variant, &cost) == TUTTI_OK, algorithm_.name() + ": cost fails");
+  require(algorithm_.ops().cost(instance_, collective, variant, &cost) == TUTTI_OK,
+          algorithm_.name() + ": cost fails: " + failure_text);
   return cost;
 }
 
 std::vector<Sample> samples(const std::vector<uint32_t>& rank_counts, bool all_roots) {
   std::vector<Sample> result;
-  for (const char* name : {"ring", "tree", "direct"}) {
+  for (const char* name : {"ring", "tree", "hier", "direct"}) {
     const Algorithm algorithm(name);
     const auto variants = algorithm.variants();
     for (uint32_t ranks : rank_counts) {
@@ -136,6 +140,7 @@ std::vector<Sample> samples(const std::vector<uint32_t>& rank_counts, bool all_r
           const bool rooted = program::has_root(static_cast<Collective>(collective));
           for (uint32_t root = 0; root < (rooted && all_roots ? ranks : 1); ++root) {
             auto plans = connected.plans(collective, variant, root);
+            if (plans.status().code() == Code::kUnsupported) continue;  // hier, if the ranks have no hierarchy
             require(plans.ok(), plans.status().to_string());
             result.push_back({fmt::format("{} {} {}, {} ranks, root {}", name, variants[variant].name,
                                           to_string(static_cast<Collective>(collective)), ranks, root),

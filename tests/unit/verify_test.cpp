@@ -30,15 +30,16 @@ bool can_run_in_place(const std::vector<Plan>& plans) {
 /// Ring steps wait for a slot while their own is full, and so do two-shot's: they need two.
 bool needs_two_slots(const std::string& variant, uint32_t collective, uint32_t ranks) {
   if (ranks == 1) return false;
-  if (variant == "two-shot") return true;
+  if (variant == "two-shot" || variant == "ring") return true;
   if (variant != "") return false;
   if (collective == TUTTI_ALL_REDUCE) return true;
   return ranks > 2 && (collective == TUTTI_REDUCE_SCATTER || collective == TUTTI_ALL_GATHER);
 }
 
 void verify_variant(Connected& connected, const Algorithm::Variant& variant, uint32_t index, uint32_t collective,
-                    uint32_t root, uint32_t channel, uint32_t ranks) {
+                    uint32_t root, uint32_t channel, uint32_t ranks, bool may_decline) {
   auto plans = connected.plans(collective, index, root, channel);
+  if (may_decline && plans.status().code() == Code::kUnsupported) return;
   ASSERT_TRUE(plans.ok()) << plans.status().to_string();
   for (uint32_t slots : {1u, 2u, 8u}) {
     for (bool in_place : {false, true}) {
@@ -54,12 +55,13 @@ void verify_variant(Connected& connected, const Algorithm::Variant& variant, uin
   }
 }
 
-void verify_algorithm(const std::string& name, const std::vector<uint32_t>& rank_counts) {
+void verify_algorithm(const std::string& name, const std::vector<uint32_t>& rank_counts,
+                      const std::vector<uint32_t>& node_counts = {1, 2, 3}) {
   const Algorithm algorithm(name);
   const auto variants = algorithm.variants();
   for (uint32_t ranks : rank_counts) {
-    for (uint32_t nodes : {1u, 2u, 3u, ranks}) {
-      if (nodes > ranks || (nodes == ranks && ranks > 3)) continue;
+    for (uint32_t nodes : node_counts) {
+      if (nodes > ranks) continue;
       Connected connected(algorithm, split(ranks, nodes), nodes > 1 ? 3 : 1);
       for (uint32_t channel = 0; channel < connected.channels(); ++channel) {
         for (uint32_t variant = 0; variant < variants.size(); ++variant) {
@@ -67,7 +69,7 @@ void verify_algorithm(const std::string& name, const std::vector<uint32_t>& rank
             if (!variants[variant].can(collective)) continue;
             const bool rooted = program::has_root(static_cast<Collective>(collective));
             for (uint32_t root = 0; root < (rooted ? ranks : 1); root += ranks < 9 ? 1 : 7) {
-              verify_variant(connected, variants[variant], variant, collective, root, channel, ranks);
+              verify_variant(connected, variants[variant], variant, collective, root, channel, ranks, name == "hier");
               if (testing::Test::HasFailure()) return;
             }
           }
@@ -89,6 +91,9 @@ TEST(Verify, EveryTreePlan) {
 TEST(Verify, EveryDirectPlan) {
   verify_algorithm("direct", kSmall);
 }
+TEST(Verify, EveryHierarchicalPlan) {
+  verify_algorithm("hier", kSmall, {1, 2, 3, 4, 5, 8});
+}
 TEST(Verify, LargeRingPlans) {
   verify_algorithm("ring", kLarge);
 }
@@ -97,6 +102,42 @@ TEST(Verify, LargeTreePlans) {
 }
 TEST(Verify, LargeDirectPlans) {
   verify_algorithm("direct", kLarge);
+}
+
+TEST(Verify, LargeHierarchicalPlans) {
+  verify_algorithm("hier", {18, 24, 32, 33, 64}, {2, 3, 4, 6, 8, 16});
+}
+
+/// Ranks of one machine need not follow each other.
+TEST(Verify, HierarchiesOfInterleavedMachines) {
+  const Algorithm hier("hier");
+  Connected connected(hier, {0, 1, 2, 1, 0, 2, 2, 0, 1});
+  for (uint32_t collective = 0; collective < TUTTI_COLLECTIVE_COUNT; ++collective) {
+    for (uint32_t variant = 0; variant < hier.variants().size(); ++variant) {
+      if (!hier.variants()[variant].can(collective)) continue;
+      const auto plans = connected.plans(collective, variant, program::has_root(Collective(collective)) ? 4 : 0);
+      if (hier.variants()[variant].name == "doubling") {
+        EXPECT_THAT(plans.status().text(), HasSubstr("needs 4, 8, 16, ... machines"));
+        continue;
+      }
+      ASSERT_TRUE(plans.ok()) << plans.status().to_string();
+      EXPECT_TRUE(verify(*plans).ok()) << verify(*plans).to_string();
+    }
+  }
+}
+
+TEST(Verify, HierarchiesDeclineWithAReason) {
+  const Algorithm hier("hier");
+  const auto text = [&](const NodeOfRank& nodes, uint32_t variant) {
+    const Status status = Connected(hier, nodes).plans(TUTTI_ALL_REDUCE, variant).status();
+    EXPECT_EQ(status.code(), Code::kUnsupported);
+    return std::string(status.text());
+  };
+  EXPECT_THAT(text({0, 0, 0}, 0), HasSubstr("two machines or more"));
+  EXPECT_THAT(text({0, 0, 1}, 0), HasSubstr("equal numbers of ranks"));
+  EXPECT_THAT(text({0, 1, 2}, 0), HasSubstr("ring and direct do the same"));
+  EXPECT_THAT(text({0, 0, 1, 1}, 1), HasSubstr("needs 4, 8, 16, ... machines"));
+  EXPECT_THAT(text({0, 0, 1, 1}, 2), HasSubstr("three machines or more"));
 }
 
 TEST(Verify, RingOf256) {

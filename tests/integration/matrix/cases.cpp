@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <random>
 #include <set>
 
@@ -44,13 +45,15 @@ constexpr uint64_t bits(std::initializer_list<Collective> collectives) {
 constexpr uint64_t kReducing = bits({Collective::kAllReduce, Collective::kReduceScatter, Collective::kReduce});
 constexpr uint64_t kMoving =
     bits({Collective::kAllGather, Collective::kAllToAll, Collective::kGather, Collective::kScatter});
-constexpr std::array<Algorithm, 6> kAlgorithms = {{
+constexpr std::array<Algorithm, 8> kAlgorithms = {{
     {"ring", kReducing | bits({Collective::kAllGather, Collective::kBroadcast})},
     {"tree/direct", bits({Collective::kAllReduce, Collective::kBroadcast, Collective::kReduce})},
     {"tree/pipelined", bits({Collective::kAllReduce})},
     {"direct/one-shot", kReducing | kMoving | bits({Collective::kBroadcast})},
     {"direct/two-shot", bits({Collective::kAllReduce})},
     {"direct/shifted", kMoving},
+    {"hier/exchange", kReducing | bits({Collective::kAllGather, Collective::kBroadcast})},
+    {"hier/doubling", bits({Collective::kAllReduce})},
 }};
 constexpr std::array<const char*, 4> kProtocols = {"simple", "ll", "ll128", "copy"};  // the last two on GPUs only
 /// The collectives of `copy`, if every message is one hop.
@@ -174,8 +177,8 @@ void for_each_pair(const Point& point, Visit&& visit) {
 /// Whether a point is more than a request for a choice that does not exist. Sends run without an algorithm.
 bool runs(const Space& space, const Point& point) {
   const Case one = space.at(point);
-  return offers(one.setting, one.problem.collective) || one.problem.collective == Collective::kSendRecv ||
-         one.problem.uneven;
+  return offers(one.setting, one.problem.collective, one.problem.rank_count) ||
+         one.problem.collective == Collective::kSendRecv || one.problem.uneven;
 }
 
 /// A few points that contain every pair of values that occurs at all: of random points, it repeatedly takes the point
@@ -229,9 +232,19 @@ Options options(const Setting& setting, int rank, int rank_count) {
   return options;
 }
 
-bool offers(const Setting& setting, Collective collective) {
+/// Whether the ranks form the hierarchy that a variant of `hier` needs. `hier/ring` needs three machines with several
+/// ranks each, and runs in the test `hier`.
+bool has_hierarchy(const Setting& setting, int rank_count) {
+  if (setting.algorithm == "hier/exchange") {
+    return setting.reach == Reach::kTwoHosts && rank_count % 2 == 0;
+  }
+  return setting.reach == Reach::kOwnHosts && rank_count >= 4 && std::has_single_bit(static_cast<unsigned>(rank_count));
+}
+
+bool offers(const Setting& setting, Collective collective, int rank_count) {
   const bool copies = setting.protocol == kProtocols.back();
   if (copies && (setting.algorithm.find("direct/") != 0 || (kCopied & bits({collective})) == 0)) return false;
+  if (setting.algorithm.starts_with("hier/") && !has_hierarchy(setting, rank_count)) return false;
   for (const Algorithm& known : kAlgorithms) {
     if (known.name == setting.algorithm) return (known.collectives & bits({collective})) != 0;
   }

@@ -30,7 +30,7 @@ Options options(const Setting& setting, int rank, int rank_count);
 std::string to_string(const Setting& setting);
 
 /// Whether the setting's algorithm and protocol are known to do a collective. The test checks that they do.
-bool offers(const Setting& setting, Collective collective);
+bool offers(const Setting& setting, Collective collective, int rank_count);
 
 /// One call, of all ranks.
 struct Case {

@@ -71,7 +71,7 @@ class Trial {
                                              one_.setting.registered && !of_one);
     finding.offered = choice.status().code() != Code::kUnsupported;
     if (!choice.ok()) {
-      const bool known = offers(one_.setting, problem_.collective);
+      const bool known = offers(one_.setting, problem_.collective, problem_.rank_count);
       if (finding.offered || known) finding.failure = choice.status().to_string();
       return false;
     }

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <bit>
+
+#include "schedules.h"
+
+namespace tutti::hier {
+namespace {
+
+/// Hops, messages and bytes between machines of one rank. The bytes are a multiple of the rank's part.
+struct Between {
+  uint32_t hops;
+  uint32_t messages;
+  double parts;
+};
+
+Between between_machines(uint32_t variant, uint32_t machines) {
+  const uint32_t others = machines - 1;
+  if (variant == kDoubling) {
+    const auto rounds = static_cast<uint32_t>(std::bit_width(machines) - 1);
+    return {rounds, rounds, static_cast<double>(rounds)};
+  }
+  if (variant == kRing) return {2 * others, 2 * others, 2.0 * others / machines};
+  return {1, others, static_cast<double>(others)};
+}
+
+}  // namespace
+
+tutti_algorithm_cost cost(uint32_t collective, uint32_t variant, const Hierarchy& hierarchy, uint32_t inside) {
+  const uint32_t neighbours = hierarchy.positions() - 1;
+  const uint32_t machines = hierarchy.machines();
+  const Between between = between_machines(variant, machines);
+  const bool per_block = collective == TUTTI_REDUCE_SCATTER || collective == TUTTI_ALL_GATHER;
+  // A part is the share of a rank in the data of its machine; of collectives with a block per rank, it is the block.
+  const double part = 1.0 / (per_block ? hierarchy.rank_count() : hierarchy.positions());
+  const uint32_t phases = per_block ? machines : 2;  // with messages to all neighbours
+
+  tutti_algorithm_cost cost = {};
+  cost.struct_size = sizeof(cost);
+  cost.fan = std::max(neighbours, variant == kExchange ? machines - 1 : 1);
+  cost.hops[TUTTI_LINK_NETWORK] = between.hops;
+  cost.messages[TUTTI_LINK_NETWORK] = between.messages;
+  cost.wire[TUTTI_LINK_NETWORK] = part * between.parts;
+  if (neighbours > 0) {
+    cost.hops[inside] = per_block ? 1 : 2;
+    cost.messages[inside] = phases * neighbours;
+    cost.wire[inside] = part * phases * neighbours;
+  }
+  // The own input is read once and the output written once. Each message that arrives is read from its slot.
+  cost.memory = 2.0 + part * (phases * neighbours + between.parts);
+  return cost;
+}
+
+}  // namespace tutti::hier

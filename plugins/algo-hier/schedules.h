@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// The steps of each rank of a hierarchy, for each collective and variant; and their cost.
+#pragma once
+
+#include <array>
+#include <string_view>
+
+#include "hierarchy.h"
+#include "tutti/sdk/algorithm.h"
+
+namespace tutti::hier {
+
+enum Variant : uint32_t {
+  kExchange,  ///< each rank sends to all its counterparts: one hop between machines
+  kDoubling,  ///< all-reduce: recursive doubling between counterparts, for 4, 8, 16, ... machines
+  kRing,      ///< all-reduce: rings of counterparts, for 3 machines and more
+  kVariantCount,
+};
+
+inline constexpr std::array<sdk::Algorithm::Variant, kVariantCount> kVariants = {{
+    {"exchange", 1u << TUTTI_ALL_REDUCE | 1u << TUTTI_REDUCE_SCATTER | 1u << TUTTI_ALL_GATHER | 1u << TUTTI_BROADCAST |
+                     1u << TUTTI_REDUCE},
+    {"doubling", 1u << TUTTI_ALL_REDUCE},
+    {"ring", 1u << TUTTI_ALL_REDUCE},
+}};
+
+/// Why a variant cannot run on the hierarchy; empty: it can.
+std::string_view obstacle(const Hierarchy& hierarchy, uint32_t variant);
+
+/// The plan of one rank. The variant does the collective, and has no obstacle.
+sdk::PlanBuilder schedule(const tutti_plan_request& request, const Hierarchy& hierarchy);
+
+/// The cost of a variant that does the collective and has no obstacle. `inside` is the kind of link between ranks of
+/// one machine (TUTTI_LINK_*). See tutti_algorithm_cost.
+tutti_algorithm_cost cost(uint32_t collective, uint32_t variant, const Hierarchy& hierarchy, uint32_t inside);
+
+}  // namespace tutti::hier

@@ -1,0 +1,72 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The algorithm `hier` on several hosts with equal numbers of ranks.
+
+`tutti bench` compares every output with a reference. The hosts are names: ranks of different hosts reach each other by
+TCP. Run as: hier_test.py PATH_OF_TUTTI
+"""
+
+import json
+import os
+import subprocess
+import sys
+import unittest
+
+TIMEOUT_S = 120
+# Odd numbers of bytes, so that the last chunks of a block are short or empty.
+SIZES = ["--min", 37, "--max", 151552, "--factor", 64, "--iters", 2, "--repeat", 1]
+
+
+class Hier(unittest.TestCase):
+    def tutti(self, *arguments, code=0):
+        environment = {key: value for key, value in os.environ.items() if not key.startswith("TUTTI_")}
+        result = subprocess.run([TUTTI, *map(str, arguments)], capture_output=True, text=True, timeout=TIMEOUT_S,
+                                env=environment, stdin=subprocess.DEVNULL)
+        self.assertEqual(result.returncode, code, f"{arguments}: {result.stderr}{result.stdout}")
+        return result.stdout + result.stderr
+
+    def run_variant(self, collective, variant, hosts, ranks, *arguments):
+        names = ",".join("abcdefgh"[:hosts])
+        command = ["bench", collective, "--ranks", ranks, "--threads", "--hosts", names, "--type", "int8", "--json",
+                   *SIZES, "--set", f"algorithm=hier/{variant}", *arguments]
+        document = json.loads(self.tutti(*command))
+        self.assertEqual(document["wrong"], 0, command)
+        self.assertEqual(len(document["results"]), 3)
+        for row in document["results"]:
+            self.assertEqual((row["wrong"], row["in_place_wrong"]), (0, 0))
+            self.assertTrue(row["ran"].startswith(f"hier/{variant}/"), row["ran"])
+
+    def test_exchange(self):
+        for collective in ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce"):
+            for hosts, ranks in ((2, 4), (2, 6), (3, 6), (4, 8)):
+                with self.subTest(f"{collective}, {ranks} ranks on {hosts} hosts"):
+                    root = ["--root", ranks - 1] if collective in ("broadcast", "reduce") else []
+                    self.run_variant(collective, "exchange", hosts, ranks, *root)
+
+    def test_ring(self):
+        for hosts, ranks in ((3, 6), (3, 9), (4, 8)):
+            for protocol in ("simple", "ll"):
+                with self.subTest(f"{ranks} ranks on {hosts} hosts, {protocol}"):
+                    self.run_variant("all_reduce", "ring", hosts, ranks, "--set", f"protocol={protocol}")
+
+    def test_doubling(self):
+        for hosts, ranks in ((4, 4), (4, 8), (8, 8)):
+            with self.subTest(f"{ranks} ranks on {hosts} hosts"):
+                self.run_variant("all_reduce", "doubling", hosts, ranks)
+
+    def test_small_slots(self):
+        """Large messages take several slots, and small slots make many loops."""
+        small = ["--set", "shm.slot_size=512", "--set", "shm.slots=4"]
+        for variant in ("exchange", "ring"):
+            with self.subTest(variant):
+                self.run_variant("all_reduce", variant, 3, 6, *small)
+
+    def test_uneven_hosts_decline_with_a_reason(self):
+        text = self.tutti("bench", "all_reduce", "--ranks", 3, "--hosts", "a,b", *SIZES, "--set", "algorithm=hier",
+                          code=1)
+        self.assertIn("a hierarchy needs machines with equal numbers of ranks", text)
+
+
+if __name__ == "__main__":
+    TUTTI = sys.argv.pop(1)
+    unittest.main(verbosity=2)
