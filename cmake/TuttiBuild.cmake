@@ -56,7 +56,8 @@ function(tutti_precompile target)
 endfunction()
 
 # tutti_compile_fast(<target>): optimises less where a release's speed does not depend on the target. Halves the time
-# that the compiler takes for command lines and tests. Sanitizers need twice as much time, so they optimise nothing there.
+# that the compiler takes for command lines and tests. Sanitizers need twice as much time: their builds optimise nothing
+# there.
 function(tutti_compile_fast target)
   target_compile_options(${target} PRIVATE
     $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>

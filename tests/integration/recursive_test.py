@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Scratch memory and messages of several chunks: the algorithms of examples/algo-recursive run on 2 to 33 ranks.
 
-`tutti bench` compares every output with a reference. Run as: recursive_test.py PATH_OF_TUTTI FOLDER_OF_THE_PLUGIN [--few]. With --few, the large numbers of ranks are left out.
+`tutti bench` compares every output with a reference. Run as: recursive_test.py PATH_OF_TUTTI FOLDER_OF_THE_PLUGIN
+[--few]. With --few, the large numbers of ranks are left out.
 """
 
 import json

@@ -2,6 +2,7 @@
 if(TARGET tutti-algo-ring AND TARGET tutti-algo-tree AND TARGET tutti-algo-direct AND TARGET tutti-algo-hier)
   set(here ${CMAKE_CURRENT_LIST_DIR})
   tutti_test(plan_test SOURCES ${here}/plan_test.cpp ${here}/plan_support.cpp)
+  tutti_test(hier_test SOURCES ${here}/hier_test.cpp ${here}/plan_support.cpp)
   tutti_test(verify_test SOURCES ${here}/verify_test.cpp ${here}/plan_support.cpp ${here}/plan_reference.cpp
              TIMEOUT 60)
   tutti_test(prove_test SOURCES ${here}/prove_test.cpp ${here}/plan_support.cpp TIMEOUT 60)
@@ -42,7 +43,7 @@ if(TARGET tutti-algo-ring AND TARGET tutti-algo-tree AND TARGET tutti-algo-direc
   target_include_directories(tuner_model_test PRIVATE ${PROJECT_SOURCE_DIR}/plugins)
   target_include_directories(selector_test PRIVATE ${PROJECT_SOURCE_DIR}/plugins)
   foreach(test plan_test plan_algorithm_test as_copies_test lower_test stripes_test fuse_one_hop_test direct_store_test
-          verify_test prove_test repeat_test tuner_model_test selector_test plans_test costs_test)
+          hier_test verify_test prove_test repeat_test tuner_model_test selector_test plans_test costs_test)
     add_dependencies(${test} tutti-algo-ring tutti-algo-tree tutti-algo-direct tutti-algo-hier)
   endforeach()
   add_dependencies(selector_test zoo-declines)
