@@ -80,7 +80,6 @@ class Instance : public sdk::AlgorithmInstance {
   /// Whether the sends go to the peers in descending order: it changes nothing, but the plan is a different plan.
   bool turns(const tutti_plan_request& request) const {
     if (has("rank_plan")) return number_ % 2 == 1;
-    if (has("process_plan")) return getpid() % 2 == 1;
     if (has("history_plan")) return asked_++ % 2 == 1;
     if (has("racing_plan")) {
       last_rank_ = request.rank;  // shared by all threads
@@ -92,6 +91,7 @@ class Instance : public sdk::AlgorithmInstance {
 
   void all_reduce(PlanBuilder& plan, const tutti_plan_request& request) const {
     const uint32_t rank = request.rank;
+    if (has("process_plan")) plan.scratch(1 + static_cast<uint32_t>(getpid()) % 1000);
     const bool waits_first = has("deadlock");
     if (!waits_first) send_all(plan, request);
     auto& fold = plan.step().own(Buffer::kInput, 0).final().to_output(0);

@@ -11,6 +11,8 @@
 namespace tutti::mock {
 namespace {
 
+constexpr uint8_t kHighBit = 0x40;  // of the last byte of a float: changes the exponent
+
 std::string& fault() {
   static std::string name;
   return name;
@@ -101,9 +103,9 @@ class Mock : public sdk::Protocol {
     if (has("changes_input") && work.input != work.output && work.count > 0) {
       *static_cast<uint8_t*>(const_cast<void*>(work.input)) ^= 1;
     }
-    if (has("large_calls") && bytes > 200'000) output[bytes / 2] ^= 1;
-    if (has("not_in_place") && work.input == work.output && bytes > 0) output[0] ^= 1;
-    if (has("spoils_direct") && work.direct_minimum > 0 && bytes > 0) output[0] ^= 1;
+    if (has("large_calls") && bytes > 200'000) output[bytes - 1] ^= kHighBit;
+    if (has("not_in_place") && work.input == work.output && bytes > 0) output[bytes - 1] ^= kHighBit;
+    if (has("spoils_direct") && work.direct_minimum > 0 && bytes > 0) output[bytes - 1] ^= kHighBit;
   }
 
   /// Folds the messages in descending order of ranks: the plan has them in ascending order.
