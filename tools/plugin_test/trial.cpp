@@ -35,7 +35,7 @@ void Trial::report(std::string_view result, std::string_view rule, const std::st
     out += kEndOfPart;
   }
   const base::Fd results(dup(options_.results));
-  // If the watching process is gone, nobody reads the report.
+  // If the watching process is gone, no process reads the report.
   [[maybe_unused]] const Status written = base::write_all(results, out, "the results");
 }
 
