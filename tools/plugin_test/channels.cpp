@@ -49,7 +49,12 @@ std::vector<Variant> variants_of(Trial& trial) {
 }
 
 Result<topology::NodeGraph> search(Trial& trial, const Shape& shape, uint32_t rank) {
-  const tutti_topology topology = shape.topology();
+  tutti_topology topology = shape.topology();
+  tutti_system system{};
+  if (!shape.systems.empty()) {
+    system = shape.systems[shape.node_of_rank[rank]]->view();
+    topology.system = &system;
+  }
   auto graph = trial.call("search", [&] { return program::search(algorithm_of(trial), topology, rank); });
   if (graph.ok() || graph.status().code() == Code::kUnsupported) return graph;
   trial.violate_failure("ALG-6", fmt::format("search for rank {} of {}", rank, shape.name()), graph.status());
