@@ -13,7 +13,8 @@ target_compile_features(tutti_sdk INTERFACE cxx_std_20)
 
 install(TARGETS tutti tutti_sdk tutti_host_kernels EXPORT TuttiTargets
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
-install(TARGETS tutti_tool RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+set_target_properties(tutti_tool PROPERTIES EXPORT_NAME tool) # tests of plugins run Tutti::tool
+install(TARGETS tutti_tool EXPORT TuttiTargets RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(DIRECTORY configs/topologies DESTINATION ${CMAKE_INSTALL_DATADIR}/tutti)
 install(DIRECTORY core/include/tutti DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 # All that is installed, without tests and benchmarks.

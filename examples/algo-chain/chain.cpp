@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// An algorithm outside Tutti's tree: all-reduce along a chain. Each chunk is folded from rank 0 to rank n-1, and the
-// result travels back. It moves as much data as a ring and has as many hops, but needs no link from the last rank to
-// the first.
+// An algorithm outside Tutti's tree: all-reduce along a line of ranks. Each chunk is folded from rank 0 to rank n-1,
+// and the result travels back. It moves as much data as a ring and has as many hops, but needs no link from the last
+// rank to the first.
 #include "tutti/sdk/algorithm.h"
 
 namespace {
@@ -36,7 +36,7 @@ class ChainInstance : public sdk::AlgorithmInstance {
 
   Result<tutti_algorithm_cost> cost(uint32_t /*collective*/, uint32_t /*variant*/) const override {
     tutti_algorithm_cost cost{};
-    cost.hops[link_] = 2 * (ranks_ - 1);  // the slowest kind of link on the chain stands for all
+    cost.hops[link_] = 2 * (ranks_ - 1);  // the slowest kind of link on the line stands for all
     cost.wire[link_] = 2;
     cost.memory = 5;
     return cost;
@@ -47,7 +47,7 @@ class ChainInstance : public sdk::AlgorithmInstance {
   uint32_t link_;
 };
 
-class Chain : public sdk::Algorithm {
+class ChainAlgorithm : public sdk::Algorithm {
  public:
   std::span<const Variant> variants() const override {
     static constexpr Variant kVariants[] = {{"", 1u << TUTTI_ALL_REDUCE}};
@@ -62,4 +62,4 @@ class Chain : public sdk::Algorithm {
 
 }  // namespace
 
-TUTTI_PLUGIN(Chain, "chain", "1.0.0", "all-reduce along a chain of ranks and back")
+TUTTI_PLUGIN(ChainAlgorithm, "chain", "1.0.0", "all-reduce along a line of ranks and back")

@@ -316,7 +316,7 @@ class SelfTest(DocsTest):
 # Code with a colon of other kinds: keys of plan files and tables, subjects of commits, beginnings of errors and logs.
 NO_SETTING = re.compile(r"^(registered|area|timeout|unsupported|excluded|nccl): ")
 COMMANDS = ("bench", "config check", "config show", "explain", "plan export", "plan print", "plan verify",
-            "plugin list", "plugin test", "search", "topo check", "topo show", "tune")
+            "plugin list", "plugin new", "plugin test", "search", "topo check", "topo show", "tune")
 SETTING = r"^[a-z_]+(\.[a-z_0-9]+)*: \S"
 BLOCKS = {
     r"\A(?:\w+=\S+ )*(?:(?:build/(?:release|cuda)/bin/)?tutti|\./dev|cmake|my_program) ": Blocks.check_commands,

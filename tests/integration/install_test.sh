@@ -48,6 +48,45 @@ cmake --install "$work/algo-chain/build" --prefix "$work/prefix"
 "$tutti" plugin test socket --where process,processes --rule order --rule arm | tee "$work/conformance"
 grep -q '4 passed, 0 failed, 0 skipped' "$work/conformance"
 
+# `tutti plugin new` writes projects that build, pass the kit and run.
+mkdir "$work/new"
+for kind in algo net proto tuner; do
+  "$tutti" plugin new "$kind" "demo_$kind" --into "$work/new" >"$work/new.log"
+  project=$work/new/demo_$kind
+  if grep -riE 'chain|unix_?stream|whole_?slots|fewest_?hops' "$project"; then
+    echo "the project of kind $kind names the example it was made from" && exit 1
+  fi
+  cmake -S "$project" -B "$project/build" -G Ninja -DCMAKE_PREFIX_PATH="$work/prefix" >"$work/configure.log" ||
+    { cat "$work/configure.log"; exit 1; }
+  cmake --build "$project/build"
+  ctest --test-dir "$project/build" --output-on-failure
+done
+refuses() { # refuses TEXT CODE ARGUMENT...
+  local text=$1 code=$2 found=0
+  shift 2
+  "$tutti" plugin new "$@" 2>"$work/refusal" || found=$?
+  [[ $found == "$code" ]] && grep -qF "$text" "$work/refusal" || { cat "$work/refusal"; exit 1; }
+}
+refuses "there is no kind 'nett' of plugins; the kinds are algo, net, proto and tuner" 2 nett demo
+refuses "'Demo' cannot name a plugin; a name is a-z, 0-9 and _, begins with a letter" 2 net Demo
+refuses "'$work/new/demo_net' exists; remove it, or name another folder with --into" 1 net demo_net --into "$work/new"
+refuses "cannot make the folder '$work/none/demo'" 1 net demo --into "$work/none"
+
+demo() { # demo KIND PLUGINS OPTION...: runs a benchmark with the demo of a kind
+  local kind=$1 list=$2
+  shift 2
+  "$tutti" bench all_reduce --ranks 4 --min 8 --max 64K --factor 64 --set "plugins.path=[$work/new/demo_$kind/build]" \
+    --set "$list" "$@" | tee "$work/table"
+  grep -q 'wrong 0' "$work/table"
+}
+demo algo 'plugins.algorithm=[ring, demo_algo]' --set algorithm=demo_algo
+grep -q 'demo_algo/' "$work/table"
+demo net 'plugins.network=[demo_net]' --set network=demo_net --hosts a,b
+grep -q 'net-demo_net' "$work/table"
+demo proto 'plugins.protocol=[simple, demo_proto]' --set protocol=demo_proto
+grep -q 'demo_proto' "$work/table"
+demo tuner 'plugins.tuner=[demo_tuner]'
+
 "$work/hello/build/hello" | tee "$work/hello.out"
 [[ $(grep -c 'the sum is 10' "$work/hello.out") == 4 ]]
 

@@ -10,6 +10,7 @@
 #include "plugin/list.h"
 #include "plugin/search.h"
 #include "tools/commands.h"
+#include "tools/plugin/new.h"
 #include "tools/plugin_test/command.h"
 #include "tools/session.h"
 
@@ -95,7 +96,7 @@ Result<int> list(const Work& work) {
 }  // namespace
 
 void add_plugin(CLI::App& tutti, int& exit_code) {
-  CLI::App* command = tutti.add_subcommand("plugin", "List, check and test plugins");
+  CLI::App* command = tutti.add_subcommand("plugin", "List, check, test and begin plugins");
   command->require_subcommand(1);
   const auto work = std::make_shared<Work>();
   CLI::App* verb = command->add_subcommand("list", "Print the plugins that are found");
@@ -109,6 +110,7 @@ void add_plugin(CLI::App& tutti, int& exit_code) {
     exit_code = code.ok() ? *code : fail(code.status());
   });
   plugin_test::add_verb(*command, exit_code);
+  add_plugin_new(*command, exit_code);
 }
 
 }  // namespace tutti::tools

@@ -13,15 +13,17 @@
 #include "tools/plugin_test/report.h"
 #include "tools/plugin_test/request.h"
 #include "tools/plugin_test/runner.h"
+#include "tools/plugin_test/trial_runner.h"
 #include "tools/session.h"
 
 namespace tutti::tools::plugin_test {
 namespace {
 
 constexpr const char* kFooter = R"(
-Each rule of the contract (tutti/plugin/network.h) runs in processes of its own: in one process, in two processes, and
-in two network namespaces if the user is root. A failure names the violated rule and gives a counter-example.
-Exit codes: 0 no rule failed; 1 a rule failed; 2 the command line makes no sense, or the file is not a network.)";
+Each rule of the contract (tutti/plugin/*.h) runs in processes of its own. The rules of networks run in one process, in
+two processes, and in two network namespaces if the user is root. A failure names the violated rule and gives a
+counter-example. Exit codes: 0 no rule failed; 1 a rule failed; 2 the command line makes no sense, or the file is not a
+plugin.)";
 
 /// Progress on a terminal: one line, which is overwritten.
 void show(size_t index, size_t total, const Rule& rule, Where where) {
@@ -37,8 +39,11 @@ int usage(const std::string& text) {
 
 Result<int> test(Request& request) {
   TUTTI_ASSIGN(const auto plugin, open_plugin(request));
-  const Subject subject{plugin->image().file().string(), plugin->name(), plugin->version(), request.seed};
-  TUTTI_ASSIGN(const std::vector<RuleResult> results, run_rules(request, show));
+  const Subject subject{plugin->image().file().string(), plugin->name(), plugin->version(),
+                        std::string(to_string(plugin->kind())), request.seed};
+  const bool has_sides = plugin->kind() == plugin::Kind::kNetwork;
+  TUTTI_ASSIGN(const std::vector<RuleResult> results,
+               has_sides ? run_rules(request, show) : run_trials(request, plugin->kind(), show));
   if (isatty(STDERR_FILENO) != 0) fmt::print(stderr, "\r\033[K");
   print_text(subject, results);
   if (!request.json.empty()) TUTTI_TRY(write_json(request.json, subject, results));
@@ -54,15 +59,22 @@ int run(Request& request) {
     return code.ok() ? *code : fail(code.status());
   }
   if (request.lists) return print_rules(), kSuccess;
-  if (request.file.empty()) return usage("plugin test needs the FILE of a network plugin, or --list");
+  if (request.file.empty()) return usage("plugin test needs the FILE of a plugin, or --list");
+  const auto image = load_image(request);
+  if (!image.ok()) return fail(image.status()), kUsage;
+  const plugin::Kind kind = (*image)->note().kind;
   for (const std::string& name : request.rules) {
-    const Rule* const rule = find_rule(name);
-    if (rule == nullptr) return usage(fmt::format("there is no rule '{}'; see 'tutti plugin test --list'", name));
-    if (rule->run == nullptr) {
+    const Rule* const rule = find_rule(kind, name);
+    if (rule == nullptr) {
+      return usage(fmt::format("there is no rule '{}' of {}s; see 'tutti plugin test --list'", name, to_string(kind)));
+    }
+    if (rule->run == nullptr && test_of(*rule) == nullptr) {
       return usage(fmt::format("rule '{}' has no test of its own: all tests look for it; leave out --rule", name));
     }
   }
-  if (const auto image = load_image(request); !image.ok()) return fail(image.status()), kUsage;
+  if (kind != plugin::Kind::kNetwork && !request.where.empty()) {
+    return usage(fmt::format("--where chooses the places of a network; the plugin is of kind {}", to_string(kind)));
+  }
   if (request.seed == 0) request.seed = std::random_device()();
   const auto code = test(request);
   return code.ok() ? *code : fail(code.status());
@@ -72,18 +84,19 @@ int run(Request& request) {
 
 void add_verb(CLI::App& command, int& exit_code) {
   const auto request = std::make_shared<Request>();
-  CLI::App* verb = command.add_subcommand("test", "Test a network plugin against its contract");
-  verb->add_option("file", request->file, "File of the plugin, or the name of a network on the search path");
+  CLI::App* verb = command.add_subcommand("test", "Test a plugin against its contract");
+  verb->add_option("file", request->file, "File of the plugin, or the name of a plugin on the search path");
   verb->add_option("--rule", request->rules, "Run only this rule, by name or number; may be repeated");
-  verb->add_option("--where", request->where, "process, processes, namespaces (default: all that work here)")
+  verb->add_option("--where", request->where,
+                   "Of networks: process, processes, namespaces (default: all that work here)")
       ->delimiter(',')
       ->check(CLI::IsMember({"process", "processes", "namespaces"}));
   verb->add_option("--json", request->json, "Write the results to this file as JSON");
   verb->add_option("--junit", request->junit, "Write the results to this file as JUnit XML");
   verb->add_option("--seed", request->seed, "Seed of all random numbers (default: a new seed, which is printed)");
-  verb->add_option("--device", request->device, "Number of the device in the plugin's list (default 0)");
+  verb->add_option("--device", request->device, "Of networks: number of the device in the plugin's list (default 0)");
   verb->add_flag("--list", request->lists, "Print all rules");
-  verb->add_flag("--long", request->is_long, "Send a message of 1 GiB");
+  verb->add_flag("--long", request->is_long, "Of networks: send a message of 1 GiB");
   verb->add_flag("--verbose", request->is_verbose, "Show what the plugin logs");
   add_settings(*verb, request->config_file, request->settings);
   verb->add_option("--side", request->side)->group("");

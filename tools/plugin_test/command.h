@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// `tutti plugin test`: the conformance kit for networks.
+// `tutti plugin test`: the conformance kit for plugins.
 #pragma once
 
 namespace CLI {

@@ -55,7 +55,7 @@ void print_rules() {
 }
 
 void print_text(const Subject& subject, const std::vector<RuleResult>& results) {
-  fmt::print("network '{}' {} ({}), seed {}\n", subject.name, subject.version, subject.file, subject.seed);
+  fmt::print("{} '{}' {} ({}), seed {}\n", subject.kind, subject.name, subject.version, subject.file, subject.seed);
   for_each_rule([&](const Rule& rule) {
     std::string verdicts;
     for (const RuleResult& result : results) {
@@ -76,11 +76,9 @@ void print_text(const Subject& subject, const std::vector<RuleResult>& results) 
 }
 
 Status write_json(const std::string& path, const Subject& subject, const std::vector<RuleResult>& results) {
-  nlohmann::ordered_json document = {{"file", subject.file},
-                                     {"name", subject.name},
-                                     {"version", subject.version},
-                                     {"seed", subject.seed},
-                                     {"results", nlohmann::ordered_json::array()}};
+  nlohmann::ordered_json document = {{"file", subject.file}, {"kind", subject.kind},
+                                     {"name", subject.name}, {"version", subject.version},
+                                     {"seed", subject.seed}, {"results", nlohmann::ordered_json::array()}};
   for (const RuleResult& result : results) {
     nlohmann::ordered_json entry = {{"rule", result.rule->number},
                                     {"name", result.rule->name},

@@ -13,6 +13,7 @@ namespace tutti::tools::plugin_test {
 /// The plugin under test.
 struct Subject {
   std::string file, name, version;
+  std::string kind = "network";
   uint64_t seed = 0;
 };
 

@@ -12,7 +12,7 @@
 namespace tutti::tools::plugin_test {
 
 struct Request {
-  std::string file;  ///< the plugin's file, or the name of a network on the search path
+  std::string file;  ///< the plugin's file, or the name of a plugin on the search path
   std::string config_file;
   std::vector<std::string> settings;
   std::string json, junit;
@@ -25,7 +25,7 @@ struct Request {
   bool is_verbose = false;
 
   // Options of a process that the kit starts for a rule.
-  std::string side;  ///< "0", "1" or "both"; empty: this is the kit's own process
+  std::string side;  ///< "0", "1", "both" or kTrialSide; empty: this is the kit's own process
   uint32_t side_where = 0;
 };
 
@@ -34,7 +34,10 @@ inline constexpr int kLineFd = 40;
 inline constexpr int kResultsFd = 41;
 inline constexpr int kBoardFd = 42;
 
-/// Loads and opens the plugin. kUnsupported: the file is a plugin of a different kind.
+/// The side of a process that runs a rule without sides.
+inline constexpr std::string_view kTrialSide = "trial";
+
+/// Loads and opens the plugin.
 Result<std::shared_ptr<plugin::Plugin>> open_plugin(const Request& request);
 Result<std::shared_ptr<plugin::Image>> load_image(const Request& request);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The obligations of a network plugin, each written once: a number, a name, a sentence, and the code that tests it.
+// The obligations of a plugin, each written once: a number, a name, a sentence, and the code that tests it.
 // `tutti plugin test` runs the rules. docs/plugin-guide.md holds the same table.
 #pragma once
 
@@ -7,11 +7,15 @@
 #include <span>
 #include <string_view>
 
+#include "plugin/kind.h"
+
 namespace tutti::tools::plugin_test {
 
 class Side;
+class Trial;
 
-/// How the two sides of a rule run. A side has its own context of the plugin.
+/// How a rule runs. A network has two sides, each with its own context of the plugin. If a rule of algorithms,
+/// protocols or tuners runs in two processes, the kit compares their answers.
 enum class Where : uint32_t { kOneProcess, kTwoProcesses, kTwoNamespaces };
 inline constexpr uint32_t kWhereCount = 3;
 std::string_view to_string(Where where);
@@ -23,8 +27,17 @@ struct Rule {
   /// Both sides run it at the same time. Null: other rules find violations of this rule.
   void (*run)(Side& side) = nullptr;
   double seconds = 20;  ///< deadline of the rule
-  /// The rule stops or kills the process of the second side.
+  /// Networks: the rule stops or kills the process of the second side. Other kinds: two processes must answer alike.
   bool needs_processes = false;
+};
+
+using TrialTest = void (*)(Trial& trial);
+
+/// A rule of algorithms, protocols or tuners.
+struct TrialRule {
+  Rule rule;
+  /// Null: other rules find violations of this rule.
+  TrialTest test = nullptr;
 };
 
 /// The rules that any rule may find violated.
@@ -42,6 +55,24 @@ std::span<const Rule> matching_rules();
 std::span<const Rule> memory_rules();
 std::span<const Rule> ending_rules();
 std::span<const Rule> progress_rules();
+std::span<const TrialRule> algorithm_rules();
+std::span<const TrialRule> plan_rules();
+std::span<const TrialRule> channel_rules();
+std::span<const TrialRule> agreement_rules();
+std::span<const TrialRule> protocol_rules();
+std::span<const TrialRule> result_rules();
+std::span<const TrialRule> wait_rules();
+std::span<const TrialRule> direct_rules();
+std::span<const TrialRule> tuner_rules();
+
+/// Calls `visit` with each rule of algorithms, protocols and tuners.
+template <class Visit>
+void for_each_trial_rule(Visit&& visit) {
+  for (const auto group : {algorithm_rules, plan_rules, channel_rules, agreement_rules, protocol_rules, result_rules,
+                           wait_rules, direct_rules, tuner_rules}) {
+    for (const TrialRule& rule : group()) visit(rule);
+  }
+}
 
 /// Calls `visit` with each rule of the table.
 template <class Visit>
@@ -50,9 +81,16 @@ void for_each_rule(Visit&& visit) {
                            ending_rules, progress_rules}) {
     for (const Rule& rule : group()) visit(rule);
   }
+  for_each_trial_rule([&](const TrialRule& one) { visit(one.rule); });
 }
 
-/// The rule of a name or number; null: there is none.
+/// The rule of networks of a name, or the rule of a number; null: there is none.
 const Rule* find_rule(std::string_view name);
+/// The rule of a kind by name or number; null: there is none.
+const Rule* find_rule(plugin::Kind kind, std::string_view name);
+/// The code that tests a rule of algorithms, protocols or tuners; null: there is none.
+TrialTest test_of(const Rule& rule);
+/// "NET-", "ALG-", "PRO-", "TUN-".
+std::string_view prefix(plugin::Kind kind);
 
 }  // namespace tutti::tools::plugin_test

@@ -134,7 +134,7 @@ std::string_view to_string(Where where) {
 const Rule* find_rule(std::string_view name) {
   const Rule* found = nullptr;
   for_each_rule([&](const Rule& rule) {
-    if (rule.name == name || rule.number == name) found = &rule;
+    if (rule.number == name || (rule.name == name && rule.number.starts_with("NET-"))) found = &rule;
   });
   return found;
 }

@@ -12,6 +12,7 @@
 #include "plugin/search.h"
 #include "tools/plugin_test/request.h"
 #include "tools/plugin_test/side.h"
+#include "tools/plugin_test/trial.h"
 #include "tools/session.h"
 
 namespace tutti::tools::plugin_test {
@@ -27,17 +28,22 @@ Result<config::Config> configuration(const Request& request) {
   return load_config(request.config_file, settings);
 }
 
+/// The file of the network with this name; if there is none, the file of a plugin of a different kind.
+Result<std::filesystem::path> find_file(const std::string& name, const std::vector<std::filesystem::path>& folders) {
+  auto found = plugin::find(plugin::Kind::kNetwork, name, folders);
+  for (const plugin::Kind kind : plugin::kKinds) {
+    if (found.ok()) break;
+    if (auto other = plugin::find(kind, name, folders); other.ok()) found = std::move(other);
+  }
+  return found;
+}
+
 Result<std::shared_ptr<plugin::Image>> load_image(const Request& request, const config::Config& config) {
   std::filesystem::path file = request.file;
   if (request.file.find('/') == std::string::npos && !request.file.ends_with(".so")) {
-    TUTTI_ASSIGN(file,
-                 plugin::find(plugin::Kind::kNetwork, request.file, plugin::search_path(config.list("plugins.path"))));
+    TUTTI_ASSIGN(file, find_file(request.file, plugin::search_path(config.list("plugins.path"))));
   }
   TUTTI_ASSIGN(const plugin::Note note, plugin::read_note(file));
-  if (note.kind != plugin::Kind::kNetwork) {
-    return Status(Code::kUnsupported, fmt::format("{} is a plugin of kind {}; the kit tests networks", file.string(),
-                                                  to_string(note.kind)));
-  }
   return plugin::Image::load(note.kind, note.name, std::filesystem::absolute(file), config.text("plugins.trust"));
 }
 
@@ -79,6 +85,7 @@ Result<std::shared_ptr<plugin::Plugin>> open_plugin(const Request& request) {
 }
 
 Result<int> run_side(const Request& request) {
+  if (request.side == kTrialSide) return run_trial(request);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   Board& board = map_board();
   if (request.side != "both") {
