@@ -134,6 +134,10 @@ std::vector<std::string> DryCommunicator::limits(Collective collective) const {
     const auto& variants = algorithms()[a].variants;
     for (uint32_t v = 0; v < variants.size(); ++v) {
       if ((variants[v].collectives >> static_cast<uint32_t>(collective) & 1) == 0) continue;
+      tutti_algorithm_cost cost{.struct_size = sizeof cost};
+      const int32_t code =
+          algorithms()[a].ops->cost(algorithms()[a].instance.get(), static_cast<uint32_t>(collective), v, &cost);
+      if (code == TUTTI_UNSUPPORTED) continue;  // on every device
       const std::string why = why_not(a, v, collective);
       if (why.empty()) continue;
       lines.push_back(fmt::format("{}{}{} does not run {} on GPUs: {}", algorithms()[a].name,

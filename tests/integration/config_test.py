@@ -19,7 +19,7 @@ import unittest
 
 TIMEOUT_S = 60
 SMALL = ("--min", 64, "--max", 64, "--iters", 2, "--repeat", 1)
-VARIANTS = "direct, direct/one-shot, direct/two-shot, direct/shifted"
+VARIANTS = "direct, direct/one-shot, direct/two-shot, direct/shifted, hier, hier/exchange, hier/doubling, hier/ring"
 SEARCHED = r"searched for tutti-\w+-\w+\.so in .*/tutti/plugins"
 
 

@@ -45,7 +45,7 @@ TEST_F(ConfigTest, NothingGivenMeansBuiltIn) {
     EXPECT_EQ(config.size_bytes("shm.slot_size"), 128u << 10);
     EXPECT_EQ(config.duration("timeouts.bootstrap"), 30s);
     EXPECT_TRUE(config.boolean("check.plans"));
-    EXPECT_THAT(config.list("plugins.algorithm"), ElementsAre("ring", "tree", "direct"));
+    EXPECT_THAT(config.list("plugins.algorithm"), ElementsAre("ring", "tree", "direct", "hier"));
     EXPECT_THAT(config.rules(), IsEmpty());
     for (const auto& item : config.items()) EXPECT_EQ(item.origin, "built-in") << item.key;
   }
