@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The obligations of a network plugin, each written once: a number, a name, a sentence, and the code that tests it.
-// `tutti plugin test` runs the rules. docs/plugin-guide.md holds the same table.
+// The rules of plugin/network_rules.h with the code that tests them. `tutti plugin test` runs the rules.
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <string_view>
+
+#include "plugin/network_rules.h"
 
 namespace tutti::tools::plugin_test {
 
@@ -26,6 +27,13 @@ struct Rule {
   /// The rule stops or kills the process of the second side.
   bool needs_processes = false;
 };
+
+/// The rule of a number, with its test.
+constexpr Rule rule(uint32_t number, void (*run)(Side& side) = nullptr, double seconds = 20,
+                    bool needs_processes = false) {
+  const plugin::NetworkRule& text = plugin::network_rule(number);
+  return {text.number, text.name, text.sentence, run, seconds, needs_processes};
+}
 
 /// The rules that any rule may find violated.
 inline constexpr std::string_view kReturns = "NET-1";
