@@ -1,5 +1,5 @@
 # Finds the libraries of the build. Required: Boost.DLL, yaml-cpp, spdlog/fmt, CLI11, nlohmann-json, hwloc, OpenSSL,
-# GoogleTest (tests).
+# xxHash, GoogleTest (tests).
 # Optional: pugixml (NCCL's topology XML), CUDA, libibverbs, UCX, Open MPI and Gloo (benchmarks only).
 
 set_property(GLOBAL PROPERTY TUTTI_HAS "")
@@ -22,6 +22,7 @@ find_package(fmt REQUIRED)
 find_package(spdlog REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(nlohmann_json REQUIRED)
+find_path(XXHASH_INCLUDE_DIR xxhash.h REQUIRED) # headers only
 find_package(OpenSSL 3.0 REQUIRED COMPONENTS Crypto SSL)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(HWLOC REQUIRED IMPORTED_TARGET hwloc)

@@ -347,6 +347,13 @@ class Setup {
     options.polling_threads = communicator::polling_threads(config_.integer("net.polling_threads"), ranks_here_);
     options.hosts = host_names_;
     options.call_limit = config_.duration("timeouts.operation");
+    options.check_plugins = config_.boolean("check.plugins");
+    options.check_data = config_.boolean("check.data");
+    if (options.check_data && on_gpu()) {
+      return {Code::kConfig,
+              fmt::format("check.data is true ({}), but the data of GPUs is not checked; set it to false",
+                          config_.origin("check.data"))};
+    }
     options.on_failure = [state](const Status& failure) { state->on_network_failure(failure); };
     TUTTI_ASSIGN(
         net, communicator::open_network(*state_.registry_, config_.rules(), options, *state_.bootstrap_, deadline_));
