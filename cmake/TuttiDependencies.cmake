@@ -1,5 +1,5 @@
 # Finds the libraries of the build. Required: Boost.DLL, yaml-cpp, spdlog/fmt, CLI11, nlohmann-json, hwloc, OpenSSL,
-# GoogleTest (tests).
+# xxHash, GoogleTest (tests).
 # Optional: pugixml (NCCL's topology XML), CUDA, libibverbs, UCX, Open MPI and Gloo (benchmarks only).
 
 set_property(GLOBAL PROPERTY TUTTI_HAS "")
@@ -26,6 +26,7 @@ find_package(OpenSSL 3.0 REQUIRED COMPONENTS Crypto SSL)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(HWLOC REQUIRED IMPORTED_TARGET hwloc)
 find_package(pugixml QUIET)
+find_path(XXHASH_INCLUDE_DIR xxhash.h) # headers only
 if(TUTTI_TESTS)
   find_package(GTest REQUIRED)
 endif()
@@ -34,6 +35,7 @@ pkg_check_modules(IBVERBS QUIET IMPORTED_TARGET libibverbs)
 pkg_check_modules(UCX QUIET IMPORTED_TARGET ucx)
 pkg_check_modules(PMIX QUIET IMPORTED_TARGET pmix)
 tutti_record("${pugixml_FOUND}" "pugixml (topology XML)")
+tutti_record("${XXHASH_INCLUDE_DIR}" "xxHash (check.data)")
 tutti_record("${TUTTI_WITH_CUDA}" "CUDA ${CUDAToolkit_VERSION}")
 tutti_record("${IBVERBS_FOUND}" "libibverbs ${IBVERBS_VERSION}")
 tutti_record("${UCX_FOUND}" "UCX ${UCX_VERSION}")

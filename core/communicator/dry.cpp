@@ -134,7 +134,8 @@ std::vector<std::string> DryCommunicator::limits(Collective collective) const {
     const auto& variants = algorithms()[a].variants;
     for (uint32_t v = 0; v < variants.size(); ++v) {
       if ((variants[v].collectives >> static_cast<uint32_t>(collective) & 1) == 0) continue;
-      tutti_algorithm_cost cost{.struct_size = sizeof cost};
+      tutti_algorithm_cost cost{};
+      cost.struct_size = sizeof cost;
       const int32_t code =
           algorithms()[a].ops->cost(algorithms()[a].instance.get(), static_cast<uint32_t>(collective), v, &cost);
       if (code == TUTTI_UNSUPPORTED) continue;  // on every device

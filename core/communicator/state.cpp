@@ -79,10 +79,12 @@ void Communicator::State::flush() {
   if (backend_ == nullptr) return;
   const auto limit = config_.duration("timeouts.operation");
   if (backend_->flush(limit, [this] { return bootstrap_->failure().has_value(); })) return;
-  [[maybe_unused]] const Status held = fail_everywhere(Status(
-      Code::kTimeout, fmt::format("rank {} left, but its data did not go out within {} s (timeouts.operation): "
-                                  "a rank has not received what it was sent; rank {} {}",
-                                  rank_, std::chrono::duration<double>(limit).count(), rank_, describe_current())));
+  const std::string unsent = backend_->unsent();
+  [[maybe_unused]] const Status held = fail_everywhere(
+      Status(Code::kTimeout, fmt::format("rank {} left, but its data did not go out within {} s (timeouts.operation): "
+                                         "a rank has not received what it was sent; rank {} {}{}{}",
+                                         rank_, std::chrono::duration<double>(limit).count(), rank_, describe_current(),
+                                         unsent.empty() ? "" : "; ", unsent)));
 }
 
 Status Communicator::State::run(const backend::Call& call) {

@@ -107,6 +107,8 @@ std::vector<Key> make_keys() {
       words(Type::kText, "host", "", "Pretend that this rank runs on a host of this name.", false),
       number(Type::kBool, "check.plans", "true", 0, 1, "Prove a plan right when it is first used."),
       number(Type::kBool, "check.calls", "true", 0, 1, "Notice when ranks make different calls."),
+      number(Type::kBool, "check.plugins", "false", 0, 1, "Hold calls of a network plugin to its contract.", false),
+      number(Type::kBool, "check.data", "false", 0, 1, "Compare a checksum of each message over a network."),
   };
 }
 

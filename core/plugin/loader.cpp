@@ -16,6 +16,7 @@ namespace tutti::plugin {
 namespace {
 
 thread_local std::string failure_text;
+thread_local const Plugin* failed_plugin = nullptr;  // gave the text
 
 std::string_view view(tutti_str text) {
   return {text.data, text.size};
@@ -163,12 +164,11 @@ Result<std::shared_ptr<Plugin>> Plugin::open(std::shared_ptr<Image> image, confi
                    log_thunk,          fail_thunk,      config_thunk};
   take_failure_text();
   if (const int32_t code = table.open(&plugin->host_, &plugin->self_); code != TUTTI_OK) {
-    const std::string why = take_failure_text();
     return Status(
         code == TUTTI_AGAIN ? Code::kInternal : static_cast<Code>(code),
         fmt::format("TUTTI-P08 {} plugin '{}' ({}) cannot serve here: {}; mend that, or take it out of plugins.{}",
-                    to_string(plugin->kind()), plugin->name(), plugin->image_->file().string(),
-                    why.empty() ? "it does not say why (PLG-14)" : why, to_string(plugin->kind())));
+                    to_string(plugin->kind()), plugin->name(), plugin->image_->file().string(), take_reason(),
+                    to_string(plugin->kind())));
   }
   plugin->open_ = true;
   return plugin;
@@ -185,8 +185,9 @@ void Plugin::log_thunk(void* context, int32_t level, tutti_str text) {
   log::write(severity, fmt::format("{}.{} {}", short_name(plugin.kind()), plugin.name(), view(text)));
 }
 
-void Plugin::fail_thunk(void* /*context*/, tutti_str text) {
+void Plugin::fail_thunk(void* context, tutti_str text) {
   failure_text.assign(text.data, text.size);
+  failed_plugin = static_cast<const Plugin*>(context);
 }
 
 int32_t Plugin::config_thunk(void* context, tutti_str name, tutti_value* out) {
@@ -206,6 +207,16 @@ int32_t Plugin::config_thunk(void* context, tutti_str name, tutti_value* out) {
 
 std::string take_failure_text() {
   return std::exchange(failure_text, {});
+}
+
+std::string take_failure_text_of(const void* self) {
+  if (failure_text.empty() || failed_plugin->self() != self) return {};
+  return take_failure_text();
+}
+
+std::string take_reason() {
+  std::string why = take_failure_text();
+  return why.empty() ? "it does not say why (PLG-14)" : why;
 }
 
 }  // namespace tutti::plugin

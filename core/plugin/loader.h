@@ -81,6 +81,10 @@ class Plugin {
 
 /// The last text that a plugin gave to host->fail in this thread; empty: none. Clears the text.
 std::string take_failure_text();
+/// The same of the plugin with this `self`; empty, and clears nothing, if the text is of a different plugin.
+std::string take_failure_text_of(const void* self);
+/// take_failure_text(), or a sentence that names the rule which the plugin breaks by giving no text.
+std::string take_reason();
 
 /// The missing entry in a kind's table of operations: a mandatory entry, or an entry that a claimed capability names
 /// (PLG-8). Empty: none is missing.

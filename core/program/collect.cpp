@@ -42,7 +42,8 @@ Result<Plan> collect(const std::function<int32_t(const tutti_plan_sink*)>& emitt
   const std::string why = plugin::take_failure_text();
   if (into.emitted > 0 && !into.plan.ok()) return into.plan.status();
   if (outcome == TUTTI_OK) return std::move(into.plan);
-  return Status(static_cast<Code>(outcome), why.empty() ? "the plugin does not say why (PLG-14)" : why);
+  return Status(outcome == TUTTI_AGAIN ? Code::kInternal : static_cast<Code>(outcome),
+                why.empty() ? "the plugin does not say why (PLG-14)" : why);
 }
 
 Result<Plan> collect(const tutti_algorithm_ops& algorithm, void* instance, const tutti_plan_request& request) {

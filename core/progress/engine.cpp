@@ -182,9 +182,13 @@ bool Engine::round() {
 bool Engine::advance(Task& task) {
   auto result = task.progress();
   if (result.ok()) return *result;
-  failed_ = true;
-  options_.on_failure(result.status());
+  fail(result.status());
   return false;
+}
+
+void Engine::fail(const Status& failure) {
+  if (std::exchange(failed_, true)) return;
+  options_.on_failure(failure);
 }
 
 void Engine::run() {
@@ -212,7 +216,9 @@ void Engine::sleep() {
     const std::lock_guard lock(mutex_);
     if (stopping_.load() || round()) return;
     const auto arm = [this] { return options_.ops->arm(options_.context); };
-    if (network_fd_ >= 0 && arm_mark_.call("arm", arm) == TUTTI_AGAIN) return;
+    const int32_t armed = network_fd_ >= 0 ? arm_mark_.call("arm", arm) : TUTTI_OK;
+    if (armed == TUTTI_AGAIN) return;
+    if (armed != TUTTI_OK) return fail(options_.failure("cannot arm its event descriptor", armed));
   }
   pollfd fds[2] = {{bell_->event_fd, POLLIN, 0}, {network_fd_, POLLIN, 0}};
   const std::chrono::nanoseconds limit =

@@ -15,6 +15,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -48,6 +49,8 @@ class Engine {
     uint32_t polling_threads = 1;            ///< most threads for tasks that poll; at least 1
     EntryWatch* watch = nullptr;             ///< of the network; null: none
     std::string place;                       ///< of this rank, for the watch
+    /// The failure of an entry of the network that returned this code in this thread. Needed with `has_events`.
+    std::function<Status(std::string_view doing, int32_t code)> failure = {};
   };
   static Result<std::unique_ptr<Engine>> create(Options options);
   ~Engine();  ///< stops the thread; tasks are destroyed
@@ -86,6 +89,8 @@ class Engine {
   void run();
   bool round();
   bool advance(Task& task);
+  /// With mutex_ held.
+  void fail(const Status& failure);
   void sleep();
   bool is_driven();
   void rest();

@@ -42,6 +42,7 @@ Result<void*> Channel::register_memory(const MessageMemory& memory) {
                                &registration);
   });
   if (code != TUTTI_OK) {
+    TUTTI_TRY(net_.violation("on the connection " + ends_));
     const std::string_view kind = memory.dmabuf.valid()              ? "GPU memory as a dmabuf"
                                   : memory.kind == TUTTI_MEMORY_CUDA ? "GPU memory"
                                                                      : "memory";
@@ -104,6 +105,7 @@ Result<bool> Channel::test(void* request, uint64_t* bytes) {
 }
 
 Status Channel::failure(int32_t code) const {
+  TUTTI_TRY(net_.violation("on the connection " + ends_));
   return net_.failure("lost the connection " + ends_, code);
 }
 
@@ -130,7 +132,10 @@ Result<bool> Dial::connect() {
   if (code == TUTTI_AGAIN || (code == TUTTI_OK && connection == nullptr)) return false;
   state_ = nullptr;
   const std::string ends = net_.ends(key_, true);
-  if (code != TUTTI_OK) return net_.failure("cannot connect " + ends, code);
+  if (code != TUTTI_OK) {
+    TUTTI_TRY(net_.violation(ends));
+    return net_.failure("cannot connect " + ends, code);
+  }
   const Status counted = net_.count_connection(device_);
   lock.unlock();  // a channel that closes takes it
   channel_ = std::make_unique<Channel>(net_, connection, ends);

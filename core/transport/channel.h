@@ -78,6 +78,8 @@ class Dial {
   Dial& operator=(const Dial&) = delete;
   /// The connection, when it is made and the first message was sent; before that null. Does not block.
   Result<std::unique_ptr<Channel>> advance();
+  /// Whether the connection stands, but the first message is under way.
+  bool introduces() const { return channel_ != nullptr; }
 
  private:
   Result<bool> connect();

@@ -7,6 +7,8 @@
 #include <cstdlib>
 
 #include "log/log.h"
+#include "transport/checked_network.h"
+#include "transport/link_state.h"
 #include "transport/net_tasks.h"
 
 namespace tutti::transport {
@@ -28,6 +30,17 @@ Net::Net(Options options) : options_(std::move(options)) {
   watch.end_process = end_process;
   watch_ = std::make_unique<progress::EntryWatch>(std::move(watch));
   setup_mark_ = std::make_unique<progress::EntryMark>(watch_.get(), fmt::format("at rank {}", options_.rank));
+  if (!options_.check_plugins) return;
+  CheckedNetwork::Options checked{options_.ops, options_.plugin, options_.capabilities, options_.last_failure, {}};
+  checked.on_closing = [this](const Violation& broken) {
+    const Status status = broken.status(options_.name, fmt::format("at rank {}", options_.rank));
+    log::error("{}", status.text());
+    if (options_.on_failure) options_.on_failure(status);
+  };
+  checked_ = std::make_unique<CheckedNetwork>(std::move(checked));
+  options_.ops = &checked_->ops();
+  options_.plugin = checked_.get();
+  options_.last_failure = CheckedNetwork::take_failure_text;
 }
 
 Result<std::unique_ptr<Net>> Net::create(Options options) {
@@ -42,11 +55,21 @@ Result<std::unique_ptr<Net>> Net::create(Options options) {
   TUTTI_TRY(net->choose_devices());
   TUTTI_TRY(net->listen());
   const bool has_events = (net->options_.capabilities & TUTTI_NET_CAP_EVENT_FD) != 0;
+  if (has_events) TUTTI_TRY(net->check_event_fd());
   TUTTI_ASSIGN(net->engine_,
-               progress::Engine::create({&ops, net->context_, has_events, net->options_.on_failure,
-                                         net->options_.polling_threads, net->watch(), "at " + net->own_place()}));
+               progress::Engine::create(
+                   {&ops, net->context_, has_events, net->options_.on_failure, net->options_.polling_threads,
+                    net->watch(), "at " + net->own_place(),
+                    [of = net.get()](std::string_view doing, int32_t code) { return of->failure(doing, code); }}));
   net->acceptor_ = std::make_shared<AcceptTask>(*net);
   return net;
+}
+
+/// Without the descriptor, the engine would have to poll.
+Status Net::check_event_fd() {
+  int32_t fd = -1;
+  const int32_t code = setup_mark_->call("event_fd", [&] { return options_.ops->event_fd(context_, &fd); });
+  return code == TUTTI_OK ? Status() : failure("gives no event descriptor, although it claims one", code);
 }
 
 Status Net::choose_devices() {
@@ -201,7 +224,48 @@ std::string Net::ends(uint32_t own_device) const {
   return "at " + place(options_.rank, door_of(options_.rank, own_device));
 }
 
+void Net::add(LinkState& state) const {
+  const std::lock_guard lock(states_mutex_);
+  states_.push_back(&state);
+}
+
+void Net::remove(LinkState& state) const {
+  const std::lock_guard lock(states_mutex_);
+  std::erase(states_, &state);
+}
+
+std::string Net::describe(std::optional<uint32_t> peer) const {
+  constexpr size_t kMost = 8;  // channels and protocols have connections of their own
+  const std::lock_guard lock(states_mutex_);
+  std::string text;
+  size_t count = 0;
+  for (const LinkState* state : states_) {
+    const bool counts = peer ? state->key().peer == *peer : state->owes();
+    if (!counts || ++count > kMost) continue;
+    text += fmt::format("{}{}", text.empty() ? "" : ", ", state->describe());
+  }
+  if (count == 0) return {};
+  if (count > kMost) text += fmt::format(", and {} more connections", count - kMost);
+  return fmt::format("network '{}', {}", options_.name, text);
+}
+
+Status Net::violation(std::string_view where) const {
+  if (checked_ == nullptr) return {};
+  const auto broken = CheckedNetwork::take_violation();
+  if (!broken) return {};
+  const Status status = broken->status(options_.name, where);
+  const std::lock_guard lock(violation_mutex_);
+  if (violation_.ok()) violation_ = status;
+  return status;
+}
+
+Status Net::contract() const {
+  const std::lock_guard lock(violation_mutex_);
+  return violation_;
+}
+
 Status Net::failure(std::string_view doing, int32_t code) const {
+  TUTTI_TRY(violation(doors_.empty() ? fmt::format("at rank {}", options_.rank) : "at " + own_place()));
   const std::string why = options_.last_failure();
   return Status(static_cast<Code>(code), fmt::format("network '{}' {}: {}", options_.name, doing,
                                                      why.empty() ? "it does not say why (PLG-14)" : why));

@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -22,7 +23,9 @@ namespace tutti::transport {
 
 class AcceptTask;
 class Awaiter;
+class CheckedNetwork;
 class Dial;
+class LinkState;
 class SendTask;
 class ReceiveTask;
 
@@ -52,6 +55,8 @@ class Net {
     uint32_t polling_threads = 1;                     ///< of the engine, see progress::Engine
     std::function<std::string()> last_failure;        ///< why the plugin's last call in this thread failed
     std::chrono::nanoseconds call_limit{};            ///< deadline of an entry that does not return; 0: none
+    bool check_plugins = false;                       ///< check.plugins: hold the plugin to its contract
+    bool check_data = false;                          ///< check.data: a checksum in each message of slots
   };
   static Result<std::unique_ptr<Net>> create(Options options);
   /// Closes all connections at once; call engine().flush() before to let sent data out.
@@ -108,11 +113,23 @@ class Net {
   std::unique_lock<std::mutex> lock_setup() const { return std::unique_lock(setup_mutex_); }
   /// Counts a connection that a task keeps. kUnsupported above the device's limit. With lock_setup() held.
   Status count_connection(uint32_t device) const;
+  /// "network 'socket', from rank 0 (host a, eth0) to rank 1 (host b, eth0): connected; oldest of 2 outstanding
+  /// requests: send of message 3": the connections with a peer, or, without a peer, the connections on which this rank
+  /// has data to send. Empty: there are none. Any thread.
+  std::string describe(std::optional<uint32_t> peer) const;
+  void add(LinkState& state) const;
+  void remove(LinkState& state) const;
   /// Why the plugin's last call failed. `doing`: "cannot connect".
   Status failure(std::string_view doing, int32_t code) const;
+  /// With check.plugins: the rule that the last call of this thread broke, `where`: "on the connection from ...". Ok:
+  /// it broke none.
+  Status violation(std::string_view where) const;
+  /// The first rule that any call broke, also where the failure of the call alone would change nothing. Any thread.
+  Status contract() const;
 
  private:
   explicit Net(Options options);
+  Status check_event_fd();
   Status choose_devices();
   Status listen();
   uint32_t own_device(uint32_t wanted) const;
@@ -120,6 +137,9 @@ class Net {
   std::string place(uint32_t rank, const Door& door) const;
 
   Options options_;
+  std::unique_ptr<CheckedNetwork> checked_;  // null: the plugin is not checked
+  mutable std::mutex violation_mutex_;       // guards violation_
+  mutable Status violation_;
   mutable std::mutex setup_mutex_;
   std::unique_ptr<progress::EntryWatch> watch_;      // before all objects with marks
   std::unique_ptr<progress::EntryMark> setup_mark_;  // of the thread that creates and destroys this object
@@ -127,6 +147,8 @@ class Net {
   std::vector<Device> devices_;
   std::vector<Door> doors_;
   std::vector<std::vector<Door>> peers_;
+  mutable std::mutex states_mutex_;  // guards states_
+  mutable std::vector<LinkState*> states_;
   std::shared_ptr<AcceptTask> acceptor_;
   std::vector<std::shared_ptr<SendTask>> senders_;       // by (peer, key), null until used
   std::vector<std::shared_ptr<ReceiveTask>> receivers_;  // by key, as senders_

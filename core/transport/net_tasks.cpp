@@ -10,14 +10,15 @@
 #include <utility>
 
 #include "progress/bell.h"
+#include "transport/message_hash.h"
 
 namespace tutti::transport {
 namespace {
 
 constexpr uint64_t kPage = 4096;
 constexpr uint32_t kTag = 0;       // a connection carries one stream of slots
-constexpr uint64_t kEndRoom = 64;  // behind each slot, for a MessageEnd; keeps slots aligned
-static_assert(sizeof(MessageEnd) <= kEndRoom);
+constexpr uint64_t kEndRoom = 64;  // behind each slot, for its end; keeps slots aligned
+static_assert(sizeof(HashedEnd) <= kEndRoom);
 
 tutti_slot_layout with_ends(tutti_slot_layout layout) {
   layout.slot_stride += kEndRoom;
@@ -30,8 +31,8 @@ std::atomic_ref<uint64_t> counter(uint64_t* value) {
 
 }  // namespace
 
-SlotMemory::SlotMemory(const tutti_slot_layout& asked, uint32_t peer, tutti_bell* peer_bell)
-    : sizes_(asked.slot_count) {
+SlotMemory::SlotMemory(const tutti_slot_layout& asked, uint32_t peer, tutti_bell* peer_bell, bool hashes)
+    : sizes_(asked.slot_count), hashes_(hashes) {
   const tutti_slot_layout layout = with_ends(asked);
   memory_.reset(static_cast<uint8_t*>(::operator new(connection_bytes(layout), std::align_val_t(kPage))));
   std::memset(memory_.get(), 0, connection_bytes(layout));
@@ -51,21 +52,50 @@ uint8_t* SlotMemory::slot(uint64_t step) const {
 
 uint64_t SlotMemory::seal(uint64_t step) {
   const uint64_t bytes = std::min(size_of_slot(step), connection_.slot_stride - kEndRoom);
-  const MessageEnd end{step, bytes};
-  std::memcpy(slot(step) + bytes, &end, sizeof end);
-  return bytes + sizeof end;
+  uint8_t* const message = slot(step);
+  const HashedEnd end{hashes_ ? hash_message(message, bytes, step) : 0, {step, bytes}};
+  if (hashes_) {
+    std::memcpy(message + bytes, &end, sizeof end);
+  } else {
+    std::memcpy(message + bytes, &end.end, sizeof end.end);
+  }
+  return bytes + end_bytes();
 }
 
+/// The text names the rule of plugin/network_rules.h that the plugin most likely breaks.
 std::string SlotMemory::open(uint64_t step, uint64_t bytes) {
-  if (bytes < sizeof(MessageEnd) || bytes > connection_.slot_stride - kEndRoom + sizeof(MessageEnd)) {
-    return fmt::format("message {} has {} bytes; {} to {} are possible", step, bytes, sizeof(MessageEnd),
-                       connection_.slot_stride - kEndRoom + sizeof(MessageEnd));
+  const uint64_t least = end_bytes();
+  const uint64_t most = connection_.slot_stride - kEndRoom + least;
+  if (bytes < least || bytes > most) {
+    return fmt::format("message {} has {} bytes; {} to {} are possible (NET-14)", step, bytes, least, most);
   }
-  MessageEnd end;
-  std::memcpy(&end, slot(step) + bytes - sizeof end, sizeof end);
-  size_of_slot(step) = bytes - sizeof end;
-  if (end.step == step && end.bytes == bytes - sizeof end) return {};
-  return fmt::format("message {} has {} bytes, but does not end as the sender ended it", step, bytes);
+  HashedEnd end{};
+  const uint8_t* const from = slot(step) + bytes - least;
+  if (hashes_) {
+    std::memcpy(&end, from, sizeof end);
+  } else {
+    std::memcpy(&end.end, from, sizeof end.end);
+  }
+  size_of_slot(step) = bytes - least;
+  return difference(step, bytes - least, end);
+}
+
+std::string SlotMemory::difference(uint64_t step, uint64_t bytes, const HashedEnd& end) const {
+  if (end.end.step == step && end.end.bytes == bytes) {
+    if (!hashes_) return {};
+    const uint64_t hash = hash_message(slot(step), bytes, step);
+    if (hash == end.hash) return {};
+    return fmt::format(
+        "the {} bytes of message {} have the checksum {:016x}, but the sender computed {:016x} "
+        "(check.data, NET-14)",
+        bytes, step, hash, end.hash);
+  }
+  const std::string differs =
+      fmt::format("message {} has {} bytes, but does not end as the sender ended it", step, bytes + end_bytes());
+  if (end.end.bytes != bytes) return differs + " (NET-14)";
+  const bool is_later = end.end.step > step;
+  return fmt::format("{}: message {} came {} ({})", differs, end.end.step, is_later ? "instead" : "again",
+                     is_later ? "NET-13" : "NET-20");
 }
 
 // Partners of HostTeam::acquire and HostTeam::publish.
@@ -87,7 +117,8 @@ SendTask::SendTask(const Net& net, const Key& key, uint32_t device, const tutti_
     : net_(net),
       key_(key),
       dial_(net, key, device, handle),
-      memory_(net.options().keys.protocols[key.protocol], key.peer, engine_bell),
+      state_(net, key, true),
+      memory_(net.options().keys.protocols[key.protocol], key.peer, engine_bell, net.options().check_data),
       requests_(memory_.connection().slot_count) {}
 
 bool SendTask::idle() const {
@@ -100,6 +131,7 @@ Result<bool> SendTask::progress() {
     Result<bool> moved = advance();
     if (moved.ok() || moved.status().code() != Code::kRemote) return moved;
     breakage_.begin(moved.status());
+    state_.enter(LinkState::Phase::kBroken);
   }
   TUTTI_TRY(breakage_.verdict(net_, key_.peer, completed_ != memory_.load_tail()));
   return false;
@@ -108,8 +140,12 @@ Result<bool> SendTask::progress() {
 Result<bool> SendTask::advance() {
   if (channel_ != nullptr) return move();
   TUTTI_ASSIGN(channel_, dial_.advance());
-  if (channel_ == nullptr) return false;
+  if (channel_ == nullptr) {
+    if (dial_.introduces()) state_.enter(LinkState::Phase::kIntroduces);
+    return false;
+  }
   TUTTI_ASSIGN(registration_, channel_->register_memory({memory_.begin(), memory_.bytes()}));
+  state_.enter(LinkState::Phase::kStands);
   return true;
 }
 
@@ -128,6 +164,7 @@ Result<bool> SendTask::move() {
     TUTTI_ASSIGN(const bool done, channel_->test(requests_[completed_ & (slots - 1)], nullptr));
     if (!done) break;
   }
+  state_.count(posted_, completed_);
   if (completed_ == before) return moved;
   memory_.store_head(completed_);
   progress::ring(*net_.options().bell);
@@ -137,12 +174,14 @@ Result<bool> SendTask::move() {
 ReceiveTask::ReceiveTask(const Net& net, const Key& key, tutti_bell* engine_bell)
     : net_(net),
       key_(key),
-      memory_(net.options().keys.protocols[key.protocol], key.peer, engine_bell),
+      state_(net, key, false),
+      memory_(net.options().keys.protocols[key.protocol], key.peer, engine_bell, net.options().check_data),
       requests_(memory_.connection().slot_count) {}
 
 Status ReceiveTask::attach(std::unique_ptr<Channel> channel) {
   channel_ = std::move(channel);
   channel_->set_ends(net_.ends(key_, false));
+  state_.enter(LinkState::Phase::kStands);
   TUTTI_ASSIGN(registration_, channel_->register_memory({memory_.begin(), memory_.bytes()}));
   return {};
 }
@@ -153,6 +192,7 @@ Result<bool> ReceiveTask::progress() {
     Result<bool> moved = move();
     if (moved.ok() || moved.status().code() != Code::kRemote) return moved;
     breakage_.begin(moved.status());
+    state_.enter(LinkState::Phase::kBroken);
   }
   TUTTI_TRY(breakage_.verdict(net_, key_.peer, false));
   return false;
@@ -192,6 +232,7 @@ Result<bool> ReceiveTask::move() {
                  channel_->recv({memory_.slot(posted_), memory_.connection().slot_stride, kTag, registration_}));
     if (request == nullptr) break;
   }
+  state_.count(posted_, completed_);
   return completed_ != before || posted_ != posted_before;
 }
 
@@ -217,6 +258,7 @@ Result<bool> AcceptTask::progress() {
     accepted = accepted || one;
   }
   const bool read = read_hellos();
+  TUTTI_TRY(net_.contract());  // the end of a guest is no failure, but a broken rule is
   TUTTI_ASSIGN(const bool handed, hand_over());
   return accepted || read || handed;
 }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "transport/channel.h"
+#include "transport/link_state.h"
 #include "transport/net.h"
 
 namespace tutti::transport {
@@ -24,13 +25,21 @@ struct MessageEnd {
 };
 static_assert(sizeof(MessageEnd) == 16);
 
+/// The same with check.data.
+struct HashedEnd {
+  uint64_t hash;  ///< XXH3 of the message's bytes, with the step as seed
+  MessageEnd end;
+};
+static_assert(sizeof(HashedEnd) == 24);
+
 /// Counters and slots of one network connection, in this process. Each slot has room for a MessageEnd.
 class SlotMemory {
  public:
   /// Bytes of the longest message.
-  static uint64_t message_bytes(const tutti_slot_layout& layout) { return layout.slot_stride + sizeof(MessageEnd); }
+  static uint64_t message_bytes(const tutti_slot_layout& layout) { return layout.slot_stride + sizeof(HashedEnd); }
 
-  SlotMemory(const tutti_slot_layout& layout, uint32_t peer, tutti_bell* peer_bell);
+  /// `hashes`: check.data.
+  SlotMemory(const tutti_slot_layout& layout, uint32_t peer, tutti_bell* peer_bell, bool hashes);
   tutti_connection& connection() { return connection_; }
   uint8_t* slot(uint64_t step) const;
   /// Appends the end to a slot that an executor filled. Returns the bytes of the message.
@@ -48,10 +57,14 @@ class SlotMemory {
   struct Free {
     void operator()(uint8_t* memory) const;
   };
+  uint64_t end_bytes() const { return hashes_ ? sizeof(HashedEnd) : sizeof(MessageEnd); }
+  /// The difference in the message's bytes or its end; empty: there is none.
+  std::string difference(uint64_t step, uint64_t bytes, const HashedEnd& end) const;
   uint64_t& size_of_slot(uint64_t step) { return sizes_[step & (connection_.slot_count - 1)]; }
 
   std::unique_ptr<uint8_t, Free> memory_;
   std::vector<uint64_t> sizes_;
+  const bool hashes_;
   tutti_connection connection_{};
 };
 
@@ -70,6 +83,7 @@ class SendTask : public progress::Task {
   const Net& net_;
   Key key_;
   Dial dial_;
+  LinkState state_;
   SlotMemory memory_;
   std::unique_ptr<Channel> channel_;
   void* registration_ = nullptr;
@@ -95,6 +109,7 @@ class ReceiveTask : public progress::Task, public Awaiter {
 
   const Net& net_;
   Key key_;
+  LinkState state_;
   SlotMemory memory_;
   std::unique_ptr<Channel> channel_;
   void* registration_ = nullptr;

@@ -29,6 +29,8 @@ Relay::Relay(const Net& net, Options options)
       options_(std::move(options)),
       out_records_(options_.layout.slot_count + 1),
       in_records_(options_.layout.slot_count + kNotices),
+      out_state_(net, options_.key, true),
+      in_state_(net, options_.key, false),
       dial_(net.dial(options_.key)),
       outgoing_(options_.layout.slot_count),
       incoming_(options_.layout.slot_count) {}
@@ -46,17 +48,19 @@ Status Relay::take_channel() {
   in_.reset(attached_.exchange(nullptr, std::memory_order_acquire));
   if (in_ == nullptr) return {};
   in_->set_ends(net_.ends(options_.key, false));
+  in_state_.enter(LinkState::Phase::kStands);
   TUTTI_ASSIGN(from_registration_, in_->register_memory(options_.from));
   TUTTI_ASSIGN(in_registration_, in_->register_memory({in_records_.data(), in_records_.size() * sizeof(Record)}));
   return {};
 }
 
 template <class Step>
-Result<bool> Relay::guard(Breakage& breakage, bool undelivered, Step&& step) {
+Result<bool> Relay::guard(Breakage& breakage, LinkState& state, bool undelivered, Step&& step) {
   if (!breakage.broken()) {
     Result<bool> moved = step();
     if (moved.ok() || moved.status().code() != Code::kRemote) return moved;
     breakage.begin(moved.status());
+    state.enter(LinkState::Phase::kBroken);
   }
   TUTTI_TRY(breakage.verdict(net_, options_.key.peer, undelivered));
   return false;
@@ -65,8 +69,8 @@ Result<bool> Relay::guard(Breakage& breakage, bool undelivered, Step&& step) {
 /// Receives first: a slot must be posted before the peer is told that it is free.
 Result<bool> Relay::progress() {
   const uint32_t done = load(options_.at->done);
-  TUTTI_ASSIGN(const bool received, guard(in_breakage_, false, [&] { return receive(done); }));
-  TUTTI_ASSIGN(const bool sent, guard(out_breakage_, !all_sent(), [&] { return send(); }));
+  TUTTI_ASSIGN(const bool received, guard(in_breakage_, in_state_, false, [&] { return receive(done); }));
+  TUTTI_ASSIGN(const bool sent, guard(out_breakage_, out_state_, !all_sent(), [&] { return send(); }));
   return received || sent;
 }
 
@@ -86,7 +90,9 @@ bool Relay::idle() const {
 Result<bool> Relay::send() {
   if (out_ == nullptr) {
     TUTTI_ASSIGN(out_, dial_->advance());
+    if (dial_->introduces()) out_state_.enter(LinkState::Phase::kIntroduces);
     if (out_ == nullptr) return false;
+    out_state_.enter(LinkState::Phase::kStands);
     TUTTI_ASSIGN(to_registration_, out_->register_memory(options_.to));
     TUTTI_ASSIGN(out_registration_, out_->register_memory({out_records_.data(), out_records_.size() * sizeof(Record)}));
   }
@@ -112,11 +118,14 @@ Result<bool> Relay::send() {
 /// Frees the requests that are done.
 Result<bool> Relay::complete_sends() {
   bool moved = false;
+  uint64_t under_way = 0;
   for (Outgoing& slot : outgoing_) {
     TUTTI_ASSIGN(const bool slice, finish(slot.slice));
     TUTTI_ASSIGN(const bool record, finish(slot.record));
     moved = moved || slice || record;
+    if (slot.slice != nullptr) ++under_way;
   }
+  out_state_.count(slice_step_, slice_step_ - under_way);
   TUTTI_ASSIGN(const bool notice, finish(notice_));
   return moved || notice;
 }
@@ -182,10 +191,13 @@ Result<bool> Relay::receive(uint32_t done) {
     }
     moved = moved || again;
   }
+  uint64_t waiting = 0;
   for (uint32_t slot = 0; slot < options_.layout.slot_count; ++slot) {
     TUTTI_ASSIGN(const bool posted, post(slot, done));
     moved = moved || posted;
+    if (incoming_[slot].state == Incoming::State::kPosted) ++waiting;
   }
+  in_state_.count(next_slice_ + waiting, next_slice_);
   return moved;
 }
 

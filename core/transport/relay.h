@@ -21,6 +21,7 @@
 
 #include "progress/engine.h"
 #include "transport/channel.h"
+#include "transport/link_state.h"
 #include "tutti/plugin/cuda.h"
 #include "tutti/plugin/protocol.h"
 
@@ -108,7 +109,7 @@ class Relay : public progress::Task, public Awaiter {
   void hear(uint32_t done);
   /// Runs `step` of a direction, unless the direction's connection has broken.
   template <class Step>
-  Result<bool> guard(Breakage& breakage, bool undelivered, Step&& step);
+  Result<bool> guard(Breakage& breakage, LinkState& state, bool undelivered, Step&& step);
 
   uint32_t slot_of(uint32_t number) const { return number & (options_.layout.slot_count - 1); }
   uint8_t* at(const MessageMemory& slots, uint32_t slot) const {
@@ -121,6 +122,7 @@ class Relay : public progress::Task, public Awaiter {
   // Records and notices of both directions: registered memory of the host.
   std::vector<Record> out_records_, in_records_;  // slots first, then notices
 
+  LinkState out_state_, in_state_;
   std::unique_ptr<Dial> dial_;
   std::unique_ptr<Channel> out_;
   void* to_registration_ = nullptr;

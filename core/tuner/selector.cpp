@@ -203,7 +203,9 @@ const config::Rule* Selector::matching_rule(const Question& question) const {
 std::string Selector::excluded_by_device(const Candidate& candidate) const {
   const uint32_t devices = choices_.protocols[candidate.decision.protocol].properties.devices;
   if (choices_.device == 0 || (devices & choices_.device) != 0) return {};
-  return fmt::format("protocol does not run on {}", choices_.device == TUTTI_DEVICE_HOST ? "the host" : "GPUs");
+  if (choices_.device == TUTTI_DEVICE_HOST) return "protocol does not run on the host";
+  const std::string& why = choices_.protocols[candidate.decision.protocol].declined[TUTTI_LINK_P2P];
+  return fmt::format("protocol does not run on GPUs{}{}", why.empty() ? "" : ": ", why);
 }
 
 std::string Selector::excluded_by_links(const Candidate& candidate) const {
@@ -211,7 +213,8 @@ std::string Selector::excluded_by_links(const Candidate& candidate) const {
   const auto& properties = choices_.protocols[candidate.decision.protocol].properties;
   for (uint32_t link = 0; link < TUTTI_LINK_COUNT; ++link) {
     if ((choices_.links >> link & 1) != 0 && (properties.links >> link & 1) == 0) {
-      return fmt::format("protocol does not work over {}", kNames[link]);
+      const std::string& why = choices_.protocols[candidate.decision.protocol].declined[link];
+      return fmt::format("protocol does not work over {}{}{}", kNames[link], why.empty() ? "" : ": ", why);
     }
   }
   return {};
@@ -240,19 +243,21 @@ void Selector::exclude(const Question& question, Candidate& candidate) const {
   if (candidate.excluded.empty()) candidate.excluded = excluded_by_rules(question, candidate);
 }
 
-/// Sets the candidate's cost if the algorithm gives a cost.
-std::string Selector::excluded_by_cost(const Question& question, Candidate& candidate) const {
+Result<std::string> Selector::excluded_by_cost(const Question& question, Candidate& candidate) const {
   const Decision& decision = candidate.decision;
   const Algorithm& algorithm = choices_.algorithms[decision.algorithm];
   tutti_algorithm_cost& cost = candidate.view.algorithm_cost;
   plugin::take_failure_text();  // discards the text of an earlier call
-  if (algorithm.ops->cost(algorithm.instance.get(), static_cast<uint32_t>(question.collective), decision.variant,
-                          &cost) != TUTTI_OK) {
-    const std::string why = plugin::take_failure_text();
-    return fmt::format("algorithm gives no cost for it{}{}", why.empty() ? "" : ": ", why);
+  const int32_t code = algorithm.ops->cost(algorithm.instance.get(), static_cast<uint32_t>(question.collective),
+                                           decision.variant, &cost);
+  if (code == TUTTI_UNSUPPORTED) return "algorithm gives no cost for it: " + plugin::take_reason();
+  if (code != TUTTI_OK) {
+    return Status(code == TUTTI_AGAIN ? Code::kInternal : static_cast<Code>(code),
+                  fmt::format("algorithm '{}' fails to give the cost of {}: {}; take it out of plugins.algorithm",
+                              candidate.name, to_string(question.collective), plugin::take_reason()));
   }
   const uint32_t most = choices_.protocols[decision.protocol].properties.max_fan;
-  if (cost.fan <= most) return {};
+  if (cost.fan <= most) return std::string();
   return fmt::format("steps have up to {} peers, protocol takes {}", cost.fan, most);
 }
 
@@ -324,11 +329,19 @@ Result<std::vector<Selector::Candidate>> Selector::judge(const Question& questio
     view.variant = borrow(algorithm.variants[decision.variant].name);
     view.algorithm_cost.struct_size = sizeof view.algorithm_cost;
     if (!candidate.excluded.empty()) continue;
-    candidate.excluded = excluded_by_cost(question, candidate);
+    TUTTI_ASSIGN(candidate.excluded, excluded_by_cost(question, candidate));
     if (candidate.excluded.empty()) candidate.excluded = excluded_by_plans(question, candidate);
     if (!candidate.excluded.empty()) view.predicted_us = -1;
   }
+  TUTTI_TRY(ask_tuner(question, rule, candidates));
+  return candidates;
+}
+
+/// A tuner that declines the call excludes all candidates.
+Status Selector::ask_tuner(const Question& question, const config::Rule* rule,
+                           std::vector<Candidate>& candidates) const {
   std::vector<tutti_candidate> views;
+  views.reserve(candidates.size());
   for (const Candidate& candidate : candidates) views.push_back(candidate.view);
   const uint64_t bytes = question.count * size_of(question.type);
   const tutti_call call{sizeof(tutti_call),
@@ -340,16 +353,20 @@ Result<std::vector<Selector::Candidate>> Selector::judge(const Question& questio
                         question.registered ? 1u : 0u,
                         0};
   plugin::take_failure_text();  // discards the text of an earlier call
-  if (choices_.tuner->choose(choices_.tuner_instance.get(), &call, views.data(), static_cast<uint32_t>(views.size())) !=
-      TUTTI_OK) {
-    const std::string why = plugin::take_failure_text();
-    return Status(Code::kInternal, fmt::format("tuner '{}' failed on {} of {} bytes: {}", choices_.tuner_name,
-                                               to_string(question.collective), bytes,
-                                               why.empty() ? "it does not say why (PLG-14)" : why));
+  const int32_t code =
+      choices_.tuner->choose(choices_.tuner_instance.get(), &call, views.data(), static_cast<uint32_t>(views.size()));
+  const std::string why = code == TUTTI_OK ? std::string() : plugin::take_reason();
+  if (code != TUTTI_OK && code != TUTTI_UNSUPPORTED) {
+    return {Code::kInternal, fmt::format("tuner '{}' failed on {} of {} bytes: {}", choices_.tuner_name,
+                                         to_string(question.collective), bytes, why)};
   }
   for (size_t i = 0; i < candidates.size(); ++i) {
     Candidate& candidate = candidates[i];
     if (!candidate.excluded.empty()) continue;
+    if (code == TUTTI_UNSUPPORTED) {
+      candidate.excluded = fmt::format("tuner '{}' declines the call: {}", choices_.tuner_name, why);
+      continue;
+    }
     candidate.decision.predicted_us = views[i].predicted_us;
     const bool ruled = rule != nullptr && rule->channels && !rule->forbids;
     candidate.decision.channels =
@@ -359,7 +376,7 @@ Result<std::vector<Selector::Candidate>> Selector::judge(const Question& questio
     candidate.excluded = fmt::format("tuner '{}': {}", choices_.tuner_name,
                                      reason.size > 0 ? std::string_view(reason.data, reason.size) : "excluded");
   }
-  return candidates;
+  return {};
 }
 
 std::optional<size_t> Selector::best(const std::vector<Candidate>& candidates) {

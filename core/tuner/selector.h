@@ -4,6 +4,7 @@
 // candidates, and can give the reason why each candidate won or lost. Selection and explanation are one piece of code.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <optional>
 #include <string>
@@ -48,6 +49,9 @@ struct Protocol {
   const tutti_protocol_ops* ops = nullptr;
   void* plugin = nullptr;
   tutti_protocol_properties properties{};
+  /// Why the plugin declines the layout of a connection, by link; empty: it does not. A link that is declined is not in
+  /// the properties.
+  std::array<std::string, TUTTI_LINK_COUNT> declined{};
 };
 
 /// The alternatives and criteria of the selector. The objects behind the pointers outlive it.
@@ -132,8 +136,10 @@ class Selector {
   std::string excluded_by_device(const Candidate& candidate) const;
   std::string excluded_by_links(const Candidate& candidate) const;
   std::string excluded_by_registration(const Question& question, const Candidate& candidate) const;
-  std::string excluded_by_cost(const Question& question, Candidate& candidate) const;
+  /// Sets the candidate's cost if the algorithm gives a cost. The reason why not, if the algorithm declines.
+  Result<std::string> excluded_by_cost(const Question& question, Candidate& candidate) const;
   std::string excluded_by_plans(const Question& question, Candidate& candidate) const;
+  Status ask_tuner(const Question& question, const config::Rule* rule, std::vector<Candidate>& candidates) const;
   Status cost_of_copies(const Question& question, const Decision& decision, tutti_algorithm_cost& cost) const;
   std::string algorithm_name(const Decision& decision) const;
   std::string variant_name(const Decision& decision) const;

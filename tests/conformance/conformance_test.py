@@ -5,9 +5,13 @@
 Usage: conformance_test.py TUTTI MOCK faults [--whole] [NAME...]
        conformance_test.py TUTTI MOCK clean FILE WHERE [RUNS]
        conformance_test.py TUTTI MOCK watchdog
+       conformance_test.py TUTTI MOCK timeout
+       conformance_test.py TUTTI MOCK checked [NAME...]
 
 faults: for each fault, runs the rule that must find it, in one process or two. --whole runs all rules instead, and
 prints all that find the fault. clean: no rule may fail. watchdog: a job whose plugin hangs ends by its deadline.
+timeout: the time-out of a job over a network that never connects names its connection. checked: with check.plugins or
+check.data, a job over a network with a fault that a job can see names its rule; a job without a fault ends well.
 """
 import concurrent.futures
 import json
@@ -142,23 +146,78 @@ def test_clean(arguments):
     return 0
 
 
+def job(fault, *settings, size=8):
+    """Exit code, output and seconds of a job of two ranks over the mock network."""
+    begin = time.monotonic()
+    words = ["network=mock", "plugins.network=[mock]", f"settings.net.mock.fault={fault}", *settings,
+             f"plugins.path=[{os.path.dirname(os.path.abspath(MOCK))}]"]
+    done = subprocess.run(
+        [TUTTI, "bench", "all_reduce", "-n", "2", "--hosts", "a,b", "--min", str(size), "--max", str(size),
+         *(part for word in words for part in ("--set", word))],
+        capture_output=True, text=True, timeout=100, check=False)
+    return done.returncode, done.stdout + done.stderr, time.monotonic() - begin
+
+
+# Each fault that a job can see: the rule that the job must name, the size of the call, and further settings.
+CHECKED = {
+    "lost": ("NET-13", "256K", "net.slot_size=4K"),
+    "doubled": ("NET-20", "256K", "net.slot_size=4K"),
+    "swapped": ("NET-13", "4M", "net.slot_size=64K"),
+    "corrupted": ("check.data, NET-14", "256K", "net.slot_size=4K", "check.data=true"),
+    "truncated": ("NET-14", "8M", "net.slot_size=2M"),
+    "wrong_length": ("NET-14", "64K"),
+    "room_as_length": ("NET-14", "64K"),
+    "writes_beyond": ("NET-14", "64K"),
+    "early_receive": ("NET-19", "64K"),
+    "slow_test": ("NET-35", "8"),
+    "sleeping_send": ("NET-35", "1M", "net.slot_size=4K"),
+    "throwing_send": ("NET-2", "256K", "net.slot_size=4K"),
+    "blocking_connect": ("NET-9", "8"),
+    "closed_event_fd": ("NET-7", "8"),
+    "unstable_devices": ("NET-5", "8"),
+    "no_host_memory": ("NET-6", "8"),
+}
+
+
+def check_job(name):
+    """Why the job does not name the rule; empty: it does."""
+    rule, size, *settings = CHECKED[name]
+    code, output, _ = job(name, "check.plugins=true", "timeouts.operation=20s", *settings, size=size)
+    print(f"{name}: {next((line for line in output.splitlines() if rule in line), 'not found')[:400]}", flush=True)
+    return "" if code != 0 and rule in output and "mock" in output else f"{name}: {rule} is not named:\n{output}"
+
+
+def test_checked(arguments):
+    problems = [text for text in map(check_job, arguments or CHECKED) if text]
+    for settings in (["check.plugins=true"], ["check.data=true"], ["check.plugins=true", "check.data=true"]):
+        for size in ("8", "1M"):
+            code, output, _ = job("none", *settings, size=size)
+            if code != 0 or "NET-" in output:
+                problems.append(f"a job without a fault fails, {settings}:\n{output}")
+    for text in problems:
+        print(text)
+    return 1 if problems else 0
+
+
+def test_timeout(_arguments):
+    code, output, _ = job("never_connects", "timeouts.operation=2s")
+    print(output)
+    assert code != 0, "the job ends without a failure"
+    assert re.search(r"no progress for 2 s \(timeouts.operation\); rank \d waits for rank \d; network 'mock', .*"
+                     r"from rank \d \(host [ab], unix0\) to rank \d \(host [ab], unix0\): not connected: connect has "
+                     r"not ended", output), "the time-out does not name the connection"
+    return 0
+
+
 def test_watchdog(_arguments):
     """A job over a network whose entry `test` never returns."""
-    begin = time.monotonic()
-    done = subprocess.run(
-        [TUTTI, "bench", "all_reduce", "-n", "2", "--hosts", "a,b", "--min", "8", "--max", "8",
-         "--set", "network=mock", "--set", "plugins.network=[mock]",
-         "--set", f"plugins.path=[{os.path.dirname(os.path.abspath(MOCK))}]",
-         "--set", "settings.net.mock.fault=blocking_test", "--set", "timeouts.operation=4s"],
-        capture_output=True, text=True, timeout=100, check=False)
-    seconds = time.monotonic() - begin
-    output = done.stdout + done.stderr
+    code, output, seconds = job("blocking_test", "timeouts.operation=4s")
     print(output)
     lines = [line for line in output.splitlines() if " warn " in line and "has not returned" in line]
     assert lines, "the watchdog is silent"
     for line in lines:
         assert re.search(r"network 'mock'.*'test'.*has not returned for .* s.*rank \d.*unix0", line), line
-    assert done.returncode != 0, "the job ends without a failure"
+    assert code != 0, "the job ends without a failure"
     assert seconds < 40, f"the job ends after {seconds:.0f} s"
     print(f"the job ended after {seconds:.1f} s")
     return 0
@@ -166,4 +225,5 @@ def test_watchdog(_arguments):
 
 if __name__ == "__main__":
     os.environ.pop("TUTTI_LOG", None)
-    sys.exit({"faults": test_faults, "clean": test_clean, "watchdog": test_watchdog}[sys.argv[3]](sys.argv[4:]))
+    sys.exit({"faults": test_faults, "clean": test_clean, "watchdog": test_watchdog, "checked": test_checked,
+              "timeout": test_timeout}[sys.argv[3]](sys.argv[4:]))

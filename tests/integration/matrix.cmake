@@ -16,7 +16,8 @@ set_target_properties(matrix_test PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_
 add_test(NAME matrix COMMAND matrix_test --seed 1)
 tutti_time_limit(200 matrix)
 add_test(NAME matrix_small COMMAND matrix_test --seed 1 --ranks 3 --max-count 4097)
-set_tests_properties(matrix_small PROPERTIES LABELS concurrent)
+set_tests_properties(matrix_small PROPERTIES LABELS concurrent
+  ENVIRONMENT "TUTTI_CHECK_PLUGINS=true;TUTTI_CHECK_DATA=true")
 tutti_time_limit(100 matrix_small)
 # Between hosts, with TLS: every collective, at sizes of one record and of many.
 add_test(NAME matrix_tls COMMAND matrix_test --seed 1 --ranks 4 --max-count 70000 --filter "two hosts")

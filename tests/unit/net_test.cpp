@@ -36,13 +36,15 @@ constexpr uint64_t kCommunicator = 0x1234;
 /// One rank with its network, and the failure that it was told.
 class Rank {
  public:
-  Rank(test::FakeNetwork& fake, uint32_t rank, uint64_t communicator = kCommunicator) : rank_(rank) {
+  Rank(test::FakeNetwork& fake, uint32_t rank, bool checks_plugin, bool checks_data) : rank_(rank) {
     progress::init_bell(bell_);
     Net::Options options;
+    options.check_plugins = checks_plugin;
+    options.check_data = checks_data;
     options.ops = test::FakeNetwork::ops();
     options.plugin = &fake;
     options.name = "fake";
-    options.communicator = communicator;
+    options.communicator = kCommunicator;
     options.rank = rank;
     tutti_slot_layout layout{};
     layout.slot_count = kSlots;
@@ -115,10 +117,10 @@ class Rank {
 
 class NetTest : public testing::Test {
  protected:
-  explicit NetTest(uint32_t max_connections = 0) {
+  explicit NetTest(uint32_t max_connections = 0, bool checks_plugin = true, bool checks_data = false) {
     fake_.limit_connections(max_connections);
-    a_ = std::make_unique<Rank>(fake_, 0);
-    b_ = std::make_unique<Rank>(fake_, 1);
+    a_ = std::make_unique<Rank>(fake_, 0, checks_plugin, checks_data);
+    b_ = std::make_unique<Rank>(fake_, 1, checks_plugin, checks_data);
     const std::vector<std::vector<Net::Door>> doors = {a_->net->doors(), b_->net->doors()};
     a_->net->set_peers(doors);
     b_->net->set_peers(doors);
@@ -278,9 +280,46 @@ TEST_F(NetTest, DataForARankThatLeftKeepsNobody) {
 
 struct Fault {
   const char* name;
+  const char* says;
   int64_t misreport;
   std::function<void(std::vector<uint8_t>&)> change;
 };
+
+TEST_F(NetTest, DescribesItsConnectionsForTimeOuts) {
+  EXPECT_EQ(a_->net->describe(1), "");
+  EXPECT_EQ(b_->net->describe(0), "");
+  b_->receiver();
+  EXPECT_EQ(b_->net->describe(0),
+            "network 'fake', from rank 0 (host alpha, fake0) to rank 1 (host beta, fake0): not connected: the sender "
+            "has not come");
+  fake_.hold_sends(0);
+  a_->send({1, 2, 3});
+  const auto waits_for = [](const std::function<bool()>& holds) {
+    const auto end = Clock::now() + 10s;
+    while (!holds() && Clock::now() < end) std::this_thread::yield();
+    return holds();
+  };
+  EXPECT_TRUE(waits_for([&] { return a_->net->describe(1).find("names the sender") != std::string::npos; }))
+      << a_->net->describe(1);
+  fake_.release_sends();
+  ASSERT_EQ(b_->receive(3), (std::vector<uint8_t>{1, 2, 3}));
+  fake_.hold_sends(0);
+  a_->send({4});
+  EXPECT_TRUE(waits_for([&] {
+    return a_->net->describe(1) ==
+           "network 'fake', from rank 0 (host alpha, fake0) to rank 1 (host beta, fake0): connected; oldest of 1 "
+           "outstanding requests: send of message 2";
+  })) << a_->net->describe(1);
+  EXPECT_EQ(a_->net->describe(std::nullopt), a_->net->describe(1));
+  EXPECT_EQ(b_->net->describe(std::nullopt), "") << "it has nothing to send";
+  ASSERT_EQ(b_->receive(1), (std::vector<uint8_t>{4}));
+  EXPECT_TRUE(waits_for([&] {
+    return b_->net->describe(0) ==
+           "network 'fake', from rank 0 (host alpha, fake0) to rank 1 (host beta, fake0): connected; oldest of 4 "
+           "outstanding requests: receive of message 3";
+  })) << b_->net->describe(0);
+  fake_.release_sends();
+}
 
 class BusyDevice : public NetTest {
  protected:
@@ -296,18 +335,22 @@ TEST_F(BusyDevice, AConnectionAboveTheLimitIsAnErrorThatNamesDeviceAndRemedy) {
               AllOf(HasSubstr("device 'fake0' of network 'fake' takes 1 connections"), HasSubstr("lower channels")));
 }
 
-class WrongMessages : public NetTest, public testing::WithParamInterface<Fault> {};
+/// The core compares messages with the ends that their senders gave them, also if it does not check the plugin.
+class WrongMessages : public NetTest, public testing::WithParamInterface<Fault> {
+ protected:
+  WrongMessages() : NetTest(0, false) {}
+};
 
-TEST_P(WrongMessages, AreAFailureThatNamesTheConnection) {
+TEST_P(WrongMessages, AreAFailureThatNamesTheConnectionAndTheRule) {
   exchange_one();
   fake_.misreport(GetParam().misreport);
   fake_.change_messages(GetParam().change);
   for (uint8_t i = 0; i < 3; ++i) a_->send({9, 9, 9});
   const Status failure = b_->failure_within(10s);
   EXPECT_EQ(failure.code(), Code::kInternal);
-  EXPECT_THAT(failure.text(), AllOf(HasSubstr("network 'fake' delivers other messages"),
+  EXPECT_THAT(failure.text(), AllOf(HasSubstr("network 'fake'"),
                                     HasSubstr("from rank 0 (host alpha, fake0) to rank 1 (host beta, fake0)"),
-                                    HasSubstr("message 1 has")));
+                                    HasSubstr(GetParam().says)));
 }
 
 /// As if the first message came again.
@@ -316,15 +359,79 @@ void renumber(std::vector<uint8_t>& message) {
   std::memcpy(message.data() + message.size() - sizeof(MessageEnd), &step, sizeof step);
 }
 
+/// As if a later message came first.
+void skip(std::vector<uint8_t>& message) {
+  const uint64_t step = 2;
+  std::memcpy(message.data() + message.size() - sizeof(MessageEnd), &step, sizeof step);
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Faults, WrongMessages,
-    testing::Values(Fault{"ReportedOneShorter", -1, nullptr}, Fault{"ReportedOneLonger", 1, nullptr},
-                    Fault{"ReportedEmpty", -19, nullptr}, Fault{"ReportedHuge", int64_t{1} << 40, nullptr},
-                    Fault{"Cut", 0, [](std::vector<uint8_t>& message) { message.pop_back(); }},
-                    Fault{"Longer", 0, [](std::vector<uint8_t>& message) { message.push_back(0); }},
-                    Fault{"OtherLength", 0, [](std::vector<uint8_t>& message) { message.erase(message.begin()); }},
-                    Fault{"Repeated", 0, renumber}),
+    testing::Values(
+        Fault{"ReportedOneShorter", "message 1 has 18 bytes, but does not end as the sender ended it (NET-14)", -1, {}},
+        Fault{"ReportedOneLonger", "message 1 has 20 bytes, but does not end as the sender ended it (NET-14)", 1, {}},
+        Fault{"ReportedEmpty", "message 1 has 0 bytes; 16 to 272 are possible (NET-14)", -19, {}},
+        Fault{"ReportedHuge", "16 to 272 are possible (NET-14)", int64_t{1} << 40, {}},
+        Fault{"Cut", "(NET-14)", 0, [](std::vector<uint8_t>& message) { message.pop_back(); }},
+        Fault{"Longer", "(NET-14)", 0, [](std::vector<uint8_t>& message) { message.push_back(0); }},
+        Fault{"OtherLength", "(NET-14)", 0, [](std::vector<uint8_t>& message) { message.erase(message.begin()); }},
+        Fault{"Repeated", "message 0 came again (NET-20)", 0, renumber},
+        Fault{"Lost", "message 2 came instead (NET-13)", 0, skip}),
     [](const auto& fault) { return fault.param.name; });
+
+class CheckedData : public NetTest {
+ protected:
+  CheckedData() : NetTest(0, true, true) {}
+};
+
+TEST_F(NetTest, ABrokenRuleIsAFailureThatNamesRuleEntryAndConnection) {
+  exchange_one();
+  fake_.misreport(int64_t{1} << 40);
+  a_->send({9, 9, 9});
+  const Status failure = b_->failure_within(10s);
+  EXPECT_EQ(failure.code(), Code::kInternal);
+  EXPECT_THAT(failure.text(),
+              HasSubstr("the plugin of network 'fake' breaks rule NET-14 in entry 'test' on the connection from rank 0 "
+                        "(host alpha, fake0) to rank 1 (host beta, fake0): it reports 1099511627795 bytes for a buffer "
+                        "of 320 bytes"));
+}
+
+TEST_F(NetTest, ABrokenRuleOfAGuestIsAFailure) {
+  fake_.misreport(int64_t{1} << 40);
+  fake_.visit(1, {1, 2, 3});
+  b_->receiver();
+  EXPECT_THAT(b_->failure_within(10s).text(),
+              HasSubstr("breaks rule NET-14 in entry 'test' on the connection at rank 1"));
+}
+
+TEST_F(CheckedData, Arrives) {
+  for (uint32_t i = 0; i < 20; ++i) {
+    const std::vector<uint8_t> data(1 + i * 13 % kStride, static_cast<uint8_t>(i));
+    a_->send(data);
+    ASSERT_EQ(b_->receive(data.size()), data) << i;
+  }
+}
+
+TEST_F(CheckedData, AChangedByteIsAFailureThatNamesConnectionAndMessage) {
+  exchange_one();
+  fake_.change_messages([](std::vector<uint8_t>& message) { message[1] ^= 4; });
+  a_->send({9, 9, 9});
+  const Status failure = b_->failure_within(10s);
+  EXPECT_EQ(failure.code(), Code::kInternal);
+  EXPECT_THAT(
+      failure.text(),
+      AllOf(HasSubstr("network 'fake' delivers other messages than were sent on the connection from rank 0 (host "
+                      "alpha, fake0) to rank 1 (host beta, fake0): the 3 bytes of message 1 have the checksum "),
+            HasSubstr("(check.data, NET-14)")));
+  EXPECT_FALSE(b_->arrives(0s)) << "the data is not to be used";
+}
+
+TEST_F(NetTest, AChangedByteIsNotNoticedWithoutChecksums) {
+  exchange_one();
+  fake_.change_messages([](std::vector<uint8_t>& message) { message[1] ^= 4; });
+  a_->send({9, 9, 9});
+  EXPECT_EQ(b_->receive(3), (std::vector<uint8_t>{9, 13, 9}));
+}
 
 }  // namespace
 }  // namespace tutti::transport

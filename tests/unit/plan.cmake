@@ -47,4 +47,7 @@ if(TARGET tutti-algo-ring AND TARGET tutti-algo-tree AND TARGET tutti-algo-direc
     add_dependencies(${test} tutti-algo-ring tutti-algo-tree tutti-algo-direct tutti-algo-hier)
   endforeach()
   add_dependencies(selector_test zoo-declines)
+  tutti_test(declines_test SOURCES ${here}/declines_test.cpp ${here}/plan_support.cpp)
+  add_dependencies(declines_test zoo-declines zoo-algo_throws zoo-proto_declines zoo-tuner_declines tutti-algo-ring
+                   tutti-algo-tree tutti-algo-direct)
 endif()

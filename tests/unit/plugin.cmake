@@ -30,6 +30,9 @@ foreach(name IN LISTS zoo_defects)
 endforeach()
 add_zoo_plugin(tuner 4 throws throws.cpp)
 add_zoo_plugin(algo 1 declines declines.cpp)
+add_zoo_plugin(algo 1 algo_throws algo_throws.cpp)
+add_zoo_plugin(proto 2 proto_declines proto_declines.cpp)
+add_zoo_plugin(tuner 4 tuner_declines tuner_declines.cpp)
 foreach(name throws_early exits_early terminates_early)
   add_zoo_plugin(tuner 4 ${name} initialiser.cpp)
   target_compile_definitions(zoo-${name} PRIVATE ZOO_NAME="${name}")
@@ -44,6 +47,12 @@ get_property(zoo_targets GLOBAL PROPERTY TUTTI_ZOO)
 tutti_test(plugin_test SOURCES plugin_test.cpp)
 add_dependencies(plugin_test ${zoo_targets} tutti-proto-ll tutti-algo-ring tutti-algo-direct tutti-proto-simple
                              tutti-net-socket tutti-tuner-table)
+# The text of a protocol that declines reaches the operator.
+add_test(NAME explain_declined_layout COMMAND tutti_tool explain all_reduce --ranks 2 --set
+  plugins.path=[${PROJECT_BINARY_DIR}/tests/zoo] --set "plugins.protocol=[simple, proto_declines]")
+set_tests_properties(explain_declined_layout PROPERTIES PASS_REGULAR_EXPRESSION
+  "proto_declines +excluded: protocol does not work over shared memory: slots must be round")
+tutti_time_limit(30 explain_declined_layout)
 tutti_test(sdk_network_test SOURCES sdk_network_test.cpp)
 
 # The checks of tutti_add_plugin() after linking.

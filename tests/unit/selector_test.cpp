@@ -470,7 +470,7 @@ TEST_F(SelectorTest, gives_the_reason_of_a_tuner_that_fails) {
   with.tuner_name = "asks";
   selector_ = std::make_unique<Selector>(config_, std::move(with));
   EXPECT_THAT(std::string(selector_->choose(kAllReduce).status().text()),
-              testing::AllOf(HasSubstr("tuner 'asks' failed"), HasSubstr("nobody has measured it")));
+              testing::AllOf(HasSubstr("tuner 'asks' declines the call"), HasSubstr("nobody has measured it")));
   selector_.reset();
   static constexpr tutti_tuner_ops kSilent = {
       sizeof(tutti_tuner_ops), 0, nullptr, nullptr,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The obligations of a plugin, each written once: a number, a name, a sentence, and the code that tests it.
-// `tutti plugin test` runs the rules. docs/plugin-guide.md holds the same table.
+// The obligations of a plugin with the code that tests them, each written once. plugin/network_rules.h holds the texts
+// of networks. `tutti plugin test` runs the rules. docs/plugin-guide.md holds the same table.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "plugin/kind.h"
+#include "plugin/network_rules.h"
 
 namespace tutti::tools::plugin_test {
 
@@ -39,6 +40,13 @@ struct TrialRule {
   /// Null: other rules find violations of this rule.
   TrialTest test = nullptr;
 };
+
+/// The rule of a number, with its test.
+constexpr Rule rule(uint32_t number, void (*run)(Side& side) = nullptr, double seconds = 20,
+                    bool needs_processes = false) {
+  const plugin::NetworkRule& text = plugin::network_rule(number);
+  return {text.number, text.name, text.sentence, run, seconds, needs_processes};
+}
 
 /// The rules that any rule may find violated.
 inline constexpr std::string_view kReturns = "NET-1";

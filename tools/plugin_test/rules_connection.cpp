@@ -162,16 +162,8 @@ void test_strangers(Side& side) {
 }
 
 constexpr std::array kRules = {
-    Rule{"NET-8", "connect", "connect and accept return TUTTI_AGAIN until the connection stands, within 5 s.",
-         test_connects},
-    Rule{"NET-9", "connect-blocks", "connect and accept do not block: they sleep for less than 50 ms.",
-         test_does_not_block},
-    Rule{"NET-10", "connections", "Many connections stand at the same time, and each carries its own messages.",
-         test_many},
-    Rule{"NET-11", "abort", "cancel gives up a connect and leaves no descriptor. Later connections work.", test_abort},
-    Rule{"NET-12", "strangers",
-         "Strangers that send garbage to a listener cause no failure of accept, and delay no connection by 2 s.",
-         test_strangers},
+    rule(8, test_connects), rule(9, test_does_not_block), rule(10, test_many),
+    rule(11, test_abort),   rule(12, test_strangers),
 };
 
 }  // namespace

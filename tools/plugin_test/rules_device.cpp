@@ -101,20 +101,15 @@ void test_capabilities(Side& side) {
 }
 
 constexpr std::array kGeneral = {
-    Rule{kReturns, "returns", "Every entry returns. An entry that has not returned for 2 s violates this rule."},
-    Rule{kThrows, "throws", "No exception leaves an entry (PLG-4)."},
-    Rule{kReasons, "reasons", "An entry that fails gives its reason to host->fail (PLG-14)."},
-    Rule{kCrashes, "crashes", "No entry ends the process."},
+    rule(1),
+    rule(2),
+    rule(3),
+    rule(4),
 };
 constexpr std::array kDevices = {
-    Rule{"NET-5", "devices", "device_count and properties give the same answers at each call and in each context.",
-         test_stable},
-    Rule{"NET-6", "properties",
-         "Properties are in range: a name, memory of the host, messages of 64 KiB, finite speed and latency.",
-         test_properties},
-    Rule{"NET-7", "capabilities",
-         "Capabilities and devices agree, and a claimed event descriptor is open and stays the same.",
-         test_capabilities},
+    rule(5, test_stable),
+    rule(6, test_properties),
+    rule(7, test_capabilities),
 };
 
 }  // namespace

@@ -265,19 +265,9 @@ void test_killed_peer(Side& side) {
 }
 
 constexpr std::array kRules = {
-    Rule{"NET-28", "end-after-data", "Messages that were sent before the peer's close arrive, and then the end.",
-         test_data_before_end},
-    Rule{"NET-29", "peer-closes", "If the peer closes, outstanding requests and later posts end with TUTTI_REMOTE.",
-         test_peer_closes},
-    Rule{"NET-30", "close-receives", "After close_connection, the plugin writes into no buffer of a receive.",
-         test_close_receives},
-    Rule{"NET-31", "close-sends", "After close_connection, the plugin reads no buffer of a send.", test_close_sends},
-    Rule{"NET-32", "slow-peer", "A peer that makes no call for 300 ms loses no message.", test_slow_peer},
-    Rule{"NET-33", "stopped-peer",
-         "A stop of the peer's process that is shorter than timeouts.peer_loss ends no connection.", test_stopped_peer,
-         20, true},
-    Rule{"NET-34", "killed-peer", "If the peer's process dies, requests and later posts end with TUTTI_REMOTE.",
-         test_killed_peer, 20, true},
+    rule(28, test_data_before_end),       rule(29, test_peer_closes), rule(30, test_close_receives),
+    rule(31, test_close_sends),           rule(32, test_slow_peer),   rule(33, test_stopped_peer, 20, true),
+    rule(34, test_killed_peer, 20, true),
 };
 
 }  // namespace

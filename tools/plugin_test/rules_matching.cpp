@@ -141,14 +141,10 @@ void test_early_message(Side& side) {
 }
 
 constexpr std::array kRules = {
-    Rule{"NET-21", "tags", "A message matches a receive of its tag, although messages of other tags come first.",
-         test_tags},
-    Rule{"NET-22", "groups", "A grouped receive takes a message of each of its tags, and reports each length.",
-         test_groups},
-    Rule{"NET-23", "too-long",
-         "A message longer than its buffer fails its receive, and nothing behind the buffer is written.",
-         test_too_long},
-    Rule{"NET-24", "early", "A message without a receive waits for its receive.", test_early_message},
+    rule(21, test_tags),
+    rule(22, test_groups),
+    rule(23, test_too_long),
+    rule(24, test_early_message),
 };
 
 }  // namespace

@@ -106,12 +106,9 @@ void test_connection_leak(Side& side) {
 }
 
 constexpr std::array kRules = {
-    Rule{"NET-25", "registration",
-         "Regions of registered memory may overlap, come and go. A message may begin anywhere in its region.",
-         test_registration},
-    Rule{"NET-26", "message-leak", "A message leaves no memory behind: less than 32 bytes each.", test_message_leak},
-    Rule{"NET-27", "connection-leak", "A closed connection leaves no descriptor, and less than 16 KiB of memory.",
-         test_connection_leak},
+    rule(25, test_registration),
+    rule(26, test_message_leak),
+    rule(27, test_connection_leak),
 };
 
 }  // namespace

@@ -204,18 +204,8 @@ void test_once(Side& side) {
 }
 
 constexpr std::array kRules = {
-    Rule{"NET-13", "order", "Messages of one tag match receives in the order posted, and none is lost.", test_order},
-    Rule{"NET-14", "lengths", "test reports the bytes of each message, and nothing behind them is written.",
-         test_lengths},
-    Rule{"NET-15", "small", "Messages of 0 bytes and of 1 byte arrive.", test_small},
-    Rule{"NET-16", "large",
-         "Messages up to max_message_bytes arrive whole; the kit sends 64 MiB, or 1 GiB with --long.", test_large, 130},
-    Rule{"NET-17", "unaligned", "Buffers may begin at any address and have any length.", test_unaligned},
-    Rule{"NET-18", "outstanding", "64 requests may be outstanding on a connection, and be tested in any order.",
-         test_outstanding},
-    Rule{"NET-19", "complete",
-         "A receive is complete when it holds its whole message; a send, when its buffer is free.", test_complete},
-    Rule{"NET-20", "once", "Each message is delivered once.", test_once},
+    rule(13, test_order),     rule(14, test_lengths),     rule(15, test_small),    rule(16, test_large, 130),
+    rule(17, test_unaligned), rule(18, test_outstanding), rule(19, test_complete), rule(20, test_once),
 };
 
 }  // namespace

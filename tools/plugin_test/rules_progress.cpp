@@ -129,10 +129,9 @@ void test_arm_sleeps(Side& side) {
 }
 
 constexpr std::array kRules = {
-    Rule{"NET-35", "budget", "A [progress] entry does not sleep for 20 ms, and takes at most 100 µs in the median.",
-         test_budget},
-    Rule{"NET-36", "arm", "arm loses no wake-up: the descriptor becomes readable when a message comes.", test_arm},
-    Rule{"NET-37", "arm-sleeps", "arm returns TUTTI_OK while nothing comes.", test_arm_sleeps},
+    rule(35, test_budget),
+    rule(36, test_arm),
+    rule(37, test_arm_sleeps),
 };
 
 }  // namespace

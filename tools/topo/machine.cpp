@@ -28,7 +28,7 @@ Result<std::vector<NetDevice>> ports_of(const plugin::Plugin& plugin) {
   void* context = nullptr;
   std::vector<NetDevice> ports;
   const auto failure = [&] {
-    return Status(Code::kSystem, fmt::format("network '{}': {}", plugin.name(), plugin::take_failure_text()));
+    return Status(Code::kSystem, fmt::format("network '{}': {}", plugin.name(), plugin::take_reason()));
   };
   if (ops.create(plugin.self(), 0, &context) != TUTTI_OK) return failure();
   const std::unique_ptr<void, void (*)(void*)> closed(context, ops.destroy);

@@ -215,12 +215,13 @@ class CudaGpu : public Gpu {
                       "ones; on all ranks they must lie in buffers that were registered together, at the same offset",
                       options_.rank, control()->peer)};
     }
+    const std::string network = options_.net == nullptr ? std::string() : options_.net->describe(control()->peer);
     return {static_cast<Code>(code),
             fmt::format("GPU kernels made no progress for {} s (timeouts.operation): rank {} waits for rank {} on "
                         "channel {}; did that rank make the same call, and with an output in a registered buffer "
-                        "if this one did?",
+                        "if this one did?{}{}",
                         std::chrono::duration<double>(options_.timeout).count(), options_.rank, control()->peer,
-                        control()->channel)};
+                        control()->channel, network.empty() ? "" : " The connections: ", network)};
   }
 
   KernelWaits::Sample kernel_waits() const override {
@@ -277,7 +278,7 @@ class CudaGpu : public Gpu {
     layout.slot_bytes = slot_bytes;
     if (const int32_t code = protocol.ops->layout(protocol.plugin, TUTTI_LINK_P2P, &layout); code != TUTTI_OK) {
       return Status(static_cast<Code>(code), fmt::format("protocol '{}' cannot lay out a connection between GPUs: {}",
-                                                         protocol.name, plugin::take_failure_text()));
+                                                         protocol.name, plugin::take_reason()));
     }
     if (layout.slot_count < 4 || !std::has_single_bit(layout.slot_count) || layout.slot_stride % 16 != 0 ||
         layout.slot_bytes < 512 || layout.chunk_slots < 1 || layout.chunk_slots > layout.slot_count / 2) {
@@ -382,7 +383,7 @@ class CudaGpu : public Gpu {
     const int32_t code = call.ops->launch(call.plugin, &call.launch, stream);
     if (code == TUTTI_OK) [[likely]]
       return {};
-    return {static_cast<Code>(code), "the protocol's kernel was not launched: " + plugin::take_failure_text()};
+    return {static_cast<Code>(code), "the protocol's kernel was not launched: " + plugin::take_reason()};
   }
 
   static Status copy_to_self(const OwnMessages& own, Stream stream);

@@ -84,8 +84,7 @@ Status GpuPrograms::load(uint32_t protocol) {
   const cuda::DeviceScope device(options_.device);
   const cuda::CaptureScope capture;
   if (const int32_t code = with.ops->launch(with.plugin, nullptr, nullptr); code != TUTTI_OK) {
-    return {static_cast<Code>(code),
-            fmt::format("kernels of protocol '{}': {}", with.name, plugin::take_failure_text())};
+    return {static_cast<Code>(code), fmt::format("kernels of protocol '{}': {}", with.name, plugin::take_reason())};
   }
   loaded_[protocol] = true;
   return {};

@@ -36,7 +36,7 @@ HostBackend::HostBackend(const Options& options, Owner& owner, Ledger& ledger, s
       ledger_(ledger),
       fabric_(std::move(fabric)),
       driver_(with_bell(options.waits, *fabric_)),
-      verdicts_(owner, ledger.rank, options.waits.operation_timeout) {
+      verdicts_(owner, ledger.rank, options.waits.operation_timeout, *fabric_) {
   driver_.set_attendance(&ledger_.attendance);
   driver_.set_waiting(&ledger_.waiting);
   if (fabric_->net() != nullptr) driver_.set_engine(&fabric_->net()->engine());

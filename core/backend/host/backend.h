@@ -40,6 +40,7 @@ class HostBackend final : public Backend {
   bool flush(std::chrono::nanoseconds limit, const std::function<bool()>& failed) override {
     return fabric_->flush(limit, failed);
   }
+  std::string unsent() const override { return fabric_->describe(std::nullopt); }
 
  private:
   Status copy_to_self(std::span<const Call> calls) const;

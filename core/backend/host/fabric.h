@@ -5,6 +5,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,8 @@ class Fabric {
   /// Returns true when sent data has left this process, or `failed()`; false if some was still there after `limit`.
   bool flush(std::chrono::nanoseconds limit, const std::function<bool()>& failed);
   transport::Net* net() { return net_.get(); }
+  /// The network's connections with a peer, see transport::Net::describe(). Empty: there are none. Any thread.
+  std::string describe(std::optional<uint32_t> peer) const { return net_ == nullptr ? "" : net_->describe(peer); }
   const std::string& network_name() const { return network_name_; }
 
   /// The payload limit for slices of all ranks, for the kinds of links (bits 1 << TUTTI_LINK_*) of the communicator.

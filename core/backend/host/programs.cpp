@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "plugin/loader.h"
 #include "program/passes/zero_copy.h"
 
 namespace tutti::backend {
@@ -22,8 +23,8 @@ Program Programs::empty_program(uint32_t protocol) const {
 }
 
 /// The connection to or from a peer. Between machines the algorithm may have assigned network devices to the channel.
-transport::Key Programs::key(const program::Plan& plan, uint32_t peer, const tuner::Decision& decision,
-                             bool sends) const {
+Result<transport::Key> Programs::key(const program::Plan& plan, uint32_t peer, const tuner::Decision& decision,
+                                     bool sends) const {
   const bool message = decision.algorithm == tuner::kNoAlgorithm;
   transport::Key key{peer, message ? transport::Lane::kPointToPoint : transport::Lane::kCollective, plan.channel,
                      decision.protocol};
@@ -31,14 +32,22 @@ transport::Key Programs::key(const program::Plan& plan, uint32_t peer, const tun
   const tuner::Algorithm& algorithm = choices_.algorithms[decision.algorithm];
   tutti_channel_nets mine{TUTTI_NO_NET, TUTTI_NO_NET};
   tutti_channel_nets theirs = mine;
-  algorithm.ops->nets(algorithm.instance.get(), plan.channel, plan.rank, peer, &mine);
-  algorithm.ops->nets(algorithm.instance.get(), plan.channel, peer, plan.rank, &theirs);
+  const auto ask = [&](uint32_t rank, uint32_t other, tutti_channel_nets& nets) -> Status {
+    plugin::take_failure_text();  // discards the text of an earlier call
+    const int32_t code = algorithm.ops->nets(algorithm.instance.get(), plan.channel, rank, other, &nets);
+    if (code == TUTTI_OK) return {};
+    return {code == TUTTI_AGAIN ? Code::kInternal : static_cast<Code>(code),
+            fmt::format("algorithm '{}' names no network devices for channel {} between ranks {} and {}: {}",
+                        algorithm.name, plan.channel, rank, other, plugin::take_reason())};
+  };
+  TUTTI_TRY(ask(plan.rank, peer, mine));
+  TUTTI_TRY(ask(peer, plan.rank, theirs));
   key.device = mine.send;
   key.peer_device = theirs.receive;
   return key;
 }
 
-void Programs::add_channel(Program& program, program::Plan plan, const tuner::Decision& decision) {
+Status Programs::add_channel(Program& program, program::Plan plan, const tuner::Decision& decision) {
   auto channel = std::make_unique<ChannelProgram>();
   channel->plan = std::move(plan);
   channel->view = channel->plan.view();
@@ -49,13 +58,16 @@ void Programs::add_channel(Program& program, program::Plan plan, const tuner::De
   };
   for (const tutti_plan_step& step : channel->plan.steps) {
     for (uint32_t i = step.send_begin; i < step.send_begin + uint32_t{step.send_count}; ++i) {
-      channel->senders[i] = fabric_.sender(key(i, true));
+      TUTTI_ASSIGN(const transport::Key of, key(i, true));
+      channel->senders[i] = fabric_.sender(of);
     }
     for (uint32_t i = step.recv_begin; i < step.recv_begin + uint32_t{step.recv_count}; ++i) {
-      channel->receivers[i] = fabric_.receiver(key(i, false));
+      TUTTI_ASSIGN(const transport::Key of, key(i, false));
+      channel->receivers[i] = fabric_.receiver(of);
     }
   }
   program.channels.push_back(std::move(channel));
+  return {};
 }
 
 /// The messages of any length that a connection holds. A message fills at most as many slots as a chunk may. A message
@@ -94,7 +106,7 @@ Result<const Program*> Programs::collective(const tuner::Decision& decision, Col
   auto made = std::make_unique<Program>(empty_program(decision.protocol));
   for (program::Plan& plan : plans) {
     program::mark_stable(plan, in_place);
-    add_channel(*made, std::move(plan), decision);
+    TUTTI_TRY(add_channel(*made, std::move(plan), decision));
   }
   program = std::move(made);
   return program.get();
@@ -117,8 +129,9 @@ Result<const Program*> Programs::message(uint32_t protocol, uint32_t peer, bool 
   step.send_count = receives ? 0 : 1;
   plan.steps = {step};
   program::mark_stable(plan, false);
-  program = std::make_unique<Program>(empty_program(protocol));
-  add_channel(*program, std::move(plan), {.protocol = protocol});
+  auto made = std::make_unique<Program>(empty_program(protocol));
+  TUTTI_TRY(add_channel(*made, std::move(plan), {.protocol = protocol}));
+  program = std::move(made);
   return program.get();
 }
 

@@ -42,8 +42,9 @@ class Programs {
 
  private:
   using Name = std::tuple<uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, bool>;
-  transport::Key key(const program::Plan& plan, uint32_t peer, const tuner::Decision& decision, bool sends) const;
-  void add_channel(Program& program, program::Plan plan, const tuner::Decision& decision);
+  Result<transport::Key> key(const program::Plan& plan, uint32_t peer, const tuner::Decision& decision,
+                             bool sends) const;
+  Status add_channel(Program& program, program::Plan plan, const tuner::Decision& decision);
   Program empty_program(uint32_t protocol) const;
   Result<uint32_t> proof_slots(uint32_t protocol, uint32_t message_chunks) const;
 

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include "plugin/loader.h"
+
 namespace tutti::backend {
 
 Status Verdicts::explain(const Driver::Outcome& outcome, const Call& call) const {
@@ -17,10 +19,16 @@ Status Verdicts::explain(const Driver::Outcome& outcome, const Call& call) const
     case TUTTI_REMOTE:
       return explain_remote(peer, call);
     default:
-      return owner_.fail_everywhere(
-          Status(static_cast<Code>(outcome.code),
-                 fmt::format("{} failed in the protocol, with rank {}", describe(call), peer)));
+      return explain_failure(outcome, call);
   }
+}
+
+/// The plugin ran in this thread, so its text is here.
+Status Verdicts::explain_failure(const Driver::Outcome& outcome, const Call& call) const {
+  const std::string why = plugin::take_failure_text_of(outcome.job->plugin);
+  return owner_.fail_everywhere(Status(static_cast<Code>(outcome.code),
+                                       fmt::format("{} failed in the protocol, with rank {}{}{}", describe(call),
+                                                   outcome.job->work->fault.peer, why.empty() ? "" : ": ", why)));
 }
 
 /// A peer whose memory is gone has most likely died: the hub's report says more.
@@ -44,11 +52,14 @@ Status Verdicts::explain_mismatch(const Driver::Outcome& outcome, const Call& ca
                            rank_, peer, outcome.job->turn.number, describe(call), peer))));
 }
 
+/// The wait may be for data that this network does not move: the text then tells the state of its connections.
 Status Verdicts::explain_timeout(const Driver::Outcome& outcome, const Call& call) const {
-  return owner_.fail_everywhere(
-      Status(Code::kTimeout, fmt::format("{}: no progress for {} s (timeouts.operation); rank {} waits for rank {}{}",
-                                         describe(call), std::chrono::duration<double>(limit_).count(), rank_,
-                                         outcome.job->work->fault.peer, owner_.states(outcome.job->turn))));
+  const uint32_t peer = outcome.job->work->fault.peer;
+  const std::string network = fabric_.uses_shm(peer) ? std::string() : fabric_.describe(peer);
+  return owner_.fail_everywhere(Status(
+      Code::kTimeout, fmt::format("{}: no progress for {} s (timeouts.operation); rank {} waits for rank {}{}{}{}",
+                                  describe(call), std::chrono::duration<double>(limit_).count(), rank_, peer,
+                                  network.empty() ? "" : "; ", network, owner_.states(outcome.job->turn))));
 }
 
 }  // namespace tutti::backend

@@ -12,7 +12,7 @@ Result<std::vector<tuner::Protocol>> protocols_of(const plugin::Registry& regist
     protocol.properties.struct_size = sizeof protocol.properties;
     if (const int32_t code = protocol.ops->properties(protocol.plugin, &protocol.properties); code != TUTTI_OK) {
       return Status(static_cast<Code>(code),
-                    fmt::format("protocol '{}' gives no properties: {}", protocol.name, plugin::take_failure_text()));
+                    fmt::format("protocol '{}' gives no properties: {}", protocol.name, plugin::take_reason()));
     }
     protocols.push_back(std::move(protocol));
   }
@@ -25,8 +25,7 @@ Status create_tuner(const plugin::Registry& registry, const tutti_topology& topo
   choices.tuner_name = plugin.name();
   void* instance = nullptr;
   if (const int32_t code = choices.tuner->create(plugin.self(), &topology, &instance); code != TUTTI_OK) {
-    return {static_cast<Code>(code),
-            fmt::format("tuner '{}' cannot serve: {}", plugin.name(), plugin::take_failure_text())};
+    return {static_cast<Code>(code), fmt::format("tuner '{}' cannot serve: {}", plugin.name(), plugin::take_reason())};
   }
   choices.tuner_instance = {instance, choices.tuner->destroy};
   return {};

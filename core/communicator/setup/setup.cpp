@@ -6,7 +6,6 @@
 #include <sys/random.h>
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <mutex>
 #include <optional>
@@ -21,6 +20,7 @@
 #include "bootstrap/interface.h"
 #include "communicator/setup/choices.h"
 #include "communicator/setup/contact.h"
+#include "communicator/setup/layouts.h"
 #include "communicator/setup/machine.h"
 #include "communicator/setup/network.h"
 #include "communicator/setup/plan_files.h"
@@ -30,6 +30,7 @@
 #include "program/channels.h"
 #include "progress/bell.h"
 #include "topology/affinity.h"
+#include "transport/message_hash.h"
 #include "tuner/sample.h"
 
 namespace tutti {
@@ -193,40 +194,10 @@ class Setup {
         fmt::format("tuner '{}' needs the same tables and descriptions of machines on all hosts", tuner));
   }
 
-  Result<transport::KeySpace> key_space(uint32_t link, const char* slots, const char* slot_size) const {
-    transport::KeySpace keys;
-    keys.channels = max_channels_;
-    for (const auto& protocol : choices_.protocols) {
-      tutti_slot_layout layout{};
-      layout.struct_size = sizeof layout;
-      if ((protocol.properties.links >> link & 1) == 0) {  // never used: as little as there can be
-        layout.slot_count = 2;
-        layout.slot_bytes = layout.slot_stride = 64;
-        layout.chunk_slots = 1;
-        keys.protocols.push_back(layout);
-        continue;
-      }
-      layout.slot_count = static_cast<uint32_t>(config_.integer(slots));
-      layout.slot_bytes = config_.size_bytes(slot_size);
-      if (const int32_t code = protocol.ops->layout(protocol.plugin, link, &layout); code != TUTTI_OK) {
-        const std::string why = plugin::take_failure_text();
-        return Status(static_cast<Code>(code),
-                      fmt::format("protocol '{}' cannot lay out a connection: {}", protocol.name,
-                                  why.empty() ? "it does not say why (PLG-14)" : why));
-      }
-      if (layout.slot_bytes < 64 || layout.slot_stride % 64 != 0 || layout.slot_count < 2 ||
-          !std::has_single_bit(layout.slot_count) || layout.message_slots > layout.slot_count / 2) {
-        return Status(
-            Code::kInternal,
-            fmt::format("protocol '{}' lays out {} slots of {} bytes every {} bytes, {} for a message; it "
-                        "must be a power of two from 2, at least 64 bytes, a multiple of 64, and at most "
-                        "half of the slots",
-                        protocol.name, layout.slot_count, layout.slot_bytes, layout.slot_stride, layout.message_slots));
-      }
-      layout.chunk_slots = std::clamp(layout.chunk_slots, 1u, layout.slot_count);
-      keys.protocols.push_back(layout);
-    }
-    return keys;
+  Result<transport::KeySpace> key_space(uint32_t link, const char* slots, const char* slot_size) {
+    return communicator::lay_out(choices_.protocols,
+                                 {link, static_cast<uint32_t>(config_.integer(slots)), config_.size_bytes(slot_size)},
+                                 max_channels_);
   }
 
   Status describe_protocols() {
@@ -240,7 +211,10 @@ class Setup {
     for (tuner::Protocol& protocol : choices_.protocols) {
       if (on_gpu() && protocol.properties.flags_in_data != 0) protocol.properties.links &= ~(1u << TUTTI_LINK_NETWORK);
     }
-    return {};
+    if (!on_gpu()) return {};
+    return communicator::ask_for_gpus(
+        choices_.protocols,
+        {TUTTI_LINK_P2P, static_cast<uint32_t>(config_.integer("p2p.slots")), config_.size_bytes("p2p.slot_size")});
   }
 
   Status join_memory() {
@@ -379,6 +353,18 @@ class Setup {
     options.polling_threads = communicator::polling_threads(config_.integer("net.polling_threads"), ranks_here_);
     options.hosts = host_names_;
     options.call_limit = config_.duration("timeouts.operation");
+    options.check_plugins = config_.boolean("check.plugins");
+    options.check_data = config_.boolean("check.data");
+    if (options.check_data && !transport::can_hash_messages()) {
+      return {Code::kConfig, fmt::format("check.data is true ({}), but this build has no xxHash; install its headers "
+                                         "(libxxhash-dev) and build again, or set check.data to false",
+                                         config_.origin("check.data"))};
+    }
+    if (options.check_data && on_gpu()) {
+      return {Code::kConfig,
+              fmt::format("check.data is true ({}), but the data of GPUs is not checked; set it to false",
+                          config_.origin("check.data"))};
+    }
     options.on_failure = [state](const Status& failure) { state->on_network_failure(failure); };
     TUTTI_ASSIGN(
         net, communicator::open_network(*state_.registry_, config_.rules(), options, *state_.bootstrap_, deadline_));

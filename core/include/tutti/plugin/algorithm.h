@@ -78,7 +78,8 @@ typedef struct tutti_algorithm_ops {
    * collective on this topology, it returns TUTTI_UNSUPPORTED for all ranks, channels and roots. `explain` shows the
    * text that it passes to host->fail. [any] */
   int32_t (*plan)(void* instance, const tutti_plan_request* request, const tutti_plan_sink* sink);
-  /* The cost of a variant for a collective. [any] */
+  /* The cost of a variant for a collective. TUTTI_UNSUPPORTED: the variant declines the collective, and `explain` shows
+     the text that it passes to host->fail. Another failure ends the call. [any] */
   int32_t (*cost)(void* instance, uint32_t collective, uint32_t variant, tutti_algorithm_cost* out);
   /* The network devices by which `rank` sends to and receives from `peer`, a rank of a different machine. [any] */
   int32_t (*nets)(void* instance, uint32_t channel, uint32_t rank, uint32_t peer, tutti_channel_nets* out);

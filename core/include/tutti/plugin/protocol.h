@@ -151,7 +151,9 @@ typedef struct tutti_protocol_ops {
   uint32_t reserved;
   /* search [any] */
   int32_t (*properties)(void* self, tutti_protocol_properties* out);
-  /* connect: the layout of a connection over `link` (TUTTI_LINK_*). [any] */
+  /* connect: the layout of a connection over `link` (TUTTI_LINK_*). TUTTI_UNSUPPORTED: the protocol declines the link
+     with these settings. Calls over the link then use other protocols, and `explain` shows the text that it passes to
+     host->fail. Another failure ends the setup of the communicator. [any] */
   int32_t (*layout)(void* self, uint32_t link, tutti_slot_layout* layout);
   /* primitives, host: executes the work in the calling thread until done (TUTTI_OK), until it would wait longer than
      work->spins polls (TUTTI_AGAIN: call again, nothing is lost), or until it fails. Never blocks in the kernel.

@@ -96,7 +96,10 @@ class Algorithm : public Plugin {
     const auto& channels = *static_cast<AlgorithmInstance*>(instance);
     return guarded(channels.host_, [&]() -> int32_t {
       Result<PlanBuilder> plan = channels.plan(*request);
-      return plan.ok() ? plan->emit(*sink) : channels.host_.fail(plan.status());
+      if (!plan.ok()) return channels.host_.fail(plan.status());
+      const int32_t code = plan->emit(*sink);
+      if (code != TUTTI_UNSUPPORTED) return code;
+      return channels.host_.fail(Status(Code::kUnsupported, "the steps have more peers than a plan can name"));
     });
   }
   static int32_t cost_thunk(void* instance, uint32_t collective, uint32_t variant, tutti_algorithm_cost* out) {

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/link_state.h"
+
+#include <fmt/format.h>
+
+#include "transport/net.h"
+
+namespace tutti::transport {
+
+LinkState::LinkState(const Net& net, const Key& key, bool sends) : net_(net), key_(key), sends_(sends) {
+  net_.add(*this);
+}
+
+LinkState::~LinkState() {
+  net_.remove(*this);
+}
+
+bool LinkState::owes() const {
+  if (!sends_) return false;
+  return phase_.load(std::memory_order_relaxed) != Phase::kStands ||
+         posted_.load(std::memory_order_relaxed) > completed_.load(std::memory_order_relaxed);
+}
+
+std::string LinkState::describe() const {
+  const std::string ends = net_.ends(key_, sends_);
+  switch (phase_.load(std::memory_order_relaxed)) {
+    case Phase::kAbsent:
+      return ends + (sends_ ? ": not connected: connect has not ended" : ": not connected: the sender has not come");
+    case Phase::kIntroduces:
+      return ends + ": connected; oldest outstanding request: send of the first message, which names the sender";
+    case Phase::kBroken:
+      return ends + ": broken";
+    case Phase::kStands:
+      break;
+  }
+  const uint64_t completed = completed_.load(std::memory_order_relaxed);
+  const uint64_t posted = posted_.load(std::memory_order_relaxed);
+  if (posted <= completed) return fmt::format("{}: connected; no outstanding request after message {}", ends, posted);
+  return fmt::format("{}: connected; oldest of {} outstanding requests: {} of message {}", ends, posted - completed,
+                     sends_ ? "send" : "receive", completed + 1);
+}
+
+}  // namespace tutti::transport
