@@ -19,7 +19,8 @@ import unittest
 
 TIMEOUT_S = 60
 SMALL = ("--min", 64, "--max", 64, "--iters", 2, "--repeat", 1)
-VARIANTS = "direct, direct/one-shot, direct/two-shot, direct/shifted, hier, hier/exchange, hier/doubling, hier/ring"
+VARIANTS = "direct, direct/one-shot, direct/two-shot, direct/shifted"
+HIERARCHIES = "hier, hier/exchange, hier/doubling, hier/ring"
 SEARCHED = r"searched for tutti-\w+-\w+\.so in .*/tutti/plugins"
 
 
@@ -90,7 +91,7 @@ class Check(ConfigTest):
                           ("rules:\n- choose: {algorithm: direct/oneshot}\n", "job.yaml:2:23: rules.choose.algorithm")):
             self.assertEqual(self.check(text), f"{key}: algorithm 'direct' has no variant 'oneshot'; did you mean "
                                                f"'direct/one-shot'?; allowed: {VARIANTS}")
-        self.assertIn(f"allowed: auto, ring, tree, tree/direct, tree/pipelined, {VARIANTS}; ",
+        self.assertIn(f"allowed: auto, ring, tree, tree/direct, tree/pipelined, {VARIANTS}, {HIERARCHIES}; ",
                       self.check("algorithm: rnig\n"))
         self.run_ok("config", "check", self.write("algorithm: direct/one-shot\n"))
 
