@@ -91,7 +91,8 @@ function(tutti_time_limit seconds)
 endfunction()
 
 # tutti_test(<name> SOURCES ... [LIBRARIES ...] [LABELS ...] [TIMEOUT seconds] [OPTIMISED]): one GoogleTest program
-# linked with the whole core. Tests with the label "concurrent" also run under ThreadSanitizer. Tests with the
+# linked with the whole core. It has the label "program", and also runs under AddressSanitizer. Tests with the label
+# "concurrent" also run under ThreadSanitizer. Tests with the
 # label "cuda" or "ucx" need that library. TIMEOUT: for tutti_time_limit(), if 30 s are too short. OPTIMISED: most
 # of the test's time is spent in its sources.
 function(tutti_test name)
@@ -112,7 +113,7 @@ function(tutti_test name)
     set(arg_TIMEOUT 30)
   endif()
   add_test(NAME ${name} COMMAND ${name})
-  set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}")
+  set_tests_properties(${name} PROPERTIES LABELS "program;${arg_LABELS}")
   tutti_time_limit(${arg_TIMEOUT} ${name})
   if(concurrent IN_LIST arg_LABELS)
     add_dependencies(concurrent_tests ${name})

@@ -16,12 +16,13 @@ set_target_properties(matrix_test PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_
 add_test(NAME matrix COMMAND matrix_test --seed 1)
 tutti_time_limit(200 matrix)
 add_test(NAME matrix_small COMMAND matrix_test --seed 1 --ranks 3 --max-count 4097)
-set_tests_properties(matrix_small PROPERTIES LABELS concurrent
+set_tests_properties(matrix PROPERTIES LABELS program)
+set_tests_properties(matrix_small PROPERTIES LABELS "program;concurrent"
   ENVIRONMENT "TUTTI_CHECK_PLUGINS=true;TUTTI_CHECK_DATA=true")
 tutti_time_limit(100 matrix_small)
 # Between hosts, with TLS: every collective, at sizes of one record and of many.
 add_test(NAME matrix_tls COMMAND matrix_test --seed 1 --ranks 4 --max-count 70000 --filter "two hosts")
-set_tests_properties(matrix_tls PROPERTIES ENVIRONMENT "TUTTI_SETTINGS_NET_SOCKET_TLS=on")
+set_tests_properties(matrix_tls PROPERTIES LABELS program ENVIRONMENT "TUTTI_SETTINGS_NET_SOCKET_TLS=on")
 tutti_time_limit(100 matrix_tls)
 add_test(NAME matrix_gpus COMMAND matrix_test --seed 1 --gpus --ranks 1,2,4 --max-count 70000)
 set_tests_properties(matrix_gpus PROPERTIES LABELS cuda TIMEOUT 600 SKIP_RETURN_CODE 77)
