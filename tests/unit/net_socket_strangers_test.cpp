@@ -252,7 +252,11 @@ class HandmadeListener {
     address_.secret = test::required(sdk::make_nonce());
     thread_ = std::thread([this, serve = std::move(serve)] { serve(*this); });
   }
-  ~HandmadeListener() { thread_.join(); }
+  ~HandmadeListener() { end(); }
+  /// Waits until `serve` has ended.
+  void end() {
+    if (thread_.joinable()) thread_.join();
+  }
 
   base::Fd take() const {
     base::Fd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
@@ -300,6 +304,7 @@ TEST(Handshake, TheSecretDoesNotCrossTheConnection) {
     std::memcpy(said.data(), &hello, sizeof hello);
   });
   EXPECT_EQ(listener.let_connect(net), TUTTI_OK);
+  listener.end();
   const auto& secret = listener.address().secret;
   EXPECT_EQ(std::search(said.begin(), said.end(), secret.begin(), secret.begin() + 4), said.end());
 }
