@@ -5,6 +5,7 @@
 
 #include "schedules.h"
 #include "tutti/sdk/algorithm.h"
+#include "tutti/sdk/rings.h"
 
 namespace tutti::direct {
 namespace {
@@ -66,8 +67,7 @@ class Direct : public sdk::Algorithm {
 
   Result<std::unique_ptr<sdk::AlgorithmInstance>> connect(const tutti_topology& topology,
                                                           std::span<const tutti_graph> graphs) override {
-    uint32_t channels = graphs.empty() ? 0 : graphs[0].channel_count;
-    for (const tutti_graph& graph : graphs) channels = std::min(channels, graph.channel_count);
+    const uint32_t channels = sdk::common_channels(topology, graphs);
     if (channels == 0) return Status(Code::kInvalidArgument, "a node has no channel");
     const double congestion = static_cast<double>(host().integer("congestion")) / 100.0;
     return std::unique_ptr<sdk::AlgorithmInstance>(std::make_unique<Channels>(topology, channels, congestion));

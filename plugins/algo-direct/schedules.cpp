@@ -210,8 +210,7 @@ tutti_algorithm_cost cost(uint32_t collective, uint32_t variant, const tutti_top
   std::vector<uint32_t> ranks_in_node(topology.node_count);
   for (uint32_t rank = 0; rank < n; ++rank) ++ranks_in_node[topology.node_of_rank[rank]];
   const auto [fewest, most] = std::minmax_element(ranks_in_node.begin(), ranks_in_node.end());
-  const bool p2p = topology.bandwidth_gbs[TUTTI_LINK_P2P] > 0;
-  const uint32_t inside = p2p ? TUTTI_LINK_P2P : TUTTI_LINK_SHM;
+  const uint32_t inside = sdk::link_inside(topology);
   const uint32_t peers_inside = *most - 1;
   const uint32_t peers_outside = n - *fewest;
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
 #include <string>
 #include <utility>
 
 #include "schedules.h"
+#include "tutti/sdk/rings.h"
 
 namespace tutti::hier {
 namespace {
@@ -12,9 +12,7 @@ namespace {
 class Channels : public sdk::AlgorithmInstance {
  public:
   Channels(const tutti_topology& topology, uint32_t channels)
-      : hierarchy_(topology),
-        channels_(channels),
-        inside_(topology.bandwidth_gbs[TUTTI_LINK_P2P] > 0 ? TUTTI_LINK_P2P : TUTTI_LINK_SHM) {}
+      : hierarchy_(topology), channels_(channels), inside_(sdk::link_inside(topology)) {}
 
   uint32_t channel_count() const override { return channels_; }
 
@@ -57,8 +55,7 @@ class Hier : public sdk::Algorithm {
 
   Result<std::unique_ptr<sdk::AlgorithmInstance>> connect(const tutti_topology& topology,
                                                           std::span<const tutti_graph> graphs) override {
-    uint32_t channels = graphs.empty() ? 0 : graphs[0].channel_count;
-    for (const tutti_graph& graph : graphs) channels = std::min(channels, graph.channel_count);
+    const uint32_t channels = sdk::common_channels(topology, graphs);
     if (channels == 0) return Status(Code::kInvalidArgument, "a machine has no channel");
     return std::unique_ptr<sdk::AlgorithmInstance>(std::make_unique<Channels>(topology, channels));
   }

@@ -147,8 +147,7 @@ sdk::PlanBuilder schedule(const tutti_plan_request& request, const Order& order)
 tutti_algorithm_cost cost(uint32_t collective, const tutti_topology& topology, std::span<const tutti_graph> graphs,
                           uint32_t channels) {
   const uint32_t n = topology.rank_count;
-  const bool p2p = topology.bandwidth_gbs[TUTTI_LINK_P2P] > 0;
-  const uint32_t inside = p2p ? TUTTI_LINK_P2P : TUTTI_LINK_SHM;
+  const uint32_t inside = sdk::link_inside(topology);
   const uint32_t links_between_nodes = topology.node_count > 1 ? topology.node_count : 0;
   const uint32_t rounds = collective == TUTTI_ALL_REDUCE ? 2 : 1;
   const uint32_t hops = rounds * (n - 1);

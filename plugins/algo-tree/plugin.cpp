@@ -23,7 +23,7 @@ class Trees : public sdk::AlgorithmInstance {
         trees_(std::move(trees)),
         depth_(depth_of(trees_[0], topology)),
         pairs_(graphs.size() > 1 && trees_.size() > 1) {
-    inside_ = topology.bandwidth_gbs[TUTTI_LINK_P2P] > 0 ? TUTTI_LINK_P2P : TUTTI_LINK_SHM;
+    inside_ = sdk::link_inside(topology);
     sdk::set_bandwidth(bandwidth_, inside_, graphs, channel_count());
   }
 

@@ -13,14 +13,13 @@ prints all that find the fault. clean: no rule may fail. watchdog: a job whose p
 timeout: the time-out of a job over a network that never connects names its connection. checked: with check.plugins or
 check.data, a job over a network with a fault that a job can see names its rule; a job without a fault ends well.
 """
-import concurrent.futures
-import json
 import os
 import re
 import subprocess
 import sys
-import tempfile
 import time
+
+import kit
 
 TUTTI, MOCK = sys.argv[1:3]
 BOTH = "process"
@@ -80,22 +79,6 @@ KNOWN = {
 }
 
 
-def kit(file, *options):
-    """Exit code, output and results of a run of the kit."""
-    with tempfile.TemporaryDirectory() as folder:
-        report = os.path.join(folder, "report.json")
-        junit = os.path.join(folder, "report.xml")
-        done = subprocess.run([TUTTI, "plugin", "test", file, "--json", report, "--junit", junit, *options],
-                              capture_output=True, text=True, timeout=600, check=False)
-        results = []
-        if os.path.exists(report):
-            with open(report, encoding="utf-8") as stream:
-                results = json.load(stream)["results"]
-            with open(junit, encoding="utf-8") as stream:
-                assert stream.read().count("<testcase") == len(results), "JUnit and JSON differ"
-        return done.returncode, done.stdout + done.stderr, results
-
-
 def failures(results):
     return [one for one in results if one["result"] == "failed"]
 
@@ -103,7 +86,8 @@ def failures(results):
 def find_fault(name):
     """Why the kit does not find the fault; empty: it does."""
     rule, named, where = FAULTS[name]
-    code, output, results = kit(MOCK, "--rule", rule, "--where", where, "--set", f"settings.net.mock.fault={name}")
+    code, output, results = kit.run(TUTTI, MOCK, "--rule", rule, "--where", where, "--set",
+                                    f"settings.net.mock.fault={name}")
     found = [one["violates"] for one in failures(results)]
     if code == 1 and found == [named]:
         return ""
@@ -111,7 +95,8 @@ def find_fault(name):
 
 
 def find_whole(name):
-    _, output, results = kit(MOCK, "--where", "process,processes", "--set", f"settings.net.mock.fault={name}")
+    _, output, results = kit.run(TUTTI, MOCK, "--where", "process,processes", "--set",
+                                 f"settings.net.mock.fault={name}")
     found = {one["violates"] for one in failures(results)}
     print(f"{name:18} {' '.join(sorted(found, key=lambda rule: int(rule[4:])))}", flush=True)
     return "" if FAULTS[name][1] in found else f"{name} is not found:\n{output}"
@@ -120,12 +105,7 @@ def find_whole(name):
 def test_faults(arguments):
     whole = "--whole" in arguments
     names = [name for name in arguments if name != "--whole"] or list(FAULTS)
-    with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        problems = [text for text in pool.map(find_whole if whole else find_fault, names) if text]
-    for text in problems:
-        print(text)
-    print(f"{len(names) - len(problems)} of {len(names)} faults are found and named by their rules")
-    return 1 if problems else 0
+    return kit.run_faults(find_whole if whole else find_fault, names)
 
 
 def test_clean(arguments):
@@ -133,7 +113,7 @@ def test_clean(arguments):
     least = 29 * len([place for place in where.split(",") if place != "namespaces" or os.geteuid() == 0])
     for run in range(int(arguments[2]) if len(arguments) > 2 else 1):
         begin = time.monotonic()
-        code, output, results = kit(file, "--where", where)
+        code, output, results = kit.run(TUTTI, file, "--where", where)
         passed = sum(one["result"] == "passed" for one in results)
         print(f"run {run + 1}: {passed} passed, {len(failures(results))} failed in {time.monotonic() - begin:.1f} s")
         known = next((rules for name, rules in KNOWN.items() if f"tutti-net-{name}.so" in file), set())

@@ -9,12 +9,10 @@ Usage: kinds_test.py TUTTI FOLDER faults [NAME...]
 FOLDER: of the mocks. faults: for each fault, runs the rule that must find it, and checks which rule is named. NAME:
 "algo.stale_plan". clean: no rule may fail, for the mocks without a fault and each FILE.
 """
-import concurrent.futures
-import json
 import os
-import subprocess
 import sys
-import tempfile
+
+import kit
 
 TUTTI, FOLDER = sys.argv[1:3]
 
@@ -102,26 +100,12 @@ def mock(kind):
     return os.path.join(FOLDER, f"tutti-{kind}-mock.so")
 
 
-def kit(file, *options):
-    """Exit code, output and results of a run of the kit."""
-    with tempfile.TemporaryDirectory() as folder:
-        report = os.path.join(folder, "report.json")
-        junit = os.path.join(folder, "report.xml")
-        done = subprocess.run([TUTTI, "plugin", "test", file, "--json", report, "--junit", junit, *options],
-                              capture_output=True, text=True, timeout=600, check=False)
-        results = []
-        if os.path.exists(report):
-            with open(report, encoding="utf-8") as stream:
-                results = json.load(stream)["results"]
-            with open(junit, encoding="utf-8") as stream:
-                assert stream.read().count("<testcase") == len(results), "JUnit and JSON differ"
-        return done.returncode, done.stdout + done.stderr, results
-
-
-def find_fault(kind, name):
+def find_fault(fault):
     """Why the kit does not find the fault; empty: it does."""
+    kind, name = fault
     rules = FAULTS[kind][name]
-    code, output, results = kit(mock(kind), "--rule", rules[0], "--set", f"settings.{kind}.mock.fault={name}")
+    code, output, results = kit.run(TUTTI, mock(kind), "--rule", rules[0], "--set",
+                                    f"settings.{kind}.mock.fault={name}")
     found = [one["violates"] for one in results if one["result"] == "failed"]
     if code == 1 and found == [rules[-1]]:
         return ""
@@ -131,18 +115,13 @@ def find_fault(kind, name):
 def test_faults(arguments):
     names = [(kind, name) for kind, faults in FAULTS.items() for name in faults
              if not arguments or f"{kind}.{name}" in arguments]
-    with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        problems = [text for text in pool.map(find_fault, *zip(*names)) if text]
-    for text in problems:
-        print(text)
-    print(f"{len(names) - len(problems)} of {len(names)} faults are found and named by their rules")
-    return 1 if problems else 0
+    return kit.run_faults(find_fault, names)
 
 
 def test_clean(files):
     bad = 0
     for file in [mock(kind) for kind in FAULTS] + files:
-        code, output, results = kit(file)
+        code, output, results = kit.run(TUTTI, file)
         passed = sum(one["result"] == "passed" for one in results)
         skipped = sum(one["result"] == "skipped" for one in results)
         seconds = sum(one["seconds"] for one in results)

@@ -6,35 +6,17 @@
 TCP. Run as: hier_test.py PATH_OF_TUTTI
 """
 
-import json
-import os
-import subprocess
 import sys
 import unittest
 
-TIMEOUT_S = 120
-# Odd numbers of bytes, so that the last chunks of a block are short or empty.
-SIZES = ["--min", 37, "--max", 151552, "--factor", 64, "--iters", 2, "--repeat", 1]
+from checked_bench import SIZES, CheckedBench
 
 
-class Hier(unittest.TestCase):
-    def tutti(self, *arguments, code=0):
-        environment = {key: value for key, value in os.environ.items() if not key.startswith("TUTTI_")}
-        result = subprocess.run([TUTTI, *map(str, arguments)], capture_output=True, text=True, timeout=TIMEOUT_S,
-                                env=environment, stdin=subprocess.DEVNULL)
-        self.assertEqual(result.returncode, code, f"{arguments}: {result.stderr}{result.stdout}")
-        return result.stdout + result.stderr
-
+class Hier(CheckedBench):
     def run_variant(self, collective, variant, hosts, ranks, *arguments):
         names = ",".join("abcdefgh"[:hosts])
-        command = ["bench", collective, "--ranks", ranks, "--threads", "--hosts", names, "--type", "int8", "--json",
-                   *SIZES, "--set", f"algorithm=hier/{variant}", *arguments]
-        document = json.loads(self.tutti(*command))
-        self.assertEqual(document["wrong"], 0, command)
-        self.assertEqual(len(document["results"]), 3)
-        for row in document["results"]:
-            self.assertEqual((row["wrong"], row["in_place_wrong"]), (0, 0))
-            self.assertTrue(row["ran"].startswith(f"hier/{variant}/"), row["ran"])
+        self.check(f"hier/{variant}/", collective, ranks, "--hosts", names, "--set", f"algorithm=hier/{variant}",
+                   *arguments)
 
     def test_exchange(self):
         for collective in ("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce"):
@@ -68,5 +50,5 @@ class Hier(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    TUTTI = sys.argv.pop(1)
+    CheckedBench.TOOL = sys.argv.pop(1)
     unittest.main(verbosity=2)

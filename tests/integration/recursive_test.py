@@ -7,39 +7,23 @@
 """
 
 import json
-import os
 import pathlib
-import subprocess
 import sys
 import tempfile
 import unittest
 
-TIMEOUT_S = 120
+from checked_bench import SIZES, CheckedBench
+
 TOPOLOGY = pathlib.Path(__file__).parents[2] / "configs/topologies/pcie-4gpu.yaml"
-# Odd numbers of bytes, so that the last chunks of a block are short or empty.
-SIZES = ["--min", 37, "--max", 151552, "--factor", 64, "--iters", 2, "--repeat", 1]
 
 
-class Recursive(unittest.TestCase):
-    def tutti(self, *arguments):
-        environment = {key: value for key, value in os.environ.items() if not key.startswith("TUTTI_")}
-        result = subprocess.run([TUTTI, *map(str, arguments)], capture_output=True, text=True, timeout=TIMEOUT_S,
-                                env=environment, stdin=subprocess.DEVNULL)
-        self.assertEqual(result.returncode, 0, f"{arguments}: {result.stderr}{result.stdout}")
-        return result.stdout
-
+class Recursive(CheckedBench):
     def run_variant(self, variant, ranks, protocol, *arguments):
         collective = "all_gather" if variant == "bruck" else "all_reduce"
         settings = [f"plugins.path=[{FOLDER}]", "plugins.algorithm=[ring, recursive]",
                     f"algorithm=recursive/{variant}", f"protocol={protocol}"]
-        command = ["bench", collective, "--ranks", ranks, "--threads", "--type", "int8", "--json", *SIZES,
-                   *arguments, *[word for setting in settings for word in ("--set", setting)]]
-        document = json.loads(self.tutti(*command))
-        self.assertEqual(document["wrong"], 0, command)
-        self.assertEqual(len(document["results"]), 3)
-        for row in document["results"]:
-            self.assertEqual((row["wrong"], row["in_place_wrong"]), (0, 0))
-            self.assertTrue(row["ran"].startswith(f"recursive/{variant}/{protocol}/"), row["ran"])
+        self.check(f"recursive/{variant}/{protocol}/", collective, ranks, *arguments,
+                   *[word for setting in settings for word in ("--set", setting)])
 
     def test_bruck_and_halving(self):
         for ranks in range(2, 10 if FEW else 34):
@@ -83,7 +67,7 @@ class Recursive(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    TUTTI, FOLDER = sys.argv[1:3]
+    CheckedBench.TOOL, FOLDER = sys.argv[1:3]
     del sys.argv[1:3]
     FEW = "--few" in sys.argv
     sys.argv = [word for word in sys.argv if word != "--few"]

@@ -17,6 +17,12 @@
 #include "tools/session.h"
 
 namespace tutti::tools::plugin_test {
+
+bool Request::wants(const Rule& rule) const {
+  const auto names = [&](const std::string& name) { return name == rule.name || name == rule.number; };
+  return rules.empty() || std::any_of(rules.begin(), rules.end(), names);
+}
+
 namespace {
 
 constexpr const char* kFooter = R"(

@@ -7,6 +7,7 @@
 #include <spawn.h>
 #include <sys/wait.h>
 
+#include <cstring>
 #include <utility>
 
 namespace tutti::tools::plugin_test {
@@ -54,6 +55,11 @@ Process& Process::operator=(Process&& other) noexcept {
     status_ = other.status_;
   }
   return *this;
+}
+
+std::string how_ended(int status) {
+  return WIFSIGNALED(status) ? fmt::format("by signal {}", strsignal(WTERMSIG(status)))
+                             : fmt::format("with exit code {}", WEXITSTATUS(status));
 }
 
 bool Process::has_ended() {

@@ -40,6 +40,9 @@ class Process {
   int status_ = 0;
 };
 
+/// "by signal Killed" or "with exit code 3". `status`: of waitpid.
+std::string how_ended(int status);
+
 /// Two network namespaces that a pair of virtual interfaces joins. The destructor removes them.
 class Namespaces {
  public:

@@ -11,6 +11,8 @@
 
 namespace tutti::tools::plugin_test {
 
+struct Rule;
+
 struct Request {
   std::string file;  ///< the plugin's file, or the name of a plugin on the search path
   std::string config_file;
@@ -27,6 +29,9 @@ struct Request {
   // Options of a process that the kit starts for a rule.
   std::string side;  ///< "0", "1", "both" or kTrialSide; empty: this is the kit's own process
   uint32_t side_where = 0;
+
+  /// Whether `rules` names the rule.
+  bool wants(const Rule& rule) const;
 };
 
 /// Descriptors of a process that runs a side.

@@ -156,14 +156,12 @@ std::optional<RuleResult> Run::crash() const {
     const bool dies = rule_.name == "killed-peer" && i == 1;
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0) continue;
     if (dies && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) continue;
-    const std::string how = WIFSIGNALED(status) ? fmt::format("by signal {}", strsignal(WTERMSIG(status)))
-                                                : fmt::format("with exit code {}", WEXITSTATUS(status));
     std::string where;
     for (size_t role = 0; role < board_->sides.size(); ++role) {
       if (processes_.size() == 2 && role != i) continue;
       if (entry_of(role) != Entry::kNone) where += fmt::format(" in entry '{}'", to_string(entry_of(role)));
     }
-    return result(Verdict::kFailed, kCrashes, fmt::format("the process ended {}{}", how, where));
+    return result(Verdict::kFailed, kCrashes, fmt::format("the process ended {}{}", how_ended(status), where));
   }
   return std::nullopt;
 }
@@ -207,12 +205,6 @@ Result<RuleResult> Run::run() {
   return *outcome;
 }
 
-bool is_wanted(const std::vector<std::string>& names, const Rule& rule) {
-  return names.empty() || std::any_of(names.begin(), names.end(), [&](const std::string& name) {
-           return name == rule.name || name == rule.number;
-         });
-}
-
 struct Job {
   const Rule* rule;
   Where where;
@@ -225,7 +217,7 @@ std::vector<Job> jobs_of(const Request& request) {
     const auto& wanted = request.where;
     if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), kNames[where]) == wanted.end()) continue;
     for_each_rule([&](const Rule& rule) {
-      if (rule.run != nullptr && is_wanted(request.rules, rule)) jobs.push_back({&rule, static_cast<Where>(where)});
+      if (rule.run != nullptr && request.wants(rule)) jobs.push_back({&rule, static_cast<Where>(where)});
     });
   }
   return jobs;

@@ -121,9 +121,8 @@ RuleResult Attempt::verdict() const {
                                  ? std::string()
                                  : fmt::format(" in entry '{}'", board_->entry.data());
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
-    const std::string how = WIFSIGNALED(status) ? fmt::format("by signal {}", strsignal(WTERMSIG(status)))
-                                                : fmt::format("with exit code {}", WEXITSTATUS(status));
-    return result(Verdict::kFailed, crashes_rule(kind_), fmt::format("the process ended {}{}", how, inside));
+    return result(Verdict::kFailed, crashes_rule(kind_),
+                  fmt::format("the process ended {}{}", how_ended(status), inside));
   }
   if (output_.empty()) {
     return result(Verdict::kFailed, crashes_rule(kind_), fmt::format("the process ended without a result{}", inside));
@@ -188,9 +187,8 @@ Result<RuleResult> run_rule(const Request& request, plugin::Kind kind, const Rul
 Result<std::vector<RuleResult>> run_trials(const Request& request, plugin::Kind kind, const Progress& progress) {
   std::vector<const Rule*> rules;
   for_each_rule([&](const Rule& rule) {
-    const auto names = [&](const std::string& name) { return name == rule.name || name == rule.number; };
     if (test_of(rule) == nullptr || !rule.number.starts_with(prefix(kind))) return;
-    if (request.rules.empty() || std::any_of(request.rules.begin(), request.rules.end(), names)) rules.push_back(&rule);
+    if (request.wants(rule)) rules.push_back(&rule);
   });
   std::vector<RuleResult> results;
   for (size_t i = 0; i < rules.size(); ++i) {

@@ -63,11 +63,6 @@ Result<uint64_t> random_number() {
   return Status(Code::kSystem, "getrandom failed; check the system's random source");
 }
 
-/// The text by which the other ranks learn why a rank failed.
-std::string text_for_peers(int rank, const Status& failure) {
-  return fmt::format("rank {}: {}", rank, failure.text());
-}
-
 }  // namespace
 
 /// Builds one State, step by step; each step uses the results of the earlier steps.
@@ -82,8 +77,9 @@ class Setup {
     const Status made = make();
     const bool told = made.ok() || state_.bootstrap_ == nullptr || all_differ_ || state_.bootstrap_->all_know_failure();
     if (told) return made;
+    state_.break_with(made);  // before the hub returns it, with the text for the other ranks
     state_.bootstrap_->post_abort(
-        fmt::format("{}|{}", static_cast<int>(made.code()), text_for_peers(state_.rank_, made)));
+        fmt::format("{}|rank {}: {}", static_cast<int>(made.code()), state_.rank_, made.text()));
     return made;
   }
 
@@ -554,7 +550,6 @@ Result<std::shared_ptr<Communicator::State>> Communicator::State::create(const U
   // If a different rank is the cause, report its failure.
   const Status failure = state->failure();
   if (failure.ok() && made.code() == Code::kAborted) return reason_of(made);
-  if (failure.text() == text_for_peers(rank, made)) return made;  // the hub returns the own failure, too
   return failure.ok() || made.code() == Code::kNotFound || made.code() == Code::kConfig ? made : failure;
 }
 

@@ -81,6 +81,11 @@ inline Status report(const Graph& graph, uint32_t node, const tutti_graph_sink& 
   return code == TUTTI_OK ? Status() : Status(static_cast<Code>(code), "the host refused the channels");
 }
 
+/// The kind of link between ranks of one machine (TUTTI_LINK_*).
+inline uint32_t link_inside(const tutti_topology& topology) {
+  return topology.bandwidth_gbs[TUTTI_LINK_P2P] > 0 ? TUTTI_LINK_P2P : TUTTI_LINK_SHM;
+}
+
 /// Sets the GB/s of one channel in `cost`, if connect made `channels` channels from these graphs. The machine with the
 /// smallest bandwidth decides. `inside` is the kind of link between ranks of one machine (TUTTI_LINK_*).
 inline void set_bandwidth(tutti_algorithm_cost& cost, uint32_t inside, std::span<const tutti_graph> graphs,

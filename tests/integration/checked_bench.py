@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs of `tutti bench`, which compares every output with a reference, for the tests of algorithms."""
+
+import json
+import os
+import subprocess
+import unittest
+
+TIMEOUT_S = 120
+# Odd numbers of bytes, so that the last chunks of a block are short or empty.
+SIZES = ["--min", 37, "--max", 151552, "--factor", 64, "--iters", 2, "--repeat", 1]
+
+
+class CheckedBench(unittest.TestCase):
+    TOOL = ""  # the program sets the path of `tutti`
+
+    def tutti(self, *arguments, code=0):
+        """The output of `tutti`, which must end with this exit code; of a failure, its errors, too."""
+        environment = {key: value for key, value in os.environ.items() if not key.startswith("TUTTI_")}
+        result = subprocess.run([self.TOOL, *map(str, arguments)], capture_output=True, text=True, timeout=TIMEOUT_S,
+                                env=environment, stdin=subprocess.DEVNULL)
+        self.assertEqual(result.returncode, code, f"{arguments}: {result.stderr}{result.stdout}")
+        return result.stdout if code == 0 else result.stdout + result.stderr
+
+    def check(self, ran, collective, ranks, *arguments):
+        """Runs the collective in three sizes: every output is right, and of the candidate whose name begins so."""
+        command = ["bench", collective, "--ranks", ranks, "--threads", "--type", "int8", "--json", *SIZES, *arguments]
+        document = json.loads(self.tutti(*command))
+        self.assertEqual(document["wrong"], 0, command)
+        self.assertEqual(len(document["results"]), 3)
+        for row in document["results"]:
+            self.assertEqual((row["wrong"], row["in_place_wrong"]), (0, 0))
+            self.assertTrue(row["ran"].startswith(ran), row["ran"])
