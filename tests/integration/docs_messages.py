@@ -55,7 +55,7 @@ SCRIPTS = {
     "timeout": job(f"{SOON} --iters 8", f"{SOON} --iters 8", f"{SOON} --iters 4"),
     "remote error: ...: rank 2 left": job(f"{LEAVES} --max 1K", f"{LEAVES} --max 1K", f"{LEAVES} --max 256"),
     "remote error": KILLS_RANK_2,
-    "system error: cannot size shared memory":
+    "cannot size shared memory":
         "(ulimit -f 100; tutti bench all_reduce --ranks 2 --max 8)",
     "warn 0/4 tuner.table": TABLE_OF_8_RANKS,
     "warn 0/3 no progress": job(*[f"{SOON} --set timeouts.warn=1s --iters {calls}" for calls in (8, 8, 4)]),
