@@ -4,7 +4,7 @@
 # Steps:
 #   build    the tool, plugins, tests and libnccl.so.2, in BUILD, by all processors
 #   check    scripts/gpu_tests.sh within CHECK_S seconds (240)
-#   tune     `tutti tune` on all GPUs; the table lies in OUT/h200xN.yaml and serves the later steps
+#   tune     `tutti tune` on all GPUs; the table lies in OUT/GPUxN.yaml (h100x2.yaml) and serves the later steps
 #   compare  bench/gpu_vs_nccl.py: every collective, in graphs and eagerly, beside NCCL
 #   blocks   bench/gpu_blocks.py: bandwidth by thread blocks
 #   start    time and device memory of communicators, beside NCCL
@@ -19,7 +19,9 @@ gpus=${GPUS:-$(nvidia-smi -L 2>/dev/null | grep -c '^GPU')}
 build=${BUILD:-build/cuda}
 out=${OUT:-$(mktemp -d)}
 mkdir -p "$out"
-table=$out/h200x$gpus.yaml
+chip=$(nvidia-smi --query-gpu=name --format=csv,noheader | head -n 1 | grep -oiE '[a-z]+[0-9]+[a-z]*' | head -n 1)
+chip=${chip:-gpu}
+table=$out/${chip,,}x$gpus.yaml
 # NVLink's multicast is not for guests of a host whose GPUs are lent.
 export NCCL_NVLS_ENABLE=0 PYTHONUNBUFFERED=1
 library=$(python3 -c 'import nvidia.nccl as n; print(list(n.__path__)[0] + "/lib/libnccl.so.2")' 2>/dev/null) ||
