@@ -15,7 +15,7 @@ namespace tutti::bootstrap {
 namespace {
 
 constexpr uint32_t kMaxHelloBytes = 1024;
-constexpr int kMostAtOnce = 16;  ///< guests that are accepted before existing guests are heard again
+constexpr base::Milliseconds kRestWithoutRoom{100};
 /// The same bytes in every version of the frames, and in every version from the first with proofs on.
 constexpr size_t kLastingBytes = offsetof(Hello, tag);
 constexpr size_t kLastingBytesWithProof = offsetof(Hello, rank_count);
@@ -59,28 +59,39 @@ Door::Door(Poller& poller, base::Fd listener, base::Milliseconds hello_limit)
 
 Door::~Door() {
   poller_.forget(listener_.get());
-  poller_.cancel(pause_);
+  poller_.cancel(rest_);
   while (!guests_.empty()) drop(guests_.begin());
 }
 
 Result<Tag> Door::open_for(const Secret& secret, Admit admit) {
   TUTTI_ASSIGN(const Tag tag, tag_of(secret));
-  if (rooms_.emplace(tag, Room{secret, std::move(admit)}).second) return tag;
+  if (rooms_.emplace(tag, Room{secret, std::move(admit)}).second) {
+    end_rest();
+    return tag;
+  }
   return Status(Code::kInvalidArgument, "two unique ids with one secret at one address");
 }
 
 void Door::take_guests() {
   // Bounded: guests that come faster than they are taken would fill the room before any of them is heard. The poller
   // calls again for the rest.
-  for (int taken = 0; taken < kMostAtOnce;) {
+  int taken = 0;
+  while (taken < kMostAtOnce) {
     base::Fd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (socket.valid()) {
       add(std::move(socket));
       ++taken;
-    } else if ((errno != EMFILE && errno != ENFILE) || !make_room()) {
+    } else if (errno != EMFILE && errno != ENFILE) {
+      break;
+    } else if (!make_room()) {
       return;
     }
   }
+  if (taken > 0 && !expects_ranks()) rest(kRestWhenComplete);
+}
+
+bool Door::expects_ranks() const {
+  return std::any_of(rooms_.begin(), rooms_.end(), [](const auto& room) { return !room.second.complete; });
 }
 
 /// For a process that is out of descriptors: raises the limit to the hard limit, then drops the oldest guest, then
@@ -92,10 +103,19 @@ bool Door::make_room() {
     drop(guests_.begin());
     return true;
   }
-  poller_.change_events(listener_.get(), 0);
-  pause_ =
-      poller_.at(base::time_in(base::Milliseconds(100)), [this] { poller_.change_events(listener_.get(), EPOLLIN); });
+  rest(kRestWithoutRoom);
   return false;
+}
+
+/// Takes no guests for a time; they wait in the queue of the kernel.
+void Door::rest(base::Milliseconds time) {
+  poller_.change_events(listener_.get(), 0);
+  rest_ = poller_.at(base::time_in(time), [this] { end_rest(); });
+}
+
+void Door::end_rest() {
+  poller_.cancel(rest_);
+  poller_.change_events(listener_.get(), EPOLLIN);
 }
 
 void Door::warn_of_limit() {

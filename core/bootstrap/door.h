@@ -26,6 +26,9 @@ class Door {
 
   /// How long a guest may take to prove that it knows the secret.
   static constexpr base::Milliseconds kHelloLimit{5000};
+  /// Guests that are taken in a row, and how long the door then rests if it expects no rank.
+  static constexpr int kMostAtOnce = 16;
+  static constexpr base::Milliseconds kRestWhenComplete{50};
   /// Decides on a guest that knows the secret. When ok it has taken the link over; a failure is told to the guest.
   using Admit = std::function<Status(const std::shared_ptr<Link>& link, const Hello& hello, const Header& header)>;
 
@@ -40,6 +43,9 @@ class Door {
   /// Admits connections that know the secret, until close_for() with the returned tag.
   Result<Tag> open_for(const Secret& secret, Admit admit);
   void close_for(const Tag& tag) { rooms_.erase(tag); }
+  /// All ranks of the tag's hub have joined. While this holds for all hubs of the door, it takes guests at a low rate,
+  /// so that strangers cost the job little.
+  void expect_few_for(const Tag& tag) { rooms_.at(tag).complete = true; }
 
  private:
   struct Guest {
@@ -51,10 +57,14 @@ class Door {
   struct Room {
     Secret secret;
     Admit admit;
+    bool complete = false;  ///< no rank of the hub is missing
   };
 
   void take_guests();
+  bool expects_ranks() const;
   bool make_room();
+  void rest(base::Milliseconds time);
+  void end_rest();
   void warn_of_limit();
   void add(base::Fd socket);
   void hear(GuestAt guest, const Frame& frame);
@@ -67,7 +77,7 @@ class Door {
   const base::Milliseconds hello_limit_;
   std::map<Tag, Room> rooms_;
   std::list<Guest> guests_;  ///< oldest first
-  Poller::Timer pause_{base::kNever, 0};
+  Poller::Timer rest_{base::kNever, 0};
   bool warned_ = false;
 };
 

@@ -149,6 +149,7 @@ void Hub::start() {
   lineup_ = line_up(own_place(), places);
   const auto payload = std::make_shared<const Bytes>(encode(lineup_));
   for (Member& joined : members_) joined.link->send({.kind = Kind::kReply, .id = joined.hello_id}, payload);
+  door_->expect_few_for(tag_);
   close_door(kLingerAfterStart);
 }
 

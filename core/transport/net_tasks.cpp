@@ -249,14 +249,22 @@ AcceptTask::~AcceptTask() {
 void AcceptTask::expect(const Key& key, std::shared_ptr<Awaiter> receiver) {
   const std::lock_guard lock(mutex_);
   expected_[{key.peer, static_cast<uint32_t>(key.lane), key.channel, key.protocol}] = std::move(receiver);
+  expected_count_.store(expected_.size(), std::memory_order_relaxed);
+}
+
+bool AcceptTask::asks(const Entrance& entrance, std::chrono::steady_clock::time_point now) const {
+  return entrance.state != nullptr || expected_count_.load(std::memory_order_relaxed) > 0 || now >= next_look_;
 }
 
 Result<bool> AcceptTask::progress() {
   bool accepted = false;
+  const auto now = std::chrono::steady_clock::now();
   for (Entrance& entrance : entrances_) {
+    if (!asks(entrance, now)) continue;
     TUTTI_ASSIGN(const bool one, accept(entrance));
     accepted = accepted || one;
   }
+  if (now >= next_look_) next_look_ = now + kLookInterval;
   const bool read = read_hellos();
   TUTTI_TRY(net_.contract());  // the end of a guest is no failure, but a broken rule is
   TUTTI_ASSIGN(const bool handed, hand_over());
@@ -318,6 +326,7 @@ bool AcceptTask::read_hellos() {
 }
 
 Result<bool> AcceptTask::hand_over() {
+  if (arrived_.empty()) return false;
   bool moved = false;
   const std::lock_guard lock(mutex_);
   for (auto it = arrived_.begin(); it != arrived_.end();) {
@@ -332,6 +341,7 @@ Result<bool> AcceptTask::hand_over() {
     }
     TUTTI_TRY(receiver->second->attach(std::move(it->second.second)));
     expected_.erase(receiver);
+    expected_count_.store(expected_.size(), std::memory_order_relaxed);
     it = arrived_.erase(it);
     moved = true;
   }

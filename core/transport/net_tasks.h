@@ -2,6 +2,7 @@
 // The progress engine's tasks behind a network connection: accept, send slots, receive slots.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <deque>
 #include <map>
@@ -123,6 +124,9 @@ class ReceiveTask : public progress::Task, public Awaiter {
 ///
 /// Guests are connections that have not identified themselves yet. Their number is bounded: if more come, the oldest is
 /// dropped. All ranks together have room to connect at the same time.
+///
+/// While no receiver waits for its sender, the listeners are asked every kLookInterval only. Strangers then wait in the
+/// queue of the network, and cost this rank little.
 class AcceptTask : public progress::Task {
  public:
   explicit AcceptTask(const Net& net);
@@ -154,14 +158,18 @@ class AcceptTask : public progress::Task {
   const Net& net_;
   size_t most_guests() const { return net_.peer_count() * net_.options().keys.size() + kMoreGuests; }
   static constexpr size_t kMoreGuests = 64;
+  static constexpr std::chrono::milliseconds kLookInterval{100};
+  bool asks(const Entrance& entrance, std::chrono::steady_clock::time_point now) const;
 
   progress::EntryMark mark_;
   std::vector<Entrance> entrances_;  // one per device
   std::deque<Guest> guests_;         // connected, not yet introduced; oldest first
   // Introduced, not yet expected; with the device where it came in.
   std::map<Who, std::pair<uint32_t, std::unique_ptr<Channel>>> arrived_;
+  std::chrono::steady_clock::time_point next_look_{};
   std::mutex mutex_;  // guards expected_
   std::map<Who, std::shared_ptr<Awaiter>> expected_;
+  std::atomic<size_t> expected_count_{0};  // relaxed: a late look does no harm
 };
 
 }  // namespace tutti::transport

@@ -10,8 +10,10 @@
 #include <cstring>
 #include <filesystem>
 
+#include "bootstrap/door.h"
 #include "bootstrap/process.h"
 #include "unit/bootstrap_group.h"
+#include "unit/required.h"
 
 namespace tutti::bootstrap {
 namespace {
@@ -175,23 +177,44 @@ TEST(Door, UnusedIdsShareOneDescriptor) {
   make_group(ids[299], 2);
 }
 
-/// With an id at a port of its own, so that no unused id keeps the listener open.
-TEST(Door, ClosesWhenAllHaveJoined) {
-  const auto id = UniqueId::create_at("127.0.0.1:0");
-  ASSERT_TRUE(id.ok());
-  Endpoint alone = endpoint_of(*id).value();
-  auto listener = base::listen_on(base::SocketAddress::parse("127.0.0.1:0").value());
-  alone.address.set_port(base::local_address(*listener).port());
+/// An id at a port of its own: no unused id of another test keeps the listener open.
+UniqueId make_id_at_own_port() {
+  base::SocketAddress address = base::SocketAddress::parse("127.0.0.1:0").value();
+  auto listener = base::listen_on(address);
+  address.set_port(base::local_address(*listener).port());
   listener->reset();
-  const auto served = UniqueId::create_at(alone.address.to_string());
-  ASSERT_TRUE(served.ok()) << served.status().to_string();
-  const Group group = make_group(*served, 2);
+  return test::required(UniqueId::create_at(address.to_string()));
+}
+
+TEST(Door, ClosesWhenAllHaveJoined) {
+  const UniqueId id = make_id_at_own_port();
+  const Group group = make_group(id, 2);
   const base::Time limit = soon();
   std::string text;  // on a busy machine, an attempt may also end before it is refused
   while (text.find("Connection refused") == std::string::npos && base::Clock::now() < limit)
-    text = text_of(base::connect_to(alone.address, base::time_in(base::Milliseconds(50))).status());
+    text = text_of(base::connect_to(endpoint_of(id)->address, base::time_in(base::Milliseconds(50))).status());
   EXPECT_THAT(text, HasSubstr("Connection refused"));
   EXPECT_TRUE(group[0]->query({}, soon()).ok());
+}
+
+/// The hub lingers after its ranks have joined. Strangers that come then cost little: the door rests between batches.
+TEST(Door, RestsBetweenGuestsWhenAllHaveJoined) {
+  const UniqueId id = make_id_at_own_port();
+  const Group group = make_group(id, 2);
+  const base::Time begin = base::Clock::now();
+  std::vector<Stranger> guests;
+  for (int i = 0; i < 3 * Door::kMostAtOnce; ++i) guests.emplace_back(id);
+  for (const Stranger& guest : guests) ASSERT_EQ(guest.hear().header.kind, Kind::kChallenge);
+  EXPECT_GE(base::Clock::now() - begin, 2 * Door::kRestWhenComplete);
+}
+
+TEST(Door, DoesNotRestWhileRanksAreMissing) {
+  const UniqueId id = make_id();
+  const base::Time begin = base::Clock::now();
+  std::vector<Stranger> guests;
+  for (int i = 0; i < 20 * Door::kMostAtOnce; ++i) guests.emplace_back(id);
+  for (const Stranger& guest : guests) ASSERT_EQ(guest.hear().header.kind, Kind::kChallenge);
+  EXPECT_LT(base::Clock::now() - begin, 19 * Door::kRestWhenComplete);
 }
 
 TEST(Door, TheTextTellsOfDescriptorsThatRunOut) {

@@ -59,6 +59,7 @@ struct FakeNetwork::Calls {
   }
   static int32_t accept(void* raw, void** /*state*/, void** connection) {
     auto& listener = *static_cast<Listener*>(raw);
+    ++listener.network->accepts_;
     const std::lock_guard lock(listener.network->mutex_);
     if (listener.waiting.empty()) return TUTTI_AGAIN;
     *connection = new Connection{listener.network, std::move(listener.waiting.front()), false};

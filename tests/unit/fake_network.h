@@ -48,6 +48,8 @@ class FakeNetwork {
   int flushes() const { return flushes_; }
   /// Connections that the accepting side holds open.
   int open_receivers() const { return open_receivers_; }
+  /// Calls of accept.
+  int accepts() const { return accepts_; }
   /// Why the last call failed.
   std::string take_failure();
 
@@ -102,6 +104,7 @@ class FakeNetwork {
   std::atomic<int64_t> extra_bytes_{0};
   std::atomic<int> open_receivers_{0};
   std::atomic<int> flushes_{0};
+  std::atomic<int> accepts_{0};
   uint64_t capabilities_ = 0;
   uint32_t max_connections_ = 0;
   uint32_t memory_ = TUTTI_MEMORY_HOST;

@@ -379,6 +379,21 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{"Lost", "message 2 came instead (NET-13)", 0, skip}),
     [](const auto& fault) { return fault.param.name; });
 
+class QuietListeners : public NetTest {
+ protected:
+  QuietListeners() : NetTest(0, false) {}
+};
+
+TEST_F(QuietListeners, AreAskedSeldomWhileNoReceiverWaits) {
+  exchange_one();
+  const progress::Engine::Drive drive(&b_->net->engine());
+  const auto begin = Clock::now();
+  const int before = fake_.accepts();
+  for (int i = 0; i < 20000; ++i) b_->net->engine().assist();
+  const auto looks = (Clock::now() - begin) / 100ms + 1;
+  EXPECT_LE(fake_.accepts() - before, 2 * looks) << "both ranks look every 100 ms";
+}
+
 class CheckedData : public NetTest {
  protected:
   CheckedData() : NetTest(0, true, true) {}

@@ -80,7 +80,7 @@ typedef struct tutti_network_ops {
 
   /* connect [setup]; connect and accept do not block: TUTTI_AGAIN until the connection stands, to be called again with
      the same arguments and the same `state` (zero at the first call; owned by the plugin until it returns something
-     else than TUTTI_AGAIN). */
+     else than TUTTI_AGAIN). While a rank waits for no connection, it calls accept seldom or never. */
   int32_t (*listen)(void* context, uint32_t device, tutti_net_handle* handle, void** listener);
   int32_t (*connect)(void* context, uint32_t device, const tutti_net_handle* handle, void** state, void** connection);
   int32_t (*accept)(void* listener, void** state, void** connection);
