@@ -11,7 +11,9 @@ namespace {
 
 constexpr std::string_view kExcluded = "the NCCL tuner plugin excludes this algorithm with this protocol";
 
-std::string_view view(const tutti_str& text) { return {text.data, static_cast<std::size_t>(text.size)}; }
+std::string_view view(const tutti_str& text) {
+  return {text.data, static_cast<std::size_t>(text.size)};
+}
 
 bool takes_part(const tutti_candidate& candidate) {
   return std::isfinite(candidate.predicted_us) && candidate.predicted_us >= 0;

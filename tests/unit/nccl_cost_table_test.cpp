@@ -59,8 +59,8 @@ TEST(NcclCostTable, ForcedCellWinsAndChannelsAreLimited) {
 }
 
 TEST(NcclCostTable, BadCellsExcludeTheirCandidates) {
-  for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(), -7.0F,
-                          kIgnored}) {
+  for (const float bad :
+       {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(), -7.0F, kIgnored}) {
     auto candidates = sample();
     const CostTable before = fill(candidates);
     CostTable after = before;
