@@ -31,10 +31,33 @@ void BusyTags::add(const Message& message) {
   tags_.insert(tags_.end(), message.tags.begin(), message.tags.begin() + message.buffers);
 }
 
-Connection::Connection(Library& library, const Sink& sink, const Device& device, void* comm, Role role)
+void WaitingRoom::enter(Connection& connection) {
+  const std::lock_guard lock(mutex_);
+  connections_.push_back(&connection);
+  count_.store(connections_.size(), std::memory_order_relaxed);
+}
+
+void WaitingRoom::leave(Connection& connection) {
+  const std::lock_guard lock(mutex_);
+  std::erase(connections_, &connection);
+  count_.store(connections_.size(), std::memory_order_relaxed);
+}
+
+/// Waits for no lock: whoever holds one makes progress.
+void WaitingRoom::offer() {
+  if (count_.load(std::memory_order_relaxed) == 0) return;
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) return;
+  std::erase_if(connections_, [](Connection* connection) { return connection->offer_waiting(); });
+  count_.store(connections_.size(), std::memory_order_relaxed);
+}
+
+Connection::Connection(Library& library, const Sink& sink, WaitingRoom& room, const Device& device, void* comm,
+                       Role role)
     : library_(library),
       adapter_(library.adapter()),
       sink_(sink),
+      room_(room),
       device_(device.name),
       most_buffers_(static_cast<uint32_t>(device.max_receives)),
       comm_(comm),
@@ -42,6 +65,7 @@ Connection::Connection(Library& library, const Sink& sink, const Device& device,
 
 /// The plugin ends requests that are under way. Messages that wait here are not sent.
 Connection::~Connection() {
+  room_.leave(*this);
   if (scratch_registration_ != nullptr) static_cast<void>(deregister_memory(scratch_registration_));
   const LogScope log(sink_);
   const int code = sends() ? adapter_.close_sender(comm_) : adapter_.close_receiver(comm_);
@@ -136,6 +160,8 @@ Status Connection::fill(Message& message, uint32_t buffer, void* address, uint64
 Status Connection::hand_in(Message& message, sdk::Request*& request) {
   waiting_.push_back(&message);
   post_waiting();
+  if (sends()) test_posted(nullptr);  // many plugins begin a send in its first test
+  enter_or_leave();
   if (message.state == Message::State::kFailed) {
     Status why = message.failure;
     release(message);
@@ -148,6 +174,7 @@ Status Connection::hand_in(Message& message, sdk::Request*& request) {
 Status Connection::send(const void* address, uint64_t bytes, uint32_t tag, void* registration, sdk::Request*& request) {
   if (!sends()) return {Code::kInvalidArgument, "this end of the connection receives"};
   const LogScope log(sink_);
+  const std::lock_guard lock(mutex_);
   Message* const message = take();
   if (message == nullptr) return {};
   if (Status filled = fill(*message, 0, const_cast<void*>(address), bytes, tag, registration); !filled.ok()) {
@@ -165,6 +192,7 @@ Status Connection::recv(uint32_t count, void* const* addresses, const uint64_t* 
     return {Code::kInvalidArgument, fmt::format("a receive takes 1 to {} buffers, not {}", kMostBuffers, count)};
   }
   const LogScope log(sink_);
+  const std::lock_guard lock(mutex_);
   Message* const message = take();
   if (message == nullptr) return {};
   message->buffers = count;
@@ -187,6 +215,7 @@ Status Connection::flush(uint32_t count, void* const* addresses, const uint64_t*
     return {Code::kInvalidArgument, fmt::format("a flush takes at most {} buffers, not {}", kMostBuffers, count)};
   }
   const LogScope log(sink_);
+  const std::lock_guard lock(mutex_);
   Message* const message = take();
   if (message == nullptr) return {Code::kInternal, "more requests are outstanding than a connection takes"};
   message->has_tags = false;
@@ -215,10 +244,10 @@ Status Connection::flush(uint32_t count, void* const* addresses, const uint64_t*
 /// A failed message stays in its place until the connection is closed.
 Status Connection::test(sdk::Request& raw, bool& done, uint64_t* bytes) {
   auto& message = static_cast<Message&>(raw);
-  if (message.state == Message::State::kWaiting || message.state == Message::State::kPosted) {
-    const LogScope log(sink_);
-    advance(message);
-  }
+  const LogScope log(sink_);
+  room_.offer();
+  const std::lock_guard lock(mutex_);
+  if (message.state == Message::State::kWaiting || message.state == Message::State::kPosted) advance(message);
   if (message.state == Message::State::kFailed) return message.failure;
   if (message.state != Message::State::kDone) return {};
   done = true;
@@ -232,6 +261,24 @@ void Connection::advance(const Message& wanted) {
   if (!waiting_.empty()) post_waiting();
   test_posted(waiting_.empty() ? &wanted : nullptr);
   if (!waiting_.empty()) post_waiting();
+  enter_or_leave();
+}
+
+void Connection::enter_or_leave() {
+  const bool waits = !waiting_.empty();
+  if (waits == std::exchange(is_in_room_, waits)) return;
+  waits ? room_.enter(*this) : room_.leave(*this);
+}
+
+/// The room's mutex is held, so this connection's mutex is not waited for.
+bool Connection::offer_waiting() {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) return false;
+  const LogScope log(sink_);
+  post_waiting();
+  test_posted(nullptr);
+  is_in_room_ = !waiting_.empty();
+  return !is_in_room_;
 }
 
 /// A plugin may refuse a send until the peer has posted a receive of its tag, so other tags are tried, too.

@@ -4,8 +4,10 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <deque>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -46,12 +48,28 @@ class BusyTags {
   std::vector<int> tags_;
 };
 
+class Connection;
+
+/// The connections of a context with messages that wait for the plugin. The host may test requests of one connection
+/// until a peer answers, so each test also offers the messages of the other connections. Threads: any.
+class WaitingRoom {
+ public:
+  void enter(Connection& connection);
+  void leave(Connection& connection);
+  void offer();
+
+ private:
+  std::mutex mutex_;  // guards connections_; taken before or after the mutex of a connection, see offer()
+  std::vector<Connection*> connections_;
+  std::atomic<size_t> count_{0};
+};
+
 class Connection : public sdk::Connection {
  public:
   enum class Role { kSender, kReceiver };
 
   /// Owns `comm`.
-  Connection(Library& library, const Sink& sink, const Device& device, void* comm, Role role);
+  Connection(Library& library, const Sink& sink, WaitingRoom& room, const Device& device, void* comm, Role role);
   ~Connection() override;
 
   Result<void*> register_memory(void* address, uint64_t bytes, uint32_t memory) override;
@@ -64,6 +82,9 @@ class Connection : public sdk::Connection {
                sdk::Request*& request) override;
   Status test(sdk::Request& request, bool& done, uint64_t* bytes) override;
 
+  /// Offers the waiting messages to the plugin. True: none waits any more.
+  bool offer_waiting();
+
  private:
   static constexpr size_t kMostMessages = 128;
 
@@ -75,6 +96,7 @@ class Connection : public sdk::Connection {
   Status hand_in(Message& message, sdk::Request*& request);
   Result<void*> scratch_region();
   void advance(const Message& wanted);
+  void enter_or_leave();
   void post_waiting();
   bool post_units(Message& message);
   void test_posted(const Message* last);
@@ -85,10 +107,13 @@ class Connection : public sdk::Connection {
   Library& library_;
   Adapter& adapter_;
   const Sink& sink_;
+  WaitingRoom& room_;
   const std::string device_;
   const uint32_t most_buffers_;  ///< of one request of the plugin
   void* const comm_;
   const Role role_;
+  std::mutex mutex_;  // guards all below, but not regions: threads of other connections offer waiting messages
+  bool is_in_room_ = false;
   std::deque<Message> pool_;
   std::vector<Message*> free_;
   std::vector<Message*> waiting_;  ///< not taken by the plugin yet, oldest first

@@ -124,7 +124,7 @@ Result<std::unique_ptr<sdk::Connection>> Context::advance(Attempt& attempt) {
   if (code != kNcclSuccess) return library_->lost(doing("connect", attempt.device), code);
   if (comm == nullptr) return std::unique_ptr<sdk::Connection>();
   return std::unique_ptr<sdk::Connection>(
-      std::make_unique<Connection>(*library_, sink_, devices_[attempt.device], comm, Connection::Role::kSender));
+      std::make_unique<Connection>(*library_, sink_, room_, devices_[attempt.device], comm, Connection::Role::kSender));
 }
 
 Result<std::unique_ptr<sdk::Connection>> Context::accept(void* listener, uint32_t device) {
@@ -136,7 +136,7 @@ Result<std::unique_ptr<sdk::Connection>> Context::accept(void* listener, uint32_
   if (code != kNcclSuccess) return library_->failure(doing("accept", device), code);
   if (comm == nullptr) return std::unique_ptr<sdk::Connection>();
   return std::unique_ptr<sdk::Connection>(
-      std::make_unique<Connection>(*library_, sink_, devices_[device], comm, Connection::Role::kReceiver));
+      std::make_unique<Connection>(*library_, sink_, room_, devices_[device], comm, Connection::Role::kReceiver));
 }
 
 void Context::close_listener(void* listener) {

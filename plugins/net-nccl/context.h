@@ -50,6 +50,7 @@ class Context : public sdk::NetworkContext {
   void* context_ = nullptr;  // of the plugin
   bool has_begun_ = false;
   std::vector<Device> devices_;
+  WaitingRoom room_;
   std::vector<std::unique_ptr<Attempt>> left_;
 };
 
