@@ -10,7 +10,7 @@
 
 namespace tutti::net_nccl {
 
-/// A device as every version describes it. What a version does not tell has the value that NCCL assumes.
+/// A device as every version describes it. A field that the version lacks has the value that NCCL assumes.
 struct Device {
   std::string name;
   std::string pci_path;

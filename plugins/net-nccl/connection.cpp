@@ -21,9 +21,8 @@ struct Registration {
 bool BusyTags::hold(const Message& message) const {
   if (!message.has_tags || tags_.empty()) return false;
   if (joined_) return true;
-  return std::any_of(message.tags.begin(), message.tags.begin() + message.buffers, [this](int tag) {
-    return std::find(tags_.begin(), tags_.end(), tag) != tags_.end();
-  });
+  return std::any_of(message.tags.begin(), message.tags.begin() + message.buffers,
+                     [this](int tag) { return std::find(tags_.begin(), tags_.end(), tag) != tags_.end(); });
 }
 
 void BusyTags::add(const Message& message) {
@@ -43,7 +42,7 @@ void WaitingRoom::leave(Connection& connection) {
   count_.store(connections_.size(), std::memory_order_relaxed);
 }
 
-/// Waits for no lock: whoever holds one makes progress.
+/// Waits for no lock: the thread that holds a lock makes progress.
 void WaitingRoom::offer() {
   if (count_.load(std::memory_order_relaxed) == 0) return;
   const std::unique_lock lock(mutex_, std::try_to_lock);
@@ -70,7 +69,8 @@ Connection::~Connection() {
   const LogScope log(sink_);
   const int code = sends() ? adapter_.close_sender(comm_) : adapter_.close_receiver(comm_);
   if (code == kNcclSuccess) return;
-  sink_.write(kNcclWarn, std::string(library_.failure(doing(sends() ? "closeSend" : "closeRecv"), code).text()).c_str());
+  sink_.write(kNcclWarn,
+              std::string(library_.failure(doing(sends() ? "closeSend" : "closeRecv"), code).text()).c_str());
 }
 
 std::string Connection::doing(const char* entry) const {
@@ -84,8 +84,8 @@ Result<void*> Connection::register_memory(void* address, uint64_t bytes, uint32_
   const int kind = memory == TUTTI_MEMORY_HOST ? kNcclHost : kNcclCuda;
   const int code = adapter_.add_region(comm_, address, bytes, kind, &registration->region);
   if (code != kNcclSuccess) {
-    return library_.failure(
-        fmt::format("regMr of {} bytes of {}", bytes, kind == kNcclHost ? "the host" : "a GPU"), code);
+    return library_.failure(fmt::format("regMr of {} bytes of {}", bytes, kind == kNcclHost ? "the host" : "a GPU"),
+                            code);
   }
   return static_cast<void*>(registration.release());
 }
@@ -303,12 +303,11 @@ bool Connection::post_units(Message& message) {
   for (; message.posted < message.units; ++message.posted) {
     const size_t first = size_t{message.posted} * message.per_unit;
     void*& request = message.requests.at(message.posted) = nullptr;  // not null would make completion optional
-    const int code = sends()
-                         ? adapter_.send(comm_, message.data[0], message.bytes[0], message.tags[0], message.regions[0],
-                                         &request)
-                         : adapter_.receive(comm_, static_cast<int>(message.per_unit), &message.data.at(first),
-                                            &message.bytes.at(first), &message.tags.at(first),
-                                            &message.regions.at(first), &request);
+    const int code =
+        sends()
+            ? adapter_.send(comm_, message.data[0], message.bytes[0], message.tags[0], message.regions[0], &request)
+            : adapter_.receive(comm_, static_cast<int>(message.per_unit), &message.data.at(first),
+                               &message.bytes.at(first), &message.tags.at(first), &message.regions.at(first), &request);
     if (code != kNcclSuccess) {
       fail(message, library_.lost(doing(sends() ? "isend" : "irecv"), code));
       return true;

@@ -21,14 +21,14 @@ struct Message : sdk::Request {
   enum class State { kFree, kWaiting, kPosted, kDone, kFailed };
 
   State state = State::kFree;
-  uint32_t buffers = 1;   ///< of a receive
+  uint32_t buffers = 1;   ///< number of a receive's buffers
   uint32_t per_unit = 1;  ///< buffers of one request of the plugin
   uint32_t units = 1;     ///< requests of the plugin
   uint32_t posted = 0;    ///< units that the plugin has taken
   uint32_t done = 0;      ///< a bit per unit that is complete
   bool has_tags = true;   ///< a flush has none
   std::array<void*, kMostBuffers> data{};
-  std::array<uint64_t, kMostBuffers> bytes{};  ///< of the buffer; of a complete receive: of the message
+  std::array<uint64_t, kMostBuffers> bytes{};  ///< room of the buffer; of a complete receive: length of the message
   std::array<int, kMostBuffers> tags{};
   std::array<void*, kMostBuffers> regions{};
   std::array<void*, kMostBuffers> requests{};  ///< by unit
@@ -109,7 +109,7 @@ class Connection : public sdk::Connection {
   const Sink& sink_;
   WaitingRoom& room_;
   const std::string device_;
-  const uint32_t most_buffers_;  ///< of one request of the plugin
+  const uint32_t most_buffers_;  ///< limit of one request of the plugin
   void* const comm_;
   const Role role_;
   std::mutex mutex_;  // guards all below, but not regions: threads of other connections offer waiting messages

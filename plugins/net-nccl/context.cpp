@@ -98,8 +98,7 @@ Result<std::unique_ptr<sdk::Listener>> Context::listen(uint32_t device, tutti_ne
   const LogScope log(sink_);
   Attempt filled;  // for its alignment
   void* listener = nullptr;
-  const int code =
-      library_->adapter().listen(context_, static_cast<int>(device), filled.handle.data(), &listener);
+  const int code = library_->adapter().listen(context_, static_cast<int>(device), filled.handle.data(), &listener);
   if (code != kNcclSuccess) return library_->failure(doing("listen", device), code);
   if (listener == nullptr) return library_->failure(doing("listen (no listener)", device), kNcclInternalError);
   std::memcpy(handle.bytes, filled.handle.data(), sizeof handle.bytes);

@@ -36,7 +36,8 @@ class Context : public sdk::NetworkContext {
   Result<std::unique_ptr<sdk::Connection>> advance(Attempt& attempt);
   Result<std::unique_ptr<sdk::Connection>> accept(void* listener, uint32_t device);
   void close_listener(void* listener);
-  /// Takes a connect that the host gives up. NCCL's plugins cannot end one, so it goes on until it can be closed.
+  /// Takes a connect that the host gives up. NCCL's plugins cannot end a connect, so the connect goes on until it can
+  /// be closed.
   void leave_to_end(std::unique_ptr<Attempt> attempt) { left_.push_back(std::move(attempt)); }
 
  private:
@@ -47,7 +48,7 @@ class Context : public sdk::NetworkContext {
 
   std::shared_ptr<Library> library_;
   const Sink& sink_;
-  void* context_ = nullptr;  // of the plugin
+  void* context_ = nullptr;  // the plugin's own
   bool has_begun_ = false;
   std::vector<Device> devices_;
   WaitingRoom room_;

@@ -18,7 +18,7 @@
 namespace tutti::net_nccl {
 namespace {
 
-/// What Tutti could use and the plugin lacks.
+/// The features that Tutti could use and the plugin lacks.
 std::vector<std::string> missing_of(const Adapter& adapter, const std::vector<Device>& devices) {
   const auto all = [&](auto&& has) { return std::all_of(devices.begin(), devices.end(), has); };
   std::vector<std::string> missing;
@@ -70,8 +70,8 @@ class NcclNetwork : public sdk::Network {
     std::vector<std::string> names;
     for (const Device& device : devices) names.push_back(device.name);
     host().log(TUTTI_LOG_INFO,
-               fmt::format("NCCL network plugin {}: devices {}; without: {}", library_->place(),
-                           fmt::join(names, ", "), fmt::join(missing_of(library_->adapter(), devices), ", ")));
+               fmt::format("NCCL network plugin {}: devices {}; without: {}", library_->place(), fmt::join(names, ", "),
+                           fmt::join(missing_of(library_->adapter(), devices), ", ")));
   }
 
   std::unique_ptr<Sink> sink_;

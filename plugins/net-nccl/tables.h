@@ -148,13 +148,13 @@ struct Types {
   using Accept = If<(V >= 7), int(void* listener, void** comm, DeviceHandle**), int(void* listener, void** comm)>;
   using Send = If<(V >= 10), int(void* comm, void* data, size_t, int tag, void* region, void* parent, void** request),
                   int(void* comm, void* data, Message, int tag, void* region, void** request)>;
-  using Receive = If<(V >= 10),
-                     int(void* comm, int count, void** data, size_t*, int* tags, void** regions, void** parents,
-                         void** request),
-                     int(void* comm, int count, void** data, Message*, int* tags, void** regions, void** request)>;
+  using Receive =
+      If<(V >= 10),
+         int(void* comm, int count, void** data, size_t*, int* tags, void** regions, void** parents, void** request),
+         int(void* comm, int count, void** data, Message*, int* tags, void** regions, void** request)>;
 };
 
-/// The entries behind those of version 6.
+/// The entries behind the entries of version 6.
 template <int V>
 struct Tail {
   void* get_device_region;

@@ -338,32 +338,16 @@ int close_listener(void* listener) {
 }  // namespace
 
 extern "C" __attribute__((visibility("default"))) const Net MOCK_SYMBOL;
-const Net MOCK_SYMBOL = {MOCK_NAME,
-                         init,
-                         devices,
-                         properties,
-                         listen_at,
-                         connect_to,
-                         accept_from,
-                         add_region,
-                         nullptr,
-                         remove_region,
-                         send_from,
-                         receive_at,
-                         flush,
-                         test,
-                         close_comm,
-                         close_comm,
-                         close_listener,
+const Net MOCK_SYMBOL = {
+    MOCK_NAME,     init,      devices,    properties, listen_at, connect_to, accept_from, add_region,     nullptr,
+    remove_region, send_from, receive_at, flush,      test,      close_comm, close_comm,  close_listener,
 #if MOCK_SINCE(7)
-                         nullptr,
-                         nullptr,
+    nullptr,       nullptr,
 #endif
 #if MOCK_SINCE(9)
-                         nullptr,
+    nullptr,
 #endif
 #if MOCK_SINCE(11)
-                         finalize,
-                         nullptr,
+    finalize,      nullptr,
 #endif
 };

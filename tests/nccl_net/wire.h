@@ -70,7 +70,7 @@ struct Request {
   }
 };
 
-/// `ignores_tags`: messages come in the order posted, whatever their tags.
+/// `ignores_tags`: messages come in the order posted, and tags are not compared.
 struct Comm {
   Comm(Socket the_socket, bool does_send, bool does_ignore_tags)
       : socket(std::move(the_socket)), sends(does_send), ignores_tags(does_ignore_tags) {}
