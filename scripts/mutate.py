@@ -122,8 +122,8 @@ def check(mutations):
             mutation.apply(mutation.source())
         except (ValueError, OSError) as error:
             problems.append(str(error))
-        problems += [f"{mutation.place}: no program and no entry of TARGETS is called '{test}'" for test in mutation.tests
-                     if test not in known]
+        problems += [f"{mutation.place}: no program and no entry of TARGETS is called '{test}'"
+                     for test in mutation.tests if test not in known]
         same = (mutation.file, *mutation.texts())
         if same in seen:
             problems.append(f"{mutation.place}: is the same as {seen[same]}")

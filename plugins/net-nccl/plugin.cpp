@@ -58,7 +58,7 @@ class NcclNetwork : public sdk::Network {
     if (library_ == nullptr) {
       return Status(Code::kConfig,
                     "settings.net.nccl.file is empty; set it to the path of an NCCL network plugin, or to NAME for "
-                    "libnccl-net-NAME.so");
+                    "libnccl-net-NAME.so; or name the network nccl:FILE");
     }
     TUTTI_ASSIGN(std::unique_ptr<Context> context, Context::create(library_, *sink_, communicator));
     if (!has_told_.exchange(true)) tell(context->devices());
