@@ -36,7 +36,7 @@ TARGETS = {"matrix": ["matrix_test", "product"], "matrix_small": ["matrix_test",
            "random_calls": ["random_calls_test", "product"], "random_calls_small": ["random_calls_test", "product"],
            "fault_calls_test": ["fault_calls_test", "product"], "fault_leave_test": ["fault_leave_test", "product"],
            "tool": ["product"], "tool_config": ["product", "plugin_test"], "topo": ["product"], "search": ["product"],
-           "tune": ["product"], "fault_kill": ["product"]}
+           "recursive": ["product", "tutti-algo-recursive"], "tune": ["product"], "fault_kill": ["product"]}
 LONGEST_S = 600  # time limit of a build
 CHILDREN = set()  # process groups that run now
 
@@ -107,22 +107,23 @@ def read_list(path):
     return mutations
 
 
-def all_tests():
-    """The names that CMake files give to tests."""
+def testable():
+    """The names of tests that the script can build: tests with a program of their own, and tests in TARGETS."""
     text = "".join(path.read_text() for path in ROOT.glob("tests/**/*.cmake"))
     text += "".join(path.read_text() for path in ROOT.glob("tests/**/CMakeLists.txt"))
-    return set(re.findall(r"(?:tutti_test\(|add_test\(NAME )(\w+)", text))
+    return set(re.findall(r"tutti_test\((\w+)", text)) | set(TARGETS)
 
 
 def check(mutations):
     """Problems of the entries."""
-    problems, known, seen = [], all_tests() | {"config_test", "config_error_test", "config_mutation_test"}, {}
+    problems, known, seen = [], testable() | {"config_test", "config_error_test", "config_mutation_test"}, {}
     for mutation in mutations:
         try:
             mutation.apply(mutation.source())
         except (ValueError, OSError) as error:
             problems.append(str(error))
-        problems += [f"{mutation.place}: no test is called '{test}'" for test in mutation.tests if test not in known]
+        problems += [f"{mutation.place}: no program and no entry of TARGETS is called '{test}'"
+                     for test in mutation.tests if test not in known]
         same = (mutation.file, *mutation.texts())
         if same in seen:
             problems.append(f"{mutation.place}: is the same as {seen[same]}")

@@ -73,10 +73,6 @@ std::optional<std::string> slot_size(std::string_view text) {
   return std::to_string(bytes / kSlots / kLeast * kLeast);
 }
 
-std::optional<std::string> lower_case(std::string_view text) {
-  return lower(text);
-}
-
 /// Applies a list of permitted names, or after "^" of excluded names, to Tutti's `names`. If all names are left, there
 /// is nothing to set. If one name is left, that name. Every other selection, and choices per function, are rules in a
 /// job file here.
@@ -118,7 +114,6 @@ constexpr std::array kVariables = {
     Variable{"NCCL_DEBUG", "log.level", level},
     Variable{"NCCL_DEBUG_FILE", "log.file", as_it_is},
     Variable{"NCCL_SOCKET_IFNAME", "bootstrap.interface", interfaces_list},
-    Variable{"NCCL_NET", "network", lower_case},
     Variable{"NCCL_MAX_CTAS", "channels", channels},
     Variable{"NCCL_MAX_NCHANNELS", "channels", channels},
     Variable{"NCCL_ALGO", "algorithm", algorithm},
@@ -130,8 +125,8 @@ constexpr std::array kVariables = {
 };
 
 // Read elsewhere.
-constexpr std::array<std::string_view, 4> kOthers = {"NCCL_COMM_BLOCKING", "NCCL_COMM_ID", "NCCL_CONF_FILE",
-                                                     "NCCL_MULTI_RANK_GPU_ENABLE"};
+constexpr std::array<std::string_view, 6> kOthers = {"NCCL_COMM_BLOCKING",         "NCCL_COMM_ID", "NCCL_CONF_FILE",
+                                                     "NCCL_MULTI_RANK_GPU_ENABLE", "NCCL_NET",     "NCCL_NET_PLUGIN"};
 
 // Programs written for NCCL expect it to wait for ever, and have watchdogs of their own that are told how long.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 2> kPatience = {
@@ -150,6 +145,40 @@ void name_those_without_effect() {
     std::erase_if(names, has_effect);
     if (!names.empty()) log::info("nccl: set, but without effect on Tutti: {}", fmt::join(names, ", "));
   });
+}
+
+/// The networks nccl:FILE of NCCL_NET_PLUGIN, a list with commas; "none" stands for no plugin.
+std::vector<std::string> networks_of_files(std::string_view text) {
+  std::vector<std::string> out;
+  while (!text.empty()) {
+    const size_t comma = std::min(text.find(','), text.size());
+    const std::string_view file = text.substr(0, comma);
+    if (!file.empty() && file != "none") out.push_back(fmt::format("nccl:{}", file));
+    text.remove_prefix(std::min(comma + 1, text.size()));
+  }
+  return out;
+}
+
+/// The setting for NCCL_NET and NCCL_NET_PLUGIN. NCCL_NET names a network of Tutti ("socket"), or the network that the
+/// one file of NCCL_NET_PLUGIN brings. Without NCCL_NET, the files come before the networks of plugins.network.
+struct NetworkSetting {
+  std::string key;  ///< empty: the variables set nothing
+  std::string value;
+  std::string origin;
+};
+NetworkSetting network_setting(const config::Config& given) {
+  const std::optional<std::string> net = variable("NCCL_NET");
+  const std::optional<std::string> plugin = variable("NCCL_NET_PLUGIN");
+  std::vector<std::string> files = networks_of_files(plugin.value_or(""));
+  if (net) {
+    const std::string name = lower(*net);
+    if (files.size() != 1 || name == "socket" || name == "ib") return {"network", name, "NCCL_NET=" + *net};
+    return {"network", files.front(), fmt::format("NCCL_NET={}, NCCL_NET_PLUGIN={}", *net, *plugin)};
+  }
+  if (files.empty()) return {};
+  const std::vector<std::string> others = given.list("plugins.network");
+  files.insert(files.end(), others.begin(), others.end());
+  return {"plugins.network", fmt::format("[{}]", fmt::join(files, ", ")), "NCCL_NET_PLUGIN=" + *plugin};
 }
 
 /// The directory of plugins in the build and in the installation: lib/tutti/plugins, beside lib/nccl/libnccl.so.2.
@@ -187,6 +216,10 @@ Result<Settings> Settings::of_process() {
     if (!value) strange.push_back(fmt::format("{}={}", entry.name, *text));
     if (!value || value->empty() || !settings.propose(entry.key, *value)) continue;
     understood.push_back(fmt::format("{} = {} ({}={})", entry.key, *value, entry.name, *text));
+  }
+  if (const NetworkSetting network = network_setting(settings.given_);
+      !network.key.empty() && settings.propose(network.key, network.value)) {
+    understood.push_back(fmt::format("{} = {} ({})", network.key, network.value, network.origin));
   }
   for (const auto& [key, value] : kPatience) settings.propose(key, std::string(value));
   TUTTI_TRY(settings.start_log());

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "plugin/loader.h"
+
 namespace tutti::backend {
 
 Result<program::Plan> Plans::request(const tuner::Decision& decision, Collective collective, uint32_t rank,
@@ -44,6 +46,23 @@ Status Plans::verify(const tuner::Decision& decision, Collective collective, uin
                         name, options_.rank_count)};
   }
   return {};
+}
+
+Result<transport::Ports> Plans::ports(uint32_t algorithm, uint32_t channel, uint32_t peer) const {
+  const tuner::Algorithm& of = choices_.algorithms[algorithm];
+  tutti_channel_nets mine{TUTTI_NO_NET, TUTTI_NO_NET};
+  tutti_channel_nets theirs = mine;
+  const auto ask = [&](uint32_t rank, uint32_t other, tutti_channel_nets& nets) -> Status {
+    plugin::take_failure_text();  // discards the text of an earlier call
+    const int32_t code = of.ops->nets(of.instance.get(), channel, rank, other, &nets);
+    if (code == TUTTI_OK) return {};
+    return {code == TUTTI_AGAIN ? Code::kInternal : static_cast<Code>(code),
+            fmt::format("algorithm '{}' names no network devices for channel {} between ranks {} and {}: {}", of.name,
+                        channel, rank, other, plugin::take_reason())};
+  };
+  TUTTI_TRY(ask(options_.rank, peer, mine));
+  TUTTI_TRY(ask(peer, options_.rank, theirs));
+  return transport::Ports{mine.send, theirs.receive};
 }
 
 std::string Plans::name_of(const tuner::Decision& decision) const {

@@ -6,6 +6,7 @@
 
 #include "program/cache.h"
 #include "program/plan.h"
+#include "transport/connection.h"
 #include "tuner/selector.h"
 
 namespace tutti::backend {
@@ -26,6 +27,9 @@ class Plans {
   /// Fails (kUnsupported) for plans that cannot be proved within the limits of program/verify/prove.h.
   Status verify(const tuner::Decision& decision, Collective collective, uint32_t root, bool in_place,
                 uint32_t slots) const;
+
+  /// By which network devices this rank sends to a rank of a different machine on a channel.
+  Result<transport::Ports> ports(uint32_t algorithm, uint32_t channel, uint32_t peer) const;
 
   uint32_t rank_count() const { return options_.rank_count; }
 

@@ -28,7 +28,7 @@ class Door {
   static constexpr base::Milliseconds kHelloLimit{5000};
   /// Guests that are taken in a row, and how long the door then rests if it expects no rank.
   static constexpr int kMostAtOnce = 16;
-  static constexpr base::Milliseconds kRestWhenComplete{50};
+  static constexpr base::Milliseconds kRestWhenComplete{100};
   /// Decides on a guest that knows the secret. When ok it has taken the link over; a failure is told to the guest.
   using Admit = std::function<Status(const std::shared_ptr<Link>& link, const Hello& hello, const Header& header)>;
 

@@ -32,7 +32,7 @@ std::string first_network(const config::Config& config) {
   const std::string& network = config.text("network");
   const std::vector<std::string>& list = config.list("plugins.network");
   if (network == "auto" && list.empty()) return {};
-  return plugin::name_of(plugin::Kind::kNetwork, network == "auto" ? list.front() : network);
+  return plugin::label_of(plugin::Kind::kNetwork, network == "auto" ? list.front() : network);
 }
 
 }  // namespace

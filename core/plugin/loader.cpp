@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/dll/shared_library.hpp>
 #include <cstdlib>
 
@@ -145,7 +146,26 @@ Status Plugin::declare(const Image& image, config::Config& config) {
   return added.with_context("TUTTI-P07");
 }
 
-Result<std::shared_ptr<Plugin>> Plugin::open(std::shared_ptr<Image> image, config::Config& config) {
+/// The file of code that a network loads. The configuration names it in the setting `file`, or as NAME:FILE.
+Status Plugin::set_file(const std::string& file, const std::string& trust) {
+  if (kind() != Kind::kNetwork) return {};
+  const auto setting = std::find_if(settings_.begin(), settings_.end(), [](const Setting& one) {
+    return one.name == "file" && one.type == config::Type::kText;
+  });
+  if (setting == settings_.end()) {
+    if (file.empty()) return {};
+    return {Code::kConfig, fmt::format("TUTTI-P07 the network '{}' loads no file: it has no setting 'file'; write '{}' "
+                                       "instead of '{}:{}'",
+                                       name(), name(), name(), file)};
+  }
+  if (!file.empty()) setting->value.text = file;
+  const std::string& named = setting->value.text;
+  if (named.find('/') == std::string::npos) return {};  // the dynamic linker looks for it
+  return config::check_trust(named, fmt::format("TUTTI-P09 the file of the network '{}',", name()), trust);
+}
+
+Result<std::shared_ptr<Plugin>> Plugin::open(std::shared_ptr<Image> image, config::Config& config,
+                                             const std::string& file) {
   std::shared_ptr<Plugin> plugin(new Plugin(std::move(image)));
   const tutti_plugin& table = plugin->image_->table();
   TUTTI_TRY(declare(*plugin->image_, config));
@@ -154,6 +174,7 @@ Result<std::shared_ptr<Plugin>> Plugin::open(std::shared_ptr<Image> image, confi
     Setting setting{std::string(view(table.config_keys[i].name)), keys[i].type, config.value(keys[i].name), {}};
     plugin->settings_.push_back(std::move(setting));
   }
+  TUTTI_TRY(plugin->set_file(file, config.text("plugins.trust")));
   // Plugins may also read how long a peer may be silent. No setting of a plugin has a dot in its name.
   static constexpr const char* kPeerLoss = "timeouts.peer_loss";
   plugin->settings_.push_back({kPeerLoss, config::Type::kDuration, config.value(kPeerLoss), {}});

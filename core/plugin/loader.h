@@ -43,8 +43,10 @@ class Plugin {
  public:
   /// Declares the plugin's settings in `config`. P07.
   static Status declare(const Image& image, config::Config& config);
-  /// Declares the plugin's settings in `config` and opens it. P07 settings, P08 open failed.
-  static Result<std::shared_ptr<Plugin>> open(std::shared_ptr<Image> image, config::Config& config);
+  /// Declares the plugin's settings in `config` and opens it. P07 settings, P08 open failed, P09 other users may change
+  /// the file that a network loads. `file`: replaces the value of a network's setting `file`; empty: replaces nothing.
+  static Result<std::shared_ptr<Plugin>> open(std::shared_ptr<Image> image, config::Config& config,
+                                              const std::string& file = {});
   ~Plugin();
   Plugin(const Plugin&) = delete;
   Plugin& operator=(const Plugin&) = delete;
@@ -76,6 +78,8 @@ class Plugin {
     config::Value value;
     std::vector<tutti_str> list;
   };
+  Status set_file(const std::string& file, const std::string& trust);
+
   std::vector<Setting> settings_;
 };
 

@@ -38,7 +38,7 @@ Result<std::shared_ptr<Image>> load_image(Kind kind, const std::string& named,
                                           const std::vector<std::filesystem::path>& directories,
                                           const std::string& trust) {
   TUTTI_ASSIGN(const std::filesystem::path file, find(kind, named, directories));
-  return Image::load(kind, named, file, trust);
+  return Image::load(kind, reference_of(kind, named).plugin, file, trust);
 }
 
 /// The names that a configuration may use, and the places of its names.
@@ -52,7 +52,7 @@ class Names {
   Status check_rules() const;
   Status check_settings() const;
 
-  /// A plugin as the configuration names it: a name or an absolute path.
+  /// A plugin as the configuration names it.
   struct Named {
     std::string text;
     std::string place;  ///< empty: only on the search path
@@ -202,7 +202,8 @@ Status Names::check_algorithm(std::string_view place, std::string_view key, cons
 
 Status Names::check_lists() const {
   for (const Kind kind : kKinds) {
-    const std::vector<std::string> names = named(kind);
+    std::vector<std::string> names;
+    for (const std::string& text : config_.list(list_key(kind))) names.push_back(label_of(kind, text));
     for (auto name = names.begin(); name != names.end(); ++name) {
       if (std::find(names.begin(), name, *name) == name) continue;
       const auto index = static_cast<size_t>(name - names.begin());
@@ -242,7 +243,8 @@ Status Names::check_rules() const {
           check_loaded(rule.protocol_place, key(rule, Kind::kProtocol), Kind::kProtocol, rule.protocol, use_of(rule)));
     }
     if (rule.network.empty()) continue;
-    if (const std::vector<std::string> networks = known(Kind::kNetwork); !has(networks, rule.network)) {
+    const std::vector<std::string> networks = known(Kind::kNetwork);
+    if (!has(networks, name_of(Kind::kNetwork, rule.network))) {
       return unknown(rule.network_place, key(rule, Kind::kNetwork), Kind::kNetwork, rule.network, networks);
     }
   }

@@ -69,14 +69,16 @@ Status Registry::load_kind(Kind kind, config::Config& config, const std::vector<
 
 /// Null: a network that the configuration does not ask for by name, and that does not work on this machine.
 Result<std::shared_ptr<Plugin>> Registry::load_one(Kind kind, const std::string& name, config::Config& config) {
+  const Reference named = reference_of(kind, name);
   TUTTI_ASSIGN(const std::filesystem::path file, find(kind, name, search_path(config.list("plugins.path"))));
-  TUTTI_ASSIGN(std::shared_ptr<Image> image, Image::load(kind, name, file, config.text("plugins.trust")));
+  TUTTI_ASSIGN(std::shared_ptr<Image> image, Image::load(kind, named.plugin, file, config.text("plugins.trust")));
   TUTTI_TRY(Plugin::declare(*image, config));
-  auto plugin = Plugin::open(image, config);
+  auto plugin = Plugin::open(image, config, named.file);
   if (kind != Kind::kNetwork) return plugin;
   if (!plugin.ok() && config.text("network") != "auto") return plugin;
-  networks_.push_back(
-      {image->note().name, plugin.ok() ? *plugin : nullptr, plugin.status(), identity_of(image->note())});
+  std::string identity = identity_of(image->note());
+  if (!named.file.empty()) identity += ", " + std::filesystem::path(named.file).filename().string();
+  networks_.push_back({label_of(kind, name), plugin.ok() ? *plugin : nullptr, plugin.status(), std::move(identity)});
   return networks_.back().plugin;
 }
 

@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cstdlib>
 
 #include "config/suggest.h"
@@ -44,6 +45,16 @@ fs::path own_directory() {
 
 }  // namespace
 
+Reference reference_of(Kind kind, const std::string& named) {
+  const size_t colon = named.find(':');
+  const std::string name = named.substr(0, colon);
+  const bool is_name = !name.empty() && std::all_of(name.begin(), name.end(), [](unsigned char letter) {
+    return std::isalnum(letter) != 0 || letter == '_';
+  });
+  if (kind != Kind::kNetwork || colon == std::string::npos || !is_name) return {named, {}};
+  return {name, named.substr(colon + 1)};
+}
+
 std::vector<fs::path> search_path(const std::vector<std::string>& configured) {
   std::vector<fs::path> path;
   for (const std::string& directory : configured) add(path, directory);
@@ -63,7 +74,8 @@ std::vector<fs::path> search_path(const std::vector<std::string>& configured) {
   return path;
 }
 
-Result<fs::path> find(Kind kind, const std::string& name, const std::vector<fs::path>& directories) {
+Result<fs::path> find(Kind kind, const std::string& named, const std::vector<fs::path>& directories) {
+  const std::string name = reference_of(kind, named).plugin;
   if (fs::path(name).is_absolute()) {
     if (is_there(name)) return fs::path(name);
     return Status(Code::kNotFound, fmt::format("TUTTI-P01 {} plugin {} does not exist; correct the path in plugins.{}",
@@ -84,11 +96,15 @@ Result<fs::path> find(Kind kind, const std::string& name, const std::vector<fs::
 }
 
 std::string name_of(Kind kind, const std::string& named) {
-  const fs::path path = named;
-  if (!path.is_absolute()) return named;
+  const fs::path path = reference_of(kind, named).plugin;
+  if (!path.is_absolute()) return path.string();
   const std::string prefix = fs::path(file_name(kind, "")).stem().string();  // "tutti-net-"
   const std::string stem = path.stem().string();
   return stem.starts_with(prefix) ? stem.substr(prefix.size()) : stem;
+}
+
+std::string label_of(Kind kind, const std::string& named) {
+  return reference_of(kind, named).file.empty() ? name_of(kind, named) : named;
 }
 
 std::vector<std::string> names_on(const std::vector<fs::path>& directories, Kind kind) {

@@ -2,6 +2,7 @@
 #include "topology/graph.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -107,6 +108,18 @@ std::string NodeGraph::summary() const {
   }
   if ((head_.flags & TUTTI_GRAPH_FALLBACK) != 0) text += " (fallback: nothing better was found)";
   return text;
+}
+
+std::string channel_text(const NodeGraph& graph, uint32_t channel, const System& system) {
+  const auto port = [&](uint32_t index) -> std::string {
+    for (const uint32_t node : system.nodes_of(TUTTI_NODE_NET)) {
+      if (system.nodes()[node].index == index) return system.name(node);
+    }
+    return "any port";
+  };
+  const std::string ranks = fmt::format("{}", fmt::join(graph.order(channel), " "));
+  if (graph.net_in(channel) == TUTTI_NO_NET) return ranks;
+  return fmt::format("{} → {} → {}", port(graph.net_in(channel)), ranks, port(graph.net_out(channel)));
 }
 
 std::string_view pattern_name(uint32_t pattern) {

@@ -46,6 +46,10 @@ class NodeGraph {
   std::vector<uint32_t> nets_;
 };
 
+class System;
+/// "mlx5_0 → 0 1 2 3 → mlx5_0": a channel's ranks, between the ports by which it enters and leaves the machine.
+std::string channel_text(const NodeGraph& graph, uint32_t channel, const System& system);
+
 /// "ring", "tree", "balanced tree", "split tree".
 std::string_view pattern_name(uint32_t pattern);
 

@@ -24,6 +24,13 @@ struct Key {
   uint32_t peer_device = TUTTI_NO_NET;  ///< the peer's
 };
 
+/// By which network devices a channel sends to a peer; TUTTI_NO_NET: any.
+struct Ports {
+  uint32_t device = TUTTI_NO_NET;       ///< this rank's
+  uint32_t peer_device = TUTTI_NO_NET;  ///< the peer's
+  bool operator==(const Ports&) const = default;
+};
+
 /// The extent of the keys of one peer: every lane × channel × protocol, in one flat order.
 struct KeySpace {
   uint32_t channels = 1;

@@ -215,7 +215,8 @@ Result<Relay::Options> GpuLinks::relay_options(const GpuKey& key, uint32_t cta, 
   const uint64_t mailbox = key.peer * mailboxes_ + at.mailboxes + cta;
   const uint64_t capabilities = options_.net->options().capabilities;
   Relay::Options made;
-  made.key = {key.peer, key.lane, cta, key.protocol};
+  const Ports ports = key.ports.empty() ? Ports() : key.ports[cta % key.ports.size()];
+  made.key = {key.peer, key.lane, cta, key.protocol, ports.device, ports.peer_device};
   made.layout = layout;
   TUTTI_ASSIGN(made.to, heap->for_network(to, bytes));
   TUTTI_ASSIGN(made.from, heap->for_network(from, bytes));

@@ -12,6 +12,7 @@
 
 #include <map>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "bootstrap/bootstrap.h"
@@ -30,6 +31,9 @@ struct GpuKey {
   Lane lane = Lane::kCollective;
   uint32_t ctas = 1;  ///< CTAs of the launch; of a message: its stripes
   uint32_t peer = 0;  ///< rank
+  /// Of a peer on a different host: the ports of CTA 0, CTA 1 and so on; CTAs beyond them begin with the first again.
+  /// Empty: any ports. The ports count when the connections are made; they are not part of the name.
+  std::span<const Ports> ports = {};
 };
 
 /// One rank's end. One thread at a time, except stop().
@@ -63,6 +67,8 @@ class GpuLinks {
   /// Fills the launch's data of its lane: layout, mailboxes, and tracks among the tracks that begin at `tracks`.
   void describe(uint32_t protocol, Lane lane, tutti_cuda_track* tracks, tutti_cuda_launch& launch) const;
 
+  /// Whether a network joins the peer and this rank.
+  bool relayed(uint32_t peer) const { return options_.heaps[peer] == kRelayed; }
   /// The slots that a peer fills. The first call makes them and offers them to the peer. Does not wait.
   Result<const uint8_t*> offer(const GpuKey& key);
   /// The slots that this rank fills at a peer; at the first time waits until the peer has offered them.
@@ -101,7 +107,6 @@ class GpuLinks {
   Status join(bootstrap::Bootstrap& bootstrap, base::Time deadline);
   Result<std::pair<uint8_t*, Piece>> cut(uint32_t heap, uint64_t bytes);
   Result<uint8_t*> find(uint32_t peer, const Piece& piece);
-  bool relayed(uint32_t peer) const { return options_.heaps[peer] == kRelayed; }
   Status relay(const GpuKey& key);
   Result<Relay::Options> relay_options(const GpuKey& key, uint32_t cta, uint8_t* to, uint8_t* from);
   uint8_t* on_host(const Piece& piece) const { return blocks_[piece.block].memory.on_host + piece.offset; }

@@ -158,7 +158,7 @@ class AcceptTask : public progress::Task {
   const Net& net_;
   size_t most_guests() const { return net_.peer_count() * net_.options().keys.size() + kMoreGuests; }
   static constexpr size_t kMoreGuests = 64;
-  static constexpr std::chrono::milliseconds kLookInterval{100};
+  static constexpr std::chrono::milliseconds kLookInterval{500};
   bool asks(const Entrance& entrance, std::chrono::steady_clock::time_point now) const;
 
   progress::EntryMark mark_;

@@ -34,7 +34,7 @@ ISOLATED = "TUTTI_STRANGERS_ISOLATED"
 TIMEOUT_S = 120
 DESCRIPTORS = 256  # descriptors of each rank
 FLOOD_PER_S = 2000
-ITERATIONS = 2000  # of a job that is measured; all in one batch, so that nothing is left out
+ITERATIONS = 6000  # of a job that is measured; all in one batch, so that nothing is left out
 PROCESSORS = sorted(os.sched_getaffinity(0))
 OF_JOB, OF_STRANGERS = (PROCESSORS[-1:], PROCESSORS[:-1]) if len(PROCESSORS) > 1 else (PROCESSORS, PROCESSORS)
 KINDS = ("idle", "slow", "flood")
@@ -51,10 +51,11 @@ def listening_ports():
 
 
 class Strangers:
-    """Runs in a process of its own, with the lowest priority; ends with its standard input."""
+    """Runs in a process of its own, with the lowest priority. Line 1 of its standard input names the ports, line 2 ends
+    the process."""
 
-    def __init__(self, kind, count, ports):
-        self.kind, self.count, self.ports = kind, count, ports
+    def __init__(self, kind, count):
+        self.kind, self.count, self.ports = kind, count, []
         self.held = []
         self.made = 0
 
@@ -82,7 +83,9 @@ class Strangers:
         os.sched_setaffinity(0, OF_STRANGERS)
         hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-        while not select.select([sys.stdin], [], [], 0)[0]:
+        print("ready", flush=True)
+        self.ports = [int(port) for port in sys.stdin.readline().split()]
+        while self.ports and not select.select([sys.stdin], [], [], 0)[0]:
             begin = time.monotonic()
             self.flood() if self.kind == "flood" else self.hold()
             print(self.made, flush=True)
@@ -120,17 +123,26 @@ def be_elsewhere():
             held.append(server.accept()[0])  # what falls out is closed
 
 
-def crowd_of(kind, count, ports):
-    """The number of processes that the limit of descriptors demands; one process for a flood."""
+def crowd_of(kind, count):
+    """As many processes as the limit of descriptors demands, all ready; one process for a flood."""
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1] - 100
     parts = [count] if kind == "flood" else [min(most, count - begin) for begin in range(0, count, most)]
-    return [subprocess.Popen([sys.executable, __file__, "--strangers", kind, str(part), *map(str, ports)],
-                             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for part in parts]
+    crowd = [subprocess.Popen([sys.executable, __file__, "--strangers", kind, str(part)], bufsize=0,
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE) for part in parts]
+    for process in crowd:
+        process.stdout.readline()
+    return crowd
+
+
+def send(crowd, ports):
+    """Lets the strangers connect to these ports."""
+    for process in crowd:
+        process.stdin.write(f"{' '.join(map(str, ports))}\n".encode())
 
 
 def dismiss(crowd):
     """How many connections they made."""
-    outputs = [process.communicate("\n", timeout=TIMEOUT_S)[0].split() for process in crowd]
+    outputs = [process.communicate(b"\n", timeout=TIMEOUT_S)[0].split() for process in crowd]
     return sum(int(out[-1]) for out in outputs if out)
 
 
@@ -172,10 +184,10 @@ def job_ports(before):
 def disturbed(tutti, kind, count):
     """One job among strangers; its time per call, its output, and the number of strangers."""
     before = listening_ports()
+    crowd = crowd_of(kind, count)
     job = start(tutti, 400, 5)
-    crowd = []
     try:
-        crowd = crowd_of(kind, count, job_ports(before))
+        send(crowd, job_ports(before))
         took, text = job.wait()
         return took, text, dismiss(crowd)
     finally:
@@ -207,11 +219,12 @@ def measure(tutti, kind, count, where):
                                        stdout=subprocess.PIPE, text=True)]
             elsewhere = others[0].stdout.readline().split()
             before = listening_ports()
+        crowd = [] if where == "alone" else crowd_of(kind, count)
+        others += crowd
         job = start(tutti, ITERATIONS, 1)
         others.append(job.process)
         ports = job_ports(before)
-        crowd = [] if where == "alone" else crowd_of(kind, count, elsewhere if where == "elsewhere" else ports)
-        others += crowd
+        send(crowd, elsewhere if where == "elsewhere" else ports)
         took, text = job.wait()
         return Sample(took, job.cpu_s, text, dismiss(crowd))
     finally:
@@ -250,7 +263,7 @@ def compare(tutti, kind, count, rounds):
 
 def main():
     if sys.argv[1:2] == ["--strangers"]:
-        Strangers(sys.argv[2], int(sys.argv[3]), [int(port) for port in sys.argv[4:]]).run()
+        Strangers(sys.argv[2], int(sys.argv[3])).run()
         return 0
     if sys.argv[1:2] == ["--elsewhere"]:
         be_elsewhere()

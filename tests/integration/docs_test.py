@@ -51,6 +51,8 @@ NOT_RUN = (
     not_run("installs packages and builds", r"^\./dev "),
     not_run("needs libnccl.so.2 of a build with CUDA", r"^ldd |build/cuda/lib/nccl"),
     not_run("needs a GPU", r"^(build/(release|cuda)/bin/)?tutti .*--device cuda", NO_GPU),
+    not_run("needs a network plugin of NCCL", r"network=nccl:/opt/",
+            re.compile(r"plugin /opt/\S+ does not load: /opt/\S+: cannot open shared object file")),
     not_run("install_test.sh builds the example", r"^cmake -B build "),
 )
 RUNS = re.compile(r"^(\w+=\S+ )*((build/(release|cuda)/bin/)?tutti|sed|cat|echo) ")

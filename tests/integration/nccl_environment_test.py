@@ -37,6 +37,16 @@ def main(program):
     code, log = run(program, NCCL_DEBUG="INFO", NCCL_ALGO="^NVLS", NCCL_PROTO="^LL")
     check("a list that leaves all, and one that leaves some", "algorithm =" not in log and "NCCL_PROTO=^LL" in log, log)
 
+    networks = (({"NCCL_NET_PLUGIN": "x,/opt/y.so"}, "plugins.network = [nccl:x, nccl:/opt/y.so, socket]"),
+                ({"NCCL_NET_PLUGIN": "x", "NCCL_NET": "Socket"}, "network = socket"),
+                ({"NCCL_NET_PLUGIN": "x", "NCCL_NET": "Cable"}, "network = nccl:x"),
+                ({"NCCL_NET": "UCX"}, "network = ucx"))
+    for variables, setting in networks:
+        code, log = run(program, NCCL_DEBUG="INFO", **variables)
+        check("networks", code == 0 and f"{setting} (" in log and "without effect" not in log, (variables, log))
+    code, log = run(program, NCCL_DEBUG="INFO", NCCL_NET_PLUGIN="none")
+    check("no network", code == 0 and "network =" not in log, log)
+
     code, log = run(program, NCCL_ALGO="NVLS")
     check("nothing like it", code == 0 and "NCCL_ALGO=NVLS" in log, log)
 

@@ -117,6 +117,7 @@ TEST_F(CostsTest, OfHierarchies) {
   expect(hier, two_nodes_, TUTTI_REDUCE_SCATTER, kExchange, {{1, 1}, {4.0 / 6, 1.0 / 6}});
   const NodeOfRank four_nodes = {0, 0, 1, 1, 2, 2, 3, 3};
   expect(hier, four_nodes, TUTTI_ALL_REDUCE, kExchange, {{2, 1}, {1, 1.5}});
+  expect(hier, four_nodes, TUTTI_ALL_GATHER, kExchange, {{1, 1}, {4.0 / 8, 3.0 / 8}});
   expect(hier, four_nodes, TUTTI_ALL_REDUCE, kDoubling, {{2, 2}, {1, 1}});
   expect(hier, four_nodes, TUTTI_ALL_REDUCE, kRing, {{2, 6}, {1, 0.75}});
   expect(hier, alone_, TUTTI_ALL_REDUCE, kDoubling, {{0, 2}, {0, 2}});

@@ -2,7 +2,9 @@
 #include "unit/fake_network.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
+#include <string_view>
 #include <utility>
 
 namespace tutti::test {
@@ -23,29 +25,30 @@ struct FakeNetwork::Calls {
     *context = self;
     return TUTTI_OK;
   }
-  static int32_t device_count(void* /*context*/, uint32_t* count) {
-    *count = 1;
+  static int32_t device_count(void* context, uint32_t* count) {
+    *count = network(context).devices_;
     return TUTTI_OK;
   }
-  static int32_t properties(void* context, uint32_t /*device*/, tutti_net_properties* out) {
-    static constexpr char kName[] = "fake0";
-    out->name = {kName, sizeof kName - 1};
+  static int32_t properties(void* context, uint32_t device, tutti_net_properties* out) {
+    static constexpr std::array<std::string_view, 3> kNames = {"fake0", "fake1", "fake2"};
+    out->name = {kNames.at(device).data(), kNames.at(device).size()};
+    if (network(context).devices_ > 1) out->speed_gbs = 1;
     out->memory = network(context).memory_;
     out->max_grouped_recvs = 2;
     out->max_connections = network(context).max_connections_;
     out->max_message_bytes = 1 << 20;
     return TUTTI_OK;
   }
-  static int32_t listen(void* context, uint32_t /*device*/, tutti_net_handle* handle, void** listener) {
+  static int32_t listen(void* context, uint32_t device, tutti_net_handle* handle, void** listener) {
     FakeNetwork& network = Calls::network(context);
     const std::lock_guard lock(network.mutex_);
     const uint64_t index = network.listeners_.size();
     std::memcpy(handle->bytes, &index, sizeof index);
-    network.listeners_.push_back(new Listener{&network, {}});
+    network.listeners_.push_back(new Listener{&network, device});
     *listener = network.listeners_.back();
     return TUTTI_OK;
   }
-  static int32_t connect(void* context, uint32_t /*device*/, const tutti_net_handle* handle, void** /*state*/,
+  static int32_t connect(void* context, uint32_t device, const tutti_net_handle* handle, void** /*state*/,
                          void** connection) {
     FakeNetwork& network = Calls::network(context);
     uint64_t index = 0;
@@ -54,6 +57,7 @@ struct FakeNetwork::Calls {
     auto pipe = std::make_shared<Pipe>();
     network.pipes_.push_back(pipe);
     network.listeners_[index]->waiting.push_back(pipe);
+    ++network.connections_[{device, network.listeners_[index]->device}];
     *connection = new Connection{&network, std::move(pipe), true};
     return TUTTI_OK;
   }
@@ -231,6 +235,11 @@ void FakeNetwork::visit(size_t index, const std::vector<uint8_t>& message) {
   auto pipe = std::make_shared<Pipe>();
   if (!message.empty()) pipe->messages.push_back({0, message});
   listeners_[index]->waiting.push_back(std::move(pipe));
+}
+
+int FakeNetwork::connections(uint32_t from, uint32_t to) {
+  const std::lock_guard lock(mutex_);
+  return connections_[{from, to}];
 }
 
 void FakeNetwork::grant(const PrivateMemory& memory) {

@@ -34,6 +34,10 @@ class FakeNetwork {
   void set_capabilities(uint64_t capabilities, uint32_t memory) { capabilities_ = capabilities, memory_ = memory; }
   /// The limit of connections that the device reports.
   void limit_connections(uint32_t limit) { max_connections_ = limit; }
+  /// The number of devices, equally fast, that contexts find from now on. Initially 1, of unknown speed.
+  void set_devices(uint32_t count) { devices_ = count; }
+  /// Connections that were made from a device to a listener of a device.
+  int connections(uint32_t from, uint32_t to);
   /// Lets only the plugin access the memory at `view`, through `alias`.
   void grant(const PrivateMemory& memory);
   /// Messages that were sent with a tag from `first` to `last`, and flushes.
@@ -66,7 +70,8 @@ class FakeNetwork {
   };
   struct Listener {
     FakeNetwork* network = nullptr;
-    std::deque<std::shared_ptr<Pipe>> waiting;
+    uint32_t device = 0;
+    std::deque<std::shared_ptr<Pipe>> waiting = {};
   };
   struct Connection;
   struct Part {
@@ -107,6 +112,8 @@ class FakeNetwork {
   std::atomic<int> accepts_{0};
   uint64_t capabilities_ = 0;
   uint32_t max_connections_ = 0;
+  std::atomic<uint32_t> devices_{1};
+  std::map<std::pair<uint32_t, uint32_t>, int> connections_;  // by devices of both ends
   uint32_t memory_ = TUTTI_MEMORY_HOST;
   std::atomic<int64_t> held_tag_{-1};
   std::map<uint32_t, int> sent_, posted_, held_;  // by tag

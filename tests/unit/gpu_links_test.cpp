@@ -9,7 +9,10 @@
 #include <atomic>
 #include <thread>
 
+#include "progress/bell.h"
 #include "unit/bootstrap_group.h"
+#include "unit/fake_network.h"
+#include "unit/required.h"
 
 namespace tutti::transport {
 namespace {
@@ -29,7 +32,7 @@ class PlainHeap : public Heap {
   explicit PlainHeap(std::atomic<int>& opened) : opened_(opened) {}
   Result<Block> make(uint64_t bytes) override {
     blocks_.emplace_back(bytes);
-    return Block{blocks_.back().data(), Address::of(blocks_.back().data())};
+    return Block{blocks_.back().data(), Address::of(blocks_.back().data()), blocks_.back().data()};
   }
   Result<uint8_t*> open(const Address& address) override {
     ++opened_;
@@ -203,6 +206,89 @@ TEST_F(ImpatientGpuLinksTest, TheWaitHasADeadline) {
   // A later offer is still heard.
   const auto offered = links_[2]->offer({0, kCollective, 1, 0});
   EXPECT_EQ(*links_[0]->reach({0, kCollective, 1, 2}), *offered);
+}
+
+/// Two ranks on two hosts, which a network with three devices joins.
+class RelayedGpuLinksTest : public testing::Test {
+ protected:
+  static constexpr uint32_t kCtas = 5;
+
+  RelayedGpuLinksTest() {
+    fake_.set_devices(3);
+    std::vector<std::vector<Net::Door>> doors;
+    for (uint32_t rank = 0; rank < nets_.size(); ++rank) {
+      progress::init_bell(bells_[rank]);
+      Net::Options options;
+      options.ops = test::FakeNetwork::ops();
+      options.plugin = &fake_;
+      options.name = "fake";
+      options.rank = rank;
+      options.keys = {kCtas, {protocol().layout}};
+      options.bell = &bells_[rank];
+      options.last_failure = [this] { return fake_.take_failure(); };
+      nets_[rank] = test::required(Net::create(std::move(options)));
+      doors.push_back(nets_[rank]->doors());
+    }
+    for (auto& net : nets_) net->set_peers(doors);
+    group_ = bootstrap::make_group(2);
+    bootstrap::in_ranks(2, [&](int rank) {
+      const auto self = static_cast<size_t>(rank);
+      GpuLinks::Options options;
+      options.rank = static_cast<uint32_t>(rank);
+      options.ranks = {0, 1};
+      options.protocols = {protocol()};
+      options.heaps.assign(2, GpuLinks::kRelayed);
+      options.heaps[self] = 0;
+      options.net = nets_[self].get();
+      options.timeout = std::chrono::seconds(60);
+      GpuLinks::Heaps heaps;
+      for (int kind = 0; kind < 3; ++kind) heaps.push_back(std::make_shared<PlainHeap>(opened_));
+      links_[self] = test::required(GpuLinks::create(options, std::move(heaps), *group_[self], bootstrap::soon()));
+    });
+  }
+  static GpuLinks::Protocol protocol() {
+    GpuLinks::Protocol protocol;
+    protocol.layout.slot_count = 2;
+    protocol.layout.slot_bytes = 1024;
+    protocol.layout.slot_stride = 1024 + Relay::kRecordRoom;
+    protocol.max_ctas = {kCtas, 2};
+    return protocol;
+  }
+  /// Connections by the devices of rank 0, then by the devices of rank 1, once all CTAs have one.
+  std::vector<std::vector<int>> connections(uint32_t count) {
+    std::vector<std::vector<int>> made;
+    const auto all = [&] {
+      int sum = 0;
+      made.assign(3, std::vector<int>(3));
+      for (uint32_t from = 0; from < 3; ++from) {
+        for (uint32_t to = 0; to < 3; ++to) sum += made[from][to] = fake_.connections(from, to);
+      }
+      return sum == static_cast<int>(count);
+    };
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    while (!all() && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+    return made;
+  }
+
+  std::atomic<int> opened_{0};
+  test::FakeNetwork fake_;
+  std::array<tutti_bell, 2> bells_{};
+  bootstrap::Group group_;
+  std::array<std::unique_ptr<GpuLinks>, 2> links_;
+  std::array<std::unique_ptr<Net>, 2> nets_;  // their engines end before the memory of the links
+};
+
+TEST_F(RelayedGpuLinksTest, EachCtaUsesThePortsOfItsChannel) {
+  EXPECT_TRUE(links_[0]->relayed(1));
+  const std::array<Ports, 3> ports = {Ports{0, 2}, Ports{1, 1}, Ports{2, 1}};
+  // A call of few CTAs makes the connections of all CTAs.
+  ASSERT_TRUE(links_[0]->offer({0, kCollective, 1, 1, ports}).ok());
+  EXPECT_EQ(connections(kCtas), (std::vector<std::vector<int>>{{0, 0, 2}, {0, 2, 0}, {0, 1, 0}}));
+}
+
+TEST_F(RelayedGpuLinksTest, WithoutPortsTheFirstDevicesAreUsed) {
+  ASSERT_TRUE(links_[0]->offer({0, kMessages, 1, 1}).ok());
+  EXPECT_EQ(connections(2), (std::vector<std::vector<int>>{{2, 0, 0}, {0, 0, 0}, {0, 0, 0}}));
 }
 
 }  // namespace

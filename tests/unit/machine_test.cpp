@@ -41,5 +41,48 @@ TEST(Machine, RanksWhoseGpusAreNotFoundAreOnTheirNumaNodes) {
   EXPECT_EQ(system->rank_nodes().size(), 2u);
 }
 
+/// Ranks of one machine of a job, by their numbers in the job.
+std::vector<topology::RankPlace> places(const std::vector<uint32_t>& ranks) {
+  std::vector<topology::RankPlace> places;
+  for (const uint32_t rank : ranks) places.push_back({rank, false, {}, 0});
+  return places;
+}
+
+TEST(Machine, RanksOfSeveralHostsArePlacedOnGpus) {
+  // The hosts are alike, so ranks 0 and 2 have equal addresses.
+  const std::vector<std::string> addresses = {"0000:18:00.0", "0000:3d:00.0", "0000:18:00.0", "0000:3d:00.0"};
+  std::vector<topology::RankPlace> ranks = places({2, 3});
+  place_on_gpus(ranks, addresses);
+  EXPECT_TRUE(ranks[0].on_gpu && ranks[1].on_gpu);
+  EXPECT_EQ(ranks[0].gpu.text(), addresses[2]);
+  EXPECT_EQ(ranks[1].gpu.text(), addresses[3]);
+}
+
+TEST(Machine, RanksThatShareAGpuKeepTheirNumaNodes) {
+  const std::vector<std::string> addresses = {"0000:18:00.0", "0000:3d:00.0", "0000:3d:00.0"};
+  std::vector<topology::RankPlace> ranks = places({0, 1, 2});
+  place_on_gpus(ranks, addresses);
+  EXPECT_FALSE(ranks[0].on_gpu || ranks[1].on_gpu || ranks[2].on_gpu);
+  ranks = places({0, 1});
+  place_on_gpus(ranks, addresses);
+  EXPECT_TRUE(ranks[0].on_gpu && ranks[1].on_gpu) << "the ranks that share a GPU are of a different host";
+}
+
+TEST(Machine, HostRanksStandForTheGpusOfAFileInPciOrder) {
+  MachineOptions options;
+  options.file = TUTTI_SOURCE_DIR "/configs/topologies/hgx-h200.yaml";
+  options.ranks = places({8, 9, 10});
+  options.stand_in = true;
+  const auto system = describe_machine(options);
+  ASSERT_TRUE(system.ok()) << system.status().to_string();
+  EXPECT_EQ(ranks_on_gpus(*system), 3u);
+  const std::vector<uint32_t> nodes = system->rank_nodes();
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    EXPECT_EQ(system->nodes()[nodes[i]].rank, 8 + i);
+    if (i == 0) continue;
+    EXPECT_LT(system->nodes()[nodes[i - 1]].id, system->nodes()[nodes[i]].id);
+  }
+}
+
 }  // namespace
 }  // namespace tutti::communicator

@@ -97,6 +97,34 @@ TEST(PlanCost, CountsTheLongestPathAndTheWidestStep) {
   EXPECT_EQ(cost.fan, kRanks - 1);
 }
 
+/// The hops of all-reduce plans of one chunk inside a machine.
+uint32_t hops_of(uint32_t ranks, const std::function<void(sdk::PlanBuilder&, uint32_t rank)>& write) {
+  std::vector<Plan> plans;
+  for (uint32_t rank = 0; rank < ranks; ++rank) {
+    plans.push_back(write_plan(TUTTI_ALL_REDUCE, ranks, rank, 1, [&](sdk::PlanBuilder& plan) { write(plan, rank); }));
+  }
+  const NodeOfRank nodes = split(ranks, 1);
+  return required(program::cost_of(plans, topology_of(nodes))).hops[TUTTI_LINK_P2P];
+}
+
+TEST(PlanCost, AnEarlyMessageShortensNoPath) {
+  const auto write = [](sdk::PlanBuilder& plan, uint32_t rank) {
+    if (rank == 0) plan.step().own(sdk::Buffer::kInput, 0).send(1).send(2);
+    if (rank == 1) plan.step().recv(0).own(sdk::Buffer::kInput, 0).send(2);
+    if (rank != 2) return;
+    plan.step().recv(1).to_output(0);
+    plan.step().recv(0).to_output(0);
+  };
+  EXPECT_EQ(hops_of(3, write), 2u);
+}
+
+TEST(PlanCost, SendsOfAGatherStepDoNotWaitForItsReceives) {
+  const auto write = [](sdk::PlanBuilder& plan, uint32_t rank) {
+    plan.step().own(sdk::Buffer::kInput, 0).send(1 - rank).gather(1 - rank, 0);
+  };
+  EXPECT_EQ(hops_of(2, write), 1u);
+}
+
 TEST(PlanCost, FailsWherePlansDeadlock) {
   std::vector<Plan> plans;
   for (uint32_t rank = 0; rank < 2; ++rank) {

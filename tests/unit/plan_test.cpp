@@ -214,6 +214,9 @@ TEST(Verify, RefusesPlansOfDifferentRoots) {
   ASSERT_TRUE(program::verify(plans).ok());
   plans[2] = of_root(1)[2];
   EXPECT_EQ(std::string(program::verify(plans).text()), "plan 2: root is 1, expected 0");
+  plans = of_root(0);
+  plans[1].message_chunks = 2;
+  EXPECT_EQ(std::string(program::verify(plans).text()), "plan 1: message_chunks is 2, expected 1");
 }
 
 // --- Files

@@ -321,6 +321,24 @@ TEST(Search, FirstDirectoryCountsAndFailuresNameAll) {
                     HasSubstr(kPlugins.string()), HasSubstr("did you mean 'ring'?")));
 }
 
+TEST(Search, NetworksMayBeNamedWithAFile) {
+  const auto parts = [](Kind kind, const std::string& named) {
+    const Reference reference = reference_of(kind, named);
+    return std::pair(reference.plugin, reference.file);
+  };
+  using Parts = std::pair<std::string, std::string>;
+  EXPECT_EQ(parts(Kind::kNetwork, "nccl:/opt/x.so"), Parts("nccl", "/opt/x.so"));
+  EXPECT_EQ(parts(Kind::kNetwork, "nccl:a:b"), Parts("nccl", "a:b"));
+  EXPECT_EQ(parts(Kind::kNetwork, "nccl"), Parts("nccl", ""));
+  EXPECT_EQ(parts(Kind::kNetwork, "/a:b/tutti-net-x.so"), Parts("/a:b/tutti-net-x.so", ""));
+  EXPECT_EQ(parts(Kind::kNetwork, ":x"), Parts(":x", ""));
+  EXPECT_EQ(parts(Kind::kAlgorithm, "ring:x"), Parts("ring:x", ""));
+  EXPECT_EQ(name_of(Kind::kNetwork, "nccl:/opt/x.so"), "nccl");
+  EXPECT_EQ(label_of(Kind::kNetwork, "nccl:/opt/x.so"), "nccl:/opt/x.so");
+  EXPECT_EQ(label_of(Kind::kNetwork, "/opt/tutti-net-ib.so"), "ib");
+  EXPECT_EQ(*find(Kind::kNetwork, "socket:x", {kPlugins}), kPlugins / "tutti-net-socket.so");
+}
+
 TEST(Search, GoesFromTheConfigurationToTheInstallation) {
   setenv("TUTTI_PLUGIN_PATH", "/c:/a::/d/../e", 1);
   const auto path = search_path({"/a/", "b", "/a"});

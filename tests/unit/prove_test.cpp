@@ -10,6 +10,7 @@
 #include <random>
 
 #include "program/repeat.h"
+#include "program/verify/rotation.h"
 #include "program/verify/rotor.h"
 #include "program/verify/sets.h"
 #include "unit/plan_support.h"
@@ -319,6 +320,9 @@ TEST(RankSets, MoveAndUnite) {
   EXPECT_EQ(sets.first_lacking(three), 1u);
   const auto turned = sets.moved(three, 2);
   EXPECT_EQ(sets.first_lacking(turned), 3u) << "0, 1 and 2";
+  const auto over_the_end = sets.moved(three, 1);
+  EXPECT_TRUE(sets.has(over_the_end, 9));
+  EXPECT_EQ(sets.first_lacking(over_the_end), 2u) << "9, 0 and 1";
   const std::vector<program::RankSets::Id> both = {three, turned};
   const auto united = sets.united(both, twice);
   EXPECT_EQ(twice, 0u);
@@ -333,6 +337,22 @@ TEST(RankSets, MoveAndUnite) {
   const std::vector<program::RankSets::Id> nested = {full, eight};
   EXPECT_FALSE(sets.first_lacking(sets.united(nested, twice)));
   EXPECT_EQ(twice, 8u);
+}
+
+TEST(Rotation, BlocksMoveWithTheirRanks) {
+  program::Rotation rotation;
+  rotation.rank_count = rotation.output_blocks = 3;
+  rotation.chunks = 2;
+  EXPECT_EQ(rotation.chunk(TUTTI_BUFFER_OUTPUT, 1, 2), 5u);
+  EXPECT_EQ(rotation.chunk(TUTTI_BUFFER_OUTPUT, 3, 2), 1u);
+  EXPECT_EQ(rotation.chunk(TUTTI_BUFFER_INPUT, 1, 2), 1u) << "the input has one block";
+}
+
+TEST(Rotation, OfAllRanksMustBeNone) {
+  const Plan plan = written(TUTTI_ALL_REDUCE, 3, 0, 4, [](PlanBuilder&, uint32_t) {});
+  EXPECT_EQ(program::rotation_of(plan, 1, 0).status().text(),
+            "3 ranks times 1 chunks are no multiple of the 4 chunks of a block");
+  EXPECT_TRUE(program::rotation_of(plan, 0, 0).ok());
 }
 
 TEST(Rotor, FoldsMoveWithTheirOperands) {

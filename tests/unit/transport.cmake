@@ -1,5 +1,6 @@
 tutti_test(gpu_links_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/gpu_links_test.cpp
-           ${CMAKE_CURRENT_LIST_DIR}/bootstrap_group.cpp LABELS concurrent)
+           ${CMAKE_CURRENT_LIST_DIR}/bootstrap_group.cpp ${CMAKE_CURRENT_LIST_DIR}/fake_network.cpp
+           ${CMAKE_CURRENT_LIST_DIR}/private_memory.cpp LABELS concurrent)
 tutti_test(relay_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/relay_test.cpp ${CMAKE_CURRENT_LIST_DIR}/fake_network.cpp
            ${CMAKE_CURRENT_LIST_DIR}/private_memory.cpp LABELS concurrent)
 tutti_test(shm_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/shm_test.cpp)

@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 
+#include "program/passes/alias.h"
 #include "unit/plan_support.h"
 
 namespace tutti::test {
@@ -96,6 +97,27 @@ TEST(Stable, AScatterStepIsNotIfOneOfItsChunksIsNot) {
     });
     EXPECT_THAT(stable_steps(plan, true), ElementsAre(false, true)) << "chunk " << overwritten;
   }
+}
+
+TEST(Stable, ScratchAndListsAreNot) {
+  const program::Plan plan = write_plan(TUTTI_ALL_REDUCE, 2, 0, 2, [](PlanBuilder& builder) {
+    builder.scratch(2).message_chunks(2);
+    builder.step().recv(1).to_scratch(0);
+    builder.step().own(Buffer::kScratch, 0).send(1);
+    builder.step().own(Buffer::kInput, 0).chunks(2).send(1);
+  });
+  EXPECT_THAT(stable_steps(plan, false), ElementsAre(false, false, false)) << "the next loop overwrites scratch chunks";
+}
+
+TEST(Places, OfScratchAreNoPlacesOfOtherBuffers) {
+  const program::Plan plan =
+      write_plan(TUTTI_REDUCE_SCATTER, 3, 1, 2, [](PlanBuilder& builder) { builder.scratch(2); });
+  for (const bool in_place : {false, true}) {
+    EXPECT_EQ(program::place_of(plan, in_place, TUTTI_BUFFER_INPUT, 5), 7u);
+    EXPECT_EQ(program::place_of(plan, in_place, TUTTI_BUFFER_SCRATCH, 0), 8u);
+  }
+  EXPECT_EQ(program::place_of(plan, true, TUTTI_BUFFER_INPUT, 3), 1u) << "chunk 1 of the own block is the output's";
+  EXPECT_EQ(program::place_count(plan), 10u);
 }
 
 }  // namespace

@@ -39,9 +39,10 @@ Result<std::filesystem::path> find_file(const std::string& name, const std::vect
 }
 
 Result<std::shared_ptr<plugin::Image>> load_image(const Request& request, const config::Config& config) {
-  std::filesystem::path file = request.file;
-  if (request.file.find('/') == std::string::npos && !request.file.ends_with(".so")) {
-    TUTTI_ASSIGN(file, find_file(request.file, plugin::search_path(config.list("plugins.path"))));
+  const std::string named = plugin::reference_of(plugin::Kind::kNetwork, request.file).plugin;
+  std::filesystem::path file = named;
+  if (named.find('/') == std::string::npos && !named.ends_with(".so")) {
+    TUTTI_ASSIGN(file, find_file(named, plugin::search_path(config.list("plugins.path"))));
   }
   TUTTI_ASSIGN(const plugin::Note note, plugin::read_note(file));
   return plugin::Image::load(note.kind, note.name, std::filesystem::absolute(file), config.text("plugins.trust"));
@@ -81,7 +82,8 @@ Result<std::shared_ptr<plugin::Image>> load_image(const Request& request) {
 Result<std::shared_ptr<plugin::Plugin>> open_plugin(const Request& request) {
   TUTTI_ASSIGN(config::Config config, configuration(request));
   TUTTI_ASSIGN(auto image, load_image(request, config));
-  return plugin::Plugin::open(std::move(image), config);
+  return plugin::Plugin::open(std::move(image), config,
+                              plugin::reference_of(plugin::Kind::kNetwork, request.file).file);
 }
 
 Result<int> run_side(const Request& request) {

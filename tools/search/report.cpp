@@ -17,20 +17,6 @@ using communicator::DryCommunicator;
 using topology::NodeGraph;
 using topology::System;
 
-std::string net_name(const System& system, uint32_t index) {
-  for (const uint32_t node : system.nodes_of(TUTTI_NODE_NET)) {
-    if (system.nodes()[node].index == index) return system.name(node);
-  }
-  return "any port";
-}
-
-std::string channel_text(const System& system, const NodeGraph& graph, uint32_t channel) {
-  std::string text = fmt::format("{}", fmt::join(graph.order(channel), " "));
-  if (graph.net_in(channel) == TUTTI_NO_NET) return text;
-  return fmt::format("{} → {} → {}", net_name(system, graph.net_in(channel)), text,
-                     net_name(system, graph.net_out(channel)));
-}
-
 /// Links of one kind that carry the same: printed in one line.
 struct Group {
   std::string name;
@@ -90,13 +76,13 @@ Status print_channels(const DryCommunicator& cluster, size_t index, bool all) {
              cluster.rank_count(), algorithm.channels, found.connect_seconds * 1e3);
   std::map<std::string, std::vector<uint32_t>> repeated;
   for (uint32_t channel = 0; channel < graph.channel_count(); ++channel) {
-    const std::string text = channel_text(cluster.system(), graph, channel);
+    const std::string text = topology::channel_text(graph, channel, cluster.system());
     auto& channels = repeated[text];
     channels.push_back(channel);
     if (all) fmt::print("  channel {:>2}: {}\n", channel, text);
   }
   for (uint32_t channel = 0; !all && channel < graph.channel_count(); ++channel) {
-    const std::string text = channel_text(cluster.system(), graph, channel);
+    const std::string text = topology::channel_text(graph, channel, cluster.system());
     const auto& channels = repeated[text];
     if (channels.front() != channel) continue;
     const std::string times = channels.size() > 1 ? fmt::format("  (× {})", channels.size()) : std::string();

@@ -150,7 +150,7 @@ Status GpuPrograms::reach(GpuCall& call) {
 }
 
 /// Slots for all that the program receives in some, then for all that it sends there.
-Status GpuPrograms::connect(const Program& program, GpuCall& call) {
+Status GpuPrograms::connect(const Program& program, uint32_t algorithm, GpuCall& call) {
   program::SlotPeers peers;
   for (const tutti_cuda_program& channel : program.channels) {
     const program::SlotPeers own = program::slot_peers(channel);
@@ -160,13 +160,28 @@ Status GpuPrograms::connect(const Program& program, GpuCall& call) {
   tutti_cuda_launch& launch = call.launch;
   for (uint32_t peer = 0; peer < launch.rank_count; ++peer) {
     if ((peers.senders >> peer & 1) == 0) continue;
-    TUTTI_ASSIGN(launch.links[peer].from, links_.offer({call.protocol, Lane::kCollective, launch.cta_count, peer}));
+    TUTTI_ASSIGN(const std::vector<transport::Ports> ports, ports_of(algorithm, peer));
+    TUTTI_ASSIGN(launch.links[peer].from,
+                 links_.offer({call.protocol, Lane::kCollective, launch.cta_count, peer, ports}));
   }
   for (uint32_t peer = 0; peer < launch.rank_count; ++peer) {
     if ((peers.receivers >> peer & 1) == 0) continue;
-    TUTTI_ASSIGN(launch.links[peer].to, links_.reach({call.protocol, Lane::kCollective, launch.cta_count, peer}));
+    TUTTI_ASSIGN(const std::vector<transport::Ports> ports, ports_of(algorithm, peer));
+    TUTTI_ASSIGN(launch.links[peer].to,
+                 links_.reach({call.protocol, Lane::kCollective, launch.cta_count, peer, ports}));
   }
   return {};
+}
+
+/// The ports of each channel of an algorithm; none for a peer of this host. The first call makes the connections of all
+/// CTAs, so the decision's number of channels plays no part.
+Result<std::vector<transport::Ports>> GpuPrograms::ports_of(uint32_t algorithm, uint32_t peer) const {
+  std::vector<transport::Ports> ports;
+  if (!links_.relayed(peer)) return ports;
+  for (uint32_t channel = 0; channel < selector_.choices().algorithms[algorithm].channels; ++channel) {
+    TUTTI_ASSIGN(ports.emplace_back(), plans_.ports(algorithm, channel, peer));
+  }
+  return ports;
 }
 
 Result<std::unique_ptr<GpuCall>> GpuPrograms::make(const Call& call, bool in_place) {
@@ -199,7 +214,7 @@ Result<std::unique_ptr<GpuCall>> GpuPrograms::make(const Call& call, bool in_pla
   if (launch.program_count > 1) {
     launch.programs = reinterpret_cast<const tutti_cuda_program*>(program->on_device.data());
   }
-  TUTTI_TRY(connect(*program, *made));
+  TUTTI_TRY(connect(*program, decision.algorithm, *made));
   program::set_one_hop(launch);
   return made;
 }

@@ -96,7 +96,8 @@ class GpuPrograms {
   Result<std::unique_ptr<GpuCall>> make_copies(const tuner::Decision& decision, const Call& call, bool in_place);
   Status begin(uint32_t protocol, transport::Lane lane, GpuCall& call);
   Status load(uint32_t protocol);
-  Status connect(const Program& program, GpuCall& call);
+  Status connect(const Program& program, uint32_t algorithm, GpuCall& call);
+  Result<std::vector<transport::Ports>> ports_of(uint32_t algorithm, uint32_t peer) const;
 
   Options options_;
   const tuner::Selector& selector_;

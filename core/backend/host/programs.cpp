@@ -5,7 +5,6 @@
 
 #include <algorithm>
 
-#include "plugin/loader.h"
 #include "program/passes/zero_copy.h"
 
 namespace tutti::backend {
@@ -29,21 +28,9 @@ Result<transport::Key> Programs::key(const program::Plan& plan, uint32_t peer, c
   transport::Key key{peer, message ? transport::Lane::kPointToPoint : transport::Lane::kCollective, plan.channel,
                      decision.protocol};
   if (message || !sends || fabric_.uses_shm(peer)) return key;
-  const tuner::Algorithm& algorithm = choices_.algorithms[decision.algorithm];
-  tutti_channel_nets mine{TUTTI_NO_NET, TUTTI_NO_NET};
-  tutti_channel_nets theirs = mine;
-  const auto ask = [&](uint32_t rank, uint32_t other, tutti_channel_nets& nets) -> Status {
-    plugin::take_failure_text();  // discards the text of an earlier call
-    const int32_t code = algorithm.ops->nets(algorithm.instance.get(), plan.channel, rank, other, &nets);
-    if (code == TUTTI_OK) return {};
-    return {code == TUTTI_AGAIN ? Code::kInternal : static_cast<Code>(code),
-            fmt::format("algorithm '{}' names no network devices for channel {} between ranks {} and {}: {}",
-                        algorithm.name, plan.channel, rank, other, plugin::take_reason())};
-  };
-  TUTTI_TRY(ask(plan.rank, peer, mine));
-  TUTTI_TRY(ask(peer, plan.rank, theirs));
-  key.device = mine.send;
-  key.peer_device = theirs.receive;
+  TUTTI_ASSIGN(const transport::Ports ports, plans_.ports(decision.algorithm, plan.channel, peer));
+  key.device = ports.device;
+  key.peer_device = ports.peer_device;
   return key;
 }
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <set>
 
 #include "log/log.h"
 #include "topology/discover.h"
@@ -52,7 +53,43 @@ void keep_ports(std::vector<topology::Pci>& devices, const std::vector<topology:
   }
 }
 
+void add_gpus(const std::vector<topology::Pci>& devices, std::set<topology::BusId>& gpus) {
+  for (const topology::Pci& device : devices) {
+    if (device.gpu) gpus.insert(device.bus);
+    add_gpus(device.children, gpus);
+  }
+}
+
+/// Places host ranks as `tutti search` does: in the order of the ranks, on the GPUs of the file in PCI order.
+Status stand_in(const topology::Document& file, std::vector<topology::RankPlace>& ranks) {
+  std::set<topology::BusId> gpus;
+  for (const topology::Cpu& cpu : file.cpus) add_gpus(cpu.pci, gpus);
+  if (gpus.size() < ranks.size()) {
+    return {Code::kConfig,
+            fmt::format("topology.host_ranks is 'gpu', but {} ranks of this host do not fit on {} GPUs of "
+                        "{}; start fewer ranks here, or describe a GPU for each rank",
+                        ranks.size(), gpus.size(), file.source)};
+  }
+  for (auto gpu = gpus.begin(); topology::RankPlace & rank : ranks) {
+    rank.on_gpu = true;
+    rank.gpu = *gpu++;
+  }
+  return {};
+}
+
 }  // namespace
+
+void place_on_gpus(std::vector<topology::RankPlace>& ranks, std::span<const std::string> addresses) {
+  std::set<topology::BusId> seen;
+  std::vector<topology::RankPlace> placed = ranks;
+  for (topology::RankPlace& rank : placed) {
+    const auto bus = topology::BusId::parse(addresses[rank.rank]);
+    if (!bus.ok() || !seen.insert(*bus).second) return;
+    rank.on_gpu = true;
+    rank.gpu = *bus;
+  }
+  ranks = std::move(placed);
+}
 
 std::optional<topology::Cpu> current_numa_node() {
   unsigned cpu = 0;
@@ -69,21 +106,27 @@ Result<topology::System> describe_machine(const MachineOptions& options) {
   topology::DiscoverOptions discovery;
   if (options.network != nullptr) discovery.nets = ports_of(*options.network);
   TUTTI_ASSIGN(topology::Document machine, topology::discover(discovery));
+  topology::BuildOptions build;
+  build.ranks = options.ranks;
+  if (options.stand_in && options.file.empty()) {
+    return Status(Code::kConfig,
+                  "topology.host_ranks is 'gpu', but no file gives the GPUs; name one in topology.file, or "
+                  "set topology.host_ranks to numa");
+  }
   if (!options.file.empty()) {
     TUTTI_ASSIGN(topology::Document file, topology::Document::load(options.file));
     for (topology::Cpu& cpu : file.cpus) {
       keep_ports(cpu.nics, discovery.nets);
       keep_ports(cpu.pci, discovery.nets);
     }
+    if (options.stand_in) TUTTI_TRY(stand_in(file, build.ranks));
     TUTTI_ASSIGN(machine, topology::merge(machine, file));
   }
-  topology::BuildOptions build;
-  build.ranks = options.ranks;
   build.networks = options.network != nullptr;
   build.host_gbs = options.host_gbs;
   auto system = topology::System::build(machine, build);
   const auto on_gpu = [](const topology::RankPlace& rank) { return rank.on_gpu; };
-  if (system.ok() || std::none_of(build.ranks.begin(), build.ranks.end(), on_gpu)) return system;
+  if (system.ok() || options.stand_in || std::none_of(build.ranks.begin(), build.ranks.end(), on_gpu)) return system;
   log::info("ranks are placed by NUMA nodes, not by GPUs: {}", system.status().text());
   for (topology::RankPlace& rank : build.ranks) rank.on_gpu = false;
   return topology::System::build(machine, build);

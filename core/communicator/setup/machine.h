@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -20,10 +21,16 @@ struct MachineOptions {
   const transport::Net* network = nullptr;  ///< whose devices are the ports; null: ranks of other machines do not exist
   std::vector<topology::RankPlace> ranks;   ///< ranks of this machine
   double host_gbs = 8;                      ///< between two ranks through memory
+  bool stand_in = false;                    ///< host ranks take the GPUs of the file, in PCI order
 };
 
+/// Places each rank on the GPU at its address; `addresses` has all ranks of the job. If an address is no PCI address,
+/// or two of `ranks` share a GPU, no place changes.
+void place_on_gpus(std::vector<topology::RankPlace>& ranks, std::span<const std::string> addresses);
+
 /// Discovers this machine, merges the file over it, and places the ranks. If GPUs of ranks are not found there, all
-/// ranks are placed by their NUMA nodes, and the log says so at info.
+/// ranks are placed by their NUMA nodes, and the log says so at info. kConfig: ranks stand in for GPUs, but the file
+/// does not have enough GPUs.
 Result<topology::System> describe_machine(const MachineOptions& options);
 
 }  // namespace tutti::communicator

@@ -9,7 +9,6 @@
 #include <cstring>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <thread>
 
 #include "backend/factory.h"
@@ -414,27 +413,15 @@ class Setup {
     for (uint32_t rank = 0; rank < nodes_.size(); ++rank) {
       if (nodes_[rank] == node) options.ranks.push_back({rank, false, {}, numa_of_rank_[rank]});
     }
-    place_on_gpus(options.ranks);
+    const backend::Device& device = state_.backend_->device();
+    // Data between GPUs that do not reach each other goes through the host.
+    if (on_gpu() && device.link == TUTTI_LINK_P2P) communicator::place_on_gpus(options.ranks, device.addresses);
+    options.stand_in = !on_gpu() && config_.text("topology.host_ranks") == "gpu";
     TUTTI_ASSIGN(auto system, communicator::describe_machine(options));
     system_ = std::make_unique<topology::System>(std::move(system));
     system_view_ = system_->view();
     topology_.system = &system_view_;
     return {};
-  }
-
-  /// If each rank has a GPU of its own, and all GPUs reach each other: otherwise data goes through the host.
-  void place_on_gpus(std::vector<topology::RankPlace>& ranks) const {
-    const backend::Device& device = state_.backend_->device();
-    if (!on_gpu() || node_count_ > 1 || device.link != TUTTI_LINK_P2P) return;
-    std::set<topology::BusId> seen;
-    std::vector<topology::RankPlace> placed = ranks;
-    for (topology::RankPlace& rank : placed) {
-      const auto bus = topology::BusId::parse(device.addresses[rank.rank]);
-      if (!bus.ok() || !seen.insert(*bus).second) return;
-      rank.on_gpu = true;
-      rank.gpu = *bus;
-    }
-    ranks = std::move(placed);
   }
 
   bool is_first_of_node() const {
@@ -448,7 +435,7 @@ class Setup {
       std::vector<std::byte> mine;
       if (is_first_of_node()) {  // one rank of each machine searches
         TUTTI_ASSIGN(const topology::NodeGraph graph, program::search(algorithm, topology_, rank));
-        log::info("{}: {}", algorithm.name, graph.summary());
+        log_channels(algorithm.name, graph);
         mine = graph.encode();
       }
       TUTTI_ASSIGN(const auto all, state_.bootstrap_->all_gather(mine, deadline_));
@@ -456,6 +443,14 @@ class Setup {
     }
     plan_files_.add_to(choices_, topology_, rank == 0);
     return {};
+  }
+
+  /// The channels as `tutti search` prints them.
+  void log_channels(const std::string& algorithm, const topology::NodeGraph& graph) const {
+    log::info("{}: {}", algorithm, graph.summary());
+    for (uint32_t channel = 0; channel < graph.channel_count(); ++channel) {
+      log::debug("{}: channel {:>2}: {}", algorithm, channel, topology::channel_text(graph, channel, *system_));
+    }
   }
 
   Status connect(const program::AlgorithmPlugin& plugin, const std::vector<std::vector<std::byte>>& found) {

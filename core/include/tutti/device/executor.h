@@ -69,7 +69,6 @@ class Executor {
       const uint64_t line = 64 / work_.element_bytes;
       const uint64_t even = (remaining_ + plan_.chunks - 1) / plan_.chunks;
       chunk_ = (even + line - 1) / line * line;
-      if (chunk_ > work_.chunk_elements) chunk_ = work_.chunk_elements;
     }
   }
 

@@ -91,7 +91,7 @@ typedef struct tutti_work {
   uint64_t count; /* elements of a block */
   uint64_t begin; /* the range of each block that this channel handles, in elements */
   uint64_t end;
-  uint64_t chunk_elements; /* elements of a chunk in every loop but the last */
+  uint64_t chunk_elements; /* elements of a chunk in every loop but the last; whole lines of 64 bytes */
   uint64_t slice_elements; /* elements of a slice: the content of one message */
   uint64_t scalar;  /* bits of one element: factor of every contribution read from the input (pre-multiplied sum) */
   uint32_t divisor; /* the final operation divides by this (average); 0: nothing to do */
