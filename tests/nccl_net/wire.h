@@ -20,7 +20,7 @@ enum Code : int { kOk = 0, kSystemError = 2, kInternalError = 3, kRemoteError = 
 
 constexpr uint64_t kMagic = 0x6d6f636b6e63636c;  // the first bytes of a connection, and of each message
 constexpr uint64_t kPiece = 64 << 10;
-constexpr int kPieces = 1;  // in one call: more may take longer than rule NET-35 allows
+constexpr int kPieces = 2;  // in one call: more may take longer than rule NET-35 allows
 constexpr size_t kMostRequests = 8;
 constexpr int kRefuseEvery = 3;  // posts
 
