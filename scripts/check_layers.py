@@ -27,6 +27,8 @@ LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}
 # Headers of the core that one plugin includes: (plugin, prefix) -> why.
 PLUGIN_EXCEPTIONS = {
     ("tuner-table", "tuner-model/"): "what the table does not cover goes by the model, compiled into both plugins",
+    ("tuner-nccl", "tuner-model/"): "the model predicts the times that a plugin of NCCL changes",
+    ("tuner-nccl", "net-nccl/"): "plugins of NCCL have one kind of file and one log, compiled into both plugins",
 }
 
 # Headers that know a device, and the files that may include them.

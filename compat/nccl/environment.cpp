@@ -103,6 +103,11 @@ std::optional<std::string> without_p2p(std::string_view text) {
   return text == "1" ? std::optional<std::string>("shm") : std::nullopt;
 }
 
+/// NCCL_TUNER_PLUGIN names one file; "none" stands for NCCL's own tuner.
+std::optional<std::string> tuner(std::string_view text) {
+  return text == "none" ? "" : fmt::format("[nccl:{}]", text);
+}
+
 struct Variable {
   const char* name;
   const char* key;
@@ -120,6 +125,7 @@ constexpr std::array kVariables = {
     Variable{"NCCL_PROTO", "protocol", protocol},
     Variable{"NCCL_P2P_DISABLE", "transport", without_p2p},
     Variable{"NCCL_BUFFSIZE", "p2p.slot_size", slot_size},
+    Variable{"NCCL_TUNER_PLUGIN", "plugins.tuner", tuner},
     Variable{"NCCL_TOPO_FILE", "topology.file", as_it_is},
     Variable{"NCCL_HOSTID", "host", as_it_is},
 };

@@ -146,22 +146,24 @@ Status Plugin::declare(const Image& image, config::Config& config) {
   return added.with_context("TUTTI-P07");
 }
 
-/// The file of code that a network loads. The configuration names it in the setting `file`, or as NAME:FILE.
+/// The file that a network or a tuner reads. The configuration names it in the setting `file`, or as NAME:FILE. A
+/// shared object is code, and has to be as trusted as a plugin.
 Status Plugin::set_file(const std::string& file, const std::string& trust) {
-  if (kind() != Kind::kNetwork) return {};
   const auto setting = std::find_if(settings_.begin(), settings_.end(), [](const Setting& one) {
     return one.name == "file" && one.type == config::Type::kText;
   });
   if (setting == settings_.end()) {
     if (file.empty()) return {};
-    return {Code::kConfig, fmt::format("TUTTI-P07 the network '{}' loads no file: it has no setting 'file'; write '{}' "
+    return {Code::kConfig, fmt::format("TUTTI-P07 the {} '{}' loads no file: it has no setting 'file'; write '{}' "
                                        "instead of '{}:{}'",
-                                       name(), name(), name(), file)};
+                                       to_string(kind()), name(), name(), name(), file)};
   }
   if (!file.empty()) setting->value.text = file;
-  const std::string& named = setting->value.text;
-  if (named.find('/') == std::string::npos) return {};  // the dynamic linker looks for it
-  return config::check_trust(named, fmt::format("TUTTI-P09 the file of the network '{}',", name()), trust);
+  const std::filesystem::path named = setting->value.text;
+  const bool is_code = named.filename().string().find(".so") != std::string::npos;
+  if (!is_code || !named.has_parent_path()) return {};  // the dynamic linker looks for a file without a folder
+  return config::check_trust(named, fmt::format("TUTTI-P09 the file of the {} '{}',", to_string(kind()), name()),
+                             trust);
 }
 
 Result<std::shared_ptr<Plugin>> Plugin::open(std::shared_ptr<Image> image, config::Config& config,

@@ -44,7 +44,7 @@ class Plugin {
   /// Declares the plugin's settings in `config`. P07.
   static Status declare(const Image& image, config::Config& config);
   /// Declares the plugin's settings in `config` and opens it. P07 settings, P08 open failed, P09 other users may change
-  /// the file that a network loads. `file`: replaces the value of a network's setting `file`; empty: replaces nothing.
+  /// the code that the plugin itself loads. `file`: replaces the value of the setting `file`; empty: replaces nothing.
   static Result<std::shared_ptr<Plugin>> open(std::shared_ptr<Image> image, config::Config& config,
                                               const std::string& file = {});
   ~Plugin();

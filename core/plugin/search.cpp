@@ -51,7 +51,8 @@ Reference reference_of(Kind kind, const std::string& named) {
   const bool is_name = !name.empty() && std::all_of(name.begin(), name.end(), [](unsigned char letter) {
     return std::isalnum(letter) != 0 || letter == '_';
   });
-  if (kind != Kind::kNetwork || colon == std::string::npos || !is_name) return {named, {}};
+  const bool may_have_file = kind == Kind::kNetwork || kind == Kind::kTuner;
+  if (!may_have_file || colon == std::string::npos || !is_name) return {named, {}};
   return {name, named.substr(colon + 1)};
 }
 

@@ -11,8 +11,8 @@
 
 namespace tutti::plugin {
 
-/// A plugin as the configuration names it: by its name, by its absolute path, or, a network only, as NAME:FILE. The
-/// last form is the network NAME, which itself loads FILE: the value of its setting `file`.
+/// A plugin as the configuration names it: by its name, by its absolute path, or, a network or a tuner only, as
+/// NAME:FILE. The last form is the plugin NAME, which itself reads FILE: the value of its setting `file`.
 struct Reference {
   std::string plugin;  ///< a name or an absolute path
   std::string file;    ///< empty: none

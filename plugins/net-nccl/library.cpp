@@ -3,15 +3,22 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <map>
 #include <utility>
 
+#include "file.h"
+
 namespace tutti::net_nccl {
 namespace {
 
-constexpr const char* kSetting = "settings.net.nccl.file";
+constexpr PluginKind kNetworks = {.word = "network",
+                                  .type = "net",
+                                  .symbol = "ncclNetPlugin_v",
+                                  .setting = "settings.net.nccl.file",
+                                  .newest = kNewestVersion,
+                                  .oldest = kOldestVersion,
+                                  .since = "2.13"};
 
 /// The loaded files of this process, by handle of the dynamic linker.
 struct Loaded {
@@ -23,110 +30,23 @@ Loaded& loaded() {
   return all;
 }
 
-std::string symbol_of(int version) {
-  return fmt::format("ncclNetPlugin_v{}", version);
-}
-
-std::string file_of(const std::string& named) {
-  const bool is_file = named.find('/') != std::string::npos || (named.starts_with("lib") && named.ends_with(".so"));
-  return is_file ? named : fmt::format("libnccl-net-{}.so", named);
-}
-
-/// The path that the dynamic linker has found.
-std::string path_of(void* symbol, const std::string& file) {
-  Dl_info info{};
-  return dladdr(symbol, &info) != 0 && info.dli_fname != nullptr ? std::string(info.dli_fname) : file;
-}
-
-Status no_file(const std::string& file, const char* reason) {
-  return {Code::kNotFound,
-          fmt::format("the NCCL network plugin {} does not load: {}; {} must be a path, or NAME for a file "
-                      "libnccl-net-NAME.so in LD_LIBRARY_PATH",
-                      file, reason == nullptr ? "no reason given" : reason, kSetting)};
-}
-
-Status no_table(void* handle, const std::string& file) {
-  std::vector<std::string> wanted;
-  for (int version = kNewestVersion; version >= kOldestVersion; --version) wanted.push_back(symbol_of(version));
-  std::string found;
-  for (int version = kOldestVersion - 1; version > 0 && found.empty(); --version) {
-    if (dlsym(handle, symbol_of(version).c_str()) != nullptr) found = symbol_of(version);
-  }
-  return {Code::kVersionMismatch,
-          fmt::format("{} has no table of a network plugin: looked for {}{}; get a build of the plugin for NCCL 2.13 "
-                      "or newer, or name a different file in {}",
-                      file, fmt::join(wanted, ", "),
-                      found.empty() ? "" : fmt::format("; it has {}, which is too old", found), kSetting)};
-}
-
-Code code_of(int nccl_code) {
-  switch (nccl_code) {
-    case kNcclCudaError:
-      return Code::kDevice;
-    case kNcclSystemError:
-      return Code::kSystem;
-    case kNcclInvalidArgument:
-      return Code::kInvalidArgument;
-    case kNcclInvalidUsage:
-      return Code::kFailedPrecondition;
-    case kNcclRemoteError:
-      return Code::kRemote;
-    case kNcclTimeout:
-      return Code::kTimeout;
-    default:
-      return Code::kInternal;
-  }
-}
-
 }  // namespace
 
-std::string name_of(int nccl_code) {
-  switch (nccl_code) {
-    case kNcclCudaError:
-      return "ncclUnhandledCudaError";
-    case kNcclSystemError:
-      return "ncclSystemError";
-    case kNcclInternalError:
-      return "ncclInternalError";
-    case kNcclInvalidArgument:
-      return "ncclInvalidArgument";
-    case kNcclInvalidUsage:
-      return "ncclInvalidUsage";
-    case kNcclRemoteError:
-      return "ncclRemoteError";
-    case kNcclInProgress:
-      return "ncclInProgress";
-    case kNcclTimeout:
-      return "ncclTimeout";
-    default:
-      return fmt::format("code {}", nccl_code);
-  }
-}
-
 Result<std::shared_ptr<Library>> Library::load(const std::string& named) {
-  const std::string file = file_of(named);
   Loaded& all = loaded();
   const std::lock_guard lock(all.mutex);
-  void* const handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (handle == nullptr) return no_file(file, dlerror());
-  if (const auto known = all.libraries.find(handle); known != all.libraries.end()) {
-    dlclose(handle);  // opened a second time
+  TUTTI_ASSIGN(const PluginFile file, open_file(kNetworks, named));
+  if (const auto known = all.libraries.find(file.handle); known != all.libraries.end()) {
+    dlclose(file.handle);  // opened a second time
     return known->second;
   }
-  for (int version = kNewestVersion; version >= kOldestVersion; --version) {
-    void* const table = dlsym(handle, symbol_of(version).c_str());
-    if (table == nullptr) continue;
-    auto library = std::make_shared<Library>(path_of(table, file), make_adapter(version, table));
-    all.libraries.emplace(handle, library);
-    return library;
-  }
-  Status failure = no_table(handle, file);
-  dlclose(handle);
-  return failure;
+  auto library = std::make_shared<Library>(file.path, make_adapter(file.version, file.table));
+  all.libraries.emplace(file.handle, library);
+  return library;
 }
 
 std::string Library::place() const {
-  return fmt::format("'{}' ({}, {})", adapter_->name(), file_, symbol_of(adapter_->version()));
+  return fmt::format("'{}' ({}, {}{})", adapter_->name(), file_, kNetworks.symbol, adapter_->version());
 }
 
 Status Library::begin(const Sink& sink, uint64_t communicator, void** context, std::vector<Device>& devices) {

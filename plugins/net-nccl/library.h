@@ -13,9 +13,6 @@
 
 namespace tutti::net_nccl {
 
-/// "ncclRemoteError".
-std::string name_of(int nccl_code);
-
 /// Threads: any. All users of a file in this process share one object, because the plugin's own state is one per
 /// process. The file stays loaded: threads of the plugin may run in it.
 class Library {

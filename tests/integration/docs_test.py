@@ -51,7 +51,7 @@ NOT_RUN = (
     not_run("installs packages and builds", r"^\./dev "),
     not_run("needs libnccl.so.2 of a build with CUDA", r"^ldd |build/cuda/lib/nccl"),
     not_run("needs a GPU", r"^(build/(release|cuda)/bin/)?tutti .*--device cuda", NO_GPU),
-    not_run("needs a network plugin of NCCL", r"network=nccl:/opt/",
+    not_run("needs a plugin of NCCL", r"(network=|tuner=\[)nccl:/opt/",
             re.compile(r"plugin /opt/\S+ does not load: /opt/\S+: cannot open shared object file")),
     not_run("install_test.sh builds the example", r"^cmake -B build "),
 )

@@ -39,6 +39,9 @@ if(TARGET tutti-algo-ring AND TARGET tutti-algo-tree AND TARGET tutti-algo-direc
   tutti_test(costs_test SOURCES ${here}/costs_test.cpp ${here}/plan_support.cpp)
   tutti_test(tuner_table_test SOURCES ${here}/tuner_table_test.cpp ${here}/plan_support.cpp)
   add_dependencies(tuner_table_test tutti-tuner-table)
+  tutti_test(nccl_cost_table_test SOURCES ${here}/nccl_cost_table_test.cpp
+             ${PROJECT_SOURCE_DIR}/plugins/tuner-nccl/cost_table.cpp)
+  target_include_directories(nccl_cost_table_test PRIVATE ${PROJECT_SOURCE_DIR}/plugins)
   tutti_test(as_copies_test SOURCES ${here}/as_copies_test.cpp ${here}/plan_support.cpp)
   target_include_directories(tuner_model_test PRIVATE ${PROJECT_SOURCE_DIR}/plugins)
   target_include_directories(selector_test PRIVATE ${PROJECT_SOURCE_DIR}/plugins)

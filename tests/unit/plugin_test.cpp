@@ -321,7 +321,7 @@ TEST(Search, FirstDirectoryCountsAndFailuresNameAll) {
                     HasSubstr(kPlugins.string()), HasSubstr("did you mean 'ring'?")));
 }
 
-TEST(Search, NetworksMayBeNamedWithAFile) {
+TEST(Search, NetworksAndTunersMayBeNamedWithAFile) {
   const auto parts = [](Kind kind, const std::string& named) {
     const Reference reference = reference_of(kind, named);
     return std::pair(reference.plugin, reference.file);
@@ -329,6 +329,7 @@ TEST(Search, NetworksMayBeNamedWithAFile) {
   using Parts = std::pair<std::string, std::string>;
   EXPECT_EQ(parts(Kind::kNetwork, "nccl:/opt/x.so"), Parts("nccl", "/opt/x.so"));
   EXPECT_EQ(parts(Kind::kNetwork, "nccl:a:b"), Parts("nccl", "a:b"));
+  EXPECT_EQ(parts(Kind::kTuner, "table:mine.yaml"), Parts("table", "mine.yaml"));
   EXPECT_EQ(parts(Kind::kNetwork, "nccl"), Parts("nccl", ""));
   EXPECT_EQ(parts(Kind::kNetwork, "/a:b/tutti-net-x.so"), Parts("/a:b/tutti-net-x.so", ""));
   EXPECT_EQ(parts(Kind::kNetwork, ":x"), Parts(":x", ""));

@@ -29,8 +29,8 @@
 // the host. The GPU reads received data after the `flush` that follows the receive, or after the receive if the plugin
 // has no TUTTI_NET_CAP_FLUSH. A flush concerns only the memory that it names.
 //
-// Files of code. A text setting "file" names a file of code that the plugin loads in `open`. The configuration may also
-// give it as NETWORK:FILE. The host checks a path against plugins.trust before `open`.
+// Files of code. A text setting "file" may name a shared object that the plugin loads in `open`. The configuration may
+// also give it as NETWORK:FILE. The host checks a path against plugins.trust before `open`.
 #pragma once
 
 #include "tutti/plugin/abi.h"
