@@ -348,6 +348,23 @@ TEST(Rotation, BlocksMoveWithTheirRanks) {
   EXPECT_EQ(rotation.chunk(TUTTI_BUFFER_INPUT, 1, 2), 1u) << "the input has one block";
 }
 
+TEST(Rotation, NamesTheFirstDifference) {
+  constexpr uint32_t kRanks = 4;
+  const Plan zero = written(TUTTI_ALL_REDUCE, kRanks, 0, kRanks, [](PlanBuilder& plan, uint32_t rank) {
+    plan.step().own(Buffer::kInput, rank).send(1);
+    plan.step().recv(3).own(Buffer::kInput, 3).to_output(3);
+  });
+  const program::Rotation rotation = required(program::rotation_of(zero, 1, 0));
+  const Plan two = required(program::image(rotation, zero, 2));
+  EXPECT_EQ(program::differs_from_image(rotation, zero, two), "");
+  Plan changed = two;
+  changed.steps[0].source_chunk = 1;
+  EXPECT_THAT(program::differs_from_image(rotation, zero, changed), HasSubstr("step 0: its source chunk"));
+  changed = two;
+  changed.peers[changed.steps[1].recv_begin].rank = 0;
+  EXPECT_THAT(program::differs_from_image(rotation, zero, changed), HasSubstr("step 1: the list of its senders"));
+}
+
 TEST(Rotation, OfAllRanksMustBeNone) {
   const Plan plan = written(TUTTI_ALL_REDUCE, 3, 0, 4, [](PlanBuilder&, uint32_t) {});
   EXPECT_EQ(program::rotation_of(plan, 1, 0).status().text(),
