@@ -43,15 +43,24 @@ std::optional<std::string> level(std::string_view text) {
   return std::nullopt;
 }
 
+/// The items of a list with commas, without empty items.
+std::vector<std::string_view> items_of(std::string_view text) {
+  std::vector<std::string_view> items;
+  while (!text.empty()) {
+    const size_t comma = std::min(text.find(','), text.size());
+    if (comma > 0) items.push_back(text.substr(0, comma));
+    text.remove_prefix(std::min(comma + 1, text.size()));
+  }
+  return items;
+}
+
 /// "^docker,lo" excludes both, and "=a,b" means both exactly; Tutti has a mark at each entry.
 std::optional<std::string> interfaces_list(std::string_view text) {
   const size_t marks = std::min(text.find_first_not_of("^="), text.size());
   const std::string_view mark = text.substr(0, marks);
   std::string out = "[";
-  for (std::string_view rest = text.substr(marks); !rest.empty();) {
-    const size_t comma = std::min(rest.find(','), rest.size());
-    if (comma > 0) out += fmt::format("{}{}{}", out.size() > 1 ? ", " : "", mark, rest.substr(0, comma));
-    rest.remove_prefix(std::min(comma + 1, rest.size()));
+  for (const std::string_view item : items_of(text.substr(marks))) {
+    out += fmt::format("{}{}{}", out.size() > 1 ? ", " : "", mark, item);
   }
   return out + "]";
 }
@@ -156,11 +165,8 @@ void name_those_without_effect() {
 /// The networks nccl:FILE of NCCL_NET_PLUGIN, a list with commas; "none" stands for no plugin.
 std::vector<std::string> networks_of_files(std::string_view text) {
   std::vector<std::string> out;
-  while (!text.empty()) {
-    const size_t comma = std::min(text.find(','), text.size());
-    const std::string_view file = text.substr(0, comma);
-    if (!file.empty() && file != "none") out.push_back(fmt::format("nccl:{}", file));
-    text.remove_prefix(std::min(comma + 1, text.size()));
+  for (const std::string_view file : items_of(text)) {
+    if (file != "none") out.push_back(fmt::format("nccl:{}", file));
   }
   return out;
 }
