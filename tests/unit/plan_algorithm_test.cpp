@@ -120,10 +120,12 @@ TEST(PlanCost, AnEarlyMessageShortensNoPath) {
 
 TEST(PlanCost, SendsOfAGatherStepDoNotWaitForItsReceives) {
   const auto write = [](sdk::PlanBuilder& plan, uint32_t rank) {
-    if (rank == 1) plan.step().own(sdk::Buffer::kInput, 0).send(0).gather(0, 0);
-    if (rank == 1) return;
-    plan.step().own(sdk::Buffer::kInput, 0).send(1);
-    plan.step().recv(1).to_output(0);
+    if (rank == 1) {
+      plan.step().own(sdk::Buffer::kInput, 0).send(0).gather(0, 0);
+    } else {
+      plan.step().own(sdk::Buffer::kInput, 0).send(1);
+      plan.step().recv(1).to_output(0);
+    }
   };
   EXPECT_EQ(hops_of(2, write), 1u);
 }
