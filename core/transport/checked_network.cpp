@@ -7,8 +7,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
 #include <ctime>
+#include <memory>
 #include <utility>
 
 #include "log/log.h"
@@ -84,14 +86,24 @@ std::string contradiction(const tutti_net_properties& p, uint64_t capabilities) 
   return {};
 }
 
+/// The time that the calling thread was ready to run while other threads had the processors.
+/// It is 0 if the kernel keeps no account of it.
+std::chrono::nanoseconds time_in_run_queue() {
+  const std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen("/proc/thread-self/schedstat", "re"), std::fclose);
+  unsigned long long running = 0, ready = 0;
+  if (!file || std::fscanf(file.get(), "%llu %llu", &running, &ready) != 2) return {};
+  return std::chrono::nanoseconds(ready);
+}
+
 /// Measures whether `connect` or `accept` sleeps.
 class SleepMeter {
  public:
-  SleepMeter() : waits_(waits()), cpu_(cpu()), wall_(Clock::now()) {}
-  /// The time that the thread slept.
+  SleepMeter() : waits_(waits()), ready_(time_in_run_queue()), cpu_(cpu()), wall_(Clock::now()) {}
+  /// The time that the thread slept. A thread that waits for a processor does not sleep.
   std::chrono::nanoseconds slept() const {
     const auto wall = Clock::now() - wall_;
-    return wall < kConnectSleep || waits() == waits_ ? std::chrono::nanoseconds(0) : wall - (cpu() - cpu_);
+    if (wall < kConnectSleep || waits() == waits_) return {};
+    return wall - (cpu() - cpu_) - (time_in_run_queue() - ready_);
   }
 
  private:
@@ -106,6 +118,7 @@ class SleepMeter {
     return std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec);
   }
   long waits_;
+  std::chrono::nanoseconds ready_;
   std::chrono::nanoseconds cpu_;
   Clock::time_point wall_;
 };
