@@ -9,6 +9,7 @@
 #   blocks   bench/gpu_blocks.py: bandwidth by thread blocks
 #   start    time and device memory of communicators, beside NCCL
 #   network  two pretended hosts over TCP on the loopback, beside NCCL's socket transport; scripts/gpu_network.sh
+#   kit      `tutti plugin test`: the rules that need a GPU
 #   clients  scripts/clients_check.sh
 # Environment: BUILD (build/cuda), OUT (a folder for tables and logs; a new one), GPUS (all), TUNE_S (125), MAX (4G).
 # Prints the tables. Exit code: 1 if a step failed, 77 if there is no GPU.
@@ -69,6 +70,17 @@ start() {
   grep -iE "start|memory|MiB" "$out/start.log" | cut -c 1-200
   return "$code"
 }
+kit() {
+  local name code=0
+  for name in simple ll ll128 copy; do
+    timeout 250 "$build/bin/tutti" plugin test "$name" --rule gpus || code=1
+  done
+  for name in device device_flushed; do
+    timeout 100 "$build/bin/tutti" plugin test "$name" --rule device-memory --where process \
+      --set "plugins.path=[$build/tests/networks]" || code=1
+  done
+  return "$code"
+}
 network() {
   local collective code=0 sockets=(NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1 NCCL_IB_DISABLE=1 NCCL_NET=Socket)
   for collective in all_reduce all_gather broadcast send_recv; do
@@ -88,7 +100,7 @@ for step in "$@"; do
   case $step in
     build) build_all ;;
     check) LOGS=$out/check TOTAL=${CHECK_S:-240} scripts/gpu_tests.sh "$build" ;;
-    tune | compare | blocks | start | network) "$step" ;;
+    tune | compare | blocks | start | network | kit) "$step" ;;
     clients) PREBUILT=1 RANKS="${RANKS:-1 2 4 8}" scripts/clients_check.sh "$build" ;;
     *) echo "there is no step '$step'"; exit 1 ;;
   esac || { failed=1; echo "FAILED: $step"; }

@@ -33,6 +33,33 @@ constexpr std::string_view to_string(Kind kind) {
   return kNames[index < kNames.size() ? index : 0];
 }
 
+/// A version of the ABI of a kind of plugins.
+struct Abi {
+  uint32_t major = 0;
+  uint32_t minor = 0;
+  friend bool operator==(const Abi&, const Abi&) = default;
+};
+
+/// The ABI of a kind that this host has.
+constexpr Abi abi_of(Kind kind) {
+  switch (kind) {
+    case Kind::kAlgorithm:
+      return {TUTTI_ALGORITHM_ABI_MAJOR, TUTTI_ALGORITHM_ABI_MINOR};
+    case Kind::kProtocol:
+      return {TUTTI_PROTOCOL_ABI_MAJOR, TUTTI_PROTOCOL_ABI_MINOR};
+    case Kind::kNetwork:
+      return {TUTTI_NETWORK_ABI_MAJOR, TUTTI_NETWORK_ABI_MINOR};
+    case Kind::kTuner:
+      return {TUTTI_TUNER_ABI_MAJOR, TUTTI_TUNER_ABI_MINOR};
+  }
+  return {};
+}
+
+/// Whether a host of ABI `host` takes a plugin of ABI `plugin`. ABI 0.x is not stable: versions must be equal.
+constexpr bool takes(Abi host, Abi plugin) {
+  return host.major == 0 ? plugin == host : plugin.major == host.major && plugin.minor <= host.minor;
+}
+
 /// "tutti-net-ib.so".
 inline std::string file_name(Kind kind, std::string_view name) {
   return std::string("tutti-").append(short_name(kind)).append("-").append(name).append(".so");

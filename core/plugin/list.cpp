@@ -42,9 +42,8 @@ std::vector<Listed> list(const config::Config& config, bool open) {
       listed.refused = note.status().text();
     } else {
       listed.note = *note;
-      if (note->abi_major != TUTTI_ABI_MAJOR || note->abi_minor != TUTTI_ABI_MINOR) {
-        listed.refused = fmt::format("is built for plugin ABI {}.{}; this Tutti speaks {}.{}", note->abi_major,
-                                     note->abi_minor, TUTTI_ABI_MAJOR, TUTTI_ABI_MINOR);
+      if (std::string refused = refused_abi(*note); !refused.empty()) {
+        listed.refused = std::move(refused);
       } else if (file.filename() != file_name(note->kind, note->name)) {
         listed.refused = fmt::format("should be named {}", file_name(note->kind, note->name));
       } else if (!first) {

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <boost/dll/shared_library.hpp>
 #include <cstdlib>
+#include <cstring>
 
 #include "config/trust.h"
 #include "log/log.h"
@@ -50,15 +51,15 @@ Status check_note(Kind kind, const std::string& name, const std::filesystem::pat
                   fmt::format("calls itself '{}' in its note; its file should be named {}", note.name,
                               file_name(note.kind, note.name)));
   }
-  // ABI 0.x is not stable yet: only the exact version is known to fit.
-  if (note.abi_major != TUTTI_ABI_MAJOR || note.abi_minor != TUTTI_ABI_MINOR) {
-    return refuse(
-        "TUTTI-P04", file,
-        fmt::format("is built for plugin ABI {}.{}; this Tutti {} speaks {}.{}; get a build of the plugin for it",
-                    note.abi_major, note.abi_minor, TUTTI_VERSION, TUTTI_ABI_MAJOR, TUTTI_ABI_MINOR));
-  }
-  return {};
+  const std::string refused = refused_abi(note);
+  return refused.empty() ? Status() : refuse("TUTTI-P04", file, refused);
 }
+
+/// The bytes of tutti_plugin in its first version. They contain each field that a host needs.
+constexpr size_t kSmallestTable = offsetof(tutti_plugin, ops) + sizeof(void*);
+
+/// The same of tutti_config_key.
+constexpr size_t kSmallestKey = offsetof(tutti_config_key, maximum) + sizeof(int64_t);
 
 class LoadedImage : public Image {
  public:
@@ -89,32 +90,50 @@ class LoadedImage : public Image {
     if (const int32_t code = entry(&table_); code != TUTTI_OK) {
       return broken(file_, fmt::format("refuses to describe itself: {}", to_string(static_cast<Code>(code))));
     }
-    return check_table();
+    TUTTI_TRY(check_table());
+    // Entries beyond the plugin's table are null, not memory behind it.
+    ops_ = whole_table(note_.kind, table_.ops);
+    table_.ops = ops_.data();
+    return {};
   }
 
  private:
   Status check_table() const {
-    if (table_.struct_size < sizeof(tutti_plugin)) {
+    if (table_.struct_size < kSmallestTable) {
       return broken(file_, fmt::format("has a table of {} bytes where {} are needed (PLG-5)", table_.struct_size,
-                                       sizeof(tutti_plugin)));
+                                       kSmallestTable));
     }
     if (table_.kind != static_cast<uint32_t>(note_.kind) || view(table_.name) != note_.name ||
-        table_.abi_major != note_.abi_major || table_.abi_minor != note_.abi_minor ||
-        view(table_.version) != note_.version) {
+        Abi{table_.abi_major, table_.abi_minor} != note_.abi || view(table_.version) != note_.version) {
       return broken(file_,
                     fmt::format("is {} '{}' {}, ABI {}.{}, in its table and {} '{}' {}, ABI {}.{}, in its note (PLG-2)",
                                 to_string(static_cast<Kind>(table_.kind)), view(table_.name), view(table_.version),
                                 table_.abi_major, table_.abi_minor, to_string(note_.kind), note_.name, note_.version,
-                                note_.abi_major, note_.abi_minor));
+                                note_.abi.major, note_.abi.minor));
     }
     if (table_.open == nullptr || table_.close == nullptr) return broken(file_, "has no open or no close");
-    if (table_.config_keys == nullptr && table_.config_key_count != 0)
-      return broken(file_, "has settings at address 0");
+    TUTTI_TRY(check_keys());
     const std::string missing = missing_entry(note_.kind, table_.capabilities, table_.ops);
     return missing.empty() ? Status() : broken(file_, fmt::format("cannot be used: {}", missing));
   }
 
+  Status check_keys() const {
+    if (table_.config_keys == nullptr && table_.config_key_count != 0)
+      return broken(file_, "has settings at address 0");
+    const auto* at = reinterpret_cast<const char*>(table_.config_keys);
+    for (uint64_t i = 0; i < table_.config_key_count; ++i) {
+      const uint32_t bytes = size_of_struct(at);
+      if (bytes < kSmallestKey || bytes % alignof(tutti_config_key) != 0) {
+        return broken(file_, fmt::format("has a setting {} of {} bytes where at least {} are needed (PLG-5)", i, bytes,
+                                         kSmallestKey));
+      }
+      at += bytes;
+    }
+    return {};
+  }
+
   boost::dll::shared_library library_;
+  std::vector<uint64_t> ops_;
 };
 
 }  // namespace
@@ -133,12 +152,23 @@ Result<std::shared_ptr<Image>> Image::load(Kind kind, const std::string& name, c
   return std::shared_ptr<Image>(std::move(image));
 }
 
-std::vector<config::Key> Image::settings() const {
-  std::vector<config::Key> keys;
-  for (uint64_t i = 0; i < table_.config_key_count; ++i) {
-    keys.push_back(config::plugin_key(short_name(note_.kind), note_.name, table_.config_keys[i]));
+std::vector<tutti_config_key> Image::declared() const {
+  std::vector<tutti_config_key> keys(table_.config_key_count);
+  const auto* at = reinterpret_cast<const char*>(table_.config_keys);
+  for (tutti_config_key& key : keys) {
+    const uint32_t bytes = size_of_struct(at);
+    std::memcpy(&key, at, std::min<size_t>(bytes, sizeof key));
+    at += bytes;
   }
   return keys;
+}
+
+std::vector<config::Key> Image::settings() const {
+  std::vector<config::Key> settings;
+  for (const tutti_config_key& key : declared()) {
+    settings.push_back(config::plugin_key(short_name(note_.kind), note_.name, key));
+  }
+  return settings;
 }
 
 Status Plugin::declare(const Image& image, config::Config& config) {
@@ -172,8 +202,9 @@ Result<std::shared_ptr<Plugin>> Plugin::open(std::shared_ptr<Image> image, confi
   const tutti_plugin& table = plugin->image_->table();
   TUTTI_TRY(declare(*plugin->image_, config));
   const std::vector<config::Key> keys = plugin->image_->settings();
-  for (uint64_t i = 0; i < table.config_key_count; ++i) {
-    Setting setting{std::string(view(table.config_keys[i].name)), keys[i].type, config.value(keys[i].name), {}};
+  const std::vector<tutti_config_key> declared = plugin->image_->declared();
+  for (size_t i = 0; i < keys.size(); ++i) {
+    Setting setting{std::string(view(declared[i].name)), keys[i].type, config.value(keys[i].name), {}};
     plugin->settings_.push_back(std::move(setting));
   }
   TUTTI_TRY(plugin->set_file(file, config.text("plugins.trust")));
@@ -183,8 +214,14 @@ Result<std::shared_ptr<Plugin>> Plugin::open(std::shared_ptr<Image> image, confi
   for (Setting& setting : plugin->settings_) {
     for (const std::string& item : setting.value.list) setting.list.push_back({item.data(), item.size()});
   }
-  plugin->host_ = {sizeof(tutti_host), TUTTI_ABI_MAJOR, TUTTI_ABI_MINOR, plugin.get(),
-                   log_thunk,          fail_thunk,      config_thunk};
+  const Abi abi = abi_of(plugin->kind());
+  plugin->host_ = {sizeof(tutti_host),
+                   static_cast<uint16_t>(abi.major),
+                   static_cast<uint16_t>(abi.minor),
+                   plugin.get(),
+                   log_thunk,
+                   fail_thunk,
+                   config_thunk};
   take_failure_text();
   if (const int32_t code = table.open(&plugin->host_, &plugin->self_); code != TUTTI_OK) {
     return Status(

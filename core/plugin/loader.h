@@ -29,7 +29,8 @@ class Image {
   const Note& note() const { return note_; }
   const std::filesystem::path& file() const { return file_; }
   const tutti_plugin& table() const { return table_; }
-  /// The settings that it declares.
+  /// The settings that it declares: as the plugin gives them, and as the configuration names them.
+  std::vector<tutti_config_key> declared() const;
   std::vector<config::Key> settings() const;
 
  protected:
@@ -89,6 +90,12 @@ std::string take_failure_text();
 std::string take_failure_text_of(const void* self);
 /// take_failure_text(), or a sentence that names the rule which the plugin breaks by giving no text.
 std::string take_reason();
+
+/// The `struct_size` of a struct of the ABI.
+uint32_t size_of_struct(const void* address);
+
+/// A plugin's table of operations in the size that this host knows: entries beyond the plugin's table are null.
+std::vector<uint64_t> whole_table(Kind kind, const void* ops);
 
 /// The missing entry in a kind's table of operations: a mandatory entry, or an entry that a claimed capability names
 /// (PLG-8). Empty: none is missing.

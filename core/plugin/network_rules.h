@@ -70,6 +70,8 @@ inline constexpr std::array kNetworkRules = {
                 "A [progress] entry does not sleep for 20 ms, and takes at most 100 µs in the median."},
     NetworkRule{"NET-36", "arm", "arm loses no wake-up: the descriptor becomes readable when a message comes."},
     NetworkRule{"NET-37", "arm-sleeps", "arm returns TUTTI_OK while nothing comes."},
+    NetworkRule{"NET-38", "device-memory",
+                "If a device registers TUTTI_MEMORY_CUDA, messages between memory of GPUs arrive whole."},
 };
 
 /// The rule "NET-<number>", with 1 <= number <= kNetworkRules.size().

@@ -80,8 +80,7 @@ Result<Note> decode(const tutti_plugin_note& note) {
   Note out{static_cast<Kind>(note.kind),
            text_of(note.name, sizeof note.name),
            text_of(note.version, sizeof note.version),
-           note.abi_major,
-           note.abi_minor,
+           {note.abi_major, note.abi_minor},
            note.cuda_major,
            text_of(note.architectures, sizeof note.architectures)};
   if (!printable(out.name) || !printable(out.version) || !printable(out.architectures)) {
@@ -113,6 +112,14 @@ Result<std::optional<Note>> find_note(const Image& image, uint64_t offset, uint6
 }
 
 }  // namespace
+
+std::string refused_abi(const Note& note) {
+  const Abi host = abi_of(note.kind);
+  if (takes(host, note.abi)) return {};
+  return fmt::format("is built for {} ABI {}.{}; this Tutti {} takes {} ABI {}.{}{}; get a build of the plugin for it",
+                     to_string(note.kind), note.abi.major, note.abi.minor, TUTTI_VERSION, to_string(note.kind),
+                     host.major, host.minor > 0 && host.major > 0 ? "0 to " : "", host.minor);
+}
 
 Result<Note> parse_note(std::span<const std::byte> bytes) {
   const Image image(bytes);

@@ -15,11 +15,13 @@ struct Note {
   Kind kind = Kind::kAlgorithm;
   std::string name;
   std::string version;
-  uint32_t abi_major = 0;
-  uint32_t abi_minor = 0;
+  Abi abi;                    ///< of its kind
   uint32_t cuda_major = 0;    ///< 0: no device code
   std::string architectures;  ///< "90 100"
 };
+
+/// The sentence that refuses a plugin whose ABI this host does not take; empty: the host takes it.
+std::string refused_abi(const Note& note);
 
 /// If the file is no plugin for this machine, the failure describes it.
 Result<Note> read_note(const std::filesystem::path& file);

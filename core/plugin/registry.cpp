@@ -15,8 +15,8 @@ namespace {
 
 /// "net.socket 0.1.0, ABI 0.1".
 std::string identity_of(const Note& note) {
-  return fmt::format("{}.{} {}, ABI {}.{}", short_name(note.kind), note.name, note.version, note.abi_major,
-                     note.abi_minor);
+  return fmt::format("{}.{} {}, ABI {}.{}", short_name(note.kind), note.name, note.version, note.abi.major,
+                     note.abi.minor);
 }
 
 /// All plugins of the kind that will be are loaded.

@@ -2,6 +2,7 @@
 // The entries that each kind's table must have.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <span>
@@ -63,27 +64,44 @@ constexpr Entry kTuner[] = {
 };
 #undef TUTTI_ENTRY
 
-std::span<const Entry> entries_of(Kind kind) {
+struct Table {
+  std::span<const Entry> entries;
+  size_t bytes = 0;
+};
+
+Table table_of(Kind kind) {
   switch (kind) {
     case Kind::kAlgorithm:
-      return kAlgorithm;
+      return {kAlgorithm, sizeof(tutti_algorithm_ops)};
     case Kind::kProtocol:
-      return kProtocol;
+      return {kProtocol, sizeof(tutti_protocol_ops)};
     case Kind::kNetwork:
-      return kNetwork;
+      return {kNetwork, sizeof(tutti_network_ops)};
     case Kind::kTuner:
-      return kTuner;
+      return {kTuner, sizeof(tutti_tuner_ops)};
   }
   return {};
 }
 
 }  // namespace
 
+uint32_t size_of_struct(const void* address) {
+  uint32_t bytes = 0;
+  std::memcpy(&bytes, address, sizeof bytes);
+  return bytes;
+}
+
+std::vector<uint64_t> whole_table(Kind kind, const void* ops) {
+  const size_t bytes = table_of(kind).bytes;
+  std::vector<uint64_t> whole(bytes / sizeof(uint64_t));
+  std::memcpy(whole.data(), ops, std::min<size_t>(bytes, size_of_struct(ops)));
+  return whole;
+}
+
 std::string missing_entry(Kind kind, uint64_t capabilities, const void* ops) {
   if (ops == nullptr) return "its table of operations is null";
-  uint32_t table_bytes = 0;
-  std::memcpy(&table_bytes, ops, sizeof table_bytes);
-  for (const Entry& entry : entries_of(kind)) {
+  const uint32_t table_bytes = size_of_struct(ops);
+  for (const Entry& entry : table_of(kind).entries) {
     if (entry.capability != 0 && (capabilities & entry.capability) == 0) continue;
     const void* function = nullptr;
     if (entry.offset + sizeof function <= table_bytes) {

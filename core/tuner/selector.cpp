@@ -46,6 +46,14 @@ tutti_algorithm_cost message_cost(uint32_t links, double channel_gbs) {
   return cost;
 }
 
+void set_cost(const tutti_algorithm_cost& cost, tutti_candidate& view) {
+  std::copy_n(cost.hops, TUTTI_LINK_COUNT, view.hops);
+  std::copy_n(cost.messages, TUTTI_LINK_COUNT, view.messages);
+  std::copy_n(cost.wire, TUTTI_LINK_COUNT, view.wire);
+  std::copy_n(cost.gbs, TUTTI_LINK_COUNT, view.algorithm_gbs);
+  view.memory = cost.memory;
+}
+
 }  // namespace
 
 Algorithm::Algorithm(const program::AlgorithmPlugin& plugin, program::Instance connected)
@@ -246,7 +254,8 @@ void Selector::exclude(const Question& question, Candidate& candidate) const {
 Result<std::string> Selector::excluded_by_cost(const Question& question, Candidate& candidate) const {
   const Decision& decision = candidate.decision;
   const Algorithm& algorithm = choices_.algorithms[decision.algorithm];
-  tutti_algorithm_cost& cost = candidate.view.algorithm_cost;
+  tutti_algorithm_cost& cost = candidate.cost;
+  cost.struct_size = sizeof cost;
   plugin::take_failure_text();  // discards the text of an earlier call
   const int32_t code = algorithm.ops->cost(algorithm.instance.get(), static_cast<uint32_t>(question.collective),
                                            decision.variant, &cost);
@@ -267,7 +276,7 @@ std::string Selector::excluded_by_plans(const Question& question, Candidate& can
   if (choices_.protocols[decision.protocol].properties.needs_registered == 0) {
     return plan_check_.why_not(decision.algorithm, decision.variant, question.collective);
   }
-  return std::string(cost_of_copies(question, decision, candidate.view.algorithm_cost).text());
+  return std::string(cost_of_copies(question, decision, candidate.cost).text());
 }
 
 /// Copies run one after another, straight from the input into the output. Fails (kUnsupported) if the plan consists of
@@ -320,17 +329,18 @@ Result<std::vector<Selector::Candidate>> Selector::judge(const Question& questio
     view = view_of(decision, rule);
     view.predicted_us = candidate.excluded.empty() ? 0 : -1;
     if (decision.algorithm == kNoAlgorithm) {
-      view.algorithm_cost = message_cost(choices_.links, choices_.network_gbs / std::max(choices_.max_channels, 1u));
+      candidate.cost = message_cost(choices_.links, choices_.network_gbs / std::max(choices_.max_channels, 1u));
+      set_cost(candidate.cost, view);
       continue;
     }
     const auto& algorithm = choices_.algorithms[decision.algorithm];
     view.max_channels = std::min(view.max_channels, algorithm.channels);
     view.algorithm = borrow(algorithm.name);
     view.variant = borrow(algorithm.variants[decision.variant].name);
-    view.algorithm_cost.struct_size = sizeof view.algorithm_cost;
     if (!candidate.excluded.empty()) continue;
     TUTTI_ASSIGN(candidate.excluded, excluded_by_cost(question, candidate));
     if (candidate.excluded.empty()) candidate.excluded = excluded_by_plans(question, candidate);
+    set_cost(candidate.cost, view);
     if (!candidate.excluded.empty()) view.predicted_us = -1;
   }
   TUTTI_TRY(ask_tuner(question, rule, candidates));
@@ -342,7 +352,8 @@ Status Selector::ask_tuner(const Question& question, const config::Rule* rule,
                            std::vector<Candidate>& candidates) const {
   std::vector<tutti_candidate> views;
   views.reserve(candidates.size());
-  for (const Candidate& candidate : candidates) views.push_back(candidate.view);
+  std::vector<tutti_candidate*> pointers;
+  for (const Candidate& candidate : candidates) pointers.push_back(&views.emplace_back(candidate.view));
   const uint64_t bytes = question.count * size_of(question.type);
   const tutti_call call{sizeof(tutti_call),
                         static_cast<uint32_t>(question.collective),
@@ -353,8 +364,8 @@ Status Selector::ask_tuner(const Question& question, const config::Rule* rule,
                         question.registered ? 1u : 0u,
                         0};
   plugin::take_failure_text();  // discards the text of an earlier call
-  const int32_t code =
-      choices_.tuner->choose(choices_.tuner_instance.get(), &call, views.data(), static_cast<uint32_t>(views.size()));
+  const int32_t code = choices_.tuner->choose(choices_.tuner_instance.get(), &call, pointers.data(),
+                                              static_cast<uint32_t>(views.size()));
   const std::string why = code == TUTTI_OK ? std::string() : plugin::take_reason();
   if (code != TUTTI_OK && code != TUTTI_UNSUPPORTED) {
     return {Code::kInternal, fmt::format("tuner '{}' failed on {} of {} bytes: {}", choices_.tuner_name,

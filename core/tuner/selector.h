@@ -114,6 +114,7 @@ class Selector {
  private:
   struct Candidate {
     Decision decision;
+    tutti_algorithm_cost cost{};
     tutti_candidate view{};
     std::string name;      ///< "direct/two-shot × ll"
     std::string excluded;  ///< the reason; empty: the candidate is not excluded

@@ -19,7 +19,7 @@ class Choice : public sdk::TunerInstance {
     std::copy_n(topology.latency_us, TUTTI_LINK_COUNT, latency_us_.begin());
   }
 
-  Status choose(const tutti_call& call, std::span<tutti_candidate> candidates) const override {
+  Status choose(const tutti_call& call, const sdk::Candidates& candidates) const override {
     const double bytes = static_cast<double>(call.block_bytes) * static_cast<double>(call.blocks);
     for (tutti_candidate& candidate : candidates) {
       if (candidate.predicted_us < 0) continue;  // the host has excluded it
@@ -32,8 +32,8 @@ class Choice : public sdk::TunerInstance {
   void predict(double bytes, tutti_candidate& candidate) const {
     double us = 0;
     for (uint32_t link = 0; link < TUTTI_LINK_COUNT; ++link) {
-      const uint32_t hops = candidate.algorithm_cost.hops[link];
-      const double wire = candidate.algorithm_cost.wire[link];
+      const uint32_t hops = candidate.hops[link];
+      const double wire = candidate.wire[link];
       if (hops == 0 && wire <= 0) continue;
       const double gbs = bandwidth_gbs_[link] * candidate.protocol_efficiency[link];
       if (gbs <= 0) return exclude(candidate);

@@ -14,7 +14,7 @@ constexpr double kBytesPerUsOfGbs = 1e3;  // 1 GB/s is 1000 bytes per µs
 constexpr double kEvenChannels = 32;      // for GPUs: eight groups of SMs with a cluster each
 
 bool uses(const tutti_candidate& candidate, uint32_t link) {
-  return candidate.algorithm_cost.hops[link] > 0 || candidate.algorithm_cost.wire[link] > 0;
+  return candidate.hops[link] > 0 || candidate.wire[link] > 0;
 }
 
 }  // namespace
@@ -56,7 +56,7 @@ uint32_t Model::channels(const tutti_candidate& candidate, double bytes) const {
   double worth = constants_.channel_bytes;
   for (uint32_t link = 0; link < TUTTI_LINK_COUNT; ++link) {
     if (!uses(candidate, link)) continue;
-    const bool own = candidate.algorithm_cost.gbs[link] > 0;
+    const bool own = candidate.algorithm_gbs[link] > 0;
     useful =
         std::max(useful, own ? candidate.max_channels : std::ceil(bandwidth_gbs_[link] / channel_gbs(candidate, link)));
     if (candidate.channel_bytes[link] > 0) worth = static_cast<double>(candidate.channel_bytes[link]);
@@ -74,23 +74,23 @@ double Model::channel_gbs(const tutti_candidate& candidate, uint32_t link) const
 
 /// The bandwidth of this number of channels together.
 double Model::link_gbs(const tutti_candidate& candidate, uint32_t link, uint32_t channels) const {
-  const double own = candidate.algorithm_cost.gbs[link];
+  const double own = candidate.algorithm_gbs[link];
   const double gbs = own > 0 ? own * channels : bandwidth_gbs_[link];
   return std::min(gbs, channels * channel_gbs(candidate, link));
 }
 
 double Model::microseconds(const tutti_candidate& candidate, double bytes, uint32_t channels) const {
-  const tutti_algorithm_cost& cost = candidate.algorithm_cost;
   double latency_us = constants_.call_us;
   double wire_us = 0;
   for (uint32_t link = 0; link < TUTTI_LINK_COUNT; ++link) {
     if (!uses(candidate, link)) continue;
-    latency_us += cost.hops[link] * (latency_us_[link] + candidate.protocol_latency_us[link]);
-    if (cost.messages[link] > cost.hops[link]) latency_us += (cost.messages[link] - cost.hops[link]) * gap_us_[link];
+    latency_us += candidate.hops[link] * (latency_us_[link] + candidate.protocol_latency_us[link]);
+    if (candidate.messages[link] > candidate.hops[link])
+      latency_us += (candidate.messages[link] - candidate.hops[link]) * gap_us_[link];
     const double payload_gbs = link_gbs(candidate, link, channels) * candidate.protocol_efficiency[link];
-    wire_us = std::max(wire_us, cost.wire[link] * bytes / (payload_gbs * kBytesPerUsOfGbs));
+    wire_us = std::max(wire_us, candidate.wire[link] * bytes / (payload_gbs * kBytesPerUsOfGbs));
   }
-  return latency_us + wire_us + cost.memory * bytes / (constants_.memory_gbs * kBytesPerUsOfGbs);
+  return latency_us + wire_us + candidate.memory * bytes / (constants_.memory_gbs * kBytesPerUsOfGbs);
 }
 
 }  // namespace tutti::tuner_model

@@ -12,7 +12,7 @@ class Predictor : public sdk::TunerInstance {
  public:
   Predictor(const Constants& constants, const tutti_topology& topology) : model_(constants, topology) {}
 
-  Status choose(const tutti_call& call, std::span<tutti_candidate> candidates) const override {
+  Status choose(const tutti_call& call, const sdk::Candidates& candidates) const override {
     for (tutti_candidate& candidate : candidates) model_.predict(call, candidate);
     return {};
   }

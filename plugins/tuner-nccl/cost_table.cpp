@@ -42,7 +42,7 @@ std::optional<std::size_t> cell_of(const tutti_candidate& candidate) {
          static_cast<std::size_t>(column - protocols.begin());
 }
 
-CostTable fill(std::span<const tutti_candidate> candidates) {
+CostTable fill(const sdk::Candidates& candidates) {
   CostTable table;
   table.fill(kIgnored);
   for (const tutti_candidate& candidate : candidates) {
@@ -55,7 +55,7 @@ CostTable fill(std::span<const tutti_candidate> candidates) {
   return table;
 }
 
-void apply(const CostTable& before, const CostTable& after, int channels, std::span<tutti_candidate> candidates) {
+void apply(const CostTable& before, const CostTable& after, int channels, const sdk::Candidates& candidates) {
   for (tutti_candidate& candidate : candidates) {
     const auto cell = cell_of(candidate);
     if (!cell || !takes_part(candidate) || before[*cell] < 0) continue;

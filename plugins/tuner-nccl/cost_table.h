@@ -5,9 +5,8 @@
 #include <array>
 #include <cstddef>
 #include <optional>
-#include <span>
 
-#include "tutti/plugin/tuner.h"
+#include "tutti/sdk/tuner.h"
 
 namespace tutti::tuner_nccl {
 
@@ -22,11 +21,11 @@ using CostTable = std::array<float, kAlgorithms * kProtocols>;
 std::optional<std::size_t> cell_of(const tutti_candidate& candidate);
 
 /// Each cell receives the smallest time of its candidates.
-CostTable fill(std::span<const tutti_candidate> candidates);
+CostTable fill(const sdk::Candidates& candidates);
 
 /// Changes the candidates as the plugin changed the table. `before` is the result of fill. A cell that is ignored in
 /// `before` stays without effect. A changed cell that is negative or not finite excludes its candidates.
 /// `channels`: 0 or less leaves the channels; a larger number is limited to max_channels.
-void apply(const CostTable& before, const CostTable& after, int channels, std::span<tutti_candidate> candidates);
+void apply(const CostTable& before, const CostTable& after, int channels, const sdk::Candidates& candidates);
 
 }  // namespace tutti::tuner_nccl

@@ -45,7 +45,7 @@ class Advised : public sdk::TunerInstance {
   Advised(const Advised&) = delete;
   Advised& operator=(const Advised&) = delete;
 
-  Status choose(const tutti_call& call, std::span<tutti_candidate> candidates) const override {
+  Status choose(const tutti_call& call, const sdk::Candidates& candidates) const override {
     for (tutti_candidate& candidate : candidates) model_.predict(call, candidate);
     const std::optional<int> function = function_of(call.collective);
     if (!function) return {};

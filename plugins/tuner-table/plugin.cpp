@@ -29,7 +29,7 @@ class Follower : public sdk::TunerInstance {
   Follower(const sdk::Host& host, const tuner_model::Model& model, Table table)
       : host_(host), model_(model), table_(std::move(table)) {}
 
-  Status choose(const tutti_call& call, std::span<tutti_candidate> candidates) const override {
+  Status choose(const tutti_call& call, const sdk::Candidates& candidates) const override {
     for (tutti_candidate& candidate : candidates) model_.predict(call, candidate);
     const Entry* entry = table_.find(call.collective, call.block_bytes * call.blocks, call.registered != 0);
     if (entry == nullptr) return {};
@@ -38,7 +38,7 @@ class Follower : public sdk::TunerInstance {
     if (named == candidates.end()) {
       warn_once(host_, "the table chooses " + name_of(*entry) + " with " + entry->protocol +
                            ", which is not loaded; the model chooses instead");
-    } else if (named->predicted_us >= 0) {
+    } else if ((*named).predicted_us >= 0) {
       prefer(*entry, *named, candidates);
     }
     return {};
@@ -55,7 +55,7 @@ class Follower : public sdk::TunerInstance {
   }
 
   /// A measurement without registered buffers says nothing about candidates that need them.
-  static void prefer(const Entry& entry, tutti_candidate& chosen, std::span<tutti_candidate> candidates) {
+  static void prefer(const Entry& entry, tutti_candidate& chosen, const sdk::Candidates& candidates) {
     for (tutti_candidate& candidate : candidates) {
       if (candidate.predicted_us < 0 || (candidate.needs_registered != 0 && !entry.registered)) continue;
       candidate.predicted_us = std::max(candidate.predicted_us, entry.measured_us * kBehind);

@@ -402,8 +402,8 @@ extern "C" __attribute__((visibility("default"))) int32_t tutti_plugin_entry_v1(
   *out = {};
   out->struct_size = sizeof *out;
   out->kind = TUTTI_KIND_NETWORK;
-  out->abi_major = TUTTI_ABI_MAJOR;
-  out->abi_minor = TUTTI_ABI_MINOR;
+  out->abi_major = TUTTI_NETWORK_ABI_MAJOR;
+  out->abi_minor = TUTTI_NETWORK_ABI_MINOR;
   out->name = sdk::borrow("mock");
   out->version = sdk::borrow("1.0");
   out->description = sdk::borrow("a network over Unix sockets, with faults");

@@ -22,7 +22,7 @@ std::string& fault() {
 
 class Instance : public sdk::TunerInstance {
  public:
-  Status choose(const tutti_call& call, std::span<tutti_candidate> candidates) const override {
+  Status choose(const tutti_call& call, const sdk::Candidates& candidates) const override {
     if (has("no_reason")) return {Code::kInternal, ""};
     if (has("refuses_large") && call.block_bytes > kHuge) return {Code::kUnsupported, "the call is too large"};
     if (has("refuses_type") && call.data_type == TUTTI_FLOAT8_E5M2) return {Code::kUnsupported, "no such type"};
@@ -57,7 +57,7 @@ class Instance : public sdk::TunerInstance {
   static void spoil(const tutti_call& call, tutti_candidate& one) {
     if (has("no_channels")) one.channels = 0;
     if (has("many_channels")) one.channels = one.max_channels + 1;
-    if (has("changes_inputs")) one.algorithm_cost.memory = 0;
+    if (has("changes_inputs")) one.memory = 0;
     if (!has("silent_exclusion") || call.block_bytes < 4096) return;
     one.predicted_us = -1;
     one.reason = {};

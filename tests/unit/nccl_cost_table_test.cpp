@@ -29,8 +29,19 @@ std::vector<tutti_candidate> sample() {
           candidate("hier", "simple", 30), candidate("ring", "ll", -1)};
 }
 
+CostTable fill_from(std::vector<tutti_candidate>& list) {
+  const auto pointers = sdk::pointers_to(list);
+  return fill(sdk::Candidates(pointers, {}));
+}
+
+void apply_to(std::vector<tutti_candidate>& list, const CostTable& before, const CostTable& after, int channels) {
+  const auto pointers = sdk::pointers_to(list);
+  apply(before, after, channels, sdk::Candidates(pointers, {}));
+}
+
 TEST(NcclCostTable, CellsHoldTheSmallestTime) {
-  const CostTable table = fill(sample());
+  auto candidates = sample();
+  const CostTable table = fill_from(candidates);
   for (std::size_t cell = 0; cell < table.size(); ++cell) {
     const float expected = cell == kRingSimple ? 10.0F : cell == kTreeLl ? 20.0F : kIgnored;
     EXPECT_EQ(table[cell], expected) << cell;
@@ -39,8 +50,8 @@ TEST(NcclCostTable, CellsHoldTheSmallestTime) {
 
 TEST(NcclCostTable, UnchangedTableLeavesTheChoice) {
   auto candidates = sample();
-  const CostTable table = fill(candidates);
-  apply(table, table, 0, candidates);
+  const CostTable table = fill_from(candidates);
+  apply_to(candidates, table, table, 0);
   EXPECT_EQ(candidates[1].predicted_us, 12);
   EXPECT_EQ(candidates[0].predicted_us, 10);
   EXPECT_EQ(candidates[0].channels, 2U);
@@ -48,10 +59,10 @@ TEST(NcclCostTable, UnchangedTableLeavesTheChoice) {
 
 TEST(NcclCostTable, ForcedCellWinsAndChannelsAreLimited) {
   auto candidates = sample();
-  const CostTable before = fill(candidates);
+  const CostTable before = fill_from(candidates);
   CostTable after = before;
   after[kTreeLl] = 0;
-  apply(before, after, 64, candidates);
+  apply_to(candidates, before, after, 64);
   EXPECT_EQ(candidates[2].predicted_us, 0);
   EXPECT_EQ(candidates[2].channels, 4U);
   EXPECT_EQ(candidates[3].channels, 2U);  // NCCL has no name for it
@@ -62,10 +73,10 @@ TEST(NcclCostTable, BadCellsExcludeTheirCandidates) {
   for (const float bad :
        {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(), -7.0F, kIgnored}) {
     auto candidates = sample();
-    const CostTable before = fill(candidates);
+    const CostTable before = fill_from(candidates);
     CostTable after = before;
     after[kRingSimple] = bad;
-    apply(before, after, -3, candidates);
+    apply_to(candidates, before, after, -3);
     EXPECT_EQ(candidates[0].predicted_us, -1) << bad;
     EXPECT_EQ(candidates[1].predicted_us, -1) << bad;
     EXPECT_EQ(candidates[2].predicted_us, 20) << bad;
@@ -75,10 +86,10 @@ TEST(NcclCostTable, BadCellsExcludeTheirCandidates) {
 
 TEST(NcclCostTable, IgnoredCellsCannotBeRevived) {
   auto candidates = sample();
-  const CostTable before = fill(candidates);
+  const CostTable before = fill_from(candidates);
   CostTable after = before;
   after[3] = 0;  // ring with LL, which the host excludes
-  apply(before, after, 0, candidates);
+  apply_to(candidates, before, after, 0);
   EXPECT_EQ(candidates[4].predicted_us, -1);
 }
 

@@ -71,8 +71,8 @@ Algorithm::Algorithm(const std::string& name, const std::string& folder) : name_
   plugin_.struct_size = sizeof(plugin_);
   require(entry(&plugin_) == TUTTI_OK, path + ": the entry fails");
   host_ = {.struct_size = sizeof(host_),
-           .abi_major = TUTTI_ABI_MAJOR,
-           .abi_minor = TUTTI_ABI_MINOR,
+           .abi_major = TUTTI_ALGORITHM_ABI_MAJOR,
+           .abi_minor = TUTTI_ALGORITHM_ABI_MINOR,
            .context = &plugin_,
            .log = print,
            .fail = fail,

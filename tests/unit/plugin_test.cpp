@@ -23,6 +23,7 @@
 #include "plugin/registry.h"
 #include "plugin/search.h"
 #include "tutti/device/simple.h"
+#include "tutti/plugin/network.h"
 #include "unit/required.h"
 
 namespace tutti::plugin {
@@ -99,11 +100,45 @@ TEST(Zoo, EachDefectHasItsSentence) {
   EXPECT_THAT(zoo("no_entry"), AllOf(HasSubstr("TUTTI-P06"), HasSubstr("tutti_plugin_entry_v1"), HasSubstr("PLG-1")));
   EXPECT_THAT(zoo("no_ops"), AllOf(HasSubstr("TUTTI-P06"), HasSubstr("table of operations is null")));
   EXPECT_THAT(zoo("no_note"), AllOf(HasSubstr("TUTTI-P02"), HasSubstr("no Tutti plugin")));
-  EXPECT_THAT(zoo("other_abi"), AllOf(HasSubstr("TUTTI-P06"), HasSubstr("ABI 0.77, in its table"), HasSubstr("PLG-2")));
+  EXPECT_THAT(zoo("other_abi"), AllOf(HasSubstr("TUTTI-P06"), HasSubstr("ABI 1.77, in its table"), HasSubstr("PLG-2")));
   EXPECT_THAT(zoo("no_settings"), AllOf(HasSubstr("TUTTI-P06"), HasSubstr("settings at address 0")));
+  EXPECT_EQ(zoo("short_ops"), "accepted");
+  EXPECT_THAT(zoo("short_claimed"), AllOf(HasSubstr("TUTTI-P06"), HasSubstr("'event_fd' is null"), HasSubstr("PLG-8")));
+  EXPECT_EQ(zoo("long_settings"), "accepted");
+  EXPECT_THAT(zoo("tiny_setting"),
+              AllOf(HasSubstr("TUTTI-P06"), HasSubstr("setting 0 of 16 bytes"), HasSubstr("PLG-5")));
   EXPECT_THAT(zoo("unresolved"), AllOf(HasSubstr("TUTTI-P05"), HasSubstr("tutti_zoo_nowhere"), HasSubstr("missing")));
   EXPECT_THAT(zoo("throws", Kind::kTuner),
               AllOf(HasSubstr("TUTTI-P08"), HasSubstr("exception: the table has no legs"), HasSubstr("plugins.tuner")));
+}
+
+TEST(Versions, AHostTakesItsMajorVersionUpToItsMinor) {
+  EXPECT_TRUE(takes({1, 0}, {1, 0}));
+  EXPECT_TRUE(takes({1, 2}, {1, 1}));
+  EXPECT_FALSE(takes({1, 0}, {1, 1})) << "a plugin that is newer than the host";
+  EXPECT_FALSE(takes({2, 0}, {1, 0}));
+  EXPECT_FALSE(takes({1, 3}, {2, 0}));
+  EXPECT_TRUE(takes({0, 12}, {0, 12}));
+  EXPECT_FALSE(takes({0, 12}, {0, 11})) << "0.x is not stable";
+  EXPECT_EQ(abi_of(Kind::kNetwork), (Abi{1, 0}));
+  EXPECT_EQ(abi_of(Kind::kTuner), (Abi{1, 0}));
+}
+
+TEST(Versions, EntriesBeyondAPluginsTableAreNull) {
+  const auto image = test::required(Image::load(Kind::kNetwork, "short_ops", kZoo / "tutti-net-short_ops.so"));
+  const auto* ops = static_cast<const tutti_network_ops*>(image->table().ops);
+  EXPECT_NE(ops->close_listener, nullptr);
+  EXPECT_EQ(ops->event_fd, nullptr);
+  EXPECT_EQ(ops->arm, nullptr);
+}
+
+TEST(Versions, LongerSettingsAreReadAsFarAsTheyAreKnown) {
+  const auto image = test::required(Image::load(Kind::kNetwork, "long_settings", kZoo / "tutti-net-long_settings.so"));
+  const std::vector<config::Key> settings = image->settings();
+  ASSERT_EQ(settings.size(), 2u);
+  EXPECT_THAT(settings[0].name, testing::EndsWith(".first"));
+  EXPECT_THAT(settings[1].name, testing::EndsWith(".second"));
+  EXPECT_EQ(settings[1].default_text, "two");
 }
 
 /// Static initialisers run before the loader can ask the plugin anything.

@@ -149,6 +149,27 @@ class SdkNetwork : public testing::Test {
   tutti_net_handle handle_{};
 };
 
+/// A host of an earlier version knows fewer fields. The SDK writes none of the fields behind.
+TEST_F(SdkNetwork, WritesOnlyTheFieldsThatTheHostKnows) {
+  tutti_plugin plugin{};
+  plugin.struct_size = offsetof(tutti_plugin, close);
+  ASSERT_EQ(sdk::describe<Pipe>(&plugin, "pipe", "1.0", "a pipe"), TUTTI_OK);
+  EXPECT_EQ(plugin.struct_size, offsetof(tutti_plugin, close));
+  EXPECT_NE(plugin.open, nullptr);
+  EXPECT_EQ(plugin.close, nullptr);
+  EXPECT_EQ(plugin.ops, nullptr);
+  plugin.struct_size = 3;
+  EXPECT_EQ(sdk::describe<Pipe>(&plugin, "pipe", "1.0", "a pipe"), TUTTI_VERSION_MISMATCH);
+
+  tutti_net_properties properties{};
+  properties.struct_size = offsetof(tutti_net_properties, rail);
+  properties.rail = 77;
+  ASSERT_EQ(ops_->properties(context_, 0, &properties), TUTTI_OK);
+  EXPECT_EQ(properties.struct_size, offsetof(tutti_net_properties, rail));
+  EXPECT_EQ(sdk::view(properties.name), "pipe");
+  EXPECT_EQ(properties.rail, 77);
+}
+
 TEST_F(SdkNetwork, ConnectsAndMovesAMessage) {
   void* state = nullptr;
   void* accept_state = nullptr;

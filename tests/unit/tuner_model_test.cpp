@@ -18,8 +18,8 @@ tutti_candidate candidate_of(double hops, double wire, uint32_t link = TUTTI_LIN
   tutti_candidate candidate = {};
   candidate.struct_size = sizeof(candidate);
   candidate.max_channels = 16;
-  candidate.algorithm_cost.hops[link] = static_cast<uint32_t>(hops);
-  candidate.algorithm_cost.wire[link] = wire;
+  candidate.hops[link] = static_cast<uint32_t>(hops);
+  candidate.wire[link] = wire;
   for (double& efficiency : candidate.protocol_efficiency) efficiency = 1.0;
   return candidate;
 }
@@ -45,7 +45,7 @@ TEST(TunerModel, AddsLatencyAndWireAndMemory) {
   // 350 GB/s over one hop of 1 µs; 350 MB take 1000 µs on the wire, and twice that in 350 GB/s of memory.
   tutti_candidate candidate = candidate_of(1, 1.0);
   candidate.protocol_latency_us[TUTTI_LINK_P2P] = 2;
-  candidate.algorithm_cost.memory = 2.0;
+  candidate.memory = 2.0;
   EXPECT_NEAR(predict(candidate, 350'000'000, {.memory_gbs = 350}).predicted_us, 3 + 1000 + 2000, 1e-6);
   candidate.protocol_efficiency[TUTTI_LINK_P2P] = 0.5;
   EXPECT_NEAR(predict(candidate, 350'000'000, {.memory_gbs = 350, .call_us = 7}).predicted_us, 10 + 2000 + 2000, 1e-6);
@@ -57,8 +57,8 @@ TEST(TunerModel, TakesTheSlowestOfItsLinks) {
   topology.bandwidth_gbs[TUTTI_LINK_NETWORK] = 50;
   topology.latency_us[TUTTI_LINK_NETWORK] = 5;
   tutti_candidate candidate = candidate_of(1, 1.0);
-  candidate.algorithm_cost.hops[TUTTI_LINK_NETWORK] = 1;
-  candidate.algorithm_cost.wire[TUTTI_LINK_NETWORK] = 1.0;
+  candidate.hops[TUTTI_LINK_NETWORK] = 1;
+  candidate.wire[TUTTI_LINK_NETWORK] = 1.0;
   Model({}, topology).predict(call_of(350'000'000), candidate);
   EXPECT_NEAR(candidate.predicted_us, 1 + 5 + 7000, 1e-6);
 }
@@ -74,7 +74,7 @@ TEST(TunerModel, MessagesBeyondTheHopsTakeAGapEach) {
   topology.gap_us[TUTTI_LINK_P2P] = 0.5;
   const auto with_messages = [&](uint32_t messages) {
     tutti_candidate candidate = candidate_of(2, 0);
-    candidate.algorithm_cost.messages[TUTTI_LINK_P2P] = messages;
+    candidate.messages[TUTTI_LINK_P2P] = messages;
     Model({}, topology).predict(call_of(8), candidate);
     return candidate.predicted_us;
   };

@@ -54,8 +54,8 @@ class TableTunerTest : public testing::Test {
       candidate.algorithm = borrow(algorithm);
       candidate.protocol = borrow(protocol);
       candidate.needs_registered = needs ? 1 : 0;
-      candidate.algorithm_cost.hops[TUTTI_LINK_P2P] = static_cast<uint32_t>(hops);
-      candidate.algorithm_cost.wire[TUTTI_LINK_P2P] = 1e-6;
+      candidate.hops[TUTTI_LINK_P2P] = static_cast<uint32_t>(hops);
+      candidate.wire[TUTTI_LINK_P2P] = 1e-6;
       for (double& efficiency : candidate.protocol_efficiency) efficiency = 1;
       candidates.push_back(candidate);
     };
@@ -71,7 +71,8 @@ class TableTunerTest : public testing::Test {
     call.block_bytes = bytes;
     call.blocks = 1;
     call.registered = registered ? 1 : 0;
-    EXPECT_EQ(ops()->choose(instance_, &call, candidates.data(), static_cast<uint32_t>(candidates.size())), TUTTI_OK);
+    const auto pointers = sdk::pointers_to(candidates);
+    EXPECT_EQ(ops()->choose(instance_, &call, pointers.data(), static_cast<uint32_t>(pointers.size())), TUTTI_OK);
     return candidates;
   }
   enum { kSimple, kFast, kCopy };

@@ -10,7 +10,7 @@ using namespace tutti;
 
 class Instance : public sdk::TunerInstance {
  public:
-  Status choose(const tutti_call& call, std::span<tutti_candidate> /*candidates*/) const override {
+  Status choose(const tutti_call& call, const sdk::Candidates& /*candidates*/) const override {
     if (call.block_bytes < 1024) throw std::runtime_error("the scales are too coarse");
     return {Code::kUnsupported, "the tables end at 1 KiB"};
   }

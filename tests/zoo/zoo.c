@@ -28,6 +28,10 @@
 #define ZOO_UNRESOLVED 12
 #define ZOO_EXPORTS_MORE 13
 #define ZOO_NULL_SELF 14
+#define ZOO_SHORT_OPS 15
+#define ZOO_SHORT_CLAIMED 16
+#define ZOO_LONG_SETTINGS 17
+#define ZOO_TINY_SETTING 18
 
 static int32_t create(void* self, uint64_t communicator, void** context) {
   (void)self, (void)communicator, (void)context;
@@ -71,8 +75,15 @@ static int32_t test(void* r, int32_t* d, uint64_t* b) {
   return (void)r, (void)d, (void)b, TUTTI_UNSUPPORTED;
 }
 
+static int32_t event_fd(void* c, int32_t* fd) {
+  return (void)c, (void)fd, TUTTI_UNSUPPORTED;
+}
+
+#define IS_SHORT (ZOO_DEFECT == ZOO_SHORT_OPS || ZOO_DEFECT == ZOO_SHORT_CLAIMED)
+
+/* The end of a short table is not part of it: its last two entries are memory that the host must not read. */
 static const tutti_network_ops ops = {
-    sizeof(tutti_network_ops),
+    IS_SHORT ? offsetof(tutti_network_ops, event_fd) : sizeof(tutti_network_ops),
     0,
     create,
     destroy,
@@ -91,9 +102,24 @@ static const tutti_network_ops ops = {
     test,
     ignore,
     ignore,
-    0,
+    IS_SHORT ? event_fd : 0,
     0,
 };
+
+/* Settings of a later version, which are longer than those of this host. */
+static const struct {
+  tutti_config_key key;
+  uint64_t later;
+} settings[] = {
+    {{ZOO_DEFECT == ZOO_TINY_SETTING ? 16 : sizeof settings[0],
+      TUTTI_CONFIG_INTEGER,
+      {"first", 5},
+      {"1", 1},
+      {"The first.", 10},
+      1,
+      0},
+     UINT64_MAX},
+    {{sizeof settings[0], TUTTI_CONFIG_TEXT, {"second", 6}, {"two", 3}, {"The second.", 11}, 1, 0}, UINT64_MAX}};
 
 #if ZOO_DEFECT == ZOO_EXPORTS_MORE
 __attribute__((visibility("default"))) int tutti_zoo_leak = 1;
@@ -126,14 +152,20 @@ tutti_plugin_entry_v1(tutti_plugin* out) {
   memset(out, 0, sizeof *out);
   out->struct_size = ZOO_DEFECT == ZOO_TINY_TABLE ? 8 : sizeof *out;
   out->kind = TUTTI_KIND_NETWORK;
-  out->abi_major = TUTTI_ABI_MAJOR;
-  out->abi_minor = ZOO_DEFECT == ZOO_OTHER_ABI ? 77 : TUTTI_ABI_MINOR;
+  out->abi_major = TUTTI_NETWORK_ABI_MAJOR;
+  out->abi_minor = ZOO_DEFECT == ZOO_OTHER_ABI ? 77 : TUTTI_NETWORK_ABI_MINOR;
   out->name.data = name;
   out->name.size = strlen(name);
   out->version.data = "1.0";
   out->version.size = 3;
-  out->capabilities = ZOO_DEFECT == ZOO_NULL_CLAIMED ? TUTTI_NET_CAP_FLUSH : 0;
+  out->capabilities = ZOO_DEFECT == ZOO_NULL_CLAIMED    ? TUTTI_NET_CAP_FLUSH
+                      : ZOO_DEFECT == ZOO_SHORT_CLAIMED ? TUTTI_NET_CAP_EVENT_FD
+                                                        : 0;
   out->config_key_count = ZOO_DEFECT == ZOO_NO_SETTINGS ? 3 : 0;
+  if (ZOO_DEFECT == ZOO_LONG_SETTINGS || ZOO_DEFECT == ZOO_TINY_SETTING) {
+    out->config_keys = &settings[0].key;
+    out->config_key_count = 2;
+  }
   out->open = open_plugin;
   out->close = ignore;
   out->ops = ZOO_DEFECT == ZOO_NO_OPS ? 0 : &ops;

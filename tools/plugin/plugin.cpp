@@ -39,7 +39,7 @@ void print_json(const std::vector<Listed>& plugins) {
       entry["kind"] = short_name(note.kind);
       entry["name"] = note.name;
       entry["version"] = note.version;
-      entry["abi"] = fmt::format("{}.{}", note.abi_major, note.abi_minor);
+      entry["abi"] = fmt::format("{}.{}", note.abi.major, note.abi.minor);
       entry["cuda"] = note.cuda_major;
       entry["architectures"] = note.architectures;
     }
@@ -61,7 +61,7 @@ void print_table(const std::vector<Listed>& plugins) {
     if (listed.note) {
       const plugin::Note& note = *listed.note;
       fmt::print("{:9}  {:{}}  {}  ABI {}.{}  {}\n", to_string(note.kind), note.name, name_width, note.version,
-                 note.abi_major, note.abi_minor, listed.file.string());
+                 note.abi.major, note.abi.minor, listed.file.string());
     } else {
       fmt::print("{:9}  {:{}}  {}\n", "?", "?", name_width, listed.file.string());
     }

@@ -19,10 +19,9 @@ int64_t read_clock(clockid_t clock) {
 
 std::string_view to_string(Entry entry) {
   constexpr std::array<std::string_view, kEntryCount> kNames = {
-      "none",   "open",    "create", "destroy",          "device_count",    "properties",
-      "listen", "connect", "accept", "cancel",           "register_memory", "deregister_memory",
-      "send",   "recv",    "test",   "close_connection", "close_listener",  "event_fd",
-      "arm"};
+      "none",    "open",   "create",           "destroy",         "device_count",      "properties", "listen",
+      "connect", "accept", "cancel",           "register_memory", "deregister_memory", "send",       "recv",
+      "flush",   "test",   "close_connection", "close_listener",  "event_fd",          "arm"};
   return kNames[static_cast<uint32_t>(entry)];
 }
 

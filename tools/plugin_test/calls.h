@@ -28,6 +28,7 @@ enum class Entry : uint32_t {
   kDeregister,
   kSend,
   kRecv,
+  kFlush,
   kTest,
   kCloseConnection,
   kCloseListener,

@@ -71,13 +71,14 @@ std::span<const TrialRule> protocol_rules();
 std::span<const TrialRule> result_rules();
 std::span<const TrialRule> wait_rules();
 std::span<const TrialRule> direct_rules();
+std::span<const TrialRule> gpu_rules();
 std::span<const TrialRule> tuner_rules();
 
 /// Calls `visit` with each rule of algorithms, protocols and tuners.
 template <class Visit>
 void for_each_trial_rule(Visit&& visit) {
   for (const auto group : {algorithm_rules, plan_rules, channel_rules, agreement_rules, protocol_rules, result_rules,
-                           wait_rules, direct_rules, tuner_rules}) {
+                           wait_rules, direct_rules, gpu_rules, tuner_rules}) {
     for (const TrialRule& rule : group()) visit(rule);
   }
 }

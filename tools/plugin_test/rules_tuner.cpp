@@ -13,7 +13,7 @@
 #include "tools/plugin_test/rule.h"
 #include "tools/plugin_test/shapes.h"
 #include "tools/plugin_test/trial.h"
-#include "tutti/plugin/tuner.h"
+#include "tutti/sdk/tuner.h"
 
 namespace tutti::tools::plugin_test {
 namespace {
@@ -49,11 +49,10 @@ std::vector<tutti_candidate> candidates(const Shape& shape) {
     one.algorithm = borrow(outline.algorithm);
     one.variant = borrow(outline.variant);
     one.protocol = borrow(outline.protocol);
-    one.algorithm_cost.struct_size = sizeof one.algorithm_cost;
     const double hops = outline.hops_per_rank * (ranks - 1) + outline.hops * std::bit_width(ranks - 1);
-    one.algorithm_cost.hops[link] = static_cast<uint32_t>(hops);
-    one.algorithm_cost.wire[link] = outline.wire * (ranks - 1) / ranks;
-    one.algorithm_cost.memory = 4;
+    one.hops[link] = static_cast<uint32_t>(hops);
+    one.wire[link] = outline.wire * (ranks - 1) / ranks;
+    one.memory = 4;
     for (uint32_t l = 0; l < TUTTI_LINK_COUNT; ++l) {
       one.protocol_efficiency[l] = outline.protocol == "ll" ? 0.5 : 1;
       one.protocol_latency_us[l] = outline.protocol == "ll" ? 0 : 0.2;
@@ -108,7 +107,8 @@ class Tuner {
   Tuner& operator=(const Tuner&) = delete;
 
   int32_t ask(const tutti_call& call, std::vector<tutti_candidate>& list) const {
-    return ops().choose(instance_, &call, list.data(), static_cast<uint32_t>(list.size()));
+    const auto pointers = sdk::pointers_to(list);
+    return ops().choose(instance_, &call, pointers.data(), static_cast<uint32_t>(pointers.size()));
   }
   std::vector<tutti_candidate> choose(const tutti_call& call) {
     std::vector<tutti_candidate> list = candidates(shape_);

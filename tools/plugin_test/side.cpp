@@ -231,10 +231,9 @@ void Side::close(void* connection) {
   call_void(Entry::kCloseConnection, [&] { ops_->close_connection(connection); });
 }
 
-void* Side::register_memory(void* connection, void* address, uint64_t bytes) {
+void* Side::register_memory(void* connection, void* address, uint64_t bytes, uint32_t memory) {
   void* registration = nullptr;
-  call(Entry::kRegister,
-       [&] { return ops_->register_memory(connection, address, bytes, TUTTI_MEMORY_HOST, &registration); });
+  call(Entry::kRegister, [&] { return ops_->register_memory(connection, address, bytes, memory, &registration); });
   return registration;
 }
 

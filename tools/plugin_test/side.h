@@ -103,7 +103,8 @@ class Side {
   void accept_guests();
   void close(void* connection);
 
-  void* register_memory(void* connection, void* address, uint64_t bytes);
+  /// `memory`: a TUTTI_MEMORY_* value.
+  void* register_memory(void* connection, void* address, uint64_t bytes, uint32_t memory = TUTTI_MEMORY_HOST);
   void deregister_memory(void* connection, void* registration);
   /// Posts, and repeats the call while nothing can be posted.
   void* send(void* connection, const void* address, uint64_t bytes, void* registration, uint32_t tag = 0);

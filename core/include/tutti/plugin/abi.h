@@ -7,28 +7,27 @@
 // not see the tables.
 //
 // The rules (checks and messages cite their numbers):
-// PLG-1: A plugin exports one symbol, tutti_plugin_entry_v1; `_v1` is the major version of the ABI. All other symbols
-// are hidden.
+// PLG-1: A plugin exports one symbol, tutti_plugin_entry_v1; `_v1` is the version of the structs of this header. All
+// other symbols are hidden.
 // PLG-2: The ELF note and the table that the entry returns agree.
 // PLG-3: Static constructors do nothing. Before `open`, a plugin starts no thread, calls no CUDA function and reads no
 // environment variable.
 // PLG-4: No C++ type, exception, errno or allocator crosses the interface. The side that allocated memory frees it.
-// PLG-5: Every table, and every struct that may grow, begins with `uint32_t struct_size`, which its writer sets.
-// Readers treat fields beyond this size as zero.
-// PLG-6: Integers have a fixed width. A string is a pointer and a length, in UTF-8, without a terminator. It is valid
-// during the call, unless its declaration states a longer life.
-// PLG-7: Tables grow only at their end. A removed entry keeps its place and returns TUTTI_UNSUPPORTED.
-// PLG-8: If a plugin sets a capability bit, the entries of this capability exist and fulfil their contracts. The host
-// calls no entry whose bit is not set. The loader checks that the entries exist. For networks, `tutti plugin test`
-// checks their behaviour.
-// PLG-9: Entries marked [progress] never block: they return TUTTI_AGAIN or report "not done".
-// PLG-10: Each entry has a thread rule: [setup] one thread at a time per instance; [progress] one thread at a time per
-// connection; [any] any thread at any time.
-// PLG-11: If an object with open children is closed, the result is a failed precondition, not a crash.
-// PLG-12: All output goes through host->log. A plugin writes nothing to stdout or stderr.
-// PLG-13: A plugin reads only its own settings, through host->config_get. The host has checked them against the
-// declared keys.
-// PLG-14: Before a function returns a failure, it passes the reason to host->fail, in the same thread.
+// PLG-5: Every table, and every struct that may grow, begins with `uint32_t struct_size`. Before a call, the caller
+// sets it to the bytes that it knows. The writer of an output sets it to the bytes that it wrote, at most the caller's
+// bytes. Readers treat fields beyond this size as zero. Growing structs never lie within a struct or an array, but a
+// plugin's settings may: they lie struct_size bytes apart. PLG-6: Integers have a fixed width. A string is a pointer
+// and a length, in UTF-8, without a terminator. It is valid during the call, unless its declaration states a longer
+// life. PLG-7: From ABI 1.0 of a kind on, the tables and structs of the kind grow only at their end. A removed entry
+// keeps its place and returns TUTTI_UNSUPPORTED. PLG-8: If a plugin sets a capability bit, the entries of this
+// capability exist and fulfil their contracts. The host calls no entry whose bit is not set. The loader checks that the
+// entries exist. For networks, `tutti plugin test` checks their behaviour. PLG-9: Entries marked [progress] never
+// block: they return TUTTI_AGAIN or report "not done". PLG-10: Each entry has a thread rule: [setup] one thread at a
+// time per instance; [progress] one thread at a time per connection; [any] any thread at any time. PLG-11: If an object
+// with open children is closed, the result is a failed precondition, not a crash. PLG-12: All output goes through
+// host->log. A plugin writes nothing to stdout or stderr. PLG-13: A plugin reads only its own settings, through
+// host->config_get. The host has checked them against the declared keys. PLG-14: Before a function returns a failure,
+// it passes the reason to host->fail, in the same thread.
 #pragma once
 
 #include <stddef.h>
@@ -40,9 +39,16 @@
 extern "C" {
 #endif
 
-/* ABI 0.x: host and plugin must match exactly. From 1.0 on, a host takes every plugin of its major version. */
-#define TUTTI_ABI_MAJOR 0u
-#define TUTTI_ABI_MINOR 11u
+/* The ABI of each kind of plugins. This header has the version of each kind. With ABI 0.x of a kind, host and plugin
+   must match exactly. From 1.0 on, a host takes plugins of its major version and of any minor version up to its own. */
+#define TUTTI_ALGORITHM_ABI_MAJOR 0u
+#define TUTTI_ALGORITHM_ABI_MINOR 12u
+#define TUTTI_PROTOCOL_ABI_MAJOR 0u
+#define TUTTI_PROTOCOL_ABI_MINOR 12u
+#define TUTTI_NETWORK_ABI_MAJOR 1u
+#define TUTTI_NETWORK_ABI_MINOR 0u
+#define TUTTI_TUNER_ABI_MAJOR 1u
+#define TUTTI_TUNER_ABI_MINOR 0u
 
 /* Plugin kinds. */
 #define TUTTI_KIND_ALGORITHM 1u /* "algo" in file names */
@@ -94,7 +100,7 @@ typedef struct tutti_value {
 /* The functions of the host. Valid from `open` to `close`. Threads: every entry is [any]. */
 typedef struct tutti_host {
   uint32_t struct_size;
-  uint16_t abi_major;
+  uint16_t abi_major; /* the ABI of the plugin's kind that the host has */
   uint16_t abi_minor;
   void* context; /* first argument of every entry below */
   void (*log)(void* context, int32_t level, tutti_str text);
@@ -108,14 +114,14 @@ typedef struct tutti_host {
 typedef struct tutti_plugin {
   uint32_t struct_size;
   uint32_t kind;
-  uint16_t abi_major;
+  uint16_t abi_major; /* the ABI of the kind that the plugin is built for */
   uint16_t abi_minor;
   uint32_t reserved;
   tutti_str name;
   tutti_str version;
-  tutti_str description; /* one line for `tutti plugin list` */
-  uint64_t capabilities; /* capabilities of the plugin's kind: TUTTI_NET_CAP_*, TUTTI_ALGO_CAP_*, ... */
-  const tutti_config_key* config_keys;
+  tutti_str description;               /* one line for `tutti plugin list` */
+  uint64_t capabilities;               /* capabilities of the plugin's kind: TUTTI_NET_CAP_*, TUTTI_ALGO_CAP_*, ... */
+  const tutti_config_key* config_keys; /* of equal struct_size */
   uint64_t config_key_count;
   /* Creates the plugin's instance. Fails if the plugin cannot run on this machine, with the reason in host->fail.
      [setup] */

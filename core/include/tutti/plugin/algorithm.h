@@ -47,11 +47,11 @@ typedef struct tutti_channel_nets {
 typedef struct tutti_algorithm_cost {
   uint32_t struct_size;
   uint32_t fan;                        /* most peers that one step of a plan sends to or receives from; 0: one peer */
-  uint32_t hops[TUTTI_LINK_COUNT];     /* messages on the critical path, by link kind */
-  uint32_t messages[TUTTI_LINK_COUNT]; /* messages that the busiest rank sends or receives; 0: as many as hops */
-  double wire[TUTTI_LINK_COUNT]; /* bytes that the busiest rank sends or receives, as a multiple of the call's bytes
+  uint32_t hops[TUTTI_LINK_LIMIT];     /* messages on the critical path, by link kind */
+  uint32_t messages[TUTTI_LINK_LIMIT]; /* messages that the busiest rank sends or receives; 0: as many as hops */
+  double wire[TUTTI_LINK_LIMIT]; /* bytes that the busiest rank sends or receives, as a multiple of the call's bytes
                                     per block × blocks, by link kind */
-  double gbs[TUTTI_LINK_COUNT];  /* GB/s of one channel per rank and direction, by link kind. The bandwidths of
+  double gbs[TUTTI_LINK_LIMIT];  /* GB/s of one channel per rank and direction, by link kind. The bandwidths of
                                     channels add up. 0: channels share the bandwidth of the topology */
   double memory;                 /* bytes that the busiest rank reads and writes in its own memory, as a multiple of
                                     the call's bytes per block × blocks */

@@ -118,11 +118,11 @@ typedef struct tutti_protocol_properties {
   uint32_t links;                      /* bits 1 << TUTTI_LINK_*: where it is valid */
   uint32_t max_fan;                    /* peers one step may receive from or send to */
   uint32_t devices;                    /* TUTTI_DEVICE_*: the devices that run it */
-  double latency_us[TUTTI_LINK_COUNT]; /* latency that the protocol adds to each hop */
-  double efficiency[TUTTI_LINK_COUNT]; /* payload / slot bytes at large sizes, 0..1; above 1 if a link carries more than
+  double latency_us[TUTTI_LINK_LIMIT]; /* latency that the protocol adds to each hop */
+  double efficiency[TUTTI_LINK_LIMIT]; /* payload / slot bytes at large sizes, 0..1; above 1 if a link carries more than
                                           stores of processors reach */
-  double channel_gbs[TUTTI_LINK_COUNT];     /* GB/s of the wire that one channel can fill; 0: unknown */
-  uint64_t channel_bytes[TUTTI_LINK_COUNT]; /* fewer bytes are not worth a channel of their own; 0: unknown */
+  double channel_gbs[TUTTI_LINK_LIMIT];     /* GB/s of the wire that one channel can fill; 0: unknown */
+  uint64_t channel_bytes[TUTTI_LINK_LIMIT]; /* fewer bytes are not worth a channel of their own; 0: unknown */
   uint32_t flags_in_data; /* 1: GPUs see by flags in the data that it is there, not by mailboxes, so that no process can
                              carry it between GPUs of different hosts */
   uint32_t needs_registered; /* 1: launches store straight to outputs of peers (tutti_cuda_copies): only for calls whose

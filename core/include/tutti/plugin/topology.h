@@ -107,6 +107,9 @@ typedef struct tutti_system {
 #define TUTTI_LINK_NETWORK 1u /* a network plugin */
 #define TUTTI_LINK_P2P 2u     /* device to device */
 #define TUTTI_LINK_COUNT 3u
+/* Elements of arrays that a kind of links indexes, in structs. New kinds of links do not move the fields behind. The
+   elements from TUTTI_LINK_COUNT on are 0. */
+#define TUTTI_LINK_LIMIT 8u
 
 /* The ranks of a communicator, and the links between them. */
 typedef struct tutti_topology {
@@ -117,12 +120,13 @@ typedef struct tutti_topology {
   uint32_t max_channels; /* search and connect make at most this many */
   uint32_t reserved;
   const uint32_t* node_of_rank;           /* rank_count entries, each < node_count */
-  double bandwidth_gbs[TUTTI_LINK_COUNT]; /* GB/s (1e9 bytes) of one rank over a link of this kind, in one direction; 0:
+  double bandwidth_gbs[TUTTI_LINK_LIMIT]; /* GB/s (1e9 bytes) of one rank over a link of this kind, in one direction; 0:
                                              there is no link of this kind */
-  double latency_us[TUTTI_LINK_COUNT];    /* time of one small message, one way, in µs */
-  double gap_us[TUTTI_LINK_COUNT];        /* time from a small message of a rank to its next, in µs */
+  double latency_us[TUTTI_LINK_LIMIT];    /* time of one small message, one way, in µs */
+  double gap_us[TUTTI_LINK_LIMIT];        /* time from a small message of a rank to its next, in µs */
   double memory_gbs;                      /* GB/s of a rank's own memory, reads and writes together; 0: unknown */
-  const tutti_system* system; /* in search: the machine of the searching rank, null if unknown; in connect: null */
+  const tutti_system* system; /* in search: the machine of the searching rank, null if unknown; in connect, and for
+                                 tuners: null */
   tutti_str gpu_name; /* the GPUs of all ranks: "NVIDIA H200", or all different names joined by " + "; empty: the ranks
                          compute on the host, or the GPUs are unknown */
 } tutti_topology;

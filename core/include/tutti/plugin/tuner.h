@@ -4,24 +4,29 @@
 #pragma once
 
 #include "tutti/plugin/abi.h"
-#include "tutti/plugin/algorithm.h"
+#include "tutti/plugin/topology.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* A candidate: one algorithm variant with one protocol that could run the call. */
+/* A candidate: one algorithm variant with one protocol that could run the call. TUTTI_LINK_* index the arrays. */
 typedef struct tutti_candidate {
   uint32_t struct_size;
   uint32_t max_channels;
   tutti_str algorithm; /* "ring" */
   tutti_str variant;   /* "two-shot"; empty if the algorithm has a single variant */
   tutti_str protocol;  /* "simple" */
-  tutti_algorithm_cost algorithm_cost;
-  double protocol_latency_us[TUTTI_LINK_COUNT]; /* added to each hop, in µs */
-  double protocol_efficiency[TUTTI_LINK_COUNT]; /* payload bytes / wire bytes, about 0..1; 0: not valid on this link */
-  double channel_gbs[TUTTI_LINK_COUNT];         /* GB/s of the link that one channel can fill; 0: unknown */
-  uint64_t channel_bytes[TUTTI_LINK_COUNT];     /* a channel with fewer bytes does not pay; 0: unknown */
+  /* The cost that the algorithm states, see tutti_algorithm_cost. */
+  uint32_t hops[TUTTI_LINK_LIMIT];        /* messages on the critical path */
+  uint32_t messages[TUTTI_LINK_LIMIT];    /* messages of the busiest rank; 0: as many as hops */
+  double wire[TUTTI_LINK_LIMIT];          /* bytes of the busiest rank, as a multiple of block_bytes × blocks */
+  double algorithm_gbs[TUTTI_LINK_LIMIT]; /* GB/s of one channel; 0: channels share the bandwidth of the topology */
+  double memory;                          /* bytes in the memory of the busiest rank, as a multiple */
+  double protocol_latency_us[TUTTI_LINK_LIMIT]; /* added to each hop, in µs */
+  double protocol_efficiency[TUTTI_LINK_LIMIT]; /* payload bytes / wire bytes, about 0..1; 0: not valid on this link */
+  double channel_gbs[TUTTI_LINK_LIMIT];         /* GB/s of the link that one channel can fill; 0: unknown */
+  uint64_t channel_bytes[TUTTI_LINK_LIMIT];     /* a channel with fewer bytes does not pay; 0: unknown */
   /* In: negative if the host excludes the candidate (rules, capabilities); the tuner does not change it then.
      Out: predicted time of the call in µs. The smallest time wins. Negative: the tuner excludes the candidate, and
      `reason` contains the reason. */
@@ -52,7 +57,8 @@ typedef struct tutti_tuner_ops {
      every rank: it depends only on the arguments, the settings and the tables. TUTTI_UNSUPPORTED: the tuner declines
      the call. This excludes all candidates, and `explain` shows the text that it passes to host->fail. Such a call
      fails, so a tuner should answer every call (TUN-5). [any] */
-  int32_t (*choose)(void* instance, const tutti_call* call, tutti_candidate* candidates, uint32_t candidate_count);
+  int32_t (*choose)(void* instance, const tutti_call* call, tutti_candidate* const* candidates,
+                    uint32_t candidate_count);
 } tutti_tuner_ops;
 
 #ifdef __cplusplus

@@ -39,6 +39,7 @@ class Algorithm : public Plugin {
  public:
   using Kind = Algorithm;
   static constexpr uint32_t kKind = TUTTI_KIND_ALGORITHM;
+  static constexpr Abi kAbi = {TUTTI_ALGORITHM_ABI_MAJOR, TUTTI_ALGORITHM_ABI_MINOR};
 
   /// A variant of the algorithm, and the collectives that it can do, as bits (1 << TUTTI_ALL_REDUCE ...). The name is a
   /// static string.

@@ -94,6 +94,7 @@ class Network : public Plugin {
  public:
   using Kind = Network;
   static constexpr uint32_t kKind = TUTTI_KIND_NETWORK;
+  static constexpr Abi kAbi = {TUTTI_NETWORK_ABI_MAJOR, TUTTI_NETWORK_ABI_MINOR};
 
   /// `communicator` is the same number on all its ranks.
   virtual Result<std::unique_ptr<NetworkContext>> create(uint64_t communicator) = 0;
@@ -145,9 +146,11 @@ class Network : public Plugin {
   }
   static int32_t properties_thunk(void* context, uint32_t device, tutti_net_properties* out) {
     const auto& here = as<NetworkContext>(context);
-    const int32_t code = store(here.host(), out, [&] { return here.properties(device); });
-    out->struct_size = sizeof *out;
-    return code;
+    return guarded(here.host(), [&]() -> Status {
+      TUTTI_ASSIGN(const tutti_net_properties found, here.properties(device));
+      hand_over(found, out);
+      return {};
+    });
   }
   static int32_t listen_thunk(void* context, uint32_t device, tutti_net_handle* handle, void** listener) {
     auto& here = as<NetworkContext>(context);

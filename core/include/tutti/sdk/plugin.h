@@ -9,7 +9,9 @@
 // TUTTI_INTERNAL with the text of the exception (PLG-4, PLG-14).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <exception>
 #include <memory>
 #include <string>
@@ -28,6 +30,20 @@ inline tutti_str borrow(std::string_view text) {
 inline std::string_view view(tutti_str text) {
   return {text.data, text.size};
 }
+
+/// Hands a struct of the ABI to a reader that may know fewer of its fields (PLG-5). `to->struct_size` holds the bytes
+/// that the reader knows, and then the bytes that were written.
+template <class Struct>
+void hand_over(const Struct& from, Struct* to) {
+  const auto bytes = static_cast<uint32_t>(std::min<size_t>(to->struct_size, sizeof from));
+  std::memcpy(to, &from, bytes);
+  to->struct_size = bytes;
+}
+
+/// The version of the ABI of a kind of plugins.
+struct Abi {
+  uint32_t major, minor;
+};
 
 /// The functions of the host: the log, and the settings of the plugin. Threads: any.
 class Host {
@@ -118,25 +134,25 @@ int32_t guarded(const Host& host, Body&& body) noexcept {
 }
 
 /// Fills the plugin's table for the class Derived. Derived::Kind is the class of its kind, and Derived::Kind::table()
-/// is the table of the kind's functions. Errors: TUTTI_VERSION_MISMATCH if `out` is null or smaller than
-/// tutti_plugin; TUTTI_INTERNAL if settings() throws.
+/// is the table of the kind's functions. Errors: TUTTI_VERSION_MISMATCH if `out` is null or without room for a size;
+/// TUTTI_INTERNAL if settings() throws.
 template <class Derived>
 int32_t describe(tutti_plugin* out, std::string_view name, std::string_view version,
                  std::string_view description) noexcept try {
-  if (out == nullptr || out->struct_size < sizeof(tutti_plugin)) return TUTTI_VERSION_MISMATCH;
+  if (out == nullptr || out->struct_size < sizeof out->struct_size) return TUTTI_VERSION_MISMATCH;
   static const std::vector<tutti_config_key> keys = Derived::settings();
-  *out = {};
-  out->struct_size = sizeof(tutti_plugin);
-  out->kind = Derived::kKind;
-  out->abi_major = TUTTI_ABI_MAJOR;
-  out->abi_minor = TUTTI_ABI_MINOR;
-  out->name = borrow(name);
-  out->version = borrow(version);
-  out->description = borrow(description);
-  out->capabilities = Derived::capabilities();
-  out->config_keys = keys.data();
-  out->config_key_count = keys.size();
-  out->open = [](const tutti_host* host, void** self) -> int32_t {
+  tutti_plugin table{};
+  table.struct_size = sizeof table;
+  table.kind = Derived::kKind;
+  table.abi_major = Derived::kAbi.major;
+  table.abi_minor = Derived::kAbi.minor;
+  table.name = borrow(name);
+  table.version = borrow(version);
+  table.description = borrow(description);
+  table.capabilities = Derived::capabilities();
+  table.config_keys = keys.data();
+  table.config_key_count = keys.size();
+  table.open = [](const tutti_host* host, void** self) -> int32_t {
     return guarded(Host(host), [&]() -> Status {
       auto plugin = std::make_unique<Derived>();
       static_cast<Plugin&>(*plugin).host_ = Host(host);
@@ -145,8 +161,9 @@ int32_t describe(tutti_plugin* out, std::string_view name, std::string_view vers
       return {};
     });
   };
-  out->close = [](void* self) { delete static_cast<typename Derived::Kind*>(self); };
-  out->ops = Derived::Kind::table();
+  table.close = [](void* self) { delete static_cast<typename Derived::Kind*>(self); };
+  table.ops = Derived::Kind::table();
+  hand_over(table, out);
   return TUTTI_OK;
 } catch (...) {
   return TUTTI_INTERNAL;

@@ -14,6 +14,7 @@ class Protocol : public Plugin {
  public:
   using Kind = Protocol;
   static constexpr uint32_t kKind = TUTTI_KIND_PROTOCOL;
+  static constexpr Abi kAbi = {TUTTI_PROTOCOL_ABI_MAJOR, TUTTI_PROTOCOL_ABI_MINOR};
 
   /// search: the links on which the protocol is valid, and its cost.
   virtual tutti_protocol_properties properties() const = 0;
