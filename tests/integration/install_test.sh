@@ -1,20 +1,27 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Installs Tutti, builds the examples against what was installed alone, and runs them.
-# Usage: install_test.sh BUILD_DIR SOURCE_DIR
+# Usage: install_test.sh BUILD_DIR
 set -euo pipefail
-build=$1 source=$2
+build=$1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 cmake --install "$build" --prefix "$work/prefix" >"$work/install.log"
 for example in algo-chain algo-recursive hello; do
-  cp -r "$source/examples/$example" "$work/$example" # nothing of the source tree is near
+  cp -r "$work/prefix/share/tutti/examples/$example" "$work/$example" # nothing of the source tree is near
   cmake -S "$work/$example" -B "$work/$example/build" -G Ninja \
     -DCMAKE_PREFIX_PATH="$work/prefix" >"$work/configure.log" ||
     { cat "$work/configure.log"; exit 1; }
   cmake --build "$work/$example/build"
 done
+
+# Each kind of plugins has an example.
+for kind in algo net proto tuner; do
+  compgen -G "$work/prefix/share/tutti/examples/$kind-*/CMakeLists.txt" >/dev/null ||
+    { echo "no example of a plugin of kind '$kind' is installed" && exit 1; }
+done
+[[ ! -e $work/prefix/share/tutti/examples/CMakeLists.txt ]] # that file is for the source tree
 
 tutti=$work/prefix/bin/tutti
 
