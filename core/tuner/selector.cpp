@@ -46,6 +46,8 @@ tutti_algorithm_cost message_cost(uint32_t links, double channel_gbs) {
   return cost;
 }
 
+}  // namespace
+
 void set_cost(const tutti_algorithm_cost& cost, tutti_candidate& view) {
   std::copy_n(cost.hops, TUTTI_LINK_COUNT, view.hops);
   std::copy_n(cost.messages, TUTTI_LINK_COUNT, view.messages);
@@ -53,8 +55,6 @@ void set_cost(const tutti_algorithm_cost& cost, tutti_candidate& view) {
   std::copy_n(cost.gbs, TUTTI_LINK_COUNT, view.algorithm_gbs);
   view.memory = cost.memory;
 }
-
-}  // namespace
 
 Algorithm::Algorithm(const program::AlgorithmPlugin& plugin, program::Instance connected)
     : name(plugin.name),

@@ -91,6 +91,9 @@ struct Decision {
   double predicted_us = 0;
 };
 
+/// Copies the cost that an algorithm states into the view of a candidate, which a tuner gets.
+void set_cost(const tutti_algorithm_cost& cost, tutti_candidate& view);
+
 /// Its decisions do not change during its life; any thread.
 class Selector {
  public:

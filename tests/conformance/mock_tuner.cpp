@@ -83,7 +83,7 @@ class Mock : public sdk::Tuner {
 /// The table of the SDK, with an entry that the SDK's thunk would repair.
 const tutti_tuner_ops* table() {
   static tutti_tuner_ops ops = *sdk::Tuner::table();
-  ops.choose = [](void* instance, const tutti_call* call, tutti_candidate* candidates, uint32_t count) {
+  ops.choose = [](void* instance, const tutti_call* call, tutti_candidate* const* candidates, uint32_t count) {
     misbehave(fault());
     return sdk::Tuner::table()->choose(instance, call, candidates, count);
   };

@@ -77,7 +77,7 @@ class Shell:
             (folder / "build" / plugin.name).symlink_to(plugin)
         (folder / "vendor").mkdir()
         plugin = "tutti-net-socket.so"
-        (folder / "vendor" / plugin).write_bytes(of_abi_1((build / "lib/tutti/plugins" / plugin).read_bytes()))
+        (folder / "vendor" / plugin).write_bytes(of_abi_2((build / "lib/tutti/plugins" / plugin).read_bytes()))
         (folder / "configs").symlink_to(source / "configs")
         (folder / "examples").symlink_to(source / "examples")
         (folder / "plans").mkdir()
@@ -96,10 +96,10 @@ class Shell:
         return process.returncode, output.splitlines()
 
 
-def of_abi_1(plugin):
-    """The plugin socket with the minor number 1 of the ABI in its note."""
-    note = re.compile(rb"(\x03\0{3}\0{2}).\0(\0{4}socket\0)", re.DOTALL)  # kind, major, minor, CUDA, name
-    changed, count = note.subn(lambda found: found[1] + b"\x01\0" + found[2], plugin)
+def of_abi_2(plugin):
+    """The plugin socket with the major number 2 of the ABI in its note."""
+    note = re.compile(rb"(\x03\0{3})\x01\0(\0{2}\0{4}socket\0)", re.DOTALL)  # kind, major; minor, CUDA, name
+    changed, count = note.subn(lambda found: found[1] + b"\x02\0" + found[2], plugin)
     assert count == 1, count
     return changed
 

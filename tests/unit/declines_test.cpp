@@ -22,10 +22,11 @@ constexpr uint32_t kRanks = 4;
 const Question kAllReduce = {Collective::kAllReduce, DataType::kFloat32, ReduceOp::kSum, 1 << 20, false};
 
 /// Predicts the same time for all candidates.
-int32_t predict_equal(void* /*instance*/, const tutti_call* /*call*/, tutti_candidate* candidates, uint32_t count) {
+int32_t predict_equal(void* /*instance*/, const tutti_call* /*call*/, tutti_candidate* const* candidates,
+                      uint32_t count) {
   for (uint32_t i = 0; i < count; ++i) {
-    if (candidates[i].predicted_us >= 0) candidates[i].predicted_us = 1;
-    candidates[i].channels = 1;
+    if (candidates[i]->predicted_us >= 0) candidates[i]->predicted_us = 1;
+    candidates[i]->channels = 1;
   }
   return TUTTI_OK;
 }

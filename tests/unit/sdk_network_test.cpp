@@ -222,6 +222,7 @@ TEST_F(SdkNetwork, ConnectsAndMovesAMessage) {
 
 TEST_F(SdkNetwork, FailuresSayWhyAndGivenUpConnectsAreGone) {
   tutti_net_properties properties{};
+  properties.struct_size = sizeof properties;
   EXPECT_EQ(ops_->properties(context_, 0, &properties), TUTTI_OK);
   EXPECT_EQ(properties.struct_size, sizeof properties);
   EXPECT_EQ(sdk::view(properties.name), "pipe");

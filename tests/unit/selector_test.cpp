@@ -28,8 +28,8 @@ using tuner::Selector;
 constexpr uint32_t kRanks = 4;
 constexpr size_t kLarge = size_t{64} << 20;  // elements
 
-int32_t predict(void* instance, const tutti_call* call, tutti_candidate* candidates, uint32_t count) {
-  for (uint32_t i = 0; i < count; ++i) static_cast<tuner_model::Model*>(instance)->predict(*call, candidates[i]);
+int32_t predict(void* instance, const tutti_call* call, tutti_candidate* const* candidates, uint32_t count) {
+  for (uint32_t i = 0; i < count; ++i) static_cast<tuner_model::Model*>(instance)->predict(*call, *candidates[i]);
   return TUTTI_OK;
 }
 
@@ -460,7 +460,7 @@ TEST_F(SelectorTest, gives_the_reason_of_a_tuner_that_fails) {
   auto declined = choices(kRanks, {declining});
   Asks asks{declined.algorithms[0].ops, declined.algorithms[0].instance.get()};
   static constexpr tutti_tuner_ops kAsks = {sizeof(tutti_tuner_ops), 0, nullptr, nullptr,
-                                            [](void* raw, const tutti_call*, tutti_candidate*, uint32_t) {
+                                            [](void* raw, const tutti_call*, tutti_candidate* const*, uint32_t) {
                                               const auto& of = *static_cast<Asks*>(raw);
                                               tutti_algorithm_cost cost{};
                                               return of.ops->cost(of.instance, TUTTI_ALL_REDUCE, 1, &cost);
@@ -474,7 +474,7 @@ TEST_F(SelectorTest, gives_the_reason_of_a_tuner_that_fails) {
   selector_.reset();
   static constexpr tutti_tuner_ops kSilent = {
       sizeof(tutti_tuner_ops), 0, nullptr, nullptr,
-      [](void*, const tutti_call*, tutti_candidate*, uint32_t) { return int32_t{TUTTI_INTERNAL}; }};
+      [](void*, const tutti_call*, tutti_candidate* const*, uint32_t) { return int32_t{TUTTI_INTERNAL}; }};
   auto silent = choices(kRanks, {plugin(ring_)});
   silent.tuner = &kSilent;
   selector_ = std::make_unique<Selector>(config_, std::move(silent));

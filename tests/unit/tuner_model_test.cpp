@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 
+#include "tuner/selector.h"
 #include "unit/plan_support.h"
 
 namespace tutti::test {
@@ -120,8 +121,8 @@ TEST(TunerModel, AlgorithmsCrossWhereTheModelSaysSo) {
   Connected connected(direct, kOneNode, 16);
   tutti_candidate one_shot = candidate_of(0, 0);
   tutti_candidate two_shot = candidate_of(0, 0);
-  one_shot.algorithm_cost = connected.cost(TUTTI_ALL_REDUCE, 0);
-  two_shot.algorithm_cost = connected.cost(TUTTI_ALL_REDUCE, 1);
+  tuner::set_cost(connected.cost(TUTTI_ALL_REDUCE, 0), one_shot);
+  tuner::set_cost(connected.cost(TUTTI_ALL_REDUCE, 1), two_shot);
   EXPECT_LT(predict(one_shot, 1 << 12).predicted_us, predict(two_shot, 1 << 12).predicted_us);
   EXPECT_GT(predict(one_shot, 1 << 24).predicted_us, predict(two_shot, 1 << 24).predicted_us);
 }

@@ -8,7 +8,7 @@
 #include <fstream>
 
 #include "plugin/loader.h"
-#include "tutti/plugin/tuner.h"
+#include "tutti/sdk/tuner.h"
 #include "unit/plan_support.h"
 #include "unit/required.h"
 
