@@ -15,20 +15,25 @@ static_assert(sizeof(tutti_net_handle) <= net_nccl::kHandleBytes);
 
 Result<std::shared_ptr<Context>> Context::create(Network& network, uint64_t communicator) {
   std::shared_ptr<Context> context(new Context(network));
-  const auto lock = network.lock_setup();
-  if (const int32_t code = network.ops().create(network.self(), communicator, &context->context_); code != TUTTI_OK) {
-    return network.failure("cannot open a context", code);
-  }
+  TUTTI_TRY(context->open(communicator, &context->connecting_));
+  TUTTI_TRY(context->open(communicator, &context->listening_));
   return context;
 }
 
+Status Context::open(uint64_t communicator, void** context) {
+  const auto lock = network_.lock_setup();
+  const int32_t code = network_.ops().create(network_.self(), communicator, context);
+  return code == TUTTI_OK ? Status() : network_.failure("cannot open a context", code);
+}
+
 Context::~Context() {
-  if (context_ == nullptr) return;
   const auto lock = network_.lock_setup();
   for (auto& [address, attempt] : attempts_) {
     if (attempt.state != nullptr) network_.ops().cancel(attempt.state);
   }
-  network_.ops().destroy(context_);
+  for (void* const context : {connecting_, listening_}) {
+    if (context != nullptr) network_.ops().destroy(context);
+  }
 }
 
 /// With lock_setup() held.
@@ -49,7 +54,7 @@ Result<std::unique_ptr<Connection>> Context::connect(int device, const void* han
   {
     const auto lock = network_.lock_setup();
     Attempt& attempt = attempt_of(*from, handle);
-    const int32_t code = network_.ops().connect(context_, from->index, &attempt.handle, &attempt.state, &connection);
+    const int32_t code = network_.ops().connect(connecting_, from->index, &attempt.handle, &attempt.state, &connection);
     if (code == TUTTI_AGAIN) return std::unique_ptr<Connection>();
     attempts_.erase(handle);
     if (code != TUTTI_OK) return network_.failure(fmt::format("cannot connect from '{}'", from->name), code);
@@ -63,7 +68,7 @@ Result<std::unique_ptr<Listener>> Listener::open(std::shared_ptr<Context> contex
   tutti_net_handle filled{};
   std::unique_ptr<Listener> listener(new Listener(std::move(context), *on));
   const auto lock = network.lock_setup();
-  const int32_t code = network.ops().listen(listener->context_->context_, on->index, &filled, &listener->listener_);
+  const int32_t code = network.ops().listen(listener->context_->listening_, on->index, &filled, &listener->listener_);
   if (code != TUTTI_OK) return network.failure(fmt::format("cannot listen on '{}'", on->name), code);
   std::memcpy(handle, filled.bytes, sizeof filled.bytes);
   return listener;

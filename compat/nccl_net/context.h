@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The network of one communicator of NCCL: listeners, and connects under way.
+//
+// Connects have a context of the network plugin of their own, apart from listeners. Tutti's communicators close all
+// connections together, so a network may let connections in opposite directions of one context share a socket. NCCL
+// closes connections one by one, and before version 11 all communicators of a process have one context.
 #pragma once
 
 #include <cstdint>
@@ -39,10 +43,12 @@ class Context : public std::enable_shared_from_this<Context> {
   };
 
   explicit Context(Network& network) : network_(network) {}
+  Status open(uint64_t communicator, void** context);
   Attempt& attempt_of(const Device& device, const void* handle);
 
   Network& network_;
-  void* context_ = nullptr;
+  void* connecting_ = nullptr;  // contexts of the network plugin; null: not open
+  void* listening_ = nullptr;
   std::map<const void*, Attempt> attempts_;  // by address of the handle; guarded by lock_setup()
 };
 
