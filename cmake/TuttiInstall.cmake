@@ -22,7 +22,7 @@ install(DIRECTORY core/include/tutti DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 # All that is installed, without tests and benchmarks.
 get_property(plugins GLOBAL PROPERTY TUTTI_INSTALLED_PLUGINS)
 add_custom_target(plugins DEPENDS ${plugins})
-add_custom_target(product DEPENDS tutti tutti_host_kernels tutti_tool plugins)
+add_custom_target(product DEPENDS tutti tutti_host_kernels tutti_tool tutti_nccl_net plugins)
 if(TARGET tutti_nccl)
   add_dependencies(product tutti_nccl)
 endif()

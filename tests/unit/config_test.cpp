@@ -182,6 +182,8 @@ TEST_F(ConfigTest, OtherVariablesAreLeftAlone) {
               {"TUTTI_RANKS", "1"},
               {"TUTTI_PLUGIN_PATH", "/x"},
               {"TUTTI_UNLOAD", "1"},
+              {"TUTTI_NET", "socket"},
+              {"TUTTI_NET_RECEIVES", "8"},
               {"TUTTI_CONFIG", ""},
               {"TUTTI_TEST_SEED", "7"}});
   EXPECT_EQ(loaded("", {{"TUTTI_HOST", "left"}}).text("host"), "left");
