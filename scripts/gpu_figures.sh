@@ -9,7 +9,7 @@
 #   blocks   bench/gpu_blocks.py: bandwidth by thread blocks
 #   start    time and device memory of communicators, beside NCCL
 #   network  two pretended hosts over TCP on the loopback, beside NCCL's socket transport; scripts/gpu_network.sh
-#   kit      `tutti plugin test`: the rules that need a GPU
+#   kit      `tutti plugin test`: the rules that need a GPU; scripts/nccl_net_check.sh
 #   clients  scripts/clients_check.sh
 # Environment: BUILD (build/cuda), OUT (a folder for tables and logs; a new one), GPUS (all), TUNE_S (125), MAX (4G).
 # Prints the tables. Exit code: 1 if a step failed, 77 if there is no GPU.
@@ -79,6 +79,7 @@ kit() {
     timeout 100 "$build/bin/tutti" plugin test "$name" --rule device-memory --where process \
       --set "plugins.path=[$build/tests/networks]" || code=1
   done
+  NCCL_LIBRARY=$library scripts/nccl_net_check.sh "$build" || (($? == 77)) || code=1
   return "$code"
 }
 network() {
