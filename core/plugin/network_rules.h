@@ -71,7 +71,7 @@ inline constexpr std::array kNetworkRules = {
     NetworkRule{"NET-36", "arm", "arm loses no wake-up: the descriptor becomes readable when a message comes."},
     NetworkRule{"NET-37", "arm-sleeps", "arm returns TUTTI_OK while nothing comes."},
     NetworkRule{"NET-38", "device-memory",
-                "If a device registers TUTTI_MEMORY_CUDA, messages between memory of GPUs arrive whole."},
+                "If a device registers memory of GPUs, messages between such memory arrive whole, after the flush."},
 };
 
 /// The rule "NET-<number>", with 1 <= number <= kNetworkRules.size().

@@ -4,6 +4,7 @@
 #include <utility>
 
 #if defined(TUTTI_HAS_CUDA)
+#include "device/cuda/dmabuf.h"
 #include "device/cuda/runtime.h"
 #endif
 
@@ -19,6 +20,7 @@ Gpu::~Gpu() = default;
 struct Gpu::Parts {
   cuda::DeviceMemory memory;
   cuda::Stream stream;
+  base::Fd dmabuf;
 };
 
 int gpu_count() {
@@ -61,6 +63,14 @@ Status Gpu::download(std::span<std::byte> to, size_t offset) {
   return wait();
 }
 
+Result<Gpu::Dmabuf> Gpu::dmabuf() {
+  TUTTI_ASSIGN(const int device, cuda::current_device());
+  if (!cuda::exports_dmabufs(device)) return Status(Code::kUnsupported, "the GPU exports no dmabufs");
+  TUTTI_ASSIGN(cuda::Dmabuf made, cuda::export_dmabuf(memory(), size(), device));
+  parts_->dmabuf = std::move(made.fd);
+  return Dmabuf{parts_->dmabuf.get(), made.offset};
+}
+
 Status Gpu::wait() {
   return cuda::check(cudaStreamSynchronize(parts_->stream.get()), "cudaStreamSynchronize");
 }
@@ -95,6 +105,9 @@ Status Gpu::upload(std::span<const std::byte>, size_t) {
   return no_cuda();
 }
 Status Gpu::download(std::span<std::byte>, size_t) {
+  return no_cuda();
+}
+Result<Gpu::Dmabuf> Gpu::dmabuf() {
   return no_cuda();
 }
 Status Gpu::wait() {

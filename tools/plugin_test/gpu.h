@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 
@@ -29,6 +30,12 @@ class Gpu {
   /// Copies to and from the memory, from byte `offset` on.
   Status upload(std::span<const std::byte> from, size_t offset);
   Status download(std::span<std::byte> to, size_t offset);
+  /// The memory as a dmabuf, open as long as this object lives. kUnsupported: the GPU exports no dmabufs.
+  struct Dmabuf {
+    int descriptor;
+    uint64_t offset;  ///< offset of the memory in the dmabuf
+  };
+  Result<Dmabuf> dmabuf();
   /// Waits for the stream.
   Status wait();
 

@@ -48,13 +48,30 @@ void send_between_gpus(Side& side, Gpu& gpu, void* connection, void* region, uin
   side.meet();
 }
 
+/// Registers the GPU's memory as the host does: by a dmabuf if the device takes dmabufs, else by its address.
+void* register_gpu(Side& side, Gpu& gpu, void* connection) {
+  if ((side.properties().memory & TUTTI_MEMORY_DMABUF) == 0) {
+    return side.register_memory(connection, gpu.memory(), gpu.size(), TUTTI_MEMORY_CUDA);
+  }
+  const auto dmabuf = gpu.dmabuf();
+  require(side, dmabuf.status());
+  void* region = nullptr;
+  side.call(Entry::kRegister, [&] {
+    return side.ops().register_dmabuf(connection, gpu.memory(), gpu.size(), dmabuf->offset, dmabuf->descriptor,
+                                      &region);
+  });
+  return region;
+}
+
 void test_device_memory(Side& side) {
-  if ((side.properties().memory & TUTTI_MEMORY_CUDA) == 0) side.skip("the device registers no memory of GPUs");
+  if ((side.properties().memory & (TUTTI_MEMORY_CUDA | TUTTI_MEMORY_DMABUF)) == 0) {
+    side.skip("the device registers no memory of GPUs");
+  }
   if (gpu_count() == 0) side.skip("there is no GPU, or this build has no CUDA");
   auto gpu = Gpu::open(side.is_first() ? 0 : 1, kGpuBytes);
   require(side, gpu.status());
   void* const connection = side.link(0);
-  void* const region = side.register_memory(connection, gpu->memory(), gpu->size(), TUTTI_MEMORY_CUDA);
+  void* const region = register_gpu(side, *gpu, connection);
   uint64_t seed = 1;
   for (const uint64_t bytes : {uint64_t{0}, uint64_t{1}, uint64_t{8}, uint64_t{4095}, uint64_t{65536}, kGpuBytes / 2}) {
     send_between_gpus(side, *gpu, connection, region, std::min(bytes, side.properties().max_message_bytes), ++seed);

@@ -140,8 +140,11 @@ class GpuTrial {
     const size_t input_bytes = check::input_elements(problem, rank) * element;
     const size_t output_bytes = check::output_elements(problem, rank) * element;
     const size_t input = kGuard + (place ? place->input : call.input_offset) * element;
-    // Out of place, the output lies behind the input.
-    const size_t output_base = place ? kGuard : (input + input_bytes) / kGuard * kGuard + 2 * kGuard;
+    // Out of place, the output lies behind the largest input of a rank: at the same offset on all ranks, as registered
+    // outputs must.
+    size_t largest = 0;
+    for (int peer = 0; peer < kRanks; ++peer) largest = std::max(largest, check::input_elements(problem, peer));
+    const size_t output_base = place ? kGuard : (input + largest * element) / kGuard * kGuard + 2 * kGuard;
     const size_t output = output_base + (place ? place->output : call.output_offset) * element;
 
     std::vector<std::byte> image(std::max(input + input_bytes, output + output_bytes) + kGuard);
