@@ -109,7 +109,7 @@ int init(void** context, uint64_t communicator, Logger* logger) noexcept {
     set_logger(logger);
     auto made = create_context(communicator);
     if (!made.ok()) return report(made.status());
-    *context = new Holder(*std::move(made));
+    *context = std::make_unique<Holder>(*std::move(made)).release();
     return int{kNcclSuccess};
   });
 }
@@ -122,7 +122,7 @@ int init_process(Logger* logger) noexcept {
     if (process_context != nullptr) return int{kNcclSuccess};
     auto made = create_context(0);
     if (!made.ok()) return report(made.status());
-    process_context = new Holder(*std::move(made));
+    process_context = std::make_unique<Holder>(*std::move(made)).release();
     return int{kNcclSuccess};
   });
 }

@@ -43,10 +43,9 @@ Result<Settings> read_settings() {
   if (const auto network = find(load.environment, kNetwork)) load.settings.emplace_back("network", *network);
   TUTTI_ASSIGN(const uint32_t most_receives, receives_of(load.environment));
   TUTTI_ASSIGN(config::Config config, config::Config::load(load));
-  const bool is_chosen = config.text("network") != "auto";
   std::vector<std::string> networks = config.list("plugins.network");
-  if (is_chosen) networks = {config.text("network")};
-  return Settings{std::move(config), std::move(networks), is_chosen, most_receives};
+  if (config.text("network") != "auto") networks = {config.text("network")};
+  return Settings{std::move(config), std::move(networks), most_receives};
 }
 
 }  // namespace tutti::nccl_net

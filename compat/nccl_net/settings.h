@@ -13,8 +13,7 @@ namespace tutti::nccl_net {
 
 struct Settings {
   config::Config config;
-  std::vector<std::string> networks;  ///< best first, as `network` and plugins.network name them
-  bool is_chosen = false;             ///< one network was named: no other network may serve
+  std::vector<std::string> networks;  ///< best first; if `network` names a network, that network alone
   uint32_t most_receives = 1;         ///< limit of the buffers of one receive
 };
 
