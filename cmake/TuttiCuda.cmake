@@ -1,8 +1,5 @@
-# The CUDA device: TUTTI_WITH_CUDA is ON if a toolkit with a working nvcc was found, else OFF.
-#
-# tutti_cuda_kernels(<target> <template>): compiles <template> (a .cu.in) once for each element type into the target.
-# The template sees @TYPE@, the type's name, and @COPIES@, 1 for types as which data of other types is copied.
-# tutti_cuda_sources(<target> <source>...): compiles device code that is the same for all types.
+# The CUDA device: TUTTI_WITH_CUDA is ON if a toolkit with a working nvcc was found, else OFF. Without it,
+# tutti_cuda_kernels() and tutti_cuda_sources() do nothing.
 set(TUTTI_WITH_CUDA OFF)
 if(NOT TUTTI_CUDA STREQUAL "OFF")
   find_package(CUDAToolkit QUIET)
@@ -36,36 +33,4 @@ if(NOT TUTTI_CUDA STREQUAL "OFF")
   endif()
 endif()
 
-function(tutti_cuda_sources target)
-  if(NOT TUTTI_WITH_CUDA)
-    return()
-  endif()
-  set(kernels ${target}-kernels)
-  add_library(${kernels} OBJECT ${ARGN})
-  target_include_directories(${kernels} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/core/include)
-  target_compile_options(${kernels} PRIVATE
-    --expt-relaxed-constexpr -Xcompiler=-Wall,-Wextra,-Werror -Werror=all-warnings)
-  target_compile_definitions(${target} PRIVATE TUTTI_HAS_CUDA)
-  target_link_libraries(${target} PRIVATE ${kernels} CUDA::cudart_static)
-endfunction()
-
-function(tutti_cuda_kernels target template)
-  foreach(TYPE int8 uint8 int32 uint32 int64 uint64 float16 float32 float64 bfloat16 float8_e4m3 float8_e5m2)
-    set(COPIES 0)
-    if(TYPE MATCHES "^uint(8|32|64)$")
-      set(COPIES 1)
-    endif()
-    set(ELEMENT ${TYPE}_t)
-    if(TYPE STREQUAL "float32")
-      set(ELEMENT float)
-    elseif(TYPE STREQUAL "float64")
-      set(ELEMENT double)
-    elseif(TYPE MATCHES "float")
-      set(ELEMENT tutti::device::${TYPE})
-    endif()
-    set(source ${CMAKE_CURRENT_BINARY_DIR}/kernels_${TYPE}.cu)
-    configure_file(${template} ${source} @ONLY)
-    list(APPEND sources ${source})
-  endforeach()
-  tutti_cuda_sources(${target} ${sources})
-endfunction()
+include(TuttiCudaKernels)

@@ -27,7 +27,8 @@ if(TARGET tutti_nccl)
   add_dependencies(product tutti_nccl)
 endif()
 install(EXPORT TuttiTargets NAMESPACE Tutti:: DESTINATION ${package_dir})
-install(FILES cmake/TuttiPlugin.cmake cmake/CheckPlugin.cmake cmake/note.c.in cmake/plugin.map
+install(FILES cmake/TuttiPlugin.cmake cmake/TuttiCudaKernels.cmake cmake/CheckPlugin.cmake cmake/note.c.in
+    cmake/plugin.map
   DESTINATION ${package_dir})
 
 configure_package_config_file(cmake/TuttiConfig.cmake.in ${PROJECT_BINARY_DIR}/TuttiConfig.cmake

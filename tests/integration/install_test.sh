@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Installs Tutti, builds the examples against what was installed alone, and runs them.
-# Usage: install_test.sh BUILD_DIR
+# Usage: install_test.sh BUILD_DIR [GPU_PROTOCOL NVCC]
+# GPU_PROTOCOL: the folder of a protocol whose kernels are built, too.
 set -euo pipefail
-build=$1
+build=$1 gpu_protocol=${2:-} nvcc=${3:-}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -93,6 +94,26 @@ grep -q 'net-demo_net' "$work/table"
 demo proto 'plugins.protocol=[simple, demo_proto]' --set protocol=demo_proto
 grep -q 'demo_proto' "$work/table"
 demo tuner 'plugins.tuner=[demo_tuner]'
+
+# Kernels for GPUs build out of the tree, too. Without a GPU, the kit tests the plugin on the host.
+if [[ -n $gpu_protocol ]]; then
+  mkdir "$work/gpu"
+  cp "$gpu_protocol"/plugin.cpp "$gpu_protocol"/kernels.cu.in "$work/gpu/"
+  cat >"$work/gpu/CMakeLists.txt" <<'END'
+cmake_minimum_required(VERSION 3.25)
+project(GpuProtocol LANGUAGES C CXX CUDA)
+find_package(Tutti 0.1 REQUIRED)
+tutti_add_plugin(proto ll VERSION 1.0.0 SOURCES plugin.cpp LIBRARIES Tutti::host_kernels CUDA_ARCHITECTURES 90)
+tutti_cuda_kernels(tutti-proto-ll kernels.cu.in)
+END
+  cmake -S "$work/gpu" -B "$work/gpu/build" -G Ninja -DCMAKE_PREFIX_PATH="$work/prefix" \
+    -DCMAKE_CUDA_COMPILER="$nvcc" -DCMAKE_CUDA_ARCHITECTURES=90 >"$work/configure.log" ||
+    { cat "$work/configure.log"; exit 1; }
+  cmake --build "$work/gpu/build"
+  "$tutti" plugin test "$work/gpu/build/tutti-proto-ll.so" | tee "$work/kit"
+  grep -q ' 0 failed' "$work/kit"
+  "$tutti" plugin list --set "plugins.path=[$work/gpu/build]" | grep 'protocol.*1.0.0.*gpu/build'
+fi
 
 "$work/hello/build/hello" | tee "$work/hello.out"
 [[ $(grep -c 'the sum is 10' "$work/hello.out") == 4 ]]
