@@ -28,7 +28,7 @@ if(TARGET tutti_nccl)
 endif()
 install(EXPORT TuttiTargets NAMESPACE Tutti:: DESTINATION ${package_dir})
 install(FILES cmake/TuttiPlugin.cmake cmake/TuttiCudaKernels.cmake cmake/CheckPlugin.cmake cmake/note.c.in
-    cmake/plugin.map
+  cmake/plugin.map
   DESTINATION ${package_dir})
 
 configure_package_config_file(cmake/TuttiConfig.cmake.in ${PROJECT_BINARY_DIR}/TuttiConfig.cmake

@@ -99,11 +99,12 @@ demo tuner 'plugins.tuner=[demo_tuner]'
 if [[ -n $gpu_protocol ]]; then
   mkdir "$work/gpu"
   cp "$gpu_protocol"/plugin.cpp "$gpu_protocol"/kernels.cu.in "$work/gpu/"
-  cat >"$work/gpu/CMakeLists.txt" <<'END'
+  cat >"$work/gpu/CMakeLists.txt" <<END
 cmake_minimum_required(VERSION 3.25)
 project(GpuProtocol LANGUAGES C CXX CUDA)
 find_package(Tutti 0.1 REQUIRED)
-tutti_add_plugin(proto ll VERSION 1.0.0 SOURCES plugin.cpp LIBRARIES Tutti::host_kernels CUDA_ARCHITECTURES 90)
+tutti_add_plugin(proto ll VERSION $major.$minor.$patch SOURCES plugin.cpp
+  LIBRARIES Tutti::host_kernels CUDA_ARCHITECTURES 90)
 tutti_cuda_kernels(tutti-proto-ll kernels.cu.in)
 END
   cmake -S "$work/gpu" -B "$work/gpu/build" -G Ninja -DCMAKE_PREFIX_PATH="$work/prefix" \
@@ -112,7 +113,7 @@ END
   cmake --build "$work/gpu/build"
   "$tutti" plugin test "$work/gpu/build/tutti-proto-ll.so" | tee "$work/kit"
   grep -q ' 0 failed' "$work/kit"
-  "$tutti" plugin list --set "plugins.path=[$work/gpu/build]" | grep 'protocol.*1.0.0.*gpu/build'
+  "$tutti" plugin list --set "plugins.path=[$work/gpu/build]" | grep "$work/gpu/build/tutti-proto-ll.so"
 fi
 
 "$work/hello/build/hello" | tee "$work/hello.out"
