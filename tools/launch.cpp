@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/launch.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -162,7 +163,7 @@ Result<int> run(const Body& body) {
 template <class Body>
 Status Children::start(int rank, const Body& body) {
   int ends[2];
-  if (pipe(ends) != 0) return base::system_error(fmt::format("cannot make a pipe for rank {}", rank));
+  if (pipe2(ends, O_CLOEXEC) != 0) return base::system_error(fmt::format("cannot make a pipe for rank {}", rank));
   base::Fd reads(ends[0]);
   const base::Fd writes(ends[1]);
   std::fflush(nullptr);
@@ -222,14 +223,12 @@ int Children::wait() {
   return exit_code_;
 }
 
-/// Rank 0: makes the id, tells it to the parent and goes on. Creating an id starts a thread, so the parent must not.
-Result<int> run_first(const Session& session, const RankMain& rank_main, int descriptor) {
-  TUTTI_ASSIGN(const UniqueId id, session.make_id());
+/// Tells the id through a pipe, and closes the pipe.
+Status tell_parent(const UniqueId& id, int descriptor) {
   const std::string text = id.to_string();
   const bool told = write(descriptor, text.data(), text.size()) == static_cast<ssize_t>(text.size());
   close(descriptor);
-  if (!told) return base::system_error("cannot tell the other ranks the unique id");
-  return rank_main(id, 0);
+  return told ? Status() : base::system_error("cannot tell the other ranks the unique id");
 }
 
 }  // namespace
@@ -259,14 +258,24 @@ int run_as_threads(const Session& session, const RankMain& rank_main) {
 }
 
 int run_as_processes(const Session& session, const RankMain& rank_main) {
+  // Rank 0 makes the id: that starts a thread, so the parent must not.
+  const FirstMain first = [&](const TellId& tell) -> Result<int> {
+    TUTTI_ASSIGN(const UniqueId id, session.make_id());
+    TUTTI_TRY(tell(id));
+    return rank_main(id, 0);
+  };
+  return run_as_processes(session.rank_count, first, rank_main);
+}
+
+int run_as_processes(int rank_count, const FirstMain& first_main, const RankMain& rank_main) {
   int ends[2];
-  if (pipe(ends) != 0)
+  if (pipe2(ends, O_CLOEXEC) != 0)
     return fail(Status(Code::kSystem, fmt::format("cannot make a pipe: {}", std::generic_category().message(errno))));
   if (const Status shared = log_once_per_job(); !shared.ok()) return fail(shared);
   Children children;
   const Status first = children.start(0, [&] {
     close(ends[0]);
-    return run_first(session, rank_main, ends[1]);
+    return first_main([&](const UniqueId& id) { return tell_parent(id, ends[1]); });
   });
   close(ends[1]);
   if (!first.ok()) return fail(first);
@@ -274,7 +283,7 @@ int run_as_processes(const Session& session, const RankMain& rank_main) {
   close(ends[0]);
   const auto id = UniqueId::from_string(text);
   if (text.empty() || !id.ok()) return children.wait();  // which prints why rank 0 has none
-  for (int rank = 1; rank < session.rank_count; ++rank) {
+  for (int rank = 1; rank < rank_count; ++rank) {
     const Status started = children.start(rank, [&] { return rank_main(*id, rank); });
     if (!started.ok()) return fail(started);
   }

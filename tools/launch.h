@@ -29,4 +29,10 @@ int run_as_threads(const Session& session, const RankMain& rank_main);
 /// when the caller dies.
 int run_as_processes(const Session& session, const RankMain& rank_main);
 
+/// The part of rank 0 where rank 0 gets the id by itself: it tells the id, and then goes on as the rank. The other
+/// ranks start when it has told the id.
+using TellId = std::function<Status(const UniqueId& id)>;
+using FirstMain = std::function<Result<int>(const TellId& tell)>;
+int run_as_processes(int rank_count, const FirstMain& first, const RankMain& rank_main);
+
 }  // namespace tutti::tools

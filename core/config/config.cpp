@@ -17,9 +17,9 @@ namespace {
 
 // Variables that are no settings. TUTTI_TEST_* belongs to the tests.
 const std::vector<std::string> kOtherVariables = {
-    "TUTTI_CONFIG",         "TUTTI_SITE_CONFIG", "TUTTI_SET",  "TUTTI_ID",          "TUTTI_ID_SECRET",
-    "TUTTI_ID_SECRET_FILE", "TUTTI_MEETING",     "TUTTI_RANK", "TUTTI_RANKS",       "TUTTI_PLUGIN_PATH",
-    "TUTTI_UNLOAD",         "TUTTI_SKIP_SETUP",  "TUTTI_NET",  "TUTTI_NET_RECEIVES"};
+    "TUTTI_CONFIG",         "TUTTI_SITE_CONFIG", "TUTTI_SET",  "TUTTI_ID",           "TUTTI_ID_SECRET",
+    "TUTTI_ID_SECRET_FILE", "TUTTI_MEETING",     "TUTTI_RANK", "TUTTI_RANKS",        "TUTTI_PLUGIN_PATH",
+    "TUTTI_UNLOAD",         "TUTTI_SKIP_SETUP",  "TUTTI_NET",  "TUTTI_NET_RECEIVES", "TUTTI_SSH"};
 constexpr std::string_view kTrust = "plugins.trust";
 constexpr std::string_view kTestVariable = "TUTTI_TEST_";
 constexpr std::string_view kSettings = "settings.";

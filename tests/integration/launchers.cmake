@@ -1,4 +1,4 @@
-# Jobs of `tutti bench` under launchers.
+# Jobs of `tutti bench` under launchers, and by ssh.
 find_package(Python3 COMPONENTS Interpreter)
 if(Python3_FOUND AND NOT TUTTI_SANITIZE)
   add_executable(launched ${CMAKE_CURRENT_LIST_DIR}/launched.cpp)
@@ -12,4 +12,6 @@ if(Python3_FOUND AND NOT TUTTI_SANITIZE)
     add_dependencies(extra_tests launched)
   endif()
   tutti_time_limit(60 launchers)
+  add_test(NAME ssh COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/ssh_test.py $<TARGET_FILE:tutti_tool>)
+  tutti_time_limit(100 ssh)
 endif()

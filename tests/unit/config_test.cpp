@@ -184,6 +184,7 @@ TEST_F(ConfigTest, OtherVariablesAreLeftAlone) {
               {"TUTTI_UNLOAD", "1"},
               {"TUTTI_NET", "socket"},
               {"TUTTI_NET_RECEIVES", "8"},
+              {"TUTTI_SSH", "ssh -p 2222"},
               {"TUTTI_CONFIG", ""},
               {"TUTTI_TEST_SEED", "7"}});
   EXPECT_EQ(loaded("", {{"TUTTI_HOST", "left"}}).text("host"), "left");

@@ -35,8 +35,10 @@ Examples:
 Under a launcher (mpirun, srun, torchrun), each process is the rank that the launcher states:
   mpirun -n 4 tutti bench all_reduce
 
-Ranks on several machines without a launcher (by ssh), each with the same id, in a file that only you can read, or in
-the variable TUTTI_ID:
+Ranks on several machines without a launcher. The file has a line for each host, for example 'node1 slots=8':
+  tutti bench all_reduce --ssh hosts.txt
+
+Ranks that you start yourself, each with the same id, in a file that only you can read, or in the variable TUTTI_ID:
   tutti id --at $HOST_OF_RANK_0:7000 --file job.id
   tutti bench all_reduce --ranks 16 --rank $R --id-file job.id)";
 
@@ -169,12 +171,16 @@ Result<UniqueId> meeting_place(const Request& request) {
 }
 
 int run(const Request& request) {
+  if (!request.ssh.hosts.empty()) return tools::run_by_ssh(request.ssh);
   const auto reports = make_reports(request);
   if (!reports.ok()) return tools::fail(reports.status());
   const auto rank_main = [&](const UniqueId& id, int rank) -> Result<int> {
     TUTTI_ASSIGN(const uint64_t wrong, measure_as(request, id, rank, rank == 0 ? *reports : Reports()));
     return wrong == 0 ? tools::kSuccess : tools::kFailure;
   };
+  if (request.ssh_rank >= 0) {
+    return tools::run_as_rank(tools::join_by_ssh(request.session, request.ssh_rank), request.ssh_rank, rank_main);
+  }
   if (request.rank >= 0) {
     const auto id = meeting_place(request);
     if (!id.ok()) return tools::fail(id.status().with_context("the id"));

@@ -7,7 +7,10 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <fstream>
+#include <iterator>
 #include <random>
+#include <sstream>
 
 #include "base/file.h"
 #include "tools/names.h"
@@ -49,6 +52,25 @@ void demand(bool condition, const char* option, const std::string& text) {
 uint64_t random_seed() {
   std::random_device device;
   return (uint64_t{device()} << 32) | device();
+}
+
+/// The arguments of this process for ranks on other hosts: without the options that say how the ranks start.
+std::vector<std::string> arguments_for_ranks(int rank_count) {
+  std::ifstream own("/proc/self/cmdline", std::ios::binary);
+  std::vector<std::string> arguments;
+  std::string word;
+  std::getline(own, word, '\0');  // the program
+  while (std::getline(own, word, '\0')) {
+    const bool has_value = word == "--ssh" || word == "--ssh-program" || word == "--ranks" || word == "-n";
+    if (has_value) {
+      std::getline(own, word, '\0');
+    } else if (!word.starts_with("--ssh=") && !word.starts_with("--ssh-program=") && !word.starts_with("--ranks=") &&
+               !word.starts_with("-n")) {
+      arguments.push_back(word);
+    }
+  }
+  arguments.insert(arguments.end(), {"--ranks", std::to_string(rank_count)});
+  return arguments;
 }
 
 }  // namespace
@@ -184,7 +206,17 @@ void RequestOptions::add_launch_options(CLI::App& command) {
       .add_option("--id-file", id_file_, "With --rank: a file of 'tutti id', the same for all (or variable TUTTI_ID)")
       ->option_text("FILE")
       ->group("Launch");
-  command.add_option("--id", id_of_command_line_)->group("");  // only refused: see read_id()
+  command
+      .add_option("--ssh", hostfile_,
+                  "Start the ranks by ssh on the hosts of a file: a line HOST [slots=N] for each host")
+      ->option_text("HOSTFILE")
+      ->group("Launch");
+  command.add_option("--ssh-program", ssh_program_, "With --ssh: the command, with its options (default ssh)")
+      ->envname("TUTTI_SSH")
+      ->option_text("'ssh -p 2222'")
+      ->group("Launch");
+  command.add_option("--ssh-rank", request_.ssh_rank)->group("");  // of a rank that --ssh has started
+  command.add_option("--id", id_of_command_line_)->group("");      // only refused: see read_id()
 }
 
 void RequestOptions::add_output_options(CLI::App& command) {
@@ -211,10 +243,34 @@ std::string RequestOptions::read_id() const {
   return *text;
 }
 
+void RequestOptions::finish_ssh(Request& request) const {
+  auto hosts = tools::read_hostfile(hostfile_);
+  demand(hosts.ok(), "--ssh", hosts.ok() ? "" : std::string(hosts.status().text()));
+  demand(request.rank < 0, "--ssh", "starts all ranks; it cannot be combined with --rank");
+  demand(request.session.hosts.empty(), "--ssh", "names real hosts; it cannot be combined with --hosts");
+  demand(!request.threads, "--threads", "cannot be combined with --ssh");
+  tools::Session& session = request.session;
+  if (!session.has_rank_count) session.rank_count = static_cast<int>(hosts->size());
+  const auto ranks = static_cast<size_t>(session.rank_count);
+  demand(ranks <= hosts->size(), "--ranks",
+         fmt::format("is {}, and {} has {} slots; raise slots=N of a host", ranks, hostfile_, hosts->size()));
+  hosts->resize(ranks);
+  std::istringstream program(ssh_program_);
+  request.ssh.program.assign(std::istream_iterator<std::string>(program), {});
+  demand(!request.ssh.program.empty(), "--ssh-program", "names no command");
+  request.ssh.hosts = *std::move(hosts);
+  request.ssh.rank_option = "--ssh-rank";
+  request.ssh.arguments = arguments_for_ranks(session.rank_count);
+}
+
 Request RequestOptions::finish() const {
   Request request = request_;
-  request.id = read_id();
-  if (request.id.empty() && request.rank < 0) {
+  const bool is_of_ssh = request.ssh_rank >= 0;
+  if (!is_of_ssh) request.id = read_id();
+  if (is_of_ssh) request.rank = -1;  // a variable of that host
+  if (!hostfile_.empty() && !is_of_ssh) {
+    finish_ssh(request);
+  } else if (request.id.empty() && request.rank < 0 && !is_of_ssh) {
     const Status launched = request.session.ask_launcher();
     demand(launched.ok(), "--ranks", std::string(launched.text()));
   }
@@ -223,6 +279,7 @@ Request RequestOptions::finish() const {
   demand(request.min_bytes <= request.max_bytes, "--max", "is less than --min");
   demand(request.root < ranks, "--root", fmt::format("{} is no rank of {}", request.root, ranks));
   demand(request.rank < ranks, "--rank", fmt::format("{} is no rank of {}", request.rank, ranks));
+  demand(request.ssh_rank < ranks, "--ssh-rank", fmt::format("{} is no rank of {}", request.ssh_rank, ranks));
   demand((request.rank >= 0) == !request.id.empty(), "--rank",
          "needs an id, and an id needs --rank; 'tutti id' makes an id for --id-file or TUTTI_ID");
   demand(request.rank < 0 || !request.threads, "--threads", "cannot be combined with --rank");

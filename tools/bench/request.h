@@ -6,6 +6,7 @@
 
 #include "tools/check/problem.h"
 #include "tools/session.h"
+#include "tools/ssh.h"
 
 namespace CLI {
 class App;
@@ -25,6 +26,8 @@ struct Request {
   bool threads = false;
   std::string id;  ///< "host:port:secret"; with `rank`: this process is one rank of a launch by hand
   int rank = -1;
+  tools::SshJob ssh;  ///< without hosts: ssh starts no ranks
+  int ssh_rank = -1;  ///< this process is that rank of a job that ssh started
 
   // Where. On devices, the ranks tell each other facts by a communicator in host memory.
   Device device = Device::kHost;
@@ -79,9 +82,12 @@ class RequestOptions {
   void add_output_options(CLI::App& command);
 
   std::string read_id() const;
+  void finish_ssh(Request& request) const;
 
   Request request_;
   std::string id_file_;
+  std::string hostfile_;
+  std::string ssh_program_ = "ssh";
   std::string id_of_command_line_;
   std::vector<std::string> types_ = {"float32"};
   std::vector<std::string> ops_ = {"sum"};
