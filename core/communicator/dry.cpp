@@ -6,6 +6,7 @@
 #include <chrono>
 
 #include "backend/limits.h"
+#include "communicator/setup/figures.h"
 #include "communicator/setup/plan_files.h"
 #include "plugin/search.h"
 #include "topology/load.h"
@@ -13,15 +14,7 @@
 namespace tutti::communicator {
 namespace {
 
-/// Channels that GPUs of one machine may have where the configuration leaves it open: one block each.
-constexpr uint32_t kGpuChannels = 32;
 constexpr uint64_t kMaxRanks = uint64_t{1} << 20;
-/// One flag, one way, as measured between GPUs over NVLink; and through the host's network where no port says better.
-constexpr double kGpuLatencyUs = 0.7;
-constexpr double kNetworkLatencyUs = 5;
-/// The time of a block for one more flag, and of a proxy thread for one more message.
-constexpr double kGpuGapUs = 0.05;
-constexpr double kNetworkGapUs = 1;
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -83,10 +76,10 @@ Status DryCommunicator::describe(const topology::Document& machine, uint32_t nod
   topology_.memory_gbs = topology::memory_gbs(*system_);
   topology_.latency_us[TUTTI_LINK_P2P] = kGpuLatencyUs;
   topology_.gap_us[TUTTI_LINK_P2P] = kGpuGapUs;
-  topology_.gap_us[TUTTI_LINK_NETWORK] = kNetworkGapUs;
+  topology_.gap_us[TUTTI_LINK_NETWORK] = kNetGapUs;
   if (node_count > 1) {
     topology_.bandwidth_gbs[TUTTI_LINK_NETWORK] = topology::network_share_gbs(*system_);
-    topology_.latency_us[TUTTI_LINK_NETWORK] = topology::network_latency_us(*system_, kNetworkLatencyUs);
+    topology_.latency_us[TUTTI_LINK_NETWORK] = topology::network_latency_us(*system_, kNetLatencyUs);
     if (topology_.bandwidth_gbs[TUTTI_LINK_NETWORK] <= 0) {
       return {
           Code::kConfig,

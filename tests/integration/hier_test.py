@@ -6,6 +6,7 @@
 TCP. Run as: hier_test.py PATH_OF_TUTTI
 """
 
+import json
 import sys
 import unittest
 
@@ -42,6 +43,13 @@ class Hier(CheckedBench):
         for variant in ("exchange", "ring"):
             with self.subTest(variant):
                 self.run_variant("all_reduce", variant, 3, 6, *small)
+
+    def test_small_calls_take_it(self):
+        """A direct exchange sends two messages of each rank to the other host."""
+        for collective in ("all_reduce", "all_gather"):
+            document = json.loads(self.tutti("bench", collective, "--ranks", 4, "--threads", "--hosts", "a,b", "--min",
+                                             8, "--max", 8, "--iters", 2, "--repeat", 1, "--json"))
+            self.assertTrue(document["results"][0]["ran"].startswith("hier/"), document["results"][0]["ran"])
 
     def test_uneven_hosts_decline_with_a_reason(self):
         text = self.tutti("bench", "all_reduce", "--ranks", 3, "--hosts", "a,b", *SIZES, "--set", "algorithm=hier",

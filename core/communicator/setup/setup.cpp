@@ -19,6 +19,7 @@
 #include "bootstrap/interface.h"
 #include "communicator/setup/choices.h"
 #include "communicator/setup/contact.h"
+#include "communicator/setup/figures.h"
 #include "communicator/setup/layouts.h"
 #include "communicator/setup/machine.h"
 #include "communicator/setup/network.h"
@@ -37,19 +38,6 @@ namespace {
 
 using bootstrap::HostIdentity;
 using communicator::Contact;
-
-// Figures of shared memory and TCP on an ordinary host, until discovery knows better: GB/s and µs of the α–β model.
-constexpr double kShmBandwidthGbs = 8;
-constexpr double kShmLatencyUs = 0.15;
-constexpr double kNetBandwidthGbs = 1;
-// Between H200s over NVLink: the time of one flag in one direction, and of each further message (docs/results.md).
-constexpr double kGpuLatencyUs = 0.9;
-constexpr double kGpuGapUs = 0.05;
-constexpr double kStagedLatencyUs = 2;  // through memory of the host: a store and a poll over PCI
-constexpr double kGpuMemoryGbs = 3000;
-constexpr uint32_t kGpuChannels = 64;
-constexpr uint32_t kGpuNetChannels = 4;  // each has connections of its own, which one thread of the host serves
-constexpr double kNetLatencyUs = 15;
 
 template <class T>
 std::span<const std::byte> bytes_of(const T& value) {
@@ -198,7 +186,7 @@ class Setup {
   Status describe_protocols() {
     const auto channels = static_cast<uint32_t>(config_.integer("channels"));
     // On the host a channel is a thread's work, and more than one pays only if asked for; on a GPU it is a CTA.
-    const uint32_t chosen = !on_gpu() ? 1 : uses_network_ ? kGpuNetChannels : kGpuChannels;
+    const uint32_t chosen = !on_gpu() ? 1 : uses_network_ ? communicator::kGpuNetChannels : communicator::kGpuChannels;
     max_channels_ = channels == 0 ? chosen : channels;
     choices_.device = on_gpu() ? TUTTI_DEVICE_CUDA : TUTTI_DEVICE_HOST;
     choices_.back_end = on_gpu() ? &backend::gpu_back_end() : nullptr;
@@ -235,8 +223,8 @@ class Setup {
     if (net != nullptr) {
       // The device's own figures are lower bounds of nothing: a loopback says 0, and TCP has its own latency.
       const tutti_net_properties& fastest = net->devices().front().properties;
-      mine.net_gbs = fastest.speed_gbs > 0 ? fastest.speed_gbs : kNetBandwidthGbs;
-      mine.net_latency_us = fastest.latency_us > 0 ? fastest.latency_us : kNetLatencyUs;
+      mine.net_gbs = fastest.speed_gbs > 0 ? fastest.speed_gbs : communicator::kNetBandwidthGbs;
+      mine.net_latency_us = fastest.latency_us > 0 ? fastest.latency_us : communicator::kNetLatencyUs;
     }
     TUTTI_ASSIGN(const auto all, state_.bootstrap_->all_gather(communicator::encode(mine, net.get()), deadline_));
     std::vector<Contact> contacts(all.size());
@@ -379,20 +367,22 @@ class Setup {
       const uint32_t link = device.link;
       if (!force_network_) {
         topology_.bandwidth_gbs[link] = device.link_gbs;
-        topology_.latency_us[link] = link == TUTTI_LINK_P2P ? kGpuLatencyUs : kStagedLatencyUs;
-        topology_.gap_us[link] = kGpuGapUs;
+        topology_.latency_us[link] =
+            link == TUTTI_LINK_P2P ? communicator::kGpuLatencyUs : communicator::kStagedLatencyUs;
+        topology_.gap_us[link] = communicator::kGpuGapUs;
       }
-      topology_.memory_gbs = kGpuMemoryGbs;
+      topology_.memory_gbs = communicator::kGpuMemoryGbs;
       topology_.min_channels = max_channels_;
       if (!force_network_ && (node_count_ < size || size == 1)) choices_.links |= 1u << link;
     } else if (!force_network_) {
-      topology_.bandwidth_gbs[TUTTI_LINK_SHM] = kShmBandwidthGbs;
-      topology_.latency_us[TUTTI_LINK_SHM] = kShmLatencyUs;
+      topology_.bandwidth_gbs[TUTTI_LINK_SHM] = communicator::kShmBandwidthGbs;
+      topology_.latency_us[TUTTI_LINK_SHM] = communicator::kShmLatencyUs;
       if (node_count_ < size || size == 1) choices_.links |= 1u << TUTTI_LINK_SHM;
     }
     if (net_ != nullptr) {
       topology_.bandwidth_gbs[TUTTI_LINK_NETWORK] = choices_.network_gbs = net_gbs_;
       topology_.latency_us[TUTTI_LINK_NETWORK] = net_latency_us_;
+      topology_.gap_us[TUTTI_LINK_NETWORK] = communicator::kNetGapUs;
       choices_.links |= 1u << TUTTI_LINK_NETWORK;
     }
     if (force_network_) {
@@ -408,7 +398,7 @@ class Setup {
   /// The system graph of this machine, for the one rank of it that searches.
   Status describe_machine() {
     if (!is_first_of_node()) return {};
-    communicator::MachineOptions options{config_.text("topology.file"), net_, {}, kShmBandwidthGbs};
+    communicator::MachineOptions options{config_.text("topology.file"), net_, {}, communicator::kShmBandwidthGbs};
     const uint32_t node = nodes_[static_cast<size_t>(state_.rank_)];
     for (uint32_t rank = 0; rank < nodes_.size(); ++rank) {
       if (nodes_[rank] == node) options.ranks.push_back({rank, false, {}, numa_of_rank_[rank]});
