@@ -67,7 +67,8 @@ inline constexpr std::array kNetworkRules = {
                 "A stop of the peer's process that is shorter than timeouts.peer_loss ends no connection."},
     NetworkRule{"NET-34", "killed-peer", "If the peer's process dies, requests and later posts end with TUTTI_REMOTE."},
     NetworkRule{"NET-35", "budget",
-                "A [progress] entry does not sleep for 20 ms, and takes at most 100 µs in the median."},
+                "A [progress] entry does not sleep for 20 ms; in the median, it takes 100 µs at most, and 1 µs for "
+                "each KB of a message."},
     NetworkRule{"NET-36", "arm", "arm loses no wake-up: the descriptor becomes readable when a message comes."},
     NetworkRule{"NET-37", "arm-sleeps", "arm returns TUTTI_OK while nothing comes."},
     NetworkRule{"NET-38", "device-memory",

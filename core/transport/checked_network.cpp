@@ -326,6 +326,7 @@ struct CheckedNetwork::Entries {
     if (to.closed) return fault_of_core("send", "on a closed connection");
     Request& made = to.take();
     made.connection = &to;
+    to.allow_message(bytes);
     const int32_t code = run_timed(to.send, *to.context, "send", [&] {
       return inner(*to.context).send(to.inner, address, bytes, tag, registration, &made.inner);
     });
@@ -343,6 +344,7 @@ struct CheckedNetwork::Entries {
     for (uint32_t i = 0; i < count; ++i) {
       made.parts[i] = {static_cast<uint8_t*>(addresses[i]), bytes[i], to.is_on_host(addresses[i], bytes[i])};
       if (made.parts[i].poisoned) Poison::fill(made.parts[i].address, bytes[i]);
+      to.allow_message(bytes[i]);
     }
     const int32_t code = run_timed(to.recv, *to.context, "recv", [&] {
       return inner(*to.context).recv(to.inner, count, addresses, bytes, tags, registrations, &made.inner);

@@ -36,6 +36,8 @@ class Poison {
 class Budget {
  public:
   void begin();
+  /// A message of so many bytes is posted: from now on, a call may also take the time of a copy of it.
+  void allow_message(uint64_t bytes) { largest_message_ = std::max(largest_message_, bytes); }
   /// The violation that the calls so far show; empty: none.
   std::string end(const char* entry);
 
@@ -43,6 +45,7 @@ class Budget {
   static constexpr size_t kSeries = 31;
   std::string judge_series(const char* entry);
 
+  uint64_t largest_message_ = 0;
   Clock::time_point wall_;
   int64_t cpu_ns_ = 0;
   long waits_ = 0;
@@ -115,6 +118,9 @@ struct Connection {
   std::deque<Request*> free;
   Budget send, recv, test;
 
+  void allow_message(uint64_t bytes) {
+    for (Budget* const budget : {&send, &recv, &test}) budget->allow_message(bytes);
+  }
   Request& take();
   bool is_on_host(const void* address, uint64_t bytes) const;
 };

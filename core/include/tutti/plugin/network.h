@@ -4,8 +4,8 @@
 //
 // Connections are one way: the sender connects, the receiver listens and accepts. All calls that move data are
 // [progress]: they post and return; `test` tells when a request is done. A [progress] entry does not block, and returns
-// within about 100 µs: all connections of a rank wait meanwhile. A [setup] entry may take longer, but has the deadline
-// of the call that sets the communicator up.
+// within about 100 µs and the time of a copy of its message: all connections of a rank wait meanwhile. A [setup] entry
+// may take longer, but has the deadline of the call that sets the communicator up.
 //
 // Tags. Messages of one connection with the same tag match receives in the order posted. Messages with different tags
 // may overtake each other. A message without a receive waits, and may keep all later messages of its connection back.
