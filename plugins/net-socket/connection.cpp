@@ -126,10 +126,12 @@ Request* Connection::take_request() {
   return nullptr;
 }
 
-/// Puts the parts of a message on the streams' queues. A whole number of lines each, so that parts start aligned.
+/// Puts the parts of a message on the streams' queues. A whole number of lines each, so that parts start aligned. No
+/// part is empty, also if a faulty peer says that a message of few bytes is striped.
 void Connection::cut(Request& request, uint8_t* data, uint64_t bytes, bool striped) {
+  constexpr uint64_t kLine = 64;
   const uint64_t parts = striped ? streams_.size() : 1;
-  const uint64_t part = (bytes / parts + 63) / 64 * 64;
+  const uint64_t part = std::max(kLine, (bytes / parts + kLine - 1) / kLine * kLine);
   for (uint64_t i = 0, begin = 0; i < parts && begin < bytes; ++i) {
     const uint64_t length = i + 1 == parts ? bytes - begin : std::min(part, bytes - begin);
     streams_[i].pieces.push_back({data + begin, length, &request});

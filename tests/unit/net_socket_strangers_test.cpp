@@ -173,6 +173,34 @@ TEST(Handshake, AFriendByHandIsLetInAndItsMessageArrives) {
   EXPECT_EQ(out, (std::vector<uint8_t>{1, 2, 3, 4, 5}));
 }
 
+/// No sender of ours stripes a message that is shorter than the number of streams.
+TEST(Handshake, AStripedMessageOfFewBytesArrives) {
+  const SocketNetwork::Settings two_streams = {{"settings.net.socket.streams", "2"}};
+  SocketNetwork net(two_streams);
+  const sdk::Nonce number = test::required(sdk::make_nonce());
+  std::vector<base::Fd> sockets;
+  void* connection = nullptr;
+  for (uint32_t stream = 0; stream < 2; ++stream) {
+    sockets.push_back(say_hello(net, [&](Hello& hello) {
+      hello.connection = number;
+      hello.streams = 2;
+      hello.stream = stream;
+    }));
+  }
+  connection = accept_until(net, [](void* made) { return made != nullptr; });
+  net.owns(connection);
+  for (const base::Fd& socket : sockets) {
+    sdk::Proof proof;
+    ASSERT_TRUE(read_whole(socket, proof));
+  }
+  std::vector<uint8_t> out(1);
+  void* request = net.recv(connection, out, 3);
+  write_whole(sockets.front(), Header{1, 3, net_socket::kStriped});
+  write_whole(sockets.front(), uint8_t{77});
+  EXPECT_EQ(test_until_done(net, request), TUTTI_OK);
+  EXPECT_EQ(out.front(), 77);
+}
+
 TEST(Handshake, DamagedHeadersEndTheConnection) {
   for (const Header& header : {Header{uint64_t{1} << 41, 3, 0}, Header{5, 3, 2}}) {
     SocketNetwork net(kOneStream);
