@@ -46,8 +46,7 @@ target_compile_definitions(zoo-terminates_early PRIVATE "ZOO_EARLY=std::terminat
 get_property(zoo_targets GLOBAL PROPERTY TUTTI_ZOO)
 
 tutti_test(plugin_test SOURCES plugin_test.cpp)
-add_dependencies(plugin_test ${zoo_targets} tutti-proto-ll tutti-algo-ring tutti-algo-direct tutti-proto-simple
-                             tutti-net-socket tutti-tuner-table)
+add_dependencies(plugin_test ${zoo_targets} plugins) # it loads the default configuration, which names many
 # The text of a protocol that declines reaches the operator.
 add_test(NAME explain_declined_layout COMMAND tutti_tool explain all_reduce --ranks 2 --set
   plugins.path=[${PROJECT_BINARY_DIR}/tests/zoo] --set "plugins.protocol=[simple, proto_declines]")
