@@ -189,6 +189,33 @@ TEST(CompareValues, ZerosDifferWhereResultsAreExact) {
   }
 }
 
+/// +0 is greater than -0: the maximum of zeros of both signs is +0, and their minimum is -0.
+TEST(CompareValues, ZerosOfBothSignsAreOrdered) {
+  for (const ReduceOp op : {ReduceOp::kMax, ReduceOp::kMin}) {
+    Problem problem = problem_of(Collective::kAllReduce, DataType::kFloat32, op);
+    problem.count = 16384;
+    std::vector<std::vector<float>> inputs(static_cast<size_t>(problem.rank_count));
+    for (int rank = 0; rank < problem.rank_count; ++rank) {
+      auto& input = inputs[static_cast<size_t>(rank)];
+      input.resize(problem.count);
+      fill_input(problem, rank, 0, problem.count, input.data());
+    }
+    std::vector<float> results(problem.count);
+    std::memcpy(results.data(), Reference::for_all(problem).exact().data(), problem.count * sizeof(float));
+    size_t both = 0;
+    for (size_t i = 0; i < problem.count; ++i) {
+      bool has_plus = false, has_minus = false;
+      for (const auto& input : inputs) {
+        if (input[i] == 0) (std::signbit(input[i]) ? has_minus : has_plus) = true;
+      }
+      if (results[i] != 0 || !has_plus || !has_minus) continue;
+      ++both;
+      EXPECT_EQ(std::signbit(results[i]), op == ReduceOp::kMin) << i;
+    }
+    EXPECT_GT(both, 0U);
+  }
+}
+
 /// Values at the border of the permitted range are right, and their neighbours beyond it are wrong.
 TEST(CompareValues, BoundsOfSumsAreExact) {
   for (const DataType type : {DataType::kFloat32, DataType::kFloat64}) {
