@@ -8,7 +8,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <climits>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
@@ -232,6 +234,12 @@ Status tell_parent(const UniqueId& id, int descriptor) {
 }
 
 }  // namespace
+
+std::string own_program() {
+  std::array<char, PATH_MAX> path{};
+  const ssize_t size = readlink("/proc/self/exe", path.data(), path.size() - 1);
+  return size > 0 ? std::string(path.data(), static_cast<size_t>(size)) : "tutti";
+}
 
 int run_as_threads(const Session& session, const RankMain& rank_main) {
   const int rank_count = session.rank_count;

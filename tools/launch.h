@@ -10,6 +10,9 @@
 
 namespace tutti::tools {
 
+/// The path of this program; "tutti" if the kernel does not tell it.
+std::string own_program();
+
 /// One rank's part. Returns an exit code, or why it failed. Failures are printed when all ranks have ended, each text
 /// once with its ranks.
 using RankMain = std::function<Result<int>(const UniqueId& id, int rank)>;

@@ -60,12 +60,6 @@ std::string shell_word(std::string_view word) {
   return text + "'";
 }
 
-std::string own_program() {
-  std::array<char, PATH_MAX> path{};
-  const ssize_t size = readlink("/proc/self/exe", path.data(), path.size() - 1);
-  return size > 0 ? std::string(path.data(), static_cast<size_t>(size)) : "tutti";
-}
-
 std::string own_folder() {
   std::array<char, PATH_MAX> path{};
   return getcwd(path.data(), path.size()) == nullptr ? "." : std::string(path.data());

@@ -17,6 +17,7 @@
 #include <optional>
 #include <random>
 
+#include "tools/launch.h"
 #include "tools/plugin_test/calls.h"
 #include "tools/plugin_test/process.h"
 
@@ -25,12 +26,6 @@ namespace {
 
 constexpr double kEntryLimit = 2;   // seconds, of [progress] entries, connect and accept
 constexpr double kSetupLimit = 10;  // of the other entries
-
-std::string own_program() {
-  std::array<char, PATH_MAX> path{};
-  const ssize_t size = readlink("/proc/self/exe", path.data(), path.size() - 1);
-  return size > 0 ? std::string(path.data(), static_cast<size_t>(size)) : "tutti";
-}
 
 bool is_setup(Entry entry) {
   constexpr std::array kSetup = {Entry::kOpen,       Entry::kCreate, Entry::kDestroy,         Entry::kDeviceCount,

@@ -14,20 +14,24 @@
 // environment variable.
 // PLG-4: No C++ type, exception, errno or allocator crosses the interface. The side that allocated memory frees it.
 // PLG-5: Every table, and every struct that may grow, begins with `uint32_t struct_size`. Before a call, the caller
-// sets it to the bytes that it knows. The writer of an output sets it to the bytes that it wrote, at most the caller's
-// bytes. Readers treat fields beyond this size as zero. Growing structs never lie within a struct or an array, but a
-// plugin's settings may: they lie struct_size bytes apart. PLG-6: Integers have a fixed width. A string is a pointer
-// and a length, in UTF-8, without a terminator. It is valid during the call, unless its declaration states a longer
-// life. PLG-7: From ABI 1.0 of a kind on, the tables and structs of the kind grow only at their end. A removed entry
-// keeps its place and returns TUTTI_UNSUPPORTED. PLG-8: If a plugin sets a capability bit, the entries of this
-// capability exist and fulfil their contracts. The host calls no entry whose bit is not set. The loader checks that the
-// entries exist. For networks, `tutti plugin test` checks their behaviour. PLG-9: Entries marked [progress] never
-// block: they return TUTTI_AGAIN or report "not done". PLG-10: Each entry has a thread rule: [setup] one thread at a
-// time per instance; [progress] one thread at a time per connection; [any] any thread at any time. PLG-11: If an object
-// with open children is closed, the result is a failed precondition, not a crash. PLG-12: All output goes through
-// host->log. A plugin writes nothing to stdout or stderr. PLG-13: A plugin reads only its own settings, through
-// host->config_get. The host has checked them against the declared keys. PLG-14: Before a function returns a failure,
-// it passes the reason to host->fail, in the same thread.
+// sets it to the bytes that it knows. The writer of an output sets it to the bytes that it wrote, at most the
+// caller's bytes. Readers treat fields beyond this size as zero. Growing structs never lie within a struct or an
+// array. The settings of a plugin are the exception: they lie struct_size bytes apart.
+// PLG-6: Integers have a fixed width. A string is a pointer and a length, in UTF-8, without a terminator. It is valid
+// during the call, unless its declaration states a longer life.
+// PLG-7: From ABI 1.0 of a kind on, its tables and structs grow only at their end. A removed entry keeps its
+// place and returns TUTTI_UNSUPPORTED.
+// PLG-8: If a plugin sets a capability bit, the entries of this capability exist and fulfil their contracts. The host
+// calls no entry whose bit is not set. The loader checks that the entries exist. For networks, `tutti plugin test`
+// checks their behaviour.
+// PLG-9: Entries marked [progress] never block: they return TUTTI_AGAIN or report "not done".
+// PLG-10: Each entry has a thread rule: [setup] one thread at a time per instance; [progress] one thread at a time per
+// connection; [any] any thread at any time.
+// PLG-11: If an object with open children is closed, the result is a failed precondition, not a crash.
+// PLG-12: All output goes through host->log. A plugin writes nothing to stdout or stderr.
+// PLG-13: A plugin reads only its own settings, through host->config_get. The host has checked them against the
+// declared keys.
+// PLG-14: Before a function returns a failure, it passes the reason to host->fail, in the same thread.
 #pragma once
 
 #include <stddef.h>
