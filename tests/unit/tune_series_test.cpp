@@ -78,6 +78,20 @@ TEST(TuneSeries, WhoIsFarBehindAndFallsFurtherIsOut) {
   for (size_t size = 2; size < 5; ++size) EXPECT_FALSE(series.worth(size, {1, 1})) << size;
 }
 
+TEST(TuneSeries, ARunWhoseTimeStaysFlatIsNotOutForGood) {
+  Series series = series_of(4);
+  const double best_us[] = {2.65, 2.6, 9, 27};
+  const double flat_us[] = {7.9, 8, 8.2, 16.6};
+  for (size_t size = 0; size < 4; ++size) series.add(size, {0, 1}, best_us[size]);
+  series.add(0, {1, 1}, flat_us[0]);
+  ASSERT_TRUE(series.worth(1, {1, 1}));
+  series.add(1, {1, 1}, flat_us[1]);
+  EXPECT_FALSE(series.worth(2, {1, 1})) << "more than three times as slow as the fastest";
+  ASSERT_TRUE(series.worth(3, {1, 1})) << "the time did not grow from the first size to the second";
+  series.add(3, {1, 1}, flat_us[3]);
+  EXPECT_EQ(series.thriftiest(3).run, (tune::Run{1, 1}));
+}
+
 TEST(TuneSeries, WhoCatchesUpSitsOutOneSize) {
   Series series = series_of(4);
   for (size_t size = 0; size < 4; ++size) series.add(size, {0, 1}, 10);

@@ -11,6 +11,7 @@ namespace {
 constexpr double kSlower = 1.05;  ///< by so much a step to more channels must lose to count
 constexpr double kAsFast = 1.01;  ///< times the best: as good, where it takes fewer channels
 constexpr double kBehind = 3;     ///< times the best: far from winning at the next size
+constexpr double kFlat = 1.5;     ///< times the time at a smaller size: the bytes do not determine the time yet
 
 }  // namespace
 
@@ -65,7 +66,8 @@ bool Series::has_enough_channels(size_t size, const Run& run) const {
   return false;
 }
 
-/// A run far behind sits out the next size while it catches up, and for good when it does not.
+/// Judges a run by its last measurements. A run far behind sits out the next size while it catches up or its time stays
+/// flat: a time of latencies alone says nothing about large sizes. Otherwise the run is out for good.
 Series::Verdict Series::judge(size_t size, const Run& run) const {
   const Mark* before = size == 0 ? nullptr : find(size - 1, run);
   if (before == nullptr || before->verdict == Verdict::kPaused) return Verdict::kMeasured;
@@ -75,7 +77,9 @@ Series::Verdict Series::judge(size_t size, const Run& run) const {
   for (size_t earlier = size - 1; earlier-- > 0;) {
     const Mark* mark = find(earlier, run);
     if (mark == nullptr || mark->verdict != Verdict::kMeasured) continue;
-    return behind < ratio(earlier, mark->time_us) ? Verdict::kPaused : Verdict::kBehind;
+    const bool catches_up = behind < ratio(earlier, mark->time_us);
+    const bool is_flat = before->time_us <= mark->time_us * kFlat;
+    return catches_up || is_flat ? Verdict::kPaused : Verdict::kBehind;
   }
   return Verdict::kPaused;
 }
