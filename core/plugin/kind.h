@@ -42,17 +42,13 @@ struct Abi {
 
 /// The ABI of a kind that this host has.
 constexpr Abi abi_of(Kind kind) {
-  switch (kind) {
-    case Kind::kAlgorithm:
-      return {TUTTI_ALGORITHM_ABI_MAJOR, TUTTI_ALGORITHM_ABI_MINOR};
-    case Kind::kProtocol:
-      return {TUTTI_PROTOCOL_ABI_MAJOR, TUTTI_PROTOCOL_ABI_MINOR};
-    case Kind::kNetwork:
-      return {TUTTI_NETWORK_ABI_MAJOR, TUTTI_NETWORK_ABI_MINOR};
-    case Kind::kTuner:
-      return {TUTTI_TUNER_ABI_MAJOR, TUTTI_TUNER_ABI_MINOR};
-  }
-  return {};
+  constexpr std::array<Abi, 5> kAbis = {{{},
+                                         {TUTTI_ALGORITHM_ABI_MAJOR, TUTTI_ALGORITHM_ABI_MINOR},
+                                         {TUTTI_PROTOCOL_ABI_MAJOR, TUTTI_PROTOCOL_ABI_MINOR},
+                                         {TUTTI_NETWORK_ABI_MAJOR, TUTTI_NETWORK_ABI_MINOR},
+                                         {TUTTI_TUNER_ABI_MAJOR, TUTTI_TUNER_ABI_MINOR}}};
+  const auto index = static_cast<uint32_t>(kind);
+  return kAbis[index < kAbis.size() ? index : 0];
 }
 
 /// Whether a host of ABI `host` takes a plugin of ABI `plugin`. ABI 0.x is not stable: versions must be equal.

@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 
+#include "backend/cuda/launch_builder.h"
 #include "program/lower.h"
 #include "unit/plan_support.h"
 #include "unit/program_calls.h"
@@ -19,7 +20,7 @@ using testing::ElementsAre;
 const tutti_slot_layout kLayout = layout_of(16, 4096, 8, 1);
 
 std::vector<tutti_cuda_program> mark(const std::vector<Plan>& plans) {
-  auto programs = lower_all({plans}, false, kLayout, true);
+  auto programs = backend::lower_channels({plans}, false, true, kLayout);
   EXPECT_TRUE(programs.ok()) << programs.status().to_string();
   return programs.ok() ? programs->front() : std::vector<tutti_cuda_program>();
 }

@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 
+#include "backend/cuda/launch_builder.h"
 #include "program/lower.h"
 #include "unit/plan_support.h"
 #include "unit/program_calls.h"
@@ -17,7 +18,7 @@ using testing::ElementsAre;
 const tutti_slot_layout kLayout = layout_of(8, 4096, 1);
 
 tutti_cuda_program program_of(const std::string& name, uint32_t ranks, uint32_t rank, bool in_place = false) {
-  const auto programs = lower_all({plans_of(name, ranks)}, in_place, kLayout);
+  const auto programs = backend::lower_channels({plans_of(name, ranks)}, in_place, false, kLayout);
   EXPECT_TRUE(programs.ok()) << programs.status().to_string();
   return programs->front().at(rank);
 }

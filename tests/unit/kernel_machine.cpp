@@ -9,8 +9,7 @@
 #include <cstring>
 #include <thread>
 
-#include "program/passes/direct_store.h"
-#include "program/passes/fuse_one_hop.h"
+#include "backend/cuda/launch_builder.h"
 #include "tutti/device/cuda/lines.h"
 #include "tutti/device/cuda/one_hop.h"
 #include "tutti/device/cuda/slices.h"
@@ -37,8 +36,8 @@ void run_kernel(Wire wire, const tutti_cuda_launch& launch) {
 }
 
 /// Connections on which all goes to outputs have none.
-void drop_slots(tutti_cuda_launch& launch) {
-  const program::SlotPeers peers = program::slot_peers(launch.program);
+void drop_slots(const tutti_cuda_program& program, tutti_cuda_launch& launch) {
+  const program::SlotPeers peers = program::slot_peers(program);
   for (uint32_t peer = 0; peer < launch.rank_count; ++peer) {
     if ((peers.senders >> peer & 1) == 0) launch.links[peer].from = nullptr;
     if ((peers.receivers >> peer & 1) == 0) launch.links[peer].to = nullptr;
@@ -95,20 +94,25 @@ tutti_cuda_launch KernelMachine::launch(uint32_t rank) {
 
 tutti_cuda_launch KernelMachine::launch(uint32_t rank, const ProgramCall& call, uint32_t ctas) {
   tutti_cuda_launch launch = KernelMachine::launch(rank);
-  launch.cta_count = ctas;
   launch.tracks = programs_[rank].data();
   launch.input = call.inputs[rank].data();
   launch.output = call.outputs[rank].data();
-  launch.block_bytes = call.block_bytes;
-  launch.cut = call.cut;
-  launch.program = call.programs[rank];
+  if (call.registered) drop_slots(call.programs[rank], launch);
+  backend::Call parts;
+  parts.collective = call.collective;
+  parts.type = options_.floats ? DataType::kFloat32 : DataType::kUint8;
+  parts.count = call.block_bytes / size_of(parts.type);
+  backend::LaunchShape shape;
+  shape.ctas = ctas;
+  if (options_.wire != Wire::kSimple) shape.max_threads = options_.threads;
+  shape.layout = options_.layout;
+  backend::encode_collective(parts, call.programs[rank], shape, launch);
   if (call.registered) {
     launch.place = static_cast<uint32_t>(options_.seed) | 1;
     for (uint32_t peer = 0; peer < options_.rank_count; ++peer) launch.outputs[peer] = call.outputs[peer].data();
-    drop_slots(launch);
   }
   // Some ranks run each kernel: their messages are the same.
-  if ((options_.seed >> rank & 1) == 0) program::set_one_hop(launch);
+  if ((options_.seed >> rank & 1) != 0) launch.one_hop = {};
   return launch;
 }
 

@@ -10,6 +10,7 @@
 #include <random>
 #include <thread>
 
+#include "backend/cuda/launch_builder.h"
 #include "backend/cuda/stripes.h"
 #include "unit/kernel_machine.h"
 #include "unit/plan_support.h"
@@ -347,7 +348,7 @@ void check_order(const Protocol& protocol, uint32_t ranks, size_t count, const F
   Connected connected(direct, split(ranks, 1));
   const auto plans = connected.plans(TUTTI_ALL_REDUCE, 0);  // one-shot
   ASSERT_TRUE(plans.ok());
-  const auto programs = lower_all({*plans}, false, protocol.layout);
+  const auto programs = backend::lower_channels({*plans}, false, false, protocol.layout);
   ASSERT_TRUE(programs.ok());
   ProgramCall call{};
   call.programs = programs->front();

@@ -10,6 +10,7 @@
 #include <random>
 #include <tuple>
 
+#include "backend/cuda/launch_builder.h"
 #include "tutti/sdk/plan_builder.h"
 #include "unit/plan_support.h"
 #include "unit/program_calls.h"
@@ -150,9 +151,9 @@ TEST(LoweredPrograms, ChannelsAreCutAlike) {
           channels.push_back(*plans);
         }
         const tutti_slot_layout layout = layout_of(8, 49152, 2, 1);
-        const auto programs = lower_all(channels, false, layout);
+        const auto programs = backend::lower_channels(channels, false, false, layout);
         if (!programs.ok()) continue;
-        const auto in_place = lower_all(channels, true, layout);
+        const auto in_place = backend::lower_channels(channels, true, false, layout);
         ASSERT_TRUE(in_place.ok());
         const auto common = [](const tutti_cuda_program& of) {
           return std::tuple(of.chunks, of.messages, of.stages, of.lag);
@@ -410,7 +411,7 @@ TEST(Align, LetsLoopsOverlapWhereSlotsSuffice) {
       plan.step().gather(1 - rank, 1 - rank);
     }));
   }
-  const auto programs = lower_all({plans}, false, layout_of(8, 1024, 2, 1));
+  const auto programs = backend::lower_channels({plans}, false, false, layout_of(8, 1024, 2, 1));
   ASSERT_TRUE(programs.ok());
   const tutti_cuda_program& program = programs->front().front();
   EXPECT_EQ(program.stages, 3);
@@ -421,7 +422,7 @@ TEST(Align, LetsLoopsOverlapWhereSlotsSuffice) {
   const tutti_cuda_cut cut = program::cut(1024 * 40, 1, program, layout_of(8, 1024, 2, 1));
   EXPECT_EQ(cut.slices, 2u);
   EXPECT_EQ(cut.messages, (cut.loops + 2) * 2 * 2);
-  const auto narrow = lower_all({plans}, false, layout_of(2, 1024, 1, 1));
+  const auto narrow = backend::lower_channels({plans}, false, false, layout_of(2, 1024, 1, 1));
   ASSERT_TRUE(narrow.ok());
   EXPECT_EQ(narrow->front().front().stages, 1) << "two messages a loop, and another loop's: four slots";
   EXPECT_EQ(narrow->front().front().lag, 0);

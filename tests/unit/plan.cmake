@@ -15,6 +15,8 @@ if(TARGET tutti-algo-ring AND TARGET tutti-algo-tree AND TARGET tutti-algo-direc
   tutti_test(lower_test SOURCES ${here}/lower_test.cpp ${here}/lower_meet_test.cpp ${here}/plan_support.cpp
              ${here}/program_calls.cpp ${here}/program_machine.cpp TIMEOUT 200 OPTIMISED)
   tutti_test(stripes_test SOURCES ${here}/stripes_test.cpp ${here}/plan_support.cpp ${here}/program_calls.cpp)
+  tutti_test(launch_builder_test SOURCES ${here}/launch_builder_test.cpp ${here}/plan_support.cpp
+             ${here}/program_calls.cpp)
   tutti_test(fuse_one_hop_test SOURCES ${here}/fuse_one_hop_test.cpp ${here}/plan_support.cpp ${here}/program_calls.cpp)
   tutti_test(direct_store_test SOURCES ${here}/direct_store_test.cpp ${here}/plan_support.cpp ${here}/program_calls.cpp)
   # The kernels' own code, on the CPU. ThreadSanitizer knows neither its contexts nor fences.

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "program/passes/direct_store.h"
+#include "backend/cuda/launch_builder.h"
 
 namespace tutti::test {
 
@@ -36,26 +36,13 @@ bool can_run_in_place(const Plan& plan) {
   return plan.collective != Collective::kAllToAll;
 }
 
-Result<program::Programs> lower_all(const std::vector<std::vector<Plan>>& channels, bool in_place,
-                                    const tutti_slot_layout& layout, bool registered) {
-  program::Programs programs;
-  for (const std::vector<Plan>& plans : channels) {
-    programs.emplace_back();
-    for (const Plan& plan : plans) {
-      TUTTI_ASSIGN(programs.back().emplace_back(), program::lower(plan, in_place));
-    }
-    if (registered) program::send_to_outputs(plans, programs.back());
-  }
-  program::align(programs, layout);
-  return programs;
-}
-
 TestCall::TestCall(const std::vector<Plan>& plans, bool in_place, uint64_t bytes, uint32_t ctas,
                    const tutti_slot_layout& layout, bool registered)
     : plans_(plans), bytes_(bytes) {
-  auto programs = lower_all({plans}, in_place, layout, registered);
+  auto programs = backend::lower_channels({plans}, in_place, registered, layout);
   if (!programs.ok()) return;
   call_.programs = std::move(programs->front());
+  call_.collective = plans.front().collective;
   call_.block_bytes = bytes;
   call_.registered = registered;
   call_.cut = program::cut(bytes, ctas, call_.programs[0], layout);

@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "program/lower.h"
 #include "program/plan.h"
 #include "unit/program_machine.h"
 
@@ -22,11 +21,6 @@ struct Layout {
 tutti_slot_layout layout_of(uint32_t slots, uint64_t slot_bytes, uint32_t chunk_slots, uint32_t overlaps = 0);
 
 bool can_run_in_place(const program::Plan& plan);
-
-/// The programs of channels, which are the plans of all ranks each, as the communicator makes them. `registered`: also
-/// the outputs.
-Result<program::Programs> lower_all(const std::vector<std::vector<program::Plan>>& channels, bool in_place,
-                                    const tutti_slot_layout& layout, bool registered = false);
 
 /// One call on all ranks. `plans` must outlive it.
 class TestCall {

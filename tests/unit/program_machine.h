@@ -16,11 +16,13 @@
 
 #include "tutti/plugin/cuda.h"
 #include "tutti/plugin/protocol.h"
+#include "tutti/types.h"
 
 namespace tutti::test {
 
 /// One collective call on all ranks.
 struct ProgramCall {
+  Collective collective = Collective::kAllReduce;
   std::vector<tutti_cuda_program> programs;  ///< by rank
   tutti_cuda_cut cut;
   uint64_t block_bytes;

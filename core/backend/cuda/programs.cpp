@@ -4,14 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
-#include <cstring>
 
+#include "backend/cuda/launch_builder.h"
 #include "plugin/loader.h"
-#include "program/lower.h"
-#include "program/passes/as_copies.h"
-#include "program/passes/direct_store.h"
-#include "program/passes/fuse_one_hop.h"
 
 namespace tutti::backend {
 
@@ -19,25 +14,10 @@ using transport::Lane;
 
 namespace {
 
-constexpr uint32_t kMinThreads = 64;
-constexpr uint32_t kMaxThreads = 1024;
-constexpr uint64_t kThreadBytes = 8;  // bytes that a thread moves at a time, at least
 constexpr uint32_t kMessageThreads = 512;
 // Blocks of so many bytes that go from peer to peer are sent as messages: CTAs that only send or only receive.
 constexpr uint64_t kMessageBytes = 4 << 20;
 constexpr uint32_t kKeptLanes = 12;  // own copies run beside sends; fewer SMs would take longer than a link
-
-/// Enough for each message of the busiest step, as far as they go: a power of two.
-uint32_t threads_for(const tutti_cuda_program& program, uint64_t chunk_bytes) {
-  uint32_t messages = 1;
-  for (uint32_t s = 0; s < program.step_count; ++s) {
-    const tutti_cuda_step& step = program.steps[s];
-    if ((step.flags & (TUTTI_STEP_GATHER | TUTTI_STEP_SCATTER)) == 0) continue;
-    messages = std::max<uint32_t>({messages, step.send_count, step.recv_count});
-  }
-  const uint64_t places = std::bit_ceil((chunk_bytes + kThreadBytes - 1) / kThreadBytes);
-  return static_cast<uint32_t>(std::clamp<uint64_t>(std::bit_ceil(places * messages), kMinThreads, kMaxThreads));
-}
 
 /// Messages and copies run the first channel's plan alone: their lanes are cut by size.
 tuner::Decision on_first_channel(tuner::Decision decision) {
@@ -150,25 +130,20 @@ Status GpuPrograms::reach(GpuCall& call) {
 }
 
 /// Slots for all that the program receives in some, then for all that it sends there.
-Status GpuPrograms::connect(const Program& program, uint32_t algorithm, GpuCall& call) {
-  program::SlotPeers peers;
-  for (const tutti_cuda_program& channel : program.channels) {
-    const program::SlotPeers own = program::slot_peers(channel);
-    peers.senders |= own.senders;
-    peers.receivers |= own.receivers;
-  }
+Status GpuPrograms::connect(const Program& program, const tuner::Decision& decision, GpuCall& call) {
+  const program::SlotPeers peers = slot_peers(program.channels);
   tutti_cuda_launch& launch = call.launch;
   for (uint32_t peer = 0; peer < launch.rank_count; ++peer) {
     if ((peers.senders >> peer & 1) == 0) continue;
-    TUTTI_ASSIGN(const std::vector<transport::Ports> ports, ports_of(algorithm, peer));
+    TUTTI_ASSIGN(const std::vector<transport::Ports> ports, ports_of(decision.algorithm, peer));
     TUTTI_ASSIGN(launch.links[peer].from,
-                 links_.offer({call.protocol, Lane::kCollective, launch.cta_count, peer, ports}));
+                 links_.offer({call.protocol, Lane::kCollective, decision.channels, peer, ports}));
   }
   for (uint32_t peer = 0; peer < launch.rank_count; ++peer) {
     if ((peers.receivers >> peer & 1) == 0) continue;
-    TUTTI_ASSIGN(const std::vector<transport::Ports> ports, ports_of(algorithm, peer));
+    TUTTI_ASSIGN(const std::vector<transport::Ports> ports, ports_of(decision.algorithm, peer));
     TUTTI_ASSIGN(launch.links[peer].to,
-                 links_.reach({call.protocol, Lane::kCollective, launch.cta_count, peer, ports}));
+                 links_.reach({call.protocol, Lane::kCollective, decision.channels, peer, ports}));
   }
   return {};
 }
@@ -199,23 +174,13 @@ Result<std::unique_ptr<GpuCall>> GpuPrograms::make(const Call& call, bool in_pla
   TUTTI_TRY(begin(decision.protocol, Lane::kCollective, *made));
   made->copies = !program::reduces(call.collective);
   made->to_registered = program->to_outputs;
-  tutti_cuda_launch& launch = made->launch;
-  launch.data_type = static_cast<uint32_t>(call.type);
-  launch.reduce_op = made->copies ? TUTTI_SUM : static_cast<uint32_t>(call.reduction.op);
-  launch.block_bytes = call.count * size_of(call.type);
-  launch.divisor = call.reduction.op == ReduceOp::kAvg && !made->copies ? launch.rank_count : 0;
-  launch.premultiplied = call.reduction.op == ReduceOp::kPreMulSum && !made->copies ? 1 : 0;
-  launch.cta_count = decision.channels;
-  const tutti_cuda_program& first = program->channels.front();
-  launch.cut = program::cut(launch.block_bytes, decision.channels, first, protocol.layout);
-  launch.thread_count = threads_for(first, launch.cut.chunk);
-  launch.program_count = static_cast<uint32_t>(program->channels.size());
-  launch.program = first;
-  if (launch.program_count > 1) {
-    launch.programs = reinterpret_cast<const tutti_cuda_program*>(program->on_device.data());
-  }
-  TUTTI_TRY(connect(*program, decision.algorithm, *made));
-  program::set_one_hop(launch);
+  TUTTI_TRY(connect(*program, decision, *made));
+  LaunchShape shape;
+  shape.ctas = decision.channels;
+  shape.layout = protocol.layout;
+  shape.program_count = static_cast<uint32_t>(program->channels.size());
+  shape.programs = reinterpret_cast<const tutti_cuda_program*>(program->on_device.data());
+  encode_collective(call, program->channels.front(), shape, made->launch);
   return made;
 }
 
@@ -273,24 +238,7 @@ Result<std::unique_ptr<GpuCall>> GpuPrograms::make_copies(const tuner::Decision&
   auto made = std::make_unique<GpuCall>();
   TUTTI_TRY(begin(decision.protocol, Lane::kCollective, *made));
   made->copies = made->to_registered = made->has_side = true;
-  tutti_cuda_launch& launch = made->launch;
-  launch.reduce_op = TUTTI_SUM;
-  launch.block_bytes = call.count * size_of(call.type);
-  launch.cta_count = 1;
-  launch.thread_count = kMinThreads;
-  launch.cut.messages = 1;
-  launch.copies = {};
-  for (const uint32_t peer : copies.peers) launch.copies.senders |= 1u << peer;
-  for (const program::Copy& copy : copies.list) {
-    launch.copies.receivers |= 1u << copy.peer;
-    launch.copies.list[launch.copies.count++] = {copy.from * launch.block_bytes, copy.to * launch.block_bytes,
-                                                 copy.peer, 0};
-  }
-  if (copies.own) {
-    launch.copies.own_from = copies.own->from * launch.block_bytes;
-    launch.copies.own_to = copies.own->to * launch.block_bytes;
-    launch.copies.has_own = 1;
-  }
+  encode_copies(copies, call.count * size_of(call.type), made->launch);
   return made;
 }
 
@@ -303,25 +251,19 @@ uint32_t GpuPrograms::channels_of(const tuner::Decision& decision) const {
   return std::min(decision.channels, selector_.choices().algorithms[decision.algorithm].channels);
 }
 
-/// Lowers the plans of all ranks, because a rank's program depends on its peers. Returns this rank's programs, by
-/// channel.
+/// This rank's programs, by channel.
 Result<std::vector<tutti_cuda_program>> GpuPrograms::lower(const tuner::Decision& decision, const Call& call,
                                                            bool in_place) const {
-  const uint32_t channels = channels_of(decision);
-  program::Programs programs(channels);
-  for (uint32_t channel = 0; channel < channels; ++channel) {
-    std::vector<program::Plan> plans;
+  ChannelPlans plans(channels_of(decision));
+  for (uint32_t channel = 0; channel < plans.size(); ++channel) {
     for (uint32_t rank = 0; rank < plans_.rank_count(); ++rank) {
-      TUTTI_ASSIGN(plans.emplace_back(),
+      TUTTI_ASSIGN(plans[channel].emplace_back(),
                    plans_.request(decision, call.collective, rank, channel, static_cast<uint32_t>(call.root)));
-      TUTTI_ASSIGN(programs[channel].emplace_back(), program::lower(plans.back(), in_place));
     }
-    if (stores_to_outputs(decision, call)) program::send_to_outputs(plans, programs[channel]);
   }
-  program::align(programs, links_.protocol(decision.protocol).layout);
-  std::vector<tutti_cuda_program> own;
-  for (const auto& channel : programs) own.push_back(channel[options_.rank]);
-  return own;
+  TUTTI_ASSIGN(const program::Programs programs, lower_channels(plans, in_place, stores_to_outputs(decision, call),
+                                                                links_.protocol(decision.protocol).layout));
+  return programs_of_rank(programs, options_.rank);
 }
 
 Result<const GpuPrograms::Program*> GpuPrograms::program(const tuner::Decision& decision, const Call& call,
@@ -343,13 +285,7 @@ Result<const GpuPrograms::Program*> GpuPrograms::program(const tuner::Decision& 
   auto made = std::make_unique<Program>();
   TUTTI_ASSIGN(made->channels, lower(decision, call, in_place));
   made->to_outputs = std::any_of(made->channels.begin(), made->channels.end(), program::uses_outputs);
-  const tutti_cuda_program& first = made->channels.front();
-  const bool same = std::all_of(made->channels.begin(), made->channels.end(), [&](const tutti_cuda_program& other) {
-    return std::memcmp(&first, &other, sizeof first) == 0;
-  });
-  // Kernels whose messages are short run one order of ranks on all CTAs; see tutti_cuda_launch.programs.
-  if (same) made->channels.resize(1);
-  if (!same) {
+  if (made->channels.size() > 1) {
     const size_t bytes = made->channels.size() * sizeof(tutti_cuda_program);
     TUTTI_ASSIGN(made->on_device, cuda::DeviceMemory::create(options_.device, bytes));
     TUTTI_TRY(made->on_device.fill(made->channels.data(), bytes));

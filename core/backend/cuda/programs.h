@@ -96,7 +96,7 @@ class GpuPrograms {
   Result<std::unique_ptr<GpuCall>> make_copies(const tuner::Decision& decision, const Call& call, bool in_place);
   Status begin(uint32_t protocol, transport::Lane lane, GpuCall& call);
   Status load(uint32_t protocol);
-  Status connect(const Program& program, uint32_t algorithm, GpuCall& call);
+  Status connect(const Program& program, const tuner::Decision& decision, GpuCall& call);
   Result<std::vector<transport::Ports>> ports_of(uint32_t algorithm, uint32_t peer) const;
 
   Options options_;

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backend/cuda/launch_builder.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "program/passes/fuse_one_hop.h"
+
+namespace tutti::backend {
+namespace {
+
+constexpr uint32_t kMinThreads = 64;
+constexpr uint64_t kThreadBytes = 8;  // bytes that a thread moves at a time, at least
+
+/// Enough for each message of the busiest step, as far as they go: a power of two.
+uint32_t threads_for(const tutti_cuda_program& program, uint64_t chunk_bytes, uint32_t max_threads) {
+  uint32_t messages = 1;
+  for (uint32_t s = 0; s < program.step_count; ++s) {
+    const tutti_cuda_step& step = program.steps[s];
+    if ((step.flags & (TUTTI_STEP_GATHER | TUTTI_STEP_SCATTER)) == 0) continue;
+    messages = std::max<uint32_t>({messages, step.send_count, step.recv_count});
+  }
+  const uint64_t places = std::bit_ceil((chunk_bytes + kThreadBytes - 1) / kThreadBytes);
+  const uint32_t min_threads = std::min(kMinThreads, max_threads);
+  return static_cast<uint32_t>(std::clamp<uint64_t>(std::bit_ceil(places * messages), min_threads, max_threads));
+}
+
+}  // namespace
+
+Result<program::Programs> lower_channels(const ChannelPlans& plans, bool in_place, bool to_outputs,
+                                         const tutti_slot_layout& layout) {
+  program::Programs programs(plans.size());
+  for (size_t channel = 0; channel < plans.size(); ++channel) {
+    for (const program::Plan& plan : plans[channel]) {
+      TUTTI_ASSIGN(programs[channel].emplace_back(), program::lower(plan, in_place));
+    }
+    if (to_outputs) program::send_to_outputs(plans[channel], programs[channel]);
+  }
+  program::align(programs, layout);
+  return programs;
+}
+
+std::vector<tutti_cuda_program> programs_of_rank(const program::Programs& programs, uint32_t rank) {
+  std::vector<tutti_cuda_program> own;
+  own.reserve(programs.size());
+  for (const auto& channel : programs) own.push_back(channel[rank]);
+  const bool same = std::all_of(own.begin(), own.end(), [&](const tutti_cuda_program& other) {
+    return std::memcmp(&own.front(), &other, sizeof other) == 0;
+  });
+  // Kernels whose messages are short run one order of ranks on all CTAs; see tutti_cuda_launch.programs.
+  if (same) own.resize(1);
+  return own;
+}
+
+program::SlotPeers slot_peers(std::span<const tutti_cuda_program> programs) {
+  program::SlotPeers peers;
+  for (const tutti_cuda_program& program : programs) {
+    const program::SlotPeers own = program::slot_peers(program);
+    peers.senders |= own.senders;
+    peers.receivers |= own.receivers;
+  }
+  return peers;
+}
+
+void encode_collective(const Call& call, const tutti_cuda_program& program, const LaunchShape& shape,
+                       tutti_cuda_launch& launch) {
+  const bool reduces = program::reduces(call.collective);
+  launch.data_type = static_cast<uint32_t>(call.type);
+  launch.reduce_op = reduces ? static_cast<uint32_t>(call.reduction.op) : TUTTI_SUM;
+  launch.divisor = reduces && call.reduction.op == ReduceOp::kAvg ? launch.rank_count : 0;
+  launch.premultiplied = reduces && call.reduction.op == ReduceOp::kPreMulSum ? 1 : 0;
+  launch.block_bytes = call.count * size_of(call.type);
+  launch.cta_count = shape.ctas;
+  launch.cut = program::cut(launch.block_bytes, shape.ctas, program, shape.layout);
+  launch.thread_count = threads_for(program, launch.cut.chunk, shape.max_threads);
+  launch.program_count = shape.program_count;
+  launch.program = program;
+  launch.programs = shape.program_count > 1 ? shape.programs : nullptr;
+  program::set_one_hop(launch);
+}
+
+void encode_copies(const program::Copies& copies, uint64_t block_bytes, tutti_cuda_launch& launch) {
+  launch.reduce_op = TUTTI_SUM;
+  launch.block_bytes = block_bytes;
+  launch.cta_count = 1;
+  launch.thread_count = kMinThreads;
+  launch.cut.messages = 1;
+  launch.copies = {};
+  for (const uint32_t peer : copies.peers) launch.copies.senders |= 1u << peer;
+  for (const program::Copy& copy : copies.list) {
+    launch.copies.receivers |= 1u << copy.peer;
+    launch.copies.list[launch.copies.count++] = {copy.from * block_bytes, copy.to * block_bytes, copy.peer, 0};
+  }
+  if (!copies.own) return;
+  launch.copies.own_from = copies.own->from * block_bytes;
+  launch.copies.own_to = copies.own->to * block_bytes;
+  launch.copies.has_own = 1;
+}
+
+}  // namespace tutti::backend

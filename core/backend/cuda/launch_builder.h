@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Launches of kernels, encoded from plans and calls. No function calls CUDA or needs a GPU, and builds without CUDA
+// have them, too: the communicator and the emulator of the tests encode with the same functions.
+//
+// Order for a collective: lower_channels() for the programs; connections for slot_peers() of the programs, in
+// `launch.links`; encode_collective(). Buffers, scalar and place are set for each call afterwards.
+//
+// Threads: any. Functions read their arguments and write the launch alone.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "backend/call.h"
+#include "program/lower.h"
+#include "program/passes/as_copies.h"
+#include "program/passes/direct_store.h"
+#include "program/plan.h"
+#include "tutti/plugin/cuda.h"
+#include "tutti/plugin/protocol.h"
+
+namespace tutti::backend {
+
+/// The plans of a call: by channel, then by rank, with all ranks in ascending order.
+using ChannelPlans = std::vector<std::vector<program::Plan>>;
+
+/// Lowers and aligns the plans of all channels. All ranks are needed, because a rank's program depends on its peers.
+/// `to_outputs`: messages go straight to registered outputs where the pass direct_store permits it. Fails as
+/// program::lower() does.
+Result<program::Programs> lower_channels(const ChannelPlans& plans, bool in_place, bool to_outputs,
+                                         const tutti_slot_layout& layout);
+
+/// The programs of one rank, by channel, of one channel or more. A single program if all channels have the same.
+std::vector<tutti_cuda_program> programs_of_rank(const program::Programs& programs, uint32_t rank);
+
+/// The peers of which a rank needs slots, over all its programs.
+program::SlotPeers slot_peers(std::span<const tutti_cuda_program> programs);
+
+/// What a launch of a collective takes beside its call and its program.
+struct LaunchShape {
+  uint32_t ctas = 1;            ///< from 1 to TUTTI_CUDA_MAX_CTAS
+  uint32_t max_threads = 1024;  ///< of a CTA, above 0; a CTA of a small call has fewer, but 64 at least
+  tutti_slot_layout layout{};   ///< of the protocol's connections
+  uint32_t program_count = 1;
+  const tutti_cuda_program* programs = nullptr;  ///< memory of the GPU, if there is more than one program
+};
+
+/// Puts a collective into a launch whose links, rank and rank_count are set. `program` is the first of the rank's
+/// programs, and `call.count` is above 0. Elements of a call that does not reduce keep their type.
+void encode_collective(const Call& call, const tutti_cuda_program& program, const LaunchShape& shape,
+                       tutti_cuda_launch& launch);
+
+/// Puts copies of whole blocks of `block_bytes` into a launch, for a protocol with `needs_registered`.
+void encode_copies(const program::Copies& copies, uint64_t block_bytes, tutti_cuda_launch& launch);
+
+}  // namespace tutti::backend
