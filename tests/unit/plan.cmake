@@ -47,8 +47,9 @@ if(TARGET tutti-algo-ring AND TARGET tutti-algo-tree AND TARGET tutti-algo-direc
   tutti_test(as_copies_test SOURCES ${here}/as_copies_test.cpp ${here}/plan_support.cpp)
   target_include_directories(tuner_model_test PRIVATE ${PROJECT_SOURCE_DIR}/plugins)
   target_include_directories(selector_test PRIVATE ${PROJECT_SOURCE_DIR}/plugins)
-  foreach(test plan_test plan_algorithm_test as_copies_test lower_test stripes_test fuse_one_hop_test direct_store_test
-          hier_test verify_test prove_test repeat_test tuner_model_test selector_test plans_test costs_test)
+  foreach(test plan_test plan_algorithm_test as_copies_test lower_test stripes_test launch_builder_test
+          fuse_one_hop_test direct_store_test hier_test verify_test prove_test repeat_test tuner_model_test
+          selector_test plans_test costs_test)
     add_dependencies(${test} tutti-algo-ring tutti-algo-tree tutti-algo-direct tutti-algo-hier)
   endforeach()
   add_dependencies(selector_test zoo-declines)
