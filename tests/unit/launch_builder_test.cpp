@@ -15,9 +15,6 @@ namespace {
 
 using backend::Call;
 using backend::LaunchShape;
-using testing::Each;
-using testing::ElementsAre;
-using testing::IsNull;
 
 constexpr uint32_t kRanks = 3;
 const tutti_slot_layout kLayout = layout_of(8, 4096, 1);
@@ -127,12 +124,14 @@ TEST(LaunchBuilder, KeepsOneProgramOfEqualChannels) {
   shape.program_count = 2;
   shape.programs = own.data();
   EXPECT_EQ(encode(call_of(Collective::kAllGather, 4), own[0], shape).programs, own.data());
+  shape.program_count = 1;
+  EXPECT_EQ(encode(call_of(Collective::kAllGather, 4), own[0], shape).programs, nullptr);
 }
 
 TEST(LaunchBuilder, NeedsSlotsOfThePeersOfAllChannels) {
-  const std::vector<tutti_cuda_program> both = {lowered("ring  all_gather")[0][0],
-                                                lowered("direct one-shot all_gather")[0][0]};
-  const program::SlotPeers ring = backend::slot_peers(std::span(both).first(1));
+  const std::vector<tutti_cuda_program> both = {lowered("direct one-shot all_gather")[0][0],
+                                                lowered("ring  all_gather")[0][0]};
+  const program::SlotPeers ring = backend::slot_peers(std::span(both).last(1));
   EXPECT_EQ(ring.senders, 0b100u);
   EXPECT_EQ(ring.receivers, 0b010u);
   EXPECT_EQ(backend::slot_peers(both).senders, 0b110u);
