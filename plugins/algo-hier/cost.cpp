@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "all_to_all.h"
 #include "schedules.h"
 
 namespace tutti::hier {
@@ -29,11 +30,18 @@ Between between_machines(uint32_t variant, uint32_t machines) {
 tutti_algorithm_cost cost(uint32_t collective, uint32_t variant, const Hierarchy& hierarchy, uint32_t inside) {
   const uint32_t neighbours = hierarchy.positions() - 1;
   const uint32_t machines = hierarchy.machines();
-  const Between between = between_machines(variant, machines);
-  const bool per_block = collective == TUTTI_REDUCE_SCATTER || collective == TUTTI_ALL_GATHER;
+  Between between = between_machines(variant, machines);
+  const bool per_block = has_blocks(collective);
   // A part is the share of a rank in the data of its machine; of collectives with a block per rank, it is the block.
   const double part = 1.0 / (per_block ? hierarchy.rank_count() : hierarchy.positions());
   const uint32_t phases = per_block ? machines : 2;  // with messages to all neighbours
+  uint32_t messages = phases;                        // to each neighbour
+  double copied = 0;                                 // blocks that go through scratch memory
+  if (collective == TUTTI_ALL_TO_ALL) {
+    between.parts *= hierarchy.positions();
+    messages = messages_per_neighbour(hierarchy);
+    copied = between.parts;
+  }
 
   tutti_algorithm_cost cost = {};
   cost.struct_size = sizeof(cost);
@@ -43,11 +51,12 @@ tutti_algorithm_cost cost(uint32_t collective, uint32_t variant, const Hierarchy
   cost.wire[TUTTI_LINK_NETWORK] = part * between.parts;
   if (neighbours > 0) {
     cost.hops[inside] = per_block ? 1 : 2;
-    cost.messages[inside] = phases * neighbours;
+    cost.messages[inside] = messages * neighbours;
     cost.wire[inside] = part * phases * neighbours;
   }
-  // The own input is read once and the output written once. Each message that arrives is read from its slot.
-  cost.memory = 2.0 + part * (phases * neighbours + between.parts);
+  // The own input is read once and the output written once. Each message that arrives is read from its slot. Scratch
+  // memory is written and read.
+  cost.memory = 2.0 + part * (phases * neighbours + between.parts + 2 * copied);
   return cost;
 }
 

@@ -18,4 +18,24 @@ Hierarchy::Hierarchy(const tutti_topology& topology)
   }
 }
 
+uint32_t Hierarchy::machine_stride() const {
+  const auto distance = [&](uint32_t machine, uint32_t position) {
+    return (rank_at((machine + 1) % machines(), position) + rank_count() - rank_at(machine, position)) % rank_count();
+  };
+  for (uint32_t machine = 0; machine < machines(); ++machine) {
+    for (uint32_t position = 0; position < positions(); ++position) {
+      if (distance(machine, position) != distance(0, 0)) return 0;
+    }
+  }
+  return distance(0, 0);
+}
+
+uint32_t Hierarchy::position_stride(uint32_t machine) const {
+  const std::vector<uint32_t>& ranks = members_[machine];
+  for (uint32_t position = 1; position < positions(); ++position) {
+    if (ranks[position] - ranks[position - 1] != ranks[1] - ranks[0]) return 0;
+  }
+  return ranks[1] - ranks[0];
+}
+
 }  // namespace tutti::hier

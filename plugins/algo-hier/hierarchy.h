@@ -23,6 +23,12 @@ class Hierarchy {
   uint32_t machine_of(uint32_t rank) const { return machine_of_[rank]; }
   uint32_t position_of(uint32_t rank) const { return position_of_[rank]; }
   uint32_t rank_at(uint32_t machine, uint32_t position) const { return members_[machine][position]; }
+  /// The distance from each rank to its counterpart on the next machine, modulo the number of ranks. The last machine
+  /// is followed by the first machine. 0 if the distances differ. The machines have equal numbers of ranks.
+  uint32_t machine_stride() const;
+  /// The distance from each rank of a machine to the rank at the next position; 0 if the distances differ. The machines
+  /// have two ranks or more.
+  uint32_t position_stride(uint32_t machine) const;
 
  private:
   std::vector<uint32_t> machine_of_;

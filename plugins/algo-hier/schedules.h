@@ -19,10 +19,16 @@ enum Variant : uint32_t {
 
 inline constexpr std::array<sdk::Algorithm::Variant, kVariantCount> kVariants = {{
     {"exchange", 1u << TUTTI_ALL_REDUCE | 1u << TUTTI_REDUCE_SCATTER | 1u << TUTTI_ALL_GATHER | 1u << TUTTI_BROADCAST |
-                     1u << TUTTI_REDUCE},
+                     1u << TUTTI_REDUCE | 1u << TUTTI_ALL_TO_ALL},
     {"doubling", 1u << TUTTI_ALL_REDUCE},
     {"ring", 1u << TUTTI_ALL_REDUCE},
 }};
+
+/// Whether the input or the output of a collective has one block per rank. The other collectives divide their single
+/// block into parts.
+constexpr bool has_blocks(uint32_t collective) {
+  return collective == TUTTI_REDUCE_SCATTER || collective == TUTTI_ALL_GATHER || collective == TUTTI_ALL_TO_ALL;
+}
 
 /// Why a variant cannot run on the hierarchy; empty: it can.
 std::string_view obstacle(const Hierarchy& hierarchy, uint32_t variant);

@@ -26,6 +26,12 @@ class Hier(CheckedBench):
                     root = ["--root", ranks - 1] if collective in ("broadcast", "reduce") else []
                     self.run_variant(collective, "exchange", hosts, ranks, *root)
 
+    def test_all_to_all(self):
+        for hosts, ranks in ((2, 4), (2, 6), (3, 6), (4, 8), (3, 9)):
+            for protocol in ("simple", "ll"):
+                with self.subTest(f"{ranks} ranks on {hosts} hosts, {protocol}"):
+                    self.run_variant("all_to_all", "exchange", hosts, ranks, "--set", f"protocol={protocol}")
+
     def test_ring(self):
         for hosts, ranks in ((3, 6), (3, 9), (4, 8)):
             for protocol in ("simple", "ll"):
@@ -43,10 +49,12 @@ class Hier(CheckedBench):
         for variant in ("exchange", "ring"):
             with self.subTest(variant):
                 self.run_variant("all_reduce", variant, 3, 6, *small)
+        with self.subTest("all_to_all"):
+            self.run_variant("all_to_all", "exchange", 3, 6, *small, "--set", "net.slot_size=512")
 
     def test_small_calls_take_it(self):
         """A direct exchange sends two messages of each rank to the other host."""
-        for collective in ("all_reduce", "all_gather"):
+        for collective in ("all_reduce", "all_gather", "all_to_all"):
             document = json.loads(self.tutti("bench", collective, "--ranks", 4, "--threads", "--hosts", "a,b", "--min",
                                              8, "--max", 8, "--iters", 2, "--repeat", 1, "--json"))
             self.assertTrue(document["results"][0]["ran"].startswith("hier/"), document["results"][0]["ran"])

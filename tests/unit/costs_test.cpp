@@ -118,6 +118,9 @@ TEST_F(CostsTest, OfHierarchies) {
   const NodeOfRank four_nodes = {0, 0, 1, 1, 2, 2, 3, 3};
   expect(hier, four_nodes, TUTTI_ALL_REDUCE, kExchange, {{2, 1}, {1, 1.5}});
   expect(hier, four_nodes, TUTTI_ALL_GATHER, kExchange, {{1, 1}, {4.0 / 8, 3.0 / 8}});
+  // Each rank has half of the blocks of its machine cross, in one message to each counterpart.
+  expect(hier, two_nodes_, TUTTI_ALL_TO_ALL, kExchange, {{1, 1}, {4.0 / 6, 0.5}});
+  expect(hier, four_nodes, TUTTI_ALL_TO_ALL, kExchange, {{1, 1}, {0.5, 0.75}});
   expect(hier, four_nodes, TUTTI_ALL_REDUCE, kDoubling, {{2, 2}, {1, 1}});
   expect(hier, four_nodes, TUTTI_ALL_REDUCE, kRing, {{2, 6}, {1, 0.75}});
   expect(hier, alone_, TUTTI_ALL_REDUCE, kDoubling, {{0, 2}, {0, 2}});
@@ -126,6 +129,14 @@ TEST_F(CostsTest, OfHierarchies) {
   EXPECT_EQ(exchange.messages[TUTTI_LINK_NETWORK], 3u);
   EXPECT_EQ(exchange.fan, 3u);
   EXPECT_DOUBLE_EQ(exchange.memory, 2 + 0.5 * (2 + 3));
+  const tutti_algorithm_cost all_to_all = Connected(hier, four_nodes).cost(TUTTI_ALL_TO_ALL, kExchange);
+  EXPECT_EQ(all_to_all.messages[TUTTI_LINK_P2P], 2u);
+  EXPECT_EQ(all_to_all.messages[TUTTI_LINK_NETWORK], 3u);
+  EXPECT_DOUBLE_EQ(all_to_all.memory, 2 + 0.5 + 3 * 0.75);
+  // Blocks for the other machines have no common stride: a message to the neighbour for each machine.
+  const tutti_algorithm_cost scattered = Connected(hier, {0, 1, 2, 3, 0, 1, 2, 3}).cost(TUTTI_ALL_TO_ALL, kExchange);
+  EXPECT_EQ(scattered.messages[TUTTI_LINK_P2P], 4u);
+  EXPECT_DOUBLE_EQ(scattered.wire[TUTTI_LINK_P2P], 0.5);
 }
 
 TEST_F(CostsTest, OfMessagesAndMemory) {

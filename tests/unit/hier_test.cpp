@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <map>
+
 #include "program/verify/verify.h"
 #include "unit/plan_support.h"
 
@@ -30,6 +33,49 @@ TEST(Hier, TakesInterleavedMachines) {
   }
 }
 
+/// Messages of one rank to each peer.
+std::map<uint32_t, uint32_t> messages_of(const program::Plan& plan) {
+  std::map<uint32_t, uint32_t> messages;
+  for (const tutti_plan_step& step : plan.steps) {
+    for (const tutti_plan_peer& peer : plan.send(step)) ++messages[peer.rank];
+  }
+  return messages;
+}
+
+/// An all-to-all joins the blocks of a pair of machines, whatever the order of the ranks.
+TEST(Hier, SendsOneMessageToEachCounterpart) {
+  const Algorithm hier("hier");
+  struct Layout {
+    NodeOfRank nodes;
+    uint32_t inside;  // messages to each neighbour
+  };
+  const std::vector<Layout> layouts = {{{0, 0, 1, 1}, 2},
+                                       {{0, 1, 0, 1}, 2},
+                                       {{0, 1, 1, 0}, 2},
+                                       {{0, 0, 1, 1, 0, 1}, 2},  // machine 0 has the ranks 0, 1 and 4
+                                       {{0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3}, 2},
+                                       {{0, 0, 1, 1, 2, 2, 0, 0, 1, 1, 2, 2}, 3},
+                                       {{0, 1, 2, 0, 1, 2, 0, 1, 2}, 3},
+                                       {{2, 2, 1, 1, 0, 0}, 2},
+                                       {{0, 1, 2, 1, 0, 2, 2, 0, 1}, 3}};
+  for (const auto& [nodes, inside] : layouts) {
+    const auto ranks = static_cast<uint32_t>(nodes.size());
+    const uint32_t machines = *std::max_element(nodes.begin(), nodes.end()) + 1;
+    const auto plans = Connected(hier, nodes).plans(TUTTI_ALL_TO_ALL, 0);
+    ASSERT_TRUE(plans.ok()) << plans.status().to_string();
+    for (const uint32_t slots : {1u, 2u}) {
+      EXPECT_TRUE(verify(*plans, {.slots = slots}).ok()) << verify(*plans, {.slots = slots}).to_string();
+    }
+    for (uint32_t rank = 0; rank < ranks; ++rank) {
+      const auto messages = messages_of((*plans)[rank]);
+      EXPECT_EQ(messages.size(), machines - 1 + ranks / machines - 1);
+      for (const auto& [peer, count] : messages) {
+        EXPECT_EQ(count, nodes[peer] == nodes[rank] ? inside : 1) << rank << " to " << peer << " of " << ranks;
+      }
+    }
+  }
+}
+
 TEST(Hier, DeclinesWithAReason) {
   const Algorithm hier("hier");
   const auto text = [&](const NodeOfRank& nodes, uint32_t variant) {
@@ -42,6 +88,9 @@ TEST(Hier, DeclinesWithAReason) {
   EXPECT_THAT(text({0, 1, 2}, 0), HasSubstr("ring and direct do the same"));
   EXPECT_THAT(text({0, 0, 1, 1}, 1), HasSubstr("needs 4, 8, 16, ... machines"));
   EXPECT_THAT(text({0, 0, 1, 1}, 2), HasSubstr("three machines or more"));
+  const Status uneven = Connected(hier, {0, 0, 1}).plans(TUTTI_ALL_TO_ALL, 0).status();
+  EXPECT_EQ(uneven.code(), Code::kUnsupported);
+  EXPECT_THAT(uneven.text(), HasSubstr("equal numbers of ranks"));
 }
 
 }  // namespace

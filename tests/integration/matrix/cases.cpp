@@ -52,7 +52,7 @@ constexpr std::array<Algorithm, 8> kAlgorithms = {{
     {"direct/one-shot", kReducing | kMoving | bits({Collective::kBroadcast})},
     {"direct/two-shot", bits({Collective::kAllReduce})},
     {"direct/shifted", kMoving},
-    {"hier/exchange", kReducing | bits({Collective::kAllGather, Collective::kBroadcast})},
+    {"hier/exchange", kReducing | bits({Collective::kAllGather, Collective::kBroadcast, Collective::kAllToAll})},
     {"hier/doubling", bits({Collective::kAllReduce})},
 }};
 constexpr std::array<const char*, 4> kProtocols = {"simple", "ll", "ll128", "copy"};  // the last two on GPUs only
