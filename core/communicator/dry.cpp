@@ -3,10 +3,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 
 #include "backend/limits.h"
+#include "communicator/setup/choices.h"
 #include "communicator/setup/figures.h"
+#include "communicator/setup/limits.h"
 #include "communicator/setup/plan_files.h"
 #include "plugin/search.h"
 #include "topology/load.h"
@@ -28,26 +31,27 @@ std::string first_network(const config::Config& config) {
   return plugin::label_of(plugin::Kind::kNetwork, network == "auto" ? list.front() : network);
 }
 
+bool any_on_gpus(const std::vector<tuner::Protocol>& protocols) {
+  return std::any_of(protocols.begin(), protocols.end(), [](const tuner::Protocol& protocol) {
+    return (protocol.properties.devices & TUTTI_DEVICE_CUDA) != 0;
+  });
+}
+
 }  // namespace
+
+DryCommunicator::DryCommunicator(config::Config config) : config_(std::move(config)) {
+  const bool stand_in = config_.text("device") == "host" && config_.text("topology.host_ranks") == "gpu";
+  device_ = stand_in ? TUTTI_DEVICE_HOST : TUTTI_DEVICE_CUDA;
+}
 
 Result<std::unique_ptr<DryCommunicator>> DryCommunicator::create(Options options) {
   std::unique_ptr<DryCommunicator> made(new DryCommunicator(std::move(options.config)));
   TUTTI_ASSIGN(made->registry_, plugin::Registry::load(made->config_, false));
   TUTTI_TRY(made->describe(options.machine, options.node_count));
   tuner::Choices choices;
-  TUTTI_ASSIGN(choices.protocols, protocols_of(*made->registry_));
+  TUTTI_TRY(made->limit(options.machine, choices));
   TUTTI_TRY(made->connect(choices));
   TUTTI_TRY(create_tuner(*made->registry_, made->topology_, choices));
-  if (made->rank_count() > made->node_count()) choices.links |= 1u << TUTTI_LINK_P2P;
-  if (made->node_count() > 1) {
-    choices.links |= 1u << TUTTI_LINK_NETWORK;
-    choices.network_name = first_network(made->config_);
-    choices.network_gbs = made->topology_.bandwidth_gbs[TUTTI_LINK_NETWORK];
-  }
-  if (backend::gpu_back_end().takes(made->rank_count()).ok()) choices.back_end = &backend::gpu_back_end();
-  choices.ranks = made->rank_count();
-  choices.nodes = made->node_count();
-  choices.max_channels = made->topology_.max_channels;
   made->selector_ = std::make_unique<tuner::Selector>(made->config_, std::move(choices));
   return made;
 }
@@ -55,6 +59,7 @@ Result<std::unique_ptr<DryCommunicator>> DryCommunicator::create(Options options
 Status DryCommunicator::describe(const topology::Document& machine, uint32_t node_count) {
   topology::BuildOptions build;
   build.networks = node_count > 1;
+  build.host_gbs = kShmBandwidthGbs;
   TUTTI_ASSIGN(topology::System system, topology::System::build(machine, build));
   system_ = std::make_unique<topology::System>(std::move(system));
   const auto ranks_here = static_cast<uint32_t>(system_->rank_nodes().size());
@@ -65,28 +70,44 @@ Status DryCommunicator::describe(const topology::Document& machine, uint32_t nod
   }
   for (uint32_t rank = 0; rank < ranks_here * node_count; ++rank) node_of_rank_.push_back(rank / ranks_here);
   view_ = system_->view();
-  const auto channels = static_cast<uint32_t>(config_.integer("channels"));
   topology_.struct_size = sizeof topology_;
   topology_.rank_count = ranks_here * node_count;
   topology_.node_count = node_count;
-  topology_.min_channels = channels == 0 ? 1 : channels;
-  topology_.max_channels = channels == 0 ? kGpuChannels : channels;
   topology_.node_of_rank = node_of_rank_.data();
-  topology_.bandwidth_gbs[TUTTI_LINK_P2P] = topology::widest_path_gbs(*system_);
-  topology_.memory_gbs = topology::memory_gbs(*system_);
-  topology_.latency_us[TUTTI_LINK_P2P] = kGpuLatencyUs;
-  topology_.gap_us[TUTTI_LINK_P2P] = kGpuGapUs;
-  topology_.gap_us[TUTTI_LINK_NETWORK] = kNetGapUs;
-  if (node_count > 1) {
-    topology_.bandwidth_gbs[TUTTI_LINK_NETWORK] = topology::network_share_gbs(*system_);
-    topology_.latency_us[TUTTI_LINK_NETWORK] = topology::network_latency_us(*system_, kNetLatencyUs);
-    if (topology_.bandwidth_gbs[TUTTI_LINK_NETWORK] <= 0) {
+  if (on_gpu()) topology_.memory_gbs = topology::memory_gbs(*system_);
+  return {};
+}
+
+/// As the setup of a job does. GPUs of one machine are taken to reach each other.
+Status DryCommunicator::limit(const topology::Document& machine, tuner::Choices& choices) {
+  if (config_.text("transport") == "net") {
+    return {Code::kUnsupported,
+            fmt::format("transport is set to 'net' ({}), but ranks of one machine share it here; set it to auto",
+                        config_.origin("transport"))};
+  }
+  TUTTI_TRY(check_transport(config_, node_count()));
+  Links links;
+  links.inside = on_gpu() ? TUTTI_LINK_P2P : TUTTI_LINK_SHM;
+  links.inside_gbs = on_gpu() ? topology::widest_path_gbs(*system_) : kShmBandwidthGbs;
+  links.network = node_count() > 1;
+  if (links.network) {
+    links.network_gbs = topology::network_share_gbs(*system_);
+    links.network_latency_us = topology::network_latency_us(*system_, kNetLatencyUs);
+    choices.network_name = first_network(config_);
+    if (links.network_gbs <= 0) {
       return {
           Code::kConfig,
           fmt::format("{} has no network port, so {} of it cannot reach each other; add one, or ask for one machine",
-                      machine.source, node_count)};
+                      machine.source, node_count())};
     }
   }
+  const uint32_t channels = max_channels(config_, device_, links.network);
+  TUTTI_ASSIGN(Protocols protocols, lay_out_protocols(*registry_, config_, device_, channels));
+  choices.protocols = std::move(protocols.list);
+  set_limits(device_, channels, links, topology_, choices);
+  // Plugins that were built without kernels do not state which protocols run on GPUs.
+  if (on_gpu() && !any_on_gpus(choices.protocols)) choices.device = 0;
+  if (!takes().ok()) choices.back_end = nullptr;  // the plans of so many ranks are too many to check
   return {};
 }
 
@@ -120,9 +141,14 @@ Status DryCommunicator::connect(tuner::Choices& choices) {
   return {};
 }
 
+Status DryCommunicator::takes() const {
+  return on_gpu() ? backend::gpu_back_end().takes(rank_count()) : Status();
+}
+
 std::vector<std::string> DryCommunicator::limits(Collective collective) const {
   std::vector<std::string> lines;
-  if (const Status takes = backend::gpu_back_end().takes(rank_count()); !takes.ok()) lines.emplace_back(takes.text());
+  if (!on_gpu()) return lines;  // the host's executor runs all plans
+  if (const Status taken = takes(); !taken.ok()) lines.emplace_back(taken.text());
   for (uint32_t a = 0; a < algorithms().size(); ++a) {
     const auto& variants = algorithms()[a].variants;
     for (uint32_t v = 0; v < variants.size(); ++v) {

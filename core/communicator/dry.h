@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A communicator without devices: search, connect, choice and plans for a cluster of equal machines, in one process.
-// Its decisions are the decisions of the ranks of a real cluster of this form.
+// Its limits are the limits of a job on a real cluster of this form (setup/limits.h). The ranks are GPUs. If the
+// configuration has `topology.host_ranks: gpu`, and `device` is the host, the ranks are host ranks in place of GPUs.
 #pragma once
 
 #include <memory>
@@ -39,9 +40,11 @@ class DryCommunicator {
   /// In the order of the configuration; channels()[i] belongs to algorithms()[i].
   const std::vector<tuner::Algorithm>& algorithms() const { return selector_->choices().algorithms; }
   const std::vector<Channels>& channels() const { return channels_; }
-  /// Leaves out the candidates whose plans kernels do not run, as a communicator would. For more ranks than a
-  /// communicator on GPUs takes, nothing is left out.
+  /// Leaves out the candidates that a communicator leaves out. For more ranks than a communicator on GPUs takes, the
+  /// limits of kernels on plans leave out nothing.
   const tuner::Selector& selector() const { return *selector_; }
+  /// ok: a communicator can have these ranks. Else kUnsupported with the limit.
+  Status takes() const;
   /// The calls of the collective that a communicator of these ranks refuses or leaves out: a line each.
   std::vector<std::string> limits(Collective collective) const;
 
@@ -50,12 +53,15 @@ class DryCommunicator {
                              uint32_t root = 0) const;
 
  private:
-  explicit DryCommunicator(config::Config config) : config_(std::move(config)) {}
+  explicit DryCommunicator(config::Config config);
+  bool on_gpu() const { return device_ == TUTTI_DEVICE_CUDA; }
   Status describe(const topology::Document& machine, uint32_t node_count);
+  Status limit(const topology::Document& machine, tuner::Choices& choices);
   Status connect(tuner::Choices& choices);
   std::string why_not(uint32_t algorithm, uint32_t variant, Collective collective) const;
 
   config::Config config_;
+  uint32_t device_;  // TUTTI_DEVICE_*
   std::shared_ptr<plugin::Registry> registry_;
   std::unique_ptr<topology::System> system_;
   std::vector<uint32_t> node_of_rank_;

@@ -435,8 +435,8 @@ std::string Selector::verdicts(const std::vector<Candidate>& candidates, std::op
       text += fmt::format("chosen: {:.2f} µs predicted, {} channel(s)", decision.predicted_us, decision.channels);
     } else {
       const double best_us = candidates[*chosen].decision.predicted_us;
-      text += fmt::format("slower: {:.2f} µs predicted, {:.1f} times the chosen", decision.predicted_us,
-                          best_us > 0 ? decision.predicted_us / best_us : 1.0);
+      text += fmt::format("slower: {:.2f} µs predicted, {:.1f} times the chosen, {} channel(s)", decision.predicted_us,
+                          best_us > 0 ? decision.predicted_us / best_us : 1.0, decision.channels);
     }
   }
   return text;

@@ -128,6 +128,34 @@ class Explain(unittest.TestCase):
         self.assertIn("limits: a communicator on GPUs takes up to 16 ranks, not 24",
                       self.explain(MACHINES / "hgx-h200.yaml", "--nodes", 3))
 
+    def test_host_ranks_have_the_candidates_of_their_job(self):
+        """The same candidates, reasons and channels. Predicted times may differ: the job asks its network."""
+        file = MACHINES / "pcie-4gpu.yaml"
+        for settings in ([], ["channels=2"], ["protocol=ll"]):
+            options = ["--size", "64M"]
+            for setting in ["topology.host_ranks=gpu", *settings]:
+                options += ["--set", setting]
+            for collective in ("all_reduce", "all_to_all"):
+                with self.subTest(collective=collective, settings=settings):
+                    dry = tutti("explain", collective, "--topology", file, "--nodes", 2, *options)
+                    job = tutti("explain", collective, "--ranks", 8, "--hosts", "a,b", *options, "--set",
+                                f"topology.file={file}")
+                    self.assertEqual((dry.returncode, job.returncode), (0, 0), dry.stderr + job.stderr)
+                    self.assertEqual(self.verdicts(dry.stdout), self.verdicts(job.stdout))
+
+    def test_gpus_have_the_channels_of_their_job(self):
+        """Four over a network, one thread block each; 64 inside a machine."""
+        for nodes, channels in ((1, 64), (2, 4)):
+            out = self.explain(MACHINES / "hgx-h200.yaml", "--nodes", nodes, "--size", "1G")
+            self.assertEqual(max(map(int, re.findall(r"(\d+) channel\(s\)", out))), channels)
+
+    @staticmethod
+    def verdicts(text):
+        """By candidate: the reason against it, or its channels."""
+        lines = text.splitlines()[1:]
+        found = [re.fullmatch(r" *(\S+ × \S+) +(?:(excluded: .*)|.*, (\d+ channel\(s\)))", line) for line in lines]
+        return {match[1]: match[2] or match[3] for match in found}
+
     def test_ranks_are_those_of_the_machine(self):
         run = tutti("explain", "all_reduce", "--topology", MACHINES / "hgx-h200.yaml", "--ranks", 4)
         self.assertEqual(run.returncode, 2)

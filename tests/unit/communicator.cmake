@@ -5,3 +5,5 @@ tutti_test(machine_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/machine_test.cpp)
 tutti_test(history_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/history_test.cpp LABELS concurrent)
 tutti_test(state_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/state_test.cpp ${CMAKE_CURRENT_LIST_DIR}/fake_backend.cpp
            ${CMAKE_CURRENT_LIST_DIR}/bootstrap_group.cpp LABELS concurrent)
+tutti_test(dry_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/dry_test.cpp ${CMAKE_CURRENT_LIST_DIR}/fake_backend.cpp
+           ${CMAKE_CURRENT_LIST_DIR}/bootstrap_group.cpp TIMEOUT 60)

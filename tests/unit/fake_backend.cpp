@@ -20,12 +20,15 @@ std::string name_of(const Call& call) {
 class FakeBackend final : public backend::Enqueuing {
  public:
   FakeBackend(FakeDevice& device, int number, backend::Parts& parts)
-      : Enqueuing({number, "fake", TUTTI_LINK_SHM, 0, {}}, parts.owner, parts.ledger),
+      : Enqueuing({number, "fake", device.link, 0, device.addresses}, parts.owner, parts.ledger),
         device_(device),
         fabric_(std::move(parts.fabric)) {}
   ~FakeBackend() override { device_.add("end of the back end"); }
 
-  Status serve(const tuner::Selector&, const backend::Plans&) override { return note("serve"); }
+  Status serve(const tuner::Selector& selector, const backend::Plans&) override {
+    device_.selector = &selector;
+    return note("serve");
+  }
   Result<std::optional<uint64_t>> register_buffer(void*, uint64_t bytes, base::Time) override {
     device_.add(fmt::format("register {}", bytes));
     return std::optional<uint64_t>(kRegistration);

@@ -40,8 +40,13 @@ class FakeDevice {
 
   /// The factory of a communicator with this device. `number`: its number; -1: without streams.
   backend::Factory factory(int number = -1);
-  /// The records of the rank, while its communicator exists.
+  /// The kind of link to the other devices of the host, and the PCI addresses of all ranks' devices. Set before the
+  /// communicator is made.
+  uint32_t link = TUTTI_LINK_SHM;
+  std::vector<std::string> addresses;
+  /// The records and the selector of the rank, while its communicator exists.
   backend::Ledger* ledger = nullptr;
+  const tuner::Selector* selector = nullptr;
   bool had_gpu_options = false;
 
  private:

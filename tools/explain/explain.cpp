@@ -5,7 +5,6 @@
 
 #include <memory>
 
-#include "backend/limits.h"
 #include "communicator/dry.h"
 #include "tools/check/problem.h"
 #include "tools/commands.h"
@@ -22,12 +21,14 @@ namespace {
 constexpr const char* kFooter = R"(
 Makes the communicators that a job with these settings would make, with ranks as threads of this process, and asks the
 selector that every call asks. With --topology the ranks are the GPUs of machines that a file describes: no GPU is
-needed, and the limits of kernels count all the same.
+needed, and the limits of a job on GPUs count all the same. For host ranks in their place, set topology.host_ranks to
+gpu.
 
 Examples:
   tutti explain all_reduce --ranks 4 --size 1M
   tutti explain all_gather -n 8 --hosts a,b --size 64K --set protocol=simple
-  tutti explain all_reduce --topology configs/topologies/hgx-h200.yaml --nodes 2)";
+  tutti explain all_reduce --topology configs/topologies/hgx-h200.yaml --nodes 2
+  tutti explain all_reduce --topology configs/topologies/hgx-h200.yaml --nodes 2 --set topology.host_ranks=gpu)";
 
 struct Question {
   Session session;
@@ -96,8 +97,7 @@ Status answer_dry(const Question& question) {
   TUTTI_ASSIGN(const std::string text, cluster->selector().explain({problem.collective, problem.type, problem.op,
                                                                     problem.count, question.registered}));
   print(problem, text);
-  const Status takes = backend::gpu_back_end().takes(cluster->rank_count());
-  if (!takes.ok()) fmt::print("limits: {}\n", takes.text());
+  if (const Status takes = cluster->takes(); !takes.ok()) fmt::print("limits: {}\n", takes.text());
   return {};
 }
 

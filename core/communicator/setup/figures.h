@@ -20,7 +20,10 @@ inline constexpr double kGpuGapUs = 0.05;
 inline constexpr double kStagedLatencyUs = 2;  // through memory of the host: a store and a poll over PCI
 inline constexpr double kGpuMemoryGbs = 3000;
 
-/// Channels of GPUs where the configuration leaves them open: one thread block each.
+/// Channels where the configuration leaves them open. On the host a channel is a thread's work, and more than one pays
+/// only if asked for.
+inline constexpr uint32_t kHostChannels = 1;
+/// The same of GPUs: one thread block each.
 inline constexpr uint32_t kGpuChannels = 64;
 /// The same over a network. Each has connections of its own, which one thread of the host serves.
 inline constexpr uint32_t kGpuNetChannels = 4;

@@ -12,7 +12,6 @@
 #include <thread>
 
 #include "backend/factory.h"
-#include "backend/limits.h"
 #include "bootstrap/agreement.h"
 #include "bootstrap/endpoint.h"
 #include "bootstrap/host.h"
@@ -20,7 +19,7 @@
 #include "communicator/setup/choices.h"
 #include "communicator/setup/contact.h"
 #include "communicator/setup/figures.h"
-#include "communicator/setup/layouts.h"
+#include "communicator/setup/limits.h"
 #include "communicator/setup/machine.h"
 #include "communicator/setup/network.h"
 #include "communicator/setup/plan_files.h"
@@ -139,11 +138,7 @@ class Setup {
       if (nodes_[r] == nodes_[static_cast<size_t>(state_.rank_)]) local_ranks_.push_back(r);
     }
     force_network_ = config_.text("transport") == "net";
-    if (config_.text("transport") == "shm" && node_count_ > 1) {
-      return {Code::kConfig,
-              fmt::format("transport is set to 'shm' ({}), but the ranks are on {} hosts; set it to auto",
-                          config_.origin("transport"), node_count_)};
-    }
+    TUTTI_TRY(communicator::check_transport(config_, node_count_));
     uses_network_ = node_count_ > 1 || (force_network_ && state_.size_ > 1);
     return {};
   }
@@ -177,27 +172,11 @@ class Setup {
         fmt::format("tuner '{}' needs the same tables and descriptions of machines on all hosts", tuner));
   }
 
-  Result<transport::KeySpace> key_space(uint32_t link, const char* slots, const char* slot_size) {
-    return communicator::lay_out(choices_.protocols,
-                                 {link, static_cast<uint32_t>(config_.integer(slots)), config_.size_bytes(slot_size)},
-                                 max_channels_);
-  }
-
   Status describe_protocols() {
-    const auto channels = static_cast<uint32_t>(config_.integer("channels"));
-    // On the host a channel is a thread's work, and more than one pays only if asked for; on a GPU it is a CTA.
-    const uint32_t chosen = !on_gpu() ? 1 : uses_network_ ? communicator::kGpuNetChannels : communicator::kGpuChannels;
-    max_channels_ = channels == 0 ? chosen : channels;
-    choices_.device = on_gpu() ? TUTTI_DEVICE_CUDA : TUTTI_DEVICE_HOST;
-    choices_.back_end = on_gpu() ? &backend::gpu_back_end() : nullptr;
-    TUTTI_ASSIGN(choices_.protocols, communicator::protocols_of(*state_.registry_));
-    for (tuner::Protocol& protocol : choices_.protocols) {
-      if (on_gpu() && protocol.properties.flags_in_data != 0) protocol.properties.links &= ~(1u << TUTTI_LINK_NETWORK);
-    }
-    if (!on_gpu()) return {};
-    return communicator::ask_for_gpus(
-        choices_.protocols,
-        {TUTTI_LINK_P2P, static_cast<uint32_t>(config_.integer("p2p.slots")), config_.size_bytes("p2p.slot_size")});
+    max_channels_ = communicator::max_channels(config_, device(), uses_network_);
+    TUTTI_ASSIGN(protocols_, communicator::lay_out_protocols(*state_.registry_, config_, device(), max_channels_));
+    choices_.protocols = std::move(protocols_.list);
+    return {};
   }
 
   Status join_memory() {
@@ -205,16 +184,14 @@ class Setup {
     home_ = communicator::current_numa_node();
     std::optional<topology::AffinityScope> affinity;
     if (home_ && config_.text("affinity") == "auto") affinity.emplace(*home_);
-    TUTTI_ASSIGN(transport::KeySpace shm_keys, key_space(TUTTI_LINK_SHM, "shm.slots", "shm.slot_size"));
-    TUTTI_ASSIGN(transport::KeySpace net_keys, key_space(TUTTI_LINK_NETWORK, "net.slots", "net.slot_size"));
     TUTTI_ASSIGN(const uint64_t number, random_number());
     TUTTI_ASSIGN(const auto shared, state_.bootstrap_->broadcast(0, bytes_of(number), deadline_));
     uint64_t communicator = 0;
     std::memcpy(&communicator, shared.data(), std::min(shared.size(), sizeof communicator));
 
-    TUTTI_ASSIGN(auto shm, transport::Shm::create(static_cast<uint32_t>(state_.rank_), local_ranks_, shm_keys));
+    TUTTI_ASSIGN(auto shm, transport::Shm::create(static_cast<uint32_t>(state_.rank_), local_ranks_, protocols_.shm));
     std::unique_ptr<transport::Net> net;
-    if (uses_network_) TUTTI_TRY(open_network(net_keys, communicator, shm->bell(), net));
+    if (uses_network_) TUTTI_TRY(open_network(protocols_.net, communicator, shm->bell(), net));
     Contact mine;
     mine.barriers = progress::sleepers_make_barriers() ? 1 : 0;
     mine.arena = shm->address();
@@ -251,11 +228,12 @@ class Setup {
     shm->seal();
     net_ = net.get();
     fabric_ = std::make_unique<backend::Fabric>(std::move(shm), std::move(net), choices_.network_name,
-                                                std::move(shm_keys), std::move(net_keys), force_network_);
+                                                std::move(protocols_.shm), std::move(protocols_.net), force_network_);
     return {};
   }
 
   bool on_gpu() const { return config_.text("device") == "cuda"; }
+  uint32_t device() const { return on_gpu() ? TUTTI_DEVICE_CUDA : TUTTI_DEVICE_HOST; }
 
   Status make_backend() {
     backend::Parts parts{state_,  state_.ledger_,     {calls(), waits()}, gpu_options(),
@@ -357,42 +335,24 @@ class Setup {
 
   void describe_topology() {
     const auto size = static_cast<uint32_t>(state_.size_);
-    topology_.struct_size = sizeof topology_;
-    topology_.rank_count = size;
-    topology_.node_count = node_count_;
-    topology_.min_channels = topology_.max_channels = max_channels_;
-    topology_.node_of_rank = nodes_.data();
-    const backend::Device& device = state_.backend_->device();
-    if (on_gpu()) {
-      const uint32_t link = device.link;
-      if (!force_network_) {
-        topology_.bandwidth_gbs[link] = device.link_gbs;
-        topology_.latency_us[link] =
-            link == TUTTI_LINK_P2P ? communicator::kGpuLatencyUs : communicator::kStagedLatencyUs;
-        topology_.gap_us[link] = communicator::kGpuGapUs;
-      }
-      topology_.memory_gbs = communicator::kGpuMemoryGbs;
-      topology_.min_channels = max_channels_;
-      if (!force_network_ && (node_count_ < size || size == 1)) choices_.links |= 1u << link;
-    } else if (!force_network_) {
-      topology_.bandwidth_gbs[TUTTI_LINK_SHM] = communicator::kShmBandwidthGbs;
-      topology_.latency_us[TUTTI_LINK_SHM] = communicator::kShmLatencyUs;
-      if (node_count_ < size || size == 1) choices_.links |= 1u << TUTTI_LINK_SHM;
-    }
-    if (net_ != nullptr) {
-      topology_.bandwidth_gbs[TUTTI_LINK_NETWORK] = choices_.network_gbs = net_gbs_;
-      topology_.latency_us[TUTTI_LINK_NETWORK] = net_latency_us_;
-      topology_.gap_us[TUTTI_LINK_NETWORK] = communicator::kNetGapUs;
-      choices_.links |= 1u << TUTTI_LINK_NETWORK;
-    }
     if (force_network_) {
       // Ranks of one host that must not share memory are hosts of their own to the algorithms.
       for (uint32_t r = 0; r < size; ++r) nodes_[r] = r;
-      topology_.node_count = node_count_ = size;
+      node_count_ = size;
     }
-    choices_.ranks = size;
-    choices_.nodes = node_count_;
-    choices_.max_channels = max_channels_;
+    topology_.struct_size = sizeof topology_;
+    topology_.rank_count = size;
+    topology_.node_count = node_count_;
+    topology_.node_of_rank = nodes_.data();
+    if (on_gpu()) topology_.memory_gbs = communicator::kGpuMemoryGbs;
+    const backend::Device& device = state_.backend_->device();
+    communicator::Links links;
+    if (!force_network_) links.inside = on_gpu() ? device.link : uint32_t{TUTTI_LINK_SHM};
+    links.inside_gbs = on_gpu() ? device.link_gbs : communicator::kShmBandwidthGbs;
+    links.network = net_ != nullptr;
+    links.network_gbs = net_gbs_;
+    links.network_latency_us = net_latency_us_;
+    communicator::set_limits(this->device(), max_channels_, links, topology_, choices_);
   }
 
   /// The system graph of this machine, for the one rank of it that searches.
@@ -498,6 +458,7 @@ class Setup {
   bool force_network_ = false;
   bool uses_network_ = false;
   uint32_t max_channels_ = 1;
+  communicator::Protocols protocols_;        ///< the list is in choices_; the layouts, until the fabric takes them
   std::unique_ptr<backend::Fabric> fabric_;  ///< until the back end takes it
   transport::Net* net_ = nullptr;            ///< of the fabric; null: there is none
   uint64_t direct_minimum_ = 0;

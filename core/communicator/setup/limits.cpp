@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "communicator/setup/limits.h"
+
+#include <fmt/format.h>
+
+#include "backend/limits.h"
+#include "communicator/setup/choices.h"
+#include "communicator/setup/figures.h"
+#include "communicator/setup/layouts.h"
+
+namespace tutti::communicator {
+namespace {
+
+/// `link`: the name in the settings, for example "shm".
+SlotRequest slots_of(const config::Config& config, uint32_t kind, const std::string& link) {
+  return {kind, static_cast<uint32_t>(config.integer(link + ".slots")), config.size_bytes(link + ".slot_size")};
+}
+
+double latency_inside(uint32_t device, uint32_t link) {
+  if (device == TUTTI_DEVICE_HOST) return kShmLatencyUs;
+  return link == TUTTI_LINK_P2P ? kGpuLatencyUs : kStagedLatencyUs;
+}
+
+}  // namespace
+
+Status check_transport(const config::Config& config, uint32_t nodes) {
+  if (config.text("transport") != "shm" || nodes == 1) return {};
+  return {Code::kConfig, fmt::format("transport is set to 'shm' ({}), but the ranks are on {} hosts; set it to auto",
+                                     config.origin("transport"), nodes)};
+}
+
+uint32_t max_channels(const config::Config& config, uint32_t device, bool uses_network) {
+  if (const auto channels = static_cast<uint32_t>(config.integer("channels")); channels > 0) return channels;
+  if (device == TUTTI_DEVICE_HOST) return kHostChannels;
+  return uses_network ? kGpuNetChannels : kGpuChannels;
+}
+
+Result<Protocols> lay_out_protocols(const plugin::Registry& registry, const config::Config& config, uint32_t device,
+                                    uint32_t channels) {
+  Protocols protocols;
+  TUTTI_ASSIGN(protocols.list, protocols_of(registry));
+  if (device == TUTTI_DEVICE_CUDA) {
+    // A process that moves the data to the network cannot see by flags that the data is there.
+    for (tuner::Protocol& protocol : protocols.list) {
+      if (protocol.properties.flags_in_data != 0) protocol.properties.links &= ~(1u << TUTTI_LINK_NETWORK);
+    }
+    TUTTI_TRY(ask_for_gpus(protocols.list, slots_of(config, TUTTI_LINK_P2P, "p2p")));
+  }
+  TUTTI_ASSIGN(protocols.shm, lay_out(protocols.list, slots_of(config, TUTTI_LINK_SHM, "shm"), channels));
+  TUTTI_ASSIGN(protocols.net, lay_out(protocols.list, slots_of(config, TUTTI_LINK_NETWORK, "net"), channels));
+  return protocols;
+}
+
+void set_limits(uint32_t device, uint32_t channels, const Links& links, tutti_topology& topology,
+                tuner::Choices& choices) {
+  topology.min_channels = topology.max_channels = channels;
+  choices.device = device;
+  choices.back_end = device == TUTTI_DEVICE_CUDA ? &backend::gpu_back_end() : nullptr;
+  choices.ranks = topology.rank_count;
+  choices.nodes = topology.node_count;
+  choices.max_channels = channels;
+  if (links.inside) {
+    topology.bandwidth_gbs[*links.inside] = links.inside_gbs;
+    topology.latency_us[*links.inside] = latency_inside(device, *links.inside);
+    if (device == TUTTI_DEVICE_CUDA) topology.gap_us[*links.inside] = kGpuGapUs;
+    const bool has_neighbours = topology.node_count < topology.rank_count;
+    if (has_neighbours || topology.rank_count == 1) choices.links |= 1u << *links.inside;
+  }
+  if (!links.network) return;
+  topology.bandwidth_gbs[TUTTI_LINK_NETWORK] = choices.network_gbs = links.network_gbs;
+  topology.latency_us[TUTTI_LINK_NETWORK] = links.network_latency_us;
+  topology.gap_us[TUTTI_LINK_NETWORK] = kNetGapUs;
+  choices.links |= 1u << TUTTI_LINK_NETWORK;
+}
+
+}  // namespace tutti::communicator

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// The limits of a communicator: channels, protocols, links and the back end's limits on plans. A job and a dry run take
+// them from here, so that a dry run excludes what a job excludes.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "config/config.h"
+#include "plugin/registry.h"
+#include "transport/connection.h"
+#include "tuner/selector.h"
+
+namespace tutti::communicator {
+
+/// kConfig: `transport` does not join ranks on so many machines.
+Status check_transport(const config::Config& config, uint32_t nodes);
+
+/// Channels of a collective at most: the setting, or the number for the device (TUTTI_DEVICE_*).
+uint32_t max_channels(const config::Config& config, uint32_t device, bool uses_network);
+
+/// The protocols of the plugins, and the layouts of their connections. A link over which a protocol does not work is
+/// not in its properties; neither is the device CUDA if a protocol does not run there.
+struct Protocols {
+  std::vector<tuner::Protocol> list;
+  transport::KeySpace shm;
+  transport::KeySpace net;
+};
+/// Errors: a plugin's failure, kInternal for a layout that breaks the contract.
+Result<Protocols> lay_out_protocols(const plugin::Registry& registry, const config::Config& config, uint32_t device,
+                                    uint32_t channels);
+
+/// The links between the ranks of a communicator.
+struct Links {
+  std::optional<uint32_t> inside;  ///< TUTTI_LINK_* between ranks of one machine; none: they use the network
+  double inside_gbs = 0;
+  bool network = false;
+  double network_gbs = 0;
+  double network_latency_us = 0;
+};
+
+/// States the limits and links to algorithms and tuners (`topology`) and to the selector (`choices`). The topology has
+/// its numbers of ranks and machines.
+void set_limits(uint32_t device, uint32_t channels, const Links& links, tutti_topology& topology,
+                tuner::Choices& choices);
+
+}  // namespace tutti::communicator

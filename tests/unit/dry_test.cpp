@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+// Dry runs beside jobs on the same topology. The jobs have fake back ends, so that GPUs are not needed.
+#include "communicator/dry.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <regex>
+#include <sstream>
+
+#include "communicator/state.h"
+#include "topology/document.h"
+#include "unit/bootstrap_group.h"
+#include "unit/fake_backend.h"
+#include "unit/required.h"
+
+namespace tutti::test {
+namespace {
+
+using communicator::DryCommunicator;
+using Settings = std::vector<std::pair<std::string, std::string>>;
+
+constexpr const char* kFile = TUTTI_SOURCE_DIR "/configs/topologies/pcie-4gpu.yaml";
+const std::vector<std::string> kGpus = {"0000:11:00.0", "0000:12:00.0", "0000:31:00.0", "0000:32:00.0"};
+
+/// The ranks of a job, four on each machine.
+struct Job {
+  std::string device;
+  uint32_t nodes = 1;
+  Settings settings = {};
+
+  std::string name() const {
+    std::string text = device + ", machines: " + std::to_string(nodes);
+    for (const auto& [key, value] : settings) text += ", " + key + "=" + value;
+    return text;
+  }
+};
+
+config::Config config_of(const Job& job, const Settings& more = {}) {
+  config::LoadOptions options;
+  options.site_file = "";
+  options.settings = {{"plugins.path", TUTTI_BINARY_DIR "/lib/tutti/plugins"}, {"device", job.device}};
+  if (job.device == "host") options.settings.emplace_back("topology.host_ranks", "gpu");
+  for (const Settings* settings : {&job.settings, &more}) {
+    options.settings.insert(options.settings.end(), settings->begin(), settings->end());
+  }
+  return required(config::Config::load(options));
+}
+
+Result<std::unique_ptr<DryCommunicator>> dry_run(const Job& job) {
+  return DryCommunicator::create({required(topology::Document::load(kFile)), job.nodes, config_of(job)});
+}
+
+/// Calls check(selector) with the selector of rank 0, while the job exists.
+void run_job(const Job& job, const std::function<void(const tuner::Selector&)>& check) {
+  const auto here = static_cast<int>(kGpus.size());
+  const int ranks = here * static_cast<int>(job.nodes);
+  const UniqueId id = bootstrap::make_id();
+  std::deque<FakeDevice> devices(static_cast<size_t>(ranks));
+  for (FakeDevice& device : devices) {
+    device.link = TUTTI_LINK_P2P;
+    for (int rank = 0; rank < ranks; ++rank) device.addresses.push_back(kGpus[static_cast<size_t>(rank % here)]);
+  }
+  bootstrap::in_ranks(ranks, [&](int rank) {
+    FakeDevice& device = devices[static_cast<size_t>(rank)];
+    const Settings own = {{"topology.file", kFile}, {"host", "host" + std::to_string(rank / here)}};
+    const auto state = Communicator::State::create(id, rank, ranks, config_of(job, own), device.factory());
+    ASSERT_TRUE(state.ok()) << state.status().to_string();
+    if (rank == 0) check(*device.selector);
+  });
+}
+
+void expect_same_choices(const tuner::Choices& dry, const tuner::Choices& job) {
+  EXPECT_EQ(dry.max_channels, job.max_channels);
+  EXPECT_EQ(dry.links, job.links);
+  EXPECT_EQ(dry.back_end, job.back_end);
+  EXPECT_EQ(dry.ranks, job.ranks);
+  EXPECT_EQ(dry.nodes, job.nodes);
+  EXPECT_EQ(dry.network_name, job.network_name);
+  ASSERT_EQ(dry.algorithms.size(), job.algorithms.size());
+  for (size_t i = 0; i < dry.algorithms.size(); ++i) {
+    EXPECT_EQ(dry.algorithms[i].name, job.algorithms[i].name);
+    EXPECT_EQ(dry.algorithms[i].channels, job.algorithms[i].channels) << dry.algorithms[i].name;
+  }
+  ASSERT_EQ(dry.protocols.size(), job.protocols.size());
+  for (size_t i = 0; i < dry.protocols.size(); ++i) {
+    EXPECT_EQ(dry.protocols[i].name, job.protocols[i].name);
+    EXPECT_EQ(dry.protocols[i].properties.links, job.protocols[i].properties.links) << dry.protocols[i].name;
+    EXPECT_EQ(dry.protocols[i].properties.devices, job.protocols[i].properties.devices) << dry.protocols[i].name;
+    EXPECT_EQ(dry.protocols[i].declined, job.protocols[i].declined) << dry.protocols[i].name;
+  }
+}
+
+/// The reason against each candidate, or its channels: "3 channel(s)".
+std::map<std::string, std::string> verdicts(const tuner::Selector& selector, const tuner::Question& question) {
+  static const std::regex kLine(R"( *(\S+ × \S+) +(?:(excluded: .*)|.*, (\d+ channel\(s\))))");
+  std::map<std::string, std::string> verdicts;
+  std::istringstream lines(required(selector.explain(question)));
+  for (std::string line; std::getline(lines, line);) {
+    std::smatch found;
+    if (!std::regex_match(line, found, kLine)) ADD_FAILURE() << line;
+    verdicts[found[1]] = found[2].matched ? found[2] : found[3];
+  }
+  return verdicts;
+}
+
+void expect_same_verdicts(const tuner::Selector& dry, const tuner::Selector& job) {
+  for (const Collective collective : {Collective::kAllReduce, Collective::kAllGather, Collective::kAllToAll,
+                                      Collective::kBroadcast, Collective::kSendRecv}) {
+    for (const uint64_t count : {uint64_t{1}, uint64_t{1} << 26}) {
+      tuner::Question question;
+      question.collective = collective;
+      question.count = count;
+      EXPECT_EQ(verdicts(dry, question), verdicts(job, question)) << to_string(collective) << " of " << count;
+    }
+  }
+}
+
+/// Plugins that were built without kernels state that no protocol runs on GPUs.
+bool has_kernels(const tuner::Choices& choices) {
+  return std::any_of(choices.protocols.begin(), choices.protocols.end(), [](const tuner::Protocol& protocol) {
+    return (protocol.properties.devices & TUTTI_DEVICE_CUDA) != 0;
+  });
+}
+
+TEST(DryRun, HasTheLimitsOfAJob) {
+  std::vector<Job> jobs;
+  for (const std::string device : {"host", "cuda"}) {
+    for (const uint32_t nodes : {1u, 2u}) {
+      jobs.push_back({device, nodes});
+      jobs.push_back({device, nodes, {{"channels", "3"}}});
+      jobs.push_back({device, nodes, {{"protocol", "simple"}, {"algorithm", "ring"}}});
+    }
+  }
+  for (const Job& job : jobs) {
+    SCOPED_TRACE(job.name());
+    const auto dry = required(dry_run(job));
+    run_job(job, [&](const tuner::Selector& selector) {
+      const tuner::Choices& choices = dry->selector().choices();
+      expect_same_choices(choices, selector.choices());
+      if (job.device == "cuda" && !has_kernels(choices)) return;
+      EXPECT_EQ(choices.device, selector.choices().device);
+      expect_same_verdicts(dry->selector(), selector);
+    });
+  }
+}
+
+TEST(DryRun, HasTheChannelsOfItsDevice) {
+  const auto channels = [](const Job& job) { return required(dry_run(job))->selector().choices().max_channels; };
+  EXPECT_EQ(channels({"host", 1}), 1u);
+  EXPECT_EQ(channels({"host", 2}), 1u);
+  EXPECT_EQ(channels({"cuda", 1}), 64u);
+  EXPECT_EQ(channels({"cuda", 2}), 4u);
+  EXPECT_EQ(channels({"cuda", 2, {{"channels", "16"}}}), 16u);
+  EXPECT_EQ(channels({"cuda", 1, {{"topology.host_ranks", "gpu"}}}), 64u) << "ranks on GPUs take no places of GPUs";
+}
+
+/// A process that carries data of GPUs to the network does not see flags in the data.
+TEST(DryRun, HasNoFlagsOverTheNetworkBetweenGpus) {
+  const auto works_over_network = [](const Job& job) {
+    std::map<std::string, bool> works;
+    const auto dry = required(dry_run(job));
+    for (const tuner::Protocol& protocol : dry->selector().choices().protocols) {
+      works[protocol.name] = (protocol.properties.links >> TUTTI_LINK_NETWORK & 1) != 0;
+    }
+    return works;
+  };
+  EXPECT_TRUE(works_over_network({"host", 2})["ll"]);
+  EXPECT_FALSE(works_over_network({"cuda", 2})["ll"]);
+  EXPECT_TRUE(works_over_network({"cuda", 2})["simple"]);
+}
+
+TEST(DryRun, RefusesTransportsThatAJobRefuses) {
+  const Job job{"host", 2, {{"transport", "shm"}}};
+  const Status refused = dry_run(job).status();
+  EXPECT_EQ(refused.code(), Code::kConfig);
+  EXPECT_NE(refused.text().find("but the ranks are on 2 hosts"), std::string::npos) << refused.text();
+  EXPECT_TRUE(dry_run({"host", 1, {{"transport", "shm"}}}).ok());
+  EXPECT_EQ(dry_run({"host", 2, {{"transport", "net"}}}).status().code(), Code::kUnsupported);
+}
+
+}  // namespace
+}  // namespace tutti::test
