@@ -9,7 +9,8 @@
 #   blocks   bench/gpu_blocks.py: bandwidth by thread blocks
 #   start    time and device memory of communicators, beside NCCL
 #   network  two pretended hosts over TCP on the loopback, beside NCCL's socket transport; scripts/gpu_network.sh
-#   kit      `tutti plugin test`: the rules that need a GPU; scripts/nccl_net_check.sh
+#   kit      `tutti plugin test`: the rules that need a GPU, also on plugins with a fault, which must be found;
+#            scripts/nccl_net_check.sh
 #   clients  scripts/clients_check.sh
 # Environment: BUILD (build/cuda), OUT (a folder for tables and logs; a new one), GPUS (all), TUNE_S (125), MAX (4G).
 # Prints the tables. Exit code: 1 if a step failed, 77 if there is no GPU.
@@ -33,7 +34,8 @@ build_all() {
   local options=(-DCMAKE_BUILD_TYPE=Release -DTUTTI_CUDA=ON -DTUTTI_EXAMPLES=OFF -DTUTTI_BENCH=OFF)
   cmake -S . -B "$build" -G Ninja "${options[@]}" >"$out/cmake.log" 2>&1 || { tail -20 "$out/cmake.log"; return 1; }
   local tests=(matrix_test gpu_stress_test random_calls_test fault_registered_test fault_leave_gpu_test nccl_arguments
-    nccl_codes nccl_family nccl_like nccl_api_cost tutti-net-device tutti-net-device_flushed)
+    nccl_codes nccl_family nccl_like nccl_api_cost
+    tutti-net-device tutti-net-device_flushed tutti-net-device_unflushed)
   ninja -C "$build" -k 0 product "${tests[@]}" >"$out/build.log" 2>&1 ||
     { grep -E "error|FAILED" "$out/build.log" | head -20; return 1; }
 }
@@ -70,6 +72,18 @@ start() {
   grep -iE "start|memory|MiB" "$out/start.log" | cut -c 1-200
   return "$code"
 }
+# The kit must find the fault of a plugin: exit code 1, and the named rule is violated.
+breaks() { # breaks RULE PLUGIN ARGUMENT...
+  local rule=$1 output code
+  shift
+  output=$(timeout 250 "$build/bin/tutti" plugin test "$@" 2>&1)
+  code=$?
+  printf '%s\n' "$output"
+  if ((code != 1)) || [[ $output != *"violates $rule "* ]]; then
+    echo "FAILED: the kit must find that $1 breaks $rule; its exit code is $code"
+    return 1
+  fi
+}
 kit() {
   local name code=0
   for name in simple ll ll128 copy; do
@@ -79,6 +93,8 @@ kit() {
     timeout 100 "$build/bin/tutti" plugin test "$name" --rule device-memory --where process \
       --set "plugins.path=[$build/tests/networks]" || code=1
   done
+  breaks NET-38 device_unflushed --rule device-memory --where process \
+    --set "plugins.path=[$build/tests/networks]" || code=1
   NCCL_LIBRARY=$library scripts/nccl_net_check.sh "$build" || (($? == 77)) || code=1
   return "$code"
 }

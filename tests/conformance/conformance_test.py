@@ -4,14 +4,17 @@
 
 Usage: conformance_test.py TUTTI MOCK faults [--whole] [NAME...]
        conformance_test.py TUTTI MOCK clean FILE WHERE [RUNS]
+       conformance_test.py TUTTI MOCK device_memory
        conformance_test.py TUTTI MOCK watchdog
        conformance_test.py TUTTI MOCK timeout
        conformance_test.py TUTTI MOCK checked [NAME...]
 
 faults: for each fault, runs the rule that must find it, in one process or two. --whole runs all rules instead, and
-prints all that find the fault. clean: no rule may fail. watchdog: a job whose plugin hangs ends by its deadline.
-timeout: the time-out of a job over a network that never connects names its connection. checked: with check.plugins or
-check.data, a job over a network with a fault that a job can see names its rule; a job without a fault ends well.
+prints all that find the fault. clean: no rule may fail. device_memory: TUTTI is the tool that pretends to have GPUs;
+the rule about memory of GPUs finds the fault that concerns it, and passes without a fault. watchdog: a job whose plugin
+hangs ends by its deadline. timeout: the time-out of a job over a network that never connects names its connection.
+checked: with check.plugins or check.data, a job over a network with a fault that a job can see names its rule; a job
+without a fault ends well.
 """
 import os
 import re
@@ -71,6 +74,12 @@ FAULTS = {
     "blocks_stopped": ("NET-33", "NET-1", TWO),
 }
 
+# The same for faults with memory of GPUs.
+DEVICE_FAULTS = {
+    "missing_flush": ("NET-38", "NET-38", BOTH),
+}
+
+
 # Rules that a network breaks today, with the reason.
 KNOWN = {
     # UCX 1.13.1 asserts in ucp_worker_destroy ("req->send.wireup.type") after an endpoint was closed by force with
@@ -85,9 +94,12 @@ def failures(results):
 
 def find_fault(name):
     """Why the kit does not find the fault; empty: it does."""
-    rule, named, where = FAULTS[name]
+    return find(name, *FAULTS[name])
+
+
+def find(name, rule, named, where, *settings):
     code, output, results = kit.run(TUTTI, MOCK, "--rule", rule, "--where", where, "--set",
-                                    f"settings.net.mock.fault={name}")
+                                    f"settings.net.mock.fault={name}", *settings)
     found = [one["violates"] for one in failures(results)]
     if code == 1 and found == [named]:
         return ""
@@ -106,6 +118,15 @@ def test_faults(arguments):
     whole = "--whole" in arguments
     names = [name for name in arguments if name != "--whole"] or list(FAULTS)
     return kit.run_faults(find_whole if whole else find_fault, names)
+
+
+def test_device_memory(_arguments):
+    dmabufs = ("--set", "settings.net.mock.dmabufs=true")
+    code, output, results = kit.run(TUTTI, MOCK, "--rule", "NET-38", "--where", "process,processes", *dmabufs)
+    if code != 0 or [one["result"] for one in results] != ["passed", "passed"]:
+        print(f"the mock without a fault breaks the rule about memory of GPUs:\n{output}")
+        return 1
+    return kit.run_faults(lambda name: find(name, *DEVICE_FAULTS[name], *dmabufs), list(DEVICE_FAULTS))
 
 
 def test_clean(arguments):
@@ -205,5 +226,5 @@ def test_watchdog(_arguments):
 
 if __name__ == "__main__":
     os.environ.pop("TUTTI_LOG", None)
-    sys.exit({"faults": test_faults, "clean": test_clean, "watchdog": test_watchdog, "checked": test_checked,
-              "timeout": test_timeout}[sys.argv[3]](sys.argv[4:]))
+    sys.exit({"faults": test_faults, "clean": test_clean, "device_memory": test_device_memory,
+              "watchdog": test_watchdog, "checked": test_checked, "timeout": test_timeout}[sys.argv[3]](sys.argv[4:]))

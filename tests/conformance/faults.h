@@ -51,6 +51,7 @@ enum class Fault {
   kUnstableDevices,   // the list of devices changes
   kNoHostMemory,      // the device does not name memory of the host
   kBlocksStopped,     // a full socket blocks send
+  kMissingFlush,      // flush leaves received data of a GPU in a buffer of the plugin
   kCount,
 };
 
@@ -96,6 +97,7 @@ inline constexpr std::array<std::string_view, static_cast<size_t>(Fault::kCount)
                                                                                                  "closed_event_fd",
                                                                                                  "unstable_devices",
                                                                                                  "no_host_memory",
-                                                                                                 "blocks_stopped"};
+                                                                                                 "blocks_stopped",
+                                                                                                 "missing_flush"};
 
 }  // namespace tutti::mock

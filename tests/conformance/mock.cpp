@@ -84,6 +84,7 @@ int32_t properties(void* raw, uint32_t device, tutti_net_properties* out) {
   out->struct_size = sizeof *out;
   out->name = sdk::borrow("unix0");
   out->memory = context.has(Fault::kNoHostMemory) ? 0 : TUTTI_MEMORY_HOST;
+  if (context.network->takes_dmabufs) out->memory |= TUTTI_MEMORY_DMABUF;
   out->max_grouped_recvs = kGroups;
   out->max_message_bytes = uint64_t{1} << 32;
   out->rail = -1;
@@ -196,19 +197,6 @@ void cancel(void* raw) {
   delete connecting;
 }
 
-int32_t register_memory(void* raw, void* address, uint64_t /*bytes*/, uint32_t memory, void** registration) {
-  if (memory != TUTTI_MEMORY_HOST) {
-    return static_cast<Connection*>(raw)->context->fail(TUTTI_UNSUPPORTED, "only memory of the host can be registered");
-  }
-  *registration = new uint8_t*(static_cast<uint8_t*>(address));
-  return TUTTI_OK;
-}
-
-int32_t deregister_memory(void* /*connection*/, void* registration) {
-  delete static_cast<uint8_t**>(registration);
-  return TUTTI_OK;
-}
-
 int32_t broken(const Connection& connection) {
   return connection.context->fail(connection.context->has(Fault::kWrongCode) ? TUTTI_INTERNAL : TUTTI_REMOTE,
                                   "the peer has closed the connection between unix0 and unix0");
@@ -226,12 +214,14 @@ int32_t send(void* raw, const void* address, uint64_t bytes, uint32_t tag, void*
   if (context.has(Fault::kSleepingSend) && connection.messages % 50 == 10) rest(40'000);
   if (connection.is_broken) return broken(connection);
   if (is_full(connection)) return TUTTI_AGAIN;
-  if (context.has(Fault::kIgnoresOffset) && registration != nullptr) address = *static_cast<uint8_t**>(registration);
+  if (context.has(Fault::kIgnoresOffset) && registration != nullptr) {
+    address = static_cast<const Registration*>(registration)->begin;
+  }
   auto* const made = new Request();
   made->connection = &connection;
   made->is_send = true;
   made->frame = {kMagic, tag, bytes};
-  made->parts.push_back({static_cast<uint8_t*>(const_cast<void*>(address)), bytes, tag, 0, false, false});
+  made->parts.push_back({source_of(address, registration), bytes, tag, 0, false, false});
   connection.all.insert(made);
   queue(connection, made);
   push_all(connection);
@@ -240,7 +230,7 @@ int32_t send(void* raw, const void* address, uint64_t bytes, uint32_t tag, void*
 }
 
 int32_t recv(void* raw, uint32_t count, void* const* addresses, const uint64_t* bytes, const uint32_t* tags,
-             void* const* /*registrations*/, void** request) {
+             void* const* registrations, void** request) {
   auto& connection = *static_cast<Connection*>(raw);
   const Context& context = *connection.context;
   if (connection.is_broken) return context.has(Fault::kSilentEnd) ? TUTTI_AGAIN : broken(connection);
@@ -249,7 +239,7 @@ int32_t recv(void* raw, uint32_t count, void* const* addresses, const uint64_t* 
   auto* const made = new Request();
   made->connection = &connection;
   for (uint32_t i = 0; i < count; ++i) {
-    auto at = reinterpret_cast<uintptr_t>(addresses[i]);
+    auto at = reinterpret_cast<uintptr_t>(target_of(addresses[i], registrations[i]));
     if (context.has(Fault::kRoundsAddress)) at &= ~uintptr_t{7};
     made->parts.push_back({reinterpret_cast<uint8_t*>(at), bytes[i], tags[i], 0, false, false});
   }
@@ -364,11 +354,11 @@ const tutti_network_ops kOps = {sizeof(tutti_network_ops),
                                 accept,
                                 cancel,
                                 register_memory,
-                                nullptr,
+                                register_dmabuf,
                                 deregister_memory,
                                 send,
                                 recv,
-                                nullptr,
+                                flush,
                                 test,
                                 close_connection,
                                 close_listener,
@@ -384,6 +374,7 @@ int32_t open(const tutti_host* raw, void** self) {
     return network->host.fail(Status(Code::kConfig, "settings.net.mock.fault is '" + name + "', which is no fault"));
   }
   network->fault = static_cast<Fault>(found - kFaultNames.begin());
+  network->takes_dmabufs = network->host.boolean("dmabufs");
   *self = network.release();
   return TUTTI_OK;
 }
@@ -397,8 +388,9 @@ void close_plugin(void* self) {
 
 extern "C" __attribute__((visibility("default"))) int32_t tutti_plugin_entry_v1(tutti_plugin* out) {
   using namespace tutti;
-  static const tutti_config_key kFault =
-      sdk::setting(TUTTI_CONFIG_TEXT, "fault", "none", "The fault that the mock commits: a name of faults.h.");
+  static const std::array<tutti_config_key, 2> kSettings = {
+      sdk::setting(TUTTI_CONFIG_TEXT, "fault", "none", "The fault that the mock commits: a name of faults.h."),
+      sdk::setting(TUTTI_CONFIG_BOOL, "dmabufs", "false", "Whether the device registers dmabufs, which mmap can map.")};
   *out = {};
   out->struct_size = sizeof *out;
   out->kind = TUTTI_KIND_NETWORK;
@@ -407,9 +399,9 @@ extern "C" __attribute__((visibility("default"))) int32_t tutti_plugin_entry_v1(
   out->name = sdk::borrow("mock");
   out->version = sdk::borrow("1.0");
   out->description = sdk::borrow("a network over Unix sockets, with faults");
-  out->capabilities = TUTTI_NET_CAP_GROUPED_RECV | TUTTI_NET_CAP_EVENT_FD;
-  out->config_keys = &kFault;
-  out->config_key_count = 1;
+  out->capabilities = TUTTI_NET_CAP_GROUPED_RECV | TUTTI_NET_CAP_EVENT_FD | TUTTI_NET_CAP_DMABUF | TUTTI_NET_CAP_FLUSH;
+  out->config_keys = kSettings.data();
+  out->config_key_count = kSettings.size();
   out->open = mock::open;
   out->close = mock::close_plugin;
   out->ops = &mock::kOps;

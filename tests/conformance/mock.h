@@ -43,6 +43,17 @@ struct Request {
   bool too_long = false;
 };
 
+/// Registered memory. Memory of a dmabuf cannot be accessed at its address.
+struct Registration {
+  uint8_t* begin = nullptr;
+  uint8_t* mapped = nullptr;  ///< the memory of a dmabuf, in this process
+  std::vector<uint8_t> held;  ///< received data of a dmabuf before its flush; bytes of the registration
+
+  uint64_t offset(const void* address) const {
+    return static_cast<uint64_t>(static_cast<const uint8_t*>(address) - begin);
+  }
+};
+
 struct Context;
 struct Connection {
   Context* context = nullptr;
@@ -75,6 +86,7 @@ struct Connecting {
 struct Network {
   sdk::Host host;
   Fault fault = Fault::kNone;
+  bool takes_dmabufs = false;
   uint32_t asked = 0;
 };
 
@@ -91,6 +103,17 @@ struct Context {
     return network->host.fail(Status(static_cast<Code>(code), text));
   }
 };
+
+// Entries for memory.
+int32_t register_memory(void* connection, void* address, uint64_t bytes, uint32_t memory, void** registration);
+int32_t register_dmabuf(void* connection, void* address, uint64_t bytes, uint64_t offset, int32_t fd,
+                        void** registration);
+int32_t deregister_memory(void* connection, void* registration);
+int32_t flush(void* connection, uint32_t count, void* const* addresses, const uint64_t* bytes,
+              void* const* registrations, void** request);
+/// Where a send reads the data of `address`, and where a receive writes it. `registration` may be null.
+uint8_t* source_of(const void* address, const void* registration);
+uint8_t* target_of(void* address, void* registration);
 
 /// Queues a send, with the faults that concern whole messages.
 void queue(Connection& connection, Request* request);

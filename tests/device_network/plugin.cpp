@@ -3,7 +3,8 @@
 // data. At the end each context writes to the standard error how many messages it moved from which kind of memory.
 //
 // DEVICE_NETWORK_FLUSHES builds a second plugin: its receives leave the data in a buffer of the plugin until they are
-// flushed, it registers dmabufs, and it takes grouped receives.
+// flushed, it registers dmabufs, and it takes grouped receives. With DEVICE_NETWORK_FORGETS, its flush does nothing: a
+// fault, which `tutti plugin test` must find.
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -33,9 +34,16 @@ constexpr bool kFlushes = true;
 constexpr uint64_t kCapabilities =
     TUTTI_NET_CAP_DEVICE_MEMORY | TUTTI_NET_CAP_DMABUF | TUTTI_NET_CAP_FLUSH | TUTTI_NET_CAP_GROUPED_RECV;
 constexpr uint32_t kMemory = TUTTI_MEMORY_HOST | TUTTI_MEMORY_DMABUF;
+#if defined(DEVICE_NETWORK_FORGETS)
+constexpr bool kForgets = true;
+#define DEVICE_NETWORK_NAME "device_unflushed"
+#else
+constexpr bool kForgets = false;
 #define DEVICE_NETWORK_NAME "device_flushed"
+#endif
 #else
 constexpr bool kFlushes = false;
+constexpr bool kForgets = false;
 constexpr uint64_t kCapabilities = TUTTI_NET_CAP_DEVICE_MEMORY;
 constexpr uint32_t kMemory = TUTTI_MEMORY_HOST | TUTTI_MEMORY_CUDA;
 #define DEVICE_NETWORK_NAME "device"
@@ -214,7 +222,7 @@ class Connection : public sdk::Connection {
     for (uint32_t i = 0; i < count; ++i) {
       const auto& memory = *static_cast<DeviceMemory*>(registrations[i]);
       auto* const to = static_cast<uint8_t*>(addresses[i]);
-      TUTTI_TRY(copy(to, memory.held + (to - memory.begin), bytes[i]));
+      if (!kForgets) TUTTI_TRY(copy(to, memory.held + (to - memory.begin), bytes[i]));
       ++counts_->flushes;
     }
     TUTTI_TRY(mark(posted));
