@@ -125,6 +125,34 @@ Result<Config> configure(const UcxSettings& settings) {
   return config;
 }
 
+/// The text that `print` writes to a stream. UCX 1.13 tells lanes and resources only as lines of text.
+template <class Print>
+std::string printed(Print&& print) {
+  char* raw = nullptr;
+  size_t bytes = 0;
+  FILE* const stream = open_memstream(&raw, &bytes);
+  if (stream == nullptr) return {};
+  print(stream);
+  std::fclose(stream);
+  const std::unique_ptr<char, decltype(&std::free)> text(raw, std::free);
+  return {raw, bytes};
+}
+
+/// Whether TCP carries all messages. "resource 0 : md 0 dev 0 flags -- tcp/eth0" is a resource of UCX. Endpoints ask
+/// for reports of failures, which shared memory of UCX 1.13 does not give; so there, UCX takes TCP instead.
+bool is_tcp_alone(ucp_context_h context) {
+  const bool ignores_memory = ucx_version() <= (1U << 16 | 13U);
+  std::istringstream words(printed([&](FILE* stream) { ucp_context_print_info(context, stream); }));
+  bool has_tcp = false;
+  for (std::string word; words >> word;) {
+    if (word != "--" || !(words >> word)) continue;
+    has_tcp = has_tcp || word.starts_with("tcp/");
+    const bool is_memory = word.ends_with("/memory") && ignores_memory;
+    if (!word.starts_with("tcp/") && !word.starts_with("self/") && !is_memory) return false;
+  }
+  return has_tcp;
+}
+
 }  // namespace
 
 ThreadLog& thread_log() {
@@ -148,16 +176,9 @@ std::string reason_of(ucs_status_t status) {
   return said.empty() ? meaning : fmt::format("{} ({})", meaning, said);
 }
 
-/// UCX 1.13 tells lanes only as lines of text: "lane[0]:  1:tcp/eth0.0 md[0] -> ...".
+/// "lane[0]:  1:tcp/eth0.0 md[0] -> ..." is a lane.
 std::string ways_of(ucp_ep_h endpoint) {
-  char* raw = nullptr;
-  size_t bytes = 0;
-  FILE* const stream = open_memstream(&raw, &bytes);
-  if (stream == nullptr) return {};
-  ucp_ep_print_info(endpoint, stream);
-  std::fclose(stream);
-  const std::unique_ptr<char, decltype(&std::free)> text(raw, std::free);
-  std::istringstream words(std::string(raw, bytes));
+  std::istringstream words(printed([&](FILE* stream) { ucp_ep_print_info(endpoint, stream); }));
   std::vector<std::string> ways;
   for (std::string word; words >> word;) {
     if (!word.starts_with("lane[") || !(words >> word)) continue;
@@ -178,16 +199,28 @@ Result<std::unique_ptr<Ucx>> Ucx::create(const UcxSettings& settings) {
   return ucx;
 }
 
-Status Ucx::open(ucp_config_t* config) {
+Status Ucx::start(ucp_config_t* config) {
   ucp_params_t params{};
   params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_NAME;
   params.features = UCP_FEATURE_TAG | UCP_FEATURE_WAKEUP;
   params.name = "tutti";
-  if (const ucs_status_t status = ucp_init(&params, config, &context_); status != UCS_OK) {
-    return {Code::kConfig, fmt::format("UCX cannot start: {}; check settings.net.ucx.transports, "
-                                       "settings.net.ucx.devices, the variables UCX_* and the limit of open files "
-                                       "(ulimit -n)",
-                                       reason_of(status))};
+  const ucs_status_t status = ucp_init(&params, config, &context_);
+  if (status == UCS_OK) return {};
+  return {Code::kConfig, fmt::format("UCX cannot start: {}; check settings.net.ucx.transports, "
+                                     "settings.net.ucx.devices, the variables UCX_* and the limit of open files "
+                                     "(ulimit -n)",
+                                     reason_of(status))};
+}
+
+/// Over TCP alone, long messages are sent eagerly. Their rendezvous would need an endpoint of the receiver to the
+/// sender, which UCX never closes. If the sender goes while the receiver makes this endpoint, UCX 1.13 ends the
+/// receiver's process: "Assertion `(req->send.wireup.type == ...' failed: ... got REP message" in ucp_request.c.
+Status Ucx::open(ucp_config_t* config) {
+  TUTTI_TRY(start(config));
+  if (is_tcp_alone(context_)) {
+    TUTTI_TRY(set_unless_given(config, "RNDV_THRESH", "inf", "length from which messages need a rendezvous"));
+    ucp_cleanup(std::exchange(context_, nullptr));
+    TUTTI_TRY(start(config));
   }
   TUTTI_ASSIGN(sends_, make_worker());
   TUTTI_ASSIGN(receives_, make_worker());

@@ -100,6 +100,7 @@ class Ucx {
 
  private:
   Ucx() = default;
+  Status start(ucp_config_t* config);
   Status open(ucp_config_t* config);
   Result<ucp_worker_h> make_worker() const;
 
