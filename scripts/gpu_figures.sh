@@ -35,7 +35,7 @@ build_all() {
   cmake -S . -B "$build" -G Ninja "${options[@]}" >"$out/cmake.log" 2>&1 || { tail -20 "$out/cmake.log"; return 1; }
   local tests=(matrix_test gpu_stress_test random_calls_test fault_registered_test fault_leave_gpu_test nccl_arguments
     nccl_codes nccl_family nccl_like nccl_api_cost
-    tutti-net-device tutti-net-device_flushed tutti-net-device_unflushed)
+    tutti-net-device tutti-net-device_flushed tutti-net-device_unflushed tutti-proto-mock_cuda)
   ninja -C "$build" -k 0 product "${tests[@]}" >"$out/build.log" 2>&1 ||
     { grep -E "error|FAILED" "$out/build.log" | head -20; return 1; }
 }
@@ -95,6 +95,11 @@ kit() {
   done
   breaks NET-38 device_unflushed --rule device-memory --where process \
     --set "plugins.path=[$build/tests/networks]" || code=1
+  local mock=$build/tests/conformance/tutti-proto-mock_cuda.so
+  timeout 250 "$build/bin/tutti" plugin test "$mock" --rule gpus || code=1
+  for name in wrong_product writes_before; do
+    breaks PRO-18 "$mock" --rule gpus --set "settings.proto.mock_cuda.fault=$name" || code=1
+  done
   NCCL_LIBRARY=$library scripts/nccl_net_check.sh "$build" || (($? == 77)) || code=1
   return "$code"
 }

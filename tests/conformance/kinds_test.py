@@ -5,9 +5,11 @@ faults.
 
 Usage: kinds_test.py TUTTI FOLDER faults [NAME...]
        kinds_test.py TUTTI FOLDER clean FILE...
+       kinds_test.py TUTTI FOLDER cuda_host FILE
 
 FOLDER: of the mocks. faults: for each fault, runs the rule that must find it, and checks which rule is named. NAME:
-"algo.stale_plan". clean: no rule may fail, for the mocks without a fault and each FILE.
+"algo.stale_plan". clean: no rule may fail, for the mocks without a fault and each FILE. cuda_host: FILE is the protocol
+whose faults are on GPUs alone; no rule about the host may fail.
 """
 import os
 import sys
@@ -132,6 +134,17 @@ def test_clean(files):
     return 1 if bad else 0
 
 
+def test_cuda_host(files):
+    bad = 0
+    for fault in ("none", "wrong_product", "writes_before"):
+        rules = [word for number in range(5, 18) for word in ("--rule", f"PRO-{number}")]
+        code, output, results = kit.run(TUTTI, files[0], *rules, "--set", f"settings.proto.mock_cuda.fault={fault}")
+        if code != 0 or [one["result"] for one in results] != ["passed"] * 13:
+            bad += 1
+            print(f"{fault}: a rule about the host fails\n{output}")
+    return 1 if bad else 0
+
+
 if __name__ == "__main__":
     os.environ.pop("TUTTI_LOG", None)
-    sys.exit({"faults": test_faults, "clean": test_clean}[sys.argv[3]](sys.argv[4:]))
+    sys.exit({"faults": test_faults, "clean": test_clean, "cuda_host": test_cuda_host}[sys.argv[3]](sys.argv[4:]))
