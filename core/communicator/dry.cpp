@@ -120,8 +120,6 @@ Status DryCommunicator::connect(tuner::Choices& choices) {
     TUTTI_ASSIGN(found.graph, program::search(algorithm, topology_, 0));
     topology_.system = nullptr;
     found.search_seconds = seconds_since(start);
-    const tutti_graph graph = found.graph.view();
-    found.searches = graph.intra_gbs > 0 || graph.inter_gbs > 0;
 
     std::vector<topology::NodeGraph> graphs;
     graphs.reserve(topology_.node_count);

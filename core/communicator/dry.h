@@ -29,7 +29,6 @@ class DryCommunicator {
     topology::NodeGraph graph;  ///< graph of the first machine; all machines are equal
     double search_seconds = 0;
     double connect_seconds = 0;  ///< for all ranks together
-    bool searches = false;       ///< the algorithm looks at the machine (its channels' speed is known)
   };
 
   static Result<std::unique_ptr<DryCommunicator>> create(Options options);

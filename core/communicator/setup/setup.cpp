@@ -397,10 +397,10 @@ class Setup {
 
   /// The channels as `tutti search` prints them.
   void log_channels(const std::string& algorithm, const topology::NodeGraph& graph) const {
+    if (!log::enabled(log::Level::kInfo)) return;
     log::info("{}: {}", algorithm, graph.summary());
-    for (uint32_t channel = 0; channel < graph.channel_count(); ++channel) {
-      log::debug("{}: channel {:>2}: {}", algorithm, channel, topology::channel_text(graph, channel, *system_));
-    }
+    if (!graph.is_searched()) return;
+    for (const std::string& line : topology::channel_lines(graph, *system_)) log::info("{}: {}", algorithm, line);
   }
 
   Status connect(const program::AlgorithmPlugin& plugin, const std::vector<std::vector<std::byte>>& found) {
