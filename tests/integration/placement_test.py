@@ -61,13 +61,14 @@ class Placement(unittest.TestCase):
         return {key: value for key, value in os.environ.items() if key not in (ISOLATED, "TUTTI_ID")}
 
     def searched(self, file, algorithm, channels, *arguments):
-        """The lines of `tutti search` about the channels of an algorithm."""
+        """The lines of `tutti search` about the channels of an algorithm, and the number of channels over all machines.
+        """
         run = subprocess.run([TUTTI, "search", "--topology", file, "--nodes", "2", "--set", f"channels={channels}",
                               *arguments], capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
                              env=self.environment())
         self.assertEqual(run.returncode, 0, run.stderr)
         part = re.search(rf"^{algorithm}: .*?(?=^$|\Z)", run.stdout, re.MULTILINE | re.DOTALL).group()
-        return CHANNEL.findall(part)
+        return CHANNEL.findall(part), int(re.search(r"connect of \d+ ranks, (\d+) channels", part)[1])
 
     def bench(self, file, algorithm, channels, ranks_per_host=4, size="4M"):
         """The log of a job: the first ranks on the first host, the others on the second."""
@@ -108,15 +109,17 @@ class Placement(unittest.TestCase):
     def check(self, algorithm, channels, settings, ranks_per_host=4):
         """Runs a job. Its channels must be those of the search, and the links carry their shares.
 
-        Returns the port by which each channel leaves the machine."""
+        Returns the port by which each channel over all machines leaves a machine."""
         file = topology(self.folder, settings, ranks_per_host)
-        searched = self.searched(file, algorithm, channels)
+        searched, count = self.searched(file, algorithm, channels)
         self.assertTrue(searched)
         before = self.carried()
         logs = self.bench(file, algorithm, channels, ranks_per_host)
         for first in (0, ranks_per_host):
             self.assertEqual(self.joined(logs[first], algorithm, first), searched)
-        exits = [line.split()[-1] for line in self.searched(file, algorithm, channels, "--channels")]
+        found = [line.split()[-1] for line in self.searched(file, algorithm, channels, "--channels")[0]]
+        trees = 2 if algorithm == "tree" else 1  # that share a channel of the search
+        exits = [found[channel // trees % len(found)] for channel in range(count)]
         for host, (now, earlier) in enumerate(zip(self.carried(), before)):
             sent = [after - at_first for after, at_first in zip(now, earlier)]
             print(f"\n{algorithm}, 2 hosts × {ranks_per_host} ranks, channels={channels}: host {host} sent "
@@ -128,10 +131,27 @@ class Placement(unittest.TestCase):
 
     def test_both_ports_carry_their_channels(self):
         for ranks_per_host in (4, 8):
-            for algorithm, channels in (("ring", 2), ("tree", 4)):  # two trees share a channel of the search
+            for algorithm, channels in (("ring", 2), ("tree", 4)):
                 with self.subTest(algorithm=algorithm, ranks_per_host=ranks_per_host):
                     self.assertEqual(sorted(self.check(algorithm, channels, [SPEED, SPEED], ranks_per_host)),
-                                     ["rail0", "rail1"])
+                                     channels // 2 * ["rail0"] + channels // 2 * ["rail1"])
+
+    def test_a_port_carries_as_many_channels_as_maxconn(self):
+        for settings, exits in (([SPEED, SPEED], 2 * ["rail0"] + 2 * ["rail1"]),
+                                ([SPEED, f"{SPEED}, maxconn: 1"], 2 * ["rail0"] + ["rail1"]),
+                                ([f"{SPEED}, maxconn: 1", SPEED], ["rail0", "rail1"])):
+            with self.subTest(settings=settings):
+                self.assertEqual(sorted(self.check("ring", 4, settings)), exits)
+
+    def test_fewer_channels_than_wanted_are_told(self):
+        file = topology(self.folder, [f"{SPEED}, maxconn: 1"] * PORTS)
+        told = re.compile(r"(ring|direct): (\d) channels? instead of 4: port (rail\d) of machine 0 takes 1 \(maxconn\)")
+        log = self.bench(file, "direct", 4)[0]
+        search = subprocess.run([TUTTI, "search", "--topology", file, "--nodes", "2", "--set", "channels=4"],
+                                capture_output=True, text=True, timeout=TIMEOUT_S, check=True, env=self.environment())
+        expected = [("ring", "2", "rail0"), ("direct", "1", "rail0")]
+        self.assertEqual(sorted(told.findall(log)), sorted(expected), log)
+        self.assertEqual(sorted(told.findall(search.stdout)), sorted(expected), search.stdout)
 
     def test_the_one_channel_uses_the_port_that_was_found(self):
         for fast, settings in enumerate((["speed: 100000", SPEED], [SPEED, "speed: 100000"])):

@@ -23,6 +23,7 @@
 #include "communicator/setup/machine.h"
 #include "communicator/setup/network.h"
 #include "communicator/setup/plan_files.h"
+#include "communicator/setup/port_limits.h"
 #include "communicator/state.h"
 #include "log/log.h"
 #include "plugin/loader.h"
@@ -381,6 +382,7 @@ class Setup {
 
   Status connect_algorithms() {
     const auto rank = static_cast<uint32_t>(state_.rank_);
+    TUTTI_TRY(exchange_port_limits());
     for (const program::AlgorithmPlugin& algorithm : communicator::algorithms_of(*state_.registry_)) {
       std::vector<std::byte> mine;
       if (is_first_of_node()) {  // one rank of each machine searches
@@ -391,7 +393,23 @@ class Setup {
       TUTTI_ASSIGN(const auto all, state_.bootstrap_->all_gather(mine, deadline_));
       TUTTI_TRY(connect(algorithm, all));
     }
-    plan_files_.add_to(choices_, topology_, rank == 0);
+    tutti_topology of_files = topology_;
+    of_files.max_channels = std::min(of_files.max_channels, communicator::default_port_channels(port_limits_));
+    plan_files_.add_to(choices_, of_files, rank == 0);
+    return {};
+  }
+
+  /// All ranks need the limits of all machines: they must connect the same channels.
+  Status exchange_port_limits() {
+    if (net_ == nullptr) return {};
+    std::vector<communicator::LimitedPort> mine;
+    if (is_first_of_node()) mine = communicator::limited_ports(*system_, net_->devices().front().index);
+    TUTTI_ASSIGN(const auto all, state_.bootstrap_->all_gather(std::as_bytes(std::span(mine)), deadline_));
+    port_limits_.resize(node_count_);
+    for (size_t rank = 0; rank < all.size(); ++rank) {
+      if (all[rank].empty()) continue;
+      TUTTI_ASSIGN(port_limits_[nodes_[rank]], communicator::decode_ports(all[rank]));
+    }
     return {};
   }
 
@@ -411,8 +429,9 @@ class Setup {
     }
     tutti_topology topology = topology_;
     topology.system = nullptr;  // all ranks decide equally, and only one rank of a machine has its graph
-    TUTTI_ASSIGN(program::Instance instance, program::connect(plugin, topology, graphs));
-    choices_.algorithms.emplace_back(plugin, std::move(instance));
+    TUTTI_ASSIGN(auto connected, communicator::connect_within(plugin, topology, graphs, port_limits_));
+    if (!connected.reduced.empty() && state_.rank_ == 0) log::info("{}: {}", plugin.name, connected.reduced);
+    choices_.algorithms.emplace_back(plugin, std::move(connected.instance));
     return {};
   }
 
@@ -465,6 +484,7 @@ class Setup {
   bool fences_ = true;
   tuner::Choices choices_;
   communicator::PlanFiles plan_files_;
+  communicator::PortLimits port_limits_;  ///< empty without a network
   std::optional<topology::Cpu> home_;
   std::vector<int> numa_of_rank_;
   std::unique_ptr<topology::System> system_;

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "communicator/setup/port_limits.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "plugin/loader.h"
+
+namespace tutti::communicator {
+namespace {
+
+/// Channels that enter and that leave a machine.
+struct Use {
+  uint32_t enter = 0;
+  uint32_t leave = 0;
+};
+
+/// Counts the channels of an algorithm over the limited ports, channel by channel.
+class PortCount {
+ public:
+  PortCount(const program::AlgorithmPlugin& algorithm, void* instance, const tutti_topology& topology,
+            const PortLimits& limits)
+      : algorithm_(algorithm), instance_(instance), limits_(limits), ranks_(limits.size()), uses_(limits.size()) {
+    for (uint32_t rank = 0; rank < topology.rank_count; ++rank) ranks_[topology.node_of_rank[rank]].push_back(rank);
+    for (size_t machine = 0; machine < limits.size(); ++machine) uses_[machine].resize(limits[machine].size());
+  }
+
+  /// Adds a channel. Returns the name of a port that does not take it; empty: all ports do.
+  Result<std::string> add(uint32_t channel) {
+    for (uint32_t machine = 0; machine < limits_.size(); ++machine) {
+      std::vector<Use> use(limits_[machine].size());
+      if (use.empty()) continue;
+      TUTTI_TRY(mark(channel, machine, use));
+      for (size_t i = 0; i < use.size(); ++i) {
+        Use& sum = uses_[machine][i];
+        sum = {sum.enter + use[i].enter, sum.leave + use[i].leave};
+        const LimitedPort& port = limits_[machine][i];
+        if (std::max(sum.enter, sum.leave) > port.channels) {
+          return fmt::format("port {} of machine {} takes {}", port.name.data(), machine, port.channels);
+        }
+      }
+    }
+    return std::string();
+  }
+
+ private:
+  /// Sets the uses of the ports of a machine to 1 where any of its ranks sends or receives on the channel.
+  Status mark(uint32_t channel, uint32_t machine, std::vector<Use>& use) const {
+    const std::vector<uint32_t>& peers = ranks_[(machine + 1) % ranks_.size()];
+    for (size_t i = 0; i < ranks_[machine].size(); ++i) {
+      tutti_channel_nets nets{TUTTI_NO_NET, TUTTI_NO_NET};
+      const uint32_t rank = ranks_[machine][i];
+      plugin::take_failure_text();  // discards the text of an earlier call
+      const int32_t code = algorithm_.ops->nets(instance_, channel, rank, peers[i % peers.size()], &nets);
+      if (code != TUTTI_OK) {
+        return {code == TUTTI_AGAIN ? Code::kInternal : static_cast<Code>(code),
+                fmt::format("algorithm '{}' names no network devices for channel {} of rank {}: {}", algorithm_.name,
+                            channel, rank, plugin::take_reason())};
+      }
+      for (size_t port = 0; port < use.size(); ++port) {
+        if (is(limits_[machine][port], nets.receive)) use[port].enter = 1;
+        if (is(limits_[machine][port], nets.send)) use[port].leave = 1;
+      }
+    }
+    return {};
+  }
+
+  static bool is(const LimitedPort& port, uint32_t device) {
+    return device == TUTTI_NO_NET ? port.is_default != 0 : port.device == device;
+  }
+
+  const program::AlgorithmPlugin& algorithm_;
+  void* instance_;
+  const PortLimits& limits_;
+  std::vector<std::vector<uint32_t>> ranks_;  ///< by machine
+  std::vector<std::vector<Use>> uses_;        ///< by machine and limited port
+};
+
+bool has_limits(const PortLimits& limits) {
+  return std::any_of(limits.begin(), limits.end(), [](const auto& ports) { return !ports.empty(); });
+}
+
+}  // namespace
+
+std::vector<LimitedPort> limited_ports(const topology::System& system, uint32_t default_device) {
+  std::vector<LimitedPort> ports;
+  for (const uint32_t node : system.nodes_of(TUTTI_NODE_NET)) {
+    const tutti_system_node& net = system.nodes()[node];
+    if (net.max_channels == 0) continue;
+    LimitedPort port{net.index, net.max_channels, net.index == default_device ? 1u : 0u, {}};
+    const std::string& name = system.name(node);
+    std::copy_n(name.begin(), std::min(name.size(), port.name.size() - 1), port.name.begin());
+    ports.push_back(port);
+  }
+  return ports;
+}
+
+uint32_t fastest_port(const topology::System& system) {
+  uint32_t fastest = TUTTI_NO_NET;
+  double gbs = 0;
+  for (const tutti_system_link& link : system.links()) {
+    const tutti_system_node& to = system.nodes()[link.to];
+    if (link.type != TUTTI_WIRE_NET || to.type != TUTTI_NODE_NET) continue;
+    if (link.gbs < gbs || (link.gbs == gbs && to.index > fastest)) continue;
+    fastest = to.index;
+    gbs = link.gbs;
+  }
+  return fastest;
+}
+
+Result<std::vector<LimitedPort>> decode_ports(std::span<const std::byte> bytes) {
+  if (bytes.size() % sizeof(LimitedPort) != 0) {
+    return Status(Code::kInternal, fmt::format("{} bytes are not the limits of ports", bytes.size()));
+  }
+  std::vector<LimitedPort> ports(bytes.size() / sizeof(LimitedPort));
+  if (!bytes.empty()) std::memcpy(ports.data(), bytes.data(), bytes.size());
+  for (LimitedPort& port : ports) port.name.back() = 0;
+  return ports;
+}
+
+uint32_t default_port_channels(const PortLimits& limits) {
+  uint32_t channels = UINT32_MAX;
+  for (const auto& ports : limits) {
+    for (const LimitedPort& port : ports) {
+      if (port.is_default != 0) channels = std::min(channels, port.channels);
+    }
+  }
+  return channels;
+}
+
+Result<Connected> connect_within(const program::AlgorithmPlugin& algorithm, const tutti_topology& topology,
+                                 std::span<const topology::NodeGraph> graphs, const PortLimits& limits) {
+  TUTTI_ASSIGN(program::Instance instance, program::connect(algorithm, topology, graphs));
+  Connected made{std::move(instance), {}};
+  if (!has_limits(limits)) return made;
+  const uint32_t wanted = algorithm.ops->channel_count(made.instance.get());
+  tutti_topology within = topology;
+  for (uint32_t count = wanted;;) {
+    PortCount ports(algorithm, made.instance.get(), topology, limits);
+    std::string full;
+    uint32_t fit = 0;
+    while (fit < count) {
+      TUTTI_ASSIGN(full, ports.add(fit));
+      if (!full.empty()) break;
+      ++fit;
+    }
+    if (full.empty()) return made;
+    within.max_channels = fit;  // at least 1, as each limit is
+    within.min_channels = std::min(within.min_channels, fit);
+    TUTTI_ASSIGN(made.instance, program::connect(algorithm, within, graphs));
+    count = algorithm.ops->channel_count(made.instance.get());
+    if (count > fit) {
+      return Status(Code::kInternal, fmt::format("algorithm '{}' makes {} channels, although the topology allows {}",
+                                                 algorithm.name, count, fit));
+    }
+    made.reduced = fmt::format("{} channel{} instead of {}: {} (maxconn)", count, count == 1 ? "" : "s", wanted, full);
+  }
+}
+
+}  // namespace tutti::communicator
