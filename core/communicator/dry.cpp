@@ -11,7 +11,7 @@
 #include "communicator/setup/figures.h"
 #include "communicator/setup/limits.h"
 #include "communicator/setup/plan_files.h"
-#include "communicator/setup/port_limits.h"
+#include "communicator/setup/ports.h"
 #include "plugin/search.h"
 #include "topology/load.h"
 
@@ -114,7 +114,7 @@ Status DryCommunicator::limit(const topology::Document& machine, tuner::Choices&
 
 Status DryCommunicator::connect(tuner::Choices& choices) {
   const uint32_t ranks_here = topology_.rank_count / topology_.node_count;
-  const PortLimits limits(topology_.node_count, limited_ports(*system_, fastest_port(*system_)));
+  const Ports ports(topology_.node_count, ports_of(*system_, fastest_port(*system_)));
   for (const program::AlgorithmPlugin& algorithm : algorithms_of(*registry_)) {
     Channels found;
     auto start = std::chrono::steady_clock::now();
@@ -129,7 +129,7 @@ Status DryCommunicator::connect(tuner::Choices& choices) {
       graphs.push_back(found.graph.moved_to(node, node * ranks_here));
     }
     start = std::chrono::steady_clock::now();
-    TUTTI_ASSIGN(Connected connected, connect_within(algorithm, topology_, graphs, limits));
+    TUTTI_ASSIGN(Connected connected, connect_within(algorithm, topology_, graphs, ports));
     found.connect_seconds = seconds_since(start);
     found.reduced = std::move(connected.reduced);
     choices.algorithms.emplace_back(algorithm, std::move(connected.instance));
@@ -138,7 +138,7 @@ Status DryCommunicator::connect(tuner::Choices& choices) {
   TUTTI_ASSIGN(const PlanFiles files, PlanFiles::read(config_));
   if (config_.boolean("check.plans")) TUTTI_TRY(files.prove(topology_.rank_count));
   tutti_topology of_files = topology_;
-  of_files.max_channels = std::min(of_files.max_channels, default_port_channels(limits));
+  of_files.max_channels = std::min(of_files.max_channels, default_port_channels(ports));
   files.add_to(choices, of_files, true);
   channels_.resize(choices.algorithms.size());
   return {};

@@ -100,6 +100,18 @@ NodeGraph NodeGraph::moved_to(uint32_t node, uint32_t rank_offset) const {
   return moved;
 }
 
+NodeGraph NodeGraph::reordered(std::span<const uint32_t> order) const {
+  NodeGraph made = *this;
+  made.orders_.clear();
+  made.nets_.clear();
+  for (const uint32_t channel : order) {
+    const auto ranks = this->order(channel);
+    made.orders_.insert(made.orders_.end(), ranks.begin(), ranks.end());
+    made.nets_.insert(made.nets_.end(), {net_in(channel), net_out(channel)});
+  }
+  return made;
+}
+
 tutti_graph NodeGraph::view() const {
   tutti_graph view = head_;
   view.struct_size = sizeof view;

@@ -37,6 +37,9 @@ class NodeGraph {
   /// The same channels for machine `node`, of the same kind: `rank_offset` is added to every rank.
   NodeGraph moved_to(uint32_t node, uint32_t rank_offset) const;
 
+  /// The same channels in a different order: `order` contains the number of each channel once.
+  NodeGraph reordered(std::span<const uint32_t> order) const;
+
   /// Borrows from this.
   tutti_graph view() const;
   /// "ring: 14 channels × 26.5 GB/s, NVL between ranks, PIX to the network"

@@ -18,7 +18,8 @@ import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
-from hosts import ISOLATED, TIMEOUT_S, ip, isolate, make_hosts, require_links, within  # noqa: E402
+from hosts import (ISOLATED, TIMEOUT_S, add_host, ip, isolate, make_hosts, require_links, set_address,  # noqa: E402
+                   within)
 
 TUTTI = "tutti"
 CHANNEL = re.compile(r"channel +\d+: .*$", re.MULTILINE)
@@ -41,21 +42,26 @@ def switch(bus, gpus, port, settings):
                                                          f"guid: 0x{port + 1}, {settings}}}}}")
 
 
-def topology(folder, settings, gpus=4):
+def topology(folder, settings, gpus=4, name="machine.yaml"):
     """Two switches below one CPU: each has half of the GPUs and a port. GPU numbers do not follow PCI order."""
-    file = pathlib.Path(folder) / "machine.yaml"
+    file = pathlib.Path(folder) / name
     file.write_text("tutti_topology: 1\ncpu:\n  - numaid: 0\n    arch: x86_64\n    vendor: GenuineIntel\n    pci:\n"
                     + switch(0x10, range(gpus - 1, 0, -2), 0, settings[0])
                     + switch(0x30, range(gpus - 2, -1, -2), 1, settings[1]))
     return file
 
 
-class Placement(unittest.TestCase):
+class Job(unittest.TestCase):
+    """Two hosts with jobs on them."""
+
     def setUp(self):
-        self.hosts = make_hosts(self.addCleanup)
+        self.hosts = self.make_hosts()
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = folder.name
+
+    def make_hosts(self):
+        return make_hosts(self.addCleanup)
 
     def environment(self):
         return {key: value for key, value in os.environ.items() if key not in (ISOLATED, "TUTTI_ID")}
@@ -70,12 +76,12 @@ class Placement(unittest.TestCase):
         part = re.search(rf"^{algorithm}: .*?(?=^$|\Z)", run.stdout, re.MULTILINE | re.DOTALL).group()
         return CHANNEL.findall(part), int(re.search(r"connect of \d+ ranks, (\d+) channels", part)[1])
 
-    def bench(self, file, algorithm, channels, ranks_per_host=4, size="4M"):
-        """The log of a job: the first ranks on the first host, the others on the second."""
+    def bench(self, files, algorithm, channels, ranks_per_host=4, size="4M"):
+        """The logs of a job: the first ranks on the first host, the others on the second. `files`: of the hosts."""
         meeting = f"10.213.0.1:41999:{secrets.token_hex(16)}"
         ranks = []
         for rank in range(ranks_per_host * len(self.hosts)):
-            host = self.hosts[rank // ranks_per_host]
+            host, file = self.hosts[rank // ranks_per_host], files[rank // ranks_per_host]
             command = within(host, TUTTI, "bench", "all_reduce", "--ranks", ranks_per_host * len(self.hosts), "--rank",
                              rank, "--min", size, "--max", size, "--iters", 2, "--repeat", 1)
             for setting in (f"host={host}", f"algorithm={algorithm}", f"channels={channels}", f"topology.file={file}",
@@ -106,6 +112,8 @@ class Placement(unittest.TestCase):
         return [[int(ip("netns", "exec", host, "cat", f"/sys/class/net/rail{rail}/statistics/tx_bytes").stdout)
                  for rail in range(PORTS)] for host in self.hosts]
 
+
+class Placement(Job):
     def check(self, algorithm, channels, settings, ranks_per_host=4):
         """Runs a job. Its channels must be those of the search, and the links carry their shares.
 
@@ -114,7 +122,7 @@ class Placement(unittest.TestCase):
         searched, count = self.searched(file, algorithm, channels)
         self.assertTrue(searched)
         before = self.carried()
-        logs = self.bench(file, algorithm, channels, ranks_per_host)
+        logs = self.bench([file, file], algorithm, channels, ranks_per_host)
         for first in (0, ranks_per_host):
             self.assertEqual(self.joined(logs[first], algorithm, first), searched)
         found = [line.split()[-1] for line in self.searched(file, algorithm, channels, "--channels")[0]]
@@ -146,7 +154,7 @@ class Placement(unittest.TestCase):
     def test_fewer_channels_than_wanted_are_told(self):
         file = topology(self.folder, [f"{SPEED}, maxconn: 1"] * PORTS)
         told = re.compile(r"(ring|direct): (\d) channels? instead of 4: port (rail\d) of machine 0 takes 1 \(maxconn\)")
-        log = self.bench(file, "direct", 4)[0]
+        log = self.bench([file, file], "direct", 4)[0]
         search = subprocess.run([TUTTI, "search", "--topology", file, "--nodes", "2", "--set", "channels=4"],
                                 capture_output=True, text=True, timeout=TIMEOUT_S, check=True, env=self.environment())
         expected = [("ring", "2", "rail0"), ("direct", "1", "rail0")]
@@ -170,6 +178,36 @@ class Placement(unittest.TestCase):
                                      env=self.environment())
                 self.assertEqual(run.returncode, 1, run.stdout)
                 self.assertRegex(run.stderr, text)
+
+
+class CrossedRails(Job):
+    """Port rail0 of each host leads to rail1 of the other host. Both hosts number rail0 first."""
+
+    def make_hosts(self):
+        tag = secrets.token_hex(2)
+        hosts = [f"tutti-a-{tag}", f"tutti-b-{tag}"]
+        for host in hosts:
+            add_host(host, self.addCleanup)
+        for rail in range(PORTS):
+            ip("link", "add", f"rail{rail}", "index", str(40 + rail), "netns", hosts[0], "type", "veth", "peer",
+               "name", f"rail{1 - rail}", "index", str(51 - rail), "netns", hosts[1])
+            set_address(hosts[0], 1, f"rail{rail}", rail)
+            set_address(hosts[1], 2, f"rail{1 - rail}", rail)
+        return hosts
+
+    def test_channels_stay_on_their_rail(self):
+        files = [topology(self.folder, [f"{SPEED}, rail: {rail}" for rail in rails], name=f"{host}.yaml")
+                 for host, rails in enumerate(((0, 1), (1, 0)))]
+        for algorithm, channels in (("ring", 2), ("tree", 4)):
+            with self.subTest(algorithm=algorithm):
+                before = self.carried()
+                logs = self.bench(files, algorithm, channels)
+                ports = [[line.split()[-1] for line in self.joined(logs[first], algorithm, first)] for first in (0, 4)]
+                self.assertEqual(sorted(ports[0]), ["rail0", "rail1"])
+                self.assertEqual(ports[1], ports[0][::-1])
+                for now, earlier in zip(self.carried(), before):
+                    sent = [after - at_first for after, at_first in zip(now, earlier)]
+                    self.assertGreater(min(sent), 0.4 * sum(sent), f"bytes by port: {sent}")
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ if(TARGET tutti-algo-ring AND TARGET tutti-algo-tree AND TARGET tutti-algo-direc
   tutti_test(selector_test SOURCES ${here}/selector_test.cpp ${here}/plan_support.cpp
              ${PROJECT_SOURCE_DIR}/plugins/tuner-model/model.cpp)
   tutti_test(plans_test SOURCES ${here}/plans_test.cpp ${here}/plan_support.cpp)
-  tutti_test(port_limits_test SOURCES ${here}/port_limits_test.cpp ${here}/plan_support.cpp
+  tutti_test(ports_test SOURCES ${here}/ports_test.cpp ${here}/plan_support.cpp
              ${here}/topology_machines.cpp)
   tutti_test(lower_test SOURCES ${here}/lower_test.cpp ${here}/lower_meet_test.cpp ${here}/plan_support.cpp
              ${here}/program_calls.cpp ${here}/program_machine.cpp TIMEOUT 200 OPTIMISED)

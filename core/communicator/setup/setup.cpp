@@ -23,7 +23,7 @@
 #include "communicator/setup/machine.h"
 #include "communicator/setup/network.h"
 #include "communicator/setup/plan_files.h"
-#include "communicator/setup/port_limits.h"
+#include "communicator/setup/ports.h"
 #include "communicator/state.h"
 #include "log/log.h"
 #include "plugin/loader.h"
@@ -382,33 +382,32 @@ class Setup {
 
   Status connect_algorithms() {
     const auto rank = static_cast<uint32_t>(state_.rank_);
-    TUTTI_TRY(exchange_port_limits());
+    TUTTI_TRY(exchange_ports());
     for (const program::AlgorithmPlugin& algorithm : communicator::algorithms_of(*state_.registry_)) {
       std::vector<std::byte> mine;
       if (is_first_of_node()) {  // one rank of each machine searches
         TUTTI_ASSIGN(const topology::NodeGraph graph, program::search(algorithm, topology_, rank));
-        log_channels(algorithm.name, graph);
         mine = graph.encode();
       }
       TUTTI_ASSIGN(const auto all, state_.bootstrap_->all_gather(mine, deadline_));
       TUTTI_TRY(connect(algorithm, all));
     }
     tutti_topology of_files = topology_;
-    of_files.max_channels = std::min(of_files.max_channels, communicator::default_port_channels(port_limits_));
+    of_files.max_channels = std::min(of_files.max_channels, communicator::default_port_channels(ports_));
     plan_files_.add_to(choices_, of_files, rank == 0);
     return {};
   }
 
-  /// All ranks need the limits of all machines: they must connect the same channels.
-  Status exchange_port_limits() {
+  /// All ranks need the ports of all machines: they must connect the same channels.
+  Status exchange_ports() {
     if (net_ == nullptr) return {};
-    std::vector<communicator::LimitedPort> mine;
-    if (is_first_of_node()) mine = communicator::limited_ports(*system_, net_->devices().front().index);
+    std::vector<communicator::Port> mine;
+    if (is_first_of_node()) mine = communicator::ports_of(*system_, net_->devices().front().index);
     TUTTI_ASSIGN(const auto all, state_.bootstrap_->all_gather(std::as_bytes(std::span(mine)), deadline_));
-    port_limits_.resize(node_count_);
+    ports_.resize(node_count_);
     for (size_t rank = 0; rank < all.size(); ++rank) {
       if (all[rank].empty()) continue;
-      TUTTI_ASSIGN(port_limits_[nodes_[rank]], communicator::decode_ports(all[rank]));
+      TUTTI_ASSIGN(ports_[nodes_[rank]], communicator::decode_ports(all[rank]));
     }
     return {};
   }
@@ -427,9 +426,11 @@ class Setup {
       if (found[rank].empty()) continue;
       TUTTI_ASSIGN(graphs[nodes_[rank]], topology::NodeGraph::decode(found[rank]));
     }
+    communicator::align_rails(graphs, ports_);
+    if (is_first_of_node()) log_channels(plugin.name, graphs[nodes_[static_cast<size_t>(state_.rank_)]]);
     tutti_topology topology = topology_;
     topology.system = nullptr;  // all ranks decide equally, and only one rank of a machine has its graph
-    TUTTI_ASSIGN(auto connected, communicator::connect_within(plugin, topology, graphs, port_limits_));
+    TUTTI_ASSIGN(auto connected, communicator::connect_within(plugin, topology, graphs, ports_));
     if (!connected.reduced.empty() && state_.rank_ == 0) log::info("{}: {}", plugin.name, connected.reduced);
     choices_.algorithms.emplace_back(plugin, std::move(connected.instance));
     return {};
@@ -484,7 +485,7 @@ class Setup {
   bool fences_ = true;
   tuner::Choices choices_;
   communicator::PlanFiles plan_files_;
-  communicator::PortLimits port_limits_;  ///< empty without a network
+  communicator::Ports ports_;  ///< empty without a network
   std::optional<topology::Cpu> home_;
   std::vector<int> numa_of_rank_;
   std::unique_ptr<topology::System> system_;

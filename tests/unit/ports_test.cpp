@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ports that take a limited number of channels: algorithms get as many channels as all ports take.
-#include "communicator/setup/port_limits.h"
+#include "communicator/setup/ports.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,19 +15,20 @@
 namespace tutti::communicator {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
 
-LimitedPort port(uint32_t device, uint32_t channels, bool is_default = false) {
-  LimitedPort made{device, channels, is_default ? 1u : 0u, {}};
+Port port(uint32_t device, uint32_t channels, bool is_default = false) {
+  Port made{device, channels, -1, is_default ? 1u : 0u, {}};
   const std::string name = "rail" + std::to_string(device);
   std::copy(name.begin(), name.end(), made.name.begin());
   return made;
 }
 
 /// Two machines of two ranks. The search of each found two channels, by the ports 0 and 1.
-class PortLimitsTest : public testing::Test {
+class PortsTest : public testing::Test {
  protected:
-  PortLimitsTest() {
+  PortsTest() {
     topology_.min_channels = topology_.max_channels = 4;
     find({0, 1});
   }
@@ -52,11 +53,11 @@ class PortLimitsTest : public testing::Test {
     }
   }
 
-  Result<Connected> connect(const std::string& name, const PortLimits& limits) {
+  Result<Connected> connect(const std::string& name, const Ports& limits) {
     return connect_within({name, &algorithm(name).ops(), algorithm(name).self()}, topology_, graphs_, limits);
   }
 
-  uint32_t channels(const std::string& name, const PortLimits& limits) {
+  uint32_t channels(const std::string& name, const Ports& limits) {
     const auto made = connect(name, limits);
     EXPECT_TRUE(made.ok()) << made.status().to_string();
     if (!made.ok()) return 0;
@@ -75,7 +76,7 @@ class PortLimitsTest : public testing::Test {
   std::string reduced_;
 };
 
-TEST_F(PortLimitsTest, ChannelsRepeatUntilAPortIsFull) {
+TEST_F(PortsTest, ChannelsRepeatUntilAPortIsFull) {
   EXPECT_EQ(channels("ring", {}), 4u);
   EXPECT_EQ(channels("ring", {{}, {port(0, 2)}}), 4u);
   EXPECT_EQ(reduced_, "");
@@ -85,12 +86,12 @@ TEST_F(PortLimitsTest, ChannelsRepeatUntilAPortIsFull) {
   EXPECT_EQ(reduced_, "3 channels instead of 4: port rail1 of machine 0 takes 1 (maxconn)");
 }
 
-TEST_F(PortLimitsTest, TwoTreesCountTwice) {
+TEST_F(PortsTest, TwoTreesCountTwice) {
   EXPECT_EQ(channels("tree", {{port(0, 2)}, {port(0, 2)}}), 4u);
   EXPECT_EQ(channels("tree", {{port(0, 1)}, {}}), 1u);
 }
 
-TEST_F(PortLimitsTest, ChannelsThatNameNoPortUseTheDefault) {
+TEST_F(PortsTest, ChannelsThatNameNoPortUseTheDefault) {
   find(std::vector<uint32_t>(4, TUTTI_NO_NET));
   EXPECT_EQ(channels("direct", {{port(1, 1)}, {}}), 4u);
   EXPECT_EQ(channels("direct", {{port(1, 3, true)}, {}}), 3u);
@@ -98,7 +99,7 @@ TEST_F(PortLimitsTest, ChannelsThatNameNoPortUseTheDefault) {
   EXPECT_EQ(default_port_channels({{port(0, 1)}, {}}), UINT32_MAX);
 }
 
-TEST_F(PortLimitsTest, AnAlgorithmThatMakesMoreThanItMayIsNamed) {
+TEST_F(PortsTest, AnAlgorithmThatMakesMoreThanItMayIsNamed) {
   tutti_algorithm_ops ops = ring_.ops();
   ops.channel_count = [](void*) -> uint32_t { return 4; };
   const auto made = connect_within({"ring", &ops, ring_.self()}, topology_, graphs_, {{port(0, 1)}, {}});
@@ -107,26 +108,92 @@ TEST_F(PortLimitsTest, AnAlgorithmThatMakesMoreThanItMayIsNamed) {
   EXPECT_THAT(made.status().text(), HasSubstr("algorithm 'ring' makes 4 channels, although the topology allows 2"));
 }
 
-TEST(PortLimits, ComeFromTheTopologyAndArrive) {
+TEST(Ports, ComeFromTheTopologyAndArrive) {
   topology::Document document = topology::test::pcie(1, 2);
   topology::Net* ports[2];
   for (size_t i = 0; i < 2; ++i) ports[i] = &document.cpus[i].pci[0].children[1].nics[0].nets[0];
   ports[1]->max_connections = 5;
+  ports[1]->rail = 7;
   ports[1]->mbps = 2 * ports[0]->mbps;
   const auto system = topology::System::build(document, {});
   ASSERT_TRUE(system.ok()) << system.status().to_string();
   const auto fast = static_cast<uint32_t>(ports[1]->dev);
   EXPECT_EQ(fastest_port(*system), fast);
-  const std::vector<LimitedPort> limited = limited_ports(*system, fast);
+  const std::vector<Port> limited = ports_of(*system, fast);
   const auto arrived = decode_ports(std::as_bytes(std::span(limited)));
   ASSERT_TRUE(arrived.ok());
-  ASSERT_EQ(arrived->size(), 1u);
-  EXPECT_EQ(arrived->front().device, fast);
-  EXPECT_EQ(arrived->front().channels, 5u);
-  EXPECT_EQ(arrived->front().is_default, 1u);
-  EXPECT_EQ(std::string(arrived->front().name.data()), ports[1]->name);
-  EXPECT_EQ(limited_ports(*system, fast + 1).front().is_default, 0u);
+  ASSERT_EQ(arrived->size(), 2u);
+  const Port& first = arrived->at(0);
+  const Port& second = arrived->at(1);
+  EXPECT_EQ(second.device, fast);
+  EXPECT_EQ(first.channels, 0u);
+  EXPECT_EQ(second.channels, 5u);
+  EXPECT_EQ(first.rail, -1);
+  EXPECT_EQ(second.rail, 7);
+  EXPECT_EQ(first.is_default, 0u);
+  EXPECT_EQ(second.is_default, 1u);
+  EXPECT_EQ(std::string(second.name.data()), ports[1]->name);
   EXPECT_FALSE(decode_ports(std::as_bytes(std::span(limited)).first(3)).ok());
+}
+
+/// Ports 0, 1, ... of a machine, on these rails.
+std::vector<Port> on_rails(const std::vector<int32_t>& rails) {
+  std::vector<Port> ports;
+  for (const int32_t rail : rails) ports.push_back({static_cast<uint32_t>(ports.size()), 0, rail, 0, {}});
+  return ports;
+}
+
+/// A machine of two ranks, whose order tells the channels apart. Channel c enters by ports[c], and leaves by it.
+topology::NodeGraph machine(uint32_t node, const std::vector<uint32_t>& ports, bool crosses = false) {
+  const test::NodeOfRank node_of_rank = test::split(6, 3);
+  std::vector<uint32_t> orders, nets;
+  for (const uint32_t port : ports) {
+    const uint32_t turned = orders.size() / 2 % 2;
+    orders.insert(orders.end(), {2 * node + turned, 2 * node + 1 - turned});
+    nets.insert(nets.end(), {port, port});
+  }
+  tutti_graph graph{};
+  graph.rank_count = 2;
+  graph.channel_count = static_cast<uint32_t>(ports.size());
+  graph.cross_nic = crosses ? 1 : 0;
+  graph.orders = orders.data();
+  graph.nets = nets.data();
+  return *topology::NodeGraph::copy(graph, test::topology_of(node_of_rank), node);
+}
+
+std::vector<uint32_t> entries(const topology::NodeGraph& graph) {
+  std::vector<uint32_t> ports;
+  for (uint32_t channel = 0; channel < graph.channel_count(); ++channel) ports.push_back(graph.net_in(channel));
+  return ports;
+}
+
+TEST(Rails, AChannelStaysOnItsRail) {
+  std::vector<topology::NodeGraph> graphs = {machine(0, {0, 1, 0}), machine(1, {0, 1}), machine(2, {0, 0, 1, 1})};
+  align_rails(graphs, {on_rails({4, 5}), on_rails({5, 4}), on_rails({4, 5})});
+  EXPECT_THAT(entries(graphs[1]), ElementsAre(0, 1)) << "it has the fewest channels, on the rails 5 and 4";
+  EXPECT_THAT(entries(graphs[0]), ElementsAre(1, 0, 0));
+  EXPECT_THAT(entries(graphs[2]), ElementsAre(1, 0, 0, 1));
+  EXPECT_THAT(graphs[0].order(0), ElementsAre(1, 0)) << "the ranks move with their channel";
+  EXPECT_THAT(graphs[0].order(1), ElementsAre(0, 1));
+  EXPECT_EQ(graphs[2].net_out(0), 1u);
+}
+
+TEST(Rails, ChannelsWithoutAMatchFillTheGaps) {
+  std::vector<topology::NodeGraph> graphs = {machine(0, {0, 1}), machine(1, {0, 1})};
+  align_rails(graphs, {on_rails({1, 2}), on_rails({3, 1})});
+  EXPECT_THAT(entries(graphs[1]), ElementsAre(1, 0));
+}
+
+TEST(Rails, AnOrderIsKeptWhereRailsAreUnknownOrCrossed) {
+  const auto kept = [](std::vector<int32_t> first, std::vector<int32_t> second, bool crosses) {
+    std::vector<topology::NodeGraph> graphs = {machine(0, {0, 1}), machine(1, {0, 1}, crosses)};
+    align_rails(graphs, {on_rails(first), on_rails(second)});
+    return entries(graphs[1]) == std::vector<uint32_t>{0, 1};
+  };
+  EXPECT_FALSE(kept({4, 5}, {5, 4}, false));
+  EXPECT_TRUE(kept({4, 5}, {5, -1}, false));
+  EXPECT_TRUE(kept({4, -1}, {5, 4}, false));
+  EXPECT_TRUE(kept({4, 5}, {5, 4}, true));
 }
 
 }  // namespace
