@@ -70,8 +70,8 @@ class Job(unittest.TestCase):
         """The lines of `tutti search` about the channels of an algorithm, and the number of channels over all machines.
         """
         run = subprocess.run([TUTTI, "search", "--topology", file, "--nodes", "2", "--set", f"channels={channels}",
-                              *arguments], capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
-                             env=self.environment())
+                              "--set", "topology.host_ranks=gpu", *arguments], capture_output=True, text=True,
+                             timeout=TIMEOUT_S, check=False, env=self.environment())
         self.assertEqual(run.returncode, 0, run.stderr)
         part = re.search(rf"^{algorithm}: .*?(?=^$|\Z)", run.stdout, re.MULTILINE | re.DOTALL).group()
         return CHANNEL.findall(part), int(re.search(r"connect of \d+ ranks, (\d+) channels", part)[1])
@@ -155,8 +155,9 @@ class Placement(Job):
         file = topology(self.folder, [f"{SPEED}, maxconn: 1"] * PORTS)
         told = re.compile(r"(ring|direct): (\d) channels? instead of 4: port (rail\d) of machine 0 takes 1 \(maxconn\)")
         log = self.bench([file, file], "direct", 4)[0]
-        search = subprocess.run([TUTTI, "search", "--topology", file, "--nodes", "2", "--set", "channels=4"],
-                                capture_output=True, text=True, timeout=TIMEOUT_S, check=True, env=self.environment())
+        search = subprocess.run([TUTTI, "search", "--topology", file, "--nodes", "2", "--set", "channels=4", "--set",
+                                 "topology.host_ranks=gpu"], capture_output=True, text=True, timeout=TIMEOUT_S,
+                                check=True, env=self.environment())
         expected = [("ring", "2", "rail0"), ("direct", "1", "rail0")]
         self.assertEqual(sorted(told.findall(log)), sorted(expected), log)
         self.assertEqual(sorted(told.findall(search.stdout)), sorted(expected), search.stdout)

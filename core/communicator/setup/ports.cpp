@@ -177,7 +177,7 @@ void align_rails(std::vector<topology::NodeGraph>& graphs, const Ports& ports) {
   const std::vector<int32_t> wanted = rails_of(*fewest, ports[static_cast<size_t>(fewest - graphs.begin())]);
   for (size_t machine = 0; machine < graphs.size(); ++machine) {
     const std::vector<int32_t> own = rails_of(graphs[machine], ports[machine]);
-    if (!own.empty() && !wanted.empty()) graphs[machine] = graphs[machine].reordered(matched(own, wanted));
+    if (!own.empty()) graphs[machine] = graphs[machine].reordered(matched(own, wanted));
   }
 }
 
