@@ -11,6 +11,7 @@
 #include "communicator/setup/figures.h"
 #include "communicator/setup/limits.h"
 #include "communicator/setup/plan_files.h"
+#include "communicator/setup/ports.h"
 #include "plugin/search.h"
 #include "topology/load.h"
 
@@ -113,6 +114,7 @@ Status DryCommunicator::limit(const topology::Document& machine, tuner::Choices&
 
 Status DryCommunicator::connect(tuner::Choices& choices) {
   const uint32_t ranks_here = topology_.rank_count / topology_.node_count;
+  const Ports ports(topology_.node_count, ports_of(*system_, fastest_port(*system_)));
   for (const program::AlgorithmPlugin& algorithm : algorithms_of(*registry_)) {
     Channels found;
     auto start = std::chrono::steady_clock::now();
@@ -120,8 +122,6 @@ Status DryCommunicator::connect(tuner::Choices& choices) {
     TUTTI_ASSIGN(found.graph, program::search(algorithm, topology_, 0));
     topology_.system = nullptr;
     found.search_seconds = seconds_since(start);
-    const tutti_graph graph = found.graph.view();
-    found.searches = graph.intra_gbs > 0 || graph.inter_gbs > 0;
 
     std::vector<topology::NodeGraph> graphs;
     graphs.reserve(topology_.node_count);
@@ -129,14 +129,17 @@ Status DryCommunicator::connect(tuner::Choices& choices) {
       graphs.push_back(found.graph.moved_to(node, node * ranks_here));
     }
     start = std::chrono::steady_clock::now();
-    TUTTI_ASSIGN(program::Instance instance, program::connect(algorithm, topology_, graphs));
+    TUTTI_ASSIGN(Connected connected, connect_within(algorithm, topology_, graphs, ports));
     found.connect_seconds = seconds_since(start);
-    choices.algorithms.emplace_back(algorithm, std::move(instance));
+    found.reduced = std::move(connected.reduced);
+    choices.algorithms.emplace_back(algorithm, std::move(connected.instance));
     channels_.push_back(std::move(found));
   }
   TUTTI_ASSIGN(const PlanFiles files, PlanFiles::read(config_));
   if (config_.boolean("check.plans")) TUTTI_TRY(files.prove(topology_.rank_count));
-  files.add_to(choices, topology_, true);
+  tutti_topology of_files = topology_;
+  of_files.max_channels = std::min(of_files.max_channels, default_port_channels(ports));
+  files.add_to(choices, of_files, true);
   channels_.resize(choices.algorithms.size());
   return {};
 }
@@ -147,6 +150,10 @@ Status DryCommunicator::takes() const {
 
 std::vector<std::string> DryCommunicator::limits(Collective collective) const {
   std::vector<std::string> lines;
+  for (size_t i = 0; i < channels_.size(); ++i) {
+    if (channels_[i].reduced.empty()) continue;
+    lines.push_back(fmt::format("{}: {}", algorithms()[i].name, channels_[i].reduced));
+  }
   if (!on_gpu()) return lines;  // the host's executor runs all plans
   if (const Status taken = takes(); !taken.ok()) lines.emplace_back(taken.text());
   for (uint32_t a = 0; a < algorithms().size(); ++a) {

@@ -27,9 +27,9 @@ class DryCommunicator {
   /// One algorithm on this cluster.
   struct Channels {
     topology::NodeGraph graph;  ///< graph of the first machine; all machines are equal
+    std::string reduced;        ///< "2 channels instead of 4: ..." by limits of ports; empty: as many as wanted
     double search_seconds = 0;
     double connect_seconds = 0;  ///< for all ranks together
-    bool searches = false;       ///< the algorithm looks at the machine (its channels' speed is known)
   };
 
   static Result<std::unique_ptr<DryCommunicator>> create(Options options);
@@ -45,7 +45,8 @@ class DryCommunicator {
   const tuner::Selector& selector() const { return *selector_; }
   /// ok: a communicator can have these ranks. Else kUnsupported with the limit.
   Status takes() const;
-  /// The calls of the collective that a communicator of these ranks refuses or leaves out: a line each.
+  /// The calls of the collective that a communicator of these ranks refuses or leaves out, and the algorithms that get
+  /// fewer channels by limits of ports: a line each.
   std::vector<std::string> limits(Collective collective) const;
 
   /// The plan of one rank on one channel for a decision of the selector or of the caller.

@@ -119,8 +119,9 @@ Status Builder::check_positive(double value, Place place, std::string_view what)
 
 uint32_t Builder::add_node(uint32_t type, uint64_t id, int index, std::string name) {
   const uint32_t number = index < 0 ? kUnnumbered : static_cast<uint32_t>(index);
-  machine_.nodes.push_back({type, number, id, TUTTI_NO_RANK, 0, 0, 0, 0});
+  machine_.nodes.push_back({type, number, id, TUTTI_NO_RANK, 0, 0, 0, 0, 0, 0});
   machine_.names.push_back(std::move(name));
+  machine_.rails.push_back(-1);
   return machine_.size() - 1;
 }
 
@@ -230,6 +231,8 @@ Status Builder::add_port(const Net& port, uint32_t adapter) {
   machine_.nodes[node].flags = port.direct ? TUTTI_NODE_DIRECT : 0;
   machine_.nodes[node].port = static_cast<uint32_t>(std::max(port.port, 0));
   machine_.nodes[node].latency_us = port.latency_us;
+  machine_.rails[node] = port.rail;
+  machine_.nodes[node].max_channels = static_cast<uint32_t>(std::min<int64_t>(port.max_connections, UINT32_MAX));
   wire(node, adapter, TUTTI_WIRE_NET) = net_gbs(port);
   return {};
 }

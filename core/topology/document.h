@@ -73,8 +73,8 @@ struct Net {
   double mbps = 0;   ///< 1e6 bits/s; 0: not known
   int port = 0;
   double latency_us = 0;
-  uint64_t guid = 0;  ///< the same for all ports of an adapter; 0: not known
-  int64_t max_connections = 0;
+  uint64_t guid = 0;            ///< the same for all ports of an adapter; 0: not known
+  int64_t max_connections = 0;  ///< most channels that enter, and most that leave by the port; 0: no limit
   bool direct = false;
   int rail = -1;
   Place place;

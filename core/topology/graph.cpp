@@ -28,6 +28,19 @@ void append(std::vector<std::byte>& bytes, const T* data, size_t count) {
   bytes.insert(bytes.end(), begin, begin + count * sizeof(T));
 }
 
+/// "mlx5_0 → 0 1 2 3 → mlx5_0".
+std::string channel_text(const NodeGraph& graph, uint32_t channel, const System& system) {
+  const auto port = [&](uint32_t index) -> std::string {
+    for (const uint32_t node : system.nodes_of(TUTTI_NODE_NET)) {
+      if (system.nodes()[node].index == index) return system.name(node);
+    }
+    return "any port";
+  };
+  std::string ranks = fmt::format("{}", fmt::join(graph.order(channel), " "));
+  if (graph.net_in(channel) == TUTTI_NO_NET) return ranks;
+  return fmt::format("{} → {} → {}", port(graph.net_in(channel)), ranks, port(graph.net_out(channel)));
+}
+
 }  // namespace
 
 Result<NodeGraph> NodeGraph::copy(const tutti_graph& graph, const tutti_topology& topology, uint32_t node) {
@@ -87,6 +100,18 @@ NodeGraph NodeGraph::moved_to(uint32_t node, uint32_t rank_offset) const {
   return moved;
 }
 
+NodeGraph NodeGraph::reordered(std::span<const uint32_t> order) const {
+  NodeGraph made = *this;
+  made.orders_.clear();
+  made.nets_.clear();
+  for (const uint32_t channel : order) {
+    const auto ranks = this->order(channel);
+    made.orders_.insert(made.orders_.end(), ranks.begin(), ranks.end());
+    made.nets_.insert(made.nets_.end(), {net_in(channel), net_out(channel)});
+  }
+  return made;
+}
+
 tutti_graph NodeGraph::view() const {
   tutti_graph view = head_;
   view.struct_size = sizeof view;
@@ -97,7 +122,7 @@ tutti_graph NodeGraph::view() const {
 
 std::string NodeGraph::summary() const {
   const char* plural = head_.channel_count == 1 ? "" : "s";
-  if (head_.intra_gbs <= 0 && head_.inter_gbs <= 0) {
+  if (!is_searched()) {
     return fmt::format("{} channel{}, ranks in any order", head_.channel_count, plural);
   }
   std::string text = fmt::format("{}: {} channel{} × {:.4g} GB/s, {} between ranks", pattern_name(head_.pattern),
@@ -110,16 +135,29 @@ std::string NodeGraph::summary() const {
   return text;
 }
 
-std::string channel_text(const NodeGraph& graph, uint32_t channel, const System& system) {
-  const auto port = [&](uint32_t index) -> std::string {
-    for (const uint32_t node : system.nodes_of(TUTTI_NODE_NET)) {
-      if (system.nodes()[node].index == index) return system.name(node);
-    }
-    return "any port";
+std::vector<std::string> channel_lines(const NodeGraph& graph, const System& system, bool all) {
+  struct Line {
+    std::string text;
+    uint32_t channel;  ///< the first
+    uint32_t count;
   };
-  const std::string ranks = fmt::format("{}", fmt::join(graph.order(channel), " "));
-  if (graph.net_in(channel) == TUTTI_NO_NET) return ranks;
-  return fmt::format("{} → {} → {}", port(graph.net_in(channel)), ranks, port(graph.net_out(channel)));
+  std::vector<Line> lines;
+  for (uint32_t channel = 0; channel < graph.channel_count(); ++channel) {
+    std::string text = channel_text(graph, channel, system);
+    const auto equal = all ? lines.end() : std::ranges::find(lines, text, &Line::text);
+    if (equal == lines.end()) {
+      lines.push_back({std::move(text), channel, 1});
+    } else {
+      ++equal->count;
+    }
+  }
+  std::vector<std::string> texts;
+  texts.reserve(lines.size());
+  for (const Line& line : lines) {
+    const std::string times = line.count > 1 ? fmt::format("  (× {})", line.count) : std::string();
+    texts.push_back(fmt::format("channel {:>2}: {}{}", line.channel, line.text, times));
+  }
+  return texts;
 }
 
 std::string_view pattern_name(uint32_t pattern) {

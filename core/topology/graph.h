@@ -32,8 +32,13 @@ class NodeGraph {
   }
   uint32_t net_in(uint32_t channel) const { return nets_[size_t{channel} * 2]; }
   uint32_t net_out(uint32_t channel) const { return nets_[size_t{channel} * 2 + 1]; }
+  /// Whether the algorithm searched the machine: the speed of its channels is known.
+  bool is_searched() const { return head_.intra_gbs > 0 || head_.inter_gbs > 0; }
   /// The same channels for machine `node`, of the same kind: `rank_offset` is added to every rank.
   NodeGraph moved_to(uint32_t node, uint32_t rank_offset) const;
+
+  /// The same channels in a different order: `order` contains the number of each channel once.
+  NodeGraph reordered(std::span<const uint32_t> order) const;
 
   /// Borrows from this.
   tutti_graph view() const;
@@ -47,8 +52,9 @@ class NodeGraph {
 };
 
 class System;
-/// "mlx5_0 → 0 1 2 3 → mlx5_0": a channel's ranks, between the ports by which it enters and leaves the machine.
-std::string channel_text(const NodeGraph& graph, uint32_t channel, const System& system);
+/// "channel  0: mlx5_0 → 0 1 2 3 → mlx5_0  (× 2)": a channel's ranks, between the ports by which it enters and leaves
+/// the machine. A line per different channel, with the number of equal channels; or, with `all`, a line per channel.
+std::vector<std::string> channel_lines(const NodeGraph& graph, const System& system, bool all = false);
 
 /// "ring", "tree", "balanced tree", "split tree".
 std::string_view pattern_name(uint32_t pattern);

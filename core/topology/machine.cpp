@@ -45,6 +45,7 @@ Machine Machine::select(std::span<const uint32_t> order) const {
     moved[node] = selected.size();
     selected.nodes.push_back(nodes[node]);
     selected.names.push_back(names[node]);
+    selected.rails.push_back(rails[node]);
   }
   for (tutti_system_link link : links) {
     link.from = moved[link.from];

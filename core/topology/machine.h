@@ -13,6 +13,7 @@ namespace tutti::topology {
 struct Machine {
   std::vector<tutti_system_node> nodes;
   std::vector<std::string> names;
+  std::vector<int> rails;                ///< of ports; -1: unknown, or no port
   std::vector<tutti_system_link> links;  ///< by `from`, then `to`, then `type`
   std::vector<uint32_t> first_link;      ///< per node, and one more: where its links begin
 

@@ -52,11 +52,14 @@ class System {
 
   /// "GPU 3", "mlx5_0", "PCI 0000:10:00.0", "NUMA 1", "NVSwitch".
   const std::string& name(uint32_t node) const { return names_[node]; }
+  /// The rail of a port; -1: unknown, or no port.
+  int rail(uint32_t node) const { return rails_[node]; }
   tutti_system view() const;
 
  private:
   std::vector<tutti_system_node> nodes_;
   std::vector<std::string> names_;
+  std::vector<int> rails_;
   std::vector<tutti_system_link> links_;
   std::vector<tutti_system_path> paths_;
   std::vector<uint32_t> hops_;

@@ -69,10 +69,11 @@ class TreeAlgorithm : public sdk::Algorithm {
   /// if two ranks share the traffic of the network. If their paths do not permit this, a different pattern may carry
   /// more.
   Result<sdk::Graph> search(const tutti_topology& topology, uint32_t rank) override {
-    const uint32_t channels = topology.node_count > 1 ? topology.max_channels / 2 : topology.max_channels;
+    const uint32_t joined = topology.node_count > 1 && topology.max_channels > 1 ? 2 : 1;
     Result<sdk::Graph> best = Status(Code::kInternal, "no pattern");
     for (const uint32_t pattern : {TUTTI_PATTERN_BALANCED_TREE, TUTTI_PATTERN_TREE, TUTTI_PATTERN_SPLIT_TREE}) {
-      auto graph = sdk::search(topology, rank, pattern, {.max_channels = channels});
+      auto graph =
+          sdk::search(topology, rank, pattern, {.max_channels = topology.max_channels / joined, .joined = joined});
       if (!graph.ok() || !best.ok() || better(*graph, *best)) best = std::move(graph);
       if (!best.ok() || topology.node_count == 1) break;
     }

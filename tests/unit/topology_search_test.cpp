@@ -27,9 +27,9 @@ class Machine {
  public:
   Machine(const Document& document, uint32_t nodes) : Machine(build(document, nodes), nodes) {}
 
-  Result<sdk::Graph> search(uint32_t pattern, uint32_t max_channels = 32) {
+  Result<sdk::Graph> search(uint32_t pattern, uint32_t max_channels = 32, uint32_t joined = 1) {
     topology_.max_channels = max_channels;
-    return sdk::search(topology_, 0, pattern, {.max_channels = max_channels});
+    return sdk::search(topology_, 0, pattern, {.max_channels = max_channels, .joined = joined});
   }
   const System& system() const { return system_; }
   tutti_topology& topology() { return topology_; }
@@ -114,6 +114,64 @@ void expect_fits(const System& system, const NodeGraph& graph) {
     EXPECT_LE(loads->at(i), link.gbs * (1 + 1e-6) + 1e-6)
         << system.name(link.from) << " to " << system.name(link.to) << ", " << graph.summary();
   }
+}
+
+/// Calls visit(port) for all ports.
+template <class Visit>
+void for_each_port(std::vector<Pci>& devices, Visit&& visit) {
+  for (Pci& device : devices) {
+    for (Nic& adapter : device.nics) std::ranges::for_each(adapter.nets, visit);
+    for_each_port(device.children, visit);
+  }
+}
+
+/// Gives each port the limit of channels that `next` returns.
+template <class Next>
+Document limited(Document document, Next&& next) {
+  for (Cpu& cpu : document.cpus) {
+    for (Nic& adapter : cpu.nics) {
+      for (Net& port : adapter.nets) port.max_connections = next();
+    }
+    for_each_port(cpu.pci, [&](Net& port) { port.max_connections = next(); });
+  }
+  return document;
+}
+
+/// By port, in order: the larger of the number of channels that enter and the number of channels that leave.
+std::vector<uint32_t> channels_of_ports(const System& system, const sdk::Graph& graph) {
+  std::vector<uint32_t> channels;
+  for (const uint32_t node : system.nodes_of(TUTTI_NODE_NET)) {
+    const uint32_t index = system.nodes()[node].index;
+    const auto entries = std::ranges::count(graph.channels, index, &sdk::Channel::net_in);
+    const auto exits = std::ranges::count(graph.channels, index, &sdk::Channel::net_out);
+    channels.push_back(static_cast<uint32_t>(std::max(entries, exits)));
+  }
+  return channels;
+}
+
+void expect_limits(const System& system, const sdk::Graph& graph, uint32_t joined) {
+  const std::vector<uint32_t> channels = channels_of_ports(system, graph);
+  const std::vector<uint32_t> nets = system.nodes_of(TUTTI_NODE_NET);
+  for (size_t i = 0; i < nets.size(); ++i) {
+    const uint32_t limit = system.nodes()[nets[i]].max_channels;
+    if (limit == 0) continue;
+    EXPECT_LE(channels[i], std::max(1u, limit / joined)) << system.name(nets[i]);
+  }
+}
+
+TEST(Search, APortTakesAsManyChannelsAsItsLimit) {
+  const auto search = [](std::vector<int64_t> limits, uint32_t pattern, uint32_t joined) {
+    Machine machine(limited(test::hgx(4, 2), [&, i = size_t{0}]() mutable { return limits[i++]; }), 2);
+    const auto graph = machine.search(pattern, 32, joined);
+    EXPECT_TRUE(graph.ok() && !graph->fallback);
+    return channels_of_ports(machine.system(), *graph);
+  };
+  EXPECT_THAT(search({0, 0}, TUTTI_PATTERN_RING, 1), ElementsAre(2, 2));
+  EXPECT_THAT(search({2, 3}, TUTTI_PATTERN_RING, 1), ElementsAre(2, 2));
+  EXPECT_THAT(search({2, 1}, TUTTI_PATTERN_RING, 1), ElementsAre(1, 1)) << "no port has its channel twice";
+  EXPECT_THAT(search({4, 4}, TUTTI_PATTERN_TREE, 2), ElementsAre(2, 2)) << "each becomes two trees";
+  EXPECT_THAT(search({4, 3}, TUTTI_PATTERN_TREE, 2), ElementsAre(1, 1));
+  EXPECT_THAT(search({1, 1}, TUTTI_PATTERN_TREE, 2), ElementsAre(1, 1)) << "a port takes at least one";
 }
 
 TEST(Search, EightGpusOnASwitchInPciOrderThenReplayed) {
@@ -223,7 +281,8 @@ TEST(Search, PropertiesOfGeneratedMachines) {
   const char* rounds = std::getenv("TUTTI_TEST_ROUNDS");
   for (int round = 0; round < (rounds != nullptr ? std::atoi(rounds) : 300); ++round) {
     SCOPED_TRACE(round);
-    const Document document = test::random_machine(random);
+    const Document document = limited(test::random_machine(random), [&] { return static_cast<int64_t>(random() % 4); });
+    const auto joined = 1 + static_cast<uint32_t>(random() % 2);
     const auto nodes = 1 + static_cast<uint32_t>(random() % 2);
     Machine machine(document, nodes);
     const bool has_ports = !machine.system().nodes_of(TUTTI_NODE_NET).empty();
@@ -231,18 +290,19 @@ TEST(Search, PropertiesOfGeneratedMachines) {
     const uint32_t pattern = static_cast<uint32_t>(random() % TUTTI_PATTERN_COUNT);
     const auto max_channels = 1 + static_cast<uint32_t>(random() % 32);
     const auto start = std::chrono::steady_clock::now();
-    const auto graph = machine.search(pattern, max_channels);
+    const auto graph = machine.search(pattern, max_channels, joined);
     slowest = std::max(slowest, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
     ASSERT_TRUE(graph.ok()) << graph.status().to_string();
     ASSERT_LE(graph->channels.size(), max_channels);
     const NodeGraph owned = machine.owned(*graph);  // checks that every channel names every rank once
     expect_fits(machine.system(), owned);
+    expect_limits(machine.system(), *graph, joined);
     if (nodes == 1 && pattern == TUTTI_PATTERN_RING && machine.system().rank_nodes().size() > 1) {
       constexpr double kChannelGbs = 40;  // bandwidth of one channel on every chip; the limit is one channel
       EXPECT_GE(graph->total_intra_gbs(), std::min(ascending_ring_gbs(machine.system()), kChannelGbs) * 0.999);
     }
     if (round % 4 == 0) {
-      const auto again = machine.search(pattern, max_channels);
+      const auto again = machine.search(pattern, max_channels, joined);
       ASSERT_EQ(machine.owned(*again).encode(), owned.encode()) << "the same input gives the same output";
     }
     if (testing::Test::HasFailure()) break;
@@ -336,7 +396,7 @@ TEST(Search, AnOrderThatFailsGivesTheNetworkBack) {
     gpus[b]->gpu->links.push_back(test::nvlink(gpus[a]->bus, 18));
   }
   Machine machine(document, 2);
-  const sdk::detail::Machine devices(*machine.topology().system, true);
+  const sdk::detail::Machine devices(*machine.topology().system, true, 1);
   ASSERT_EQ(devices.net_count(), 1u);
   const sdk::detail::Conditions conditions{
       TUTTI_PATTERN_TREE, devices.out_of(0, 0).gbs, TUTTI_PATH_NVL, TUTTI_PATH_SYS, true, false};

@@ -2,7 +2,6 @@
 #include "tools/search/report.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
@@ -74,20 +73,7 @@ Status print_channels(const DryCommunicator& cluster, size_t index, bool all) {
   fmt::print("\n{}: {}\n", algorithm.name, graph.summary());
   fmt::print("  search {:.1f} ms; connect of {} ranks, {} channels: {:.1f} ms\n", found.search_seconds * 1e3,
              cluster.rank_count(), algorithm.channels, found.connect_seconds * 1e3);
-  std::map<std::string, std::vector<uint32_t>> repeated;
-  for (uint32_t channel = 0; channel < graph.channel_count(); ++channel) {
-    const std::string text = topology::channel_text(graph, channel, cluster.system());
-    auto& channels = repeated[text];
-    channels.push_back(channel);
-    if (all) fmt::print("  channel {:>2}: {}\n", channel, text);
-  }
-  for (uint32_t channel = 0; !all && channel < graph.channel_count(); ++channel) {
-    const std::string text = topology::channel_text(graph, channel, cluster.system());
-    const auto& channels = repeated[text];
-    if (channels.front() != channel) continue;
-    const std::string times = channels.size() > 1 ? fmt::format("  (× {})", channels.size()) : std::string();
-    fmt::print("  channel {:>2}: {}{}\n", channel, text, times);
-  }
+  for (const std::string& line : topology::channel_lines(graph, cluster.system(), all)) fmt::print("  {}\n", line);
   TUTTI_ASSIGN(const std::vector<double> loads, topology::link_loads(cluster.system(), graph));
   const std::vector<Group> groups = grouped(cluster.system(), loads);
   for (const Group& group : groups) {

@@ -114,7 +114,7 @@ Status run(const Work& work) {
   TUTTI_ASSIGN(const std::unique_ptr<DryCommunicator> cluster, communicator_of(work));
   print_cluster(work.topology, *cluster);
   for (size_t i = 0; i < cluster->algorithms().size(); ++i) {
-    if (cluster->channels()[i].searches) TUTTI_TRY(print_channels(*cluster, i, work.all_channels));
+    if (cluster->channels()[i].graph.is_searched()) TUTTI_TRY(print_channels(*cluster, i, work.all_channels));
   }
   TUTTI_TRY(print_predictions(*cluster));
   print_limits(*cluster);

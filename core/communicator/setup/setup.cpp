@@ -23,6 +23,7 @@
 #include "communicator/setup/machine.h"
 #include "communicator/setup/network.h"
 #include "communicator/setup/plan_files.h"
+#include "communicator/setup/ports.h"
 #include "communicator/state.h"
 #include "log/log.h"
 #include "plugin/loader.h"
@@ -381,26 +382,42 @@ class Setup {
 
   Status connect_algorithms() {
     const auto rank = static_cast<uint32_t>(state_.rank_);
+    TUTTI_TRY(exchange_ports());
     for (const program::AlgorithmPlugin& algorithm : communicator::algorithms_of(*state_.registry_)) {
       std::vector<std::byte> mine;
       if (is_first_of_node()) {  // one rank of each machine searches
         TUTTI_ASSIGN(const topology::NodeGraph graph, program::search(algorithm, topology_, rank));
-        log_channels(algorithm.name, graph);
         mine = graph.encode();
       }
       TUTTI_ASSIGN(const auto all, state_.bootstrap_->all_gather(mine, deadline_));
       TUTTI_TRY(connect(algorithm, all));
     }
-    plan_files_.add_to(choices_, topology_, rank == 0);
+    tutti_topology of_files = topology_;
+    of_files.max_channels = std::min(of_files.max_channels, communicator::default_port_channels(ports_));
+    plan_files_.add_to(choices_, of_files, rank == 0);
+    return {};
+  }
+
+  /// All ranks need the ports of all machines: they must connect the same channels.
+  Status exchange_ports() {
+    if (net_ == nullptr) return {};
+    std::vector<communicator::Port> mine;
+    if (is_first_of_node()) mine = communicator::ports_of(*system_, net_->devices().front().index);
+    TUTTI_ASSIGN(const auto all, state_.bootstrap_->all_gather(std::as_bytes(std::span(mine)), deadline_));
+    ports_.resize(node_count_);
+    for (size_t rank = 0; rank < all.size(); ++rank) {
+      if (all[rank].empty()) continue;
+      TUTTI_ASSIGN(ports_[nodes_[rank]], communicator::decode_ports(all[rank]));
+    }
     return {};
   }
 
   /// The channels as `tutti search` prints them.
   void log_channels(const std::string& algorithm, const topology::NodeGraph& graph) const {
+    if (!log::enabled(log::Level::kInfo)) return;
     log::info("{}: {}", algorithm, graph.summary());
-    for (uint32_t channel = 0; channel < graph.channel_count(); ++channel) {
-      log::debug("{}: channel {:>2}: {}", algorithm, channel, topology::channel_text(graph, channel, *system_));
-    }
+    if (!graph.is_searched()) return;
+    for (const std::string& line : topology::channel_lines(graph, *system_)) log::info("{}: {}", algorithm, line);
   }
 
   Status connect(const program::AlgorithmPlugin& plugin, const std::vector<std::vector<std::byte>>& found) {
@@ -409,10 +426,13 @@ class Setup {
       if (found[rank].empty()) continue;
       TUTTI_ASSIGN(graphs[nodes_[rank]], topology::NodeGraph::decode(found[rank]));
     }
+    communicator::align_rails(graphs, ports_);
+    if (is_first_of_node()) log_channels(plugin.name, graphs[nodes_[static_cast<size_t>(state_.rank_)]]);
     tutti_topology topology = topology_;
     topology.system = nullptr;  // all ranks decide equally, and only one rank of a machine has its graph
-    TUTTI_ASSIGN(program::Instance instance, program::connect(plugin, topology, graphs));
-    choices_.algorithms.emplace_back(plugin, std::move(instance));
+    TUTTI_ASSIGN(auto connected, communicator::connect_within(plugin, topology, graphs, ports_));
+    if (!connected.reduced.empty() && state_.rank_ == 0) log::info("{}: {}", plugin.name, connected.reduced);
+    choices_.algorithms.emplace_back(plugin, std::move(connected.instance));
     return {};
   }
 
@@ -465,6 +485,7 @@ class Setup {
   bool fences_ = true;
   tuner::Choices choices_;
   communicator::PlanFiles plan_files_;
+  communicator::Ports ports_;  ///< empty without a network
   std::optional<topology::Cpu> home_;
   std::vector<int> numa_of_rank_;
   std::unique_ptr<topology::System> system_;

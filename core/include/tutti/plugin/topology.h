@@ -69,8 +69,10 @@ typedef struct tutti_system_node {
   uint32_t rank; /* GPU and HOST: rank in the communicator, or TUTTI_NO_RANK */
   uint32_t chip; /* GPU: compute capability × 10 (90) or gfx number; CPU: TUTTI_CPU_*; else 0 */
   uint32_t flags;
-  uint32_t port;     /* NET: port of the adapter */
-  double latency_us; /* NET: time of a small message, one way, in µs; 0: unknown */
+  uint32_t port;         /* NET: port of the adapter */
+  double latency_us;     /* NET: time of a small message, one way, in µs; 0: unknown */
+  uint32_t max_channels; /* NET: most channels that enter the machine by this port, and most that leave; 0: no limit */
+  uint32_t reserved;
 } tutti_system_node;
 
 /* One direction of a link. */

@@ -18,7 +18,8 @@
 //   - A stage ends, or is left out, if a bound of the bandwidth permits no improvement.
 //
 // At the end, the channels share the bandwidth that their links have left in equal parts. While a channel carries more
-// than a thread block comfortably moves, the search doubles the number of channels and halves their speed.
+// than a thread block comfortably moves, the search doubles the number of channels and halves their speed. No more
+// channels enter or leave by a port than it takes (tutti_system_node.max_channels).
 //
 // The bandwidth of a channel is the bandwidth of each of its hops, in the direction from the first rank to the last
 // rank (and, in a ring, to the next machine). A tree that uses both directions at once shares this bandwidth between
@@ -40,6 +41,8 @@ struct SearchOptions {
   /// The result depends on the number of steps, never on time.
   uint64_t budget = 120'000;
   uint64_t patience = 3'000;
+  /// The channels over all machines that connect makes of each found channel. The limits of ports count these.
+  uint32_t joined = 1;
 };
 
 namespace detail {
@@ -311,7 +314,7 @@ class Search {
   /// comfortably moves.
   Graph doubled(Graph graph) const {
     const double comfortable = machine_.comfortable() * (1 + 1e-9);
-    while (graph.channels.size() * 2 <= options_.max_channels &&
+    while (graph.channels.size() * 2 <= options_.max_channels && ports_take(graph.channels, 2) &&
            (machine_.device_count() > 1 ? graph.intra_gbs : graph.inter_gbs) > comfortable) {
       const std::vector<Channel> once = graph.channels;
       graph.channels.insert(graph.channels.end(), once.begin(), once.end());
@@ -319,6 +322,19 @@ class Search {
       graph.inter_gbs /= 2;
     }
     return graph;
+  }
+
+  /// Whether no port has too many channels if each channel stands there several times.
+  bool ports_take(const std::vector<Channel>& channels, uint32_t times) const {
+    for (uint32_t net = 0; net < machine_.net_count(); ++net) {
+      const uint32_t index = machine_.net(net).index;
+      const auto entries = std::count_if(channels.begin(), channels.end(),
+                                         [&](const Channel& channel) { return channel.net_in == index; });
+      const auto exits = std::count_if(channels.begin(), channels.end(),
+                                       [&](const Channel& channel) { return channel.net_out == index; });
+      if (std::max(entries, exits) * times > machine_.max_channels(net)) return false;
+    }
+    return true;
   }
 
   const Machine& machine_;
@@ -338,7 +354,7 @@ inline Result<Graph> search(const tutti_topology& topology, uint32_t rank, uint3
     graph.pattern = pattern;
     return graph;
   }
-  const detail::Machine machine(*topology.system, topology.node_count > 1);
+  const detail::Machine machine(*topology.system, topology.node_count > 1, std::max(1u, options.joined));
   std::vector<uint32_t> ranks;
   for (uint32_t device = 0; device < machine.device_count(); ++device) ranks.push_back(machine.device(device).rank);
   std::sort(ranks.begin(), ranks.end());
@@ -349,7 +365,7 @@ inline Result<Graph> search(const tutti_topology& topology, uint32_t rank, uint3
                                               " of machine " + std::to_string(topology.node_of_rank[rank]));
   }
   SearchOptions limits = options;
-  limits.max_channels = std::max(1u, options.max_channels);
+  limits.max_channels = std::max(1u, std::min(options.max_channels, machine.max_channels()));
   return detail::Search(machine, pattern, limits).run();
 }
 

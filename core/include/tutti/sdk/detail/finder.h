@@ -43,6 +43,7 @@ class Finder {
         used_(machine.device_count()),
         entries_(machine.device_count()),
         net_uses_(machine.net_count()),
+        net_exits_(machine.net_count()),
         candidates_(size_t{goal} * machine.device_count()) {}
 
   std::vector<Route> run() {
@@ -86,6 +87,7 @@ class Finder {
 
   /// A channel that comes in by `net`, at the device closest to it that takes it.
   void enter(uint32_t net) {
+    if (net_uses_[net] == machine_.max_channels(net)) return;
     route_.net_in = net;
     for (const uint32_t device : devices_close_to(net)) {
       const tutti_system_path& path = machine_.into(net, device);
@@ -195,9 +197,12 @@ class Finder {
     }
     for (const uint32_t net : exits(last)) {
       const tutti_system_path& path = machine_.out_of(last, net);
-      if (path.type > conditions_.inter_type || !ledger_.take(path, conditions_.gbs)) continue;
+      if (net_exits_[net] == machine_.max_channels(net) || path.type > conditions_.inter_type) continue;
+      if (!ledger_.take(path, conditions_.gbs)) continue;
       route_.net_out = net;
+      ++net_exits_[net];
       commit();
+      --net_exits_[net];
       ledger_.give(path, conditions_.gbs);
       if (stopped()) return;
     }
@@ -275,6 +280,7 @@ class Finder {
   std::vector<bool> used_;                          // devices on the current route
   std::vector<uint32_t> entries_;                   // channels that enter by each device
   std::vector<uint32_t> net_uses_;                  // channels that enter by each port
+  std::vector<uint32_t> net_exits_;                 // channels of a ring that leave by each port
   std::vector<std::vector<Candidate>> candidates_;  // by route and place on it
   const std::vector<uint32_t>* forced_ = nullptr;
   Route route_;

@@ -14,7 +14,8 @@ namespace tutti::sdk::detail {
 /// Devices (nodes that carry a rank) and ports are numbered from 0, in the order of the system graph.
 class Machine {
  public:
-  Machine(const tutti_system& system, bool with_network) : system_(system) {
+  /// `joined`: channels over all machines that each channel of this machine becomes.
+  Machine(const tutti_system& system, bool with_network, uint32_t joined) : system_(system), joined_(joined) {
     for (uint32_t node = 0; node < system.node_count; ++node) {
       if (system.nodes[node].rank != TUTTI_NO_RANK) devices_.push_back(node);
       if (with_network && system.nodes[node].type == TUTTI_NODE_NET) nets_.push_back(node);
@@ -26,6 +27,18 @@ class Machine {
   uint32_t net_count() const { return static_cast<uint32_t>(nets_.size()); }
   const tutti_system_node& device(uint32_t device) const { return system_.nodes[devices_[device]]; }
   const tutti_system_node& net(uint32_t net) const { return system_.nodes[nets_[net]]; }
+
+  /// Most channels of this machine that enter, and most that leave by a port. At least 1.
+  uint32_t max_channels(uint32_t net) const {
+    const uint32_t limit = this->net(net).max_channels;
+    return limit == 0 ? UINT32_MAX : std::max(1u, limit / joined_);
+  }
+  /// The same for all ports together; no limit without a port.
+  uint32_t max_channels() const {
+    uint64_t sum = net_count() == 0 ? UINT32_MAX : 0;
+    for (uint32_t net = 0; net < net_count(); ++net) sum += max_channels(net);
+    return static_cast<uint32_t>(std::min<uint64_t>(sum, UINT32_MAX));
+  }
 
   const tutti_system_path& between(uint32_t from, uint32_t to) const { return path(devices_[from], devices_[to]); }
   const tutti_system_path& into(uint32_t net, uint32_t device) const { return path(nets_[net], devices_[device]); }
@@ -65,6 +78,7 @@ class Machine {
   }
 
   const tutti_system& system_;
+  const uint32_t joined_;
   std::vector<uint32_t> devices_;
   std::vector<uint32_t> nets_;
 };

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "communicator/setup/ports.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "plugin/loader.h"
+
+namespace tutti::communicator {
+namespace {
+
+/// Channels that enter and that leave a machine.
+struct Use {
+  uint32_t enter = 0;
+  uint32_t leave = 0;
+};
+
+/// Counts the channels of an algorithm by port, channel by channel.
+class PortCount {
+ public:
+  PortCount(const program::AlgorithmPlugin& algorithm, void* instance, const tutti_topology& topology,
+            const Ports& ports)
+      : algorithm_(algorithm), instance_(instance), ports_(ports), ranks_(ports.size()), uses_(ports.size()) {
+    for (uint32_t rank = 0; rank < topology.rank_count; ++rank) ranks_[topology.node_of_rank[rank]].push_back(rank);
+    for (size_t machine = 0; machine < ports.size(); ++machine) uses_[machine].resize(ports[machine].size());
+  }
+
+  /// Adds a channel. Returns the name of a port that does not take it; empty: all ports do.
+  Result<std::string> add(uint32_t channel) {
+    for (uint32_t machine = 0; machine < ports_.size(); ++machine) {
+      std::vector<Use> use(ports_[machine].size());
+      if (use.empty()) continue;
+      TUTTI_TRY(mark(channel, machine, use));
+      for (size_t i = 0; i < use.size(); ++i) {
+        Use& sum = uses_[machine][i];
+        sum = {sum.enter + use[i].enter, sum.leave + use[i].leave};
+        const Port& port = ports_[machine][i];
+        if (port.channels > 0 && std::max(sum.enter, sum.leave) > port.channels) {
+          return fmt::format("port {} of machine {} takes {}", port.name.data(), machine, port.channels);
+        }
+      }
+    }
+    return std::string();
+  }
+
+ private:
+  /// Sets the uses of the ports of a machine to 1 where any of its ranks sends or receives on the channel.
+  Status mark(uint32_t channel, uint32_t machine, std::vector<Use>& use) const {
+    const std::vector<uint32_t>& peers = ranks_[(machine + 1) % ranks_.size()];
+    for (size_t i = 0; i < ranks_[machine].size(); ++i) {
+      tutti_channel_nets nets{TUTTI_NO_NET, TUTTI_NO_NET};
+      const uint32_t rank = ranks_[machine][i];
+      plugin::take_failure_text();  // discards the text of an earlier call
+      const int32_t code = algorithm_.ops->nets(instance_, channel, rank, peers[i % peers.size()], &nets);
+      if (code != TUTTI_OK) {
+        return {code == TUTTI_AGAIN ? Code::kInternal : static_cast<Code>(code),
+                fmt::format("algorithm '{}' names no network devices for channel {} of rank {}: {}", algorithm_.name,
+                            channel, rank, plugin::take_reason())};
+      }
+      for (size_t port = 0; port < use.size(); ++port) {
+        if (is(ports_[machine][port], nets.receive)) use[port].enter = 1;
+        if (is(ports_[machine][port], nets.send)) use[port].leave = 1;
+      }
+    }
+    return {};
+  }
+
+  static bool is(const Port& port, uint32_t device) {
+    return device == TUTTI_NO_NET ? port.is_default != 0 : port.device == device;
+  }
+
+  const program::AlgorithmPlugin& algorithm_;
+  void* instance_;
+  const Ports& ports_;
+  std::vector<std::vector<uint32_t>> ranks_;  ///< by machine
+  std::vector<std::vector<Use>> uses_;        ///< by machine and port
+};
+
+bool has_limits(const Ports& ports) {
+  return std::ranges::any_of(ports, [](const std::vector<Port>& of_machine) {
+    return std::ranges::any_of(of_machine, [](const Port& port) { return port.channels > 0; });
+  });
+}
+
+int32_t rail_of(const std::vector<Port>& ports, uint32_t device) {
+  const auto port = std::ranges::find(ports, device, &Port::device);
+  return port == ports.end() ? -1 : port->rail;
+}
+
+/// The rail of each channel; empty: the rail of a channel is unknown.
+std::vector<int32_t> rails_of(const topology::NodeGraph& graph, const std::vector<Port>& ports) {
+  std::vector<int32_t> rails;
+  for (uint32_t channel = 0; channel < graph.channel_count(); ++channel) {
+    rails.push_back(rail_of(ports, graph.net_in(channel)));
+    if (rails.back() < 0) return {};
+  }
+  return rails;
+}
+
+/// An order of the channels with rails `own`, in which the first channels have the rails `wanted` where they can. The
+/// remaining channels fill the gaps and the end, in their order.
+std::vector<uint32_t> matched(const std::vector<int32_t>& own, const std::vector<int32_t>& wanted) {
+  constexpr uint32_t kOpen = UINT32_MAX;
+  std::vector<bool> taken(own.size());
+  const auto take = [&](auto&& fits) {
+    for (uint32_t channel = 0; channel < own.size(); ++channel) {
+      if (taken[channel] || !fits(channel)) continue;
+      taken[channel] = true;
+      return channel;
+    }
+    return kOpen;
+  };
+  std::vector<uint32_t> order(own.size(), kOpen);
+  for (size_t i = 0; i < std::min(own.size(), wanted.size()); ++i) {
+    order[i] = take([&](uint32_t channel) { return own[channel] == wanted[i]; });
+  }
+  for (uint32_t& channel : order) {
+    if (channel == kOpen) channel = take([](uint32_t) { return true; });
+  }
+  return order;
+}
+
+}  // namespace
+
+std::vector<Port> ports_of(const topology::System& system, uint32_t default_device) {
+  std::vector<Port> ports;
+  for (const uint32_t node : system.nodes_of(TUTTI_NODE_NET)) {
+    const tutti_system_node& net = system.nodes()[node];
+    Port port{net.index, net.max_channels, system.rail(node), net.index == default_device ? 1u : 0u, {}};
+    const std::string& name = system.name(node);
+    std::copy_n(name.begin(), std::min(name.size(), port.name.size() - 1), port.name.begin());
+    ports.push_back(port);
+  }
+  return ports;
+}
+
+uint32_t fastest_port(const topology::System& system) {
+  uint32_t fastest = TUTTI_NO_NET;
+  double gbs = 0;
+  for (const tutti_system_link& link : system.links()) {
+    const tutti_system_node& to = system.nodes()[link.to];
+    if (link.type != TUTTI_WIRE_NET || to.type != TUTTI_NODE_NET) continue;
+    if (link.gbs < gbs || (link.gbs == gbs && to.index > fastest)) continue;
+    fastest = to.index;
+    gbs = link.gbs;
+  }
+  return fastest;
+}
+
+Result<std::vector<Port>> decode_ports(std::span<const std::byte> bytes) {
+  if (bytes.size() % sizeof(Port) != 0) {
+    return Status(Code::kInternal, fmt::format("{} bytes are not the ports of a machine", bytes.size()));
+  }
+  std::vector<Port> ports(bytes.size() / sizeof(Port));
+  if (!bytes.empty()) std::memcpy(ports.data(), bytes.data(), bytes.size());
+  for (Port& port : ports) port.name.back() = 0;
+  return ports;
+}
+
+uint32_t default_port_channels(const Ports& ports) {
+  uint32_t channels = UINT32_MAX;
+  for (const std::vector<Port>& of_machine : ports) {
+    for (const Port& port : of_machine) {
+      if (port.is_default != 0 && port.channels > 0) channels = std::min(channels, port.channels);
+    }
+  }
+  return channels;
+}
+
+void align_rails(std::vector<topology::NodeGraph>& graphs, const Ports& ports) {
+  const auto crosses = [](const topology::NodeGraph& graph) { return graph.view().cross_nic != 0; };
+  if (graphs.size() != ports.size() || std::ranges::any_of(graphs, crosses)) return;
+  const auto fewest = std::ranges::min_element(graphs, {}, &topology::NodeGraph::channel_count);
+  const std::vector<int32_t> wanted = rails_of(*fewest, ports[static_cast<size_t>(fewest - graphs.begin())]);
+  for (size_t machine = 0; machine < graphs.size(); ++machine) {
+    const std::vector<int32_t> own = rails_of(graphs[machine], ports[machine]);
+    if (!own.empty()) graphs[machine] = graphs[machine].reordered(matched(own, wanted));
+  }
+}
+
+Result<Connected> connect_within(const program::AlgorithmPlugin& algorithm, const tutti_topology& topology,
+                                 std::span<const topology::NodeGraph> graphs, const Ports& ports) {
+  TUTTI_ASSIGN(program::Instance instance, program::connect(algorithm, topology, graphs));
+  Connected made{std::move(instance), {}};
+  if (!has_limits(ports)) return made;
+  const uint32_t wanted = algorithm.ops->channel_count(made.instance.get());
+  tutti_topology within = topology;
+  for (uint32_t count = wanted;;) {
+    PortCount uses(algorithm, made.instance.get(), topology, ports);
+    std::string full;
+    uint32_t fit = 0;
+    while (fit < count) {
+      TUTTI_ASSIGN(full, uses.add(fit));
+      if (!full.empty()) break;
+      ++fit;
+    }
+    if (full.empty()) return made;
+    within.max_channels = fit;  // at least 1, as each limit is
+    within.min_channels = std::min(within.min_channels, fit);
+    TUTTI_ASSIGN(made.instance, program::connect(algorithm, within, graphs));
+    count = algorithm.ops->channel_count(made.instance.get());
+    if (count > fit) {
+      return Status(Code::kInternal, fmt::format("algorithm '{}' makes {} channels, although the topology allows {}",
+                                                 algorithm.name, count, fit));
+    }
+    made.reduced = fmt::format("{} channel{} instead of {}: {} (maxconn)", count, count == 1 ? "" : "s", wanted, full);
+  }
+}
+
+}  // namespace tutti::communicator

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ports of machines: their limits of channels (maxconn of a topology), which a job and a dry run obey, and their
+// rails.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "program/channels.h"
+#include "topology/system.h"
+
+namespace tutti::communicator {
+
+/// A port of a machine; plain data.
+struct Port {
+  uint32_t device = 0;          ///< of the network plugin
+  uint32_t channels = 0;        ///< most channels that enter the machine by it, and most that leave; 0: no limit
+  int32_t rail = -1;            ///< -1: unknown
+  uint32_t is_default = 0;      ///< 1: channels that name no port use it
+  std::array<char, 36> name{};  ///< ends with a zero
+};
+
+/// By machine.
+using Ports = std::vector<std::vector<Port>>;
+
+/// The ports of a machine. `default_device`: the port of channels that name none.
+std::vector<Port> ports_of(const topology::System& system, uint32_t default_device);
+/// The port with the largest bandwidth, of several the first; TUTTI_NO_NET if there is none.
+uint32_t fastest_port(const topology::System& system);
+
+/// kInternal if the bytes are not a list of ports.
+Result<std::vector<Port>> decode_ports(std::span<const std::byte> bytes);
+
+/// The most channels that name no port, over all machines; UINT32_MAX: no limit.
+uint32_t default_port_channels(const Ports& ports);
+
+/// Orders the channels of each machine so that a channel over all machines stays on one rail where it can. The machine
+/// with the fewest channels gives the rails of the channels. A machine keeps its order if the rail of one of its ports
+/// is unknown. No order changes if a channel may leave a machine by a different port than it enters.
+void align_rails(std::vector<topology::NodeGraph>& graphs, const Ports& ports);
+
+struct Connected {
+  program::Instance instance;
+  std::string reduced;  ///< "2 channels instead of 4: ..."; empty: the limits change nothing
+};
+
+/// Connects the machines with as many channels as all ports take. The ports of a channel are those that the algorithm
+/// names between a rank and its counterpart on the next machine. Errors: those of program::connect and of the
+/// algorithm; kInternal if the algorithm makes more channels than topology.max_channels.
+Result<Connected> connect_within(const program::AlgorithmPlugin& algorithm, const tutti_topology& topology,
+                                 std::span<const topology::NodeGraph> graphs, const Ports& ports);
+
+}  // namespace tutti::communicator

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ports that take a limited number of channels: algorithms get as many channels as all ports take.
+#include "communicator/setup/ports.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "unit/plan_support.h"
+#include "unit/topology_machines.h"
+
+namespace tutti::communicator {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+Port port(uint32_t device, uint32_t channels, bool is_default = false) {
+  Port made{device, channels, -1, is_default ? 1u : 0u, {}};
+  const std::string name = "rail" + std::to_string(device);
+  std::copy(name.begin(), name.end(), made.name.begin());
+  return made;
+}
+
+/// Two machines of two ranks. The search of each found two channels, by the ports 0 and 1.
+class PortsTest : public testing::Test {
+ protected:
+  PortsTest() {
+    topology_.min_channels = topology_.max_channels = 4;
+    find({0, 1});
+  }
+
+  /// Both machines find a channel that enters by each of these ports, and leaves by the port of the same place in
+  /// `exits`.
+  void find(const std::vector<uint32_t>& ports) { find(ports, ports); }
+  void find(const std::vector<uint32_t>& ports, const std::vector<uint32_t>& exits) {
+    graphs_.clear();
+    for (uint32_t node = 0; node < 2; ++node) {
+      std::vector<uint32_t> orders, nets;
+      for (size_t channel = 0; channel < ports.size(); ++channel) {
+        orders.insert(orders.end(), {2 * node, 2 * node + 1});
+        nets.insert(nets.end(), {ports[channel], exits[channel]});
+      }
+      tutti_graph graph{};
+      graph.rank_count = 2;
+      graph.channel_count = static_cast<uint32_t>(ports.size());
+      graph.orders = orders.data();
+      graph.nets = nets.data();
+      auto copy = topology::NodeGraph::copy(graph, topology_, node);
+      if (!copy.ok()) throw std::runtime_error(copy.status().to_string());
+      graphs_.push_back(*std::move(copy));
+    }
+  }
+
+  Result<Connected> connect(const std::string& name, const Ports& limits) {
+    return connect_within({name, &algorithm(name).ops(), algorithm(name).self()}, topology_, graphs_, limits);
+  }
+
+  uint32_t channels(const std::string& name, const Ports& limits) {
+    const auto made = connect(name, limits);
+    EXPECT_TRUE(made.ok()) << made.status().to_string();
+    if (!made.ok()) return 0;
+    reduced_ = made->reduced;
+    return algorithm(name).ops().channel_count(made->instance.get());
+  }
+
+  test::Algorithm& algorithm(const std::string& name) {
+    return name == "ring" ? ring_ : name == "tree" ? tree_ : direct_;
+  }
+
+  const test::NodeOfRank node_of_rank_ = test::split(4, 2);
+  tutti_topology topology_ = test::topology_of(node_of_rank_);
+  std::vector<topology::NodeGraph> graphs_;
+  test::Algorithm ring_{"ring"}, tree_{"tree"}, direct_{"direct"};
+  std::string reduced_;
+};
+
+TEST_F(PortsTest, ChannelsRepeatUntilAPortIsFull) {
+  EXPECT_EQ(channels("ring", {}), 4u);
+  EXPECT_EQ(channels("ring", {{}, {port(0, 2)}}), 4u);
+  EXPECT_EQ(reduced_, "");
+  EXPECT_EQ(channels("ring", {{}, {port(0, 1)}}), 2u) << "channel 2 enters by port 0, as channel 0";
+  EXPECT_EQ(reduced_, "2 channels instead of 4: port rail0 of machine 1 takes 1 (maxconn)");
+  EXPECT_EQ(channels("ring", {{port(0, 2), port(1, 1)}, {port(1, 7)}}), 3u);
+  EXPECT_EQ(reduced_, "3 channels instead of 4: port rail1 of machine 0 takes 1 (maxconn)");
+}
+
+TEST_F(PortsTest, EntriesAndExitsCountSeparately) {
+  find({0, 0}, {1, 2});
+  EXPECT_EQ(channels("ring", {{port(0, 2)}, {}}), 2u) << "of the first machine, all enter by port 0";
+  EXPECT_EQ(channels("ring", {{}, {port(2, 1)}}), 3u) << "each second leaves by port 2";
+  find({0, 1}, {1, 0});
+  EXPECT_EQ(channels("ring", {{port(0, 2)}, {}}), 4u);
+}
+
+TEST_F(PortsTest, TwoTreesCountTwice) {
+  EXPECT_EQ(channels("tree", {{port(0, 2)}, {port(0, 2)}}), 4u);
+  EXPECT_EQ(channels("tree", {{port(0, 1)}, {}}), 1u);
+}
+
+TEST_F(PortsTest, ChannelsThatNameNoPortUseTheDefault) {
+  find(std::vector<uint32_t>(4, TUTTI_NO_NET));
+  EXPECT_EQ(channels("direct", {{port(1, 1)}, {}}), 4u);
+  EXPECT_EQ(channels("direct", {{port(1, 3, true)}, {}}), 3u);
+  EXPECT_EQ(default_port_channels({{port(0, 1), port(1, 3, true)}, {}}), 3u);
+  EXPECT_EQ(default_port_channels({{port(0, 1)}, {}}), UINT32_MAX);
+}
+
+TEST_F(PortsTest, AnAlgorithmThatMakesMoreThanItMayIsNamed) {
+  tutti_algorithm_ops ops = ring_.ops();
+  ops.channel_count = [](void*) -> uint32_t { return 4; };
+  const auto made = connect_within({"ring", &ops, ring_.self()}, topology_, graphs_, {{port(0, 1)}, {}});
+  ASSERT_FALSE(made.ok());
+  EXPECT_EQ(made.status().code(), Code::kInternal);
+  EXPECT_THAT(made.status().text(), HasSubstr("algorithm 'ring' makes 4 channels, although the topology allows 2"));
+}
+
+TEST(Ports, ComeFromTheTopologyAndArrive) {
+  topology::Document document = topology::test::pcie(1, 2);
+  topology::Net* ports[2];
+  for (size_t i = 0; i < 2; ++i) ports[i] = &document.cpus[i].pci[0].children[1].nics[0].nets[0];
+  ports[1]->max_connections = 5;
+  ports[1]->rail = 7;
+  ports[1]->mbps = 2 * ports[0]->mbps;
+  const auto system = topology::System::build(document, {});
+  ASSERT_TRUE(system.ok()) << system.status().to_string();
+  const auto fast = static_cast<uint32_t>(ports[1]->dev);
+  EXPECT_EQ(fastest_port(*system), fast);
+  const std::vector<Port> limited = ports_of(*system, fast);
+  const auto arrived = decode_ports(std::as_bytes(std::span(limited)));
+  ASSERT_TRUE(arrived.ok());
+  ASSERT_EQ(arrived->size(), 2u);
+  const Port& first = arrived->at(0);
+  const Port& second = arrived->at(1);
+  EXPECT_EQ(second.device, fast);
+  EXPECT_EQ(first.channels, 0u);
+  EXPECT_EQ(second.channels, 5u);
+  EXPECT_EQ(first.rail, -1);
+  EXPECT_EQ(second.rail, 7);
+  EXPECT_EQ(first.is_default, 0u);
+  EXPECT_EQ(second.is_default, 1u);
+  EXPECT_EQ(std::string(second.name.data()), ports[1]->name);
+  EXPECT_FALSE(decode_ports(std::as_bytes(std::span(limited)).first(3)).ok());
+}
+
+/// Ports 0, 1, ... of a machine, on these rails.
+std::vector<Port> on_rails(const std::vector<int32_t>& rails) {
+  std::vector<Port> ports;
+  for (const int32_t rail : rails) ports.push_back({static_cast<uint32_t>(ports.size()), 0, rail, 0, {}});
+  return ports;
+}
+
+/// A machine of two ranks, whose order tells the channels apart. Channel c enters by ports[c], and leaves by it.
+topology::NodeGraph machine(uint32_t node, const std::vector<uint32_t>& ports, bool crosses = false) {
+  const test::NodeOfRank node_of_rank = test::split(6, 3);
+  std::vector<uint32_t> orders, nets;
+  for (const uint32_t port : ports) {
+    const uint32_t turned = orders.size() / 2 % 2;
+    orders.insert(orders.end(), {2 * node + turned, 2 * node + 1 - turned});
+    nets.insert(nets.end(), {port, port});
+  }
+  tutti_graph graph{};
+  graph.rank_count = 2;
+  graph.channel_count = static_cast<uint32_t>(ports.size());
+  graph.cross_nic = crosses ? 1 : 0;
+  graph.orders = orders.data();
+  graph.nets = nets.data();
+  return *topology::NodeGraph::copy(graph, test::topology_of(node_of_rank), node);
+}
+
+std::vector<uint32_t> entries(const topology::NodeGraph& graph) {
+  std::vector<uint32_t> ports;
+  for (uint32_t channel = 0; channel < graph.channel_count(); ++channel) ports.push_back(graph.net_in(channel));
+  return ports;
+}
+
+TEST(Rails, AChannelStaysOnItsRail) {
+  std::vector<topology::NodeGraph> graphs = {machine(0, {0, 1, 0}), machine(1, {0, 1}), machine(2, {0, 0, 1, 1})};
+  align_rails(graphs, {on_rails({4, 5}), on_rails({5, 4}), on_rails({4, 5})});
+  EXPECT_THAT(entries(graphs[1]), ElementsAre(0, 1)) << "it has the fewest channels, on the rails 5 and 4";
+  EXPECT_THAT(entries(graphs[0]), ElementsAre(1, 0, 0));
+  EXPECT_THAT(entries(graphs[2]), ElementsAre(1, 0, 0, 1));
+  EXPECT_THAT(graphs[0].order(0), ElementsAre(1, 0)) << "the ranks move with their channel";
+  EXPECT_THAT(graphs[0].order(1), ElementsAre(0, 1));
+  EXPECT_EQ(graphs[2].net_out(0), 1u);
+}
+
+TEST(Rails, ChannelsWithoutAMatchFillTheGaps) {
+  std::vector<topology::NodeGraph> graphs = {machine(0, {0, 1}), machine(1, {0, 1})};
+  align_rails(graphs, {on_rails({1, 2}), on_rails({3, 1})});
+  EXPECT_THAT(entries(graphs[1]), ElementsAre(1, 0));
+}
+
+TEST(Rails, AnOrderIsKeptWhereRailsAreUnknownOrCrossed) {
+  const auto kept = [](std::vector<int32_t> first, std::vector<int32_t> second, bool crosses) {
+    std::vector<topology::NodeGraph> graphs = {machine(0, {0, 1}), machine(1, {0, 1}, crosses)};
+    align_rails(graphs, {on_rails(first), on_rails(second)});
+    return graphs[1].encode() == machine(1, {0, 1}, crosses).encode();
+  };
+  EXPECT_FALSE(kept({4, 5}, {5, 4}, false));
+  EXPECT_TRUE(kept({4, 5}, {5, -1}, false));
+  EXPECT_TRUE(kept({4, -1}, {5, 4}, false));
+  EXPECT_TRUE(kept({4, 5}, {5, 4}, true));
+}
+
+}  // namespace
+}  // namespace tutti::communicator
