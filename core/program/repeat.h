@@ -10,6 +10,9 @@ namespace tutti::program {
 /// Fails (kUnsupported) if the steps then name more different peers than a plan can.
 Result<Plan> unroll(Plan plan);
 
+/// The same for the first `count` steps of the written-out plan, or for all if it has fewer.
+Result<Plan> unroll_first(const Plan& plan, uint64_t count);
+
 /// Number of steps that a loop of the plan runs.
 uint64_t unrolled_steps(const Plan& plan);
 
