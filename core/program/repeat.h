@@ -1,5 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans with repeats: their size, and the same plans without repeats.
+// Plans with repeats: their size, and the pass `unroll`, which writes the repeats out.
+//
+// Finds    the numbers of each step in each round: its own, with the growth of the step added, modulo the number of
+//          ranks or of chunks.
+// Assumes  a valid plan (program/plan.h).
+// Changes  the form: the result has one step for each step of each round, and no repeat. It sends and receives the
+// same.
 #pragma once
 
 #include "program/plan.h"

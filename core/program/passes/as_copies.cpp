@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 
+#include "program/passes/alias.h"
 #include "tutti/plugin/cuda.h"
 
 namespace tutti::program {
@@ -87,9 +88,8 @@ class Reader {
 
 /// The block of the output that block `input` of the input shares memory with, in place; nothing: none.
 std::optional<uint32_t> shared_block(const Plan& plan, uint32_t input) {
-  if (plan.input_blocks == plan.output_blocks) return input;
-  if (plan.output_blocks > 1) return plan.rank;
-  return input == plan.rank ? std::optional<uint32_t>(0) : std::nullopt;
+  const uint32_t place = place_of(plan, true, TUTTI_BUFFER_INPUT, input);  // a block is one chunk
+  return place < plan.output_chunks() ? std::optional(place) : std::nullopt;
 }
 
 /// In place: no peer may write data that this rank still has to send.
