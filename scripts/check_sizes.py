@@ -2,10 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks the size budgets: 600 lines a file, 80 a function (120 a kernel), 120 columns a line.
 
-Functions are found by universal-ctags; without it they are not checked, and the check says so.
+Functions are found by universal-ctags; without it they are not checked, and the check says so. With --figures, prints
+how long files and functions are instead, as a table: of each part of core/, and of each other folder.
 """
 
+import collections
 import json
+import math
 import re
 import shutil
 import subprocess
@@ -58,7 +61,51 @@ def problems(paths):
     return sorted(problem.removeprefix(f"{ROOT}/") for problem in found)
 
 
+def percentile(sorted_numbers, percent):
+    """The smallest of the numbers that at least this share of them does not exceed."""
+    return sorted_numbers[max(math.ceil(len(sorted_numbers) * percent / 100) - 1, 0)]
+
+
+def spread(numbers):
+    """"p50 / p95 / max"."""
+    numbers = sorted(numbers)
+    return " / ".join(str(percentile(numbers, percent)) for percent in (50, 95, 100)) if numbers else "-"
+
+
+def folder_of(path):
+    """core/program for a part of the core, else the first folder."""
+    parts = path.relative_to(ROOT).parts
+    return "/".join(parts[:2]) if parts[0] == "core" and len(parts) > 2 else parts[0]
+
+
+def figures():
+    """Prints the table, in Markdown. The product is all but tests, benchmarks and scripts."""
+    if not shutil.which("ctags"):
+        sys.exit("check_sizes.py: --figures needs universal-ctags (./dev setup --all)")
+    paths = [path for path in files(CODE | {".py"}) if len(path.relative_to(ROOT).parts) > 1]
+    lines = {str(path): len(path.read_text(encoding="utf-8").splitlines()) for path in paths}
+    lengths = collections.defaultdict(list)
+    for path, _, first, last in functions(lines):
+        lengths[path].append(last - first + 1)
+    groups = collections.defaultdict(list)
+    for path in paths:
+        folder = folder_of(path)
+        groups[folder].append(str(path))
+        groups["all" if folder in ("tests", "bench", "scripts") else "product"].append(str(path))
+    groups["all"] += groups["product"]
+    print("| folder | sources | lines | lines of a file | functions | lines of a function |")
+    print("|---|---:|---:|---:|---:|---:|")
+    for folder in sorted(groups, key=lambda name: (name in ("product", "all"), name == "all", name)):
+        of_files = [lines[path] for path in groups[folder]]
+        of_functions = [length for path in groups[folder] for length in lengths[path]]
+        print(f"| {folder} | {len(of_files)} | {sum(of_files):,} | {spread(of_files)} | {len(of_functions):,} | "
+              f"{spread(of_functions)} |")
+
+
 def self_test():
+    assert spread(range(1, 101)) == "50 / 95 / 100" and spread([7]) == "7 / 7 / 7"
+    assert folder_of(ROOT / "core/program/plan.h") == "core/program"
+    assert folder_of(ROOT / "core/CMakeLists.txt") == "core"
     long_function = "{head} {{\n" + "  step();\n" * 90 + "}}\n"
     cases = {"good.cpp": ("void f() {\n}\n", 0), "columns.cpp": ("// " + "x" * 118 + "\n", 1),
              "lines.cpp": ("//\n" * 601, 1), "function.cpp": (long_function.format(head="void f()"), 1),
@@ -74,5 +121,7 @@ def self_test():
 if __name__ == "__main__":
     if "--self-test" in sys.argv:
         self_test()
+    elif "--figures" in sys.argv:
+        figures()
     else:
         sys.exit(report(problems(files(CODE | {".py", ".cmake", ".sh"})), "sizes"))

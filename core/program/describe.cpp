@@ -20,21 +20,13 @@ std::string_view word_of(uint8_t buffer) {
   return buffer == TUTTI_BUFFER_SCRATCH ? "scratch" : "output";
 }
 
-/// "input[2]", "input[2-5]" for neighbours, "input[2,6,10,14]" for a few other chunks, "input[0,4...28]" for many. In a
-/// repeat, "input[2 - k]" and "input[2-5] - k".
+/// "input[2]" and lists as chunks_text() writes them. In a repeat, "input[2 - k]" and "input[2-5] - k".
 std::string buffer_name(const Plan& plan, uint8_t buffer, uint32_t first, uint32_t stride, uint32_t count,
                         uint32_t growth) {
-  constexpr uint32_t kFew = 4;
-  const auto at = [&](uint32_t i) { return plan.chunk_at(buffer, first, stride, i); };
   const std::string number = affine_text(first, growth, plan.chunks_of(buffer));
   if (count == 1) return fmt::format("{}[{}]", word_of(buffer), number);
   const std::string grows = number.substr(fmt::format("{}", first).size());
-  const uint32_t last = at(count - 1);
-  if (stride == 1 && last > first) return fmt::format("{}[{}-{}]{}", word_of(buffer), first, last, grows);
-  std::vector<uint32_t> few;
-  for (uint32_t i = 0; i < std::min(count, kFew); ++i) few.push_back(at(i));
-  if (count <= kFew) return fmt::format("{}[{}]{}", word_of(buffer), fmt::join(few, ","), grows);
-  return fmt::format("{}[{},{}...{}]{}", word_of(buffer), few[0], few[1], last, grows);
+  return fmt::format("{}[{}]{}", word_of(buffer), chunks_text(plan, buffer, first, stride, count), grows);
 }
 
 std::string source_name(const Plan& plan, const tutti_plan_step& step, uint32_t first, uint32_t growth) {
@@ -87,6 +79,20 @@ std::string targets_text(const Plan& plan, const tutti_plan_step& step) {
   return joined(parts, ", ");
 }
 
+}  // namespace
+
+std::string chunks_text(const Plan& plan, uint8_t buffer, uint32_t first, uint32_t stride, uint32_t count) {
+  constexpr uint32_t kFew = 4;
+  const auto at = [&](uint32_t i) { return plan.chunk_at(buffer, first, stride, i); };
+  const uint32_t last = at(count - 1);
+  if (count == 1) return fmt::format("{}", first);
+  if (stride == 1 && last > first) return fmt::format("{}-{}", first, last);
+  std::vector<uint32_t> few;
+  for (uint32_t i = 0; i < std::min(count, kFew); ++i) few.push_back(at(i));
+  if (count <= kFew) return fmt::format("{}", fmt::join(few, ","));
+  return fmt::format("{},{}...{}", few[0], few[1], last);
+}
+
 std::string step_text(const Plan& plan, const tutti_plan_step& step) {
   const tutti_plan_growth growth = plan.growth(step);
   std::vector<std::string> parts;
@@ -109,8 +115,6 @@ std::string step_text(const Plan& plan, const tutti_plan_step& step) {
   }
   return joined(parts, "; ");
 }
-
-}  // namespace
 
 std::string primitive_name(const Plan& plan, const tutti_plan_step& step) {
   const bool copies = step.destination != TUTTI_BUFFER_NONE;

@@ -12,6 +12,13 @@ namespace tutti::program {
 /// ...
 std::string primitive_name(const Plan& plan, const tutti_plan_step& step);
 
+/// The operands and the targets of a step: "rank 3 + input[2] -> output[2], rank 1".
+std::string step_text(const Plan& plan, const tutti_plan_step& step);
+
+/// The chunks of a list in a buffer, as in "input[2]": "2"; "2-5" for neighbours; "2,6,10,14" for up to four other
+/// chunks, and "0,4...28" for more.
+std::string chunks_text(const Plan& plan, uint8_t buffer, uint32_t first, uint32_t stride, uint32_t count);
+
 /// One line per step, with a list of chunks where the step has several: "2  recvReduceCopySend  3 + input[2] ->
 /// output[2], rank 1   final". Steps of a repeat stand once, with the number that the first round has.
 std::string to_text(const Plan& plan);

@@ -1,5 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plan in the form that kernels run, and how a call is cut for it.
+// Lowering: a plan in the form that kernels run, and how a call is cut for it.
+//
+// lower()  Finds    the block and chunk of each chunk number, the number of each message on its connection, and the
+//                   steps that touch memory of earlier steps.
+//          Assumes  a valid plan without repeats, within the limits of kernels.
+//          Changes  the form: the result is a program. Sends that are in no order begin with the next rank.
+// align()  Finds    the busiest connection, and the earliest stage of each step.
+//          Assumes  the programs of all ranks and channels of a call, from plans that are proved.
+//          Changes  `messages`, `stages`, the stages of steps and the lags of peers. Programs of all ranks then fit.
+// cut()    Finds    the parts, loops, chunks and slices of a block of bytes. Assumes an aligned program. Changes
+//          nothing.
 #pragma once
 
 #include <vector>

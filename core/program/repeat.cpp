@@ -32,10 +32,10 @@ class Unroller {
     out_.ranges.clear();
     out_.repeats.clear();
     out_.growths.clear();
-    out_.steps.reserve(unrolled_steps(plan));
   }
 
   Result<Plan> run() {
+    out_.steps.reserve(unrolled_steps(plan_));
     uint32_t step = 0;
     for (const tutti_plan_repeat& repeat : plan_.repeats) {
       for (; step < repeat.first_step; ++step) TUTTI_TRY(add({step, 0}));
@@ -45,6 +45,11 @@ class Unroller {
       step += repeat.step_count;
     }
     for (; step < plan_.steps.size(); ++step) TUTTI_TRY(add({step, 0}));
+    return std::move(out_);
+  }
+
+  Result<Plan> run(uint32_t count) {
+    for (uint32_t index = 0; index < count; ++index) TUTTI_TRY(add(rolled_step(plan_, index)));
     return std::move(out_);
   }
 
@@ -92,6 +97,10 @@ StepInRound in_round(const Plan& plan, RolledStep place) {
 Result<Plan> unroll(Plan plan) {
   if (plan.repeats.empty()) return plan;
   return Unroller(plan).run();
+}
+
+Result<Plan> unroll_first(const Plan& plan, uint64_t count) {
+  return Unroller(plan).run(static_cast<uint32_t>(std::min(count, unrolled_steps(plan))));
 }
 
 uint64_t unrolled_steps(const Plan& plan) {

@@ -1,5 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans with repeats: their size, and the same plans without repeats.
+// Plans with repeats: their size, and the pass `unroll`, which writes the repeats out.
+//
+// Finds    the numbers of each step in each round: its own, with the growth of the step added, modulo the number of
+//          ranks or of chunks.
+// Assumes  a valid plan (program/plan.h).
+// Changes  the form: the result has one step for each step of each round, and no repeat. It sends and receives the
+// same.
 #pragma once
 
 #include "program/plan.h"
@@ -9,6 +15,9 @@ namespace tutti::program {
 /// The plan with its repeats written out: one step for each step of each round. A plan without repeats stays as it is.
 /// Fails (kUnsupported) if the steps then name more different peers than a plan can.
 Result<Plan> unroll(Plan plan);
+
+/// The same for the first `count` steps of the written-out plan, or for all if it has fewer.
+Result<Plan> unroll_first(const Plan& plan, uint64_t count);
 
 /// Number of steps that a loop of the plan runs.
 uint64_t unrolled_steps(const Plan& plan);

@@ -3,7 +3,8 @@
 """Scratch memory and messages of several chunks: the algorithms of examples/algo-recursive run on 2 to 33 ranks.
 
 `tutti bench` compares every output with a reference. Run as: recursive_test.py PATH_OF_TUTTI FOLDER_OF_THE_PLUGIN
-[--few]. With --few, the large numbers of ranks are left out.
+[--few | --full]. With --few, the large numbers of ranks are left out. With --full, the hierarchical all-reduce runs on
+every number of ranks.
 """
 
 import json
@@ -32,7 +33,8 @@ class Recursive(CheckedBench):
                     self.run_variant(variant, ranks, "ll" if ranks % 2 == 0 else "simple")
 
     def test_hierarchical(self):
-        for ranks, hosts in ((2, "a"), (3, "a,b"), (5, "a,b"), (8, "a,b"), (9, "a,b,c"), (33, "a,b,c,d")):
+        for ranks in range(2, 34) if FULL else (2, 3, 5, 8, 9) if FEW else (2, 3, 5, 8, 9, 17, 33):
+            hosts = ",".join("abcd"[:max(1, min(4, ranks // 2))])
             with self.subTest(f"{ranks} ranks on {hosts}"):
                 self.run_variant("hierarchical", ranks, "simple", "--hosts", hosts)
 
@@ -69,6 +71,6 @@ class Recursive(CheckedBench):
 if __name__ == "__main__":
     CheckedBench.TOOL, FOLDER = sys.argv[1:3]
     del sys.argv[1:3]
-    FEW = "--few" in sys.argv
-    sys.argv = [word for word in sys.argv if word != "--few"]
+    FEW, FULL = "--few" in sys.argv, "--full" in sys.argv
+    sys.argv = [word for word in sys.argv if word not in ("--few", "--full")]
     unittest.main()

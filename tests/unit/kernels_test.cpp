@@ -205,6 +205,28 @@ TEST_P(Kernels, WithMoreRanks) {
   run_random(GetParam(), {5, 8, 12}, rounds(GetParam(), 1));
 }
 
+/// Each family of plans at each number of ranks that kernels take. A CTA of slices has many threads: without
+/// TUTTI_TEST_ROUNDS, it runs three of these numbers.
+TEST_P(Kernels, OfEachFamilyUpToTheLimitOfRanks) {
+  const uint64_t seed = test_seed();
+  SCOPED_TRACE(fmt::format("TUTTI_TEST_SEED={}", seed));
+  std::mt19937_64 random(seed);
+  const auto below = [&](size_t limit) { return std::uniform_int_distribution<size_t>(0, limit - 1)(random); };
+  const bool is_few = GetParam().wire == Wire::kSimple && std::getenv("TUTTI_TEST_ROUNDS") == nullptr;
+  for (uint32_t ranks = 2; ranks <= TUTTI_CUDA_MAX_RANKS; ++ranks) {
+    if (is_few && ranks != 2 && ranks != 7 && ranks != TUTTI_CUDA_MAX_RANKS) continue;
+    for (const char* name :
+         {"ring  all_reduce", "tree direct all_reduce", "direct two-shot all_reduce", "direct one-shot all_to_all"}) {
+      const std::vector<program::Plan> plans = plans_of(name, ranks);
+      const bool in_place = can_run_in_place(plans[0]) && below(2) == 0;
+      const TestCall call(plans, in_place, 1 + below(300), 1, GetParam().layout);
+      ASSERT_TRUE(call.fits()) << name << ", " << ranks << " ranks";
+      ASSERT_EQ(run(GetParam(), {&call, 1}, 1, any_epoch(below), random()), "")
+          << name << ", " << ranks << " ranks, in place " << in_place;
+    }
+  }
+}
+
 /// All-reduces over two pairs of ranks. Ranks 0 and 2 fold the data of their pair. Rank 0 writes it to its output and
 /// reads it there again: at once if there is one pair, else one wave later.
 std::vector<program::Plan> pairs_of(uint32_t ranks) {

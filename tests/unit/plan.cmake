@@ -40,6 +40,7 @@ if(TARGET tutti-algo-ring AND TARGET tutti-algo-tree AND TARGET tutti-algo-direc
                TIMEOUT 60)
     add_dependencies(recursive_test tutti-algo-recursive)
   endif()
+  tutti_test(alias_test SOURCES ${here}/alias_test.cpp)
   tutti_test(zero_copy_test SOURCES ${here}/zero_copy_test.cpp ${here}/plan_support.cpp)
   tutti_test(costs_test SOURCES ${here}/costs_test.cpp ${here}/plan_support.cpp)
   tutti_test(tuner_table_test SOURCES ${here}/tuner_table_test.cpp ${here}/plan_support.cpp)

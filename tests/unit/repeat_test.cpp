@@ -125,6 +125,18 @@ TEST(Repeat, PeersOfAFoldAscendInEachRound) {
   EXPECT_EQ(second.recv(second.steps[1])[1].rank, 2u);
 }
 
+TEST(Repeat, FirstStepsOfThePlanWithoutRepeats) {
+  const Plan rolled = ring_gather(2);
+  const Plan whole = required(program::unroll(rolled));
+  ASSERT_EQ(whole.steps.size(), 4u);
+  EXPECT_EQ(required(program::unroll_first(rolled, 4)), whole);
+  EXPECT_EQ(required(program::unroll_first(rolled, 9)), whole);
+  const Plan first = required(program::unroll_first(rolled, 2));
+  EXPECT_TRUE(first.repeats.empty());
+  EXPECT_THAT(program::to_text(first), testing::EndsWith("    0  copySend            input[0] -> output[1], rank 2\n"
+                                                         "    1  recvCopySend        rank 0 -> output[0], rank 2\n"));
+}
+
 TEST(Repeat, KernelsRunThePlanWithoutRepeats) {
   const Plan rolled = ring_gather();
   EXPECT_EQ(program::check_kernel_limits(rolled).text(), "needs repeats; this back end runs none");

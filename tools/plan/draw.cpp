@@ -8,6 +8,7 @@
 
 #include "program/describe.h"
 #include "program/repeat.h"
+#include "program/verify/prove.h"
 #include "program/verify/run.h"
 
 namespace tutti::tools {
@@ -15,8 +16,9 @@ namespace {
 
 using program::Plan;
 
-constexpr uint32_t kMaxRanks = 256;
-constexpr uint64_t kMaxMessages = 20'000;
+constexpr uint32_t kMaxRows = 256;
+constexpr uint64_t kMaxDrawn = 20'000;        // steps, or sends and receives, of the ranks in the picture
+constexpr uint64_t kMaxFollowed = 4'000'000;  // the same, of all ranks
 constexpr uint32_t kLeft = 70;
 constexpr uint32_t kTop = 50;
 constexpr uint32_t kStep = 44;  // width of a unit of time
@@ -43,30 +45,48 @@ std::string escaped(std::string_view text) {
   return out;
 }
 
-/// The chunk that a step is about: of its own source, else of its destination, else of its first peer.
-uint32_t chunk_of(const Plan& plan, const tutti_plan_step& step) {
-  if (step.source != TUTTI_BUFFER_NONE) return step.source_chunk;
-  if (step.destination != TUTTI_BUFFER_NONE) return step.destination_chunk;
+/// The chunks of a step or a message.
+struct Chunks {
+  uint32_t first;
+  uint32_t count;
+  std::string text;  ///< "chunk 2", "chunks 2-5"
+};
+
+Chunks chunks_at(const Plan& plan, uint8_t buffer, uint32_t first, uint32_t stride, uint32_t count) {
+  return {first, count,
+          fmt::format("chunk{} {}", count > 1 ? "s" : "", program::chunks_text(plan, buffer, first, stride, count))};
+}
+
+/// The chunks that a step is about: of its own source, else of its destination, else of its first peer.
+Chunks chunks_of(const Plan& plan, const tutti_plan_step& step) {
+  const tutti_plan_range range = plan.range(step);
   const bool gathers = (step.flags & TUTTI_STEP_GATHER) != 0;
-  return gathers && step.recv_count > 0 ? plan.recv(step)[0].chunk : step.source_chunk;
+  if (step.source == TUTTI_BUFFER_NONE && step.destination != TUTTI_BUFFER_NONE) {
+    return chunks_at(plan, step.destination, step.destination_chunk, range.destination_stride, range.count);
+  }
+  if (step.source == TUTTI_BUFFER_NONE && gathers && step.recv_count > 0) {
+    return chunks_at(plan, program::gather_buffer_of(step), plan.recv(step)[0].chunk, range.destination_stride,
+                     range.count);
+  }
+  return chunks_at(plan, step.source, step.source_chunk, range.source_stride, range.count);
 }
 
 /// Runs the plans, and gives each step and each message its time.
 class Picture : public program::Run {
  public:
-  Picture(std::span<const Plan> plans, const program::Connections& connections)
-      : Run(plans, connections, kUnlimited, 1), clocks_(plans.size(), 0), messages_(connections.size()) {}
+  /// `plans` hold at least the first view.units steps of each rank: a step takes a unit of time or more.
+  Picture(std::span<const Plan> plans, const program::Connections& connections, const View& view)
+      : Run(plans, connections, kUnlimited, 1), view_(view), clocks_(plans.size(), 0), messages_(connections.size()) {}
 
   std::string svg(const std::string& title) const {
-    const uint32_t end = clocks_.empty() ? 0 : *std::max_element(clocks_.begin(), clocks_.end());
-    const uint32_t width = kLeft + (end + 1) * kStep;
-    const auto height = kTop + static_cast<uint32_t>(plans_.size()) * kRow + kRow / 2;
+    const uint32_t width = kLeft + (end_ + 1) * kStep;
+    const uint32_t height = kTop + view_.rows * kRow + kRow / 2;
     std::string text = fmt::format(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} {1}\" "
         "font-family=\"sans-serif\" font-size=\"11\">\n<rect width=\"{0}\" height=\"{1}\" fill=\"white\"/>\n"
         "<text x=\"8\" y=\"18\" font-size=\"13\">{2}</text>\n",
         width, height, escaped(title));
-    for (uint32_t rank = 0; rank < plans_.size(); ++rank) {
+    for (uint32_t rank = view_.first_rank; shows(rank); ++rank) {
       text += fmt::format(
           "<text x=\"8\" y=\"{}\">rank {}</text>\n<line x1=\"{}\" y1=\"{}\" x2=\"{}\" y2=\"{}\" "
           "stroke=\"#ddd\"/>\n",
@@ -83,10 +103,13 @@ class Picture : public program::Run {
     const bool scatters = (step.flags & TUTTI_STEP_SCATTER) != 0;
     if (!exchanges) receive(rank, step, clocks_[rank]);
     const uint32_t time = clocks_[rank];
-    add_box(rank, index, time);
+    const Chunks chunks = chunks_of(plan, step);
+    add_box(rank, index, time, chunks);
     for (uint32_t i = step.send_begin; i < step.send_begin + uint32_t{step.send_count}; ++i) {
-      const uint32_t chunk = scatters ? plan.peers[i].chunk : chunk_of(plan, step);
-      messages_[connections_.outgoing(rank, i)].push_back({time, chunk});
+      const tutti_plan_range range = plan.range(step);
+      messages_[connections_.outgoing(rank, i)].push_back(
+          {time,
+           scatters ? chunks_at(plan, step.source, plan.peers[i].chunk, range.source_stride, range.count) : chunks});
     }
     if (!exchanges || step.recv_count == 0) ++clocks_[rank];
     return {};
@@ -103,74 +126,132 @@ class Picture : public program::Run {
  private:
   struct Message {
     uint32_t sent;
-    uint32_t chunk;
+    Chunks chunks;
   };
+  bool shows(uint32_t rank) const { return rank >= view_.first_rank && rank - view_.first_rank < view_.rows; }
   static uint32_t x_of(uint32_t time) { return kLeft + time * kStep + kStep / 2; }
-  static uint32_t y_of(uint32_t rank) { return kTop + rank * kRow + kRow / 2; }
+  /// The middle of the rank's row. Ranks that the view leaves out are at the edge above or below.
+  uint32_t y_of(uint32_t rank) const {
+    if (rank < view_.first_rank) return kTop - kRow / 2;
+    return kTop + std::min(rank - view_.first_rank, view_.rows) * kRow + (shows(rank) ? kRow / 2 : 0);
+  }
 
   /// Draws the messages of a step, and moves `time` to the arrival of the last.
   void receive(uint32_t rank, const tutti_plan_step& step, uint32_t& time) {
     std::vector<std::pair<uint32_t, Message>> arrived;
     for (uint32_t i = step.recv_begin; i < step.recv_begin + uint32_t{step.recv_count}; ++i) {
       auto& queue = messages_[connections_.incoming(rank, i)];
-      arrived.emplace_back(plans_[rank].peers[i].rank, queue.front());
       time = std::max(time, queue.front().sent + 1);
+      arrived.emplace_back(plans_[rank].peers[i].rank, std::move(queue.front()));
       queue.pop_front();
     }
-    for (const auto& [sender, message] : arrived) {
-      arrows_ += fmt::format(
-          "<path d=\"M{} {}L{} {}\" stroke=\"{}\" stroke-width=\"1.5\" fill=\"none\">"
-          "<title>rank {} to rank {}, chunk {}</title></path>\n"
-          "<circle cx=\"{}\" cy=\"{}\" r=\"3\" fill=\"{}\"/>\n",
-          x_of(message.sent) + kBox / 2, y_of(sender), x_of(time) - kBox / 2, y_of(rank), colour(message.chunk), sender,
-          rank, message.chunk, x_of(time) - kBox / 2, y_of(rank), colour(message.chunk));
-    }
+    for (const auto& [sender, message] : arrived) add_arrow(sender, rank, message, time);
   }
 
-  void add_box(uint32_t rank, uint32_t index, uint32_t time) {
+  void add_arrow(uint32_t sender, uint32_t rank, const Message& message, uint32_t time) {
+    if (time >= view_.units || (!shows(sender) && !shows(rank))) return;
+    end_ = std::max(end_, time);
+    const std::string hue = colour(message.chunks.first);
+    const uint32_t x = x_of(time) - kBox / 2;
+    arrows_ += fmt::format(
+        "<path class=\"message\" d=\"M{} {}L{} {}\" stroke=\"{}\" stroke-width=\"{}\" fill=\"none\">"
+        "<title>rank {} to rank {}, {}</title></path>\n<circle cx=\"{}\" cy=\"{}\" r=\"3\" fill=\"{}\"/>\n",
+        x_of(message.sent) + kBox / 2, y_of(sender), x, y_of(rank), hue, message.chunks.count > 1 ? "3" : "1.5", sender,
+        rank, message.chunks.text, x, y_of(rank), hue);
+  }
+
+  void add_box(uint32_t rank, uint32_t index, uint32_t time, const Chunks& chunks) {
+    if (time >= view_.units || !shows(rank)) return;
+    end_ = std::max(end_, time + 1);
     const Plan& plan = plans_[rank];
     const tutti_plan_step& step = plan.steps[index];
-    const uint32_t chunk = chunk_of(plan, step);
     const bool is_final = (step.flags & TUTTI_STEP_FINAL) != 0;
     boxes_ += fmt::format(
-        "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" rx=\"3\" fill=\"{}\"{}>"
-        "<title>rank {} step {}: {}</title></rect>\n<text x=\"{}\" y=\"{}\" fill=\"white\" "
-        "text-anchor=\"middle\" font-size=\"9\">{}</text>\n",
-        x_of(time) - kBox / 2, y_of(rank) - kBox / 2, kBox, kBox, colour(chunk),
+        "<rect class=\"step\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" rx=\"3\" fill=\"{}\"{}>"
+        "<title>rank {} step {}: {} {}{}</title></rect>\n<text x=\"{}\" y=\"{}\" fill=\"white\" "
+        "text-anchor=\"middle\" font-size=\"9\">{}{}</text>\n",
+        x_of(time) - kBox / 2, y_of(rank) - kBox / 2, kBox, kBox, colour(chunks.first),
         is_final ? " stroke=\"black\" stroke-width=\"2\"" : "", rank, index, program::primitive_name(plan, step),
-        x_of(time), y_of(rank) + 3, chunk);
+        escaped(program::step_text(plan, step)), is_final ? ", final" : "", x_of(time), y_of(rank) + 3, chunks.first,
+        chunks.count > 1 ? "+" : "");
   }
 
+  View view_;
+  uint32_t end_ = 0;              ///< the last unit of time that something is drawn at
   std::vector<uint32_t> clocks_;  ///< by rank: the time at which its next step can begin
   std::vector<std::deque<Message>> messages_;
   std::string arrows_;
   std::string boxes_;
 };
 
+/// The view with the numbers that 0 stands for.
+Result<View> complete(View view, const std::vector<Plan>& plans) {
+  const auto ranks = static_cast<uint32_t>(plans.size());
+  if (view.first_rank >= ranks) {
+    return Status(Code::kInvalidArgument, fmt::format("there is no rank {}, only 0 to {}", view.first_rank, ranks - 1));
+  }
+  const uint32_t rest = ranks - view.first_rank;
+  view.rows = view.rows == 0 ? rest : std::min(view.rows, rest);
+  if (view.rows > kMaxRows) {
+    return Status(Code::kUnsupported, fmt::format("a picture shows up to {} ranks, and these are {}; --first-rank and "
+                                                  "--rows choose some",
+                                                  kMaxRows, view.rows));
+  }
+  if (view.units == 0) view.units = ~uint32_t{0};
+  return view;
+}
+
+/// The steps of all ranks that begin in the view's time, or more, without repeats.
+Result<std::vector<Plan>> cut(const std::vector<Plan>& plans, const View& view) {
+  uint64_t followed = 0;
+  uint64_t drawn = 0;
+  std::vector<Plan> begun;
+  for (const Plan& plan : plans) {
+    const uint64_t steps = std::min<uint64_t>(view.units, program::unrolled_steps(plan));
+    const bool shown = plan.rank >= view.first_rank && plan.rank - view.first_rank < view.rows;
+    followed += steps;
+    drawn += shown ? steps : 0;
+    if (followed <= kMaxFollowed && drawn <= kMaxDrawn) {
+      TUTTI_ASSIGN(begun.emplace_back(), program::unroll_first(plan, steps));
+      for (const tutti_plan_step& step : begun.back().steps) {
+        const uint64_t messages = uint64_t{step.recv_count} + step.send_count;
+        followed += messages;
+        drawn += shown ? messages : 0;
+      }
+    }
+    if (followed > kMaxFollowed || drawn > kMaxDrawn) {
+      return Status(Code::kUnsupported, fmt::format("a picture shows up to {} steps, sends and receives, and follows "
+                                                    "up to {} of all ranks; --time and --rows choose some",
+                                                    kMaxDrawn, kMaxFollowed));
+    }
+  }
+  return begun;
+}
+
+std::string title_of(const program::PlanFile& file, const View& view) {
+  const Plan& first = file.plans.front();
+  std::string title =
+      fmt::format("{}{}{}: {} over {} ranks, {} chunk(s) per block", file.algorithm, file.variant.empty() ? "" : "/",
+                  file.variant, to_string(first.collective), first.rank_count, first.chunks);
+  if (view.rows < file.plans.size()) {
+    title += fmt::format(", ranks {} to {}", view.first_rank, view.first_rank + view.rows - 1);
+  }
+  if (view.units != ~uint32_t{0}) title += fmt::format(", the first {} units of time", view.units);
+  return title;
+}
+
 }  // namespace
 
-Result<std::string> draw(const program::PlanFile& file) {
-  const auto too_large = [](std::string_view what, uint64_t most) {
-    return Status(Code::kUnsupported, fmt::format("a picture shows up to {} {}", most, what));
-  };
-  if (file.plans.size() > kMaxRanks) return too_large("ranks", kMaxRanks);
-  program::Extent extent;
-  for (const Plan& plan : file.plans) extent.add(plan);
-  if (extent.messages > kMaxMessages || extent.steps > kMaxMessages) {
-    return too_large("steps, or sends and receives", kMaxMessages);
-  }
-  TUTTI_TRY(program::verify(file.plans));
-  std::vector<Plan> plans;
-  for (const Plan& plan : file.plans) {
-    TUTTI_ASSIGN(plans.emplace_back(), program::unroll(plan));
-  }
+Result<std::string> draw(const program::PlanFile& file, const View& asked) {
+  TUTTI_ASSIGN(const View view, complete(asked, file.plans));
+  TUTTI_ASSIGN(const std::vector<Plan> plans, cut(file.plans, view));
+  const auto ranks = static_cast<uint32_t>(file.plans.size());
+  TUTTI_TRY(program::prove(ranks, program::source_of(file.plans), {}, program::kPatientLimits).status);
   const program::Connections connections(plans);
-  Picture picture(plans, connections);
-  TUTTI_TRY(picture.finish());
-  const Plan& first = plans.front();
-  return picture.svg(fmt::format("{}{}{}: {} over {} ranks, {} chunk(s) per block", file.algorithm,
-                                 file.variant.empty() ? "" : "/", file.variant, to_string(first.collective),
-                                 first.rank_count, first.chunks));
+  Picture picture(plans, connections, view);
+  // The plans are proved. Where they are cut, ranks wait for messages that no rank sends, and messages are left over.
+  static_cast<void>(picture.finish());
+  return picture.svg(title_of(file, view));
 }
 
 }  // namespace tutti::tools

@@ -8,8 +8,19 @@
 
 namespace tutti::tools {
 
+/// The part of a loop that a picture shows.
+struct View {
+  uint32_t first_rank = 0;
+  uint32_t rows = 0;   ///< ranks from first_rank on; 0: all of them
+  uint32_t units = 0;  ///< of time, from the beginning of the loop; 0: to its end
+};
+
 /// One loop of the plans as SVG. A step takes one unit of time and begins as soon as its messages have arrived; a
-/// message takes one unit. Fails for wrong plans, and for more ranks or messages than a person can see.
-Result<std::string> draw(const program::PlanFile& file);
+/// message takes one unit. Messages from and to ranks that the view leaves out come from, or go to, the picture's edge.
+/// Each message is a path of the class "message", each step a rectangle of the class "step", with their titles.
+///
+/// Fails if the plans are wrong (kFailedPrecondition), if there is no rank of the view (kInvalidArgument), and if the
+/// view has more ranks or messages than a person can see (kUnsupported).
+Result<std::string> draw(const program::PlanFile& file, const View& view);
 
 }  // namespace tutti::tools

@@ -18,13 +18,28 @@ namespace {
 
 using program::Plan;
 
-/// The plans that a pass works on, without repeats.
+/// The plans that a pass works on.
 struct Input {
-  std::vector<Plan> plans;
+  const program::PlanFile& file;
+  Plan own;  ///< of the rank, without repeats
   uint32_t rank;
   bool in_place;
-  const Plan& own() const { return plans[rank]; }
 };
+
+/// The plans of all ranks, without repeats.
+Result<std::vector<Plan>> all_plans(const Input& input) {
+  program::Extent extent;
+  for (const Plan& plan : input.file.plans) extent.add(plan);
+  if (extent.steps > program::kPatientLimits.messages) {
+    return Status(Code::kUnsupported,
+                  fmt::format("the plans of all ranks have more than {} steps", program::kPatientLimits.messages));
+  }
+  std::vector<Plan> plans;
+  for (const Plan& plan : input.file.plans) {
+    TUTTI_ASSIGN(plans.emplace_back(), program::unroll(plan));
+  }
+  return plans;
+}
 
 std::string before_and_after(const std::string& before, const std::string& after) {
   return fmt::format("before:\n{}\nafter:\n{}", before, after);
@@ -93,28 +108,30 @@ std::string with_marks(const Plan& plan) {
 }
 
 Result<std::string> zero_copy(const Input& input) {
-  Plan marked = input.own();
+  Plan marked = input.own;
   program::mark_stable(marked, input.in_place);
-  return before_and_after(program::to_text(input.own()), with_marks(marked));
+  return before_and_after(program::to_text(input.own), with_marks(marked));
 }
 
 Result<std::string> lower(const Input& input) {
-  TUTTI_ASSIGN(const tutti_cuda_program lowered, program::lower(input.own(), input.in_place));
-  return before_and_after(program::to_text(input.own()), text_of(lowered));
+  TUTTI_ASSIGN(const tutti_cuda_program lowered, program::lower(input.own, input.in_place));
+  return before_and_after(program::to_text(input.own), text_of(lowered));
 }
 
 Result<std::string> direct_store(const Input& input) {
+  TUTTI_ASSIGN(const tutti_cuda_program lowered, program::lower(input.own, input.in_place));
+  TUTTI_ASSIGN(const std::vector<Plan> plans, all_plans(input));
   std::vector<tutti_cuda_program> programs;
-  for (const Plan& plan : input.plans) {
+  for (const Plan& plan : plans) {
     TUTTI_ASSIGN(programs.emplace_back(), program::lower(plan, input.in_place));
   }
-  const std::string before = text_of(programs[input.rank]);
-  program::send_to_outputs(input.plans, programs);
+  const std::string before = text_of(lowered);
+  program::send_to_outputs(plans, programs);
   return before_and_after(before, text_of(programs[input.rank]));
 }
 
 Result<std::string> fuse_one_hop(const Input& input) {
-  TUTTI_ASSIGN(const tutti_cuda_program lowered, program::lower(input.own(), input.in_place));
+  TUTTI_ASSIGN(const tutti_cuda_program lowered, program::lower(input.own, input.in_place));
   const auto hop = program::one_hop(lowered);
   if (!hop) return Status(Code::kUnsupported, "the program is not of one hop: it runs step by step");
   std::string after =
@@ -132,13 +149,14 @@ Result<std::string> fuse_one_hop(const Input& input) {
 }
 
 Result<std::string> as_copies(const Input& input) {
-  TUTTI_ASSIGN(const program::Copies copies, program::copies(input.plans, input.rank, input.in_place));
+  TUTTI_ASSIGN(const std::vector<Plan> plans, all_plans(input));
+  TUTTI_ASSIGN(const program::Copies copies, program::copies(plans, input.rank, input.in_place));
   std::string after;
   if (copies.own) after += fmt::format("  input block {} -> output block {}\n", copies.own->from, copies.own->to);
   for (const program::Copy& copy : copies.list) {
     after += fmt::format("  input block {} -> output block {} of rank {}\n", copy.from, copy.to, copy.peer);
   }
-  return before_and_after(program::to_text(input.own()), after);
+  return before_and_after(program::to_text(input.own), after);
 }
 
 struct Pass {
@@ -161,20 +179,9 @@ std::vector<std::string> pass_names() {
 }
 
 Result<std::string> show_pass(const std::string& name, const program::PlanFile& file, uint32_t rank, bool in_place) {
-  if (name == kUnroll) {
-    TUTTI_ASSIGN(const Plan plan, program::unroll(file.plans[rank]));
-    return before_and_after(program::to_text(file.plans[rank]), program::to_text(plan));
-  }
-  Input input{{}, rank, in_place};
-  program::Extent extent;
-  for (const Plan& plan : file.plans) extent.add(plan);
-  if (extent.steps > program::kPatientLimits.messages) {
-    return Status(Code::kUnsupported,
-                  fmt::format("the plans of all ranks have more than {} steps", program::kPatientLimits.messages));
-  }
-  for (const Plan& plan : file.plans) {
-    TUTTI_ASSIGN(input.plans.emplace_back(), program::unroll(plan));
-  }
+  Input input{file, {}, rank, in_place};
+  TUTTI_ASSIGN(input.own, program::unroll(file.plans[rank]));
+  if (name == kUnroll) return before_and_after(program::to_text(file.plans[rank]), program::to_text(input.own));
   for (const Pass& pass : kPasses) {
     if (name == pass.name) return pass.show(input);
   }

@@ -33,6 +33,7 @@ Examples:
   tutti plan verify --collective all_reduce --algorithm ring --ranks 16384
   tutti plan print two-shot.yaml --rank 1 --pass direct_store
   tutti plan draw two-shot.yaml -o two-shot.svg
+  tutti plan draw --collective all_reduce --ranks 16384 --first-rank 12345 --rows 8 --time 12 -o part.svg
   tutti plan export all_reduce --algorithm /opt/mine/tutti-algo-mine.so/two-shot   # a plugin's file, and its variant)";
 
 struct Work {
@@ -41,6 +42,7 @@ struct Work {
   program::VerifyOptions verify;
   bool all = false;
   std::string pass;
+  View view;
 
   PlanQuestion question;
   std::string collective;
@@ -79,15 +81,16 @@ Status print(const Work& work) {
     return Status(Code::kInvalidArgument, fmt::format("{} holds the plans of ranks 0 to {}; there is no rank {}",
                                                       source_of(work), file.plans.size() - 1, work.rank));
   }
-  fmt::print("{}{}{}\n\n", file.algorithm, file.variant.empty() ? "" : "/", file.variant);
+  const std::string name = fmt::format("{}{}{}", file.algorithm, file.variant.empty() ? "" : "/", file.variant);
   if (!work.pass.empty()) {
     const auto rank = static_cast<uint32_t>(std::max(0, work.rank));
     const auto shown = show_pass(work.pass, file, rank, work.verify.in_place);
     if (!shown.ok())
       return shown.status().with_context(fmt::format("{}: rank {}: {}", source_of(work), rank, work.pass));
-    fmt::print("{}", *shown);
+    fmt::print("{}\n\n{}", name, *shown);
     return {};
   }
+  fmt::print("{}\n\n", name);
   for (const program::Plan& plan : file.plans) {
     if (work.rank >= 0 && plan.rank != static_cast<uint32_t>(work.rank)) continue;
     fmt::print("{}\n", program::to_text(plan));
@@ -123,7 +126,7 @@ Status verify(const Work& work) {
 
 Status draw_plans(const Work& work) {
   TUTTI_ASSIGN(const program::PlanFile file, read(work));
-  const auto picture = draw(file);
+  const auto picture = draw(file, work.view);
   if (!picture.ok()) return picture.status().with_context(source_of(work));
   if (!work.output.empty()) return base::write_file(work.output, *picture);
   fmt::print("{}", *picture);
@@ -215,6 +218,11 @@ void add_plan(CLI::App& tutti, int& exit_code) {
 
   CLI::App* drawn = add_verb(*command, "draw", "Draw the messages of plans as SVG", work, exit_code, draw_plans);
   add_source(*drawn, *work);
+  drawn->add_option("--first-rank", work->view.first_rank, "Only ranks from this one on")->option_text("RANK");
+  drawn->add_option("--rows", work->view.rows, "Only so many ranks")->check(CLI::PositiveNumber)->option_text("N");
+  drawn->add_option("--time", work->view.units, "Only so many units of time; a step and a message take one each")
+      ->check(CLI::PositiveNumber)
+      ->option_text("N");
   drawn->add_option("-o,--output", work->output, "Write there (default: to the terminal)")->option_text("FILE");
 
   add_export(*add_verb(*command, "export", "Write the plans that an algorithm makes", work, exit_code, export_plans),

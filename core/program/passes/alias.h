@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which chunks of a plan's buffers are the same memory.
+// The pass `alias`: which chunks of a plan's buffers are the same memory.
+//
+// Finds    the memory of each chunk of the input, the output and the scratch buffer, as a number.
+// Assumes  the blocks of the collective. In place, input and output share memory the way the collective allows, and all
+//          chunks of this rank do. The scratch buffer shares none.
+// Changes  nothing. Later passes ask for the numbers.
 #pragma once
 
 #include "program/plan.h"

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 
+#include "program/passes/alias.h"
 #include "tutti/plugin/cuda.h"
 
 namespace tutti::program {
@@ -85,21 +86,20 @@ class Reader {
   std::map<uint32_t, uint32_t> sent_;
 };
 
-/// The block of the output that block `input` of the input shares memory with, in place; nothing: none.
-std::optional<uint32_t> shared_block(const Plan& plan, uint32_t input) {
-  if (plan.input_blocks == plan.output_blocks) return input;
-  if (plan.output_blocks > 1) return plan.rank;
-  return input == plan.rank ? std::optional<uint32_t>(0) : std::nullopt;
+/// The memory of block `input` of the input, in place. A block is one chunk, so if the block of the input shares memory
+/// with a block of the output, the result is the number of the latter.
+uint32_t place_of_input(const Plan& plan, uint32_t input) {
+  return place_of(plan, true, TUTTI_BUFFER_INPUT, input);
 }
 
 /// In place: no peer may write data that this rank still has to send.
 Status check_in_place(const Plan& plan, const Traffic& traffic) {
   for (const Traffic::Send& send : traffic.sends) {
-    const auto block = shared_block(plan, send.block);
+    const uint32_t block = place_of_input(plan, send.block);
     for (const auto& [peer, blocks] : traffic.receives) {
-      if (!block || std::find(blocks.begin(), blocks.end(), *block) == blocks.end()) continue;
+      if (std::find(blocks.begin(), blocks.end(), block) == blocks.end()) continue;
       return {Code::kUnsupported,
-              fmt::format("in place, rank {} receives in block {} what it has to send", plan.rank, *block)};
+              fmt::format("in place, rank {} receives in block {} what it has to send", plan.rank, block)};
     }
   }
   return {};
@@ -115,7 +115,7 @@ Result<Copies> copies(std::span<const Plan> plans, uint32_t rank, bool in_place)
   }
   Copies out;
   out.own = traffic[rank].own;
-  if (in_place && out.own && shared_block(plans[rank], out.own->from) == out.own->to) out.own.reset();
+  if (in_place && out.own && place_of_input(plans[rank], out.own->from) == out.own->to) out.own.reset();
   for (const auto& [peer, blocks] : traffic[rank].receives) out.peers.push_back(peer);
   for (const Traffic::Send& send : traffic[rank].sends) {
     const auto& receives = traffic[send.peer].receives;

@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans as copies: from the sender's input straight to where the receiver wants it, without slots in between.
+// The pass `as_copies`: plans as copies from the sender's input straight to where the receiver wants it, without slots.
+//
+// Finds    the block of the input that each message carries, and the block of the output that its receiver writes.
+// Assumes  plans of all ranks without repeats, which a proof has found right: the k-th message of a connection meets
+//          the k-th receive. Outputs of peers can be written (registered buffers).
+// Changes  the form: the result is a list of copies for each rank. Plans that are more than copies are refused.
 #pragma once
 
 #include <optional>

@@ -1,5 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages that need no slots: where outputs are registered, senders store them where their receivers would.
+// The pass `direct_store`: messages that need no slots, because their senders store them where their receivers would.
+//
+// Finds    each message that its receiver writes to its output unchanged, and whose destination the receiver no longer
+//          uses when the message is sent. The messages that led to a message prove this (vector clocks).
+// Assumes  the programs of all ranks of one channel, lowered from the plans of all ranks; outputs that are registered
+//          on all ranks; a chunk that no earlier step touches is free when the receiver's call begins. Each rank may
+//          use its buffers in place or not: a mark permits both.
+// Changes  the peers of these messages, at both ends: `to_output`; at the sender, the block and chunk of the output.
 #pragma once
 
 #include <span>
@@ -9,11 +16,7 @@
 
 namespace tutti::program {
 
-/// Marks messages for direct stores in a channel's programs, by rank, lowered from `plans`. A message qualifies if two
-/// conditions hold. First, its receiver writes it to its output unchanged. Second, when it is sent, the receiver no
-/// longer uses the destination, and the messages that led to this message prove this. A chunk that no earlier step
-/// touches is free when the receiver's call begins. Ranks may differ in whether they use their buffers in place: marked
-/// messages permit both.
+/// Marks messages for direct stores in a channel's programs, by rank, lowered from `plans`.
 void send_to_outputs(std::span<const Plan> plans, std::span<tutti_cuda_program> programs);
 
 /// Whether a program sends or receives any.

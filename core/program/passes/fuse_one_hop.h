@@ -1,5 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Programs of one hop: each message goes from the input straight to its final use at the receiver.
+// The pass `fuse_one_hop`: programs of one hop as lists of sends and receives, which a kernel runs without steps.
+//
+// Finds    the block of the input that each message comes from, and the final use of each message at its receiver. In a
+//          program of one hop, no received data is sent on.
+// Assumes  a lowered program of one chunk with at most one message on each connection. Messages are those of the
+//          program: another rank may run the program step by step.
+// Changes  the form: the result is a tutti_cuda_one_hop beside the program, which stays as it is.
 #pragma once
 
 #include <optional>
