@@ -88,7 +88,7 @@ Result<std::unique_ptr<sdk::Connection>> Listener::accept() {
 Status Listener::visit(Time now) {
   stirred_ = 0;
   hear_guests();
-  const Status greeted = greet();
+  Status greeted = greet();
   drop_late(now);
   ask_for_events();
   const Time end = Clock::now();
