@@ -120,15 +120,15 @@ std::string primitive_name(const Plan& plan, const tutti_plan_step& step) {
   const bool copies = step.destination != TUTTI_BUFFER_NONE;
   std::vector<std::string_view> words;
   if (has(step, TUTTI_STEP_GATHER) || has(step, TUTTI_STEP_SCATTER)) {
-    if (copies) words.push_back("copy");
-    if (step.send_count > 0) words.push_back(has(step, TUTTI_STEP_SCATTER) ? "scatter" : "send");
-    if (step.recv_count > 0) words.push_back("gather");
+    if (copies) words.emplace_back("copy");
+    if (step.send_count > 0) words.emplace_back(has(step, TUTTI_STEP_SCATTER) ? "scatter" : "send");
+    if (step.recv_count > 0) words.emplace_back("gather");
   } else {
     const size_t operands = plan.recv(step).size() + (step.source != TUTTI_BUFFER_NONE ? 1 : 0);
-    if (step.recv_count > 0) words.push_back("recv");
-    if (operands > 1) words.push_back("reduce");
-    if (copies && (operands > 1 || step.recv_count == 0 || step.send_count > 0)) words.push_back("copy");
-    if (step.send_count > 0) words.push_back("send");
+    if (step.recv_count > 0) words.emplace_back("recv");
+    if (operands > 1) words.emplace_back("reduce");
+    if (copies && (operands > 1 || step.recv_count == 0 || step.send_count > 0)) words.emplace_back("copy");
+    if (step.send_count > 0) words.emplace_back("send");
   }
   if (words.empty()) return "nothing";
   std::string name(words.front());

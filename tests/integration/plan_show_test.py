@@ -291,6 +291,6 @@ class LargeAndNew(Shown):
 
 
 if __name__ == "__main__":
-    TUTTI, RECURSIVE = sys.argv[1], f"{sys.argv[2]}/tutti-algo-recursive.so"
+    TUTTI, RECURSIVE = sys.argv[1], pathlib.Path(sys.argv[2]).resolve() / "tutti-algo-recursive.so"
     del sys.argv[1:3]
     unittest.main()
