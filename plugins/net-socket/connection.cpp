@@ -2,8 +2,6 @@
 #include "connection.h"
 
 #include <fmt/format.h>
-#include <linux/tcp.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
@@ -17,11 +15,7 @@ namespace {
 
 constexpr size_t kMaxVectors = 16;
 constexpr uint64_t kMaxMessage = uint64_t{1} << 40;
-constexpr Milliseconds kCheckInterval{250};
-constexpr uint32_t kMaxSkips = 128;    // a round of tests over all requests is shorter
-constexpr uint64_t kEagerLooks = 128;  // in a row, before a connection counts as idle
-constexpr uint64_t kIdleLooks = 16;    // an idle connection looks once in so many rounds
-constexpr uint32_t kSilentReads = 8;   // empty reads per look at the clock
+constexpr uint32_t kSilentReads = 8;  // empty reads per look at the clock
 
 }  // namespace
 
@@ -111,7 +105,7 @@ void Connection::move_to(Sockets sockets) {
     streams_.emplace_back().socket = std::move(socket);
   }
   streams_.front().ahead = std::move(ahead);
-  idle_ = nullptr;
+  looks_.forget_request();
   name_ends();
 }
 
@@ -126,12 +120,10 @@ Request* Connection::take_request() {
   return nullptr;
 }
 
-/// Puts the parts of a message on the streams' queues. A whole number of lines each, so that parts start aligned. No
-/// part is empty, also if a faulty peer says that a message of few bytes is striped.
+/// Puts the parts of a message on the streams' queues. A faulty peer may say that a message of few bytes is striped.
 void Connection::cut(Request& request, uint8_t* data, uint64_t bytes, bool striped) {
-  constexpr uint64_t kLine = 64;
   const uint64_t parts = striped ? streams_.size() : 1;
-  const uint64_t part = std::max(kLine, (bytes / parts + kLine - 1) / kLine * kLine);
+  const uint64_t part = part_bytes(bytes, parts);
   for (uint64_t i = 0, begin = 0; i < parts && begin < bytes; ++i) {
     const uint64_t length = i + 1 == parts ? bytes - begin : std::min(part, bytes - begin);
     streams_[i].pieces.push_back({data + begin, length, &request});
@@ -179,8 +171,7 @@ Status Connection::recv(uint32_t count, void* const* addresses, const uint64_t* 
     request->tags[i] = tags[i];
   }
   receives_.push_back(request);
-  idle_ = nullptr;  // its message may wait in the socket
-  empty_looks_ = 0;
+  looks_.expect_data();  // its message may wait in the socket
   out = request;
   return {};
 }
@@ -188,7 +179,7 @@ Status Connection::recv(uint32_t count, void* const* addresses, const uint64_t* 
 Status Connection::test(sdk::Request& tested, bool& done, uint64_t* bytes) {
   auto& request = static_cast<Request&>(tested);
   if (!request.done()) {
-    if (is_worth_a_look(request)) drive(request);
+    if (looks_.is_due(request, shared_.arousals->load(std::memory_order_relaxed))) drive(request);
     if (!request.done()) return obstacle(request);
   }
   if (bytes != nullptr && !request.sends) std::copy_n(request.sizes.begin(), request.count, bytes);
@@ -197,27 +188,10 @@ Status Connection::test(sdk::Request& tested, bool& done, uint64_t* bytes) {
   return {};
 }
 
-/// A look at the sockets costs system calls. Tests of one round share a look: after a look that moved nothing, tests of
-/// other requests skip theirs until the same request is tested again. A connection that stays idle over many rounds
-/// looks in one round of kIdleLooks, so that it does not slow busy connections. Before a thread sleeps, it asks for
-/// events; each event makes all connections look at once.
-bool Connection::is_worth_a_look(const Request& request) {
-  const uint64_t arousals = shared_.arousals->load(std::memory_order_relaxed);
-  if (std::exchange(seen_arousals_, arousals) != arousals) {
-    empty_looks_ = 0;
-    return true;
-  }
-  if (idle_ != nullptr && idle_ != &request && ++skips_ < kMaxSkips) return false;
-  skips_ = 0;
-  return ++empty_looks_ <= kEagerLooks || empty_looks_ % kIdleLooks == 0;
-}
-
 void Connection::drive(const Request& request) {
   const uint64_t before = moves_;
   progress();
-  idle_ = moves_ == before ? &request : nullptr;
-  if (moves_ != before) empty_looks_ = 0;
-  skips_ = 0;
+  looks_.note(request, moves_ != before);
 }
 
 void Connection::progress() {
@@ -267,42 +241,17 @@ Status Connection::forged(const Stream& stream) const {
 
 Status Connection::lost(const Stream& stream, int error) const {
   if (error == EBADMSG && stream.socket->has_tls()) return forged(stream);
-  std::string why = errno_text(error);
-  if (error == 0) {
-    why = "the process at the other end closed it";
-  } else if (error == ENODATA && stream.socket->has_tls()) {
+  std::string why = reason_of(error, shared_.limit());
+  if (error == ENODATA && stream.socket->has_tls()) {
     why =
         "it was cut without the end that TLS demands; the process at the other end may have ended, or a process on "
         "the path has cut it";
-  } else if (error == ECONNRESET || error == EPIPE) {
-    why += "; the process at the other end may have ended";
-  } else {
-    why = fmt::format(
-        "no sign of the other host for {} s ({}); check the link, or raise timeouts.peer_loss if it may be "
-        "down for longer",
-        static_cast<double>(shared_.limit().count()) / 1000, why);
   }
   return {Code::kRemote, fmt::format("{}: {}", ends_, why)};
 }
 
-/// The other host acknowledges data that its process has not read yet, also while that process is stopped. As long as
-/// its buffers are full it answers to each attempt of TCP, and the time between two attempts grows.
 Status Connection::check_acknowledged(Stream& stream) const {
-  const Time now = Clock::now();
-  if (now < stream.next_check) return {};
-  stream.next_check = now + kCheckInterval;
-  tcp_info info{};
-  socklen_t length = sizeof info;
-  if (getsockopt(stream.socket->fd().get(), IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return {};
-  if (info.tcpi_unacked == 0 || info.tcpi_bytes_acked != stream.acknowledged) {
-    stream.acknowledged = info.tcpi_bytes_acked;
-    stream.acknowledged_since = now;
-    return {};
-  }
-  const Milliseconds silence(info.tcpi_last_ack_recv);
-  const Milliseconds between_attempts(info.tcpi_rto / 1000);
-  const bool gone = now - stream.acknowledged_since > shared_.limit() && silence > shared_.limit() &&
-                    2 * silence > 3 * between_attempts;
+  const bool gone = stream.acknowledgements.have_ended(stream.socket->fd(), shared_.limit());
   return gone ? lost(stream, ETIMEDOUT) : Status();
 }
 

@@ -11,8 +11,10 @@
 #include <vector>
 
 #include "data_socket.h"
+#include "looks.h"
 #include "pairs.h"
 #include "shared.h"
+#include "silence.h"
 #include "system.h"
 #include "tutti/sdk/network.h"
 #include "wire.h"
@@ -72,10 +74,7 @@ class Connection : public sdk::Connection {
     size_t ahead_begin = 0;
     size_t ahead_end = 0;
     bool drained = false;  // the last read has emptied the socket
-    // On a socket that sends: how far the other host has acknowledged, and since when no more.
-    uint64_t acknowledged = 0;
-    Time acknowledged_since{};
-    Time next_check{};
+    Acknowledgements acknowledgements;
   };
 
   /// The way of a connection to the sockets of its pair.
@@ -92,7 +91,6 @@ class Connection : public sdk::Connection {
 
   Request* take_request();
   void cut(Request& request, uint8_t* data, uint64_t bytes, bool striped);
-  bool is_worth_a_look(const Request& request);
   void drive(const Request& request);
   void progress();
   bool all_moved() const;
@@ -132,10 +130,7 @@ class Connection : public sdk::Connection {
   std::array<Request, kMaxRequests> requests_;
   std::deque<Request*> receives_;  // posted and not fully matched, in order
   uint64_t moves_ = 0;             // reads and writes that moved bytes
-  const Request* idle_ = nullptr;  // the request whose test last moved nothing
-  uint32_t skips_ = 0;             // tests of other requests since
-  uint64_t empty_looks_ = 0;       // rounds of tests that moved nothing, in a row
-  uint64_t seen_arousals_ = 0;
+  Looks looks_;
   uint32_t silent_reads_ = 0;
 };
 

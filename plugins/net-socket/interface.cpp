@@ -4,10 +4,14 @@
 #include <arpa/inet.h>
 #include <fmt/format.h>
 #include <ifaddrs.h>
+#include <linux/ethtool.h>
+#include <linux/sockios.h>
 #include <net/if.h>
+#include <sys/ioctl.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <charconv>
 #include <memory>
 
@@ -109,7 +113,8 @@ Result<std::vector<Interface>> interfaces_of_this_host() {
   return found;
 }
 
-Result<std::vector<Interface>> choose_interfaces(std::span<const Interface> found, std::string_view wanted) {
+Result<std::vector<Interface>> choose_interfaces(std::span<const Interface> found, std::string_view wanted,
+                                                 bool several) {
   TUTTI_ASSIGN(const std::vector<Pattern> patterns, parse(wanted));
   std::vector<Interface> allowed;
   std::copy_if(found.begin(), found.end(), std::back_inserter(allowed), [&](const Interface& interface) {
@@ -118,22 +123,41 @@ Result<std::vector<Interface>> choose_interfaces(std::span<const Interface> foun
   });
   bool asked = false;
   std::vector<Interface> chosen;
+  const auto choose = [&](const Interface& interface) {
+    const bool known =
+        std::any_of(chosen.begin(), chosen.end(), [&](const Interface& other) { return other.name == interface.name; });
+    if (!known) chosen.push_back(interface);
+  };
   for (const Pattern& pattern : patterns) {
     if (pattern.exclude) continue;
     asked = true;
     for (const Interface& interface : allowed) {
-      const bool known = std::any_of(chosen.begin(), chosen.end(),
-                                     [&](const Interface& other) { return other.name == interface.name; });
-      if (!known && pattern.matches(interface)) chosen.push_back(interface);
+      if (pattern.matches(interface)) choose(interface);
     }
   }
   if (!chosen.empty()) return chosen;
   if (asked || allowed.empty())
     return Status(Code::kNotFound,
                   fmt::format("no network interface that is up matches '{}'; there are: {}", wanted, names_of(found)));
+  for (const Interface& interface : allowed) {
+    if (several && preference(interface) == 0) choose(interface);
+  }
+  if (!chosen.empty()) return chosen;
   return std::vector{*std::min_element(allowed.begin(), allowed.end(), [](const Interface& a, const Interface& b) {
     return preference(a) < preference(b);
   })};
+}
+
+// The flag IFF_RUNNING would follow the link up to a second later.
+bool lacks_link(const std::string& name, const Fd& socket) {
+  ifreq request{};
+  if (name.size() >= sizeof request.ifr_name) return false;
+  std::copy(name.begin(), name.end(), request.ifr_name);
+  if (::ioctl(socket.get(), SIOCGIFFLAGS, &request) != 0) return errno == ENODEV;
+  if ((request.ifr_flags & IFF_UP) == 0) return true;
+  ethtool_value link{.cmd = ETHTOOL_GLINK, .data = 0};
+  request.ifr_data = reinterpret_cast<char*>(&link);
+  return ::ioctl(socket.get(), SIOCETHTOOL, &request) == 0 && link.data == 0;  // some drivers do not say
 }
 
 }  // namespace tutti::net_socket

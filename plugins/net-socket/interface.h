@@ -25,7 +25,12 @@ Result<std::vector<Interface>> interfaces_of_this_host();
 /// separated by commas: prefixes ("eth"), "=exact" names, subnets ("10.0.0.0/8"), "^excluded" names. kConfig for a list
 /// that cannot be read, kNotFound (naming the interfaces) if nothing matches. A list that is empty, or that only
 /// excludes, gives one interface: the first that leads out of the host, else a bridge of containers or virtual
-/// machines, else the loopback.
-Result<std::vector<Interface>> choose_interfaces(std::span<const Interface> found, std::string_view wanted);
+/// machines, else the loopback. With `several`, all interfaces that lead out of the host are taken instead of the
+/// first.
+Result<std::vector<Interface>> choose_interfaces(std::span<const Interface> found, std::string_view wanted,
+                                                 bool several = false);
+
+/// Whether the interface is not there, is down, or has no link. `socket`: any socket.
+bool lacks_link(const std::string& name, const Fd& socket);
 
 }  // namespace tutti::net_socket

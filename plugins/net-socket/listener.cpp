@@ -7,8 +7,11 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cerrno>
 #include <cstring>
+
+#include "rail_receiver.h"
 
 namespace tutti::net_socket {
 namespace {
@@ -36,29 +39,42 @@ bool would_block(int error) {
 
 }  // namespace
 
-Result<std::unique_ptr<Listener>> Listener::open(const SocketAddress& address, const Shared& shared) {
+Result<std::unique_ptr<Listener>> Listener::open(std::span<const SocketAddress> addresses, const Shared& shared) {
   std::unique_ptr<Listener> listener(new Listener(shared));
-  TUTTI_ASSIGN(listener->socket_, listen_on(address));
-  const SocketAddress bound = local_address(listener->socket_);
+  TUTTI_TRY(listener->set_sockets(addresses));
   Address& out = listener->address_;
-  out.family = static_cast<uint16_t>(bound.family());
-  out.port = bound.port();
-  out.streams = shared.streams;
+  out.streams = shared.rails > 1 ? shared.rails : shared.streams;
   out.context = shared.id;
   out.tls = shared.tls != nullptr ? 1 : 0;
-  const auto ip = bound.ip();
-  std::copy(ip.begin(), ip.end(), out.ip.begin());
   TUTTI_ASSIGN(out.secret, sdk::make_nonce());
   listener->reserve_ = kReserve;
   listener->door_ = Fd(epoll_create1(EPOLL_CLOEXEC));
-  epoll_event event{.events = EPOLLIN, .data = {.ptr = nullptr}};
   epoll_event stirred{.events = EPOLLIN | EPOLLONESHOT, .data = {.ptr = &listener->stirred_}};
-  if (!listener->door_.valid() ||
-      epoll_ctl(listener->door_.get(), EPOLL_CTL_ADD, listener->socket_.get(), &event) != 0 ||
-      epoll_ctl(shared.events.get(), EPOLL_CTL_ADD, listener->door_.get(), &stirred) != 0) {
+  const bool watched = std::all_of(listener->sockets_.begin(), listener->sockets_.end(), [&](const Fd& socket) {
+    epoll_event event{.events = EPOLLIN, .data = {.ptr = nullptr}};
+    return epoll_ctl(listener->door_.get(), EPOLL_CTL_ADD, socket.get(), &event) == 0;
+  });
+  if (!watched || epoll_ctl(shared.events.get(), EPOLL_CTL_ADD, listener->door_.get(), &stirred) != 0) {
     return system_error("cannot watch a listener (epoll); check the limit of open files");
   }
   return listener;
+}
+
+/// Opens the sockets, and states their addresses.
+Status Listener::set_sockets(std::span<const SocketAddress> addresses) {
+  Address& out = address_;
+  out.rails = static_cast<uint16_t>(addresses.size());
+  for (size_t i = 0; i < addresses.size(); ++i) {
+    TUTTI_ASSIGN(Fd socket, listen_on(addresses[i]));
+    const SocketAddress bound = local_address(socket);
+    sockets_.push_back(std::move(socket));
+    const auto family = static_cast<uint16_t>(bound.family());
+    (i == 0 ? out.family : out.further[i - 1].family) = family;
+    (i == 0 ? out.port : out.further[i - 1].port) = bound.port();
+    const auto ip = bound.ip();
+    std::copy(ip.begin(), ip.end(), (i == 0 ? out.ip : out.further[i - 1].ip).begin());
+  }
+  return {};
 }
 
 Result<std::unique_ptr<sdk::Connection>> Listener::accept() {
@@ -66,8 +82,7 @@ Result<std::unique_ptr<sdk::Connection>> Listener::accept() {
   const Time now = Clock::now();
   if (now >= rest_until_ && (stirred_ != 0 || now >= next_look_)) TUTTI_TRY(visit(now));
   if (groups_.empty()) return std::unique_ptr<sdk::Connection>();
-  TUTTI_ASSIGN(std::unique_ptr<Connection> whole, take_whole());
-  return std::unique_ptr<sdk::Connection>(std::move(whole));
+  return take_whole();
 }
 
 Status Listener::visit(Time now) {
@@ -101,8 +116,13 @@ void Listener::hear_guests() {
 }
 
 Status Listener::greet() {
+  for (const Fd& socket : sockets_) TUTTI_TRY(greet(socket));
+  return {};
+}
+
+Status Listener::greet(const Fd& door) {
   for (int taken = 0; taken < kMostAtOnce; ++taken) {
-    Fd socket(accept4(socket_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    Fd socket(accept4(door.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (socket.valid()) {
       if (!add_guest(std::move(socket)) && !make_room()) return {};
       continue;
@@ -160,10 +180,17 @@ bool Listener::hear(Guest& guest) {
   return false;
 }
 
+/// With rails, the hello names those that the connection has, and its own is one of them.
+bool Listener::is_complete(const Hello& hello) const {
+  if (hello.magic != kMagic || hello.streams != address_.streams || hello.stream >= hello.streams) return false;
+  if (address_.rails == 1) return hello.used == 0;
+  return hello.used < 1u << address_.rails && (hello.used >> hello.stream & 1) != 0;
+}
+
 /// Puts a stream to its siblings, if it is a friend's.
 void Listener::introduce(Guest& guest) {
   const Hello& hello = guest.hello;
-  if (hello.magic != kMagic || hello.streams != address_.streams || hello.stream >= hello.streams) return;
+  if (!is_complete(hello)) return;
   const auto theirs = sdk::prove(address_.secret, sdk::Side::kConnector, guest.nonce, hello.nonce, hello.proved());
   const auto own = sdk::prove(address_.secret, sdk::Side::kAcceptor, guest.nonce, hello.nonce, hello.proved());
   const auto key = shared_.tls != nullptr ? stream_key(address_.secret, guest.nonce, hello) : StreamKey();
@@ -183,13 +210,15 @@ bool Listener::join(Guest& guest, const sdk::Proof& proof, const StreamKey& key)
   auto group = std::find_if(groups_.begin(), groups_.end(),
                             [&](const Group& g) { return g.partner.connection == hello.connection; });
   if (group == groups_.end()) {
+    const auto count = address_.rails > 1 ? static_cast<uint32_t>(std::popcount(hello.used)) : hello.streams;
     group = groups_.insert(group, Group{{hello.context, hello.connection, hello.number},
+                                        hello.used,
                                         std::vector<Stream>(hello.streams),
-                                        hello.streams,
+                                        count,
                                         time_in(std::max<Milliseconds>(kHelloLimit, shared_.limit()))});
   }
   Stream& place = group->streams[hello.stream];
-  if (place.socket.valid()) return false;
+  if (place.socket.valid() || group->used != hello.used) return false;
   epoll_ctl(door_.get(), EPOLL_CTL_DEL, guest.socket.get(), nullptr);
   place = {std::move(guest.socket), proof, key};
   --group->missing;
@@ -197,25 +226,34 @@ bool Listener::join(Guest& guest, const sdk::Proof& proof, const StreamKey& key)
 }
 
 /// A connection of which all streams are there. The proof tells the other side so.
-Result<std::unique_ptr<Connection>> Listener::take_whole() {
+Result<std::unique_ptr<sdk::Connection>> Listener::take_whole() {
   const auto whole =
       std::find_if(groups_.begin(), groups_.end(), [](const Group& group) { return group.missing == 0; });
-  if (whole == groups_.end()) return std::unique_ptr<Connection>();
+  if (whole == groups_.end()) return std::unique_ptr<sdk::Connection>();
   std::vector<DataSocket> sockets;
+  std::vector<RailStream> rails;
   bool good = true;
-  for (Stream& stream : whole->streams) {
-    shared_.prepare_receiver(stream.socket);
+  for (uint32_t i = 0; i < whole->streams.size(); ++i) {
+    Stream& stream = whole->streams[i];
+    if (!stream.socket.valid()) continue;  // a rail that is left out
+    address_.rails > 1 ? shared_.prepare_sender(stream.socket) : shared_.prepare_receiver(stream.socket);
     const ssize_t sent =
         ::send(stream.socket.get(), stream.proof.data(), stream.proof.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     good = good && sent == static_cast<ssize_t>(stream.proof.size()) && shared_.watch(stream.socket).ok();
     TUTTI_ASSIGN(DataSocket socket,
                  shared_.make_stream(std::move(stream.socket), TlsStream::Role::kReceives, stream.key));
-    sockets.push_back(std::move(socket));
+    if (address_.rails > 1) {
+      rails.push_back({i, std::move(socket)});
+    } else {
+      sockets.push_back(std::move(socket));
+    }
   }
   const Partner partner = whole->partner;
   groups_.erase(whole);
-  if (!good) return std::unique_ptr<Connection>();  // the other side finds it closed, and connects again
-  return std::make_unique<Connection>(std::move(sockets), false, shared_, partner);
+  if (!good) return std::unique_ptr<sdk::Connection>();  // the other side finds it closed, and connects again
+  if (address_.rails > 1)
+    return std::unique_ptr<sdk::Connection>(std::make_unique<RailReceiver>(std::move(rails), shared_));
+  return std::unique_ptr<sdk::Connection>(std::make_unique<Connection>(std::move(sockets), false, shared_, partner));
 }
 
 }  // namespace tutti::net_socket

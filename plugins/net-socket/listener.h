@@ -4,6 +4,7 @@
 
 #include <list>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "connection.h"
@@ -22,7 +23,8 @@ class Listener : public sdk::Listener {
  public:
   static constexpr size_t kMostGuests = 128;
 
-  static Result<std::unique_ptr<Listener>> open(const SocketAddress& address, const Shared& shared);
+  /// Listens at several addresses with rails, one for each; else at one.
+  static Result<std::unique_ptr<Listener>> open(std::span<const SocketAddress> addresses, const Shared& shared);
   const Address& address() const { return address_; }
   /// Null: none yet. kMismatch if a process on the path has changed bytes of a connection with TLS.
   Result<std::unique_ptr<sdk::Connection>> accept() override;
@@ -45,7 +47,8 @@ class Listener : public sdk::Listener {
     StreamKey key;       ///< with TLS
   };
   struct Group {
-    Partner partner;  ///< the other end
+    Partner partner;    ///< the other end
+    uint32_t used = 0;  ///< as in its hellos
     std::vector<Stream> streams;
     uint32_t missing = 0;
     Time deadline;
@@ -53,6 +56,8 @@ class Listener : public sdk::Listener {
   Status visit(Time now);
   void hear_guests();
   Status greet();
+  Status greet(const Fd& socket);
+  bool is_complete(const Hello& hello) const;
   bool add_guest(Fd socket);
   bool make_room();
   void drop_late(Time now);
@@ -61,11 +66,12 @@ class Listener : public sdk::Listener {
   void introduce(Guest& guest);
   bool join(Guest& guest, const sdk::Proof& proof, const StreamKey& key);
   void ask_for_events();
-  Result<std::unique_ptr<Connection>> take_whole();
+  Result<std::unique_ptr<sdk::Connection>> take_whole();
+  Status set_sockets(std::span<const SocketAddress> addresses);
 
   const Shared& shared_;
-  Fd socket_;
-  Fd door_;  // epoll of the socket and the guests
+  std::vector<Fd> sockets_;
+  Fd door_;  // epoll of the sockets and the guests
   Address address_;
   std::list<Guest> guests_;  // oldest first
   std::list<Group> groups_;

@@ -57,15 +57,18 @@ class Context : public sdk::NetworkContext {
   }
   Result<std::unique_ptr<sdk::Listener>> listen(uint32_t index, tutti_net_handle& handle) override {
     TUTTI_TRY(check(index));
-    TUTTI_ASSIGN(std::unique_ptr<Listener> listener, Listener::open(devices_[index].interface.address, shared_));
+    std::vector<SocketAddress> addresses;
+    for (const Interface& interface : rails_of(index, shared_.rails)) addresses.push_back(interface.address);
+    TUTTI_ASSIGN(std::unique_ptr<Listener> listener, Listener::open(addresses, shared_));
     handle = {};
     std::memcpy(handle.bytes, &listener->address(), sizeof(Address));
     return std::unique_ptr<sdk::Listener>(std::move(listener));
   }
-  Result<std::unique_ptr<sdk::Connecting>> connect(uint32_t /*device*/, const tutti_net_handle& handle) override {
+  Result<std::unique_ptr<sdk::Connecting>> connect(uint32_t index, const tutti_net_handle& handle) override {
     Address address;
     std::memcpy(&address, handle.bytes, sizeof address);
-    TUTTI_ASSIGN(std::unique_ptr<Connecting> connecting, Connecting::start(address, shared_));
+    TUTTI_ASSIGN(std::unique_ptr<Connecting> connecting,
+                 Connecting::start(address, shared_, rails_of(index, kMaxRails)));
     return std::unique_ptr<sdk::Connecting>(std::move(connecting));
   }
 
@@ -83,6 +86,12 @@ class Context : public sdk::NetworkContext {
   }
 
  private:
+  /// The interfaces of `count` rails, from a device on. They start again after the last device.
+  std::vector<Interface> rails_of(uint32_t index, uint32_t count) const {
+    std::vector<Interface> out;
+    for (uint32_t i = 0; i < count; ++i) out.push_back(devices_[(index + i) % devices_.size()].interface);
+    return out;
+  }
   Status check(uint32_t index) const {
     if (index < devices_.size()) return {};
     return {Code::kInvalidArgument, fmt::format("there is no device {}", index)};
@@ -104,6 +113,9 @@ class SocketNetwork : public sdk::Network {
         sdk::setting(TUTTI_CONFIG_TEXT, "family", "auto", "auto, ipv4 or ipv6."),
         sdk::setting(TUTTI_CONFIG_INTEGER, "streams", "1",
                      "TCP streams per connection; large messages use all of them.", 1, 16),
+        sdk::setting(TUTTI_CONFIG_INTEGER, "rails", "1",
+                     "Interfaces of a connection; each has a stream, and the others take over its data if it fails.", 1,
+                     kMaxRails),
         sdk::setting(TUTTI_CONFIG_SIZE, "stripe_min", "64KiB",
                      "Messages from this size on are cut into one part per stream.", 1, 1 << 30),
         sdk::setting(TUTTI_CONFIG_SIZE, "buffer", "0", "Socket buffers; 0 leaves them to the system.", 0, 1 << 30),
@@ -123,14 +135,22 @@ class SocketNetwork : public sdk::Network {
     }
     if (const std::string tls = host.text("tls"); tls != "off" && tls != "on" && tls != "user")
       return {Code::kConfig, fmt::format("settings.net.socket.tls is '{}'; it must be off, on or user", tls)};
+    const int64_t rails = host.integer("rails");
+    TUTTI_TRY(check_rails(host, rails));
     TUTTI_ASSIGN(std::vector<Interface> all, interfaces_of_this_host());
     std::erase_if(all, [&](const Interface& one) {
       return (family == "ipv4" && one.address.family() != AF_INET) ||
              (family == "ipv6" && one.address.family() != AF_INET6);
     });
     TUTTI_ASSIGN(std::vector<Interface> chosen,
-                 choose_interfaces(all, fmt::format("{}", fmt::join(host.list("interface"), ","))));
+                 choose_interfaces(all, fmt::format("{}", fmt::join(host.list("interface"), ",")), rails > 1));
     for (Interface& interface : chosen) devices_.push_back(describe(std::move(interface)));
+    if (static_cast<uint64_t>(rails) > devices_.size()) {
+      host.log(TUTTI_LOG_WARN,
+               fmt::format("settings.net.socket.rails is {}, but settings.net.socket.interface gives {} "
+                           "interface(s), the first one {}: rails share interfaces",
+                           rails, devices_.size(), devices_.front().interface.name));
+    }
     return {};
   }
 
@@ -138,6 +158,8 @@ class SocketNetwork : public sdk::Network {
     Shared shared;
     shared.host = host();
     TUTTI_ASSIGN(shared.id, sdk::make_nonce());
+    for (const Device& device : devices_) shared.interfaces.push_back(device.interface);
+    shared.rails = static_cast<uint32_t>(host().integer("rails"));
     shared.streams = static_cast<uint32_t>(host().integer("streams"));
     shared.stripe_bytes = static_cast<uint64_t>(host().integer("stripe_min"));
     shared.buffer_bytes = static_cast<int>(host().integer("buffer"));
@@ -157,6 +179,22 @@ class SocketNetwork : public sdk::Network {
   }
 
  private:
+  static Status check_rails(const sdk::Host& host, int64_t rails) {
+    if (rails == 1) return {};
+    if (const int64_t streams = host.integer("streams"); streams != 1) {
+      return {Code::kConfig,
+              fmt::format("settings.net.socket.rails is {} and settings.net.socket.streams is {}: a rail "
+                          "has one stream; set one of them to 1",
+                          rails, streams)};
+    }
+    if (const std::string tls = host.text("tls"); tls != "off") {
+      return {Code::kConfig, fmt::format("settings.net.socket.rails is {} and settings.net.socket.tls is {}: rails go "
+                                         "without TLS; set rails to 1 or tls to off",
+                                         rails, tls)};
+    }
+    return {};
+  }
+
   std::vector<Device> devices_;
 };
 

@@ -5,8 +5,12 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <set>
+#include <string>
+#include <vector>
 
 #include "data_socket.h"
+#include "interface.h"
 #include "pairs.h"
 #include "system.h"
 #include "tls.h"
@@ -35,12 +39,29 @@ class Alarm {
   Status why_;
 };
 
+/// The rails that were reported as lost. Any thread.
+class Reported {
+ public:
+  /// Whether no report has named the rail before. `rail`: the addresses of both ends.
+  bool is_first(const std::string& rail) {
+    const std::lock_guard lock(mutex_);
+    return rails_.insert(rail).second;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::set<std::string> rails_;
+};
+
 struct Shared {
+  uint32_t rails = 1;  ///< streams of a connection, each over an interface of its own; 1: Connection has no rails
   uint32_t streams = 1;
   uint64_t stripe_bytes = 0;
   int buffer_bytes = 0;       ///< 0: the system's choice
   Milliseconds grace{10000};  ///< a connection survives each silence shorter than this
   sdk::Host host{};
+  std::vector<Interface> interfaces;  ///< the devices of the plugin
+  std::unique_ptr<Reported> reported = std::make_unique<Reported>();
   /// Counts how often `events` had an event; idle connections then look. Relaxed: a late look does no harm.
   std::unique_ptr<std::atomic<uint64_t>> arousals = std::make_unique<std::atomic<uint64_t>>(0);
   Fd events;                       ///< epoll, edge-triggered, of every socket with data, and of listeners

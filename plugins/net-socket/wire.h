@@ -23,6 +23,15 @@ namespace tutti::net_socket {
 using Id = sdk::Nonce;
 using Secret = std::array<std::byte, 16>;
 
+inline constexpr uint32_t kMaxRails = 4;
+
+/// Where a listener takes the stream of a rail other than the first.
+struct RailAddress {
+  uint16_t family = 0;
+  uint16_t port = 0;
+  std::array<uint8_t, 16> ip{};
+};
+
 /// The handle of listen(): the address to connect to, and the secret that both sides prove to know.
 struct Address {
   uint16_t family = 0;  ///< AF_INET or AF_INET6
@@ -30,12 +39,14 @@ struct Address {
   uint32_t streams = 0;  ///< TCP connections that the listener expects per connection
   std::array<uint8_t, 16> ip{};
   Secret secret{};
-  uint32_t tls = 0;  ///< 1: TLS follows the proofs
-  Id context{};      ///< the listener's
+  uint16_t tls = 0;                                  ///< 1: TLS follows the proofs
+  uint16_t rails = 1;                                ///< above 1: each stream is a rail, with an address of its own
+  Id context{};                                      ///< the listener's
+  std::array<RailAddress, kMaxRails - 1> further{};  ///< of the rails from the second on
 };
 static_assert(sizeof(Address) <= 128);
 
-inline constexpr uint64_t kMagic = 0x34306b636f735454;  // "TTsock04"
+inline constexpr uint64_t kMagic = 0x35306b636f735454;  // "TTsock05"
 
 /// First bytes of the listener on every stream.
 struct Challenge {
@@ -52,7 +63,7 @@ struct Hello {
   uint32_t streams = 0;
   Id context{};         ///< the sender's
   uint32_t number = 0;  ///< of the connections from this context to this address (pairs.h)
-  uint32_t reserved = 0;
+  uint32_t used = 0;    ///< with rails: a bit for each stream that the connection has; else 0
   sdk::Nonce nonce{};
   sdk::Proof proof{};
 
@@ -91,5 +102,35 @@ struct Header {
 };
 static_assert(sizeof(Header) == 16);
 enum Form : uint32_t { kWhole, kStriped, kMoves };  ///< values of Header::form
+
+/// Bytes of each part, apart from the last one, of a message that is cut into at most `parts` parts. A whole number of
+/// lines each, so that parts start aligned. No part is empty.
+constexpr uint64_t part_bytes(uint64_t bytes, uint64_t parts) {
+  constexpr uint64_t kLine = 64;
+  return std::max(kLine, (bytes / parts + kLine - 1) / kLine * kLine);
+}
+
+/// The unit of a connection with rails (rails.h), in both directions. The payload follows kData only.
+struct Frame {
+  enum Kind : uint32_t {
+    kName,         ///< `number` and `bytes` hold the name of the interface; the first frame of both ends
+    kReceive,      ///< a posted receive: its place, tag and number, and the size of its buffer in `bytes`
+    kData,         ///< part `part` of `parts` of the message for the receive with this place and number
+    kAcknowledge,  ///< `number` frames of data have arrived on this rail since the start
+    kGivenUp,      ///< rail `number` carries nothing any more
+    kFarewell      ///< the sender of the frame closes the connection
+  };
+  uint32_t kind = kName;
+  uint32_t tag = 0;
+  uint64_t number = 0;
+  uint64_t bytes = 0;   ///< kData: of the payload
+  uint64_t offset = 0;  ///< kData: of the payload in the message
+  uint64_t total = 0;   ///< kData: bytes of the message
+  uint16_t place = 0;
+  uint8_t part = 0;
+  uint8_t parts = 0;
+  uint32_t reserved = 0;
+};
+static_assert(sizeof(Frame) == 48);
 
 }  // namespace tutti::net_socket

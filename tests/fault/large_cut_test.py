@@ -4,10 +4,13 @@
 
 - The link comes up again within timeouts.peer_loss: the call completes, and every element is right.
 - The link stays down: both ranks fail within the deadline, and each error names both ends and their links.
+- With two rails (settings.net.socket.rails), the call completes although one link stays down, or drops all packets
+  without a sign. Each rank reports the lost rail once. If both links come up again in time, no rail is lost. If both
+  stay down, both ranks fail as with one link.
 
 The cut is made when the link has carried a part of the call's data. Needs root; exits with 77 without.
 
-Run as: large_cut_test.py PATH_OF_TUTTI [--size SIZE] (default 1G)
+Run as: large_cut_test.py PATH_OF_TUTTI [--size SIZE] (default 1G) [--only one|two]
 """
 
 import argparse
@@ -39,10 +42,12 @@ def size_bytes(text):
     return int(text[:-1]) * units[text[-1]]
 
 
-class LargeCall(unittest.TestCase):
-    def start(self):
-        """A rank on each host. The hub uses rail0, the data rail1."""
-        self.names = hosts.make_hosts(self.addCleanup)
+class Call(unittest.TestCase):
+    def start(self, data_links=(1,)):
+        """A rank on each host. The hub uses rail0, the data the other links."""
+        self.links = data_links
+        self.names = hosts.make_hosts(self.addCleanup, rails=1 + len(data_links))
+        interfaces = ",".join(f"=rail{link}" for link in data_links)
         environment = {k: v for k, v in os.environ.items() if not k.startswith("TUTTI_")}
         environment["TUTTI_ID"] = f"10.213.0.1:41999:{secrets.token_hex(16)}"
         self.ranks = []
@@ -50,7 +55,8 @@ class LargeCall(unittest.TestCase):
             command = [ARGS.tutti, "bench", "all_reduce", "--ranks", "2", "--rank", str(rank), "--min", ARGS.size,
                        "--max", ARGS.size, "--iters", "1", "--repeat", "1", "--in-place", "only",
                        "--set", f"host={name}", "--set", "bootstrap.interface=[=rail0]",
-                       "--set", "settings.net.socket.interface=[=rail1]",
+                       "--set", f"settings.net.socket.interface=[{interfaces}]",
+                       "--set", f"settings.net.socket.rails={len(data_links)}",
                        "--set", f"timeouts.peer_loss={PEER_LOSS_S}s"]
             process = subprocess.Popen(hosts.within(name, *command), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                        text=True, env=environment)
@@ -59,19 +65,27 @@ class LargeCall(unittest.TestCase):
             self.ranks.append(process)
 
     def sent(self):
-        file = "/sys/class/net/rail1/statistics/tx_bytes"
-        out = subprocess.run(hosts.within(self.names[0], "cat", file), capture_output=True, text=True, check=True)
-        return int(out.stdout)
+        files = [f"/sys/class/net/rail{link}/statistics/tx_bytes" for link in self.links]
+        out = subprocess.run(hosts.within(self.names[0], "cat", *files), capture_output=True, text=True, check=True)
+        return sum(int(line) for line in out.stdout.split())
 
-    def switch(self, state):
-        hosts.ip("-n", self.names[0], "link", "set", "rail1", state)
+    def switch(self, state, links=(1,)):
+        for link in links:
+            hosts.ip("-n", self.names[0], "link", "set", f"rail{link}", state)
 
-    def cut_in_the_middle(self):
+    def swallow(self):
+        """From now on, rail1 drops all packets, but stays up: they go to a device that is not there."""
+        for number, name in enumerate(self.names, 1):
+            hosts.ip("-n", name, "neighbour", "replace", f"10.213.1.{3 - number}", "lladdr", "02:00:00:00:00:01", "dev",
+                     "rail1", "nud", "permanent")
+
+    def cut_in_the_middle(self, cut=None):
         deadline = time.monotonic() + END_S
         while self.sent() < ARGS.bytes // 8:
             self.assertLess(time.monotonic(), deadline, "the call does not begin")
-            self.assertEqual([rank.poll() for rank in self.ranks], [None, None])
-        self.switch("down")
+            if any(rank.poll() is not None for rank in self.ranks):
+                self.fail(f"a rank has ended: {self.ends(END_S)}")
+        (cut or (lambda: self.switch("down")))()
         self.at_cut = self.sent()
         self.assertLess(self.at_cut, ARGS.bytes * 7 // 8, "the cut came too late")
 
@@ -88,27 +102,73 @@ class LargeCall(unittest.TestCase):
             outputs.append((rank.returncode, out))
         return outputs
 
+    def both_complete(self):
+        ends = self.ends(END_S)
+        self.assertEqual([code for code, _ in ends], [0, 0], ends)
+        self.assertRegex(ends[0][1], r"wrong 0\b", "rank 0 prints the count of wrong elements")
+        COUNTS["completed"] += 1
+        return [out for _, out in ends]
+
+    def both_fail(self):
+        for code, out in self.ends(1.5 * LOST_S + TOLD_S):
+            self.assertGreater(code, 0, out)
+            self.assertRegex(out, BOTH_ENDS)
+        COUNTS["failed"] += 1
+        COUNTS["named"] += 1
+
+
+class OneRail(Call):
     def test_a_short_cut(self):
         self.start()
         self.cut_in_the_middle()
         time.sleep(PEER_LOSS_S * 0.6)  # this is the length of the cut
         self.assertEqual([rank.poll() for rank in self.ranks], [None, None])
         self.switch("up")
-        ends = self.ends(END_S)
-        self.assertEqual([code for code, _ in ends], [0, 0], ends)
-        self.assertRegex(ends[0][1], r"wrong 0\b", "rank 0 prints the count of wrong elements")
-        COUNTS["completed"] += 1
+        self.both_complete()
 
     def test_a_cut_without_end(self):
         self.start()
         self.cut_in_the_middle()
         cut_at = time.monotonic()
-        for code, out in self.ends(1.5 * LOST_S + TOLD_S):
-            self.assertGreater(code, 0, out)
-            self.assertRegex(out, BOTH_ENDS)
-        COUNTS["failed"] += 1
-        COUNTS["named"] += 1
+        self.both_fail()
         print(f"both ranks failed {time.monotonic() - cut_at:.1f} s after the cut", file=sys.stderr)
+
+
+class TwoRails(Call):
+    def complete_without_rail1(self, cut, reason):
+        """Each rank reports the rail once, with both ends; one of them for this reason. The time from cut to end."""
+        self.start((1, 2))
+        self.cut_in_the_middle(cut)
+        cut_at = time.monotonic()
+        outputs = self.both_complete()
+        for out in outputs:
+            lost = re.findall(r"warn (?:\d/2 )?net.socket the rail (.*) is lost: (.*); its data goes on over 1 of 2 "
+                              r"rails", out)
+            self.assertEqual(len(lost), 1, out)
+            self.assertRegex(lost[0][0], r"^10\.213\.1\.\d:\d+ \(rail1\) to 10\.213\.1\.\d:\d+ \(rail1\)$")
+        self.assertRegex("".join(outputs), reason)
+        print(f"the call ended {time.monotonic() - cut_at:.1f} s after the cut", file=sys.stderr)
+        return time.monotonic() - cut_at
+
+    def test_one_link_goes_down(self):
+        self.complete_without_rail1(lambda: self.switch("down"), "the interface rail1 has no link")
+
+    def test_one_link_goes_silent(self):
+        took_s = self.complete_without_rail1(self.swallow, "no sign of the other host")
+        self.assertLess(took_s, 1.5 * (PEER_LOSS_S + 1) + 1 + END_S / 2, "the rail's silence is noticed late")
+
+    def test_a_short_cut_of_both_links(self):
+        self.start((1, 2))
+        self.cut_in_the_middle(lambda: self.switch("down", (1, 2)))
+        time.sleep(PEER_LOSS_S * 0.6)  # this is the length of the cut
+        self.assertEqual([rank.poll() for rank in self.ranks], [None, None])
+        self.switch("up", (1, 2))
+        self.both_complete()
+
+    def test_a_cut_of_both_links_without_end(self):
+        self.start((1, 2))
+        self.cut_in_the_middle(lambda: self.switch("down", (1, 2)))
+        self.both_fail()
 
 
 def main():
@@ -116,11 +176,15 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tutti", type=lambda path: str(pathlib.Path(path).resolve()))
     parser.add_argument("--size", default="1G", help="such as 256M or 1G (default 1G)")
+    parser.add_argument("--only", choices=("one", "two"), help="runs the tests of one rail, or of two rails")
     ARGS = parser.parse_args()
     ARGS.bytes = size_bytes(ARGS.size)
     hosts.isolate()
     hosts.require_links()
-    suite = unittest.defaultTestLoader.loadTestsFromTestCase(LargeCall)
+    loader = unittest.defaultTestLoader
+    cases = {"one": OneRail, "two": TwoRails}
+    suite = unittest.TestSuite(loader.loadTestsFromTestCase(case) for name, case in cases.items()
+                               if ARGS.only in (None, name))
     result = unittest.TextTestRunner(verbosity=2).run(suite)
     problems = len(result.failures) + len(result.errors)
     Tally("link cut in a large call", result.testsRun, **COUNTS, problems=problems).tell()
