@@ -142,7 +142,8 @@ class TwoRails(Call):
         cut_at = time.monotonic()
         outputs = self.both_complete()
         for out in outputs:
-            lost = re.findall(r"warn net.socket the rail (.*) is lost: (.*); its data goes on over 1 of 2 rails", out)
+            lost = re.findall(r"warn (?:\d/2 )?net.socket the rail (.*) is lost: (.*); its data goes on over 1 of 2 "
+                              r"rails", out)
             self.assertEqual(len(lost), 1, out)
             self.assertRegex(lost[0][0], r"^10\.213\.1\.\d:\d+ \(rail1\) to 10\.213\.1\.\d:\d+ \(rail1\)$")
         self.assertRegex("".join(outputs), reason)
