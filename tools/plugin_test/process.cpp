@@ -7,6 +7,7 @@
 #include <spawn.h>
 #include <sys/wait.h>
 
+#include <chrono>
 #include <cstring>
 #include <utility>
 
@@ -22,6 +23,20 @@ Status run(const std::vector<std::string>& command) {
   }
   if (WIFEXITED(process.status()) && WEXITSTATUS(process.status()) == 0) return {};
   return {Code::kUnsupported, fmt::format("'{}' fails", fmt::join(command, " "))};
+}
+
+/// Waits until the kernel says that a link carries data, for 5 s at most. Networks may leave out links that are not up
+/// yet when they start; UCX does.
+Status wait_until_up(const std::string& space, const std::string& link) {
+  const std::vector<std::string> ask = {"ip",   "netns", "exec", space,
+                                        "grep", "-qx",   "up",   fmt::format("/sys/class/net/{}/operstate", link)};
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+  while (!run(ask).ok()) {
+    if (std::chrono::steady_clock::now() > end) {
+      return {Code::kUnsupported, fmt::format("link {} of the network namespace {} does not come up", link, space)};
+    }
+  }
+  return {};
 }
 
 }  // namespace
@@ -90,6 +105,8 @@ Result<std::unique_ptr<Namespaces>> Namespaces::make() {
       {"ip", "-n", first, "link", "set", "tutti0", "up"},
       {"ip", "-n", second, "link", "set", "tutti1", "up"}};
   for (const auto& command : commands) TUTTI_TRY(run(command));
+  TUTTI_TRY(wait_until_up(first, "tutti0"));
+  TUTTI_TRY(wait_until_up(second, "tutti1"));
   return made;
 }
 
