@@ -35,7 +35,7 @@ const std::vector<std::string> kLevels = {"off", "error", "warn", "info", "debug
 std::vector<Key> make_keys() {
   return {
       choice("device", "host", {"host", "cuda"},
-             "Where the ranks' buffers are and who computes: host is this machine's processors, cuda its GPUs."),
+             "The device of buffers and computations: host is this machine's processors, cuda its GPUs."),
       name(
           "algorithm",
           "Algorithm of every collective: auto, a name (ring), name/variant (direct/two-shot), a plan file (mine.yaml) "
@@ -43,8 +43,8 @@ std::vector<Key> make_keys() {
       name("protocol", "Protocol of every call: auto, or a name (simple, ll)."),
       name("network", "Network between hosts: auto takes the first of plugins.network that works on all ranks."),
       choice("transport", "auto", {"auto", "shm", "net"},
-             "What joins ranks of one host: shm is shared memory, also between GPUs; net sends even that through the "
-             "network; auto is shared memory, or the GPUs' own where they reach each other."),
+             "The link between ranks of one host: shm is shared memory, also between GPUs; net is the network; auto is "
+             "shared memory, or the links of GPUs that reach each other."),
       number(Type::kInteger, "channels", "0", 0, 64, "Channels of a collective at most; 0 lets Tutti choose."),
       words(Type::kList, "plugins.path", "[]", "Directories searched for plugins, before all others.", false),
       words(Type::kList, "plugins.algorithm", "[ring, tree, direct, hier]",
@@ -53,7 +53,7 @@ std::vector<Key> make_keys() {
       words(Type::kList, "plugins.network", "[socket]",
             "Network plugins to load when a network is needed, best first."),
       words(Type::kList, "plugins.tuner", "[table]",
-            "Tuner plugin to load: table follows what was measured on such machines, and the model elsewhere."),
+            "Tuner plugin to load: table follows a table measured on equal machines, and the model elsewhere."),
       choice("plugins.on_missing", "error", {"error", "next"},
              "When a named plugin cannot serve: fail, or go on with the next one."),
       choice("plugins.trust", "owner", {"owner", "any"},
@@ -78,10 +78,9 @@ std::vector<Key> make_keys() {
              "processes through the kernel, which fails where the kernel forbids it; off, none."),
       number(Type::kSize, "shm.single_copy_min", "1MiB", 1, kGiB,
              "Calls on blocks shorter than this always go through slots."),
-      number(Type::kInteger, "p2p.slots", "0", 0, 64,
-             "Slots of a connection between GPUs; 0: what the protocol likes."),
+      number(Type::kInteger, "p2p.slots", "0", 0, 64, "Slots of a connection between GPUs; 0: the protocol decides."),
       number(Type::kSize, "p2p.slot_size", "0", 0, kGiB,
-             "Payload of one slot between GPUs, for protocols that move bulk data; 0: what the protocol likes."),
+             "Payload of one slot between GPUs, for protocols that move bulk data; 0: the protocol decides."),
       number(Type::kInteger, "net.slots", "8", 2, 64, "Slots of a connection over a network."),
       number(Type::kSize, "net.slot_size", "128KiB", 64, kGiB, "Payload of one slot over a network."),
       choice("net.direct", "auto", {"auto", "on", "off"},
@@ -96,7 +95,7 @@ std::vector<Key> make_keys() {
              "Yields of a wait before it sleeps; 0 chooses by how many ranks share a processor.", false),
       words(Type::kList, "bootstrap.interface", "[]",
             "Interfaces the ranks meet on: names, prefixes (eth), =exact, subnets (10.0.0.0/8), ^excluded.", false),
-      choice("log.level", "warn", kLevels, "What is logged.", false),
+      choice("log.level", "warn", kLevels, "The least level of the lines in the log.", false),
       words(Type::kText, "log.file", "", "File of the log; empty: stderr. %h is the host's name, %p the process id.",
             false),
       words(Type::kText, "topology.file", "",

@@ -3,9 +3,9 @@
 //
 // A thread that waits for the network drives the engine itself, without a hand-over to a different thread. Meanwhile,
 // the engine's own thread rests, and neither the doorbell nor the network wakes it. The engine's thread takes over in
-// two cases: data must go out and no thread drives, or no thread has driven for some milliseconds. It then sleeps when
-// nothing moves, on its doorbell and on the network's event descriptor at once. Tasks that must be polled have threads
-// of their own (polling_thread.h).
+// three cases: data must go out and no thread drives, no thread has driven for some milliseconds, or a driver pauses.
+// It then sleeps when nothing moves, on its doorbell and on the network's event descriptor at once. Tasks that must be
+// polled have threads of their own (polling_thread.h).
 #pragma once
 
 #include <atomic>

@@ -353,6 +353,7 @@ Status Selector::ask_tuner(const Question& question, const config::Rule* rule,
   std::vector<tutti_candidate> views;
   views.reserve(candidates.size());
   std::vector<tutti_candidate*> pointers;
+  pointers.reserve(candidates.size());
   for (const Candidate& candidate : candidates) pointers.push_back(&views.emplace_back(candidate.view));
   const uint64_t bytes = question.count * size_of(question.type);
   const tutti_call call{sizeof(tutti_call),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Protocol "ll128": lines of 120 bytes of data and an 8-byte flag. For messages of some hundred KiB between GPUs.
+// Protocol "ll128": lines of 120 bytes of data and an 8-byte flag. For messages of some KiB to some MiB between GPUs.
 #include <algorithm>
 #include <bit>
 

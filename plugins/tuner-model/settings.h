@@ -13,7 +13,7 @@ inline std::vector<tutti_config_key> model_settings() {
   return {
       sdk::setting(TUTTI_CONFIG_INTEGER, "memory_gbs", "1000",
                    "bandwidth of a rank's own memory in GB/s, reads and writes together", 1, 1000000),
-      sdk::setting(TUTTI_CONFIG_INTEGER, "channel_gbs", "45", "what one channel can move, in GB/s", 1, 100000),
+      sdk::setting(TUTTI_CONFIG_INTEGER, "channel_gbs", "45", "the bandwidth of one channel, in GB/s", 1, 100000),
       sdk::setting(TUTTI_CONFIG_SIZE, "channel_bytes", "64KiB", "fewer bytes are not worth a channel of their own", 1,
                    int64_t{1} << 40),
       sdk::setting(TUTTI_CONFIG_DURATION, "call_latency", "0us", "added to every prediction", 0, 1000000000),

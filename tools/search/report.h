@@ -13,8 +13,7 @@ void print_cluster(const std::string& file, const communicator::DryCommunicator&
 Status print_channels(const communicator::DryCommunicator& cluster, size_t algorithm, bool all);
 /// All-reduce by size: the choice, and its predicted time.
 Status print_predictions(const communicator::DryCommunicator& cluster);
-/// The calls that a communicator of these ranks would refuse, leave out, or run without a proof. Prints nothing if
-/// there is no limit.
+/// The limits that a job of these ranks meets (DryCommunicator::limits). Prints nothing if there is no limit.
 void print_limits(const communicator::DryCommunicator& cluster);
 
 }  // namespace tutti::tools

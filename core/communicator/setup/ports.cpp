@@ -31,12 +31,11 @@ class PortCount {
   /// Adds a channel. Returns the name of a port that does not take it; empty: all ports do.
   Result<std::string> add(uint32_t channel) {
     for (uint32_t machine = 0; machine < ports_.size(); ++machine) {
-      std::vector<Use> use(ports_[machine].size());
-      if (use.empty()) continue;
-      TUTTI_TRY(mark(channel, machine, use));
-      for (size_t i = 0; i < use.size(); ++i) {
+      if (ports_[machine].empty()) continue;
+      TUTTI_TRY(mark(channel, machine));
+      for (size_t i = 0; i < marks_.size(); ++i) {
         Use& sum = uses_[machine][i];
-        sum = {sum.enter + use[i].enter, sum.leave + use[i].leave};
+        sum = {sum.enter + marks_[i].enter, sum.leave + marks_[i].leave};
         const Port& port = ports_[machine][i];
         if (port.channels > 0 && std::max(sum.enter, sum.leave) > port.channels) {
           return fmt::format("port {} of machine {} takes {}", port.name.data(), machine, port.channels);
@@ -47,8 +46,9 @@ class PortCount {
   }
 
  private:
-  /// Sets the uses of the ports of a machine to 1 where any of its ranks sends or receives on the channel.
-  Status mark(uint32_t channel, uint32_t machine, std::vector<Use>& use) const {
+  /// Marks the ports of a machine with 1 where any of its ranks sends or receives on the channel.
+  Status mark(uint32_t channel, uint32_t machine) {
+    marks_.assign(ports_[machine].size(), Use());
     const std::vector<uint32_t>& peers = ranks_[(machine + 1) % ranks_.size()];
     for (size_t i = 0; i < ranks_[machine].size(); ++i) {
       tutti_channel_nets nets{TUTTI_NO_NET, TUTTI_NO_NET};
@@ -60,9 +60,9 @@ class PortCount {
                 fmt::format("algorithm '{}' names no network devices for channel {} of rank {}: {}", algorithm_.name,
                             channel, rank, plugin::take_reason())};
       }
-      for (size_t port = 0; port < use.size(); ++port) {
-        if (is(ports_[machine][port], nets.receive)) use[port].enter = 1;
-        if (is(ports_[machine][port], nets.send)) use[port].leave = 1;
+      for (size_t port = 0; port < marks_.size(); ++port) {
+        if (is(ports_[machine][port], nets.receive)) marks_[port].enter = 1;
+        if (is(ports_[machine][port], nets.send)) marks_[port].leave = 1;
       }
     }
     return {};
@@ -77,6 +77,7 @@ class PortCount {
   const Ports& ports_;
   std::vector<std::vector<uint32_t>> ranks_;  ///< by machine
   std::vector<std::vector<Use>> uses_;        ///< by machine and port
+  std::vector<Use> marks_;                    ///< of the latest channel and machine, by port
 };
 
 bool has_limits(const Ports& ports) {

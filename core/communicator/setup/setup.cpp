@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a communicator comes to life: configuration → plugins → rendezvous → agreement → hosts → memory and listeners →
+// How a communicator comes to life: configuration → rendezvous → hosts → plugins → agreement → memory and listeners →
 // topology → algorithms' channels → tuner.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -61,7 +61,7 @@ class Setup {
 
   /// The other ranks must not wait for a rank that cannot take part, nor take it for one that left by mistake.
   Status run() {
-    const Status made = make();
+    Status made = make();
     const bool told = made.ok() || state_.bootstrap_ == nullptr || all_differ_ || state_.bootstrap_->all_know_failure();
     if (told) return made;
     state_.break_with(made);  // before the hub returns it, with the text for the other ranks
@@ -153,13 +153,13 @@ class Setup {
   Status agree() {
     TUTTI_TRY(agree_on({TUTTI_VERSION, state_.registry_->identity(), config_.agreement(), {}, plan_files_.identity()}));
     if (!config_.boolean("check.plans")) return {};
-    const Status proved = plan_files_.prove(static_cast<uint32_t>(state_.size_));
+    Status proved = plan_files_.prove(static_cast<uint32_t>(state_.size_));
     all_differ_ = !proved.ok();  // all ranks have the same files, and find the same fault
     return proved;
   }
 
   Status agree_on(const bootstrap::Identity& mine) {
-    const Status agreed = bootstrap::agree(*state_.bootstrap_, mine, deadline_);
+    Status agreed = bootstrap::agree(*state_.bootstrap_, mine, deadline_);
     all_differ_ = agreed.code() == Code::kMismatch;
     return agreed;
   }
@@ -167,7 +167,7 @@ class Setup {
   /// The last step, which no rank ends before all have come to it.
   Status agree_on_decisions() {
     const std::string& tuner = state_.selector_->choices().tuner_name;
-    const Status agreed = agree_on({TUTTI_VERSION, {}, {}, tuner::sample_decisions(*state_.selector_)});
+    Status agreed = agree_on({TUTTI_VERSION, {}, {}, tuner::sample_decisions(*state_.selector_)});
     if (agreed.code() != Code::kMismatch) return agreed;
     return agreed.with_context(
         fmt::format("tuner '{}' needs the same tables and descriptions of machines on all hosts", tuner));

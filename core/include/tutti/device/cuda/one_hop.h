@@ -2,7 +2,7 @@
 // The kernel of LL for programs of one hop (tutti_cuda_one_hop), without a walk through steps. For nvcc.
 //
 // The time of a small message is latency: the time of instructions that depend on each other. The kernel therefore
-// keeps the chain short. The parameters hold all addresses. A thread loads the data to send before it reads the track.
+// keeps the chain short. The parameters hold all addresses. The loads of the data to send do not wait for the track.
 // It keeps the sent data in registers for the fold. It knows the destinations of all its messages before the first
 // store.
 //
