@@ -29,7 +29,7 @@ LATE_S = 2  # after timeouts.warn
 START_S = 60
 END_S = 120
 GPUS = "GPUs"
-CALLS = {"shared memory": 40000, "network": 8000, "two hosts": 8000, "ring": 20000, GPUS: 400000}
+CALLS = {"shared memory": 150000, "network": 20000, "two hosts": 20000, "ring": 150000, GPUS: 400000}
 OPTIONS = TRANSPORTS | {GPUS: ["--device", "cuda"]}
 
 
