@@ -53,16 +53,11 @@ struct Link {
 /// Bytes that each TCP socket of this process has received, by its own and the other port.
 std::map<std::pair<uint16_t, uint16_t>, uint64_t> received() {
   std::map<std::pair<uint16_t, uint16_t>, uint64_t> all;
-  for (int fd = 0; fd < 1024; ++fd) {
-    sockaddr_in here{}, there{};
+  for (const test::TcpSocket& socket : test::tcp_sockets()) {
     tcp_info info{};
-    socklen_t length = sizeof here, other_length = sizeof there, info_length = sizeof info;
-    if (::getsockname(fd, reinterpret_cast<sockaddr*>(&here), &length) != 0 || here.sin_family != AF_INET ||
-        ::getpeername(fd, reinterpret_cast<sockaddr*>(&there), &other_length) != 0 ||
-        ::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &info_length) != 0) {
-      continue;
-    }
-    all[{here.sin_port, there.sin_port}] = info.tcpi_bytes_received;
+    socklen_t length = sizeof info;
+    if (::getsockopt(socket.fd, IPPROTO_TCP, TCP_INFO, &info, &length) != 0) continue;
+    all[{socket.here, socket.there}] = info.tcpi_bytes_received;
   }
   return all;
 }

@@ -36,27 +36,6 @@ using Clock = std::chrono::steady_clock;
 using testing::AllOf;
 using testing::HasSubstr;
 
-/// A TCP socket of this process whose other end is in this process, too.
-struct Socket {
-  int fd = -1;
-  uint16_t here = 0;
-  uint16_t there = 0;
-};
-
-std::vector<Socket> sockets() {
-  std::vector<Socket> all;
-  for (int fd = 0; fd < 1024; ++fd) {
-    sockaddr_in here{}, there{};
-    socklen_t length = sizeof here, other_length = sizeof there;
-    if (::getsockname(fd, reinterpret_cast<sockaddr*>(&here), &length) != 0 || here.sin_family != AF_INET ||
-        ::getpeername(fd, reinterpret_cast<sockaddr*>(&there), &other_length) != 0) {
-      continue;
-    }
-    all.push_back({fd, ntohs(here.sin_port), ntohs(there.sin_port)});
-  }
-  return all;
-}
-
 net_socket::Address address_in(const tutti_net_handle& handle) {
   net_socket::Address address;
   std::memcpy(&address, handle.bytes, sizeof address);
@@ -71,13 +50,13 @@ uint16_t& port_of(net_socket::Address& address, size_t rail) {
 /// Both ends of each rail, the end of the sender first.
 std::vector<std::pair<int, int>> rails_of(Net& net, size_t rails) {
   std::vector<std::pair<int, int>> out;
-  const auto all = sockets();
+  const auto all = test::tcp_sockets();
   net_socket::Address address = address_in(net.handle());
   for (size_t i = 0; i < rails; ++i) {
     const uint16_t port = port_of(address, i);
-    for (const Socket& sender : all) {
+    for (const test::TcpSocket& sender : all) {
       if (sender.there != port) continue;
-      for (const Socket& receiver : all) {
+      for (const test::TcpSocket& receiver : all) {
         if (receiver.here == port && receiver.there == sender.here) out.emplace_back(sender.fd, receiver.fd);
       }
     }
@@ -325,31 +304,7 @@ TEST_F(Rails, KeptBytesAreSentAgain) {
 TEST_F(Rails, TagsAndGroupsMatch) {
   Net net(with(2, {{"settings.net.socket.stripe_min", "100"}}));
   const auto [sender, receiver] = net.connect();
-  const auto first = random_bytes(100), second = random_bytes(200);
-  std::vector<uint8_t> a(200), b(200);
-  void* addresses[] = {a.data(), b.data()};
-  const uint64_t bytes[] = {a.size(), b.size()};
-  const uint32_t tags[] = {1, 2};
-  void* none[] = {nullptr, nullptr};
-  void* group = nullptr;
-  ASSERT_EQ(net.ops().recv(receiver, 2, addresses, bytes, tags, none, &group), TUTTI_OK);
-  void* sends[] = {net.send(sender, second, 2), net.send(sender, first, 1)};
-  int32_t done = 0;
-  uint64_t got[2] = {0, 0};
-  const auto end = Clock::now() + kLimit;
-  while (done == 0 && Clock::now() < end) {
-    ASSERT_EQ(net.ops().test(group, &done, got), TUTTI_OK);
-    for (void*& send : sends) {
-      int32_t sent = 0;
-      if (send == nullptr) continue;
-      ASSERT_EQ(net.ops().test(send, &sent, nullptr), TUTTI_OK);
-      if (sent != 0) send = nullptr;
-    }
-  }
-  EXPECT_EQ(got[0], 100u);
-  EXPECT_EQ(got[1], 200u);
-  EXPECT_TRUE(std::equal(first.begin(), first.end(), a.begin()));
-  EXPECT_EQ(b, second);
+  test::expect_groups_match_tags(net, sender, receiver);
 }
 
 /// A rail whose address refuses connections is left out, and the connection stands.

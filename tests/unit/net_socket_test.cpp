@@ -80,24 +80,7 @@ TEST_P(Socket, ManyInFlightArriveInOrder) {
 TEST_P(Socket, TagsAndGroupsMatch) {
   Net net(with_tls());
   const auto [sender, receiver] = connected(net);
-  const auto first = random_bytes(100), second = random_bytes(200);
-  std::vector<uint8_t> a(200), b(200);
-  // A grouped receive with two tags; the messages come in the other order.
-  void* addresses[] = {a.data(), b.data()};
-  const uint64_t bytes[] = {a.size(), b.size()};
-  const uint32_t tags[] = {1, 2};
-  void* none[] = {nullptr, nullptr};
-  void* group = nullptr;
-  ASSERT_EQ(net.ops().recv(receiver, 2, addresses, bytes, tags, none, &group), TUTTI_OK);
-  ASSERT_TRUE(net.finish({net.send(sender, second, 2), net.send(sender, first, 1)}));
-  int32_t done = 0;
-  uint64_t got[2] = {0, 0};
-  const auto end = Clock::now() + kLimit;
-  while (done == 0 && Clock::now() < end) ASSERT_EQ(net.ops().test(group, &done, got), TUTTI_OK);
-  EXPECT_EQ(got[0], 100u);
-  EXPECT_EQ(got[1], 200u);
-  EXPECT_TRUE(std::equal(first.begin(), first.end(), a.begin()));
-  EXPECT_EQ(b, second);
+  test::expect_groups_match_tags(net, sender, receiver);
 }
 
 TEST_P(Socket, TooLongAMessageFailsItsReceive) {

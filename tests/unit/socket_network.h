@@ -3,7 +3,10 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -92,20 +95,25 @@ class SocketNetwork {
     EXPECT_EQ(ops().recv(connection, 1, &address, &bytes, &tag, &none, &request), TUTTI_OK);
     return request;
   }
+  /// Tests each request once, and removes the requests that are done. False if a test fails.
+  bool advance(std::vector<void*>& requests) {
+    for (size_t i = 0; i < requests.size();) {
+      int32_t done = 0;
+      uint64_t bytes = 0;
+      if (ops().test(requests[i], &done, &bytes) != TUTTI_OK) return false;
+      if (done != 0) {
+        requests.erase(requests.begin() + static_cast<long>(i));
+      } else {
+        ++i;
+      }
+    }
+    return true;
+  }
   /// Pushes on all requests until done; false when the time is up or one fails.
   bool finish(std::vector<void*> requests) {
     const auto end = std::chrono::steady_clock::now() + kLimit;
     while (!requests.empty() && std::chrono::steady_clock::now() < end) {
-      for (size_t i = 0; i < requests.size();) {
-        int32_t done = 0;
-        uint64_t bytes = 0;
-        if (ops().test(requests[i], &done, &bytes) != TUTTI_OK) return false;
-        if (done != 0) {
-          requests.erase(requests.begin() + static_cast<long>(i));
-        } else {
-          ++i;
-        }
-      }
+      if (!advance(requests)) return false;
     }
     return requests.empty();
   }
@@ -123,6 +131,52 @@ inline std::vector<uint8_t> random_bytes(size_t size) {
   std::vector<uint8_t> data(size);
   for (uint8_t& byte : data) byte = static_cast<uint8_t>(random());
   return data;
+}
+
+/// Sends two messages against the order of their tags in a grouped receive: each message takes the buffer of its tag.
+inline void expect_groups_match_tags(SocketNetwork& net, void* sender, void* receiver) {
+  const auto first = random_bytes(100), second = random_bytes(200);
+  std::vector<uint8_t> a(200), b(200);
+  void* addresses[] = {a.data(), b.data()};
+  const uint64_t bytes[] = {a.size(), b.size()};
+  const uint32_t tags[] = {1, 2};
+  void* none[] = {nullptr, nullptr};
+  void* group = nullptr;
+  ASSERT_EQ(net.ops().recv(receiver, 2, addresses, bytes, tags, none, &group), TUTTI_OK);
+  std::vector<void*> sends = {net.send(sender, second, 2), net.send(sender, first, 1)};
+  int32_t done = 0;
+  uint64_t got[2] = {0, 0};
+  const auto end = std::chrono::steady_clock::now() + kLimit;
+  while (done == 0 && std::chrono::steady_clock::now() < end) {
+    ASSERT_EQ(net.ops().test(group, &done, got), TUTTI_OK);
+    ASSERT_TRUE(net.advance(sends));
+  }
+  EXPECT_TRUE(net.finish(sends));
+  EXPECT_EQ(got[0], 100u);
+  EXPECT_EQ(got[1], 200u);
+  EXPECT_TRUE(std::equal(first.begin(), first.end(), a.begin()));
+  EXPECT_EQ(b, second);
+}
+
+/// A TCP socket of this process, over IPv4, with a peer.
+struct TcpSocket {
+  int fd = -1;
+  uint16_t here = 0;   ///< port
+  uint16_t there = 0;  ///< port of the peer
+};
+
+inline std::vector<TcpSocket> tcp_sockets() {
+  std::vector<TcpSocket> all;
+  for (int fd = 0; fd < 1024; ++fd) {
+    sockaddr_in here{}, there{};
+    socklen_t length = sizeof here, other_length = sizeof there;
+    if (::getsockname(fd, reinterpret_cast<sockaddr*>(&here), &length) != 0 || here.sin_family != AF_INET ||
+        ::getpeername(fd, reinterpret_cast<sockaddr*>(&there), &other_length) != 0) {
+      continue;
+    }
+    all.push_back({fd, ntohs(here.sin_port), ntohs(there.sin_port)});
+  }
+  return all;
 }
 
 }  // namespace tutti::test
