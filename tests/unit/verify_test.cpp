@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 
 #include <functional>
+#include <optional>
 #include <random>
 
 #include "program/cache.h"
@@ -346,14 +347,17 @@ struct LooseStep {
   tutti_plan_step step;
   std::vector<tutti_plan_peer> recv;
   std::vector<tutti_plan_peer> send;
+  std::optional<tutti_plan_range> range;  // None if the plan has no ranges.
 };
 
 std::vector<LooseStep> take_apart(const Plan& plan) {
   std::vector<LooseStep> steps;
-  for (const tutti_plan_step& step : plan.steps) {
+  for (size_t at = 0; at < plan.steps.size(); ++at) {
+    const tutti_plan_step& step = plan.steps[at];
     const auto recv = plan.recv(step);
     const auto send = plan.send(step);
-    steps.push_back({step, {recv.begin(), recv.end()}, {send.begin(), send.end()}});
+    const auto range = plan.ranges.empty() ? std::nullopt : std::optional(plan.ranges[at]);
+    steps.push_back({step, {recv.begin(), recv.end()}, {send.begin(), send.end()}, range});
   }
   return steps;
 }
@@ -361,6 +365,7 @@ std::vector<LooseStep> take_apart(const Plan& plan) {
 void put_together(const std::vector<LooseStep>& steps, Plan& plan) {
   plan.steps.clear();
   plan.peers.clear();
+  plan.ranges.clear();
   const auto append = [&](const std::vector<tutti_plan_peer>& peers, uint16_t& begin, uint16_t& count) {
     begin = static_cast<uint16_t>(plan.peers.size());
     count = static_cast<uint16_t>(peers.size());
@@ -370,6 +375,7 @@ void put_together(const std::vector<LooseStep>& steps, Plan& plan) {
     append(loose.recv, loose.step.recv_begin, loose.step.recv_count);
     append(loose.send, loose.step.send_begin, loose.step.send_count);
     plan.steps.push_back(loose.step);
+    if (loose.range) plan.ranges.push_back(*loose.range);
   }
 }
 
