@@ -118,6 +118,15 @@ void ping_pong(Network& network, const Lanes& lanes, const Order& order, bool le
   const auto finish = [&](void* request) {
     network.wait("a message", [&](uint64_t&) { return network.test(request, order.bytes); });
   };
+  // A message larger than the network's buffers moves only while its own request is tested.
+  const auto finish_both = [&](void* first, void* second) {
+    bool first_done = false, second_done = false;
+    network.wait("a message each way", [&](uint64_t&) {
+      first_done = first_done || network.test(first, order.bytes);
+      second_done = second_done || network.test(second, order.bytes);
+      return first_done && second_done;
+    });
+  };
   std::deque<void*> receives;
   samples.reserve(leads ? order.count : 0);
   for (uint64_t i = 0, posted = 0; i < order.count; ++i) {
@@ -126,9 +135,12 @@ void ping_pong(Network& network, const Lanes& lanes, const Order& order, bool le
       receives.push_back(post(network, [&] { return in.recv(order.bytes); }));
     if (!leads) finish(receives.front());
     void* const send = post(network, [&] { return out.send(order.bytes); });
-    if (leads) finish(receives.front());
+    if (leads) {
+      finish_both(receives.front(), send);
+    } else {
+      finish(send);
+    }
     receives.pop_front();
-    finish(send);
     if (leads) samples.push_back(std::chrono::duration<double, std::micro>(Clock::now() - start).count() / 2);
   }
 }
