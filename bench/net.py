@@ -6,7 +6,8 @@ The raw peers are iperf3 and socket_ping_pong (socket), ucx_perftest (ucx), ib_w
 round both run once per figure, in turn, in an order that changes from round to round. A figure is the
 median over the rounds. The ratio is the plugin's median over the raw peer's.
 
-Variables UCX_* of the environment apply to the plugin ucx and to ucx_perftest.
+Variables UCX_* of the environment apply to the plugin ucx and to ucx_perftest. Over TCP, the plugin asks UCX for
+reports of failures, which excludes some protocols; with --raw-args=-e, ucx_perftest asks for them, too.
 """
 
 import argparse
@@ -189,7 +190,7 @@ def raw_ucx(runner, figure, _):
 
     def measure(count):
         port = runner.next_port()
-        server = ["ucx_perftest", "-p", str(port)]
+        server = ["ucx_perftest", "-p", str(port)] + runner.args.raw_args
         window = [] if latency else ["-O", str(runner.args.window)]
         client = server + [runner.args.host, "-t", "tag_lat" if latency else "tag_bw", "-s", str(figure.bytes), "-n",
                            str(count), "-w", str(max(1, count // 10)), "-f", "-v"] + window
@@ -314,7 +315,7 @@ def parse_arguments():
                         help="the programs meet at free ports among this one and the next 8000 (default 21000)")
     parser.add_argument("--rdma-devices", nargs=2, default=[], metavar=("SERVER", "CLIENT"),
                         help="RDMA devices of both sides, of the plugin ib and of its raw peer")
-    parser.add_argument("--raw-args", type=shlex.split, default=[], help="more arguments of ib_write_bw, ib_send_lat")
+    parser.add_argument("--raw-args", type=shlex.split, default=[], help="more arguments of ucx_perftest, ib_write_bw, ib_send_lat")
     parser.add_argument("--markdown", type=pathlib.Path, metavar="FILE", help="also write the tables to FILE")
     return parser.parse_args()
 
