@@ -209,7 +209,8 @@ def raw_ib(runner, figure, _):
     args = runner.args
     latency = figure.test == "latency"
     port = runner.next_port()
-    count = max(1000, int(args.seconds / 50e-6)) if latency else max(100, int(args.seconds * 5e7 / figure.bytes))
+    message_s = figure.bytes / 5e7 + (50e-6 if latency else 0)  # of an emulated device; a real one takes less
+    count = max(100, int(args.seconds / message_s))
     command = ["ib_send_lat" if latency else "ib_write_bw", "-p", str(port), "-s", str(figure.bytes), "-n", str(count),
                "-F"] + args.raw_args
     if not latency:
