@@ -316,7 +316,7 @@ def parse_arguments():
                         help="the programs meet at free ports among this one and the next 8000 (default 21000)")
     parser.add_argument("--rdma-devices", nargs=2, default=[], metavar=("SERVER", "CLIENT"),
                         help="RDMA devices of both sides, of the plugin ib and of its raw peer")
-    parser.add_argument("--raw-args", type=shlex.split, default=[], help="more arguments of ucx_perftest, ib_write_bw, ib_send_lat")
+    parser.add_argument("--raw-args", type=shlex.split, default=[], help="of the raw peers ucx_perftest, ib_*")
     parser.add_argument("--markdown", type=pathlib.Path, metavar="FILE", help="also write the tables to FILE")
     return parser.parse_args()
 

@@ -110,8 +110,6 @@ TEST(Verify, RingOf256) {
 }
 
 // --- Counter-examples
-// -------------------------------------------------------------------------------------------------
-
 /// Plans of `ranks` ranks, each written by `write`.
 std::vector<Plan> write_plans(uint32_t collective, uint32_t ranks, uint32_t chunks,
                               const std::function<void(PlanBuilder&, uint32_t)>& write) {
@@ -305,8 +303,6 @@ TEST(VerifyCache, ProvesChannelsWithEqualPlansOnce) {
 }
 
 // --- Many ranks
-// --------------------------------------------------------------------------------------------------------
-
 TEST(VerifyManyRanks, AcceptsAndRefuses) {
   constexpr uint32_t kRanks = 200;  // no multiple of the size of a word of a set
   for (Sample& sample : samples({kRanks}, false)) {
@@ -340,8 +336,6 @@ TEST(VerifyManyRanks, NamesTheRankThatIsMissing) {
 }
 
 // --- Mutations
-// --------------------------------------------------------------------------------------------------------
-
 /// A plan in separate parts, so that one step can change without affecting a step that shares its peers.
 struct LooseStep {
   tutti_plan_step step;
