@@ -103,6 +103,38 @@ def make_hosts(cleanup, rails=2, prefix=None):
     return hosts
 
 
+def make_cluster(cleanup, count, rails=1):
+    """`count` hosts, whose links rail0 and so on end at a switch each: a bridge in a namespace of its own."""
+    tag = secrets.token_hex(2)
+    hosts = [f"tutti-{number}-{tag}" for number in range(count)]
+    for host in hosts:
+        add_host(host, cleanup)
+    for rail in range(rails):
+        switch = f"tutti-switch{rail}-{tag}"
+        add_host(switch, cleanup)
+        ip("-n", switch, "link", "add", "bridge", "type", "bridge")
+        ip("-n", switch, "link", "set", "bridge", "up")
+        for number, host in enumerate(hosts, 1):
+            ip("link", "add", f"rail{rail}", "netns", host, "type", "veth", "peer", f"port{number}", "netns", switch)
+            ip("-n", switch, "link", "set", f"port{number}", "master", "bridge", "up")
+            set_address(host, number, f"rail{rail}", rail)
+    return hosts
+
+
+def bridges_work():
+    """Whether the kernel makes bridges, which make_cluster() needs."""
+    name = f"tutti-try-{secrets.token_hex(2)}"
+    try:
+        ip("netns", "add", name)
+        ip("-n", name, "link", "add", "bridge", "type", "bridge")
+        return True
+    except (subprocess.CalledProcessError, FileNotFoundError):
+        return False
+    finally:
+        if pathlib.Path(f"/run/netns/{name}").exists():
+            ip("netns", "delete", name)
+
+
 def enter(host):
     """Moves the calling thread into the network namespace of a host."""
     libc = ctypes.CDLL(None, use_errno=True)

@@ -80,6 +80,15 @@ class PlainLink(Hosts):
         self.matrix(names, "--ranks", "2,4", "--max-count", "70000", settings__net__socket__streams="2")
 
 
+class FourHosts(Hosts):
+    def test_all_collectives_of_sixteen_ranks(self):
+        if not hosts.bridges_work():
+            self.skipTest("the kernel makes no bridges")
+        names = hosts.make_cluster(self.addCleanup, 4)
+        self.matrix(names, "--ranks", "16", "--max-count", "70000" if ARGS.long else "1000")
+        self.assertGreater(min(self.sent(name, "rail0") for name in names), 1 << 18)
+
+
 class PoorLink(Hosts):
     def test_delay_and_loss(self):
         names, relay = lossy_link.make_hosts(self.addCleanup, (0.0002, 0.001), 0.01, ARGS.seed)
@@ -148,7 +157,7 @@ def main():
     hosts.require_links()
     print(f"seed {ARGS.seed}", flush=True)
     suite = unittest.TestSuite()
-    for case in (PlainLink, PoorLink, InterfaceChoice):
+    for case in (PlainLink, FourHosts, PoorLink, InterfaceChoice):
         names = unittest.defaultTestLoader.getTestCaseNames(case)
         suite.addTests(case(name) for name in names if ARGS.only in name)
     result = unittest.TextTestRunner(verbosity=2).run(suite)

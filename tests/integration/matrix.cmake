@@ -21,7 +21,7 @@ set_tests_properties(matrix_small PROPERTIES LABELS "program;concurrent"
   ENVIRONMENT "TUTTI_CHECK_PLUGINS=true;TUTTI_CHECK_DATA=true")
 tutti_time_limit(100 matrix_small)
 # Between hosts, with TLS: every collective, at sizes of one record and of many.
-add_test(NAME matrix_tls COMMAND matrix_test --seed 1 --ranks 4 --max-count 70000 --filter "two hosts")
+add_test(NAME matrix_tls COMMAND matrix_test --seed 1 --ranks 4 --max-count 70000 --filter "2 hosts")
 set_tests_properties(matrix_tls PROPERTIES LABELS program ENVIRONMENT "TUTTI_SETTINGS_NET_SOCKET_TLS=on")
 tutti_time_limit(100 matrix_tls)
 add_test(NAME matrix_gpus COMMAND matrix_test --seed 1 --gpus --ranks 1,2,4 --max-count 70000)

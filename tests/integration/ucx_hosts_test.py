@@ -19,6 +19,7 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import rails_test as rails  # noqa: E402
+from hosts import bridges_work, make_cluster  # noqa: E402
 
 MATRIX_LIMIT_S = 150
 LINK_LIMIT_S = 10
@@ -36,9 +37,12 @@ def environment(**more):
 class Hosts(unittest.TestCase):
     def setUp(self):
         self.hosts = rails.make_hosts(self.addCleanup)
+        self.await_links()
+
+    def await_links(self, rail_count=2):
+        """UCX omits links that are not up yet."""
         deadline = time.monotonic() + LINK_LIMIT_S
-        # UCX omits links that are not up yet.
-        for host, rail in ((host, rail) for host in self.hosts for rail in (0, 1)):
+        for host, rail in ((host, rail) for host in self.hosts for rail in range(rail_count)):
             while "state UP" not in rails.ip("-n", host, "link", "show", f"rail{rail}").stdout:
                 self.assertLess(time.monotonic(), deadline, f"rail{rail} of {host} does not come up")
 
@@ -82,6 +86,17 @@ class Hosts(unittest.TestCase):
     def test_all_collectives(self):
         self.matrix("--seed", str(random.randrange(1, 1 << 30)), "--ranks", "2,4,8", "--max-count", "4097")
         self.assertGreater(min(self.sent(host, 0) + self.sent(host, 1) for host in self.hosts), 1 << 20)
+
+    def test_all_collectives_of_sixteen_ranks_on_four_hosts(self):
+        if not bridges_work():
+            self.skipTest("the kernel makes no bridges")
+        self.hosts = make_cluster(self.addCleanup, 4)
+        self.await_links(rail_count=1)
+        # All communicators of a run stay open, and 16 ranks of UCX have many descriptors.
+        for part in ("ring/simple", "tree/direct/ll", "direct/shifted/simple", "direct/one-shot/ll", "hier/"):
+            self.matrix("--seed", str(random.randrange(1, 1 << 30)), "--ranks", "16", "--max-count", "1000", "--filter",
+                        part)
+        self.assertGreater(min(self.sent(host, 0) for host in self.hosts), 1 << 18)
 
     def test_one_device(self):
         before = [self.sent(host, 0) for host in self.hosts]

@@ -45,7 +45,7 @@ constexpr uint64_t bits(std::initializer_list<Collective> collectives) {
 constexpr uint64_t kReducing = bits({Collective::kAllReduce, Collective::kReduceScatter, Collective::kReduce});
 constexpr uint64_t kMoving =
     bits({Collective::kAllGather, Collective::kAllToAll, Collective::kGather, Collective::kScatter});
-constexpr std::array<Algorithm, 8> kAlgorithms = {{
+constexpr std::array<Algorithm, 9> kAlgorithms = {{
     {"ring", kReducing | bits({Collective::kAllGather, Collective::kBroadcast})},
     {"tree/direct", bits({Collective::kAllReduce, Collective::kBroadcast, Collective::kReduce})},
     {"tree/pipelined", bits({Collective::kAllReduce})},
@@ -54,6 +54,7 @@ constexpr std::array<Algorithm, 8> kAlgorithms = {{
     {"direct/shifted", kMoving},
     {"hier/exchange", kReducing | bits({Collective::kAllGather, Collective::kBroadcast, Collective::kAllToAll})},
     {"hier/doubling", bits({Collective::kAllReduce})},
+    {"hier/ring", bits({Collective::kAllReduce})},
 }};
 constexpr std::array<const char*, 4> kProtocols = {"simple", "ll", "ll128", "copy"};  // the last two on GPUs only
 /// The collectives of `copy`, if every message is one hop.
@@ -64,18 +65,19 @@ constexpr uint64_t kCopied =
 struct Space {
   std::vector<int> rank_counts = {1, 2, 3, 4, 5, 8};
   std::vector<size_t> counts;
-  std::vector<Reach> reaches = {Reach::kOneHost, Reach::kOwnHosts, Reach::kTwoHosts};
+  std::vector<Reach> reaches = {Reach::kOneHost, Reach::kOwnHosts, Reach::kHosts};
   uint32_t protocols = 2;
   uint32_t registrations = 1;
+  int host_count;
 
-  explicit Space(const Selection& selection) {
+  explicit Space(const Selection& selection) : host_count(selection.host_count) {
     if (selection.gpus) {
       reaches = {Reach::kGpus, Reach::kGraphs};
       protocols = kProtocols.size();
       registrations = 2;
     }
     if (selection.network) {
-      reaches = {Reach::kOwnHosts, Reach::kTwoHosts};
+      reaches = {Reach::kOwnHosts, Reach::kHosts};
       std::erase(rank_counts, 1);
     }
     if (!selection.rank_counts.empty()) rank_counts = selection.rank_counts;
@@ -122,7 +124,7 @@ struct Space {
       problem.count /= static_cast<size_t>(problem.rank_count);
     }
     one.setting = {kAlgorithms[point[kAlgorithm]].name, kProtocols[point[kProtocol]], reaches[point[kReach]],
-                   point[kRegistered] == 1};
+                   point[kRegistered] == 1, host_count};
     one.in_place = point[kInPlace] == 1;
     return one;
   }
@@ -147,7 +149,7 @@ bool exists(const Space& space, const Point& point) {
   if (one.in_place && !check::in_place(one.problem, 0)) return false;
   if (!can_be_registered(one)) return false;
   if (one.setting.reach == Reach::kOwnHosts) return one.problem.rank_count > 1;
-  return one.setting.reach != Reach::kTwoHosts || one.problem.rank_count > 2;
+  return one.setting.reach != Reach::kHosts || one.problem.rank_count > one.setting.host_count;
 }
 
 std::vector<Point> every_point(const Space& space) {
@@ -227,18 +229,20 @@ Options options(const Setting& setting, int rank, int rank_count) {
     options.settings.emplace_back("device", "cuda");
     return options;
   }
-  const int host = setting.reach == Reach::kOwnHosts ? rank : 2 * rank / rank_count;
+  const int host = setting.reach == Reach::kOwnHosts ? rank : setting.host_count * rank / rank_count;
   options.settings.emplace_back("host", fmt::format("host{}", setting.reach == Reach::kOneHost ? 0 : host));
   return options;
 }
 
-/// Whether the ranks form the hierarchy that a variant of `hier` needs. `hier/ring` needs three machines with several
-/// ranks each, and runs in the test `hier`.
+/// Whether the ranks form the hierarchy that a variant of `hier` needs.
 bool has_hierarchy(const Setting& setting, int rank_count) {
-  if (setting.algorithm == "hier/exchange") {
-    return setting.reach == Reach::kTwoHosts && rank_count % 2 == 0;
-  }
-  return setting.reach == Reach::kOwnHosts && rank_count >= 4 && std::has_single_bit(static_cast<unsigned>(rank_count));
+  if (setting.reach != Reach::kOwnHosts && setting.reach != Reach::kHosts) return false;
+  const int machines = setting.reach == Reach::kOwnHosts ? rank_count : setting.host_count;
+  if (rank_count % machines != 0) return false;
+  if (setting.algorithm == "hier/doubling")
+    return machines >= 4 && std::has_single_bit(static_cast<unsigned>(machines));
+  const bool several = rank_count / machines > 1;
+  return several && machines >= (setting.algorithm == "hier/ring" ? 3 : 2);
 }
 
 bool offers(const Setting& setting, Collective collective, int rank_count) {
@@ -252,9 +256,10 @@ bool offers(const Setting& setting, Collective collective, int rank_count) {
 }
 
 std::string to_string(const Setting& setting) {
-  constexpr std::array<const char*, 5> kReaches = {"one host", "own hosts", "two hosts", "GPUs", "graphs"};
-  return fmt::format("{}/{}/{}{}", setting.algorithm, setting.protocol, kReaches[static_cast<size_t>(setting.reach)],
-                     setting.registered ? ", registered" : "");
+  constexpr std::array<const char*, 5> kReaches = {"one host", "own hosts", "hosts", "GPUs", "graphs"};
+  const std::string number = setting.reach == Reach::kHosts ? fmt::format("{} ", setting.host_count) : "";
+  return fmt::format("{}/{}/{}{}{}", setting.algorithm, setting.protocol, number,
+                     kReaches[static_cast<size_t>(setting.reach)], setting.registered ? ", registered" : "");
 }
 
 std::string to_string(const Case& one) {

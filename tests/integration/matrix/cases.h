@@ -10,9 +10,9 @@
 
 namespace tutti::matrix {
 
-/// The connections between ranks: all on one host, each on its own, or two hosts; or GPUs of one host, eager or by
-/// replays of a graph.
-enum class Reach { kOneHost, kOwnHosts, kTwoHosts, kGpus, kGraphs };
+/// The connections between ranks: all on one host, each on its own, or several hosts with several ranks each; or GPUs
+/// of one host, eager or by replays of a graph.
+enum class Reach { kOneHost, kOwnHosts, kHosts, kGpus, kGraphs };
 inline bool on_gpus(Reach reach) {
   return reach == Reach::kGpus || reach == Reach::kGraphs;
 }
@@ -23,6 +23,7 @@ struct Setting {
   std::string protocol;
   Reach reach;
   bool registered = false;  ///< on GPUs: all buffers lie in registered buffers
+  int host_count = 2;       ///< of kHosts
   bool operator==(const Setting&) const = default;
 };
 Options options(const Setting& setting, int rank, int rank_count);
@@ -49,6 +50,7 @@ struct Selection {
   std::string filter;    ///< part of a case's text; empty: all
   bool gpus = false;     ///< cases that run on GPUs, instead of on the host
   bool network = false;  ///< only cases that run between hosts
+  int host_count = 2;    ///< of Reach::kHosts
 };
 
 /// The cases: grouped by rank count, and within it by problem. Large counts are counts of the larger buffer:

@@ -47,14 +47,15 @@ Tally run_matrix(const Selection& selection) {
 }
 
 Tally run_scenarios(const Selection& selection) {
-  const std::vector<Setting> settings = {{"ring", "simple", Reach::kOneHost},
-                                         {"direct/one-shot", "ll", Reach::kOneHost},
-                                         {"ring", "ll", Reach::kTwoHosts},
-                                         {"direct/two-shot", "simple", Reach::kOwnHosts}};
+  std::vector<Setting> settings = {{"ring", "simple", Reach::kOneHost},
+                                   {"direct/one-shot", "ll", Reach::kOneHost},
+                                   {"ring", "ll", Reach::kHosts},
+                                   {"direct/two-shot", "simple", Reach::kOwnHosts}};
   const auto start = Clock::now();
   Tally total;
   const auto is_local = [](const Setting& setting) { return setting.reach == Reach::kOneHost; };
   const auto rank_counts = selection.rank_counts.empty() ? std::vector{1, 3, 4} : selection.rank_counts;
+  for (Setting& setting : settings) setting.host_count = selection.host_count;
   for (const Scenario& scenario : scenarios()) {
     // A split makes a listener on the host of its first rank. One thread of this process makes all listeners, and lives
     // in one namespace.
@@ -85,13 +86,16 @@ int run(int argc, char** argv) {
   app.add_option("--max-count", selection.max_count, "No more elements than these");
   app.add_option("--filter", selection.filter, "Only cases with this text: 'all_reduce float16', 'ring/ll'");
   app.add_flag("--gpus", selection.gpus, "On GPUs: rank r on GPU r modulo their number");
-  app.add_option("--namespaces", namespaces,
-                 "Files of network namespaces: ranks live there, the same number in each, and only the network is used")
+  app.add_option(
+         "--namespaces", namespaces,
+         "Files of network namespaces: the hosts of the ranks, with the same number of ranks each; no case runs "
+         "within one host alone")
       ->delimiter(',')
       ->check(CLI::ExistingFile);
   app.add_flag("--list", list, "Print the cases and run none");
   CLI11_PARSE(app, argc, argv);
   selection.network = !namespaces.empty();
+  selection.host_count = std::max(2, static_cast<int>(namespaces.size()));
   set_namespaces(std::move(namespaces));
   if (list) {
     for (const Case& one : cases(selection)) fmt::print("{}\n", to_string(one));
