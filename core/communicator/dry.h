@@ -11,6 +11,7 @@
 #include "communicator/setup/choices.h"
 #include "config/config.h"
 #include "program/plan.h"
+#include "topology/hardware.h"
 #include "topology/system.h"
 
 namespace tutti::communicator {
@@ -62,6 +63,7 @@ class DryCommunicator {
   std::string why_not(uint32_t algorithm, uint32_t variant, Collective collective) const;
 
   config::Config config_;
+  topology::Hardware hardware_;
   uint32_t device_;  // TUTTI_DEVICE_*
   std::shared_ptr<plugin::Registry> registry_;
   std::unique_ptr<topology::System> system_;

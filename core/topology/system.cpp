@@ -24,6 +24,7 @@ Result<System> System::build(const Document& document, const BuildOptions& optio
   system.nodes_ = std::move(machine.nodes);
   system.names_ = std::move(machine.names);
   system.rails_ = std::move(machine.rails);
+  system.gpus_ = std::move(machine.gpus);
   system.links_ = std::move(machine.links);
   system.paths_ = std::move(paths.table);
   system.hops_ = std::move(paths.hops);
