@@ -40,16 +40,17 @@ bool any_on_gpus(const std::vector<tuner::Protocol>& protocols) {
 
 }  // namespace
 
-DryCommunicator::DryCommunicator(config::Config config) : config_(std::move(config)) {
+DryCommunicator::DryCommunicator(config::Config config, const topology::Document& machine)
+    : config_(std::move(config)) {
   const bool stand_in = config_.text("device") == "host" && config_.text("topology.host_ranks") == "gpu";
-  device_ = stand_in ? TUTTI_DEVICE_HOST : TUTTI_DEVICE_CUDA;
+  device_ = stand_in || machine.gpus().empty() ? TUTTI_DEVICE_HOST : TUTTI_DEVICE_CUDA;
 }
 
 Result<std::unique_ptr<DryCommunicator>> DryCommunicator::create(Options options) {
-  std::unique_ptr<DryCommunicator> made(new DryCommunicator(std::move(options.config)));
+  std::unique_ptr<DryCommunicator> made(new DryCommunicator(std::move(options.config), options.machine));
   TUTTI_ASSIGN(made->registry_, plugin::Registry::load(made->config_, false));
   TUTTI_ASSIGN(made->hardware_, hardware_of(made->config_));
-  TUTTI_TRY(made->describe(options.machine, options.node_count));
+  TUTTI_TRY(made->describe(options.machine, options.node_count, options.ranks_here));
   tuner::Choices choices;
   TUTTI_TRY(made->limit(options.machine, choices));
   TUTTI_TRY(made->connect(choices));
@@ -58,14 +59,17 @@ Result<std::unique_ptr<DryCommunicator>> DryCommunicator::create(Options options
   return made;
 }
 
-Status DryCommunicator::describe(const topology::Document& machine, uint32_t node_count) {
+Status DryCommunicator::describe(const topology::Document& machine, uint32_t node_count, uint32_t ranks_here) {
   topology::BuildOptions build;
+  if (ranks_here > 0) {
+    TUTTI_ASSIGN(build.ranks, topology::places_of(machine, ranks_here));
+  }
   build.networks = node_count > 1;
   build.hardware = &hardware_;
   build.network = first_network(config_);
   TUTTI_ASSIGN(topology::System system, topology::System::build(machine, build));
   system_ = std::make_unique<topology::System>(std::move(system));
-  const auto ranks_here = static_cast<uint32_t>(system_->rank_nodes().size());
+  ranks_here = static_cast<uint32_t>(system_->rank_nodes().size());
   if (uint64_t{ranks_here} * node_count > kMaxRanks) {
     return {Code::kInvalidArgument,
             fmt::format("{} machines of {} ranks are more than {} ranks; ask for fewer machines", node_count,

@@ -15,7 +15,7 @@
 
 namespace tutti::topology {
 
-/// Of one GPU. GB/s (1e9 bytes) in one direction, and µs.
+/// One GPU. GB/s (1e9 bytes) are in one direction.
 struct GpuFigures {
   double memory_gbs = 0;  ///< own memory, reads and writes together
   double link_gbs = 0;    ///< one NVLink or xGMI link
@@ -26,13 +26,13 @@ struct GpuFigures {
   double staged_latency_us = 0;
 };
 
-/// Of host ranks that share memory.
+/// Between host ranks that share memory.
 struct MemoryFigures {
   double gbs = 0;
   double latency_us = 0;
 };
 
-/// Of a network whose ports do not state more.
+/// A network, if its ports do not state more.
 struct NetworkFigures {
   double gbs = 0;
   double latency_us = 0;

@@ -34,6 +34,10 @@ struct BuildOptions {
   const Hardware* hardware = nullptr;  ///< null: Hardware::built_in()
 };
 
+/// The places of `count` ranks: the first GPUs in PCI order. Without a GPU, the NUMA nodes in turn. 0: one rank per
+/// GPU, or per NUMA node. kInvalidArgument if the GPUs are fewer.
+Result<std::vector<RankPlace>> places_of(const Document& document, uint32_t count);
+
 /// Immutable. Copyable; view() borrows from it. Any thread.
 class System {
  public:

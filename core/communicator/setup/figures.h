@@ -36,7 +36,7 @@ struct Figures {
   double network_gbs = 0;  ///< a rank's share of the ports of its machine
   double network_latency_us = 0;
   double network_gap_us = 0;
-  double memory_gbs = 0;  ///< of a GPU's own memory; 0: the ranks compute on the host
+  double memory_gbs = 0;  ///< own memory of a GPU; 0: the ranks compute on the host
 };
 
 /// The figures of one machine, whose slowest rank counts. `device`: TUTTI_DEVICE_*; `channels`: of a collective, at

@@ -53,17 +53,9 @@ void keep_ports(std::vector<topology::Pci>& devices, const std::vector<topology:
   }
 }
 
-void add_gpus(const std::vector<topology::Pci>& devices, std::set<topology::BusId>& gpus) {
-  for (const topology::Pci& device : devices) {
-    if (device.gpu) gpus.insert(device.bus);
-    add_gpus(device.children, gpus);
-  }
-}
-
 /// Places host ranks as `tutti search` does: in the order of the ranks, on the GPUs of the file in PCI order.
 Status stand_in(const topology::Document& file, std::vector<topology::RankPlace>& ranks) {
-  std::set<topology::BusId> gpus;
-  for (const topology::Cpu& cpu : file.cpus) add_gpus(cpu.pci, gpus);
+  const std::vector<topology::BusId> gpus = file.gpus();
   if (gpus.size() < ranks.size()) {
     return {Code::kConfig,
             fmt::format("topology.host_ranks is 'gpu', but {} ranks of this host do not fit on {} GPUs of "
