@@ -21,6 +21,7 @@ void add_bench(CLI::App& tutti, int& exit_code);
 void add_explain(CLI::App& tutti, int& exit_code);
 void add_plan(CLI::App& tutti, int& exit_code);
 void add_search(CLI::App& tutti, int& exit_code);
+void add_simulate(CLI::App& tutti, int& exit_code);
 void add_config(CLI::App& tutti, int& exit_code);
 void add_plugin(CLI::App& tutti, int& exit_code);
 void add_topo(CLI::App& tutti, int& exit_code);

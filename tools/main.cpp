@@ -39,6 +39,7 @@ int run(int argc, char** argv) {
   add_explain(tutti, exit_code);
   add_plan(tutti, exit_code);
   add_search(tutti, exit_code);
+  add_simulate(tutti, exit_code);
   add_config(tutti, exit_code);
   add_plugin(tutti, exit_code);
   add_topo(tutti, exit_code);

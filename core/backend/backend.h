@@ -27,7 +27,6 @@ struct Device {
   int number = -1;                     ///< CUDA's number; -1: the host
   std::string name;                    ///< the model; equal on all ranks of one machine
   uint32_t link = TUTTI_LINK_SHM;      ///< the kind of link between devices of one host, equal on all ranks
-  double link_gbs = 0;                 ///< GB/s over it; 0: not known
   std::vector<std::string> addresses;  ///< PCI addresses of all ranks' devices, by rank; empty: none
 };
 

@@ -40,15 +40,17 @@ bool any_on_gpus(const std::vector<tuner::Protocol>& protocols) {
 
 }  // namespace
 
-DryCommunicator::DryCommunicator(config::Config config) : config_(std::move(config)) {
+DryCommunicator::DryCommunicator(config::Config config, const topology::Document& machine)
+    : config_(std::move(config)) {
   const bool stand_in = config_.text("device") == "host" && config_.text("topology.host_ranks") == "gpu";
-  device_ = stand_in ? TUTTI_DEVICE_HOST : TUTTI_DEVICE_CUDA;
+  device_ = stand_in || machine.gpus().empty() ? TUTTI_DEVICE_HOST : TUTTI_DEVICE_CUDA;
 }
 
 Result<std::unique_ptr<DryCommunicator>> DryCommunicator::create(Options options) {
-  std::unique_ptr<DryCommunicator> made(new DryCommunicator(std::move(options.config)));
+  std::unique_ptr<DryCommunicator> made(new DryCommunicator(std::move(options.config), options.machine));
   TUTTI_ASSIGN(made->registry_, plugin::Registry::load(made->config_, false));
-  TUTTI_TRY(made->describe(options.machine, options.node_count));
+  TUTTI_ASSIGN(made->hardware_, hardware_of(made->config_));
+  TUTTI_TRY(made->describe(options.machine, options.node_count, options.ranks_here));
   tuner::Choices choices;
   TUTTI_TRY(made->limit(options.machine, choices));
   TUTTI_TRY(made->connect(choices));
@@ -57,13 +59,17 @@ Result<std::unique_ptr<DryCommunicator>> DryCommunicator::create(Options options
   return made;
 }
 
-Status DryCommunicator::describe(const topology::Document& machine, uint32_t node_count) {
+Status DryCommunicator::describe(const topology::Document& machine, uint32_t node_count, uint32_t ranks_here) {
   topology::BuildOptions build;
+  if (ranks_here > 0) {
+    TUTTI_ASSIGN(build.ranks, topology::places_of(machine, ranks_here));
+  }
   build.networks = node_count > 1;
-  build.host_gbs = kShmBandwidthGbs;
+  build.hardware = &hardware_;
+  build.network = first_network(config_);
   TUTTI_ASSIGN(topology::System system, topology::System::build(machine, build));
   system_ = std::make_unique<topology::System>(std::move(system));
-  const auto ranks_here = static_cast<uint32_t>(system_->rank_nodes().size());
+  ranks_here = static_cast<uint32_t>(system_->rank_nodes().size());
   if (uint64_t{ranks_here} * node_count > kMaxRanks) {
     return {Code::kInvalidArgument,
             fmt::format("{} machines of {} ranks are more than {} ranks; ask for fewer machines", node_count,
@@ -75,7 +81,6 @@ Status DryCommunicator::describe(const topology::Document& machine, uint32_t nod
   topology_.rank_count = ranks_here * node_count;
   topology_.node_count = node_count;
   topology_.node_of_rank = node_of_rank_.data();
-  if (on_gpu()) topology_.memory_gbs = topology::memory_gbs(*system_);
   return {};
 }
 
@@ -89,23 +94,22 @@ Status DryCommunicator::limit(const topology::Document& machine, tuner::Choices&
   TUTTI_TRY(check_transport(config_, node_count()));
   Links links;
   links.inside = on_gpu() ? TUTTI_LINK_P2P : TUTTI_LINK_SHM;
-  links.inside_gbs = on_gpu() ? topology::widest_path_gbs(*system_) : kShmBandwidthGbs;
-  links.network = node_count() > 1;
-  if (links.network) {
-    links.network_gbs = topology::network_share_gbs(*system_);
-    links.network_latency_us = topology::network_latency_us(*system_, kNetLatencyUs);
-    choices.network_name = first_network(config_);
-    if (links.network_gbs <= 0) {
-      return {
-          Code::kConfig,
-          fmt::format("{} has no network port, so {} of it cannot reach each other; add one, or ask for one machine",
-                      machine.source, node_count())};
-    }
+  if (node_count() > 1) links.network = choices.network_name = first_network(config_);
+  if (node_count() > 1 && !links.has_network()) {
+    return {Code::kConfig, fmt::format("plugins.network is empty ({}), so {} machines cannot reach each other; name a "
+                                       "network",
+                                       config_.origin("plugins.network"), node_count())};
   }
-  const uint32_t channels = max_channels(config_, device_, links.network);
+  const uint32_t channels = max_channels(config_, device_, links.has_network());
+  const Figures figures = figures_of(*system_, hardware_, device_, links, channels);
+  if (links.has_network() && figures.network_gbs <= 0) {
+    return {Code::kConfig,
+            fmt::format("{} has no network port, so {} of it cannot reach each other; add one, or ask for one machine",
+                        machine.source, node_count())};
+  }
   TUTTI_ASSIGN(Protocols protocols, lay_out_protocols(*registry_, config_, device_, channels));
   choices.protocols = std::move(protocols.list);
-  set_limits(device_, channels, links, topology_, choices);
+  set_limits(device_, channels, links, figures, topology_, choices);
   // Plugins that were built without kernels do not state which protocols run on GPUs.
   if (on_gpu() && !any_on_gpus(choices.protocols)) choices.device = 0;
   if (!takes().ok()) choices.back_end = nullptr;  // the plans of so many ranks are too many to check

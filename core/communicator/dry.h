@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A communicator without devices: search, connect, choice and plans for a cluster of equal machines, in one process.
 // Its limits are the limits of a job on a real cluster of this form (setup/limits.h). The ranks are GPUs. If the
-// configuration has `topology.host_ranks: gpu`, and `device` is the host, the ranks are host ranks in place of GPUs.
+// configuration has `topology.host_ranks: gpu`, and `device` is the host, the ranks are host ranks in place of GPUs. If
+// the machine has no GPU, the ranks are host ranks.
 #pragma once
 
 #include <memory>
@@ -11,6 +12,7 @@
 #include "communicator/setup/choices.h"
 #include "config/config.h"
 #include "program/plan.h"
+#include "topology/hardware.h"
 #include "topology/system.h"
 
 namespace tutti::communicator {
@@ -19,9 +21,11 @@ namespace tutti::communicator {
 class DryCommunicator {
  public:
   struct Options {
-    topology::Document machine;  ///< one rank per GPU in PCI order
-    uint32_t node_count = 1;     ///< number of machines; at most 2^20 ranks in all
-    config::Config config;       ///< plugins and `channels` as for any communicator
+    topology::Document machine;
+    uint32_t node_count = 1;  ///< number of machines; at most 2^20 ranks in all
+    config::Config config;    ///< plugins and `channels` as for any communicator
+    uint32_t ranks_here = 0;  ///< of a machine: the first GPUs in PCI order. 0: one per GPU. Of a machine without GPUs:
+                              ///< host ranks, which the NUMA nodes get in turn
   };
 
   /// One algorithm on this cluster.
@@ -54,14 +58,15 @@ class DryCommunicator {
                              uint32_t root = 0) const;
 
  private:
-  explicit DryCommunicator(config::Config config);
+  DryCommunicator(config::Config config, const topology::Document& machine);
   bool on_gpu() const { return device_ == TUTTI_DEVICE_CUDA; }
-  Status describe(const topology::Document& machine, uint32_t node_count);
+  Status describe(const topology::Document& machine, uint32_t node_count, uint32_t ranks_here);
   Status limit(const topology::Document& machine, tuner::Choices& choices);
   Status connect(tuner::Choices& choices);
   std::string why_not(uint32_t algorithm, uint32_t variant, Collective collective) const;
 
   config::Config config_;
+  topology::Hardware hardware_;
   uint32_t device_;  // TUTTI_DEVICE_*
   std::shared_ptr<plugin::Registry> registry_;
   std::unique_ptr<topology::System> system_;

@@ -36,10 +36,9 @@ std::vector<Key> make_keys() {
   return {
       choice("device", "host", {"host", "cuda"},
              "The device of buffers and computations: host is this machine's processors, cuda its GPUs."),
-      name(
-          "algorithm",
-          "Algorithm of every collective: auto, a name (ring), name/variant (direct/two-shot), a plan file (mine.yaml) "
-          "or a folder of plan files (plans/)."),
+      name("algorithm",
+           "Algorithm of every collective: auto, a name (ring), name/variant (direct/two-shot), a plan file "
+           "(mine.yaml) or a folder of plan files (plans/)."),
       name("protocol", "Protocol of every call: auto, or a name (simple, ll)."),
       name("network", "Network between hosts: auto takes the first of plugins.network that works on all ranks."),
       choice("transport", "auto", {"auto", "shm", "net"},
@@ -98,13 +97,6 @@ std::vector<Key> make_keys() {
       choice("log.level", "warn", kLevels, "The least level of the lines in the log.", false),
       words(Type::kText, "log.file", "", "File of the log; empty: stderr. %h is the host's name, %p the process id.",
             false),
-      words(Type::kText, "topology.file", "",
-            "This machine's topology or a part, NCCL's XML or our YAML: wins over what is discovered.", false),
-      choice("topology.host_ranks", "numa", {"numa", "gpu"},
-             "The places of host ranks: their NUMA nodes, or the GPUs of topology.file in PCI order.", false),
-      choice("affinity", "auto", {"auto", "off"},
-             "Whether a rank's buffers and threads are placed on the processors of its NUMA node.", false),
-      words(Type::kText, "host", "", "Pretend that this rank runs on a host of this name.", false),
       number(Type::kBool, "check.plans", "true", 0, 1, "Prove a plan right when it is first used."),
       number(Type::kBool, "check.calls", "true", 0, 1, "Notice when ranks make different calls."),
       number(Type::kBool, "check.plugins", "false", 0, 1, "Hold calls of a network plugin to its contract.", false),
@@ -112,10 +104,32 @@ std::vector<Key> make_keys() {
   };
 }
 
+/// Of the machine of a rank.
+std::vector<Key> make_machine_keys() {
+  return {
+      words(Type::kText, "topology.file", "",
+            "This machine's topology or a part, NCCL's XML or our YAML: wins over what is discovered.", false),
+      choice("topology.host_ranks", "numa", {"numa", "gpu"},
+             "The places of host ranks: their NUMA nodes, or the GPUs of topology.file in PCI order.", false),
+      words(
+          Type::kText, "hardware.file", "",
+          "Hardware figures (latencies, bandwidths) that replace figures of the built-in table, which predictions use.",
+          false),
+      choice("affinity", "auto", {"auto", "off"},
+             "Whether a rank's buffers and threads are placed on the processors of its NUMA node.", false),
+      words(Type::kText, "host", "", "Pretend that this rank runs on a host of this name.", false),
+  };
+}
+
 }  // namespace
 
 std::span<const Key> core_keys() {
-  static const std::vector<Key> keys = make_keys();
+  static const std::vector<Key> keys = [] {
+    std::vector<Key> all = make_keys();
+    const std::vector<Key> of_machine = make_machine_keys();
+    all.insert(all.end(), of_machine.begin(), of_machine.end());
+    return all;
+  }();
   return keys;
 }
 

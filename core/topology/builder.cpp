@@ -12,7 +12,7 @@
 #include <tuple>
 
 #include "log/log.h"
-#include "topology/bandwidth.h"
+#include "topology/chip.h"
 
 namespace tutti::topology {
 namespace {
@@ -24,7 +24,10 @@ constexpr uint64_t kFunctionMask = 0xf;
 class Builder {
  public:
   Builder(const Document& document, const BuildOptions& options)
-      : original_(document), document_(in_order(document)), options_(options) {}
+      : original_(document),
+        document_(in_order(document)),
+        options_(options),
+        hardware_(options.hardware != nullptr ? *options.hardware : Hardware::built_in()) {}
 
   Result<Machine> build() {
     TUTTI_TRY(check_addresses());
@@ -32,6 +35,12 @@ class Builder {
     for (const auto& [bus, gpu] : gpus_) TUTTI_TRY(wire_gpu(bus, gpu));
     if (missing_peers_ > 0) {
       log::info("{}: {} GPU links lead to GPUs that are not in it", document_.source, missing_peers_);
+    }
+    for (const std::string& entry : unknown_chips_) {
+      log::info(
+          "{}: the hardware figures have no entry '{}' in gpus, so 'default' holds for it; add one in a file for "
+          "hardware.file",
+          document_.source, entry);
     }
     wire_switches();
     TUTTI_TRY(place_ranks());
@@ -57,6 +66,23 @@ class Builder {
   Status add_port(const Net& port, uint32_t adapter);
   uint32_t nvswitch();
 
+  double port_gbs(const Net& port) const {
+    return port.mbps == 0 ? hardware_.network(options_.network).gbs : port.mbps / 8000;
+  }
+  /// Of a GPU that may not be described.
+  GpuFigures figures_of(BusId bus) const {
+    const auto gpu = gpus_.find(bus);
+    if (gpu != gpus_.end()) return machine_.gpus[gpu->second.node];
+    Pci unknown;
+    unknown.gpu.emplace();
+    return hardware_.gpu(unknown);
+  }
+  /// All links between a GPU and the CPU on its module.
+  double c2c_gbs(const PlacedGpu& gpu) const {
+    const C2c& c2c = *gpu.gpu->c2c;
+    return (c2c.gbs == 0 ? machine_.gpus[gpu.node].c2c_gbs : c2c.gbs) * c2c.count;
+  }
+
   Status wire_gpu(BusId bus, const PlacedGpu& gpu);
   Status wire_peer(BusId bus, const PlacedGpu& gpu, const PeerLink& link);
   void wire_switches();
@@ -77,6 +103,7 @@ class Builder {
   const Document& original_;
   const Document document_;
   const BuildOptions& options_;
+  const Hardware& hardware_;
 
   Machine machine_;
   std::map<std::tuple<uint32_t, uint32_t, uint32_t>, double> wires_;  ///< from, to, type: GB/s
@@ -86,6 +113,7 @@ class Builder {
   std::vector<std::pair<uint32_t, BusId>> switch_peers_;
   std::map<std::pair<uint32_t, uint64_t>, uint32_t> adapters_by_device_, adapters_by_guid_;  ///< under a parent
   std::set<int> ports_;
+  std::set<std::string> unknown_chips_;
   uint32_t nvswitch_ = kUnnumbered;
   uint32_t missing_peers_ = 0;
 };
@@ -122,6 +150,7 @@ uint32_t Builder::add_node(uint32_t type, uint64_t id, int index, std::string na
   machine_.nodes.push_back({type, number, id, TUTTI_NO_RANK, 0, 0, 0, 0, 0, 0});
   machine_.names.push_back(std::move(name));
   machine_.rails.push_back(-1);
+  machine_.gpus.emplace_back();
   return machine_.size() - 1;
 }
 
@@ -148,7 +177,7 @@ Status Builder::add_cpus() {
       if (cpu.numa >= 0 && document_.cpus[other].numa == cpu.numa) {
         return wrong(document_, cpu.place, fmt::format("NUMA node {} stands here a second time", cpu.numa));
       }
-      const double gbs = std::min(interconnect_gbs(cpu), interconnect_gbs(document_.cpus[other]));
+      const double gbs = std::min(hardware_.interconnect_gbs(cpu), hardware_.interconnect_gbs(document_.cpus[other]));
       wire(node, other, TUTTI_WIRE_SYS) = gbs;
     }
   }
@@ -170,7 +199,7 @@ Status Builder::add_devices(const std::vector<Pci>& devices, uint32_t parent, ui
     for (const Nic& adapter : device.nics) TUTTI_TRY(add_adapter(adapter, &device, parent));
     if (device.children.empty()) continue;
     const uint32_t node = add_node(TUTTI_NODE_PCI, device.bus.value, -1, fmt::format("PCI {}", device.bus.text()));
-    wire(node, parent, TUTTI_WIRE_PCI) = pci_gbs(device.link_speed, device.link_width);
+    wire(node, parent, TUTTI_WIRE_PCI) = hardware_.pci_gbs(device.link_speed, device.link_width);
     switches_[device.bus] = node;
     for (const BusId peer : device.peers) switch_peers_.emplace_back(node, peer);
     TUTTI_TRY(add_devices(device.children, node, cpu));
@@ -183,8 +212,10 @@ void Builder::add_gpu(const Pci& device, uint32_t parent, uint32_t cpu) {
   const uint32_t node = add_node(TUTTI_NODE_GPU, device.bus.value, gpu.dev);
   machine_.nodes[node].chip = gpu_chip(gpu);
   machine_.nodes[node].flags = (gpu.direct ? TUTTI_NODE_DIRECT : 0) | (gpu.gcn.empty() ? 0 : TUTTI_NODE_AMD);
-  wire(node, parent, TUTTI_WIRE_PCI) = pci_gbs(device.link_speed, device.link_width);
+  wire(node, parent, TUTTI_WIRE_PCI) = hardware_.pci_gbs(device.link_speed, device.link_width);
+  machine_.gpus[node] = hardware_.gpu(device);
   gpus_[device.bus] = {node, cpu, &gpu};
+  if (std::string entry = hardware_.missing_entry(device); !entry.empty()) unknown_chips_.insert(std::move(entry));
 }
 
 Status Builder::add_adapter(const Nic& adapter, const Pci* device, uint32_t parent) {
@@ -211,7 +242,7 @@ uint32_t Builder::adapter_node(const Nic& adapter, const Pci* device, uint32_t p
     node = add_node(TUTTI_NODE_NIC, device == nullptr ? 0 : device->bus.value, -1,
                     fmt::format("NIC {}", device == nullptr ? name : device->bus.text()));
     wire(node, parent, TUTTI_WIRE_PCI) =
-        device == nullptr ? kLocalGbs : pci_gbs(device->link_speed, device->link_width);
+        device == nullptr ? kLocalGbs : hardware_.pci_gbs(device->link_speed, device->link_width);
   }
   if (device != nullptr) adapters_by_device_[{parent, address}] = node;
   for (const Net& port : adapter.nets) {
@@ -221,7 +252,7 @@ uint32_t Builder::adapter_node(const Nic& adapter, const Pci* device, uint32_t p
 }
 
 Status Builder::add_port(const Net& port, uint32_t adapter) {
-  TUTTI_TRY(check_positive(net_gbs(port), port.place, fmt::format("the speed of {} in GB/s", port.name)));
+  TUTTI_TRY(check_positive(port_gbs(port), port.place, fmt::format("the speed of {} in GB/s", port.name)));
   if (port.dev >= 0 && !ports_.insert(port.dev).second) {
     return wrong(document_, port.place,
                  fmt::format("{} is device {} of its network, as another port is; give it a number of its own",
@@ -233,7 +264,7 @@ Status Builder::add_port(const Net& port, uint32_t adapter) {
   machine_.nodes[node].latency_us = port.latency_us;
   machine_.rails[node] = port.rail;
   machine_.nodes[node].max_channels = static_cast<uint32_t>(std::min<int64_t>(port.max_connections, UINT32_MAX));
-  wire(node, adapter, TUTTI_WIRE_NET) = net_gbs(port);
+  wire(node, adapter, TUTTI_WIRE_NET) = port_gbs(port);
   return {};
 }
 
@@ -245,7 +276,7 @@ uint32_t Builder::nvswitch() {
 Status Builder::wire_gpu(BusId bus, const PlacedGpu& gpu) {
   for (const PeerLink& link : gpu.gpu->links) TUTTI_TRY(wire_peer(bus, gpu, link));
   if (!gpu.gpu->c2c) return {};
-  const double gbs = c2c_gbs(*gpu.gpu->c2c);
+  const double gbs = c2c_gbs(gpu);
   TUTTI_TRY(check_positive(gbs, gpu.gpu->place, fmt::format("C2C of GPU {} in GB/s", bus.text())));
   wire(gpu.node, gpu.cpu, TUTTI_WIRE_C2C) = gbs;
   return {};
@@ -256,12 +287,12 @@ Status Builder::wire_peer(BusId bus, const PlacedGpu& gpu, const PeerLink& link)
   TUTTI_TRY(check_positive(link.count, gpu.gpu->place, fmt::format("the count of links from GPU {}", bus.text())));
   if (link.to != PeerLink::Target::kGpu) {
     const uint32_t to = link.to == PeerLink::Target::kCpu ? gpu.cpu : nvswitch();
-    wire(gpu.node, to, TUTTI_WIRE_NVL) += link.count * peer_link_gbs(link.kind, *gpu.gpu, *gpu.gpu);
+    wire(gpu.node, to, TUTTI_WIRE_NVL) += link.count * machine_.gpus[gpu.node].link_gbs;
     return {};
   }
   if (const auto peer = gpus_.find(link.target); peer != gpus_.end()) {
-    const double gbs = link.count * peer_link_gbs(link.kind, *gpu.gpu, *peer->second.gpu);
-    wire(gpu.node, peer->second.node, TUTTI_WIRE_NVL) += gbs;
+    const double gbs = std::min(machine_.gpus[gpu.node].link_gbs, machine_.gpus[peer->second.node].link_gbs);
+    wire(gpu.node, peer->second.node, TUTTI_WIRE_NVL) += link.count * gbs;
     return {};
   }
   const auto target = devices_.find(link.target);
@@ -313,14 +344,14 @@ Status Builder::place_on_gpu(const RankPlace& place) {
 }
 
 Status Builder::place_on_cpu(const RankPlace& place) {
-  TUTTI_TRY(check_positive(options_.host_gbs, {}, "the bandwidth between host ranks in GB/s"));
   std::vector<uint32_t> known;
   for (uint32_t cpu = 0; cpu < document_.cpus.size(); ++cpu) {
     known.push_back(machine_.nodes[cpu].index);
     if (place.numa >= 0 && machine_.nodes[cpu].index != static_cast<uint32_t>(place.numa)) continue;
     const uint32_t node = add_node(TUTTI_NODE_HOST, 0, -1, fmt::format("host rank {}", place.rank));
     machine_.nodes[node].rank = place.rank;
-    wire(node, cpu, TUTTI_WIRE_LOC) = options_.host_gbs;
+    wire(node, cpu, TUTTI_WIRE_LOC) = hardware_.memory().gbs;
+    if (place.computes) machine_.gpus[node] = figures_of(place.gpu);
     return {};
   }
   return wrong_rank(

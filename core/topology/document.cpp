@@ -75,6 +75,13 @@ Result<std::string> read_start(const std::string& file) {
                 fmt::format("{}: cannot be read: {}; copy it to a local disk, or name another file", file, reason));
 }
 
+void add_gpus(const std::vector<Pci>& devices, std::vector<BusId>& to) {
+  for (const Pci& device : devices) {
+    if (device.gpu) to.push_back(device.bus);
+    add_gpus(device.children, to);
+  }
+}
+
 }  // namespace
 
 Result<BusId> BusId::parse(std::string_view text) {
@@ -112,6 +119,13 @@ bool Document::is_overlay() const {
     if (has_gpu(cpu.pci)) return false;
   }
   return true;
+}
+
+std::vector<BusId> Document::gpus() const {
+  std::vector<BusId> found;
+  for (const Cpu& cpu : cpus) add_gpus(cpu.pci, found);
+  std::ranges::sort(found);
+  return found;
 }
 
 const Pci* Document::find(BusId bus) const {

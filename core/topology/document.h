@@ -131,6 +131,8 @@ struct Document {
 
   /// Whether it gives places only: no GPU element at all.
   bool is_overlay() const;
+  /// The addresses of all GPUs, ascending.
+  std::vector<BusId> gpus() const;
   /// Finds a PCI device anywhere in the tree; null if there is none.
   const Pci* find(BusId bus) const;
   Pci* find(BusId bus);

@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <map>
+#include <numeric>
 
 #include "tutti/sdk/detail/finder.h"
 
@@ -96,29 +98,32 @@ double widest_path_gbs(const System& system) {
   return least;
 }
 
-double network_share_gbs(const System& system) {
-  double sum = 0;
+double network_share_gbs(const System& system, uint32_t channels) {
   const std::vector<uint32_t> ranks = system.rank_nodes();
-  for (const uint32_t net : system.nodes_of(TUTTI_NODE_NET)) {
+  const std::vector<uint32_t> ports = system.nodes_of(TUTTI_NODE_NET);
+  if (ranks.empty() || ports.empty()) return 0;
+  double all_ports = 0;
+  for (const uint32_t port : ports) {
     double best = 0;
-    for (const uint32_t rank : ranks) best = std::max(best, system.path(rank, net).gbs);
-    sum += best;
+    for (const uint32_t rank : ranks) best = std::max(best, system.path(rank, port).gbs);
+    all_ports += best;
   }
-  return ranks.empty() ? 0 : sum / static_cast<double>(ranks.size());
+  double least = all_ports / static_cast<double>(ranks.size());
+  for (const uint32_t rank : ranks) {
+    std::vector<double> paths;
+    for (const uint32_t port : ports) paths.push_back(system.path(rank, port).gbs);
+    std::ranges::sort(paths, std::greater());
+    paths.resize(std::min<size_t>(paths.size(), channels));
+    least = std::min(least, std::accumulate(paths.begin(), paths.end(), 0.0));
+  }
+  return least;
 }
 
 double memory_gbs(const System& system) {
-  const auto of_chip = [](const tutti_system_node& gpu) -> double {
-    if ((gpu.flags & TUTTI_NODE_AMD) != 0) return gpu.chip >= 940 ? 4000 : 1600;
-    return gpu.chip >= 100 ? 6000 : gpu.chip >= 90 ? 3000 : gpu.chip >= 80 ? 1500 : 800;
-  };
-  double least = 0;
-  for (const uint32_t rank : system.rank_nodes()) {
-    const tutti_system_node& node = system.nodes()[rank];
-    if (node.type != TUTTI_NODE_GPU || node.chip == 0) return 0;
-    least = least == 0 ? of_chip(node) : std::min(least, of_chip(node));
-  }
-  return least;
+  double least = std::numeric_limits<double>::infinity();
+  const std::vector<uint32_t> ranks = system.rank_nodes();
+  for (const uint32_t rank : ranks) least = std::min(least, system.gpu(rank).memory_gbs);
+  return ranks.empty() ? 0 : least;
 }
 
 double network_latency_us(const System& system, double otherwise) {

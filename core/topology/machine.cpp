@@ -46,6 +46,7 @@ Machine Machine::select(std::span<const uint32_t> order) const {
     selected.nodes.push_back(nodes[node]);
     selected.names.push_back(names[node]);
     selected.rails.push_back(rails[node]);
+    selected.gpus.push_back(gpus[node]);
   }
   for (tutti_system_link link : links) {
     link.from = moved[link.from];

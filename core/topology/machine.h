@@ -6,14 +6,19 @@
 #include <string>
 #include <vector>
 
+#include "topology/hardware.h"
 #include "tutti/plugin/topology.h"
 
 namespace tutti::topology {
+
+/// GB/s within a device: never the limit of a path.
+inline constexpr double kLocalGbs = 5000;
 
 struct Machine {
   std::vector<tutti_system_node> nodes;
   std::vector<std::string> names;
   std::vector<int> rails;                ///< of ports; -1: unknown, or no port
+  std::vector<GpuFigures> gpus;          ///< of nodes with a GPU; zeros: no GPU
   std::vector<tutti_system_link> links;  ///< by `from`, then `to`, then `type`
   std::vector<uint32_t> first_link;      ///< per node, and one more: where its links begin
 

@@ -3,8 +3,6 @@
 
 #include <algorithm>
 
-#include "topology/bandwidth.h"
-
 namespace tutti::topology {
 namespace {
 

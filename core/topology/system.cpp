@@ -1,12 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "topology/system.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "topology/builder.h"
 #include "topology/paths.h"
 
 namespace tutti::topology {
+
+Result<std::vector<RankPlace>> places_of(const Document& document, uint32_t count) {
+  const std::vector<BusId> gpus = document.gpus();
+  if (!gpus.empty() && count > gpus.size()) {
+    return Status(Code::kInvalidArgument,
+                  fmt::format("{} ranks do not fit: {} has {} GPU{}; ask for fewer ranks", count, document.source,
+                              gpus.size(), gpus.size() == 1 ? "" : "s"));
+  }
+  if (count == 0) count = static_cast<uint32_t>(gpus.empty() ? document.cpus.size() : gpus.size());
+  std::vector<RankPlace> ranks(count);
+  for (uint32_t rank = 0; rank < count; ++rank) {
+    ranks[rank].rank = rank;
+    ranks[rank].on_gpu = !gpus.empty();
+    if (!gpus.empty()) {
+      ranks[rank].gpu = gpus[rank];
+    } else if (!document.cpus.empty()) {
+      ranks[rank].numa = document.cpus[rank % document.cpus.size()].numa;
+    }
+  }
+  return ranks;
+}
 
 Result<System> System::build(const Document& document, const BuildOptions& options) {
   TUTTI_ASSIGN(Machine machine, build_machine(document, options));
@@ -24,6 +47,7 @@ Result<System> System::build(const Document& document, const BuildOptions& optio
   system.nodes_ = std::move(machine.nodes);
   system.names_ = std::move(machine.names);
   system.rails_ = std::move(machine.rails);
+  system.gpus_ = std::move(machine.gpus);
   system.links_ = std::move(machine.links);
   system.paths_ = std::move(paths.table);
   system.hops_ = std::move(paths.hops);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "topology/document.h"
+#include "topology/hardware.h"
 #include "tutti/plugin/topology.h"
 #include "tutti/status.h"
 
@@ -18,8 +19,9 @@ namespace tutti::topology {
 struct RankPlace {
   uint32_t rank = 0;
   bool on_gpu = false;
-  BusId gpu;      ///< on_gpu: the GPU
-  int numa = -1;  ///< otherwise: the NUMA node it runs on; -1: any, the first
+  BusId gpu;              ///< on_gpu: the GPU
+  int numa = -1;          ///< otherwise: the NUMA node it runs on; -1: any, the first
+  bool computes = false;  ///< not on_gpu: the rank computes on `gpu` all the same, whose figures hold
 };
 
 struct BuildOptions {
@@ -27,9 +29,14 @@ struct BuildOptions {
   std::vector<RankPlace> ranks;
   /// Whether paths that leave the machine matter; otherwise network ports and adapters are trimmed.
   bool networks = true;
-  /// GB/s and direction between two host ranks of one NUMA node, through memory.
-  double host_gbs = 8;
+  /// The network plugin of the ports ("socket"), for ports without a speed; empty: any.
+  std::string network;
+  const Hardware* hardware = nullptr;  ///< null: Hardware::built_in()
 };
+
+/// The places of `count` ranks: the first GPUs in PCI order. Without a GPU, the NUMA nodes in turn. 0: one rank per
+/// GPU, or per NUMA node. kInvalidArgument if the GPUs are fewer.
+Result<std::vector<RankPlace>> places_of(const Document& document, uint32_t count);
 
 /// Immutable. Copyable; view() borrows from it. Any thread.
 class System {
@@ -54,12 +61,15 @@ class System {
   const std::string& name(uint32_t node) const { return names_[node]; }
   /// The rail of a port; -1: unknown, or no port.
   int rail(uint32_t node) const { return rails_[node]; }
+  /// Figures of the GPU that a node is, or on which the node's rank computes; zeros: there is none.
+  const GpuFigures& gpu(uint32_t node) const { return gpus_[node]; }
   tutti_system view() const;
 
  private:
   std::vector<tutti_system_node> nodes_;
   std::vector<std::string> names_;
   std::vector<int> rails_;
+  std::vector<GpuFigures> gpus_;
   std::vector<tutti_system_link> links_;
   std::vector<tutti_system_path> paths_;
   std::vector<uint32_t> hops_;

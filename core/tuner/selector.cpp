@@ -46,6 +46,25 @@ tutti_algorithm_cost message_cost(uint32_t links, double channel_gbs) {
   return cost;
 }
 
+std::string text_of(const std::vector<Verdict>& verdicts) {
+  std::string text;
+  const double best_us = verdicts.empty() ? 0 : verdicts.front().decision.predicted_us;
+  for (const Verdict& verdict : verdicts) {
+    const Decision& decision = verdict.decision;
+    if (!text.empty()) text += '\n';
+    text += fmt::format("  {:<28} ", verdict.name);
+    if (!verdict.excluded.empty()) {
+      text += "excluded: " + verdict.excluded;
+    } else if (&verdict == &verdicts.front()) {
+      text += fmt::format("chosen: {:.2f} µs predicted, {} channel(s)", decision.predicted_us, decision.channels);
+    } else {
+      text += fmt::format("slower: {:.2f} µs predicted, {:.1f} times the chosen, {} channel(s)", decision.predicted_us,
+                          best_us > 0 ? decision.predicted_us / best_us : 1.0, decision.channels);
+    }
+  }
+  return text;
+}
+
 }  // namespace
 
 void set_cost(const tutti_algorithm_cost& cost, tutti_candidate& view) {
@@ -407,40 +426,30 @@ Result<Decision> Selector::choose(const Question& question) const {
     TUTTI_TRY(network_excluded(question));
     return Status(Code::kUnsupported,
                   fmt::format("nothing can run {} of {} × {}:\n{}", to_string(question.collective), question.count,
-                              to_string(question.type), verdicts(candidates, chosen)));
+                              to_string(question.type), text_of(in_order(candidates))));
   }
   return candidates[*chosen].decision;
 }
 
-Result<std::string> Selector::explain(const Question& question) const {
+Result<std::vector<Verdict>> Selector::verdicts(const Question& question) const {
   TUTTI_ASSIGN(const std::vector<Candidate> candidates, judge(question));
-  return verdicts(candidates, best(candidates));
+  return in_order(candidates);
 }
 
-std::string Selector::verdicts(const std::vector<Candidate>& candidates, std::optional<size_t> chosen) {
-  std::vector<size_t> order(candidates.size());
-  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
-  const auto key = [&](size_t i) {
-    return std::pair(candidates[i].excluded.empty() ? 0 : 1, candidates[i].decision.predicted_us);
+Result<std::string> Selector::explain(const Question& question) const {
+  TUTTI_ASSIGN(const std::vector<Verdict> all, verdicts(question));
+  return text_of(all);
+}
+
+std::vector<Verdict> Selector::in_order(const std::vector<Candidate>& candidates) {
+  std::vector<Verdict> verdicts;
+  verdicts.reserve(candidates.size());
+  for (const Candidate& each : candidates) verdicts.push_back({each.decision, each.name, each.excluded});
+  const auto key = [](const Verdict& verdict) {
+    return std::pair(verdict.excluded.empty() ? 0 : 1, verdict.decision.predicted_us);
   };
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return key(a) < key(b); });
-  std::string text;
-  for (size_t i : order) {
-    const Candidate& candidate = candidates[i];
-    const Decision& decision = candidate.decision;
-    if (!text.empty()) text += '\n';
-    text += fmt::format("  {:<28} ", candidate.name);
-    if (!candidate.excluded.empty()) {
-      text += "excluded: " + candidate.excluded;
-    } else if (i == *chosen) {
-      text += fmt::format("chosen: {:.2f} µs predicted, {} channel(s)", decision.predicted_us, decision.channels);
-    } else {
-      const double best_us = candidates[*chosen].decision.predicted_us;
-      text += fmt::format("slower: {:.2f} µs predicted, {:.1f} times the chosen, {} channel(s)", decision.predicted_us,
-                          best_us > 0 ? decision.predicted_us / best_us : 1.0, decision.channels);
-    }
-  }
-  return text;
+  std::ranges::stable_sort(verdicts, {}, key);  // of equal times, the first is the best (best())
+  return verdicts;
 }
 
 }  // namespace tutti::tuner

@@ -91,6 +91,13 @@ struct Decision {
   double predicted_us = 0;
 };
 
+/// The selector's verdict on one candidate of a call.
+struct Verdict {
+  Decision decision;
+  std::string name;      ///< "direct/two-shot × ll"
+  std::string excluded;  ///< the reason; empty: the candidate competes
+};
+
 /// Copies the cost that an algorithm states into the view of a candidate, which a tuner gets.
 void set_cost(const tutti_algorithm_cost& cost, tutti_candidate& view);
 
@@ -105,13 +112,19 @@ class Selector {
   /// If no candidate is left: kConfig with the place of a rule that excludes the network, else kUnsupported with the
   /// verdicts in the text.
   Result<Decision> choose(const Question& question) const;
-  /// The verdict on every candidate, one per line, the chosen one first.
+  /// All candidates. The chosen one is first if any competes; excluded candidates are last.
+  Result<std::vector<Verdict>> verdicts(const Question& question) const;
+  /// The same as text, one candidate per line.
   Result<std::string> explain(const Question& question) const;
   /// The reason why a variant of an algorithm cannot run a collective here, with every protocol; empty: it can.
   std::string why_not(uint32_t algorithm, uint32_t variant, Collective collective) const {
     return plan_check_.why_not(algorithm, variant, collective);
   }
 
+  /// "direct", or "p2p" for messages.
+  std::string algorithm_name(const Decision& decision) const;
+  /// "two-shot"; empty if the algorithm has a single variant.
+  std::string variant_name(const Decision& decision) const;
   const Choices& choices() const { return choices_; }
 
  private:
@@ -145,10 +158,8 @@ class Selector {
   std::string excluded_by_plans(const Question& question, Candidate& candidate) const;
   Status ask_tuner(const Question& question, const config::Rule* rule, std::vector<Candidate>& candidates) const;
   Status cost_of_copies(const Question& question, const Decision& decision, tutti_algorithm_cost& cost) const;
-  std::string algorithm_name(const Decision& decision) const;
-  std::string variant_name(const Decision& decision) const;
   static std::optional<size_t> best(const std::vector<Candidate>& candidates);
-  static std::string verdicts(const std::vector<Candidate>& candidates, std::optional<size_t> chosen);
+  static std::vector<Verdict> in_order(const std::vector<Candidate>& candidates);
 
   const config::Config& config_;
   Choices choices_;

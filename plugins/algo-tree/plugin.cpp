@@ -22,7 +22,9 @@ class Trees : public sdk::AlgorithmInstance {
         nets_(graphs, sdk::common_channels(topology, graphs)),
         trees_(std::move(trees)),
         depth_(depth_of(trees_[0], topology)),
-        pairs_(graphs.size() > 1 && trees_.size() > 1) {
+        pairs_(graphs.size() > 1 && trees_.size() > 1),
+        // A machine has up to two children. With pairs of trees, each machine is inner in one tree of a pair.
+        streams_(pairs_ || graphs.size() < 3 ? 1 : 2) {
     inside_ = sdk::link_inside(topology);
     sdk::set_bandwidth(bandwidth_, inside_, graphs, channel_count());
   }
@@ -40,7 +42,7 @@ class Trees : public sdk::AlgorithmInstance {
 
   Result<tutti_algorithm_cost> cost(uint32_t collective, uint32_t variant) const override {
     if (!can(collective, variant)) return unsupported();
-    tutti_algorithm_cost cost = tree::cost(collective, variant, depth_, inside_, pairs_);
+    tutti_algorithm_cost cost = tree::cost(collective, variant, depth_, inside_, streams_);
     std::copy_n(bandwidth_.gbs, TUTTI_LINK_COUNT, cost.gbs);
     return cost;
   }
@@ -57,6 +59,7 @@ class Trees : public sdk::AlgorithmInstance {
   std::vector<sdk::Tree> trees_;
   Depth depth_;
   bool pairs_;
+  double streams_;
   uint32_t inside_;
   tutti_algorithm_cost bandwidth_ = {};
 };

@@ -143,7 +143,7 @@ double streams_of_root(uint32_t collective, const Depth& depth) {
 }  // namespace
 
 tutti_algorithm_cost cost(uint32_t collective, uint32_t variant, const Depth& depth, uint32_t inside_link,
-                          bool both_trees) {
+                          double streams) {
   const double ways = collective == TUTTI_ALL_REDUCE ? 2 : 1;
   // The number of times that the whole data waits for the busiest link: once per direction if chunks follow each other
   // closely (broadcast and reduce do so over loops), otherwise once per hop.
@@ -157,11 +157,15 @@ tutti_algorithm_cost cost(uint32_t collective, uint32_t variant, const Depth& de
   cost.fan = 4;
   cost.hops[inside_link] = static_cast<uint32_t>(ways) * depth.inside;
   cost.hops[TUTTI_LINK_NETWORK] = static_cast<uint32_t>(ways) * depth.between;
-  // Every further chunk of a loop is one more handshake.
-  cost.hops[depth.between > 0 ? TUTTI_LINK_NETWORK : inside_link] += static_cast<uint32_t>(ways) * (chunks - 1);
+  const auto further = static_cast<uint32_t>(ways) * (chunks - 1);
+  if (depth.between > 0) {
+    // Between machines, the further chunks of a loop follow the first chunk as messages of their own.
+    cost.messages[TUTTI_LINK_NETWORK] = cost.hops[TUTTI_LINK_NETWORK] + further;
+  } else {
+    cost.hops[inside_link] += further;  // each is one more handshake
+  }
   if (depth.inside > 0) cost.wire[inside_link] = ways * queued(depth.inside) * streams_of_root(collective, depth);
-  // A machine sends one stream up and two down, or receives them; with both trees it does so for half of the data.
-  if (depth.between > 0) cost.wire[TUTTI_LINK_NETWORK] = ways * queued(depth.between) * (both_trees ? 1.0 : 2.0);
+  if (depth.between > 0) cost.wire[TUTTI_LINK_NETWORK] = ways * queued(depth.between) * streams;
   cost.memory = 2.0 + ways;
   return cost;
 }

@@ -34,8 +34,8 @@ uint32_t pipelined_chunks(const Depth& depth);
 /// The plan of one rank. The request's variant can do its collective.
 sdk::PlanBuilder schedule(const tutti_plan_request& request, const sdk::Tree& tree, uint32_t pipelined_chunks);
 
-/// See tutti_algorithm_cost. `both_trees`: channels come in pairs, so that every machine is inner in half of them.
+/// See tutti_algorithm_cost. `streams`: the streams of the whole data that the busiest machine sends to its children.
 tutti_algorithm_cost cost(uint32_t collective, uint32_t variant, const Depth& depth, uint32_t inside_link,
-                          bool both_trees);
+                          double streams);
 
 }  // namespace tutti::tree

@@ -91,9 +91,10 @@ class Search(unittest.TestCase):
             run = tutti("search", "--topology", file.name)
             self.assertEqual(run.returncode, 1)
             self.assertIn("gives places only", run.stderr)
-            out = self.search(file.name, "--gpu", "0000:00:16.0,0000:00:17.0")
-            self.assertIn("2 GPUs (sm 80)", out)
-            self.assertIn("channel  0: 0 1", out)
+            run = tutti("search", "--topology", file.name, "--gpu", "0000:00:16.0,0000:00:17.0")
+            self.assertEqual(run.returncode, 0, run.stderr)
+            self.assertIn("2 GPUs (sm 80)", run.stderr)
+            self.assertIn("channel  0: 0 1", run.stdout)
 
 
 class Explain(unittest.TestCase):

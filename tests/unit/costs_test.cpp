@@ -70,13 +70,15 @@ TEST_F(CostsTest, OfTrees) {
   // 4 × 3 chunks: eleven more of them each way.
   expect(tree, one_node_, TUTTI_ALL_REDUCE, kPipelined, {{6 + 22, 0}, {2 * (1 + 3.0 / 12), 0}});
   // Two chains of three, whose first ranks are joined: two hops inside, then one between.
-  expect(tree, two_nodes_, TUTTI_ALL_REDUCE, kDirect, {{4, 2}, {4, 4}});
-  expect(tree, two_nodes_, TUTTI_BROADCAST, kDirect, {{2, 1}, {1, 2}});
-  expect(tree, two_nodes_, TUTTI_ALL_REDUCE, kPipelined, {{4, 2 + 22}, {2 * (1 + 2.0 / 12), 2 * 2 * (1 + 1.0 / 12)}});
+  expect(tree, two_nodes_, TUTTI_ALL_REDUCE, kDirect, {{4, 2}, {4, 2}});
+  expect(tree, two_nodes_, TUTTI_BROADCAST, kDirect, {{2, 1}, {1, 1}});
+  expect(tree, two_nodes_, TUTTI_ALL_REDUCE, kPipelined, {{4, 2}, {2 * (1 + 2.0 / 12), 2 * (1 + 1.0 / 12)}});
+  const auto pipelined = Connected(tree, two_nodes_).cost(TUTTI_ALL_REDUCE, kPipelined);
+  EXPECT_EQ(pipelined.messages[TUTTI_LINK_NETWORK], 2u + 22u) << "the further chunks follow without an answer";
   // With both trees, half of the data goes by each.
   expect(tree, two_nodes_, TUTTI_ALL_REDUCE, kDirect, {{4, 2}, {4, 2}}, 2);
   expect(tree, two_nodes_, TUTTI_BROADCAST, kDirect, {{2, 1}, {1, 1}}, 2);
-  // Four nodes: the deepest is two hops below the root.
+  // Four nodes: the deepest is two hops below the root. A machine sends to two children.
   expect(tree, alone_, TUTTI_BROADCAST, kDirect, {{0, 2}, {0, 2}});
   expect(tree, alone_, TUTTI_ALL_REDUCE, kDirect, {{0, 4}, {0, 8}});
 }

@@ -3,9 +3,12 @@
 #include "communicator/dry.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <deque>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <regex>
 #include <sstream>
@@ -49,12 +52,13 @@ config::Config config_of(const Job& job, const Settings& more = {}) {
   return required(config::Config::load(options));
 }
 
-Result<std::unique_ptr<DryCommunicator>> dry_run(const Job& job) {
-  return DryCommunicator::create({required(topology::Document::load(kFile)), job.nodes, config_of(job)});
+Result<std::unique_ptr<DryCommunicator>> dry_run(const Job& job, const std::string& file = kFile) {
+  return DryCommunicator::create({required(topology::Document::load(file)), job.nodes, config_of(job)});
 }
 
 /// Calls check(selector) with the selector of rank 0, while the job exists.
-void run_job(const Job& job, const std::function<void(const tuner::Selector&)>& check) {
+void run_job(const Job& job, const std::function<void(const tuner::Selector&)>& check,
+             const std::string& file = kFile) {
   const auto here = static_cast<int>(kGpus.size());
   const int ranks = here * static_cast<int>(job.nodes);
   const UniqueId id = bootstrap::make_id();
@@ -65,7 +69,7 @@ void run_job(const Job& job, const std::function<void(const tuner::Selector&)>& 
   }
   bootstrap::in_ranks(ranks, [&](int rank) {
     FakeDevice& device = devices[static_cast<size_t>(rank)];
-    const Settings own = {{"topology.file", kFile}, {"host", "host" + std::to_string(rank / here)}};
+    const Settings own = {{"topology.file", file}, {"host", "host" + std::to_string(rank / here)}};
     const auto state = Communicator::State::create(id, rank, ranks, config_of(job, own), device.factory());
     ASSERT_TRUE(state.ok()) << state.status().to_string();
     if (rank == 0) check(*device.selector);
@@ -147,6 +151,83 @@ TEST(DryRun, HasTheLimitsOfAJob) {
   }
 }
 
+/// A machine of four GPUs whose port is the loopback of this host, at 25 Gbit/s.
+std::string file_with_loopback() {
+  std::stringstream text;
+  text << std::ifstream(kFile).rdbuf();
+  std::string machine = text.str();
+  const std::string port = "name: mlx5_0, dev: 0, speed: 100000";
+  machine.replace(machine.find(port), port.size(), "name: lo, dev: 0, speed: 25000");
+  const auto file = std::filesystem::temp_directory_path() / ("dry_test." + std::to_string(getpid()) + ".yaml");
+  std::ofstream(file) << machine;
+  return file.string();
+}
+
+/// The times that both predict are equal, too.
+TEST(DryRun, PredictsWhatAJobPredicts) {
+  const std::string file = file_with_loopback();
+  const Settings settings = {{"settings.net.socket.interface", "[=lo]"}};
+  for (const uint32_t nodes : {1u, 2u}) {
+    const Job job{"host", nodes, settings};
+    SCOPED_TRACE(job.name());
+    const auto dry = required(dry_run(job, file));
+    run_job(
+        job,
+        [&](const tuner::Selector& selector) {
+          EXPECT_EQ(dry->selector().choices().network_gbs, selector.choices().network_gbs);
+          for (const Collective collective : {Collective::kAllReduce, Collective::kAllToAll, Collective::kSendRecv}) {
+            for (const uint64_t count : {1, 1 << 12, 1 << 24}) {
+              const tuner::Question question{.collective = collective, .count = count};
+              EXPECT_EQ(required(dry->selector().explain(question)), required(selector.explain(question)));
+            }
+          }
+        },
+        file);
+  }
+  std::filesystem::remove(file);
+}
+
+TEST(HardwareFigures, DecideInJobsAndDryRuns) {
+  const auto file = std::filesystem::temp_directory_path() / ("dry_test." + std::to_string(getpid()) + ".figures");
+  std::ofstream(file) << "tutti_hardware: 1\nmemory: {default: {latency_us: 1000}}\n";
+  const Job plain{"host", 1};
+  const Job slow{"host", 1, {{"hardware.file", file.string()}}};
+  const auto dry = required(dry_run(slow));
+  const tuner::Question question{.count = 1};
+  const double plain_us = required(required(dry_run(plain))->selector().choose(question)).predicted_us;
+  const double slow_us = required(dry->selector().choose(question)).predicted_us;
+  EXPECT_LT(plain_us, 100);
+  EXPECT_GT(slow_us, 1000);
+  run_job(slow, [&](const tuner::Selector& selector) {
+    EXPECT_EQ(required(selector.choose(question)).predicted_us, slow_us);
+  });
+  std::filesystem::remove(file);
+}
+
+TEST(HardwareFigures, MustBeEqualOnAllRanks) {
+  const auto file = std::filesystem::temp_directory_path() / ("dry_test." + std::to_string(getpid()) + ".differs");
+  std::ofstream(file) << "tutti_hardware: 1\nnetworks: {default: {latency_us: 7}}\n";
+  const UniqueId id = bootstrap::make_id();
+  std::deque<FakeDevice> devices(2);
+  bootstrap::in_ranks(2, [&](int rank) {
+    Job job{"host", 1};
+    if (rank == 1) job.settings = {{"hardware.file", file.string()}};
+    const auto state = Communicator::State::create(id, rank, 2, config_of(job, {{"topology.host_ranks", "numa"}}),
+                                                   devices[static_cast<size_t>(rank)].factory());
+    EXPECT_EQ(state.status().code(), Code::kMismatch);
+    EXPECT_EQ(state.status().text(),
+              "ranks disagree: config key 'hardware.networks.default.latency_us' is missing on rank 0 and 7 on rank 1");
+  });
+  std::filesystem::remove(file);
+}
+
+TEST(HardwareFigures, OfAFileThatIsNotThereEndADryRun) {
+  const Status refused = dry_run({"host", 1, {{"hardware.file", "/no/figures.yaml"}}}).status();
+  EXPECT_EQ(refused.code(), Code::kNotFound);
+  EXPECT_NE(refused.text().find("hardware.file (application)"), std::string::npos) << refused.text();
+  EXPECT_NE(refused.text().find("cannot read"), std::string::npos) << refused.text();
+}
+
 TEST(DryRun, HasTheChannelsOfItsDevice) {
   const auto channels = [](const Job& job) { return required(dry_run(job))->selector().choices().max_channels; };
   EXPECT_EQ(channels({"host", 1}), 1u);
@@ -179,6 +260,9 @@ TEST(DryRun, RefusesTransportsThatAJobRefuses) {
   EXPECT_NE(refused.text().find("but the ranks are on 2 hosts"), std::string::npos) << refused.text();
   EXPECT_TRUE(dry_run({"host", 1, {{"transport", "shm"}}}).ok());
   EXPECT_EQ(dry_run({"host", 2, {{"transport", "net"}}}).status().code(), Code::kUnsupported);
+  const Status alone = dry_run({"host", 2, {{"plugins.network", "[]"}}}).status();
+  EXPECT_EQ(alone.code(), Code::kConfig);
+  EXPECT_NE(alone.text().find("plugins.network is empty (application)"), std::string::npos) << alone.text();
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ Result<topology::System> machine_with(const std::string& first, const std::strin
   options.file = TUTTI_SOURCE_DIR "/configs/topologies/hgx-h200.yaml";
   for (const std::string& address : {first, second}) {
     TUTTI_ASSIGN(const topology::BusId bus, topology::BusId::parse(address));
-    options.ranks.push_back({static_cast<uint32_t>(options.ranks.size()), true, bus, 0});
+    options.ranks.push_back({static_cast<uint32_t>(options.ranks.size()), true, bus, 0, true});
   }
   return describe_machine(options);
 }
@@ -44,7 +44,7 @@ TEST(Machine, RanksWhoseGpusAreNotFoundAreOnTheirNumaNodes) {
 /// Ranks of one machine of a job, by their numbers in the job.
 std::vector<topology::RankPlace> places(const std::vector<uint32_t>& ranks) {
   std::vector<topology::RankPlace> places;
-  for (const uint32_t rank : ranks) places.push_back({rank, false, {}, 0});
+  for (const uint32_t rank : ranks) places.push_back({rank, false, {}, 0, false});
   return places;
 }
 
@@ -52,7 +52,7 @@ TEST(Machine, RanksOfSeveralHostsArePlacedOnGpus) {
   // The hosts are alike, so ranks 0 and 2 have equal addresses.
   const std::vector<std::string> addresses = {"0000:18:00.0", "0000:3d:00.0", "0000:18:00.0", "0000:3d:00.0"};
   std::vector<topology::RankPlace> ranks = places({2, 3});
-  place_on_gpus(ranks, addresses);
+  place_on_gpus(ranks, addresses, true);
   EXPECT_TRUE(ranks[0].on_gpu && ranks[1].on_gpu);
   EXPECT_EQ(ranks[0].gpu.text(), addresses[2]);
   EXPECT_EQ(ranks[1].gpu.text(), addresses[3]);
@@ -61,11 +61,32 @@ TEST(Machine, RanksOfSeveralHostsArePlacedOnGpus) {
 TEST(Machine, RanksThatShareAGpuKeepTheirNumaNodes) {
   const std::vector<std::string> addresses = {"0000:18:00.0", "0000:3d:00.0", "0000:3d:00.0"};
   std::vector<topology::RankPlace> ranks = places({0, 1, 2});
-  place_on_gpus(ranks, addresses);
+  place_on_gpus(ranks, addresses, true);
   EXPECT_FALSE(ranks[0].on_gpu || ranks[1].on_gpu || ranks[2].on_gpu);
   ranks = places({0, 1});
-  place_on_gpus(ranks, addresses);
+  place_on_gpus(ranks, addresses, true);
   EXPECT_TRUE(ranks[0].on_gpu && ranks[1].on_gpu) << "the ranks that share a GPU are of a different host";
+}
+
+TEST(Machine, RanksWhoseGpusDoNotReachEachOtherKeepTheirNumaNodesAndTheFiguresOfTheirGpus) {
+  const std::vector<std::string> addresses = {"0000:18:00.0", "0000:3d:00.0"};
+  MachineOptions options;
+  options.file = TUTTI_SOURCE_DIR "/configs/topologies/hgx-h200.yaml";
+  options.ranks = places({0, 1});
+  place_on_gpus(options.ranks, addresses, false);
+  const auto system = describe_machine(options);
+  ASSERT_TRUE(system.ok()) << system.status().to_string();
+  EXPECT_EQ(ranks_on_gpus(*system), 0u);
+  for (const uint32_t node : system->rank_nodes()) EXPECT_EQ(system->gpu(node).memory_gbs, 3000) << "an H200";
+}
+
+TEST(Machine, RanksOfGpusThatNothingDescribesHaveTheDefaultFigures) {
+  MachineOptions options;
+  options.ranks = places({0, 1});
+  place_on_gpus(options.ranks, {}, true);
+  const auto system = describe_machine(options);
+  ASSERT_TRUE(system.ok()) << system.status().to_string();
+  for (const uint32_t node : system->rank_nodes()) EXPECT_EQ(system->gpu(node).memory_gbs, 800);
 }
 
 TEST(Machine, HostRanksStandForTheGpusOfAFileInPciOrder) {

@@ -130,11 +130,15 @@ TEST(Ports, ComeFromTheTopologyAndArrive) {
   const auto fast = static_cast<uint32_t>(ports[1]->dev);
   EXPECT_EQ(fastest_port(*system), fast);
   const std::vector<Port> limited = ports_of(*system, fast);
-  const auto arrived = decode_ports(std::as_bytes(std::span(limited)));
+  MachineFacts facts;
+  facts.figures.network_gbs = 12;
+  facts.ports = limited;
+  const auto arrived = decode_facts(encode(facts));
   ASSERT_TRUE(arrived.ok());
-  ASSERT_EQ(arrived->size(), 2u);
-  const Port& first = arrived->at(0);
-  const Port& second = arrived->at(1);
+  EXPECT_EQ(arrived->figures.network_gbs, 12);
+  ASSERT_EQ(arrived->ports.size(), 2u);
+  const Port& first = arrived->ports.at(0);
+  const Port& second = arrived->ports.at(1);
   EXPECT_EQ(second.device, fast);
   EXPECT_EQ(first.channels, 0u);
   EXPECT_EQ(second.channels, 5u);
@@ -143,7 +147,9 @@ TEST(Ports, ComeFromTheTopologyAndArrive) {
   EXPECT_EQ(first.is_default, 0u);
   EXPECT_EQ(second.is_default, 1u);
   EXPECT_EQ(std::string(second.name.data()), ports[1]->name);
-  EXPECT_FALSE(decode_ports(std::as_bytes(std::span(limited)).first(3)).ok());
+  const std::vector<std::byte> bytes = encode(facts);
+  EXPECT_FALSE(decode_facts(std::span(bytes).first(3)).ok());
+  EXPECT_FALSE(decode_facts(std::span(bytes).first(sizeof(Figures) + 3)).ok());
 }
 
 /// Ports 0, 1, ... of a machine, on these rails.

@@ -9,6 +9,7 @@ add_test(NAME topology_discover_own_reader COMMAND topology_discover_test)
 set_tests_properties(topology_discover_own_reader PROPERTIES ENVIRONMENT HWLOC_LIBXML=0)
 tutti_time_limit(30 topology_discover_own_reader)
 
+tutti_test(hardware_test SOURCES hardware_test.cpp topology_machines.cpp)
 tutti_test(topology_affinity_test SOURCES topology_affinity_test.cpp)
 tutti_test(topology_load_test SOURCES topology_load_test.cpp topology_machines.cpp)
 

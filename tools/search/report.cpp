@@ -44,6 +44,8 @@ std::vector<Group> grouped(const System& system, const std::vector<double>& load
   return sorted;
 }
 
+}  // namespace
+
 std::string duration(double microseconds) {
   if (microseconds < 1e3) return fmt::format("{:.1f} µs", microseconds);
   if (microseconds < 1e6) return fmt::format("{:.2f} ms", microseconds / 1e3);
@@ -52,12 +54,10 @@ std::string duration(double microseconds) {
 
 std::string bytes_text(uint64_t bytes) {
   constexpr uint64_t kKi = 1024;
-  if (bytes >= kKi * kKi * kKi) return fmt::format("{} GiB", bytes / (kKi * kKi * kKi));
-  if (bytes >= kKi * kKi) return fmt::format("{} MiB", bytes / (kKi * kKi));
-  return bytes >= kKi ? fmt::format("{} KiB", bytes / kKi) : fmt::format("{} B", bytes);
+  if (bytes % (kKi * kKi * kKi) == 0) return fmt::format("{} GiB", bytes / (kKi * kKi * kKi));
+  if (bytes % (kKi * kKi) == 0) return fmt::format("{} MiB", bytes / (kKi * kKi));
+  return bytes % kKi == 0 ? fmt::format("{} KiB", bytes / kKi) : fmt::format("{} B", bytes);
 }
-
-}  // namespace
 
 void print_cluster(const std::string& file, const DryCommunicator& cluster) {
   const uint32_t here = cluster.rank_count() / cluster.node_count();
@@ -100,8 +100,8 @@ Status print_predictions(const DryCommunicator& cluster) {
   return {};
 }
 
-void print_limits(const DryCommunicator& cluster) {
-  const std::vector<std::string> limits = cluster.limits(Collective::kAllReduce);
+void print_limits(const DryCommunicator& cluster, Collective collective) {
+  const std::vector<std::string> limits = cluster.limits(collective);
   if (!limits.empty()) fmt::print("\nlimits that a job of these ranks meets:\n");
   for (const std::string& limit : limits) fmt::print("  {}\n", limit);
 }

@@ -8,10 +8,10 @@
 
 #include "communicator/dry.h"
 #include "program/file/file.h"
+#include "tools/cluster.h"
 #include "tools/commands.h"
 #include "tools/names.h"
 #include "tools/search/report.h"
-#include "tools/session.h"
 
 namespace tutti::tools {
 namespace {
@@ -31,49 +31,13 @@ Examples:
 constexpr uint64_t kMaxWrittenSteps = 4'000'000;
 
 struct Work {
-  std::string topology;
-  uint32_t nodes = 1;
-  std::vector<std::string> gpus;
-  double mbps = 100'000;
-  int sm = 80;
+  Cluster cluster;
   std::string plan_file;
   int64_t rank = -1;
   uint32_t channel = 0;
   size_t plan_bytes = size_t{64} << 20;
   bool all_channels = false;
-  std::string config_file;
-  std::vector<std::string> settings;
 };
-
-/// The machine of the file. A file with places only is completed as if devices had been found there, with a note.
-Result<topology::Document> machine_of(const Work& work) {
-  TUTTI_ASSIGN(topology::Document document, topology::Document::load(work.topology));
-  if (!document.is_overlay()) return document;
-  std::vector<topology::BusId> gpus;
-  for (const std::string& text : work.gpus) {
-    TUTTI_ASSIGN(const topology::BusId bus, topology::BusId::parse(text));
-    gpus.push_back(bus);
-  }
-  TUTTI_ASSIGN(const uint32_t count, topology::complete_overlay(document, gpus, work.mbps, work.sm));
-  if (count == 0) {
-    return Status(
-        Code::kConfig,
-        fmt::format("{} gives places only: no GPU, and no PCI class that says where one is; name the GPUs with "
-                    "--gpu, or use the file on its machine as topology.file",
-                    work.topology));
-  }
-  fmt::print("{} gives places only: {} GPUs (sm {}) and ports of {:g} Gb/s are assumed there\n", work.topology, count,
-             work.sm, work.mbps / 1000);
-  return document;
-}
-
-Result<std::unique_ptr<DryCommunicator>> communicator_of(const Work& work) {
-  DryCommunicator::Options options;
-  TUTTI_ASSIGN(options.machine, machine_of(work));
-  options.node_count = work.nodes;
-  TUTTI_ASSIGN(options.config, load_config(work.config_file, split_settings(work.settings)));
-  return DryCommunicator::create(std::move(options));
-}
 
 /// The plans that an all-reduce of --plan-size would run: all ranks', or one's.
 Status write_plan(const Work& work, const DryCommunicator& cluster) {
@@ -111,13 +75,13 @@ Status write_plan(const Work& work, const DryCommunicator& cluster) {
 }
 
 Status run(const Work& work) {
-  TUTTI_ASSIGN(const std::unique_ptr<DryCommunicator> cluster, communicator_of(work));
-  print_cluster(work.topology, *cluster);
+  TUTTI_ASSIGN(const std::unique_ptr<DryCommunicator> cluster, work.cluster.create());
+  print_cluster(work.cluster.topology, *cluster);
   for (size_t i = 0; i < cluster->algorithms().size(); ++i) {
     if (cluster->channels()[i].graph.is_searched()) TUTTI_TRY(print_channels(*cluster, i, work.all_channels));
   }
   TUTTI_TRY(print_predictions(*cluster));
-  print_limits(*cluster);
+  print_limits(*cluster, Collective::kAllReduce);
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   fmt::print("\npeak memory of this process: {} MiB\n", usage.ru_maxrss / 1024);
@@ -130,21 +94,7 @@ void add_search(CLI::App& tutti, int& exit_code) {
   CLI::App* command = tutti.add_subcommand("search", "Channels, loads and predictions of a cluster, from a file");
   command->footer(kFooter);
   const auto work = std::make_shared<Work>();
-  command->add_option("--topology", work->topology, "One machine: NCCL's topology XML, or our YAML")
-      ->required()
-      ->option_text("FILE");
-  command->add_option("--nodes", work->nodes, "Number of such machines (default 1)")
-      ->check(CLI::Range(1, 1 << 20))
-      ->option_text("N");
-  command->add_option("--gpu", work->gpus, "A file of places: these are GPUs, too")
-      ->delimiter(',')
-      ->option_text("BUSID");
-  command->add_option("--net-mbps", work->mbps, "A file of places: speed of its ports in Mb/s (default 100000)")
-      ->check(CLI::PositiveNumber)
-      ->option_text("MBPS");
-  command->add_option("--sm", work->sm, "A file of places: compute capability × 10 of its GPUs (default 80)")
-      ->check(CLI::Range(10, 200))
-      ->option_text("SM");
+  work->cluster.add_options(*command);
   command->add_flag("--channels", work->all_channels, "Print every channel, not only different ones");
   command
       ->add_option("--plan", work->plan_file, "Write the plan of an all-reduce: JSON if it ends with .json, else YAML")
@@ -156,7 +106,6 @@ void add_search(CLI::App& tutti, int& exit_code) {
       ->check(CLI::NonNegativeNumber)
       ->option_text("RANK");
   command->add_option("--channel", work->channel, "--plan: which channel's (default 0)")->option_text("N");
-  add_settings(*command, work->config_file, work->settings);
   command->callback([work, &exit_code] {
     const Status status = run(*work);
     exit_code = status.ok() ? kSuccess : fail(status);

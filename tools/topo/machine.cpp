@@ -99,36 +99,6 @@ Result<Document> load_document(const MachineOptions& options) {
   return document;
 }
 
-void collect_gpus(const std::vector<Pci>& devices, std::vector<BusId>& to) {
-  for (const Pci& pci : devices) {
-    if (pci.gpu) to.push_back(pci.bus);
-    collect_gpus(pci.children, to);
-  }
-}
-
-/// Ranks on the GPUs in bus order; without any, dealt to the NUMA nodes.
-Result<std::vector<RankPlace>> places(const Document& document, uint32_t count) {
-  std::vector<BusId> gpus;
-  for (const Cpu& cpu : document.cpus) collect_gpus(cpu.pci, gpus);
-  std::ranges::sort(gpus);
-  if (!gpus.empty() && count > gpus.size()) {
-    return Status(Code::kInvalidArgument,
-                  fmt::format("{} ranks do not fit: {} has {} GPUs", count, document.source, gpus.size()));
-  }
-  if (count == 0) count = static_cast<uint32_t>(gpus.empty() ? document.cpus.size() : gpus.size());
-  std::vector<RankPlace> ranks(count);
-  for (uint32_t rank = 0; rank < count; ++rank) {
-    ranks[rank].rank = rank;
-    ranks[rank].on_gpu = !gpus.empty();
-    if (gpus.empty()) {
-      ranks[rank].numa = document.cpus[rank % document.cpus.size()].numa;
-    } else {
-      ranks[rank].gpu = gpus[rank];
-    }
-  }
-  return ranks;
-}
-
 template <class Matches>
 std::optional<uint32_t> find_node(const std::optional<System>& system, const Matches& matches) {
   if (!system) return std::nullopt;
@@ -145,7 +115,7 @@ Result<Machine> Machine::load(const MachineOptions& options) {
   machine.is_overlay = !options.file.empty() && !options.merge && machine.document.is_overlay();
   if (machine.is_overlay) return machine;
   BuildOptions build;
-  TUTTI_ASSIGN(build.ranks, places(machine.document, options.rank_count));
+  TUTTI_ASSIGN(build.ranks, topology::places_of(machine.document, options.rank_count));
   TUTTI_ASSIGN(machine.system, System::build(machine.document, build));
   return machine;
 }

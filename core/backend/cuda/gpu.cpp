@@ -37,10 +37,6 @@ constexpr uint32_t kMaxLanesOfMany = 16;
 // time, and leave room for the launch of a second communicator, as two CTAs fit an SM.
 constexpr uint32_t kMessageCtas = 32;
 constexpr std::chrono::seconds kGoodbye{2};
-// Defaults until the topology has the GPUs' links: the bandwidth of stores over NVLink 4, and over PCI 5 to memory of
-// the host and back.
-constexpr double kNvlinkGbs = 370;
-constexpr double kStagedGbs = 20;
 constexpr uint32_t kP2pHeap = 0;
 constexpr uint32_t kStagedHeap = 1;
 constexpr uint32_t kManyRanks = 4;
@@ -112,7 +108,6 @@ class CudaGpu : public Gpu {
 
   int device() const override { return device_; }
   uint32_t link() const override { return all_p2p_ ? TUTTI_LINK_P2P : TUTTI_LINK_SHM; }
-  double link_gbs() const override { return all_p2p_ ? kNvlinkGbs : kStagedGbs; }
 
   std::vector<std::string> addresses() const override { return addresses_; }
 

@@ -51,8 +51,6 @@ class Gpu {
   /// not reach some GPU of its host. Connections between GPUs that reach each other are made in GPU memory in both
   /// cases.
   virtual uint32_t link() const = 0;
-  /// GB/s over it.
-  virtual double link_gbs() const = 0;
   /// PCI addresses of all ranks' GPUs, by rank: "0000:18:00.0".
   virtual std::vector<std::string> addresses() const = 0;
   /// Name of the model: "NVIDIA H200"; "NVIDIA H200 / 2" if two ranks share a GPU. Equal on all ranks of one machine.

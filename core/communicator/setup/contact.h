@@ -17,8 +17,6 @@ struct Contact {
   int32_t numa = -1;      ///< NUMA node it runs on
   memory::ArenaAddress arena;
   uint64_t token_address = 0;
-  double net_gbs = 0;  ///< bandwidth of its fastest port; without a network 0
-  double net_latency_us = 0;
 };
 
 /// A contact, followed by the doors of its network.

@@ -1,31 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0
-// Figures of the α–β model for links of which neither a device nor a topology states more. A job and a dry run use the
-// same figures, so that a dry run predicts the job. Units: µs, and GB/s (1e9 bytes).
+// The figures of the α–β model: of the links between ranks, and of GPU memory. They come from the system graph of each
+// machine and from the table of hardware figures. A job and a dry run take them from here, so that a dry run predicts
+// the job. Units: µs, and GB/s (1e9 bytes) in one direction.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "config/config.h"
+#include "topology/hardware.h"
+#include "topology/system.h"
 
 namespace tutti::communicator {
 
-// Shared memory and TCP on an ordinary host.
-inline constexpr double kShmBandwidthGbs = 8;
-inline constexpr double kShmLatencyUs = 0.15;
-inline constexpr double kNetBandwidthGbs = 1;
-inline constexpr double kNetLatencyUs = 15;
-inline constexpr double kNetGapUs = 1;  // from a message of a rank to its next: a system call of the thread that sends
+/// Reads the table of `hardware.file`. kConfig or kNotFound with the place in the file or of the setting. If other
+/// users may change the file, it is refused or warned of (plugins.trust).
+Result<topology::Hardware> hardware_of(const config::Config& config);
 
-// Between H200s over NVLink: the time of one flag in one direction, and of each further message (docs/results.md).
-inline constexpr double kGpuLatencyUs = 0.9;
-inline constexpr double kGpuGapUs = 0.05;
-inline constexpr double kStagedLatencyUs = 2;  // through memory of the host: a store and a poll over PCI
-inline constexpr double kGpuMemoryGbs = 3000;
+/// The links between the ranks of a communicator.
+struct Links {
+  std::optional<uint32_t> inside;  ///< TUTTI_LINK_* between ranks of one machine; none: they use the network
+  std::string network;             ///< the network plugin between machines; empty: there is no network
+  bool has_network() const { return !network.empty(); }
+};
 
-/// Channels where the configuration leaves them open. On the host a channel is a thread's work, and more than one pays
-/// only if asked for.
-inline constexpr uint32_t kHostChannels = 1;
-/// The same of GPUs: one thread block each.
-inline constexpr uint32_t kGpuChannels = 64;
-/// The same over a network. Each has connections of its own, which one thread of the host serves.
-inline constexpr uint32_t kGpuNetChannels = 4;
+/// Plain data; ranks exchange the bytes.
+struct Figures {
+  double inside_gbs = 0;
+  double inside_latency_us = 0;
+  double inside_gap_us = 0;
+  double network_gbs = 0;  ///< a rank's share of the ports of its machine
+  double network_latency_us = 0;
+  double network_gap_us = 0;
+  double memory_gbs = 0;  ///< own memory of a GPU; 0: the ranks compute on the host
+};
+
+/// The figures of one machine, whose slowest rank counts. `device`: TUTTI_DEVICE_*; `channels`: of a collective, at
+/// most.
+Figures figures_of(const topology::System& machine, const topology::Hardware& hardware, uint32_t device,
+                   const Links& links, uint32_t channels);
+/// The worst figure of all machines, for each figure.
+Figures slowest(std::span<const Figures> machines);
 
 }  // namespace tutti::communicator

@@ -5,20 +5,21 @@
 
 #include "backend/limits.h"
 #include "communicator/setup/choices.h"
-#include "communicator/setup/figures.h"
 #include "communicator/setup/layouts.h"
 
 namespace tutti::communicator {
 namespace {
 
+// Channels where the configuration leaves them open. On the host a channel is a thread's work, and more than one pays
+// only if asked for. On GPUs a channel is a thread block. Over a network, each channel of a GPU has connections of its
+// own, which one thread of the host serves.
+constexpr uint32_t kHostChannels = 1;
+constexpr uint32_t kGpuChannels = 64;
+constexpr uint32_t kGpuNetChannels = 4;
+
 /// `link`: the name in the settings, for example "shm".
 SlotRequest slots_of(const config::Config& config, uint32_t kind, const std::string& link) {
   return {kind, static_cast<uint32_t>(config.integer(link + ".slots")), config.size_bytes(link + ".slot_size")};
-}
-
-double latency_inside(uint32_t device, uint32_t link) {
-  if (device == TUTTI_DEVICE_HOST) return kShmLatencyUs;
-  return link == TUTTI_LINK_P2P ? kGpuLatencyUs : kStagedLatencyUs;
 }
 
 }  // namespace
@@ -51,25 +52,26 @@ Result<Protocols> lay_out_protocols(const plugin::Registry& registry, const conf
   return protocols;
 }
 
-void set_limits(uint32_t device, uint32_t channels, const Links& links, tutti_topology& topology,
-                tuner::Choices& choices) {
+void set_limits(uint32_t device, uint32_t channels, const Links& links, const Figures& figures,
+                tutti_topology& topology, tuner::Choices& choices) {
   topology.min_channels = topology.max_channels = channels;
   choices.device = device;
   choices.back_end = device == TUTTI_DEVICE_CUDA ? &backend::gpu_back_end() : nullptr;
   choices.ranks = topology.rank_count;
   choices.nodes = topology.node_count;
   choices.max_channels = channels;
+  topology.memory_gbs = figures.memory_gbs;
   if (links.inside) {
-    topology.bandwidth_gbs[*links.inside] = links.inside_gbs;
-    topology.latency_us[*links.inside] = latency_inside(device, *links.inside);
-    if (device == TUTTI_DEVICE_CUDA) topology.gap_us[*links.inside] = kGpuGapUs;
+    topology.bandwidth_gbs[*links.inside] = figures.inside_gbs;
+    topology.latency_us[*links.inside] = figures.inside_latency_us;
+    topology.gap_us[*links.inside] = figures.inside_gap_us;
     const bool has_neighbours = topology.node_count < topology.rank_count;
     if (has_neighbours || topology.rank_count == 1) choices.links |= 1u << *links.inside;
   }
-  if (!links.network) return;
-  topology.bandwidth_gbs[TUTTI_LINK_NETWORK] = choices.network_gbs = links.network_gbs;
-  topology.latency_us[TUTTI_LINK_NETWORK] = links.network_latency_us;
-  topology.gap_us[TUTTI_LINK_NETWORK] = kNetGapUs;
+  if (!links.has_network()) return;
+  topology.bandwidth_gbs[TUTTI_LINK_NETWORK] = choices.network_gbs = figures.network_gbs;
+  topology.latency_us[TUTTI_LINK_NETWORK] = figures.network_latency_us;
+  topology.gap_us[TUTTI_LINK_NETWORK] = figures.network_gap_us;
   choices.links |= 1u << TUTTI_LINK_NETWORK;
 }
 

@@ -3,9 +3,9 @@
 // them from here, so that a dry run excludes what a job excludes.
 #pragma once
 
-#include <optional>
 #include <vector>
 
+#include "communicator/setup/figures.h"
 #include "config/config.h"
 #include "plugin/registry.h"
 #include "transport/connection.h"
@@ -30,18 +30,9 @@ struct Protocols {
 Result<Protocols> lay_out_protocols(const plugin::Registry& registry, const config::Config& config, uint32_t device,
                                     uint32_t channels);
 
-/// The links between the ranks of a communicator.
-struct Links {
-  std::optional<uint32_t> inside;  ///< TUTTI_LINK_* between ranks of one machine; none: they use the network
-  double inside_gbs = 0;
-  bool network = false;
-  double network_gbs = 0;
-  double network_latency_us = 0;
-};
-
-/// States the limits and links to algorithms and tuners (`topology`) and to the selector (`choices`). The topology has
-/// its numbers of ranks and machines.
-void set_limits(uint32_t device, uint32_t channels, const Links& links, tutti_topology& topology,
-                tuner::Choices& choices);
+/// States the limits, links and figures to algorithms and tuners (`topology`) and to the selector (`choices`). The
+/// topology has its numbers of ranks and machines.
+void set_limits(uint32_t device, uint32_t channels, const Links& links, const Figures& figures,
+                tutti_topology& topology, tuner::Choices& choices);
 
 }  // namespace tutti::communicator

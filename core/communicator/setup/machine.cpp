@@ -53,17 +53,9 @@ void keep_ports(std::vector<topology::Pci>& devices, const std::vector<topology:
   }
 }
 
-void add_gpus(const std::vector<topology::Pci>& devices, std::set<topology::BusId>& gpus) {
-  for (const topology::Pci& device : devices) {
-    if (device.gpu) gpus.insert(device.bus);
-    add_gpus(device.children, gpus);
-  }
-}
-
 /// Places host ranks as `tutti search` does: in the order of the ranks, on the GPUs of the file in PCI order.
 Status stand_in(const topology::Document& file, std::vector<topology::RankPlace>& ranks) {
-  std::set<topology::BusId> gpus;
-  for (const topology::Cpu& cpu : file.cpus) add_gpus(cpu.pci, gpus);
+  const std::vector<topology::BusId> gpus = file.gpus();
   if (gpus.size() < ranks.size()) {
     return {Code::kConfig,
             fmt::format("topology.host_ranks is 'gpu', but {} ranks of this host do not fit on {} GPUs of "
@@ -79,16 +71,18 @@ Status stand_in(const topology::Document& file, std::vector<topology::RankPlace>
 
 }  // namespace
 
-void place_on_gpus(std::vector<topology::RankPlace>& ranks, std::span<const std::string> addresses) {
+void place_on_gpus(std::vector<topology::RankPlace>& ranks, std::span<const std::string> addresses,
+                   bool reach_each_other) {
   std::set<topology::BusId> seen;
-  std::vector<topology::RankPlace> placed = ranks;
-  for (topology::RankPlace& rank : placed) {
-    const auto bus = topology::BusId::parse(addresses[rank.rank]);
-    if (!bus.ok() || !seen.insert(*bus).second) return;
-    rank.on_gpu = true;
-    rank.gpu = *bus;
+  for (topology::RankPlace& rank : ranks) {
+    rank.computes = true;
+    if (rank.rank < addresses.size()) {
+      if (const auto bus = topology::BusId::parse(addresses[rank.rank]); bus.ok()) rank.gpu = *bus;
+    }
+    seen.insert(rank.gpu);
   }
-  ranks = std::move(placed);
+  const bool each_has_one = seen.size() == ranks.size() && !seen.contains(topology::BusId());
+  for (topology::RankPlace& rank : ranks) rank.on_gpu = each_has_one && reach_each_other;
 }
 
 std::optional<topology::Cpu> current_numa_node() {
@@ -123,7 +117,8 @@ Result<topology::System> describe_machine(const MachineOptions& options) {
     TUTTI_ASSIGN(machine, topology::merge(machine, file));
   }
   build.networks = options.network != nullptr;
-  build.host_gbs = options.host_gbs;
+  build.hardware = options.hardware;
+  if (options.network != nullptr) build.network = options.network->options().name;
   auto system = topology::System::build(machine, build);
   const auto on_gpu = [](const topology::RankPlace& rank) { return rank.on_gpu; };
   if (system.ok() || options.stand_in || std::none_of(build.ranks.begin(), build.ranks.end(), on_gpu)) return system;

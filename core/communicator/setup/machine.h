@@ -20,13 +20,15 @@ struct MachineOptions {
   std::string file;                         ///< topology.file: merged over the discovered machine; empty: none
   const transport::Net* network = nullptr;  ///< whose devices are the ports; null: ranks of other machines do not exist
   std::vector<topology::RankPlace> ranks;   ///< ranks of this machine
-  double host_gbs = 8;                      ///< between two ranks through memory
   bool stand_in = false;                    ///< host ranks take the GPUs of the file, in PCI order
+  const topology::Hardware* hardware = nullptr;
 };
 
 /// Places each rank on the GPU at its address; `addresses` has all ranks of the job. If an address is no PCI address,
-/// or two of `ranks` share a GPU, no place changes.
-void place_on_gpus(std::vector<topology::RankPlace>& ranks, std::span<const std::string> addresses);
+/// two of `ranks` share a GPU or the GPUs do not reach each other, no rank is placed on a GPU. The figures of the GPUs
+/// hold all the same.
+void place_on_gpus(std::vector<topology::RankPlace>& ranks, std::span<const std::string> addresses,
+                   bool reach_each_other);
 
 /// Discovers this machine, merges the file over it, and places the ranks. If GPUs of ranks are not found there, all
 /// ranks are placed by their NUMA nodes, and the log says so at info. kConfig: ranks stand in for GPUs, but the file

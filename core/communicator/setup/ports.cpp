@@ -151,14 +151,26 @@ uint32_t fastest_port(const topology::System& system) {
   return fastest;
 }
 
-Result<std::vector<Port>> decode_ports(std::span<const std::byte> bytes) {
-  if (bytes.size() % sizeof(Port) != 0) {
-    return Status(Code::kInternal, fmt::format("{} bytes are not the ports of a machine", bytes.size()));
+std::vector<std::byte> encode(const MachineFacts& facts) {
+  std::vector<std::byte> bytes(sizeof(Figures) + facts.ports.size() * sizeof(Port));
+  std::memcpy(bytes.data(), &facts.figures, sizeof(Figures));
+  if (!facts.ports.empty()) {
+    std::memcpy(bytes.data() + sizeof(Figures), facts.ports.data(), facts.ports.size() * sizeof(Port));
   }
-  std::vector<Port> ports(bytes.size() / sizeof(Port));
-  if (!bytes.empty()) std::memcpy(ports.data(), bytes.data(), bytes.size());
-  for (Port& port : ports) port.name.back() = 0;
-  return ports;
+  return bytes;
+}
+
+Result<MachineFacts> decode_facts(std::span<const std::byte> bytes) {
+  if (bytes.size() < sizeof(Figures) || (bytes.size() - sizeof(Figures)) % sizeof(Port) != 0) {
+    return Status(Code::kInternal, fmt::format("{} bytes are not the figures and ports of a machine", bytes.size()));
+  }
+  MachineFacts facts;
+  std::memcpy(&facts.figures, bytes.data(), sizeof(Figures));
+  bytes = bytes.subspan(sizeof(Figures));
+  facts.ports.resize(bytes.size() / sizeof(Port));
+  if (!bytes.empty()) std::memcpy(facts.ports.data(), bytes.data(), bytes.size());
+  for (Port& port : facts.ports) port.name.back() = 0;
+  return facts;
 }
 
 uint32_t default_port_channels(const Ports& ports) {

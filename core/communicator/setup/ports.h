@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "communicator/setup/figures.h"
 #include "program/channels.h"
 #include "topology/system.h"
 
@@ -32,8 +33,14 @@ std::vector<Port> ports_of(const topology::System& system, uint32_t default_devi
 /// The port with the largest bandwidth, of several the first; TUTTI_NO_NET if there is none.
 uint32_t fastest_port(const topology::System& system);
 
-/// kInternal if the bytes are not a list of ports.
-Result<std::vector<Port>> decode_ports(std::span<const std::byte> bytes);
+/// The facts of a machine that all ranks of a job need.
+struct MachineFacts {
+  Figures figures;
+  std::vector<Port> ports;
+};
+std::vector<std::byte> encode(const MachineFacts& facts);
+/// kInternal if the bytes are not the facts of a machine.
+Result<MachineFacts> decode_facts(std::span<const std::byte> bytes);
 
 /// The most channels that name no port, over all machines; UINT32_MAX: no limit.
 uint32_t default_port_channels(const Ports& ports);

@@ -81,6 +81,7 @@ class Setup {
     TUTTI_TRY(make_backend());
     describe_topology();
     TUTTI_TRY(describe_machine());
+    TUTTI_TRY(exchange_machines());
     TUTTI_TRY(connect_algorithms());
     topology_.system = nullptr;  // tuners decide equally on all ranks
     TUTTI_TRY(communicator::create_tuner(*state_.registry_, topology_, choices_));
@@ -147,11 +148,14 @@ class Setup {
   Status load_plugins() {
     TUTTI_ASSIGN(state_.registry_, plugin::Registry::load(config_, uses_network_));
     TUTTI_ASSIGN(plan_files_, communicator::PlanFiles::read(config_));
+    TUTTI_ASSIGN(hardware_, communicator::hardware_of(config_));
     return {};
   }
 
   Status agree() {
-    TUTTI_TRY(agree_on({TUTTI_VERSION, state_.registry_->identity(), config_.agreement(), {}, plan_files_.identity()}));
+    std::vector<std::string> config = config_.agreement();
+    for (std::string& line : hardware_.differences()) config.push_back(std::move(line));
+    TUTTI_TRY(agree_on({TUTTI_VERSION, state_.registry_->identity(), std::move(config), {}, plan_files_.identity()}));
     if (!config_.boolean("check.plans")) return {};
     Status proved = plan_files_.prove(static_cast<uint32_t>(state_.size_));
     all_differ_ = !proved.ok();  // all ranks have the same files, and find the same fault
@@ -198,12 +202,6 @@ class Setup {
     mine.arena = shm->address();
     mine.token_address = reinterpret_cast<uint64_t>(shm->token_address());
     if (home_) mine.numa = home_->numa;
-    if (net != nullptr) {
-      // The device's own figures are lower bounds of nothing: a loopback says 0, and TCP has its own latency.
-      const tutti_net_properties& fastest = net->devices().front().properties;
-      mine.net_gbs = fastest.speed_gbs > 0 ? fastest.speed_gbs : communicator::kNetBandwidthGbs;
-      mine.net_latency_us = fastest.latency_us > 0 ? fastest.latency_us : communicator::kNetLatencyUs;
-    }
     TUTTI_ASSIGN(const auto all, state_.bootstrap_->all_gather(communicator::encode(mine, net.get()), deadline_));
     std::vector<Contact> contacts(all.size());
     for (size_t r = 0; r < all.size(); ++r)
@@ -216,13 +214,7 @@ class Setup {
       for (const auto& bytes : all) doors.push_back(communicator::decode_doors(bytes));
       net->set_peers(std::move(doors));
     }
-    // All ranks must use the same figures, and the slowest port delays all ranks.
-    net_gbs_ = contacts.front().net_gbs;
-    for (const Contact& contact : contacts) {
-      numa_of_rank_.push_back(contact.numa);
-      net_gbs_ = std::min(net_gbs_, contact.net_gbs);
-      net_latency_us_ = std::max(net_latency_us_, contact.net_latency_us);
-    }
+    for (const Contact& contact : contacts) numa_of_rank_.push_back(contact.numa);
     if (!force_network_) TUTTI_TRY(attach(*shm, contacts));
     // No rank closes its memory before all ranks have mapped it.
     TUTTI_TRY(state_.bootstrap_->barrier(deadline_));
@@ -345,28 +337,27 @@ class Setup {
     topology_.rank_count = size;
     topology_.node_count = node_count_;
     topology_.node_of_rank = nodes_.data();
-    if (on_gpu()) topology_.memory_gbs = communicator::kGpuMemoryGbs;
-    const backend::Device& device = state_.backend_->device();
-    communicator::Links links;
-    if (!force_network_) links.inside = on_gpu() ? device.link : uint32_t{TUTTI_LINK_SHM};
-    links.inside_gbs = on_gpu() ? device.link_gbs : communicator::kShmBandwidthGbs;
-    links.network = net_ != nullptr;
-    links.network_gbs = net_gbs_;
-    links.network_latency_us = net_latency_us_;
-    communicator::set_limits(this->device(), max_channels_, links, topology_, choices_);
+    if (!force_network_) links_.inside = on_gpu() ? state_.backend_->device().link : uint32_t{TUTTI_LINK_SHM};
+    links_.network = choices_.network_name;
   }
 
   /// The system graph of this machine, for the one rank of it that searches.
   Status describe_machine() {
     if (!is_first_of_node()) return {};
-    communicator::MachineOptions options{config_.text("topology.file"), net_, {}, communicator::kShmBandwidthGbs};
+    communicator::MachineOptions options;
+    options.file = config_.text("topology.file");
+    options.network = net_;
+    options.hardware = &hardware_;
     const uint32_t node = nodes_[static_cast<size_t>(state_.rank_)];
     for (uint32_t rank = 0; rank < nodes_.size(); ++rank) {
-      if (nodes_[rank] == node) options.ranks.push_back({rank, false, {}, numa_of_rank_[rank]});
+      if (nodes_[rank] != node) continue;
+      topology::RankPlace& place = options.ranks.emplace_back();
+      place.rank = rank;
+      place.numa = numa_of_rank_[rank];
     }
     const backend::Device& device = state_.backend_->device();
     // Data between GPUs that do not reach each other goes through the host.
-    if (on_gpu() && device.link == TUTTI_LINK_P2P) communicator::place_on_gpus(options.ranks, device.addresses);
+    if (on_gpu()) communicator::place_on_gpus(options.ranks, device.addresses, device.link == TUTTI_LINK_P2P);
     options.stand_in = !on_gpu() && config_.text("topology.host_ranks") == "gpu";
     TUTTI_ASSIGN(auto system, communicator::describe_machine(options));
     system_ = std::make_unique<topology::System>(std::move(system));
@@ -382,7 +373,6 @@ class Setup {
 
   Status connect_algorithms() {
     const auto rank = static_cast<uint32_t>(state_.rank_);
-    TUTTI_TRY(exchange_ports());
     for (const program::AlgorithmPlugin& algorithm : communicator::algorithms_of(*state_.registry_)) {
       std::vector<std::byte> mine;
       if (is_first_of_node()) {  // one rank of each machine searches
@@ -398,17 +388,24 @@ class Setup {
     return {};
   }
 
-  /// All ranks need the ports of all machines: they must connect the same channels.
-  Status exchange_ports() {
-    if (net_ == nullptr) return {};
-    std::vector<communicator::Port> mine;
-    if (is_first_of_node()) mine = communicator::ports_of(*system_, net_->devices().front().index);
-    TUTTI_ASSIGN(const auto all, state_.bootstrap_->all_gather(std::as_bytes(std::span(mine)), deadline_));
-    ports_.resize(node_count_);
+  /// All ranks need the figures and ports of all machines: they must decide equally and connect the same channels.
+  Status exchange_machines() {
+    communicator::MachineFacts mine;
+    if (is_first_of_node()) {
+      mine.figures = communicator::figures_of(*system_, hardware_, device(), links_, max_channels_);
+      if (net_ != nullptr) mine.ports = communicator::ports_of(*system_, net_->devices().front().index);
+    }
+    const auto bytes = is_first_of_node() ? communicator::encode(mine) : std::vector<std::byte>();
+    TUTTI_ASSIGN(const auto all, state_.bootstrap_->all_gather(bytes, deadline_));
+    std::vector<communicator::Figures> figures;
+    if (net_ != nullptr) ports_.resize(node_count_);
     for (size_t rank = 0; rank < all.size(); ++rank) {
       if (all[rank].empty()) continue;
-      TUTTI_ASSIGN(ports_[nodes_[rank]], communicator::decode_ports(all[rank]));
+      TUTTI_ASSIGN(communicator::MachineFacts facts, communicator::decode_facts(all[rank]));
+      figures.push_back(facts.figures);
+      if (net_ != nullptr) ports_[nodes_[rank]] = std::move(facts.ports);
     }
+    communicator::set_limits(device(), max_channels_, links_, communicator::slowest(figures), topology_, choices_);
     return {};
   }
 
@@ -470,8 +467,7 @@ class Setup {
   bool all_differ_ = false;  // every rank has found the same difference or fault
   std::vector<uint32_t> nodes_;
   std::vector<std::string> host_names_;  // by rank
-  double net_gbs_ = 0;                   ///< bandwidth of the fastest port of the slowest rank
-  double net_latency_us_ = 0;
+  topology::Hardware hardware_;
   uint32_t node_count_ = 1;
   std::vector<uint32_t> local_ranks_;
   int64_t ranks_here_ = 1;  // ranks on this machine, with any pretended hosts
@@ -483,6 +479,7 @@ class Setup {
   transport::Net* net_ = nullptr;            ///< of the fabric; null: there is none
   uint64_t direct_minimum_ = 0;
   bool fences_ = true;
+  communicator::Links links_;
   tuner::Choices choices_;
   communicator::PlanFiles plan_files_;
   communicator::Ports ports_;  ///< empty without a network

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "communicator/setup/figures.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "config/trust.h"
+#include "topology/load.h"
+#include "tutti/plugin/protocol.h"
+#include "tutti/plugin/topology.h"
+
+namespace tutti::communicator {
+namespace {
+
+constexpr const char* kKey = "hardware.file";
+
+/// GB/s between ranks whose GPUs reach each other. Ranks that share a GPU copy within its memory, which reads and
+/// writes.
+double peer_gbs(const topology::System& machine, const std::vector<uint32_t>& ranks) {
+  if (ranks.size() < 2) return topology::memory_gbs(machine) / 2;  // no rank to reach
+  const auto on_gpu = [&](uint32_t node) { return machine.nodes()[node].type == TUTTI_NODE_GPU; };
+  if (std::ranges::all_of(ranks, on_gpu)) return topology::widest_path_gbs(machine);
+  return topology::memory_gbs(machine) / 2 / static_cast<double>(ranks.size());
+}
+
+void set_between_gpus(const topology::System& machine, bool reach_each_other, Figures& figures) {
+  const std::vector<uint32_t> ranks = machine.rank_nodes();
+  for (const uint32_t node : ranks) {
+    const topology::GpuFigures& gpu = machine.gpu(node);
+    const double latency_us = reach_each_other ? gpu.latency_us : gpu.staged_latency_us;
+    figures.inside_latency_us = std::max(figures.inside_latency_us, latency_us);
+    figures.inside_gap_us = std::max(figures.inside_gap_us, gpu.gap_us);
+    const bool is_first = figures.inside_gbs == 0;
+    figures.inside_gbs = is_first ? gpu.staged_gbs : std::min(figures.inside_gbs, gpu.staged_gbs);
+  }
+  if (reach_each_other) figures.inside_gbs = peer_gbs(machine, ranks);
+}
+
+}  // namespace
+
+Result<topology::Hardware> hardware_of(const config::Config& config) {
+  const std::string& file = config.text(kKey);
+  if (!file.empty()) {
+    TUTTI_TRY(config::check_trust(file, "the file of hardware figures", config.text("plugins.trust")));
+  }
+  auto table = topology::Hardware::load(file);
+  if (table.status().code() != Code::kNotFound) return table;
+  return table.status().with_context(fmt::format("{} ({})", kKey, config.origin(kKey)));
+}
+
+Figures figures_of(const topology::System& machine, const topology::Hardware& hardware, uint32_t device,
+                   const Links& links, uint32_t channels) {
+  Figures figures;
+  const bool on_gpu = device == TUTTI_DEVICE_CUDA;
+  if (on_gpu) figures.memory_gbs = topology::memory_gbs(machine);
+  if (links.inside && on_gpu) {
+    set_between_gpus(machine, *links.inside == TUTTI_LINK_P2P, figures);
+  } else if (links.inside) {
+    figures.inside_gbs = hardware.memory().gbs;
+    figures.inside_latency_us = hardware.memory().latency_us;
+  }
+  if (!links.has_network()) return figures;
+  const topology::NetworkFigures network = hardware.network(links.network);
+  figures.network_gbs = topology::network_share_gbs(machine, channels);
+  figures.network_latency_us = topology::network_latency_us(machine, network.latency_us);
+  figures.network_gap_us = network.gap_us;
+  return figures;
+}
+
+Figures slowest(std::span<const Figures> machines) {
+  Figures worst = machines.front();
+  for (const Figures& each : machines) {
+    for (double Figures::*gbs : {&Figures::inside_gbs, &Figures::network_gbs, &Figures::memory_gbs}) {
+      worst.*gbs = std::min(worst.*gbs, each.*gbs);
+    }
+    for (double Figures::*us : {&Figures::inside_latency_us, &Figures::inside_gap_us, &Figures::network_latency_us,
+                                &Figures::network_gap_us}) {
+      worst.*us = std::max(worst.*us, each.*us);
+    }
+  }
+  return worst;
+}
+
+}  // namespace tutti::communicator

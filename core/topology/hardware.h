@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table of hardware figures: the latencies and bandwidths of GPUs, links, CPUs, memory and networks. A job and a
+// dry run take their figures from here. configs/hardware/built-in.yaml is the built-in table, and explains each figure.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "config/document.h"
+#include "topology/document.h"
+
+namespace tutti::topology {
+
+/// One GPU. GB/s (1e9 bytes) are in one direction.
+struct GpuFigures {
+  double memory_gbs = 0;  ///< own memory, reads and writes together
+  double link_gbs = 0;    ///< one NVLink or xGMI link
+  double c2c_gbs = 0;     ///< one link to the CPU of the module
+  double latency_us = 0;  ///< one flag to a GPU that this GPU reaches
+  double gap_us = 0;      ///< from a small message to the next
+  double staged_gbs = 0;  ///< through memory of the host
+  double staged_latency_us = 0;
+};
+
+/// Between host ranks that share memory.
+struct MemoryFigures {
+  double gbs = 0;
+  double latency_us = 0;
+};
+
+/// A network, if its ports do not state more.
+struct NetworkFigures {
+  double gbs = 0;
+  double latency_us = 0;
+  double gap_us = 0;
+};
+
+/// Immutable. Any thread.
+class Hardware {
+ public:
+  /// The table that the library contains.
+  static const Hardware& built_in();
+  /// The built-in table, with the figures of a file in place of its own. Empty: the built-in table. kNotFound, or
+  /// kConfig with file, line and column.
+  static Result<Hardware> load(const std::string& file);
+  /// The same for a text. `name` stands for the file in errors.
+  static Result<Hardware> read(const std::string& text, const std::string& name);
+
+  /// `device` has a GPU.
+  GpuFigures gpu(const Pci& device) const;
+  /// The name of the entry that this GPU should have if only `default` holds for it ("sm75"); empty: an entry holds.
+  std::string missing_entry(const Pci& device) const;
+  /// A PCI link from the data of the kernel: "16.0 GT/s PCIe", 16 lanes. An unknown width counts as 16 lanes.
+  double pci_gbs(std::string_view link_speed, uint32_t link_width) const;
+  /// Between the CPUs of a machine.
+  double interconnect_gbs(const Cpu& cpu) const;
+  MemoryFigures memory() const;
+  /// `plugin`: "socket", or "nccl:/lib/x.so"; empty: any network.
+  NetworkFigures network(std::string_view plugin) const;
+
+  /// "hardware.gpus.sm90.memory_gbs=2500" of each figure that the built-in table lacks or states differently. Must be
+  /// equal on all ranks.
+  std::vector<std::string> differences() const;
+
+ private:
+  using Entry = std::map<std::string, double, std::less<>>;   // by figure
+  using Section = std::map<std::string, Entry, std::less<>>;  // by name of the entry
+  using Table = std::map<std::string, Section, std::less<>>;  // by name of the section
+  Status merge(const config::Node& root, const std::string& name);
+  double figure(std::string_view section, std::span<const std::string> entries, std::string_view name) const;
+
+  Table table_;
+};
+
+}  // namespace tutti::topology
