@@ -161,6 +161,19 @@ TEST(OrderStrands, ListsOfChunksKeepTheirStrides) {
   EXPECT_THAT(one.numbers, ElementsAre(0, 1, 0));
 }
 
+TEST(OrderStrands, AHalfThatOnlySendsHasNoStrideToWrite) {
+  const auto plans = write_plans(TUTTI_ALL_GATHER, 2, 2, [](PlanBuilder& plan, uint32_t rank) {
+    const uint32_t peer = 1 - rank;
+    plan.message_chunks(2);
+    plan.step().own(Buffer::kInput, 0).send(peer).gather(peer, peer * 2).chunks(2);
+    plan.strand();
+    plan.step().own(Buffer::kInput, 0).to_output(rank * 2).chunks(2);
+  });
+  const auto set = required(program::in_one_strand(plans));
+  EXPECT_THAT(set.numbers[0], ElementsAre(0, 1, 0));
+  EXPECT_TRUE(program::verify(plans).ok()) << program::verify(plans).to_string();
+}
+
 TEST(OrderStrands, NamesADeadlock) {
   const auto plans = write_plans(TUTTI_SEND_RECV, 2, 1, [](PlanBuilder& plan, uint32_t rank) {
     plan.step().recv(1 - rank);

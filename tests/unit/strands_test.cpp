@@ -197,7 +197,6 @@ TEST(Strands, AreAPartOfThePlan) {
 }
 
 // --- Files
-// ----------------------------------------------------------------------------------------------------
 
 const std::string kHead = "version: 2\ncollective: all_gather\nalgorithm: pair\nranks: 2\nchunks: 1\nplans:\n";
 const std::string kPlans =

@@ -174,7 +174,6 @@ TEST(VerifyStrands, AllCounterExamplesNameEachPairOfStepsOnce) {
 }
 
 // --- Mutations
-// --------------------------------------------------------------------------------------------------------
 
 /// A random division of plans without strands. Steps that share a connection stay in one strand. Steps of different
 /// strands that touch the same chunk wait for each other in the order of the plan. So the result is as right as the
