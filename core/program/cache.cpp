@@ -28,7 +28,8 @@ void add(Hasher& hasher, const Plan& plan, uint32_t first_channel) {
        {static_cast<uint32_t>(plan.collective), plan.rank_count, plan.rank, plan.root, plan.channel - first_channel,
         plan.chunks, plan.input_blocks, plan.output_blocks, plan.scratch_chunks, plan.message_chunks,
         static_cast<uint32_t>(plan.ranges.size()), static_cast<uint32_t>(plan.repeats.size()),
-        static_cast<uint32_t>(plan.steps.size()), static_cast<uint32_t>(plan.peers.size())}) {
+        static_cast<uint32_t>(plan.steps.size()), static_cast<uint32_t>(plan.peers.size()),
+        static_cast<uint32_t>(plan.strands.size()), static_cast<uint32_t>(plan.waits.size())}) {
     hasher.add(word);
   }
   for (const tutti_plan_step& step : plan.steps) {
@@ -52,6 +53,11 @@ void add(Hasher& hasher, const Plan& plan, uint32_t first_channel) {
                           growth.send_rank, growth.send_chunk}) {
       hasher.add(word);
     }
+  }
+  for (const tutti_plan_strand& strand : plan.strands) hasher.add(strand.first_step);
+  for (const tutti_plan_wait& wait : plan.waits) {
+    hasher.add(wait.step);
+    hasher.add(wait.after);
   }
   for (const tutti_plan_peer& peer : plan.peers) {
     hasher.add(peer.rank);

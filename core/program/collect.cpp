@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "plugin/loader.h"
+#include "program/in_one_strand.h"
 #include "program/plan.h"
 #include "program/repeat.h"
 
@@ -48,7 +49,13 @@ Result<Plan> collect(const std::function<int32_t(const tutti_plan_sink*)>& emitt
 
 Result<Plan> collect(const tutti_algorithm_ops& algorithm, void* instance, const tutti_plan_request& request) {
   TUTTI_ASSIGN(Plan plan, collect_rolled(algorithm, instance, request));
-  return unroll(std::move(plan));
+  if (plan.strands.empty()) return unroll(std::move(plan));
+  const PlanSource source = [&](uint32_t rank) {
+    tutti_plan_request of_rank = request;
+    of_rank.rank = rank;
+    return collect_rolled(algorithm, instance, of_rank);
+  };
+  return in_one_strand(plan.rank_count, source, plan.rank);
 }
 
 Result<Plan> collect_rolled(const tutti_algorithm_ops& algorithm, void* instance, const tutti_plan_request& request) {

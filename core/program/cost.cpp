@@ -7,6 +7,7 @@
 #include <array>
 #include <deque>
 
+#include "program/passes/order_strands.h"
 #include "program/repeat.h"
 #include "program/verify/prove.h"
 
@@ -122,6 +123,10 @@ Result<tutti_algorithm_cost> cost_of(std::span<const Plan> rolled, const tutti_t
   std::vector<Plan> plans;
   for (const Plan& plan : rolled) {
     TUTTI_ASSIGN(plans.emplace_back(), unroll(plan));
+  }
+  if (any_strands(plans)) {
+    TUTTI_ASSIGN(OneStrandSet listed, in_one_strand(plans));
+    plans = std::move(listed.plans);
   }
   const Links links(topology);
   const Connections connections(plans);

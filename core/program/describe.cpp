@@ -139,6 +139,68 @@ std::string primitive_name(const Plan& plan, const tutti_plan_step& step) {
   return name;
 }
 
+namespace {
+
+/// The number of each step with the repeats written out, in the first round.
+std::vector<uint64_t> first_numbers(const Plan& plan) {
+  std::vector<uint64_t> numbers;
+  uint64_t later_rounds = 0;  // steps of later rounds of the repeats before
+  size_t next = 0;
+  for (const tutti_plan_repeat& repeat : plan.repeats) {
+    for (; next < size_t{repeat.first_step} + repeat.step_count; ++next) numbers.push_back(next + later_rounds);
+    later_rounds += uint64_t{repeat.step_count} * (repeat.rounds - 1);
+  }
+  for (; next < plan.steps.size(); ++next) numbers.push_back(next + later_rounds);
+  return numbers;
+}
+
+/// The repeat that a step is in; null outside of all repeats.
+const tutti_plan_repeat* repeat_of(const Plan& plan, uint32_t step) {
+  const auto holds = [&](const tutti_plan_repeat& repeat) {
+    return step >= repeat.first_step && step - repeat.first_step < repeat.step_count;
+  };
+  const auto found = std::find_if(plan.repeats.begin(), plan.repeats.end(), holds);
+  return found == plan.repeats.end() ? nullptr : &*found;
+}
+
+/// The steps that a step waits for. A step outside of all repeats waits for the last round.
+std::string waits_text(const Plan& plan, uint32_t step, const std::vector<uint64_t>& numbers) {
+  std::vector<std::string> after;
+  for (const tutti_plan_wait& wait : plan.waits_of(step)) {
+    const tutti_plan_repeat* const repeat = repeat_of(plan, step) == nullptr ? repeat_of(plan, wait.after) : nullptr;
+    const uint64_t rounds = repeat == nullptr ? 0 : uint64_t{repeat->step_count} * (repeat->rounds - 1);
+    after.push_back(fmt::format("{}", numbers[wait.after] + rounds));
+  }
+  return after.empty() ? "" : "   after " + joined(after, ", ");
+}
+
+std::string steps_text(const Plan& plan) {
+  const std::vector<uint64_t> numbers = first_numbers(plan);
+  std::string text;
+  size_t strand = 0;
+  size_t repeat = 0;
+  for (uint32_t index = 0; index < plan.steps.size(); ++index) {
+    if (strand < plan.strands.size() && plan.strands[strand].first_step == index) {
+      text += fmt::format("       strand {}:\n", strand++);
+    }
+    while (repeat < plan.repeats.size() && index >= plan.repeats[repeat].first_step + plan.repeats[repeat].step_count) {
+      ++repeat;
+    }
+    const bool repeats = repeat < plan.repeats.size() && index >= plan.repeats[repeat].first_step;
+    if (repeats && index == plan.repeats[repeat].first_step) {
+      const uint32_t rounds = plan.repeats[repeat].rounds;
+      text += fmt::format("       {} time(s), k from 0 to {}:\n", rounds, rounds - 1);
+    }
+    const tutti_plan_step& step = plan.steps[index];
+    text += fmt::format("{:>5}  {}{:<19} {}{}{}\n", numbers[index], repeats ? "  " : "", primitive_name(plan, step),
+                        step_text(plan, step), has(step, TUTTI_STEP_FINAL) ? "   final" : "",
+                        waits_text(plan, index, numbers));
+  }
+  return text;
+}
+
+}  // namespace
+
 std::string to_text(const Plan& plan) {
   std::string text = fmt::format("{}, rank {} of {}, channel {}, {} chunk(s) per block", to_string(plan.collective),
                                  plan.rank, plan.rank_count, plan.channel, plan.chunks);
@@ -149,21 +211,7 @@ std::string to_text(const Plan& plan) {
     text += fmt::format(", {} steps in {} bytes, {} steps with the repeats written out", plan.steps.size(),
                         size_bytes(plan), unrolled_steps(plan));
   }
-  text += '\n';
-  const auto add = [&](uint64_t number, const tutti_plan_step& step, const char* indent) {
-    text += fmt::format("{:>5}  {}{:<19} {}{}\n", number, indent, primitive_name(plan, step), step_text(plan, step),
-                        has(step, TUTTI_STEP_FINAL) ? "   final" : "");
-  };
-  uint64_t number = 0;
-  size_t next = 0;
-  for (const tutti_plan_repeat& repeat : plan.repeats) {
-    for (; next < repeat.first_step; ++next) add(number++, plan.steps[next], "");
-    text += fmt::format("       {} time(s), k from 0 to {}:\n", repeat.rounds, repeat.rounds - 1);
-    for (uint32_t i = 0; i < repeat.step_count; ++i, ++next) add(number + i, plan.steps[next], "  ");
-    number += uint64_t{repeat.step_count} * repeat.rounds;
-  }
-  for (; next < plan.steps.size(); ++next) add(number++, plan.steps[next], "");
-  return text;
+  return text + '\n' + steps_text(plan);
 }
 
 }  // namespace tutti::program

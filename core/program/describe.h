@@ -20,7 +20,8 @@ std::string step_text(const Plan& plan, const tutti_plan_step& step);
 std::string chunks_text(const Plan& plan, uint8_t buffer, uint32_t first, uint32_t stride, uint32_t count);
 
 /// One line per step, with a list of chunks where the step has several: "2  recvReduceCopySend  3 + input[2] ->
-/// output[2], rank 1   final". Steps of a repeat stand once, with the number that the first round has.
+/// output[2], rank 1   final". Steps of a repeat stand once, with the number that the first round has. So do the
+/// steps that a step waits for.
 std::string to_text(const Plan& plan);
 
 }  // namespace tutti::program

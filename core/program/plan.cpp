@@ -39,12 +39,17 @@ tutti_plan Plan::view() const {
           .repeat_count = static_cast<uint32_t>(repeats.size()),
           .reserved = 0,
           .repeats = repeats.data(),
-          .growths = growths.empty() ? nullptr : growths.data()};
+          .growths = growths.empty() ? nullptr : growths.data(),
+          .strand_count = static_cast<uint32_t>(strands.size()),
+          .wait_count = static_cast<uint32_t>(waits.size()),
+          .strands = strands.data(),
+          .waits = waits.data()};
 }
 
 std::string beyond_version_1(const Plan& plan) {
   if (plan.scratch_chunks > 0) return "a scratch buffer";
   if (!plan.repeats.empty()) return "repeats";
+  if (!plan.strands.empty()) return "strands";
   return plan.ranges.empty() ? "" : "messages of several chunks";
 }
 
@@ -61,7 +66,21 @@ bool Plan::operator==(const Plan& other) const {
          channel == other.channel && chunks == other.chunks && input_blocks == other.input_blocks &&
          output_blocks == other.output_blocks && scratch_chunks == other.scratch_chunks &&
          message_chunks == other.message_chunks && same_bytes(steps, other.steps) && same_bytes(peers, other.peers) &&
-         same_bytes(ranges, other.ranges) && same_bytes(repeats, other.repeats) && same_bytes(growths, other.growths);
+         same_bytes(ranges, other.ranges) && same_bytes(repeats, other.repeats) && same_bytes(growths, other.growths) &&
+         same_bytes(strands, other.strands) && same_bytes(waits, other.waits);
+}
+
+uint32_t Plan::strand_of(uint32_t step) const {
+  const auto begins_later = [](uint32_t s, const tutti_plan_strand& strand) { return s < strand.first_step; };
+  const auto next = std::upper_bound(strands.begin(), strands.end(), step, begins_later);
+  return next == strands.begin() ? 0 : static_cast<uint32_t>(next - strands.begin() - 1);
+}
+
+std::span<const tutti_plan_wait> Plan::waits_of(uint32_t step) const {
+  const auto below = [](const tutti_plan_wait& wait, uint32_t s) { return wait.step < s; };
+  const auto first = std::lower_bound(waits.begin(), waits.end(), step, below);
+  const auto end = std::lower_bound(first, waits.end(), step + 1, below);
+  return {first, end};
 }
 
 Blocks blocks_of(Collective collective, uint32_t rank_count) {
@@ -109,6 +128,8 @@ Result<Plan> copy(const tutti_plan& plan) {
   }
   result.repeats.assign(plan.repeats, plan.repeats + plan.repeat_count);
   if (plan.repeat_count > 0) result.growths.assign(plan.growths, plan.growths + plan.step_count);
+  if (plan.strand_count > 1) result.strands.assign(plan.strands, plan.strands + plan.strand_count);
+  result.waits.assign(plan.waits, plan.waits + plan.wait_count);
   PeerPool pool(result.peers);
   for (tutti_plan_step& step : result.steps) {
     if (step.gather_buffer == TUTTI_BUFFER_OUTPUT) step.gather_buffer = 0;  // which says the same

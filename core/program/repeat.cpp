@@ -2,6 +2,7 @@
 #include "program/repeat.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "program/peer_pool.h"
 
@@ -23,6 +24,38 @@ void append(std::span<const tutti_plan_peer> peers, uint32_t rank_growth, uint32
   if (folds) std::sort(into.begin() + begin, into.end(), ascending);
 }
 
+/// The numbers of a plan's steps in the written-out plan.
+class WrittenOut {
+ public:
+  explicit WrittenOut(const Plan& plan) {
+    uint32_t next = 0;
+    size_t repeat = 0;
+    for (uint32_t step = 0; step < plan.steps.size();) {
+      const bool begins = repeat < plan.repeats.size() && plan.repeats[repeat].first_step == step;
+      const uint32_t count = begins ? plan.repeats[repeat].step_count : 1;
+      const uint32_t rounds = begins ? plan.repeats[repeat].rounds : 1;
+      for (uint32_t i = 0; i < count; ++i) steps_.push_back({next + i, count, rounds, begins});
+      next += count * rounds;
+      step += count;
+      repeat += begins ? 1 : 0;
+    }
+  }
+
+  bool repeats(uint32_t step) const { return steps_[step].repeats; }
+  uint32_t rounds(uint32_t step) const { return steps_[step].rounds; }
+  uint32_t at(uint32_t step, uint32_t round) const { return steps_[step].first + round * steps_[step].stride; }
+  uint32_t first(uint32_t step) const { return steps_[step].first; }
+
+ private:
+  struct Step {
+    uint32_t first;   ///< in round 0
+    uint32_t stride;  ///< from round to round
+    uint32_t rounds;
+    bool repeats;
+  };
+  std::vector<Step> steps_;
+};
+
 /// Writes the steps of a plan out, one after the other.
 class Unroller {
  public:
@@ -32,6 +65,7 @@ class Unroller {
     out_.ranges.clear();
     out_.repeats.clear();
     out_.growths.clear();
+    out_.waits.clear();
   }
 
   Result<Plan> run() {
@@ -45,6 +79,7 @@ class Unroller {
       step += repeat.step_count;
     }
     for (; step < plan_.steps.size(); ++step) TUTTI_TRY(add({step, 0}));
+    write_strands();
     return std::move(out_);
   }
 
@@ -62,6 +97,29 @@ class Unroller {
     out_.steps.push_back(made.step);
     if (!plan_.ranges.empty()) out_.ranges.push_back(plan_.ranges[place.step]);
     return {};
+  }
+
+  void write_strands() {
+    if (plan_.strands.empty()) return;
+    const WrittenOut numbers(plan_);
+    for (size_t i = 0; i < plan_.strands.size(); ++i) {
+      const uint32_t end = plan_.strands[i].first_step + plan_.strands[i].step_count;
+      const uint32_t first = numbers.first(plan_.strands[i].first_step);
+      const uint32_t after = end < plan_.steps.size() ? numbers.first(end) : static_cast<uint32_t>(out_.steps.size());
+      out_.strands[i] = {first, after - first};
+    }
+    for (const tutti_plan_wait& wait : plan_.waits) {
+      const bool both = numbers.repeats(wait.step) && numbers.repeats(wait.after);
+      const uint32_t rounds = both ? numbers.rounds(wait.step) : 1;
+      for (uint32_t round = 0; round < rounds; ++round) {
+        const uint32_t of_after = both ? round : numbers.rounds(wait.after) - 1;
+        out_.waits.push_back({numbers.at(wait.step, round), numbers.at(wait.after, of_after)});
+      }
+    }
+    const auto below = [](const tutti_plan_wait& a, const tutti_plan_wait& b) {
+      return std::pair(a.step, a.after) < std::pair(b.step, b.after);
+    };
+    std::sort(out_.waits.begin(), out_.waits.end(), below);
   }
 
   const Plan& plan_;
@@ -125,7 +183,7 @@ RolledStep rolled_step(const Plan& plan, uint32_t index) {
 
 uint64_t size_bytes(const Plan& plan) {
   return sizeof(tutti_plan) + bytes_of(plan.steps) + bytes_of(plan.peers) + bytes_of(plan.ranges) +
-         bytes_of(plan.repeats) + bytes_of(plan.growths);
+         bytes_of(plan.repeats) + bytes_of(plan.growths) + bytes_of(plan.strands) + bytes_of(plan.waits);
 }
 
 }  // namespace tutti::program

@@ -5,7 +5,7 @@
 //          ranks or of chunks.
 // Assumes  a valid plan (program/plan.h).
 // Changes  the form: the result has one step for each step of each round, and no repeat. It sends and receives the
-// same.
+//          same. Its strands have the same steps, and each step waits for the steps that it waited for.
 #pragma once
 
 #include "program/plan.h"
@@ -16,7 +16,7 @@ namespace tutti::program {
 /// Fails (kUnsupported) if the steps then name more different peers than a plan can.
 Result<Plan> unroll(Plan plan);
 
-/// The same for the first `count` steps of the written-out plan, or for all if it has fewer.
+/// The same for the first `count` steps of the written-out plan, or for all if it has fewer. The plan has no strands.
 Result<Plan> unroll_first(const Plan& plan, uint64_t count);
 
 /// Number of steps that a loop of the plan runs.

@@ -368,7 +368,7 @@ Status validate_step(const tutti_plan& plan, uint32_t step) {
 Status validate(const tutti_plan& plan) {
   TUTTI_TRY(validate_head(plan));
   for (uint32_t step = 0; step < plan.step_count; ++step) TUTTI_TRY(validate_step(plan, step));
-  return {};
+  return validate_strands(plan);
 }
 
 }  // namespace tutti::program

@@ -166,9 +166,10 @@ class Blocks(DocsTest):
 
     def check_steps(self, block):
         """Steps of a plan file: the reader of plan files knows each key."""
-        reader = (SOURCE / "core/program/file/read.cpp").read_text(encoding="utf-8")
+        sources = (SOURCE / "core/program/file").glob("read*.cpp")
+        reader = "".join(source.read_text(encoding="utf-8") for source in sources)
         for line in block.text.splitlines():
-            self.assertRegex(line, r"\A(?: *- \{.+\}|- repeat: \d+|  steps:)\Z", block.place)
+            self.assertRegex(line, r"\A(?: *- \{.+\}|- (?:repeat|rank): \d+| *(?:- )?steps:| *strands:)\Z", block.place)
             for key in re.findall(r"(\w+):(?: |$)", line):
                 self.assertIn(f'"{key}"', reader, block.place)
 
@@ -327,7 +328,7 @@ BLOCKS = {
     r"\A *(?:your program|application) ──|\AT = call": Blocks.check_drawing,
     r"\Atutti_table: 1": Blocks.check_table,
     r"\A[a-z_.]+:\s": Blocks.check_configuration,
-    r"\A- (?:\{(?:recv|own)|repeat): ": Blocks.check_steps,
+    r"\A- (?:\{(?:recv|own)|repeat|rank): ": Blocks.check_steps,
     r"#include|\A(?:static|install|Result|Status)\b|cmake_minimum_required": Blocks.check_code,
 }
 

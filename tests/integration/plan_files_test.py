@@ -83,6 +83,26 @@ class PlanFiles(unittest.TestCase):
                 ran = self.ran(collective, ranks, f"algorithm={plans / name}", extra=("--threads",))
                 self.assertTrue(all(name in way for way in ran), ran)
 
+    def test_plans_with_strands_run(self):
+        tests = pathlib.Path(__file__).resolve().parents[1]
+        examples = tests.parent / "examples" / "plans"
+        for file, collective, ranks in ((examples / "two_rings4.yaml", "all_reduce", 4),
+                                        (examples / "chain_strands4.yaml", "all_reduce", 4),
+                                        (tests / "fuzz" / "plans" / "strands.yaml", "all_reduce", 3)):
+            with self.subTest(file.name):
+                self.assertIn("proved exactly", self.run_ok("plan", "verify", file, "--all"))
+                for protocol in ("simple", "ll"):
+                    ran = self.ran(collective, ranks, f"algorithm={file}", f"protocol={protocol}",
+                                   extra=("--threads",))
+                    self.assertTrue(all(f"{file.name}/{protocol}/" in way for way in ran), ran)
+
+    def test_a_file_with_a_race_is_refused(self):
+        file = pathlib.Path(__file__).resolve().parents[2] / "examples" / "plans" / "chain_strands4.yaml"
+        (self.folder / "race.yaml").write_text(file.read_text().replace(", after: [0]", "", 1))
+        said = self.run_bad("bench", "all_reduce", "--ranks", 4, "--threads", *SMALL, "--set", "algorithm=race.yaml")
+        self.assertIn("race.yaml:21: rank 0 step 4: reads output chunk 0, which step 0 of strand 0 writes; no wait "
+                      "puts the two steps in order", said)
+
     def test_every_collective_with_any_root(self):
         for collective in ("broadcast", "reduce", "gather", "scatter", "all_to_all", "reduce_scatter", "all_gather"):
             with self.subTest(collective):

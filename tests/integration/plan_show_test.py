@@ -89,11 +89,15 @@ class Draw(Shown):
         root = xml.etree.ElementTree.fromstring(self.tutti("plan", "draw", *arguments))
         self.assertEqual(root.tag, SVG + "svg")
         rows = {}
-        for text in root.iter(SVG + "text"):
+        for text in root.iter(SVG + "text"):  # the rows of a rank's further strands follow that of the rank
             if re.fullmatch(r"rank \d+", text.text):
-                rows[int(text.get("y")) - 4] = int(text.text.split()[1])
+                rank = int(text.text.split()[1])
+            if re.fullmatch(r"(rank|strand) \d+", text.text):
+                rows[int(text.get("y")) - 4] = rank
         messages = collections.Counter()
         for path in root.iter(SVG + "path"):
+            if path.get("class") == "wait":
+                continue
             self.assertEqual(path.get("class"), "message")
             words = re.fullmatch(r"rank (\d+) to rank (\d+), chunks? (\S+)", path.find(SVG + "title").text)
             message = Message(int(words[1]), int(words[2]), chunks_from(words[3]))
@@ -141,6 +145,30 @@ class Draw(Shown):
         self.assertEqual(messages, collections.Counter(
             Message(rank, (rank + 1 + k) % 4, ((rank + 1 + k) % 4,)) for rank in range(4) for k in range(3)))
 
+    def test_strands(self):
+        root, messages, steps = self.picture(PLANS / "chain_strands4.yaml")
+        up = [Message(rank, rank - 1, (chunk,)) for rank in (1, 2, 3) for chunk in range(4)]
+        down = [Message(rank - 1, rank, (chunk,)) for rank in (1, 2, 3) for chunk in range(4)]
+        self.assertEqual(messages, collections.Counter(up + down))
+        self.assertEqual(len(steps), 4 * 8)
+        names = [text.text for text in root.iter(SVG + "text") if text.text.startswith(("rank", "strand"))]
+        self.assertEqual(names, [name for rank in range(4) for name in (f"rank {rank}", "strand 1")])
+        waits = [path for path in root.iter(SVG + "path") if path.get("class") == "wait"]
+        self.assertEqual(sorted(wait.find(SVG + "title").text for wait in waits),
+                         [f"rank {rank} step {4 + k} waits for step {k}" for rank in range(4) for k in range(4)])
+        for wait in waits:
+            from_x, from_y, to_x, to_y = map(int, re.fullmatch(r"M(\d+) (\d+)L(\d+) (\d+)", wait.get("d")).groups())
+            self.assertLess(from_x, to_x)
+            self.assertEqual(to_y - from_y, 36, "from strand 0 to the row of strand 1")
+        _, part, few = self.picture(PLANS / "chain_strands4.yaml", "--first-rank", 1, "--rows", 1, "--time", 4)
+        self.assertTrue(part <= messages)
+        self.assertEqual([title.split(":")[0] for title in few], ["rank 1 step 0", "rank 1 step 1"])
+
+    def test_a_step_with_its_halves_apart(self):
+        _, messages, steps = self.picture(SEEDS / "halves.yaml")
+        self.assertEqual(len([title for title in steps if title.startswith("rank 0 step 0:")]), 2)
+        self.assertEqual(sum(messages.values()), 6)
+
     def test_a_part_of_16384_ranks(self):
         began = cpu_s()
         root, messages, steps = self.picture(RING, "--first-rank", 12345, "--rows", 8, "--time", 12)
@@ -186,11 +214,36 @@ class Passes(Shown):
 
     def test_unroll(self):
         before, after = self.show("unroll", SEEDS / "rolled.yaml", "--rank", 2)
-        self.assertIn("5 steps in 372 bytes, 9 steps with the repeats written out", before[0])
+        self.assertIn("5 steps in 396 bytes, 9 steps with the repeats written out", before[0])
         self.assertIn("    1    recvReduceSend      rank 1 + input[1 - k] -> rank 3", before)
         # The plugin emits the same plan without repeats.
         ring = self.tutti("plan", "print", *self.question("all_reduce", "ring", 5), "--rank", 2)
         self.assertEqual(after, ring.splitlines()[2:-1])
+
+    def test_order_strands(self):
+        before, after = self.show("order_strands", PLANS / "two_rings4.yaml", "--rank", 2)
+        steps = {strand: lines for strand, lines in zip(("even", "odd"), (before[2:9], before[10:17]))}
+        self.assertEqual((before[1].strip(), before[9].strip(), len(before)), ("strand 0:", "strand 1:", 17))
+        turns = [line for pair in zip(steps["even"], steps["odd"]) for line in pair]
+        self.assertEqual([line[5:] for line in after[1:]], [line[5:] for line in turns])
+        self.assertEqual(before[0], after[0])
+        # Other passes take the list.
+        self.assertEqual(self.show("lower", PLANS / "two_rings4.yaml", "--rank", 2)[0], after)
+        self.assertEqual(self.show("direct_store", PLANS / "two_rings4.yaml", "--rank", 2)[0],
+                         self.show("lower", PLANS / "two_rings4.yaml", "--rank", 2)[1])
+        # A plan without strands stays as it is.
+        before, after = self.show("order_strands", SEEDS / "rolled.yaml", "--rank", 2)
+        self.assertEqual(before, after)
+
+    def test_order_strands_names_a_deadlock(self):
+        wrong = self.folder / "wrong.yaml"
+        text = (PLANS / "chain_strands4.yaml").read_text()
+        wrong.write_text(text.replace("{recv: [3], own: input 0 + k, send: [1]}",
+                                      "{recv: [3], own: input 0 + k, send: [1], after: [1]}").replace(
+                                          "send: [3], after: [0]}", "send: [3]}"))
+        self.refuse("order_strands", wrong, "--rank", 2,
+                    says="deadlock: rank 0 waits at step 0 for a message from rank 1")
+        self.assertIn("wrong.yaml:", self.tutti("plan", "verify", wrong, code=1))
 
     def stable(self, *arguments):
         """The steps that zero_copy marks. It changes nothing else."""
@@ -275,7 +328,7 @@ class LargeAndNew(Shown):
         text = self.tutti("plan", "print", RING, "--rank", 12345)
         verdict = self.tutti("plan", "verify", RING)
         self.assertLess(cpu_s() - began, 1)
-        self.assertIn("rank 12345 of 16384, channel 0, 16384 chunk(s) per block, 5 steps in 372 bytes, 32767 steps "
+        self.assertIn("rank 12345 of 16384, channel 0, 16384 chunk(s) per block, 5 steps in 396 bytes, 32767 steps "
                       "with the repeats written out\n", text)
         self.assertIn("right: all_reduce over 16384 ranks, out of place, with 2 slots, proved by rotation", verdict)
 

@@ -4,7 +4,11 @@ if(TARGET tutti-algo-ring AND TARGET tutti-algo-tree AND TARGET tutti-algo-direc
   tutti_test(plan_test SOURCES ${here}/plan_test.cpp ${here}/plan_support.cpp)
   tutti_test(hier_test SOURCES ${here}/hier_test.cpp ${here}/plan_support.cpp)
   tutti_test(verify_test SOURCES ${here}/verify_test.cpp ${here}/plan_support.cpp ${here}/plan_reference.cpp
-             TIMEOUT 60)
+             ${here}/plan_reference_strands.cpp ${here}/plan_mutator.cpp TIMEOUT 60)
+  tutti_test(strands_test SOURCES ${here}/strands_test.cpp ${here}/plan_support.cpp)
+  tutti_test(order_strands_test SOURCES ${here}/order_strands_test.cpp ${here}/plan_support.cpp)
+  tutti_test(verify_strands_test SOURCES ${here}/verify_strands_test.cpp ${here}/plan_support.cpp
+             ${here}/plan_reference.cpp ${here}/plan_reference_strands.cpp ${here}/plan_mutator.cpp TIMEOUT 60)
   tutti_test(prove_test SOURCES ${here}/prove_test.cpp ${here}/plan_support.cpp TIMEOUT 60)
   tutti_test(repeat_test SOURCES ${here}/repeat_test.cpp ${here}/plan_support.cpp)
   tutti_test(tuner_model_test SOURCES ${here}/tuner_model_test.cpp ${here}/plan_support.cpp
@@ -37,7 +41,7 @@ if(TARGET tutti-algo-ring AND TARGET tutti-algo-tree AND TARGET tutti-algo-direc
   tutti_test(plan_algorithm_test SOURCES ${here}/plan_algorithm_test.cpp ${here}/plan_support.cpp)
   if(TARGET tutti-algo-recursive)
     tutti_test(recursive_test SOURCES ${here}/recursive_test.cpp ${here}/plan_support.cpp ${here}/plan_reference.cpp
-               TIMEOUT 60)
+               ${here}/plan_reference_strands.cpp TIMEOUT 60)
     add_dependencies(recursive_test tutti-algo-recursive)
   endif()
   tutti_test(alias_test SOURCES ${here}/alias_test.cpp)
@@ -52,8 +56,8 @@ if(TARGET tutti-algo-ring AND TARGET tutti-algo-tree AND TARGET tutti-algo-direc
   target_include_directories(tuner_model_test PRIVATE ${PROJECT_SOURCE_DIR}/plugins)
   target_include_directories(selector_test PRIVATE ${PROJECT_SOURCE_DIR}/plugins)
   foreach(test plan_test plan_algorithm_test as_copies_test lower_test stripes_test launch_builder_test
-          fuse_one_hop_test direct_store_test hier_test verify_test prove_test repeat_test tuner_model_test
-          selector_test plans_test costs_test)
+          fuse_one_hop_test direct_store_test hier_test verify_test prove_test repeat_test order_strands_test
+          strands_test verify_strands_test tuner_model_test selector_test plans_test costs_test)
     add_dependencies(${test} tutti-algo-ring tutti-algo-tree tutti-algo-direct tutti-algo-hier)
   endforeach()
   add_dependencies(selector_test zoo-declines)

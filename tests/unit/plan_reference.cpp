@@ -24,11 +24,18 @@ bool finishes(const tutti_plan_step& step) {
 }  // namespace
 
 Reference::Reference(std::span<const Plan> plans, const Options& options, uint64_t seed)
-    : plans_(plans.begin(), plans.end()), options_(options), random_(seed), ranks_(plans.size()) {
+    : plans_(plans.begin(), plans.end()), options_(options), random_(seed) {
   messages_.resize(plans.size(), std::vector<std::queue<Message>>(plans.size()));
   for (const Plan& plan : plans_) {
     buffers_.emplace_back();
     for (uint32_t loop = 0; loop < options.loops; ++loop) buffers_.back().push_back(make_buffers(plan));
+    done_.emplace_back(options.loops, std::vector<bool>(plan.steps.size()));
+    const auto rank = static_cast<uint32_t>(buffers_.size() - 1);
+    if (plan.strands.empty()) strands_.push_back({rank, 0, plan.steps.size(), 0});
+    for (const tutti_plan_strand& strand : plan.strands) {
+      const size_t first = strand.first_step;
+      strands_.push_back({rank, first, first + strand.step_count, first});
+    }
   }
 }
 
@@ -72,17 +79,21 @@ std::string Reference::run() {
     for (const tutti_plan_step& step : plan.steps) {
       if (std::string what = malformed(plan, step); !what.empty()) return what;
     }
+    if (std::string what = malformed_strands(plan); !what.empty()) return what;
   }
-  std::vector<uint32_t> order(plans_.size());
-  for (uint32_t rank = 0; rank < order.size(); ++rank) order[rank] = rank;
+  for (uint32_t rank = 0; rank < plans_.size(); ++rank) {
+    if (std::string what = race(rank); !what.empty()) return what;
+  }
+  std::vector<size_t> order(strands_.size());
+  for (size_t strand = 0; strand < order.size(); ++strand) order[strand] = strand;
   for (bool moved = true; moved && failure_.empty();) {
     moved = false;
     std::shuffle(order.begin(), order.end(), random_);
-    for (uint32_t rank : order) moved = (failure_.empty() && step_once(rank)) || moved;
+    for (size_t strand : order) moved = (failure_.empty() && step_once(strands_[strand])) || moved;
   }
   if (!failure_.empty()) return failure_;
-  for (const Rank& rank : ranks_) {
-    if (rank.loop < options_.loops) return "deadlock";
+  for (const Strand& strand : strands_) {
+    if (strand.loop < options_.loops) return "deadlock";
   }
   for (const auto& row : messages_) {
     for (const auto& queue : row) {
@@ -191,13 +202,17 @@ std::string Reference::malformed_peers(const Plan& plan, std::span<const tutti_p
   return "";
 }
 
-/// Whether the rank could do its next (half) step.
-bool Reference::step_once(uint32_t rank) {
-  Rank& state = ranks_[rank];
+/// Whether the strand could do its next (half) step.
+bool Reference::step_once(Strand& state) {
+  const uint32_t rank = state.rank;
   const Plan& plan = plans_[rank];
   if (plan.steps.empty()) state.loop = options_.loops;
   if (state.loop == options_.loops) return false;
   const tutti_plan_step& step = plan.steps[state.step];
+  for (const tutti_plan_wait& wait : plan.waits) {
+    if (wait.step == state.step && !done_[rank][state.loop][wait.after]) return false;
+  }
+  loop_ = state.loop;
   if (exchanges(step)) {
     if (!ready(plan, step, !state.second_half, state.second_half)) return false;
     state.second_half ? run_gather(rank, step) : run_sends(rank, step);
@@ -206,8 +221,10 @@ bool Reference::step_once(uint32_t rank) {
     if (!ready(plan, step, true, true)) return false;
     run_fold(rank, step);
   }
-  if (!state.second_half && ++state.step == plan.steps.size()) {
-    state.step = 0;
+  if (state.second_half) return true;
+  done_[rank][state.loop][state.step] = true;
+  if (++state.step == state.end) {
+    state.step = state.first;
     ++state.loop;
   }
   return true;
@@ -349,7 +366,7 @@ void Reference::check_overlap(uint32_t rank, const tutti_plan_step& step) {
 
 std::optional<Number> Reference::read(uint32_t rank, const tutti_plan_step& step, uint32_t chunk) {
   const Plan& plan = plans_[rank];
-  const Buffers& buffers = buffers_[rank][ranks_[rank].loop];
+  const Buffers& buffers = buffers_[rank][loop_];
   const bool rooted_input = plan.collective == Collective::kBroadcast || plan.collective == Collective::kScatter;
   if (step.source == TUTTI_BUFFER_SCRATCH) {
     if (!buffers.scratch[chunk]) fail("reads unwritten scratch memory");
@@ -367,7 +384,7 @@ std::optional<Number> Reference::read(uint32_t rank, const tutti_plan_step& step
 
 void Reference::write(uint32_t rank, uint8_t buffer, uint32_t chunk, const Number& number) {
   const Plan& plan = plans_[rank];
-  Buffers& buffers = buffers_[rank][ranks_[rank].loop];
+  Buffers& buffers = buffers_[rank][loop_];
   if (buffer == TUTTI_BUFFER_SCRATCH) {
     buffers.scratch[chunk] = number;
     return;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs plans on numbers, by the letter of tutti/plugin/plan.h, and checks whether they fulfil their collective. Shares
 // no code with the verifier: buffers are arrays that really overlap in place, messages carry numbers, chunks of each
-// size class have a length of their own, and ranks advance in random order.
+// size class have a length of their own, and the strands of all ranks advance in random order. Steps of two strands
+// that touch the same memory are looked for in all pairs of steps.
 #pragma once
 
 #include <array>
@@ -51,9 +52,12 @@ class Reference {
     size_t input_at = 0;
     size_t output_at = 0;
   };
-  struct Rank {
-    uint32_t loop = 0;
+  struct Strand {
+    uint32_t rank = 0;
+    size_t first = 0;
+    size_t end = 0;
     size_t step = 0;
+    uint32_t loop = 0;
     bool second_half = false;
   };
 
@@ -62,7 +66,10 @@ class Reference {
   std::string malformed(const Plan& plan, const tutti_plan_step& step) const;
   std::string malformed_peers(const Plan& plan, std::span<const tutti_plan_peer> peers, bool ordered, bool chunked,
                               uint64_t chunks) const;
-  bool step_once(uint32_t rank);
+  std::string malformed_strands(const Plan& plan) const;
+  std::string race(uint32_t rank) const;
+  std::vector<std::pair<size_t, bool>> touched(uint32_t rank, const tutti_plan_step& step) const;
+  bool step_once(Strand& strand);
   bool ready(const Plan& plan, const tutti_plan_step& step, bool sends, bool receives) const;
   void run_fold(uint32_t rank, const tutti_plan_step& step);
   void run_sends(uint32_t rank, const tutti_plan_step& step);
@@ -88,7 +95,9 @@ class Reference {
   std::vector<Plan> plans_;
   Options options_;
   std::mt19937_64 random_;
-  std::vector<Rank> ranks_;
+  std::vector<Strand> strands_;                             ///< of all ranks
+  std::vector<std::vector<std::vector<bool>>> done_;        ///< by rank, loop and step
+  uint32_t loop_ = 0;                                       ///< of the strand that advances
   std::vector<std::vector<Buffers>> buffers_;               ///< by rank and loop
   std::vector<std::vector<std::queue<Message>>> messages_;  ///< by sender and receiver
   std::string failure_;

@@ -163,6 +163,16 @@ program::Plan write_plan(uint32_t collective, uint32_t ranks, uint32_t rank, uin
   return plan.ok() ? *std::move(plan) : program::Plan{};
 }
 
+std::vector<program::Plan> write_plans(uint32_t collective, uint32_t ranks, uint32_t chunks,
+                                       const std::function<void(sdk::PlanBuilder&, uint32_t)>& write) {
+  std::vector<program::Plan> plans;
+  for (uint32_t rank = 0; rank < ranks; ++rank) {
+    plans.push_back(
+        write_plan(collective, ranks, rank, chunks, [&](sdk::PlanBuilder& builder) { write(builder, rank); }));
+  }
+  return plans;
+}
+
 std::vector<program::Plan> plans_of(const std::string& name, uint32_t ranks) {
   for (const Sample& sample : samples({ranks}, true)) {
     if (sample.name.starts_with(name + ',')) return sample.plans;

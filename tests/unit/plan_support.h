@@ -72,6 +72,10 @@ tutti_topology topology_of(const NodeOfRank& node_of_rank);
 program::Plan write_plan(uint32_t collective, uint32_t ranks, uint32_t rank, uint32_t chunks,
                          const std::function<void(sdk::PlanBuilder&)>& write);
 
+/// Plans of `ranks` ranks, each written by `write`.
+std::vector<program::Plan> write_plans(uint32_t collective, uint32_t ranks, uint32_t chunks,
+                                       const std::function<void(sdk::PlanBuilder&, uint32_t)>& write);
+
 /// One set of plans and where it comes from.
 struct Sample {
   std::string name;  ///< "ring all_reduce, 5 ranks on 2 nodes, root 0"

@@ -6,12 +6,12 @@
 #include <gmock/gmock.h>
 
 #include <functional>
-#include <optional>
 #include <random>
 
 #include "program/cache.h"
 #include "program/describe.h"
 #include "tutti/sdk/plan_builder.h"
+#include "unit/plan_mutator.h"
 #include "unit/plan_reference.h"
 #include "unit/plan_support.h"
 
@@ -110,20 +110,6 @@ TEST(Verify, RingOf256) {
 }
 
 // --- Counter-examples
-/// Plans of `ranks` ranks, each written by `write`.
-std::vector<Plan> write_plans(uint32_t collective, uint32_t ranks, uint32_t chunks,
-                              const std::function<void(PlanBuilder&, uint32_t)>& write) {
-  std::vector<Plan> plans;
-  for (uint32_t rank = 0; rank < ranks; ++rank) {
-    const tutti_plan_request request = {sizeof(request), collective, rank, 0, 0, 0};
-    PlanBuilder builder(request, ranks, chunks);
-    write(builder, rank);
-    auto plan = program::collect([&](const tutti_plan_sink* sink) { return builder.emit(*sink); });
-    EXPECT_TRUE(plan.ok()) << plan.status().to_string();
-    if (plan.ok()) plans.push_back(*plan);
-  }
-  return plans;
-}
 
 std::string refusal(const std::vector<Plan>& plans, const program::VerifyOptions& options = {}) {
   const Status status = verify(plans, options);
@@ -303,6 +289,7 @@ TEST(VerifyCache, ProvesChannelsWithEqualPlansOnce) {
 }
 
 // --- Many ranks
+
 TEST(VerifyManyRanks, AcceptsAndRefuses) {
   constexpr uint32_t kRanks = 200;  // no multiple of the size of a word of a set
   for (Sample& sample : samples({kRanks}, false)) {
@@ -336,139 +323,6 @@ TEST(VerifyManyRanks, NamesTheRankThatIsMissing) {
 }
 
 // --- Mutations
-/// A plan in separate parts, so that one step can change without affecting a step that shares its peers.
-struct LooseStep {
-  tutti_plan_step step;
-  std::vector<tutti_plan_peer> recv;
-  std::vector<tutti_plan_peer> send;
-  std::optional<tutti_plan_range> range;  // None if the plan has no ranges.
-};
-
-std::vector<LooseStep> take_apart(const Plan& plan) {
-  std::vector<LooseStep> steps;
-  for (size_t at = 0; at < plan.steps.size(); ++at) {
-    const tutti_plan_step& step = plan.steps[at];
-    const auto recv = plan.recv(step);
-    const auto send = plan.send(step);
-    const auto range = plan.ranges.empty() ? std::nullopt : std::optional(plan.ranges[at]);
-    steps.push_back({step, {recv.begin(), recv.end()}, {send.begin(), send.end()}, range});
-  }
-  return steps;
-}
-
-void put_together(const std::vector<LooseStep>& steps, Plan& plan) {
-  plan.steps.clear();
-  plan.peers.clear();
-  plan.ranges.clear();
-  const auto append = [&](const std::vector<tutti_plan_peer>& peers, uint16_t& begin, uint16_t& count) {
-    begin = static_cast<uint16_t>(plan.peers.size());
-    count = static_cast<uint16_t>(peers.size());
-    plan.peers.insert(plan.peers.end(), peers.begin(), peers.end());
-  };
-  for (LooseStep loose : steps) {
-    append(loose.recv, loose.step.recv_begin, loose.step.recv_count);
-    append(loose.send, loose.step.send_begin, loose.step.send_count);
-    plan.steps.push_back(loose.step);
-    if (loose.range) plan.ranges.push_back(*loose.range);
-  }
-}
-
-class Mutator {
- public:
-  explicit Mutator(uint64_t seed) : random_(seed) {}
-
-  size_t below(size_t limit) { return std::uniform_int_distribution<size_t>(0, limit - 1)(random_); }
-  uint64_t seed() { return random_(); }
-
-  /// Changes one thing about a set of plans.
-  void mutate(std::vector<Plan>& plans) {
-    if (below(8) == 0) return rename_chunks(plans);
-    Plan& plan = plans[below(plans.size())];
-    std::vector<LooseStep> steps = take_apart(plan);
-    if (steps.empty()) return;
-    const size_t at = below(steps.size());
-    switch (below(7)) {
-      case 0:
-        steps.erase(steps.begin() + static_cast<std::ptrdiff_t>(at));
-        break;
-      case 1:
-        std::swap(steps[at], steps[below(steps.size())]);
-        break;
-      case 2:
-        steps.insert(steps.begin() + static_cast<std::ptrdiff_t>(at), steps[below(steps.size())]);
-        break;
-      case 3:
-        change_chunk(steps[at].step, plan);
-        break;
-      case 4:
-        change_buffer(steps[at].step);
-        break;
-      case 5:
-        steps[at].step.flags = static_cast<uint8_t>(steps[at].step.flags ^ (1u << below(3)));
-        break;
-      default:
-        change_peers(below(2) == 0 ? steps[at].recv : steps[at].send, plan);
-    }
-    put_together(steps, plan);
-  }
-
- private:
-  void change_chunk(tutti_plan_step& step, const Plan& plan) {
-    uint32_t& chunk = below(2) == 0 ? step.source_chunk : step.destination_chunk;
-    chunk = static_cast<uint32_t>(below(std::max(plan.input_chunks(), plan.output_chunks()) + 1));
-  }
-
-  void change_buffer(tutti_plan_step& step) {
-    if (below(2) == 0) {
-      step.source = static_cast<uint8_t>(below(3));
-    } else {
-      step.destination = step.destination == TUTTI_BUFFER_NONE ? TUTTI_BUFFER_OUTPUT : TUTTI_BUFFER_NONE;
-    }
-    if (below(2) == 0) step.source_chunk = step.destination_chunk;
-  }
-
-  void change_peers(std::vector<tutti_plan_peer>& peers, const Plan& plan) {
-    const auto rank = static_cast<uint32_t>(below(plan.rank_count + 1));
-    if (peers.empty() || below(5) == 0) return peers.push_back({rank, 0});
-    const size_t at = below(peers.size());
-    switch (below(4)) {
-      case 0:
-        peers[at].rank = rank;
-        break;
-      case 1:
-        peers[at].chunk = static_cast<uint32_t>(below(plan.output_chunks() + 1));
-        break;
-      case 2:
-        peers.erase(peers.begin() + static_cast<std::ptrdiff_t>(at));
-        break;
-      default:
-        std::swap(peers[at], peers[below(peers.size())]);
-    }
-  }
-
-  /// Swaps two chunks everywhere. An all-reduce stays right, most other collectives do not.
-  void rename_chunks(std::vector<Plan>& plans) {
-    const auto a = static_cast<uint32_t>(below(plans[0].output_chunks()));
-    const auto b = static_cast<uint32_t>(below(plans[0].output_chunks()));
-    const auto rename = [&](uint32_t& chunk) { chunk = chunk == a ? b : chunk == b ? a : chunk; };
-    for (Plan& plan : plans) {
-      std::vector<LooseStep> steps = take_apart(plan);
-      for (LooseStep& loose : steps) {
-        if (loose.step.source != TUTTI_BUFFER_NONE) rename(loose.step.source_chunk);
-        if (loose.step.destination != TUTTI_BUFFER_NONE) rename(loose.step.destination_chunk);
-        if ((loose.step.flags & TUTTI_STEP_GATHER) != 0) {
-          for (tutti_plan_peer& peer : loose.recv) rename(peer.chunk);
-        }
-        if ((loose.step.flags & TUTTI_STEP_SCATTER) != 0) {
-          for (tutti_plan_peer& peer : loose.send) rename(peer.chunk);
-        }
-      }
-      put_together(steps, plan);
-    }
-  }
-
-  std::mt19937_64 random_;
-};
 
 /// Whether two sets say the same, however they store their peers.
 bool same(const std::vector<Plan>& a, const std::vector<Plan>& b) {

@@ -7,6 +7,7 @@
 #include <deque>
 
 #include "program/describe.h"
+#include "program/passes/order_strands.h"
 #include "program/repeat.h"
 #include "program/verify/prove.h"
 #include "program/verify/run.h"
@@ -74,23 +75,39 @@ Chunks chunks_of(const Plan& plan, const tutti_plan_step& step) {
 /// Runs the plans, and gives each step and each message its time.
 class Picture : public program::Run {
  public:
-  /// `plans` hold at least the first view.units steps of each rank: a step takes a unit of time or more.
-  Picture(std::span<const Plan> plans, const program::Connections& connections, const View& view)
-      : Run(plans, connections, kUnlimited, 1), view_(view), clocks_(plans.size(), 0), messages_(connections.size()) {}
+  /// `listed` are the plans without strands. They hold at least the first view.units steps of each rank: a step takes a
+  /// unit of time or more. `plans` are the same with their strands.
+  Picture(const std::vector<Plan>& plans, const program::OneStrandSet& listed, const program::Connections& connections,
+          const View& view)
+      : Run(listed.plans, connections, kUnlimited, 1),
+        with_strands_(plans),
+        view_(view),
+        messages_(connections.size()) {
+    if (!listed.numbers.empty()) number_by(listed.numbers);
+    for (const Plan& plan : plans) {
+      clocks_.emplace_back(std::max<size_t>(1, plan.strands.size()), 0);
+      ends_.emplace_back(plan.waits.empty() ? 0 : plan.steps.size(), 0);
+      rows_before_.push_back(rows_);
+      rows_ += shows(plan.rank) ? static_cast<uint32_t>(clocks_.back().size()) : 0;
+    }
+  }
 
   std::string svg(const std::string& title) const {
     const uint32_t width = kLeft + (end_ + 1) * kStep;
-    const uint32_t height = kTop + view_.rows * kRow + kRow / 2;
+    const uint32_t height = kTop + rows_ * kRow + kRow / 2;
     std::string text = fmt::format(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} {1}\" "
         "font-family=\"sans-serif\" font-size=\"11\">\n<rect width=\"{0}\" height=\"{1}\" fill=\"white\"/>\n"
         "<text x=\"8\" y=\"18\" font-size=\"13\">{2}</text>\n",
         width, height, escaped(title));
     for (uint32_t rank = view_.first_rank; shows(rank); ++rank) {
-      text += fmt::format(
-          "<text x=\"8\" y=\"{}\">rank {}</text>\n<line x1=\"{}\" y1=\"{}\" x2=\"{}\" y2=\"{}\" "
-          "stroke=\"#ddd\"/>\n",
-          y_of(rank) + 4, rank, kLeft, y_of(rank), width, y_of(rank));
+      for (uint32_t strand = 0; strand < clocks_[rank].size(); ++strand) {
+        const uint32_t y = y_of({rank, strand});
+        text += fmt::format(
+            "<text x=\"8\" y=\"{}\">{} {}</text>\n<line x1=\"{}\" y1=\"{}\" x2=\"{}\" y2=\"{}\" "
+            "stroke=\"#ddd\"/>\n",
+            y + 4, strand == 0 ? "rank" : "strand", strand == 0 ? rank : strand, kLeft, y, width, y);
+      }
     }
     return text + arrows_ + boxes_ + "</svg>\n";
   }
@@ -101,84 +118,119 @@ class Picture : public program::Run {
     const tutti_plan_step& step = plan.steps[index];
     const bool exchanges = (step.flags & (TUTTI_STEP_GATHER | TUTTI_STEP_SCATTER)) != 0;
     const bool scatters = (step.flags & TUTTI_STEP_SCATTER) != 0;
-    if (!exchanges) receive(rank, step, clocks_[rank]);
-    const uint32_t time = clocks_[rank];
+    const Row row = row_of(rank, index);
+    uint32_t& clock = clocks_[rank][row.strand];
+    await(row, number(rank, index), clock);
+    if (!exchanges) receive(row, step, clock);
+    const uint32_t time = clock;
     const Chunks chunks = chunks_of(plan, step);
-    add_box(rank, index, time, chunks);
+    add_box(row, index, time, chunks);
     for (uint32_t i = step.send_begin; i < step.send_begin + uint32_t{step.send_count}; ++i) {
       const tutti_plan_range range = plan.range(step);
       messages_[connections_.outgoing(rank, i)].push_back(
-          {time,
+          {row, time,
            scatters ? chunks_at(plan, step.source, plan.peers[i].chunk, range.source_stride, range.count) : chunks});
     }
-    if (!exchanges || step.recv_count == 0) ++clocks_[rank];
+    if (!exchanges || step.recv_count == 0) end(row, number(rank, index), time + 1);
     return {};
   }
   Status on_gather(uint32_t rank, uint32_t index) override {
     const tutti_plan_step& step = plans_[rank].steps[index];
     if (step.recv_count == 0) return {};
-    uint32_t time = clocks_[rank] + 1;
-    receive(rank, step, time);
-    clocks_[rank] = time;
+    const Row row = row_of(rank, index);
+    uint32_t time = clocks_[rank][row.strand] + 1;
+    receive(row, step, time);
+    end(row, number(rank, index), time);
     return {};
   }
 
  private:
+  /// A strand of a rank.
+  struct Row {
+    uint32_t rank;
+    uint32_t strand;
+  };
   struct Message {
+    Row sender;
     uint32_t sent;
     Chunks chunks;
   };
+  Row row_of(uint32_t rank, uint32_t index) const { return {rank, with_strands_[rank].strand_of(number(rank, index))}; }
   bool shows(uint32_t rank) const { return rank >= view_.first_rank && rank - view_.first_rank < view_.rows; }
   static uint32_t x_of(uint32_t time) { return kLeft + time * kStep + kStep / 2; }
-  /// The middle of the rank's row. Ranks that the view leaves out are at the edge above or below.
-  uint32_t y_of(uint32_t rank) const {
-    if (rank < view_.first_rank) return kTop - kRow / 2;
-    return kTop + std::min(rank - view_.first_rank, view_.rows) * kRow + (shows(rank) ? kRow / 2 : 0);
+  /// The middle of the row. Ranks that the view leaves out are at the edge above or below.
+  uint32_t y_of(const Row& row) const {
+    if (row.rank < view_.first_rank) return kTop - kRow / 2;
+    return kTop + rows_before_[row.rank] * kRow + (shows(row.rank) ? row.strand * kRow + kRow / 2 : 0);
+  }
+
+  /// Moves `time` to the end of the last step that the step waits for, and draws the waits.
+  void await(const Row& row, uint32_t step, uint32_t& time) {
+    const auto waits = with_strands_[row.rank].waits_of(step);
+    for (const tutti_plan_wait& wait : waits) time = std::max(time, ends_[row.rank][wait.after]);
+    if (time >= view_.units || !shows(row.rank)) return;
+    for (const tutti_plan_wait& wait : waits) {
+      const uint32_t strand = with_strands_[row.rank].strand_of(wait.after);
+      arrows_ += fmt::format(
+          "<path class=\"wait\" d=\"M{} {}L{} {}\" stroke=\"#888\" stroke-dasharray=\"4 3\" fill=\"none\">"
+          "<title>rank {} step {} waits for step {}</title></path>\n",
+          x_of(ends_[row.rank][wait.after] - 1) + kBox / 2, y_of({row.rank, strand}), x_of(time) - kBox / 2, y_of(row),
+          row.rank, step, wait.after);
+    }
+  }
+
+  void end(const Row& row, uint32_t step, uint32_t time) {
+    clocks_[row.rank][row.strand] = time;
+    if (!ends_[row.rank].empty()) ends_[row.rank][step] = time;
   }
 
   /// Draws the messages of a step, and moves `time` to the arrival of the last.
-  void receive(uint32_t rank, const tutti_plan_step& step, uint32_t& time) {
-    std::vector<std::pair<uint32_t, Message>> arrived;
+  void receive(const Row& row, const tutti_plan_step& step, uint32_t& time) {
+    std::vector<Message> arrived;
     for (uint32_t i = step.recv_begin; i < step.recv_begin + uint32_t{step.recv_count}; ++i) {
-      auto& queue = messages_[connections_.incoming(rank, i)];
+      auto& queue = messages_[connections_.incoming(row.rank, i)];
       time = std::max(time, queue.front().sent + 1);
-      arrived.emplace_back(plans_[rank].peers[i].rank, std::move(queue.front()));
+      arrived.push_back(std::move(queue.front()));
       queue.pop_front();
     }
-    for (const auto& [sender, message] : arrived) add_arrow(sender, rank, message, time);
+    for (const Message& message : arrived) add_arrow(message.sender, row, message, time);
   }
 
-  void add_arrow(uint32_t sender, uint32_t rank, const Message& message, uint32_t time) {
-    if (time >= view_.units || (!shows(sender) && !shows(rank))) return;
+  void add_arrow(const Row& sender, const Row& row, const Message& message, uint32_t time) {
+    if (time >= view_.units || (!shows(sender.rank) && !shows(row.rank))) return;
     end_ = std::max(end_, time);
     const std::string hue = colour(message.chunks.first);
     const uint32_t x = x_of(time) - kBox / 2;
     arrows_ += fmt::format(
         "<path class=\"message\" d=\"M{} {}L{} {}\" stroke=\"{}\" stroke-width=\"{}\" fill=\"none\">"
         "<title>rank {} to rank {}, {}</title></path>\n<circle cx=\"{}\" cy=\"{}\" r=\"3\" fill=\"{}\"/>\n",
-        x_of(message.sent) + kBox / 2, y_of(sender), x, y_of(rank), hue, message.chunks.count > 1 ? "3" : "1.5", sender,
-        rank, message.chunks.text, x, y_of(rank), hue);
+        x_of(message.sent) + kBox / 2, y_of(sender), x, y_of(row), hue, message.chunks.count > 1 ? "3" : "1.5",
+        sender.rank, row.rank, message.chunks.text, x, y_of(row), hue);
   }
 
-  void add_box(uint32_t rank, uint32_t index, uint32_t time, const Chunks& chunks) {
-    if (time >= view_.units || !shows(rank)) return;
+  void add_box(const Row& row, uint32_t index, uint32_t time, const Chunks& chunks) {
+    if (time >= view_.units || !shows(row.rank)) return;
     end_ = std::max(end_, time + 1);
-    const Plan& plan = plans_[rank];
+    const Plan& plan = plans_[row.rank];
     const tutti_plan_step& step = plan.steps[index];
     const bool is_final = (step.flags & TUTTI_STEP_FINAL) != 0;
     boxes_ += fmt::format(
         "<rect class=\"step\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" rx=\"3\" fill=\"{}\"{}>"
         "<title>rank {} step {}: {} {}{}</title></rect>\n<text x=\"{}\" y=\"{}\" fill=\"white\" "
         "text-anchor=\"middle\" font-size=\"9\">{}{}</text>\n",
-        x_of(time) - kBox / 2, y_of(rank) - kBox / 2, kBox, kBox, colour(chunks.first),
-        is_final ? " stroke=\"black\" stroke-width=\"2\"" : "", rank, index, program::primitive_name(plan, step),
-        escaped(program::step_text(plan, step)), is_final ? ", final" : "", x_of(time), y_of(rank) + 3, chunks.first,
-        chunks.count > 1 ? "+" : "");
+        x_of(time) - kBox / 2, y_of(row) - kBox / 2, kBox, kBox, colour(chunks.first),
+        is_final ? " stroke=\"black\" stroke-width=\"2\"" : "", row.rank, number(row.rank, index),
+        program::primitive_name(plan, step), escaped(program::step_text(plan, step)), is_final ? ", final" : "",
+        x_of(time), y_of(row) + 3, chunks.first, chunks.count > 1 ? "+" : "");
   }
 
+  const std::vector<Plan>& with_strands_;
   View view_;
-  uint32_t end_ = 0;              ///< the last unit of time that something is drawn at
-  std::vector<uint32_t> clocks_;  ///< by rank: the time at which its next step can begin
+  uint32_t end_ = 0;                           ///< the last unit of time that something is drawn at
+  uint32_t rows_ = 0;                          ///< of all ranks in the view
+  std::vector<uint32_t> rows_before_;          ///< by rank: rows of the ranks before it in the view
+  std::vector<std::vector<uint32_t>> clocks_;  ///< by rank and strand: the time at which its next step can begin
+  std::vector<std::vector<uint32_t>> ends_;    ///< by rank and step: the time of its end, if steps wait for steps
   std::vector<std::deque<Message>> messages_;
   std::string arrows_;
   std::string boxes_;
@@ -192,27 +244,31 @@ Result<View> complete(View view, const std::vector<Plan>& plans) {
   }
   const uint32_t rest = ranks - view.first_rank;
   view.rows = view.rows == 0 ? rest : std::min(view.rows, rest);
-  if (view.rows > kMaxRows) {
-    return Status(Code::kUnsupported, fmt::format("a picture shows up to {} ranks, and these are {}; --first-rank and "
+  size_t rows = 0;
+  for (uint32_t i = 0; i < view.rows; ++i) rows += std::max<size_t>(1, plans[view.first_rank + i].strands.size());
+  if (rows > kMaxRows) {
+    return Status(Code::kUnsupported, fmt::format("a picture shows up to {} {}, and these are {}; --first-rank and "
                                                   "--rows choose some",
-                                                  kMaxRows, view.rows));
+                                                  kMaxRows, rows == view.rows ? "ranks" : "strands of ranks", rows));
   }
   if (view.units == 0) view.units = ~uint32_t{0};
   return view;
 }
 
-/// The steps of all ranks that begin in the view's time, or more, without repeats.
+/// The steps of all ranks that begin in the view's time, or more, without repeats. Plans with strands are whole.
 Result<std::vector<Plan>> cut(const std::vector<Plan>& plans, const View& view) {
   uint64_t followed = 0;
   uint64_t drawn = 0;
   std::vector<Plan> begun;
+  const bool any_strands = program::any_strands(plans);
   for (const Plan& plan : plans) {
-    const uint64_t steps = std::min<uint64_t>(view.units, program::unrolled_steps(plan));
+    const uint64_t all = program::unrolled_steps(plan);
+    const uint64_t steps = any_strands ? all : std::min<uint64_t>(view.units, all);
     const bool shown = plan.rank >= view.first_rank && plan.rank - view.first_rank < view.rows;
     followed += steps;
     drawn += shown ? steps : 0;
     if (followed <= kMaxFollowed && drawn <= kMaxDrawn) {
-      TUTTI_ASSIGN(begun.emplace_back(), program::unroll_first(plan, steps));
+      TUTTI_ASSIGN(begun.emplace_back(), steps == all ? program::unroll(plan) : program::unroll_first(plan, steps));
       for (const tutti_plan_step& step : begun.back().steps) {
         const uint64_t messages = uint64_t{step.recv_count} + step.send_count;
         followed += messages;
@@ -247,8 +303,12 @@ Result<std::string> draw(const program::PlanFile& file, const View& asked) {
   TUTTI_ASSIGN(const std::vector<Plan> plans, cut(file.plans, view));
   const auto ranks = static_cast<uint32_t>(file.plans.size());
   TUTTI_TRY(program::prove(ranks, program::source_of(file.plans), {}, program::kPatientLimits).status);
-  const program::Connections connections(plans);
-  Picture picture(plans, connections, view);
+  program::OneStrandSet listed{plans, {}};
+  if (program::any_strands(plans)) {
+    TUTTI_ASSIGN(listed, program::in_one_strand(plans));
+  }
+  const program::Connections connections(listed.plans);
+  Picture picture(plans, listed, connections, view);
   // The plans are proved. Where they are cut, ranks wait for messages that no rank sends, and messages are left over.
   static_cast<void>(picture.finish());
   return picture.svg(title_of(file, view));

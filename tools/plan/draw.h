@@ -17,7 +17,8 @@ struct View {
 
 /// One loop of the plans as SVG. A step takes one unit of time and begins as soon as its messages have arrived; a
 /// message takes one unit. Messages from and to ranks that the view leaves out come from, or go to, the picture's edge.
-/// Each message is a path of the class "message", each step a rectangle of the class "step", with their titles.
+/// Each message is a path of the class "message", each step a rectangle of the class "step", with their titles. A rank
+/// with strands has a row for each strand. Each wait is a path of the class "wait".
 ///
 /// Fails if the plans are wrong (kFailedPrecondition), if there is no rank of the view (kInvalidArgument), and if the
 /// view has more ranks or messages than a person can see (kUnsupported).

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "program/describe.h"
+#include "program/in_one_strand.h"
 #include "program/lower.h"
 #include "program/passes/as_copies.h"
 #include "program/passes/direct_store.h"
@@ -21,12 +22,12 @@ using program::Plan;
 /// The plans that a pass works on.
 struct Input {
   const program::PlanFile& file;
-  Plan own;  ///< of the rank, without repeats
+  Plan own;  ///< of the rank, without repeats and strands
   uint32_t rank;
   bool in_place;
 };
 
-/// The plans of all ranks, without repeats.
+/// The plans of all ranks, without repeats and strands.
 Result<std::vector<Plan>> all_plans(const Input& input) {
   program::Extent extent;
   for (const Plan& plan : input.file.plans) extent.add(plan);
@@ -38,7 +39,9 @@ Result<std::vector<Plan>> all_plans(const Input& input) {
   for (const Plan& plan : input.file.plans) {
     TUTTI_ASSIGN(plans.emplace_back(), program::unroll(plan));
   }
-  return plans;
+  if (!program::any_strands(plans)) return plans;
+  TUTTI_ASSIGN(program::OneStrandSet listed, program::in_one_strand(plans));
+  return std::move(listed.plans);
 }
 
 std::string before_and_after(const std::string& before, const std::string& after) {
@@ -168,20 +171,25 @@ constexpr Pass kPasses[] = {{"zero_copy", zero_copy},
                             {"direct_store", direct_store},
                             {"fuse_one_hop", fuse_one_hop},
                             {"as_copies", as_copies}};
+/// The passes that make the plan which the other passes take.
 constexpr const char* kUnroll = "unroll";
+constexpr const char* kOrderStrands = "order_strands";
 
 }  // namespace
 
 std::vector<std::string> pass_names() {
-  std::vector<std::string> names = {kUnroll};
+  std::vector<std::string> names = {kUnroll, kOrderStrands};
   for (const Pass& pass : kPasses) names.emplace_back(pass.name);
   return names;
 }
 
 Result<std::string> show_pass(const std::string& name, const program::PlanFile& file, uint32_t rank, bool in_place) {
+  TUTTI_ASSIGN(const Plan written_out, program::unroll(file.plans[rank]));
+  if (name == kUnroll) return before_and_after(program::to_text(file.plans[rank]), program::to_text(written_out));
   Input input{file, {}, rank, in_place};
-  TUTTI_ASSIGN(input.own, program::unroll(file.plans[rank]));
-  if (name == kUnroll) return before_and_after(program::to_text(file.plans[rank]), program::to_text(input.own));
+  const auto ranks = static_cast<uint32_t>(file.plans.size());
+  TUTTI_ASSIGN(input.own, program::in_one_strand(ranks, program::source_of(file.plans), rank, program::kPatientLimits));
+  if (name == kOrderStrands) return before_and_after(program::to_text(written_out), program::to_text(input.own));
   for (const Pass& pass : kPasses) {
     if (name == pass.name) return pass.show(input);
   }

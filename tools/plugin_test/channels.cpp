@@ -192,6 +192,8 @@ uint64_t digest(const program::Plan& plan) {
   append(bytes, plan.ranges);
   append(bytes, plan.repeats);
   append(bytes, plan.growths);
+  append(bytes, plan.strands);
+  append(bytes, plan.waits);
   return check::hash(bytes.data(), bytes.size());
 }
 

@@ -85,26 +85,42 @@ Json step_of(const Plan& plan, const tutti_plan_step& step) {
   if (!scatter && step.send_count > 0) json["send"] = ranks_of(plan.send(step), send);
   add_range(plan.range(step), json);
   if ((step.flags & TUTTI_STEP_FINAL) != 0) json["final"] = true;
+  for (const tutti_plan_wait& wait : plan.waits_of(static_cast<uint32_t>(&step - plan.steps.data()))) {
+    json["after"].push_back(wait.after);
+  }
   return json;
 }
 
-Json steps_of(const Plan& plan) {
+/// The steps from `next` up to `end`.
+Json steps_of(const Plan& plan, size_t next, size_t end) {
   Json steps = Json::array();
-  size_t next = 0;
   for (const tutti_plan_repeat& repeat : plan.repeats) {
+    if (repeat.first_step < next || repeat.first_step >= end) continue;
     for (; next < repeat.first_step; ++next) steps.push_back(step_of(plan, plan.steps[next]));
     Json body = Json::array();
     for (uint32_t i = 0; i < repeat.step_count; ++i, ++next) body.push_back(step_of(plan, plan.steps[next]));
     steps.push_back({{"repeat", repeat.rounds}, {"steps", std::move(body)}});
   }
-  for (; next < plan.steps.size(); ++next) steps.push_back(step_of(plan, plan.steps[next]));
+  for (; next < end; ++next) steps.push_back(step_of(plan, plan.steps[next]));
   return steps;
+}
+
+Json strands_of(const Plan& plan) {
+  Json strands = Json::array();
+  for (const tutti_plan_strand& strand : plan.strands) {
+    strands.push_back({{"steps", steps_of(plan, strand.first_step, strand.first_step + strand.step_count)}});
+  }
+  return strands;
 }
 
 Json plan_of(const Plan& plan) {
   Json json = {{"rank", plan.rank}};
   if (plan.scratch_chunks > 0) json["scratch"] = plan.scratch_chunks;
-  json["steps"] = steps_of(plan);
+  if (plan.strands.empty()) {
+    json["steps"] = steps_of(plan, 0, plan.steps.size());
+  } else {
+    json["strands"] = strands_of(plan);
+  }
   return json;
 }
 
@@ -182,10 +198,10 @@ Json document_of(const PlanFile& file) {
   return json;
 }
 
-/// Maps that hold no "steps" or "plans" stand on one line.
+/// Maps that hold no "steps", "strands" or "plans" stand on one line.
 void emit(YAML::Emitter& out, const Json& json) {
   if (json.is_object()) {
-    const bool open = json.contains("steps") || json.contains("plans");
+    const bool open = json.contains("steps") || json.contains("strands") || json.contains("plans");
     out << (open ? YAML::Block : YAML::Flow) << YAML::BeginMap;
     for (const auto& [key, value] : json.items()) {
       out << YAML::Key << key << YAML::Value;

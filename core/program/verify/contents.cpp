@@ -7,6 +7,7 @@
 #include <map>
 
 #include "program/passes/alias.h"
+#include "program/verify/touches.h"
 
 namespace tutti::program {
 namespace {
@@ -63,7 +64,9 @@ Status Contents::on_send(uint32_t rank, uint32_t index) {
   }
   const At at = this->at(rank, index);
   const bool exchanges = has(at.step, TUTTI_STEP_GATHER) || has(at.step, TUTTI_STEP_SCATTER);
-  if (exchanges) TUTTI_TRY(check_overlap(at));
+  if (exchanges) {
+    if (std::string what = overlap(at.plan, at.step, in_place_); !what.empty()) TUTTI_TRY(fault(at, std::move(what)));
+  }
   if (!exchanges && at.range.count > 1) TUTTI_TRY(check_lists(at));
   for (uint32_t i = 0; i < at.range.count; ++i) TUTTI_TRY(send_and_copy(at, i));
   return {};
@@ -183,45 +186,6 @@ bool Contents::overwritten(const Plan& plan, uint32_t input_chunk) const {
 
 Contents::Access Contents::access(const At& at, uint32_t buffer, uint32_t chunk) const {
   return {place_of(at.plan, in_place_, buffer, chunk), buffer, chunk};
-}
-
-/// The parts of a gather or scatter step have no order among themselves: no chunk may be written twice, or written and
-/// read. Copying a chunk onto itself is neither.
-Status Contents::check_overlap(const At& at) const {
-  const tutti_plan_step& step = at.step;
-  std::vector<Access> written;
-  std::vector<Access> read;
-  const bool copies = step.destination != TUTTI_BUFFER_NONE;
-  const bool sends_own = step.send_count > 0 && !has(step, TUTTI_STEP_SCATTER);
-  for (uint32_t i = 0; i < at.range.count; ++i) {
-    if (copies || sends_own) read.push_back(access(at, step.source, at.source(i)));
-    if (copies) {
-      const Access to = access(at, step.destination, at.destination(i));
-      if (to.place != read.back().place) written.push_back(to);
-    }
-    if (has(step, TUTTI_STEP_GATHER)) {
-      for (const tutti_plan_peer& peer : at.plan.recv(step)) {
-        written.push_back(access(at, gather_buffer_of(step), at.gathered(peer.chunk, i)));
-      }
-    }
-    if (has(step, TUTTI_STEP_SCATTER)) {
-      for (const tutti_plan_peer& peer : at.plan.send(step)) {
-        read.push_back(access(at, step.source, at.source(peer.chunk, i)));
-      }
-    }
-  }
-  const auto below = [](const Access& a, const Access& b) { return a.place < b.place; };
-  std::sort(written.begin(), written.end(), below);
-  const auto same = [](const Access& a, const Access& b) { return a.place == b.place; };
-  if (const auto twice = std::adjacent_find(written.begin(), written.end(), same); twice != written.end()) {
-    return fault(at, fmt::format("writes {} chunk {} twice", name_of(twice->buffer), twice->chunk));
-  }
-  for (const Access& access : read) {
-    const auto found = std::lower_bound(written.begin(), written.end(), access, below);
-    if (found == written.end() || found->place != access.place) continue;
-    return fault(at, fmt::format("both reads and writes {} chunk {}", name_of(found->buffer), found->chunk));
-  }
-  return {};
 }
 
 /// The executor may cut the chunks of a fold into parts, in any order. So a written chunk may be read only at the same

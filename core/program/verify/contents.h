@@ -71,7 +71,7 @@ class Contents : public Run {
   /// One step at work.
   struct At {
     uint32_t rank;
-    uint32_t index;
+    uint32_t index;  ///< the number of the step in texts
     const Plan& plan;
     const tutti_plan_step& step;
     tutti_plan_range range;
@@ -99,12 +99,11 @@ class Contents : public Run {
 
   At at(uint32_t rank, uint32_t index) const {
     const Plan& plan = plans_[rank];
-    return {rank, index, plan, plan.steps[index], plan.range(plan.steps[index])};
+    return {rank, number(rank, index), plan, plan.steps[index], plan.range(plan.steps[index])};
   }
   Result<Values::Id> read(const At& at, uint32_t chunk);
   Status write(const At& at, uint32_t buffer, uint32_t chunk, Values::Id value);
   Access access(const At& at, uint32_t buffer, uint32_t chunk) const;
-  Status check_overlap(const At& at) const;
   Status check_lists(const At& at) const;
   Status send_and_copy(const At& at, uint32_t i);
   Result<Values::Id> receive(const At& at, uint32_t peer, uint32_t size_class);

@@ -3,9 +3,13 @@
 
 #include <fmt/format.h>
 
+#include <set>
+
+#include "program/passes/order_strands.h"
 #include "program/repeat.h"
+#include "program/verify/images.h"
 #include "program/verify/order.h"
-#include "program/verify/rotation.h"
+#include "program/verify/races.h"
 #include "program/verify/waits.h"
 
 namespace tutti::program {
@@ -19,16 +23,6 @@ std::string too_many(uint64_t limit, std::string_view what) {
   return fmt::format("an exact proof handles up to {} {} of all ranks, and there are more", limit, what);
 }
 
-Result<std::vector<Plan>> unrolled(uint32_t rank_count, const PlanSource& source) {
-  std::vector<Plan> plans;
-  plans.reserve(rank_count);
-  for (uint32_t rank = 0; rank < rank_count; ++rank) {
-    TUTTI_ASSIGN(Plan plan, source(rank));
-    TUTTI_ASSIGN(plans.emplace_back(), unroll(std::move(plan)));
-  }
-  return plans;
-}
-
 /// The proof by rotation.
 class ByRotation {
  public:
@@ -36,39 +30,19 @@ class ByRotation {
       : rank_count_(rank_count), source_(source), options_(options), limits_(limits) {}
 
   Verdict run(std::optional<StepPlace>* place) {
+    const auto rotation = common_rotation(rank_count_, source_, limits_);
+    if (rotation.status().code() == Code::kUnsupported) return undecided(std::string(rotation.status().text()));
+    if (!rotation.ok()) return {rotation.status(), true, {}};
+    rotation_ = *rotation;
     Result<Plan> zero = source_(0);
     if (!zero.ok()) return {zero.status(), true, {}};
-    if (has_root(zero->collective)) return undecided("a collective with a root has no rotation");
-    const Status images = check_images(*zero);
-    if (images.code() == Code::kUnsupported) return undecided(std::string(images.text()));
-    if (!images.ok()) return {images, true, {}};
     if (const Status head = check_head(*zero); !head.ok()) return {head, true, {}};
     Result<Plan> plan = unroll(*std::move(zero));
     if (!plan.ok()) return undecided(std::string(plan.status().text()));
-    return follow(*plan, place);
+    return plan->strands.empty() ? follow(*plan, {}, place) : follow_strands(*plan, place);
   }
 
  private:
-  /// kUnsupported: there is no rotation. Other failures are those of the source.
-  Status check_images(const Plan& zero) {
-    const auto no = [](std::string why) { return Status(Code::kUnsupported, std::move(why)); };
-    Extent extent;
-    extent.add(zero);
-    for (uint32_t rank = 1; rank < rank_count_; ++rank) {
-      const Result<Plan> plan = source_(rank);
-      if (!plan.ok()) return plan.status();
-      if (rank == 1) rotation_ = find_rotation(zero, *plan);
-      if (!rotation_) return no("the plans of ranks 0 and 1 are not images of each other under a rotation");
-      extent.add(*plan);
-      if (extent.entries > limits_.entries) {
-        return no(fmt::format("the plans of all ranks have more than {} steps and peers to compare", limits_.entries));
-      }
-      if (plan->rank != rank) return no(fmt::format("plan {}: rank is {}, expected {}", rank, plan->rank, rank));
-      if (std::string what = differs_from_image(*rotation_, zero, *plan); !what.empty()) return no(std::move(what));
-    }
-    return {};
-  }
-
   Status check_head(const Plan& zero) const {
     const auto wrong = [](std::string text) { return Status(Code::kInvalidArgument, std::move(text)); };
     if (zero.rank != 0) return wrong(fmt::format("plan 0: rank is {}, expected 0", zero.rank));
@@ -78,7 +52,18 @@ class ByRotation {
     return validate(zero.view()).with_context("rank 0");
   }
 
-  Verdict follow(const Plan& zero, std::optional<StepPlace>* place) const {
+  Verdict follow_strands(const Plan& zero, std::optional<StepPlace>* place) const {
+    const Status raceless = check_races({&zero, 1}, options_.in_place, place);
+    if (!raceless.ok()) return {raceless, true, {}};
+    const auto order = order_strands_of_rotation(zero, place);
+    if (!order.ok()) return {order.status(), true, {}};
+    const auto listed = in_order(zero, *order);
+    if (!listed.ok()) return undecided(std::string(listed.status().text()));
+    return follow(listed->plan, {&listed->numbers, 1}, place);
+  }
+
+  Verdict follow(const Plan& zero, std::span<const std::vector<uint32_t>> numbers,
+                 std::optional<StepPlace>* place) const {
     const auto failed = [&](const Status& status, const Run& run) {
       if (place != nullptr) *place = run.failed_at();
       return Verdict{status, true, {}};
@@ -86,11 +71,13 @@ class ByRotation {
     const std::span plans(&zero, 1);
     const Connections connections = Connections::of_rotation(zero);
     Contents contents(plans, connections, options_.in_place, rotation_);
+    contents.number_by(numbers);
     Status status = contents.finish();
     if (status.ok()) status = contents.check_outputs();
     if (contents.is_undecided()) return undecided(std::string(status.text()));
     if (!status.ok()) return failed(status, contents);
     Waits waits(plans, connections, options_.slots, Waits::kLoops);
+    waits.number_by(numbers);
     status = waits.finish().with_context(fmt::format("with {} slot(s)", options_.slots));
     if (!status.ok()) return failed(status, waits);
     return {{}, true, "by rotation"};
@@ -102,17 +89,6 @@ class ByRotation {
   const ProofLimits& limits_;
   std::optional<Rotation> rotation_;
 };
-
-/// The reason for which an exact proof is too large; empty if it is not.
-Result<std::string> why_not_exact(uint32_t rank_count, const PlanSource& source, const ProofLimits& limits) {
-  Extent extent;
-  for (uint32_t rank = 0; rank < rank_count; ++rank) {
-    TUTTI_ASSIGN(const Plan plan, source(rank));
-    extent.add(plan);
-    if (std::string why = extent.why_not_exact(limits); !why.empty()) return why;
-  }
-  return std::string();
-}
 
 Verdict prove_exactly(uint32_t rank_count, const PlanSource& source, const VerifyOptions& options,
                       std::optional<StepPlace>* place) {
@@ -129,12 +105,7 @@ Verdict prove_along_ring(uint32_t rank_count, const PlanSource& source, const Ve
                          const ProofLimits& limits) {
   const auto positions = positions_on_cycle(rank_count, source);
   if (!positions.ok()) return undecided(std::string(positions.status().text()));
-  std::vector<uint32_t> ranks(rank_count);
-  for (uint32_t rank = 0; rank < rank_count; ++rank) ranks[(*positions)[rank]] = rank;
-  const PlanSource along = [&](uint32_t position) -> Result<Plan> {
-    TUTTI_ASSIGN(const Plan plan, source(ranks[position]));
-    return renumbered(plan, *positions);
-  };
+  const PlanSource along = along_ring(source, *positions);
   Verdict verdict = ByRotation(rank_count, along, options, limits).run(nullptr);
   if (verdict.status.code() == Code::kUnsupported) verdict.decided = false;
   if (!verdict.status.ok()) {
@@ -147,12 +118,32 @@ Verdict prove_along_ring(uint32_t rank_count, const PlanSource& source, const Ve
 
 }  // namespace
 
+Result<std::vector<Plan>> unrolled(uint32_t rank_count, const PlanSource& source) {
+  std::vector<Plan> plans;
+  plans.reserve(rank_count);
+  for (uint32_t rank = 0; rank < rank_count; ++rank) {
+    TUTTI_ASSIGN(Plan plan, source(rank));
+    TUTTI_ASSIGN(plans.emplace_back(), unroll(std::move(plan)));
+  }
+  return plans;
+}
+
+Result<std::string> why_not_exact(uint32_t rank_count, const PlanSource& source, const ProofLimits& limits) {
+  Extent extent;
+  for (uint32_t rank = 0; rank < rank_count; ++rank) {
+    TUTTI_ASSIGN(const Plan plan, source(rank));
+    extent.add(plan);
+    if (std::string why = extent.why_not_exact(limits); !why.empty()) return why;
+  }
+  return std::string();
+}
+
 PlanSource source_of(std::span<const Plan> plans) {
   return [plans](uint32_t rank) -> Result<Plan> { return plans[rank]; };
 }
 
 void Extent::add(const Plan& plan) {
-  entries += plan.steps.size() + plan.peers.size();
+  entries += plan.steps.size() + plan.peers.size() + plan.waits.size() * plan.strands.size();
   chunks += uint64_t{plan.output_chunks()} + plan.scratch_chunks;
   size_t repeat = 0;
   for (size_t s = 0; s < plan.steps.size(); ++s) {
@@ -190,6 +181,36 @@ Verdict prove(uint32_t rank_count, const PlanSource& source, const VerifyOptions
   return prove_exactly(rank_count, source, options, place);
 }
 
+namespace {
+
+/// Each text once, at its first place.
+void keep_first(std::vector<CounterExample>& all) {
+  std::set<std::string> known;
+  std::erase_if(all, [&](const CounterExample& fault) { return !known.insert(fault.text).second; });
+}
+
+/// The counter-examples of a run of plans without strands.
+Status add_faults(std::span<const Plan> plans, std::span<const std::vector<uint32_t>> numbers,
+                  const VerifyOptions& options, std::vector<CounterExample>& all) {
+  const Connections connections(plans);
+  Contents contents(plans, connections, options.in_place);
+  contents.number_by(numbers);
+  contents.note_in(&all);
+  const Status finished = contents.finish();
+  if (!finished.ok()) {
+    all.push_back({contents.failed_at(), std::string(finished.text())});
+    return {};
+  }
+  TUTTI_TRY(contents.check_outputs());
+  Waits waits(plans, connections, options.slots, Waits::kLoops);
+  waits.number_by(numbers);
+  const Status waited = waits.finish().with_context(fmt::format("with {} slot(s)", options.slots));
+  if (!waited.ok()) all.push_back({waits.failed_at(), std::string(waited.text())});
+  return {};
+}
+
+}  // namespace
+
 Result<std::vector<CounterExample>> counter_examples(std::span<const Plan> plans, const VerifyOptions& options,
                                                      const ProofLimits& limits) {
   const PlanSource source = source_of(plans);
@@ -199,19 +220,23 @@ Result<std::vector<CounterExample>> counter_examples(std::span<const Plan> plans
   if (!too_large.empty()) return Status(Code::kUnsupported, too_large);
   TUTTI_ASSIGN(const std::vector<Plan> written_out, unrolled(rank_count, source));
   TUTTI_TRY(check_set(written_out));
-  const Connections connections(written_out);
   std::vector<CounterExample> all;
-  Contents contents(written_out, connections, options.in_place);
-  contents.note_in(&all);
-  const Status finished = contents.finish();
-  if (!finished.ok()) {
-    all.push_back({contents.failed_at(), std::string(finished.text())});
+  if (!any_strands(written_out)) {
+    TUTTI_TRY(add_faults(written_out, {}, options, all));
     return all;
   }
-  TUTTI_TRY(contents.check_outputs());
-  Waits waits(written_out, connections, options.slots, Waits::kLoops);
-  const Status waited = waits.finish().with_context(fmt::format("with {} slot(s)", options.slots));
-  if (!waited.ok()) all.push_back({waits.failed_at(), std::string(waited.text())});
+  for (const Plan& plan : written_out) {
+    const std::vector<CounterExample> found = races(plan, options.in_place);
+    all.insert(all.end(), found.begin(), found.end());
+  }
+  std::optional<StepPlace> place;
+  const auto listed = in_one_strand(written_out, &place);
+  if (listed.ok()) {
+    TUTTI_TRY(add_faults(listed->plans, listed->numbers, options, all));
+  } else {
+    all.push_back({place, std::string(listed.status().text())});
+  }
+  keep_first(all);
   return all;
 }
 

@@ -11,7 +11,7 @@
 
 namespace tutti::program {
 
-/// Gives the plan of a rank, with or without repeats. Called several times for each rank.
+/// Gives the plan of a rank, with or without repeats and strands. Called several times for each rank.
 using PlanSource = std::function<Result<Plan>(uint32_t rank)>;
 /// The source of plans in memory, which outlive it.
 PlanSource source_of(std::span<const Plan> plans);
@@ -20,7 +20,8 @@ PlanSource source_of(std::span<const Plan> plans);
 struct ProofLimits {
   uint64_t messages = uint64_t{1} << 22;  ///< chunks sent and received by all ranks in a loop, and their steps
   uint64_t chunks = uint64_t{1} << 24;    ///< of the outputs and scratch buffers of all ranks, of an exact proof
-  uint64_t entries = uint64_t{1} << 26;   ///< steps and peers of all ranks' plans, with their repeats not written out
+  uint64_t entries =
+      uint64_t{1} << 26;  ///< steps, peers and waits of all ranks' plans, with their repeats not written out
 };
 /// For a tool that a person waits for: up to some seconds, and some GiB.
 inline constexpr ProofLimits kPatientLimits = {uint64_t{1} << 24, uint64_t{1} << 26, uint64_t{1} << 30};
@@ -53,6 +54,11 @@ inline constexpr uint32_t kExactRanks = 64;
 /// for verify(), as a step of the plan without repeats.
 Verdict prove(uint32_t rank_count, const PlanSource& source, const VerifyOptions& options,
               const ProofLimits& limits = {}, std::optional<StepPlace>* place = nullptr);
+
+/// The reason for which an exact proof is too large; empty if it is not.
+Result<std::string> why_not_exact(uint32_t rank_count, const PlanSource& source, const ProofLimits& limits);
+/// The plans of all ranks without repeats.
+Result<std::vector<Plan>> unrolled(uint32_t rank_count, const PlanSource& source);
 
 /// All counter-examples that one run over the plans of all ranks finds; empty if there is none. A deadlock ends the
 /// run. Fails like verify() if the plans are no set, or are too large for an exact proof.

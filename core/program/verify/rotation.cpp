@@ -51,6 +51,9 @@ class Comparison {
                        plan_.scratch_chunks == zero_.scratch_chunks && plan_.message_chunks == zero_.message_chunks;
     if (!alike) return "the head of the plan is not that of rank 0";
     if (!same(plan_.ranges, zero_.ranges)) return "the lists of chunks are not those of rank 0";
+    if (!same(plan_.strands, zero_.strands) || !same(plan_.waits, zero_.waits)) {
+      return "the strands or their waits are not those of rank 0";
+    }
     return same(plan_.repeats, zero_.repeats) && same(plan_.growths, zero_.growths)
                ? ""
                : "the repeats are not those of rank 0";

@@ -43,7 +43,7 @@ Status Run::advance(uint32_t rank) {
     const bool receives = folds(step) || state.gathering;
     if (!wait(state, rank, step, sends, receives)) return {};
     const Status done = state.gathering ? on_gather(rank, state.step) : on_send(rank, state.step);
-    if (!done.ok()) failed_at_ = {rank, state.step};
+    if (!done.ok()) failed_at_ = {rank, number(rank, state.step)};
     TUTTI_TRY(done);
     exchange(rank, step, sends, receives);
     state.waited = 0;
@@ -104,7 +104,7 @@ void Run::wake(uint32_t rank, uint32_t connection) {
 Status Run::check_ended() const {
   for (uint32_t first = 0; first < ranks_.size(); ++first) {
     if (ended(ranks_[first])) continue;
-    failed_at_ = {first, ranks_[first].step};
+    failed_at_ = {first, number(first, ranks_[first].step)};
     constexpr size_t kMostRanksNamed = 8;
     std::string chain = why_waiting(first);
     if (connections_.rotates()) return {Code::kFailedPrecondition, fmt::format("deadlock: {}; so do all ranks", chain)};
@@ -126,7 +126,7 @@ Status Run::check_ended() const {
 std::string Run::why_waiting(uint32_t rank) const {
   const Rank& state = ranks_[rank];
   const std::string loop = state.loop > 0 ? fmt::format(" of loop {}", state.loop) : "";
-  return fmt::format("rank {} waits at step {}{} for a {} rank {}", rank, state.step, loop,
+  return fmt::format("rank {} waits at step {}{} for a {} rank {}", rank, number(rank, state.step), loop,
                      state.for_slot ? "slot to" : "message from", state.waits_on);
 }
 

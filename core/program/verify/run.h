@@ -16,7 +16,8 @@ namespace tutti::program {
 /// executor that does a part of it earlier can only wait less.
 ///
 /// Derived classes do the work of a step when its waits are over. The outcome does not depend on the order in which
-/// ranks advance: each rank only waits, and never chooses. One thread at a time.
+/// ranks advance: each rank only waits, and never chooses. The plans have neither repeats nor strands. One thread at a
+/// time.
 class Run {
  public:
   static constexpr uint64_t kUnlimited = ~uint64_t{0};
@@ -25,6 +26,9 @@ class Run {
   /// If the connections are those of a rotation, `plans` is rank 0's plan alone. All ranks then advance in step: the
   /// ranks wait for each other alike, and no rank's step can make another rank wait.
   Run(std::span<const Plan> plans, const Connections& connections, uint64_t slots, uint32_t loops);
+  /// Makes texts and places name the steps by these numbers, by rank and step. `numbers` outlive the run. Without
+  /// numbers, steps have their own.
+  void number_by(std::span<const std::vector<uint32_t>> numbers) { numbers_ = numbers; }
   virtual ~Run() = default;
 
   /// Runs to the end, or to the first failure of a step, or to a deadlock.
@@ -37,6 +41,8 @@ class Run {
   virtual Status on_send(uint32_t rank, uint32_t step) = 0;
   /// A gather step's receives.
   virtual Status on_gather(uint32_t rank, uint32_t step) = 0;
+
+  uint32_t number(uint32_t rank, uint32_t step) const { return numbers_.empty() ? step : numbers_[rank][step]; }
 
   std::span<const Plan> plans_;
   const Connections& connections_;
@@ -63,6 +69,7 @@ class Run {
   std::string why_waiting(uint32_t rank) const;
   Status check_left_over() const;
 
+  std::span<const std::vector<uint32_t>> numbers_;
   uint64_t slots_;
   uint32_t loops_;
   std::vector<Rank> ranks_;

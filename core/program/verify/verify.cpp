@@ -5,8 +5,10 @@
 
 #include <algorithm>
 
+#include "program/passes/order_strands.h"
 #include "program/repeat.h"
 #include "program/verify/contents.h"
+#include "program/verify/races.h"
 #include "program/verify/waits.h"
 
 namespace tutti::program {
@@ -42,6 +44,16 @@ Status check_options(const VerifyOptions& options, const PlanSource& source, uin
   return {Code::kUnsupported, "all_to_all does not run in place: pass different input and output buffers"};
 }
 
+Status check_races(std::span<const Plan> plans, bool in_place, std::optional<StepPlace>* place) {
+  for (const Plan& plan : plans) {
+    const std::vector<CounterExample> found = races(plan, in_place);
+    if (found.empty()) continue;
+    if (place != nullptr) *place = found.front().place;
+    return {Code::kFailedPrecondition, found.front().text};
+  }
+  return {};
+}
+
 Status verify(std::span<const Plan> all_ranks, const VerifyOptions& options, std::optional<StepPlace>* place,
               bool* is_undecided) {
   const auto placed = [&](Status verdict, const Run& run) {
@@ -58,13 +70,21 @@ Status verify(std::span<const Plan> all_ranks, const VerifyOptions& options, std
   }
   TUTTI_TRY(check_set(all_ranks));
   TUTTI_TRY(check_options(options, source_of(all_ranks), static_cast<uint32_t>(all_ranks.size())));
+  OneStrandSet listed;
+  if (any_strands(all_ranks)) {
+    TUTTI_TRY(check_races(all_ranks, options.in_place, place));
+    TUTTI_ASSIGN(listed, in_one_strand(all_ranks, place));
+    all_ranks = listed.plans;
+  }
   const Connections connections(all_ranks);
   Contents contents(all_ranks, connections, options.in_place);
+  contents.number_by(listed.numbers);
   const Status finished = contents.finish();
   if (is_undecided != nullptr) *is_undecided = contents.is_undecided();
   TUTTI_TRY(placed(finished, contents));
   TUTTI_TRY(placed(contents.check_outputs(), contents));
   Waits waits(all_ranks, connections, options.slots, Waits::kLoops);
+  waits.number_by(listed.numbers);
   return placed(waits.finish(), waits).with_context(fmt::format("with {} slot(s)", options.slots));
 }
 

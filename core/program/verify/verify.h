@@ -28,14 +28,19 @@ struct StepPlace {
 ///   - nothing is read before it is written or after it was overwritten (in place), a buffer that only the root has is
 ///     touched by the root only;
 ///   - messages meet pairwise in order with chunks of the same size, and none is left over;
-///   - no rank waits for ever when each connection has `slots` slots, over consecutive loops.
+///   - no rank waits for ever when each connection has `slots` slots, over consecutive loops;
+///   - strands can run beside each other in any way: no two of their steps touch a chunk without an order of waits
+///     while one writes it (program/verify/races.h), and they wait for each other neither in a circle nor for ever.
+///     The other properties are proved for the lists of steps that the pass order_strands makes. Its header shows why
+///     this is enough.
 ///
 /// A failure is a counter-example: "rank 2 step 5: reads output chunk 3 before it is written".
 /// `place`, if not null, is set to the step that the counter-example is about: the step that fails or waits, or the
 /// last step that wrote a wrong output chunk. It stays empty if there is no such step. Send/recv demands no contents;
 /// the rest is proved for it too. All-to-all in place is unsupported. Steps of plans with repeats are counted with the
-/// repeats written out. `is_undecided`, if not null, is set if the failure is one of memory, which says nothing about
-/// the plans. prove() (program/verify/prove.h) is for any number of ranks.
+/// repeats written out, and steps of plans with strands in the order of the plan. `is_undecided`, if not null, is set
+/// if the failure is one of memory, which says nothing about the plans. prove() (program/verify/prove.h) is for any
+/// number of ranks.
 Status verify(std::span<const Plan> all_ranks, const VerifyOptions& options = {},
               std::optional<StepPlace>* place = nullptr, bool* is_undecided = nullptr);
 

@@ -21,6 +21,8 @@ class Waits : public Run {
 
 /// Whether the plans are a set: valid, one per rank in order, and alike in all that ranks have in common.
 Status check_set(std::span<const Plan> plans);
+/// Whether the strands of each plan can run beside each other (program/verify/races.h).
+Status check_races(std::span<const Plan> plans, bool in_place, std::optional<StepPlace>* place);
 /// Whether there are plans, and the options allow a proof of them.
 Status check_options(const VerifyOptions& options, const PlanSource& source, uint32_t rank_count);
 

@@ -60,6 +60,22 @@
 // chunks of their buffer, and to ranks modulo rank_count. So a ring over 16,384 ranks has five steps, as over 4. The
 // rules above hold for the steps of every round. Bodies do not overlap, and contain no repeat. After the addition, the
 // peers of a step that folds are put in ascending order of ranks again.
+//
+// A strand is a range of consecutive steps. The steps of a strand run in order. Strands run beside each other, and do
+// not wait for each other. A wait names a step, and a step of another strand after which it begins. A step is complete
+// when its value is written and sent, and its messages are received.
+//
+//   - If two steps of different strands touch the same chunk, and one of them writes it, there must be a way of waits
+//     and of steps in order from one to the other. Messages to other ranks and back are no such way.
+//   - A strand begins its next loop while other strands may still be in the loop before. A wait is for the same loop.
+//     So the rule about chunks holds for scratch chunks of two loops, too. Loops share no other chunks.
+//   - All messages to a rank are sent by one strand, and all messages from a rank are received by one strand.
+//   - The body of a repeat lies in one strand. If both steps of a wait are in repeats, the repeats have the same number
+//     of rounds, and each round waits for the same round. Otherwise a step waits for the last round of a repeat, and
+//     all rounds of a repeat wait for a step.
+//   - No step waits for itself through other steps.
+//
+// Executors and kernels get the steps of all strands as one list, in an order that keeps all waits.
 #pragma once
 
 #include <stdint.h>
@@ -128,6 +144,18 @@ typedef struct tutti_plan_growth {
   uint32_t send_chunk;        /* of a SCATTER step, modulo the chunks of the source */
 } tutti_plan_growth;
 
+/* Steps that run in order, beside the steps of other strands. */
+typedef struct tutti_plan_strand {
+  uint32_t first_step; /* 0, or where the strand before ends */
+  uint32_t step_count; /* >= 1 */
+} tutti_plan_strand;
+
+/* A step that begins after a step of another strand is complete. */
+typedef struct tutti_plan_wait {
+  uint32_t step;
+  uint32_t after; /* the step that `step` waits for */
+} tutti_plan_wait;
+
 typedef struct tutti_plan {
   uint32_t struct_size;
   uint32_t collective;
@@ -151,6 +179,10 @@ typedef struct tutti_plan {
   uint32_t reserved;                /* 0 */
   const tutti_plan_repeat* repeats; /* ascending by first_step */
   const tutti_plan_growth* growths; /* one for each step; may be null if repeat_count is 0 */
+  uint32_t strand_count;            /* up to 64; 0: one strand has all steps */
+  uint32_t wait_count;
+  const tutti_plan_strand* strands; /* all steps, in order */
+  const tutti_plan_wait* waits;     /* ascending by step, then by after */
 } tutti_plan;
 
 #ifdef __cplusplus

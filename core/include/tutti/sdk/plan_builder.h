@@ -89,6 +89,12 @@ class PlanBuilder {
       growth_ = growth;
       return *this;
     }
+    /// Makes the step wait until a step of another strand is complete. `step` is that step's number: what step_count()
+    /// was before it was added, or will be.
+    Step& after(uint32_t step) {
+      after_.push_back(step);
+      return *this;
+    }
     /// Names the chunk that a step forwards, for a step without own() and to_output(). It gives the message its length.
     Step& relay(uint32_t chunk) {
       step_.source_chunk = chunk;
@@ -129,6 +135,7 @@ class PlanBuilder {
     Growth growth_;
     Peers recv_;
     Peers send_;
+    std::vector<uint32_t> after_;
   };
 
   /// A plan for `request` with `chunks` chunks per block and loop. The collective decides the number of blocks.
@@ -171,6 +178,13 @@ class PlanBuilder {
     if (rounds > 0 && end > first) repeats_.push_back({first, end - first, rounds, 0});
     return *this;
   }
+  /// Begins a strand: the following steps run beside the steps of other strands. The steps before the first call of
+  /// strand() are a strand, too. A strand without steps does not count.
+  PlanBuilder& strand() {
+    const uint32_t begin = step_count();
+    if (begin > 0 && (strands_.empty() || strands_.back() != begin)) strands_.push_back(begin);
+    return *this;
+  }
   /// Number of steps so far; the body of a repeat counts once.
   uint32_t step_count() const { return static_cast<uint32_t>(steps_.size()); }
 
@@ -198,10 +212,37 @@ class PlanBuilder {
     plan_.repeat_count = static_cast<uint32_t>(repeats_.size());
     plan_.repeats = repeats_.data();
     plan_.growths = growths.data();
+    const std::vector<tutti_plan_strand> strands = all_strands();
+    const std::vector<tutti_plan_wait> waits = all_waits();
+    plan_.strand_count = static_cast<uint32_t>(strands.size());
+    plan_.wait_count = static_cast<uint32_t>(waits.size());
+    plan_.strands = strands.data();
+    plan_.waits = waits.data();
     return sink.emit(sink.context, &plan_);
   }
 
  private:
+  std::vector<tutti_plan_strand> all_strands() const {
+    std::vector<tutti_plan_strand> strands;
+    uint32_t begin = 0;
+    const auto close = [&](uint32_t end) {
+      if (end > begin) strands.push_back({begin, end - begin});
+      begin = end;
+    };
+    for (const uint32_t first : strands_) close(first);
+    if (!strands.empty()) close(step_count());
+    return strands;
+  }
+  std::vector<tutti_plan_wait> all_waits() const {
+    std::vector<tutti_plan_wait> waits;
+    for (uint32_t step = 0; step < step_count(); ++step) {
+      std::vector<uint32_t> after = steps_[step].after_;
+      std::sort(after.begin(), after.end());
+      after.erase(std::unique(after.begin(), after.end()), after.end());
+      for (const uint32_t earlier : after) waits.push_back({step, earlier});
+    }
+    return waits;
+  }
   /// A growth below the modulus, as the plan has it.
   static uint32_t below(int64_t growth, uint32_t modulus) {
     const int64_t size = modulus > 0 ? modulus : 1;
@@ -237,6 +278,7 @@ class PlanBuilder {
   tutti_plan plan_ = {};
   std::vector<Step> steps_;
   std::vector<tutti_plan_repeat> repeats_;
+  std::vector<uint32_t> strands_;  // the first step of each strand but the first
 };
 
 }  // namespace tutti::sdk
