@@ -1,9 +1,9 @@
 # Kernels of protocol plugins. Works inside Tutti's tree and, through find_package(Tutti), outside it. Outside, the
 # project names the language CUDA, and CMAKE_CUDA_ARCHITECTURES holds the GPUs (90 for Hopper).
 #
-# tutti_cuda_kernels(<target> <template>): compiles <template> (a .cu.in) once for each element type into the target.
-# The template sees @TYPE@, the type's name, @ELEMENT@, its C++ type, and @COPIES@, 1 for types as which data of other
-# types is copied.
+# tutti_cuda_kernels(<target> <template>...): compiles each <template> (a .cu.in) once for each element type into the
+# target. A template sees @TYPE@, the type's name, @ELEMENT@, its C++ type, and @COPIES@, 1 for types as which data of
+# other types is copied.
 # tutti_cuda_sources(<target> <source>...): compiles device code that is the same for all types.
 function(tutti_cuda_sources target)
   if(DEFINED TUTTI_WITH_CUDA AND NOT TUTTI_WITH_CUDA)
@@ -29,7 +29,7 @@ function(tutti_cuda_sources target)
   target_link_libraries(${target} PRIVATE ${kernels} CUDA::cudart_static)
 endfunction()
 
-function(tutti_cuda_kernels target template)
+function(tutti_cuda_kernels target)
   foreach(TYPE int8 uint8 int32 uint32 int64 uint64 float16 float32 float64 bfloat16 float8_e4m3 float8_e5m2)
     set(COPIES 0)
     if(TYPE MATCHES "^uint(8|32|64)$")
@@ -43,9 +43,12 @@ function(tutti_cuda_kernels target template)
     elseif(TYPE MATCHES "float")
       set(ELEMENT tutti::device::${TYPE})
     endif()
-    set(source ${CMAKE_CURRENT_BINARY_DIR}/kernels_${TYPE}.cu)
-    configure_file(${template} ${source} @ONLY)
-    list(APPEND sources ${source})
+    foreach(template ${ARGN})
+      string(REGEX REPLACE "\\.cu\\.in$" "" name ${template})
+      set(source ${CMAKE_CURRENT_BINARY_DIR}/${name}_${TYPE}.cu)
+      configure_file(${template} ${source} @ONLY)
+      list(APPEND sources ${source})
+    endforeach()
   endforeach()
   tutti_cuda_sources(${target} ${sources})
 endfunction()

@@ -100,9 +100,16 @@ class Touches {
 
 constexpr uint32_t kMaxChunksOfBlock = 255;  // a step's chunk is 8 bits
 
-Status limit(const char* what, size_t has, size_t most) {
+/// `who` runs up to `most` of these.
+Status limit(const char* what, size_t has, size_t most, const char* who = "back end") {
   if (has <= most) return {};
-  return {Code::kUnsupported, fmt::format("needs {} {}; this back end runs up to {}", has, what, most)};
+  return {Code::kUnsupported, fmt::format("needs {} {}; this {} runs up to {}", has, what, who, most)};
+}
+
+size_t peers_of(const Plan& plan) {
+  size_t peers = 0;
+  for (const tutti_plan_step& step : plan.steps) peers += size_t{step.recv_count} + step.send_count;
+  return peers;
 }
 
 /// A pre-multiplied sum scales the data of the input that is folded or sent.
@@ -124,7 +131,7 @@ class Lowering {
  public:
   Lowering(const Plan& plan, bool in_place) : plan_(plan), touches_(plan, in_place) {}
 
-  Result<tutti_cuda_program> run() {
+  Result<Program> run() {
     TUTTI_TRY(limit("ranks", plan_.rank_count, TUTTI_CUDA_MAX_RANKS));
     TUTTI_TRY(check_kernel_limits(plan_));
     for (const tutti_plan_step& step : plan_.steps) add(step);
@@ -183,7 +190,7 @@ class Lowering {
 
   const Plan& plan_;
   Touches touches_;
-  tutti_cuda_program program_{};
+  Program program_{};
   uint32_t peers_ = 0;
   std::map<std::pair<uint32_t, bool>, uint8_t> messages_;  // so far, per (peer, sends)
 };
@@ -198,7 +205,7 @@ constexpr uint8_t kMostStages = 64;
 /// no earlier stage, as they may need the step's results in memory.
 class Stages {
  public:
-  explicit Stages(std::span<tutti_cuda_program> programs) : programs_(programs) {}
+  explicit Stages(std::span<Program> programs) : programs_(programs) {}
 
   /// Returns false where they are too many.
   bool find() {
@@ -213,7 +220,7 @@ class Stages {
   /// Whether the messages of each connection are received so many waves after they were sent. Else a receiver that says
   /// with which it is done, by a number, would speak of some that are still to be read.
   bool lags_are_even() const {
-    for (const tutti_cuda_program& program : programs_) {
+    for (const Program& program : programs_) {
       std::map<uint32_t, uint8_t> lags;  // by sender
       for (const tutti_cuda_step& step : std::span(program.steps, program.step_count)) {
         for (const tutti_cuda_peer& from : std::span(program.peers + step.recv_begin, step.recv_count)) {
@@ -225,7 +232,7 @@ class Stages {
   }
   uint8_t lag() const {
     uint8_t most = 0;
-    for (const tutti_cuda_program& program : programs_) {
+    for (const Program& program : programs_) {
       for (const tutti_cuda_peer& peer : std::span(program.peers, program.peer_count)) most = std::max(most, peer.lag);
     }
     return most;
@@ -239,7 +246,7 @@ class Stages {
 
   /// Returns whether the rank sends a message later than was known.
   bool advance(uint32_t rank) {
-    tutti_cuda_program& program = programs_[rank];
+    Program& program = programs_[rank];
     bool later = false;
     uint8_t stage = 0;
     for (tutti_cuda_step& step : std::span(program.steps, program.step_count)) {
@@ -262,18 +269,18 @@ class Stages {
     return later;
   }
 
-  std::span<tutti_cuda_program> programs_;
+  std::span<Program> programs_;
   std::map<Message, uint8_t> sent_;  // the stage
   uint8_t stages_ = 1;
 };
 
-void drop_stages(tutti_cuda_program& program) {
+void drop_stages(Program& program) {
   for (tutti_cuda_step& step : program.steps) step.stage = step.recv_stage = 0;
   for (tutti_cuda_peer& peer : program.peers) peer.lag = 0;
 }
 
 /// Slots that a chunk of a program may fill.
-uint32_t chunk_slots(const tutti_cuda_program& program, const tutti_slot_layout& layout) {
+uint32_t chunk_slots(const Program& program, const tutti_slot_layout& layout) {
   if (program.stages == 1) return layout.chunk_slots;
   return std::min(layout.chunk_slots, layout.slot_count / ((program.lag + 1u) * program.messages));
 }
@@ -287,20 +294,23 @@ Status check_kernel_limits(const Plan& plan) {
   TUTTI_TRY(limit("steps", plan.steps.size(), TUTTI_CUDA_MAX_STEPS));
   TUTTI_TRY(limit("chunks", plan.chunks, kMaxChunksOfBlock));
   TUTTI_TRY(check_own_copies(plan));
-  size_t peers = 0;
-  for (const tutti_plan_step& step : plan.steps) peers += size_t{step.recv_count} + step.send_count;
-  return limit("sends and receives", peers, TUTTI_CUDA_MAX_PEERS);
+  return limit("sends and receives", peers_of(plan), TUTTI_CUDA_MAX_PEERS);
 }
 
-Result<tutti_cuda_program> lower(const Plan& plan, bool in_place) {
+Status check_small_form(const Plan& plan) {
+  TUTTI_TRY(limit("steps", plan.steps.size(), TUTTI_CUDA_SMALL_STEPS, "protocol"));
+  return limit("sends and receives", peers_of(plan), TUTTI_CUDA_SMALL_PEERS, "protocol");
+}
+
+Result<Program> lower(const Plan& plan, bool in_place) {
   return Lowering(plan, in_place).run();
 }
 
 void align(Programs& programs, const tutti_slot_layout& layout) {
-  tutti_cuda_program common{};  // the common part of all programs
+  Program common{};  // the common part of all programs
   common.stages = 1;
   for (const auto& channel : programs) {
-    for (const tutti_cuda_program& program : channel) common.messages = std::max(common.messages, program.messages);
+    for (const Program& program : channel) common.messages = std::max(common.messages, program.messages);
   }
   bool overlaps = layout.overlaps != 0 && common.messages > 0;
   for (auto& channel : programs) {
@@ -312,7 +322,7 @@ void align(Programs& programs, const tutti_slot_layout& layout) {
   }
   overlaps = overlaps && chunk_slots(common, layout) > 0;
   for (auto& channel : programs) {
-    for (tutti_cuda_program& program : channel) {
+    for (Program& program : channel) {
       if (!overlaps) drop_stages(program);
       program.messages = common.messages;
       program.stages = overlaps ? common.stages : 1;
@@ -321,7 +331,7 @@ void align(Programs& programs, const tutti_slot_layout& layout) {
   }
 }
 
-tutti_cuda_cut cut(uint64_t bytes, uint32_t ctas, const tutti_cuda_program& program, const tutti_slot_layout& layout) {
+tutti_cuda_cut cut(uint64_t bytes, uint32_t ctas, const Program& program, const tutti_slot_layout& layout) {
   tutti_cuda_cut cut{};
   cut.part = round_up(ceil_div(bytes, ctas), kPartGrain);
   const uint64_t slot = layout.slot_bytes / kGrain * kGrain;
@@ -346,7 +356,7 @@ tutti_cuda_cut cut(uint64_t bytes, uint32_t ctas, const tutti_cuda_program& prog
 }
 
 tutti_cuda_cut cut_message(uint64_t bytes, uint32_t ctas, const tutti_slot_layout& layout) {
-  tutti_cuda_program program{};
+  Program program{};
   program.chunks = program.messages = program.stages = 1;
   return cut(bytes, ctas, program, layout);
 }

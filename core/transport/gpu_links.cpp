@@ -128,7 +128,8 @@ Result<uint8_t*> GpuLinks::find(uint32_t peer, const Piece& piece) {
   return block + piece.offset;
 }
 
-void GpuLinks::describe(uint32_t protocol, Lane lane, tutti_cuda_track* tracks, tutti_cuda_launch& launch) const {
+std::vector<tutti_cuda_link> GpuLinks::describe(uint32_t protocol, Lane lane, tutti_cuda_track* tracks,
+                                                tutti_cuda_launch& launch) const {
   const Place& at = place(protocol, lane);
   const tutti_slot_layout& layout = options_.protocols[protocol].layout;
   launch.rank = options_.rank;
@@ -136,12 +137,14 @@ void GpuLinks::describe(uint32_t protocol, Lane lane, tutti_cuda_track* tracks, 
   launch.slot_count = layout.slot_count;
   launch.slot_stride = layout.slot_stride;
   launch.tracks = tracks + at.tracks;
+  std::vector<tutti_cuda_link> links(options_.ranks.size());
   for (const uint32_t peer : options_.ranks) {
     if (peer == options_.rank) continue;
-    launch.links[peer].of = of_[peer] + at.mailboxes;
-    launch.links[peer].at = at_[peer] + at.mailboxes;
-    launch.links[peer].lengths = relayed(peer) ? lengths_on_gpu_ + peer * lengths_ + at.lengths : nullptr;
+    links[peer].of = of_[peer] + at.mailboxes;
+    links[peer].at = at_[peer] + at.mailboxes;
+    links[peer].lengths = relayed(peer) ? lengths_on_gpu_ + peer * lengths_ + at.lengths : nullptr;
   }
+  return links;
 }
 
 uint32_t GpuLinks::subject(const GpuKey& key) const {

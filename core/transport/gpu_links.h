@@ -64,8 +64,10 @@ class GpuLinks {
   static uint64_t track_count(const Options& options);
 
   const Protocol& protocol(uint32_t index) const { return options_.protocols[index]; }
-  /// Fills the launch's data of its lane: layout, mailboxes, and tracks among the tracks that begin at `tracks`.
-  void describe(uint32_t protocol, Lane lane, tutti_cuda_track* tracks, tutti_cuda_launch& launch) const;
+  /// Fills the launch's data of its lane: layout, and tracks among the tracks that begin at `tracks`. Returns the
+  /// links, by rank, without slots.
+  std::vector<tutti_cuda_link> describe(uint32_t protocol, Lane lane, tutti_cuda_track* tracks,
+                                        tutti_cuda_launch& launch) const;
 
   /// Whether a network joins the peer and this rank.
   bool relayed(uint32_t peer) const { return options_.heaps[peer] == kRelayed; }

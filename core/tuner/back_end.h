@@ -17,6 +17,11 @@ class BackEnd {
   /// ok: the plan of one rank can be executed. Else kUnsupported with the limit that the plan exceeds: "needs 120
   /// steps; this back end runs up to 64".
   virtual Status runs(const program::Plan& plan) const = 0;
+
+  // The same for protocols without large_launches (tutti/plugin/protocol.h), of ranks and plans that takes() and runs()
+  // accept: "needs 17 ranks; this protocol runs up to 16".
+  virtual Status takes_small(uint32_t rank_count) const = 0;
+  virtual Status runs_small(const program::Plan& plan) const = 0;
 };
 
 }  // namespace tutti::tuner

@@ -8,31 +8,34 @@
 
 namespace tutti::tuner {
 
-std::string PlanCheck::why_not(uint32_t algorithm, uint32_t variant, Collective collective) {
+PlanCheck::Answer PlanCheck::answer(uint32_t algorithm, uint32_t variant, Collective collective) {
   const std::lock_guard lock(mutex_);
   const auto [answer, is_new] = answers_.try_emplace({algorithm, variant, collective});
   if (!is_new) return answer->second;
   answer->second = ask(algorithm, variant, collective);
-  if (!answer->second.empty()) {
+  if (!answer->second.why_not.empty()) {
     const Algorithm& asked = choices_.algorithms[algorithm];
     log::info("{}{}{} does not run {}: {}", asked.name, asked.variants[variant].name.empty() ? "" : "/",
-              asked.variants[variant].name, to_string(collective), answer->second);
+              asked.variants[variant].name, to_string(collective), answer->second.why_not);
   }
   return answer->second;
 }
 
 /// The decision about a call does not depend on its root, so the plans of all roots are looked at.
-std::string PlanCheck::ask(uint32_t algorithm, uint32_t variant, Collective collective) const {
+PlanCheck::Answer PlanCheck::ask(uint32_t algorithm, uint32_t variant, Collective collective) const {
   const bool all_roots = choices_.back_end != nullptr && program::has_root(collective);
-  for (uint32_t root = 0; root < (all_roots ? choices_.ranks : 1); ++root) {
-    if (std::string why = ask_for_root(algorithm, variant, collective, root); !why.empty()) return why;
+  Answer answer;
+  for (uint32_t root = 0; root < (all_roots ? choices_.ranks : 1) && answer.why_not.empty(); ++root) {
+    ask_for_root(algorithm, variant, collective, root, answer);
   }
-  return {};
+  if (!answer.why_not.empty()) answer.why_not_small.clear();
+  return answer;
 }
 
 /// An algorithm declines for all ranks and channels (tutti/plugin/algorithm.h), so one plan tells. The limits of a back
 /// end may be exceeded by a single rank, as a tree's inner ranks have more steps than its leaves.
-std::string PlanCheck::ask_for_root(uint32_t algorithm, uint32_t variant, Collective collective, uint32_t root) const {
+void PlanCheck::ask_for_root(uint32_t algorithm, uint32_t variant, Collective collective, uint32_t root,
+                             Answer& answer) const {
   const Algorithm& asked = choices_.algorithms[algorithm];
   const BackEnd* const back_end = choices_.back_end;
   for (uint32_t channel = 0; channel < (back_end != nullptr ? asked.channels : 1); ++channel) {
@@ -41,14 +44,16 @@ std::string PlanCheck::ask_for_root(uint32_t algorithm, uint32_t variant, Collec
           sizeof(tutti_plan_request), static_cast<uint32_t>(collective), rank, channel, root, variant};
       const auto plan = program::collect(*asked.ops, asked.instance.get(), request);
       if (plan.status().code() == Code::kUnsupported) {
-        return fmt::format("its plan cannot be made: {}", plan.status().text());
+        answer.why_not = fmt::format("its plan cannot be made: {}", plan.status().text());
+        return;
       }
-      if (!plan.ok()) return {};  // a broken plugin: the call that uses it fails with the reason
+      if (!plan.ok()) return;  // a broken plugin: the call that uses it fails with the reason
       if (back_end == nullptr) continue;
-      if (const Status runs = back_end->runs(*plan); !runs.ok()) return std::string(runs.text());
+      answer.why_not = back_end->runs(*plan).text();
+      if (!answer.why_not.empty()) return;
+      if (answer.why_not_small.empty()) answer.why_not_small = back_end->runs_small(*plan).text();
     }
   }
-  return {};
 }
 
 }  // namespace tutti::tuner

@@ -20,15 +20,19 @@ class PlanCheck {
   explicit PlanCheck(const Choices& choices) : choices_(choices) {}
 
   /// Why a variant of an algorithm cannot run a collective; empty where nothing is known against it.
-  std::string why_not(uint32_t algorithm, uint32_t variant, Collective collective);
+  struct Answer {
+    std::string why_not;        ///< with any protocol
+    std::string why_not_small;  ///< with protocols without large_launches; empty if why_not is not
+  };
+  Answer answer(uint32_t algorithm, uint32_t variant, Collective collective);
 
  private:
-  std::string ask(uint32_t algorithm, uint32_t variant, Collective collective) const;
-  std::string ask_for_root(uint32_t algorithm, uint32_t variant, Collective collective, uint32_t root) const;
+  Answer ask(uint32_t algorithm, uint32_t variant, Collective collective) const;
+  void ask_for_root(uint32_t algorithm, uint32_t variant, Collective collective, uint32_t root, Answer& answer) const;
 
   const Choices& choices_;
   std::mutex mutex_;
-  std::map<std::tuple<uint32_t, uint32_t, Collective>, std::string> answers_;
+  std::map<std::tuple<uint32_t, uint32_t, Collective>, Answer> answers_;
 };
 
 }  // namespace tutti::tuner

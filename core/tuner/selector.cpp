@@ -235,6 +235,12 @@ std::string Selector::excluded_by_device(const Candidate& candidate) const {
   return fmt::format("protocol does not run on GPUs{}{}", why.empty() ? "" : ": ", why);
 }
 
+std::string Selector::excluded_by_ranks(const Candidate& candidate) const {
+  const bool is_small = choices_.protocols[candidate.decision.protocol].properties.large_launches == 0;
+  if (choices_.back_end == nullptr || !is_small) return {};
+  return std::string(choices_.back_end->takes_small(choices_.ranks).text());
+}
+
 std::string Selector::excluded_by_links(const Candidate& candidate) const {
   static constexpr const char* kNames[TUTTI_LINK_COUNT] = {"shared memory", "the network", "peer to peer"};
   const auto& properties = choices_.protocols[candidate.decision.protocol].properties;
@@ -264,6 +270,7 @@ void Selector::exclude(const Question& question, Candidate& candidate) const {
   }
   if (decision.algorithm != kNoAlgorithm) candidate.excluded = excluded_by_purpose(question, decision.algorithm);
   if (candidate.excluded.empty()) candidate.excluded = excluded_by_device(candidate);
+  if (candidate.excluded.empty()) candidate.excluded = excluded_by_ranks(candidate);
   if (candidate.excluded.empty()) candidate.excluded = excluded_by_links(candidate);
   if (candidate.excluded.empty()) candidate.excluded = excluded_by_registration(question, candidate);
   if (candidate.excluded.empty()) candidate.excluded = excluded_by_settings(question, candidate);
@@ -293,7 +300,9 @@ Result<std::string> Selector::excluded_by_cost(const Question& question, Candida
 std::string Selector::excluded_by_plans(const Question& question, Candidate& candidate) const {
   const Decision& decision = candidate.decision;
   if (choices_.protocols[decision.protocol].properties.needs_registered == 0) {
-    return plan_check_.why_not(decision.algorithm, decision.variant, question.collective);
+    PlanCheck::Answer answer = plan_check_.answer(decision.algorithm, decision.variant, question.collective);
+    const bool is_small = choices_.protocols[decision.protocol].properties.large_launches == 0;
+    return is_small && answer.why_not.empty() ? answer.why_not_small : answer.why_not;
   }
   return std::string(cost_of_copies(question, decision, candidate.cost).text());
 }

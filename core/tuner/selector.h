@@ -118,7 +118,7 @@ class Selector {
   Result<std::string> explain(const Question& question) const;
   /// The reason why a variant of an algorithm cannot run a collective here, with every protocol; empty: it can.
   std::string why_not(uint32_t algorithm, uint32_t variant, Collective collective) const {
-    return plan_check_.why_not(algorithm, variant, collective);
+    return plan_check_.answer(algorithm, variant, collective).why_not;
   }
 
   /// "direct", or "p2p" for messages.
@@ -151,6 +151,7 @@ class Selector {
   /// that chooses plan files matches only calls for which one of the files is meant.
   const config::Rule* matching_rule(const Question& question) const;
   std::string excluded_by_device(const Candidate& candidate) const;
+  std::string excluded_by_ranks(const Candidate& candidate) const;
   std::string excluded_by_links(const Candidate& candidate) const;
   std::string excluded_by_registration(const Question& question, const Candidate& candidate) const;
   /// Sets the candidate's cost if the algorithm gives a cost. The reason why not, if the algorithm declines.

@@ -66,7 +66,7 @@ __global__ void __launch_bounds__(kWarp) part(const __grid_constant__ tutti_cuda
 
 template <class T>
 __global__ void __launch_bounds__(kThreads) keep(const __grid_constant__ tutti_cuda_launch launch) {
-  device::Operands operands;
+  device::OperandsOf<1> operands;
   operands.from[0] = launch.input + launch.copies.own_from;
   operands.to[0] = launch.output + launch.copies.own_to;
   operands.from_count = operands.to_count = 1;

@@ -21,6 +21,7 @@ class LLProtocol : public tutti::sdk::Protocol {
     out.links = 1u << TUTTI_LINK_SHM | 1u << TUTTI_LINK_NETWORK | 1u << TUTTI_LINK_P2P;
     out.flags_in_data = 1;
     out.max_fan = 64;
+    out.large_launches = 1;
     out.efficiency[TUTTI_LINK_SHM] = 0.06;  // measured: words cross between cores one line at a time
     out.efficiency[TUTTI_LINK_NETWORK] = 0.5;
     out.devices = TUTTI_DEVICE_HOST;
@@ -51,11 +52,11 @@ class LLProtocol : public tutti::sdk::Protocol {
 
 #if defined(TUTTI_HAS_CUDA)
   int32_t load() noexcept override {
-    const cudaError_t error = device::load_kernels(tutti::kernels::kAll);
+    const cudaError_t error = tutti::kernels::load_all();
     return error == cudaSuccess ? TUTTI_OK : host().fail({tutti::Code::kDevice, cudaGetErrorString(error)});
   }
   int32_t launch(const tutti_cuda_launch& launch, void* stream) noexcept override {
-    const void* const kernel = device::find_kernel(*tutti::kernels::kAll[launch.data_type], launch);
+    const void* const kernel = tutti::kernels::kernel_of(launch);
     const cudaError_t error = device::start_kernel({kernel, threads_for(launch)}, launch, stream);
     return error == cudaSuccess ? TUTTI_OK : host().fail({tutti::Code::kDevice, cudaGetErrorString(error)});
   }

@@ -19,6 +19,7 @@ class LL128Protocol : public tutti::sdk::Protocol {
     out.links = 1u << TUTTI_LINK_P2P;
     out.flags_in_data = 1;
     out.max_fan = TUTTI_CUDA_MAX_RANKS;
+    out.large_launches = 1;
     out.latency_us[TUTTI_LINK_P2P] = 0.7;  // measured: faster than ll from 180 to 600 KiB on, by collective
     out.efficiency[TUTTI_LINK_P2P] = 120.0 / 128.0;
     out.channel_gbs[TUTTI_LINK_P2P] = 5;  // measured: 300 GB/s of 4 to 16 MiB by 64 CTAs
@@ -43,11 +44,11 @@ class LL128Protocol : public tutti::sdk::Protocol {
 
 #if defined(TUTTI_HAS_CUDA)
   int32_t load() noexcept override {
-    const cudaError_t error = tutti::device::load_kernels(tutti::kernels::kAll);
+    const cudaError_t error = tutti::kernels::load_all();
     return error == cudaSuccess ? TUTTI_OK : host().fail({tutti::Code::kDevice, cudaGetErrorString(error)});
   }
   int32_t launch(const tutti_cuda_launch& launch, void* stream) noexcept override {
-    const void* const kernel = tutti::device::find_kernel(*tutti::kernels::kAll[launch.data_type], launch);
+    const void* const kernel = tutti::kernels::kernel_of(launch);
     constexpr uint32_t kMaxThreads = 384;  // LL128Wire::kThreads of tutti/device/cuda/wire.h
     const uint32_t threads = std::clamp(launch.thread_count / 2, 64u, kMaxThreads);  // each moves 16 bytes, not 8
     const cudaError_t error = tutti::device::start_kernel({kernel, threads}, launch, stream);

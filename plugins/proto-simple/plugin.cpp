@@ -22,6 +22,7 @@ class SimpleProtocol : public tutti::sdk::Protocol {
     tutti_protocol_properties out{};
     out.links = 1u << TUTTI_LINK_SHM | 1u << TUTTI_LINK_NETWORK | 1u << TUTTI_LINK_P2P;
     out.max_fan = 64;
+    out.large_launches = 1;
     out.latency_us[TUTTI_LINK_SHM] = 0.2;  // measured: a second line to fetch, data and counter
     out.efficiency[TUTTI_LINK_SHM] = 1;
     out.efficiency[TUTTI_LINK_NETWORK] = 1;
@@ -56,23 +57,24 @@ class SimpleProtocol : public tutti::sdk::Protocol {
 
 #if defined(TUTTI_HAS_CUDA)
   int32_t load() noexcept override {
-    uint32_t stages = 0;
-    if (const cudaError_t error = room(stages); error != cudaSuccess) return fail(error);
-    most_stages_ = stages;
-    const uint32_t bytes = stages * device::kStageBytes;
-    if (const cudaError_t error = device::load_kernels(tutti::kernels::kAll, bytes); error != cudaSuccess) {
-      return fail(error);
-    }
+    cudaError_t error = room(device::kSmallSize, most_stages_);
+    if (error == cudaSuccess) error = room(device::kLargeSize, most_large_stages_);
+    const uint32_t bytes = most_stages_ * device::kStageBytes;
+    if (error == cudaSuccess) error = device::load_kernels(tutti::kernels::kAll, bytes);
+    const uint32_t large_bytes = most_large_stages_ * device::kStageBytes;
+    if (error == cudaSuccess) error = device::load_kernels(tutti::kernels::kLarge, large_bytes);
+    if (error != cudaSuccess) return fail(error);
     const void* const any = tutti::kernels::kAll[TUTTI_UINT64]->messages;
     in_clusters_ = bytes > 0 && device::fits_in_clusters({any, device::kPipelineThreads, bytes});
     return TUTTI_OK;
   }
   int32_t launch(const tutti_cuda_launch& launch, void* stream) noexcept override {
-    const void* const kernel = device::find_kernel(*tutti::kernels::kAll[launch.data_type], launch);
+    const bool is_large = device::is_large(launch);
     const bool has_own_sms = launch.cta_count <= device::kFewCtas && launch.shares_gpu == 0;
-    const uint32_t stages = has_own_sms ? most_stages_.load() : std::min<uint32_t>(most_stages_, device::kStages);
-    const uint32_t bytes = stages * device::kStageBytes;
-    const device::Start start = {kernel, device::kPipelineThreads, bytes, in_clusters_};
+    const uint32_t most = is_large ? most_large_stages_ : most_stages_;
+    const uint32_t shared = is_large ? device::kLargeSize.stages : device::kSmallSize.stages;
+    const uint32_t bytes = (has_own_sms ? most : std::min(most, shared)) * device::kStageBytes;
+    const device::Start start = {tutti::kernels::kernel_of(launch), device::kPipelineThreads, bytes, in_clusters_};
     const cudaError_t error = device::start_kernel(start, launch, stream);
     return error == cudaSuccess ? TUTTI_OK : fail(error);
   }
@@ -86,7 +88,7 @@ class SimpleProtocol : public tutti::sdk::Protocol {
 
   /// The pipeline's stages that fit the shared memory of a CTA on the calling thread's GPU. None if the GPU has no bulk
   /// copies, or if an SM has no room for the required number of CTAs.
-  static cudaError_t room(uint32_t& stages) {
+  static cudaError_t room(const device::PipelineSize& size, std::atomic<uint32_t>& stages) {
     int gpu = 0;
     int major = 0;
     int most = 0;
@@ -97,14 +99,14 @@ class SimpleProtocol : public tutti::sdk::Protocol {
     if (error == cudaSuccess) {
       error = cudaDeviceGetAttribute(&most_of_sm, cudaDevAttrMaxSharedMemoryPerMultiprocessor, gpu);
     }
-    constexpr uint32_t kOwn = 16 << 10;  // shared memory of the kernels beside the stages
-    constexpr uint32_t kLeast = device::kPipelinesPerSm * (device::kStages * device::kStageBytes + kOwn);
-    if (major < 9 || static_cast<uint32_t>(most_of_sm) < kLeast) return error;
-    stages = std::min((static_cast<uint32_t>(most) - kOwn) / device::kStageBytes, device::kMostStages);
+    const uint32_t least = device::kPipelinesPerSm * (size.stages * device::kStageBytes + size.own_bytes);
+    if (major < 9 || static_cast<uint32_t>(most_of_sm) < least) return error;
+    stages = std::min((static_cast<uint32_t>(most) - size.own_bytes) / device::kStageBytes, device::kMostStages);
     return error;
   }
 
   std::atomic<uint32_t> most_stages_ = 0;
+  std::atomic<uint32_t> most_large_stages_ = 0;  // of the large form
   std::atomic<bool> in_clusters_ = false;
 #endif
 

@@ -98,14 +98,14 @@ demo tuner 'plugins.tuner=[demo_tuner]'
 # Kernels for GPUs build out of the tree, too. Without a GPU, the kit tests the plugin on the host.
 if [[ -n $gpu_protocol ]]; then
   mkdir "$work/gpu"
-  cp "$gpu_protocol"/plugin.cpp "$gpu_protocol"/kernels.cu.in "$work/gpu/"
+  cp "$gpu_protocol"/plugin.cpp "$gpu_protocol"/kernels.cu.in "$gpu_protocol"/large_kernels.cu.in "$work/gpu/"
   cat >"$work/gpu/CMakeLists.txt" <<END
 cmake_minimum_required(VERSION 3.25)
 project(GpuProtocol LANGUAGES C CXX CUDA)
 find_package(Tutti 0.1 REQUIRED)
 tutti_add_plugin(proto ll VERSION $major.$minor.$patch SOURCES plugin.cpp
   LIBRARIES Tutti::host_kernels CUDA_ARCHITECTURES 90)
-tutti_cuda_kernels(tutti-proto-ll kernels.cu.in)
+tutti_cuda_kernels(tutti-proto-ll kernels.cu.in large_kernels.cu.in)
 END
   cmake -S "$work/gpu" -B "$work/gpu/build" -G Ninja -DCMAKE_PREFIX_PATH="$work/prefix" \
     -DCMAKE_CUDA_COMPILER="$nvcc" -DCMAKE_CUDA_ARCHITECTURES=90 >"$work/configure.log" ||

@@ -279,7 +279,7 @@ class Passes(Shown):
                          [line + "; after" if line.startswith("    3") else line for line in after])
 
     def test_lower_gives_its_limits(self):
-        for says, *arguments in (("needs 16384 ranks; this back end runs up to 16", RING, "--rank", 12345),
+        for says, *arguments in (("needs 16384 ranks; this back end runs up to 64", RING, "--rank", 12345),
                                  ("needs messages of several chunks", PLANS / "bruck5.yaml"),
                                  ("needs a scratch buffer", SEEDS / "halving.yaml")):
             for name in ("lower", "direct_store", "fuse_one_hop"):

@@ -19,14 +19,14 @@ using testing::ElementsAre;
 
 const tutti_slot_layout kLayout = layout_of(16, 4096, 8, 1);
 
-std::vector<tutti_cuda_program> mark(const std::vector<Plan>& plans) {
+std::vector<program::Program> mark(const std::vector<Plan>& plans) {
   auto programs = backend::lower_channels({plans}, false, true, kLayout);
   EXPECT_TRUE(programs.ok()) << programs.status().to_string();
-  return programs.ok() ? programs->front() : std::vector<tutti_cuda_program>();
+  return programs.ok() ? programs->front() : std::vector<program::Program>();
 }
 
 /// By step: how many of its messages are marked.
-std::vector<int> marked(const tutti_cuda_program& program, bool sent) {
+std::vector<int> marked(const program::Program& program, bool sent) {
   std::vector<int> counts;
   for (const tutti_cuda_step& step : std::span(program.steps, program.step_count)) {
     const uint32_t begin = sent ? step.send_begin : step.recv_begin;
@@ -53,7 +53,7 @@ TEST(ToOutputs, TheSecondOfTwoShots) {
 TEST(ToOutputs, BlocksThatAreSentElsewhere) {
   const auto programs = mark(plans_of("direct shifted all_to_all", 3));
   for (uint32_t rank = 0; rank < programs.size(); ++rank) {
-    const tutti_cuda_program& program = programs[rank];
+    const program::Program& program = programs[rank];
     for (const tutti_cuda_step& step : std::span(program.steps, program.step_count)) {
       for (const tutti_cuda_peer& to : std::span(program.peers + step.send_begin, step.send_count)) {
         EXPECT_EQ(to.to_output, 1);
@@ -70,7 +70,7 @@ TEST(ToOutputs, AllThatIsOnlyPutDown) {
   for (const Sample& sample : samples({2, 3, 5, 8}, true)) {
     const auto programs = mark(sample.plans);
     if (programs.empty()) continue;
-    for (const tutti_cuda_program& program : programs) {
+    for (const program::Program& program : programs) {
       const auto counts = marked(program, false);
       for (uint32_t s = 0; s < program.step_count; ++s) {
         const tutti_cuda_step& step = program.steps[s];

@@ -17,7 +17,7 @@ using testing::ElementsAre;
 
 const tutti_slot_layout kLayout = layout_of(8, 4096, 1);
 
-tutti_cuda_program program_of(const std::string& name, uint32_t ranks, uint32_t rank, bool in_place = false) {
+program::Program program_of(const std::string& name, uint32_t ranks, uint32_t rank, bool in_place = false) {
   const auto programs = backend::lower_channels({plans_of(name, ranks)}, in_place, false, kLayout);
   EXPECT_TRUE(programs.ok()) << programs.status().to_string();
   return programs->front().at(rank);
@@ -105,18 +105,18 @@ TEST(OneHop, PeersAreLimited) {
 tutti_cuda_launch launch_of(uint64_t bytes, uint32_t threads = 512, uint32_t rank = 1) {
   static uint8_t slots[2][3];
   tutti_cuda_launch launch{};
-  launch.program = program_of("direct one-shot reduce_scatter", 3, rank);
+  const program::Program program = program_of("direct one-shot reduce_scatter", 3, rank);
   launch.program_count = 1;
   launch.thread_count = threads;
   launch.rank = rank;
   launch.rank_count = 3;
   launch.block_bytes = bytes;
-  launch.cut = program::cut(bytes, 1, launch.program, kLayout);
+  launch.cut = program::cut(bytes, 1, program, kLayout);
   for (uint32_t peer = 0; peer < 3; ++peer) {
     launch.links[peer].to = &slots[0][peer];
     launch.links[peer].from = &slots[1][peer];
   }
-  program::set_one_hop(launch);
+  program::set_one_hop(program, launch);
   return launch;
 }
 
@@ -169,7 +169,7 @@ TEST(OneHop, HasBlocksOfOneChunk) {
       builder.step().own(sdk::Buffer::kInput, 0).send(1);
       builder.step().own(sdk::Buffer::kInput, chunks - 1).send(2);
     });
-    const tutti_cuda_program program = required(program::lower(plan, false));
+    const program::Program program = required(program::lower(plan, false));
     EXPECT_EQ(program.messages, 1);
     EXPECT_EQ(program.stages, 1);
     return program::one_hop(program);

@@ -75,6 +75,10 @@ class GpuLinksTest : public testing::Test {
     links_[rank]->describe(protocol, lane, tracks_.data(), launch);
     return launch;
   }
+  std::vector<tutti_cuda_link> links(uint32_t rank, uint32_t protocol, Lane lane) {
+    tutti_cuda_launch launch{};
+    return links_[rank]->describe(protocol, lane, tracks_.data(), launch);
+  }
 
   std::chrono::nanoseconds timeout_ = std::chrono::seconds(60);
   std::array<std::atomic<int>, 2> opened_ = {};  ///< blocks of each kind
@@ -100,10 +104,11 @@ TEST_F(GpuLinksTest, EveryMailboxHasOneWriterAndOneReader) {
         EXPECT_EQ(launch.slot_count, 4u);
         for (uint32_t peer = 0; peer < kRanks; ++peer) {
           if (peer == rank) continue;
-          EXPECT_EQ(launch.links[peer].at, describe(peer, protocol, lane).links[rank].of);
+          const tutti_cuda_link link = links(rank, protocol, lane)[peer];
+          EXPECT_EQ(link.at, links(peer, protocol, lane)[rank].of);
           for (uint32_t cta = 0; cta < (lane == kCollective ? 12 : 3); ++cta) {
-            ++read[launch.links[peer].of + cta];
-            ++written[launch.links[peer].at + cta];
+            ++read[link.of + cta];
+            ++written[link.at + cta];
           }
         }
       }

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "backend/cuda/launch_builder.h"
+#include "backend/cuda/link_table.h"
 #include "tutti/device/cuda/lines.h"
 #include "tutti/device/cuda/one_hop.h"
 #include "tutti/device/cuda/slices.h"
@@ -18,7 +19,24 @@ namespace tutti::test {
 namespace {
 
 template <class Element>
+void run_large_kernel(Wire wire, const tutti_cuda_launch& launch) {
+  const bool messages = launch.message_count > 0;
+  switch (wire) {
+    case Wire::kLL:
+      return messages ? device::run_large_line_messages<device::LLWire, Element>(launch)
+                      : device::run_large_lines<device::LLWire, Element, device::Sum>(launch);
+    case Wire::kLL128:
+      return messages ? device::run_large_line_messages<device::LL128Wire, Element>(launch)
+                      : device::run_large_lines<device::LL128Wire, Element, device::Sum>(launch);
+    default:
+      return messages ? device::run_large_slice_messages<Element>(launch)
+                      : device::run_large_slices<Element, device::Sum>(launch);
+  }
+}
+
+template <class Element>
 void run_kernel(Wire wire, const tutti_cuda_launch& launch) {
+  if (launch.tables.links != nullptr) return run_large_kernel<Element>(wire, launch);
   const bool messages = launch.message_count > 0;
   switch (wire) {
     case Wire::kLL:
@@ -36,11 +54,11 @@ void run_kernel(Wire wire, const tutti_cuda_launch& launch) {
 }
 
 /// Connections on which all goes to outputs have none.
-void drop_slots(const tutti_cuda_program& program, tutti_cuda_launch& launch) {
+void drop_slots(const program::Program& program, std::span<tutti_cuda_link> links) {
   const program::SlotPeers peers = program::slot_peers(program);
-  for (uint32_t peer = 0; peer < launch.rank_count; ++peer) {
-    if ((peers.senders >> peer & 1) == 0) launch.links[peer].from = nullptr;
-    if ((peers.receivers >> peer & 1) == 0) launch.links[peer].to = nullptr;
+  for (uint32_t peer = 0; peer < links.size(); ++peer) {
+    if ((peers.senders >> peer & 1) == 0) links[peer].from = nullptr;
+    if ((peers.receivers >> peer & 1) == 0) links[peer].to = nullptr;
   }
 }
 
@@ -81,15 +99,31 @@ tutti_cuda_launch KernelMachine::launch(uint32_t rank) {
   launch.timeout_ns = options_.timeout_ns;
   launch.program_count = 1;
   launch.tracks = messages_[rank].data();
+  const std::vector<tutti_cuda_link> links = links_of(rank);
+  if (!wants_large(rank) && !backend::is_large(ranks, {})) {
+    backend::place_links(links, launch);
+    return launch;
+  }
+  Tables& tables = tables_.emplace_back();
+  for (uint32_t row = 0; row < backend::LinkTable::kRows; ++row) {
+    tables.links.insert(tables.links.end(), links.begin(), links.end());
+  }
+  launch.tables.links = tables.links.data();
+  return launch;
+}
+
+std::vector<tutti_cuda_link> KernelMachine::links_of(uint32_t rank) {
+  const uint32_t ranks = options_.rank_count;
+  std::vector<tutti_cuda_link> links(ranks);
   auto* const slots = reinterpret_cast<uint8_t*>(slots_.data());
   for (uint32_t peer = 0; peer < ranks; ++peer) {
-    tutti_cuda_link& link = launch.links[peer];
+    tutti_cuda_link& link = links[peer];
     link.to = slots + (uint64_t{peer} * ranks + rank) * link_bytes_;
     link.from = slots + (uint64_t{rank} * ranks + peer) * link_bytes_;
     link.at = mailboxes_.data() + (size_t{peer} * ranks + rank) * options_.lanes;
     link.of = mailboxes_.data() + (size_t{rank} * ranks + peer) * options_.lanes;
   }
-  return launch;
+  return links;
 }
 
 tutti_cuda_launch KernelMachine::launch(uint32_t rank, const ProgramCall& call, uint32_t ctas) {
@@ -97,7 +131,9 @@ tutti_cuda_launch KernelMachine::launch(uint32_t rank, const ProgramCall& call, 
   launch.tracks = programs_[rank].data();
   launch.input = call.inputs[rank].data();
   launch.output = call.outputs[rank].data();
-  if (call.registered) drop_slots(call.programs[rank], launch);
+  const program::Program& program = call.programs[rank];
+  std::vector<tutti_cuda_link> links = links_of(rank);
+  if (call.registered) drop_slots(program, links);
   backend::Call parts;
   parts.collective = call.collective;
   parts.type = options_.floats ? DataType::kFloat32 : DataType::kUint8;
@@ -106,7 +142,13 @@ tutti_cuda_launch KernelMachine::launch(uint32_t rank, const ProgramCall& call, 
   shape.ctas = ctas;
   if (options_.wire != Wire::kSimple) shape.max_threads = options_.threads;
   shape.layout = options_.layout;
-  backend::encode_collective(parts, call.programs[rank], shape, launch);
+  if (wants_large(rank) || backend::is_large(options_.rank_count, {&program, 1})) {
+    const Tables& tables = tables_.emplace_back(Tables{std::move(links), program});
+    shape.tables = {tables.links.data(), &tables.program};
+  } else {
+    backend::place_links(links, launch);
+  }
+  backend::encode_collective(parts, program, shape, launch);
   if (call.registered) {
     launch.place = static_cast<uint32_t>(options_.seed) | 1;
     for (uint32_t peer = 0; peer < options_.rank_count; ++peer) launch.outputs[peer] = call.outputs[peer].data();
@@ -142,7 +184,7 @@ std::string KernelMachine::run(std::span<const std::vector<tutti_cuda_launch>> l
           shape.cta_count = launch.cta_count;
           shape.threads = slices ? device::kPipelineThreads : options_.threads;
           shape.seed = seed = seed * 31 + 7;
-          constexpr uint32_t kStageCounts[] = {device::kLeastStages, device::kStages, device::kMostStages};
+          constexpr uint32_t kStageCounts[] = {device::kLeastStages, device::kSmallSize.stages, device::kMostStages};
           const uint32_t stages = kStageCounts[seed / 8 % std::size(kStageCounts)];
           shape.dynamic_shared_bytes = slices && options_.stages ? stages * device::kStageBytes : 0;
           ctas.emplace_back([&, shape] {

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <span>
 #include <string>
 #include <vector>
@@ -29,6 +30,8 @@ class KernelMachine {
     uint32_t epoch = 0;          ///< the first sequence number
     uint64_t seed = 0;
     bool floats = false;  ///< elements are float, not uint8
+    /// Bits 1 << rank: ranks whose launches have the large form, also if the small form would do.
+    uint64_t large_ranks = 0;
     uint64_t timeout_ns = 300'000'000'000;
   };
   explicit KernelMachine(const Options& options);
@@ -53,7 +56,14 @@ class KernelMachine {
   struct alignas(128) Line {
     std::array<uint8_t, 128> bytes;
   };
+  /// A rank's data of the large form. It stays at its address.
+  struct Tables {
+    std::vector<tutti_cuda_link> links;
+    program::Program program;
+  };
   std::string describe() const;
+  std::vector<tutti_cuda_link> links_of(uint32_t rank);
+  bool wants_large(uint32_t rank) const { return (options_.large_ranks >> rank & 1) != 0; }
 
   Options options_;
   uint64_t link_bytes_;                                  // slots of one connection
@@ -62,6 +72,7 @@ class KernelMachine {
   std::vector<std::vector<tutti_cuda_track>> programs_;  // by rank
   std::vector<std::vector<tutti_cuda_track>> messages_;  // by rank: tracks of launches of messages
   std::vector<tutti_cuda_control> controls_;
+  std::deque<Tables> tables_;
 };
 
 }  // namespace tutti::test

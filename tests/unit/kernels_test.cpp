@@ -7,6 +7,8 @@
 #include <bit>
 #include <cmath>
 #include <future>
+#include <map>
+#include <numeric>
 #include <random>
 #include <thread>
 
@@ -80,6 +82,7 @@ std::string run(const Protocol& protocol, std::span<const TestCall> tests, uint3
   KernelMachine::Options options = options_of(protocol, static_cast<uint32_t>(calls[0].programs.size()), ctas);
   options.epoch = epoch;
   options.seed = seed;
+  options.large_ranks = seed >> 32;  // some ranks run kernels of the large form: their messages are the same
   if (std::string wrong = KernelMachine(options).run(calls, ctas); !wrong.empty()) return wrong;
   for (size_t i = 0; i < tests.size(); ++i) {
     if (std::string wrong = tests[i].check(); !wrong.empty()) return fmt::format("call {}: {}", i, wrong);
@@ -127,8 +130,8 @@ class TestGroup {
     for (uint32_t from = 0; from < ranks; ++from) {
       for (uint32_t to = 0; to < ranks; ++to) {
         // With share 4: one rank exchanges messages with all ranks.
-        const bool is_there = share == 4 ? from == 0 || to == 0 : below(4) < share;
-        if (!is_there) continue;
+        const bool is_there = share == 4 ? from == 0 || to == 0 : below(4 * ranks) < share * std::min(ranks, 6u);
+        if (!is_there || (from == to && ranks > TUTTI_CUDA_SMALL_RANKS)) continue;  // a copy would be one too many
         const uint64_t bytes = 1 + below(below(2) == 0 ? 5000 : 100);
         const auto lanes = static_cast<uint32_t>(1 + below(kLanes));
         messages[from].push_back({from == to ? TUTTI_CUDA_KEEP : TUTTI_CUDA_SEND, to, bytes, lanes});
@@ -143,44 +146,57 @@ class TestGroup {
     for (uint32_t rank = 0; rank < ranks; ++rank) {
       auto& own = messages[rank];
       for (size_t i = own.size(); i > 1; --i) std::swap(own[i - 1], own[below(i)]);
-      tutti_cuda_launch& launch = launches_.emplace_back(machine.launch(rank));
-      const auto places = backend::lay_out(own, protocol.layout, most_ctas, launch);
-      EXPECT_TRUE(places.ok());
-      for (size_t i = 0; i < own.size(); ++i) {
-        const bool receives = own[i].kind == TUTTI_CUDA_RECEIVE;
-        const size_t pair = receives ? own[i].peer * ranks + rank : rank * ranks + own[i].peer;
-        tutti_cuda_message& message = launch.messages[(*places)[i]];
-        if (!receives) message.from = sent_[pair].data();
-        if (own[i].kind != TUTTI_CUDA_SEND) message.to = received_[pair].data();
+      std::map<uint32_t, std::vector<backend::Message>> parts;
+      for (const backend::Message& message : own) parts[backend::part_of(message, rank, ranks)].push_back(message);
+      launches_.emplace_back();
+      for (const auto& [part, of_launch] : parts) {
+        launches_.back().push_back(launch(of_launch, rank, ranks, protocol, most_ctas, machine));
       }
     }
   }
   static constexpr uint32_t kLanes = 5;
-  const tutti_cuda_launch& launch(uint32_t rank) const { return launches_[rank]; }
+  const std::vector<tutti_cuda_launch>& launches(uint32_t rank) const { return launches_[rank]; }
   bool is_right() const { return sent_ == received_; }
 
  private:
-  std::vector<std::vector<uint8_t>> sent_, received_;  // by sender and receiver
-  std::vector<tutti_cuda_launch> launches_;            // by rank
+  tutti_cuda_launch launch(const std::vector<backend::Message>& messages, uint32_t rank, uint32_t ranks,
+                           const Protocol& protocol, uint32_t most_ctas, KernelMachine& machine) {
+    tutti_cuda_launch launch = machine.launch(rank);
+    const auto places = backend::lay_out(messages, protocol.layout, most_ctas, launch);
+    EXPECT_TRUE(places.ok());
+    for (size_t i = 0; i < messages.size() && places.ok(); ++i) {
+      const bool receives = messages[i].kind == TUTTI_CUDA_RECEIVE;
+      const size_t pair = receives ? messages[i].peer * ranks + rank : rank * ranks + messages[i].peer;
+      tutti_cuda_message& message = launch.messages[(*places)[i]];
+      if (!receives) message.from = sent_[pair].data();
+      if (messages[i].kind != TUTTI_CUDA_SEND) message.to = received_[pair].data();
+    }
+    return launch;
+  }
+
+  std::vector<std::vector<uint8_t>> sent_, received_;     // by sender and receiver
+  std::vector<std::vector<tutti_cuda_launch>> launches_;  // by rank
 };
 
-void run_groups(const Protocol& protocol, int rounds) {
+void run_groups(const Protocol& protocol, int rounds, uint32_t least_ranks, uint32_t most_ranks) {
   const uint64_t seed = test_seed();
   SCOPED_TRACE(fmt::format("TUTTI_TEST_SEED={}", seed));
   std::mt19937_64 random(seed);
   const auto below = [&](size_t limit) { return std::uniform_int_distribution<size_t>(0, limit - 1)(random); };
   for (int round = 0; round < rounds; ++round) {
-    const auto ranks = static_cast<uint32_t>(2 + below(5));
+    const auto ranks = static_cast<uint32_t>(least_ranks + below(most_ranks + 1 - least_ranks));
     KernelMachine::Options options = options_of(protocol, ranks, TestGroup::kLanes);
+    options.large_ranks = random();
     options.epoch = any_epoch(below);
     options.seed = random();
     KernelMachine machine(options);
     std::vector<TestGroup> groups;
+    groups.reserve(3);
     for (int i = 0; i < 3; ++i) groups.emplace_back(ranks, protocol, machine, below);
     std::vector<std::vector<tutti_cuda_launch>> launches(ranks);
     for (uint32_t rank = 0; rank < ranks; ++rank) {
       for (const TestGroup& group : groups) {
-        if (group.launch(rank).message_count > 0) launches[rank].push_back(group.launch(rank));
+        launches[rank].insert(launches[rank].end(), group.launches(rank).begin(), group.launches(rank).end());
       }
     }
     ASSERT_EQ(machine.run(launches), "") << ranks << " ranks, " << protocol.name;
@@ -205,26 +221,63 @@ TEST_P(Kernels, WithMoreRanks) {
   run_random(GetParam(), {5, 8, 12}, rounds(GetParam(), 1));
 }
 
-/// Each family of plans at each number of ranks that kernels take. A CTA of slices has many threads: without
-/// TUTTI_TEST_ROUNDS, it runs three of these numbers.
-TEST_P(Kernels, OfEachFamilyUpToTheLimitOfRanks) {
+/// Runs a plan of each family at these numbers of ranks.
+void run_families(const Protocol& protocol, const std::vector<uint32_t>& rank_counts) {
   const uint64_t seed = test_seed();
   SCOPED_TRACE(fmt::format("TUTTI_TEST_SEED={}", seed));
   std::mt19937_64 random(seed);
   const auto below = [&](size_t limit) { return std::uniform_int_distribution<size_t>(0, limit - 1)(random); };
-  const bool is_few = GetParam().wire == Wire::kSimple && std::getenv("TUTTI_TEST_ROUNDS") == nullptr;
-  for (uint32_t ranks = 2; ranks <= TUTTI_CUDA_MAX_RANKS; ++ranks) {
-    if (is_few && ranks != 2 && ranks != 7 && ranks != TUTTI_CUDA_MAX_RANKS) continue;
+  for (const uint32_t ranks : rank_counts) {
     for (const char* name :
          {"ring  all_reduce", "tree direct all_reduce", "direct two-shot all_reduce", "direct one-shot all_to_all"}) {
       const std::vector<program::Plan> plans = plans_of(name, ranks);
       const bool in_place = can_run_in_place(plans[0]) && below(2) == 0;
-      const TestCall call(plans, in_place, 1 + below(300), 1, GetParam().layout);
+      const TestCall call(plans, in_place, 1 + below(300), 1, protocol.layout);
       ASSERT_TRUE(call.fits()) << name << ", " << ranks << " ranks";
-      ASSERT_EQ(run(GetParam(), {&call, 1}, 1, any_epoch(below), random()), "")
+      ASSERT_EQ(run(protocol, {&call, 1}, 1, any_epoch(below), random()), "")
           << name << ", " << ranks << " ranks, in place " << in_place;
     }
   }
+}
+
+std::vector<uint32_t> all_of(uint32_t first, uint32_t last) {
+  std::vector<uint32_t> all(last + 1 - first);
+  std::iota(all.begin(), all.end(), first);
+  return all;
+}
+
+/// Each number of ranks that the small form takes. A CTA of slices has many threads: without TUTTI_TEST_ROUNDS, it runs
+/// three of these numbers.
+TEST_P(Kernels, OfEachFamilyUpToTheLimitOfTheSmallForm) {
+  const bool is_few = GetParam().wire == Wire::kSimple && std::getenv("TUTTI_TEST_ROUNDS") == nullptr;
+  run_families(GetParam(),
+               is_few ? std::vector<uint32_t>{2, 7, TUTTI_CUDA_SMALL_RANKS} : all_of(2, TUTTI_CUDA_SMALL_RANKS));
+}
+
+/// Slots of all pairs of ranks must fit the memory.
+Protocol with_less_memory(Protocol protocol) {
+  constexpr uint64_t kMostBytes = 4096;
+  if (protocol.layout.slot_stride * protocol.layout.slot_count <= 8 * kMostBytes) return protocol;
+  if (protocol.wire == Wire::kSimple) {
+    protocol.layout.slot_bytes = protocol.layout.slot_stride = kMostBytes;
+  } else {
+    const uint64_t lines = protocol.layout.slot_stride / kMostBytes;
+    protocol.layout.slot_stride /= lines;
+    protocol.layout.slot_bytes /= lines;
+  }
+  return protocol;
+}
+
+/// One or two numbers of ranks, or with TUTTI_TEST_ROUNDS many numbers up to the limit of kernels.
+TEST_P(Kernels, OfEachFamilyBeyondTheSmallForm) {
+  std::vector<uint32_t> ranks = {TUTTI_CUDA_SMALL_RANKS + 1, 33};
+  if (GetParam().wire == Wire::kSimple) std::erase(ranks, GetParam().layout.slot_bytes > 128 ? 17 : 33);
+  if (std::getenv("TUTTI_TEST_ROUNDS") != nullptr) {
+    ranks = all_of(TUTTI_CUDA_SMALL_RANKS + 1, 33);
+    ranks.push_back(48);
+    ranks.push_back(TUTTI_CUDA_MAX_RANKS);
+  }
+  run_families(with_less_memory(GetParam()), ranks);
 }
 
 /// All-reduces over two pairs of ranks. Ranks 0 and 2 fold the data of their pair. Rank 0 writes it to its output and
@@ -354,7 +407,13 @@ TEST(KernelsOfLargeSlots, MoveManyTiles) {
 }
 
 TEST_P(Kernels, SendAndReceive) {
-  run_groups(GetParam(), rounds(GetParam(), 3));
+  run_groups(GetParam(), rounds(GetParam(), 3), 2, 6);
+}
+
+/// A group of a rank that exchanges messages with all ranks has several launches.
+TEST_P(Kernels, SendAndReceiveBetweenManyRanks) {
+  const bool is_long = std::getenv("TUTTI_TEST_ROUNDS") != nullptr;
+  run_groups(with_less_memory(GetParam()), is_long ? 3 : 1, TUTTI_CUDA_SMALL_RANKS + 1, is_long ? 40 : 20);
 }
 
 /// A reduction of floats in one step, whose order shows in the bits.

@@ -6,6 +6,7 @@
 
 #include <cstring>
 
+#include "backend/cuda/link_table.h"
 #include "unit/plan_support.h"
 #include "unit/program_calls.h"
 #include "unit/required.h"
@@ -40,7 +41,7 @@ LaunchShape shape_of(uint32_t ctas, uint32_t max_threads = 1024) {
   return shape;
 }
 
-tutti_cuda_launch encode(const Call& call, const tutti_cuda_program& program, const LaunchShape& shape) {
+tutti_cuda_launch encode(const Call& call, const program::Program& program, const LaunchShape& shape) {
   static uint8_t slots[2][kRanks];
   tutti_cuda_launch launch{};
   launch.rank = 1;
@@ -53,6 +54,11 @@ tutti_cuda_launch encode(const Call& call, const tutti_cuda_program& program, co
   return launch;
 }
 
+const tutti_cuda_program& small_of(const program::Program& program) {
+  static tutti_cuda_program small;
+  return small = backend::small_programs({&program, 1}).front();
+}
+
 TEST(LaunchBuilder, EncodesTheCallAndItsProgram) {
   const program::Programs programs = lowered("direct two-shot all_reduce");
   const tutti_cuda_launch launch = encode(call_of(Collective::kAllReduce, 9000), programs[0][1], shape_of(4));
@@ -62,15 +68,15 @@ TEST(LaunchBuilder, EncodesTheCallAndItsProgram) {
   EXPECT_EQ(launch.cta_count, 4u);
   EXPECT_EQ(launch.program_count, 1u);
   EXPECT_EQ(launch.programs, nullptr);
-  EXPECT_EQ(std::memcmp(&launch.program, &programs[0][1], sizeof launch.program), 0);
+  EXPECT_EQ(std::memcmp(&launch.program, &small_of(programs[0][1]), sizeof launch.program), 0);
   const tutti_cuda_cut cut = program::cut(36000, 4, programs[0][1], kLayout);
   EXPECT_EQ(std::memcmp(&launch.cut, &cut, sizeof cut), 0);
   EXPECT_EQ(launch.one_hop.send_count + launch.one_hop.recv_count, 0) << "two-shot has two hops";
 }
 
 TEST(LaunchBuilder, EncodesOperationsOfReductionsOnly) {
-  const tutti_cuda_program reduces = lowered("direct one-shot all_reduce")[0][1];
-  const tutti_cuda_program copies = lowered("direct one-shot all_gather")[0][1];
+  const program::Program reduces = lowered("direct one-shot all_reduce")[0][1];
+  const program::Program copies = lowered("direct one-shot all_gather")[0][1];
   const auto with = [&](ReduceOp op) { return encode(call_of(Collective::kAllReduce, 8, op), reduces, shape_of(1)); };
   EXPECT_EQ(with(ReduceOp::kMax).reduce_op, TUTTI_MAX);
   EXPECT_EQ(with(ReduceOp::kMax).divisor, 0u);
@@ -88,7 +94,7 @@ TEST(LaunchBuilder, EncodesOperationsOfReductionsOnly) {
 }
 
 TEST(LaunchBuilder, TakesThreadsForTheBytesOfAllMessagesOfAStep) {
-  const tutti_cuda_program gathers = lowered("direct one-shot all_gather")[0][1];
+  const program::Program gathers = lowered("direct one-shot all_gather")[0][1];
   const auto threads = [&](size_t floats, uint32_t most) {
     return encode(call_of(Collective::kAllGather, floats, ReduceOp::kSum), gathers, shape_of(1, most)).thread_count;
   };
@@ -100,7 +106,7 @@ TEST(LaunchBuilder, TakesThreadsForTheBytesOfAllMessagesOfAStep) {
 }
 
 TEST(LaunchBuilder, PutsOneHopOnConnectedSlots) {
-  const tutti_cuda_program program = lowered("direct one-shot all_gather")[0][1];
+  const program::Program program = lowered("direct one-shot all_gather")[0][1];
   const tutti_cuda_launch launch = encode(call_of(Collective::kAllGather, 4), program, shape_of(1));
   ASSERT_EQ(launch.one_hop.send_count, 2);
   for (uint32_t i = 0; i < 2; ++i) {
@@ -116,28 +122,106 @@ TEST(LaunchBuilder, KeepsOneProgramOfEqualChannels) {
   auto two = one;
   std::swap(two[1].steps.front(), two[1].steps.back());
   const auto different = required(backend::lower_channels({one, two}, false, false, kLayout));
-  const std::vector<tutti_cuda_program> own = backend::programs_of_rank(different, 1);
+  const std::vector<program::Program> own = backend::programs_of_rank(different, 1);
   ASSERT_EQ(own.size(), 2u);
   EXPECT_EQ(std::memcmp(&own[1], &different[1][1], sizeof own[1]), 0);
   EXPECT_EQ(backend::programs_of_rank(different, 0).size(), 1u) << "rank 0 has equal programs";
   LaunchShape shape = shape_of(2);
   shape.program_count = 2;
-  shape.programs = own.data();
-  EXPECT_EQ(encode(call_of(Collective::kAllGather, 4), own[0], shape).programs, own.data());
+  const std::vector<tutti_cuda_program> small = backend::small_programs(own);
+  shape.programs = small.data();
+  EXPECT_EQ(encode(call_of(Collective::kAllGather, 4), own[0], shape).programs, small.data());
   shape.program_count = 1;
   EXPECT_EQ(encode(call_of(Collective::kAllGather, 4), own[0], shape).programs, nullptr);
 }
 
+/// A program with so many steps and peers, all different.
+program::Program large_program(uint32_t steps, uint32_t peers) {
+  program::Program program{};
+  program.step_count = static_cast<uint8_t>(steps);
+  program.peer_count = static_cast<uint8_t>(peers);
+  program.chunks = 2;
+  program.messages = 3;
+  program.stages = 4;
+  program.lag = 1;
+  for (uint32_t i = 0; i < steps; ++i) program.steps[i].source_chunk = static_cast<uint8_t>(i + 1);
+  for (uint32_t i = 0; i < peers; ++i) program.peers[i].message = static_cast<uint8_t>(i + 1);
+  return program;
+}
+
+TEST(LaunchBuilder, TakesTheSmallFormUpToItsLimits) {
+  const program::Program largest = large_program(TUTTI_CUDA_SMALL_STEPS, TUTTI_CUDA_SMALL_PEERS);
+  EXPECT_FALSE(backend::is_large(TUTTI_CUDA_SMALL_RANKS, {&largest, 1}));
+  EXPECT_TRUE(backend::is_large(TUTTI_CUDA_SMALL_RANKS + 1, {&largest, 1}));
+  EXPECT_TRUE(backend::is_large(TUTTI_CUDA_SMALL_RANKS + 1, {}));
+  for (const auto& program :
+       {large_program(TUTTI_CUDA_SMALL_STEPS + 1, 1), large_program(1, TUTTI_CUDA_SMALL_PEERS + 1)}) {
+    const std::vector<program::Program> both = {largest, program};
+    EXPECT_TRUE(backend::is_large(2, both)) << "the program of one channel suffices";
+  }
+  const tutti_cuda_program small = small_of(largest);
+  EXPECT_EQ(small.step_count, TUTTI_CUDA_SMALL_STEPS);
+  EXPECT_EQ(small.peer_count, TUTTI_CUDA_SMALL_PEERS);
+  EXPECT_EQ(small.chunks, 2);
+  EXPECT_EQ(small.messages, 3);
+  EXPECT_EQ(small.stages, 4);
+  EXPECT_EQ(small.lag, 1);
+  EXPECT_EQ(std::memcmp(small.steps, largest.steps, sizeof small.steps), 0);
+  EXPECT_EQ(std::memcmp(small.peers, largest.peers, sizeof small.peers), 0);
+}
+
+TEST(LaunchBuilder, PointsToTablesInTheLargeForm) {
+  const std::vector<program::Program> programs = {lowered("direct one-shot all_gather")[0][1]};
+  const std::vector<tutti_cuda_link> links(kRanks);
+  LaunchShape shape = shape_of(1);
+  shape.tables = {links.data(), programs.data()};
+  const tutti_cuda_launch launch = encode(call_of(Collective::kAllGather, 4), programs[0], shape);
+  EXPECT_EQ(launch.tables.links, links.data());
+  EXPECT_EQ(launch.tables.programs, programs.data());
+  EXPECT_EQ(launch.one_hop.send_count, 0) << "kernels of the large form run programs only";
+  EXPECT_EQ(launch.program.step_count, 0);
+  const tutti_cuda_launch small = encode(call_of(Collective::kAllGather, 4), programs[0], shape_of(1));
+  EXPECT_EQ(small.tables.links, nullptr);
+  EXPECT_EQ(std::memcmp(&launch.cut, &small.cut, sizeof launch.cut), 0);
+}
+
+TEST(LinkTable, KeepsTheSlotsOfEachSizeOfConnections) {
+  EXPECT_EQ(backend::LinkTable::row_of(1), 0u);
+  EXPECT_EQ(backend::LinkTable::row_of(2), 1u);
+  EXPECT_EQ(backend::LinkTable::row_of(3), 2u);
+  EXPECT_EQ(backend::LinkTable::row_of(TUTTI_CUDA_MAX_CTAS), backend::LinkTable::kRows - 1);
+  backend::LinkTable table(2);
+  static uint8_t slots[3];
+  std::vector<tutti_cuda_link> links(2);
+  links[1].to = &slots[0];
+  EXPECT_TRUE(table.merge(2, links));
+  EXPECT_FALSE(table.merge(2, links)) << "known already";
+  links[1].to = nullptr;
+  links[1].from = &slots[1];
+  links[0].to = &slots[2];
+  EXPECT_TRUE(table.merge(2, links));
+  EXPECT_EQ(table.row(2)[1].to, &slots[0]) << "stays";
+  EXPECT_EQ(table.row(2)[1].from, &slots[1]);
+  EXPECT_EQ(table.row(2)[0].to, &slots[2]);
+  EXPECT_EQ(table.row(1)[1].to, nullptr) << "a row of its own";
+  EXPECT_EQ(table.row(2).data(), table.all().data() + 2 * 2);
+}
+
 TEST(LaunchBuilder, NeedsSlotsOfThePeersOfAllChannels) {
-  const std::vector<tutti_cuda_program> both = {lowered("direct one-shot all_gather")[0][0],
-                                                lowered("ring  all_gather")[0][0]};
+  const std::vector<program::Program> both = {lowered("direct one-shot all_gather")[0][0],
+                                              lowered("ring  all_gather")[0][0]};
   const program::SlotPeers ring = backend::slot_peers(std::span(both).last(1));
   EXPECT_EQ(ring.senders, 0b100u);
   EXPECT_EQ(ring.receivers, 0b010u);
   EXPECT_EQ(backend::slot_peers(both).senders, 0b110u);
   EXPECT_EQ(backend::slot_peers(both).receivers, 0b110u);
-  const std::vector<tutti_cuda_program> stored = {lowered("direct one-shot all_gather", true)[0][0]};
+  const std::vector<program::Program> stored = {lowered("direct one-shot all_gather", true)[0][0]};
   EXPECT_EQ(backend::slot_peers(stored).receivers, 0u) << "registered outputs take all data";
+  const auto many =
+      required(backend::lower_channels({plans_of("ring  all_gather", TUTTI_CUDA_MAX_RANKS)}, false, false, kLayout));
+  const program::SlotPeers neighbours = program::slot_peers(many[0][TUTTI_CUDA_MAX_RANKS - 2]);
+  EXPECT_EQ(neighbours.senders, uint64_t{1} << (TUTTI_CUDA_MAX_RANKS - 3));
+  EXPECT_EQ(neighbours.receivers, uint64_t{1} << (TUTTI_CUDA_MAX_RANKS - 1));
 }
 
 TEST(LaunchBuilder, EncodesCopies) {

@@ -155,13 +155,13 @@ TEST(LoweredPrograms, ChannelsAreCutAlike) {
         if (!programs.ok()) continue;
         const auto in_place = backend::lower_channels(channels, true, false, layout);
         ASSERT_TRUE(in_place.ok());
-        const auto common = [](const tutti_cuda_program& of) {
+        const auto common = [](const program::Program& of) {
           return std::tuple(of.chunks, of.messages, of.stages, of.lag);
         };
         const auto one = common(programs->front().front());
         for (const program::Programs& all : {*programs, *in_place}) {
           for (const auto& channel : all) {
-            for (const tutti_cuda_program& program : channel) {
+            for (const program::Program& program : channel) {
               EXPECT_EQ(common(program), one) << name << ", " << ranks << " ranks";
             }
           }
@@ -274,20 +274,20 @@ std::string refusal(const Plan& plan) {
 }
 
 TEST(Lower, RefusesWhatIsTooLarge) {
-  EXPECT_EQ(refusal(write_plan(TUTTI_REDUCE, 17, 0, 1, [](PlanBuilder&) {})),
-            "needs 17 ranks; this back end runs up to 16");
+  EXPECT_EQ(refusal(write_plan(TUTTI_REDUCE, 65, 0, 1, [](PlanBuilder&) {})),
+            "needs 65 ranks; this back end runs up to 64");
   EXPECT_EQ(refusal(write_plan(TUTTI_REDUCE, 2, 0, 256, [](PlanBuilder&) {})),
             "needs 256 chunks; this back end runs up to 255");
   const auto steps = [](PlanBuilder& plan) {
-    for (int i = 0; i < 65; ++i) plan.step().own(Buffer::kInput, 0).to_output(0);
+    for (int i = 0; i < 256; ++i) plan.step().own(Buffer::kInput, 0).to_output(0);
   };
-  EXPECT_EQ(refusal(write_plan(TUTTI_ALL_REDUCE, 2, 0, 1, steps)), "needs 65 steps; this back end runs up to 64");
+  EXPECT_EQ(refusal(write_plan(TUTTI_ALL_REDUCE, 2, 0, 1, steps)), "needs 256 steps; this back end runs up to 255");
   // Peers that a plan stores once count as often as they are named.
   const auto peers = [](PlanBuilder& plan) {
-    for (int i = 0; i < 43; ++i) plan.step().own(Buffer::kInput, 0).recv(1).send(2).send(3);
+    for (int i = 0; i < 64; ++i) plan.step().own(Buffer::kInput, 0).recv(1).recv(2).send(2).send(3);
   };
   EXPECT_EQ(refusal(write_plan(TUTTI_ALL_REDUCE, 4, 0, 1, peers)),
-            "needs 129 sends and receives; this back end runs up to 128");
+            "needs 256 sends and receives; this back end runs up to 255");
 }
 
 TEST(Lower, RefusesToCopyInputBesideAnExchangeOfAReduction) {
@@ -304,21 +304,22 @@ TEST(Lower, RefusesToCopyInputBesideAnExchangeOfAReduction) {
 }
 
 TEST(Lower, TakesTheLargest) {
-  const Plan plan = write_plan(TUTTI_ALL_GATHER, 16, 15, 255, [](PlanBuilder& to_build) {
-    for (uint32_t i = 0; i < 64; ++i) to_build.step().recv(0).to_output(15 * 255 + 254).send(1);
+  const Plan plan = write_plan(TUTTI_ALL_GATHER, 64, 63, 255, [](PlanBuilder& to_build) {
+    for (uint32_t i = 0; i < 127; ++i) to_build.step().recv(0).to_output(63 * 255 + 254).send(1);
+    for (uint32_t i = 127; i < 255; ++i) to_build.step().own(Buffer::kInput, 0).to_output(0);
   });
   const auto program = program::lower(plan, false);
   ASSERT_TRUE(program.ok()) << program.status().to_string();
-  EXPECT_EQ(program->step_count, 64);
-  EXPECT_EQ(program->peer_count, 128);
-  EXPECT_EQ(program->messages, 64);
-  EXPECT_EQ(program->steps[63].destination_block, 15);
-  EXPECT_EQ(program->steps[63].destination_chunk, 254);
-  EXPECT_EQ(program->steps[63].send_begin, 127);
+  EXPECT_EQ(program->step_count, 255);
+  EXPECT_EQ(program->peer_count, 254);
+  EXPECT_EQ(program->messages, 127);
+  EXPECT_EQ(program->steps[126].destination_block, 63);
+  EXPECT_EQ(program->steps[126].destination_chunk, 254);
+  EXPECT_EQ(program->steps[126].send_begin, 253);
 }
 
-tutti_cuda_program program_of(uint32_t chunks, uint32_t messages) {
-  tutti_cuda_program program{};
+program::Program program_of(uint32_t chunks, uint32_t messages) {
+  program::Program program{};
   program.chunks = static_cast<uint8_t>(chunks);
   program.messages = static_cast<uint8_t>(messages);
   program.stages = 1;
@@ -326,7 +327,7 @@ tutti_cuda_program program_of(uint32_t chunks, uint32_t messages) {
 }
 
 /// As kernels go through a block: the range that each loop, chunk and slice of each CTA covers.
-void check_cut(uint64_t bytes, uint32_t ctas, const tutti_cuda_program& program, const tutti_slot_layout& layout) {
+void check_cut(uint64_t bytes, uint32_t ctas, const program::Program& program, const tutti_slot_layout& layout) {
   const tutti_cuda_cut cut = program::cut(bytes, ctas, program, layout);
   const uint32_t chunks = program.chunks;
   EXPECT_EQ((cut.part | cut.chunk | cut.last_chunk | cut.slice) % 16, 0u);
@@ -382,7 +383,7 @@ TEST(Cut, IsEven) {
 }
 
 TEST(Cut, LoopsThatOverlapAreManyButNotSmall) {
-  tutti_cuda_program program = program_of(2, 2);
+  program::Program program = program_of(2, 2);
   program.stages = 3;
   program.lag = 1;
   const tutti_slot_layout layout = layout_of(16, 64 * 1024, 8, 1);
@@ -413,7 +414,7 @@ TEST(Align, LetsLoopsOverlapWhereSlotsSuffice) {
   }
   const auto programs = backend::lower_channels({plans}, false, false, layout_of(8, 1024, 2, 1));
   ASSERT_TRUE(programs.ok());
-  const tutti_cuda_program& program = programs->front().front();
+  const program::Program& program = programs->front().front();
   EXPECT_EQ(program.stages, 3);
   EXPECT_EQ(program.lag, 1);
   EXPECT_EQ(program.steps[0].stage, 0);

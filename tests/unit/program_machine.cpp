@@ -148,7 +148,7 @@ void ProgramMachine::end_call(uint32_t rank) {
 /// might wait for ever.
 void ProgramMachine::end_wave(uint32_t rank) {
   Runner& runner = runners_[rank];
-  const tutti_cuda_program& program = program_of(rank);
+  const program::Program& program = program_of(rank);
   const uint32_t messages = wave_numbers(rank);
   const uint32_t begin = runner.track.epoch + runner.wave * messages;
   const uint32_t wave = runner.wave++;
@@ -169,7 +169,7 @@ void ProgramMachine::end_wave(uint32_t rank) {
 
 /// Whether any peer sends fewer messages in a loop than the busiest connection carries.
 bool ProgramMachine::has_gaps(uint32_t rank) const {
-  const tutti_cuda_program& program = program_of(rank);
+  const program::Program& program = program_of(rank);
   std::vector<uint32_t> received(options_.rank_count);
   for (const tutti_cuda_step& step : std::span(program.steps, program.step_count)) {
     for (const auto& from : std::span(program.peers + step.recv_begin, step.recv_count)) ++received[from.rank];

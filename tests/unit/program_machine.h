@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "program/program.h"
 #include "tutti/plugin/cuda.h"
 #include "tutti/plugin/protocol.h"
 #include "tutti/types.h"
@@ -23,7 +24,7 @@ namespace tutti::test {
 /// One collective call on all ranks.
 struct ProgramCall {
   Collective collective = Collective::kAllReduce;
-  std::vector<tutti_cuda_program> programs;  ///< by rank
+  std::vector<program::Program> programs;  ///< by rank
   tutti_cuda_cut cut;
   uint64_t block_bytes;
   std::vector<std::span<uint8_t>> inputs;  ///< by rank: all blocks
@@ -93,7 +94,7 @@ class ProgramMachine {
   uint32_t waves_of(uint32_t rank) const { return call_of(rank).cut.loops + program_of(rank).stages - 1u; }
   uint32_t wave_numbers(uint32_t rank) const { return program_of(rank).messages * call_of(rank).cut.slices; }
   bool goes_by_slices(uint32_t rank) const { return options_.slices && program_of(rank).stages > 1; }
-  const tutti_cuda_program& program_of(uint32_t rank) const { return call_of(rank).programs[rank]; }
+  const program::Program& program_of(uint32_t rank) const { return call_of(rank).programs[rank]; }
   uint64_t length(uint32_t rank, uint32_t chunk) const;
   std::span<uint8_t> place(uint32_t rank, uint32_t buffer, uint32_t block, uint32_t chunk, uint64_t bytes) {
     return place(rank, buffer == TUTTI_BUFFER_INPUT ? call_of(rank).inputs[rank] : call_of(rank).outputs[rank], block,

@@ -39,6 +39,7 @@ tuner::Protocol protocol(const char* name, uint32_t needs_registered, double lat
   protocol.properties.links = 1u << TUTTI_LINK_P2P;
   protocol.properties.max_fan = 64;
   protocol.properties.needs_registered = needs_registered;
+  protocol.properties.large_launches = needs_registered == 0 ? 1 : 0;
   protocol.properties.latency_us[TUTTI_LINK_P2P] = latency_us;
   protocol.properties.efficiency[TUTTI_LINK_P2P] = efficiency;
   protocol.properties.channel_gbs[TUTTI_LINK_P2P] = needs_registered != 0 ? 1000 : 10;
@@ -376,7 +377,7 @@ TEST_F(SelectorTest, leaves_out_plans_that_are_copies_only_out_of_place) {
   selector_.reset();  // its instances go before the algorithm
 }
 
-constexpr uint32_t kMostOnGpus = 16;
+constexpr uint32_t kMostOnGpus = 64;
 const Question kAllReduce = {Collective::kAllReduce, DataType::kFloat32, ReduceOp::kSum, kLarge, false};
 
 TEST_F(SelectorTest, leaves_out_what_kernels_do_not_run) {
@@ -388,7 +389,7 @@ TEST_F(SelectorTest, leaves_out_what_kernels_do_not_run) {
   on_gpus.back_end = &backend::gpu_back_end();
   selector_ = std::make_unique<Selector>(config_, std::move(on_gpus));
   EXPECT_THAT(verdict(kAllReduce, "tree/pipelined × simple"),
-              HasSubstr("excluded: needs 120 steps; this back end runs up to 64"));
+              HasSubstr("excluded: needs 256 sends and receives; this back end runs up to 255"));
   const auto decision = selector_->choose(kAllReduce);
   ASSERT_TRUE(decision.ok()) << decision.status().to_string();
   EXPECT_EQ(selector_->choices().algorithms[0].variants[decision->variant].name, "direct");
@@ -404,14 +405,38 @@ TEST_F(SelectorTest, fails_with_the_limit_where_nothing_else_is_allowed) {
   selector_ = std::make_unique<Selector>(config_, std::move(on_gpus));
   const auto decision = selector_->choose(kAllReduce);
   EXPECT_EQ(decision.status().code(), Code::kUnsupported);
-  EXPECT_THAT(decision.status().text(), HasSubstr("needs 120 steps; this back end runs up to 64"));
+  EXPECT_THAT(decision.status().text(), HasSubstr("needs 256 sends and receives; this back end runs up to 255"));
+}
+
+TEST_F(SelectorTest, leaves_protocols_of_the_small_form_what_it_holds) {
+  const Algorithm tree("tree");
+  const auto on_gpus = [&](uint32_t ranks) {
+    tuner::Choices choices = this->choices(ranks, {plugin(tree)});
+    choices.back_end = &backend::gpu_back_end();
+    choices.protocols.push_back(protocol("small", 0, 1, 1));
+    choices.protocols.back().properties.large_launches = 0;
+    selector_ = std::make_unique<Selector>(config_, std::move(choices));
+  };
+  on_gpus(TUTTI_CUDA_SMALL_RANKS);
+  EXPECT_THAT(verdict(kAllReduce, "tree/pipelined × small"),
+              HasSubstr("excluded: needs 120 steps; this protocol runs up to 64"));
+  EXPECT_THAT(verdict(kAllReduce, "tree/pipelined × simple"), HasSubstr("predicted"));
+  EXPECT_THAT(verdict(kAllReduce, "tree/direct × small"), HasSubstr("predicted"));
+  on_gpus(TUTTI_CUDA_SMALL_RANKS + 1);
+  for (const char* candidate : {"tree/direct × small", "tree/direct × copy"}) {
+    EXPECT_THAT(verdict(kAllReduce, candidate), HasSubstr("excluded: needs 17 ranks; this protocol runs up to 16"));
+  }
+  EXPECT_THAT(verdict(kAllReduce, "tree/direct × simple"), HasSubstr("chosen"));
+  const Question message = {Collective::kSendRecv, DataType::kFloat32, ReduceOp::kSum, kLarge, false};
+  EXPECT_THAT(verdict(message, "p2p × small"), HasSubstr("excluded: needs 17 ranks; this protocol runs up to 16"));
+  EXPECT_THAT(verdict(message, "p2p × simple"), HasSubstr("chosen"));
 }
 
 TEST(GpuBackEnd, takes_as_many_ranks_as_kernels_know) {
   EXPECT_TRUE(backend::gpu_back_end().takes(TUTTI_CUDA_MAX_RANKS).ok());
   const Status refused = backend::gpu_back_end().takes(TUTTI_CUDA_MAX_RANKS + 1);
   EXPECT_EQ(refused.code(), Code::kUnsupported);
-  EXPECT_THAT(refused.text(), HasSubstr("takes up to 16 ranks, not 17"));
+  EXPECT_THAT(refused.text(), HasSubstr("takes up to 64 ranks, not 65"));
 }
 
 /// Refuses one rank's plans of one channel under one root, and notes which plans it saw.
@@ -424,6 +449,8 @@ class OneRefusal : public tuner::BackEnd {
     if (plan.rank != rank_ || plan.channel != channel_ || plan.root != root_) return {};
     return {Code::kUnsupported, "does not like it"};
   }
+  Status takes_small(uint32_t /*rank_count*/) const override { return {}; }
+  Status runs_small(const program::Plan& /*plan*/) const override { return {}; }
   mutable uint32_t questions = 0;
 
  private:

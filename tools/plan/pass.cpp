@@ -12,6 +12,7 @@
 #include "program/passes/direct_store.h"
 #include "program/passes/fuse_one_hop.h"
 #include "program/passes/zero_copy.h"
+#include "program/program.h"
 #include "program/repeat.h"
 
 namespace tutti::tools {
@@ -54,7 +55,7 @@ std::string place(uint8_t buffer, uint32_t block, uint32_t chunk) {
   return fmt::format("{} {}.{}", name, block, chunk);
 }
 
-std::string peers_text(const tutti_cuda_program& program, uint8_t begin, uint8_t count, bool chunked) {
+std::string peers_text(const program::Program& program, uint8_t begin, uint8_t count, bool chunked) {
   std::string text;
   for (const tutti_cuda_peer& peer : std::span(program.peers + begin, count)) {
     text += fmt::format(" rank {} message {}", peer.rank, peer.message);
@@ -67,7 +68,7 @@ std::string peers_text(const tutti_cuda_program& program, uint8_t begin, uint8_t
 }
 
 /// One line per step of a program for kernels.
-std::string text_of(const tutti_cuda_program& program) {
+std::string text_of(const program::Program& program) {
   std::string text = fmt::format("{} steps, {} chunk(s) per block, {} message(s) per loop on a connection\n",
                                  program.step_count, program.chunks, program.messages);
   for (uint32_t i = 0; i < program.step_count; ++i) {
@@ -117,14 +118,14 @@ Result<std::string> zero_copy(const Input& input) {
 }
 
 Result<std::string> lower(const Input& input) {
-  TUTTI_ASSIGN(const tutti_cuda_program lowered, program::lower(input.own, input.in_place));
+  TUTTI_ASSIGN(const program::Program lowered, program::lower(input.own, input.in_place));
   return before_and_after(program::to_text(input.own), text_of(lowered));
 }
 
 Result<std::string> direct_store(const Input& input) {
-  TUTTI_ASSIGN(const tutti_cuda_program lowered, program::lower(input.own, input.in_place));
+  TUTTI_ASSIGN(const program::Program lowered, program::lower(input.own, input.in_place));
   TUTTI_ASSIGN(const std::vector<Plan> plans, all_plans(input));
-  std::vector<tutti_cuda_program> programs;
+  std::vector<program::Program> programs;
   for (const Plan& plan : plans) {
     TUTTI_ASSIGN(programs.emplace_back(), program::lower(plan, input.in_place));
   }
@@ -134,7 +135,7 @@ Result<std::string> direct_store(const Input& input) {
 }
 
 Result<std::string> fuse_one_hop(const Input& input) {
-  TUTTI_ASSIGN(const tutti_cuda_program lowered, program::lower(input.own, input.in_place));
+  TUTTI_ASSIGN(const program::Program lowered, program::lower(input.own, input.in_place));
   const auto hop = program::one_hop(lowered);
   if (!hop) return Status(Code::kUnsupported, "the program is not of one hop: it runs step by step");
   std::string after =

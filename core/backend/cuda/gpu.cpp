@@ -317,21 +317,21 @@ class CudaGpu : public Gpu {
     TUTTI_ASSIGN(const std::vector<Seat> seats, bootstrap::exchange(bootstrap_, own, deadline));
     shares_context_ = std::count(seats.begin(), seats.end(), own) > 1;
     for (const Seat& seat : seats) addresses_.emplace_back(seat.pci.data());
-    uint32_t reached = 0;  // bits by rank
+    uint64_t reached = 0;  // bits by rank
     for (uint32_t rank = 0; rank < seats.size(); ++rank) {
       if (!local(rank)) continue;
       std::string why_not = "transport is set to 'shm'";
       if (!options_.staged) {
         TUTTI_ASSIGN(why_not, cuda::why_unreachable(device_, seats[rank].pci));
       }
-      if (why_not.empty() || rank == options_.rank) reached |= 1u << rank;
+      if (why_not.empty() || rank == options_.rank) reached |= uint64_t{1} << rank;
       if (!why_not.empty() && rank != options_.rank) {
         log::info("rank {} is reached through memory of the host, and without LL128: {}", rank, why_not);
       }
     }
     struct Reach {
-      uint32_t reached;
-      uint32_t node;  // the first rank of the host
+      uint64_t reached;
+      uint64_t node;  // the first rank of the host
     };
     TUTTI_ASSIGN(const std::vector<Reach> reach,
                  bootstrap::exchange(bootstrap_, Reach{reached, options_.local_ranks.front()}, deadline));

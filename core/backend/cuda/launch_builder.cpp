@@ -14,7 +14,7 @@ constexpr uint32_t kMinThreads = 64;
 constexpr uint64_t kThreadBytes = 8;  // bytes that a thread moves at a time, at least
 
 /// Enough for each message of the busiest step, as far as they go: a power of two.
-uint32_t threads_for(const tutti_cuda_program& program, uint64_t chunk_bytes, uint32_t max_threads) {
+uint32_t threads_for(const program::Program& program, uint64_t chunk_bytes, uint32_t max_threads) {
   uint32_t messages = 1;
   for (uint32_t s = 0; s < program.step_count; ++s) {
     const tutti_cuda_step& step = program.steps[s];
@@ -41,11 +41,11 @@ Result<program::Programs> lower_channels(const ChannelPlans& plans, bool in_plac
   return programs;
 }
 
-std::vector<tutti_cuda_program> programs_of_rank(const program::Programs& programs, uint32_t rank) {
-  std::vector<tutti_cuda_program> own;
+std::vector<program::Program> programs_of_rank(const program::Programs& programs, uint32_t rank) {
+  std::vector<program::Program> own;
   own.reserve(programs.size());
   for (const auto& channel : programs) own.push_back(channel[rank]);
-  const bool same = std::all_of(own.begin(), own.end(), [&](const tutti_cuda_program& other) {
+  const bool same = std::all_of(own.begin(), own.end(), [&](const program::Program& other) {
     return std::memcmp(&own.front(), &other, sizeof other) == 0;
   });
   // Kernels whose messages are short run one order of ranks on all CTAs; see tutti_cuda_launch.programs.
@@ -53,9 +53,9 @@ std::vector<tutti_cuda_program> programs_of_rank(const program::Programs& progra
   return own;
 }
 
-program::SlotPeers slot_peers(std::span<const tutti_cuda_program> programs) {
+program::SlotPeers slot_peers(std::span<const program::Program> programs) {
   program::SlotPeers peers;
-  for (const tutti_cuda_program& program : programs) {
+  for (const program::Program& program : programs) {
     const program::SlotPeers own = program::slot_peers(program);
     peers.senders |= own.senders;
     peers.receivers |= own.receivers;
@@ -63,7 +63,37 @@ program::SlotPeers slot_peers(std::span<const tutti_cuda_program> programs) {
   return peers;
 }
 
-void encode_collective(const Call& call, const tutti_cuda_program& program, const LaunchShape& shape,
+bool is_large(uint32_t rank_count, std::span<const program::Program> programs) {
+  return rank_count > TUTTI_CUDA_SMALL_RANKS ||
+         std::any_of(programs.begin(), programs.end(), [](const program::Program& program) {
+           return program.step_count > TUTTI_CUDA_SMALL_STEPS || program.peer_count > TUTTI_CUDA_SMALL_PEERS;
+         });
+}
+
+std::vector<tutti_cuda_program> small_programs(std::span<const program::Program> programs) {
+  std::vector<tutti_cuda_program> all;
+  for (const program::Program& program : programs) {
+    tutti_cuda_program& small = all.emplace_back();
+    small = {program.step_count,
+             program.chunks,
+             program.messages,
+             program.peer_count,
+             program.stages,
+             program.lag,
+             {},
+             {},
+             {}};
+    std::copy_n(program.steps, program.step_count, small.steps);
+    std::copy_n(program.peers, program.peer_count, small.peers);
+  }
+  return all;
+}
+
+void place_links(std::span<const tutti_cuda_link> links, tutti_cuda_launch& launch) {
+  std::copy(links.begin(), links.end(), launch.links);
+}
+
+void encode_collective(const Call& call, const program::Program& program, const LaunchShape& shape,
                        tutti_cuda_launch& launch) {
   const bool reduces = program::reduces(call.collective);
   launch.data_type = static_cast<uint32_t>(call.type);
@@ -75,9 +105,11 @@ void encode_collective(const Call& call, const tutti_cuda_program& program, cons
   launch.cut = program::cut(launch.block_bytes, shape.ctas, program, shape.layout);
   launch.thread_count = threads_for(program, launch.cut.chunk, shape.max_threads);
   launch.program_count = shape.program_count;
-  launch.program = program;
+  launch.tables = shape.tables;
+  if (shape.tables.links != nullptr) return;
+  launch.program = small_programs({&program, 1}).front();
   launch.programs = shape.program_count > 1 ? shape.programs : nullptr;
-  program::set_one_hop(launch);
+  program::set_one_hop(program, launch);
 }
 
 void encode_copies(const program::Copies& copies, uint64_t block_bytes, tutti_cuda_launch& launch) {

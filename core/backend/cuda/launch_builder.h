@@ -2,8 +2,9 @@
 // Launches of kernels, encoded from plans and calls. No function calls CUDA or needs a GPU, and builds without CUDA
 // have them, too: the communicator and the emulator of the tests encode with the same functions.
 //
-// Order for a collective: lower_channels() for the programs; connections for slot_peers() of the programs, in
-// `launch.links`; encode_collective(). Buffers, scalar and place are set for each call afterwards.
+// Order for a collective: lower_channels() for the programs; connections for slot_peers() of the programs; is_large()
+// for the form. Small form: place_links(), encode_collective(). Large form: links and programs in memory of the GPU,
+// then encode_collective() with their addresses. Buffers, scalar and place are set for each call afterwards.
 //
 // Threads: any. Functions read their arguments and write the launch alone.
 #pragma once
@@ -31,10 +32,19 @@ Result<program::Programs> lower_channels(const ChannelPlans& plans, bool in_plac
                                          const tutti_slot_layout& layout);
 
 /// The programs of one rank, by channel, of one channel or more. A single program if all channels have the same.
-std::vector<tutti_cuda_program> programs_of_rank(const program::Programs& programs, uint32_t rank);
+std::vector<program::Program> programs_of_rank(const program::Programs& programs, uint32_t rank);
 
 /// The peers of which a rank needs slots, over all its programs.
-program::SlotPeers slot_peers(std::span<const tutti_cuda_program> programs);
+program::SlotPeers slot_peers(std::span<const program::Program> programs);
+
+/// Whether a launch has the large form. `programs`: the programs of the rank; empty for launches of messages.
+bool is_large(uint32_t rank_count, std::span<const program::Program> programs);
+
+/// Programs within the limits of the small form, in that form.
+std::vector<tutti_cuda_program> small_programs(std::span<const program::Program> programs);
+
+/// Puts links, by rank, into a launch of the small form.
+void place_links(std::span<const tutti_cuda_link> links, tutti_cuda_launch& launch);
 
 /// What a launch of a collective takes beside its call and its program.
 struct LaunchShape {
@@ -42,12 +52,13 @@ struct LaunchShape {
   uint32_t max_threads = 1024;  ///< of a CTA, above 0; a CTA of a small call has fewer, but 64 at least
   tutti_slot_layout layout{};   ///< of the protocol's connections
   uint32_t program_count = 1;
-  const tutti_cuda_program* programs = nullptr;  ///< memory of the GPU, if there is more than one program
+  const tutti_cuda_program* programs = nullptr;  ///< small form: memory of the GPU, if there is more than one program
+  tutti_cuda_tables tables{};                    ///< large form: memory of the GPU
 };
 
-/// Puts a collective into a launch whose links, rank and rank_count are set. `program` is the first of the rank's
-/// programs, and `call.count` is above 0. Elements of a call that does not reduce keep their type.
-void encode_collective(const Call& call, const tutti_cuda_program& program, const LaunchShape& shape,
+/// Puts a collective into a launch whose rank and rank_count are set, and the links in the small form. `program` is the
+/// first of the rank's programs, and `call.count` is above 0. Elements of a call that does not reduce keep their type.
+void encode_collective(const Call& call, const program::Program& program, const LaunchShape& shape,
                        tutti_cuda_launch& launch);
 
 /// Puts copies of whole blocks of `block_bytes` into a launch, for a protocol with `needs_registered`.

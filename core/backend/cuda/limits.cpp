@@ -17,6 +17,12 @@ class GpuBackEnd final : public tuner::BackEnd {
                                             TUTTI_CUDA_MAX_RANKS, rank_count)};
   }
   Status runs(const program::Plan& plan) const override { return program::check_kernel_limits(plan); }
+  Status takes_small(uint32_t rank_count) const override {
+    if (rank_count <= TUTTI_CUDA_SMALL_RANKS) return {};
+    return {Code::kUnsupported,
+            fmt::format("needs {} ranks; this protocol runs up to {}", rank_count, TUTTI_CUDA_SMALL_RANKS)};
+  }
+  Status runs_small(const program::Plan& plan) const override { return program::check_small_form(plan); }
 };
 
 }  // namespace

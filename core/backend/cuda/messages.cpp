@@ -11,6 +11,7 @@ namespace tutti::backend {
 struct GpuMessages::Round {
   size_t number;  ///< how many messages of the group go before on the same connection
   uint32_t protocol;
+  uint32_t part;  ///< messages between ranks of about the same distance, as many as a launch holds
   auto operator<=>(const Round&) const = default;
 };
 
@@ -43,10 +44,12 @@ Result<std::unique_ptr<GpuMessages::Batch>> GpuMessages::make(std::span<const Ca
     if (left_out(call)) continue;
     TUTTI_ASSIGN(const tuner::Decision decision,
                  programs_.selector().choose({call.collective, call.type, call.reduction.op, call.count}));
-    Launch& launch = launches[{before[{call.root, call.receives}]++, decision.protocol}];
-    launch.messages.push_back({call.receives ? TUTTI_CUDA_RECEIVE : TUTTI_CUDA_SEND, static_cast<uint32_t>(call.root),
-                               call.count * size_of(call.type),
-                               programs_.lanes_for(decision.protocol, decision.channels)});
+    const backend::Message message = {call.receives ? TUTTI_CUDA_RECEIVE : TUTTI_CUDA_SEND,
+                                      static_cast<uint32_t>(call.root), call.count * size_of(call.type),
+                                      programs_.lanes_for(decision.protocol, decision.channels)};
+    const uint32_t part = part_of(message, rank_, programs_.rank_count());
+    Launch& launch = launches[{before[{call.root, call.receives}]++, decision.protocol, part}];
+    launch.messages.push_back(message);
     launch.members.push_back(batch->places.size());
     batch->places.emplace_back();
   }

@@ -87,7 +87,7 @@ Status GpuPrograms::begin(uint32_t protocol, Lane lane, GpuCall& call) {
   call.ops = with.ops;
   call.plugin = with.plugin;
   call.launch.struct_size = sizeof call.launch;
-  links_.describe(protocol, lane, options_.tracks, call.launch);
+  call.links = links_.describe(protocol, lane, options_.tracks, call.launch);
   call.launch.control = options_.control;
   call.launch.timeout_ns = options_.timeout_ns;
   call.launch.shares_gpu = options_.shares_gpu ? 1 : 0;
@@ -113,7 +113,7 @@ Status GpuPrograms::offer(GpuCall& call) {
   for (uint32_t i = 0; i < call.launch.message_count; ++i) {
     const tutti_cuda_message& message = call.launch.messages[i];
     if (message.kind != TUTTI_CUDA_RECEIVE) continue;
-    TUTTI_ASSIGN(call.launch.links[message.peer].from,
+    TUTTI_ASSIGN(call.links[message.peer].from,
                  links_.offer({call.protocol, Lane::kPointToPoint, message.lane_count, message.peer}));
   }
   return {};
@@ -123,28 +123,66 @@ Status GpuPrograms::reach(GpuCall& call) {
   for (uint32_t i = 0; i < call.launch.message_count; ++i) {
     const tutti_cuda_message& message = call.launch.messages[i];
     if (message.kind != TUTTI_CUDA_SEND) continue;
-    TUTTI_ASSIGN(call.launch.links[message.peer].to,
+    TUTTI_ASSIGN(call.links[message.peer].to,
                  links_.reach({call.protocol, Lane::kPointToPoint, message.lane_count, message.peer}));
   }
+  if (is_large(call.launch.rank_count, {})) return place_message_links(call);
+  backend::place_links(call.links, call.launch);
+  return {};
+}
+
+/// Puts links of the large form, by rank, into a row in memory of the GPU. Returns the row.
+Result<const tutti_cuda_link*> GpuPrograms::place_links(uint32_t protocol, Lane lane, uint32_t row,
+                                                        std::span<const tutti_cuda_link> links) {
+  const auto [found, is_new] = tables_.try_emplace({protocol, lane}, Links{LinkTable(plans_.rank_count()), {}});
+  Links& own = found->second;
+  if (is_new) {
+    TUTTI_ASSIGN(own.on_device, cuda::DeviceMemory::create(options_.device, own.table.all().size_bytes()));
+  }
+  const size_t at = row * own.table.row(row).size_bytes();
+  if (own.table.merge(row, links)) {
+    TUTTI_TRY(own.on_device.fill(own.table.row(row).data(), own.table.row(row).size_bytes(), at));
+  }
+  return reinterpret_cast<const tutti_cuda_link*>(own.on_device.data() + at);
+}
+
+/// Puts the links of each message into the row of its number of stripes (lanes).
+Status GpuPrograms::place_message_links(GpuCall& call) {
+  std::vector<tutti_cuda_link> blank = call.links;
+  for (tutti_cuda_link& link : blank) link.to = nullptr, link.from = nullptr;
+  for (uint32_t i = 0; i < call.launch.message_count; ++i) {
+    const tutti_cuda_message& message = call.launch.messages[i];
+    std::vector<tutti_cuda_link> links = blank;
+    if (message.kind == TUTTI_CUDA_SEND) links[message.peer].to = call.links[message.peer].to;
+    if (message.kind == TUTTI_CUDA_RECEIVE) links[message.peer].from = call.links[message.peer].from;
+    const uint32_t row = LinkTable::row_of(message.lane_count);
+    TUTTI_TRY(place_links(call.protocol, Lane::kPointToPoint, row, links).status());
+  }
+  TUTTI_ASSIGN(call.launch.tables.links, place_links(call.protocol, Lane::kPointToPoint, 0, blank));
   return {};
 }
 
 /// Slots for all that the program receives in some, then for all that it sends there.
 Status GpuPrograms::connect(const Program& program, const tuner::Decision& decision, GpuCall& call) {
   const program::SlotPeers peers = slot_peers(program.channels);
-  tutti_cuda_launch& launch = call.launch;
-  for (uint32_t peer = 0; peer < launch.rank_count; ++peer) {
+  const uint32_t ranks = call.launch.rank_count;
+  for (uint32_t peer = 0; peer < ranks; ++peer) {
     if ((peers.senders >> peer & 1) == 0) continue;
     TUTTI_ASSIGN(const std::vector<transport::Ports> ports, ports_of(decision.algorithm, peer));
-    TUTTI_ASSIGN(launch.links[peer].from,
+    TUTTI_ASSIGN(call.links[peer].from,
                  links_.offer({call.protocol, Lane::kCollective, decision.channels, peer, ports}));
   }
-  for (uint32_t peer = 0; peer < launch.rank_count; ++peer) {
+  for (uint32_t peer = 0; peer < ranks; ++peer) {
     if ((peers.receivers >> peer & 1) == 0) continue;
     TUTTI_ASSIGN(const std::vector<transport::Ports> ports, ports_of(decision.algorithm, peer));
-    TUTTI_ASSIGN(launch.links[peer].to,
-                 links_.reach({call.protocol, Lane::kCollective, decision.channels, peer, ports}));
+    TUTTI_ASSIGN(call.links[peer].to, links_.reach({call.protocol, Lane::kCollective, decision.channels, peer, ports}));
   }
+  if (!program.is_large) {
+    backend::place_links(call.links, call.launch);
+    return {};
+  }
+  const uint32_t row = LinkTable::row_of(decision.channels);
+  TUTTI_ASSIGN(call.launch.tables.links, place_links(call.protocol, Lane::kCollective, row, call.links));
   return {};
 }
 
@@ -179,7 +217,12 @@ Result<std::unique_ptr<GpuCall>> GpuPrograms::make(const Call& call, bool in_pla
   shape.ctas = decision.channels;
   shape.layout = protocol.layout;
   shape.program_count = static_cast<uint32_t>(program->channels.size());
-  shape.programs = reinterpret_cast<const tutti_cuda_program*>(program->on_device.data());
+  if (program->is_large) {
+    shape.tables = {made->launch.tables.links,
+                    reinterpret_cast<const tutti_cuda_large_program*>(program->on_device.data())};
+  } else {
+    shape.programs = reinterpret_cast<const tutti_cuda_program*>(program->on_device.data());
+  }
   encode_collective(call, program->channels.front(), shape, made->launch);
   return made;
 }
@@ -188,6 +231,8 @@ Result<std::unique_ptr<GpuCall>> GpuPrograms::make(const Call& call, bool in_pla
 Result<std::optional<std::vector<backend::Hop>>> GpuPrograms::hops_of(const tuner::Decision& decision,
                                                                       const Call& call) const {
   const bool has_flags = selector_.choices().protocols[decision.protocol].properties.flags_in_data != 0;
+  // A send and a receive of each peer, and a copy.
+  if (2 * plans_.rank_count() - 1 > TUTTI_CUDA_MAX_MESSAGES) return std::optional<std::vector<backend::Hop>>();
   // With direct stores, CTAs that only receive would be idle.
   if (options_.is_limited || stores_to_outputs(decision, call) || has_flags || program::reduces(call.collective) ||
       call.count * size_of(call.type) < kMessageBytes) {
@@ -238,6 +283,7 @@ Result<std::unique_ptr<GpuCall>> GpuPrograms::make_copies(const tuner::Decision&
   auto made = std::make_unique<GpuCall>();
   TUTTI_TRY(begin(decision.protocol, Lane::kCollective, *made));
   made->copies = made->to_registered = made->has_side = true;
+  backend::place_links(made->links, made->launch);
   encode_copies(copies, call.count * size_of(call.type), made->launch);
   return made;
 }
@@ -252,8 +298,8 @@ uint32_t GpuPrograms::channels_of(const tuner::Decision& decision) const {
 }
 
 /// This rank's programs, by channel.
-Result<std::vector<tutti_cuda_program>> GpuPrograms::lower(const tuner::Decision& decision, const Call& call,
-                                                           bool in_place) const {
+Result<std::vector<program::Program>> GpuPrograms::lower(const tuner::Decision& decision, const Call& call,
+                                                         bool in_place) const {
   ChannelPlans plans(channels_of(decision));
   for (uint32_t channel = 0; channel < plans.size(); ++channel) {
     for (uint32_t rank = 0; rank < plans_.rank_count(); ++rank) {
@@ -285,13 +331,21 @@ Result<const GpuPrograms::Program*> GpuPrograms::program(const tuner::Decision& 
   auto made = std::make_unique<Program>();
   TUTTI_ASSIGN(made->channels, lower(decision, call, in_place));
   made->to_outputs = std::any_of(made->channels.begin(), made->channels.end(), program::uses_outputs);
-  if (made->channels.size() > 1) {
-    const size_t bytes = made->channels.size() * sizeof(tutti_cuda_program);
-    TUTTI_ASSIGN(made->on_device, cuda::DeviceMemory::create(options_.device, bytes));
-    TUTTI_TRY(made->on_device.fill(made->channels.data(), bytes));
-  }
+  made->is_large = is_large(plans_.rank_count(), made->channels);
+  TUTTI_TRY(place_on_device(*made));
   program = std::move(made);
   return program.get();
+}
+
+/// Puts the programs into memory of the GPU, unless launches hold them.
+Status GpuPrograms::place_on_device(Program& program) const {
+  const auto fill = [&](const auto& programs) -> Status {
+    const size_t bytes = programs.size() * sizeof programs.front();
+    TUTTI_ASSIGN(program.on_device, cuda::DeviceMemory::create(options_.device, bytes));
+    return program.on_device.fill(programs.data(), bytes);
+  };
+  if (program.is_large) return fill(program.channels);
+  return program.channels.size() > 1 ? fill(small_programs(program.channels)) : Status();
 }
 
 }  // namespace tutti::backend

@@ -10,9 +10,11 @@
 
 #include "backend/call.h"
 #include "backend/call_key.h"
+#include "backend/cuda/link_table.h"
 #include "backend/cuda/stripes.h"
 #include "backend/plans.h"
 #include "device/cuda/runtime.h"
+#include "program/program.h"
 #include "transport/gpu_links.h"
 
 namespace tutti::backend {
@@ -20,6 +22,8 @@ namespace tutti::backend {
 /// A call without its buffers, and the protocol that launches it.
 struct GpuCall {
   tutti_cuda_launch launch{};
+  /// By rank, for the small form. In the large form, the launch has them in memory of the GPU.
+  std::vector<tutti_cuda_link> links;
   uint32_t protocol = 0;
   const tutti_protocol_ops* ops = nullptr;
   void* plugin = nullptr;
@@ -73,13 +77,15 @@ class GpuPrograms {
   Status offer(GpuCall& call);
   Status reach(GpuCall& call);
   const tuner::Selector& selector() const { return selector_; }
+  uint32_t rank_count() const { return plans_.rank_count(); }
 
  private:
   /// A collective's plan on this rank, lowered, for every channel.
   struct Program {
-    std::vector<tutti_cuda_program> channels;  // a single program if all are equal
-    cuda::DeviceMemory on_device;              // the programs if they differ
-    bool to_outputs = false;                   // some messages go to registered outputs
+    std::vector<program::Program> channels;  // a single program if all are equal
+    bool is_large = false;                   // their launches have the large form
+    cuda::DeviceMemory on_device;            // the programs if they differ, and in the large form
+    bool to_outputs = false;                 // some messages go to registered outputs
   };
   GpuPrograms(const Options& options, const tuner::Selector& selector, const Plans& plans, transport::GpuLinks& links);
   /// Programs are aligned for the layout of a protocol: all ranks must align them equally.
@@ -88,7 +94,7 @@ class GpuPrograms {
   bool stores_to_outputs(const tuner::Decision& decision, const Call& call) const;
   Result<const Program*> program(const tuner::Decision& decision, const Call& call, bool in_place);
   uint32_t channels_of(const tuner::Decision& decision) const;
-  Result<std::vector<tutti_cuda_program>> lower(const tuner::Decision& decision, const Call& call, bool in_place) const;
+  Result<std::vector<program::Program>> lower(const tuner::Decision& decision, const Call& call, bool in_place) const;
   Result<std::unique_ptr<GpuCall>> make(const Call& call, bool in_place);
   Result<std::unique_ptr<GpuCall>> make_messages(const tuner::Decision& decision, const Call& call, bool in_place,
                                                  std::vector<backend::Hop> hops);
@@ -96,6 +102,15 @@ class GpuPrograms {
   Result<std::unique_ptr<GpuCall>> make_copies(const tuner::Decision& decision, const Call& call, bool in_place);
   Status begin(uint32_t protocol, transport::Lane lane, GpuCall& call);
   Status load(uint32_t protocol);
+  Status place_on_device(Program& program) const;
+  /// The links of launches of the large form.
+  struct Links {
+    LinkTable table;
+    cuda::DeviceMemory on_device;
+  };
+  Result<const tutti_cuda_link*> place_links(uint32_t protocol, transport::Lane lane, uint32_t row,
+                                             std::span<const tutti_cuda_link> links);
+  Status place_message_links(GpuCall& call);
   Status connect(const Program& program, const tuner::Decision& decision, GpuCall& call);
   Result<std::vector<transport::Ports>> ports_of(uint32_t algorithm, uint32_t peer) const;
 
@@ -103,7 +118,8 @@ class GpuPrograms {
   const tuner::Selector& selector_;
   const Plans& plans_;
   transport::GpuLinks& links_;
-  std::vector<bool> loaded_;  // by protocol: its kernels are on the GPU
+  std::vector<bool> loaded_;                                      // by protocol: its kernels are on the GPU
+  std::map<std::pair<uint32_t, transport::Lane>, Links> tables_;  // by protocol
   std::map<Name, std::unique_ptr<Program>> programs_;
   ByShape<GpuCall> kept_;
 };

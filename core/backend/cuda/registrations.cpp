@@ -34,6 +34,12 @@ Result<std::optional<uint64_t>> GpuRegistrations::add(void* buffer, uint64_t byt
     log::info("registered buffers make no difference: not all GPUs reach each other's memory");
     return nothing;
   }
+  if (options_.rank_count > TUTTI_CUDA_SMALL_RANKS) {
+    log::info(
+        "registered buffers make no difference: kernels and copy engines store to outputs of up to {} ranks, not {}",
+        TUTTI_CUDA_SMALL_RANKS, options_.rank_count);
+    return nothing;
+  }
   RegisteredBuffer own;
   Shared shared;
   auto offered = loaded.ok() ? offer(buffer, bytes, own, shared) : loaded;

@@ -18,7 +18,17 @@ uint32_t ctas_for(uint32_t lanes, uint32_t most) {
   return std::min((lanes + TUTTI_CUDA_CLUSTER - 1) / TUTTI_CUDA_CLUSTER * TUTTI_CUDA_CLUSTER, most);
 }
 
+/// From the sender to the receiver, ahead in the order of ranks.
+uint32_t distance_of(const Message& message, uint32_t rank, uint32_t rank_count) {
+  const uint32_t ahead = message.kind == TUTTI_CUDA_RECEIVE ? rank - message.peer : message.peer - rank;
+  return (ahead + rank_count) % rank_count;
+}
+
 }  // namespace
+
+uint32_t part_of(const Message& message, uint32_t rank, uint32_t rank_count) {
+  return (std::max(distance_of(message, rank, rank_count), 1u) - 1) / (TUTTI_CUDA_MAX_MESSAGES / 2);
+}
 
 Result<std::vector<uint32_t>> lay_out(std::span<const Message> messages, const tutti_slot_layout& layout,
                                       uint32_t most_ctas, tutti_cuda_launch& launch) {
@@ -28,9 +38,7 @@ Result<std::vector<uint32_t>> lay_out(std::span<const Message> messages, const t
   }
   const auto place = [&](uint32_t index) {
     const Message& message = messages[index];
-    const bool receives = message.kind == TUTTI_CUDA_RECEIVE;
-    const uint32_t ahead = receives ? launch.rank - message.peer : message.peer - launch.rank;
-    return std::tuple(message.kind, (ahead + launch.rank_count) % launch.rank_count);
+    return std::tuple(message.kind, distance_of(message, launch.rank, launch.rank_count));
   };
   std::vector<uint32_t> order(messages.size());
   std::iota(order.begin(), order.end(), 0);

@@ -28,6 +28,11 @@ struct Message {
   uint32_t lanes = 1;
 };
 
+/// The launch of a message among the launches of a group, if the group has more messages than a launch holds. A launch
+/// has the messages of TUTTI_CUDA_MAX_MESSAGES / 2 distances between ranks, in both directions. Both ends of a message
+/// get the same number.
+uint32_t part_of(const Message& message, uint32_t rank, uint32_t rank_count);
+
 /// Fills the launch's messages, less their buffers, and its CTAs: at most `most_ctas` (a multiple of
 /// TUTTI_CUDA_CLUSTER) of each kind. Returns where each message went. Fails (kUnsupported) where they are more than a
 /// launch holds. The launch's rank and rank_count are set.

@@ -159,11 +159,11 @@ Result<DeviceMemory> DeviceMemory::create(int device, size_t bytes) {
   return memory;
 }
 
-Status DeviceMemory::fill(const void* from, size_t bytes) const {
+Status DeviceMemory::fill(const void* from, size_t bytes, size_t at) const {
   const DeviceScope scope(memory_.get_deleter().device);
   const CaptureScope capture;
   return run_aside([&](cudaStream_t stream) {
-    return check(cudaMemcpyAsync(memory_.get(), from, bytes, cudaMemcpyHostToDevice, stream), "cudaMemcpyAsync");
+    return check(cudaMemcpyAsync(memory_.get() + at, from, bytes, cudaMemcpyHostToDevice, stream), "cudaMemcpyAsync");
   });
 }
 

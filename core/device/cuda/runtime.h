@@ -68,8 +68,8 @@ class DeviceMemory {
  public:
   DeviceMemory() = default;
   static Result<DeviceMemory> create(int device, size_t bytes);
-  /// Copies from the host to the beginning of the memory.
-  Status fill(const void* from, size_t bytes) const;
+  /// Copies from the host to the memory from byte `at` on.
+  Status fill(const void* from, size_t bytes, size_t at = 0) const;
   uint8_t* data() const { return memory_.get(); }
   size_t size() const { return size_; }
 

@@ -35,7 +35,7 @@ struct Move {
 /// The moves of a loop in their order. Peers hear of a move when all before it have been made.
 class Moves {
  public:
-  Moves(const Plan& plan, tutti_cuda_program& program) : plan_(plan), program_(program) {
+  Moves(const Plan& plan, Program& program) : plan_(plan), program_(program) {
     for (const tutti_cuda_step& step : std::span(program.steps, program.step_count)) {
       if (exchanges(step)) {
         add_exchange(step);
@@ -96,7 +96,7 @@ class Moves {
   }
 
   const Plan& plan_;
-  tutti_cuda_program& program_;
+  Program& program_;
   std::vector<Move> moves_;
 };
 
@@ -106,7 +106,7 @@ using Clock = std::vector<uint32_t>;
 
 class Marking {
  public:
-  Marking(std::span<const Plan> plans, std::span<tutti_cuda_program> programs) : plans_(plans) {
+  Marking(std::span<const Plan> plans, std::span<Program> programs) : plans_(plans) {
     for (size_t rank = 0; rank < plans.size(); ++rank) moves_.push_back(Moves(plans[rank], programs[rank]).take());
   }
 
@@ -182,15 +182,15 @@ class Marking {
 
 }  // namespace
 
-void send_to_outputs(std::span<const Plan> plans, std::span<tutti_cuda_program> programs) {
+void send_to_outputs(std::span<const Plan> plans, std::span<Program> programs) {
   Marking(plans, programs).run();
 }
 
-SlotPeers slot_peers(const tutti_cuda_program& program) {
+SlotPeers slot_peers(const Program& program) {
   SlotPeers peers;
-  const auto add = [&](uint32_t begin, uint32_t count, uint32_t& ranks) {
+  const auto add = [&](uint32_t begin, uint32_t count, uint64_t& ranks) {
     for (const tutti_cuda_peer& peer : std::span(program.peers + begin, count)) {
-      if (peer.to_output == 0) ranks |= 1u << peer.rank;
+      if (peer.to_output == 0) ranks |= uint64_t{1} << peer.rank;
     }
   };
   for (const tutti_cuda_step& step : std::span(program.steps, program.step_count)) {
@@ -200,7 +200,7 @@ SlotPeers slot_peers(const tutti_cuda_program& program) {
   return peers;
 }
 
-bool uses_outputs(const tutti_cuda_program& program) {
+bool uses_outputs(const Program& program) {
   const std::span peers(program.peers, program.peer_count);
   return std::any_of(peers.begin(), peers.end(), [](const tutti_cuda_peer& peer) { return peer.to_output != 0; });
 }

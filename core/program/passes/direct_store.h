@@ -12,21 +12,22 @@
 #include <span>
 
 #include "program/plan.h"
+#include "program/program.h"
 #include "tutti/plugin/cuda.h"
 
 namespace tutti::program {
 
 /// Marks messages for direct stores in a channel's programs, by rank, lowered from `plans`.
-void send_to_outputs(std::span<const Plan> plans, std::span<tutti_cuda_program> programs);
+void send_to_outputs(std::span<const Plan> plans, std::span<Program> programs);
 
 /// Whether a program sends or receives any.
-bool uses_outputs(const tutti_cuda_program& program);
+bool uses_outputs(const Program& program);
 
 /// Ranks, as bits 1 << rank, whose messages a program receives in slots, and to whose slots it sends.
 struct SlotPeers {
-  uint32_t senders = 0;
-  uint32_t receivers = 0;
+  uint64_t senders = 0;
+  uint64_t receivers = 0;
 };
-SlotPeers slot_peers(const tutti_cuda_program& program);
+SlotPeers slot_peers(const Program& program);
 
 }  // namespace tutti::program

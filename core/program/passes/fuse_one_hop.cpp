@@ -10,7 +10,7 @@ namespace {
 /// Goes through the steps; each returns false where the program is not of one hop.
 class Finder {
  public:
-  explicit Finder(const tutti_cuda_program& program) : program_(program) {}
+  explicit Finder(const Program& program) : program_(program) {}
 
   bool run() {
     // With one message at most on a connection, each peer is met once in each direction.
@@ -90,24 +90,24 @@ class Finder {
     return hop_.send_count > 0 || hop_.recv_count > 0;
   }
 
-  const tutti_cuda_program& program_;
+  const Program& program_;
   tutti_cuda_one_hop hop_{};
 };
 
 }  // namespace
 
-std::optional<tutti_cuda_one_hop> one_hop(const tutti_cuda_program& program) {
+std::optional<tutti_cuda_one_hop> one_hop(const Program& program) {
   Finder finder(program);
   if (!finder.run()) return std::nullopt;
   return finder.hop();
 }
 
-void set_one_hop(tutti_cuda_launch& launch) {
+void set_one_hop(const Program& program, tutti_cuda_launch& launch) {
   launch.one_hop = {};
   constexpr uint64_t kThreadBytes = 8;
   if (launch.program_count != 1 || launch.cut.messages != 1) return;
   if (launch.cut.part > launch.thread_count * kThreadBytes) return;
-  auto hop = one_hop(launch.program);
+  auto hop = one_hop(program);
   if (!hop) return;
   hop->own_from *= launch.block_bytes;
   hop->own_to *= launch.block_bytes;

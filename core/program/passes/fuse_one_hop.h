@@ -10,16 +10,17 @@
 
 #include <optional>
 
+#include "program/program.h"
 #include "tutti/plugin/cuda.h"
 
 namespace tutti::program {
 
 /// The program as one hop, if it is one and has at most TUTTI_CUDA_MAX_HOPS messages each way: places in blocks, slots
 /// null. Nothing: it must run step by step. Other ranks' programs may be different.
-std::optional<tutti_cuda_one_hop> one_hop(const tutti_cuda_program& program);
+std::optional<tutti_cuda_one_hop> one_hop(const Program& program);
 
-/// Puts the form of one hop into a launch whose program, cut, threads, block size and links are set, if one loop sends
-/// all data and a thread handles at most 8 bytes of it.
-void set_one_hop(tutti_cuda_launch& launch);
+/// Puts the form of one hop into a launch of the small form whose cut, threads, block size and links are set, if one
+/// loop sends all data and a thread handles at most 8 bytes of it. `program`: the program of the launch.
+void set_one_hop(const Program& program, tutti_cuda_launch& launch);
 
 }  // namespace tutti::program

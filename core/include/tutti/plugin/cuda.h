@@ -11,6 +11,11 @@
 // ranks: a call advances every connection of a CTA by `cut.messages`, used or not. A sender may be at most slot_count
 // messages ahead of the receiver's `done` signal.
 //
+// Forms. A launch has one of two forms. In the small form, the connections and the program travel in the parameters. In
+// the large form, they lie in this GPU's memory (tutti_cuda_tables). A launch has the large form if the communicator or
+// a program of the rank exceeds a limit of the small form. Messages are the same in both forms, so one rank may run a
+// program in the small form while a peer runs its program in the large form.
+//
 // Direct stores. If outputs are registered, a program may mark messages that the receiver only writes to its output.
 // The sender then stores the message to that output. The message has a number and signals like every message, but its
 // slot stays empty.
@@ -30,9 +35,14 @@
 extern "C" {
 #endif
 
-#define TUTTI_CUDA_MAX_RANKS 16u
-#define TUTTI_CUDA_MAX_STEPS 64u
-#define TUTTI_CUDA_MAX_PEERS 128u
+/* The limits of the large form, which are the limits of kernels. */
+#define TUTTI_CUDA_MAX_RANKS 64u
+#define TUTTI_CUDA_MAX_STEPS 255u
+#define TUTTI_CUDA_MAX_PEERS 255u
+/* The limits of the small form. */
+#define TUTTI_CUDA_SMALL_RANKS 16u
+#define TUTTI_CUDA_SMALL_STEPS 64u
+#define TUTTI_CUDA_SMALL_PEERS 128u
 #define TUTTI_CUDA_MAX_CTAS 64u
 #define TUTTI_CUDA_MAX_MESSAGES 32u
 #define TUTTI_CUDA_MAX_COPIES 32u
@@ -78,9 +88,22 @@ typedef struct tutti_cuda_program {
   uint8_t stages; /* 1: loops do not overlap */
   uint8_t lag;    /* the largest lag of any message of any rank */
   uint8_t reserved[2];
+  tutti_cuda_step steps[TUTTI_CUDA_SMALL_STEPS];
+  tutti_cuda_peer peers[TUTTI_CUDA_SMALL_PEERS];
+} tutti_cuda_program;
+
+/* A program of the large form. All fields are as in tutti_cuda_program. */
+typedef struct tutti_cuda_large_program {
+  uint8_t step_count;
+  uint8_t chunks;
+  uint8_t messages;
+  uint8_t peer_count;
+  uint8_t stages;
+  uint8_t lag;
+  uint8_t reserved[4];
   tutti_cuda_step steps[TUTTI_CUDA_MAX_STEPS];
   tutti_cuda_peer peers[TUTTI_CUDA_MAX_PEERS];
-} tutti_cuda_program;
+} tutti_cuda_large_program;
 
 /* The sequence numbers of a CTA. In this GPU's memory. */
 typedef struct tutti_cuda_track {
@@ -222,6 +245,16 @@ typedef struct tutti_cuda_copies {
   tutti_cuda_copy list[TUTTI_CUDA_MAX_COPIES];
 } tutti_cuda_copies;
 
+/* The data of the large form. All pointers are to this GPU's memory. */
+typedef struct tutti_cuda_tables {
+  /* Null: the launch has the small form. Programs: by rank. Messages: [row][rank]. The row of a message with l lanes is
+   * the number of bits of l - 1, because connections for different numbers of lanes have different slots. */
+  const tutti_cuda_link* links;
+  /* An array of program_count programs, which CTAs use as tutti_cuda_launch.programs states. Null in launches of
+   * messages. */
+  const tutti_cuda_large_program* programs;
+} tutti_cuda_tables;
+
 typedef struct tutti_cuda_launch {
   uint32_t struct_size;
   uint32_t data_type; /* type of the kernel's elements: copies of every type may run as unsigned integers */
@@ -255,16 +288,19 @@ typedef struct tutti_cuda_launch {
    * outputs of peers. A kernel may store to a peer's output only after the peer's ready signal of this call, with the
    * same place. */
   uint32_t place;
-  tutti_cuda_link links[TUTTI_CUDA_MAX_RANKS]; /* by rank */
-  uint8_t* outputs[TUTTI_CUDA_MAX_RANKS];      /* by rank: the peers' outputs, as addresses of this GPU */
+  tutti_cuda_link links[TUTTI_CUDA_SMALL_RANKS]; /* by rank; in the small form */
+  /* By rank: the peers' outputs, as addresses of this GPU. Communicators of more than TUTTI_CUDA_SMALL_RANKS ranks
+   * store nothing to outputs of peers. */
+  uint8_t* outputs[TUTTI_CUDA_SMALL_RANKS];
   /* In this GPU's memory, program_count programs: CTA c runs program c modulo program_count. Null: all CTAs run
-   * `program`. Wire formats with short messages always use `program`. */
+   * `program`. Wire formats with short messages always use `program`. In the small form. */
   const tutti_cuda_program* programs;
   union {
     tutti_cuda_program program;
     tutti_cuda_message messages[TUTTI_CUDA_MAX_MESSAGES];
     tutti_cuda_copies copies; /* only of protocols with `needs_registered` */
   };
+  tutti_cuda_tables tables; /* the data of the large form; null pointers in the small form */
 } tutti_cuda_launch;
 
 #ifdef __cplusplus

@@ -6,6 +6,7 @@
 // thread alone.
 #pragma once
 
+#include "tutti/device/cuda/form.h"
 #include "tutti/device/cuda/instructions.h"
 #include "tutti/plugin/cuda.h"
 
@@ -88,34 +89,38 @@ __device__ __forceinline__ Opening opening_in(const tutti_cuda_mailbox* box) {
   return {static_cast<uint32_t>(word), static_cast<uint32_t>(word >> 32)};
 }
 
-/// The connections of one CTA. `lane`: its index in the slots, mailboxes and lengths that CTAs share.
-class Connections {
+/// The connections of one CTA. `lane`: its index in the slots, mailboxes and lengths that CTAs share. `row`: the row of
+/// the launch's links in the large form.
+template <class Form>
+class ConnectionsOf {
  public:
-  __device__ __forceinline__ Connections(const tutti_cuda_launch& launch, uint32_t lane)
-      : launch_(launch), lane_(lane) {}
+  __device__ __forceinline__ ConnectionsOf(const tutti_cuda_launch& launch, uint32_t lane, uint32_t row = 0)
+      : launch_(launch),
+        links_(Form::kIsLarge ? launch.tables.links + row * launch.rank_count : launch.links),
+        lane_(lane) {}
 
   __device__ __forceinline__ uint8_t* slot_to(uint32_t rank, uint32_t number) const {
-    return launch_.links[rank].to + slot_at(number);
+    return (Form::kIsLarge ? links_ : launch_.links)[rank].to + slot_at(number);
   }
   __device__ __forceinline__ const uint8_t* slot_from(uint32_t rank, uint32_t number) const {
-    return launch_.links[rank].from + slot_at(number);
+    return (Form::kIsLarge ? links_ : launch_.links)[rank].from + slot_at(number);
   }
   /// A slot that this rank fills (`sends`), or a slot that `rank` fills.
   __device__ __forceinline__ uint8_t* slot(bool sends, uint32_t rank, uint32_t number) const {
-    const tutti_cuda_link& link = launch_.links[rank];
-    return const_cast<uint8_t*>(sends ? link.to : link.from) + slot_at(number);
+    const tutti_cuda_link& at = (Form::kIsLarge ? links_ : launch_.links)[rank];
+    return const_cast<uint8_t*>(sends ? at.to : at.from) + slot_at(number);
   }
   /// The mailbox in which this rank signals `rank`, and the mailbox in which `rank` signals this rank.
   __device__ __forceinline__ tutti_cuda_mailbox* mailbox_at(uint32_t rank) const {
-    return launch_.links[rank].at + lane_;
+    return (Form::kIsLarge ? links_ : launch_.links)[rank].at + lane_;
   }
   __device__ __forceinline__ tutti_cuda_mailbox* mailbox_of(uint32_t rank) const {
-    return launch_.links[rank].of + lane_;
+    return (Form::kIsLarge ? links_ : launch_.links)[rank].of + lane_;
   }
   /// Reports the length of message `number` to the process that carries messages to a `rank` on a different host. One
   /// thread, before the release that signals the message.
   __device__ __forceinline__ void tell_length(uint32_t rank, uint32_t number, uint64_t bytes) const {
-    uint64_t* const lengths = launch_.links[rank].lengths;
+    uint64_t* const lengths = (Form::kIsLarge ? links_ : launch_.links)[rank].lengths;
     if (lengths == nullptr) return;
     const uint32_t slot = lane_ * launch_.slot_count + (number & (launch_.slot_count - 1));
     store_relaxed(&lengths[slot], bytes << 32 | number);
@@ -145,8 +150,10 @@ class Connections {
 
  private:
   const tutti_cuda_launch& launch_;
+  const tutti_cuda_link* links_;  // of the large form
   uint32_t lane_;
 };
+using Connections = ConnectionsOf<SmallForm>;
 
 /// The part of each block of the buffers that a CTA handles.
 struct Part {

@@ -31,12 +31,16 @@ struct ReductionKernels {
   }
 };
 
-/// The kernels for one element type.
+/// The kernels for one element type, of one form of launches.
 struct TypeKernels {
   ReductionKernels programs;
   ReductionKernels one_hop;        ///< for programs of one hop; null: `programs` runs them
   const void* messages = nullptr;  ///< for sends and receives; null: the type is not used to copy
 };
+
+inline bool is_large(const tutti_cuda_launch& launch) {
+  return launch.tables.links != nullptr;
+}
 
 inline bool is_one_hop(const tutti_cuda_launch& launch) {
   return launch.message_count == 0 && (launch.one_hop.send_count > 0 || launch.one_hop.recv_count > 0);

@@ -17,11 +17,11 @@
 namespace tutti::device {
 
 /// Runs the CTA's share of a launch. `kMessages`: runs one send or receive; otherwise a program.
-template <class Wire, class T, class Op, bool kMessages>
+template <class Form, class Wire, class T, class Op, bool kMessages>
 class LineRunner {
  public:
   /// `peer` is used for messages only.
-  __device__ __forceinline__ LineRunner(const tutti_cuda_launch& launch, const Connections& connections,
+  __device__ __forceinline__ LineRunner(const tutti_cuda_launch& launch, const ConnectionsOf<Form>& connections,
                                         tutti_cuda_track track, const Part& part, const uint8_t* input, uint8_t* output,
                                         uint32_t peer)
       : launch_(launch),
@@ -35,11 +35,11 @@ class LineRunner {
         waits_(launch) {}
 
   __device__ __forceinline__ void run_program() {
-    const uint32_t chunks = launch_.program.chunks;
+    const uint32_t chunks = kIsLarge ? launch_.tables.programs->chunks : launch_.program.chunks;
     for (uint32_t loop = 0; loop < part_.cut.loops; ++loop) {
-      begin_loop(loop, chunks, launch_.program.messages);
-      for (uint32_t s = 0; s < launch_.program.step_count; ++s) {
-        const tutti_cuda_step step = launch_.program.steps[s];
+      begin_loop(loop, chunks, kIsLarge ? launch_.tables.programs->messages : launch_.program.messages);
+      for (uint32_t s = 0; s < (kIsLarge ? launch_.tables.programs->step_count : launch_.program.step_count); ++s) {
+        const tutti_cuda_step step = (kIsLarge ? launch_.tables.programs->steps : launch_.program.steps)[s];
         if ((step.flags & TUTTI_CUDA_STEP_MEET) != 0) __syncthreads();
         run_step(step);
       }
@@ -56,6 +56,7 @@ class LineRunner {
 
  private:
   using Data = typename Wire::template Data<T>;
+  static constexpr bool kIsLarge = Form::kIsLarge;
   static constexpr uint32_t kMostAtOnce = 7;  // messages that a folding thread loads at once
 
   __device__ __forceinline__ void begin_loop(uint32_t loop, uint32_t chunks, uint32_t messages) {
@@ -85,7 +86,7 @@ class LineRunner {
       peer.rank = static_cast<uint8_t>(peer_);
       return peer;
     } else {
-      return launch_.program.peers[index];
+      return (kIsLarge ? launch_.tables.programs->peers : launch_.program.peers)[index];
     }
   }
   __device__ __forceinline__ uint32_t length(uint32_t chunk) const {
@@ -388,18 +389,21 @@ class LineRunner {
   __device__ __forceinline__ void tell_done(const tutti_cuda_step& step) {
     if (step.recv_count == 0) return;
     __syncthreads();
-    if (threadIdx.x >= step.recv_count) return;
-    const tutti_cuda_peer from = peer(step.recv_begin + threadIdx.x);
-    const uint32_t done = number_ + from.message + 1;
-    if ((done & (launch_.slot_count / 2 - 1)) == 0) store_relaxed(&connections_.mailbox_at(from.rank)->done, done);
+    deal<Form>(threadIdx.x, step.recv_count, blockDim.x, [&](uint32_t i) {
+      const tutti_cuda_peer from = peer(step.recv_begin + i);
+      const uint32_t done = number_ + from.message + 1;
+      if ((done & (launch_.slot_count / 2 - 1)) == 0) store_relaxed(&connections_.mailbox_at(from.rank)->done, done);
+    });
   }
 
   /// Signals also the numbers that a connection has not used.
   __device__ __forceinline__ void end_loop() const {
     __syncthreads();
-    const uint32_t rank = threadIdx.x;
-    if (rank >= launch_.rank_count || rank == launch_.rank) return;
-    store_relaxed(&connections_.mailbox_at(rank)->done, number_ + launch_.program.messages);
+    deal<Form>(threadIdx.x, launch_.rank_count, blockDim.x, [&](uint32_t rank) {
+      if (rank == launch_.rank) return;
+      store_relaxed(&connections_.mailbox_at(rank)->done,
+                    number_ + (kIsLarge ? launch_.tables.programs->messages : launch_.program.messages));
+    });
   }
 
   __device__ __forceinline__ void sweep_if_due(const tutti_cuda_step& step) {
@@ -416,7 +420,7 @@ class LineRunner {
   }
 
   const tutti_cuda_launch& launch_;
-  const Connections& connections_;
+  const ConnectionsOf<Form>& connections_;
   const Part part_;
   const uint8_t* const input_;
   uint8_t* const output_;
@@ -432,15 +436,16 @@ class LineRunner {
 };
 
 /// Loads the input of the first step into the cache, so that it arrives together with the track.
-template <class Wire>
+template <class Form, class Wire>
 __device__ __forceinline__ void prefetch_input(const tutti_cuda_launch& launch, const Part& part) {
-  const tutti_cuda_step& step = launch.program.steps[0];
+  const tutti_cuda_step& step = (Form::kIsLarge ? launch.tables.programs->steps : launch.program.steps)[0];
   if (step.source != TUTTI_BUFFER_INPUT) return;
   uint32_t block = step.source_block;
   uint32_t chunk = step.source_chunk;
   uint32_t place = threadIdx.x;
   if ((step.flags & TUTTI_STEP_SCATTER) != 0 && step.send_count > 0) {
-    const tutti_cuda_peer& to = launch.program.peers[step.send_begin + threadIdx.x % step.send_count];
+    const tutti_cuda_peer* const peers = Form::kIsLarge ? launch.tables.programs->peers : launch.program.peers;
+    const tutti_cuda_peer& to = peers[step.send_begin + threadIdx.x % step.send_count];
     block = to.block;
     chunk = to.chunk;
     place = threadIdx.x / step.send_count;
@@ -450,34 +455,56 @@ __device__ __forceinline__ void prefetch_input(const tutti_cuda_launch& launch, 
   prefetch(launch.input + block * launch.block_bytes + part.begin + at);
 }
 
-/// The kernel of programs.
-template <class Wire, class T, class Op>
-__global__ void __launch_bounds__(Wire::kThreads) run_lines(const __grid_constant__ tutti_cuda_launch launch) {
-  const Connections connections(launch, blockIdx.x);
-  const ProgramTrack track(launch, connections);
+/// The share of a CTA in a launch of a program.
+template <class Form, class Wire, class T, class Op>
+__device__ __forceinline__ void run_line_program(const tutti_cuda_launch& launch) {
+  const ConnectionsOf<Form> connections(launch, blockIdx.x);
+  const ProgramTrack<Form> track(launch, connections);
   const Part part(launch.block_bytes, launch.cut, blockIdx.x);
-  prefetch_input<Wire>(launch, part);
-  LineRunner<Wire, T, Op, false>(launch, connections, track.value(), part, launch.input, launch.output, 0)
+  prefetch_input<Form, Wire>(launch, part);
+  LineRunner<Form, Wire, T, Op, false>(launch, connections, track.value(), part, launch.input, launch.output, 0)
       .run_program();
   track.advance();
 }
 
-/// The kernel of sends and receives. The element type does not matter.
-template <class Wire, class T>
-__global__ void __launch_bounds__(Wire::kThreads) run_line_messages(const __grid_constant__ tutti_cuda_launch launch) {
+/// The share of a CTA in a launch of sends and receives. The element type does not matter.
+template <class Form, class Wire, class T>
+__device__ __forceinline__ void run_stripes_of_lines(const tutti_cuda_launch& launch) {
   const Duty duty(launch);
   duty.for_each_lane(launch, [&](const tutti_cuda_message& message, uint32_t lane) {
-    const Connections connections(launch, lane);
+    const ConnectionsOf<Form> connections(launch, lane, row_of(message));
     const MessageTrack track(launch, connections, lane, message);
     const Part part(message.bytes, message.cut, lane);
-    LineRunner<Wire, T, Sum, true>(launch, connections, track.value(), part, static_cast<const uint8_t*>(message.from),
-                                   static_cast<uint8_t*>(message.to), message.peer)
+    LineRunner<Form, Wire, T, Sum, true>(launch, connections, track.value(), part,
+                                         static_cast<const uint8_t*>(message.from), static_cast<uint8_t*>(message.to),
+                                         message.peer)
         .run_message(duty.step());
     __syncthreads();
     if (threadIdx.x != 0) return;
     track.advance(message.cut.messages);
     track.tell(message.cut.messages);
   });
+}
+
+/// The kernels of the small form.
+template <class Wire, class T, class Op>
+__global__ void __launch_bounds__(Wire::kThreads) run_lines(const __grid_constant__ tutti_cuda_launch launch) {
+  run_line_program<SmallForm, Wire, T, Op>(launch);
+}
+template <class Wire, class T>
+__global__ void __launch_bounds__(Wire::kThreads) run_line_messages(const __grid_constant__ tutti_cuda_launch launch) {
+  run_stripes_of_lines<SmallForm, Wire, T>(launch);
+}
+
+/// The kernels of the large form.
+template <class Wire, class T, class Op>
+__global__ void __launch_bounds__(Wire::kThreads) run_large_lines(const __grid_constant__ tutti_cuda_launch launch) {
+  run_line_program<LargeForm, Wire, T, Op>(launch);
+}
+template <class Wire, class T>
+__global__ void __launch_bounds__(Wire::kThreads)
+    run_large_line_messages(const __grid_constant__ tutti_cuda_launch launch) {
+  run_stripes_of_lines<LargeForm, Wire, T>(launch);
 }
 
 }  // namespace tutti::device

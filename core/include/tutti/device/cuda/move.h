@@ -11,10 +11,12 @@ namespace tutti::device {
 
 inline constexpr uint32_t kNone = ~0u;
 
-/// Sources and destinations of a move. The structure lies in shared memory. `from` has the order of the fold.
-struct Operands {
-  const uint8_t* from[TUTTI_CUDA_MAX_RANKS];
-  uint8_t* to[TUTTI_CUDA_MAX_RANKS + 1];
+/// Sources and destinations of a move in a communicator of at most `kRanks` ranks. The structure lies in shared memory.
+/// `from` has the order of the fold.
+template <uint32_t kRanks>
+struct OperandsOf {
+  const uint8_t* from[kRanks];
+  uint8_t* to[kRanks + 1];
   uint32_t from_count;
   uint32_t to_count;
   uint32_t scaled;   ///< the contribution that is multiplied by the scalar, or kNone
@@ -23,9 +25,9 @@ struct Operands {
 
 /// For addresses that are multiples of 16 bytes, in packs of 16 bytes. Each thread loads `kUnroll` packs of each of the
 /// `kSources` contributions before it uses any of them.
-template <class T, class Op, uint32_t kSources, uint32_t kUnroll>
-__device__ __forceinline__ void move_packs(const Operands& operands, uint32_t packs, uint32_t thread, uint32_t threads,
-                                           uint64_t scalar) {
+template <class T, class Op, uint32_t kSources, uint32_t kUnroll, uint32_t kRanks>
+__device__ __forceinline__ void move_packs(const OperandsOf<kRanks>& operands, uint32_t packs, uint32_t thread,
+                                           uint32_t threads, uint64_t scalar) {
   using Value = Pack<T, 16>;
   const uint32_t sources = operands.from_count;
   const bool folds = sources > 1 || operands.divisor != 0;
@@ -102,9 +104,9 @@ __device__ __forceinline__ void fold_packs(uint8_t* tile, uint32_t stride, uint3
 
 /// Folds a tile onto its first source. The sources lie in shared memory, `stride` bytes apart. `bytes` is a multiple of
 /// 16. One warp.
-template <class T, class Op>
-__device__ __forceinline__ void fold_tile(const Operands& operands, uint8_t* tile, uint32_t stride, uint32_t bytes,
-                                          uint32_t thread, uint32_t threads, uint64_t scalar) {
+template <class T, class Op, uint32_t kRanks>
+__device__ __forceinline__ void fold_tile(const OperandsOf<kRanks>& operands, uint8_t* tile, uint32_t stride,
+                                          uint32_t bytes, uint32_t thread, uint32_t threads, uint64_t scalar) {
   const uint32_t packs = bytes / 16;
   const uint32_t sources = operands.from_count;
   const uint32_t divisor = operands.divisor;
@@ -128,9 +130,9 @@ __device__ __forceinline__ void fold_tile(const Operands& operands, uint8_t* til
 
 /// Moves element by element, from byte `first` on. Loads several elements of each contribution before it uses any of
 /// them.
-template <class T, class Op>
-__device__ __forceinline__ void move_elements(const Operands& operands, uint64_t first, uint64_t bytes, uint32_t thread,
-                                              uint32_t threads, uint64_t scalar) {
+template <class T, class Op, uint32_t kRanks>
+__device__ __forceinline__ void move_elements(const OperandsOf<kRanks>& operands, uint64_t first, uint64_t bytes,
+                                              uint32_t thread, uint32_t threads, uint64_t scalar) {
   constexpr uint32_t kUnroll = 4;
   const uint64_t stride = uint64_t{threads} * sizeof(T);
   for (uint64_t begin = first + thread * sizeof(T); begin < bytes; begin += kUnroll * stride) {
@@ -161,9 +163,9 @@ __device__ __forceinline__ void move_elements(const Operands& operands, uint64_t
 }
 
 /// Moves the share of thread `thread` of `threads`.
-template <class T, class Op>
-__device__ __forceinline__ void move_slice(const Operands& operands, uint64_t bytes, uint32_t thread, uint32_t threads,
-                                           uint64_t scalar) {
+template <class T, class Op, uint32_t kRanks>
+__device__ __forceinline__ void move_slice(const OperandsOf<kRanks>& operands, uint64_t bytes, uint32_t thread,
+                                           uint32_t threads, uint64_t scalar) {
   bool packs = true;
   for (uint32_t s = 0; s < operands.from_count; ++s) packs = packs && aligned<16>(operands.from[s]);
   for (uint32_t d = 0; d < operands.to_count; ++d) packs = packs && aligned<16>(operands.to[d]);

@@ -157,7 +157,7 @@ class OneHop {
 template <class T, class Op>
 __global__ void __launch_bounds__(LLWire::kThreads) run_one_hop(const __grid_constant__ tutti_cuda_launch launch) {
   const Connections connections(launch, blockIdx.x);
-  const ProgramTrack track(launch, connections);
+  const ProgramTrack<SmallForm> track(launch, connections);
   const uint32_t most = max(launch.one_hop.send_count, launch.one_hop.recv_count);
   if (most == 1) {
     OneHop<T, Op, 1>(launch, connections, track.value()).run();

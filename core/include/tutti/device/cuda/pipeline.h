@@ -24,9 +24,7 @@
 namespace tutti::device {
 
 inline constexpr uint32_t kWorkers = kWorkerWarps * 32;
-inline constexpr uint32_t kPosted = 16;   // moves
-inline constexpr uint32_t kResults = 32;  // more than the tiles and moves under way
-static_assert(kResults >= kPosted + kMostStages);
+inline constexpr uint32_t kResults = 32;      // more than the tiles and moves under way
 static_assert(kWorkerWarps <= kLeastStages);  // wait_loaded()
 
 enum class MoveKind : uint32_t {
@@ -53,19 +51,27 @@ struct Stage {
 };
 
 /// One move: sources, destinations, and the signals after it.
-struct Move {
+template <class Form>
+struct MoveOf {
   MoveKind kind;
   uint32_t bytes;
   uint32_t tile_bytes;    ///< bytes of each source in a stage
   Stage first_stage;      ///< stage of its first tile
   uint32_t first_result;  ///< tiles and direct moves of workers before this move
-  Operands operands;
-  uint32_t* boxes[32];  ///< by lane of the signaler: mailbox word or null. Second half: after stores
-  uint32_t numbers[32];
+  OperandsOf<Form::kRanks> operands;
+  /// Mailbox words or null. First half: of the sources' ranks; second half: of the destinations' ranks, after stores.
+  /// Lane l of the signaler has the signals l, l + 32, and so on.
+  static constexpr uint32_t kSignals = 2 * Form::kRanks;
+  uint32_t* boxes[kSignals];
+  uint32_t numbers[kSignals];
 };
 
 /// The shared state of a CTA's threads. Turns count moves from 0 on.
-struct Pipeline {
+template <class Form>
+struct PipelineOf {
+  using Move = MoveOf<Form>;
+  static constexpr uint32_t kPosted = Form::kIsLarge ? 8 : 16;  // moves; moves of the large form take more memory
+  static_assert(kResults >= kPosted + kMostStages);
   static constexpr uint32_t kSingleGates = 3 * kPosted + 2 * kMostStages;  // gates with one arrival
   static constexpr uint32_t kGates = kSingleGates + kPosted + kResults;
   Gate gates[kGates];
@@ -74,10 +80,10 @@ struct Pipeline {
   uint32_t told;    ///< moves whose signals have been sent
   uint32_t stopped;
   /// The planner's knowledge, by peer: messages that have arrived, and messages that the peer no longer needs.
-  uint32_t heard[2][TUTTI_CUDA_MAX_RANKS];
+  uint32_t heard[2][Form::kRanks];
   static constexpr uint32_t kFilled = 0;
   static constexpr uint32_t kFreed = 1;
-  uint32_t opened[TUTTI_CUDA_MAX_RANKS];  ///< by peer: the state of its ready signal; 0: none
+  uint32_t opened[Form::kRanks];  ///< by peer: the state of its ready signal; 0: none
   static constexpr uint32_t kHeardOf = 1;
   static constexpr uint32_t kOpened = 2;  ///< its output is free
 
@@ -144,8 +150,8 @@ struct Pipeline {
 };
 
 /// The role of the workers. All threads of the worker warps.
-template <class T, class Op>
-__device__ __forceinline__ void work(Pipeline& pipeline, uint64_t scalar) {
+template <class T, class Op, class Form>
+__device__ __forceinline__ void work(PipelineOf<Form>& pipeline, uint64_t scalar) {
   const uint32_t thread = threadIdx.x;
   const uint32_t warp = thread / 32;
   const uint32_t stages = pipeline.stages;
@@ -154,7 +160,7 @@ __device__ __forceinline__ void work(Pipeline& pipeline, uint64_t scalar) {
     if (thread % 32 == 0) gate.arrive(times);
   };
   for (uint32_t turn = 0;; ++turn) {
-    const Move& move = pipeline.await(turn);
+    const MoveOf<Form>& move = pipeline.await(turn);
     if (move.kind == MoveKind::kEnd) return;
     uint32_t result = move.first_result;
     if (move.kind == MoveKind::kFold) {
@@ -177,10 +183,11 @@ __device__ __forceinline__ void work(Pipeline& pipeline, uint64_t scalar) {
 }
 
 /// The role of storer `storer`. One thread.
-__device__ __forceinline__ void store(Pipeline& pipeline, uint32_t storer) {
+template <class Form>
+__device__ __forceinline__ void store(PipelineOf<Form>& pipeline, uint32_t storer) {
   const uint32_t stages = pipeline.stages;
   for (uint32_t turn = storer;; turn += kStorers) {
-    const Move& move = pipeline.await(turn);
+    const MoveOf<Form>& move = pipeline.await(turn);
     const bool folds = move.kind == MoveKind::kFold;
     if (folds || move.kind == MoveKind::kCopy) {
       uint32_t result = move.first_result;
@@ -216,7 +223,10 @@ __device__ __forceinline__ void store(Pipeline& pipeline, uint32_t storer) {
 }
 
 /// The role of the signaler. One warp.
-__device__ __forceinline__ void tell(Pipeline& pipeline, uint32_t lane) {
+template <class Form>
+__device__ __forceinline__ void tell(PipelineOf<Form>& pipeline, uint32_t lane) {
+  constexpr uint32_t kPosted = PipelineOf<Form>::kPosted;
+  constexpr uint32_t kSignals = MoveOf<Form>::kSignals;
   const auto is_stored = [&](uint32_t turn) { return pipeline.stored(turn).has_passed(turn / kPosted); };
   const auto ends = [&](uint32_t turn) { return pipeline.moves[turn % kPosted].kind == MoveKind::kEnd; };
   for (uint32_t turn = 0;;) {
@@ -224,13 +234,24 @@ __device__ __forceinline__ void tell(Pipeline& pipeline, uint32_t lane) {
     uint32_t end = turn;
     bool stores = false;
     for (; end - turn < kPosted && __all_sync(0xffffffffu, is_stored(end)) && !ends(end); ++end) {
-      stores = stores || (lane >= 16 && pipeline.moves[end % kPosted].boxes[lane] != nullptr);
+      if constexpr (Form::kIsLarge) {
+        for (uint32_t i = lane + Form::kRanks; i < kSignals; i += 32) {
+          stores = stores || pipeline.moves[end % kPosted].boxes[i] != nullptr;
+        }
+      } else {
+        stores = stores || (lane >= Form::kRanks && pipeline.moves[end % kPosted].boxes[lane] != nullptr);
+      }
     }
     if (end == turn) return;
     if (__any_sync(0xffffffffu, stores)) fence_release();
     for (; turn < end; ++turn) {
-      const Move& move = pipeline.moves[turn % kPosted];
+      const MoveOf<Form>& move = pipeline.moves[turn % kPosted];
       if (move.boxes[lane] != nullptr) store_relaxed(move.boxes[lane], move.numbers[lane]);
+      if constexpr (Form::kIsLarge) {
+        for (uint32_t i = lane + 32; i < kSignals; i += 32) {
+          if (move.boxes[i] != nullptr) store_relaxed(move.boxes[i], move.numbers[i]);
+        }
+      }
       __syncwarp();
       if (lane == 0) pipeline.vacant(turn).arrive();
     }
@@ -239,17 +260,23 @@ __device__ __forceinline__ void tell(Pipeline& pipeline, uint32_t lane) {
 }
 
 /// The role of the loader. One warp.
-__device__ __forceinline__ void load(Pipeline& pipeline, uint32_t lane) {
+template <class Form>
+__device__ __forceinline__ void load(PipelineOf<Form>& pipeline, uint32_t lane) {
+  constexpr uint32_t kPosted = PipelineOf<Form>::kPosted;
   const uint32_t stages = pipeline.stages;
   for (uint32_t turn = 0, ends = 0; ends < kStorers; ++turn) {
     pipeline.planned(turn).wait(turn / kPosted);
-    const Move& move = pipeline.moves[turn % kPosted];
+    const MoveOf<Form>& move = pipeline.moves[turn % kPosted];
     // After the stores, a different move may use the address.
     const bool bulk = move.kind == MoveKind::kCopy || move.kind == MoveKind::kFold;
     const uint32_t bytes = bulk ? move.bytes : 0;
     const uint32_t tile_bytes = move.tile_bytes;
     const uint32_t sources = move.operands.from_count;
     const uint8_t* const from = bulk && lane < sources ? move.operands.from[lane] : nullptr;
+    const uint8_t* second = nullptr;  // source lane + 32
+    if constexpr (Form::kIsLarge) {
+      if (bulk && lane + 32 < sources) second = move.operands.from[lane + 32];
+    }
     Stage stage = move.first_stage;
     if (move.kind == MoveKind::kEnd) ++ends;
     __syncwarp();
@@ -261,14 +288,20 @@ __device__ __forceinline__ void load(Pipeline& pipeline, uint32_t lane) {
       if (lane == 0) loaded.arrive_expecting(now * sources);
       __syncwarp();
       if (lane < sources) loaded.load(stage.memory() + lane * tile_bytes, from + at, now);
+      if constexpr (Form::kIsLarge) {
+        if (lane + 32 < sources) loaded.load(stage.memory() + (lane + 32) * tile_bytes, second + at, now);
+      }
     }
   }
 }
 
 /// The queue of the planner: it numbers and announces moves. One warp calls each function with all lanes.
+template <class Form>
 class Planner {
  public:
-  __device__ __forceinline__ Planner(Pipeline& pipeline, uint32_t lane) : pipeline_(pipeline), lane_(lane) {}
+  using Move = MoveOf<Form>;
+
+  __device__ __forceinline__ Planner(PipelineOf<Form>& pipeline, uint32_t lane) : pipeline_(pipeline), lane_(lane) {}
 
   /// Waits at the first call until the pipeline is initialised. Load data that needs no pipeline before this call.
   __device__ __forceinline__ void begin() {
@@ -283,6 +316,9 @@ class Planner {
     if (turn_ >= kPosted) pipeline_.vacant(turn_).wait(turn_ / kPosted - 1);
     Move& move = pipeline_.moves[turn_ % kPosted];
     move.boxes[lane_] = nullptr;
+    if constexpr (Form::kIsLarge) {
+      for (uint32_t i = lane_ + 32; i < Move::kSignals; i += 32) move.boxes[i] = nullptr;
+    }
     __syncwarp();
     return move;
   }
@@ -328,7 +364,9 @@ class Planner {
     ++turn_;
   }
 
-  Pipeline& pipeline_;
+  static constexpr uint32_t kPosted = PipelineOf<Form>::kPosted;
+
+  PipelineOf<Form>& pipeline_;
   const uint32_t lane_;
   bool begun_ = false;
   uint32_t stages_ = 0;

@@ -25,7 +25,8 @@ struct Slice {
 /// Waits for a peer's ready signal in `box`: the peer's output is free in the call that ends at sequence number `end`.
 /// With `may_be_later`, the signal of a later call counts, too; a signal that is 2^31 messages old also counts as
 /// later. Runs once per call and peer, so it is not inlined into the code of each move. Called by any lane.
-static __device__ __noinline__ void hear_opening(const tutti_cuda_launch& launch, Pipeline& pipeline,
+template <class Form>
+static __device__ __noinline__ void hear_opening(const tutti_cuda_launch& launch, PipelineOf<Form>& pipeline,
                                                  const tutti_cuda_mailbox* box, uint32_t rank, uint32_t end,
                                                  bool may_be_later) {
   const auto stop = [&] { *const_cast<volatile uint32_t*>(&pipeline.stopped) = 1; };
@@ -37,7 +38,7 @@ static __device__ __noinline__ void hear_opening(const tutti_cuda_launch& launch
       return stop();
     }
     if (opening.is_of(end) || (may_be_later && opening.is_after(end))) {
-      pipeline.opened[rank] = opening.is_of(end) ? Pipeline::kOpened : Pipeline::kHeardOf;
+      pipeline.opened[rank] = opening.is_of(end) ? PipelineOf<Form>::kOpened : PipelineOf<Form>::kHeardOf;
       return;
     }
     if (polls % kPollsPerLook != 0) continue;
@@ -47,13 +48,17 @@ static __device__ __noinline__ void hear_opening(const tutti_cuda_launch& launch
 }
 
 /// The planner's warp. `kMessages`: runs one send or receive; otherwise a program.
-template <bool kMessages>
+template <class Form, bool kMessages>
 class SliceRunner {
  public:
-  __device__ __forceinline__ SliceRunner(const tutti_cuda_launch& launch, const tutti_cuda_program& program,
-                                         const Connections& connections, Pipeline& pipeline, Planner& planner,
-                                         tutti_cuda_track track, const Part& part, const uint8_t* input,
-                                         uint8_t* output)
+  using Program = typename Form::Program;
+  using Pipeline = PipelineOf<Form>;
+  using Move = MoveOf<Form>;
+
+  __device__ __forceinline__ SliceRunner(const tutti_cuda_launch& launch, const Program& program,
+                                         const ConnectionsOf<Form>& connections, Pipeline& pipeline,
+                                         Planner<Form>& planner, tutti_cuda_track track, const Part& part,
+                                         const uint8_t* input, uint8_t* output)
       : launch_(launch),
         program_(program),
         connections_(connections),
@@ -66,10 +71,11 @@ class SliceRunner {
         epoch_(track.epoch),
         overlaps_(!kMessages && program.stages > 1),
         wave_numbers_(program.messages * part.cut.slices) {
-    if (lane_ >= TUTTI_CUDA_MAX_RANKS) return;
-    pipeline.opened[lane_] = 0;
-    pipeline.heard[Pipeline::kFilled][lane_] = track.epoch;
-    pipeline.heard[Pipeline::kFreed][lane_] = track.epoch + room_of(track) - launch.slot_count;
+    deal<Form>(lane_, Form::kRanks, 32, [&](uint32_t rank) {
+      pipeline.opened[rank] = 0;
+      pipeline.heard[Pipeline::kFilled][rank] = track.epoch;
+      pipeline.heard[Pipeline::kFreed][rank] = track.epoch + room_of(track) - launch.slot_count;
+    });
   }
 
   __device__ __forceinline__ void run() {
@@ -88,7 +94,8 @@ class SliceRunner {
   }
 
  private:
-  /// Signals all peers: their programs decide whether they need the signal.
+  /// Signals all peers: their programs decide whether they need the signal. In both forms, a rank that stores to
+  /// outputs has at most TUTTI_CUDA_SMALL_RANKS peers.
   __device__ __forceinline__ void open_output() const {
     if (lane_ < launch_.rank_count && lane_ != launch_.rank) connections_.open_to(lane_, epoch_ + part_.cut.messages);
   }
@@ -239,8 +246,7 @@ class SliceRunner {
     // Both halves of the warp run the common part together.
     const uint32_t half = lane_ / 16;
     const bool sends = half == Pipeline::kFreed;
-    const uint32_t i = lane_ % 16;
-    if (sends ? i < slice.send_count && slice.bytes > 0 : i < slice.recv_count) {
+    for (uint32_t i = lane_ % 16; sends ? i < slice.send_count && slice.bytes > 0 : i < slice.recv_count; i += 16) {
       const tutti_cuda_peer peer = program_.peers[(sends ? slice.send_begin : slice.recv_begin) + i];
       const uint32_t number = number_of(peer);
       if (!sends && slice.bytes > 0 && is_there) hear_of(peer.rank);
@@ -250,13 +256,15 @@ class SliceRunner {
         connections_.tell_length(peer.rank, number, slice.bytes);
         uint8_t* const place = peer.to_output != 0 ? output_of(peer) : slot;
         move.operands.to[i + (keeps ? 1 : 0)] = place;
-        is_aligned = aligned<16>(place);
+        is_aligned = is_aligned && aligned<16>(place);
       } else if (!is_there) {
         move.operands.from[i + (has_own && i >= own_position ? 1 : 0)] = slot;
       }
       tutti_cuda_mailbox* const box = connections_.mailbox_at(peer.rank);
-      move.boxes[lane_] = sends ? &box->tail : &box->done;
-      move.numbers[lane_] = number + 1;
+      const uint32_t signal = Form::kIsLarge ? half * Form::kRanks + i : lane_;
+      move.boxes[signal] = sends ? &box->tail : &box->done;
+      move.numbers[signal] = number + 1;
+      if constexpr (!Form::kIsLarge) break;  // so that the machine code has no loop
     }
     if (lane_ != 31) return is_aligned;
     move.operands.from_count = slice.recv_count + (has_own ? 1 : 0);
@@ -299,22 +307,29 @@ class SliceRunner {
     const bool whole = wave + 1 >= program_.stages && wave < part_.cut.loops;
     if (last || stopped_ || (whole && !has_gaps())) return;
     Move& move = planner_.next();
-    if (lane_ < launch_.rank_count && lane_ != launch_.rank) {
-      move.boxes[lane_] = &connections_.mailbox_at(lane_)->done;
-      move.numbers[lane_] = epoch_ + (wave + 1 - program_.lag) * wave_numbers_;
-    }
+    deal<Form>(lane_, launch_.rank_count, 32, [&](uint32_t rank) {
+      if (rank == launch_.rank) return;
+      move.boxes[rank] = &connections_.mailbox_at(rank)->done;
+      move.numbers[rank] = epoch_ + (wave + 1 - program_.lag) * wave_numbers_;
+    });
     planner_.plan_words(move);
   }
-  /// Whether any peer sends fewer messages in a loop than the busiest connection carries. Each lane checks one rank.
-  /// Computed once.
+  /// Whether any peer sends fewer messages in a loop than the busiest connection carries. Each lane checks one or two
+  /// ranks. Computed once.
   __device__ __forceinline__ bool has_gaps() {
     if (gaps_ != kUnknown) return gaps_ != 0;
     uint32_t received = 0;
+    uint32_t second = 0;  // from rank lane + 32
     for (uint32_t s = 0; s < program_.step_count; ++s) {
       const tutti_cuda_step& step = program_.steps[s];
       for (uint32_t i = 0; i < step.recv_count; ++i) received += program_.peers[step.recv_begin + i].rank == lane_;
+      if constexpr (Form::kIsLarge) {
+        for (uint32_t i = 0; i < step.recv_count; ++i) second += program_.peers[step.recv_begin + i].rank == lane_ + 32;
+      }
     }
-    gaps_ = __any_sync(0xffffffffu, received > 0 && received < program_.messages) ? 1 : 0;
+    bool gaps = received > 0 && received < program_.messages;
+    if constexpr (Form::kIsLarge) gaps = gaps || (second > 0 && second < program_.messages);
+    gaps_ = __any_sync(0xffffffffu, gaps) ? 1 : 0;
     return gaps_ != 0;
   }
 
@@ -355,10 +370,10 @@ class SliceRunner {
   }
 
   const tutti_cuda_launch& launch_;
-  const tutti_cuda_program& program_;
-  const Connections& connections_;
+  const Program& program_;
+  const ConnectionsOf<Form>& connections_;
   Pipeline& pipeline_;
-  Planner& planner_;
+  Planner<Form>& planner_;
   const uint32_t lane_;
   const Part part_;
   const uint8_t* const input_;
@@ -383,8 +398,8 @@ class SliceRunner {
 
 /// Runs the roles of all warps after the pipeline is initialised. `plan` is the role of the planner; it must call
 /// planner.begin(). All threads of the CTA.
-template <class T, class Op, class Plan>
-__device__ __forceinline__ void run_pipeline(Pipeline& pipeline, uint64_t scalar, Plan&& plan) {
+template <class T, class Op, class Form, class Plan>
+__device__ __forceinline__ void run_pipeline(PipelineOf<Form>& pipeline, uint64_t scalar, Plan&& plan) {
   constexpr uint32_t kFirstStorer = kWorkerWarps + 2;
   const uint32_t warp = threadIdx.x / 32;
   const uint32_t lane = threadIdx.x % 32;
@@ -393,7 +408,7 @@ __device__ __forceinline__ void run_pipeline(Pipeline& pipeline, uint64_t scalar
   if (warp < kWorkerWarps) {
     work<T, Op>(pipeline, scalar);
   } else if (warp == kWorkerWarps) {
-    Planner planner(pipeline, lane);
+    Planner<Form> planner(pipeline, lane);
     plan(planner);
     planner.end();
   } else if (warp == kWorkerWarps + 1) {
@@ -406,36 +421,37 @@ __device__ __forceinline__ void run_pipeline(Pipeline& pipeline, uint64_t scalar
   }
 }
 
-template <class T, class Op>
-__global__ void __launch_bounds__(kPipelineThreads, kPipelinesPerSm)
-    run_slices(const __grid_constant__ tutti_cuda_launch launch) {
-  __shared__ Pipeline pipeline;
-  __shared__ tutti_cuda_program program;
-  const Connections connections(launch, blockIdx.x);
-  const ProgramTrack track(launch, connections);
+/// The share of a CTA in a launch of a program. `pipeline` and `program` lie in shared memory.
+template <class Form, class T, class Op>
+__device__ __forceinline__ void run_slice_program(const tutti_cuda_launch& launch, PipelineOf<Form>& pipeline,
+                                                  typename Form::Program& program) {
+  const ConnectionsOf<Form> connections(launch, blockIdx.x);
+  const ProgramTrack<Form> track(launch, connections);
   const Part part(launch.block_bytes, launch.cut, blockIdx.x);
-  const tutti_cuda_program* const own =
-      launch.programs != nullptr ? launch.programs + blockIdx.x % launch.program_count : &launch.program;
-  for (uint32_t i = threadIdx.x; i < sizeof(tutti_cuda_program) / 4; i += blockDim.x) {
+  const typename Form::Program* own;
+  if constexpr (Form::kIsLarge) {
+    own = launch.tables.programs + blockIdx.x % launch.program_count;
+  } else {
+    own = launch.programs != nullptr ? launch.programs + blockIdx.x % launch.program_count : &launch.program;
+  }
+  for (uint32_t i = threadIdx.x; i < sizeof(typename Form::Program) / 4; i += blockDim.x) {
     reinterpret_cast<uint32_t*>(&program)[i] = reinterpret_cast<const uint32_t*>(own)[i];
   }
-  run_pipeline<T, Op>(pipeline, launch.scalar, [&](Planner& planner) {
+  run_pipeline<T, Op>(pipeline, launch.scalar, [&](Planner<Form>& planner) {
     planner.begin();
-    SliceRunner<false>(launch, program, connections, pipeline, planner, track.value(), part, launch.input,
-                       launch.output)
+    SliceRunner<Form, false>(launch, program, connections, pipeline, planner, track.value(), part, launch.input,
+                             launch.output)
         .run();
   });
   track.advance();
 }
 
-/// The kernel of messages. Each message is a program of one step. The pipeline is filled once and drained once for all
-/// messages.
-template <class T>
-__global__ void __launch_bounds__(kPipelineThreads, kPipelinesPerSm)
-    run_slice_messages(const __grid_constant__ tutti_cuda_launch launch) {
-  __shared__ Pipeline pipeline;
-  __shared__ tutti_cuda_program program;
-  run_pipeline<T, Sum>(pipeline, launch.scalar, [&](Planner& planner) {
+/// The share of a CTA in a launch of messages. Each message is a program of one step. The pipeline is filled once and
+/// drained once for all messages. `pipeline` and `program` lie in shared memory.
+template <class Form, class T>
+__device__ __forceinline__ void run_stripes_of_slices(const tutti_cuda_launch& launch, PipelineOf<Form>& pipeline,
+                                                      typename Form::Program& program) {
+  run_pipeline<T, Sum>(pipeline, launch.scalar, [&](Planner<Form>& planner) {
     const Duty duty(launch);
     if (threadIdx.x % 32 == 0) {
       program.steps[0] = duty.step();
@@ -443,20 +459,52 @@ __global__ void __launch_bounds__(kPipelineThreads, kPipelinesPerSm)
       program.step_count = program.chunks = program.messages = program.stages = 1;
     }
     duty.for_each_lane(launch, [&](const tutti_cuda_message& message, uint32_t lane) {
-      const Connections connections(launch, lane);
+      const ConnectionsOf<Form> connections(launch, lane, row_of(message));
       const MessageTrack track(launch, connections, lane, message);
       const Part part(message.bytes, message.cut, lane);
       if (threadIdx.x % 32 == 0) program.peers[0].rank = message.peer;
       __syncwarp();
       planner.begin();
-      SliceRunner<true>(launch, program, connections, pipeline, planner, track.value(), part,
-                        static_cast<const uint8_t*>(message.from), static_cast<uint8_t*>(message.to))
+      SliceRunner<Form, true>(launch, program, connections, pipeline, planner, track.value(), part,
+                              static_cast<const uint8_t*>(message.from), static_cast<uint8_t*>(message.to))
           .run();
       __syncwarp();
       // The signaler reports each message as read, also empty messages.
       if (threadIdx.x % 32 == 0) track.advance(message.cut.messages);
     });
   });
+}
+
+/// The kernels of the small form.
+template <class T, class Op>
+__global__ void __launch_bounds__(kPipelineThreads, kPipelinesPerSm)
+    run_slices(const __grid_constant__ tutti_cuda_launch launch) {
+  __shared__ PipelineOf<SmallForm> pipeline;
+  __shared__ tutti_cuda_program program;
+  run_slice_program<SmallForm, T, Op>(launch, pipeline, program);
+}
+template <class T>
+__global__ void __launch_bounds__(kPipelineThreads, kPipelinesPerSm)
+    run_slice_messages(const __grid_constant__ tutti_cuda_launch launch) {
+  __shared__ PipelineOf<SmallForm> pipeline;
+  __shared__ tutti_cuda_program program;
+  run_stripes_of_slices<SmallForm, T>(launch, pipeline, program);
+}
+
+/// The kernels of the large form.
+template <class T, class Op>
+__global__ void __launch_bounds__(kPipelineThreads, kPipelinesPerSm)
+    run_large_slices(const __grid_constant__ tutti_cuda_launch launch) {
+  __shared__ PipelineOf<LargeForm> pipeline;
+  __shared__ tutti_cuda_large_program program;
+  run_slice_program<LargeForm, T, Op>(launch, pipeline, program);
+}
+template <class T>
+__global__ void __launch_bounds__(kPipelineThreads, kPipelinesPerSm)
+    run_large_slice_messages(const __grid_constant__ tutti_cuda_launch launch) {
+  __shared__ PipelineOf<LargeForm> pipeline;
+  __shared__ tutti_cuda_large_program program;
+  run_stripes_of_slices<LargeForm, T>(launch, pipeline, program);
 }
 
 }  // namespace tutti::device

@@ -23,9 +23,10 @@ __device__ __forceinline__ uint32_t room_of(const tutti_cuda_track& track) {
 /// The track of a CTA that runs a program. The last warp has the least data to move. It loads the peers' `done` words
 /// at the start of the call, so that the end of the call need not wait for them. All threads of the CTA call each
 /// function.
+template <class Form>
 class ProgramTrack {
  public:
-  __device__ __forceinline__ ProgramTrack(const tutti_cuda_launch& launch, const Connections& connections)
+  __device__ __forceinline__ ProgramTrack(const tutti_cuda_launch& launch, const ConnectionsOf<Form>& connections)
       : launch_(launch),
         connections_(connections),
         at_(launch.tracks + blockIdx.x),
@@ -33,6 +34,10 @@ class ProgramTrack {
         peer_(threadIdx.x - (blockDim.x - 32)),
         is_peer_(peer_ < launch.rank_count && peer_ != launch.rank) {
     if (is_peer_) done_ = load_relaxed(&connections.mailbox_of(peer_)->done);
+    if constexpr (Form::kIsLarge) {
+      has_second_ = peer_ < 32 && second() < launch.rank_count && second() != launch.rank;
+      if (has_second_) second_done_ = load_relaxed(&connections.mailbox_of(second())->done);
+    }
   }
   __device__ __forceinline__ tutti_cuda_track value() const { return value_; }
 
@@ -42,7 +47,10 @@ class ProgramTrack {
     if (peer_ >= 32) return;
     const uint32_t epoch = value_.epoch + launch_.cut.messages;
     // Counted from the epoch, modulo 2^32: the lowest `done` of the peers.
-    const int32_t behind = is_peer_ ? static_cast<int32_t>(epoch - done_) : 0;
+    int32_t behind = is_peer_ ? static_cast<int32_t>(epoch - done_) : 0;
+    if constexpr (Form::kIsLarge) {
+      if (has_second_) behind = max(behind, static_cast<int32_t>(epoch - second_done_));
+    }
     const auto most_behind = static_cast<uint32_t>(__reduce_max_sync(0xffffffffu, behind));
     if (peer_ == 0) *at_ = {epoch, epoch - most_behind + launch_.slot_count};
     // Peers need the signal two times per pass over the slots. More signals would delay the kernel's end, which waits
@@ -51,22 +59,39 @@ class ProgramTrack {
     if (is_peer_ && (epoch & ~(half - 1)) != (value_.epoch & ~(half - 1))) {
       store_relaxed(&connections_.mailbox_at(peer_)->done, epoch);
     }
+    if constexpr (Form::kIsLarge) {
+      if (has_second_ && (epoch & ~(half - 1)) != (value_.epoch & ~(half - 1))) {
+        store_relaxed(&connections_.mailbox_at(second())->done, epoch);
+      }
+    }
   }
 
  private:
+  static_assert(Form::kRanks <= 64);  // a thread has at most two peers, and in the small form one
+
+  __device__ __forceinline__ uint32_t second() const { return peer_ + 32; }
+
   const tutti_cuda_launch& launch_;
-  const Connections& connections_;
+  const ConnectionsOf<Form>& connections_;
   tutti_cuda_track* at_;
   tutti_cuda_track value_;
   uint32_t peer_;  // rank of this thread's peer if below 32: the threads of the last warp
   bool is_peer_;
   uint32_t done_ = 0;
+  bool has_second_ = false;  // the thread has a second peer
+  uint32_t second_done_ = 0;
 };
+
+/// The row of a message's links in the large form (tutti_cuda_tables). Any thread.
+__device__ __forceinline__ uint32_t row_of(const tutti_cuda_message& message) {
+  return 32 - __clz(message.lane_count - 1u);
+}
 
 /// The track of one direction of a stripe (lane) with a peer. Copies on this GPU have no track. Any thread.
 class MessageTrack {
  public:
-  __device__ __forceinline__ MessageTrack(const tutti_cuda_launch& launch, const Connections& connections,
+  template <class Form>
+  __device__ __forceinline__ MessageTrack(const tutti_cuda_launch& launch, const ConnectionsOf<Form>& connections,
                                           uint32_t lane, const tutti_cuda_message& message)
       : slot_count_(launch.slot_count), kind_(message.kind) {
     if (kind_ == TUTTI_CUDA_KEEP) return;

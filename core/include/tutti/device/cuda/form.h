@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// The two forms of launches (tutti_cuda_tables): the place of connections and programs, and the number of ranks. For
+// nvcc.
+//
+// Kernels of the small form deal at most one rank or message to a thread, so their code has no loops over ranks. The
+// place is chosen where it is used, by `Form::kIsLarge ? ... : ...`: a function for it, even an inlined one, changes
+// the machine code of the small form.
+#pragma once
+
+#include "tutti/plugin/cuda.h"
+
+namespace tutti::device {
+
+/// Connections and the program travel in the parameters.
+struct SmallForm {
+  static constexpr bool kIsLarge = false;
+  static constexpr uint32_t kRanks = TUTTI_CUDA_SMALL_RANKS;  // of a communicator, at most
+  using Program = tutti_cuda_program;
+};
+
+/// Connections and programs lie in this GPU's memory.
+struct LargeForm {
+  static constexpr bool kIsLarge = true;
+  static constexpr uint32_t kRanks = TUTTI_CUDA_MAX_RANKS;
+  using Program = tutti_cuda_large_program;
+};
+
+/// Calls `action` for the indices below `count` that belong to a thread: `first`, `first + stride` and so on. In the
+/// small form, `count` is at most `stride`.
+template <class Form, class Action>
+__device__ __forceinline__ void deal(uint32_t first, uint32_t count, uint32_t stride, Action&& action) {
+  if constexpr (Form::kIsLarge) {
+    for (uint32_t i = first; i < count; i += stride) action(i);
+  } else {
+    if (first < count) action(first);
+  }
+}
+
+}  // namespace tutti::device
