@@ -25,7 +25,7 @@ using Secret = std::array<std::byte, 16>;
 
 inline constexpr uint32_t kMaxRails = 4;
 
-/// Where a listener takes the stream of a rail other than the first.
+/// The place at which a listener takes the stream of a rail other than the first.
 struct RailAddress {
   uint16_t family = 0;
   uint16_t port = 0;
@@ -42,7 +42,7 @@ struct Address {
   uint16_t tls = 0;                                  ///< 1: TLS follows the proofs
   uint16_t rails = 1;                                ///< above 1: each stream is a rail, with an address of its own
   Id context{};                                      ///< the listener's
-  std::array<RailAddress, kMaxRails - 1> further{};  ///< of the rails from the second on
+  std::array<RailAddress, kMaxRails - 1> further{};  ///< addresses of the rails from the second on
 };
 static_assert(sizeof(Address) <= 128);
 
@@ -62,7 +62,7 @@ struct Hello {
   uint32_t stream = 0;
   uint32_t streams = 0;
   Id context{};         ///< the sender's
-  uint32_t number = 0;  ///< of the connections from this context to this address (pairs.h)
+  uint32_t number = 0;  ///< counts the connections from this context to this address (pairs.h)
   uint32_t used = 0;    ///< with rails: a bit for each stream that the connection has; else 0
   sdk::Nonce nonce{};
   sdk::Proof proof{};

@@ -50,6 +50,7 @@ tutti explain all_reduce --ranks 4 --set settings.tuner.table.file=h200x8.yaml""
 
 # By the beginning of the quote; MEETING stands for a place where the ranks of a job meet.
 SCRIPTS = {
+    "ranks disagree: config key 'hardware": job(SMALL, f"{SMALL} --set hardware.file=figures.yaml"),
     "ranks disagree": job(SMALL, f"{SMALL} --set shm.slots=16", SMALL),
     "mismatch between ranks": job(SMALL, "--min 192 --max 192"),
     "timeout": job(f"{SOON} --iters 8", f"{SOON} --iters 8", f"{SOON} --iters 4"),

@@ -35,8 +35,8 @@ class KernelWaits {
   static constexpr std::chrono::seconds kForget{2};
 
  private:
-  uint64_t seen_ = 0;                ///< of the latest sample
-  uint64_t begin_ = 0;               ///< of the wait that counts, by the GPU's clock
+  uint64_t seen_ = 0;                ///< value of the latest sample
+  uint64_t begin_ = 0;               ///< start of the wait that counts, by the GPU's clock
   Clock::time_point begin_shown_{};  ///< when a sample last showed that wait
   std::optional<Wait> wait_;
 };

@@ -46,11 +46,11 @@ std::vector<tutti_cuda_program> small_programs(std::span<const program::Program>
 /// Puts links, by rank, into a launch of the small form.
 void place_links(std::span<const tutti_cuda_link> links, tutti_cuda_launch& launch);
 
-/// What a launch of a collective takes beside its call and its program.
+/// The part of a launch of a collective that neither its call nor its program gives.
 struct LaunchShape {
   uint32_t ctas = 1;            ///< from 1 to TUTTI_CUDA_MAX_CTAS
-  uint32_t max_threads = 1024;  ///< of a CTA, above 0; a CTA of a small call has fewer, but 64 at least
-  tutti_slot_layout layout{};   ///< of the protocol's connections
+  uint32_t max_threads = 1024;  ///< limit of a CTA, above 0; a CTA of a small call has fewer, but 64 at least
+  tutti_slot_layout layout{};   ///< layout of the protocol's connections
   uint32_t program_count = 1;
   const tutti_cuda_program* programs = nullptr;  ///< small form: memory of the GPU, if there is more than one program
   tutti_cuda_tables tables{};                    ///< large form: memory of the GPU
