@@ -8,6 +8,8 @@
 #include <string_view>
 #include <utility>
 
+#include "plugin/network_names.h"
+
 namespace tutti::nccl_net {
 namespace {
 
@@ -43,8 +45,8 @@ Result<Settings> read_settings() {
   if (const auto network = find(load.environment, kNetwork)) load.settings.emplace_back("network", *network);
   TUTTI_ASSIGN(const uint32_t most_receives, receives_of(load.environment));
   TUTTI_ASSIGN(config::Config config, config::Config::load(load));
-  std::vector<std::string> networks = config.list("plugins.network");
-  if (config.text("network") != "auto") networks = {config.text("network")};
+  std::vector<std::string> networks = plugin::fixed_networks(config);
+  if (networks.empty()) networks = config.list("plugins.network");
   return Settings{std::move(config), std::move(networks), most_receives};
 }
 

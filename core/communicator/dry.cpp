@@ -10,9 +10,10 @@
 #include "communicator/setup/choices.h"
 #include "communicator/setup/figures.h"
 #include "communicator/setup/limits.h"
+#include "communicator/setup/network.h"
 #include "communicator/setup/plan_files.h"
 #include "communicator/setup/ports.h"
-#include "plugin/search.h"
+#include "plugin/network_names.h"
 #include "topology/load.h"
 
 namespace tutti::communicator {
@@ -24,12 +25,14 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-/// The network that the machines would use if every network worked.
-std::string first_network(const config::Config& config) {
-  const std::string& network = config.text("network");
-  const std::vector<std::string>& list = config.list("plugins.network");
-  if (network == "auto" && list.empty()) return {};
-  return plugin::label_of(plugin::Kind::kNetwork, network == "auto" ? list.front() : network);
+Result<std::string> works(const std::string& /*network*/) {
+  return std::string();
+}
+
+/// The first network of a job in which every network works; empty: there is none.
+std::string first_network(const NetworkWishes& wishes) {
+  const auto choice = choose_networks(wishes, works);
+  return choice.ok() ? choice->used.front() : std::string();
 }
 
 bool any_on_gpus(const std::vector<tuner::Protocol>& protocols) {
@@ -66,7 +69,7 @@ Status DryCommunicator::describe(const topology::Document& machine, uint32_t nod
   }
   build.networks = node_count > 1;
   build.hardware = &hardware_;
-  build.network = first_network(config_);
+  build.network = first_network({&config_, ranks_here, node_count, device_});
   TUTTI_ASSIGN(topology::System system, topology::System::build(machine, build));
   system_ = std::make_unique<topology::System>(std::move(system));
   ranks_here = static_cast<uint32_t>(system_->rank_nodes().size());
@@ -94,12 +97,12 @@ Status DryCommunicator::limit(const topology::Document& machine, tuner::Choices&
   TUTTI_TRY(check_transport(config_, node_count()));
   Links links;
   links.inside = on_gpu() ? TUTTI_LINK_P2P : TUTTI_LINK_SHM;
-  if (node_count() > 1) links.network = choices.network_name = first_network(config_);
-  if (node_count() > 1 && !links.has_network()) {
+  if (node_count() > 1 && plugin::possible_networks(config_).empty()) {
     return {Code::kConfig, fmt::format("plugins.network is empty ({}), so {} machines cannot reach each other; name a "
                                        "network",
                                        config_.origin("plugins.network"), node_count())};
   }
+  if (node_count() > 1) TUTTI_TRY(add_networks(links, choices));
   const uint32_t channels = max_channels(config_, device_, links.has_network());
   const Figures figures = figures_of(*system_, hardware_, device_, links, channels);
   if (links.has_network() && figures.network_gbs <= 0) {
@@ -113,6 +116,21 @@ Status DryCommunicator::limit(const topology::Document& machine, tuner::Choices&
   // Plugins that were built without kernels do not state which protocols run on GPUs.
   if (on_gpu() && !any_on_gpus(choices.protocols)) choices.device = 0;
   if (!takes().ok()) choices.back_end = nullptr;  // the plans of so many ranks are too many to check
+  return {};
+}
+
+/// The networks of a job in which every network works. All have the bandwidth of the ports that the file describes.
+Status DryCommunicator::add_networks(Links& links, tuner::Choices& choices) const {
+  TUTTI_ASSIGN(NetworkChoice chosen, choose_networks({&config_, rank_count(), node_count(), device_}, works));
+  choices.unused_networks = std::move(chosen.unused);
+  for (std::string& name : chosen.used) {
+    tuner::Network network;
+    network.gbs = topology::network_share_gbs(*system_, max_channels(config_, device_, true));
+    network.latency_us = topology::network_latency_us(*system_, hardware_.network(name).latency_us);
+    network.name = std::move(name);
+    choices.networks.push_back(std::move(network));
+  }
+  links.network = choices.networks.front().name;
   return {};
 }
 

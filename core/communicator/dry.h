@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "communicator/setup/choices.h"
+#include "communicator/setup/limits.h"
 #include "config/config.h"
 #include "program/plan.h"
 #include "topology/hardware.h"
@@ -62,6 +63,7 @@ class DryCommunicator {
   bool on_gpu() const { return device_ == TUTTI_DEVICE_CUDA; }
   Status describe(const topology::Document& machine, uint32_t node_count, uint32_t ranks_here);
   Status limit(const topology::Document& machine, tuner::Choices& choices);
+  Status add_networks(Links& links, tuner::Choices& choices) const;
   Status connect(tuner::Choices& choices);
   std::string why_not(uint32_t algorithm, uint32_t variant, Collective collective) const;
 

@@ -330,7 +330,7 @@ Result<Choice> Communicator::State::choose(const tuner::Question& question) cons
   if ((choices.links & 1u << TUTTI_LINK_SHM) != 0) choice.transport = "shm";
   if ((choices.links & 1u << TUTTI_LINK_P2P) != 0) choice.transport = "p2p";
   if ((choices.links & 1u << TUTTI_LINK_NETWORK) != 0) {
-    choice.transport += (choice.transport.empty() ? "net-" : "+net-") + choices.network_name;
+    choice.transport += (choice.transport.empty() ? "net-" : "+net-") + choices.networks[decision.network].name;
   }
   choice.channels = decision.channels;
   choice.predicted_us = decision.predicted_us;

@@ -102,7 +102,8 @@ Status Config::set(const Entry& entry) {
 
 Status Config::apply(const Entry& entry, Slot& slot) {
   const bool wants_list = slot.key.type == Type::kList;
-  if (entry.is_list.value_or(wants_list) != wants_list) {
+  const bool wants_either = slot.key.type == Type::kNames;
+  if (!wants_either && entry.is_list.value_or(wants_list) != wants_list) {
     return wrong(entry.value_place, fmt::format("{}: expected {}", slot.key.name,
                                                 wants_list ? "a list such as [a, b]" : "a single value, not a list"));
   }

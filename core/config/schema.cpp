@@ -40,7 +40,8 @@ std::vector<Key> make_keys() {
            "Algorithm of every collective: auto, a name (ring), name/variant (direct/two-shot), a plan file "
            "(mine.yaml) or a folder of plan files (plans/)."),
       name("protocol", "Protocol of every call: auto, or a name (simple, ll)."),
-      name("network", "Network between hosts: auto takes the first of plugins.network that works on all ranks."),
+      words(Type::kNames, "network", "auto",
+            "Networks between hosts, best first; auto: of plugins.network, as many as calls and rules need."),
       choice("transport", "auto", {"auto", "shm", "net"},
              "The link between ranks of one host: shm is shared memory, also between GPUs; net is the network; auto is "
              "shared memory, or the links of GPUs that reach each other."),

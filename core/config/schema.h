@@ -21,6 +21,7 @@ enum class Type : uint32_t {
   kText = TUTTI_CONFIG_TEXT,
   kList = TUTTI_CONFIG_LIST,  ///< [a, b], or "a,b" outside YAML
   kChoice,                    ///< one of Key::allowed
+  kNames,                     ///< one name, or a list of names
 };
 
 struct Key {

@@ -156,6 +156,11 @@ Result<Value> parse(const Key& key, std::string_view text) {
       TUTTI_ASSIGN(value.list, parse_list(text));
       return value;
     }
+    case Type::kNames: {
+      TUTTI_ASSIGN(value.list, parse_list(text));
+      if (value.list.empty()) return invalid("must not be empty");
+      return value;
+    }
     default:
       return parse_number(key, text);
   }
@@ -166,6 +171,9 @@ std::string format(const Key& key, const Value& value) {
     case Type::kText:
     case Type::kChoice:
       return value.text;
+    case Type::kNames:
+      if (value.list.size() == 1) return value.list.front();
+      [[fallthrough]];
     case Type::kList:
       return fmt::format("[{}]", fmt::join(value.list, ", "));
     default:

@@ -13,7 +13,7 @@ namespace tutti::config {
 struct Value {
   int64_t integer = 0;            ///< value of a bool, integer, size (bytes) or duration (ns)
   std::string text;               ///< value of a text or choice
-  std::vector<std::string> list;  ///< of list
+  std::vector<std::string> list;  ///< value of a list, or of names
 };
 
 /// Reads `text` as a value of `key`. The failure names the allowed values; the caller adds the position.

@@ -11,6 +11,7 @@
 #include "config/plan_names.h"
 #include "config/suggest.h"
 #include "plugin/loader.h"
+#include "plugin/network_names.h"
 #include "plugin/search.h"
 #include "tutti/plugin/algorithm.h"
 
@@ -49,6 +50,7 @@ class Names {
 
   Status check_lists() const;
   Status check_choices() const;
+  Status check_networks() const;
   Status check_rules() const;
   Status check_settings() const;
 
@@ -92,9 +94,11 @@ std::vector<Names::Named> Names::all(Kind kind) const {
     return std::none_of(out.begin(), out.end(),
                         [&](const Named& other) { return name_of(kind, other.text) == name_of(kind, text); });
   };
-  const std::string& network = config_.text("network");
-  if (kind == Kind::kNetwork && network != "auto" && is_new(network) && find(kind, network, directories_).ok()) {
-    out.push_back({network, config_.place("network")});
+  const std::vector<std::string> networks =
+      kind == Kind::kNetwork ? fixed_networks(config_) : std::vector<std::string>();
+  for (size_t i = 0; i < networks.size(); ++i) {
+    if (!is_new(networks[i]) || !find(kind, networks[i], directories_).ok()) continue;
+    out.push_back({networks[i], config_.item_place("network", i)});
   }
   for (const std::string& name : names_on(directories_, kind)) {
     if (is_new(name)) out.push_back({name, ""});
@@ -102,10 +106,14 @@ std::vector<Names::Named> Names::all(Kind kind) const {
   return out;
 }
 
-/// The names in plugins.<kind>.
+/// The names in plugins.<kind>, and in the setting `network`.
 std::vector<std::string> Names::named(Kind kind) const {
   std::vector<std::string> names;
   for (const std::string& text : config_.list(list_key(kind))) names.push_back(name_of(kind, text));
+  if (kind != Kind::kNetwork) return names;
+  for (const std::string& text : fixed_networks(config_)) {
+    if (std::string name = name_of(kind, text); !has(names, name)) names.push_back(std::move(name));
+  }
   return names;
 }
 
@@ -222,10 +230,31 @@ Status Names::check_choices() const {
   if (given("protocol")) {
     TUTTI_TRY(check_loaded(config_.place("protocol"), "protocol", Kind::kProtocol, config_.text("protocol")));
   }
-  const std::string& network = config_.text("network");
-  if (!given("network") || find(Kind::kNetwork, network, directories_).ok()) return {};
-  return unknown(config_.place("network"), "network", Kind::kNetwork, name_of(Kind::kNetwork, network),
-                 names_on(directories_, Kind::kNetwork));
+  return check_networks();
+}
+
+/// The setting `network`.
+Status Names::check_networks() const {
+  const std::vector<std::string>& networks = config_.list("network");
+  for (size_t i = 0; i < networks.size(); ++i) {
+    const std::string& network = networks[i];
+    const std::string& place = config_.item_place("network", i);
+    if (network == "auto") {
+      if (networks.size() == 1) return {};
+      return config::wrong(place, "network: 'auto' stands alone; leave it out, or name no network");
+    }
+    const auto is_it = [&](const std::string& other) {
+      return label_of(Kind::kNetwork, other) == label_of(Kind::kNetwork, network);
+    };
+    const auto before = networks.begin() + static_cast<std::ptrdiff_t>(i);
+    if (std::any_of(networks.begin(), before, is_it)) {
+      return config::wrong(place, fmt::format("network names '{}' twice; name it once", network));
+    }
+    if (find(Kind::kNetwork, network, directories_).ok()) continue;
+    return unknown(place, "network", Kind::kNetwork, name_of(Kind::kNetwork, network),
+                   names_on(directories_, Kind::kNetwork));
+  }
+  return {};
 }
 
 /// A rule may forbid a plugin that is not loaded. A network in a rule may be any that exists: the hosts decide which

@@ -8,6 +8,7 @@
 
 #include "log/log.h"
 #include "plugin/names.h"
+#include "plugin/network_names.h"
 #include "plugin/search.h"
 
 namespace tutti::plugin {
@@ -33,9 +34,8 @@ Result<std::shared_ptr<Registry>> Registry::load(config::Config& config, bool wi
   auto registry = std::make_shared<Registry>();
   for (const Kind kind : kKinds) {
     if (kind == Kind::kNetwork && !with_network) continue;
-    std::vector<std::string> names = config.list(fmt::format("plugins.{}", to_string(kind)));
-    // A network named for the job is loaded even if the list of candidates does not have it.
-    if (kind == Kind::kNetwork && config.text("network") != "auto") names = {config.text("network")};
+    const std::vector<std::string> names =
+        kind == Kind::kNetwork ? possible_networks(config) : config.list(fmt::format("plugins.{}", to_string(kind)));
     TUTTI_TRY(registry->load_kind(kind, config, names));
     warn_of_unused(kind, config);
   }
@@ -75,7 +75,7 @@ Result<std::shared_ptr<Plugin>> Registry::load_one(Kind kind, const std::string&
   TUTTI_TRY(Plugin::declare(*image, config));
   auto plugin = Plugin::open(image, config, named.file);
   if (kind != Kind::kNetwork) return plugin;
-  if (!plugin.ok() && config.text("network") != "auto") return plugin;
+  if (!plugin.ok() && !fixed_networks(config).empty()) return plugin;
   std::string identity = identity_of(image->note());
   if (!named.file.empty()) identity += ", " + std::filesystem::path(named.file).filename().string();
   networks_.push_back({label_of(kind, name), plugin.ok() ? *plugin : nullptr, plugin.status(), std::move(identity)});

@@ -23,9 +23,9 @@ class Registry {
     std::string identity;
   };
 
-  /// Loads algorithms, protocols and the tuner that `config` names, and networks if `with_network`. A plugin that
-  /// cannot serve is an error, unless plugins.on_missing is next. If `network` is auto, a network that cannot be opened
-  /// on this machine is an error only if no further network exists. Declares the plugins' settings in `config`.
+  /// Loads algorithms, protocols and the tuner that `config` names, and possible_networks() if `with_network`. A plugin
+  /// that cannot serve is an error, unless plugins.on_missing is next. If `network` is auto, a network that cannot be
+  /// opened on this machine is an error only if no further network exists. Declares the plugins' settings in `config`.
   static Result<std::shared_ptr<Registry>> load(config::Config& config, bool with_network);
   ~Registry();
   Registry() = default;

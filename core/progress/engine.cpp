@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -25,8 +26,7 @@ constexpr std::chrono::milliseconds kTakeOver{4};
 
 }  // namespace
 
-Engine::Engine(Options options)
-    : options_(std::move(options)), arm_mark_(options_.watch, options_.place), bell_(std::make_unique<tutti_bell>()) {}
+Engine::Engine(Options options) : options_(std::move(options)), bell_(std::make_unique<tutti_bell>()) {}
 
 Result<std::unique_ptr<Engine>> Engine::create(Options options) {
   std::unique_ptr<Engine> engine(new Engine(std::move(options)));
@@ -35,14 +35,25 @@ Result<std::unique_ptr<Engine>> Engine::create(Options options) {
     return Status(Code::kSystem,
                   fmt::format("cannot make an eventfd: {}; check the limit of open files", std::strerror(errno)));
   }
-  if (engine->options_.has_events) {
-    if (engine->options_.ops->event_fd(engine->options_.context, &engine->network_fd_) != TUTTI_OK)
-      engine->network_fd_ = -1;
-  }
   return engine;
 }
 
+void Engine::add_source(Source source) {
+  Armed armed{std::move(source), nullptr, -1};
+  armed.mark = std::make_unique<EntryMark>(armed.source.watch, armed.source.place);
+  if (armed.source.has_events && armed.source.ops->event_fd(armed.source.context, &armed.fd) != TUTTI_OK) armed.fd = -1;
+  const std::lock_guard lock(mutex_);
+  blind_ = blind_ || armed.fd < 0;
+  sources_.push_back(std::move(armed));
+  ring(*bell_);
+}
+
 Engine::~Engine() {
+  stop();
+  if (bell_->event_fd >= 0) close(bell_->event_fd);
+}
+
+void Engine::stop() {
   pollers_.clear();
   {
     const std::lock_guard lock(rest_mutex_);
@@ -51,7 +62,9 @@ Engine::~Engine() {
   rest_over_.notify_all();
   ring(*bell_);
   if (thread_.joinable()) thread_.join();
-  if (bell_->event_fd >= 0) close(bell_->event_fd);
+  const std::lock_guard lock(mutex_);
+  tasks_.clear();
+  sources_.clear();
 }
 
 void Engine::add(std::shared_ptr<Task> task) {
@@ -209,22 +222,34 @@ void Engine::run() {
   }
 }
 
+int32_t Engine::arm() {
+  for (const Armed& armed : sources_) {
+    if (armed.fd < 0) continue;
+    const Source& source = armed.source;
+    const int32_t code = armed.mark->call("arm", [&] { return source.ops->arm(source.context); });
+    if (code == TUTTI_OK) continue;
+    if (code != TUTTI_AGAIN) fail(source.failure("cannot arm its event descriptor", code));
+    return code;
+  }
+  return TUTTI_OK;
+}
+
 void Engine::sleep() {
   const Sleeper announced(*bell_);
-  const bool blind = network_fd_ < 0 && options_.ops != nullptr;
+  std::array<pollfd, 1 + kMostSources> fds{};
+  size_t count = 0;
+  fds[count++] = {bell_->event_fd, POLLIN, 0};
+  std::chrono::nanoseconds limit = kSleepLimit;
   {
     const std::lock_guard lock(mutex_);
-    if (stopping_.load() || round()) return;
-    const auto arm = [this] { return options_.ops->arm(options_.context); };
-    const int32_t armed = network_fd_ >= 0 ? arm_mark_.call("arm", arm) : TUTTI_OK;
-    if (armed == TUTTI_AGAIN) return;
-    if (armed != TUTTI_OK) return fail(options_.failure("cannot arm its event descriptor", armed));
+    if (stopping_.load() || round() || arm() != TUTTI_OK) return;
+    for (const Armed& armed : sources_) {
+      if (armed.fd >= 0) fds[count++] = {armed.fd, POLLIN, 0};
+    }
+    if (blind_) limit = kPollInterval;
   }
-  pollfd fds[2] = {{bell_->event_fd, POLLIN, 0}, {network_fd_, POLLIN, 0}};
-  const std::chrono::nanoseconds limit =
-      blind ? std::chrono::nanoseconds(kPollInterval) : std::chrono::nanoseconds(kSleepLimit);
   const timespec timeout{0, static_cast<long>(limit.count())};
-  ppoll(fds, network_fd_ >= 0 ? 2 : 1, &timeout, nullptr);
+  ppoll(fds.data(), count, &timeout, nullptr);
   uint64_t rings = 0;
   [[maybe_unused]] const ssize_t taken = read(bell_->event_fd, &rings, sizeof rings);
 }

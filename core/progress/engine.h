@@ -42,18 +42,27 @@ class Task {
 class Engine {
  public:
   struct Options {
-    const tutti_network_ops* ops = nullptr;  ///< whose event descriptor the thread sleeps on, if it has one
-    void* context = nullptr;
-    bool has_events = false;                 ///< TUTTI_NET_CAP_EVENT_FD
     std::function<void(Status)> on_failure;  ///< called once by each thread that makes progress, at most
     uint32_t polling_threads = 1;            ///< most threads for tasks that poll; at least 1
-    EntryWatch* watch = nullptr;             ///< of the network; null: none
-    std::string place;                       ///< of this rank, for the watch
+  };
+  static Result<std::unique_ptr<Engine>> create(Options options);
+  ~Engine();
+
+  /// A network whose events wake the engine's thread. Without an event descriptor, the engine's thread polls.
+  struct Source {
+    const tutti_network_ops* ops = nullptr;
+    void* context = nullptr;
+    bool has_events = false;      ///< TUTTI_NET_CAP_EVENT_FD
+    EntryWatch* watch = nullptr;  ///< the watch of the network; null: none
+    std::string place;            ///< the place of this rank, for the watch
     /// The failure of an entry of the network that returned this code in this thread. Needed with `has_events`.
     std::function<Status(std::string_view doing, int32_t code)> failure = {};
   };
-  static Result<std::unique_ptr<Engine>> create(Options options);
-  ~Engine();  ///< stops the thread; tasks are destroyed
+  static constexpr size_t kMostSources = 8;
+  /// At most kMostSources. Any thread.
+  void add_source(Source source);
+  /// Ends the threads, and gives up all tasks. Before the network of a source is closed. One thread.
+  void stop();
 
   /// Adds a task; the first task starts the thread. Any thread.
   void add(std::shared_ptr<Task> task);
@@ -100,11 +109,19 @@ class Engine {
   void add_polling(std::shared_ptr<Task> task);
   bool has_idle_pollers(bool& failed);
 
+  /// TUTTI_AGAIN: there is work now. The failure of a source is reported. With mutex_ held.
+  int32_t arm();
+
+  struct Armed {
+    Source source;
+    std::unique_ptr<EntryMark> mark;
+    int fd = -1;  ///< -1: the source has no descriptor
+  };
   Options options_;
-  EntryMark arm_mark_;
+  std::vector<Armed> sources_;
+  bool blind_ = false;  // a source has no descriptor
   std::unique_ptr<tutti_bell> bell_;
-  int network_fd_ = -1;
-  std::mutex mutex_;  // guards tasks_ and failed_, and makes rounds exclusive
+  std::mutex mutex_;  // guards sources_, blind_, tasks_ and failed_, and makes rounds exclusive
   std::vector<std::shared_ptr<Task>> tasks_;
   bool failed_ = false;
   std::atomic<bool> stopping_{false};

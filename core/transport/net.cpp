@@ -54,13 +54,11 @@ Result<std::unique_ptr<Net>> Net::create(Options options) {
   }
   TUTTI_TRY(net->choose_devices());
   TUTTI_TRY(net->listen());
-  const bool has_events = (net->options_.capabilities & TUTTI_NET_CAP_EVENT_FD) != 0;
-  if (has_events) TUTTI_TRY(net->check_event_fd());
-  TUTTI_ASSIGN(net->engine_,
-               progress::Engine::create(
-                   {&ops, net->context_, has_events, net->options_.on_failure, net->options_.polling_threads,
-                    net->watch(), "at " + net->own_place(),
-                    [of = net.get()](std::string_view doing, int32_t code) { return of->failure(doing, code); }}));
+  if (net->has_events()) TUTTI_TRY(net->check_event_fd());
+  net->engine_ = net->options_.engine;
+  if (net->engine_ == nullptr) {
+    TUTTI_ASSIGN(net->engine_, progress::Engine::create({net->options_.on_failure, net->options_.polling_threads}));
+  }
   net->acceptor_ = std::make_shared<AcceptTask>(*net);
   return net;
 }
@@ -151,11 +149,13 @@ void Net::set_peers(std::vector<std::vector<Door>> doors) {
   peers_ = std::move(doors);
   senders_.resize(peers_.size() * options_.keys.size());
   receivers_.resize(peers_.size() * options_.keys.size());
+  engine_->add_source({options_.ops, context_, has_events(), watch(), "at " + own_place(),
+                       [this](std::string_view doing, int32_t code) { return failure(doing, code); }});
   engine_->add(acceptor_);
 }
 
 Net::~Net() {
-  if (engine_ != nullptr) engine_.reset();
+  if (!peers_.empty()) engine_->stop();  // before the objects that its tasks use are destroyed
   senders_.clear();
   receivers_.clear();
   acceptor_.reset();

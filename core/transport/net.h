@@ -52,14 +52,15 @@ class Net {
     bool serves_left = false;                         ///< a rank that left may still need data: its kernels run
     std::vector<std::string> hosts;                   ///< names by rank, for messages
     std::chrono::milliseconds break_grace{2000};      ///< time in which the hub may report why a connection broke
-    uint32_t polling_threads = 1;                     ///< of the engine, see progress::Engine
+    std::shared_ptr<progress::Engine> engine;         ///< the engine of all networks of the rank; null: one of its own
+    uint32_t polling_threads = 1;                     ///< threads of its own engine, see progress::Engine
     std::function<std::string()> last_failure;        ///< why the plugin's last call in this thread failed
     std::chrono::nanoseconds call_limit{};            ///< deadline of an entry that does not return; 0: none
     bool check_plugins = false;                       ///< check.plugins: hold the plugin to its contract
     bool check_data = false;                          ///< check.data: a checksum in each message of slots
   };
   static Result<std::unique_ptr<Net>> create(Options options);
-  /// Closes all connections at once; call engine().flush() before to let sent data out.
+  /// Stops the engine, and closes all connections at once; call engine().flush() before to let sent data out.
   ~Net();
 
   /// A device in use. Devices in use are the fastest device that can register host memory and carry a slot, and all
@@ -85,7 +86,8 @@ class Net {
   bool registers(uint32_t memory) const;
   /// This rank's doors, for the other ranks; plain data, one per device in use.
   const std::vector<Door>& doors() const { return doors_; }
-  /// The doors of all ranks, by rank. From now on connections are accepted in the background.
+  /// The doors of all ranks, by rank. From now on the engine serves this network, and connections are accepted in the
+  /// background.
   void set_peers(std::vector<std::vector<Door>> doors);
 
   tutti_connection* sender(const Key& key);
@@ -129,6 +131,7 @@ class Net {
 
  private:
   explicit Net(Options options);
+  bool has_events() const { return (options_.capabilities & TUTTI_NET_CAP_EVENT_FD) != 0; }
   Status check_event_fd();
   Status choose_devices();
   Status listen();
@@ -152,8 +155,7 @@ class Net {
   std::shared_ptr<AcceptTask> acceptor_;
   std::vector<std::shared_ptr<SendTask>> senders_;       // by (peer, key), null until used
   std::vector<std::shared_ptr<ReceiveTask>> receivers_;  // by key, as senders_
-  // Last member: it stops before the objects that its tasks use are destroyed.
-  std::unique_ptr<progress::Engine> engine_;
+  std::shared_ptr<progress::Engine> engine_;
 };
 
 }  // namespace tutti::transport

@@ -18,7 +18,9 @@ std::string text_of(const Decision& decision, const Choices& choices) {
     const std::string& variant = algorithm.variants[decision.variant].name;
     if (!variant.empty()) name += "/" + variant;
   }
-  return fmt::format("{} × {} ×{}", name, choices.protocols[decision.protocol].name, decision.channels);
+  std::string text = fmt::format("{} × {} ×{}", name, choices.protocols[decision.protocol].name, decision.channels);
+  if (choices.networks.size() > 1) text += " over " + choices.networks[decision.network].name;
+  return text;
 }
 
 }  // namespace

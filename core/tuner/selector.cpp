@@ -46,7 +46,7 @@ tutti_algorithm_cost message_cost(uint32_t links, double channel_gbs) {
   return cost;
 }
 
-std::string text_of(const std::vector<Verdict>& verdicts) {
+std::string text_of(const std::vector<Verdict>& verdicts, const std::vector<Network>& networks) {
   std::string text;
   const double best_us = verdicts.empty() ? 0 : verdicts.front().decision.predicted_us;
   for (const Verdict& verdict : verdicts) {
@@ -61,6 +61,8 @@ std::string text_of(const std::vector<Verdict>& verdicts) {
       text += fmt::format("slower: {:.2f} µs predicted, {:.1f} times the chosen, {} channel(s)", decision.predicted_us,
                           best_us > 0 ? decision.predicted_us / best_us : 1.0, decision.channels);
     }
+    const bool names_network = verdict.excluded.empty() && networks.size() > 1;
+    if (names_network) text += fmt::format(", network '{}'", networks[decision.network].name);
   }
   return text;
 }
@@ -174,35 +176,64 @@ std::string Selector::excluded_by_settings(const Question& question, const Candi
 }
 
 /// The first rule that matches decides; a rule that chooses excludes all else. A message has no algorithm: a rule on
-/// one neither chooses nor forbids it for that.
-std::string Selector::excluded_by_rules(const Question& question, const Candidate& candidate) const {
+/// one neither chooses nor forbids it for that. A rule on a network decides the network of the candidate: the candidate
+/// is excluded only if no network is left.
+std::string Selector::excluded_by_rules(const Question& question, Candidate& candidate) const {
   const config::Rule* rule = matching_rule(question);
   if (rule == nullptr) return {};
   const std::string& protocol = choices_.protocols[candidate.decision.protocol].name;
   const bool is_message = candidate.decision.algorithm == kNoAlgorithm;
   const bool names_algorithm =
       rule->algorithm.empty() || names(rule->algorithm, candidate.decision) || (is_message && !rule->forbids);
-  const bool named = names_algorithm && (rule->protocol.empty() || rule->protocol == protocol) &&
-                     (rule->network.empty() || rule->network == choices_.network_name);
+  bool named = names_algorithm && (rule->protocol.empty() || rule->protocol == protocol);
+  if (named && !rule->network.empty()) {
+    const auto network = network_by_rule(*rule);
+    candidate.decision.network = network.value_or(0);
+    named = network.has_value() != rule->forbids;
+  }
   if (named != rule->forbids) return {};
   return fmt::format("{} by the rule at {}", rule->forbids ? "forbidden" : "not chosen", rule->place);
 }
 
-/// A communicator has one network, so a rule that excludes it leaves no candidate.
+/// The first network in use that a rule on a network leaves; none: the rule leaves none.
+std::optional<uint32_t> Selector::network_by_rule(const config::Rule& rule) const {
+  for (uint32_t i = 0; i < choices_.networks.size(); ++i) {
+    if ((choices_.networks[i].name == rule.network) != rule.forbids) return i;
+  }
+  return std::nullopt;
+}
+
+/// "'ib', 'socket'".
+std::string Selector::networks_in_use() const {
+  std::string text;
+  for (const Network& network : choices_.networks)
+    text += fmt::format("{}'{}'", text.empty() ? "" : ", ", network.name);
+  return text;
+}
+
+/// A rule that excludes all networks in use leaves no candidate.
 Status Selector::network_excluded(const Question& question) const {
   const config::Rule* rule = matching_rule(question);
-  if (rule == nullptr || !config::excludes_network(*rule, choices_.network_name)) return {};
+  if (rule == nullptr) return {};
+  const auto leaves = [&](const Network& network) { return !config::excludes_network(*rule, network.name); };
+  if (std::any_of(choices_.networks.begin(), choices_.networks.end(), leaves)) return {};
   const std::string call =
       fmt::format("{} of {} × {}", to_string(question.collective), question.count, to_string(question.type));
   if (!rule->forbids) {
+    const auto unused = std::find_if(choices_.unused_networks.begin(), choices_.unused_networks.end(),
+                                     [&](const UnusedNetwork& network) { return network.name == rule->network; });
+    if (unused != choices_.unused_networks.end()) {
+      return {Code::kConfig, fmt::format("{}: this rule chooses network '{}' for {}, but {}; change the rule",
+                                         rule->network_place, rule->network, call, unused->why)};
+    }
     return {Code::kConfig,
-            fmt::format("{}: this rule chooses network '{}' for {}, but the communicator uses '{}'; set 'network: {}', "
-                        "or change the rule",
-                        rule->network_place, rule->network, call, choices_.network_name, rule->network)};
+            fmt::format("{}: this rule chooses network '{}' for {}, but the communicator uses {}; add '{}' to "
+                        "'network', or change the rule",
+                        rule->network_place, rule->network, call, networks_in_use(), rule->network)};
   }
   return {Code::kConfig,
           fmt::format("{}: this rule forbids network '{}' for {}, but the communicator has no other network; narrow "
-                      "'match' of the rule, or set 'network' to another network",
+                      "'match' of the rule, or name another network in 'network'",
                       rule->network_place, rule->network, call)};
 }
 
@@ -357,7 +388,8 @@ Result<std::vector<Selector::Candidate>> Selector::judge(const Question& questio
     view = view_of(decision, rule);
     view.predicted_us = candidate.excluded.empty() ? 0 : -1;
     if (decision.algorithm == kNoAlgorithm) {
-      candidate.cost = message_cost(choices_.links, choices_.network_gbs / std::max(choices_.max_channels, 1u));
+      const double gbs = choices_.networks.empty() ? 0 : choices_.networks[decision.network].gbs;
+      candidate.cost = message_cost(choices_.links, gbs / std::max(choices_.max_channels, 1u));
       set_cost(candidate.cost, view);
       continue;
     }
@@ -368,6 +400,8 @@ Result<std::vector<Selector::Candidate>> Selector::judge(const Question& questio
     if (!candidate.excluded.empty()) continue;
     TUTTI_ASSIGN(candidate.excluded, excluded_by_cost(question, candidate));
     if (candidate.excluded.empty()) candidate.excluded = excluded_by_plans(question, candidate);
+    // The algorithm knows the ports of the first network alone.
+    if (decision.network != 0) candidate.cost.gbs[TUTTI_LINK_NETWORK] = 0;
     set_cost(candidate.cost, view);
     if (!candidate.excluded.empty()) view.predicted_us = -1;
   }
@@ -375,14 +409,32 @@ Result<std::vector<Selector::Candidate>> Selector::judge(const Question& questio
   return candidates;
 }
 
-/// A tuner that declines the call excludes all candidates.
+/// The candidates of each network, with the figures of this network.
 Status Selector::ask_tuner(const Question& question, const config::Rule* rule,
                            std::vector<Candidate>& candidates) const {
+  for (uint32_t network = 0; network < std::max<size_t>(choices_.networks.size(), 1); ++network) {
+    std::vector<Candidate*> of_network;
+    for (Candidate& candidate : candidates) {
+      if (candidate.decision.network == network) of_network.push_back(&candidate);
+    }
+    if (!of_network.empty()) TUTTI_TRY(ask_tuner(question, rule, of_network));
+  }
+  return {};
+}
+
+void* Selector::tuner_of(uint32_t network) const {
+  void* const own = choices_.networks.empty() ? nullptr : choices_.networks[network].tuner_instance.get();
+  return own != nullptr ? own : choices_.tuner_instance.get();
+}
+
+/// Candidates of one network. A tuner that declines the call excludes all of them.
+Status Selector::ask_tuner(const Question& question, const config::Rule* rule,
+                           std::span<Candidate* const> candidates) const {
   std::vector<tutti_candidate> views;
   views.reserve(candidates.size());
   std::vector<tutti_candidate*> pointers;
   pointers.reserve(candidates.size());
-  for (const Candidate& candidate : candidates) pointers.push_back(&views.emplace_back(candidate.view));
+  for (const Candidate* candidate : candidates) pointers.push_back(&views.emplace_back(candidate->view));
   const uint64_t bytes = question.count * size_of(question.type);
   const tutti_call call{sizeof(tutti_call),
                         static_cast<uint32_t>(question.collective),
@@ -393,7 +445,7 @@ Status Selector::ask_tuner(const Question& question, const config::Rule* rule,
                         question.registered ? 1u : 0u,
                         0};
   plugin::take_failure_text();  // discards the text of an earlier call
-  const int32_t code = choices_.tuner->choose(choices_.tuner_instance.get(), &call, pointers.data(),
+  const int32_t code = choices_.tuner->choose(tuner_of(candidates.front()->decision.network), &call, pointers.data(),
                                               static_cast<uint32_t>(views.size()));
   const std::string why = code == TUTTI_OK ? std::string() : plugin::take_reason();
   if (code != TUTTI_OK && code != TUTTI_UNSUPPORTED) {
@@ -401,7 +453,7 @@ Status Selector::ask_tuner(const Question& question, const config::Rule* rule,
                                          to_string(question.collective), bytes, why)};
   }
   for (size_t i = 0; i < candidates.size(); ++i) {
-    Candidate& candidate = candidates[i];
+    Candidate& candidate = *candidates[i];
     if (!candidate.excluded.empty()) continue;
     if (code == TUTTI_UNSUPPORTED) {
       candidate.excluded = fmt::format("tuner '{}' declines the call: {}", choices_.tuner_name, why);
@@ -435,7 +487,7 @@ Result<Decision> Selector::choose(const Question& question) const {
     TUTTI_TRY(network_excluded(question));
     return Status(Code::kUnsupported,
                   fmt::format("nothing can run {} of {} × {}:\n{}", to_string(question.collective), question.count,
-                              to_string(question.type), text_of(in_order(candidates))));
+                              to_string(question.type), text_of(in_order(candidates), choices_.networks)));
   }
   return candidates[*chosen].decision;
 }
@@ -447,7 +499,7 @@ Result<std::vector<Verdict>> Selector::verdicts(const Question& question) const 
 
 Result<std::string> Selector::explain(const Question& question) const {
   TUTTI_ASSIGN(const std::vector<Verdict> all, verdicts(question));
-  return text_of(all);
+  return text_of(all, choices_.networks);
 }
 
 std::vector<Verdict> Selector::in_order(const std::vector<Candidate>& candidates) {

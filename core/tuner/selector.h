@@ -7,6 +7,7 @@
 #include <array>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -54,15 +55,33 @@ struct Protocol {
   std::array<std::string, TUTTI_LINK_COUNT> declined{};
 };
 
+using TunerInstance = std::unique_ptr<void, void (*)(void*)>;
+inline TunerInstance no_tuner() {
+  return {nullptr, [](void*) {}};
+}
+
+/// A network that the communicator uses.
+struct Network {
+  std::string name;
+  double gbs = 0;                             ///< bandwidth of the slowest rank's fastest port
+  double latency_us = 0;                      ///< the latency of the slowest rank's fastest port
+  TunerInstance tuner_instance = no_tuner();  ///< with the figures of this network; null: that of the choices
+};
+/// A network that the configuration names, and that the communicator does not use.
+struct UnusedNetwork {
+  std::string name;
+  std::string why;  ///< "it does not work on rank 1: ..."
+};
+
 /// The alternatives and criteria of the selector. The objects behind the pointers outlive it.
 struct Choices {
   std::vector<Algorithm> algorithms;
   std::vector<Protocol> protocols;
   const tutti_tuner_ops* tuner = nullptr;
-  std::unique_ptr<void, void (*)(void*)> tuner_instance{nullptr, [](void*) {}};
+  TunerInstance tuner_instance = no_tuner();
   std::string tuner_name;
-  std::string network_name;           ///< network in use, for rules
-  double network_gbs = 0;             ///< bandwidth of the slowest rank's fastest port; 0: there is no network
+  std::vector<Network> networks;  ///< in order of preference; empty: the ranks use no network
+  std::vector<UnusedNetwork> unused_networks;
   uint32_t links = 0;                 ///< bits 1 << TUTTI_LINK_*: the links between the ranks
   uint32_t device = 0;                ///< TUTTI_DEVICE_*: where the ranks' buffers are; 0: it does not matter
   const BackEnd* back_end = nullptr;  ///< executes the plans; null: without limits
@@ -89,6 +108,7 @@ struct Decision {
   uint32_t protocol = 0;
   uint32_t channels = 1;
   double predicted_us = 0;
+  uint32_t network = 0;  ///< index in Choices::networks; counts between ranks that use a network
 };
 
 /// The selector's verdict on one candidate of a call.
@@ -141,8 +161,10 @@ class Selector {
   void exclude(const Question& question, Candidate& candidate) const;
   std::string excluded_by_purpose(const Question& question, uint32_t algorithm) const;
   std::string excluded_by_settings(const Question& question, const Candidate& candidate) const;
-  std::string excluded_by_rules(const Question& question, const Candidate& candidate) const;
+  std::string excluded_by_rules(const Question& question, Candidate& candidate) const;
+  std::optional<uint32_t> network_by_rule(const config::Rule& rule) const;
   Status network_excluded(const Question& question) const;
+  std::string networks_in_use() const;
   /// Whether `named`, a value of `algorithm`, names a candidate.
   bool names(const std::string& named, const Decision& decision) const;
   /// Whether `named` names a plan file that is meant for the call.
@@ -158,6 +180,8 @@ class Selector {
   Result<std::string> excluded_by_cost(const Question& question, Candidate& candidate) const;
   std::string excluded_by_plans(const Question& question, Candidate& candidate) const;
   Status ask_tuner(const Question& question, const config::Rule* rule, std::vector<Candidate>& candidates) const;
+  Status ask_tuner(const Question& question, const config::Rule* rule, std::span<Candidate* const> candidates) const;
+  void* tuner_of(uint32_t network) const;
   Status cost_of_copies(const Question& question, const Decision& decision, tutti_algorithm_cost& cost) const;
   static std::optional<size_t> best(const std::vector<Candidate>& candidates);
   static std::vector<Verdict> in_order(const std::vector<Candidate>& candidates);

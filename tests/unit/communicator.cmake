@@ -7,4 +7,5 @@ tutti_test(state_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/state_test.cpp ${CMAKE_C
            ${CMAKE_CURRENT_LIST_DIR}/bootstrap_group.cpp LABELS concurrent)
 tutti_test(dry_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/dry_test.cpp ${CMAKE_CURRENT_LIST_DIR}/fake_backend.cpp
            ${CMAKE_CURRENT_LIST_DIR}/bootstrap_group.cpp TIMEOUT 60)
-add_dependencies(dry_test plugins) # it loads the default configuration, which names many
+add_dependencies(dry_test plugins tutti-net-mock) # it loads the default configuration, which names many
+tutti_test(network_choice_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/network_choice_test.cpp)

@@ -70,6 +70,7 @@ TEST_F(ConfigError, DuplicateKeys) {
 
 TEST_F(ConfigError, Values) {
   for (const Case& test : {
+           Case{"network: []\n", "job.yaml:1:10: network: must not be empty"},
            Case{"transport: tcp\n", "job.yaml:1:12: transport: 'tcp' is not one of: auto, shm, net"},
            Case{"log:\n  level: loud\n",
                 "job.yaml:2:10: log.level: 'loud' is not one of: off, error, warn, info, debug, trace"},

@@ -254,6 +254,22 @@ TEST_F(ConfigTest, RulesExcludeNetworks) {
   EXPECT_FALSE(excludes("choose: {protocol: ll}", "socket"));
 }
 
+TEST_F(ConfigTest, NetworksAreANameOrAList) {
+  const auto networks = [](const std::string& job) { return loaded(job).list("network"); };
+  const auto text = [](const std::string& job) {
+    for (const Config::Item& item : loaded(job).items()) {
+      if (item.key == "network") return item.value;
+    }
+    return std::string();
+  };
+  EXPECT_EQ(networks(""), std::vector<std::string>{"auto"});
+  EXPECT_EQ(networks("network: ib\n"), std::vector<std::string>{"ib"});
+  EXPECT_EQ(text("network: ib\n"), "ib");
+  EXPECT_EQ(text("network: [ib]\n"), "ib") << "equal values have equal texts";
+  EXPECT_EQ(networks("network: [ib, socket]\n"), (std::vector<std::string>{"ib", "socket"}));
+  EXPECT_EQ(text("network: [ib, socket]\n"), "[ib, socket]");
+}
+
 TEST_F(ConfigTest, SettingsOfPluginsWaitForThem) {
   write("site.yaml", "settings.net.socket: {streams: 3, interface: [eth]}\n");
   Config config = loaded("settings: {net: {socket: {streams: 4}, ib: {device: mlx5_0}}}\n",
@@ -328,6 +344,7 @@ std::string other_value(const Key& key) {
       return "777ms";
     case Type::kText:
     case Type::kList:
+    case Type::kNames:
       return "x";
     default:
       return "64";

@@ -82,7 +82,8 @@ void expect_same_choices(const tuner::Choices& dry, const tuner::Choices& job) {
   EXPECT_EQ(dry.back_end, job.back_end);
   EXPECT_EQ(dry.ranks, job.ranks);
   EXPECT_EQ(dry.nodes, job.nodes);
-  EXPECT_EQ(dry.network_name, job.network_name);
+  ASSERT_EQ(dry.networks.size(), job.networks.size());
+  for (size_t i = 0; i < dry.networks.size(); ++i) EXPECT_EQ(dry.networks[i].name, job.networks[i].name);
   ASSERT_EQ(dry.algorithms.size(), job.algorithms.size());
   for (size_t i = 0; i < dry.algorithms.size(); ++i) {
     EXPECT_EQ(dry.algorithms[i].name, job.algorithms[i].name);
@@ -97,9 +98,9 @@ void expect_same_choices(const tuner::Choices& dry, const tuner::Choices& job) {
   }
 }
 
-/// The reason against each candidate, or its channels: "3 channel(s)".
+/// The reason against each candidate, or its channels and its network: "3 channel(s), network 'socket'".
 std::map<std::string, std::string> verdicts(const tuner::Selector& selector, const tuner::Question& question) {
-  static const std::regex kLine(R"( *(\S+ × \S+) +(?:(excluded: .*)|.*, (\d+ channel\(s\))))");
+  static const std::regex kLine(R"( *(\S+ × \S+) +(?:(excluded: .*)|.*, (\d+ channel\(s\)(?:, network '\S+')?)))");
   std::map<std::string, std::string> verdicts;
   std::istringstream lines(required(selector.explain(question)));
   for (std::string line; std::getline(lines, line);) {
@@ -135,6 +136,7 @@ TEST(DryRun, HasTheLimitsOfAJob) {
     for (const uint32_t nodes : {1u, 2u}) {
       jobs.push_back({device, nodes});
       jobs.push_back({device, nodes, {{"channels", "3"}}});
+      jobs.push_back({device, nodes, {{"network", "socket," TUTTI_BINARY_DIR "/tests/conformance/tutti-net-mock.so"}}});
       jobs.push_back({device, nodes, {{"protocol", "simple"}, {"algorithm", "ring"}}});
     }
   }
@@ -174,7 +176,9 @@ TEST(DryRun, PredictsWhatAJobPredicts) {
     run_job(
         job,
         [&](const tuner::Selector& selector) {
-          EXPECT_EQ(dry->selector().choices().network_gbs, selector.choices().network_gbs);
+          for (size_t i = 0; i < selector.choices().networks.size(); ++i) {
+            EXPECT_EQ(dry->selector().choices().networks.at(i).gbs, selector.choices().networks[i].gbs);
+          }
           for (const Collective collective : {Collective::kAllReduce, Collective::kAllToAll, Collective::kSendRecv}) {
             for (const uint64_t count : {1, 1 << 12, 1 << 24}) {
               const tuner::Question question{.collective = collective, .count = count};

@@ -452,6 +452,9 @@ TEST(Registry, ChecksNamesBeforeItLoads) {
   EXPECT_THAT(error("protocol", "simpel"), HasSubstr("did you mean 'simple'?"));
   // The name is wrong even where no network is needed.
   EXPECT_THAT(error("network", "sokcet"), HasSubstr("did you mean 'socket'?"));
+  EXPECT_THAT(error("network", "socket,sokcet"), HasSubstr("there is no network plugin 'sokcet'"));
+  EXPECT_THAT(error("network", "socket,socket"), HasSubstr("network names 'socket' twice"));
+  EXPECT_THAT(error("network", "socket,auto"), HasSubstr("'auto' stands alone"));
   EXPECT_THAT(error("settings.net.sokcet.streams", "2"), HasSubstr("did you mean 'socket'?"));
 }
 

@@ -5,16 +5,14 @@
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <unistd.h>
 
 #include <array>
-#include <filesystem>
-#include <fstream>
 
 #include "backend/limits.h"
 #include "plugin/loader.h"
 #include "tuner-model/model.h"
 #include "tutti/sdk/algorithm.h"
+#include "unit/job_file.h"
 #include "unit/plan_support.h"
 
 namespace tutti::test {
@@ -54,11 +52,11 @@ class SelectorTest : public testing::Test {
     return {algorithm.name(), &algorithm.ops(), algorithm.self()};
   }
 
-  /// Makes a selector over `links`. Its network is "socket".
+  /// Makes a selector over `links`, with the networks of networks_.
   void make(uint32_t links) {
     tuner::Choices choices = this->choices(kRanks, {plugin(ring_), plugin(direct_)});
     choices.links = links;
-    choices.network_name = "socket";
+    for (const std::string& name : networks_) choices.networks.push_back({name, 10, 5});
     for (tuner::Protocol& each : choices.protocols) each.properties.links |= links;
     selector_ = std::make_unique<Selector>(config_, std::move(choices));
   }
@@ -84,14 +82,7 @@ class SelectorTest : public testing::Test {
   }
 
   /// Takes the rules of this job file.
-  void follow(const std::string& job) {
-    const std::string file = fmt::format("{}tutti-selector-{}.yaml", testing::TempDir(), getpid());
-    std::ofstream(file) << job;
-    auto config = config::Config::load({"", file, {}, {}});
-    std::filesystem::remove(file);
-    ASSERT_TRUE(config.ok()) << config.status().to_string();
-    config_ = *std::move(config);
-  }
+  void follow(const std::string& job) { config_ = load_job(job); }
 
   std::string verdicts(const Question& question) const {
     const auto text = selector_->explain(question);
@@ -111,6 +102,7 @@ class SelectorTest : public testing::Test {
   Algorithm direct_{"direct"};
   tuner_model::Model model_{tuner_model::Constants{}, topology_of(nodes_)};
   config::Config config_ = *config::Config::load({});
+  std::vector<std::string> networks_ = {"socket"};
   std::unique_ptr<Selector> selector_;
 };
 
@@ -185,7 +177,7 @@ TEST_F(SelectorTest, a_rule_that_excludes_the_network_fails_with_its_place) {
                 "has no other network; narrow 'match' of the rule"));
   EXPECT_THAT(failure("rules:\n- choose: {network: ib}\n"),
               HasSubstr(":2:21: this rule chooses network 'ib' for all_gather of 16 × float32, but the communicator "
-                        "uses 'socket'; set 'network: ib'"));
+                        "uses 'socket'; add 'ib' to 'network'"));
   follow("rules: [{forbid: {network: ib}}]");
   EXPECT_TRUE(selector_->choose(all_gather(16, false)).ok());
   follow("rules: [{choose: {network: socket}}]");
@@ -193,6 +185,64 @@ TEST_F(SelectorTest, a_rule_that_excludes_the_network_fails_with_its_place) {
   // Both names must hold: this rule leaves the other protocols.
   follow("rules: [{forbid: {network: socket, protocol: copy}}]");
   EXPECT_TRUE(selector_->choose(all_gather(16, false)).ok());
+}
+
+TEST_F(SelectorTest, a_rule_decides_the_network_of_each_call) {
+  networks_ = {"socket", "ib"};
+  make(1u << TUTTI_LINK_P2P | 1u << TUTTI_LINK_NETWORK);
+  const auto network = [&](uint64_t count, const std::string& rules) {
+    follow(rules);
+    const auto decision = selector_->choose(all_gather(count, false));
+    EXPECT_TRUE(decision.ok()) << rules << decision.status().to_string();
+    return decision.ok() ? networks_.at(decision->network) : "";
+  };
+  EXPECT_EQ(network(16, "rules: []"), "socket");
+  EXPECT_EQ(network(16, "rules: [{choose: {network: ib}}]"), "ib");
+  EXPECT_EQ(network(16, "rules: [{forbid: {network: socket}}]"), "ib");
+  EXPECT_EQ(network(16, "rules: [{forbid: {network: ib}}]"), "socket");
+  const std::string by_size = "rules: [{match: {max_size: 1KiB}, choose: {network: ib}}]";
+  EXPECT_EQ(network(256, by_size), "ib");
+  EXPECT_EQ(network(257, by_size), "socket");
+  const std::string by_collective = "rules: [{match: {collective: all_reduce}, choose: {network: ib}}]";
+  EXPECT_EQ(network(16, by_collective), "socket");
+  // A rule on a network and a protocol moves the calls of this protocol alone.
+  follow("rules: [{forbid: {network: socket, protocol: simple}}]");
+  EXPECT_THAT(verdict(all_gather(16, true), "direct/shifted × simple"), HasSubstr("network 'ib'"));
+  EXPECT_THAT(verdict(all_gather(16, true), "direct/shifted × copy"), HasSubstr("network 'socket'"));
+}
+
+TEST_F(SelectorTest, a_rule_names_why_its_network_is_not_in_use) {
+  tuner::Choices with = choices(kRanks, {plugin(ring_)});
+  with.links |= 1u << TUTTI_LINK_NETWORK;
+  for (tuner::Protocol& each : with.protocols) each.properties.links |= with.links;
+  with.networks.push_back({"socket", 10, 5});
+  with.unused_networks = {{"ib", "it does not work on rank 1: no device"}};
+  selector_ = std::make_unique<Selector>(config_, std::move(with));
+  follow("rules: [{choose: {network: ib}}]");
+  const auto decision = selector_->choose(all_gather(16, false));
+  EXPECT_THAT(std::string(decision.status().text()),
+              HasSubstr("this rule chooses network 'ib' for all_gather of 16 × float32, but it does not work on rank "
+                        "1: no device; change the rule"));
+}
+
+/// The tuner gets the candidates of each network with the figures of this network.
+TEST_F(SelectorTest, networks_have_figures_of_their_own) {
+  tuner::Choices with = choices(kRanks, {plugin(ring_)});
+  with.links = 1u << TUTTI_LINK_NETWORK;
+  for (tuner::Protocol& each : with.protocols) each.properties.links |= with.links;
+  tutti_topology slow = topology_of(nodes_);
+  slow.latency_us[TUTTI_LINK_P2P] = 1000;
+  tuner_model::Model slow_model{tuner_model::Constants{}, slow};
+  with.networks.push_back({"socket", 10, 5});
+  with.networks.push_back({"ib", 10, 5, {&slow_model, [](void*) {}}});
+  selector_ = std::make_unique<Selector>(config_, std::move(with));
+  const auto predicted = [&](const std::string& rules) {
+    follow(rules);
+    const auto decision = selector_->choose(all_gather(16, false));
+    EXPECT_TRUE(decision.ok()) << decision.status().to_string();
+    return decision.ok() ? decision->predicted_us : 0;
+  };
+  EXPECT_GT(predicted("rules: [{choose: {network: ib}}]"), predicted("rules: []") + 1000);
 }
 
 // --- Rules

@@ -18,9 +18,15 @@ double gbs(const check::Problem& problem, double microseconds) {
   return microseconds > 0 ? static_cast<double>(check::bytes_of(problem)) / microseconds / 1e3 : 0;
 }
 
-/// The network that the ranks use; "-": none.
+/// The network of a call that no rule moves to another one; empty: none.
+std::string network_name(const DryCommunicator& cluster) {
+  const std::vector<tuner::Network>& networks = cluster.selector().choices().networks;
+  return networks.empty() ? "" : networks.front().name;
+}
+
+/// The same; "-": none.
 std::string network_of(const DryCommunicator& cluster) {
-  const std::string& name = cluster.selector().choices().network_name;
+  const std::string name = network_name(cluster);
   return name.empty() ? "-" : name;
 }
 
@@ -79,14 +85,10 @@ void print_predictions(const DryCommunicator& cluster, const std::vector<Predict
 Status write_predictions(const DryCommunicator& cluster, const std::vector<Prediction>& predictions,
                          const std::string& file) {
   const check::Problem& first = predictions.front().problem;
-  Json document = {{"version", TUTTI_VERSION},
-                   {"collective", to_string(first.collective)},
-                   {"type", to_string(first.type)},
-                   {"op", to_string(first.op)},
-                   {"nodes", cluster.node_count()},
-                   {"ranks", cluster.rank_count()},
-                   {"network", cluster.selector().choices().network_name},
-                   {"limits", cluster.limits(first.collective)},
+  Json document = {{"version", TUTTI_VERSION},         {"collective", to_string(first.collective)},
+                   {"type", to_string(first.type)},    {"op", to_string(first.op)},
+                   {"nodes", cluster.node_count()},    {"ranks", cluster.rank_count()},
+                   {"network", network_name(cluster)}, {"limits", cluster.limits(first.collective)},
                    {"results", Json::array()}};
   for (const auto& [problem, verdicts] : predictions) {
     Json row = {{"bytes", check::bytes_of(problem)}, {"count", problem.count}, {"candidates", Json::array()}};

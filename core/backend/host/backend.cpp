@@ -39,7 +39,7 @@ HostBackend::HostBackend(const Options& options, Owner& owner, Ledger& ledger, s
       verdicts_(owner, ledger.rank, options.waits.operation_timeout, *fabric_) {
   driver_.set_attendance(&ledger_.attendance);
   driver_.set_waiting(&ledger_.waiting);
-  if (fabric_->net() != nullptr) driver_.set_engine(&fabric_->net()->engine());
+  driver_.set_engine(fabric_->engine());
 }
 
 Status HostBackend::serve(const tuner::Selector& selector, const Plans& plans) {

@@ -18,7 +18,9 @@ uint64_t round_up(uint64_t value, uint64_t unit) {
 
 /// Ranks that run a call in different ways would misread each other's messages.
 uint64_t way_of(const tuner::Decision& decision) {
-  return mix(mix(mix(mix(0, decision.algorithm), decision.variant), decision.protocol), decision.channels);
+  const uint64_t way =
+      mix(mix(mix(mix(0, decision.algorithm), decision.variant), decision.protocol), decision.channels);
+  return mix(way, decision.network);
 }
 
 }  // namespace
@@ -60,7 +62,7 @@ Result<std::unique_ptr<Execution>> Executions::make(const Call& call, bool in_pl
 Status Executions::append_message(Execution& execution, const Call& call) {
   TUTTI_ASSIGN(execution.decision, selector_.choose({call.collective, call.type, call.reduction.op, call.count}));
   TUTTI_ASSIGN(const Program* program,
-               programs_.message(execution.decision.protocol, static_cast<uint32_t>(call.root), call.receives));
+               programs_.message(execution.decision, static_cast<uint32_t>(call.root), call.receives));
   add_works(execution, call, *program, execution.decision.protocol);
   execution.shape = CallShape::of(call, way_of(execution.decision));
   return {};

@@ -8,26 +8,34 @@
 
 namespace tutti::backend {
 
-Fabric::Fabric(std::unique_ptr<transport::Shm> shm, std::unique_ptr<transport::Net> net, std::string network_name,
+Fabric::Fabric(std::unique_ptr<transport::Shm> shm, std::vector<std::unique_ptr<transport::Net>> nets,
                transport::KeySpace shm_keys, transport::KeySpace net_keys, bool force_network)
     : shm_(std::move(shm)),
-      net_(std::move(net)),
-      network_name_(std::move(network_name)),
+      nets_(std::move(nets)),
       shm_keys_(std::move(shm_keys)),
       net_keys_(std::move(net_keys)),
       force_network_(force_network) {}
 
-// The network's engine rings the bell in shared memory, so it goes first.
+// The engine of the networks rings the bell in shared memory, so it goes first.
 Fabric::~Fabric() {
-  net_.reset();
+  nets_.clear();
 }
 
-tutti_connection* Fabric::sender(const transport::Key& key) {
-  return uses_shm(key.peer) ? shm_->sender(key) : net_->sender(key);
+tutti_connection* Fabric::sender(const transport::Key& key, uint32_t network) {
+  return uses_shm(key.peer) ? shm_->sender(key) : nets_[network]->sender(key);
 }
 
-tutti_connection* Fabric::receiver(const transport::Key& key) {
-  return uses_shm(key.peer) ? shm_->receiver(key) : net_->receiver(key);
+tutti_connection* Fabric::receiver(const transport::Key& key, uint32_t network) {
+  return uses_shm(key.peer) ? shm_->receiver(key) : nets_[network]->receiver(key);
+}
+
+std::string Fabric::describe(std::optional<uint32_t> peer) const {
+  std::string text;
+  for (const auto& net : nets_) {
+    const std::string one = net->describe(peer);
+    if (!one.empty()) text += (text.empty() ? "" : "; ") + one;
+  }
+  return text;
 }
 
 void Fabric::ring() {
@@ -35,8 +43,8 @@ void Fabric::ring() {
 }
 
 bool Fabric::flush(std::chrono::nanoseconds limit, const std::function<bool()>& failed) {
-  if (net_ == nullptr || failed()) return true;
-  return net_->engine().flush(std::chrono::steady_clock::now() + limit, failed) || failed();
+  if (nets_.empty() || failed()) return true;
+  return engine()->flush(std::chrono::steady_clock::now() + limit, failed) || failed();
 }
 
 template <class Get>

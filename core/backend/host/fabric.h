@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The connections of this rank: shared memory to ranks of its host, a network to all remaining ranks.
+// The connections of this rank: shared memory to ranks of its host, networks to all remaining ranks.
 #pragma once
 
 #include <chrono>
@@ -17,12 +17,14 @@ namespace tutti::backend {
 /// Setup by one thread; connections by one thread at a time.
 class Fabric {
  public:
-  Fabric(std::unique_ptr<transport::Shm> shm, std::unique_ptr<transport::Net> net, std::string network_name,
+  /// `nets`: the networks in order of preference, with one engine; empty: none.
+  Fabric(std::unique_ptr<transport::Shm> shm, std::vector<std::unique_ptr<transport::Net>> nets,
          transport::KeySpace shm_keys, transport::KeySpace net_keys, bool force_network);
   ~Fabric();
 
-  tutti_connection* sender(const transport::Key& key);
-  tutti_connection* receiver(const transport::Key& key);
+  /// `network`: index of the network to a peer on a different host.
+  tutti_connection* sender(const transport::Key& key, uint32_t network);
+  tutti_connection* receiver(const transport::Key& key, uint32_t network);
 
   bool uses_shm(uint32_t peer) const { return !force_network_ && shm_->is_local(peer); }
   transport::Shm& shm() { return *shm_; }
@@ -30,10 +32,12 @@ class Fabric {
   void ring();
   /// Returns true when sent data has left this process, or `failed()`; false if some was still there after `limit`.
   bool flush(std::chrono::nanoseconds limit, const std::function<bool()>& failed);
-  transport::Net* net() { return net_.get(); }
-  /// The network's connections with a peer, see transport::Net::describe(). Empty: there are none. Any thread.
-  std::string describe(std::optional<uint32_t> peer) const { return net_ == nullptr ? "" : net_->describe(peer); }
-  const std::string& network_name() const { return network_name_; }
+  /// The first network; null: there is none.
+  transport::Net* net() { return nets_.empty() ? nullptr : nets_.front().get(); }
+  /// Of all networks; null: there is none.
+  progress::Engine* engine() { return nets_.empty() ? nullptr : &nets_.front()->engine(); }
+  /// The networks' connections with a peer, see transport::Net::describe(). Empty: there are none. Any thread.
+  std::string describe(std::optional<uint32_t> peer) const;
 
   /// The payload limit for slices of all ranks, for the kinds of links (bits 1 << TUTTI_LINK_*) of the communicator.
   uint64_t payload_bytes(uint32_t protocol, uint32_t links) const;
@@ -46,8 +50,7 @@ class Fabric {
   auto least(uint32_t protocol, uint32_t links, Get&& get) const;
 
   std::unique_ptr<transport::Shm> shm_;
-  std::unique_ptr<transport::Net> net_;
-  std::string network_name_;
+  std::vector<std::unique_ptr<transport::Net>> nets_;
   transport::KeySpace shm_keys_;
   transport::KeySpace net_keys_;
   bool force_network_;

@@ -27,7 +27,8 @@ Result<transport::Key> Programs::key(const program::Plan& plan, uint32_t peer, c
   const bool message = decision.algorithm == tuner::kNoAlgorithm;
   transport::Key key{peer, message ? transport::Lane::kPointToPoint : transport::Lane::kCollective, plan.channel,
                      decision.protocol};
-  if (message || !sends || fabric_.uses_shm(peer)) return key;
+  // The devices are those of the first network.
+  if (message || !sends || fabric_.uses_shm(peer) || decision.network != 0) return key;
   TUTTI_ASSIGN(const transport::Ports ports, plans_.ports(decision.algorithm, plan.channel, peer));
   key.device = ports.device;
   key.peer_device = ports.peer_device;
@@ -46,11 +47,11 @@ Status Programs::add_channel(Program& program, program::Plan plan, const tuner::
   for (const tutti_plan_step& step : channel->plan.steps) {
     for (uint32_t i = step.send_begin; i < step.send_begin + uint32_t{step.send_count}; ++i) {
       TUTTI_ASSIGN(const transport::Key of, key(i, true));
-      channel->senders[i] = fabric_.sender(of);
+      channel->senders[i] = fabric_.sender(of, decision.network);
     }
     for (uint32_t i = step.recv_begin; i < step.recv_begin + uint32_t{step.recv_count}; ++i) {
       TUTTI_ASSIGN(const transport::Key of, key(i, false));
-      channel->receivers[i] = fabric_.receiver(of);
+      channel->receivers[i] = fabric_.receiver(of, decision.network);
     }
   }
   program.channels.push_back(std::move(channel));
@@ -77,6 +78,7 @@ Result<const Program*> Programs::collective(const tuner::Decision& decision, Col
                   decision.variant,
                   decision.protocol,
                   decision.channels,
+                  decision.network,
                   static_cast<uint32_t>(collective),
                   root,
                   in_place};
@@ -99,9 +101,15 @@ Result<const Program*> Programs::collective(const tuner::Decision& decision, Col
   return program.get();
 }
 
-Result<const Program*> Programs::message(uint32_t protocol, uint32_t peer, bool receives) {
-  const Name name{
-      tuner::kNoAlgorithm, receives ? 1 : 0, protocol, 1, static_cast<uint32_t>(Collective::kSendRecv), peer, false};
+Result<const Program*> Programs::message(const tuner::Decision& decision, uint32_t peer, bool receives) {
+  const Name name{tuner::kNoAlgorithm,
+                  receives ? 1 : 0,
+                  decision.protocol,
+                  1,
+                  decision.network,
+                  static_cast<uint32_t>(Collective::kSendRecv),
+                  peer,
+                  false};
   auto& program = programs_[name];
   if (program != nullptr) return program.get();
   program::Plan plan;
@@ -116,8 +124,8 @@ Result<const Program*> Programs::message(uint32_t protocol, uint32_t peer, bool 
   step.send_count = receives ? 0 : 1;
   plan.steps = {step};
   program::mark_stable(plan, false);
-  auto made = std::make_unique<Program>(empty_program(protocol));
-  TUTTI_TRY(add_channel(*made, std::move(plan), {.protocol = protocol}));
+  auto made = std::make_unique<Program>(empty_program(decision.protocol));
+  TUTTI_TRY(add_channel(*made, std::move(plan), {.protocol = decision.protocol, .network = decision.network}));
   program = std::move(made);
   return program.get();
 }

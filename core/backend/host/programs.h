@@ -37,11 +37,11 @@ class Programs {
   /// The program of a collective. Verified for the way it is used before it is returned. One thread at a time.
   Result<const Program*> collective(const tuner::Decision& decision, Collective collective, uint32_t root,
                                     bool in_place);
-  /// The one-step program that sends to, or receives from, a peer.
-  Result<const Program*> message(uint32_t protocol, uint32_t peer, bool receives);
+  /// The one-step program that sends to, or receives from, a peer. Of the decision, protocol and network count.
+  Result<const Program*> message(const tuner::Decision& decision, uint32_t peer, bool receives);
 
  private:
-  using Name = std::tuple<uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, bool>;
+  using Name = std::tuple<uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, bool>;
   Result<transport::Key> key(const program::Plan& plan, uint32_t peer, const tuner::Decision& decision,
                              bool sends) const;
   Status add_channel(Program& program, program::Plan plan, const tuner::Decision& decision);

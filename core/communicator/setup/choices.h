@@ -10,7 +10,7 @@ namespace tutti::communicator {
 /// The protocols with their properties.
 Result<std::vector<tuner::Protocol>> protocols_of(const plugin::Registry& registry);
 
-/// Prepares the tuner for a communicator.
+/// Prepares the tuner for a communicator, with the figures of each network.
 Status create_tuner(const plugin::Registry& registry, const tutti_topology& topology, tuner::Choices& choices);
 
 /// The algorithm plugins, in the order of the configuration.

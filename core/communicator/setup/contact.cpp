@@ -1,24 +1,72 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "communicator/setup/contact.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 
 namespace tutti::communicator {
+namespace {
 
-std::vector<std::byte> encode(const Contact& contact, const transport::Net* net) {
-  const auto doors = net == nullptr ? std::span<const std::byte>() : std::as_bytes(std::span(net->doors()));
-  std::vector<std::byte> bytes(sizeof contact + doors.size());
-  std::memcpy(bytes.data(), &contact, sizeof contact);
-  std::copy(doors.begin(), doors.end(), bytes.begin() + sizeof contact);
+using Door = transport::Net::Door;
+
+/// Before the doors of a network.
+struct Head {
+  double gbs;
+  double latency_us;
+  uint64_t doors;
+};
+
+Head head_of(const transport::Net& net) {
+  const tutti_net_properties& fastest = net.devices().front().properties;
+  return {fastest.speed_gbs, fastest.latency_us, net.doors().size()};
+}
+
+void append(std::vector<std::byte>& bytes, std::span<const std::byte> more) {
+  const size_t before = bytes.size();
+  bytes.resize(before + more.size());
+  std::copy(more.begin(), more.end(), bytes.begin() + static_cast<std::ptrdiff_t>(before));
+}
+
+/// Takes a value off the front of the bytes; false: they are too short.
+template <class T>
+bool take(std::span<const std::byte>& bytes, T& value) {
+  if (bytes.size() < sizeof value) return false;
+  std::memcpy(&value, bytes.data(), sizeof value);
+  bytes = bytes.subspan(sizeof value);
+  return true;
+}
+
+}  // namespace
+
+std::vector<std::byte> encode(const Contact& contact, const std::vector<std::unique_ptr<transport::Net>>& nets) {
+  std::vector<std::byte> bytes;
+  append(bytes, std::as_bytes(std::span(&contact, 1)));
+  for (const auto& net : nets) {
+    const Head head = head_of(*net);
+    append(bytes, std::as_bytes(std::span(&head, 1)));
+    append(bytes, std::as_bytes(std::span(net->doors())));
+  }
   return bytes;
 }
 
-std::vector<transport::Net::Door> decode_doors(std::span<const std::byte> bytes) {
-  using Door = transport::Net::Door;
-  std::vector<Door> doors((bytes.size() - std::min(bytes.size(), sizeof(Contact))) / sizeof(Door));
-  if (!doors.empty()) std::memcpy(doors.data(), bytes.data() + sizeof(Contact), doors.size() * sizeof(Door));
-  return doors;
+Result<Contacted> decode_contact(std::span<const std::byte> bytes) {
+  const Status wrong(Code::kInternal, fmt::format("{} bytes are not the contact of a rank", bytes.size()));
+  Contacted decoded;
+  if (!take(bytes, decoded.contact)) return wrong;
+  while (!bytes.empty()) {
+    Head head{};
+    if (!take(bytes, head) || head.doors > bytes.size() / sizeof(Door)) return wrong;
+    NetworkContact& network = decoded.networks.emplace_back();
+    network.gbs = head.gbs;
+    network.latency_us = head.latency_us;
+    network.doors.resize(head.doors);
+    for (Door& door : network.doors) {
+      if (!take(bytes, door)) return wrong;
+    }
+  }
+  return decoded;
 }
 
 }  // namespace tutti::communicator

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -19,8 +20,20 @@ struct Contact {
   uint64_t token_address = 0;
 };
 
-/// A contact, followed by the doors of its network.
-std::vector<std::byte> encode(const Contact& contact, const transport::Net* net);
-std::vector<transport::Net::Door> decode_doors(std::span<const std::byte> bytes);
+/// A rank's end of a network.
+struct NetworkContact {
+  double gbs = 0;         ///< bandwidth of its fastest port; 0: unknown
+  double latency_us = 0;  ///< 0: unknown
+  std::vector<transport::Net::Door> doors;
+};
+
+/// A contact, followed by the ends of its networks.
+std::vector<std::byte> encode(const Contact& contact, const std::vector<std::unique_ptr<transport::Net>>& nets);
+struct Contacted {
+  Contact contact;
+  std::vector<NetworkContact> networks;
+};
+/// kInternal if the bytes are not a contact.
+Result<Contacted> decode_contact(std::span<const std::byte> bytes);
 
 }  // namespace tutti::communicator

@@ -69,8 +69,9 @@ void set_limits(uint32_t device, uint32_t channels, const Links& links, const Fi
     if (has_neighbours || topology.rank_count == 1) choices.links |= 1u << *links.inside;
   }
   if (!links.has_network()) return;
-  topology.bandwidth_gbs[TUTTI_LINK_NETWORK] = choices.network_gbs = figures.network_gbs;
-  topology.latency_us[TUTTI_LINK_NETWORK] = figures.network_latency_us;
+  tuner::Network& first = choices.networks.front();
+  topology.bandwidth_gbs[TUTTI_LINK_NETWORK] = first.gbs = figures.network_gbs;
+  topology.latency_us[TUTTI_LINK_NETWORK] = first.latency_us = figures.network_latency_us;
   topology.gap_us[TUTTI_LINK_NETWORK] = figures.network_gap_us;
   choices.links |= 1u << TUTTI_LINK_NETWORK;
 }

@@ -4,11 +4,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <span>
-#include <string>
 #include <thread>
 
 #include "log/log.h"
+#include "plugin/network_names.h"
+#include "plugin/search.h"
 
 namespace tutti::communicator {
 namespace {
@@ -37,18 +39,127 @@ Result<std::string> first_refusal(const Status& mine, bootstrap::Bootstrap& boot
   return std::string();
 }
 
-/// The networks in the order of the configuration, but the networks that the rules exclude for every call last.
-std::vector<const plugin::Registry::Network*> in_order(const plugin::Registry& registry,
-                                                       const std::vector<config::Rule>& rules) {
-  std::vector<const plugin::Registry::Network*> order;
-  for (const auto& network : registry.networks()) order.push_back(&network);
-  const auto rule = std::find_if(rules.begin(), rules.end(), config::matches_all);
-  if (rule == rules.end()) return order;
-  std::stable_partition(order.begin(), order.end(), [&](const plugin::Registry::Network* network) {
-    return !config::excludes_network(*rule, network->name);
-  });
-  return order;
-}
+/// Tries networks, each once, and keeps the answers.
+class Candidates {
+ public:
+  Candidates(const NetworkWishes& wishes, const std::function<Result<std::string>(const std::string&)>& why_not)
+      : wishes_(wishes), rules_(wishes.config->rules()), why_not_(why_not) {
+    fixed_ = !plugin::fixed_networks(*wishes.config).empty();
+    for (const std::string& name : plugin::possible_networks(*wishes.config)) {
+      names_.push_back(plugin::label_of(plugin::Kind::kNetwork, name));
+    }
+    const auto rule = std::find_if(rules_.begin(), rules_.end(), config::matches_all);
+    if (rule == rules_.end()) return;
+    std::stable_partition(names_.begin(), names_.end(),
+                          [&](const std::string& name) { return !config::excludes_network(*rule, name); });
+  }
+
+  Result<NetworkChoice> choose() {
+    if (on_gpu()) {
+      if (fixed_) use_only(names_.front());
+      TUTTI_TRY(use_first(nullptr));
+    } else if (fixed_) {
+      TUTTI_TRY(use_all());
+    } else {
+      TUTTI_TRY(use_needed());
+    }
+    return finish();
+  }
+
+ private:
+  bool on_gpu() const { return wishes_.device == TUTTI_DEVICE_CUDA; }
+
+  /// Ranks on GPUs have the first of several networks.
+  void use_only(std::string name) { names_ = {std::move(name)}; }
+
+  Result<bool> works(const std::string& name) {
+    if (const auto known = refusals_.find(name); known != refusals_.end()) return known->second.empty();
+    TUTTI_ASSIGN(std::string refusal, why_not_(name));
+    const bool works = refusal.empty();
+    refusals_.emplace(name, std::move(refusal));
+    return works;
+  }
+
+  void use(const std::string& name) {
+    if (std::find(used_.begin(), used_.end(), name) == used_.end()) used_.push_back(name);
+  }
+
+  Status use_all() {
+    for (const std::string& name : names_) {
+      TUTTI_ASSIGN(const bool works, this->works(name));
+      if (works) use(name);
+    }
+    return {};
+  }
+
+  /// The first network that works and that the rule leaves. Null: without a rule.
+  Status use_first(const config::Rule* rule) {
+    for (const std::string& name : names_) {
+      if (rule != nullptr && config::excludes_network(*rule, name)) continue;
+      TUTTI_ASSIGN(const bool works, this->works(name));
+      if (!works) continue;
+      use(name);
+      return {};
+    }
+    return {};
+  }
+
+  /// A call is of the first rule that matches it, or of no rule.
+  Status use_needed() {
+    bool always_ruled = false;
+    for (const config::Rule& rule : rules_) {
+      if (rule.ranks.value_or(wishes_.ranks) != wishes_.ranks || rule.nodes.value_or(wishes_.nodes) != wishes_.nodes)
+        continue;
+      TUTTI_TRY(use_first(&rule));
+      always_ruled = config::matches_all(rule);
+      if (always_ruled) break;
+    }
+    if (always_ruled && !used_.empty()) return {};
+    return use_first(nullptr);
+  }
+
+  Result<NetworkChoice> finish() {
+    std::string refusals;
+    NetworkChoice choice;
+    for (const std::string& name : names_) {
+      const auto answer = refusals_.find(name);
+      const bool fails = answer != refusals_.end() && !answer->second.empty();
+      if (std::find(used_.begin(), used_.end(), name) != used_.end()) choice.used.push_back(name);
+      if (!fails) continue;
+      choice.unused.push_back({name, fmt::format("it does not work on {}", answer->second)});
+      refusals += fmt::format("{}'{}' does not work on {}", refusals.empty() ? "" : "; ", name, answer->second);
+    }
+    if (choice.used.empty()) {
+      return Status(Code::kUnsupported, fmt::format("no network works on all ranks: {}; name one that works in "
+                                                    "plugins.network or 'network'",
+                                                    refusals));
+    }
+    if (fixed_ && !refusals.empty()) {
+      return Status(Code::kUnsupported, fmt::format("{}, but 'network' names it ({}); take it out there", refusals,
+                                                    wishes_.config->origin("network")));
+    }
+    if (on_gpu()) add_unused_of_gpus(choice);
+    return choice;
+  }
+
+  void add_unused_of_gpus(NetworkChoice& choice) const {
+    for (const std::string& named : plugin::possible_networks(*wishes_.config)) {
+      std::string name = plugin::label_of(plugin::Kind::kNetwork, named);
+      const auto is_it = [&](const tuner::UnusedNetwork& unused) { return unused.name == name; };
+      if (name == choice.used.front() || std::any_of(choice.unused.begin(), choice.unused.end(), is_it)) continue;
+      choice.unused.push_back(
+          {std::move(name), fmt::format("the data of GPUs goes over one network, which is '{}'", choice.used.front())});
+    }
+  }
+
+  const NetworkWishes& wishes_;
+  const std::vector<config::Rule>& rules_;
+  const std::function<Result<std::string>(const std::string&)>& why_not_;
+  bool fixed_ = false;
+  std::vector<std::string> names_;               // in the order of trials
+  std::map<std::string, std::string> refusals_;  // by name; empty: it works
+  std::vector<std::string> used_;
+};
 
 }  // namespace
 
@@ -59,20 +170,35 @@ uint32_t polling_threads(int64_t wanted, int64_t ranks_here) {
   return static_cast<uint32_t>(std::clamp(processors / std::max<int64_t>(ranks_here, 1) / 2, int64_t{1}, kMost));
 }
 
-Result<std::unique_ptr<Net>> open_network(const plugin::Registry& registry, const std::vector<config::Rule>& rules,
-                                          const Net::Options& options, bootstrap::Bootstrap& bootstrap,
-                                          base::Time deadline) {
-  std::string refusals;
-  for (const plugin::Registry::Network* network : in_order(registry, rules)) {
+Result<NetworkChoice> choose_networks(const NetworkWishes& wishes,
+                                      const std::function<Result<std::string>(const std::string&)>& why_not) {
+  return Candidates(wishes, why_not).choose();
+}
+
+Result<Networks> open_networks(const plugin::Registry& registry, const NetworkWishes& wishes, Net::Options options,
+                               bootstrap::Bootstrap& bootstrap, base::Time deadline) {
+  TUTTI_ASSIGN(options.engine, progress::Engine::create({options.on_failure, options.polling_threads}));
+  std::map<std::string, std::unique_ptr<Net>> nets;
+  const auto why_not = [&](const std::string& name) -> Result<std::string> {
+    const auto network = std::find_if(registry.networks().begin(), registry.networks().end(),
+                                      [&](const plugin::Registry::Network& one) { return one.name == name; });
+    if (network == registry.networks().end()) return std::string("any rank: it is not loaded (plugins.on_missing)");
     auto net = open_here(*network, options);
-    TUTTI_ASSIGN(const std::string refusal, first_refusal(net.status(), bootstrap, deadline));
-    if (refusal.empty()) return net;
-    log::info("network '{}' is passed over, since it does not work on all ranks: {}", network->name, refusal);
-    refusals += fmt::format("{}'{}' does not work on {}", refusals.empty() ? "" : "; ", network->name, refusal);
+    TUTTI_ASSIGN(std::string refusal, first_refusal(net.status(), bootstrap, deadline));
+    if (refusal.empty()) nets.emplace(name, *std::move(net));
+    if (!refusal.empty())
+      log::info("network '{}' is passed over, since it does not work on all ranks: {}", name, refusal);
+    return refusal;
+  };
+  TUTTI_ASSIGN(NetworkChoice choice, choose_networks(wishes, why_not));
+  if (choice.used.size() > progress::Engine::kMostSources) {
+    return Status(Code::kUnsupported, fmt::format("a communicator uses up to {} networks, and 'network' and the rules "
+                                                  "name {}; name fewer",
+                                                  progress::Engine::kMostSources, choice.used.size()));
   }
-  return Status(Code::kUnsupported, fmt::format("no network works on all ranks: {}; name one that works in "
-                                                "plugins.network or 'network'",
-                                                refusals));
+  Networks opened{{}, std::move(choice.unused)};
+  for (const std::string& name : choice.used) opened.open.push_back(std::move(nets.at(name)));
+  return opened;
 }
 
 }  // namespace tutti::communicator

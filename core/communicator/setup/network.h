@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The choice of the network of a communicator.
+// The choice of the networks of a communicator.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "bootstrap/bootstrap.h"
 #include "plugin/registry.h"
 #include "transport/net.h"
+#include "tuner/selector.h"
 
 namespace tutti::communicator {
 
@@ -15,13 +18,37 @@ namespace tutti::communicator {
 /// the processors. `ranks_here`: ranks of this machine.
 uint32_t polling_threads(int64_t wanted, int64_t ranks_here);
 
-/// Opens the first network of the registry that works on all ranks. A network that the rules exclude for every call
-/// comes last. Collective: the ranks have agreed on the networks and their order. The call sets the options that depend
-/// on the plugin. The log at info names each network that is passed over, with the reason. The failure, the same on all
-/// ranks, names the reason for every network.
-Result<std::unique_ptr<transport::Net>> open_network(const plugin::Registry& registry,
-                                                     const std::vector<config::Rule>& rules,
-                                                     const transport::Net::Options& options,
-                                                     bootstrap::Bootstrap& bootstrap, base::Time deadline);
+/// The facts that decide which networks a communicator uses.
+struct NetworkWishes {
+  const config::Config* config = nullptr;
+  uint32_t ranks = 1;
+  uint32_t nodes = 1;
+  uint32_t device = 0;  ///< TUTTI_DEVICE_*: ranks on GPUs use one network
+};
+
+/// The networks of a communicator, in order of preference.
+struct NetworkChoice {
+  std::vector<std::string> used;
+  std::vector<tuner::UnusedNetwork> unused;  ///< named by the configuration, with the reasons
+};
+
+/// Chooses networks. Networks that `network` names are all used. If it is auto, these are used: the first network that
+/// works, and for each rule that excludes it, the first network that works and that the rule leaves. A network that a
+/// rule without `match` excludes is tried last. `why_not(name)`: why a network does not work on all ranks; empty: it
+/// works. The failure names the reason for each network.
+Result<NetworkChoice> choose_networks(const NetworkWishes& wishes,
+                                      const std::function<Result<std::string>(const std::string&)>& why_not);
+
+/// The networks of a communicator, opened.
+struct Networks {
+  std::vector<std::unique_ptr<transport::Net>> open;  ///< in order of preference, with one engine
+  std::vector<tuner::UnusedNetwork> unused;
+};
+
+/// Opens the networks that choose_networks() chooses. Collective: the ranks have agreed on the configuration. The call
+/// sets the options that depend on the plugin, and the engine. The log at info names each network that is passed over,
+/// with the reason. A failure is the same on all ranks.
+Result<Networks> open_networks(const plugin::Registry& registry, const NetworkWishes& wishes,
+                               transport::Net::Options options, bootstrap::Bootstrap& bootstrap, base::Time deadline);
 
 }  // namespace tutti::communicator

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -195,34 +196,59 @@ class Setup {
     std::memcpy(&communicator, shared.data(), std::min(shared.size(), sizeof communicator));
 
     TUTTI_ASSIGN(auto shm, transport::Shm::create(static_cast<uint32_t>(state_.rank_), local_ranks_, protocols_.shm));
-    std::unique_ptr<transport::Net> net;
-    if (uses_network_) TUTTI_TRY(open_network(protocols_.net, communicator, shm->bell(), net));
+    communicator::Networks networks;
+    if (uses_network_) {
+      TUTTI_ASSIGN(networks, open_networks(protocols_.net, communicator, shm->bell()));
+    }
     Contact mine;
     mine.barriers = progress::sleepers_make_barriers() ? 1 : 0;
     mine.arena = shm->address();
     mine.token_address = reinterpret_cast<uint64_t>(shm->token_address());
     if (home_) mine.numa = home_->numa;
-    TUTTI_ASSIGN(const auto all, state_.bootstrap_->all_gather(communicator::encode(mine, net.get()), deadline_));
-    std::vector<Contact> contacts(all.size());
-    for (size_t r = 0; r < all.size(); ++r)
-      std::memcpy(&contacts[r], all[r].data(), std::min(all[r].size(), sizeof(Contact)));
+    TUTTI_ASSIGN(const auto all, state_.bootstrap_->all_gather(communicator::encode(mine, networks.open), deadline_));
+    std::vector<Contact> contacts;
+    std::vector<std::vector<communicator::NetworkContact>> ends;  // by rank
+    for (const auto& bytes : all) {
+      TUTTI_ASSIGN(communicator::Contacted one, communicator::decode_contact(bytes));
+      contacts.push_back(one.contact);
+      numa_of_rank_.push_back(one.contact.numa);
+      ends.push_back(std::move(one.networks));
+    }
     fences_ =
         std::any_of(contacts.begin(), contacts.end(), [](const Contact& contact) { return contact.barriers == 0; });
-    if (net != nullptr) {
-      std::vector<std::vector<transport::Net::Door>> doors;
-      doors.reserve(all.size());
-      for (const auto& bytes : all) doors.push_back(communicator::decode_doors(bytes));
-      net->set_peers(std::move(doors));
-    }
-    for (const Contact& contact : contacts) numa_of_rank_.push_back(contact.numa);
+    join_networks(networks.open, ends);
     if (!force_network_) TUTTI_TRY(attach(*shm, contacts));
     // No rank closes its memory before all ranks have mapped it.
     TUTTI_TRY(state_.bootstrap_->barrier(deadline_));
     shm->seal();
-    net_ = net.get();
-    fabric_ = std::make_unique<backend::Fabric>(std::move(shm), std::move(net), choices_.network_name,
-                                                std::move(protocols_.shm), std::move(protocols_.net), force_network_);
+    if (!networks.open.empty()) net_ = networks.open.front().get();
+    choices_.unused_networks = std::move(networks.unused);
+    fabric_ = std::make_unique<backend::Fabric>(std::move(shm), std::move(networks.open), std::move(protocols_.shm),
+                                                std::move(protocols_.net), force_network_);
     return {};
+  }
+
+  /// Gives each network the ends of all ranks. All ranks must use the same figures, and the slowest port delays all
+  /// ranks.
+  void join_networks(const std::vector<std::unique_ptr<transport::Net>>& nets,
+                     std::vector<std::vector<communicator::NetworkContact>>& ends) {
+    for (size_t i = 0; i < nets.size(); ++i) {
+      tuner::Network network;
+      network.name = nets[i]->options().name;
+      // A device's own figures are lower bounds of nothing: a loopback says 0, and TCP has its own latency.
+      const topology::NetworkFigures known = hardware_.network(network.name);
+      network.gbs = std::numeric_limits<double>::max();
+      std::vector<std::vector<transport::Net::Door>> doors;
+      for (std::vector<communicator::NetworkContact>& of_rank : ends) {
+        const communicator::NetworkContact& end = of_rank[i];
+        network.gbs = std::min(network.gbs, end.gbs > 0 ? end.gbs : known.gbs);
+        network.latency_us = std::max(network.latency_us, end.latency_us > 0 ? end.latency_us : known.latency_us);
+        doors.push_back(std::move(of_rank[i].doors));
+      }
+      log::info("network '{}': {:.3g} GB/s, {:.3g} µs", network.name, network.gbs, network.latency_us);
+      nets[i]->set_peers(std::move(doors));
+      choices_.networks.push_back(std::move(network));
+    }
   }
 
   bool on_gpu() const { return config_.text("device") == "cuda"; }
@@ -294,8 +320,8 @@ class Setup {
     return {};
   }
 
-  Status open_network(const transport::KeySpace& keys, uint64_t communicator, tutti_bell& bell,
-                      std::unique_ptr<transport::Net>& net) {
+  Result<communicator::Networks> open_networks(const transport::KeySpace& keys, uint64_t communicator,
+                                               tutti_bell& bell) {
     transport::Net::Options options;
     options.communicator = communicator;
     options.rank = static_cast<uint32_t>(state_.rank_);
@@ -310,20 +336,19 @@ class Setup {
     options.check_plugins = config_.boolean("check.plugins");
     options.check_data = config_.boolean("check.data");
     if (options.check_data && !transport::can_hash_messages()) {
-      return {Code::kConfig, fmt::format("check.data is true ({}), but this build has no xxHash; install its headers "
-                                         "(libxxhash-dev) and build again, or set check.data to false",
-                                         config_.origin("check.data"))};
+      return Status(Code::kConfig,
+                    fmt::format("check.data is true ({}), but this build has no xxHash; install its headers "
+                                "(libxxhash-dev) and build again, or set check.data to false",
+                                config_.origin("check.data")));
     }
     if (options.check_data && on_gpu()) {
-      return {Code::kConfig,
-              fmt::format("check.data is true ({}), but the data of GPUs is not checked; set it to false",
-                          config_.origin("check.data"))};
+      return Status(Code::kConfig,
+                    fmt::format("check.data is true ({}), but the data of GPUs is not checked; set it to false",
+                                config_.origin("check.data")));
     }
     options.on_failure = [state](const Status& failure) { state->on_network_failure(failure); };
-    TUTTI_ASSIGN(
-        net, communicator::open_network(*state_.registry_, config_.rules(), options, *state_.bootstrap_, deadline_));
-    choices_.network_name = net->options().name;
-    return {};
+    const communicator::NetworkWishes wishes{&config_, static_cast<uint32_t>(state_.size_), node_count_, device()};
+    return communicator::open_networks(*state_.registry_, wishes, std::move(options), *state_.bootstrap_, deadline_);
   }
 
   void describe_topology() {
@@ -338,7 +363,7 @@ class Setup {
     topology_.node_count = node_count_;
     topology_.node_of_rank = nodes_.data();
     if (!force_network_) links_.inside = on_gpu() ? state_.backend_->device().link : uint32_t{TUTTI_LINK_SHM};
-    links_.network = choices_.network_name;
+    if (!choices_.networks.empty()) links_.network = choices_.networks.front().name;
   }
 
   /// The system graph of this machine, for the one rank of it that searches.
@@ -476,7 +501,7 @@ class Setup {
   uint32_t max_channels_ = 1;
   communicator::Protocols protocols_;        ///< the list is in choices_; the layouts, until the fabric takes them
   std::unique_ptr<backend::Fabric> fabric_;  ///< until the back end takes it
-  transport::Net* net_ = nullptr;            ///< of the fabric; null: there is none
+  transport::Net* net_ = nullptr;            ///< the first network of the fabric; null: there is none
   uint64_t direct_minimum_ = 0;
   bool fences_ = true;
   communicator::Links links_;

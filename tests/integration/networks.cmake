@@ -1,0 +1,27 @@
+# Several networks in one communicator: socket beside the mock network, and beside ucx where UCX was found.
+find_package(Python3 COMPONENTS Interpreter)
+if(Python3_FOUND)
+  add_test(NAME networks COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/networks_test.py
+    $<TARGET_FILE:tutti_tool> $<TARGET_FILE:tutti-net-mock>)
+  set_tests_properties(networks PROPERTIES ENVIRONMENT TUTTI_CHECK_PLUGINS=true)
+  tutti_time_limit(60 networks)
+  if(UCX_FOUND AND NOT TUTTI_SANITIZE)
+    add_test(NAME networks_ucx COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/networks_test.py
+      $<TARGET_FILE:tutti_tool> ucx)
+    set_tests_properties(networks_ucx PROPERTIES LABELS ucx)
+    tutti_time_limit(60 networks_ucx)
+  endif()
+endif()
+file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/networks.yaml
+"network: [socket, ${PROJECT_BINARY_DIR}/tests/conformance/tutti-net-mock.so]
+rules:
+  - match: {max_size: 1KiB}
+    choose: {network: mock}
+  - match: {collective: all_to_all}
+    forbid: {network: socket}
+")
+add_dependencies(matrix_test tutti-net-mock)
+add_test(NAME matrix_networks COMMAND matrix_test --seed 1 --ranks 2,4 --max-count 4097)
+set_tests_properties(matrix_networks PROPERTIES
+  ENVIRONMENT "TUTTI_CONFIG=${CMAKE_CURRENT_BINARY_DIR}/networks.yaml;TUTTI_SET=check.plugins=true")
+tutti_time_limit(300 matrix_networks)

@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Several networks in one communicator: rules choose the network of each call, and each call's result is right.
+
+Run as: networks_test.py PATH_OF_TUTTI SECOND_NETWORK
+SECOND_NETWORK: the name or the path of the plugin that is used beside socket.
+"""
+
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+TUTTI = sys.argv[1]
+SECOND = str(pathlib.Path(sys.argv[2]).resolve()) if sys.argv[2].endswith(".so") else sys.argv[2]
+NAME = re.sub(r"^tutti-net-|\.so$", "", pathlib.Path(SECOND).name)
+
+
+class Networks(unittest.TestCase):
+    def run_tool(self, command, job, *more):
+        with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+            file.write(job)
+            file.flush()
+            return subprocess.run([TUTTI, *command.split(), "--config", file.name, *more], capture_output=True,
+                                  text=True, timeout=120, check=False)
+
+    def networks(self, collective, job, *more):
+        """The networks that the calls used, by size in bytes. Every result is checked."""
+        done = self.run_tool(f"bench {collective} --threads --ranks 4 --hosts a,a,b,b --min 64 --max 64K --iters 5",
+                             job, *more)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("wrong 0", done.stdout)
+        found = {}
+        for line in done.stdout.splitlines():
+            if row := re.match(r" +(\d+) .*net-(\S+) ×\d+$", line):
+                found[int(row[1])] = row[2]
+        self.assertTrue(found, done.stdout)
+        return found
+
+    def test_size(self):
+        job = f"network: [socket, {SECOND}]\nrules: [{{match: {{max_size: 1KiB}}, choose: {{network: {NAME}}}}}]\n"
+        for size, network in self.networks("all_reduce", job).items():
+            self.assertEqual(network, NAME if size <= 1024 else "socket", size)
+
+    def test_collective(self):
+        job = (f"network: [socket, {SECOND}]\n"
+               "rules: [{match: {collective: all_gather}, forbid: {network: socket}}]\n")
+        self.assertEqual(set(self.networks("all_gather", job).values()), {NAME})
+        self.assertEqual(set(self.networks("all_reduce", job).values()), {"socket"})
+
+    def test_first_of_the_list(self):
+        self.assertEqual(set(self.networks("all_reduce", f"network: [{SECOND}, socket]\n").values()), {NAME})
+
+    def test_rules_of_auto(self):
+        job = (f"plugins.network: [socket, {SECOND}]\n"
+               "rules: [{match: {max_size: 1KiB}, forbid: {network: socket}}]\n")
+        for size, network in self.networks("all_reduce", job).items():
+            self.assertEqual(network, NAME if size <= 1024 else "socket", size)
+
+    def test_explain(self):
+        job = f"network: [socket, {SECOND}]\nrules: [{{match: {{max_size: 1KiB}}, choose: {{network: {NAME}}}}}]\n"
+        for size, network in (("1K", NAME), ("2K", "socket")):
+            done = self.run_tool(f"explain all_reduce --ranks 2 --hosts a,b --size {size}", job)
+            self.assertRegex(done.stdout, rf"chosen: .* network '{network}'", done.stderr)
+
+    def test_nothing_left(self):
+        job = f"network: [socket, {SECOND}]\nrules: [choose: {{network: ib}}]\n"
+        done = self.run_tool("bench all_reduce --threads --ranks 2 --hosts a,b --max 64", job)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertRegex(done.stderr, rf"this rule chooses network 'ib' for .*, but the communicator uses 'socket', "
+                         rf"'{NAME}'; add 'ib' to 'network'")
+
+    def test_disagreement(self):
+        """Networks are settings on which ranks agree."""
+        processes = []
+        meeting = subprocess.run([TUTTI, "id"], capture_output=True, text=True, check=True)
+        self.assertEqual(meeting.returncode, 0)
+        for rank, networks in ((0, f"[socket, {SECOND}]"), (1, "socket")):
+            processes.append(subprocess.Popen(
+                [TUTTI, "bench", "all_reduce", "--ranks", "2", "--rank", str(rank), "--max", "64", "--set",
+                 f"network={networks}", "--set", f"host=host{rank}"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                text=True, env={"TUTTI_ID": f"127.0.0.1:41987:{'5a' * 16}"}))
+        for process in processes:
+            _, errors = process.communicate(timeout=60)
+            self.assertNotEqual(process.returncode, 0)
+            self.assertIn("ranks disagree: config key 'network'", errors)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
