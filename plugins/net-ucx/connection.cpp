@@ -7,6 +7,8 @@
 #include <cstring>
 #include <utility>
 
+#include "descriptors.h"
+
 namespace tutti::net_ucx {
 namespace {
 
@@ -67,6 +69,7 @@ Connection::Connection(Shared& shared, Fd line, uint32_t id, bool sends)
 /// The endpoint reports failures of the peer. UCX cannot do that over shared memory: there the line alone tells of
 /// them. UCX wakes a process that waits for shared memory by a socket of its network namespace.
 Status Connection::open_endpoint(std::span<const std::byte> worker, bool same_namespace) {
+  TUTTI_TRY(require_descriptors(kEndpointDescriptors, "a connection"));
   ucp_ep_params_t params{};
   params.field_mask =
       UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLER | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE;

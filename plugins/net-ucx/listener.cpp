@@ -1,26 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "listener.h"
 
-#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <cerrno>
 #include <cstring>
 #include <utility>
 
+#include "descriptors.h"
+
 namespace tutti::net_ucx {
 namespace {
 
 bool lacks_room(int error) {
   return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
-}
-
-/// Raises the soft limit of descriptors to the hard limit. False: it is there already.
-bool raise_descriptor_limit() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= limit.rlim_max) return false;
-  limit.rlim_cur = limit.rlim_max;
-  return setrlimit(RLIMIT_NOFILE, &limit) == 0;
 }
 
 }  // namespace

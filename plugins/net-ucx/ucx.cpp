@@ -16,6 +16,8 @@
 #include <system_error>
 #include <utility>
 
+#include "descriptors.h"
+
 namespace tutti::net_ucx {
 namespace {
 
@@ -193,6 +195,7 @@ std::string ways_of(ucp_ep_h endpoint) {
 }
 
 Result<std::unique_ptr<Ucx>> Ucx::create(const UcxSettings& settings) {
+  TUTTI_TRY(require_descriptors(kContextDescriptors, "a context"));
   TUTTI_ASSIGN(const Config config, configure(settings));
   std::unique_ptr<Ucx> ucx(new Ucx);
   TUTTI_TRY(ucx->open(config.get()));
