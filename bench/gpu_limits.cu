@@ -13,7 +13,7 @@
 #include <cstdlib>
 #include <functional>
 
-#include "tutti/device/cuda/gate.h"
+#include "tutti/device/cuda/mbarrier.h"
 
 namespace {
 
@@ -35,8 +35,8 @@ void check(cudaError_t error, const char* what) {
 /// One thread per block. `second` may be null.
 __global__ void copy_bulk(const uint8_t* from, uint8_t* to, uint8_t* second, size_t bytes) {
   extern __shared__ __align__(128) uint8_t tiles[];
-  __shared__ Gate loaded[kTiles];
-  for (Gate& gate : loaded) gate.init(1);
+  __shared__ Mbarrier loaded[kTiles];
+  for (Mbarrier& mbarrier : loaded) mbarrier.init(1);
   fence_bulk_shared();
   const size_t begin = blockIdx.x * bytes;
   const auto count = static_cast<uint32_t>(bytes / kTile);

@@ -17,7 +17,7 @@
 namespace tutti::nccl {
 namespace {
 
-constexpr size_t kGraves = 1024;
+constexpr size_t kTombstones = 1024;
 constexpr std::chrono::seconds kAbortLimit{2};
 
 struct Leaving {
@@ -34,7 +34,7 @@ struct Registry {
   std::mutex mutex;
   std::map<std::string, Clique> cliques;
   // Handles stay readable for a while after their end, so that a second destruction is an error and no crash.
-  std::deque<std::unique_ptr<ncclComm>> graves;
+  std::deque<std::unique_ptr<ncclComm>> tombstones;
 };
 
 Registry& registry() {
@@ -84,14 +84,14 @@ std::vector<Leaving> count_out(ncclComm& comm) {
 ncclResult_t getter(const ncclComm* comm, const int* out, const char* call) {
   TUTTI_NCCL_TRY(check_handle(comm, call));
   if (out == nullptr) return fail(ncclInvalidArgument, "{}: the place for the answer is null", call);
-  if (comm->making.valid()) comm->making.wait();
+  if (comm->init.valid()) comm->init.wait();
   return comm->state.load();
 }
 
 /// The common first checks of both calls that end a communicator.
 ncclResult_t check_end(const ncclComm* comm, const char* call) {
   TUTTI_NCCL_TRY(check_handle(comm, call));
-  if (comm->making.valid()) comm->making.wait();
+  if (comm->init.valid()) comm->init.wait();
   if (comm->parting.valid()) comm->parting.wait();
   return check_handle(comm, call);  // it may have been aborted meanwhile
 }
@@ -99,7 +99,7 @@ ncclResult_t check_end(const ncclComm* comm, const char* call) {
 }  // namespace
 
 Visit::Visit(ncclComm& comm) : comm_(comm) {
-  // Partner: bury(), which marks first and then looks for visitors.
+  // Partner: destroy(), which marks first and then looks for visitors.
   comm_.visitors.fetch_add(1);
   in_time_ = comm_.magic.load() == ncclComm::kAlive;
 }
@@ -135,7 +135,7 @@ void join_clique(ncclComm& comm) {
   ++all.cliques[comm.clique].alive;
 }
 
-void bury(ncclComm* comm, bool aborted) {
+void destroy(ncclComm* comm, bool aborted) {
   comm->magic.store(ncclComm::kDead);
   for (int inside = comm->visitors.load(); inside > 0; inside = comm->visitors.load()) comm->visitors.wait(inside);
   leave(count_out(*comm), aborted);
@@ -143,8 +143,8 @@ void bury(ncclComm* comm, bool aborted) {
   comm->doors.close();
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
-  all.graves.emplace_back(comm);
-  if (all.graves.size() > kGraves) all.graves.pop_front();
+  all.tombstones.emplace_back(comm);
+  if (all.tombstones.size() > kTombstones) all.tombstones.pop_front();
 }
 
 }  // namespace tutti::nccl
@@ -162,7 +162,7 @@ TUTTI_NCCL(ncclResult_t, ncclCommFinalize, (ncclComm_t comm)) {
 TUTTI_NCCL(ncclResult_t, ncclCommDestroy, (ncclComm_t comm)) {
   if (comm == nullptr || is_of_parent(comm)) return ncclSuccess;
   TUTTI_NCCL_TRY(check_end(comm, "CommDestroy"));
-  bury(comm);
+  destroy(comm);
   return ncclSuccess;
 }
 
@@ -175,7 +175,7 @@ TUTTI_NCCL(ncclResult_t, ncclCommAbort, (ncclComm_t comm)) {
   if (comm->phase.compare_exchange_strong(phase, ncclComm::Phase::kAbandoned)) return ncclSuccess;
   if (phase == ncclComm::Phase::kAbandoned) return fail(ncclInvalidArgument, "CommAbort: it was aborted before");
   if (comm->communicator) comm->communicator->abort("ncclCommAbort");
-  bury(comm, true);
+  destroy(comm, true);
   return ncclSuccess;
 }
 

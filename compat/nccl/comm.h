@@ -35,7 +35,7 @@ struct ncclComm {
   std::shared_future<void> parting;  ///< the latest split; ready when it does not use this communicator any more
   tutti::nccl::Wishes wishes;
 
-  std::shared_future<void> making;               ///< ready when `communicator` and `state` are final; may be invalid
+  std::shared_future<void> init;                 ///< ready when `communicator` and `state` are final; may be invalid
   std::atomic<Phase> phase{Phase::kBegun};       ///< abandoned: the creating thread destroys it
   std::atomic<ncclResult_t> state{ncclSuccess};  ///< ncclInProgress until made; a failure: it could not be
   std::optional<tutti::Communicator> communicator;
@@ -84,6 +84,6 @@ void join_clique(ncclComm& comm);
 /// together, when the last of them is destroyed: a rank that leaves waits for its peers, and one thread may destroy
 /// them one by one. Waits for visits to end first. An aborted communicator does not wait long for kernels of other
 /// communicators on its GPU.
-void bury(ncclComm* comm, bool aborted = false);
+void destroy(ncclComm* comm, bool aborted = false);
 
 }  // namespace tutti::nccl

@@ -19,7 +19,7 @@ namespace {
 struct Group {
   int depth = 0;
   ncclResult_t mistake = ncclSuccess;
-  std::vector<Making> makings;
+  std::vector<PendingInit> pending;
   std::vector<WindowRequest> windows;
   std::vector<Operation> operations;
 };
@@ -105,88 +105,88 @@ Status run(Operation operation) {
   return call(operation);
 }
 
-ncclResult_t run(const Making& making) {
-  ncclComm& comm = *making.comm;
+ncclResult_t run(const PendingInit& init) {
+  ncclComm& comm = *init.comm;
   const cuda::DeviceScope scope(comm.device);
-  const ncclResult_t result = report(making.make());
+  const ncclResult_t result = report(init.make());
   comm.state.store(result, std::memory_order_release);
   auto phase = ncclComm::Phase::kBegun;
   const bool abandoned = !comm.phase.compare_exchange_strong(phase, ncclComm::Phase::kDone);
   if (abandoned && comm.communicator) comm.communicator->abort("ncclCommAbort");
-  if (abandoned || making.handle == nullptr) bury(&comm, abandoned);
+  if (abandoned || init.handle == nullptr) destroy(&comm, abandoned);
   return result;
 }
 
-void give_up(const Making& making) {
-  if (making.handle != nullptr) *making.handle = nullptr;
-  if (making.comm->magic == ncclComm::kAlive && !is_of_parent(making.comm)) bury(making.comm);
+void give_up(const PendingInit& init) {
+  if (init.handle != nullptr) *init.handle = nullptr;
+  if (init.comm->magic == ncclComm::kAlive && !is_of_parent(init.comm)) destroy(init.comm);
 }
 
 /// Groups pending inits by parent: inits with the same parent run in order, because they use its connections. All other
 /// inits run by themselves.
-std::vector<std::vector<Making>> lanes_of(std::vector<Making> makings) {
-  std::vector<std::vector<Making>> lanes;
-  for (Making& making : makings) {
-    auto lane = lanes.end();
-    if (making.parent != nullptr) {
-      lane = std::find_if(lanes.begin(), lanes.end(),
-                          [&](const auto& other) { return other.front().parent == making.parent; });
+std::vector<std::vector<PendingInit>> series_of(std::vector<PendingInit> pending) {
+  std::vector<std::vector<PendingInit>> all_series;
+  for (PendingInit& init : pending) {
+    auto series = all_series.end();
+    if (init.parent != nullptr) {
+      series = std::find_if(all_series.begin(), all_series.end(),
+                            [&](const auto& other) { return other.front().parent == init.parent; });
     }
-    if (lane == lanes.end()) lane = lanes.insert(lane, std::vector<Making>());
-    lane->push_back(std::move(making));
+    if (series == all_series.end()) series = all_series.insert(series, std::vector<PendingInit>());
+    series->push_back(std::move(init));
   }
-  return lanes;
+  return all_series;
 }
 
-/// Each lane in a thread. The results come from the communicators' states.
-void begin(const std::vector<Making>& makings) {
-  for (std::vector<Making>& lane : lanes_of(makings)) {
-    std::vector<ncclComm*> comms(lane.size());
-    std::transform(lane.begin(), lane.end(), comms.begin(), [](const Making& making) { return making.comm; });
-    ncclComm* const parent = lane.front().parent;
+/// Each series in a thread. The results come from the communicators' states.
+void begin(const std::vector<PendingInit>& pending) {
+  for (std::vector<PendingInit>& series : series_of(pending)) {
+    std::vector<ncclComm*> comms(series.size());
+    std::transform(series.begin(), series.end(), comms.begin(), [](const PendingInit& init) { return init.comm; });
+    ncclComm* const parent = series.front().parent;
     const std::shared_future<void> before = parent != nullptr ? parent->parting : std::shared_future<void>();
-    std::packaged_task<void()> task([before, work = std::move(lane)] {
+    std::packaged_task<void()> task([before, work = std::move(series)] {
       if (before.valid()) before.wait();
-      for (const Making& making : work) run(making);
+      for (const PendingInit& init : work) run(init);
     });
     const std::shared_future<void> future = task.get_future().share();
-    for (ncclComm* comm : comms) comm->making = future;
+    for (ncclComm* comm : comms) comm->init = future;
     if (parent != nullptr) parent->parting = future;
     std::thread(std::move(task)).detach();
   }
 }
 
 /// Blocking: one alone in this thread, more at the same time, since they wait for each other. The first failure.
-ncclResult_t finish(const std::vector<Making>& makings) {
-  if (makings.size() == 1) {
-    const ncclComm* const parent = makings.front().parent;
+ncclResult_t finish(const std::vector<PendingInit>& pending) {
+  if (pending.size() == 1) {
+    const ncclComm* const parent = pending.front().parent;
     if (parent != nullptr && parent->parting.valid()) parent->parting.wait();
-    return run(makings.front());
+    return run(pending.front());
   }
-  begin(makings);
+  begin(pending);
   ncclResult_t first = ncclSuccess;
-  for (const Making& making : makings) {
-    making.comm->making.wait();
-    if (first == ncclSuccess) first = making.comm->state.load();
+  for (const PendingInit& init : pending) {
+    init.comm->init.wait();
+    if (first == ncclSuccess) first = init.comm->state.load();
   }
   return first;
 }
 
-ncclResult_t make_all(const std::vector<Making>& makings) {
-  if (makings.empty()) return ncclSuccess;
-  if (!makings.front().comm->blocking) {
-    begin(makings);
+ncclResult_t make_all(const std::vector<PendingInit>& pending) {
+  if (pending.empty()) return ncclSuccess;
+  if (!pending.front().comm->blocking) {
+    begin(pending);
     return ncclInProgress;
   }
-  const ncclResult_t first = finish(makings);
-  if (first != ncclSuccess) std::for_each(makings.begin(), makings.end(), give_up);
+  const ncclResult_t first = finish(pending);
+  if (first != ncclSuccess) std::for_each(pending.begin(), pending.end(), give_up);
   return first;
 }
 
 /// Whether the communicators of a group are blocking: all or none may be.
 bool mixed(const Group& all) {
   std::vector<bool> kinds;
-  for (const Making& making : all.makings) kinds.push_back(making.comm->blocking);
+  for (const PendingInit& init : all.pending) kinds.push_back(init.comm->blocking);
   for (const WindowRequest& window : all.windows) kinds.push_back(window.comm->blocking);
   for (const Operation& operation : all.operations) kinds.push_back(operation.comm->blocking);
   return std::adjacent_find(kinds.begin(), kinds.end(), std::not_equal_to<>()) != kinds.end();
@@ -201,7 +201,7 @@ ncclResult_t close(const char* name, Group& out) {
   if (out.mistake == ncclSuccess && mixed(out)) {
     out.mistake = fail(ncclInvalidArgument, "{}: communicators that block and others that do not, in one group", name);
   }
-  if (out.mistake != ncclSuccess) std::for_each(out.makings.begin(), out.makings.end(), give_up);
+  if (out.mistake != ncclSuccess) std::for_each(out.pending.begin(), out.pending.end(), give_up);
   return out.mistake;
 }
 
@@ -236,15 +236,15 @@ ncclResult_t submit(const Operation& operation) {
   return report(run(operation));
 }
 
-ncclResult_t submit(Making making) {
-  making.comm->state.store(ncclInProgress);
-  if (making.handle != nullptr) *making.handle = making.comm;
-  join_clique(*making.comm);
+ncclResult_t submit(PendingInit init) {
+  init.comm->state.store(ncclInProgress);
+  if (init.handle != nullptr) *init.handle = init.comm;
+  join_clique(*init.comm);
   if (group.depth > 0) {
-    group.makings.push_back(std::move(making));
+    group.pending.push_back(std::move(init));
     return ncclSuccess;
   }
-  return make_all({std::move(making)});
+  return make_all({std::move(init)});
 }
 
 ncclResult_t submit(const WindowRequest& request) {
@@ -261,7 +261,7 @@ ncclResult_t start_group() {
 ncclResult_t end_group() {
   Group all;
   TUTTI_NCCL_TRY(close("GroupEnd", all));
-  const ncclResult_t made = make_all(all.makings);
+  const ncclResult_t made = make_all(all.pending);
   if (made != ncclSuccess && made != ncclInProgress) return made;
   TUTTI_NCCL_TRY(report(register_windows(all.windows)));
   TUTTI_NCCL_TRY(check_own_messages(all.operations));
@@ -287,7 +287,7 @@ TUTTI_NCCL(ncclResult_t, ncclGroupSimulateEnd, (ncclSimInfo_t * info)) {
   }
   Group all;
   TUTTI_NCCL_TRY(close("GroupSimulateEnd", all));
-  const ncclResult_t made = make_all(all.makings);
+  const ncclResult_t made = make_all(all.pending);
   if (made != ncclSuccess && made != ncclInProgress) return made;
   return all.operations.empty() ? made : estimate(all.operations, info->estimatedTime);
 }

@@ -10,8 +10,8 @@
 
 namespace tutti::nccl {
 
-/// The making of a communicator.
-struct Making {
+/// The init of a communicator.
+struct PendingInit {
   ncclComm* comm;    ///< to be made
   ncclComm* parent;  ///< children of one parent are made in turn; may be null
   /// Handle of the application: null again if a blocking init fails. None: the result is not wanted.
@@ -22,7 +22,7 @@ struct Making {
 /// Does it now, or in the outermost GroupEnd of this thread.
 ncclResult_t submit(const Operation& operation);
 /// As that; not blocking: in a thread, and ncclInProgress is returned.
-ncclResult_t submit(Making making);
+ncclResult_t submit(PendingInit init);
 ncclResult_t submit(const WindowRequest& request);
 /// All calls that may be made in a group return their result through this function.
 ncclResult_t remember(ncclResult_t result);

@@ -47,27 +47,27 @@ Result<base::SocketAddress> Hub::serve_standby(Poller& poller, const base::Socke
 
 Result<base::SocketAddress> Hub::start_on(Poller& poller, const base::SocketAddress& address, const Secret& secret,
                                           const std::function<void(const std::shared_ptr<Hub>&)>& prepare) {
-  TUTTI_ASSIGN(const std::shared_ptr<Door> door, Door::at(poller, address));
-  const auto hub = std::make_shared<Hub>(poller, door, secret);
+  TUTTI_ASSIGN(const std::shared_ptr<Acceptor> acceptor, Acceptor::at(poller, address));
+  const auto hub = std::make_shared<Hub>(poller, acceptor, secret);
   prepare(hub);
   TUTTI_TRY(hub->open());
   poller.own(hub);
-  return door->address();
+  return acceptor->address();
 }
 
-Hub::Hub(Poller& poller, std::shared_ptr<Door> door, const Secret& secret)
-    : poller_(poller), door_(std::move(door)), secret_(secret) {
+Hub::Hub(Poller& poller, std::shared_ptr<Acceptor> acceptor, const Secret& secret)
+    : poller_(poller), acceptor_(std::move(acceptor)), secret_(secret) {
   lineup_.primary.origin = own_place().origin;
 }
 
 Status Hub::open() {
-  const auto opened = door_->open_for(secret_, [this](const auto& link, const Hello& hello, const Header& header) {
+  const auto opened = acceptor_->open_for(secret_, [this](const auto& link, const Hello& hello, const Header& header) {
     return admit(link, hello, header);
   });
   if (opened.ok())
     tag_ = *opened;
   else
-    door_.reset();  // the room belongs to a different hub
+    acceptor_.reset();  // the room belongs to a different hub
   return opened.status();
 }
 
@@ -80,7 +80,7 @@ void Hub::stand_by(const Lineup& lineup, int rank_count) {
 }
 
 Hub::~Hub() {
-  if (door_) door_->close_for(tag_);
+  if (acceptor_) acceptor_->close_for(tag_);
   for (const Poller::Timer& timer : {wait_, closing_, endings_}) poller_.cancel(timer);
   for (const auto& [rank, timer] : verdicts_) poller_.cancel(timer);
   for (const auto& [id, open] : surveys_) poller_.cancel(open.limit);
@@ -105,7 +105,7 @@ Status Hub::admit(const std::shared_ptr<Link>& link, const Hello& hello, const H
                     .closed = [this, rank](const Loss& loss) { lose(rank, loss); }});
   const bool complete = ranks_in(Member::State::kAbsent).empty();
   if (standby_) {
-    if (complete) close_door({});
+    if (complete) close_acceptor({});
     return {};
   }
   limit_wait(header.timeout_ms);
@@ -149,15 +149,15 @@ void Hub::start() {
   lineup_ = line_up(own_place(), places);
   const auto payload = std::make_shared<const Bytes>(encode(lineup_));
   for (Member& joined : members_) joined.link->send({.kind = Kind::kReply, .id = joined.hello_id}, payload);
-  door_->expect_few_for(tag_);
-  close_door(kLingerAfterStart);
+  acceptor_->expect_few_for(tag_);
+  close_acceptor(kLingerAfterStart);
 }
 
-/// Later, because the door may be the caller.
-void Hub::close_door(base::Milliseconds pause) {
+/// Later, because the acceptor may be the caller.
+void Hub::close_acceptor(base::Milliseconds pause) {
   closing_ = poller_.at(base::time_in(pause), [this] {
-    door_->close_for(tag_);
-    door_.reset();
+    acceptor_->close_for(tag_);
+    acceptor_.reset();
   });
 }
 

@@ -7,8 +7,8 @@
 #include <map>
 #include <optional>
 
+#include "bootstrap/acceptor.h"
 #include "bootstrap/departure.h"
-#include "bootstrap/door.h"
 #include "bootstrap/failure.h"
 #include "bootstrap/lineup.h"
 #include "bootstrap/round.h"
@@ -27,7 +27,7 @@ class Hub {
  public:
   /// The time for which a hub whose ranks could not meet stays, to tell late ranks the reason.
   static constexpr base::Milliseconds kLingerAfterFailure{60000};
-  /// How long a hub tells late ranks that the group is complete, before it closes its door.
+  /// How long a hub tells late ranks that the group is complete, before it closes its acceptor.
   static constexpr base::Milliseconds kLingerAfterStart{5000};
 
   /// A primary, until every rank has left or is lost, or until the process ends. It takes connections at the address,
@@ -38,7 +38,7 @@ class Hub {
                                                    const Secret& secret, const Lineup& lineup, int rank_count,
                                                    std::weak_ptr<Hub>& made);
 
-  Hub(Poller& poller, std::shared_ptr<Door> door, const Secret& secret);
+  Hub(Poller& poller, std::shared_ptr<Acceptor> acceptor, const Secret& secret);
   /// Starts to take guests.
   Status open();
   /// Makes this hub the standby.
@@ -80,7 +80,7 @@ class Hub {
   Status admit(const std::shared_ptr<Link>& link, const Hello& hello, const Header& header);
   Status check(const Hello& hello, const std::string& origin) const;
   void start();
-  void close_door(base::Milliseconds pause);
+  void close_acceptor(base::Milliseconds pause);
   void fail_joining(const Status& why);
 
   void receive(int rank, Frame frame);
@@ -124,7 +124,7 @@ class Hub {
   void announce(FailureKind kind, int rank, const Status& why);
 
   Poller& poller_;
-  std::shared_ptr<Door> door_;  ///< null once all have joined
+  std::shared_ptr<Acceptor> acceptor_;  ///< null once all have joined
   const Secret secret_;
   Tag tag_ = {};
   bool standby_ = false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank at the door of a hub.
+// A rank at the acceptor of a hub.
 #pragma once
 
 #include "base/fd.h"

@@ -98,7 +98,7 @@ struct Challenge {
 };
 static_assert(sizeof(Challenge) == 28);
 
-/// Tells the ids of one door apart; derived from the secret, which it does not reveal.
+/// Tells the ids of one acceptor apart; derived from the secret, which it does not reveal.
 using Tag = std::array<std::byte, 8>;
 Result<Tag> tag_of(const Secret& secret);
 

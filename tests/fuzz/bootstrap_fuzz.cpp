@@ -111,7 +111,7 @@ void enter_as(const base::Fd& socket, const Endpoint& hub, int rank) {
   static_cast<void>(hear<sdk::Proof>(socket));
 }
 
-void visit_door(Span bytes) {
+void visit_acceptor(Span bytes) {
   const Endpoint hub = endpoint_of(UniqueId::create_at(own_address()).value()).value();
   const base::Fd guest = connect(hub);
   say(guest, bytes);
@@ -162,7 +162,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const Span bytes = std::as_bytes(std::span(data + 1, size - 1));
   switch (data[0] % 16) {
     case 0:
-      visit_door(bytes);
+      visit_acceptor(bytes);
       break;
     case 1:
       speak_as_member(bytes);

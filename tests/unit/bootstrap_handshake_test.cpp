@@ -10,7 +10,7 @@
 #include <cstring>
 #include <filesystem>
 
-#include "bootstrap/door.h"
+#include "bootstrap/acceptor.h"
 #include "bootstrap/process.h"
 #include "unit/bootstrap_group.h"
 #include "unit/required.h"
@@ -167,7 +167,7 @@ long open_descriptors() {
   return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), std::filesystem::directory_iterator());
 }
 
-TEST(Door, UnusedIdsShareOneDescriptor) {
+TEST(Acceptor, UnusedIdsShareOneDescriptor) {
   make_id();
   const long before = open_descriptors();
   std::vector<UniqueId> ids;
@@ -186,7 +186,7 @@ UniqueId make_id_at_own_port() {
   return test::required(UniqueId::create_at(address.to_string()));
 }
 
-TEST(Door, ClosesWhenAllHaveJoined) {
+TEST(Acceptor, ClosesWhenAllHaveJoined) {
   const UniqueId id = make_id_at_own_port();
   const Group group = make_group(id, 2);
   const base::Time limit = soon();
@@ -197,27 +197,28 @@ TEST(Door, ClosesWhenAllHaveJoined) {
   EXPECT_TRUE(group[0]->query({}, soon()).ok());
 }
 
-/// The hub lingers after its ranks have joined. Strangers that come then cost little: the door rests between batches.
-TEST(Door, RestsBetweenGuestsWhenAllHaveJoined) {
+/// The hub lingers after its ranks have joined. Strangers that come then cost little: the acceptor rests between
+/// batches.
+TEST(Acceptor, RestsBetweenGuestsWhenAllHaveJoined) {
   const UniqueId id = make_id_at_own_port();
   const Group group = make_group(id, 2);
   const base::Time begin = base::Clock::now();
   std::vector<Stranger> guests;
-  for (int i = 0; i < 3 * Door::kMostAtOnce; ++i) guests.emplace_back(id);
+  for (int i = 0; i < 3 * Acceptor::kMostAtOnce; ++i) guests.emplace_back(id);
   for (const Stranger& guest : guests) ASSERT_EQ(guest.hear().header.kind, Kind::kChallenge);
-  EXPECT_GE(base::Clock::now() - begin, 2 * Door::kRestWhenComplete);
+  EXPECT_GE(base::Clock::now() - begin, 2 * Acceptor::kRestWhenComplete);
 }
 
-TEST(Door, DoesNotRestWhileRanksAreMissing) {
+TEST(Acceptor, DoesNotRestWhileRanksAreMissing) {
   const UniqueId id = make_id();
   const base::Time begin = base::Clock::now();
   std::vector<Stranger> guests;
-  for (int i = 0; i < 20 * Door::kMostAtOnce; ++i) guests.emplace_back(id);
+  for (int i = 0; i < 20 * Acceptor::kMostAtOnce; ++i) guests.emplace_back(id);
   for (const Stranger& guest : guests) ASSERT_EQ(guest.hear().header.kind, Kind::kChallenge);
-  EXPECT_LT(base::Clock::now() - begin, 19 * Door::kRestWhenComplete);
+  EXPECT_LT(base::Clock::now() - begin, 19 * Acceptor::kRestWhenComplete);
 }
 
-TEST(Door, TheTextTellsOfDescriptorsThatRunOut) {
+TEST(Acceptor, TheTextTellsOfDescriptorsThatRunOut) {
   const UniqueId id = make_id();
   rlimit before = {};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);

@@ -177,8 +177,8 @@ TEST(Bootstrap, DropsTheSlow) {
   ASSERT_TRUE(listener.ok());
   const Endpoint endpoint{base::local_address(*listener), {}};
   poller.value()->run([&] {
-    auto door = std::make_shared<Door>(*poller.value(), *std::move(listener), base::Milliseconds(50));
-    const auto hub = std::make_shared<Hub>(*poller.value(), std::move(door), endpoint.secret);
+    auto acceptor = std::make_shared<Acceptor>(*poller.value(), *std::move(listener), base::Milliseconds(50));
+    const auto hub = std::make_shared<Hub>(*poller.value(), std::move(acceptor), endpoint.secret);
     EXPECT_TRUE(hub->open().ok());
     poller.value()->own(hub);
   });
@@ -191,11 +191,11 @@ TEST(Bootstrap, DropsTheSlow) {
   make_group(id, 2);
 }
 
-/// One guest more than a door has room for.
-TEST(Bootstrap, AFullDoorDropsItsOldestGuest) {
+/// One guest more than a acceptor has room for.
+TEST(Bootstrap, AFullAcceptorDropsItsOldestGuest) {
   rlimit limit{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
-  if (limit.rlim_max < 3 * Door::kMaxGuests) GTEST_SKIP() << "needs more descriptors than the hard limit allows";
+  if (limit.rlim_max < 3 * Acceptor::kMaxGuests) GTEST_SKIP() << "needs more descriptors than the hard limit allows";
   base::raise_descriptor_limit();
   const auto poller = Poller::shared();
   ASSERT_TRUE(poller.ok());
@@ -203,14 +203,14 @@ TEST(Bootstrap, AFullDoorDropsItsOldestGuest) {
   ASSERT_TRUE(listener.ok());
   const Endpoint endpoint{base::local_address(*listener), {}};
   poller.value()->run([&] {
-    auto door = std::make_shared<Door>(*poller.value(), *std::move(listener), base::Milliseconds(60000));
-    const auto hub = std::make_shared<Hub>(*poller.value(), std::move(door), endpoint.secret);
+    auto acceptor = std::make_shared<Acceptor>(*poller.value(), *std::move(listener), base::Milliseconds(60000));
+    const auto hub = std::make_shared<Hub>(*poller.value(), std::move(acceptor), endpoint.secret);
     EXPECT_TRUE(hub->open().ok());
     poller.value()->own(hub);
   });
   const UniqueId id = to_unique_id(endpoint);
   std::deque<Stranger> guests;
-  for (size_t i = 0; i <= Door::kMaxGuests; ++i) {
+  for (size_t i = 0; i <= Acceptor::kMaxGuests; ++i) {
     guests.emplace_back(id);
     ASSERT_EQ(guests.back().hear().header.kind, Kind::kChallenge) << "guest " << i;
   }

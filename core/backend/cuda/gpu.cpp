@@ -152,7 +152,7 @@ class CudaGpu : public Gpu {
     launch.input = static_cast<const uint8_t*>(call.input);
     launch.output = static_cast<uint8_t*>(call.output);
     launch.scalar = call.reduction.scalar;
-    if (prepared->to_registered) registrations_->aim(output, launch);
+    if (prepared->to_registered) registrations_->set_peer_outputs(output, launch);
     if (prepared->copies) {
       uint64_t bits = address_bits(call.input) | address_bits(call.output) | launch.block_bytes;
       const uint32_t stored_to = prepared->to_registered ? launch.rank_count : 0;
@@ -165,7 +165,7 @@ class CudaGpu : public Gpu {
       launch.messages[i].to = launch.output + hop.to * launch.block_bytes;
     }
     return in_order(call.stream, [&]() -> Status {
-      if (prepared->has_side) TUTTI_TRY(registrations_->lend_side(call.stream, launch.copies));
+      if (prepared->has_side) TUTTI_TRY(registrations_->attach_side_stream(call.stream, launch.copies));
       return launch_call(*prepared, call.stream);
     });
   }

@@ -183,14 +183,14 @@ std::optional<RegisteredPlace> GpuRegistrations::find(const Call& call) {
   return RegisteredPlace{buffer, static_cast<uint64_t>(static_cast<const uint8_t*>(call.output) - buffer->own)};
 }
 
-void GpuRegistrations::aim(const RegisteredPlace& place, tutti_cuda_launch& launch) const {
+void GpuRegistrations::set_peer_outputs(const RegisteredPlace& place, tutti_cuda_launch& launch) const {
   for (uint32_t rank = 0; rank < options_.rank_count; ++rank) {
     launch.outputs[rank] = place.buffer->of_rank[rank] + place.offset;
   }
   launch.place = place_of(place.buffer->number, place.offset);
 }
 
-Status GpuRegistrations::lend_side(Stream stream, tutti_cuda_copies& copies) const {
+Status GpuRegistrations::attach_side_stream(Stream stream, tutti_cuda_copies& copies) const {
   // A stream that was captured stays so until that capture ends.
   TUTTI_ASSIGN(const auto capture, capture_of(static_cast<cudaStream_t>(stream)));
   const SideStream& side = sides_[capture ? 1 : 0];

@@ -45,9 +45,9 @@ class GpuRegistrations {
   /// Nothing: the output lies in no registered buffer, or not every rank has an output. Valid until the next call.
   std::optional<RegisteredPlace> find(const Call& call);
   /// Says where outputs are.
-  void aim(const RegisteredPlace& place, tutti_cuda_launch& launch) const;
+  void set_peer_outputs(const RegisteredPlace& place, tutti_cuda_launch& launch) const;
   /// Sets the side stream, on which work may run beside the call's stream.
-  Status lend_side(Stream stream, tutti_cuda_copies& copies) const;
+  Status attach_side_stream(Stream stream, tutti_cuda_copies& copies) const;
 
  private:
   /// The offer of a rank for its buffer. Plain data.

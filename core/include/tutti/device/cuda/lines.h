@@ -470,15 +470,15 @@ __device__ __forceinline__ void run_line_program(const tutti_cuda_launch& launch
 /// The share of a CTA in a launch of sends and receives. The element type does not matter.
 template <class Form, class Wire, class T>
 __device__ __forceinline__ void run_stripes_of_lines(const tutti_cuda_launch& launch) {
-  const Duty duty(launch);
-  duty.for_each_lane(launch, [&](const tutti_cuda_message& message, uint32_t lane) {
+  const WorkAssignment assignment(launch);
+  assignment.for_each_lane(launch, [&](const tutti_cuda_message& message, uint32_t lane) {
     const ConnectionsOf<Form> connections(launch, lane, row_of(message));
     const MessageTrack track(launch, connections, lane, message);
     const Part part(message.bytes, message.cut, lane);
     LineRunner<Form, Wire, T, Sum, true>(launch, connections, track.value(), part,
                                          static_cast<const uint8_t*>(message.from), static_cast<uint8_t*>(message.to),
                                          message.peer)
-        .run_message(duty.step());
+        .run_message(assignment.step());
     __syncthreads();
     if (threadIdx.x != 0) return;
     track.advance(message.cut.messages);

@@ -17,7 +17,7 @@
 #pragma once
 
 #include "tutti/device/cuda/cta.h"
-#include "tutti/device/cuda/gate.h"
+#include "tutti/device/cuda/mbarrier.h"
 #include "tutti/device/cuda/move.h"
 #include "tutti/device/cuda/pipeline_size.h"
 
@@ -72,9 +72,9 @@ struct PipelineOf {
   using Move = MoveOf<Form>;
   static constexpr uint32_t kPosted = Form::kIsLarge ? 8 : 16;  // moves; moves of the large form take more memory
   static_assert(kResults >= kPosted + kMostStages);
-  static constexpr uint32_t kSingleGates = 3 * kPosted + 2 * kMostStages;  // gates with one arrival
-  static constexpr uint32_t kGates = kSingleGates + kPosted + kResults;
-  Gate gates[kGates];
+  static constexpr uint32_t kSingleMbarriers = 3 * kPosted + 2 * kMostStages;  // mbarriers with one arrival
+  static constexpr uint32_t kMbarriers = kSingleMbarriers + kPosted + kResults;
+  Mbarrier mbarriers[kMbarriers];
   Move moves[kPosted];
   uint32_t stages;  ///< 0: the kernel was started without memory for stages, or the chip has no bulk copies
   uint32_t told;    ///< moves whose signals have been sent
@@ -88,39 +88,39 @@ struct PipelineOf {
   static constexpr uint32_t kOpened = 2;  ///< its output is free
 
   /// One thread, before the first barrier of all threads. The loop is unrolled: if the compiler knows the addresses,
-  /// the gates do not wait for each other. Otherwise each gate takes about 60 cycles.
+  /// the mbarriers do not wait for each other. Otherwise each mbarrier takes about 60 cycles.
   __device__ __forceinline__ void init() {
     told = stopped = 0;
     stages = kHasBulkCopies ? dynamic_shared_bytes() / kStageBytes : 0;
     if (stages < kLeastStages) stages = 0;
 #pragma unroll
-    for (uint32_t i = 0; i < kGates; ++i) {
-      gates[i].init(i < kSingleGates ? 1 : i < kSingleGates + kPosted ? kWorkerWarps + 1 : kWorkerWarps);
+    for (uint32_t i = 0; i < kMbarriers; ++i) {
+      mbarriers[i].init(i < kSingleMbarriers ? 1 : i < kSingleMbarriers + kPosted ? kWorkerWarps + 1 : kWorkerWarps);
     }
     fence_bulk_shared();
   }
 
-  // Gates: of moves by turn, of stages, and of results.
-  __device__ __forceinline__ Gate& planned(uint32_t turn) {
-    return gates[turn % kPosted];
+  // The mbarriers: of moves by turn, of stages, and of results.
+  __device__ __forceinline__ Mbarrier& planned(uint32_t turn) {
+    return mbarriers[turn % kPosted];
   }
-  __device__ __forceinline__ Gate& posted(uint32_t turn) {
-    return gates[kPosted + turn % kPosted];
+  __device__ __forceinline__ Mbarrier& posted(uint32_t turn) {
+    return mbarriers[kPosted + turn % kPosted];
   }
-  __device__ __forceinline__ Gate& stored(uint32_t turn) {
-    return gates[2 * kPosted + turn % kPosted];
+  __device__ __forceinline__ Mbarrier& stored(uint32_t turn) {
+    return mbarriers[2 * kPosted + turn % kPosted];
   }
-  __device__ __forceinline__ Gate& loaded(Stage stage) {
-    return gates[3 * kPosted + stage.index];
+  __device__ __forceinline__ Mbarrier& loaded(Stage stage) {
+    return mbarriers[3 * kPosted + stage.index];
   }
-  __device__ __forceinline__ Gate& emptied(Stage stage) {
-    return gates[3 * kPosted + kMostStages + stage.index];
+  __device__ __forceinline__ Mbarrier& emptied(Stage stage) {
+    return mbarriers[3 * kPosted + kMostStages + stage.index];
   }
-  __device__ __forceinline__ Gate& vacant(uint32_t turn) {
-    return gates[kSingleGates + turn % kPosted];
+  __device__ __forceinline__ Mbarrier& vacant(uint32_t turn) {
+    return mbarriers[kSingleMbarriers + turn % kPosted];
   }
-  __device__ __forceinline__ Gate& worked(uint32_t result) {
-    return gates[kSingleGates + kPosted + result % kResults];
+  __device__ __forceinline__ Mbarrier& worked(uint32_t result) {
+    return mbarriers[kSingleMbarriers + kPosted + result % kResults];
   }
 
   /// The move of a turn, once it is posted.
@@ -131,8 +131,8 @@ struct PipelineOf {
   __device__ __forceinline__ void wait_emptied(Stage stage) {
     if (stage.turn > 0) emptied(stage).wait(stage.turn - 1);
   }
-  /// For threads that need the tile before its stage can be emptied. A gate distinguishes only neighbouring phases, so
-  /// the previous phase must be known to be complete.
+  /// For threads that need the tile before its stage can be emptied. An mbarrier distinguishes only neighbouring
+  /// phases, so the previous phase must be known to be complete.
   __device__ __forceinline__ void wait_loaded(Stage stage) {
     wait_emptied(stage);
     loaded(stage).wait(stage.turn);
@@ -155,9 +155,9 @@ __device__ __forceinline__ void work(PipelineOf<Form>& pipeline, uint64_t scalar
   const uint32_t thread = threadIdx.x;
   const uint32_t warp = thread / 32;
   const uint32_t stages = pipeline.stages;
-  const auto arrive = [&](Gate& gate, uint32_t times) {
+  const auto arrive = [&](Mbarrier& mbarrier, uint32_t times) {
     __syncwarp();
-    if (thread % 32 == 0) gate.arrive(times);
+    if (thread % 32 == 0) mbarrier.arrive(times);
   };
   for (uint32_t turn = 0;; ++turn) {
     const MoveOf<Form>& move = pipeline.await(turn);
@@ -284,7 +284,7 @@ __device__ __forceinline__ void load(PipelineOf<Form>& pipeline, uint32_t lane) 
     for (uint32_t at = 0; at < bytes; at += tile_bytes, stage.advance(1, stages)) {
       pipeline.wait_emptied(stage);
       const uint32_t now = min(tile_bytes, bytes - at);
-      Gate& loaded = pipeline.loaded(stage);
+      Mbarrier& loaded = pipeline.loaded(stage);
       if (lane == 0) loaded.arrive_expecting(now * sources);
       __syncwarp();
       if (lane < sources) loaded.load(stage.memory() + lane * tile_bytes, from + at, now);

@@ -452,13 +452,13 @@ template <class Form, class T>
 __device__ __forceinline__ void run_stripes_of_slices(const tutti_cuda_launch& launch, PipelineOf<Form>& pipeline,
                                                       typename Form::Program& program) {
   run_pipeline<T, Sum>(pipeline, launch.scalar, [&](Planner<Form>& planner) {
-    const Duty duty(launch);
+    const WorkAssignment assignment(launch);
     if (threadIdx.x % 32 == 0) {
-      program.steps[0] = duty.step();
+      program.steps[0] = assignment.step();
       program.peers[0] = {};
       program.step_count = program.chunks = program.messages = program.stages = 1;
     }
-    duty.for_each_lane(launch, [&](const tutti_cuda_message& message, uint32_t lane) {
+    assignment.for_each_lane(launch, [&](const tutti_cuda_message& message, uint32_t lane) {
       const ConnectionsOf<Form> connections(launch, lane, row_of(message));
       const MessageTrack track(launch, connections, lane, message);
       const Part part(message.bytes, message.cut, lane);

@@ -126,11 +126,11 @@ class MessageTrack {
 };
 
 /// The work assignment of a CTA in a launch of messages: its kind, and its index among the CTAs of this kind.
-struct Duty {
+struct WorkAssignment {
   uint32_t kind = TUTTI_CUDA_SEND;
   uint32_t index = blockIdx.x;
 
-  __device__ __forceinline__ explicit Duty(const tutti_cuda_launch& launch) {
+  __device__ __forceinline__ explicit WorkAssignment(const tutti_cuda_launch& launch) {
     for (; index >= launch.kind_ctas[kind]; ++kind) index -= launch.kind_ctas[kind];
   }
   /// The step of each message of this CTA.

@@ -10,7 +10,7 @@ namespace tutti::device {
 /// counts the phases from 0 on.
 ///
 /// Threads: any thread of the CTA, except init().
-class Gate {
+class Mbarrier {
  public:
   /// One thread. A barrier of all threads must follow.
   __device__ __forceinline__ void init(uint32_t arrivals) { init_barrier(&word_, arrivals); }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "bootstrap/door.h"
+#include "bootstrap/acceptor.h"
 
 #include <openssl/crypto.h>
 #include <sys/epoll.h>
@@ -30,40 +30,40 @@ std::optional<Hello> hello_in(const Frame& frame) {
   return hello;
 }
 
-/// The doors on any free port, by poller and address.
-using Shared = std::map<std::pair<const Poller*, std::string>, std::weak_ptr<Door>>;
-Shared& shared_doors() {
-  static Shared doors;
-  return doors;
+/// The acceptors on any free port, by poller and address.
+using Shared = std::map<std::pair<const Poller*, std::string>, std::weak_ptr<Acceptor>>;
+Shared& shared_acceptors() {
+  static Shared acceptors;
+  return acceptors;
 }
 
 }  // namespace
 
-Result<std::shared_ptr<Door>> Door::at(Poller& poller, const base::SocketAddress& address) {
+Result<std::shared_ptr<Acceptor>> Acceptor::at(Poller& poller, const base::SocketAddress& address) {
   if (address.port() != 0) {
     TUTTI_ASSIGN(base::Fd listener, base::listen_on(address));
-    return std::make_shared<Door>(poller, std::move(listener));
+    return std::make_shared<Acceptor>(poller, std::move(listener));
   }
-  std::weak_ptr<Door>& place = shared_doors()[{&poller, address.ip_text()}];
-  if (auto door = place.lock()) return door;
+  std::weak_ptr<Acceptor>& place = shared_acceptors()[{&poller, address.ip_text()}];
+  if (auto acceptor = place.lock()) return acceptor;
   TUTTI_ASSIGN(base::Fd listener, base::listen_on(address));
-  auto door = std::make_shared<Door>(poller, std::move(listener));
-  place = door;
-  return door;
+  auto acceptor = std::make_shared<Acceptor>(poller, std::move(listener));
+  place = acceptor;
+  return acceptor;
 }
 
-Door::Door(Poller& poller, base::Fd listener, base::Milliseconds hello_limit)
+Acceptor::Acceptor(Poller& poller, base::Fd listener, base::Milliseconds hello_limit)
     : poller_(poller), listener_(std::move(listener)), hello_limit_(hello_limit) {
   poller_.watch(listener_.get(), EPOLLIN, [this] { take_guests(); });
 }
 
-Door::~Door() {
+Acceptor::~Acceptor() {
   poller_.forget(listener_.get());
   poller_.cancel(rest_);
   while (!guests_.empty()) drop(guests_.begin());
 }
 
-Result<Tag> Door::open_for(const Secret& secret, Admit admit) {
+Result<Tag> Acceptor::open_for(const Secret& secret, Admit admit) {
   TUTTI_ASSIGN(const Tag tag, tag_of(secret));
   if (rooms_.emplace(tag, Room{secret, std::move(admit)}).second) {
     end_rest();
@@ -72,7 +72,7 @@ Result<Tag> Door::open_for(const Secret& secret, Admit admit) {
   return Status(Code::kInvalidArgument, "two unique ids with one secret at one address");
 }
 
-void Door::take_guests() {
+void Acceptor::take_guests() {
   // Bounded: guests that come faster than they are taken would fill the room before any of them is heard. The poller
   // calls again for the rest.
   int taken = 0;
@@ -90,13 +90,13 @@ void Door::take_guests() {
   if (taken > 0 && !expects_ranks()) rest(kRestWhenComplete);
 }
 
-bool Door::expects_ranks() const {
+bool Acceptor::expects_ranks() const {
   return std::any_of(rooms_.begin(), rooms_.end(), [](const auto& room) { return !room.second.complete; });
 }
 
 /// For a process that is out of descriptors: raises the limit to the hard limit, then drops the oldest guest, then
 /// pauses.
-bool Door::make_room() {
+bool Acceptor::make_room() {
   if (base::raise_descriptor_limit()) return true;
   warn_of_limit();
   if (!guests_.empty()) {
@@ -108,17 +108,17 @@ bool Door::make_room() {
 }
 
 /// Takes no guests for a time; they wait in the queue of the kernel.
-void Door::rest(base::Milliseconds time) {
+void Acceptor::rest(base::Milliseconds time) {
   poller_.change_events(listener_.get(), 0);
   rest_ = poller_.at(base::time_in(time), [this] { end_rest(); });
 }
 
-void Door::end_rest() {
+void Acceptor::end_rest() {
   poller_.cancel(rest_);
   poller_.change_events(listener_.get(), EPOLLIN);
 }
 
-void Door::warn_of_limit() {
+void Acceptor::warn_of_limit() {
   if (std::exchange(warned_, true)) return;
   log::warn(
       "bootstrap: this process has no descriptor left for connections to {}; ranks may be turned away. Raise the "
@@ -126,7 +126,7 @@ void Door::warn_of_limit() {
       address().to_string());
 }
 
-void Door::add(base::Fd socket) {
+void Acceptor::add(base::Fd socket) {
   const auto nonce = sdk::make_nonce();
   if (!nonce.ok()) return log::warn("bootstrap: {}", nonce.status().to_string());
   if (guests_.size() == kMaxGuests) drop(guests_.begin());
@@ -139,7 +139,7 @@ void Door::add(base::Fd socket) {
   guest->link->send({.kind = Kind::kChallenge}, payload_of(Challenge{.nonce = *nonce}));
 }
 
-void Door::hear(GuestAt guest, const Frame& frame) {
+void Acceptor::hear(GuestAt guest, const Frame& frame) {
   const std::optional<Hello> hello = hello_in(frame);
   const Room* const room = hello ? room_for(*guest, *hello, frame) : nullptr;
   if (room == nullptr) return drop(guest);
@@ -161,7 +161,7 @@ void Door::hear(GuestAt guest, const Frame& frame) {
 }
 
 /// The room whose secret the guest has proved to know; null if there is none.
-const Door::Room* Door::room_for(const Guest& guest, const Hello& hello, const Frame& frame) const {
+const Acceptor::Room* Acceptor::room_for(const Guest& guest, const Hello& hello, const Frame& frame) const {
   if (hello.wire_version < kFirstVersionWithProofs) return room_of_earlier_version(frame);
   if (frame.payload.size() < kLastingBytesWithProof) return nullptr;
   const auto room = rooms_.find(hello.tag);
@@ -171,7 +171,7 @@ const Door::Room* Door::room_for(const Guest& guest, const Hello& hello, const F
 }
 
 /// An earlier version sends the secret itself. It gets nothing but the news that the versions differ.
-const Door::Room* Door::room_of_earlier_version(const Frame& frame) const {
+const Acceptor::Room* Acceptor::room_of_earlier_version(const Frame& frame) const {
   const std::byte* const secret = frame.payload.data() + offsetof(Hello, nonce);
   const auto knows = [&](const auto& room) {
     return ::CRYPTO_memcmp(secret, room.second.secret.data(), sizeof(Secret)) == 0;
@@ -180,7 +180,7 @@ const Door::Room* Door::room_of_earlier_version(const Frame& frame) const {
   return room == rooms_.end() ? nullptr : &room->second;
 }
 
-void Door::drop(GuestAt guest) {
+void Acceptor::drop(GuestAt guest) {
   poller_.cancel(guest->limit);
   guest->link->close();
   guests_.erase(guest);

@@ -12,39 +12,40 @@
 
 namespace tutti::bootstrap {
 
-/// A connection is a guest until it has answered the door's challenge with a Hello and a right proof. A guest that says
-/// anything else or takes too long is dropped without an answer. There may be many guests, and they change nothing.
+/// A connection is a guest until it has answered the acceptor's challenge with a Hello and a right proof. A guest that
+/// says anything else or takes too long is dropped without an answer. There may be many guests, and they change
+/// nothing.
 ///
-/// A door serves many hubs with one listener. Each hub has its own secret, whose tag names it in a Hello. Hubs own
-/// their door; the listener closes with the last of them.
+/// A acceptor serves many hubs with one listener. Each hub has its own secret, whose tag names it in a Hello. Hubs own
+/// their acceptor; the listener closes with the last of them.
 ///
 /// Everything here runs on the poller's thread.
-class Door {
+class Acceptor {
  public:
   /// Connections without a proof that are heard at a time; one more takes the place of the oldest.
   static constexpr size_t kMaxGuests = 4096;
 
   /// How long a guest may take to prove that it knows the secret.
   static constexpr base::Milliseconds kHelloLimit{5000};
-  /// Guests that are taken in a row, and how long the door then rests if it expects no rank.
+  /// Guests that are taken in a row, and how long the acceptor then rests if it expects no rank.
   static constexpr int kMostAtOnce = 16;
   static constexpr base::Milliseconds kRestWhenComplete{100};
   /// Decides on a guest that knows the secret. When ok it has taken the link over; a failure is told to the guest.
   using Admit = std::function<Status(const std::shared_ptr<Link>& link, const Hello& hello, const Header& header)>;
 
-  /// Listens on the address. With port 0 it is the one door of this process on any free port of that address.
-  static Result<std::shared_ptr<Door>> at(Poller& poller, const base::SocketAddress& address);
-  Door(Poller& poller, base::Fd listener, base::Milliseconds hello_limit = kHelloLimit);
-  ~Door();
-  Door(const Door&) = delete;
-  Door& operator=(const Door&) = delete;
+  /// Listens on the address. With port 0 it is the one acceptor of this process on any free port of that address.
+  static Result<std::shared_ptr<Acceptor>> at(Poller& poller, const base::SocketAddress& address);
+  Acceptor(Poller& poller, base::Fd listener, base::Milliseconds hello_limit = kHelloLimit);
+  ~Acceptor();
+  Acceptor(const Acceptor&) = delete;
+  Acceptor& operator=(const Acceptor&) = delete;
 
   base::SocketAddress address() const { return base::local_address(listener_); }
   /// Admits connections that know the secret, until close_for() with the returned tag.
   Result<Tag> open_for(const Secret& secret, Admit admit);
   void close_for(const Tag& tag) { rooms_.erase(tag); }
-  /// All ranks of the tag's hub have joined. While this holds for all hubs of the door, it takes guests at a low rate,
-  /// so that strangers cost the job little.
+  /// All ranks of the tag's hub have joined. While this holds for all hubs of the acceptor, it takes guests at a low
+  /// rate, so that strangers cost the job little.
   void expect_few_for(const Tag& tag) { rooms_.at(tag).complete = true; }
 
  private:
