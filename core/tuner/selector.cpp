@@ -214,7 +214,7 @@ std::string Selector::networks_in_use() const {
 /// A rule that excludes all networks in use leaves no candidate.
 Status Selector::network_excluded(const Question& question) const {
   const config::Rule* rule = matching_rule(question);
-  if (rule == nullptr) return {};
+  if (rule == nullptr || rule->network.empty()) return {};
   const auto leaves = [&](const Network& network) { return !config::excludes_network(*rule, network.name); };
   if (std::any_of(choices_.networks.begin(), choices_.networks.end(), leaves)) return {};
   const std::string call =

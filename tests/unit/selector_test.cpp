@@ -211,6 +211,14 @@ TEST_F(SelectorTest, a_rule_decides_the_network_of_each_call) {
   EXPECT_THAT(verdict(all_gather(16, true), "direct/shifted × copy"), HasSubstr("network 'socket'"));
 }
 
+TEST_F(SelectorTest, a_rule_without_a_network_is_not_blamed_for_the_network) {
+  make(1u << TUTTI_LINK_P2P);
+  follow("rules: [{choose: {algorithm: nosuch}}]");
+  const auto decision = selector_->choose(all_gather(16, false));
+  EXPECT_EQ(decision.status().code(), Code::kUnsupported);
+  EXPECT_THAT(std::string(decision.status().text()), HasSubstr("nothing can run all_gather"));
+}
+
 TEST_F(SelectorTest, a_rule_names_why_its_network_is_not_in_use) {
   tuner::Choices with = choices(kRanks, {plugin(ring_)});
   with.links |= 1u << TUTTI_LINK_NETWORK;

@@ -280,14 +280,13 @@ std::vector<Sample> handmade() {
                           if (rank == ranks - 1) plan.step().own(Buffer::kScratch, c).to_output(c);
                         }
                         PlanBuilder::Step& last = plan.step();
-                        const uint32_t second = plan.step_count();
+                        if (waits) last.after(plan.step_count() + 1);  // the next strand's second step
                         plan.strand();
                         for (const uint32_t c : {0u, 1u}) plan.step().own(Buffer::kScratch, c).send(next).after(c);
                         if (rank < ranks - 2) {
                           for (const uint32_t c : {0u, 1u}) plan.step().own(Buffer::kOutput, c).send(next).after(2 + c);
                         }
                         if (waits) plan.step();
-                        if (waits) last.after(second + 1);
                       })});
     }
   }
