@@ -27,6 +27,7 @@ from hosts import open_tap  # noqa: E402
 
 TIMEOUT_S = 60
 LONGEST_FRAME = 1 << 16
+MOST_CHANGED = 20  # segments: TCP may have received one already, or its receiver's queue may be full
 KEPT_BYTES = 1 << 20
 DATA_BYTES = 1000  # a segment with more is data of a call
 
@@ -87,9 +88,9 @@ class MiddleMan:
                         segments += 1
                         if kept < KEPT_BYTES:
                             kept += os.write(self.kept, frame[where[1]:])
-                        if changes_after is not None and segments > changes_after and changed == 0:
+                        if changes_after is not None and segments > changes_after and changed < MOST_CHANGED:
                             change_bit(frame, where[0], where[1] + 500)
-                            changed = 1
+                            changed += 1
                             os.pwrite(self.counts, struct.pack("Q", changed), 0)
                     os.write(taps[1] if tap == taps[0] else taps[0], frame)
                 except OSError:  # the device is down or full, as on any link
@@ -169,14 +170,14 @@ class Job(unittest.TestCase):
 
     def test_a_changed_bit_is_a_wrong_result_without_tls(self):
         middle, results = self.run_job("off", changes_after=300)
-        self.assertEqual(middle.changed(), 1)
+        self.assertGreater(middle.changed(), 0)
         self.assertRegex("".join(text for _, text in results), r"wrong [1-9]|faulty|damaged", results)
 
     def test_a_changed_bit_ends_the_job_with_tls(self):
         for tls in ("on", "user"):
             with self.subTest(tls=tls):
                 middle, results = self.run_job(tls, changes_after=300)
-                self.assertEqual(middle.changed(), 1)
+                self.assertGreater(middle.changed(), 0)
                 for code, text in results:
                     self.assertNotEqual(code, 0, text)
                     self.assertNotRegex(text, r"wrong [1-9]")
