@@ -56,18 +56,28 @@ def isolate(arguments=None):
     os.execvp(namespaces[0], namespaces + with_own_run + [sys.executable, *(arguments or sys.argv)])
 
 
-def links_work():
-    """Whether the kernel makes network namespaces and veth devices."""
+def can_add_link(*arguments):
+    """Whether the kernel makes network namespaces, and this link in them."""
     name = f"tutti-try-{secrets.token_hex(2)}"
     try:
         ip("netns", "add", name)
-        ip("-n", name, "link", "add", "probe", "type", "veth", "peer", "probe2")
+        ip("-n", name, "link", "add", *arguments)
         return True
     except (subprocess.CalledProcessError, FileNotFoundError):
         return False
     finally:
         if pathlib.Path(f"/run/netns/{name}").exists():
             ip("netns", "delete", name)
+
+
+def links_work():
+    """Whether the kernel makes network namespaces and veth devices."""
+    return can_add_link("probe", "type", "veth", "peer", "probe2")
+
+
+def bridges_work():
+    """Whether the kernel makes bridges, which make_cluster() needs."""
+    return can_add_link("bridge", "type", "bridge")
 
 
 def require_links():
@@ -119,20 +129,6 @@ def make_cluster(cleanup, count, rails=1):
             ip("-n", switch, "link", "set", f"port{number}", "master", "bridge", "up")
             set_address(host, number, f"rail{rail}", rail)
     return hosts
-
-
-def bridges_work():
-    """Whether the kernel makes bridges, which make_cluster() needs."""
-    name = f"tutti-try-{secrets.token_hex(2)}"
-    try:
-        ip("netns", "add", name)
-        ip("-n", name, "link", "add", "bridge", "type", "bridge")
-        return True
-    except (subprocess.CalledProcessError, FileNotFoundError):
-        return False
-    finally:
-        if pathlib.Path(f"/run/netns/{name}").exists():
-            ip("netns", "delete", name)
 
 
 def enter(host):

@@ -10,6 +10,8 @@
 #include <utility>
 
 #include "program/channels.h"
+#include "program/describe.h"
+#include "program/file/file.h"
 #include "unit/required.h"
 
 namespace tutti::test {
@@ -179,6 +181,29 @@ std::vector<program::Plan> plans_of(const std::string& name, uint32_t ranks) {
   }
   ADD_FAILURE() << "no sample is called " << name;
   return {};
+}
+
+bool can_run_in_place(const program::Plan& plan) {
+  return plan.collective != Collective::kAllToAll;
+}
+
+std::string listing(const std::vector<program::Plan>& plans) {
+  std::string text;
+  for (const program::Plan& plan : plans) {
+    text += program::validate(plan.view()).ok() ? program::to_text(plan) : std::string("(a malformed plan)\n");
+  }
+  return text;
+}
+
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  const size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return at == std::string::npos ? text : text.replace(at, from.size(), to);
+}
+
+std::string fault(const std::string& text) {
+  const auto file = program::parse_file(text, "p");
+  return std::string(file.ok() ? program::verify_file(*file, "p").text() : file.status().text());
 }
 
 }  // namespace tutti::test

@@ -87,4 +87,13 @@ std::vector<Sample> samples(const std::vector<uint32_t>& rank_counts, bool all_r
 /// The plans of the first sample with this name, "direct two-shot all_reduce". Fails the test if there is none.
 std::vector<program::Plan> plans_of(const std::string& name, uint32_t ranks);
 
+bool can_run_in_place(const program::Plan& plan);
+/// All plans as text. A malformed plan is named as such.
+std::string listing(const std::vector<program::Plan>& plans);
+
+/// The text with `to` in place of the first `from`. Fails the test if there is none.
+std::string replaced(std::string text, const std::string& from, const std::string& to);
+/// Why a plan file with this text, called "p", cannot be read or proved; empty: it is right.
+std::string fault(const std::string& text);
+
 }  // namespace tutti::test

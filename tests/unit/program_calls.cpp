@@ -32,10 +32,6 @@ tutti_slot_layout layout_of(uint32_t slots, uint64_t slot_bytes, uint32_t chunk_
   return layout;
 }
 
-bool can_run_in_place(const Plan& plan) {
-  return plan.collective != Collective::kAllToAll;
-}
-
 TestCall::TestCall(const std::vector<Plan>& plans, bool in_place, uint64_t bytes, uint32_t ctas,
                    const tutti_slot_layout& layout, bool registered)
     : plans_(plans), bytes_(bytes) {

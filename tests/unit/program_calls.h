@@ -20,8 +20,6 @@ struct Layout {
 };
 tutti_slot_layout layout_of(uint32_t slots, uint64_t slot_bytes, uint32_t chunk_slots, uint32_t overlaps = 0);
 
-bool can_run_in_place(const program::Plan& plan);
-
 /// One call on all ranks. `plans` must outlive it.
 class TestCall {
  public:

@@ -195,17 +195,6 @@ const std::string kSteps =
     "      - {recv: [3], to: output 2}\n";
 const std::string kRing = kHead + "  - rank: all\n    chunk_shift: 1\n" + kSteps;
 
-std::string replaced(std::string text, const std::string& from, const std::string& to) {
-  const size_t at = text.find(from);
-  EXPECT_NE(at, std::string::npos) << from;
-  return at == std::string::npos ? text : text.replace(at, from.size(), to);
-}
-
-std::string fault(const std::string& text) {
-  const auto file = program::parse_file(text, "p");
-  return std::string(file.ok() ? program::verify_file(*file, "p").text() : file.status().text());
-}
-
 TEST(RepeatFile, OnePlanStandsForAllRanks) {
   const auto file = required(program::parse_file(kRing, "p"));
   ASSERT_EQ(file.plans.size(), 4u);

@@ -212,17 +212,6 @@ const std::string kPlans =
     "      - {own: input 0, to: output 1, send: [0]}\n"
     "      - {recv: [0], to: output 0}\n";
 
-std::string replaced(std::string text, const std::string& from, const std::string& to) {
-  const size_t at = text.find(from);
-  EXPECT_NE(at, std::string::npos) << from;
-  return at == std::string::npos ? text : text.replace(at, from.size(), to);
-}
-
-std::string fault(const std::string& text) {
-  const auto file = program::parse_file(text, "p");
-  return std::string(file.ok() ? program::verify_file(*file, "p").text() : file.status().text());
-}
-
 TEST(StrandsFile, RoundTrip) {
   EXPECT_EQ(fault(kHead + kPlans), "");
   const auto file = required(program::parse_file(kHead + kPlans, "p"));

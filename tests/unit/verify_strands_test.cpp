@@ -293,18 +293,6 @@ std::vector<Sample> handmade() {
   return sets;
 }
 
-std::string listing(const std::vector<Plan>& plans) {
-  std::string text;
-  for (const Plan& plan : plans) {
-    text += program::validate(plan.view()).ok() ? program::to_text(plan) : std::string("(a malformed plan)\n");
-  }
-  return text;
-}
-
-bool can_run_in_place(const std::vector<Plan>& plans) {
-  return plans[0].collective != Collective::kAllToAll;
-}
-
 /// The verifier follows one list of steps. The reference runs strands in random order.
 TEST(VerifyStrandsMutations, AgreeWithRunningOnNumbers) {
   const uint64_t seed = std::random_device{}();
@@ -317,7 +305,7 @@ TEST(VerifyStrandsMutations, AgreeWithRunningOnNumbers) {
     const auto& originals = mutator.below(2) == 0 ? made : emitted;
     const Sample& original = originals[mutator.below(originals.size())];
     std::vector<Plan> plans = original.plans;
-    const bool in_place = can_run_in_place(plans) && mutator.below(2) == 0;
+    const bool in_place = can_run_in_place(plans[0]) && mutator.below(2) == 0;
     if (&originals == &emitted) {
       for (Plan& plan : plans) plan = Divider(plan, mutator).run(in_place);
     }

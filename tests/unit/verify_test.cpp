@@ -24,10 +24,6 @@ using sdk::Buffer;
 using sdk::PlanBuilder;
 using testing::HasSubstr;
 
-bool can_run_in_place(const std::vector<Plan>& plans) {
-  return plans[0].collective != Collective::kAllToAll;
-}
-
 /// Ring steps wait for a slot while their own is full, and so do two-shot's: they need two.
 bool needs_two_slots(const std::string& variant, uint32_t collective, uint32_t ranks) {
   if (ranks == 1) return false;
@@ -44,7 +40,7 @@ void verify_variant(Connected& connected, const Algorithm::Variant& variant, uin
   ASSERT_TRUE(plans.ok()) << plans.status().to_string();
   for (uint32_t slots : {1u, 2u, 8u}) {
     for (bool in_place : {false, true}) {
-      if (in_place && !can_run_in_place(*plans)) continue;
+      if (in_place && !can_run_in_place(plans->front())) continue;
       const Status status = verify(*plans, {.slots = slots, .in_place = in_place});
       const bool expected = slots > 1 || !needs_two_slots(variant.name, collective, ranks);
       EXPECT_EQ(status.ok(), expected) << status.to_string() << "; " << ranks << " ranks, root " << root << ", slots "
@@ -256,7 +252,7 @@ TEST(VerifyRefuses, SetsThatDoNotBelongTogether) {
 
 TEST(VerifyRefuses, AllToAllInPlace) {
   for (const Sample& sample : samples({4}, false)) {
-    if (can_run_in_place(sample.plans)) continue;
+    if (can_run_in_place(sample.plans[0])) continue;
     EXPECT_EQ(verify(sample.plans, {.in_place = true}).code(), Code::kUnsupported);
   }
 }
@@ -331,14 +327,6 @@ bool same(const std::vector<Plan>& a, const std::vector<Plan>& b) {
     if (!copy.ok() || *copy != b[rank]) return false;
   }
   return true;
-}
-
-std::string listing(const std::vector<Plan>& plans) {
-  std::string text;
-  for (const Plan& plan : plans) {
-    text += program::validate(plan.view()).ok() ? program::to_text(plan) : std::string("(a malformed plan)\n");
-  }
-  return text;
 }
 
 /// Sets of plans with features that the plugins' plans do not use: some are right, some are wrong in one respect only.
@@ -434,7 +422,7 @@ TEST(VerifyMutations, AgreeWithRunningOnNumbers) {
     for (size_t count = mutator.below(3); count > 0; --count) mutator.mutate(plans);
     if (&originals == &emitted && same(plans, original.plans)) continue;
     const uint32_t slots = std::array{1u, 2u, 8u}[mutator.below(3)];
-    const bool in_place = can_run_in_place(plans) && mutator.below(2) == 0;
+    const bool in_place = can_run_in_place(plans[0]) && mutator.below(2) == 0;
     const Status verdict = verify(plans, {.slots = slots, .in_place = in_place});
     const std::string outcome = Reference(plans, {slots, in_place}, mutator.seed()).run();
     ASSERT_EQ(verdict.ok(), outcome.empty())
