@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
+#include <cstdlib>
 #include <cstring>
+#include <mutex>
 
 #include "backend/cuda/messages.h"
 #include "backend/cuda/programs.h"
@@ -41,6 +43,7 @@ constexpr uint32_t kP2pHeap = 0;
 constexpr uint32_t kStagedHeap = 1;
 constexpr uint32_t kManyRanks = 4;
 constexpr uint64_t kSmallSlot = 16 << 10;
+constexpr unsigned kQueues = 32;  // hardware queues of a GPU, at most
 
 class CudaGpu : public Gpu {
  public:
@@ -351,7 +354,21 @@ class CudaGpu : public Gpu {
       }
       ranks_per_gpu_ = std::max(ranks_per_gpu_, on_same_gpu);
     }
+    if (shares_context_) warn_about_queues();
     return heaps;
+  }
+
+  /// CUDA reads the number of hardware queues when it starts, so the library cannot set it.
+  static void warn_about_queues() {
+    static std::once_flag warned;
+    const char* const queues = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+    if (queues != nullptr && std::strtoul(queues, nullptr, 10) >= kQueues) return;
+    std::call_once(warned, [] {
+      log::warn(
+          "ranks of this process share a GPU, and CUDA_DEVICE_MAX_CONNECTIONS is below {}: a kernel may wait for a "
+          "stream of another rank, and the ranks then wait for each other; set it before the program starts",
+          kQueues);
+    });
   }
 
   tutti_cuda_control* control() const { return static_cast<tutti_cuda_control*>(control_.on_host()); }

@@ -56,12 +56,45 @@ Result<Event> make_event() {
 
 namespace {
 
-/// Runs `enqueue` on a stream of its own, to its end.
+/// Streams of no user, by GPU. Each new stream takes the next hardware queue. If streams were made and destroyed again
+/// and again, streams that last could share a queue.
+class IdleStreams {
+ public:
+  static IdleStreams& of_process() {
+    static auto* const all = new IdleStreams;  // never destroyed: threads may outlive main()
+    return *all;
+  }
+
+  Result<Stream> take(int device) {
+    {
+      const std::lock_guard lock(mutex_);
+      std::vector<Stream>& idle = idle_[device];
+      if (!idle.empty()) {
+        Stream stream = std::move(idle.back());
+        idle.pop_back();
+        return stream;
+      }
+    }
+    return make_side_stream();
+  }
+  void give_back(int device, Stream stream) {
+    const std::lock_guard lock(mutex_);
+    idle_[device].push_back(std::move(stream));
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<int, std::vector<Stream>> idle_;
+};
+
+/// Runs `enqueue` on a stream that nothing else uses, to its end. The GPU must be current.
 template <class Enqueue>
-Status run_aside(Enqueue&& enqueue) {
-  TUTTI_ASSIGN(const Stream stream, make_side_stream());
+Status run_aside(int device, Enqueue&& enqueue) {
+  IdleStreams& idle = IdleStreams::of_process();
+  TUTTI_ASSIGN(Stream stream, idle.take(device));
   TUTTI_TRY(enqueue(stream.get()));
   TUTTI_CUDA_TRY(cudaStreamSynchronize(stream.get()));
+  idle.give_back(device, std::move(stream));
   return {};
 }
 
@@ -154,15 +187,17 @@ Result<DeviceMemory> DeviceMemory::create(int device, size_t bytes) {
   DeviceMemory memory;
   memory.memory_ = std::unique_ptr<uint8_t, Free>(static_cast<uint8_t*>(pointer), Free{device, bytes});
   memory.size_ = bytes;
-  TUTTI_TRY(run_aside(
-      [&](cudaStream_t stream) { return check(cudaMemsetAsync(pointer, 0, bytes, stream), "cudaMemsetAsync"); }));
+  TUTTI_TRY(run_aside(device, [&](cudaStream_t stream) {
+    return check(cudaMemsetAsync(pointer, 0, bytes, stream), "cudaMemsetAsync");
+  }));
   return memory;
 }
 
 Status DeviceMemory::fill(const void* from, size_t bytes, size_t at) const {
-  const DeviceScope scope(memory_.get_deleter().device);
+  const int device = memory_.get_deleter().device;
+  const DeviceScope scope(device);
   const CaptureScope capture;
-  return run_aside([&](cudaStream_t stream) {
+  return run_aside(device, [&](cudaStream_t stream) {
     return check(cudaMemcpyAsync(memory_.get() + at, from, bytes, cudaMemcpyHostToDevice, stream), "cudaMemcpyAsync");
   });
 }

@@ -9,6 +9,8 @@
 #include <random>
 #include <set>
 
+#include "tutti/plugin/cuda.h"
+
 namespace tutti::matrix {
 namespace {
 
@@ -248,6 +250,7 @@ bool has_hierarchy(const Setting& setting, int rank_count) {
 bool offers(const Setting& setting, Collective collective, int rank_count) {
   const bool copies = setting.protocol == kProtocols.back();
   if (copies && (setting.algorithm.find("direct/") != 0 || (kCopied & bits({collective})) == 0)) return false;
+  if (copies && rank_count > static_cast<int>(TUTTI_CUDA_SMALL_RANKS)) return false;
   if (setting.algorithm.starts_with("hier/") && !has_hierarchy(setting, rank_count)) return false;
   for (const Algorithm& known : kAlgorithms) {
     if (known.name == setting.algorithm) return (known.collectives & bits({collective})) != 0;
