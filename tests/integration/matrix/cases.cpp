@@ -250,7 +250,12 @@ bool has_hierarchy(const Setting& setting, int rank_count) {
 bool offers(const Setting& setting, Collective collective, int rank_count) {
   const bool copies = setting.protocol == kProtocols.back();
   if (copies && (setting.algorithm.find("direct/") != 0 || (kCopied & bits({collective})) == 0)) return false;
-  if (copies && rank_count > static_cast<int>(TUTTI_CUDA_SMALL_RANKS)) return false;
+  const bool on_gpus = setting.reach == Reach::kGpus || setting.reach == Reach::kGraphs;
+  if (on_gpus && rank_count > static_cast<int>(TUTTI_CUDA_SMALL_RANKS)) {
+    // The root of a tree on one host has a connection to each rank for each of 8 chunks, in both directions.
+    const bool is_wide = setting.algorithm == "tree/pipelined" && collective == Collective::kAllReduce;
+    if (copies || is_wide) return false;
+  }
   if (setting.algorithm.starts_with("hier/") && !has_hierarchy(setting, rank_count)) return false;
   for (const Algorithm& known : kAlgorithms) {
     if (known.name == setting.algorithm) return (known.collectives & bits({collective})) != 0;

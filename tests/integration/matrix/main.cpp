@@ -86,16 +86,21 @@ int run(int argc, char** argv) {
   app.add_option("--max-count", selection.max_count, "No more elements than these");
   app.add_option("--filter", selection.filter, "Only cases with this text: 'all_reduce float16', 'ring/ll'");
   app.add_flag("--gpus", selection.gpus, "On GPUs: rank r on GPU r modulo their number");
+  CLI::Option* const hosts =
+      app.add_option("--hosts", selection.host_count,
+                     "Hosts that ranks pretend to have, in equal parts (default 2); no case runs within one host alone")
+          ->check(CLI::Range(2, 64));
   app.add_option(
          "--namespaces", namespaces,
          "Files of network namespaces: the hosts of the ranks, with the same number of ranks each; no case runs "
          "within one host alone")
       ->delimiter(',')
-      ->check(CLI::ExistingFile);
+      ->check(CLI::ExistingFile)
+      ->excludes(hosts);
   app.add_flag("--list", list, "Print the cases and run none");
   CLI11_PARSE(app, argc, argv);
-  selection.network = !namespaces.empty();
-  selection.host_count = std::max(2, static_cast<int>(namespaces.size()));
+  selection.network = !namespaces.empty() || hosts->count() > 0;
+  if (!namespaces.empty()) selection.host_count = std::max(2, static_cast<int>(namespaces.size()));
   set_namespaces(std::move(namespaces));
   if (list) {
     for (const Case& one : cases(selection)) fmt::print("{}\n", to_string(one));
