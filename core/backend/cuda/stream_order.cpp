@@ -21,9 +21,10 @@ Status StreamOrder::begin(Stream stream) {
 
 Status StreamOrder::end() {
   if (capturing_) {
+    const bool is_new = capture_ != capturing_;
     capture_ = capturing_;
     captured_ = current_;
-    return {};
+    return is_new ? streams_->watch_graph(current_) : Status();
   }
   latest_ = current_;
   return streams_->record(Mark::kDone, current_);
@@ -53,7 +54,7 @@ Status StreamOrder::release(std::span<const Stream> streams) {
 }
 
 Status StreamOrder::finish() {
-  if (capture_) return streams_->finish_all();  // graphs may run, on any stream
+  if (capture_ && streams_->graphs_exist()) return streams_->finish_all();  // they may run, on any stream
   return latest_ ? streams_->finish(Mark::kDone) : Status();
 }
 

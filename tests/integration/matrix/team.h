@@ -33,8 +33,10 @@ class Team {
       });
     }
   }
-  /// Waits until every rank of run() is here.
+  /// Waits until every rank of run() is here, except ranks that left.
   void meet() { sync_.arrive_and_wait(); }
+  /// The calling rank meets the other ranks no more.
+  void leave() { sync_.arrive_and_drop(); }
 
  private:
   int rank_count_;

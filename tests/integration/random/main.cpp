@@ -64,6 +64,7 @@ class Show {
       Status& status = statuses_[static_cast<size_t>(rank)];
       status = play(rank);
       if (!status.ok()) failed_ = true;
+      team_.leave();
     });
     return statuses_;
   }
@@ -82,6 +83,7 @@ class Show {
     for (const Round& round : score_.rounds) {
       if (round.number / kLifeRounds != life) {
         life = round.number / kLifeRounds;
+        team_.meet();  // a communicator with graphs waits for its GPU, which would invalidate captures of other ranks
         communicators.clear();
         TUTTI_TRY(join(rank, life, communicators));
       }
@@ -90,6 +92,7 @@ class Show {
       for (Communicator& communicator : communicators) communicator.abort(fmt::format("rank {} has failed", rank));
       return played;
     }
+    team_.meet();
     return {};
   }
 
