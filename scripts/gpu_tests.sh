@@ -52,7 +52,8 @@ stress() {
       part "stress $n $protocol" "$build/tests/gpu_stress_test" --ranks "$n" --set "protocol=$protocol"
     done
     # Registered buffers need the small form of launches.
-    ((n > 16)) || part "stress $n registered" "$build/tests/gpu_stress_test" --ranks "$n" --set protocol=simple --register
+    ((n > 16)) || part "stress $n registered" "$build/tests/gpu_stress_test" --ranks "$n" --set protocol=simple \
+      --register
     part "stress $n messages" "$build/tests/gpu_stress_test" --ranks "$n" --set protocol=simple \
       --set algorithm=direct/shifted --collectives all_gather,all_to_all --bytes 48M --calls 300
   done
