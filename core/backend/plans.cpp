@@ -48,6 +48,12 @@ Status Plans::verify(const tuner::Decision& decision, Collective collective, uin
   return {};
 }
 
+Status Plans::verify(std::span<const program::Plan> all_ranks, bool in_place, uint32_t slots) const {
+  if (!options_.verify) return {};
+  return proved_.verify(all_ranks, {slots, in_place})
+      .with_context(fmt::format("the plan for {}, as kernels run it", to_string(all_ranks.front().collective)));
+}
+
 Result<transport::Ports> Plans::ports(uint32_t algorithm, uint32_t channel, uint32_t peer) const {
   const tuner::Algorithm& of = choices_.algorithms[algorithm];
   tutti_channel_nets mine{TUTTI_NO_NET, TUTTI_NO_NET};

@@ -2,6 +2,7 @@
 // Asks algorithms for plans, and proves them right before they are used. Any thread.
 #pragma once
 
+#include <span>
 #include <string>
 
 #include "program/cache.h"
@@ -27,6 +28,9 @@ class Plans {
   /// Fails (kUnsupported) for plans that cannot be proved within the limits of program/verify/prove.h.
   Status verify(const tuner::Decision& decision, Collective collective, uint32_t root, bool in_place,
                 uint32_t slots) const;
+
+  /// Proves plans of all ranks that a back end has made of those of an algorithm.
+  Status verify(std::span<const program::Plan> all_ranks, bool in_place, uint32_t slots) const;
 
   /// By which network devices this rank sends to a rank of a different machine on a channel.
   Result<transport::Ports> ports(uint32_t algorithm, uint32_t channel, uint32_t peer) const;

@@ -2,6 +2,8 @@
 // The questions of the selector to the part of Tutti that executes plans, before candidates compete.
 #pragma once
 
+#include <span>
+
 #include "program/plan.h"
 
 namespace tutti::tuner {
@@ -17,6 +19,9 @@ class BackEnd {
   /// ok: the plan of one rank can be executed. Else kUnsupported with the limit that the plan exceeds: "needs 120
   /// steps; this back end runs up to 64".
   virtual Status runs(const program::Plan& plan) const = 0;
+  /// ok: all ranks can execute their plans of a channel together; runs() has accepted each plan. Else kUnsupported with
+  /// the reason. Asked only about plans with messages of several chunks.
+  virtual Status runs_together(std::span<const program::Plan> all_ranks) const = 0;
 
   // The same for protocols without large_launches (tutti/plugin/protocol.h), of ranks and plans that takes() and runs()
   // accept: "needs 17 ranks; this protocol runs up to 16".

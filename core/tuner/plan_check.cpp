@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "log/log.h"
+#include "program/passes/split_messages.h"
 #include "tuner/selector.h"
 
 namespace tutti::tuner {
@@ -39,10 +40,11 @@ void PlanCheck::ask_for_root(uint32_t algorithm, uint32_t variant, Collective co
   const Algorithm& asked = choices_.algorithms[algorithm];
   const BackEnd* const back_end = choices_.back_end;
   for (uint32_t channel = 0; channel < (back_end != nullptr ? asked.channels : 1); ++channel) {
+    std::vector<program::Plan> long_messages;  // plans with messages of several chunks: of all ranks, or of none
     for (uint32_t rank = 0; rank < (back_end != nullptr ? choices_.ranks : 1); ++rank) {
       const tutti_plan_request request{
           sizeof(tutti_plan_request), static_cast<uint32_t>(collective), rank, channel, root, variant};
-      const auto plan = program::collect(*asked.ops, asked.instance.get(), request);
+      auto plan = program::collect(*asked.ops, asked.instance.get(), request);
       if (plan.status().code() == Code::kUnsupported) {
         answer.why_not = fmt::format("its plan cannot be made: {}", plan.status().text());
         return;
@@ -52,7 +54,13 @@ void PlanCheck::ask_for_root(uint32_t algorithm, uint32_t variant, Collective co
       answer.why_not = back_end->runs(*plan).text();
       if (!answer.why_not.empty()) return;
       if (answer.why_not_small.empty()) answer.why_not_small = back_end->runs_small(*plan).text();
+      if (program::has_long_messages(*plan)) long_messages.push_back(*std::move(plan));
     }
+    if (long_messages.size() != choices_.ranks) continue;
+    const Status together = back_end->runs_together(long_messages);
+    if (together.code() != Code::kUnsupported) continue;  // fine, or wrong: the proof gives the reason
+    answer.why_not = together.text();
+    return;
   }
 }
 

@@ -141,7 +141,7 @@ tutti_cuda_launch KernelMachine::launch(uint32_t rank, const ProgramCall& call, 
   backend::LaunchShape shape;
   shape.ctas = ctas;
   if (options_.wire != Wire::kSimple) shape.max_threads = options_.threads;
-  shape.layout = options_.layout;
+  shape.layout = call.layout;
   if (wants_large(rank) || backend::is_large(options_.rank_count, {&program, 1})) {
     const Tables& tables = tables_.emplace_back(Tables{std::move(links), program});
     shape.tables = {tables.links.data(), &tables.program};

@@ -14,81 +14,12 @@
 
 #include "backend/cuda/launch_builder.h"
 #include "backend/cuda/stripes.h"
-#include "unit/kernel_machine.h"
+#include "unit/kernel_protocols.h"
 #include "unit/plan_support.h"
 #include "unit/program_calls.h"
 
 namespace tutti::test {
 namespace {
-
-struct Protocol {
-  const char* name;
-  Wire wire;
-  tutti_slot_layout layout;
-  uint32_t threads;
-  bool stages;
-};
-
-void PrintTo(const Protocol& protocol, std::ostream* out) {
-  *out << protocol.name;
-}
-
-tutti_slot_layout line_layout(uint32_t slots, uint64_t lines, uint64_t data, uint64_t bytes) {
-  tutti_slot_layout layout = layout_of(slots, lines * data, 1);
-  layout.slot_stride = lines * bytes;
-  return layout;
-}
-
-/// With slots that are small, so that few bytes are many loops, and as they are.
-const std::vector<Protocol> kProtocols = {
-    {"ll", Wire::kLL, line_layout(8, 512, 8, 16), 64, false},
-    {"ll of small slots", Wire::kLL, line_layout(8, 6, 8, 16), 32, false},
-    {"ll128", Wire::kLL128, line_layout(4, 256, 120, 128), 64, false},
-    {"ll128 of small slots", Wire::kLL128, line_layout(4, 2, 120, 128), 96, false},
-    {"simple", Wire::kSimple, layout_of(16, 65536, 8, 1), 0, true},
-    {"simple of small slots", Wire::kSimple, layout_of(4, 128, 2, 1), 0, true},
-    {"simple of many small slots", Wire::kSimple, layout_of(16, 128, 8, 1), 0, true},
-    {"simple without bulk copies", Wire::kSimple, layout_of(4, 128, 2, 1), 0, false},
-};
-
-KernelMachine::Options options_of(const Protocol& protocol, uint32_t ranks, uint32_t lanes) {
-  KernelMachine::Options options;
-  options.wire = protocol.wire;
-  options.rank_count = ranks;
-  options.layout = protocol.layout;
-  options.lanes = lanes;
-  options.threads = protocol.threads;
-  options.stages = protocol.stages;
-  return options;
-}
-
-/// TUTTI_TEST_SEED repeats a run.
-uint64_t test_seed() {
-  const char* const given = std::getenv("TUTTI_TEST_SEED");
-  return given != nullptr ? std::strtoull(given, nullptr, 0) : std::random_device{}();
-}
-
-/// A number with any remainder; or a number shortly before numbers wrap around, or before old flags are rewritten.
-template <class Below>
-uint32_t any_epoch(Below&& below) {
-  const uint32_t ends[] = {16, 0, 1u << 30, 3u << 30};
-  return ends[below(std::size(ends))] - static_cast<uint32_t>(below(16));
-}
-
-std::string run(const Protocol& protocol, std::span<const TestCall> tests, uint32_t ctas, uint32_t epoch,
-                uint64_t seed) {
-  std::vector<ProgramCall> calls;
-  for (const TestCall& test : tests) calls.push_back(test.call());
-  KernelMachine::Options options = options_of(protocol, static_cast<uint32_t>(calls[0].programs.size()), ctas);
-  options.epoch = epoch;
-  options.seed = seed;
-  options.large_ranks = seed >> 32;  // some ranks run kernels of the large form: their messages are the same
-  if (std::string wrong = KernelMachine(options).run(calls, ctas); !wrong.empty()) return wrong;
-  for (size_t i = 0; i < tests.size(); ++i) {
-    if (std::string wrong = tests[i].check(); !wrong.empty()) return fmt::format("call {}: {}", i, wrong);
-  }
-  return {};
-}
 
 /// Some calls in a row of random plans, sizes and places.
 void run_random(const Protocol& protocol, const std::vector<uint32_t>& rank_counts, int rounds) {
@@ -206,12 +137,6 @@ void run_groups(const Protocol& protocol, int rounds, uint32_t least_ranks, uint
   }
 }
 
-/// TUTTI_TEST_ROUNDS: so many times as often. A CTA of slices has more threads than one of lines, and takes longer.
-int rounds(const Protocol& protocol, int of_slices) {
-  const char* const times = std::getenv("TUTTI_TEST_ROUNDS");
-  return (protocol.wire == Wire::kSimple ? of_slices : 4 * of_slices) * (times != nullptr ? std::atoi(times) : 1);
-}
-
 class Kernels : public testing::TestWithParam<Protocol> {};
 
 TEST_P(Kernels, DoWhatTheirPlansSay) {
@@ -240,32 +165,12 @@ void run_families(const Protocol& protocol, const std::vector<uint32_t>& rank_co
   }
 }
 
-std::vector<uint32_t> all_of(uint32_t first, uint32_t last) {
-  std::vector<uint32_t> all(last + 1 - first);
-  std::iota(all.begin(), all.end(), first);
-  return all;
-}
-
 /// Each number of ranks that the small form takes. A CTA of slices has many threads: without TUTTI_TEST_ROUNDS, it runs
 /// three of these numbers.
 TEST_P(Kernels, OfEachFamilyUpToTheLimitOfTheSmallForm) {
   const bool is_few = GetParam().wire == Wire::kSimple && std::getenv("TUTTI_TEST_ROUNDS") == nullptr;
   run_families(GetParam(),
                is_few ? std::vector<uint32_t>{2, 7, TUTTI_CUDA_SMALL_RANKS} : all_of(2, TUTTI_CUDA_SMALL_RANKS));
-}
-
-/// Slots of all pairs of ranks must fit the memory.
-Protocol with_less_memory(Protocol protocol) {
-  constexpr uint64_t kMostBytes = 4096;
-  if (protocol.layout.slot_stride * protocol.layout.slot_count <= 8 * kMostBytes) return protocol;
-  if (protocol.wire == Wire::kSimple) {
-    protocol.layout.slot_bytes = protocol.layout.slot_stride = kMostBytes;
-  } else {
-    const uint64_t lines = protocol.layout.slot_stride / kMostBytes;
-    protocol.layout.slot_stride /= lines;
-    protocol.layout.slot_bytes /= lines;
-  }
-  return protocol;
 }
 
 /// One or two numbers of ranks, or with TUTTI_TEST_ROUNDS many numbers up to the limit of kernels.
@@ -434,6 +339,7 @@ void check_order(const Protocol& protocol, uint32_t ranks, size_t count, const F
   ProgramCall call{};
   call.programs = programs->front();
   call.block_bytes = count * sizeof(float);
+  call.layout = protocol.layout;
   call.cut = program::cut(call.block_bytes, 1, call.programs[0], protocol.layout);
   std::vector<std::vector<float>> inputs(ranks, std::vector<float>(count));
   std::vector<std::vector<float>> outputs(ranks, std::vector<float>(count, -1));
@@ -576,11 +482,7 @@ TEST_P(Kernels, GiveUpOnMessagesThatNeverCome) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Kernels, testing::ValuesIn(kProtocols), [](const auto& instance) {
-  std::string name = instance.param.name;
-  std::replace(name.begin(), name.end(), ' ', '_');
-  return name;
-});
+INSTANTIATE_TEST_SUITE_P(All, Kernels, testing::ValuesIn(all_protocols()), protocol_name);
 
 }  // namespace
 }  // namespace tutti::test

@@ -21,6 +21,8 @@ if(TARGET tutti-algo-ring AND TARGET tutti-algo-tree AND TARGET tutti-algo-direc
   add_dependencies(ports_test tutti-algo-ring tutti-algo-tree tutti-algo-direct)
   tutti_test(lower_test SOURCES ${here}/lower_test.cpp ${here}/lower_meet_test.cpp ${here}/plan_support.cpp
              ${here}/program_calls.cpp ${here}/program_machine.cpp TIMEOUT 200 OPTIMISED)
+  tutti_test(split_messages_test SOURCES ${here}/split_messages_test.cpp ${here}/plan_support.cpp)
+  tutti_test(fit_slots_test SOURCES ${here}/fit_slots_test.cpp ${here}/plan_support.cpp)
   tutti_test(stripes_test SOURCES ${here}/stripes_test.cpp ${here}/plan_support.cpp ${here}/program_calls.cpp)
   tutti_test(launch_builder_test SOURCES ${here}/launch_builder_test.cpp ${here}/plan_support.cpp
              ${here}/program_calls.cpp)
@@ -28,8 +30,9 @@ if(TARGET tutti-algo-ring AND TARGET tutti-algo-tree AND TARGET tutti-algo-direc
   tutti_test(direct_store_test SOURCES ${here}/direct_store_test.cpp ${here}/plan_support.cpp ${here}/program_calls.cpp)
   # The kernels' own code, on the CPU. ThreadSanitizer knows neither its contexts nor fences.
   if(NOT "thread" IN_LIST TUTTI_SANITIZE)
-    tutti_test(kernels_test SOURCES ${here}/kernels_test.cpp ${here}/kernel_machine.cpp ${here}/plan_support.cpp
-               ${here}/program_calls.cpp ${PROJECT_SOURCE_DIR}/tests/emulator/cta.cpp TIMEOUT 500 OPTIMISED)
+    set(emulator ${here}/kernel_machine.cpp ${here}/kernel_protocols.cpp ${here}/plan_support.cpp
+        ${here}/program_calls.cpp ${PROJECT_SOURCE_DIR}/tests/emulator/cta.cpp)
+    tutti_test(kernels_test SOURCES ${here}/kernels_test.cpp ${emulator} TIMEOUT 500 OPTIMISED)
     target_include_directories(kernels_test BEFORE PRIVATE ${PROJECT_SOURCE_DIR}/tests/emulator)
     set_source_files_properties(${here}/kernel_machine.cpp PROPERTIES
       COMPILE_OPTIONS "-Wno-conversion;-Wno-shadow;-Wno-unknown-pragmas;-ffp-contract=off") # nvcc sees to the warnings
@@ -37,6 +40,10 @@ if(TARGET tutti-algo-ring AND TARGET tutti-algo-tree AND TARGET tutti-algo-direc
       COMPILE_OPTIONS "-Wno-clobbered") # getcontext() returns once there
     set_source_files_properties(${here}/kernels_test.cpp PROPERTIES COMPILE_OPTIONS "-ffp-contract=off")
     add_dependencies(kernels_test tutti-algo-ring tutti-algo-tree tutti-algo-direct tutti-algo-hier)
+    if(TARGET tutti-algo-recursive)
+      target_sources(kernels_test PRIVATE ${here}/kernels_recursive_test.cpp)
+      add_dependencies(kernels_test tutti-algo-recursive)
+    endif()
   endif()
   tutti_test(plan_algorithm_test SOURCES ${here}/plan_algorithm_test.cpp ${here}/plan_support.cpp)
   if(TARGET tutti-algo-recursive)
@@ -56,7 +63,8 @@ if(TARGET tutti-algo-ring AND TARGET tutti-algo-tree AND TARGET tutti-algo-direc
   target_include_directories(tuner_model_test PRIVATE ${PROJECT_SOURCE_DIR}/plugins)
   target_include_directories(selector_test PRIVATE ${PROJECT_SOURCE_DIR}/plugins)
   foreach(test plan_test plan_algorithm_test as_copies_test lower_test stripes_test launch_builder_test
-          fuse_one_hop_test direct_store_test hier_test verify_test prove_test repeat_test order_strands_test
+          split_messages_test fit_slots_test fuse_one_hop_test
+          direct_store_test hier_test verify_test prove_test repeat_test order_strands_test
           strands_test verify_strands_test tuner_model_test selector_test plans_test costs_test)
     add_dependencies(${test} tutti-algo-ring tutti-algo-tree tutti-algo-direct tutti-algo-hier)
   endforeach()

@@ -35,13 +35,16 @@ tutti_slot_layout layout_of(uint32_t slots, uint64_t slot_bytes, uint32_t chunk_
 TestCall::TestCall(const std::vector<Plan>& plans, bool in_place, uint64_t bytes, uint32_t ctas,
                    const tutti_slot_layout& layout, bool registered)
     : plans_(plans), bytes_(bytes) {
-  auto programs = backend::lower_channels({plans}, in_place, registered, layout);
+  auto fit = backend::fit_kernels({plans}, layout);
+  if (!fit.ok()) return;
+  call_.layout = fit->layout;
+  auto programs = backend::lower_channels(fit->plans, in_place, registered, fit->layout);
   if (!programs.ok()) return;
   call_.programs = std::move(programs->front());
   call_.collective = plans.front().collective;
   call_.block_bytes = bytes;
   call_.registered = registered;
-  call_.cut = program::cut(bytes, ctas, call_.programs[0], layout);
+  call_.cut = program::cut(bytes, ctas, call_.programs[0], call_.layout);
   for (const Plan& plan : plans) add_memory(plan, in_place);
   for (size_t rank = 0; rank < plans.size(); ++rank) point_to_memory(plans[rank], in_place);
 }

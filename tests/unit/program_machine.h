@@ -25,6 +25,7 @@ namespace tutti::test {
 struct ProgramCall {
   Collective collective = Collective::kAllReduce;
   std::vector<program::Program> programs;  ///< by rank
+  tutti_slot_layout layout{};              ///< that the call is cut for
   tutti_cuda_cut cut;
   uint64_t block_bytes;
   std::vector<std::span<uint8_t>> inputs;  ///< by rank: all blocks

@@ -507,6 +507,9 @@ class OneRefusal : public tuner::BackEnd {
     if (plan.rank != rank_ || plan.channel != channel_ || plan.root != root_) return {};
     return {Code::kUnsupported, "does not like it"};
   }
+  Status runs_together(std::span<const program::Plan> /*all_ranks*/) const override {
+    return {Code::kInternal, "asked about plans whose messages have one chunk"};
+  }
   Status takes_small(uint32_t /*rank_count*/) const override { return {}; }
   Status runs_small(const program::Plan& /*plan*/) const override { return {}; }
   mutable uint32_t questions = 0;

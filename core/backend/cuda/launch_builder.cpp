@@ -5,7 +5,9 @@
 #include <bit>
 #include <cstring>
 
+#include "program/passes/fit_slots.h"
 #include "program/passes/fuse_one_hop.h"
+#include "program/passes/split_messages.h"
 
 namespace tutti::backend {
 namespace {
@@ -26,7 +28,33 @@ uint32_t threads_for(const program::Program& program, uint64_t chunk_bytes, uint
   return static_cast<uint32_t>(std::clamp<uint64_t>(std::bit_ceil(places * messages), min_threads, max_threads));
 }
 
+/// The most chunks of a message in the plans of all channels.
+uint32_t longest_message(const ChannelPlans& plans) {
+  uint32_t most = 1;
+  for (const auto& channel : plans) {
+    for (const program::Plan& plan : channel) most = std::max(most, plan.message_chunks);
+  }
+  return most;
+}
+
 }  // namespace
+
+Result<KernelPlans> fit_kernels(ChannelPlans plans, const tutti_slot_layout& layout) {
+  KernelPlans fit{std::move(plans), layout, layout.slot_count / 2, false};
+  const uint32_t longest = longest_message(fit.plans);
+  if (longest == 1) return fit;
+  fit.has_changed = true;
+  // Kernels signal free slots two times per pass over the slots.
+  fit.slots = std::min(fit.slots, std::max(longest, program::kLeastSlots));
+  fit.layout.chunk_slots = std::min(layout.chunk_slots, layout.slot_count / fit.slots);
+  for (auto& channel : fit.plans) {
+    for (program::Plan& plan : channel) {
+      TUTTI_ASSIGN(plan, program::split_messages(plan));
+    }
+    TUTTI_ASSIGN(channel, program::fit_slots(std::move(channel), fit.slots));
+  }
+  return fit;
+}
 
 Result<program::Programs> lower_channels(const ChannelPlans& plans, bool in_place, bool to_outputs,
                                          const tutti_slot_layout& layout) {

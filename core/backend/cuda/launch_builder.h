@@ -2,9 +2,10 @@
 // Launches of kernels, encoded from plans and calls. No function calls CUDA or needs a GPU, and builds without CUDA
 // have them, too: the communicator and the emulator of the tests encode with the same functions.
 //
-// Order for a collective: lower_channels() for the programs; connections for slot_peers() of the programs; is_large()
-// for the form. Small form: place_links(), encode_collective(). Large form: links and programs in memory of the GPU,
-// then encode_collective() with their addresses. Buffers, scalar and place are set for each call afterwards.
+// Order for a collective: fit_kernels() for the plans; lower_channels() for the programs; connections for slot_peers()
+// of the programs; is_large() for the form. Small form: place_links(), encode_collective(). Large form: links and
+// programs in memory of the GPU, then encode_collective() with their addresses. Buffers, scalar and place are set for
+// each call afterwards.
 //
 // Threads: any. Functions read their arguments and write the launch alone.
 #pragma once
@@ -24,6 +25,19 @@ namespace tutti::backend {
 
 /// The plans of a call: by channel, then by rank, with all ranks in ascending order.
 using ChannelPlans = std::vector<std::vector<program::Plan>>;
+
+/// Plans as kernels can run them, and the layout for which lower_channels() and encode_collective() must be called.
+struct KernelPlans {
+  ChannelPlans plans;
+  tutti_slot_layout layout{};
+  uint32_t slots = 0;        ///< messages of a chunk that the plans need room for on a connection, at most
+  bool has_changed = false;  ///< the plans are not those that were given, and must be proved again for `slots`
+};
+
+/// Splits messages of several chunks, and orders the steps of all ranks so that the messages fit the connections of
+/// `layout`. A chunk then fills fewer slots, so that a connection has room for several messages. Plans whose messages
+/// all have one chunk stay as they are. Fails (kUnsupported) as split_messages() and fit_slots() of program/passes do.
+Result<KernelPlans> fit_kernels(ChannelPlans plans, const tutti_slot_layout& layout);
 
 /// Lowers and aligns the plans of all channels. All ranks are needed, because a rank's program depends on its peers.
 /// `to_outputs`: messages go straight to registered outputs where the pass direct_store permits it. Fails as

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include "program/lower.h"
+#include "program/passes/fit_slots.h"
+#include "program/passes/split_messages.h"
 
 namespace tutti::backend {
 namespace {
@@ -16,13 +18,29 @@ class GpuBackEnd final : public tuner::BackEnd {
                                             "communicators, or set device to host",
                                             TUTTI_CUDA_MAX_RANKS, rank_count)};
   }
-  Status runs(const program::Plan& plan) const override { return program::check_kernel_limits(plan); }
+  Status runs(const program::Plan& plan) const override { return check(plan, program::check_kernel_limits); }
+  /// With the fewest slots that a connection may have.
+  Status runs_together(std::span<const program::Plan> all_ranks) const override {
+    std::vector<program::Plan> plans;
+    for (const program::Plan& plan : all_ranks) {
+      TUTTI_ASSIGN(plans.emplace_back(), program::split_messages(plan));
+    }
+    return program::fit_slots(std::move(plans), program::kLeastSlots).status();
+  }
   Status takes_small(uint32_t rank_count) const override {
     if (rank_count <= TUTTI_CUDA_SMALL_RANKS) return {};
     return {Code::kUnsupported,
             fmt::format("needs {} ranks; this protocol runs up to {}", rank_count, TUTTI_CUDA_SMALL_RANKS)};
   }
-  Status runs_small(const program::Plan& plan) const override { return program::check_small_form(plan); }
+  Status runs_small(const program::Plan& plan) const override { return check(plan, program::check_small_form); }
+
+ private:
+  /// Kernels run plans with messages of one chunk.
+  static Status check(const program::Plan& plan, Status (*limits)(const program::Plan&)) {
+    if (!program::has_long_messages(plan)) return limits(plan);
+    TUTTI_ASSIGN(const program::Plan split, program::split_messages(plan));
+    return limits(split);
+  }
 };
 
 }  // namespace

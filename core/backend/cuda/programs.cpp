@@ -215,7 +215,7 @@ Result<std::unique_ptr<GpuCall>> GpuPrograms::make(const Call& call, bool in_pla
   TUTTI_TRY(connect(*program, decision, *made));
   LaunchShape shape;
   shape.ctas = decision.channels;
-  shape.layout = protocol.layout;
+  shape.layout = program->layout;
   shape.program_count = static_cast<uint32_t>(program->channels.size());
   if (program->is_large) {
     shape.tables = {made->launch.tables.links,
@@ -297,9 +297,8 @@ uint32_t GpuPrograms::channels_of(const tuner::Decision& decision) const {
   return std::min(decision.channels, selector_.choices().algorithms[decision.algorithm].channels);
 }
 
-/// This rank's programs, by channel.
-Result<std::vector<program::Program>> GpuPrograms::lower(const tuner::Decision& decision, const Call& call,
-                                                         bool in_place) const {
+/// Makes this rank's programs, by channel.
+Status GpuPrograms::lower(const tuner::Decision& decision, const Call& call, bool in_place, Program& program) const {
   ChannelPlans plans(channels_of(decision));
   for (uint32_t channel = 0; channel < plans.size(); ++channel) {
     for (uint32_t rank = 0; rank < plans_.rank_count(); ++rank) {
@@ -307,9 +306,15 @@ Result<std::vector<program::Program>> GpuPrograms::lower(const tuner::Decision& 
                    plans_.request(decision, call.collective, rank, channel, static_cast<uint32_t>(call.root)));
     }
   }
-  TUTTI_ASSIGN(const program::Programs programs, lower_channels(plans, in_place, stores_to_outputs(decision, call),
-                                                                links_.protocol(decision.protocol).layout));
-  return programs_of_rank(programs, options_.rank);
+  TUTTI_ASSIGN(const KernelPlans fit, fit_kernels(std::move(plans), links_.protocol(decision.protocol).layout));
+  for (const std::vector<program::Plan>& channel : fit.plans) {
+    if (fit.has_changed) TUTTI_TRY(plans_.verify(channel, in_place, fit.slots));
+  }
+  TUTTI_ASSIGN(const program::Programs programs,
+               lower_channels(fit.plans, in_place, stores_to_outputs(decision, call), fit.layout));
+  program.channels = programs_of_rank(programs, options_.rank);
+  program.layout = fit.layout;
+  return {};
 }
 
 Result<const GpuPrograms::Program*> GpuPrograms::program(const tuner::Decision& decision, const Call& call,
@@ -329,7 +334,7 @@ Result<const GpuPrograms::Program*> GpuPrograms::program(const tuner::Decision& 
   proved.channels = channels_of(decision);
   TUTTI_TRY(plans_.verify(proved, call.collective, static_cast<uint32_t>(call.root), in_place, slots));
   auto made = std::make_unique<Program>();
-  TUTTI_ASSIGN(made->channels, lower(decision, call, in_place));
+  TUTTI_TRY(lower(decision, call, in_place, *made));
   made->to_outputs = std::any_of(made->channels.begin(), made->channels.end(), program::uses_outputs);
   made->is_large = is_large(plans_.rank_count(), made->channels);
   TUTTI_TRY(place_on_device(*made));

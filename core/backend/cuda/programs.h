@@ -83,6 +83,7 @@ class GpuPrograms {
   /// A collective's plan on this rank, lowered, for every channel.
   struct Program {
     std::vector<program::Program> channels;  // a single program if all are equal
+    tutti_slot_layout layout{};              // of the connections, as calls are cut for these programs
     bool is_large = false;                   // their launches have the large form
     cuda::DeviceMemory on_device;            // the programs if they differ, and in the large form
     bool to_outputs = false;                 // some messages go to registered outputs
@@ -94,7 +95,7 @@ class GpuPrograms {
   bool stores_to_outputs(const tuner::Decision& decision, const Call& call) const;
   Result<const Program*> program(const tuner::Decision& decision, const Call& call, bool in_place);
   uint32_t channels_of(const tuner::Decision& decision) const;
-  Result<std::vector<program::Program>> lower(const tuner::Decision& decision, const Call& call, bool in_place) const;
+  Status lower(const tuner::Decision& decision, const Call& call, bool in_place, Program& program) const;
   Result<std::unique_ptr<GpuCall>> make(const Call& call, bool in_place);
   Result<std::unique_ptr<GpuCall>> make_messages(const tuner::Decision& decision, const Call& call, bool in_place,
                                                  std::vector<backend::Hop> hops);
