@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs what needs GPUs and was built already, within a time limit: scripts/gpu_tests.sh BUILD_FOLDER [STEP...]
 #
-# Steps, the quickest first: stress registered family matrix random kill stop. Without any, all of them.
+# Steps, the quickest first: stress recursive large registered family matrix random kill stop. Without any, all of them.
 # Prints a line for each part of a step as it ends, and the last lines of those that fail.
 # Environment: RANKS (rank counts; default 2 and the number of GPUs), CALLS (of the random test, 4000),
 # LIMIT (seconds of one part, 150), TOTAL (seconds of all, 900), LOGS (a folder).
@@ -11,7 +11,7 @@ build=$(realpath "${1:?usage: scripts/gpu_tests.sh BUILD_FOLDER [STEP...]}")
 shift
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 steps=("$@")
-((${#steps[@]})) || steps=(stress registered family matrix random kill stop)
+((${#steps[@]})) || steps=(stress recursive large registered family matrix random kill stop)
 gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU') || { echo "skipped: there is no GPU"; exit 77; }
 read -ra ranks <<<"${RANKS:-2 $((gpus > 2 ? gpus : 3))}"
 limit=${LIMIT:-150}
@@ -58,6 +58,36 @@ stress() {
       --set algorithm=direct/shifted --collectives all_gather,all_to_all --bytes 48M --calls 300
   done
 }
+# Scratch buffers and messages of several chunks, by the algorithms of examples/algo-recursive.
+of_recursive() { # of_recursive RANKS PROTOCOL VARIANT COLLECTIVE BYTES
+  part "recursive $1 $2 $3 $5" "$build/tests/gpu_stress_test" --ranks "$1" --calls 200 --collectives "$4" --bytes "$5" \
+    --set "plugins.path=[$build/examples]" --set "plugins.algorithm=[ring, recursive]" \
+    --set "algorithm=recursive/$3" --set "protocol=$2"
+}
+recursive() {
+  local n protocol bytes
+  for n in "${ranks[@]}"; do
+    for protocol in ll128 ll simple; do
+      for bytes in 5000 8M; do
+        of_recursive "$n" "$protocol" bruck all_gather "$bytes"
+        of_recursive "$n" "$protocol" halving all_reduce "$bytes"
+        of_recursive "$n" "$protocol" hierarchical all_reduce "$bytes"
+      done
+    done
+  done
+}
+# Launches of the large form. Each rank has a hardware queue of its own, of which a GPU has 32.
+large() {
+  local n protocol
+  for n in 17 $((gpus > 1 ? 33 : 24)); do
+    for protocol in ll128 ll simple; do
+      part "large $n $protocol" "$build/tests/gpu_stress_test" --ranks "$n" --calls 100 --bytes 1M \
+        --set "protocol=$protocol"
+      of_recursive "$n" "$protocol" bruck all_gather 200K
+      of_recursive "$n" "$protocol" halving all_reduce 200K
+    done
+  done
+}
 registered() {
   part "registered buffers" "$build/tests/fault_registered_test"
   part "ranks that leave" "$build/tests/fault_leave_gpu_test"
@@ -86,7 +116,7 @@ kill_ranks() { part "killed ranks" python3 tests/fault/kill_test.py "$build/bin/
 
 for step in "${steps[@]}"; do
   case $step in
-    stress | registered | family | matrix | random) "$step" ;;
+    stress | recursive | large | registered | family | matrix | random) "$step" ;;
     kill) kill_ranks ;;
     stop) stop_ranks ;;
     *) echo "there is no step '$step'"; exit 1 ;;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 #include <span>
+#include <tuple>
 
 #include "program/passes/alias.h"
 
@@ -84,7 +85,7 @@ class Touches {
     }
     if ((step.flags & TUTTI_STEP_GATHER) != 0) {
       for (uint32_t i = 0; i < step.recv_count; ++i) {
-        add(TUTTI_BUFFER_OUTPUT, plan_.peers[step.recv_begin + i].chunk, true);
+        add(gather_buffer_of(step), plan_.peers[step.recv_begin + i].chunk, true);
       }
     }
     return all;
@@ -98,7 +99,8 @@ class Touches {
   std::vector<Touch> all_before_;  // since a step was last made after all before it
 };
 
-constexpr uint32_t kMaxChunksOfBlock = 255;  // a step's chunk is 8 bits
+constexpr uint32_t kMaxChunksOfBlock = 255;    // a step's chunk is 8 bits
+constexpr uint32_t kMaxBlocksOfScratch = 255;  // and so is its block
 
 /// `who` runs up to `most` of these.
 Status limit(const char* what, size_t has, size_t most, const char* who = "back end") {
@@ -110,6 +112,13 @@ size_t peers_of(const Plan& plan) {
   size_t peers = 0;
   for (const tutti_plan_step& step : plan.steps) peers += size_t{step.recv_count} + step.send_count;
   return peers;
+}
+
+/// What other passes must have removed.
+std::string beyond_kernels(const Plan& plan) {
+  if (!plan.repeats.empty()) return "repeats";
+  if (!plan.strands.empty()) return "strands";
+  return plan.ranges.empty() ? "" : "messages of several chunks";
 }
 
 /// A pre-multiplied sum scales the data of the input that is folded or sent.
@@ -138,6 +147,7 @@ class Lowering {
     program_.step_count = static_cast<uint8_t>(plan_.steps.size());
     program_.chunks = static_cast<uint8_t>(plan_.chunks);
     program_.peer_count = static_cast<uint8_t>(peers_);
+    program_.scratch_blocks = static_cast<uint8_t>(scratch_blocks(plan_));
     uint8_t most = 0;
     for (const auto& [connection, messages] : messages_) most = std::max(most, messages);
     program_.messages = most;
@@ -153,6 +163,7 @@ class Lowering {
     out.destination = step.destination;
     out.flags = static_cast<uint8_t>(step.flags & ~TUTTI_STEP_STABLE);
     out.flags |= static_cast<uint8_t>(touches_.flags(step));
+    if (step.gather_buffer == TUTTI_BUFFER_SCRATCH) out.flags |= TUTTI_CUDA_STEP_TO_SCRATCH;
     split(step.source_chunk, out.source_block, out.source_chunk);
     split(step.destination_chunk, out.destination_block, out.destination_chunk);
     out.recv_begin = static_cast<uint8_t>(peers_);
@@ -239,10 +250,7 @@ class Stages {
   }
 
  private:
-  struct Message {
-    uint32_t from, to, number;
-    auto operator<=>(const Message&) const = default;
-  };
+  using Message = std::tuple<uint32_t, uint32_t, uint32_t>;  ///< sender, receiver, number on the connection
 
   /// Returns whether the rank sends a message later than was known.
   bool advance(uint32_t rank) {
@@ -288,16 +296,22 @@ uint32_t chunk_slots(const Program& program, const tutti_slot_layout& layout) {
 }  // namespace
 
 Status check_kernel_limits(const Plan& plan) {
-  if (const std::string beyond = beyond_version_1(plan); !beyond.empty()) {
+  if (const std::string beyond = beyond_kernels(plan); !beyond.empty()) {
     return {Code::kUnsupported, fmt::format("needs {}; this back end runs none", beyond)};
   }
   TUTTI_TRY(limit("steps", plan.steps.size(), TUTTI_CUDA_MAX_STEPS));
   TUTTI_TRY(limit("chunks", plan.chunks, kMaxChunksOfBlock));
+  TUTTI_TRY(limit("blocks of scratch memory", scratch_blocks(plan), kMaxBlocksOfScratch));
   TUTTI_TRY(check_own_copies(plan));
   return limit("sends and receives", peers_of(plan), TUTTI_CUDA_MAX_PEERS);
 }
 
+uint32_t scratch_blocks(const Plan& plan) {
+  return (plan.scratch_chunks + plan.chunks - 1) / plan.chunks;
+}
+
 Status check_small_form(const Plan& plan) {
+  if (plan.scratch_chunks > 0) return {Code::kUnsupported, "needs a scratch buffer; this protocol runs none"};
   TUTTI_TRY(limit("steps", plan.steps.size(), TUTTI_CUDA_SMALL_STEPS, "protocol"));
   return limit("sends and receives", peers_of(plan), TUTTI_CUDA_SMALL_PEERS, "protocol");
 }

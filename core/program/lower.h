@@ -3,7 +3,8 @@
 //
 // lower()  Finds    the block and chunk of each chunk number, the number of each message on its connection, and the
 //                   steps that touch memory of earlier steps.
-//          Assumes  a valid plan without repeats, within the limits of kernels.
+//          Assumes  a valid plan without repeats, strands and messages of several chunks (passes/split_messages.h),
+//                   within the limits of kernels.
 //          Changes  the form: the result is a program. Sends that are in no order begin with the next rank.
 // align()  Finds    the busiest connection, and the earliest stage of each step.
 //          Assumes  the programs of all ranks and channels of a call, from plans that are proved.
@@ -24,6 +25,9 @@ namespace tutti::program {
 /// ok: kernels run this plan of one rank. Else kUnsupported: a program holds fewer steps, chunks, sends or receives, or
 /// kernels lack an operation of the plan. The text is a reason, to be shown after the plan's name.
 Status check_kernel_limits(const Plan& plan);
+
+/// The size of a plan's scratch buffer on a GPU, in blocks as large as those of the input and the output.
+uint32_t scratch_blocks(const Plan& plan);
 
 /// ok: launches of the small form run this plan of one rank, which check_kernel_limits() has accepted, at up to
 /// TUTTI_CUDA_SMALL_RANKS ranks. Else kUnsupported with a reason of the same form.

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tutti/sdk/algorithm.h"
+#include "tutti/sdk/graph.h"
 
 namespace {
 
@@ -147,7 +148,7 @@ class RecursiveInstance : public sdk::AlgorithmInstance {
  public:
   explicit RecursiveInstance(const tutti_topology& topology)
       : ranks_(topology.rank_count),
-        link_(topology.node_count > 1 ? TUTTI_LINK_NETWORK : TUTTI_LINK_SHM),
+        link_(topology.node_count > 1 ? TUTTI_LINK_NETWORK : sdk::link_inside(topology)),
         machines_(topology.node_count) {
     for (uint32_t rank = 0; rank < ranks_; ++rank) machines_[topology.node_of_rank[rank]].push_back(rank);
   }

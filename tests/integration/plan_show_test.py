@@ -278,10 +278,35 @@ class Passes(Shown):
         self.assertEqual(self.show("lower", *ring, "--in-place")[1],
                          [line + "; after" if line.startswith("    3") else line for line in after])
 
+    def test_split_messages(self):
+        before, after = self.show("split_messages", PLANS / "bruck5.yaml")
+        self.assertEqual(sum(re.search(r"\[\d-\d]", line) is not None for line in before), 2, before)
+        self.assertEqual(after[4:8], ["    3  send                output[0] -> rank 3",
+                                      "    4  send                output[1] -> rank 3",
+                                      "    5  recv                rank 2 -> output[2]",
+                                      "    6  recv                rank 2 -> output[3]"])
+        self.assertEqual(len(after) - len(before), 2)
+
+    def test_fit_slots(self):
+        """Rank 0 sends four blocks to rank 4 of 8, of which two fit before the first from rank 4."""
+        before, after = self.show("fit_slots", *self.question("all_gather", f"{RECURSIVE}/bruck", 8))
+        self.assertEqual(sorted(line.split(maxsplit=1)[1] for line in before[1:]),
+                         sorted(line.split(maxsplit=1)[1] for line in after[1:]))
+        order = "".join("s" if "send" in line else "r" for line in after[-8:])
+        self.assertEqual("".join("s" if "send" in line else "r" for line in before[-8:]), "ssssrrrr")
+        self.assertEqual(order, "ssrsrsrr")
+
+    def test_lower_with_scratch(self):
+        _, after = self.show("lower", SEEDS / "halving.yaml")
+        self.assertEqual(after[0], "8 steps, 2 chunk(s) per block, 2 message(s) per loop on a connection, 1 block(s) "
+                                   "of scratch memory")
+        self.assertEqual(after[1], "    0  recv rank 1 message 0; own input 0.0; to scratch 0.0")
+
     def test_lower_gives_its_limits(self):
+        scratch = self.folder / "scratch.yaml"
+        scratch.write_text((SEEDS / "halving.yaml").read_text().replace("scratch: 2", "scratch: 512"))
         for says, *arguments in (("needs 16384 ranks; this back end runs up to 64", RING, "--rank", 12345),
-                                 ("needs messages of several chunks", PLANS / "bruck5.yaml"),
-                                 ("needs a scratch buffer", SEEDS / "halving.yaml")):
+                                 ("needs 256 blocks of scratch memory; this back end runs up to 255", scratch)):
             for name in ("lower", "direct_store", "fuse_one_hop"):
                 self.refuse(name, *arguments, says=says)
 

@@ -57,11 +57,13 @@ class Recursive(CheckedBench):
                 self.assertEqual(document["wrong"], 0)
                 self.assertTrue(all(row["ran"].startswith(name) for row in document["results"]), document["results"])
 
-    def test_kernels_decline_with_a_reason(self):
-        text = self.tutti("explain", "all_reduce", "--topology", TOPOLOGY, "--set", f"plugins.path=[{FOLDER}]", "--set",
-                          "plugins.algorithm=[ring, recursive]")
-        reason = "needs a scratch buffer; this back end runs none"
-        self.assertRegex(text, rf"(?m)^  recursive/halving × simple +excluded: {reason}$")
+    def test_kernels_run_them(self):
+        for collective, variants in (("all_gather", ["bruck"]), ("all_reduce", ["halving", "hierarchical"])):
+            for variant in variants:
+                text = self.tutti("explain", collective, "--topology", TOPOLOGY, "--set", f"plugins.path=[{FOLDER}]",
+                                  "--set", "plugins.algorithm=[ring, recursive]", "--set",
+                                  f"algorithm=recursive/{variant}", "--set", "protocol=ll128")
+                self.assertRegex(text, rf"(?m)^  recursive/{variant} × ll128 +.*chosen")
 
     def test_premultiplied_sums(self):
         self.run_variant("halving", 6, "simple", "--op", "premul_sum")

@@ -191,5 +191,16 @@ TEST(ToOutputs, LeaveSlotsToTheOtherMessages) {
   EXPECT_EQ(program::slot_peers(programs[1]).senders, 1u);
 }
 
+/// A message for the scratch buffer goes through a slot. Its chunk number is none of the output.
+TEST(ToOutputs, NoMessageForTheScratchBuffer) {
+  const auto plans = write_plans(TUTTI_ALL_TO_ALL, 2, 1, [](PlanBuilder& plan, uint32_t rank) {
+    plan.scratch(2);
+    PlanBuilder::Step& step = plan.step().own(Buffer::kInput, rank).to_output(rank).scatter(1 - rank, 1 - rank);
+    step.gather(1 - rank, 1 - rank).gather_to_scratch();
+    plan.step().own(Buffer::kScratch, 1 - rank).to_output(1 - rank);
+  });
+  for (const program::Program& program : mark(plans)) EXPECT_FALSE(program::uses_outputs(program));
+}
+
 }  // namespace
 }  // namespace tutti::test

@@ -178,6 +178,20 @@ TEST(OneHop, HasBlocksOfOneChunk) {
   EXPECT_FALSE(find_with(2));
 }
 
+/// The kernels of one hop know no scratch buffer.
+TEST(OneHop, HasNoScratchBuffer) {
+  const auto find = [](const std::function<void(sdk::PlanBuilder&)>& write) {
+    return program::one_hop(required(program::lower(write_plan(TUTTI_ALL_TO_ALL, 2, 0, 1, write), false)));
+  };
+  using sdk::Buffer;
+  EXPECT_TRUE(find([](auto& plan) { plan.step().own(Buffer::kInput, 1).scatter(1, 1).gather(1, 1); }));
+  EXPECT_FALSE(find([](auto& plan) {
+    plan.scratch(2).step().own(Buffer::kInput, 1).scatter(1, 1).gather(1, 1).gather_to_scratch();
+  }));
+  EXPECT_FALSE(find([](auto& plan) { plan.scratch(1).step().own(Buffer::kInput, 1).to_scratch(0).send(1); }));
+  EXPECT_FALSE(find([](auto& plan) { plan.scratch(1).step().recv(1).to_scratch(0); }));
+}
+
 TEST(OneHop, SendsTheBlockThatAStepNames) {
   const program::Plan plan = write_plan(TUTTI_ALL_TO_ALL, 2, 0, 1, [](sdk::PlanBuilder& builder) {
     builder.step().own(sdk::Buffer::kInput, 1).send(1);

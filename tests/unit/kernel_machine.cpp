@@ -82,6 +82,7 @@ KernelMachine::KernelMachine(const Options& options)
   programs_.assign(ranks, std::vector<tutti_cuda_track>(options.lanes, track));
   messages_.assign(ranks, std::vector<tutti_cuda_track>(options.lanes * ranks * 2, track));
   controls_.resize(ranks);
+  scratch_.resize(ranks);
 }
 
 tutti_cuda_launch KernelMachine::launch(uint32_t rank) {
@@ -144,7 +145,9 @@ tutti_cuda_launch KernelMachine::launch(uint32_t rank, const ProgramCall& call, 
   shape.layout = call.layout;
   if (wants_large(rank) || backend::is_large(options_.rank_count, {&program, 1})) {
     const Tables& tables = tables_.emplace_back(Tables{std::move(links), program});
-    shape.tables = {tables.links.data(), &tables.program};
+    shape.tables = {tables.links.data(), &tables.program, nullptr};
+    const uint64_t bytes = backend::scratch_bytes({&program, 1}, call.block_bytes);
+    if (bytes > 0) shape.tables.scratch = *scratch_[rank].memory.reserve(bytes);
   } else {
     backend::place_links(links, launch);
   }

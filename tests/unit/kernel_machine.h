@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/cuda/scratch_memory.h"
 #include "tutti/plugin/cuda.h"
 #include "tutti/plugin/protocol.h"
 #include "unit/program_machine.h"
@@ -61,6 +62,12 @@ class KernelMachine {
     std::vector<tutti_cuda_link> links;
     program::Program program;
   };
+  /// A rank's scratch buffer, as the product makes it.
+  struct Scratch {
+    std::deque<std::vector<uint8_t>> buffers;
+    backend::ScratchMemory memory{
+        [this](uint64_t bytes) -> Result<uint8_t*> { return buffers.emplace_back(bytes, uint8_t{0xc5}).data(); }};
+  };
   std::string describe() const;
   std::vector<tutti_cuda_link> links_of(uint32_t rank);
   bool wants_large(uint32_t rank) const { return (options_.large_ranks >> rank & 1) != 0; }
@@ -73,6 +80,7 @@ class KernelMachine {
   std::vector<std::vector<tutti_cuda_track>> messages_;  // by rank: tracks of launches of messages
   std::vector<tutti_cuda_control> controls_;
   std::deque<Tables> tables_;
+  std::deque<Scratch> scratch_;  // by rank
 };
 
 }  // namespace tutti::test

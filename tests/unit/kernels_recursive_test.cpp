@@ -14,7 +14,7 @@
 namespace tutti::test {
 namespace {
 
-enum Variant : uint32_t { kBruck, kVariants };
+enum Variant : uint32_t { kBruck, kHalving, kHierarchical, kVariants };
 
 class RecursiveKernels : public testing::TestWithParam<Protocol> {
  protected:
@@ -25,22 +25,31 @@ class RecursiveKernels : public testing::TestWithParam<Protocol> {
   }
   size_t below(size_t limit) { return std::uniform_int_distribution<size_t>(0, limit - 1)(random_); }
 
-  /// Two calls in a row of each variant, of random sizes, in place and not.
+  /// Calls in a row, of random sizes, in place and not. They share the scratch buffers of the ranks.
+  void run_plans(const Protocol& protocol, const std::vector<program::Plan>& plans, uint64_t most_bytes,
+                 size_t count = 3) {
+    const auto ctas = static_cast<uint32_t>(1 + below(2));
+    const auto ranks = static_cast<uint32_t>(plans.size());
+    std::vector<TestCall> calls;
+    calls.reserve(count);
+    while (calls.size() < count) {
+      const bool in_place = below(2) == 0;
+      const bool registered = protocol.wire == Wire::kSimple && ranks <= TUTTI_CUDA_SMALL_RANKS && below(2) == 0;
+      calls.emplace_back(plans, in_place && can_run_in_place(plans[0]), 1 + below(most_bytes), ctas, protocol.layout,
+                         registered);
+      ASSERT_TRUE(calls.back().fits());
+    }
+    ASSERT_EQ(run(protocol, calls, ctas, any_epoch([&](size_t limit) { return below(limit); }), random_()), "")
+        << ctas << " CTAs";
+  }
+
+  /// All variants.
   void run_all(const Protocol& protocol, const std::vector<uint32_t>& rank_counts, uint64_t most_bytes) {
-    SCOPED_TRACE(fmt::format("TUTTI_TEST_SEED={}", seed_));
     for (const uint32_t ranks : rank_counts) {
       for (uint32_t variant = 0; variant < kVariants; ++variant) {
-        const std::vector<program::Plan> plans = this->plans(variant, ranks);
-        const auto ctas = static_cast<uint32_t>(1 + below(2));
-        std::vector<TestCall> calls;
-        calls.reserve(2);
-        for (const bool in_place : {false, true}) {
-          calls.emplace_back(plans, in_place, 1 + below(most_bytes), ctas, protocol.layout,
-                             protocol.wire == Wire::kSimple && below(2) == 0);
-          ASSERT_TRUE(calls.back().fits()) << "variant " << variant << ", " << ranks << " ranks";
-        }
-        ASSERT_EQ(run(protocol, calls, ctas, any_epoch([&](size_t limit) { return below(limit); }), random_()), "")
-            << "variant " << variant << ", " << ranks << " ranks, " << protocol.name << ", " << ctas << " CTAs";
+        SCOPED_TRACE(fmt::format("TUTTI_TEST_SEED={}: variant {}, {} ranks, {}", seed_, variant, ranks, protocol.name));
+        run_plans(protocol, plans(variant, ranks), most_bytes);
+        if (HasFatalFailure()) return;
       }
     }
   }
@@ -60,14 +69,29 @@ TEST_P(RecursiveKernels, UpToTheLimitOfTheSmallForm) {
 }
 
 TEST_P(RecursiveKernels, OfManyLoops) {
-  run_all(GetParam(), {4, 5}, 9000);
+  run_all(GetParam(), {4, 5}, GetParam().wire == Wire::kSimple ? 2000 : 9000);
 }
 
-/// Slots for all pairs of ranks take the time of these runs.
+/// The all-to-all of machines gathers to scratch memory.
+TEST_P(RecursiveKernels, GatherToScratch) {
+  const Algorithm hier("hier");
+  for (const auto& [ranks, machines] : {std::pair{4u, 2u}, std::pair{6u, 3u}, std::pair{12u, 3u}}) {
+    if (ranks > 6 && GetParam().wire == Wire::kSimple && !is_long()) continue;
+    SCOPED_TRACE(fmt::format("TUTTI_TEST_SEED={}: {} ranks on {} machines", seed_, ranks, machines));
+    Connected connected(hier, split(ranks, machines));
+    run_plans(GetParam(), required(connected.plans(TUTTI_ALL_TO_ALL, 0)), 400);
+  }
+}
+
+/// A CTA of slices has many threads: without TUTTI_TEST_ROUNDS, it runs one call of any variant.
 TEST_P(RecursiveKernels, BeyondTheSmallForm) {
-  std::vector<uint32_t> ranks = {TUTTI_CUDA_SMALL_RANKS + 1, 33};
-  if (GetParam().wire == Wire::kSimple) std::erase(ranks, GetParam().layout.slot_bytes > 128 ? 17 : 33);
-  run_all(with_less_memory(GetParam()), is_long() ? all_of(TUTTI_CUDA_SMALL_RANKS + 1, 33) : ranks, 200);
+  const Protocol protocol = with_less_memory(GetParam());
+  if (is_long()) return run_all(protocol, all_of(TUTTI_CUDA_SMALL_RANKS + 1, 33), 200);
+  if (protocol.wire != Wire::kSimple) return run_all(protocol, {TUTTI_CUDA_SMALL_RANKS + 1, 33}, 200);
+  const auto variant = static_cast<uint32_t>(below(kVariants));
+  const auto ranks = static_cast<uint32_t>(TUTTI_CUDA_SMALL_RANKS + 1 + below(17));
+  SCOPED_TRACE(fmt::format("TUTTI_TEST_SEED={}: variant {}, {} ranks", seed_, variant, ranks));
+  run_plans(protocol, plans(variant, ranks), 200, 1);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, RecursiveKernels, testing::ValuesIn(all_protocols()), protocol_name);

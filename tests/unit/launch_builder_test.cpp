@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "backend/cuda/link_table.h"
+#include "program/verify/verify.h"
 #include "unit/plan_support.h"
 #include "unit/program_calls.h"
 #include "unit/required.h"
@@ -159,6 +160,9 @@ TEST(LaunchBuilder, TakesTheSmallFormUpToItsLimits) {
     const std::vector<program::Program> both = {largest, program};
     EXPECT_TRUE(backend::is_large(2, both)) << "the program of one channel suffices";
   }
+  program::Program with_scratch = large_program(1, 1);
+  with_scratch.scratch_blocks = 1;
+  EXPECT_TRUE(backend::is_large(2, {&with_scratch, 1}));
   const tutti_cuda_program small = small_of(largest);
   EXPECT_EQ(small.step_count, TUTTI_CUDA_SMALL_STEPS);
   EXPECT_EQ(small.peer_count, TUTTI_CUDA_SMALL_PEERS);
@@ -174,7 +178,7 @@ TEST(LaunchBuilder, PointsToTablesInTheLargeForm) {
   const std::vector<program::Program> programs = {lowered("direct one-shot all_gather")[0][1]};
   const std::vector<tutti_cuda_link> links(kRanks);
   LaunchShape shape = shape_of(1);
-  shape.tables = {links.data(), programs.data()};
+  shape.tables = {links.data(), programs.data(), nullptr};
   const tutti_cuda_launch launch = encode(call_of(Collective::kAllGather, 4), programs[0], shape);
   EXPECT_EQ(launch.tables.links, links.data());
   EXPECT_EQ(launch.tables.programs, programs.data());
@@ -222,6 +226,68 @@ TEST(LaunchBuilder, NeedsSlotsOfThePeersOfAllChannels) {
   const program::SlotPeers neighbours = program::slot_peers(many[0][TUTTI_CUDA_MAX_RANKS - 2]);
   EXPECT_EQ(neighbours.senders, uint64_t{1} << (TUTTI_CUDA_MAX_RANKS - 3));
   EXPECT_EQ(neighbours.receivers, uint64_t{1} << (TUTTI_CUDA_MAX_RANKS - 1));
+}
+
+TEST(LaunchBuilder, HasScratchMemoryForTheLargestProgram) {
+  std::vector<program::Program> programs(3);
+  EXPECT_EQ(backend::scratch_bytes(programs, 1000), 0u);
+  programs[1].scratch_blocks = 200;
+  programs[2].scratch_blocks = 3;
+  EXPECT_EQ(backend::scratch_bytes(programs, uint64_t{1} << 32), uint64_t{200} << 32);
+}
+
+/// Plans of two ranks that exchange blocks of `chunks` chunks, each in one message.
+std::vector<program::Plan> exchange_of(uint32_t chunks) {
+  return write_plans(TUTTI_ALL_GATHER, 2, chunks, [&](sdk::PlanBuilder& of, uint32_t rank) {
+    of.message_chunks(chunks);
+    of.step().own(sdk::Buffer::kInput, 0).to_output(rank * chunks).chunks(chunks).send(1 - rank);
+    of.step().recv(1 - rank).to_output((1 - rank) * chunks).chunks(chunks);
+  });
+}
+
+TEST(LaunchBuilder, LeavesPlansWithMessagesOfOneChunk) {
+  const backend::ChannelPlans plans = {plans_of("ring  all_gather", kRanks)};
+  const backend::KernelPlans fit = required(backend::fit_kernels(plans, layout_of(16, 4096, 8)));
+  EXPECT_FALSE(fit.has_changed);
+  EXPECT_EQ(fit.plans, plans);
+  EXPECT_EQ(fit.layout.chunk_slots, 8u);
+  EXPECT_EQ(fit.slots, 8u);
+}
+
+TEST(LaunchBuilder, FitsMessagesOfSeveralChunks) {
+  struct Expected {
+    uint32_t chunks, slot_count, slots, chunk_slots;
+  };
+  for (const Expected& wanted : {Expected{2, 16, 2, 8}, Expected{4, 16, 4, 4}, Expected{5, 16, 5, 3},
+                                 Expected{20, 16, 8, 2}, Expected{20, 4, 2, 2}}) {
+    const auto fit = required(backend::fit_kernels({exchange_of(1), exchange_of(wanted.chunks)},
+                                                   layout_of(wanted.slot_count, 4096, wanted.slot_count / 2)));
+    EXPECT_TRUE(fit.has_changed);
+    EXPECT_EQ(fit.slots, wanted.slots);
+    EXPECT_EQ(fit.layout.chunk_slots, wanted.chunk_slots);
+    EXPECT_EQ(fit.layout.slot_count, wanted.slot_count);
+    for (const auto& channel : fit.plans) {
+      const Status proof = program::verify(channel, {fit.slots, true});
+      EXPECT_TRUE(proof.ok()) << proof.to_string();
+    }
+    EXPECT_EQ(fit.plans[1][0].steps.size(), 2 * wanted.chunks);
+  }
+}
+
+TEST(LaunchBuilder, RefusesMessagesForWhichThereAreNoSlots) {
+  // The second message needs the memory of the first.
+  const auto plans = write_plans(TUTTI_ALL_REDUCE, 2, 3, [](sdk::PlanBuilder& of, uint32_t rank) {
+    of.scratch(3).message_chunks(3);
+    of.step().own(sdk::Buffer::kInput, 0).to_scratch(0).chunks(3);
+    of.step().own(sdk::Buffer::kScratch, 0).chunks(3, 1).send(1 - rank);
+    of.step().recv(1 - rank).to_scratch(2);
+    of.step().recv(1 - rank).to_scratch(1);
+    of.step().recv(1 - rank).to_scratch(0);
+  });
+  const Status refused = backend::fit_kernels({plans}, layout_of(4, 4096, 2)).status();
+  EXPECT_EQ(refused.code(), Code::kUnsupported);
+  EXPECT_EQ(refused.text(), "needs more than 2 messages of one chunk under way from rank 0 to rank 1");
+  EXPECT_TRUE(backend::fit_kernels({plans}, layout_of(8, 4096, 2)).ok());
 }
 
 TEST(LaunchBuilder, EncodesCopies) {

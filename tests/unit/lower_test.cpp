@@ -264,6 +264,29 @@ TEST(Lower, FoldsInOrderOfRanks) {
   EXPECT_EQ(program->messages, 2);
 }
 
+TEST(Lower, NamesBlocksOfTheScratchBuffer) {
+  const Plan plan = write_plan(TUTTI_ALL_TO_ALL, 2, 0, 2, [](PlanBuilder& to_build) {
+    to_build.scratch(7);
+    to_build.step().own(Buffer::kInput, 1).to_scratch(5).scatter(1, 2).gather(1, 6).gather_to_scratch();
+    to_build.step().own(Buffer::kScratch, 6).to_output(2).gather(1, 3);
+  });
+  const auto program = program::lower(plan, false);
+  ASSERT_TRUE(program.ok()) << program.status().to_string();
+  EXPECT_EQ(program->scratch_blocks, 4) << "the last block has one chunk";
+  const tutti_cuda_step& first = program->steps[0];
+  EXPECT_EQ(first.destination, TUTTI_BUFFER_SCRATCH);
+  EXPECT_EQ(first.destination_block, 2);
+  EXPECT_EQ(first.destination_chunk, 1);
+  EXPECT_NE(first.flags & TUTTI_CUDA_STEP_TO_SCRATCH, 0);
+  EXPECT_EQ(program->peers[first.recv_begin].block, 3);
+  EXPECT_EQ(program->peers[first.recv_begin].chunk, 0);
+  const tutti_cuda_step& second = program->steps[1];
+  EXPECT_EQ(second.source, TUTTI_BUFFER_SCRATCH);
+  EXPECT_EQ(second.flags & TUTTI_CUDA_STEP_TO_SCRATCH, 0);
+  EXPECT_NE(second.flags & TUTTI_CUDA_STEP_AFTER, 0) << "it reads what the first step has received";
+  EXPECT_NE(second.flags & TUTTI_CUDA_STEP_MEET, 0);
+}
+
 // --- Limits
 // ------------------------------------------------------------------------------------------------------
 

@@ -23,6 +23,7 @@ if(TARGET tutti-algo-ring AND TARGET tutti-algo-tree AND TARGET tutti-algo-direc
              ${here}/program_calls.cpp ${here}/program_machine.cpp TIMEOUT 200 OPTIMISED)
   tutti_test(split_messages_test SOURCES ${here}/split_messages_test.cpp ${here}/plan_support.cpp)
   tutti_test(fit_slots_test SOURCES ${here}/fit_slots_test.cpp ${here}/plan_support.cpp)
+  tutti_test(scratch_memory_test SOURCES ${here}/scratch_memory_test.cpp)
   tutti_test(stripes_test SOURCES ${here}/stripes_test.cpp ${here}/plan_support.cpp ${here}/program_calls.cpp)
   tutti_test(launch_builder_test SOURCES ${here}/launch_builder_test.cpp ${here}/plan_support.cpp
              ${here}/program_calls.cpp)

@@ -20,7 +20,7 @@ int32_t ahead(uint32_t a, uint32_t b) {
 }  // namespace
 
 ProgramMachine::ProgramMachine(const Options& options, std::span<const ProgramCall> calls)
-    : options_(options), calls_(calls), runners_(options.rank_count) {
+    : options_(options), calls_(calls), runners_(options.rank_count), scratch_(options.rank_count) {
   const size_t pairs = size_t{options.rank_count} * options.rank_count;
   slots_.resize(pairs * options.layout.slot_count);
   tutti_cuda_mailbox mailbox{};
@@ -123,6 +123,7 @@ void ProgramMachine::begin_call(uint32_t rank) {
   Runner& runner = runners_[rank];
   runner.begun = true;
   runner.track = tracks_[rank];
+  scratch_[rank].assign(program_of(rank).scratch_blocks * call_of(rank).block_bytes, 0xc5);
   runner.heard.clear();
   for (uint32_t peer = 0; peer < options_.rank_count; ++peer) runner.heard.push_back(mailbox(rank, peer).done);
 }
@@ -291,9 +292,11 @@ void ProgramMachine::plan_receives(uint32_t rank, const tutti_cuda_step& step) {
       pass_over(rank, {&from, 1});
       continue;
     }
-    todo.push_back([this, rank, bytes, &from] {
+    const bool to_scratch = (step.flags & TUTTI_CUDA_STEP_TO_SCRATCH) != 0;
+    todo.push_back([this, rank, bytes, to_scratch, &from] {
       if (!is_filled(rank, from)) return false;
-      const auto to = place(rank, TUTTI_BUFFER_OUTPUT, from.block, from.chunk, bytes);
+      const auto to =
+          place(rank, to_scratch ? TUTTI_BUFFER_SCRATCH : TUTTI_BUFFER_OUTPUT, from.block, from.chunk, bytes);
       put(rank, from, to, receive(rank, from, bytes));
       return true;
     });

@@ -98,10 +98,13 @@ class ProgramMachine {
   const program::Program& program_of(uint32_t rank) const { return call_of(rank).programs[rank]; }
   uint64_t length(uint32_t rank, uint32_t chunk) const;
   std::span<uint8_t> place(uint32_t rank, uint32_t buffer, uint32_t block, uint32_t chunk, uint64_t bytes) {
-    return place(rank, buffer == TUTTI_BUFFER_INPUT ? call_of(rank).inputs[rank] : call_of(rank).outputs[rank], block,
-                 chunk, bytes);
+    return place(rank, memory(rank, buffer), block, chunk, bytes);
   }
   std::span<uint8_t> place(uint32_t rank, std::span<uint8_t> memory, uint32_t block, uint32_t chunk, uint64_t bytes);
+  std::span<uint8_t> memory(uint32_t rank, uint32_t buffer) {
+    if (buffer == TUTTI_BUFFER_SCRATCH) return scratch_[rank];
+    return buffer == TUTTI_BUFFER_INPUT ? call_of(rank).inputs[rank] : call_of(rank).outputs[rank];
+  }
   uint32_t number_of(uint32_t rank, const tutti_cuda_peer& peer) const;
   bool is_filled(uint32_t rank, const tutti_cuda_peer& from);
   bool is_free(uint32_t rank, const tutti_cuda_peer& to) const;
@@ -119,6 +122,7 @@ class ProgramMachine {
   Options options_;
   std::span<const ProgramCall> calls_;
   std::vector<Runner> runners_;
+  std::vector<Bytes> scratch_;  // by rank: the buffer of its call
   std::vector<Slot> slots_;
   std::vector<tutti_cuda_mailbox> mailboxes_;
   std::vector<tutti_cuda_track> tracks_;

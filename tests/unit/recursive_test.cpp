@@ -6,9 +6,13 @@
 
 #include <random>
 
+#include "backend/limits.h"
 #include "program/file/algorithm.h"
 #include "program/lower.h"
+#include "program/passes/split_messages.h"
 #include "program/verify/verify.h"
+#include "tuner/plan_check.h"
+#include "tuner/selector.h"
 #include "unit/plan_reference.h"
 #include "unit/plan_support.h"
 #include "unit/required.h"
@@ -18,7 +22,7 @@ namespace {
 
 using program::Plan;
 
-constexpr uint32_t kVariants = 3;
+enum Variant : uint32_t { kBruck, kHalving, kHierarchical, kVariants };
 
 class Recursive : public testing::Test {
  protected:
@@ -75,11 +79,64 @@ TEST_F(Recursive, SendsLongMessages) {
   EXPECT_EQ(halving.scratch_chunks, 8u);
 }
 
-TEST_F(Recursive, DoesNotRunInKernels) {
-  EXPECT_EQ(program::check_kernel_limits(plans(1, 4, 1)[0]).text(), "needs a scratch buffer; this back end runs none");
-  EXPECT_EQ(program::check_kernel_limits(plans(0, 4, 1)[0]).text(),
+/// A program has one chunk in each step. Its numbers count for the limits.
+TEST_F(Recursive, RunsInKernelsInTheFormOfOneChunk) {
+  EXPECT_EQ(program::check_kernel_limits(plans(kBruck, 4, 1)[0]).text(),
             "needs messages of several chunks; this back end runs none");
-  EXPECT_TRUE(program::check_kernel_limits(plans(0, 2, 1)[0]).ok());
+  const tuner::BackEnd& gpus = backend::gpu_back_end();
+  for (uint32_t ranks = 2; ranks <= 64; ranks += ranks < 33 ? 1 : 31) {
+    for (uint32_t variant = 0; variant < kVariants; ++variant) {
+      const std::vector<Plan> all = plans(variant, ranks, 1 + ranks / 4);
+      for (const Plan& plan : all) ASSERT_EQ(gpus.runs(plan).text(), "") << name(variant, ranks, 1 + ranks / 4);
+      if (!program::has_long_messages(all[0])) continue;
+      EXPECT_EQ(gpus.runs_together(all).text(), "") << name(variant, ranks, 1 + ranks / 4);
+    }
+  }
+  EXPECT_TRUE(gpus.runs_small(plans(kBruck, 16, 1)[0]).ok());
+  EXPECT_EQ(gpus.runs_small(plans(kBruck, 33, 1)[0]).text(), "needs 65 steps; this protocol runs up to 64");
+  EXPECT_EQ(gpus.runs_small(plans(kHalving, 8, 1)[0]).text(), "needs a scratch buffer; this protocol runs none");
+}
+
+/// Runs each plan alone, but not those of all ranks together.
+class RefusesTogether : public tuner::BackEnd {
+ public:
+  Status takes(uint32_t /*rank_count*/) const override { return {}; }
+  Status runs(const Plan& /*plan*/) const override { return {}; }
+  Status runs_together(std::span<const Plan> all_ranks) const override {
+    return {Code::kUnsupported, fmt::format("does not like {} plans", all_ranks.size())};
+  }
+  Status takes_small(uint32_t /*rank_count*/) const override { return {}; }
+  Status runs_small(const Plan& /*plan*/) const override { return {}; }
+};
+
+TEST_F(Recursive, IsExcludedIfTheBackEndDoesNotRunAllPlansTogether) {
+  const NodeOfRank nodes = split(4, 1);
+  const tutti_topology topology = topology_of(nodes);
+  const program::AlgorithmPlugin plugin{"recursive", &algorithm_.ops(), algorithm_.self()};
+  const RefusesTogether back_end;
+  tuner::Choices choices;
+  choices.algorithms.emplace_back(plugin, required(program::search_and_connect(plugin, topology)));
+  choices.ranks = 4;
+  choices.back_end = &back_end;
+  tuner::PlanCheck check(choices);
+  EXPECT_EQ(check.answer(0, kBruck, Collective::kAllGather).why_not, "does not like 4 plans");
+  EXPECT_EQ(check.answer(0, kHierarchical, Collective::kAllReduce).why_not, "") << "its messages have one chunk";
+}
+
+TEST_F(Recursive, IsRefusedByKernelsBeyondTheirLimits) {
+  const auto why_not = [](uint32_t chunks, uint32_t scratch) {
+    return std::string(backend::gpu_back_end()
+                           .runs(write_plan(TUTTI_ALL_REDUCE, 2, 0, chunks,
+                                            [&](sdk::PlanBuilder& plan) {
+                                              plan.scratch(scratch).message_chunks(chunks);
+                                              plan.step().own(sdk::Buffer::kInput, 0).chunks(chunks).send(1);
+                                            }))
+                           .text());
+  };
+  EXPECT_EQ(why_not(200, 255 * 200), "");
+  EXPECT_EQ(why_not(200, 255 * 200 + 1), "needs 256 blocks of scratch memory; this back end runs up to 255");
+  EXPECT_EQ(why_not(255, 0), "");
+  EXPECT_EQ(why_not(256, 0), "needs 256 steps; this back end runs up to 255");
 }
 
 TEST_F(Recursive, RoundTripsAsFiles) {

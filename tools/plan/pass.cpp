@@ -10,7 +10,9 @@
 #include "program/lower.h"
 #include "program/passes/as_copies.h"
 #include "program/passes/direct_store.h"
+#include "program/passes/fit_slots.h"
 #include "program/passes/fuse_one_hop.h"
+#include "program/passes/split_messages.h"
 #include "program/passes/zero_copy.h"
 #include "program/program.h"
 #include "program/repeat.h"
@@ -45,6 +47,29 @@ Result<std::vector<Plan>> all_plans(const Input& input) {
   return std::move(listed.plans);
 }
 
+/// The plans of all ranks after split_messages.
+Result<std::vector<Plan>> split_plans(const Input& input) {
+  TUTTI_ASSIGN(std::vector<Plan> plans, all_plans(input));
+  for (Plan& plan : plans) {
+    TUTTI_ASSIGN(plan, program::split_messages(plan));
+  }
+  return plans;
+}
+
+/// The plans of all ranks as kernels run them, with the fewest slots that a connection of GPUs has.
+Result<std::vector<Plan>> kernel_plans(const Input& input) {
+  if (!program::has_long_messages(input.own)) return all_plans(input);
+  TUTTI_ASSIGN(std::vector<Plan> plans, split_plans(input));
+  return program::fit_slots(std::move(plans), program::kLeastSlots);
+}
+
+/// The plan of the rank as kernels run it.
+Result<Plan> kernel_plan(const Input& input) {
+  if (!program::has_long_messages(input.own)) return input.own;
+  TUTTI_ASSIGN(std::vector<Plan> plans, kernel_plans(input));
+  return std::move(plans[input.rank]);
+}
+
 std::string before_and_after(const std::string& before, const std::string& after) {
   return fmt::format("before:\n{}\nafter:\n{}", before, after);
 }
@@ -69,14 +94,17 @@ std::string peers_text(const program::Program& program, uint8_t begin, uint8_t c
 
 /// One line per step of a program for kernels.
 std::string text_of(const program::Program& program) {
-  std::string text = fmt::format("{} steps, {} chunk(s) per block, {} message(s) per loop on a connection\n",
-                                 program.step_count, program.chunks, program.messages);
+  std::string text = fmt::format(
+      "{} steps, {} chunk(s) per block, {} message(s) per loop on a connection{}\n", program.step_count, program.chunks,
+      program.messages,
+      program.scratch_blocks > 0 ? fmt::format(", {} block(s) of scratch memory", program.scratch_blocks) : "");
   for (uint32_t i = 0; i < program.step_count; ++i) {
     const tutti_cuda_step& step = program.steps[i];
     const auto has = [&](uint32_t flag) { return (step.flags & flag) != 0; };
     text += fmt::format("{:>5} ", i);
     if (step.recv_count > 0) {
-      text += fmt::format(" {}{};", has(TUTTI_STEP_GATHER) ? "gather" : "recv",
+      const char* const gathers = has(TUTTI_CUDA_STEP_TO_SCRATCH) ? "gather to scratch" : "gather";
+      text += fmt::format(" {}{};", has(TUTTI_STEP_GATHER) ? gathers : "recv",
                           peers_text(program, step.recv_begin, step.recv_count, has(TUTTI_STEP_GATHER)));
     }
     if (step.source != TUTTI_BUFFER_NONE) {
@@ -117,14 +145,27 @@ Result<std::string> zero_copy(const Input& input) {
   return before_and_after(program::to_text(input.own), with_marks(marked));
 }
 
+Result<std::string> split_messages(const Input& input) {
+  TUTTI_ASSIGN(const Plan split, program::split_messages(input.own));
+  return before_and_after(program::to_text(input.own), program::to_text(split));
+}
+
+Result<std::string> fit_slots(const Input& input) {
+  TUTTI_ASSIGN(const std::vector<Plan> split, split_plans(input));
+  TUTTI_ASSIGN(const std::vector<Plan> fit, program::fit_slots(split, program::kLeastSlots));
+  return before_and_after(program::to_text(split[input.rank]), program::to_text(fit[input.rank]));
+}
+
 Result<std::string> lower(const Input& input) {
-  TUTTI_ASSIGN(const program::Program lowered, program::lower(input.own, input.in_place));
-  return before_and_after(program::to_text(input.own), text_of(lowered));
+  TUTTI_ASSIGN(const Plan plan, kernel_plan(input));
+  TUTTI_ASSIGN(const program::Program lowered, program::lower(plan, input.in_place));
+  return before_and_after(program::to_text(plan), text_of(lowered));
 }
 
 Result<std::string> direct_store(const Input& input) {
-  TUTTI_ASSIGN(const program::Program lowered, program::lower(input.own, input.in_place));
-  TUTTI_ASSIGN(const std::vector<Plan> plans, all_plans(input));
+  TUTTI_ASSIGN(const Plan own, kernel_plan(input));
+  TUTTI_ASSIGN(const program::Program lowered, program::lower(own, input.in_place));
+  TUTTI_ASSIGN(const std::vector<Plan> plans, kernel_plans(input));
   std::vector<program::Program> programs;
   for (const Plan& plan : plans) {
     TUTTI_ASSIGN(programs.emplace_back(), program::lower(plan, input.in_place));
@@ -135,7 +176,8 @@ Result<std::string> direct_store(const Input& input) {
 }
 
 Result<std::string> fuse_one_hop(const Input& input) {
-  TUTTI_ASSIGN(const program::Program lowered, program::lower(input.own, input.in_place));
+  TUTTI_ASSIGN(const Plan plan, kernel_plan(input));
+  TUTTI_ASSIGN(const program::Program lowered, program::lower(plan, input.in_place));
   const auto hop = program::one_hop(lowered);
   if (!hop) return Status(Code::kUnsupported, "the program is not of one hop: it runs step by step");
   std::string after =
@@ -167,11 +209,9 @@ struct Pass {
   const char* name;
   Result<std::string> (*show)(const Input&);
 };
-constexpr Pass kPasses[] = {{"zero_copy", zero_copy},
-                            {"lower", lower},
-                            {"direct_store", direct_store},
-                            {"fuse_one_hop", fuse_one_hop},
-                            {"as_copies", as_copies}};
+constexpr Pass kPasses[] = {
+    {"zero_copy", zero_copy},       {"split_messages", split_messages}, {"fit_slots", fit_slots}, {"lower", lower},
+    {"direct_store", direct_store}, {"fuse_one_hop", fuse_one_hop},     {"as_copies", as_copies}};
 /// The passes that make the plan which the other passes take.
 constexpr const char* kUnroll = "unroll";
 constexpr const char* kOrderStrands = "order_strands";

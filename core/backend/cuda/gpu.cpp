@@ -60,6 +60,7 @@ class CudaGpu : public Gpu {
     log::debug("a rank left without saying so: memory that its GPU may write to stays");
     static_cast<void>(links_.release());
     static_cast<void>(registrations_.release());
+    static_cast<void>(programs_.release());  // with programs, links and scratch buffers
     static_cast<void>(new Kept{std::move(control_), std::move(tracks_), std::move(scratch_)});
   }
 

@@ -94,8 +94,15 @@ program::SlotPeers slot_peers(std::span<const program::Program> programs) {
 bool is_large(uint32_t rank_count, std::span<const program::Program> programs) {
   return rank_count > TUTTI_CUDA_SMALL_RANKS ||
          std::any_of(programs.begin(), programs.end(), [](const program::Program& program) {
-           return program.step_count > TUTTI_CUDA_SMALL_STEPS || program.peer_count > TUTTI_CUDA_SMALL_PEERS;
+           return program.step_count > TUTTI_CUDA_SMALL_STEPS || program.peer_count > TUTTI_CUDA_SMALL_PEERS ||
+                  program.scratch_blocks > 0;
          });
+}
+
+uint64_t scratch_bytes(std::span<const program::Program> programs, uint64_t block_bytes) {
+  uint64_t blocks = 0;
+  for (const program::Program& program : programs) blocks = std::max<uint64_t>(blocks, program.scratch_blocks);
+  return blocks * block_bytes;
 }
 
 std::vector<tutti_cuda_program> small_programs(std::span<const program::Program> programs) {

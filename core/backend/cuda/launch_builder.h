@@ -54,6 +54,10 @@ program::SlotPeers slot_peers(std::span<const program::Program> programs);
 /// Whether a launch has the large form. `programs`: the programs of the rank; empty for launches of messages.
 bool is_large(uint32_t rank_count, std::span<const program::Program> programs);
 
+/// The size of the scratch buffer of a launch whose blocks have `block_bytes`. `programs`: the programs of the rank.
+/// The CTAs of all channels share the buffer, because each has its own part of each block.
+uint64_t scratch_bytes(std::span<const program::Program> programs, uint64_t block_bytes);
+
 /// Programs within the limits of the small form, in that form.
 std::vector<tutti_cuda_program> small_programs(std::span<const program::Program> programs);
 

@@ -219,7 +219,11 @@ Result<std::unique_ptr<GpuCall>> GpuPrograms::make(const Call& call, bool in_pla
   shape.program_count = static_cast<uint32_t>(program->channels.size());
   if (program->is_large) {
     shape.tables = {made->launch.tables.links,
-                    reinterpret_cast<const tutti_cuda_large_program*>(program->on_device.data())};
+                    reinterpret_cast<const tutti_cuda_large_program*>(program->on_device.data()), nullptr};
+    const uint64_t scratch = scratch_bytes(program->channels, call.count * size_of(call.type));
+    if (scratch > 0) {
+      TUTTI_ASSIGN(shape.tables.scratch, scratch_.reserve(scratch));
+    }
   } else {
     shape.programs = reinterpret_cast<const tutti_cuda_program*>(program->on_device.data());
   }
@@ -340,6 +344,11 @@ Result<const GpuPrograms::Program*> GpuPrograms::program(const tuner::Decision& 
   TUTTI_TRY(place_on_device(*made));
   program = std::move(made);
   return program.get();
+}
+
+Result<uint8_t*> GpuPrograms::allocate_scratch(uint64_t bytes) {
+  TUTTI_ASSIGN(scratch_buffers_.emplace_back(), cuda::DeviceMemory::create(options_.device, bytes));
+  return scratch_buffers_.back().data();
 }
 
 /// Puts the programs into memory of the GPU, unless launches hold them.

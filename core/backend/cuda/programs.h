@@ -11,6 +11,7 @@
 #include "backend/call.h"
 #include "backend/call_key.h"
 #include "backend/cuda/link_table.h"
+#include "backend/cuda/scratch_memory.h"
 #include "backend/cuda/stripes.h"
 #include "backend/plans.h"
 #include "device/cuda/runtime.h"
@@ -115,10 +116,14 @@ class GpuPrograms {
   Status connect(const Program& program, const tuner::Decision& decision, GpuCall& call);
   Result<std::vector<transport::Ports>> ports_of(uint32_t algorithm, uint32_t peer) const;
 
+  Result<uint8_t*> allocate_scratch(uint64_t bytes);
+
   Options options_;
   const tuner::Selector& selector_;
   const Plans& plans_;
   transport::GpuLinks& links_;
+  std::vector<cuda::DeviceMemory> scratch_buffers_;
+  ScratchMemory scratch_{[this](uint64_t bytes) { return allocate_scratch(bytes); }};
   std::vector<bool> loaded_;                                      // by protocol: its kernels are on the GPU
   std::map<std::pair<uint32_t, transport::Lane>, Links> tables_;  // by protocol
   std::map<Name, std::unique_ptr<Program>> programs_;

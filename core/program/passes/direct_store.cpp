@@ -78,8 +78,9 @@ class Moves {
       Move& move = moves_.emplace_back();
       move.chunk = peer.chunk;
       move.receives.push_back(&peer);
-      move.written = index(peer.block, peer.chunk);
-      touch(move, TUTTI_BUFFER_OUTPUT, peer.block, peer.chunk);
+      const bool to_scratch = has(step, TUTTI_CUDA_STEP_TO_SCRATCH);
+      if (!to_scratch) move.written = index(peer.block, peer.chunk);
+      touch(move, to_scratch ? TUTTI_BUFFER_SCRATCH : TUTTI_BUFFER_OUTPUT, peer.block, peer.chunk);
     }
   }
 

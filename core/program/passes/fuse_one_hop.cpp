@@ -18,6 +18,7 @@ class Finder {
     for (const tutti_cuda_step& step : std::span(program_.steps, program_.step_count)) {
       // Received data must have arrived before the step: in this form it would arrive after it.
       if ((step.flags & TUTTI_CUDA_STEP_AFTER) != 0 && hop_.recv_count > 0) return false;
+      if (uses_scratch(step)) return false;
       const bool exchanges = (step.flags & (TUTTI_STEP_GATHER | TUTTI_STEP_SCATTER)) != 0;
       if (!(exchanges ? exchange(step) : fold(step))) return false;
     }
@@ -26,6 +27,10 @@ class Finder {
   const tutti_cuda_one_hop& hop() const { return hop_; }
 
  private:
+  static bool uses_scratch(const tutti_cuda_step& step) {
+    return step.source == TUTTI_BUFFER_SCRATCH || step.destination == TUTTI_BUFFER_SCRATCH ||
+           (step.flags & TUTTI_CUDA_STEP_TO_SCRATCH) != 0;
+  }
   /// Sends and own copies first, then receives.
   bool exchange(const tutti_cuda_step& step) {
     const bool keeps = step.source != TUTTI_BUFFER_NONE && step.destination != TUTTI_BUFFER_NONE;

@@ -13,8 +13,12 @@
 //
 // Forms. A launch has one of two forms. In the small form, the connections and the program travel in the parameters. In
 // the large form, they lie in this GPU's memory (tutti_cuda_tables). A launch has the large form if the communicator or
-// a program of the rank exceeds a limit of the small form. Messages are the same in both forms, so one rank may run a
-// program in the small form while a peer runs its program in the large form.
+// a program of the rank exceeds a limit of the small form or has a scratch buffer. Messages are the same in both forms,
+// so one rank may run a program in the small form while a peer runs its program in the large form.
+//
+// Scratch buffer. A program may have a scratch buffer, which is memory of this GPU. It is divided like the input and
+// the output: into blocks of block_bytes, of which each CTA and each loop has its own part. So loops that overlap share
+// no scratch chunk. A launch with a scratch buffer has the large form.
 //
 // Direct stores. If outputs are registered, a program may mark messages that the receiver only writes to its output.
 // The sender then stores the message to that output. The message has a number and signals like every message, but its
@@ -50,9 +54,10 @@ extern "C" {
 /* The number of CTAs in a cluster, on chips with clusters. The CTAs of a launch then lie evenly on the SMs. */
 #define TUTTI_CUDA_CLUSTER 4u
 
-/* Flags of a step beside TUTTI_STEP_*. AFTER: the step touches memory that an earlier step of the loop touched, and one
- * of the two steps writes. MEET: the same element of a chunk belongs to different threads in the two steps, if threads
- * take elements as device/cuda/lines.h states. */
+/* Flags of a step beside TUTTI_STEP_*. TO_SCRATCH: the messages of a GATHER step go to the scratch buffer. AFTER: the
+ * step touches memory that an earlier step of the loop touched, and one of the two steps writes. MEET: the same element
+ * of a chunk belongs to different threads in the two steps, if threads take elements as device/cuda/lines.h states. */
+#define TUTTI_CUDA_STEP_TO_SCRATCH 16u
 #define TUTTI_CUDA_STEP_AFTER 32u
 #define TUTTI_CUDA_STEP_MEET 64u
 
@@ -92,7 +97,7 @@ typedef struct tutti_cuda_program {
   tutti_cuda_peer peers[TUTTI_CUDA_SMALL_PEERS];
 } tutti_cuda_program;
 
-/* A program of the large form. All fields are as in tutti_cuda_program. */
+/* A program of the large form. The fields are as in tutti_cuda_program, except scratch_blocks. */
 typedef struct tutti_cuda_large_program {
   uint8_t step_count;
   uint8_t chunks;
@@ -100,7 +105,8 @@ typedef struct tutti_cuda_large_program {
   uint8_t peer_count;
   uint8_t stages;
   uint8_t lag;
-  uint8_t reserved[4];
+  uint8_t scratch_blocks; /* of the scratch buffer; 0: none */
+  uint8_t reserved[3];
   tutti_cuda_step steps[TUTTI_CUDA_MAX_STEPS];
   tutti_cuda_peer peers[TUTTI_CUDA_MAX_PEERS];
 } tutti_cuda_large_program;
@@ -253,6 +259,7 @@ typedef struct tutti_cuda_tables {
   /* An array of program_count programs, which CTAs use as tutti_cuda_launch.programs states. Null in launches of
    * messages. */
   const tutti_cuda_large_program* programs;
+  uint8_t* scratch; /* blocks of block_bytes; null: the programs have no scratch buffer */
 } tutti_cuda_tables;
 
 typedef struct tutti_cuda_launch {

@@ -130,7 +130,8 @@ typedef struct tutti_protocol_properties {
   /* 1: if outputs are registered, kernels store the messages straight to outputs of peers that a program marks
    * (tutti_cuda_peer.to_output); all remaining messages go through slots. */
   uint32_t stores_to_outputs;
-  uint32_t large_launches; /* 1: `launch` runs launches of the large form (tutti_cuda_tables), too */
+  /* 1: `launch` runs launches of the large form (tutti_cuda_tables), too, with scratch buffers. */
+  uint32_t large_launches;
 } tutti_protocol_properties;
 
 /* How one connection is cut. */

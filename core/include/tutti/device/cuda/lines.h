@@ -96,6 +96,9 @@ class LineRunner {
     return block * launch_.block_bytes + first_ + chunk * chunk_bytes_;
   }
   __device__ __forceinline__ const uint8_t* source(uint32_t buffer, uint32_t block, uint32_t chunk) const {
+    if constexpr (kIsLarge) {
+      if (buffer == TUTTI_BUFFER_SCRATCH) return launch_.tables.scratch + offset(block, chunk);
+    }
     return (buffer == TUTTI_BUFFER_INPUT ? input_ : output_) + offset(block, chunk);
   }
 
@@ -131,7 +134,8 @@ class LineRunner {
     const bool has_own = step.source != TUTTI_BUFFER_NONE;
     const uint32_t bytes = length(!has_own && keeps ? step.destination_chunk : step.source_chunk);
     const uint8_t* const from = source(step.source, step.source_block, step.source_chunk);
-    uint8_t* const to = output_ + offset(step.destination_block, step.destination_chunk);
+    uint8_t* const to = (kIsLarge && step.destination == TUTTI_BUFFER_SCRATCH ? launch_.tables.scratch : output_) +
+                        offset(step.destination_block, step.destination_chunk);
     const bool folds = step.recv_count + (has_own ? 1u : 0u) > 1 || (step.flags & TUTTI_STEP_FINAL) != 0;
     const uint32_t divisor = (step.flags & TUTTI_STEP_FINAL) != 0 ? launch_.divisor : 0;
     for (Places<kPlaces> places{threadIdx.x, blockDim.x, bytes}; places.begin(); places.first += blockDim.x * kPlaces) {
@@ -261,13 +265,15 @@ class LineRunner {
       Data got[1][Wire::kInFlight];
       receive_from<1>(
           1, tile, [&](uint32_t) { return from; }, got);
-      keep(output_ + offset(from.block, from.chunk), tile, got[0]);
+      const bool to_scratch = kIsLarge && (step.flags & TUTTI_CUDA_STEP_TO_SCRATCH) != 0;
+      keep((to_scratch ? launch_.tables.scratch : output_) + offset(from.block, from.chunk), tile, got[0]);
     });
   }
 
   __device__ __forceinline__ void copy_own(const tutti_cuda_step& step) {
     const uint8_t* const from = source(step.source, step.source_block, step.source_chunk);
-    uint8_t* const to = output_ + offset(step.destination_block, step.destination_chunk);
+    uint8_t* const to = (kIsLarge && step.destination == TUTTI_BUFFER_SCRATCH ? launch_.tables.scratch : output_) +
+                        offset(step.destination_block, step.destination_chunk);
     const uint32_t bytes = length(step.source_chunk);
     if (from == to) return;
     for (uint32_t at = threadIdx.x * 8; at < bytes; at += blockDim.x * 8) {

@@ -190,7 +190,8 @@ class SliceRunner {
   __device__ __forceinline__ bool copies_own(const tutti_cuda_step& step) const {
     if (step.source == TUTTI_BUFFER_NONE || step.destination == TUTTI_BUFFER_NONE) return false;
     return source(step.source, step.source_block, step.source_chunk) !=
-           output_ + offset(step.destination_block, step.destination_chunk);
+           (Form::kIsLarge && step.destination == TUTTI_BUFFER_SCRATCH ? launch_.tables.scratch : output_) +
+               offset(step.destination_block, step.destination_chunk);
   }
 
   /// Bytes of the current slice within the chunk.
@@ -203,6 +204,9 @@ class SliceRunner {
     return block * launch_.block_bytes + first_ + chunk * chunk_bytes_ + at_;
   }
   __device__ __forceinline__ const uint8_t* source(uint32_t buffer, uint32_t block, uint32_t chunk) const {
+    if constexpr (Form::kIsLarge) {
+      if (buffer == TUTTI_BUFFER_SCRATCH) return launch_.tables.scratch + offset(block, chunk);
+    }
     return (buffer == TUTTI_BUFFER_INPUT ? input_ : output_) + offset(block, chunk);
   }
   __device__ __forceinline__ uint32_t number_of(const tutti_cuda_peer& peer) const {
@@ -294,10 +298,12 @@ class SliceRunner {
   __device__ __forceinline__ uint8_t* destination(const Slice& slice) const {
     const tutti_cuda_step& step = slice.step;
     if (folds(step) || slice.recv_count == 0) {
-      return output_ + offset(step.destination_block, step.destination_chunk);
+      return (Form::kIsLarge && step.destination == TUTTI_BUFFER_SCRATCH ? launch_.tables.scratch : output_) +
+             offset(step.destination_block, step.destination_chunk);
     }
     const tutti_cuda_peer& from = program_.peers[slice.recv_begin];
-    return output_ + offset(from.block, from.chunk);
+    const bool to_scratch = Form::kIsLarge && (step.flags & TUTTI_CUDA_STEP_TO_SCRATCH) != 0;
+    return (to_scratch ? launch_.tables.scratch : output_) + offset(from.block, from.chunk);
   }
 
   /// Signals the numbers that a connection has not used: if it carries fewer messages than the busiest connection, and
