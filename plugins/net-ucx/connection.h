@@ -25,7 +25,6 @@ struct Message : sdk::Request {
   uint64_t room = 0;          ///< bytes of the buffer
   uint64_t bytes = 0;         ///< length of the message, once received
   void* operation = nullptr;  ///< UCX's, until it ends
-  Ucx* ucx = nullptr;
 };
 
 /// The result of ucp_mem_map.
@@ -61,7 +60,6 @@ class Connection : public sdk::Connection {
  private:
   static constexpr size_t kMostMessages = 128;
 
-  static void endpoint_failed(void* connection, ucp_ep_h endpoint, ucs_status_t status);
   Status start_trial();
   void end_wait_for_trial();
   Message* take_message(uint64_t room);
@@ -76,6 +74,8 @@ class Connection : public sdk::Connection {
   Status failure_of(const Message& message);
   bool has_operations() const;
   bool quiesce();
+  void say_farewell();
+  bool has_farewell() const { return farewell_read_ == sizeof farewell_; }
   void close_sender();
   void close_receiver();
   void abandon();
@@ -87,7 +87,7 @@ class Connection : public sdk::Connection {
   Stir stir_;
   const uint32_t id_;
   const bool sends_;
-  ucp_ep_h endpoint_ = nullptr;  // of a sender
+  Endpoint* endpoint_ = nullptr;  // of a sender
   std::string ends_;             // "10.0.0.1:4000 to 10.0.0.2:4001 (tcp/eth0)", for messages
   std::array<Message, kMostMessages> messages_;
   std::array<Message*, kMostMessages> free_{};
