@@ -136,7 +136,7 @@ Result<void*> Connection::register_memory(void* address, uint64_t bytes, uint32_
     return Status(Code::kUnsupported, "net-ucx registers memory of the host only");
   }
   if (bytes == 0) return static_cast<void*>(nullptr);
-  const std::lock_guard lock(shared_.mutex);
+  const std::lock_guard lock(shared_.lock);
   const LogOfUcx log(shared_.host);
   ucp_mem_map_params_t params{};
   params.field_mask =
@@ -155,7 +155,7 @@ Result<void*> Connection::register_memory(void* address, uint64_t bytes, uint32_
 Status Connection::deregister_memory(void* raw) {
   const std::unique_ptr<Registration> registration(static_cast<Registration*>(raw));
   if (registration == nullptr) return {};
-  const std::lock_guard lock(shared_.mutex);
+  const std::lock_guard lock(shared_.lock);
   const LogOfUcx log(shared_.host);
   const ucs_status_t status = ucp_mem_unmap(shared_.ucx->context(), registration->memory);
   return status == UCS_OK ? Status() : Status(Code::kSystem, "UCX does not deregister memory: " + reason_of(status));
@@ -206,11 +206,9 @@ Status Connection::posted(Message& message, ucs_status_ptr_t operation) {
 
 Status Connection::send(const void* address, uint64_t bytes, uint32_t tag, void* registration, sdk::Request*& request) {
   if (!sends_) return {Code::kInvalidArgument, "this end of the connection receives"};
-  const std::lock_guard lock(shared_.mutex);
+  const std::lock_guard lock(shared_.lock);
   const LogOfUcx log(shared_.host);
-  look_at_line();
-  judge_silence();
-  TUTTI_TRY(lost_);
+  TUTTI_TRY(state());
   Message* const message = take_message(bytes);
   if (message == nullptr) return {};
   TUTTI_TRY(posted(*message, post_send(*message, address, bytes, ucp_tag(tag), registration)));
@@ -222,11 +220,9 @@ Status Connection::recv(uint32_t count, void* const* addresses, const uint64_t* 
                         void* const* registrations, sdk::Request*& request) {
   if (sends_) return {Code::kInvalidArgument, "this end of the connection sends"};
   if (count != 1) return {Code::kInvalidArgument, fmt::format("a receive takes 1 buffer, not {}", count)};
-  const std::lock_guard lock(shared_.mutex);
+  const std::lock_guard lock(shared_.lock);
   const LogOfUcx log(shared_.host);
-  look_at_line();
-  judge_silence();
-  TUTTI_TRY(lost_);
+  TUTTI_TRY(state());
   Message* const message = take_message(bytes[0]);
   if (message == nullptr) return {};
   TUTTI_TRY(posted(*message, post_receive(*message, addresses[0], ucp_tag(tags[0]), registrations[0])));
@@ -236,14 +232,13 @@ Status Connection::recv(uint32_t count, void* const* addresses, const uint64_t* 
 
 Status Connection::test(sdk::Request& raw, bool& done, uint64_t* bytes) {
   auto& message = static_cast<Message&>(raw);
-  if (message.ended.load(std::memory_order_acquire)) return complete(message, done, bytes);
-  const std::lock_guard lock(shared_.mutex);
-  const LogOfUcx log(shared_.host);
-  shared_.advance(round_);
-  if (message.ended.load(std::memory_order_relaxed)) return complete(message, done, bytes);
-  look_at_line();
-  judge_silence();
-  return lost_;
+  if (!message.ended.load(std::memory_order_acquire)) {
+    const std::lock_guard lock(shared_.lock);
+    const LogOfUcx log(shared_.host);
+    shared_.advance(round_);
+    if (!message.ended.load(std::memory_order_relaxed)) return state();
+  }
+  return complete(message, done, bytes);
 }
 
 Status Connection::complete(Message& message, bool& done, uint64_t* bytes) {
@@ -264,7 +259,7 @@ Status Connection::failure_of(const Message& message) {
                                          "bytes",
                                          message.bytes, ends_, message.room)};
   }
-  const std::lock_guard lock(shared_.mutex);
+  const std::lock_guard lock(shared_.lock);
   if (lost_.ok()) lose("UCX: " + reason_of(message.status));
   return lost_;
 }
@@ -274,6 +269,11 @@ void Connection::lose(const std::string& why) {
   if (!lost_.ok()) return;
   lost_ = Status(Code::kRemote, fmt::format("lost the connection {}: {}", ends_, why));
   ::shutdown(line_.get(), SHUT_RDWR);
+}
+
+void Connection::look() {
+  look_at_line();
+  judge_silence();
 }
 
 /// The line carries nothing but a farewell, so it has events only when the other side goes.
@@ -302,7 +302,7 @@ void Connection::look_at_line() {
 /// A receiver waits for the messages that the other side sent before it went.
 void Connection::judge_silence() {
   if (shared_.ucx->abandoned()) lose("another connection could not be closed");
-  if (endpoint_ != nullptr && !endpoint_->failure().empty()) lose(endpoint_->failure());
+  if (endpoint_ != nullptr && endpoint_->has_failed()) lose(endpoint_->failure());
   if (!gone_ || !lost_.ok()) return;
   const bool told = has_farewell();
   const auto limit = told ? silence_limit(shared_.grace) : kDrainTime;
@@ -321,14 +321,16 @@ bool Connection::quiesce() {
 }
 
 Connection::~Connection() {
-  const std::lock_guard lock(shared_.mutex);
+  const std::lock_guard lock(shared_.lock);
   const LogOfUcx log(shared_.host);
-  if (shared_.ucx->abandoned()) return;
-  if (sends_) {
-    close_sender();
-  } else {
-    close_receiver();
+  if (!shared_.ucx->abandoned()) {
+    if (sends_) {
+      close_sender();
+    } else {
+      close_receiver();
+    }
   }
+  line_ = Fd();  // with the lock: Shared reports no event of the line any more
 }
 
 /// Tells the other side that this side closes the connection, rather than that its process ends.

@@ -17,7 +17,7 @@
 namespace tutti::net_ucx {
 
 /// A posted send or receive. Lives in its connection's pool. A message that UCX has done with is for the thread of the
-/// connection alone, without the mutex: `ended` says so.
+/// connection alone, without the lock: `ended` says so.
 struct Message : sdk::Request {
   std::atomic<bool> ended{false};  ///< stored when UCX has done with it, loaded by test()
   bool used = false;
@@ -68,6 +68,12 @@ class Connection : public sdk::Connection {
   ucs_status_ptr_t post_receive(Message& message, void* address, uint64_t tag, void* registration);
   Status posted(Message& message, ucs_status_ptr_t operation);
   Status complete(Message& message, bool& done, uint64_t* bytes);
+  /// The failure of the connection, if it has one.
+  const Status& state() {
+    if (stir_.stirred || gone_ || shared_.ucx->abandoned() || (endpoint_ != nullptr && endpoint_->has_failed())) look();
+    return lost_;
+  }
+  void look();
   void look_at_line();
   void judge_silence();
   void lose(const std::string& why);

@@ -26,7 +26,7 @@ void Endpoint::failed(void* endpoint, ucp_ep_h /*ucp*/, ucs_status_t status) {
 /// them. UCX wakes a process that waits for shared memory by a socket of its network namespace.
 ucs_status_t Endpoints::take(std::span<const std::byte> worker, bool same_namespace, Endpoint*& endpoint) {
   Endpoint::Siblings& siblings = of_worker_[{reinterpret_cast<const char*>(worker.data()), worker.size()}];
-  const auto is_free = [](const Endpoint& one) { return !one.in_use_ && one.failure_.empty(); };
+  const auto is_free = [](const Endpoint& one) { return !one.in_use_ && !one.has_failed(); };
   auto found = std::find_if(siblings.begin(), siblings.end(), is_free);
   if (found == siblings.end()) {
     found = siblings.emplace(siblings.end(), *this, siblings);
@@ -45,7 +45,7 @@ ucs_status_t Endpoints::take(std::span<const std::byte> worker, bool same_namesp
 
 void Endpoints::give_back(Endpoint& endpoint) {
   endpoint.in_use_ = false;
-  any_failed_ = any_failed_ || !endpoint.failure_.empty();
+  any_failed_ = any_failed_ || endpoint.has_failed();
 }
 
 void Endpoints::end(Endpoint& endpoint) {
@@ -66,7 +66,7 @@ void Endpoints::sweep() {
   for (auto& [worker, siblings] : of_worker_) {
     for (auto one = siblings.begin(); one != siblings.end();) {
       Endpoint& endpoint = *one++;
-      if (!endpoint.in_use_ && !endpoint.failure_.empty()) end(endpoint);
+      if (!endpoint.in_use_ && endpoint.has_failed()) end(endpoint);
     }
   }
 }

@@ -27,6 +27,7 @@ class Endpoint {
   Endpoint& operator=(const Endpoint&) = delete;
 
   ucp_ep_h get() const { return endpoint_; }
+  bool has_failed() const { return !failure_.empty(); }
   /// "UCX: Connection reset by remote peer"; empty: the endpoint has not failed.
   const std::string& failure() const { return failure_; }
 

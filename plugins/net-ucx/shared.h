@@ -10,6 +10,7 @@
 
 #include "endpoint.h"
 #include "line.h"
+#include "lock.h"
 #include "tutti/sdk/plugin.h"
 #include "tutti/status.h"
 #include "ucx.h"
@@ -21,8 +22,8 @@ struct Stir {
   bool stirred = true;
 };
 
-/// Every entry of the plugin that touches UCX or a line holds the mutex: one worker serves all connections, and the
-/// host may call connections from several threads. No entry waits while it holds the mutex, apart from closing.
+/// Every entry of the plugin that touches UCX or a line holds the lock: one worker serves all connections, and the
+/// host may call connections from several threads. No entry waits while it holds the lock, apart from closing.
 class Shared {
  public:
   static Result<std::unique_ptr<Shared>> create(const sdk::Host& host, const UcxSettings& settings, Place place);
@@ -34,7 +35,7 @@ class Shared {
   static constexpr std::chrono::seconds kCloseLimit{1};
   static constexpr uint32_t kAdvancesPerLook = 64;  // reading the clock costs as much as advancing over shared memory
 
-  std::recursive_mutex mutex;  // a connection that fails to open is destroyed by who holds it
+  Lock lock;
   const sdk::Host host;
   const Place place;  ///< at which lines end
   const std::chrono::milliseconds grace;
