@@ -7,7 +7,7 @@
 #include <cstring>
 #include <utility>
 
-#include "descriptors.h"
+#include "tutti/sdk/descriptor_limit.h"
 
 namespace tutti::net_ucx {
 namespace {
@@ -111,7 +111,7 @@ bool Listener::add_guest(Fd line, Clock::time_point now) {
 /// For a process that is out of descriptors: raises the limit to the hard limit, then drops the oldest guest, then
 /// pauses.
 bool Listener::make_room(Clock::time_point now) {
-  if (raise_descriptor_limit()) return true;
+  if (sdk::raise_descriptor_limit()) return true;
   if (!guests_.empty()) {
     guests_.pop_front();
     return true;
