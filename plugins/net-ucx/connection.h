@@ -94,7 +94,7 @@ class Connection : public sdk::Connection {
   const uint32_t id_;
   const bool sends_;
   Endpoint* endpoint_ = nullptr;  // of a sender
-  std::string ends_;             // "10.0.0.1:4000 to 10.0.0.2:4001 (tcp/eth0)", for messages
+  std::string ends_;              // "10.0.0.1:4000 to 10.0.0.2:4001 (tcp/eth0)", for messages
   std::array<Message, kMostMessages> messages_;
   std::array<Message*, kMostMessages> free_{};
   size_t free_count_ = 0;

@@ -31,8 +31,7 @@ ucs_status_t Endpoints::take(std::span<const std::byte> worker, bool same_namesp
   if (found == siblings.end()) {
     found = siblings.emplace(siblings.end(), *this, siblings);
     ucs_status_t status = found->open(ucx_.worker(), worker, UCP_ERR_HANDLING_MODE_PEER);
-    if (status != UCS_OK && same_namespace)
-      status = found->open(ucx_.worker(), worker, UCP_ERR_HANDLING_MODE_NONE);
+    if (status != UCS_OK && same_namespace) status = found->open(ucx_.worker(), worker, UCP_ERR_HANDLING_MODE_NONE);
     if (status != UCS_OK) {
       siblings.erase(found);
       return status;

@@ -41,7 +41,7 @@ class Shared {
   const std::chrono::milliseconds grace;
   std::unique_ptr<Ucx> ucx;
   std::optional<Endpoints> endpoints;  ///< set once the object is created
-  uint64_t namespace_id = 0;  ///< inode of this thread's network namespace; 0: unknown
+  uint64_t namespace_id = 0;           ///< inode of this thread's network namespace; 0: unknown
 
   /// A number for a connection, different for each.
   uint32_t next_id() { return ++last_id_; }
