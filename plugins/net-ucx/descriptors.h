@@ -10,7 +10,7 @@
 
 namespace tutti::net_ucx {
 
-/// More than UCX opens for a context with two workers.
+/// More than UCX opens for a context with its worker.
 inline constexpr size_t kContextDescriptors = 64;
 /// More than UCX opens for an endpoint, and for endpoints of peers that it accepts meanwhile.
 inline constexpr size_t kEndpointDescriptors = 16;
