@@ -198,13 +198,6 @@ Result<Fd> connect_to(const SocketAddress& address, Time deadline) {
   }
 }
 
-bool raise_descriptor_limit() {
-  rlimit limit = {};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= limit.rlim_max) return false;
-  limit.rlim_cur = limit.rlim_max;
-  return ::setrlimit(RLIMIT_NOFILE, &limit) == 0;
-}
-
 void set_connection_options(const Fd& socket, Milliseconds grace) {
   const int64_t grace_ms = std::clamp<int64_t>(grace.count(), 1, 24 * 3600 * 1000);
   const auto limit_ms = static_cast<int>(silence_limit(Milliseconds(grace_ms)).count());

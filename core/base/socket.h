@@ -66,10 +66,6 @@ constexpr Milliseconds silence_limit(Milliseconds grace) {
   return 2 * grace + Milliseconds(1000);
 }
 
-/// For a process that is out of descriptors: raises its soft limit to the hard limit. False: the limit is there
-/// already.
-bool raise_descriptor_limit();
-
 /// Tunes a connection for small messages, and limits the silence of the other side's host. A connection survives each
 /// silence shorter than `grace`. After a longer silence it fails with ETIMEDOUT, at most 2 * `grace` + 1 s after the
 /// last sign of life. Idle connections are probed each second, after an idle time of half of `grace` (1 s to 30 s). A

@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "log/log.h"
+#include "tutti/sdk/descriptor_limit.h"
 
 namespace tutti::bootstrap {
 namespace {
@@ -97,7 +98,7 @@ bool Acceptor::expects_ranks() const {
 /// For a process that is out of descriptors: raises the limit to the hard limit, then drops the oldest guest, then
 /// pauses.
 bool Acceptor::make_room() {
-  if (base::raise_descriptor_limit()) return true;
+  if (sdk::raise_descriptor_limit()) return true;
   warn_of_limit();
   if (!guests_.empty()) {
     drop(guests_.begin());

@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 #include <sys/epoll.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -14,6 +13,7 @@
 
 #include "handshake.h"
 #include "receiver.h"
+#include "tutti/sdk/descriptor_limit.h"
 
 namespace tutti::net_ib {
 namespace {
@@ -37,14 +37,6 @@ bool is_passing(int error) {
 
 bool lacks_room(int error) {
   return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
-}
-
-/// True: the process may have more descriptors now.
-bool raise_descriptor_limit() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= limit.rlim_max) return false;
-  limit.rlim_cur = limit.rlim_max;
-  return setrlimit(RLIMIT_NOFILE, &limit) == 0;
 }
 
 bool write_whole(const Fd& socket, const void* from, size_t bytes) {  // a new socket's buffer has room
@@ -143,7 +135,7 @@ void Listener::add_guest(Fd socket) {
 /// For a process that is out of descriptors: raises the limit to the hard limit, then drops the oldest guest, then
 /// pauses.
 bool Listener::make_room() {
-  if (raise_descriptor_limit()) return true;
+  if (sdk::raise_descriptor_limit()) return true;
   if (!guests_.empty()) {
     guests_.pop_front();
     return true;

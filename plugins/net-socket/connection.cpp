@@ -38,6 +38,7 @@ Connection::Connection(std::vector<DataSocket> streams, bool sends, const Shared
 
 /// The peer's other connection may use the sockets further. The peer learns that this connection has ended.
 Connection::~Connection() {
+  if (partner_) shared_.pairs->forget(partner_->connection);
   for (const Stream& stream : streams_) {
     if (stream.socket->both_ways()) ::shutdown(stream.socket->fd().get(), sends_ ? SHUT_WR : SHUT_RDWR);
   }

@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "rail_receiver.h"
+#include "tutti/sdk/descriptor_limit.h"
 
 namespace tutti::net_socket {
 namespace {
@@ -155,7 +156,7 @@ bool Listener::add_guest(Fd socket) {
 /// For a process that is out of descriptors: raises the limit to the hard limit, then drops the oldest guest, then
 /// pauses.
 bool Listener::make_room() {
-  if (raise_descriptor_limit()) return true;
+  if (sdk::raise_descriptor_limit()) return true;
   if (!guests_.empty()) {
     guests_.pop_front();
     return true;

@@ -81,6 +81,12 @@ class Pairs {
     received_.erase(found);
     return offer;
   }
+  /// Takes back what a connection offered and no other connection has taken.
+  void forget(const Id& connection) {
+    const std::lock_guard lock(mutex_);
+    sent_.erase(connection);
+    std::erase_if(received_, [&](const auto& offer) { return offer.second.first == connection; });
+  }
   /// Counts calls of offer_received. Relaxed: a connection that sees the count late looks at its next message.
   uint64_t offers() const { return offers_.load(std::memory_order_relaxed); }
 

@@ -3,7 +3,6 @@
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
-#include <sys/resource.h>
 
 #include <cstring>
 
@@ -84,13 +83,6 @@ Result<Fd> listen_on(SocketAddress address) {
 
 void set_option(const Fd& socket, int level, int option, int value) {
   ::setsockopt(socket.get(), level, option, &value, sizeof value);
-}
-
-bool raise_descriptor_limit() {
-  rlimit limit = {};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= limit.rlim_max) return false;
-  limit.rlim_cur = limit.rlim_max;
-  return ::setrlimit(RLIMIT_NOFILE, &limit) == 0;
 }
 
 }  // namespace tutti::net_socket

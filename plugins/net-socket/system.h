@@ -97,10 +97,6 @@ Result<Fd> listen_on(SocketAddress address);
 /// Sets an integer option that only tunes: failures are ignored.
 void set_option(const Fd& socket, int level, int option, int value);
 
-/// For a process that is out of descriptors: raises its soft limit to the hard limit. False: the limit is there
-/// already.
-bool raise_descriptor_limit();
-
 /// A connection that has been silent for this long is lost. The kernel doubles the time between its attempts to send.
 /// After a cut of `grace`, the next attempt may come as late as 2 * grace and one first interval (200 ms or more).
 constexpr Milliseconds silence_limit(Milliseconds grace) {

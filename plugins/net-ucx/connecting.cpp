@@ -35,14 +35,22 @@ Result<std::unique_ptr<sdk::Connecting>> Connecting::start(const tutti_net_handl
   return std::unique_ptr<sdk::Connecting>(new Connecting(address, shared));
 }
 
+Connecting::~Connecting() {
+  connection_.reset();  // it takes the lock
+  const std::lock_guard lock(shared_.lock);
+  line_ = Fd();
+}
+
 Result<std::unique_ptr<sdk::Connection>> Connecting::advance() {
-  const std::lock_guard lock(shared_.mutex);
+  std::unique_ptr<Connection> given_up;  // destroyed without the lock
+  const std::lock_guard lock(shared_.lock);
   const LogOfUcx log(shared_.host);
   shared_.advance(round_);
   if (!line_.valid() && connection_ == nullptr && Clock::now() < pause_until_)
     return std::unique_ptr<sdk::Connection>();
   const Status advanced = advance_line();
   if (!advanced.ok()) {
+    given_up = std::move(connection_);
     TUTTI_TRY(try_again(advanced));
     return std::unique_ptr<sdk::Connection>();
   }
@@ -160,7 +168,6 @@ Status Connecting::check_proof() const {
 /// Ok: a further attempt follows.
 Status Connecting::try_again(const Status& why) {
   line_ = Fd();
-  connection_.reset();
   if (refused_ || is_final(why)) return why;
   const auto now = Clock::now();
   auto& since = step_ > Step::kConnect ? closed_since_ : silent_since_;

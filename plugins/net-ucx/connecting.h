@@ -18,6 +18,7 @@ namespace tutti::net_ucx {
 class Connecting : public sdk::Connecting {
  public:
   static Result<std::unique_ptr<sdk::Connecting>> start(const tutti_net_handle& handle, Shared& shared);
+  ~Connecting() override;
   Result<std::unique_ptr<sdk::Connection>> advance() override;
 
  private:

@@ -2,6 +2,7 @@
 #include "connection.h"
 
 #include <fmt/format.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <cstring>
@@ -22,9 +23,7 @@ void message_ended(Message& message, void* operation, ucs_status_t status) {
 }
 
 void send_ended(void* operation, ucs_status_t status, void* raw) {
-  auto& message = *static_cast<Message*>(raw);
-  message.ucx->send_ended();
-  message_ended(message, operation, status);
+  message_ended(*static_cast<Message*>(raw), operation, status);
 }
 
 void receive_ended(void* operation, ucs_status_t status, const ucp_tag_recv_info_t* info, void* raw) {
@@ -56,7 +55,6 @@ Connection::Connection(Shared& shared, Fd line, uint32_t id, bool sends)
       awaits_trial_(!sends) {
   for (Message& message : messages_) {
     message.connection = this;
-    message.ucx = shared_.ucx.get();
     free(message);
   }
   if (sends_) return;
@@ -66,23 +64,10 @@ Connection::Connection(Shared& shared, Fd line, uint32_t id, bool sends)
       posted(*trial_, post_receive(*trial_, &trial_text_, id_, nullptr)));  // await_trial() tells failures
 }
 
-/// The endpoint reports failures of the peer. UCX cannot do that over shared memory: there the line alone tells of
-/// them. UCX wakes a process that waits for shared memory by a socket of its network namespace.
 Status Connection::open_endpoint(std::span<const std::byte> worker, bool same_namespace) {
   TUTTI_TRY(require_descriptors(kEndpointDescriptors, "a connection"));
-  ucp_ep_params_t params{};
-  params.field_mask =
-      UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLER | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE;
-  params.address = reinterpret_cast<const ucp_address_t*>(worker.data());
-  params.err_handler = {.cb = endpoint_failed, .arg = this};
-  params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
-  ucs_status_t status = ucp_ep_create(shared_.ucx->sends(), &params, &endpoint_);
-  if (status != UCS_OK && same_namespace) {
-    params.err_mode = UCP_ERR_HANDLING_MODE_NONE;
-    status = ucp_ep_create(shared_.ucx->sends(), &params, &endpoint_);
-  }
+  const ucs_status_t status = shared_.endpoints->take(worker, same_namespace, endpoint_);
   if (status == UCS_OK) return start_trial();
-  endpoint_ = nullptr;
   return {Code::kUnsupported,
           fmt::format("UCX finds no way from {}: {}; {}let settings.net.ucx.transports (or UCX_TLS) and "
                       "settings.net.ucx.devices (or UCX_NET_DEVICES) of both sides name a network that joins them",
@@ -93,7 +78,7 @@ Status Connection::open_endpoint(std::span<const std::byte> worker, bool same_na
 }
 
 Status Connection::start_trial() {
-  const std::string ways = ways_of(endpoint_);
+  const std::string ways = ways_of(endpoint_->get());
   ways.copy(trial_text_.ways.data(), trial_text_.ways.size() - 1);
   if (!ways.empty()) ends_ += fmt::format(" ({})", ways);
   trial_ = take_message(0);
@@ -108,6 +93,7 @@ Result<bool> Connection::hear_verdict() {
                               "sides",
                               ends_, why));
   };
+  judge_silence();
   if (!lost_.ok()) return failure(lost_.text());
   if (!verdict_) {
     Verdict verdict{};
@@ -150,7 +136,7 @@ Result<void*> Connection::register_memory(void* address, uint64_t bytes, uint32_
     return Status(Code::kUnsupported, "net-ucx registers memory of the host only");
   }
   if (bytes == 0) return static_cast<void*>(nullptr);
-  const std::lock_guard lock(shared_.mutex);
+  const std::lock_guard lock(shared_.lock);
   const LogOfUcx log(shared_.host);
   ucp_mem_map_params_t params{};
   params.field_mask =
@@ -169,7 +155,7 @@ Result<void*> Connection::register_memory(void* address, uint64_t bytes, uint32_
 Status Connection::deregister_memory(void* raw) {
   const std::unique_ptr<Registration> registration(static_cast<Registration*>(raw));
   if (registration == nullptr) return {};
-  const std::lock_guard lock(shared_.mutex);
+  const std::lock_guard lock(shared_.lock);
   const LogOfUcx log(shared_.host);
   const ucs_status_t status = ucp_mem_unmap(shared_.ucx->context(), registration->memory);
   return status == UCS_OK ? Status() : Status(Code::kSystem, "UCX does not deregister memory: " + reason_of(status));
@@ -190,7 +176,7 @@ ucs_status_ptr_t Connection::post_send(Message& message, const void* address, ui
                                        void* registration) {
   ucp_request_param_t param = parameters(message, registration);
   param.cb.send = send_ended;
-  return ucp_tag_send_nbx(endpoint_, address, bytes, tag, &param);
+  return ucp_tag_send_nbx(endpoint_->get(), address, bytes, tag, &param);
 }
 
 ucs_status_ptr_t Connection::post_receive(Message& message, void* address, uint64_t tag, void* registration) {
@@ -198,7 +184,7 @@ ucs_status_ptr_t Connection::post_receive(Message& message, void* address, uint6
   // The callback tells the length, also of a message that is there already.
   param.op_attr_mask |= UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
   param.cb.recv = receive_ended;
-  return ucp_tag_recv_nbx(shared_.ucx->receives(), address, message.room, tag, ~uint64_t{0}, &param);
+  return ucp_tag_recv_nbx(shared_.ucx->worker(), address, message.room, tag, ~uint64_t{0}, &param);
 }
 
 /// Takes UCX's answer. The message is free again where nothing could be posted now (ok, not used).
@@ -210,7 +196,6 @@ Status Connection::posted(Message& message, ucs_status_ptr_t operation) {
   if (UCS_PTR_IS_PTR(operation)) {
     if (message.ended) return {};  // the callback has freed the operation
     message.operation = operation;
-    if (sends_) shared_.ucx->send_began();
     return {};
   }
   const ucs_status_t status = UCS_PTR_STATUS(operation);
@@ -221,11 +206,9 @@ Status Connection::posted(Message& message, ucs_status_ptr_t operation) {
 
 Status Connection::send(const void* address, uint64_t bytes, uint32_t tag, void* registration, sdk::Request*& request) {
   if (!sends_) return {Code::kInvalidArgument, "this end of the connection receives"};
-  const std::lock_guard lock(shared_.mutex);
+  const std::lock_guard lock(shared_.lock);
   const LogOfUcx log(shared_.host);
-  look_at_line();
-  judge_silence();
-  TUTTI_TRY(lost_);
+  TUTTI_TRY(state());
   Message* const message = take_message(bytes);
   if (message == nullptr) return {};
   TUTTI_TRY(posted(*message, post_send(*message, address, bytes, ucp_tag(tag), registration)));
@@ -237,11 +220,9 @@ Status Connection::recv(uint32_t count, void* const* addresses, const uint64_t* 
                         void* const* registrations, sdk::Request*& request) {
   if (sends_) return {Code::kInvalidArgument, "this end of the connection sends"};
   if (count != 1) return {Code::kInvalidArgument, fmt::format("a receive takes 1 buffer, not {}", count)};
-  const std::lock_guard lock(shared_.mutex);
+  const std::lock_guard lock(shared_.lock);
   const LogOfUcx log(shared_.host);
-  look_at_line();
-  judge_silence();
-  TUTTI_TRY(lost_);
+  TUTTI_TRY(state());
   Message* const message = take_message(bytes[0]);
   if (message == nullptr) return {};
   TUTTI_TRY(posted(*message, post_receive(*message, addresses[0], ucp_tag(tags[0]), registrations[0])));
@@ -251,14 +232,13 @@ Status Connection::recv(uint32_t count, void* const* addresses, const uint64_t* 
 
 Status Connection::test(sdk::Request& raw, bool& done, uint64_t* bytes) {
   auto& message = static_cast<Message&>(raw);
-  if (message.ended.load(std::memory_order_acquire)) return complete(message, done, bytes);
-  const std::lock_guard lock(shared_.mutex);
-  const LogOfUcx log(shared_.host);
-  shared_.advance(round_);
-  if (message.ended.load(std::memory_order_relaxed)) return complete(message, done, bytes);
-  look_at_line();
-  judge_silence();
-  return lost_;
+  if (!message.ended.load(std::memory_order_acquire)) {
+    const std::lock_guard lock(shared_.lock);
+    const LogOfUcx log(shared_.host);
+    shared_.advance(round_);
+    if (!message.ended.load(std::memory_order_relaxed)) return state();
+  }
+  return complete(message, done, bytes);
 }
 
 Status Connection::complete(Message& message, bool& done, uint64_t* bytes) {
@@ -279,19 +259,21 @@ Status Connection::failure_of(const Message& message) {
                                          "bytes",
                                          message.bytes, ends_, message.room)};
   }
-  const std::lock_guard lock(shared_.mutex);
+  const std::lock_guard lock(shared_.lock);
   if (lost_.ok()) lose("UCX: " + reason_of(message.status));
   return lost_;
 }
 
-/// Called within progress.
-void Connection::endpoint_failed(void* connection, ucp_ep_h /*endpoint*/, ucs_status_t status) {
-  static_cast<Connection*>(connection)->lose("UCX: " + reason_of(status));
-}
-
+/// Shuts the line, so that the other side learns of it, too.
 void Connection::lose(const std::string& why) {
   if (!lost_.ok()) return;
   lost_ = Status(Code::kRemote, fmt::format("lost the connection {}: {}", ends_, why));
+  ::shutdown(line_.get(), SHUT_RDWR);
+}
+
+void Connection::look() {
+  look_at_line();
+  judge_silence();
 }
 
 /// The line carries nothing but a farewell, so it has events only when the other side goes.
@@ -320,8 +302,9 @@ void Connection::look_at_line() {
 /// A receiver waits for the messages that the other side sent before it went.
 void Connection::judge_silence() {
   if (shared_.ucx->abandoned()) lose("another connection could not be closed");
+  if (endpoint_ != nullptr && endpoint_->has_failed()) lose(endpoint_->failure());
   if (!gone_ || !lost_.ok()) return;
-  const bool told = farewell_read_ == sizeof farewell_;
+  const bool told = has_farewell();
   const auto limit = told ? silence_limit(shared_.grace) : kDrainTime;
   if ((told && completed_ >= farewell_.sent) || Clock::now() - *gone_ > limit) lose(gone_because_);
 }
@@ -338,40 +321,47 @@ bool Connection::quiesce() {
 }
 
 Connection::~Connection() {
-  const std::lock_guard lock(shared_.mutex);
+  const std::lock_guard lock(shared_.lock);
   const LogOfUcx log(shared_.host);
-  if (shared_.ucx->abandoned()) return;
-  if (sends_) {
-    close_sender();
-  } else {
-    close_receiver();
+  if (!shared_.ucx->abandoned()) {
+    if (sends_) {
+      close_sender();
+    } else {
+      close_receiver();
+    }
   }
+  line_ = Fd();  // with the lock: Shared reports no event of the line any more
 }
 
-void Connection::close_sender() {
-  if (endpoint_ == nullptr) return;
-  const auto ended = std::count_if(messages_.begin(), messages_.end(), [this](const Message& one) {
-    return one.used && &one != trial_ && one.ended && one.status == UCS_OK;
-  });
+/// Tells the other side that this side closes the connection, rather than that its process ends.
+void Connection::say_farewell() {
+  if (!lost_.ok() || trial_ != nullptr) return;
+  const auto ended = std::count_if(messages_.begin(), messages_.end(),
+                                   [](const Message& one) { return one.used && one.ended && one.status == UCS_OK; });
   const Farewell farewell{completed_ + static_cast<uint64_t>(ended)};
   size_t moved = 0;
-  if (lost_.ok()) static_cast<void>(write_some(line_, std::as_bytes(std::span(&farewell, 1)), moved));
-  // A whole connection lets its sent messages out. A broken one, or one with sends under way, ends at once.
-  const bool forced = !lost_.ok() || has_operations() || trial_ != nullptr;
-  ucp_request_param_t param{};
-  param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS;
-  param.flags = forced ? UCP_EP_CLOSE_FLAG_FORCE : 0;
+  static_cast<void>(write_some(line_, std::as_bytes(std::span(&farewell, 1)), moved));
+}
+
+/// The endpoint lets the messages out that are complete here. Sends under way get kCloseLimit, then the endpoint ends.
+/// If the peer has gone without a farewell, the endpoint ends at once.
+void Connection::close_sender() {
+  if (endpoint_ == nullptr) return;
+  say_farewell();
   for (const Message& message : messages_) {
-    if (message.operation != nullptr) ucp_request_cancel(shared_.ucx->sends(), message.operation);
+    if (message.operation != nullptr) ucp_request_cancel(shared_.ucx->worker(), message.operation);
   }
-  shared_.leave_to_end(ucp_ep_close_nbx(endpoint_, &param));
+  const bool is_whole = lost_.ok() ? trial_ == nullptr : has_farewell();
+  if (is_whole && quiesce()) return shared_.endpoints->give_back(*endpoint_);
+  shared_.endpoints->end(*endpoint_);
   if (!quiesce()) abandon();
 }
 
 void Connection::close_receiver() {
+  say_farewell();
   end_wait_for_trial();
   for (const Message& message : messages_) {
-    if (message.operation != nullptr) ucp_request_cancel(shared_.ucx->receives(), message.operation);
+    if (message.operation != nullptr) ucp_request_cancel(shared_.ucx->worker(), message.operation);
   }
   if (!quiesce()) return abandon();
   discard_unexpected();
@@ -381,9 +371,9 @@ void Connection::close_receiver() {
 void Connection::discard_unexpected() {
   constexpr uint64_t kIdMask = ~uint64_t{0} << 32;
   ucp_tag_recv_info_t info{};
-  while (ucp_tag_message_h const message = ucp_tag_probe_nb(shared_.ucx->receives(), ucp_tag(0), kIdMask, 1, &info)) {
+  while (ucp_tag_message_h const message = ucp_tag_probe_nb(shared_.ucx->worker(), ucp_tag(0), kIdMask, 1, &info)) {
     const ucp_request_param_t param{};
-    shared_.leave_to_end(ucp_tag_msg_recv_nbx(shared_.ucx->receives(), nullptr, 0, message, &param));
+    shared_.leave_to_end(ucp_tag_msg_recv_nbx(shared_.ucx->worker(), nullptr, 0, message, &param));
   }
 }
 

@@ -17,7 +17,7 @@
 namespace tutti::net_ucx {
 
 /// A posted send or receive. Lives in its connection's pool. A message that UCX has done with is for the thread of the
-/// connection alone, without the mutex: `ended` says so.
+/// connection alone, without the lock: `ended` says so.
 struct Message : sdk::Request {
   std::atomic<bool> ended{false};  ///< stored when UCX has done with it, loaded by test()
   bool used = false;
@@ -25,7 +25,6 @@ struct Message : sdk::Request {
   uint64_t room = 0;          ///< bytes of the buffer
   uint64_t bytes = 0;         ///< length of the message, once received
   void* operation = nullptr;  ///< UCX's, until it ends
-  Ucx* ucx = nullptr;
 };
 
 /// The result of ucp_mem_map.
@@ -61,7 +60,6 @@ class Connection : public sdk::Connection {
  private:
   static constexpr size_t kMostMessages = 128;
 
-  static void endpoint_failed(void* connection, ucp_ep_h endpoint, ucs_status_t status);
   Status start_trial();
   void end_wait_for_trial();
   Message* take_message(uint64_t room);
@@ -70,12 +68,20 @@ class Connection : public sdk::Connection {
   ucs_status_ptr_t post_receive(Message& message, void* address, uint64_t tag, void* registration);
   Status posted(Message& message, ucs_status_ptr_t operation);
   Status complete(Message& message, bool& done, uint64_t* bytes);
+  /// The failure of the connection, if it has one.
+  const Status& state() {
+    if (stir_.stirred || gone_ || shared_.ucx->abandoned() || (endpoint_ != nullptr && endpoint_->has_failed())) look();
+    return lost_;
+  }
+  void look();
   void look_at_line();
   void judge_silence();
   void lose(const std::string& why);
   Status failure_of(const Message& message);
   bool has_operations() const;
   bool quiesce();
+  void say_farewell();
+  bool has_farewell() const { return farewell_read_ == sizeof farewell_; }
   void close_sender();
   void close_receiver();
   void abandon();
@@ -87,8 +93,8 @@ class Connection : public sdk::Connection {
   Stir stir_;
   const uint32_t id_;
   const bool sends_;
-  ucp_ep_h endpoint_ = nullptr;  // of a sender
-  std::string ends_;             // "10.0.0.1:4000 to 10.0.0.2:4001 (tcp/eth0)", for messages
+  Endpoint* endpoint_ = nullptr;  // of a sender
+  std::string ends_;              // "10.0.0.1:4000 to 10.0.0.2:4001 (tcp/eth0)", for messages
   std::array<Message, kMostMessages> messages_;
   std::array<Message*, kMostMessages> free_{};
   size_t free_count_ = 0;

@@ -3,11 +3,11 @@
 
 #include <fmt/format.h>
 #include <sys/eventfd.h>
-#include <sys/resource.h>
 
 #include <vector>
 
 #include "line.h"
+#include "tutti/sdk/descriptor_limit.h"
 
 namespace tutti::net_ucx {
 namespace {
@@ -23,15 +23,8 @@ bool are_free(size_t count) {
 
 }  // namespace
 
-bool raise_descriptor_limit() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= limit.rlim_max) return false;
-  limit.rlim_cur = limit.rlim_max;
-  return setrlimit(RLIMIT_NOFILE, &limit) == 0;
-}
-
 Status require_descriptors(size_t count, std::string_view what) {
-  if (are_free(count) || (raise_descriptor_limit() && are_free(count))) return {};
+  if (are_free(count) || (sdk::raise_descriptor_limit() && are_free(count))) return {};
   return {Code::kUnsupported,
           fmt::format("UCX needs up to {} descriptors for {}, and fewer are free; raise the limit of open "
                       "files (ulimit -n)",

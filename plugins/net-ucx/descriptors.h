@@ -10,16 +10,13 @@
 
 namespace tutti::net_ucx {
 
-/// More than UCX opens for a context with two workers.
+/// More than UCX opens for a context with its worker.
 inline constexpr size_t kContextDescriptors = 64;
 /// More than UCX opens for an endpoint, and for endpoints of peers that it accepts meanwhile.
 inline constexpr size_t kEndpointDescriptors = 16;
 
-/// Raises the soft limit of descriptors to the hard limit. False: it is there already.
-bool raise_descriptor_limit();
-
-/// Ok if `count` descriptors are free, if need be after raise_descriptor_limit(). kUnsupported: `what` needs more; the
-/// text names the limit. Another thread may take them afterwards. Any thread.
+/// Ok if `count` descriptors are free, if need be after sdk::raise_descriptor_limit(). kUnsupported: `what` needs more;
+/// the text names the limit. Another thread may take them afterwards. Any thread.
 Status require_descriptors(size_t count, std::string_view what);
 
 }  // namespace tutti::net_ucx

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <utility>
 
-#include "descriptors.h"
+#include "tutti/sdk/descriptor_limit.h"
 
 namespace tutti::net_ucx {
 namespace {
@@ -19,7 +19,7 @@ bool lacks_room(int error) {
 }  // namespace
 
 Result<std::unique_ptr<sdk::Listener>> Listener::open(Shared& shared, tutti_net_handle& handle) {
-  const std::lock_guard lock(shared.mutex);
+  const std::lock_guard lock(shared.lock);
   std::unique_ptr<Listener> listener(new Listener(shared));
   Fd& socket = listener->socket_;
   socket = Fd(::socket(shared.place.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
@@ -43,15 +43,21 @@ Result<std::unique_ptr<sdk::Listener>> Listener::open(Shared& shared, tutti_net_
 }
 
 Listener::~Listener() {
-  const std::lock_guard lock(shared_.mutex);
+  friends_.clear();  // they take the lock
+  const std::lock_guard lock(shared_.lock);
   const LogOfUcx log(shared_.host);
   guests_.clear();
-  friends_.clear();
   socket_ = Fd();
 }
 
 Result<std::unique_ptr<sdk::Connection>> Listener::accept() {
-  const std::lock_guard lock(shared_.mutex);
+  auto connection = visit();
+  refused_.clear();
+  return connection;
+}
+
+Result<std::unique_ptr<sdk::Connection>> Listener::visit() {
+  const std::lock_guard lock(shared_.lock);
   const LogOfUcx log(shared_.host);
   shared_.advance(round_);
   const auto now = Clock::now();
@@ -105,7 +111,7 @@ bool Listener::add_guest(Fd line, Clock::time_point now) {
 /// For a process that is out of descriptors: raises the limit to the hard limit, then drops the oldest guest, then
 /// pauses.
 bool Listener::make_room(Clock::time_point now) {
-  if (raise_descriptor_limit()) return true;
+  if (sdk::raise_descriptor_limit()) return true;
   if (!guests_.empty()) {
     guests_.pop_front();
     return true;
@@ -127,8 +133,11 @@ void Listener::hear_guests(Clock::time_point now) {
     if (heard != Heard::kFriend) continue;
     set_options(line, shared_.grace);
     auto connection = std::make_unique<Connection>(shared_, std::move(line), id, false);
-    if (!connection->watch_line().ok()) continue;  // the other side finds it closed, and connects again
-    friends_.push_back({std::move(connection), now + trial_limit(shared_.grace)});
+    if (connection->watch_line().ok()) {
+      friends_.push_back({std::move(connection), now + trial_limit(shared_.grace)});
+    } else {
+      refused_.push_back(std::move(connection));  // the other side finds it closed, and connects again
+    }
   }
 }
 
@@ -143,6 +152,7 @@ std::unique_ptr<sdk::Connection> Listener::try_friends() {
     std::unique_ptr<Connection> connection = std::move(one->connection);
     one = friends_.erase(one);
     if (tried.ok()) return connection;
+    refused_.push_back(std::move(connection));
     shared_.host.log(TUTTI_LOG_INFO, std::string(tried.status().text()));
   }
   return nullptr;

@@ -46,6 +46,7 @@ class Listener : public sdk::Listener {
   enum class Heard { kNotYet, kStranger, kFriend };
 
   explicit Listener(Shared& shared) : shared_(shared) {}
+  Result<std::unique_ptr<sdk::Connection>> visit();
   Status greet(Clock::time_point now);
   bool add_guest(Fd line, Clock::time_point now);
   bool make_room(Clock::time_point now);
@@ -61,6 +62,7 @@ class Listener : public sdk::Listener {
   std::vector<std::byte> worker_;  // the address of the own worker
   std::list<Guest> guests_;        // oldest first
   std::list<Friend> friends_;
+  std::vector<std::unique_ptr<Connection>> refused_;  // destroyed without the lock
   uint64_t round_ = 0;
   Clock::time_point next_visit_{};
 };

@@ -43,7 +43,7 @@ class Context : public sdk::NetworkContext {
 
   Result<int> event_fd() override { return shared_->event_fd(); }
   Result<bool> arm() override {
-    const std::lock_guard lock(shared_->mutex);
+    const std::lock_guard lock(shared_->lock);
     const LogOfUcx log(shared_->host);
     return shared_->arm();
   }

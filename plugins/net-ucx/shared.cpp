@@ -22,6 +22,7 @@ Result<std::unique_ptr<Shared>> Shared::create(const sdk::Host& host, const UcxS
   LogOfUcx::install();
   const LogOfUcx log(shared->host);
   TUTTI_ASSIGN(shared->ucx, Ucx::create(settings));
+  shared->endpoints.emplace(*shared->ucx);
   struct stat space {};
   if (stat("/proc/thread-self/ns/net", &space) == 0) shared->namespace_id = space.st_ino;
   shared->events_ = Fd(epoll_create1(EPOLL_CLOEXEC));
@@ -29,9 +30,8 @@ Result<std::unique_ptr<Shared>> Shared::create(const sdk::Host& host, const UcxS
   shared->timer_ = Fd(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
   for (const Fd* const fd : {&shared->events_, &shared->lines_, &shared->timer_})
     if (!fd->valid()) return system_error("cannot make the descriptors that tell events", errno);
-  std::vector<int> fds = shared->ucx->descriptors();
-  fds.insert(fds.end(), {shared->lines_.get(), shared->timer_.get()});
-  for (const int fd : fds) {
+  TUTTI_ASSIGN(const int of_worker, shared->ucx->descriptor());
+  for (const int fd : {of_worker, shared->lines_.get(), shared->timer_.get()}) {
     epoll_event event{.events = EPOLLIN, .data = {.fd = fd}};
     if (epoll_ctl(shared->events_.get(), EPOLL_CTL_ADD, fd, &event) != 0)
       return system_error("cannot watch UCX's events (epoll)", errno);
@@ -80,16 +80,15 @@ Result<bool> Shared::arm() {
 }
 
 void Shared::leave_to_end(ucs_status_ptr_t operation) {
-  if (!UCS_PTR_IS_PTR(operation)) return;
-  ending_.push_back(operation);
-  ucx->send_began();
+  if (UCS_PTR_IS_PTR(operation)) ending_.push_back(operation);
 }
 
 void Shared::sweep() {
-  std::erase_if(ending_, [this](void* operation) {
+  endpoints->sweep();
+  for (const ucs_status_ptr_t operation : endpoints->take_endings()) leave_to_end(operation);
+  std::erase_if(ending_, [](void* operation) {
     if (ucp_request_check_status(operation) == UCS_INPROGRESS) return false;
     ucp_request_free(operation);
-    ucx->send_ended();
     return true;
   });
 }

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// The common objects of a context's listeners and connections: UCX, the event descriptor, endpoints that still close.
+// The common objects of a context's listeners and connections: UCX, its endpoints, the event descriptor.
 #pragma once
 
 #include <chrono>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
+#include "endpoint.h"
 #include "line.h"
+#include "lock.h"
 #include "tutti/sdk/plugin.h"
 #include "tutti/status.h"
 #include "ucx.h"
@@ -19,12 +22,12 @@ struct Stir {
   bool stirred = true;
 };
 
-/// Every entry of the plugin that touches UCX or a line holds the mutex: one worker serves all connections, and the
-/// host may call connections from several threads. No entry waits while it holds the mutex, apart from closing.
+/// Every entry of the plugin that touches UCX or a line holds the lock: one worker serves all connections, and the
+/// host may call connections from several threads. No entry waits while it holds the lock, apart from closing.
 class Shared {
  public:
   static Result<std::unique_ptr<Shared>> create(const sdk::Host& host, const UcxSettings& settings, Place place);
-  /// Sends the remaining data of closing connections, for kCloseLimit at most.
+  /// Sends the remaining data of closed connections, for kCloseLimit at most.
   ~Shared();
   Shared(const Shared&) = delete;
   Shared& operator=(const Shared&) = delete;
@@ -32,12 +35,13 @@ class Shared {
   static constexpr std::chrono::seconds kCloseLimit{1};
   static constexpr uint32_t kAdvancesPerLook = 64;  // reading the clock costs as much as advancing over shared memory
 
-  std::recursive_mutex mutex;  // a connection that fails to open is destroyed by who holds it
+  Lock lock;
   const sdk::Host host;
   const Place place;  ///< at which lines end
   const std::chrono::milliseconds grace;
   std::unique_ptr<Ucx> ucx;
-  uint64_t namespace_id = 0;  ///< inode of this thread's network namespace; 0: unknown
+  std::optional<Endpoints> endpoints;  ///< set once the object is created
+  uint64_t namespace_id = 0;           ///< inode of this thread's network namespace; 0: unknown
 
   /// A number for a connection, different for each.
   uint32_t next_id() { return ++last_id_; }
@@ -55,7 +59,7 @@ class Shared {
   void trial_ended() { --without_trial_; }
   /// True if there is work now.
   Result<bool> arm();
-  /// Takes an operation of UCX that ends by itself, such as the closing of an endpoint. Takes any of UCX's results.
+  /// Takes an operation of UCX that ends by itself. Takes any of UCX's results.
   void leave_to_end(ucs_status_ptr_t operation);
 
  private:
@@ -65,7 +69,7 @@ class Shared {
   void look_and_sweep();
   void sweep();
 
-  Fd events_;  // epoll of the workers' descriptors, lines_ and timer_
+  Fd events_;  // epoll of the worker's descriptor, lines_ and timer_
   Fd lines_;   // epoll, edge-triggered, of listeners and lines
   Fd timer_;   // while a receiver waits for its first message
   uint64_t without_trial_ = 0;

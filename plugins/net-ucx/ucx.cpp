@@ -21,8 +21,6 @@
 namespace tutti::net_ucx {
 namespace {
 
-constexpr uint64_t kRareRounds = 16;
-
 constinit thread_local ThreadLog log_of_thread{};
 
 int level_of(ucs_log_level_t level) {
@@ -225,78 +223,63 @@ Status Ucx::open(ucp_config_t* config) {
     ucp_cleanup(std::exchange(context_, nullptr));
     TUTTI_TRY(start(config));
   }
-  TUTTI_ASSIGN(sends_, make_worker());
-  TUTTI_ASSIGN(receives_, make_worker());
+  TUTTI_TRY(make_worker());
   ucp_address_t* address = nullptr;
   size_t bytes = 0;
-  if (const ucs_status_t status = ucp_worker_get_address(receives_, &address, &bytes); status != UCS_OK)
+  if (const ucs_status_t status = ucp_worker_get_address(worker_, &address, &bytes); status != UCS_OK)
     return {Code::kSystem, fmt::format("UCX does not tell its address: {}", reason_of(status))};
   const auto all = std::as_bytes(std::span(reinterpret_cast<const char*>(address), bytes));
   address_.assign(all.begin(), all.end());
-  ucp_worker_release_address(receives_, address);
+  ucp_worker_release_address(worker_, address);
   return {};
 }
 
-Result<ucp_worker_h> Ucx::make_worker() const {
+Status Ucx::make_worker() {
   ucp_worker_params_t params{};
   params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
   params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
-  ucp_worker_h worker = nullptr;
-  const ucs_status_t status = ucp_worker_create(context_, &params, &worker);
-  if (status == UCS_OK) return worker;
-  return Status(Code::kSystem,
-                fmt::format("UCX cannot make a worker: {}; check the limits of open files (ulimit -n) and of "
-                            "shared memory",
-                            reason_of(status)));
+  const ucs_status_t status = ucp_worker_create(context_, &params, &worker_);
+  if (status == UCS_OK) return {};
+  worker_ = nullptr;
+  return {Code::kSystem, fmt::format("UCX cannot make a worker: {}; check the limits of open files (ulimit -n) and of "
+                                     "shared memory",
+                                     reason_of(status))};
 }
 
 Ucx::~Ucx() {
   if (abandoned_) return;
-  if (sends_ != nullptr) ucp_worker_destroy(sends_);
-  if (receives_ != nullptr) ucp_worker_destroy(receives_);
+  if (worker_ != nullptr) ucp_worker_destroy(worker_);
   if (context_ != nullptr) ucp_cleanup(context_);
 }
 
 void Ucx::progress() {
   ++rounds_;
-  if (abandoned_) return;
-  if (open_sends_ > 0 || rounds_ % kRareRounds == 0) ucp_worker_progress(sends_);
-  ucp_worker_progress(receives_);
+  if (!abandoned_) ucp_worker_progress(worker_);
 }
 
 Result<bool> Ucx::arm() {
   if (abandoned_) return true;
-  for (ucp_worker_h worker : {sends_, receives_}) {
-    const ucs_status_t status = ucp_worker_arm(worker);
-    if (status == UCS_ERR_BUSY) return false;
-    if (status != UCS_OK) return Status(Code::kSystem, fmt::format("UCX cannot arm its events: {}", reason_of(status)));
-  }
-  return true;
+  const ucs_status_t status = ucp_worker_arm(worker_);
+  if (status == UCS_OK || status == UCS_ERR_BUSY) return status == UCS_OK;
+  return Status(Code::kSystem, fmt::format("UCX cannot arm its events: {}", reason_of(status)));
 }
 
-std::vector<int> Ucx::descriptors() const {
-  std::vector<int> found;
-  for (ucp_worker_h worker : {sends_, receives_}) {
-    int fd = -1;
-    if (ucp_worker_get_efd(worker, &fd) == UCS_OK) found.push_back(fd);
-  }
-  return found;
+Result<int> Ucx::descriptor() const {
+  int fd = -1;
+  const ucs_status_t status = ucp_worker_get_efd(worker_, &fd);
+  if (status == UCS_OK) return fd;
+  return Status(Code::kSystem, fmt::format("UCX does not tell the descriptor of its events: {}", reason_of(status)));
 }
 
 bool Ucx::drain(std::chrono::steady_clock::time_point deadline) {
   if (abandoned_) return false;
-  for (ucp_worker_h worker : {sends_, receives_}) {
-    const ucp_request_param_t param{};
-    const ucs_status_ptr_t flush = ucp_worker_flush_nbx(worker, &param);
-    if (!UCS_PTR_IS_PTR(flush)) continue;
-    while (ucp_request_check_status(flush) == UCS_INPROGRESS && std::chrono::steady_clock::now() < deadline) {
-      ucp_worker_progress(worker);
-    }
-    const bool done = ucp_request_check_status(flush) != UCS_INPROGRESS;
-    ucp_request_free(flush);
-    if (!done) return false;
-  }
-  return true;
+  const ucp_request_param_t param{};
+  const ucs_status_ptr_t flush = ucp_worker_flush_nbx(worker_, &param);
+  if (!UCS_PTR_IS_PTR(flush)) return true;
+  while (ucp_request_check_status(flush) == UCS_INPROGRESS && std::chrono::steady_clock::now() < deadline) progress();
+  const bool done = ucp_request_check_status(flush) != UCS_INPROGRESS;
+  ucp_request_free(flush);
+  return done;
 }
 
 void Ucx::abandon() {

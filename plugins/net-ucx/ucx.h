@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// UCP behind owners: a context, and two workers that move data.
+// UCP behind owners: a context, and the worker that moves data.
 #pragma once
 
 #include <ucp/api/ucp.h>
@@ -60,9 +60,7 @@ std::string reason_of(ucs_status_t status);
 /// The transports and devices of an endpoint's lanes: "tcp/eth0, tcp/eth1". Empty if UCX does not tell.
 std::string ways_of(ucp_ep_h endpoint);
 
-/// A UCP context with two workers. Endpoints of own sends belong to `sends`, and those that peers make for their sends
-/// belong to `receives`. UCX joins endpoints that two workers make towards each other; apart, no connection depends on
-/// another. One thread at a time.
+/// A UCP context with one worker for sends and receives. One thread at a time.
 class Ucx {
  public:
   /// kConfig if the settings leave no transport, kSystem if UCX fails.
@@ -72,8 +70,7 @@ class Ucx {
   Ucx& operator=(const Ucx&) = delete;
 
   ucp_context_h context() const { return context_; }
-  ucp_worker_h sends() const { return sends_; }
-  ucp_worker_h receives() const { return receives_; }
+  ucp_worker_h worker() const { return worker_; }
   std::span<const std::byte> address() const { return address_; }
 
   /// Advances all connections, once per round of the callers: a caller passes the number that it got last time (0 at
@@ -84,17 +81,15 @@ class Ucx {
   }
   /// Advances all connections now.
   void progress();
-  /// A send or the closing of an endpoint began or ended. Without any, the worker of sends only has data to let out
-  /// that its transports buffer, and is advanced less often.
-  void send_began() { ++open_sends_; }
-  void send_ended() { --open_sends_; }
-  /// Prepares the descriptors of both workers for sleeping. False: there is work now.
+  /// Prepares the descriptor of the worker for sleeping. False: there is work now.
   Result<bool> arm();
-  std::vector<int> descriptors() const;
-  /// Waits until both workers have no operation, also none of closed endpoints. False: the deadline passed first.
+  /// Readable if the worker has events, once armed. kSystem if UCX does not tell it.
+  Result<int> descriptor() const;
+  /// Waits until the worker has no operation, also none of closed endpoints, and no data to let out. False: the
+  /// deadline passed first.
   bool drain(std::chrono::steady_clock::time_point deadline);
-  /// Leaves both workers alone for ever: only progress lets UCX touch a buffer. UCX can neither end a receive that is
-  /// under way, nor a worker that has one, so their memory is lost.
+  /// Leaves the worker alone for ever: only progress lets UCX touch a buffer. UCX can neither end a receive that is
+  /// under way, nor a worker that has one, so its memory is lost.
   void abandon();
   bool abandoned() const { return abandoned_; }
 
@@ -102,15 +97,13 @@ class Ucx {
   Ucx() = default;
   Status start(ucp_config_t* config);
   Status open(ucp_config_t* config);
-  Result<ucp_worker_h> make_worker() const;
+  Status make_worker();
 
   ucp_context_h context_ = nullptr;
-  ucp_worker_h sends_ = nullptr;
-  ucp_worker_h receives_ = nullptr;
+  ucp_worker_h worker_ = nullptr;
   std::vector<std::byte> address_;
   bool abandoned_ = false;
   uint64_t rounds_ = 1;
-  uint64_t open_sends_ = 0;
 };
 
 }  // namespace tutti::net_ucx

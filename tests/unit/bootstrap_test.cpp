@@ -11,6 +11,7 @@
 
 #include "bootstrap/agreement.h"
 #include "bootstrap/hub.h"
+#include "tutti/sdk/descriptor_limit.h"
 #include "unit/bootstrap_group.h"
 
 namespace tutti::bootstrap {
@@ -196,7 +197,7 @@ TEST(Bootstrap, AFullAcceptorDropsItsOldestGuest) {
   rlimit limit{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
   if (limit.rlim_max < 3 * Acceptor::kMaxGuests) GTEST_SKIP() << "needs more descriptors than the hard limit allows";
-  base::raise_descriptor_limit();
+  sdk::raise_descriptor_limit();
   const auto poller = Poller::shared();
   ASSERT_TRUE(poller.ok());
   auto listener = base::listen_on(base::SocketAddress::parse("127.0.0.1:0").value());

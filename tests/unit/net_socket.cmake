@@ -1,7 +1,11 @@
 tutti_test(net_socket_test SOURCES net_socket_test.cpp LABELS concurrent TIMEOUT 60)
 add_dependencies(net_socket_test tutti-net-socket)
-tutti_test(net_socket_pairs_test SOURCES net_socket_pairs_test.cpp LABELS concurrent TIMEOUT 60)
+set(net_socket_folder ${PROJECT_SOURCE_DIR}/plugins/net-socket)
+tutti_test(net_socket_pairs_test SOURCES net_socket_pairs_test.cpp ${net_socket_folder}/tls.cpp
+  LABELS concurrent TIMEOUT 60)
 add_dependencies(net_socket_pairs_test tutti-net-socket)
+target_include_directories(net_socket_pairs_test PRIVATE ${PROJECT_SOURCE_DIR}/plugins)
+target_link_libraries(net_socket_pairs_test PRIVATE OpenSSL::SSL OpenSSL::Crypto)
 tutti_test(net_socket_rails_test SOURCES net_socket_rails_test.cpp LABELS concurrent TIMEOUT 120)
 add_dependencies(net_socket_rails_test tutti-net-socket)
 target_include_directories(net_socket_rails_test PRIVATE ${PROJECT_SOURCE_DIR}/plugins)
@@ -10,7 +14,6 @@ tutti_test(net_socket_strangers_test SOURCES net_socket_strangers_test.cpp LABEL
 add_dependencies(net_socket_strangers_test tutti-net-socket)
 target_include_directories(net_socket_strangers_test PRIVATE ${PROJECT_SOURCE_DIR}/plugins)
 target_link_libraries(net_socket_strangers_test PRIVATE OpenSSL::Crypto)
-set(net_socket_folder ${PROJECT_SOURCE_DIR}/plugins/net-socket)
 tutti_test(net_socket_tls_test SOURCES net_socket_tls_test.cpp ${net_socket_folder}/tls.cpp
   LABELS concurrent TIMEOUT 60)
 add_dependencies(net_socket_tls_test tutti-net-socket)

@@ -7,11 +7,14 @@
 #include <sys/socket.h>
 
 #include <chrono>
+#include <cstddef>
 #include <map>
+#include <memory>
 #include <random>
 #include <thread>
 #include <vector>
 
+#include "net-socket/pairs.h"
 #include "plugin/loader.h"
 #include "tutti/plugin/network.h"
 #include "unit/socket_network.h"
@@ -81,6 +84,21 @@ void begin(Link& forth, Link& back) {
     EXPECT_TRUE(forth.carry(10));
     EXPECT_TRUE(back.carry(10));
   }
+}
+
+TEST(SocketPairs, AClosedConnectionTakesItsOffersBack) {
+  net_socket::Pairs pairs;
+  const net_socket::Sockets sockets = {std::make_shared<net_socket::DataSocket>()};
+  const net_socket::Id closed{std::byte{1}}, open{std::byte{2}};
+  for (const net_socket::Id& id : {closed, open}) {
+    pairs.offer_sent(id, sockets);
+    pairs.offer_received({id, 0, "ends"}, id, sockets);
+  }
+  pairs.forget(closed);
+  EXPECT_TRUE(pairs.find_sent(closed).empty());
+  EXPECT_TRUE(pairs.take_received({closed, 0, "ends"}).sockets.empty());
+  EXPECT_EQ(pairs.find_sent(open), sockets);
+  EXPECT_EQ(pairs.take_received({open, 0, "ends"}).sockets, sockets);
 }
 
 TEST(SocketPairs, BothDirectionsUseOneSocket) {

@@ -333,6 +333,91 @@ TEST(Ucx, SleepersAreWoken) {
   sending.join();
 }
 
+/// A connection from the side that accepts the others, to the side that makes them.
+struct Reverse {
+  explicit Reverse(const Pair& net) : net_(net) {
+    void* state = nullptr;
+    const bool made = until([&] {
+      if (sender == nullptr) net.to->connect(net.from->handle(), &state, &sender);
+      if (receiver == nullptr) net.from->accept(&receiver);
+      return sender != nullptr && receiver != nullptr;
+    });
+    test::require(made, "the connection does not stand in time");
+  }
+  void* send(const Bytes& data) const {
+    void* request = nullptr;
+    EXPECT_EQ(net_.to->ops().send(sender, data.data(), data.size(), 0, nullptr, &request), TUTTI_OK);
+    return request;
+  }
+  void* recv(Bytes& data) const {
+    void *address = data.data(), *none = nullptr, *request = nullptr;
+    const uint64_t bytes = data.size();
+    const uint32_t tag = 0;
+    EXPECT_EQ(net_.from->ops().recv(receiver, 1, &address, &bytes, &tag, &none, &request), TUTTI_OK);
+    return request;
+  }
+  bool carries(size_t size) const {
+    const Bytes data = random_bytes(size);
+    Bytes out(size);
+    return net_.finish({recv(out), send(data)}) && out == data;
+  }
+
+  const Pair& net_;
+  void* sender = nullptr;
+  void* receiver = nullptr;
+};
+
+/// Closing a direction takes none of the other's data, also data under way.
+TEST_P(Transports, ClosingLeavesTheOtherDirection) {
+  for (const bool forth_ends : {true, false}) {
+    const Pair net(settings());
+    const Reverse back(net);
+    const Bytes data = random_bytes(3 << 20);
+    Bytes out(data.size()), back_out(data.size());
+    ASSERT_TRUE(net.finish({net.recv(out), net.send(data)}));
+    void* const receive = forth_ends ? back.recv(back_out) : net.recv(out);
+    void* const send = forth_ends ? back.send(data) : net.send(data);
+    if (forth_ends) {
+      net.from->close(net.sender);
+      net.to->close(net.receiver);
+    } else {
+      net.to->close(back.sender);
+      net.from->close(back.receiver);
+    }
+    ASSERT_TRUE(net.finish({receive, send})) << plugin::take_failure_text();
+    EXPECT_EQ(forth_ends ? back_out : out, data);
+    const auto [sender, receiver] = net.connect();  // over the sockets that the closed connection used
+    const Bytes more = random_bytes(100000);
+    Bytes more_out(more.size());
+    ASSERT_TRUE(net.finish({net.recv(receiver, more_out, 0), net.send(sender, more, 0)}));
+    EXPECT_EQ(more_out, more);
+  }
+}
+
+/// Connected TCP sockets of this process.
+size_t connected_sockets() {
+  size_t count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    sockaddr_storage peer{};
+    socklen_t size = sizeof peer;
+    const int fd = std::stoi(entry.path().filename());
+    if (getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size) == 0 && peer.ss_family == AF_INET) ++count;
+  }
+  return count;
+}
+
+/// Two sockets for the line of a connection, and two for the data of both directions.
+TEST(Ucx, BothDirectionsUseOneSocket) {
+  const size_t before = connected_sockets();
+  const Pair net;
+  Bytes data = random_bytes(100), out(100);
+  ASSERT_TRUE(net.finish({net.recv(out), net.send(data)}));
+  EXPECT_EQ(connected_sockets() - before, 4u);
+  const Reverse back(net);
+  EXPECT_TRUE(back.carries(100));
+  EXPECT_EQ(connected_sockets() - before, 6u);
+}
+
 size_t open_descriptors() {
   const std::filesystem::directory_iterator all("/proc/self/fd");
   return static_cast<size_t>(std::distance(begin(all), end(all)));
