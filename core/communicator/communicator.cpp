@@ -211,4 +211,8 @@ Result<std::string> Communicator::explain(Collective collective, size_t count, D
   return state_->explain({collective, type, op.op, count, registered});
 }
 
+Counters Communicator::counters() const {
+  return state_->counters();
+}
+
 }  // namespace tutti

@@ -11,6 +11,7 @@
 #include "backend/registrations.h"
 #include "bootstrap/exchange.h"
 #include "log/log.h"
+#include "transport/failover.h"
 
 namespace tutti {
 
@@ -314,6 +315,18 @@ Status Communicator::State::failure() const {
 void Communicator::State::abort(std::string_view reason) {
   const Status wished(Code::kAborted, std::string(reason));
   if (tell_everywhere(wished)) log::info("rank {}: {}", rank_, wished.to_string());
+}
+
+Result<std::string> Communicator::State::explain(const tuner::Question& question) const {
+  TUTTI_ASSIGN(std::string text, selector_->explain(question));
+  if (failover_ != nullptr) text += failover_->describe();
+  return text;
+}
+
+Counters Communicator::State::counters() const {
+  if (failover_ == nullptr) return {};
+  const transport::Failover::Counts counts = failover_->counts();
+  return {counts.failovers, counts.resent_messages};
 }
 
 Result<Choice> Communicator::State::choose(const tuner::Question& question) const {

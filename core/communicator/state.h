@@ -79,7 +79,9 @@ class Communicator::State final : public backend::Owner {
   bool takes_streams() const { return device() >= 0; }
 
   Result<Choice> choose(const tuner::Question& question) const;
-  Result<std::string> explain(const tuner::Question& question) const { return selector_->explain(question); }
+  /// The verdicts of the selector, and the fail-overs so far.
+  Result<std::string> explain(const tuner::Question& question) const;
+  Counters counters() const;
 
  private:
   friend class Setup;
@@ -138,6 +140,7 @@ class Communicator::State final : public backend::Owner {
   bool announced_ = false;
 
   config::Config config_;
+  std::shared_ptr<transport::Failover> failover_;  ///< null: net.failover is false
   std::shared_ptr<plugin::Registry> registry_;
   std::unique_ptr<tuner::Selector> selector_;
   std::unique_ptr<backend::Plans> plans_;

@@ -83,6 +83,8 @@ std::vector<Key> make_keys() {
              "Payload of one slot between GPUs, for protocols that move bulk data; 0: the protocol decides."),
       number(Type::kInteger, "net.slots", "8", 2, 64, "Slots of a connection over a network."),
       number(Type::kSize, "net.slot_size", "128KiB", 64, kGiB, "Payload of one slot over a network."),
+      number(Type::kBool, "net.failover", "false", 0, 1,
+             "Make a connection that breaks again over another device or network."),
       choice("net.direct", "auto", {"auto", "on", "off"},
              "Whether a network moves memory of GPUs itself: auto, where its devices register it; on, or fail; off."),
       number(Type::kInteger, "net.polling_threads", "0", 0, 64,

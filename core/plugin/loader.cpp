@@ -208,9 +208,12 @@ Result<std::shared_ptr<Plugin>> Plugin::open(std::shared_ptr<Image> image, confi
     plugin->settings_.push_back(std::move(setting));
   }
   TUTTI_TRY(plugin->set_file(file, config.text("plugins.trust")));
-  // Plugins may also read how long a peer may be silent. No setting of a plugin has a dot in its name.
-  static constexpr const char* kPeerLoss = "timeouts.peer_loss";
-  plugin->settings_.push_back({kPeerLoss, config::Type::kDuration, config.value(kPeerLoss), {}});
+  // Plugins may also read how long a peer may be silent, and whether the host makes broken connections again. No
+  // setting of a plugin has a dot in its name.
+  for (const auto& [name, type] :
+       {std::pair("timeouts.peer_loss", config::Type::kDuration), std::pair("net.failover", config::Type::kBool)}) {
+    plugin->settings_.push_back({name, type, config.value(name), {}});
+  }
   for (Setting& setting : plugin->settings_) {
     for (const std::string& item : setting.value.list) setting.list.push_back({item.data(), item.size()});
   }

@@ -109,16 +109,21 @@ Status Channel::failure(int32_t code) const {
   return net_.failure("lost the connection " + ends_, code);
 }
 
-Dial::Dial(const Net& net, const Key& key, uint32_t device, const tutti_net_handle& handle)
+Dial::Dial(const Net& net, const Key& key, uint32_t device, const tutti_net_handle& handle, const Introduction& as)
     : net_(net), key_(key), device_(device), handle_(handle), mark_(net.watch(), net.ends(key, true)) {
   hello_.communicator = net.options().communicator;
   hello_.rank = net.options().rank;
   hello_.lane = static_cast<uint32_t>(key.lane);
   hello_.channel = key.channel;
   hello_.protocol = key.protocol;
+  hello_.purpose = static_cast<uint32_t>(as.purpose);
+  hello_.home = as.home;
+  hello_.generation = as.generation;
+  hello_.device = device;
 }
 
 Dial::~Dial() {
+  if (channel_ != nullptr) net_.uncount_connection(device_);
   if (channel_ != nullptr || state_ == nullptr) return;
   const auto lock = net_.lock_setup();
   mark_.call("cancel", [&] { net_.options().ops->cancel(state_); });
@@ -164,12 +169,14 @@ void Breakage::begin(Status failure) {
   since_ = std::chrono::steady_clock::now();
 }
 
-Status Breakage::verdict(const Net& net, uint32_t peer, bool undelivered) {
+bool Breakage::is_harmless(const Net::Standing& peer, bool undelivered) {
+  return !peer.awaited && (peer.left || (peer.unheard && !undelivered));
+}
+
+Status Breakage::verdict(const Net& net, uint32_t peer, bool undelivered, std::chrono::nanoseconds grace) {
   const auto now = std::chrono::steady_clock::now();
-  const Net::Standing known = net.standing(peer);
-  const bool harmless = !known.awaited && (known.left || (known.unheard && !undelivered));
-  if (harmless) since_ = now;
-  return now - since_ > net.options().break_grace ? failure_ : Status();
+  if (is_harmless(net.standing(peer), undelivered)) since_ = now;
+  return now - since_ > grace ? failure_ : Status();
 }
 
 }  // namespace tutti::transport

@@ -22,9 +22,25 @@ struct NetHello {
   uint32_t lane;
   uint32_t channel;
   uint32_t protocol;
-  uint8_t reserved[40];
+  uint32_t purpose;     ///< Purpose
+  uint32_t home;        ///< Introduction
+  uint32_t generation;  ///< Introduction
+  uint32_t device;      ///< of the sender
+  uint8_t reserved[24];
 };
 static_assert(sizeof(NetHello) == 64);
+
+/// What a connection carries: the messages of its sender, the acknowledgements of their receiver, or the news that the
+/// receiver has lost its connections.
+enum class Purpose : uint32_t { kData = 0, kAcknowledgements = 1, kLoss = 2 };
+inline constexpr uint32_t kPurposeCount = 3;
+
+/// The role of a connection. Without fail-over all roles are equal.
+struct Introduction {
+  Purpose purpose = Purpose::kData;
+  uint32_t home = 0;        ///< index of the network whose connection this is, perhaps by a different network
+  uint32_t generation = 0;  ///< how often the connection has been made again
+};
 
 /// A buffer of one message.
 struct MessagePart {
@@ -72,7 +88,7 @@ class Channel {
 /// Makes a connection to a peer. The first message names this rank. One thread at a time: the task that dials.
 class Dial {
  public:
-  Dial(const Net& net, const Key& key, uint32_t device, const tutti_net_handle& handle);
+  Dial(const Net& net, const Key& key, uint32_t device, const tutti_net_handle& handle, const Introduction& as = {});
   ~Dial();
   Dial(const Dial&) = delete;
   Dial& operator=(const Dial&) = delete;
@@ -111,8 +127,15 @@ class Breakage {
  public:
   void begin(Status failure);
   bool broken() const { return !failure_.ok(); }
-  /// The failure, after the decision that it is a failure. `undelivered`: this rank has data for the peer.
-  Status verdict(const Net& net, uint32_t peer, bool undelivered);
+  /// The failure, after the decision that it is a failure. `undelivered`: this rank has data for the peer. `grace`: the
+  /// time in which the failure may turn out to be none.
+  Status verdict(const Net& net, uint32_t peer, bool undelivered, std::chrono::nanoseconds grace);
+  /// The same with the grace of the network.
+  Status verdict(const Net& net, uint32_t peer, bool undelivered) {
+    return verdict(net, peer, undelivered, net.options().break_grace);
+  }
+  /// Whether a connection to such a peer may break.
+  static bool is_harmless(const Net::Standing& peer, bool undelivered);
 
  private:
   Status failure_;

@@ -21,8 +21,18 @@ bool LinkState::owes() const {
          posted_.load(std::memory_order_relaxed) > completed_.load(std::memory_order_relaxed);
 }
 
+std::string LinkState::ends() const {
+  const Net* const by = by_.load(std::memory_order_relaxed);
+  if (by == nullptr) return net_.ends(key_, sends_);
+  Key key = key_;
+  key.device = device_.load(std::memory_order_relaxed);
+  key.peer_device = peer_device_.load(std::memory_order_relaxed);
+  const std::string ends = by->ends(key, sends_);
+  return by == &net_ ? ends : fmt::format("by network '{}' {}", by->options().name, ends);
+}
+
 std::string LinkState::describe() const {
-  const std::string ends = net_.ends(key_, sends_);
+  const std::string ends = this->ends();
   switch (phase_.load(std::memory_order_relaxed)) {
     case Phase::kAbsent:
       return ends + (sends_ ? ": not connected: connect has not ended" : ": not connected: the sender has not come");

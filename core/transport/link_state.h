@@ -7,6 +7,7 @@
 #include <string>
 
 #include "transport/connection.h"
+#include "transport/failover.h"
 
 namespace tutti::transport {
 
@@ -33,6 +34,12 @@ class LinkState {
     posted_.store(posted, std::memory_order_relaxed);
     completed_.store(completed, std::memory_order_relaxed);
   }
+  /// The connection is made by these devices, not by those of the key.
+  void go_by(const Route& route) {
+    device_.store(route.device, std::memory_order_relaxed);
+    peer_device_.store(route.peer_device, std::memory_order_relaxed);
+    by_.store(route.net, std::memory_order_relaxed);
+  }
   const Key& key() const { return key_; }
   /// Whether this rank has sends that are not complete, or has data for a connection that does not stand yet.
   bool owes() const;
@@ -40,6 +47,8 @@ class LinkState {
   std::string describe() const;
 
  private:
+  std::string ends() const;
+
   const Net& net_;
   const Key key_;
   const bool sends_;
@@ -47,6 +56,9 @@ class LinkState {
   std::atomic<Phase> phase_{Phase::kAbsent};
   std::atomic<uint64_t> posted_{0};
   std::atomic<uint64_t> completed_{0};
+  std::atomic<const Net*> by_{nullptr};  // null: net_
+  std::atomic<uint32_t> device_{0};
+  std::atomic<uint32_t> peer_device_{0};
 };
 
 }  // namespace tutti::transport

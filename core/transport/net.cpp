@@ -8,6 +8,8 @@
 
 #include "log/log.h"
 #include "transport/checked_network.h"
+#include "transport/failover.h"
+#include "transport/kept_tasks.h"
 #include "transport/link_state.h"
 #include "transport/net_tasks.h"
 
@@ -154,11 +156,15 @@ void Net::set_peers(std::vector<std::vector<Door>> doors) {
   engine_->add(acceptor_);
 }
 
-Net::~Net() {
+void Net::close() {
   if (!peers_.empty()) engine_->stop();  // before the objects that its tasks use are destroyed
   senders_.clear();
   receivers_.clear();
   acceptor_.reset();
+}
+
+Net::~Net() {
+  close();
   for (const Device& device : devices_) {
     if (device.listener == nullptr) continue;
     setup_mark_->call("close_listener", [&] { options_.ops->close_listener(device.listener); });
@@ -166,11 +172,36 @@ Net::~Net() {
   if (context_ != nullptr) setup_mark_->call("destroy", [&] { options_.ops->destroy(context_); });
 }
 
+std::shared_ptr<SlotTask> Net::make_sender(const Key& key) {
+  if (options_.failover == nullptr) {
+    const tutti_net_handle& handle = door_of(key.peer, key.peer_device).handle;
+    return std::make_shared<SendTask>(*this, key, own_device(key.device), handle, &engine_->bell());
+  }
+  Failover& failover = *options_.failover;
+  auto task = std::make_shared<KeptSendTask>(*this, key, failover, &engine_->bell());
+  for (const Net* net : failover.nets()) {
+    net->expect(key, Purpose::kAcknowledgements, failover.index_of(*this), task);
+    net->expect(key, Purpose::kLoss, failover.index_of(*this), task);
+  }
+  return task;
+}
+
+std::shared_ptr<SlotTask> Net::make_receiver(const Key& key) {
+  if (options_.failover == nullptr) {
+    auto task = std::make_shared<ReceiveTask>(*this, key, &engine_->bell());
+    acceptor_->expect(key, task);
+    return task;
+  }
+  Failover& failover = *options_.failover;
+  auto task = std::make_shared<KeptReceiveTask>(*this, key, failover, &engine_->bell());
+  for (const Net* net : failover.nets()) net->expect(key, Purpose::kData, failover.index_of(*this), task);
+  return task;
+}
+
 tutti_connection* Net::sender(const Key& key) {
   auto& task = senders_[key.peer * options_.keys.size() + options_.keys.index(key)];
   if (task == nullptr) {
-    const tutti_net_handle& handle = door_of(key.peer, key.peer_device).handle;
-    task = std::make_shared<SendTask>(*this, key, own_device(key.device), handle, &engine_->bell());
+    task = make_sender(key);
     engine_->add(task);
   }
   return &task->connection();
@@ -179,19 +210,34 @@ tutti_connection* Net::sender(const Key& key) {
 tutti_connection* Net::receiver(const Key& key) {
   auto& task = receivers_[key.peer * options_.keys.size() + options_.keys.index(key)];
   if (task == nullptr) {
-    task = std::make_shared<ReceiveTask>(*this, key, &engine_->bell());
-    acceptor_->expect(key, task);
+    task = make_receiver(key);
     engine_->add(task);
   }
   return &task->connection();
 }
 
+Route Net::route(const Key& key) const {
+  return {this, own_device(key.device), door_of(key.peer, key.peer_device).device};
+}
+
 std::unique_ptr<Dial> Net::dial(const Key& key) const {
-  return std::make_unique<Dial>(*this, key, own_device(key.device), door_of(key.peer, key.peer_device).handle);
+  return dial(key, {});
+}
+
+std::unique_ptr<Dial> Net::dial(const Key& key, const Introduction& as) const {
+  return std::make_unique<Dial>(*this, key, own_device(key.device), door_of(key.peer, key.peer_device).handle, as);
 }
 
 void Net::expect(const Key& key, std::shared_ptr<Awaiter> awaiter) {
   acceptor_->expect(key, std::move(awaiter));
+}
+
+void Net::expect(const Key& key, Purpose purpose, uint32_t home, std::shared_ptr<Rejoiner> rejoiner) const {
+  acceptor_->expect(key, purpose, home, std::move(rejoiner));
+}
+
+void Net::hurry(bool begins) const {
+  if (acceptor_ != nullptr) acceptor_->hurry(begins);
 }
 
 Status Net::count_connection(uint32_t device) const {
@@ -203,6 +249,13 @@ Status Net::count_connection(uint32_t device) const {
           fmt::format("device '{}' of network '{}' takes {} connections of a rank, and this rank needs more; lower "
                       "channels, or let the network use more devices",
                       door_of(options_.rank, device).device_name.data(), options_.name, limit)};
+}
+
+void Net::uncount_connection(uint32_t device) const {
+  const auto lock = lock_setup();
+  for (const Device& one : devices_) {
+    if (one.index == device) --one.connections;
+  }
 }
 
 std::string Net::place(uint32_t rank, const Door& door) const {

@@ -25,9 +25,13 @@ class AcceptTask;
 class Awaiter;
 class CheckedNetwork;
 class Dial;
+class Failover;
 class LinkState;
-class SendTask;
-class ReceiveTask;
+class Rejoiner;
+class SlotTask;
+enum class Purpose : uint32_t;
+struct Introduction;
+struct Route;
 
 /// One rank's end of the network. Setup by one thread; afterwards sender() and receiver() by one thread at a time.
 class Net {
@@ -58,6 +62,7 @@ class Net {
     std::chrono::nanoseconds call_limit{};            ///< deadline of an entry that does not return; 0: none
     bool check_plugins = false;                       ///< check.plugins: hold the plugin to its contract
     bool check_data = false;                          ///< check.data: a checksum in each message of slots
+    std::shared_ptr<Failover> failover;  ///< the record of all networks of the rank; null: breaks are failures
   };
   static Result<std::unique_ptr<Net>> create(Options options);
   /// Stops the engine, and closes all connections at once; call engine().flush() before to let sent data out.
@@ -94,14 +99,24 @@ class Net {
   tutti_connection* receiver(const Key& key);
   /// A connection of a kind other than slots in memory of the host: this rank's end, which sends.
   std::unique_ptr<Dial> dial(const Key& key) const;
+  std::unique_ptr<Dial> dial(const Key& key, const Introduction& as) const;
   /// Its other end, which the peer dials.
   void expect(const Key& key, std::shared_ptr<Awaiter> awaiter);
+  /// From now on, the connections of a peer for this purpose go to `rejoiner`. `home`: as in Introduction.
+  void expect(const Key& key, Purpose purpose, uint32_t home, std::shared_ptr<Rejoiner> rejoiner) const;
+  /// Looks for connections at once, until as many calls end the haste as began it. Otherwise it may take a moment.
+  void hurry(bool begins) const;
+  /// Stops the engine and gives up all connections. Networks that fail over to each other are closed before one ends.
+  void close();
   progress::Engine& engine() { return *engine_; }
   /// Watches the entries of the plugin.
   progress::EntryWatch* watch() const { return watch_.get(); }
 
   /// The common data of the tasks.
   const Options& options() const { return options_; }
+  /// The devices by which connections of a key are made.
+  Route route(const Key& key) const;
+  const std::vector<Door>& doors_of(uint32_t rank) const { return peers_[rank]; }
   void* context() const { return context_; }
   uint32_t peer_count() const { return static_cast<uint32_t>(peers_.size()); }
   Standing standing(uint32_t rank) const { return options_.standing ? options_.standing(rank) : Standing{}; }
@@ -115,6 +130,8 @@ class Net {
   std::unique_lock<std::mutex> lock_setup() const { return std::unique_lock(setup_mutex_); }
   /// Counts a connection that a task keeps. kUnsupported above the device's limit. With lock_setup() held.
   Status count_connection(uint32_t device) const;
+  /// A connection that was counted has ended. Without lock_setup().
+  void uncount_connection(uint32_t device) const;
   /// "network 'socket', from rank 0 (host a, eth0) to rank 1 (host b, eth0): connected; oldest of 2 outstanding
   /// requests: send of message 3": the connections with a peer, or, without a peer, the connections on which this rank
   /// has data to send. Empty: there are none. Any thread.
@@ -137,6 +154,8 @@ class Net {
   Status listen();
   uint32_t own_device(uint32_t wanted) const;
   const Door& door_of(uint32_t rank, uint32_t wanted) const;
+  std::shared_ptr<SlotTask> make_sender(const Key& key);
+  std::shared_ptr<SlotTask> make_receiver(const Key& key);
   std::string place(uint32_t rank, const Door& door) const;
 
   Options options_;
@@ -153,8 +172,8 @@ class Net {
   mutable std::mutex states_mutex_;  // guards states_
   mutable std::vector<LinkState*> states_;
   std::shared_ptr<AcceptTask> acceptor_;
-  std::vector<std::shared_ptr<SendTask>> senders_;       // by (peer, key), null until used
-  std::vector<std::shared_ptr<ReceiveTask>> receivers_;  // by key, as senders_
+  std::vector<std::shared_ptr<SlotTask>> senders_;    // by (peer, key), null until used
+  std::vector<std::shared_ptr<SlotTask>> receivers_;  // by key, as senders_
   std::shared_ptr<progress::Engine> engine_;
 };
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <iterator>
 #include <new>
 #include <utility>
 
@@ -112,6 +113,14 @@ void SlotMemory::store_head(uint64_t value) {
   counter(connection_.head).store(value, std::memory_order_seq_cst);
 }
 
+Status check_message(SlotMemory& memory, uint64_t step, uint64_t bytes, const Net& net, const Channel& channel) {
+  const std::string difference = memory.open(step, bytes);
+  if (difference.empty()) return {};
+  return {Code::kInternal, fmt::format("network '{}' delivers other messages than were sent on the connection {}: {}; "
+                                       "its plugin or its device is faulty",
+                                       net.options().name, channel.ends(), difference)};
+}
+
 SendTask::SendTask(const Net& net, const Key& key, uint32_t device, const tutti_net_handle& handle,
                    tutti_bell* engine_bell)
     : net_(net),
@@ -204,12 +213,7 @@ Status ReceiveTask::take_arrived() {
     uint64_t bytes = 0;
     TUTTI_ASSIGN(const bool done, channel_->test(requests_[completed_ & (slots - 1)], &bytes));
     if (!done) return {};
-    const std::string difference = memory_.open(completed_, bytes);
-    if (difference.empty()) continue;
-    return {Code::kInternal,
-            fmt::format("network '{}' delivers other messages than were sent on the connection {}: {}; "
-                        "its plugin or its device is faulty",
-                        net_.options().name, channel_->ends(), difference)};
+    TUTTI_TRY(check_message(memory_, completed_, bytes, net_, *channel_));
   }
   return {};
 }
@@ -248,12 +252,22 @@ AcceptTask::~AcceptTask() {
 
 void AcceptTask::expect(const Key& key, std::shared_ptr<Awaiter> receiver) {
   const std::lock_guard lock(mutex_);
-  expected_[{key.peer, static_cast<uint32_t>(key.lane), key.channel, key.protocol}] = std::move(receiver);
+  expected_[who_of(key, Purpose::kData, 0)] = std::move(receiver);
   expected_count_.store(expected_.size(), std::memory_order_relaxed);
 }
 
+void AcceptTask::expect(const Key& key, Purpose purpose, uint32_t home, std::shared_ptr<Rejoiner> rejoiner) {
+  const std::lock_guard lock(mutex_);
+  rejoiners_[who_of(key, purpose, home)] = std::move(rejoiner);
+}
+
+AcceptTask::Who AcceptTask::who_of(const Key& key, Purpose purpose, uint32_t home) {
+  return {key.peer, static_cast<uint32_t>(key.lane), key.channel, key.protocol, purpose, home};
+}
+
 bool AcceptTask::asks(const Entrance& entrance, std::chrono::steady_clock::time_point now) const {
-  return entrance.state != nullptr || expected_count_.load(std::memory_order_relaxed) > 0 || now >= next_look_;
+  return entrance.state != nullptr || expected_count_.load(std::memory_order_relaxed) > 0 ||
+         hurried_.load(std::memory_order_relaxed) > 0 || now >= next_look_;
 }
 
 Result<bool> AcceptTask::progress() {
@@ -297,7 +311,8 @@ Result<bool> AcceptTask::accept(Entrance& entrance) {
 bool AcceptTask::is_friend(const NetHello& hello) const {
   const KeySpace& keys = net_.options().keys;
   return hello.communicator == net_.options().communicator && hello.rank < net_.peer_count() &&
-         hello.lane < kLaneCount && hello.channel < keys.channels && hello.protocol < keys.protocols.size();
+         hello.lane < kLaneCount && hello.channel < keys.channels && hello.protocol < keys.protocols.size() &&
+         hello.purpose < kPurposeCount && hello.home < homes();
 }
 
 bool AcceptTask::read_hellos() {
@@ -317,7 +332,12 @@ bool AcceptTask::read_hellos() {
     // A stranger, or a connection that gave up, changes nothing.
     if (done.ok() && bytes == sizeof hello && is_friend(hello)) {
       guest->channel->deregister_memory(guest->registration);
-      arrived_[{hello.rank, hello.lane, hello.channel, hello.protocol}] = {guest->device, std::move(guest->channel)};
+      const Who who{hello.rank, hello.lane, hello.channel, hello.protocol, static_cast<Purpose>(hello.purpose),
+                    hello.home};
+      arrived_[who] = {{&net_, guest->device, hello.device},
+                       static_cast<Purpose>(hello.purpose),
+                       hello.generation,
+                       std::move(guest->channel)};
     }
     guest = guests_.erase(guest);
     moved = true;
@@ -330,22 +350,30 @@ Result<bool> AcceptTask::hand_over() {
   bool moved = false;
   const std::lock_guard lock(mutex_);
   for (auto it = arrived_.begin(); it != arrived_.end();) {
-    const auto receiver = expected_.find(it->first);
-    if (receiver == expected_.end()) {
-      ++it;
-      continue;
-    }
-    {
-      const auto held = net_.lock_setup();
-      TUTTI_TRY(net_.count_connection(it->second.first));
-    }
-    TUTTI_TRY(receiver->second->attach(std::move(it->second.second)));
-    expected_.erase(receiver);
-    expected_count_.store(expected_.size(), std::memory_order_relaxed);
-    it = arrived_.erase(it);
-    moved = true;
+    TUTTI_ASSIGN(const bool taken, hand_over(it->first, it->second));
+    it = taken ? arrived_.erase(it) : std::next(it);
+    moved = moved || taken;
   }
   return moved;
+}
+
+/// False: the connection is not expected yet. With mutex_ held.
+Result<bool> AcceptTask::hand_over(const Who& who, Arrival& arrival) {
+  const auto receiver = expected_.find(who);
+  const auto rejoiner = rejoiners_.find(who);
+  if (receiver == expected_.end() && rejoiner == rejoiners_.end()) return false;
+  {
+    const auto held = net_.lock_setup();
+    TUTTI_TRY(net_.count_connection(arrival.route.device));
+  }
+  if (rejoiner != rejoiners_.end()) {
+    rejoiner->second->arrive(std::move(arrival));
+    return true;
+  }
+  TUTTI_TRY(receiver->second->attach(std::move(arrival.channel)));
+  expected_.erase(receiver);
+  expected_count_.store(expected_.size(), std::memory_order_relaxed);
+  return true;
 }
 
 }  // namespace tutti::transport

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "transport/channel.h"
+#include "transport/failover.h"
 #include "transport/link_state.h"
 #include "transport/net.h"
 
@@ -69,13 +70,22 @@ class SlotMemory {
   tutti_connection connection_{};
 };
 
+/// kInternal if a message of `bytes` bytes that came as number `step` is not the message that was sent.
+Status check_message(SlotMemory& memory, uint64_t step, uint64_t bytes, const Net& net, const Channel& channel);
+
+/// A task with one end of a connection of slots.
+class SlotTask : public progress::Task {
+ public:
+  virtual tutti_connection& connection() = 0;
+};
+
 /// Sends this rank's filled slots to one receiver.
-class SendTask : public progress::Task {
+class SendTask : public SlotTask {
  public:
   SendTask(const Net& net, const Key& key, uint32_t device, const tutti_net_handle& handle, tutti_bell* engine_bell);
   Result<bool> progress() override;
   bool idle() const override;
-  tutti_connection& connection() { return memory_.connection(); }
+  tutti_connection& connection() override { return memory_.connection(); }
 
  private:
   Result<bool> advance();
@@ -95,12 +105,12 @@ class SendTask : public progress::Task {
 };
 
 /// Receives one sender's slots.
-class ReceiveTask : public progress::Task, public Awaiter {
+class ReceiveTask : public SlotTask, public Awaiter {
  public:
   ReceiveTask(const Net& net, const Key& key, tutti_bell* engine_bell);
   Result<bool> progress() override;
   bool idle() const override { return true; }
-  tutti_connection& connection() { return memory_.connection(); }
+  tutti_connection& connection() override { return memory_.connection(); }
   Status attach(std::unique_ptr<Channel> channel) override;
 
  private:
@@ -135,9 +145,13 @@ class AcceptTask : public progress::Task {
   bool idle() const override { return true; }
   /// A receiver now waits for its sender. Any thread.
   void expect(const Key& key, std::shared_ptr<Awaiter> receiver);
+  /// See Net::expect() and Net::hurry(). Any thread.
+  void expect(const Key& key, Purpose purpose, uint32_t home, std::shared_ptr<Rejoiner> rejoiner);
+  void hurry(bool begins) { hurried_.fetch_add(begins ? 1 : -1, std::memory_order_relaxed); }
 
  private:
-  using Who = std::tuple<uint32_t, uint32_t, uint32_t, uint32_t>;  // rank, lane, channel, protocol
+  // rank, lane, channel, protocol, purpose, home
+  using Who = std::tuple<uint32_t, uint32_t, uint32_t, uint32_t, Purpose, uint32_t>;
   struct Guest {
     uint32_t device = 0;              // device of this rank through which it came
     std::unique_ptr<NetHello> hello;  // outlives the channel, which may still receive into it
@@ -151,12 +165,18 @@ class AcceptTask : public progress::Task {
     void* state = nullptr;  // state of an accept under way
   };
   Result<bool> accept(Entrance& entrance);
+  static Who who_of(const Key& key, Purpose purpose, uint32_t home);
   bool read_hellos();
   bool is_friend(const NetHello& hello) const;
   Result<bool> hand_over();
+  Result<bool> hand_over(const Who& who, Arrival& arrival);
 
   const Net& net_;
-  size_t most_guests() const { return net_.peer_count() * net_.options().keys.size() + kMoreGuests; }
+  size_t most_guests() const {
+    return homes() * kPurposeCount * net_.peer_count() * net_.options().keys.size() + kMoreGuests;
+  }
+  /// Networks whose connections may come here.
+  size_t homes() const { return net_.options().failover == nullptr ? 1 : net_.options().failover->nets().size(); }
   static constexpr size_t kMoreGuests = 64;
   static constexpr std::chrono::milliseconds kLookInterval{500};
   bool asks(const Entrance& entrance, std::chrono::steady_clock::time_point now) const;
@@ -164,11 +184,12 @@ class AcceptTask : public progress::Task {
   progress::EntryMark mark_;
   std::vector<Entrance> entrances_;  // one per device
   std::deque<Guest> guests_;         // connected, not yet introduced; oldest first
-  // Introduced, not yet expected; with the device where it came in.
-  std::map<Who, std::pair<uint32_t, std::unique_ptr<Channel>>> arrived_;
+  std::map<Who, Arrival> arrived_;   // introduced, not yet expected
   std::chrono::steady_clock::time_point next_look_{};
-  std::mutex mutex_;  // guards expected_
+  std::mutex mutex_;  // guards expected_ and rejoiners_
   std::map<Who, std::shared_ptr<Awaiter>> expected_;
+  std::map<Who, std::shared_ptr<Rejoiner>> rejoiners_;
+  std::atomic<int> hurried_{0};            // relaxed: a late look does no harm
   std::atomic<size_t> expected_count_{0};  // relaxed: a late look does no harm
 };
 

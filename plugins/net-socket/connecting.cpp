@@ -68,7 +68,8 @@ Result<std::unique_ptr<sdk::Connection>> Connecting::advance() {
     TUTTI_ASSIGN(DataSocket socket, finish(stream));
     sockets.push_back(std::move(socket));
   }
-  const Partner partner{address_.context, connection_, number_};
+  std::optional<Partner> partner;
+  if (shared_.pairs_up) partner = {address_.context, connection_, number_};
   return std::unique_ptr<sdk::Connection>(std::make_unique<Connection>(std::move(sockets), true, shared_, partner));
 }
 

@@ -249,7 +249,8 @@ Result<std::unique_ptr<sdk::Connection>> Listener::take_whole() {
       sockets.push_back(std::move(socket));
     }
   }
-  const Partner partner = whole->partner;
+  std::optional<Partner> partner;
+  if (shared_.pairs_up) partner = whole->partner;
   groups_.erase(whole);
   if (!good) return std::unique_ptr<sdk::Connection>();  // the other side finds it closed, and connects again
   if (address_.rails > 1)

@@ -6,7 +6,8 @@
 // Of two contexts, the one with the smaller id is called the first. The second context moves: when its connection A to
 // the first context sends, and a connection B from the first context has brought a message, A ends with a header that
 // names B (wire.h). All later messages of A go over the sockets of B, in the other direction. Connections pair up by
-// number: the n-th connection to an address with the n-th connection from it. Connections with TLS do not pair up.
+// number: the n-th connection to an address with the n-th connection from it. Connections with TLS do not pair up. With
+// net.failover, no connections pair up: if one of a pair breaks, the other one breaks, too.
 #pragma once
 
 #include <atomic>

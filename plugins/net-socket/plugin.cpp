@@ -163,6 +163,8 @@ class SocketNetwork : public sdk::Network {
     shared.streams = static_cast<uint32_t>(host().integer("streams"));
     shared.stripe_bytes = static_cast<uint64_t>(host().integer("stripe_min"));
     shared.buffer_bytes = static_cast<int>(host().integer("buffer"));
+    // A connection that the host gives up must take no other connection with it.
+    shared.pairs_up = !host().boolean("net.failover");
     const int64_t silence = host().integer("silence");
     const std::chrono::nanoseconds grace(silence != 0 ? silence : host().integer("timeouts.peer_loss"));
     shared.grace = std::chrono::duration_cast<Milliseconds>(grace);

@@ -57,6 +57,7 @@ struct Shared {
   uint32_t rails = 1;  ///< streams of a connection, each over an interface of its own; 1: Connection has no rails
   uint32_t streams = 1;
   uint64_t stripe_bytes = 0;
+  bool pairs_up = true;       ///< connections may share sockets (pairs.h)
   int buffer_bytes = 0;       ///< 0: the system's choice
   Milliseconds grace{10000};  ///< a connection survives each silence shorter than this
   sdk::Host host{};

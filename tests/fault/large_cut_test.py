@@ -47,26 +47,35 @@ def size_bytes(text):
 
 
 class Call(unittest.TestCase):
-    def start(self, data_links=(1,)):
-        """A rank on each host. The hub uses rail0, the data the other links."""
+    def start(self, data_links=(1,), settings=None, iterations=1):
+        """A rank on each host. The hub uses rail0, the data the other links. `settings`: of the networks."""
         self.links = data_links
         self.names = hosts.make_hosts(self.addCleanup, rails=1 + len(data_links))
+        self.wait_for_links(0, *data_links)
         interfaces = ",".join(f"=rail{link}" for link in data_links)
+        settings = settings or (f"settings.net.socket.interface=[{interfaces}]",
+                                f"settings.net.socket.rails={len(data_links)}")
         environment = {k: v for k, v in os.environ.items() if not k.startswith("TUTTI_")}
         environment["TUTTI_ID"] = f"10.213.0.1:41999:{secrets.token_hex(16)}"
         self.ranks = []
         for rank, name in enumerate(self.names):
             command = [ARGS.tutti, "bench", "all_reduce", "--ranks", "2", "--rank", str(rank), "--min", ARGS.size,
-                       "--max", ARGS.size, "--iters", "1", "--repeat", "1", "--in-place", "only",
+                       "--max", ARGS.size, "--iters", str(iterations), "--repeat", "1", "--in-place", "only",
                        "--set", f"host={name}", "--set", "bootstrap.interface=[=rail0]",
-                       "--set", f"settings.net.socket.interface=[{interfaces}]",
-                       "--set", f"settings.net.socket.rails={len(data_links)}",
-                       "--set", f"timeouts.peer_loss={PEER_LOSS_S}s"]
+                       "--set", f"timeouts.peer_loss={PEER_LOSS_S}s",
+                       *(part for setting in settings for part in ("--set", setting))]
             process = subprocess.Popen(hosts.within(name, *command), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                        text=True, env=environment)
             self.addCleanup(process.communicate)
             self.addCleanup(process.kill)
             self.ranks.append(process)
+
+    def wait_for_links(self, *links):
+        """UCX omits links that are not up yet."""
+        deadline = time.monotonic() + END_S
+        for name, link in ((name, link) for name in self.names for link in links):
+            while "state UP" not in hosts.ip("-n", name, "link", "show", f"rail{link}").stdout:
+                self.assertLess(time.monotonic(), deadline, f"rail{link} of {name} does not come up")
 
     def sent(self):
         files = [f"/sys/class/net/rail{link}/statistics/tx_bytes" for link in self.links]
@@ -82,6 +91,11 @@ class Call(unittest.TestCase):
         for number, name in enumerate(self.names, 1):
             hosts.ip("-n", name, "neighbour", "replace", f"10.213.{link}.{3 - number}", "lladdr", "02:00:00:00:00:01",
                      "dev", f"rail{link}", "nud", "permanent")
+
+    def let_through(self, link=1):
+        """Ends swallow()."""
+        for number, name in enumerate(self.names, 1):
+            hosts.ip("-n", name, "neighbour", "del", f"10.213.{link}.{3 - number}", "dev", f"rail{link}")
 
     def cut_in_the_middle(self, cut=None, part=1 / 8):
         deadline = time.monotonic() + END_S

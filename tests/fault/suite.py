@@ -42,6 +42,7 @@ KINDS = [
     Kind("kills", "kill_test.py", [], ["--long", "100"]),
     Kind("cuts", "cut_test.py", [], ["--long", "20", "--parallel", "8"]),
     Kind("large-cuts", "large_cut_test.py", only_long=True),
+    Kind("fail-overs", "failover_test.py", only_long=True),
     Kind("stops", "stop_test.py", [], ["--long", "10"]),
     Kind("programs", "fault_programs_test", variables={"PROGRAM_PAIRS": ("20", "100")}),
     Kind("strangers", "strangers_test.py"),

@@ -25,3 +25,8 @@ add_test(NAME matrix_networks COMMAND matrix_test --seed 1 --ranks 2,4 --max-cou
 set_tests_properties(matrix_networks PROPERTIES
   ENVIRONMENT "TUTTI_CONFIG=${CMAKE_CURRENT_BINARY_DIR}/networks.yaml;TUTTI_SET=check.plugins=true")
 tutti_time_limit(300 matrix_networks)
+add_test(NAME matrix_failover COMMAND matrix_test --seed 1 --ranks 2,4 --max-count 4097)
+set_tests_properties(matrix_failover PROPERTIES
+  ENVIRONMENT
+  "TUTTI_CONFIG=${CMAKE_CURRENT_BINARY_DIR}/networks.yaml;TUTTI_SET=check.plugins=true;TUTTI_NET_FAILOVER=true")
+tutti_time_limit(300 matrix_failover)

@@ -54,6 +54,7 @@ struct FakeNetwork::Calls {
     uint64_t index = 0;
     std::memcpy(&index, handle->bytes, sizeof index);
     const std::lock_guard lock(network.mutex_);
+    if (network.refuses_) return network.fail(TUTTI_REMOTE);
     auto pipe = std::make_shared<Pipe>();
     network.pipes_.push_back(pipe);
     network.listeners_[index]->waiting.push_back(pipe);

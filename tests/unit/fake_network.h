@@ -34,6 +34,8 @@ class FakeNetwork {
   void set_capabilities(uint64_t capabilities, uint32_t memory) { capabilities_ = capabilities, memory_ = memory; }
   /// The limit of connections that the device reports.
   void limit_connections(uint32_t limit) { max_connections_ = limit; }
+  /// While true, no connection can be made.
+  void refuse_connections(bool refuses) { refuses_ = refuses; }
   /// The number of devices, equally fast, that contexts find from now on. Initially 1, of unknown speed.
   void set_devices(uint32_t count) { devices_ = count; }
   /// Connections that were made from a device to a listener of a device.
@@ -112,6 +114,7 @@ class FakeNetwork {
   std::atomic<int> accepts_{0};
   uint64_t capabilities_ = 0;
   uint32_t max_connections_ = 0;
+  std::atomic<bool> refuses_{false};
   std::atomic<uint32_t> devices_{1};
   std::map<std::pair<uint32_t, uint32_t>, int> connections_;  // by devices of both ends
   uint32_t memory_ = TUTTI_MEMORY_HOST;

@@ -139,6 +139,14 @@ Result<Summary> measure_with(Communicator& communicator, const Request& request,
   return summary;
 }
 
+/// The sums over all ranks. Collective.
+Result<Counters> counters_of_all(Communicator& communicator) {
+  TUTTI_ASSIGN(const auto each, exchange(communicator, communicator.counters()));
+  return std::accumulate(each.begin(), each.end(), Counters{}, [](const Counters& a, const Counters& b) {
+    return Counters{a.failovers + b.failovers, a.resent_messages + b.resent_messages};
+  });
+}
+
 /// The work of one rank. Returns the number of wrong elements on all ranks together. Rank 0 writes the reports.
 Result<uint64_t> measure_as(Request request, const UniqueId& id, int rank, const Reports& reports) {
   const auto start = Clock::now();
@@ -150,12 +158,13 @@ Result<uint64_t> measure_as(Request request, const UniqueId& id, int rank, const
   request.seed = seeds.front();
   TUTTI_ASSIGN(auto places, exchange(communicator, own_place(request.session, rank)));
 
-  const auto summary = measure_with(communicator, request, {request, std::move(places), init_ms, {}, {}}, reports);
+  auto summary = measure_with(communicator, request, {request, std::move(places), init_ms, {}, {}}, reports);
   if (!summary.ok()) {
     // Without this, ranks that wait for their devices would not notice that this rank is gone.
     if (request.device == Device::kCuda) communicator.abort(fmt::format("rank {}: {}", rank, summary.status().text()));
     return summary.status();
   }
+  TUTTI_ASSIGN(summary->counters, counters_of_all(communicator));
   for (const auto& report : reports) report->end(*summary);
   // Rank 0 may host the places where the ranks meet: it leaves last.
   TUTTI_TRY(report_to_first(communicator));

@@ -60,6 +60,10 @@ class Table : public Report {
   void end(const Summary& summary) override {
     if (verbose_) fmt::print("# peak memory of rank 0: {} MiB\n", summary.peak_kib >> 10);
     if (compares_) fmt::print("# theirs / ours, geometric mean: {:.3f}\n", summary.ratio);
+    if (const Counters& counters = summary.counters; counters.failovers > 0) {
+      fmt::print("# {} fail-over(s) of connections, {} message(s) sent again\n", counters.failovers,
+                 counters.resent_messages);
+    }
     if (!launch_) fmt::print("# average bus bandwidth {:.4g} GB/s, ", summary.busbw);
     fmt::print("{}wrong {}\n", launch_ ? "# " : "", summary.wrong);
   }

@@ -30,6 +30,7 @@ struct Summary {
   uint64_t wrong = 0;
   double ratio = 0;     ///< theirs over ours, geometric mean over all measurements; 0 without a comparison
   size_t peak_kib = 0;  ///< memory of rank 0's process
+  Counters counters;    ///< sums over all ranks
 };
 
 class Report {

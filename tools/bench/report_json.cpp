@@ -64,6 +64,8 @@ class JsonFile : public Report {
     document_["wrong"] = summary.wrong;
     if (summary.ratio > 0) document_["ratio"] = summary.ratio;
     document_["peak_kib"] = summary.peak_kib;
+    document_["failovers"] = summary.counters.failovers;
+    document_["resent_messages"] = summary.counters.resent_messages;
     document_["complete"] = true;
     write();
   }

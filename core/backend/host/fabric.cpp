@@ -18,6 +18,7 @@ Fabric::Fabric(std::unique_ptr<transport::Shm> shm, std::vector<std::unique_ptr<
 
 // The engine of the networks rings the bell in shared memory, so it goes first.
 Fabric::~Fabric() {
+  for (const auto& net : nets_) net->close();  // connections of one network may go over another
   nets_.clear();
 }
 

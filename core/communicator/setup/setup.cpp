@@ -31,6 +31,7 @@
 #include "program/channels.h"
 #include "progress/bell.h"
 #include "topology/affinity.h"
+#include "transport/failover.h"
 #include "transport/message_hash.h"
 #include "tuner/sample.h"
 
@@ -39,6 +40,8 @@ namespace {
 
 using bootstrap::HostIdentity;
 using communicator::Contact;
+
+constexpr base::Milliseconds kRouteMargin{1000};  // a network notices a loss after timeouts.peer_loss
 
 template <class T>
 std::span<const std::byte> bytes_of(const T& value) {
@@ -232,6 +235,12 @@ class Setup {
   /// ranks.
   void join_networks(const std::vector<std::unique_ptr<transport::Net>>& nets,
                      std::vector<std::vector<communicator::NetworkContact>>& ends) {
+    if (state_.failover_ != nullptr) {
+      std::vector<const transport::Net*> all;
+      for (const auto& net : nets) all.push_back(net.get());
+      state_.failover_->set_nets(std::move(all));
+      warn_of_one_route(ends);
+    }
     for (size_t i = 0; i < nets.size(); ++i) {
       tuner::Network network;
       network.name = nets[i]->options().name;
@@ -346,9 +355,34 @@ class Setup {
                     fmt::format("check.data is true ({}), but the data of GPUs is not checked; set it to false",
                                 config_.origin("check.data")));
     }
+    if (config_.boolean("net.failover")) {
+      TUTTI_TRY(check_failover());
+      state_.failover_ = std::make_shared<transport::Failover>(config_.duration("timeouts.peer_loss") + kRouteMargin);
+      options.failover = state_.failover_;
+    }
     options.on_failure = [state](const Status& failure) { state->on_network_failure(failure); };
     const communicator::NetworkWishes wishes{&config_, static_cast<uint32_t>(state_.size_), node_count_, device()};
     return communicator::open_networks(*state_.registry_, wishes, std::move(options), *state_.bootstrap_, deadline_);
+  }
+
+  /// `ends`: by rank, then by network.
+  void warn_of_one_route(const std::vector<std::vector<communicator::NetworkContact>>& ends) const {
+    const bool has_one = std::all_of(ends.begin(), ends.end(), [](const auto& of_rank) {
+      return of_rank.size() == 1 && of_rank.front().doors.size() == 1;
+    });
+    if (!has_one || state_.rank_ != 0) return;
+    log::warn(
+        "net.failover is true ({}), but the ranks have one network with one device each: a connection can be "
+        "made again only by the device over which it broke; name further devices or networks",
+        config_.origin("net.failover"));
+  }
+
+  Status check_failover() const {
+    if (!on_gpu()) return {};
+    return {Code::kConfig,
+            fmt::format("net.failover is true ({}), but connections of GPUs do not fail over; set it to false, or use "
+                        "rails of the network (settings.net.socket.rails)",
+                        config_.origin("net.failover"))};
   }
 
   void describe_topology() {

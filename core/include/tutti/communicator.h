@@ -63,6 +63,13 @@ struct Choice {
   double predicted_us = 0;
 };
 
+/// What has happened in a communicator since its creation, on this rank.
+struct Counters {
+  uint64_t failovers =
+      0;  ///< how often a connection on which this rank sends went on by a different way (net.failover)
+  uint64_t resent_messages = 0;  ///< messages of the network that this rank sent again after a fail-over
+};
+
 /// The configuration of a communicator. Settings win over environment, job file and site file.
 struct Options {
   std::string config_file;                                    ///< job file; empty: TUTTI_CONFIG or none
@@ -215,8 +222,11 @@ class TUTTI_API Communicator {
   Result<Choice> choose(Collective collective, size_t count, DataType type, Reduction op,
                         bool registered = false) const;
   /// The verdict on every candidate for this call, one per line: chosen, slower by a factor, or excluded for a reason.
+  /// Further lines name the fail-overs of this rank's connections, if there were any.
   Result<std::string> explain(Collective collective, size_t count, DataType type, Reduction op,
                               bool registered = false) const;
+  /// The counters of this rank. Any thread.
+  Counters counters() const;
 
   class State;  ///< the implementation; not for applications
 

@@ -110,7 +110,7 @@ typedef struct tutti_host {
   void (*log)(void* context, int32_t level, tutti_str text);
   /* Stores the reason of the failure that this thread is about to return (PLG-14). */
   void (*fail)(void* context, tutti_str text);
-  /* A setting that the plugin declares, or "timeouts.peer_loss" of the configuration. */
+  /* A setting that the plugin declares, or "timeouts.peer_loss" or "net.failover" of the configuration. */
   int32_t (*config_get)(void* context, tutti_str name, tutti_value* out);
 } tutti_host;
 

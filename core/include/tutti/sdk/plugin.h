@@ -61,9 +61,9 @@ class Host {
     return static_cast<int32_t>(status.code());
   }
 
-  /// The value of a setting that settings() declares, or of "timeouts.peer_loss". Units: sizes in bytes, durations in
-  /// nanoseconds, booleans as 0 or 1. Errors: for a name that is not declared, logs an error and returns 0 or an empty
-  /// value.
+  /// The value of a setting that settings() declares, or of "timeouts.peer_loss" or "net.failover". Units: sizes in
+  /// bytes, durations in nanoseconds, booleans as 0 or 1. Errors: for a name that is not declared, logs an error and
+  /// returns 0 or an empty value.
   int64_t integer(std::string_view name) const { return get(name).integer; }
   bool boolean(std::string_view name) const { return integer(name) != 0; }
   std::string text(std::string_view name) const { return std::string(view(get(name).text)); }

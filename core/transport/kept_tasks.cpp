@@ -1,0 +1,431 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/kept_tasks.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "log/log.h"
+#include "progress/bell.h"
+
+namespace tutti::transport {
+namespace {
+
+constexpr uint32_t kTag = 0;  // a connection carries one stream of messages
+
+/// Whether the failure means that this way to the peer is lost. `making`: the connection does not stand yet.
+bool is_loss(const Status& failure, bool making) {
+  const Code code = failure.code();
+  return code == Code::kRemote || (making && (code == Code::kTimeout || code == Code::kSystem));
+}
+
+/// Its key with the devices of a route.
+Key by(const Route& route, Key key) {
+  key.device = route.device;
+  key.peer_device = route.peer_device;
+  return key;
+}
+
+Introduction introduction(Purpose purpose, const Failover& failover, const Net& home, uint32_t generation) {
+  return {purpose, failover.index_of(home), generation};
+}
+
+void close(std::unique_ptr<Channel>& channel, const Route& route) {
+  if (std::exchange(channel, nullptr) != nullptr) route.net->uncount_connection(route.device);
+}
+
+}  // namespace
+
+KeptSendTask::KeptSendTask(const Net& home, const Key& key, Failover& failover, tutti_bell* engine_bell)
+    : home_(home),
+      key_(key),
+      failover_(failover),
+      routes_(failover.routes(home, key)),
+      state_(home, key, true),
+      memory_(home.options().keys.protocols[key.protocol], key.peer, engine_bell, home.options().check_data),
+      requests_(memory_.connection().slot_count),
+      began_(Clock::now()),
+      haste_(std::in_place, failover),
+      acknowledgements_(memory_.connection().slot_count),
+      receives_(memory_.connection().slot_count) {}
+
+KeptSendTask::~KeptSendTask() {
+  drop();
+}
+
+bool KeptSendTask::idle() const {
+  return acknowledged_ == memory_.load_tail() || home_.standing(key_.peer).left;
+}
+
+Result<bool> KeptSendTask::progress() {
+  const bool undelivered = acknowledged_ != memory_.load_tail();
+  if (breakage_.broken()) {
+    TUTTI_TRY(breakage_.verdict(home_, key_.peer, undelivered));
+    return false;
+  }
+  if (ends_) return fail_over();
+  // A peer that has left takes no connection.
+  if (!lost_.empty() && Breakage::is_harmless(home_.standing(key_.peer), undelivered)) return false;
+  Result<bool> moved = advance();
+  if (moved.ok() || !is_loss(moved.status(), channel_ == nullptr || !serves_)) return moved;
+  give_up(moved.status());
+  return true;
+}
+
+Result<bool> KeptSendTask::advance() {
+  if (channel_ == nullptr) return connect();
+  TUTTI_ASSIGN(const bool acknowledged, take_acknowledgements());
+  TUTTI_TRY(await_acknowledgements());
+  if (!serves_) {
+    TUTTI_TRY(check_time());
+    return acknowledged;
+  }
+  TUTTI_ASSIGN(const bool sent, post());
+  return acknowledged || sent;
+}
+
+/// The first connection has the time that the network gives it.
+Status KeptSendTask::check_time() const {
+  if (generation_ == 0 || Clock::now() - began_ <= failover_.limit()) return {};
+  return {Code::kTimeout,
+          fmt::format("no connection within {:.3g} s", std::chrono::duration<double>(failover_.limit()).count())};
+}
+
+Result<bool> KeptSendTask::connect() {
+  if (dial_ == nullptr) {
+    dial_ = route().net->dial(by(route(), key_), introduction(Purpose::kData, failover_, home_, generation_));
+  }
+  TUTTI_ASSIGN(channel_, dial_->advance());
+  if (channel_ == nullptr) {
+    TUTTI_TRY(check_time());
+    if (dial_->introduces()) state_.enter(LinkState::Phase::kIntroduces);
+    return false;
+  }
+  dial_.reset();
+  TUTTI_ASSIGN(registration_, channel_->register_memory({memory_.begin(), memory_.bytes()}));
+  state_.go_by(route());
+  if (serves_) state_.enter(LinkState::Phase::kStands);
+  return true;
+}
+
+/// True when the connection of the acknowledgements has come.
+Result<bool> KeptSendTask::join_acknowledgements() {
+  while (!arrivals_.empty()) {
+    Arrival arrival = std::move(arrivals_.front());
+    arrivals_.pop_front();
+    const bool tells_loss = arrival.purpose == Purpose::kLoss && arrival.generation == generation_;
+    if (arrival.generation != generation_ || acknowledges_ != nullptr || tells_loss) {
+      close(arrival.channel, arrival.route);
+      if (tells_loss) return Status(Code::kRemote, fmt::format("rank {} has lost the connection", key_.peer));
+      continue;
+    }
+    acknowledges_ = std::move(arrival.channel);
+    acknowledges_route_ = arrival.route;
+    TUTTI_ASSIGN(
+        acknowledges_registration_,
+        acknowledges_->register_memory({acknowledgements_.data(), acknowledgements_.size() * sizeof(Acknowledgement)}));
+    haste_.reset();
+  }
+  return acknowledges_ != nullptr;
+}
+
+/// Those that have come count even if the connection is lost by now.
+Result<bool> KeptSendTask::take_acknowledgements() {
+  TUTTI_ASSIGN(const bool joined, join_acknowledgements());
+  if (!joined) return false;
+  bool taken = false;
+  for (void** request = &receives_[taken_ % receives_.size()]; *request != nullptr;
+       request = &receives_[taken_ % receives_.size()]) {
+    uint64_t bytes = 0;
+    TUTTI_ASSIGN(const bool done, acknowledges_->test(*request, &bytes));
+    if (!done) break;
+    *request = nullptr;
+    const Acknowledgement& acknowledgement = acknowledgements_[taken_++ % receives_.size()];
+    if (bytes != sizeof acknowledgement) return Status(Code::kInternal, "an acknowledgement has a wrong length");
+    TUTTI_TRY(take(acknowledgement));
+    taken = true;
+  }
+  return taken;
+}
+
+Status KeptSendTask::await_acknowledgements() {
+  if (acknowledges_ == nullptr) return {};
+  for (size_t i = 0; i < receives_.size(); ++i) {
+    const size_t place = (taken_ + i) % receives_.size();
+    if (receives_[place] != nullptr) continue;
+    TUTTI_ASSIGN(receives_[place], acknowledges_->recv({&acknowledgements_[place], sizeof(Acknowledgement), kTag,
+                                                        acknowledges_registration_}));
+    if (receives_[place] == nullptr) break;
+  }
+  return {};
+}
+
+Status KeptSendTask::take(const Acknowledgement& acknowledgement) {
+  const uint64_t next = acknowledgement.next;
+  if (acknowledgement.generation != generation_ || next < acknowledged_ || next > most_posted_) {
+    return {Code::kInternal,
+            fmt::format("rank {} acknowledges {} messages of generation {} on the connection {}, but {} to {} of "
+                        "generation {} are possible; the network or its device is faulty",
+                        key_.peer, next, acknowledgement.generation, acknowledges_->ends(), acknowledged_, most_posted_,
+                        generation_)};
+  }
+  acknowledged_ = next;
+  if (serves_) return {};
+  const uint64_t resent = posted_ > next ? posted_ - next : 0;
+  posted_ = completed_ = next;
+  serves_ = true;
+  state_.enter(LinkState::Phase::kStands);
+  failover_.report(key_, routes_[last_route_], route(), resent, lost_.front());
+  last_route_ = route_;
+  lost_.clear();
+  return {};
+}
+
+/// A slot is free when its send is complete and acknowledged.
+Result<bool> KeptSendTask::post() {
+  bool moved = false;
+  const uint64_t slots = memory_.connection().slot_count;
+  const uint64_t tail = memory_.load_tail();
+  for (; posted_ < tail && posted_ - completed_ < slots; ++posted_) {
+    void*& request = requests_[posted_ & (slots - 1)];
+    most_posted_ = std::max(most_posted_, posted_ + 1);  // a send that fails may have sent the message
+    TUTTI_ASSIGN(request, channel_->send({memory_.slot(posted_), memory_.seal(posted_), kTag, registration_}));
+    if (request == nullptr) break;
+    moved = true;
+  }
+  for (; completed_ < posted_; ++completed_) {
+    TUTTI_ASSIGN(const bool done, channel_->test(requests_[completed_ & (slots - 1)], nullptr));
+    if (!done) break;
+  }
+  const uint64_t free = std::min(completed_, acknowledged_);
+  state_.count(posted_, free);
+  if (free <= memory_.load_head()) return moved;
+  memory_.store_head(free);
+  progress::ring(*home_.options().bell);
+  return true;
+}
+
+void KeptSendTask::give_up(const Status& why) {
+  lost_.push_back(fmt::format("{}: {}", describe(route(), key_), why.text()));
+  ends_ = true;
+  lost_at_ = Clock::now();
+}
+
+/// The receiver may have acknowledged messages before it left, or before the connection broke.
+Result<bool> KeptSendTask::fail_over() {
+  if (Breakage::is_harmless(home_.standing(key_.peer), acknowledged_ != memory_.load_tail())) return false;
+  if (serves_ && acknowledges_ != nullptr && acknowledged_ != most_posted_ && Clock::now() - lost_at_ < kLastTime) {
+    const Result<bool> taken = take_acknowledgements();
+    if (taken.ok()) return taken;
+    if (!is_loss(taken.status(), false)) return taken;
+  }
+  try_next();
+  return true;
+}
+
+/// The route that broke is tried again after all others.
+void KeptSendTask::try_next() {
+  log::info("{}; the next route is tried", lost_.back());
+  drop();
+  ends_ = false;
+  state_.enter(LinkState::Phase::kAbsent);
+  if (lost_.size() > routes_.size()) {
+    state_.enter(LinkState::Phase::kBroken);
+    breakage_.begin(Status(Code::kRemote,
+                           fmt::format("no network reaches rank {} any more: {}", key_.peer, fmt::join(lost_, "; "))));
+    return;
+  }
+  route_ = (route_ + 1) % routes_.size();
+  ++generation_;
+  serves_ = false;
+  began_ = Clock::now();
+  haste_.emplace(failover_);
+}
+
+void KeptSendTask::drop() {
+  dial_.reset();
+  close(channel_, route());
+  close(acknowledges_, acknowledges_route_);
+  std::fill(receives_.begin(), receives_.end(), nullptr);
+  taken_ = 0;
+}
+
+KeptReceiveTask::KeptReceiveTask(const Net& home, const Key& key, Failover& failover, tutti_bell* engine_bell)
+    : home_(home),
+      key_(key),
+      failover_(failover),
+      state_(home, key, false),
+      routes_(failover.routes(home, key)),
+      memory_(home.options().keys.protocols[key.protocol], key.peer, engine_bell, home.options().check_data),
+      requests_(memory_.connection().slot_count),
+      haste_(std::in_place, failover) {}
+
+KeptReceiveTask::~KeptReceiveTask() {
+  drop();
+}
+
+/// Also a sender that has left waits for acknowledgements, as its hub may close before it hears that this rank leaves.
+bool KeptReceiveTask::idle() const {
+  return channel_ == nullptr || (told_ == completed_ && acknowledging_ == nullptr);
+}
+
+/// The news of the loss take one limit for each route, and so does the sender's way back.
+std::chrono::nanoseconds KeptReceiveTask::grace() const {
+  return failover_.limit() * (2 * static_cast<int64_t>(routes_.size()) + 1) + home_.options().break_grace;
+}
+
+Result<bool> KeptReceiveTask::progress() {
+  TUTTI_ASSIGN(const bool arrived, take_arrivals());
+  if (channel_ == nullptr) {
+    if (!breakage_.broken()) return arrived;
+    TUTTI_TRY(breakage_.verdict(home_, key_.peer, false, grace()));
+    return call_sender() || arrived;
+  }
+  Result<bool> moved = advance();
+  if (moved.ok()) return *moved || arrived;
+  if (!is_loss(moved.status(), acknowledges_ == nullptr)) return moved;
+  lose(moved.status());
+  return true;
+}
+
+/// Tells the sender of the loss by one route after another. A route that does not serve is passed over.
+bool KeptReceiveTask::call_sender() {
+  if (Breakage::is_harmless(home_.standing(key_.peer), false)) return false;
+  const Route& route = routes_[calls_ % routes_.size()];
+  if (call_ == nullptr) {
+    called_at_ = Clock::now();
+    call_ = route.net->dial(by(route, key_),
+                            introduction(Purpose::kLoss, failover_, home_, static_cast<uint32_t>(generation_)));
+  }
+  auto told = call_->advance();
+  const bool ends = !told.ok() || *told != nullptr || Clock::now() - called_at_ > failover_.limit();
+  if (!ends) return false;
+  call_.reset();
+  if (told.ok()) close(*told, route);
+  ++calls_;
+  return true;
+}
+
+Result<bool> KeptReceiveTask::take_arrivals() {
+  bool begun = false;
+  while (!arrivals_.empty()) {
+    Arrival arrival = std::move(arrivals_.front());
+    arrivals_.pop_front();
+    if (int64_t{arrival.generation} <= generation_) {
+      close(arrival.channel, arrival.route);
+      continue;
+    }
+    TUTTI_TRY(begin(std::move(arrival)));
+    begun = true;
+  }
+  return begun;
+}
+
+/// Messages of earlier generations that are not taken yet come again.
+Status KeptReceiveTask::begin(Arrival arrival) {
+  drop();
+  breakage_ = {};
+  route_ = arrival.route;
+  generation_ = arrival.generation;
+  channel_ = std::move(arrival.channel);
+  channel_->set_ends(route_.net->ends(by(route_, key_), false));
+  TUTTI_ASSIGN(registration_, channel_->register_memory({memory_.begin(), memory_.bytes()}));
+  haste_.reset();
+  posted_ = completed_;
+  dial_ = route_.net->dial(by(route_, key_),
+                           introduction(Purpose::kAcknowledgements, failover_, home_, arrival.generation));
+  state_.go_by(route_);
+  state_.enter(LinkState::Phase::kStands);
+  return {};
+}
+
+Result<bool> KeptReceiveTask::advance() {
+  TUTTI_ASSIGN(const bool connected, connect_back());
+  const uint64_t before = completed_;
+  const Status taken = take_messages();
+  if (completed_ != before) {
+    memory_.store_tail(completed_);
+    progress::ring(*home_.options().bell);
+  }
+  TUTTI_TRY(taken);
+  TUTTI_ASSIGN(const bool posted, post());
+  TUTTI_ASSIGN(const bool acknowledged, acknowledge());
+  return connected || completed_ != before || posted || acknowledged;
+}
+
+Result<bool> KeptReceiveTask::connect_back() {
+  if (dial_ == nullptr) return false;
+  TUTTI_ASSIGN(acknowledges_, dial_->advance());
+  if (acknowledges_ == nullptr) return false;
+  dial_.reset();
+  TUTTI_ASSIGN(acknowledges_registration_,
+               acknowledges_->register_memory({&acknowledgement_, sizeof acknowledgement_}));
+  return true;
+}
+
+Status KeptReceiveTask::take_messages() {
+  const uint64_t slots = memory_.connection().slot_count;
+  for (; completed_ < posted_; ++completed_) {
+    uint64_t bytes = 0;
+    TUTTI_ASSIGN(const bool done, channel_->test(requests_[completed_ & (slots - 1)], &bytes));
+    if (!done) return {};
+    TUTTI_TRY(check_message(memory_, completed_, bytes, *route_.net, *channel_));
+  }
+  return {};
+}
+
+Result<bool> KeptReceiveTask::post() {
+  const uint64_t slots = memory_.connection().slot_count;
+  const uint64_t free_until = memory_.load_head() + slots;
+  const uint64_t before = posted_;
+  for (; posted_ < free_until; ++posted_) {
+    void*& request = requests_[posted_ & (slots - 1)];
+    TUTTI_ASSIGN(request,
+                 channel_->recv({memory_.slot(posted_), memory_.connection().slot_stride, kTag, registration_}));
+    if (request == nullptr) break;
+  }
+  state_.count(posted_, completed_);
+  return posted_ != before;
+}
+
+/// One acknowledgement at a time is on its way, and states all messages until then.
+Result<bool> KeptReceiveTask::acknowledge() {
+  if (acknowledges_ == nullptr) return false;
+  if (acknowledging_ != nullptr) {
+    TUTTI_ASSIGN(const bool done, acknowledges_->test(acknowledging_, nullptr));
+    if (!done) return false;
+    acknowledging_ = nullptr;
+  }
+  if (introduced_ && told_ == completed_) return false;
+  acknowledgement_ = {completed_, static_cast<uint64_t>(generation_)};
+  TUTTI_ASSIGN(acknowledging_,
+               acknowledges_->send({&acknowledgement_, sizeof acknowledgement_, kTag, acknowledges_registration_}));
+  if (acknowledging_ == nullptr) return false;
+  introduced_ = true;
+  told_ = completed_;
+  return true;
+}
+
+void KeptReceiveTask::lose(const Status& why) {
+  log::debug("{}", why.text());
+  const double limit = std::chrono::duration<double>(grace()).count();
+  breakage_.begin(Status(
+      why.code(), fmt::format("{}; rank {} has not connected again within {:.3g} s", why.text(), key_.peer, limit)));
+  drop();
+  calls_ = 1;  // the route that broke is the last
+  state_.enter(LinkState::Phase::kBroken);
+  haste_.emplace(failover_);
+}
+
+void KeptReceiveTask::drop() {
+  dial_.reset();
+  call_.reset();
+  close(acknowledges_, route_);
+  acknowledging_ = nullptr;
+  introduced_ = false;
+  close(channel_, route_);
+}
+
+}  // namespace tutti::transport

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+// Connections that fail over between two networks which break on demand: each message arrives once, and in order.
+#include "transport/failover.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <mutex>
+#include <random>
+#include <thread>
+
+#include "progress/bell.h"
+#include "transport/net.h"
+#include "unit/fake_network.h"
+#include "unit/required.h"
+
+namespace tutti::transport {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using Clock = std::chrono::steady_clock;
+using std::chrono_literals::operator""ms;
+using std::chrono_literals::operator""s;
+
+constexpr uint32_t kSlots = 4;
+constexpr uint64_t kStride = 64;
+using Fakes = std::array<test::FakeNetwork, 2>;
+
+/// A rank with two networks, and the failure that it was told.
+class Rank {
+ public:
+  Rank(Fakes& fakes, uint32_t rank) : rank_(rank), failover(std::make_shared<Failover>(5s)) {
+    progress::init_bell(bell_);
+    Net::Options options;
+    options.on_failure = [this](const Status& failure) {
+      const std::lock_guard lock(mutex_);
+      failure_ = failure;
+    };
+    options.engine = test::required(progress::Engine::create({options.on_failure, 1}));
+    options.failover = failover;
+    options.ops = test::FakeNetwork::ops();
+    options.check_plugins = true;
+    options.communicator = 7;
+    options.rank = rank;
+    tutti_slot_layout layout{};
+    layout.slot_count = kSlots;
+    layout.slot_bytes = layout.slot_stride = kStride;
+    options.keys = {1, {layout}};
+    options.bell = &bell_;
+    options.break_grace = 300ms;
+    std::vector<const Net*> all;
+    for (size_t i = 0; i < fakes.size(); ++i) {
+      options.plugin = &fakes[i];
+      options.name = i == 0 ? "first" : "second";
+      options.last_failure = [&fake = fakes[i]] { return fake.take_failure(); };
+      nets.push_back(test::required(Net::create(options)));
+      all.push_back(nets.back().get());
+    }
+    failover->set_nets(std::move(all));
+  }
+  tutti_connection& sender() { return *nets.front()->sender(key()); }
+  tutti_connection& receiver() { return *nets.front()->receiver(key()); }
+  /// The executor's part of a send. False: no slot became free.
+  bool send(uint64_t value) {
+    tutti_connection& to = sender();
+    const auto end = Clock::now() + 20s;
+    while (to.step - std::atomic_ref(*to.head).load() >= kSlots) {
+      if (Clock::now() > end) return false;
+      std::this_thread::yield();
+    }
+    std::memcpy(to.slots + to.step % kSlots * to.slot_stride, &value, sizeof value);
+    to.sizes[to.step % kSlots] = sizeof value;
+    std::atomic_ref(*to.tail).store(++to.step, std::memory_order_seq_cst);
+    progress::ring(*to.peer_bell);
+    return true;
+  }
+  /// And of a receive; nothing: no message came.
+  std::optional<uint64_t> receive() {
+    tutti_connection& from = receiver();
+    const auto end = Clock::now() + 20s;
+    while (std::atomic_ref(*from.tail).load(std::memory_order_seq_cst) == from.step) {
+      if (Clock::now() > end) return std::nullopt;
+      std::this_thread::yield();
+    }
+    uint64_t value = 0;
+    std::memcpy(&value, from.slots + from.step % kSlots * from.slot_stride, sizeof value);
+    std::atomic_ref(*from.head).store(++from.step, std::memory_order_seq_cst);
+    progress::ring(*from.peer_bell);
+    return value;
+  }
+  Status failure() {
+    const std::lock_guard lock(mutex_);
+    return failure_;
+  }
+
+ private:
+  Key key() const { return {1 - rank_, Lane::kCollective, 0, 0, TUTTI_NO_NET, TUTTI_NO_NET}; }
+
+  uint32_t rank_;
+  tutti_bell bell_{};
+  std::mutex mutex_;
+  Status failure_;
+
+ public:
+  std::shared_ptr<Failover> failover;
+  std::vector<std::unique_ptr<Net>> nets;
+};
+
+class FailoverTest : public testing::Test {
+ protected:
+  FailoverTest() {
+    for (size_t i = 0; i < fakes_.size(); ++i) {
+      const std::vector<std::vector<Net::Door>> doors = {a_.nets[i]->doors(), b_.nets[i]->doors()};
+      a_.nets[i]->set_peers(doors);
+      b_.nets[i]->set_peers(doors);
+    }
+  }
+
+  /// No rank connects to a listener that is closed.
+  ~FailoverTest() override {
+    for (Rank* rank : {&a_, &b_}) {
+      for (const auto& net : rank->nets) net->close();
+    }
+  }
+
+  Fakes fakes_;
+  Rank a_{fakes_, 0};
+  Rank b_{fakes_, 1};
+};
+
+TEST_F(FailoverTest, MessagesArriveOnceAndInOrder) {
+  constexpr uint64_t kMessages = 2000;
+  const uint64_t seed = std::random_device{}();
+  SCOPED_TRACE(seed);
+  b_.receiver();
+  std::thread receiver([&] {
+    for (uint64_t i = 0; i < kMessages; ++i) {
+      const auto value = b_.receive();
+      ASSERT_EQ(value, i * i);
+    }
+  });
+  std::mt19937_64 random(seed);
+  uint64_t next_break = 20;
+  int breaks = 0;
+  for (uint64_t i = 0; i < kMessages; ++i) {
+    if (i == next_break) {
+      fakes_[static_cast<size_t>(breaks++) % 2].break_all(TUTTI_REMOTE, "the link is cut");
+      next_break += 1 + random() % 200;
+    }
+    if (!a_.send(i * i)) ADD_FAILURE() << "message " << i << " finds no free slot";
+    if (HasFailure()) break;
+  }
+  receiver.join();
+  EXPECT_GT(breaks, 5);
+  EXPECT_TRUE(a_.failure().ok()) << a_.failure().to_string();
+  EXPECT_TRUE(b_.failure().ok()) << b_.failure().to_string();
+  EXPECT_THAT(a_.failover->describe(), HasSubstr("fail-over: network 'first', from rank 0 ("));
+  EXPECT_THAT(a_.failover->describe(), HasSubstr("goes on by network 'second', from rank 0 ("));
+  EXPECT_GE(a_.failover->counts().failovers, 1u);
+  EXPECT_LE(a_.failover->counts().failovers, static_cast<uint64_t>(breaks));
+  EXPECT_LE(a_.failover->counts().resent_messages, kSlots * a_.failover->counts().failovers);
+}
+
+/// The sender has nothing to send, and is told of the loss.
+TEST_F(FailoverTest, AnIdleConnectionFailsOverToo) {
+  b_.receiver();
+  ASSERT_TRUE(a_.send(1));
+  ASSERT_EQ(b_.receive(), 1u);
+  fakes_[0].break_all(TUTTI_REMOTE, "the link is cut");
+  const auto end = Clock::now() + 20s;
+  while (a_.failover->describe().empty() && Clock::now() < end) std::this_thread::yield();
+  EXPECT_FALSE(a_.failover->describe().empty());
+  ASSERT_TRUE(a_.send(2));
+  EXPECT_EQ(b_.receive(), 2u);
+}
+
+/// A route is tried again after all others. The failure names all routes.
+TEST_F(FailoverTest, WithoutAnyNetworkTheFailureNamesAll) {
+  b_.receiver();
+  ASSERT_TRUE(a_.send(1));
+  ASSERT_EQ(b_.receive(), 1u);
+  for (test::FakeNetwork& fake : fakes_) fake.refuse_connections(true);
+  for (test::FakeNetwork& fake : fakes_) fake.break_all(TUTTI_REMOTE, "the link is cut");
+  const auto end = Clock::now() + 20s;
+  while (a_.failure().ok() && Clock::now() < end) std::this_thread::yield();
+  EXPECT_EQ(a_.failure().code(), Code::kRemote);
+  EXPECT_THAT(std::string(a_.failure().text()),
+              AllOf(HasSubstr("no network reaches rank 1 any more: network 'first', from rank 0 ("),
+                    HasSubstr("the link is cut; network 'second', from rank 0 ("), HasSubstr("cannot connect")));
+  EXPECT_TRUE(a_.failover->describe().empty());
+  EXPECT_EQ(a_.failover->counts().failovers, 0u);
+}
+
+TEST_F(FailoverTest, OtherFailuresEndTheJob) {
+  b_.receiver();
+  ASSERT_TRUE(a_.send(1));
+  ASSERT_EQ(b_.receive(), 1u);
+  fakes_[0].break_all(TUTTI_SYSTEM, "the device is on fire");
+  const auto end = Clock::now() + 20s;
+  while (a_.failure().ok() && b_.failure().ok() && Clock::now() < end) std::this_thread::yield();
+  EXPECT_THAT(a_.failure().to_string() + b_.failure().to_string(), HasSubstr("the device is on fire"));
+}
+
+}  // namespace
+}  // namespace tutti::transport
