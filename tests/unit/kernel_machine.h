@@ -6,6 +6,8 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -13,6 +15,7 @@
 #include "tutti/plugin/cuda.h"
 #include "tutti/plugin/protocol.h"
 #include "unit/program_machine.h"
+#include "unit/relayed_links.h"
 
 namespace tutti::test {
 
@@ -32,6 +35,7 @@ class KernelMachine {
     bool floats = false;  ///< elements are float, not uint8
     /// Bits 1 << rank: ranks whose launches have the large form, also if the small form would do.
     uint64_t large_ranks = 0;
+    uint32_t hosts = 1;  ///< LL: rank r is on host r modulo `hosts`; relays join hosts
     uint64_t timeout_ns = 300'000'000'000;
   };
   explicit KernelMachine(const Options& options);
@@ -61,7 +65,8 @@ class KernelMachine {
     std::vector<tutti_cuda_link> links;
     program::Program program;
   };
-  std::string describe() const;
+  std::string describe();
+  void start_relays();
   std::vector<tutti_cuda_link> links_of(uint32_t rank);
   bool wants_large(uint32_t rank) const { return (options_.large_ranks >> rank & 1) != 0; }
 
@@ -73,6 +78,9 @@ class KernelMachine {
   std::vector<std::vector<tutti_cuda_track>> messages_;  // by rank: tracks of launches of messages
   std::vector<tutti_cuda_control> controls_;
   std::deque<Tables> tables_;
+  std::mutex relays_mutex_;  // guards relay_failure_
+  std::string relay_failure_;
+  std::unique_ptr<RelayedLinks> relays_;  // ends first
 };
 
 }  // namespace tutti::test

@@ -27,6 +27,7 @@ struct Protocol {
   tutti_slot_layout layout;
   uint32_t threads;
   bool stages;
+  uint32_t hosts = 1;  ///< relays join them
 };
 
 void PrintTo(const Protocol& protocol, std::ostream* out) {
@@ -59,6 +60,7 @@ KernelMachine::Options options_of(const Protocol& protocol, uint32_t ranks, uint
   options.lanes = lanes;
   options.threads = protocol.threads;
   options.stages = protocol.stages;
+  options.hosts = protocol.hosts;
   return options;
 }
 
@@ -390,6 +392,26 @@ TEST_P(Kernels, RunMoreCallsInARowThanThereAreSlots) {
     }
   }
 }
+
+/// Between hosts, relays carry the same slots: in all orders, over the end of sequence numbers, and with some ranks on
+/// the same host.
+class KernelsBetweenHosts : public testing::TestWithParam<Protocol> {};
+
+TEST_P(KernelsBetweenHosts, DoWhatTheirPlansSay) {
+  run_random(GetParam(), {2, 3, 4}, rounds(GetParam(), 1));
+}
+TEST_P(KernelsBetweenHosts, OfEachFamily) {
+  run_families(GetParam(), {2, 5, 8});
+}
+TEST_P(KernelsBetweenHosts, SendAndReceive) {
+  run_groups(GetParam(), rounds(GetParam(), 1), 2, 4);
+}
+
+INSTANTIATE_TEST_SUITE_P(Relays, KernelsBetweenHosts,
+                         testing::Values(Protocol{"ll", Wire::kLL, line_layout(8, 512, 8, 16), 64, false, 2},
+                                         Protocol{"ll of small slots", Wire::kLL, line_layout(8, 6, 8, 16), 32, false,
+                                                  64}),
+                         [](const auto& protocol) { return protocol.param.hosts == 2 ? "TwoHosts" : "AHostForEach"; });
 
 /// Moves of more tiles than there are stages, copied and folded, of whole tiles and with a rest.
 TEST(KernelsOfLargeSlots, MoveManyTiles) {

@@ -22,6 +22,14 @@ SlotRequest slots_of(const config::Config& config, uint32_t kind, const std::str
   return {kind, static_cast<uint32_t>(config.integer(link + ".slots")), config.size_bytes(link + ".slot_size")};
 }
 
+/// Between GPUs of different hosts, a process carries the messages, and the kernels at both ends are the same as
+/// between GPUs of one host.
+void fit_relays(tutti_protocol_properties& properties) {
+  if (properties.flags_in_data == TUTTI_FLAGS_OWN) properties.links &= ~(1u << TUTTI_LINK_NETWORK);
+  properties.latency_us[TUTTI_LINK_NETWORK] += properties.latency_us[TUTTI_LINK_P2P];
+  properties.channel_bytes[TUTTI_LINK_NETWORK] = properties.channel_bytes[TUTTI_LINK_P2P];
+}
+
 }  // namespace
 
 Status check_transport(const config::Config& config, uint32_t nodes) {
@@ -41,10 +49,7 @@ Result<Protocols> lay_out_protocols(const plugin::Registry& registry, const conf
   Protocols protocols;
   TUTTI_ASSIGN(protocols.list, protocols_of(registry));
   if (device == TUTTI_DEVICE_CUDA) {
-    // A process that moves the data to the network cannot see by flags that the data is there.
-    for (tuner::Protocol& protocol : protocols.list) {
-      if (protocol.properties.flags_in_data != 0) protocol.properties.links &= ~(1u << TUTTI_LINK_NETWORK);
-    }
+    for (tuner::Protocol& protocol : protocols.list) fit_relays(protocol.properties);
     TUTTI_TRY(ask_for_gpus(protocols.list, slots_of(config, TUTTI_LINK_P2P, "p2p")));
   }
   TUTTI_ASSIGN(protocols.shm, lay_out(protocols.list, slots_of(config, TUTTI_LINK_SHM, "shm"), channels));
