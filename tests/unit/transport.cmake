@@ -1,3 +1,4 @@
+tutti_test(engine_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/engine_test.cpp LABELS concurrent)
 tutti_test(gpu_links_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/gpu_links_test.cpp
            ${CMAKE_CURRENT_LIST_DIR}/bootstrap_group.cpp ${CMAKE_CURRENT_LIST_DIR}/fake_network.cpp
            ${CMAKE_CURRENT_LIST_DIR}/private_memory.cpp LABELS concurrent)
