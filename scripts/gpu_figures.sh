@@ -123,7 +123,7 @@ protocols() {
       for channels in 1 4; do
         echo "== $collective, protocol $protocol, channels $channels"
         timeout 60 "$build/bin/tutti" bench "$collective" -n 2 --device cuda --hosts a,b --set network=socket \
-          --set "protocol=$protocol" --set "channels=$channels" --min 8 --max 128K --factor 4 --in-place no \
+          --set "protocol=$protocol" --set "channels=$channels" --min 8 --max 64K --factor 2 --in-place no \
           >"$out/protocols.log" 2>&1 || { code=1; tail -3 "$out/protocols.log"; }
         grep -vE '^#( |$)' "$out/protocols.log" | cut -c 1-120
       done

@@ -41,20 +41,15 @@ class LineSlot {
     return line - first;
   }
   /// Stores the data of `count` lines with the flag.
-  void put(uint32_t first, uint32_t count, uint32_t flag, const uint8_t* from) const {
-    for (uint32_t line = first; line < first + count; ++line, from += kDataBytes) {
-      uint64_t data = 0;
-      std::memcpy(&data, from, sizeof data);
-      store(2 * line, uint64_t{flag} << 32 | static_cast<uint32_t>(data));
-      store(2 * line + 1, uint64_t{flag} << 32 | data >> 32);
-    }
-  }
+  void put(uint32_t first, uint32_t count, uint32_t flag, const uint8_t* from) const;
   /// Rewrites all flags, before any line of message `number` is stored.
   void sweep(uint32_t number) const {
     for (uint32_t word = 0; word < 2 * lines_; ++word) store(word, uint64_t{number} << 32 | number);
   }
 
  private:
+  void stream(uint32_t first, uint32_t count, uint32_t flag, const uint8_t* from) const;
+
   // Data and flag share a word, so no order between words is needed.
   uint64_t load(uint32_t word) const { return std::atomic_ref<uint64_t>(words_[word]).load(std::memory_order_relaxed); }
   void store(uint32_t word, uint64_t value) const {

@@ -42,7 +42,9 @@ RelayedLinks::RelayedLinks(Options options)
 }
 
 RelayedLinks::~RelayedLinks() {
-  nets_.clear();  // their engines end before the memory
+  // All engines end first: a relay that still connects would reach for the listener of a peer.
+  for (auto& net : nets_) net->engine().stop();
+  nets_.clear();
 }
 
 void RelayedLinks::start(uint32_t rank, uint32_t peer, uint8_t* from, tutti_cuda_mailbox* of) {

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "backend/limits.h"
 #include "communicator/setup/choices.h"
 #include "communicator/setup/layouts.h"
@@ -16,6 +18,12 @@ namespace {
 constexpr uint32_t kHostChannels = 1;
 constexpr uint32_t kGpuChannels = 64;
 constexpr uint32_t kGpuNetChannels = 4;
+// Measured between two GPUs over TCP (docs/results.md): a hop takes so much longer if GPUs signal their messages,
+// beside the time of the kernel.
+constexpr double kSignalUs = 10;
+// Each channel has a connection and mostly a thread of its own, so that a further channel pays from fewer bytes on than
+// between GPUs of one host.
+constexpr uint64_t kRelayedBytes = 8 << 10;
 
 /// `link`: the name in the settings, for example "shm".
 SlotRequest slots_of(const config::Config& config, uint32_t kind, const std::string& link) {
@@ -27,7 +35,8 @@ SlotRequest slots_of(const config::Config& config, uint32_t kind, const std::str
 void fit_relays(tutti_protocol_properties& properties) {
   if (properties.flags_in_data == TUTTI_FLAGS_OWN) properties.links &= ~(1u << TUTTI_LINK_NETWORK);
   properties.latency_us[TUTTI_LINK_NETWORK] += properties.latency_us[TUTTI_LINK_P2P];
-  properties.channel_bytes[TUTTI_LINK_NETWORK] = properties.channel_bytes[TUTTI_LINK_P2P];
+  if (properties.flags_in_data == TUTTI_FLAGS_NONE) properties.latency_us[TUTTI_LINK_NETWORK] += kSignalUs;
+  properties.channel_bytes[TUTTI_LINK_NETWORK] = std::min(properties.channel_bytes[TUTTI_LINK_P2P], kRelayedBytes);
 }
 
 }  // namespace
