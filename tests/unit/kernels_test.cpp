@@ -393,25 +393,16 @@ TEST_P(Kernels, RunMoreCallsInARowThanThereAreSlots) {
   }
 }
 
-/// Between hosts, relays carry the same slots: in all orders, over the end of sequence numbers, and with some ranks on
-/// the same host.
-class KernelsBetweenHosts : public testing::TestWithParam<Protocol> {};
-
-TEST_P(KernelsBetweenHosts, DoWhatTheirPlansSay) {
-  run_random(GetParam(), {2, 3, 4}, rounds(GetParam(), 1));
+/// Between hosts, relays carry the same slots: in all orders, over the end of sequence numbers, with large and small
+/// slots, and with some ranks on the same host.
+TEST(KernelsBetweenHosts, DoWhatTheirPlansSay) {
+  for (const Protocol& protocol : {Protocol{"ll", Wire::kLL, line_layout(8, 512, 8, 16), 64, false, 2},
+                                   Protocol{"ll of small slots", Wire::kLL, line_layout(8, 6, 8, 16), 32, false, 64}}) {
+    run_random(protocol, {2, 3, 4}, rounds(protocol, 1));
+    run_families(protocol, {2, 5, 8});
+    run_groups(protocol, rounds(protocol, 1), 2, 4);
+  }
 }
-TEST_P(KernelsBetweenHosts, OfEachFamily) {
-  run_families(GetParam(), {2, 5, 8});
-}
-TEST_P(KernelsBetweenHosts, SendAndReceive) {
-  run_groups(GetParam(), rounds(GetParam(), 1), 2, 4);
-}
-
-INSTANTIATE_TEST_SUITE_P(Relays, KernelsBetweenHosts,
-                         testing::Values(Protocol{"ll", Wire::kLL, line_layout(8, 512, 8, 16), 64, false, 2},
-                                         Protocol{"ll of small slots", Wire::kLL, line_layout(8, 6, 8, 16), 32, false,
-                                                  64}),
-                         [](const auto& protocol) { return protocol.param.hosts == 2 ? "TwoHosts" : "AHostForEach"; });
 
 /// Moves of more tiles than there are stages, copied and folded, of whole tiles and with a rest.
 TEST(KernelsOfLargeSlots, MoveManyTiles) {
