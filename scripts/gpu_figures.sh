@@ -9,6 +9,7 @@
 #   blocks   bench/gpu_blocks.py: bandwidth by thread blocks
 #   start    time and device memory of communicators, beside NCCL
 #   network  two pretended hosts over TCP on the loopback, beside NCCL's socket transport; scripts/gpu_network.sh
+#   protocols  two pretended hosts over TCP on the loopback: small calls by each protocol, on 1 and on 4 channels
 #   kit      `tutti plugin test`: the rules that need a GPU, also on plugins with a fault, which must be found;
 #            scripts/nccl_net_check.sh
 #   clients  scripts/clients_check.sh
@@ -115,6 +116,21 @@ network() {
   grep -E '^==|FAILED|counts' "$out/network.log"
   return "$code"
 }
+protocols() {
+  local collective protocol channels code=0
+  for collective in all_reduce all_gather broadcast send_recv; do
+    for protocol in ll simple; do
+      for channels in 1 4; do
+        echo "== $collective, protocol $protocol, channels $channels"
+        timeout 60 "$build/bin/tutti" bench "$collective" -n 2 --device cuda --hosts a,b --set network=socket \
+          --set "protocol=$protocol" --set "channels=$channels" --min 8 --max 64K --factor 2 --in-place no \
+          >"$out/protocols.log" 2>&1 || { code=1; tail -3 "$out/protocols.log"; }
+        grep -vE '^#( |$)' "$out/protocols.log" | cut -c 1-120
+      done
+    done
+  done
+  return "$code"
+}
 
 for step in "$@"; do
   begin=$SECONDS
@@ -122,7 +138,7 @@ for step in "$@"; do
   case $step in
     build) build_all ;;
     check) LOGS=$out/check TOTAL=${CHECK_S:-240} scripts/gpu_tests.sh "$build" ;;
-    tune | compare | blocks | start | network | kit) "$step" ;;
+    tune | compare | blocks | start | network | protocols | kit) "$step" ;;
     clients) PREBUILT=1 RANKS="${RANKS:-1 2 4 8}" scripts/clients_check.sh "$build" ;;
     *) echo "there is no step '$step'"; exit 1 ;;
   esac || { failed=1; echo "FAILED: $step"; }

@@ -21,6 +21,7 @@ constexpr int kIdleRounds = 3;  // rounds without movement before the thread sle
 // A network without event descriptor must be polled. This interval bounds the cost and the latency.
 constexpr std::chrono::microseconds kPollInterval{100};
 constexpr std::chrono::milliseconds kSleepLimit{100};
+constexpr std::chrono::milliseconds kUnarmedSleep{1};  // while polling threads move data
 // The engine's thread takes over when no thread has driven for one to two of these intervals.
 constexpr std::chrono::milliseconds kTakeOver{4};
 
@@ -54,7 +55,12 @@ Engine::~Engine() {
 }
 
 void Engine::stop() {
-  pollers_.clear();
+  std::vector<std::unique_ptr<PollingThread>> pollers;
+  {
+    const std::lock_guard lock(pollers_mutex_);
+    pollers.swap(pollers_);
+  }
+  pollers.clear();
   {
     const std::lock_guard lock(rest_mutex_);
     stopping_.store(true);
@@ -91,6 +97,14 @@ bool Engine::has_idle_pollers(bool& failed) {
     idle = poller->idle() && idle;
   }
   return idle;
+}
+
+/// Whether polling threads have moved data since the previous question.
+bool Engine::pollers_have_moved() {
+  const std::lock_guard lock(pollers_mutex_);
+  uint64_t moves = 0;
+  for (const auto& poller : pollers_) moves += poller->moves();
+  return std::exchange(seen_moves_, moves) != moves;
 }
 
 bool Engine::assist() {
@@ -239,12 +253,13 @@ void Engine::sleep() {
   std::array<pollfd, 1 + kMostSources> fds{};
   size_t count = 0;
   fds[count++] = {bell_->event_fd, POLLIN, 0};
-  std::chrono::nanoseconds limit = kSleepLimit;
+  const bool arms = !pollers_have_moved();
+  std::chrono::nanoseconds limit = arms ? kSleepLimit : kUnarmedSleep;
   {
     const std::lock_guard lock(mutex_);
-    if (stopping_.load() || round() || arm() != TUTTI_OK) return;
+    if (stopping_.load() || round() || (arms && arm() != TUTTI_OK)) return;
     for (const Armed& armed : sources_) {
-      if (armed.fd >= 0) fds[count++] = {armed.fd, POLLIN, 0};
+      if (arms && armed.fd >= 0) fds[count++] = {armed.fd, POLLIN, 0};
     }
     if (blind_) limit = kPollInterval;
   }

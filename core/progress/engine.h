@@ -5,7 +5,8 @@
 // the engine's own thread rests, and neither the doorbell nor the network wakes it. The engine's thread takes over in
 // three cases: data must go out and no thread drives, no thread has driven for some milliseconds, or a driver pauses.
 // It then sleeps when nothing moves, on its doorbell and on the network's event descriptor at once. Tasks that must be
-// polled have threads of their own (polling_thread.h).
+// polled have threads of their own (polling_thread.h). While these move data, the engine's thread sleeps on its
+// doorbell only: each message would wake it.
 #pragma once
 
 #include <atomic>
@@ -108,6 +109,7 @@ class Engine {
   bool push_out();
   void add_polling(std::shared_ptr<Task> task);
   bool has_idle_pollers(bool& failed);
+  bool pollers_have_moved();
 
   /// TUTTI_AGAIN: there is work now. The failure of a source is reported. With mutex_ held.
   int32_t arm();
@@ -128,6 +130,7 @@ class Engine {
   std::vector<std::unique_ptr<PollingThread>> pollers_;  // made when tasks that poll are added
   std::mutex pollers_mutex_;                             // guards pollers_ and next_poller_
   size_t next_poller_ = 0;
+  uint64_t seen_moves_ = 0;  // of all pollers, by the engine's thread
 
   std::atomic<uint32_t> drivers_{0};  // threads that drive
   std::atomic<uint64_t> drives_{0};   // how often a thread has begun to

@@ -57,7 +57,9 @@ bool PollingThread::round() {
 void PollingThread::run() {
   int idle_rounds = 0;
   while (!stopping_.load()) {
-    idle_rounds = round() ? 0 : idle_rounds + 1;
+    const bool moved = round();
+    idle_rounds = moved ? 0 : idle_rounds + 1;
+    if (moved) moves_.store(moves_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     if (idle_rounds <= kPolledRounds) continue;
     std::unique_lock lock(sleep_mutex_);
     wake_.wait_for(lock, kPollInterval, [this] { return stopping_.load(); });

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -30,6 +31,8 @@ class PollingThread {
   /// True when no task has data that must go out. Waits for the end of a round.
   bool idle();
   bool has_failed() const { return failed_.load(std::memory_order_acquire); }
+  /// Rounds in which data has moved. Any thread.
+  uint64_t moves() const { return moves_.load(std::memory_order_relaxed); }
 
  private:
   void run();
@@ -39,6 +42,7 @@ class PollingThread {
   std::mutex mutex_;  // guards tasks_; held during a round
   std::vector<std::shared_ptr<Task>> tasks_;
   std::atomic<bool> failed_{false};  // release by the thread, acquire in has_failed()
+  std::atomic<uint64_t> moves_{0};   // written by the thread alone
   std::mutex sleep_mutex_;           // guards stopping_
   std::condition_variable wake_;
   std::atomic<bool> stopping_{false};

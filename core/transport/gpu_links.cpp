@@ -191,22 +191,52 @@ Status GpuLinks::relay(const GpuKey& key) {
   const Protocol& protocol = options_.protocols[key.protocol];
   const uint32_t ctas = protocol.max_ctas[static_cast<uint32_t>(key.lane)];
   const uint64_t bytes = protocol.layout.slot_count * protocol.layout.slot_stride;
-  const uint32_t heap = options_.direct ? kDirect : kRelayed;
+  const bool direct = options_.direct && !protocol.has_flags;
+  const uint32_t heap = direct ? kDirect : kRelayed;
   TUTTI_ASSIGN(const auto to, cut(heap, ctas * bytes));
   TUTTI_ASSIGN(const auto from, cut(heap, ctas * bytes));
-  uint8_t* const to_net = options_.direct ? to.first : on_host(to.second);
-  uint8_t* const from_net = options_.direct ? from.first : on_host(from.second);
+  uint8_t* const to_net = direct ? to.first : on_host(to.second);
+  uint8_t* const from_net = direct ? from.first : on_host(from.second);
   for (uint32_t cta = 0; cta < ctas; ++cta) {
-    TUTTI_ASSIGN(Relay::Options made, relay_options(key, cta, to_net + cta * bytes, from_net + cta * bytes));
-    const Key connection = made.key;
-    auto relay = std::make_shared<Relay>(*options_.net, std::move(made));
-    options_.net->expect(connection, relay);
-    options_.net->engine().add(std::move(relay));
+    uint8_t* const to_cta = to_net + cta * bytes;
+    uint8_t* const from_cta = from_net + cta * bytes;
+    if (protocol.has_flags) {
+      start<LineRelay>(connection(key, cta), line_relay_options(key, cta, to_cta, from_cta));
+    } else {
+      TUTTI_ASSIGN(Relay::Options made, relay_options(key, cta, to_cta, from_cta));
+      start<Relay>(connection(key, cta), std::move(made));
+    }
   }
   const size_t index = key.peer * subjects() + subject(key);
   reached_[index] = to.first;
   offered_[index] = from.first;
   return {};
+}
+
+template <class Made>
+void GpuLinks::start(const Key& connection, typename Made::Options options) {
+  auto relay = std::make_shared<Made>(*options_.net, std::move(options));
+  options_.net->expect(connection, relay);
+  options_.net->engine().add(std::move(relay));
+}
+
+/// The connection of a CTA with its counterpart at a peer on a different host.
+Key GpuLinks::connection(const GpuKey& key, uint32_t cta) const {
+  const Ports ports = key.ports.empty() ? Ports() : key.ports[cta % key.ports.size()];
+  return {key.peer, key.lane, cta, key.protocol, ports.device, ports.peer_device};
+}
+
+LineRelay::Options GpuLinks::line_relay_options(const GpuKey& key, uint32_t cta, uint8_t* to, uint8_t* from) {
+  const uint64_t mailbox = key.peer * mailboxes_ + place(key.protocol, key.lane).mailboxes + cta;
+  LineRelay::Options made;
+  made.key = connection(key, cta);
+  made.layout = options_.protocols[key.protocol].layout;
+  made.to = to;
+  made.from = from;
+  made.at = telling_ + mailbox;
+  made.of = told_ + mailbox;
+  made.owner = std::make_shared<Heaps>(heaps_);  // the engine may outlive this
+  return made;
 }
 
 /// `to`, `from`: the CTA's slots, as Heap::for_network takes them.
@@ -218,8 +248,7 @@ Result<Relay::Options> GpuLinks::relay_options(const GpuKey& key, uint32_t cta, 
   const uint64_t mailbox = key.peer * mailboxes_ + at.mailboxes + cta;
   const uint64_t capabilities = options_.net->options().capabilities;
   Relay::Options made;
-  const Ports ports = key.ports.empty() ? Ports() : key.ports[cta % key.ports.size()];
-  made.key = {key.peer, key.lane, cta, key.protocol, ports.device, ports.peer_device};
+  made.key = connection(key, cta);
   made.layout = layout;
   TUTTI_ASSIGN(made.to, heap->for_network(to, bytes));
   TUTTI_ASSIGN(made.from, heap->for_network(from, bytes));

@@ -2,7 +2,7 @@
 // The connections between GPUs: for each protocol, slots in memory of the receiving rank, and mailboxes. The kind of
 // memory depends on the pair of ranks. GPUs that reach each other use memory of the GPU, other GPUs of a host use
 // memory of the host. For a peer on a different host, both ranks have slots of their own, and relays move the messages
-// between them (relay.h).
+// between them (relay.h, line_relay.h).
 //
 // Mailboxes are small and exist from the start, for all peers. Slots are made when a call first needs them: the
 // receiver offers them, the sender reaches for them and waits for the offer. Every rank offers before it reaches, so
@@ -19,6 +19,7 @@
 #include "transport/board.h"
 #include "transport/connection.h"
 #include "transport/heap.h"
+#include "transport/line_relay.h"
 #include "transport/net.h"
 #include "transport/relay.h"
 #include "tutti/plugin/cuda.h"
@@ -43,6 +44,7 @@ class GpuLinks {
   struct Protocol {
     tutti_slot_layout layout{};
     std::array<uint32_t, kLaneCount> max_ctas{};
+    bool has_flags = false;  ///< flags in the data say that it is there (TUTTI_FLAGS_PAIRS)
   };
   struct Options {
     uint32_t rank = 0;
@@ -110,7 +112,11 @@ class GpuLinks {
   Result<std::pair<uint8_t*, Piece>> cut(uint32_t heap, uint64_t bytes);
   Result<uint8_t*> find(uint32_t peer, const Piece& piece);
   Status relay(const GpuKey& key);
+  template <class Made>
+  void start(const Key& connection, typename Made::Options options);
   Result<Relay::Options> relay_options(const GpuKey& key, uint32_t cta, uint8_t* to, uint8_t* from);
+  LineRelay::Options line_relay_options(const GpuKey& key, uint32_t cta, uint8_t* to, uint8_t* from);
+  Key connection(const GpuKey& key, uint32_t cta) const;
   uint8_t* on_host(const Piece& piece) const { return blocks_[piece.block].memory.on_host + piece.offset; }
   uint32_t subjects() const { return static_cast<uint32_t>(options_.protocols.size()) * kLaneCount * kSizes; }
   uint32_t subject(const GpuKey& key) const;

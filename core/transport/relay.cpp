@@ -7,98 +7,39 @@
 #include <cstring>
 
 namespace tutti::transport {
-namespace {
-
-// Partners of the GPU's loads and stores with system scope: mailboxes and lengths are memory of the host.
-uint32_t load(uint32_t& word) {
-  return std::atomic_ref<uint32_t>(word).load(std::memory_order_acquire);
-}
-void store(uint32_t& word, uint32_t value) {
-  std::atomic_ref<uint32_t>(word).store(value, std::memory_order_release);
-}
-
-/// Numbers of messages are counted modulo 2^32.
-bool is_after(uint32_t a, uint32_t b) {
-  return static_cast<int32_t>(a - b) > 0;
-}
-
-}  // namespace
 
 Relay::Relay(const Net& net, Options options)
-    : net_(net),
+    : RelayTask(net, options.key, options.at, options.of),
       options_(std::move(options)),
       out_records_(options_.layout.slot_count + 1),
       in_records_(options_.layout.slot_count + kNotices),
-      out_state_(net, options_.key, true),
-      in_state_(net, options_.key, false),
-      dial_(net.dial(options_.key)),
       outgoing_(options_.layout.slot_count),
       incoming_(options_.layout.slot_count) {}
 
-Relay::~Relay() {
-  delete attached_.load();
-}
-
-Status Relay::attach(std::unique_ptr<Channel> channel) {
-  attached_.store(channel.release(), std::memory_order_release);
+Status Relay::open_out() {
+  TUTTI_ASSIGN(to_registration_, out_->register_memory(options_.to));
+  TUTTI_ASSIGN(out_registration_, out_->register_memory({out_records_.data(), out_records_.size() * sizeof(Record)}));
   return {};
 }
 
-Status Relay::take_channel() {
-  in_.reset(attached_.exchange(nullptr, std::memory_order_acquire));
-  if (in_ == nullptr) return {};
-  in_->set_ends(net_.ends(options_.key, false));
-  in_state_.enter(LinkState::Phase::kStands);
+Status Relay::open_in() {
   TUTTI_ASSIGN(from_registration_, in_->register_memory(options_.from));
   TUTTI_ASSIGN(in_registration_, in_->register_memory({in_records_.data(), in_records_.size() * sizeof(Record)}));
   return {};
 }
 
-template <class Step>
-Result<bool> Relay::guard(Breakage& breakage, LinkState& state, bool undelivered, Step&& step) {
-  if (!breakage.broken()) {
-    Result<bool> moved = step();
-    if (moved.ok() || moved.status().code() != Code::kRemote) return moved;
-    breakage.begin(moved.status());
-    state.enter(LinkState::Phase::kBroken);
-  }
-  TUTTI_TRY(breakage.verdict(net_, options_.key.peer, undelivered));
-  return false;
-}
-
-/// Receives first: a slot must be posted before the peer is told that it is free.
-Result<bool> Relay::progress() {
-  const uint32_t done = load(options_.at->done);
-  TUTTI_ASSIGN(const bool received, guard(in_breakage_, in_state_, false, [&] { return receive(done); }));
-  TUTTI_ASSIGN(const bool sent, guard(out_breakage_, out_state_, !all_sent(), [&] { return send(); }));
-  return received || sent;
-}
-
 bool Relay::all_sent() const {
-  if (load(options_.at->tail) != sent_ || notice_ != nullptr) return false;
+  if (load(at_->tail) != sent_ || notice_ != nullptr) return false;
   for (const Outgoing& slot : outgoing_) {
     if (slot.slice != nullptr || slot.record != nullptr) return false;
   }
   return true;
 }
 
-bool Relay::idle() const {
-  if (all_sent()) return true;
-  return (out_breakage_.broken() || !net_.options().serves_left) && net_.standing(options_.key.peer).left;
-}
-
 Result<bool> Relay::send() {
-  if (out_ == nullptr) {
-    TUTTI_ASSIGN(out_, dial_->advance());
-    if (dial_->introduces()) out_state_.enter(LinkState::Phase::kIntroduces);
-    if (out_ == nullptr) return false;
-    out_state_.enter(LinkState::Phase::kStands);
-    TUTTI_ASSIGN(to_registration_, out_->register_memory(options_.to));
-    TUTTI_ASSIGN(out_registration_, out_->register_memory({out_records_.data(), out_records_.size() * sizeof(Record)}));
-  }
   TUTTI_ASSIGN(bool moved, complete_sends());
-  const uint32_t done = load(options_.at->done);
-  const uint32_t tail = load(options_.at->tail);
+  const uint32_t done = RelayTask::done();
+  const uint32_t tail = load(at_->tail);
   const uint32_t slots = options_.layout.slot_count;
   if (tail - sent_ > slots) sent_ = tail - slots;  // a later number has found a slot, so all before it are free
   for (; sent_ != tail; ++sent_) {
@@ -128,14 +69,6 @@ Result<bool> Relay::complete_sends() {
   out_state_.count(slice_step_, slice_step_ - under_way);
   TUTTI_ASSIGN(const bool notice, finish(notice_));
   return moved || notice;
-}
-
-/// True if a request is done, and so free.
-Result<bool> Relay::finish(void*& request) {
-  if (request == nullptr) return false;
-  TUTTI_ASSIGN(const bool done, out_->test(request, nullptr));
-  if (done) request = nullptr;
-  return done;
 }
 
 /// False: the network takes no more now. A record that finds no place goes first the next time.
@@ -175,9 +108,8 @@ Result<bool> Relay::send_notice(uint32_t done) {
   return true;
 }
 
-Result<bool> Relay::receive(uint32_t done) {
-  if (in_ == nullptr) TUTTI_TRY(take_channel());
-  if (in_ == nullptr) return false;
+Result<bool> Relay::receive() {
+  const uint32_t done = RelayTask::done();
   TUTTI_ASSIGN(bool moved, take_notices());
   for (uint32_t slot = 0; slot < options_.layout.slot_count; ++slot) {
     TUTTI_ASSIGN(const bool taken, take(slot, done));
@@ -292,7 +224,7 @@ Result<bool> Relay::deliver(uint32_t index) {
   slot.used = true;
   slot.number = slot.arrived.number;
   ++next_slice_;
-  store(options_.of->tail, slot.number + 1);
+  store(of_->tail, slot.number + 1);
   hear(slot.arrived.done);
   return true;
 }
@@ -307,20 +239,6 @@ Status Relay::check(const Record& record, uint64_t bytes, uint32_t index, uint32
       fmt::format("a slice of {} bytes in slot {}, which its sender calls {} bytes of message {}, step {}; "
                   "{} slots from message {} and step {} on are free",
                   bytes, index, record.bytes, record.number, record.step, slots, done, next_slice_));
-}
-
-Status Relay::mismatch(const std::string& difference) const {
-  return {Code::kInternal,
-          fmt::format("network '{}' delivers other messages than were sent on the connection {}: {}; its plugin or its "
-                      "device is faulty",
-                      net_.options().name, in_->ends(), difference)};
-}
-
-/// Tells the GPU which of its messages the peer is done with.
-void Relay::hear(uint32_t done) {
-  if (!is_after(done, peer_done_)) return;
-  peer_done_ = done;
-  store(options_.of->done, done);
 }
 
 }  // namespace tutti::transport

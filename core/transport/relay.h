@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The connection between a CTA of this rank's GPU and the same CTA of a GPU on a different host.
+// The connection between a CTA of this rank's GPU and the same CTA of a GPU on a different host, for protocols whose
+// GPUs signal each message (line_relay.h: for flags in the data).
 //
 // The GPU fills slots and reads slots. A relay is a task of the progress engine. It posts sends from the slots that the
 // GPU has filled, and receives into the slots that the GPU is done with. The bytes of a slice are never copied on the
@@ -14,22 +15,17 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <memory>
-#include <string>
 #include <vector>
 
-#include "progress/engine.h"
-#include "transport/channel.h"
-#include "transport/link_state.h"
-#include "tutti/plugin/cuda.h"
+#include "transport/relay_task.h"
 #include "tutti/plugin/protocol.h"
 
 namespace tutti::transport {
 
 /// Both directions between one CTA of this rank's GPU and its counterpart at a peer.
-/// Threads: progress() as Task demands; attach() by the task that accepts.
-class Relay : public progress::Task, public Awaiter {
+/// Threads: as RelayTask.
+class Relay : public RelayTask {
  public:
   /// Describes a slice, or is a notice without a slice.
   struct Record {
@@ -64,12 +60,7 @@ class Relay : public progress::Task, public Awaiter {
   }
 
   Relay(const Net& net, Options options);
-  ~Relay() override;
-  /// On the engine's thread; the polling thread then takes the channel.
-  Status attach(std::unique_ptr<Channel> channel) override;
-  Result<bool> progress() override;
-  bool idle() const override;
-  bool polls() const override { return true; }
+  ~Relay() override { close(); }
 
  private:
   static constexpr uint32_t kNotices = 2;
@@ -92,39 +83,30 @@ class Relay : public progress::Task, public Awaiter {
   };
 
   // Sending.
-  Result<bool> send();
+  Status open_out() override;
+  Result<bool> send() override;
+  bool all_sent() const override;
   Result<bool> complete_sends();
   Result<bool> send_slice(uint32_t number, uint64_t bytes, uint32_t done);
   Result<bool> send_notice(uint32_t done);
-  Result<bool> finish(void*& request);
   // Receiving.
-  Result<bool> receive(uint32_t done);
-  Status take_channel();
+  Status open_in() override;
+  Result<bool> receive() override;
   Result<bool> take_notices();
   Result<bool> post(uint32_t slot, uint32_t done);
   Result<bool> take(uint32_t slot, uint32_t done);
   Result<bool> deliver(uint32_t slot);
   Status check(const Record& record, uint64_t bytes, uint32_t slot, uint32_t done) const;
-  Status mismatch(const std::string& difference) const;
-  void hear(uint32_t done);
-  /// Runs `step` of a direction, unless the direction's connection has broken.
-  template <class Step>
-  Result<bool> guard(Breakage& breakage, LinkState& state, bool undelivered, Step&& step);
 
   uint32_t slot_of(uint32_t number) const { return number & (options_.layout.slot_count - 1); }
   uint8_t* at(const MessageMemory& slots, uint32_t slot) const {
     return static_cast<uint8_t*>(slots.address) + slot * options_.layout.slot_stride;
   }
-  bool all_sent() const;
 
-  const Net& net_;
   Options options_;
   // Records and notices of both directions: registered memory of the host.
   std::vector<Record> out_records_, in_records_;  // slots first, then notices
 
-  LinkState out_state_, in_state_;
-  std::unique_ptr<Dial> dial_;
-  std::unique_ptr<Channel> out_;
   void* to_registration_ = nullptr;
   void* out_registration_ = nullptr;
   std::vector<Outgoing> outgoing_;
@@ -133,18 +115,13 @@ class Relay : public progress::Task, public Awaiter {
   uint32_t told_ = 0;  // the last `done` that was sent
   uint64_t slice_step_ = 0;
   uint64_t notice_step_ = 0;
-  Breakage out_breakage_;
 
-  std::atomic<Channel*> attached_{nullptr};  // owned; release in attach(), acquire in take_channel()
-  std::unique_ptr<Channel> in_;
   void* from_registration_ = nullptr;
   void* in_registration_ = nullptr;
   std::vector<Incoming> incoming_;
   std::array<void*, kNotices> notices_{};
-  uint32_t peer_done_ = 0;
   uint64_t next_slice_ = 0;
   uint64_t next_notice_ = 0;
-  Breakage in_breakage_;
 };
 
 }  // namespace tutti::transport

@@ -388,8 +388,7 @@ Result<std::vector<Selector::Candidate>> Selector::judge(const Question& questio
     view = view_of(decision, rule);
     view.predicted_us = candidate.excluded.empty() ? 0 : -1;
     if (decision.algorithm == kNoAlgorithm) {
-      const double gbs = choices_.networks.empty() ? 0 : choices_.networks[decision.network].gbs;
-      candidate.cost = message_cost(choices_.links, gbs / std::max(choices_.max_channels, 1u));
+      candidate.cost = message_cost(choices_.links, channel_gbs(decision));
       set_cost(candidate.cost, view);
       continue;
     }
@@ -401,12 +400,20 @@ Result<std::vector<Selector::Candidate>> Selector::judge(const Question& questio
     TUTTI_ASSIGN(candidate.excluded, excluded_by_cost(question, candidate));
     if (candidate.excluded.empty()) candidate.excluded = excluded_by_plans(question, candidate);
     // The algorithm knows the ports of the first network alone.
-    if (decision.network != 0) candidate.cost.gbs[TUTTI_LINK_NETWORK] = 0;
+    double& gbs = candidate.cost.gbs[TUTTI_LINK_NETWORK];
+    if (decision.network != 0) gbs = 0;
+    if (gbs == 0 && choices_.device == TUTTI_DEVICE_CUDA) gbs = channel_gbs(decision);
     set_cost(candidate.cost, view);
     if (!candidate.excluded.empty()) view.predicted_us = -1;
   }
   TUTTI_TRY(ask_tuner(question, rule, candidates));
   return candidates;
+}
+
+/// The part of the network that a channel has if each channel has connections of its own. 0: there is no network.
+double Selector::channel_gbs(const Decision& decision) const {
+  if (choices_.networks.empty()) return 0;
+  return choices_.networks[decision.network].gbs / std::max(choices_.max_channels, 1u);
 }
 
 /// The candidates of each network, with the figures of this network.

@@ -107,7 +107,7 @@ class CopyProtocol : public tutti::sdk::Protocol {
     tutti_protocol_properties out{};
     out.links = 1u << TUTTI_LINK_P2P;
     out.needs_registered = 1;
-    out.flags_in_data = 0;
+    out.flags_in_data = TUTTI_FLAGS_NONE;
     out.max_fan = TUTTI_CUDA_SMALL_RANKS;
     out.latency_us[TUTTI_LINK_P2P] = 18;             // 15 of each copy, and a share of the two kernels
     out.efficiency[TUTTI_LINK_P2P] = 390.0 / 370.0;  // relative to stores of SMs: packets are twice as long

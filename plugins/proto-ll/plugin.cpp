@@ -19,7 +19,7 @@ class LLProtocol : public tutti::sdk::Protocol {
   tutti_protocol_properties properties() const override {
     tutti_protocol_properties out{};
     out.links = 1u << TUTTI_LINK_SHM | 1u << TUTTI_LINK_NETWORK | 1u << TUTTI_LINK_P2P;
-    out.flags_in_data = 1;
+    out.flags_in_data = TUTTI_FLAGS_PAIRS;
     out.max_fan = 64;
     out.large_launches = 1;
     out.efficiency[TUTTI_LINK_SHM] = 0.06;  // measured: words cross between cores one line at a time

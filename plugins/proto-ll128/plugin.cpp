@@ -17,7 +17,7 @@ class LL128Protocol : public tutti::sdk::Protocol {
   tutti_protocol_properties properties() const override {
     tutti_protocol_properties out{};
     out.links = 1u << TUTTI_LINK_P2P;
-    out.flags_in_data = 1;
+    out.flags_in_data = TUTTI_FLAGS_OWN;
     out.max_fan = TUTTI_CUDA_MAX_RANKS;
     out.large_launches = 1;
     out.latency_us[TUTTI_LINK_P2P] = 0.7;  // measured: faster than ll from 180 to 600 KiB on, by collective

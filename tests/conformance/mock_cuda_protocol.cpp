@@ -28,7 +28,7 @@ class MockCuda : public sdk::Protocol {
   tutti_protocol_properties properties() const override {
     tutti_protocol_properties out{};
     out.links = 1u << TUTTI_LINK_SHM | 1u << TUTTI_LINK_NETWORK | 1u << TUTTI_LINK_P2P;
-    out.flags_in_data = 1;
+    out.flags_in_data = TUTTI_FLAGS_OWN;
     out.max_fan = 64;
     out.devices = TUTTI_DEVICE_HOST | TUTTI_DEVICE_CUDA;
     for (const uint32_t link : {TUTTI_LINK_SHM, TUTTI_LINK_NETWORK, TUTTI_LINK_P2P}) out.efficiency[link] = 0.5;

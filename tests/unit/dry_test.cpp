@@ -242,8 +242,8 @@ TEST(DryRun, HasTheChannelsOfItsDevice) {
   EXPECT_EQ(channels({"cuda", 1, {{"topology.host_ranks", "gpu"}}}), 64u) << "ranks on GPUs take no places of GPUs";
 }
 
-/// A process that carries data of GPUs to the network does not see flags in the data.
-TEST(DryRun, HasNoFlagsOverTheNetworkBetweenGpus) {
+/// A process that carries data of GPUs to the network sees the flags of ll.
+TEST(DryRun, HasTheProtocolsThatRelaysCarryBetweenGpus) {
   const auto works_over_network = [](const Job& job) {
     std::map<std::string, bool> works;
     const auto dry = required(dry_run(job));
@@ -253,8 +253,31 @@ TEST(DryRun, HasNoFlagsOverTheNetworkBetweenGpus) {
     return works;
   };
   EXPECT_TRUE(works_over_network({"host", 2})["ll"]);
-  EXPECT_FALSE(works_over_network({"cuda", 2})["ll"]);
+  EXPECT_TRUE(works_over_network({"cuda", 2})["ll"]);
+  EXPECT_FALSE(works_over_network({"cuda", 2})["ll128"]);
   EXPECT_TRUE(works_over_network({"cuda", 2})["simple"]);
+}
+
+/// Between GPUs of different hosts, kernels take as long as between GPUs of one host.
+TEST(DryRun, CountsTheKernelsOverTheNetwork) {
+  const auto latency_us = [](const Job& job, const std::string& name) {
+    const auto dry = required(dry_run(job));
+    for (const tuner::Protocol& protocol : dry->selector().choices().protocols) {
+      if (protocol.name == name) return protocol.properties.latency_us[TUTTI_LINK_NETWORK];
+    }
+    return -1.0;
+  };
+  EXPECT_EQ(latency_us({"host", 2}, "simple"), 0);
+  EXPECT_GT(latency_us({"cuda", 2}, "simple"), 0);
+  EXPECT_EQ(latency_us({"cuda", 2}, "ll"), 0);
+  const auto dry = required(dry_run({"cuda", 2}));
+  const auto protocol_of = [&](uint64_t count) {
+    const tuner::Decision decision =
+        required(dry->selector().choose({Collective::kAllReduce, DataType::kFloat32, ReduceOp::kSum, count}));
+    return dry->selector().choices().protocols[decision.protocol].name;
+  };
+  EXPECT_EQ(protocol_of(2), "ll");
+  EXPECT_EQ(protocol_of(4 << 20), "simple");
 }
 
 TEST(DryRun, RefusesTransportsThatAJobRefuses) {

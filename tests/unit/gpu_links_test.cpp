@@ -228,7 +228,7 @@ class RelayedGpuLinksTest : public testing::Test {
       options.plugin = &fake_;
       options.name = "fake";
       options.rank = rank;
-      options.keys = {kCtas, {protocol().layout}};
+      options.keys = {kCtas, {protocol().layout, with_flags().layout}};
       options.bell = &bells_[rank];
       options.last_failure = [this] { return fake_.take_failure(); };
       nets_[rank] = test::required(Net::create(std::move(options)));
@@ -241,7 +241,7 @@ class RelayedGpuLinksTest : public testing::Test {
       GpuLinks::Options options;
       options.rank = static_cast<uint32_t>(rank);
       options.ranks = {0, 1};
-      options.protocols = {protocol()};
+      options.protocols = {protocol(), with_flags()};
       options.heaps.assign(2, GpuLinks::kRelayed);
       options.heaps[self] = 0;
       options.net = nets_[self].get();
@@ -251,12 +251,22 @@ class RelayedGpuLinksTest : public testing::Test {
       links_[self] = test::required(GpuLinks::create(options, std::move(heaps), *group_[self], bootstrap::soon()));
     });
   }
+  /// Both engines end first: a relay that still connects would reach for the listener of the peer.
+  ~RelayedGpuLinksTest() override {
+    for (auto& net : nets_) net->engine().stop();
+  }
   static GpuLinks::Protocol protocol() {
     GpuLinks::Protocol protocol;
     protocol.layout.slot_count = 2;
     protocol.layout.slot_bytes = 1024;
     protocol.layout.slot_stride = 1024 + Relay::kRecordRoom;
     protocol.max_ctas = {kCtas, 2};
+    return protocol;
+  }
+  static GpuLinks::Protocol with_flags() {
+    GpuLinks::Protocol protocol = RelayedGpuLinksTest::protocol();
+    protocol.layout.slot_stride = 2048;
+    protocol.has_flags = true;
     return protocol;
   }
   /// Connections by the devices of rank 0, then by the devices of rank 1, once all CTAs have one.
@@ -289,6 +299,27 @@ TEST_F(RelayedGpuLinksTest, EachCtaUsesThePortsOfItsChannel) {
   // A call of few CTAs makes the connections of all CTAs.
   ASSERT_TRUE(links_[0]->offer({0, kCollective, 1, 1, ports}).ok());
   EXPECT_EQ(connections(kCtas), (std::vector<std::vector<int>>{{0, 0, 2}, {0, 2, 0}, {0, 1, 0}}));
+}
+
+/// A store of a line is the only thing that a GPU does.
+TEST_F(RelayedGpuLinksTest, FlagsInTheDataAreSeen) {
+  constexpr uint32_t kCta = 3;
+  const GpuKey key{1, kCollective, kCtas, 1};
+  uint8_t* const to = test::required(links_[0]->reach(key));
+  const uint8_t* const from = test::required(links_[1]->offer({1, kCollective, kCtas, 0}));
+  const uint64_t slots = kCta * with_flags().layout.slot_count * with_flags().layout.slot_stride;
+  constexpr uint64_t kFlag = uint64_t{1} << 32;  // of message 0
+  const auto word = [](const uint8_t* slot, uint32_t index) {
+    return std::atomic_ref(reinterpret_cast<uint64_t*>(const_cast<uint8_t*>(slot))[index]);
+  };
+  word(to + slots, 0).store(kFlag | 7);
+  word(to + slots, 1).store(kFlag | 8);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (word(from + slots, 1).load() != (kFlag | 8) && std::chrono::steady_clock::now() < end) {
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(word(from + slots, 0).load(), kFlag | 7);
+  EXPECT_EQ(word(from + slots, 1).load(), kFlag | 8);
 }
 
 TEST_F(RelayedGpuLinksTest, WithoutPortsTheFirstDevicesAreUsed) {

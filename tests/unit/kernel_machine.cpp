@@ -83,6 +83,31 @@ KernelMachine::KernelMachine(const Options& options)
   messages_.assign(ranks, std::vector<tutti_cuda_track>(options.lanes * ranks * 2, track));
   controls_.resize(ranks);
   scratch_.resize(ranks);
+  if (options_.hosts > 1) start_relays();
+}
+
+void KernelMachine::start_relays() {
+  RelayedLinks::Options options;
+  options.rank_count = options_.rank_count;
+  options.hosts = options_.hosts;
+  options.lanes = options_.lanes;
+  options.layout = options_.layout;
+  options.epoch = options_.epoch;
+  options.on_failure = [this](const Status& failure) {
+    {
+      const std::lock_guard lock(relays_mutex_);
+      if (relay_failure_.empty()) relay_failure_ = failure.text();
+    }
+    abort();
+  };
+  relays_ = std::make_unique<RelayedLinks>(std::move(options));
+  for (uint32_t rank = 0; rank < options_.rank_count; ++rank) {
+    const std::vector<tutti_cuda_link> links = links_of(rank);
+    for (uint32_t peer = 0; peer < options_.rank_count; ++peer) {
+      if (!relays_->relayed(rank, peer)) continue;
+      relays_->start(rank, peer, const_cast<uint8_t*>(links[peer].from), links[peer].of);
+    }
+  }
 }
 
 tutti_cuda_launch KernelMachine::launch(uint32_t rank) {
@@ -123,6 +148,9 @@ std::vector<tutti_cuda_link> KernelMachine::links_of(uint32_t rank) {
     link.from = slots + (uint64_t{rank} * ranks + peer) * link_bytes_;
     link.at = mailboxes_.data() + (size_t{peer} * ranks + rank) * options_.lanes;
     link.of = mailboxes_.data() + (size_t{rank} * ranks + peer) * options_.lanes;
+    if (relays_ == nullptr || !relays_->relayed(rank, peer)) continue;
+    link.to = relays_->to(rank, peer);
+    link.at = relays_->at(rank, peer);
   }
   return links;
 }
@@ -205,7 +233,11 @@ std::string KernelMachine::run(std::span<const std::vector<tutti_cuda_launch>> l
   return describe();
 }
 
-std::string KernelMachine::describe() const {
+std::string KernelMachine::describe() {
+  {
+    const std::lock_guard lock(relays_mutex_);
+    if (!relay_failure_.empty()) return relay_failure_;
+  }
   for (uint32_t rank = 0; rank < options_.rank_count; ++rank) {
     const tutti_cuda_control& control = controls_[rank];
     if (control.fault == 0) continue;

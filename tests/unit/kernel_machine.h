@@ -6,6 +6,8 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,6 +16,7 @@
 #include "tutti/plugin/cuda.h"
 #include "tutti/plugin/protocol.h"
 #include "unit/program_machine.h"
+#include "unit/relayed_links.h"
 
 namespace tutti::test {
 
@@ -33,6 +36,7 @@ class KernelMachine {
     bool floats = false;  ///< elements are float, not uint8
     /// Bits 1 << rank: ranks whose launches have the large form, also if the small form would do.
     uint64_t large_ranks = 0;
+    uint32_t hosts = 1;  ///< LL: rank r is on host r modulo `hosts`; relays join hosts
     uint64_t timeout_ns = 300'000'000'000;
   };
   explicit KernelMachine(const Options& options);
@@ -68,7 +72,8 @@ class KernelMachine {
     backend::ScratchMemory memory{
         [this](uint64_t bytes) -> Result<uint8_t*> { return buffers.emplace_back(bytes, uint8_t{0xc5}).data(); }};
   };
-  std::string describe() const;
+  std::string describe();
+  void start_relays();
   std::vector<tutti_cuda_link> links_of(uint32_t rank);
   bool wants_large(uint32_t rank) const { return (options_.large_ranks >> rank & 1) != 0; }
 
@@ -81,6 +86,9 @@ class KernelMachine {
   std::vector<tutti_cuda_control> controls_;
   std::deque<Tables> tables_;
   std::deque<Scratch> scratch_;  // by rank
+  std::mutex relays_mutex_;  // guards relay_failure_
+  std::string relay_failure_;
+  std::unique_ptr<RelayedLinks> relays_;  // ends first
 };
 
 }  // namespace tutti::test

@@ -60,6 +60,7 @@ KernelMachine::Options options_of(const Protocol& protocol, uint32_t ranks, uint
   options.lanes = lanes;
   options.threads = protocol.threads;
   options.stages = protocol.stages;
+  options.hosts = protocol.hosts;
   return options;
 }
 

@@ -22,6 +22,7 @@ struct Protocol {
   tutti_slot_layout layout;
   uint32_t threads;
   bool stages;
+  uint32_t hosts = 1;  ///< relays join them
 };
 
 inline void PrintTo(const Protocol& protocol, std::ostream* out) {

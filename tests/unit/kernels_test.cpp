@@ -296,6 +296,18 @@ TEST_P(Kernels, RunMoreCallsInARowThanThereAreSlots) {
   }
 }
 
+/// Between hosts, relays carry the same slots: in all orders, over the end of sequence numbers, with large and small
+/// slots, and with some ranks on the same host.
+TEST(KernelsBetweenHosts, DoWhatTheirPlansSay) {
+  const std::vector<Protocol>& all = all_protocols();
+  for (auto [protocol, hosts] : {std::pair(all[0], 2u), std::pair(all[1], 64u)}) {
+    protocol.hosts = hosts;
+    run_random(protocol, {2, 3, 4}, rounds(protocol, 1));
+    run_families(protocol, {2, 5, 8});
+    run_groups(protocol, rounds(protocol, 1), 2, 4);
+  }
+}
+
 /// Moves of more tiles than there are stages, copied and folded, of whole tiles and with a rest.
 TEST(KernelsOfLargeSlots, MoveManyTiles) {
   const uint64_t seed = test_seed();

@@ -32,7 +32,8 @@ if(TARGET tutti-algo-ring AND TARGET tutti-algo-tree AND TARGET tutti-algo-direc
   # The kernels' own code, on the CPU. ThreadSanitizer knows neither its contexts nor fences.
   if(NOT "thread" IN_LIST TUTTI_SANITIZE)
     set(emulator ${here}/kernel_machine.cpp ${here}/kernel_protocols.cpp ${here}/plan_support.cpp
-        ${here}/program_calls.cpp ${PROJECT_SOURCE_DIR}/tests/emulator/cta.cpp)
+        ${here}/program_calls.cpp ${here}/relayed_links.cpp ${here}/fake_network.cpp ${here}/private_memory.cpp
+        ${PROJECT_SOURCE_DIR}/tests/emulator/cta.cpp)
     tutti_test(kernels_test SOURCES ${here}/kernels_test.cpp ${emulator} TIMEOUT 500 OPTIMISED)
     target_include_directories(kernels_test BEFORE PRIVATE ${PROJECT_SOURCE_DIR}/tests/emulator)
     set_source_files_properties(${here}/kernel_machine.cpp PROPERTIES

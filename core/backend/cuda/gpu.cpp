@@ -92,7 +92,8 @@ class CudaGpu : public Gpu {
         TUTTI_ASSIGN(link.layout, layout_of(protocol, kSmallSlot));
       }
       if (options_.net != nullptr && (protocol.properties.links >> TUTTI_LINK_NETWORK & 1) != 0) {
-        TUTTI_TRY(fit_network(protocol.name, link.layout));
+        link.has_flags = protocol.properties.flags_in_data == TUTTI_FLAGS_PAIRS;
+        TUTTI_TRY(fit_network(protocol.name, link));
       }
       const uint32_t most = link.layout.max_channels;
       link.max_ctas = {most > 0 ? std::min(most, max_ctas) : max_ctas, max_lanes};
@@ -249,15 +250,19 @@ class CudaGpu : public Gpu {
                     net.name, device_));
   }
 
-  /// Leaves room for a record behind each slot. A message of the network carries a slot, and a connection of the
-  /// network has requests for all slots.
-  Status fit_network(std::string_view protocol, tutti_slot_layout& layout) const {
+  /// Leaves room for a record behind each slot that the network moves. A message of the network carries the data of a
+  /// slot, and a connection of the network has requests for all slots.
+  Status fit_network(std::string_view protocol, GpuLinks::Protocol& link) const {
+    tutti_slot_layout& layout = link.layout;
     const uint64_t room = options_.net->max_message_bytes();
-    if (layout.slot_bytes + sizeof(transport::Relay::Record) > room) {
+    const uint64_t longest = link.has_flags ? transport::LineRelay::message_bytes(layout)
+                                            : layout.slot_bytes + sizeof(transport::Relay::Record);
+    if (longest > room) {
       return {Code::kConfig, fmt::format("protocol '{}' has slots of {} bytes between GPUs, but network '{}' carries "
                                          "messages of at most {} bytes; lower p2p.slot_size",
                                          protocol, layout.slot_bytes, options_.net->options().name, room)};
     }
+    if (link.has_flags) return {};
     const bool groups = (options_.net->options().capabilities & TUTTI_NET_CAP_GROUPED_RECV) != 0;
     const bool splits = options_.direct != Direct::kOff;  // a peer may be direct where this rank is not
     const uint32_t requests = transport::Relay::requests(layout.slot_count, splits, groups);

@@ -234,7 +234,7 @@ Result<std::unique_ptr<GpuCall>> GpuPrograms::make(const Call& call, bool in_pla
 /// The hops of a call that runs as messages; nothing: it runs as a program.
 Result<std::optional<std::vector<backend::Hop>>> GpuPrograms::hops_of(const tuner::Decision& decision,
                                                                       const Call& call) const {
-  const bool has_flags = selector_.choices().protocols[decision.protocol].properties.flags_in_data != 0;
+  const bool has_flags = selector_.choices().protocols[decision.protocol].properties.flags_in_data != TUTTI_FLAGS_NONE;
   // A send and a receive of each peer, and a copy.
   if (2 * plans_.rank_count() - 1 > TUTTI_CUDA_MAX_MESSAGES) return std::optional<std::vector<backend::Hop>>();
   // With direct stores, CTAs that only receive would be idle.

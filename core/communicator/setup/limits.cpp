@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "backend/limits.h"
 #include "communicator/setup/choices.h"
 #include "communicator/setup/layouts.h"
@@ -16,10 +18,25 @@ namespace {
 constexpr uint32_t kHostChannels = 1;
 constexpr uint32_t kGpuChannels = 64;
 constexpr uint32_t kGpuNetChannels = 4;
+// Measured between two GPUs over TCP (docs/results.md): a hop takes so much longer if GPUs signal their messages,
+// beside the time of the kernel.
+constexpr double kSignalUs = 10;
+// Each channel has a connection and mostly a thread of its own, so that a further channel pays from fewer bytes on than
+// between GPUs of one host.
+constexpr uint64_t kRelayedBytes = 8 << 10;
 
 /// `link`: the name in the settings, for example "shm".
 SlotRequest slots_of(const config::Config& config, uint32_t kind, const std::string& link) {
   return {kind, static_cast<uint32_t>(config.integer(link + ".slots")), config.size_bytes(link + ".slot_size")};
+}
+
+/// Between GPUs of different hosts, a process carries the messages, and the kernels at both ends are the same as
+/// between GPUs of one host.
+void fit_relays(tutti_protocol_properties& properties) {
+  if (properties.flags_in_data == TUTTI_FLAGS_OWN) properties.links &= ~(1u << TUTTI_LINK_NETWORK);
+  properties.latency_us[TUTTI_LINK_NETWORK] += properties.latency_us[TUTTI_LINK_P2P];
+  if (properties.flags_in_data == TUTTI_FLAGS_NONE) properties.latency_us[TUTTI_LINK_NETWORK] += kSignalUs;
+  properties.channel_bytes[TUTTI_LINK_NETWORK] = std::min(properties.channel_bytes[TUTTI_LINK_P2P], kRelayedBytes);
 }
 
 }  // namespace
@@ -41,10 +58,7 @@ Result<Protocols> lay_out_protocols(const plugin::Registry& registry, const conf
   Protocols protocols;
   TUTTI_ASSIGN(protocols.list, protocols_of(registry));
   if (device == TUTTI_DEVICE_CUDA) {
-    // A process that moves the data to the network cannot see by flags that the data is there.
-    for (tuner::Protocol& protocol : protocols.list) {
-      if (protocol.properties.flags_in_data != 0) protocol.properties.links &= ~(1u << TUTTI_LINK_NETWORK);
-    }
+    for (tuner::Protocol& protocol : protocols.list) fit_relays(protocol.properties);
     TUTTI_TRY(ask_for_gpus(protocols.list, slots_of(config, TUTTI_LINK_P2P, "p2p")));
   }
   TUTTI_ASSIGN(protocols.shm, lay_out(protocols.list, slots_of(config, TUTTI_LINK_SHM, "shm"), channels));

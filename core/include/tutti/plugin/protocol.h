@@ -113,6 +113,18 @@ typedef struct tutti_work {
 #define TUTTI_DEVICE_HOST 1u
 #define TUTTI_DEVICE_CUDA 2u
 
+/* How GPUs see that the data of a slot has arrived. */
+#define TUTTI_FLAGS_NONE 0u /* a signal in the mailbox says it */
+/* By flags in the data, in a form of the protocol's own. No process can carry the slots between GPUs of different
+ * hosts. */
+#define TUTTI_FLAGS_OWN 1u
+/* By flags in each 8 bytes of a slot, as `ll` has them. The lower 4 bytes are data, the upper 4 bytes are the flag: the
+ * message's number + 1. A message fills 16-byte lines from the begin of its slot: 4 bytes of data in each half. A store
+ * of 8 bytes arrives as a whole. Kernels signal nothing but `done`. Before flags repeat, the sender rewrites all flags
+ * of a slot with flags of other slots (device/cuda/sweep.h). A process of the host can carry such slots between GPUs of
+ * different hosts. */
+#define TUTTI_FLAGS_PAIRS 2u
+
 typedef struct tutti_protocol_properties {
   uint32_t struct_size;
   uint32_t links;                      /* bits 1 << TUTTI_LINK_*: where it is valid */
@@ -123,8 +135,7 @@ typedef struct tutti_protocol_properties {
                                           stores of processors reach */
   double channel_gbs[TUTTI_LINK_LIMIT];     /* GB/s of the wire that one channel can fill; 0: unknown */
   uint64_t channel_bytes[TUTTI_LINK_LIMIT]; /* fewer bytes are not worth a channel of their own; 0: unknown */
-  uint32_t flags_in_data; /* 1: GPUs see by flags in the data that it is there, not by mailboxes, so that no process can
-                             carry it between GPUs of different hosts */
+  uint32_t flags_in_data;                   /* TUTTI_FLAGS_* */
   uint32_t needs_registered; /* 1: launches store straight to outputs of peers (tutti_cuda_copies): only for calls whose
                                 outputs are registered on all ranks, and plans in which every message is one hop */
   /* 1: if outputs are registered, kernels store the messages straight to outputs of peers that a program marks

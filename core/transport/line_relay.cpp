@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/line_relay.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+namespace tutti::transport {
+namespace {
+
+/// Looks for further lines while fewer have come than usual: less than a microsecond.
+constexpr int kLooks = 200;
+/// Rounds for which a `done` waits for a bundle that takes it along, if data goes both ways. A round takes up to a
+/// microsecond.
+constexpr uint32_t kHeldRounds = 50;
+
+}  // namespace
+
+LineRelay::LineRelay(const Net& net, Options options)
+    : RelayTask(net, options.key, options.at, options.of),
+      options_(std::move(options)),
+      lines_(static_cast<uint32_t>(lines_of(options_.layout))),
+      out_messages_(kRequests * message_bytes(options_.layout) / sizeof(uint64_t)),
+      outgoing_(options_.layout.slot_count),
+      sends_(kRequests),
+      in_messages_(out_messages_.size()),
+      receives_(kRequests),
+      periods_(options_.layout.slot_count) {
+  for (uint32_t index = 0; index < options_.layout.slot_count; ++index) {
+    // Flag i is the flag of a message in slot i - 1, so no flag looks new.
+    for (uint8_t* const slots : {options_.to, options_.from}) slot(slots, index).sweep(index);
+    outgoing_[index] = {index, lines_};
+  }
+}
+
+Status LineRelay::open_out() {
+  TUTTI_ASSIGN(out_registration_,
+               out_->register_memory({out_messages_.data(), out_messages_.size() * sizeof(uint64_t)}));
+  return {};
+}
+
+Status LineRelay::open_in() {
+  TUTTI_ASSIGN(in_registration_, in_->register_memory({in_messages_.data(), in_messages_.size() * sizeof(uint64_t)}));
+  return {};
+}
+
+/// Whether the flag is the flag of a message in this slot. A sweep leaves flags of a different slot.
+bool LineRelay::is_message(uint32_t flag, uint32_t index) const {
+  return slot_of(flag - 1) == index;
+}
+
+bool LineRelay::all_sent() const {
+  if (under_way_ > 0) return false;
+  for (uint32_t index = 0; index < outgoing_.size(); ++index) {
+    const LineSlot lines = slot(options_.to, index);
+    const uint32_t flag = lines.flag();
+    if (flag != outgoing_[index].flag && is_message(flag, index)) return false;
+    if (lines.has(outgoing_[index].sent, outgoing_[index].flag)) return false;
+  }
+  return true;
+}
+
+Result<bool> LineRelay::send() {
+  TUTTI_ASSIGN(bool moved, complete_sends());
+  for (uint32_t index = 0; index < outgoing_.size(); ++index) {
+    if (!has_lines(index)) continue;
+    TUTTI_ASSIGN(const bool sent, send_lines(index));
+    moved = moved || sent;
+  }
+  if (done() == told_) return moved;
+  // While a `done` waits, the thread does not sleep.
+  if (answers_ && ++held_rounds_ <= kHeldRounds) return true;
+  TUTTI_ASSIGN(const bool told, post_bundle({}));
+  return moved || told;
+}
+
+/// Frees the buffers whose sends are done.
+Result<bool> LineRelay::complete_sends() {
+  bool moved = false;
+  for (uint32_t i = 0; i < kRequests && under_way_ > 0; ++i) {
+    TUTTI_ASSIGN(const bool done, finish(sends_[i]));
+    if (!done) continue;
+    --under_way_;
+    moved = true;
+  }
+  out_state_.count(posted_, posted_ - under_way_);
+  return moved;
+}
+
+bool LineRelay::has_lines(uint32_t index) {
+  Outgoing& outgoing = outgoing_[index];
+  const LineSlot lines = slot(options_.to, index);
+  const uint32_t flag = lines.flag();
+  if (flag != outgoing.flag && is_message(flag, index)) {
+    usual_lines_ = outgoing_[latest_].sent;
+    latest_ = index;
+    outgoing = {flag, 0};
+  }
+  return lines.has(outgoing.sent, outgoing.flag);
+}
+
+Result<bool> LineRelay::send_lines(uint32_t index) {
+  if (!has_buffer()) return false;
+  Outgoing& outgoing = outgoing_[index];
+  const LineSlot lines = slot(options_.to, index);
+  Header header{0, outgoing.flag - 1, outgoing.sent, 0, 0};
+  uint8_t* const data = message(out_messages_, posted_) + sizeof header;
+  for (int look = 0; look < kLooks; ++look) {
+    header.lines += lines.take(header.first + header.lines, outgoing.flag, data + header.lines * LineSlot::kDataBytes);
+    if (header.first + header.lines >= usual_lines_) break;
+  }
+  TUTTI_ASSIGN(const bool sent, post_bundle(header));
+  if (sent) outgoing.sent += header.lines;
+  return sent;
+}
+
+Result<bool> LineRelay::post_bundle(const Header& header) {
+  if (!has_buffer()) return false;
+  void*& request = sends_[posted_ % kRequests];
+  uint8_t* const message = LineRelay::message(out_messages_, posted_);
+  Header complete = header;
+  complete.step = posted_;
+  complete.done = done();
+  std::memcpy(message, &complete, sizeof complete);
+  const uint64_t bytes = sizeof header + header.lines * LineSlot::kDataBytes;
+  TUTTI_ASSIGN(request, out_->send({message, bytes, kTag, out_registration_}));
+  if (request == nullptr) return false;
+  ++under_way_;
+  ++posted_;
+  if (complete.done != told_) answers_ = false;
+  if (header.lines > 0) answers_ = true;
+  told_ = complete.done;
+  held_rounds_ = 0;
+  return true;
+}
+
+/// Messages match receives in the order posted, so only the oldest receive is tested.
+Result<bool> LineRelay::receive() {
+  bool moved = false;
+  for (;;) {
+    for (; awaited_ - expected_ < kRequests; ++awaited_) {
+      void*& request = receives_[awaited_ % kRequests];
+      const uint64_t bytes = message_bytes(options_.layout);
+      TUTTI_ASSIGN(request, in_->recv({message(in_messages_, awaited_), bytes, kTag, in_registration_}));
+      if (request == nullptr) break;
+    }
+    in_state_.count(awaited_, expected_);
+    if (awaited_ == expected_) return moved;
+    uint64_t bytes = 0;
+    TUTTI_ASSIGN(const bool arrived, in_->test(receives_[expected_ % kRequests], &bytes));
+    if (!arrived) return moved;
+    TUTTI_TRY(deliver(message(in_messages_, expected_), bytes));
+    ++expected_;
+    moved = true;
+  }
+}
+
+Status LineRelay::deliver(const uint8_t* message, uint64_t bytes) {
+  Header header{};
+  if (bytes < sizeof header) return mismatch(fmt::format("a message of {} bytes", bytes));
+  std::memcpy(&header, message, sizeof header);
+  TUTTI_TRY(check(header, bytes));
+  if (header.lines > 0) {
+    const uint32_t index = slot_of(header.number);
+    const LineSlot lines = slot(options_.from, index);
+    if (const uint32_t period = LineSlot::period_of(header.number); period != periods_[index]) {
+      lines.sweep(header.number);
+      periods_[index] = period;
+    }
+    lines.put(header.first, header.lines, header.number + 1, message + sizeof header);
+  }
+  hear(header.done);
+  return {};
+}
+
+Status LineRelay::check(const Header& header, uint64_t bytes) const {
+  const uint32_t free_from = done();
+  const uint32_t slots = options_.layout.slot_count;
+  const bool is_whole = bytes == sizeof header + header.lines * LineSlot::kDataBytes && header.step == expected_;
+  const bool has_slot = header.lines == 0 || header.number - free_from < slots;
+  if (is_whole && has_slot && header.first <= lines_ && header.lines <= lines_ - header.first) return {};
+  return mismatch(
+      fmt::format("a message of {} bytes after {}, which its sender calls {} lines of message {} from line "
+                  "{}, step {}; {} slots of {} lines from message {} on are free",
+                  bytes, expected_, header.lines, header.number, header.first, header.step, slots, lines_, free_from));
+}
+
+}  // namespace tutti::transport

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+// When the threads of the progress engine sleep.
+#include "progress/engine.h"
+
+#include <gtest/gtest.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "unit/required.h"
+
+namespace tutti::progress {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono_literals::operator""s;
+using std::chrono_literals::operator""us;
+
+/// A network of which only the event descriptor counts.
+class EventSource {
+ public:
+  EventSource() : fd_(eventfd(0, EFD_NONBLOCK)) {
+    ops_.event_fd = [](void* context, int32_t* fd) -> int32_t {
+      *fd = static_cast<EventSource*>(context)->fd_;
+      return TUTTI_OK;
+    };
+    ops_.arm = [](void* context) -> int32_t {
+      auto& self = *static_cast<EventSource*>(context);
+      ++self.arms_;
+      uint64_t events = 0;
+      const bool had_events = read(self.fd_, &events, sizeof events) > 0;
+      if (had_events) ++self.wakes_;
+      return had_events ? TUTTI_AGAIN : TUTTI_OK;
+    };
+  }
+  ~EventSource() { close(fd_); }
+  Engine::Source source() {
+    return {&ops_, this, true, nullptr, "here", [](std::string_view, int32_t) { return Status(); }};
+  }
+  void happen() {
+    const uint64_t one = 1;
+    ASSERT_EQ(write(fd_, &one, sizeof one), static_cast<ssize_t>(sizeof one));
+  }
+  int arms() const { return arms_; }
+  int wakes() const { return wakes_; }
+
+ private:
+  int fd_;
+  tutti_network_ops ops_{};
+  std::atomic<int> arms_{0}, wakes_{0};
+};
+
+/// A task on the engine's own thread.
+class Quiet : public Task {
+ public:
+  Result<bool> progress() override { return false; }
+  bool idle() const override { return true; }
+};
+
+/// A task on a polling thread, whose data moves until stop().
+class Busy : public Task {
+ public:
+  Result<bool> progress() override {
+    ++rounds_;
+    return !stopped_;
+  }
+  bool idle() const override { return true; }
+  bool polls() const override { return true; }
+  void stop() { stopped_ = true; }
+  int rounds() const { return rounds_; }
+
+ private:
+  std::atomic<bool> stopped_{false};
+  std::atomic<int> rounds_{0};
+};
+
+template <class Condition>
+bool eventually(Condition&& condition) {
+  for (const auto end = Clock::now() + 10s; !condition() && Clock::now() < end;) std::this_thread::yield();
+  return condition();
+}
+
+TEST(Engine, IsWokenByTheNetwork) {
+  EventSource source;
+  const auto engine = test::required(Engine::create({[](const Status&) {}, 1}));
+  engine->add_source(source.source());
+  engine->add(std::make_shared<Quiet>());
+  ASSERT_TRUE(eventually([&] { return source.arms() > 0; }));
+  for (int i = 1; i <= 20; ++i) {
+    source.happen();
+    ASSERT_TRUE(eventually([&] { return source.wakes() == i; }));
+  }
+  engine->stop();
+}
+
+/// Polling threads look at their connections themselves. Events of these connections wake no thread, and are not lost.
+TEST(Engine, LeavesTheNetworkToBusyPollingThreads) {
+  EventSource source;
+  const auto engine = test::required(Engine::create({[](const Status&) {}, 1}));
+  engine->add_source(source.source());
+  const auto busy = std::make_shared<Busy>();
+  engine->add(busy);
+  ASSERT_TRUE(eventually([&] { return busy->rounds() > 100; }));
+  engine->add(std::make_shared<Quiet>());
+  constexpr int kEvents = 300;
+  for (int i = 0; i < kEvents; ++i) {
+    source.happen();
+    const int rounds = busy->rounds();
+    std::this_thread::sleep_for(100us);
+    ASSERT_TRUE(eventually([&] { return busy->rounds() > rounds + 50; }));
+  }
+  // A polling thread that gets no processor for a millisecond counts as idle.
+  EXPECT_LT(source.wakes(), kEvents / 3);
+  busy->stop();
+  const int before = source.wakes();
+  source.happen();
+  EXPECT_TRUE(eventually([&] { return source.wakes() > before; }));
+  engine->stop();
+}
+
+}  // namespace
+}  // namespace tutti::progress

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "unit/relayed_links.h"
+
+#include "progress/bell.h"
+#include "unit/required.h"
+
+namespace tutti::test {
+
+using transport::Lane;
+using transport::LineRelay;
+using transport::Net;
+
+RelayedLinks::RelayedLinks(Options options)
+    : options_(std::move(options)),
+      lane_bytes_(options_.layout.slot_count * options_.layout.slot_stride),
+      slots_(size_t{options_.rank_count} * options_.rank_count),
+      at_(slots_.size()),
+      bells_(options_.rank_count) {
+  tutti_cuda_mailbox mailbox{};
+  mailbox.done = options_.epoch;
+  std::vector<std::vector<Net::Door>> doors;
+  for (uint32_t rank = 0; rank < options_.rank_count; ++rank) {
+    for (uint32_t peer = 0; peer < options_.rank_count; ++peer) {
+      if (!relayed(rank, peer)) continue;
+      slots_[pair(rank, peer)].resize(options_.lanes * lane_bytes_ / sizeof(uint64_t));
+      at_[pair(rank, peer)].assign(options_.lanes, mailbox);
+    }
+    progress::init_bell(bells_[rank]);
+    Net::Options net;
+    net.ops = FakeNetwork::ops();
+    net.plugin = &fake_;
+    net.name = "fake";
+    net.rank = rank;
+    net.keys = {options_.lanes, {options_.layout}};
+    net.bell = &bells_[rank];
+    net.on_failure = options_.on_failure;
+    net.last_failure = [this] { return fake_.take_failure(); };
+    nets_.push_back(required(Net::create(std::move(net))));
+    doors.push_back(nets_.back()->doors());
+  }
+  for (auto& net : nets_) net->set_peers(doors);
+}
+
+RelayedLinks::~RelayedLinks() {
+  // All engines end first: a relay that still connects would reach for the listener of a peer.
+  for (auto& net : nets_) net->engine().stop();
+  nets_.clear();
+}
+
+void RelayedLinks::start(uint32_t rank, uint32_t peer, uint8_t* from, tutti_cuda_mailbox* of) {
+  for (uint32_t lane = 0; lane < options_.lanes; ++lane) {
+    LineRelay::Options made;
+    made.key = {peer, Lane::kCollective, lane, 0};
+    made.layout = options_.layout;
+    made.to = to(rank, peer) + lane * lane_bytes_;
+    made.from = from + lane * lane_bytes_;
+    made.at = at(rank, peer) + lane;
+    made.of = of + lane;
+    const transport::Key key = made.key;
+    auto relay = std::make_shared<LineRelay>(*nets_[rank], std::move(made));
+    nets_[rank]->expect(key, relay);
+    nets_[rank]->engine().add(std::move(relay));
+  }
+}
+
+}  // namespace tutti::test
