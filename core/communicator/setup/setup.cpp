@@ -185,11 +185,27 @@ class Setup {
     return {};
   }
 
+  /// The NUMA node of the rank's GPU, or else that on which the rank runs.
+  std::optional<topology::Cpu> find_home() const {
+    if (!on_gpu()) return communicator::current_numa_node();
+    const auto address = backend::Gpu::current_address();  // without CUDA, setup fails later
+    auto home = address.ok() ? communicator::numa_node_of(*address) : std::nullopt;
+    if (home) return home;
+    log::info("affinity: the NUMA node of the GPU is not known{}",
+              address.ok() ? "" : ": " + std::string(address.status().text()));
+    return communicator::current_numa_node();
+  }
+
   Status join_memory() {
     // Buffers, and the threads that move them, live where the rank does.
-    home_ = communicator::current_numa_node();
+    home_ = find_home();
+    const std::string& wanted = config_.text("affinity");
     std::optional<topology::AffinityScope> affinity;
-    if (home_ && config_.text("affinity") == "auto") affinity.emplace(*home_);
+    if (home_ && wanted != "off") {
+      using Scope = topology::AffinityScope;
+      affinity.emplace(*home_, Scope::Memory::kPreferred,
+                       wanted == "ignore_mask" ? Scope::Mask::kIgnore : Scope::Mask::kObey);
+    }
     TUTTI_ASSIGN(const uint64_t number, random_number());
     TUTTI_ASSIGN(const auto shared, state_.bootstrap_->broadcast(0, bytes_of(number), deadline_));
     uint64_t communicator = 0;
