@@ -31,7 +31,6 @@
 #include "program/channels.h"
 #include "progress/bell.h"
 #include "topology/affinity.h"
-#include "transport/message_hash.h"
 #include "tuner/sample.h"
 
 namespace tutti {
@@ -258,7 +257,7 @@ class Setup {
       for (std::vector<communicator::NetworkContact>& of_rank : ends) {
         const communicator::NetworkContact& end = of_rank[i];
         network.gbs = std::min(network.gbs, end.gbs > 0 ? end.gbs : known.gbs);
-        network.latency_us = std::max(network.latency_us, end.latency_us > 0 ? end.latency_us : known.latency_us);
+        network.latency_us = std::max(network.latency_us, communicator::latency_of(known, end.latency_us));
         doors.push_back(std::move(of_rank[i].doors));
       }
       log::info("network '{}': {:.3g} GB/s, {:.3g} µs", network.name, network.gbs, network.latency_us);
@@ -351,17 +350,7 @@ class Setup {
     options.call_limit = config_.duration("timeouts.operation");
     options.check_plugins = config_.boolean("check.plugins");
     options.check_data = config_.boolean("check.data");
-    if (options.check_data && !transport::can_hash_messages()) {
-      return Status(Code::kConfig,
-                    fmt::format("check.data is true ({}), but this build has no xxHash; install its headers "
-                                "(libxxhash-dev) and build again, or set check.data to false",
-                                config_.origin("check.data")));
-    }
-    if (options.check_data && on_gpu()) {
-      return Status(Code::kConfig,
-                    fmt::format("check.data is true ({}), but the data of GPUs is not checked; set it to false",
-                                config_.origin("check.data")));
-    }
+    TUTTI_TRY(communicator::check_data_of(config_, device()));
     options.on_failure = [state](const Status& failure) { state->on_network_failure(failure); };
     const communicator::NetworkWishes wishes{&config_, static_cast<uint32_t>(state_.size_), node_count_, device()};
     return communicator::open_networks(*state_.registry_, wishes, std::move(options), *state_.bootstrap_, deadline_);
@@ -433,7 +422,7 @@ class Setup {
   Status exchange_machines() {
     communicator::MachineFacts mine;
     if (is_first_of_node()) {
-      mine.figures = communicator::figures_of(*system_, hardware_, device(), links_, max_channels_);
+      mine.figures = communicator::figures_of(*system_, hardware_, device(), links_, max_channels_, part_of_machine());
       if (net_ != nullptr) mine.ports = communicator::ports_of(*system_, net_->devices().front().index);
     }
     const auto bytes = is_first_of_node() ? communicator::encode(mine) : std::vector<std::byte>();
@@ -448,6 +437,13 @@ class Setup {
     }
     communicator::set_limits(device(), max_channels_, links_, communicator::slowest(figures), topology_, choices_);
     return {};
+  }
+
+  /// Of the processors of this machine, which pretended hosts share. A topology file describes a pretended host.
+  double part_of_machine() const {
+    if (!config_.text("topology.file").empty()) return 1;
+    const auto here = std::ranges::count(nodes_, nodes_[static_cast<size_t>(state_.rank_)]);
+    return static_cast<double>(here) / static_cast<double>(ranks_here_);
   }
 
   /// The channels as `tutti search` prints them.
