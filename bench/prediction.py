@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Predicted times beside measured times of collectives between two hosts.
 
-The hosts are two network namespaces of this machine, joined by a pair of veth devices. Token buckets (`tc ... tbf`)
-limit the link; `tutti simulate` gets the same rate in a topology file. The latency of a small message is measured
-first: half of a ring all-reduce of 8 B between one rank of each host. It goes to a file of hardware figures;
---built-in-figures leaves the built-in latency.
+The hosts are two network namespaces of this machine, joined by a pair of veth devices. Each host has a processor of its
+own. Token buckets (`tc ... tbf`) limit the link. A topology file for jobs and `tutti simulate` states the processor and
+the rate. `tutti tune --figures` measures the link first, before it is limited; --built-in-figures leaves the built-in
+figures.
 
 Each round runs every candidate once per cell; a cell is a collective, a number of ranks, a link and a size. The figure
 of a candidate is the median over the rounds.
@@ -39,7 +39,6 @@ COLLECTIVES = ["all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_t
 NEAR = 1.10  # a choice is good if the best candidate is faster by less than this factor
 BATCHES = 3
 BURST_BYTES = 80_000
-CALIBRATIONS = 3
 
 Cell = collections.namedtuple("Cell", "gbit collective ranks_here bytes")
 Time = collections.namedtuple("Time", "predicted measured")
@@ -58,6 +57,15 @@ def make_hosts():
     namespaces.ip("link", "add", DEVICE, "netns", HOSTS[0], "type", "veth", "peer", DEVICE, "netns", HOSTS[1])
     for number, host in enumerate(HOSTS, 1):
         namespaces.set_address(host, number, DEVICE, 0)
+
+
+def processor(host):
+    return HOSTS.index(host) % os.cpu_count()
+
+
+def on_host(host, *command):
+    """The command line that runs a command on a host and its processor."""
+    return namespaces.within(host, "taskset", "--cpu-list", str(processor(host)), *command)
 
 
 class Jobs:
@@ -79,16 +87,20 @@ class Jobs:
             if f"name: {DEVICE}," in line:
                 fields = [f for f in line.split("{")[1].split("}")[0].split(", ") if not f.startswith("speed")]
                 line = line.split("{")[0] + "{" + ", ".join(fields + [f"speed: {gbit * 1000:g}"]) + "}"
+            if line.strip().startswith("affinity:"):
+                line = line.split(":")[0] + ': "00000001"'  # one processor
             lines.append(line)
         self.topology.write_text("\n".join(lines) + "\n")
 
     def calibrate(self):
-        """Measures the latency of a small message, and writes it to the file of hardware figures. Returns the µs."""
+        """Measures the network, and writes the file of hardware figures. Returns the figures as text."""
         self.figures.unlink(missing_ok=True)
-        ring = {"algorithm": "ring", "variant": "", "protocol": "simple"}  # of two ranks: two messages after each other
-        latency = min(self.measure("all_reduce", 1, [8], ring)[8].measured for _ in range(CALIBRATIONS)) / 2
-        self.figures.write_text(f"tutti_hardware: 1\nnetworks: {{socket: {{latency_us: {latency:.2f}}}}}\n")
-        return latency
+        launched = environment() | {"WORLD_SIZE": "2", "MASTER_ADDR": HOSTS[0], "MASTER_PORT": "41990",
+                                    "TUTTI_ID_SECRET": secrets.token_hex(16)}
+        commands = [on_host(host, self.tutti, "tune", "--figures", *self.interface, *self.settings(), "--set",
+                            f"host={host}", "--out", str(self.figures)) for host in HOSTS]
+        run([net.Side(command, launched | {"RANK": str(rank)}) for rank, command in enumerate(commands)])
+        return self.figures.read_text().split("{")[1].split("}")[0]
 
     def predict(self, collective, ranks_here, sizes):
         """{bytes: candidates} of `tutti simulate`; the chosen candidate is first."""
@@ -111,15 +123,9 @@ class Jobs:
                        *self.interface, *self.settings(), *self.range(sizes), "--repeat", str(BATCHES), "--warmup", "1",
                        "--in-place", "only" if collective == "broadcast" else "no"]
             output = ["--json", str(self.output)] if rank == 0 else []
-            commands.append(namespaces.within(HOSTS[rank // ranks_here], *command, *output))
+            commands.append(on_host(HOSTS[rank // ranks_here], *command, *output))
         with_id = environment() | {"TUTTI_ID": f"{HOSTS[0]}:41999:{secrets.token_hex(16)}"}
-        sides = [net.Side(command, with_id) for command in commands]
-        try:
-            for side in sides:
-                side.finish()
-        finally:
-            for side in sides:
-                side.end()
+        run([net.Side(command, with_id) for command in commands])
         key = "in_place_time_us" if collective == "broadcast" else "time_us"
         return {row["bytes"]: Time(row["predicted_us"], row[key])
                 for row in json.loads(self.output.read_text())["results"]}
@@ -130,6 +136,16 @@ class Jobs:
 
     def range(self, sizes):
         return ["--min", str(sizes[0]), "--max", str(sizes[-1]), "--factor", str(self.args.factor)]
+
+
+def run(sides):
+    """Waits for processes that run at the same time. RuntimeError if one fails."""
+    try:
+        for side in sides:
+            side.finish()
+    finally:
+        for side in sides:
+            side.end()
 
 
 def environment():
@@ -150,7 +166,7 @@ class Cells:
     """Predictions and measurements of all cells."""
 
     def __init__(self):
-        self.latencies = {}  # {Gbit/s: µs}, measured
+        self.figures = "built in"
         self.chosen = {}  # {cell: name}
         self.predicted = collections.defaultdict(dict)  # {cell: {name: µs}}
         self.measured = collections.defaultdict(lambda: collections.defaultdict(list))  # {cell: {name: [µs]}}
@@ -216,8 +232,7 @@ def summary(cells):
     of_choices = [(cells.predicted[c][n], cells.median(c, n)) for c, n in cells.chosen.items()]
     of_all = [(us, cells.median(c, n)) for c, row in cells.predicted.items() for n, us in row.items()]
     good = sum(cells.median(c, n) <= NEAR * cells.median(c, cells.best(c)) for c, n in cells.chosen.items())
-    figures = ", ".join(f"{us:.2f} µs at {gbit:g} Gbit/s" for gbit, us in cells.latencies.items()) or "built in"
-    return [f"Latency of a small message: {figures}. Error of the prediction: "
+    return [f"Figures of the network: {cells.figures}. Error of the prediction: "
             f"{errors(of_choices)} for the choices of {len(of_choices)} cells; {errors(of_all)} "
             f"for all {len(of_all)} candidates. The choice is within 10 % of the best candidate in {good} of "
             f"{len(cells.chosen)} cells ({100 * good / len(cells.chosen):.0f} %)."]
@@ -245,7 +260,7 @@ def parse_arguments():
     parser.add_argument("--factor", type=int, default=16, help="from one size to the next (default 16)")
     parser.add_argument("--rounds", type=int, default=3, help="runs of each candidate (default 3)")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting of all jobs")
-    parser.add_argument("--built-in-figures", action="store_true", help="do not measure the latency first")
+    parser.add_argument("--built-in-figures", action="store_true", help="do not measure the network first")
     parser.add_argument("--all", action="store_true", help="also print all candidates")
     parser.add_argument("--markdown", type=pathlib.Path, metavar="FILE", help="also write the tables to FILE")
     return parser.parse_args()
@@ -262,13 +277,13 @@ def main():
     try:
         with tempfile.TemporaryDirectory() as folder:
             jobs = Jobs(args, folder)
+            if not args.built_in_figures:
+                cells.figures = jobs.calibrate()
             for turn in range(args.rounds):
                 for gbit in args.gbit:
                     print(f"round {turn + 1} of {args.rounds}: {gbit:g} Gbit/s", file=sys.stderr)
                     limit_link(gbit)
                     jobs.describe(gbit)
-                    if not args.built_in_figures:
-                        cells.latencies[gbit] = cells.latencies.get(gbit) or jobs.calibrate()
                     run_round(jobs, args, gbit, cells)
     except (RuntimeError, subprocess.SubprocessError) as failure:
         sys.exit(str(failure))

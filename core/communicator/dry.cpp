@@ -10,7 +10,6 @@
 #include "communicator/setup/choices.h"
 #include "communicator/setup/figures.h"
 #include "communicator/setup/limits.h"
-#include "communicator/setup/network.h"
 #include "communicator/setup/plan_files.h"
 #include "communicator/setup/ports.h"
 #include "plugin/network_names.h"
@@ -27,12 +26,6 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 
 Result<std::string> works(const std::string& /*network*/) {
   return std::string();
-}
-
-/// The first network of a job in which every network works; empty: there is none.
-std::string first_network(const NetworkWishes& wishes) {
-  const auto choice = choose_networks(wishes, works);
-  return choice.ok() ? choice->used.front() : std::string();
 }
 
 bool any_on_gpus(const std::vector<tuner::Protocol>& protocols) {
@@ -53,6 +46,7 @@ Result<std::unique_ptr<DryCommunicator>> DryCommunicator::create(Options options
   std::unique_ptr<DryCommunicator> made(new DryCommunicator(std::move(options.config), options.machine));
   TUTTI_ASSIGN(made->registry_, plugin::Registry::load(made->config_, false));
   TUTTI_ASSIGN(made->hardware_, hardware_of(made->config_));
+  TUTTI_TRY(made->check_device(options.machine));
   TUTTI_TRY(made->describe(options.machine, options.node_count, options.ranks_here));
   tuner::Choices choices;
   TUTTI_TRY(made->limit(options.machine, choices));
@@ -62,28 +56,51 @@ Result<std::unique_ptr<DryCommunicator>> DryCommunicator::create(Options options
   return made;
 }
 
+Status DryCommunicator::check_device(const topology::Document& machine) const {
+  if (config_.text("device") == "cuda" && !on_gpu()) {
+    return {Code::kConfig, fmt::format("device is set to 'cuda' ({}), but {} has no GPU; set it to host, or describe "
+                                       "the GPUs",
+                                       config_.origin("device"), machine.source)};
+  }
+  return Status();
+}
+
 Status DryCommunicator::describe(const topology::Document& machine, uint32_t node_count, uint32_t ranks_here) {
   topology::BuildOptions build;
   if (ranks_here > 0) {
     TUTTI_ASSIGN(build.ranks, topology::places_of(machine, ranks_here));
+  } else {
+    ranks_here = static_cast<uint32_t>(machine.gpus().size());  // build() refuses 0
   }
-  build.networks = node_count > 1;
-  build.hardware = &hardware_;
-  build.network = first_network({&config_, ranks_here, node_count, device_});
-  TUTTI_ASSIGN(topology::System system, topology::System::build(machine, build));
-  system_ = std::make_unique<topology::System>(std::move(system));
-  ranks_here = static_cast<uint32_t>(system_->rank_nodes().size());
   if (uint64_t{ranks_here} * node_count > kMaxRanks) {
     return {Code::kInvalidArgument,
             fmt::format("{} machines of {} ranks are more than {} ranks; ask for fewer machines", node_count,
                         ranks_here, kMaxRanks)};
   }
+  if (node_count > 1) TUTTI_TRY(choose_networks(ranks_here * node_count, node_count));
+  build.networks = node_count > 1;
+  build.hardware = &hardware_;
+  if (!networks_.used.empty()) build.network = networks_.used.front();
+  TUTTI_ASSIGN(topology::System system, topology::System::build(machine, build));
+  system_ = std::make_unique<topology::System>(std::move(system));
   for (uint32_t rank = 0; rank < ranks_here * node_count; ++rank) node_of_rank_.push_back(rank / ranks_here);
   view_ = system_->view();
   topology_.struct_size = sizeof topology_;
   topology_.rank_count = ranks_here * node_count;
   topology_.node_count = node_count;
   topology_.node_of_rank = node_of_rank_.data();
+  return {};
+}
+
+/// The networks of a job in which every network works.
+Status DryCommunicator::choose_networks(uint32_t ranks, uint32_t node_count) {
+  if (plugin::possible_networks(config_).empty()) {
+    return {Code::kConfig, fmt::format("plugins.network is empty ({}), so {} machines cannot reach each other; name a "
+                                       "network",
+                                       config_.origin("plugins.network"), node_count)};
+  }
+  TUTTI_TRY(check_data_of(config_, device_));
+  TUTTI_ASSIGN(networks_, communicator::choose_networks({&config_, ranks, node_count, device_}, works));
   return {};
 }
 
@@ -97,12 +114,7 @@ Status DryCommunicator::limit(const topology::Document& machine, tuner::Choices&
   TUTTI_TRY(check_transport(config_, node_count()));
   Links links;
   links.inside = on_gpu() ? TUTTI_LINK_P2P : TUTTI_LINK_SHM;
-  if (node_count() > 1 && plugin::possible_networks(config_).empty()) {
-    return {Code::kConfig, fmt::format("plugins.network is empty ({}), so {} machines cannot reach each other; name a "
-                                       "network",
-                                       config_.origin("plugins.network"), node_count())};
-  }
-  if (node_count() > 1) TUTTI_TRY(add_networks(links, choices));
+  if (node_count() > 1) add_networks(links, choices);
   const uint32_t channels = max_channels(config_, device_, links.has_network());
   const Figures figures = figures_of(*system_, hardware_, device_, links, channels);
   if (links.has_network() && figures.network_gbs <= 0) {
@@ -119,19 +131,17 @@ Status DryCommunicator::limit(const topology::Document& machine, tuner::Choices&
   return {};
 }
 
-/// The networks of a job in which every network works. All have the bandwidth of the ports that the file describes.
-Status DryCommunicator::add_networks(Links& links, tuner::Choices& choices) const {
-  TUTTI_ASSIGN(NetworkChoice chosen, choose_networks({&config_, rank_count(), node_count(), device_}, works));
-  choices.unused_networks = std::move(chosen.unused);
-  for (std::string& name : chosen.used) {
+/// All networks have the bandwidth of the ports that the file describes.
+void DryCommunicator::add_networks(Links& links, tuner::Choices& choices) const {
+  choices.unused_networks = networks_.unused;
+  for (const std::string& name : networks_.used) {
     tuner::Network network;
     network.gbs = topology::network_share_gbs(*system_, max_channels(config_, device_, true));
-    network.latency_us = topology::network_latency_us(*system_, hardware_.network(name).latency_us);
-    network.name = std::move(name);
+    network.latency_us = latency_of(hardware_.network(name), topology::network_latency_us(*system_));
+    network.name = name;
     choices.networks.push_back(std::move(network));
   }
   links.network = choices.networks.front().name;
-  return {};
 }
 
 Status DryCommunicator::connect(tuner::Choices& choices) {

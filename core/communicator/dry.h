@@ -11,6 +11,7 @@
 
 #include "communicator/setup/choices.h"
 #include "communicator/setup/limits.h"
+#include "communicator/setup/network.h"
 #include "config/config.h"
 #include "program/plan.h"
 #include "topology/hardware.h"
@@ -61,9 +62,11 @@ class DryCommunicator {
  private:
   DryCommunicator(config::Config config, const topology::Document& machine);
   bool on_gpu() const { return device_ == TUTTI_DEVICE_CUDA; }
+  Status check_device(const topology::Document& machine) const;
   Status describe(const topology::Document& machine, uint32_t node_count, uint32_t ranks_here);
+  Status choose_networks(uint32_t ranks, uint32_t node_count);
   Status limit(const topology::Document& machine, tuner::Choices& choices);
-  Status add_networks(Links& links, tuner::Choices& choices) const;
+  void add_networks(Links& links, tuner::Choices& choices) const;
   Status connect(tuner::Choices& choices);
   std::string why_not(uint32_t algorithm, uint32_t variant, Collective collective) const;
 
@@ -75,6 +78,7 @@ class DryCommunicator {
   std::vector<uint32_t> node_of_rank_;
   tutti_system view_{};
   tutti_topology topology_{};
+  NetworkChoice networks_;  // of several machines
   std::vector<Channels> channels_;
   std::unique_ptr<tuner::Selector> selector_;
 };

@@ -90,6 +90,12 @@ struct Load {
   uint64_t memory = 0;
 };
 
+/// Messages that the ranks of a machine send and receive, and their bytes as a multiple of the data.
+struct Ends {
+  Hops messages = {};
+  std::array<double, TUTTI_LINK_COUNT> wire = {};
+};
+
 Load load_of(const Plan& plan, const Links& links) {
   Load load;
   for (const tutti_plan_step& step : plan.steps) {
@@ -135,6 +141,7 @@ Result<tutti_algorithm_cost> cost_of(std::span<const Plan> rolled, const tutti_t
   tutti_algorithm_cost cost{};
   cost.struct_size = sizeof cost;
   std::copy_n(path.hops().begin(), TUTTI_LINK_COUNT, cost.hops);
+  std::vector<Ends> machines(topology.node_count);
   for (const Plan& plan : plans) {
     const Load load = load_of(plan, links);
     const double chunks = static_cast<double>(std::max(plan.input_chunks(), plan.output_chunks()));
@@ -146,6 +153,17 @@ Result<tutti_algorithm_cost> cost_of(std::span<const Plan> rolled, const tutti_t
     cost.memory = std::max(cost.memory, static_cast<double>(load.memory) / chunks);
     for (const tutti_plan_step& step : plan.steps) {
       cost.fan = std::max<uint32_t>({cost.fan, step.recv_count, step.send_count});
+    }
+    Ends& machine = machines[topology.node_of_rank[plan.rank]];
+    for (uint32_t link = 0; link < TUTTI_LINK_COUNT; ++link) {
+      machine.messages[link] += load.sends[link] + load.receives[link];
+      machine.wire[link] += (load.sent_chunks[link] + load.received_chunks[link]) / chunks;
+    }
+  }
+  for (const Ends& machine : machines) {
+    for (uint32_t link = 0; link < TUTTI_LINK_COUNT; ++link) {
+      cost.machine_messages[link] = std::max(cost.machine_messages[link], machine.messages[link]);
+      cost.machine_wire[link] = std::max(cost.machine_wire[link], machine.wire[link]);
     }
   }
   return cost;

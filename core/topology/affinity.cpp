@@ -108,14 +108,14 @@ CpuSet current_affinity() {
   return {};
 }
 
-AffinityScope::AffinityScope(const Cpu& cpu, Memory memory) {
+AffinityScope::AffinityScope(const Cpu& cpu, Memory memory, Mask mask) {
   const Result<CpuSet> wanted = parse_cpu_mask(cpu.affinity);
   if (!wanted.ok()) {
     log::info("affinity: NUMA node {}: {}", cpu.numa, wanted.status().text());
     return;
   }
   CpuSet before = current_affinity();
-  const CpuSet cpus = intersect(*wanted, before);
+  const CpuSet cpus = mask == Mask::kIgnore ? *wanted : intersect(*wanted, before);
   if (cpus.empty()) {
     log::info("affinity: this thread may use none of NUMA node {}'s processors ({}), only {}: not bound", cpu.numa,
               cpu.affinity.empty() ? "not known" : cpu.affinity, format_cpu_mask(before));

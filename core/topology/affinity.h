@@ -23,15 +23,17 @@ CpuSet intersect(const CpuSet& a, const CpuSet& b);
 /// The processors on which the calling thread may run now; empty if the kernel does not report them.
 CpuSet current_affinity();
 
-/// While it lives, the thread that made it runs on the processors of `cpu` that it may use. The thread's memory comes
-/// from there if there is any. Threads that it starts inherit both. Afterwards, everything is as before. If the
-/// processors have none in common or the kernel refuses, nothing changes and the log (info) gives the reason. Must end
-/// on the thread on which it began.
+/// While it lives, the thread that made it runs on the processors of `cpu` that it may use, or on all of them. The
+/// thread's memory comes from there if there is any. Threads that it starts inherit both. Afterwards, everything is as
+/// before. If the processors have none in common or the kernel refuses, nothing changes and the log (info) gives the
+/// reason. Must end on the thread on which it began.
 class AffinityScope {
  public:
   enum class Memory { kAnywhere, kPreferred };
+  /// The processors that the thread may use before: a limit, or not.
+  enum class Mask { kObey, kIgnore };
 
-  explicit AffinityScope(const Cpu& cpu, Memory memory = Memory::kPreferred);
+  explicit AffinityScope(const Cpu& cpu, Memory memory = Memory::kPreferred, Mask mask = Mask::kObey);
   AffinityScope(const AffinityScope&) = delete;
   AffinityScope& operator=(const AffinityScope&) = delete;
   ~AffinityScope();

@@ -81,8 +81,8 @@ const std::vector<SectionKind>& section_kinds() {
        {"gbs"},
        is_cpu,
        "default, intel, amd, arm, power or zhaoxin, or vendor-family-model such as intel-6-85"},
-      {"memory", {"gbs", "latency_us"}, [](std::string_view) { return false; }, "default"},
-      {"networks", {"gbs", "latency_us", "gap_us"}, is_network, "default, or a plugin such as socket"},
+      {"memory", {"gbs", "latency_us", "switch_us"}, [](std::string_view) { return false; }, "default"},
+      {"networks", {"gbs", "latency_us", "gap_us", "processor_gbs"}, is_network, "default, or a plugin such as socket"},
   };
   return kinds;
 }
@@ -204,6 +204,7 @@ Status Hardware::merge(const Node& root, const std::string& name) {
       TUTTI_TRY(check_entry(entry, *kind));
       for (const Node& figure : entry.children) {
         TUTTI_ASSIGN(table_[section.key][entry.key][figure.key], number(figure));
+        figures_of_file_.insert(fmt::format("{}.{}.{}", section.key, entry.key, figure.key));
       }
     }
   }
@@ -217,6 +218,7 @@ const Hardware& Hardware::built_in() {
     const auto root = config::read_document(built_in_hardware(), name);
     const Status read = root.ok() ? made.merge(*root, name) : root.status();
     if (!read.ok()) log::error("a bug: {}", read.text());
+    made.figures_of_file_.clear();
     return made;
   }();
   return table;
@@ -294,13 +296,17 @@ double Hardware::interconnect_gbs(const Cpu& cpu) const {
 }
 
 MemoryFigures Hardware::memory() const {
-  return {figure("memory", {}, "gbs"), figure("memory", {}, "latency_us")};
+  return {figure("memory", {}, "gbs"), figure("memory", {}, "latency_us"), figure("memory", {}, "switch_us")};
 }
 
 NetworkFigures Hardware::network(std::string_view plugin) const {
   const std::vector<std::string> entry = {std::string(plugin.substr(0, plugin.find(':')))};
   const auto of = [&](std::string_view name) { return figure("networks", entry, name); };
-  return {of("gbs"), of("latency_us"), of("gap_us")};
+  const auto file_has = [&](std::string_view name) {
+    return figures_of_file_.contains(fmt::format("networks.{}.latency_us", name));
+  };
+  return {of("gbs"), of("latency_us"), of("gap_us"), of("processor_gbs"),
+          file_has(entry.front()) || file_has(kDefault)};
 }
 
 std::vector<std::string> Hardware::differences() const {

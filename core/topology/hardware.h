@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <map>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -30,6 +31,7 @@ struct GpuFigures {
 struct MemoryFigures {
   double gbs = 0;
   double latency_us = 0;
+  double switch_us = 0;  ///< from a rank to the next one of the same processor
 };
 
 /// A network, if its ports do not state more.
@@ -37,6 +39,8 @@ struct NetworkFigures {
   double gbs = 0;
   double latency_us = 0;
   double gap_us = 0;
+  double processor_gbs = 0;       ///< that one processor sends or receives
+  bool file_has_latency = false;  ///< a file states latency_us, in place of the claims of plugins and topology files
 };
 
 /// Immutable. Any thread.
@@ -74,6 +78,7 @@ class Hardware {
   double figure(std::string_view section, std::span<const std::string> entries, std::string_view name) const;
 
   Table table_;
+  std::set<std::string> figures_of_file_;  // "networks.socket.latency_us"
 };
 
 }  // namespace tutti::topology

@@ -126,13 +126,13 @@ double memory_gbs(const System& system) {
   return ranks.empty() ? 0 : least;
 }
 
-double network_latency_us(const System& system, double otherwise) {
+double network_latency_us(const System& system) {
   double lowest = 0;
   for (const uint32_t net : system.nodes_of(TUTTI_NODE_NET)) {
     const double latency_us = system.nodes()[net].latency_us;
     if (latency_us > 0 && (lowest == 0 || latency_us < lowest)) lowest = latency_us;
   }
-  return lowest > 0 ? lowest : otherwise;
+  return lowest;
 }
 
 }  // namespace tutti::topology

@@ -21,7 +21,7 @@ double widest_path_gbs(const System& system);
 double network_share_gbs(const System& system, uint32_t channels);
 /// GB/s of the own memory of the slowest rank's GPU, reads and writes together; 0: a rank has no GPU.
 double memory_gbs(const System& system);
-/// The lowest latency that a network port gives, or `otherwise` where none does.
-double network_latency_us(const System& system, double otherwise);
+/// The lowest latency that a network port gives; 0: no port gives one.
+double network_latency_us(const System& system);
 
 }  // namespace tutti::topology

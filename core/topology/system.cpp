@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "topology/affinity.h"
 #include "topology/builder.h"
 #include "topology/paths.h"
 
@@ -31,6 +32,21 @@ Result<std::vector<RankPlace>> places_of(const Document& document, uint32_t coun
   return ranks;
 }
 
+namespace {
+
+/// 0 if a NUMA node does not name its processors, or by a mask that Linux does not write.
+uint32_t processors_of(const Document& document) {
+  uint32_t sum = 0;
+  for (const Cpu& cpu : document.cpus) {
+    const auto processors = parse_cpu_mask(cpu.affinity);
+    if (!processors.ok() || processors->empty()) return 0;
+    sum += static_cast<uint32_t>(processors->size());
+  }
+  return sum;
+}
+
+}  // namespace
+
 Result<System> System::build(const Document& document, const BuildOptions& options) {
   TUTTI_ASSIGN(Machine machine, build_machine(document, options));
   Paths paths;
@@ -51,6 +67,7 @@ Result<System> System::build(const Document& document, const BuildOptions& optio
   system.links_ = std::move(machine.links);
   system.paths_ = std::move(paths.table);
   system.hops_ = std::move(paths.hops);
+  system.processors_ = processors_of(document);
   return system;
 }
 

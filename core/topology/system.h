@@ -63,6 +63,8 @@ class System {
   int rail(uint32_t node) const { return rails_[node]; }
   /// Figures of the GPU that a node is, or on which the node's rank computes; zeros: there is none.
   const GpuFigures& gpu(uint32_t node) const { return gpus_[node]; }
+  /// Processors of all NUMA nodes; 0: the document does not name those of each node.
+  uint32_t processors() const { return processors_; }
   tutti_system view() const;
 
  private:
@@ -73,6 +75,7 @@ class System {
   std::vector<tutti_system_link> links_;
   std::vector<tutti_system_path> paths_;
   std::vector<uint32_t> hops_;
+  uint32_t processors_ = 0;
 };
 
 /// "NVL", "PIX" ... and back (kInvalidArgument for an unknown name).

@@ -75,6 +75,8 @@ void set_cost(const tutti_algorithm_cost& cost, tutti_candidate& view) {
   std::copy_n(cost.wire, TUTTI_LINK_COUNT, view.wire);
   std::copy_n(cost.gbs, TUTTI_LINK_COUNT, view.algorithm_gbs);
   view.memory = cost.memory;
+  std::copy_n(cost.machine_messages, TUTTI_LINK_COUNT, view.machine_messages);
+  std::copy_n(cost.machine_wire, TUTTI_LINK_COUNT, view.machine_wire);
 }
 
 Algorithm::Algorithm(const program::AlgorithmPlugin& plugin, program::Instance connected)

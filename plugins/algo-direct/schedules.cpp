@@ -190,6 +190,12 @@ double blocks_per_peer(uint32_t collective, uint32_t variant, uint32_t rank_coun
   return to_one ? 1.0 : 1.0 / rank_count;
 }
 
+/// Whether only the root exchanges data with the other ranks.
+bool is_rooted(uint32_t collective) {
+  return collective == TUTTI_BROADCAST || collective == TUTTI_REDUCE || collective == TUTTI_GATHER ||
+         collective == TUTTI_SCATTER;
+}
+
 }  // namespace
 
 sdk::PlanBuilder schedule(const tutti_plan_request& request, uint32_t rank_count) {
@@ -229,6 +235,12 @@ tutti_algorithm_cost cost(uint32_t collective, uint32_t variant, const tutti_top
   cost.wire[TUTTI_LINK_NETWORK] = share * peers_outside;
   // The own part is read and written once. An arriving chunk is read from its slot, and written again if it is stored.
   cost.memory = 2.0 + 2.0 * blocks_per_peer(collective, variant, n) * (n - 1);
+  if (is_rooted(collective)) {  // else all ranks are as busy as the busiest
+    cost.machine_messages[inside] = 2 * peers_inside;
+    cost.machine_messages[TUTTI_LINK_NETWORK] = peers_outside;
+    cost.machine_wire[inside] = 2 * share * peers_inside;
+    cost.machine_wire[TUTTI_LINK_NETWORK] = share * peers_outside;
+  }
   return cost;
 }
 

@@ -54,6 +54,15 @@ tutti_algorithm_cost cost(uint32_t collective, uint32_t variant, const Hierarchy
     cost.messages[inside] = messages * neighbours;
     cost.wire[inside] = part * phases * neighbours;
   }
+  // With a root, one machine sends its parts to the other machines, or receives theirs. Without a root, all ranks are
+  // as busy as the busiest.
+  if (collective == TUTTI_BROADCAST || collective == TUTTI_REDUCE) {
+    const uint32_t ranks = hierarchy.positions();
+    cost.machine_messages[inside] = 2 * ranks * neighbours;
+    cost.machine_messages[TUTTI_LINK_NETWORK] = ranks * between.messages;
+    cost.machine_wire[inside] = 2 * ranks * part * neighbours;
+    cost.machine_wire[TUTTI_LINK_NETWORK] = ranks * part * between.parts;
+  }
   // The own input is read once and the output written once. Each message that arrives is read from its slot. Scratch
   // memory is written and read.
   cost.memory = 2.0 + part * (phases * neighbours + between.parts + 2 * copied);

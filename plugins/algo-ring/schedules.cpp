@@ -161,6 +161,15 @@ tutti_algorithm_cost cost(uint32_t collective, const tutti_topology& topology, s
   if (n > links_between_nodes) cost.wire[inside] = sent;
   if (links_between_nodes > 0) cost.wire[TUTTI_LINK_NETWORK] = sent;
   sdk::set_bandwidth(cost, inside, graphs, channels);
+  // Each link inside a machine has two ends there, and each of the two links to other machines one.
+  const uint32_t most = sdk::most_ranks_of_node(topology);
+  const uint32_t ends_inside = n == 1 ? 0 : 2 * (most == n ? n : most - 1);
+  const uint32_t ends_outside = links_between_nodes == 0 ? 0 : chain && links_between_nodes == 2 ? 1 : 2;
+  const uint32_t messages = chain ? 1 : hops;
+  cost.machine_messages[inside] = ends_inside * messages;
+  cost.machine_messages[TUTTI_LINK_NETWORK] = ends_outside * messages;
+  cost.machine_wire[inside] = ends_inside * sent;
+  cost.machine_wire[TUTTI_LINK_NETWORK] = ends_outside * sent;
   // The input is read once and the output written once. Arriving data is read from its slot.
   cost.memory = 2.0 + sent;
   return cost;

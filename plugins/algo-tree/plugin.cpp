@@ -26,6 +26,7 @@ class Trees : public sdk::AlgorithmInstance {
         // A machine has up to two children. With pairs of trees, each machine is inner in one tree of a pair.
         streams_(pairs_ || graphs.size() < 3 ? 1 : 2) {
     inside_ = sdk::link_inside(topology);
+    most_ranks_ = sdk::most_ranks_of_node(topology);
     sdk::set_bandwidth(bandwidth_, inside_, graphs, channel_count());
   }
 
@@ -42,7 +43,7 @@ class Trees : public sdk::AlgorithmInstance {
 
   Result<tutti_algorithm_cost> cost(uint32_t collective, uint32_t variant) const override {
     if (!can(collective, variant)) return unsupported();
-    tutti_algorithm_cost cost = tree::cost(collective, variant, depth_, inside_, streams_);
+    tutti_algorithm_cost cost = tree::cost(collective, variant, depth_, inside_, streams_, most_ranks_);
     std::copy_n(bandwidth_.gbs, TUTTI_LINK_COUNT, cost.gbs);
     return cost;
   }
@@ -61,6 +62,7 @@ class Trees : public sdk::AlgorithmInstance {
   bool pairs_;
   double streams_;
   uint32_t inside_;
+  uint32_t most_ranks_;
   tutti_algorithm_cost bandwidth_ = {};
 };
 

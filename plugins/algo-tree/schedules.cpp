@@ -143,7 +143,7 @@ double streams_of_root(uint32_t collective, const Depth& depth) {
 }  // namespace
 
 tutti_algorithm_cost cost(uint32_t collective, uint32_t variant, const Depth& depth, uint32_t inside_link,
-                          double streams) {
+                          double streams, uint32_t most_ranks) {
   const double ways = collective == TUTTI_ALL_REDUCE ? 2 : 1;
   // The number of times that the whole data waits for the busiest link: once per direction if chunks follow each other
   // closely (broadcast and reduce do so over loops), otherwise once per hop.
@@ -167,6 +167,14 @@ tutti_algorithm_cost cost(uint32_t collective, uint32_t variant, const Depth& de
   if (depth.inside > 0) cost.wire[inside_link] = ways * queued(depth.inside) * streams_of_root(collective, depth);
   if (depth.between > 0) cost.wire[TUTTI_LINK_NETWORK] = ways * queued(depth.between) * streams;
   cost.memory = 2.0 + ways;
+  // All data crosses each link of the tree once per way. A machine has a chain of its ranks, links to its children, and
+  // with three machines or more a link to its parent.
+  const double ends_inside = 2.0 * (most_ranks - 1);
+  const double ends_outside = depth.between == 0 ? 0 : streams > 1 ? streams + 1 : depth.between > 1 ? 2 : 1;
+  cost.machine_messages[inside_link] = static_cast<uint32_t>(ends_inside * ways * chunks);
+  cost.machine_messages[TUTTI_LINK_NETWORK] = static_cast<uint32_t>(ends_outside * ways * chunks);
+  cost.machine_wire[inside_link] = ends_inside * ways;
+  cost.machine_wire[TUTTI_LINK_NETWORK] = ends_outside * ways;
   return cost;
 }
 

@@ -35,7 +35,8 @@ uint32_t pipelined_chunks(const Depth& depth);
 sdk::PlanBuilder schedule(const tutti_plan_request& request, const sdk::Tree& tree, uint32_t pipelined_chunks);
 
 /// See tutti_algorithm_cost. `streams`: the streams of the whole data that the busiest machine sends to its children.
+/// `most_ranks`: the ranks of the machine with the most ranks.
 tutti_algorithm_cost cost(uint32_t collective, uint32_t variant, const Depth& depth, uint32_t inside_link,
-                          double streams);
+                          double streams, uint32_t most_ranks);
 
 }  // namespace tutti::tree

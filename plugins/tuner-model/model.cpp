@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "tutti/plugin/cuda.h"
+#include "tutti/sdk/graph.h"
 
 namespace tutti::tuner_model {
 namespace {
@@ -19,11 +20,13 @@ bool uses(const tutti_candidate& candidate, uint32_t link) {
 
 }  // namespace
 
-Model::Model(const Constants& constants, const tutti_topology& topology) : constants_(constants) {
+Model::Model(const Constants& constants, const tutti_topology& topology)
+    : constants_(constants), processors_(topology.processors), most_ranks_(sdk::most_ranks_of_node(topology)) {
   if (topology.memory_gbs > 0) constants_.memory_gbs = topology.memory_gbs;
   std::copy_n(topology.bandwidth_gbs, TUTTI_LINK_COUNT, bandwidth_gbs_.begin());
   std::copy_n(topology.latency_us, TUTTI_LINK_COUNT, latency_us_.begin());
   std::copy_n(topology.gap_us, TUTTI_LINK_COUNT, gap_us_.begin());
+  std::copy_n(topology.processor_gbs, TUTTI_LINK_COUNT, processor_gbs_.begin());
 }
 
 void Model::predict(const tutti_call& call, tutti_candidate& candidate) const {
@@ -90,7 +93,28 @@ double Model::microseconds(const tutti_candidate& candidate, double bytes, uint3
     const double payload_gbs = link_gbs(candidate, link, channels) * candidate.protocol_efficiency[link];
     wire_us = std::max(wire_us, candidate.wire[link] * bytes / (payload_gbs * kBytesPerUsOfGbs));
   }
-  return latency_us + wire_us + candidate.memory * bytes / (constants_.memory_gbs * kBytesPerUsOfGbs);
+  const double path_us = latency_us + wire_us + candidate.memory * bytes / (constants_.memory_gbs * kBytesPerUsOfGbs);
+  return std::max(path_us, constants_.call_us + processor_microseconds(candidate, bytes));
+}
+
+/// The time in which the processors of a machine send and receive the messages of its ranks; 0: they are no limit.
+double Model::processor_microseconds(const tutti_candidate& candidate, double bytes) const {
+  if (processors_ <= 0) return 0;
+  double work_us = 0;
+  for (uint32_t link = 0; link < TUTTI_LINK_COUNT; ++link) {
+    if (!uses(candidate, link)) continue;
+    const double all_ranks = 2.0 * most_ranks_;  // each sends and receives
+    const double messages = candidate.machine_messages[link] > 0
+                                ? candidate.machine_messages[link]
+                                : all_ranks * std::max(candidate.messages[link], candidate.hops[link]);
+    const double wire =
+        candidate.machine_wire[link] > 0 ? candidate.machine_wire[link] : all_ranks * candidate.wire[link];
+    work_us += messages * gap_us_[link];
+    if (processor_gbs_[link] <= 0) continue;
+    const double payload_gbs = processor_gbs_[link] * candidate.protocol_efficiency[link];
+    work_us += wire * bytes / (payload_gbs * kBytesPerUsOfGbs);
+  }
+  return work_us / processors_;
 }
 
 }  // namespace tutti::tuner_model

@@ -21,7 +21,8 @@ struct Constants {
 /// efficiency) + memory bytes / memory
 ///
 /// over the kinds of links. The sum is the critical path of one small message (α). Kinds of links carry data at the
-/// same time, so the slowest kind counts (β). Thread-safe: no state changes after construction.
+/// same time, so the slowest kind counts (β). If the topology states the processors of a machine, T is at least the
+/// time of these processors for all messages and bytes of its ranks. Thread-safe: no state changes after construction.
 class Model {
  public:
   Model(const Constants& constants, const tutti_topology& topology);
@@ -36,11 +37,15 @@ class Model {
   double channel_gbs(const tutti_candidate& candidate, uint32_t link) const;
   double link_gbs(const tutti_candidate& candidate, uint32_t link, uint32_t channels) const;
   double microseconds(const tutti_candidate& candidate, double bytes, uint32_t channels) const;
+  double processor_microseconds(const tutti_candidate& candidate, double bytes) const;
 
   Constants constants_;
   std::array<double, TUTTI_LINK_COUNT> bandwidth_gbs_;
   std::array<double, TUTTI_LINK_COUNT> latency_us_;
   std::array<double, TUTTI_LINK_COUNT> gap_us_;
+  std::array<double, TUTTI_LINK_COUNT> processor_gbs_;
+  double processors_;
+  uint32_t most_ranks_;  ///< of a machine
 };
 
 }  // namespace tutti::tuner_model

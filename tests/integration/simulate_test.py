@@ -58,7 +58,8 @@ class Simulate(unittest.TestCase):
                         dry = self.predictions(collective, "--topology", file, "--nodes", hosts, "--ranks", 4 // hosts,
                                                *options)
                         job_file = pathlib.Path(folder) / "job.json"
-                        self.run_ok("bench", collective, "--threads", "--ranks", 4, "--hosts", "a,b"[:2 * hosts - 1],
+                        self.run_ok("bench", collective, "--threads", "--ranks", 4,
+                                    "--set", f"topology.file={file}", "--hosts", "a,b"[:2 * hosts - 1],
                                     "--iters", 1, "--repeat", 1, "--json", job_file, *options)
                         job = json.loads(job_file.read_text())
                         self.assertEqual(dry["ranks"], job["ranks"])

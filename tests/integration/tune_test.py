@@ -261,6 +261,33 @@ class Table(TuneTest):
         self.assertEqual(run.returncode, 1)
         self.assertRegex(run.stderr, r"no file 'none.yaml' \(looked in the working directory, .*share/tutti/tuned")
 
+    def test_figures_of_the_network_between_hosts(self):
+        file = self.table.parent / "figures.yaml"
+        run = tutti("tune", "--figures", "--ranks", 5, "--hosts", "a,b,c", "--out", file)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        text = file.read_text()
+        self.assertIn("3 pairs of 3 hosts", text)
+        figures = r"^  socket: \{latency_us: ([\d.]+), gap_us: ([\d.]+), processor_gbs: ([\d.]+)\}$"
+        found = re.search(figures, text, re.M)
+        self.assertIsNotNone(found, text)
+        latency = float(found[1])
+        self.assertGreater(latency, 0.5)
+        self.assertGreater(float(found[3]), 0)
+        ring = ("explain", "all_reduce", "--ranks", 2, "--hosts", "a,b", "--size", 8, "--set", "plugins.tuner=[model]",
+                "--set", "algorithm=ring", "--set", "protocol=simple", "--set", f"hardware.file={file}")
+        shown = tutti(*ring).stdout
+        self.assertGreaterEqual(float(re.search(r"chosen: ([\d.]+) µs", shown)[1]), 2 * latency - 0.02, shown)
+
+    def test_figures_need_hosts_and_one_network(self):
+        run = tutti("tune", "--figures", "--ranks", 2)
+        self.assertEqual(run.returncode, 1)
+        self.assertIn("all ranks are on one; start ranks on two hosts or more", run.stderr)
+        run = tutti("tune", "--figures", "--ranks", 2, "--hosts", "a,b", "--set", "network=[socket, ucx]")
+        self.assertEqual(run.returncode, 1)
+        self.assertIn("--figures measures one network, and the configuration names 2", run.stderr)
+        run = tutti("tune", "--figures", "--ranks", 2, "--hosts", "a,b", "--device", "cuda")
+        self.assertNotEqual(run.returncode, 0)
+
 
 if __name__ == "__main__":
     if len(sys.argv) < 2:

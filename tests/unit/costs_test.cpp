@@ -5,7 +5,9 @@
 #include <array>
 
 #include "program/channels.h"
+#include "program/cost.h"
 #include "unit/plan_support.h"
+#include "unit/required.h"
 
 namespace tutti::test {
 namespace {
@@ -154,6 +156,36 @@ TEST_F(CostsTest, OfMessagesAndMemory) {
   EXPECT_EQ(shifted.fan, 1u);
   EXPECT_DOUBLE_EQ(Connected(Algorithm("ring"), one_node_).cost(TUTTI_ALL_REDUCE, 0).memory, 3.5);
   EXPECT_DOUBLE_EQ(Connected(Algorithm("tree"), one_node_).cost(TUTTI_ALL_REDUCE, 0).memory, 4);
+}
+
+/// The sums of costs equal the counts of the plans, where the largest machine and every root are equally busy.
+TEST_F(CostsTest, OfMachinesAreTheCountsOfPlans) {
+  const struct {
+    const char* algorithm;
+    uint32_t collective;
+    uint32_t variant;
+  } cases[] = {{"ring", TUTTI_ALL_REDUCE, 0},     {"ring", TUTTI_ALL_GATHER, 0},  {"direct", TUTTI_ALL_REDUCE, 0},
+               {"direct", TUTTI_ALL_REDUCE, 1},   {"direct", TUTTI_BROADCAST, 0}, {"direct", TUTTI_ALL_TO_ALL, 2},
+               {"tree", TUTTI_ALL_REDUCE, 0},     {"tree", TUTTI_ALL_REDUCE, 1},  {"tree", TUTTI_BROADCAST, 0},
+               {"hier", TUTTI_ALL_REDUCE, 0},     {"hier", TUTTI_ALL_GATHER, 0},  {"hier", TUTTI_BROADCAST, 0},
+               {"hier", TUTTI_REDUCE_SCATTER, 0}, {"hier", TUTTI_ALL_TO_ALL, 0}};
+  for (const auto& one : cases) {
+    SCOPED_TRACE(std::string(one.algorithm) + ", collective " + std::to_string(one.collective) + ", variant " +
+                 std::to_string(one.variant));
+    const Algorithm algorithm(one.algorithm);
+    Connected connected(algorithm, two_nodes_);
+    const tutti_algorithm_cost stated = connected.cost(one.collective, one.variant);
+    const auto counted =
+        required(program::cost_of(required(connected.plans(one.collective, one.variant)), topology_of(two_nodes_)));
+    for (const uint32_t link : {TUTTI_LINK_P2P, TUTTI_LINK_NETWORK}) {
+      const double congestion = std::string(one.algorithm) == "direct" && one.variant != 2 ? 1.06 : 1.0;
+      const uint32_t all_ranks = 2 * 3 * std::max(stated.messages[link], stated.hops[link]);
+      const uint32_t messages = stated.machine_messages[link] > 0 ? stated.machine_messages[link] : all_ranks;
+      const double wire = stated.machine_wire[link] > 0 ? stated.machine_wire[link] : 2 * 3 * stated.wire[link];
+      EXPECT_EQ(messages, counted.machine_messages[link]) << "link " << link;
+      EXPECT_THAT(wire, DoubleNear(counted.machine_wire[link] * congestion, 1e-9)) << "link " << link;
+    }
+  }
 }
 
 TEST_F(CostsTest, OfShmWithoutDeviceLinks) {

@@ -2,6 +2,7 @@
 // Dry runs beside jobs on the same topology. The jobs have fake back ends, so that GPUs are not needed.
 #include "communicator/dry.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -290,6 +291,54 @@ TEST(DryRun, RefusesTransportsThatAJobRefuses) {
   const Status alone = dry_run({"host", 2, {{"plugins.network", "[]"}}}).status();
   EXPECT_EQ(alone.code(), Code::kConfig);
   EXPECT_NE(alone.text().find("plugins.network is empty (application)"), std::string::npos) << alone.text();
+}
+
+/// A rule with `ranks` counts the ranks of all machines, also for the networks that a dry run opens.
+TEST(DryRun, ChoosesNetworksForAllRanks) {
+  const std::string file = fmt::format("{}tutti-rules-{}.yaml", testing::TempDir(), getpid());
+  const auto networks = [&](int ranks) {
+    std::ofstream(file) << fmt::format(
+        "plugins: {{network: [socket, ib]}}\nrules:\n  - match: {{ranks: {}}}\n    "
+        "choose: {{network: ib}}\n",
+        ranks);
+    config::LoadOptions options;
+    options.site_file = "";
+    options.job_file = file;
+    options.settings = {{"plugins.path", TUTTI_BINARY_DIR "/lib/tutti/plugins"}, {"device", "host"}};
+    options.settings.emplace_back("topology.host_ranks", "gpu");
+    const auto dry = required(DryCommunicator::create(
+        {required(topology::Document::load(kFile)), 2, required(config::Config::load(options))}));
+    std::vector<std::string> names;
+    for (const tuner::Network& network : dry->selector().choices().networks) names.push_back(network.name);
+    return names;
+  };
+  EXPECT_EQ(networks(8), (std::vector<std::string>{"socket", "ib"}));
+  EXPECT_EQ(networks(4), std::vector<std::string>{"socket"}) << "four ranks are on each machine";
+  std::filesystem::remove(file);
+}
+
+TEST(DryRun, RefusesDevicesAndChecksThatAJobRefuses) {
+  const Status no_gpu =
+      DryCommunicator::create(
+          {required(topology::Document::load(TUTTI_SOURCE_DIR "/tests/unit/no_gpu.yaml")), 1, config_of({"cuda"}), 2})
+          .status();
+  EXPECT_EQ(no_gpu.code(), Code::kConfig);
+  EXPECT_NE(no_gpu.text().find("device is set to 'cuda' (application), but "), std::string::npos) << no_gpu.text();
+  const Status unchecked = dry_run({"cuda", 2, {{"check.data", "true"}}}).status();
+  EXPECT_EQ(unchecked.code(), Code::kConfig);
+  EXPECT_NE(unchecked.text().find("the data of GPUs is not checked"), std::string::npos) << unchecked.text();
+  EXPECT_TRUE(dry_run({"cuda", 1, {{"check.data", "true"}}}).ok()) << "a job without a network ignores it";
+}
+
+TEST(DryRun, KnowsTheProcessorsOfHostRanks) {
+  const auto rank_processors = [](uint32_t ranks) {
+    const auto dry = required(
+        DryCommunicator::create({required(topology::Document::load(TUTTI_SOURCE_DIR "/tests/unit/no_gpu.yaml")), 1,
+                                 config_of({"host", 1, {{"topology.host_ranks", "numa"}}}), ranks}));
+    const tuner::Question question{Collective::kAllReduce, DataType::kFloat32, ReduceOp::kSum, 2};
+    return required(dry->selector().choose(question)).predicted_us;
+  };
+  EXPECT_GT(rank_processors(5), 2 * rank_processors(4)) << "five ranks on four processors switch between each other";
 }
 
 }  // namespace

@@ -53,9 +53,10 @@ Hardware with(const std::string& text) {
 TEST(BuiltInHardware, HasEachFigureOfAnUnknownChip) {
   const Hardware& table = Hardware::built_in();
   const GpuFigures any = table.gpu(gpu(0));
-  for (const double figure : {any.memory_gbs, any.link_gbs, any.c2c_gbs, any.latency_us, any.gap_us, any.staged_gbs,
-                              any.staged_latency_us, table.memory().gbs, table.memory().latency_us,
-                              table.network("").gbs, table.network("").latency_us, table.network("").gap_us}) {
+  for (const double figure :
+       {any.memory_gbs, any.link_gbs, any.c2c_gbs, any.latency_us, any.gap_us, any.staged_gbs, any.staged_latency_us,
+        table.memory().gbs, table.memory().latency_us, table.network("").gbs, table.network("").latency_us,
+        table.network("").gap_us, table.network("socket").processor_gbs, table.memory().switch_us}) {
     EXPECT_GT(figure, 0);
   }
   EXPECT_THAT(table.differences(), IsEmpty());
@@ -120,7 +121,10 @@ TEST(HardwareFiles, ReplaceTheFiguresThatTheyName) {
   EXPECT_EQ(table.memory().gbs, 5);
   EXPECT_EQ(table.network("socket").latency_us, 30);
   EXPECT_EQ(table.network("socket").gap_us, 2);
+  EXPECT_TRUE(table.network("socket").file_has_latency);
   EXPECT_EQ(table.network("nccl:/lib/libnccl-net-x.so").latency_us, 15);
+  EXPECT_FALSE(table.network("nccl:/lib/libnccl-net-x.so").file_has_latency);
+  EXPECT_TRUE(with("networks: {default: {latency_us: 15}}\n").network("ib").file_has_latency) << "as built in";
   EXPECT_THAT(table.differences(),
               ElementsAre("hardware.cpus.intel-6-200.gbs=30", "hardware.gpus.10de:2336.latency_us=0",
                           "hardware.gpus.sm42.link_gbs=7", "hardware.gpus.sm90.memory_gbs=1111",
@@ -153,7 +157,7 @@ TEST(HardwareFiles, AreRefusedWithTheirPlace) {
       {"tutti_hardware: 1\nnetworks: {So: {gbs: 1}}\n",
        "h.yaml:2:12: networks has no entry 'So'; write default, or a plugin such as socket"},
       {"tutti_hardware: 1\nmemory: {default: {gb: 1}}\n",
-       "h.yaml:2:20: unknown figure 'gb'; did you mean 'gbs'?; allowed: gbs, latency_us"},
+       "h.yaml:2:20: unknown figure 'gb'; did you mean 'gbs'?; allowed: gbs, latency_us, switch_us"},
       {"tutti_hardware: 1\nmemory: {default: {gbs: fast}}\n",
        "h.yaml:2:25: gbs: 'fast' is no number above 0, up to 1000000"},
       {"tutti_hardware: 1\nmemory: {default: {gbs: 0}}\n", "h.yaml:2:25: gbs: '0' is no number above 0, up to 1000000"},

@@ -3,8 +3,11 @@
 #include "communicator/setup/machine.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 
 namespace tutti::communicator {
 namespace {
@@ -87,6 +90,31 @@ TEST(Machine, RanksOfGpusThatNothingDescribesHaveTheDefaultFigures) {
   const auto system = describe_machine(options);
   ASSERT_TRUE(system.ok()) << system.status().to_string();
   for (const uint32_t node : system->rank_nodes()) EXPECT_EQ(system->gpu(node).memory_gbs, 800);
+}
+
+TEST(Machine, TheNumaNodeOfADeviceIsThatOfTheKernel) {
+  const std::filesystem::path root = testing::TempDir() + "tutti-sys-" + std::to_string(getpid());
+  const auto write = [&](const std::string& file, const std::string& text) {
+    std::filesystem::create_directories((root / file).parent_path());
+    std::ofstream(root / file) << text << '\n';
+  };
+  write("devices/0000:18:00.0/numa_node", "1");
+  write("devices/0000:1d:00.0/numa_node", "1");
+  write("devices/0000:19:00.0/numa_node", "-1");
+  write("devices/0000:1a:00.0/numa_node", "2");
+  write("nodes/node1/cpumap", "0000ff00");
+  const auto found = [&](const std::string& address) {
+    return numa_node_of(address, root / "devices", root / "nodes");
+  };
+  ASSERT_TRUE(found("0000:18:00.0"));
+  EXPECT_EQ(found("0000:18:00.0")->numa, 1);
+  EXPECT_EQ(found("0000:18:00.0")->affinity, "0000ff00");
+  EXPECT_TRUE(found("0000:1D:00.0")) << "CUDA writes large digits";
+  EXPECT_FALSE(found("no address"));
+  EXPECT_FALSE(found("0000:19:00.0")) << "the firmware does not say it";
+  EXPECT_FALSE(found("0000:1a:00.0")) << "a node without processors";
+  EXPECT_FALSE(found("0000:1b:00.0")) << "no such device";
+  std::filesystem::remove_all(root);
 }
 
 TEST(Machine, HostRanksStandForTheGpusOfAFileInPciOrder) {

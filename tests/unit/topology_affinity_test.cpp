@@ -88,6 +88,20 @@ TEST(Affinity, BindsAndRestoresExactly) {
   EXPECT_EQ(Policy(), policy_before);
 }
 
+TEST(Affinity, IgnoresTheMaskIfAsked) {
+  const CpuSet before = current_affinity();
+  if (before.size() < 2) GTEST_SKIP() << "a mask needs a second processor outside of it";
+  const AffinityScope narrow(node({before.front()}));
+  {
+    const AffinityScope obeys(node({before.back()}));
+    EXPECT_FALSE(obeys.bound());
+    const AffinityScope ignores(node({before.back()}), AffinityScope::Memory::kPreferred, AffinityScope::Mask::kIgnore);
+    EXPECT_TRUE(ignores.bound());
+    EXPECT_THAT(current_affinity(), ElementsAre(before.back()));
+  }
+  EXPECT_THAT(current_affinity(), ElementsAre(before.front()));
+}
+
 TEST(Affinity, RestoresThePolicyThatWas) {
   const unsigned long nodes = 1;
   if (syscall(SYS_set_mempolicy, MPOL_INTERLEAVE | MPOL_F_STATIC_NODES, &nodes, 65) != 0) {

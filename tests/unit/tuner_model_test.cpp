@@ -84,6 +84,33 @@ TEST(TunerModel, MessagesBeyondTheHopsTakeAGapEach) {
   EXPECT_NEAR(with_messages(1), 2, 1e-6);
 }
 
+TEST(TunerModel, ProcessorsTakeTimeForAllMessagesOfAMachine) {
+  tutti_topology topology = topology_of(kOneNode);
+  topology.gap_us[TUTTI_LINK_P2P] = 0.5;
+  topology.processor_gbs[TUTTI_LINK_P2P] = 10;
+  tutti_candidate candidate = candidate_of(2, 1.0);
+  candidate.machine_messages[TUTTI_LINK_P2P] = 32;
+  candidate.machine_wire[TUTTI_LINK_P2P] = 4;
+  const auto time = [&](double processors, uint64_t bytes, const tutti_candidate& of) {
+    topology.processors = processors;
+    tutti_candidate asked = of;
+    Model({.call_us = 1}, topology).predict(call_of(bytes), asked);
+    return asked.predicted_us;
+  };
+  EXPECT_NEAR(time(0, 0, candidate), 1 + 2, 1e-6) << "an unknown number of processors is no limit";
+  EXPECT_NEAR(time(2, 0, candidate), 1 + 32 * 0.5 / 2, 1e-6);
+  EXPECT_NEAR(time(8, 0, candidate), 1 + 2, 1e-6) << "the path of the messages is longer";
+  EXPECT_NEAR(time(2, 1'000'000, candidate), 1 + (32 * 0.5 + 4 * 1e6 / 10e3) / 2, 1e-6);
+  tutti_candidate half = candidate;
+  half.protocol_efficiency[TUTTI_LINK_P2P] = 0.5;
+  EXPECT_NEAR(time(2, 1'000'000, half), 1 + (32 * 0.5 + 4 * 1e6 / 5e3) / 2, 1e-6);
+  // Without sums, each of the eight ranks sends and receives as the busiest.
+  tutti_candidate unsummed = candidate_of(2, 1.0);
+  unsummed.messages[TUTTI_LINK_P2P] = 3;
+  EXPECT_NEAR(time(1, 0, unsummed), 1 + 2 * 8 * 3 * 0.5, 1e-6);
+  EXPECT_NEAR(time(1, 1'000'000, unsummed), 1 + 2 * 8 * (3 * 0.5 + 1e6 / 10e3), 1e-6);
+}
+
 TEST(TunerModel, PrefersFewHopsForSmallDataAndLittleWireForLarge) {
   const tutti_candidate ring = candidate_of(14, 2.0 * 7 / 8);
   const tutti_candidate one_shot = candidate_of(1, 7);

@@ -101,7 +101,10 @@ void RequestOptions::add_run_options(CLI::App& command) {
   command.add_option("--limit", request_.limit_s, "Measure nothing new after so many seconds (default: no limit)")
       ->check(CLI::NonNegativeNumber)
       ->option_text("SECONDS");
-  command.add_option("--out", request_.out, "Where the table goes (default: standard output)")->option_text("FILE");
+  command.add_flag("--figures", request_.figures,
+                   "Measure latency and processor time of the network between the hosts, for hardware.file");
+  command.add_option("--out", request_.out, "Where the table or the figures go (default: standard output)")
+      ->option_text("FILE");
   request_.bench.graph = true;
 }
 
@@ -117,6 +120,7 @@ Request RequestOptions::finish() const {
   demand(!cuda || kHasCuda, "--device",
          "cuda is not in this build; build with './dev build cuda', which needs a CUDA toolkit");
   demand(cuda || !bench.registered, "--register", "needs --device cuda");
+  demand(!cuda || !request.figures, "--figures", "measures between host ranks; leave out --device cuda");
   if (bench.max_bytes == 0) bench.max_bytes = cuda ? kMaxBytesOfGpu : kMaxBytesOfHost;
   demand(bench.min_bytes > 0, "--min", "must be at least 1");
   demand(bench.min_bytes <= bench.max_bytes, "--max", "is less than --min");

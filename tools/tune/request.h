@@ -18,6 +18,7 @@ struct Request {
   std::vector<std::string> collectives;  ///< each is measured with the sizes of `bench`
   std::vector<uint32_t> channels;        ///< ascending
   std::string out;                       ///< a file; empty: standard output
+  bool figures = false;                  ///< measures the network's hardware figures instead of candidates
   double limit_s = 0;                    ///< after it nothing new is measured; 0: no limit
   std::string command;                   ///< "tutti tune --ranks 8 ...", for the table
 

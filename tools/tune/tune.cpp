@@ -8,6 +8,7 @@
 #include "tools/bench/exchange.h"
 #include "tools/commands.h"
 #include "tools/launch.h"
+#include "tools/tune/figures.h"
 #include "tools/tune/write.h"
 
 namespace tutti::tune {
@@ -19,7 +20,11 @@ table that the tuner plugin 'table' follows. It holds for this Tutti, these GPUs
 
 Examples:
   tutti tune --ranks 8 --device cuda --out h200x8.yaml
-  tutti bench all_reduce -n 8 --device cuda --set settings.tuner.table.file=h200x8.yaml)";
+  tutti bench all_reduce -n 8 --device cuda --set settings.tuner.table.file=h200x8.yaml
+
+With --figures it measures the network between the hosts instead, and writes hardware figures:
+  srun tutti tune --figures --out figures.yaml
+  tutti tune --figures -n 2 --hosts a,b --out figures.yaml)";
 
 Status write(const Request& request, const std::string& text) {
   if (request.out.empty()) {
@@ -56,9 +61,22 @@ Status tune_as(const Request& request, const UniqueId& id, int rank) {
   return bench::report_to_first(control);
 }
 
+/// The same for the figures of the network.
+Status measure_figures_as(const Request& request, const UniqueId& id, int rank) {
+  const tools::Session& session = request.bench.session;
+  Options options = session.options(rank);
+  TUTTI_ASSIGN(const config::Config config, tools::load_config(session.config_file, options.settings));
+  TUTTI_ASSIGN(const std::string network, network_of(config));
+  options.settings.emplace_back("device", "host");
+  TUTTI_ASSIGN(auto communicator, Communicator::create(id, rank, session.rank_count, options));
+  TUTTI_ASSIGN(const NetworkMeasurement measured, measure_network(communicator, config.text("host")));
+  if (rank == 0) TUTTI_TRY(write(request, figures_text(request, network, measured)));
+  return bench::report_to_first(communicator);
+}
+
 int run(const Request& request) {
   const auto rank_main = [&](const UniqueId& id, int rank) -> Result<int> {
-    TUTTI_TRY(tune_as(request, id, rank));
+    TUTTI_TRY(request.figures ? measure_figures_as(request, id, rank) : tune_as(request, id, rank));
     return tools::kSuccess;
   };
   return tools::run_ranks(request.bench.session, request.bench.threads, rank_main);

@@ -11,4 +11,8 @@ Result<std::unique_ptr<Gpu>> Gpu::create(const Options&, const std::vector<tuner
                 "TUTTI_CUDA=ON, or set device to host");
 }
 
+Result<std::string> Gpu::current_address() {
+  return std::string();
+}
+
 }  // namespace tutti::backend

@@ -449,6 +449,12 @@ Status CudaGpu::copy_to_self(const OwnMessages& own, Stream stream) {
 
 }  // namespace
 
+Result<std::string> Gpu::current_address() {
+  TUTTI_ASSIGN(const int device, cuda::current_device());
+  TUTTI_ASSIGN(const cuda::PciAddress address, cuda::pci_address(device));
+  return std::string(address.data());
+}
+
 Result<std::unique_ptr<Gpu>> Gpu::create(const Options& options, const std::vector<tuner::Protocol>& protocols,
                                          bootstrap::Bootstrap& bootstrap, base::Time deadline) {
   TUTTI_TRY(gpu_back_end().takes(options.rank_count));

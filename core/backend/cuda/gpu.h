@@ -45,6 +45,9 @@ class Gpu {
                                              bootstrap::Bootstrap& bootstrap, base::Time deadline);
   virtual ~Gpu() = default;
 
+  /// The PCI address of the calling thread's GPU: "0000:18:00.0"; empty in builds without CUDA.
+  static Result<std::string> current_address();
+
   /// CUDA's number of this GPU.
   virtual int device() const = 0;
   /// The kind of link between GPUs of one host, equal on all ranks: TUTTI_LINK_P2P, or TUTTI_LINK_SHM if some GPU does

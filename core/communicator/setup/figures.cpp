@@ -37,6 +37,17 @@ void set_between_gpus(const topology::System& machine, bool reach_each_other, Fi
   if (reach_each_other) figures.inside_gbs = peer_gbs(machine, ranks);
 }
 
+/// Host ranks move their data themselves. If several ranks share a processor, each message between them waits for a
+/// switch from one rank to the other. Both ends of a message in shared memory move its bytes.
+void set_processors(const topology::System& machine, const topology::Hardware& hardware, double part,
+                    Figures& figures) {
+  const auto ranks = static_cast<double>(machine.rank_nodes().size());
+  if (ranks <= 0 || machine.processors() == 0) return;
+  figures.rank_processors = std::min(machine.processors() * part / ranks, 1.0);
+  figures.inside_processor_gbs = 2 * figures.inside_gbs;
+  if (figures.rank_processors < 1) figures.inside_gap_us = hardware.memory().switch_us;
+}
+
 }  // namespace
 
 Result<topology::Hardware> hardware_of(const config::Config& config) {
@@ -49,8 +60,12 @@ Result<topology::Hardware> hardware_of(const config::Config& config) {
   return table.status().with_context(fmt::format("{} ({})", kKey, config.origin(kKey)));
 }
 
+double latency_of(const topology::NetworkFigures& network, double claimed_us) {
+  return network.file_has_latency || claimed_us <= 0 ? network.latency_us : claimed_us;
+}
+
 Figures figures_of(const topology::System& machine, const topology::Hardware& hardware, uint32_t device,
-                   const Links& links, uint32_t channels) {
+                   const Links& links, uint32_t channels, double part) {
   Figures figures;
   const bool on_gpu = device == TUTTI_DEVICE_CUDA;
   if (on_gpu) figures.memory_gbs = topology::memory_gbs(machine);
@@ -60,18 +75,22 @@ Figures figures_of(const topology::System& machine, const topology::Hardware& ha
     figures.inside_gbs = hardware.memory().gbs;
     figures.inside_latency_us = hardware.memory().latency_us;
   }
+  if (!on_gpu) set_processors(machine, hardware, part, figures);
   if (!links.has_network()) return figures;
   const topology::NetworkFigures network = hardware.network(links.network);
   figures.network_gbs = topology::network_share_gbs(machine, channels);
-  figures.network_latency_us = topology::network_latency_us(machine, network.latency_us);
+  figures.network_latency_us = latency_of(network, topology::network_latency_us(machine));
   figures.network_gap_us = network.gap_us;
+  if (!on_gpu) figures.network_processor_gbs = network.processor_gbs;
   return figures;
 }
 
 Figures slowest(std::span<const Figures> machines) {
   Figures worst = machines.front();
   for (const Figures& each : machines) {
-    for (double Figures::*gbs : {&Figures::inside_gbs, &Figures::network_gbs, &Figures::memory_gbs}) {
+    for (double Figures::*gbs :
+         {&Figures::inside_gbs, &Figures::network_gbs, &Figures::memory_gbs, &Figures::inside_processor_gbs,
+          &Figures::network_processor_gbs, &Figures::rank_processors}) {
       worst.*gbs = std::min(worst.*gbs, each.*gbs);
     }
     for (double Figures::*us : {&Figures::inside_latency_us, &Figures::inside_gap_us, &Figures::network_latency_us,

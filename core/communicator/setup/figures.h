@@ -21,6 +21,10 @@ namespace tutti::communicator {
 /// users may change the file, it is refused or warned of (plugins.trust).
 Result<topology::Hardware> hardware_of(const config::Config& config);
 
+/// The latency of a network in µs: by a file of hardware figures, else `claimed_us` (of a plugin or a topology file, 0:
+/// unknown), else by the built-in table.
+double latency_of(const topology::NetworkFigures& network, double claimed_us);
+
 /// The links between the ranks of a communicator.
 struct Links {
   std::optional<uint32_t> inside;  ///< TUTTI_LINK_* between ranks of one machine; none: they use the network
@@ -36,13 +40,16 @@ struct Figures {
   double network_gbs = 0;  ///< a rank's share of the ports of its machine
   double network_latency_us = 0;
   double network_gap_us = 0;
-  double memory_gbs = 0;  ///< own memory of a GPU; 0: the ranks compute on the host
+  double memory_gbs = 0;             ///< own memory of a GPU; 0: the ranks compute on the host
+  double inside_processor_gbs = 0;   ///< that one processor sends or receives; 0: unknown
+  double network_processor_gbs = 0;  ///< the same
+  double rank_processors = 0;        ///< processors for each rank, at most 1; 0: unknown, or no limit
 };
 
 /// The figures of one machine, whose slowest rank counts. `device`: TUTTI_DEVICE_*; `channels`: of a collective, at
-/// most.
+/// most; `part`: of the machine's processors, which pretended hosts share.
 Figures figures_of(const topology::System& machine, const topology::Hardware& hardware, uint32_t device,
-                   const Links& links, uint32_t channels);
+                   const Links& links, uint32_t channels, double part = 1);
 /// The worst figure of all machines, for each figure.
 Figures slowest(std::span<const Figures> machines);
 

@@ -8,6 +8,8 @@
 #include "backend/limits.h"
 #include "communicator/setup/choices.h"
 #include "communicator/setup/layouts.h"
+#include "transport/message_hash.h"
+#include "tutti/sdk/graph.h"
 
 namespace tutti::communicator {
 namespace {
@@ -47,6 +49,18 @@ Status check_transport(const config::Config& config, uint32_t nodes) {
                                      config.origin("transport"), nodes)};
 }
 
+Status check_data_of(const config::Config& config, uint32_t device) {
+  if (!config.boolean("check.data")) return {};
+  if (!transport::can_hash_messages()) {
+    return {Code::kConfig, fmt::format("check.data is true ({}), but this build has no xxHash; install its headers "
+                                       "(libxxhash-dev) and build again, or set check.data to false",
+                                       config.origin("check.data"))};
+  }
+  if (device != TUTTI_DEVICE_CUDA) return {};
+  return {Code::kConfig, fmt::format("check.data is true ({}), but the data of GPUs is not checked; set it to false",
+                                     config.origin("check.data"))};
+}
+
 uint32_t max_channels(const config::Config& config, uint32_t device, bool uses_network) {
   if (const auto channels = static_cast<uint32_t>(config.integer("channels")); channels > 0) return channels;
   if (device == TUTTI_DEVICE_HOST) return kHostChannels;
@@ -75,10 +89,12 @@ void set_limits(uint32_t device, uint32_t channels, const Links& links, const Fi
   choices.nodes = topology.node_count;
   choices.max_channels = channels;
   topology.memory_gbs = figures.memory_gbs;
+  topology.processors = figures.rank_processors * sdk::most_ranks_of_node(topology);
   if (links.inside) {
     topology.bandwidth_gbs[*links.inside] = figures.inside_gbs;
     topology.latency_us[*links.inside] = figures.inside_latency_us;
     topology.gap_us[*links.inside] = figures.inside_gap_us;
+    topology.processor_gbs[*links.inside] = figures.inside_processor_gbs;
     const bool has_neighbours = topology.node_count < topology.rank_count;
     if (has_neighbours || topology.rank_count == 1) choices.links |= 1u << *links.inside;
   }
@@ -87,6 +103,7 @@ void set_limits(uint32_t device, uint32_t channels, const Links& links, const Fi
   topology.bandwidth_gbs[TUTTI_LINK_NETWORK] = first.gbs = figures.network_gbs;
   topology.latency_us[TUTTI_LINK_NETWORK] = first.latency_us = figures.network_latency_us;
   topology.gap_us[TUTTI_LINK_NETWORK] = figures.network_gap_us;
+  topology.processor_gbs[TUTTI_LINK_NETWORK] = figures.network_processor_gbs;
   choices.links |= 1u << TUTTI_LINK_NETWORK;
 }
 

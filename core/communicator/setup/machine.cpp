@@ -53,6 +53,14 @@ void keep_ports(std::vector<topology::Pci>& devices, const std::vector<topology:
   }
 }
 
+std::optional<topology::Cpu> numa_node(int node, const std::string& nodes) {
+  std::ifstream file(fmt::format("{}/node{}/cpumap", nodes, node));
+  topology::Cpu home;
+  home.numa = node;
+  if (!(file >> home.affinity)) return std::nullopt;
+  return home;
+}
+
 /// Places host ranks as `tutti search` does: in the order of the ranks, on the GPUs of the file in PCI order.
 Status stand_in(const topology::Document& file, std::vector<topology::RankPlace>& ranks) {
   const std::vector<topology::BusId> gpus = file.gpus();
@@ -89,11 +97,17 @@ std::optional<topology::Cpu> current_numa_node() {
   unsigned cpu = 0;
   unsigned node = 0;
   if (getcpu(&cpu, &node) != 0) return std::nullopt;
-  std::ifstream file(fmt::format("/sys/devices/system/node/node{}/cpumap", node));
-  topology::Cpu home;
-  home.numa = static_cast<int>(node);
-  if (!(file >> home.affinity)) return std::nullopt;
-  return home;
+  return numa_node(static_cast<int>(node), "/sys/devices/system/node");
+}
+
+std::optional<topology::Cpu> numa_node_of(const std::string& address, const std::string& devices,
+                                          const std::string& nodes) {
+  const auto bus = topology::BusId::parse(address);
+  if (!bus.ok()) return std::nullopt;
+  int node = -1;
+  std::ifstream file(fmt::format("{}/{}/numa_node", devices, bus->text()));
+  if (!(file >> node) || node < 0) return std::nullopt;  // -1: the firmware does not say it
+  return numa_node(node, nodes);
 }
 
 Result<topology::System> describe_machine(const MachineOptions& options) {

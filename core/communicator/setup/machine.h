@@ -16,6 +16,12 @@ namespace tutti::communicator {
 /// The NUMA node on which the calling thread runs, with its processors; none if the kernel does not report it.
 std::optional<topology::Cpu> current_numa_node();
 
+/// The NUMA node of a PCI device ("0000:18:00.0"), with its processors; none if the kernel does not report it.
+/// `devices`, `nodes`: the folders of the kernel.
+std::optional<topology::Cpu> numa_node_of(const std::string& address,
+                                          const std::string& devices = "/sys/bus/pci/devices",
+                                          const std::string& nodes = "/sys/devices/system/node");
+
 struct MachineOptions {
   std::string file;                         ///< topology.file: merged over the discovered machine; empty: none
   const transport::Net* network = nullptr;  ///< whose devices are the ports; null: ranks of other machines do not exist

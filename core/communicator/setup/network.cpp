@@ -134,6 +134,12 @@ class Candidates {
                                                     "plugins.network or 'network'",
                                                     refusals));
     }
+    if (choice.used.size() > progress::Engine::kMostSources) {
+      return Status(Code::kUnsupported,
+                    fmt::format("a communicator uses up to {} networks, and 'network' and the rules "
+                                "name {}; name fewer",
+                                progress::Engine::kMostSources, choice.used.size()));
+    }
     if (fixed_ && !refusals.empty()) {
       return Status(Code::kUnsupported, fmt::format("{}, but 'network' names it ({}); take it out there", refusals,
                                                     wishes_.config->origin("network")));
@@ -191,11 +197,6 @@ Result<Networks> open_networks(const plugin::Registry& registry, const NetworkWi
     return refusal;
   };
   TUTTI_ASSIGN(NetworkChoice choice, choose_networks(wishes, why_not));
-  if (choice.used.size() > progress::Engine::kMostSources) {
-    return Status(Code::kUnsupported, fmt::format("a communicator uses up to {} networks, and 'network' and the rules "
-                                                  "name {}; name fewer",
-                                                  progress::Engine::kMostSources, choice.used.size()));
-  }
   Networks opened{{}, std::move(choice.unused)};
   for (const std::string& name : choice.used) opened.open.push_back(std::move(nets.at(name)));
   return opened;

@@ -32,7 +32,6 @@
 #include "progress/bell.h"
 #include "topology/affinity.h"
 #include "transport/failover.h"
-#include "transport/message_hash.h"
 #include "tuner/sample.h"
 
 namespace tutti {
@@ -188,11 +187,27 @@ class Setup {
     return {};
   }
 
+  /// The NUMA node of the rank's GPU, or else that on which the rank runs.
+  std::optional<topology::Cpu> find_home() const {
+    if (!on_gpu()) return communicator::current_numa_node();
+    const auto address = backend::Gpu::current_address();  // without CUDA, setup fails later
+    auto home = address.ok() ? communicator::numa_node_of(*address) : std::nullopt;
+    if (home) return home;
+    log::info("affinity: the NUMA node of the GPU is not known{}",
+              address.ok() ? "" : ": " + std::string(address.status().text()));
+    return communicator::current_numa_node();
+  }
+
   Status join_memory() {
     // Buffers, and the threads that move them, live where the rank does.
-    home_ = communicator::current_numa_node();
+    home_ = find_home();
+    const std::string& wanted = config_.text("affinity");
     std::optional<topology::AffinityScope> affinity;
-    if (home_ && config_.text("affinity") == "auto") affinity.emplace(*home_);
+    if (home_ && wanted != "off") {
+      using Scope = topology::AffinityScope;
+      affinity.emplace(*home_, Scope::Memory::kPreferred,
+                       wanted == "ignore_mask" ? Scope::Mask::kIgnore : Scope::Mask::kObey);
+    }
     TUTTI_ASSIGN(const uint64_t number, random_number());
     TUTTI_ASSIGN(const auto shared, state_.bootstrap_->broadcast(0, bytes_of(number), deadline_));
     uint64_t communicator = 0;
@@ -251,7 +266,7 @@ class Setup {
       for (std::vector<communicator::NetworkContact>& of_rank : ends) {
         const communicator::NetworkContact& end = of_rank[i];
         network.gbs = std::min(network.gbs, end.gbs > 0 ? end.gbs : known.gbs);
-        network.latency_us = std::max(network.latency_us, end.latency_us > 0 ? end.latency_us : known.latency_us);
+        network.latency_us = std::max(network.latency_us, communicator::latency_of(known, end.latency_us));
         doors.push_back(std::move(of_rank[i].doors));
       }
       log::info("network '{}': {:.3g} GB/s, {:.3g} µs", network.name, network.gbs, network.latency_us);
@@ -344,17 +359,7 @@ class Setup {
     options.call_limit = config_.duration("timeouts.operation");
     options.check_plugins = config_.boolean("check.plugins");
     options.check_data = config_.boolean("check.data");
-    if (options.check_data && !transport::can_hash_messages()) {
-      return Status(Code::kConfig,
-                    fmt::format("check.data is true ({}), but this build has no xxHash; install its headers "
-                                "(libxxhash-dev) and build again, or set check.data to false",
-                                config_.origin("check.data")));
-    }
-    if (options.check_data && on_gpu()) {
-      return Status(Code::kConfig,
-                    fmt::format("check.data is true ({}), but the data of GPUs is not checked; set it to false",
-                                config_.origin("check.data")));
-    }
+    TUTTI_TRY(communicator::check_data_of(config_, device()));
     if (config_.boolean("net.failover")) {
       TUTTI_TRY(check_failover());
       state_.failover_ = std::make_shared<transport::Failover>(config_.duration("timeouts.peer_loss") + kRouteMargin);
@@ -451,7 +456,7 @@ class Setup {
   Status exchange_machines() {
     communicator::MachineFacts mine;
     if (is_first_of_node()) {
-      mine.figures = communicator::figures_of(*system_, hardware_, device(), links_, max_channels_);
+      mine.figures = communicator::figures_of(*system_, hardware_, device(), links_, max_channels_, part_of_machine());
       if (net_ != nullptr) mine.ports = communicator::ports_of(*system_, net_->devices().front().index);
     }
     const auto bytes = is_first_of_node() ? communicator::encode(mine) : std::vector<std::byte>();
@@ -466,6 +471,13 @@ class Setup {
     }
     communicator::set_limits(device(), max_channels_, links_, communicator::slowest(figures), topology_, choices_);
     return {};
+  }
+
+  /// Of the processors of this machine, which pretended hosts share. A topology file describes a pretended host.
+  double part_of_machine() const {
+    if (!config_.text("topology.file").empty()) return 1;
+    const auto here = std::ranges::count(nodes_, nodes_[static_cast<size_t>(state_.rank_)]);
+    return static_cast<double>(here) / static_cast<double>(ranks_here_);
   }
 
   /// The channels as `tutti search` prints them.

@@ -46,13 +46,13 @@ extern "C" {
 /* The ABI of each kind of plugins. This header has the version of each kind. With ABI 0.x of a kind, host and plugin
    must match exactly. From 1.0 on, a host takes plugins of its major version and of any minor version up to its own. */
 #define TUTTI_ALGORITHM_ABI_MAJOR 0u
-#define TUTTI_ALGORITHM_ABI_MINOR 14u
+#define TUTTI_ALGORITHM_ABI_MINOR 15u
 #define TUTTI_PROTOCOL_ABI_MAJOR 0u
 #define TUTTI_PROTOCOL_ABI_MINOR 14u
 #define TUTTI_NETWORK_ABI_MAJOR 1u
 #define TUTTI_NETWORK_ABI_MINOR 0u
 #define TUTTI_TUNER_ABI_MAJOR 1u
-#define TUTTI_TUNER_ABI_MINOR 0u
+#define TUTTI_TUNER_ABI_MINOR 1u
 
 /* Plugin kinds. */
 #define TUTTI_KIND_ALGORITHM 1u /* "algo" in file names */

@@ -55,6 +55,10 @@ typedef struct tutti_algorithm_cost {
                                     channels add up. 0: channels share the bandwidth of the topology */
   double memory;                 /* bytes that the busiest rank reads and writes in its own memory, as a multiple of
                                     the call's bytes per block × blocks */
+  uint32_t machine_messages[TUTTI_LINK_LIMIT]; /* messages that all ranks of the busiest machine send and receive
+                                                  together, by link kind; 0: as if each rank were the busiest */
+  double machine_wire[TUTTI_LINK_LIMIT];       /* bytes that they send and receive together, as a multiple of the call's
+                                                  bytes per block × blocks; 0: as if each rank were the busiest */
 } tutti_algorithm_cost;
 
 typedef struct tutti_algorithm_ops {

@@ -34,6 +34,9 @@ typedef struct tutti_candidate {
   uint32_t channels;         /* out: number of channels to use, 1..max_channels */
   uint32_t needs_registered; /* 1: only calls with registered outputs can run it */
   tutti_str reason;          /* out, optional: static text, valid as long as the shared object is loaded */
+  /* In: of all ranks of the busiest machine together, see tutti_algorithm_cost. 0: as if each rank were the busiest. */
+  uint32_t machine_messages[TUTTI_LINK_LIMIT];
+  double machine_wire[TUTTI_LINK_LIMIT];
 } tutti_candidate;
 
 typedef struct tutti_call {

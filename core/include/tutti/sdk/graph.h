@@ -44,6 +44,13 @@ inline std::vector<uint32_t> ranks_of_node(const tutti_topology& topology, uint3
   return ranks;
 }
 
+/// The number of ranks of the machine with the most ranks.
+inline uint32_t most_ranks_of_node(const tutti_topology& topology) {
+  std::vector<uint32_t> counts(topology.node_count);
+  for (uint32_t rank = 0; rank < topology.rank_count; ++rank) ++counts[topology.node_of_rank[rank]];
+  return counts.empty() ? 0 : *std::max_element(counts.begin(), counts.end());
+}
+
 /// A graph of `channels` equal channels: the ranks of the machine of `rank` in ascending order. For algorithms that
 /// need no particular order. The graph states no bandwidth.
 inline Graph ascending(const tutti_topology& topology, uint32_t rank, uint32_t channels) {
