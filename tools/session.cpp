@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include "config/job.h"
 #include "plugin/names.h"
 
 namespace tutti::tools {
@@ -63,12 +64,7 @@ Options Session::options(int rank) const {
 
 Result<config::Config> load_config(const std::string& file,
                                    const std::vector<std::pair<std::string, std::string>>& settings) {
-  config::LoadOptions options;
-  options.job_file = file;
-  options.environment = config::process_environment();
-  options.settings = settings;
-  options.settings_origin = kCommandLine;
-  return config::Config::load(options);
+  return config::load_job(file, settings, std::string(kCommandLine));
 }
 
 Status Session::check() const {

@@ -24,6 +24,7 @@
 #include <thread>
 
 #include "base/fd.h"
+#include "base/file.h"
 #include "tools/commands.h"
 #include "tools/launch.h"
 
@@ -94,16 +95,6 @@ std::string input_of(const std::string& id) {
     if (is_forwarded(*variable)) text += std::string(*variable) + '\n';
   }
   return text + std::string(kIdLine) + id + '\n';
-}
-
-bool write_all(int descriptor, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = write(descriptor, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return false;
-    bytes.remove_prefix(static_cast<size_t>(written));
-  }
-  return true;
 }
 
 struct Pipe {
@@ -198,7 +189,7 @@ Status relay(const SshJob& job, const Ssh& ssh, const TellId& tell) {
   TUTTI_TRY(tell(id));
   text.erase(0, end + 1);
   do {
-    if (!write_all(STDOUT_FILENO, text)) return base::system_error("cannot write to standard output");
+    TUTTI_TRY(base::write_all(STDOUT_FILENO, text, "to standard output"));
     text = read_some(ssh.output(), std::nullopt).value_or("");
   } while (!text.empty());
   return {};
@@ -215,14 +206,16 @@ Result<int> end_of(const SshJob& job, int rank, int code) {
 
 Result<int> run_first(const SshJob& job, const TellId& tell) {
   TUTTI_ASSIGN(Ssh ssh, Ssh::start(ssh_command(job, 0), true));
-  write_all(ssh.input(), input_of(""));
+  // If ssh has ended, its exit code says why.
+  static_cast<void>(base::write_all(ssh.input(), input_of(""), "to ssh"));
   TUTTI_TRY(relay(job, ssh, tell));
   return end_of(job, 0, ssh.wait());
 }
 
 Result<int> run_further(const SshJob& job, int rank, const UniqueId& id) {
   TUTTI_ASSIGN(Ssh ssh, Ssh::start(ssh_command(job, rank), false));
-  write_all(ssh.input(), input_of(id.to_string()));
+  // If ssh has ended, its exit code says why.
+  static_cast<void>(base::write_all(ssh.input(), input_of(id.to_string()), "to ssh"));
   return end_of(job, rank, ssh.wait());
 }
 

@@ -106,10 +106,10 @@ Status file_error(std::string_view what, int error) {
   return {status.code(), fmt::format("{}; {}", status.text(), remedy_of(error))};
 }
 
-Status write_all(const Fd& file, std::string_view bytes, std::string_view name) {
+Status write_all(int file, std::string_view bytes, std::string_view name) {
   const BlockedFileSizeSignal blocked;
   while (!bytes.empty()) {
-    const ssize_t written = ::write(file.get(), bytes.data(), bytes.size());
+    const ssize_t written = ::write(file, bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) return file_error(fmt::format("cannot write {}", name));
     bytes.remove_prefix(static_cast<size_t>(written));

@@ -33,7 +33,10 @@ class BlockedFileSizeSignal {
 Status file_error(std::string_view what, int error = errno);
 
 /// Writes all bytes. `name` is for texts.
-Status write_all(const Fd& file, std::string_view bytes, std::string_view name);
+Status write_all(int file, std::string_view bytes, std::string_view name);
+inline Status write_all(const Fd& file, std::string_view bytes, std::string_view name) {
+  return write_all(file.get(), bytes, name);
+}
 /// Sets the size of a file.
 Status resize(const Fd& file, uint64_t bytes, std::string_view name);
 

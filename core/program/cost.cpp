@@ -10,6 +10,7 @@
 #include "program/passes/order_strands.h"
 #include "program/repeat.h"
 #include "program/verify/prove.h"
+#include "tutti/sdk/graph.h"
 
 namespace tutti::program {
 namespace {
@@ -19,8 +20,7 @@ using Hops = std::array<uint32_t, TUTTI_LINK_COUNT>;
 /// The kind of link between two ranks: ranks of one machine have the one that the topology gives a bandwidth.
 class Links {
  public:
-  explicit Links(const tutti_topology& topology)
-      : topology_(topology), local_(topology.bandwidth_gbs[TUTTI_LINK_P2P] > 0 ? TUTTI_LINK_P2P : TUTTI_LINK_SHM) {}
+  explicit Links(const tutti_topology& topology) : topology_(topology), local_(sdk::link_inside(topology)) {}
 
   uint32_t between(uint32_t a, uint32_t b) const {
     return topology_.node_of_rank[a] == topology_.node_of_rank[b] ? local_ : TUTTI_LINK_NETWORK;

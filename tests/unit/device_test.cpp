@@ -13,6 +13,7 @@
 #include "program/passes/zero_copy.h"
 #include "program/plan.h"
 #include "progress/bell.h"
+#include "tools/check/schedules.h"
 #include "transport/shm.h"
 #include "tutti/device/host/team.h"
 #include "tutti/sdk/plan_builder.h"
@@ -34,28 +35,6 @@ constexpr bool kThorough = true;
 
 enum class Wire { kSimple, kSimpleSplit, kLL };
 using Schedule = void (*)(PlanBuilder&, uint32_t rank, uint32_t ranks);
-
-void ring_all_reduce(PlanBuilder& plan, uint32_t rank, uint32_t ranks) {
-  const uint32_t next = (rank + 1) % ranks;
-  const uint32_t prev = (rank + ranks - 1) % ranks;
-  const auto chunk = [&](uint32_t step) { return (rank + 2 * ranks - step) % ranks; };
-  plan.step().own(Buffer::kInput, chunk(0)).send(next);
-  for (uint32_t s = 1; s < ranks - 1; ++s) plan.step().recv(prev).own(Buffer::kInput, chunk(s)).send(next);
-  plan.step().recv(prev).own(Buffer::kInput, chunk(ranks - 1)).final().to_output(chunk(ranks - 1)).send(next);
-  for (uint32_t s = ranks; s < 2 * ranks - 2; ++s) plan.step().recv(prev).to_output(chunk(s)).send(next);
-  plan.step().recv(prev).to_output(chunk(2 * ranks - 2));
-}
-
-void two_shot_all_reduce(PlanBuilder& plan, uint32_t rank, uint32_t ranks) {
-  auto& scatter = plan.step().own(Buffer::kInput, 0);
-  for (uint32_t k = 1; k < ranks; ++k) scatter.scatter((rank + k) % ranks, (rank + k) % ranks);
-  auto& fold = plan.step().own(Buffer::kInput, rank).final().to_output(rank);
-  for (uint32_t peer = 0; peer < ranks; ++peer) {
-    if (peer != rank) fold.recv(peer).send(peer);
-  }
-  auto& gather = plan.step();
-  for (uint32_t k = 1; k < ranks; ++k) gather.gather((rank + k) % ranks, (rank + k) % ranks);
-}
 
 struct Case {
   uint32_t ranks;
@@ -203,7 +182,7 @@ void expect_sums(const Case& test) {
 }
 
 TEST(Device, AllReduceIsTheSum) {
-  for (const Schedule schedule : {&ring_all_reduce, &two_shot_all_reduce}) {
+  for (const Schedule schedule : {&check::ring_all_reduce, &check::two_shot_all_reduce}) {
     for (const Wire wire : {Wire::kSimple, Wire::kSimpleSplit, Wire::kLL}) {
       for (const uint32_t ranks : {2u, 3u, 5u}) {
         if (!kThorough && ranks == 5) continue;
@@ -221,7 +200,8 @@ TEST(Device, AllReduceIsTheSum) {
 // Sums that are not exact show the order of their operands.
 TEST(Device, AllReduceFoldsInOrderOfRanks) {
   for (const Wire wire : {Wire::kSimple, Wire::kLL}) {
-    for (const uint32_t ranks : {3u, 5u}) expect_sums({ranks, &two_shot_all_reduce, wire, 1000, false, 0, false});
+    for (const uint32_t ranks : {3u, 5u})
+      expect_sums({ranks, &check::two_shot_all_reduce, wire, 1000, false, 0, false});
   }
 }
 
@@ -230,7 +210,7 @@ TEST(Device, AllReduceFoldsInOrderOfRanks) {
 TEST(Device, LLMessagesArriveWhole) {
   constexpr uint64_t kMessages = kThorough ? 2'000'000 : 1'000;
   constexpr uint64_t kMaxElements = 32;
-  const Case test{2, &ring_all_reduce, Wire::kLL, kMaxElements, false, 0};
+  const Case test{2, &check::ring_all_reduce, Wire::kLL, kMaxElements, false, 0};
   std::vector<Rank> ranks = make_ranks(test);
   tutti_connection& to = *ranks[0].senders[0];
   tutti_connection& from = *ranks[1].receivers[0];
@@ -283,7 +263,7 @@ TEST(Device, LLMessagesArriveWhole) {
 /// One connection of the LL wire, of which this thread plays both ends.
 class LLPair {
  public:
-  LLPair() : ranks_(make_ranks({2, &ring_all_reduce, Wire::kLL, kElements, false, 0})), team_(work_) {
+  LLPair() : ranks_(make_ranks({2, &check::ring_all_reduce, Wire::kLL, kElements, false, 0})), team_(work_) {
     work_.data_type = TUTTI_UINT32;
     work_.element_bytes = sizeof(uint32_t);
   }
@@ -347,7 +327,7 @@ TEST(Device, LLWordsOfEarlierRoundsOfFlagsAreNotTakenForNew) {
 /// Three ranks and a work, for steps that a test makes by hand.
 class Steps {
  public:
-  explicit Steps(Wire wire) : wire_(wire), ranks_(make_ranks({3, &two_shot_all_reduce, wire, 4, false, 0})) {
+  explicit Steps(Wire wire) : wire_(wire), ranks_(make_ranks({3, &check::two_shot_all_reduce, wire, 4, false, 0})) {
     work_.data_type = TUTTI_FLOAT32;
     work_.reduce_op = TUTTI_SUM;
     work_.element_bytes = sizeof(float);
@@ -423,7 +403,7 @@ TEST(Device, OnlyStableValuesAreOfferedInPlace) {
 
 TEST(Device, DifferentCountsAreNoticed) {
   for (const Wire wire : {Wire::kSimple, Wire::kSimpleSplit, Wire::kLL}) {
-    const Case test{2, &two_shot_all_reduce, wire, 64, false, 0};
+    const Case test{2, &check::two_shot_all_reduce, wire, 64, false, 0};
     std::vector<Rank> ranks = make_ranks(test);
     std::vector<float> data(256), out(256);
     std::thread other([&] {
@@ -441,7 +421,7 @@ TEST(Device, DifferentCountsAreNoticed) {
 TEST(Device, DifferentCountsAreNoticedAtEveryPlace) {
   for (uint32_t calls_before = 0; calls_before < 2 * layout_of(Wire::kSimpleSplit).slot_count; ++calls_before) {
     SCOPED_TRACE(calls_before);
-    const Case small{2, &two_shot_all_reduce, Wire::kSimpleSplit, 2, false, 0};
+    const Case small{2, &check::two_shot_all_reduce, Wire::kSimpleSplit, 2, false, 0};
     Case large = small;
     large.count = 250;  // messages of 3 slots in place of 1
     std::vector<Rank> ranks = make_ranks(small);
@@ -461,7 +441,7 @@ TEST(Device, DifferentCountsAreNoticedAtEveryPlace) {
 }
 
 TEST(Device, AbortEndsAWait) {
-  const Case test{2, &ring_all_reduce, Wire::kSimple, 1000, false, 0};
+  const Case test{2, &check::ring_all_reduce, Wire::kSimple, 1000, false, 0};
   std::vector<Rank> ranks = make_ranks(test);
   std::vector<float> data(1000), out(1000);
   std::thread waiting([&] { EXPECT_EQ(ranks[0].all_reduce(test, data.data(), out.data(), 1).code, TUTTI_ABORTED); });
@@ -483,7 +463,7 @@ struct Slow {
 
 // The time-out is for calls in which nothing goes on. A call may take longer.
 TEST(Device, ACallThatAdvancesMayTakeLongerThanTheTimeOut) {
-  const Case test{2, &ring_all_reduce, Wire::kSimple, 10, false, 0};
+  const Case test{2, &check::ring_all_reduce, Wire::kSimple, 10, false, 0};
   std::vector<Rank> ranks = make_ranks(test);
   constexpr std::chrono::milliseconds kTimeOut{1000};  // ten times the longest sleep of the driver
   constexpr int kAdvances = 16;
@@ -499,7 +479,7 @@ TEST(Device, ACallThatAdvancesMayTakeLongerThanTheTimeOut) {
 }
 
 TEST(Device, TimeOutNamesThePeer) {
-  const Case test{3, &ring_all_reduce, Wire::kLL, 10, false, 0};
+  const Case test{3, &check::ring_all_reduce, Wire::kLL, 10, false, 0};
   std::vector<Rank> ranks = make_ranks(test);
   std::vector<float> data(10), out(10);
   tutti_work work{};

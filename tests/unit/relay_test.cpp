@@ -39,7 +39,7 @@ constexpr uint32_t kFirstRecord = Relay::kRecordTag;
 constexpr uint32_t kLastRecord = Relay::kRecordTag + kSlots - 1;
 
 /// The place of slots at both ends, and their access by the network.
-struct Shape {
+struct Ends {
   const char* name;
   bool a_direct = false;
   bool b_direct = false;
@@ -78,13 +78,13 @@ class Slots {
 /// A rank: its network, its relay, and its GPU, which the test plays.
 class Side {
  public:
-  Side(test::FakeNetwork& fake, const Shape& shape, uint32_t rank)
-      : rank_(rank), shape_(shape), to_(fake, shape.direct(rank)), from_(fake, shape.direct(rank)) {
+  Side(test::FakeNetwork& fake, const Ends& ends, uint32_t rank)
+      : rank_(rank), ends_(ends), to_(fake, ends.direct(rank)), from_(fake, ends.direct(rank)) {
     progress::init_bell(bell_);
     Net::Options options;
     options.ops = test::FakeNetwork::ops();
     options.plugin = &fake;
-    options.capabilities = shape.capabilities;
+    options.capabilities = ends.capabilities;
     options.name = "fake";
     options.communicator = 0x1234;
     options.rank = rank;
@@ -103,7 +103,7 @@ class Side {
 
   /// As a rank does at the first call.
   void open() {
-    const bool dmabuf = (shape_.capabilities & TUTTI_NET_CAP_DMABUF) != 0;
+    const bool dmabuf = (ends_.capabilities & TUTTI_NET_CAP_DMABUF) != 0;
     Relay::Options options;
     options.key = {1 - rank_, Lane::kCollective, 0, 0};
     options.layout = layout();
@@ -112,9 +112,9 @@ class Side {
     options.at = &at_;
     options.of = &of_;
     options.lengths = lengths_.data();
-    options.splits = shape_.a_direct || shape_.b_direct;
-    options.flushes = shape_.direct(rank_) && (shape_.capabilities & TUTTI_NET_CAP_FLUSH) != 0;
-    options.groups = (shape_.capabilities & TUTTI_NET_CAP_GROUPED_RECV) != 0;
+    options.splits = ends_.a_direct || ends_.b_direct;
+    options.flushes = ends_.direct(rank_) && (ends_.capabilities & TUTTI_NET_CAP_FLUSH) != 0;
+    options.groups = (ends_.capabilities & TUTTI_NET_CAP_GROUPED_RECV) != 0;
     const Key key = options.key;
     relay = std::make_shared<Relay>(*net, std::move(options));
     net->expect(key, relay);
@@ -163,7 +163,7 @@ class Side {
   static uint32_t load(uint32_t& word) { return std::atomic_ref(word).load(std::memory_order_acquire); }
 
   uint32_t rank_;
-  Shape shape_;
+  Ends ends_;
   Slots to_, from_;
   tutti_cuda_mailbox at_{}, of_{};
   std::array<uint64_t, kSlots> lengths_{};
@@ -173,7 +173,7 @@ class Side {
   Status failure_;
 };
 
-class RelayTest : public testing::TestWithParam<Shape> {
+class RelayTest : public testing::TestWithParam<Ends> {
  protected:
   RelayTest() {
     fake_.set_capabilities(GetParam().capabilities, TUTTI_MEMORY_HOST | TUTTI_MEMORY_CUDA);
@@ -385,13 +385,13 @@ constexpr uint64_t kFlush = TUTTI_NET_CAP_FLUSH;
 constexpr uint64_t kGroups = TUTTI_NET_CAP_GROUPED_RECV;
 
 INSTANTIATE_TEST_SUITE_P(Shapes, RelayTest,
-                         testing::Values(Shape{"Pinned", false, false, 0}, Shape{"Direct", true, true, 0},
-                                         Shape{"DirectGrouped", true, true, kGroups},
-                                         Shape{"DirectFlushed", true, true, kFlush},
-                                         Shape{"DmabufFlushedGrouped", true, true, kDmabuf | kFlush | kGroups},
-                                         Shape{"OnlySenderDirect", true, false, kFlush},
-                                         Shape{"OnlyReceiverDirect", false, true, kFlush | kGroups}),
-                         [](const auto& shape) { return shape.param.name; });
+                         testing::Values(Ends{"Pinned", false, false, 0}, Ends{"Direct", true, true, 0},
+                                         Ends{"DirectGrouped", true, true, kGroups},
+                                         Ends{"DirectFlushed", true, true, kFlush},
+                                         Ends{"DmabufFlushedGrouped", true, true, kDmabuf | kFlush | kGroups},
+                                         Ends{"OnlySenderDirect", true, false, kFlush},
+                                         Ends{"OnlyReceiverDirect", false, true, kFlush | kGroups}),
+                         [](const auto& ends) { return ends.param.name; });
 
 }  // namespace
 }  // namespace tutti::transport

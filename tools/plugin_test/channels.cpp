@@ -48,31 +48,31 @@ std::vector<Variant> variants_of(Trial& trial) {
   }
 }
 
-Result<topology::NodeGraph> search(Trial& trial, const Shape& shape, uint32_t rank) {
-  tutti_topology topology = shape.topology();
+Result<topology::NodeGraph> search(Trial& trial, const Job& job, uint32_t rank) {
+  tutti_topology topology = job.topology();
   tutti_system system{};
-  if (!shape.systems.empty()) {
-    system = shape.systems[shape.node_of_rank[rank]]->view();
+  if (!job.systems.empty()) {
+    system = job.systems[job.node_of_rank[rank]]->view();
     topology.system = &system;
   }
   auto graph = trial.call("search", [&] { return program::search(algorithm_of(trial), topology, rank); });
   if (graph.ok() || graph.status().code() == Code::kUnsupported) return graph;
-  trial.violate_failure("ALG-6", fmt::format("search for rank {} of {}", rank, shape.name()), graph.status());
+  trial.violate_failure("ALG-6", fmt::format("search for rank {} of {}", rank, job.name()), graph.status());
 }
 
-Channels::Channels(Trial& trial, const Shape& shape) : trial_(trial), shape_(shape) {
-  const tutti_topology topology = shape.topology();
-  for (uint32_t node = 0; node < shape.node_count; ++node) {
-    const auto& nodes = shape.node_of_rank;
+Channels::Channels(Trial& trial, const Job& job) : trial_(trial), job_(job) {
+  const tutti_topology topology = job.topology();
+  for (uint32_t node = 0; node < job.node_count; ++node) {
+    const auto& nodes = job.node_of_rank;
     const auto rank = static_cast<uint32_t>(std::find(nodes.begin(), nodes.end(), node) - nodes.begin());
-    auto graph = search(trial, shape, rank);
+    auto graph = search(trial, job, rank);
     if (!graph.ok()) return;
     graphs_.push_back(*std::move(graph));
   }
   auto instance = trial.call("connect", [&] { return program::connect(algorithm_of(trial), topology, graphs_); });
   if (!instance.ok() && instance.status().code() == Code::kUnsupported) return;
-  if (!instance.ok()) trial.violate_failure("ALG-7", fmt::format("connect of {}", shape.name()), instance.status());
-  if (*instance == nullptr) trial.violate("ALG-7", fmt::format("connect of {} gives no instance", shape.name()));
+  if (!instance.ok()) trial.violate_failure("ALG-7", fmt::format("connect of {}", job.name()), instance.status());
+  if (*instance == nullptr) trial.violate("ALG-7", fmt::format("connect of {} gives no instance", job.name()));
   instance_ = *std::move(instance);
 }
 
@@ -95,7 +95,7 @@ Result<program::Plan> Channels::plan(const tutti_plan_request& request) {
   trial_.violate_failure("ALG-8",
                          fmt::format("the plan of rank {} for {}, variant {}, root {}, channel {}, {}", request.rank,
                                      to_string(static_cast<Collective>(request.collective)), request.variant,
-                                     request.root, request.channel, shape_.name()),
+                                     request.root, request.channel, job_.name()),
                          plan.status());
 }
 
@@ -108,10 +108,10 @@ Result<tutti_algorithm_cost> Channels::cost(uint32_t collective, uint32_t varian
   if (code == TUTTI_OK) return cost;
   const Status failure(static_cast<Code>(code), plugin::take_failure_text());
   if (code != TUTTI_UNSUPPORTED || failure.text().empty()) {
-    trial_.violate_failure("ALG-11",
-                           fmt::format("cost of {}, variant {}, {}", to_string(static_cast<Collective>(collective)),
-                                       variant, shape_.name()),
-                           failure);
+    trial_.violate_failure(
+        "ALG-11",
+        fmt::format("cost of {}, variant {}, {}", to_string(static_cast<Collective>(collective)), variant, job_.name()),
+        failure);
   }
   return failure;
 }
@@ -123,13 +123,13 @@ tutti_channel_nets Channels::nets(uint32_t channel, uint32_t rank, uint32_t peer
       "nets", [&] { return trial_.ops<tutti_algorithm_ops>().nets(instance_.get(), channel, rank, peer, &nets); });
   if (code == TUTTI_OK) return nets;
   trial_.violate_failure("ALG-12",
-                         fmt::format("nets of channel {}, rank {} to rank {}, {}", channel, rank, peer, shape_.name()),
+                         fmt::format("nets of channel {}, rank {} to rank {}, {}", channel, rank, peer, job_.name()),
                          Status(static_cast<Code>(code), plugin::take_failure_text()));
 }
 
 std::vector<Work> works(Channels& channels, const std::vector<Variant>& variants) {
   std::vector<Work> list;
-  const uint32_t ranks = channels.shape().rank_count();
+  const uint32_t ranks = channels.job().rank_count();
   const uint32_t count = channels.count();
   for (uint32_t variant = 0; variant < variants.size(); ++variant) {
     for (uint32_t collective = 0; collective < kCollectiveCount; ++collective) {
@@ -147,10 +147,10 @@ tutti_plan_request request_for(const Work& work, uint32_t rank) {
   return {sizeof(tutti_plan_request), work.collective, rank, work.channel, work.root, work.variant};
 }
 
-void for_each_shape(Trial& trial, const std::vector<Shape>& shapes, const std::function<void(Channels&)>& visit) {
+void for_each_job(Trial& trial, const std::vector<Job>& jobs, const std::function<void(Channels&)>& visit) {
   uint32_t taken = 0;
-  for (const Shape& shape : shapes) {
-    Channels channels(trial, shape);
+  for (const Job& job : jobs) {
+    Channels channels(trial, job);
     if (channels.is_declined()) continue;
     ++taken;
     visit(channels);
@@ -158,10 +158,10 @@ void for_each_shape(Trial& trial, const std::vector<Shape>& shapes, const std::f
   if (taken == 0) trial.skip("the algorithm declines all topologies of the kit");
 }
 
-std::string text_of(const Work& work, const std::vector<Variant>& variants, const Shape& shape) {
+std::string text_of(const Work& work, const std::vector<Variant>& variants, const Job& job) {
   const std::string& variant = variants[work.variant].name;
   return fmt::format("{}{}{}, root {}, channel {}, {}", to_string(static_cast<Collective>(work.collective)),
-                     variant.empty() ? "" : "/", variant, work.root, work.channel, shape.name());
+                     variant.empty() ? "" : "/", variant, work.root, work.channel, job.name());
 }
 
 std::string difference(const program::Plan& first, const program::Plan& second) {

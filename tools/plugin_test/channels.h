@@ -8,7 +8,7 @@
 
 #include "program/channels.h"
 #include "program/plan.h"
-#include "tools/plugin_test/shapes.h"
+#include "tools/plugin_test/jobs.h"
 #include "tools/plugin_test/trial.h"
 
 namespace tutti::tools::plugin_test {
@@ -26,10 +26,10 @@ class Channels {
  public:
   /// Searches on one rank of each machine, and connects. Failures violate the rules of search and connect, except that
   /// the plugin may decline the topology.
-  Channels(Trial& trial, const Shape& shape);
+  Channels(Trial& trial, const Job& job);
 
   bool is_declined() const { return instance_ == nullptr; }
-  const Shape& shape() const { return shape_; }
+  const Job& job() const { return job_; }
   const std::vector<topology::NodeGraph>& graphs() const { return graphs_; }
   uint32_t count();
   /// The plan with its repeats. Codes other than kUnsupported violate the rule of plans.
@@ -41,14 +41,14 @@ class Channels {
 
  private:
   Trial& trial_;
-  const Shape& shape_;
+  const Job& job_;
   std::vector<topology::NodeGraph> graphs_;
   program::Instance instance_{nullptr, [](void*) {}};
 };
 
 /// The graph that search reports for the machine of `rank`; a failure violates the rule of search. kUnsupported: the
 /// plugin declines the topology.
-Result<topology::NodeGraph> search(Trial& trial, const Shape& shape, uint32_t rank);
+Result<topology::NodeGraph> search(Trial& trial, const Job& job, uint32_t rank);
 
 /// Requests for all plans of a topology. With many ranks, only some roots and channels.
 struct Work {
@@ -59,10 +59,10 @@ tutti_plan_request request_for(const Work& work, uint32_t rank);
 
 /// Calls `visit` with the channels of each topology that the plugin does not decline. If it declines all, the rule is
 /// skipped.
-void for_each_shape(Trial& trial, const std::vector<Shape>& shapes, const std::function<void(Channels&)>& visit);
+void for_each_job(Trial& trial, const std::vector<Job>& jobs, const std::function<void(Channels&)>& visit);
 
 /// "all_reduce/two-shot, root 2, channel 0, 5 ranks on 2 machines".
-std::string text_of(const Work& work, const std::vector<Variant>& variants, const Shape& shape);
+std::string text_of(const Work& work, const std::vector<Variant>& variants, const Job& job);
 /// The first difference of two plans, for texts.
 std::string difference(const program::Plan& first, const program::Plan& second);
 /// A hash of all of a plan.

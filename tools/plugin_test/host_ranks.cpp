@@ -11,6 +11,7 @@
 #include "program/passes/zero_copy.h"
 #include "tools/check/compare.h"
 #include "tools/check/random_input.h"
+#include "tools/check/schedules.h"
 #include "tools/plugin_test/calls.h"
 #include "transport/connection.h"
 #include "tutti/communicator.h"
@@ -27,17 +28,6 @@ constexpr uint32_t kSpins = 50;
 using sdk::Buffer;
 using sdk::PlanBuilder;
 
-void ring(PlanBuilder& plan, uint32_t rank, uint32_t ranks) {
-  const uint32_t next = (rank + 1) % ranks, previous = (rank + ranks - 1) % ranks;
-  const auto chunk = [&](uint32_t step) { return (rank + 2 * ranks - step) % ranks; };
-  plan.step().own(Buffer::kInput, chunk(0)).send(next);
-  for (uint32_t s = 1; s < ranks - 1; ++s) plan.step().recv(previous).own(Buffer::kInput, chunk(s)).send(next);
-  const uint32_t last = chunk(ranks - 1);
-  plan.step().recv(previous).own(Buffer::kInput, last).final().to_output(last).send(next);
-  for (uint32_t s = ranks; s < 2 * ranks - 2; ++s) plan.step().recv(previous).to_output(chunk(s)).send(next);
-  plan.step().recv(previous).to_output(chunk(2 * ranks - 2));
-}
-
 void one_shot(PlanBuilder& plan, uint32_t rank, uint32_t ranks) {
   auto& sends = plan.step().own(Buffer::kInput, 0);
   for (uint32_t k = 1; k < ranks; ++k) sends.send((rank + k) % ranks);
@@ -45,17 +35,6 @@ void one_shot(PlanBuilder& plan, uint32_t rank, uint32_t ranks) {
   for (uint32_t peer = 0; peer < ranks; ++peer) {
     if (peer != rank) fold.recv(peer);
   }
-}
-
-void two_shot(PlanBuilder& plan, uint32_t rank, uint32_t ranks) {
-  auto& scatter = plan.step().own(Buffer::kInput, 0);
-  for (uint32_t k = 1; k < ranks; ++k) scatter.scatter((rank + k) % ranks, (rank + k) % ranks);
-  auto& fold = plan.step().own(Buffer::kInput, rank).final().to_output(rank);
-  for (uint32_t peer = 0; peer < ranks; ++peer) {
-    if (peer != rank) fold.recv(peer).send(peer);
-  }
-  auto& gather = plan.step();
-  for (uint32_t k = 1; k < ranks; ++k) gather.gather((rank + k) % ranks, (rank + k) % ranks);
 }
 
 void all_gather(PlanBuilder& plan, uint32_t rank, uint32_t ranks) {
@@ -70,7 +49,7 @@ program::Plan make_plan(const HostCall& call, uint32_t rank) {
   const tutti_plan_request request{sizeof request, static_cast<uint32_t>(call.problem.collective), rank, 0, 0, 0};
   const bool chunked = call.schedule == Schedule::kRing || call.schedule == Schedule::kTwoShot;
   PlanBuilder builder(request, ranks, chunked ? ranks : 1);
-  constexpr std::array kWriters = {ring, one_shot, two_shot, all_gather};
+  constexpr std::array kWriters = {check::ring_all_reduce, one_shot, check::two_shot_all_reduce, all_gather};
   kWriters[static_cast<size_t>(call.schedule)](builder, rank, ranks);
   auto plan = program::collect([&](const tutti_plan_sink* sink) { return builder.emit(*sink); });
   if (!plan.ok()) throw std::logic_error("a plan of the kit is wrong: " + plan.status().to_string());

@@ -37,29 +37,29 @@ void test_variants(Trial& trial) {
 }
 
 void test_search(Trial& trial) {
-  const std::vector<Shape> shapes = all_shapes();
-  for_each_shape(trial, shapes, [&](Channels& channels) {
+  const std::vector<Job> jobs = all_jobs();
+  for_each_job(trial, jobs, [&](Channels& channels) {
     for (uint32_t node = 0; node < channels.graphs().size(); ++node) {
       const uint32_t count = channels.graphs()[node].channel_count();
-      if (count > channels.shape().channels) {
+      if (count > channels.job().channels) {
         trial.violate(fmt::format("search reports {} channels of machine {}, {}; max_channels is {}", count, node,
-                                  channels.shape().name(), channels.shape().channels));
+                                  channels.job().name(), channels.job().channels));
       }
     }
   });
 }
 
 void test_connect(Trial& trial) {
-  const std::vector<Shape> shapes = all_shapes();
-  for_each_shape(trial, shapes, [&](Channels& channels) {
+  const std::vector<Job> jobs = all_jobs();
+  for_each_job(trial, jobs, [&](Channels& channels) {
     const uint32_t count = channels.count();
-    const uint32_t wanted = channels.shape().channels;
+    const uint32_t wanted = channels.job().channels;
     if (count == 0 || count > wanted) {
       trial.violate(fmt::format("{} channels of {}; 1 to max_channels, which is {}, are allowed", count,
-                                channels.shape().name(), wanted));
+                                channels.job().name(), wanted));
     }
     if (const uint32_t again = channels.count(); again != count) {
-      trial.violate(fmt::format("{} channels of {}, and {} at the second call", count, channels.shape().name(), again));
+      trial.violate(fmt::format("{} channels of {}, and {} at the second call", count, channels.job().name(), again));
     }
   });
 }
@@ -78,18 +78,18 @@ std::string problem_of(const tutti_algorithm_cost& cost, bool has_peers) {
 }
 
 void test_costs(Trial& trial) {
-  const std::vector<Shape> shapes = all_shapes();
+  const std::vector<Job> jobs = all_jobs();
   const std::vector<Variant> variants = variants_of(trial);
-  for_each_shape(trial, shapes, [&](Channels& channels) {
+  for_each_job(trial, jobs, [&](Channels& channels) {
     for (uint32_t variant = 0; variant < variants.size(); ++variant) {
       for (uint32_t collective = 0; collective < kCollectiveCount; ++collective) {
         if ((variants[variant].collectives >> collective & 1) == 0) continue;
         const auto cost = channels.cost(collective, variant);
         if (!cost.ok()) continue;
-        const std::string problem = problem_of(*cost, channels.shape().rank_count() > 1);
+        const std::string problem = problem_of(*cost, channels.job().rank_count() > 1);
         if (problem.empty()) continue;
         trial.violate(fmt::format("cost of {}, {}: {}", to_string(static_cast<Collective>(collective)),
-                                  text_of({variant, collective, 0, 0}, variants, channels.shape()), problem));
+                                  text_of({variant, collective, 0, 0}, variants, channels.job()), problem));
       }
     }
   });
@@ -105,20 +105,20 @@ std::set<uint32_t> devices_of(const topology::NodeGraph& graph) {
 }
 
 void test_nets(Trial& trial) {
-  const std::vector<Shape> shapes = few_shapes();
-  for_each_shape(trial, shapes, [&](Channels& channels) {
-    const Shape& shape = channels.shape();
+  const std::vector<Job> jobs = few_jobs();
+  for_each_job(trial, jobs, [&](Channels& channels) {
+    const Job& job = channels.job();
     for (uint32_t channel = 0; channel < channels.count(); ++channel) {
-      for (uint32_t rank = 0; rank < shape.rank_count(); ++rank) {
-        const std::set<uint32_t> known = devices_of(channels.graphs()[shape.node_of_rank[rank]]);
-        for (uint32_t peer = 0; peer < shape.rank_count(); ++peer) {
-          if (shape.node_of_rank[rank] == shape.node_of_rank[peer]) continue;
+      for (uint32_t rank = 0; rank < job.rank_count(); ++rank) {
+        const std::set<uint32_t> known = devices_of(channels.graphs()[job.node_of_rank[rank]]);
+        for (uint32_t peer = 0; peer < job.rank_count(); ++peer) {
+          if (job.node_of_rank[rank] == job.node_of_rank[peer]) continue;
           const tutti_channel_nets nets = channels.nets(channel, rank, peer);
           if (known.contains(nets.send) && known.contains(nets.receive)) continue;
           trial.violate(
               fmt::format("nets of channel {}, rank {} to rank {}, {}: devices {} and {}; the graph of the "
                           "machine names {}",
-                          channel, rank, peer, shape.name(), nets.send, nets.receive,
+                          channel, rank, peer, job.name(), nets.send, nets.receive,
                           known.size() == 1 ? "none" : fmt::format("{}", fmt::join(known, ", "))));
         }
       }
@@ -128,19 +128,19 @@ void test_nets(Trial& trial) {
 
 /// The second call comes in a later second, so that a search by the clock gives a different graph.
 void test_search_repeat(Trial& trial) {
-  const std::vector<Shape> shapes = all_shapes();
+  const std::vector<Job> jobs = all_jobs();
   std::vector<std::vector<std::byte>> before;
   for (int round = 0; round < 3; ++round) {
     size_t next = 0;
-    for (const Shape& shape : shapes) {
-      for (uint32_t rank = 0; rank < shape.rank_count(); rank += 4) {
-        const auto graph = search(trial, shape, rank);
+    for (const Job& job : jobs) {
+      for (uint32_t rank = 0; rank < job.rank_count(); rank += 4) {
+        const auto graph = search(trial, job, rank);
         std::vector<std::byte> bytes = graph.ok() ? graph->encode() : std::vector<std::byte>();
         if (round == 0) {
           before.push_back(std::move(bytes));
         } else if (bytes != before[next++]) {
           trial.violate(
-              fmt::format("search for rank {} of {}: call {} gives a different graph", rank, shape.name(), round + 1));
+              fmt::format("search for rank {} of {}: call {} gives a different graph", rank, job.name(), round + 1));
         }
       }
     }

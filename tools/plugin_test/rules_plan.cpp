@@ -17,16 +17,16 @@ namespace tutti::tools::plugin_test {
 namespace {
 
 void test_plans(Trial& trial) {
-  const std::vector<Shape> shapes = all_shapes();
+  const std::vector<Job> jobs = all_jobs();
   const std::vector<Variant> variants = variants_of(trial);
-  for_each_shape(trial, shapes, [&](Channels& channels) {
-    const uint32_t ranks = channels.shape().rank_count();
+  for_each_job(trial, jobs, [&](Channels& channels) {
+    const uint32_t ranks = channels.job().rank_count();
     for (const Work& work : works(channels, variants)) {
       for (uint32_t rank = 0; rank < ranks; ++rank) {
         const auto plan = channels.plan(request_for(work, rank));
         if (!plan.ok() || plan->rank_count == ranks) continue;
         trial.violate(fmt::format("the plan of rank {} for {} is for {} ranks", rank,
-                                  text_of(work, variants, channels.shape()), plan->rank_count));
+                                  text_of(work, variants, channels.job()), plan->rank_count));
       }
     }
   });
@@ -35,7 +35,7 @@ void test_plans(Trial& trial) {
 /// The plans of all ranks, without repeats; nothing if a rank declines.
 std::vector<program::Plan> plans_of_all(Channels& channels, const Work& work) {
   std::vector<program::Plan> plans;
-  for (uint32_t rank = 0; rank < channels.shape().rank_count(); ++rank) {
+  for (uint32_t rank = 0; rank < channels.job().rank_count(); ++rank) {
     auto plan = channels.plan(request_for(work, rank));
     if (!plan.ok()) return {};
     auto written_out = program::unroll(*std::move(plan));
@@ -46,9 +46,9 @@ std::vector<program::Plan> plans_of_all(Channels& channels, const Work& work) {
 }
 
 void test_proof(Trial& trial) {
-  const std::vector<Shape> shapes = all_shapes();
+  const std::vector<Job> jobs = all_jobs();
   const std::vector<Variant> variants = variants_of(trial);
-  for_each_shape(trial, shapes, [&](Channels& channels) {
+  for_each_job(trial, jobs, [&](Channels& channels) {
     for (const Work& work : works(channels, variants)) {
       const std::vector<program::Plan> plans = plans_of_all(channels, work);
       if (plans.empty()) continue;
@@ -57,7 +57,7 @@ void test_proof(Trial& trial) {
         bool is_undecided = false;
         const Status proved = program::verify(plans, {.slots = 2, .in_place = in_place}, nullptr, &is_undecided);
         if (proved.ok() || is_undecided) continue;
-        trial.violate(fmt::format("{}{}: {}", text_of(work, variants, channels.shape()), in_place ? ", in place" : "",
+        trial.violate(fmt::format("{}{}: {}", text_of(work, variants, channels.job()), in_place ? ", in place" : "",
                                   proved.text()));
       }
     }
@@ -65,21 +65,21 @@ void test_proof(Trial& trial) {
 }
 
 void test_declines(Trial& trial) {
-  const std::vector<Shape> shapes = all_shapes();
+  const std::vector<Job> jobs = all_jobs();
   const std::vector<Variant> variants = variants_of(trial);
-  for_each_shape(trial, shapes, [&](Channels& channels) {
+  for_each_job(trial, jobs, [&](Channels& channels) {
     std::optional<Work> first;
     bool declines = false;
     for (const Work& work : works(channels, variants)) {
       const bool is_next = !first || first->variant != work.variant || first->collective != work.collective;
-      for (uint32_t rank = 0; rank < channels.shape().rank_count(); ++rank) {
+      for (uint32_t rank = 0; rank < channels.job().rank_count(); ++rank) {
         const bool declined = !channels.plan(request_for(work, rank)).ok();
         if (is_next && rank == 0) {
           first = work;
           declines = declined;
         } else if (declined != declines) {
           trial.violate(fmt::format("{}: rank {} {}, but rank 0 on channel {} with root {} {}",
-                                    text_of(work, variants, channels.shape()), rank, declined ? "declines" : "plans",
+                                    text_of(work, variants, channels.job()), rank, declined ? "declines" : "plans",
                                     first->channel, first->root, declines ? "declines" : "plans"));
         }
       }
@@ -96,7 +96,7 @@ struct Asked {
 std::vector<Asked> ask_all(Channels& channels, const std::vector<Variant>& variants) {
   std::vector<Asked> all;
   for (const Work& work : works(channels, variants)) {
-    for (uint32_t rank = 0; rank < channels.shape().rank_count(); ++rank) {
+    for (uint32_t rank = 0; rank < channels.job().rank_count(); ++rank) {
       all.push_back({work, rank, channels.plan(request_for(work, rank))});
     }
   }
@@ -113,75 +113,75 @@ std::string change_of(const Asked& asked, const Result<program::Plan>& other) {
 }
 
 void test_repeat(Trial& trial) {
-  const std::vector<Shape> shapes = all_shapes();
+  const std::vector<Job> jobs = all_jobs();
   const std::vector<Variant> variants = variants_of(trial);
-  for_each_shape(trial, shapes, [&](Channels& channels) {
-    if (channels.shape().rank_count() > 9) return;
+  for_each_job(trial, jobs, [&](Channels& channels) {
+    if (channels.job().rank_count() > 9) return;
     std::vector<Asked> all = ask_all(channels, variants);
     std::shuffle(all.begin(), all.end(), trial.random());
     for (const Asked& asked : all) {
       const auto again = channels.plan(request_for(asked.work, asked.rank));
       if (is_same(asked.plan, again)) continue;
       trial.violate(fmt::format("the plan of rank {} for {} changes: {}", asked.rank,
-                                text_of(asked.work, variants, channels.shape()), change_of(asked, again)));
+                                text_of(asked.work, variants, channels.job()), change_of(asked, again)));
     }
   });
 }
 
 void test_ranks(Trial& trial) {
-  const std::vector<Shape> shapes = all_shapes();
+  const std::vector<Job> jobs = all_jobs();
   const std::vector<Variant> variants = variants_of(trial);
-  for_each_shape(trial, shapes, [&](Channels& first) {
-    const Shape& shape = first.shape();
-    if (shape.rank_count() > 9) return;
+  for_each_job(trial, jobs, [&](Channels& first) {
+    const Job& job = first.job();
+    if (job.rank_count() > 9) return;
     const std::vector<Asked> all = ask_all(first, variants);
-    for (uint32_t rank = 1; rank < std::max(2u, shape.rank_count()); ++rank) {
-      Channels own(trial, shape);
+    for (uint32_t rank = 1; rank < std::max(2u, job.rank_count()); ++rank) {
+      Channels own(trial, job);
       if (own.is_declined() || own.count() != first.count()) {
         trial.violate(fmt::format("{}: the instance of rank {} has a different number of channels than that of rank 0",
-                                  shape.name(), rank));
+                                  job.name(), rank));
       }
       for (const Asked& asked : all) {
         const auto other = own.plan(request_for(asked.work, asked.rank));
         if (is_same(asked.plan, other)) continue;
         trial.violate(fmt::format("{}: the instances of rank 0 and rank {} give different plans of rank {}: {}",
-                                  text_of(asked.work, variants, shape), rank, asked.rank, change_of(asked, other)));
+                                  text_of(asked.work, variants, job), rank, asked.rank, change_of(asked, other)));
       }
     }
   });
 }
 
 void test_processes(Trial& trial) {
-  const std::vector<Shape> shapes = all_shapes();
+  const std::vector<Job> jobs = all_jobs();
   const std::vector<Variant> variants = variants_of(trial);
-  for_each_shape(trial, shapes, [&](Channels& channels) {
-    const Shape& shape = channels.shape();
-    for (uint32_t node = 0; node < shape.node_count; ++node) {
+  for_each_job(trial, jobs, [&](Channels& channels) {
+    const Job& job = channels.job();
+    for (uint32_t node = 0; node < job.node_count; ++node) {
       const auto bytes = channels.graphs()[node].encode();
       trial.answer(
-          fmt::format("{}: graph of machine {} {:x}", shape.name(), node, check::hash(bytes.data(), bytes.size())));
+          fmt::format("{}: graph of machine {} {:x}", job.name(), node, check::hash(bytes.data(), bytes.size())));
     }
-    trial.answer(fmt::format("{}: {} channels", shape.name(), channels.count()));
+    trial.answer(fmt::format("{}: {} channels", job.name(), channels.count()));
     for (const Work& work : works(channels, variants)) {
       uint64_t all = 0;
-      for (uint32_t rank = 0; rank < shape.rank_count(); ++rank) {
+      for (uint32_t rank = 0; rank < job.rank_count(); ++rank) {
         const auto plan = channels.plan(request_for(work, rank));
         all = all * 31 + (plan.ok() ? digest(*plan) : 1);
       }
-      trial.answer(fmt::format("{}: plans {:x}", text_of(work, variants, shape), all));
+      trial.answer(fmt::format("{}: plans {:x}", text_of(work, variants, job), all));
       if (work.root > 0 || work.channel > 0) continue;
       auto cost = channels.cost(work.collective, work.variant);
       const uint64_t hash = cost.ok() ? check::hash(&*cost, sizeof *cost) : 0;
-      trial.answer(fmt::format("{}: cost {:x}", text_of(work, variants, shape), hash));
+      trial.answer(fmt::format("{}: cost {:x}", text_of(work, variants, job), hash));
     }
   });
 }
 
 void test_threads(Trial& trial) {
   constexpr int kThreads = 4, kRounds = 20;
-  const std::vector<Shape> shapes = few_shapes();
+  const std::vector<Job> jobs = few_jobs();
   const std::vector<Variant> variants = variants_of(trial);
-  for_each_shape(trial, shapes, [&](Channels& channels) {
+  for_each_job(trial, jobs, [&](Channels& channels) {
     const std::vector<Asked> all = ask_all(channels, variants);
     std::array<const Asked*, kThreads> wrong{};  // each thread writes its own
     trial.call("plan", [&] {
@@ -201,7 +201,7 @@ void test_threads(Trial& trial) {
     for (const Asked* const asked : wrong) {
       if (asked == nullptr) continue;
       trial.violate(fmt::format("{}: if {} threads ask at the same time, the plan of rank {} differs",
-                                text_of(asked->work, variants, channels.shape()), kThreads, asked->rank));
+                                text_of(asked->work, variants, channels.job()), kThreads, asked->rank));
     }
   });
 }

@@ -10,8 +10,8 @@
 #include <functional>
 #include <thread>
 
+#include "tools/plugin_test/jobs.h"
 #include "tools/plugin_test/rule.h"
-#include "tools/plugin_test/shapes.h"
 #include "tools/plugin_test/trial.h"
 #include "tutti/sdk/tuner.h"
 
@@ -38,10 +38,10 @@ constexpr std::array kOutlines = std::to_array<Outline>({{"ring", "", "simple", 
                                                          {"direct", "two-shot", "simple", 0, 2, 2, 32}});
 
 /// The candidates of a call as the host lists them. The host excludes the last candidate.
-std::vector<tutti_candidate> candidates(const Shape& shape) {
+std::vector<tutti_candidate> candidates(const Job& job) {
   std::vector<tutti_candidate> list;
-  const uint32_t ranks = shape.rank_count();
-  const uint32_t link = shape.node_count > 1 ? TUTTI_LINK_NETWORK : shape.on_gpus ? TUTTI_LINK_P2P : TUTTI_LINK_SHM;
+  const uint32_t ranks = job.rank_count();
+  const uint32_t link = job.node_count > 1 ? TUTTI_LINK_NETWORK : job.on_gpus ? TUTTI_LINK_P2P : TUTTI_LINK_SHM;
   for (const Outline& outline : kOutlines) {
     tutti_candidate one{};
     one.struct_size = sizeof one;
@@ -66,7 +66,7 @@ std::vector<tutti_candidate> candidates(const Shape& shape) {
   return list;
 }
 
-tutti_call call_of(Collective collective, DataType type, ReduceOp op, uint64_t bytes, const Shape& shape) {
+tutti_call call_of(Collective collective, DataType type, ReduceOp op, uint64_t bytes, const Job& job) {
   const bool blocks = collective != Collective::kAllReduce && collective != Collective::kBroadcast &&
                       collective != Collective::kReduce && collective != Collective::kSendRecv;
   return {sizeof(tutti_call),
@@ -74,15 +74,15 @@ tutti_call call_of(Collective collective, DataType type, ReduceOp op, uint64_t b
           static_cast<uint32_t>(type),
           static_cast<uint32_t>(op),
           bytes,
-          blocks ? shape.rank_count() : 1,
+          blocks ? job.rank_count() : 1,
           0,
           0};
 }
 
-std::string text_of(const tutti_call& call, const Shape& shape) {
+std::string text_of(const tutti_call& call, const Job& job) {
   return fmt::format("{} {} {} of {} × {} bytes, {}", to_string(static_cast<Collective>(call.collective)),
                      to_string(static_cast<DataType>(call.data_type)), to_string(static_cast<ReduceOp>(call.reduce_op)),
-                     call.blocks, call.block_bytes, shape.name());
+                     call.blocks, call.block_bytes, job.name());
 }
 
 std::string text_of(const tutti_candidate& one) {
@@ -94,12 +94,12 @@ std::string text_of(const tutti_candidate& one) {
 /// A tuner's instance for one topology.
 class Tuner {
  public:
-  Tuner(Trial& trial, const Shape& shape) : trial_(trial), shape_(shape) {
-    const tutti_topology topology = shape.topology();
+  Tuner(Trial& trial, const Job& job) : trial_(trial), job_(job) {
+    const tutti_topology topology = job.topology();
     plugin::take_failure_text();  // discards the text of an earlier call
     const int32_t code = trial.call("create", [&] { return ops().create(trial.self(), &topology, &instance_); });
     if (code == TUTTI_OK) return;
-    trial.violate_failure("TUN-5", fmt::format("create for {}", shape.name()),
+    trial.violate_failure("TUN-5", fmt::format("create for {}", job.name()),
                           Status(static_cast<Code>(code), plugin::take_failure_text()));
   }
   ~Tuner() { ops().destroy(instance_); }
@@ -111,18 +111,18 @@ class Tuner {
     return ops().choose(instance_, &call, pointers.data(), static_cast<uint32_t>(pointers.size()));
   }
   std::vector<tutti_candidate> choose(const tutti_call& call) {
-    std::vector<tutti_candidate> list = candidates(shape_);
+    std::vector<tutti_candidate> list = candidates(job_);
     plugin::take_failure_text();  // discards the text of an earlier call
     const int32_t code = trial_.call("choose", [&] { return ask(call, list); });
     if (code == TUTTI_OK) return list;
-    trial_.violate_failure("TUN-5", fmt::format("choose for {}", text_of(call, shape_)),
+    trial_.violate_failure("TUN-5", fmt::format("choose for {}", text_of(call, job_)),
                            Status(static_cast<Code>(code), plugin::take_failure_text()));
   }
 
  private:
   const tutti_tuner_ops& ops() const { return trial_.ops<tutti_tuner_ops>(); }
   Trial& trial_;
-  const Shape& shape_;
+  const Job& job_;
   void* instance_ = nullptr;
 };
 
@@ -130,14 +130,14 @@ constexpr std::array kSizes = std::to_array<uint64_t>(
     {0, 1, 3, 8, 1000, 4096, 65536, 65537, 1 << 20, uint64_t{100} << 20, uint64_t{1} << 30, uint64_t{1} << 40});
 
 /// Every call shape: all collectives and sizes, and in turn all types and operations.
-std::vector<tutti_call> all_calls(const Shape& shape) {
+std::vector<tutti_call> all_calls(const Job& job) {
   std::vector<tutti_call> calls;
   for (uint32_t collective = 0; collective < kCollectiveCount; ++collective) {
     for (uint32_t type = 0; type < kDataTypeCount; ++type) {
       for (uint32_t op = 0; op < kReduceOpCount; ++op) {
         for (const uint64_t bytes : kSizes) {
           calls.push_back(call_of(static_cast<Collective>(collective), static_cast<DataType>(type),
-                                  static_cast<ReduceOp>(op), bytes, shape));
+                                  static_cast<ReduceOp>(op), bytes, job));
         }
       }
     }
@@ -145,24 +145,24 @@ std::vector<tutti_call> all_calls(const Shape& shape) {
   return calls;
 }
 
-using Visit = std::function<void(const Shape&, const tutti_call&, const std::vector<tutti_candidate>&)>;
+using Visit = std::function<void(const Job&, const tutti_call&, const std::vector<tutti_candidate>&)>;
 void for_each_call(Trial& trial, const Visit& visit) {
-  for (const Shape& shape : all_shapes()) {
-    Tuner tuner(trial, shape);
-    for (const tutti_call& call : all_calls(shape)) visit(shape, call, tuner.choose(call));
+  for (const Job& job : all_jobs()) {
+    Tuner tuner(trial, job);
+    for (const tutti_call& call : all_calls(job)) visit(job, call, tuner.choose(call));
   }
 }
 
 void test_calls(Trial& trial) {
-  for_each_call(trial, [](const Shape&, const tutti_call&, const std::vector<tutti_candidate>&) {});
+  for_each_call(trial, [](const Job&, const tutti_call&, const std::vector<tutti_candidate>&) {});
 }
 
 void test_outputs(Trial& trial) {
-  for_each_call(trial, [&](const Shape& shape, const tutti_call& call, const std::vector<tutti_candidate>& list) {
+  for_each_call(trial, [&](const Job& job, const tutti_call& call, const std::vector<tutti_candidate>& list) {
     for (size_t i = 0; i + 1 < list.size(); ++i) {
       const tutti_candidate& one = list[i];
       const auto wrong = [&](const std::string& what) {
-        trial.violate(fmt::format("{}, candidate {}: {}", text_of(call, shape), text_of(one), what));
+        trial.violate(fmt::format("{}, candidate {}: {}", text_of(call, job), text_of(one), what));
       };
       if (one.predicted_us < 0 && one.reason.size == 0) wrong("excluded without a reason");
       if (one.predicted_us >= 0 && (one.channels == 0 || one.channels > one.max_channels)) {
@@ -173,11 +173,11 @@ void test_outputs(Trial& trial) {
 }
 
 void test_finite(Trial& trial) {
-  for_each_call(trial, [&](const Shape& shape, const tutti_call& call, const std::vector<tutti_candidate>& list) {
+  for_each_call(trial, [&](const Job& job, const tutti_call& call, const std::vector<tutti_candidate>& list) {
     for (const tutti_candidate& one : list) {
       if (std::isfinite(one.predicted_us)) continue;
       trial.violate(
-          fmt::format("{}, candidate {}: the time is {} µs", text_of(call, shape), text_of(one), one.predicted_us));
+          fmt::format("{}, candidate {}: the time is {} µs", text_of(call, job), text_of(one), one.predicted_us));
     }
   });
 }
@@ -191,14 +191,14 @@ tutti_candidate inputs_of(tutti_candidate one) {
 }
 
 void test_inputs(Trial& trial) {
-  for_each_call(trial, [&](const Shape& shape, const tutti_call& call, const std::vector<tutti_candidate>& list) {
-    const std::vector<tutti_candidate> given = candidates(shape);
+  for_each_call(trial, [&](const Job& job, const tutti_call& call, const std::vector<tutti_candidate>& list) {
+    const std::vector<tutti_candidate> given = candidates(job);
     for (size_t i = 0; i < list.size(); ++i) {
       const bool excluded = given[i].predicted_us < 0;
       const tutti_candidate before = excluded ? given[i] : inputs_of(given[i]);
       const tutti_candidate after = excluded ? list[i] : inputs_of(list[i]);
       if (std::memcmp(&before, &after, sizeof before) == 0) continue;
-      trial.violate(fmt::format("{}, candidate {}: {}", text_of(call, shape), text_of(given[i]),
+      trial.violate(fmt::format("{}, candidate {}: {}", text_of(call, job), text_of(given[i]),
                                 excluded ? "the host excluded it, and choose changes it" : "choose changes an input"));
     }
   });
@@ -206,18 +206,18 @@ void test_inputs(Trial& trial) {
 
 void test_monotone(Trial& trial) {
   constexpr uint64_t kLargest = uint64_t{1} << 36;
-  for (const Shape& shape : all_shapes()) {
-    Tuner tuner(trial, shape);
+  for (const Job& job : all_jobs()) {
+    Tuner tuner(trial, job);
     for (uint32_t collective = 0; collective < kCollectiveCount; ++collective) {
       std::vector<tutti_candidate> before;
       for (uint64_t bytes = 1; bytes <= kLargest; bytes *= 2) {
         const tutti_call call =
-            call_of(static_cast<Collective>(collective), DataType::kFloat32, ReduceOp::kSum, bytes, shape);
+            call_of(static_cast<Collective>(collective), DataType::kFloat32, ReduceOp::kSum, bytes, job);
         std::vector<tutti_candidate> now = tuner.choose(call);
         for (size_t i = 0; i < before.size(); ++i) {
           if (before[i].predicted_us < 0 || now[i].predicted_us < 0) continue;
           if (now[i].predicted_us >= before[i].predicted_us * kLargestFall) continue;
-          trial.violate(fmt::format("{}, candidate {}: {} µs, but {} µs for half of the bytes", text_of(call, shape),
+          trial.violate(fmt::format("{}, candidate {}: {} µs, but {} µs for half of the bytes", text_of(call, job),
                                     text_of(now[i]), now[i].predicted_us, before[i].predicted_us));
         }
         before = std::move(now);
@@ -236,47 +236,47 @@ std::string outputs(const std::vector<tutti_candidate>& list) {
 }
 
 void test_repeat(Trial& trial) {
-  for (const Shape& shape : few_shapes()) {
-    Tuner tuner(trial, shape);
+  for (const Job& job : few_jobs()) {
+    Tuner tuner(trial, job);
     std::vector<std::pair<tutti_call, std::string>> asked;
-    for (const tutti_call& call : all_calls(shape)) asked.emplace_back(call, outputs(tuner.choose(call)));
+    for (const tutti_call& call : all_calls(job)) asked.emplace_back(call, outputs(tuner.choose(call)));
     std::shuffle(asked.begin(), asked.end(), trial.random());
     for (const auto& [call, answer] : asked) {
       const std::string again = outputs(tuner.choose(call));
       if (again == answer) continue;
-      trial.violate(fmt::format("{}: at first{}, and later{}", text_of(call, shape), answer, again));
+      trial.violate(fmt::format("{}: at first{}, and later{}", text_of(call, job), answer, again));
     }
   }
 }
 
 void test_ranks(Trial& trial) {
-  for (const Shape& shape : few_shapes()) {
-    Tuner first(trial, shape);
-    for (uint32_t rank = 1; rank < std::max(2u, shape.rank_count()); ++rank) {
-      Tuner own(trial, shape);
-      for (const tutti_call& call : all_calls(shape)) {
+  for (const Job& job : few_jobs()) {
+    Tuner first(trial, job);
+    for (uint32_t rank = 1; rank < std::max(2u, job.rank_count()); ++rank) {
+      Tuner own(trial, job);
+      for (const tutti_call& call : all_calls(job)) {
         const std::string one = outputs(first.choose(call)), other = outputs(own.choose(call));
         if (one == other) continue;
-        trial.violate(fmt::format("{}: rank 0 gets{}, and rank {} gets{}", text_of(call, shape), one, rank, other));
+        trial.violate(fmt::format("{}: rank 0 gets{}, and rank {} gets{}", text_of(call, job), one, rank, other));
       }
     }
   }
 }
 
 void test_processes(Trial& trial) {
-  for (const Shape& shape : few_shapes()) {
-    Tuner tuner(trial, shape);
-    for (const tutti_call& call : all_calls(shape)) {
-      trial.answer(text_of(call, shape) + ":" + outputs(tuner.choose(call)));
+  for (const Job& job : few_jobs()) {
+    Tuner tuner(trial, job);
+    for (const tutti_call& call : all_calls(job)) {
+      trial.answer(text_of(call, job) + ":" + outputs(tuner.choose(call)));
     }
   }
 }
 
 void test_threads(Trial& trial) {
   constexpr int kThreads = 4, kRounds = 3;
-  for (const Shape& shape : few_shapes()) {
-    Tuner tuner(trial, shape);
-    const std::vector<tutti_call> calls = all_calls(shape);
+  for (const Job& job : few_jobs()) {
+    Tuner tuner(trial, job);
+    const std::vector<tutti_call> calls = all_calls(job);
     std::vector<std::string> answers;
     for (const tutti_call& call : calls) answers.push_back(outputs(tuner.choose(call)));
     std::array<const tutti_call*, kThreads> wrong{};  // each thread writes its own
@@ -286,7 +286,7 @@ void test_threads(Trial& trial) {
         threads.emplace_back([&, t] {
           for (size_t i = 0; i < kRounds * calls.size(); ++i) {
             const size_t at = (i + t * 101) % calls.size();
-            std::vector<tutti_candidate> list = candidates(shape);
+            std::vector<tutti_candidate> list = candidates(job);
             if (tuner.ask(calls[at], list) != TUTTI_OK || outputs(list) != answers[at]) wrong[t] = &calls[at];
           }
         });
@@ -296,7 +296,7 @@ void test_threads(Trial& trial) {
     for (const tutti_call* const call : wrong) {
       if (call == nullptr) continue;
       trial.violate(
-          fmt::format("{}: if {} threads ask at the same time, the answer differs", text_of(*call, shape), kThreads));
+          fmt::format("{}: if {} threads ask at the same time, the answer differs", text_of(*call, job), kThreads));
     }
   }
 }

@@ -19,6 +19,7 @@
 
 #include "tools/launch.h"
 #include "tools/plugin_test/calls.h"
+#include "tools/plugin_test/child_trial.h"
 #include "tools/plugin_test/process.h"
 
 namespace tutti::tools::plugin_test {
@@ -34,28 +35,27 @@ bool is_setup(Entry entry) {
 }
 
 /// One rule at one place.
-class Run {
+class Run : public ChildTrial {
  public:
   Run(const Request& request, const Rule& rule, Where where, const Namespaces* namespaces)
       : request_(request), rule_(rule), where_(where), namespaces_(namespaces) {}
-  ~Run() {
+  ~Run() override {
     if (board_ != nullptr) munmap(board_, sizeof(Board));
   }
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
-
-  Result<RuleResult> run();
 
  private:
   struct Report {
     uint32_t role = 0;
     std::string result, rule, text;
   };
-  Status start();
+  Status start() override;
   std::vector<std::string> arguments(const std::string& side) const;
-  void read_reports();
-  std::optional<RuleResult> hangs(double seconds) const;
-  RuleResult verdict() const;
+  void read_results() override;
+  bool has_ended() override;
+  std::optional<RuleResult> hangs(double seconds) const override;
+  RuleResult verdict() const override;
   std::optional<RuleResult> crash() const;
   RuleResult result(Verdict verdict, std::string_view violated, std::string text) const;
   Entry entry_of(size_t role) const { return static_cast<Entry>(board_->sides[role].entry.load()); }
@@ -65,7 +65,6 @@ class Run {
   Where where_;
   const Namespaces* namespaces_;
   Board* board_ = nullptr;
-  base::Fd results_;
   std::vector<Process> processes_;
   std::string unread_;
   std::vector<Report> reports_;
@@ -111,7 +110,7 @@ Status Run::start() {
   return launch("1", second.get());
 }
 
-void Run::read_reports() {
+void Run::read_results() {
   std::array<char, 4096> piece{};
   pollfd ready{results_.get(), POLLIN, 0};
   while (poll(&ready, 1, 0) > 0) {
@@ -178,44 +177,28 @@ RuleResult Run::verdict() const {
   return result(Verdict::kFailed, kCrashes, "the process ended without a result");
 }
 
-Result<RuleResult> Run::run() {
-  const int64_t begin = now_ns();
-  const auto seconds = [&] { return static_cast<double>(now_ns() - begin) * 1e-9; };
-  TUTTI_TRY(start());
-  std::optional<RuleResult> outcome;
-  while (!outcome) {
-    pollfd ready{results_.get(), POLLIN, 0};
-    poll(&ready, 1, 5);
-    read_reports();
-    bool ended = true;
-    for (Process& process : processes_) ended = process.has_ended() && ended;
-    if (ended) {
-      read_reports();
-      outcome = verdict();
-    } else {
-      outcome = hangs(seconds());
-    }
-  }
-  outcome->seconds = seconds();
-  return *outcome;
+bool Run::has_ended() {
+  bool ended = true;
+  for (Process& process : processes_) ended = process.has_ended() && ended;
+  return ended;
 }
 
-struct Job {
+struct Task {
   const Rule* rule;
   Where where;
 };
 
-std::vector<Job> jobs_of(const Request& request) {
+std::vector<Task> tasks_of(const Request& request) {
   constexpr std::array<std::string_view, kWhereCount> kNames = {"process", "processes", "namespaces"};
-  std::vector<Job> jobs;
+  std::vector<Task> tasks;
   for (uint32_t where = 0; where < kWhereCount; ++where) {
     const auto& wanted = request.where;
     if (!wanted.empty() && std::find(wanted.begin(), wanted.end(), kNames[where]) == wanted.end()) continue;
     for_each_rule([&](const Rule& rule) {
-      if (rule.run != nullptr && request.wants(rule)) jobs.push_back({&rule, static_cast<Where>(where)});
+      if (rule.run != nullptr && request.wants(rule)) tasks.push_back({&rule, static_cast<Where>(where)});
     });
   }
-  return jobs;
+  return tasks;
 }
 
 }  // namespace
@@ -226,13 +209,13 @@ std::string_view to_string(Verdict verdict) {
 }
 
 Result<std::vector<RuleResult>> run_rules(const Request& request, const Progress& progress) {
-  const std::vector<Job> jobs = jobs_of(request);
+  const std::vector<Task> tasks = tasks_of(request);
   std::vector<RuleResult> results;
   std::unique_ptr<Namespaces> namespaces;
   std::string why_no_namespaces;
-  for (size_t i = 0; i < jobs.size(); ++i) {
-    const auto [rule, where] = jobs[i];
-    progress(i, jobs.size(), *rule, where);
+  for (size_t i = 0; i < tasks.size(); ++i) {
+    const auto [rule, where] = tasks[i];
+    progress(i, tasks.size(), *rule, where);
     const auto skip = [&](std::string reason) {
       results.push_back({rule, where, Verdict::kSkipped, nullptr, std::move(reason), 0});
     };

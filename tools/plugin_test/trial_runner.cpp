@@ -17,6 +17,7 @@
 
 #include "base/fd.h"
 #include "tools/plugin_test/calls.h"
+#include "tools/plugin_test/child_trial.h"
 #include "tools/plugin_test/process.h"
 #include "tools/plugin_test/trial.h"
 
@@ -26,25 +27,24 @@ namespace {
 constexpr double kEntryLimit = 10;  // seconds; plans of many ranks on a busy machine take a part of one
 
 /// One process that runs a rule.
-class Attempt {
+class Attempt : public ChildTrial {
  public:
   Attempt(const Request& request, plugin::Kind kind, const Rule& rule) : request_(request), kind_(kind), rule_(rule) {}
-  ~Attempt() {
+  ~Attempt() override {
     if (board_ != nullptr) munmap(board_, sizeof(TrialBoard));
   }
   Attempt(const Attempt&) = delete;
   Attempt& operator=(const Attempt&) = delete;
 
-  /// Runs it to its end.
-  Result<RuleResult> run();
   std::string answers() const { return part(3); }
 
  private:
-  Status start();
-  void read_results();
-  std::optional<RuleResult> hangs(double seconds) const;
+  Status start() override;
+  void read_results() override;
+  bool has_ended() override { return process_.has_ended(); }
+  std::optional<RuleResult> hangs(double seconds) const override;
   std::string part(size_t index) const;
-  RuleResult verdict() const;
+  RuleResult verdict() const override;
   RuleResult result(Verdict verdict, std::string_view violated, std::string text) const {
     const Rule* const broken = violated.empty() ? nullptr : find_rule(violated);
     return {&rule_, Where::kOneProcess, verdict, broken, std::move(text), 0};
@@ -54,7 +54,6 @@ class Attempt {
   plugin::Kind kind_;
   const Rule& rule_;
   TrialBoard* board_ = nullptr;
-  base::Fd results_;
   Process process_;
   std::string output_;
 };
@@ -130,26 +129,6 @@ RuleResult Attempt::verdict() const {
   const std::string outcome = part(0), rule = part(1), text = part(2);
   if (outcome == "failed") return result(Verdict::kFailed, rule, text);
   return result(outcome == "skipped" ? Verdict::kSkipped : Verdict::kPassed, "", text);
-}
-
-Result<RuleResult> Attempt::run() {
-  const int64_t begin = now_ns();
-  const auto seconds = [&] { return static_cast<double>(now_ns() - begin) * 1e-9; };
-  TUTTI_TRY(start());
-  std::optional<RuleResult> outcome;
-  while (!outcome) {
-    pollfd ready{results_.get(), POLLIN, 0};
-    poll(&ready, 1, 5);
-    read_results();
-    if (process_.has_ended()) {
-      read_results();
-      outcome = verdict();
-    } else {
-      outcome = hangs(seconds());
-    }
-  }
-  outcome->seconds = seconds();
-  return *outcome;
 }
 
 /// The first answer in which two processes differ; empty: there is none.

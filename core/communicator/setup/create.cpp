@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "communicator/state.h"
+#include "config/job.h"
 #include "launcher/meeting.h"
 #include "launcher/place.h"
 
@@ -11,12 +12,7 @@ namespace tutti {
 namespace {
 
 Result<config::Config> load_config(const Options& options) {
-  config::LoadOptions load;
-  load.job_file = options.config_file;
-  load.environment = config::process_environment();
-  load.settings = options.settings;
-  load.settings_origin = options.settings_origin;
-  return config::Config::load(load);
+  return config::load_job(options.config_file, options.settings, options.settings_origin);
 }
 
 }  // namespace

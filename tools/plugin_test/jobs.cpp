@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tools/plugin_test/shapes.h"
+#include "tools/plugin_test/jobs.h"
 
 #include <fmt/format.h>
 
@@ -13,13 +13,13 @@ namespace {
 constexpr uint32_t kMostMachines = 4;  // with one rank each
 constexpr uint32_t kSeveralChannels = 3;
 
-Shape in_blocks(uint32_t ranks, uint32_t nodes, uint32_t channels) {
-  Shape shape;
-  shape.node_count = nodes;
-  shape.channels = channels;
-  shape.on_gpus = ranks % 2 == 0;
-  for (uint32_t rank = 0; rank < ranks; ++rank) shape.node_of_rank.push_back(rank * nodes / ranks);
-  return shape;
+Job in_blocks(uint32_t ranks, uint32_t nodes, uint32_t channels) {
+  Job job;
+  job.node_count = nodes;
+  job.channels = channels;
+  job.on_gpus = ranks % 2 == 0;
+  for (uint32_t rank = 0; rank < ranks; ++rank) job.node_of_rank.push_back(rank * nodes / ranks);
+  return job;
 }
 
 /// Four GPUs that NVLink joins with each other, and two ports.
@@ -66,28 +66,28 @@ std::shared_ptr<const topology::System> machine(uint32_t first, bool has_network
   return std::make_shared<const topology::System>(*std::move(system));
 }
 
-Shape of_machines(uint32_t nodes) {
+Job of_machines(uint32_t nodes) {
   constexpr uint32_t kGpus = 4, kChannels = 8;
-  Shape shape;
-  shape.node_count = nodes;
-  shape.channels = kChannels;
-  shape.on_gpus = true;
+  Job job;
+  job.node_count = nodes;
+  job.channels = kChannels;
+  job.on_gpus = true;
   for (uint32_t node = 0; node < nodes; ++node) {
-    shape.node_of_rank.insert(shape.node_of_rank.end(), kGpus, node);
-    shape.systems.push_back(machine(node * kGpus, nodes > 1));
+    job.node_of_rank.insert(job.node_of_rank.end(), kGpus, node);
+    job.systems.push_back(machine(node * kGpus, nodes > 1));
   }
-  return shape;
+  return job;
 }
 
-Shape in_turns(uint32_t ranks, uint32_t nodes) {
-  Shape shape = in_blocks(ranks, nodes, 1);
-  for (uint32_t rank = 0; rank < ranks; ++rank) shape.node_of_rank[rank] = rank % nodes;
-  return shape;
+Job in_turns(uint32_t ranks, uint32_t nodes) {
+  Job job = in_blocks(ranks, nodes, 1);
+  for (uint32_t rank = 0; rank < ranks; ++rank) job.node_of_rank[rank] = rank % nodes;
+  return job;
 }
 
 }  // namespace
 
-tutti_topology Shape::topology() const {
+tutti_topology Job::topology() const {
   tutti_topology out{};
   out.struct_size = sizeof out;
   out.rank_count = rank_count();
@@ -107,7 +107,7 @@ tutti_topology Shape::topology() const {
   return out;
 }
 
-std::string Shape::name() const {
+std::string Job::name() const {
   const bool turns = node_count > 1 && node_of_rank.size() > node_count && node_of_rank[1] == 1 &&
                      node_of_rank[0] == 0 && node_of_rank.back() != node_count - 1;
   return fmt::format("{} rank{} on {} machine{}{}{}, {} channel{}", rank_count(), rank_count() == 1 ? "" : "s",
@@ -115,21 +115,21 @@ std::string Shape::name() const {
                      systems.empty() ? "" : " of GPUs", channels, channels == 1 ? "" : "s");
 }
 
-std::vector<Shape> all_shapes() {
-  std::vector<Shape> shapes;
+std::vector<Job> all_jobs() {
+  std::vector<Job> jobs;
   for (const uint32_t ranks : {1u, 2u, 3u, 4u, 5u, 6u, 7u, 8u, 9u, 16u, 33u}) {
     for (const uint32_t nodes : {1u, 2u, 3u}) {
-      if (nodes <= ranks) shapes.push_back(in_blocks(ranks, nodes, nodes > 1 ? kSeveralChannels : 1));
+      if (nodes <= ranks) jobs.push_back(in_blocks(ranks, nodes, nodes > 1 ? kSeveralChannels : 1));
     }
-    if (ranks == kMostMachines) shapes.push_back(in_blocks(ranks, ranks, 1));
-    if (ranks == 5 || ranks == 9) shapes.push_back(in_turns(ranks, 2));
-    if (ranks == 8) shapes.push_back(in_blocks(ranks, 1, kSeveralChannels));
+    if (ranks == kMostMachines) jobs.push_back(in_blocks(ranks, ranks, 1));
+    if (ranks == 5 || ranks == 9) jobs.push_back(in_turns(ranks, 2));
+    if (ranks == 8) jobs.push_back(in_blocks(ranks, 1, kSeveralChannels));
   }
-  for (const uint32_t nodes : {1u, 2u, 3u}) shapes.push_back(of_machines(nodes));
-  return shapes;
+  for (const uint32_t nodes : {1u, 2u, 3u}) jobs.push_back(of_machines(nodes));
+  return jobs;
 }
 
-std::vector<Shape> few_shapes() {
+std::vector<Job> few_jobs() {
   return {in_blocks(1, 1, 1), in_blocks(2, 1, 1), in_blocks(5, 2, kSeveralChannels), in_blocks(8, 1, kSeveralChannels),
           of_machines(2)};
 }

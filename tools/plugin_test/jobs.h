@@ -13,7 +13,7 @@
 namespace tutti::tools::plugin_test {
 
 /// Ranks on machines, and a number of channels.
-struct Shape {
+struct Job {
   std::vector<uint32_t> node_of_rank;
   uint32_t node_count = 1;
   uint32_t channels = 1;
@@ -30,8 +30,8 @@ struct Shape {
 
 /// 1 to 9, 16 and 33 ranks on one machine, two, three, or a machine each, in blocks or in turns. Then one to three
 /// machines of four GPUs, with their system graphs.
-std::vector<Shape> all_shapes();
+std::vector<Job> all_jobs();
 /// A few of them, for tests that take long.
-std::vector<Shape> few_shapes();
+std::vector<Job> few_jobs();
 
 }  // namespace tutti::tools::plugin_test
