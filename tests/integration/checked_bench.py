@@ -2,9 +2,9 @@
 """Jobs of `tutti bench`, which compares every output with a reference, for the tests of algorithms."""
 
 import json
-import os
-import subprocess
 import unittest
+
+from run_tool import run_tool
 
 TIMEOUT_S = 120
 # Odd numbers of bytes, so that the last chunks of a block are short or empty.
@@ -16,9 +16,7 @@ class CheckedBench(unittest.TestCase):
 
     def tutti(self, *arguments, code=0):
         """The output of `tutti`, which must end with this exit code; of a failure, its errors, too."""
-        environment = {key: value for key, value in os.environ.items() if not key.startswith("TUTTI_")}
-        result = subprocess.run([self.TOOL, *map(str, arguments)], capture_output=True, text=True, timeout=TIMEOUT_S,
-                                env=environment, stdin=subprocess.DEVNULL)
+        result = run_tool(self.TOOL, *arguments, timeout=TIMEOUT_S)
         self.assertEqual(result.returncode, code, f"{arguments}: {result.stderr}{result.stdout}")
         return result.stdout if code == 0 else result.stdout + result.stderr
 

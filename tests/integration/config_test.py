@@ -17,6 +17,8 @@ import sys
 import tempfile
 import unittest
 
+from run_tool import clean_environment, run_tool
+
 TIMEOUT_S = 60
 SMALL = ("--min", 64, "--max", 64, "--iters", 2, "--repeat", 1)
 VARIANTS = "direct, direct/one-shot, direct/two-shot, direct/shifted"
@@ -36,10 +38,9 @@ class ConfigTest(unittest.TestCase):
 
     def tutti(self, *arguments, **extra):
         """Runs the tool in the folder of the test, so that places begin with the name of a file."""
-        clean = {key: value for key, value in os.environ.items() if not key.startswith("TUTTI_")}
-        clean["TUTTI_SITE_CONFIG"] = self.write("", "empty.yaml")
-        return subprocess.run([TUTTI, *map(str, arguments)], capture_output=True, text=True, timeout=TIMEOUT_S,
-                              env=clean | extra, stdin=subprocess.DEVNULL, cwd=self.folder)
+        site = {"TUTTI_SITE_CONFIG": self.write("", "empty.yaml")}
+        return run_tool(TUTTI, *arguments, timeout=TIMEOUT_S, environment=clean_environment() | site | extra,
+                        cwd=self.folder)
 
     def run_ok(self, *arguments, **extra):
         result = self.tutti(*arguments, **extra)

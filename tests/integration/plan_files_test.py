@@ -6,7 +6,6 @@ Run as: plan_files_test.py PATH_OF_TUTTI [unittest arguments]
 """
 
 import json
-import os
 import pathlib
 import re
 import secrets
@@ -16,13 +15,11 @@ import sys
 import tempfile
 import unittest
 
+from run_tool import clean_environment, run_tool
+
 TIMEOUT_S = 60
 TUTTI = "tutti"
 SMALL = ["--min", "64", "--max", "4K", "--factor", "8", "--iters", "3", "--repeat", "1"]
-
-
-def environment():
-    return {key: value for key, value in os.environ.items() if not key.startswith("TUTTI_")}
 
 
 def free_port():
@@ -38,8 +35,7 @@ class PlanFiles(unittest.TestCase):
         self.folder = pathlib.Path(folder.name)
 
     def tutti(self, *arguments):
-        return subprocess.run([TUTTI, *map(str, arguments)], capture_output=True, text=True, timeout=TIMEOUT_S,
-                              env=environment(), stdin=subprocess.DEVNULL, cwd=self.folder)
+        return run_tool(TUTTI, *arguments, timeout=TIMEOUT_S, cwd=self.folder)
 
     def run_ok(self, *arguments):
         result = self.tutti(*arguments)
@@ -193,7 +189,7 @@ class PlanFiles(unittest.TestCase):
         ident = f"127.0.0.1:{free_port()}:{secrets.token_hex(16)}"
         ranks = [subprocess.Popen([TUTTI, "bench", "all_reduce", "--ranks", "2", "--rank", str(rank), *SMALL, "--set",
                                    "algorithm=mine.yaml"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                  env=environment() | {"TUTTI_ID": ident}, cwd=self.folder / f"rank{rank}")
+                                  env=clean_environment() | {"TUTTI_ID": ident}, cwd=self.folder / f"rank{rank}")
                  for rank in (0, 1)]
         for process in ranks:
             errors = process.communicate(timeout=TIMEOUT_S)[1]
@@ -210,7 +206,7 @@ class PlanFiles(unittest.TestCase):
         ident = f"127.0.0.1:{free_port()}:{secrets.token_hex(16)}"
         ranks = [subprocess.Popen([TUTTI, "bench", "all_reduce", "--ranks", "2", "--rank", str(rank), *SMALL, "--set",
                                    "algorithm=mine.yaml"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                  env=environment() | {"TUTTI_ID": ident}, cwd=self.folder / f"rank{rank}")
+                                  env=clean_environment() | {"TUTTI_ID": ident}, cwd=self.folder / f"rank{rank}")
                  for rank in (0, 1)]
         outputs = [process.communicate(timeout=TIMEOUT_S) for process in ranks]
         self.assertEqual([process.returncode for process in ranks], [0, 0], outputs)

@@ -7,15 +7,15 @@ Run as: plan_show_test.py PATH_OF_TUTTI FOLDER_OF_ALGO_RECURSIVE [unittest argum
 
 import collections
 import json
-import os
 import pathlib
 import re
 import resource
-import subprocess
 import sys
 import tempfile
 import unittest
 import xml.etree.ElementTree
+
+from run_tool import run_tool
 
 TIMEOUT_S = 60
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -68,9 +68,7 @@ class Shown(unittest.TestCase):
         self.folder = pathlib.Path(folder.name)
 
     def tutti(self, *arguments, code=0):
-        environment = {key: value for key, value in os.environ.items() if not key.startswith("TUTTI_")}
-        result = subprocess.run([TUTTI, *map(str, arguments)], capture_output=True, text=True, timeout=TIMEOUT_S,
-                                env=environment, stdin=subprocess.DEVNULL)
+        result = run_tool(TUTTI, *arguments, timeout=TIMEOUT_S)
         self.assertEqual(result.returncode, code, f"{arguments}: {result.stderr}{result.stdout}")
         if code != 0:
             self.assertEqual(result.stdout, "")  # a refusal is its reason alone

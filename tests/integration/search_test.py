@@ -5,13 +5,13 @@
 Run as: search_test.py PATH_OF_TUTTI SOURCE_DIR [unittest arguments]
 """
 
-import os
 import pathlib
 import re
-import subprocess
 import sys
 import tempfile
 import unittest
+
+from run_tool import run_tool
 
 TIMEOUT_S = 120
 TUTTI = "tutti"
@@ -19,8 +19,7 @@ MACHINES = pathlib.Path("configs/topologies")
 
 
 def tutti(*arguments):
-    clean = {key: value for key, value in os.environ.items() if not key.startswith("TUTTI_")}
-    return subprocess.run([TUTTI, *map(str, arguments)], capture_output=True, text=True, timeout=TIMEOUT_S, env=clean)
+    return run_tool(TUTTI, *arguments, timeout=TIMEOUT_S)
 
 
 class Search(unittest.TestCase):

@@ -9,10 +9,11 @@ import json
 import os
 import pathlib
 import re
-import subprocess
 import sys
 import tempfile
 import unittest
+
+from run_tool import run_tool
 
 TIMEOUT_S = 120
 TUTTI = "tutti"
@@ -22,8 +23,7 @@ SIZES = ["--min", "64", "--max", "1M", "--factor", "16"]
 
 
 def tutti(*arguments):
-    clean = {key: value for key, value in os.environ.items() if not key.startswith("TUTTI_")}
-    return subprocess.run([TUTTI, *map(str, arguments)], capture_output=True, text=True, timeout=TIMEOUT_S, env=clean)
+    return run_tool(TUTTI, *arguments, timeout=TIMEOUT_S)
 
 
 class Simulate(unittest.TestCase):

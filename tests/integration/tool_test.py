@@ -18,6 +18,8 @@ import tempfile
 import time
 import unittest
 
+from run_tool import clean_environment, run_tool
+
 TIMEOUT_S = 60
 TUTTI = "tutti"
 SMALL = ["--min", "64", "--max", "4K", "--factor", "8", "--iters", "5", "--repeat", "2"]
@@ -26,19 +28,14 @@ ROW = re.compile(r"^ +\d+ +\d+ +\w+ +\w+ +-?\d+ ")
 RESULT_KEYS = {"bytes", "count", "type", "op", "root", "time_us", "min_us", "algbw", "busbw", "wrong", "ran"}
 
 
-def environment():
-    return {key: value for key, value in os.environ.items() if not key.startswith("TUTTI_")}
-
-
 def tutti(*arguments, **extra):
     """Runs the tool to its end."""
-    return subprocess.run([TUTTI, *map(str, arguments)], capture_output=True, text=True, timeout=TIMEOUT_S,
-                          env=environment() | extra, stdin=subprocess.DEVNULL)
+    return run_tool(TUTTI, *arguments, timeout=TIMEOUT_S, environment=clean_environment() | extra)
 
 
 def start(*arguments, **extra):
     return subprocess.Popen([TUTTI, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                            env=environment() | extra, stdin=subprocess.DEVNULL)
+                            env=clean_environment() | extra, stdin=subprocess.DEVNULL)
 
 
 def children_of(pid):
@@ -472,7 +469,7 @@ class Plugin(ToolTest):
         with tempfile.TemporaryDirectory() as folder:
             (pathlib.Path(folder) / tool.name).mkdir()
             text = subprocess.run([tool.name, "plugin", "list"], capture_output=True, text=True, timeout=TIMEOUT_S,
-                                  env=environment() | {"PATH": str(tool.parent)}, cwd=folder).stdout
+                                  env=clean_environment() | {"PATH": str(tool.parent)}, cwd=folder).stdout
         self.assertIn("tutti-algo-ring.so", text)
 
 

@@ -5,14 +5,14 @@
 Run as: topo_test.py PATH_OF_TUTTI [unittest arguments]
 """
 
-import os
 import pathlib
 import re
-import subprocess
 import sys
 import tempfile
 import unittest
 import xml.etree.ElementTree as ElementTree
+
+from run_tool import run_tool
 
 TIMEOUT_S = 60
 TUTTI = "tutti"
@@ -53,9 +53,7 @@ OVERLAY = machine('<pci busid="0000:1a:00.0" class="0x030200"/>', '<pci busid="0
 
 
 def tutti(*arguments):
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("TUTTI_")}
-    return subprocess.run([TUTTI, "topo", *map(str, arguments)], capture_output=True, text=True, timeout=TIMEOUT_S,
-                          env=environment, stdin=subprocess.DEVNULL)
+    return run_tool(TUTTI, "topo", *arguments, timeout=TIMEOUT_S)
 
 
 class TopoTest(unittest.TestCase):

@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs of the tool `tutti`, for tests of its commands."""
+
+import os
+import subprocess
+
+
+def clean_environment():
+    """The environment without variables that change settings."""
+    return {key: value for key, value in os.environ.items() if not key.startswith("TUTTI_")}
+
+
+def run_tool(tool, *arguments, timeout, environment=None, cwd=None):
+    """Runs `tool` to its end. `environment` replaces the clean one."""
+    return subprocess.run([tool, *map(str, arguments)], capture_output=True, text=True, timeout=timeout, cwd=cwd,
+                          env=clean_environment() if environment is None else environment, stdin=subprocess.DEVNULL)
