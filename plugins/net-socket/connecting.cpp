@@ -190,8 +190,7 @@ Status Connecting::try_again(const Status& why) {
 }
 
 Result<Fd> Connecting::open_stream(size_t index) {
-  Fd stream(socket(to(index).family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!stream.valid()) return system_error("cannot make a socket; check the limit of open files");
+  TUTTI_ASSIGN(Fd stream, make_socket(to(index).family()));
   shared_.prepare_sender(stream);
   TUTTI_TRY(shared_.watch(stream));
   if (has_rails()) {

@@ -72,10 +72,26 @@ SocketAddress remote_address(const Fd& socket) {
   return SocketAddress(reinterpret_cast<sockaddr*>(&storage));
 }
 
+Status no_descriptor(std::string_view what, int error) {
+  const Status failure = system_error(fmt::format("cannot make {}", what), error);
+  rlimit limit = {};
+  if (error != EMFILE || ::getrlimit(RLIMIT_NOFILE, &limit) != 0) return failure;
+  return {failure.code(), fmt::format("{}: this process may have {} descriptors; raise the limit (ulimit -n)",
+                                      failure.text(), limit.rlim_cur)};
+}
+
+Result<Fd> make_socket(int family) {
+  for (;;) {
+    Fd socket(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    if (socket.valid()) return socket;
+    const int error = errno;
+    if (error != EMFILE || !raise_descriptor_limit()) return no_descriptor("a socket", error);
+  }
+}
+
 Result<Fd> listen_on(SocketAddress address) {
   address.set_port(0);
-  Fd socket(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!socket.valid()) return system_error("cannot make a socket; check the limit of open files (ulimit -n)");
+  TUTTI_ASSIGN(Fd socket, make_socket(address.family()));
   if (::bind(socket.get(), address.data(), address.size()) != 0 || ::listen(socket.get(), SOMAXCONN) != 0)
     return system_error(fmt::format("cannot listen on {}", address.to_string()));
   return socket;

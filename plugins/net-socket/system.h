@@ -91,6 +91,13 @@ class SocketAddress {
 SocketAddress local_address(const Fd& socket);
 SocketAddress remote_address(const Fd& socket);
 
+/// For a failure with errno: kSystem, and the remedy if the process is out of descriptors. `what`: "a socket".
+Status no_descriptor(std::string_view what, int error = errno);
+
+/// A TCP socket that does not block. A process that is out of descriptors raises its limit first. kSystem with the
+/// reason.
+Result<Fd> make_socket(int family);
+
 /// Listens on any free port of the address. kSystem with the reason.
 Result<Fd> listen_on(SocketAddress address);
 

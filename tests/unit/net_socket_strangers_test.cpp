@@ -465,6 +465,33 @@ int without_descriptors() {
   return arrived && !testing::Test::HasFailure() ? 0 : 1;
 }
 
+int connect_without_soft_limit() {
+  SocketNetwork net(kOneStream);
+  limit_descriptors(0, 500);
+  net.connect();
+  return testing::Test::HasFailure() ? 1 : 0;
+}
+
+int connect_without_descriptors() {
+  SocketNetwork net(kOneStream);
+  limit_descriptors(0, 0);
+  void *connecting = nullptr, *sender = nullptr;
+  plugin::take_failure_text();
+  EXPECT_EQ(net.ops().connect(net.context(), 0, &net.handle(), &connecting, &sender), TUTTI_SYSTEM);
+  EXPECT_THAT(plugin::take_failure_text(),
+              testing::MatchesRegex(".*cannot make a socket: Too many open files: this process may have .* "
+                                    "descriptors; raise the limit \\(ulimit -n\\).*"));
+  return testing::Test::HasFailure() ? 1 : 0;
+}
+
+TEST(Strangers, ConnectRaisesTheSoftLimitOfDescriptors) {
+  EXPECT_EXIT(std::_Exit(connect_without_soft_limit()), testing::ExitedWithCode(0), "");
+}
+
+TEST(Strangers, ConnectNamesTheLimitOfDescriptors) {
+  EXPECT_EXIT(std::_Exit(connect_without_descriptors()), testing::ExitedWithCode(0), "");
+}
+
 TEST(Strangers, TheSoftLimitOfDescriptorsIsRaised) {
   EXPECT_EXIT(std::_Exit(without_soft_limit()), testing::ExitedWithCode(0), "");
 }
