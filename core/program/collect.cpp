@@ -58,6 +58,17 @@ Result<Plan> collect(const tutti_algorithm_ops& algorithm, void* instance, const
   return in_one_strand(plan.rank_count, source, plan.rank);
 }
 
+Result<std::vector<Plan>> collect_all(const tutti_algorithm_ops& algorithm, void* instance,
+                                      const tutti_plan_request& request, uint32_t rank_count) {
+  std::vector<Plan> rolled;
+  for (uint32_t rank = 0; rank < rank_count; ++rank) {
+    tutti_plan_request of_rank = request;
+    of_rank.rank = rank;
+    TUTTI_ASSIGN(rolled.emplace_back(), collect_rolled(algorithm, instance, of_rank));
+  }
+  return all_in_one_strand(rank_count, source_of(rolled));
+}
+
 Result<Plan> collect_rolled(const tutti_algorithm_ops& algorithm, void* instance, const tutti_plan_request& request) {
   TUTTI_ASSIGN(Plan plan,
                collect([&](const tutti_plan_sink* sink) { return algorithm.plan(instance, &request, sink); }));

@@ -17,5 +17,13 @@ namespace tutti::program {
 /// does. A plan without strands asks for no other plan.
 Result<Plan> in_one_strand(uint32_t rank_count, const PlanSource& source, uint32_t rank,
                            const ProofLimits& limits = {});
+/// The same for all ranks. The order is found once, so the source is asked for each plan a fixed number of times.
+Result<std::vector<Plan>> all_in_one_strand(uint32_t rank_count, const PlanSource& source,
+                                            const ProofLimits& limits = {});
+
+/// Asks an algorithm for the plans of all ranks, once for each, as collect() does for one. `request.rank` has no
+/// meaning.
+Result<std::vector<Plan>> collect_all(const tutti_algorithm_ops& algorithm, void* instance,
+                                      const tutti_plan_request& request, uint32_t rank_count);
 
 }  // namespace tutti::program

@@ -3,11 +3,23 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "log/log.h"
+#include "program/in_one_strand.h"
 #include "program/passes/split_messages.h"
 #include "tuner/selector.h"
 
 namespace tutti::tuner {
+namespace {
+
+Result<std::vector<program::Plan>> first_plan(const Algorithm& algorithm, const tutti_plan_request& request) {
+  std::vector<program::Plan> plans;
+  TUTTI_ASSIGN(plans.emplace_back(), program::collect(*algorithm.ops, algorithm.instance.get(), request));
+  return plans;
+}
+
+}  // namespace
 
 PlanCheck::Answer PlanCheck::answer(uint32_t algorithm, uint32_t variant, Collective collective) {
   const std::lock_guard lock(mutex_);
@@ -40,24 +52,24 @@ void PlanCheck::ask_for_root(uint32_t algorithm, uint32_t variant, Collective co
   const Algorithm& asked = choices_.algorithms[algorithm];
   const BackEnd* const back_end = choices_.back_end;
   for (uint32_t channel = 0; channel < (back_end != nullptr ? asked.channels : 1); ++channel) {
-    std::vector<program::Plan> long_messages;  // plans with messages of several chunks: of all ranks, or of none
-    for (uint32_t rank = 0; rank < (back_end != nullptr ? choices_.ranks : 1); ++rank) {
-      const tutti_plan_request request{
-          sizeof(tutti_plan_request), static_cast<uint32_t>(collective), rank, channel, root, variant};
-      auto plan = program::collect(*asked.ops, asked.instance.get(), request);
-      if (plan.status().code() == Code::kUnsupported) {
-        answer.why_not = fmt::format("its plan cannot be made: {}", plan.status().text());
-        return;
-      }
-      if (!plan.ok()) return;  // a broken plugin: the call that uses it fails with the reason
-      if (back_end == nullptr) continue;
-      answer.why_not = back_end->runs(*plan).text();
-      if (!answer.why_not.empty()) return;
-      if (answer.why_not_small.empty()) answer.why_not_small = back_end->runs_small(*plan).text();
-      if (program::has_long_messages(*plan)) long_messages.push_back(*std::move(plan));
+    const tutti_plan_request request{
+        sizeof(tutti_plan_request), static_cast<uint32_t>(collective), 0, channel, root, variant};
+    const auto plans = back_end != nullptr
+                           ? program::collect_all(*asked.ops, asked.instance.get(), request, choices_.ranks)
+                           : first_plan(asked, request);
+    if (plans.status().code() == Code::kUnsupported) {
+      answer.why_not = fmt::format("its plan cannot be made: {}", plans.status().text());
+      return;
     }
-    if (long_messages.size() != choices_.ranks) continue;
-    const Status together = back_end->runs_together(long_messages);
+    if (!plans.ok()) return;  // a broken plugin: the call that uses it fails with the reason
+    if (back_end == nullptr) continue;
+    for (const program::Plan& plan : *plans) {
+      answer.why_not = back_end->runs(plan).text();
+      if (!answer.why_not.empty()) return;
+      if (answer.why_not_small.empty()) answer.why_not_small = back_end->runs_small(plan).text();
+    }
+    if (!std::all_of(plans->begin(), plans->end(), program::has_long_messages)) continue;
+    const Status together = back_end->runs_together(*plans);
     if (together.code() != Code::kUnsupported) continue;  // fine, or wrong: the proof gives the reason
     answer.why_not = together.text();
     return;

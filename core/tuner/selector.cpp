@@ -9,6 +9,7 @@
 
 #include "config/plan_names.h"
 #include "plugin/loader.h"
+#include "program/in_one_strand.h"
 #include "program/passes/as_copies.h"
 
 namespace tutti::tuner {
@@ -344,12 +345,10 @@ std::string Selector::excluded_by_plans(const Question& question, Candidate& can
 /// more than copies. The choice of the root does not matter.
 Status Selector::cost_of_copies(const Question& question, const Decision& decision, tutti_algorithm_cost& cost) const {
   const Algorithm& algorithm = choices_.algorithms[decision.algorithm];
-  std::vector<program::Plan> plans;
-  for (uint32_t rank = 0; rank < choices_.ranks; ++rank) {
-    const tutti_plan_request request{
-        sizeof(tutti_plan_request), static_cast<uint32_t>(question.collective), rank, 0, 0, decision.variant};
-    TUTTI_ASSIGN(plans.emplace_back(), program::collect(*algorithm.ops, algorithm.instance.get(), request));
-  }
+  const tutti_plan_request request{
+      sizeof(tutti_plan_request), static_cast<uint32_t>(question.collective), 0, 0, 0, decision.variant};
+  TUTTI_ASSIGN(const std::vector<program::Plan> plans,
+               program::collect_all(*algorithm.ops, algorithm.instance.get(), request, choices_.ranks));
   // A rank does not know whether its peers use their buffers in place, so both cases must be possible.
   const bool both = question.collective != Collective::kAllToAll;
   size_t most = 0;

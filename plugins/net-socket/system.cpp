@@ -85,7 +85,7 @@ Result<Fd> make_socket(int family) {
     Fd socket(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (socket.valid()) return socket;
     const int error = errno;
-    if (error != EMFILE || !raise_descriptor_limit()) return no_descriptor("a socket", error);
+    if (error != EMFILE || !sdk::raise_descriptor_limit()) return no_descriptor("a socket", error);
   }
 }
 

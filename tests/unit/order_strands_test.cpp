@@ -276,6 +276,33 @@ TEST(OrderStrands, ARingInAnyOrderGivesTheSameOrder) {
   }
 }
 
+/// The plans of all ranks together are those that each rank gets, for a number of questions that grows with the ranks.
+TEST(OrderStrands, AsksForTheOrderOfAllRanksOnce) {
+  const auto questions = [](uint32_t ranks, const program::ProofLimits& limits) {
+    const auto plans = write_plans(TUTTI_ALL_GATHER, ranks, 1, [&](PlanBuilder& plan, uint32_t rank) {
+      plan.step().own(Buffer::kInput, 0).send((rank + 1) % ranks);
+      plan.step().recv((rank + ranks - 1) % ranks).to_output((rank + ranks - 1) % ranks);
+      plan.strand();
+      plan.step().own(Buffer::kInput, 0).to_output(rank);
+    });
+    uint32_t asked = 0;
+    const program::PlanSource source = [&](uint32_t rank) -> Result<Plan> {
+      ++asked;
+      return plans[rank];
+    };
+    const auto all = required(program::all_in_one_strand(ranks, source, limits));
+    const uint32_t of_all = asked;
+    for (uint32_t rank = 0; rank < ranks; ++rank) {
+      EXPECT_EQ(all[rank], required(program::in_one_strand(ranks, source, rank, limits))) << ranks << " ranks";
+    }
+    return of_all;
+  };
+  EXPECT_LE(questions(8, {}), 5u * 8);
+  EXPECT_LE(questions(32, {}), 5u * 32);
+  const program::ProofLimits small = {0, 0, 1u << 16};
+  EXPECT_LE(questions(32, small), 5u * 32) << "by rotation";
+}
+
 TEST(OrderStrands, RefusesPlansThatAreTooLarge) {
   const auto plans = write_plans(TUTTI_SEND_RECV, 3, 1, [](PlanBuilder& plan, uint32_t rank) {
     if (rank == 2) return;

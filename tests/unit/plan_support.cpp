@@ -12,6 +12,7 @@
 #include "program/channels.h"
 #include "program/describe.h"
 #include "program/file/file.h"
+#include "program/in_one_strand.h"
 #include "unit/required.h"
 
 namespace tutti::test {
@@ -111,14 +112,10 @@ Connected::~Connected() {
 
 Result<std::vector<program::Plan>> Connected::plans(uint32_t collective, uint32_t variant, uint32_t root,
                                                     uint32_t channel) {
-  std::vector<program::Plan> result;
-  for (uint32_t rank = 0; rank < rank_count_; ++rank) {
-    const tutti_plan_request request = {sizeof(request), collective, rank, channel, root, variant};
-    Result<program::Plan> plan = program::collect(algorithm_.ops(), instance_, request);
-    if (!plan.ok()) return Status(plan.status().code(), std::exchange(failure_text, {}) + plan.status().to_string());
-    result.push_back(*std::move(plan));
-  }
-  return result;
+  const tutti_plan_request request = {sizeof(request), collective, 0, channel, root, variant};
+  auto plans = program::collect_all(algorithm_.ops(), instance_, request, rank_count_);
+  if (!plans.ok()) return Status(plans.status().code(), std::exchange(failure_text, {}) + plans.status().to_string());
+  return plans;
 }
 
 tutti_algorithm_cost Connected::cost(uint32_t collective, uint32_t variant) const {
