@@ -8,6 +8,7 @@
 
 #include "backend/cuda/link_table.h"
 #include "program/verify/verify.h"
+#include "tutti/device/cuda/kernel_choice.h"
 #include "unit/plan_support.h"
 #include "unit/program_calls.h"
 #include "unit/required.h"
@@ -308,6 +309,32 @@ TEST(LaunchBuilder, EncodesCopies) {
   EXPECT_EQ(launch.copies.own_to, 100u);
   backend::encode_copies(required(program::copies(plans, 1, true)), 100, launch);
   EXPECT_EQ(launch.copies.has_own, 0u) << "in place, the own block lies at its destination";
+}
+
+/// The kernel of a launch has the operation of the call. No kernel stands for an unknown operation.
+TEST(LaunchBuilder, LaunchesFindTheirKernel) {
+  const char kernels[9] = {};
+  device::TypeKernels table;
+  table.programs = {&kernels[0], &kernels[1], &kernels[2], &kernels[3]};
+  table.one_hop = {&kernels[4], &kernels[5], &kernels[6], &kernels[7]};
+  table.messages = &kernels[8];
+  const program::Programs ring = lowered("ring  all_reduce");
+  const auto kernel_of = [&](const device::TypeKernels& of, ReduceOp op) {
+    return device::find_kernel(of, encode(call_of(Collective::kAllReduce, 100, op), ring[0][1], shape_of(1)));
+  };
+  EXPECT_EQ(kernel_of(table, ReduceOp::kSum), &kernels[0]);
+  EXPECT_EQ(kernel_of(table, ReduceOp::kProd), &kernels[1]);
+  EXPECT_EQ(kernel_of(table, ReduceOp::kMax), &kernels[2]);
+  EXPECT_EQ(kernel_of(table, ReduceOp::kMin), &kernels[3]);
+  EXPECT_EQ(kernel_of(table, ReduceOp::kAvg), &kernels[0]);
+  EXPECT_EQ(kernel_of(table, ReduceOp::kPreMulSum), &kernels[0]);
+  tutti_cuda_launch launch = encode(call_of(Collective::kAllReduce, 100), ring[0][1], shape_of(1));
+  launch.one_hop.send_count = 1;
+  EXPECT_EQ(device::find_kernel(table, launch), &kernels[4]);
+  launch.reduce_op = TUTTI_PREMUL_SUM + 1;
+  EXPECT_EQ(device::find_kernel(table, launch), nullptr);
+  launch.message_count = 1;
+  EXPECT_EQ(device::find_kernel(table, launch), &kernels[8]);
 }
 
 }  // namespace

@@ -1,56 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The host's side of a protocol's kernels: tables of kernels, and their start. For the CUDA runtime.
+// The host's side of a protocol's kernels: they are loaded and started. For the CUDA runtime.
 //
 // Threads: any host thread. The functions act on the thread's current GPU.
 #pragma once
 
 #include <cuda_runtime.h>
 
-#include "tutti/plugin/cuda.h"
+#include "tutti/device/cuda/kernel_choice.h"
 
 namespace tutti::device {
-
-/// Kernels that differ in the reduction. Averages and pre-multiplied sums use the kernel for sums.
-struct ReductionKernels {
-  const void* sum = nullptr;
-  const void* prod = nullptr;
-  const void* max = nullptr;
-  const void* min = nullptr;
-
-  const void* find(uint32_t reduce_op) const {
-    switch (reduce_op) {
-      case TUTTI_PROD:
-        return prod;
-      case TUTTI_MAX:
-        return max;
-      case TUTTI_MIN:
-        return min;
-      default:
-        return sum;
-    }
-  }
-};
-
-/// The kernels for one element type, of one form of launches.
-struct TypeKernels {
-  ReductionKernels programs;
-  ReductionKernels one_hop;        ///< for programs of one hop; null: `programs` runs them
-  const void* messages = nullptr;  ///< for sends and receives; null: the type is not used to copy
-};
-
-inline bool is_large(const tutti_cuda_launch& launch) {
-  return launch.tables.links != nullptr;
-}
-
-inline bool is_one_hop(const tutti_cuda_launch& launch) {
-  return launch.message_count == 0 && (launch.one_hop.send_count > 0 || launch.one_hop.recv_count > 0);
-}
-
-inline const void* find_kernel(const TypeKernels& kernels, const tutti_cuda_launch& launch) {
-  if (launch.message_count > 0) return kernels.messages;
-  const void* const kernel = is_one_hop(launch) ? kernels.one_hop.find(launch.reduce_op) : nullptr;
-  return kernel != nullptr ? kernel : kernels.programs.find(launch.reduce_op);
-}
 
 /// Loads all kernels of a protocol on the current GPU, and permits `shared_bytes` of dynamic shared memory. A kernel
 /// that is loaded at its first start may wait for all running kernels, and a running kernel may wait for a peer that
@@ -107,8 +65,10 @@ inline bool fits_in_clusters(Start start) {
 }
 
 /// Enqueues the kernel. A GPU distributes single CTAs unevenly over its groups of SMs, and all CTAs wait for the group
-/// with the most CTAs. It distributes clusters evenly.
+/// with the most CTAs. It distributes clusters evenly. Fails (cudaErrorInvalidDeviceFunction) if no kernel runs the
+/// launch.
 inline cudaError_t start_kernel(const Start& start, const tutti_cuda_launch& launch, void* stream) {
+  if (start.kernel == nullptr) return cudaErrorInvalidDeviceFunction;
   auto* parameters = const_cast<tutti_cuda_launch*>(&launch);
   void* arguments[] = {parameters};
   cudaLaunchAttribute cluster{};
