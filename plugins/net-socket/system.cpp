@@ -3,8 +3,11 @@
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
+#include <sys/resource.h>
 
 #include <cstring>
+
+#include "tutti/sdk/descriptor_limit.h"
 
 namespace tutti::net_socket {
 

@@ -86,7 +86,7 @@ class KernelMachine {
   std::vector<tutti_cuda_control> controls_;
   std::deque<Tables> tables_;
   std::deque<Scratch> scratch_;  // by rank
-  std::mutex relays_mutex_;  // guards relay_failure_
+  std::mutex relays_mutex_;      // guards relay_failure_
   std::string relay_failure_;
   std::unique_ptr<RelayedLinks> relays_;  // ends first
 };
