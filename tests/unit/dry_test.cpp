@@ -331,14 +331,19 @@ TEST(DryRun, RefusesDevicesAndChecksThatAJobRefuses) {
 }
 
 TEST(DryRun, KnowsTheProcessorsOfHostRanks) {
-  const auto rank_processors = [](uint32_t ranks) {
+  const std::string file = TUTTI_SOURCE_DIR "/tests/unit/switching.yaml";
+  const auto time_of = [&](uint32_t ranks, const std::vector<std::pair<std::string, std::string>>& figures) {
+    std::vector<std::pair<std::string, std::string>> settings = figures;
+    settings.emplace_back("topology.host_ranks", "numa");
     const auto dry = required(
         DryCommunicator::create({required(topology::Document::load(TUTTI_SOURCE_DIR "/tests/unit/no_gpu.yaml")), 1,
-                                 config_of({"host", 1, {{"topology.host_ranks", "numa"}}}), ranks}));
+                                 config_of({"host", 1, settings}), ranks}));
     const tuner::Question question{Collective::kAllReduce, DataType::kFloat32, ReduceOp::kSum, 2};
     return required(dry->selector().choose(question)).predicted_us;
   };
-  EXPECT_GT(rank_processors(5), 2 * rank_processors(4)) << "five ranks on four processors switch between each other";
+  EXPECT_GT(time_of(5, {{"hardware.file", file}}), 2 * time_of(4, {{"hardware.file", file}}))
+      << "five ranks on four processors switch between each other";
+  EXPECT_LT(time_of(5, {}), 2 * time_of(4, {})) << "the built-in figures do not count processors";
 }
 
 }  // namespace

@@ -38,14 +38,16 @@ void set_between_gpus(const topology::System& machine, bool reach_each_other, Fi
 }
 
 /// Host ranks move their data themselves. If several ranks share a processor, each message between them waits for a
-/// switch from one rank to the other. Both ends of a message in shared memory move its bytes.
-void set_processors(const topology::System& machine, const topology::Hardware& hardware, double part,
-                    Figures& figures) {
+/// switch from one rank to the other. Both ends of a message in shared memory move its bytes. Counts only with figures
+/// of `hardware.file`: the built-in table has none.
+void set_processors(const topology::System& machine, const topology::Hardware& hardware, double network_processor_gbs,
+                    double part, Figures& figures) {
   const auto ranks = static_cast<double>(machine.rank_nodes().size());
-  if (ranks <= 0 || machine.processors() == 0) return;
+  const bool has_figures = hardware.memory().switch_us > 0 || network_processor_gbs > 0;
+  if (!has_figures || ranks <= 0 || machine.processors() == 0) return;
   figures.rank_processors = std::min(machine.processors() * part / ranks, 1.0);
   figures.inside_processor_gbs = 2 * figures.inside_gbs;
-  if (figures.rank_processors < 1) figures.inside_gap_us = hardware.memory().switch_us;
+  if (figures.rank_processors < 1) figures.inside_gap_us = std::max(figures.inside_gap_us, hardware.memory().switch_us);
 }
 
 }  // namespace
@@ -75,9 +77,10 @@ Figures figures_of(const topology::System& machine, const topology::Hardware& ha
     figures.inside_gbs = hardware.memory().gbs;
     figures.inside_latency_us = hardware.memory().latency_us;
   }
-  if (!on_gpu) set_processors(machine, hardware, part, figures);
+  const topology::NetworkFigures network =
+      links.has_network() ? hardware.network(links.network) : topology::NetworkFigures{};
+  if (!on_gpu) set_processors(machine, hardware, network.processor_gbs, part, figures);
   if (!links.has_network()) return figures;
-  const topology::NetworkFigures network = hardware.network(links.network);
   figures.network_gbs = topology::network_share_gbs(machine, channels);
   figures.network_latency_us = latency_of(network, topology::network_latency_us(machine));
   figures.network_gap_us = network.gap_us;
