@@ -139,10 +139,8 @@ Result<Summary> measure_with(Communicator& communicator, const Request& request,
   return summary;
 }
 
-/// The sums over all ranks. Collective.
-Result<Counters> counters_of_all(Communicator& communicator) {
-  TUTTI_ASSIGN(const auto each, exchange(communicator, communicator.counters()));
-  return std::accumulate(each.begin(), each.end(), Counters{}, [](const Counters& a, const Counters& b) {
+Counters sum(const std::vector<Counters>& counters) {
+  return std::accumulate(counters.begin(), counters.end(), Counters{}, [](const Counters& a, const Counters& b) {
     return Counters{a.failovers + b.failovers, a.resent_messages + b.resent_messages};
   });
 }
@@ -164,10 +162,10 @@ Result<uint64_t> measure_as(Request request, const UniqueId& id, int rank, const
     if (request.device == Device::kCuda) communicator.abort(fmt::format("rank {}: {}", rank, summary.status().text()));
     return summary.status();
   }
-  TUTTI_ASSIGN(summary->counters, counters_of_all(communicator));
-  for (const auto& report : reports) report->end(*summary);
   // Rank 0 may host the places where the ranks meet: it leaves last.
-  TUTTI_TRY(report_to_first(communicator));
+  TUTTI_ASSIGN(const std::vector<Counters> counters, tell_first(communicator, communicator.counters()));
+  summary->counters = sum(counters);
+  for (const auto& report : reports) report->end(*summary);
   return summary->wrong;
 }
 

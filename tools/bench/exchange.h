@@ -44,14 +44,25 @@ Result<Value> largest(Communicator& communicator, const Value& value) {
   return *std::max_element(values.begin(), values.end());
 }
 
-/// Returns on rank 0 when every rank has called it, elsewhere when rank 0 has.
-inline Status report_to_first(Communicator& communicator) {
-  uint8_t done = 1;
-  if (communicator.rank() != 0) return communicator.send(&done, 1, DataType::kUint8, 0);
-  for (int rank = 1; rank < communicator.size(); ++rank) {
-    TUTTI_TRY(communicator.recv(&done, 1, DataType::kUint8, rank));
+/// Returns on rank 0 when every rank has called it: the `fact` of every rank, by rank. Elsewhere, returns when the fact
+/// is sent; facts of other ranks are then the own fact.
+template <class Fact>
+Result<std::vector<Fact>> tell_first(Communicator& communicator, const Fact& fact) {
+  static_assert(std::is_trivially_copyable_v<Fact>);
+  std::vector<Fact> facts(static_cast<size_t>(communicator.size()), fact);
+  if (communicator.rank() != 0) {
+    TUTTI_TRY(communicator.send(&fact, sizeof(Fact), DataType::kUint8, 0));
+    return facts;
   }
-  return {};
+  for (size_t rank = 1; rank < facts.size(); ++rank) {
+    TUTTI_TRY(communicator.recv(&facts[rank], sizeof(Fact), DataType::kUint8, static_cast<int>(rank)));
+  }
+  return facts;
+}
+
+/// Returns on rank 0 when every rank has called it, elsewhere when rank 0 is told.
+inline Status report_to_first(Communicator& communicator) {
+  return tell_first(communicator, uint8_t{1}).status();
 }
 
 }  // namespace tutti::bench

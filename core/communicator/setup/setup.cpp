@@ -473,7 +473,8 @@ class Setup {
     return {};
   }
 
-  /// Of the processors of this machine, which pretended hosts share. A topology file describes a pretended host.
+  /// The share of this machine's processors that a host has. Pretended hosts share them. A topology file describes a
+  /// pretended host.
   double part_of_machine() const {
     if (!config_.text("topology.file").empty()) return 1;
     const auto here = std::ranges::count(nodes_, nodes_[static_cast<size_t>(state_.rank_)]);

@@ -63,7 +63,7 @@ struct Choice {
   double predicted_us = 0;
 };
 
-/// What has happened in a communicator since its creation, on this rank.
+/// Counts events of a communicator since its creation, on this rank.
 struct Counters {
   uint64_t failovers =
       0;  ///< how often a connection on which this rank sends went on by a different way (net.failover)

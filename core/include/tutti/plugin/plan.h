@@ -119,16 +119,16 @@ typedef struct tutti_plan_step {
 
 /* The chunks of a step. A step with one chunk has the count 1 and the strides 0. */
 typedef struct tutti_plan_range {
-  uint32_t count;              /* of chunks, 1 to message_chunks */
-  uint32_t source_stride;      /* of the source, of the chunks that a SCATTER step sends, and of a step that forwards */
-  uint32_t destination_stride; /* of the destination, and of the chunks that a GATHER step receives */
+  uint32_t count;         /* number of chunks, 1 to message_chunks */
+  uint32_t source_stride; /* stride of the source, of the chunks that a SCATTER step sends, and of a forwarding step */
+  uint32_t destination_stride; /* stride of the destination, and of the chunks that a GATHER step receives */
   uint32_t reserved;           /* 0 */
 } tutti_plan_range;
 
 /* A body of steps that runs `rounds` times. */
 typedef struct tutti_plan_repeat {
   uint32_t first_step;
-  uint32_t step_count; /* of the body, >= 1 */
+  uint32_t step_count; /* steps of the body, >= 1 */
   uint32_t rounds;     /* >= 1 */
   uint32_t reserved;   /* 0 */
 } tutti_plan_repeat;
@@ -171,7 +171,7 @@ typedef struct tutti_plan {
   const tutti_plan_step* steps;
   const tutti_plan_peer* peers;
   /* The host takes plans whose struct_size ends here: then the following fields are 0. */
-  uint32_t scratch_chunks; /* of this rank */
+  uint32_t scratch_chunks; /* scratch chunks of this rank */
   uint32_t message_chunks; /* the largest count of a range in the plans of all ranks; 0 or 1: all messages have one
                               chunk. The same on all ranks: the length of chunks depends on it */
   const tutti_plan_range* ranges; /* one for each step; null: every step has one chunk */

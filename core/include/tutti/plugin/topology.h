@@ -133,7 +133,7 @@ typedef struct tutti_topology {
                          compute on the host, or the GPUs are unknown */
   double processor_gbs[TUTTI_LINK_LIMIT]; /* GB/s that one processor sends or receives over a link of this kind; 0: the
                                              data takes no time of processors, or the figure is unknown */
-  double processors; /* that the ranks of one machine use, at most one for each rank; of all machines, the one with the
+  double processors; /* number that the ranks of one machine use, at most one for each rank. The machine with the
                         fewest for each rank counts. 0: processors do not limit the ranks, or their number is unknown */
 } tutti_topology;
 
