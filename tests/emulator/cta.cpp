@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "emulator/cta.h"
 
+#include <setjmp.h>
 #include <ucontext.h>
 
 #include <cstdio>
@@ -65,18 +66,37 @@ class Random {
   uint64_t state_;
 };
 
+/// A point of execution. Switches with setjmp make no system calls. AddressSanitizer follows only swapcontext.
+struct Context {
+  ucontext_t first{};
+  jmp_buf at;
+  bool has_begun = false;
+};
+
+void switch_to(Context& from, Context& to) {
+#ifdef __SANITIZE_ADDRESS__
+  swapcontext(&from.first, &to.first);
+#else
+  if (_setjmp(from.at) != 0) return;
+  if (to.has_begun) _longjmp(to.at, 1);
+  to.has_begun = true;
+  setcontext(&to.first);
+#endif
+}
+
 class Cta {
  public:
   Cta(const LaunchShape& shape, const std::function<void()>& kernel)
       : shape_(shape), kernel_(kernel), random_(shape.seed), threads_(shape.threads), warps_(shape.threads / kWarp) {
     for (Thread& thread : threads_) {
       thread.stack = Stacks::take();
-      getcontext(&thread.context);
-      thread.context.uc_stack.ss_sp = thread.stack.get();
-      thread.context.uc_stack.ss_size = kStackBytes;
-      thread.context.uc_link = &scheduler_;
-      makecontext(&thread.context, &Cta::enter, 0);
+      ucontext_t& first = thread.context.first;
+      getcontext(&first);
+      first.uc_stack.ss_sp = thread.stack.get();
+      first.uc_stack.ss_size = kStackBytes;
+      makecontext(&first, &Cta::enter, 0);
     }
+    scheduler_.has_begun = true;
   }
   ~Cta() {
     for (Thread& thread : threads_) Stacks::give(std::move(thread.stack));
@@ -89,6 +109,10 @@ class Cta {
     if (random_.below(4) == 0) leave(State::kReady);
   }
   void meet_cta() { leave(State::kAtCta); }
+  void wait_for(const std::function<bool()>& condition) {
+    threads_[running_].condition = &condition;
+    while (!condition()) leave(State::kWaits);
+  }
   Met meet_warp(Meeting kind, int32_t value) {
     Thread& thread = threads_[running_];
     thread.meeting = kind;
@@ -105,20 +129,21 @@ class Cta {
   }
   void end_store_group() { ++threads_[running_].groups; }
   void wait_groups(uint32_t pending, bool stored) {
-    while (has_groups(running_, pending, stored)) leave(State::kReady);
+    wait_for([this, thread = running_, pending, stored] { return !has_groups(thread, pending, stored); });
   }
   const LaunchShape& shape() const { return shape_; }
 
  private:
-  enum class State { kReady, kAtWarp, kAtCta, kDone };
+  enum class State { kReady, kWaits, kAtWarp, kAtCta, kDone };
   struct Thread {
-    ucontext_t context{};
+    Context context;
     Stacks::Stack stack;
     State state = State::kReady;
     Meeting meeting{};
     int32_t value = 0;
     Met met;
-    uint32_t groups = 0;  // ended groups of bulk stores
+    const std::function<bool()>* condition = nullptr;  // of a thread that waits
+    uint32_t groups = 0;                               // ended groups of bulk stores
   };
   struct Warp {
     uint32_t done = 0;  // threads
@@ -139,7 +164,7 @@ class Cta {
   void leave(State state) {
     Thread& thread = threads_[running_];
     thread.state = state;
-    swapcontext(&thread.context, &scheduler_);
+    switch_to(thread.context, scheduler_);
   }
   bool advance(uint32_t warp);
   bool end_meeting(uint32_t warp);
@@ -153,12 +178,13 @@ class Cta {
   std::vector<Thread> threads_;
   std::vector<Warp> warps_;
   std::deque<Work> work_;
-  ucontext_t scheduler_{};
+  Context scheduler_;
   uint32_t running_ = 0;
   uint32_t done_ = 0;
 };
 
 thread_local Cta* t_cta = nullptr;
+std::function<uint32_t(const uint32_t*, uint32_t)> g_change;  // set before CTAs run
 
 void Cta::enter() {
   Cta& cta = *t_cta;
@@ -167,6 +193,7 @@ void Cta::enter() {
   thread.state = State::kDone;
   ++cta.warps_[cta.running_ / kWarp].done;
   ++cta.done_;
+  switch_to(thread.context, cta.scheduler_);
 }
 
 void Cta::run() {
@@ -191,10 +218,12 @@ void Cta::run() {
 bool Cta::advance(uint32_t warp) {
   bool moved = false;
   for (uint32_t t = warp * kWarp; t < (warp + 1) * kWarp; ++t) {
-    if (threads_[t].state != State::kReady) continue;
+    Thread& thread = threads_[t];
+    if (thread.state == State::kWaits && (*thread.condition)()) thread.state = State::kReady;
+    if (thread.state != State::kReady) continue;
     running_ = t;
     threadIdx.x = t;
-    swapcontext(&scheduler_, &threads_[t].context);
+    switch_to(scheduler_, threads_[t].context);
     moved = true;
   }
   return end_meeting(warp) || moved;
@@ -267,8 +296,18 @@ void run_cta(const LaunchShape& shape, const std::function<void()>& kernel) {
   Cta(shape, kernel).run();
 }
 
+void change_stores(std::function<uint32_t(const uint32_t*, uint32_t)> change) {
+  g_change = std::move(change);
+}
+uint32_t number_to_store(const uint32_t* word, uint32_t number) {
+  return g_change ? g_change(word, number) : number;
+}
+
 void yield() {
   t_cta->yield();
+}
+void wait_for(const std::function<bool()>& condition) {
+  t_cta->wait_for(condition);
 }
 void meet_cta() {
   t_cta->meet_cta();

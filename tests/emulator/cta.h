@@ -28,12 +28,17 @@ struct LaunchShape {
 /// of a warp meet at different places, or all wait for each other.
 void run_cta(const LaunchShape& shape, const std::function<void()>& kernel);
 
+/// Changes the numbers that threads store to words of memory, or no longer, if `change` is empty. No CTA may run.
+void change_stores(std::function<uint32_t(const uint32_t* word, uint32_t number)> change);
+
 // --- For instructions.h and cuda.h: called by a thread of the CTA that runs on the calling thread
 
 enum class Meeting : uint32_t { kSync, kVote, kReduceMax };
 
 /// Lets other threads run, often or not.
 void yield();
+/// Waits for a condition that other threads of the CTA, or bulk copies, make true.
+void wait_for(const std::function<bool()>& condition);
 /// Waits until all threads of the CTA are here.
 void meet_cta();
 struct Met {
@@ -44,6 +49,8 @@ struct Met {
 Met meet_warp(Meeting kind, int32_t value);
 
 uint32_t dynamic_shared_bytes();
+/// The number to store to `word` (change_stores()).
+uint32_t number_to_store(const uint32_t* word, uint32_t number);
 
 /// To shared memory; then `done`.
 void copy_later(void* to, const void* from, size_t bytes, std::function<void()> done);

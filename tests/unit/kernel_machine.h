@@ -15,7 +15,7 @@
 #include "backend/cuda/scratch_memory.h"
 #include "tutti/plugin/cuda.h"
 #include "tutti/plugin/protocol.h"
-#include "unit/program_machine.h"
+#include "unit/program_calls.h"
 #include "unit/relayed_links.h"
 
 namespace tutti::test {
@@ -37,6 +37,8 @@ class KernelMachine {
     /// Bits 1 << rank: ranks whose launches have the large form, also if the small form would do.
     uint64_t large_ranks = 0;
     uint32_t hosts = 1;  ///< LL: rank r is on host r modulo `hosts`; relays join hosts
+    /// A fault: receivers say nothing of messages that their senders have not sent. Only for one machine at a time.
+    bool is_silent_of_gaps = false;
     uint64_t timeout_ns = 300'000'000'000;
   };
   explicit KernelMachine(const Options& options);
@@ -75,6 +77,7 @@ class KernelMachine {
   std::string describe();
   void start_relays();
   std::vector<tutti_cuda_link> links_of(uint32_t rank);
+  uint32_t without_gaps(const uint32_t* word, uint32_t number) const;
   bool wants_large(uint32_t rank) const { return (options_.large_ranks >> rank & 1) != 0; }
 
   Options options_;

@@ -1,20 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans lowered to programs of GPU kernels: they fulfil their collective, and never deadlock.
+// Plans lowered to programs of GPU kernels: each says what its plan says, and both ends of a connection agree.
 #include "program/lower.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <random>
+#include <set>
 #include <tuple>
 
 #include "backend/cuda/launch_builder.h"
+#include "program/verify/verify.h"
 #include "tutti/sdk/plan_builder.h"
 #include "unit/plan_support.h"
 #include "unit/program_calls.h"
-#include "unit/program_machine.h"
 
 namespace tutti::test {
 namespace {
@@ -23,111 +26,244 @@ using program::Plan;
 using sdk::Buffer;
 using sdk::PlanBuilder;
 using testing::ElementsAre;
-using testing::HasSubstr;
+using testing::SizeIs;
+using testing::UnorderedElementsAreArray;
 
-/// The protocols' own layouts, and small layouts with which few bytes are many loops.
-const std::vector<Layout> kLayouts = {
-    {"ll", false, layout_of(8, 4096, 1)},
-    {"ll128", false, layout_of(8, 15360, 1)},
-    {"simple", true, layout_of(4, 65536, 2)},
-    {"simple 448", true, layout_of(4, 57344, 2)},
-    {"small lines", false, layout_of(8, 48, 1)},
-    {"small slices", true, layout_of(4, 48, 2)},
-    {"small eight slots", true, layout_of(8, 32, 4)},
-    {"simple that overlaps", true, layout_of(8, 49152, 2, 1)},
-    {"small slices that overlap", true, layout_of(8, 48, 2, 1)},
-    {"small four slots that overlap", true, layout_of(4, 32, 2, 1)},
-    {"small sixteen slots that overlap", true, layout_of(16, 32, 8, 1)},
+bool exchanges(const tutti_cuda_step& step) {
+  return (step.flags & (TUTTI_STEP_GATHER | TUTTI_STEP_SCATTER)) != 0;
+}
+
+/// A program with all that its plan says. Each step of the plan has one chunk.
+void check_steps(const Plan& plan, const program::Program& program) {
+  const auto number = [&](uint32_t block, uint32_t chunk) { return block * program.chunks + chunk; };
+  const auto chunks = [&](uint32_t begin, uint32_t count) {
+    std::vector<std::pair<uint32_t, uint32_t>> of;
+    for (const tutti_cuda_peer& peer : std::span(program.peers + begin, count)) {
+      of.emplace_back(peer.rank, number(peer.block, peer.chunk));
+    }
+    return of;
+  };
+  const auto planned = [](std::span<const tutti_plan_peer> peers) {
+    std::vector<std::pair<uint32_t, uint32_t>> of;
+    for (const tutti_plan_peer& peer : peers) of.emplace_back(peer.rank, peer.chunk);
+    return of;
+  };
+  ASSERT_TRUE(plan.ranges.empty());
+  ASSERT_EQ(program.step_count, plan.steps.size());
+  EXPECT_EQ(program.scratch_blocks, (plan.scratch_chunks + plan.chunks - 1) / plan.chunks);
+  for (size_t i = 0; i < plan.steps.size(); ++i) {
+    SCOPED_TRACE(fmt::format("step {}", i));
+    const tutti_plan_step& step = plan.steps[i];
+    const tutti_cuda_step& lowered = program.steps[i];
+    constexpr uint32_t kKinds = TUTTI_STEP_GATHER | TUTTI_STEP_SCATTER | TUTTI_STEP_FINAL;
+    EXPECT_EQ(lowered.flags & kKinds, step.flags & kKinds);
+    EXPECT_EQ((lowered.flags & TUTTI_CUDA_STEP_TO_SCRATCH) != 0, step.gather_buffer == TUTTI_BUFFER_SCRATCH);
+    EXPECT_EQ(lowered.source, step.source);
+    EXPECT_EQ(lowered.destination, step.destination);
+    EXPECT_EQ(number(lowered.source_block, lowered.source_chunk), step.source_chunk);
+    EXPECT_EQ(number(lowered.destination_block, lowered.destination_chunk), step.destination_chunk);
+    EXPECT_EQ(chunks(lowered.recv_begin, lowered.recv_count), planned(plan.recv(step)));
+    EXPECT_THAT(chunks(lowered.send_begin, lowered.send_count), UnorderedElementsAreArray(planned(plan.send(step))));
+    if (exchanges(lowered)) continue;
+    const auto from = plan.recv(step);
+    EXPECT_EQ(lowered.own_position, std::count_if(from.begin(), from.end(),
+                                                  [&](const tutti_plan_peer& peer) { return peer.rank < plan.rank; }));
+  }
+}
+
+/// What steps do with one chunk of each of their lists, as texts in no order.
+using Moves = std::multiset<std::string>;
+
+/// A fold of a chunk. `from` and `to`: ranks, in any order.
+std::string fold_of(uint32_t flags, std::pair<uint32_t, uint32_t> source, std::pair<uint32_t, uint32_t> destination,
+                    const std::set<uint32_t>& from, const std::set<uint32_t>& to) {
+  return fmt::format("fold {} and ranks {} to {} and ranks {}, final {}", source, from, destination, to,
+                     (flags & TUTTI_STEP_FINAL) != 0);
+}
+
+Moves moves_of(const Plan& plan) {
+  const auto ranks = [](std::span<const tutti_plan_peer> peers) {
+    std::set<uint32_t> of;
+    for (const tutti_plan_peer& peer : peers) of.insert(peer.rank);
+    return of;
+  };
+  Moves moves;
+  for (const tutti_plan_step& step : plan.steps) {
+    const tutti_plan_range range = plan.range(step);
+    for (uint32_t i = 0; i < range.count; ++i) {
+      const auto source_at = [&](uint32_t first) {
+        return std::pair(uint32_t{step.source}, plan.chunk_at(step.source, first, range.source_stride, i));
+      };
+      const auto written_at = [&](uint32_t buffer, uint32_t first) {
+        if (buffer == TUTTI_BUFFER_NONE) return std::pair(buffer, 0u);
+        return std::pair(buffer, plan.chunk_at(buffer, first, range.destination_stride, i));
+      };
+      const auto source = source_at(step.source_chunk);
+      const auto destination = written_at(step.destination, step.destination_chunk);
+      if ((step.flags & (TUTTI_STEP_GATHER | TUTTI_STEP_SCATTER)) == 0) {
+        moves.insert(fold_of(step.flags, source, destination, ranks(plan.recv(step)), ranks(plan.send(step))));
+        continue;
+      }
+      const bool copies = step.source != TUTTI_BUFFER_NONE && step.destination != TUTTI_BUFFER_NONE;
+      if (copies) moves.insert(fmt::format("copy {} to {}", source, destination));
+      for (const tutti_plan_peer& to : plan.send(step)) {
+        const bool scatters = (step.flags & TUTTI_STEP_SCATTER) != 0;
+        moves.insert(fmt::format("send {} to rank {}", scatters ? source_at(to.chunk) : source, to.rank));
+      }
+      for (const tutti_plan_peer& from : plan.recv(step)) {
+        moves.insert(
+            fmt::format("receive {} from rank {}", written_at(program::gather_buffer_of(step), from.chunk), from.rank));
+      }
+    }
+  }
+  return moves;
+}
+
+Moves moves_of(const program::Program& program) {
+  const auto place = [&](uint32_t buffer, uint32_t block, uint32_t chunk) {
+    return std::pair(buffer, block * program.chunks + chunk);
+  };
+  const auto ranks = [](std::span<const tutti_cuda_peer> peers) {
+    std::set<uint32_t> of;
+    for (const tutti_cuda_peer& peer : peers) of.insert(peer.rank);
+    return of;
+  };
+  Moves moves;
+  for (const tutti_cuda_step& step : std::span(program.steps, program.step_count)) {
+    const std::span from_peers(program.peers + step.recv_begin, step.recv_count);
+    const std::span to_peers(program.peers + step.send_begin, step.send_count);
+    const auto source = place(step.source, step.source_block, step.source_chunk);
+    const auto destination = place(step.destination, step.destination_block, step.destination_chunk);
+    if (!exchanges(step)) {
+      moves.insert(fold_of(step.flags, source, destination, ranks(from_peers), ranks(to_peers)));
+      continue;
+    }
+    const bool copies = step.source != TUTTI_BUFFER_NONE && step.destination != TUTTI_BUFFER_NONE;
+    if (copies) moves.insert(fmt::format("copy {} to {}", source, destination));
+    for (const tutti_cuda_peer& to : to_peers) {
+      const bool scatters = (step.flags & TUTTI_STEP_SCATTER) != 0;
+      moves.insert(
+          fmt::format("send {} to rank {}", scatters ? place(step.source, to.block, to.chunk) : source, to.rank));
+    }
+    const bool to_scratch = (step.flags & TUTTI_CUDA_STEP_TO_SCRATCH) != 0;
+    for (const tutti_cuda_peer& from : from_peers) {
+      const uint32_t buffer = to_scratch ? TUTTI_BUFFER_SCRATCH : TUTTI_BUFFER_OUTPUT;
+      moves.insert(fmt::format("receive {} from rank {}", place(buffer, from.block, from.chunk), from.rank));
+    }
+  }
+  return moves;
+}
+
+/// One message of a loop, as one end of its connection sees it.
+struct End {
+  uint32_t number;
+  uint32_t chunk;  ///< which decides on the length
+  int wave;        ///< after that of the loop's first step: in its sequence numbers
+  bool operator==(const End&) const = default;
+};
+void PrintTo(const End& end, std::ostream* out) {
+  *out << fmt::format("message {} of chunk {}, wave {}", end.number, end.chunk, end.wave);
+}
+using Ends = std::map<std::pair<uint32_t, uint32_t>, std::vector<End>>;  // by sender and receiver, in order of steps
+
+void add_ends(uint32_t rank, const program::Program& program, Ends& sent, Ends& received) {
+  for (const tutti_cuda_step& step : std::span(program.steps, program.step_count)) {
+    const bool by_source = step.source != TUTTI_BUFFER_NONE || step.destination == TUTTI_BUFFER_NONE;
+    const uint32_t own = by_source ? step.source_chunk : step.destination_chunk;
+    for (const tutti_cuda_peer& to : std::span(program.peers + step.send_begin, step.send_count)) {
+      const uint32_t chunk = (step.flags & TUTTI_STEP_SCATTER) != 0 ? to.chunk
+                             : exchanges(step)                      ? step.source_chunk
+                                                                    : own;
+      sent[{rank, to.rank}].push_back({to.message, chunk, step.stage - to.lag});
+    }
+    for (const tutti_cuda_peer& from : std::span(program.peers + step.recv_begin, step.recv_count)) {
+      const uint32_t chunk = exchanges(step) ? from.chunk : own;
+      const int stage = exchanges(step) ? step.recv_stage : step.stage;
+      received[{from.rank, rank}].push_back({from.message, chunk, stage - from.lag});
+      EXPECT_LE(from.lag, program.lag);
+    }
+  }
+}
+
+/// Both ends of each connection see the same messages. Their numbers ascend, so a receiver that has read a message has
+/// read all before it. No number belongs to the next call.
+void check_connections(const std::vector<program::Program>& programs) {
+  Ends sent, received;
+  for (uint32_t rank = 0; rank < programs.size(); ++rank) add_ends(rank, programs[rank], sent, received);
+  EXPECT_EQ(sent, received);
+  for (const auto& [connection, messages] : sent) {
+    SCOPED_TRACE(fmt::format("rank {} to rank {}", connection.first, connection.second));
+    EXPECT_LE(messages.size(), programs[0].messages);
+    for (uint32_t i = 0; i < messages.size(); ++i) {
+      EXPECT_EQ(messages[i].number, i);
+      EXPECT_GE(messages[i].wave, 0);
+      EXPECT_LT(messages[i].wave, programs[0].stages);
+    }
+  }
+  for (uint32_t rank = 0; rank < programs.size(); ++rank) {
+    std::map<uint32_t, std::set<uint32_t>> lags;  // by sender
+    for (const tutti_cuda_step& step : std::span(programs[rank].steps, programs[rank].step_count)) {
+      for (const tutti_cuda_peer& from : std::span(programs[rank].peers + step.recv_begin, step.recv_count)) {
+        lags[from.rank].insert(from.lag);
+      }
+    }
+    for (const auto& [sender, of_sender] : lags) EXPECT_THAT(of_sender, SizeIs(1)) << sender << " to " << rank;
+  }
+}
+
+/// For slots that let loops overlap, for few of them, and for none.
+const std::vector<tutti_slot_layout> kLayouts = {layout_of(8, 4096, 1), layout_of(4, 57344, 2),
+                                                 layout_of(8, 49152, 2, 1), layout_of(4, 32, 2, 1),
+                                                 layout_of(16, 32, 8, 1)};
+
+/// How many sets of programs were checked.
+struct Checked {
+  size_t all = 0;
+  size_t overlapping = 0;  ///< their loops overlap
+  size_t split = 0;        ///< from messages of several chunks
 };
 
-/// Runs calls in a row, without a meeting of ranks between them. "": all is right.
-std::string run(std::span<const TestCall> tests, const Layout& layout, uint32_t ctas, uint32_t epoch) {
-  std::vector<ProgramCall> calls;
-  for (const TestCall& test : tests) calls.push_back(test.call());
-  for (uint32_t cta = 0; cta < ctas; ++cta) {
-    ProgramMachine::Options options;
-    options.rank_count = static_cast<uint32_t>(calls[0].programs.size());
-    options.layout = layout.layout;
-    options.slices = layout.slices;
-    options.cta = cta;
-    options.epoch = epoch;
-    options.in_turns = (cta + epoch) % 2 == 0;
-    ProgramMachine machine(options, calls);
-    if (std::string wrong = machine.run(); !wrong.empty()) return fmt::format("CTA {}: {}", cta, wrong);
-  }
-  for (size_t i = 0; i < tests.size(); ++i) {
-    if (std::string wrong = tests[i].check(); !wrong.empty()) return fmt::format("call {}: {}", i, wrong);
-  }
-  return {};
+/// Messages of several chunks become messages of one chunk, in another order of steps.
+void check_split(const std::vector<Plan>& plans, bool in_place, const backend::KernelPlans& fit,
+                 const std::vector<program::Program>& programs) {
+  const Status proof = program::verify(fit.plans.front(), {fit.slots, in_place});
+  EXPECT_TRUE(proof.ok()) << proof.to_string();
+  for (size_t rank = 0; rank < plans.size(); ++rank) EXPECT_EQ(moves_of(plans[rank]), moves_of(programs[rank]));
 }
 
-/// Every sample with every layout: a call of `bytes`, one of a byte, and the first again.
-void run_samples(const std::vector<uint32_t>& rank_counts, const std::vector<uint64_t>& sizes,
-                 const std::vector<uint32_t>& cta_counts) {
-  uint32_t epoch = 0;
-  for (const Sample& sample : samples(rank_counts, rank_counts.back() <= 4)) {
+void check_programs(const std::vector<Plan>& plans, bool in_place, Checked& checked) {
+  for (const tutti_slot_layout& layout : kLayouts) {
+    const auto fit = backend::fit_kernels({plans}, layout);
+    if (!fit.ok()) continue;
+    for (const bool registered : {false, true}) {
+      const auto programs = backend::lower_channels(fit->plans, in_place, registered, fit->layout);
+      if (!programs.ok()) continue;
+      SCOPED_TRACE(fmt::format("in place {}, {} slots, overlaps {}, registered {}", in_place, layout.slot_count,
+                               layout.overlaps, registered));
+      for (size_t rank = 0; rank < plans.size(); ++rank) {
+        SCOPED_TRACE(fmt::format("rank {}", rank));
+        check_steps(fit->plans.front()[rank], programs->front()[rank]);
+      }
+      if (fit->has_changed) check_split(plans, in_place, *fit, programs->front());
+      check_connections(programs->front());
+      ++checked.all;
+      checked.overlapping += programs->front()[0].stages > 1 ? 1 : 0;
+      checked.split += fit->has_changed ? 1 : 0;
+    }
+  }
+}
+
+/// The kernels' own code runs these programs in lowered_kernels_test.cpp.
+TEST(LoweredPrograms, SayWhatTheirPlansSay) {
+  Checked checked;
+  for (const Sample& sample : samples({1, 2, 3, 4, 5, 6, 7, 8, 16}, true)) {
+    SCOPED_TRACE(sample.name);
     for (const bool in_place : {false, true}) {
-      if (in_place && !can_run_in_place(sample.plans[0])) continue;
-      for (const Layout& layout : kLayouts) {
-        for (const uint64_t bytes : sizes) {
-          if (bytes > 5000 && layout.layout.slot_bytes < 1000) continue;
-          for (const uint32_t ctas : cta_counts) {
-            const bool registered = layout.slices && (ctas + bytes) % 2 == 0;
-            std::vector<TestCall> calls;
-            for (const uint64_t size : {bytes, uint64_t{1}, bytes}) {
-              calls.emplace_back(sample.plans, in_place, size, ctas, layout.layout, registered);
-            }
-            if (!calls[0].fits()) continue;
-            // Numbers with any remainder, or shortly before the wrap-around.
-            epoch = epoch % 8 == 7 ? ~uint32_t{0} - 4 : (epoch + 1) % 8;
-            const std::string wrong = run(calls, layout, ctas, epoch);
-            EXPECT_EQ(wrong, "") << sample.name << ", in place " << in_place << ", " << layout.name << ", " << bytes
-                                 << " bytes, " << ctas << " CTAs, epoch " << epoch;
-          }
-        }
-      }
+      if (!in_place || can_run_in_place(sample.plans[0])) check_programs(sample.plans, in_place, checked);
     }
+    if (testing::Test::HasFailure()) return;
   }
-}
-
-TEST(LoweredPrograms, DoWhatTheirPlansSay) {
-  run_samples({1, 2, 3, 4}, {1, 15, 16, 17, 1000, 4097}, {1, 3});
-}
-TEST(LoweredPrograms, WithMoreRanks) {
-  run_samples({5, 6, 7, 8}, {1, 16, 17, 1000}, {1, 5});
-  run_samples({5}, {100003}, {4});
-}
-TEST(LoweredPrograms, With16Ranks) {
-  run_samples({16}, {1, 1000}, {2});
-  run_samples({16}, {20011}, {3});
-}
-
-/// Each call finds the state that the previous call left: different collectives, sizes and shares of the slots.
-TEST(LoweredPrograms, OneAfterTheOther) {
-  const uint64_t seed = std::random_device{}();
-  SCOPED_TRACE(fmt::format("seed {}", seed));
-  std::mt19937_64 random(seed);
-  const auto below = [&](size_t limit) { return std::uniform_int_distribution<size_t>(0, limit - 1)(random); };
-  for (const uint32_t ranks : {2u, 3u, 5u, 8u}) {
-    const std::vector<Sample> all = samples({ranks}, true);
-    for (int round = 0; round < 300; ++round) {
-      const Layout& layout = kLayouts[below(kLayouts.size())];
-      const uint32_t ctas = 1 + static_cast<uint32_t>(below(3));
-      std::vector<TestCall> calls;
-      std::string names;
-      while (calls.size() < 6) {
-        const Sample& sample = all[below(all.size())];
-        const uint64_t bytes = 1 + below(below(3) == 0 ? 3000 : 100);
-        const bool in_place = can_run_in_place(sample.plans[0]) && below(2) == 0;
-        TestCall call(sample.plans, in_place, bytes, ctas, layout.layout, layout.slices && below(2) == 0);
-        if (!call.fits()) continue;
-        names += fmt::format("{}, {} bytes; ", sample.name, bytes);
-        calls.push_back(std::move(call));
-      }
-      const auto epoch = static_cast<uint32_t>(below(2) == 0 ? below(16) : ~uint32_t{0} - below(40));
-      ASSERT_EQ(run(calls, layout, ctas, epoch), "") << names << layout.name << ", " << ctas << " CTAs";
-    }
-  }
+  EXPECT_GT(checked.overlapping, 100u);
 }
 
 /// A call is cut once, for all channels: they must agree. So must ranks, of which only some may use their buffers in
@@ -171,76 +307,33 @@ TEST(LoweredPrograms, ChannelsAreCutAlike) {
   }
 }
 
-// --- Hand-made plans
-// ------------------------------------------------------------------------------------------------------
-
-/// The connections of three ranks carry three, two and one messages per loop. Each must progress nevertheless.
-TEST(LoweredPrograms, ConnectionsNeedNotCarryTheSame) {
-  std::vector<Plan> plans;
-  for (const uint32_t rank : {0u, 1u, 2u}) {
-    plans.push_back(write_plan(TUTTI_BROADCAST, 3, rank, 3, [&](PlanBuilder& plan) {
-      for (const uint32_t chunk : {0u, 1u, 2u}) {
-        if (rank == 0) plan.step().own(Buffer::kInput, chunk).to_output(chunk).send(1);
-        if (rank == 1) plan.step().recv(0).to_output(chunk);
-      }
-      if (rank == 0) plan.step().own(Buffer::kOutput, 1).send(2);
-      if (rank == 1) plan.step().own(Buffer::kOutput, 0).send(2);
-      if (rank == 1) plan.step().own(Buffer::kOutput, 2).scatter(2, 2);
-      if (rank != 2) return;
-      plan.step().recv(1).to_output(0);
-      plan.step().recv(0).to_output(1);
-      plan.step().gather(1, 2);
-    }));
-  }
-  for (const Layout& layout : kLayouts) {
-    for (const uint64_t bytes : {1u, 20u, 40u, 1000u, 5000u}) {
-      for (uint32_t epoch = 0; epoch < 8; ++epoch) {
-        std::vector<TestCall> calls;
-        for (int i = 0; i < 3; ++i) calls.emplace_back(plans, false, bytes, 2, layout.layout);
-        EXPECT_EQ(run(calls, layout, 2, epoch), "") << layout.name << ", " << bytes << " bytes";
-      }
-    }
-  }
+TEST(LoweredPrograms, OfUnevenConnectionsSayWhatTheirPlansSay) {
+  Checked checked;
+  check_programs(uneven_connections(), false, checked);
+  check_programs(uneven_waits(), false, checked);
+  EXPECT_EQ(checked.all, 2 * 2 * kLayouts.size());
 }
 
-/// Rank 1 gets chunks 2 and 3 from rank 0 only after chunk 1 has come round by rank 2. They come one wave later than
-/// chunk 0, which uses the same connection.
-TEST(LoweredPrograms, MessagesOfAConnectionMayWaitUnevenly) {
-  std::vector<Plan> plans;
-  for (const uint32_t rank : {0u, 1u, 2u}) {
-    plans.push_back(write_plan(TUTTI_BROADCAST, 3, rank, 4, [&](PlanBuilder& plan) {
-      for (const uint32_t chunk : {0u, 1u, 2u, 3u}) {
-        const bool goes_round = chunk == 1;
-        auto&& step = plan.step();
-        if (rank == 0) step.own(Buffer::kInput, chunk).send(2);
-        if (rank == 0 && !goes_round) step.send(1);
-        if (rank != 0) step.recv(rank == 1 && goes_round ? 2 : 0);
-        if (rank == 2 && goes_round) step.send(1);
-        step.to_output(chunk);
-      }
-    }));
-  }
-  for (const Layout& layout : kLayouts) {
-    for (const uint64_t bytes : {1u, 100u, 5000u}) {
-      std::vector<TestCall> calls;
-      for (int i = 0; i < 3; ++i) calls.emplace_back(plans, false, bytes, 2, layout.layout);
-      for (uint32_t epoch = 0; epoch < 8; ++epoch) {
-        EXPECT_EQ(run(calls, layout, 2, epoch), "") << layout.name << ", " << bytes << " bytes";
-      }
-    }
-  }
-}
-
-/// The reason why receivers signal messages that do not exist: senders would wait for the signal.
-TEST(LoweredPrograms, SilenceAboutEmptyMessagesIsADeadlock) {
-  const Algorithm ring("ring");
-  Connected connected(ring, split(8, 1));
-  const auto plans = connected.plans(TUTTI_ALL_REDUCE, 0);
-  ASSERT_TRUE(plans.ok());
-  const TestCall test(*plans, false, 16, 1, kLayouts[2].layout);
-  ProgramMachine::Options options{8, kLayouts[2].layout, true};
-  options.leaves_gaps = true;
-  EXPECT_THAT(ProgramMachine(options, {&test.call(), 1}).run(), HasSubstr("deadlock"));
+TEST(LoweredPrograms, OfMessagesOfSeveralChunksSayWhatTheirPlansSay) {
+  const auto halving = write_plans(TUTTI_ALL_REDUCE, 2, 4, [](PlanBuilder& of, uint32_t rank) {
+    const uint32_t peer = 1 - rank;
+    of.scratch(8).message_chunks(2);
+    of.step().own(Buffer::kInput, 2 * peer).chunks(2).send(peer);
+    of.step().recv(peer).own(Buffer::kInput, 2 * rank).to_scratch(4 + 2 * rank).chunks(2);
+    of.step().own(Buffer::kScratch, 4 + 2 * rank).final().to_output(2 * rank).chunks(2).send(peer);
+    of.step().recv(peer).to_output(2 * peer).chunks(2);
+  });
+  const auto exchange = write_plans(TUTTI_ALL_TO_ALL, 3, 2, [](PlanBuilder& of, uint32_t rank) {
+    of.scratch(6).message_chunks(2);
+    auto&& step = of.step().own(Buffer::kInput, 2 * rank).to_scratch(2 * rank).chunks(2);
+    for (const uint32_t peer : {(rank + 1) % 3, (rank + 2) % 3}) step.scatter(peer, 2 * peer).gather(peer, 2 * peer);
+    step.gather_to_scratch();
+    for (const uint32_t block : {0u, 1u, 2u}) of.step().own(Buffer::kScratch, 2 * block).to_output(2 * block).chunks(2);
+  });
+  Checked checked;
+  for (const bool in_place : {false, true}) check_programs(halving, in_place, checked);
+  check_programs(exchange, false, checked);
+  EXPECT_EQ(checked.split, 3 * 2 * kLayouts.size());
 }
 
 TEST(Lower, FoldsInOrderOfRanks) {
@@ -381,14 +474,15 @@ void check_cut(uint64_t bytes, uint32_t ctas, const program::Program& program, c
 
 TEST(Cut, CoversEveryByteOnce) {
   std::mt19937_64 random(7);
-  for (const Layout& layout : kLayouts) {
+  for (const tutti_slot_layout& layout : kLayouts) {
     for (const uint32_t ctas : {1u, 2u, 3u, 7u, 16u, 64u}) {
       for (const uint32_t chunks : {1u, 2u, 3u, 7u, 16u, 255u}) {
         std::vector<uint64_t> sizes = {1, 15, 16, 17, 127, 128, 129, 1000, 4096, 4097, 65536, 100003, 1000003};
         for (int i = 0; i < 10; ++i) sizes.push_back(1 + random() % (uint64_t{1} << (1 + random() % 22)));
         for (const uint64_t bytes : sizes) {
-          SCOPED_TRACE(fmt::format("{}: {} bytes, {} CTAs, {} chunks", layout.name, bytes, ctas, chunks));
-          check_cut(bytes, ctas, program_of(chunks, 3), layout.layout);
+          SCOPED_TRACE(
+              fmt::format("slots of {}: {} bytes, {} CTAs, {} chunks", layout.slot_bytes, bytes, ctas, chunks));
+          check_cut(bytes, ctas, program_of(chunks, 3), layout);
           if (testing::Test::HasFailure()) return;
         }
       }

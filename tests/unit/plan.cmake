@@ -20,7 +20,7 @@ if(TARGET tutti-algo-ring AND TARGET tutti-algo-tree AND TARGET tutti-algo-direc
              ${here}/topology_machines.cpp)
   add_dependencies(ports_test tutti-algo-ring tutti-algo-tree tutti-algo-direct)
   tutti_test(lower_test SOURCES ${here}/lower_test.cpp ${here}/lower_meet_test.cpp ${here}/plan_support.cpp
-             ${here}/program_calls.cpp ${here}/program_machine.cpp TIMEOUT 200 OPTIMISED)
+             ${here}/program_calls.cpp OPTIMISED)
   tutti_test(split_messages_test SOURCES ${here}/split_messages_test.cpp ${here}/plan_support.cpp)
   tutti_test(fit_slots_test SOURCES ${here}/fit_slots_test.cpp ${here}/plan_support.cpp)
   tutti_test(scratch_memory_test SOURCES ${here}/scratch_memory_test.cpp)
@@ -34,7 +34,8 @@ if(TARGET tutti-algo-ring AND TARGET tutti-algo-tree AND TARGET tutti-algo-direc
     set(emulator ${here}/kernel_machine.cpp ${here}/kernel_protocols.cpp ${here}/plan_support.cpp
         ${here}/program_calls.cpp ${here}/relayed_links.cpp ${here}/fake_network.cpp ${here}/private_memory.cpp
         ${PROJECT_SOURCE_DIR}/tests/emulator/cta.cpp)
-    tutti_test(kernels_test SOURCES ${here}/kernels_test.cpp ${emulator} TIMEOUT 500 OPTIMISED)
+    tutti_test(kernels_test SOURCES ${here}/kernels_test.cpp ${here}/lowered_kernels_test.cpp ${emulator}
+               TIMEOUT 500 OPTIMISED)
     target_include_directories(kernels_test BEFORE PRIVATE ${PROJECT_SOURCE_DIR}/tests/emulator)
     set_source_files_properties(${here}/kernel_machine.cpp PROPERTIES
       COMPILE_OPTIONS "-Wno-conversion;-Wno-shadow;-Wno-unknown-pragmas;-ffp-contract=off") # nvcc sees to the warnings

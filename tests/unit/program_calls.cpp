@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "backend/cuda/launch_builder.h"
+#include "unit/plan_support.h"
 
 namespace tutti::test {
 
@@ -120,6 +121,46 @@ uint8_t TestCall::sum(size_t at) const {
   uint32_t sum = 0;
   for (const auto& input : inputs_) sum += input[at];
   return static_cast<uint8_t>(sum);
+}
+
+std::vector<Plan> uneven_connections() {
+  using sdk::Buffer;
+  std::vector<Plan> plans;
+  for (const uint32_t rank : {0u, 1u, 2u}) {
+    plans.push_back(write_plan(TUTTI_BROADCAST, 3, rank, 3, [&](sdk::PlanBuilder& plan) {
+      for (const uint32_t chunk : {0u, 1u, 2u}) {
+        if (rank == 0) plan.step().own(Buffer::kInput, chunk).to_output(chunk).send(1);
+        if (rank == 1) plan.step().recv(0).to_output(chunk);
+      }
+      if (rank == 0) plan.step().own(Buffer::kOutput, 1).send(2);
+      if (rank == 1) plan.step().own(Buffer::kOutput, 0).send(2);
+      if (rank == 1) plan.step().own(Buffer::kOutput, 2).scatter(2, 2);
+      if (rank != 2) return;
+      plan.step().recv(1).to_output(0);
+      plan.step().recv(0).to_output(1);
+      plan.step().gather(1, 2);
+    }));
+  }
+  return plans;
+}
+
+std::vector<Plan> uneven_waits() {
+  using sdk::Buffer;
+  std::vector<Plan> plans;
+  for (const uint32_t rank : {0u, 1u, 2u}) {
+    plans.push_back(write_plan(TUTTI_BROADCAST, 3, rank, 4, [&](sdk::PlanBuilder& plan) {
+      for (const uint32_t chunk : {0u, 1u, 2u, 3u}) {
+        const bool goes_round = chunk == 1;
+        auto&& step = plan.step();
+        if (rank == 0) step.own(Buffer::kInput, chunk).send(2);
+        if (rank == 0 && !goes_round) step.send(1);
+        if (rank != 0) step.recv(rank == 1 && goes_round ? 2 : 0);
+        if (rank == 2 && goes_round) step.send(1);
+        step.to_output(chunk);
+      }
+    }));
+  }
+  return plans;
 }
 
 }  // namespace tutti::test

@@ -4,20 +4,30 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "program/plan.h"
-#include "unit/program_machine.h"
+#include "program/program.h"
+#include "tutti/plugin/cuda.h"
+#include "tutti/plugin/protocol.h"
+#include "tutti/types.h"
 
 namespace tutti::test {
 
-/// How a protocol lays its connections out.
-struct Layout {
-  const char* name;
-  bool slices;
-  tutti_slot_layout layout;
+/// One collective call on all ranks.
+struct ProgramCall {
+  Collective collective = Collective::kAllReduce;
+  std::vector<program::Program> programs;  ///< by rank
+  tutti_slot_layout layout{};              ///< that the call is cut for
+  tutti_cuda_cut cut;
+  uint64_t block_bytes;
+  std::vector<std::span<uint8_t>> inputs;  ///< by rank: all blocks
+  std::vector<std::span<uint8_t>> outputs;
+  bool registered = false;  ///< programs may say that messages go straight to outputs of peers
 };
+
 tutti_slot_layout layout_of(uint32_t slots, uint64_t slot_bytes, uint32_t chunk_slots, uint32_t overlaps = 0);
 
 /// One call on all ranks. `plans` must outlive it.
@@ -46,5 +56,11 @@ class TestCall {
   std::vector<std::vector<uint8_t>> before_;
   std::vector<std::vector<uint8_t>> memory_;
 };
+
+/// Plans of three ranks whose connections carry three, two and one messages per loop.
+std::vector<program::Plan> uneven_connections();
+/// Plans of three ranks. Rank 1 gets chunks 2 and 3 from rank 0 only after chunk 1 has come round by rank 2. They come
+/// one wave later than chunk 0, which uses the same connection.
+std::vector<program::Plan> uneven_waits();
 
 }  // namespace tutti::test

@@ -22,7 +22,7 @@ inline uint64_t load_acquire(const uint64_t* word) {
   return __atomic_load_n(word, __ATOMIC_ACQUIRE);
 }
 inline void store_relaxed(uint32_t* word, uint32_t value) {
-  __atomic_store_n(word, value, __ATOMIC_RELEASE);
+  __atomic_store_n(word, emulator::number_to_store(word, value), __ATOMIC_RELEASE);
 }
 inline void store_relaxed(uint64_t* word, uint64_t value) {
   __atomic_store_n(word, value, __ATOMIC_RELEASE);
@@ -104,7 +104,10 @@ inline bool test_barrier(const uint64_t* barrier, uint32_t parity) {
   return (__builtin_bit_cast(BarrierState, *barrier).phase & 1u) != parity;
 }
 inline bool try_barrier(const uint64_t* barrier, uint32_t parity) {
-  return test_barrier(barrier, parity);
+  if (!test_barrier(barrier, parity)) {
+    emulator::wait_for([=] { return (__builtin_bit_cast(BarrierState, *barrier).phase & 1u) != parity; });
+  }
+  return true;
 }
 
 /// Checks the alignment that a GPU demands.
