@@ -26,8 +26,8 @@ class DryCommunicator {
     topology::Document machine;
     uint32_t node_count = 1;  ///< number of machines; at most 2^20 ranks in all
     config::Config config;    ///< plugins and `channels` as for any communicator
-    uint32_t ranks_here = 0;  ///< of a machine: the first GPUs in PCI order. 0: one per GPU. Of a machine without GPUs:
-                              ///< host ranks, which the NUMA nodes get in turn
+    uint32_t ranks_here = 0;  ///< ranks of a machine: its first GPUs in PCI order; 0: one per GPU. A machine without
+                              ///< GPUs has host ranks, which the NUMA nodes get in turn
   };
 
   /// One algorithm on this cluster.

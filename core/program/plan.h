@@ -48,7 +48,7 @@ struct Plan {
   std::span<const tutti_plan_peer> send(const tutti_plan_step& step) const;
   uint32_t input_chunks() const { return input_blocks * chunks; }
   uint32_t output_chunks() const { return output_blocks * chunks; }
-  /// Of one of TUTTI_BUFFER_*; of NONE, which stands for what a step forwards: the chunks of a block.
+  /// The number of chunks of one of TUTTI_BUFFER_*. NONE stands for data that a step forwards: the chunks of a block.
   uint32_t chunks_of(uint32_t buffer) const {
     if (buffer == TUTTI_BUFFER_INPUT) return input_chunks();
     if (buffer == TUTTI_BUFFER_OUTPUT) return output_chunks();
