@@ -282,7 +282,7 @@ class Table(TuneTest):
         run = tutti("tune", "--figures", "--ranks", 2)
         self.assertEqual(run.returncode, 1)
         self.assertIn("all ranks are on one; start ranks on two hosts or more", run.stderr)
-        run = tutti("tune", "--figures", "--ranks", 2, "--hosts", "a,b", "--set", "network=[socket, ucx]")
+        run = tutti("tune", "--figures", "--ranks", 2, "--hosts", "a,b", "--set", "network=[socket, nccl]")
         self.assertEqual(run.returncode, 1)
         self.assertIn("--figures measures one network, and the configuration names 2", run.stderr)
         run = tutti("tune", "--figures", "--ranks", 2, "--hosts", "a,b", "--device", "cuda")
