@@ -104,6 +104,12 @@ Result<bool> Channel::test(void* request, uint64_t* bytes) {
   return done != 0;
 }
 
+Status Channel::mismatch(std::string_view difference) const {
+  return {Code::kInternal, fmt::format("network '{}' delivers other messages than were sent on the connection {}: {}; "
+                                       "its plugin or its device is faulty",
+                                       net_.options().name, ends_, difference)};
+}
+
 Status Channel::failure(int32_t code) const {
   TUTTI_TRY(net_.violation("on the connection " + ends_));
   return net_.failure("lost the connection " + ends_, code);

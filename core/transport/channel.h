@@ -74,6 +74,8 @@ class Channel {
   Result<void*> flush(const MessagePart& part);
   /// `bytes`: of each message of a receive; null for other requests.
   Result<bool> test(void* request, uint64_t* bytes);
+  /// kInternal: the messages that the network delivers are not those that were sent. `difference` says how.
+  Status mismatch(std::string_view difference) const;
 
  private:
   Status failure(int32_t code) const;

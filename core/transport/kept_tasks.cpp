@@ -38,16 +38,18 @@ void close(std::unique_ptr<Channel>& channel, const Route& route) {
 
 }  // namespace
 
-KeptSendTask::KeptSendTask(const Net& home, const Key& key, Failover& failover, tutti_bell* engine_bell)
+KeptTask::KeptTask(const Net& home, const Key& key, Failover& failover, tutti_bell* engine_bell, bool sends)
     : home_(home),
       key_(key),
       failover_(failover),
       routes_(failover.routes(home, key)),
-      state_(home, key, true),
+      state_(home, key, sends),
       memory_(home.options().keys.protocols[key.protocol], key.peer, engine_bell, home.options().check_data),
-      requests_(memory_.connection().slot_count),
+      haste_(std::in_place, failover) {}
+
+KeptSendTask::KeptSendTask(const Net& home, const Key& key, Failover& failover, tutti_bell* engine_bell)
+    : KeptTask(home, key, failover, engine_bell, true),
       began_(Clock::now()),
-      haste_(std::in_place, failover),
       acknowledgements_(memory_.connection().slot_count),
       receives_(memory_.connection().slot_count) {}
 
@@ -131,7 +133,7 @@ Result<bool> KeptSendTask::join_acknowledgements() {
   return acknowledges_ != nullptr;
 }
 
-/// Those that have come count even if the connection is lost by now.
+/// Acknowledgements that have come count even if the connection is lost by now.
 Result<bool> KeptSendTask::take_acknowledgements() {
   TUTTI_ASSIGN(const bool joined, join_acknowledgements());
   if (!joined) return false;
@@ -164,17 +166,17 @@ Status KeptSendTask::await_acknowledgements() {
 
 Status KeptSendTask::take(const Acknowledgement& acknowledgement) {
   const uint64_t next = acknowledgement.next;
-  if (acknowledgement.generation != generation_ || next < acknowledged_ || next > most_posted_) {
+  if (acknowledgement.generation != generation_ || next < acknowledged_ || next > requests_.most_posted()) {
     return {Code::kInternal,
             fmt::format("rank {} acknowledges {} messages of generation {} on the connection {}, but {} to {} of "
                         "generation {} are possible; the network or its device is faulty",
-                        key_.peer, next, acknowledgement.generation, acknowledges_->ends(), acknowledged_, most_posted_,
-                        generation_)};
+                        key_.peer, next, acknowledgement.generation, acknowledges_->ends(), acknowledged_,
+                        requests_.most_posted(), generation_)};
   }
   acknowledged_ = next;
   if (serves_) return {};
-  const uint64_t resent = posted_ > next ? posted_ - next : 0;
-  posted_ = completed_ = next;
+  const uint64_t resent = requests_.posted() > next ? requests_.posted() - next : 0;
+  requests_.restart(next);
   serves_ = true;
   state_.enter(LinkState::Phase::kStands);
   failover_.report(key_, routes_[last_route_], route(), resent, lost_.front());
@@ -185,23 +187,11 @@ Status KeptSendTask::take(const Acknowledgement& acknowledgement) {
 
 /// A slot is free when its send is complete and acknowledged.
 Result<bool> KeptSendTask::post() {
-  bool moved = false;
-  const uint64_t slots = memory_.connection().slot_count;
-  const uint64_t tail = memory_.load_tail();
-  for (; posted_ < tail && posted_ - completed_ < slots; ++posted_) {
-    void*& request = requests_[posted_ & (slots - 1)];
-    most_posted_ = std::max(most_posted_, posted_ + 1);  // a send that fails may have sent the message
-    TUTTI_ASSIGN(request, channel_->send({memory_.slot(posted_), memory_.seal(posted_), kTag, registration_}));
-    if (request == nullptr) break;
-    moved = true;
-  }
-  for (; completed_ < posted_; ++completed_) {
-    TUTTI_ASSIGN(const bool done, channel_->test(requests_[completed_ & (slots - 1)], nullptr));
-    if (!done) break;
-  }
-  const uint64_t free = std::min(completed_, acknowledged_);
-  state_.count(posted_, free);
-  if (free <= memory_.load_head()) return moved;
+  TUTTI_ASSIGN(const bool sent, requests_.post_sends(*channel_, registration_));
+  TUTTI_TRY(requests_.complete_sends(*channel_));
+  const uint64_t free = std::min(requests_.completed(), acknowledged_);
+  state_.count(requests_.posted(), free);
+  if (free <= memory_.load_head()) return sent;
   memory_.store_head(free);
   progress::ring(*home_.options().bell);
   return true;
@@ -216,7 +206,8 @@ void KeptSendTask::give_up(const Status& why) {
 /// The receiver may have acknowledged messages before it left, or before the connection broke.
 Result<bool> KeptSendTask::fail_over() {
   if (Breakage::is_harmless(home_.standing(key_.peer), acknowledged_ != memory_.load_tail())) return false;
-  if (serves_ && acknowledges_ != nullptr && acknowledged_ != most_posted_ && Clock::now() - lost_at_ < kLastTime) {
+  if (serves_ && acknowledges_ != nullptr && acknowledged_ != requests_.most_posted() &&
+      Clock::now() - lost_at_ < kLastTime) {
     const Result<bool> taken = take_acknowledgements();
     if (taken.ok()) return taken;
     if (!is_loss(taken.status(), false)) return taken;
@@ -253,14 +244,7 @@ void KeptSendTask::drop() {
 }
 
 KeptReceiveTask::KeptReceiveTask(const Net& home, const Key& key, Failover& failover, tutti_bell* engine_bell)
-    : home_(home),
-      key_(key),
-      failover_(failover),
-      state_(home, key, false),
-      routes_(failover.routes(home, key)),
-      memory_(home.options().keys.protocols[key.protocol], key.peer, engine_bell, home.options().check_data),
-      requests_(memory_.connection().slot_count),
-      haste_(std::in_place, failover) {}
+    : KeptTask(home, key, failover, engine_bell, false) {}
 
 KeptReceiveTask::~KeptReceiveTask() {
   drop();
@@ -268,7 +252,7 @@ KeptReceiveTask::~KeptReceiveTask() {
 
 /// Also a sender that has left waits for acknowledgements, as its hub may close before it hears that this rank leaves.
 bool KeptReceiveTask::idle() const {
-  return channel_ == nullptr || (told_ == completed_ && acknowledging_ == nullptr);
+  return channel_ == nullptr || (told_ == requests_.completed() && acknowledging_ == nullptr);
 }
 
 /// The news of the loss take one limit for each route, and so does the sender's way back.
@@ -333,7 +317,7 @@ Status KeptReceiveTask::begin(Arrival arrival) {
   channel_->set_ends(route_.net->ends(by(route_, key_), false));
   TUTTI_ASSIGN(registration_, channel_->register_memory({memory_.begin(), memory_.bytes()}));
   haste_.reset();
-  posted_ = completed_;
+  requests_.restart(requests_.completed());
   dial_ = route_.net->dial(by(route_, key_),
                            introduction(Purpose::kAcknowledgements, failover_, home_, arrival.generation));
   state_.go_by(route_);
@@ -343,16 +327,12 @@ Status KeptReceiveTask::begin(Arrival arrival) {
 
 Result<bool> KeptReceiveTask::advance() {
   TUTTI_ASSIGN(const bool connected, connect_back());
-  const uint64_t before = completed_;
-  const Status taken = take_messages();
-  if (completed_ != before) {
-    memory_.store_tail(completed_);
-    progress::ring(*home_.options().bell);
-  }
-  TUTTI_TRY(taken);
-  TUTTI_ASSIGN(const bool posted, post());
+  const uint64_t before = requests_.completed();
+  TUTTI_TRY(requests_.take_arrived(*channel_, *home_.options().bell));
+  TUTTI_ASSIGN(const bool posted, requests_.post_receives(*channel_, registration_));
+  state_.count(requests_.posted(), requests_.completed());
   TUTTI_ASSIGN(const bool acknowledged, acknowledge());
-  return connected || completed_ != before || posted || acknowledged;
+  return connected || requests_.completed() != before || posted || acknowledged;
 }
 
 Result<bool> KeptReceiveTask::connect_back() {
@@ -365,31 +345,6 @@ Result<bool> KeptReceiveTask::connect_back() {
   return true;
 }
 
-Status KeptReceiveTask::take_messages() {
-  const uint64_t slots = memory_.connection().slot_count;
-  for (; completed_ < posted_; ++completed_) {
-    uint64_t bytes = 0;
-    TUTTI_ASSIGN(const bool done, channel_->test(requests_[completed_ & (slots - 1)], &bytes));
-    if (!done) return {};
-    TUTTI_TRY(check_message(memory_, completed_, bytes, *route_.net, *channel_));
-  }
-  return {};
-}
-
-Result<bool> KeptReceiveTask::post() {
-  const uint64_t slots = memory_.connection().slot_count;
-  const uint64_t free_until = memory_.load_head() + slots;
-  const uint64_t before = posted_;
-  for (; posted_ < free_until; ++posted_) {
-    void*& request = requests_[posted_ & (slots - 1)];
-    TUTTI_ASSIGN(request,
-                 channel_->recv({memory_.slot(posted_), memory_.connection().slot_stride, kTag, registration_}));
-    if (request == nullptr) break;
-  }
-  state_.count(posted_, completed_);
-  return posted_ != before;
-}
-
 /// One acknowledgement at a time is on its way, and states all messages until then.
 Result<bool> KeptReceiveTask::acknowledge() {
   if (acknowledges_ == nullptr) return false;
@@ -398,13 +353,13 @@ Result<bool> KeptReceiveTask::acknowledge() {
     if (!done) return false;
     acknowledging_ = nullptr;
   }
-  if (introduced_ && told_ == completed_) return false;
-  acknowledgement_ = {completed_, static_cast<uint64_t>(generation_)};
+  if (introduced_ && told_ == requests_.completed()) return false;
+  acknowledgement_ = {requests_.completed(), static_cast<uint64_t>(generation_)};
   TUTTI_ASSIGN(acknowledging_,
                acknowledges_->send({&acknowledgement_, sizeof acknowledgement_, kTag, acknowledges_registration_}));
   if (acknowledging_ == nullptr) return false;
   introduced_ = true;
-  told_ = completed_;
+  told_ = requests_.completed();
   return true;
 }
 

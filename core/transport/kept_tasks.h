@@ -23,19 +23,39 @@ struct Acknowledgement {
 };
 static_assert(sizeof(Acknowledgement) == 16);
 
+/// One end of a connection that fails over.
+class KeptTask : public SlotTask, public Rejoiner {
+ public:
+  tutti_connection& connection() final { return memory_.connection(); }
+  void arrive(Arrival arrival) final { arrivals_.push_back(std::move(arrival)); }
+
+ protected:
+  using Clock = std::chrono::steady_clock;
+  KeptTask(const Net& home, const Key& key, Failover& failover, tutti_bell* engine_bell, bool sends);
+
+  const Net& home_;
+  const Key key_;
+  Failover& failover_;
+  const std::vector<Route> routes_;
+  LinkState state_;
+  SlotMemory memory_;
+  SlotRequests requests_{memory_};
+  std::deque<Arrival> arrivals_;      // connections that have come, to be looked at
+  std::unique_ptr<Channel> channel_;  // of the messages
+  void* registration_ = nullptr;
+  std::optional<Haste> haste_;  // until the connection that this rank awaits has come
+  Breakage breakage_;
+};
+
 /// Sends this rank's filled slots to one receiver. A slot is free when the receiver has acknowledged its message.
-class KeptSendTask : public SlotTask, public Rejoiner {
+class KeptSendTask : public KeptTask {
  public:
   KeptSendTask(const Net& home, const Key& key, Failover& failover, tutti_bell* engine_bell);
   ~KeptSendTask() override;
   Result<bool> progress() override;
   bool idle() const override;
-  tutti_connection& connection() override { return memory_.connection(); }
-  /// A connection for acknowledgements.
-  void arrive(Arrival arrival) override { arrivals_.push_back(std::move(arrival)); }
 
  private:
-  using Clock = std::chrono::steady_clock;
   /// After a break, the time for acknowledgements that are under way.
   static constexpr std::chrono::milliseconds kLastTime{500};
 
@@ -53,29 +73,16 @@ class KeptSendTask : public SlotTask, public Rejoiner {
   void try_next();
   void drop();
 
-  const Net& home_;
-  const Key key_;
-  Failover& failover_;
-  const std::vector<Route> routes_;
-  LinkState state_;
-  SlotMemory memory_;
-
   size_t route_ = 0;         // in use, or being tried
   size_t last_route_ = 0;    // that served
   uint32_t generation_ = 0;  // of the connections
   bool serves_ = true;       // the receiver has stated where to go on; nothing to state at the start
   std::unique_ptr<Dial> dial_;
-  std::unique_ptr<Channel> channel_;
-  void* registration_ = nullptr;
-  std::vector<void*> requests_;
   Clock::time_point began_;  // the trial of this route
   bool ends_ = false;        // the connection is lost; its last acknowledgements may come
   Clock::time_point lost_at_;
   std::vector<std::string> lost_;  // routes since the connection last served, with the reasons
-  std::optional<Haste> haste_;     // until the acknowledgements come
-  Breakage breakage_;
 
-  std::deque<Arrival> arrivals_;
   // As many as messages may be without acknowledgement. They outlive their channel.
   std::vector<Acknowledgement> acknowledgements_;
   std::unique_ptr<Channel> acknowledges_;
@@ -84,30 +91,21 @@ class KeptSendTask : public SlotTask, public Rejoiner {
   std::vector<void*> receives_;
   uint64_t taken_ = 0;  // acknowledgements of this generation
 
-  uint64_t posted_ = 0;
-  uint64_t completed_ = 0;
   uint64_t acknowledged_ = 0;
-  uint64_t most_posted_ = 0;  // in all generations
 };
 
 /// Receives one sender's slots, and acknowledges them.
-class KeptReceiveTask : public SlotTask, public Rejoiner {
+class KeptReceiveTask : public KeptTask {
  public:
   KeptReceiveTask(const Net& home, const Key& key, Failover& failover, tutti_bell* engine_bell);
   ~KeptReceiveTask() override;
   Result<bool> progress() override;
   bool idle() const override;
-  tutti_connection& connection() override { return memory_.connection(); }
-  void arrive(Arrival arrival) override { arrivals_.push_back(std::move(arrival)); }
 
  private:
-  using Clock = std::chrono::steady_clock;
-
   Result<bool> take_arrivals();
   Status begin(Arrival arrival);
   Result<bool> advance();
-  Status take_messages();
-  Result<bool> post();
   Result<bool> acknowledge();
   Result<bool> connect_back();
   bool call_sender();
@@ -115,21 +113,8 @@ class KeptReceiveTask : public SlotTask, public Rejoiner {
   void drop();
   std::chrono::nanoseconds grace() const;
 
-  const Net& home_;
-  const Key key_;
-  Failover& failover_;
-  LinkState state_;
-  const std::vector<Route> routes_;
-  SlotMemory memory_;
-
-  std::deque<Arrival> arrivals_;
   Route route_;
-  int64_t generation_ = -1;  // of the connections; -1: there were none
-  std::unique_ptr<Channel> channel_;
-  void* registration_ = nullptr;
-  std::vector<void*> requests_;
-  std::optional<Haste> haste_;  // until the sender comes
-  Breakage breakage_;
+  int64_t generation_ = -1;     // of the connections; -1: there were none
   std::unique_ptr<Dial> call_;  // news of the loss
   size_t calls_ = 0;
   Clock::time_point called_at_;
@@ -141,9 +126,6 @@ class KeptReceiveTask : public SlotTask, public Rejoiner {
   void* acknowledging_ = nullptr;  // request
   bool introduced_ = false;        // an acknowledgement of this generation is on its way
   uint64_t told_ = 0;              // number in the latest acknowledgement
-
-  uint64_t posted_ = 0;
-  uint64_t completed_ = 0;
 };
 
 }  // namespace tutti::transport

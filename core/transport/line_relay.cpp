@@ -157,7 +157,7 @@ Result<bool> LineRelay::receive() {
 
 Status LineRelay::deliver(const uint8_t* message, uint64_t bytes) {
   Header header{};
-  if (bytes < sizeof header) return mismatch(fmt::format("a message of {} bytes", bytes));
+  if (bytes < sizeof header) return in_->mismatch(fmt::format("a message of {} bytes", bytes));
   std::memcpy(&header, message, sizeof header);
   TUTTI_TRY(check(header, bytes));
   if (header.lines > 0) {
@@ -179,7 +179,7 @@ Status LineRelay::check(const Header& header, uint64_t bytes) const {
   const bool is_whole = bytes == sizeof header + header.lines * LineSlot::kDataBytes && header.step == expected_;
   const bool has_slot = header.lines == 0 || header.number - free_from < slots;
   if (is_whole && has_slot && header.first <= lines_ && header.lines <= lines_ - header.first) return {};
-  return mismatch(
+  return in_->mismatch(
       fmt::format("a message of {} bytes after {}, which its sender calls {} lines of message {} from line "
                   "{}, step {}; {} slots of {} lines from message {} on are free",
                   bytes, expected_, header.lines, header.number, header.first, header.step, slots, lines_, free_from));

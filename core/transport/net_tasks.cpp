@@ -113,12 +113,58 @@ void SlotMemory::store_head(uint64_t value) {
   counter(connection_.head).store(value, std::memory_order_seq_cst);
 }
 
-Status check_message(SlotMemory& memory, uint64_t step, uint64_t bytes, const Net& net, const Channel& channel) {
-  const std::string difference = memory.open(step, bytes);
-  if (difference.empty()) return {};
-  return {Code::kInternal, fmt::format("network '{}' delivers other messages than were sent on the connection {}: {}; "
-                                       "its plugin or its device is faulty",
-                                       net.options().name, channel.ends(), difference)};
+Result<bool> SlotRequests::post_sends(Channel& channel, void* registration) {
+  bool moved = false;
+  const uint64_t tail = memory_.load_tail();
+  for (; posted_ < tail && posted_ - completed_ < requests_.size(); ++posted_) {
+    most_posted_ = std::max(most_posted_, posted_ + 1);
+    void*& sent = request(posted_);
+    TUTTI_ASSIGN(sent, channel.send({memory_.slot(posted_), memory_.seal(posted_), kTag, registration}));
+    if (sent == nullptr) break;
+    moved = true;
+  }
+  return moved;
+}
+
+Status SlotRequests::complete_sends(Channel& channel) {
+  for (; completed_ < posted_; ++completed_) {
+    TUTTI_ASSIGN(const bool done, channel.test(request(completed_), nullptr));
+    if (!done) break;
+  }
+  return {};
+}
+
+Result<bool> SlotRequests::post_receives(Channel& channel, void* registration) {
+  const uint64_t free_until = memory_.load_head() + requests_.size();
+  const uint64_t before = posted_;
+  for (; posted_ < free_until; ++posted_) {
+    void*& received = request(posted_);
+    TUTTI_ASSIGN(received, channel.recv({memory_.slot(posted_), memory_.connection().slot_stride, kTag, registration}));
+    if (received == nullptr) break;
+  }
+  return posted_ != before;
+}
+
+Status SlotRequests::take_arrived(Channel& channel, tutti_bell& executors) {
+  const uint64_t before = completed_;
+  Status completed = complete_receives(channel);
+  if (completed_ != before) {
+    memory_.store_tail(completed_);
+    progress::ring(executors);
+  }
+  return completed;
+}
+
+Status SlotRequests::complete_receives(Channel& channel) {
+  for (; completed_ < posted_; ++completed_) {
+    uint64_t bytes = 0;
+    TUTTI_ASSIGN(const bool done, channel.test(request(completed_), &bytes));
+    if (!done) return {};
+    if (const std::string difference = memory_.open(completed_, bytes); !difference.empty()) {
+      return channel.mismatch(difference);
+    }
+  }
+  return {};
 }
 
 SendTask::SendTask(const Net& net, const Key& key, uint32_t device, const tutti_net_handle& handle,
@@ -127,11 +173,10 @@ SendTask::SendTask(const Net& net, const Key& key, uint32_t device, const tutti_
       key_(key),
       dial_(net, key, device, handle),
       state_(net, key, true),
-      memory_(net.options().keys.protocols[key.protocol], key.peer, engine_bell, net.options().check_data),
-      requests_(memory_.connection().slot_count) {}
+      memory_(net.options().keys.protocols[key.protocol], key.peer, engine_bell, net.options().check_data) {}
 
 bool SendTask::idle() const {
-  if (completed_ == memory_.load_tail()) return true;
+  if (requests_.completed() == memory_.load_tail()) return true;
   return (breakage_.broken() || !net_.options().serves_left) && net_.standing(key_.peer).left;
 }
 
@@ -142,7 +187,7 @@ Result<bool> SendTask::progress() {
     breakage_.begin(moved.status());
     state_.enter(LinkState::Phase::kBroken);
   }
-  TUTTI_TRY(breakage_.verdict(net_, key_.peer, completed_ != memory_.load_tail()));
+  TUTTI_TRY(breakage_.verdict(net_, key_.peer, requests_.completed() != memory_.load_tail()));
   return false;
 }
 
@@ -159,23 +204,12 @@ Result<bool> SendTask::advance() {
 }
 
 Result<bool> SendTask::move() {
-  bool moved = false;
-  const uint64_t slots = memory_.connection().slot_count;
-  const uint64_t tail = memory_.load_tail();
-  for (; posted_ < tail && posted_ - completed_ < slots; ++posted_) {
-    void*& request = requests_[posted_ & (slots - 1)];
-    TUTTI_ASSIGN(request, channel_->send({memory_.slot(posted_), memory_.seal(posted_), kTag, registration_}));
-    if (request == nullptr) break;
-    moved = true;
-  }
-  const uint64_t before = completed_;
-  for (; completed_ < posted_; ++completed_) {
-    TUTTI_ASSIGN(const bool done, channel_->test(requests_[completed_ & (slots - 1)], nullptr));
-    if (!done) break;
-  }
-  state_.count(posted_, completed_);
-  if (completed_ == before) return moved;
-  memory_.store_head(completed_);
+  TUTTI_ASSIGN(const bool sent, requests_.post_sends(*channel_, registration_));
+  const uint64_t before = requests_.completed();
+  TUTTI_TRY(requests_.complete_sends(*channel_));
+  state_.count(requests_.posted(), requests_.completed());
+  if (requests_.completed() == before) return sent;
+  memory_.store_head(requests_.completed());
   progress::ring(*net_.options().bell);
   return true;
 }
@@ -184,8 +218,7 @@ ReceiveTask::ReceiveTask(const Net& net, const Key& key, tutti_bell* engine_bell
     : net_(net),
       key_(key),
       state_(net, key, false),
-      memory_(net.options().keys.protocols[key.protocol], key.peer, engine_bell, net.options().check_data),
-      requests_(memory_.connection().slot_count) {}
+      memory_(net.options().keys.protocols[key.protocol], key.peer, engine_bell, net.options().check_data) {}
 
 Status ReceiveTask::attach(std::unique_ptr<Channel> channel) {
   channel_ = std::move(channel);
@@ -207,37 +240,13 @@ Result<bool> ReceiveTask::progress() {
   return false;
 }
 
-Status ReceiveTask::take_arrived() {
-  const uint64_t slots = memory_.connection().slot_count;
-  for (; completed_ < posted_; ++completed_) {
-    uint64_t bytes = 0;
-    TUTTI_ASSIGN(const bool done, channel_->test(requests_[completed_ & (slots - 1)], &bytes));
-    if (!done) return {};
-    TUTTI_TRY(check_message(memory_, completed_, bytes, net_, *channel_));
-  }
-  return {};
-}
-
 /// Takes arrived data before it posts more: a peer that has left takes no post, but its earlier data still counts.
 Result<bool> ReceiveTask::move() {
-  const uint64_t before = completed_;
-  const Status taken = take_arrived();
-  if (completed_ != before) {
-    memory_.store_tail(completed_);
-    progress::ring(*net_.options().bell);
-  }
-  TUTTI_TRY(taken);
-  const uint64_t slots = memory_.connection().slot_count;
-  const uint64_t free_until = memory_.load_head() + slots;
-  const uint64_t posted_before = posted_;
-  for (; posted_ < free_until; ++posted_) {
-    void*& request = requests_[posted_ & (slots - 1)];
-    TUTTI_ASSIGN(request,
-                 channel_->recv({memory_.slot(posted_), memory_.connection().slot_stride, kTag, registration_}));
-    if (request == nullptr) break;
-  }
-  state_.count(posted_, completed_);
-  return completed_ != before || posted_ != posted_before;
+  const uint64_t before = requests_.completed();
+  TUTTI_TRY(requests_.take_arrived(*channel_, *net_.options().bell));
+  TUTTI_ASSIGN(const bool posted, requests_.post_receives(*channel_, registration_));
+  state_.count(requests_.posted(), requests_.completed());
+  return posted || requests_.completed() != before;
 }
 
 AcceptTask::AcceptTask(const Net& net) : net_(net), mark_(net.watch(), "at " + net.own_place()) {

@@ -70,8 +70,36 @@ class SlotMemory {
   tutti_connection connection_{};
 };
 
-/// kInternal if a message of `bytes` bytes that came as number `step` is not the message that was sent.
-Status check_message(SlotMemory& memory, uint64_t step, uint64_t bytes, const Net& net, const Channel& channel);
+/// The sends, or the receives, of a connection. Message n of the connection is in slot n, modulo the number of slots.
+class SlotRequests {
+ public:
+  explicit SlotRequests(SlotMemory& memory) : memory_(memory), requests_(memory.connection().slot_count) {}
+  /// Begins to send all filled slots, until the network takes no more. Returns whether there was one.
+  Result<bool> post_sends(Channel& channel, void* registration);
+  Status complete_sends(Channel& channel);
+  /// Begins to receive into all free slots, until the network takes no more. Returns whether there was one.
+  Result<bool> post_receives(Channel& channel, void* registration);
+  /// Gives the messages that have arrived to the executors, up to the first failure, which it returns. kInternal: a
+  /// message is not the message that was sent.
+  Status take_arrived(Channel& channel, tutti_bell& executors);
+  /// On a new channel: the next message is `next`.
+  void restart(uint64_t next) { posted_ = completed_ = next; }
+
+  uint64_t posted() const { return posted_; }        ///< messages before this one have a request
+  uint64_t completed() const { return completed_; }  ///< requests before this one are complete
+  /// Messages before this one may have been sent, on any channel: a send that fails may have sent its message.
+  uint64_t most_posted() const { return most_posted_; }
+
+ private:
+  void*& request(uint64_t step) { return requests_[step & (requests_.size() - 1)]; }
+  Status complete_receives(Channel& channel);
+
+  SlotMemory& memory_;
+  std::vector<void*> requests_;
+  uint64_t posted_ = 0;
+  uint64_t completed_ = 0;
+  uint64_t most_posted_ = 0;
+};
 
 /// A task with one end of a connection of slots.
 class SlotTask : public progress::Task {
@@ -98,9 +126,7 @@ class SendTask : public SlotTask {
   SlotMemory memory_;
   std::unique_ptr<Channel> channel_;
   void* registration_ = nullptr;
-  std::vector<void*> requests_;
-  uint64_t posted_ = 0;
-  uint64_t completed_ = 0;
+  SlotRequests requests_{memory_};
   Breakage breakage_;
 };
 
@@ -115,8 +141,6 @@ class ReceiveTask : public SlotTask, public Awaiter {
 
  private:
   Result<bool> move();
-  /// Takes the messages that have arrived, up to the first failure, which it returns.
-  Status take_arrived();
 
   const Net& net_;
   Key key_;
@@ -124,9 +148,7 @@ class ReceiveTask : public SlotTask, public Awaiter {
   SlotMemory memory_;
   std::unique_ptr<Channel> channel_;
   void* registration_ = nullptr;
-  std::vector<void*> requests_;
-  uint64_t posted_ = 0;
-  uint64_t completed_ = 0;
+  SlotRequests requests_{memory_};
   Breakage breakage_;
 };
 

@@ -143,7 +143,7 @@ Result<bool> Relay::take_notices() {
       if (!done) continue;
       notices_[i] = nullptr;
       if (bytes != sizeof record || record.bytes != 0 || record.step >= next_notice_ + kNotices) {
-        return mismatch(fmt::format("a notice of {} bytes, number {} after {}", bytes, record.step, next_notice_));
+        return in_->mismatch(fmt::format("a notice of {} bytes, number {} after {}", bytes, record.step, next_notice_));
       }
       next_notice_ = std::max(next_notice_, record.step + 1);
       hear(record.done);
@@ -197,7 +197,7 @@ Result<bool> Relay::take(uint32_t index, uint32_t done) {
   if (options_.splits) {
     slot.arrived = in_records_[index];
   } else {
-    if (slot.bytes <= sizeof(Record)) return mismatch(fmt::format("a slice of {} bytes", slot.bytes));
+    if (slot.bytes <= sizeof(Record)) return in_->mismatch(fmt::format("a slice of {} bytes", slot.bytes));
     slot.bytes -= sizeof(Record);
     std::memcpy(&slot.arrived, at(options_.from, index) + slot.bytes, sizeof(Record));
   }
@@ -235,7 +235,7 @@ Status Relay::check(const Record& record, uint64_t bytes, uint32_t index, uint32
       record.step - next_slice_ < slots) {
     return {};
   }
-  return mismatch(
+  return in_->mismatch(
       fmt::format("a slice of {} bytes in slot {}, which its sender calls {} bytes of message {}, step {}; "
                   "{} slots from message {} and step {} on are free",
                   bytes, index, record.bytes, record.number, record.step, slots, done, next_slice_));

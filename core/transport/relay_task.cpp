@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/relay_task.h"
 
-#include <fmt/format.h>
-
 namespace tutti::transport {
 
 RelayTask::RelayTask(const Net& net, const Key& key, tutti_cuda_mailbox* at, tutti_cuda_mailbox* of)
@@ -85,13 +83,6 @@ Result<bool> RelayTask::finish(void*& request) {
   TUTTI_ASSIGN(const bool done, out_->test(request, nullptr));
   if (done) request = nullptr;
   return done;
-}
-
-Status RelayTask::mismatch(const std::string& difference) const {
-  return {Code::kInternal,
-          fmt::format("network '{}' delivers other messages than were sent on the connection {}: {}; its plugin or its "
-                      "device is faulty",
-                      net_.options().name, in_->ends(), difference)};
 }
 
 }  // namespace tutti::transport

@@ -54,8 +54,6 @@ class RelayTask : public progress::Task, public Awaiter {
   void hear(uint32_t done);
   /// True if a request to send is done, and so free.
   Result<bool> finish(void*& request);
-  /// What the network delivers is not what was sent.
-  Status mismatch(const std::string& difference) const;
 
   tutti_cuda_mailbox* const at_;
   tutti_cuda_mailbox* const of_;

@@ -13,13 +13,12 @@
 #include <thread>
 #include <vector>
 
-#include "progress/bell.h"
-#include "unit/fake_network.h"
-#include "unit/required.h"
+#include "unit/relay_end.h"
 
 namespace tutti::transport {
 namespace {
 
+using test::eventually;
 using testing::AllOf;
 using testing::HasSubstr;
 using Clock = std::chrono::steady_clock;
@@ -44,50 +43,20 @@ uint64_t content(uint32_t number, uint32_t line, uint32_t rank) {
   return (uint64_t{number} * 1000 + line) * 2654435761u + rank;
 }
 
-/// A rank: its network, its relay, and its GPU, which the test plays.
-class Side {
+/// A rank, with the slots of its GPU.
+class Side : public test::RelayEnd<LineRelay> {
  public:
-  Side(test::FakeNetwork& fake, uint32_t rank) : rank_(rank) {
-    progress::init_bell(bell_);
-    Net::Options options;
-    options.ops = test::FakeNetwork::ops();
-    options.plugin = &fake;
-    options.name = "fake";
-    options.communicator = 0x1234;
-    options.rank = rank;
-    options.keys = {1, {layout()}};
-    options.bell = &bell_;
-    options.on_failure = [this](const Status& failure) {
-      const std::lock_guard lock(mutex_);
-      failure_ = failure;
-      changed_.notify_all();
-    };
-    options.hosts = {"alpha", "beta"};
-    options.break_grace = 10ms;
-    options.last_failure = [&fake] { return fake.take_failure(); };
-    net = test::required(Net::create(std::move(options)));
-  }
+  Side(test::FakeNetwork& fake, uint32_t rank) : RelayEnd(fake, rank, layout()) {}
 
-  /// As a rank does at the first call.
   void open() {
     LineRelay::Options options;
-    options.key = {1 - rank_, Lane::kCollective, 0, 0};
     options.layout = layout();
     options.to = reinterpret_cast<uint8_t*>(to_.data());
     options.from = reinterpret_cast<uint8_t*>(from_.data());
-    options.at = &at_;
-    options.of = &of_;
-    const Key key = options.key;
-    relay = std::make_shared<LineRelay>(*net, std::move(options));
-    net->expect(key, relay);
-    net->engine().add(relay);
+    start(std::move(options));
   }
 
   // The work of a kernel.
-  uint32_t done_of_peer() { return std::atomic_ref(of_.done).load(std::memory_order_acquire); }
-  bool has_room(uint32_t number) {
-    return static_cast<int32_t>(number - done_of_peer()) < static_cast<int32_t>(kSlots);
-  }
   void store_line(uint32_t number, uint32_t line) {
     const uint64_t data = content(number, line, rank_);
     const uint64_t flag = uint64_t{number + 1} << 32;
@@ -118,19 +87,6 @@ class Side {
     }
     return true;
   }
-  void finish(uint32_t done) { std::atomic_ref(at_.done).store(done, std::memory_order_release); }
-
-  bool is_idle_within(std::chrono::nanoseconds limit) {
-    return net->engine().flush(Clock::now() + limit, [] { return false; });
-  }
-  Status failure_within(std::chrono::nanoseconds limit) {
-    std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, limit, [&] { return !failure_.ok(); });
-    return failure_;
-  }
-
-  std::unique_ptr<Net> net;
-  std::shared_ptr<LineRelay> relay;
 
  private:
   using Words = std::array<uint64_t, size_t{kSlots} * kLines * 2>;
@@ -142,13 +98,7 @@ class Side {
   }
   static uint32_t flag_of(uint64_t word) { return static_cast<uint32_t>(word >> 32); }
 
-  uint32_t rank_;
   alignas(16) Words to_{}, from_{};
-  tutti_cuda_mailbox at_{}, of_{};
-  tutti_bell bell_{};
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  Status failure_;
 };
 
 class LineRelayTest : public testing::Test {
@@ -156,26 +106,12 @@ class LineRelayTest : public testing::Test {
   LineRelayTest() {
     a_ = std::make_unique<Side>(fake_, 0);
     b_ = std::make_unique<Side>(fake_, 1);
-    const std::vector<std::vector<Net::Door>> doors = {a_->net->doors(), b_->net->doors()};
-    a_->net->set_peers(doors);
-    b_->net->set_peers(doors);
+    test::introduce(*a_, *b_);
   }
-  ~LineRelayTest() override { end(*a_, *b_); }
-  /// Both engines end first: a relay that still connects would reach for the listener of the peer.
-  static void end(Side& a, Side& b) {
-    for (Side* side : {&a, &b}) side->net->engine().stop();
-    for (Side* side : {&a, &b}) {
-      side->relay.reset();
-      side->net.reset();
-    }
-  }
+  ~LineRelayTest() override { test::end(*a_, *b_); }
   void open() {
     a_->open();
     b_->open();
-  }
-  static bool eventually(const std::function<bool()>& condition) {
-    for (const auto end = Clock::now() + 10s; !condition() && Clock::now() < end;) std::this_thread::yield();
-    return condition();
   }
   /// Counts down numbers, from 0 to `number`, in steps of less than half of their range.
   void begin_at(uint32_t number) {

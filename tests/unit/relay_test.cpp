@@ -15,14 +15,13 @@
 #include <thread>
 #include <vector>
 
-#include "progress/bell.h"
-#include "unit/fake_network.h"
 #include "unit/private_memory.h"
-#include "unit/required.h"
+#include "unit/relay_end.h"
 
 namespace tutti::transport {
 namespace {
 
+using test::eventually;
 using testing::AllOf;
 using testing::HasSubstr;
 using Clock = std::chrono::steady_clock;
@@ -75,57 +74,29 @@ class Slots {
   bool direct_;
 };
 
-/// A rank: its network, its relay, and its GPU, which the test plays.
-class Side {
+/// A rank, with the slots of its GPU.
+class Side : public test::RelayEnd<Relay> {
  public:
   Side(test::FakeNetwork& fake, const Ends& ends, uint32_t rank)
-      : rank_(rank), ends_(ends), to_(fake, ends.direct(rank)), from_(fake, ends.direct(rank)) {
-    progress::init_bell(bell_);
-    Net::Options options;
-    options.ops = test::FakeNetwork::ops();
-    options.plugin = &fake;
-    options.capabilities = ends.capabilities;
-    options.name = "fake";
-    options.communicator = 0x1234;
-    options.rank = rank;
-    options.keys = {1, {layout()}};
-    options.bell = &bell_;
-    options.on_failure = [this](const Status& failure) {
-      const std::lock_guard lock(mutex_);
-      failure_ = failure;
-      changed_.notify_all();
-    };
-    options.hosts = {"alpha", "beta"};
-    options.break_grace = 10ms;
-    options.last_failure = [&fake] { return fake.take_failure(); };
-    net = test::required(Net::create(std::move(options)));
-  }
+      : RelayEnd(fake, rank, layout(), ends.capabilities),
+        ends_(ends),
+        to_(fake, ends.direct(rank)),
+        from_(fake, ends.direct(rank)) {}
 
-  /// As a rank does at the first call.
   void open() {
     const bool dmabuf = (ends_.capabilities & TUTTI_NET_CAP_DMABUF) != 0;
     Relay::Options options;
-    options.key = {1 - rank_, Lane::kCollective, 0, 0};
     options.layout = layout();
     options.to = to_.for_network(dmabuf);
     options.from = from_.for_network(dmabuf);
-    options.at = &at_;
-    options.of = &of_;
     options.lengths = lengths_.data();
     options.splits = ends_.a_direct || ends_.b_direct;
     options.flushes = ends_.direct(rank_) && (ends_.capabilities & TUTTI_NET_CAP_FLUSH) != 0;
     options.groups = (ends_.capabilities & TUTTI_NET_CAP_GROUPED_RECV) != 0;
-    const Key key = options.key;
-    relay = std::make_shared<Relay>(*net, std::move(options));
-    net->expect(key, relay);
-    net->engine().add(relay);
+    start(std::move(options));
   }
 
   // The work of a kernel.
-  uint32_t done_of_peer() { return load(of_.done); }
-  bool has_room(uint32_t number) {
-    return static_cast<int32_t>(number - done_of_peer()) < static_cast<int32_t>(kSlots);
-  }
   void send(uint32_t number, const std::vector<uint8_t>& data) {
     std::memcpy(to_.on_gpu(number), data.data(), data.size());
     tell_length(number, data.size());
@@ -141,36 +112,16 @@ class Side {
     finish(number + 1);
     return data;
   }
-  void finish(uint32_t done) { std::atomic_ref(at_.done).store(done, std::memory_order_release); }
   /// A peer's messages before this number have been here.
   void had(uint32_t tail) { std::atomic_ref(of_.tail).store(tail, std::memory_order_release); }
   void tell_tail(uint32_t tail) { std::atomic_ref(at_.tail).store(tail, std::memory_order_release); }
 
-  /// True once the relay has no data that must go out. The relay itself belongs to its polling thread.
-  bool is_idle_within(std::chrono::nanoseconds limit) {
-    return net->engine().flush(Clock::now() + limit, [] { return false; });
-  }
-  Status failure_within(std::chrono::nanoseconds limit) {
-    std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, limit, [&] { return !failure_.ok(); });
-    return failure_;
-  }
-
-  std::unique_ptr<Net> net;
-  std::shared_ptr<Relay> relay;
-
  private:
   static uint32_t load(uint32_t& word) { return std::atomic_ref(word).load(std::memory_order_acquire); }
 
-  uint32_t rank_;
   Ends ends_;
   Slots to_, from_;
-  tutti_cuda_mailbox at_{}, of_{};
   std::array<uint64_t, kSlots> lengths_{};
-  tutti_bell bell_{};
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  Status failure_;
 };
 
 class RelayTest : public testing::TestWithParam<Ends> {
@@ -179,23 +130,12 @@ class RelayTest : public testing::TestWithParam<Ends> {
     fake_.set_capabilities(GetParam().capabilities, TUTTI_MEMORY_HOST | TUTTI_MEMORY_CUDA);
     a_ = std::make_unique<Side>(fake_, GetParam(), 0);
     b_ = std::make_unique<Side>(fake_, GetParam(), 1);
-    const std::vector<std::vector<Net::Door>> doors = {a_->net->doors(), b_->net->doors()};
-    a_->net->set_peers(doors);
-    b_->net->set_peers(doors);
+    test::introduce(*a_, *b_);
   }
-  ~RelayTest() override {
-    for (Side* side : {a_.get(), b_.get()}) {
-      side->relay.reset();
-      side->net.reset();
-    }
-  }
+  ~RelayTest() override { test::end(*a_, *b_); }
   void open() {
     a_->open();
     b_->open();
-  }
-  static bool eventually(const std::function<bool()>& condition) {
-    for (const auto end = Clock::now() + 10s; !condition() && Clock::now() < end;) std::this_thread::yield();
-    return condition();
   }
   bool splits() const { return GetParam().a_direct || GetParam().b_direct; }
 
