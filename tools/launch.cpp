@@ -312,17 +312,10 @@ int run_as_rank(const Result<UniqueId>& id, int rank, const RankMain& rank_main)
   return exit_code.ok() ? *exit_code : fail(exit_code.status().with_context(fmt::format("rank {}", rank)));
 }
 
-namespace {
-
-/// Lets ranks of one process share a GPU. CUDA reads these variables when it starts. Without the first variable,
-/// streams of two ranks may share a hardware queue. Without the second, a kernel is loaded when all running kernels
-/// have ended.
 void prepare_for_shared_gpus() {
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   setenv("CUDA_MODULE_LOADING", "EAGER", 0);
 }
-
-}  // namespace
 
 int run_ranks(const Session& session, bool threads, const RankMain& rank_main) {
   if (session.place) return run_as_rank(meet(*session.place, session), session.place->rank, rank_main);

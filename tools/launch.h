@@ -13,6 +13,11 @@ namespace tutti::tools {
 /// The path of this program; "tutti" if the kernel does not tell it.
 std::string own_program();
 
+/// Lets ranks of one process share a GPU, by variables that CUDA reads when it starts. Without the first variable,
+/// streams of two ranks may share a hardware queue. Without the second, a kernel is loaded when all running kernels
+/// have ended. Before there are further threads.
+void prepare_for_shared_gpus();
+
 /// One rank's part. Returns an exit code, or why it failed. Failures are printed when all ranks have ended, each text
 /// once with its ranks.
 using RankMain = std::function<Result<int>(const UniqueId& id, int rank)>;

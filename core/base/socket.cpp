@@ -6,11 +6,12 @@
 #include <netdb.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <charconv>
 #include <cstring>
+
+#include "tutti/sdk/descriptor_limit.h"
 
 namespace tutti::base {
 namespace {
@@ -39,11 +40,8 @@ void set_option(const Fd& socket, int level, int option, int value) {
 /// The reason for a failure of socket(), with the remedy.
 Status no_socket() {
   const int error = errno;
-  rlimit limit = {};
-  if (error != EMFILE || ::getrlimit(RLIMIT_NOFILE, &limit) != 0) return system_error("cannot make a socket", error);
-  return Status(Code::kSystem, fmt::format("cannot make a socket: {}: this process may have {} descriptors; raise the "
-                                           "limit (ulimit -n)",
-                                           errno_text(error), limit.rlim_cur));
+  const Status failure = system_error("cannot make a socket", error);
+  return {failure.code(), fmt::format("{}{}", failure.text(), sdk::descriptor_remedy(error))};
 }
 
 /// Waits until the connection stands; 0, or the errno it failed with.

@@ -226,8 +226,13 @@ Key GpuLinks::connection(const GpuKey& key, uint32_t cta) const {
   return {key.peer, key.lane, cta, key.protocol, ports.device, ports.peer_device};
 }
 
+/// The place of a CTA's mailbox for a peer on a different host.
+uint64_t GpuLinks::mailbox_of(const GpuKey& key, uint32_t cta) const {
+  return key.peer * mailboxes_ + place(key.protocol, key.lane).mailboxes + cta;
+}
+
 LineRelay::Options GpuLinks::line_relay_options(const GpuKey& key, uint32_t cta, uint8_t* to, uint8_t* from) {
-  const uint64_t mailbox = key.peer * mailboxes_ + place(key.protocol, key.lane).mailboxes + cta;
+  const uint64_t mailbox = mailbox_of(key, cta);
   LineRelay::Options made;
   made.key = connection(key, cta);
   made.layout = options_.protocols[key.protocol].layout;
@@ -245,7 +250,7 @@ Result<Relay::Options> GpuLinks::relay_options(const GpuKey& key, uint32_t cta, 
   const uint64_t bytes = layout.slot_count * layout.slot_stride;
   const std::shared_ptr<Heap>& heap = heaps_[options_.direct ? kDirect : kRelayed];
   const Place& at = place(key.protocol, key.lane);
-  const uint64_t mailbox = key.peer * mailboxes_ + at.mailboxes + cta;
+  const uint64_t mailbox = mailbox_of(key, cta);
   const uint64_t capabilities = options_.net->options().capabilities;
   Relay::Options made;
   made.key = connection(key, cta);

@@ -117,6 +117,7 @@ class GpuLinks {
   Result<Relay::Options> relay_options(const GpuKey& key, uint32_t cta, uint8_t* to, uint8_t* from);
   LineRelay::Options line_relay_options(const GpuKey& key, uint32_t cta, uint8_t* to, uint8_t* from);
   Key connection(const GpuKey& key, uint32_t cta) const;
+  uint64_t mailbox_of(const GpuKey& key, uint32_t cta) const;
   uint8_t* on_host(const Piece& piece) const { return blocks_[piece.block].memory.on_host + piece.offset; }
   uint32_t subjects() const { return static_cast<uint32_t>(options_.protocols.size()) * kLaneCount * kSizes; }
   uint32_t subject(const GpuKey& key) const;

@@ -3,7 +3,6 @@
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
-#include <sys/resource.h>
 
 #include <cstring>
 
@@ -77,10 +76,7 @@ SocketAddress remote_address(const Fd& socket) {
 
 Status no_descriptor(std::string_view what, int error) {
   const Status failure = system_error(fmt::format("cannot make {}", what), error);
-  rlimit limit = {};
-  if (error != EMFILE || ::getrlimit(RLIMIT_NOFILE, &limit) != 0) return failure;
-  return {failure.code(), fmt::format("{}: this process may have {} descriptors; raise the limit (ulimit -n)",
-                                      failure.text(), limit.rlim_cur)};
+  return {failure.code(), fmt::format("{}{}", failure.text(), sdk::descriptor_remedy(error))};
 }
 
 Result<Fd> make_socket(int family) {

@@ -8,6 +8,7 @@ Prints how long the same job takes without and with them.
 """
 import argparse
 import os
+import pathlib
 import resource
 import secrets
 import socket
@@ -16,15 +17,11 @@ import sys
 import threading
 import time
 
-from tally import Tally
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "integration"))
+from run_tool import free_port  # noqa: E402
+from tally import Tally  # noqa: E402
 
 START_S = 60
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class Strangers:

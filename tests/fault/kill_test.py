@@ -13,30 +13,26 @@ import argparse
 import collections
 import concurrent.futures
 import os
+import pathlib
 import random
 import re
 import secrets
 import select
 import signal
-import socket
 import statistics
 import subprocess
 import sys
 import time
 
-from tally import Tally
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "integration"))
+from run_tool import free_port  # noqa: E402
+from tally import Tally  # noqa: E402
 
 DEADLINE_S = 10
 START_S = 60
 SKIPPED = 77  # as CTest's SKIP_RETURN_CODE
 TRANSPORTS = {"shared memory": [], "network": ["--set", "transport=net"],
               "two hosts": ["--hosts", "a,b"], "ring": ["--set", "algorithm=ring"]}
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def start(tool, collective, rank, ranks, meeting, extra, environment):

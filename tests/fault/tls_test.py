@@ -15,7 +15,6 @@ import re
 import secrets
 import select
 import signal
-import socket
 import struct
 import subprocess
 import sys
@@ -25,6 +24,7 @@ import zlib
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "integration"))
 import rails_test as rails  # noqa: E402
 from hosts import open_tap  # noqa: E402
+from run_tool import free_port  # noqa: E402
 
 TIMEOUT_S = 60
 LONGEST_FRAME = 1 << 16
@@ -188,18 +188,11 @@ class Job(unittest.TestCase):
                 middle.end()
 
 
-def free_place():
-    """A place on the loopback where ranks can meet."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{probe.getsockname()[1]}"
-
-
 class Settings(unittest.TestCase):
     def run_pair(self, first, second, *more):
         return run_ranks([bench(0, "a", f"settings.net.socket.tls={first}", *more, iterations=2),
                           bench(1, "b", f"settings.net.socket.tls={second}", *more, iterations=2)],
-                         f"{free_place()}:{secrets.token_hex(16)}")
+                         f"127.0.0.1:{free_port()}:{secrets.token_hex(16)}")
 
     def test_ranks_that_differ_are_told(self):
         for code, text in self.run_pair("on", "off"):

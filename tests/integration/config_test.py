@@ -11,13 +11,12 @@ import os
 import pathlib
 import re
 import secrets
-import socket
 import subprocess
 import sys
 import tempfile
 import unittest
 
-from run_tool import clean_environment, run_tool
+from run_tool import clean_environment, free_port, run_tool
 
 TIMEOUT_S = 60
 SMALL = ("--min", 64, "--max", 64, "--iters", 2, "--repeat", 1)
@@ -292,10 +291,7 @@ class Networks(ConfigTest):
                                         "'socket' does not work on rank 0: .*no network interface .*=absent0")
 
     def test_a_network_that_fails_on_one_rank_is_passed_over_by_all(self):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        meeting = f"127.0.0.1:{port}:{secrets.token_hex(16)}"
+        meeting = f"127.0.0.1:{free_port()}:{secrets.token_hex(16)}"
         common = ("--ranks", 2, "--set", "plugins.network=socket,good", "--set", "log.level=info")
         interfaces = ("[]", "=absent0")
         with concurrent.futures.ThreadPoolExecutor() as pool:

@@ -3,13 +3,12 @@
 
 import re
 import secrets
-import socket
+
+from run_tool import free_port
 
 
 def meeting():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{probe.getsockname()[1]}:{secrets.token_hex(16)}"
+    return f"127.0.0.1:{free_port()}:{secrets.token_hex(16)}"
 
 
 def without_actors(text):

@@ -14,6 +14,8 @@ import subprocess
 import sys
 import unittest
 
+from run_tool import free_port
+
 TUTTI = "tutti"
 LAUNCHED = "launched"
 HAS_PMIX = False
@@ -27,12 +29,6 @@ LAUNCHERS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_", "OMPI_", "PMIX_", "P
 def environment(**variables):
     plain = {key: value for key, value in os.environ.items() if not key.startswith(LAUNCHERS)}
     return plain | {"TUTTI_BOOTSTRAP_INTERFACE": "[=lo]"} | variables
-
-
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
 
 
 def own_name():

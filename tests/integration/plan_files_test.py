@@ -9,23 +9,16 @@ import json
 import pathlib
 import re
 import secrets
-import socket
 import subprocess
 import sys
 import tempfile
 import unittest
 
-from run_tool import clean_environment, run_tool
+from run_tool import clean_environment, free_port, run_tool
 
 TIMEOUT_S = 60
 TUTTI = "tutti"
 SMALL = ["--min", "64", "--max", "4K", "--factor", "8", "--iters", "3", "--repeat", "1"]
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class PlanFiles(unittest.TestCase):

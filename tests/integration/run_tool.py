@@ -2,12 +2,20 @@
 """Runs of the tool `tutti`, for tests of its commands."""
 
 import os
+import socket
 import subprocess
 
 
 def clean_environment():
     """The environment without variables that change settings."""
     return {key: value for key, value in os.environ.items() if not key.startswith("TUTTI_")}
+
+
+def free_port():
+    """A TCP port of the loopback that nothing uses now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
 
 
 def run_tool(tool, *arguments, timeout, environment=None, cwd=None):

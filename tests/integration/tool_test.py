@@ -11,14 +11,13 @@ import pathlib
 import re
 import secrets
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 import unittest
 
-from run_tool import clean_environment, run_tool
+from run_tool import clean_environment, free_port, run_tool
 
 TIMEOUT_S = 60
 TUTTI = "tutti"
@@ -58,12 +57,6 @@ def wait_until(condition, what):
         if time.monotonic() > deadline:
             raise AssertionError(f"waited in vain for {what}")
         time.sleep(0.01)
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class ToolTest(unittest.TestCase):

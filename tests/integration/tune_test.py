@@ -9,12 +9,13 @@ import os
 import pathlib
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
 import unittest
 import unittest.mock
+
+from run_tool import free_port
 
 TIMEOUT_S = 120
 TUTTI = "tutti"
@@ -213,9 +214,7 @@ class Table(TuneTest):
             self.assertIn(f"was measured elsewhere and is ignored ({says})", run.stderr)
 
     def test_ranks_that_would_choose_differently_fail_at_once(self):
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            meeting = f"127.0.0.1:{free.getsockname()[1]}:{os.urandom(16).hex()}"
+        meeting = f"127.0.0.1:{free_port()}:{os.urandom(16).hex()}"
         runs = []
         for rank in range(2):
             host = self.table.parent / f"host{rank}"

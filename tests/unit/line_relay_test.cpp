@@ -252,9 +252,7 @@ TEST_F(LineRelayTest, ADamagedHeaderIsAnError) {
   for (size_t i = 0; i < damages.size(); ++i) {
     test::FakeNetwork fake;
     Side a(fake, 0), b(fake, 1);
-    const std::vector<std::vector<Net::Door>> doors = {a.net->doors(), b.net->doors()};
-    a.net->set_peers(doors);
-    b.net->set_peers(doors);
+    introduce(a, b);
     fake.change_messages([&](std::vector<uint8_t>& message) {
       if (message.size() != sizeof(Header) + 8) return;
       Header header{};

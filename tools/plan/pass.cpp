@@ -59,8 +59,8 @@ Result<std::vector<Plan>> split_plans(const Input& input) {
 /// The plans of all ranks as kernels run them, with the fewest slots that a connection of GPUs has.
 Result<std::vector<Plan>> kernel_plans(const Input& input) {
   if (!program::has_long_messages(input.own)) return all_plans(input);
-  TUTTI_ASSIGN(std::vector<Plan> plans, split_plans(input));
-  return program::fit_slots(std::move(plans), program::kLeastSlots);
+  TUTTI_ASSIGN(std::vector<Plan> plans, all_plans(input));
+  return program::split_and_fit(std::move(plans), program::kLeastSlots);
 }
 
 /// The plan of the rank as kernels run it.

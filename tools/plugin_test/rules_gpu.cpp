@@ -13,6 +13,7 @@
 
 #include "tools/check/compare.h"
 #include "tools/check/random_input.h"
+#include "tools/launch.h"
 #include "tools/plugin_test/gpu.h"
 #include "tools/plugin_test/host_ranks.h"
 #include "tools/plugin_test/rule.h"
@@ -192,10 +193,7 @@ class GpuTrial {
 
 void test_gpus(Trial& trial) {
   if ((properties_of(trial).devices & TUTTI_DEVICE_CUDA) == 0) trial.skip("the protocol does not run on GPUs");
-  // Kernels of ranks that share a GPU wait for each other: each stream needs a queue of its own, and no kernel may be
-  // loaded while a kernel runs.
-  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
-  setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+  prepare_for_shared_gpus();
   if (gpu_count() == 0) trial.skip("there is no GPU, or this build has no CUDA");
   GpuTrial(trial).run();
 }

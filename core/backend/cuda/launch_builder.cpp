@@ -7,7 +7,6 @@
 
 #include "program/passes/fit_slots.h"
 #include "program/passes/fuse_one_hop.h"
-#include "program/passes/split_messages.h"
 
 namespace tutti::backend {
 namespace {
@@ -48,10 +47,7 @@ Result<KernelPlans> fit_kernels(ChannelPlans plans, const tutti_slot_layout& lay
   fit.slots = std::min(fit.slots, std::max(longest, program::kLeastSlots));
   fit.layout.chunk_slots = std::min(layout.chunk_slots, layout.slot_count / fit.slots);
   for (auto& channel : fit.plans) {
-    for (program::Plan& plan : channel) {
-      TUTTI_ASSIGN(plan, program::split_messages(plan));
-    }
-    TUTTI_ASSIGN(channel, program::fit_slots(std::move(channel), fit.slots));
+    TUTTI_ASSIGN(channel, program::split_and_fit(std::move(channel), fit.slots));
   }
   return fit;
 }

@@ -21,11 +21,7 @@ class GpuBackEnd final : public tuner::BackEnd {
   Status runs(const program::Plan& plan) const override { return check(plan, program::check_kernel_limits); }
   /// With the fewest slots that a connection may have.
   Status runs_together(std::span<const program::Plan> all_ranks) const override {
-    std::vector<program::Plan> plans;
-    for (const program::Plan& plan : all_ranks) {
-      TUTTI_ASSIGN(plans.emplace_back(), program::split_messages(plan));
-    }
-    return program::fit_slots(std::move(plans), program::kLeastSlots).status();
+    return program::split_and_fit({all_ranks.begin(), all_ranks.end()}, program::kLeastSlots).status();
   }
   Status takes_small(uint32_t rank_count) const override {
     if (rank_count <= TUTTI_CUDA_SMALL_RANKS) return {};

@@ -9,6 +9,7 @@
 
 #include "program/connections.h"
 #include "program/passes/alias.h"
+#include "program/passes/split_messages.h"
 #include "program/verify/touches.h"
 
 namespace tutti::program {
@@ -181,6 +182,13 @@ Result<std::vector<Plan>> fit_slots(std::vector<Plan> plans, uint32_t slots) {
     for (const uint32_t step : run.order(rank)) plans[rank].steps.push_back(steps[step]);
   }
   return plans;
+}
+
+Result<std::vector<Plan>> split_and_fit(std::vector<Plan> plans, uint32_t slots) {
+  for (Plan& plan : plans) {
+    TUTTI_ASSIGN(plan, split_messages(plan));
+  }
+  return fit_slots(std::move(plans), slots);
 }
 
 }  // namespace tutti::program

@@ -27,4 +27,7 @@ inline constexpr uint32_t kLeastSlots = 2;
 /// step, and the peer that it waits for.
 Result<std::vector<Plan>> fit_slots(std::vector<Plan> plans, uint32_t slots);
 
+/// The same for plans with messages of several chunks, after split_messages(), whose failures it returns, too.
+Result<std::vector<Plan>> split_and_fit(std::vector<Plan> plans, uint32_t slots);
+
 }  // namespace tutti::program
