@@ -270,8 +270,10 @@ TEST_F(LineRelayTest, ADamagedHeaderIsAnError) {
 
 TEST_F(LineRelayTest, ABrokenConnectionNamesBothEnds) {
   open();
+  // Each direction has a connection of its own, and a connection that does not exist yet would not break.
   a_->send(0, 1);
-  ASSERT_TRUE(eventually([&] { return b_->has(0, 1); }));
+  b_->send(0, 1);
+  ASSERT_TRUE(eventually([&] { return a_->has(0, 1) && b_->has(0, 1); }));
   fake_.break_all(TUTTI_REMOTE, "the cable is cut");
   for (Side* side : {a_.get(), b_.get()}) {
     const Status failure = side->failure_within(10s);
