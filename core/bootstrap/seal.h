@@ -7,9 +7,12 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 
 #include "bootstrap/wire.h"
 #include "tutti/status.h"
+
+struct evp_cipher_ctx_st;  // EVP_CIPHER_CTX of OpenSSL
 
 namespace tutti::bootstrap {
 
@@ -31,8 +34,15 @@ class Seal {
   Result<Bytes> open(std::span<const std::byte> sealed, Place place) const;
 
  private:
-  explicit Seal(const sdk::Proof& key) : key_(key) {}
-  const sdk::Proof key_;
+  struct FreeContext {
+    void operator()(evp_cipher_ctx_st* context) const;
+  };
+  using Context = std::unique_ptr<evp_cipher_ctx_st, FreeContext>;
+
+  Seal(Context closing, Context opening) : closing_(std::move(closing)), opening_(std::move(opening)) {}
+  static Context context_of(const Context& keyed, const std::byte* nonce);
+
+  const Context closing_, opening_;  ///< with the key, without a nonce
 };
 
 }  // namespace tutti::bootstrap

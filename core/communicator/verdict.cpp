@@ -44,6 +44,15 @@ class Groups {
   std::vector<std::pair<std::string, std::vector<int>>> groups_;
 };
 
+/// A text that has a part for each rank grows with the job. After so many parts, it states the number of further ranks.
+constexpr size_t kNamedRanks = 16;
+
+std::string further(size_t ranks) {
+  if (ranks <= kNamedRanks) return {};
+  const size_t more = ranks - kNamedRanks;
+  return fmt::format(" and {} further {}", more, more == 1 ? "rank" : "ranks");
+}
+
 using SeriesOf = Series Report::*;
 
 /// The first number of which two ranks have different digests; 0: none.
@@ -102,15 +111,15 @@ std::optional<Difference> find_difference(Reports reports, SeriesOf series, cons
 /// The text about ranks that have made fewer calls than the call that differs.
 std::string describe_behind(Reports reports, uint64_t number) {
   std::string text;
+  size_t behind = 0;
   for (size_t rank = 0; rank < reports.size(); ++rank) {
     const Report& report = reports[rank];
-    if (report.presence == Presence::kPresent && report.progress.number < number) {
+    const bool is_present = report.presence == Presence::kPresent && report.progress.number < number;
+    const bool has_left = report.presence == Presence::kLeft && report.calls.latest < number;
+    if ((is_present || has_left) && ++behind <= kNamedRanks)
       text += fmt::format("; rank {} {}", rank, state_of(report));
-    } else if (report.presence == Presence::kLeft && report.calls.latest < number) {
-      text += fmt::format("; rank {} left after call {}", rank, report.calls.latest);
-    }
   }
-  return text;
+  return text + (behind > kNamedRanks ? ";" : "") + further(behind);
 }
 
 std::string plural(const std::vector<int>& ranks, const char* one, const char* many) {
@@ -144,9 +153,14 @@ std::string describe_waiters(Reports reports) {
     if (reports[rank].wait.waits != 0) groups.add(describe_turn(reports[rank], rank), rank);
   }
   std::string text;
-  for (const auto& [turn, ranks] : groups)
+  size_t named = 0;
+  size_t waiting = 0;
+  for (const auto& [turn, ranks] : groups) {
+    waiting += ranks.size();
+    if (++named > kNamedRanks) continue;
     text += fmt::format("{}{} {}", text.empty() ? "" : ", ", plural(ranks, "waits in", "wait in"), turn);
-  return text;
+  }
+  return named > kNamedRanks ? fmt::format("{}, in all {} ranks wait", text, waiting) : text;
 }
 
 }  // namespace
@@ -200,6 +214,19 @@ std::string state_of(const Report& report, uint64_t awaited) {
   return text + (came_so_far ? ", but its data has not arrived" : ", and is in application code");
 }
 
+std::string states_of(Reports reports, uint64_t awaited) {
+  std::string text;
+  if (reports.size() <= kNamedRanks) {
+    for (size_t rank = 0; rank < reports.size(); ++rank)
+      text += fmt::format("; rank {} {}", rank, state_of(reports[rank], awaited));
+    return text;
+  }
+  Groups groups;
+  for (size_t rank = 0; rank < reports.size(); ++rank) groups.add(state_of(reports[rank], awaited), rank);
+  for (const auto& [state, ranks] : groups) text += fmt::format("; {}: {}", rank_list(ranks), state);
+  return text;
+}
+
 std::string describe_wait(Reports reports, uint32_t own) {
   const ToldWait& wait = reports[own].wait;
   const uint64_t awaited = wait.turn.kind == backend::Turn::Kind::kCollective ? wait.turn.number : 0;
@@ -212,16 +239,20 @@ std::string describe_wait(Reports reports, uint32_t own) {
                                  describe_waiters(reports), fmt::gmtime(static_cast<std::time_t>(wait.since)));
   if (missing.empty()) {
     text += ", for each other:";
+    size_t waiting = 0;
     for (size_t rank = 0; rank < reports.size(); ++rank) {
-      if (reports[rank].wait.waits != 0)
-        text += fmt::format("{} rank {} for rank {}", text.ends_with(':') ? "" : ",", rank, reports[rank].wait.peer);
+      if (reports[rank].wait.waits == 0 || ++waiting > kNamedRanks) continue;
+      text += fmt::format("{} rank {} for rank {}", waiting == 1 ? "" : ",", rank, reports[rank].wait.peer);
     }
-    return text;
+    return text + further(waiting);
   }
   text += ", for " + rank_list(std::vector<int>(missing.begin(), missing.end()));
-  for (const int rank : missing)
+  size_t described = 0;
+  for (const int rank : missing) {
+    if (++described > kNamedRanks) continue;
     text += fmt::format("; rank {} {}", rank, state_of(reports[static_cast<size_t>(rank)], awaited));
-  return text;
+  }
+  return text + (missing.size() > kNamedRanks ? ";" : "") + further(missing.size());
 }
 
 }  // namespace tutti::communicator

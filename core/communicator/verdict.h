@@ -25,6 +25,9 @@ std::optional<std::string> different_counts(Reports reports);
 
 /// "is in call 17, all_reduce of 8 × float32, sum". `awaited`: the call in which other ranks wait; 0: none.
 std::string state_of(const Report& report, uint64_t awaited = 0);
+/// The states of all ranks: "; rank 0 is in call 17, ...; rank 1 ...". If there are many ranks, ranks with equal states
+/// are named together: "; ranks 0-62: is in call 17, ...; rank 63: ...".
+std::string states_of(Reports reports, uint64_t awaited);
 
 /// "no progress for 10 s: ranks 0-1,3 wait in call 17 (all_reduce of 8 × float32, sum) since 12:34:56 ..., for rank 2;
 /// rank 2 has done call 16, ..., and is in application code". `own`: the rank that writes it, which waits.

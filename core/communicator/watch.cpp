@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "communicator/verdict.h"
@@ -113,21 +114,22 @@ std::string Watch::states(const backend::Turn& turn) {
   if (!answers.ok()) return fmt::format("; the other ranks cannot be asked: {}", answers.status().text());
   const std::vector<Report> reports = reports_of(*answers);
   const uint64_t awaited = turn.kind == backend::Turn::Kind::kCollective ? turn.number : 0;
-  std::string text;
-  for (size_t rank = 0; rank < reports.size(); ++rank)
-    text += fmt::format("; rank {} {}", rank, state_of(reports[rank], awaited));
-  return text;
+  return states_of(reports, awaited);
 }
 
 // Ranks that left.
 
 std::optional<std::string> Watch::different_from(const Departure& departure) const {
   if (!options_.compare) return std::nullopt;
-  std::vector<Report> reports(options_.rank_count);
-  const Report& left = reports[static_cast<size_t>(departure.rank)] = report_of(departure);
+  std::array<Report, 2> both;  // few departures show a difference, and the reports of all ranks take long to make
+  Report& left = both[0] = report_of(departure);
   if (left.calls.records.empty()) return std::nullopt;
-  Report& own = reports[options_.rank];
-  own = communicator::answer({left.calls.first, left.calls.end() - 1, 0, 0, 0, 0}, options_.rank, history_, waiting_);
+  Report& own = both[1] =
+      communicator::answer({left.calls.first, left.calls.end() - 1, 0, 0, 0, 0}, options_.rank, history_, waiting_);
+  if (!different_calls(both)) return std::nullopt;
+  std::vector<Report> reports(options_.rank_count);
+  reports[static_cast<size_t>(departure.rank)] = std::move(left);
+  reports[options_.rank] = std::move(own);
   return different_calls(reports);
 }
 

@@ -24,7 +24,8 @@ Status refused(std::string_view what, std::string_view remedy) {
 
 }  // namespace
 
-/// The mappings of arenas made in this process, by token.
+/// The mappings of this process, of its own arenas and of those of peers, by token. A process whose threads are many
+/// ranks would else map each arena of a peer for each rank: the system limits mappings (vm.max_map_count).
 class Arena::InProcess {
  public:
   static void add(uint64_t token, const std::shared_ptr<Mapping>& mapping) {
@@ -89,7 +90,7 @@ Result<Arena> Arena::create(uint64_t bytes) {
 Result<Arena> Arena::open(const ArenaAddress& address) {
   Arena arena;
   arena.address_ = address;
-  if (address.process == getpid()) arena.mapping_ = InProcess::find(address.token);
+  arena.mapping_ = InProcess::find(address.token);
   if (arena.mapping_ != nullptr) return arena;
   const std::string path = fmt::format("/proc/{}/fd/{}", address.process, address.descriptor);
   const base::Fd file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
@@ -102,6 +103,7 @@ Result<Arena> Arena::open(const ArenaAddress& address) {
     return Status(Code::kRemote, fmt::format("{} is not the shared memory that was announced; did process {} end?",
                                              path, address.process));
   }
+  InProcess::add(address.token, arena.mapping_);
   return arena;
 }
 

@@ -2,10 +2,13 @@
 // A tuner that follows measurements, and the model for calls without measurements.
 #include <algorithm>
 #include <fstream>
+#include <map>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <sstream>
 #include <string>
+#include <utility>
 
 #include "table.h"
 #include "tuner-model/settings.h"
@@ -24,14 +27,30 @@ void warn_once(const sdk::Host& host, const std::string& text) {
   if (said.insert(text).second) host.log(TUTTI_LOG_WARN, text);
 }
 
+using SharedTable = std::shared_ptr<const Table>;
+
+/// The table of a text. Equal texts of a file are read once in this process: a process whose threads are many ranks
+/// would else spend most of their start here.
+Result<SharedTable> table_of(std::string text, const std::string& path) {
+  static std::mutex mutex;
+  static std::map<std::string, std::pair<std::string, SharedTable>> known;  // by path: a text and its table
+  const std::scoped_lock lock(mutex);
+  if (const auto found = known.find(path); found != known.end() && found->second.first == text)
+    return found->second.second;
+  TUTTI_ASSIGN(Table table, read_table(text, path));
+  auto shared = std::make_shared<const Table>(std::move(table));
+  known[path] = {std::move(text), shared};
+  return shared;
+}
+
 class Follower : public sdk::TunerInstance {
  public:
-  Follower(const sdk::Host& host, const tuner_model::Model& model, Table table)
+  Follower(const sdk::Host& host, const tuner_model::Model& model, SharedTable table)
       : host_(host), model_(model), table_(std::move(table)) {}
 
   Status choose(const tutti_call& call, const sdk::Candidates& candidates) const override {
     for (tutti_candidate& candidate : candidates) model_.predict(call, candidate);
-    const Entry* entry = table_.find(call.collective, call.block_bytes * call.blocks, call.registered != 0);
+    const Entry* entry = table_->find(call.collective, call.block_bytes * call.blocks, call.registered != 0);
     if (entry == nullptr) return {};
     const auto names_it = [&](const tutti_candidate& candidate) { return is(*entry, candidate); };
     const auto named = std::find_if(candidates.begin(), candidates.end(), names_it);
@@ -66,7 +85,7 @@ class Follower : public sdk::TunerInstance {
 
   sdk::Host host_;
   tuner_model::Model model_;
-  Table table_;
+  SharedTable table_;
 };
 
 class Tuner : public sdk::Tuner {
@@ -80,52 +99,52 @@ class Tuner : public sdk::Tuner {
   }
 
   Result<std::unique_ptr<sdk::TunerInstance>> create(const tutti_topology& topology) override {
-    TUTTI_ASSIGN(Table table, table_for(topology));
+    TUTTI_ASSIGN(SharedTable table, table_for(topology));
     const tuner_model::Model model(tuner_model::constants_of(host()), topology);
     return std::unique_ptr<sdk::TunerInstance>(std::make_unique<Follower>(host(), model, std::move(table)));
   }
 
  private:
   /// The table that the setting names if it holds, else an empty table.
-  Result<Table> table_for(const tutti_topology& topology) const {
+  Result<SharedTable> table_for(const tutti_topology& topology) const {
     const std::string name = host().text("file");
-    if (name.empty()) return Table();
+    if (name.empty()) return std::make_shared<const Table>();
     if (name == "auto") return shipped_table(topology);
     TUTTI_ASSIGN(const std::string path, find_file(name));
-    TUTTI_ASSIGN(Table table, read_file(path));
-    const std::string differs = difference(table.conditions, conditions_of(topology));
+    TUTTI_ASSIGN(SharedTable table, read_file(path));
+    const std::string differs = difference(table->conditions, conditions_of(topology));
     if (!differs.empty()) {
       warn_once(host(), path + " was measured elsewhere and is ignored (" + differs +
                             "): the model chooses; make a table for this job with 'tutti tune'");
-      return Table();
+      return std::make_shared<const Table>();
     }
-    check_channels(table, path, topology);
+    check_channels(*table, path, topology);
     return table;
   }
 
   /// The first shipped table that holds here. If there is none, this is no mistake.
-  Result<Table> shipped_table(const tutti_topology& topology) const {
+  Result<SharedTable> shipped_table(const tutti_topology& topology) const {
     for (const std::string& path : shipped_files()) {
-      Result<Table> table = read_file(path);
+      Result<SharedTable> table = read_file(path);
       if (!table.ok()) {
         warn_once(host(), "a table is left out: " + std::string(table.status().text()));
         continue;
       }
-      if (!difference(table->conditions, conditions_of(topology)).empty()) continue;
+      if (!difference((*table)->conditions, conditions_of(topology)).empty()) continue;
       host().log(TUTTI_LOG_INFO, "follows " + path);
-      check_channels(*table, path, topology);
+      check_channels(**table, path, topology);
       return table;
     }
     host().log(TUTTI_LOG_INFO, "no table that is shipped holds here: the model chooses; 'tutti tune' makes one");
-    return Table();
+    return std::make_shared<const Table>();
   }
 
-  static Result<Table> read_file(const std::string& path) {
+  static Result<SharedTable> read_file(const std::string& path) {
     std::stringstream text;
     if (!(text << std::ifstream(path).rdbuf())) {
       return Status(Code::kConfig, path + ": is empty or cannot be read; make it with 'tutti tune --out FILE'");
     }
-    return read_table(text.str(), path);
+    return table_of(text.str(), path);
   }
 
   void check_channels(const Table& table, const std::string& path, const tutti_topology& topology) const {

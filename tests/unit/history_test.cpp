@@ -366,5 +366,28 @@ TEST(Verdict, DescribesRanksThatWaitForEachOther) {
       "0 to rank 1 since 01:00:00 UTC, for each other: rank 0 for rank 1, rank 1 for rank 0");
 }
 
+/// A text about 1,024 ranks must be as readable as a text about four.
+TEST(Verdict, TextsDoNotGrowWithTheRanks) {
+  constexpr uint32_t kRanks = 1024;
+  std::vector<Report> reports(kRanks);
+  for (uint32_t rank = 0; rank < kRanks; ++rank) {
+    reports[rank].presence = Report::Presence::kPresent;
+    reports[rank].wait = {1, (rank + 1) % kRanks, {Turn::Kind::kCollective, 0, 1}, 10'000, 3600};
+  }
+  EXPECT_THAT(describe_wait(reports, 0), AllOf(HasSubstr("ranks 0-1023 wait in call 1"),
+                                               HasSubstr("rank 15 for rank 16 and 1008 further ranks"),
+                                               testing::Not(HasSubstr("rank 16 for rank 17"))));
+  for (uint32_t rank = 0; rank < kRanks; ++rank)
+    reports[rank].wait.turn = {Turn::Kind::kReceive, (rank + 1) % kRanks, 4};
+  EXPECT_THAT(describe_wait(reports, 0), HasSubstr(", in all 1024 ranks wait since"));
+  EXPECT_LT(describe_wait(reports, 0).size(), 3000u);
+  for (uint32_t rank = 20; rank < 40; ++rank) reports[rank].wait.waits = 0;
+  for (uint32_t rank = 50; rank < 70; ++rank) reports[rank].wait.peer = rank - 30;
+  EXPECT_THAT(describe_wait(reports, 0), AllOf(HasSubstr(", for ranks 20-39; rank 20 "), HasSubstr("; rank 35 "),
+                                               testing::EndsWith("; and 4 further ranks")));
+  reports[700].presence = Report::Presence::kLost;
+  EXPECT_THAT(states_of(reports, 0), AllOf(HasSubstr("; ranks 0-699,701-1023: "), HasSubstr("; rank 700: is lost")));
+}
+
 }  // namespace
 }  // namespace tutti::communicator

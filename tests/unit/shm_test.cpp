@@ -147,6 +147,16 @@ TEST(Shm, RefusesSingleCopiesWhereTheTokenIsNotFound) {
       << "kAuto reads buffers of this process only";
 }
 
+/// The system limits the mappings of a process, whose threads may be many ranks.
+TEST(Shm, RanksOfAProcessShareTheMappingOfAPeer) {
+  const OtherProcess other;
+  const auto a = make(0);
+  const auto b = make(0);
+  for (Shm* shm : {a.get(), b.get()})
+    ASSERT_TRUE(shm->attach({peer_of(*shm), other.peer()}, Shm::SingleCopy::kAuto).ok());
+  EXPECT_EQ(a->sender(key_to(1))->slots, b->sender(key_to(1))->slots);
+}
+
 TEST(Shm, RefusesMemoryThatIsNotTheOneAnnounced) {
   const OtherProcess other;
   const auto mine = make(0);
