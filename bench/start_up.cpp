@@ -58,7 +58,8 @@ bool in_threads(int count, const Work& work) {
   std::vector<std::thread> threads;
   for (int i = 0; i < count; ++i) threads.emplace_back([&, i] { ended[static_cast<size_t>(i)] = work(i); });
   for (std::thread& thread : threads) thread.join();
-  const auto failed = std::find_if(ended.begin(), ended.end(), [](const tutti::Status& status) { return !status.ok(); });
+  const auto failed =
+      std::find_if(ended.begin(), ended.end(), [](const tutti::Status& status) { return !status.ok(); });
   if (failed != ended.end()) fmt::print(stderr, "start_up: {}\n", failed->to_string());
   return failed == ended.end();
 }
@@ -87,9 +88,11 @@ bool run_ranks(const Arguments& arguments, Shared& shared, int size, int first, 
     tutti::Options options;
     for (const std::string& setting : arguments.settings) {
       const size_t equals = setting.find('=');
-      options.settings.emplace_back(setting.substr(0, equals), setting.substr(std::min(equals, setting.size() - 1) + 1));
+      options.settings.emplace_back(setting.substr(0, equals),
+                                    setting.substr(std::min(equals, setting.size() - 1) + 1));
     }
-    if (arguments.hosts > 1) options.settings.emplace_back("host", fmt::format("host{}", rank * arguments.hosts / size));
+    if (arguments.hosts > 1)
+      options.settings.emplace_back("host", fmt::format("host{}", rank * arguments.hosts / size));
     auto communicator = tutti::Communicator::create(*id, rank, size, options);
     if (!communicator.ok()) return communicator.status();
     ranks[static_cast<size_t>(i)].emplace(std::move(*communicator));
@@ -186,7 +189,8 @@ int main(int argc, char** argv) {
   app.add_option("--hosts", arguments.hosts, "Pretend that the ranks run on so many hosts (default 1)");
   app.add_option("--set", arguments.settings, "KEY=VALUE, a setting; may be repeated");
   CLI11_PARSE(app, argc, argv);
-  fmt::print("| ranks | all communicators exist after s | first all_reduce s | memory MiB a rank | descriptors a rank |\n");
+  fmt::print(
+      "| ranks | all communicators exist after s | first all_reduce s | memory MiB a rank | descriptors a rank |\n");
   fmt::print("|---:|---:|---:|---:|---:|\n");
   bool good = true;
   for (const int size : arguments.ranks) good = run_job(arguments, size) && good;

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include "tools/names.h"
 #include "tools/session.h"
 
 namespace tutti::tools {
@@ -46,7 +47,7 @@ void Cluster::add_options(CLI::App& command) {
       ->option_text("N");
   command.add_option("--gpu", gpus, "A file of places: these are GPUs, too")->delimiter(',')->option_text("BUSID");
   command.add_option("--net-mbps", mbps, "A file of places: speed of its ports in Mb/s (default 100000)")
-      ->check(CLI::PositiveNumber)
+      ->check(tools::kFromOne)
       ->option_text("MBPS");
   command.add_option("--sm", sm, "A file of places: compute capability × 10 of its GPUs (default 80)")
       ->check(CLI::Range(10, 200))

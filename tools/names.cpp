@@ -18,6 +18,20 @@ CLI::Validator one_of(std::vector<std::string> names) {
       std::string());
 }
 
+namespace {
+
+/// The error for a text that is no number of at least `least`.
+std::string error_below(const std::string& text, double least) {
+  double number = 0;
+  if (CLI::detail::lexical_cast(text, number) && number >= least) return {};
+  return fmt::format("'{}' is not allowed; write a number from {} on", text, least);
+}
+
+}  // namespace
+
+const CLI::Validator kFromOne([](std::string& text) { return error_below(text, 1); }, std::string());
+const CLI::Validator kFromZero([](std::string& text) { return error_below(text, 0); }, std::string());
+
 const CLI::Validator kSize(
     [](std::string& text) {
       constexpr size_t kLongest = 15;  // the longest text that fits 64 bits

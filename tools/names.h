@@ -31,4 +31,7 @@ CLI::Validator one_of(std::vector<std::string> names);
 /// Turns "64K" into "65536". Units are powers of 1024; "KB" and "KiB" mean the same as "K".
 extern const CLI::Validator kSize;
 
+/// Accepts only numbers from 1 on, or from 0 on. The texts of CLI11 for them have 300 digits.
+extern const CLI::Validator kFromOne, kFromZero;
+
 }  // namespace tutti::tools

@@ -25,6 +25,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/socket.h"
+#include "net/round_trips.h"
 
 namespace {
 
@@ -97,13 +98,13 @@ void follow(const Line& line, const Request& request) {
 
 void lead(const Line& line, const Request& request) {
   std::vector<uint8_t> memory(request.bytes, uint8_t{1});
-  std::vector<double> samples;
+  tutti::net_bench::RoundTrips times(request.count);
   for (uint64_t i = 0; i < request.count; ++i) {
-    const auto start = Clock::now();
     move(line.first, memory, request.spin_us, POLLOUT, ::send);
     move(line.other(), memory, request.spin_us, POLLIN, ::recv);
-    samples.push_back(std::chrono::duration<double, std::micro>(Clock::now() - start).count() / 2);
+    times.end();
   }
+  std::vector<double> samples = times.take();
   std::sort(samples.begin(), samples.end());
   const nlohmann::json row = {{"test", "latency"},
                               {"bytes", request.bytes},

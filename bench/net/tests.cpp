@@ -7,6 +7,8 @@
 #include <chrono>
 #include <deque>
 
+#include "net/round_trips.h"
+
 namespace tutti::net_bench {
 namespace {
 
@@ -128,9 +130,8 @@ void ping_pong(Network& network, const Lanes& lanes, const Order& order, bool le
     });
   };
   std::deque<void*> receives;
-  samples.reserve(leads ? order.count : 0);
+  RoundTrips times(leads ? order.count : 0);
   for (uint64_t i = 0, posted = 0; i < order.count; ++i) {
-    const auto start = Clock::now();
     for (; posted < order.count && receives.size() < order.window; ++posted)
       receives.push_back(post(network, [&] { return in.recv(order.bytes); }));
     if (!leads) finish(receives.front());
@@ -141,8 +142,9 @@ void ping_pong(Network& network, const Lanes& lanes, const Order& order, bool le
       finish(send);
     }
     receives.pop_front();
-    if (leads) samples.push_back(std::chrono::duration<double, std::micro>(Clock::now() - start).count() / 2);
+    if (leads) times.end();
   }
+  samples = times.take();
 }
 
 }  // namespace

@@ -89,6 +89,9 @@ class Shell(ToolTest):
                                 (["bench"], "collective"),
                                 (["bench", "all_reduce", "--min", "12Q"], "write 8, 64K, 16M or 1G"),
                                 (["bench", "all_reduce", "--min", "8", "--max", "4"], "--max"),
+                                (["bench", "all_reduce", "--warmup", "0"], "--warmup: '0' is not allowed; write a "
+                                 "number from 1 on"),
+                                (["bench", "broadcast", "--root", "-1"], "write a number from 0 on"),
                                 (["bench", "all_reduce", "--type", "float23"], "'float23' is none of int8"),
                                 (["bench", "all_reduce", "--set", "novalue"], "is not key=value"),
                                 (["bench", "broadcast", "--ranks", "2", "--root", "2"], "2 is no rank of 2"),

@@ -374,9 +374,9 @@ TEST(Verdict, TextsDoNotGrowWithTheRanks) {
     reports[rank].presence = Report::Presence::kPresent;
     reports[rank].wait = {1, (rank + 1) % kRanks, {Turn::Kind::kCollective, 0, 1}, 10'000, 3600};
   }
-  EXPECT_THAT(describe_wait(reports, 0), AllOf(HasSubstr("ranks 0-1023 wait in call 1"),
-                                               HasSubstr("rank 15 for rank 16 and 1008 further ranks"),
-                                               testing::Not(HasSubstr("rank 16 for rank 17"))));
+  EXPECT_THAT(describe_wait(reports, 0),
+              AllOf(HasSubstr("ranks 0-1023 wait in call 1"), HasSubstr("rank 15 for rank 16 and 1008 further ranks"),
+                    testing::Not(HasSubstr("rank 16 for rank 17"))));
   for (uint32_t rank = 0; rank < kRanks; ++rank)
     reports[rank].wait.turn = {Turn::Kind::kReceive, (rank + 1) % kRanks, 4};
   EXPECT_THAT(describe_wait(reports, 0), HasSubstr(", in all 1024 ranks wait since"));

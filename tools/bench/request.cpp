@@ -135,7 +135,7 @@ void RequestOptions::add_work_options(CLI::App& command) {
       ->option_text("OP,...")
       ->group("Work");
   command.add_option("-r,--root", request_.root, "Root of a rooted collective (default 0)")
-      ->check(CLI::NonNegativeNumber)
+      ->check(tools::kFromZero)
       ->option_text("RANK")
       ->group("Work");
   command.add_option("--in-place", placement_, "In place, where the collective can: only, both (default) or no")
@@ -146,15 +146,15 @@ void RequestOptions::add_work_options(CLI::App& command) {
 
 void RequestOptions::add_timing_options(CLI::App& command) {
   command.add_option("--iters", request_.iterations, "Calls of one timed batch (default: as many as take 20 ms)")
-      ->check(CLI::PositiveNumber)
+      ->check(tools::kFromOne)
       ->option_text("N")
       ->group("Timing and check");
   command.add_option("--repeat", request_.batches, "Batches, of which the median counts (default 5)")
-      ->check(CLI::PositiveNumber)
+      ->check(tools::kFromOne)
       ->option_text("N")
       ->group("Timing and check");
   command.add_option("--warmup", request_.warmup, "Calls before the first batch (default 3)")
-      ->check(CLI::PositiveNumber)
+      ->check(tools::kFromOne)
       ->option_text("N")
       ->group("Timing and check");
   command.add_flag("--no-check", no_check_, "Do not check results")->group("Timing and check");
@@ -196,7 +196,7 @@ void RequestOptions::add_launch_options(CLI::App& command) {
   command.add_flag("--threads", request_.threads, "Ranks are threads of one process (default: processes)")
       ->group("Launch");
   command.add_option("--rank", request_.rank, "This process is that rank; the others are started elsewhere")
-      ->check(CLI::NonNegativeNumber)
+      ->check(tools::kFromZero)
       ->envname("TUTTI_RANK")
       ->option_text("RANK")
       ->group("Launch");

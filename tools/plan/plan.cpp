@@ -162,7 +162,7 @@ void add_question(CLI::App& verb, Work& work) {
       ->check(CLI::Range(1, 1 << 16))
       ->option_text("N");
   verb.add_option("--hosts", question.host_count, "Number of hosts they are on, in blocks (default 1)")
-      ->check(CLI::PositiveNumber)
+      ->check(tools::kFromOne)
       ->option_text("N");
   verb.add_option("-r,--root", question.root, "Root of a rooted collective (default 0)")->option_text("RANK");
   verb.add_option("--channel", question.channel, "Which channel's plans (default 0)")->option_text("N");
@@ -201,7 +201,7 @@ void add_plan(CLI::App& tutti, int& exit_code) {
   CLI::App* printed =
       add_verb(*command, "print", "Print what each rank does, one line per step", work, exit_code, print);
   add_source(*printed, *work);
-  printed->add_option("--rank", work->rank, "Only this one")->check(CLI::NonNegativeNumber)->option_text("RANK");
+  printed->add_option("--rank", work->rank, "Only this one")->check(tools::kFromZero)->option_text("RANK");
   printed->add_option("--pass", work->pass, "What this pass makes of the plan of --rank (default 0)")
       ->check(one_of(pass_names()))
       ->option_text("PASS");
@@ -211,7 +211,7 @@ void add_plan(CLI::App& tutti, int& exit_code) {
                                 exit_code, verify);
   add_source(*verified, *work);
   verified->add_option("--slots", work->verify.slots, "Messages that fit between two ranks (default 2)")
-      ->check(CLI::PositiveNumber)
+      ->check(tools::kFromOne)
       ->option_text("N");
   CLI::Option* in_place = verified->add_flag("--in-place", work->verify.in_place, "Input and output share memory");
   verified->add_flag("--all", work->all, "Print every counter-example, out of place and in place")->excludes(in_place);
@@ -219,9 +219,9 @@ void add_plan(CLI::App& tutti, int& exit_code) {
   CLI::App* drawn = add_verb(*command, "draw", "Draw the messages of plans as SVG", work, exit_code, draw_plans);
   add_source(*drawn, *work);
   drawn->add_option("--first-rank", work->view.first_rank, "Only ranks from this one on")->option_text("RANK");
-  drawn->add_option("--rows", work->view.rows, "Only so many ranks")->check(CLI::PositiveNumber)->option_text("N");
+  drawn->add_option("--rows", work->view.rows, "Only so many ranks")->check(tools::kFromOne)->option_text("N");
   drawn->add_option("--time", work->view.units, "Only so many units of time; a step and a message take one each")
-      ->check(CLI::PositiveNumber)
+      ->check(tools::kFromOne)
       ->option_text("N");
   drawn->add_option("-o,--output", work->output, "Write there (default: to the terminal)")->option_text("FILE");
 

@@ -102,9 +102,7 @@ void add_search(CLI::App& tutti, int& exit_code) {
   command->add_option("--plan-size", work->plan_bytes, "--plan: bytes of that all-reduce (default 64M)")
       ->transform(kSize)
       ->option_text("SIZE");
-  command->add_option("--rank", work->rank, "--plan: only this rank's")
-      ->check(CLI::NonNegativeNumber)
-      ->option_text("RANK");
+  command->add_option("--rank", work->rank, "--plan: only this rank's")->check(tools::kFromZero)->option_text("RANK");
   command->add_option("--channel", work->channel, "--plan: which channel's (default 0)")->option_text("N");
   command->callback([work, &exit_code] {
     const Status status = run(*work);

@@ -96,10 +96,10 @@ void RequestOptions::add_run_options(CLI::App& command) {
                    "With cuda: with registered buffers, and entries for calls that have them");
   command.add_flag("--threads", request_.bench.threads, "Ranks are threads of one process (default: processes)");
   command.add_option("--repeat", request_.bench.batches, "Batches, of which the median counts (default 3)")
-      ->check(CLI::PositiveNumber)
+      ->check(tools::kFromOne)
       ->option_text("N");
   command.add_option("--limit", request_.limit_s, "Measure nothing new after so many seconds (default: no limit)")
-      ->check(CLI::NonNegativeNumber)
+      ->check(tools::kFromZero)
       ->option_text("SECONDS");
   command.add_flag("--figures", request_.figures,
                    "Measure latency and processor time of the network between the hosts, for hardware.file");
