@@ -143,6 +143,7 @@ struct Context {
   std::mutex mutex;                                // guards closed
   std::deque<std::unique_ptr<Connection>> closed;  // kept for a while, so that calls on them are found
   Budget arm;
+  std::atomic<uint32_t> connect_sleeps{0};  // calls of connect and accept that slept
 };
 
 }  // namespace tutti::transport::checked
