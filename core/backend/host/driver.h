@@ -4,6 +4,7 @@
 #pragma once
 
 #include <chrono>
+#include <optional>
 #include <span>
 
 #include "backend/attendance.h"
@@ -32,6 +33,9 @@ class Driver {
     /// sleeps.
     std::chrono::nanoseconds drives{20'000};
     std::chrono::nanoseconds drives_yielding{2'000'000};
+    /// The number of this rank among the ranks that share the processors of a machine; none: each has a processor. A
+    /// wait then moves its thread to the processor of this number, at most every few ms.
+    std::optional<uint32_t> seat;
     std::chrono::nanoseconds operation_timeout{};  ///< without any progress
     tutti_bell* bell = nullptr;                    ///< rung by peers and by the engine
   };
@@ -64,6 +68,7 @@ class Driver {
   Outcome wait_longer(std::span<Job> jobs);
   bool polls_on(uint32_t idle, std::chrono::steady_clock::time_point idle_since);
   void yield();
+  void take_seat();
   void tell(std::chrono::steady_clock::time_point since, const Job* waits);
   Outcome find_absence(std::span<Job> jobs) const;
 
@@ -73,7 +78,8 @@ class Driver {
   Waiting* waiting_ = nullptr;
   const Job* told_ = nullptr;  ///< the job that waiting_ shows, and the peer it waits for
   uint32_t told_peer_ = 0;
-  std::chrono::steady_clock::time_point moved_;  ///< when a sleep last made room on a shared processor
+  std::chrono::steady_clock::time_point moved_;  ///< when a wait last moved its thread to a different processor
+  int seat_ = -1;                                ///< the processor of options_.seat; -1: not known yet
 };
 
 }  // namespace tutti::backend
