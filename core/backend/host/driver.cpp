@@ -13,6 +13,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr uint32_t kSharedSpins = 4;  // polls per work when several works, or an engine, share the thread
+constexpr uint32_t kFullRound = 8;    // one in so many rounds of a wait looks for data of all peers
 constexpr std::chrono::microseconds kLongYield{4};
 constexpr std::chrono::milliseconds kMoveInterval{10};
 constexpr std::chrono::milliseconds kSleepLimit{100};  // how late an expired deadline may be noticed
@@ -102,7 +103,7 @@ Driver::Outcome Driver::wait_longer(std::span<Job> jobs) {
     const Round now = round(jobs, idle == 0 ? spins : kSharedSpins);
     if (now.failure.code != TUTTI_OK) return now.failure;
     if (!now.pending) return {};
-    const bool helped = engine_ != nullptr && engine_->assist();
+    const bool helped = engine_ != nullptr && engine_->assist(awaited_peer(jobs, idle));
     if (now.moved || helped) {
       idle = 0;
       slept = false;
@@ -133,6 +134,12 @@ Driver::Outcome Driver::wait_longer(std::span<Job> jobs) {
     drive.resume();
     slept = true;
   }
+}
+
+/// The peer that the round of a wait looks for; none: all peers. Each look at a network connection takes a system call.
+std::optional<uint32_t> Driver::awaited_peer(std::span<const Job> jobs, uint32_t idle) {
+  if (jobs.size() != 1 || idle % kFullRound == kFullRound - 1) return {};
+  return jobs.front().work->fault.peer;
 }
 
 /// Whether a wait that nothing moved in `idle` rounds polls again, perhaps after a yield. False: it sleeps.

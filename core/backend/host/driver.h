@@ -66,6 +66,7 @@ class Driver {
   Round round(std::span<Job> jobs, uint32_t spins);
   Outcome wait_for(std::span<Job> jobs);
   Outcome wait_longer(std::span<Job> jobs);
+  static std::optional<uint32_t> awaited_peer(std::span<const Job> jobs, uint32_t idle);
   bool polls_on(uint32_t idle, std::chrono::steady_clock::time_point idle_since);
   void yield();
   void take_seat();
