@@ -33,11 +33,11 @@ class Driver {
     /// sleeps.
     std::chrono::nanoseconds drives{20'000};
     std::chrono::nanoseconds drives_yielding{2'000'000};
-    /// The number of this rank among the ranks that share the processors of a machine; none: each has a processor. A
-    /// wait then moves its thread to the processor of this number, at most every few ms.
-    std::optional<uint32_t> seat;
     std::chrono::nanoseconds operation_timeout{};  ///< without any progress
     tutti_bell* bell = nullptr;                    ///< rung by peers and by the engine
+    /// The number of this rank among the ranks that share the processors of a machine; none: each has a processor. A
+    /// wait then moves its thread to the processor of this number, at most every few ms.
+    std::optional<uint32_t> seat = {};
   };
   explicit Driver(const Options& options) : options_(options) {}
 
