@@ -193,7 +193,7 @@ def markdown(args, hosts):
 def parse_arguments():
     parser = peers.parser_of(__doc__, COLLECTIVES, rounds=3)
     parser.add_argument("--hosts", type=int, default=2, help="number of hosts (default 2)")
-    parser.add_argument("--gbit", type=float, default=0, help="Gbit/s of each link in each direction (default: no limit)")
+    parser.add_argument("--gbit", type=float, default=0, help="Gbit/s of each link and direction (default: no limit)")
     parser.add_argument("--limit", type=int, default=60, metavar="SECONDS", help="of one run (default 60)")
     parser.add_argument("--mtu", type=int, default=1500, help="of the link (default 1500)")
     parser.add_argument("--mpi-btl", default="tcp,self", help="Open MPI's transports (default tcp,self)")

@@ -33,7 +33,8 @@ def microseconds(us):
 
 def sizes_of(args, collective, ranks):
     """The sizes of one table. A collective of one block per rank starts where every rank has an element."""
-    size = max(args.min, ELEMENT_BYTES * ranks) if collective in ("all_gather", "reduce_scatter", "all_to_all") else args.min
+    has_blocks = collective in ("all_gather", "reduce_scatter", "all_to_all")
+    size = max(args.min, ELEMENT_BYTES * ranks) if has_blocks else args.min
     sizes = []
     while size <= args.max:
         sizes.append(size)

@@ -28,7 +28,7 @@ struct Settings {
 };
 
 inline void add_options(CLI::App& app, Settings& settings) {
-  app.add_option("collective", settings.collective, 
+  app.add_option("collective", settings.collective,
                  "all_reduce, all_gather, reduce_scatter, reduce, broadcast or all_to_all");
   app.add_option("--ranks", settings.ranks, "number of ranks")->check(CLI::PositiveNumber);
   app.add_option("--min", settings.min_bytes, "smallest size in bytes")->check(CLI::PositiveNumber);

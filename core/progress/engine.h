@@ -70,8 +70,8 @@ class Engine {
 
   /// Adds a task; the first task starts the thread. Any thread.
   void add(std::shared_ptr<Task> task);
-  /// One round by the calling thread, unless a different thread runs a round. With a peer, the round leaves out the tasks
-  /// that do not serve this peer. True if any data moved. Any thread.
+  /// One round by the calling thread, unless a different thread runs a round. With a peer, the round leaves out the
+  /// tasks that do not serve this peer. True if any data moved. Any thread.
   bool assist(std::optional<uint32_t> peer = {});
 
   /// A thread that drives the engine by assist(), from construction to destruction. One thread at a time uses it.

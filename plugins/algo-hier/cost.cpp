@@ -34,9 +34,9 @@ tutti_algorithm_cost cost(uint32_t collective, uint32_t variant, const Hierarchy
   Between between = between_machines(variant, machines, per_block);
   // A part is the share of a rank in the data of its machine; of collectives with a block per rank, it is the block.
   const double part = 1.0 / (per_block ? hierarchy.rank_count() : hierarchy.positions());
-  const uint32_t phases = per_block ? machines : 2;  // with messages to all neighbours
+  const uint32_t phases = per_block ? machines : 2;                    // with messages to all neighbours
   uint32_t messages = per_block && variant == kDoubling ? 1 : phases;  // to each neighbour
-  double copied = 0;                                 // blocks that go through scratch memory
+  double copied = 0;                                                   // blocks that go through scratch memory
   if (collective == TUTTI_ALL_TO_ALL) {
     between.parts *= hierarchy.positions();
     messages = messages_per_neighbour(hierarchy);
