@@ -18,6 +18,7 @@ import sys
 from net import size_bytes, size_text
 
 LIBRARIES = ["tutti", "openmpi", "gloo"]
+LACKS = {("gloo", "reduce_scatter")}
 EARLIER = "earlier"  # a different build of Tutti
 PROGRAMS = {"openmpi": "mpi_peer", "gloo": "gloo_peer"}
 TITLES = {"tutti": "Tutti µs", EARLIER: "earlier Tutti µs", "openmpi": "Open MPI µs", "gloo": "Gloo µs"}
@@ -32,7 +33,8 @@ def microseconds(us):
 
 def sizes_of(args, collective, ranks):
     """The sizes of one table. A collective of one block per rank starts where every rank has an element."""
-    size = max(args.min, ELEMENT_BYTES * ranks) if collective in ("all_gather", "reduce_scatter") else args.min
+    has_blocks = collective in ("all_gather", "reduce_scatter", "all_to_all")
+    size = max(args.min, ELEMENT_BYTES * ranks) if has_blocks else args.min
     sizes = []
     while size <= args.max:
         sizes.append(size)
@@ -59,7 +61,9 @@ def libraries(args):
 
 
 def range_arguments(args, sizes, iterations):
-    return ["--min", str(sizes[0]), "--max", str(sizes[-1]), "--factor", str(args.factor), "--iters", str(iterations)]
+    """`iterations`: calls of a batch; None: as many as take 20 ms."""
+    limit = ["--iters", str(iterations)] if iterations else []
+    return ["--min", str(sizes[0]), "--max", str(sizes[-1]), "--factor", str(args.factor), *limit]
 
 
 def times_of_tutti(file):
@@ -79,7 +83,7 @@ def measure_rounds(args, names, bands, measure, begin_round=lambda: None):
     """{cell: {library: [microseconds of each round]}}
 
     `bands` are (smallest bytes, largest bytes, iterations of a batch). measure(library, collective, ranks, sizes,
-    iterations) returns the microseconds by size, and nothing for a library without the collective.
+    iterations) returns the microseconds by size. It is not called for a library without the collective.
     """
     samples = collections.defaultdict(lambda: collections.defaultdict(list))
     for turn in range(args.rounds):
@@ -89,7 +93,8 @@ def measure_rounds(args, names, bands, measure, begin_round=lambda: None):
             print(f"round {turn + 1} of {args.rounds}: {collective}, {ranks} ranks", file=sys.stderr)
             for lowest, highest, iterations in bands:
                 sizes = [s for s in sizes_of(args, collective, ranks) if lowest <= s <= highest]
-                for library in names[first:] + names[:first] if sizes else []:
+                having = [n for n in names[first:] + names[:first] if (n, collective) not in LACKS]
+                for library in having if sizes else []:
                     times = measure(library, collective, ranks, sizes, args.iterations or iterations)
                     for size, us in times.items():
                         samples[Cell(collective, ranks, size)][library].append(us)
@@ -125,7 +130,7 @@ def parser_of(description, collectives, rounds):
     parser.add_argument("--max", type=size_bytes, default=64 << 20, help="largest size (default 64M)")
     parser.add_argument("--factor", type=int, default=8, help="from one size to the next (default 8)")
     parser.add_argument("--rounds", type=int, default=rounds, help=f"runs of each library (default {rounds})")
-    parser.add_argument("--iterations", type=int, help="calls of a batch (default: fewer for larger sizes)")
+    parser.add_argument("--iterations", type=int, help="calls of a batch")
     parser.add_argument("--tutti-args", type=shlex.split, default=[], help="further arguments of tutti bench")
     parser.add_argument("--markdown", type=pathlib.Path, metavar="FILE", help="also write the tables to FILE")
     return parser

@@ -38,25 +38,9 @@ DEVICE = "rail0"
 COLLECTIVES = ["all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all"]
 NEAR = 1.10  # a choice is good if the best candidate is faster by less than this factor
 BATCHES = 3
-BURST_BYTES = 80_000
 
 Cell = collections.namedtuple("Cell", "gbit collective ranks_here bytes")
 Time = collections.namedtuple("Time", "predicted measured")
-
-
-def limit_link(gbit):
-    """The bucket holds little more than one largest segment: a larger bucket lets whole calls pass without a limit."""
-    for host in HOSTS:
-        subprocess.run(namespaces.within(host, "tc", "qdisc", "replace", "dev", DEVICE, "root", "tbf", "rate",
-                                         f"{gbit}gbit", "burst", str(BURST_BYTES), "latency", "50ms"), check=True)
-
-
-def make_hosts():
-    for host in HOSTS:
-        namespaces.add_host(host, lambda *call, **options: None)  # the kernel removes the hosts with the program
-    namespaces.ip("link", "add", DEVICE, "netns", HOSTS[0], "type", "veth", "peer", DEVICE, "netns", HOSTS[1])
-    for number, host in enumerate(HOSTS, 1):
-        namespaces.set_address(host, number, DEVICE, 0)
 
 
 def processor(host):
@@ -272,7 +256,8 @@ def main():
         sys.exit("tc is missing; install the package iproute2")
     namespaces.isolate()
     namespaces.require_links()
-    make_hosts()
+    # The kernel removes the hosts with the program.
+    namespaces.make_hosts(lambda *call, **options: None, rails=1, names=HOSTS)
     cells = Cells()
     try:
         with tempfile.TemporaryDirectory() as folder:
@@ -282,7 +267,8 @@ def main():
             for turn in range(args.rounds):
                 for gbit in args.gbit:
                     print(f"round {turn + 1} of {args.rounds}: {gbit:g} Gbit/s", file=sys.stderr)
-                    limit_link(gbit)
+                    for host in HOSTS:
+                        namespaces.limit_rate(host, DEVICE, gbit)
                     jobs.describe(gbit)
                     run_round(jobs, args, gbit, cells)
     except (RuntimeError, subprocess.SubprocessError) as failure:

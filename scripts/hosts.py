@@ -23,6 +23,7 @@ CLONE_NEWNET = 0x40000000
 TUN_DEVICE = (10, 200)  # the kernel's number of /dev/net/tun
 TUNSETIFF = 0x400454CA
 TAP_WITHOUT_HEADER = 0x1002  # IFF_TAP | IFF_NO_PI
+BURST_BYTES = 80_000  # little more than one largest segment: a larger bucket lets whole calls pass without a limit
 
 
 def ip(*arguments, check=True):
@@ -100,23 +101,38 @@ def set_address(host, number, device, rail, prefix=None):
     ip("-n", host, "link", "set", device, "up")
 
 
-def make_hosts(cleanup, rails=2, prefix=None):
+def add_link(host, device, other, other_device, mtu, gbit):
+    """A link between two devices. `gbit`: Gbit/s in each direction, 0: no limit."""
+    ends = ((host, device), (other, other_device))
+    ip("link", "add", device, "netns", host, "mtu", str(mtu), "type", "veth", "peer", other_device, "netns", other,
+       "mtu", str(mtu))
+    for end in ends if gbit > 0 else ():
+        limit_rate(*end, gbit)
+
+
+def limit_rate(host, device, gbit):
+    """What the device sends passes a token bucket (`tc ... tbf`)."""
+    subprocess.run(within(host, "tc", "qdisc", "replace", "dev", device, "root", "tbf", "rate", f"{gbit}gbit", "burst",
+                          str(BURST_BYTES), "latency", "50ms"), check=True)
+
+
+def make_hosts(cleanup, rails=2, prefix=None, names=None, mtu=1500, gbit=0):
     """Two hosts with links rail0, rail1 and so on; `cleanup` gets the calls that remove them."""
     tag = secrets.token_hex(2)
-    hosts = [f"tutti-a-{tag}", f"tutti-b-{tag}"]
+    hosts = names or [f"tutti-a-{tag}", f"tutti-b-{tag}"]
     for host in hosts:
         add_host(host, cleanup)
     for rail in range(rails):
-        ip("link", "add", f"rail{rail}", "netns", hosts[0], "type", "veth", "peer", f"rail{rail}", "netns", hosts[1])
+        add_link(hosts[0], f"rail{rail}", hosts[1], f"rail{rail}", mtu, gbit)
         for number, host in enumerate(hosts, 1):
             set_address(host, number, f"rail{rail}", rail, prefix)
     return hosts
 
 
-def make_cluster(cleanup, count, rails=1):
+def make_cluster(cleanup, count, rails=1, names=None, mtu=1500, gbit=0):
     """`count` hosts, whose links rail0 and so on end at a switch each: a bridge in a namespace of its own."""
     tag = secrets.token_hex(2)
-    hosts = [f"tutti-{number}-{tag}" for number in range(count)]
+    hosts = names or [f"tutti-{number}-{tag}" for number in range(count)]
     for host in hosts:
         add_host(host, cleanup)
     for rail in range(rails):
@@ -125,7 +141,7 @@ def make_cluster(cleanup, count, rails=1):
         ip("-n", switch, "link", "add", "bridge", "type", "bridge")
         ip("-n", switch, "link", "set", "bridge", "up")
         for number, host in enumerate(hosts, 1):
-            ip("link", "add", f"rail{rail}", "netns", host, "type", "veth", "peer", f"port{number}", "netns", switch)
+            add_link(host, f"rail{rail}", switch, f"port{number}", mtu, gbit)
             ip("-n", switch, "link", "set", f"port{number}", "master", "bridge", "up")
             set_address(host, number, f"rail{rail}", rail)
     return hosts

@@ -3,6 +3,7 @@
 // --rank this process is one of the ranks, and the other ranks are started elsewhere with the same --store.
 #include <gloo/allgather.h>
 #include <gloo/allreduce.h>
+#include <gloo/alltoall.h>
 #include <gloo/barrier.h>
 #include <gloo/broadcast.h>
 #include <gloo/math.h>
@@ -65,6 +66,7 @@ class GlooPeer final : public peer::Peer {
     };
     if (collective == "all_reduce") return repeat<gloo::AllreduceOptions>(output, with_sum, gloo::allreduce);
     if (collective == "all_gather") return repeat<gloo::AllgatherOptions>(output, with_input, gloo::allgather);
+    if (collective == "all_to_all") return repeat<gloo::AlltoallOptions>(output, with_input, gloo::alltoall);
     if (collective == "reduce") return repeat<gloo::ReduceOptions>(output, with_root, gloo::reduce);
     if (collective == "broadcast") {
       if (rank() == 0) output = input;  // Gloo accepts an input on the root only

@@ -8,7 +8,10 @@ namespace {
 
 class MpiPeer final : public peer::Peer {
  public:
-  MpiPeer() { MPI_Comm_rank(MPI_COMM_WORLD, &rank_); }
+  MpiPeer() {
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks_);
+  }
 
   const char* library() const override { return "openmpi"; }
   int rank() const override { return rank_; }
@@ -41,11 +44,16 @@ class MpiPeer final : public peer::Peer {
       if (rank_ == 0) output = input;  // MPI broadcasts in place
       return [=] { MPI_Bcast(out, out_count, MPI_FLOAT, 0, MPI_COMM_WORLD); };
     }
+    if (collective == "all_to_all") {
+      const int block = in_count / ranks_;
+      return [=] { MPI_Alltoall(in, block, MPI_FLOAT, out, block, MPI_FLOAT, MPI_COMM_WORLD); };
+    }
     return {};
   }
 
  private:
   int rank_ = 0;
+  int ranks_ = 1;
 };
 
 }  // namespace

@@ -13,25 +13,29 @@
 
 namespace peer {
 
+constexpr double kBatchUs = 20'000;  // as in `tutti bench`
+
 /// The values of the command line. `bytes` counts as in nccl-tests: the whole receive buffer of all_gather, the whole
-/// send buffer of reduce_scatter, the buffer of every other collective.
+/// send buffer of reduce_scatter, the buffer of every other collective. all_to_all sends an equal block to each rank.
 struct Settings {
   std::string collective = "all_reduce";
   int ranks = 2;
   size_t min_bytes = 8;
   size_t max_bytes = size_t{1} << 24;
   size_t factor = 8;
-  int iterations = 20;
+  int iterations = 0;  ///< 0: as many as take kBatchUs
   int batches = 5;
 };
 
 inline void add_options(CLI::App& app, Settings& settings) {
-  app.add_option("collective", settings.collective, "all_reduce, all_gather, reduce_scatter, reduce or broadcast");
+  app.add_option("collective", settings.collective,
+                 "all_reduce, all_gather, reduce_scatter, reduce, broadcast or all_to_all");
   app.add_option("--ranks", settings.ranks, "number of ranks")->check(CLI::PositiveNumber);
   app.add_option("--min", settings.min_bytes, "smallest size in bytes")->check(CLI::PositiveNumber);
   app.add_option("--max", settings.max_bytes, "largest size in bytes");
   app.add_option("--factor", settings.factor, "from one size to the next")->check(CLI::Range(2, 1 << 20));
-  app.add_option("--iters", settings.iterations, "collectives in one timed batch")->check(CLI::PositiveNumber);
+  app.add_option("--iters", settings.iterations, "collectives in one timed batch (default: as many as take 20 ms)")
+      ->check(CLI::PositiveNumber);
   app.add_option("--batches", settings.batches, "timed batches; their median counts")->check(CLI::PositiveNumber);
 }
 
@@ -48,17 +52,38 @@ class Peer {
                                      std::vector<float>& output) = 0;
 };
 
-/// Microseconds of one collective: a batch starts at a barrier and ends when the slowest rank is done.
-inline double median_us(Peer& peer, const Settings& settings, const std::function<void()>& collective) {
+/// Microseconds of one collective in a batch, which starts at a barrier and ends when the slowest rank is done.
+inline double batch_us(Peer& peer, int iterations, const std::function<void()>& collective) {
   using Clock = std::chrono::steady_clock;
-  for (int i = 0; i < settings.iterations / 4 + 1; ++i) collective();
+  peer.barrier();
+  const auto start = Clock::now();
+  for (int i = 0; i < iterations; ++i) collective();
+  const std::chrono::duration<double, std::micro> elapsed = Clock::now() - start;
+  return peer.maximum_over_ranks(elapsed.count()) / iterations;
+}
+
+/// Calls of one batch; the first calls are not timed. All ranks find the same number, since they know the same maximum.
+inline int iterations_of(Peer& peer, const Settings& settings, const std::function<void()>& collective) {
+  constexpr int kMost = 10'000;
+  if (settings.iterations > 0) {
+    for (int i = 0; i < settings.iterations / 4 + 1; ++i) collective();
+    return settings.iterations;
+  }
+  collective();  // may connect
+  int calls = 1;
+  double us = batch_us(peer, calls, collective);
+  if (us < kBatchUs) {
+    calls = static_cast<int>(std::clamp(kBatchUs / 4 / us, 1.0, double{kMost}));
+    us = batch_us(peer, calls, collective);
+  }
+  return static_cast<int>(std::clamp(kBatchUs / us, 1.0, double{kMost}));
+}
+
+inline double median_us(Peer& peer, const Settings& settings, const std::function<void()>& collective) {
+  const int iterations = iterations_of(peer, settings, collective);
   std::vector<double> batches_us;
   for (int batch = 0; batch < settings.batches; ++batch) {
-    peer.barrier();
-    const auto start = Clock::now();
-    for (int i = 0; i < settings.iterations; ++i) collective();
-    const std::chrono::duration<double, std::micro> elapsed = Clock::now() - start;
-    batches_us.push_back(peer.maximum_over_ranks(elapsed.count()) / settings.iterations);
+    batches_us.push_back(batch_us(peer, iterations, collective));
   }
   const auto middle = batches_us.begin() + settings.batches / 2;
   std::nth_element(batches_us.begin(), middle, batches_us.end());
@@ -69,7 +94,8 @@ inline double median_us(Peer& peer, const Settings& settings, const std::functio
 inline float expected_last(const Settings& settings) {
   const int n = settings.ranks;
   if (settings.collective == "broadcast") return 1.0F;
-  return static_cast<float>(settings.collective == "all_gather" ? n : n * (n + 1) / 2);
+  const bool stores = settings.collective == "all_gather" || settings.collective == "all_to_all";
+  return static_cast<float>(stores ? n : n * (n + 1) / 2);
 }
 
 /// Times one size and prints a line of JSON; false if the result is wrong or the library lacks the collective.
@@ -81,6 +107,10 @@ inline bool time_size(Peer& peer, const Settings& settings, size_t bytes) {
   std::vector<float> output(settings.collective == "reduce_scatter" ? block : whole, -1.0F);
   if (settings.collective == "all_gather") output.resize(block * ranks, -1.0F);
   if (settings.collective == "reduce_scatter") input.resize(block * ranks, input.front());
+  if (settings.collective == "all_to_all") {
+    input.resize(block * ranks, input.front());
+    output.resize(block * ranks, -1.0F);
+  }
 
   const auto collective = peer.bind(settings.collective, input, output);
   if (!collective) {

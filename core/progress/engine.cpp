@@ -107,9 +107,9 @@ bool Engine::pollers_have_moved() {
   return std::exchange(seen_moves_, moves) != moves;
 }
 
-bool Engine::assist() {
+bool Engine::assist(std::optional<uint32_t> peer) {
   const std::unique_lock lock(mutex_, std::try_to_lock);
-  return lock.owns_lock() && round();
+  return lock.owns_lock() && round(peer);
 }
 
 Engine::Drive::Drive(Engine* engine) : engine_(engine) {
@@ -197,10 +197,11 @@ bool Engine::flush(std::chrono::steady_clock::time_point deadline, const std::fu
   return false;
 }
 
-bool Engine::round() {
+bool Engine::round(std::optional<uint32_t> peer) {
   bool moved = false;
   for (const auto& task : tasks_) {
     if (failed_) return false;
+    if (peer && !task->serves(*peer)) continue;
     moved = advance(*task) || moved;
   }
   return moved;

@@ -15,6 +15,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -36,6 +37,8 @@ class Task {
   virtual Result<bool> progress() = 0;
   /// True when nothing is left that must go out before the communicator closes.
   virtual bool idle() const = 0;
+  /// False: the task only brings data of other peers.
+  virtual bool serves(uint32_t /*peer*/) const { return true; }
   /// True if nothing rings when the task can move. Such a task runs on a polling thread.
   virtual bool polls() const { return false; }
 };
@@ -67,8 +70,9 @@ class Engine {
 
   /// Adds a task; the first task starts the thread. Any thread.
   void add(std::shared_ptr<Task> task);
-  /// One round by the calling thread, unless a different thread runs a round. True if any data moved. Any thread.
-  bool assist();
+  /// One round by the calling thread, unless a different thread runs a round. With a peer, the round leaves out the
+  /// tasks that do not serve this peer. True if any data moved. Any thread.
+  bool assist(std::optional<uint32_t> peer = {});
 
   /// A thread that drives the engine by assist(), from construction to destruction. One thread at a time uses it.
   class Drive {
@@ -97,7 +101,7 @@ class Engine {
  private:
   explicit Engine(Options options);
   void run();
-  bool round();
+  bool round(std::optional<uint32_t> peer = {});
   bool advance(Task& task);
   /// With mutex_ held.
   void fail(const Status& failure);

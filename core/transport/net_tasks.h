@@ -136,6 +136,7 @@ class ReceiveTask : public SlotTask, public Awaiter {
   ReceiveTask(const Net& net, const Key& key, tutti_bell* engine_bell);
   Result<bool> progress() override;
   bool idle() const override { return true; }
+  bool serves(uint32_t peer) const override { return key_.peer == peer; }
   tutti_connection& connection() override { return memory_.connection(); }
   Status attach(std::unique_ptr<Channel> channel) override;
 

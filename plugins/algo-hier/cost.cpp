@@ -15,11 +15,11 @@ struct Between {
   double parts;
 };
 
-Between between_machines(uint32_t variant, uint32_t machines) {
+Between between_machines(uint32_t variant, uint32_t machines, bool per_block) {
   const uint32_t others = machines - 1;
   if (variant == kDoubling) {
     const auto rounds = static_cast<uint32_t>(std::bit_width(machines) - 1);
-    return {rounds, rounds, static_cast<double>(rounds)};
+    return {rounds, rounds, static_cast<double>(per_block ? others : rounds)};
   }
   if (variant == kRing) return {2 * others, 2 * others, 2.0 * others / machines};
   return {1, others, static_cast<double>(others)};
@@ -30,18 +30,20 @@ Between between_machines(uint32_t variant, uint32_t machines) {
 tutti_algorithm_cost cost(uint32_t collective, uint32_t variant, const Hierarchy& hierarchy, uint32_t inside) {
   const uint32_t neighbours = hierarchy.positions() - 1;
   const uint32_t machines = hierarchy.machines();
-  Between between = between_machines(variant, machines);
   const bool per_block = has_blocks(collective);
+  Between between = between_machines(variant, machines, per_block);
   // A part is the share of a rank in the data of its machine; of collectives with a block per rank, it is the block.
   const double part = 1.0 / (per_block ? hierarchy.rank_count() : hierarchy.positions());
-  const uint32_t phases = per_block ? machines : 2;  // with messages to all neighbours
-  uint32_t messages = phases;                        // to each neighbour
-  double copied = 0;                                 // blocks that go through scratch memory
+  const uint32_t phases = per_block ? machines : 2;                    // with messages to all neighbours
+  uint32_t messages = per_block && variant == kDoubling ? 1 : phases;  // to each neighbour
+  double copied = 0;                                                   // blocks that go through scratch memory
   if (collective == TUTTI_ALL_TO_ALL) {
     between.parts *= hierarchy.positions();
     messages = messages_per_neighbour(hierarchy);
     copied = between.parts;
   }
+
+  if (collective == TUTTI_REDUCE_SCATTER && variant == kDoubling) copied = between.parts;
 
   tutti_algorithm_cost cost = {};
   cost.struct_size = sizeof(cost);

@@ -36,7 +36,7 @@ class Channels : public sdk::AlgorithmInstance {
         (kVariants[variant].collectives >> collective & 1) == 0) {
       return {Code::kUnsupported, "this variant does not do this collective"};
     }
-    const std::string_view reason = obstacle(hierarchy_, variant);
+    const std::string_view reason = obstacle(hierarchy_, collective, variant);
     return reason.empty() ? Status() : Status(Code::kUnsupported, std::string(reason));
   }
 

@@ -6,6 +6,7 @@
 #include "schedules.h"
 
 #include "all_to_all.h"
+#include "doubling.h"
 #include "place.h"
 
 namespace tutti::hier {
@@ -192,6 +193,17 @@ void exchange(PlanBuilder& plan, const tutti_plan_request& request, const Place&
   }
 }
 
+void doubling(PlanBuilder& plan, const tutti_plan_request& request, const Place& place, const Hierarchy& hierarchy) {
+  switch (request.collective) {
+    case TUTTI_ALL_GATHER:
+      return doubling_all_gather(plan, place, hierarchy);
+    case TUTTI_REDUCE_SCATTER:
+      return doubling_reduce_scatter(plan, place, hierarchy);
+    default:
+      return doubling_all_reduce(plan, place);
+  }
+}
+
 uint32_t chunks_of(const tutti_plan_request& request, const Hierarchy& hierarchy) {
   if (has_blocks(request.collective)) return 1;
   return hierarchy.positions() * (request.variant == kRing ? hierarchy.machines() : 1);
@@ -199,12 +211,14 @@ uint32_t chunks_of(const tutti_plan_request& request, const Hierarchy& hierarchy
 
 }  // namespace
 
-std::string_view obstacle(const Hierarchy& hierarchy, uint32_t variant) {
+std::string_view obstacle(const Hierarchy& hierarchy, uint32_t collective, uint32_t variant) {
   const uint32_t machines = hierarchy.machines();
   if (machines < 2) return "a hierarchy needs two machines or more";
   if (hierarchy.positions() == 0) return "a hierarchy needs machines with equal numbers of ranks";
   const bool two_powers = (machines & (machines - 1)) == 0;
   if (variant == kDoubling && (machines < 4 || !two_powers)) return "recursive doubling needs 4, 8, 16, ... machines";
+  if (variant == kDoubling && has_blocks(collective) && hierarchy.machine_stride() == 0)
+    return "recursive doubling of blocks needs a constant distance from each rank to the next machine";
   if (variant == kDoubling) return "";
   if (hierarchy.positions() == 1) return "with one rank on each machine, the algorithms ring and direct do the same";
   if (variant == kRing && machines < 3) return "a ring of machines needs three machines or more";
@@ -215,7 +229,7 @@ sdk::PlanBuilder schedule(const tutti_plan_request& request, const Hierarchy& hi
   const Place place(hierarchy, request.rank);
   PlanBuilder plan(request, hierarchy.rank_count(), chunks_of(request, hierarchy));
   if (request.variant == kDoubling) {
-    doubling_all_reduce(plan, place);
+    doubling(plan, request, place, hierarchy);
   } else if (request.variant == kRing) {
     ring_all_reduce(plan, place);
   } else {

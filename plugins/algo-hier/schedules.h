@@ -12,7 +12,7 @@ namespace tutti::hier {
 
 enum Variant : uint32_t {
   kExchange,  ///< each rank sends to all its counterparts: one hop between machines
-  kDoubling,  ///< all-reduce: recursive doubling between counterparts, for 4, 8, 16, ... machines
+  kDoubling,  ///< recursive doubling or halving between counterparts, for 4, 8, 16, ... machines
   kRing,      ///< all-reduce: rings of counterparts, for 3 machines and more
   kVariantCount,
 };
@@ -20,7 +20,7 @@ enum Variant : uint32_t {
 inline constexpr std::array<sdk::Algorithm::Variant, kVariantCount> kVariants = {{
     {"exchange", 1u << TUTTI_ALL_REDUCE | 1u << TUTTI_REDUCE_SCATTER | 1u << TUTTI_ALL_GATHER | 1u << TUTTI_BROADCAST |
                      1u << TUTTI_REDUCE | 1u << TUTTI_ALL_TO_ALL},
-    {"doubling", 1u << TUTTI_ALL_REDUCE},
+    {"doubling", 1u << TUTTI_ALL_REDUCE | 1u << TUTTI_REDUCE_SCATTER | 1u << TUTTI_ALL_GATHER},
     {"ring", 1u << TUTTI_ALL_REDUCE},
 }};
 
@@ -30,8 +30,8 @@ constexpr bool has_blocks(uint32_t collective) {
   return collective == TUTTI_REDUCE_SCATTER || collective == TUTTI_ALL_GATHER || collective == TUTTI_ALL_TO_ALL;
 }
 
-/// Why a variant cannot run on the hierarchy; empty: it can.
-std::string_view obstacle(const Hierarchy& hierarchy, uint32_t variant);
+/// Why a variant cannot do a collective on the hierarchy; empty: it can.
+std::string_view obstacle(const Hierarchy& hierarchy, uint32_t collective, uint32_t variant);
 
 /// The plan of one rank. The variant does the collective, and has no obstacle.
 sdk::PlanBuilder schedule(const tutti_plan_request& request, const Hierarchy& hierarchy);

@@ -40,8 +40,9 @@ class Hier(CheckedBench):
 
     def test_doubling(self):
         for hosts, ranks in ((4, 4), (4, 8), (8, 8)):
-            with self.subTest(f"{ranks} ranks on {hosts} hosts"):
-                self.run_variant("all_reduce", "doubling", hosts, ranks)
+            for collective in ("all_reduce", "reduce_scatter", "all_gather"):
+                with self.subTest(f"{collective}, {ranks} ranks on {hosts} hosts"):
+                    self.run_variant(collective, "doubling", hosts, ranks)
 
     def test_small_slots(self):
         """Large messages take several slots, and small slots make many loops."""

@@ -102,8 +102,7 @@ class PoorLink(Hosts):
     def test_limited_bandwidth(self):
         names = hosts.make_hosts(self.addCleanup, rails=1)
         for name in names:
-            hosts.ip("netns", "exec", name, "tc", "qdisc", "add", "dev", "rail0", "root", "tbf", "rate",
-                     f"{LIMIT_MBIT}mbit", "burst", "64kb", "latency", "20ms")
+            hosts.limit_rate(name, "rail0", LIMIT_MBIT / 1000)
         self.matrix(names, "--ranks", "2,4", "--max-count", "4097")
         rows = self.bench(names, "10.213.0.1:41999", "--min", "8M", "--max", "8M", "--iters", "2", "--set",
                           "settings.net.socket.interface=[=rail0]")["results"]

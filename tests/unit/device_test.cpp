@@ -2,6 +2,7 @@
 // The executor and both wires over shared memory: ranks as threads, plans made here, results compared with sums
 // computed here.
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <array>
@@ -476,6 +477,43 @@ TEST(Device, ACallThatAdvancesMayTakeLongerThanTheTimeOut) {
   EXPECT_EQ(driver.run({&job, 1}).code, TUTTI_OK);
   EXPECT_GT(std::chrono::steady_clock::now() - start, kTimeOut) << "else this shows nothing";
   EXPECT_EQ(slow.advances, 0);
+}
+
+/// A work that waits until its thread runs on a processor, or until the time is up.
+struct Placed {
+  int processor;
+  std::chrono::steady_clock::time_point end = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+  static int32_t run(void* self, tutti_work* /*work*/) {
+    const auto& placed = *static_cast<Placed*>(self);
+    if (sched_getcpu() == placed.processor) return TUTTI_OK;
+    return std::chrono::steady_clock::now() < placed.end ? TUTTI_AGAIN : TUTTI_INTERNAL;
+  }
+};
+
+// Ranks that share processors spread over them, although the scheduler leaves threads that yield where they are.
+TEST(Device, AWaitMovesToTheProcessorOfItsSeat) {
+  cpu_set_t allowed;
+  ASSERT_EQ(sched_getaffinity(0, sizeof allowed, &allowed), 0);
+  std::vector<int> processors;
+  for (int i = 0; i < CPU_SETSIZE; ++i) {
+    if (CPU_ISSET(static_cast<size_t>(i), &allowed)) processors.push_back(i);
+  }
+  if (processors.size() < 2) GTEST_SKIP() << "needs two processors";
+  const Case test{2, &check::ring_all_reduce, Wire::kSimple, 10, false, 0};
+  std::vector<Rank> ranks = make_ranks(test);
+  static constexpr tutti_protocol_ops kPlaced{sizeof(tutti_protocol_ops), 0, nullptr, nullptr, Placed::run, nullptr};
+  for (uint32_t seat = 0; seat < 8; ++seat) {  // a scheduler that moves the thread by itself does not follow the seats
+    const int processor = processors[seat % 2];
+    Placed placed{processor};
+    tutti_work work{};
+    Job job{&work, &kPlaced, &placed, nullptr, false, {}};
+    const auto own = seat % 2 + static_cast<uint32_t>(processors.size()) * (seat / 2);
+    Driver driver({10, 1000, {}, {}, std::chrono::seconds(20), &ranks[0].shm->bell(), own});
+    EXPECT_EQ(driver.run({&job, 1}).code, TUTTI_OK) << "seat " << own;
+    cpu_set_t after;
+    ASSERT_EQ(sched_getaffinity(0, sizeof after, &after), 0);
+    EXPECT_TRUE(CPU_EQUAL(&allowed, &after)) << "a move leaves the thread free";
+  }
 }
 
 TEST(Device, TimeOutNamesThePeer) {

@@ -60,6 +60,21 @@ class Quiet : public Task {
   bool idle() const override { return true; }
 };
 
+/// A task that brings data of peer 1 only.
+class Particular : public Task {
+ public:
+  Result<bool> progress() override {
+    ++rounds_;
+    return false;
+  }
+  bool idle() const override { return true; }
+  bool serves(uint32_t peer) const override { return peer == 1; }
+  int rounds() const { return rounds_; }
+
+ private:
+  std::atomic<int> rounds_{0};
+};
+
 /// A task on a polling thread, whose data moves until stop().
 class Busy : public Task {
  public:
@@ -93,6 +108,22 @@ TEST(Engine, IsWokenByTheNetwork) {
     source.happen();
     ASSERT_TRUE(eventually([&] { return source.wakes() == i; }));
   }
+  engine->stop();
+}
+
+TEST(Engine, LooksForTheDataOfAPeer) {
+  const auto engine = test::required(Engine::create({[](const Status&) {}, 1}));
+  const auto particular = std::make_shared<Particular>();
+  engine->add(particular);
+  const Engine::Drive drive(engine.get());  // from now on, the engine's thread rests
+  std::this_thread::sleep_for(20'000us);
+  const int before = particular->rounds();
+  engine->assist(0);
+  EXPECT_EQ(particular->rounds(), before);
+  engine->assist(1);
+  EXPECT_EQ(particular->rounds(), before + 1);
+  engine->assist();
+  EXPECT_EQ(particular->rounds(), before + 2);
   engine->stop();
 }
 

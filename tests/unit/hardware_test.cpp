@@ -119,7 +119,8 @@ TEST(HardwareFiles, ReplaceTheFiguresThatTheyName) {
   EXPECT_EQ(table.interconnect_gbs(cpu("x86_64", "GenuineIntel", 6, 207)), 40);
   EXPECT_EQ(table.memory().gbs, 5);
   EXPECT_EQ(table.network("socket").latency_us, 30);
-  EXPECT_EQ(table.network("socket").gap_us, 2);
+  EXPECT_EQ(table.network("socket").gap_us, 4) << "built in for this network";
+  EXPECT_EQ(table.network("ucx").gap_us, 2);
   EXPECT_TRUE(table.network("socket").file_has_latency);
   EXPECT_EQ(table.network("nccl:/lib/libnccl-net-x.so").latency_us, 15);
   EXPECT_FALSE(table.network("nccl:/lib/libnccl-net-x.so").file_has_latency);

@@ -13,9 +13,15 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr uint32_t kSharedSpins = 4;  // polls per work when several works, or an engine, share the thread
+constexpr uint32_t kFullRound = 8;    // one in so many rounds of a wait looks for data of all peers
 constexpr std::chrono::microseconds kLongYield{4};
 constexpr std::chrono::milliseconds kMoveInterval{10};
 constexpr std::chrono::milliseconds kSleepLimit{100};  // how late an expired deadline may be noticed
+
+/// Moves the calling thread to one of the processors `to`. It may use all of `allowed` afterwards.
+void move_to(const cpu_set_t& to, const cpu_set_t& allowed) {
+  if (sched_setaffinity(0, sizeof to, &to) == 0) sched_setaffinity(0, sizeof allowed, &allowed);
+}
 
 /// Moves the calling thread to a different processor that it may use, if there is one.
 void change_processor() {
@@ -24,7 +30,15 @@ void change_processor() {
   if (here < 0 || sched_getaffinity(0, sizeof allowed, &allowed) != 0 || CPU_COUNT(&allowed) < 2) return;
   cpu_set_t others = allowed;
   CPU_CLR(static_cast<size_t>(here), &others);
-  if (sched_setaffinity(0, sizeof others, &others) == 0) sched_setaffinity(0, sizeof allowed, &allowed);
+  move_to(others, allowed);
+}
+
+/// The processor of a number among those of a set, which is not empty. Numbers count on from the first processor again.
+int processor_of(uint32_t number, const cpu_set_t& set) {
+  uint32_t left = number % static_cast<uint32_t>(CPU_COUNT(&set));
+  int processor = 0;
+  while (!CPU_ISSET(static_cast<size_t>(processor), &set) || left-- > 0) ++processor;
+  return processor;
 }
 
 }  // namespace
@@ -89,7 +103,7 @@ Driver::Outcome Driver::wait_longer(std::span<Job> jobs) {
     const Round now = round(jobs, idle == 0 ? spins : kSharedSpins);
     if (now.failure.code != TUTTI_OK) return now.failure;
     if (!now.pending) return {};
-    const bool helped = engine_ != nullptr && engine_->assist();
+    const bool helped = engine_ != nullptr && engine_->assist(awaited_peer(jobs, idle));
     if (now.moved || helped) {
       idle = 0;
       slept = false;
@@ -122,6 +136,12 @@ Driver::Outcome Driver::wait_longer(std::span<Job> jobs) {
   }
 }
 
+/// The peer that the round of a wait looks for; none: all peers. Each look at a network connection takes a system call.
+std::optional<uint32_t> Driver::awaited_peer(std::span<const Job> jobs, uint32_t idle) {
+  if (jobs.size() != 1 || idle % kFullRound == kFullRound - 1) return {};
+  return jobs.front().work->fault.peer;
+}
+
 /// Whether a wait that nothing moved in `idle` rounds polls again, perhaps after a yield. False: it sleeps.
 bool Driver::polls_on(uint32_t idle, Clock::time_point idle_since) {
   bool yields = true;
@@ -140,6 +160,7 @@ bool Driver::polls_on(uint32_t idle, Clock::time_point idle_since) {
 /// second thread may be the awaited rank: the scheduler leaves both there for a long time.
 void Driver::yield() {
   if (engine_ == nullptr || options_.drives.count() == 0) {
+    if (options_.seat) take_seat();
     sched_yield();
     return;
   }
@@ -151,6 +172,24 @@ void Driver::yield() {
   if (Clock::now() - after < kLongYield) return;
   change_processor();
   moved_ = Clock::now();
+}
+
+/// Spreads ranks that share processors evenly. The scheduler does not: a thread that yields ran a moment ago, and the
+/// scheduler leaves such threads where they are, even if one processor has three of four.
+void Driver::take_seat() {
+  const int here = sched_getcpu();
+  if (here < 0 || here == seat_) return;
+  const auto now = Clock::now();
+  if (now - moved_ < kMoveInterval) return;
+  moved_ = now;
+  cpu_set_t allowed;
+  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
+  seat_ = processor_of(*options_.seat, allowed);
+  if (here == seat_) return;
+  cpu_set_t own;
+  CPU_ZERO(&own);
+  CPU_SET(static_cast<size_t>(seat_), &own);
+  move_to(own, allowed);
 }
 
 Driver::Outcome Driver::find_absence(std::span<Job> jobs) const {

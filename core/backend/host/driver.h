@@ -4,6 +4,7 @@
 #pragma once
 
 #include <chrono>
+#include <optional>
 #include <span>
 
 #include "backend/attendance.h"
@@ -34,6 +35,9 @@ class Driver {
     std::chrono::nanoseconds drives_yielding{2'000'000};
     std::chrono::nanoseconds operation_timeout{};  ///< without any progress
     tutti_bell* bell = nullptr;                    ///< rung by peers and by the engine
+    /// The number of this rank among the ranks that share the processors of a machine; none: each has a processor. A
+    /// wait then moves its thread to the processor of this number, at most every few ms.
+    std::optional<uint32_t> seat = {};
   };
   explicit Driver(const Options& options) : options_(options) {}
 
@@ -62,8 +66,10 @@ class Driver {
   Round round(std::span<Job> jobs, uint32_t spins);
   Outcome wait_for(std::span<Job> jobs);
   Outcome wait_longer(std::span<Job> jobs);
+  static std::optional<uint32_t> awaited_peer(std::span<const Job> jobs, uint32_t idle);
   bool polls_on(uint32_t idle, std::chrono::steady_clock::time_point idle_since);
   void yield();
+  void take_seat();
   void tell(std::chrono::steady_clock::time_point since, const Job* waits);
   Outcome find_absence(std::span<Job> jobs) const;
 
@@ -73,7 +79,8 @@ class Driver {
   Waiting* waiting_ = nullptr;
   const Job* told_ = nullptr;  ///< the job that waiting_ shows, and the peer it waits for
   uint32_t told_peer_ = 0;
-  std::chrono::steady_clock::time_point moved_;  ///< when a sleep last made room on a shared processor
+  std::chrono::steady_clock::time_point moved_;  ///< when a wait last moved its thread to a different processor
+  int seat_ = -1;                                ///< the processor of options_.seat; -1: not known yet
 };
 
 }  // namespace tutti::backend

@@ -135,8 +135,9 @@ class Setup {
     for (const HostIdentity& host : hosts)
       host_names_.push_back(host.pretended_name.empty() ? host.host_name : host.pretended_name);
     const HostIdentity& own = hosts[static_cast<size_t>(state_.rank_)];
-    ranks_here_ = std::count_if(hosts.begin(), hosts.end(),
-                                [&](const HostIdentity& host) { return host.boot_id == own.boot_id; });
+    const auto is_here = [&](const HostIdentity& host) { return host.boot_id == own.boot_id; };
+    ranks_here_ = std::count_if(hosts.begin(), hosts.end(), is_here);
+    seat_ = static_cast<uint32_t>(std::count_if(hosts.begin(), hosts.begin() + state_.rank_, is_here));
     for (const int node : bootstrap::node_of_rank(hosts)) nodes_.push_back(static_cast<uint32_t>(node));
     node_count_ = *std::max_element(nodes_.begin(), nodes_.end()) + 1;
     for (uint32_t r = 0; r < nodes_.size(); ++r) {
@@ -517,7 +518,10 @@ class Setup {
     backend::Driver::Options options;
     options.spins = choose("wait.spin", crowded ? 20 : 120);
     options.yields = choose("wait.yield", crowded ? 20 : 200);
-    if (crowded) options.drives = {};
+    if (crowded) {
+      options.drives = {};
+      options.seat = seat_;
+    }
     options.operation_timeout = config_.duration("timeouts.operation");
     return options;
   }
@@ -543,6 +547,7 @@ class Setup {
   uint32_t node_count_ = 1;
   std::vector<uint32_t> local_ranks_;
   int64_t ranks_here_ = 1;  // ranks on this machine, with any pretended hosts
+  uint32_t seat_ = 0;       // the number of this rank among them
   bool force_network_ = false;
   bool uses_network_ = false;
   uint32_t max_channels_ = 1;

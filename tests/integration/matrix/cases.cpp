@@ -55,7 +55,7 @@ constexpr std::array<Algorithm, 9> kAlgorithms = {{
     {"direct/two-shot", bits({Collective::kAllReduce})},
     {"direct/shifted", kMoving},
     {"hier/exchange", kReducing | bits({Collective::kAllGather, Collective::kBroadcast, Collective::kAllToAll})},
-    {"hier/doubling", bits({Collective::kAllReduce})},
+    {"hier/doubling", bits({Collective::kAllReduce, Collective::kReduceScatter, Collective::kAllGather})},
     {"hier/ring", bits({Collective::kAllReduce})},
 }};
 constexpr std::array<const char*, 4> kProtocols = {"simple", "ll", "ll128", "copy"};  // the last two on GPUs only
