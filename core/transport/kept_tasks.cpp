@@ -134,6 +134,7 @@ Result<bool> KeptSendTask::connect() {
   dial_.reset();
   TUTTI_ASSIGN(registration_, channel_->register_memory({memory_.begin(), memory_.bytes()}));
   state_.go_by(route());
+  log::debug("{}: connected", describe(route(), key_));
   if (serves_) state_.enter(LinkState::Phase::kStands);
   return true;
 }

@@ -10,6 +10,7 @@
 #include <new>
 #include <utility>
 
+#include "log/log.h"
 #include "progress/bell.h"
 #include "transport/message_hash.h"
 
@@ -213,6 +214,7 @@ Result<bool> SendTask::advance() {
   }
   TUTTI_ASSIGN(registration_, channel_->register_memory({memory_.begin(), memory_.bytes()}));
   state_.enter(LinkState::Phase::kStands);
+  log::debug("network '{}', {}: connected", net_.options().name, net_.ends(key_, true));
   return true;
 }
 
