@@ -32,7 +32,7 @@ class Receipts {
   void tell() { told_ = stated_ = taken_; }
 
   uint64_t taken() const { return taken_; }               ///< messages that the receiver has taken
-  uint64_t unstated() const { return taken_ - stated_; }  ///< of these, messages that no statement includes
+  uint64_t unstated() const { return taken_ - stated_; }  ///< taken messages that no statement includes
   uint64_t untold() const { return taken_ - told_; }      ///< messages of which the peer may not know
   uint64_t heard() const { return heard_; }               ///< messages that the peer has taken, by its own statements
 
