@@ -20,7 +20,7 @@
 
 namespace tutti::transport {
 
-/// What a receiver tells its sender.
+/// A message of a receiver to its sender.
 struct Acknowledgement {
   uint64_t next;  ///< number of the message that the receiver expects next
   uint64_t generation;

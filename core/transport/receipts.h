@@ -8,7 +8,7 @@
 
 namespace tutti::transport {
 
-/// What the sender and the receiver of one key know of each other. Each message of the sender states how many messages
+/// The statements of the sender and the receiver of one key. Each message of the sender states how many messages
 /// the receiver has taken. The peer certainly knows the statement when it has acknowledged the message that carries it.
 /// Threads: the engine's rounds.
 class Receipts {
