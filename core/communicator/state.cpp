@@ -344,6 +344,8 @@ Result<Choice> Communicator::State::choose(const tuner::Question& question) cons
   if ((choices.links & 1u << TUTTI_LINK_P2P) != 0) choice.transport = "p2p";
   if ((choices.links & 1u << TUTTI_LINK_NETWORK) != 0) {
     choice.transport += (choice.transport.empty() ? "net-" : "+net-") + choices.networks[decision.network].name;
+    const uint32_t inside = choices.network_inside_racks.value_or(decision.network);
+    if (inside != decision.network) choice.transport += "+net-" + choices.networks[inside].name;
   }
   choice.channels = decision.channels;
   choice.predicted_us = decision.predicted_us;

@@ -13,7 +13,7 @@ namespace tutti::plugin {
 std::vector<std::string> fixed_networks(const config::Config& config);
 
 /// The networks that a communicator may open, in order of preference: the fixed networks; if there are none,
-/// plugins.network, then the networks that rules choose.
+/// plugins.network, then the networks that rules choose, then that of net.inside_rack.
 std::vector<std::string> possible_networks(const config::Config& config);
 
 }  // namespace tutti::plugin

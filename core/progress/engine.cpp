@@ -148,16 +148,16 @@ void Engine::end_drive(bool hands_over) {
   rest_over_.notify_one();
 }
 
-/// True when no data is left that must go out.
+/// True when no data is left for which a peer may wait.
 bool Engine::push_out() {
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock()) return false;
   bool idle = true;
   for (const auto& task : tasks_) {
     if (failed_) return true;
-    if (task->idle()) continue;
+    if (!task->urgent()) continue;
     advance(*task);
-    idle = idle && task->idle();
+    idle = idle && !task->urgent();
   }
   return idle;
 }
@@ -207,10 +207,23 @@ bool Engine::round(std::optional<uint32_t> peer) {
   return moved;
 }
 
+/// True if any task began to send. With mutex_ held.
+bool Engine::settle() {
+  bool began = false;
+  for (const auto& task : tasks_) {
+    if (failed_) return false;
+    began = took(task->settle()) || began;
+  }
+  return began;
+}
+
 bool Engine::advance(Task& task) {
-  auto result = task.progress();
-  if (result.ok()) return *result;
-  fail(result.status());
+  return took(task.progress());
+}
+
+bool Engine::took(const Result<bool>& moved) {
+  if (moved.ok()) return *moved;
+  fail(moved.status());
   return false;
 }
 
@@ -258,7 +271,7 @@ void Engine::sleep() {
   std::chrono::nanoseconds limit = arms ? kSleepLimit : kUnarmedSleep;
   {
     const std::lock_guard lock(mutex_);
-    if (stopping_.load() || round() || (arms && arm() != TUTTI_OK)) return;
+    if (stopping_.load() || round() || settle() || (arms && arm() != TUTTI_OK)) return;
     for (const Armed& armed : sources_) {
       if (arms && armed.fd >= 0) fds[count++] = {armed.fd, POLLIN, 0};
     }

@@ -39,6 +39,10 @@ class Task {
   virtual bool idle() const = 0;
   /// False: the task only brings data of other peers.
   virtual bool serves(uint32_t /*peer*/) const { return true; }
+  /// True while data must go out for which a peer may wait. A thread that ends its drive then hands over.
+  virtual bool urgent() const { return !idle(); }
+  /// Sends what the task holds back to send it with more. Called before a thread sleeps. True if it began to send.
+  virtual Result<bool> settle() { return false; }
   /// True if nothing rings when the task can move. Such a task runs on a polling thread.
   virtual bool polls() const { return false; }
 };
@@ -103,6 +107,8 @@ class Engine {
   void run();
   bool round(std::optional<uint32_t> peer = {});
   bool advance(Task& task);
+  bool settle();
+  bool took(const Result<bool>& moved);
   /// With mutex_ held.
   void fail(const Status& failure);
   void sleep();

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Fail-over of connections (net.failover): a connection that breaks is made again over another device or network.
 //
-// The sender of such a connection keeps each message in its slot until the receiver has acknowledged it. The receiver
-// sends acknowledgements over a connection of its own, in the opposite direction. If one of the two connections breaks,
-// both ends give both up. The sender connects by the next route, with a higher generation. The receiver drops what it
-// has of earlier generations, connects back, and states the number of the message that it expects next. The sender goes
-// on with this message. So each message is delivered exactly once, and in order. A sender with nothing to send may not
-// notice a break. A receiver that does therefore tells the sender, by a connection with this purpose on each route.
+// The sender of such a connection keeps each message in its slot until the receiver has acknowledged it. Messages of
+// the opposite direction carry acknowledgements. The receiver also sends acknowledgements over a connection of its own,
+// in the opposite direction. If one of the two connections breaks, both ends give both up. The sender connects by the
+// next route, with a higher generation. The receiver drops what it has of earlier generations, connects back, and
+// states the number of the message that it expects next. The sender goes on with this message. So each message is
+// delivered exactly once, and in order. A sender with nothing to send may not notice a break. A receiver that does
+// therefore tells the sender, by a connection with this purpose on each route.
 #pragma once
 
 #include <chrono>

@@ -38,17 +38,20 @@ void close(std::unique_ptr<Channel>& channel, const Route& route) {
 
 }  // namespace
 
-KeptTask::KeptTask(const Net& home, const Key& key, Failover& failover, tutti_bell* engine_bell, bool sends)
+KeptTask::KeptTask(const Net& home, const Key& key, Failover& failover, std::shared_ptr<Receipts> receipts,
+                   tutti_bell* engine_bell, bool sends)
     : home_(home),
       key_(key),
       failover_(failover),
       routes_(failover.routes(home, key)),
       state_(home, key, sends),
-      memory_(home.options().keys.protocols[key.protocol], key.peer, engine_bell, home.options().check_data),
+      receipts_(std::move(receipts)),
+      memory_(home.options().keys.protocols[key.protocol], key.peer, engine_bell, home.options().check_data, receipts_),
       haste_(std::in_place, failover) {}
 
-KeptSendTask::KeptSendTask(const Net& home, const Key& key, Failover& failover, tutti_bell* engine_bell)
-    : KeptTask(home, key, failover, engine_bell, true),
+KeptSendTask::KeptSendTask(const Net& home, const Key& key, Failover& failover, std::shared_ptr<Receipts> receipts,
+                           tutti_bell* engine_bell)
+    : KeptTask(home, key, failover, std::move(receipts), engine_bell, true),
       began_(Clock::now()),
       acknowledgements_(memory_.connection().slot_count),
       receives_(memory_.connection().slot_count) {}
@@ -61,7 +64,13 @@ bool KeptSendTask::idle() const {
   return acknowledged_ == memory_.load_tail() || home_.standing(key_.peer).left;
 }
 
+/// Acknowledgements may come later.
+bool KeptSendTask::urgent() const {
+  return requests_.completed() != memory_.load_tail() && !idle();
+}
+
 Result<bool> KeptSendTask::progress() {
+  TUTTI_TRY(hear());
   const bool undelivered = acknowledged_ != memory_.load_tail();
   if (breakage_.broken()) {
     TUTTI_TRY(breakage_.verdict(home_, key_.peer, undelivered));
@@ -76,10 +85,27 @@ Result<bool> KeptSendTask::progress() {
   return true;
 }
 
+/// A look costs a system call in some networks. Messages of the peer mostly bring the acknowledgements before.
+bool KeptSendTask::looks() {
+  const uint64_t unacknowledged = requests_.posted() - acknowledged_;
+  return !serves_ || unacknowledged >= memory_.slots() * 3 / 4 || ++rounds_ % kRoundsPerLook == 0 || !arrivals_.empty();
+}
+
+/// An event of the network may be an acknowledgement.
+Result<bool> KeptSendTask::settle() {
+  if (channel_ == nullptr || ends_) return false;
+  Result<bool> taken = take_acknowledgements();
+  if (taken.ok() || !is_loss(taken.status(), !serves_)) return taken;
+  give_up(taken.status());
+  return true;
+}
+
 Result<bool> KeptSendTask::advance() {
   if (channel_ == nullptr) return connect();
-  TUTTI_ASSIGN(const bool acknowledged, take_acknowledgements());
-  TUTTI_TRY(await_acknowledgements());
+  bool acknowledged = false;
+  if (looks()) {
+    TUTTI_ASSIGN(acknowledged, take_acknowledgements());
+  }
   if (!serves_) {
     TUTTI_TRY(check_time());
     return acknowledged;
@@ -108,6 +134,7 @@ Result<bool> KeptSendTask::connect() {
   dial_.reset();
   TUTTI_ASSIGN(registration_, channel_->register_memory({memory_.begin(), memory_.bytes()}));
   state_.go_by(route());
+  log::debug("{}: connected", describe(route(), key_));
   if (serves_) state_.enter(LinkState::Phase::kStands);
   return true;
 }
@@ -149,11 +176,11 @@ Result<bool> KeptSendTask::take_acknowledgements() {
     TUTTI_TRY(take(acknowledgement));
     taken = true;
   }
+  TUTTI_TRY(await_acknowledgements());
   return taken;
 }
 
 Status KeptSendTask::await_acknowledgements() {
-  if (acknowledges_ == nullptr) return {};
   for (size_t i = 0; i < receives_.size(); ++i) {
     const size_t place = (taken_ + i) % receives_.size();
     if (receives_[place] != nullptr) continue;
@@ -164,16 +191,32 @@ Status KeptSendTask::await_acknowledgements() {
   return {};
 }
 
-Status KeptSendTask::take(const Acknowledgement& acknowledgement) {
+/// Acknowledgements that messages of the peer have carried.
+Status KeptSendTask::hear() {
+  const uint64_t heard = receipts_->heard();
+  return heard <= acknowledged_ ? Status() : acknowledge({heard, generation_}, acknowledged_);
+}
+
+/// `least`: smaller numbers are not possible.
+Status KeptSendTask::acknowledge(const Acknowledgement& acknowledgement, uint64_t least) {
   const uint64_t next = acknowledgement.next;
-  if (acknowledgement.generation != generation_ || next < acknowledged_ || next > requests_.most_posted()) {
+  if (acknowledgement.generation != generation_ || next < least || next > requests_.most_posted()) {
     return {Code::kInternal,
             fmt::format("rank {} acknowledges {} messages of generation {} on the connection {}, but {} to {} of "
                         "generation {} are possible; the network or its device is faulty",
-                        key_.peer, next, acknowledgement.generation, acknowledges_->ends(), acknowledged_,
+                        key_.peer, next, acknowledgement.generation, home_.ends(key_, true), least,
                         requests_.most_posted(), generation_)};
   }
+  if (next <= acknowledged_) return {};
+  receipts_->confirm(next);
   acknowledged_ = next;
+  return {};
+}
+
+/// While the connection serves, a message may have brought a later acknowledgement before.
+Status KeptSendTask::take(const Acknowledgement& acknowledgement) {
+  TUTTI_TRY(acknowledge(acknowledgement, serves_ ? stated_ : acknowledged_));
+  const uint64_t next = stated_ = acknowledgement.next;
   if (serves_) return {};
   const uint64_t resent = requests_.posted() > next ? requests_.posted() - next : 0;
   requests_.restart(next);
@@ -243,8 +286,9 @@ void KeptSendTask::drop() {
   taken_ = 0;
 }
 
-KeptReceiveTask::KeptReceiveTask(const Net& home, const Key& key, Failover& failover, tutti_bell* engine_bell)
-    : KeptTask(home, key, failover, engine_bell, false) {}
+KeptReceiveTask::KeptReceiveTask(const Net& home, const Key& key, Failover& failover,
+                                 std::shared_ptr<Receipts> receipts, tutti_bell* engine_bell)
+    : KeptTask(home, key, failover, std::move(receipts), engine_bell, false) {}
 
 KeptReceiveTask::~KeptReceiveTask() {
   drop();
@@ -252,7 +296,7 @@ KeptReceiveTask::~KeptReceiveTask() {
 
 /// Also a sender that has left waits for acknowledgements, as its hub may close before it hears that this rank leaves.
 bool KeptReceiveTask::idle() const {
-  return channel_ == nullptr || (told_ == requests_.completed() && acknowledging_ == nullptr);
+  return channel_ == nullptr || (receipts_->untold() == 0 && acknowledging_ == nullptr);
 }
 
 /// The news of the loss take one limit for each route, and so does the sender's way back.
@@ -267,9 +311,17 @@ Result<bool> KeptReceiveTask::progress() {
     TUTTI_TRY(breakage_.verdict(home_, key_.peer, false, grace()));
     return call_sender() || arrived;
   }
-  Result<bool> moved = advance();
-  if (moved.ok()) return *moved || arrived;
-  if (!is_loss(moved.status(), acknowledges_ == nullptr)) return moved;
+  TUTTI_ASSIGN(const bool moved, or_lose(advance()));
+  return moved || arrived;
+}
+
+Result<bool> KeptReceiveTask::settle() {
+  return channel_ != nullptr && receipts_->untold() != 0 ? or_lose(acknowledge(true)) : false;
+}
+
+/// A failure that means a loss begins it, and is none.
+Result<bool> KeptReceiveTask::or_lose(Result<bool> moved) {
+  if (moved.ok() || !is_loss(moved.status(), acknowledges_ == nullptr)) return moved;
   lose(moved.status());
   return true;
 }
@@ -331,7 +383,8 @@ Result<bool> KeptReceiveTask::advance() {
   TUTTI_TRY(requests_.take_arrived(*channel_, *home_.options().bell));
   TUTTI_ASSIGN(const bool posted, requests_.post_receives(*channel_, registration_));
   state_.count(requests_.posted(), requests_.completed());
-  TUTTI_ASSIGN(const bool acknowledged, acknowledge());
+  waits_ = requests_.completed() != before ? 0 : waits_ + 1;
+  TUTTI_ASSIGN(const bool acknowledged, acknowledge(false));
   return connected || requests_.completed() != before || posted || acknowledged;
 }
 
@@ -345,21 +398,30 @@ Result<bool> KeptReceiveTask::connect_back() {
   return true;
 }
 
+/// A new connection begins with an acknowledgement. `settles`: the thread is about to sleep. A message that carries an
+/// acknowledgement may be stuck, since the peer may take no message before it has sent one.
+bool KeptReceiveTask::is_due(bool settles) const {
+  const uint64_t slots = memory_.slots();
+  const uint64_t untold = receipts_->untold();
+  const uint32_t patience = untold >= slots / 2 ? kShortPatience : kPatience;
+  return !introduced_ || receipts_->unstated() >= slots - slots / 4 || (untold > 0 && (settles || waits_ >= patience));
+}
+
 /// One acknowledgement at a time is on its way, and states all messages until then.
-Result<bool> KeptReceiveTask::acknowledge() {
+Result<bool> KeptReceiveTask::acknowledge(bool settles) {
   if (acknowledges_ == nullptr) return false;
   if (acknowledging_ != nullptr) {
     TUTTI_ASSIGN(const bool done, acknowledges_->test(acknowledging_, nullptr));
     if (!done) return false;
     acknowledging_ = nullptr;
   }
-  if (introduced_ && told_ == requests_.completed()) return false;
-  acknowledgement_ = {requests_.completed(), static_cast<uint64_t>(generation_)};
+  if (!is_due(settles)) return false;
+  acknowledgement_ = {receipts_->taken(), static_cast<uint64_t>(generation_)};
   TUTTI_ASSIGN(acknowledging_,
                acknowledges_->send({&acknowledgement_, sizeof acknowledgement_, kTag, acknowledges_registration_}));
   if (acknowledging_ == nullptr) return false;
   introduced_ = true;
-  told_ = requests_.completed();
+  receipts_->tell();
   return true;
 }
 

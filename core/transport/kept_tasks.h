@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The progress engine's tasks behind a network connection that fails over (failover.h): its sender and its receiver.
+//
+// A receiver acknowledges late, since the messages of this rank's sender to the same peer carry acknowledgements
+// (receipts.h). It sends an acknowledgement of its own in three cases: the sender soon needs slots, no message has come
+// for many rounds, or the thread is about to sleep.
 #pragma once
 
 #include <chrono>
@@ -16,7 +20,7 @@
 
 namespace tutti::transport {
 
-/// What a receiver tells its sender.
+/// A message of a receiver to its sender.
 struct Acknowledgement {
   uint64_t next;  ///< number of the message that the receiver expects next
   uint64_t generation;
@@ -31,13 +35,15 @@ class KeptTask : public SlotTask, public Rejoiner {
 
  protected:
   using Clock = std::chrono::steady_clock;
-  KeptTask(const Net& home, const Key& key, Failover& failover, tutti_bell* engine_bell, bool sends);
+  KeptTask(const Net& home, const Key& key, Failover& failover, std::shared_ptr<Receipts> receipts,
+           tutti_bell* engine_bell, bool sends);
 
   const Net& home_;
   const Key key_;
   Failover& failover_;
   const std::vector<Route> routes_;
   LinkState state_;
+  const std::shared_ptr<Receipts> receipts_;
   SlotMemory memory_;
   SlotRequests requests_{memory_};
   std::deque<Arrival> arrivals_;      // connections that have come, to be looked at
@@ -50,21 +56,29 @@ class KeptTask : public SlotTask, public Rejoiner {
 /// Sends this rank's filled slots to one receiver. A slot is free when the receiver has acknowledged its message.
 class KeptSendTask : public KeptTask {
  public:
-  KeptSendTask(const Net& home, const Key& key, Failover& failover, tutti_bell* engine_bell);
+  KeptSendTask(const Net& home, const Key& key, Failover& failover, std::shared_ptr<Receipts> receipts,
+               tutti_bell* engine_bell);
   ~KeptSendTask() override;
   Result<bool> progress() override;
   bool idle() const override;
+  bool urgent() const override;
+  Result<bool> settle() override;
 
  private:
+  /// Rounds in one of which the task looks for acknowledgements that it does not need yet.
+  static constexpr uint32_t kRoundsPerLook = 16;
   /// After a break, the time for acknowledgements that are under way.
   static constexpr std::chrono::milliseconds kLastTime{500};
 
   const Route& route() const { return routes_[route_]; }
   Result<bool> advance();
   Result<bool> connect();
+  bool looks();
   Result<bool> take_acknowledgements();
   Result<bool> join_acknowledgements();
   Status take(const Acknowledgement& acknowledgement);
+  Status hear();
+  Status acknowledge(const Acknowledgement& acknowledgement, uint64_t least);
   Status await_acknowledgements();
   Result<bool> fail_over();
   Result<bool> post();
@@ -89,7 +103,9 @@ class KeptSendTask : public KeptTask {
   Route acknowledges_route_;
   void* acknowledges_registration_ = nullptr;
   std::vector<void*> receives_;
-  uint64_t taken_ = 0;  // acknowledgements of this generation
+  uint64_t taken_ = 0;   // acknowledgements of this generation
+  uint64_t stated_ = 0;  // by the latest of them
+  uint32_t rounds_ = 0;  // for looks()
 
   uint64_t acknowledged_ = 0;
 };
@@ -97,16 +113,26 @@ class KeptSendTask : public KeptTask {
 /// Receives one sender's slots, and acknowledges them.
 class KeptReceiveTask : public KeptTask {
  public:
-  KeptReceiveTask(const Net& home, const Key& key, Failover& failover, tutti_bell* engine_bell);
+  KeptReceiveTask(const Net& home, const Key& key, Failover& failover, std::shared_ptr<Receipts> receipts,
+                  tutti_bell* engine_bell);
   ~KeptReceiveTask() override;
   Result<bool> progress() override;
   bool idle() const override;
+  bool urgent() const override { return acknowledging_ != nullptr; }
+  Result<bool> settle() override;
 
  private:
+  /// Rounds without a message after which an acknowledgement goes out: about a millisecond. The short patience holds
+  /// while the sender may wait for a slot.
+  static constexpr uint32_t kPatience = 2000;
+  static constexpr uint32_t kShortPatience = 8;
+
   Result<bool> take_arrivals();
   Status begin(Arrival arrival);
   Result<bool> advance();
-  Result<bool> acknowledge();
+  Result<bool> acknowledge(bool settles);
+  bool is_due(bool settles) const;
+  Result<bool> or_lose(Result<bool> moved);
   Result<bool> connect_back();
   bool call_sender();
   void lose(const Status& why);
@@ -125,7 +151,7 @@ class KeptReceiveTask : public KeptTask {
   void* acknowledges_registration_ = nullptr;
   void* acknowledging_ = nullptr;  // request
   bool introduced_ = false;        // an acknowledgement of this generation is on its way
-  uint64_t told_ = 0;              // number in the latest acknowledgement
+  uint32_t waits_ = 0;             // rounds since the latest message
 };
 
 }  // namespace tutti::transport

@@ -151,6 +151,7 @@ void Net::set_peers(std::vector<std::vector<Door>> doors) {
   peers_ = std::move(doors);
   senders_.resize(peers_.size() * options_.keys.size());
   receivers_.resize(peers_.size() * options_.keys.size());
+  if (options_.failover != nullptr) receipts_.resize(receivers_.size());
   engine_->add_source({options_.ops, context_, has_events(), watch(), "at " + own_place(),
                        [this](std::string_view doing, int32_t code) { return failure(doing, code); }});
   engine_->add(acceptor_);
@@ -172,13 +173,19 @@ Net::~Net() {
   if (context_ != nullptr) setup_mark_->call("destroy", [&] { options_.ops->destroy(context_); });
 }
 
+std::shared_ptr<Receipts> Net::receipts_of(const Key& key) {
+  std::shared_ptr<Receipts>& receipts = receipts_[place_of(key)];
+  if (receipts == nullptr) receipts = std::make_shared<Receipts>(options_.keys.protocols[key.protocol].slot_count);
+  return receipts;
+}
+
 std::shared_ptr<SlotTask> Net::make_sender(const Key& key) {
   if (options_.failover == nullptr) {
     const tutti_net_handle& handle = door_of(key.peer, key.peer_device).handle;
     return std::make_shared<SendTask>(*this, key, own_device(key.device), handle, &engine_->bell());
   }
   Failover& failover = *options_.failover;
-  auto task = std::make_shared<KeptSendTask>(*this, key, failover, &engine_->bell());
+  auto task = std::make_shared<KeptSendTask>(*this, key, failover, receipts_of(key), &engine_->bell());
   for (const Net* net : failover.nets()) {
     net->expect(key, Purpose::kAcknowledgements, failover.index_of(*this), task);
     net->expect(key, Purpose::kLoss, failover.index_of(*this), task);
@@ -193,13 +200,13 @@ std::shared_ptr<SlotTask> Net::make_receiver(const Key& key) {
     return task;
   }
   Failover& failover = *options_.failover;
-  auto task = std::make_shared<KeptReceiveTask>(*this, key, failover, &engine_->bell());
+  auto task = std::make_shared<KeptReceiveTask>(*this, key, failover, receipts_of(key), &engine_->bell());
   for (const Net* net : failover.nets()) net->expect(key, Purpose::kData, failover.index_of(*this), task);
   return task;
 }
 
 tutti_connection* Net::sender(const Key& key) {
-  auto& task = senders_[key.peer * options_.keys.size() + options_.keys.index(key)];
+  auto& task = senders_[place_of(key)];
   if (task == nullptr) {
     task = make_sender(key);
     engine_->add(task);
@@ -208,7 +215,7 @@ tutti_connection* Net::sender(const Key& key) {
 }
 
 tutti_connection* Net::receiver(const Key& key) {
-  auto& task = receivers_[key.peer * options_.keys.size() + options_.keys.index(key)];
+  auto& task = receivers_[place_of(key)];
   if (task == nullptr) {
     task = make_receiver(key);
     engine_->add(task);

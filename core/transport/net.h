@@ -27,6 +27,7 @@ class CheckedNetwork;
 class Dial;
 class Failover;
 class LinkState;
+class Receipts;
 class Rejoiner;
 class SlotTask;
 enum class Purpose : uint32_t;
@@ -154,6 +155,8 @@ class Net {
   Status listen();
   uint32_t own_device(uint32_t wanted) const;
   const Door& door_of(uint32_t rank, uint32_t wanted) const;
+  size_t place_of(const Key& key) const { return key.peer * options_.keys.size() + options_.keys.index(key); }
+  std::shared_ptr<Receipts> receipts_of(const Key& key);
   std::shared_ptr<SlotTask> make_sender(const Key& key);
   std::shared_ptr<SlotTask> make_receiver(const Key& key);
   std::string place(uint32_t rank, const Door& door) const;
@@ -174,6 +177,7 @@ class Net {
   std::shared_ptr<AcceptTask> acceptor_;
   std::vector<std::shared_ptr<SlotTask>> senders_;    // by (peer, key), null until used
   std::vector<std::shared_ptr<SlotTask>> receivers_;  // by key, as senders_
+  std::vector<std::shared_ptr<Receipts>> receipts_;   // by key, as senders_; with fail-over
   std::shared_ptr<progress::Engine> engine_;
 };
 

@@ -10,6 +10,7 @@
 #include <new>
 #include <utility>
 
+#include "log/log.h"
 #include "progress/bell.h"
 #include "transport/message_hash.h"
 
@@ -18,8 +19,8 @@ namespace {
 
 constexpr uint64_t kPage = 4096;
 constexpr uint32_t kTag = 0;       // a connection carries one stream of slots
-constexpr uint64_t kEndRoom = 64;  // behind each slot, for its end; keeps slots aligned
-static_assert(sizeof(HashedEnd) <= kEndRoom);
+constexpr uint64_t kEndRoom = 64;  // behind each slot, for statement and end; keeps slots aligned
+static_assert(sizeof(uint64_t) + sizeof(HashedEnd) <= kEndRoom);
 
 tutti_slot_layout with_ends(tutti_slot_layout layout) {
   layout.slot_stride += kEndRoom;
@@ -32,8 +33,9 @@ std::atomic_ref<uint64_t> counter(uint64_t* value) {
 
 }  // namespace
 
-SlotMemory::SlotMemory(const tutti_slot_layout& asked, uint32_t peer, tutti_bell* peer_bell, bool hashes)
-    : sizes_(asked.slot_count), hashes_(hashes) {
+SlotMemory::SlotMemory(const tutti_slot_layout& asked, uint32_t peer, tutti_bell* peer_bell, bool hashes,
+                       std::shared_ptr<Receipts> receipts)
+    : sizes_(asked.slot_count), hashes_(hashes), receipts_(std::move(receipts)) {
   const tutti_slot_layout layout = with_ends(asked);
   memory_.reset(static_cast<uint8_t*>(::operator new(connection_bytes(layout), std::align_val_t(kPage))));
   std::memset(memory_.get(), 0, connection_bytes(layout));
@@ -52,8 +54,13 @@ uint8_t* SlotMemory::slot(uint64_t step) const {
 }
 
 uint64_t SlotMemory::seal(uint64_t step) {
-  const uint64_t bytes = std::min(size_of_slot(step), connection_.slot_stride - kEndRoom);
+  uint64_t bytes = std::min(size_of_slot(step), connection_.slot_stride - kEndRoom);
   uint8_t* const message = slot(step);
+  if (receipts_ != nullptr) {
+    const uint64_t statement = receipts_->state(step);
+    std::memcpy(message + bytes, &statement, sizeof statement);
+    bytes += sizeof statement;
+  }
   const HashedEnd end{hashes_ ? hash_message(message, bytes, step) : 0, {step, bytes}};
   if (hashes_) {
     std::memcpy(message + bytes, &end, sizeof end);
@@ -65,20 +72,27 @@ uint64_t SlotMemory::seal(uint64_t step) {
 
 /// The text names the rule of plugin/network_rules.h that the plugin most likely breaks.
 std::string SlotMemory::open(uint64_t step, uint64_t bytes) {
-  const uint64_t least = end_bytes();
+  const uint64_t least = statement_bytes() + end_bytes();
   const uint64_t most = connection_.slot_stride - kEndRoom + least;
   if (bytes < least || bytes > most) {
     return fmt::format("message {} has {} bytes; {} to {} are possible (NET-14)", step, bytes, least, most);
   }
   HashedEnd end{};
-  const uint8_t* const from = slot(step) + bytes - least;
+  bytes -= end_bytes();
+  const uint8_t* const from = slot(step) + bytes;
   if (hashes_) {
     std::memcpy(&end, from, sizeof end);
   } else {
     std::memcpy(&end.end, from, sizeof end.end);
   }
-  size_of_slot(step) = bytes - least;
-  return difference(step, bytes - least, end);
+  size_of_slot(step) = bytes - statement_bytes();
+  std::string difference = this->difference(step, bytes, end);
+  if (receipts_ != nullptr && difference.empty()) {
+    uint64_t heard = 0;
+    std::memcpy(&heard, from - sizeof heard, sizeof heard);
+    receipts_->take(step, heard);
+  }
+  return difference;
 }
 
 std::string SlotMemory::difference(uint64_t step, uint64_t bytes, const HashedEnd& end) const {
@@ -200,6 +214,7 @@ Result<bool> SendTask::advance() {
   }
   TUTTI_ASSIGN(registration_, channel_->register_memory({memory_.begin(), memory_.bytes()}));
   state_.enter(LinkState::Phase::kStands);
+  log::debug("network '{}', {}: connected", net_.options().name, net_.ends(key_, true));
   return true;
 }
 

@@ -16,6 +16,7 @@
 #include "transport/failover.h"
 #include "transport/link_state.h"
 #include "transport/net.h"
+#include "transport/receipts.h"
 
 namespace tutti::transport {
 
@@ -34,14 +35,18 @@ struct HashedEnd {
 };
 static_assert(sizeof(HashedEnd) == 24);
 
-/// Counters and slots of one network connection, in this process. Each slot has room for a MessageEnd.
+/// Counters and slots of one network connection, in this process. Each slot has room for a statement of Receipts and an
+/// end.
 class SlotMemory {
  public:
   /// Bytes of the longest message.
-  static uint64_t message_bytes(const tutti_slot_layout& layout) { return layout.slot_stride + sizeof(HashedEnd); }
+  static uint64_t message_bytes(const tutti_slot_layout& layout) {
+    return layout.slot_stride + sizeof(uint64_t) + sizeof(HashedEnd);
+  }
 
-  /// `hashes`: check.data.
-  SlotMemory(const tutti_slot_layout& layout, uint32_t peer, tutti_bell* peer_bell, bool hashes);
+  /// `hashes`: check.data. `receipts`: messages carry their statements; null: they carry none.
+  SlotMemory(const tutti_slot_layout& layout, uint32_t peer, tutti_bell* peer_bell, bool hashes,
+             std::shared_ptr<Receipts> receipts = nullptr);
   tutti_connection& connection() { return connection_; }
   uint8_t* slot(uint64_t step) const;
   /// Appends the end to a slot that an executor filled. Returns the bytes of the message.
@@ -50,6 +55,7 @@ class SlotMemory {
   std::string open(uint64_t step, uint64_t bytes);
   void* begin() const { return connection_.slots; }
   uint64_t bytes() const { return connection_.slot_count * connection_.slot_stride; }
+  uint64_t slots() const { return connection_.slot_count; }
   uint64_t load_tail() const;
   uint64_t load_head() const;
   void store_tail(uint64_t value);
@@ -59,6 +65,7 @@ class SlotMemory {
   struct Free {
     void operator()(uint8_t* memory) const;
   };
+  uint64_t statement_bytes() const { return receipts_ == nullptr ? 0 : sizeof(uint64_t); }
   uint64_t end_bytes() const { return hashes_ ? sizeof(HashedEnd) : sizeof(MessageEnd); }
   /// The difference in the message's bytes or its end; empty: there is none.
   std::string difference(uint64_t step, uint64_t bytes, const HashedEnd& end) const;
@@ -67,6 +74,7 @@ class SlotMemory {
   std::unique_ptr<uint8_t, Free> memory_;
   std::vector<uint64_t> sizes_;
   const bool hashes_;
+  const std::shared_ptr<Receipts> receipts_;
   tutti_connection connection_{};
 };
 

@@ -47,7 +47,8 @@ tutti_algorithm_cost message_cost(uint32_t links, double channel_gbs) {
   return cost;
 }
 
-std::string text_of(const std::vector<Verdict>& verdicts, const std::vector<Network>& networks) {
+std::string text_of(const std::vector<Verdict>& verdicts, const Choices& choices) {
+  const std::vector<Network>& networks = choices.networks;
   std::string text;
   const double best_us = verdicts.empty() ? 0 : verdicts.front().decision.predicted_us;
   for (const Verdict& verdict : verdicts) {
@@ -64,6 +65,8 @@ std::string text_of(const std::vector<Verdict>& verdicts, const std::vector<Netw
     }
     const bool names_network = verdict.excluded.empty() && networks.size() > 1;
     if (names_network) text += fmt::format(", network '{}'", networks[decision.network].name);
+    const auto inside = choices.network_inside_racks;
+    if (names_network && inside) text += fmt::format(", inside racks '{}'", networks[*inside].name);
   }
   return text;
 }
@@ -495,7 +498,7 @@ Result<Decision> Selector::choose(const Question& question) const {
     TUTTI_TRY(network_excluded(question));
     return Status(Code::kUnsupported,
                   fmt::format("nothing can run {} of {} × {}:\n{}", to_string(question.collective), question.count,
-                              to_string(question.type), text_of(in_order(candidates), choices_.networks)));
+                              to_string(question.type), text_of(in_order(candidates), choices_)));
   }
   return candidates[*chosen].decision;
 }
@@ -507,7 +510,7 @@ Result<std::vector<Verdict>> Selector::verdicts(const Question& question) const 
 
 Result<std::string> Selector::explain(const Question& question) const {
   TUTTI_ASSIGN(const std::vector<Verdict> all, verdicts(question));
-  return text_of(all, choices_.networks);
+  return text_of(all, choices_);
 }
 
 std::vector<Verdict> Selector::in_order(const std::vector<Candidate>& candidates) {

@@ -82,7 +82,8 @@ struct Choices {
   std::string tuner_name;
   std::vector<Network> networks;  ///< in order of preference; empty: the ranks use no network
   std::vector<UnusedNetwork> unused_networks;
-  uint32_t links = 0;                 ///< bits 1 << TUTTI_LINK_*: the links between the ranks
+  std::optional<uint32_t> network_inside_racks;  ///< index in `networks`, of all calls; nothing: no path has its own
+  uint32_t links = 0;                            ///< bits 1 << TUTTI_LINK_*: the links between the ranks
   uint32_t device = 0;                ///< TUTTI_DEVICE_*: where the ranks' buffers are; 0: it does not matter
   const BackEnd* back_end = nullptr;  ///< executes the plans; null: without limits
   uint32_t ranks = 1;

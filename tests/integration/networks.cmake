@@ -30,3 +30,13 @@ set_tests_properties(matrix_failover PROPERTIES
   ENVIRONMENT
   "TUTTI_CONFIG=${CMAKE_CURRENT_BINARY_DIR}/networks.yaml;TUTTI_SET=check.plugins=true;TUTTI_NET_FAILOVER=true")
 tutti_time_limit(300 matrix_failover)
+file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/racks.yaml
+"network: [socket, ${PROJECT_BINARY_DIR}/tests/conformance/tutti-net-mock.so]
+net:
+  racks: [left=host0 host1, right=host2 host3]
+  inside_rack: mock
+")
+add_test(NAME matrix_racks COMMAND matrix_test --seed 1 --hosts 4 --ranks 4 --max-count 4097)
+set_tests_properties(matrix_racks PROPERTIES
+  ENVIRONMENT "TUTTI_CONFIG=${CMAKE_CURRENT_BINARY_DIR}/racks.yaml")
+tutti_time_limit(300 matrix_racks)

@@ -65,6 +65,43 @@ class Networks(unittest.TestCase):
             done = self.run_tool(f"explain all_reduce --ranks 2 --hosts a,b --size {size}", job)
             self.assertRegex(done.stdout, rf"chosen: .* network '{network}'", done.stderr)
 
+    def paths(self, collective, job, *more):
+        """{network: {(host of the sender, host of the receiver)}}: the connections that the calls made."""
+        done = self.run_tool(f"bench {collective} --threads --ranks 4 --hosts a,b,c,d --min 64 --max 64K --iters 5",
+                             job, "--set", "log.level=debug", *more)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("wrong 0", done.stdout)
+        found = {}
+        for network, sender, receiver in re.findall(
+                r"network '(\w+)', from rank \d \(host (\w), [^)]*\) to rank \d \(host (\w), [^)]*\): connected",
+                done.stderr):
+            found.setdefault(network, set()).add((sender, receiver))
+        return found, done.stdout
+
+    INSIDE = {("a", "b"), ("b", "a"), ("c", "d"), ("d", "c")}
+
+    def test_racks(self):
+        """Inside racks, all connections go over one network, whatever the rules choose for the call."""
+        job = (f"network: [socket, {SECOND}]\nnet: {{racks: [left=a b, right=c d], inside_rack: {SECOND}}}\n"
+               "rules: [{match: {collective: all_reduce}, choose: {network: socket}}]\n")
+        between = {(x, y) for x in "abcd" for y in "abcd" if x != y} - self.INSIDE
+        for more in ((), ("--set", "net.failover=true")):
+            found, output = self.paths("all_to_all", job, *more)
+            self.assertEqual(found, {NAME: self.INSIDE, "socket": between})
+            self.assertRegex(output, rf"/net-socket\+net-{NAME} ×")
+        for collective in ("all_reduce", "all_gather", "broadcast"):
+            found, _ = self.paths(collective, job)
+            self.assertLessEqual(found[NAME], self.INSIDE, collective)
+            self.assertLessEqual(found["socket"], between, collective)
+        done = self.run_tool("explain all_reduce --ranks 4 --hosts a,b,c,d", job)
+        self.assertRegex(done.stdout, rf"chosen: .* network 'socket', inside racks '{NAME}'", done.stderr)
+
+    def test_host_in_two_racks(self):
+        job = f"network: [socket, {SECOND}]\nnet: {{racks: [left=a b, right=b], inside_rack: {SECOND}}}\n"
+        done = self.run_tool("bench all_reduce --threads --ranks 2 --hosts a,b --max 64", job)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertRegex(done.stderr, r"yaml:2:\d+: net.racks: the racks 'left' and 'right' both hold host 'b'; let")
+
     def test_nothing_left(self):
         job = f"network: [socket, {SECOND}]\nrules: [choose: {{network: ib}}]\n"
         done = self.run_tool("bench all_reduce --threads --ranks 2 --hosts a,b --max 64", job)

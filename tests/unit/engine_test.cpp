@@ -92,6 +92,29 @@ class Busy : public Task {
   std::atomic<int> rounds_{0};
 };
 
+/// A task that holds data back, which a peer may need.
+class Holding : public Task {
+ public:
+  Result<bool> progress() override {
+    if (std::this_thread::get_id() == maker_) ++rounds_;
+    return false;
+  }
+  bool idle() const override { return false; }
+  bool urgent() const override { return urgent_; }
+  Result<bool> settle() override {
+    ++settles_;
+    return false;
+  }
+  void set_urgent() { urgent_ = true; }
+  int rounds() const { return rounds_; }  ///< in the thread that made the task
+  int settles() const { return settles_; }
+
+ private:
+  const std::thread::id maker_ = std::this_thread::get_id();
+  std::atomic<bool> urgent_{false};
+  std::atomic<int> rounds_{0}, settles_{0};
+};
+
 template <class Condition>
 bool eventually(Condition&& condition) {
   for (const auto end = Clock::now() + 10s; !condition() && Clock::now() < end;) std::this_thread::yield();
@@ -149,6 +172,34 @@ TEST(Engine, LeavesTheNetworkToBusyPollingThreads) {
   const int before = source.wakes();
   source.happen();
   EXPECT_TRUE(eventually([&] { return source.wakes() > before; }));
+  engine->stop();
+}
+
+TEST(Engine, SettlesItsTasksBeforeItSleeps) {
+  EventSource source;
+  const auto engine = test::required(Engine::create({[](const Status&) {}, 1}));
+  engine->add_source(source.source());
+  const auto holding = std::make_shared<Holding>();
+  engine->add(holding);
+  EXPECT_TRUE(eventually([&] { return holding->settles() > 0; }));
+  engine->stop();
+}
+
+/// Data that can wait stays where it is.
+TEST(Engine, ADriveEndsByMovingUrgentData) {
+  EventSource source;
+  const auto engine = test::required(Engine::create({[](const Status&) {}, 1}));
+  engine->add_source(source.source());
+  const auto holding = std::make_shared<Holding>();
+  engine->add(holding);
+  for (int i = 0; i < 10; ++i) const Engine::Drive drive(engine.get());
+  EXPECT_EQ(holding->rounds(), 0);
+  holding->set_urgent();
+  const auto ends_a_drive = [&] {
+    { const Engine::Drive drive(engine.get()); }
+    return holding->rounds() > 0;
+  };
+  EXPECT_TRUE(eventually(ends_a_drive));
   engine->stop();
 }
 

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <functional>
 #include <mutex>
 #include <random>
 #include <thread>
@@ -65,14 +66,21 @@ class Rank {
   }
   tutti_connection& sender() { return *nets.front()->sender(key()); }
   tutti_connection& receiver() { return *nets.front()->receiver(key()); }
+  progress::Engine& engine() { return nets.front()->engine(); }
+  /// Waits as an executor does that drives the engine. False: 20 s have passed.
+  bool wait_for(const std::function<bool()>& done) {
+    const auto end = Clock::now() + 20s;
+    while (!done()) {
+      if (Clock::now() > end) return false;
+      for (Rank* rank : drives) rank->engine().assist();
+      std::this_thread::yield();
+    }
+    return true;
+  }
   /// The executor's part of a send. False: no slot became free.
   bool send(uint64_t value) {
     tutti_connection& to = sender();
-    const auto end = Clock::now() + 20s;
-    while (to.step - std::atomic_ref(*to.head).load() >= kSlots) {
-      if (Clock::now() > end) return false;
-      std::this_thread::yield();
-    }
+    if (!wait_for([&] { return to.step - std::atomic_ref(*to.head).load() < kSlots; })) return false;
     std::memcpy(to.slots + to.step % kSlots * to.slot_stride, &value, sizeof value);
     to.sizes[to.step % kSlots] = sizeof value;
     std::atomic_ref(*to.tail).store(++to.step, std::memory_order_seq_cst);
@@ -82,11 +90,8 @@ class Rank {
   /// And of a receive; nothing: no message came.
   std::optional<uint64_t> receive() {
     tutti_connection& from = receiver();
-    const auto end = Clock::now() + 20s;
-    while (std::atomic_ref(*from.tail).load(std::memory_order_seq_cst) == from.step) {
-      if (Clock::now() > end) return std::nullopt;
-      std::this_thread::yield();
-    }
+    if (!wait_for([&] { return std::atomic_ref(*from.tail).load(std::memory_order_seq_cst) != from.step; }))
+      return std::nullopt;
     uint64_t value = 0;
     std::memcpy(&value, from.slots + from.step % kSlots * from.slot_stride, sizeof value);
     std::atomic_ref(*from.head).store(++from.step, std::memory_order_seq_cst);
@@ -107,6 +112,7 @@ class Rank {
   Status failure_;
 
  public:
+  std::vector<Rank*> drives;  ///< ranks whose engines the waiting thread drives
   std::shared_ptr<Failover> failover;
   std::vector<std::unique_ptr<Net>> nets;
 };
@@ -164,6 +170,77 @@ TEST_F(FailoverTest, MessagesArriveOnceAndInOrder) {
   EXPECT_GE(a_.failover->counts().failovers, 1u);
   EXPECT_LE(a_.failover->counts().failovers, static_cast<uint64_t>(breaks));
   EXPECT_LE(a_.failover->counts().resent_messages, kSlots * a_.failover->counts().failovers);
+}
+
+/// Both ranks send, so that messages carry acknowledgements.
+TEST_F(FailoverTest, MessagesOfBothRanksArriveOnceAndInOrder) {
+  constexpr uint64_t kBursts = 1500;
+  const uint64_t seed = std::random_device{}();
+  SCOPED_TRACE(seed);
+  std::atomic<uint64_t> bursts{0};
+  const auto exchange = [&](Rank& rank) {
+    std::mt19937_64 random(seed);  // both ranks draw the same lengths
+    rank.receiver();
+    uint64_t sent = 0;
+    uint64_t received = 0;
+    for (uint64_t burst = 0; burst < kBursts; ++burst, ++bursts) {
+      const uint64_t length = 1 + random() % kSlots;
+      for (uint64_t i = 0; i < length; ++i, ++sent) ASSERT_TRUE(rank.send(sent * sent)) << sent;
+      for (uint64_t i = 0; i < length; ++i, ++received) ASSERT_EQ(rank.receive(), received * received);
+    }
+  };
+  std::thread first(exchange, std::ref(a_));
+  std::thread second(exchange, std::ref(b_));
+  std::mt19937_64 random(seed + 1);
+  int breaks = 0;
+  for (uint64_t next = 20; next < 2 * kBursts && !HasFailure(); next += 1 + random() % 300) {
+    while (bursts < next && !HasFailure()) std::this_thread::yield();
+    fakes_[static_cast<size_t>(breaks++) % 2].break_all(TUTTI_REMOTE, "the link is cut");
+  }
+  first.join();
+  second.join();
+  EXPECT_GT(breaks, 5);
+  EXPECT_TRUE(a_.failure().ok()) << a_.failure().to_string();
+  EXPECT_TRUE(b_.failure().ok()) << b_.failure().to_string();
+  EXPECT_GE(a_.failover->counts().failovers + b_.failover->counts().failovers, 2u);
+}
+
+/// Almost no acknowledgement is a message of its own where each message has an answer.
+TEST_F(FailoverTest, AnswersCarryAcknowledgements) {
+  constexpr int kMessages = 2000;
+  const auto exchange = [&](Rank& rank) {
+    rank.receiver();
+    rank.sender();  // the first task starts the engine's thread, which leaves the work to the drive
+    const progress::Engine::Drive drive(&rank.engine());
+    rank.drives = {&rank};
+    for (uint64_t i = 0; i < kMessages; ++i) {
+      ASSERT_TRUE(rank.send(i)) << i;
+      ASSERT_EQ(rank.receive(), i);
+    }
+  };
+  std::thread first(exchange, std::ref(a_));
+  std::thread second(exchange, std::ref(b_));
+  first.join();
+  second.join();
+  EXPECT_GE(fakes_[0].sent(0, 0), 2 * kMessages);
+  EXPECT_LT(fakes_[0].sent(0, 0), 3 * kMessages);
+}
+
+/// The peer takes no message before it has sent more than its slots hold. So a message that carries an acknowledgement
+/// does not reach it.
+TEST_F(FailoverTest, AStuckAcknowledgementGoesOutAlone) {
+  for (Rank* rank : {&a_, &b_}) rank->receiver();
+  for (uint64_t i = 0; i < kSlots; ++i) ASSERT_TRUE(a_.send(i));
+  const progress::Engine::Drive drive(&a_.engine());
+  a_.drives = b_.drives = {&a_};
+  for (uint64_t i = 0; i < 4 * kSlots; ++i) {
+    ASSERT_TRUE(b_.send(i)) << i;
+    ASSERT_EQ(a_.receive(), i);
+    if (i < kSlots) {
+      ASSERT_TRUE(a_.send(kSlots + i)) << i;
+    }
+  }
+  for (uint64_t i = 0; i < 2 * kSlots; ++i) ASSERT_EQ(b_.receive(), i);
 }
 
 /// The sender has nothing to send, and is told of the loss.

@@ -82,6 +82,17 @@ TEST_F(NetworkChoiceTest, NamedNetworksMustWork) {
   EXPECT_THAT(std::string(choose("network: a\n").status().text()), HasSubstr("no network works on all ranks"));
 }
 
+TEST_F(NetworkChoiceTest, TheNetworkInsideRacksIsOpened) {
+  const std::string racks = "net: {racks: [left=node*], inside_rack: b}\n";
+  EXPECT_THAT(used(racks + "plugins.network: [a]\n"), ElementsAre("a", "b"));
+  EXPECT_THAT(used(racks + "network: [a, b]\n"), ElementsAre("a", "b"));
+  EXPECT_THAT(std::string(choose(racks + "network: a\n").status().text()),
+              HasSubstr("net.inside_rack is 'b', but 'network' ("));
+  broken_ = {"b"};
+  EXPECT_THAT(std::string(choose(racks + "plugins.network: [a]\n").status().text()),
+              HasSubstr("net.inside_rack is 'b', but it does not work on rank 1: no b"));
+}
+
 TEST_F(NetworkChoiceTest, GpusUseOneNetwork) {
   device_ = TUTTI_DEVICE_CUDA;
   const auto choice = choose("network: [a, b]\n");

@@ -22,12 +22,23 @@ Fabric::~Fabric() {
   nets_.clear();
 }
 
-tutti_connection* Fabric::sender(const transport::Key& key, uint32_t network) {
-  return uses_shm(key.peer) ? shm_->sender(key) : nets_[network]->sender(key);
+/// The devices of a key are those of the call's network.
+transport::Net& Fabric::net_of(transport::Key& key, uint32_t network) {
+  const uint32_t of_path = paths_.empty() ? network : paths_[key.peer].value_or(network);
+  if (of_path != network) key.device = key.peer_device = TUTTI_NO_NET;
+  return *nets_[of_path];
 }
 
-tutti_connection* Fabric::receiver(const transport::Key& key, uint32_t network) {
-  return uses_shm(key.peer) ? shm_->receiver(key) : nets_[network]->receiver(key);
+tutti_connection* Fabric::sender(const transport::Key& asked, uint32_t network) {
+  if (uses_shm(asked.peer)) return shm_->sender(asked);
+  transport::Key key = asked;
+  return net_of(key, network).sender(key);
+}
+
+tutti_connection* Fabric::receiver(const transport::Key& asked, uint32_t network) {
+  if (uses_shm(asked.peer)) return shm_->receiver(asked);
+  transport::Key key = asked;
+  return net_of(key, network).receiver(key);
 }
 
 std::string Fabric::describe(std::optional<uint32_t> peer) const {

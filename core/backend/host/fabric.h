@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "transport/net.h"
@@ -22,7 +23,9 @@ class Fabric {
          transport::KeySpace shm_keys, transport::KeySpace net_keys, bool force_network);
   ~Fabric();
 
-  /// `network`: index of the network to a peer on a different host.
+  /// The networks of paths, by peer, in place of that of the call. Before the first connection.
+  void set_paths(std::vector<std::optional<uint32_t>> paths) { paths_ = std::move(paths); }
+  /// `network`: index of the network to a peer on a different host, if the path to the peer has none of its own.
   tutti_connection* sender(const transport::Key& key, uint32_t network);
   tutti_connection* receiver(const transport::Key& key, uint32_t network);
 
@@ -46,6 +49,7 @@ class Fabric {
   uint32_t chunk_slots(uint32_t protocol, uint32_t links) const;
 
  private:
+  transport::Net& net_of(transport::Key& key, uint32_t network);
   template <class Get>
   auto least(uint32_t protocol, uint32_t links, Get&& get) const;
 
@@ -54,6 +58,7 @@ class Fabric {
   transport::KeySpace shm_keys_;
   transport::KeySpace net_keys_;
   bool force_network_;
+  std::vector<std::optional<uint32_t>> paths_;  // empty: no path has a network of its own
 };
 
 }  // namespace tutti::backend

@@ -8,6 +8,7 @@
 #include <span>
 #include <thread>
 
+#include "communicator/setup/racks.h"
 #include "log/log.h"
 #include "plugin/network_names.h"
 #include "plugin/search.h"
@@ -63,6 +64,7 @@ class Candidates {
     } else {
       TUTTI_TRY(use_needed());
     }
+    if (!on_gpu()) TUTTI_TRY(use_inside_racks());
     return finish();
   }
 
@@ -116,6 +118,24 @@ class Candidates {
     }
     if (always_ruled && !used_.empty()) return {};
     return use_first(nullptr);
+  }
+
+  /// The network of connections inside racks must work.
+  Status use_inside_racks() {
+    const std::string network = network_inside_racks(*wishes_.config);
+    if (network.empty()) return {};
+    const std::string& place = wishes_.config->place("net.inside_rack");
+    if (std::find(names_.begin(), names_.end(), network) == names_.end()) {
+      return {Code::kConfig,
+              fmt::format("{}: net.inside_rack is '{}', but 'network' ({}) does not name it; add it there", place,
+                          network, wishes_.config->origin("network"))};
+    }
+    TUTTI_ASSIGN(const bool works, this->works(network));
+    if (works) use(network);
+    if (works || fixed_) return {};
+    return {Code::kUnsupported, fmt::format("{}: net.inside_rack is '{}', but it does not work on {}; name a network "
+                                            "that works on all ranks",
+                                            place, network, refusals_.at(network))};
   }
 
   Result<NetworkChoice> finish() {

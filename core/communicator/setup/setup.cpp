@@ -25,6 +25,7 @@
 #include "communicator/setup/network.h"
 #include "communicator/setup/plan_files.h"
 #include "communicator/setup/ports.h"
+#include "communicator/setup/racks.h"
 #include "communicator/state.h"
 #include "log/log.h"
 #include "plugin/loader.h"
@@ -143,6 +144,7 @@ class Setup {
     for (uint32_t r = 0; r < nodes_.size(); ++r) {
       if (nodes_[r] == nodes_[static_cast<size_t>(state_.rank_)]) local_ranks_.push_back(r);
     }
+    TUTTI_ASSIGN(racks_, communicator::Racks::read(config_, host_names_));
     force_network_ = config_.text("transport") == "net";
     TUTTI_TRY(communicator::check_transport(config_, node_count_));
     uses_network_ = node_count_ > 1 || (force_network_ && state_.size_ > 1);
@@ -244,6 +246,10 @@ class Setup {
     choices_.unused_networks = std::move(networks.unused);
     fabric_ = std::make_unique<backend::Fabric>(std::move(shm), std::move(networks.open), std::move(protocols_.shm),
                                                 std::move(protocols_.net), force_network_);
+    choices_.network_inside_racks = racks_.network(choices_.networks);
+    if (const auto inside = choices_.network_inside_racks)
+      log::info("network '{}' inside {}", choices_.networks[*inside].name, racks_.describe());
+    fabric_->set_paths(racks_.paths(static_cast<uint32_t>(state_.rank_), choices_.networks));
     return {};
   }
 
@@ -543,6 +549,7 @@ class Setup {
   bool all_differ_ = false;  // every rank has found the same difference or fault
   std::vector<uint32_t> nodes_;
   std::vector<std::string> host_names_;  // by rank
+  communicator::Racks racks_;
   topology::Hardware hardware_;
   uint32_t node_count_ = 1;
   std::vector<uint32_t> local_ranks_;
