@@ -110,7 +110,7 @@ struct Rank {
     return nullptr;
   }
 
-  Driver::Outcome all_reduce(const Case& test, const float* input, float* output, uint64_t call) {
+  tutti_work work_of(const Case& test, const float* input, float* output, uint64_t call) {
     tutti_work work{};
     work.struct_size = sizeof work;
     work.data_type = TUTTI_FLOAT32;
@@ -130,6 +130,11 @@ struct Rank {
     work.direct_minimum = test.direct_minimum;
     work.fences = progress::sleepers_make_barriers() ? 0 : 1;
     work.abort = &abort;
+    return work;
+  }
+
+  Driver::Outcome all_reduce(const Case& test, const float* input, float* output, uint64_t call) {
+    tutti_work work = work_of(test, input, output, call);
     static constexpr tutti_protocol_ops kSimple{sizeof(tutti_protocol_ops), 0,      nullptr, nullptr,
                                                 run_wire<device::Simple>,   nullptr};
     static constexpr tutti_protocol_ops kLL{sizeof(tutti_protocol_ops), 0,      nullptr, nullptr,
@@ -491,6 +496,24 @@ TEST(Device, ACallThatAdvancesMayTakeLongerThanTheTimeOut) {
   EXPECT_EQ(driver.run({&job, 1}).code, TUTTI_OK);
   EXPECT_GT(std::chrono::steady_clock::now() - start, kTimeOut) << "else this shows nothing";
   EXPECT_EQ(slow.advances, 0);
+}
+
+// The receiver reads the input of the sender, so the sender's call may not end before.
+TEST(Device, TheSenderWaitsForTheReaderOfItsMemory) {
+  const Schedule schedule = [](PlanBuilder& plan, uint32_t rank, uint32_t /*ranks*/) {
+    if (rank == 0) plan.step().own(Buffer::kInput, 0).send(1);
+    if (rank == 1) plan.step().recv(0).own(Buffer::kInput, 0).final().to_output(0);
+  };
+  const Case test{2, schedule, Wire::kSimple, 32, false, 64};
+  std::vector<Rank> ranks = make_ranks(test);
+  const std::vector<float> sent(32, 1), own(32, 2);
+  std::vector<float> unused(32), sum(32);
+  tutti_work sender = ranks[0].work_of(test, sent.data(), unused.data(), 1);
+  tutti_work receiver = ranks[1].work_of(test, own.data(), sum.data(), 1);
+  EXPECT_EQ(run_wire<device::Simple>(nullptr, &sender), TUTTI_AGAIN);
+  EXPECT_EQ(run_wire<device::Simple>(nullptr, &receiver), TUTTI_OK);
+  EXPECT_EQ(run_wire<device::Simple>(nullptr, &sender), TUTTI_OK);
+  EXPECT_EQ(sum[15], 3) << "the last element of the chunk";
 }
 
 TEST(Device, TimeOutNamesThePeer) {

@@ -65,22 +65,22 @@ TEST(Encode, GivesEachSendAndReceiveAnEntry) {
 }
 
 TEST(Encode, KeepsExchangesInTheOrderOfTheirAuthor) {
-  const Plan plan = write_plan(TUTTI_ALL_TO_ALL, 3, 0, 2, [](PlanBuilder& builder) {
+  const Plan plan = write_plan(TUTTI_ALL_TO_ALL, 3, 2, 2, [](PlanBuilder& builder) {
     builder.scratch(5);
-    auto&& step = builder.step().own(Buffer::kInput, 0).to_output(0).scatter(2, 4).scatter(1, 3);
-    step.gather(2, 4).gather(1, 3).gather_to_scratch();
+    auto&& step = builder.step().own(Buffer::kInput, 4).to_output(4).scatter(1, 3).scatter(0, 0);
+    step.gather(1, 3).gather(0, 0).gather_to_scratch();
   });
   const Program program = program::encode(plan);
   const tutti_program_step& step = program.steps.front();
   EXPECT_EQ(step.flags, TUTTI_STEP_GATHER | TUTTI_STEP_SCATTER | TUTTI_STEP_TO_SCRATCH);
-  EXPECT_EQ(step.own_position, 0u);
+  EXPECT_EQ(step.own_position, 0u) << "an exchange folds nothing";
   EXPECT_EQ(program.scratch_chunks, 5u);
   for (const auto& peers : {program.recv(step), program.send(step)}) {
-    EXPECT_THAT(ranks_of(peers), ElementsAre(2, 1));
-    EXPECT_EQ(peers[0].block, 2u);
-    EXPECT_EQ(peers[0].chunk, 0u);
-    EXPECT_EQ(peers[1].block, 1u);
-    EXPECT_EQ(peers[1].chunk, 1u);
+    EXPECT_THAT(ranks_of(peers), ElementsAre(1, 0));
+    EXPECT_EQ(peers[0].block, 1u);
+    EXPECT_EQ(peers[0].chunk, 1u);
+    EXPECT_EQ(peers[1].block, 0u);
+    EXPECT_EQ(peers[1].chunk, 0u);
   }
 }
 
