@@ -8,6 +8,7 @@
 #include <span>
 #include <tuple>
 
+#include "program/encode.h"
 #include "program/passes/alias.h"
 
 namespace tutti::program {
@@ -136,81 +137,7 @@ Status check_own_copies(const Plan& plan) {
   return {};
 }
 
-class Lowering {
- public:
-  Lowering(const Plan& plan, bool in_place) : plan_(plan), touches_(plan, in_place) {}
-
-  Result<Program> run() {
-    TUTTI_TRY(limit("ranks", plan_.rank_count, TUTTI_CUDA_MAX_RANKS));
-    TUTTI_TRY(check_kernel_limits(plan_));
-    for (const tutti_plan_step& step : plan_.steps) add(step);
-    program_.step_count = static_cast<uint8_t>(plan_.steps.size());
-    program_.chunks = static_cast<uint8_t>(plan_.chunks);
-    program_.peer_count = static_cast<uint8_t>(peers_);
-    program_.scratch_blocks = static_cast<uint8_t>(scratch_blocks(plan_));
-    uint8_t most = 0;
-    for (const auto& [connection, messages] : messages_) most = std::max(most, messages);
-    program_.messages = most;
-    program_.stages = 1;
-    return program_;
-  }
-
- private:
-  void add(const tutti_plan_step& step) {
-    tutti_cuda_step& out = program_.steps[&step - plan_.steps.data()];
-    const bool exchanges = (step.flags & (TUTTI_STEP_GATHER | TUTTI_STEP_SCATTER)) != 0;
-    out.source = step.source;
-    out.destination = step.destination;
-    out.flags = static_cast<uint8_t>(step.flags & ~TUTTI_STEP_STABLE);
-    out.flags |= static_cast<uint8_t>(touches_.flags(step));
-    if (step.gather_buffer == TUTTI_BUFFER_SCRATCH) out.flags |= TUTTI_CUDA_STEP_TO_SCRATCH;
-    split(step.source_chunk, out.source_block, out.source_chunk);
-    split(step.destination_chunk, out.destination_block, out.destination_chunk);
-    out.recv_begin = static_cast<uint8_t>(peers_);
-    out.recv_count = static_cast<uint8_t>(step.recv_count);
-    for (uint32_t i = 0; i < step.recv_count; ++i) {
-      const tutti_plan_peer& peer = plan_.peers[step.recv_begin + i];
-      if (!exchanges && peer.rank < plan_.rank) ++out.own_position;
-      add_peer(peer, messages_[{peer.rank, false}]);
-    }
-    out.send_begin = static_cast<uint8_t>(peers_);
-    out.send_count = static_cast<uint8_t>(step.send_count);
-    // Orders the peers so that no two ranks begin with the same peer.
-    std::vector<tutti_plan_peer> to(plan_.peers.begin() + step.send_begin,
-                                    plan_.peers.begin() + step.send_begin + step.send_count);
-    const auto distance = [&](const tutti_plan_peer& peer) {
-      return (peer.rank + plan_.rank_count - plan_.rank) % plan_.rank_count;
-    };
-    if (!exchanges) {
-      std::sort(to.begin(), to.end(), [&](const auto& a, const auto& b) { return distance(a) < distance(b); });
-    }
-    for (const tutti_plan_peer& peer : to) add_peer(peer, messages_[{peer.rank, true}]);
-  }
-
-  void add_peer(const tutti_plan_peer& peer, uint8_t& messages) {
-    tutti_cuda_peer& out = program_.peers[peers_++];
-    out.rank = static_cast<uint8_t>(peer.rank);
-    out.message = messages++;
-    split(peer.chunk, out.block, out.chunk);
-  }
-
-  void split(uint32_t index, uint8_t& block, uint8_t& chunk) const {
-    block = static_cast<uint8_t>(index / plan_.chunks);
-    chunk = static_cast<uint8_t>(index % plan_.chunks);
-  }
-
-  const Plan& plan_;
-  Touches touches_;
-  Program program_{};
-  uint32_t peers_ = 0;
-  std::map<std::pair<uint32_t, bool>, uint8_t> messages_;  // so far, per (peer, sends)
-};
-
-bool exchanges(const tutti_cuda_step& step) {
-  return (step.flags & (TUTTI_STEP_GATHER | TUTTI_STEP_SCATTER)) != 0;
-}
-
-constexpr uint8_t kMostStages = 64;
+constexpr uint32_t kMostStages = 64;
 
 /// Finds the earliest stages: a step receives data that was sent in an earlier wave. Later steps of the program are in
 /// no earlier stage, as they may need the step's results in memory.
@@ -227,24 +154,24 @@ class Stages {
     }
     return true;
   }
-  uint8_t stages() const { return stages_; }
+  uint32_t stages() const { return stages_; }
   /// Whether the messages of each connection are received so many waves after they were sent. Else a receiver that says
   /// with which it is done, by a number, would speak of some that are still to be read.
   bool lags_are_even() const {
     for (const Program& program : programs_) {
-      std::map<uint32_t, uint8_t> lags;  // by sender
-      for (const tutti_cuda_step& step : std::span(program.steps, program.step_count)) {
-        for (const tutti_cuda_peer& from : std::span(program.peers + step.recv_begin, step.recv_count)) {
+      std::map<uint32_t, uint32_t> lags;  // by sender
+      for (const tutti_program_step& step : program.steps) {
+        for (const tutti_program_peer& from : program.recv(step)) {
           if (lags.try_emplace(from.rank, from.lag).first->second != from.lag) return false;
         }
       }
     }
     return true;
   }
-  uint8_t lag() const {
-    uint8_t most = 0;
+  uint32_t lag() const {
+    uint32_t most = 0;
     for (const Program& program : programs_) {
-      for (const tutti_cuda_peer& peer : std::span(program.peers, program.peer_count)) most = std::max(most, peer.lag);
+      for (const tutti_program_peer& peer : program.peers) most = std::max(most, peer.lag);
     }
     return most;
   }
@@ -256,41 +183,41 @@ class Stages {
   bool advance(uint32_t rank) {
     Program& program = programs_[rank];
     bool later = false;
-    uint8_t stage = 0;
-    for (tutti_cuda_step& step : std::span(program.steps, program.step_count)) {
-      const std::span from(program.peers + step.recv_begin, step.recv_count);
-      uint8_t received = stage;
-      for (const tutti_cuda_peer& peer : from) {
-        received = std::max<uint8_t>(received, sent_[{peer.rank, rank, peer.message}] + 1);
+    uint32_t stage = 0;
+    for (tutti_program_step& step : program.steps) {
+      const std::span<tutti_program_peer> from = program.recv(step);
+      uint32_t received = stage;
+      for (const tutti_program_peer& peer : from) {
+        received = std::max(received, sent_[{peer.rank, rank, peer.message}] + 1);
       }
-      for (tutti_cuda_peer& peer : from) peer.lag = received - sent_[{peer.rank, rank, peer.message}];
+      for (tutti_program_peer& peer : from) peer.lag = received - sent_[{peer.rank, rank, peer.message}];
       step.recv_stage = received;
       step.stage = exchanges(step) ? stage : received;
-      for (const tutti_cuda_peer& peer : std::span(program.peers + step.send_begin, step.send_count)) {
-        uint8_t& known = sent_[{rank, peer.rank, peer.message}];
+      for (const tutti_program_peer& peer : program.send(step)) {
+        uint32_t& known = sent_[{rank, peer.rank, peer.message}];
         later = later || known != step.stage;
         known = step.stage;
       }
       stage = received;
-      stages_ = std::max<uint8_t>(stages_, stage + 1);
+      stages_ = std::max(stages_, stage + 1);
     }
     return later;
   }
 
   std::span<Program> programs_;
-  std::map<Message, uint8_t> sent_;  // the stage
-  uint8_t stages_ = 1;
+  std::map<Message, uint32_t> sent_;  // the stage
+  uint32_t stages_ = 1;
 };
 
 void drop_stages(Program& program) {
-  for (tutti_cuda_step& step : program.steps) step.stage = step.recv_stage = 0;
-  for (tutti_cuda_peer& peer : program.peers) peer.lag = 0;
+  for (tutti_program_step& step : program.steps) step.stage = step.recv_stage = 0;
+  for (tutti_program_peer& peer : program.peers) peer.lag = 0;
 }
 
 /// Slots that a chunk of a program may fill.
 uint32_t chunk_slots(const Program& program, const tutti_slot_layout& layout) {
   if (program.stages == 1) return layout.chunk_slots;
-  return std::min(layout.chunk_slots, layout.slot_count / ((program.lag + 1u) * program.messages));
+  return std::min(layout.chunk_slots, layout.slot_count / ((program.lag + 1) * program.messages));
 }
 
 }  // namespace
@@ -301,13 +228,9 @@ Status check_kernel_limits(const Plan& plan) {
   }
   TUTTI_TRY(limit("steps", plan.steps.size(), TUTTI_CUDA_MAX_STEPS));
   TUTTI_TRY(limit("chunks", plan.chunks, kMaxChunksOfBlock));
-  TUTTI_TRY(limit("blocks of scratch memory", scratch_blocks(plan), kMaxBlocksOfScratch));
+  TUTTI_TRY(limit("blocks of scratch memory", scratch_blocks(plan.scratch_chunks, plan.chunks), kMaxBlocksOfScratch));
   TUTTI_TRY(check_own_copies(plan));
   return limit("sends and receives", peers_of(plan), TUTTI_CUDA_MAX_PEERS);
-}
-
-uint32_t scratch_blocks(const Plan& plan) {
-  return (plan.scratch_chunks + plan.chunks - 1) / plan.chunks;
 }
 
 Status check_small_form(const Plan& plan) {
@@ -317,12 +240,20 @@ Status check_small_form(const Plan& plan) {
 }
 
 Result<Program> lower(const Plan& plan, bool in_place) {
-  return Lowering(plan, in_place).run();
+  TUTTI_TRY(limit("ranks", plan.rank_count, TUTTI_CUDA_MAX_RANKS));
+  TUTTI_TRY(check_kernel_limits(plan));
+  Program program = encode(plan);
+  Touches touches(plan, in_place);
+  for (size_t i = 0; i < plan.steps.size(); ++i) {
+    const uint32_t of_host = TUTTI_STEP_STABLE;
+    program.steps[i].flags &= static_cast<uint8_t>(~of_host);
+    program.steps[i].flags |= static_cast<uint8_t>(touches.flags(plan.steps[i]));
+  }
+  return program;
 }
 
 void align(Programs& programs, const tutti_slot_layout& layout) {
-  Program common{};  // the common part of all programs
-  common.stages = 1;
+  Program common;  // the common part of all programs
   for (const auto& channel : programs) {
     for (const Program& program : channel) common.messages = std::max(common.messages, program.messages);
   }
@@ -370,8 +301,8 @@ tutti_cuda_cut cut(uint64_t bytes, uint32_t ctas, const Program& program, const 
 }
 
 tutti_cuda_cut cut_message(uint64_t bytes, uint32_t ctas, const tutti_slot_layout& layout) {
-  Program program{};
-  program.chunks = program.messages = program.stages = 1;
+  Program program;
+  program.messages = 1;
   return cut(bytes, ctas, program, layout);
 }
 

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lowering: a plan in the form that kernels run, and how a call is cut for it.
+// Lowering: a program as kernels run it, and how a call is cut for it.
 //
-// lower()  Finds    the block and chunk of each chunk number, the number of each message on its connection, and the
-//                   steps that touch memory of earlier steps.
+// lower()  Finds    the steps that touch memory of earlier steps.
 //          Assumes  a valid plan without repeats, strands and messages of several chunks (passes/split_messages.h),
 //                   within the limits of kernels.
-//          Changes  the form: the result is a program. Sends that are in no order begin with the next rank.
+//          Changes  the form, by encode() (encode.h). Marks the steps with TUTTI_CUDA_STEP_*.
 // align()  Finds    the busiest connection, and the earliest stage of each step.
 //          Assumes  the programs of all ranks and channels of a call, from plans that are proved.
 //          Changes  `messages`, `stages`, the stages of steps and the lags of peers. Programs of all ranks then fit.
@@ -26,14 +25,11 @@ namespace tutti::program {
 /// kernels lack an operation of the plan. The text is a reason, to be shown after the plan's name.
 Status check_kernel_limits(const Plan& plan);
 
-/// The size of a plan's scratch buffer on a GPU, in blocks as large as those of the input and the output.
-uint32_t scratch_blocks(const Plan& plan);
-
 /// ok: launches of the small form run this plan of one rank, which check_kernel_limits() has accepted, at up to
 /// TUTTI_CUDA_SMALL_RANKS ranks. Else kUnsupported with a reason of the same form.
 Status check_small_form(const Plan& plan);
 
-/// The program of a plan. `in_place`: input and output share memory the way the collective allows. Fails
+/// The program of a plan, for kernels. `in_place`: input and output share memory the way the collective allows. Fails
 /// (kUnsupported) for more than TUTTI_CUDA_MAX_RANKS ranks, and where check_kernel_limits does.
 /// align() comes before any runs.
 Result<Program> lower(const Plan& plan, bool in_place);

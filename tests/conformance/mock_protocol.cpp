@@ -62,7 +62,7 @@ class Mock : public sdk::Protocol {
   static int32_t execute(tutti_work& work) {
     tutti_work changed = work;
     change(changed);
-    const int32_t code = has("reversed_fold") ? execute_reversed(changed) : execute_plan(changed);
+    const int32_t code = has("reversed_fold") ? execute_reversed(changed) : execute_program(changed);
     work.cursor = changed.cursor;
     work.fault = changed.fault;
     if (code == TUTTI_OK) spoil(work);
@@ -76,7 +76,7 @@ class Mock : public sdk::Protocol {
   }
 
  private:
-  static int32_t execute_plan(tutti_work& work) {
+  static int32_t execute_program(tutti_work& work) {
     device::HostTeam team(work);
     return device::Executor<device::HostTeam, device::Simple>(team, work).run();
   }
@@ -98,7 +98,7 @@ class Mock : public sdk::Protocol {
   /// Spoils the result of a right execution.
   static void spoil(tutti_work& work) {
     auto* const output = static_cast<uint8_t*>(work.output);
-    const uint64_t bytes = work.count * work.element_bytes * work.plan->output_blocks;
+    const uint64_t bytes = work.count * work.element_bytes * work.program->output_blocks;
     if (has("writes_beyond") && bytes > 0) output[bytes] = 0;
     if (has("changes_input") && work.input != work.output && work.count > 0) {
       *static_cast<uint8_t*>(const_cast<void*>(work.input)) ^= 1;
@@ -108,25 +108,17 @@ class Mock : public sdk::Protocol {
     if (has("spoils_direct") && work.direct_minimum > 0 && bytes > 0) output[bytes - 1] ^= kHighBit;
   }
 
-  /// Folds the messages in descending order of ranks: the plan has them in ascending order.
+  /// Folds the messages in descending order of ranks: the program has them in ascending order.
   static int32_t execute_reversed(tutti_work& work) {
-    const tutti_plan& plan = *work.plan;
-    std::vector<tutti_plan_peer> peers(plan.peers, plan.peers + plan.peer_count);
-    std::vector<tutti_connection*> senders(work.senders, work.senders + plan.peer_count);
-    std::vector<tutti_connection*> receivers(work.receivers, work.receivers + plan.peer_count);
-    for (uint32_t i = 0; i < plan.step_count; ++i) {
-      const tutti_plan_step& step = plan.steps[i];
+    const tutti_program& program = *work.program;
+    std::vector<tutti_connection*> connections(work.connections, work.connections + program.peer_count);
+    for (uint32_t i = 0; i < program.step_count; ++i) {
+      const tutti_program_step& step = program.steps[i];
       if (step.recv_count < 2 || (step.flags & (TUTTI_STEP_GATHER | TUTTI_STEP_SCATTER)) != 0) continue;
-      std::reverse(peers.begin() + step.recv_begin, peers.begin() + step.recv_begin + step.recv_count);
-      std::reverse(senders.begin() + step.recv_begin, senders.begin() + step.recv_begin + step.recv_count);
-      std::reverse(receivers.begin() + step.recv_begin, receivers.begin() + step.recv_begin + step.recv_count);
+      std::reverse(connections.begin() + step.recv_begin, connections.begin() + step.recv_begin + step.recv_count);
     }
-    tutti_plan turned = plan;
-    turned.peers = peers.data();
-    work.plan = &turned;
-    work.senders = senders.data();
-    work.receivers = receivers.data();
-    return execute_plan(work);
+    work.connections = connections.data();
+    return execute_program(work);
   }
 
   mutable double asked_ = 0;

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "backend/host/driver.h"
+#include "program/encode.h"
 #include "program/passes/zero_copy.h"
 #include "program/plan.h"
 #include "progress/bell.h"
@@ -73,8 +74,9 @@ tutti_slot_layout layout_of(Wire wire) {
 struct Rank {
   std::unique_ptr<transport::Shm> shm;
   program::Plan plan;
-  tutti_plan view{};
-  std::vector<tutti_connection*> senders, receivers;
+  program::Program program;
+  tutti_program view{};
+  std::vector<tutti_connection*> connections;
   uint32_t abort = 0;
   tutti_fault fault{};  ///< fault of the latest call
 
@@ -88,22 +90,35 @@ struct Rank {
     ASSERT_TRUE(made.ok()) << made.status().to_string();
     plan = *std::move(made);
     program::mark_stable(plan, test.in_place);
-    view = plan.view();
-    for (const auto& peer : plan.peers) {
-      senders.push_back(shm->sender({peer.rank, transport::Lane::kCollective, 0, 0}));
-      receivers.push_back(shm->receiver({peer.rank, transport::Lane::kCollective, 0, 0}));
+    program = program::encode(plan);
+    view = program.view();
+    for (const tutti_program_step& step : program.steps) {
+      for (const tutti_program_peer& peer : program.recv(step)) {
+        connections.push_back(shm->receiver({peer.rank, transport::Lane::kCollective, 0, 0}));
+      }
+      for (const tutti_program_peer& peer : program.send(step)) {
+        connections.push_back(shm->sender({peer.rank, transport::Lane::kCollective, 0, 0}));
+      }
     }
   }
 
-  Driver::Outcome all_reduce(const Case& test, const float* input, float* output, uint64_t call) {
+  /// The connection of the first send or receive of the program.
+  tutti_connection* first(bool sends) const {
+    for (const tutti_program_step& step : program.steps) {
+      if (sends && step.send_count > 0) return connections[step.send_begin];
+      if (!sends && step.recv_count > 0) return connections[step.recv_begin];
+    }
+    return nullptr;
+  }
+
+  tutti_work work_of(const Case& test, const float* input, float* output, uint64_t call) {
     tutti_work work{};
     work.struct_size = sizeof work;
     work.data_type = TUTTI_FLOAT32;
     work.reduce_op = TUTTI_SUM;
     work.element_bytes = sizeof(float);
-    work.plan = &view;
-    work.senders = senders.data();
-    work.receivers = receivers.data();
+    work.program = &view;
+    work.connections = connections.data();
     work.input = input;
     work.output = output;
     work.count = work.end = test.count;
@@ -116,6 +131,11 @@ struct Rank {
     work.direct_minimum = test.direct_minimum;
     work.fences = progress::sleepers_make_barriers() ? 0 : 1;
     work.abort = &abort;
+    return work;
+  }
+
+  Driver::Outcome all_reduce(const Case& test, const float* input, float* output, uint64_t call) {
+    tutti_work work = work_of(test, input, output, call);
     static constexpr tutti_protocol_ops kSimple{sizeof(tutti_protocol_ops), 0,      nullptr, nullptr,
                                                 run_wire<device::Simple>,   nullptr};
     static constexpr tutti_protocol_ops kLL{sizeof(tutti_protocol_ops), 0,      nullptr, nullptr,
@@ -213,8 +233,8 @@ TEST(Device, LLMessagesArriveWhole) {
   constexpr uint64_t kMaxElements = 32;
   const Case test{2, &check::ring_all_reduce, Wire::kLL, kMaxElements, false, 0};
   std::vector<Rank> ranks = make_ranks(test);
-  tutti_connection& to = *ranks[0].senders[0];
-  tutti_connection& from = *ranks[1].receivers[0];
+  tutti_connection& to = *ranks[0].first(true);
+  tutti_connection& from = *ranks[1].first(false);
   const auto length = [](uint64_t message) { return 4 + message % (kMaxElements / 4) * 4; };
   tutti_work work{};
   work.data_type = TUTTI_UINT32;
@@ -296,8 +316,8 @@ class LLPair {
   static constexpr uint64_t kElements = 32;
 
  private:
-  tutti_connection& to() { return *ranks_[0].senders[0]; }
-  tutti_connection& from() { return *ranks_[1].receivers[0]; }
+  tutti_connection& to() { return *ranks_[0].first(true); }
+  tutti_connection& from() { return *ranks_[1].first(false); }
   std::vector<Rank> ranks_;
   tutti_work work_{};
   device::HostTeam team_;
@@ -516,15 +536,32 @@ TEST(Device, AWaitMovesToTheProcessorOfItsSeat) {
   }
 }
 
+// The receiver reads the input of the sender, so the sender's call may not end before.
+TEST(Device, TheSenderWaitsForTheReaderOfItsMemory) {
+  const Schedule schedule = [](PlanBuilder& plan, uint32_t rank, uint32_t /*ranks*/) {
+    if (rank == 0) plan.step().own(Buffer::kInput, 0).send(1);
+    if (rank == 1) plan.step().recv(0).own(Buffer::kInput, 0).final().to_output(0);
+  };
+  const Case test{2, schedule, Wire::kSimple, 32, false, 64};
+  std::vector<Rank> ranks = make_ranks(test);
+  const std::vector<float> sent(32, 1), own(32, 2);
+  std::vector<float> unused(32), sum(32);
+  tutti_work sender = ranks[0].work_of(test, sent.data(), unused.data(), 1);
+  tutti_work receiver = ranks[1].work_of(test, own.data(), sum.data(), 1);
+  EXPECT_EQ(run_wire<device::Simple>(nullptr, &sender), TUTTI_AGAIN);
+  EXPECT_EQ(run_wire<device::Simple>(nullptr, &receiver), TUTTI_OK);
+  EXPECT_EQ(run_wire<device::Simple>(nullptr, &sender), TUTTI_OK);
+  EXPECT_EQ(sum[15], 3) << "the last element of the chunk";
+}
+
 TEST(Device, TimeOutNamesThePeer) {
   const Case test{3, &check::ring_all_reduce, Wire::kLL, 10, false, 0};
   std::vector<Rank> ranks = make_ranks(test);
   std::vector<float> data(10), out(10);
   tutti_work work{};
   Driver driver({10, 1, {}, {}, std::chrono::milliseconds(50), &ranks[1].shm->bell()});
-  work.plan = &ranks[1].view;
-  work.senders = ranks[1].senders.data();
-  work.receivers = ranks[1].receivers.data();
+  work.program = &ranks[1].view;
+  work.connections = ranks[1].connections.data();
   work.data_type = TUTTI_FLOAT32;
   work.element_bytes = 4;
   work.input = data.data();

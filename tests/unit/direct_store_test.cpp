@@ -28,12 +28,9 @@ std::vector<program::Program> mark(const std::vector<Plan>& plans) {
 /// By step: how many of its messages are marked.
 std::vector<int> marked(const program::Program& program, bool sent) {
   std::vector<int> counts;
-  for (const tutti_cuda_step& step : std::span(program.steps, program.step_count)) {
-    const uint32_t begin = sent ? step.send_begin : step.recv_begin;
+  for (const tutti_program_step& step : program.steps) {
     int& count = counts.emplace_back(0);
-    for (uint32_t i = begin; i < begin + (sent ? step.send_count : step.recv_count); ++i) {
-      count += program.peers[i].to_output;
-    }
+    for (const tutti_program_peer& peer : sent ? program.send(step) : program.recv(step)) count += peer.to_output != 0;
   }
   return counts;
 }
@@ -42,10 +39,10 @@ TEST(ToOutputs, TheSecondOfTwoShots) {
   for (const auto& program : mark(plans_of("direct two-shot all_reduce", 4))) {
     EXPECT_THAT(marked(program, true), ElementsAre(0, 3, 0));
     EXPECT_THAT(marked(program, false), ElementsAre(0, 0, 3));
-    const tutti_cuda_step& fold = program.steps[1];
-    for (uint32_t i = fold.send_begin; i < uint32_t{fold.send_begin} + fold.send_count; ++i) {
-      EXPECT_EQ(program.peers[i].output_block, fold.destination_block);
-      EXPECT_EQ(program.peers[i].output_chunk, fold.destination_chunk) << "where the receiver would put it";
+    const tutti_program_step& fold = program.steps[1];
+    for (const tutti_program_peer& to : program.send(fold)) {
+      EXPECT_EQ(to.output_block, fold.destination_block);
+      EXPECT_EQ(to.output_chunk, fold.destination_chunk) << "where the receiver would put it";
     }
   }
 }
@@ -54,9 +51,9 @@ TEST(ToOutputs, BlocksThatAreSentElsewhere) {
   const auto programs = mark(plans_of("direct shifted all_to_all", 3));
   for (uint32_t rank = 0; rank < programs.size(); ++rank) {
     const program::Program& program = programs[rank];
-    for (const tutti_cuda_step& step : std::span(program.steps, program.step_count)) {
-      for (const tutti_cuda_peer& to : std::span(program.peers + step.send_begin, step.send_count)) {
-        EXPECT_EQ(to.to_output, 1);
+    for (const tutti_program_step& step : program.steps) {
+      for (const tutti_program_peer& to : program.send(step)) {
+        EXPECT_EQ(to.to_output, 1u);
         EXPECT_EQ(to.block, to.rank);
         EXPECT_EQ(to.output_block, rank);
       }
@@ -72,12 +69,12 @@ TEST(ToOutputs, AllThatIsOnlyPutDown) {
     if (programs.empty()) continue;
     for (const program::Program& program : programs) {
       const auto counts = marked(program, false);
-      for (uint32_t s = 0; s < program.step_count; ++s) {
-        const tutti_cuda_step& step = program.steps[s];
-        const bool exchanges = (step.flags & (TUTTI_STEP_GATHER | TUTTI_STEP_SCATTER)) != 0;
+      for (uint32_t s = 0; s < program.steps.size(); ++s) {
+        const tutti_program_step& step = program.steps[s];
         const bool keeps = step.destination == TUTTI_BUFFER_OUTPUT && (step.flags & TUTTI_STEP_FINAL) == 0;
-        const bool puts_down = exchanges || (step.recv_count == 1 && step.source == TUTTI_BUFFER_NONE && keeps);
-        EXPECT_EQ(counts[s], puts_down ? step.recv_count : 0) << sample.name << ", step " << s;
+        const bool puts_down =
+            program::exchanges(step) || (step.recv_count == 1 && step.source == TUTTI_BUFFER_NONE && keeps);
+        EXPECT_EQ(counts[s], puts_down ? static_cast<int>(step.recv_count) : 0) << sample.name << ", step " << s;
         count += counts[s];
       }
     }

@@ -170,8 +170,8 @@ TEST(OneHop, HasBlocksOfOneChunk) {
       builder.step().own(sdk::Buffer::kInput, chunks - 1).send(2);
     });
     const program::Program program = required(program::lower(plan, false));
-    EXPECT_EQ(program.messages, 1);
-    EXPECT_EQ(program.stages, 1);
+    EXPECT_EQ(program.messages, 1u);
+    EXPECT_EQ(program.stages, 1u);
     return program::one_hop(program);
   };
   EXPECT_TRUE(find_with(1));

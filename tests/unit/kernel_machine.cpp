@@ -172,7 +172,8 @@ tutti_cuda_launch KernelMachine::launch(uint32_t rank, const ProgramCall& call, 
   if (options_.wire != Wire::kSimple) shape.max_threads = options_.threads;
   shape.layout = call.layout;
   if (wants_large(rank) || backend::is_large(options_.rank_count, {&program, 1})) {
-    const Tables& tables = tables_.emplace_back(Tables{std::move(links), program});
+    const Tables& tables =
+        tables_.emplace_back(Tables{std::move(links), backend::large_programs({&program, 1}).front()});
     shape.tables = {tables.links.data(), &tables.program, nullptr};
     const uint64_t bytes = backend::scratch_bytes({&program, 1}, call.block_bytes);
     if (bytes > 0) shape.tables.scratch = *scratch_[rank].memory.reserve(bytes);

@@ -66,7 +66,7 @@ class KernelMachine {
   /// A rank's data of the large form. It stays at its address.
   struct Tables {
     std::vector<tutti_cuda_link> links;
-    program::Program program;
+    tutti_cuda_large_program program{};
   };
   /// A rank's scratch buffer, as the product makes it.
   struct Scratch {

@@ -126,7 +126,10 @@ TEST(LaunchBuilder, KeepsOneProgramOfEqualChannels) {
   const auto different = required(backend::lower_channels({one, two}, false, false, kLayout));
   const std::vector<program::Program> own = backend::programs_of_rank(different, 1);
   ASSERT_EQ(own.size(), 2u);
-  EXPECT_EQ(std::memcmp(&own[1], &different[1][1], sizeof own[1]), 0);
+  const auto in_bytes = [](const program::Program& program) { return backend::large_programs({&program, 1}).front(); };
+  const tutti_cuda_large_program kept = in_bytes(own[1]);
+  const tutti_cuda_large_program second = in_bytes(different[1][1]);
+  EXPECT_EQ(std::memcmp(&kept, &second, sizeof kept), 0);
   EXPECT_EQ(backend::programs_of_rank(different, 0).size(), 1u) << "rank 0 has equal programs";
   LaunchShape shape = shape_of(2);
   shape.program_count = 2;
@@ -139,15 +142,15 @@ TEST(LaunchBuilder, KeepsOneProgramOfEqualChannels) {
 
 /// A program with so many steps and peers, all different.
 program::Program large_program(uint32_t steps, uint32_t peers) {
-  program::Program program{};
-  program.step_count = static_cast<uint8_t>(steps);
-  program.peer_count = static_cast<uint8_t>(peers);
+  program::Program program;
+  program.steps.resize(steps);
+  program.peers.resize(peers);
   program.chunks = 2;
   program.messages = 3;
   program.stages = 4;
   program.lag = 1;
-  for (uint32_t i = 0; i < steps; ++i) program.steps[i].source_chunk = static_cast<uint8_t>(i + 1);
-  for (uint32_t i = 0; i < peers; ++i) program.peers[i].message = static_cast<uint8_t>(i + 1);
+  for (uint32_t i = 0; i < steps; ++i) program.steps[i].source_chunk = i + 1;
+  for (uint32_t i = 0; i < peers; ++i) program.peers[i].message = i + 1;
   return program;
 }
 
@@ -162,7 +165,7 @@ TEST(LaunchBuilder, TakesTheSmallFormUpToItsLimits) {
     EXPECT_TRUE(backend::is_large(2, both)) << "the program of one channel suffices";
   }
   program::Program with_scratch = large_program(1, 1);
-  with_scratch.scratch_blocks = 1;
+  with_scratch.scratch_chunks = 1;
   EXPECT_TRUE(backend::is_large(2, {&with_scratch, 1}));
   const tutti_cuda_program small = small_of(largest);
   EXPECT_EQ(small.step_count, TUTTI_CUDA_SMALL_STEPS);
@@ -171,18 +174,49 @@ TEST(LaunchBuilder, TakesTheSmallFormUpToItsLimits) {
   EXPECT_EQ(small.messages, 3);
   EXPECT_EQ(small.stages, 4);
   EXPECT_EQ(small.lag, 1);
-  EXPECT_EQ(std::memcmp(small.steps, largest.steps, sizeof small.steps), 0);
-  EXPECT_EQ(std::memcmp(small.peers, largest.peers, sizeof small.peers), 0);
+  for (uint32_t i = 0; i < TUTTI_CUDA_SMALL_STEPS; ++i) EXPECT_EQ(small.steps[i].source_chunk, i + 1);
+  for (uint32_t i = 0; i < TUTTI_CUDA_SMALL_PEERS; ++i) EXPECT_EQ(small.peers[i].message, i + 1);
+}
+
+/// Each number of a step and a peer, in bytes, in the order of the fields.
+TEST(LaunchBuilder, PacksEveryNumberOfAProgram) {
+  program::Program program;
+  program.chunks = 100;
+  program.messages = 101;
+  program.stages = 102;
+  program.lag = 103;
+  program.scratch_chunks = 250;
+  program.steps.resize(2);
+  program.steps[1] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14};
+  program.peers.resize(3);
+  program.peers[2] = {1, 2, 3, 4, 5, 6, 7, 8};
+  const auto check = [](const auto& packed) {
+    EXPECT_EQ(packed.step_count, 2);
+    EXPECT_EQ(packed.chunks, 100);
+    EXPECT_EQ(packed.messages, 101);
+    EXPECT_EQ(packed.peer_count, 3);
+    EXPECT_EQ(packed.stages, 102);
+    EXPECT_EQ(packed.lag, 103);
+    const uint8_t numbers[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14};
+    EXPECT_EQ(std::memcmp(&packed.steps[1], numbers, sizeof packed.steps[1]), 0);
+    EXPECT_EQ(std::memcmp(&packed.peers[2], numbers, sizeof packed.peers[2]), 0);
+  };
+  static_assert(sizeof(tutti_cuda_step) == 14 && sizeof(tutti_cuda_peer) == 8);
+  check(backend::small_programs({&program, 1}).front());
+  const tutti_cuda_large_program large = backend::large_programs({&program, 1}).front();
+  check(large);
+  EXPECT_EQ(large.scratch_blocks, 3) << "the last block has 50 chunks";
 }
 
 TEST(LaunchBuilder, PointsToTablesInTheLargeForm) {
   const std::vector<program::Program> programs = {lowered("direct one-shot all_gather")[0][1]};
   const std::vector<tutti_cuda_link> links(kRanks);
   LaunchShape shape = shape_of(1);
-  shape.tables = {links.data(), programs.data(), nullptr};
+  const std::vector<tutti_cuda_large_program> packed = backend::large_programs(programs);
+  shape.tables = {links.data(), packed.data(), nullptr};
   const tutti_cuda_launch launch = encode(call_of(Collective::kAllGather, 4), programs[0], shape);
   EXPECT_EQ(launch.tables.links, links.data());
-  EXPECT_EQ(launch.tables.programs, programs.data());
+  EXPECT_EQ(launch.tables.programs, packed.data());
   EXPECT_EQ(launch.one_hop.send_count, 0) << "kernels of the large form run programs only";
   EXPECT_EQ(launch.program.step_count, 0);
   const tutti_cuda_launch small = encode(call_of(Collective::kAllGather, 4), programs[0], shape_of(1));
@@ -232,8 +266,8 @@ TEST(LaunchBuilder, NeedsSlotsOfThePeersOfAllChannels) {
 TEST(LaunchBuilder, HasScratchMemoryForTheLargestProgram) {
   std::vector<program::Program> programs(3);
   EXPECT_EQ(backend::scratch_bytes(programs, 1000), 0u);
-  programs[1].scratch_blocks = 200;
-  programs[2].scratch_blocks = 3;
+  programs[1].scratch_chunks = 200;
+  programs[2].scratch_chunks = 3;
   EXPECT_EQ(backend::scratch_bytes(programs, uint64_t{1} << 32), uint64_t{200} << 32);
 }
 

@@ -22,6 +22,7 @@
 namespace tutti::test {
 namespace {
 
+using program::exchanges;
 using program::Plan;
 using sdk::Buffer;
 using sdk::PlanBuilder;
@@ -29,18 +30,12 @@ using testing::ElementsAre;
 using testing::SizeIs;
 using testing::UnorderedElementsAreArray;
 
-bool exchanges(const tutti_cuda_step& step) {
-  return (step.flags & (TUTTI_STEP_GATHER | TUTTI_STEP_SCATTER)) != 0;
-}
-
 /// A program with all that its plan says. Each step of the plan has one chunk.
 void check_steps(const Plan& plan, const program::Program& program) {
   const auto number = [&](uint32_t block, uint32_t chunk) { return block * program.chunks + chunk; };
-  const auto chunks = [&](uint32_t begin, uint32_t count) {
+  const auto chunks = [&](std::span<const tutti_program_peer> peers) {
     std::vector<std::pair<uint32_t, uint32_t>> of;
-    for (const tutti_cuda_peer& peer : std::span(program.peers + begin, count)) {
-      of.emplace_back(peer.rank, number(peer.block, peer.chunk));
-    }
+    for (const tutti_program_peer& peer : peers) of.emplace_back(peer.rank, number(peer.block, peer.chunk));
     return of;
   };
   const auto planned = [](std::span<const tutti_plan_peer> peers) {
@@ -49,21 +44,21 @@ void check_steps(const Plan& plan, const program::Program& program) {
     return of;
   };
   ASSERT_TRUE(plan.ranges.empty());
-  ASSERT_EQ(program.step_count, plan.steps.size());
-  EXPECT_EQ(program.scratch_blocks, (plan.scratch_chunks + plan.chunks - 1) / plan.chunks);
+  ASSERT_EQ(program.steps.size(), plan.steps.size());
+  EXPECT_EQ(program.scratch_chunks, plan.scratch_chunks);
   for (size_t i = 0; i < plan.steps.size(); ++i) {
     SCOPED_TRACE(fmt::format("step {}", i));
     const tutti_plan_step& step = plan.steps[i];
-    const tutti_cuda_step& lowered = program.steps[i];
+    const tutti_program_step& lowered = program.steps[i];
     constexpr uint32_t kKinds = TUTTI_STEP_GATHER | TUTTI_STEP_SCATTER | TUTTI_STEP_FINAL;
     EXPECT_EQ(lowered.flags & kKinds, step.flags & kKinds);
-    EXPECT_EQ((lowered.flags & TUTTI_CUDA_STEP_TO_SCRATCH) != 0, step.gather_buffer == TUTTI_BUFFER_SCRATCH);
+    EXPECT_EQ((lowered.flags & TUTTI_STEP_TO_SCRATCH) != 0, step.gather_buffer == TUTTI_BUFFER_SCRATCH);
     EXPECT_EQ(lowered.source, step.source);
     EXPECT_EQ(lowered.destination, step.destination);
     EXPECT_EQ(number(lowered.source_block, lowered.source_chunk), step.source_chunk);
     EXPECT_EQ(number(lowered.destination_block, lowered.destination_chunk), step.destination_chunk);
-    EXPECT_EQ(chunks(lowered.recv_begin, lowered.recv_count), planned(plan.recv(step)));
-    EXPECT_THAT(chunks(lowered.send_begin, lowered.send_count), UnorderedElementsAreArray(planned(plan.send(step))));
+    EXPECT_EQ(chunks(program.recv(lowered)), planned(plan.recv(step)));
+    EXPECT_THAT(chunks(program.send(lowered)), UnorderedElementsAreArray(planned(plan.send(step))));
     if (exchanges(lowered)) continue;
     const auto from = plan.recv(step);
     EXPECT_EQ(lowered.own_position, std::count_if(from.begin(), from.end(),
@@ -123,15 +118,15 @@ Moves moves_of(const program::Program& program) {
   const auto place = [&](uint32_t buffer, uint32_t block, uint32_t chunk) {
     return std::pair(buffer, block * program.chunks + chunk);
   };
-  const auto ranks = [](std::span<const tutti_cuda_peer> peers) {
+  const auto ranks = [](std::span<const tutti_program_peer> peers) {
     std::set<uint32_t> of;
-    for (const tutti_cuda_peer& peer : peers) of.insert(peer.rank);
+    for (const tutti_program_peer& peer : peers) of.insert(peer.rank);
     return of;
   };
   Moves moves;
-  for (const tutti_cuda_step& step : std::span(program.steps, program.step_count)) {
-    const std::span from_peers(program.peers + step.recv_begin, step.recv_count);
-    const std::span to_peers(program.peers + step.send_begin, step.send_count);
+  for (const tutti_program_step& step : program.steps) {
+    const std::span<const tutti_program_peer> from_peers = program.recv(step);
+    const std::span<const tutti_program_peer> to_peers = program.send(step);
     const auto source = place(step.source, step.source_block, step.source_chunk);
     const auto destination = place(step.destination, step.destination_block, step.destination_chunk);
     if (!exchanges(step)) {
@@ -140,13 +135,13 @@ Moves moves_of(const program::Program& program) {
     }
     const bool copies = step.source != TUTTI_BUFFER_NONE && step.destination != TUTTI_BUFFER_NONE;
     if (copies) moves.insert(fmt::format("copy {} to {}", source, destination));
-    for (const tutti_cuda_peer& to : to_peers) {
+    for (const tutti_program_peer& to : to_peers) {
       const bool scatters = (step.flags & TUTTI_STEP_SCATTER) != 0;
       moves.insert(
           fmt::format("send {} to rank {}", scatters ? place(step.source, to.block, to.chunk) : source, to.rank));
     }
-    const bool to_scratch = (step.flags & TUTTI_CUDA_STEP_TO_SCRATCH) != 0;
-    for (const tutti_cuda_peer& from : from_peers) {
+    const bool to_scratch = (step.flags & TUTTI_STEP_TO_SCRATCH) != 0;
+    for (const tutti_program_peer& from : from_peers) {
       const uint32_t buffer = to_scratch ? TUTTI_BUFFER_SCRATCH : TUTTI_BUFFER_OUTPUT;
       moves.insert(fmt::format("receive {} from rank {}", place(buffer, from.block, from.chunk), from.rank));
     }
@@ -167,19 +162,19 @@ void PrintTo(const End& end, std::ostream* out) {
 using Ends = std::map<std::pair<uint32_t, uint32_t>, std::vector<End>>;  // by sender and receiver, in order of steps
 
 void add_ends(uint32_t rank, const program::Program& program, Ends& sent, Ends& received) {
-  for (const tutti_cuda_step& step : std::span(program.steps, program.step_count)) {
+  for (const tutti_program_step& step : program.steps) {
     const bool by_source = step.source != TUTTI_BUFFER_NONE || step.destination == TUTTI_BUFFER_NONE;
     const uint32_t own = by_source ? step.source_chunk : step.destination_chunk;
-    for (const tutti_cuda_peer& to : std::span(program.peers + step.send_begin, step.send_count)) {
+    for (const tutti_program_peer& to : program.send(step)) {
       const uint32_t chunk = (step.flags & TUTTI_STEP_SCATTER) != 0 ? to.chunk
                              : exchanges(step)                      ? step.source_chunk
                                                                     : own;
-      sent[{rank, to.rank}].push_back({to.message, chunk, step.stage - to.lag});
+      sent[{rank, to.rank}].push_back({to.message, chunk, static_cast<int>(step.stage - to.lag)});
     }
-    for (const tutti_cuda_peer& from : std::span(program.peers + step.recv_begin, step.recv_count)) {
+    for (const tutti_program_peer& from : program.recv(step)) {
       const uint32_t chunk = exchanges(step) ? from.chunk : own;
-      const int stage = exchanges(step) ? step.recv_stage : step.stage;
-      received[{from.rank, rank}].push_back({from.message, chunk, stage - from.lag});
+      const uint32_t stage = exchanges(step) ? step.recv_stage : step.stage;
+      received[{from.rank, rank}].push_back({from.message, chunk, static_cast<int>(stage - from.lag)});
       EXPECT_LE(from.lag, program.lag);
     }
   }
@@ -197,15 +192,13 @@ void check_connections(const std::vector<program::Program>& programs) {
     for (uint32_t i = 0; i < messages.size(); ++i) {
       EXPECT_EQ(messages[i].number, i);
       EXPECT_GE(messages[i].wave, 0);
-      EXPECT_LT(messages[i].wave, programs[0].stages);
+      EXPECT_LT(messages[i].wave, static_cast<int>(programs[0].stages));
     }
   }
   for (uint32_t rank = 0; rank < programs.size(); ++rank) {
     std::map<uint32_t, std::set<uint32_t>> lags;  // by sender
-    for (const tutti_cuda_step& step : std::span(programs[rank].steps, programs[rank].step_count)) {
-      for (const tutti_cuda_peer& from : std::span(programs[rank].peers + step.recv_begin, step.recv_count)) {
-        lags[from.rank].insert(from.lag);
-      }
+    for (const tutti_program_step& step : programs[rank].steps) {
+      for (const tutti_program_peer& from : programs[rank].recv(step)) lags[from.rank].insert(from.lag);
     }
     for (const auto& [sender, of_sender] : lags) EXPECT_THAT(of_sender, SizeIs(1)) << sender << " to " << rank;
   }
@@ -343,18 +336,18 @@ TEST(Lower, FoldsInOrderOfRanks) {
   });
   const auto program = program::lower(plan, false);
   ASSERT_TRUE(program.ok());
-  EXPECT_EQ(program->steps[0].own_position, 2);
-  EXPECT_EQ(program->steps[1].own_position, 0);
-  std::vector<int> to;
-  std::vector<int> numbers;
-  for (uint32_t i = 0; i < program->peer_count; ++i) {
+  EXPECT_EQ(program->steps[0].own_position, 2u);
+  EXPECT_EQ(program->steps[1].own_position, 0u);
+  std::vector<uint32_t> to;
+  std::vector<uint32_t> numbers;
+  for (uint32_t i = 0; i < program->peers.size(); ++i) {
     const bool received = i < 3 || (i >= 7 && i < 9);
     if (!received) to.push_back(program->peers[i].rank);
     numbers.push_back(program->peers[i].message);
   }
   EXPECT_THAT(to, ElementsAre(3, 4, 0, 1, 1)) << "sends begin behind the own rank";
   EXPECT_THAT(numbers, ElementsAre(0, 0, 0, 0, 0, 0, 0, 1, 0, 1));
-  EXPECT_EQ(program->messages, 2);
+  EXPECT_EQ(program->messages, 2u);
 }
 
 TEST(Lower, NamesBlocksOfTheScratchBuffer) {
@@ -365,17 +358,17 @@ TEST(Lower, NamesBlocksOfTheScratchBuffer) {
   });
   const auto program = program::lower(plan, false);
   ASSERT_TRUE(program.ok()) << program.status().to_string();
-  EXPECT_EQ(program->scratch_blocks, 4) << "the last block has one chunk";
-  const tutti_cuda_step& first = program->steps[0];
+  EXPECT_EQ(program->scratch_chunks, 7u);
+  const tutti_program_step& first = program->steps[0];
   EXPECT_EQ(first.destination, TUTTI_BUFFER_SCRATCH);
-  EXPECT_EQ(first.destination_block, 2);
-  EXPECT_EQ(first.destination_chunk, 1);
-  EXPECT_NE(first.flags & TUTTI_CUDA_STEP_TO_SCRATCH, 0);
-  EXPECT_EQ(program->peers[first.recv_begin].block, 3);
-  EXPECT_EQ(program->peers[first.recv_begin].chunk, 0);
-  const tutti_cuda_step& second = program->steps[1];
+  EXPECT_EQ(first.destination_block, 2u);
+  EXPECT_EQ(first.destination_chunk, 1u);
+  EXPECT_NE(first.flags & TUTTI_STEP_TO_SCRATCH, 0);
+  EXPECT_EQ(program->peers[first.recv_begin].block, 3u);
+  EXPECT_EQ(program->peers[first.recv_begin].chunk, 0u);
+  const tutti_program_step& second = program->steps[1];
   EXPECT_EQ(second.source, TUTTI_BUFFER_SCRATCH);
-  EXPECT_EQ(second.flags & TUTTI_CUDA_STEP_TO_SCRATCH, 0);
+  EXPECT_EQ(second.flags & TUTTI_STEP_TO_SCRATCH, 0);
   EXPECT_NE(second.flags & TUTTI_CUDA_STEP_AFTER, 0) << "it reads what the first step has received";
   EXPECT_NE(second.flags & TUTTI_CUDA_STEP_MEET, 0);
 }
@@ -426,19 +419,18 @@ TEST(Lower, TakesTheLargest) {
   });
   const auto program = program::lower(plan, false);
   ASSERT_TRUE(program.ok()) << program.status().to_string();
-  EXPECT_EQ(program->step_count, 255);
-  EXPECT_EQ(program->peer_count, 254);
-  EXPECT_EQ(program->messages, 127);
-  EXPECT_EQ(program->steps[126].destination_block, 63);
-  EXPECT_EQ(program->steps[126].destination_chunk, 254);
-  EXPECT_EQ(program->steps[126].send_begin, 253);
+  EXPECT_EQ(program->steps.size(), 255u);
+  EXPECT_EQ(program->peers.size(), 254u);
+  EXPECT_EQ(program->messages, 127u);
+  EXPECT_EQ(program->steps[126].destination_block, 63u);
+  EXPECT_EQ(program->steps[126].destination_chunk, 254u);
+  EXPECT_EQ(program->steps[126].send_begin, 253u);
 }
 
 program::Program program_of(uint32_t chunks, uint32_t messages) {
-  program::Program program{};
-  program.chunks = static_cast<uint8_t>(chunks);
-  program.messages = static_cast<uint8_t>(messages);
-  program.stages = 1;
+  program::Program program;
+  program.chunks = chunks;
+  program.messages = messages;
   return program;
 }
 
@@ -532,18 +524,18 @@ TEST(Align, LetsLoopsOverlapWhereSlotsSuffice) {
   const auto programs = backend::lower_channels({plans}, false, false, layout_of(8, 1024, 2, 1));
   ASSERT_TRUE(programs.ok());
   const program::Program& program = programs->front().front();
-  EXPECT_EQ(program.stages, 3);
-  EXPECT_EQ(program.lag, 1);
-  EXPECT_EQ(program.steps[0].stage, 0);
-  EXPECT_EQ(program.steps[1].stage, 1);
-  EXPECT_EQ(program.steps[2].recv_stage, 2);
+  EXPECT_EQ(program.stages, 3u);
+  EXPECT_EQ(program.lag, 1u);
+  EXPECT_EQ(program.steps[0].stage, 0u);
+  EXPECT_EQ(program.steps[1].stage, 1u);
+  EXPECT_EQ(program.steps[2].recv_stage, 2u);
   const tutti_cuda_cut cut = program::cut(1024 * 40, 1, program, layout_of(8, 1024, 2, 1));
   EXPECT_EQ(cut.slices, 2u);
   EXPECT_EQ(cut.messages, (cut.loops + 2) * 2 * 2);
   const auto narrow = backend::lower_channels({plans}, false, false, layout_of(2, 1024, 1, 1));
   ASSERT_TRUE(narrow.ok());
-  EXPECT_EQ(narrow->front().front().stages, 1) << "two messages a loop, and another loop's: four slots";
-  EXPECT_EQ(narrow->front().front().lag, 0);
+  EXPECT_EQ(narrow->front().front().stages, 1u) << "two messages a loop, and another loop's: four slots";
+  EXPECT_EQ(narrow->front().front().lag, 0u);
 }
 
 }  // namespace

@@ -19,6 +19,7 @@ if(TARGET tutti-algo-ring AND TARGET tutti-algo-tree AND TARGET tutti-algo-direc
   tutti_test(ports_test SOURCES ${here}/ports_test.cpp ${here}/plan_support.cpp
              ${here}/topology_machines.cpp)
   add_dependencies(ports_test tutti-algo-ring tutti-algo-tree tutti-algo-direct)
+  tutti_test(encode_test SOURCES ${here}/encode_test.cpp ${here}/plan_support.cpp)
   tutti_test(lower_test SOURCES ${here}/lower_test.cpp ${here}/lower_meet_test.cpp ${here}/plan_support.cpp
              ${here}/program_calls.cpp OPTIMISED)
   tutti_test(split_messages_test SOURCES ${here}/split_messages_test.cpp ${here}/plan_support.cpp)

@@ -80,9 +80,9 @@ std::string place(uint8_t buffer, uint32_t block, uint32_t chunk) {
   return fmt::format("{} {}.{}", name, block, chunk);
 }
 
-std::string peers_text(const program::Program& program, uint8_t begin, uint8_t count, bool chunked) {
+std::string peers_text(std::span<const tutti_program_peer> peers, bool chunked) {
   std::string text;
-  for (const tutti_cuda_peer& peer : std::span(program.peers + begin, count)) {
+  for (const tutti_program_peer& peer : peers) {
     text += fmt::format(" rank {} message {}", peer.rank, peer.message);
     if (chunked) text += fmt::format(" block {}.{}", peer.block, peer.chunk);
     if (peer.to_output != 0) text += fmt::format(" stored to output {}.{}", peer.output_block, peer.output_chunk);
@@ -92,20 +92,20 @@ std::string peers_text(const program::Program& program, uint8_t begin, uint8_t c
   return text;
 }
 
-/// One line per step of a program for kernels.
+/// One line per step of a program.
 std::string text_of(const program::Program& program) {
-  std::string text = fmt::format(
-      "{} steps, {} chunk(s) per block, {} message(s) per loop on a connection{}\n", program.step_count, program.chunks,
-      program.messages,
-      program.scratch_blocks > 0 ? fmt::format(", {} block(s) of scratch memory", program.scratch_blocks) : "");
-  for (uint32_t i = 0; i < program.step_count; ++i) {
-    const tutti_cuda_step& step = program.steps[i];
+  const uint32_t scratch = program::scratch_blocks(program.scratch_chunks, program.chunks);
+  std::string text = fmt::format("{} steps, {} chunk(s) per block, {} message(s) per loop on a connection{}\n",
+                                 program.steps.size(), program.chunks, program.messages,
+                                 scratch > 0 ? fmt::format(", {} block(s) of scratch memory", scratch) : "");
+  for (size_t i = 0; i < program.steps.size(); ++i) {
+    const tutti_program_step& step = program.steps[i];
     const auto has = [&](uint32_t flag) { return (step.flags & flag) != 0; };
     text += fmt::format("{:>5} ", i);
     if (step.recv_count > 0) {
-      const char* const gathers = has(TUTTI_CUDA_STEP_TO_SCRATCH) ? "gather to scratch" : "gather";
+      const char* const gathers = has(TUTTI_STEP_TO_SCRATCH) ? "gather to scratch" : "gather";
       text += fmt::format(" {}{};", has(TUTTI_STEP_GATHER) ? gathers : "recv",
-                          peers_text(program, step.recv_begin, step.recv_count, has(TUTTI_STEP_GATHER)));
+                          peers_text(program.recv(step), has(TUTTI_STEP_GATHER)));
     }
     if (step.source != TUTTI_BUFFER_NONE) {
       text += fmt::format(" own {};", place(step.source, step.source_block, step.source_chunk));
@@ -115,7 +115,7 @@ std::string text_of(const program::Program& program) {
     }
     if (step.send_count > 0) {
       text += fmt::format(" {}{};", has(TUTTI_STEP_SCATTER) ? "scatter" : "send",
-                          peers_text(program, step.send_begin, step.send_count, has(TUTTI_STEP_SCATTER)));
+                          peers_text(program.send(step), has(TUTTI_STEP_SCATTER)));
     }
     if (has(TUTTI_STEP_FINAL)) text += " final;";
     if (has(TUTTI_CUDA_STEP_AFTER)) text += " after;";

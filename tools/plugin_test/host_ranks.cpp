@@ -8,6 +8,7 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "program/encode.h"
 #include "program/passes/zero_copy.h"
 #include "tools/check/compare.h"
 #include "tools/check/random_input.h"
@@ -44,7 +45,7 @@ void all_gather(PlanBuilder& plan, uint32_t rank, uint32_t ranks) {
   for (uint32_t k = 1; k < ranks; ++k) gather.gather((rank + k) % ranks, (rank + k) % ranks);
 }
 
-program::Plan make_plan(const HostCall& call, uint32_t rank) {
+program::Program make_program(const HostCall& call, uint32_t rank) {
   const auto ranks = static_cast<uint32_t>(call.problem.rank_count);
   const tutti_plan_request request{sizeof request, static_cast<uint32_t>(call.problem.collective), rank, 0, 0, 0};
   const bool chunked = call.schedule == Schedule::kRing || call.schedule == Schedule::kTwoShot;
@@ -54,7 +55,7 @@ program::Plan make_plan(const HostCall& call, uint32_t rank) {
   auto plan = program::collect([&](const tutti_plan_sink* sink) { return builder.emit(*sink); });
   if (!plan.ok()) throw std::logic_error("a plan of the kit is wrong: " + plan.status().to_string());
   program::mark_stable(*plan, call.in_place);
-  return *std::move(plan);
+  return program::encode(*plan);
 }
 
 std::byte* at_line(std::vector<std::byte>& memory, size_t offset) {
@@ -144,9 +145,8 @@ void HostRanks::bind(Rank& rank, const HostCall& call, uint32_t index) {
   work.data_type = static_cast<uint32_t>(problem.type);
   work.reduce_op = static_cast<uint32_t>(problem.op);
   work.element_bytes = static_cast<uint32_t>(bytes);
-  work.plan = &rank.view;
-  work.senders = rank.senders.data();
-  work.receivers = rank.receivers.data();
+  work.program = &rank.view;
+  work.connections = rank.connections.data();
   work.input = rank.in;
   work.output = rank.out;
   work.count = work.end = problem.count;
@@ -175,11 +175,15 @@ std::vector<std::unique_ptr<HostRanks::Rank>> HostRanks::prepare(const HostCall&
   std::vector<std::unique_ptr<Rank>> ranks;
   for (uint32_t index = 0; index < count_; ++index) {
     auto rank = std::make_unique<Rank>();
-    rank->plan = make_plan(call, index);
-    rank->view = rank->plan.view();
-    for (const tutti_plan_peer& peer : rank->plan.peers) {
-      rank->senders.push_back(&link(index, peer.rank).sender);
-      rank->receivers.push_back(&link(peer.rank, index).receiver);
+    rank->program = make_program(call, index);
+    rank->view = rank->program.view();
+    for (const tutti_program_step& step : rank->program.steps) {
+      for (const tutti_program_peer& peer : rank->program.recv(step)) {
+        rank->connections.push_back(&link(peer.rank, index).receiver);
+      }
+      for (const tutti_program_peer& peer : rank->program.send(step)) {
+        rank->connections.push_back(&link(index, peer.rank).sender);
+      }
     }
     const int number = static_cast<int>(index);
     rank->input.resize(check::input_elements(problem, number) * element + 3 * kMargin);

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "program/plan.h"
+#include "program/program.h"
 #include "tools/check/problem.h"
 #include "tools/plugin_test/trial.h"
 #include "tutti/plugin/protocol.h"
@@ -49,9 +49,9 @@ class HostRanks {
 
   // Parts of a call, for tests of waits and failures.
   struct Rank {
-    program::Plan plan;
-    tutti_plan view{};
-    std::vector<tutti_connection*> senders, receivers;
+    program::Program program;
+    tutti_program view{};
+    std::vector<tutti_connection*> connections;
     std::vector<std::byte> input, output;  ///< memory with margins
     std::byte* in = nullptr;
     std::byte* out = nullptr;

@@ -17,10 +17,8 @@ constexpr uint64_t kThreadBytes = 8;  // bytes that a thread moves at a time, at
 /// Enough for each message of the busiest step, as far as they go: a power of two.
 uint32_t threads_for(const program::Program& program, uint64_t chunk_bytes, uint32_t max_threads) {
   uint32_t messages = 1;
-  for (uint32_t s = 0; s < program.step_count; ++s) {
-    const tutti_cuda_step& step = program.steps[s];
-    if ((step.flags & (TUTTI_STEP_GATHER | TUTTI_STEP_SCATTER)) == 0) continue;
-    messages = std::max<uint32_t>({messages, step.send_count, step.recv_count});
+  for (const tutti_program_step& step : program.steps) {
+    if (program::exchanges(step)) messages = std::max({messages, step.send_count, step.recv_count});
   }
   const uint64_t places = std::bit_ceil((chunk_bytes + kThreadBytes - 1) / kThreadBytes);
   const uint32_t min_threads = std::min(kMinThreads, max_threads);
@@ -34,6 +32,54 @@ uint32_t longest_message(const ChannelPlans& plans) {
     for (const program::Plan& plan : channel) most = std::max(most, plan.message_chunks);
   }
   return most;
+}
+
+/// A number of a program within the limits of kernels.
+uint8_t byte(uint32_t number) {
+  return static_cast<uint8_t>(number);
+}
+
+tutti_cuda_step pack(const tutti_program_step& step) {
+  return {step.source,
+          step.destination,
+          step.flags,
+          byte(step.own_position),
+          byte(step.source_block),
+          byte(step.source_chunk),
+          byte(step.destination_block),
+          byte(step.destination_chunk),
+          byte(step.recv_begin),
+          byte(step.recv_count),
+          byte(step.send_begin),
+          byte(step.send_count),
+          byte(step.stage),
+          byte(step.recv_stage)};
+}
+
+tutti_cuda_peer pack(const tutti_program_peer& peer) {
+  return {byte(peer.rank), byte(peer.message),   byte(peer.block),        byte(peer.chunk),
+          byte(peer.lag),  byte(peer.to_output), byte(peer.output_block), byte(peer.output_chunk)};
+}
+
+uint32_t scratch_blocks(const program::Program& program) {
+  return program::scratch_blocks(program.scratch_chunks, program.chunks);
+}
+
+/// The fields that both forms of launches have.
+template <class Packed>
+Packed pack(const program::Program& program) {
+  Packed packed{};
+  packed.step_count = byte(static_cast<uint32_t>(program.steps.size()));
+  packed.chunks = byte(program.chunks);
+  packed.messages = byte(program.messages);
+  packed.peer_count = byte(static_cast<uint32_t>(program.peers.size()));
+  packed.stages = byte(program.stages);
+  packed.lag = byte(program.lag);
+  std::transform(program.steps.begin(), program.steps.end(), packed.steps,
+                 [](const tutti_program_step& step) { return pack(step); });
+  std::transform(program.peers.begin(), program.peers.end(), packed.peers,
+                 [](const tutti_program_peer& peer) { return pack(peer); });
+  return packed;
 }
 
 }  // namespace
@@ -69,8 +115,9 @@ std::vector<program::Program> programs_of_rank(const program::Programs& programs
   std::vector<program::Program> own;
   own.reserve(programs.size());
   for (const auto& channel : programs) own.push_back(channel[rank]);
-  const bool same = std::all_of(own.begin(), own.end(), [&](const program::Program& other) {
-    return std::memcmp(&own.front(), &other, sizeof other) == 0;
+  const std::vector<tutti_cuda_large_program> packed = large_programs(own);
+  const bool same = std::all_of(packed.begin(), packed.end(), [&](const tutti_cuda_large_program& other) {
+    return std::memcmp(&packed.front(), &other, sizeof other) == 0;
   });
   // Kernels whose messages are short run one order of ranks on all CTAs; see tutti_cuda_launch.programs.
   if (same) own.resize(1);
@@ -90,32 +137,28 @@ program::SlotPeers slot_peers(std::span<const program::Program> programs) {
 bool is_large(uint32_t rank_count, std::span<const program::Program> programs) {
   return rank_count > TUTTI_CUDA_SMALL_RANKS ||
          std::any_of(programs.begin(), programs.end(), [](const program::Program& program) {
-           return program.step_count > TUTTI_CUDA_SMALL_STEPS || program.peer_count > TUTTI_CUDA_SMALL_PEERS ||
-                  program.scratch_blocks > 0;
+           return program.steps.size() > TUTTI_CUDA_SMALL_STEPS || program.peers.size() > TUTTI_CUDA_SMALL_PEERS ||
+                  program.scratch_chunks > 0;
          });
 }
 
 uint64_t scratch_bytes(std::span<const program::Program> programs, uint64_t block_bytes) {
-  uint64_t blocks = 0;
-  for (const program::Program& program : programs) blocks = std::max<uint64_t>(blocks, program.scratch_blocks);
-  return blocks * block_bytes;
+  uint32_t blocks = 0;
+  for (const program::Program& program : programs) blocks = std::max(blocks, scratch_blocks(program));
+  return uint64_t{blocks} * block_bytes;
 }
 
 std::vector<tutti_cuda_program> small_programs(std::span<const program::Program> programs) {
   std::vector<tutti_cuda_program> all;
+  for (const program::Program& program : programs) all.push_back(pack<tutti_cuda_program>(program));
+  return all;
+}
+
+std::vector<tutti_cuda_large_program> large_programs(std::span<const program::Program> programs) {
+  std::vector<tutti_cuda_large_program> all;
   for (const program::Program& program : programs) {
-    tutti_cuda_program& small = all.emplace_back();
-    small = {program.step_count,
-             program.chunks,
-             program.messages,
-             program.peer_count,
-             program.stages,
-             program.lag,
-             {},
-             {},
-             {}};
-    std::copy_n(program.steps, program.step_count, small.steps);
-    std::copy_n(program.peers, program.peer_count, small.peers);
+    all.push_back(pack<tutti_cuda_large_program>(program));
+    all.back().scratch_blocks = byte(scratch_blocks(program));
   }
   return all;
 }

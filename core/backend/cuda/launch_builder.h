@@ -58,8 +58,10 @@ bool is_large(uint32_t rank_count, std::span<const program::Program> programs);
 /// The CTAs of all channels share the buffer, because each has its own part of each block.
 uint64_t scratch_bytes(std::span<const program::Program> programs, uint64_t block_bytes);
 
-/// Programs within the limits of the small form, in that form.
+/// Programs as kernels read them, with numbers of 8 bits. small_programs(): programs within the limits of the small
+/// form, in that form. large_programs(): programs that lower() has made, in the large form.
 std::vector<tutti_cuda_program> small_programs(std::span<const program::Program> programs);
+std::vector<tutti_cuda_large_program> large_programs(std::span<const program::Program> programs);
 
 /// Puts links, by rank, into a launch of the small form.
 void place_links(std::span<const tutti_cuda_link> links, tutti_cuda_launch& launch);

@@ -358,7 +358,7 @@ Status GpuPrograms::place_on_device(Program& program) const {
     TUTTI_ASSIGN(program.on_device, cuda::DeviceMemory::create(options_.device, bytes));
     return program.on_device.fill(programs.data(), bytes);
   };
-  if (program.is_large) return fill(program.channels);
+  if (program.is_large) return fill(large_programs(program.channels));
   return program.channels.size() > 1 ? fill(small_programs(program.channels)) : Status();
 }
 

@@ -20,8 +20,7 @@ Turn::Kind kind_of(const Call& message) {
 void put_in_order(std::span<Job> jobs) {
   std::map<const tutti_connection*, size_t> latest;
   for (size_t i = 0; i < jobs.size(); ++i) {
-    const tutti_work& work = *jobs[i].work;
-    const tutti_connection* connection = work.senders[0] != nullptr ? work.senders[0] : work.receivers[0];
+    const tutti_connection* const connection = jobs[i].work->connections[0];
     if (const auto before = latest.find(connection); before != latest.end()) jobs[i].after = &jobs[before->second];
     latest[connection] = i;
   }

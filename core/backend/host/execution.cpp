@@ -74,7 +74,7 @@ void Executions::reserve_scratch(Execution& execution) {
   for (const tutti_work& work : execution.works) {
     execution.scratch_begins.push_back(bytes);
     const uint64_t chunk_bytes = work.chunk_elements * work.element_bytes;
-    bytes += round_up(work.plan->scratch_chunks * chunk_bytes, kLineBytes);
+    bytes += round_up(work.program->scratch_chunks * chunk_bytes, kLineBytes);
   }
   if (bytes == 0) execution.scratch_begins.clear();
   if (scratch_.size() * kLineBytes < bytes) scratch_ = std::vector<Line>(bytes / kLineBytes);
@@ -96,15 +96,14 @@ void Executions::add_works(Execution& execution, const Call& call, const Program
     work.data_type = static_cast<uint32_t>(call.type);
     work.reduce_op = static_cast<uint32_t>(call.reduction.op);
     work.element_bytes = static_cast<uint32_t>(bytes);
-    work.plan = &channel.view;
-    work.senders = channel.senders.data();
-    work.receivers = channel.receivers.data();
+    work.program = &channel.view;
+    work.connections = channel.connections.data();
     work.count = call.count;
     work.begin = std::min<uint64_t>(call.count, i * share);
     work.end = std::min<uint64_t>(call.count, work.begin + share);
     work.slice_elements = slice;
     const uint64_t even = round_up(ceil_div(work.end - work.begin, channel.view.chunks), line);
-    const uint64_t most = slice * program.chunk_slots / channel.plan.message_chunks / line * line;
+    const uint64_t most = slice * program.chunk_slots / channel.program.message_chunks / line * line;
     work.chunk_elements = std::clamp<uint64_t>(even, line, std::max(line, most));
     work.divisor = call.reduction.op == ReduceOp::kAvg ? options_.rank_count : 0;
     work.check = options_.check_calls ? 1 : 0;

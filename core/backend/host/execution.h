@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A call made ready to run: one work per channel over a program's plans. Prepared once per shape of call; a later call
+// A call made ready to run: one work per channel. Prepared once per shape of call; a later call
 // of the same shape only sets its buffers.
 #pragma once
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "program/encode.h"
 #include "program/passes/zero_copy.h"
 
 namespace tutti::backend {
@@ -22,36 +23,31 @@ Program Programs::empty_program(uint32_t protocol) const {
 }
 
 /// The connection to or from a peer. Between machines the algorithm may have assigned network devices to the channel.
-Result<transport::Key> Programs::key(const program::Plan& plan, uint32_t peer, const tuner::Decision& decision,
+Result<transport::Key> Programs::key(uint32_t channel, uint32_t peer, const tuner::Decision& decision,
                                      bool sends) const {
   const bool message = decision.algorithm == tuner::kNoAlgorithm;
-  transport::Key key{peer, message ? transport::Lane::kPointToPoint : transport::Lane::kCollective, plan.channel,
+  transport::Key key{peer, message ? transport::Lane::kPointToPoint : transport::Lane::kCollective, channel,
                      decision.protocol};
   // The devices are those of the first network.
   if (message || !sends || fabric_.uses_shm(peer) || decision.network != 0) return key;
-  TUTTI_ASSIGN(const transport::Ports ports, plans_.ports(decision.algorithm, plan.channel, peer));
+  TUTTI_ASSIGN(const transport::Ports ports, plans_.ports(decision.algorithm, channel, peer));
   key.device = ports.device;
   key.peer_device = ports.peer_device;
   return key;
 }
 
-Status Programs::add_channel(Program& program, program::Plan plan, const tuner::Decision& decision) {
+Status Programs::add_channel(Program& program, const program::Plan& plan, const tuner::Decision& decision) {
   auto channel = std::make_unique<ChannelProgram>();
-  channel->plan = std::move(plan);
-  channel->view = channel->plan.view();
-  channel->senders.resize(channel->plan.peers.size());
-  channel->receivers.resize(channel->plan.peers.size());
-  const auto key = [&](uint32_t peer, bool sends) {
-    return Programs::key(channel->plan, channel->plan.peers[peer].rank, decision, sends);
-  };
-  for (const tutti_plan_step& step : channel->plan.steps) {
-    for (uint32_t i = step.send_begin; i < step.send_begin + uint32_t{step.send_count}; ++i) {
-      TUTTI_ASSIGN(const transport::Key of, key(i, true));
-      channel->senders[i] = fabric_.sender(of, decision.network);
+  channel->program = program::encode(plan);
+  channel->view = channel->program.view();
+  for (const tutti_program_step& step : channel->program.steps) {
+    for (const tutti_program_peer& peer : channel->program.recv(step)) {
+      TUTTI_ASSIGN(const transport::Key from, key(plan.channel, peer.rank, decision, false));
+      channel->connections.push_back(fabric_.receiver(from, decision.network));
     }
-    for (uint32_t i = step.recv_begin; i < step.recv_begin + uint32_t{step.recv_count}; ++i) {
-      TUTTI_ASSIGN(const transport::Key of, key(i, false));
-      channel->receivers[i] = fabric_.receiver(of, decision.network);
+    for (const tutti_program_peer& peer : channel->program.send(step)) {
+      TUTTI_ASSIGN(const transport::Key to, key(plan.channel, peer.rank, decision, true));
+      channel->connections.push_back(fabric_.sender(to, decision.network));
     }
   }
   program.channels.push_back(std::move(channel));
@@ -95,7 +91,7 @@ Result<const Program*> Programs::collective(const tuner::Decision& decision, Col
   auto made = std::make_unique<Program>(empty_program(decision.protocol));
   for (program::Plan& plan : plans) {
     program::mark_stable(plan, in_place);
-    TUTTI_TRY(add_channel(*made, std::move(plan), decision));
+    TUTTI_TRY(add_channel(*made, plan, decision));
   }
   program = std::move(made);
   return program.get();
@@ -125,7 +121,7 @@ Result<const Program*> Programs::message(const tuner::Decision& decision, uint32
   plan.steps = {step};
   program::mark_stable(plan, false);
   auto made = std::make_unique<Program>(empty_program(decision.protocol));
-  TUTTI_TRY(add_channel(*made, std::move(plan), {.protocol = decision.protocol, .network = decision.network}));
+  TUTTI_TRY(add_channel(*made, plan, {.protocol = decision.protocol, .network = decision.network}));
   program = std::move(made);
   return program.get();
 }

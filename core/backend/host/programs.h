@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans made ready: requested from the algorithm, verified, and joined to this rank's connections. Kept for as long as
-// the communicator lives.
+// Plans made ready: requested from the algorithm, verified, encoded as programs, and joined to this rank's connections.
+// Kept for as long as the communicator lives.
 #pragma once
 
 #include <map>
@@ -11,16 +11,16 @@
 #include "backend/host/fabric.h"
 #include "backend/plans.h"
 #include "program/plan.h"
+#include "program/program.h"
 #include "tuner/selector.h"
 
 namespace tutti::backend {
 
-/// One channel's plan with its connections, one per entry of plan.peers.
+/// One channel's program with its connections, one per entry of program.peers.
 struct ChannelProgram {
-  program::Plan plan;
-  tutti_plan view{};
-  std::vector<tutti_connection*> senders;
-  std::vector<tutti_connection*> receivers;
+  program::Program program;
+  tutti_program view{};
+  std::vector<tutti_connection*> connections;
 };
 
 struct Program {
@@ -42,9 +42,8 @@ class Programs {
 
  private:
   using Name = std::tuple<uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, bool>;
-  Result<transport::Key> key(const program::Plan& plan, uint32_t peer, const tuner::Decision& decision,
-                             bool sends) const;
-  Status add_channel(Program& program, program::Plan plan, const tuner::Decision& decision);
+  Result<transport::Key> key(uint32_t channel, uint32_t peer, const tuner::Decision& decision, bool sends) const;
+  Status add_channel(Program& program, const program::Plan& plan, const tuner::Decision& decision);
   Program empty_program(uint32_t protocol) const;
   Result<uint32_t> proof_slots(uint32_t protocol, uint32_t message_chunks) const;
 

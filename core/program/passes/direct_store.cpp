@@ -11,11 +11,8 @@
 namespace tutti::program {
 namespace {
 
-bool has(const tutti_cuda_step& step, uint32_t flags) {
+bool has(const tutti_program_step& step, uint32_t flags) {
   return (step.flags & flags) != 0;
-}
-bool exchanges(const tutti_cuda_step& step) {
-  return has(step, TUTTI_STEP_GATHER | TUTTI_STEP_SCATTER);
 }
 
 /// In place, chunks share no less memory than otherwise.
@@ -26,8 +23,8 @@ uint32_t shared_place_of(const Plan& plan, uint32_t buffer, uint32_t chunk) {
 /// The part of a rank's loop that is one unit: a folding step, or one send, one receive or the copy of an exchange.
 struct Move {
   uint32_t chunk = 0;  ///< chunk of a block: determines the length of its messages
-  std::vector<tutti_cuda_peer*> receives;
-  std::vector<tutti_cuda_peer*> sends;
+  std::vector<tutti_program_peer*> receives;
+  std::vector<tutti_program_peer*> sends;
   std::vector<uint32_t> touched;    ///< places, of the own memory
   std::optional<uint32_t> written;  ///< the chunk of the output to which the received data is written unchanged
 };
@@ -36,7 +33,7 @@ struct Move {
 class Moves {
  public:
   Moves(const Plan& plan, Program& program) : plan_(plan), program_(program) {
-    for (const tutti_cuda_step& step : std::span(program.steps, program.step_count)) {
+    for (const tutti_program_step& step : program.steps) {
       if (exchanges(step)) {
         add_exchange(step);
       } else {
@@ -47,12 +44,12 @@ class Moves {
   std::vector<Move> take() { return std::move(moves_); }
 
  private:
-  void add_fold(const tutti_cuda_step& step) {
+  void add_fold(const tutti_program_step& step) {
     Move& move = moves_.emplace_back();
     const bool by_destination = step.source == TUTTI_BUFFER_NONE && step.destination != TUTTI_BUFFER_NONE;
     move.chunk = by_destination ? step.destination_chunk : step.source_chunk;
-    for (tutti_cuda_peer& peer : receives(step)) move.receives.push_back(&peer);
-    for (tutti_cuda_peer& peer : sends(step)) move.sends.push_back(&peer);
+    for (tutti_program_peer& peer : program_.recv(step)) move.receives.push_back(&peer);
+    for (tutti_program_peer& peer : program_.send(step)) move.sends.push_back(&peer);
     touch(move, step.source, step.source_block, step.source_chunk);
     touch(move, step.destination, step.destination_block, step.destination_chunk);
     const bool passes_on = step.recv_count == 1 && step.source == TUTTI_BUFFER_NONE && !has(step, TUTTI_STEP_FINAL);
@@ -61,8 +58,8 @@ class Moves {
     }
   }
 
-  void add_exchange(const tutti_cuda_step& step) {
-    for (tutti_cuda_peer& peer : sends(step)) {
+  void add_exchange(const tutti_program_step& step) {
+    for (tutti_program_peer& peer : program_.send(step)) {
       Move& move = moves_.emplace_back();
       move.sends.push_back(&peer);
       const bool scatters = has(step, TUTTI_STEP_SCATTER);
@@ -74,22 +71,16 @@ class Moves {
       touch(move, step.source, step.source_block, step.source_chunk);
       touch(move, step.destination, step.destination_block, step.destination_chunk);
     }
-    for (tutti_cuda_peer& peer : receives(step)) {
+    for (tutti_program_peer& peer : program_.recv(step)) {
       Move& move = moves_.emplace_back();
       move.chunk = peer.chunk;
       move.receives.push_back(&peer);
-      const bool to_scratch = has(step, TUTTI_CUDA_STEP_TO_SCRATCH);
+      const bool to_scratch = has(step, TUTTI_STEP_TO_SCRATCH);
       if (!to_scratch) move.written = index(peer.block, peer.chunk);
       touch(move, to_scratch ? TUTTI_BUFFER_SCRATCH : TUTTI_BUFFER_OUTPUT, peer.block, peer.chunk);
     }
   }
 
-  std::span<tutti_cuda_peer> receives(const tutti_cuda_step& step) const {
-    return {program_.peers + step.recv_begin, step.recv_count};
-  }
-  std::span<tutti_cuda_peer> sends(const tutti_cuda_step& step) const {
-    return {program_.peers + step.send_begin, step.send_count};
-  }
   uint32_t index(uint32_t block, uint32_t chunk) const { return block * plan_.chunks + chunk; }
   void touch(Move& move, uint32_t buffer, uint32_t block, uint32_t chunk) const {
     if (buffer == TUTTI_BUFFER_NONE) return;
@@ -126,8 +117,8 @@ class Marking {
 
  private:
   struct Message {
-    tutti_cuda_peer* sent = nullptr;  ///< the sender's entry
-    Clock known;                      ///< when it is sent
+    tutti_program_peer* sent = nullptr;  ///< the sender's entry
+    Clock known;                         ///< when it is sent
   };
   Message& message(uint32_t from, uint32_t to, uint32_t number) { return messages_[{from, to, number}]; }
 
@@ -138,11 +129,11 @@ class Marking {
     for (const Move& move : moves_[rank]) {
       ++known[rank];
       if (move.chunk > last_chunk) continue;
-      for (const tutti_cuda_peer* peer : move.receives) {
+      for (const tutti_program_peer* peer : move.receives) {
         const Clock& sent = message(peer->rank, rank, peer->message).known;
         for (size_t i = 0; i < sent.size(); ++i) known[i] = std::max(known[i], sent[i]);
       }
-      for (tutti_cuda_peer* peer : move.sends) {
+      for (tutti_program_peer* peer : move.sends) {
         Message& to = message(rank, peer->rank, peer->message);
         to.sent = peer;
         if (to.known == known) continue;
@@ -157,12 +148,12 @@ class Marking {
     for (size_t i = 0; i < moves_[rank].size(); ++i) {
       const Move& move = moves_[rank][i];
       if (!move.written || move.chunk != chunk) continue;
-      tutti_cuda_peer& received = *move.receives.front();
+      tutti_program_peer& received = *move.receives.front();
       const Message& from = message(received.rank, rank, received.message);
       if (from.sent == nullptr || !is_free(rank, i, *move.written, from.known)) continue;
       received.to_output = from.sent->to_output = 1;
-      from.sent->output_block = static_cast<uint8_t>(*move.written / plans_[rank].chunks);
-      from.sent->output_chunk = static_cast<uint8_t>(*move.written % plans_[rank].chunks);
+      from.sent->output_block = *move.written / plans_[rank].chunks;
+      from.sent->output_chunk = *move.written % plans_[rank].chunks;
     }
   }
 
@@ -189,21 +180,21 @@ void send_to_outputs(std::span<const Plan> plans, std::span<Program> programs) {
 
 SlotPeers slot_peers(const Program& program) {
   SlotPeers peers;
-  const auto add = [&](uint32_t begin, uint32_t count, uint64_t& ranks) {
-    for (const tutti_cuda_peer& peer : std::span(program.peers + begin, count)) {
+  const auto add = [](std::span<const tutti_program_peer> of, uint64_t& ranks) {
+    for (const tutti_program_peer& peer : of) {
       if (peer.to_output == 0) ranks |= uint64_t{1} << peer.rank;
     }
   };
-  for (const tutti_cuda_step& step : std::span(program.steps, program.step_count)) {
-    add(step.recv_begin, step.recv_count, peers.senders);
-    add(step.send_begin, step.send_count, peers.receivers);
+  for (const tutti_program_step& step : program.steps) {
+    add(program.recv(step), peers.senders);
+    add(program.send(step), peers.receivers);
   }
   return peers;
 }
 
 bool uses_outputs(const Program& program) {
-  const std::span peers(program.peers, program.peer_count);
-  return std::any_of(peers.begin(), peers.end(), [](const tutti_cuda_peer& peer) { return peer.to_output != 0; });
+  return std::any_of(program.peers.begin(), program.peers.end(),
+                     [](const tutti_program_peer& peer) { return peer.to_output != 0; });
 }
 
 }  // namespace tutti::program

@@ -15,29 +15,28 @@ class Finder {
   bool run() {
     // With one message at most on a connection, each peer is met once in each direction.
     if (program_.chunks != 1 || program_.messages != 1 || program_.stages != 1) return false;
-    for (const tutti_cuda_step& step : std::span(program_.steps, program_.step_count)) {
+    for (const tutti_program_step& step : program_.steps) {
       // Received data must have arrived before the step: in this form it would arrive after it.
       if ((step.flags & TUTTI_CUDA_STEP_AFTER) != 0 && hop_.recv_count > 0) return false;
       if (uses_scratch(step)) return false;
-      const bool exchanges = (step.flags & (TUTTI_STEP_GATHER | TUTTI_STEP_SCATTER)) != 0;
-      if (!(exchanges ? exchange(step) : fold(step))) return false;
+      if (!(exchanges(step) ? exchange(step) : fold(step))) return false;
     }
     return finish();
   }
   const tutti_cuda_one_hop& hop() const { return hop_; }
 
  private:
-  static bool uses_scratch(const tutti_cuda_step& step) {
+  static bool uses_scratch(const tutti_program_step& step) {
     return step.source == TUTTI_BUFFER_SCRATCH || step.destination == TUTTI_BUFFER_SCRATCH ||
-           (step.flags & TUTTI_CUDA_STEP_TO_SCRATCH) != 0;
+           (step.flags & TUTTI_STEP_TO_SCRATCH) != 0;
   }
   /// Sends and own copies first, then receives.
-  bool exchange(const tutti_cuda_step& step) {
+  bool exchange(const tutti_program_step& step) {
     const bool keeps = step.source != TUTTI_BUFFER_NONE && step.destination != TUTTI_BUFFER_NONE;
     return send(step) && (!keeps || keep(step)) && receive(step, true);
   }
 
-  bool fold(const tutti_cuda_step& step) {
+  bool fold(const tutti_program_step& step) {
     const bool is_final = (step.flags & TUTTI_STEP_FINAL) != 0;
     const bool has_own = step.source != TUTTI_BUFFER_NONE;
     if (step.recv_count == 0) {
@@ -49,40 +48,40 @@ class Finder {
     if (has_own && !take_own(step, TUTTI_CUDA_OWN_FOLDED)) return false;
     hop_.folds = 1;
     hop_.is_final = is_final ? 1 : 0;
-    hop_.own_position = step.own_position;
+    hop_.own_position = static_cast<uint8_t>(step.own_position);
     hop_.own_to = step.destination_block;
     return receive(step, false);
   }
 
-  bool keep(const tutti_cuda_step& step) {
+  bool keep(const tutti_program_step& step) {
     if (hop_.folds != 0 || !take_own(step, TUTTI_CUDA_OWN_KEPT)) return false;
     hop_.own_to = step.destination_block;
     return true;
   }
-  bool take_own(const tutti_cuda_step& step, uint8_t what) {
+  bool take_own(const tutti_program_step& step, uint8_t what) {
     if (hop_.own != TUTTI_CUDA_OWN_UNUSED || step.source != TUTTI_BUFFER_INPUT) return false;
     hop_.own = what;
     hop_.own_from = step.source_block;
     return true;
   }
 
-  bool send(const tutti_cuda_step& step) {
+  bool send(const tutti_program_step& step) {
     if (step.send_count == 0) return true;
     if (step.source != TUTTI_BUFFER_INPUT) return false;
-    for (const tutti_cuda_peer& to : std::span(program_.peers + step.send_begin, step.send_count)) {
+    for (const tutti_program_peer& to : program_.send(step)) {
       if (hop_.send_count == TUTTI_CUDA_MAX_HOPS) return false;
-      hop_.send_ranks[hop_.send_count] = to.rank;
+      hop_.send_ranks[hop_.send_count] = static_cast<uint8_t>(to.rank);
       const bool scatters = (step.flags & TUTTI_STEP_SCATTER) != 0;
       hop_.sends[hop_.send_count++] = {nullptr, scatters ? to.block : step.source_block};
     }
     return true;
   }
 
-  bool receive(const tutti_cuda_step& step, bool by_peer) {
+  bool receive(const tutti_program_step& step, bool by_peer) {
     if (step.recv_count > 0 && hop_.folds != 0 && hop_.recv_count > 0) return false;
-    for (const tutti_cuda_peer& from : std::span(program_.peers + step.recv_begin, step.recv_count)) {
+    for (const tutti_program_peer& from : program_.recv(step)) {
       if (hop_.recv_count == TUTTI_CUDA_MAX_HOPS) return false;
-      hop_.recv_ranks[hop_.recv_count] = from.rank;
+      hop_.recv_ranks[hop_.recv_count] = static_cast<uint8_t>(from.rank);
       hop_.receives[hop_.recv_count++] = {nullptr, by_peer ? from.block : step.destination_block};
     }
     return true;

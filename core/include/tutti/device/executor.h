@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs one channel's plan on the host: loops over the data, steps of the plan, slices of a chunk. (GPUs run programs:
-// device/cuda/.)
+// Runs one channel's program on the host: loops over the data, steps of the program, slices of a chunk. (Kernels read
+// the same steps: device/cuda/.)
 //
-// A Team is the thread that runs the plan. It supplies the memory accesses, and two functions for the peers of a slice:
-// wait_each() and hand_over(). A Wire is a protocol's slot format:
+// A Team is the thread that runs the program. It supplies the memory accesses, and two functions for the peers of a
+// slice: wait_each() and hand_over(). A Wire is a protocol's slot format:
 //
 //   slot_bytes(bytes)                       the size in slots of a message with so many bytes of data
 //   filled(team, connection, bytes)         whether the next message is there
@@ -44,16 +44,17 @@ struct Operands {
 template <class Team, class Wire>
 class Executor {
  public:
-  TUTTI_HD Executor(Team& team, tutti_work& work) : team_(team), work_(work), plan_(*work.plan), at_(work.cursor) {}
+  TUTTI_HD Executor(Team& team, tutti_work& work)
+      : team_(team), work_(work), program_(*work.program), at_(work.cursor) {}
 
   /// TUTTI_OK when this channel's share is done, TUTTI_AGAIN, or a failure with work.fault filled.
   TUTTI_HD int32_t run() {
     const uint64_t range = work_.end - work_.begin;
-    const uint64_t loop_elements = work_.chunk_elements * plan_.chunks;
+    const uint64_t loop_elements = work_.chunk_elements * program_.chunks;
     for (; at_.loop * loop_elements < range; ++at_.loop, at_.step = 0) {
       enter_loop(range, loop_elements);
-      for (; at_.step < plan_.step_count; ++at_.step, at_.slice = 0, at_.peer = 0) {
-        if (int32_t outcome = run_step(plan_.steps[at_.step]); outcome != TUTTI_OK) return outcome;
+      for (; at_.step < program_.step_count; ++at_.step, at_.slice = 0, at_.peer = 0) {
+        if (int32_t outcome = run_step(program_.steps[at_.step]); outcome != TUTTI_OK) return outcome;
       }
     }
     return drain();
@@ -65,50 +66,67 @@ class Executor {
     first_ = work_.begin + at_.loop * loop_elements;
     remaining_ = range - at_.loop * loop_elements;
     chunk_ = work_.chunk_elements;
-    if (remaining_ < loop_elements && plan_.chunks > 1) {
+    if (remaining_ < loop_elements && program_.chunks > 1) {
       const uint64_t line = 64 / work_.element_bytes;
-      const uint64_t even = (remaining_ + plan_.chunks - 1) / plan_.chunks;
+      const uint64_t even = (remaining_ + program_.chunks - 1) / program_.chunks;
       chunk_ = (even + line - 1) / line * line;
     }
   }
 
-  /// Most chunks are of the first block, and a division is no small thing on a GPU.
-  TUTTI_HD uint64_t index_in_block(uint32_t chunk) const { return chunk < plan_.chunks ? chunk : chunk % plan_.chunks; }
+  /// A chunk of a buffer: chunk `chunk` (< program.chunks) of a block.
+  struct Place {
+    uint32_t block;
+    uint32_t chunk;
+  };
 
   TUTTI_HD uint64_t chunk_length(uint32_t chunk) const {
-    const uint64_t offset = index_in_block(chunk) * chunk_;
+    const uint64_t offset = chunk * chunk_;
     if (offset >= remaining_) return 0;
     return remaining_ - offset < chunk_ ? remaining_ - offset : chunk_;
   }
 
-  TUTTI_HD uint64_t byte_offset(uint32_t chunk, uint64_t element) const {
-    const uint64_t block = chunk < plan_.chunks ? 0 : chunk / plan_.chunks;
-    return (block * work_.count + first_ + index_in_block(chunk) * chunk_ + element) * work_.element_bytes;
+  TUTTI_HD uint64_t byte_offset(Place place, uint64_t element) const {
+    return (place.block * work_.count + first_ + place.chunk * chunk_ + element) * work_.element_bytes;
   }
 
-  TUTTI_HD const uint8_t* source(const tutti_plan_step& step, uint32_t chunk, uint64_t element) const {
-    if (step.source == TUTTI_BUFFER_NONE) return nullptr;
-    if (step.source == TUTTI_BUFFER_SCRATCH) return scratch(chunk, element);
-    const void* buffer = step.source == TUTTI_BUFFER_INPUT ? work_.input : work_.output;
-    return static_cast<const uint8_t*>(buffer) + byte_offset(chunk, element);
+  TUTTI_HD const uint8_t* source(uint32_t buffer, Place place, uint64_t element) const {
+    if (buffer == TUTTI_BUFFER_NONE) return nullptr;
+    if (buffer == TUTTI_BUFFER_SCRATCH) return scratch(place, element);
+    const void* memory = buffer == TUTTI_BUFFER_INPUT ? work_.input : work_.output;
+    return static_cast<const uint8_t*>(memory) + byte_offset(place, element);
   }
 
-  TUTTI_HD uint8_t* destination(uint32_t buffer, uint32_t chunk, uint64_t element) const {
-    if (buffer == TUTTI_BUFFER_SCRATCH) return scratch(chunk, element);
-    return static_cast<uint8_t*>(work_.output) + byte_offset(chunk, element);
+  TUTTI_HD uint8_t* destination(uint32_t buffer, Place place, uint64_t element) const {
+    if (buffer == TUTTI_BUFFER_SCRATCH) return scratch(place, element);
+    return static_cast<uint8_t*>(work_.output) + byte_offset(place, element);
   }
 
   /// Every scratch chunk has room for a whole chunk.
-  TUTTI_HD uint8_t* scratch(uint32_t chunk, uint64_t element) const {
-    return static_cast<uint8_t*>(work_.scratch) + (chunk * work_.chunk_elements + element) * work_.element_bytes;
+  TUTTI_HD uint8_t* scratch(Place place, uint64_t element) const {
+    return static_cast<uint8_t*>(work_.scratch) +
+           (index_of(place) * work_.chunk_elements + element) * work_.element_bytes;
   }
 
-  TUTTI_HD static uint32_t gather_buffer(const tutti_plan_step& step) {
-    return step.gather_buffer == TUTTI_BUFFER_SCRATCH ? TUTTI_BUFFER_SCRATCH : TUTTI_BUFFER_OUTPUT;
+  TUTTI_HD uint64_t index_of(Place place) const { return uint64_t{place.block} * program_.chunks + place.chunk; }
+
+  TUTTI_HD static Place source_of(const tutti_program_step& step) { return {step.source_block, step.source_chunk}; }
+  TUTTI_HD static Place destination_of(const tutti_program_step& step) {
+    return {step.destination_block, step.destination_chunk};
+  }
+  TUTTI_HD Place place_of(uint32_t peer) const { return {program_.peers[peer].block, program_.peers[peer].chunk}; }
+
+  TUTTI_HD static bool folds(const tutti_program_step& step) {
+    return (step.flags & (TUTTI_STEP_GATHER | TUTTI_STEP_SCATTER)) == 0;
+  }
+  TUTTI_HD static uint32_t gather_buffer(const tutti_program_step& step) {
+    return (step.flags & TUTTI_STEP_TO_SCRATCH) != 0 ? TUTTI_BUFFER_SCRATCH : TUTTI_BUFFER_OUTPUT;
+  }
+  TUTTI_HD bool scales(const tutti_program_step& step) const {
+    return work_.reduce_op == TUTTI_PREMUL_SUM && step.source == TUTTI_BUFFER_INPUT;
   }
 
   /// Elements of the step's longest chunk. All chunks of a fold have the same length.
-  TUTTI_HD uint64_t step_length(const tutti_plan_step& step, bool fold) const {
+  TUTTI_HD uint64_t step_length(const tutti_program_step& step, bool fold) const {
     if (!fold) return chunk_length(0);
     const bool by_source = step.source != TUTTI_BUFFER_NONE || step.destination == TUTTI_BUFFER_NONE;
     return chunk_length(by_source ? step.source_chunk : step.destination_chunk);
@@ -121,9 +139,9 @@ class Executor {
     return length - element < work_.slice_elements ? length - element : work_.slice_elements;
   }
 
-  TUTTI_HD int32_t run_step(const tutti_plan_step& step) {
-    if (plan_.ranges != nullptr && plan_.ranges[at_.step].count > 1) return run_range(step);
-    const bool fold = (step.flags & (TUTTI_STEP_GATHER | TUTTI_STEP_SCATTER)) == 0;
+  TUTTI_HD int32_t run_step(const tutti_program_step& step) {
+    if (program_.ranges != nullptr && program_.ranges[at_.step].count > 1) return run_range(step);
+    const bool fold = folds(step);
     const uint64_t length = step_length(step, fold);
     for (uint64_t done = at_.slice * work_.slice_elements; done < length; done += work_.slice_elements) {
       const uint64_t left = length - done;
@@ -137,60 +155,58 @@ class Executor {
   }
 
   /// recv → reduce → copy → send, whichever of them the step has.
-  TUTTI_HD int32_t fold_slice(const tutti_plan_step& step, uint64_t element, uint64_t elements) {
+  TUTTI_HD int32_t fold_slice(const tutti_program_step& step, uint64_t element, uint64_t elements) {
     Operands operands = fold_operands(step);
     operands.elements = elements;
-    operands.own = source(step, step.source_chunk, element);
+    operands.own = source(step.source, source_of(step), element);
     if (step.destination != TUTTI_BUFFER_NONE) {
-      operands.output = destination(step.destination, step.destination_chunk, element);
+      operands.output = destination(step.destination, destination_of(step), element);
     }
     return transfer(operands);
   }
 
   /// All but the memory of the own chunks.
-  TUTTI_HD Operands fold_operands(const tutti_plan_step& step) const {
+  TUTTI_HD Operands fold_operands(const tutti_program_step& step) const {
     Operands operands;
-    operands.recv = work_.receivers + step.recv_begin;
-    operands.send = work_.senders + step.send_begin;
+    operands.recv = work_.connections + step.recv_begin;
+    operands.send = work_.connections + step.send_begin;
     operands.recv_count = step.recv_count;
     operands.send_count = step.send_count;
-    operands.scaled = work_.reduce_op == TUTTI_PREMUL_SUM && step.source == TUTTI_BUFFER_INPUT;
+    operands.own_position = step.own_position;
+    operands.scaled = scales(step);
     operands.final = (step.flags & TUTTI_STEP_FINAL) != 0;
     operands.stable = (step.flags & TUTTI_STEP_STABLE) != 0;
-    for (uint32_t i = 0; i < step.recv_count; ++i) {
-      operands.own_position += plan_.peers[step.recv_begin + i].rank < plan_.rank ? 1u : 0u;
-    }
     return operands;
   }
 
   /// GATHER and SCATTER: the own copy, then sends, then receives, one peer at a time; each by the length of its own
   /// chunk.
-  TUTTI_HD int32_t exchange_slice(const tutti_plan_step& step, uint64_t element) {
+  TUTTI_HD int32_t exchange_slice(const tutti_program_step& step, uint64_t element) {
     const uint32_t sends = 1 + step.send_count;
     for (; at_.peer < sends + step.recv_count; ++at_.peer) {
       Operands operands;
-      uint32_t chunk = step.source_chunk;
+      Place place = source_of(step);
       if (at_.peer == 0) {
         if (step.source == TUTTI_BUFFER_NONE || step.destination == TUTTI_BUFFER_NONE) continue;
-        operands.own = source(step, chunk, element);
-        operands.output = destination(step.destination, step.destination_chunk, element);
-        operands.scaled = work_.reduce_op == TUTTI_PREMUL_SUM && step.source == TUTTI_BUFFER_INPUT;
+        operands.own = source(step.source, place, element);
+        operands.output = destination(step.destination, destination_of(step), element);
+        operands.scaled = scales(step);
       } else if (at_.peer < sends) {
         const uint32_t peer = step.send_begin + at_.peer - 1;
-        if ((step.flags & TUTTI_STEP_SCATTER) != 0) chunk = plan_.peers[peer].chunk;
-        operands.own = source(step, chunk, element);
-        operands.send = work_.senders + peer;
+        if ((step.flags & TUTTI_STEP_SCATTER) != 0) place = place_of(peer);
+        operands.own = source(step.source, place, element);
+        operands.send = work_.connections + peer;
         operands.send_count = 1;
-        operands.scaled = work_.reduce_op == TUTTI_PREMUL_SUM && step.source == TUTTI_BUFFER_INPUT;
+        operands.scaled = scales(step);
         operands.stable = (step.flags & TUTTI_STEP_STABLE) != 0;
       } else {
         const uint32_t peer = step.recv_begin + at_.peer - sends;
-        chunk = plan_.peers[peer].chunk;
-        operands.output = destination(gather_buffer(step), chunk, element);
-        operands.recv = work_.receivers + peer;
+        place = place_of(peer);
+        operands.output = destination(gather_buffer(step), place, element);
+        operands.recv = work_.connections + peer;
         operands.recv_count = 1;
       }
-      operands.elements = slice_length(chunk, element);
+      operands.elements = slice_length(place.chunk, element);
       if (operands.elements == 0) continue;
       if (int32_t outcome = transfer(operands); outcome != TUTTI_OK) return outcome;
     }
@@ -240,7 +256,7 @@ class Executor {
   /// A list of chunks in a buffer.
   struct List {
     uint32_t buffer;
-    uint32_t first;
+    uint64_t first;  ///< counted through all blocks
     uint32_t stride;
   };
   /// The part of a chunk that a slice has.
@@ -251,13 +267,23 @@ class Executor {
     uint64_t offset;    ///< bytes of the slice before it
   };
 
-  TUTTI_HD uint32_t chunks_of(uint32_t buffer) const {
-    if (buffer == TUTTI_BUFFER_INPUT) return plan_.input_blocks * plan_.chunks;
-    if (buffer == TUTTI_BUFFER_OUTPUT) return plan_.output_blocks * plan_.chunks;
-    return buffer == TUTTI_BUFFER_SCRATCH ? plan_.scratch_chunks : plan_.chunks;
+  TUTTI_HD List list_of(uint32_t buffer, Place first, uint32_t stride) const {
+    return {buffer, index_of(first), stride};
   }
-  TUTTI_HD uint32_t chunk_at(const List& list, uint32_t index) const {
-    return static_cast<uint32_t>((list.first + uint64_t{index} * list.stride) % chunks_of(list.buffer));
+  TUTTI_HD List source_list(const tutti_program_step& step, const tutti_plan_range& range) const {
+    return list_of(step.source, source_of(step), range.source_stride);
+  }
+  TUTTI_HD List destination_list(const tutti_program_step& step, const tutti_plan_range& range) const {
+    return list_of(step.destination, destination_of(step), range.destination_stride);
+  }
+  TUTTI_HD uint32_t chunks_of(uint32_t buffer) const {
+    if (buffer == TUTTI_BUFFER_INPUT) return program_.input_blocks * program_.chunks;
+    if (buffer == TUTTI_BUFFER_OUTPUT) return program_.output_blocks * program_.chunks;
+    return buffer == TUTTI_BUFFER_SCRATCH ? program_.scratch_chunks : program_.chunks;
+  }
+  TUTTI_HD Place place_at(const List& list, uint32_t index) const {
+    const auto chunk = static_cast<uint32_t>((list.first + uint64_t{index} * list.stride) % chunks_of(list.buffer));
+    return {chunk / program_.chunks, chunk % program_.chunks};
   }
   TUTTI_HD uint64_t line_elements() const { return 64 / work_.element_bytes; }
 
@@ -270,7 +296,7 @@ class Executor {
     /// The next part that holds elements.
     TUTTI_HD Part next() {
       for (; index_ < count_; ++index_) {
-        const uint64_t length = executor_.chunk_length(executor_.chunk_at(list_, index_));
+        const uint64_t length = executor_.chunk_length(executor_.place_at(list_, index_).chunk);
         const uint64_t line = executor_.line_elements();
         const uint64_t start = start_;
         if (start >= end_) break;
@@ -303,9 +329,9 @@ class Executor {
     return bytes;
   }
 
-  TUTTI_HD int32_t run_range(const tutti_plan_step& step) {
-    const tutti_plan_range& range = plan_.ranges[at_.step];
-    const bool fold = (step.flags & (TUTTI_STEP_GATHER | TUTTI_STEP_SCATTER)) == 0;
+  TUTTI_HD int32_t run_range(const tutti_program_step& step) {
+    const tutti_plan_range& range = program_.ranges[at_.step];
+    const bool fold = folds(step);
     const uint64_t line = line_elements();
     const uint64_t most = range.count * ((chunk_length(0) + line - 1) / line * line);
     for (uint64_t begin = at_.slice * work_.slice_elements; begin < most; begin += work_.slice_elements) {
@@ -317,46 +343,46 @@ class Executor {
     return TUTTI_OK;
   }
 
-  TUTTI_HD int32_t fold_range(const tutti_plan_step& step, const tutti_plan_range& range, uint64_t begin) {
-    const List from{step.source, step.source_chunk, range.source_stride};
-    const List to{step.destination, step.destination_chunk, range.destination_stride};
+  TUTTI_HD int32_t fold_range(const tutti_program_step& step, const tutti_plan_range& range, uint64_t begin) {
+    const List from = source_list(step, range);
+    const List to = destination_list(step, range);
     const bool keeps = step.destination != TUTTI_BUFFER_NONE;
     const bool by_source = step.source != TUTTI_BUFFER_NONE || !keeps;
     return transfer_parts(fold_operands(step), by_source ? from : to, range.count, begin,
                           [&](Operands& operands, const Part& part) {
-                            operands.own = source(step, chunk_at(from, part.index), part.element);
-                            if (keeps) operands.output = destination(to.buffer, chunk_at(to, part.index), part.element);
+                            operands.own = source(from.buffer, place_at(from, part.index), part.element);
+                            if (keeps) operands.output = destination(to.buffer, place_at(to, part.index), part.element);
                           });
   }
 
   /// GATHER and SCATTER, as exchange_slice.
-  TUTTI_HD int32_t exchange_range(const tutti_plan_step& step, const tutti_plan_range& range, uint64_t begin) {
+  TUTTI_HD int32_t exchange_range(const tutti_program_step& step, const tutti_plan_range& range, uint64_t begin) {
     const uint32_t sends = 1 + step.send_count;
     for (; at_.peer < sends + step.recv_count; ++at_.peer) {
       Operands operands;
-      List list{step.source, step.source_chunk, range.source_stride};
+      List list = source_list(step, range);
       const bool copies = at_.peer == 0;
       const bool receives = at_.peer >= sends;
       if (copies && (step.source == TUTTI_BUFFER_NONE || step.destination == TUTTI_BUFFER_NONE)) continue;
       if (receives) {
         const uint32_t peer = step.recv_begin + at_.peer - sends;
-        list = {gather_buffer(step), plan_.peers[peer].chunk, range.destination_stride};
-        operands.recv = work_.receivers + peer;
+        list = list_of(gather_buffer(step), place_of(peer), range.destination_stride);
+        operands.recv = work_.connections + peer;
         operands.recv_count = 1;
       } else if (!copies) {
         const uint32_t peer = step.send_begin + at_.peer - 1;
-        if ((step.flags & TUTTI_STEP_SCATTER) != 0) list.first = plan_.peers[peer].chunk;
-        operands.send = work_.senders + peer;
+        if ((step.flags & TUTTI_STEP_SCATTER) != 0) list.first = index_of(place_of(peer));
+        operands.send = work_.connections + peer;
         operands.send_count = 1;
       }
-      operands.scaled = !receives && work_.reduce_op == TUTTI_PREMUL_SUM && step.source == TUTTI_BUFFER_INPUT;
-      const List to{step.destination, step.destination_chunk, range.destination_stride};
+      operands.scaled = !receives && scales(step);
+      const List to = destination_list(step, range);
       const int32_t outcome =
           transfer_parts(operands, list, range.count, begin, [&](Operands& part_operands, const Part& part) {
-            const uint32_t chunk = chunk_at(list, part.index);
-            if (!receives) part_operands.own = source(step, chunk, part.element);
-            if (receives) part_operands.output = destination(list.buffer, chunk, part.element);
-            if (copies) part_operands.output = destination(to.buffer, chunk_at(to, part.index), part.element);
+            const Place place = place_at(list, part.index);
+            if (!receives) part_operands.own = source(list.buffer, place, part.element);
+            if (receives) part_operands.output = destination(list.buffer, place, part.element);
+            if (copies) part_operands.output = destination(to.buffer, place_at(to, part.index), part.element);
           });
       if (outcome != TUTTI_OK) return outcome;
     }
@@ -382,14 +408,17 @@ class Executor {
     return TUTTI_OK;
   }
 
-  /// The call may not end while peers still read this rank's memory in place of a slot.
+  /// The call may not end while peers still read this rank's memory in place of a slot: only stable values lie there.
   TUTTI_HD int32_t drain() {
     if (work_.direct_minimum == 0) return TUTTI_OK;
-    for (uint32_t i = 0; i < plan_.peer_count; ++i) {
-      tutti_connection* to = work_.senders[i];
-      if (to == nullptr) continue;
-      const int32_t outcome = team_.wait([&] { return freed(team_, *to, to->direct_until); });
-      if (outcome != TUTTI_OK) return fail(outcome, *to);
+    for (uint32_t s = 0; s < program_.step_count; ++s) {
+      const tutti_program_step& step = program_.steps[s];
+      if ((step.flags & TUTTI_STEP_STABLE) == 0) continue;
+      for (uint32_t i = 0; i < step.send_count; ++i) {
+        tutti_connection& to = *work_.connections[step.send_begin + i];
+        const int32_t outcome = team_.wait([&] { return freed(team_, to, to.direct_until); });
+        if (outcome != TUTTI_OK) return fail(outcome, to);
+      }
     }
     return TUTTI_OK;
   }
@@ -401,7 +430,7 @@ class Executor {
 
   Team& team_;
   tutti_work& work_;
-  const tutti_plan& plan_;
+  const tutti_program& program_;
   tutti_cursor& at_;
   uint64_t first_ = 0;      // first element of this loop within each block
   uint64_t remaining_ = 0;  // elements from there to the end of the channel's range

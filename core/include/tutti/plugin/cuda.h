@@ -33,7 +33,7 @@
 // Units: sizes and offsets are bytes unless stated otherwise.
 #pragma once
 
-#include "tutti/plugin/plan.h"
+#include "tutti/plugin/program.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -54,35 +54,19 @@ extern "C" {
 /* The number of CTAs in a cluster, on chips with clusters. The CTAs of a launch then lie evenly on the SMs. */
 #define TUTTI_CUDA_CLUSTER 4u
 
-/* Flags of a step beside TUTTI_STEP_*. TO_SCRATCH: the messages of a GATHER step go to the scratch buffer. AFTER: the
- * step touches memory that an earlier step of the loop touched, and one of the two steps writes. MEET: the same element
- * of a chunk belongs to different threads in the two steps, if threads take elements as device/cuda/lines.h states. */
-#define TUTTI_CUDA_STEP_TO_SCRATCH 16u
+/* Flags of a step beside TUTTI_STEP_*. AFTER: the step touches memory that an earlier step of the loop touched, and one
+ * of the two steps writes. MEET: the same element of a chunk belongs to different threads in the two steps, if threads
+ * take elements as device/cuda/lines.h states. */
 #define TUTTI_CUDA_STEP_AFTER 32u
 #define TUTTI_CUDA_STEP_MEET 64u
 
-/* A step of a plan in the form for kernels: chunk numbers are split into block and chunk. */
+/* A step and a peer of a program, with numbers of 8 bits. */
 typedef struct tutti_cuda_step {
-  uint8_t source;
-  uint8_t destination;
-  uint8_t flags;
-  uint8_t own_position; /* received contributions that are folded before the own one */
-  uint8_t source_block, source_chunk;
-  uint8_t destination_block, destination_chunk;
-  uint8_t recv_begin, recv_count;
-  uint8_t send_begin, send_count;
-  uint8_t stage;
-  uint8_t recv_stage; /* stage of the messages that a GATHER or SCATTER step receives; in all other steps equal to
-                         `stage` */
+  TUTTI_STEP_FIELDS(uint8_t)
 } tutti_cuda_step;
 
 typedef struct tutti_cuda_peer {
-  uint8_t rank;
-  uint8_t message;                    /* messages of the loop before this message on the connection */
-  uint8_t block, chunk;               /* GATHER and SCATTER */
-  uint8_t lag;                        /* for a received message: waves since the peer sent it */
-  uint8_t to_output;                  /* 1: the sender stores it to the receiver's output */
-  uint8_t output_block, output_chunk; /* destination of a message with to_output = 1 */
+  TUTTI_PEER_FIELDS(uint8_t)
 } tutti_cuda_peer;
 
 typedef struct tutti_cuda_program {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The protocol plugin. Search states the links on which it is valid, and its cost. Connect lays out the slots of a
-// connection. Primitives (the executors and kernels of tutti/device/) move and reduce the data of a plan.
+// connection. Primitives (the executors and kernels of tutti/device/) move and reduce the data of a program.
 #pragma once
 
 #include "tutti/plugin/abi.h"
 #include "tutti/plugin/algorithm.h"
 #include "tutti/plugin/cuda.h"
-#include "tutti/plugin/plan.h"
+#include "tutti/plugin/program.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -82,10 +82,8 @@ typedef struct tutti_work {
   uint32_t data_type;
   uint32_t reduce_op;
   uint32_t element_bytes;
-  const tutti_plan* plan;
-  tutti_connection* const* senders; /* one per entry of plan->peers: the connection to it, null where no step sends */
-  /* One per entry of plan->peers: the connection from it, null where no step receives. */
-  tutti_connection* const* receivers;
+  const tutti_program* program;
+  tutti_connection* const* connections; /* one per entry of program->peers: the connection to it or from it */
   const void* input;
   void* output;
   uint64_t count; /* elements of a block */
@@ -105,8 +103,7 @@ typedef struct tutti_work {
   uint32_t fences;       /* 1: a store that a sleeper may wait for must be a full barrier; 0: sleepers make one */
   tutti_cursor cursor;
   tutti_fault fault;
-  void*
-      scratch; /* the plan's scratch_chunks × chunk_elements elements, of this channel alone; null: the plan has none */
+  void* scratch; /* scratch_chunks × chunk_elements elements, of this channel alone; null: the program has none */
 } tutti_work;
 
 /* Devices. */

@@ -265,7 +265,7 @@ class LineRunner {
       Data got[1][Wire::kInFlight];
       receive_from<1>(
           1, tile, [&](uint32_t) { return from; }, got);
-      const bool to_scratch = kIsLarge && (step.flags & TUTTI_CUDA_STEP_TO_SCRATCH) != 0;
+      const bool to_scratch = kIsLarge && (step.flags & TUTTI_STEP_TO_SCRATCH) != 0;
       keep((to_scratch ? launch_.tables.scratch : output_) + offset(from.block, from.chunk), tile, got[0]);
     });
   }

@@ -302,7 +302,7 @@ class SliceRunner {
              offset(step.destination_block, step.destination_chunk);
     }
     const tutti_cuda_peer& from = program_.peers[slice.recv_begin];
-    const bool to_scratch = Form::kIsLarge && (step.flags & TUTTI_CUDA_STEP_TO_SCRATCH) != 0;
+    const bool to_scratch = Form::kIsLarge && (step.flags & TUTTI_STEP_TO_SCRATCH) != 0;
     return (to_scratch ? launch_.tables.scratch : output_) + offset(from.block, from.chunk);
   }
 
