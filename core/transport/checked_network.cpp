@@ -32,7 +32,7 @@ constexpr std::chrono::milliseconds kConnectSleep{50};
 // On a loaded machine, the kernel holds a thread for tens of ms, for memory or a lock of its own. A plugin that blocks
 // does so for longer, or again and again.
 constexpr std::chrono::milliseconds kCertainSleep{150};
-constexpr uint32_t kMostConnectSleeps = 3;  // of a context
+constexpr uint32_t kMostConnectSleeps = 3;        // of a context
 constexpr uint64_t kUnset = UINT64_MAX - 0x5a5a;  // a length that no plugin reports
 constexpr int32_t kUndecided = -0x5a5a;
 constexpr uint64_t kBehind = 256;  // bytes behind a message that are looked at

@@ -10,7 +10,6 @@
 #include <limits>
 #include <mutex>
 #include <optional>
-#include <thread>
 
 #include "backend/factory.h"
 #include "bootstrap/agreement.h"
@@ -26,6 +25,7 @@
 #include "communicator/setup/plan_files.h"
 #include "communicator/setup/ports.h"
 #include "communicator/setup/racks.h"
+#include "communicator/setup/waits.h"
 #include "communicator/state.h"
 #include "log/log.h"
 #include "plugin/loader.h"
@@ -138,7 +138,7 @@ class Setup {
     const HostIdentity& own = hosts[static_cast<size_t>(state_.rank_)];
     const auto is_here = [&](const HostIdentity& host) { return host.boot_id == own.boot_id; };
     ranks_here_ = std::count_if(hosts.begin(), hosts.end(), is_here);
-    seat_ = static_cast<uint32_t>(std::count_if(hosts.begin(), hosts.begin() + state_.rank_, is_here));
+    rank_here_ = static_cast<uint32_t>(std::count_if(hosts.begin(), hosts.begin() + state_.rank_, is_here));
     for (const int node : bootstrap::node_of_rank(hosts)) nodes_.push_back(static_cast<uint32_t>(node));
     node_count_ = *std::max_element(nodes_.begin(), nodes_.end()) + 1;
     for (uint32_t r = 0; r < nodes_.size(); ++r) {
@@ -512,33 +512,8 @@ class Setup {
     return {};
   }
 
-  /// How long a wait burns the processor. Ranks that have one each spin a few µs; ranks that share one make room at
-  /// once, since the one they wait for may need it.
   backend::Driver::Options waits() const {
-    // Pretended hosts share the processors too.
-    const bool crowded = ranks_here_ > int64_t{std::thread::hardware_concurrency()};
-    const auto choose = [&](const char* key, uint32_t chosen) {
-      const int64_t given = config_.integer(key);
-      return given != 0 ? static_cast<uint32_t>(given) : chosen;
-    };
-    backend::Driver::Options options;
-    options.spins = choose("wait.spin", crowded ? 20 : 120);
-    options.yields = choose("wait.yield", crowded ? 20 : 200);
-    if (crowded) {
-      options.drives = {};
-      options.seat = seat();
-    }
-    options.operation_timeout = config_.duration("timeouts.operation");
-    return options;
-  }
-
-  /// A number modulo the processors. In shared memory, neighbours of a ring share a processor, which saves half of the
-  /// transfers between processors. Over a network, neighbours have different processors: both ends of a message cost
-  /// processor time, and the ranks of the first exchange are neighbours.
-  uint32_t seat() const {
-    if (uses_network_) return seat_;
-    const uint64_t processors = std::thread::hardware_concurrency();
-    return static_cast<uint32_t>(seat_ * processors / static_cast<uint64_t>(ranks_here_));
+    return communicator::waits_of(config_, {static_cast<uint32_t>(ranks_here_), rank_here_, uses_network_});
   }
 
   Status finish() {
@@ -563,7 +538,7 @@ class Setup {
   uint32_t node_count_ = 1;
   std::vector<uint32_t> local_ranks_;
   int64_t ranks_here_ = 1;  // ranks on this machine, with any pretended hosts
-  uint32_t seat_ = 0;       // the number of this rank among them
+  uint32_t rank_here_ = 0;  // the number of this rank among them
   bool force_network_ = false;
   bool uses_network_ = false;
   uint32_t max_channels_ = 1;
