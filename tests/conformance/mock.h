@@ -15,6 +15,7 @@ namespace tutti::mock {
 
 inline constexpr uint32_t kMagic = 0x6d6f636b;
 inline constexpr size_t kEarliest = 4;  // messages before this one are whole: connections stand with most faults
+inline constexpr size_t kSwappedMessage = 15;
 
 struct Frame {
   uint32_t magic = kMagic;
@@ -61,6 +62,7 @@ struct Connection {
   size_t messages = 0;  ///< posted sends
   bool is_broken = false;
   std::deque<Request*> sends;     ///< not yet done, oldest first
+  Request* held = nullptr;        ///< a send that follows the next send: a fault
   std::deque<Request*> receives;  ///< not yet done, oldest first
   std::set<Request*> all;
   Frame frame;  ///< header of the message that arrives

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include "conformance/mock.h"
 
@@ -66,11 +67,12 @@ void queue(Connection& connection, Request* request) {
     request->is_done = true;
     return;
   }
-  connection.sends.push_back(request);
-  if (context.has(Fault::kSwapped) && number > 10 && number % 5 == 0 && connection.sends.size() > 2 &&
-      connection.sends[connection.sends.size() - 2]->moved == 0) {
-    std::swap(connection.sends.back(), connection.sends[connection.sends.size() - 2]);
+  if (context.has(Fault::kSwapped) && number == kSwappedMessage) {
+    connection.held = request;
+    return;
   }
+  connection.sends.push_back(request);
+  if (connection.held != nullptr) connection.sends.push_back(std::exchange(connection.held, nullptr));
   if (context.has(Fault::kDoubled) && number == 12) {
     auto* const again = new Request(*request);  // the connection frees it
     connection.all.insert(again);
