@@ -5,9 +5,10 @@ if(UCX_FOUND AND NOT TUTTI_SANITIZE)
   foreach(transport tcp sm)
     add_test(NAME matrix_ucx_${transport} COMMAND matrix_test --seed 1 --ranks 2,4 --max-count 4097)
     set(settings "network=ucx$<SEMICOLON>settings.net.ucx.transports=[${transport}]$<SEMICOLON>check.plugins=true")
-    # If a run takes over 20 s, UCX 1.13 checks its endpoints, and reports a time-out for shared memory of one process.
-    set_tests_properties(matrix_ucx_${transport} PROPERTIES LABELS ucx
-      ENVIRONMENT "TUTTI_SET=${settings};UCX_KEEPALIVE_INTERVAL=inf" RUN_SERIAL TRUE)
+    # Alone: beside the emulated machine, UCX's connect slept for 162 ms in one of about 20 runs (NET-9), and UCX failed
+    # to connect two workers of a process over shared memory in another.
+    set_tests_properties(matrix_ucx_${transport} PROPERTIES LABELS ucx ENVIRONMENT "TUTTI_SET=${settings}"
+                         RUN_SERIAL TRUE)
     tutti_time_limit(300 matrix_ucx_${transport})
   endforeach()
   find_package(Python3 COMPONENTS Interpreter)
