@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The start of communicators with many ranks: time, memory, descriptors. The ranks are threads of a few processes of
-// this machine. For each number of ranks, the program prints a row of a table.
+// this machine. For each number of ranks, the program prints a row of a table. Variables TUTTI_* set the configuration.
 #include <fmt/format.h>
 #include <pthread.h>
 #include <sys/mman.h>
@@ -30,7 +30,6 @@ struct Arguments {
   std::vector<int> ranks{4, 16, 64, 256, 1024};
   int processes = 4;
   int hosts = 1;
-  std::vector<std::string> settings;
 };
 
 /// Memory that all processes of a job share.
@@ -86,11 +85,6 @@ bool run_ranks(const Arguments& arguments, Shared& shared, int size, int first, 
   const bool created = in_threads(count, [&](int i) -> tutti::Status {
     const int rank = first + i;
     tutti::Options options;
-    for (const std::string& setting : arguments.settings) {
-      const size_t equals = setting.find('=');
-      options.settings.emplace_back(setting.substr(0, equals),
-                                    setting.substr(std::min(equals, setting.size() - 1) + 1));
-    }
     if (arguments.hosts > 1)
       options.settings.emplace_back("host", fmt::format("host{}", rank * arguments.hosts / size));
     auto communicator = tutti::Communicator::create(*id, rank, size, options);
@@ -187,7 +181,6 @@ int main(int argc, char** argv) {
   app.add_option("--processes", arguments.processes, "Processes of a job (default 4)")
       ->check(CLI::Range(1, kMostProcesses));
   app.add_option("--hosts", arguments.hosts, "Pretend that the ranks run on so many hosts (default 1)");
-  app.add_option("--set", arguments.settings, "KEY=VALUE, a setting; may be repeated");
   CLI11_PARSE(app, argc, argv);
   fmt::print(
       "| ranks | all communicators exist after s | first all_reduce s | memory MiB a rank | descriptors a rank |\n");

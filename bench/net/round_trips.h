@@ -8,8 +8,7 @@
 
 namespace tutti::net_bench {
 
-/// Times consecutive round trips. It reads the clock once for each of them: two reads would add 40 ns to a message that
-/// takes 100 ns.
+/// Times consecutive round trips. It reads the clock once for each round trip.
 class RoundTrips {
  public:
   explicit RoundTrips(size_t count) { one_way_us_.reserve(count); }

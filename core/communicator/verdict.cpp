@@ -44,14 +44,25 @@ class Groups {
   std::vector<std::pair<std::string, std::vector<int>>> groups_;
 };
 
-/// A text that has a part for each rank grows with the job. After so many parts, it states the number of further ranks.
 constexpr size_t kNamedRanks = 16;
 
-std::string further(size_t ranks) {
-  if (ranks <= kNamedRanks) return {};
-  const size_t more = ranks - kNamedRanks;
-  return fmt::format(" and {} further {}", more, more == 1 ? "rank" : "ranks");
-}
+/// Counts the parts of a text that has one for each rank, which would grow with the job. After kNamedRanks parts, the
+/// text states the number of further ranks.
+class NamedRanks {
+ public:
+  /// Counts a rank. False: the text does not name it.
+  bool add() { return ++count_ <= kNamedRanks; }
+  bool is_first() const { return count_ == 1; }
+  /// "<separator> and 4 further ranks"; empty: the text names all ranks.
+  std::string further(const char* separator) const {
+    if (count_ <= kNamedRanks) return {};
+    const size_t more = count_ - kNamedRanks;
+    return fmt::format("{} and {} further {}", separator, more, more == 1 ? "rank" : "ranks");
+  }
+
+ private:
+  size_t count_ = 0;
+};
 
 using SeriesOf = Series Report::*;
 
@@ -111,15 +122,14 @@ std::optional<Difference> find_difference(Reports reports, SeriesOf series, cons
 /// The text about ranks that have made fewer calls than the call that differs.
 std::string describe_behind(Reports reports, uint64_t number) {
   std::string text;
-  size_t behind = 0;
+  NamedRanks behind;
   for (size_t rank = 0; rank < reports.size(); ++rank) {
     const Report& report = reports[rank];
     const bool is_present = report.presence == Presence::kPresent && report.progress.number < number;
     const bool has_left = report.presence == Presence::kLeft && report.calls.latest < number;
-    if ((is_present || has_left) && ++behind <= kNamedRanks)
-      text += fmt::format("; rank {} {}", rank, state_of(report));
+    if ((is_present || has_left) && behind.add()) text += fmt::format("; rank {} {}", rank, state_of(report));
   }
-  return text + (behind > kNamedRanks ? ";" : "") + further(behind);
+  return text + behind.further(";");
 }
 
 std::string plural(const std::vector<int>& ranks, const char* one, const char* many) {
@@ -239,20 +249,20 @@ std::string describe_wait(Reports reports, uint32_t own) {
                                  describe_waiters(reports), fmt::gmtime(static_cast<std::time_t>(wait.since)));
   if (missing.empty()) {
     text += ", for each other:";
-    size_t waiting = 0;
+    NamedRanks waiting;
     for (size_t rank = 0; rank < reports.size(); ++rank) {
-      if (reports[rank].wait.waits == 0 || ++waiting > kNamedRanks) continue;
-      text += fmt::format("{} rank {} for rank {}", waiting == 1 ? "" : ",", rank, reports[rank].wait.peer);
+      if (reports[rank].wait.waits != 0 && waiting.add())
+        text += fmt::format("{} rank {} for rank {}", waiting.is_first() ? "" : ",", rank, reports[rank].wait.peer);
     }
-    return text + further(waiting);
+    return text + waiting.further("");
   }
   text += ", for " + rank_list(std::vector<int>(missing.begin(), missing.end()));
-  size_t described = 0;
+  NamedRanks described;
   for (const int rank : missing) {
-    if (++described > kNamedRanks) continue;
-    text += fmt::format("; rank {} {}", rank, state_of(reports[static_cast<size_t>(rank)], awaited));
+    if (described.add())
+      text += fmt::format("; rank {} {}", rank, state_of(reports[static_cast<size_t>(rank)], awaited));
   }
-  return text + (missing.size() > kNamedRanks ? ";" : "") + further(missing.size());
+  return text + described.further(";");
 }
 
 }  // namespace tutti::communicator

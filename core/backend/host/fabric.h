@@ -58,7 +58,7 @@ class Fabric {
   transport::KeySpace shm_keys_;
   transport::KeySpace net_keys_;
   bool force_network_;
-  std::vector<std::optional<uint32_t>> paths_;  // empty: no path has a network of its own
+  std::vector<std::optional<uint32_t>> paths_;  // by peer; empty: set_paths() was not called
 };
 
 }  // namespace tutti::backend

@@ -109,10 +109,12 @@ std::optional<uint32_t> Racks::network(const std::vector<tuner::Network>& networ
   const auto inside = std::find_if(networks.begin(), networks.end(),
                                    [&](const tuner::Network& network) { return network.name == network_; });
   if (inside == networks.end()) return std::nullopt;
-  for (uint32_t a = 0; a < hosts_.size(); ++a) {
-    for (uint32_t b = 0; b < a; ++b) {
-      if (share(a, b) && hosts_[a] != hosts_[b]) return static_cast<uint32_t>(inside - networks.begin());
-    }
+  std::vector<const std::string*> first(names_.size());  // host of each rack
+  for (size_t rank = 0; rank < hosts_.size(); ++rank) {
+    if (!rack_of_rank_[rank]) continue;
+    const std::string*& host = first[*rack_of_rank_[rank]];
+    if (host == nullptr) host = &hosts_[rank];
+    if (*host != hosts_[rank]) return static_cast<uint32_t>(inside - networks.begin());
   }
   return std::nullopt;
 }
