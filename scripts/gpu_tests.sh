@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Runs what needs GPUs and was built already, within a time limit: scripts/gpu_tests.sh BUILD_FOLDER [STEP...]
 #
-# Steps, the quickest first: stress recursive large registered family matrix random kill stop. Without any, all of them.
+# Steps, the quickest first: stress recursive strands large registered family matrix random kill stop.
+# Without any, all of them.
 # Prints a line for each part of a step as it ends, and the last lines of those that fail.
 # Environment: RANKS (rank counts; default 2 and the number of GPUs), CALLS (of the random test, 4000),
 # LIMIT (seconds of one part, 150), TOTAL (seconds of all, 900), LOGS (a folder).
@@ -11,7 +12,7 @@ build=$(realpath "${1:?usage: scripts/gpu_tests.sh BUILD_FOLDER [STEP...]}")
 shift
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 steps=("$@")
-((${#steps[@]})) || steps=(stress recursive large registered family matrix random kill stop)
+((${#steps[@]})) || steps=(stress recursive strands large registered family matrix random kill stop)
 gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU') || { echo "skipped: there is no GPU"; exit 77; }
 read -ra ranks <<<"${RANKS:-2 $((gpus > 2 ? gpus : 3))}"
 limit=${LIMIT:-150}
@@ -76,6 +77,19 @@ recursive() {
     done
   done
 }
+# Plans whose strands are thread blocks. They are for 4 ranks.
+strands() {
+  local protocol bytes plan
+  for plan in two_rings4 chain_strands4; do
+    for protocol in ll128 ll simple; do
+      for bytes in 5000 8M; do
+        part "strands $plan $protocol $bytes" "$build/tests/gpu_stress_test" --ranks 4 --calls 200 \
+          --collectives all_reduce --bytes "$bytes" --set "algorithm=$PWD/examples/plans/$plan.yaml" \
+          --set "protocol=$protocol"
+      done
+    done
+  done
+}
 # Launches of the large form. Each rank has a hardware queue of its own, of which a GPU has 32.
 large() {
   local n protocol
@@ -116,7 +130,7 @@ kill_ranks() { part "killed ranks" python3 tests/fault/kill_test.py "$build/bin/
 
 for step in "${steps[@]}"; do
   case $step in
-    stress | recursive | large | registered | family | matrix | random) "$step" ;;
+    stress | recursive | strands | large | registered | family | matrix | random) "$step" ;;
     kill) kill_ranks ;;
     stop) stop_ranks ;;
     *) echo "there is no step '$step'"; exit 1 ;;

@@ -10,11 +10,12 @@
 namespace tutti::backend {
 
 Result<program::Plan> Plans::request(const tuner::Decision& decision, Collective collective, uint32_t rank,
-                                     uint32_t channel, uint32_t root) const {
+                                     uint32_t channel, uint32_t root, Form form) const {
   const auto& algorithm = choices_.algorithms[decision.algorithm];
   const tutti_plan_request request{
       sizeof(tutti_plan_request), static_cast<uint32_t>(collective), rank, channel, root, decision.variant};
-  auto plan = program::collect(*algorithm.ops, algorithm.instance.get(), request);
+  auto plan = form == Form::kList ? program::collect(*algorithm.ops, algorithm.instance.get(), request)
+                                  : program::collect_strands(*algorithm.ops, algorithm.instance.get(), request);
   if (plan.ok()) return plan;
   return plan.status().with_context(
       fmt::format("plan of algorithm '{}' for {}", algorithm.name, to_string(collective)));

@@ -21,9 +21,11 @@ class Plans {
   };
   Plans(const Options& options, const tuner::Choices& choices) : options_(options), choices_(choices) {}
 
-  /// The plan of one rank on one channel.
+  /// The steps of a plan with strands: as one list for a device that runs one strand, or with the strands.
+  enum class Form { kList, kStrands };
+  /// The plan of one rank on one channel, without repeats.
   Result<program::Plan> request(const tuner::Decision& decision, Collective collective, uint32_t rank, uint32_t channel,
-                                uint32_t root) const;
+                                uint32_t root, Form form = Form::kList) const;
   /// Proves the plans of all ranks on all of the decision's channels, with room for `slots` messages per connection.
   /// Fails (kUnsupported) for plans that cannot be proved within the limits of program/verify/prove.h.
   Status verify(const tuner::Decision& decision, Collective collective, uint32_t root, bool in_place,

@@ -47,6 +47,11 @@ Result<Plan> collect(const std::function<int32_t(const tutti_plan_sink*)>& emitt
                 why.empty() ? "the plugin does not say why (PLG-14)" : why);
 }
 
+Result<Plan> collect_strands(const tutti_algorithm_ops& algorithm, void* instance, const tutti_plan_request& request) {
+  TUTTI_ASSIGN(Plan plan, collect_rolled(algorithm, instance, request));
+  return unroll(std::move(plan));
+}
+
 Result<Plan> collect(const tutti_algorithm_ops& algorithm, void* instance, const tutti_plan_request& request) {
   TUTTI_ASSIGN(Plan plan, collect_rolled(algorithm, instance, request));
   if (plan.strands.empty()) return unroll(std::move(plan));
@@ -58,14 +63,20 @@ Result<Plan> collect(const tutti_algorithm_ops& algorithm, void* instance, const
   return in_one_strand(plan.rank_count, source, plan.rank);
 }
 
-Result<std::vector<Plan>> collect_all(const tutti_algorithm_ops& algorithm, void* instance,
-                                      const tutti_plan_request& request, uint32_t rank_count) {
+Result<std::vector<Plan>> collect_all_rolled(const tutti_algorithm_ops& algorithm, void* instance,
+                                             const tutti_plan_request& request, uint32_t rank_count) {
   std::vector<Plan> rolled;
   for (uint32_t rank = 0; rank < rank_count; ++rank) {
     tutti_plan_request of_rank = request;
     of_rank.rank = rank;
     TUTTI_ASSIGN(rolled.emplace_back(), collect_rolled(algorithm, instance, of_rank));
   }
+  return rolled;
+}
+
+Result<std::vector<Plan>> collect_all(const tutti_algorithm_ops& algorithm, void* instance,
+                                      const tutti_plan_request& request, uint32_t rank_count) {
+  TUTTI_ASSIGN(const std::vector<Plan> rolled, collect_all_rolled(algorithm, instance, request, rank_count));
   return all_in_one_strand(rank_count, source_of(rolled));
 }
 

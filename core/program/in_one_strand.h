@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans with strands as back ends run them: as one list of steps.
+// Plans with strands as the host runs them, and GPUs where no strands can run: as one list of steps.
 #pragma once
 
 #include "program/passes/order_strands.h"
@@ -21,8 +21,11 @@ Result<Plan> in_one_strand(uint32_t rank_count, const PlanSource& source, uint32
 Result<std::vector<Plan>> all_in_one_strand(uint32_t rank_count, const PlanSource& source,
                                             const ProofLimits& limits = {});
 
-/// Asks an algorithm for the plans of all ranks, once for each, as collect() does for one. `request.rank` has no
+/// Asks an algorithm for the plans of all ranks, once for each, as collect_rolled() does for one. `request.rank` has no
 /// meaning.
+Result<std::vector<Plan>> collect_all_rolled(const tutti_algorithm_ops& algorithm, void* instance,
+                                             const tutti_plan_request& request, uint32_t rank_count);
+/// The same as collect() does for one.
 Result<std::vector<Plan>> collect_all(const tutti_algorithm_ops& algorithm, void* instance,
                                       const tutti_plan_request& request, uint32_t rank_count);
 

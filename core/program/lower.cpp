@@ -37,6 +37,12 @@ class Touches {
  public:
   Touches(const Plan& plan, bool in_place) : plan_(plan), in_place_(in_place) {}
 
+  /// Forgets the steps so far: the next step belongs to a different CTA.
+  void begin_strand() {
+    before_.clear();
+    all_before_.clear();
+  }
+
   /// TUTTI_CUDA_STEP_AFTER and TUTTI_CUDA_STEP_MEET, as far as `step` needs them.
   uint32_t flags(const tutti_plan_step& step) {
     const std::vector<Touch> now = touches_of(step);
@@ -118,7 +124,6 @@ size_t peers_of(const Plan& plan) {
 /// What other passes must have removed.
 std::string beyond_kernels(const Plan& plan) {
   if (!plan.repeats.empty()) return "repeats";
-  if (!plan.strands.empty()) return "strands";
   return plan.ranges.empty() ? "" : "messages of several chunks";
 }
 
@@ -135,6 +140,12 @@ Status check_own_copies(const Plan& plan) {
                         i)};
   }
   return {};
+}
+
+/// Whether a strand of the plan begins with a step.
+bool begins_strand(const Plan& plan, size_t step) {
+  return std::any_of(plan.strands.begin(), plan.strands.end(),
+                     [&](const tutti_plan_strand& strand) { return strand.first_step == step; });
 }
 
 constexpr uint32_t kMostStages = 64;
@@ -209,6 +220,12 @@ class Stages {
   uint32_t stages_ = 1;
 };
 
+bool has_strands(const Programs& programs) {
+  return std::any_of(programs.begin(), programs.end(), [](const std::vector<Program>& channel) {
+    return std::any_of(channel.begin(), channel.end(), [](const Program& program) { return program.strand_count > 0; });
+  });
+}
+
 void drop_stages(Program& program) {
   for (tutti_program_step& step : program.steps) step.stage = step.recv_stage = 0;
   for (tutti_program_peer& peer : program.peers) peer.lag = 0;
@@ -228,6 +245,7 @@ Status check_kernel_limits(const Plan& plan) {
   }
   TUTTI_TRY(limit("steps", plan.steps.size(), TUTTI_CUDA_MAX_STEPS));
   TUTTI_TRY(limit("chunks", plan.chunks, kMaxChunksOfBlock));
+  TUTTI_TRY(limit("strands", plan.strands.size(), TUTTI_CUDA_MAX_STRANDS));
   TUTTI_TRY(limit("blocks of scratch memory", scratch_blocks(plan.scratch_chunks, plan.chunks), kMaxBlocksOfScratch));
   TUTTI_TRY(check_own_copies(plan));
   return limit("sends and receives", peers_of(plan), TUTTI_CUDA_MAX_PEERS);
@@ -243,12 +261,15 @@ Result<Program> lower(const Plan& plan, bool in_place) {
   TUTTI_TRY(limit("ranks", plan.rank_count, TUTTI_CUDA_MAX_RANKS));
   TUTTI_TRY(check_kernel_limits(plan));
   Program program = encode(plan);
+  program.strand_count = static_cast<uint32_t>(plan.strands.size());
   Touches touches(plan, in_place);
   for (size_t i = 0; i < plan.steps.size(); ++i) {
+    if (begins_strand(plan, i)) touches.begin_strand();
     const uint32_t of_host = TUTTI_STEP_STABLE;
     program.steps[i].flags &= static_cast<uint8_t>(~of_host);
     program.steps[i].flags |= static_cast<uint8_t>(touches.flags(plan.steps[i]));
   }
+  for (const tutti_plan_wait& wait : plan.waits) program.steps[wait.after].flags |= TUTTI_CUDA_STEP_SIGNAL;
   return program;
 }
 
@@ -257,7 +278,7 @@ void align(Programs& programs, const tutti_slot_layout& layout) {
   for (const auto& channel : programs) {
     for (const Program& program : channel) common.messages = std::max(common.messages, program.messages);
   }
-  bool overlaps = layout.overlaps != 0 && common.messages > 0;
+  bool overlaps = layout.overlaps != 0 && common.messages > 0 && !has_strands(programs);
   for (auto& channel : programs) {
     if (!overlaps) break;
     Stages stages(channel);

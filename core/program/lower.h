@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lowering: a program as kernels run it, and how a call is cut for it.
 //
-// lower()  Finds    the steps that touch memory of earlier steps.
-//          Assumes  a valid plan without repeats, strands and messages of several chunks (passes/split_messages.h),
-//                   within the limits of kernels.
+// lower()  Finds    the steps that touch memory of earlier steps of their strand, and the steps that other strands wait
+//                   for.
+//          Assumes  a valid plan without repeats and messages of several chunks (passes/split_messages.h), within the
+//                   limits of kernels. Strands may be there (lower_strands.h).
 //          Changes  the form, by encode() (encode.h). Marks the steps with TUTTI_CUDA_STEP_*.
-// align()  Finds    the busiest connection, and the earliest stage of each step.
+// align()  Finds    the busiest connection, and the earliest stage of each step. If any program has strands, all steps
+//                   have stage 0: a strand overlaps its loops with loops of other strands.
 //          Assumes  the programs of all ranks and channels of a call, from plans that are proved.
 //          Changes  `messages`, `stages`, the stages of steps and the lags of peers. Programs of all ranks then fit.
 // cut()    Finds    the parts, loops, chunks and slices of a block of bytes. Assumes an aligned program. Changes

@@ -38,7 +38,7 @@ struct Plan {
   std::vector<tutti_plan_range> ranges;    ///< one for each step; empty: every step has one chunk
   std::vector<tutti_plan_repeat> repeats;  ///< ascending; back ends and most passes take plans without repeats (unroll)
   std::vector<tutti_plan_growth> growths;  ///< one for each step; empty if there is no repeat
-  std::vector<tutti_plan_strand> strands;  ///< at least two; empty: one strand has all steps. Back ends and most passes
+  std::vector<tutti_plan_strand> strands;  ///< at least two; empty: one strand has all steps. The host and most passes
                                            ///< take plans without strands (program/passes/order_strands.h)
   std::vector<tutti_plan_wait> waits;      ///< ascending
 
@@ -116,8 +116,11 @@ Result<Plan> copy(const tutti_plan& plan);
 Result<Plan> collect(const std::function<int32_t(const tutti_plan_sink*)>& emitter);
 /// Asks an algorithm for a plan, and checks that it is the one asked for. The plan has its repeats.
 Result<Plan> collect_rolled(const tutti_algorithm_ops& algorithm, void* instance, const tutti_plan_request& request);
-/// The same without repeats and strands: the plan as back ends run it. If the plan has strands, asks for the plans of
-/// all ranks. Fails (kUnsupported) where unroll() or in_one_strand() (program/in_one_strand.h) does.
+/// The same without repeats. Strands stay.
+Result<Plan> collect_strands(const tutti_algorithm_ops& algorithm, void* instance, const tutti_plan_request& request);
+/// The same without repeats and strands: the plan as back ends run it that run one strand. If the plan has strands,
+/// asks for the plans of all ranks. Fails (kUnsupported) where unroll() or in_one_strand() (program/in_one_strand.h)
+/// does.
 Result<Plan> collect(const tutti_algorithm_ops& algorithm, void* instance, const tutti_plan_request& request);
 
 }  // namespace tutti::program

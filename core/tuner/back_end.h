@@ -3,6 +3,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 
 #include "program/plan.h"
 
@@ -23,8 +24,13 @@ class BackEnd {
   /// the reason. Asked only about plans with messages of several chunks.
   virtual Status runs_together(std::span<const program::Plan> all_ranks) const = 0;
 
-  // The same for protocols without large_launches (tutti/plugin/protocol.h), of ranks and plans that takes() and runs()
-  // accept: "needs 17 ranks; this protocol runs up to 16".
+  /// Why the steps of all strands run as a list, although the back end runs the strands of some plans beside each
+  /// other: "kernels run up to 8 strands, and the plan of rank 0 has 12". Empty: they run beside each other. Asked only
+  /// about plans of which some have strands; `all_ranks`: of a channel, with their strands, without repeats.
+  virtual std::string why_lists(std::span<const program::Plan> all_ranks) const = 0;
+
+  // takes() and runs() for protocols without large_launches (tutti/plugin/protocol.h), of ranks and plans that takes()
+  // and runs() accept: "needs 17 ranks; this protocol runs up to 16".
   virtual Status takes_small(uint32_t rank_count) const = 0;
   virtual Status runs_small(const program::Plan& plan) const = 0;
 };

@@ -8,6 +8,7 @@
 #include "log/log.h"
 #include "program/in_one_strand.h"
 #include "program/passes/split_messages.h"
+#include "program/repeat.h"
 #include "tuner/selector.h"
 
 namespace tutti::tuner {
@@ -17,6 +18,28 @@ Result<std::vector<program::Plan>> first_plan(const Algorithm& algorithm, const 
   std::vector<program::Plan> plans;
   TUTTI_ASSIGN(plans.emplace_back(), program::collect(*algorithm.ops, algorithm.instance.get(), request));
   return plans;
+}
+
+/// Why the back end runs the strands of these plans as lists.
+Result<std::string> why_lists(const BackEnd& back_end, const std::vector<program::Plan>& rolled) {
+  std::vector<program::Plan> plans;
+  for (const program::Plan& plan : rolled) {
+    TUTTI_ASSIGN(plans.emplace_back(), program::unroll(plan));
+  }
+  return back_end.why_lists(plans);
+}
+
+/// The plans of all ranks as lists. Notes in the answer how the back end runs their strands.
+Result<std::vector<program::Plan>> all_plans(const Algorithm& algorithm, const tutti_plan_request& request,
+                                             const Choices& choices, PlanCheck::Answer& answer) {
+  TUTTI_ASSIGN(const std::vector<program::Plan> rolled,
+               program::collect_all_rolled(*algorithm.ops, algorithm.instance.get(), request, choices.ranks));
+  TUTTI_ASSIGN(std::vector<program::Plan> lists, program::all_in_one_strand(choices.ranks, program::source_of(rolled)));
+  if (!program::any_strands(rolled)) return lists;
+  answer.has_strands = true;
+  if (!answer.why_lists.empty()) return lists;
+  TUTTI_ASSIGN(answer.why_lists, why_lists(*choices.back_end, rolled));
+  return lists;
 }
 
 }  // namespace
@@ -54,9 +77,7 @@ void PlanCheck::ask_for_root(uint32_t algorithm, uint32_t variant, Collective co
   for (uint32_t channel = 0; channel < (back_end != nullptr ? asked.channels : 1); ++channel) {
     const tutti_plan_request request{
         sizeof(tutti_plan_request), static_cast<uint32_t>(collective), 0, channel, root, variant};
-    const auto plans = back_end != nullptr
-                           ? program::collect_all(*asked.ops, asked.instance.get(), request, choices_.ranks)
-                           : first_plan(asked, request);
+    const auto plans = back_end != nullptr ? all_plans(asked, request, choices_, answer) : first_plan(asked, request);
     if (plans.status().code() == Code::kUnsupported) {
       answer.why_not = fmt::format("its plan cannot be made: {}", plans.status().text());
       return;

@@ -67,6 +67,7 @@ std::string text_of(const std::vector<Verdict>& verdicts, const Choices& choices
     if (names_network) text += fmt::format(", network '{}'", networks[decision.network].name);
     const auto inside = choices.network_inside_racks;
     if (names_network && inside) text += fmt::format(", inside racks '{}'", networks[*inside].name);
+    if (!verdict.lists.empty()) text += fmt::format("; strands run as a list: {}", verdict.lists);
   }
   return text;
 }
@@ -344,6 +345,15 @@ std::string Selector::excluded_by_plans(const Question& question, Candidate& can
   return std::string(cost_of_copies(question, decision, candidate.cost).text());
 }
 
+std::string Selector::why_lists(const Question& question, const Candidate& candidate) const {
+  const Decision& decision = candidate.decision;
+  const tutti_protocol_properties& properties = choices_.protocols[decision.protocol].properties;
+  if (choices_.back_end == nullptr || properties.needs_registered != 0) return {};
+  PlanCheck::Answer answer = plan_check_.answer(decision.algorithm, decision.variant, question.collective);
+  if (answer.has_strands && properties.strands == 0) return "the protocol runs no strands";
+  return std::move(answer.why_lists);
+}
+
 /// Copies run one after another, straight from the input into the output. Fails (kUnsupported) if the plan consists of
 /// more than copies. The choice of the root does not matter.
 Status Selector::cost_of_copies(const Question& question, const Decision& decision, tutti_algorithm_cost& cost) const {
@@ -403,6 +413,7 @@ Result<std::vector<Selector::Candidate>> Selector::judge(const Question& questio
     if (!candidate.excluded.empty()) continue;
     TUTTI_ASSIGN(candidate.excluded, excluded_by_cost(question, candidate));
     if (candidate.excluded.empty()) candidate.excluded = excluded_by_plans(question, candidate);
+    if (candidate.excluded.empty()) candidate.lists = why_lists(question, candidate);
     // The algorithm knows the ports of the first network alone.
     double& gbs = candidate.cost.gbs[TUTTI_LINK_NETWORK];
     if (decision.network != 0) gbs = 0;
@@ -516,7 +527,7 @@ Result<std::string> Selector::explain(const Question& question) const {
 std::vector<Verdict> Selector::in_order(const std::vector<Candidate>& candidates) {
   std::vector<Verdict> verdicts;
   verdicts.reserve(candidates.size());
-  for (const Candidate& each : candidates) verdicts.push_back({each.decision, each.name, each.excluded});
+  for (const Candidate& each : candidates) verdicts.push_back({each.decision, each.name, each.excluded, each.lists});
   const auto key = [](const Verdict& verdict) {
     return std::pair(verdict.excluded.empty() ? 0 : 1, verdict.decision.predicted_us);
   };

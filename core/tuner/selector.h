@@ -117,6 +117,7 @@ struct Verdict {
   Decision decision;
   std::string name;      ///< "direct/two-shot × ll"
   std::string excluded;  ///< the reason; empty: the candidate competes
+  std::string lists;     ///< why the back end runs the strands of its plans as lists; empty: it does not
 };
 
 /// Copies the cost that an algorithm states into the view of a candidate, which a tuner gets.
@@ -155,6 +156,7 @@ class Selector {
     tutti_candidate view{};
     std::string name;      ///< "direct/two-shot × ll"
     std::string excluded;  ///< the reason; empty: the candidate is not excluded
+    std::string lists;     ///< as in Verdict
   };
   Result<std::vector<Candidate>> judge(const Question& question) const;
   std::vector<Candidate> list(const Question& question) const;
@@ -173,6 +175,7 @@ class Selector {
   /// The first rule that matches the call. A rule that names a network matches only where ranks use a network. A rule
   /// that chooses plan files matches only calls for which one of the files is meant.
   const config::Rule* matching_rule(const Question& question) const;
+  std::string why_lists(const Question& question, const Candidate& candidate) const;
   std::string excluded_by_device(const Candidate& candidate) const;
   std::string excluded_by_ranks(const Candidate& candidate) const;
   std::string excluded_by_links(const Candidate& candidate) const;

@@ -22,6 +22,7 @@ class LLProtocol : public tutti::sdk::Protocol {
     out.flags_in_data = TUTTI_FLAGS_PAIRS;
     out.max_fan = 64;
     out.large_launches = 1;
+    out.strands = 1;
     out.efficiency[TUTTI_LINK_SHM] = 0.06;  // measured: words cross between cores one line at a time
     out.efficiency[TUTTI_LINK_NETWORK] = 0.5;
     out.devices = TUTTI_DEVICE_HOST;

@@ -23,6 +23,7 @@ class SimpleProtocol : public tutti::sdk::Protocol {
     out.links = 1u << TUTTI_LINK_SHM | 1u << TUTTI_LINK_NETWORK | 1u << TUTTI_LINK_P2P;
     out.max_fan = 64;
     out.large_launches = 1;
+    out.strands = 1;
     out.latency_us[TUTTI_LINK_SHM] = 0.2;  // measured: a second line to fetch, data and counter
     out.efficiency[TUTTI_LINK_SHM] = 1;
     out.efficiency[TUTTI_LINK_NETWORK] = 1;
@@ -70,7 +71,7 @@ class SimpleProtocol : public tutti::sdk::Protocol {
   }
   int32_t launch(const tutti_cuda_launch& launch, void* stream) noexcept override {
     const bool is_large = device::is_large(launch);
-    const bool has_own_sms = launch.cta_count <= device::kFewCtas && launch.shares_gpu == 0;
+    const bool has_own_sms = device::ctas_of(launch) <= device::kFewCtas && launch.shares_gpu == 0;
     const uint32_t most = is_large ? most_large_stages_ : most_stages_;
     const uint32_t shared = is_large ? device::kLargeSize.stages : device::kSmallSize.stages;
     const uint32_t bytes = (has_own_sms ? most : std::min(most, shared)) * device::kStageBytes;

@@ -198,7 +198,7 @@ void Cta::enter() {
 
 void Cta::run() {
   t_cta = this;
-  blockIdx.x = shape_.cta;
+  blockIdx = {shape_.cta, shape_.row};
   gridDim.x = shape_.cta_count;
   blockDim.x = shape_.threads;
   const auto warps = static_cast<uint32_t>(warps_.size());

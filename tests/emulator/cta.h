@@ -17,7 +17,8 @@
 namespace tutti::emulator {
 
 struct LaunchShape {
-  uint32_t cta = 0;
+  uint32_t cta = 0;  ///< blockIdx.x
+  uint32_t row = 0;  ///< blockIdx.y
   uint32_t cta_count = 1;
   uint32_t threads = 32;  ///< a multiple of 32, at most 1024
   uint32_t dynamic_shared_bytes = 0;

@@ -24,6 +24,7 @@
 
 struct Index {
   uint32_t x = 0;
+  uint32_t y = 0;
 };
 /// Indices of the running thread, set by run_cta().
 inline thread_local Index threadIdx, blockIdx, blockDim, gridDim;

@@ -233,6 +233,21 @@ class Passes(Shown):
         before, after = self.show("order_strands", SEEDS / "rolled.yaml", "--rank", 2)
         self.assertEqual(before, after)
 
+    def test_lower_strands(self):
+        chain = PLANS / "chain_strands4.yaml"
+        before, after = self.show("lower_strands", chain, "--rank", 0)
+        self.assertEqual(before, self.show("unroll", chain, "--rank", 0)[1])
+        self.assertEqual([line for line in after if line.startswith("strand")], ["strand 0", "strand 1"])
+        self.assertEqual(after[2], "    0  recv rank 1 message 0; own input 0.0; to output 0.0; final; signal")
+        self.assertEqual(after[-1], "    7  after 4 steps of strand 0; own output 0.3; send rank 1 message 3")
+        self.refuse("lower_strands", SEEDS / "rolled.yaml", "--rank", 0, says="no plan has strands")
+        many = self.folder / "many.yaml"
+        steps = "      - steps: [{own: input 0}]\n" * 9
+        many.write_text("version: 2\ncollective: all_reduce\nalgorithm: many\nranks: 1\nchunks: 1\n"
+                        "plans:\n  - rank: 0\n    strands:\n" + steps)
+        self.refuse("lower_strands", many, "--rank", 0,
+                    says="the strands run as a list: kernels run up to 8 strands, and the plan of rank 0 has 9")
+
     def test_order_strands_names_a_deadlock(self):
         wrong = self.folder / "wrong.yaml"
         text = (PLANS / "chain_strands4.yaml").read_text()

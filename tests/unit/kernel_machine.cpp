@@ -11,9 +11,10 @@
 
 #include "backend/cuda/launch_builder.h"
 #include "backend/cuda/link_table.h"
-#include "tutti/device/cuda/lines.h"
+#include "tutti/device/cuda/kernel_choice.h"
+#include "tutti/device/cuda/line_strands.h"
 #include "tutti/device/cuda/one_hop.h"
-#include "tutti/device/cuda/slices.h"
+#include "tutti/device/cuda/slice_strands.h"
 
 namespace tutti::test {
 namespace {
@@ -35,7 +36,20 @@ void run_large_kernel(Wire wire, const tutti_cuda_launch& launch) {
 }
 
 template <class Element>
+void run_strands_kernel(Wire wire, const tutti_cuda_launch& launch) {
+  switch (wire) {
+    case Wire::kLL:
+      return device::run_line_strands<device::LLWire, Element, device::Sum>(launch);
+    case Wire::kLL128:
+      return device::run_line_strands<device::LL128Wire, Element, device::Sum>(launch);
+    default:
+      return device::run_slice_strands<Element, device::Sum>(launch);
+  }
+}
+
+template <class Element>
 void run_kernel(Wire wire, const tutti_cuda_launch& launch) {
+  if (device::has_strands(launch)) return run_strands_kernel<Element>(wire, launch);
   if (launch.tables.links != nullptr) return run_large_kernel<Element>(wire, launch);
   const bool messages = launch.message_count > 0;
   switch (wire) {
@@ -81,6 +95,7 @@ KernelMachine::KernelMachine(const Options& options)
   const tutti_cuda_track track = {options.epoch, options.epoch};
   programs_.assign(ranks, std::vector<tutti_cuda_track>(options.lanes, track));
   messages_.assign(ranks, std::vector<tutti_cuda_track>(options.lanes * ranks * 2, track));
+  progress_.assign(ranks, std::vector<tutti_cuda_progress>(options.lanes));
   controls_.resize(ranks);
   scratch_.resize(ranks);
   if (options_.hosts > 1) start_relays();
@@ -172,9 +187,16 @@ tutti_cuda_launch KernelMachine::launch(uint32_t rank, const ProgramCall& call, 
   if (options_.wire != Wire::kSimple) shape.max_threads = options_.threads;
   shape.layout = call.layout;
   if (wants_large(rank) || backend::is_large(options_.rank_count, {&program, 1})) {
-    const Tables& tables =
-        tables_.emplace_back(Tables{std::move(links), backend::large_programs({&program, 1}).front()});
-    shape.tables = {tables.links.data(), &tables.program, nullptr};
+    Tables& tables = tables_.emplace_back(
+        Tables{std::move(links), backend::large_programs({&program, 1}).front(), call.strands[rank]});
+    shape.tables.links = tables.links.data();
+    shape.tables.programs = &tables.program;
+    if (tables.strands.strand_count > 0) {
+      if (options_.drops_waits) std::fill(std::begin(tables.strands.after), std::end(tables.strands.after), 0);
+      shape.tables.strands = &tables.strands;
+      shape.tables.progress = progress_[rank].data();
+      shape.tables.strand_count = backend::ctas_of_channel({&tables.strands, 1});
+    }
     const uint64_t bytes = backend::scratch_bytes({&program, 1}, call.block_bytes);
     if (bytes > 0) shape.tables.scratch = *scratch_[rank].memory.reserve(bytes);
   } else {
@@ -198,6 +220,16 @@ std::string KernelMachine::run(std::span<const ProgramCall> calls, uint32_t ctas
   return run(launches);
 }
 
+bool KernelMachine::is_at_rest() const {
+  for (const std::vector<tutti_cuda_progress>& of_rank : progress_) {
+    for (const tutti_cuda_progress& progress : of_rank) {
+      constexpr tutti_cuda_progress kNone{};
+      if (std::memcmp(&progress, &kNone, sizeof kNone) != 0) return false;
+    }
+  }
+  return true;
+}
+
 void KernelMachine::abort() {
   for (tutti_cuda_control& control : controls_) __atomic_store_n(&control.abort, 1, __ATOMIC_RELEASE);
 }
@@ -213,9 +245,10 @@ std::string KernelMachine::run(std::span<const std::vector<tutti_cuda_launch>> l
       uint64_t seed = options_.seed + rank;
       for (const tutti_cuda_launch& launch : launches[rank]) {
         std::vector<std::thread> ctas;
-        for (uint32_t cta = 0; cta < launch.cta_count; ++cta) {
+        for (uint32_t cta = 0; cta < device::ctas_of(launch); ++cta) {
           emulator::LaunchShape shape;
-          shape.cta = cta;
+          shape.cta = cta % launch.cta_count;
+          shape.row = cta / launch.cta_count;
           shape.cta_count = launch.cta_count;
           shape.threads = slices ? device::kPipelineThreads : options_.threads;
           shape.seed = seed = seed * 31 + 7;

@@ -39,6 +39,7 @@ class KernelMachine {
     uint32_t hosts = 1;  ///< LL: rank r is on host r modulo `hosts`; relays join hosts
     /// A fault: receivers say nothing of messages that their senders have not sent. Only for one machine at a time.
     bool is_silent_of_gaps = false;
+    bool drops_waits = false;  ///< a fault: no step waits for other strands
     uint64_t timeout_ns = 300'000'000'000;
   };
   explicit KernelMachine(const Options& options);
@@ -54,6 +55,9 @@ class KernelMachine {
   /// The rank's part of a call.
   tutti_cuda_launch launch(uint32_t rank, const ProgramCall& call, uint32_t ctas);
 
+  /// Whether all counts of strands are 0, as between launches.
+  bool is_at_rest() const;
+
   /// Any thread, while they run.
   void abort();
   uint32_t fault(uint32_t rank) const { return __atomic_load_n(&controls_[rank].fault, __ATOMIC_ACQUIRE); }
@@ -67,6 +71,7 @@ class KernelMachine {
   struct Tables {
     std::vector<tutti_cuda_link> links;
     tutti_cuda_large_program program{};
+    program::Strands strands{};
   };
   /// A rank's scratch buffer, as the product makes it.
   struct Scratch {
@@ -81,11 +86,12 @@ class KernelMachine {
   bool wants_large(uint32_t rank) const { return (options_.large_ranks >> rank & 1) != 0; }
 
   Options options_;
-  uint64_t link_bytes_;                                  // slots of one connection
-  std::vector<Line> slots_;                              // [receiver][sender]
-  std::vector<tutti_cuda_mailbox> mailboxes_;            // [told][teller][lane]
-  std::vector<std::vector<tutti_cuda_track>> programs_;  // by rank
-  std::vector<std::vector<tutti_cuda_track>> messages_;  // by rank: tracks of launches of messages
+  uint64_t link_bytes_;                                     // slots of one connection
+  std::vector<Line> slots_;                                 // [receiver][sender]
+  std::vector<tutti_cuda_mailbox> mailboxes_;               // [told][teller][lane]
+  std::vector<std::vector<tutti_cuda_track>> programs_;     // by rank
+  std::vector<std::vector<tutti_cuda_track>> messages_;     // by rank: tracks of launches of messages
+  std::vector<std::vector<tutti_cuda_progress>> progress_;  // by rank and channel
   std::vector<tutti_cuda_control> controls_;
   std::deque<Tables> tables_;
   std::deque<Scratch> scratch_;  // by rank

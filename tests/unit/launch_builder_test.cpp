@@ -186,6 +186,7 @@ TEST(LaunchBuilder, PacksEveryNumberOfAProgram) {
   program.stages = 102;
   program.lag = 103;
   program.scratch_chunks = 250;
+  program.strand_count = 7;
   program.steps.resize(2);
   program.steps[1] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14};
   program.peers.resize(3);
@@ -206,6 +207,7 @@ TEST(LaunchBuilder, PacksEveryNumberOfAProgram) {
   const tutti_cuda_large_program large = backend::large_programs({&program, 1}).front();
   check(large);
   EXPECT_EQ(large.scratch_blocks, 3) << "the last block has 50 chunks";
+  EXPECT_EQ(large.strand_count, 7);
 }
 
 TEST(LaunchBuilder, PointsToTablesInTheLargeForm) {
@@ -213,7 +215,8 @@ TEST(LaunchBuilder, PointsToTablesInTheLargeForm) {
   const std::vector<tutti_cuda_link> links(kRanks);
   LaunchShape shape = shape_of(1);
   const std::vector<tutti_cuda_large_program> packed = backend::large_programs(programs);
-  shape.tables = {links.data(), packed.data(), nullptr};
+  shape.tables.links = links.data();
+  shape.tables.programs = packed.data();
   const tutti_cuda_launch launch = encode(call_of(Collective::kAllGather, 4), programs[0], shape);
   EXPECT_EQ(launch.tables.links, links.data());
   EXPECT_EQ(launch.tables.programs, packed.data());
@@ -347,7 +350,7 @@ TEST(LaunchBuilder, EncodesCopies) {
 
 /// The kernel of a launch has the operation of the call. No kernel stands for an unknown operation.
 TEST(LaunchBuilder, LaunchesFindTheirKernel) {
-  const char kernels[9] = {};
+  const char kernels[13] = {};
   device::TypeKernels table;
   table.programs = {&kernels[0], &kernels[1], &kernels[2], &kernels[3]};
   table.one_hop = {&kernels[4], &kernels[5], &kernels[6], &kernels[7]};
@@ -369,6 +372,14 @@ TEST(LaunchBuilder, LaunchesFindTheirKernel) {
   EXPECT_EQ(device::find_kernel(table, launch), nullptr);
   launch.message_count = 1;
   EXPECT_EQ(device::find_kernel(table, launch), &kernels[8]);
+  launch.message_count = 0;
+  launch.reduce_op = TUTTI_MAX;
+  launch.cta_count = 3;
+  EXPECT_EQ(device::ctas_of(launch), 3u);
+  table.strands = {&kernels[9], &kernels[10], &kernels[11], &kernels[12]};
+  launch.tables.strand_count = 2;
+  EXPECT_EQ(device::find_kernel(table, launch), &kernels[11]);
+  EXPECT_EQ(device::ctas_of(launch), 6u);
 }
 
 }  // namespace

@@ -13,14 +13,15 @@ if(TARGET tutti-algo-ring AND TARGET tutti-algo-tree AND TARGET tutti-algo-direc
   tutti_test(repeat_test SOURCES ${here}/repeat_test.cpp ${here}/plan_support.cpp)
   tutti_test(tuner_model_test SOURCES ${here}/tuner_model_test.cpp ${here}/plan_support.cpp
              ${PROJECT_SOURCE_DIR}/plugins/tuner-model/model.cpp)
-  tutti_test(selector_test SOURCES ${here}/selector_test.cpp ${here}/plan_support.cpp
+  tutti_test(selector_test SOURCES ${here}/selector_test.cpp ${here}/selector_strands_test.cpp ${here}/plan_support.cpp
              ${PROJECT_SOURCE_DIR}/plugins/tuner-model/model.cpp)
   tutti_test(plans_test SOURCES ${here}/plans_test.cpp ${here}/plan_support.cpp)
   tutti_test(ports_test SOURCES ${here}/ports_test.cpp ${here}/plan_support.cpp
              ${here}/topology_machines.cpp)
   add_dependencies(ports_test tutti-algo-ring tutti-algo-tree tutti-algo-direct)
   tutti_test(encode_test SOURCES ${here}/encode_test.cpp ${here}/plan_support.cpp)
-  tutti_test(lower_test SOURCES ${here}/lower_test.cpp ${here}/lower_meet_test.cpp ${here}/plan_support.cpp
+  tutti_test(lower_test SOURCES ${here}/lower_test.cpp ${here}/lower_meet_test.cpp ${here}/lower_strands_test.cpp
+             ${here}/plan_support.cpp
              ${here}/program_calls.cpp OPTIMISED)
   tutti_test(split_messages_test SOURCES ${here}/split_messages_test.cpp ${here}/plan_support.cpp)
   tutti_test(fit_slots_test SOURCES ${here}/fit_slots_test.cpp ${here}/plan_support.cpp)
@@ -35,7 +36,8 @@ if(TARGET tutti-algo-ring AND TARGET tutti-algo-tree AND TARGET tutti-algo-direc
     set(emulator ${here}/kernel_machine.cpp ${here}/kernel_protocols.cpp ${here}/plan_support.cpp
         ${here}/program_calls.cpp ${here}/relayed_links.cpp ${here}/fake_network.cpp ${here}/private_memory.cpp
         ${PROJECT_SOURCE_DIR}/tests/emulator/cta.cpp)
-    tutti_test(kernels_test SOURCES ${here}/kernels_test.cpp ${here}/lowered_kernels_test.cpp ${emulator}
+    tutti_test(kernels_test SOURCES ${here}/kernels_test.cpp ${here}/lowered_kernels_test.cpp
+               ${here}/kernels_strands_test.cpp ${here}/strand_plans.cpp ${here}/plan_mutator.cpp ${emulator}
                TIMEOUT 500 OPTIMISED)
     target_include_directories(kernels_test BEFORE PRIVATE ${PROJECT_SOURCE_DIR}/tests/emulator)
     set_source_files_properties(${here}/kernel_machine.cpp PROPERTIES

@@ -42,6 +42,10 @@ TestCall::TestCall(const std::vector<Plan>& plans, bool in_place, uint64_t bytes
   auto programs = backend::lower_channels(fit->plans, in_place, registered, fit->layout);
   if (!programs.ok()) return;
   call_.programs = std::move(programs->front());
+  for (uint32_t rank = 0; rank < plans.size(); ++rank) {
+    const std::vector<program::Strands> strands = backend::strands_of_rank(fit->plans, rank);
+    call_.strands.push_back(strands.empty() ? program::Strands{} : strands.front());
+  }
   call_.collective = plans.front().collective;
   call_.block_bytes = bytes;
   call_.registered = registered;

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "program/lower_strands.h"
 #include "program/plan.h"
 #include "program/program.h"
 #include "tutti/plugin/cuda.h"
@@ -20,6 +21,7 @@ namespace tutti::test {
 struct ProgramCall {
   Collective collective = Collective::kAllReduce;
   std::vector<program::Program> programs;  ///< by rank
+  std::vector<program::Strands> strands;   ///< by rank; with a strand_count of 0 if the rank's plan has no strands
   tutti_slot_layout layout{};              ///< that the call is cut for
   tutti_cuda_cut cut;
   uint64_t block_bytes;

@@ -105,6 +105,7 @@ class RefusesTogether : public tuner::BackEnd {
   Status runs_together(std::span<const Plan> all_ranks) const override {
     return {Code::kUnsupported, fmt::format("does not like {} plans", all_ranks.size())};
   }
+  std::string why_lists(std::span<const Plan> /*all_ranks*/) const override { return {}; }
   Status takes_small(uint32_t /*rank_count*/) const override { return {}; }
   Status runs_small(const Plan& /*plan*/) const override { return {}; }
 };

@@ -192,8 +192,14 @@ TEST(Strands, AreAPartOfThePlan) {
   EXPECT_FALSE(print(without_waits) == print(other));
   EXPECT_EQ(program::size_bytes(plan) - program::size_bytes(other),
             2 * sizeof(tutti_plan_strand) + sizeof(tutti_plan_wait));
-  EXPECT_EQ(program::check_kernel_limits(required(program::unroll(plan))).text(),
-            "needs strands; this back end runs none");
+}
+
+TEST(Strands, AreLimitedInKernels) {
+  EXPECT_EQ(program::check_kernel_limits(required(program::unroll(chain()))).text(), "");
+  const Plan plan = write_plan(TUTTI_ALL_REDUCE, 2, 0, 1, [](sdk::PlanBuilder& of) {
+    for (int i = 0; i < 9; ++i) of.strand().step().own(sdk::Buffer::kInput, 0);
+  });
+  EXPECT_EQ(program::check_kernel_limits(plan).text(), "needs 9 strands; this back end runs up to 8");
 }
 
 // --- Files

@@ -8,6 +8,7 @@
 #include "program/describe.h"
 #include "program/in_one_strand.h"
 #include "program/lower.h"
+#include "program/lower_strands.h"
 #include "program/passes/as_copies.h"
 #include "program/passes/direct_store.h"
 #include "program/passes/fit_slots.h"
@@ -30,8 +31,8 @@ struct Input {
   bool in_place;
 };
 
-/// The plans of all ranks, without repeats and strands.
-Result<std::vector<Plan>> all_plans(const Input& input) {
+/// The plans of all ranks, without repeats.
+Result<std::vector<Plan>> written_out(const Input& input) {
   program::Extent extent;
   for (const Plan& plan : input.file.plans) extent.add(plan);
   if (extent.steps > program::kPatientLimits.messages) {
@@ -42,6 +43,12 @@ Result<std::vector<Plan>> all_plans(const Input& input) {
   for (const Plan& plan : input.file.plans) {
     TUTTI_ASSIGN(plans.emplace_back(), program::unroll(plan));
   }
+  return plans;
+}
+
+/// The plans of all ranks, without repeats and strands.
+Result<std::vector<Plan>> all_plans(const Input& input) {
+  TUTTI_ASSIGN(std::vector<Plan> plans, written_out(input));
   if (!program::any_strands(plans)) return plans;
   TUTTI_ASSIGN(program::OneStrandSet listed, program::in_one_strand(plans));
   return std::move(listed.plans);
@@ -92,8 +99,26 @@ std::string peers_text(std::span<const tutti_program_peer> peers, bool chunked) 
   return text;
 }
 
-/// One line per step of a program.
-std::string text_of(const program::Program& program) {
+/// " after 2 steps of strand 0;" for each strand that a step waits for.
+std::string waits_text(uint64_t after) {
+  std::string text;
+  for (uint32_t strand = 0; strand < TUTTI_CUDA_MAX_STRANDS; ++strand) {
+    const uint64_t steps = after >> strand * 8 & 0xff;
+    if (steps > 0) text += fmt::format(" after {} step{} of strand {};", steps, steps == 1 ? "" : "s", strand);
+  }
+  return text;
+}
+
+/// "strand 1" before its first step.
+std::string strand_text(const program::Strands& strands, size_t step) {
+  for (uint32_t i = 0; i < strands.strand_count; ++i) {
+    if (strands.strands[i].first_step == step) return fmt::format("strand {}\n", i);
+  }
+  return {};
+}
+
+/// One line per step of a program. `strands`: null if one CTA of each channel runs all steps.
+std::string text_of(const program::Program& program, const program::Strands* strands = nullptr) {
   const uint32_t scratch = program::scratch_blocks(program.scratch_chunks, program.chunks);
   std::string text = fmt::format("{} steps, {} chunk(s) per block, {} message(s) per loop on a connection{}\n",
                                  program.steps.size(), program.chunks, program.messages,
@@ -101,7 +126,9 @@ std::string text_of(const program::Program& program) {
   for (size_t i = 0; i < program.steps.size(); ++i) {
     const tutti_program_step& step = program.steps[i];
     const auto has = [&](uint32_t flag) { return (step.flags & flag) != 0; };
+    if (strands != nullptr) text += strand_text(*strands, i);
     text += fmt::format("{:>5} ", i);
+    if (strands != nullptr) text += waits_text(strands->after[i]);
     if (step.recv_count > 0) {
       const char* const gathers = has(TUTTI_STEP_TO_SCRATCH) ? "gather to scratch" : "gather";
       text += fmt::format(" {}{};", has(TUTTI_STEP_GATHER) ? gathers : "recv",
@@ -120,6 +147,7 @@ std::string text_of(const program::Program& program) {
     if (has(TUTTI_STEP_FINAL)) text += " final;";
     if (has(TUTTI_CUDA_STEP_AFTER)) text += " after;";
     if (has(TUTTI_CUDA_STEP_MEET)) text += " meet;";
+    if (has(TUTTI_CUDA_STEP_SIGNAL)) text += " signal;";
     if (text.back() == ';') text.pop_back();
     text += '\n';
   }
@@ -160,6 +188,18 @@ Result<std::string> lower(const Input& input) {
   TUTTI_ASSIGN(const Plan plan, kernel_plan(input));
   TUTTI_ASSIGN(const program::Program lowered, program::lower(plan, input.in_place));
   return before_and_after(program::to_text(plan), text_of(lowered));
+}
+
+Result<std::string> lower_strands(const Input& input) {
+  TUTTI_ASSIGN(const std::vector<Plan> plans, written_out(input));
+  if (!program::any_strands(plans)) return Status(Code::kUnsupported, "no plan has strands");
+  if (std::string why = program::why_in_lists(plans); !why.empty()) {
+    return Status(Code::kUnsupported, "the strands run as a list: " + why);
+  }
+  const Plan& own = plans[input.rank];
+  TUTTI_ASSIGN(const program::Program lowered, program::lower(own, input.in_place));
+  const program::Strands strands = program::lower_strands(own);
+  return before_and_after(program::to_text(own), text_of(lowered, &strands));
 }
 
 Result<std::string> direct_store(const Input& input) {
@@ -209,9 +249,10 @@ struct Pass {
   const char* name;
   Result<std::string> (*show)(const Input&);
 };
-constexpr Pass kPasses[] = {
-    {"zero_copy", zero_copy},       {"split_messages", split_messages}, {"fit_slots", fit_slots}, {"lower", lower},
-    {"direct_store", direct_store}, {"fuse_one_hop", fuse_one_hop},     {"as_copies", as_copies}};
+constexpr Pass kPasses[] = {{"zero_copy", zero_copy},         {"split_messages", split_messages},
+                            {"fit_slots", fit_slots},         {"lower", lower},
+                            {"lower_strands", lower_strands}, {"direct_store", direct_store},
+                            {"fuse_one_hop", fuse_one_hop},   {"as_copies", as_copies}};
 /// The passes that make the plan which the other passes take.
 constexpr const char* kUnroll = "unroll";
 constexpr const char* kOrderStrands = "order_strands";

@@ -128,6 +128,7 @@ class CudaGpu : public Gpu {
                                        static_cast<tutti_cuda_control*>(control_.on_device()),
                                        reinterpret_cast<tutti_cuda_track*>(tracks_.data()),
                                        static_cast<uint64_t>(options_.timeout.count()),
+                                       share_of(TUTTI_CUDA_MAX_CTAS),
                                        share_of(message_ctas()),
                                        is_limited(),
                                        ranks_per_gpu_ > 1,

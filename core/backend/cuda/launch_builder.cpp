@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backend/cuda/launch_builder.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
 #include <cstring>
 
 #include "program/passes/fit_slots.h"
 #include "program/passes/fuse_one_hop.h"
+#include "program/passes/order_strands.h"
 
 namespace tutti::backend {
 namespace {
@@ -100,12 +103,14 @@ Result<KernelPlans> fit_kernels(ChannelPlans plans, const tutti_slot_layout& lay
 
 Result<program::Programs> lower_channels(const ChannelPlans& plans, bool in_place, bool to_outputs,
                                          const tutti_slot_layout& layout) {
+  const bool in_strands = std::any_of(plans.begin(), plans.end(),
+                                      [](const std::vector<program::Plan>& all) { return program::any_strands(all); });
   program::Programs programs(plans.size());
   for (size_t channel = 0; channel < plans.size(); ++channel) {
     for (const program::Plan& plan : plans[channel]) {
       TUTTI_ASSIGN(programs[channel].emplace_back(), program::lower(plan, in_place));
     }
-    if (to_outputs) program::send_to_outputs(plans[channel], programs[channel]);
+    if (to_outputs && !in_strands) program::send_to_outputs(plans[channel], programs[channel]);
   }
   program::align(programs, layout);
   return programs;
@@ -117,11 +122,40 @@ std::vector<program::Program> programs_of_rank(const program::Programs& programs
   for (const auto& channel : programs) own.push_back(channel[rank]);
   const std::vector<tutti_cuda_large_program> packed = large_programs(own);
   const bool same = std::all_of(packed.begin(), packed.end(), [&](const tutti_cuda_large_program& other) {
-    return std::memcmp(&packed.front(), &other, sizeof other) == 0;
+    return other.strand_count == 0 && std::memcmp(&packed.front(), &other, sizeof other) == 0;
   });
   // Kernels whose messages are short run one order of ranks on all CTAs; see tutti_cuda_launch.programs.
   if (same) own.resize(1);
   return own;
+}
+
+StrandChoice choose_strands(const ChannelPlans& plans, bool protocol_runs_strands, uint32_t most_ctas) {
+  StrandChoice choice;
+  for (const auto& channel : plans) {
+    choice.ctas = std::max(choice.ctas, program::most_strands(channel));
+    if (choice.why_lists.empty()) choice.why_lists = program::why_in_lists(channel);
+  }
+  if (choice.ctas == 1) return choice;
+  if (!protocol_runs_strands) choice.why_lists = "the protocol runs no strands";
+  if (choice.why_lists.empty() && choice.ctas > most_ctas) {
+    choice.why_lists = fmt::format("a plan has {} strands, and a launch has up to {} CTAs", choice.ctas, most_ctas);
+  }
+  if (!choice.why_lists.empty()) choice.ctas = 1;
+  return choice;
+}
+
+std::vector<program::Strands> strands_of_rank(const ChannelPlans& plans, uint32_t rank) {
+  const auto has_strands = [&](const auto& channel) { return !channel[rank].strands.empty(); };
+  std::vector<program::Strands> strands;
+  if (std::none_of(plans.begin(), plans.end(), has_strands)) return strands;
+  for (const auto& channel : plans) strands.push_back(program::lower_strands(channel[rank]));
+  return strands;
+}
+
+uint32_t ctas_of_channel(std::span<const program::Strands> strands) {
+  uint32_t most = 0;
+  for (const program::Strands& of : strands) most = std::max(most, of.strand_count);
+  return most;
 }
 
 program::SlotPeers slot_peers(std::span<const program::Program> programs) {
@@ -138,7 +172,7 @@ bool is_large(uint32_t rank_count, std::span<const program::Program> programs) {
   return rank_count > TUTTI_CUDA_SMALL_RANKS ||
          std::any_of(programs.begin(), programs.end(), [](const program::Program& program) {
            return program.steps.size() > TUTTI_CUDA_SMALL_STEPS || program.peers.size() > TUTTI_CUDA_SMALL_PEERS ||
-                  program.scratch_chunks > 0;
+                  program.scratch_chunks > 0 || program.strand_count > 0;
          });
 }
 
@@ -159,6 +193,7 @@ std::vector<tutti_cuda_large_program> large_programs(std::span<const program::Pr
   for (const program::Program& program : programs) {
     all.push_back(pack<tutti_cuda_large_program>(program));
     all.back().scratch_blocks = byte(scratch_blocks(program));
+    all.back().strand_count = byte(program.strand_count);
   }
   return all;
 }

@@ -11,10 +11,12 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <vector>
 
 #include "backend/call.h"
 #include "program/lower.h"
+#include "program/lower_strands.h"
 #include "program/passes/as_copies.h"
 #include "program/passes/direct_store.h"
 #include "program/plan.h"
@@ -40,13 +42,30 @@ struct KernelPlans {
 Result<KernelPlans> fit_kernels(ChannelPlans plans, const tutti_slot_layout& layout);
 
 /// Lowers and aligns the plans of all channels. All ranks are needed, because a rank's program depends on its peers.
-/// `to_outputs`: messages go straight to registered outputs where the pass direct_store permits it. Fails as
-/// program::lower() does.
+/// `to_outputs`: messages go straight to registered outputs where the pass direct_store permits it, unless a plan has
+/// strands. Fails as program::lower() does.
 Result<program::Programs> lower_channels(const ChannelPlans& plans, bool in_place, bool to_outputs,
                                          const tutti_slot_layout& layout);
 
-/// The programs of one rank, by channel, of one channel or more. A single program if all channels have the same.
+/// The programs of one rank, by channel, of one channel or more. A single program if all channels have the same, and no
+/// strands.
 std::vector<program::Program> programs_of_rank(const program::Programs& programs, uint32_t rank);
+
+/// How a GPU runs the strands of a call.
+struct StrandChoice {
+  uint32_t ctas = 1;      ///< CTAs of a channel on the rank with the most strands; 1: no rank has any, or all run lists
+  std::string why_lists;  ///< the reason for lists, although some plan has strands
+};
+/// `plans`: with their strands, without repeats. `protocol_runs_strands`: tutti_protocol_properties.strands.
+/// `most_ctas`: CTAs that may run at the same time. All ranks choose alike.
+StrandChoice choose_strands(const ChannelPlans& plans, bool protocol_runs_strands, uint32_t most_ctas);
+
+/// The strands of each program of programs_of_rank(), from the plans that lower_channels() took. Empty if the rank's
+/// plans have no strands.
+std::vector<program::Strands> strands_of_rank(const ChannelPlans& plans, uint32_t rank);
+
+/// tutti_cuda_tables.strand_count for the strands of a rank's programs; 0 for none.
+uint32_t ctas_of_channel(std::span<const program::Strands> strands);
 
 /// The peers of which a rank needs slots, over all its programs.
 program::SlotPeers slot_peers(std::span<const program::Program> programs);

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "program/lower.h"
+#include "program/lower_strands.h"
 #include "program/passes/fit_slots.h"
 #include "program/passes/split_messages.h"
 
@@ -22,6 +23,9 @@ class GpuBackEnd final : public tuner::BackEnd {
   /// With the fewest slots that a connection may have.
   Status runs_together(std::span<const program::Plan> all_ranks) const override {
     return program::split_and_fit({all_ranks.begin(), all_ranks.end()}, program::kLeastSlots).status();
+  }
+  std::string why_lists(std::span<const program::Plan> all_ranks) const override {
+    return program::why_in_lists(all_ranks);
   }
   Status takes_small(uint32_t rank_count) const override {
     if (rank_count <= TUTTI_CUDA_SMALL_RANKS) return {};

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "backend/cuda/launch_builder.h"
+#include "log/log.h"
 #include "plugin/loader.h"
 
 namespace tutti::backend {
@@ -208,6 +209,7 @@ Result<std::unique_ptr<GpuCall>> GpuPrograms::make(const Call& call, bool in_pla
   const transport::GpuLinks::Protocol& protocol = links_.protocol(decision.protocol);
   decision.channels = std::min(decision.channels, protocol.max_ctas[static_cast<uint32_t>(Lane::kCollective)]);
   TUTTI_ASSIGN(const Program* const program, GpuPrograms::program(decision, call, in_place));
+  decision.channels = std::min(decision.channels, program->most_channels);
   auto made = std::make_unique<GpuCall>();
   TUTTI_TRY(begin(decision.protocol, Lane::kCollective, *made));
   made->copies = !program::reduces(call.collective);
@@ -218,8 +220,13 @@ Result<std::unique_ptr<GpuCall>> GpuPrograms::make(const Call& call, bool in_pla
   shape.layout = program->layout;
   shape.program_count = static_cast<uint32_t>(program->channels.size());
   if (program->is_large) {
-    shape.tables = {made->launch.tables.links,
-                    reinterpret_cast<const tutti_cuda_large_program*>(program->on_device.data()), nullptr};
+    shape.tables.links = made->launch.tables.links;
+    shape.tables.programs = reinterpret_cast<const tutti_cuda_large_program*>(program->on_device.data());
+    if (!program->strands.empty()) {
+      shape.tables.strands = reinterpret_cast<const tutti_cuda_strands*>(program->strands_on_device.data());
+      shape.tables.progress = reinterpret_cast<tutti_cuda_progress*>(progress_.data());
+      shape.tables.strand_count = ctas_of_channel(program->strands);
+    }
     const uint64_t scratch = scratch_bytes(program->channels, call.count * size_of(call.type));
     if (scratch > 0) {
       TUTTI_ASSIGN(shape.tables.scratch, scratch_.reserve(scratch));
@@ -301,15 +308,32 @@ uint32_t GpuPrograms::channels_of(const tuner::Decision& decision) const {
   return std::min(decision.channels, selector_.choices().algorithms[decision.algorithm].channels);
 }
 
+/// The plans of all ranks, by channel, of which each strand runs in a CTA of its own if kernels can do so. Else they
+/// are lists.
+Result<ChannelPlans> GpuPrograms::plans_of(const tuner::Decision& decision, const Call& call, Program& program) const {
+  const auto collect = [&](Plans::Form form) -> Result<ChannelPlans> {
+    ChannelPlans plans(channels_of(decision));
+    for (uint32_t channel = 0; channel < plans.size(); ++channel) {
+      for (uint32_t rank = 0; rank < plans_.rank_count(); ++rank) {
+        TUTTI_ASSIGN(plans[channel].emplace_back(),
+                     plans_.request(decision, call.collective, rank, channel, static_cast<uint32_t>(call.root), form));
+      }
+    }
+    return plans;
+  };
+  const tuner::Protocol& protocol = selector_.choices().protocols[decision.protocol];
+  TUTTI_ASSIGN(ChannelPlans plans, collect(Plans::Form::kStrands));
+  const StrandChoice choice = choose_strands(plans, protocol.properties.strands != 0, options_.most_ctas);
+  program.most_channels = options_.most_ctas / choice.ctas;
+  if (choice.why_lists.empty()) return plans;
+  log::info("strands of {} on {} run as a list: {}", selector_.choices().algorithms[decision.algorithm].name,
+            protocol.name, choice.why_lists);
+  return collect(Plans::Form::kList);
+}
+
 /// Makes this rank's programs, by channel.
 Status GpuPrograms::lower(const tuner::Decision& decision, const Call& call, bool in_place, Program& program) const {
-  ChannelPlans plans(channels_of(decision));
-  for (uint32_t channel = 0; channel < plans.size(); ++channel) {
-    for (uint32_t rank = 0; rank < plans_.rank_count(); ++rank) {
-      TUTTI_ASSIGN(plans[channel].emplace_back(),
-                   plans_.request(decision, call.collective, rank, channel, static_cast<uint32_t>(call.root)));
-    }
-  }
+  TUTTI_ASSIGN(ChannelPlans plans, plans_of(decision, call, program));
   TUTTI_ASSIGN(const KernelPlans fit, fit_kernels(std::move(plans), links_.protocol(decision.protocol).layout));
   for (const std::vector<program::Plan>& channel : fit.plans) {
     if (fit.has_changed) TUTTI_TRY(plans_.verify(channel, in_place, fit.slots));
@@ -317,6 +341,7 @@ Status GpuPrograms::lower(const tuner::Decision& decision, const Call& call, boo
   TUTTI_ASSIGN(const program::Programs programs,
                lower_channels(fit.plans, in_place, stores_to_outputs(decision, call), fit.layout));
   program.channels = programs_of_rank(programs, options_.rank);
+  program.strands = strands_of_rank(fit.plans, options_.rank);
   program.layout = fit.layout;
   return {};
 }
@@ -352,14 +377,21 @@ Result<uint8_t*> GpuPrograms::allocate_scratch(uint64_t bytes) {
 }
 
 /// Puts the programs into memory of the GPU, unless launches hold them.
-Status GpuPrograms::place_on_device(Program& program) const {
-  const auto fill = [&](const auto& programs) -> Status {
-    const size_t bytes = programs.size() * sizeof programs.front();
-    TUTTI_ASSIGN(program.on_device, cuda::DeviceMemory::create(options_.device, bytes));
-    return program.on_device.fill(programs.data(), bytes);
+Status GpuPrograms::place_on_device(Program& program) {
+  const auto fill = [&](const auto& values, cuda::DeviceMemory& memory) -> Status {
+    const size_t bytes = values.size() * sizeof values.front();
+    TUTTI_ASSIGN(memory, cuda::DeviceMemory::create(options_.device, bytes));
+    return memory.fill(values.data(), bytes);
   };
-  if (program.is_large) return fill(large_programs(program.channels));
-  return program.channels.size() > 1 ? fill(small_programs(program.channels)) : Status();
+  if (!program.strands.empty()) {
+    TUTTI_TRY(fill(program.strands, program.strands_on_device));
+    const size_t bytes = options_.most_ctas * sizeof(tutti_cuda_progress);
+    if (progress_.size() == 0) {
+      TUTTI_ASSIGN(progress_, cuda::DeviceMemory::create(options_.device, bytes));
+    }
+  }
+  if (program.is_large) return fill(large_programs(program.channels), program.on_device);
+  return program.channels.size() > 1 ? fill(small_programs(program.channels), program.on_device) : Status();
 }
 
 }  // namespace tutti::backend

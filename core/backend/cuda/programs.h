@@ -10,6 +10,7 @@
 
 #include "backend/call.h"
 #include "backend/call_key.h"
+#include "backend/cuda/launch_builder.h"
 #include "backend/cuda/link_table.h"
 #include "backend/cuda/scratch_memory.h"
 #include "backend/cuda/stripes.h"
@@ -51,6 +52,7 @@ class GpuPrograms {
     tutti_cuda_control* control = nullptr;  ///< as the GPU sees it
     tutti_cuda_track* tracks = nullptr;     ///< tracks of all lanes
     uint64_t timeout_ns = 0;
+    uint32_t most_ctas = 1;     ///< CTAs of a launch of a program, which all run at the same time
     uint32_t message_ctas = 1;  ///< for each kind of messages, at most
     bool is_limited = false;    ///< the job limits collectives to fewer CTAs than a launch of messages has
     bool shares_gpu = false;    ///< other ranks' kernels run on this GPU
@@ -87,6 +89,9 @@ class GpuPrograms {
     tutti_slot_layout layout{};              // of the connections, as calls are cut for these programs
     bool is_large = false;                   // their launches have the large form
     cuda::DeviceMemory on_device;            // the programs if they differ, and in the large form
+    std::vector<program::Strands> strands;   // of each program; empty: no program has strands
+    cuda::DeviceMemory strands_on_device;    // the same
+    uint32_t most_channels = 0;              // as each channel takes a CTA for each strand
     bool to_outputs = false;                 // some messages go to registered outputs
   };
   GpuPrograms(const Options& options, const tuner::Selector& selector, const Plans& plans, transport::GpuLinks& links);
@@ -96,6 +101,7 @@ class GpuPrograms {
   bool stores_to_outputs(const tuner::Decision& decision, const Call& call) const;
   Result<const Program*> program(const tuner::Decision& decision, const Call& call, bool in_place);
   uint32_t channels_of(const tuner::Decision& decision) const;
+  Result<ChannelPlans> plans_of(const tuner::Decision& decision, const Call& call, Program& program) const;
   Status lower(const tuner::Decision& decision, const Call& call, bool in_place, Program& program) const;
   Result<std::unique_ptr<GpuCall>> make(const Call& call, bool in_place);
   Result<std::unique_ptr<GpuCall>> make_messages(const tuner::Decision& decision, const Call& call, bool in_place,
@@ -104,7 +110,7 @@ class GpuPrograms {
   Result<std::unique_ptr<GpuCall>> make_copies(const tuner::Decision& decision, const Call& call, bool in_place);
   Status begin(uint32_t protocol, transport::Lane lane, GpuCall& call);
   Status load(uint32_t protocol);
-  Status place_on_device(Program& program) const;
+  Status place_on_device(Program& program);
   /// The links of launches of the large form.
   struct Links {
     LinkTable table;
@@ -124,6 +130,7 @@ class GpuPrograms {
   transport::GpuLinks& links_;
   std::vector<cuda::DeviceMemory> scratch_buffers_;
   ScratchMemory scratch_{[this](uint64_t bytes) { return allocate_scratch(bytes); }};
+  cuda::DeviceMemory progress_;                                   // by channel; empty: no program has strands so far
   std::vector<bool> loaded_;                                      // by protocol: its kernels are on the GPU
   std::map<std::pair<uint32_t, transport::Lane>, Links> tables_;  // by protocol
   std::map<Name, std::unique_ptr<Program>> programs_;

@@ -20,6 +20,11 @@
 // the output: into blocks of block_bytes, of which each CTA and each loop has its own part. So loops that overlap share
 // no scratch chunk. A launch with a scratch buffer has the large form.
 //
+// Strands. A program may have strands: ranges of steps that run beside each other. Strand y of channel x is the CTA
+// (x, y) of the grid. All CTAs of a channel have the same part of the buffers and the same connections. Each direction
+// of a connection belongs to one strand. Strands wait for each other by counters in this GPU's memory
+// (tutti_cuda_progress). A launch with strands has the large form.
+//
 // Direct stores. If outputs are registered, a program may mark messages that the receiver only writes to its output.
 // The sender then stores the message to that output. The message has a number and signals like every message, but its
 // slot stays empty.
@@ -43,6 +48,7 @@ extern "C" {
 #define TUTTI_CUDA_MAX_RANKS 64u
 #define TUTTI_CUDA_MAX_STEPS 255u
 #define TUTTI_CUDA_MAX_PEERS 255u
+#define TUTTI_CUDA_MAX_STRANDS 8u
 /* The limits of the small form. */
 #define TUTTI_CUDA_SMALL_RANKS 16u
 #define TUTTI_CUDA_SMALL_STEPS 64u
@@ -54,9 +60,10 @@ extern "C" {
 /* The number of CTAs in a cluster, on chips with clusters. The CTAs of a launch then lie evenly on the SMs. */
 #define TUTTI_CUDA_CLUSTER 4u
 
-/* Flags of a step beside TUTTI_STEP_*. AFTER: the step touches memory that an earlier step of the loop touched, and one
- * of the two steps writes. MEET: the same element of a chunk belongs to different threads in the two steps, if threads
- * take elements as device/cuda/lines.h states. */
+/* Flags of a step beside TUTTI_STEP_*. SIGNAL: steps of other strands wait for this step. AFTER: the step touches
+ * memory that an earlier step of the loop touched, and one of the two steps writes. MEET: the same element of a chunk
+ * belongs to different threads in the two steps, if threads take elements as device/cuda/lines.h states. */
+#define TUTTI_CUDA_STEP_SIGNAL 8u
 #define TUTTI_CUDA_STEP_AFTER 32u
 #define TUTTI_CUDA_STEP_MEET 64u
 
@@ -81,7 +88,7 @@ typedef struct tutti_cuda_program {
   tutti_cuda_peer peers[TUTTI_CUDA_SMALL_PEERS];
 } tutti_cuda_program;
 
-/* A program of the large form. The fields are as in tutti_cuda_program, except scratch_blocks. */
+/* A program of the large form. The fields are as in tutti_cuda_program, except scratch_blocks and strand_count. */
 typedef struct tutti_cuda_large_program {
   uint8_t step_count;
   uint8_t chunks;
@@ -89,13 +96,43 @@ typedef struct tutti_cuda_large_program {
   uint8_t peer_count;
   uint8_t stages;
   uint8_t lag;
-  uint8_t scratch_blocks; /* of the scratch buffer; 0: none */
-  uint8_t reserved[3];
+  uint8_t scratch_blocks; /* blocks of the scratch buffer; 0: none */
+  uint8_t strand_count;   /* 0: one CTA of each channel runs all steps; else as in the program's tutti_cuda_strands */
+  uint8_t reserved[2];
   tutti_cuda_step steps[TUTTI_CUDA_MAX_STEPS];
   tutti_cuda_peer peers[TUTTI_CUDA_MAX_PEERS];
 } tutti_cuda_large_program;
 
-/* The sequence numbers of a CTA. In this GPU's memory. */
+/* A strand of a program: a range of steps that one CTA runs in order, in each loop. */
+typedef struct tutti_cuda_strand {
+  uint8_t first_step;
+  uint8_t step_count;
+  uint8_t reserved[6];
+  /* Bits 1 << rank: ranks to which this strand signals `done`. A strand signals the ranks from which it receives. The
+   * first strand signals the ranks, too, from which no strand receives. */
+  uint64_t sources;
+} tutti_cuda_strand;
+
+/* The strands of a program of the large form, and their waits. */
+typedef struct tutti_cuda_strands {
+  uint32_t strand_count; /* from 1 on */
+  uint32_t reserved;
+  tutti_cuda_strand strands[TUTTI_CUDA_MAX_STRANDS];
+  /* By step. Byte t (from the lowest on): so many steps of strand t must be complete in the same loop before the step
+   * begins; 0: the step does not wait for the strand. */
+  uint64_t after[TUTTI_CUDA_MAX_STEPS];
+} tutti_cuda_strands;
+
+/* How far the strands of a channel are. In this GPU's memory, all 0 before and after each launch. A count is the number
+ * of loops that the strand has begun before, times its steps, plus the steps that are complete in this loop. Only steps
+ * with TUTTI_CUDA_STEP_SIGNAL store the count. */
+typedef struct tutti_cuda_progress {
+  uint32_t ended; /* strands that have ended; the last one advances the track, and sets all of this to 0 */
+  uint32_t reserved[7];
+  uint32_t complete[TUTTI_CUDA_MAX_STRANDS];
+} tutti_cuda_progress;
+
+/* The sequence numbers of a channel: of a CTA, or of all strands of the channel. In this GPU's memory. */
 typedef struct tutti_cuda_track {
   uint32_t epoch; /* number of the next message, modulo 2^32 */
   uint32_t safe;  /* messages with lower numbers have a free slot at every receiver */
@@ -243,14 +280,20 @@ typedef struct tutti_cuda_tables {
   /* An array of program_count programs, which CTAs use as tutti_cuda_launch.programs states. Null in launches of
    * messages. */
   const tutti_cuda_large_program* programs;
-  uint8_t* scratch; /* blocks of block_bytes; null: the programs have no scratch buffer */
+  uint8_t* scratch;                  /* blocks of block_bytes; null: the programs have no scratch buffer */
+  const tutti_cuda_strands* strands; /* by program, program_count tables; null: no program has strands */
+  tutti_cuda_progress* progress;     /* [channel]; null without strands */
+  /* CTAs of each channel: the most strands of any of `programs`. CTAs without a strand do nothing. 0: one CTA runs all
+   * steps. */
+  uint32_t strand_count;
+  uint32_t reserved;
 } tutti_cuda_tables;
 
 typedef struct tutti_cuda_launch {
   uint32_t struct_size;
   uint32_t data_type; /* type of the kernel's elements: copies of every type may run as unsigned integers */
   uint32_t reduce_op;
-  uint32_t cta_count;
+  uint32_t cta_count;    /* with strands: channels, each of tables.strand_count CTAs */
   uint32_t thread_count; /* per CTA, if each thread moves 8 bytes at a time: a power of two from 64 to 1024; fewer
                             threads work, too */
   uint32_t rank;

@@ -75,7 +75,8 @@
 //     all rounds of a repeat wait for a step.
 //   - No step waits for itself through other steps.
 //
-// Executors and kernels get the steps of all strands as one list, in an order that keeps all waits.
+// On GPUs, a strand is a thread block (tutti/plugin/cuda.h). The host, and kernels that run no strands, get the steps
+// of all strands as one list, in an order that keeps all waits.
 #pragma once
 
 #include <stdint.h>

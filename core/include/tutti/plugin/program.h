@@ -7,7 +7,8 @@
 //   - Each send and each receive has an entry of its own in `peers`, with the number of its message.
 //   - A step that folds has the position of the own contribution among the received ones.
 //
-// There are no repeats, and one strand has all steps.
+// There are no repeats. On the host, the steps are one list. On GPUs, a program may have strands, which are ranges of
+// its steps (cuda.h).
 //
 // Two structs hold a step, with the same fields and the same meaning. The executor of the host reads numbers of 32 bits
 // (tutti_program_step). Kernels read numbers of 8 bits (tutti_cuda_step), so that a program fits the parameters of a

@@ -140,6 +140,9 @@ typedef struct tutti_protocol_properties {
   uint32_t stores_to_outputs;
   /* 1: `launch` runs launches of the large form (tutti_cuda_tables), too, with scratch buffers. */
   uint32_t large_launches;
+  /* 1: `launch` runs programs with strands (tutti_cuda_strands), too, in the large form. Otherwise it gets programs
+   * whose steps are one list. */
+  uint32_t strands;
 } tutti_protocol_properties;
 
 /* How one connection is cut. */

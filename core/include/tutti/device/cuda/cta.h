@@ -50,6 +50,18 @@ static __device__ __noinline__ uint64_t look(tutti_cuda_control* control, uint64
   return kStop;
 }
 
+/// look() for a wait for a different CTA of this launch, which may wait for a peer. The limit is doubled, so that the
+/// wait for the peer is over first and is reported. The function shows the host no wait.
+static __device__ __noinline__ uint64_t look_beside(const tutti_cuda_launch& launch, uint64_t since) {
+  if (*const_cast<const volatile uint32_t*>(&launch.control->abort) != 0) return kStop;
+  if (*const_cast<const volatile uint32_t*>(&launch.control->fault) != 0) return kStop;
+  const uint64_t now = nanoseconds();
+  if (since == 0) return now;
+  if (now - since < 2 * launch.timeout_ns) return since;
+  give_up(launch.control, launch.rank, TUTTI_TIMEOUT);
+  return kStop;
+}
+
 /// The waits of one thread.
 class Waits {
  public:
@@ -58,6 +70,11 @@ class Waits {
   /// To be called after each kPollsPerLook polls of a wait for `rank`. Updates is_stopped().
   __device__ __forceinline__ void look(uint32_t rank) {
     since_ = device::look(launch_.control, launch_.timeout_ns, rank, since_);
+    stopped_ = since_ == kStop;
+  }
+  /// The same in a wait for a different CTA of this launch.
+  __device__ __forceinline__ void look_beside() {
+    since_ = device::look_beside(launch_, since_);
     stopped_ = since_ == kStop;
   }
   /// The awaited data has arrived.
@@ -89,8 +106,8 @@ __device__ __forceinline__ Opening opening_in(const tutti_cuda_mailbox* box) {
   return {static_cast<uint32_t>(word), static_cast<uint32_t>(word >> 32)};
 }
 
-/// The connections of one CTA. `lane`: its index in the slots, mailboxes and lengths that CTAs share. `row`: the row of
-/// the launch's links in the large form.
+/// The connections of one CTA, or of all CTAs of a channel with strands. `lane`: its index in the slots, mailboxes and
+/// lengths that CTAs share. `row`: the row of the launch's links in the large form.
 template <class Form>
 class ConnectionsOf {
  public:

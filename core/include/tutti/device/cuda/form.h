@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two forms of launches (tutti_cuda_tables): the place of connections and programs, and the number of ranks. For
-// nvcc.
+// The forms of launches (tutti_cuda_tables): the place of connections and programs, and the number of ranks. For nvcc.
 //
 // Kernels of the small form deal at most one rank or message to a thread, so their code has no loops over ranks. The
 // place is chosen where it is used, by `Form::kIsLarge ? ... : ...`: a function for it, even an inlined one, changes
@@ -14,6 +13,7 @@ namespace tutti::device {
 /// Connections and the program travel in the parameters.
 struct SmallForm {
   static constexpr bool kIsLarge = false;
+  static constexpr bool kHasStrands = false;
   static constexpr uint32_t kRanks = TUTTI_CUDA_SMALL_RANKS;  // of a communicator, at most
   using Program = tutti_cuda_program;
 };
@@ -21,8 +21,14 @@ struct SmallForm {
 /// Connections and programs lie in this GPU's memory.
 struct LargeForm {
   static constexpr bool kIsLarge = true;
+  static constexpr bool kHasStrands = false;
   static constexpr uint32_t kRanks = TUTTI_CUDA_MAX_RANKS;
   using Program = tutti_cuda_large_program;
+};
+
+/// The large form, for programs with strands: a CTA runs one strand of its channel (strand.h).
+struct StrandForm : LargeForm {
+  static constexpr bool kHasStrands = true;
 };
 
 /// Calls `action` for the indices below `count` that belong to a thread: `first`, `first + stride` and so on. In the

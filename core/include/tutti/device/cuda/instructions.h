@@ -39,6 +39,21 @@ __device__ __forceinline__ void store_relaxed(uint64_t* word, uint64_t value) {
 __device__ __forceinline__ void load_pair(const uint32_t* words, uint32_t& first, uint32_t& second) {
   asm volatile("ld.relaxed.gpu.global.v2.u32 {%0, %1}, [%2];" : "=r"(first), "=r"(second) : "l"(words) : "memory");
 }
+/// Words that CTAs of this GPU share.
+__device__ __forceinline__ uint32_t load_acquire_gpu(const uint32_t* word) {
+  uint32_t value;
+  asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(word) : "memory");
+  return value;
+}
+__device__ __forceinline__ void store_release_gpu(uint32_t* word, uint32_t value) {
+  asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
+}
+/// Returns the value before. Acquires and releases.
+__device__ __forceinline__ uint32_t add_gpu(uint32_t* word, uint32_t value) {
+  uint32_t before;
+  asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], %2;" : "=r"(before) : "l"(word), "r"(value) : "memory");
+  return before;
+}
 /// Orders the thread's earlier stores before its later stores, for all GPUs and the host.
 __device__ __forceinline__ void fence_release() {
   asm volatile("fence.acq_rel.sys;" ::: "memory");

@@ -39,10 +39,20 @@ struct TypeKernels {
   ReductionKernels programs;
   ReductionKernels one_hop;        ///< for programs of one hop; null: `programs` runs them
   const void* messages = nullptr;  ///< for sends and receives; null: the type is not used to copy
+  ReductionKernels strands = {};   ///< for programs with strands, which have the large form
 };
 
 inline bool is_large(const tutti_cuda_launch& launch) {
   return launch.tables.links != nullptr;
+}
+
+inline bool has_strands(const tutti_cuda_launch& launch) {
+  return launch.tables.strand_count > 0;
+}
+
+/// CTAs of the launch.
+inline uint32_t ctas_of(const tutti_cuda_launch& launch) {
+  return launch.cta_count * (has_strands(launch) ? launch.tables.strand_count : 1);
 }
 
 inline bool is_one_hop(const tutti_cuda_launch& launch) {
@@ -52,6 +62,7 @@ inline bool is_one_hop(const tutti_cuda_launch& launch) {
 /// The kernel that runs a launch of the table's type. Null: there is none.
 inline const void* find_kernel(const TypeKernels& kernels, const tutti_cuda_launch& launch) {
   if (launch.message_count > 0) return kernels.messages;
+  if (has_strands(launch)) return kernels.strands.find(launch.reduce_op);
   const void* const kernel = is_one_hop(launch) ? kernels.one_hop.find(launch.reduce_op) : nullptr;
   return kernel != nullptr ? kernel : kernels.programs.find(launch.reduce_op);
 }

@@ -15,9 +15,10 @@ namespace tutti::device {
 /// waits for this rank.
 inline cudaError_t load_kernels(const TypeKernels* const (&all)[TUTTI_DATA_TYPE_COUNT], uint32_t shared_bytes = 0) {
   for (const TypeKernels* of_type : all) {
-    const auto& [programs, one_hop, messages] = *of_type;
-    for (const void* kernel : {programs.sum, programs.prod, programs.max, programs.min, one_hop.sum, one_hop.prod,
-                               one_hop.max, one_hop.min, messages}) {
+    const auto& [programs, one_hop, messages, strands] = *of_type;
+    for (const void* kernel :
+         {programs.sum, programs.prod, programs.max, programs.min, one_hop.sum, one_hop.prod, one_hop.max, one_hop.min,
+          messages, strands.sum, strands.prod, strands.max, strands.min}) {
       cudaFuncAttributes attributes;
       if (kernel == nullptr) continue;
       if (const cudaError_t error = cudaFuncGetAttributes(&attributes, kernel); error != cudaSuccess) return error;
@@ -38,13 +39,14 @@ struct Start {
   bool in_clusters = false;   ///< CTAs lie evenly on SMs: compute capability 9.0 and later
 };
 
-/// The launch configuration for CUDA. It refers to `cluster`, which this function fills.
-inline cudaLaunchConfig_t config_of(const Start& start, uint32_t ctas, void* stream, cudaLaunchAttribute& cluster) {
+/// The launch configuration for CUDA, of `ctas` × `strands` CTAs. It refers to `cluster`, which this function fills.
+inline cudaLaunchConfig_t config_of(const Start& start, uint32_t ctas, uint32_t strands, void* stream,
+                                    cudaLaunchAttribute& cluster) {
   cluster.id = cudaLaunchAttributeClusterDimension;
   cluster.val.clusterDim.x = TUTTI_CUDA_CLUSTER;
   cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
   cudaLaunchConfig_t config{};
-  config.gridDim = dim3(ctas);
+  config.gridDim = dim3(ctas, strands);
   config.blockDim = dim3(start.threads);
   config.dynamicSmemBytes = start.shared_bytes;
   config.stream = static_cast<cudaStream_t>(stream);
@@ -57,7 +59,7 @@ inline cudaLaunchConfig_t config_of(const Start& start, uint32_t ctas, void* str
 inline bool fits_in_clusters(Start start) {
   start.in_clusters = true;
   cudaLaunchAttribute cluster{};
-  const cudaLaunchConfig_t config = config_of(start, TUTTI_CUDA_CLUSTER, nullptr, cluster);
+  const cudaLaunchConfig_t config = config_of(start, TUTTI_CUDA_CLUSTER, 1, nullptr, cluster);
   int clusters = 0;
   if (cudaOccupancyMaxActiveClusters(&clusters, start.kernel, &config) == cudaSuccess) return clusters > 0;
   cudaGetLastError();  // clears the error: lack of clusters is no failure
@@ -72,7 +74,8 @@ inline cudaError_t start_kernel(const Start& start, const tutti_cuda_launch& lau
   auto* parameters = const_cast<tutti_cuda_launch*>(&launch);
   void* arguments[] = {parameters};
   cudaLaunchAttribute cluster{};
-  const cudaLaunchConfig_t config = config_of(start, launch.cta_count, stream, cluster);
+  const uint32_t strands = has_strands(launch) ? launch.tables.strand_count : 1;
+  const cudaLaunchConfig_t config = config_of(start, launch.cta_count, strands, stream, cluster);
   return cudaLaunchKernelExC(&config, start.kernel, arguments);
 }
 

@@ -47,6 +47,24 @@ class LineRunner {
     }
   }
 
+  /// Runs one strand of the program, in StrandForm. The other strands may be in different loops.
+  __device__ __forceinline__ void run_strand(const Strand& strand) {
+    const tutti_cuda_large_program& program = *launch_.tables.programs;
+    for (uint32_t loop = 0; loop < part_.cut.loops; ++loop) {
+      begin_loop(loop, program.chunks, program.messages);
+      for (uint32_t s = strand.first(); s < strand.end(); ++s) {
+        const tutti_cuda_step step = program.steps[s];
+        if (strand.waits(s)) wait_for_strands(strand, s, loop);
+        if ((step.flags & TUTTI_CUDA_STEP_MEET) != 0) __syncthreads();
+        run_step(step);
+        if ((step.flags & TUTTI_CUDA_STEP_SIGNAL) == 0) continue;
+        __syncthreads();
+        if (threadIdx.x == 0) store_release_gpu(strand.word(), strand.count_after(s, loop));
+      }
+      if (is_long() && loop + 1 < part_.cut.loops) end_loop(&strand);
+    }
+  }
+
   __device__ __forceinline__ void run_message(const tutti_cuda_step& step) {
     for (uint32_t loop = 0; loop < part_.cut.loops; ++loop) {
       begin_loop(loop, 1, 1);
@@ -391,6 +409,19 @@ class LineRunner {
     connections_.wait_for_slot(rank, number, waits_);
   }
 
+  /// Each of the first threads waits for one strand.
+  __device__ __forceinline__ void wait_for_strands(const Strand& strand, uint32_t step, uint32_t loop) {
+    if (threadIdx.x < TUTTI_CUDA_MAX_STRANDS) {
+      for (uint32_t polls = 1; !waits_.is_stopped(); ++polls) {
+        if (strand.may_begin(step, loop, threadIdx.x)) break;
+        if (polls % kPollsPerLook == 0) waits_.look_beside();
+      }
+      if (!waits_.is_stopped()) waits_.end();
+    }
+    agree_to_stop();
+    __syncthreads();
+  }
+
   /// Signals that the slots which a step has emptied are free, if the call has more messages than slots.
   __device__ __forceinline__ void tell_done(const tutti_cuda_step& step) {
     if (step.recv_count == 0) return;
@@ -402,11 +433,14 @@ class LineRunner {
     });
   }
 
-  /// Signals also the numbers that a connection has not used.
-  __device__ __forceinline__ void end_loop() const {
+  /// Signals also the numbers that a connection has not used. `strand`: in StrandForm.
+  __device__ __forceinline__ void end_loop(const Strand* strand = nullptr) const {
     __syncthreads();
     deal<Form>(threadIdx.x, launch_.rank_count, blockDim.x, [&](uint32_t rank) {
       if (rank == launch_.rank) return;
+      if constexpr (Form::kHasStrands) {
+        if (!strand->signals(rank)) return;
+      }
       store_relaxed(&connections_.mailbox_at(rank)->done,
                     number_ + (kIsLarge ? launch_.tables.programs->messages : launch_.program.messages));
     });

@@ -78,6 +78,24 @@ class SliceRunner {
     });
   }
 
+  /// Runs one strand of the program, in StrandForm. Loops do not overlap, and the other strands may be in different
+  /// loops.
+  __device__ __forceinline__ void run_strand(const Strand& strand) {
+    strand_ = &strand;
+    for (uint32_t loop = 0; loop < part_.cut.loops && !stopped_; ++loop) {
+      number_ = epoch_ + loop * wave_numbers_;
+      first_slice_ = 0;
+      end_slice_ = part_.cut.slices;
+      for (uint32_t s = strand.first(); s < strand.end(); ++s) {
+        const tutti_cuda_step step = program_.steps[s];
+        if (strand.waits(s)) wait_for_strands(strand, s, loop);
+        run_step(step, loop, 0);
+        if ((step.flags & TUTTI_CUDA_STEP_SIGNAL) != 0) signal_strands(strand, s, loop);
+      }
+      end_wave(loop);
+    }
+  }
+
   __device__ __forceinline__ void run() {
     if (!kMessages && launch_.place != 0) open_output();
     for (uint32_t wave = 0; wave < part_.cut.loops + program_.stages - 1 && !stopped_; ++wave) {
@@ -306,6 +324,29 @@ class SliceRunner {
     return (to_scratch ? launch_.tables.scratch : output_) + offset(from.block, from.chunk);
   }
 
+  /// Each of the first lanes waits for one strand.
+  __device__ __forceinline__ void wait_for_strands(const Strand& strand, uint32_t step, uint32_t loop) {
+    uint64_t since = 0;
+    const auto begins = [&] { return lane_ >= TUTTI_CUDA_MAX_STRANDS || strand.may_begin(step, loop, lane_); };
+    for (uint32_t polls = 1; !begins() && !pipeline_.is_stopped(); ++polls) {
+      if (polls % kPollsPerLook != 0) continue;
+      since = look_beside(launch_, since);
+      if (since == kStop) *const_cast<volatile uint32_t*>(&pipeline_.stopped) = 1;
+    }
+    __syncwarp();
+  }
+  /// Plans a move that says that a step is complete: its moves are. The place of the signal is among those after
+  /// stores, so that the signaler executes a fence.
+  __device__ __forceinline__ void signal_strands(const Strand& strand, uint32_t step, uint32_t loop) {
+    if (stopped_) return;
+    Move& move = planner_.next();
+    if (lane_ == 0) {
+      move.boxes[Form::kRanks] = strand.word();
+      move.numbers[Form::kRanks] = strand.count_after(step, loop);
+    }
+    planner_.plan_words(move);
+  }
+
   /// Signals the numbers that a connection has not used: if it carries fewer messages than the busiest connection, and
   /// in waves in which some stages have no loop.
   __device__ __forceinline__ void end_wave(uint32_t wave) {
@@ -315,6 +356,9 @@ class SliceRunner {
     Move& move = planner_.next();
     deal<Form>(lane_, launch_.rank_count, 32, [&](uint32_t rank) {
       if (rank == launch_.rank) return;
+      if constexpr (Form::kHasStrands) {
+        if (!strand_->signals(rank)) return;
+      }
       move.boxes[rank] = &connections_.mailbox_at(rank)->done;
       move.numbers[rank] = epoch_ + (wave + 1 - program_.lag) * wave_numbers_;
     });
@@ -400,6 +444,7 @@ class SliceRunner {
   static constexpr uint32_t kUnknown = 2;
   uint32_t gaps_ = kUnknown;
   bool stopped_ = false;
+  const Strand* strand_ = nullptr;  // in StrandForm
 };
 
 /// Runs the roles of all warps after the pipeline is initialised. `plan` is the role of the planner; it must call
@@ -427,6 +472,14 @@ __device__ __forceinline__ void run_pipeline(PipelineOf<Form>& pipeline, uint64_
   }
 }
 
+/// Copies a program to shared memory. All threads of the CTA.
+template <class Program>
+__device__ __forceinline__ void copy_program(const Program* from, Program& program) {
+  for (uint32_t i = threadIdx.x; i < sizeof(Program) / 4; i += blockDim.x) {
+    reinterpret_cast<uint32_t*>(&program)[i] = reinterpret_cast<const uint32_t*>(from)[i];
+  }
+}
+
 /// The share of a CTA in a launch of a program. `pipeline` and `program` lie in shared memory.
 template <class Form, class T, class Op>
 __device__ __forceinline__ void run_slice_program(const tutti_cuda_launch& launch, PipelineOf<Form>& pipeline,
@@ -440,9 +493,7 @@ __device__ __forceinline__ void run_slice_program(const tutti_cuda_launch& launc
   } else {
     own = launch.programs != nullptr ? launch.programs + blockIdx.x % launch.program_count : &launch.program;
   }
-  for (uint32_t i = threadIdx.x; i < sizeof(typename Form::Program) / 4; i += blockDim.x) {
-    reinterpret_cast<uint32_t*>(&program)[i] = reinterpret_cast<const uint32_t*>(own)[i];
-  }
+  copy_program(own, program);
   run_pipeline<T, Op>(pipeline, launch.scalar, [&](Planner<Form>& planner) {
     planner.begin();
     SliceRunner<Form, false>(launch, program, connections, pipeline, planner, track.value(), part, launch.input,

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "tutti/device/cuda/cta.h"
+#include "tutti/device/cuda/strand.h"
 
 namespace tutti::device {
 
@@ -20,8 +21,8 @@ __device__ __forceinline__ uint32_t room_of(const tutti_cuda_track& track) {
   return room > 0 ? static_cast<uint32_t>(room) : 0;
 }
 
-/// The track of a CTA that runs a program. The last warp has the least data to move. It loads the peers' `done` words
-/// at the start of the call, so that the end of the call need not wait for them. All threads of the CTA call each
+/// The track of a channel that runs a program. The last warp has the least data to move. It loads the peers' `done`
+/// words at the start of the call, so that the end of the call need not wait for them. All threads of the CTA call each
 /// function.
 template <class Form>
 class ProgramTrack {
@@ -45,6 +46,23 @@ class ProgramTrack {
   __device__ __forceinline__ void advance() const {
     __syncthreads();
     if (peer_ >= 32) return;
+    store();
+  }
+  /// The same for a strand. The strand that ends last advances the track for all strands of its channel.
+  __device__ __forceinline__ void advance(const Strand& strand) const {
+    __syncthreads();
+    if (peer_ >= 32 || __any_sync(0xffffffffu, peer_ == 0 && strand.ends_last()) == 0) return;
+    __syncwarp();  // what the other strands have read is read before the signals
+    store();
+  }
+
+ private:
+  static_assert(Form::kRanks <= 64);  // a thread has at most two peers, and in the small form one
+
+  __device__ __forceinline__ uint32_t second() const { return peer_ + 32; }
+
+  /// All threads of the last warp.
+  __device__ __forceinline__ void store() const {
     const uint32_t epoch = value_.epoch + launch_.cut.messages;
     // Counted from the epoch, modulo 2^32: the lowest `done` of the peers.
     int32_t behind = is_peer_ ? static_cast<int32_t>(epoch - done_) : 0;
@@ -65,11 +83,6 @@ class ProgramTrack {
       }
     }
   }
-
- private:
-  static_assert(Form::kRanks <= 64);  // a thread has at most two peers, and in the small form one
-
-  __device__ __forceinline__ uint32_t second() const { return peer_ + 32; }
 
   const tutti_cuda_launch& launch_;
   const ConnectionsOf<Form>& connections_;

@@ -27,6 +27,16 @@ inline void store_relaxed(uint32_t* word, uint32_t value) {
 inline void store_relaxed(uint64_t* word, uint64_t value) {
   __atomic_store_n(word, value, __ATOMIC_RELEASE);
 }
+inline uint32_t load_acquire_gpu(const uint32_t* word) {
+  return load_relaxed(word);
+}
+inline void store_release_gpu(uint32_t* word, uint32_t value) {
+  store_relaxed(word, value);
+}
+inline uint32_t add_gpu(uint32_t* word, uint32_t value) {
+  emulator::yield();
+  return __atomic_fetch_add(word, value, __ATOMIC_ACQ_REL);
+}
 inline void load_pair(const uint32_t* words, uint32_t& first, uint32_t& second) {
   first = words[0];
   second = words[1];

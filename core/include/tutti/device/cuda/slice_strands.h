@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernel of Simple for programs with strands. For nvcc.
+#pragma once
+
+#include "tutti/device/cuda/slices.h"
+
+namespace tutti::device {
+
+/// The share of a CTA in a launch of a program with strands. `pipeline` and `program` lie in shared memory.
+template <class T, class Op>
+__device__ __forceinline__ void run_slice_strand(const tutti_cuda_launch& launch, PipelineOf<StrandForm>& pipeline,
+                                                 tutti_cuda_large_program& program) {
+  const uint32_t index = blockIdx.x % launch.program_count;
+  const Strand strand(launch, index);
+  if (!strand.is_there()) return;
+  const ConnectionsOf<StrandForm> connections(launch, blockIdx.x);
+  const ProgramTrack<StrandForm> track(launch, connections);
+  const Part part(launch.block_bytes, launch.cut, blockIdx.x);
+  copy_program(launch.tables.programs + index, program);
+  run_pipeline<T, Op>(pipeline, launch.scalar, [&](Planner<StrandForm>& planner) {
+    planner.begin();
+    SliceRunner<StrandForm, false>(launch, program, connections, pipeline, planner, track.value(), part, launch.input,
+                                   launch.output)
+        .run_strand(strand);
+  });
+  track.advance(strand);
+}
+
+template <class T, class Op>
+__global__ void __launch_bounds__(kPipelineThreads, kPipelinesPerSm)
+    run_slice_strands(const __grid_constant__ tutti_cuda_launch launch) {
+  __shared__ PipelineOf<StrandForm> pipeline;
+  __shared__ tutti_cuda_large_program program;
+  run_slice_strand<T, Op>(launch, pipeline, program);
+}
+
+}  // namespace tutti::device

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans with strands as candidates on GPUs.
+#include <gmock/gmock.h>
+
+#include "backend/limits.h"
+#include "program/file/algorithm.h"
+#include "tutti/sdk/plan_builder.h"
+#include "unit/selector_support.h"
+
+namespace tutti::test {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+using tuner::Selector;
+
+/// Plans of up to 8 strands run as strands, by protocols that do so.
+TEST_F(SelectorTest, says_why_strands_run_as_a_list) {
+  const tuner::Question call = {Collective::kAllReduce, DataType::kFloat32, ReduceOp::kSum, kLarge, false};
+  for (const uint32_t strands : {1u, 2u, 9u}) {
+    program::PlanFile file{"strands", "", {}};
+    file.plans = write_plans(TUTTI_ALL_REDUCE, kRanks, 1, [&](sdk::PlanBuilder& plan, uint32_t) {
+      for (uint32_t i = 0; i < strands; ++i) {
+        if (i > 0) plan.strand();
+        plan.step().own(sdk::Buffer::kInput, 0);
+      }
+    });
+    auto made = program::algorithm_of(std::move(file), "strands", 1, topology_of(split(kRanks, 1)));
+    tuner::Choices on_gpus = choices(kRanks, {});
+    on_gpus.algorithms.emplace_back(made.plugin, std::move(made.instance));
+    on_gpus.back_end = &backend::gpu_back_end();
+    on_gpus.protocols.front().properties.strands = 1;
+    on_gpus.protocols.push_back(protocol("plain", 0, 1, 1));
+    selector_ = std::make_unique<Selector>(config_, std::move(on_gpus));
+    const std::string many = "strands run as a list: kernels run up to 8 strands, and the plan of rank 0 has 9";
+    const auto says = [](const std::string& text) -> testing::Matcher<std::string> {
+      if (text.empty()) return Not(HasSubstr("a list"));
+      return HasSubstr(text);
+    };
+    EXPECT_THAT(verdict(call, "strands × simple"), says(strands == 9 ? many : "")) << strands;
+    const std::string none = "strands run as a list: the protocol runs no strands";
+    EXPECT_THAT(verdict(call, "strands × plain"), says(strands > 1 ? none : "")) << strands;
+  }
+}
+
+}  // namespace
+}  // namespace tutti::test
