@@ -18,7 +18,7 @@ std::vector<Route> Failover::routes(const Net& home, const Key& key) const {
   std::vector<Route> routes{home.route(key)};
   const auto add = [&](const Net& net) {
     const auto& own = net.devices();
-    const auto& theirs = net.doors_of(key.peer);
+    const auto& theirs = net.endpoints_of(key.peer);
     for (size_t i = 0; i < std::max(own.size(), theirs.size()); ++i) {
       const Route route{&net, own[i % own.size()].index, theirs[i % theirs.size()].device};
       if (std::find(routes.begin(), routes.end(), route) == routes.end()) routes.push_back(route);

@@ -17,21 +17,21 @@ uint64_t round_up(uint64_t value, uint64_t unit) {
   return (value + unit - 1) / unit * unit;
 }
 
-/// Tracks of a lane: the CTA of a collective has one track; a message's CTA has one for each peer and direction.
-uint64_t tracks_of(const GpuLinks::Protocol& protocol, uint32_t lane, size_t ranks) {
+/// Sequences of a lane: the CTA of a collective has one sequence; a message's CTA has one for each peer and direction.
+uint64_t sequences_of(const GpuLinks::Protocol& protocol, uint32_t lane, size_t ranks) {
   return protocol.max_ctas[lane] * (lane == static_cast<uint32_t>(Lane::kPointToPoint) ? 2 * ranks : 1);
 }
 
 }  // namespace
 
 GpuLinks::GpuLinks(Options options, Heaps heaps) : options_(std::move(options)), heaps_(std::move(heaps)) {
-  uint64_t tracks = 0;
+  uint64_t sequences = 0;
   for (const Protocol& protocol : options_.protocols) {
     for (uint32_t lane = 0; lane < kLaneCount; ++lane) {
-      places_.push_back({mailboxes_, lengths_, tracks});
+      places_.push_back({mailboxes_, lengths_, sequences});
       mailboxes_ += protocol.max_ctas[lane];
       lengths_ += uint64_t{protocol.max_ctas[lane]} * protocol.layout.slot_count;
-      tracks += tracks_of(protocol, lane, options_.ranks.size());
+      sequences += sequences_of(protocol, lane, options_.ranks.size());
     }
   }
   const size_t ranks = options_.ranks.size();
@@ -42,10 +42,10 @@ GpuLinks::GpuLinks(Options options, Heaps heaps) : options_(std::move(options)),
   reached_.resize(ranks * subjects());
 }
 
-uint64_t GpuLinks::track_count(const Options& options) {
+uint64_t GpuLinks::sequence_count(const Options& options) {
   uint64_t count = 0;
   for (const Protocol& protocol : options.protocols) {
-    for (uint32_t lane = 0; lane < kLaneCount; ++lane) count += tracks_of(protocol, lane, options.ranks.size());
+    for (uint32_t lane = 0; lane < kLaneCount; ++lane) count += sequences_of(protocol, lane, options.ranks.size());
   }
   return count;
 }
@@ -128,7 +128,7 @@ Result<uint8_t*> GpuLinks::find(uint32_t peer, const Piece& piece) {
   return block + piece.offset;
 }
 
-std::vector<tutti_cuda_link> GpuLinks::describe(uint32_t protocol, Lane lane, tutti_cuda_track* tracks,
+std::vector<tutti_cuda_link> GpuLinks::describe(uint32_t protocol, Lane lane, tutti_cuda_sequence* sequences,
                                                 tutti_cuda_launch& launch) const {
   const Place& at = place(protocol, lane);
   const tutti_slot_layout& layout = options_.protocols[protocol].layout;
@@ -136,7 +136,7 @@ std::vector<tutti_cuda_link> GpuLinks::describe(uint32_t protocol, Lane lane, tu
   launch.rank_count = static_cast<uint32_t>(options_.ranks.size());
   launch.slot_count = layout.slot_count;
   launch.slot_stride = layout.slot_stride;
-  launch.tracks = tracks + at.tracks;
+  launch.sequences = sequences + at.sequences;
   std::vector<tutti_cuda_link> links(options_.ranks.size());
   for (const uint32_t peer : options_.ranks) {
     if (peer == options_.rank) continue;

@@ -62,13 +62,13 @@ class GpuLinks {
   /// Collective over all ranks.
   static Result<std::unique_ptr<GpuLinks>> create(Options options, Heaps heaps, bootstrap::Bootstrap& bootstrap,
                                                   base::Time deadline);
-  /// Tracks that the launches of all lanes need, in memory of this GPU that is zero at first.
-  static uint64_t track_count(const Options& options);
+  /// Sequences that the launches of all lanes need, in memory of this GPU that is zero at first.
+  static uint64_t sequence_count(const Options& options);
 
   const Protocol& protocol(uint32_t index) const { return options_.protocols[index]; }
-  /// Fills the launch's data of its lane: layout, and tracks among the tracks that begin at `tracks`. Returns the
-  /// links, by rank, without slots.
-  std::vector<tutti_cuda_link> describe(uint32_t protocol, Lane lane, tutti_cuda_track* tracks,
+  /// Fills the launch's data of its lane: layout, and sequences among the sequences that begin at `sequences`. Returns
+  /// the links, by rank, without slots.
+  std::vector<tutti_cuda_link> describe(uint32_t protocol, Lane lane, tutti_cuda_sequence* sequences,
                                         tutti_cuda_launch& launch) const;
 
   /// Whether a network joins the peer and this rank.
@@ -90,7 +90,7 @@ class GpuLinks {
   struct Place {
     uint64_t mailboxes = 0;  ///< mailboxes of a peer before this lane's mailboxes
     uint64_t lengths = 0;    ///< lengths of a peer before this lane's lengths
-    uint64_t tracks = 0;     ///< before this lane's
+    uint64_t sequences = 0;  ///< before this lane's
   };
   /// Memory of this rank from which pieces are cut.
   struct Block {

@@ -110,14 +110,14 @@ Status Net::choose_devices() {
 
 Status Net::listen() {
   for (Device& device : devices_) {
-    Door door{device.index, {}, {}};
+    Endpoint endpoint{device.index, {}, {}};
     const tutti_str name = device.properties.name;
-    std::copy_n(name.data, std::min<size_t>(name.size, door.device_name.size() - 1), door.device_name.data());
-    const auto open = [&] { return options_.ops->listen(context_, device.index, &door.handle, &device.listener); };
+    std::copy_n(name.data, std::min<size_t>(name.size, endpoint.device_name.size() - 1), endpoint.device_name.data());
+    const auto open = [&] { return options_.ops->listen(context_, device.index, &endpoint.handle, &device.listener); };
     if (int32_t code = setup_mark_->call("listen", open); code != TUTTI_OK) {
       return failure("cannot listen", code);
     }
-    doors_.push_back(door);
+    endpoints_.push_back(endpoint);
   }
   return {};
 }
@@ -140,15 +140,15 @@ uint32_t Net::own_device(uint32_t wanted) const {
   return devices_.front().index;
 }
 
-const Net::Door& Net::door_of(uint32_t rank, uint32_t wanted) const {
-  for (const Door& door : peers_[rank]) {
-    if (door.device == wanted) return door;
+const Net::Endpoint& Net::endpoint_of(uint32_t rank, uint32_t wanted) const {
+  for (const Endpoint& endpoint : peers_[rank]) {
+    if (endpoint.device == wanted) return endpoint;
   }
   return peers_[rank].front();
 }
 
-void Net::set_peers(std::vector<std::vector<Door>> doors) {
-  peers_ = std::move(doors);
+void Net::set_peers(std::vector<std::vector<Endpoint>> endpoints) {
+  peers_ = std::move(endpoints);
   senders_.resize(peers_.size() * options_.keys.size());
   receivers_.resize(peers_.size() * options_.keys.size());
   if (options_.failover != nullptr) receipts_.resize(receivers_.size());
@@ -181,7 +181,7 @@ std::shared_ptr<Receipts> Net::receipts_of(const Key& key) {
 
 std::shared_ptr<SlotTask> Net::make_sender(const Key& key) {
   if (options_.failover == nullptr) {
-    const tutti_net_handle& handle = door_of(key.peer, key.peer_device).handle;
+    const tutti_net_handle& handle = endpoint_of(key.peer, key.peer_device).handle;
     return std::make_shared<SendTask>(*this, key, own_device(key.device), handle, &engine_->bell());
   }
   Failover& failover = *options_.failover;
@@ -224,7 +224,7 @@ tutti_connection* Net::receiver(const Key& key) {
 }
 
 Route Net::route(const Key& key) const {
-  return {this, own_device(key.device), door_of(key.peer, key.peer_device).device};
+  return {this, own_device(key.device), endpoint_of(key.peer, key.peer_device).device};
 }
 
 std::unique_ptr<Dial> Net::dial(const Key& key) const {
@@ -232,7 +232,7 @@ std::unique_ptr<Dial> Net::dial(const Key& key) const {
 }
 
 std::unique_ptr<Dial> Net::dial(const Key& key, const Introduction& as) const {
-  return std::make_unique<Dial>(*this, key, own_device(key.device), door_of(key.peer, key.peer_device).handle, as);
+  return std::make_unique<Dial>(*this, key, own_device(key.device), endpoint_of(key.peer, key.peer_device).handle, as);
 }
 
 void Net::expect(const Key& key, std::shared_ptr<Awaiter> awaiter) {
@@ -255,7 +255,7 @@ Status Net::count_connection(uint32_t device) const {
   return {Code::kUnsupported,
           fmt::format("device '{}' of network '{}' takes {} connections of a rank, and this rank needs more; lower "
                       "channels, or let the network use more devices",
-                      door_of(options_.rank, device).device_name.data(), options_.name, limit)};
+                      endpoint_of(options_.rank, device).device_name.data(), options_.name, limit)};
 }
 
 void Net::uncount_connection(uint32_t device) const {
@@ -265,23 +265,23 @@ void Net::uncount_connection(uint32_t device) const {
   }
 }
 
-std::string Net::place(uint32_t rank, const Door& door) const {
+std::string Net::place(uint32_t rank, const Endpoint& endpoint) const {
   const std::string host = rank < options_.hosts.size() ? fmt::format("host {}, ", options_.hosts[rank]) : "";
-  return fmt::format("rank {} ({}{})", rank, host, door.device_name.data());
+  return fmt::format("rank {} ({}{})", rank, host, endpoint.device_name.data());
 }
 
 std::string Net::ends(const Key& key, bool sends) const {
-  const std::string here = place(options_.rank, door_of(options_.rank, key.device));
-  const std::string there = place(key.peer, door_of(key.peer, key.peer_device));
+  const std::string here = place(options_.rank, endpoint_of(options_.rank, key.device));
+  const std::string there = place(key.peer, endpoint_of(key.peer, key.peer_device));
   return fmt::format("from {} to {}", sends ? here : there, sends ? there : here);
 }
 
 std::string Net::own_place() const {
-  return place(options_.rank, doors_.front());
+  return place(options_.rank, endpoints_.front());
 }
 
 std::string Net::ends(uint32_t own_device) const {
-  return "at " + place(options_.rank, door_of(options_.rank, own_device));
+  return "at " + place(options_.rank, endpoint_of(options_.rank, own_device));
 }
 
 void Net::add(LinkState& state) const {
@@ -325,7 +325,7 @@ Status Net::contract() const {
 }
 
 Status Net::failure(std::string_view doing, int32_t code) const {
-  TUTTI_TRY(violation(doors_.empty() ? fmt::format("at rank {}", options_.rank) : "at " + own_place()));
+  TUTTI_TRY(violation(endpoints_.empty() ? fmt::format("at rank {}", options_.rank) : "at " + own_place()));
   const std::string why = options_.last_failure();
   return Status(static_cast<Code>(code), fmt::format("network '{}' {}: {}", options_.name, doing,
                                                      why.empty() ? "it does not say why (PLG-14)" : why));

@@ -81,7 +81,7 @@ class Net {
   const std::vector<Device>& devices() const { return devices_; }
 
   /// The listener of a rank on one of its devices.
-  struct Door {
+  struct Endpoint {
     uint32_t device = 0;
     std::array<char, 28> device_name{};  ///< ends with a zero
     tutti_net_handle handle{};
@@ -90,11 +90,11 @@ class Net {
   uint64_t max_message_bytes() const;
   /// Whether all devices in use register memory of a kind, TUTTI_MEMORY_HOST or TUTTI_MEMORY_CUDA.
   bool registers(uint32_t memory) const;
-  /// This rank's doors, for the other ranks; plain data, one per device in use.
-  const std::vector<Door>& doors() const { return doors_; }
-  /// The doors of all ranks, by rank. From now on the engine serves this network, and connections are accepted in the
-  /// background.
-  void set_peers(std::vector<std::vector<Door>> doors);
+  /// This rank's endpoints, for the other ranks; plain data, one per device in use.
+  const std::vector<Endpoint>& endpoints() const { return endpoints_; }
+  /// The endpoints of all ranks, by rank. From now on the engine serves this network, and connections are accepted in
+  /// the background.
+  void set_peers(std::vector<std::vector<Endpoint>> endpoints);
 
   tutti_connection* sender(const Key& key);
   tutti_connection* receiver(const Key& key);
@@ -117,7 +117,7 @@ class Net {
   const Options& options() const { return options_; }
   /// The devices by which connections of a key are made.
   Route route(const Key& key) const;
-  const std::vector<Door>& doors_of(uint32_t rank) const { return peers_[rank]; }
+  const std::vector<Endpoint>& endpoints_of(uint32_t rank) const { return peers_[rank]; }
   void* context() const { return context_; }
   uint32_t peer_count() const { return static_cast<uint32_t>(peers_.size()); }
   Standing standing(uint32_t rank) const { return options_.standing ? options_.standing(rank) : Standing{}; }
@@ -154,12 +154,12 @@ class Net {
   Status choose_devices();
   Status listen();
   uint32_t own_device(uint32_t wanted) const;
-  const Door& door_of(uint32_t rank, uint32_t wanted) const;
+  const Endpoint& endpoint_of(uint32_t rank, uint32_t wanted) const;
   size_t place_of(const Key& key) const { return key.peer * options_.keys.size() + options_.keys.index(key); }
   std::shared_ptr<Receipts> receipts_of(const Key& key);
   std::shared_ptr<SlotTask> make_sender(const Key& key);
   std::shared_ptr<SlotTask> make_receiver(const Key& key);
-  std::string place(uint32_t rank, const Door& door) const;
+  std::string place(uint32_t rank, const Endpoint& endpoint) const;
 
   Options options_;
   std::unique_ptr<CheckedNetwork> checked_;  // null: the plugin is not checked
@@ -170,8 +170,8 @@ class Net {
   std::unique_ptr<progress::EntryMark> setup_mark_;  // of the thread that creates and destroys this object
   void* context_ = nullptr;
   std::vector<Device> devices_;
-  std::vector<Door> doors_;
-  std::vector<std::vector<Door>> peers_;
+  std::vector<Endpoint> endpoints_;
+  std::vector<std::vector<Endpoint>> peers_;
   mutable std::mutex states_mutex_;  // guards states_
   mutable std::vector<LinkState*> states_;
   std::shared_ptr<AcceptTask> acceptor_;

@@ -3,7 +3,7 @@
 #include "kernels.h"
 
 #include "tutti/device/cuda/move.h"
-#include "tutti/device/cuda/tracks.h"
+#include "tutti/device/cuda/sequence.h"
 
 namespace tutti::copy_kernels {
 namespace {
@@ -23,34 +23,34 @@ __device__ __forceinline__ bool wait(const tutti_cuda_launch& launch, uint32_t r
 
 __device__ __forceinline__ bool wait_open(const tutti_cuda_launch& launch, const Connections& connections,
                                           uint32_t rank, uint32_t number) {
-  device::Opening opening{};
+  device::ReadySignal ready{};
   const bool came = wait(launch, rank, [&] {
-    opening = connections.opening_of(rank);
-    return opening.is_of(number);
+    ready = connections.ready_signal_of(rank);
+    return ready.is_of(number);
   });
-  if (!came || opening.place == launch.place) return came;
+  if (!came || ready.place == launch.place) return came;
   device::give_up(launch.control, rank, TUTTI_MISMATCH);
   return false;
 }
 
-/// A lane for each rank. The track's `safe` says to part() that all went well.
+/// A lane for each rank. The sequence's `safe` says to part() that all went well.
 __global__ void __launch_bounds__(kWarp) meet(const __grid_constant__ tutti_cuda_launch launch) {
   const uint32_t rank = threadIdx.x;
   const Connections connections(launch, 0);
-  const uint32_t number = device::load_track(launch.tracks).epoch + launch.cut.messages;
-  if ((launch.copies.senders >> rank & 1) != 0) connections.open_to(rank, number);
+  const uint32_t number = device::load_sequence(launch.sequences).next + launch.cut.messages;
+  if ((launch.copies.senders >> rank & 1) != 0) connections.signal_ready(rank, number);
   bool is_open = true;
   if ((launch.copies.receivers >> rank & 1) != 0) is_open = wait_open(launch, connections, rank, number);
   const bool all_open = __all_sync(0xffffffffu, is_open) != 0;
-  if (rank == 0 && all_open) launch.tracks->safe = number;
+  if (rank == 0 && all_open) launch.sequences->safe = number;
 }
 
 __global__ void __launch_bounds__(kWarp) part(const __grid_constant__ tutti_cuda_launch launch) {
   const uint32_t rank = threadIdx.x;
   const Connections connections(launch, 0);
-  const tutti_cuda_track track = device::load_track(launch.tracks);
-  const uint32_t number = track.epoch + launch.cut.messages;
-  if (track.safe == number) {
+  const tutti_cuda_sequence sequence = device::load_sequence(launch.sequences);
+  const uint32_t number = sequence.next + launch.cut.messages;
+  if (sequence.safe == number) {
     if ((launch.copies.receivers >> rank & 1) != 0) {
       __threadfence_system();
       device::store_relaxed(&connections.mailbox_at(rank)->tail, number);
@@ -61,7 +61,7 @@ __global__ void __launch_bounds__(kWarp) part(const __grid_constant__ tutti_cuda
     }
   }
   __syncwarp();
-  if (rank == 0) launch.tracks->epoch = number;
+  if (rank == 0) launch.sequences->next = number;
 }
 
 template <class T>

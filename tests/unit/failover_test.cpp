@@ -121,9 +121,9 @@ class FailoverTest : public testing::Test {
  protected:
   FailoverTest() {
     for (size_t i = 0; i < fakes_.size(); ++i) {
-      const std::vector<std::vector<Net::Door>> doors = {a_.nets[i]->doors(), b_.nets[i]->doors()};
-      a_.nets[i]->set_peers(doors);
-      b_.nets[i]->set_peers(doors);
+      const std::vector<std::vector<Net::Endpoint>> endpoints = {a_.nets[i]->endpoints(), b_.nets[i]->endpoints()};
+      a_.nets[i]->set_peers(endpoints);
+      b_.nets[i]->set_peers(endpoints);
     }
   }
 

@@ -72,19 +72,19 @@ class GpuLinksTest : public testing::Test {
   }
   tutti_cuda_launch describe(uint32_t rank, uint32_t protocol, Lane lane) {
     tutti_cuda_launch launch{};
-    links_[rank]->describe(protocol, lane, tracks_.data(), launch);
+    links_[rank]->describe(protocol, lane, sequences_.data(), launch);
     return launch;
   }
   std::vector<tutti_cuda_link> links(uint32_t rank, uint32_t protocol, Lane lane) {
     tutti_cuda_launch launch{};
-    return links_[rank]->describe(protocol, lane, tracks_.data(), launch);
+    return links_[rank]->describe(protocol, lane, sequences_.data(), launch);
   }
 
   std::chrono::nanoseconds timeout_ = std::chrono::seconds(60);
   std::array<std::atomic<int>, 2> opened_ = {};  ///< blocks of each kind
   bootstrap::Group group_;
   std::array<std::unique_ptr<GpuLinks>, kRanks> links_;
-  std::array<tutti_cuda_track, 512> tracks_{};
+  std::array<tutti_cuda_sequence, 512> sequences_{};
 };
 
 class ImpatientGpuLinksTest : public GpuLinksTest {
@@ -118,11 +118,11 @@ TEST_F(GpuLinksTest, EveryMailboxHasOneWriterAndOneReader) {
   EXPECT_EQ(read.size(), kRanks * (kRanks - 1) * 2 * (12 + 3));
 }
 
-TEST_F(GpuLinksTest, LanesHaveTracksOfTheirOwn) {
+TEST_F(GpuLinksTest, LanesHaveSequencesOfTheirOwn) {
   const GpuLinks::Options options{0, {0, 1, 2}, {protocol(), {}, protocol()}, kHeaps[0], nullptr, false, timeout_};
-  EXPECT_EQ(GpuLinks::track_count(options), 2 * (12 + 3 * 2 * kRanks));
-  EXPECT_EQ(describe(0, 0, kMessages).tracks, describe(0, 0, kCollective).tracks + 12);
-  EXPECT_EQ(describe(0, 2, kCollective).tracks, describe(0, 0, kMessages).tracks + 3 * 2 * kRanks);
+  EXPECT_EQ(GpuLinks::sequence_count(options), 2 * (12 + 3 * 2 * kRanks));
+  EXPECT_EQ(describe(0, 0, kMessages).sequences, describe(0, 0, kCollective).sequences + 12);
+  EXPECT_EQ(describe(0, 2, kCollective).sequences, describe(0, 0, kMessages).sequences + 3 * 2 * kRanks);
 }
 
 TEST_F(GpuLinksTest, WhatIsOfferedIsReached) {
@@ -220,7 +220,7 @@ class RelayedGpuLinksTest : public testing::Test {
 
   RelayedGpuLinksTest() {
     fake_.set_devices(3);
-    std::vector<std::vector<Net::Door>> doors;
+    std::vector<std::vector<Net::Endpoint>> endpoints;
     for (uint32_t rank = 0; rank < nets_.size(); ++rank) {
       progress::init_bell(bells_[rank]);
       Net::Options options;
@@ -232,9 +232,9 @@ class RelayedGpuLinksTest : public testing::Test {
       options.bell = &bells_[rank];
       options.last_failure = [this] { return fake_.take_failure(); };
       nets_[rank] = test::required(Net::create(std::move(options)));
-      doors.push_back(nets_[rank]->doors());
+      endpoints.push_back(nets_[rank]->endpoints());
     }
-    for (auto& net : nets_) net->set_peers(doors);
+    for (auto& net : nets_) net->set_peers(endpoints);
     group_ = bootstrap::make_group(2);
     bootstrap::in_ranks(2, [&](int rank) {
       const auto self = static_cast<size_t>(rank);

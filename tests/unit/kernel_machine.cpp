@@ -84,17 +84,17 @@ KernelMachine::KernelMachine(const Options& options)
   link_bytes_ = (link_bytes_ + sizeof(Line) - 1) / sizeof(Line) * sizeof(Line);
   slots_.resize(ranks * ranks * link_bytes_ / sizeof(Line));
   // As the sweep leaves slots: with flags that are older than any that is to come.
-  const uint32_t old = options.epoch - options.layout.slot_count;
+  const uint32_t old = options.first_number - options.layout.slot_count;
   const std::array<uint32_t, 4> words = {old, old, old, old};
   for (Line& line : slots_) {
     for (size_t at = 0; at < sizeof line; at += sizeof words) std::memcpy(line.bytes.data() + at, &words, sizeof words);
   }
   tutti_cuda_mailbox mailbox{};
-  mailbox.tail = mailbox.done = options.epoch;
+  mailbox.tail = mailbox.done = options.first_number;
   mailboxes_.assign(ranks * ranks * options.lanes, mailbox);
-  const tutti_cuda_track track = {options.epoch, options.epoch};
-  programs_.assign(ranks, std::vector<tutti_cuda_track>(options.lanes, track));
-  messages_.assign(ranks, std::vector<tutti_cuda_track>(options.lanes * ranks * 2, track));
+  const tutti_cuda_sequence sequence = {options.first_number, options.first_number};
+  programs_.assign(ranks, std::vector<tutti_cuda_sequence>(options.lanes, sequence));
+  messages_.assign(ranks, std::vector<tutti_cuda_sequence>(options.lanes * ranks * 2, sequence));
   progress_.assign(ranks, std::vector<tutti_cuda_progress>(options.lanes));
   controls_.resize(ranks);
   scratch_.resize(ranks);
@@ -107,7 +107,7 @@ void KernelMachine::start_relays() {
   options.hosts = options_.hosts;
   options.lanes = options_.lanes;
   options.layout = options_.layout;
-  options.epoch = options_.epoch;
+  options.first_number = options_.first_number;
   options.on_failure = [this](const Status& failure) {
     {
       const std::lock_guard lock(relays_mutex_);
@@ -139,7 +139,7 @@ tutti_cuda_launch KernelMachine::launch(uint32_t rank) {
   launch.control = &controls_[rank];
   launch.timeout_ns = options_.timeout_ns;
   launch.program_count = 1;
-  launch.tracks = messages_[rank].data();
+  launch.sequences = messages_[rank].data();
   const std::vector<tutti_cuda_link> links = links_of(rank);
   if (!wants_large(rank) && !backend::is_large(ranks, {})) {
     backend::place_links(links, launch);
@@ -172,7 +172,7 @@ std::vector<tutti_cuda_link> KernelMachine::links_of(uint32_t rank) {
 
 tutti_cuda_launch KernelMachine::launch(uint32_t rank, const ProgramCall& call, uint32_t ctas) {
   tutti_cuda_launch launch = KernelMachine::launch(rank);
-  launch.tracks = programs_[rank].data();
+  launch.sequences = programs_[rank].data();
   launch.input = call.inputs[rank].data();
   launch.output = call.outputs[rank].data();
   const program::Program& program = call.programs[rank];

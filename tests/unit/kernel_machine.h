@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernels of the GPU protocols, run on the CPU for all ranks together (emulator/cta.h): their own code over memory
-// that ranks share, with slots, mailboxes and tracks as the communicator lays them out.
+// that ranks share, with slots, mailboxes and sequences as the communicator lays them out.
 #pragma once
 
 #include <array>
@@ -31,7 +31,7 @@ class KernelMachine {
     uint32_t lanes = 1;          ///< CTAs that connections are made for
     uint32_t threads = 64;       ///< per CTA; Simple's is its own
     bool stages = true;          ///< Simple: shared memory for bulk copies, of any size that chips may have
-    uint32_t epoch = 0;          ///< the first sequence number
+    uint32_t first_number = 0;   ///< the first sequence number
     uint64_t seed = 0;
     bool floats = false;  ///< elements are float, not uint8
     /// Bits 1 << rank: ranks whose launches have the large form, also if the small form would do.
@@ -89,8 +89,8 @@ class KernelMachine {
   uint64_t link_bytes_;                                     // slots of one connection
   std::vector<Line> slots_;                                 // [receiver][sender]
   std::vector<tutti_cuda_mailbox> mailboxes_;               // [told][teller][lane]
-  std::vector<std::vector<tutti_cuda_track>> programs_;     // by rank
-  std::vector<std::vector<tutti_cuda_track>> messages_;     // by rank: tracks of launches of messages
+  std::vector<std::vector<tutti_cuda_sequence>> programs_;  // by rank
+  std::vector<std::vector<tutti_cuda_sequence>> messages_;  // by rank: sequences of launches of messages
   std::vector<std::vector<tutti_cuda_progress>> progress_;  // by rank and channel
   std::vector<tutti_cuda_control> controls_;
   std::deque<Tables> tables_;

@@ -80,12 +80,12 @@ std::vector<uint32_t> all_of(uint32_t first, uint32_t last) {
   return all;
 }
 
-std::string run(const Protocol& protocol, std::span<const TestCall> tests, uint32_t ctas, uint32_t epoch,
+std::string run(const Protocol& protocol, std::span<const TestCall> tests, uint32_t ctas, uint32_t first_number,
                 uint64_t seed) {
   std::vector<ProgramCall> calls;
   for (const TestCall& test : tests) calls.push_back(test.call());
   KernelMachine::Options options = options_of(protocol, static_cast<uint32_t>(calls[0].programs.size()), ctas);
-  options.epoch = epoch;
+  options.first_number = first_number;
   options.seed = seed;
   options.large_ranks = seed >> 32;  // some ranks run kernels of the large form: their messages are the same
   if (std::string wrong = KernelMachine(options).run(calls, ctas); !wrong.empty()) return wrong;

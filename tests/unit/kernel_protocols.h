@@ -47,13 +47,13 @@ std::vector<uint32_t> all_of(uint32_t first, uint32_t last);
 
 /// A number with any remainder; or a number shortly before numbers wrap around, or before old flags are rewritten.
 template <class Below>
-uint32_t any_epoch(Below&& below) {
+uint32_t any_number(Below&& below) {
   const uint32_t ends[] = {16, 0, 1u << 30, 3u << 30};
   return ends[below(std::size(ends))] - static_cast<uint32_t>(below(16));
 }
 
 /// Runs calls in a row, and compares their results. "" if all are right.
-std::string run(const Protocol& protocol, std::span<const TestCall> tests, uint32_t ctas, uint32_t epoch,
+std::string run(const Protocol& protocol, std::span<const TestCall> tests, uint32_t ctas, uint32_t first_number,
                 uint64_t seed);
 
 }  // namespace tutti::test

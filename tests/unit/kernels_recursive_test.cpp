@@ -39,7 +39,7 @@ class RecursiveKernels : public testing::TestWithParam<Protocol> {
                          registered);
       ASSERT_TRUE(calls.back().fits());
     }
-    ASSERT_EQ(run(protocol, calls, ctas, any_epoch([&](size_t limit) { return below(limit); }), random_()), "")
+    ASSERT_EQ(run(protocol, calls, ctas, any_number([&](size_t limit) { return below(limit); }), random_()), "")
         << ctas << " CTAs";
   }
 

@@ -43,9 +43,9 @@ void run_random(const Protocol& protocol, const std::vector<uint32_t>& rank_coun
         names += fmt::format("{}, {} bytes{}; ", sample.name, bytes, registered ? ", registered" : "");
         calls.push_back(std::move(call));
       }
-      const uint32_t epoch = any_epoch(below);
-      ASSERT_EQ(run(protocol, calls, ctas, epoch, random()), "")
-          << names << ctas << " CTAs, epoch " << epoch << ", " << protocol.name;
+      const uint32_t first_number = any_number(below);
+      ASSERT_EQ(run(protocol, calls, ctas, first_number, random()), "")
+          << names << ctas << " CTAs, first_number " << first_number << ", " << protocol.name;
     }
   }
 }
@@ -118,7 +118,7 @@ void run_groups(const Protocol& protocol, int rounds, uint32_t least_ranks, uint
     const auto ranks = static_cast<uint32_t>(least_ranks + below(most_ranks + 1 - least_ranks));
     KernelMachine::Options options = options_of(protocol, ranks, TestGroup::kLanes);
     options.large_ranks = random();
-    options.epoch = any_epoch(below);
+    options.first_number = any_number(below);
     options.seed = random();
     KernelMachine machine(options);
     std::vector<TestGroup> groups;
@@ -159,7 +159,7 @@ void run_families(const Protocol& protocol, const std::vector<uint32_t>& rank_co
       const bool in_place = can_run_in_place(plans[0]) && below(2) == 0;
       const TestCall call(plans, in_place, 1 + below(300), 1, protocol.layout);
       ASSERT_TRUE(call.fits()) << name << ", " << ranks << " ranks";
-      ASSERT_EQ(run(protocol, {&call, 1}, 1, any_epoch(below), random()), "")
+      ASSERT_EQ(run(protocol, {&call, 1}, 1, any_number(below), random()), "")
           << name << ", " << ranks << " ranks, in place " << in_place;
     }
   }
@@ -234,7 +234,7 @@ TEST_P(Kernels, ReadWhatStepsBeforeLeft) {
         // The last of several CTAs has less data, and thus chunks that are not whole.
         const auto ctas = static_cast<uint32_t>(below(2) == 0 ? 1 : 6);
         const TestCall call(plans, in_place, 1 + below(6000), ctas, GetParam().layout);
-        ASSERT_EQ(run(GetParam(), {&call, 1}, ctas, any_epoch(below), random()), "")
+        ASSERT_EQ(run(GetParam(), {&call, 1}, ctas, any_number(below), random()), "")
             << plans.size() << " ranks, " << plans[0].chunks << " chunks, in place " << in_place;
       }
     }
@@ -447,8 +447,8 @@ TEST_P(Kernels, StoreToNoOutputThatLiesElsewhere) {
       KernelMachine::Options options = options_of(GetParam(), 3, 1);
       options.timeout_ns = is_registered ? 60'000'000'000 : 500'000'000;  // all but one are in time
       // Sequence numbers at which no older signal looks current: a mailbox that was never written signals nothing.
-      const uint32_t epochs[] = {0, 3u << 30, 0u - call.call().cut.messages};
-      options.epoch = epochs[rank];
+      const uint32_t first_numbers[] = {0, 3u << 30, 0u - call.call().cut.messages};
+      options.first_number = first_numbers[rank];
       KernelMachine machine(options);
       auto launches = ring_launches(machine, call);
       if (is_registered) launches[rank][0].place += 2;

@@ -59,7 +59,7 @@ class LoweredKernels : public testing::Test {
   }
   /// Runs calls in a row, without a meeting of ranks between them. "": all is right.
   std::string run_calls(const Protocol& protocol, std::span<const TestCall> calls, uint32_t ctas) {
-    return run(protocol, calls, ctas, any_epoch([&](size_t limit) { return below(limit); }), random_());
+    return run(protocol, calls, ctas, any_number([&](size_t limit) { return below(limit); }), random_());
   }
   void run_sample(const Sample& sample, bool in_place, const Protocol& protocol, uint64_t bytes, uint32_t ctas);
   void run_samples(const std::vector<uint32_t>& rank_counts, const std::vector<uint64_t>& sizes,

@@ -121,9 +121,9 @@ class NetTest : public testing::Test {
     fake_.limit_connections(max_connections);
     a_ = std::make_unique<Rank>(fake_, 0, checks_plugin, checks_data);
     b_ = std::make_unique<Rank>(fake_, 1, checks_plugin, checks_data);
-    const std::vector<std::vector<Net::Door>> doors = {a_->net->doors(), b_->net->doors()};
-    a_->net->set_peers(doors);
-    b_->net->set_peers(doors);
+    const std::vector<std::vector<Net::Endpoint>> endpoints = {a_->net->endpoints(), b_->net->endpoints()};
+    a_->net->set_peers(endpoints);
+    b_->net->set_peers(endpoints);
   }
   ~NetTest() override {
     a_->net.reset();

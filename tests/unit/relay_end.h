@@ -94,9 +94,9 @@ class RelayEnd {
 /// Tells each end where the other one listens.
 template <class End>
 void introduce(End& a, End& b) {
-  const std::vector<std::vector<transport::Net::Door>> doors = {a.net->doors(), b.net->doors()};
-  a.net->set_peers(doors);
-  b.net->set_peers(doors);
+  const std::vector<std::vector<transport::Net::Endpoint>> endpoints = {a.net->endpoints(), b.net->endpoints()};
+  a.net->set_peers(endpoints);
+  b.net->set_peers(endpoints);
 }
 
 /// Both engines end first: a relay that still connects would reach for the listener of the peer.

@@ -17,8 +17,8 @@ RelayedLinks::RelayedLinks(Options options)
       at_(slots_.size()),
       bells_(options_.rank_count) {
   tutti_cuda_mailbox mailbox{};
-  mailbox.done = options_.epoch;
-  std::vector<std::vector<Net::Door>> doors;
+  mailbox.done = options_.first_number;
+  std::vector<std::vector<Net::Endpoint>> endpoints;
   for (uint32_t rank = 0; rank < options_.rank_count; ++rank) {
     for (uint32_t peer = 0; peer < options_.rank_count; ++peer) {
       if (!relayed(rank, peer)) continue;
@@ -36,9 +36,9 @@ RelayedLinks::RelayedLinks(Options options)
     net.on_failure = options_.on_failure;
     net.last_failure = [this] { return fake_.take_failure(); };
     nets_.push_back(required(Net::create(std::move(net))));
-    doors.push_back(nets_.back()->doors());
+    endpoints.push_back(nets_.back()->endpoints());
   }
-  for (auto& net : nets_) net->set_peers(doors);
+  for (auto& net : nets_) net->set_peers(endpoints);
 }
 
 RelayedLinks::~RelayedLinks() {

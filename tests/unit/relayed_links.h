@@ -21,7 +21,7 @@ class RelayedLinks {
     uint32_t hosts = 1;
     uint32_t lanes = 1;  ///< connections of each pair of ranks
     tutti_slot_layout layout{};
-    uint32_t epoch = 0;                               ///< the first sequence number
+    uint32_t first_number = 0;                        ///< the first sequence number
     std::function<void(const Status&)> on_failure{};  ///< by any thread
   };
   explicit RelayedLinks(Options options);

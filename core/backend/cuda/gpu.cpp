@@ -61,7 +61,7 @@ class CudaGpu : public Gpu {
     static_cast<void>(links_.release());
     static_cast<void>(registrations_.release());
     static_cast<void>(programs_.release());  // with programs, links and scratch buffers
-    static_cast<void>(new Kept{std::move(control_), std::move(tracks_), std::move(scratch_)});
+    static_cast<void>(new Kept{std::move(control_), std::move(sequences_), std::move(scratch_)});
   }
 
   Status open(const std::vector<tuner::Protocol>& protocols, base::Time deadline) {
@@ -98,8 +98,8 @@ class CudaGpu : public Gpu {
       const uint32_t most = link.layout.max_channels;
       link.max_ctas = {most > 0 ? std::min(most, max_ctas) : max_ctas, max_lanes};
     }
-    TUTTI_ASSIGN(tracks_,
-                 cuda::DeviceMemory::create(device_, GpuLinks::track_count(options) * sizeof(tutti_cuda_track)));
+    TUTTI_ASSIGN(sequences_,
+                 cuda::DeviceMemory::create(device_, GpuLinks::sequence_count(options) * sizeof(tutti_cuda_sequence)));
     registrations_ = std::make_unique<GpuRegistrations>(
         GpuRegistrations::Options{options_.rank, options_.rank_count, device_, all_p2p_ && one_host_}, bootstrap_);
     GpuLinks::Heaps heaps;
@@ -126,7 +126,7 @@ class CudaGpu : public Gpu {
     const GpuPrograms::Options options{options_.rank,
                                        device_,
                                        static_cast<tutti_cuda_control*>(control_.on_device()),
-                                       reinterpret_cast<tutti_cuda_track*>(tracks_.data()),
+                                       reinterpret_cast<tutti_cuda_sequence*>(sequences_.data()),
                                        static_cast<uint64_t>(options_.timeout.count()),
                                        share_of(TUTTI_CUDA_MAX_CTAS),
                                        share_of(message_ctas()),
@@ -394,7 +394,7 @@ class CudaGpu : public Gpu {
   /// Memory that kernels may still use when their end is not known: never freed.
   struct Kept {
     cuda::MappedMemory control;
-    cuda::DeviceMemory tracks;
+    cuda::DeviceMemory sequences;
     cuda::DeviceMemory scratch;
   };
 
@@ -412,7 +412,7 @@ class CudaGpu : public Gpu {
   int device_ = 0;
   cuda::MappedMemory control_;
   cuda::DeviceMemory scratch_;  // of barriers
-  cuda::DeviceMemory tracks_;
+  cuda::DeviceMemory sequences_;
   std::vector<std::string> addresses_;
   uint32_t ranks_per_gpu_ = 1;   // the most of any
   bool all_p2p_ = true;          // all GPUs of a host reach each other

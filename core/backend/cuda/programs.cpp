@@ -88,7 +88,7 @@ Status GpuPrograms::begin(uint32_t protocol, Lane lane, GpuCall& call) {
   call.ops = with.ops;
   call.plugin = with.plugin;
   call.launch.struct_size = sizeof call.launch;
-  call.links = links_.describe(protocol, lane, options_.tracks, call.launch);
+  call.links = links_.describe(protocol, lane, options_.sequences, call.launch);
   call.launch.control = options_.control;
   call.launch.timeout_ns = options_.timeout_ns;
   call.launch.shares_gpu = options_.shares_gpu ? 1 : 0;

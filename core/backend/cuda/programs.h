@@ -49,8 +49,8 @@ class GpuPrograms {
   struct Options {
     uint32_t rank = 0;
     int device = 0;
-    tutti_cuda_control* control = nullptr;  ///< as the GPU sees it
-    tutti_cuda_track* tracks = nullptr;     ///< tracks of all lanes
+    tutti_cuda_control* control = nullptr;     ///< as the GPU sees it
+    tutti_cuda_sequence* sequences = nullptr;  ///< sequences of all lanes
     uint64_t timeout_ns = 0;
     uint32_t most_ctas = 1;     ///< CTAs of a launch of a program, which all run at the same time
     uint32_t message_ctas = 1;  ///< for each kind of messages, at most

@@ -9,18 +9,18 @@
 namespace tutti::communicator {
 namespace {
 
-using Door = transport::Net::Door;
+using Endpoint = transport::Net::Endpoint;
 
-/// Before the doors of a network.
+/// Before the endpoints of a network.
 struct Head {
   double gbs;
   double latency_us;
-  uint64_t doors;
+  uint64_t endpoints;
 };
 
 Head head_of(const transport::Net& net) {
   const tutti_net_properties& fastest = net.devices().front().properties;
-  return {fastest.speed_gbs, fastest.latency_us, net.doors().size()};
+  return {fastest.speed_gbs, fastest.latency_us, net.endpoints().size()};
 }
 
 void append(std::vector<std::byte>& bytes, std::span<const std::byte> more) {
@@ -46,7 +46,7 @@ std::vector<std::byte> encode(const Contact& contact, const std::vector<std::uni
   for (const auto& net : nets) {
     const Head head = head_of(*net);
     append(bytes, std::as_bytes(std::span(&head, 1)));
-    append(bytes, std::as_bytes(std::span(net->doors())));
+    append(bytes, std::as_bytes(std::span(net->endpoints())));
   }
   return bytes;
 }
@@ -57,13 +57,13 @@ Result<Contacted> decode_contact(std::span<const std::byte> bytes) {
   if (!take(bytes, decoded.contact)) return wrong;
   while (!bytes.empty()) {
     Head head{};
-    if (!take(bytes, head) || head.doors > bytes.size() / sizeof(Door)) return wrong;
+    if (!take(bytes, head) || head.endpoints > bytes.size() / sizeof(Endpoint)) return wrong;
     NetworkContact& network = decoded.networks.emplace_back();
     network.gbs = head.gbs;
     network.latency_us = head.latency_us;
-    network.doors.resize(head.doors);
-    for (Door& door : network.doors) {
-      if (!take(bytes, door)) return wrong;
+    network.endpoints.resize(head.endpoints);
+    for (Endpoint& endpoint : network.endpoints) {
+      if (!take(bytes, endpoint)) return wrong;
     }
   }
   return decoded;

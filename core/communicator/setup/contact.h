@@ -24,7 +24,7 @@ struct Contact {
 struct NetworkContact {
   double gbs = 0;         ///< bandwidth of its fastest port; 0: unknown
   double latency_us = 0;  ///< 0: unknown
-  std::vector<transport::Net::Door> doors;
+  std::vector<transport::Net::Endpoint> endpoints;
 };
 
 /// A contact, followed by the ends of its networks.

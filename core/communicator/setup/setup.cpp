@@ -269,15 +269,15 @@ class Setup {
       // A device's own figures are lower bounds of nothing: a loopback says 0, and TCP has its own latency.
       const topology::NetworkFigures known = hardware_.network(network.name);
       network.gbs = std::numeric_limits<double>::max();
-      std::vector<std::vector<transport::Net::Door>> doors;
+      std::vector<std::vector<transport::Net::Endpoint>> endpoints;
       for (std::vector<communicator::NetworkContact>& of_rank : ends) {
         const communicator::NetworkContact& end = of_rank[i];
         network.gbs = std::min(network.gbs, end.gbs > 0 ? end.gbs : known.gbs);
         network.latency_us = std::max(network.latency_us, communicator::latency_of(known, end.latency_us));
-        doors.push_back(std::move(of_rank[i].doors));
+        endpoints.push_back(std::move(of_rank[i].endpoints));
       }
       log::info("network '{}': {:.3g} GB/s, {:.3g} µs", network.name, network.gbs, network.latency_us);
-      nets[i]->set_peers(std::move(doors));
+      nets[i]->set_peers(std::move(endpoints));
       choices_.networks.push_back(std::move(network));
     }
   }
@@ -380,7 +380,7 @@ class Setup {
   /// `ends`: by rank, then by network.
   void warn_of_one_route(const std::vector<std::vector<communicator::NetworkContact>>& ends) const {
     const bool has_one = std::all_of(ends.begin(), ends.end(), [](const auto& of_rank) {
-      return of_rank.size() == 1 && of_rank.front().doors.size() == 1;
+      return of_rank.size() == 1 && of_rank.front().endpoints.size() == 1;
     });
     if (!has_one || state_.rank_ != 0) return;
     log::warn(

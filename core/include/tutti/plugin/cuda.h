@@ -4,12 +4,12 @@
 // A launch runs one call on one GPU. Each of its CTAs (thread blocks) runs the program of its channel over an even part
 // of every block of the buffers, in loops. It exchanges messages with the CTA of the same index on other GPUs. All data
 // that a kernel needs before its first store travels in its parameters; data for small calls comes first. The only
-// exception is the CTA's track, which the kernel reads from memory.
+// exception is the CTA's sequence, which the kernel reads from memory.
 //
 // Messages. A message between two GPUs goes through a slot in the receiver's memory. Message number m of a CTA uses
-// slot m modulo slot_count. The sequence numbers continue from call to call (`epoch` of the track), equally on all
-// ranks: a call advances every connection of a CTA by `cut.messages`, used or not. A sender may be at most slot_count
-// messages ahead of the receiver's `done` signal.
+// slot m modulo slot_count. The sequence numbers continue from call to call (`next` of tutti_cuda_sequence), equally on
+// all ranks: a call advances every connection of a CTA by `cut.messages`, used or not. A sender may be at most
+// slot_count messages ahead of the receiver's `done` signal.
 //
 // Forms. A launch has one of two forms. In the small form, the connections and the program travel in the parameters. In
 // the large form, they lie in this GPU's memory (tutti_cuda_tables). A launch has the large form if the communicator or
@@ -32,8 +32,8 @@
 // Overlapping loops. Loops may overlap, so that a loop waits for its messages while a different loop moves data. A call
 // takes loops + stages - 1 waves. In wave w, each step runs once, for loop w - its stage, if this loop exists. All
 // steps move the first slice of their chunks, then all move the second, and so on. Message m of slice s that is sent in
-// wave w has the number epoch + (w · cut.slices + s) · program.messages + m. If loops do not overlap, a step moves all
-// its slices before the next step begins, and the number is epoch + (w · program.messages + m) · cut.slices + s.
+// wave w has the number first + (w · cut.slices + s) · program.messages + m. If loops do not overlap, a step moves all
+// its slices before the next step begins, and the number is first + (w · program.messages + m) · cut.slices + s.
 //
 // Units: sizes and offsets are bytes unless stated otherwise.
 #pragma once
@@ -127,16 +127,16 @@ typedef struct tutti_cuda_strands {
  * of loops that the strand has begun before, times its steps, plus the steps that are complete in this loop. Only steps
  * with TUTTI_CUDA_STEP_SIGNAL store the count. */
 typedef struct tutti_cuda_progress {
-  uint32_t ended; /* strands that have ended; the last one advances the track, and sets all of this to 0 */
+  uint32_t ended; /* strands that have ended; the last one advances the sequence, and sets all of this to 0 */
   uint32_t reserved[7];
   uint32_t complete[TUTTI_CUDA_MAX_STRANDS];
 } tutti_cuda_progress;
 
 /* The sequence numbers of a channel: of a CTA, or of all strands of the channel. In this GPU's memory. */
-typedef struct tutti_cuda_track {
-  uint32_t epoch; /* number of the next message, modulo 2^32 */
-  uint32_t safe;  /* messages with lower numbers have a free slot at every receiver */
-} tutti_cuda_track;
+typedef struct tutti_cuda_sequence {
+  uint32_t next; /* number of the next message, modulo 2^32 */
+  uint32_t safe; /* messages with lower numbers have a free slot at every receiver */
+} tutti_cuda_sequence;
 
 /* The signals of one peer to one CTA. In memory of the signaled rank; the peer writes it. All peers have a mailbox,
  * used or not. */
@@ -147,7 +147,7 @@ typedef struct tutti_cuda_mailbox {
   uint32_t reserved2;
   /* The ready signal, one store of 8 bytes. It says that the peer's output is free in the call that ends at this
    * sequence number, and that the output lies at this place of registered memory. */
-  uint32_t opened;
+  uint32_t ready;
   uint32_t place;
   uint32_t reserved3[4];
 } tutti_cuda_mailbox;
@@ -187,7 +187,7 @@ typedef struct tutti_cuda_cut {
   uint64_t slice;      /* one message */
   uint32_t loops;
   uint32_t slices;   /* messages of a chunk */
-  uint32_t messages; /* messages of a call on the busiest connection of a CTA: the epoch advances by this number */
+  uint32_t messages; /* messages of a call on the busiest connection of a CTA: the sequence advances by this number */
   uint32_t reserved;
 } tutti_cuda_cut;
 
@@ -303,9 +303,9 @@ typedef struct tutti_cuda_launch {
   uint32_t reserved;
   const uint8_t* input;
   uint8_t* output;
-  tutti_cuda_track* tracks;    /* per CTA; for messages: [lane][peer][0: sends, 1: receives] */
-  tutti_cuda_control* control; /* read and written in waits */
-  uint64_t block_bytes;        /* size of a block of the buffers */
+  tutti_cuda_sequence* sequences; /* per CTA; for messages: [lane][peer][0: sends, 1: receives] */
+  tutti_cuda_control* control;    /* read and written in waits */
+  uint64_t block_bytes;           /* size of a block of the buffers */
   uint64_t slot_stride;
   uint32_t slot_count;    /* a power of two */
   uint32_t premultiplied; /* 1: contributions read from the input are multiplied by `scalar` */

@@ -89,20 +89,20 @@ class Waits {
   bool stopped_ = false;
 };
 
-/// A peer's ready signal: its output is free in the call that ends at sequence number `epoch`, at registered place
+/// A peer's ready signal: its output is free in the call that ends at sequence number `call_end`, at registered place
 /// `place`. Place 0: no signal so far.
-struct Opening {
-  uint32_t epoch;
+struct ReadySignal {
+  uint32_t call_end;
   uint32_t place;
 
   /// Whether the signal is for the call that ends at `end`, or for a later call.
-  __device__ __forceinline__ bool is_of(uint32_t end) const { return place != 0 && epoch == end; }
+  __device__ __forceinline__ bool is_of(uint32_t end) const { return place != 0 && call_end == end; }
   __device__ __forceinline__ bool is_after(uint32_t end) const {
-    return place != 0 && static_cast<int32_t>(epoch - end) > 0;
+    return place != 0 && static_cast<int32_t>(call_end - end) > 0;
   }
 };
-__device__ __forceinline__ Opening opening_in(const tutti_cuda_mailbox* box) {
-  const uint64_t word = load_acquire(reinterpret_cast<const uint64_t*>(&box->opened));
+__device__ __forceinline__ ReadySignal ready_signal_in(const tutti_cuda_mailbox* box) {
+  const uint64_t word = load_acquire(reinterpret_cast<const uint64_t*>(&box->ready));
   return {static_cast<uint32_t>(word), static_cast<uint32_t>(word >> 32)};
 }
 
@@ -142,14 +142,16 @@ class ConnectionsOf {
     const uint32_t slot = lane_ * launch_.slot_count + (number & (launch_.slot_count - 1));
     store_relaxed(&lengths[slot], bytes << 32 | number);
   }
-  /// Sends the ready signal to `rank`: in the call that ends at `epoch`, this rank's output is free. Earlier stores of
-  /// the thread are visible before the signal. One thread.
-  __device__ __forceinline__ void open_to(uint32_t rank, uint32_t epoch) const {
+  /// Sends the ready signal to `rank`: in the call that ends at `call_end`, this rank's output is free. Earlier stores
+  /// of the thread are visible before the signal. One thread.
+  __device__ __forceinline__ void signal_ready(uint32_t rank, uint32_t call_end) const {
     fence_release();
-    store_relaxed(reinterpret_cast<uint64_t*>(&mailbox_at(rank)->opened), uint64_t{launch_.place} << 32 | epoch);
+    store_relaxed(reinterpret_cast<uint64_t*>(&mailbox_at(rank)->ready), uint64_t{launch_.place} << 32 | call_end);
   }
   /// The latest ready signal of `rank`. It stays until the call of `rank` ends.
-  __device__ __forceinline__ Opening opening_of(uint32_t rank) const { return opening_in(mailbox_of(rank)); }
+  __device__ __forceinline__ ReadySignal ready_signal_of(uint32_t rank) const {
+    return ready_signal_in(mailbox_of(rank));
+  }
   /// The offset of a message's slot in the slots of all CTAs.
   __device__ __forceinline__ uint64_t slot_at(uint32_t number) const {
     return (lane_ * launch_.slot_count + (number & (launch_.slot_count - 1))) * launch_.slot_stride;

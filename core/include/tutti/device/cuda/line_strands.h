@@ -12,11 +12,12 @@ __device__ __forceinline__ void run_line_strand(const tutti_cuda_launch& launch)
   const Strand strand(launch, 0);
   if (!strand.is_there()) return;
   const ConnectionsOf<StrandForm> connections(launch, blockIdx.x);
-  const ProgramTrack<StrandForm> track(launch, connections);
+  const ProgramSequence<StrandForm> sequence(launch, connections);
   const Part part(launch.block_bytes, launch.cut, blockIdx.x);
-  LineRunner<StrandForm, Wire, T, Op, false>(launch, connections, track.value(), part, launch.input, launch.output, 0)
+  LineRunner<StrandForm, Wire, T, Op, false>(launch, connections, sequence.value(), part, launch.input, launch.output,
+                                             0)
       .run_strand(strand);
-  track.advance(strand);
+  sequence.advance(strand);
 }
 
 template <class Wire, class T, class Op>

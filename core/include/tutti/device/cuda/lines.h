@@ -2,16 +2,16 @@
 // The kernel of wire formats with flags in the data (LL, LL128). It runs a program, or sends and receives. For nvcc.
 //
 // The time of a small message is latency: the time of instructions that depend on each other. The kernel therefore
-// keeps the chain short. The parameters hold all that a CTA needs except its track, which the CTA loads together with
-// its input. Warps need no barrier before their first store. Each thread polls only the data that it uses. A chunk is
-// one message.
+// keeps the chain short. The parameters hold all that a CTA needs except its sequence, which the CTA loads together
+// with its input. Warps need no barrier before their first store. Each thread polls only the data that it uses. A chunk
+// is one message.
 //
 // Threads: all threads of the CTA call each function, unless it states otherwise. "A group" means the Wire::kTogether
 // threads that execute together.
 #pragma once
 
+#include "tutti/device/cuda/sequence.h"
 #include "tutti/device/cuda/sweep.h"
-#include "tutti/device/cuda/tracks.h"
 #include "tutti/device/cuda/wire.h"
 
 namespace tutti::device {
@@ -22,16 +22,16 @@ class LineRunner {
  public:
   /// `peer` is used for messages only.
   __device__ __forceinline__ LineRunner(const tutti_cuda_launch& launch, const ConnectionsOf<Form>& connections,
-                                        tutti_cuda_track track, const Part& part, const uint8_t* input, uint8_t* output,
-                                        uint32_t peer)
+                                        tutti_cuda_sequence sequence, const Part& part, const uint8_t* input,
+                                        uint8_t* output, uint32_t peer)
       : launch_(launch),
         connections_(connections),
         part_(part),
         input_(input),
         output_(output),
         peer_(peer),
-        epoch_(track.epoch),
-        room_(room_of(track)),
+        first_number_(sequence.next),
+        room_(room_of(sequence)),
         waits_(launch) {}
 
   __device__ __forceinline__ void run_program() {
@@ -82,7 +82,7 @@ class LineRunner {
     first_ = part_.begin + done;
     left_ = part_.bytes > done ? part_.bytes - done : 0;
     chunk_bytes_ = loop + 1 < part_.cut.loops ? part_.cut.chunk : part_.cut.last_chunk;
-    number_ = epoch_ + loop * messages;
+    number_ = first_number_ + loop * messages;
     sweeps_ = is_sweep_due(number_ + messages - 1, launch_.slot_count + messages - 1);
   }
 
@@ -327,7 +327,7 @@ class LineRunner {
   __device__ __forceinline__ void send(tutti_cuda_peer to, const Places<kPlaces>& places,
                                        const Data (&value)[kPlaces]) {
     const uint32_t number = number_ + to.message;
-    if (number - epoch_ >= room_) wait_for_slot(to.rank, number);
+    if (number - first_number_ >= room_) wait_for_slot(to.rank, number);
     uint8_t* const slot = connections_.slot_to(to.rank, number);
     agree_to_stop();
     Wire::meet();  // threads may diverge, also directly after a vote
@@ -454,7 +454,7 @@ class LineRunner {
     }
   }
   __device__ __forceinline__ void sweep(uint32_t rank, uint32_t number) {
-    if (number - epoch_ >= room_) wait_for_slot(rank, number);
+    if (number - first_number_ >= room_) wait_for_slot(rank, number);
     agree_to_stop();
     sweep_slot(connections_.slot_to(rank, number), launch_.slot_stride, number);
   }
@@ -465,7 +465,7 @@ class LineRunner {
   const uint8_t* const input_;
   uint8_t* const output_;
   const uint32_t peer_;
-  const uint32_t epoch_;
+  const uint32_t first_number_;
   const uint32_t room_;  // messages for which a free slot is certain
   uint64_t first_ = 0;   // offset in each block at which the loop begins, in bytes
   uint64_t left_ = 0;    // bytes from first_ to the end of the part
@@ -475,7 +475,7 @@ class LineRunner {
   Waits waits_;
 };
 
-/// Loads the input of the first step into the cache, so that it arrives together with the track.
+/// Loads the input of the first step into the cache, so that it arrives together with the sequence.
 template <class Form, class Wire>
 __device__ __forceinline__ void prefetch_input(const tutti_cuda_launch& launch, const Part& part) {
   const tutti_cuda_step& step = (Form::kIsLarge ? launch.tables.programs->steps : launch.program.steps)[0];
@@ -499,12 +499,12 @@ __device__ __forceinline__ void prefetch_input(const tutti_cuda_launch& launch, 
 template <class Form, class Wire, class T, class Op>
 __device__ __forceinline__ void run_line_program(const tutti_cuda_launch& launch) {
   const ConnectionsOf<Form> connections(launch, blockIdx.x);
-  const ProgramTrack<Form> track(launch, connections);
+  const ProgramSequence<Form> sequence(launch, connections);
   const Part part(launch.block_bytes, launch.cut, blockIdx.x);
   prefetch_input<Form, Wire>(launch, part);
-  LineRunner<Form, Wire, T, Op, false>(launch, connections, track.value(), part, launch.input, launch.output, 0)
+  LineRunner<Form, Wire, T, Op, false>(launch, connections, sequence.value(), part, launch.input, launch.output, 0)
       .run_program();
-  track.advance();
+  sequence.advance();
 }
 
 /// The share of a CTA in a launch of sends and receives. The element type does not matter.
@@ -513,16 +513,16 @@ __device__ __forceinline__ void run_stripes_of_lines(const tutti_cuda_launch& la
   const WorkAssignment assignment(launch);
   assignment.for_each_lane(launch, [&](const tutti_cuda_message& message, uint32_t lane) {
     const ConnectionsOf<Form> connections(launch, lane, row_of(message));
-    const MessageTrack track(launch, connections, lane, message);
+    const MessageSequence sequence(launch, connections, lane, message);
     const Part part(message.bytes, message.cut, lane);
-    LineRunner<Form, Wire, T, Sum, true>(launch, connections, track.value(), part,
+    LineRunner<Form, Wire, T, Sum, true>(launch, connections, sequence.value(), part,
                                          static_cast<const uint8_t*>(message.from), static_cast<uint8_t*>(message.to),
                                          message.peer)
         .run_message(assignment.step());
     __syncthreads();
     if (threadIdx.x != 0) return;
-    track.advance(message.cut.messages);
-    track.tell(message.cut.messages);
+    sequence.advance(message.cut.messages);
+    sequence.tell(message.cut.messages);
   });
 }
 

@@ -2,15 +2,15 @@
 // The kernel of LL for programs of one hop (tutti_cuda_one_hop), without a walk through steps. For nvcc.
 //
 // The time of a small message is latency: the time of instructions that depend on each other. The kernel therefore
-// keeps the chain short. The parameters hold all addresses. The loads of the data to send do not wait for the track.
+// keeps the chain short. The parameters hold all addresses. The loads of the data to send do not wait for the sequence.
 // It keeps the sent data in registers for the fold. It knows the destinations of all its messages before the first
 // store.
 //
 // Threads: all threads of the CTA call each function.
 #pragma once
 
+#include "tutti/device/cuda/sequence.h"
 #include "tutti/device/cuda/sweep.h"
-#include "tutti/device/cuda/tracks.h"
 
 namespace tutti::device {
 
@@ -20,13 +20,13 @@ template <class T, class Op, uint32_t kMost>
 class OneHop {
  public:
   __device__ __forceinline__ OneHop(const tutti_cuda_launch& launch, const Connections& connections,
-                                    tutti_cuda_track track)
+                                    tutti_cuda_sequence sequence)
       : launch_(launch),
         hop_(launch.one_hop),
         connections_(connections),
         part_(launch.block_bytes, launch.cut, blockIdx.x),
         bytes_(static_cast<uint32_t>(part_.bytes)),
-        track_(track),
+        sequence_(sequence),
         waits_(launch) {}
 
   __device__ __forceinline__ void run() {
@@ -34,7 +34,7 @@ class OneHop {
     const bool exists = place < LLWire::places(bytes_);
     Sent sent;
     if (exists) sent = load(place);
-    if (is_sweep_due(track_.epoch, launch_.slot_count)) sweep();
+    if (is_sweep_due(sequence_.next, launch_.slot_count)) sweep();
     if (!exists) return;
     send(sent, place);
     if (hop_.own == TUTTI_CUDA_OWN_KEPT && to(hop_.own_to) != from(hop_.own_from)) keep(hop_.own_to, place, sent.own);
@@ -92,8 +92,8 @@ class OneHop {
   }
 
   __device__ __forceinline__ void send(const Sent& sent, uint32_t place) {
-    const uint32_t number = track_.epoch;
-    if (room_of(track_) == 0) {
+    const uint32_t number = sequence_.next;
+    if (room_of(sequence_) == 0) {
       for (uint32_t i = 0; i < hop_.send_count; ++i) connections_.wait_for_slot(hop_.send_ranks[i], number, waits_);
     }
     const uint64_t at = connections_.slot_at(number) + place * kWireBytes;
@@ -106,8 +106,8 @@ class OneHop {
   }
 
   __device__ __forceinline__ void receive(uint32_t place, const Data& own) {
-    const uint64_t at = connections_.slot_at(track_.epoch) + place * kWireBytes;
-    const uint32_t flag = track_.epoch + 1;
+    const uint64_t at = connections_.slot_at(sequence_.next) + place * kWireBytes;
+    const uint32_t flag = sequence_.next + 1;
     WireWord words[kMost] = {};
     uint32_t missing = 1;  // bit i: message i
     for (uint32_t polls = 1; missing != 0 && !waits_.is_stopped(); ++polls) {
@@ -140,8 +140,8 @@ class OneHop {
 
   __device__ __forceinline__ void sweep() {
     for (uint32_t i = 0; i < hop_.send_count; ++i) {
-      if (room_of(track_) == 0) connections_.wait_for_slot(hop_.send_ranks[i], track_.epoch, waits_);
-      sweep_slot(hop_.sends[i].slots + connections_.slot_at(track_.epoch), launch_.slot_stride, track_.epoch);
+      if (room_of(sequence_) == 0) connections_.wait_for_slot(hop_.send_ranks[i], sequence_.next, waits_);
+      sweep_slot(hop_.sends[i].slots + connections_.slot_at(sequence_.next), launch_.slot_stride, sequence_.next);
     }
   }
 
@@ -150,23 +150,23 @@ class OneHop {
   const Connections& connections_;
   const Part part_;
   const uint32_t bytes_;
-  const tutti_cuda_track track_;
+  const tutti_cuda_sequence sequence_;
   Waits waits_;
 };
 
 template <class T, class Op>
 __global__ void __launch_bounds__(LLWire::kThreads) run_one_hop(const __grid_constant__ tutti_cuda_launch launch) {
   const Connections connections(launch, blockIdx.x);
-  const ProgramTrack<SmallForm> track(launch, connections);
+  const ProgramSequence<SmallForm> sequence(launch, connections);
   const uint32_t most = max(launch.one_hop.send_count, launch.one_hop.recv_count);
   if (most == 1) {
-    OneHop<T, Op, 1>(launch, connections, track.value()).run();
+    OneHop<T, Op, 1>(launch, connections, sequence.value()).run();
   } else if (most <= 3) {
-    OneHop<T, Op, 3>(launch, connections, track.value()).run();
+    OneHop<T, Op, 3>(launch, connections, sequence.value()).run();
   } else {
-    OneHop<T, Op, TUTTI_CUDA_MAX_HOPS>(launch, connections, track.value()).run();
+    OneHop<T, Op, TUTTI_CUDA_MAX_HOPS>(launch, connections, sequence.value()).run();
   }
-  track.advance();
+  sequence.advance();
 }
 
 }  // namespace tutti::device

@@ -83,9 +83,9 @@ struct PipelineOf {
   uint32_t heard[2][Form::kRanks];
   static constexpr uint32_t kFilled = 0;
   static constexpr uint32_t kFreed = 1;
-  uint32_t opened[Form::kRanks];  ///< by peer: the state of its ready signal; 0: none
+  uint32_t ready[Form::kRanks];  ///< by peer: the state of its ready signal; 0: none
   static constexpr uint32_t kHeardOf = 1;
-  static constexpr uint32_t kOpened = 2;  ///< its output is free
+  static constexpr uint32_t kReady = 2;  ///< its output is free
 
   /// One thread, before the first barrier of all threads. The loop is unrolled: if the compiler knows the addresses,
   /// the mbarriers do not wait for each other. Otherwise each mbarrier takes about 60 cycles.

@@ -14,16 +14,16 @@ __device__ __forceinline__ void run_slice_strand(const tutti_cuda_launch& launch
   const Strand strand(launch, index);
   if (!strand.is_there()) return;
   const ConnectionsOf<StrandForm> connections(launch, blockIdx.x);
-  const ProgramTrack<StrandForm> track(launch, connections);
+  const ProgramSequence<StrandForm> sequence(launch, connections);
   const Part part(launch.block_bytes, launch.cut, blockIdx.x);
   copy_program(launch.tables.programs + index, program);
   run_pipeline<T, Op>(pipeline, launch.scalar, [&](Planner<StrandForm>& planner) {
     planner.begin();
-    SliceRunner<StrandForm, false>(launch, program, connections, pipeline, planner, track.value(), part, launch.input,
-                                   launch.output)
+    SliceRunner<StrandForm, false>(launch, program, connections, pipeline, planner, sequence.value(), part,
+                                   launch.input, launch.output)
         .run_strand(strand);
   });
-  track.advance(strand);
+  sequence.advance(strand);
 }
 
 template <class T, class Op>

@@ -9,7 +9,7 @@
 #pragma once
 
 #include "tutti/device/cuda/pipeline.h"
-#include "tutti/device/cuda/tracks.h"
+#include "tutti/device/cuda/sequence.h"
 
 namespace tutti::device {
 
@@ -26,19 +26,19 @@ struct Slice {
 /// With `may_be_later`, the signal of a later call counts, too; a signal that is 2^31 messages old also counts as
 /// later. Runs once per call and peer, so it is not inlined into the code of each move. Called by any lane.
 template <class Form>
-static __device__ __noinline__ void hear_opening(const tutti_cuda_launch& launch, PipelineOf<Form>& pipeline,
-                                                 const tutti_cuda_mailbox* box, uint32_t rank, uint32_t end,
-                                                 bool may_be_later) {
+static __device__ __noinline__ void hear_ready_signal(const tutti_cuda_launch& launch, PipelineOf<Form>& pipeline,
+                                                      const tutti_cuda_mailbox* box, uint32_t rank, uint32_t end,
+                                                      bool may_be_later) {
   const auto stop = [&] { *const_cast<volatile uint32_t*>(&pipeline.stopped) = 1; };
   uint64_t since = 0;
   for (uint32_t polls = 1; !pipeline.is_stopped(); ++polls) {
-    const Opening opening = opening_in(box);
-    if (opening.is_of(end) && opening.place != launch.place) {
+    const ReadySignal ready = ready_signal_in(box);
+    if (ready.is_of(end) && ready.place != launch.place) {
       give_up(launch.control, rank, TUTTI_MISMATCH);
       return stop();
     }
-    if (opening.is_of(end) || (may_be_later && opening.is_after(end))) {
-      pipeline.opened[rank] = opening.is_of(end) ? PipelineOf<Form>::kOpened : PipelineOf<Form>::kHeardOf;
+    if (ready.is_of(end) || (may_be_later && ready.is_after(end))) {
+      pipeline.ready[rank] = ready.is_of(end) ? PipelineOf<Form>::kReady : PipelineOf<Form>::kHeardOf;
       return;
     }
     if (polls % kPollsPerLook != 0) continue;
@@ -57,7 +57,7 @@ class SliceRunner {
 
   __device__ __forceinline__ SliceRunner(const tutti_cuda_launch& launch, const Program& program,
                                          const ConnectionsOf<Form>& connections, Pipeline& pipeline,
-                                         Planner<Form>& planner, tutti_cuda_track track, const Part& part,
+                                         Planner<Form>& planner, tutti_cuda_sequence sequence, const Part& part,
                                          const uint8_t* input, uint8_t* output)
       : launch_(launch),
         program_(program),
@@ -68,13 +68,13 @@ class SliceRunner {
         part_(part),
         input_(input),
         output_(output),
-        epoch_(track.epoch),
+        first_number_(sequence.next),
         overlaps_(!kMessages && program.stages > 1),
         wave_numbers_(program.messages * part.cut.slices) {
     deal<Form>(lane_, Form::kRanks, 32, [&](uint32_t rank) {
-      pipeline.opened[rank] = 0;
-      pipeline.heard[Pipeline::kFilled][rank] = track.epoch;
-      pipeline.heard[Pipeline::kFreed][rank] = track.epoch + room_of(track) - launch.slot_count;
+      pipeline.ready[rank] = 0;
+      pipeline.heard[Pipeline::kFilled][rank] = sequence.next;
+      pipeline.heard[Pipeline::kFreed][rank] = sequence.next + room_of(sequence) - launch.slot_count;
     });
   }
 
@@ -83,7 +83,7 @@ class SliceRunner {
   __device__ __forceinline__ void run_strand(const Strand& strand) {
     strand_ = &strand;
     for (uint32_t loop = 0; loop < part_.cut.loops && !stopped_; ++loop) {
-      number_ = epoch_ + loop * wave_numbers_;
+      number_ = first_number_ + loop * wave_numbers_;
       first_slice_ = 0;
       end_slice_ = part_.cut.slices;
       for (uint32_t s = strand.first(); s < strand.end(); ++s) {
@@ -99,7 +99,7 @@ class SliceRunner {
   __device__ __forceinline__ void run() {
     if (!kMessages && launch_.place != 0) open_output();
     for (uint32_t wave = 0; wave < part_.cut.loops + program_.stages - 1 && !stopped_; ++wave) {
-      number_ = epoch_ + wave * wave_numbers_;
+      number_ = first_number_ + wave * wave_numbers_;
       if constexpr (kMessages) {
         run_message(wave);
       } else {
@@ -115,7 +115,8 @@ class SliceRunner {
   /// Signals all peers: their programs decide whether they need the signal. In both forms, a rank that stores to
   /// outputs has at most TUTTI_CUDA_SMALL_RANKS peers.
   __device__ __forceinline__ void open_output() const {
-    if (lane_ < launch_.rank_count && lane_ != launch_.rank) connections_.open_to(lane_, epoch_ + part_.cut.messages);
+    if (lane_ < launch_.rank_count && lane_ != launch_.rank)
+      connections_.signal_ready(lane_, first_number_ + part_.cut.messages);
   }
 
   /// Runs the single step of a message, without the code for programs: code that a launch runs for the first time is
@@ -360,7 +361,7 @@ class SliceRunner {
         if (!strand_->signals(rank)) return;
       }
       move.boxes[rank] = &connections_.mailbox_at(rank)->done;
-      move.numbers[rank] = epoch_ + (wave + 1 - program_.lag) * wave_numbers_;
+      move.numbers[rank] = first_number_ + (wave + 1 - program_.lag) * wave_numbers_;
     });
     planner_.plan_words(move);
   }
@@ -396,16 +397,17 @@ class SliceRunner {
   }
   /// The destination of the slice in the receiver's output. Waits for the receiver's ready signal. Called by any lane.
   __device__ __forceinline__ uint8_t* output_of(const tutti_cuda_peer& to) {
-    if (pipeline_.opened[to.rank] != Pipeline::kOpened) wait_open(to.rank, false);
+    if (pipeline_.ready[to.rank] != Pipeline::kReady) wait_open(to.rank, false);
     return launch_.outputs[to.rank] + offset(to.output_block, to.output_chunk);
   }
   /// Waits for the ready signal of a sender that stores to this output. The signal may belong to a later call already.
   /// Called by any lane.
   __device__ __forceinline__ void hear_of(uint32_t rank) {
-    if (pipeline_.opened[rank] == 0) wait_open(rank, true);
+    if (pipeline_.ready[rank] == 0) wait_open(rank, true);
   }
   __device__ __forceinline__ void wait_open(uint32_t rank, bool may_be_later) {
-    hear_opening(launch_, pipeline_, connections_.mailbox_of(rank), rank, epoch_ + part_.cut.messages, may_be_later);
+    hear_ready_signal(launch_, pipeline_, connections_.mailbox_of(rank), rank, first_number_ + part_.cut.messages,
+                      may_be_later);
   }
   /// Waits until `condition` holds. Calls `ask` before each check except the first. Called by any lane.
   template <class Condition, class Ask>
@@ -428,7 +430,7 @@ class SliceRunner {
   const Part part_;
   const uint8_t* const input_;
   uint8_t* const output_;
-  const uint32_t epoch_;
+  const uint32_t first_number_;
   const bool overlaps_;
   const uint32_t wave_numbers_;  // sequence numbers per wave
   uint64_t first_ = 0;
@@ -485,7 +487,7 @@ template <class Form, class T, class Op>
 __device__ __forceinline__ void run_slice_program(const tutti_cuda_launch& launch, PipelineOf<Form>& pipeline,
                                                   typename Form::Program& program) {
   const ConnectionsOf<Form> connections(launch, blockIdx.x);
-  const ProgramTrack<Form> track(launch, connections);
+  const ProgramSequence<Form> sequence(launch, connections);
   const Part part(launch.block_bytes, launch.cut, blockIdx.x);
   const typename Form::Program* own;
   if constexpr (Form::kIsLarge) {
@@ -496,11 +498,11 @@ __device__ __forceinline__ void run_slice_program(const tutti_cuda_launch& launc
   copy_program(own, program);
   run_pipeline<T, Op>(pipeline, launch.scalar, [&](Planner<Form>& planner) {
     planner.begin();
-    SliceRunner<Form, false>(launch, program, connections, pipeline, planner, track.value(), part, launch.input,
+    SliceRunner<Form, false>(launch, program, connections, pipeline, planner, sequence.value(), part, launch.input,
                              launch.output)
         .run();
   });
-  track.advance();
+  sequence.advance();
 }
 
 /// The share of a CTA in a launch of messages. Each message is a program of one step. The pipeline is filled once and
@@ -517,17 +519,17 @@ __device__ __forceinline__ void run_stripes_of_slices(const tutti_cuda_launch& l
     }
     assignment.for_each_lane(launch, [&](const tutti_cuda_message& message, uint32_t lane) {
       const ConnectionsOf<Form> connections(launch, lane, row_of(message));
-      const MessageTrack track(launch, connections, lane, message);
+      const MessageSequence sequence(launch, connections, lane, message);
       const Part part(message.bytes, message.cut, lane);
       if (threadIdx.x % 32 == 0) program.peers[0].rank = message.peer;
       __syncwarp();
       planner.begin();
-      SliceRunner<Form, true>(launch, program, connections, pipeline, planner, track.value(), part,
+      SliceRunner<Form, true>(launch, program, connections, pipeline, planner, sequence.value(), part,
                               static_cast<const uint8_t*>(message.from), static_cast<uint8_t*>(message.to))
           .run();
       __syncwarp();
       // The signaler reports each message as read, also empty messages.
-      if (threadIdx.x % 32 == 0) track.advance(message.cut.messages);
+      if (threadIdx.x % 32 == 0) sequence.advance(message.cut.messages);
     });
   });
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The begin and the end of a call in a CTA: the kernel loads its sequence numbers from the track, and stores the
+// The begin and the end of a call in a CTA: the kernel loads its sequence numbers from the sequence, and stores the
 // advanced numbers. For nvcc.
 #pragma once
 
@@ -8,30 +8,30 @@
 
 namespace tutti::device {
 
-__device__ __forceinline__ tutti_cuda_track load_track(const tutti_cuda_track* track) {
-  tutti_cuda_track value;
-  load_pair(&track->epoch, value.epoch, value.safe);
+__device__ __forceinline__ tutti_cuda_sequence load_sequence(const tutti_cuda_sequence* sequence) {
+  tutti_cuda_sequence value;
+  load_pair(&sequence->next, value.next, value.safe);
   return value;
 }
 
 /// The number of messages for which a free slot is certain. After a long call it may be 0, because the peers' signals
 /// are missing.
-__device__ __forceinline__ uint32_t room_of(const tutti_cuda_track& track) {
-  const auto room = static_cast<int32_t>(track.safe - track.epoch);
+__device__ __forceinline__ uint32_t room_of(const tutti_cuda_sequence& sequence) {
+  const auto room = static_cast<int32_t>(sequence.safe - sequence.next);
   return room > 0 ? static_cast<uint32_t>(room) : 0;
 }
 
-/// The track of a channel that runs a program. The last warp has the least data to move. It loads the peers' `done`
+/// The sequence of a channel that runs a program. The last warp has the least data to move. It loads the peers' `done`
 /// words at the start of the call, so that the end of the call need not wait for them. All threads of the CTA call each
 /// function.
 template <class Form>
-class ProgramTrack {
+class ProgramSequence {
  public:
-  __device__ __forceinline__ ProgramTrack(const tutti_cuda_launch& launch, const ConnectionsOf<Form>& connections)
+  __device__ __forceinline__ ProgramSequence(const tutti_cuda_launch& launch, const ConnectionsOf<Form>& connections)
       : launch_(launch),
         connections_(connections),
-        at_(launch.tracks + blockIdx.x),
-        value_(load_track(at_)),
+        at_(launch.sequences + blockIdx.x),
+        value_(load_sequence(at_)),
         peer_(threadIdx.x - (blockDim.x - 32)),
         is_peer_(peer_ < launch.rank_count && peer_ != launch.rank) {
     if (is_peer_) done_ = load_relaxed(&connections.mailbox_of(peer_)->done);
@@ -40,15 +40,15 @@ class ProgramTrack {
       if (has_second_) second_done_ = load_relaxed(&connections.mailbox_of(second())->done);
     }
   }
-  __device__ __forceinline__ tutti_cuda_track value() const { return value_; }
+  __device__ __forceinline__ tutti_cuda_sequence value() const { return value_; }
 
-  /// Advances the track after all threads have moved their data.
+  /// Advances the sequence after all threads have moved their data.
   __device__ __forceinline__ void advance() const {
     __syncthreads();
     if (peer_ >= 32) return;
     store();
   }
-  /// The same for a strand. The strand that ends last advances the track for all strands of its channel.
+  /// The same for a strand. The strand that ends last advances the sequence for all strands of its channel.
   __device__ __forceinline__ void advance(const Strand& strand) const {
     __syncthreads();
     if (peer_ >= 32 || __any_sync(0xffffffffu, peer_ == 0 && strand.ends_last()) == 0) return;
@@ -63,31 +63,31 @@ class ProgramTrack {
 
   /// All threads of the last warp.
   __device__ __forceinline__ void store() const {
-    const uint32_t epoch = value_.epoch + launch_.cut.messages;
-    // Counted from the epoch, modulo 2^32: the lowest `done` of the peers.
-    int32_t behind = is_peer_ ? static_cast<int32_t>(epoch - done_) : 0;
+    const uint32_t next = value_.next + launch_.cut.messages;
+    // Counted from the next number, modulo 2^32: the lowest `done` of the peers.
+    int32_t behind = is_peer_ ? static_cast<int32_t>(next - done_) : 0;
     if constexpr (Form::kIsLarge) {
-      if (has_second_) behind = max(behind, static_cast<int32_t>(epoch - second_done_));
+      if (has_second_) behind = max(behind, static_cast<int32_t>(next - second_done_));
     }
     const auto most_behind = static_cast<uint32_t>(__reduce_max_sync(0xffffffffu, behind));
-    if (peer_ == 0) *at_ = {epoch, epoch - most_behind + launch_.slot_count};
+    if (peer_ == 0) *at_ = {next, next - most_behind + launch_.slot_count};
     // Peers need the signal two times per pass over the slots. More signals would delay the kernel's end, which waits
     // for its stores to peers.
     const uint32_t half = launch_.slot_count / 2;
-    if (is_peer_ && (epoch & ~(half - 1)) != (value_.epoch & ~(half - 1))) {
-      store_relaxed(&connections_.mailbox_at(peer_)->done, epoch);
+    if (is_peer_ && (next & ~(half - 1)) != (value_.next & ~(half - 1))) {
+      store_relaxed(&connections_.mailbox_at(peer_)->done, next);
     }
     if constexpr (Form::kIsLarge) {
-      if (has_second_ && (epoch & ~(half - 1)) != (value_.epoch & ~(half - 1))) {
-        store_relaxed(&connections_.mailbox_at(second())->done, epoch);
+      if (has_second_ && (next & ~(half - 1)) != (value_.next & ~(half - 1))) {
+        store_relaxed(&connections_.mailbox_at(second())->done, next);
       }
     }
   }
 
   const tutti_cuda_launch& launch_;
   const ConnectionsOf<Form>& connections_;
-  tutti_cuda_track* at_;
-  tutti_cuda_track value_;
+  tutti_cuda_sequence* at_;
+  tutti_cuda_sequence value_;
   uint32_t peer_;  // rank of this thread's peer if below 32: the threads of the last warp
   bool is_peer_;
   uint32_t done_ = 0;
@@ -100,33 +100,33 @@ __device__ __forceinline__ uint32_t row_of(const tutti_cuda_message& message) {
   return 32 - __clz(message.lane_count - 1u);
 }
 
-/// The track of one direction of a stripe (lane) with a peer. Copies on this GPU have no track. Any thread.
-class MessageTrack {
+/// The sequence of one direction of a stripe (lane) with a peer. Copies on this GPU have no sequence. Any thread.
+class MessageSequence {
  public:
   template <class Form>
-  __device__ __forceinline__ MessageTrack(const tutti_cuda_launch& launch, const ConnectionsOf<Form>& connections,
-                                          uint32_t lane, const tutti_cuda_message& message)
+  __device__ __forceinline__ MessageSequence(const tutti_cuda_launch& launch, const ConnectionsOf<Form>& connections,
+                                             uint32_t lane, const tutti_cuda_message& message)
       : slot_count_(launch.slot_count), kind_(message.kind) {
     if (kind_ == TUTTI_CUDA_KEEP) return;
     box_ = connections.mailbox_at(message.peer);
     done_ = &connections.mailbox_of(message.peer)->done;
-    at_ = launch.tracks + ((lane * launch.rank_count + message.peer) * 2 + message.kind);
-    value_ = load_track(at_);
+    at_ = launch.sequences + ((lane * launch.rank_count + message.peer) * 2 + message.kind);
+    value_ = load_sequence(at_);
   }
-  __device__ __forceinline__ tutti_cuda_track value() const { return value_; }
+  __device__ __forceinline__ tutti_cuda_sequence value() const { return value_; }
 
-  /// Advances the track. One thread, after all threads have read the track.
+  /// Advances the sequence. One thread, after all threads have read the sequence.
   __device__ __forceinline__ void advance(uint32_t messages) const {
-    const uint32_t epoch = value_.epoch + messages;
-    if (kind_ == TUTTI_CUDA_SEND) *at_ = {epoch, load_relaxed(done_) + slot_count_};
-    if (kind_ == TUTTI_CUDA_RECEIVE) *at_ = {epoch, 0};
+    const uint32_t next = value_.next + messages;
+    if (kind_ == TUTTI_CUDA_SEND) *at_ = {next, load_relaxed(done_) + slot_count_};
+    if (kind_ == TUTTI_CUDA_RECEIVE) *at_ = {next, 0};
   }
   /// Signals the sender two times per pass over the slots. One thread, after all received data has been read.
   __device__ __forceinline__ void tell(uint32_t messages) const {
-    const uint32_t epoch = value_.epoch + messages;
+    const uint32_t next = value_.next + messages;
     const uint32_t half = slot_count_ / 2;
-    const bool is_due = (epoch & ~(half - 1)) != (value_.epoch & ~(half - 1));
-    if (kind_ == TUTTI_CUDA_RECEIVE && is_due) store_relaxed(&box_->done, epoch);
+    const bool is_due = (next & ~(half - 1)) != (value_.next & ~(half - 1));
+    if (kind_ == TUTTI_CUDA_RECEIVE && is_due) store_relaxed(&box_->done, next);
   }
 
  private:
@@ -134,8 +134,8 @@ class MessageTrack {
   uint32_t kind_;
   tutti_cuda_mailbox* box_ = nullptr;
   const uint32_t* done_ = nullptr;
-  tutti_cuda_track* at_ = nullptr;
-  tutti_cuda_track value_ = {};
+  tutti_cuda_sequence* at_ = nullptr;
+  tutti_cuda_sequence value_ = {};
 };
 
 /// The work assignment of a CTA in a launch of messages: its kind, and its index among the CTAs of this kind.
