@@ -70,18 +70,18 @@ void put_in_order(std::vector<Share>& shares) {
                    [](const Share& a, const Share& b) { return a.state->secret() < b.state->secret(); });
 }
 
-/// The thread (lane) of each share. Shares of one lane run in order.
-std::vector<size_t> lanes_of(const std::vector<Share>& shares) {
-  std::vector<size_t> lanes(shares.size());
+/// The thread of each share. Shares of one thread run in order.
+std::vector<size_t> threads_of(const std::vector<Share>& shares) {
+  std::vector<size_t> threads(shares.size());
   for (size_t i = 0; i < shares.size(); ++i) {
-    lanes[i] = i;
+    threads[i] = i;
     for (size_t j = 0; j < i; ++j) {
       if (!meet(shares[i], shares[j])) continue;
-      const auto [kept, gone] = std::minmax({lanes[i], lanes[j]});
-      std::replace(lanes.begin(), lanes.end(), size_t{gone}, size_t{kept});
+      const auto [kept, gone] = std::minmax({threads[i], threads[j]});
+      std::replace(threads.begin(), threads.end(), size_t{gone}, size_t{kept});
     }
   }
-  return lanes;
+  return threads;
 }
 
 }  // namespace
@@ -118,19 +118,19 @@ Status group_end() {
   group.shares.clear();
   communicator::put_in_order(shares);
   for (communicator::Share& share : shares) share.gather();
-  // Communicators wait for each other through their peers, so each lane gets a thread of its own.
-  const std::vector<size_t> lanes = communicator::lanes_of(shares);
-  const auto run = [&](size_t lane) {
-    for (size_t i = lane; i < shares.size(); ++i) {
-      if (lanes[i] == lane) shares[i].run();
+  // Communicators wait for each other through their peers, so each independent share gets a thread of its own.
+  const std::vector<size_t> threads = communicator::threads_of(shares);
+  const auto run = [&](size_t first) {
+    for (size_t i = first; i < shares.size(); ++i) {
+      if (threads[i] == first) shares[i].run();
     }
   };
-  std::vector<std::thread> threads;
+  std::vector<std::thread> started;
   for (size_t i = 1; i < shares.size(); ++i) {
-    if (lanes[i] == i) threads.emplace_back([&run, i] { run(i); });
+    if (threads[i] == i) started.emplace_back([&run, i] { run(i); });
   }
   if (!shares.empty()) run(0);
-  for (std::thread& thread : threads) thread.join();
+  for (std::thread& thread : started) thread.join();
   for (const communicator::Share& share : shares) TUTTI_TRY(share.status);
   return {};
 }

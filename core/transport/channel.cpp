@@ -119,7 +119,7 @@ Dial::Dial(const Net& net, const Key& key, uint32_t device, const tutti_net_hand
     : net_(net), key_(key), device_(device), handle_(handle), mark_(net.watch(), net.ends(key, true)) {
   hello_.communicator = net.options().communicator;
   hello_.rank = net.options().rank;
-  hello_.lane = static_cast<uint32_t>(key.lane);
+  hello_.traffic = static_cast<uint32_t>(key.traffic);
   hello_.channel = key.channel;
   hello_.protocol = key.protocol;
   hello_.purpose = static_cast<uint32_t>(as.purpose);

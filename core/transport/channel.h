@@ -19,7 +19,7 @@ namespace tutti::transport {
 struct NetHello {
   uint64_t communicator;
   uint32_t rank;
-  uint32_t lane;
+  uint32_t traffic;
   uint32_t channel;
   uint32_t protocol;
   uint32_t purpose;     ///< Purpose

@@ -10,13 +10,13 @@
 namespace tutti::transport {
 
 /// Collectives and send/recv never share a connection: each keeps its own order.
-enum class Lane : uint32_t { kCollective = 0, kPointToPoint = 1 };
-inline constexpr uint32_t kLaneCount = 2;
+enum class Traffic : uint32_t { kCollective = 0, kPointToPoint = 1 };
+inline constexpr uint32_t kTrafficCount = 2;
 
 /// One direction between this rank and `peer`.
 struct Key {
   uint32_t peer = 0;  ///< rank
-  Lane lane = Lane::kCollective;
+  Traffic traffic = Traffic::kCollective;
   uint32_t channel = 0;
   uint32_t protocol = 0;  ///< index in the communicator's list of protocols
   // By which network devices a connection is made when it is first used; not part of its identity.
@@ -31,15 +31,15 @@ struct Ports {
   bool operator==(const Ports&) const = default;
 };
 
-/// The extent of the keys of one peer: every lane × channel × protocol, in one flat order.
+/// The extent of the keys of one peer: every kind of traffic × channel × protocol, in one flat order.
 struct KeySpace {
   uint32_t channels = 1;
   std::vector<tutti_slot_layout> protocols;  ///< layout of a connection, per protocol
 
-  uint32_t size() const { return kLaneCount * channels * static_cast<uint32_t>(protocols.size()); }
+  uint32_t size() const { return kTrafficCount * channels * static_cast<uint32_t>(protocols.size()); }
   uint32_t index(const Key& key) const {
     const auto count = static_cast<uint32_t>(protocols.size());
-    return (static_cast<uint32_t>(key.lane) * channels + key.channel) * count + key.protocol;
+    return (static_cast<uint32_t>(key.traffic) * channels + key.channel) * count + key.protocol;
   }
 };
 

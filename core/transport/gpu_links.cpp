@@ -17,9 +17,10 @@ uint64_t round_up(uint64_t value, uint64_t unit) {
   return (value + unit - 1) / unit * unit;
 }
 
-/// Sequences of a lane: the CTA of a collective has one sequence; a message's CTA has one for each peer and direction.
-uint64_t sequences_of(const GpuLinks::Protocol& protocol, uint32_t lane, size_t ranks) {
-  return protocol.max_ctas[lane] * (lane == static_cast<uint32_t>(Lane::kPointToPoint) ? 2 * ranks : 1);
+/// Sequences of one kind of traffic: the CTA of a collective has one sequence; a message's CTA has one for each peer
+/// and direction.
+uint64_t sequences_of(const GpuLinks::Protocol& protocol, uint32_t traffic, size_t ranks) {
+  return protocol.max_ctas[traffic] * (traffic == static_cast<uint32_t>(Traffic::kPointToPoint) ? 2 * ranks : 1);
 }
 
 }  // namespace
@@ -27,11 +28,11 @@ uint64_t sequences_of(const GpuLinks::Protocol& protocol, uint32_t lane, size_t 
 GpuLinks::GpuLinks(Options options, Heaps heaps) : options_(std::move(options)), heaps_(std::move(heaps)) {
   uint64_t sequences = 0;
   for (const Protocol& protocol : options_.protocols) {
-    for (uint32_t lane = 0; lane < kLaneCount; ++lane) {
+    for (uint32_t traffic = 0; traffic < kTrafficCount; ++traffic) {
       places_.push_back({mailboxes_, lengths_, sequences});
-      mailboxes_ += protocol.max_ctas[lane];
-      lengths_ += uint64_t{protocol.max_ctas[lane]} * protocol.layout.slot_count;
-      sequences += sequences_of(protocol, lane, options_.ranks.size());
+      mailboxes_ += protocol.max_ctas[traffic];
+      lengths_ += uint64_t{protocol.max_ctas[traffic]} * protocol.layout.slot_count;
+      sequences += sequences_of(protocol, traffic, options_.ranks.size());
     }
   }
   const size_t ranks = options_.ranks.size();
@@ -45,7 +46,8 @@ GpuLinks::GpuLinks(Options options, Heaps heaps) : options_(std::move(options)),
 uint64_t GpuLinks::sequence_count(const Options& options) {
   uint64_t count = 0;
   for (const Protocol& protocol : options.protocols) {
-    for (uint32_t lane = 0; lane < kLaneCount; ++lane) count += sequences_of(protocol, lane, options.ranks.size());
+    for (uint32_t traffic = 0; traffic < kTrafficCount; ++traffic)
+      count += sequences_of(protocol, traffic, options.ranks.size());
   }
   return count;
 }
@@ -128,9 +130,9 @@ Result<uint8_t*> GpuLinks::find(uint32_t peer, const Piece& piece) {
   return block + piece.offset;
 }
 
-std::vector<tutti_cuda_link> GpuLinks::describe(uint32_t protocol, Lane lane, tutti_cuda_sequence* sequences,
+std::vector<tutti_cuda_link> GpuLinks::describe(uint32_t protocol, Traffic traffic, tutti_cuda_sequence* sequences,
                                                 tutti_cuda_launch& launch) const {
-  const Place& at = place(protocol, lane);
+  const Place& at = place(protocol, traffic);
   const tutti_slot_layout& layout = options_.protocols[protocol].layout;
   launch.rank = options_.rank;
   launch.rank_count = static_cast<uint32_t>(options_.ranks.size());
@@ -149,9 +151,9 @@ std::vector<tutti_cuda_link> GpuLinks::describe(uint32_t protocol, Lane lane, tu
 
 uint32_t GpuLinks::subject(const GpuKey& key) const {
   // A relay knows a slot's CTA, but not by how many CTAs the launch has.
-  const auto lane = static_cast<uint32_t>(key.lane);
-  const uint32_t ctas = relayed(key.peer) ? options_.protocols[key.protocol].max_ctas[lane] : key.ctas;
-  return (key.protocol * kLaneCount + lane) * kSizes + static_cast<uint32_t>(std::bit_width(ctas - 1));
+  const auto traffic = static_cast<uint32_t>(key.traffic);
+  const uint32_t ctas = relayed(key.peer) ? options_.protocols[key.protocol].max_ctas[traffic] : key.ctas;
+  return (key.protocol * kTrafficCount + traffic) * kSizes + static_cast<uint32_t>(std::bit_width(ctas - 1));
 }
 
 Result<const uint8_t*> GpuLinks::offer(const GpuKey& key) {
@@ -164,7 +166,7 @@ Result<const uint8_t*> GpuLinks::offer(const GpuKey& key) {
     return slots;
   }
   const Protocol& protocol = options_.protocols[key.protocol];
-  const uint64_t ctas = std::min(std::bit_ceil(key.ctas), protocol.max_ctas[static_cast<uint32_t>(key.lane)]);
+  const uint64_t ctas = std::min(std::bit_ceil(key.ctas), protocol.max_ctas[static_cast<uint32_t>(key.traffic)]);
   TUTTI_ASSIGN(const auto own,
                cut(options_.heaps[key.peer], ctas * protocol.layout.slot_count * protocol.layout.slot_stride));
   board_->post(key.peer, subject, own.second);
@@ -186,10 +188,10 @@ Result<uint8_t*> GpuLinks::reach(const GpuKey& key) {
   return slots;
 }
 
-/// Makes the slots of both directions for all CTAs of a lane, in order, and a relay for each CTA.
+/// Makes the slots of both directions for all CTAs of one kind of traffic, in order, and a relay for each CTA.
 Status GpuLinks::relay(const GpuKey& key) {
   const Protocol& protocol = options_.protocols[key.protocol];
-  const uint32_t ctas = protocol.max_ctas[static_cast<uint32_t>(key.lane)];
+  const uint32_t ctas = protocol.max_ctas[static_cast<uint32_t>(key.traffic)];
   const uint64_t bytes = protocol.layout.slot_count * protocol.layout.slot_stride;
   const bool direct = options_.direct && !protocol.has_flags;
   const uint32_t heap = direct ? kDirect : kRelayed;
@@ -223,12 +225,12 @@ void GpuLinks::start(const Key& connection, typename Made::Options options) {
 /// The connection of a CTA with its counterpart at a peer on a different host.
 Key GpuLinks::connection(const GpuKey& key, uint32_t cta) const {
   const Ports ports = key.ports.empty() ? Ports() : key.ports[cta % key.ports.size()];
-  return {key.peer, key.lane, cta, key.protocol, ports.device, ports.peer_device};
+  return {key.peer, key.traffic, cta, key.protocol, ports.device, ports.peer_device};
 }
 
 /// The place of a CTA's mailbox for a peer on a different host.
 uint64_t GpuLinks::mailbox_of(const GpuKey& key, uint32_t cta) const {
-  return key.peer * mailboxes_ + place(key.protocol, key.lane).mailboxes + cta;
+  return key.peer * mailboxes_ + place(key.protocol, key.traffic).mailboxes + cta;
 }
 
 LineRelay::Options GpuLinks::line_relay_options(const GpuKey& key, uint32_t cta, uint8_t* to, uint8_t* from) {
@@ -249,7 +251,7 @@ Result<Relay::Options> GpuLinks::relay_options(const GpuKey& key, uint32_t cta, 
   const tutti_slot_layout& layout = options_.protocols[key.protocol].layout;
   const uint64_t bytes = layout.slot_count * layout.slot_stride;
   const std::shared_ptr<Heap>& heap = heaps_[options_.direct ? kDirect : kRelayed];
-  const Place& at = place(key.protocol, key.lane);
+  const Place& at = place(key.protocol, key.traffic);
   const uint64_t mailbox = mailbox_of(key, cta);
   const uint64_t capabilities = options_.net->options().capabilities;
   Relay::Options made;

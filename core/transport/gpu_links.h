@@ -26,10 +26,11 @@
 
 namespace tutti::transport {
 
-/// Slots of one protocol from one rank to a second rank, for the launches of a lane with up to this number of CTAs.
+/// Slots of one protocol from one rank to a second rank, for the launches of one kind of traffic with up to this number
+/// of CTAs.
 struct GpuKey {
   uint32_t protocol = 0;
-  Lane lane = Lane::kCollective;
+  Traffic traffic = Traffic::kCollective;
   uint32_t ctas = 1;  ///< CTAs of the launch; of a message: its stripes
   uint32_t peer = 0;  ///< rank
   /// Of a peer on a different host: the ports of CTA 0, CTA 1 and so on; CTAs beyond them begin with the first again.
@@ -43,7 +44,7 @@ class GpuLinks {
   /// The properties of a protocol's connections; without slots: no kernel runs it.
   struct Protocol {
     tutti_slot_layout layout{};
-    std::array<uint32_t, kLaneCount> max_ctas{};
+    std::array<uint32_t, kTrafficCount> max_ctas{};
     bool has_flags = false;  ///< flags in the data say that it is there (TUTTI_FLAGS_PAIRS)
   };
   struct Options {
@@ -62,13 +63,13 @@ class GpuLinks {
   /// Collective over all ranks.
   static Result<std::unique_ptr<GpuLinks>> create(Options options, Heaps heaps, bootstrap::Bootstrap& bootstrap,
                                                   base::Time deadline);
-  /// Sequences that the launches of all lanes need, in memory of this GPU that is zero at first.
+  /// Sequences that the launches need, in memory of this GPU that is zero at first.
   static uint64_t sequence_count(const Options& options);
 
   const Protocol& protocol(uint32_t index) const { return options_.protocols[index]; }
-  /// Fills the launch's data of its lane: layout, and sequences among the sequences that begin at `sequences`. Returns
-  /// the links, by rank, without slots.
-  std::vector<tutti_cuda_link> describe(uint32_t protocol, Lane lane, tutti_cuda_sequence* sequences,
+  /// Fills the launch's data of its kind of traffic: layout, and sequences among the sequences that begin at
+  /// `sequences`. Returns the links, by rank, without slots.
+  std::vector<tutti_cuda_link> describe(uint32_t protocol, Traffic traffic, tutti_cuda_sequence* sequences,
                                         tutti_cuda_launch& launch) const;
 
   /// Whether a network joins the peer and this rank.
@@ -86,11 +87,11 @@ class GpuLinks {
   uint64_t bytes() const;
 
  private:
-  /// The offsets of a lane of a protocol.
+  /// The offsets of a kind of traffic of a protocol.
   struct Place {
-    uint64_t mailboxes = 0;  ///< mailboxes of a peer before this lane's mailboxes
-    uint64_t lengths = 0;    ///< lengths of a peer before this lane's lengths
-    uint64_t sequences = 0;  ///< before this lane's
+    uint64_t mailboxes = 0;  ///< mailboxes of a peer before the mailboxes of this kind of traffic
+    uint64_t lengths = 0;    ///< lengths of a peer before the lengths of this kind of traffic
+    uint64_t sequences = 0;  ///< before the sequences of this kind of traffic
   };
   /// Memory of this rank from which pieces are cut.
   struct Block {
@@ -119,10 +120,10 @@ class GpuLinks {
   Key connection(const GpuKey& key, uint32_t cta) const;
   uint64_t mailbox_of(const GpuKey& key, uint32_t cta) const;
   uint8_t* on_host(const Piece& piece) const { return blocks_[piece.block].memory.on_host + piece.offset; }
-  uint32_t subjects() const { return static_cast<uint32_t>(options_.protocols.size()) * kLaneCount * kSizes; }
+  uint32_t subjects() const { return static_cast<uint32_t>(options_.protocols.size()) * kTrafficCount * kSizes; }
   uint32_t subject(const GpuKey& key) const;
-  const Place& place(uint32_t protocol, Lane lane) const {
-    return places_[protocol * kLaneCount + static_cast<uint32_t>(lane)];
+  const Place& place(uint32_t protocol, Traffic traffic) const {
+    return places_[protocol * kTrafficCount + static_cast<uint32_t>(traffic)];
   }
 
   Options options_;

@@ -286,7 +286,7 @@ void AcceptTask::expect(const Key& key, Purpose purpose, uint32_t home, std::sha
 }
 
 AcceptTask::Who AcceptTask::who_of(const Key& key, Purpose purpose, uint32_t home) {
-  return {key.peer, static_cast<uint32_t>(key.lane), key.channel, key.protocol, purpose, home};
+  return {key.peer, static_cast<uint32_t>(key.traffic), key.channel, key.protocol, purpose, home};
 }
 
 bool AcceptTask::asks(const Entrance& entrance, std::chrono::steady_clock::time_point now) const {
@@ -335,7 +335,7 @@ Result<bool> AcceptTask::accept(Entrance& entrance) {
 bool AcceptTask::is_friend(const NetHello& hello) const {
   const KeySpace& keys = net_.options().keys;
   return hello.communicator == net_.options().communicator && hello.rank < net_.peer_count() &&
-         hello.lane < kLaneCount && hello.channel < keys.channels && hello.protocol < keys.protocols.size() &&
+         hello.traffic < kTrafficCount && hello.channel < keys.channels && hello.protocol < keys.protocols.size() &&
          hello.purpose < kPurposeCount && hello.home < homes();
 }
 
@@ -356,7 +356,7 @@ bool AcceptTask::read_hellos() {
     // A stranger, or a connection that gave up, changes nothing.
     if (done.ok() && bytes == sizeof hello && is_friend(hello)) {
       guest->channel->deregister_memory(guest->registration);
-      const Who who{hello.rank, hello.lane, hello.channel, hello.protocol, static_cast<Purpose>(hello.purpose),
+      const Who who{hello.rank, hello.traffic, hello.channel, hello.protocol, static_cast<Purpose>(hello.purpose),
                     hello.home};
       arrived_[who] = {{&net_, guest->device, hello.device},
                        static_cast<Purpose>(hello.purpose),

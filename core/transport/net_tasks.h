@@ -181,7 +181,7 @@ class AcceptTask : public progress::Task {
   void hurry(bool begins) { hurried_.fetch_add(begins ? 1 : -1, std::memory_order_relaxed); }
 
  private:
-  // rank, lane, channel, protocol, purpose, home
+  // rank, traffic, channel, protocol, purpose, home
   using Who = std::tuple<uint32_t, uint32_t, uint32_t, uint32_t, Purpose, uint32_t>;
   struct Guest {
     uint32_t device = 0;              // device of this rank through which it came

@@ -35,7 +35,7 @@ class SimpleProtocol : public tutti::sdk::Protocol {
     out.devices = TUTTI_DEVICE_HOST;
 #if defined(TUTTI_HAS_CUDA)
     out.devices |= TUTTI_DEVICE_CUDA;
-    out.stores_to_outputs = 1;
+    out.direct_store = 1;
 #endif
     return out;
   }

@@ -94,10 +94,10 @@ struct Rank {
     view = program.view();
     for (const tutti_program_step& step : program.steps) {
       for (const tutti_program_peer& peer : program.recv(step)) {
-        connections.push_back(shm->receiver({peer.rank, transport::Lane::kCollective, 0, 0}));
+        connections.push_back(shm->receiver({peer.rank, transport::Traffic::kCollective, 0, 0}));
       }
       for (const tutti_program_peer& peer : program.send(step)) {
-        connections.push_back(shm->sender({peer.rank, transport::Lane::kCollective, 0, 0}));
+        connections.push_back(shm->sender({peer.rank, transport::Traffic::kCollective, 0, 0}));
       }
     }
   }
@@ -356,10 +356,10 @@ class Steps {
   }
   tutti_work& work() { return work_; }
   tutti_connection& to(uint32_t from, uint32_t rank) {
-    return *ranks_[from].shm->sender({rank, transport::Lane::kCollective, 0, 0});
+    return *ranks_[from].shm->sender({rank, transport::Traffic::kCollective, 0, 0});
   }
   tutti_connection& from(uint32_t peer, uint32_t rank) {
-    return *ranks_[rank].shm->receiver({peer, transport::Lane::kCollective, 0, 0});
+    return *ranks_[rank].shm->receiver({peer, transport::Traffic::kCollective, 0, 0});
   }
   uint64_t slot_bytes(uint64_t bytes) const {
     return wire_ == Wire::kLL ? device::LL::slot_bytes(bytes) : device::Simple::slot_bytes(bytes);

@@ -104,7 +104,7 @@ class Rank {
   }
 
  private:
-  Key key() const { return {1 - rank_, Lane::kCollective, 0, 0, TUTTI_NO_NET, TUTTI_NO_NET}; }
+  Key key() const { return {1 - rank_, Traffic::kCollective, 0, 0, TUTTI_NO_NET, TUTTI_NO_NET}; }
 
   uint32_t rank_;
   tutti_bell bell_{};

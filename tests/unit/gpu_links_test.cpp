@@ -23,8 +23,8 @@ constexpr uint32_t kRanks = 3;
 constexpr uint64_t kStride = 16384;
 // Ranks 0 and 1 meet in one kind of memory; rank 2 meets both in a second kind.
 const std::vector<std::vector<uint32_t>> kHeaps = {{0, 0, 1}, {0, 0, 1}, {1, 1, 1}};
-constexpr auto kCollective = Lane::kCollective;
-constexpr auto kMessages = Lane::kPointToPoint;
+constexpr auto kCollective = Traffic::kCollective;
+constexpr auto kMessages = Traffic::kPointToPoint;
 
 /// Memory that all ranks of the process see at the same address.
 class PlainHeap : public Heap {
@@ -70,14 +70,14 @@ class GpuLinksTest : public testing::Test {
     protocol.max_ctas = {12, 3};
     return protocol;
   }
-  tutti_cuda_launch describe(uint32_t rank, uint32_t protocol, Lane lane) {
+  tutti_cuda_launch describe(uint32_t rank, uint32_t protocol, Traffic traffic) {
     tutti_cuda_launch launch{};
-    links_[rank]->describe(protocol, lane, sequences_.data(), launch);
+    links_[rank]->describe(protocol, traffic, sequences_.data(), launch);
     return launch;
   }
-  std::vector<tutti_cuda_link> links(uint32_t rank, uint32_t protocol, Lane lane) {
+  std::vector<tutti_cuda_link> links(uint32_t rank, uint32_t protocol, Traffic traffic) {
     tutti_cuda_launch launch{};
-    return links_[rank]->describe(protocol, lane, sequences_.data(), launch);
+    return links_[rank]->describe(protocol, traffic, sequences_.data(), launch);
   }
 
   std::chrono::nanoseconds timeout_ = std::chrono::seconds(60);
@@ -97,16 +97,16 @@ TEST_F(GpuLinksTest, EveryMailboxHasOneWriterAndOneReader) {
   std::map<tutti_cuda_mailbox*, int> written;
   for (uint32_t rank = 0; rank < kRanks; ++rank) {
     for (const uint32_t protocol : {0u, 2u}) {
-      for (const Lane lane : {kCollective, kMessages}) {
-        const tutti_cuda_launch launch = describe(rank, protocol, lane);
+      for (const Traffic traffic : {kCollective, kMessages}) {
+        const tutti_cuda_launch launch = describe(rank, protocol, traffic);
         EXPECT_EQ(launch.rank, rank);
         EXPECT_EQ(launch.rank_count, kRanks);
         EXPECT_EQ(launch.slot_count, 4u);
         for (uint32_t peer = 0; peer < kRanks; ++peer) {
           if (peer == rank) continue;
-          const tutti_cuda_link link = links(rank, protocol, lane)[peer];
-          EXPECT_EQ(link.at, links(peer, protocol, lane)[rank].of);
-          for (uint32_t cta = 0; cta < (lane == kCollective ? 12 : 3); ++cta) {
+          const tutti_cuda_link link = links(rank, protocol, traffic)[peer];
+          EXPECT_EQ(link.at, links(peer, protocol, traffic)[rank].of);
+          for (uint32_t cta = 0; cta < (traffic == kCollective ? 12 : 3); ++cta) {
             ++read[link.of + cta];
             ++written[link.at + cta];
           }
@@ -129,14 +129,14 @@ TEST_F(GpuLinksTest, WhatIsOfferedIsReached) {
   const uint64_t before = links_[0]->bytes();
   std::vector<const uint8_t*> places;
   for (const uint32_t protocol : {0u, 2u}) {
-    for (const Lane lane : {kCollective, kMessages}) {
+    for (const Traffic traffic : {kCollective, kMessages}) {
       for (const uint32_t ctas : {1u, 2u, 3u}) {
         for (const uint32_t peer : {1u, 2u}) {
-          const auto offered = links_[0]->offer({protocol, lane, ctas, peer});
-          const auto reached = links_[peer]->reach({protocol, lane, ctas, 0});
+          const auto offered = links_[0]->offer({protocol, traffic, ctas, peer});
+          const auto reached = links_[peer]->reach({protocol, traffic, ctas, 0});
           ASSERT_TRUE(offered.ok() && reached.ok());
           EXPECT_EQ(*offered, *reached);
-          EXPECT_EQ(*offered, *links_[0]->offer({protocol, lane, ctas, peer}));
+          EXPECT_EQ(*offered, *links_[0]->offer({protocol, traffic, ctas, peer}));
           places.push_back(*offered);
         }
       }

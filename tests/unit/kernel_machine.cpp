@@ -79,7 +79,7 @@ void drop_slots(const program::Program& program, std::span<tutti_cuda_link> link
 }  // namespace
 
 KernelMachine::KernelMachine(const Options& options)
-    : options_(options), link_bytes_(uint64_t{options.lanes} * options.layout.slot_count * options.layout.slot_stride) {
+    : options_(options), link_bytes_(uint64_t{options.ctas} * options.layout.slot_count * options.layout.slot_stride) {
   const size_t ranks = options.rank_count;
   link_bytes_ = (link_bytes_ + sizeof(Line) - 1) / sizeof(Line) * sizeof(Line);
   slots_.resize(ranks * ranks * link_bytes_ / sizeof(Line));
@@ -91,11 +91,11 @@ KernelMachine::KernelMachine(const Options& options)
   }
   tutti_cuda_mailbox mailbox{};
   mailbox.tail = mailbox.done = options.first_number;
-  mailboxes_.assign(ranks * ranks * options.lanes, mailbox);
+  mailboxes_.assign(ranks * ranks * options.ctas, mailbox);
   const tutti_cuda_sequence sequence = {options.first_number, options.first_number};
-  programs_.assign(ranks, std::vector<tutti_cuda_sequence>(options.lanes, sequence));
-  messages_.assign(ranks, std::vector<tutti_cuda_sequence>(options.lanes * ranks * 2, sequence));
-  progress_.assign(ranks, std::vector<tutti_cuda_progress>(options.lanes));
+  programs_.assign(ranks, std::vector<tutti_cuda_sequence>(options.ctas, sequence));
+  messages_.assign(ranks, std::vector<tutti_cuda_sequence>(options.ctas * ranks * 2, sequence));
+  progress_.assign(ranks, std::vector<tutti_cuda_progress>(options.ctas));
   controls_.resize(ranks);
   scratch_.resize(ranks);
   if (options_.hosts > 1) start_relays();
@@ -105,7 +105,7 @@ void KernelMachine::start_relays() {
   RelayedLinks::Options options;
   options.rank_count = options_.rank_count;
   options.hosts = options_.hosts;
-  options.lanes = options_.lanes;
+  options.count = options_.ctas;
   options.layout = options_.layout;
   options.first_number = options_.first_number;
   options.on_failure = [this](const Status& failure) {
@@ -161,8 +161,8 @@ std::vector<tutti_cuda_link> KernelMachine::links_of(uint32_t rank) {
     tutti_cuda_link& link = links[peer];
     link.to = slots + (uint64_t{peer} * ranks + rank) * link_bytes_;
     link.from = slots + (uint64_t{rank} * ranks + peer) * link_bytes_;
-    link.at = mailboxes_.data() + (size_t{peer} * ranks + rank) * options_.lanes;
-    link.of = mailboxes_.data() + (size_t{rank} * ranks + peer) * options_.lanes;
+    link.at = mailboxes_.data() + (size_t{peer} * ranks + rank) * options_.ctas;
+    link.of = mailboxes_.data() + (size_t{rank} * ranks + peer) * options_.ctas;
     if (relays_ == nullptr || !relays_->relayed(rank, peer)) continue;
     link.to = relays_->to(rank, peer);
     link.at = relays_->at(rank, peer);
@@ -278,9 +278,9 @@ uint32_t KernelMachine::without_gaps(const uint32_t* word, uint32_t number) cons
   const size_t index = offset / sizeof(tutti_cuda_mailbox);
   if (index >= mailboxes_.size() || word != &mailboxes_[index].done) return number;
   const size_t ranks = options_.rank_count;
-  const size_t sender = index / options_.lanes / ranks;
-  const size_t receiver = index / options_.lanes % ranks;
-  const size_t back = (receiver * ranks + sender) * options_.lanes + index % options_.lanes;
+  const size_t sender = index / options_.ctas / ranks;
+  const size_t receiver = index / options_.ctas % ranks;
+  const size_t back = (receiver * ranks + sender) * options_.ctas + index % options_.ctas;
   const uint32_t sent = __atomic_load_n(&mailboxes_[back].tail, __ATOMIC_ACQUIRE);
   return static_cast<int32_t>(number - sent) > 0 ? sent : number;
 }

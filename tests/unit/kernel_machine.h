@@ -28,7 +28,7 @@ class KernelMachine {
     Wire wire = Wire::kLL;
     uint32_t rank_count = 1;
     tutti_slot_layout layout{};  ///< slot_stride: bytes of a slot
-    uint32_t lanes = 1;          ///< CTAs that connections are made for
+    uint32_t ctas = 1;           ///< CTAs that connections are made for
     uint32_t threads = 64;       ///< per CTA; Simple's is its own
     bool stages = true;          ///< Simple: shared memory for bulk copies, of any size that chips may have
     uint32_t first_number = 0;   ///< the first sequence number
@@ -88,7 +88,7 @@ class KernelMachine {
   Options options_;
   uint64_t link_bytes_;                                     // slots of one connection
   std::vector<Line> slots_;                                 // [receiver][sender]
-  std::vector<tutti_cuda_mailbox> mailboxes_;               // [told][teller][lane]
+  std::vector<tutti_cuda_mailbox> mailboxes_;               // [told][signaler][CTA]
   std::vector<std::vector<tutti_cuda_sequence>> programs_;  // by rank
   std::vector<std::vector<tutti_cuda_sequence>> messages_;  // by rank: sequences of launches of messages
   std::vector<std::vector<tutti_cuda_progress>> progress_;  // by rank and channel

@@ -52,12 +52,12 @@ Protocol with_less_memory(Protocol protocol) {
   return protocol;
 }
 
-KernelMachine::Options options_of(const Protocol& protocol, uint32_t ranks, uint32_t lanes) {
+KernelMachine::Options options_of(const Protocol& protocol, uint32_t ranks, uint32_t ctas) {
   KernelMachine::Options options;
   options.wire = protocol.wire;
   options.rank_count = ranks;
   options.layout = protocol.layout;
-  options.lanes = lanes;
+  options.ctas = ctas;
   options.threads = protocol.threads;
   options.stages = protocol.stages;
   options.hosts = protocol.hosts;

@@ -36,7 +36,7 @@ std::string protocol_name(const testing::TestParamInfo<Protocol>& instance);
 /// Slots of all pairs of many ranks must fit the memory.
 Protocol with_less_memory(Protocol protocol);
 
-KernelMachine::Options options_of(const Protocol& protocol, uint32_t ranks, uint32_t lanes);
+KernelMachine::Options options_of(const Protocol& protocol, uint32_t ranks, uint32_t ctas);
 
 /// TUTTI_TEST_SEED repeats a run.
 uint64_t test_seed();

@@ -64,9 +64,9 @@ class TestGroup {
         const bool is_there = share == 4 ? from == 0 || to == 0 : below(4 * ranks) < share * std::min(ranks, 6u);
         if (!is_there || (from == to && ranks > TUTTI_CUDA_SMALL_RANKS)) continue;  // a copy would be one too many
         const uint64_t bytes = 1 + below(below(2) == 0 ? 5000 : 100);
-        const auto lanes = static_cast<uint32_t>(1 + below(kLanes));
-        messages[from].push_back({from == to ? TUTTI_CUDA_KEEP : TUTTI_CUDA_SEND, to, bytes, lanes});
-        if (from != to) messages[to].push_back({TUTTI_CUDA_RECEIVE, from, bytes, lanes});
+        const auto stripes = static_cast<uint32_t>(1 + below(kStripes));
+        messages[from].push_back({from == to ? TUTTI_CUDA_KEEP : TUTTI_CUDA_SEND, to, bytes, stripes});
+        if (from != to) messages[to].push_back({TUTTI_CUDA_RECEIVE, from, bytes, stripes});
         auto& data = sent_[from * ranks + to];
         data.resize(bytes);
         for (uint8_t& byte : data) byte = static_cast<uint8_t>(below(256));
@@ -85,7 +85,7 @@ class TestGroup {
       }
     }
   }
-  static constexpr uint32_t kLanes = 5;
+  static constexpr uint32_t kStripes = 5;
   const std::vector<tutti_cuda_launch>& launches(uint32_t rank) const { return launches_[rank]; }
   bool is_right() const { return sent_ == received_; }
 
@@ -116,7 +116,7 @@ void run_groups(const Protocol& protocol, int rounds, uint32_t least_ranks, uint
   const auto below = [&](size_t limit) { return std::uniform_int_distribution<size_t>(0, limit - 1)(random); };
   for (int round = 0; round < rounds; ++round) {
     const auto ranks = static_cast<uint32_t>(least_ranks + below(most_ranks + 1 - least_ranks));
-    KernelMachine::Options options = options_of(protocol, ranks, TestGroup::kLanes);
+    KernelMachine::Options options = options_of(protocol, ranks, TestGroup::kStripes);
     options.large_ranks = random();
     options.first_number = any_number(below);
     options.seed = random();
@@ -477,7 +477,7 @@ TEST_P(Kernels, EndWhenAborted) {
   EXPECT_EQ(machine.run(launches), "") << "no rank gives up by itself";
 }
 
-/// More lanes than CTAs, of which none is ever met.
+/// More stripes than CTAs, of which none is ever met.
 TEST_P(Kernels, GiveUpOnMessagesThatNeverCome) {
   for (const bool aborts : {false, true}) {
     KernelMachine::Options options = options_of(GetParam(), 2, 3);

@@ -22,8 +22,8 @@ using backend::LaunchShape;
 constexpr uint32_t kRanks = 3;
 const tutti_slot_layout kLayout = layout_of(8, 4096, 1);
 
-program::Programs lowered(const std::string& name, bool to_outputs = false) {
-  return required(backend::lower_channels({plans_of(name, kRanks)}, false, to_outputs, kLayout));
+program::Programs lowered(const std::string& name, bool direct_store = false) {
+  return required(backend::lower_channels({plans_of(name, kRanks)}, false, direct_store, kLayout));
 }
 
 Call call_of(Collective collective, size_t count, ReduceOp op = ReduceOp::kSum) {

@@ -106,7 +106,7 @@ class Rank {
   std::unique_ptr<Net> net;
 
  private:
-  Key key() const { return {1 - rank_, Lane::kCollective, 0, 0, 0, 0}; }
+  Key key() const { return {1 - rank_, Traffic::kCollective, 0, 0, 0, 0}; }
 
   uint32_t rank_;
   tutti_bell bell_{};

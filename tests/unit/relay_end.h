@@ -71,7 +71,7 @@ class RelayEnd {
  protected:
   /// As a rank does at the first call. `options` lack the key and the mailboxes.
   void start(typename Relay::Options options) {
-    options.key = {1 - rank_, transport::Lane::kCollective, 0, 0};
+    options.key = {1 - rank_, transport::Traffic::kCollective, 0, 0};
     options.at = &at_;
     options.of = &of_;
     const transport::Key key = options.key;

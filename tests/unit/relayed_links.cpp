@@ -6,13 +6,13 @@
 
 namespace tutti::test {
 
-using transport::Lane;
 using transport::LineRelay;
 using transport::Net;
+using transport::Traffic;
 
 RelayedLinks::RelayedLinks(Options options)
     : options_(std::move(options)),
-      lane_bytes_(options_.layout.slot_count * options_.layout.slot_stride),
+      link_bytes_(options_.layout.slot_count * options_.layout.slot_stride),
       slots_(size_t{options_.rank_count} * options_.rank_count),
       at_(slots_.size()),
       bells_(options_.rank_count) {
@@ -22,8 +22,8 @@ RelayedLinks::RelayedLinks(Options options)
   for (uint32_t rank = 0; rank < options_.rank_count; ++rank) {
     for (uint32_t peer = 0; peer < options_.rank_count; ++peer) {
       if (!relayed(rank, peer)) continue;
-      slots_[pair(rank, peer)].resize(options_.lanes * lane_bytes_ / sizeof(uint64_t));
-      at_[pair(rank, peer)].assign(options_.lanes, mailbox);
+      slots_[pair(rank, peer)].resize(options_.count * link_bytes_ / sizeof(uint64_t));
+      at_[pair(rank, peer)].assign(options_.count, mailbox);
     }
     progress::init_bell(bells_[rank]);
     Net::Options net;
@@ -31,7 +31,7 @@ RelayedLinks::RelayedLinks(Options options)
     net.plugin = &fake_;
     net.name = "fake";
     net.rank = rank;
-    net.keys = {options_.lanes, {options_.layout}};
+    net.keys = {options_.count, {options_.layout}};
     net.bell = &bells_[rank];
     net.on_failure = options_.on_failure;
     net.last_failure = [this] { return fake_.take_failure(); };
@@ -48,14 +48,14 @@ RelayedLinks::~RelayedLinks() {
 }
 
 void RelayedLinks::start(uint32_t rank, uint32_t peer, uint8_t* from, tutti_cuda_mailbox* of) {
-  for (uint32_t lane = 0; lane < options_.lanes; ++lane) {
+  for (uint32_t index = 0; index < options_.count; ++index) {
     LineRelay::Options made;
-    made.key = {peer, Lane::kCollective, lane, 0};
+    made.key = {peer, Traffic::kCollective, index, 0};
     made.layout = options_.layout;
-    made.to = to(rank, peer) + lane * lane_bytes_;
-    made.from = from + lane * lane_bytes_;
-    made.at = at(rank, peer) + lane;
-    made.of = of + lane;
+    made.to = to(rank, peer) + index * link_bytes_;
+    made.from = from + index * link_bytes_;
+    made.at = at(rank, peer) + index;
+    made.of = of + index;
     const transport::Key key = made.key;
     auto relay = std::make_shared<LineRelay>(*nets_[rank], std::move(made));
     nets_[rank]->expect(key, relay);

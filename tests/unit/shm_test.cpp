@@ -33,7 +33,7 @@ Shm::Peer peer_of(const Shm& shm) {
 }
 
 constexpr Key key_to(uint32_t peer) {
-  return {peer, Lane::kCollective, 0, 0};
+  return {peer, Traffic::kCollective, 0, 0};
 }
 
 /// Rank 1 in a process of its own, which lives as long as this object.

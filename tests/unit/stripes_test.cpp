@@ -44,8 +44,8 @@ TEST(Messages, GoByDistance) {
   EXPECT_THAT(*places, ElementsAre(4, 3, 1, 0, 2));
   EXPECT_THAT(peers_of(launch), ElementsAre(3, 1, 1, 0, 2));
   EXPECT_EQ(launch.messages[1].bytes, 300u);
-  EXPECT_EQ(launch.messages[1].lane_count, 3);
-  EXPECT_THAT(launch.kind_ctas, ElementsAre(8, 3, 1)) << "whole clusters, where there are as many lanes";
+  EXPECT_EQ(launch.messages[1].stripe_count, 3);
+  EXPECT_THAT(launch.kind_ctas, ElementsAre(8, 3, 1)) << "whole clusters, where there are as many stripes";
   EXPECT_EQ(launch.cta_count, 12u);
 }
 

@@ -211,7 +211,7 @@ Result<std::string> direct_store(const Input& input) {
     TUTTI_ASSIGN(programs.emplace_back(), program::lower(plan, input.in_place));
   }
   const std::string before = text_of(lowered);
-  program::send_to_outputs(plans, programs);
+  program::store_directly(plans, programs);
   return before_and_after(before, text_of(programs[input.rank]));
 }
 

@@ -82,7 +82,7 @@ Result<Offer> list_candidates(const Request& request) {
         if ((protocol.properties.devices & (cuda ? TUTTI_DEVICE_CUDA : TUTTI_DEVICE_HOST)) == 0) continue;
         candidate.registered = protocol.properties.needs_registered != 0;
         if (candidate.registered && !request.bench.registered) continue;
-        candidate.differs_registered = protocol.properties.stores_to_outputs != 0 && request.bench.registered;
+        candidate.differs_registered = protocol.properties.direct_store != 0 && request.bench.registered;
         candidate.protocol = protocol.name;
         candidate.min_bytes = 0;
         candidate.max_bytes = SIZE_MAX;

@@ -29,12 +29,12 @@ namespace tutti::backend {
 namespace {
 
 using transport::GpuLinks;
-using transport::Lane;
+using transport::Traffic;
 
-// Stripes (lanes) of one send or receive. Each has slots of its own at every peer. With many peers, half as many
+// Stripes of one send or receive. Each has slots of its own at every peer. With many peers, half as many
 // stripes must suffice; they still fill a link.
-constexpr uint32_t kMaxLanes = 32;
-constexpr uint32_t kMaxLanesOfMany = 16;
+constexpr uint32_t kMaxStripes = 32;
+constexpr uint32_t kMaxStripesOfMany = 16;
 // CTAs that send, and CTAs that receive: this number fills all links of an H200. All CTAs of a launch run at the same
 // time, and leave room for the launch of a second communicator, as two CTAs fit an SM.
 constexpr uint32_t kMessageCtas = 32;
@@ -73,9 +73,9 @@ class CudaGpu : public Gpu {
     GpuLinks::Options options;
     TUTTI_ASSIGN(options.heaps, meet_gpus(deadline));
     const uint32_t max_ctas = share_of(options_.max_channels);
-    uint32_t max_lanes = options_.rank_count > kManyRanks ? kMaxLanesOfMany : kMaxLanes;
+    uint32_t max_stripes = options_.rank_count > kManyRanks ? kMaxStripesOfMany : kMaxStripes;
     // A network connection has the channels of collectives.
-    if (options_.net != nullptr) max_lanes = std::min(max_lanes, options_.max_channels);
+    if (options_.net != nullptr) max_stripes = std::min(max_stripes, options_.max_channels);
     options.net = options_.net;
     options.rank = options_.rank;
     for (uint32_t rank = 0; rank < options_.rank_count; ++rank) options.ranks.push_back(rank);
@@ -96,7 +96,7 @@ class CudaGpu : public Gpu {
         TUTTI_TRY(fit_network(protocol.name, link));
       }
       const uint32_t most = link.layout.max_channels;
-      link.max_ctas = {most > 0 ? std::min(most, max_ctas) : max_ctas, max_lanes};
+      link.max_ctas = {most > 0 ? std::min(most, max_ctas) : max_ctas, max_stripes};
     }
     TUTTI_ASSIGN(sequences_,
                  cuda::DeviceMemory::create(device_, GpuLinks::sequence_count(options) * sizeof(tutti_cuda_sequence)));

@@ -101,7 +101,7 @@ Result<KernelPlans> fit_kernels(ChannelPlans plans, const tutti_slot_layout& lay
   return fit;
 }
 
-Result<program::Programs> lower_channels(const ChannelPlans& plans, bool in_place, bool to_outputs,
+Result<program::Programs> lower_channels(const ChannelPlans& plans, bool in_place, bool direct_store,
                                          const tutti_slot_layout& layout) {
   const bool in_strands = std::any_of(plans.begin(), plans.end(),
                                       [](const std::vector<program::Plan>& all) { return program::any_strands(all); });
@@ -110,7 +110,7 @@ Result<program::Programs> lower_channels(const ChannelPlans& plans, bool in_plac
     for (const program::Plan& plan : plans[channel]) {
       TUTTI_ASSIGN(programs[channel].emplace_back(), program::lower(plan, in_place));
     }
-    if (to_outputs && !in_strands) program::send_to_outputs(plans[channel], programs[channel]);
+    if (direct_store && !in_strands) program::store_directly(plans[channel], programs[channel]);
   }
   program::align(programs, layout);
   return programs;

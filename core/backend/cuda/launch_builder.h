@@ -42,9 +42,9 @@ struct KernelPlans {
 Result<KernelPlans> fit_kernels(ChannelPlans plans, const tutti_slot_layout& layout);
 
 /// Lowers and aligns the plans of all channels. All ranks are needed, because a rank's program depends on its peers.
-/// `to_outputs`: messages go straight to registered outputs where the pass direct_store permits it, unless a plan has
+/// `direct_store`: messages go straight to registered outputs where the pass direct_store permits it, unless a plan has
 /// strands. Fails as program::lower() does.
-Result<program::Programs> lower_channels(const ChannelPlans& plans, bool in_place, bool to_outputs,
+Result<program::Programs> lower_channels(const ChannelPlans& plans, bool in_place, bool direct_store,
                                          const tutti_slot_layout& layout);
 
 /// The programs of one rank, by channel, of one channel or more. A single program if all channels have the same, and no

@@ -20,7 +20,7 @@ class LinkTable {
 
   explicit LinkTable(uint32_t rank_count) : rank_count_(rank_count), links_(size_t{kRows} * rank_count) {}
 
-  /// The row of connections for this number of CTAs, or of a message's lanes: from 1 to TUTTI_CUDA_MAX_CTAS.
+  /// The row of connections for this number of CTAs, or of a message's stripes: from 1 to TUTTI_CUDA_MAX_CTAS.
   static uint32_t row_of(uint32_t ctas);
   /// Adds links, by rank; slots that are null are unknown or unused. Returns whether the row has changed.
   bool merge(uint32_t row, std::span<const tutti_cuda_link> links);

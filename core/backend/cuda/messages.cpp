@@ -46,7 +46,7 @@ Result<std::unique_ptr<GpuMessages::Batch>> GpuMessages::make(std::span<const Ca
                  programs_.selector().choose({call.collective, call.type, call.reduction.op, call.count}));
     const backend::Message message = {call.receives ? TUTTI_CUDA_RECEIVE : TUTTI_CUDA_SEND,
                                       static_cast<uint32_t>(call.root), call.count * size_of(call.type),
-                                      programs_.lanes_for(decision.protocol, decision.channels)};
+                                      programs_.stripes_for(decision.protocol, decision.channels)};
     const uint32_t part = part_of(message, rank_, programs_.rank_count());
     Launch& launch = launches[{before[{call.root, call.receives}]++, decision.protocol, part}];
     launch.messages.push_back(message);

@@ -11,16 +11,16 @@
 
 namespace tutti::backend {
 
-using transport::Lane;
+using transport::Traffic;
 
 namespace {
 
 constexpr uint32_t kMessageThreads = 512;
 // Blocks of so many bytes that go from peer to peer are sent as messages: CTAs that only send or only receive.
 constexpr uint64_t kMessageBytes = 4 << 20;
-constexpr uint32_t kKeptLanes = 12;  // own copies run beside sends; fewer SMs would take longer than a link
+constexpr uint32_t kKeptStripes = 12;  // own copies run beside sends; fewer SMs would take longer than a link
 
-/// Messages and copies run the first channel's plan alone: their lanes are cut by size.
+/// Messages and copies run the first channel's plan alone: their stripes are cut by size.
 tuner::Decision on_first_channel(tuner::Decision decision) {
   decision.channels = 1;
   return decision;
@@ -81,14 +81,14 @@ Status GpuPrograms::load_for_registered() {
   return {};
 }
 
-Status GpuPrograms::begin(uint32_t protocol, Lane lane, GpuCall& call) {
+Status GpuPrograms::begin(uint32_t protocol, Traffic traffic, GpuCall& call) {
   TUTTI_TRY(load(protocol));
   const tuner::Protocol& with = selector_.choices().protocols[protocol];
   call.protocol = protocol;
   call.ops = with.ops;
   call.plugin = with.plugin;
   call.launch.struct_size = sizeof call.launch;
-  call.links = links_.describe(protocol, lane, options_.sequences, call.launch);
+  call.links = links_.describe(protocol, traffic, options_.sequences, call.launch);
   call.launch.control = options_.control;
   call.launch.timeout_ns = options_.timeout_ns;
   call.launch.shares_gpu = options_.shares_gpu ? 1 : 0;
@@ -98,11 +98,11 @@ Status GpuPrograms::begin(uint32_t protocol, Lane lane, GpuCall& call) {
 Status GpuPrograms::begin_messages(uint32_t protocol, GpuCall& call) {
   call.copies = true;
   call.launch.reduce_op = TUTTI_SUM;
-  return begin(protocol, Lane::kPointToPoint, call);
+  return begin(protocol, Traffic::kPointToPoint, call);
 }
 
-uint32_t GpuPrograms::lanes_for(uint32_t protocol, uint32_t channels) const {
-  return std::min(channels, links_.protocol(protocol).max_ctas[static_cast<uint32_t>(Lane::kPointToPoint)]);
+uint32_t GpuPrograms::stripes_for(uint32_t protocol, uint32_t channels) const {
+  return std::min(channels, links_.protocol(protocol).max_ctas[static_cast<uint32_t>(Traffic::kPointToPoint)]);
 }
 
 Result<std::vector<uint32_t>> GpuPrograms::lay_out(std::span<const backend::Message> messages, GpuCall& call) const {
@@ -115,7 +115,7 @@ Status GpuPrograms::offer(GpuCall& call) {
     const tutti_cuda_message& message = call.launch.messages[i];
     if (message.kind != TUTTI_CUDA_RECEIVE) continue;
     TUTTI_ASSIGN(call.links[message.peer].from,
-                 links_.offer({call.protocol, Lane::kPointToPoint, message.lane_count, message.peer}));
+                 links_.offer({call.protocol, Traffic::kPointToPoint, message.stripe_count, message.peer}));
   }
   return {};
 }
@@ -125,7 +125,7 @@ Status GpuPrograms::reach(GpuCall& call) {
     const tutti_cuda_message& message = call.launch.messages[i];
     if (message.kind != TUTTI_CUDA_SEND) continue;
     TUTTI_ASSIGN(call.links[message.peer].to,
-                 links_.reach({call.protocol, Lane::kPointToPoint, message.lane_count, message.peer}));
+                 links_.reach({call.protocol, Traffic::kPointToPoint, message.stripe_count, message.peer}));
   }
   if (is_large(call.launch.rank_count, {})) return place_message_links(call);
   backend::place_links(call.links, call.launch);
@@ -133,9 +133,9 @@ Status GpuPrograms::reach(GpuCall& call) {
 }
 
 /// Puts links of the large form, by rank, into a row in memory of the GPU. Returns the row.
-Result<const tutti_cuda_link*> GpuPrograms::place_links(uint32_t protocol, Lane lane, uint32_t row,
+Result<const tutti_cuda_link*> GpuPrograms::place_links(uint32_t protocol, Traffic traffic, uint32_t row,
                                                         std::span<const tutti_cuda_link> links) {
-  const auto [found, is_new] = tables_.try_emplace({protocol, lane}, Links{LinkTable(plans_.rank_count()), {}});
+  const auto [found, is_new] = tables_.try_emplace({protocol, traffic}, Links{LinkTable(plans_.rank_count()), {}});
   Links& own = found->second;
   if (is_new) {
     TUTTI_ASSIGN(own.on_device, cuda::DeviceMemory::create(options_.device, own.table.all().size_bytes()));
@@ -147,7 +147,7 @@ Result<const tutti_cuda_link*> GpuPrograms::place_links(uint32_t protocol, Lane 
   return reinterpret_cast<const tutti_cuda_link*>(own.on_device.data() + at);
 }
 
-/// Puts the links of each message into the row of its number of stripes (lanes).
+/// Puts the links of each message into the row of its number of stripes.
 Status GpuPrograms::place_message_links(GpuCall& call) {
   std::vector<tutti_cuda_link> blank = call.links;
   for (tutti_cuda_link& link : blank) link.to = nullptr, link.from = nullptr;
@@ -156,10 +156,10 @@ Status GpuPrograms::place_message_links(GpuCall& call) {
     std::vector<tutti_cuda_link> links = blank;
     if (message.kind == TUTTI_CUDA_SEND) links[message.peer].to = call.links[message.peer].to;
     if (message.kind == TUTTI_CUDA_RECEIVE) links[message.peer].from = call.links[message.peer].from;
-    const uint32_t row = LinkTable::row_of(message.lane_count);
-    TUTTI_TRY(place_links(call.protocol, Lane::kPointToPoint, row, links).status());
+    const uint32_t row = LinkTable::row_of(message.stripe_count);
+    TUTTI_TRY(place_links(call.protocol, Traffic::kPointToPoint, row, links).status());
   }
-  TUTTI_ASSIGN(call.launch.tables.links, place_links(call.protocol, Lane::kPointToPoint, 0, blank));
+  TUTTI_ASSIGN(call.launch.tables.links, place_links(call.protocol, Traffic::kPointToPoint, 0, blank));
   return {};
 }
 
@@ -171,19 +171,20 @@ Status GpuPrograms::connect(const Program& program, const tuner::Decision& decis
     if ((peers.senders >> peer & 1) == 0) continue;
     TUTTI_ASSIGN(const std::vector<transport::Ports> ports, ports_of(decision.algorithm, peer));
     TUTTI_ASSIGN(call.links[peer].from,
-                 links_.offer({call.protocol, Lane::kCollective, decision.channels, peer, ports}));
+                 links_.offer({call.protocol, Traffic::kCollective, decision.channels, peer, ports}));
   }
   for (uint32_t peer = 0; peer < ranks; ++peer) {
     if ((peers.receivers >> peer & 1) == 0) continue;
     TUTTI_ASSIGN(const std::vector<transport::Ports> ports, ports_of(decision.algorithm, peer));
-    TUTTI_ASSIGN(call.links[peer].to, links_.reach({call.protocol, Lane::kCollective, decision.channels, peer, ports}));
+    TUTTI_ASSIGN(call.links[peer].to,
+                 links_.reach({call.protocol, Traffic::kCollective, decision.channels, peer, ports}));
   }
   if (!program.is_large) {
     backend::place_links(call.links, call.launch);
     return {};
   }
   const uint32_t row = LinkTable::row_of(decision.channels);
-  TUTTI_ASSIGN(call.launch.tables.links, place_links(call.protocol, Lane::kCollective, row, call.links));
+  TUTTI_ASSIGN(call.launch.tables.links, place_links(call.protocol, Traffic::kCollective, row, call.links));
   return {};
 }
 
@@ -207,13 +208,13 @@ Result<std::unique_ptr<GpuCall>> GpuPrograms::make(const Call& call, bool in_pla
   TUTTI_ASSIGN(auto hops, hops_of(decision, call));
   if (hops) return make_messages(decision, call, in_place, *std::move(hops));
   const transport::GpuLinks::Protocol& protocol = links_.protocol(decision.protocol);
-  decision.channels = std::min(decision.channels, protocol.max_ctas[static_cast<uint32_t>(Lane::kCollective)]);
+  decision.channels = std::min(decision.channels, protocol.max_ctas[static_cast<uint32_t>(Traffic::kCollective)]);
   TUTTI_ASSIGN(const Program* const program, GpuPrograms::program(decision, call, in_place));
   decision.channels = std::min(decision.channels, program->most_channels);
   auto made = std::make_unique<GpuCall>();
-  TUTTI_TRY(begin(decision.protocol, Lane::kCollective, *made));
+  TUTTI_TRY(begin(decision.protocol, Traffic::kCollective, *made));
   made->copies = !program::reduces(call.collective);
-  made->to_registered = program->to_outputs;
+  made->to_registered = program->direct_store;
   TUTTI_TRY(connect(*program, decision, *made));
   LaunchShape shape;
   shape.ctas = decision.channels;
@@ -245,7 +246,7 @@ Result<std::optional<std::vector<backend::Hop>>> GpuPrograms::hops_of(const tune
   // A send and a receive of each peer, and a copy.
   if (2 * plans_.rank_count() - 1 > TUTTI_CUDA_MAX_MESSAGES) return std::optional<std::vector<backend::Hop>>();
   // With direct stores, CTAs that only receive would be idle.
-  if (options_.is_limited || stores_to_outputs(decision, call) || has_flags || program::reduces(call.collective) ||
+  if (options_.is_limited || direct_store(decision, call) || has_flags || program::reduces(call.collective) ||
       call.count * size_of(call.type) < kMessageBytes) {
     return std::optional<std::vector<backend::Hop>>();
   }
@@ -269,8 +270,9 @@ Result<std::unique_ptr<GpuCall>> GpuPrograms::make_messages(const tuner::Decisio
   made->launch.block_bytes = call.count * size_of(call.type);
   std::vector<backend::Message> messages;
   for (const backend::Hop& hop : hops) {
-    const uint32_t lanes = hop.kind == TUTTI_CUDA_KEEP ? kKeptLanes : lanes_for(decision.protocol, decision.channels);
-    messages.push_back({hop.kind, hop.peer, made->launch.block_bytes, lanes});
+    const uint32_t stripes =
+        hop.kind == TUTTI_CUDA_KEEP ? kKeptStripes : stripes_for(decision.protocol, decision.channels);
+    messages.push_back({hop.kind, hop.peer, made->launch.block_bytes, stripes});
   }
   TUTTI_ASSIGN(const std::vector<uint32_t> places, lay_out(messages, *made));
   made->hops.resize(hops.size());
@@ -292,15 +294,15 @@ Result<std::unique_ptr<GpuCall>> GpuPrograms::make_copies(const tuner::Decision&
   }
   TUTTI_ASSIGN(const program::Copies copies, program::copies(plans, options_.rank, in_place));
   auto made = std::make_unique<GpuCall>();
-  TUTTI_TRY(begin(decision.protocol, Lane::kCollective, *made));
+  TUTTI_TRY(begin(decision.protocol, Traffic::kCollective, *made));
   made->copies = made->to_registered = made->has_side = true;
   backend::place_links(made->links, made->launch);
   encode_copies(copies, call.count * size_of(call.type), made->launch);
   return made;
 }
 
-bool GpuPrograms::stores_to_outputs(const tuner::Decision& decision, const Call& call) const {
-  return call.registered && selector_.choices().protocols[decision.protocol].properties.stores_to_outputs != 0;
+bool GpuPrograms::direct_store(const tuner::Decision& decision, const Call& call) const {
+  return call.registered && selector_.choices().protocols[decision.protocol].properties.direct_store != 0;
 }
 
 /// How many plans the decision's CTAs run: CTAs beyond the algorithm's channels begin with the first plan again.
@@ -339,7 +341,7 @@ Status GpuPrograms::lower(const tuner::Decision& decision, const Call& call, boo
     if (fit.has_changed) TUTTI_TRY(plans_.verify(channel, in_place, fit.slots));
   }
   TUTTI_ASSIGN(const program::Programs programs,
-               lower_channels(fit.plans, in_place, stores_to_outputs(decision, call), fit.layout));
+               lower_channels(fit.plans, in_place, direct_store(decision, call), fit.layout));
   program.channels = programs_of_rank(programs, options_.rank);
   program.strands = strands_of_rank(fit.plans, options_.rank);
   program.layout = fit.layout;
@@ -355,7 +357,7 @@ Result<const GpuPrograms::Program*> GpuPrograms::program(const tuner::Decision& 
                   static_cast<uint32_t>(call.collective),
                   static_cast<uint32_t>(call.root),
                   in_place,
-                  stores_to_outputs(decision, call)};
+                  direct_store(decision, call)};
   auto& program = programs_[name];
   if (program != nullptr) return program.get();
   const uint32_t slots = links_.protocol(decision.protocol).layout.slot_count / 2;  // senders may lag so far behind
@@ -364,7 +366,7 @@ Result<const GpuPrograms::Program*> GpuPrograms::program(const tuner::Decision& 
   TUTTI_TRY(plans_.verify(proved, call.collective, static_cast<uint32_t>(call.root), in_place, slots));
   auto made = std::make_unique<Program>();
   TUTTI_TRY(lower(decision, call, in_place, *made));
-  made->to_outputs = std::any_of(made->channels.begin(), made->channels.end(), program::uses_outputs);
+  made->direct_store = std::any_of(made->channels.begin(), made->channels.end(), program::uses_outputs);
   made->is_large = is_large(plans_.rank_count(), made->channels);
   TUTTI_TRY(place_on_device(*made));
   program = std::move(made);

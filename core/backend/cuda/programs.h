@@ -50,7 +50,7 @@ class GpuPrograms {
     uint32_t rank = 0;
     int device = 0;
     tutti_cuda_control* control = nullptr;     ///< as the GPU sees it
-    tutti_cuda_sequence* sequences = nullptr;  ///< sequences of all lanes
+    tutti_cuda_sequence* sequences = nullptr;  ///< sequences of all CTAs
     uint64_t timeout_ns = 0;
     uint32_t most_ctas = 1;     ///< CTAs of a launch of a program, which all run at the same time
     uint32_t message_ctas = 1;  ///< for each kind of messages, at most
@@ -71,8 +71,8 @@ class GpuPrograms {
 
   /// Makes `call` an empty launch of messages with a protocol.
   Status begin_messages(uint32_t protocol, GpuCall& call);
-  /// Stripes (lanes) of a message: equal on both ends, which know its size, type and protocol alone.
-  uint32_t lanes_for(uint32_t protocol, uint32_t channels) const;
+  /// Stripes of a message: equal on both ends, which know its size, type and protocol alone.
+  uint32_t stripes_for(uint32_t protocol, uint32_t channels) const;
   /// Puts messages into it; returns where each went.
   Result<std::vector<uint32_t>> lay_out(std::span<const backend::Message> messages, GpuCall& call) const;
   /// Give the messages of a launch the slots that they are received in, and sent to. The latter may wait until peers
@@ -92,13 +92,13 @@ class GpuPrograms {
     std::vector<program::Strands> strands;   // of each program; empty: no program has strands
     cuda::DeviceMemory strands_on_device;    // the same
     uint32_t most_channels = 0;              // as each channel takes a CTA for each strand
-    bool to_outputs = false;                 // some messages go to registered outputs
+    bool direct_store = false;               // some messages go to registered outputs
   };
   GpuPrograms(const Options& options, const tuner::Selector& selector, const Plans& plans, transport::GpuLinks& links);
   /// Programs are aligned for the layout of a protocol: all ranks must align them equally.
   using Name = std::tuple<uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, bool, bool>;
 
-  bool stores_to_outputs(const tuner::Decision& decision, const Call& call) const;
+  bool direct_store(const tuner::Decision& decision, const Call& call) const;
   Result<const Program*> program(const tuner::Decision& decision, const Call& call, bool in_place);
   uint32_t channels_of(const tuner::Decision& decision) const;
   Result<ChannelPlans> plans_of(const tuner::Decision& decision, const Call& call, Program& program) const;
@@ -108,7 +108,7 @@ class GpuPrograms {
                                                  std::vector<backend::Hop> hops);
   Result<std::optional<std::vector<backend::Hop>>> hops_of(const tuner::Decision& decision, const Call& call) const;
   Result<std::unique_ptr<GpuCall>> make_copies(const tuner::Decision& decision, const Call& call, bool in_place);
-  Status begin(uint32_t protocol, transport::Lane lane, GpuCall& call);
+  Status begin(uint32_t protocol, transport::Traffic traffic, GpuCall& call);
   Status load(uint32_t protocol);
   Status place_on_device(Program& program);
   /// The links of launches of the large form.
@@ -116,7 +116,7 @@ class GpuPrograms {
     LinkTable table;
     cuda::DeviceMemory on_device;
   };
-  Result<const tutti_cuda_link*> place_links(uint32_t protocol, transport::Lane lane, uint32_t row,
+  Result<const tutti_cuda_link*> place_links(uint32_t protocol, transport::Traffic traffic, uint32_t row,
                                              std::span<const tutti_cuda_link> links);
   Status place_message_links(GpuCall& call);
   Status connect(const Program& program, const tuner::Decision& decision, GpuCall& call);
@@ -130,9 +130,9 @@ class GpuPrograms {
   transport::GpuLinks& links_;
   std::vector<cuda::DeviceMemory> scratch_buffers_;
   ScratchMemory scratch_{[this](uint64_t bytes) { return allocate_scratch(bytes); }};
-  cuda::DeviceMemory progress_;                                   // by channel; empty: no program has strands so far
-  std::vector<bool> loaded_;                                      // by protocol: its kernels are on the GPU
-  std::map<std::pair<uint32_t, transport::Lane>, Links> tables_;  // by protocol
+  cuda::DeviceMemory progress_;                                      // by channel; empty: no program has strands so far
+  std::vector<bool> loaded_;                                         // by protocol: its kernels are on the GPU
+  std::map<std::pair<uint32_t, transport::Traffic>, Links> tables_;  // by protocol
   std::map<Name, std::unique_ptr<Program>> programs_;
   ByShape<GpuCall> kept_;
 };

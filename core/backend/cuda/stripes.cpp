@@ -13,9 +13,9 @@ namespace tutti::backend {
 namespace {
 
 /// Whole clusters, where there are so many.
-uint32_t ctas_for(uint32_t lanes, uint32_t most) {
-  if (lanes < TUTTI_CUDA_CLUSTER) return std::min(lanes, most);
-  return std::min((lanes + TUTTI_CUDA_CLUSTER - 1) / TUTTI_CUDA_CLUSTER * TUTTI_CUDA_CLUSTER, most);
+uint32_t ctas_for(uint32_t stripes, uint32_t most) {
+  if (stripes < TUTTI_CUDA_CLUSTER) return std::min(stripes, most);
+  return std::min((stripes + TUTTI_CUDA_CLUSTER - 1) / TUTTI_CUDA_CLUSTER * TUTTI_CUDA_CLUSTER, most);
 }
 
 /// From the sender to the receiver, ahead in the order of ranks.
@@ -44,7 +44,7 @@ Result<std::vector<uint32_t>> lay_out(std::span<const Message> messages, const t
   std::iota(order.begin(), order.end(), 0);
   std::sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return place(a) < place(b); });
   std::vector<uint32_t> places(messages.size());
-  uint32_t lanes[TUTTI_CUDA_MESSAGE_KINDS] = {};
+  uint32_t stripes[TUTTI_CUDA_MESSAGE_KINDS] = {};
   for (const uint32_t index : order) {
     const Message& message = messages[index];
     places[index] = launch.message_count;
@@ -53,12 +53,12 @@ Result<std::vector<uint32_t>> lay_out(std::span<const Message> messages, const t
     out.bytes = message.bytes;
     out.peer = static_cast<uint8_t>(message.peer);
     out.kind = static_cast<uint8_t>(message.kind);
-    out.lane_count = static_cast<uint8_t>(message.lanes);
-    out.cut = program::cut_message(message.bytes, message.lanes, layout);
-    lanes[message.kind] += message.lanes;
+    out.stripe_count = static_cast<uint8_t>(message.stripes);
+    out.cut = program::cut_message(message.bytes, message.stripes, layout);
+    stripes[message.kind] += message.stripes;
   }
   for (uint32_t kind = 0; kind < TUTTI_CUDA_MESSAGE_KINDS; ++kind) {
-    launch.kind_ctas[kind] = ctas_for(lanes[kind], most_ctas);
+    launch.kind_ctas[kind] = ctas_for(stripes[kind], most_ctas);
     launch.cta_count += launch.kind_ctas[kind];
   }
   return places;

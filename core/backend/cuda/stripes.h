@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sends, receives and own copies, laid out as one launch of a GPU.
 //
-// A message is cut into stripes (lanes), each with a connection of its own, by its size: so both ends know their
+// A message is cut into stripes, each with a connection of its own, by its size: so both ends know their
 // number. A launch has fewer CTAs than its messages have stripes, so that it leaves room for other kernels. CTAs that
 // send and CTAs that receive take stripes in turn, in the order of the distance between ranks, then of stripes. All
 // ranks have the same order, and no CTA both sends and receives. The lowest unfinished stripe is therefore active on
@@ -25,7 +25,7 @@ struct Message {
   uint32_t kind = TUTTI_CUDA_SEND;
   uint32_t peer = 0;
   uint64_t bytes = 0;  ///< > 0
-  uint32_t lanes = 1;
+  uint32_t stripes = 1;
 };
 
 /// The launch of a message among the launches of a group, if the group has more messages than a launch holds. A launch

@@ -26,7 +26,7 @@ Program Programs::empty_program(uint32_t protocol) const {
 Result<transport::Key> Programs::key(uint32_t channel, uint32_t peer, const tuner::Decision& decision,
                                      bool sends) const {
   const bool message = decision.algorithm == tuner::kNoAlgorithm;
-  transport::Key key{peer, message ? transport::Lane::kPointToPoint : transport::Lane::kCollective, channel,
+  transport::Key key{peer, message ? transport::Traffic::kPointToPoint : transport::Traffic::kCollective, channel,
                      decision.protocol};
   // The devices are those of the first network.
   if (message || !sends || fabric_.uses_shm(peer) || decision.network != 0) return key;

@@ -174,7 +174,7 @@ class Marking {
 
 }  // namespace
 
-void send_to_outputs(std::span<const Plan> plans, std::span<Program> programs) {
+void store_directly(std::span<const Plan> plans, std::span<Program> programs) {
   Marking(plans, programs).run();
 }
 

@@ -18,7 +18,7 @@
 namespace tutti::program {
 
 /// Marks messages for direct stores in a channel's programs, by rank, lowered from `plans`.
-void send_to_outputs(std::span<const Plan> plans, std::span<Program> programs);
+void store_directly(std::span<const Plan> plans, std::span<Program> programs);
 
 /// Whether a program sends or receives any.
 bool uses_outputs(const Program& program);

@@ -154,12 +154,12 @@ typedef struct tutti_cuda_mailbox {
 
 /* The connections of one GPU with one peer, of all CTAs. */
 typedef struct tutti_cuda_link {
-  uint8_t* to; /* slots that this GPU fills, slot_stride bytes each: [CTA, or lane][slot]; null: it fills none */
+  uint8_t* to; /* slots that this GPU fills, slot_stride bytes each: [CTA, or stripe][slot]; null: it fills none */
   const uint8_t* from;    /* slots that the peer fills, with the same layout */
-  tutti_cuda_mailbox* at; /* [CTA, or lane]: mailboxes in which this GPU signals the peer */
-  tutti_cuda_mailbox* of; /* [CTA, or lane]: mailboxes in which the peer signals this GPU */
-  /* [CTA, or lane][slot]: the length of the slot's message in bytes << 32 | the message's number, for the process that
-   * carries messages to a peer on a different host. Stored before the tail. Null for peers on this host. */
+  tutti_cuda_mailbox* at; /* [CTA, or stripe]: mailboxes in which this GPU signals the peer */
+  tutti_cuda_mailbox* of; /* [CTA, or stripe]: mailboxes in which the peer signals this GPU */
+  /* [CTA, or stripe][slot]: the length of the slot's message in bytes << 32 | the message's number, for the process
+   * that carries messages to a peer on a different host. Stored before the tail. Null for peers on this host. */
   uint64_t* lengths;
 } tutti_cuda_link;
 
@@ -229,7 +229,7 @@ typedef struct tutti_cuda_one_hop {
 #define TUTTI_CUDA_KEEP 2u
 #define TUTTI_CUDA_MESSAGE_KINDS 3u
 
-/* A message of a launch of messages. It is cut into stripes (lanes), as a block is cut among CTAs. Each stripe has
+/* A message of a launch of messages. It is cut into stripes, as a block is cut among CTAs. Each stripe has
  * connections of its own. */
 typedef struct tutti_cuda_message {
   const void* from; /* SEND, KEEP */
@@ -238,7 +238,7 @@ typedef struct tutti_cuda_message {
   tutti_cuda_cut cut; /* `part` is per stripe */
   uint8_t peer;       /* SEND, RECEIVE */
   uint8_t kind;       /* TUTTI_CUDA_SEND, ... */
-  uint8_t lane_count;
+  uint8_t stripe_count;
   uint8_t reserved;
   uint32_t reserved2;
 } tutti_cuda_message;
@@ -274,8 +274,8 @@ typedef struct tutti_cuda_copies {
 
 /* The data of the large form. All pointers are to this GPU's memory. */
 typedef struct tutti_cuda_tables {
-  /* Null: the launch has the small form. Programs: by rank. Messages: [row][rank]. The row of a message with l lanes is
-   * the number of bits of l - 1, because connections for different numbers of lanes have different slots. */
+  /* Null: the launch has the small form. Programs: by rank. Messages: [row][rank]. The row of a message with l stripes
+   * is the number of bits of l - 1, because connections for different numbers of stripes have different slots. */
   const tutti_cuda_link* links;
   /* An array of program_count programs, which CTAs use as tutti_cuda_launch.programs states. Null in launches of
    * messages. */
@@ -303,7 +303,7 @@ typedef struct tutti_cuda_launch {
   uint32_t reserved;
   const uint8_t* input;
   uint8_t* output;
-  tutti_cuda_sequence* sequences; /* per CTA; for messages: [lane][peer][0: sends, 1: receives] */
+  tutti_cuda_sequence* sequences; /* per CTA; for messages: [stripe][peer][0: sends, 1: receives] */
   tutti_cuda_control* control;    /* read and written in waits */
   uint64_t block_bytes;           /* size of a block of the buffers */
   uint64_t slot_stride;

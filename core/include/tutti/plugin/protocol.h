@@ -137,7 +137,7 @@ typedef struct tutti_protocol_properties {
                                 outputs are registered on all ranks, and plans in which every message is one hop */
   /* 1: if outputs are registered, kernels store the messages straight to outputs of peers that a program marks
    * (tutti_cuda_peer.to_output); all remaining messages go through slots. */
-  uint32_t stores_to_outputs;
+  uint32_t direct_store;
   /* 1: `launch` runs launches of the large form (tutti_cuda_tables), too, with scratch buffers. */
   uint32_t large_launches;
   /* 1: `launch` runs programs with strands (tutti_cuda_strands), too, in the large form. Otherwise it gets programs

@@ -106,15 +106,15 @@ __device__ __forceinline__ ReadySignal ready_signal_in(const tutti_cuda_mailbox*
   return {static_cast<uint32_t>(word), static_cast<uint32_t>(word >> 32)};
 }
 
-/// The connections of one CTA, or of all CTAs of a channel with strands. `lane`: its index in the slots, mailboxes and
-/// lengths that CTAs share. `row`: the row of the launch's links in the large form.
+/// The connections of one CTA, or of all CTAs of a channel with strands. `index`: their index in the slots, mailboxes
+/// and lengths that CTAs share. `row`: the row of the launch's links in the large form.
 template <class Form>
 class ConnectionsOf {
  public:
-  __device__ __forceinline__ ConnectionsOf(const tutti_cuda_launch& launch, uint32_t lane, uint32_t row = 0)
+  __device__ __forceinline__ ConnectionsOf(const tutti_cuda_launch& launch, uint32_t index, uint32_t row = 0)
       : launch_(launch),
         links_(Form::kIsLarge ? launch.tables.links + row * launch.rank_count : launch.links),
-        lane_(lane) {}
+        index_(index) {}
 
   __device__ __forceinline__ uint8_t* slot_to(uint32_t rank, uint32_t number) const {
     return (Form::kIsLarge ? links_ : launch_.links)[rank].to + slot_at(number);
@@ -129,17 +129,17 @@ class ConnectionsOf {
   }
   /// The mailbox in which this rank signals `rank`, and the mailbox in which `rank` signals this rank.
   __device__ __forceinline__ tutti_cuda_mailbox* mailbox_at(uint32_t rank) const {
-    return (Form::kIsLarge ? links_ : launch_.links)[rank].at + lane_;
+    return (Form::kIsLarge ? links_ : launch_.links)[rank].at + index_;
   }
   __device__ __forceinline__ tutti_cuda_mailbox* mailbox_of(uint32_t rank) const {
-    return (Form::kIsLarge ? links_ : launch_.links)[rank].of + lane_;
+    return (Form::kIsLarge ? links_ : launch_.links)[rank].of + index_;
   }
   /// Reports the length of message `number` to the process that carries messages to a `rank` on a different host. One
   /// thread, before the release that signals the message.
   __device__ __forceinline__ void tell_length(uint32_t rank, uint32_t number, uint64_t bytes) const {
     uint64_t* const lengths = (Form::kIsLarge ? links_ : launch_.links)[rank].lengths;
     if (lengths == nullptr) return;
-    const uint32_t slot = lane_ * launch_.slot_count + (number & (launch_.slot_count - 1));
+    const uint32_t slot = index_ * launch_.slot_count + (number & (launch_.slot_count - 1));
     store_relaxed(&lengths[slot], bytes << 32 | number);
   }
   /// Sends the ready signal to `rank`: in the call that ends at `call_end`, this rank's output is free. Earlier stores
@@ -154,7 +154,7 @@ class ConnectionsOf {
   }
   /// The offset of a message's slot in the slots of all CTAs.
   __device__ __forceinline__ uint64_t slot_at(uint32_t number) const {
-    return (lane_ * launch_.slot_count + (number & (launch_.slot_count - 1))) * launch_.slot_stride;
+    return (index_ * launch_.slot_count + (number & (launch_.slot_count - 1))) * launch_.slot_stride;
   }
 
   /// Waits until the receiver is done with the previous message in the slot of message `number`.
@@ -170,7 +170,7 @@ class ConnectionsOf {
  private:
   const tutti_cuda_launch& launch_;
   const tutti_cuda_link* links_;  // of the large form
-  uint32_t lane_;
+  uint32_t index_;
 };
 using Connections = ConnectionsOf<SmallForm>;
 

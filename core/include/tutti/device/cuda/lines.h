@@ -511,10 +511,10 @@ __device__ __forceinline__ void run_line_program(const tutti_cuda_launch& launch
 template <class Form, class Wire, class T>
 __device__ __forceinline__ void run_stripes_of_lines(const tutti_cuda_launch& launch) {
   const WorkAssignment assignment(launch);
-  assignment.for_each_lane(launch, [&](const tutti_cuda_message& message, uint32_t lane) {
-    const ConnectionsOf<Form> connections(launch, lane, row_of(message));
-    const MessageSequence sequence(launch, connections, lane, message);
-    const Part part(message.bytes, message.cut, lane);
+  assignment.for_each_stripe(launch, [&](const tutti_cuda_message& message, uint32_t stripe) {
+    const ConnectionsOf<Form> connections(launch, stripe, row_of(message));
+    const MessageSequence sequence(launch, connections, stripe, message);
+    const Part part(message.bytes, message.cut, stripe);
     LineRunner<Form, Wire, T, Sum, true>(launch, connections, sequence.value(), part,
                                          static_cast<const uint8_t*>(message.from), static_cast<uint8_t*>(message.to),
                                          message.peer)

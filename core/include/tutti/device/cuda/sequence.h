@@ -97,20 +97,20 @@ class ProgramSequence {
 
 /// The row of a message's links in the large form (tutti_cuda_tables). Any thread.
 __device__ __forceinline__ uint32_t row_of(const tutti_cuda_message& message) {
-  return 32 - __clz(message.lane_count - 1u);
+  return 32 - __clz(message.stripe_count - 1u);
 }
 
-/// The sequence of one direction of a stripe (lane) with a peer. Copies on this GPU have no sequence. Any thread.
+/// The sequence of one direction of a stripe with a peer. Copies on this GPU have no sequence. Any thread.
 class MessageSequence {
  public:
   template <class Form>
   __device__ __forceinline__ MessageSequence(const tutti_cuda_launch& launch, const ConnectionsOf<Form>& connections,
-                                             uint32_t lane, const tutti_cuda_message& message)
+                                             uint32_t stripe, const tutti_cuda_message& message)
       : slot_count_(launch.slot_count), kind_(message.kind) {
     if (kind_ == TUTTI_CUDA_KEEP) return;
     box_ = connections.mailbox_at(message.peer);
     done_ = &connections.mailbox_of(message.peer)->done;
-    at_ = launch.sequences + ((lane * launch.rank_count + message.peer) * 2 + message.kind);
+    at_ = launch.sequences + ((stripe * launch.rank_count + message.peer) * 2 + message.kind);
     value_ = load_sequence(at_);
   }
   __device__ __forceinline__ tutti_cuda_sequence value() const { return value_; }
@@ -155,15 +155,15 @@ struct WorkAssignment {
     step.send_count = kind == TUTTI_CUDA_SEND ? 1 : 0;
     return step;
   }
-  /// Calls `visit` for each message and stripe (lane) of this CTA, in order.
+  /// Calls `visit` for each message and stripe of this CTA, in order.
   template <class Visit>
-  __device__ __forceinline__ void for_each_lane(const tutti_cuda_launch& launch, Visit&& visit) const {
-    uint32_t lane = index;  // the next stripe, counted from the message's first
+  __device__ __forceinline__ void for_each_stripe(const tutti_cuda_launch& launch, Visit&& visit) const {
+    uint32_t stripe = index;  // the next stripe, counted from the message's first
     for (uint32_t m = 0; m < launch.message_count; ++m) {
       const tutti_cuda_message& message = launch.messages[m];
       if (message.kind != kind) continue;
-      for (; lane < message.lane_count; lane += launch.kind_ctas[kind]) visit(message, lane);
-      lane -= message.lane_count;
+      for (; stripe < message.stripe_count; stripe += launch.kind_ctas[kind]) visit(message, stripe);
+      stripe -= message.stripe_count;
     }
   }
 };

@@ -517,10 +517,10 @@ __device__ __forceinline__ void run_stripes_of_slices(const tutti_cuda_launch& l
       program.peers[0] = {};
       program.step_count = program.chunks = program.messages = program.stages = 1;
     }
-    assignment.for_each_lane(launch, [&](const tutti_cuda_message& message, uint32_t lane) {
-      const ConnectionsOf<Form> connections(launch, lane, row_of(message));
-      const MessageSequence sequence(launch, connections, lane, message);
-      const Part part(message.bytes, message.cut, lane);
+    assignment.for_each_stripe(launch, [&](const tutti_cuda_message& message, uint32_t stripe) {
+      const ConnectionsOf<Form> connections(launch, stripe, row_of(message));
+      const MessageSequence sequence(launch, connections, stripe, message);
+      const Part part(message.bytes, message.cut, stripe);
       if (threadIdx.x % 32 == 0) program.peers[0].rank = message.peer;
       __syncwarp();
       planner.begin();
