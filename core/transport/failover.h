@@ -7,7 +7,9 @@
 // next route, with a higher generation. The receiver drops what it has of earlier generations, connects back, and
 // states the number of the message that it expects next. The sender goes on with this message. So each message is
 // delivered exactly once, and in order. A sender with nothing to send may not notice a break. A receiver that does
-// therefore tells the sender, by a connection with this purpose on each route.
+// therefore tells the sender, by a connection with this purpose on each route. A receiver that does not know the
+// connection yet cannot do this. So the sender makes a connection again from time to time until the receiver has
+// connected back once.
 #pragma once
 
 #include <chrono>

@@ -102,6 +102,10 @@ Result<bool> KeptSendTask::settle() {
 
 Result<bool> KeptSendTask::advance() {
   if (channel_ == nullptr) return connect();
+  if (waits_in_vain()) {
+    renew();
+    return true;
+  }
   bool acknowledged = false;
   if (looks()) {
     TUTTI_ASSIGN(acknowledged, take_acknowledgements());
@@ -114,9 +118,24 @@ Result<bool> KeptSendTask::advance() {
   return acknowledged || sent;
 }
 
+/// The receiver has never answered on this connection. Its rank may come late. Or the connection may be lost before the
+/// receiver knew it: then the receiver cannot tell, and a sender that has filled its slots does not notice.
+bool KeptSendTask::waits_in_vain() const {
+  return !is_known_ && acknowledged_ != memory_.load_tail() &&
+         Clock::now() - began_ > failover_.limit() * (1 << std::min(renewals_, kMostDoublings));
+}
+
+/// Connects again by the same route. This is no fail-over.
+void KeptSendTask::renew() {
+  drop();
+  state_.enter(LinkState::Phase::kAbsent);
+  ++renewals_;
+  begin_generation();
+}
+
 /// The first connection has the time that the network gives it.
 Status KeptSendTask::check_time() const {
-  if (generation_ == 0 || Clock::now() - began_ <= failover_.limit()) return {};
+  if (generation_ == 0 || (channel_ != nullptr && !is_known_) || Clock::now() - began_ <= failover_.limit()) return {};
   return {Code::kTimeout,
           fmt::format("no connection within {:.3g} s", std::chrono::duration<double>(failover_.limit()).count())};
 }
@@ -132,6 +151,7 @@ Result<bool> KeptSendTask::connect() {
     return false;
   }
   dial_.reset();
+  if (!is_known_) began_ = Clock::now();
   TUTTI_ASSIGN(registration_, channel_->register_memory({memory_.begin(), memory_.bytes()}));
   state_.go_by(route());
   log::debug("{}: connected", describe(route(), key_));
@@ -156,6 +176,7 @@ Result<bool> KeptSendTask::join_acknowledgements() {
         acknowledges_registration_,
         acknowledges_->register_memory({acknowledgements_.data(), acknowledgements_.size() * sizeof(Acknowledgement)}));
     haste_.reset();
+    if (!std::exchange(is_known_, true)) began_ = Clock::now();
   }
   return acknowledges_ != nullptr;
 }
@@ -222,7 +243,7 @@ Status KeptSendTask::take(const Acknowledgement& acknowledgement) {
   requests_.restart(next);
   serves_ = true;
   state_.enter(LinkState::Phase::kStands);
-  failover_.report(key_, routes_[last_route_], route(), resent, lost_.front());
+  if (!lost_.empty()) failover_.report(key_, routes_[last_route_], route(), resent, lost_.front());
   last_route_ = route_;
   lost_.clear();
   return {};
@@ -272,6 +293,10 @@ void KeptSendTask::try_next() {
     return;
   }
   route_ = (route_ + 1) % routes_.size();
+  begin_generation();
+}
+
+void KeptSendTask::begin_generation() {
   ++generation_;
   serves_ = false;
   began_ = Clock::now();

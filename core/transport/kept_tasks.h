@@ -69,6 +69,8 @@ class KeptSendTask : public KeptTask {
   static constexpr uint32_t kRoundsPerLook = 16;
   /// After a break, the time for acknowledgements that are under way.
   static constexpr std::chrono::milliseconds kLastTime{500};
+  /// The time before a renewal doubles so often.
+  static constexpr uint32_t kMostDoublings = 5;
 
   const Route& route() const { return routes_[route_]; }
   Result<bool> advance();
@@ -83,8 +85,11 @@ class KeptSendTask : public KeptTask {
   Result<bool> fail_over();
   Result<bool> post();
   Status check_time() const;
+  bool waits_in_vain() const;
+  void renew();
   void give_up(const Status& why);
   void try_next();
+  void begin_generation();
   void drop();
 
   size_t route_ = 0;         // in use, or being tried
@@ -93,6 +98,8 @@ class KeptSendTask : public KeptTask {
   bool serves_ = true;       // the receiver has stated where to go on; nothing to state at the start
   std::unique_ptr<Dial> dial_;
   Clock::time_point began_;  // the trial of this route
+  bool is_known_ = false;    // the receiver has connected back once
+  uint32_t renewals_ = 0;    // before that
   bool ends_ = false;        // the connection is lost; its last acknowledgements may come
   Clock::time_point lost_at_;
   std::vector<std::string> lost_;  // routes since the connection last served, with the reasons

@@ -23,6 +23,7 @@ namespace tutti::transport {
 namespace {
 
 using testing::AllOf;
+using testing::AnyOf;
 using testing::HasSubstr;
 using Clock = std::chrono::steady_clock;
 using std::chrono_literals::operator""ms;
@@ -35,7 +36,8 @@ using Fakes = std::array<test::FakeNetwork, 2>;
 /// A rank with two networks, and the failure that it was told.
 class Rank {
  public:
-  Rank(Fakes& fakes, uint32_t rank) : rank_(rank), failover(std::make_shared<Failover>(5s)) {
+  Rank(Fakes& fakes, uint32_t rank, std::chrono::nanoseconds limit = 5s)
+      : rank_(rank), failover(std::make_shared<Failover>(limit)) {
     progress::init_bell(bell_);
     Net::Options options;
     options.on_failure = [this](const Status& failure) {
@@ -67,11 +69,11 @@ class Rank {
   tutti_connection& sender() { return *nets.front()->sender(key()); }
   tutti_connection& receiver() { return *nets.front()->receiver(key()); }
   progress::Engine& engine() { return nets.front()->engine(); }
-  /// Waits as an executor does that drives the engine. False: 20 s have passed.
+  /// Waits as an executor does that drives the engine. False: 20 s have passed, or it gives up.
   bool wait_for(const std::function<bool()>& done) {
     const auto end = Clock::now() + 20s;
     while (!done()) {
-      if (Clock::now() > end) return false;
+      if (Clock::now() > end || (gives_up && gives_up())) return false;
       for (Rank* rank : drives) rank->engine().assist();
       std::this_thread::yield();
     }
@@ -112,14 +114,15 @@ class Rank {
   Status failure_;
 
  public:
-  std::vector<Rank*> drives;  ///< ranks whose engines the waiting thread drives
+  std::function<bool()> gives_up;  ///< asked by a thread that waits; null: it never gives up
+  std::vector<Rank*> drives;       ///< ranks whose engines the waiting thread drives
   std::shared_ptr<Failover> failover;
   std::vector<std::unique_ptr<Net>> nets;
 };
 
 class FailoverTest : public testing::Test {
  protected:
-  FailoverTest() {
+  explicit FailoverTest(std::chrono::nanoseconds limit = 5s) : a_{fakes_, 0, limit}, b_{fakes_, 1, limit} {
     for (size_t i = 0; i < fakes_.size(); ++i) {
       const std::vector<std::vector<Net::Endpoint>> endpoints = {a_.nets[i]->endpoints(), b_.nets[i]->endpoints()};
       a_.nets[i]->set_peers(endpoints);
@@ -135,8 +138,8 @@ class FailoverTest : public testing::Test {
   }
 
   Fakes fakes_;
-  Rank a_{fakes_, 0};
-  Rank b_{fakes_, 1};
+  Rank a_;
+  Rank b_;
 };
 
 TEST_F(FailoverTest, MessagesArriveOnceAndInOrder) {
@@ -203,6 +206,125 @@ TEST_F(FailoverTest, MessagesOfBothRanksArriveOnceAndInOrder) {
   EXPECT_TRUE(a_.failure().ok()) << a_.failure().to_string();
   EXPECT_TRUE(b_.failure().ok()) << b_.failure().to_string();
   EXPECT_GE(a_.failover->counts().failovers + b_.failover->counts().failovers, 2u);
+}
+
+/// A connection by one route has little time.
+class CutTest : public FailoverTest {
+ protected:
+  CutTest() : FailoverTest(300ms) {}
+
+  /// One rank's part of an exchange with random pauses, and the end of its engine's work.
+  struct Part {
+    Rank& rank;
+    Rank& peer;
+    bool sends;
+    bool receives;
+    uint64_t seed;       ///< the same on both ranks
+    uint64_t sent = 0;   ///< messages
+    uint64_t taken = 0;  ///< messages of the peer
+    bool flushed = false;
+
+    bool has_failed() const { return !rank.failure().ok() || !peer.failure().ok(); }
+    void run() {
+      std::mt19937_64 lengths(seed);
+      std::mt19937_64 pauses(std::random_device{}());
+      rank.gives_up = [this] { return has_failed(); };
+      if (receives) rank.receiver();
+      const uint64_t bursts = 1 + lengths() % 300;
+      const bool is_busy = lengths() % 2 == 0;
+      for (uint64_t burst = 0; burst < bursts; ++burst) {
+        if (!is_busy) std::this_thread::sleep_for(std::chrono::microseconds(pauses() % 4000));
+        const uint64_t length = 1 + lengths() % kSlots;
+        for (uint64_t i = 0; sends && i < length; ++i, ++sent) {
+          if (!rank.send(sent * sent)) return;
+        }
+        for (uint64_t i = 0; receives && i < length; ++i, ++taken) {
+          const auto value = rank.receive();
+          if (!value) return;
+          EXPECT_EQ(value, taken * taken);
+        }
+      }
+      flushed = rank.engine().flush(Clock::now() + 20s, [this] { return has_failed(); });
+    }
+  };
+};
+
+/// Cuts that one end may never notice, at any moment of an exchange and of its end. If many cuts follow each other, no
+/// route may serve for long enough: then the ranks fail.
+TEST_F(CutTest, NoCutStopsAnExchange) {
+  const uint64_t seed = std::random_device{}();
+  SCOPED_TRACE(seed);
+  std::mt19937_64 random(seed);
+  const bool one_way = random() % 3 == 0;
+  std::array<Part, 2> parts = {Part{a_, b_, true, !one_way, seed}, Part{b_, a_, !one_way, true, seed}};
+  std::atomic<int> ended{0};
+  std::vector<std::thread> threads;
+  for (Part& part : parts) {
+    threads.emplace_back([&part, &ended] {
+      part.run();
+      ++ended;
+    });
+  }
+  for (int cuts = 0; ended < 2; ++cuts) {
+    const uint64_t most_us = random() % 3 == 0 ? 1000 : 40'000;
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % most_us));  // the random time of the cut
+    test::FakeNetwork& fake = fakes_[random() % fakes_.size()];
+    fake.delay_connections(random() % 4 == 0);
+    if (cuts < 6) fake.cut_some(random() % 2 == 0 ? 1.0 : 0.4, random());
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % most_us));  // the random time of the delay
+    fake.delay_connections(false);
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const Part& part : parts) {
+    EXPECT_TRUE(part.flushed || part.has_failed()) << "sent " << part.sent << ", received " << part.taken << ": "
+                                                   << part.rank.nets.front()->describe(&part == &parts[0] ? 1 : 0);
+  }
+  for (Rank* rank : {&a_, &b_}) {
+    const Status failure = rank->failure();
+    if (failure.ok()) continue;
+    EXPECT_THAT(failure.to_string(), AnyOf(HasSubstr("no network reaches rank"), HasSubstr("has not connected again")));
+  }
+}
+
+/// The message that names the sender is lost, and with it all others. So the receiver cannot tell of the loss, and the
+/// sender has no slot for a message whose send would fail.
+TEST_F(CutTest, AConnectionThatItsReceiverNeverKnewIsMadeAgain) {
+  b_.receiver();
+  fakes_[0].cut_next_connection();
+  for (uint64_t i = 0; i < 2 * kSlots; ++i) {
+    if (i >= kSlots) {
+      ASSERT_EQ(b_.receive(), i - kSlots);
+    }
+    ASSERT_TRUE(a_.send(i)) << i;
+  }
+  for (uint64_t i = kSlots; i < 2 * kSlots; ++i) ASSERT_EQ(b_.receive(), i);
+  EXPECT_EQ(fakes_[0].connections(0, 0), 3) << "two of the sender, one of the acknowledgements";
+  EXPECT_EQ(a_.failover->counts().failovers, 0u) << "the route has not changed";
+}
+
+/// The acknowledgements are lost before the sender knows their connection.
+TEST_F(CutTest, AcknowledgementsThatTheSenderNeverKnewAreMadeAgain) {
+  ASSERT_TRUE(a_.send(0));
+  const auto end = Clock::now() + 20s;
+  while (fakes_[0].connections(0, 0) == 0 && Clock::now() < end) std::this_thread::yield();
+  fakes_[0].cut_next_connection();
+  for (uint64_t i = 1; i < 4 * kSlots; ++i) {
+    ASSERT_EQ(b_.receive(), i - 1);
+    ASSERT_TRUE(a_.send(i)) << i;
+  }
+  EXPECT_EQ(b_.receive(), 4 * kSlots - 1);
+  EXPECT_EQ(a_.failover->counts().failovers, 0u) << "the route has not changed";
+}
+
+/// A receiver that comes late is no lost route, however often its sender connects again.
+TEST_F(CutTest, ASenderWaitsForALateReceiver) {
+  ASSERT_TRUE(a_.send(1));
+  const auto end = Clock::now() + 20s;
+  while (fakes_[0].connections(0, 0) < 3 && Clock::now() < end) std::this_thread::yield();
+  EXPECT_EQ(fakes_[0].connections(0, 0), 3);
+  EXPECT_EQ(b_.receive(), 1u);
+  EXPECT_TRUE(a_.failure().ok()) << a_.failure().to_string();
+  EXPECT_EQ(a_.failover->counts().failovers, 0u);
 }
 
 /// Almost no acknowledgement is a message of its own where each message has an answer.

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <array>
+#include <climits>
 #include <cstring>
+#include <random>
 #include <string_view>
 #include <utility>
 
@@ -53,9 +55,11 @@ struct FakeNetwork::Calls {
     FakeNetwork& network = Calls::network(context);
     uint64_t index = 0;
     std::memcpy(&index, handle->bytes, sizeof index);
+    if (network.delays_) return TUTTI_AGAIN;
     const std::lock_guard lock(network.mutex_);
     if (network.refuses_) return network.fail(TUTTI_REMOTE);
     auto pipe = std::make_shared<Pipe>();
+    if (network.cuts_next_.exchange(false)) pipe->cut(INT_MAX, Clock::now());
     network.pipes_.push_back(pipe);
     network.listeners_[index]->waiting.push_back(pipe);
     ++network.connections_[{device, network.listeners_[index]->device}];
@@ -94,12 +98,17 @@ struct FakeNetwork::Calls {
     auto& connection = *static_cast<Connection*>(raw);
     FakeNetwork& network = *connection.network;
     const std::lock_guard lock(network.mutex_);
-    if (connection.pipe->code != TUTTI_OK) return network.fail(connection.pipe->code);
+    Pipe& pipe = *connection.pipe;
+    if (const int32_t code = pipe.sender_code(); code != TUTTI_OK) return network.fail(code);
     const uint8_t* const from = network.reach(address, bytes, registration == &device_memory);
     if (from == nullptr) return TUTTI_INVALID_ARGUMENT;
     std::vector<uint8_t> message(from, from + bytes);
     if (network.change_) network.change_(message);
-    connection.pipe->messages.push_back({tag, std::move(message)});
+    if (pipe.is_cut) {
+      --pipe.vanishing;
+    } else {
+      pipe.messages.push_back({tag, std::move(message)});
+    }
     ++network.sent_[tag];
     *request = &sent_request;
     if (network.held_tag_ == int64_t{tag}) {
@@ -156,7 +165,10 @@ struct FakeNetwork::Calls {
       return *done == 0 ? TUTTI_AGAIN : TUTTI_OK;
     }
     if (!is_oldest(connection, request)) return TUTTI_AGAIN;
-    if (!has_all(pipe, request)) return pipe.code == TUTTI_OK ? TUTTI_AGAIN : network.fail(pipe.code);
+    if (!has_all(pipe, request)) {
+      const int32_t code = pipe.receiver_code();
+      return code == TUTTI_OK ? TUTTI_AGAIN : network.fail(code);
+    }
     for (size_t i = 0; i < request.parts.size(); ++i) {
       const Part& part = request.parts[i];
       const auto found = std::find_if(pipe.messages.begin(), pipe.messages.end(),
@@ -181,7 +193,8 @@ struct FakeNetwork::Calls {
     const std::unique_ptr<Connection> connection(static_cast<Connection*>(raw));
     if (!connection->sends) --connection->network->open_receivers_;
     const std::lock_guard lock(connection->network->mutex_);
-    if (connection->pipe->code == TUTTI_OK) connection->pipe->code = TUTTI_REMOTE;
+    Pipe& pipe = *connection->pipe;
+    if (!pipe.is_cut && pipe.code == TUTTI_OK) pipe.code = TUTTI_REMOTE;  // no end of a cut connection hears of it
   }
   static void close_listener(void* raw) {
     const std::unique_ptr<Listener> listener(static_cast<Listener*>(raw));
@@ -224,6 +237,35 @@ void FakeNetwork::break_all(int32_t code, std::string why) {
   for (const auto& one : pipes_) {
     if (const auto pipe = one.lock()) pipe->code = code;
   }
+}
+
+void FakeNetwork::cut_some(double probability, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  const auto soon = [&] { return Clock::now() + std::chrono::microseconds(random() % 40'000); };
+  const std::lock_guard lock(mutex_);
+  why_ = "the link is cut";
+  for (const auto& one : pipes_) {
+    const auto pipe = one.lock();
+    if (pipe == nullptr || pipe->is_cut || !std::bernoulli_distribution(probability)(random)) continue;
+    pipe->cut(random() % 2 == 0 ? 1 : INT_MAX, soon());
+    if (random() % 2 == 0) pipe->messages.clear();
+    if (random() % 3 == 0) pipe->sender_fails_at = soon();
+  }
+}
+
+void FakeNetwork::Pipe::cut(int messages_vanish, Clock::time_point receiver_fails) {
+  is_cut = true;
+  vanishing = messages_vanish;
+  receiver_fails_at = receiver_fails;
+}
+
+int32_t FakeNetwork::Pipe::receiver_code() const {
+  return code == TUTTI_OK && Clock::now() >= receiver_fails_at ? TUTTI_REMOTE : code;
+}
+
+int32_t FakeNetwork::Pipe::sender_code() const {
+  const bool fails = Clock::now() >= sender_fails_at || (is_cut && vanishing <= 0);
+  return code == TUTTI_OK && fails ? TUTTI_REMOTE : code;
 }
 
 void FakeNetwork::change_messages(std::function<void(std::vector<uint8_t>&)> change) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <deque>
 #include <functional>
 #include <map>
@@ -24,6 +25,13 @@ class FakeNetwork {
 
   /// Ends every connection: earlier data still arrives, then requests fail with `code`.
   void break_all(int32_t code, std::string why);
+  /// Cuts some connections, each with this probability, as links do: later messages vanish, and perhaps messages under
+  /// way. The receiver notices within 40 ms, the sender then, or after its next sends, or never.
+  void cut_some(double probability, uint64_t seed);
+  /// Cuts the next connection from its beginning. The receiver notices at once, the sender never.
+  void cut_next_connection() { cuts_next_ = true; }
+  /// While true, connections are not made yet.
+  void delay_connections(bool delays) { delays_ = delays; }
   /// Changes messages on their way, from now on.
   void change_messages(std::function<void(std::vector<uint8_t>&)> change);
   /// Added to the length that receives report.
@@ -66,9 +74,18 @@ class FakeNetwork {
     uint32_t tag = 0;
     std::vector<uint8_t> data;
   };
+  using Clock = std::chrono::steady_clock;
   struct Pipe {
     std::deque<Message> messages;
-    int32_t code = TUTTI_OK;  ///< not ok: it has ended
+    int32_t code = TUTTI_OK;                                         ///< not ok: it has ended
+    bool is_cut = false;                                             ///< messages vanish
+    int vanishing = 0;                                               ///< messages that vanish before a send fails
+    Clock::time_point receiver_fails_at = Clock::time_point::max();  ///< with is_cut
+    Clock::time_point sender_fails_at = Clock::time_point::max();
+    void cut(int messages_vanish, Clock::time_point receiver_fails);
+    /// What the end finds: the code of the pipe, or the failure of a cut.
+    int32_t receiver_code() const;
+    int32_t sender_code() const;
   };
   struct Listener {
     FakeNetwork* network = nullptr;
@@ -107,7 +124,7 @@ class FakeNetwork {
   std::vector<Listener*> listeners_;
   std::vector<std::weak_ptr<Pipe>> pipes_;
   std::function<void(std::vector<uint8_t>&)> change_;
-  std::string why_;
+  std::string why_ = "the peer has closed the connection";
   std::atomic<int64_t> extra_bytes_{0};
   std::atomic<int> open_receivers_{0};
   std::atomic<int> flushes_{0};
@@ -115,6 +132,8 @@ class FakeNetwork {
   uint64_t capabilities_ = 0;
   uint32_t max_connections_ = 0;
   std::atomic<bool> refuses_{false};
+  std::atomic<bool> delays_{false};
+  std::atomic<bool> cuts_next_{false};
   std::atomic<uint32_t> devices_{1};
   std::map<std::pair<uint32_t, uint32_t>, int> connections_;  // by devices of both ends
   uint32_t memory_ = TUTTI_MEMORY_HOST;
