@@ -36,7 +36,8 @@ COUNTS = {"named": 0, "completed": 0, "failed": 0, "hung": 0}  # of runs, for th
 PEER_LOSS_S = 3
 LOST_S = 2 * PEER_LOSS_S + 1  # the silence after which net-socket calls a connection lost
 TOLD_S = 2 + 6  # the hub is asked first; then all ranks are told, and end
-END_S = 100  # of a run that goes on, on a busy machine
+END_S = 100  # without data, of a run that goes on, on a busy machine
+MOVES_BYTES = 1 << 20  # more than a connection without messages sends meanwhile
 BOTH_ENDS = re.compile(r"from rank \d \(host \S+, rail1\) to rank \d \(host \S+, rail1\): "
                        r"(10\.213\.1\.\d:\d+ to )?10\.213\.1\.\d:\d+")
 
@@ -107,21 +108,33 @@ class Call(unittest.TestCase):
         self.at_cut = self.sent()
         self.assertLess(self.at_cut, ARGS.bytes * 31 // 32, "the cut came too late")
 
-    def ends(self, within_s):
-        """[(exit code, output)] of both ranks, which must end in time."""
+    def ends(self, within_s, moving=False):
+        """[(exit code, output)] of both ranks, which must end in time. `moving`: the time begins again with each MiB
+        that host 0 sends, as a busy machine may move data slowly."""
         deadline = time.monotonic() + within_s
+        seen = self.sent()
         outputs = []
-        for rank in self.ranks:
+        while len(outputs) < len(self.ranks):
+            rank = self.ranks[len(outputs)]
             try:
-                out, _ = rank.communicate(timeout=max(0.1, deadline - time.monotonic()))
+                out, _ = rank.communicate(timeout=min(1, max(0.1, deadline - time.monotonic())))
+                outputs.append((rank.returncode, out))
             except subprocess.TimeoutExpired:
-                COUNTS["hung"] += 1
-                self.fail(f"rank {len(outputs)} has not ended {within_s:.0f} s after the link's last change")
-            outputs.append((rank.returncode, out))
+                if moving and (sent := self.sent()) >= seen + MOVES_BYTES:
+                    deadline, seen = time.monotonic() + within_s, sent
+                if time.monotonic() > deadline:
+                    self.hung(len(outputs), within_s, "data last moved" if moving else "the link's last change")
         return outputs
 
+    def hung(self, number, within_s, since):
+        COUNTS["hung"] += 1
+        for rank in self.ranks:
+            rank.kill()
+        texts = "\n".join(rank.communicate(timeout=TOLD_S)[0] for rank in self.ranks[number:])
+        self.fail(f"rank {number} has not ended {within_s:.0f} s after {since}; the ranks said:\n{texts}")
+
     def both_complete(self):
-        ends = self.ends(END_S)
+        ends = self.ends(END_S, moving=True)
         self.assertEqual([code for code, _ in ends], [0, 0], ends)
         self.assertRegex(ends[0][1], r"wrong 0\b", "rank 0 prints the count of wrong elements")
         COUNTS["completed"] += 1
