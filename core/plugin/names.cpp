@@ -76,6 +76,7 @@ class Names {
   std::vector<std::string> algorithms_and_variants() const;
   Status unknown(std::string_view place, std::string_view key, Kind kind, const std::string& name,
                  std::vector<std::string> allowed) const;
+  Status file_for_name(std::string_view place, std::string_view key, Kind kind, const std::string& text) const;
   Status check_loaded(std::string_view place, std::string_view key, Kind kind, const std::string& name,
                       Use use = Use::kRun) const;
   Status check_algorithm(std::string_view place, std::string_view key, const std::string& text,
@@ -168,9 +169,26 @@ Status Names::unknown(std::string_view place, std::string_view key, Kind kind, c
                                           file_name(kind, name), joined(searched)));
 }
 
+/// Whether a setting has the file of a plugin where only a name may stand. A variant may follow the file.
+bool names_file(std::string_view text) {
+  return text.starts_with('/') || text.ends_with(".so") || text.find(".so/") != std::string_view::npos;
+}
+
+/// Lists of plugins take files; settings and rules then take the names of these plugins.
+Status Names::file_for_name(std::string_view place, std::string_view key, Kind kind, const std::string& text) const {
+  const size_t suffix = text.rfind(".so");
+  const size_t end = suffix == std::string::npos ? text.size() : suffix + 3;
+  const std::string name = name_of(kind, std::filesystem::absolute(text.substr(0, end)).string()) + text.substr(end);
+  return config::wrong(place, fmt::format("{}: '{}' is a file, and only the name of a plugin may stand here; add the "
+                                          "absolute path to {}, which is [{}] ({}), and write '{}' here",
+                                          key, text, list_key(kind), joined(config_.list(list_key(kind))),
+                                          config_.origin(list_key(kind)), name));
+}
+
 /// A protocol or an algorithm.
 Status Names::check_loaded(std::string_view place, std::string_view key, Kind kind, const std::string& name,
                            Use use) const {
+  if (names_file(name)) return file_for_name(place, key, kind, name);
   const std::vector<std::string> loaded = named(kind);
   if (has(loaded, name)) return {};
   if (has(known(kind), name)) {
@@ -196,6 +214,7 @@ Status check_plan_path(std::string_view place, std::string_view key, const std::
 /// "ring", "direct/one-shot" or "plans/mine.yaml".
 Status Names::check_algorithm(std::string_view place, std::string_view key, const std::string& text, Use use) const {
   if (config::names_plan_files(text)) return check_plan_path(place, key, text);
+  if (names_file(text)) return file_for_name(place, key, Kind::kAlgorithm, text);
   const std::string name = text.substr(0, text.find('/'));
   const Status loaded = check_loaded(place, key, Kind::kAlgorithm, name, use);
   if (!loaded.ok() || name == text) return loaded;

@@ -58,6 +58,19 @@ class Check(ConfigTest):
     def check(self, text):
         return self.error_of("config", "check", self.write(text))
 
+    def test_a_file_where_a_name_belongs(self):
+        for text, key, kind, name in (
+                ("algorithm: /opt/tutti-algo-mine.so", "algorithm", "algorithm", "mine"),
+                ("algorithm: build/tutti-algo-mine.so/fast", "algorithm", "algorithm", "mine/fast"),
+                ("protocol: /opt/tutti-proto-mine.so", "protocol", "protocol", "mine"),
+                ("rules: [choose: {protocol: /opt/tutti-proto-mine.so}]", "rules.choose.protocol", "protocol",
+                 "mine")):
+            with self.subTest(text):
+                error = self.check(text)
+                self.assertIn(f"{key}: '{text.split()[-1].rstrip('}]')}' is a file", error)
+                self.assertRegex(error, rf"add the absolute path to plugins\.{kind}, which is \[[^]]+\] \(built-in\), "
+                                 rf"and write '{name}' here$")
+
     def test_misspelt_plugins_are_errors(self):
         for text, place, guess in (
                 ("algorithm: rnig\n", "job.yaml:1:12: algorithm: there is no algorithm plugin 'rnig'", "ring"),
