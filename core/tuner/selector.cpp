@@ -503,10 +503,13 @@ std::optional<size_t> Selector::best(const std::vector<Candidate>& candidates) {
 }
 
 Result<Decision> Selector::choose(const Question& question) const {
-  TUTTI_ASSIGN(const std::vector<Candidate> candidates, judge(question));
+  TUTTI_ASSIGN(std::vector<Candidate> candidates, judge(question));
   const std::optional<size_t> chosen = best(candidates);
   if (!chosen) {
     TUTTI_TRY(network_excluded(question));
+    // The reasons of the candidates that the settings name come first.
+    std::ranges::stable_partition(candidates,
+                                  [&](const Candidate& each) { return excluded_by_settings(question, each).empty(); });
     return Status(Code::kUnsupported,
                   fmt::format("nothing can run {} of {} × {}:\n{}", to_string(question.collective), question.count,
                               to_string(question.type), text_of(in_order(candidates), choices_)));

@@ -326,6 +326,9 @@ class Failures(ToolTest):
         errors = self.run_bad(1, "bench", "all_reduce", "--ranks", 3, *SMALL, "--set", "algorithm=direct/shifted",
                               says="tutti: ranks 0-2: unsupported: ")
         self.assertEqual(errors.count("nothing can run all_reduce"), 1, errors)
+        candidates = [line.split()[0] for line in errors.splitlines()[1:]]
+        self.assertEqual(set(candidates[:4]), {"direct/shifted"}, "the candidates of the setting must come first")
+        self.assertNotIn("direct/shifted", candidates[4:])
 
     def test_warnings_of_all_ranks(self):
         for launch in ([], ["--threads"]):
