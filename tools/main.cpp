@@ -6,8 +6,11 @@
 #include <csignal>
 #include <cstdio>
 #include <exception>
+#include <string>
+#include <vector>
 
 #include "base/file.h"
+#include "config/suggest.h"
 #include "log/log.h"
 #include "tools/commands.h"
 
@@ -26,6 +29,20 @@ Start here:
   tutti id --file job.id                              where ranks that are started by hand meet, with a secret
 
 Exit codes: 0 success; 1 failure, or wrong results; 2 a command line that makes no sense.)";
+
+/// Says that a word of the command line is no command or option of the last command that was understood.
+std::string not_known(const CLI::App& tutti, const std::string& word) {
+  const CLI::App* command = &tutti;
+  while (!command->get_subcommands().empty()) command = command->get_subcommands().back();
+  std::vector<std::string> known;
+  for (const CLI::Option* option : command->get_options()) {
+    for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
+  }
+  for (const CLI::App* verb : command->get_subcommands([](const CLI::App*) { return true; })) {
+    known.push_back(verb->get_name());
+  }
+  return fmt::format("'{}' is not known here{}", word, config::did_you_mean(word, known));
+}
 
 int run(int argc, char** argv) {
   log::set_failure_level(log::Level::kInfo);  // every failure that a call returns is printed here
@@ -52,7 +69,7 @@ int run(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     const auto unknown = tutti.remaining(true);
     fmt::print(stderr, "tutti: {}; see 'tutti --help' and 'tutti COMMAND --help'\n",
-               unknown.empty() ? error.what() : fmt::format("'{}' is not known here", unknown.front()));
+               unknown.empty() ? error.what() : not_known(tutti, unknown.front()));
     return kUsage;
   }
   return exit_code;

@@ -7,13 +7,16 @@
 
 #include <algorithm>
 
+#include "config/suggest.h"
+
 namespace tutti::tools {
 
 CLI::Validator one_of(std::vector<std::string> names) {
   return CLI::Validator(
       [names = std::move(names)](std::string& text) {
         const bool known = std::find(names.begin(), names.end(), text) != names.end();
-        return known ? std::string() : fmt::format("'{}' is none of {}", text, fmt::join(names, ", "));
+        if (known) return std::string();
+        return fmt::format("'{}' is none of {}{}", text, fmt::join(names, ", "), config::did_you_mean(text, names));
       },
       std::string());
 }

@@ -86,6 +86,13 @@ class Shell(ToolTest):
 
     def test_usage_errors_are_one_line_and_exit_2(self):
         for arguments, says in ((["bench", "all_redoce"], "'all_redoce' is none of all_reduce"),
+                                (["bench", "allreduce"], "sendrecv; did you mean 'all_reduce'?"),
+                                (["bnech"], "'bnech' is not known here; did you mean 'bench'?"),
+                                (["plan", "prnt"], "'prnt' is not known here; did you mean 'print'?"),
+                                (["bench", "all_reduce", "--maxx", "8"], "'--maxx' is not known here; did you mean "
+                                 "'--max'?"),
+                                (["plugin", "test", "./absent.so"], "./absent.so cannot be read: No such file or "
+                                 "directory; name the file of a plugin"),
                                 (["bench"], "collective"),
                                 (["bench", "all_reduce", "--min", "12Q"], "write 8, 64K, 16M or 1G"),
                                 (["bench", "all_reduce", "--min", "8", "--max", "4"], "--max"),

@@ -44,8 +44,12 @@ Result<std::shared_ptr<plugin::Image>> load_image(const Request& request, const 
   if (named.find('/') == std::string::npos && !named.ends_with(".so")) {
     TUTTI_ASSIGN(file, find_file(named, plugin::search_path(config.list("plugins.path"))));
   }
-  TUTTI_ASSIGN(const plugin::Note note, plugin::read_note(file));
-  return plugin::Image::load(note.kind, note.name, std::filesystem::absolute(file), config.text("plugins.trust"));
+  const auto note = plugin::read_note(file);
+  if (!note.ok()) {
+    return Status(note.status().code(),
+                  fmt::format("{} {}; name the file of a plugin", file.string(), note.status().text()));
+  }
+  return plugin::Image::load(note->kind, note->name, std::filesystem::absolute(file), config.text("plugins.trust"));
 }
 
 Board& map_board() {
