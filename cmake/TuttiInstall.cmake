@@ -16,6 +16,8 @@ install(TARGETS tutti tutti_sdk tutti_host_kernels EXPORT TuttiTargets
 set_target_properties(tutti_tool PROPERTIES EXPORT_NAME tool) # tests of plugins run Tutti::tool
 install(TARGETS tutti_tool EXPORT TuttiTargets RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(DIRECTORY configs/topologies configs/hardware DESTINATION ${CMAKE_INSTALL_DATADIR}/tutti)
+install(FILES configs/default.yaml DESTINATION ${CMAKE_INSTALL_DATADIR}/tutti/configs)
+install(DIRECTORY configs/examples/ DESTINATION ${CMAKE_INSTALL_DATADIR}/tutti/configs)
 # A complete project of each kind of plugins; each builds alone, by find_package(Tutti).
 install(DIRECTORY examples DESTINATION ${CMAKE_INSTALL_DATADIR}/tutti PATTERN examples/CMakeLists.txt EXCLUDE)
 install(DIRECTORY core/include/tutti DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})

@@ -26,6 +26,11 @@ done
 
 tutti=$work/prefix/bin/tutti
 
+# The configuration files are installed, and this installation takes each of them.
+for file in default.yaml single-host.yaml; do
+  "$tutti" config check "$work/prefix/share/tutti/configs/$file"
+done
+
 # The package offers its own minor version and no other.
 takes_version() {
   mkdir -p "$work/version"
