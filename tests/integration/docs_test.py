@@ -49,6 +49,7 @@ def not_run(reason, commands, refusal=None):
 
 NOT_RUN = (
     not_run("installs packages and builds", r"^\./dev "),
+    not_run("needs four hosts", r"^mpirun .*--host node1,"),
     not_run("needs libnccl.so.2 of a build with CUDA", r"^ldd |build/cuda/lib/nccl"),
     not_run("needs NCCL", r"^(TUTTI_NET=\w+ )?NCCL_NET_PLUGIN=\S+/libnccl-net-tutti\.so my_program "),
     not_run("needs a GPU", r"^(build/(release|cuda)/bin/)?tutti .*--device cuda", NO_GPU),
