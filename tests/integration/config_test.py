@@ -58,6 +58,13 @@ class Check(ConfigTest):
     def check(self, text):
         return self.error_of("config", "check", self.write(text))
 
+    def test_short_words_have_no_far_guess(self):
+        for text in ("network: tcp\n", "algorithm: mine\n"):
+            with self.subTest(text):
+                error = self.check(text)
+                self.assertIn("there is no", error)
+                self.assertNotIn("did you mean", error)
+
     def test_a_file_where_a_name_belongs(self):
         for text, key, kind, name in (
                 ("algorithm: /opt/tutti-algo-mine.so", "algorithm", "algorithm", "mine"),
