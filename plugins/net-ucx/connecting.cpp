@@ -94,11 +94,14 @@ Result<bool> Connecting::take_step() {
     case Step::kProof: {
       TUTTI_ASSIGN(const bool whole, remote(read_some(line_, std::as_writable_bytes(std::span(proof_)), moved_)));
       if (whole) TUTTI_TRY(check_proof());
-      if (whole) TUTTI_TRY(start_trial());
+      if (whole) TUTTI_TRY(doubt(start_trial()));
       return whole;
     }
-    case Step::kTrial:
-      return remote(connection_->hear_verdict());
+    case Step::kTrial: {
+      TUTTI_ASSIGN(const bool stands, remote(connection_->hear_verdict()));  // before UCX tells that a peer has gone
+      if (!stands) TUTTI_TRY(connection_->trial_failure());
+      return stands;
+    }
     case Step::kDone:
       break;
   }
@@ -163,6 +166,13 @@ Status Connecting::check_proof() const {
   return {Code::kMismatch,
           fmt::format("{} cannot prove that it is the rank it pretends to be; another process has taken its port",
                       to_.text())};
+}
+
+/// A listener that ends takes its worker along, and then UCX finds no way to it. So the first failure of UCX leads to a
+/// further attempt, which an ended listener refuses. If the listener answers again, there really is no way.
+Status Connecting::doubt(const Status& failure) {
+  if (failure.code() != Code::kUnsupported || std::exchange(has_doubted_, true)) return failure;
+  return {Code::kRemote, std::string(failure.text())};
 }
 
 /// Ok: a further attempt follows.

@@ -34,6 +34,7 @@ class Connecting : public sdk::Connecting {
   Status answer();
   Status check_proof() const;
   Status start_trial();
+  Status doubt(const Status& failure);
   Status try_again(const Status& why);
   Status unreachable(const Status& why) const;
 
@@ -54,6 +55,7 @@ class Connecting : public sdk::Connecting {
   std::optional<Clock::time_point> closed_since_;  // the other side closes the line each time
   Clock::time_point pause_until_{};
   bool refused_ = false;
+  bool has_doubted_ = false;
 };
 
 }  // namespace tutti::net_ucx

@@ -86,15 +86,6 @@ Status Connection::start_trial() {
 }
 
 Result<bool> Connection::hear_verdict() {
-  const auto failure = [&](std::string_view why) {
-    return Status(Code::kUnsupported,
-                  fmt::format("UCX's messages do not get from {}, although a TCP connection does: {}; check firewalls, "
-                              "settings.net.ucx.transports, settings.net.ucx.devices and the variables UCX_* of both "
-                              "sides",
-                              ends_, why));
-  };
-  judge_silence();
-  if (!lost_.ok()) return failure(lost_.text());
   if (!verdict_) {
     Verdict verdict{};
     size_t moved = 0;
@@ -102,10 +93,22 @@ Result<bool> Connection::hear_verdict() {
     if (told) verdict_ = verdict;
   }
   if (verdict_ && *verdict_ != Verdict::kArrived)
-    return failure(fmt::format("none arrived within {} s", trial_limit(shared_.grace).count()));
+    return no_arrival(fmt::format("none arrived within {} s", trial_limit(shared_.grace).count()));
   if (!verdict_ || !trial_->ended) return false;
   free(*std::exchange(trial_, nullptr));
   return true;
+}
+
+Status Connection::trial_failure() {
+  judge_silence();
+  return lost_.ok() ? Status() : no_arrival(lost_.text());
+}
+
+Status Connection::no_arrival(std::string_view why) const {
+  return {Code::kUnsupported,
+          fmt::format("UCX's messages do not get from {}, although a TCP connection does: {}; check firewalls, "
+                      "settings.net.ucx.transports, settings.net.ucx.devices and the variables UCX_* of both sides",
+                      ends_, why)};
 }
 
 Result<bool> Connection::await_trial(Clock::time_point deadline) {

@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "shared.h"
 #include "tutti/sdk/network.h"
@@ -44,8 +45,12 @@ class Connection : public sdk::Connection {
   /// A sender's endpoint to the receiver's worker, and the trial of it, before the connection is handed out.
   /// `same_namespace`: both ends are in one network namespace, or on different machines.
   Status open_endpoint(std::span<const std::byte> worker, bool same_namespace);
-  /// For a sender: whether the trial has arrived, as the receiver says. kUnsupported if it has not arrived in time.
+  /// For a sender: whether the trial has arrived, as the receiver says. kUnsupported if it has not arrived in time,
+  /// kRemote if the receiver has closed the line.
   Result<bool> hear_verdict();
+  /// For a sender before the verdict: kUnsupported if UCX cannot carry the trial, ok if it may still do so. The
+  /// receiver may have ended, although its line does not tell that yet.
+  Status trial_failure();
   /// For a receiver: whether the trial has come. Says so to the sender, also that it came too late. kRemote if the
   /// sender has gone, or the trial is late.
   Result<bool> await_trial(Clock::time_point deadline);
@@ -61,6 +66,7 @@ class Connection : public sdk::Connection {
   static constexpr size_t kMostMessages = 128;
 
   Status start_trial();
+  Status no_arrival(std::string_view why) const;
   void end_wait_for_trial();
   Message* take_message(uint64_t room);
   void free(Message& message) { message.used = false, free_.at(free_count_++) = &message; }

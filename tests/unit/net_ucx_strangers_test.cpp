@@ -234,6 +234,39 @@ TEST(Ucx, AClosedPortIsTold) {
   EXPECT_THAT(plugin::take_failure_text(), HasSubstr("refuses connections"));
 }
 
+/// How a connect ends if the listener ends after so many turns of both sides. TUTTI_OK: the connection stood before.
+int32_t connect_to_ending_listener(const Settings& settings, int turns) {
+  constexpr std::chrono::milliseconds kTurn{4};  // a listener visits its lines once in 1 ms
+  Side from(settings);
+  auto to = std::make_unique<Side>(settings);
+  const tutti_net_handle handle = to->handle();
+  void *state = nullptr, *out = nullptr, *in = nullptr;
+  int32_t code = TUTTI_AGAIN;
+  for (int turn = 0; turn < turns && code == TUTTI_AGAIN; ++turn) {
+    code = from.connect(handle, &state, &out);
+    for (const auto end = Clock::now() + kTurn; Clock::now() < end && in == nullptr;) {
+      const int32_t accepted = to->accept(&in);
+      EXPECT_TRUE(accepted == TUTTI_OK || accepted == TUTTI_AGAIN);
+    }
+  }
+  to.reset();
+  if (code == TUTTI_AGAIN) until([&] { return (code = from.connect(handle, &state, &out)) != TUTTI_AGAIN; });
+  return code;
+}
+
+/// The core forgives that a rank which has left cannot be reached, but no other failure.
+TEST(Ucx, AListenerThatEndsWhileAConnectIsUnderWayIsRemote) {
+  for (const char* const transports : {"[sm]", "[tcp]"}) {
+    const Settings settings = {{"settings.net.ucx.transports", transports}};
+    int32_t code = TUTTI_REMOTE;
+    for (int turns = 0; code != TUTTI_OK; ++turns) {
+      code = connect_to_ending_listener(settings, turns);
+      ASSERT_TRUE(code == TUTTI_OK || code == TUTTI_REMOTE)
+          << transports << " after " << turns << " turns: " << plugin::take_failure_text();
+    }
+  }
+}
+
 /// UCX's transport `self` reaches the own worker only.
 TEST(Ucx, WithoutACommonTransportConnectSaysSo) {
   const Settings settings = {{"settings.net.ucx.transports", "[self]"}};
