@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "base/descriptors.h"
 #include "log/log.h"
 #include "transport/checked_network.h"
 #include "transport/failover.h"
@@ -48,6 +49,7 @@ Net::Net(Options options) : options_(std::move(options)) {
 Result<std::unique_ptr<Net>> Net::create(Options options) {
   std::unique_ptr<Net> net(new Net(std::move(options)));
   const tutti_network_ops& ops = *net->options_.ops;
+  base::widen_descriptor_table();  // connect and accept open descriptors, and must not sleep
   const int32_t created = net->setup_mark_->call(
       "create", [&] { return ops.create(net->options_.plugin, net->options_.communicator, &net->context_); });
   if (created != TUTTI_OK) {

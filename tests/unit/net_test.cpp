@@ -16,6 +16,7 @@
 
 #include "progress/bell.h"
 #include "transport/net_tasks.h"
+#include "unit/descriptor_room.h"
 #include "unit/fake_network.h"
 #include "unit/required.h"
 
@@ -137,6 +138,11 @@ class NetTest : public testing::Test {
   test::FakeNetwork fake_;
   std::unique_ptr<Rank> a_, b_;
 };
+
+/// The kernel lets a thread sleep that opens a descriptor for which the table has no room, also in connect (NET-9).
+TEST_F(NetTest, DescriptorsHaveRoomBeforeConnects) {
+  EXPECT_GE(test::descriptor_room(), test::within_limit(base::kLeastDescriptorRoom));
+}
 
 TEST_F(NetTest, SlotsArriveInOrderAndWakeTheReceiver) {
   std::mt19937 random(7);

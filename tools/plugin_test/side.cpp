@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/descriptors.h"
 #include "tutti/status.h"
 
 namespace tutti::tools::plugin_test {
@@ -30,6 +31,7 @@ constexpr uint64_t kHello = 0x5475747469204b69;
 
 Side::Side(Options options) : options_(std::move(options)), calls_(*options_.watched), random_(options_.seed) {
   ops_ = options_.plugin->ops<tutti_network_ops>();
+  base::widen_descriptor_table();  // as a communicator does
   call(Entry::kCreate, [&] { return ops_->create(options_.plugin->self(), options_.seed, &context_); });
   properties_.struct_size = sizeof properties_;
   call(Entry::kProperties, [&] { return ops_->properties(context_, options_.device, &properties_); });
