@@ -29,9 +29,9 @@ using checked::Poison;
 using checked::Request;
 
 constexpr std::chrono::milliseconds kConnectSleep{50};
-// On a loaded machine, the kernel holds a thread for tens of ms, for memory or a lock of its own. A plugin that blocks
-// does so for longer, or again and again.
-constexpr std::chrono::milliseconds kCertainSleep{150};
+// On a loaded machine, a thread sleeps while the owner of a lock has no processor, for example of the kernel's lock of
+// the memory map. Sleeps of 216 ms were seen. A plugin that blocks does so for longer, or again and again.
+constexpr std::chrono::milliseconds kCertainSleep{500};
 constexpr uint32_t kMostConnectSleeps = 3;        // of a context
 constexpr uint64_t kUnset = UINT64_MAX - 0x5a5a;  // a length that no plugin reports
 constexpr int32_t kUndecided = -0x5a5a;
