@@ -268,6 +268,7 @@ TEST(Suggest, FindsWhatIsNear) {
   EXPECT_EQ(nearest("drect", known), "direct");
   EXPECT_EQ(nearest("slots", known), "shm.slots");
   EXPECT_EQ(nearest("banana", known), "");
+  EXPECT_EQ(nearest("mine", known), "") << "two edits make 'ring' of it";
   EXPECT_EQ(nearest("", known), "");
   EXPECT_EQ(nearest(std::string(100000, 'r'), known), "");
   EXPECT_EQ(did_you_mean("rings", known), "; did you mean 'ring'?");
