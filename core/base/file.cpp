@@ -6,7 +6,9 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <array>
+#include <cerrno>
 #include <ctime>
 
 #include "base/trust.h"
@@ -139,6 +141,22 @@ Status write_file(const fs::path& path, std::string_view text) {
   struct stat found {};
   if (::fstat(file.get(), &found) == 0 && S_ISREG(found.st_mode)) TUTTI_TRY(resize(file, 0, path.string()));
   return write_all(file, text, path.string());
+}
+
+Result<std::string> read_text(const fs::path& path, std::string_view name, size_t most) {
+  const std::string what = fmt::format("cannot read {}", name);
+  const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY));
+  if (!file.valid()) return Status(Code::kNotFound, std::string(file_error(what).text()));
+  std::string text;
+  std::array<char, 1 << 16> part{};
+  while (text.size() < most) {
+    const ssize_t got = ::read(file.get(), part.data(), std::min(part.size(), most - text.size()));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return file_error(what);
+    if (got == 0) break;
+    text.append(part.data(), static_cast<size_t>(got));
+  }
+  return text;
 }
 
 Status write_secret(const fs::path& path, std::string_view text) {

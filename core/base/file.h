@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files that a process writes, and files with secrets. A file that grows beyond the limit of file sizes, or fills its
-// file system, is a Status here, never the signal SIGXFSZ. The application's handling of signals stays as it is.
+// Files that a process reads or writes, and files with secrets. A file that grows beyond the limit of file sizes, or
+// fills its file system, is a Status here, never the signal SIGXFSZ. The application's handling of signals stays as it
+// is.
 #pragma once
 
 #include <csignal>
@@ -45,6 +46,10 @@ Status resize(const Fd& file, uint64_t bytes, std::string_view name);
 Result<Fd> open_to_append(const std::filesystem::path& path);
 /// Replaces the contents of a file, or makes it. In a directory that other users may write, as open_to_append().
 Status write_file(const std::filesystem::path& path, std::string_view text);
+
+/// The contents of a file, or its first `most` bytes. `name` is for texts, for example "the plan file p.yaml". A pipe
+/// is read to its end. kNotFound: the file cannot be opened. kSystem: it cannot be read.
+Result<std::string> read_text(const std::filesystem::path& path, std::string_view name, size_t most);
 
 /// Makes a file that only this user can read. A file that is there already is an error.
 Status write_secret(const std::filesystem::path& path, std::string_view text);

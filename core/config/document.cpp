@@ -5,12 +5,10 @@
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
-#include <cerrno>
-#include <fstream>
 #include <map>
 #include <sstream>
-#include <system_error>
 
+#include "base/file.h"
 namespace tutti::config {
 namespace {
 
@@ -152,15 +150,8 @@ Result<Node> read_document(const std::string& text, const std::string& name) {
 }
 
 Result<Node> read_file(const std::string& path) {
-  errno = EINVAL;  // a file that can be opened has a more exact error
-  std::ifstream in(path, std::ios::binary);
-  std::string text(kMaxBytes + 1, '\0');
-  if (in) in.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (in.bad() || !in.is_open()) {
-    return Status(Code::kNotFound, fmt::format("cannot read the configuration file {}: {}; check its path and rights",
-                                               path, std::generic_category().message(errno)));
-  }
-  text.resize(static_cast<size_t>(in.gcount()));
+  TUTTI_ASSIGN(const std::string text,
+               base::read_text(path, fmt::format("the configuration file {}", path), kMaxBytes + 1));
   return read_document(text, path);
 }
 

@@ -4,13 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
 #include <charconv>
 #include <filesystem>
-#include <fstream>
-#include <system_error>
 
+#include "base/file.h"
 #include "topology/element.h"
 
 namespace tutti::topology {
@@ -57,24 +54,6 @@ Status check_readable(const std::string& file) {
   }
 }
 
-/// The contents of a file, or one byte more than the readers accept: pipes have no size, and /proc gives a wrong size.
-Result<std::string> read_start(const std::string& file) {
-  std::ifstream stream(file, std::ios::binary);
-  if (!stream) return Status(Code::kNotFound, fmt::format("{}: cannot be opened; check its name and rights", file));
-  std::string text;
-  std::array<char, 1 << 16> part{};
-  errno = 0;
-  while (stream && text.size() <= kMaxFileBytes) {
-    const size_t most = std::min(part.size(), kMaxFileBytes + 1 - text.size());
-    stream.read(part.data(), static_cast<std::streamsize>(most));
-    text.append(part.data(), static_cast<size_t>(stream.gcount()));
-  }
-  if (!stream.bad()) return text;
-  const std::string reason = std::error_code(errno, std::generic_category()).message();
-  return Status(Code::kSystem,
-                fmt::format("{}: cannot be read: {}; copy it to a local disk, or name another file", file, reason));
-}
-
 void add_gpus(const std::vector<Pci>& devices, std::vector<BusId>& to) {
   for (const Pci& device : devices) {
     if (device.gpu) to.push_back(device.bus);
@@ -108,7 +87,8 @@ std::string BusId::text() const {
 
 Result<Document> Document::load(const std::string& file) {
   TUTTI_TRY(check_readable(file));
-  TUTTI_ASSIGN(const std::string text, read_start(file));
+  TUTTI_ASSIGN(const std::string text,
+               base::read_text(file, fmt::format("the topology file {}", file), kMaxFileBytes + 1));
   const size_t first = text.find_first_not_of(" \t\r\n\xef\xbb\xbf");
   const bool xml = first != std::string::npos && text[first] == '<';
   return xml ? read_xml(text, file) : read_yaml(text, file);

@@ -118,6 +118,11 @@ class Tuner : public sdk::Tuner {
                             "): the model chooses; make a table for this job with 'tutti tune'");
       return std::make_shared<const Table>();
     }
+    if (table->is_empty()) {
+      warn_once(host(), path +
+                            " has no entries, because 'tutti tune' measured nothing: the model chooses; the head of "
+                            "the file has the reason");
+    }
     check_channels(*table, path, topology);
     return table;
   }

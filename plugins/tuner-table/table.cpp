@@ -27,6 +27,10 @@ uint32_t Table::most_channels() const {
   return most;
 }
 
+bool Table::is_empty() const {
+  return std::all_of(entries.begin(), entries.end(), [](const std::vector<Entry>& list) { return list.empty(); });
+}
+
 Conditions conditions_of(const tutti_topology& topology) {
   Conditions here{TUTTI_VERSION, {}, topology.rank_count, topology.node_count};
   // A host of an older ABI has no name to tell (PLG-5).

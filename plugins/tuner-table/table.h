@@ -40,6 +40,7 @@ struct Table {
   /// The entry that decides on a call; null: none does. `registered`: with registered outputs.
   const Entry* find(uint32_t collective, uint64_t bytes, bool registered) const;
   uint32_t most_channels() const;
+  bool is_empty() const;  ///< whether it has no entry
 };
 
 /// The conditions that the ranks of a communicator have.

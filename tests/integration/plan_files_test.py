@@ -141,6 +141,11 @@ class PlanFiles(unittest.TestCase):
         self.assertNotIn("ring4.yaml/", result.stdout)
         self.assertRegex(result.stderr, r"ring4\.yaml is for 4 ranks and takes no part in this communicator of 3")
 
+    def test_a_file_that_is_not_there(self):
+        for name, says in (("absent.yaml", "No such file or directory; check the path"),
+                           (".", "Is a directory; choose another file")):
+            self.assertIn(f"cannot read the plan file {name}: {says}", self.run_bad("plan", "verify", name))
+
     def test_a_wrong_file_is_refused_with_its_line(self):
         name = self.export("wrong.yaml", ranks=3, **{"own:_input_2,_send:_[1]": "send: [1], chunk: 2"})
         line = next(number for number, line in enumerate((self.folder / name).read_text().splitlines(), 1)

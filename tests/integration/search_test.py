@@ -74,7 +74,7 @@ class Search(unittest.TestCase):
 
     def test_what_cannot_be(self):
         for arguments, text in [
-            (["/no/such/file"], "/no/such/file: cannot be opened"),
+            (["/no/such/file"], "cannot read the topology file /no/such/file: No such file"),
             ([MACHINES / "workstation-2gpu.yaml", "--nodes", 2], "has no network port"),
             ([MACHINES / "hgx-h200.yaml", "--nodes", 1 << 20], "more than 1048576 ranks"),
         ]:

@@ -113,7 +113,7 @@ class Simulate(unittest.TestCase):
             ([*machine, "--set", "hardware.file=/no/figures"], 1, "hardware.file (command line)"),
             ([*machine, "--set", "algorithm=rign"], 1, "did you mean 'ring'"),
             ([*machine, "--min", "2K", "--max", "1K"], 1, "--max is less than --min"),
-            (["--topology", "/no/such/file"], 1, "/no/such/file: cannot be opened"),
+            (["--topology", "/no/such/file"], 1, "cannot read the topology file /no/such/file: No such file"),
             ([*machine, "--factor", "1"], 2, "--factor"),
             ([*machine, "--all", "--json", "-"], 2, "--json"),
             ([], 2, "--topology"),

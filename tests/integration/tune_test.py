@@ -167,6 +167,13 @@ class Table(TuneTest):
             table = self.run_ok("explain", *question, *self.followed())
             self.assertEqual(table.stdout, model.stdout)
 
+    def test_a_table_without_entries_is_told(self):
+        self.write()
+        self.table.write_text(self.table.read_text().split("collectives:")[0] + "collectives: {}\n")
+        run = self.explain(8)
+        self.assertIn("has no entries, because 'tutti tune' measured nothing", run.stderr)
+        self.assertEqual(run.stdout, self.run_ok("explain", "all_reduce", "-n", 2, "--size", 8).stdout)
+
     def test_more_channels_than_the_job_has(self):
         self.write()
         run = self.explain("1M")

@@ -206,10 +206,10 @@ TEST_F(ConfigError, Files) {
   const auto missing = job("none.yaml");
   EXPECT_EQ(missing.status().code(), Code::kNotFound);
   EXPECT_EQ(missing.status().text(),
-            "cannot read the configuration file none.yaml: No such file or directory; check its path and rights");
+            "cannot read the configuration file none.yaml: No such file or directory; check the path");
   std::filesystem::create_directory("folder");
   EXPECT_EQ(job("folder").status().text(),
-            "cannot read the configuration file folder: Is a directory; check its path and rights");
+            "cannot read the configuration file folder: Is a directory; choose another file");
   EXPECT_EQ(job("/dev/zero").status().text(), "/dev/zero: larger than 1 MiB; is it a configuration?");
   EXPECT_EQ(Config::load({"site.yaml", "", {{"TUTTI_CONFIG", "none.yaml"}}, {}}).status().code(), Code::kNotFound);
   // The usual site file may be absent; a named site file may not.

@@ -158,6 +158,22 @@ TEST_F(Files, AFileIsReplacedOrAppendedTo) {
 }
 
 /// A different user may have made the name in advance, so that this user writes elsewhere.
+TEST_F(Files, ATextIsReadUpToALimit) {
+  const fs::path path = folder_ / "text";
+  const std::string text(100'000, 'x');
+  std::ofstream(path) << text;
+  EXPECT_EQ(test::required(read_text(path, "the text", 200'000)), text);
+  EXPECT_EQ(test::required(read_text(path, "the text", 70'000)), text.substr(0, 70'000));
+  EXPECT_EQ(test::required(read_text("/dev/null", "the text", 10)), "");
+  EXPECT_EQ(test::required(read_text("/dev/zero", "the text", 3)), std::string(3, '\0'));
+  const auto absent = read_text(folder_ / "absent", "the text T", 10);
+  EXPECT_EQ(absent.status().code(), Code::kNotFound);
+  EXPECT_EQ(absent.status().text(), "cannot read the text T: No such file or directory; check the path");
+  const auto folder = read_text(folder_, "the text T", 10);
+  EXPECT_EQ(folder.status().code(), Code::kSystem);
+  EXPECT_EQ(folder.status().text(), "cannot read the text T: Is a directory; choose another file");
+}
+
 TEST_F(Files, TrapsInSharedDirectoriesAreRefused) {
   const fs::path victim = folder_ / "victim";
   ASSERT_TRUE(write_file(victim, "precious").ok());

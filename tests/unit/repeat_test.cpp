@@ -248,8 +248,10 @@ TEST(RepeatFile, ListsFaultsInBothPlaces) {
   const auto file = required(program::parse_file(replaced(kRing, "final: true, to: output 1", "to: output 1"), "p"));
   const auto faults = required(program::all_faults(file, "p", 2));
   ASSERT_EQ(faults.size(), 32u) << "16 chunks, twice";
-  EXPECT_EQ(faults.front(), "p:17: channel 0, out of place: rank 0 output chunk 0: was never made final");
-  EXPECT_EQ(faults.back(), "p:17: channel 0, in place: rank 3 output chunk 3: was never made final");
+  EXPECT_EQ(faults.front(),
+            "p:17: channel 0, out of place: rank 0 output chunk 0: was never made final: mark its last step as final");
+  EXPECT_EQ(faults.back(),
+            "p:17: channel 0, in place: rank 3 output chunk 3: was never made final: mark its last step as final");
 }
 
 }  // namespace

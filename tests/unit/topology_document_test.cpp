@@ -169,11 +169,13 @@ TEST(Documents, RefusedWithPlaceAndAdvice) {
 }
 
 TEST(Documents, WhatIsNoFileIsRefused) {
-  EXPECT_THAT(Document::load("/no/such/file").status().text(), HasSubstr("/no/such/file: cannot be opened"));
+  EXPECT_THAT(Document::load("/no/such/file").status().text(),
+              HasSubstr("cannot read the topology file /no/such/file: No such file or directory; check the path"));
   EXPECT_THAT(Document::load("/").status().text(), HasSubstr("/: is a folder; name the file in it that describes"));
   EXPECT_THAT(Document::load("/dev/zero").status().text(), HasSubstr("/dev/zero: is a device; name a file"));
   EXPECT_EQ(Document::load("/dev/null").status().code(), Code::kConfig);
-  EXPECT_THAT(Document::load("/proc/self/mem").status().text(), HasSubstr("/proc/self/mem: cannot be read: Input"));
+  EXPECT_THAT(Document::load("/proc/self/mem").status().text(),
+              HasSubstr("cannot read the topology file /proc/self/mem: Input"));
 }
 
 /// The content of a pipe, written `count` times; `written` gets the number of complete writes.

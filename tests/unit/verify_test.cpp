@@ -141,7 +141,7 @@ TEST(VerifyRefuses, ContributionTwice) {
 TEST(VerifyRefuses, FinalMissingOrTwice) {
   const auto none = write_plans(TUTTI_ALL_REDUCE, 1, 1,
                                 [](PlanBuilder& plan, uint32_t) { plan.step().own(Buffer::kInput, 0).to_output(0); });
-  EXPECT_EQ(refusal(none), "rank 0 output chunk 0: was never made final");
+  EXPECT_EQ(refusal(none), "rank 0 output chunk 0: was never made final: mark its last step as final");
   const auto twice = write_plans(TUTTI_ALL_REDUCE, 1, 1, [](PlanBuilder& plan, uint32_t) {
     plan.step().own(Buffer::kInput, 0).final().to_output(0);
     plan.step().own(Buffer::kOutput, 0).final().to_output(0);

@@ -3,15 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
-#include <sstream>
 
+#include "base/file.h"
 #include "program/file/reader.h"
 #include "program/verify/rotation.h"
 
 namespace tutti::program {
 namespace {
 
+constexpr size_t kMaxFileBytes = size_t{256} << 20;
 constexpr size_t kMaxFileEntries = size_t{1} << 24;  // steps and peers of a file with one plan for all
 constexpr uint32_t kMaxImages = 1u << 16;            // its ranks
 
@@ -186,12 +186,14 @@ Result<PlanFile> parse_file(std::string_view text, const std::string& name) {
 }
 
 Result<PlanFile> read_file(const std::filesystem::path& path) {
-  std::ifstream stream(path, std::ios::binary);
-  if (!stream) return Status(Code::kNotFound, fmt::format("{}: cannot be opened", path.string()));
-  std::ostringstream text;
-  text << stream.rdbuf();
-  if (!stream && !stream.eof()) return Status(Code::kSystem, fmt::format("{}: cannot be read", path.string()));
-  return parse_file(text.str(), path.string());
+  TUTTI_ASSIGN(const std::string text,
+               base::read_text(path, fmt::format("the plan file {}", path.string()), kMaxFileBytes + 1));
+  if (text.size() > kMaxFileBytes) {
+    return Status(Code::kConfig,
+                  fmt::format("{}: is larger than {} MiB; repeat steps and derive ranks in place of lists",
+                              path.string(), kMaxFileBytes >> 20));
+  }
+  return parse_file(text, path.string());
 }
 
 }  // namespace tutti::program

@@ -145,7 +145,7 @@ std::string Values::differs_from_reduction(Id id, uint32_t chunk) const {
   if (const auto rank = sets_.first_lacking(value.members)) {
     add(fmt::format("lacks rank {}{}", *rank, end_of(*rank, chunk)));
   }
-  if (!value.final) add("was never made final");
+  if (!value.final) add("was never made final: mark its last step as final");
   return text;
 }
 
