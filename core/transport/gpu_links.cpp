@@ -59,17 +59,17 @@ Result<std::unique_ptr<GpuLinks>> GpuLinks::create(Options options, Heaps heaps,
   return links;
 }
 
-/// Every rank tells all ranks the addresses of its mailboxes and notices.
+/// Every rank tells all ranks the addresses of its mailboxes in GPU memory and in host memory.
 Status GpuLinks::join(bootstrap::Bootstrap& bootstrap, base::Time deadline) {
   struct Hello {
-    memory::ArenaAddress board;
+    memory::ArenaAddress host_mailboxes;
     std::array<Piece, kMaxHeaps> mailboxes;
     bool direct = false;
   };
   std::vector<uint32_t> here = options_.ranks;
   std::erase_if(here, [&](uint32_t rank) { return rank != options_.rank && relayed(rank); });
-  TUTTI_ASSIGN(board_, Board::create(options_.rank, std::move(here), subjects()));
-  Hello mine{board_->address(), {}, options_.direct};
+  TUTTI_ASSIGN(host_mailboxes_, HostMailboxes::create(options_.rank, std::move(here), subjects()));
+  Hello mine{host_mailboxes_->address(), {}, options_.direct};
   const uint64_t bytes = options_.ranks.size() * mailboxes_ * sizeof(tutti_cuda_mailbox);
   std::array<uint8_t*, kMaxHeaps> own{};
   std::pair<uint8_t*, Piece> telling{};  // other hosts
@@ -96,13 +96,13 @@ Status GpuLinks::join(bootstrap::Bootstrap& bootstrap, base::Time deadline) {
       direct_[peer] = hello.direct;
       continue;
     }
-    TUTTI_TRY(board_->open(peer, hello.board));
+    TUTTI_TRY(host_mailboxes_->open(peer, hello.host_mailboxes));
     TUTTI_ASSIGN(uint8_t* const at, find(peer, hello.mailboxes[options_.heaps[peer]]));
     at_[peer] = reinterpret_cast<tutti_cuda_mailbox*>(at) + options_.rank * mailboxes_;
   }
-  // No rank closes its notices before all ranks have mapped them.
+  // No rank closes its mailboxes before all ranks have mapped them.
   TUTTI_TRY(bootstrap.barrier(deadline));
-  board_->seal();
+  host_mailboxes_->seal();
   return {};
 }
 
@@ -169,7 +169,7 @@ Result<const uint8_t*> GpuLinks::offer(const GpuKey& key) {
   const uint64_t ctas = std::min(std::bit_ceil(key.ctas), protocol.max_ctas[static_cast<uint32_t>(key.traffic)]);
   TUTTI_ASSIGN(const auto own,
                cut(options_.heaps[key.peer], ctas * protocol.layout.slot_count * protocol.layout.slot_stride));
-  board_->post(key.peer, subject, own.second);
+  host_mailboxes_->post(key.peer, subject, own.second);
   slots = own.first;
   return slots;
 }
@@ -183,7 +183,7 @@ Result<uint8_t*> GpuLinks::reach(const GpuKey& key) {
     TUTTI_TRY(relay(key));
     return slots;
   }
-  TUTTI_ASSIGN(const Piece piece, board_->wait<Piece>(key.peer, subject, base::time_in(options_.timeout)));
+  TUTTI_ASSIGN(const Piece piece, host_mailboxes_->wait<Piece>(key.peer, subject, base::time_in(options_.timeout)));
   TUTTI_ASSIGN(slots, find(key.peer, piece));
   return slots;
 }

@@ -16,9 +16,9 @@
 #include <vector>
 
 #include "bootstrap/bootstrap.h"
-#include "transport/board.h"
 #include "transport/connection.h"
 #include "transport/heap.h"
+#include "transport/host_mailboxes.h"
 #include "transport/line_relay.h"
 #include "transport/net.h"
 #include "transport/relay.h"
@@ -80,7 +80,7 @@ class GpuLinks {
   Result<uint8_t*> reach(const GpuKey& key);
 
   /// Ends waits, now and later. Any thread.
-  void stop() { board_->stop(); }
+  void stop() { host_mailboxes_->stop(); }
   /// Gives back memory of peers, after its last use.
   void close();
   /// Bytes of this rank's memory for slots and mailboxes.
@@ -128,7 +128,7 @@ class GpuLinks {
 
   Options options_;
   Heaps heaps_;
-  std::unique_ptr<Board> board_;
+  std::unique_ptr<HostMailboxes> host_mailboxes_;
   std::vector<Place> places_;
   uint64_t mailboxes_ = 0;  ///< mailboxes of one peer
   std::vector<Block> blocks_;

@@ -12,7 +12,7 @@ Relay::Relay(const Net& net, Options options)
     : RelayTask(net, options.key, options.at, options.of),
       options_(std::move(options)),
       out_records_(options_.layout.slot_count + 1),
-      in_records_(options_.layout.slot_count + kNotices),
+      in_records_(options_.layout.slot_count + kSignals),
       outgoing_(options_.layout.slot_count),
       incoming_(options_.layout.slot_count) {}
 
@@ -29,7 +29,7 @@ Status Relay::open_in() {
 }
 
 bool Relay::all_sent() const {
-  if (load(at_->tail) != sent_ || notice_ != nullptr) return false;
+  if (load(at_->tail) != sent_ || signal_ != nullptr) return false;
   for (const Outgoing& slot : outgoing_) {
     if (slot.slice != nullptr || slot.record != nullptr) return false;
   }
@@ -52,7 +52,7 @@ Result<bool> Relay::send() {
     moved = true;
   }
   if (done == told_) return moved;
-  TUTTI_ASSIGN(const bool told, send_notice(done));
+  TUTTI_ASSIGN(const bool told, send_signal(done));
   return moved || told;
 }
 
@@ -67,8 +67,8 @@ Result<bool> Relay::complete_sends() {
     if (slot.slice != nullptr) ++under_way;
   }
   out_state_.count(slice_step_, slice_step_ - under_way);
-  TUTTI_ASSIGN(const bool notice, finish(notice_));
-  return moved || notice;
+  TUTTI_ASSIGN(const bool signal, finish(signal_));
+  return moved || signal;
 }
 
 /// False: the network takes no more now. A record that finds no place goes first the next time.
@@ -96,21 +96,21 @@ Result<bool> Relay::send_slice(uint32_t number, uint64_t bytes, uint32_t done) {
   return true;
 }
 
-/// False: the previous notice is still under way.
-Result<bool> Relay::send_notice(uint32_t done) {
-  if (notice_ != nullptr) return false;
+/// False: the previous signal is still under way.
+Result<bool> Relay::send_signal(uint32_t done) {
+  if (signal_ != nullptr) return false;
   Record& record = out_records_.back();
-  record = {notice_step_, 0, 0, done};
-  TUTTI_ASSIGN(notice_, out_->send({&record, sizeof record, kNoticeTag, out_registration_}));
-  if (notice_ == nullptr) return false;
+  record = {signal_step_, 0, 0, done};
+  TUTTI_ASSIGN(signal_, out_->send({&record, sizeof record, kSignalTag, out_registration_}));
+  if (signal_ == nullptr) return false;
   told_ = done;
-  ++notice_step_;
+  ++signal_step_;
   return true;
 }
 
 Result<bool> Relay::receive() {
   const uint32_t done = RelayTask::done();
-  TUTTI_ASSIGN(bool moved, take_notices());
+  TUTTI_ASSIGN(bool moved, take_signals());
   for (uint32_t slot = 0; slot < options_.layout.slot_count; ++slot) {
     TUTTI_ASSIGN(const bool taken, take(slot, done));
     moved = moved || taken;
@@ -133,23 +133,23 @@ Result<bool> Relay::receive() {
   return moved;
 }
 
-Result<bool> Relay::take_notices() {
+Result<bool> Relay::take_signals() {
   bool moved = false;
-  for (uint32_t i = 0; i < kNotices; ++i) {
+  for (uint32_t i = 0; i < kSignals; ++i) {
     Record& record = in_records_[options_.layout.slot_count + i];
-    if (notices_[i] != nullptr) {
+    if (signals_[i] != nullptr) {
       uint64_t bytes = 0;
-      TUTTI_ASSIGN(const bool done, in_->test(notices_[i], &bytes));
+      TUTTI_ASSIGN(const bool done, in_->test(signals_[i], &bytes));
       if (!done) continue;
-      notices_[i] = nullptr;
-      if (bytes != sizeof record || record.bytes != 0 || record.step >= next_notice_ + kNotices) {
-        return in_->mismatch(fmt::format("a notice of {} bytes, number {} after {}", bytes, record.step, next_notice_));
+      signals_[i] = nullptr;
+      if (bytes != sizeof record || record.bytes != 0 || record.step >= next_signal_ + kSignals) {
+        return in_->mismatch(fmt::format("a signal of {} bytes, number {} after {}", bytes, record.step, next_signal_));
       }
-      next_notice_ = std::max(next_notice_, record.step + 1);
+      next_signal_ = std::max(next_signal_, record.step + 1);
       hear(record.done);
       moved = true;
     }
-    TUTTI_ASSIGN(notices_[i], in_->recv({&record, sizeof record, kNoticeTag, in_registration_}));
+    TUTTI_ASSIGN(signals_[i], in_->recv({&record, sizeof record, kSignalTag, in_registration_}));
   }
   return moved;
 }

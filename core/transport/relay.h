@@ -7,7 +7,7 @@
 // host. Slots lie in pinned memory of the host, or in memory of the GPU if the network registers it ("direct").
 //
 // Messages of the network, by tag:
-// - kNoticeTag: a Record without a slice. It says which messages the sender's GPU is done with.
+// - kSignalTag: a Record without a slice. It says which messages the sender's GPU is done with.
 // - kSliceTag + slot: a slice. In pinned memory the Record follows the slice in the same message.
 // - kRecordTag + slot: the Record of a slice, if one of the two GPUs has direct slots.
 // A receiver has a receive posted for each slot that is free. A sender's GPU fills a slot only after it was told that
@@ -27,17 +27,17 @@ namespace tutti::transport {
 /// Threads: as RelayTask.
 class Relay : public RelayTask {
  public:
-  /// Describes a slice, or is a notice without a slice.
+  /// Describes a slice, or is a done signal without a slice.
   struct Record {
-    uint64_t step;    ///< position among the slices, or among the notices, of this direction, from 0
-    uint64_t bytes;   ///< length of the slice; 0: a notice
+    uint64_t step;    ///< position among the slices, or among the signals, of this direction, from 0
+    uint64_t bytes;   ///< length of the slice; 0: a signal
     uint32_t number;  ///< number of the message that the slice is
     uint32_t done;    ///< the sender's GPU is done with messages before this number
   };
   static_assert(sizeof(Record) == 24);
   /// Bytes that a slot has behind its longest slice.
   static constexpr uint64_t kRecordRoom = 512;
-  static constexpr uint32_t kNoticeTag = 0;
+  static constexpr uint32_t kSignalTag = 0;
   static constexpr uint32_t kSliceTag = 1;
   static constexpr uint32_t kRecordTag = 1u << 16;
 
@@ -56,14 +56,14 @@ class Relay : public RelayTask {
   };
   /// Requests that a connection needs at once.
   static uint32_t requests(uint32_t slots, bool splits, bool groups) {
-    return slots * (splits && !groups ? 2 : 1) + kNotices;
+    return slots * (splits && !groups ? 2 : 1) + kSignals;
   }
 
   Relay(const Net& net, Options options);
   ~Relay() override { close(); }
 
  private:
-  static constexpr uint32_t kNotices = 2;
+  static constexpr uint32_t kSignals = 2;
   /// A slot that the GPU fills.
   struct Outgoing {
     void* slice = nullptr;  // requests
@@ -88,11 +88,11 @@ class Relay : public RelayTask {
   bool all_sent() const override;
   Result<bool> complete_sends();
   Result<bool> send_slice(uint32_t number, uint64_t bytes, uint32_t done);
-  Result<bool> send_notice(uint32_t done);
+  Result<bool> send_signal(uint32_t done);
   // Receiving.
   Status open_in() override;
   Result<bool> receive() override;
-  Result<bool> take_notices();
+  Result<bool> take_signals();
   Result<bool> post(uint32_t slot, uint32_t done);
   Result<bool> take(uint32_t slot, uint32_t done);
   Result<bool> deliver(uint32_t slot);
@@ -104,24 +104,24 @@ class Relay : public RelayTask {
   }
 
   Options options_;
-  // Records and notices of both directions: registered memory of the host.
-  std::vector<Record> out_records_, in_records_;  // slots first, then notices
+  // Records and signals of both directions: registered memory of the host.
+  std::vector<Record> out_records_, in_records_;  // slots first, then signals
 
   void* to_registration_ = nullptr;
   void* out_registration_ = nullptr;
   std::vector<Outgoing> outgoing_;
-  void* notice_ = nullptr;
+  void* signal_ = nullptr;
   uint32_t sent_ = 0;  // messages before this number have been sent, or are none
   uint32_t told_ = 0;  // the last `done` that was sent
   uint64_t slice_step_ = 0;
-  uint64_t notice_step_ = 0;
+  uint64_t signal_step_ = 0;
 
   void* from_registration_ = nullptr;
   void* in_registration_ = nullptr;
   std::vector<Incoming> incoming_;
-  std::array<void*, kNotices> notices_{};
+  std::array<void*, kSignals> signals_{};
   uint64_t next_slice_ = 0;
-  uint64_t next_notice_ = 0;
+  uint64_t next_signal_ = 0;
 };
 
 }  // namespace tutti::transport

@@ -31,7 +31,7 @@ using std::chrono_literals::operator""s;
 constexpr uint32_t kSlots = 4;
 constexpr uint64_t kBytes = 1024;
 constexpr uint64_t kStride = kBytes + Relay::kRecordRoom;
-constexpr uint32_t kNotice = Relay::kNoticeTag;
+constexpr uint32_t kSignal = Relay::kSignalTag;
 constexpr uint32_t kFirstSlice = Relay::kSliceTag;
 constexpr uint32_t kLastSlice = Relay::kSliceTag + kSlots - 1;
 constexpr uint32_t kFirstRecord = Relay::kRecordTag;
@@ -318,7 +318,7 @@ TEST_P(RelayTest, RandomTrafficArrives) {
   }
   EXPECT_FALSE(pending());
   EXPECT_EQ(fake_.sent(kFirstSlice, kLastSlice), static_cast<int>(2 * kCount));
-  EXPECT_LE(fake_.sent(kNotice, kNotice), static_cast<int>(2 * (kCount * 14 + 10)));
+  EXPECT_LE(fake_.sent(kSignal, kSignal), static_cast<int>(2 * (kCount * 14 + 10)));
   EXPECT_TRUE(a_->failure_within(0s).ok() && b_->failure_within(0s).ok());
 }
 
