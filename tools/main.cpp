@@ -35,13 +35,22 @@ std::string not_known(const CLI::App& tutti, const std::string& word) {
   const CLI::App* command = &tutti;
   while (!command->get_subcommands().empty()) command = command->get_subcommands().back();
   std::vector<std::string> known;
-  for (const CLI::Option* option : command->get_options()) {
-    for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
-  }
+  const auto add_options = [&known](const CLI::App& of) {
+    for (const CLI::Option* option : of.get_options()) {
+      for (const std::string& name : option->get_lnames()) known.push_back(name);
+    }
+  };
+  const bool is_option = word.starts_with("--");
+  if (is_option) add_options(*command);
   for (const CLI::App* verb : command->get_subcommands([](const CLI::App*) { return true; })) {
-    known.push_back(verb->get_name());
+    const bool is_group = verb->get_name().empty();  // of options
+    if (is_option && is_group) add_options(*verb);
+    if (!is_option && !is_group) known.push_back(verb->get_name());
   }
-  return fmt::format("'{}' is not known here{}", word, config::did_you_mean(word, known));
+  const std::string dashes = is_option ? "--" : "";
+  const std::string meant = config::nearest(word.substr(dashes.size()), known);
+  const std::string proposal = meant.empty() ? "" : fmt::format("; did you mean '{}{}'?", dashes, meant);
+  return fmt::format("'{}' is not known here{}", word, proposal);
 }
 
 int run(int argc, char** argv) {

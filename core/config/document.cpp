@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "base/file.h"
+
 namespace tutti::config {
 namespace {
 

@@ -29,8 +29,8 @@ using checked::Poison;
 using checked::Request;
 
 constexpr std::chrono::milliseconds kConnectSleep{50};
-// On a loaded machine, a thread sleeps while the owner of a lock has no processor, for example of the kernel's lock of
-// the memory map. Sleeps of 216 ms were seen. A plugin that blocks does so for longer, or again and again.
+// On a loaded machine, a thread sleeps while the owner of a lock that it needs has no processor. An example is the
+// kernel's lock of the memory map. Sleeps of 216 ms were seen. A plugin that blocks does so for longer, or repeatedly.
 constexpr std::chrono::milliseconds kCertainSleep{500};
 constexpr uint32_t kMostConnectSleeps = 3;        // of a context
 constexpr uint64_t kUnset = UINT64_MAX - 0x5a5a;  // a length that no plugin reports

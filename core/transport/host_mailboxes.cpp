@@ -48,7 +48,7 @@ HostMailboxes::Mailbox& HostMailboxes::mailbox(uint32_t writer, uint32_t reader,
 void HostMailboxes::post_bytes(uint32_t reader, uint32_t subject, std::span<const std::byte> bytes) {
   const uint32_t to = index_of(reader);
   Mailbox& at = mailbox(own_, to, subject);
-  std::memcpy(at.text.data(), bytes.data(), bytes.size());
+  std::memcpy(at.message.data(), bytes.data(), bytes.size());
   std::atomic_ref<uint32_t>(at.posted).store(1, std::memory_order_seq_cst);
   progress::ring(bell_of(to));
 }
@@ -67,7 +67,7 @@ Status HostMailboxes::wait_bytes(uint32_t writer, uint32_t subject, base::Time d
     }
     announced.sleep(left);
   }
-  std::memcpy(bytes.data(), at.text.data(), bytes.size());
+  std::memcpy(bytes.data(), at.message.data(), bytes.size());
   return {};
 }
 

@@ -20,7 +20,7 @@ namespace tutti::transport {
 /// post() and wait() by one thread at a time; stop() by any.
 class HostMailboxes {
  public:
-  static constexpr size_t kMailboxBytes = 184;
+  static constexpr size_t kMessageBytes = 184;
 
   /// `ranks`: all ranks of this host, with this rank, in the same order on all of them.
   static Result<std::unique_ptr<HostMailboxes>> create(uint32_t rank, std::vector<uint32_t> ranks, uint32_t subjects);
@@ -33,13 +33,13 @@ class HostMailboxes {
   /// Posts a message for `reader`, once.
   template <class T>
   void post(uint32_t reader, uint32_t subject, const T& value) {
-    static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= kMailboxBytes);
+    static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= kMessageBytes);
     post_bytes(reader, subject, std::as_bytes(std::span(&value, 1)));
   }
   /// The message of `writer` for this rank. kTimeout at the deadline, kAborted after stop().
   template <class T>
   Result<T> wait(uint32_t writer, uint32_t subject, base::Time deadline) {
-    static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= kMailboxBytes);
+    static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= kMessageBytes);
     T value;
     TUTTI_TRY(wait_bytes(writer, subject, deadline, std::as_writable_bytes(std::span(&value, 1))));
     return value;
@@ -52,7 +52,7 @@ class HostMailboxes {
   struct Mailbox {
     uint32_t posted;  // atomic_ref: released by post_bytes, acquired by wait_bytes
     uint32_t reserved;
-    std::array<std::byte, kMailboxBytes> text;
+    std::array<std::byte, kMessageBytes> message;
   };
 
   HostMailboxes(std::vector<uint32_t> ranks, uint32_t own, uint32_t subjects)

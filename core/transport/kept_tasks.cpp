@@ -88,7 +88,8 @@ Result<bool> KeptSendTask::progress() {
 /// A look costs a system call in some networks. Messages of the peer mostly bring the acknowledgements before.
 bool KeptSendTask::looks() {
   const uint64_t unacknowledged = requests_.posted() - acknowledged_;
-  return !serves_ || unacknowledged >= memory_.slots() * 3 / 4 || ++rounds_ % kRoundsPerLook == 0 || !arrivals_.empty();
+  return !serves_ || !is_known_ || unacknowledged >= memory_.slots() * 3 / 4 || ++rounds_ % kRoundsPerLook == 0 ||
+         !arrivals_.empty();
 }
 
 /// An event of the network may be an acknowledgement.
@@ -102,13 +103,13 @@ Result<bool> KeptSendTask::settle() {
 
 Result<bool> KeptSendTask::advance() {
   if (channel_ == nullptr) return connect();
-  if (waits_in_vain()) {
-    renew();
-    return true;
-  }
   bool acknowledged = false;
   if (looks()) {
     TUTTI_ASSIGN(acknowledged, take_acknowledgements());
+  }
+  if (waits_in_vain()) {
+    renew();
+    return true;
   }
   if (!serves_) {
     TUTTI_TRY(check_time());
@@ -120,13 +121,15 @@ Result<bool> KeptSendTask::advance() {
 
 /// The receiver has never answered on this connection. Its rank may come late. Or the connection may be lost before the
 /// receiver knew it: then the receiver cannot tell, and a sender that has filled its slots does not notice.
-bool KeptSendTask::waits_in_vain() const {
-  return !is_known_ && acknowledged_ != memory_.load_tail() &&
-         Clock::now() - began_ > failover_.limit() * (1 << std::min(renewals_, kMostDoublings));
+bool KeptSendTask::waits_in_vain() {
+  if (is_known_) return false;
+  if (acknowledged_ == memory_.load_tail()) began_ = Clock::now();
+  return Clock::now() - began_ > failover_.limit() * (1 << std::min(renewals_, kMostDoublings));
 }
 
 /// Connects again by the same route. This is no fail-over.
 void KeptSendTask::renew() {
+  log::info("{}: rank {} has not answered; the connection is made again", describe(route(), key_), key_.peer);
   drop();
   state_.enter(LinkState::Phase::kAbsent);
   ++renewals_;
@@ -165,6 +168,8 @@ Result<bool> KeptSendTask::join_acknowledgements() {
     Arrival arrival = std::move(arrivals_.front());
     arrivals_.pop_front();
     const bool tells_loss = arrival.purpose == Purpose::kLoss && arrival.generation == generation_;
+    // The receiver lives, and knows an earlier connection only: the next one must come while it waits (grace()).
+    if (arrival.purpose == Purpose::kLoss && !is_known_) renewals_ = 0;
     if (arrival.generation != generation_ || acknowledges_ != nullptr || tells_loss) {
       close(arrival.channel, arrival.route);
       if (tells_loss) return Status(Code::kRemote, fmt::format("rank {} has lost the connection", key_.peer));
@@ -293,6 +298,7 @@ void KeptSendTask::try_next() {
     return;
   }
   route_ = (route_ + 1) % routes_.size();
+  renewals_ = 0;
   begin_generation();
 }
 
@@ -387,7 +393,6 @@ Result<bool> KeptReceiveTask::take_arrivals() {
 /// Messages of earlier generations that are not taken yet come again.
 Status KeptReceiveTask::begin(Arrival arrival) {
   drop();
-  breakage_ = {};
   route_ = arrival.route;
   generation_ = arrival.generation;
   channel_ = std::move(arrival.channel);
@@ -418,6 +423,7 @@ Result<bool> KeptReceiveTask::connect_back() {
   TUTTI_ASSIGN(acknowledges_, dial_->advance());
   if (acknowledges_ == nullptr) return false;
   dial_.reset();
+  breakage_ = {};
   TUTTI_ASSIGN(acknowledges_registration_,
                acknowledges_->register_memory({&acknowledgement_, sizeof acknowledgement_}));
   return true;
@@ -450,11 +456,14 @@ Result<bool> KeptReceiveTask::acknowledge(bool settles) {
   return true;
 }
 
+/// The grace counts from the first loss on, until the connection serves in both directions again.
 void KeptReceiveTask::lose(const Status& why) {
   log::debug("{}", why.text());
   const double limit = std::chrono::duration<double>(grace()).count();
-  breakage_.begin(Status(
-      why.code(), fmt::format("{}; rank {} has not connected again within {:.3g} s", why.text(), key_.peer, limit)));
+  if (!breakage_.broken()) {
+    breakage_.begin(Status(
+        why.code(), fmt::format("{}; rank {} has not connected again within {:.3g} s", why.text(), key_.peer, limit)));
+  }
   drop();
   calls_ = 1;  // the route that broke is the last
   state_.enter(LinkState::Phase::kBroken);

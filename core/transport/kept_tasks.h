@@ -69,7 +69,7 @@ class KeptSendTask : public KeptTask {
   static constexpr uint32_t kRoundsPerLook = 16;
   /// After a break, the time for acknowledgements that are under way.
   static constexpr std::chrono::milliseconds kLastTime{500};
-  /// The time before a renewal doubles so often.
+  /// The time before a renewal doubles at most this many times.
   static constexpr uint32_t kMostDoublings = 5;
 
   const Route& route() const { return routes_[route_]; }
@@ -85,7 +85,7 @@ class KeptSendTask : public KeptTask {
   Result<bool> fail_over();
   Result<bool> post();
   Status check_time() const;
-  bool waits_in_vain() const;
+  bool waits_in_vain();
   void renew();
   void give_up(const Status& why);
   void try_next();
@@ -99,7 +99,7 @@ class KeptSendTask : public KeptTask {
   std::unique_ptr<Dial> dial_;
   Clock::time_point began_;  // the trial of this route
   bool is_known_ = false;    // the receiver has connected back once
-  uint32_t renewals_ = 0;    // before that
+  uint32_t renewals_ = 0;    // connections made again before the receiver was known
   bool ends_ = false;        // the connection is lost; its last acknowledgements may come
   Clock::time_point lost_at_;
   std::vector<std::string> lost_;  // routes since the connection last served, with the reasons

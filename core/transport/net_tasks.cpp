@@ -358,10 +358,14 @@ bool AcceptTask::read_hellos() {
       guest->channel->deregister_memory(guest->registration);
       const Who who{hello.rank, hello.traffic, hello.channel, hello.protocol, static_cast<Purpose>(hello.purpose),
                     hello.home};
-      arrived_[who] = {{&net_, guest->device, hello.device},
-                       static_cast<Purpose>(hello.purpose),
-                       hello.generation,
-                       std::move(guest->channel)};
+      // After a link has come back, an earlier connection may arrive later.
+      Arrival& latest = arrived_[who];
+      if (latest.channel == nullptr || latest.generation <= hello.generation) {
+        latest = {{&net_, guest->device, hello.device},
+                  static_cast<Purpose>(hello.purpose),
+                  hello.generation,
+                  std::move(guest->channel)};
+      }
     }
     guest = guests_.erase(guest);
     moved = true;

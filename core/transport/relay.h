@@ -29,8 +29,8 @@ class Relay : public RelayTask {
  public:
   /// Describes a slice, or is a done signal without a slice.
   struct Record {
-    uint64_t step;    ///< position among the slices, or among the signals, of this direction, from 0
-    uint64_t bytes;   ///< length of the slice; 0: a signal
+    uint64_t step;    ///< position among the slices, or among the done signals, of this direction, from 0
+    uint64_t bytes;   ///< length of the slice; 0: a done signal
     uint32_t number;  ///< number of the message that the slice is
     uint32_t done;    ///< the sender's GPU is done with messages before this number
   };

@@ -99,7 +99,7 @@ Result<bool> Connecting::take_step() {
     }
     case Step::kTrial: {
       TUTTI_ASSIGN(const bool stands, remote(connection_->hear_verdict()));  // before UCX tells that a peer has gone
-      if (!stands) TUTTI_TRY(connection_->trial_failure());
+      if (!stands) TUTTI_TRY(doubt(connection_->trial_failure()));
       return stands;
     }
     case Step::kDone:

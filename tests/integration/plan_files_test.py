@@ -145,6 +145,7 @@ class PlanFiles(unittest.TestCase):
         for name, says in (("absent.yaml", "No such file or directory; check the path"),
                            (".", "Is a directory; choose another file")):
             self.assertIn(f"cannot read the plan file {name}: {says}", self.run_bad("plan", "verify", name))
+        self.assertIn("/dev/zero: is larger than 256 MiB", self.run_bad("plan", "verify", "/dev/zero"))
 
     def test_a_wrong_file_is_refused_with_its_line(self):
         name = self.export("wrong.yaml", ranks=3, **{"own:_input_2,_send:_[1]": "send: [1], chunk: 2"})

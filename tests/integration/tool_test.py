@@ -91,6 +91,7 @@ class Shell(ToolTest):
                                 (["plan", "prnt"], "'prnt' is not known here; did you mean 'print'?"),
                                 (["bench", "all_reduce", "--maxx", "8"], "'--maxx' is not known here; did you mean "
                                  "'--max'?"),
+                                (["plan", "print", "--colective", "all_reduce"], "did you mean '--collective'?"),
                                 (["plugin", "test", "./absent.so"], "./absent.so cannot be read: No such file or "
                                  "directory; name the file of a plugin"),
                                 (["bench"], "collective"),

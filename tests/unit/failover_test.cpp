@@ -36,7 +36,7 @@ using Fakes = std::array<test::FakeNetwork, 2>;
 /// A rank with two networks, and the failure that it was told.
 class Rank {
  public:
-  Rank(Fakes& fakes, uint32_t rank, std::chrono::nanoseconds limit = 5s)
+  Rank(Fakes& fakes, uint32_t rank, std::chrono::nanoseconds limit, bool checks_plugin)
       : rank_(rank), failover(std::make_shared<Failover>(limit)) {
     progress::init_bell(bell_);
     Net::Options options;
@@ -47,7 +47,7 @@ class Rank {
     options.engine = test::required(progress::Engine::create({options.on_failure, 1}));
     options.failover = failover;
     options.ops = test::FakeNetwork::ops();
-    options.check_plugins = true;
+    options.check_plugins = checks_plugin;
     options.communicator = 7;
     options.rank = rank;
     tutti_slot_layout layout{};
@@ -122,7 +122,8 @@ class Rank {
 
 class FailoverTest : public testing::Test {
  protected:
-  explicit FailoverTest(std::chrono::nanoseconds limit = 5s) : a_{fakes_, 0, limit}, b_{fakes_, 1, limit} {
+  explicit FailoverTest(std::chrono::nanoseconds limit = 5s, bool checks_plugin = true)
+      : a_{fakes_, 0, limit, checks_plugin}, b_{fakes_, 1, limit, checks_plugin} {
     for (size_t i = 0; i < fakes_.size(); ++i) {
       const std::vector<std::vector<Net::Endpoint>> endpoints = {a_.nets[i]->endpoints(), b_.nets[i]->endpoints()};
       a_.nets[i]->set_peers(endpoints);
@@ -208,10 +209,13 @@ TEST_F(FailoverTest, MessagesOfBothRanksArriveOnceAndInOrder) {
   EXPECT_GE(a_.failover->counts().failovers + b_.failover->counts().failovers, 2u);
 }
 
-/// A connection by one route has little time.
+/// A connection by one route has little time. The plugin is not checked: its calls wait for each other, which would
+/// count as sleep on a loaded machine (NET-9).
 class CutTest : public FailoverTest {
  protected:
-  CutTest() : FailoverTest(300ms) {}
+  CutTest() : FailoverTest(kLimit, false) {}
+
+  static constexpr auto kLimit = 1s;
 
   /// One rank's part of an exchange with random pauses, and the end of its engine's work.
   struct Part {
@@ -241,7 +245,7 @@ class CutTest : public FailoverTest {
         for (uint64_t i = 0; receives && i < length; ++i, ++taken) {
           const auto value = rank.receive();
           if (!value) return;
-          EXPECT_EQ(value, taken * taken);
+          EXPECT_EQ(value, taken * taken) << "seed " << seed;
         }
       }
       flushed = rank.engine().flush(Clock::now() + 20s, [this] { return has_failed(); });
@@ -298,7 +302,7 @@ TEST_F(CutTest, AConnectionThatItsReceiverNeverKnewIsMadeAgain) {
     ASSERT_TRUE(a_.send(i)) << i;
   }
   for (uint64_t i = kSlots; i < 2 * kSlots; ++i) ASSERT_EQ(b_.receive(), i);
-  EXPECT_EQ(fakes_[0].connections(0, 0), 3) << "two of the sender, one of the acknowledgements";
+  EXPECT_GE(fakes_[0].connections(0, 0), 3) << "two or more of the sender, one of the acknowledgements";
   EXPECT_EQ(a_.failover->counts().failovers, 0u) << "the route has not changed";
 }
 
@@ -313,6 +317,7 @@ TEST_F(CutTest, AcknowledgementsThatTheSenderNeverKnewAreMadeAgain) {
     ASSERT_TRUE(a_.send(i)) << i;
   }
   EXPECT_EQ(b_.receive(), 4 * kSlots - 1);
+  EXPECT_GE(fakes_[0].connections(0, 0), 4) << "two or more of each rank";
   EXPECT_EQ(a_.failover->counts().failovers, 0u) << "the route has not changed";
 }
 
@@ -321,10 +326,33 @@ TEST_F(CutTest, ASenderWaitsForALateReceiver) {
   ASSERT_TRUE(a_.send(1));
   const auto end = Clock::now() + 20s;
   while (fakes_[0].connections(0, 0) < 3 && Clock::now() < end) std::this_thread::yield();
-  EXPECT_EQ(fakes_[0].connections(0, 0), 3);
+  EXPECT_GE(fakes_[0].connections(0, 0), 3);
   EXPECT_EQ(b_.receive(), 1u);
   EXPECT_TRUE(a_.failure().ok()) << a_.failure().to_string();
   EXPECT_EQ(a_.failover->counts().failovers, 0u);
+}
+
+/// The sender has no reason to touch the connection, and never notices the cut itself.
+TEST_F(CutTest, AReceiverTellsOfALoss) {
+  ASSERT_TRUE(a_.send(0));
+  ASSERT_EQ(b_.receive(), 0u);
+  tutti_connection& sender = a_.sender();
+  ASSERT_TRUE(a_.wait_for([&] { return std::atomic_ref(*sender.head).load() == sender.step; })) << "acknowledged";
+  fakes_[0].cut(0);
+  ASSERT_TRUE(a_.send(1));
+  EXPECT_EQ(b_.receive(), 1u);
+  EXPECT_EQ(a_.failover->counts().failovers, 1u);
+}
+
+/// Messages that are not acknowledged for long are no reason to make the connection again.
+TEST_F(CutTest, ASlowReceiverKeepsItsConnection) {
+  ASSERT_TRUE(a_.send(0));
+  ASSERT_EQ(b_.receive(), 0u);
+  for (uint64_t i = 1; i <= kSlots; ++i) ASSERT_TRUE(a_.send(i));
+  const auto end = Clock::now() + 3 * kLimit;
+  while (Clock::now() < end) std::this_thread::yield();
+  for (uint64_t i = 1; i <= kSlots; ++i) ASSERT_EQ(b_.receive(), i);
+  EXPECT_EQ(fakes_[0].connections(0, 0), 2) << "one of each rank";
 }
 
 /// Almost no acknowledgement is a message of its own where each message has an answer.

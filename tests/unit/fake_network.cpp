@@ -253,6 +253,12 @@ void FakeNetwork::cut_some(double probability, uint64_t seed) {
   }
 }
 
+void FakeNetwork::cut(size_t index) {
+  const std::lock_guard lock(mutex_);
+  why_ = "the link is cut";
+  if (const auto pipe = pipes_[index].lock()) pipe->cut(INT_MAX, Clock::now());
+}
+
 void FakeNetwork::Pipe::cut(int messages_vanish, Clock::time_point receiver_fails) {
   is_cut = true;
   vanishing = messages_vanish;

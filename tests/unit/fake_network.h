@@ -26,10 +26,13 @@ class FakeNetwork {
   /// Ends every connection: earlier data still arrives, then requests fail with `code`.
   void break_all(int32_t code, std::string why);
   /// Cuts some connections, each with this probability, as links do: later messages vanish, and perhaps messages under
-  /// way. The receiver notices within 40 ms, the sender then, or after its next sends, or never.
+  /// way. The receiver notices within 40 ms, the sender within 40 ms, after its next sends, or never.
   void cut_some(double probability, uint64_t seed);
   /// Cuts the next connection from its beginning. The receiver notices at once, the sender never.
   void cut_next_connection() { cuts_next_ = true; }
+  /// Cuts the connection that was made as number `index`: messages vanish. The receiver notices at once, the sender
+  /// never.
+  void cut(size_t index);
   /// While true, connections are not made yet.
   void delay_connections(bool delays) { delays_ = delays; }
   /// Changes messages on their way, from now on.

@@ -157,7 +157,6 @@ TEST_F(Files, AFileIsReplacedOrAppendedTo) {
               HasSubstr("No such file or directory; check the path"));
 }
 
-/// A different user may have made the name in advance, so that this user writes elsewhere.
 TEST_F(Files, ATextIsReadUpToALimit) {
   const fs::path path = folder_ / "text";
   const std::string text(100'000, 'x');
@@ -174,6 +173,7 @@ TEST_F(Files, ATextIsReadUpToALimit) {
   EXPECT_EQ(folder.status().text(), "cannot read the text T: Is a directory; choose another file");
 }
 
+/// A different user may have made the name in advance, so that this user writes elsewhere.
 TEST_F(Files, TrapsInSharedDirectoriesAreRefused) {
   const fs::path victim = folder_ / "victim";
   ASSERT_TRUE(write_file(victim, "precious").ok());
