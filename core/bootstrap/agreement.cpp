@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <map>
-#include <sstream>
 
 #include "bootstrap/rank_list.h"
 #include "bootstrap/wire.h"
@@ -63,12 +62,8 @@ Facts facts_of(const Identity& identity) {
   Facts facts;
   facts[{0, "the version of Tutti"}] = identity.version;
   for (const std::string& line : identity.plugins) {
-    std::istringstream words(line);
-    std::string name;
-    std::string version;
-    std::string abi;
-    words >> name >> version >> abi;
-    facts[{2, "plugin " + name}] = abi.empty() ? version : fmt::format("{} (ABI {})", version, abi);
+    const size_t blank = std::min(line.find(' '), line.size());  // "net.socket 0.1.0, ABI 1.0"
+    facts[{2, "plugin " + line.substr(0, blank)}] = line.substr(std::min(blank + 1, line.size()));
   }
   const auto add = [&](int place, const char* what, const std::string& line) {
     const size_t equals = std::min(line.find('='), line.size());

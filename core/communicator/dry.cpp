@@ -12,6 +12,7 @@
 #include "communicator/setup/limits.h"
 #include "communicator/setup/plan_files.h"
 #include "communicator/setup/ports.h"
+#include "communicator/setup/racks.h"
 #include "plugin/network_names.h"
 #include "topology/load.h"
 
@@ -100,6 +101,8 @@ Status DryCommunicator::choose_networks(uint32_t ranks, uint32_t node_count) {
                                        config_.origin("plugins.network"), node_count)};
   }
   TUTTI_TRY(check_data_of(config_, device_));
+  TUTTI_TRY(check_failover_of(config_, device_));
+  TUTTI_TRY(Racks::read(config_, {}).status());  // no host has a name here
   TUTTI_ASSIGN(networks_, communicator::choose_networks({&config_, ranks, node_count, device_}, works));
   return {};
 }

@@ -231,13 +231,12 @@ void drop_stages(Program& program) {
   for (tutti_program_peer& peer : program.peers) peer.lag = 0;
 }
 
-/// Slots that a chunk of a program may fill.
-uint32_t chunk_slots(const Program& program, const tutti_slot_layout& layout) {
-  if (program.stages == 1) return layout.chunk_slots;
-  return std::min(layout.chunk_slots, layout.slot_count / ((program.lag + 1) * program.messages));
-}
-
 }  // namespace
+
+uint32_t chunk_slots(const Program& program, const tutti_slot_layout& layout) {
+  const uint32_t messages = program.stages == 1 ? std::max(program.room, 1u) : (program.lag + 1) * program.messages;
+  return std::min(layout.chunk_slots, layout.slot_count / messages);
+}
 
 Status check_kernel_limits(const Plan& plan) {
   if (const std::string beyond = beyond_kernels(plan); !beyond.empty()) {

@@ -43,6 +43,9 @@ using Programs = std::vector<std::vector<Program>>;
 /// get stages if the layout's kernels let loops overlap, and its slots hold the messages that are then under way.
 void align(Programs& programs, const tutti_slot_layout& layout);
 
+/// Slots that a chunk of an aligned program may fill. 0: loops that overlap have more messages under way than slots.
+uint32_t chunk_slots(const Program& program, const tutti_slot_layout& layout);
+
 /// Cuts a block of `bytes` (> 0) for `ctas` CTAs and an aligned program, evenly. A slice fits a slot of the layout. A
 /// chunk has as many slices as the connections have slots for it.
 tutti_cuda_cut cut(uint64_t bytes, uint32_t ctas, const Program& program, const tutti_slot_layout& layout);

@@ -20,7 +20,10 @@ struct Program {
   uint32_t messages = 0;        ///< per loop on the busiest connection; after align(), of any rank
   uint32_t stages = 1;          ///< 1: loops do not overlap
   uint32_t lag = 0;             ///< the largest lag of any message of any rank
-  uint32_t strand_count = 0;    ///< of a program for kernels (lower_strands.h); 0: one list of steps
+  /// Messages that a connection must have room for although loops do not overlap; 0: a chunk may fill as many slots as
+  /// the layout allows. Set by backend::lower_channels().
+  uint32_t room = 0;
+  uint32_t strand_count = 0;  ///< of a program for kernels (lower_strands.h); 0: one list of steps
   std::vector<tutti_program_step> steps;
   std::vector<tutti_program_peer> peers;
   std::vector<tutti_plan_range> ranges;  ///< one for each step; empty: every step has one chunk

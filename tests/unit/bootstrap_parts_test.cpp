@@ -149,15 +149,14 @@ TEST(WireTest, PacksAndRefusesBrokenPackets) {
 }
 
 TEST(AgreementTest, TellsWhoHasWhat) {
-  const Identity base = {.version = "0.1.0", .plugins = {"algorithm.ring 0.1.0 0.1"}, .config = {"protocol=ll"}};
+  const Identity base = {.version = "0.1.0", .plugins = {"algo.ring 0.1.0, ABI 0.1"}, .config = {"protocol=ll"}};
   EXPECT_EQ(difference_of({base, base}), "");
   Identity version = base;
   version.version = "0.2.0";
   EXPECT_EQ(difference_of({base, version, base}), "the version of Tutti is 0.1.0 on ranks 0,2 and 0.2.0 on rank 1");
   Identity abi = base;
-  abi.plugins = {"algorithm.ring 0.1.0 0.2"};
-  EXPECT_EQ(difference_of({base, abi}),
-            "plugin algorithm.ring is 0.1.0 (ABI 0.1) on rank 0 and 0.1.0 (ABI 0.2) on rank 1");
+  abi.plugins = {"algo.ring 0.1.0, ABI 0.2"};
+  EXPECT_EQ(difference_of({base, abi}), "plugin algo.ring is 0.1.0, ABI 0.1 on rank 0 and 0.1.0, ABI 0.2 on rank 1");
   Identity config = base;
   config.config = {"protocol="};
   EXPECT_EQ(difference_of({base, config, {"0.1.0", base.plugins, {}}}),

@@ -235,7 +235,7 @@ TEST(Bootstrap, WrongSecretIsTurnedAway) {
 TEST(Bootstrap, AgreesOnEqualIdentities) {
   const Group group = make_group(3);
   in_ranks(3, [&](int rank) {
-    Identity identity = {.version = "0.1.0", .plugins = {"network.socket 0.1.0 0.1"}, .config = {"a=1", "b=2"}};
+    Identity identity = {.version = "0.1.0", .plugins = {"net.socket 0.1.0, ABI 1.0"}, .config = {"a=1", "b=2"}};
     if (rank == 1) std::swap(identity.config[0], identity.config[1]);
     const Status status = agree(*group[static_cast<size_t>(rank)], identity, soon());
     EXPECT_TRUE(status.ok()) << status.to_string();
@@ -245,21 +245,21 @@ TEST(Bootstrap, AgreesOnEqualIdentities) {
 TEST(Bootstrap, NamesWhatRanksDisagreeOn) {
   const Group group = make_group(8);
   in_ranks(8, [&](int rank) {
-    Identity identity = {.version = "0.1.0", .plugins = {"algorithm.ring 0.1.0 0.1"}, .config = {"shm.slots=8"}};
+    Identity identity = {.version = "0.1.0", .plugins = {"algo.ring 0.1.0, ABI 0.1"}, .config = {"shm.slots=8"}};
     if (rank == 3) identity.config = {"shm.slots=16"};
-    if (rank < 4) identity.plugins.emplace_back("network.socket 0.1.0 0.1");
+    if (rank < 4) identity.plugins.emplace_back("net.socket 0.1.0, ABI 1.0");
     const Status status = agree(*group[static_cast<size_t>(rank)], identity, soon());
     EXPECT_EQ(status.code(), Code::kMismatch);
     EXPECT_EQ(status.text(),
               "ranks disagree: config key 'shm.slots' is 8 on ranks 0-2,4-7 and 16 on rank 3; "
-              "plugin network.socket is 0.1.0 (ABI 0.1) on ranks 0-3 and missing on ranks 4-7");
+              "plugin net.socket is 0.1.0, ABI 1.0 on ranks 0-3 and missing on ranks 4-7");
   });
 }
 
 TEST(Bootstrap, NamesWhatRanksDecideDifferently) {
   const Group group = make_group(3);
   in_ranks(3, [&](int rank) {
-    Identity identity = {.version = "0.1.0", .plugins = {"algorithm.ring 0.1.0 0.1"}, .config = {"shm.slots=8"}};
+    Identity identity = {.version = "0.1.0", .plugins = {"algo.ring 0.1.0, ABI 0.1"}, .config = {"shm.slots=8"}};
     identity.decisions = {std::string("all_reduce of blocks of 8 bytes=") + (rank == 1 ? "ring × ll" : "direct × ll")};
     const Status status = agree(*group[static_cast<size_t>(rank)], identity, soon());
     EXPECT_EQ(status.code(), Code::kMismatch);

@@ -129,6 +129,27 @@ TEST_P(StrandKernels, FailWithoutWaits) {
   }
 }
 
+/// Each rank sends all its messages before it receives one. If chunks had the largest size, connections would not hold
+/// the messages.
+TEST_P(StrandKernels, HaveRoomForMessagesUnderWay) {
+  const tutti_slot_layout& layout = GetParam().layout;
+  const uint32_t chunks = std::min(3u, layout.slot_count / 2);
+  const std::vector<Plan> plans = write_plans(TUTTI_ALL_GATHER, 2, chunks, [&](PlanBuilder& plan, uint32_t rank) {
+    const uint32_t peer = 1 - rank;
+    for (uint32_t chunk = 0; chunk < chunks; ++chunk) plan.step().own(Buffer::kInput, chunk).send(peer);
+    for (uint32_t chunk = 0; chunk < chunks; ++chunk) plan.step().recv(peer).to_output(peer * chunks + chunk);
+    plan.strand();
+    for (uint32_t chunk = 0; chunk < chunks; ++chunk) {
+      plan.step().own(Buffer::kInput, chunk).to_output(rank * chunks + chunk);
+    }
+  });
+  ASSERT_EQ(program::verify(plans, {layout.slot_count / 2}).text(), "");
+  const uint64_t bytes = 2 * chunks * layout.chunk_slots * std::min<uint64_t>(layout.slot_bytes, 4096);
+  std::vector<TestCall> calls;
+  calls.emplace_back(plans, false, bytes, 1, layout);
+  EXPECT_EQ(run(GetParam(), calls, 1, 0, random_()), "");
+}
+
 /// Rank 1 does not take part: the second strand of rank 0 waits for the first, and the first for rank 1.
 TEST_P(StrandKernels, EndWhileAStrandWaits) {
   const std::vector<Plan> plans = fold_and_return();

@@ -10,6 +10,7 @@
 #include "program/passes/fit_slots.h"
 #include "program/passes/fuse_one_hop.h"
 #include "program/passes/order_strands.h"
+#include "program/verify/verify.h"
 
 namespace tutti::backend {
 namespace {
@@ -101,6 +102,26 @@ Result<KernelPlans> fit_kernels(ChannelPlans plans, const tutti_slot_layout& lay
   return fit;
 }
 
+namespace {
+
+/// Programs that overlap no loops have large chunks, so a connection has room for few messages. If the plans need room
+/// for more messages, their chunks get smaller. Plans are proved for half of the slots (GpuPrograms::program).
+void make_room(const ChannelPlans& plans, bool in_place, const tutti_slot_layout& layout, program::Programs& programs) {
+  const program::Program& any = programs.front().front();
+  const uint32_t most = std::min(any.messages, layout.slot_count / 2);
+  const uint32_t room = layout.slot_count / std::max(program::chunk_slots(any, layout), 1u);
+  if (any.stages > 1 || most <= room) return;
+  const auto fits = [&](const std::vector<program::Plan>& all_ranks) {
+    return program::verify(all_ranks, {room, in_place}).ok();
+  };
+  if (std::all_of(plans.begin(), plans.end(), fits)) return;
+  for (auto& channel : programs) {
+    for (program::Program& program : channel) program.room = most;
+  }
+}
+
+}  // namespace
+
 Result<program::Programs> lower_channels(const ChannelPlans& plans, bool in_place, bool direct_store,
                                          const tutti_slot_layout& layout) {
   const bool in_strands = std::any_of(plans.begin(), plans.end(),
@@ -113,6 +134,7 @@ Result<program::Programs> lower_channels(const ChannelPlans& plans, bool in_plac
     if (direct_store && !in_strands) program::store_directly(plans[channel], programs[channel]);
   }
   program::align(programs, layout);
+  make_room(plans, in_place, layout, programs);
   return programs;
 }
 

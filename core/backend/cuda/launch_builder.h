@@ -43,7 +43,8 @@ Result<KernelPlans> fit_kernels(ChannelPlans plans, const tutti_slot_layout& lay
 
 /// Lowers and aligns the plans of all channels. All ranks are needed, because a rank's program depends on its peers.
 /// `direct_store`: messages go straight to registered outputs where the pass direct_store permits it, unless a plan has
-/// strands. Fails as program::lower() does.
+/// strands. Sets `room` of the programs, if the plans need room for more messages than connections have for chunks of
+/// the largest size. Fails as program::lower() does.
 Result<program::Programs> lower_channels(const ChannelPlans& plans, bool in_place, bool direct_store,
                                          const tutti_slot_layout& layout);
 

@@ -61,6 +61,13 @@ Status check_data_of(const config::Config& config, uint32_t device) {
                                      config.origin("check.data"))};
 }
 
+Status check_failover_of(const config::Config& config, uint32_t device) {
+  if (!config.boolean("net.failover") || device != TUTTI_DEVICE_CUDA) return {};
+  return {Code::kConfig, fmt::format("net.failover is true ({}), but connections of GPUs do not fail over; set it to "
+                                     "false, or use rails of the network (settings.net.socket.rails)",
+                                     config.origin("net.failover"))};
+}
+
 uint32_t max_channels(const config::Config& config, uint32_t device, bool uses_network) {
   if (const auto channels = static_cast<uint32_t>(config.integer("channels")); channels > 0) return channels;
   if (device == TUTTI_DEVICE_HOST) return kHostChannels;

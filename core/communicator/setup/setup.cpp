@@ -367,8 +367,8 @@ class Setup {
     options.check_plugins = config_.boolean("check.plugins");
     options.check_data = config_.boolean("check.data");
     TUTTI_TRY(communicator::check_data_of(config_, device()));
+    TUTTI_TRY(communicator::check_failover_of(config_, device()));
     if (config_.boolean("net.failover")) {
-      TUTTI_TRY(check_failover());
       state_.failover_ = std::make_shared<transport::Failover>(config_.duration("timeouts.peer_loss") + kRouteMargin);
       options.failover = state_.failover_;
     }
@@ -387,14 +387,6 @@ class Setup {
         "net.failover is true ({}), but the ranks have one network with one device each: a connection can be "
         "made again only by the device over which it broke; name further devices or networks",
         config_.origin("net.failover"));
-  }
-
-  Status check_failover() const {
-    if (!on_gpu()) return {};
-    return {Code::kConfig,
-            fmt::format("net.failover is true ({}), but connections of GPUs do not fail over; set it to false, or use "
-                        "rails of the network (settings.net.socket.rails)",
-                        config_.origin("net.failover"))};
   }
 
   void describe_topology() {
