@@ -174,6 +174,17 @@ class TopologyFile(unittest.TestCase):
             run = tutti(*self.BENCH, "--set", f"topology.file={file.name}")
             self.assertEqual(run.returncode, 0, run.stderr)
 
+    def test_a_file_of_a_different_machine_is_told(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+            text = (MACHINES / "hgx-h200.yaml").read_text()
+            file.write(text.replace("0000:", "fffe:"))  # no machine has this PCI domain
+            file.flush()
+            run = tutti(*self.BENCH, "--set", f"topology.file={file.name}")
+            self.assertEqual(run.returncode, 0, run.stderr)
+            self.assertEqual(run.stderr.count(f"{file.name}: none of its 8 GPUs is in this machine"), 1, run.stderr)
+            stand_ins = tutti(*self.BENCH, "--set", f"topology.file={file.name}", "--set", "topology.host_ranks=gpu")
+            self.assertNotIn("none of its", stand_ins.stderr)
+
     def test_a_wrong_one_fails_every_rank_with_its_place(self):
         with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
             file.write("tutti_topology: 1\ncpu:\n  - {numaid: zero}\n")

@@ -77,6 +77,24 @@ Status stand_in(const topology::Document& file, std::vector<topology::RankPlace>
   return {};
 }
 
+/// Warns of a file whose GPUs are all unknown here. The kernel's list of devices may be hidden from a container, so the
+/// GPUs of the ranks count as known, too.
+void warn_if_foreign(const topology::Document& file, const topology::Document& machine,
+                     const std::vector<topology::RankPlace>& ranks) {
+  const std::vector<topology::BusId> given = file.gpus();
+  const std::vector<topology::BusId> here = machine.gpus();
+  std::set<topology::BusId> known(here.begin(), here.end());
+  for (const topology::RankPlace& rank : ranks) {
+    if (rank.computes) known.insert(rank.gpu);
+  }
+  const auto is_known = [&](const topology::BusId& gpu) { return known.contains(gpu); };
+  if (given.empty() || std::any_of(given.begin(), given.end(), is_known)) return;
+  log::warn(
+      "{}: none of its {} GPUs is in this machine, although figures and choices follow the file; is it the file "
+      "of a different machine? To let host ranks stand for its GPUs, set topology.host_ranks to gpu",
+      file.source, given.size());
+}
+
 }  // namespace
 
 void place_on_gpus(std::vector<topology::RankPlace>& ranks, std::span<const std::string> addresses,
@@ -127,7 +145,11 @@ Result<topology::System> describe_machine(const MachineOptions& options) {
       keep_ports(cpu.nics, discovery.nets);
       keep_ports(cpu.pci, discovery.nets);
     }
-    if (options.stand_in) TUTTI_TRY(stand_in(file, build.ranks));
+    if (options.stand_in) {
+      TUTTI_TRY(stand_in(file, build.ranks));
+    } else {
+      warn_if_foreign(file, machine, build.ranks);
+    }
     TUTTI_ASSIGN(machine, topology::merge(machine, file));
   }
   build.networks = options.network != nullptr;
