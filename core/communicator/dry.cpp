@@ -149,7 +149,7 @@ void DryCommunicator::add_networks(Links& links, tuner::Choices& choices) const 
 
 Status DryCommunicator::connect(tuner::Choices& choices) {
   const uint32_t ranks_here = topology_.rank_count / topology_.node_count;
-  const Ports ports(topology_.node_count, ports_of(*system_, fastest_port(*system_)));
+  const Ports ports(topology_.node_count, ports_of(*system_, fastest_ports(*system_)));
   for (const program::AlgorithmPlugin& algorithm : algorithms_of(*registry_)) {
     Channels found;
     auto start = std::chrono::steady_clock::now();

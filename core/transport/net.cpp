@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <map>
+#include <string_view>
 
 #include "base/descriptors.h"
 #include "log/log.h"
@@ -32,6 +34,8 @@ Net::Net(Options options) : options_(std::move(options)) {
   watch.on_deadline = options_.on_failure;
   watch.end_process = end_process;
   watch_ = std::make_unique<progress::EntryWatch>(std::move(watch));
+  std::map<std::string_view, uint32_t> ranks_of_host;
+  for (const std::string& host : options_.hosts) positions_.push_back(ranks_of_host[host]++);
   setup_mark_ = std::make_unique<progress::EntryMark>(watch_.get(), fmt::format("at rank {}", options_.rank));
   if (!options_.check_plugins) return;
   CheckedNetwork::Options checked{options_.ops, options_.plugin, options_.capabilities, options_.last_failure, {}};
@@ -107,7 +111,15 @@ Status Net::choose_devices() {
     return fastest <= 0 || device.properties.speed_gbs < fastest / 2;
   });
   devices_.erase(slow, devices_.end());
+  fastest_ = static_cast<size_t>(std::count_if(
+      devices_.begin(), devices_.end(), [&](const Device& device) { return device.properties.speed_gbs == fastest; }));
   return {};
+}
+
+std::vector<uint32_t> Net::fastest_devices() const {
+  std::vector<uint32_t> indices;
+  for (size_t i = 0; i < fastest_; ++i) indices.push_back(devices_[i].index);
+  return indices;
 }
 
 Status Net::listen() {
@@ -135,11 +147,18 @@ bool Net::registers(uint32_t memory) const {
                      [&](const Device& device) { return (device.properties.memory & memory) != 0; });
 }
 
-uint32_t Net::own_device(uint32_t wanted) const {
+/// The ranks of a host share devices of equal speed: ranks at equal positions of different hosts have devices of equal
+/// indices, and a rank's neighbours have the next devices. Both directions between two ranks use the same device.
+uint32_t Net::own_device(const Key& key) const {
   for (const Device& device : devices_) {
-    if (device.index == wanted) return wanted;
+    if (device.index == key.device) return key.device;
   }
-  return devices_.front().index;
+  if (positions_.empty()) return devices_.front().index;
+  return devices_[(positions_[options_.rank] + positions_[key.peer]) / 2 % fastest_].index;
+}
+
+const Net::Endpoint& Net::peer_endpoint(const Key& key) const {
+  return endpoint_of(key.peer, key.peer_device == TUTTI_NO_NET ? own_device(key) : key.peer_device);
 }
 
 const Net::Endpoint& Net::endpoint_of(uint32_t rank, uint32_t wanted) const {
@@ -183,8 +202,7 @@ std::shared_ptr<Receipts> Net::receipts_of(const Key& key) {
 
 std::shared_ptr<SlotTask> Net::make_sender(const Key& key) {
   if (options_.failover == nullptr) {
-    const tutti_net_handle& handle = endpoint_of(key.peer, key.peer_device).handle;
-    return std::make_shared<SendTask>(*this, key, own_device(key.device), handle, &engine_->bell());
+    return std::make_shared<SendTask>(*this, key, own_device(key), peer_endpoint(key).handle, &engine_->bell());
   }
   Failover& failover = *options_.failover;
   auto task = std::make_shared<KeptSendTask>(*this, key, failover, receipts_of(key), &engine_->bell());
@@ -226,7 +244,7 @@ tutti_connection* Net::receiver(const Key& key) {
 }
 
 Route Net::route(const Key& key) const {
-  return {this, own_device(key.device), endpoint_of(key.peer, key.peer_device).device};
+  return {this, own_device(key), peer_endpoint(key).device};
 }
 
 std::unique_ptr<Dial> Net::dial(const Key& key) const {
@@ -234,7 +252,7 @@ std::unique_ptr<Dial> Net::dial(const Key& key) const {
 }
 
 std::unique_ptr<Dial> Net::dial(const Key& key, const Introduction& as) const {
-  return std::make_unique<Dial>(*this, key, own_device(key.device), endpoint_of(key.peer, key.peer_device).handle, as);
+  return std::make_unique<Dial>(*this, key, own_device(key), peer_endpoint(key).handle, as);
 }
 
 void Net::expect(const Key& key, std::shared_ptr<Awaiter> awaiter) {
@@ -273,8 +291,8 @@ std::string Net::place(uint32_t rank, const Endpoint& endpoint) const {
 }
 
 std::string Net::ends(const Key& key, bool sends) const {
-  const std::string here = place(options_.rank, endpoint_of(options_.rank, key.device));
-  const std::string there = place(key.peer, endpoint_of(key.peer, key.peer_device));
+  const std::string here = place(options_.rank, endpoint_of(options_.rank, own_device(key)));
+  const std::string there = place(key.peer, peer_endpoint(key));
   return fmt::format("from {} to {}", sends ? here : there, sends ? there : here);
 }
 

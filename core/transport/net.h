@@ -55,7 +55,7 @@ class Net {
     std::function<void(Status)> on_failure;           ///< the engine's, see progress::Engine
     std::function<Standing(uint32_t rank)> standing;  ///< null: every rank is there
     bool serves_left = false;                         ///< a rank that left may still need data: its kernels run
-    std::vector<std::string> hosts;                   ///< names by rank, for messages
+    std::vector<std::string> hosts;                   ///< names by rank; empty: one rank on each host
     std::chrono::milliseconds break_grace{2000};      ///< time in which the hub may report why a connection broke
     std::shared_ptr<progress::Engine> engine;         ///< the engine of all networks of the rank; null: one of its own
     uint32_t polling_threads = 1;                     ///< threads of its own engine, see progress::Engine
@@ -79,6 +79,9 @@ class Net {
   };
   /// Fastest first; never empty.
   const std::vector<Device>& devices() const { return devices_; }
+  /// The indices of the devices that are as fast as the fastest. Ranks of a host share them, unless a key names a
+  /// device.
+  std::vector<uint32_t> fastest_devices() const;
 
   /// The listener of a rank on one of its devices.
   struct Endpoint {
@@ -153,7 +156,8 @@ class Net {
   Status check_event_fd();
   Status choose_devices();
   Status listen();
-  uint32_t own_device(uint32_t wanted) const;
+  uint32_t own_device(const Key& key) const;
+  const Endpoint& peer_endpoint(const Key& key) const;
   const Endpoint& endpoint_of(uint32_t rank, uint32_t wanted) const;
   size_t place_of(const Key& key) const { return key.peer * options_.keys.size() + options_.keys.index(key); }
   std::shared_ptr<Receipts> receipts_of(const Key& key);
@@ -170,6 +174,8 @@ class Net {
   std::unique_ptr<progress::EntryMark> setup_mark_;  // of the thread that creates and destroys this object
   void* context_ = nullptr;
   std::vector<Device> devices_;
+  size_t fastest_ = 1;               // devices, at the begin of devices_, that are as fast as the first
+  std::vector<uint32_t> positions_;  // by rank: the number of ranks before it on its host
   std::vector<Endpoint> endpoints_;
   std::vector<std::vector<Endpoint>> peers_;
   mutable std::mutex states_mutex_;  // guards states_

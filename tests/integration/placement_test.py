@@ -144,6 +144,18 @@ class Placement(Job):
                     self.assertEqual(sorted(self.check(algorithm, channels, [SPEED, SPEED], ranks_per_host)),
                                      channels // 2 * ["rail0"] + channels // 2 * ["rail1"])
 
+    def test_ranks_share_the_ports_if_no_channel_names_one(self):
+        file = topology(self.folder, [SPEED, SPEED])
+        for algorithm in ("hier/exchange", "direct/two-shot"):
+            with self.subTest(algorithm=algorithm):
+                before = self.carried()
+                self.bench([file, file], algorithm, 1)
+                for host, (now, earlier) in enumerate(zip(self.carried(), before)):
+                    sent = [after - at_first for after, at_first in zip(now, earlier)]
+                    print(f"\n{algorithm}, 2 hosts × 4 ranks: host {host} sent "
+                          + ", ".join(f"{count / 1e6:.2f} MB by rail{rail}" for rail, count in enumerate(sent)), end=" ")
+                    self.assertAlmostEqual(sent[0] / sum(sent), 0.5, delta=0.1, msg=sent)
+
     def test_a_port_carries_as_many_channels_as_maxconn(self):
         for settings, exits in (([SPEED, SPEED], 2 * ["rail0"] + 2 * ["rail1"]),
                                 ([SPEED, f"{SPEED}, maxconn: 1"], 2 * ["rail0"] + ["rail1"]),

@@ -37,7 +37,9 @@ constexpr uint64_t kCommunicator = 0x1234;
 /// One rank with its network, and the failure that it was told.
 class Rank {
  public:
-  Rank(test::FakeNetwork& fake, uint32_t rank, bool checks_plugin, bool checks_data) : rank_(rank) {
+  Rank(test::FakeNetwork& fake, uint32_t rank, bool checks_plugin, bool checks_data,
+       std::vector<std::string> hosts = {"alpha", "beta"})
+      : rank_(rank) {
     progress::init_bell(bell_);
     Net::Options options;
     options.check_plugins = checks_plugin;
@@ -58,7 +60,7 @@ class Rank {
       changed_.notify_all();
     };
     options.standing = [this](uint32_t /*rank*/) { return Net::Standing{left, unheard, awaited}; };
-    options.hosts = {"alpha", "beta"};
+    options.hosts = std::move(hosts);
     options.break_grace = kGrace;
     options.last_failure = [&fake] { return fake.take_failure(); };
     net = test::required(Net::create(std::move(options)));
@@ -142,6 +144,29 @@ class NetTest : public testing::Test {
 /// The kernel lets a thread sleep that opens a descriptor for which the table has no room, also in connect (NET-9).
 TEST_F(NetTest, DescriptorsHaveRoomBeforeConnects) {
   EXPECT_GE(test::descriptor_room(), test::within_limit(base::kLeastDescriptorRoom));
+}
+
+TEST(Net, RanksOfAHostShareItsDevices) {
+  test::FakeNetwork fake;
+  fake.set_devices(2);
+  std::vector<std::unique_ptr<Rank>> ranks;
+  std::vector<std::vector<Net::Endpoint>> endpoints;
+  for (uint32_t rank = 0; rank < 4; ++rank) {
+    const std::vector<std::string> hosts = {"alpha", "alpha", "beta", "beta"};
+    ranks.push_back(std::make_unique<Rank>(fake, rank, false, false, hosts));
+    endpoints.push_back(ranks.back()->net->endpoints());
+  }
+  EXPECT_THAT(ranks[0]->net->fastest_devices(), testing::ElementsAre(0, 1));
+  const auto ends = [&](uint32_t from, uint32_t to, uint32_t device = TUTTI_NO_NET) {
+    ranks[from]->net->set_peers(endpoints);
+    return ranks[from]->net->ends({to, Traffic::kCollective, 0, 0, device, device}, true);
+  };
+  EXPECT_EQ(ends(0, 2), "from rank 0 (host alpha, fake0) to rank 2 (host beta, fake0)");
+  EXPECT_EQ(ends(1, 3), "from rank 1 (host alpha, fake1) to rank 3 (host beta, fake1)");
+  EXPECT_EQ(ends(1, 2), "from rank 1 (host alpha, fake0) to rank 2 (host beta, fake0)");
+  EXPECT_EQ(ends(2, 1), "from rank 2 (host beta, fake0) to rank 1 (host alpha, fake0)") << "the same device both ways";
+  EXPECT_EQ(ends(0, 2, 1), "from rank 0 (host alpha, fake1) to rank 2 (host beta, fake1)") << "as the key names it";
+  for (const auto& rank : ranks) rank->net->close();
 }
 
 TEST_F(NetTest, SlotsArriveInOrderAndWakeTheReceiver) {

@@ -126,11 +126,12 @@ std::vector<uint32_t> matched(const std::vector<int32_t>& own, const std::vector
 
 }  // namespace
 
-std::vector<Port> ports_of(const topology::System& system, uint32_t default_device) {
+std::vector<Port> ports_of(const topology::System& system, const std::vector<uint32_t>& defaults) {
   std::vector<Port> ports;
   for (const uint32_t node : system.nodes_of(TUTTI_NODE_NET)) {
     const tutti_system_node& net = system.nodes()[node];
-    Port port{net.index, net.max_channels, system.rail(node), net.index == default_device ? 1u : 0u, {}};
+    const bool is_default = std::ranges::find(defaults, net.index) != defaults.end();
+    Port port{net.index, net.max_channels, system.rail(node), is_default ? 1u : 0u, {}};
     const std::string& name = system.name(node);
     std::copy_n(name.begin(), std::min(name.size(), port.name.size() - 1), port.name.begin());
     ports.push_back(port);
@@ -138,14 +139,14 @@ std::vector<Port> ports_of(const topology::System& system, uint32_t default_devi
   return ports;
 }
 
-uint32_t fastest_port(const topology::System& system) {
-  uint32_t fastest = TUTTI_NO_NET;
+std::vector<uint32_t> fastest_ports(const topology::System& system) {
+  std::vector<uint32_t> fastest;
   double gbs = 0;
   for (const tutti_system_link& link : system.links()) {
     const tutti_system_node& to = system.nodes()[link.to];
-    if (link.type != TUTTI_WIRE_NET || to.type != TUTTI_NODE_NET) continue;
-    if (link.gbs < gbs || (link.gbs == gbs && to.index > fastest)) continue;
-    fastest = to.index;
+    if (link.type != TUTTI_WIRE_NET || to.type != TUTTI_NODE_NET || link.gbs < gbs) continue;
+    if (link.gbs > gbs) fastest.clear();
+    fastest.push_back(to.index);
     gbs = link.gbs;
   }
   return fastest;

@@ -28,10 +28,10 @@ struct Port {
 /// By machine.
 using Ports = std::vector<std::vector<Port>>;
 
-/// The ports of a machine. `default_device`: the port of channels that name none.
-std::vector<Port> ports_of(const topology::System& system, uint32_t default_device);
-/// The port with the largest bandwidth, of several the first; TUTTI_NO_NET if there is none.
-uint32_t fastest_port(const topology::System& system);
+/// The ports of a machine. `defaults`: the devices that connections without a named port share.
+std::vector<Port> ports_of(const topology::System& system, const std::vector<uint32_t>& defaults);
+/// The devices of the ports with the largest bandwidth.
+std::vector<uint32_t> fastest_ports(const topology::System& system);
 
 /// The facts of a machine that all ranks of a job need.
 struct MachineFacts {
