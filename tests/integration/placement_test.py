@@ -153,7 +153,7 @@ class Placement(Job):
                 for host, (now, earlier) in enumerate(zip(self.carried(), before)):
                     sent = [after - at_first for after, at_first in zip(now, earlier)]
                     print(f"\n{algorithm}, 2 hosts × 4 ranks: host {host} sent "
-                          + ", ".join(f"{count / 1e6:.2f} MB by rail{rail}" for rail, count in enumerate(sent)), end=" ")
+                          + " and ".join(f"{count / 1e6:.2f} MB" for count in sent), end=" ")
                     self.assertAlmostEqual(sent[0] / sum(sent), 0.5, delta=0.1, msg=sent)
 
     def test_a_port_carries_as_many_channels_as_maxconn(self):
