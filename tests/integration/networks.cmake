@@ -9,7 +9,7 @@ if(Python3_FOUND)
     add_test(NAME networks_ucx COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/networks_test.py
       $<TARGET_FILE:tutti_tool> ucx)
     set_tests_properties(networks_ucx PROPERTIES LABELS ucx)
-    tutti_time_limit(60 networks_ucx)
+    tutti_time_limit(180 networks_ucx)
   endif()
 endif()
 file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/networks.yaml
