@@ -4,8 +4,8 @@
 // encode()  Finds    the block and chunk of each chunk number, the number of each message on its connection, and the
 //                    position of the own contribution in each fold.
 //           Assumes  a valid plan without repeats. The host runs plans without strands. lower.h has the strands of
-//           GPUs. Changes  the form: the result is a program. Each send and each receive gets an entry of its own in
-//           `peers`,
+//                    GPUs.
+//           Changes  the form: the result is a program. Each send and each receive gets an entry of its own in `peers`,
 //                    step by step: those of `recv`, then those of `send`. Sends that are in no order begin with the
 //                    next rank. The host and GPUs run the result; GPUs run it after the passes of lower.h.
 #pragma once

@@ -34,8 +34,6 @@ Net::Net(Options options) : options_(std::move(options)) {
   watch.on_deadline = options_.on_failure;
   watch.end_process = end_process;
   watch_ = std::make_unique<progress::EntryWatch>(std::move(watch));
-  std::map<std::string_view, uint32_t> ranks_of_host;
-  for (const std::string& host : options_.hosts) positions_.push_back(ranks_of_host[host]++);
   setup_mark_ = std::make_unique<progress::EntryMark>(watch_.get(), fmt::format("at rank {}", options_.rank));
   if (!options_.check_plugins) return;
   CheckedNetwork::Options checked{options_.ops, options_.plugin, options_.capabilities, options_.last_failure, {}};
@@ -113,6 +111,9 @@ Status Net::choose_devices() {
   devices_.erase(slow, devices_.end());
   fastest_ = static_cast<size_t>(std::count_if(
       devices_.begin(), devices_.end(), [&](const Device& device) { return device.properties.speed_gbs == fastest; }));
+  if (fastest_ == 1) return {};
+  std::map<std::string_view, uint32_t> ranks_of_host;
+  for (const std::string& host : options_.hosts) positions_.push_back(ranks_of_host[host]++);
   return {};
 }
 

@@ -175,7 +175,7 @@ class Net {
   void* context_ = nullptr;
   std::vector<Device> devices_;
   size_t fastest_ = 1;               // devices, at the begin of devices_, that are as fast as the first
-  std::vector<uint32_t> positions_;  // by rank: the number of ranks before it on its host
+  std::vector<uint32_t> positions_;  // by rank: the number of ranks before it on its host; empty: ranks share no device
   std::vector<Endpoint> endpoints_;
   std::vector<std::vector<Endpoint>> peers_;
   mutable std::mutex states_mutex_;  // guards states_
