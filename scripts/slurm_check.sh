@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Runs jobs of Tutti under a real Slurm of one node, on this machine: srun with PMIx, and with its variables alone.
+# Runs jobs of Tutti under a real Slurm of one node, on this machine: srun with PMIx, with its variables alone, and the
+# batch file of examples/deploy.
 # scripts/slurm_check.sh [BUILD]     default: build/release
 #
 # Needs root and the packages munge, slurmctld, slurmd and slurm-client. All files of the daemons lie in a temporary
@@ -89,4 +90,10 @@ TUTTI_ID_SECRET=$(head -c 16 /dev/urandom | od -An -tx1 | tr -d ' \n') \
   run "srun without PMIx, with a secret" srun --mpi=none -n "$ranks" "$build/bin/tutti" bench all_gather --min 1K \
   --max 64K --factor 16
 run "a program that joins by itself" srun --mpi=pmix -n "$ranks" "$build/tests/launched"
+run "sbatch of examples/deploy/slurm.sh" env PATH="$build/bin:$PATH" sbatch --quiet --wait --nodes=1 \
+  --ntasks-per-node="$ranks" --output="$folder/batch" examples/deploy/slurm.sh --min 1K --max 64K --factor 16 ||
+  { cat "$folder/batch" >&2 && die "the batch job failed"; }
+cat "$folder/batch"
+grep -q "all_reduce, $ranks ranks as processes" "$folder/batch" || die "the batch job has no table of $ranks ranks"
+! grep -q "has no secret" "$folder/batch" || die "the batch job has no secret"
 echo "slurm_check: all jobs ended with code 0"
