@@ -51,6 +51,16 @@ int hex_digit(char c) {
   return -1;
 }
 
+/// Starts a hub and makes its id. Port 0: any.
+Result<UniqueId> serve(const base::SocketAddress& address, const Secret& secret) {
+  TUTTI_ASSIGN(const auto poller, Poller::shared());
+  TUTTI_ASSIGN(const base::SocketAddress served, Hub::serve(*poller, address, secret));
+  log::info("bootstrap: ranks meet at {}", served.to_string());
+  return to_unique_id({served, secret});
+}
+
+}  // namespace
+
 Result<Secret> parse_secret(std::string_view hex) {
   Secret secret;
   const bool digits = std::all_of(hex.begin(), hex.end(), [](char c) { return hex_digit(c) >= 0; });
@@ -62,16 +72,6 @@ Result<Secret> parse_secret(std::string_view hex) {
     secret[i] = static_cast<std::byte>(hex_digit(hex[2 * i]) * 16 + hex_digit(hex[2 * i + 1]));
   return secret;
 }
-
-/// Starts a hub and makes its id. Port 0: any.
-Result<UniqueId> serve(const base::SocketAddress& address, const Secret& secret) {
-  TUTTI_ASSIGN(const auto poller, Poller::shared());
-  TUTTI_ASSIGN(const base::SocketAddress served, Hub::serve(*poller, address, secret));
-  log::info("bootstrap: ranks meet at {}", served.to_string());
-  return to_unique_id({served, secret});
-}
-
-}  // namespace
 
 UniqueId to_unique_id(const Endpoint& endpoint) {
   const auto ip = endpoint.address.ip();

@@ -2,6 +2,8 @@
 // The content of a UniqueId.
 #pragma once
 
+#include <string_view>
+
 #include "base/socket.h"
 #include "bootstrap/wire.h"
 #include "tutti/unique_id.h"
@@ -14,6 +16,8 @@ struct Endpoint {
   Secret secret;
 };
 
+/// The secret that 32 hexadecimal digits state; kInvalidArgument for other texts, without the text.
+Result<Secret> parse_secret(std::string_view hex);
 UniqueId to_unique_id(const Endpoint& endpoint);
 /// kInvalidArgument for bytes that are no id, kVersionMismatch for an id with a different layout.
 Result<Endpoint> endpoint_of(const UniqueId& id);

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "bootstrap/endpoint.h"
 #include "launcher/pmix.h"
 #include "log/log.h"
 
@@ -32,6 +33,13 @@ Result<std::string> address_of_slurm(const Variables& variables, const std::stri
   TUTTI_ASSIGN(const uint32_t job, number_of(variables, "SLURM_JOB_ID", UINT32_MAX, "0..4294967295"));
   TUTTI_ASSIGN(const uint32_t step, number_of(variables, "SLURM_STEP_ID", UINT32_MAX, "0..4294967295"));
   return join(first_host(hosts), kFirstSlurmPort + (job * 31 + step) % kSlurmPorts);
+}
+
+/// The secret, if it has the form of one; else the failure names `variable`, and not the secret.
+Result<std::string> checked(std::string secret, std::string_view variable) {
+  const auto parsed = bootstrap::parse_secret(secret);
+  if (!parsed.ok()) return parsed.status().with_context(variable);
+  return secret;
 }
 
 }  // namespace
@@ -69,10 +77,10 @@ Result<std::string> secret_of_environment(std::string_view address_of) {
   if (file != nullptr) {
     auto secret = base::read_secret(file);
     if (!secret.ok()) return secret.status().with_context("TUTTI_ID_SECRET_FILE");
-    return secret;
+    return checked(*std::move(secret), fmt::format("TUTTI_ID_SECRET_FILE={}", file));
   }
   const char* const secret = secure_getenv("TUTTI_ID_SECRET");
-  if (secret != nullptr) return std::string(secret);
+  if (secret != nullptr) return checked(secret, "TUTTI_ID_SECRET");
   static std::once_flag once;
   std::call_once(once, [&] {
     log::warn(

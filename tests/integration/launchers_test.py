@@ -7,11 +7,13 @@ Run as: launchers_test.py PATH_OF_TUTTI PATH_OF_LAUNCHED [--pmix], with --pmix i
 """
 
 import os
+import pathlib
 import secrets
 import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import unittest
 
 from run_tool import free_port
@@ -98,6 +100,20 @@ class Launchers(unittest.TestCase):
                 self.assertNotEqual(code, 0)
                 self.assertEqual(output, "")
                 self.assertIn(text, " ".join(errors.split()))
+
+    def test_a_secret_of_a_wrong_form_is_named(self):
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder) / "secret"
+            file.write_text("short\n")
+            file.chmod(0o600)
+            for variables, named in (({"TUTTI_ID_SECRET": "confidential"}, "TUTTI_ID_SECRET: "),
+                                     ({"TUTTI_ID_SECRET_FILE": str(file)}, f"TUTTI_ID_SECRET_FILE={file}: ")):
+                for rank in ("0", "1"):
+                    meeting = {"RANK": rank, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
+                    (((_, errors), code),) = run_ranks(1, lambda _, both=meeting | variables: both)
+                    self.assertEqual(code, 1, errors)
+                    self.assertIn(f"{named}the secret of a unique id is 32 hexadecimal digits", errors)
+                    self.assertNotIn("confidential", errors)
 
     def test_another_number_of_ranks_is_refused(self):
         variables = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
