@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <exception>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/file.h"
@@ -53,6 +56,15 @@ std::string not_known(const CLI::App& tutti, const std::string& word) {
   return fmt::format("'{}' is not known here{}", word, proposal);
 }
 
+/// Why the command line makes no sense.
+std::string usage_problem(const CLI::App& tutti, const CLI::ParseError& error, std::span<char* const> words) {
+  // `-np 4` of mpirun: CLI11 takes it for the option -n with the value 'p', and complains of the number.
+  const auto is_np = [](const char* word) { return std::string_view(word) == "-np"; };
+  if (std::any_of(words.begin(), words.end(), is_np)) return "'-np' is not known here; did you mean '-n'?";
+  const auto unknown = tutti.remaining(true);
+  return unknown.empty() ? error.what() : not_known(tutti, unknown.front());
+}
+
 int run(int argc, char** argv) {
   log::set_failure_level(log::Level::kInfo);  // every failure that a call returns is printed here
   CLI::App tutti("Tutti: collective communication from plugins.", "tutti");
@@ -76,9 +88,8 @@ int run(int argc, char** argv) {
   } catch (const CLI::Success& help) {
     return tutti.exit(help);
   } catch (const CLI::ParseError& error) {
-    const auto unknown = tutti.remaining(true);
-    fmt::print(stderr, "tutti: {}; see 'tutti --help' and 'tutti COMMAND --help'\n",
-               unknown.empty() ? error.what() : not_known(tutti, unknown.front()));
+    const std::string problem = usage_problem(tutti, error, std::span(argv, static_cast<size_t>(argc)));
+    fmt::print(stderr, "tutti: {}; see 'tutti --help' and 'tutti COMMAND --help'\n", problem);
     return kUsage;
   }
   return exit_code;

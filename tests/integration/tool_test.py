@@ -92,6 +92,8 @@ class Shell(ToolTest):
                                 (["bench", "all_reduce", "--maxx", "8"], "'--maxx' is not known here; did you mean "
                                  "'--max'?"),
                                 (["plan", "print", "--colective", "all_reduce"], "did you mean '--collective'?"),
+                                (["bench", "-np", "4"], "'-np' is not known here; did you mean '-n'?"),
+                                (["bench", "all_reduce", "-np", "4"], "did you mean '-n'?"),
                                 (["plugin", "test", "./absent.so"], "./absent.so cannot be read: No such file or "
                                  "directory; name the file of a plugin"),
                                 (["bench"], "collective"),
@@ -469,6 +471,15 @@ class Plugin(ToolTest):
 
     def test_check(self):
         self.run_ok("plugin", "list", "--check")
+
+    def test_a_file_that_is_no_plugin(self):
+        with tempfile.TemporaryDirectory() as folder:
+            (pathlib.Path(folder) / "CMakeLists.txt").write_text("project(x)")
+            result = subprocess.run([TUTTI, "plugin", "test", "CMakeLists.txt"], cwd=folder, env=clean_environment(),
+                                    capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("CMakeLists.txt is not a shared object (no ELF header); name the file of a plugin",
+                      result.stderr)
 
     def test_a_folder_of_the_same_name_is_not_the_program(self):
         """Found through PATH, the program knows its name without a directory."""

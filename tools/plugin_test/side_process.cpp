@@ -42,7 +42,10 @@ Result<std::shared_ptr<plugin::Image>> load_image(const Request& request, const 
   const std::string named = plugin::reference_of(plugin::Kind::kNetwork, request.file).plugin;
   std::filesystem::path file = named;
   if (named.find('/') == std::string::npos && !named.ends_with(".so")) {
-    TUTTI_ASSIGN(file, find_file(named, plugin::search_path(config.list("plugins.path"))));
+    auto found = find_file(named, plugin::search_path(config.list("plugins.path")));
+    // A file of this folder has the name: the failure of read_note() states why it is no plugin.
+    if (!found.ok() && !std::filesystem::is_regular_file(named)) return found.status();
+    if (found.ok()) file = *std::move(found);
   }
   const auto note = plugin::read_note(file);
   if (!note.ok()) {
