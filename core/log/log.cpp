@@ -12,6 +12,8 @@
 #include <climits>
 #include <filesystem>
 #include <mutex>
+#include <string>
+#include <unordered_map>
 
 #include "base/file.h"
 #include "base/fork.h"
@@ -44,11 +46,41 @@ class FileSink : public spdlog::sinks::base_sink<spdlog::details::null_mutex> {
   Status failure_;
 };
 
+/// Counts equal warnings of the ranks of this process, so that a thousand ranks do not write a thousand lines.
+class Warnings {
+ public:
+  /// The line to write for a rank's warning: the text, or the text with a count for the 10th, 100th, ... rank; empty:
+  /// none. A rank that repeats the warning that it wrote first is not counted, and writes it again.
+  std::string line_of(int rank, std::string_view text) {
+    std::string key(text);
+    const auto found = seen_.find(key);
+    if (found == seen_.end()) {
+      if (seen_.size() < kMost) seen_.emplace(key, Seen{rank, 1, 10});
+      return key;
+    }
+    Seen& seen = found->second;
+    if (seen.rank == rank) return key;
+    if (++seen.count < seen.next) return {};
+    seen.next *= 10;
+    return fmt::format("{} (the {}th time in this process)", key, seen.count);
+  }
+
+ private:
+  struct Seen {
+    int rank;  ///< that wrote it first
+    uint64_t count;
+    uint64_t next;  ///< count of the next line
+  };
+  static constexpr size_t kMost = 512;  // texts; further texts are written by each rank
+  std::unordered_map<std::string, Seen> seen_;
+};
+
 struct Sink {
   std::mutex mutex;  // guards the log, its sink included; held over forks, so that a child can log
   std::string file;
   std::shared_ptr<FileSink> file_sink;  // null: stderr
   Filter filter;
+  Warnings warnings;
   std::shared_ptr<spdlog::logger> logger = make(std::make_shared<spdlog::sinks::stderr_sink_st>());
 
   void to_stderr() {
@@ -164,6 +196,10 @@ void write(Level level, std::string_view text) {
   Sink& out = sink();
   const std::lock_guard lock(out.mutex);
   if (out.filter && !out.filter(level, own_rank, text)) return;
+  if (level == Level::kWarn && own_rank >= 0 && !enabled(Level::kInfo)) {
+    line = out.warnings.line_of(own_rank, line);
+    if (line.empty()) return;
+  }
   write_line(*out.logger, level, line);
   if (out.file_sink == nullptr || out.file_sink->failure().ok()) return;
   const std::string why(out.file_sink->failure().text());

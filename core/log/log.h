@@ -48,7 +48,8 @@ inline bool enabled(Level level) {
   return static_cast<int>(level) <= detail::threshold.load(std::memory_order_relaxed);
 }
 /// Writes a finished text at any level; texts of plugins come this way. Line breaks become " | ", because a line is one
-/// event.
+/// event. If several ranks of this process write the same warning, the first of them writes it, and the 10th, 100th,
+/// ... time comes with its number. At the level kInfo and above, each rank writes it.
 void write(Level level, std::string_view text);
 
 template <class... Args>

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <climits>
 #include <filesystem>
@@ -169,6 +170,38 @@ TEST_F(Log, LinesOfManyThreadsStayWholeWhileTheLogIsReconfigured) {
   for (std::string& line : lines(file_ + ".b")) all.push_back(std::move(line));
   EXPECT_THAT(all, SizeIs(kThreads * kLines));
   EXPECT_THAT(all, Each(MatchesRegex("[0-9:.]+ info [0-3]/4 line [0-9]+ of x+")));
+}
+
+TEST_F(Log, EqualWarningsOfManyRanksAreCounted) {
+  ASSERT_TRUE(configure(Level::kWarn, file_).ok());
+  for (int rank = 0; rank < 1024; ++rank) {
+    set_rank(rank, 1024);
+    warn("one of all");
+    error("an error");
+  }
+  set_rank(0, 1024);
+  warn("one of all");  // the rank that wrote it first
+  set_rank(7, 1024);
+  warn("of rank 7");
+  auto all = lines(file_);
+  const auto errors = std::remove_if(
+      all.begin(), all.end(), [](const std::string& line) { return line.find("an error") != std::string::npos; });
+  EXPECT_EQ(all.end() - errors, 1024);
+  all.erase(errors, all.end());
+  EXPECT_THAT(all, ElementsAre(HasSubstr("warn 0/1024 one of all"),
+                               HasSubstr("warn 9/1024 one of all (the 10th time in this process)"),
+                               HasSubstr("warn 99/1024 one of all (the 100th time in this process)"),
+                               HasSubstr("warn 999/1024 one of all (the 1000th time in this process)"),
+                               HasSubstr("warn 0/1024 one of all"), HasSubstr("warn 7/1024 of rank 7")));
+}
+
+TEST_F(Log, EachRankWritesItsWarningsIfMoreIsAskedFor) {
+  ASSERT_TRUE(configure(Level::kInfo, file_).ok());
+  for (int rank = 0; rank < 20; ++rank) {
+    set_rank(rank, 20);
+    warn("shown by each");
+  }
+  EXPECT_THAT(lines(file_), SizeIs(20));
 }
 
 TEST_F(Log, AFilterChoosesTheLines) {
