@@ -140,7 +140,6 @@ void destroy(ncclComm* comm, bool aborted) {
   for (int inside = comm->visitors.load(); inside > 0; inside = comm->visitors.load()) comm->visitors.wait(inside);
   leave(count_out(*comm), aborted);
   comm->registrations.clear();
-  comm->doors.close();
   Registry& all = registry();
   const std::lock_guard lock(all.mutex);
   all.tombstones.emplace_back(comm);

@@ -13,7 +13,6 @@
 
 #include "base/fork.h"
 #include "nccl/config.h"
-#include "nccl/meeting.h"
 #include "nccl/nccl.h"
 #include "nccl/reductions.h"
 #include "tutti/communicator.h"
@@ -44,7 +43,6 @@ struct ncclComm {
   std::atomic<bool> told{false};  ///< whether the failure was logged: applications ask again and again
   std::atomic<int> visitors{0};   ///< threads that use `communicator` now; with `magic`, see Visit
 
-  tutti::nccl::Doors doors;
   tutti::nccl::Reductions reductions;
   std::vector<std::unique_ptr<char>> registrations;  ///< handles only: a registration has no effect
   /// Kept until the same number was ended: applications cannot name a window.

@@ -23,7 +23,6 @@
 #include "nccl/environment.h"
 #include "nccl/errors.h"
 #include "nccl/group.h"
-#include "nccl/meeting.h"
 #include "nccl/variables.h"
 
 namespace tutti::nccl {
@@ -49,24 +48,23 @@ ncclResult_t current_device(int& device) {
   return report(current.status());
 }
 
-/// The first step of all ranks of a new communicator: no GPU may belong to two ranks, and each rank opens its listener.
-Status settle(ncclComm& comm, const Rendezvous& rendezvous) {
+/// The first step of all ranks of a new communicator: no GPU may belong to two ranks.
+Status settle(ncclComm& comm) {
   comm.rank = comm.communicator->rank();
   comm.size = comm.communicator->size();
   log::info("nccl: rank {} of {} on GPU {}", comm.rank, comm.size, comm.device);
   if (comm.size == 1) return {};
-  const Gather gather = [&](std::span<const std::byte> mine) { return comm.communicator->exchange(mine); };
   cudaDeviceProp properties{};
   TUTTI_CUDA_TRY(cudaGetDeviceProperties(&properties, comm.device));
   const std::span<const char> own(properties.uuid.bytes);
-  TUTTI_ASSIGN(const auto all, gather(std::as_bytes(own)));
+  TUTTI_ASSIGN(const auto all, comm.communicator->exchange(std::as_bytes(own)));
   for (size_t rank = 0; rank < all.size(); ++rank) {
     const auto twin = std::find(all.begin() + static_cast<ptrdiff_t>(rank) + 1, all.end(), all[rank]);
     if (twin == all.end() || switched("NCCL_MULTI_RANK_GPU_ENABLE", false)) continue;
     return {Code::kMismatch, fmt::format("ranks {} and {} use the same GPU; NCCL_MULTI_RANK_GPU_ENABLE=1 allows it",
                                          rank, twin - all.begin())};
   }
-  return comm.doors.open(gather, comm.rank, rendezvous);
+  return {};
 }
 
 /// The settings of a communicator to be made.
@@ -108,11 +106,10 @@ ncclResult_t create(ncclComm_t* handle, const ncclUniqueId& nccl_id, Place place
   comm->wishes = wishes;
   comm->clique.assign(nccl_id.internal, sizeof nccl_id.internal);
   return submit({comm, nullptr, handle, [comm, id, settings = *settings]() -> Status {
-                   TUTTI_ASSIGN(const Rendezvous rendezvous, settings.rendezvous());
                    TUTTI_TRY(serve_if_of_environment(id, comm->rank));
                    TUTTI_ASSIGN(comm->communicator,
                                 Communicator::create(id, comm->rank, comm->size, settings.options()));
-                   return settle(*comm, rendezvous);
+                   return settle(*comm);
                  }});
 }
 
@@ -131,8 +128,8 @@ Result<UniqueId> make_id() {
   TUTTI_ASSIGN(const Settings settings, Settings::of_process());
   TUTTI_ASSIGN(const UniqueId fixed, id_of_environment());
   if (fixed != UniqueId()) return fixed;
-  TUTTI_ASSIGN(const Rendezvous rendezvous, settings.rendezvous());
-  return UniqueId::create(rendezvous.interfaces);
+  TUTTI_ASSIGN(const std::string interfaces, settings.interfaces());
+  return UniqueId::create(interfaces);
 }
 
 ncclResult_t unique_id(ncclUniqueId& out) {
@@ -174,44 +171,20 @@ ncclResult_t init_all(ncclComm_t* comms, int count, const int* list) {
   return end_group();
 }
 
-/// The split of some ranks of a parent: the ranks that gather, and the wish of each rank.
-struct Parting {
-  std::vector<int> members;  ///< ranks of the parent, ascending
-  int color;
-  int key;
-  bool aborts = false;  ///< the parent
-};
+/// Makes the communicator of this rank from its parent; nothing: this rank joins none.
+using Making = std::function<Result<std::optional<Communicator>>(Communicator& parent, const Options& options)>;
 
-/// As long as all take part and the parent is whole, they gather by it; else at a door.
-Status part(ncclComm& comm, ncclComm& parent, const Parting& parting, const Settings& settings) {
+Status part(ncclComm& comm, ncclComm& parent, const Making& make, const Settings& settings) {
   const Visit visit(parent);
   if (!visit) return {Code::kAborted, "the communicator to make another from was aborted"};
-  TUTTI_ASSIGN(const Rendezvous rendezvous, settings.rendezvous());
-  Seat seat;
-  const auto choose = [&](const Gather& gather, size_t place) -> Status {
-    TUTTI_ASSIGN(seat, take_seat(gather, place, parting.color, parting.key, rendezvous));
-    return {};
-  };
-  if (parting.aborts) parent.communicator->abort("ncclCommShrink");
-  const bool all = parting.members.size() == static_cast<size_t>(parent.size);
-  if (all && !parent.revoked) {
-    const Gather gather = [&](std::span<const std::byte> mine) { return parent.communicator->exchange(mine); };
-    TUTTI_TRY(choose(gather, static_cast<size_t>(parent.rank)));
-  } else if (parting.members.size() > 1) {
-    TUTTI_TRY(parent.doors.meet(parting.members, rendezvous, choose));
-  } else {
-    TUTTI_ASSIGN(const UniqueId id, UniqueId::create(rendezvous.interfaces));
-    if (parting.color >= 0) seat = Seat{id, 0, 1};
-  }
-  if (seat.size == 0) return {};
-  TUTTI_ASSIGN(comm.communicator, Communicator::create(seat.id, seat.rank, seat.size, settings.options()));
-  return settle(comm, rendezvous);
+  TUTTI_ASSIGN(comm.communicator, make(*parent.communicator, settings.options()));
+  return comm.communicator ? settle(comm) : Status();
 }
 
 /// A new communicator's configuration is the given configuration; members that it leaves undefined come from its
 /// parent.
 ncclResult_t derive(ncclComm* parent, ncclComm_t* handle, const ncclConfig_t* config, std::string clique,
-                    Parting parting) {
+                    const Making& make) {
   Wishes wishes;
   TUTTI_NCCL_TRY(read(config, parent->blocking, wishes));
   if (!wishes.max_ctas) wishes.max_ctas = parent->wishes.max_ctas;
@@ -223,8 +196,8 @@ ncclResult_t derive(ncclComm* parent, ncclComm_t* handle, const ncclConfig_t* co
   comm->blocking = wishes.blocking;
   comm->wishes = wishes;
   comm->clique = fmt::format("{}/{}:{}", parent->clique, ++parent->splits, clique);
-  return submit({comm, parent, handle, [comm, parent, parting = std::move(parting), settings = *settings]() -> Status {
-                   return part(*comm, *parent, parting, settings);
+  return submit({comm, parent, handle, [comm, parent, make, settings = *settings]() -> Status {
+                   return part(*comm, *parent, make, settings);
                  }});
 }
 
@@ -241,11 +214,16 @@ ncclResult_t split(ncclComm* parent, int color, int key, ncclComm_t* handle, con
   if (color < 0 && color != NCCL_SPLIT_NOCOLOR) {
     return fail(ncclInvalidArgument, "CommSplit: color {}; colors count from 0, or are NCCL_SPLIT_NOCOLOR", color);
   }
-  std::vector<int> members(static_cast<size_t>(parent->size));
-  std::iota(members.begin(), members.end(), 0);
+  // The ranks of a revoked communicator, which is broken, first meet again.
+  const Making make = [color, key, revoked = parent->revoked.load()](
+                          Communicator& whole, const Options& options) -> Result<std::optional<Communicator>> {
+    if (!revoked) return whole.split(color, key, options);
+    TUTTI_ASSIGN(Communicator again, whole.shrink({}, ShrinkMode::kKeep, options));
+    return again.split(color, key);
+  };
   // A rank that joins no communicator takes part in the call, too.
   ncclComm_t* const place = color == NCCL_SPLIT_NOCOLOR ? nullptr : handle;
-  return derive(parent, place, config, std::to_string(color), {std::move(members), color, key});
+  return derive(parent, place, config, std::to_string(color), make);
 }
 
 ncclResult_t check_excluded(const ncclComm* parent, const int* list, int count) {
@@ -272,7 +250,13 @@ ncclResult_t shrink(ncclComm* parent, const int* list, int count, ncclComm_t* ha
     if (std::find(list, list + count, rank) == list + count) members.push_back(rank);
   }
   const std::string clique = fmt::format("{}", fmt::join(members, ","));
-  return derive(parent, handle, config, clique, {std::move(members), 0, parent->rank, aborts});
+  const ShrinkMode mode = aborts ? ShrinkMode::kAbort : ShrinkMode::kKeep;
+  const Making make = [excluded = std::vector<int>(list, list + count), mode](
+                          Communicator& whole, const Options& options) -> Result<std::optional<Communicator>> {
+    TUTTI_ASSIGN(Communicator less, whole.shrink(excluded, mode, options));
+    return std::optional<Communicator>(std::move(less));
+  };
+  return derive(parent, handle, config, clique, make);
 }
 
 }  // namespace

@@ -267,9 +267,9 @@ Status Settings::start_log() const {
   return log::configure(log::level_from(all.text("log.level")), all.text("log.file"));
 }
 
-Result<Rendezvous> Settings::rendezvous() const {
+Result<std::string> Settings::interfaces() const {
   TUTTI_ASSIGN(const config::Config all, load());
-  return Rendezvous{all.joined("bootstrap.interface"), all.duration("timeouts.bootstrap")};
+  return all.joined("bootstrap.interface");
 }
 
 bool switched(std::string_view name, bool otherwise) {

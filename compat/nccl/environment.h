@@ -3,7 +3,6 @@
 // settings that those leave open.
 #pragma once
 
-#include <chrono>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -12,12 +11,6 @@
 #include "tutti/communicator.h"
 
 namespace tutti::nccl {
-
-/// How ranks meet.
-struct Rendezvous {
-  std::string interfaces;          ///< as UniqueId::create() takes them
-  std::chrono::nanoseconds limit;  ///< for all to come
-};
 
 /// The settings of communicators, from all origins. One thread at a time.
 class Settings {
@@ -30,7 +23,8 @@ class Settings {
   /// Sets a value that overrides all other origins.
   void demand(std::string_view key, std::string value);
 
-  Result<Rendezvous> rendezvous() const;
+  /// The interfaces on which ranks meet, as UniqueId::create() takes them.
+  Result<std::string> interfaces() const;
   Options options() const { return options_; }
 
  private:

@@ -73,6 +73,11 @@ Result<Tag> Acceptor::open_for(const Secret& secret, Admit admit) {
   return Status(Code::kInvalidArgument, "two unique ids with one secret at one address");
 }
 
+void Acceptor::expect_many_for(const Tag& tag) {
+  rooms_.at(tag).complete = false;
+  end_rest();
+}
+
 void Acceptor::take_guests() {
   // Bounded: guests that come faster than they are taken would fill the room before any of them is heard. The poller
   // calls again for the rest.

@@ -44,9 +44,11 @@ class Acceptor {
   /// Admits connections that know the secret, until close_for() with the returned tag.
   Result<Tag> open_for(const Secret& secret, Admit admit);
   void close_for(const Tag& tag) { rooms_.erase(tag); }
-  /// All ranks of the tag's hub have joined. While this holds for all hubs of the acceptor, it takes guests at a low
-  /// rate, so that strangers cost the job little.
+  /// All ranks of the tag's hub have joined, or they come much later. While this holds for all hubs of the acceptor, it
+  /// takes guests at a low rate, so that strangers cost the job little.
   void expect_few_for(const Tag& tag) { rooms_.at(tag).complete = true; }
+  /// Ranks of the tag's hub come now.
+  void expect_many_for(const Tag& tag);
 
  private:
   struct Guest {
@@ -58,7 +60,7 @@ class Acceptor {
   struct Room {
     Secret secret;
     Admit admit;
-    bool complete = false;  ///< no rank of the hub is missing
+    bool complete = false;  ///< no rank of the hub is awaited
   };
 
   void take_guests();

@@ -37,13 +37,6 @@ struct Layout {
 };
 static_assert(sizeof(Layout) == sizeof(UniqueId));
 
-Result<Secret> random_secret() {
-  Secret secret;
-  if (::getrandom(secret.data(), secret.size(), 0) != static_cast<ssize_t>(secret.size()))
-    return base::system_error("cannot draw a random secret");
-  return secret;
-}
-
 int hex_digit(char c) {
   if (c >= '0' && c <= '9') return c - '0';
   if (c >= 'a' && c <= 'f') return c - 'a' + 10;
@@ -70,6 +63,13 @@ Result<Secret> parse_secret(std::string_view hex) {
                                                       2 * secret.size(), hex.size(), digits ? "" : ", not all digits"));
   for (size_t i = 0; i < secret.size(); ++i)
     secret[i] = static_cast<std::byte>(hex_digit(hex[2 * i]) * 16 + hex_digit(hex[2 * i + 1]));
+  return secret;
+}
+
+Result<Secret> random_secret() {
+  Secret secret;
+  if (::getrandom(secret.data(), secret.size(), 0) != static_cast<ssize_t>(secret.size()))
+    return base::system_error("cannot draw a random secret");
   return secret;
 }
 

@@ -19,6 +19,7 @@ struct Endpoint {
 /// The secret that 32 hexadecimal digits state; kInvalidArgument for other texts, without the text.
 Result<Secret> parse_secret(std::string_view hex);
 UniqueId to_unique_id(const Endpoint& endpoint);
+Result<Secret> random_secret();
 /// kInvalidArgument for bytes that are no id, kVersionMismatch for an id with a different layout.
 Result<Endpoint> endpoint_of(const UniqueId& id);
 

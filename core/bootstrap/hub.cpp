@@ -45,6 +45,16 @@ Result<base::SocketAddress> Hub::serve_standby(Poller& poller, const base::Socke
   return served;
 }
 
+Result<base::SocketAddress> Hub::serve_in_reserve(Poller& poller, const base::SocketAddress& address,
+                                                  const Secret& secret, std::weak_ptr<Hub>& made) {
+  Result<base::SocketAddress> served = base::SocketAddress();
+  poller.run([&] {
+    served = start_on(poller, address, secret, [&](const std::shared_ptr<Hub>& hub) { made = hub; });
+    if (const auto hub = made.lock()) hub->acceptor_->expect_few_for(hub->tag_);
+  });
+  return served;
+}
+
 Result<base::SocketAddress> Hub::start_on(Poller& poller, const base::SocketAddress& address, const Secret& secret,
                                           const std::function<void(const std::shared_ptr<Hub>&)>& prepare) {
   TUTTI_ASSIGN(const std::shared_ptr<Acceptor> acceptor, Acceptor::at(poller, address));
@@ -69,6 +79,10 @@ Status Hub::open() {
   else
     acceptor_.reset();  // the room belongs to a different hub
   return opened.status();
+}
+
+void Hub::expect_ranks() {
+  if (acceptor_) acceptor_->expect_many_for(tag_);
 }
 
 void Hub::stand_by(const Lineup& lineup, int rank_count) {

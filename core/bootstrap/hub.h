@@ -38,9 +38,16 @@ class Hub {
                                                    const Secret& secret, const Lineup& lineup, int rank_count,
                                                    std::weak_ptr<Hub>& made);
 
+  /// A primary of ranks that come much later, or never: it takes guests at a low rate until expect_ranks(). The owner
+  /// of the poller may release it before a rank comes. Any thread.
+  static Result<base::SocketAddress> serve_in_reserve(Poller& poller, const base::SocketAddress& address,
+                                                      const Secret& secret, std::weak_ptr<Hub>& made);
+
   Hub(Poller& poller, std::shared_ptr<Acceptor> acceptor, const Secret& secret);
   /// Starts to take guests.
   Status open();
+  /// The ranks come now.
+  void expect_ranks();
   /// Makes this hub the standby.
   void stand_by(const Lineup& lineup, int rank_count);
   /// Tells the ranks that are still there that nothing more will come from here.

@@ -10,7 +10,7 @@
 
 namespace tutti {
 
-Result<std::shared_ptr<Communicator::State>> Communicator::State::split(int color, int key) {
+Result<std::shared_ptr<Communicator::State>> Communicator::State::split(int color, int key, config::Config config) {
   struct Wish {
     int color;
     int key;
@@ -36,12 +36,14 @@ Result<std::shared_ptr<Communicator::State>> Communicator::State::split(int colo
   if (color < 0) return std::shared_ptr<State>();
   std::memcpy(&id, ids[static_cast<size_t>(group.front().second)].data(), sizeof id);
   const auto place = std::find_if(group.begin(), group.end(), [&](const auto& entry) { return entry.second == rank_; });
-  return create(id, static_cast<int>(place - group.begin()), static_cast<int>(group.size()), config_, make_backend_);
+  return create(id, static_cast<int>(place - group.begin()), static_cast<int>(group.size()), std::move(config),
+                make_backend_);
 }
 
-Result<std::optional<Communicator>> Communicator::split(int color, int key) {
+Result<std::optional<Communicator>> Communicator::split(int color, int key, const std::optional<Options>& options) {
   TUTTI_TRY(state_->check_process());
-  TUTTI_ASSIGN(std::shared_ptr<State> state, state_->split(color, key));
+  TUTTI_ASSIGN(config::Config config, state_->config_for(options));
+  TUTTI_ASSIGN(std::shared_ptr<State> state, state_->split(color, key, std::move(config)));
   if (state == nullptr) return std::optional<Communicator>();
   return std::optional<Communicator>(Communicator(std::move(state)));
 }

@@ -6,7 +6,9 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
+#include <vector>
 
 #include "backend/backend.h"
 #include "backend/ledger.h"
@@ -14,6 +16,7 @@
 #include "backend/plans.h"
 #include "base/fork.h"
 #include "bootstrap/bootstrap.h"
+#include "bootstrap/reunion.h"
 #include "bootstrap/wire.h"
 #include "communicator/watch.h"
 #include "config/config.h"
@@ -55,7 +58,11 @@ class Communicator::State final : public backend::Owner {
   /// See backend.h. All communicators of a group gather first.
   Status gather(std::span<const Stream> streams) { return backend_->gather(streams); }
   Status release(std::span<const Stream> streams) { return backend_->release(streams); }
-  Result<std::shared_ptr<State>> split(int color, int key);
+  /// The configuration of a communicator that is made from this one; without options, that of this communicator.
+  Result<config::Config> config_for(const std::optional<Options>& options) const;
+  Result<std::shared_ptr<State>> split(int color, int key, config::Config config);
+  /// In shrink.cpp.
+  Result<std::shared_ptr<State>> shrink(std::span<const int> excluded, ShrinkMode mode, config::Config config);
   /// The number for end_registration(); nothing: the registration has no effect.
   Result<std::optional<uint64_t>> register_buffer(void* buffer, size_t bytes);
   void end_registration(uint64_t number) { backend_->end_registration(number); }
@@ -85,6 +92,9 @@ class Communicator::State final : public backend::Owner {
 
  private:
   friend class Setup;
+
+  /// The id for the members of a new communicator, who all call this. `excluded` are all other ranks.
+  Result<UniqueId> meet_again(const std::vector<int>& excluded, const std::vector<int>& members);
 
   /// For failures that a peer or the hub reports. The text of an abort is "<code>|<text>".
   void on_failure(const bootstrap::FailureReport& report);
@@ -144,6 +154,7 @@ class Communicator::State final : public backend::Owner {
   std::shared_ptr<plugin::Registry> registry_;
   std::unique_ptr<tuner::Selector> selector_;
   std::unique_ptr<backend::Plans> plans_;
+  std::unique_ptr<bootstrap::Reunion> reunion_;  ///< null: one rank, or bootstrap.shrink is false
   backend::Factory make_backend_;
   std::unique_ptr<backend::Backend> backend_;
   std::unique_ptr<bootstrap::Bootstrap> bootstrap_;  // last member: its callbacks use the members above

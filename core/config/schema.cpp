@@ -101,6 +101,8 @@ std::vector<Key> make_keys() {
              "Yields of a wait before it sleeps; 0 chooses by how many ranks share a processor.", false),
       words(Type::kList, "bootstrap.interface", "[]",
             "Interfaces the ranks meet on: names, prefixes (eth), =exact, subnets (10.0.0.0/8), ^excluded.", false),
+      number(Type::kBool, "bootstrap.shrink", "true", 0, 1,
+             "Keep a port of each process open, at which ranks can meet again to shrink a communicator."),
       choice("log.level", "warn", kLevels, "The least level of the lines in the log.", false),
       words(Type::kText, "log.file", "", "File of the log; empty: stderr. %h is the host's name, %p the process id.",
             false),

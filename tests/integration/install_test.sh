@@ -9,7 +9,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 cmake --install "$build" --prefix "$work/prefix" >"$work/install.log"
-for example in algo-chain algo-recursive hello; do
+for example in algo-chain algo-recursive hello shrink; do
   cp -r "$work/prefix/share/tutti/examples/$example" "$work/$example" # nothing of the source tree is near
   cmake -S "$work/$example" -B "$work/$example/build" -G Ninja \
     -DCMAKE_PREFIX_PATH="$work/prefix" >"$work/configure.log" ||
@@ -123,6 +123,8 @@ fi
 
 "$work/hello/build/hello" | tee "$work/hello.out"
 [[ $(grep -c 'the sum is 10' "$work/hello.out") == 4 ]]
+"$work/shrink/build/shrink" | tee "$work/shrink.out"
+[[ $(grep -c 'of 3: the sum is 6' "$work/shrink.out") == 3 ]]
 
 # A missing plugin fails the configurations that name it, and nothing else.
 find "$work/prefix" -name tutti-proto-ll.so -delete

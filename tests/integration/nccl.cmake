@@ -43,13 +43,8 @@ if(TARGET tutti_nccl)
   add_test(NAME nccl_like COMMAND nccl_like --library $<TARGET_FILE:tutti_nccl> -p 2 --share -e 65536 -n 20)
   set_tests_properties(nccl_codes nccl_family nccl_like PROPERTIES LABELS cuda TIMEOUT 600 SKIP_RETURN_CODE 77)
 endif()
-# The meeting of ranks for a new communicator needs no GPU, and no CUDA.
-tutti_test(nccl_meeting_test
-  SOURCES nccl_meeting_test.cpp ../unit/bootstrap_group.cpp ${PROJECT_SOURCE_DIR}/compat/nccl/meeting.cpp
-  LABELS concurrent)
-target_include_directories(nccl_meeting_test PRIVATE ${PROJECT_SOURCE_DIR}/compat)
-# Neither do reductions, variables and the checks of messages: the names of CUDA's types suffice.
-set(parts errors meeting operation reductions variables)
+# Reductions, variables and the checks of messages need no GPU, and no CUDA: the names of CUDA's types suffice.
+set(parts errors operation reductions variables)
 list(TRANSFORM parts REPLACE "(.+)" "${PROJECT_SOURCE_DIR}/compat/nccl/\\1.cpp")
 tutti_test(nccl_parts_test SOURCES nccl_parts_test.cpp ${parts})
 target_include_directories(nccl_parts_test BEFORE PRIVATE ${PROJECT_SOURCE_DIR}/tests/cuda_types)

@@ -119,7 +119,8 @@ TEST(Setup, TellsAllRanksWhyABackEndCannotBeMade) {
 
 TEST(Setup, SplitMakesABackEndForEachCommunicator) {
   on_ranks(3, [](const auto& state, FakeDevice& device) {
-    const auto part = required(state->split(state->rank() == 2 ? -1 : 0, -state->rank()));
+    const auto part =
+        required(state->split(state->rank() == 2 ? -1 : 0, -state->rank(), required(state->config_for(std::nullopt))));
     EXPECT_EQ(part != nullptr, state->rank() != 2);
     EXPECT_EQ(device.count("make"), part != nullptr ? 2u : 1u);
     if (part == nullptr) return;

@@ -9,6 +9,7 @@
 
 #include "memory/arena.h"
 #include "transport/net.h"
+#include "tutti/unique_id.h"
 
 namespace tutti::communicator {
 
@@ -18,6 +19,7 @@ struct Contact {
   int32_t numa = -1;      ///< NUMA node it runs on
   memory::ArenaAddress arena;
   uint64_t token_address = 0;
+  UniqueId reunion;  ///< its place to meet again
 };
 
 /// A rank's end of a network.

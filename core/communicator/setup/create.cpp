@@ -17,6 +17,10 @@ Result<config::Config> load_config(const Options& options) {
 
 }  // namespace
 
+Result<config::Config> Communicator::State::config_for(const std::optional<Options>& options) const {
+  return options ? load_config(*options) : Result<config::Config>(config_);
+}
+
 Result<Communicator> Communicator::create(const UniqueId& id, int rank, int rank_count, const Options& options) {
   TUTTI_ASSIGN(config::Config config, load_config(options));
   TUTTI_ASSIGN(std::shared_ptr<State> state, State::create(id, rank, rank_count, std::move(config)));

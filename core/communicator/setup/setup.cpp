@@ -226,17 +226,24 @@ class Setup {
     mine.arena = shm->address();
     mine.token_address = reinterpret_cast<uint64_t>(shm->token_address());
     if (home_) mine.numa = home_->numa;
+    if (state_.size_ > 1 && config_.boolean("bootstrap.shrink")) {
+      TUTTI_ASSIGN(state_.reunion_, bootstrap::Reunion::open(state_.rank_, config_.joined("bootstrap.interface")));
+      mine.reunion = state_.reunion_->place();
+    }
     TUTTI_ASSIGN(const auto all, state_.bootstrap_->all_gather(communicator::encode(mine, networks.open), deadline_));
     std::vector<Contact> contacts;
+    std::vector<UniqueId> places;
     std::vector<std::vector<communicator::NetworkContact>> ends;  // by rank
     for (const auto& bytes : all) {
       TUTTI_ASSIGN(communicator::Contacted one, communicator::decode_contact(bytes));
       contacts.push_back(one.contact);
+      places.push_back(one.contact.reunion);
       numa_of_rank_.push_back(one.contact.numa);
       ends.push_back(std::move(one.networks));
     }
     fences_ =
         std::any_of(contacts.begin(), contacts.end(), [](const Contact& contact) { return contact.barriers == 0; });
+    if (state_.reunion_ != nullptr) state_.reunion_->learn(std::move(places));
     join_networks(networks.open, ends);
     if (!force_network_) TUTTI_TRY(attach(*shm, contacts));
     // No rank closes its memory before all ranks have mapped it.

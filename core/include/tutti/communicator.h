@@ -77,6 +77,13 @@ struct Options {
   std::string settings_origin = "application";                ///< how texts name the origin of `settings`
 };
 
+/// What a shrink does to the communicator that it shrinks.
+enum class ShrinkMode {
+  kKeep,  ///< nothing: the calls of all ranks that remain have ended. A whole communicator stays usable
+  /// Breaks it on all ranks, as Communicator::abort(): their calls, and kernels that wait for a lost rank, end.
+  kAbort,
+};
+
 /// A registration of buffers that all ranks registered together (Communicator::register_buffer). The destructor ends
 /// the registration, for this rank only, and may wait for the GPU.
 class TUTTI_API Registration {
@@ -136,7 +143,22 @@ class TUTTI_API Communicator {
   /// Makes a new communicator of the ranks with the same `color`, ordered by `key`, then by rank. A rank with color < 0
   /// takes part in the call and joins no communicator. Collective. Errors: those of create(), and the failure of this
   /// communicator if it is broken.
-  Result<std::optional<Communicator>> split(int color, int key);
+  /// `options`: the configuration of the new communicator. Without options, it is the configuration of this one.
+  Result<std::optional<Communicator>> split(int color, int key, const std::optional<Options>& options = std::nullopt);
+
+  /// Makes a new communicator of all ranks but `excluded`, in their order. `excluded` names ranks of this communicator,
+  /// in any order. Only the ranks that remain call it, all with the same list. An empty list makes a communicator of
+  /// the same ranks. The call also works if excluded ranks were lost, and if this communicator is broken. Returns when
+  /// all ranks that remain have joined. `options`: as for split().
+  ///
+  /// The new communicator is independent of this one. Several shrinks of one communicator may follow each other, also
+  /// after a shrink that failed. A rank that was excluded once cannot take part in a later shrink with these ranks.
+  ///
+  /// Errors: those of create(); kInvalidArgument (a rank out of range, or the caller itself), kMismatch (the lists
+  /// differ; names ranks and lists), kTimeout (a rank that remains did not call within `timeouts.bootstrap`),
+  /// kFailedPrecondition (`bootstrap.shrink` is false, or too many shrinks failed).
+  Result<Communicator> shrink(std::span<const int> excluded, ShrinkMode mode = ShrinkMode::kKeep,
+                              const std::optional<Options>& options = std::nullopt);
 
   // Collectives. `count` is in elements. "In place" names the permitted overlap of the buffers; every different overlap
   // is undefined. A buffer may be null only if it is neither read nor written, or if count is 0. A count of 0 moves no

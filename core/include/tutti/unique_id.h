@@ -26,7 +26,7 @@ namespace tutti {
 /// data after the proof is neither encrypted nor signed.
 ///
 /// The unused ids of a process on one network interface share one port. The port closes when all ranks of each id have
-/// joined.
+/// joined. With `bootstrap.shrink`, the process keeps it open for its communicators.
 class UniqueId {
  public:
   /// An empty id, to be filled with the bytes of an id.
