@@ -8,6 +8,7 @@
 #include <deque>
 
 #include "communicator/group.h"
+#include "communicator/survey.h"
 #include "log/log.h"
 #include "unit/bootstrap_group.h"
 #include "unit/fake_backend.h"
@@ -296,6 +297,21 @@ TEST(Departure, FailsTheFirstCallThatTheRankDoesNotMake) {
     EXPECT_THAT(failure.text(), HasSubstr("rank 1 left before call 2"));
     EXPECT_EQ(device.count("run all_reduce 9"), 0u);
     EXPECT_TRUE(device.wait_for("stop"));
+  });
+}
+
+TEST(Departure, ComparesTheCallsOfTheRankThatLeaves) {
+  on_ranks(2, [](const auto& state, FakeDevice& device) {
+    EXPECT_TRUE(state->run(all_reduce(8)).ok());
+    EXPECT_TRUE(state->exchange({}).ok());
+    if (state->rank() == 1) return;
+    // An earlier departure, whose calls differ. If the next departure compared it again, the work of a job would grow
+    // with the cube of its ranks.
+    const communicator::Series other{1, 1, {{0, 9, 1}}};
+    device.ledger->attendance.add({1, 1, 0, 0, "has done call 1", communicator::encode(other)});
+    EXPECT_TRUE(device.wait_for("departure"));
+    EXPECT_FALSE(state->has_failed()) << state->failure().to_string();
+    EXPECT_EQ(state->check_device().to_string(), Status().to_string());
   });
 }
 
