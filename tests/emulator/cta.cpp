@@ -108,7 +108,13 @@ class Cta {
   void yield() {
     if (random_.below(4) == 0) leave(State::kReady);
   }
-  void meet_cta() { leave(State::kAtCta); }
+  bool meet_cta(Meeting kind, bool vote) {
+    Thread& thread = threads_[running_];
+    thread.meeting = kind;
+    thread.value = vote ? 1 : 0;
+    leave(State::kAtCta);
+    return threads_[running_].met.votes != 0;
+  }
   void wait_for(const std::function<bool()>& condition) {
     threads_[running_].condition = &condition;
     while (!condition()) leave(State::kWaits);
@@ -254,10 +260,22 @@ bool Cta::end_meeting(uint32_t warp) {
 
 bool Cta::end_cta_meeting() {
   uint32_t here = 0;
-  for (const Thread& thread : threads_) here += thread.state == State::kAtCta ? 1 : 0;
+  uint32_t votes = 0;
+  const Thread* first = nullptr;
+  for (const Thread& thread : threads_) {
+    if (thread.state != State::kAtCta) continue;
+    if (first == nullptr) first = &thread;
+    votes += thread.value != 0 ? 1 : 0;
+    ++here;
+  }
   if (here == 0 || here + done_ < threads_.size()) return false;
   for (Thread& thread : threads_) {
-    if (thread.state == State::kAtCta) thread.state = State::kReady;
+    if (thread.state != State::kAtCta) continue;
+    if (thread.meeting != first->meeting) {
+      fail("meets its CTA elsewhere than the rest", shape_.cta, static_cast<uint32_t>(&thread - threads_.data()));
+    }
+    thread.met.votes = votes;
+    thread.state = State::kReady;
   }
   return true;
 }
@@ -309,8 +327,8 @@ void yield() {
 void wait_for(const std::function<bool()>& condition) {
   t_cta->wait_for(condition);
 }
-void meet_cta() {
-  t_cta->meet_cta();
+bool meet_cta(Meeting kind, bool vote) {
+  return t_cta->meet_cta(kind, vote);
 }
 Met meet_warp(Meeting kind, int32_t value) {
   return t_cta->meet_warp(kind, value);

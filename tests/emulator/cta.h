@@ -40,8 +40,9 @@ enum class Meeting : uint32_t { kSync, kVote, kReduceMax };
 void yield();
 /// Waits for a condition that other threads of the CTA, or bulk copies, make true.
 void wait_for(const std::function<bool()>& condition);
-/// Waits until all threads of the CTA are here.
-void meet_cta();
+/// Waits until all threads of the CTA are here, at the same kind of meeting: kSync or kVote. Returns whether any thread
+/// votes.
+bool meet_cta(Meeting kind, bool vote);
 struct Met {
   uint32_t votes = 0;  ///< votes of the warp's threads, a bit each: value != 0
   int32_t most = 0;

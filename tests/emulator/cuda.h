@@ -54,7 +54,10 @@ inline int __clz(uint32_t value) {
 }
 
 inline void __syncthreads() {
-  tutti::emulator::meet_cta();
+  tutti::emulator::meet_cta(tutti::emulator::Meeting::kSync, false);
+}
+inline int __syncthreads_or(int vote) {
+  return tutti::emulator::meet_cta(tutti::emulator::Meeting::kVote, vote != 0) ? 1 : 0;
 }
 /// Kernels name all threads of the warp, always.
 inline void require_whole_warp(uint32_t mask) {

@@ -236,8 +236,8 @@ void KernelMachine::abort() {
 
 std::string KernelMachine::run(std::span<const std::vector<tutti_cuda_launch>> launches) {
   const bool slices = options_.wire == Wire::kSimple;
-  if (options_.is_silent_of_gaps) {
-    emulator::change_stores([this](const uint32_t* word, uint32_t number) { return without_gaps(word, number); });
+  if (options_.is_silent_of_gaps || options_.counts_signals) {
+    emulator::change_stores([this](const uint32_t* word, uint32_t number) { return number_to_store(word, number); });
   }
   std::vector<std::thread> ranks;
   for (uint32_t rank = 0; rank < options_.rank_count; ++rank) {
@@ -269,6 +269,20 @@ std::string KernelMachine::run(std::span<const std::vector<tutti_cuda_launch>> l
   for (std::thread& rank : ranks) rank.join();
   emulator::change_stores({});
   return describe();
+}
+
+bool KernelMachine::is_count(const uint32_t* word) const {
+  for (const std::vector<tutti_cuda_progress>& of_rank : progress_) {
+    for (const tutti_cuda_progress& progress : of_rank) {
+      if (word >= std::begin(progress.complete) && word < std::end(progress.complete)) return true;
+    }
+  }
+  return false;
+}
+
+uint32_t KernelMachine::number_to_store(const uint32_t* word, uint32_t number) {
+  if (options_.counts_signals && is_count(word)) signals_.fetch_add(1, std::memory_order_relaxed);
+  return options_.is_silent_of_gaps ? without_gaps(word, number) : number;
 }
 
 /// What a receiver stores instead of a number: a done signal is no later than the data signal of the sender.

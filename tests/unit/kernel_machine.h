@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -40,6 +41,8 @@ class KernelMachine {
     /// A fault: receivers say nothing of messages that their senders have not sent. Only for one machine at a time.
     bool is_silent_of_gaps = false;
     bool drops_waits = false;  ///< a fault: no step waits for other strands
+    /// Counts the signals between strands, for signals(). Only for one machine at a time.
+    bool counts_signals = false;
     uint64_t timeout_ns = 300'000'000'000;
   };
   explicit KernelMachine(const Options& options);
@@ -57,6 +60,8 @@ class KernelMachine {
 
   /// Whether all counts of strands are 0, as between launches.
   bool is_at_rest() const;
+  /// How often a strand has stored its count.
+  uint32_t signals() const { return signals_.load(std::memory_order_relaxed); }
 
   /// Any thread, while they run.
   void abort();
@@ -83,6 +88,8 @@ class KernelMachine {
   void start_relays();
   std::vector<tutti_cuda_link> links_of(uint32_t rank);
   uint32_t without_gaps(const uint32_t* word, uint32_t number) const;
+  bool is_count(const uint32_t* word) const;
+  uint32_t number_to_store(const uint32_t* word, uint32_t number);
   bool wants_large(uint32_t rank) const { return (options_.large_ranks >> rank & 1) != 0; }
 
   Options options_;
@@ -92,6 +99,7 @@ class KernelMachine {
   std::vector<std::vector<tutti_cuda_sequence>> programs_;  // by rank
   std::vector<std::vector<tutti_cuda_sequence>> messages_;  // by rank: sequences of launches of messages
   std::vector<std::vector<tutti_cuda_progress>> progress_;  // by rank and channel
+  std::atomic<uint32_t> signals_ = 0;                       // relaxed: read when no kernel runs
   std::vector<tutti_cuda_control> controls_;
   std::deque<Tables> tables_;
   std::deque<Scratch> scratch_;  // by rank

@@ -157,11 +157,13 @@ TEST_P(StrandKernels, EndWhileAStrandWaits) {
     const TestCall call(plans, false, 1000, 1, GetParam().layout);
     KernelMachine::Options options = options_of(GetParam(), 2, 1);
     options.timeout_ns = aborts ? 300'000'000'000 : 2'000'000'000;  // a busy machine may hold a thread back
+    options.counts_signals = true;
     KernelMachine machine(options);
     std::vector<std::vector<tutti_cuda_launch>> launches(2);
     launches[0] = {machine.launch(0, call.call(), 1)};
     if (aborts) machine.abort();
     EXPECT_EQ(machine.run(launches).empty(), aborts);
+    EXPECT_EQ(machine.signals(), 0u) << "a strand that stops does not say that its step is complete";
     EXPECT_EQ(machine.control(0).peer, aborts ? 0u : 1u) << "the strand that waits for a peer reports it";
     EXPECT_TRUE(machine.is_at_rest()) << "strands that end early count as ended";
   }

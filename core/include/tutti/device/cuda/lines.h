@@ -58,8 +58,8 @@ class LineRunner {
         if ((step.flags & TUTTI_CUDA_STEP_MEET) != 0) __syncthreads();
         run_step(step);
         if ((step.flags & TUTTI_CUDA_STEP_SIGNAL) == 0) continue;
-        __syncthreads();
-        if (threadIdx.x == 0) store_release_gpu(strand.word(), strand.count_after(s, loop));
+        agree_to_stop_all();
+        if (threadIdx.x == 0 && !waits_.is_stopped()) store_release_gpu(strand.word(), strand.count_after(s, loop));
       }
       if (is_long() && loop + 1 < part_.cut.loops) end_loop(&strand);
     }
@@ -418,8 +418,12 @@ class LineRunner {
       }
       if (!waits_.is_stopped()) waits_.end();
     }
-    agree_to_stop();
-    __syncthreads();
+    agree_to_stop_all();
+  }
+  /// All threads of the CTA stop together, so that no strand uses data which another thread did not get. They meet here,
+  /// too.
+  __device__ __forceinline__ void agree_to_stop_all() {
+    waits_.set_stopped(__syncthreads_or(waits_.is_stopped() ? 1 : 0) != 0);
   }
 
   /// Signals that the slots which a step has emptied are free, if the call has more messages than slots.
