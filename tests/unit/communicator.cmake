@@ -1,5 +1,6 @@
 tutti_test(stream_order_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/stream_order_test.cpp)
 tutti_test(registrations_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/registrations_test.cpp)
+tutti_test(kernel_fault_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/kernel_fault_test.cpp)
 tutti_test(kernel_waits_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/kernel_waits_test.cpp)
 tutti_test(machine_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/machine_test.cpp)
 tutti_test(history_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/history_test.cpp LABELS concurrent)

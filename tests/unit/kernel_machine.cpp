@@ -96,7 +96,9 @@ KernelMachine::KernelMachine(const Options& options)
   programs_.assign(ranks, std::vector<tutti_cuda_sequence>(options.ctas, sequence));
   messages_.assign(ranks, std::vector<tutti_cuda_sequence>(options.ctas * ranks * 2, sequence));
   progress_.assign(ranks, std::vector<tutti_cuda_progress>(options.ctas));
-  controls_.resize(ranks);
+  tutti_cuda_control control{};
+  control.peer = TUTTI_CUDA_NO_PEER;
+  controls_.assign(ranks, control);
   scratch_.resize(ranks);
   if (options_.hosts > 1) start_relays();
 }
@@ -281,7 +283,10 @@ bool KernelMachine::is_count(const uint32_t* word) const {
 }
 
 uint32_t KernelMachine::number_to_store(const uint32_t* word, uint32_t number) {
-  if (options_.counts_signals && is_count(word)) signals_.fetch_add(1, std::memory_order_relaxed);
+  if (options_.counts_signals && is_count(word)) {
+    signals_.fetch_add(1, std::memory_order_relaxed);
+    std::this_thread::sleep_for(options_.signal_time);
+  }
   return options_.is_silent_of_gaps ? without_gaps(word, number) : number;
 }
 

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -43,6 +44,7 @@ class KernelMachine {
     bool drops_waits = false;  ///< a fault: no step waits for other strands
     /// Counts the signals between strands, for signals(). Only for one machine at a time.
     bool counts_signals = false;
+    std::chrono::milliseconds signal_time{};  ///< so long does each counted signal take
     uint64_t timeout_ns = 300'000'000'000;
   };
   explicit KernelMachine(const Options& options);

@@ -164,9 +164,32 @@ TEST_P(StrandKernels, EndWhileAStrandWaits) {
     if (aborts) machine.abort();
     EXPECT_EQ(machine.run(launches).empty(), aborts);
     EXPECT_EQ(machine.signals(), 0u) << "a strand that stops does not say that its step is complete";
-    EXPECT_EQ(machine.control(0).peer, aborts ? 0u : 1u) << "the strand that waits for a peer reports it";
+    EXPECT_EQ(machine.control(0).peer, aborts ? TUTTI_CUDA_NO_PEER : 1u) << "the strand that waits for a peer reports it";
     EXPECT_TRUE(machine.is_at_rest()) << "strands that end early count as ended";
   }
+}
+
+/// The first strand takes longer for all its steps than a wait may last, but not for one step. The second strand waits
+/// for the last step, so it sees the steps before it, which the third strand waits for.
+TEST_P(StrandKernels, WaitAsLongAsTheStrandMoves) {
+  constexpr uint32_t kSteps = 6;
+  const std::vector<Plan> plans = write_plans(TUTTI_ALL_GATHER, 1, kSteps, [](PlanBuilder& plan, uint32_t) {
+    for (uint32_t chunk = 0; chunk < kSteps; ++chunk) plan.step().own(Buffer::kInput, chunk).to_output(chunk);
+    plan.strand();
+    plan.step().after(kSteps - 1);
+    plan.strand();
+    for (uint32_t chunk = 0; chunk + 1 < kSteps; ++chunk) plan.step().after(chunk);
+  });
+  const TestCall call(plans, false, 60, 1, GetParam().layout);  // one loop
+  KernelMachine::Options options = options_of(GetParam(), 1, 1);
+  options.counts_signals = true;
+  options.signal_time = std::chrono::milliseconds(400);
+  options.timeout_ns = 700'000'000;  // a wait for a strand has twice the time
+  KernelMachine machine(options);
+  const ProgramCall calls[] = {call.call()};
+  EXPECT_EQ(machine.run(calls, 1), "");
+  EXPECT_EQ(machine.signals(), kSteps);
+  EXPECT_EQ(call.check(), "");
 }
 
 /// Relays carry the messages of each strand between hosts.

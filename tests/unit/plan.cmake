@@ -37,10 +37,11 @@ if(TARGET tutti-algo-ring AND TARGET tutti-algo-tree AND TARGET tutti-algo-direc
         ${here}/program_calls.cpp ${here}/relayed_links.cpp ${here}/fake_network.cpp ${here}/private_memory.cpp
         ${PROJECT_SOURCE_DIR}/tests/emulator/cta.cpp)
     tutti_test(kernels_test SOURCES ${here}/kernels_test.cpp ${here}/lowered_kernels_test.cpp
-               ${here}/kernels_strands_test.cpp ${here}/strand_plans.cpp ${here}/plan_mutator.cpp ${emulator}
+               ${here}/kernels_strands_test.cpp ${here}/strand_waits_test.cpp ${here}/strand_plans.cpp
+               ${here}/plan_mutator.cpp ${emulator}
                TIMEOUT 500 OPTIMISED)
     target_include_directories(kernels_test BEFORE PRIVATE ${PROJECT_SOURCE_DIR}/tests/emulator)
-    set_source_files_properties(${here}/kernel_machine.cpp PROPERTIES
+    set_source_files_properties(${here}/kernel_machine.cpp ${here}/strand_waits_test.cpp PROPERTIES
       COMPILE_OPTIONS "-Wno-conversion;-Wno-shadow;-Wno-unknown-pragmas;-ffp-contract=off") # nvcc sees to the warnings
     set_source_files_properties(${PROJECT_SOURCE_DIR}/tests/emulator/cta.cpp PROPERTIES
       COMPILE_OPTIONS "-Wno-clobbered") # getcontext() returns once there

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <mutex>
 
+#include "backend/cuda/kernel_fault.h"
 #include "backend/cuda/messages.h"
 #include "backend/cuda/programs.h"
 #include "backend/cuda/registrations.h"
@@ -69,6 +70,7 @@ class CudaGpu : public Gpu {
     TUTTI_ASSIGN(std::unique_ptr<Streams> streams, GpuStreams::create());
     order_ = std::make_unique<StreamOrder>(std::move(streams));
     TUTTI_ASSIGN(control_, cuda::MappedMemory::create(sizeof(tutti_cuda_control)));
+    control()->peer = TUTTI_CUDA_NO_PEER;
     TUTTI_ASSIGN(scratch_, cuda::DeviceMemory::create(device_, 2));
     GpuLinks::Options options;
     TUTTI_ASSIGN(options.heaps, meet_gpus(deadline));
@@ -209,20 +211,8 @@ class CudaGpu : public Gpu {
   Status fault() const override {
     const uint32_t code = std::atomic_ref<uint32_t>(control()->fault).load(std::memory_order_acquire);
     if (code == 0) return {};
-    if (code == TUTTI_MISMATCH) {
-      return {
-          Code::kMismatch,
-          fmt::format("the outputs of ranks {} and {} lie at different places of registered buffers, or in different "
-                      "ones; on all ranks they must lie in buffers that were registered together, at the same offset",
-                      options_.rank, control()->peer)};
-    }
-    const std::string network = options_.net == nullptr ? std::string() : options_.net->describe(control()->peer);
-    return {static_cast<Code>(code),
-            fmt::format("GPU kernels made no progress for {} s (timeouts.operation): rank {} waits for rank {} on "
-                        "channel {}; did that rank make the same call, and with an output in a registered buffer "
-                        "if this one did?{}{}",
-                        std::chrono::duration<double>(options_.timeout).count(), options_.rank, control()->peer,
-                        control()->channel, network.empty() ? "" : " The connections: ", network)};
+    return kernel_fault(*control(), options_.rank, options_.timeout,
+                        options_.net == nullptr ? std::string() : options_.net->describe(control()->peer));
   }
 
   KernelWaits::Sample kernel_waits() const override {

@@ -164,13 +164,15 @@ typedef struct tutti_cuda_link {
 } tutti_cuda_link;
 
 #define TUTTI_CUDA_LONG_WAIT_NS 100000000u /* kernels show longer waits to the host */
+#define TUTTI_CUDA_NO_PEER 0xffffffffu     /* no kernel has given up */
 #define TUTTI_CUDA_WAIT_RANK 0xffffu       /* the bits of tutti_cuda_control.waits that hold a rank */
 
 /* In host memory that the GPU sees. */
 typedef struct tutti_cuda_control {
   uint32_t abort;   /* host: not zero: stop */
   uint32_t fault;   /* GPU: a TUTTI_* code: why a kernel gave up */
-  uint32_t peer;    /* rank that it waited for */
+  /* Rank that it waited for; the own rank: a strand waited for a different strand. TUTTI_CUDA_NO_PEER before. */
+  uint32_t peer;
   uint32_t channel; /* CTA that waited */
   /* GPU: stored by kernels every 25 ms while they wait for longer than TUTTI_CUDA_LONG_WAIT_NS. Nanoseconds of the
    * GPU's clock. A changing `seen` shows the host that a kernel waits. */

@@ -51,13 +51,16 @@ static __device__ __noinline__ uint64_t look(tutti_cuda_control* control, uint64
 }
 
 /// look() for a wait for a different CTA of this launch, which may wait for a peer. The limit is doubled, so that the
-/// wait for the peer is over first and is reported. The function shows the host no wait.
+/// wait for the peer is over first and is reported. If no wait for a peer is reported, the function names its own rank.
+/// `since`: 0 also if the awaited CTA has completed steps since the previous look. The function shows the host no wait.
 static __device__ __noinline__ uint64_t look_beside(const tutti_cuda_launch& launch, uint64_t since) {
   if (*const_cast<const volatile uint32_t*>(&launch.control->abort) != 0) return kStop;
   if (*const_cast<const volatile uint32_t*>(&launch.control->fault) != 0) return kStop;
   const uint64_t now = nanoseconds();
   if (since == 0) return now;
   if (now - since < 2 * launch.timeout_ns) return since;
+  // A wait for a peer that gives up at the same time stores the peer before the fault.
+  if (*const_cast<const volatile uint32_t*>(&launch.control->peer) != TUTTI_CUDA_NO_PEER) return kStop;
   give_up(launch.control, launch.rank, TUTTI_TIMEOUT);
   return kStop;
 }

@@ -412,9 +412,11 @@ class LineRunner {
   /// Each of the first threads waits for one strand.
   __device__ __forceinline__ void wait_for_strands(const Strand& strand, uint32_t step, uint32_t loop) {
     if (threadIdx.x < TUTTI_CUDA_MAX_STRANDS) {
-      for (uint32_t polls = 1; !waits_.is_stopped(); ++polls) {
-        if (strand.may_begin(step, loop, threadIdx.x)) break;
-        if (polls % kPollsPerLook == 0) waits_.look_beside();
+      StrandWait wait = strand.wait(step, loop, threadIdx.x);
+      for (uint32_t polls = 1; !waits_.is_stopped() && !wait.is_over(); ++polls) {
+        if (polls % kPollsPerLook != 0) continue;
+        if (wait.has_moved()) waits_.end();
+        waits_.look_beside();
       }
       if (!waits_.is_stopped()) waits_.end();
     }

@@ -327,11 +327,11 @@ class SliceRunner {
 
   /// Each of the first lanes waits for one strand.
   __device__ __forceinline__ void wait_for_strands(const Strand& strand, uint32_t step, uint32_t loop) {
+    StrandWait wait = lane_ < TUTTI_CUDA_MAX_STRANDS ? strand.wait(step, loop, lane_) : StrandWait();
     uint64_t since = 0;
-    const auto begins = [&] { return lane_ >= TUTTI_CUDA_MAX_STRANDS || strand.may_begin(step, loop, lane_); };
-    for (uint32_t polls = 1; !begins() && !pipeline_.is_stopped(); ++polls) {
+    for (uint32_t polls = 1; !wait.is_over() && !pipeline_.is_stopped(); ++polls) {
       if (polls % kPollsPerLook != 0) continue;
-      since = look_beside(launch_, since);
+      since = look_beside(launch_, wait.has_moved() ? 0 : since);
       if (since == kStop) *const_cast<volatile uint32_t*>(&pipeline_.stopped) = 1;
     }
     __syncwarp();

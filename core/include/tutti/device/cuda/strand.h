@@ -15,6 +15,33 @@
 
 namespace tutti::device {
 
+/// A wait for one strand. It holds what it needs of the tables, so that a poll loads the count alone.
+class StrandWait {
+ public:
+  /// No wait: it is over.
+  __device__ __forceinline__ StrandWait() = default;
+  __device__ __forceinline__ StrandWait(const uint32_t* count, uint32_t wanted) : count_(count), wanted_(wanted) {}
+
+  /// Loads the count. Whether the awaited steps are complete.
+  __device__ __forceinline__ bool is_over() {
+    if (count_ == nullptr) return true;
+    now_ = load_acquire_gpu(count_);
+    return static_cast<int32_t>(now_ - wanted_) >= 0;
+  }
+  /// Whether the strand has completed steps since the previous call, or since the launch began.
+  __device__ __forceinline__ bool has_moved() {
+    const bool moved = now_ != before_;
+    before_ = now_;
+    return moved;
+  }
+
+ private:
+  const uint32_t* count_ = nullptr;
+  uint32_t wanted_ = 0;
+  uint32_t now_ = 0;
+  uint32_t before_ = 0;
+};
+
 class Strand {
  public:
   /// `program`: the index of the channel's program. is_there() must hold for all other functions.
@@ -32,12 +59,11 @@ class Strand {
 
   /// Whether a step waits for other strands.
   __device__ __forceinline__ bool waits(uint32_t step) const { return table_.after[step] != 0; }
-  /// Whether the steps of strand `other` that `step` waits for are complete in this loop.
-  __device__ __forceinline__ bool may_begin(uint32_t step, uint32_t loop, uint32_t other) const {
+  /// The wait of a step for the steps of strand `other`, from 0 to below TUTTI_CUDA_MAX_STRANDS, in this loop.
+  __device__ __forceinline__ StrandWait wait(uint32_t step, uint32_t loop, uint32_t other) const {
     const auto steps = static_cast<uint32_t>(table_.after[step] >> other * 8 & 0xff);
-    if (steps == 0) return true;
-    const uint32_t wanted = loop * table_.strands[other].step_count + steps;
-    return static_cast<int32_t>(load_acquire_gpu(&progress_.complete[other]) - wanted) >= 0;
+    if (steps == 0) return {};
+    return StrandWait(&progress_.complete[other], loop * table_.strands[other].step_count + steps);
   }
 
   /// The word that says how far this strand is, and its value after a step.
