@@ -59,6 +59,11 @@ __device__ __forceinline__ void fence_release() {
   asm volatile("fence.acq_rel.sys;" ::: "memory");
 }
 
+/// The same for CTAs of this GPU.
+__device__ __forceinline__ void fence_release_gpu() {
+  asm volatile("fence.acq_rel.gpu;" ::: "memory");
+}
+
 /// 16 bytes. Each half arrives as a whole.
 struct WireWord {
   uint64_t low;

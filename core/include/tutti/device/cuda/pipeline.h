@@ -33,6 +33,7 @@ enum class MoveKind : uint32_t {
   kFold,    ///< bulk copies, and a fold by workers
   kDirect,  ///< by workers alone
   kEnd,
+  kStrand,  ///< no data; the first signal is for strands of this GPU
 };
 
 /// A stage: its index, and how many tiles it held before.
@@ -233,7 +234,11 @@ __device__ __forceinline__ void tell(PipelineOf<Form>& pipeline, uint32_t lane) 
     pipeline.stored(turn).wait(turn / kPosted);
     uint32_t end = turn;
     bool stores = false;
+    bool is_for_strands = false;
     for (; end - turn < kPosted && __all_sync(0xffffffffu, is_stored(end)) && !ends(end); ++end) {
+      if constexpr (Form::kHasStrands) {
+        is_for_strands = is_for_strands || pipeline.moves[end % kPosted].kind == MoveKind::kStrand;
+      }
       if constexpr (Form::kIsLarge) {
         for (uint32_t i = lane + Form::kRanks; i < kSignals; i += 32) {
           stores = stores || pipeline.moves[end % kPosted].boxes[i] != nullptr;
@@ -243,7 +248,11 @@ __device__ __forceinline__ void tell(PipelineOf<Form>& pipeline, uint32_t lane) 
       }
     }
     if (end == turn) return;
-    if (__any_sync(0xffffffffu, stores)) fence_release();
+    if (__any_sync(0xffffffffu, stores)) {
+      fence_release();
+    } else if (Form::kHasStrands && is_for_strands) {
+      fence_release_gpu();
+    }
     for (; turn < end; ++turn) {
       const MoveOf<Form>& move = pipeline.moves[turn % kPosted];
       if (move.boxes[lane] != nullptr) store_relaxed(move.boxes[lane], move.numbers[lane]);
@@ -350,6 +359,8 @@ class Planner {
   }
   /// Announces a move without data, which only signals.
   __device__ __forceinline__ void plan_words(Move& move) { announce(move, MoveKind::kTell); }
+  /// The same, with a signal for strands in the first place.
+  __device__ __forceinline__ void plan_strand_signal(Move& move) { announce(move, MoveKind::kStrand); }
 
   __device__ __forceinline__ void end() {
     begin();

@@ -30,7 +30,7 @@ template <class T, class Op>
 __global__ void __launch_bounds__(kPipelineThreads, kPipelinesPerSm)
     run_slice_strands(const __grid_constant__ tutti_cuda_launch launch) {
   __shared__ PipelineOf<StrandForm> pipeline;
-  __shared__ tutti_cuda_large_program program;
+  __shared__ __align__(16) tutti_cuda_large_program program;  // copied by words
   run_slice_strand<T, Op>(launch, pipeline, program);
 }
 

@@ -89,7 +89,7 @@ class SliceRunner {
       for (uint32_t s = strand.first(); s < strand.end(); ++s) {
         const tutti_cuda_step step = program_.steps[s];
         if (strand.waits(s)) wait_for_strands(strand, s, loop);
-        run_step(step, loop, 0);
+        if (has_operation(step)) run_step(step, loop, 0);
         if ((step.flags & TUTTI_CUDA_STEP_SIGNAL) != 0) signal_strands(strand, s, loop);
       }
       end_wave(loop);
@@ -202,6 +202,11 @@ class SliceRunner {
 
   __device__ __forceinline__ static bool folds(const tutti_cuda_step& step) {
     return (step.flags & (TUTTI_STEP_GATHER | TUTTI_STEP_SCATTER)) == 0;
+  }
+  /// Other steps only wait for strands, or let strands wait.
+  __device__ __forceinline__ static bool has_operation(const tutti_cuda_step& step) {
+    return step.recv_count + step.send_count > 0 ||
+           (step.source != TUTTI_BUFFER_NONE && step.destination != TUTTI_BUFFER_NONE);
   }
   __device__ __forceinline__ static bool scatters(const tutti_cuda_step& step) {
     return (step.flags & TUTTI_STEP_SCATTER) != 0;
@@ -325,7 +330,8 @@ class SliceRunner {
     return (to_scratch ? launch_.tables.scratch : output_) + offset(from.block, from.chunk);
   }
 
-  /// Each of the first lanes waits for one strand.
+  /// Each of the first lanes waits for one strand. Bulk copies may then load what the strands have stored, by threads or
+  /// by bulk copies of their own CTA: both need the fence.
   __device__ __forceinline__ void wait_for_strands(const Strand& strand, uint32_t step, uint32_t loop) {
     StrandWait wait = lane_ < TUTTI_CUDA_MAX_STRANDS ? strand.wait(step, loop, lane_) : StrandWait();
     uint64_t since = 0;
@@ -334,18 +340,18 @@ class SliceRunner {
       since = look_beside(launch_, wait.has_moved() ? 0 : since);
       if (since == kStop) *const_cast<volatile uint32_t*>(&pipeline_.stopped) = 1;
     }
-    __syncwarp();
+    stopped_ = __any_sync(0xffffffffu, pipeline_.is_stopped()) != 0;
+    fence_bulk();
   }
-  /// Plans a move that says that a step is complete: its moves are. The place of the signal is among those after
-  /// stores, so that the signaler executes a fence.
+  /// Plans a move that says that a step is complete: its moves are.
   __device__ __forceinline__ void signal_strands(const Strand& strand, uint32_t step, uint32_t loop) {
     if (stopped_) return;
     Move& move = planner_.next();
     if (lane_ == 0) {
-      move.boxes[Form::kRanks] = strand.word();
-      move.numbers[Form::kRanks] = strand.count_after(step, loop);
+      move.boxes[0] = strand.word();
+      move.numbers[0] = strand.count_after(step, loop);
     }
-    planner_.plan_words(move);
+    planner_.plan_strand_signal(move);
   }
 
   /// Signals the numbers that a connection has not used: if it carries fewer messages than the busiest connection, and

@@ -44,6 +44,9 @@ inline void load_pair(const uint32_t* words, uint32_t& first, uint32_t& second) 
 inline void fence_release() {
   __atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
+inline void fence_release_gpu() {
+  fence_release();
+}
 
 struct WireWord {
   uint64_t low;
