@@ -28,6 +28,7 @@ struct Device {
   std::string name;                    ///< the model; equal on all ranks of one machine
   uint32_t link = TUTTI_LINK_SHM;      ///< the kind of link between devices of one host, equal on all ranks
   std::vector<std::string> addresses;  ///< PCI addresses of all ranks' devices, by rank; empty: none
+  std::vector<uint32_t> strand_ctas;   ///< tuner::Protocol::strand_ctas, by protocol; empty: as it is
 };
 
 /// Setup and calls by one thread at a time. The communicator calls stop(), on_departure() and observe() on any thread,

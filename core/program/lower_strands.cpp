@@ -64,6 +64,11 @@ std::string why_in_lists(std::span<const Plan> all_ranks) {
   return {};
 }
 
+std::string why_no_room(uint32_t strands, uint32_t ctas) {
+  if (strands <= 1 || strands <= ctas) return {};
+  return fmt::format("a plan has {} strands, and the GPUs hold {} CTAs of a launch at once", strands, ctas);
+}
+
 uint32_t most_strands(std::span<const Plan> plans) {
   size_t most = 1;
   for (const Plan& plan : plans) most = std::max(most, plan.strands.size());

@@ -27,6 +27,10 @@ Strands lower_strands(const Plan& plan);
 /// has 12".
 std::string why_in_lists(std::span<const Plan> all_ranks);
 
+/// Why kernels run plans with up to so many strands as lists, on GPUs that hold `ctas` CTAs of a launch with strands at
+/// the same time. Strands wait for each other, so all of them must run. Empty: the GPUs hold the strands.
+std::string why_no_room(uint32_t strands, uint32_t ctas);
+
 /// The most strands of any of the plans, from 1 on.
 uint32_t most_strands(std::span<const Plan> plans);
 

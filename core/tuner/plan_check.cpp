@@ -7,6 +7,7 @@
 
 #include "log/log.h"
 #include "program/in_one_strand.h"
+#include "program/lower_strands.h"
 #include "program/passes/split_messages.h"
 #include "program/repeat.h"
 #include "tuner/selector.h"
@@ -36,7 +37,7 @@ Result<std::vector<program::Plan>> all_plans(const Algorithm& algorithm, const t
                program::collect_all_rolled(*algorithm.ops, algorithm.instance.get(), request, choices.ranks));
   TUTTI_ASSIGN(std::vector<program::Plan> lists, program::all_in_one_strand(choices.ranks, program::source_of(rolled)));
   if (!program::any_strands(rolled)) return lists;
-  answer.has_strands = true;
+  answer.most_strands = std::max(answer.most_strands, program::most_strands(rolled));
   if (!answer.why_lists.empty()) return lists;
   TUTTI_ASSIGN(answer.why_lists, why_lists(*choices.back_end, rolled));
   return lists;

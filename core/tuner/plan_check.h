@@ -22,7 +22,7 @@ class PlanCheck {
   /// Why a variant of an algorithm cannot run a collective; empty where nothing is known against it.
   struct Answer {
     std::string why_not;        ///< with any protocol
-    bool has_strands = false;   ///< some plan has strands; set only for back ends with limits
+    uint32_t most_strands = 1;  ///< the most of any plan; set only for back ends with limits
     std::string why_lists;      ///< why the strands run as a list (BackEnd::why_lists); empty: beside each other
     std::string why_not_small;  ///< with protocols without large_launches; empty if why_not is not
   };

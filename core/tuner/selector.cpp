@@ -10,6 +10,7 @@
 #include "config/plan_names.h"
 #include "plugin/loader.h"
 #include "program/in_one_strand.h"
+#include "program/lower_strands.h"
 #include "program/passes/as_copies.h"
 
 namespace tutti::tuner {
@@ -350,8 +351,9 @@ std::string Selector::why_lists(const Question& question, const Candidate& candi
   const tutti_protocol_properties& properties = choices_.protocols[decision.protocol].properties;
   if (choices_.back_end == nullptr || properties.needs_registered != 0) return {};
   PlanCheck::Answer answer = plan_check_.answer(decision.algorithm, decision.variant, question.collective);
-  if (answer.has_strands && properties.strands == 0) return "the protocol runs no strands";
-  return std::move(answer.why_lists);
+  if (answer.most_strands > 1 && properties.strands == 0) return "the protocol runs no strands";
+  if (!answer.why_lists.empty()) return std::move(answer.why_lists);
+  return program::why_no_room(answer.most_strands, choices_.protocols[decision.protocol].strand_ctas);
 }
 
 /// Copies run one after another, straight from the input into the output. Fails (kUnsupported) if the plan consists of

@@ -53,6 +53,8 @@ struct Protocol {
   /// Why the plugin declines the layout of a connection, by link; empty: it does not. A link that is declined is not in
   /// the properties.
   std::array<std::string, TUTTI_LINK_COUNT> declined{};
+  /// CTAs of programs with strands that the GPU of each rank holds at the same time. Equal on all ranks.
+  uint32_t strand_ctas = TUTTI_CUDA_MAX_CTAS;
 };
 
 using TunerInstance = std::unique_ptr<void, void (*)(void*)>;

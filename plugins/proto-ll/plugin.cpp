@@ -61,13 +61,18 @@ class LLProtocol : public tutti::sdk::Protocol {
     const cudaError_t error = device::start_kernel({kernel, threads_for(launch)}, launch, stream);
     return error == cudaSuccess ? TUTTI_OK : host().fail({tutti::Code::kDevice, cudaGetErrorString(error)});
   }
+  int32_t strand_ctas(uint32_t& ctas) noexcept override {
+    const cudaError_t error = device::resident_strands(tutti::kernels::kLarge, {nullptr, kMaxThreads}, 0, ctas);
+    return error == cudaSuccess ? TUTTI_OK : host().fail({tutti::Code::kDevice, cudaGetErrorString(error)});
+  }
 #endif
 
  private:
 #if defined(TUTTI_HAS_CUDA)
+  static constexpr uint32_t kMaxThreads = 512;  // LLWire::kThreads of tutti/device/cuda/wire.h
+
   /// In one hop a thread moves the same place of all messages, else messages are dealt out to threads.
   static uint32_t threads_for(const tutti_cuda_launch& launch) {
-    constexpr uint32_t kMaxThreads = 512;  // LLWire::kThreads of tutti/device/cuda/wire.h
     const uint32_t threads = std::min(launch.thread_count, kMaxThreads);
     if (!device::is_one_hop(launch)) return threads;
     const uint64_t places = std::bit_ceil(std::max<uint64_t>((launch.cut.part + 7) / 8, 64));

@@ -50,11 +50,17 @@ class LL128Protocol : public tutti::sdk::Protocol {
   }
   int32_t launch(const tutti_cuda_launch& launch, void* stream) noexcept override {
     const void* const kernel = tutti::kernels::kernel_of(launch);
-    constexpr uint32_t kMaxThreads = 384;  // LL128Wire::kThreads of tutti/device/cuda/wire.h
     const uint32_t threads = std::clamp(launch.thread_count / 2, 64u, kMaxThreads);  // each moves 16 bytes, not 8
     const cudaError_t error = tutti::device::start_kernel({kernel, threads}, launch, stream);
     return error == cudaSuccess ? TUTTI_OK : host().fail({tutti::Code::kDevice, cudaGetErrorString(error)});
   }
+  int32_t strand_ctas(uint32_t& ctas) noexcept override {
+    const cudaError_t error = tutti::device::resident_strands(tutti::kernels::kLarge, {nullptr, kMaxThreads}, 0, ctas);
+    return error == cudaSuccess ? TUTTI_OK : host().fail({tutti::Code::kDevice, cudaGetErrorString(error)});
+  }
+
+ private:
+  static constexpr uint32_t kMaxThreads = 384;  // LL128Wire::kThreads of tutti/device/cuda/wire.h
 #endif
 };
 

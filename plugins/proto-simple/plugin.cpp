@@ -71,12 +71,27 @@ class SimpleProtocol : public tutti::sdk::Protocol {
   }
   int32_t launch(const tutti_cuda_launch& launch, void* stream) noexcept override {
     const bool is_large = device::is_large(launch);
-    const bool has_own_sms = device::ctas_of(launch) <= device::kFewCtas && launch.shares_gpu == 0;
+    const uint32_t few = device::has_strands(launch) ? few_strands_.load() : device::kFewCtas;
+    const bool has_own_sms = device::ctas_of(launch) <= few && launch.shares_gpu == 0;
     const uint32_t most = is_large ? most_large_stages_ : most_stages_;
     const uint32_t shared = is_large ? device::kLargeSize.stages : device::kSmallSize.stages;
     const uint32_t bytes = (has_own_sms ? most : std::min(most, shared)) * device::kStageBytes;
     const device::Start start = {tutti::kernels::kernel_of(launch), device::kPipelineThreads, bytes, in_clusters_};
     const cudaError_t error = device::start_kernel(start, launch, stream);
+    return error == cudaSuccess ? TUTTI_OK : fail(error);
+  }
+  int32_t strand_ctas(uint32_t& ctas) noexcept override {
+    cudaError_t error = room(device::kLargeSize, most_large_stages_);
+    const uint32_t most_bytes = most_large_stages_ * device::kStageBytes;
+    const uint32_t shared_bytes = std::min(most_large_stages_.load(), device::kLargeSize.stages) * device::kStageBytes;
+    const auto ask = [&](uint32_t bytes, uint32_t& held) {
+      const device::Start start = {nullptr, device::kPipelineThreads, bytes};
+      return device::resident_strands(tutti::kernels::kLarge, start, most_bytes, held);
+    };
+    uint32_t few = 0;
+    if (error == cudaSuccess) error = ask(most_bytes, few);
+    if (error == cudaSuccess) error = ask(shared_bytes, ctas);
+    few_strands_ = std::min(few, device::kFewCtas);
     return error == cudaSuccess ? TUTTI_OK : fail(error);
   }
 #endif
@@ -108,6 +123,7 @@ class SimpleProtocol : public tutti::sdk::Protocol {
 
   std::atomic<uint32_t> most_stages_ = 0;
   std::atomic<uint32_t> most_large_stages_ = 0;  // of the large form
+  std::atomic<uint32_t> few_strands_ = 0;        // CTAs of a launch with strands that have SMs of their own, at most
   std::atomic<bool> in_clusters_ = false;
 #endif
 

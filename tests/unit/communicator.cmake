@@ -1,5 +1,7 @@
 tutti_test(stream_order_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/stream_order_test.cpp)
 tutti_test(registrations_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/registrations_test.cpp)
+tutti_test(strand_room_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/strand_room_test.cpp
+           ${CMAKE_CURRENT_LIST_DIR}/bootstrap_group.cpp)
 tutti_test(kernel_fault_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/kernel_fault_test.cpp)
 tutti_test(kernel_waits_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/kernel_waits_test.cpp)
 tutti_test(machine_test SOURCES ${CMAKE_CURRENT_LIST_DIR}/machine_test.cpp)

@@ -136,10 +136,10 @@ struct Rank {
 
   Driver::Outcome all_reduce(const Case& test, const float* input, float* output, uint64_t call) {
     tutti_work work = work_of(test, input, output, call);
-    static constexpr tutti_protocol_ops kSimple{sizeof(tutti_protocol_ops), 0,      nullptr, nullptr,
-                                                run_wire<device::Simple>,   nullptr};
-    static constexpr tutti_protocol_ops kLL{sizeof(tutti_protocol_ops), 0,      nullptr, nullptr,
-                                            run_wire<device::LL>,       nullptr};
+    static constexpr tutti_protocol_ops kSimple{sizeof(tutti_protocol_ops), 0,       nullptr, nullptr,
+                                                run_wire<device::Simple>,   nullptr, nullptr};
+    static constexpr tutti_protocol_ops kLL{sizeof(tutti_protocol_ops), 0,       nullptr, nullptr,
+                                            run_wire<device::LL>,       nullptr, nullptr};
     Job job{&work, test.wire == Wire::kLL ? &kLL : &kSimple, nullptr, nullptr, false, {}};
     Driver driver({50, 2, {}, {}, std::chrono::seconds(3), &shm->bell()});
     const Driver::Outcome outcome = driver.run({&job, 1});
@@ -490,7 +490,8 @@ TEST(Device, ACallThatAdvancesMayTakeLongerThanTheTimeOut) {
   constexpr int kAdvances = 16;
   tutti_work work{};
   Slow slow{kAdvances};
-  static constexpr tutti_protocol_ops kSlow{sizeof(tutti_protocol_ops), 0, nullptr, nullptr, Slow::run, nullptr};
+  static constexpr tutti_protocol_ops kSlow{
+      sizeof(tutti_protocol_ops), 0, nullptr, nullptr, Slow::run, nullptr, nullptr};
   Job job{&work, &kSlow, &slow, nullptr, false, {}};
   Driver driver({10, 1, {}, {}, kTimeOut, &ranks[0].shm->bell()});
   const auto start = std::chrono::steady_clock::now();
@@ -521,7 +522,8 @@ TEST(Device, AWaitMovesToTheProcessorOfItsSeat) {
   if (processors.size() < 2) GTEST_SKIP() << "needs two processors";
   const Case test{2, &check::ring_all_reduce, Wire::kSimple, 10, false, 0};
   std::vector<Rank> ranks = make_ranks(test);
-  static constexpr tutti_protocol_ops kPlaced{sizeof(tutti_protocol_ops), 0, nullptr, nullptr, Placed::run, nullptr};
+  static constexpr tutti_protocol_ops kPlaced{
+      sizeof(tutti_protocol_ops), 0, nullptr, nullptr, Placed::run, nullptr, nullptr};
   for (uint32_t seat = 0; seat < 8; ++seat) {  // a scheduler that moves the thread by itself does not follow the seats
     const int processor = processors[seat % 2];
     Placed placed{processor};
@@ -569,8 +571,8 @@ TEST(Device, TimeOutNamesThePeer) {
   work.count = work.end = 10;
   work.slice_elements = work.chunk_elements = 16;
   work.abort = &ranks[1].abort;
-  static constexpr tutti_protocol_ops kLL{sizeof(tutti_protocol_ops), 0,      nullptr, nullptr,
-                                          run_wire<device::LL>,       nullptr};
+  static constexpr tutti_protocol_ops kLL{sizeof(tutti_protocol_ops), 0,       nullptr, nullptr,
+                                          run_wire<device::LL>,       nullptr, nullptr};
   Job job{&work, &kLL, nullptr, nullptr, false, {}};
   const Driver::Outcome outcome = driver.run({&job, 1});
   EXPECT_EQ(outcome.code, TUTTI_TIMEOUT);

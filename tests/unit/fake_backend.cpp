@@ -20,7 +20,7 @@ std::string name_of(const Call& call) {
 class FakeBackend final : public backend::Enqueuing {
  public:
   FakeBackend(FakeDevice& device, int number, backend::Parts& parts)
-      : Enqueuing({number, "fake", device.link, device.addresses}, parts.owner, parts.ledger),
+      : Enqueuing({number, "fake", device.link, device.addresses, device.strand_ctas}, parts.owner, parts.ledger),
         device_(device),
         fabric_(std::move(parts.fabric)) {}
   ~FakeBackend() override { device_.add("end of the back end"); }

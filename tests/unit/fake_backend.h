@@ -44,6 +44,7 @@ class FakeDevice {
   /// communicator is made.
   uint32_t link = TUTTI_LINK_SHM;
   std::vector<std::string> addresses;
+  std::vector<uint32_t> strand_ctas;  ///< by protocol
   /// The records and the selector of the rank, while its communicator exists.
   backend::Ledger* ledger = nullptr;
   const tuner::Selector* selector = nullptr;

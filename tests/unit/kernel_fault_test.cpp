@@ -25,8 +25,9 @@ Status fault(int32_t code, uint32_t peer, std::string_view connections = "") {
 TEST(KernelFault, NamesTheRankThatDidNotCome) {
   const Status status = fault(TUTTI_TIMEOUT, 3);
   EXPECT_EQ(status.code(), Code::kTimeout);
-  EXPECT_THAT(std::string(status.text()), AllOf(HasSubstr("for 1.5 s"), HasSubstr("rank 2 waits for rank 3 on channel 5"),
-                                                Not(HasSubstr("connections"))));
+  EXPECT_THAT(
+      std::string(status.text()),
+      AllOf(HasSubstr("for 1.5 s"), HasSubstr("rank 2 waits for rank 3 on channel 5"), Not(HasSubstr("connections"))));
   EXPECT_THAT(std::string(fault(TUTTI_TIMEOUT, 3, "one is closed").text()),
               HasSubstr("did? The connections: one is closed"));
 }

@@ -164,7 +164,8 @@ TEST_P(StrandKernels, EndWhileAStrandWaits) {
     if (aborts) machine.abort();
     EXPECT_EQ(machine.run(launches).empty(), aborts);
     EXPECT_EQ(machine.signals(), 0u) << "a strand that stops does not say that its step is complete";
-    EXPECT_EQ(machine.control(0).peer, aborts ? TUTTI_CUDA_NO_PEER : 1u) << "the strand that waits for a peer reports it";
+    EXPECT_EQ(machine.control(0).peer, aborts ? TUTTI_CUDA_NO_PEER : 1u)
+        << "the strand that waits for a peer reports it";
     EXPECT_TRUE(machine.is_at_rest()) << "strands that end early count as ended";
   }
 }

@@ -131,7 +131,7 @@ backend::ChannelPlans mixed(uint32_t strands) {
 }
 
 TEST(ChooseStrands, GivesEachStrandACta) {
-  const backend::StrandChoice choice = backend::choose_strands(mixed(3), true, 64);
+  const backend::StrandChoice choice = backend::choose_strands(mixed(3), true, 64, 64);
   EXPECT_EQ(choice.ctas, 3u);
   EXPECT_EQ(choice.why_lists, "");
   const auto own = backend::strands_of_rank(mixed(3), 0);
@@ -139,6 +139,20 @@ TEST(ChooseStrands, GivesEachStrandACta) {
   EXPECT_EQ(backend::ctas_of_channel(own), 3u);
   EXPECT_TRUE(backend::strands_of_rank(mixed(3), 1).empty()) << "a rank without strands runs as always";
   EXPECT_EQ(backend::ctas_of_channel({}), 0u);
+}
+
+/// All strands of all channels run at the same time, in whole clusters if they fill one.
+TEST(ChooseStrands, LimitsChannels) {
+  const auto channels = [](uint32_t strands, uint32_t most_ctas, uint32_t strand_ctas) {
+    return backend::choose_strands(mixed(strands), true, most_ctas, strand_ctas).channels;
+  };
+  EXPECT_EQ(channels(1, 62, 16), 62u);
+  EXPECT_EQ(channels(8, 64, 64), 8u);
+  EXPECT_EQ(channels(3, 64, 64), 20u) << "not 21";
+  EXPECT_EQ(channels(3, 64, 16), 4u) << "not 5";
+  EXPECT_EQ(channels(3, 64, 10), 3u);
+  EXPECT_EQ(channels(3, 8, 64), 2u);
+  EXPECT_EQ(channels(3, 64, 2), 64u) << "lists";
 }
 
 /// The waits of strands lie beside the programs, so equal programs may differ in waits.
@@ -154,16 +168,20 @@ TEST(ChooseStrands, KeepsAProgramForEachChannel) {
 }
 
 TEST(ChooseStrands, SaysWhyPlansRunAsLists) {
-  EXPECT_EQ(backend::choose_strands(mixed(1), false, 64).why_lists, "");
-  EXPECT_EQ(backend::choose_strands(mixed(2), false, 64).why_lists, "the protocol runs no strands");
-  EXPECT_EQ(backend::choose_strands(mixed(8), true, 4).why_lists,
-            "a plan has 8 strands, and a launch has up to 4 CTAs");
-  EXPECT_EQ(backend::choose_strands(mixed(9), true, 64).why_lists,
+  EXPECT_EQ(backend::choose_strands(mixed(1), false, 64, 64).why_lists, "");
+  EXPECT_EQ(backend::choose_strands(mixed(2), false, 64, 64).why_lists, "the protocol runs no strands");
+  EXPECT_EQ(backend::choose_strands(mixed(8), true, 4, 64).why_lists,
+            "a plan has 8 strands, and the GPUs hold 4 CTAs of a launch at once");
+  EXPECT_EQ(backend::choose_strands(mixed(8), true, 64, 7).why_lists,
+            "a plan has 8 strands, and the GPUs hold 7 CTAs of a launch at once");
+  EXPECT_EQ(backend::choose_strands(mixed(8), true, 64, 8).why_lists, "");
+  EXPECT_EQ(backend::choose_strands(mixed(1), true, 64, 0).why_lists, "") << "no strands wait for each other";
+  EXPECT_EQ(backend::choose_strands(mixed(9), true, 64, 64).why_lists,
             "kernels run up to 8 strands, and the plan of rank 0 has 9");
-  EXPECT_EQ(backend::choose_strands(mixed(9), true, 64).ctas, 1u);
+  EXPECT_EQ(backend::choose_strands(mixed(9), true, 64, 64).ctas, 1u);
   auto long_messages = mixed(2);
   for (Plan& plan : long_messages[0]) plan.message_chunks = 2;
-  EXPECT_THAT(backend::choose_strands(long_messages, true, 64).why_lists, HasSubstr("several chunks"));
+  EXPECT_THAT(backend::choose_strands(long_messages, true, 64, 64).why_lists, HasSubstr("several chunks"));
 }
 
 }  // namespace

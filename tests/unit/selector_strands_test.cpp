@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plans with strands as candidates on GPUs.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "backend/limits.h"
@@ -40,6 +41,30 @@ TEST_F(SelectorTest, says_why_strands_run_as_a_list) {
     EXPECT_THAT(verdict(call, "strands × simple"), says(strands == 9 ? many : "")) << strands;
     const std::string none = "strands run as a list: the protocol runs no strands";
     EXPECT_THAT(verdict(call, "strands × plain"), says(strands > 1 ? none : "")) << strands;
+  }
+}
+
+/// Strands wait for each other, so a GPU must hold all of them.
+TEST_F(SelectorTest, says_that_gpus_have_no_room_for_strands) {
+  const tuner::Question call = {Collective::kAllReduce, DataType::kFloat32, ReduceOp::kSum, kLarge, false};
+  for (const uint32_t room : {0u, 2u, 3u}) {
+    program::PlanFile file{"strands", "", {}};
+    file.plans = write_plans(TUTTI_ALL_REDUCE, kRanks, 1, [&](sdk::PlanBuilder& plan, uint32_t rank) {
+      for (uint32_t i = 0; i < (rank == 1 ? 3u : 1u); ++i) {
+        if (i > 0) plan.strand();
+        plan.step().own(sdk::Buffer::kInput, 0);
+      }
+    });
+    auto made = program::algorithm_of(std::move(file), "strands", 1, topology_of(split(kRanks, 1)));
+    tuner::Choices on_gpus = choices(kRanks, {});
+    on_gpus.algorithms.emplace_back(made.plugin, std::move(made.instance));
+    on_gpus.back_end = &backend::gpu_back_end();
+    on_gpus.protocols.front().properties.strands = 1;
+    on_gpus.protocols.front().strand_ctas = room;
+    selector_ = std::make_unique<Selector>(config_, std::move(on_gpus));
+    const std::string text =
+        fmt::format("strands run as a list: a plan has 3 strands, and the GPUs hold {} CTAs of a launch at once", room);
+    EXPECT_EQ(verdict(call, "strands × simple").find(text) != std::string::npos, room < 3) << room;
   }
 }
 

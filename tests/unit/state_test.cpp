@@ -105,6 +105,16 @@ TEST(Setup, MakesOneBackEndAndServesIt) {
   EXPECT_THAT(device.did(), ElementsAre("make", "serve", "flush", "end of the back end"));
 }
 
+TEST(Setup, TellsTheSelectorTheRoomForStrands) {
+  FakeDevice device;
+  device.strand_ctas = {7};
+  const auto state = alone(device);
+  const auto& protocols = device.selector->choices().protocols;
+  ASSERT_GE(protocols.size(), 2u);
+  EXPECT_EQ(protocols[0].strand_ctas, 7u);
+  EXPECT_EQ(protocols[1].strand_ctas, TUTTI_CUDA_MAX_CTAS);
+}
+
 TEST(Setup, TellsAllRanksWhyABackEndCannotBeMade) {
   const UniqueId id = bootstrap::make_id();
   std::deque<FakeDevice> devices(3);

@@ -18,7 +18,7 @@ void on_gpu(Action&& action) {
   emulator::run_cta({}, [&] { action(); });
 }
 
-/// What a strand of rank 5 reports whose wait is over its limit.
+/// The report of a strand of rank 5 whose wait has reached its limit.
 tutti_cuda_control after_time_out(tutti_cuda_control control) {
   tutti_cuda_launch launch{};
   launch.rank = 5;

@@ -5,7 +5,7 @@ namespace tutti::backend {
 namespace {
 
 Device device_of(const Gpu& gpu) {
-  return {gpu.device(), gpu.name(), gpu.link(), gpu.addresses()};
+  return {gpu.device(), gpu.name(), gpu.link(), gpu.addresses(), gpu.strand_ctas()};
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "backend/cuda/messages.h"
 #include "backend/cuda/programs.h"
 #include "backend/cuda/registrations.h"
+#include "backend/cuda/strand_room.h"
 #include "backend/cuda/streams.h"
 #include "backend/limits.h"
 #include "bootstrap/exchange.h"
@@ -74,6 +75,8 @@ class CudaGpu : public Gpu {
     TUTTI_ASSIGN(scratch_, cuda::DeviceMemory::create(device_, 2));
     GpuLinks::Options options;
     TUTTI_ASSIGN(options.heaps, meet_gpus(deadline));
+    TUTTI_ASSIGN(strand_ctas_,
+                 agree_on_strand_ctas(protocols, ranks_per_gpu_, share_of(TUTTI_CUDA_MAX_CTAS), bootstrap_, deadline));
     const uint32_t max_ctas = share_of(options_.max_channels);
     uint32_t max_stripes = options_.rank_count > kManyRanks ? kMaxStripesOfMany : kMaxStripes;
     // A network connection has the channels of collectives.
@@ -117,6 +120,7 @@ class CudaGpu : public Gpu {
   uint32_t link() const override { return all_p2p_ ? TUTTI_LINK_P2P : TUTTI_LINK_SHM; }
 
   std::vector<std::string> addresses() const override { return addresses_; }
+  std::vector<uint32_t> strand_ctas() const override { return strand_ctas_; }
 
   std::string name() const override {
     cudaDeviceProp properties{};
@@ -404,10 +408,11 @@ class CudaGpu : public Gpu {
   cuda::DeviceMemory scratch_;  // of barriers
   cuda::DeviceMemory sequences_;
   std::vector<std::string> addresses_;
-  uint32_t ranks_per_gpu_ = 1;   // the most of any
-  bool all_p2p_ = true;          // all GPUs of a host reach each other
-  bool one_host_ = true;         // whether all ranks are on one host
-  bool shares_context_ = false;  // whether two ranks share a GPU in one process
+  std::vector<uint32_t> strand_ctas_;  // by protocol
+  uint32_t ranks_per_gpu_ = 1;         // the most of any
+  bool all_p2p_ = true;                // all GPUs of a host reach each other
+  bool one_host_ = true;               // whether all ranks are on one host
+  bool shares_context_ = false;        // whether two ranks share a GPU in one process
   std::unique_ptr<GpuLinks> links_;
   std::unique_ptr<GpuPrograms> programs_;
   std::unique_ptr<GpuMessages> messages_;

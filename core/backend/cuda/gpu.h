@@ -56,6 +56,9 @@ class Gpu {
   virtual uint32_t link() const = 0;
   /// PCI addresses of all ranks' GPUs, by rank: "0000:18:00.0".
   virtual std::vector<std::string> addresses() const = 0;
+  /// By protocol: CTAs of a launch with strands, at most. The GPU of each rank holds so many at the same time, so the
+  /// strands may wait for each other. Equal on all ranks; 0 for protocols without strands.
+  virtual std::vector<uint32_t> strand_ctas() const = 0;
   /// Name of the model: "NVIDIA H200"; "NVIDIA H200 / 2" if two ranks share a GPU. Equal on all ranks of one machine.
   virtual std::string name() const = 0;
 

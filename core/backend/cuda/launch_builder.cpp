@@ -151,18 +151,24 @@ std::vector<program::Program> programs_of_rank(const program::Programs& programs
   return own;
 }
 
-StrandChoice choose_strands(const ChannelPlans& plans, bool protocol_runs_strands, uint32_t most_ctas) {
+StrandChoice choose_strands(const ChannelPlans& plans, bool protocol_runs_strands, uint32_t most_ctas,
+                            uint32_t strand_ctas) {
   StrandChoice choice;
+  choice.channels = most_ctas;
   for (const auto& channel : plans) {
     choice.ctas = std::max(choice.ctas, program::most_strands(channel));
     if (choice.why_lists.empty()) choice.why_lists = program::why_in_lists(channel);
   }
   if (choice.ctas == 1) return choice;
   if (!protocol_runs_strands) choice.why_lists = "the protocol runs no strands";
-  if (choice.why_lists.empty() && choice.ctas > most_ctas) {
-    choice.why_lists = fmt::format("a plan has {} strands, and a launch has up to {} CTAs", choice.ctas, most_ctas);
+  const uint32_t held = std::min(most_ctas, strand_ctas);
+  if (choice.why_lists.empty()) choice.why_lists = program::why_no_room(choice.ctas, held);
+  if (!choice.why_lists.empty()) {
+    choice.ctas = 1;
+    return choice;
   }
-  if (!choice.why_lists.empty()) choice.ctas = 1;
+  choice.channels = held / choice.ctas;
+  if (choice.channels > TUTTI_CUDA_CLUSTER) choice.channels -= choice.channels % TUTTI_CUDA_CLUSTER;
   return choice;
 }
 

@@ -55,11 +55,14 @@ std::vector<program::Program> programs_of_rank(const program::Programs& programs
 /// How a GPU runs the strands of a call.
 struct StrandChoice {
   uint32_t ctas = 1;      ///< CTAs of a channel on the rank with the most strands; 1: no rank has any, or all run lists
+  uint32_t channels = 1;  ///< the most of a launch; with strands, whole clusters (TUTTI_CUDA_CLUSTER) if there are any
   std::string why_lists;  ///< the reason for lists, although some plan has strands
 };
 /// `plans`: with their strands, without repeats. `protocol_runs_strands`: tutti_protocol_properties.strands.
-/// `most_ctas`: CTAs that may run at the same time. All ranks choose alike.
-StrandChoice choose_strands(const ChannelPlans& plans, bool protocol_runs_strands, uint32_t most_ctas);
+/// `most_ctas`: of a launch. `strand_ctas`: of a launch with strands, of which the GPU of each rank holds so many at
+/// the same time. All ranks choose alike.
+StrandChoice choose_strands(const ChannelPlans& plans, bool protocol_runs_strands, uint32_t most_ctas,
+                            uint32_t strand_ctas);
 
 /// The strands of each program of programs_of_rank(), from the plans that lower_channels() took. Empty if the rank's
 /// plans have no strands.

@@ -325,8 +325,9 @@ Result<ChannelPlans> GpuPrograms::plans_of(const tuner::Decision& decision, cons
   };
   const tuner::Protocol& protocol = selector_.choices().protocols[decision.protocol];
   TUTTI_ASSIGN(ChannelPlans plans, collect(Plans::Form::kStrands));
-  const StrandChoice choice = choose_strands(plans, protocol.properties.strands != 0, options_.most_ctas);
-  program.most_channels = options_.most_ctas / choice.ctas;
+  const StrandChoice choice =
+      choose_strands(plans, protocol.properties.strands != 0, options_.most_ctas, protocol.strand_ctas);
+  program.most_channels = choice.channels;
   if (choice.why_lists.empty()) return plans;
   log::info("strands of {} on {} run as a list: {}", selector_.choices().algorithms[decision.algorithm].name,
             protocol.name, choice.why_lists);

@@ -301,6 +301,8 @@ class Setup {
       state_.backend_ = std::move(made);
       if (!state_.failure_.ok()) state_.backend_->stop();
     }
+    const std::vector<uint32_t>& strand_ctas = state_.backend_->device().strand_ctas;
+    for (size_t p = 0; p < strand_ctas.size(); ++p) choices_.protocols[p].strand_ctas = strand_ctas[p];
     return on_gpu() ? name_gpus() : Status();
   }
 

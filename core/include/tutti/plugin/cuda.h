@@ -169,8 +169,8 @@ typedef struct tutti_cuda_link {
 
 /* In host memory that the GPU sees. */
 typedef struct tutti_cuda_control {
-  uint32_t abort;   /* host: not zero: stop */
-  uint32_t fault;   /* GPU: a TUTTI_* code: why a kernel gave up */
+  uint32_t abort; /* host: not zero: stop */
+  uint32_t fault; /* GPU: a TUTTI_* code: why a kernel gave up */
   /* Rank that it waited for; the own rank: a strand waited for a different strand. TUTTI_CUDA_NO_PEER before. */
   uint32_t peer;
   uint32_t channel; /* CTA that waited */

@@ -174,6 +174,12 @@ typedef struct tutti_protocol_ops {
   /* primitives, CUDA: enqueues the launch's kernel on `stream` (a cudaStream_t) of the calling thread's current GPU.
    * With a null launch it loads all kernels there, so that no kernel has to be loaded while kernels run. [any] */
   int32_t (*launch)(void* self, const tutti_cuda_launch* launch, void* stream);
+  /* connect, CUDA: sets `ctas` to the number of CTAs of its kernels for strands that the calling thread's current GPU
+   * holds at the same time, at most TUTTI_CUDA_MAX_CTAS. Launches of programs with strands have no more CTAs, because
+   * strands wait for each other. 0, or a null entry: strands run as one list. Called for protocols with `strands`.
+   * [any]
+   */
+  int32_t (*strand_ctas)(void* self, uint32_t* ctas);
 } tutti_protocol_ops;
 
 #ifdef __cplusplus

@@ -34,6 +34,12 @@ class Protocol : public Plugin {
     (void)launch, (void)stream;
     return TUTTI_UNSUPPORTED;
   }
+  /// connect, CUDA: sets `ctas` to the number of CTAs of kernels for strands that the GPU of the calling thread holds
+  /// at the same time. No exception may leave it.
+  virtual int32_t strand_ctas(uint32_t& ctas) noexcept {
+    ctas = 0;
+    return TUTTI_OK;
+  }
 
   static const tutti_protocol_ops* table() {
     static const tutti_protocol_ops ops = {
@@ -55,7 +61,8 @@ class Protocol : public Plugin {
         [](void* self, const tutti_cuda_launch* launch, void* stream) -> int32_t {
           auto& protocol = *static_cast<Protocol*>(self);
           return launch == nullptr ? protocol.load() : protocol.launch(*launch, stream);
-        }};
+        },
+        [](void* self, uint32_t* ctas) -> int32_t { return static_cast<Protocol*>(self)->strand_ctas(*ctas); }};
     return &ops;
   }
 };

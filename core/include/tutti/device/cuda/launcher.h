@@ -6,6 +6,8 @@
 
 #include <cuda_runtime.h>
 
+#include <algorithm>
+
 #include "tutti/device/cuda/kernel_choice.h"
 
 namespace tutti::device {
@@ -64,6 +66,55 @@ inline bool fits_in_clusters(Start start) {
   if (cudaOccupancyMaxActiveClusters(&clusters, start.kernel, &config) == cudaSuccess) return clusters > 0;
   cudaGetLastError();  // clears the error: lack of clusters is no failure
   return false;
+}
+
+/// The number of CTAs of a kernel that the current GPU holds at the same time, with clusters and without. With MPS or
+/// MIG, only the part of this process counts.
+inline cudaError_t resident_ctas(Start start, uint32_t multiprocessors, uint32_t& ctas) {
+  int of_one = 0;
+  if (const cudaError_t error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+          &of_one, start.kernel, static_cast<int>(start.threads), start.shared_bytes);
+      error != cudaSuccess) {
+    return error;
+  }
+  ctas = static_cast<uint32_t>(of_one) * multiprocessors;
+  start.in_clusters = true;
+  cudaLaunchAttribute cluster{};
+  const cudaLaunchConfig_t config = config_of(start, TUTTI_CUDA_CLUSTER, 1, nullptr, cluster);
+  int clusters = 0;
+  if (cudaOccupancyMaxActiveClusters(&clusters, start.kernel, &config) != cudaSuccess) cudaGetLastError();
+  if (clusters > 0) ctas = std::min(ctas, static_cast<uint32_t>(clusters) * TUTTI_CUDA_CLUSTER);
+  return cudaSuccess;
+}
+
+/// The number of CTAs of any kernel for strands that the current GPU holds at the same time, at most
+/// TUTTI_CUDA_MAX_CTAS. `start`: of each kernel, with up to `most_shared_bytes` in later launches. An SM holds each
+/// kernel at least once, so the kernels of a GPU with twice as many SMs are not loaded here: clusters leave at most
+/// half of its SMs idle.
+inline cudaError_t resident_strands(const TypeKernels* const (&all)[TUTTI_DATA_TYPE_COUNT], Start start,
+                                    uint32_t most_shared_bytes, uint32_t& ctas) {
+  int gpu = 0;
+  int multiprocessors = 0;
+  cudaError_t error = cudaGetDevice(&gpu);
+  if (error == cudaSuccess) error = cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, gpu);
+  ctas = TUTTI_CUDA_MAX_CTAS;
+  if (error != cudaSuccess || static_cast<uint32_t>(multiprocessors) >= 2 * TUTTI_CUDA_MAX_CTAS) return error;
+  for (const TypeKernels* of_type : all) {
+    const ReductionKernels& kernels = of_type->strands;
+    for (const void* kernel : {kernels.sum, kernels.prod, kernels.max, kernels.min}) {
+      if (kernel == nullptr) continue;
+      start.kernel = kernel;
+      if (most_shared_bytes > 0) {
+        error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                     static_cast<int>(most_shared_bytes));
+      }
+      uint32_t of_kernel = 0;
+      if (error == cudaSuccess) error = resident_ctas(start, static_cast<uint32_t>(multiprocessors), of_kernel);
+      if (error != cudaSuccess) return error;
+      ctas = std::min(ctas, of_kernel);
+    }
+  }
+  return cudaSuccess;
 }
 
 /// Enqueues the kernel. A GPU distributes single CTAs unevenly over its groups of SMs, and all CTAs wait for the group

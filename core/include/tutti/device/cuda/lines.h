@@ -422,8 +422,8 @@ class LineRunner {
     }
     agree_to_stop_all();
   }
-  /// All threads of the CTA stop together, so that no strand uses data which another thread did not get. They meet here,
-  /// too.
+  /// All threads of the CTA stop together, so that no strand uses data which another thread did not get. They meet
+  /// here, too.
   __device__ __forceinline__ void agree_to_stop_all() {
     waits_.set_stopped(__syncthreads_or(waits_.is_stopped() ? 1 : 0) != 0);
   }

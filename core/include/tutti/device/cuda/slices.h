@@ -330,8 +330,8 @@ class SliceRunner {
     return (to_scratch ? launch_.tables.scratch : output_) + offset(from.block, from.chunk);
   }
 
-  /// Each of the first lanes waits for one strand. Bulk copies may then load what the strands have stored, by threads or
-  /// by bulk copies of their own CTA: both need the fence.
+  /// Each of the first lanes waits for one strand. Bulk copies may then load what the strands have stored, by threads
+  /// or by bulk copies of their own CTA: both need the fence.
   __device__ __forceinline__ void wait_for_strands(const Strand& strand, uint32_t step, uint32_t loop) {
     StrandWait wait = lane_ < TUTTI_CUDA_MAX_STRANDS ? strand.wait(step, loop, lane_) : StrandWait();
     uint64_t since = 0;

@@ -18,8 +18,7 @@ namespace tutti::device {
 /// A wait for one strand. It holds what it needs of the tables, so that a poll loads the count alone.
 class StrandWait {
  public:
-  /// No wait: it is over.
-  __device__ __forceinline__ StrandWait() = default;
+  StrandWait() = default;  ///< no wait: it is over
   __device__ __forceinline__ StrandWait(const uint32_t* count, uint32_t wanted) : count_(count), wanted_(wanted) {}
 
   /// Loads the count. Whether the awaited steps are complete.
