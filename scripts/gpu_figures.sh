@@ -13,7 +13,9 @@
 #   kit      `tutti plugin test`: the rules that need a GPU, also on plugins with a fault, which must be found;
 #            scripts/nccl_net_check.sh
 #   clients  scripts/clients_check.sh
-# Environment: BUILD (build/cuda), OUT (a folder for tables and logs; a new one), GPUS (all), TUNE_S (125), MAX (4G).
+#   versions bench/gpu_versions.py: an earlier build, BEFORE (its tutti), beside this build
+# Environment: BUILD (build/cuda), OUT (a folder for tables and logs; a new one), GPUS (all), TUNE_S (125), MAX (4G),
+# TABLE (the table that compare and versions follow, if no tune ran before them).
 # Prints the tables. Exit code: 1 if a step failed, 77 if there is no GPU.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -24,7 +26,7 @@ out=${OUT:-$(mktemp -d)}
 mkdir -p "$out"
 chip=$(nvidia-smi --query-gpu=name --format=csv,noheader | head -n 1 | grep -oiE '[a-z]+[0-9]+[a-z]*' | head -n 1)
 chip=${chip:-gpu}
-table=$out/${chip,,}x$gpus.yaml
+table=${TABLE:-$out/${chip,,}x$gpus.yaml}
 # NVLink's multicast is not for guests of a host whose GPUs are lent.
 export NCCL_NVLS_ENABLE=0 PYTHONUNBUFFERED=1
 library=$(python3 -c 'import nvidia.nccl as n; print(list(n.__path__)[0] + "/lib/libnccl.so.2")' 2>/dev/null) ||
@@ -32,10 +34,10 @@ library=$(python3 -c 'import nvidia.nccl as n; print(list(n.__path__)[0] + "/lib
 failed=0
 
 build_all() {
-  local options=(-DCMAKE_BUILD_TYPE=Release -DTUTTI_CUDA=ON -DTUTTI_EXAMPLES=OFF -DTUTTI_BENCH=OFF)
+  local options=(-DCMAKE_BUILD_TYPE=Release -DTUTTI_CUDA=ON -DTUTTI_EXAMPLES=ON -DTUTTI_BENCH=OFF)
   cmake -S . -B "$build" -G Ninja "${options[@]}" >"$out/cmake.log" 2>&1 || { tail -20 "$out/cmake.log"; return 1; }
   local tests=(matrix_test gpu_stress_test random_calls_test fault_registered_test fault_leave_gpu_test nccl_arguments
-    nccl_codes nccl_family nccl_like nccl_api_cost
+    nccl_codes nccl_family nccl_like nccl_api_cost tutti-algo-recursive
     tutti-net-device tutti-net-device_flushed tutti-net-device_unflushed tutti-proto-mock_cuda)
   ninja -C "$build" -k 0 product "${tests[@]}" >"$out/build.log" 2>&1 ||
     { grep -E "error|FAILED" "$out/build.log" | head -20; return 1; }
@@ -104,6 +106,14 @@ kit() {
   NCCL_LIBRARY=$library scripts/nccl_net_check.sh "$build" || (($? == 77)) || code=1
   return "$code"
 }
+versions() {
+  # shellcheck disable=SC2046
+  timeout 560 python3 bench/gpu_versions.py --before "${BEFORE:?}" --after "$build/bin/tutti" --library "$library" \
+    --gpus "$gpus" $(tuned) >"$out/versions-$gpus.md" 2>&1
+  local code=$?
+  cat "$out/versions-$gpus.md"
+  return "$code"
+}
 network() {
   local collective code=0 sockets=(NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1 NCCL_IB_DISABLE=1 NCCL_NET=Socket)
   for collective in all_reduce all_gather broadcast send_recv; do
@@ -138,7 +148,7 @@ for step in "$@"; do
   case $step in
     build) build_all ;;
     check) LOGS=$out/check TOTAL=${CHECK_S:-240} scripts/gpu_tests.sh "$build" ;;
-    tune | compare | blocks | start | network | protocols | kit) "$step" ;;
+    tune | compare | blocks | start | network | protocols | kit | versions) "$step" ;;
     clients) PREBUILT=1 RANKS="${RANKS:-1 2 4 8}" scripts/clients_check.sh "$build" ;;
     *) echo "there is no step '$step'"; exit 1 ;;
   esac || { failed=1; echo "FAILED: $step"; }

@@ -334,7 +334,7 @@ Status Net::violation(std::string_view where) const {
   if (checked_ == nullptr) return {};
   const auto broken = CheckedNetwork::take_violation();
   if (!broken) return {};
-  const Status status = broken->status(options_.name, where);
+  Status status = broken->status(options_.name, where);
   const std::lock_guard lock(violation_mutex_);
   if (violation_.ok()) violation_ = status;
   return status;
