@@ -368,7 +368,8 @@ class LargeAndNew(Shown):
         self.assertLess(cpu_s() - began, 1)
         self.assertIn("rank 12345 of 16384, channel 0, 16384 chunk(s) per block, 5 steps in 396 bytes, 32767 steps "
                       "with the repeats written out\n", text)
-        self.assertIn("right: all_reduce over 16384 ranks, out of place, with 2 slots, proved by rotation", verdict)
+        self.assertIn("right: all_reduce over 16384 ranks, out of place and in place, with 2 slots, "
+                      "proved by rotation", verdict)
 
     def test_messages_of_several_chunks_and_scratch(self):
         bruck = ["--collective", "all_gather", "--algorithm", f"{RECURSIVE}/bruck", "--ranks", 33]

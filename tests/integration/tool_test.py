@@ -404,15 +404,17 @@ class Plan(ToolTest):
         text = self.run_ok("plan", "print", file, "--rank", 12345)
         self.assertIn("all_reduce, rank 12345 of 16384, channel 0, 16384 chunk(s) per block, 5 steps in ", text)
         self.assertIn("    1    recvReduceSend      rank 12344 + input[12344 - k] -> rank 12346\n", text)
-        for options in ((), ("--in-place",)):
-            self.assertRegex(self.run_ok("plan", "verify", file, *options),
-                             r"right: all_reduce over 16384 ranks, .* with 2 slots, proved by rotation")
+        for options, uses in (((), "out of place and in place"), (("--in-place",), "in place"),
+                              (("--out-of-place",), "out of place")):
+            self.assertIn(f"right: all_reduce over 16384 ranks, {uses}, with 2 slots, proved by rotation",
+                          self.run_ok("plan", "verify", file, *options))
         self.assertLess(time.monotonic() - began, TIMEOUT_S / 2)
         self.run_bad(1, "plan", "verify", file, "--slots", 1, says="deadlock: rank 0 waits at step 1 for a slot to")
 
     def test_the_ring_of_16384_ranks(self):
         out = self.run_ok("plan", "verify", "--collective", "all_reduce", "--algorithm", "ring", "--ranks", 16384)
-        self.assertIn("right: all_reduce over 16384 ranks, out of place, with 2 slots, proved by rotation", out)
+        self.assertIn("right: all_reduce over 16384 ranks, out of place and in place, with 2 slots, proved by rotation",
+                      out)
 
     def test_verify_lists_all_faults(self):
         right = self.run_ok("plan", "verify", PLANS / "doubling4.yaml", "--all")
@@ -428,6 +430,11 @@ class Plan(ToolTest):
             self.assertIn("channel 0, in place: rank 1 output chunk 0: was folded on by rank 1 step 2 after it "
                           "had been made final", result.stdout)
             self.assertRegex(result.stderr, r"\d+ counter-example\(s\)")
+
+    def test_verify_proves_the_uses_of_buffers_that_a_collective_allows(self):
+        exchange = self.run_ok("plan", "verify", "--collective", "all_to_all", "--algorithm", "direct")
+        self.assertIn("right: all_to_all over 4 ranks, out of place, with 2 slots, proved exactly", exchange)
+        self.run_bad(2, "plan", "verify", PLANS / "doubling4.yaml", "--in-place", "--out-of-place", says="excludes")
 
     def test_verify_takes_one_source(self):
         self.run_bad(2, "plan", "verify", says="file,--collective")

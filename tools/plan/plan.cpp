@@ -27,8 +27,9 @@ constexpr const char* kFooter = R"(
 Examples:
   tutti plan export all_reduce --algorithm direct/two-shot --ranks 4 -o two-shot.yaml
   tutti plan print two-shot.yaml --rank 1
-  tutti plan verify two-shot.yaml --in-place
-  tutti plan verify two-shot.yaml --all
+  tutti plan verify two-shot.yaml                 # out of place and in place
+  tutti plan verify two-shot.yaml --out-of-place
+  tutti plan verify two-shot.yaml --all           # all counter-examples
   tutti plan export broadcast --algorithm ring --ranks 8 --root 3 | tutti plan verify -
   tutti plan verify --collective all_reduce --algorithm ring --ranks 16384
   tutti plan print two-shot.yaml --rank 1 --pass direct_store
@@ -39,7 +40,9 @@ Examples:
 struct Work {
   std::string file;
   int rank = -1;
-  program::VerifyOptions verify;
+  uint32_t slots = program::VerifyOptions{}.slots;
+  bool in_place = false;      ///< of `verify`: only in place
+  bool out_of_place = false;  ///< of `verify`: only out of place
   bool all = false;
   std::string pass;
   View view;
@@ -84,7 +87,7 @@ Status print(const Work& work) {
   const std::string name = fmt::format("{}{}{}", file.algorithm, file.variant.empty() ? "" : "/", file.variant);
   if (!work.pass.empty()) {
     const auto rank = static_cast<uint32_t>(std::max(0, work.rank));
-    const auto shown = show_pass(work.pass, file, rank, work.verify.in_place);
+    const auto shown = show_pass(work.pass, file, rank, work.in_place);
     if (!shown.ok())
       return shown.status().with_context(fmt::format("{}: rank {}: {}", source_of(work), rank, work.pass));
     fmt::print("{}\n\n{}", name, *shown);
@@ -98,29 +101,42 @@ Status print(const Work& work) {
   return {};
 }
 
+/// Prints the sentence of plans that are proved. `uses`: "in place", for example.
+void print_right(const Work& work, const program::PlanFile& file, const std::string& uses, const std::string& how) {
+  const program::Plan& first = file.plans.front();
+  fmt::print("{}: right: {} over {} ranks, {}, with {} slots, proved {}\n", source_of(work),
+             to_string(first.collective), first.rank_count, uses, work.slots, how);
+}
+
+/// The text of all uses of buffers that the collective allows.
+std::string all_uses(const program::PlanFile& file) {
+  std::vector<std::string> names;
+  for (const bool in_place : program::buffer_uses(file.plans.front().collective)) {
+    names.emplace_back(program::text_of_use(in_place));
+  }
+  return fmt::format("{}", fmt::join(names, " and "));
+}
+
 /// Prints all counter-examples, out of place and in place.
 Status verify_all(const Work& work, const program::PlanFile& file) {
-  TUTTI_ASSIGN(const auto faults,
-               program::all_faults(file, source_of(work), work.verify.slots, program::kPatientLimits));
+  TUTTI_ASSIGN(const auto faults, program::all_faults(file, source_of(work), work.slots, program::kPatientLimits));
   for (const std::string& fault : faults) fmt::print("{}\n", fault);
   if (!faults.empty()) {
     return {Code::kFailedPrecondition, fmt::format("{}: {} counter-example(s)", source_of(work), faults.size())};
   }
-  fmt::print("{}: right: {} over {} ranks, out of place{}, with {} slots, proved exactly\n", source_of(work),
-             to_string(file.plans.front().collective), file.plans.front().rank_count,
-             file.plans.front().collective == Collective::kAllToAll ? "" : " and in place", work.verify.slots);
+  print_right(work, file, all_uses(file), "exactly");
   return {};
 }
 
 Status verify(const Work& work) {
   TUTTI_ASSIGN(const program::PlanFile file, read(work));
   if (work.all) return verify_all(work, file);
-  const program::Verdict verdict = program::prove_file(file, source_of(work), work.verify, program::kPatientLimits);
+  const bool one_use = work.in_place || work.out_of_place;
+  const program::Verdict verdict =
+      one_use ? program::prove_file(file, source_of(work), {work.slots, work.in_place}, program::kPatientLimits)
+              : program::prove_uses(file, source_of(work), work.slots, program::kPatientLimits);
   TUTTI_TRY(verdict.status);
-  const program::Plan& first = file.plans.front();
-  fmt::print("{}: right: {} over {} ranks, {}, with {} slots, proved {}\n", source_of(work),
-             to_string(first.collective), first.rank_count, work.verify.in_place ? "in place" : "out of place",
-             work.verify.slots, verdict.how);
+  print_right(work, file, one_use ? program::text_of_use(work.in_place) : all_uses(file), verdict.how);
   return {};
 }
 
@@ -205,16 +221,22 @@ void add_plan(CLI::App& tutti, int& exit_code) {
   printed->add_option("--pass", work->pass, "What this pass makes of the plan of --rank (default 0)")
       ->check(one_of(pass_names()))
       ->option_text("PASS");
-  printed->add_flag("--in-place", work->verify.in_place, "For --pass: input and output share memory");
+  printed->add_flag("--in-place", work->in_place, "For --pass: input and output share memory");
 
   CLI::App* verified = add_verb(*command, "verify", "Prove that plans give the right result and cannot deadlock", work,
                                 exit_code, verify);
   add_source(*verified, *work);
-  verified->add_option("--slots", work->verify.slots, "Messages that fit between two ranks (default 2)")
+  verified->add_option("--slots", work->slots, "Messages that fit between two ranks (default 2)")
       ->check(tools::kFromOne)
       ->option_text("N");
-  CLI::Option* in_place = verified->add_flag("--in-place", work->verify.in_place, "Input and output share memory");
-  verified->add_flag("--all", work->all, "Print every counter-example, out of place and in place")->excludes(in_place);
+  CLI::Option* in_place =
+      verified->add_flag("--in-place", work->in_place, "Only calls whose input and output share memory (default: all)");
+  CLI::Option* out_of_place =
+      verified->add_flag("--out-of-place", work->out_of_place, "Only calls with different buffers (default: all)");
+  verified->add_flag("--all", work->all, "Print every counter-example, out of place and in place")
+      ->excludes(in_place)
+      ->excludes(out_of_place);
+  in_place->excludes(out_of_place);
 
   CLI::App* drawn = add_verb(*command, "draw", "Draw the messages of plans as SVG", work, exit_code, draw_plans);
   add_source(*drawn, *work);

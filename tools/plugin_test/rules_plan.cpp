@@ -52,8 +52,7 @@ void test_proof(Trial& trial) {
     for (const Work& work : works(channels, variants)) {
       const std::vector<program::Plan> plans = plans_of_all(channels, work);
       if (plans.empty()) continue;
-      for (const bool in_place : {false, true}) {
-        if (in_place && plans[0].collective == Collective::kAllToAll) continue;
+      for (const bool in_place : program::buffer_uses(plans[0].collective)) {
         bool is_undecided = false;
         const Status proved = program::verify(plans, {.slots = 2, .in_place = in_place}, nullptr, &is_undecided);
         if (proved.ok() || is_undecided) continue;

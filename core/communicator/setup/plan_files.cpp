@@ -83,18 +83,13 @@ std::vector<std::string> PlanFiles::identity() const {
 Status PlanFiles::prove(uint32_t rank_count) const {
   for (const File& file : files_) {
     if (file.content.plans.size() != rank_count) continue;
-    for (const bool in_place : {false, true}) {
-      if (in_place && file.content.plans.front().collective == Collective::kAllToAll) continue;
-      const program::Verdict verdict = program::prove_file(file.content, file.path, {kSlots, in_place});
-      if (verdict.status.ok()) continue;
-      std::string text(verdict.status.text());
-      if (!verdict.decided) {
-        text += "; so the plans cannot be proved: set check.plans to false if 'tutti plan verify' finds them right";
-      } else if (in_place) {
-        text += "; this holds for calls in place, which a plan that runs must allow";
-      }
-      return {Code::kConfig, std::move(text)};
+    const program::Verdict verdict = program::prove_uses(file.content, file.path, kSlots);
+    if (verdict.status.ok()) continue;
+    std::string text(verdict.status.text());
+    if (!verdict.decided) {
+      text += "; so the plans cannot be proved: set check.plans to false if 'tutti plan verify' finds them right";
     }
+    return {Code::kConfig, std::move(text)};
   }
   return {};
 }

@@ -33,15 +33,30 @@ Status verify_file(const PlanFile& file, const std::string& name, const VerifyOp
   return prove_file(file, name, options, limits).status;
 }
 
+Verdict prove_uses(const PlanFile& file, const std::string& name, uint32_t slots, const ProofLimits& limits) {
+  Verdict all;
+  for (const bool in_place : buffer_uses(file.plans.front().collective)) {
+    Verdict verdict = prove_file(file, name, {slots, in_place}, limits);
+    if (!verdict.status.ok()) {
+      if (!in_place || !verdict.decided) return verdict;
+      const std::string text(verdict.status.text());
+      verdict.status = {verdict.status.code(),
+                        text + "; this holds for calls in place, which a plan that runs must allow"};
+      return verdict;
+    }
+    if (all.how != verdict.how) all.how += (all.how.empty() ? "" : " and ") + verdict.how;
+  }
+  return all;
+}
+
 Result<std::vector<std::string>> all_faults(const PlanFile& file, const std::string& name, uint32_t slots,
                                             const ProofLimits& limits) {
   std::vector<std::string> texts;
-  for (const bool in_place : {false, true}) {
-    if (in_place && file.plans.front().collective == Collective::kAllToAll) continue;
+  for (const bool in_place : buffer_uses(file.plans.front().collective)) {
     TUTTI_ASSIGN(const auto faults, counter_examples(file.plans, {slots, in_place}, limits));
     for (const CounterExample& fault : faults) {
       texts.push_back(fmt::format("{}: channel {}, {}: {}", where(file, name, fault.place), file.plans.front().channel,
-                                  in_place ? "in place" : "out of place", fault.text));
+                                  text_of_use(in_place), fault.text));
     }
   }
   return texts;

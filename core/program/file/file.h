@@ -52,6 +52,10 @@ Verdict prove_file(const PlanFile& file, const std::string& name, const VerifyOp
 Status verify_file(const PlanFile& file, const std::string& name, const VerifyOptions& options = {},
                    const ProofLimits& limits = {});
 
+/// prove_file() for each use of buffers that the collective allows: out of place, then in place. Ends at the first
+/// failure. If the plans fail in place alone, the text says so.
+Verdict prove_uses(const PlanFile& file, const std::string& name, uint32_t slots, const ProofLimits& limits = {});
+
 /// All counter-examples (program/verify/prove.h), out of place and then in place, where the collective allows both.
 /// Each text begins like that of a failure of prove_file, and names the channel.
 Result<std::vector<std::string>> all_faults(const PlanFile& file, const std::string& name, uint32_t slots,

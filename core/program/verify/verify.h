@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "program/plan.h"
 
@@ -13,6 +14,17 @@ struct VerifyOptions {
   uint32_t slots = 2;     ///< messages that fit between one rank and another; what holds with S slots holds with more
   bool in_place = false;  ///< input and output share memory the way the collective allows
 };
+
+/// The values of `in_place` for which plans of a collective are proved: out of place and, if the collective allows it,
+/// in place.
+inline std::vector<bool> buffer_uses(Collective collective) {
+  return collective == Collective::kAllToAll ? std::vector<bool>{false} : std::vector<bool>{false, true};
+}
+
+/// "in place" or "out of place", for texts.
+inline const char* text_of_use(bool in_place) {
+  return in_place ? "in place" : "out of place";
+}
 
 /// A step of a rank's plan.
 struct StepPlace {
