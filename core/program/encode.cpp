@@ -2,7 +2,9 @@
 #include "program/encode.h"
 
 #include <algorithm>
-#include <map>
+#include <vector>
+
+#include "program/passes/number_messages.h"
 
 namespace tutti::program {
 namespace {
@@ -19,7 +21,7 @@ class Encoder {
     program_.message_chunks = plan_.message_chunks;
     program_.ranges = plan_.ranges;
     for (const tutti_plan_step& step : plan_.steps) add(step);
-    for (const auto& [connection, messages] : messages_) program_.messages = std::max(program_.messages, messages);
+    number_messages(program_);
     return std::move(program_);
   }
 
@@ -36,7 +38,7 @@ class Encoder {
     out.recv_count = step.recv_count;
     for (const tutti_plan_peer& peer : plan_.recv(step)) {
       if (!exchanges(out) && peer.rank < plan_.rank) ++out.own_position;
-      add_peer(peer, messages_[{peer.rank, false}]);
+      add_peer(peer);
     }
     out.send_begin = static_cast<uint32_t>(program_.peers.size());
     out.send_count = step.send_count;
@@ -48,13 +50,12 @@ class Encoder {
     if (!exchanges(out)) {
       std::sort(to.begin(), to.end(), [&](const auto& a, const auto& b) { return distance(a) < distance(b); });
     }
-    for (const tutti_plan_peer& peer : to) add_peer(peer, messages_[{peer.rank, true}]);
+    for (const tutti_plan_peer& peer : to) add_peer(peer);
   }
 
-  void add_peer(const tutti_plan_peer& peer, uint32_t& messages) {
+  void add_peer(const tutti_plan_peer& peer) {
     tutti_program_peer& out = program_.peers.emplace_back();
     out.rank = peer.rank;
-    out.message = messages++;
     split(peer.chunk, out.block, out.chunk);
   }
 
@@ -65,7 +66,6 @@ class Encoder {
 
   const Plan& plan_;
   Program program_;
-  std::map<std::pair<uint32_t, bool>, uint32_t> messages_;  // so far, per (peer, sends)
 };
 
 }  // namespace

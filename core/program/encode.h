@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Encoding: a plan in the form that executors and kernels run.
 //
-// encode()  Finds    the block and chunk of each chunk number, the number of each message on its connection, and the
-//                    position of the own contribution in each fold.
+// encode()  Finds    the block and chunk of each chunk number, and the position of the own contribution in each fold.
+//                    The pass number_messages (passes/number_messages.h) finds the number of each message.
 //           Assumes  a valid plan without repeats. The host runs plans without strands. lower.h has the strands of
 //                    GPUs.
 //           Changes  the form: the result is a program. Each send and each receive gets an entry of its own in `peers`,

@@ -6,16 +6,13 @@
 //          Assumes  a valid plan without repeats and messages of several chunks (passes/split_messages.h), within the
 //                   limits of kernels. Strands may be there (lower_strands.h).
 //          Changes  the form, by encode() (encode.h). Marks the steps with TUTTI_CUDA_STEP_*.
-// align()  Finds    the busiest connection, and the earliest stage of each step. If any program has strands, all steps
-//                   have stage 0: a strand overlaps its loops with loops of other strands.
-//          Assumes  the programs of all ranks and channels of a call, from plans that are proved.
-//          Changes  `messages`, `stages`, the stages of steps and the lags of peers. Programs of all ranks then fit.
+// align()  Makes the programs of all ranks and channels of a call fit each other, by the passes even_messages()
+//          (passes/number_messages.h) and overlap_loops() (passes/overlap_loops.h).
 // cut()    Finds    the parts, loops, chunks and slices of a block of bytes. Assumes an aligned program. Changes
 //          nothing.
 #pragma once
 
-#include <vector>
-
+#include "program/passes/number_messages.h"
 #include "program/plan.h"
 #include "program/program.h"
 #include "tutti/plugin/cuda.h"
@@ -36,15 +33,9 @@ Status check_small_form(const Plan& plan);
 /// align() comes before any runs.
 Result<Program> lower(const Plan& plan, bool in_place);
 
-/// The programs of a call: by channel, then by rank.
-using Programs = std::vector<std::vector<Program>>;
-
 /// Makes the programs fit each other. All connections carry as many messages per loop as the busiest connection. Loops
 /// get stages if the layout's kernels let loops overlap, and its slots hold the messages that are then under way.
 void align(Programs& programs, const tutti_slot_layout& layout);
-
-/// Slots that a chunk of an aligned program may fill. 0: loops that overlap have more messages under way than slots.
-uint32_t chunk_slots(const Program& program, const tutti_slot_layout& layout);
 
 /// Cuts a block of `bytes` (> 0) for `ctas` CTAs and an aligned program, evenly. A slice fits a slot of the layout. A
 /// chunk has as many slices as the connections have slots for it.

@@ -17,7 +17,7 @@ struct Program {
   uint32_t output_blocks = 1;
   uint32_t scratch_chunks = 0;
   uint32_t message_chunks = 1;  ///< chunks of the longest message in the plans of all ranks
-  uint32_t messages = 0;        ///< per loop on the busiest connection; after align(), of any rank
+  uint32_t messages = 0;        ///< per loop on the busiest connection; after even_messages(), of any rank
   uint32_t stages = 1;          ///< 1: loops do not overlap
   uint32_t lag = 0;             ///< the largest lag of any message of any rank
   /// Messages that a connection must have room for although loops do not overlap; 0: a chunk may fill as many slots as

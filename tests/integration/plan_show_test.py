@@ -276,6 +276,32 @@ class Passes(Shown):
         hierarchical = self.question("all_reduce", f"{RECURSIVE}/hierarchical", 8, "--hosts", 2, "--rank", 5)
         self.assertEqual(self.stable(*hierarchical), [0, 2, 3])
 
+    def test_alias(self):
+        gather = self.question("all_gather", "ring", 3, "--rank", 1)
+        before, after = self.show("alias", *gather)
+        self.assertEqual(before, self.tutti("plan", "print", *gather).splitlines()[2:-1])
+        self.assertEqual(after, ["  no chunks share memory"])
+        self.assertEqual(self.show("alias", *gather, "--in-place")[1], ["  output 1.0 is input 0.0"])
+
+    def test_number_messages(self):
+        ring = self.question("all_reduce", "ring", 3, "--rank", 1)
+        before, after = self.show("number_messages", *ring)
+        self.assertEqual(after, self.show("lower", *ring)[1])
+        self.assertEqual(before, [re.sub(r"\d+ message\(s\)", "0 message(s)", re.sub(r"message \d+", "message 0", line))
+                                  for line in after])
+
+    def test_overlap_loops(self):
+        """Both shots of an all-reduce are a wave, and loops overlap in three stages."""
+        shots = self.question("all_reduce", "direct/two-shot", 2, "--rank", 1)
+        before, after = self.show("overlap_loops", *shots)
+        self.assertEqual(before, self.show("lower", *shots)[1])
+        self.assertEqual(after, [
+            "3 stage(s), up to 1 wave(s) from send to receive, 2 message(s) per loop", "    0  stage 0",
+            "    1  stage 1; from rank 0 1 wave(s) after it was sent",
+            "    2  stage 1, receives in stage 2; from rank 0 1 wave(s) after it was sent"])
+        # Strands overlap their loops with loops of each other. Their list has stages.
+        self.assertRegex(self.show("overlap_loops", PLANS / "two_rings4.yaml")[1][0], r"^[2-9] stage\(s\)")
+
     def test_lower(self):
         ring = self.question("all_reduce", "ring", 3, "--rank", 1)
         before, after = self.show("lower", *ring)
@@ -320,7 +346,7 @@ class Passes(Shown):
         scratch.write_text((SEEDS / "halving.yaml").read_text().replace("scratch: 2", "scratch: 512"))
         for says, *arguments in (("needs 16384 ranks; this back end runs up to 64", RING, "--rank", 12345),
                                  ("needs 256 blocks of scratch memory; this back end runs up to 255", scratch)):
-            for name in ("lower", "direct_store", "fuse_one_hop"):
+            for name in ("lower", "direct_store", "overlap_loops", "fuse_one_hop"):
                 self.refuse(name, *arguments, says=says)
 
     def direct(self, *arguments):

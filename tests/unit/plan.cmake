@@ -23,6 +23,9 @@ if(TARGET tutti-algo-ring AND TARGET tutti-algo-tree AND TARGET tutti-algo-direc
   tutti_test(lower_test SOURCES ${here}/lower_test.cpp ${here}/lower_meet_test.cpp ${here}/lower_strands_test.cpp
              ${here}/plan_support.cpp
              ${here}/program_calls.cpp OPTIMISED)
+  tutti_test(number_messages_test SOURCES ${here}/number_messages_test.cpp)
+  tutti_test(overlap_loops_test SOURCES ${here}/overlap_loops_test.cpp ${here}/plan_support.cpp
+             ${here}/program_calls.cpp)
   tutti_test(split_messages_test SOURCES ${here}/split_messages_test.cpp ${here}/plan_support.cpp)
   tutti_test(fit_slots_test SOURCES ${here}/fit_slots_test.cpp ${here}/plan_support.cpp)
   tutti_test(scratch_memory_test SOURCES ${here}/scratch_memory_test.cpp)

@@ -3,16 +3,21 @@
 
 #include <fmt/format.h>
 
+#include <map>
 #include <sstream>
 
 #include "program/describe.h"
+#include "program/encode.h"
 #include "program/in_one_strand.h"
 #include "program/lower.h"
 #include "program/lower_strands.h"
+#include "program/passes/alias.h"
 #include "program/passes/as_copies.h"
 #include "program/passes/direct_store.h"
 #include "program/passes/fit_slots.h"
 #include "program/passes/fuse_one_hop.h"
+#include "program/passes/number_messages.h"
+#include "program/passes/overlap_loops.h"
 #include "program/passes/split_messages.h"
 #include "program/passes/zero_copy.h"
 #include "program/program.h"
@@ -202,17 +207,85 @@ Result<std::string> lower_strands(const Input& input) {
   return before_and_after(program::to_text(own), text_of(lowered, &strands));
 }
 
-Result<std::string> direct_store(const Input& input) {
-  TUTTI_ASSIGN(const Plan own, kernel_plan(input));
-  TUTTI_ASSIGN(const program::Program lowered, program::lower(own, input.in_place));
-  TUTTI_ASSIGN(const std::vector<Plan> plans, kernel_plans(input));
+/// The plans and programs of all ranks, by rank.
+struct Lowered {
+  std::vector<Plan> plans;
   std::vector<program::Program> programs;
-  for (const Plan& plan : plans) {
-    TUTTI_ASSIGN(programs.emplace_back(), program::lower(plan, input.in_place));
+};
+Result<Lowered> lowered_all(const Input& input) {
+  TUTTI_ASSIGN(const Plan own, kernel_plan(input));
+  TUTTI_TRY(program::lower(own, input.in_place).status());  // a limit of kernels comes before one of this tool
+  Lowered all;
+  TUTTI_ASSIGN(all.plans, kernel_plans(input));
+  for (const Plan& plan : all.plans) {
+    TUTTI_ASSIGN(all.programs.emplace_back(), program::lower(plan, input.in_place));
   }
-  const std::string before = text_of(lowered);
-  program::store_directly(plans, programs);
-  return before_and_after(before, text_of(programs[input.rank]));
+  return all;
+}
+
+/// The chunks of one buffer that share memory with an earlier chunk, one line each.
+void add_shared(const Input& input, uint8_t buffer, uint32_t chunks, std::map<uint32_t, std::string>& known,
+                std::string& text) {
+  for (uint32_t i = 0; i < chunks; ++i) {
+    const std::string name = place(buffer, i / input.own.chunks, i % input.own.chunks);
+    const auto [first, is_new] = known.try_emplace(program::place_of(input.own, input.in_place, buffer, i), name);
+    if (!is_new) text += fmt::format("  {} is {}\n", name, first->second);
+  }
+}
+
+Result<std::string> alias(const Input& input) {
+  std::map<uint32_t, std::string> known;  // the first chunk of each number
+  std::string shared;
+  add_shared(input, TUTTI_BUFFER_INPUT, input.own.input_chunks(), known, shared);
+  add_shared(input, TUTTI_BUFFER_OUTPUT, input.own.output_chunks(), known, shared);
+  add_shared(input, TUTTI_BUFFER_SCRATCH, input.own.scratch_chunks, known, shared);
+  return before_and_after(program::to_text(input.own), shared.empty() ? "  no chunks share memory\n" : shared);
+}
+
+/// The program before and after the numbers of its messages. The pass is the last part of encode().
+Result<std::string> number_messages(const Input& input) {
+  program::Program encoded = program::encode(input.own);
+  const program::Program numbered = encoded;
+  encoded.messages = 0;
+  for (tutti_program_peer& peer : encoded.peers) peer.message = 0;
+  return before_and_after(text_of(encoded), text_of(numbered));
+}
+
+Result<std::string> direct_store(const Input& input) {
+  TUTTI_ASSIGN(Lowered all, lowered_all(input));
+  const std::string before = text_of(all.programs[input.rank]);
+  program::store_directly(all.plans, all.programs);
+  return before_and_after(before, text_of(all.programs[input.rank]));
+}
+
+/// The stages of the steps of a program, and the lags of its messages.
+std::string stages_text(const program::Program& program) {
+  std::string text = fmt::format("{} stage(s), up to {} wave(s) from send to receive, {} message(s) per loop\n",
+                                 program.stages, program.lag, program.messages);
+  for (size_t i = 0; i < program.steps.size(); ++i) {
+    const tutti_program_step& step = program.steps[i];
+    text += fmt::format("{:>5}  stage {}", i, step.stage);
+    if (step.recv_count > 0 && program::exchanges(step)) text += fmt::format(", receives in stage {}", step.recv_stage);
+    for (const tutti_program_peer& from : program.recv(step)) {
+      text += fmt::format("; from rank {} {} wave(s) after it was sent", from.rank, from.lag);
+    }
+    text += '\n';
+  }
+  return text;
+}
+
+/// The layout has slots for every program. So the result does not depend on a protocol.
+Result<std::string> overlap_loops(const Input& input) {
+  TUTTI_ASSIGN(Lowered all, lowered_all(input));
+  program::Programs programs = {std::move(all.programs)};
+  const std::string before = text_of(programs[0][input.rank]);
+  tutti_slot_layout layout{};
+  layout.overlaps = 1;
+  layout.chunk_slots = 1;
+  layout.slot_count = UINT32_MAX;
+  program::even_messages(programs);
+  program::overlap_loops(programs, layout);
+  return before_and_after(before, stages_text(programs[0][input.rank]));
 }
 
 Result<std::string> fuse_one_hop(const Input& input) {
@@ -249,10 +322,17 @@ struct Pass {
   const char* name;
   Result<std::string> (*show)(const Input&);
 };
-constexpr Pass kPasses[] = {{"zero_copy", zero_copy},         {"split_messages", split_messages},
-                            {"fit_slots", fit_slots},         {"lower", lower},
-                            {"lower_strands", lower_strands}, {"direct_store", direct_store},
-                            {"fuse_one_hop", fuse_one_hop},   {"as_copies", as_copies}};
+constexpr Pass kPasses[] = {{"alias", alias},
+                            {"zero_copy", zero_copy},
+                            {"split_messages", split_messages},
+                            {"fit_slots", fit_slots},
+                            {"number_messages", number_messages},
+                            {"lower", lower},
+                            {"lower_strands", lower_strands},
+                            {"direct_store", direct_store},
+                            {"overlap_loops", overlap_loops},
+                            {"fuse_one_hop", fuse_one_hop},
+                            {"as_copies", as_copies}};
 /// The passes that make the plan which the other passes take.
 constexpr const char* kUnroll = "unroll";
 constexpr const char* kOrderStrands = "order_strands";

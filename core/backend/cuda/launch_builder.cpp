@@ -10,6 +10,7 @@
 #include "program/passes/fit_slots.h"
 #include "program/passes/fuse_one_hop.h"
 #include "program/passes/order_strands.h"
+#include "program/passes/overlap_loops.h"
 #include "program/verify/verify.h"
 
 namespace tutti::backend {
