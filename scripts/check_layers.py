@@ -7,7 +7,12 @@
     a back end (core/backend/host, core/backend/cuda).
   - Installed headers (core/include) include installed headers only; the plugin contract includes nothing but itself and
     the C library, the device headers nothing but themselves, the contract and the C++ library.
-  - Plugins include installed headers, their own folder and foreign libraries. Only core/plugin includes Boost.
+  - A folder <kind>-<name> of plugins/ is a plugin; other folders there are libraries, which plugins share. Both include
+    installed headers, their own folder, these libraries and foreign libraries. core/ and tools/ include neither;
+    compat/ includes libraries of plugins alone. Only core/plugin includes Boost.
+  - Examples, and the tests that stand for users of Tutti (USERS), include installed headers and their own folder. A
+    test of a part includes any header of core/ and tools/, because unit tests test private functions. It includes
+    private headers of one plugin at most.
   - Each contract header compiles alone as C11 and as C++20; every other installed header alone as C++20
     (tutti/device/cuda is for nvcc, and left to the build).
 """
@@ -24,12 +29,15 @@ LAYERS = [{"base"}, {"log"}, {"config"}, {"plugin"}, {"topology", "bootstrap", "
           {"device", "progress"}, {"transport"}, {"tuner"}, {"backend"}, {"communicator"}, {"tools", "compat"}]
 LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}
 
-# Headers of the core that one plugin includes: (plugin, prefix) -> why.
-PLUGIN_EXCEPTIONS = {
-    ("tuner-table", "tuner-model/"): "what the table does not cover goes by the model, compiled into both plugins",
-    ("tuner-nccl", "tuner-model/"): "the model predicts the times that a plugin of NCCL changes",
-    ("tuner-nccl", "net-nccl/"): "plugins of NCCL have one kind of file and one log, compiled into both plugins",
-}
+# Names of folders of plugins. LIBRARIES: folders of libraries that plugins share.
+A_PLUGIN = re.compile(r"(algo|proto|net|tuner)-[a-z0-9_]+$")
+LIBRARIES = {path.name for path in (ROOT / "plugins").iterdir() if path.is_dir() and not A_PLUGIN.match(path.name)}
+
+# Programs and plugins as users write them. The kit that pretends to have GPUs is the tool itself.
+USERS = re.compile(r"(examples|tests/(abi|clients|conformance|device_network|zoo))/(?!.*pretended_gpu)")
+
+# A header of NCCL, with which programs of tests/clients are built.
+FOREIGN = {"nccl.h"}
 
 # Headers that know a device, and the files that may include them.
 OF_A_DEVICE = re.compile(r"backend/(host/|cuda/|factory\.h)")
@@ -83,10 +91,18 @@ def plugin_fault(path, name, quoted):
     if not quoted:
         return "plugins do not include Boost" if name.startswith("boost/") else None
     folder = "/".join(path.split("/")[:2])
-    if any(folder.endswith(plugin) and name.startswith(prefix) for plugin, prefix in PLUGIN_EXCEPTIONS):
-        return None
     beside = any((ROOT / place / name).exists() for place in (os.path.dirname(path), folder))
-    return None if name.startswith("tutti/") or beside else 'a plugin includes "tutti/..." and its own folder only'
+    if name.startswith("tutti/") or beside or name.split("/")[0] in LIBRARIES:
+        return None
+    return 'a plugin includes "tutti/...", its own folder and libraries of plugins only'
+
+
+def user_fault(path, name, quoted):
+    own = "/".join(path.split("/")[:2])
+    beside = any((ROOT / place / name).exists() for place in (os.path.dirname(path), own, os.path.dirname(own)))
+    if not quoted or beside or name.startswith("tutti/") or name in FOREIGN:
+        return None
+    return "a user of Tutti has installed headers only"
 
 
 def fault(path, name, quoted):
@@ -94,6 +110,10 @@ def fault(path, name, quoted):
     area, part = owner(path)
     if ".." in name.split("/"):
         return "no relative paths upwards"
+    if quoted and area in ("core", "tools", "compat"):
+        first = name.split("/")[0]
+        if A_PLUGIN.match(first) or (first in LIBRARIES and area != "compat"):
+            return "plugins are loaded, not included"
     if area == "core":
         if OF_A_DEVICE.match(name) and not KNOWS_DEVICES.match(path):
             return "only setup, the factory and back ends know a device; use backend/backend.h"
@@ -102,11 +122,22 @@ def fault(path, name, quoted):
         return installed_fault(part, name, quoted)
     if area == "plugins":
         return plugin_fault(path, name, quoted)
-    return None
+    return user_fault(path, name, quoted) if USERS.match(path) else None
+
+
+def private_plugins(text):
+    """The plugins whose private headers a file includes."""
+    names = (match[2].split("/")[0] for match in map(INCLUDE.match, text.splitlines()) if match and match[1] == '"')
+    return sorted({name for name in names if A_PLUGIN.match(name)})
 
 
 def include_problems():
-    for file in files(CODE, "core", "plugins", "tools", "compat"):
+    for file in files(CODE, "tests"):
+        plugins = private_plugins(file.read_text(encoding="utf-8"))
+        if len(plugins) > 1:
+            path = file.relative_to(ROOT).as_posix()
+            yield f"{path}: includes headers of {' and '.join(plugins)}: a test has one subject"
+    for file in files(CODE, "core", "plugins", "tools", "compat", "examples", "tests"):
         path = file.relative_to(ROOT).as_posix()
         for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
             match = INCLUDE.match(line)
@@ -147,7 +178,12 @@ def self_test():
             ("core/include/tutti/sdk/net.h", "string", False),
             ("core/include/tutti/plugin/abi.h", "tutti/plugin/types.h", True),
             ("tools/main.cpp", "program/plan.h", True),
-            ("plugins/algo-ring/ring.cpp", "tutti/sdk/algorithm.h", True)]
+            ("plugins/algo-ring/ring.cpp", "tutti/sdk/algorithm.h", True),
+            ("plugins/tuner-table/plugin.cpp", "alpha_beta/model.h", True),
+            ("compat/nccl_net/entries.h", "nccl_plugins/network_tables.h", True),
+            ("tests/unit/encode_test.cpp", "program/encode.h", True),
+            ("tests/conformance/net.cpp", "tutti/sdk/network.h", True),
+            ("examples/hello/hello.cpp", "tutti/communicator.h", True)]
     bad = [("core/base/status.cpp", "log/log.h", True), ("core/topology/graph.cpp", "memory/pool.h", True),
            ("core/program/plan.cpp", "tutti/communicator.h", True),
            ("core/communicator/state.h", "backend/host/fabric.h", True),
@@ -160,9 +196,16 @@ def self_test():
            ("core/include/tutti/plugin/abi.h", "yaml-cpp/yaml.h", False),
            ("core/include/tutti/a.h", "program/x.h", True),
            ("plugins/algo-ring/ring.cpp", "program/plan.h", True),
-           ("plugins/algo-ring/ring.cpp", "boost/dll.hpp", False)]
+           ("plugins/algo-ring/ring.cpp", "boost/dll.hpp", False),
+           ("plugins/tuner-table/plugin.cpp", "tuner-model/plugin.h", True),
+           ("compat/nccl_net/entries.h", "net-nccl/adapter.h", True),
+           ("core/tuner/selector.cpp", "alpha_beta/model.h", True),
+           ("tests/conformance/net.cpp", "program/plan.h", True),
+           ("examples/hello/hello.cpp", "base/text.h", True)]
     assert not any(fault(*case) for case in good), [case for case in good if fault(*case)]
     assert all(fault(*case) for case in bad), [case for case in bad if not fault(*case)]
+    two = '#include "net-ib/a.h"\n#include "program/plan.h"\n#include "net-ucx/b.h"\n'
+    assert private_plugins(two) == ["net-ib", "net-ucx"]
     assert compile_alone("tutti/no_such_header.h", ["g++", "-x", "c++"])
 
 

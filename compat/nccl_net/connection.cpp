@@ -9,7 +9,7 @@
 
 #include "nccl_net/context.h"
 #include "nccl_net/journal.h"
-#include "net-nccl/tables.h"
+#include "nccl_plugins/network_tables.h"
 
 namespace tutti::nccl_net {
 namespace {
@@ -50,20 +50,20 @@ int Connection::fail(std::string_view doing, int32_t code) {
 
 int Connection::refuse(std::string_view why) {
   warn(fmt::format("network '{}', device '{}': {}", network_.name(), device_.name, why));
-  return net_nccl::kNcclInvalidArgument;
+  return nccl_plugins::kNcclInvalidArgument;
 }
 
 int Connection::add_region(void* data, uint64_t bytes, int memory, void** region) {
-  const uint32_t kind = memory == net_nccl::kNcclHost   ? TUTTI_MEMORY_HOST
-                        : memory == net_nccl::kNcclCuda ? TUTTI_MEMORY_CUDA
-                                                        : 0u;
+  const uint32_t kind = memory == nccl_plugins::kNcclHost   ? TUTTI_MEMORY_HOST
+                        : memory == nccl_plugins::kNcclCuda ? TUTTI_MEMORY_CUDA
+                                                            : 0u;
   if (kind == 0) return refuse(fmt::format("regMr: there is no memory of type {}", memory));
   auto made = std::make_unique<Region>();
   const std::lock_guard lock(mutex_);
   const int32_t code = network_.ops().register_memory(connection_, data, bytes, kind, &made->registration);
   if (code != TUTTI_OK) return fail(fmt::format("regMr fails for {} bytes", bytes), code);
   *region = made.release();
-  return net_nccl::kNcclSuccess;
+  return nccl_plugins::kNcclSuccess;
 }
 
 int Connection::add_dmabuf(void* data, uint64_t bytes, uint64_t offset, int fd, void** region) {
@@ -73,15 +73,15 @@ int Connection::add_dmabuf(void* data, uint64_t bytes, uint64_t offset, int fd, 
   const int32_t code = network_.ops().register_dmabuf(connection_, data, bytes, offset, fd, &made->registration);
   if (code != TUTTI_OK) return fail(fmt::format("regMrDmaBuf fails for {} bytes", bytes), code);
   *region = made.release();
-  return net_nccl::kNcclSuccess;
+  return nccl_plugins::kNcclSuccess;
 }
 
 int Connection::remove_region(void* raw) {
   const std::unique_ptr<Region> region(static_cast<Region*>(raw));
-  if (region == nullptr) return net_nccl::kNcclSuccess;
+  if (region == nullptr) return nccl_plugins::kNcclSuccess;
   const std::lock_guard lock(mutex_);
   const int32_t code = network_.ops().deregister_memory(connection_, region->registration);
-  return code == TUTTI_OK ? net_nccl::kNcclSuccess : fail("deregMr fails", code);
+  return code == TUTTI_OK ? nccl_plugins::kNcclSuccess : fail("deregMr fails", code);
 }
 
 Request& Connection::take() {
@@ -108,10 +108,10 @@ int Connection::post(std::string_view doing, int lengths, void** out, Post&& pos
   const int32_t code = post(&request.request);
   if (code == TUTTI_OK && request.request != nullptr) {
     *out = &request;
-    return net_nccl::kNcclSuccess;
+    return nccl_plugins::kNcclSuccess;
   }
   release(request);
-  return code == TUTTI_OK || code == TUTTI_AGAIN ? net_nccl::kNcclSuccess : fail(doing, code);
+  return code == TUTTI_OK || code == TUTTI_AGAIN ? nccl_plugins::kNcclSuccess : fail(doing, code);
 }
 
 int Connection::send(const void* data, uint64_t bytes, int tag, void* region, void** request) {
@@ -132,7 +132,7 @@ int Connection::receive(const Buffers& buffers, void** request) {
 
 int Connection::flush(const Buffers& buffers, void** request) {
   *request = nullptr;
-  if (buffers.count == 0 || !network_.has(TUTTI_NET_CAP_FLUSH)) return net_nccl::kNcclSuccess;
+  if (buffers.count == 0 || !network_.has(TUTTI_NET_CAP_FLUSH)) return nccl_plugins::kNcclSuccess;
   return post("iflush fails", 0, request, [&](void** made) {
     return network_.ops().flush(connection_, buffers.count, buffers.addresses.data(), buffers.bytes.data(),
                                 buffers.registrations.data(), made);
@@ -147,13 +147,13 @@ int Connection::test(Request& request, int* done, int* sizes) {
   int32_t is_done = 0;
   const int32_t code = network_.ops().test(request.request, &is_done, request.lengths > 0 ? lengths.data() : nullptr);
   if (code != TUTTI_OK) return fail("test fails", code);
-  if (is_done == 0) return net_nccl::kNcclSuccess;
+  if (is_done == 0) return nccl_plugins::kNcclSuccess;
   for (int i = 0; sizes != nullptr && i < request.lengths; ++i) {
     sizes[i] = static_cast<int>(std::min<uint64_t>(lengths.at(static_cast<size_t>(i)), INT_MAX));
   }
   release(request);
   *done = 1;
-  return net_nccl::kNcclSuccess;
+  return nccl_plugins::kNcclSuccess;
 }
 
 }  // namespace tutti::nccl_net

@@ -7,11 +7,11 @@
 #include <string>
 #include <utility>
 
-#include "net-nccl/tables.h"
+#include "nccl_plugins/network_tables.h"
 
 namespace tutti::nccl_net {
 
-static_assert(sizeof(tutti_net_handle) <= net_nccl::kHandleBytes);
+static_assert(sizeof(tutti_net_handle) <= nccl_plugins::kHandleBytes);
 
 Result<std::shared_ptr<Context>> Context::create(Network& network, uint64_t communicator) {
   std::shared_ptr<Context> context(new Context(network));

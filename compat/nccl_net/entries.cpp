@@ -13,9 +13,9 @@
 namespace tutti::nccl_net::entries {
 namespace {
 
-using net_nccl::kNcclInternalError;
-using net_nccl::kNcclInvalidArgument;
-using net_nccl::kNcclSuccess;
+using nccl_plugins::kNcclInternalError;
+using nccl_plugins::kNcclInvalidArgument;
+using nccl_plugins::kNcclSuccess;
 
 /// What `init` gives to NCCL.
 using Holder = std::shared_ptr<Context>;

@@ -8,7 +8,7 @@
 
 #include "nccl_net/journal.h"
 #include "nccl_net/network.h"
-#include "net-nccl/tables.h"
+#include "nccl_plugins/network_tables.h"
 
 namespace tutti::nccl_net::entries {
 

@@ -23,8 +23,8 @@ void write(int level, const char* text) {
 }
 
 int level_of(log::Level level) {
-  if (level <= log::Level::kWarn) return net_nccl::kNcclWarn;
-  return level == log::Level::kInfo ? net_nccl::kNcclInfo : net_nccl::kNcclTrace;
+  if (level <= log::Level::kWarn) return nccl_plugins::kNcclWarn;
+  return level == log::Level::kInfo ? nccl_plugins::kNcclInfo : nccl_plugins::kNcclTrace;
 }
 
 /// False: the line needs no other place.
@@ -45,35 +45,35 @@ void take_over_log() {
 }
 
 void warn(const std::string& text) {
-  write(net_nccl::kNcclWarn, text.c_str());
+  write(nccl_plugins::kNcclWarn, text.c_str());
 }
 
 void info(const std::string& text) {
-  if (logger_of_nccl.load(std::memory_order_acquire) != nullptr) write(net_nccl::kNcclInfo, text.c_str());
+  if (logger_of_nccl.load(std::memory_order_acquire) != nullptr) write(nccl_plugins::kNcclInfo, text.c_str());
 }
 
 void warn_of_exception(const char* entry, const char* what) noexcept {
   if (Logger* const logger = logger_of_nccl.load(std::memory_order_acquire); logger != nullptr) {
-    logger(net_nccl::kNcclWarn, kInitAndNet, "libnccl-net-tutti", 0, "NET/Tutti : %s: %s", entry, what);
+    logger(nccl_plugins::kNcclWarn, kInitAndNet, "libnccl-net-tutti", 0, "NET/Tutti : %s: %s", entry, what);
   }
 }
 
 int result_of(Code code) {
   switch (code) {
     case Code::kOk:
-      return net_nccl::kNcclSuccess;
+      return nccl_plugins::kNcclSuccess;
     case Code::kRemote:
     case Code::kTimeout:
-      return net_nccl::kNcclRemoteError;
+      return nccl_plugins::kNcclRemoteError;
     case Code::kSystem:
     case Code::kNotFound:
-      return net_nccl::kNcclSystemError;
+      return nccl_plugins::kNcclSystemError;
     case Code::kDevice:
-      return net_nccl::kNcclCudaError;
+      return nccl_plugins::kNcclCudaError;
     case Code::kInvalidArgument:
-      return net_nccl::kNcclInvalidArgument;
+      return nccl_plugins::kNcclInvalidArgument;
     default:
-      return net_nccl::kNcclInternalError;
+      return nccl_plugins::kNcclInternalError;
   }
 }
 

@@ -4,12 +4,12 @@
 
 #include <string>
 
-#include "net-nccl/tables.h"
+#include "nccl_plugins/network_tables.h"
 #include "tutti/status.h"
 
 namespace tutti::nccl_net {
 
-using net_nccl::Logger;
+using nccl_plugins::Logger;
 
 /// The function that NCCL gave to init. Null: lines go to stderr, as Tutti's lines do.
 void set_logger(Logger* logger);

@@ -5,16 +5,16 @@
 #include <cstdint>
 
 #include "nccl_net/entries.h"
-#include "net-nccl/tables.h"
+#include "nccl_plugins/network_tables.h"
 
 namespace tutti::nccl_net {
 namespace {
 
-using net_nccl::DeviceHandle;
-using net_nccl::NetConfig;
-using net_nccl::Profiler;
-using net_nccl::Table;
-using net_nccl::Types;
+using nccl_plugins::DeviceHandle;
+using nccl_plugins::NetConfig;
+using nccl_plugins::Profiler;
+using nccl_plugins::Table;
+using nccl_plugins::Types;
 
 constexpr uint64_t kMostMessageBytes = uint64_t{1} << 30;  // the lengths that test reports are int
 constexpr double kMegabitsOfGigabyte = 8000;
@@ -22,9 +22,9 @@ constexpr uint32_t kManyConnections = 1u << 16;  // of a device without a known 
 
 int memory_of(uint32_t memory) {
   int out = 0;
-  if ((memory & TUTTI_MEMORY_HOST) != 0) out |= net_nccl::kNcclHost;
-  if ((memory & TUTTI_MEMORY_CUDA) != 0) out |= net_nccl::kNcclCuda;
-  if ((memory & TUTTI_MEMORY_DMABUF) != 0) out |= net_nccl::kNcclDmabuf;
+  if ((memory & TUTTI_MEMORY_HOST) != 0) out |= nccl_plugins::kNcclHost;
+  if ((memory & TUTTI_MEMORY_CUDA) != 0) out |= nccl_plugins::kNcclCuda;
+  if ((memory & TUTTI_MEMORY_DMABUF) != 0) out |= nccl_plugins::kNcclDmabuf;
   return out;
 }
 
@@ -62,9 +62,9 @@ void describe(const Device& device, int index, Properties& out) {
 template <int V>
 int properties(int index, typename Types<V>::Properties* out) {
   const Device* const device = entries::device(index);
-  if (device == nullptr) return net_nccl::kNcclInvalidArgument;
+  if (device == nullptr) return nccl_plugins::kNcclInvalidArgument;
   describe(*device, index, *out);
-  return net_nccl::kNcclSuccess;
+  return nccl_plugins::kNcclSuccess;
 }
 
 int init_11(void** context, uint64_t communicator, NetConfig* /*config*/, Logger* logger, Profiler* /*profiler*/) {
@@ -172,9 +172,9 @@ constexpr Table<V> table() {
 }  // namespace
 }  // namespace tutti::nccl_net
 
-#define TUTTI_NCCL_NET_TABLE(version)                                                  \
-  extern "C" TUTTI_API const tutti::net_nccl::Table<version> ncclNetPlugin_v##version; \
-  constinit const tutti::net_nccl::Table<version> ncclNetPlugin_v##version = tutti::nccl_net::table<version>()
+#define TUTTI_NCCL_NET_TABLE(version)                                                      \
+  extern "C" TUTTI_API const tutti::nccl_plugins::Table<version> ncclNetPlugin_v##version; \
+  constinit const tutti::nccl_plugins::Table<version> ncclNetPlugin_v##version = tutti::nccl_net::table<version>()
 
 TUTTI_NCCL_NET_TABLE(6);
 TUTTI_NCCL_NET_TABLE(7);

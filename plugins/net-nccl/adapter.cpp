@@ -8,6 +8,11 @@
 namespace tutti::net_nccl {
 namespace {
 
+using nccl_plugins::DeviceHandle;
+using nccl_plugins::NetConfig;
+using nccl_plugins::Table;
+using nccl_plugins::Types;
+
 /// NCCL hands a callback to init, so plugins may call it without a check. Events are not recorded.
 int ignore_event(void** /*event*/, int /*type*/, void* /*parent*/, int64_t /*plugin*/, void* /*data*/) {
   return kNcclSuccess;

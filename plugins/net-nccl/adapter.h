@@ -6,9 +6,25 @@
 #include <memory>
 #include <string>
 
-#include "tables.h"
+#include "nccl_plugins/network_tables.h"
 
 namespace tutti::net_nccl {
+
+using nccl_plugins::kHandleBytes;
+using nccl_plugins::kNcclCuda;
+using nccl_plugins::kNcclDmabuf;
+using nccl_plugins::kNcclHost;
+using nccl_plugins::kNcclInProgress;
+using nccl_plugins::kNcclInternalError;
+using nccl_plugins::kNcclInvalidArgument;
+using nccl_plugins::kNcclRemoteError;
+using nccl_plugins::kNcclSuccess;
+using nccl_plugins::kNcclSystemError;
+using nccl_plugins::kNcclTimeout;
+using nccl_plugins::kNcclWarn;
+using nccl_plugins::kNewestVersion;
+using nccl_plugins::kOldestVersion;
+using nccl_plugins::Logger;
 
 /// A device as every version describes it. A field that the version lacks has the value that NCCL assumes.
 struct Device {

@@ -7,10 +7,17 @@
 #include <map>
 #include <utility>
 
-#include "file.h"
+#include "nccl_plugins/file.h"
 
 namespace tutti::net_nccl {
 namespace {
+
+using nccl_plugins::code_of;
+using nccl_plugins::log_line;
+using nccl_plugins::name_of;
+using nccl_plugins::open_file;
+using nccl_plugins::PluginFile;
+using nccl_plugins::PluginKind;
 
 constexpr PluginKind kNetworks = {.word = "network",
                                   .type = "net",

@@ -8,10 +8,13 @@
 #include <vector>
 
 #include "adapter.h"
-#include "log.h"
+#include "nccl_plugins/log.h"
 #include "tutti/status.h"
 
 namespace tutti::net_nccl {
+
+using nccl_plugins::LogScope;
+using nccl_plugins::Sink;
 
 /// Threads: any. All users of a file in this process share one object, because the plugin's own state is one per
 /// process. The file stays loaded: threads of the plugin may run in it.

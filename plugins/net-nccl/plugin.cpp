@@ -12,7 +12,7 @@
 
 #include "context.h"
 #include "library.h"
-#include "log.h"
+#include "nccl_plugins/log.h"
 #include "tutti/sdk/network.h"
 
 namespace tutti::net_nccl {

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <vector>
 
-#include "model.h"
-#include "settings.h"
+#include "alpha_beta/model.h"
+#include "alpha_beta/settings.h"
 #include "tutti/sdk/tuner.h"
 
 namespace tutti::tuner_model {
 namespace {
+
+using alpha_beta::Constants;
 
 class Predictor : public sdk::TunerInstance {
  public:
@@ -18,15 +20,15 @@ class Predictor : public sdk::TunerInstance {
   }
 
  private:
-  Model model_;
+  alpha_beta::Model model_;
 };
 
 class Tuner : public sdk::Tuner {
  public:
-  static std::vector<tutti_config_key> settings() { return model_settings(); }
+  static std::vector<tutti_config_key> settings() { return alpha_beta::model_settings(); }
 
   Result<std::unique_ptr<sdk::TunerInstance>> create(const tutti_topology& topology) override {
-    return std::unique_ptr<sdk::TunerInstance>(std::make_unique<Predictor>(constants_of(host()), topology));
+    return std::unique_ptr<sdk::TunerInstance>(std::make_unique<Predictor>(alpha_beta::constants_of(host()), topology));
   }
 };
 

@@ -10,13 +10,13 @@
 namespace tutti::tuner_nccl {
 namespace {
 
-constexpr net_nccl::PluginKind kTuners = {.word = "tuner",
-                                          .type = "tuner",
-                                          .symbol = "ncclTunerPlugin_v",
-                                          .setting = "settings.tuner.nccl.file",
-                                          .newest = kNewestVersion,
-                                          .oldest = kOldestVersion,
-                                          .since = "2.21"};
+constexpr nccl_plugins::PluginKind kTuners = {.word = "tuner",
+                                              .type = "tuner",
+                                              .symbol = "ncclTunerPlugin_v",
+                                              .setting = "settings.tuner.nccl.file",
+                                              .newest = kNewestVersion,
+                                              .oldest = kOldestVersion,
+                                              .since = "2.21"};
 constexpr int kOperations = 1;  // calls that NCCL would run as one
 
 NvlinkDomains domains_of(const tutti_topology& topology) {
@@ -35,7 +35,7 @@ uint64_t next_number() {
 }  // namespace
 
 Result<Library> Library::load(const std::string& named) {
-  TUTTI_ASSIGN(net_nccl::PluginFile file, net_nccl::open_file(kTuners, named));
+  TUTTI_ASSIGN(nccl_plugins::PluginFile file, nccl_plugins::open_file(kTuners, named));
   return Library(std::move(file));
 }
 
@@ -43,33 +43,33 @@ std::string Library::place() const {
   return fmt::format("'{}' ({}, {}{})", table().name, file_.path, kTuners.symbol, file_.version);
 }
 
-Status Library::begin(const net_nccl::Sink& sink, const tutti_topology& topology, void** context) const {
-  const net_nccl::LogScope log(sink);
+Status Library::begin(const nccl_plugins::Sink& sink, const tutti_topology& topology, void** context) const {
+  const nccl_plugins::LogScope log(sink);
   const size_t ranks = topology.rank_count;
   const size_t machines = topology.node_count;
-  int code = net_nccl::kNcclSuccess;
+  int code = nccl_plugins::kNcclSuccess;
   if (file_.version >= 5) {
     NvlinkDomains domains = domains_of(topology);
     Constants constants{};  // no constant of NCCL's model is one of Tutti's
-    code = reinterpret_cast<Init5*>(table().init)(context, next_number(), ranks, machines, net_nccl::log_line, &domains,
-                                                  &constants);
+    code = reinterpret_cast<Init5*>(table().init)(context, next_number(), ranks, machines, nccl_plugins::log_line,
+                                                  &domains, &constants);
   } else {
-    code = reinterpret_cast<Init2*>(table().init)(ranks, machines, net_nccl::log_line, context);
+    code = reinterpret_cast<Init2*>(table().init)(ranks, machines, nccl_plugins::log_line, context);
   }
-  return code == net_nccl::kNcclSuccess ? Status() : failure("init", code);
+  return code == nccl_plugins::kNcclSuccess ? Status() : failure("init", code);
 }
 
-void Library::end(const net_nccl::Sink& sink, void* context) const {
-  const net_nccl::LogScope log(sink);
+void Library::end(const nccl_plugins::Sink& sink, void* context) const {
+  const nccl_plugins::LogScope log(sink);
   table().end(context);
 }
 
-Status Library::choose(const net_nccl::Sink& sink, void* context, const Question& question, CostTable& costs,
+Status Library::choose(const nccl_plugins::Sink& sink, void* context, const Question& question, CostTable& costs,
                        int& channels) const {
-  const net_nccl::LogScope log(sink);
+  const nccl_plugins::LogScope log(sink);
   const auto [function, bytes, registered] = question;
   auto** const rows = reinterpret_cast<float**>(costs.data());
-  int code = net_nccl::kNcclSuccess;
+  int code = nccl_plugins::kNcclSuccess;
   if (file_.version >= 4) {
     code = reinterpret_cast<Choose4*>(table().choose)(context, function, bytes, kOperations, rows, kAlgorithms,
                                                       kProtocols, registered ? 1 : 0, &channels);
@@ -79,7 +79,7 @@ Status Library::choose(const net_nccl::Sink& sink, void* context, const Question
   } else {
     code = choose_one(context, question, costs, channels);
   }
-  return code == net_nccl::kNcclSuccess ? Status() : failure("getCollInfo", code);
+  return code == nccl_plugins::kNcclSuccess ? Status() : failure("getCollInfo", code);
 }
 
 /// Version 2 names the winner. As in NCCL, the winner then costs nothing.
@@ -90,16 +90,16 @@ int Library::choose_one(void* context, const Question& question, CostTable& cost
   const int code = reinterpret_cast<Choose2*>(table().choose)(context, question.function, question.bytes, 0, 0,
                                                               kOperations, &algorithm, &protocol, &channels);
   const bool names = algorithm >= 0 && algorithm < int{kAlgorithms} && protocol >= 0 && protocol < int{kProtocols};
-  if (code != net_nccl::kNcclSuccess || !names) return code;
+  if (code != nccl_plugins::kNcclSuccess || !names) return code;
   float& cost = costs[static_cast<size_t>(algorithm) * kProtocols + static_cast<size_t>(protocol)];
   if (cost >= 0) cost = 0;
   return code;
 }
 
 Status Library::failure(const char* entry, int nccl_code) const {
-  const std::string warning = net_nccl::LogScope::last_warning();
-  return {net_nccl::code_of(nccl_code),
-          fmt::format("NCCL tuner plugin {}: {} fails with {}{}", place(), entry, net_nccl::name_of(nccl_code),
+  const std::string warning = nccl_plugins::LogScope::last_warning();
+  return {nccl_plugins::code_of(nccl_code),
+          fmt::format("NCCL tuner plugin {}: {} fails with {}{}", place(), entry, nccl_plugins::name_of(nccl_code),
                       warning.empty() ? "" : ": " + warning)};
 }
 

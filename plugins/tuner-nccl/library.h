@@ -6,8 +6,8 @@
 #include <string>
 
 #include "cost_table.h"
-#include "net-nccl/file.h"
-#include "net-nccl/log.h"
+#include "nccl_plugins/file.h"
+#include "nccl_plugins/log.h"
 #include "tables.h"
 #include "tutti/plugin/topology.h"
 #include "tutti/status.h"
@@ -32,20 +32,20 @@ class Library {
   std::string place() const;
 
   /// Begins a communicator. `context` may stay null.
-  Status begin(const net_nccl::Sink& sink, const tutti_topology& topology, void** context) const;
-  void end(const net_nccl::Sink& sink, void* context) const;
+  Status begin(const nccl_plugins::Sink& sink, const tutti_topology& topology, void** context) const;
+  void end(const nccl_plugins::Sink& sink, void* context) const;
 
   /// Lets the plugin change the costs of a call. `channels` stays 0 if the plugin names no channels.
-  Status choose(const net_nccl::Sink& sink, void* context, const Question& question, CostTable& costs,
+  Status choose(const nccl_plugins::Sink& sink, void* context, const Question& question, CostTable& costs,
                 int& channels) const;
 
  private:
-  explicit Library(net_nccl::PluginFile file) : file_(std::move(file)) {}
+  explicit Library(nccl_plugins::PluginFile file) : file_(std::move(file)) {}
   const Table& table() const { return *static_cast<const Table*>(file_.table); }
   int choose_one(void* context, const Question& question, CostTable& costs, int& channels) const;
   Status failure(const char* entry, int nccl_code) const;
 
-  net_nccl::PluginFile file_;
+  nccl_plugins::PluginFile file_;
 };
 
 }  // namespace tutti::tuner_nccl

@@ -8,11 +8,11 @@
 #include <utility>
 #include <vector>
 
+#include "alpha_beta/model.h"
+#include "alpha_beta/settings.h"
 #include "cost_table.h"
 #include "library.h"
-#include "net-nccl/log.h"
-#include "tuner-model/model.h"
-#include "tuner-model/settings.h"
+#include "nccl_plugins/log.h"
 #include "tutti/sdk/tuner.h"
 
 namespace tutti::tuner_nccl {
@@ -39,7 +39,7 @@ std::optional<int> function_of(uint32_t collective) {
 /// Keeps the file, the log and the context of a communicator.
 class Advised : public sdk::TunerInstance {
  public:
-  Advised(tuner_model::Model model, Library library, std::shared_ptr<const net_nccl::Sink> sink, void* context)
+  Advised(alpha_beta::Model model, Library library, std::shared_ptr<const nccl_plugins::Sink> sink, void* context)
       : model_(std::move(model)), library_(std::move(library)), sink_(std::move(sink)), context_(context) {}
   ~Advised() override { library_.end(*sink_, context_); }
   Advised(const Advised&) = delete;
@@ -62,9 +62,9 @@ class Advised : public sdk::TunerInstance {
   }
 
  private:
-  tuner_model::Model model_;
+  alpha_beta::Model model_;
   Library library_;
-  std::shared_ptr<const net_nccl::Sink> sink_;
+  std::shared_ptr<const nccl_plugins::Sink> sink_;
   void* context_;
   mutable std::mutex mutex_;  // NCCL asks for one call of a communicator at a time
 };
@@ -72,7 +72,7 @@ class Advised : public sdk::TunerInstance {
 class Tuner : public sdk::Tuner {
  public:
   static std::vector<tutti_config_key> settings() {
-    auto keys = tuner_model::model_settings();
+    auto keys = alpha_beta::model_settings();
     keys.push_back(sdk::setting(TUTTI_CONFIG_TEXT, "file", "",
                                 "File of NCCL's tuner plugin: a path, or NAME for libnccl-tuner-NAME.so."));
     return keys;
@@ -80,10 +80,10 @@ class Tuner : public sdk::Tuner {
 
   /// Without a file, only create() fails: a list of all plugins opens each plugin.
   Status open(const sdk::Host& host) override {
-    sink_ = std::make_shared<const net_nccl::Sink>(host);
+    sink_ = std::make_shared<const nccl_plugins::Sink>(host);
     const std::string file = host.text("file");
     if (file.empty()) return {};
-    const net_nccl::LogScope log(*sink_);  // a constructor of the file may log
+    const nccl_plugins::LogScope log(*sink_);  // a constructor of the file may log
     TUTTI_ASSIGN(library_, Library::load(file));
     return {};
   }
@@ -97,12 +97,12 @@ class Tuner : public sdk::Tuner {
     void* context = nullptr;
     TUTTI_TRY(library_->begin(*sink_, topology, &context));
     host().log(TUTTI_LOG_INFO, "follows NCCL tuner plugin " + library_->place());
-    const tuner_model::Model model(tuner_model::constants_of(host()), topology);
+    const alpha_beta::Model model(alpha_beta::constants_of(host()), topology);
     return std::unique_ptr<sdk::TunerInstance>(std::make_unique<Advised>(model, *library_, sink_, context));
   }
 
  private:
-  std::shared_ptr<const net_nccl::Sink> sink_;
+  std::shared_ptr<const nccl_plugins::Sink> sink_;
   std::optional<Library> library_;
 };
 

@@ -14,14 +14,14 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "net-nccl/tables.h"
+#include "nccl_plugins/network_tables.h"
 
 namespace tutti::tuner_nccl {
 
 inline constexpr int kNewestVersion = 6;
 inline constexpr int kOldestVersion = 2;
 
-using net_nccl::Logger;
+using nccl_plugins::Logger;
 
 /// Groups of ranks that NVLink joins.
 struct NvlinkDomains {

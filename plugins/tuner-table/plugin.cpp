@@ -10,8 +10,8 @@
 #include <string>
 #include <utility>
 
+#include "alpha_beta/settings.h"
 #include "table.h"
-#include "tuner-model/settings.h"
 #include "tutti/sdk/tuner.h"
 
 namespace tutti::tuner_table {
@@ -45,7 +45,7 @@ Result<SharedTable> table_of(std::string text, const std::string& path) {
 
 class Follower : public sdk::TunerInstance {
  public:
-  Follower(const sdk::Host& host, const tuner_model::Model& model, SharedTable table)
+  Follower(const sdk::Host& host, const alpha_beta::Model& model, SharedTable table)
       : host_(host), model_(model), table_(std::move(table)) {}
 
   Status choose(const tutti_call& call, const sdk::Candidates& candidates) const override {
@@ -84,14 +84,14 @@ class Follower : public sdk::TunerInstance {
   }
 
   sdk::Host host_;
-  tuner_model::Model model_;
+  alpha_beta::Model model_;
   SharedTable table_;
 };
 
 class Tuner : public sdk::Tuner {
  public:
   static std::vector<tutti_config_key> settings() {
-    auto keys = tuner_model::model_settings();
+    auto keys = alpha_beta::model_settings();
     keys.push_back(sdk::setting(TUTTI_CONFIG_TEXT, "file", "auto",
                                 "table made by 'tutti tune': a path, or a name in share/tutti/tuned; auto: the one "
                                 "there that holds for the job, if any; empty: none"));
@@ -100,7 +100,7 @@ class Tuner : public sdk::Tuner {
 
   Result<std::unique_ptr<sdk::TunerInstance>> create(const tutti_topology& topology) override {
     TUTTI_ASSIGN(SharedTable table, table_for(topology));
-    const tuner_model::Model model(tuner_model::constants_of(host()), topology);
+    const alpha_beta::Model model(alpha_beta::constants_of(host()), topology);
     return std::unique_ptr<sdk::TunerInstance>(std::make_unique<Follower>(host(), model, std::move(table)));
   }
 

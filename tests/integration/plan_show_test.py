@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`tutti plan draw` and `tutti plan print --pass`: what the pictures and texts say about the plans.
+"""Compares the pictures of `tutti plan draw` and the texts of `tutti plan print --pass` with the plans.
 
 Run as: plan_show_test.py PATH_OF_TUTTI FOLDER_OF_ALGO_RECURSIVE [unittest arguments]
 """
@@ -75,7 +75,7 @@ class Shown(unittest.TestCase):
         return result.stdout if code == 0 else result.stderr
 
     def export(self, collective, algorithm, *arguments):
-        """The plans of an algorithm as a file, and what is in it."""
+        """The plans of an algorithm as a file, and the content of the file."""
         file = self.folder / "plan.json"
         self.tutti("plan", "export", collective, "--algorithm", algorithm, *arguments, "-o", file)
         return file, json.loads(file.read_text())

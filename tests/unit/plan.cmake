@@ -11,10 +11,8 @@ if(TARGET tutti-algo-ring AND TARGET tutti-algo-tree AND TARGET tutti-algo-direc
              ${here}/plan_reference.cpp ${here}/plan_reference_strands.cpp ${here}/plan_mutator.cpp TIMEOUT 60)
   tutti_test(prove_test SOURCES ${here}/prove_test.cpp ${here}/plan_support.cpp TIMEOUT 60)
   tutti_test(repeat_test SOURCES ${here}/repeat_test.cpp ${here}/plan_support.cpp)
-  tutti_test(tuner_model_test SOURCES ${here}/tuner_model_test.cpp ${here}/plan_support.cpp
-             ${PROJECT_SOURCE_DIR}/plugins/tuner-model/model.cpp)
-  tutti_test(selector_test SOURCES ${here}/selector_test.cpp ${here}/selector_strands_test.cpp ${here}/plan_support.cpp
-             ${PROJECT_SOURCE_DIR}/plugins/tuner-model/model.cpp)
+  tutti_test(tuner_model_test SOURCES ${here}/tuner_model_test.cpp ${here}/plan_support.cpp)
+  tutti_test(selector_test SOURCES ${here}/selector_test.cpp ${here}/selector_strands_test.cpp ${here}/plan_support.cpp)
   tutti_test(plans_test SOURCES ${here}/plans_test.cpp ${here}/plan_support.cpp)
   tutti_test(ports_test SOURCES ${here}/ports_test.cpp ${here}/plan_support.cpp
              ${here}/topology_machines.cpp)
@@ -70,8 +68,8 @@ if(TARGET tutti-algo-ring AND TARGET tutti-algo-tree AND TARGET tutti-algo-direc
              ${PROJECT_SOURCE_DIR}/plugins/tuner-nccl/cost_table.cpp)
   target_include_directories(nccl_cost_table_test PRIVATE ${PROJECT_SOURCE_DIR}/plugins)
   tutti_test(as_copies_test SOURCES ${here}/as_copies_test.cpp ${here}/plan_support.cpp)
-  target_include_directories(tuner_model_test PRIVATE ${PROJECT_SOURCE_DIR}/plugins)
-  target_include_directories(selector_test PRIVATE ${PROJECT_SOURCE_DIR}/plugins)
+  target_link_libraries(tuner_model_test PRIVATE tutti_alpha_beta)
+  target_link_libraries(selector_test PRIVATE tutti_alpha_beta)
   foreach(test plan_test plan_algorithm_test as_copies_test lower_test stripes_test launch_builder_test
           split_messages_test fit_slots_test fuse_one_hop_test
           direct_store_test hier_test verify_test prove_test repeat_test order_strands_test

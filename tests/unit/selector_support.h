@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "tuner-model/model.h"
+#include "alpha_beta/model.h"
 #include "tuner/selector.h"
 #include "unit/job_file.h"
 #include "unit/plan_support.h"
@@ -19,7 +19,7 @@ inline constexpr uint32_t kRanks = 4;
 inline constexpr size_t kLarge = size_t{64} << 20;  // elements
 
 inline int32_t predict(void* instance, const tutti_call* call, tutti_candidate* const* candidates, uint32_t count) {
-  for (uint32_t i = 0; i < count; ++i) static_cast<tuner_model::Model*>(instance)->predict(*call, *candidates[i]);
+  for (uint32_t i = 0; i < count; ++i) static_cast<alpha_beta::Model*>(instance)->predict(*call, *candidates[i]);
   return TUTTI_OK;
 }
 
@@ -92,7 +92,7 @@ class SelectorTest : public testing::Test {
   const NodeOfRank nodes_ = split(kRanks, 1);
   Algorithm ring_{"ring"};
   Algorithm direct_{"direct"};
-  tuner_model::Model model_{tuner_model::Constants{}, topology_of(nodes_)};
+  alpha_beta::Model model_{alpha_beta::Constants{}, topology_of(nodes_)};
   config::Config config_ = *config::Config::load({});
   std::vector<std::string> networks_ = {"socket"};
   std::unique_ptr<tuner::Selector> selector_;

@@ -153,7 +153,7 @@ TEST_F(SelectorTest, networks_have_figures_of_their_own) {
   for (tuner::Protocol& each : with.protocols) each.properties.links |= with.links;
   tutti_topology slow = topology_of(nodes_);
   slow.latency_us[TUTTI_LINK_P2P] = 1000;
-  tuner_model::Model slow_model{tuner_model::Constants{}, slow};
+  alpha_beta::Model slow_model{alpha_beta::Constants{}, slow};
   with.networks.push_back({"socket", 10, 5});
   with.networks.push_back({"ib", 10, 5, {&slow_model, [](void*) {}}});
   selector_ = std::make_unique<Selector>(config_, std::move(with));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The α–β model of tuner-model.
-#include "tuner-model/model.h"
+#include "alpha_beta/model.h"
 
 #include <gmock/gmock.h>
 
@@ -10,8 +10,8 @@
 namespace tutti::test {
 namespace {
 
-using tuner_model::Constants;
-using tuner_model::Model;
+using alpha_beta::Constants;
+using alpha_beta::Model;
 
 const NodeOfRank kOneNode(8, 0);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "file.h"
+#include "nccl_plugins/file.h"
 
 #include <dlfcn.h>
 #include <fmt/format.h>
@@ -7,9 +7,9 @@
 
 #include <vector>
 
-#include "tables.h"
+#include "nccl_plugins/network_tables.h"
 
-namespace tutti::net_nccl {
+namespace tutti::nccl_plugins {
 namespace {
 
 std::string symbol_of(const PluginKind& kind, int version) {
@@ -106,4 +106,4 @@ Code code_of(int nccl_code) {
   }
 }
 
-}  // namespace tutti::net_nccl
+}  // namespace tutti::nccl_plugins

@@ -17,7 +17,7 @@
 #include <cstdint>
 #include <type_traits>
 
-namespace tutti::net_nccl {
+namespace tutti::nccl_plugins {
 
 inline constexpr int kNewestVersion = 12;
 inline constexpr int kOldestVersion = 6;
@@ -204,4 +204,4 @@ static_assert(sizeof(Table<6>) == 136 && sizeof(Table<7>) == 152 && sizeof(Table
 static_assert(sizeof(Table<9>) == 160 && sizeof(Table<10>) == 160);
 static_assert(sizeof(Table<11>) == 176 && sizeof(Table<12>) == 176);
 
-}  // namespace tutti::net_nccl
+}  // namespace tutti::nccl_plugins

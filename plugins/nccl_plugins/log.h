@@ -4,10 +4,10 @@
 
 #include <string>
 
-#include "tables.h"
+#include "nccl_plugins/network_tables.h"
 #include "tutti/sdk/plugin.h"
 
-namespace tutti::net_nccl {
+namespace tutti::nccl_plugins {
 
 /// The log of an open plugin of Tutti. A line that comes from a thread of NCCL's plugin goes to the sink that was made
 /// last: no argument of the logger tells whose line it is.
@@ -46,4 +46,4 @@ class LogScope {
 __attribute__((format(printf, 5, 6))) void log_line(int level, unsigned long subsystems, const char* place, int line,
                                                     const char* format, ...);
 
-}  // namespace tutti::net_nccl
+}  // namespace tutti::nccl_plugins

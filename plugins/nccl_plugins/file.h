@@ -6,7 +6,7 @@
 
 #include "tutti/status.h"
 
-namespace tutti::net_nccl {
+namespace tutti::nccl_plugins {
 
 /// A kind of plugins of NCCL. A plugin exports one table of functions per version of the interface, as the data symbol
 /// <symbol><version>.
@@ -36,4 +36,4 @@ Result<PluginFile> open_file(const PluginKind& kind, const std::string& named);
 std::string name_of(int nccl_code);
 Code code_of(int nccl_code);
 
-}  // namespace tutti::net_nccl
+}  // namespace tutti::nccl_plugins

@@ -7,7 +7,7 @@
 
 #include "tutti/plugin/tuner.h"
 
-namespace tutti::tuner_model {
+namespace tutti::alpha_beta {
 
 /// Constants that the topology does not have. The plugin's settings.
 struct Constants {
@@ -48,4 +48,4 @@ class Model {
   uint32_t most_ranks_;  ///< of a machine
 };
 
-}  // namespace tutti::tuner_model
+}  // namespace tutti::alpha_beta

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The model's settings, for every tuner plugin that is built with it.
+// The model's settings, for every tuner plugin that is built with the model.
 #pragma once
 
 #include <vector>
 
-#include "model.h"
+#include "alpha_beta/model.h"
 #include "tutti/sdk/plugin.h"
 
-namespace tutti::tuner_model {
+namespace tutti::alpha_beta {
 
 inline std::vector<tutti_config_key> model_settings() {
   return {
@@ -29,4 +29,4 @@ inline Constants constants_of(const sdk::Host& host) {
   return constants;
 }
 
-}  // namespace tutti::tuner_model
+}  // namespace tutti::alpha_beta

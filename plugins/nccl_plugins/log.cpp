@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "log.h"
+#include "nccl_plugins/log.h"
 
 #include <array>
 #include <cstdarg>
@@ -7,7 +7,7 @@
 #include <mutex>
 #include <utility>
 
-namespace tutti::net_nccl {
+namespace tutti::nccl_plugins {
 namespace {
 
 struct ThreadLog {
@@ -81,4 +81,4 @@ void log_line(int level, unsigned long /*subsystems*/, const char* /*place*/, in
   if (latest_sink != nullptr) latest_sink->write(level, text.data());
 }
 
-}  // namespace tutti::net_nccl
+}  // namespace tutti::nccl_plugins

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "model.h"
+#include "alpha_beta/model.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,7 +8,7 @@
 #include "tutti/plugin/cuda.h"
 #include "tutti/sdk/graph.h"
 
-namespace tutti::tuner_model {
+namespace tutti::alpha_beta {
 namespace {
 
 constexpr double kBytesPerUsOfGbs = 1e3;  // 1 GB/s is 1000 bytes per µs
@@ -117,4 +117,4 @@ double Model::processor_microseconds(const tutti_candidate& candidate, double by
   return work_us / processors_;
 }
 
-}  // namespace tutti::tuner_model
+}  // namespace tutti::alpha_beta
