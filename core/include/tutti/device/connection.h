@@ -5,6 +5,11 @@
 // up.
 //
 // A Team supplies the memory accesses: acquire(counter), publish(counter, value), ring(bell).
+//
+// Threads: one thread of each side at a time. Each side has a tutti_connection of its own, and advances one of the two
+// counters.
+// Units: steps and counters in slots, which never restart; sizes in bytes.
+// Errors: none. The functions do not wait.
 #pragma once
 
 #include "tutti/device/numeric.h"

@@ -5,6 +5,10 @@
 //
 // A slot begins with the two words of the call's signature, which the first message of a call writes. The data words
 // follow.
+//
+// Threads: each function works for the calling thread: the one that runs the work of this side of the connection.
+// Units: lengths in bytes of data, words of 8 bytes, steps in slots.
+// Errors: accept() returns TUTTI_MISMATCH if the message differs from the expected one in length or signature.
 #pragma once
 
 #include "tutti/device/executor.h"

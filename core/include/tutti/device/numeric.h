@@ -7,6 +7,9 @@
 // 8- and 16-bit floats accumulate in float, all other types in themselves. Subnormals are kept. A NaN stays a NaN;
 // its sign and payload are unspecified. Too large a value becomes infinity in float16 and bfloat16, and the largest
 // finite value in both float8 types, infinity included: that is CUDA's saturating conversion (__NV_SATFINITE).
+//
+// Threads: any thread of the host or of a GPU. The functions keep no state.
+// Errors: none. Each conversion has a result for all values.
 #pragma once
 
 #include <cstdint>

@@ -4,6 +4,9 @@
 //
 // Integers wrap around in their own width. Max and Min of floats are IEEE 754-2019 maximum and minimum: a NaN operand
 // gives NaN, and -0 is less than +0; so both are commutative and associative.
+//
+// Threads: any thread of the host or of a GPU. The functions keep no state.
+// Errors: none. Each operator has a result for all operands.
 #pragma once
 
 #include <cstdint>

@@ -4,6 +4,10 @@
 //
 // A message is a 64-byte header and the payload. Instead of a payload the header may carry an address of the sender's
 // memory, which the receiver then reads itself (one copy instead of two), where the connection allows it.
+//
+// Threads: each function works for the calling thread: the one that runs the work of this side of the connection.
+// Units: lengths and addresses in bytes; steps in slots.
+// Errors: accept() returns TUTTI_MISMATCH if the message differs from the expected one in length, step or signature.
 #pragma once
 
 #include "tutti/device/executor.h"

@@ -4,6 +4,8 @@
 // Kernels of the small form deal at most one rank or message to a thread, so their code has no loops over ranks. The
 // place is chosen where it is used, by `Form::kIsLarge ? ... : ...`: a function for it, even an inlined one, changes
 // the machine code of the small form.
+//
+// Threads: any thread calls deal(), which works for this thread alone.
 #pragma once
 
 #include "tutti/plugin/cuda.h"

@@ -2,6 +2,9 @@
 // The kernels of the plugin that includes this, by form of launches and element type: one file for each form and type
 // defines its own (tutti_cuda_kernels() makes them of templates). A plugin without kernels of the large form does not
 // use kLarge and kernel_of().
+//
+// Threads: any host thread.
+// Errors: load_all() returns the error of CUDA.
 #pragma once
 
 #include "tutti/device/cuda/launcher.h"

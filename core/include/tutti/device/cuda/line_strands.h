@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernel of wire formats with flags in the data, for programs with strands. For nvcc.
+//
+// Threads: all threads of the CTA call run_line_strand() and the kernel.
 #pragma once
 
 #include "tutti/device/cuda/lines.h"

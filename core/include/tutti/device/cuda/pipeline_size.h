@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The size of a CTA's pipeline, for kernels and for the code that starts them.
+//
+// Threads: any thread of the host or of a GPU.
+// Units: warps, threads, stages and bytes, as the name of each constant states.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The begin and the end of a call in a CTA: the kernel loads its sequence numbers from the sequence, and stores the
 // advanced numbers. For nvcc.
+//
+// Threads: any thread calls each function, and it works for this thread alone, unless the function or its class states
+// other callers.
+// Units: messages of a connection, modulo 2^32.
 #pragma once
 
 #include "tutti/device/cuda/cta.h"

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernel of Simple for programs with strands. For nvcc.
+//
+// Threads: all threads of the CTA call run_slice_strand() and the kernel.
 #pragma once
 
 #include "tutti/device/cuda/slices.h"

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Flag wrap-around: every 2^30 messages, the sender rewrites the flags in all words of its slots with a recent number.
 // Without this, a word that only longer messages overwrite would look new after 2^32 messages. For nvcc.
+//
+// Threads: any thread calls is_sweep_due(). All threads of the CTA call sweep_slot() together.
+// Units: `number` and `last` in messages of the connection, modulo 2^32; `bytes` is the size of the slot.
 #pragma once
 
 #include "tutti/device/cuda/wire.h"

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reduction and copy on the host, vectorised. A static library linked into each protocol plugin: it exports nothing and
 // depends on nothing but the C library. Every instruction set gives the same bits, but for the payload of NaNs.
+//
+// Threads: any thread. Calls of several threads must not write the same destination.
+// Units: `count` in elements.
+// Errors: none. A null function states that there is none for the type and operation.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The team of the host device: one CPU thread. Supplies memory accesses, waits and data movement to the executor.
+//
+// Threads: a HostTeam belongs to the thread that runs the work. Any thread calls ring_sleeper().
+// Units: sizes in bytes, counters in slots; `spins` in polls.
+// Errors: none. The abort word of the work is what stopped() reads.
 #pragma once
 
 #include <atomic>
