@@ -3,9 +3,11 @@
 #pragma once
 
 #include <memory>
+#include <tuple>
 #include <unordered_map>
 
 #include "backend/call.h"
+#include "tuner/selector.h"
 
 namespace tutti::backend {
 
@@ -20,6 +22,24 @@ struct Shape {
                 static_cast<uint64_t>(call.reduction.op) << 16 | (in_place ? uint64_t{1} << 24 : 0) |
                 (call.registered ? uint64_t{1} << 25 : 0),
             call.count, static_cast<uint64_t>(call.root)};
+  }
+};
+
+/// The calls that run one program: they differ in size, type and operation at most. Orders std::map.
+struct CallKey {
+  tuner::Decision decision;  ///< the predicted time, which depends on the size, does not count
+  Collective collective = Collective::kAllReduce;
+  uint32_t root = 0;
+  bool in_place = false;
+  bool registered = false;  ///< messages may be stored to registered outputs
+
+  bool operator<(const CallKey& other) const { return fields() < other.fields(); }
+
+ private:
+  std::tuple<uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, Collective, uint32_t, bool, bool> fields() const {
+    return {
+        decision.algorithm, decision.variant, decision.protocol, decision.channels, decision.network, collective, root,
+        in_place,           registered};
   }
 };
 

@@ -74,7 +74,7 @@ class Touches {
   }
 
   std::vector<Touch> touches_of(const tutti_plan_step& step) const {
-    const bool folds = (step.flags & (TUTTI_STEP_GATHER | TUTTI_STEP_SCATTER)) == 0;
+    const bool folds = !exchanges(step);
     std::vector<Touch> all;
     const auto add = [&](uint32_t buffer, uint32_t chunk, bool writes) {
       if (buffer != TUTTI_BUFFER_NONE) all.push_back({place(buffer, chunk), writes, folds});
@@ -132,8 +132,7 @@ Status check_own_copies(const Plan& plan) {
   if (!reduces(plan.collective)) return {};
   for (size_t i = 0; i < plan.steps.size(); ++i) {
     const tutti_plan_step& step = plan.steps[i];
-    const bool exchanges = (step.flags & (TUTTI_STEP_GATHER | TUTTI_STEP_SCATTER)) != 0;
-    if (!exchanges || step.source != TUTTI_BUFFER_INPUT || step.destination == TUTTI_BUFFER_NONE) continue;
+    if (!exchanges(step) || step.source != TUTTI_BUFFER_INPUT || step.destination == TUTTI_BUFFER_NONE) continue;
     return {Code::kUnsupported,
             fmt::format("step {} of a reduction copies its own input beside an exchange, which kernels do not do: make "
                         "the copy a step of its own",

@@ -45,8 +45,9 @@ struct Program {
   }
 };
 
-/// Whether a step of a program exchanges messages. Else it folds.
-inline bool exchanges(const tutti_program_step& step) {
+/// Whether a step of a plan or of a program exchanges messages. Else it folds.
+template <class Step>
+bool exchanges(const Step& step) {
   return (step.flags & (TUTTI_STEP_GATHER | TUTTI_STEP_SCATTER)) != 0;
 }
 

@@ -351,15 +351,9 @@ Status GpuPrograms::lower(const tuner::Decision& decision, const Call& call, boo
 
 Result<const GpuPrograms::Program*> GpuPrograms::program(const tuner::Decision& decision, const Call& call,
                                                          bool in_place) {
-  const Name name{decision.algorithm,
-                  decision.variant,
-                  decision.protocol,
-                  decision.channels,
-                  static_cast<uint32_t>(call.collective),
-                  static_cast<uint32_t>(call.root),
-                  in_place,
-                  direct_store(decision, call)};
-  auto& program = programs_[name];
+  CallKey key{decision, call.collective, static_cast<uint32_t>(call.root), in_place, direct_store(decision, call)};
+  key.decision.network = 0;  // programs of all networks are equal
+  auto& program = programs_[key];
   if (program != nullptr) return program.get();
   const uint32_t slots = links_.protocol(decision.protocol).layout.slot_count / 2;  // senders may lag so far behind
   tuner::Decision proved = decision;

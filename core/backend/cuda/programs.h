@@ -95,8 +95,6 @@ class GpuPrograms {
     bool direct_store = false;               // some messages go to registered outputs
   };
   GpuPrograms(const Options& options, const tuner::Selector& selector, const Plans& plans, transport::GpuLinks& links);
-  /// Programs are aligned for the layout of a protocol: all ranks must align them equally.
-  using Name = std::tuple<uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, bool, bool>;
 
   bool direct_store(const tuner::Decision& decision, const Call& call) const;
   Result<const Program*> program(const tuner::Decision& decision, const Call& call, bool in_place);
@@ -133,7 +131,7 @@ class GpuPrograms {
   cuda::DeviceMemory progress_;                                      // by channel; empty: no program has strands so far
   std::vector<bool> loaded_;                                         // by protocol: its kernels are on the GPU
   std::map<std::pair<uint32_t, transport::Traffic>, Links> tables_;  // by protocol
-  std::map<Name, std::unique_ptr<Program>> programs_;
+  std::map<CallKey, std::unique_ptr<Program>> programs_;
   ByShape<GpuCall> kept_;
 };
 

@@ -70,15 +70,7 @@ Result<uint32_t> Programs::proof_slots(uint32_t protocol, uint32_t message_chunk
 
 Result<const Program*> Programs::collective(const tuner::Decision& decision, Collective collective, uint32_t root,
                                             bool in_place) {
-  const Name name{decision.algorithm,
-                  decision.variant,
-                  decision.protocol,
-                  decision.channels,
-                  decision.network,
-                  static_cast<uint32_t>(collective),
-                  root,
-                  in_place};
-  auto& program = programs_[name];
+  auto& program = programs_[{decision, collective, root, in_place, false}];
   if (program != nullptr) return program.get();
   std::vector<program::Plan> plans;
   uint32_t message_chunks = 1;
@@ -98,15 +90,7 @@ Result<const Program*> Programs::collective(const tuner::Decision& decision, Col
 }
 
 Result<const Program*> Programs::message(const tuner::Decision& decision, uint32_t peer, bool receives) {
-  const Name name{tuner::kNoAlgorithm,
-                  receives ? 1 : 0,
-                  decision.protocol,
-                  1,
-                  decision.network,
-                  static_cast<uint32_t>(Collective::kSendRecv),
-                  peer,
-                  false};
-  auto& program = programs_[name];
+  auto& program = messages_[{decision.protocol, decision.network, peer, receives}];
   if (program != nullptr) return program.get();
   program::Plan plan;
   plan.collective = Collective::kSendRecv;

@@ -3,11 +3,12 @@
 // Kept for as long as the communicator lives.
 #pragma once
 
+#include <compare>
 #include <map>
 #include <memory>
-#include <tuple>
 #include <vector>
 
+#include "backend/call_key.h"
 #include "backend/host/fabric.h"
 #include "backend/plans.h"
 #include "program/plan.h"
@@ -41,7 +42,13 @@ class Programs {
   Result<const Program*> message(const tuner::Decision& decision, uint32_t peer, bool receives);
 
  private:
-  using Name = std::tuple<uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, uint32_t, bool>;
+  struct MessageKey {
+    uint32_t protocol;
+    uint32_t network;
+    uint32_t peer;
+    bool receives;
+    auto operator<=>(const MessageKey&) const = default;
+  };
   Result<transport::Key> key(uint32_t channel, uint32_t peer, const tuner::Decision& decision, bool sends) const;
   Status add_channel(Program& program, const program::Plan& plan, const tuner::Decision& decision);
   Program empty_program(uint32_t protocol) const;
@@ -51,7 +58,8 @@ class Programs {
   const Plans& plans_;
   const tuner::Choices& choices_;
   Fabric& fabric_;
-  std::map<Name, std::unique_ptr<Program>> programs_;
+  std::map<CallKey, std::unique_ptr<Program>> programs_;
+  std::map<MessageKey, std::unique_ptr<Program>> messages_;
 };
 
 }  // namespace tutti::backend

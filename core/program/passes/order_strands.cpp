@@ -9,13 +9,10 @@
 #include <utility>
 
 #include "program/connections.h"
+#include "program/program.h"
 
 namespace tutti::program {
 namespace {
-
-bool exchanges(const tutti_plan_step& step) {
-  return (step.flags & (TUTTI_STEP_GATHER | TUTTI_STEP_SCATTER)) != 0;
-}
 
 /// Runs the strands of all ranks beside each other through one loop, and notes the time of each step.
 class Clocks {

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "program/passes/alias.h"
+#include "program/program.h"
 #include "program/verify/touches.h"
 
 namespace tutti::program {
@@ -63,11 +64,11 @@ Status Contents::on_send(uint32_t rank, uint32_t index) {
     return {Code::kUnsupported, fmt::format("the sets of contributions have more than {} intervals", kMaxIntervals)};
   }
   const At at = this->at(rank, index);
-  const bool exchanges = has(at.step, TUTTI_STEP_GATHER) || has(at.step, TUTTI_STEP_SCATTER);
-  if (exchanges) {
+  const bool is_exchange = exchanges(at.step);
+  if (is_exchange) {
     if (std::string what = overlap(at.plan, at.step, in_place_); !what.empty()) TUTTI_TRY(fault(at, std::move(what)));
   }
-  if (!exchanges && at.range.count > 1) TUTTI_TRY(check_lists(at));
+  if (!is_exchange && at.range.count > 1) TUTTI_TRY(check_lists(at));
   for (uint32_t i = 0; i < at.range.count; ++i) TUTTI_TRY(send_and_copy(at, i));
   return {};
 }
