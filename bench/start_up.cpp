@@ -37,8 +37,8 @@ struct Shared {
   pthread_barrier_t barrier;
   std::array<char, 256> id;
   struct Process {
-    double created_s;  ///< until the last communicator of the process exists
-    double called_s;   ///< until the first call of all ranks has ended, after that
+    double created_s;  ///< the time until the last communicator of the process exists
+    double called_s;   ///< the time from then until the first call of all ranks has ended
     long memory_kib;
     int descriptors;
     bool failed;

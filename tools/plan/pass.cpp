@@ -31,7 +31,7 @@ using program::Plan;
 /// The plans that a pass works on.
 struct Input {
   const program::PlanFile& file;
-  Plan own;  ///< of the rank, without repeats and strands
+  Plan own;  ///< the plan of the rank, without repeats and strands
   uint32_t rank;
   bool in_place;
 };

@@ -19,7 +19,7 @@ PlanSource source_of(std::span<const Plan> plans);
 /// The work that a proof may take. The defaults take up to about a second and 500 MiB.
 struct ProofLimits {
   uint64_t messages = uint64_t{1} << 22;  ///< chunks sent and received by all ranks in a loop, and their steps
-  uint64_t chunks = uint64_t{1} << 24;    ///< of the outputs and scratch buffers of all ranks, of an exact proof
+  uint64_t chunks = uint64_t{1} << 24;    ///< chunks of the outputs and scratch buffers of all ranks, of an exact proof
   uint64_t entries =
       uint64_t{1} << 26;  ///< steps, peers and waits of all ranks' plans, with their repeats not written out
 };
@@ -42,7 +42,7 @@ struct Extent {
 struct Verdict {
   Status status;         ///< a failure is a counter-example, or the reason for which there is no proof
   bool decided = true;   ///< false: there is neither a proof nor a counter-example within the limits
-  std::string how = {};  ///< of a proof: "exactly" or "by rotation"
+  std::string how = {};  ///< the kind of a proof: "exactly" or "by rotation"
 };
 
 /// Up to this number of ranks, plans are proved exactly whenever the limits allow it.
