@@ -55,6 +55,7 @@ template <class Work>
 bool in_threads(int count, const Work& work) {
   std::vector<tutti::Status> ended(static_cast<size_t>(count));
   std::vector<std::thread> threads;
+  threads.reserve(static_cast<size_t>(count));
   for (int i = 0; i < count; ++i) threads.emplace_back([&, i] { ended[static_cast<size_t>(i)] = work(i); });
   for (std::thread& thread : threads) thread.join();
   const auto failed =
