@@ -490,7 +490,7 @@ TEST_P(Kernels, GiveUpOnMessagesThatNeverCome) {
     launch.messages[0].to = data.data();
     if (aborts) machine.abort();
     EXPECT_EQ(machine.run(std::vector<std::vector<tutti_cuda_launch>>{{launch}, {}}).empty(), aborts);
-    EXPECT_EQ(machine.control(0).peer, aborts ? 0u : 1u);
+    EXPECT_EQ(machine.control(0).peer, aborts ? TUTTI_CUDA_NO_PEER : 1u);
   }
 }
 
