@@ -135,7 +135,8 @@ void Acceptor::warn_of_limit() {
 void Acceptor::add(base::Fd socket) {
   const auto nonce = sdk::make_nonce();
   if (!nonce.ok()) return log::warn("bootstrap: {}", nonce.status().to_string());
-  if (guests_.size() == kMaxGuests) drop(guests_.begin());
+  const size_t most = expects_ranks() ? kMaxGuests : kMaxGuestsAtRest;
+  while (guests_.size() >= most) drop(guests_.begin());
   const GuestAt guest = guests_.emplace(guests_.end());
   guest->nonce = *nonce;
   guest->limit = poller_.at(base::time_in(hello_limit_), [this, guest] { drop(guest); });

@@ -24,6 +24,8 @@ class Acceptor {
  public:
   /// Connections without a proof that are heard at a time; one more takes the place of the oldest.
   static constexpr size_t kMaxGuests = 4096;
+  /// The same while no rank is awaited: strangers must not use up the descriptors of a job that runs.
+  static constexpr size_t kMaxGuestsAtRest = 64;
 
   /// How long a guest may take to prove that it knows the secret.
   static constexpr base::Milliseconds kHelloLimit{5000};

@@ -14,13 +14,6 @@ namespace {
 
 constexpr size_t kMaxDifferences = 16;  // more do not help a reader
 
-/// FNV-1a (Fowler, Noll, Vo), 64 bits: the same in every build.
-uint64_t hash(std::span<const std::byte> bytes) {
-  uint64_t value = 0xcbf29ce484222325u;
-  for (const std::byte byte : bytes) value = (value ^ static_cast<uint64_t>(byte)) * 0x100000001b3u;
-  return value;
-}
-
 Bytes pack_lines(std::vector<std::string> lines) {
   std::sort(lines.begin(), lines.end());
   std::vector<Bytes> entries;
@@ -114,6 +107,12 @@ std::string difference_of(const std::vector<Identity>& identities) {
   }
   if (count > kMaxDifferences) text += fmt::format("; and {} more differences", count - kMaxDifferences);
   return text;
+}
+
+uint64_t hash(std::span<const std::byte> bytes) {
+  uint64_t value = 0xcbf29ce484222325u;
+  for (const std::byte byte : bytes) value = (value ^ static_cast<uint64_t>(byte)) * 0x100000001b3u;
+  return value;
 }
 
 Status agree(Bootstrap& bootstrap, const Identity& mine, base::Time deadline) {

@@ -2,6 +2,9 @@
 // All ranks agree on plugins and configuration, or learn their differences.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -23,6 +26,9 @@ struct Identity {
 /// "ranks disagree: config key 'shm.slots' is 8 on ranks 0-2,4-7 and 16 on rank 3; plugin network.socket is 0.1.0
 /// (ABI 0.1) on ranks 0-3 and missing on ranks 4-7".
 Status agree(Bootstrap& bootstrap, const Identity& mine, base::Time deadline);
+
+/// FNV-1a (Fowler, Noll, Vo), 64 bits: the same in every build.
+uint64_t hash(std::span<const std::byte> bytes);
 
 /// The text of the difference between identities by rank; empty when there is none.
 std::string difference_of(const std::vector<Identity>& identities);

@@ -81,8 +81,9 @@ Status Hub::open() {
   return opened.status();
 }
 
-void Hub::expect_ranks() {
+void Hub::expect_ranks(base::Milliseconds limit) {
   if (acceptor_) acceptor_->expect_many_for(tag_);
+  if (phase_ == Phase::kJoining) limit_wait(static_cast<uint32_t>(limit.count()));
 }
 
 void Hub::stand_by(const Lineup& lineup, int rank_count) {

@@ -46,8 +46,8 @@ class Hub {
   Hub(Poller& poller, std::shared_ptr<Acceptor> acceptor, const Secret& secret);
   /// Starts to take guests.
   Status open();
-  /// The ranks come now.
-  void expect_ranks();
+  /// The ranks come now. The hub ends if they have not all come within the limit.
+  void expect_ranks(base::Milliseconds limit);
   /// Makes this hub the standby.
   void stand_by(const Lineup& lineup, int rank_count);
   /// Tells the ranks that are still there that nothing more will come from here.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bootstrap/reunion.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -22,7 +24,7 @@ Reunion::Reunion(int rank, std::string interfaces, std::shared_ptr<Poller> polle
     : rank_(rank), interfaces_(std::move(interfaces)), poller_(std::move(poller)) {}
 
 Reunion::~Reunion() {
-  close_place();
+  release(hub_);
 }
 
 Status Reunion::open_place() {
@@ -33,9 +35,9 @@ Status Reunion::open_place() {
   return {};
 }
 
-void Reunion::close_place() {
-  poller_->run([this] {
-    if (const auto unused = std::exchange(hub_, {}).lock()) poller_->release(unused.get());
+void Reunion::release(const std::weak_ptr<Hub>& unused) {
+  poller_->run([&] {
+    if (const auto hub = unused.lock()) poller_->release(hub.get());
   });
 }
 
@@ -48,22 +50,34 @@ Result<std::unique_ptr<Bootstrap>> Reunion::meet(std::span<const int> members, b
                   "these ranks have tried to meet too often; make a communicator with a new unique id");
   }
   if (*host == rank_) {
-    poller_->run([this] {
-      if (const auto hub = std::exchange(hub_, {}).lock()) hub->expect_ranks();
+    poller_->run([this, deadline] {
+      if (const auto hub = std::exchange(hub_, {}).lock()) hub->expect_ranks(base::left_until(deadline));
     });
   }
   const auto position = std::find(members.begin(), members.end(), rank_) - members.begin();
   const UniqueId place = std::exchange(place_of(*host), UniqueId());
-  return Bootstrap::join(place, static_cast<int>(position), static_cast<int>(members.size()), deadline, peer_loss,
-                         interfaces_);
+  auto joined = Bootstrap::join(place, static_cast<int>(position), static_cast<int>(members.size()), deadline,
+                                peer_loss, interfaces_);
+  if (!joined.ok()) return joined.status().with_context(fmt::format("at the place of rank {}", *host));
+  return joined;
 }
 
 Status Reunion::renew(Bootstrap& meeting, std::span<const int> members, base::Time deadline) {
-  close_place();
-  TUTTI_TRY(open_place());
-  TUTTI_ASSIGN(const std::vector<UniqueId> places, exchange(meeting, place_, deadline));
-  for (size_t i = 0; i < members.size(); ++i) place_of(members[i]) = places[i];
-  return {};
+  // The earlier place stays until all members know the new one: the members may meet there if this call fails.
+  std::weak_ptr<Hub> unused = std::exchange(hub_, {});
+  const UniqueId earlier = place_;
+  Status status = open_place();
+  if (status.ok()) {
+    const auto places = exchange(meeting, place_, deadline);
+    status = places.status();
+    for (size_t i = 0; places.ok() && i < members.size(); ++i) place_of(members[i]) = (*places)[i];
+  }
+  if (!status.ok()) {
+    std::swap(hub_, unused);
+    place_ = earlier;
+  }
+  release(unused);
+  return status;
 }
 
 }  // namespace tutti::bootstrap

@@ -39,13 +39,14 @@ class Reunion {
   /// left).
   Result<std::unique_ptr<Bootstrap>> meet(std::span<const int> members, base::Time deadline,
                                           base::Milliseconds peer_loss);
-  /// Gives each member a new place. A rank that was no member does not learn it, and cannot meet these ranks again.
+  /// Gives each member a new place. A rank that was no member does not learn it, and cannot meet these ranks again. If
+  /// the call fails, the members have their earlier places.
   Status renew(Bootstrap& meeting, std::span<const int> members, base::Time deadline);
 
  private:
   Reunion(int rank, std::string interfaces, std::shared_ptr<Poller> poller);
   Status open_place();
-  void close_place();
+  void release(const std::weak_ptr<Hub>& unused);
   UniqueId& place_of(int rank) { return places_[static_cast<size_t>(rank)]; }
 
   const int rank_;

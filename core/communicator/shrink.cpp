@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "bootstrap/agreement.h"
 #include "bootstrap/exchange.h"
 #include "bootstrap/rank_list.h"
 #include "communicator/state.h"
@@ -57,26 +58,37 @@ std::string describe_meeting(int rank, const Ranks& excluded, const Ranks& membe
                      bootstrap::rank_list(members), renamed);
 }
 
-/// All members must exclude the same ranks.
+/// The list of a member, as a value of fixed size: lists of many ranks would make a round too long.
+struct Digest {
+  int rank;        ///< of the member in the old communicator
+  uint32_t count;  ///< of excluded ranks
+  uint64_t hash;
+  bool same_list(const Digest& other) const { return count == other.count && hash == other.hash; }
+};
+
+/// The list of one member. Collective.
+Result<Ranks> list_of(bootstrap::Bootstrap& meeting, int member, const Ranks& own, base::Time deadline) {
+  TUTTI_ASSIGN(const auto bytes, meeting.broadcast(member, std::as_bytes(std::span(own)), deadline));
+  Ranks list(bytes.size() / sizeof(int));
+  std::memcpy(list.data(), bytes.data(), list.size() * sizeof(int));
+  return list;
+}
+
+/// All members must exclude the same ranks. Collective.
 Status compare(bootstrap::Bootstrap& meeting, int rank, const Ranks& excluded, base::Time deadline) {
-  Ranks mine{rank};
-  mine.insert(mine.end(), excluded.begin(), excluded.end());
-  TUTTI_ASSIGN(const auto all, meeting.all_gather(std::as_bytes(std::span(mine)), deadline));
-  std::vector<Ranks> lists;
-  for (const auto& bytes : all) {
-    Ranks& list = lists.emplace_back(bytes.size() / sizeof(int));
-    if (list.empty()) return Status(Code::kMismatch, "shrink: ranks meet that make different calls");
-    std::memcpy(list.data(), bytes.data(), list.size() * sizeof(int));
-  }
-  for (const Ranks& list : lists) {
-    if (std::equal(list.begin() + 1, list.end(), lists[0].begin() + 1, lists[0].end())) continue;
-    return Status(Code::kMismatch,
-                  fmt::format("shrink: the ranks exclude different ranks: rank {} excludes {}, rank {} excludes {}; "
-                              "all ranks that remain must pass the same list",
-                              lists[0][0], text_of_excluded({lists[0].begin() + 1, lists[0].end()}), list[0],
-                              text_of_excluded({list.begin() + 1, list.end()})));
-  }
-  return {};
+  const Digest mine = {rank, static_cast<uint32_t>(excluded.size()),
+                       bootstrap::hash(std::as_bytes(std::span(excluded)))};
+  TUTTI_ASSIGN(const std::vector<Digest> all, bootstrap::exchange(meeting, mine, deadline));
+  const auto other =
+      std::find_if_not(all.begin(), all.end(), [&](const Digest& digest) { return digest.same_list(all[0]); });
+  if (other == all.end()) return {};
+  // All members see the same digests, so all of them make these calls.
+  TUTTI_ASSIGN(const Ranks first, list_of(meeting, 0, excluded, deadline));
+  TUTTI_ASSIGN(const Ranks second, list_of(meeting, static_cast<int>(other - all.begin()), excluded, deadline));
+  return Status(Code::kMismatch,
+                fmt::format("the ranks exclude different ranks: rank {} excludes {}, rank {} excludes {}; all ranks "
+                            "that remain must pass the same list",
+                            all[0].rank, text_of_excluded(first), other->rank, text_of_excluded(second)));
 }
 
 }  // namespace
@@ -86,16 +98,14 @@ Result<UniqueId> Communicator::State::meet_again(const std::vector<int>& exclude
   if (members.size() == 1) return UniqueId::create(interfaces);
   if (reunion_ == nullptr) {
     return Status(Code::kFailedPrecondition,
-                  fmt::format("shrink: bootstrap.shrink is false ({}), so the ranks have no place to meet again",
+                  fmt::format("bootstrap.shrink is false ({}), so the ranks have no place to meet again",
                               config_.origin("bootstrap.shrink")));
   }
   const base::Time deadline = base::time_in(config_.duration("timeouts.bootstrap"));
   const auto loss = std::chrono::duration_cast<base::Milliseconds>(config_.duration("timeouts.peer_loss"));
-  auto joined = reunion_->meet(members, deadline, loss);
-  if (!joined.ok()) return joined.status().with_context(describe_meeting(rank_, excluded, members));
-  bootstrap::Bootstrap& meeting = **joined;
-  TUTTI_TRY(compare(meeting, rank_, excluded, deadline));
-  TUTTI_TRY(reunion_->renew(meeting, members, deadline));
+  TUTTI_ASSIGN(const auto meeting, reunion_->meet(members, deadline, loss));
+  TUTTI_TRY(compare(*meeting, rank_, excluded, deadline));
+  TUTTI_TRY(reunion_->renew(*meeting, members, deadline));
   // All ranks take the id of the first member. Only this member serves an id.
   UniqueId id;
   Status made;
@@ -104,9 +114,16 @@ Result<UniqueId> Communicator::State::meet_again(const std::vector<int>& exclude
     made = created.status();
     if (created.ok()) id = *created;
   }
-  TUTTI_ASSIGN(const std::vector<UniqueId> ids, bootstrap::exchange(meeting, id, deadline));
+  // No byte: the first member cannot serve an id.
+  const auto own = std::as_bytes(std::span(&id, made.ok() ? 1 : 0));
+  TUTTI_ASSIGN(const std::vector<std::byte> told, meeting->broadcast(0, own, deadline));
   TUTTI_TRY(made);
-  return ids.front();
+  if (told.size() != sizeof id) {
+    return Status(Code::kRemote,
+                  fmt::format("rank {} cannot serve a unique id; see the error of this rank", members.front()));
+  }
+  std::memcpy(&id, told.data(), sizeof id);
+  return id;
 }
 
 Result<std::shared_ptr<Communicator::State>> Communicator::State::shrink(std::span<const int> list, ShrinkMode mode,
@@ -116,9 +133,12 @@ Result<std::shared_ptr<Communicator::State>> Communicator::State::shrink(std::sp
   if (mode == ShrinkMode::kAbort) {
     abort(fmt::format("rank {} shrinks the communicator and excludes {}", rank_, text_of_excluded(excluded)));
   }
-  TUTTI_ASSIGN(const UniqueId id, meet_again(excluded, members));
+  const auto id = meet_again(excluded, members);
+  if (!id.ok()) return id.status().with_context(describe_meeting(rank_, excluded, members));
   const auto rank = std::find(members.begin(), members.end(), rank_) - members.begin();
-  return create(id, static_cast<int>(rank), static_cast<int>(members.size()), std::move(config), make_backend_);
+  auto made = create(*id, static_cast<int>(rank), static_cast<int>(members.size()), std::move(config), make_backend_);
+  if (!made.ok()) return made.status().with_context(describe_meeting(rank_, excluded, members));
+  return made;
 }
 
 Result<Communicator> Communicator::shrink(std::span<const int> excluded, ShrinkMode mode,

@@ -227,7 +227,8 @@ Status Communicator::State::told_failure() {
 
 void Communicator::State::on_departure(const bootstrap::Departure& departure) {
   ledger_.attendance.add(departure);
-  // Earlier departures were compared when they came: with them, the work would grow with the square of the ranks.
+  // The calls that this rank has made are compared with this departure only: with earlier departures, the work would
+  // grow with the square of the ranks. Later calls are compared when they are made, and when this rank leaves.
   if (const auto difference = watch_.different_from(departure))
     fail_in_background(Status(Code::kMismatch, *difference));
   std::optional<backend::Absence> absence;

@@ -55,7 +55,8 @@ class Warnings {
     std::string key(text);
     const auto found = seen_.find(key);
     if (found == seen_.end()) {
-      if (seen_.size() < kMost) seen_.emplace(key, Seen{rank, 1, 10});
+      if (seen_.size() == kMost) seen_.clear();
+      seen_.emplace(key, Seen{rank, 1, 10});
       return key;
     }
     Seen& seen = found->second;
@@ -71,7 +72,7 @@ class Warnings {
     uint64_t count;
     uint64_t next;  ///< count of the next line
   };
-  static constexpr size_t kMost = 512;  // texts; further texts are written by each rank
+  static constexpr size_t kMost = 512;  // texts; one more, and counting begins again
   std::unordered_map<std::string, Seen> seen_;
 };
 

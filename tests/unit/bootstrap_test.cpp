@@ -220,6 +220,29 @@ TEST(Bootstrap, AFullAcceptorDropsItsOldestGuest) {
   make_group(id, 2);
 }
 
+/// While no rank is awaited, guests may hold few descriptors of the job.
+TEST(Bootstrap, AnAcceptorAtRestHasRoomForFewGuests) {
+  const auto poller = Poller::shared();
+  ASSERT_TRUE(poller.ok());
+  auto listener = base::listen_on(base::SocketAddress::parse("127.0.0.1:0").value());
+  ASSERT_TRUE(listener.ok());
+  const Endpoint endpoint{base::local_address(*listener), {}};
+  std::shared_ptr<Acceptor> acceptor;
+  poller.value()->run([&] {
+    acceptor = std::make_shared<Acceptor>(*poller.value(), *std::move(listener), base::Milliseconds(600000));
+    const auto tag = acceptor->open_for(endpoint.secret, [](const auto&...) { return Status(); });
+    ASSERT_TRUE(tag.ok());
+    acceptor->expect_few_for(*tag);
+  });
+  std::deque<Stranger> guests;
+  for (size_t i = 0; i <= Acceptor::kMaxGuestsAtRest; ++i) {
+    guests.emplace_back(to_unique_id(endpoint));
+    ASSERT_EQ(guests.back().hear().header.kind, Kind::kChallenge) << "guest " << i;
+  }
+  EXPECT_TRUE(guests.front().hears_end());
+  poller.value()->run([&] { acceptor.reset(); });
+}
+
 TEST(Bootstrap, WrongSecretIsTurnedAway) {
   const UniqueId id = make_id();
   Endpoint endpoint = endpoint_of(id).value();

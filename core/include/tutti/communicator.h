@@ -29,7 +29,7 @@
 //
 // Errors. After a failure of a collective (a lost peer, a peer that left, a time-out, an abort, a mismatch), the
 // communicator is broken. Every later call returns the first failure at once, and the application can only destroy the
-// communicator. Errors of arguments break nothing.
+// communicator, or shrink it. Errors of arguments break nothing.
 #pragma once
 
 #include <cstddef>
