@@ -217,7 +217,7 @@ class Bootstrap::Client {
         ++connections_;
       }
       hub.link = Link::open(*poller_, std::move(socket), kMaxPayloadBytes,
-                            {.received = [this, &hub](const Frame& frame) { receive(hub, frame); },
+                            {.received = [this, &hub](Frame frame) { receive(hub, std::move(frame)); },
                              .closed = [this, &hub](const Loss& loss) { lose(hub, loss); }});
     });
   }
@@ -307,13 +307,13 @@ class Bootstrap::Client {
       post([this] { rely(hubs_[kStandby], Rely::kNoAnswer, {}); });
       changed_.wait_until(lock, with_grace(deadline), done);
     }
-    const std::optional<Frame> received = std::move(answers_.extract(header.id).mapped());
+    std::optional<Frame> received = std::move(answers_.extract(header.id).mapped());
     if (received) {
       if (const auto code = static_cast<Code>(received->header.code); code != Code::kOk) {
         calls_failed_ = calls_failed_ || header.kind == Kind::kCall;
         return Status(code, to_text(received->payload));
       }
-      return received->payload;
+      return std::move(received->payload);
     }
     if (Status status = usable(ignores_failure); !status.ok()) return status;
     return Status(Code::kTimeout, "the hub does not answer: its process is stopped, or cannot be reached");
@@ -348,13 +348,13 @@ class Bootstrap::Client {
 
   // On the poller's thread.
 
-  void receive(HubEnd& hub, const Frame& frame) {
-    const Header& header = frame.header;
+  void receive(HubEnd& hub, Frame frame) {
+    const Header header = frame.header;
     if (header.kind == Kind::kReply) {
       if (questions_.contains(header.id)) return take_answers(frame);
       const std::lock_guard lock(mutex_);
       if (const auto waiting = answers_.find(header.id); waiting != answers_.end() && !waiting->second)
-        waiting->second = frame;
+        waiting->second = std::move(frame);
       changed_.notify_all();
     } else if (header.kind == Kind::kFailure) {
       take_failure(hub, frame);

@@ -28,6 +28,11 @@ Status unavailable() {
   return {Code::kInternal, "OpenSSL cannot compute AES-256-GCM; does its configuration forbid it?"};
 }
 
+/// Begins a message. The context keeps its key, whose schedule takes longer to make than a small message to open.
+bool begin(EVP_CIPHER_CTX* keyed, const std::byte* nonce) {
+  return EVP_CipherInit_ex(keyed, nullptr, nullptr, nullptr, in(nonce), -1) == 1;
+}
+
 Status refusal(Seal::Place place) {
   return {Code::kMismatch,
           fmt::format("what rank {} gave to call {} of the rendezvous has been changed on its way, or was made with "
@@ -40,14 +45,6 @@ Status refusal(Seal::Place place) {
 
 void Seal::FreeContext::operator()(EVP_CIPHER_CTX* context) const {
   EVP_CIPHER_CTX_free(context);
-}
-
-/// A context for one message. It copies the key's schedule, which takes longer to make than a small message to open.
-Seal::Context Seal::context_of(const Context& keyed, const std::byte* nonce) {
-  Context context(EVP_CIPHER_CTX_new());
-  const bool made = context != nullptr && EVP_CIPHER_CTX_copy(context.get(), keyed.get()) == 1 &&
-                    EVP_CipherInit_ex(context.get(), nullptr, nullptr, nullptr, in(nonce), -1) == 1;
-  return made ? std::move(context) : nullptr;
 }
 
 Result<std::unique_ptr<const Seal>> Seal::create(const Secret& secret) {
@@ -72,37 +69,37 @@ Result<Bytes> Seal::close(std::span<const std::byte> plain, Place place) const {
     return base::system_error("cannot draw random bytes");
   Bytes sealed(plain.size() + kMoreBytes);
   std::copy(nonce.begin(), nonce.end(), sealed.begin());
-  const auto where = payload_of(place);
-  const Context context = context_of(closing_, sealed.data());
+  const auto where = std::as_bytes(std::span(&place, 1));
+  EVP_CIPHER_CTX* const context = closing_.get();
   std::byte* const body = sealed.data() + kNonceBytes;
   int length = 0;
   const bool done =
-      context != nullptr &&
-      EVP_EncryptUpdate(context.get(), nullptr, &length, in(where.data()), static_cast<int>(where.size())) == 1 &&
-      EVP_EncryptUpdate(context.get(), out(body), &length, in(plain.data()), static_cast<int>(plain.size())) == 1 &&
-      EVP_EncryptFinal_ex(context.get(), out(body + plain.size()), &length) == 1 &&
-      EVP_CIPHER_CTX_ctrl(context.get(), EVP_CTRL_GCM_GET_TAG, kTagBytes, body + plain.size()) == 1;
+      begin(context, sealed.data()) &&
+      EVP_EncryptUpdate(context, nullptr, &length, in(where.data()), static_cast<int>(where.size())) == 1 &&
+      EVP_EncryptUpdate(context, out(body), &length, in(plain.data()), static_cast<int>(plain.size())) == 1 &&
+      EVP_EncryptFinal_ex(context, out(body + plain.size()), &length) == 1 &&
+      EVP_CIPHER_CTX_ctrl(context, EVP_CTRL_GCM_GET_TAG, kTagBytes, body + plain.size()) == 1;
   if (!done) return unavailable();
   return sealed;
 }
 
-Result<Bytes> Seal::open(std::span<const std::byte> sealed, Place place) const {
+Result<Bytes> Seal::open(Bytes sealed, Place place) const {
   if (sealed.size() < kMoreBytes) return refusal(place);
-  Bytes plain(sealed.size() - kMoreBytes);
-  std::array<std::byte, kTagBytes> tag;
-  std::copy(sealed.end() - kTagBytes, sealed.end(), tag.begin());
-  const auto where = payload_of(place);
-  const std::byte* const body = sealed.data() + kNonceBytes;
-  const Context context = context_of(opening_, sealed.data());
+  const size_t size = sealed.size() - kMoreBytes;
+  const auto where = std::as_bytes(std::span(&place, 1));
+  EVP_CIPHER_CTX* const context = opening_.get();
+  std::byte* const body = sealed.data() + kNonceBytes;
   int length = 0;
   const bool ready =
-      context != nullptr &&
-      EVP_DecryptUpdate(context.get(), nullptr, &length, in(where.data()), static_cast<int>(where.size())) == 1 &&
-      EVP_DecryptUpdate(context.get(), out(plain.data()), &length, in(body), static_cast<int>(plain.size())) == 1 &&
-      EVP_CIPHER_CTX_ctrl(context.get(), EVP_CTRL_GCM_SET_TAG, kTagBytes, tag.data()) == 1;
+      begin(context, sealed.data()) &&
+      EVP_DecryptUpdate(context, nullptr, &length, in(where.data()), static_cast<int>(where.size())) == 1 &&
+      EVP_DecryptUpdate(context, out(body), &length, in(body), static_cast<int>(size)) == 1 &&
+      EVP_CIPHER_CTX_ctrl(context, EVP_CTRL_GCM_SET_TAG, kTagBytes, body + size) == 1;
   if (!ready) return unavailable();
-  if (EVP_DecryptFinal_ex(context.get(), out(plain.data() + plain.size()), &length) != 1) return refusal(place);
-  return plain;
+  if (EVP_DecryptFinal_ex(context, out(body + size), &length) != 1) return refusal(place);
+  std::copy_n(body, size, sealed.begin());
+  sealed.resize(size);
+  return sealed;
 }
 
 }  // namespace tutti::bootstrap

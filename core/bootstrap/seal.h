@@ -16,7 +16,7 @@ struct evp_cipher_ctx_st;  // EVP_CIPHER_CTX of OpenSSL
 
 namespace tutti::bootstrap {
 
-/// The key of one group. Any thread.
+/// The key of one group. One thread at a time.
 class Seal {
  public:
   /// Bytes that sealing adds.
@@ -31,7 +31,7 @@ class Seal {
   static Result<std::unique_ptr<const Seal>> create(const Secret& secret);
   Result<Bytes> close(std::span<const std::byte> plain, Place place) const;
   /// kMismatch if the bytes were changed, or were sealed with another secret or in another place.
-  Result<Bytes> open(std::span<const std::byte> sealed, Place place) const;
+  Result<Bytes> open(Bytes sealed, Place place) const;
 
  private:
   struct FreeContext {
@@ -40,9 +40,8 @@ class Seal {
   using Context = std::unique_ptr<evp_cipher_ctx_st, FreeContext>;
 
   Seal(Context closing, Context opening) : closing_(std::move(closing)), opening_(std::move(opening)) {}
-  static Context context_of(const Context& keyed, const std::byte* nonce);
 
-  const Context closing_, opening_;  ///< with the key, without a nonce
+  const Context closing_, opening_;  ///< with the key; each message has its own nonce
 };
 
 }  // namespace tutti::bootstrap

@@ -33,7 +33,7 @@ Result<std::vector<Bytes>> SealedCalls::all_gather(std::span<const std::byte> mi
                                                all.size(), place_.rank_count));
   }
   for (int32_t rank = 0; Bytes & part : all) {
-    TUTTI_ASSIGN(part, seal_->open(part, {number, rank}));
+    TUTTI_ASSIGN(part, seal_->open(std::move(part), {number, rank}));
     ++rank;
   }
   return all;
@@ -52,8 +52,8 @@ Result<Bytes> SealedCalls::broadcast(int root, std::span<const std::byte> bytes,
     TUTTI_ASSIGN(sealed, seal_->close(bytes, {number, root}));
   }
   const Header call = {.kind = Kind::kCall, .code = static_cast<uint16_t>(Operation::kBroadcast), .rank = root};
-  TUTTI_ASSIGN(const Bytes got, exchange_(call, std::move(sealed), deadline));
-  return seal_->open(got, {number, root});
+  TUTTI_ASSIGN(Bytes got, exchange_(call, std::move(sealed), deadline));
+  return seal_->open(std::move(got), {number, root});
 }
 
 }  // namespace tutti::bootstrap

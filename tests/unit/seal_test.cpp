@@ -66,7 +66,7 @@ TEST(Seal, NoticesAChangeOfAnyBitAndAnyLength) {
     ASSERT_EQ(opened.status().code(), Code::kMismatch) << "bit " << bit;
   }
   for (size_t size = 0; size < sealed.size(); ++size) {
-    const auto opened = seal->open(std::span(sealed).first(size), {2, 1});
+    const auto opened = seal->open(Bytes(sealed.begin(), sealed.begin() + static_cast<ptrdiff_t>(size)), {2, 1});
     ASSERT_EQ(opened.status().code(), Code::kMismatch) << size << " bytes";
   }
   Bytes longer = sealed;

@@ -52,18 +52,20 @@ std::vector<std::byte> encode(const Contact& contact, const std::vector<std::uni
 }
 
 Result<Contacted> decode_contact(std::span<const std::byte> bytes) {
-  const Status wrong(Code::kInternal, fmt::format("{} bytes are not the contact of a rank", bytes.size()));
+  const auto wrong = [size = bytes.size()] {
+    return Status(Code::kInternal, fmt::format("{} bytes are not the contact of a rank", size));
+  };
   Contacted decoded;
-  if (!take(bytes, decoded.contact)) return wrong;
+  if (!take(bytes, decoded.contact)) return wrong();
   while (!bytes.empty()) {
     Head head{};
-    if (!take(bytes, head) || head.endpoints > bytes.size() / sizeof(Endpoint)) return wrong;
+    if (!take(bytes, head) || head.endpoints > bytes.size() / sizeof(Endpoint)) return wrong();
     NetworkContact& network = decoded.networks.emplace_back();
     network.gbs = head.gbs;
     network.latency_us = head.latency_us;
     network.endpoints.resize(head.endpoints);
     for (Endpoint& endpoint : network.endpoints) {
-      if (!take(bytes, endpoint)) return wrong;
+      if (!take(bytes, endpoint)) return wrong();
     }
   }
   return decoded;
