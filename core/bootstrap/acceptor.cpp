@@ -40,16 +40,18 @@ Shared& shared_acceptors() {
 
 }  // namespace
 
-Result<std::shared_ptr<Acceptor>> Acceptor::at(Poller& poller, const base::SocketAddress& address) {
-  if (address.port() != 0) {
-    TUTTI_ASSIGN(base::Fd listener, base::listen_on(address));
-    return std::make_shared<Acceptor>(poller, std::move(listener));
+bool Acceptor::exists_at(Poller& poller, const base::SocketAddress& address) {
+  const auto place = shared_acceptors().find({&poller, address.ip_text()});
+  return address.port() == 0 && place != shared_acceptors().end() && !place->second.expired();
+}
+
+Result<std::shared_ptr<Acceptor>> Acceptor::at(Poller& poller, const base::SocketAddress& address, base::Fd listener) {
+  if (exists_at(poller, address)) return shared_acceptors()[{&poller, address.ip_text()}].lock();
+  if (!listener.valid()) {
+    TUTTI_ASSIGN(listener, base::listen_on(address));
   }
-  std::weak_ptr<Acceptor>& place = shared_acceptors()[{&poller, address.ip_text()}];
-  if (auto acceptor = place.lock()) return acceptor;
-  TUTTI_ASSIGN(base::Fd listener, base::listen_on(address));
   auto acceptor = std::make_shared<Acceptor>(poller, std::move(listener));
-  place = acceptor;
+  if (address.port() == 0) shared_acceptors()[{&poller, address.ip_text()}] = acceptor;
   return acceptor;
 }
 

@@ -35,8 +35,11 @@ class Acceptor {
   /// Decides on a guest that knows the secret. When ok it has taken the link over; a failure is told to the guest.
   using Admit = std::function<Status(const std::shared_ptr<Link>& link, const Hello& hello, const Header& header)>;
 
-  /// Listens on the address. With port 0 it is the one acceptor of this process on any free port of that address.
-  static Result<std::shared_ptr<Acceptor>> at(Poller& poller, const base::SocketAddress& address);
+  /// Whether this process has an acceptor that at() would return for the address.
+  static bool exists_at(Poller& poller, const base::SocketAddress& address);
+  /// The acceptor on `listener`, which listens on the address; an invalid listener: it listens here. With port 0 it is
+  /// the one acceptor of this process on any free port of that address.
+  static Result<std::shared_ptr<Acceptor>> at(Poller& poller, const base::SocketAddress& address, base::Fd listener);
   Acceptor(Poller& poller, base::Fd listener, base::Milliseconds hello_limit = kHelloLimit);
   ~Acceptor();
   Acceptor(const Acceptor&) = delete;

@@ -28,36 +28,43 @@ Place own_place() {
 }  // namespace
 
 Result<base::SocketAddress> Hub::serve(Poller& poller, const base::SocketAddress& address, const Secret& secret) {
-  Result<base::SocketAddress> served = base::SocketAddress();
-  poller.run([&] { served = start_on(poller, address, secret, [](const auto&) {}); });
-  return served;
+  return start_on(poller, address, secret, [](const auto&) {});
 }
 
 Result<base::SocketAddress> Hub::serve_standby(Poller& poller, const base::SocketAddress& address, const Secret& secret,
                                                const Lineup& lineup, int rank_count, std::weak_ptr<Hub>& made) {
-  Result<base::SocketAddress> served = base::SocketAddress();
-  poller.run([&] {
-    served = start_on(poller, address, secret, [&](const std::shared_ptr<Hub>& hub) {
-      hub->stand_by(lineup, rank_count);
-      made = hub;
-    });
+  return start_on(poller, address, secret, [&](const std::shared_ptr<Hub>& hub) {
+    hub->stand_by(lineup, rank_count);
+    made = hub;
   });
-  return served;
 }
 
 Result<base::SocketAddress> Hub::serve_in_reserve(Poller& poller, const base::SocketAddress& address,
                                                   const Secret& secret, std::weak_ptr<Hub>& made) {
-  Result<base::SocketAddress> served = base::SocketAddress();
-  poller.run([&] {
-    served = start_on(poller, address, secret, [&](const std::shared_ptr<Hub>& hub) { made = hub; });
-    if (const auto hub = made.lock()) hub->acceptor_->expect_few_for(hub->tag_);
+  return start_on(poller, address, secret, [&](const std::shared_ptr<Hub>& hub) {
+    hub->in_reserve_ = true;
+    made = hub;
   });
+}
+
+/// The caller's thread listens, because it may be in a different network namespace than the poller's thread.
+Result<base::SocketAddress> Hub::start_on(Poller& poller, const base::SocketAddress& address, const Secret& secret,
+                                          const std::function<void(const std::shared_ptr<Hub>&)>& prepare) {
+  bool shares = false;
+  poller.run([&] { shares = Acceptor::exists_at(poller, address); });
+  base::Fd listener;
+  if (!shares) {
+    TUTTI_ASSIGN(listener, base::listen_on(address));
+  }
+  Result<base::SocketAddress> served = base::SocketAddress();
+  poller.run([&] { served = start_with(poller, address, std::move(listener), secret, prepare); });
   return served;
 }
 
-Result<base::SocketAddress> Hub::start_on(Poller& poller, const base::SocketAddress& address, const Secret& secret,
-                                          const std::function<void(const std::shared_ptr<Hub>&)>& prepare) {
-  TUTTI_ASSIGN(const std::shared_ptr<Acceptor> acceptor, Acceptor::at(poller, address));
+Result<base::SocketAddress> Hub::start_with(Poller& poller, const base::SocketAddress& address, base::Fd listener,
+                                            const Secret& secret,
+                                            const std::function<void(const std::shared_ptr<Hub>&)>& prepare) {
+  TUTTI_ASSIGN(const std::shared_ptr<Acceptor> acceptor, Acceptor::at(poller, address, std::move(listener)));
   const auto hub = std::make_shared<Hub>(poller, acceptor, secret);
   prepare(hub);
   TUTTI_TRY(hub->open());
@@ -74,11 +81,13 @@ Status Hub::open() {
   const auto opened = acceptor_->open_for(secret_, [this](const auto& link, const Hello& hello, const Header& header) {
     return admit(link, hello, header);
   });
-  if (opened.ok())
-    tag_ = *opened;
-  else
+  if (!opened.ok()) {
     acceptor_.reset();  // the room belongs to a different hub
-  return opened.status();
+    return opened.status();
+  }
+  tag_ = *opened;
+  if (in_reserve_) acceptor_->expect_few_for(tag_);
+  return {};
 }
 
 void Hub::expect_ranks(base::Milliseconds limit) {

@@ -58,6 +58,9 @@ class Hub {
  private:
   static Result<base::SocketAddress> start_on(Poller& poller, const base::SocketAddress& address, const Secret& secret,
                                               const std::function<void(const std::shared_ptr<Hub>&)>& prepare);
+  static Result<base::SocketAddress> start_with(Poller& poller, const base::SocketAddress& address, base::Fd listener,
+                                                const Secret& secret,
+                                                const std::function<void(const std::shared_ptr<Hub>&)>& prepare);
 
   enum class Phase { kJoining, kRunning, kFailed };
   /// The latest reply to a call that a standby has not sent.
@@ -135,7 +138,8 @@ class Hub {
   const Secret secret_;
   Tag tag_ = {};
   bool standby_ = false;
-  Lineup lineup_;  ///< once all have joined the primary
+  bool in_reserve_ = false;  ///< it opened for ranks that come much later
+  Lineup lineup_;            ///< once all have joined the primary
   Phase phase_ = Phase::kJoining;
   Status failure_;               ///< why the ranks could not meet, or why calls fail from now on
   std::vector<Member> members_;  ///< by rank; empty before the first comes

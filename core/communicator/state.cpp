@@ -200,8 +200,10 @@ Status Communicator::State::barrier(Stream stream) {
 
 Result<std::vector<std::vector<std::byte>>> Communicator::State::exchange(std::span<const std::byte> mine) {
   auto all = bootstrap_->all_gather(mine, base::time_in(config_.duration("timeouts.bootstrap")));
-  if (!all.ok()) return reason_of(all.status());
-  return all;
+  if (all.ok()) return all;
+  // A failure of the group may reach this call before the callback: async_error() must know it when this call returns.
+  if (const auto report = bootstrap_->failure()) on_failure(*report);
+  return reason_of(all.status());
 }
 
 Result<std::optional<uint64_t>> Communicator::State::register_buffer(void* buffer, size_t bytes) {
