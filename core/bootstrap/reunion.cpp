@@ -12,6 +12,12 @@
 #include "bootstrap/interface.h"
 
 namespace tutti::bootstrap {
+namespace {
+
+/// The limits of ranks that come are in force first: their texts state them.
+constexpr base::Milliseconds kGraceOfHub{1000};
+
+}  // namespace
 
 Result<std::unique_ptr<Reunion>> Reunion::open(int rank, const std::string& interfaces) {
   TUTTI_ASSIGN(auto poller, Poller::shared());
@@ -51,7 +57,7 @@ Result<std::unique_ptr<Bootstrap>> Reunion::meet(std::span<const int> members, b
   }
   if (*host == rank_) {
     poller_->run([this, deadline] {
-      if (const auto hub = std::exchange(hub_, {}).lock()) hub->expect_ranks(base::left_until(deadline));
+      if (const auto hub = std::exchange(hub_, {}).lock()) hub->expect_ranks(base::left_until(deadline) + kGraceOfHub);
     });
   }
   const auto position = std::find(members.begin(), members.end(), rank_) - members.begin();

@@ -246,7 +246,7 @@ TEST(Shrink, NamesARankThatDoesNotCall) {
         const Status status = comm.shrink(std::array{1}).status();  // rank 2 is missing
         EXPECT_EQ(status.code(), Code::kTimeout);
         EXPECT_THAT(status.to_string(), HasSubstr("excludes rank 1, so ranks 0,2,3 meet as ranks 0-2"));
-        EXPECT_THAT(status.to_string(), HasSubstr("rank 1 of 3 did not join within 5 s"));
+        EXPECT_THAT(status.to_string(), HasSubstr("rank 1 of 3 did not join within"));
         EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(15));
         EXPECT_TRUE(comm.barrier().ok());
       },
