@@ -8,10 +8,13 @@ SECOND_NETWORK: the name or the path of the plugin that is used beside socket.
 
 import pathlib
 import re
+import secrets
 import subprocess
 import sys
 import tempfile
 import unittest
+
+from run_tool import free_port
 
 TUTTI = sys.argv[1]
 SECOND = str(pathlib.Path(sys.argv[2]).resolve()) if sys.argv[2].endswith(".so") else sys.argv[2]
@@ -112,13 +115,12 @@ class Networks(unittest.TestCase):
     def test_disagreement(self):
         """Networks are settings on which ranks agree."""
         processes = []
-        meeting = subprocess.run([TUTTI, "id"], capture_output=True, text=True, check=True)
-        self.assertEqual(meeting.returncode, 0)
+        meeting = f"127.0.0.1:{free_port()}:{secrets.token_hex(16)}"
         for rank, networks in ((0, f"[socket, {SECOND}]"), (1, "socket")):
             processes.append(subprocess.Popen(
                 [TUTTI, "bench", "all_reduce", "--ranks", "2", "--rank", str(rank), "--max", "64", "--set",
                  f"network={networks}", "--set", f"host=host{rank}"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                text=True, env={"TUTTI_ID": f"127.0.0.1:41987:{'5a' * 16}"}))
+                text=True, env={"TUTTI_ID": meeting}))
         for process in processes:
             _, errors = process.communicate(timeout=60)
             self.assertNotEqual(process.returncode, 0)
