@@ -42,13 +42,6 @@ class Machine {
   bool through(int work) const { return through_.contains(work); }
   size_t events() const { return events_; }
   size_t stops() const { return stops_; }
-  void destroy_graphs() { graphs_.clear(); }
-  bool graphs_exist() const { return !graphs_.empty(); }
-  Status watch_graph(int stream) {
-    if (!streams_[stream].capture) return {Code::kDevice, "no capture"};
-    graphs_.insert(*streams_[stream].capture);
-    return {};
-  }
 
   Result<std::optional<uint64_t>> capture(int stream) const {
     const auto found = streams_.find(stream);
@@ -87,7 +80,6 @@ class Machine {
   };
   std::map<int, Stream> streams_ = {{0, {}}, {1, {}}, {2, {}}, {3, {}}};
   std::array<Stream, 4> marks_;
-  std::set<uint64_t> graphs_;  // by capture
   Work through_;
   int latest_ = 0;
   size_t events_ = 0;
@@ -109,8 +101,6 @@ class MachineStreams : public Streams {
   Status wait(Stream stream, Mark mark) override { return machine_.wait(number(stream), index(mark)); }
   Status finish(Mark mark) override { return machine_.finish(index(mark)); }
   Status finish_all() override { return machine_.finish_all(); }
-  Status watch_graph(Stream stream) override { return machine_.watch_graph(number(stream)); }
-  bool graphs_exist() const override { return machine_.graphs_exist(); }
 
  private:
   size_t index(Mark mark) const { return first_mark_ + static_cast<size_t>(mark); }
@@ -252,24 +242,6 @@ TEST_F(StreamOrderTest, TheEndAfterACaptureWaitsForTheWholeGpu) {
   const int replay = machine_.enqueue(3);
   ASSERT_TRUE(order_.finish().ok());
   EXPECT_TRUE(machine_.through(replay));
-}
-
-/// To wait for the whole GPU would invalidate captures of other threads.
-TEST_F(StreamOrderTest, TheEndWithoutGraphsWaitsForOperationsAlone) {
-  operate(1, eager_);
-  for (const uint64_t id : {7, 8}) {
-    machine_.begin_capture(2, id);
-    Work captured;
-    operate(2, captured);
-    machine_.end_captures();
-  }
-  EXPECT_TRUE(machine_.graphs_exist());
-  machine_.destroy_graphs();
-  const int beside = machine_.enqueue(3);
-  ASSERT_TRUE(order_.finish().ok());
-  for (const int operation : eager_) EXPECT_TRUE(machine_.through(operation));
-  EXPECT_FALSE(machine_.through(beside));
-  EXPECT_EQ(machine_.stops(), 0u);
 }
 
 /// Streams 0 and 1 are never captured, 2 and 3 are now and then.

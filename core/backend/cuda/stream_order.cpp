@@ -21,40 +21,39 @@ Status StreamOrder::begin(Stream stream) {
 
 Status StreamOrder::end() {
   if (capturing_) {
-    const bool is_new = capture_ != capturing_;
     capture_ = capturing_;
     captured_ = current_;
-    return is_new ? streams_->watch_graph(current_) : Status();
+    return {};
   }
   latest_ = current_;
   return streams_->record(Mark::kDone, current_);
 }
 
 Status StreamOrder::gather(std::span<const Stream> streams) {
-  const Stream one = streams.front();
+  Stream one = streams.front();
   if (streams.size() < 2) {
     const bool follows = !capture_ || captured_ == one;
     return follows ? Status() : begin(one);
   }
   TUTTI_ASSIGN(const auto wanted, streams_->capture(streams.front()));
-  for (const Stream other : streams.subspan(1)) {
+  for (Stream other : streams.subspan(1)) {
     TUTTI_ASSIGN(const auto capture, streams_->capture(other));
     if (capture == wanted) continue;
     return {Code::kInvalidArgument,
             "the streams of a communicator's calls in one group are not all in the same capture, or all in none"};
   }
-  for (const Stream other : streams.subspan(1)) TUTTI_TRY(join(streams.front(), other));
+  for (Stream other : streams.subspan(1)) TUTTI_TRY(join(streams.front(), other));
   return begin(streams.front());
 }
 
 Status StreamOrder::release(std::span<const Stream> streams) {
   TUTTI_TRY(streams_->record(Mark::kJoint, streams.front()));
-  for (const Stream other : streams.subspan(1)) TUTTI_TRY(streams_->wait(other, Mark::kJoint));
+  for (Stream other : streams.subspan(1)) TUTTI_TRY(streams_->wait(other, Mark::kJoint));
   return {};
 }
 
 Status StreamOrder::finish() {
-  if (capture_ && streams_->graphs_exist()) return streams_->finish_all();  // they may run, on any stream
+  if (capture_) return streams_->finish_all();
   return latest_ ? streams_->finish(Mark::kDone) : Status();
 }
 

@@ -40,31 +40,17 @@ Status GpuStreams::finish(Mark mark) {
   return {};
 }
 
+/// cudaDeviceSynchronize fails at once if a stream of the GPU is captured by another thread. cudaFree waits in any
+/// case, but holds up all launches on the GPU, even launches for which kernels wait.
 Status GpuStreams::finish_all() {
-  TUTTI_CUDA_TRY(cudaDeviceSynchronize());
+  const cuda::CaptureScope capture;
+  const cudaError_t error = cudaDeviceSynchronize();
+  if (error != cudaErrorStreamCaptureUnsupported) return cuda::check(error, "cudaDeviceSynchronize()");
+  cudaGetLastError();  // clears the error
+  void* memory = nullptr;
+  TUTTI_CUDA_TRY(cudaMalloc(&memory, 1));
+  TUTTI_CUDA_TRY(cudaFree(memory));
   return {};
-}
-
-/// A graph owns a user object. CUDA destroys this object after the graph and all executable graphs that were made of it
-/// are destroyed and have run.
-Status GpuStreams::watch_graph(Stream stream) {
-  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  unsigned long long id = 0;
-  cudaGraph_t graph = nullptr;
-  TUTTI_CUDA_TRY(cudaStreamGetCaptureInfo(static_cast<cudaStream_t>(stream), &status, &id, &graph));
-  auto count = std::make_unique<Count>(graphs_);
-  cudaUserObject_t object = nullptr;
-  TUTTI_CUDA_TRY(cudaUserObjectCreate(&object, count.get(), forget_graph, 1, cudaUserObjectNoDestructorSync));
-  ++*graphs_;
-  count.release();
-  TUTTI_CUDA_TRY(cudaGraphRetainUserObject(graph, object, 1, cudaGraphUserObjectMove));
-  return {};
-}
-
-/// Called by a thread of CUDA, which may not call CUDA.
-void CUDART_CB GpuStreams::forget_graph(void* count) {
-  const std::unique_ptr<Count> owned(static_cast<Count*>(count));
-  --**owned;
 }
 
 Result<SideStream> SideStream::create(int device) {

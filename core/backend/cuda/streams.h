@@ -3,7 +3,6 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <memory>
 
 #include "backend/cuda/stream_order.h"
@@ -25,16 +24,11 @@ class GpuStreams : public Streams {
   Status wait(Stream stream, Mark mark) override;
   Status finish(Mark mark) override;
   Status finish_all() override;
-  Status watch_graph(Stream stream) override;
-  bool graphs_exist() const override { return *graphs_ > 0; }
 
  private:
-  using Count = std::shared_ptr<std::atomic<int>>;
-  static void CUDART_CB forget_graph(void* count);
   cudaEvent_t event(Mark mark) const { return events_[static_cast<size_t>(mark)].get(); }
 
   std::array<cuda::Event, 2> events_;
-  Count graphs_ = std::make_shared<std::atomic<int>>(0);  // graphs may outlive this object
 };
 
 /// A side stream for work beside a call's stream, and the events that fork to it and join it.

@@ -83,7 +83,7 @@ class Show {
     for (const Round& round : score_.rounds) {
       if (round.number / kLifeRounds != life) {
         life = round.number / kLifeRounds;
-        team_.meet();  // a communicator with graphs waits for its GPU, which would invalidate captures of other ranks
+        team_.meet();  // a communicator with captured calls waits for its GPU, which would invalidate other captures
         communicators.clear();
         TUTTI_TRY(join(rank, life, communicators));
       }
