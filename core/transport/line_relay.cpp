@@ -28,7 +28,7 @@ LineRelay::LineRelay(const Net& net, Options options)
       periods_(options_.layout.slot_count) {
   for (uint32_t index = 0; index < options_.layout.slot_count; ++index) {
     // Flag i is the flag of a message in slot i - 1, so no flag looks new.
-    for (uint8_t* const slots : {options_.to, options_.from}) slot(slots, index).sweep(index);
+    for (uint8_t* const slots : {options_.to, options_.from}) slot(slots, index).rewrite_flags(index);
     outgoing_[index] = {index, lines_};
   }
 }
@@ -44,7 +44,7 @@ Status LineRelay::open_in() {
   return {};
 }
 
-/// Whether the flag is the flag of a message in this slot. A sweep leaves flags of a different slot.
+/// Whether the flag is the flag of a message in this slot. A rewrite leaves flags of a different slot.
 bool LineRelay::is_message(uint32_t flag, uint32_t index) const {
   return slot_of(flag - 1) == index;
 }
@@ -164,7 +164,7 @@ Status LineRelay::deliver(const uint8_t* message, uint64_t bytes) {
     const uint32_t index = slot_of(header.number);
     const LineSlot lines = slot(options_.from, index);
     if (const uint32_t period = LineSlot::period_of(header.number); period != periods_[index]) {
-      lines.sweep(header.number);
+      lines.rewrite_flags(header.number);
       periods_[index] = period;
     }
     lines.put(header.first, header.lines, header.number + 1, message + sizeof header);

@@ -4,7 +4,7 @@
 //
 // A *line* is 16 bytes: two words, each with 4 bytes of data and a flag of 4 bytes. Flags are numbers modulo 2^32, and
 // words keep flags of old messages. So the flags of a slot must be rewritten once in each *period* of 2^30 messages:
-// otherwise an old flag might look new. For the slots that a GPU fills, the GPU does it (device/cuda/sweep.h).
+// otherwise an old flag might look new. For the slots that a GPU fills, the GPU does it (device/cuda/flag_wrap.h).
 #pragma once
 
 #include <atomic>
@@ -43,7 +43,7 @@ class LineSlot {
   /// Stores the data of `count` lines with the flag.
   void put(uint32_t first, uint32_t count, uint32_t flag, const uint8_t* from) const;
   /// Rewrites all flags, before any line of message `number` is stored.
-  void sweep(uint32_t number) const {
+  void rewrite_flags(uint32_t number) const {
     for (uint32_t word = 0; word < 2 * lines_; ++word) store(word, uint64_t{number} << 32 | number);
   }
 

@@ -335,7 +335,7 @@ TEST(Device, LLWordsOfEarlierRoundsOfFlagsAreNotTakenForNew) {
   pair.jump_to(kRound);
   for (uint32_t slot = 0; slot <= pair.slots(); ++slot) {
     pair.send(1);
-    EXPECT_FALSE(pair.arrived(LLPair::kElements)) << "a sweep must not look like a longer message";
+    EXPECT_FALSE(pair.arrived(LLPair::kElements)) << "rewritten flags must not look like a longer message";
     ASSERT_TRUE(pair.arrived(1));
     pair.release();
   }

@@ -11,10 +11,10 @@
 
 #include "backend/cuda/launch_builder.h"
 #include "backend/cuda/link_table.h"
+#include "tutti/device/cuda/direct_kernel.h"
 #include "tutti/device/cuda/kernel_choice.h"
-#include "tutti/device/cuda/line_strands.h"
-#include "tutti/device/cuda/one_hop.h"
-#include "tutti/device/cuda/slice_strands.h"
+#include "tutti/device/cuda/ll_strands_kernel.h"
+#include "tutti/device/cuda/simple_strands_kernel.h"
 
 namespace tutti::test {
 namespace {
@@ -24,14 +24,14 @@ void run_large_kernel(Wire wire, const tutti_cuda_launch& launch) {
   const bool messages = launch.message_count > 0;
   switch (wire) {
     case Wire::kLL:
-      return messages ? device::run_large_line_messages<device::LLWire, Element>(launch)
-                      : device::run_large_lines<device::LLWire, Element, device::Sum>(launch);
+      return messages ? device::run_large_ll_messages<device::LLWire, Element>(launch)
+                      : device::run_large_ll<device::LLWire, Element, device::Sum>(launch);
     case Wire::kLL128:
-      return messages ? device::run_large_line_messages<device::LL128Wire, Element>(launch)
-                      : device::run_large_lines<device::LL128Wire, Element, device::Sum>(launch);
+      return messages ? device::run_large_ll_messages<device::LL128Wire, Element>(launch)
+                      : device::run_large_ll<device::LL128Wire, Element, device::Sum>(launch);
     default:
-      return messages ? device::run_large_slice_messages<Element>(launch)
-                      : device::run_large_slices<Element, device::Sum>(launch);
+      return messages ? device::run_large_simple_messages<Element>(launch)
+                      : device::run_large_simple<Element, device::Sum>(launch);
   }
 }
 
@@ -39,11 +39,11 @@ template <class Element>
 void run_strands_kernel(Wire wire, const tutti_cuda_launch& launch) {
   switch (wire) {
     case Wire::kLL:
-      return device::run_line_strands<device::LLWire, Element, device::Sum>(launch);
+      return device::run_ll_strands<device::LLWire, Element, device::Sum>(launch);
     case Wire::kLL128:
-      return device::run_line_strands<device::LL128Wire, Element, device::Sum>(launch);
+      return device::run_ll_strands<device::LL128Wire, Element, device::Sum>(launch);
     default:
-      return device::run_slice_strands<Element, device::Sum>(launch);
+      return device::run_simple_strands<Element, device::Sum>(launch);
   }
 }
 
@@ -55,15 +55,15 @@ void run_kernel(Wire wire, const tutti_cuda_launch& launch) {
   switch (wire) {
     case Wire::kLL:
       if (launch.one_hop.send_count + launch.one_hop.recv_count > 0) {
-        return device::run_one_hop<Element, device::Sum>(launch);
+        return device::run_direct<Element, device::Sum>(launch);
       }
-      return messages ? device::run_line_messages<device::LLWire, Element>(launch)
-                      : device::run_lines<device::LLWire, Element, device::Sum>(launch);
+      return messages ? device::run_ll_messages<device::LLWire, Element>(launch)
+                      : device::run_ll<device::LLWire, Element, device::Sum>(launch);
     case Wire::kLL128:
-      return messages ? device::run_line_messages<device::LL128Wire, Element>(launch)
-                      : device::run_lines<device::LL128Wire, Element, device::Sum>(launch);
+      return messages ? device::run_ll_messages<device::LL128Wire, Element>(launch)
+                      : device::run_ll<device::LL128Wire, Element, device::Sum>(launch);
     default:
-      return messages ? device::run_slice_messages<Element>(launch) : device::run_slices<Element, device::Sum>(launch);
+      return messages ? device::run_simple_messages<Element>(launch) : device::run_simple<Element, device::Sum>(launch);
   }
 }
 
@@ -83,7 +83,7 @@ KernelMachine::KernelMachine(const Options& options)
   const size_t ranks = options.rank_count;
   link_bytes_ = (link_bytes_ + sizeof(Line) - 1) / sizeof(Line) * sizeof(Line);
   slots_.resize(ranks * ranks * link_bytes_ / sizeof(Line));
-  // As the sweep leaves slots: with flags that are older than any that is to come.
+  // As a flag wrap-around leaves slots: with flags that are older than any that is to come.
   const uint32_t old = options.first_number - options.layout.slot_count;
   const std::array<uint32_t, 4> words = {old, old, old, old};
   for (Line& line : slots_) {

@@ -67,7 +67,7 @@ class Side : public test::RelayEnd<LineRelay> {
     for (uint32_t line = 0; line < lines; ++line) store_line(number, line);
   }
   /// As kernels do before numbers repeat.
-  void sweep(uint32_t number) {
+  void rewrite_flags(uint32_t number) {
     for (uint32_t word = 0; word < 2 * kLines; ++word) store_word(to_, number, word, uint64_t{number} << 32 | number);
   }
   bool has_line(uint32_t number, uint32_t line) {
@@ -222,8 +222,8 @@ TEST_F(LineRelayTest, OldFlagsAreRewrittenInTime) {
   ASSERT_TRUE(eventually([&] { return a_->has_room(kLater); }));
   ASSERT_TRUE(a_->is_idle_within(10s));
   const int before = fake_.sent(kTag, kTag);
-  a_->sweep(kLater);
-  EXPECT_TRUE(a_->is_idle_within(10s)) << "a sweep is no message";
+  a_->rewrite_flags(kLater);
+  EXPECT_TRUE(a_->is_idle_within(10s)) << "rewritten flags are no message";
   EXPECT_EQ(fake_.sent(kTag, kTag), before);
   a_->send(kLater, 1);
   ASSERT_TRUE(eventually([&] { return b_->has(kLater, 1); }));

@@ -65,7 +65,7 @@ void sign(const tutti_work& work, const tutti_connection& to, uint32_t flag) {
 }
 
 /// Gives every word of the slot the current flag, so that no word keeps a flag that is 2^32 steps old.
-void sweep(const tutti_connection& to, uint32_t flag) {
+void rewrite_flags(const tutti_connection& to, uint32_t flag) {
   uint64_t* words = LL::words(to);
   for (uint64_t i = 0; i < to.slot_stride / sizeof(uint64_t); ++i) {
     // The flag before the current one: no receiver waits for it, and the words of the message follow.
@@ -75,8 +75,8 @@ void sweep(const tutti_connection& to, uint32_t flag) {
 
 void open_slot(const tutti_work& work, const tutti_connection& to) {
   const uint32_t flag = LL::flag(to);
-  if (LL::needs_sweep(to)) [[unlikely]]
-    sweep(to, flag);
+  if (LL::needs_flag_wrap(to)) [[unlikely]]
+    rewrite_flags(to, flag);
   if (work.check != 0 && to.call != work.call) sign(work, to, flag);
 }
 

@@ -19,13 +19,13 @@ struct LL {
   static constexpr uint64_t kSignatureWords = 2;
 
   /// The flag of the connection's next step. It always differs from the flags in this slot: they belong to earlier
-  /// steps, and every 2^32 steps the sender overwrites whole slots (see needs_sweep).
+  /// steps, and every 2^32 steps the sender overwrites whole slots (see needs_flag_wrap).
   TUTTI_HD static uint32_t flag(const tutti_connection& connection) {
     return static_cast<uint32_t>(connection.step + 1);
   }
 
   /// The sender fills the whole slot once in each 2^32 steps, so that no word is ever older than that.
-  TUTTI_HD static bool needs_sweep(const tutti_connection& connection) {
+  TUTTI_HD static bool needs_flag_wrap(const tutti_connection& connection) {
     return static_cast<uint32_t>(connection.step) < connection.slot_count && connection.step >= connection.slot_count;
   }
 

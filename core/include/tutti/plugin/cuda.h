@@ -62,7 +62,7 @@ extern "C" {
 
 /* Flags of a step beside TUTTI_STEP_*. SIGNAL: steps of other strands wait for this step. AFTER: the step touches
  * memory that an earlier step of the loop touched, and one of the two steps writes. MEET: the same element of a chunk
- * belongs to different threads in the two steps, if threads take elements as device/cuda/lines.h states. */
+ * belongs to different threads in the two steps, if threads take elements as device/cuda/ll_kernel.h states. */
 #define TUTTI_CUDA_STEP_SIGNAL 8u
 #define TUTTI_CUDA_STEP_AFTER 32u
 #define TUTTI_CUDA_STEP_MEET 64u

@@ -118,8 +118,8 @@ typedef struct tutti_work {
 /* By flags in each 8 bytes of a slot, as `ll` has them. The lower 4 bytes are data, the upper 4 bytes are the flag: the
  * message's number + 1. A message fills 16-byte lines from the begin of its slot: 4 bytes of data in each half. A store
  * of 8 bytes arrives as a whole. Kernels signal nothing but `done`. Before flags repeat, the sender rewrites all flags
- * of a slot with flags of other slots (device/cuda/sweep.h). A process of the host can carry such slots between GPUs of
- * different hosts. */
+ * of a slot with flags of other slots (device/cuda/flag_wrap.h). A process of the host can carry such slots between
+ * GPUs of different hosts. */
 #define TUTTI_FLAGS_PAIRS 2u
 
 typedef struct tutti_protocol_properties {

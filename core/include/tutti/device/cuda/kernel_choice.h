@@ -37,7 +37,7 @@ struct ReductionKernels {
 /// The kernels for one element type, of one form of launches.
 struct TypeKernels {
   ReductionKernels programs;
-  ReductionKernels one_hop;        ///< for programs of one hop; null: `programs` runs them
+  ReductionKernels direct;         ///< for programs of one hop; null: `programs` runs them
   const void* messages = nullptr;  ///< for sends and receives; null: the type is not used to copy
   ReductionKernels strands = {};   ///< for programs with strands, which have the large form
 };
@@ -63,7 +63,7 @@ inline bool is_one_hop(const tutti_cuda_launch& launch) {
 inline const void* find_kernel(const TypeKernels& kernels, const tutti_cuda_launch& launch) {
   if (launch.message_count > 0) return kernels.messages;
   if (has_strands(launch)) return kernels.strands.find(launch.reduce_op);
-  const void* const kernel = is_one_hop(launch) ? kernels.one_hop.find(launch.reduce_op) : nullptr;
+  const void* const kernel = is_one_hop(launch) ? kernels.direct.find(launch.reduce_op) : nullptr;
   return kernel != nullptr ? kernel : kernels.programs.find(launch.reduce_op);
 }
 

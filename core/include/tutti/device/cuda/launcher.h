@@ -17,10 +17,9 @@ namespace tutti::device {
 /// waits for this rank.
 inline cudaError_t load_kernels(const TypeKernels* const (&all)[TUTTI_DATA_TYPE_COUNT], uint32_t shared_bytes = 0) {
   for (const TypeKernels* of_type : all) {
-    const auto& [programs, one_hop, messages, strands] = *of_type;
-    for (const void* kernel :
-         {programs.sum, programs.prod, programs.max, programs.min, one_hop.sum, one_hop.prod, one_hop.max, one_hop.min,
-          messages, strands.sum, strands.prod, strands.max, strands.min}) {
+    const auto& [programs, direct, messages, strands] = *of_type;
+    for (const void* kernel : {programs.sum, programs.prod, programs.max, programs.min, direct.sum, direct.prod,
+                               direct.max, direct.min, messages, strands.sum, strands.prod, strands.max, strands.min}) {
       cudaFuncAttributes attributes;
       if (kernel == nullptr) continue;
       if (const cudaError_t error = cudaFuncGetAttributes(&attributes, kernel); error != cudaSuccess) return error;

@@ -66,7 +66,8 @@ template <class T, uint32_t size, class Op>
 class PackSum {
  public:
   using Value = Pack<T, size>;
-  __device__ __forceinline__ PackSum() {}
+  // A defaulted constructor would let `PackSum{}` store zeros first.
+  __device__ __forceinline__ PackSum() {}  // NOLINT(modernize-use-equals-default)
   __device__ __forceinline__ explicit PackSum(const Value& first) { take(first); }
 
   __device__ __forceinline__ void take(const Value& pack) {

@@ -10,20 +10,20 @@
 // threads that execute together.
 #pragma once
 
+#include "tutti/device/cuda/flag_wrap.h"
 #include "tutti/device/cuda/sequence.h"
-#include "tutti/device/cuda/sweep.h"
 #include "tutti/device/cuda/wire.h"
 
 namespace tutti::device {
 
 /// Runs the CTA's share of a launch. `kMessages`: runs one send or receive; otherwise a program.
 template <class Form, class Wire, class T, class Op, bool kMessages>
-class LineRunner {
+class LLRunner {
  public:
   /// `peer` is used for messages only.
-  __device__ __forceinline__ LineRunner(const tutti_cuda_launch& launch, const ConnectionsOf<Form>& connections,
-                                        tutti_cuda_sequence sequence, const Part& part, const uint8_t* input,
-                                        uint8_t* output, uint32_t peer)
+  __device__ __forceinline__ LLRunner(const tutti_cuda_launch& launch, const ConnectionsOf<Form>& connections,
+                                      tutti_cuda_sequence sequence, const Part& part, const uint8_t* input,
+                                      uint8_t* output, uint32_t peer)
       : launch_(launch),
         connections_(connections),
         part_(part),
@@ -83,11 +83,11 @@ class LineRunner {
     left_ = part_.bytes > done ? part_.bytes - done : 0;
     chunk_bytes_ = loop + 1 < part_.cut.loops ? part_.cut.chunk : part_.cut.last_chunk;
     number_ = first_number_ + loop * messages;
-    sweeps_ = is_sweep_due(number_ + messages - 1, launch_.slot_count + messages - 1);
+    wraps_ = is_flag_wrap_due(number_ + messages - 1, launch_.slot_count + messages - 1);
   }
 
   __device__ __forceinline__ void run_step(const tutti_cuda_step& step) {
-    if (sweeps_) sweep_if_due(step);
+    if (wraps_) rewrite_if_due(step);
     if ((step.flags & (TUTTI_STEP_GATHER | TUTTI_STEP_SCATTER)) != 0) {
       exchange(step);
     } else {
@@ -452,17 +452,17 @@ class LineRunner {
     });
   }
 
-  __device__ __forceinline__ void sweep_if_due(const tutti_cuda_step& step) {
+  __device__ __forceinline__ void rewrite_if_due(const tutti_cuda_step& step) {
     for (uint32_t i = 0; i < step.send_count; ++i) {
       const tutti_cuda_peer to = peer(step.send_begin + i);
       const uint32_t number = number_ + to.message;
-      if (is_sweep_due(number, launch_.slot_count)) sweep(to.rank, number);
+      if (is_flag_wrap_due(number, launch_.slot_count)) wrap_flags(to.rank, number);
     }
   }
-  __device__ __forceinline__ void sweep(uint32_t rank, uint32_t number) {
+  __device__ __forceinline__ void wrap_flags(uint32_t rank, uint32_t number) {
     if (number - first_number_ >= room_) wait_for_slot(rank, number);
     agree_to_stop();
-    sweep_slot(connections_.slot_to(rank, number), launch_.slot_stride, number);
+    rewrite_flags(connections_.slot_to(rank, number), launch_.slot_stride, number);
   }
 
   const tutti_cuda_launch& launch_;
@@ -477,7 +477,7 @@ class LineRunner {
   uint64_t left_ = 0;    // bytes from first_ to the end of the part
   uint64_t chunk_bytes_ = 0;
   uint32_t number_ = 0;  // number of the loop's first message
-  bool sweeps_ = false;  // whether the flags of slots must be rewritten before a message of this loop
+  bool wraps_ = false;   // whether the flags of slots must be rewritten before a message of this loop
   Waits waits_;
 };
 
@@ -503,12 +503,12 @@ __device__ __forceinline__ void prefetch_input(const tutti_cuda_launch& launch, 
 
 /// The share of a CTA in a launch of a program.
 template <class Form, class Wire, class T, class Op>
-__device__ __forceinline__ void run_line_program(const tutti_cuda_launch& launch) {
+__device__ __forceinline__ void run_ll_program(const tutti_cuda_launch& launch) {
   const ConnectionsOf<Form> connections(launch, blockIdx.x);
   const ProgramSequence<Form> sequence(launch, connections);
   const Part part(launch.block_bytes, launch.cut, blockIdx.x);
   prefetch_input<Form, Wire>(launch, part);
-  LineRunner<Form, Wire, T, Op, false>(launch, connections, sequence.value(), part, launch.input, launch.output, 0)
+  LLRunner<Form, Wire, T, Op, false>(launch, connections, sequence.value(), part, launch.input, launch.output, 0)
       .run_program();
   sequence.advance();
 }
@@ -521,9 +521,9 @@ __device__ __forceinline__ void run_stripes_of_lines(const tutti_cuda_launch& la
     const ConnectionsOf<Form> connections(launch, stripe, row_of(message));
     const MessageSequence sequence(launch, connections, stripe, message);
     const Part part(message.bytes, message.cut, stripe);
-    LineRunner<Form, Wire, T, Sum, true>(launch, connections, sequence.value(), part,
-                                         static_cast<const uint8_t*>(message.from), static_cast<uint8_t*>(message.to),
-                                         message.peer)
+    LLRunner<Form, Wire, T, Sum, true>(launch, connections, sequence.value(), part,
+                                       static_cast<const uint8_t*>(message.from), static_cast<uint8_t*>(message.to),
+                                       message.peer)
         .run_message(assignment.step());
     __syncthreads();
     if (threadIdx.x != 0) return;
@@ -534,22 +534,22 @@ __device__ __forceinline__ void run_stripes_of_lines(const tutti_cuda_launch& la
 
 /// The kernels of the small form.
 template <class Wire, class T, class Op>
-__global__ void __launch_bounds__(Wire::kThreads) run_lines(const __grid_constant__ tutti_cuda_launch launch) {
-  run_line_program<SmallForm, Wire, T, Op>(launch);
+__global__ void __launch_bounds__(Wire::kThreads) run_ll(const __grid_constant__ tutti_cuda_launch launch) {
+  run_ll_program<SmallForm, Wire, T, Op>(launch);
 }
 template <class Wire, class T>
-__global__ void __launch_bounds__(Wire::kThreads) run_line_messages(const __grid_constant__ tutti_cuda_launch launch) {
+__global__ void __launch_bounds__(Wire::kThreads) run_ll_messages(const __grid_constant__ tutti_cuda_launch launch) {
   run_stripes_of_lines<SmallForm, Wire, T>(launch);
 }
 
 /// The kernels of the large form.
 template <class Wire, class T, class Op>
-__global__ void __launch_bounds__(Wire::kThreads) run_large_lines(const __grid_constant__ tutti_cuda_launch launch) {
-  run_line_program<LargeForm, Wire, T, Op>(launch);
+__global__ void __launch_bounds__(Wire::kThreads) run_large_ll(const __grid_constant__ tutti_cuda_launch launch) {
+  run_ll_program<LargeForm, Wire, T, Op>(launch);
 }
 template <class Wire, class T>
 __global__ void __launch_bounds__(Wire::kThreads)
-    run_large_line_messages(const __grid_constant__ tutti_cuda_launch launch) {
+    run_large_ll_messages(const __grid_constant__ tutti_cuda_launch launch) {
   run_stripes_of_lines<LargeForm, Wire, T>(launch);
 }
 

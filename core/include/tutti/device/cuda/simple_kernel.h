@@ -49,16 +49,16 @@ static __device__ __noinline__ void hear_ready_signal(const tutti_cuda_launch& l
 
 /// The planner's warp. `kMessages`: runs one send or receive; otherwise a program.
 template <class Form, bool kMessages>
-class SliceRunner {
+class SimpleRunner {
  public:
   using Program = typename Form::Program;
   using Pipeline = PipelineOf<Form>;
   using Move = MoveOf<Form>;
 
-  __device__ __forceinline__ SliceRunner(const tutti_cuda_launch& launch, const Program& program,
-                                         const ConnectionsOf<Form>& connections, Pipeline& pipeline,
-                                         Planner<Form>& planner, tutti_cuda_sequence sequence, const Part& part,
-                                         const uint8_t* input, uint8_t* output)
+  __device__ __forceinline__ SimpleRunner(const tutti_cuda_launch& launch, const Program& program,
+                                          const ConnectionsOf<Form>& connections, Pipeline& pipeline,
+                                          Planner<Form>& planner, tutti_cuda_sequence sequence, const Part& part,
+                                          const uint8_t* input, uint8_t* output)
       : launch_(launch),
         program_(program),
         connections_(connections),
@@ -490,8 +490,8 @@ __device__ __forceinline__ void copy_program(const Program* from, Program& progr
 
 /// The share of a CTA in a launch of a program. `pipeline` and `program` lie in shared memory.
 template <class Form, class T, class Op>
-__device__ __forceinline__ void run_slice_program(const tutti_cuda_launch& launch, PipelineOf<Form>& pipeline,
-                                                  typename Form::Program& program) {
+__device__ __forceinline__ void run_simple_program(const tutti_cuda_launch& launch, PipelineOf<Form>& pipeline,
+                                                   typename Form::Program& program) {
   const ConnectionsOf<Form> connections(launch, blockIdx.x);
   const ProgramSequence<Form> sequence(launch, connections);
   const Part part(launch.block_bytes, launch.cut, blockIdx.x);
@@ -504,8 +504,8 @@ __device__ __forceinline__ void run_slice_program(const tutti_cuda_launch& launc
   copy_program(own, program);
   run_pipeline<T, Op>(pipeline, launch.scalar, [&](Planner<Form>& planner) {
     planner.begin();
-    SliceRunner<Form, false>(launch, program, connections, pipeline, planner, sequence.value(), part, launch.input,
-                             launch.output)
+    SimpleRunner<Form, false>(launch, program, connections, pipeline, planner, sequence.value(), part, launch.input,
+                              launch.output)
         .run();
   });
   sequence.advance();
@@ -530,8 +530,8 @@ __device__ __forceinline__ void run_stripes_of_slices(const tutti_cuda_launch& l
       if (threadIdx.x % 32 == 0) program.peers[0].rank = message.peer;
       __syncwarp();
       planner.begin();
-      SliceRunner<Form, true>(launch, program, connections, pipeline, planner, sequence.value(), part,
-                              static_cast<const uint8_t*>(message.from), static_cast<uint8_t*>(message.to))
+      SimpleRunner<Form, true>(launch, program, connections, pipeline, planner, sequence.value(), part,
+                               static_cast<const uint8_t*>(message.from), static_cast<uint8_t*>(message.to))
           .run();
       __syncwarp();
       // The signaler reports each message as read, also empty messages.
@@ -543,14 +543,14 @@ __device__ __forceinline__ void run_stripes_of_slices(const tutti_cuda_launch& l
 /// The kernels of the small form.
 template <class T, class Op>
 __global__ void __launch_bounds__(kPipelineThreads, kPipelinesPerSm)
-    run_slices(const __grid_constant__ tutti_cuda_launch launch) {
+    run_simple(const __grid_constant__ tutti_cuda_launch launch) {
   __shared__ PipelineOf<SmallForm> pipeline;
   __shared__ tutti_cuda_program program;
-  run_slice_program<SmallForm, T, Op>(launch, pipeline, program);
+  run_simple_program<SmallForm, T, Op>(launch, pipeline, program);
 }
 template <class T>
 __global__ void __launch_bounds__(kPipelineThreads, kPipelinesPerSm)
-    run_slice_messages(const __grid_constant__ tutti_cuda_launch launch) {
+    run_simple_messages(const __grid_constant__ tutti_cuda_launch launch) {
   __shared__ PipelineOf<SmallForm> pipeline;
   __shared__ tutti_cuda_program program;
   run_stripes_of_slices<SmallForm, T>(launch, pipeline, program);
@@ -559,14 +559,14 @@ __global__ void __launch_bounds__(kPipelineThreads, kPipelinesPerSm)
 /// The kernels of the large form.
 template <class T, class Op>
 __global__ void __launch_bounds__(kPipelineThreads, kPipelinesPerSm)
-    run_large_slices(const __grid_constant__ tutti_cuda_launch launch) {
+    run_large_simple(const __grid_constant__ tutti_cuda_launch launch) {
   __shared__ PipelineOf<LargeForm> pipeline;
   __shared__ tutti_cuda_large_program program;
-  run_slice_program<LargeForm, T, Op>(launch, pipeline, program);
+  run_simple_program<LargeForm, T, Op>(launch, pipeline, program);
 }
 template <class T>
 __global__ void __launch_bounds__(kPipelineThreads, kPipelinesPerSm)
-    run_large_slice_messages(const __grid_constant__ tutti_cuda_launch launch) {
+    run_large_simple_messages(const __grid_constant__ tutti_cuda_launch launch) {
   __shared__ PipelineOf<LargeForm> pipeline;
   __shared__ tutti_cuda_large_program program;
   run_stripes_of_slices<LargeForm, T>(launch, pipeline, program);

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernel of Simple for programs with strands. For nvcc.
 //
-// Threads: all threads of the CTA call run_slice_strand() and the kernel.
+// Threads: all threads of the CTA call run_simple_strand() and the kernel.
 #pragma once
 
-#include "tutti/device/cuda/slices.h"
+#include "tutti/device/cuda/simple_kernel.h"
 
 namespace tutti::device {
 
 /// The share of a CTA in a launch of a program with strands. `pipeline` and `program` lie in shared memory.
 template <class T, class Op>
-__device__ __forceinline__ void run_slice_strand(const tutti_cuda_launch& launch, PipelineOf<StrandForm>& pipeline,
-                                                 tutti_cuda_large_program& program) {
+__device__ __forceinline__ void run_simple_strand(const tutti_cuda_launch& launch, PipelineOf<StrandForm>& pipeline,
+                                                  tutti_cuda_large_program& program) {
   const uint32_t index = blockIdx.x % launch.program_count;
   const Strand strand(launch, index);
   if (!strand.is_there()) return;
@@ -21,8 +21,8 @@ __device__ __forceinline__ void run_slice_strand(const tutti_cuda_launch& launch
   copy_program(launch.tables.programs + index, program);
   run_pipeline<T, Op>(pipeline, launch.scalar, [&](Planner<StrandForm>& planner) {
     planner.begin();
-    SliceRunner<StrandForm, false>(launch, program, connections, pipeline, planner, sequence.value(), part,
-                                   launch.input, launch.output)
+    SimpleRunner<StrandForm, false>(launch, program, connections, pipeline, planner, sequence.value(), part,
+                                    launch.input, launch.output)
         .run_strand(strand);
   });
   sequence.advance(strand);
@@ -30,10 +30,10 @@ __device__ __forceinline__ void run_slice_strand(const tutti_cuda_launch& launch
 
 template <class T, class Op>
 __global__ void __launch_bounds__(kPipelineThreads, kPipelinesPerSm)
-    run_slice_strands(const __grid_constant__ tutti_cuda_launch launch) {
+    run_simple_strands(const __grid_constant__ tutti_cuda_launch launch) {
   __shared__ PipelineOf<StrandForm> pipeline;
   __shared__ __align__(16) tutti_cuda_large_program program;  // copied by words
-  run_slice_strand<T, Op>(launch, pipeline, program);
+  run_simple_strand<T, Op>(launch, pipeline, program);
 }
 
 }  // namespace tutti::device

@@ -9,18 +9,18 @@
 // Threads: all threads of the CTA call each function.
 #pragma once
 
+#include "tutti/device/cuda/flag_wrap.h"
 #include "tutti/device/cuda/sequence.h"
-#include "tutti/device/cuda/sweep.h"
 
 namespace tutti::device {
 
 /// Runs the CTA's share. A thread moves one place, the same place of all messages. It sends all its messages before its
 /// first wait, in every case. `kMost`: messages in each direction.
 template <class T, class Op, uint32_t kMost>
-class OneHop {
+class DirectRunner {
  public:
-  __device__ __forceinline__ OneHop(const tutti_cuda_launch& launch, const Connections& connections,
-                                    tutti_cuda_sequence sequence)
+  __device__ __forceinline__ DirectRunner(const tutti_cuda_launch& launch, const Connections& connections,
+                                          tutti_cuda_sequence sequence)
       : launch_(launch),
         hop_(launch.one_hop),
         connections_(connections),
@@ -34,7 +34,7 @@ class OneHop {
     const bool exists = place < LLWire::places(bytes_);
     Sent sent;
     if (exists) sent = load(place);
-    if (is_sweep_due(sequence_.next, launch_.slot_count)) sweep();
+    if (is_flag_wrap_due(sequence_.next, launch_.slot_count)) wrap_flags();
     if (!exists) return;
     send(sent, place);
     if (hop_.own == TUTTI_CUDA_OWN_KEPT && to(hop_.own_to) != from(hop_.own_from)) keep(hop_.own_to, place, sent.own);
@@ -138,10 +138,10 @@ class OneHop {
     }
   }
 
-  __device__ __forceinline__ void sweep() {
+  __device__ __forceinline__ void wrap_flags() {
     for (uint32_t i = 0; i < hop_.send_count; ++i) {
       if (room_of(sequence_) == 0) connections_.wait_for_slot(hop_.send_ranks[i], sequence_.next, waits_);
-      sweep_slot(hop_.sends[i].slots + connections_.slot_at(sequence_.next), launch_.slot_stride, sequence_.next);
+      rewrite_flags(hop_.sends[i].slots + connections_.slot_at(sequence_.next), launch_.slot_stride, sequence_.next);
     }
   }
 
@@ -155,16 +155,16 @@ class OneHop {
 };
 
 template <class T, class Op>
-__global__ void __launch_bounds__(LLWire::kThreads) run_one_hop(const __grid_constant__ tutti_cuda_launch launch) {
+__global__ void __launch_bounds__(LLWire::kThreads) run_direct(const __grid_constant__ tutti_cuda_launch launch) {
   const Connections connections(launch, blockIdx.x);
   const ProgramSequence<SmallForm> sequence(launch, connections);
   const uint32_t most = max(launch.one_hop.send_count, launch.one_hop.recv_count);
   if (most == 1) {
-    OneHop<T, Op, 1>(launch, connections, sequence.value()).run();
+    DirectRunner<T, Op, 1>(launch, connections, sequence.value()).run();
   } else if (most <= 3) {
-    OneHop<T, Op, 3>(launch, connections, sequence.value()).run();
+    DirectRunner<T, Op, 3>(launch, connections, sequence.value()).run();
   } else {
-    OneHop<T, Op, TUTTI_CUDA_MAX_HOPS>(launch, connections, sequence.value()).run();
+    DirectRunner<T, Op, TUTTI_CUDA_MAX_HOPS>(launch, connections, sequence.value()).run();
   }
   sequence.advance();
 }
