@@ -300,9 +300,10 @@ int run_as_processes(int rank_count, const FirstMain& first_main, const RankMain
 
 namespace {
 
-Result<UniqueId> meet(const launcher::Place& place, const Session& session) {
-  TUTTI_ASSIGN(const config::Config config, load_config(session.config_file, session.options(place.rank).settings));
-  return launcher::meet(place, std::getenv, config);
+Result<UniqueId> meet(const launcher::RankAssignment& assignment, const Session& session) {
+  TUTTI_ASSIGN(const config::Config config,
+               load_config(session.config_file, session.options(assignment.rank).settings));
+  return launcher::meet(assignment, std::getenv, config);
 }
 
 }  // namespace
@@ -318,7 +319,7 @@ void prepare_for_shared_gpus() {
 }
 
 int run_ranks(const Session& session, bool threads, const RankMain& rank_main) {
-  if (session.place) return run_as_rank(meet(*session.place, session), session.place->rank, rank_main);
+  if (session.assignment) return run_as_rank(meet(*session.assignment, session), session.assignment->rank, rank_main);
   if (threads) prepare_for_shared_gpus();
   if (const Status checked = session.check(); !checked.ok()) return fail(checked);
   return threads ? run_as_threads(session, rank_main) : run_as_processes(session, rank_main);

@@ -74,7 +74,7 @@ Status Session::check() const {
 }
 
 Status Session::ask_launcher() {
-  TUTTI_ASSIGN(auto launched, launcher::place_of(std::getenv));
+  TUTTI_ASSIGN(auto launched, launcher::assignment_of(std::getenv));
   if (!launched || launched->rank_count == 1) return {};
   if (has_rank_count && rank_count != launched->rank_count) {
     return {
@@ -83,7 +83,7 @@ Status Session::ask_launcher() {
                     rank_count, launched->launcher, launched->rank_count)};
   }
   rank_count = launched->rank_count;
-  place = std::move(launched);
+  assignment = std::move(launched);
   return {};
 }
 

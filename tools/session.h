@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "config/config.h"
-#include "launcher/place.h"
+#include "launcher/rank_assignment.h"
 #include "tutti/communicator.h"
 
 namespace CLI {
@@ -28,16 +28,16 @@ Result<config::Config> load_config(const std::string& file,
 
 struct Session {
   int rank_count = 2;
-  bool has_rank_count = false;           ///< the command line or TUTTI_RANKS gave it
-  std::optional<launcher::Place> place;  ///< of this process, if a launcher started several
-  std::vector<std::string> hosts;        ///< pretended hosts; ranks are dealt to them in blocks. Empty: the real one
+  bool has_rank_count = false;                         ///< the command line or TUTTI_RANKS gave it
+  std::optional<launcher::RankAssignment> assignment;  ///< of this process, if a launcher started several
+  std::vector<std::string> hosts;  ///< pretended hosts; ranks are dealt to them in blocks. Empty: the real one
   std::string config_file;
   std::vector<std::string> settings;
 
   /// Declares --ranks, --hosts, --config and --set.
   void add_options(CLI::App& command);
-  /// Sets place and rank_count if a launcher started this process among several. kInvalidArgument: the variables of the
-  /// launcher contradict each other, or the given number of ranks.
+  /// Sets assignment and rank_count if a launcher started this process among several. kInvalidArgument: the variables
+  /// of the launcher contradict each other, or the given number of ranks.
   Status ask_launcher();
   /// Checks the configuration and its names once, before ranks are started that would each fail.
   Status check() const;

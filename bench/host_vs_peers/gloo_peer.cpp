@@ -93,38 +93,38 @@ class GlooPeer final : public peer::Peer {
   uint32_t tag_ = 0;
 };
 
-struct Place {
+struct RankOptions {
   int rank = -1;
   std::string address = "127.0.0.1";
   std::string store_folder;
 };
 
-int run_rank(const Place& place, const peer::Settings& settings) {
+int run_rank(const RankOptions& rank_options, const peer::Settings& settings) {
   try {
-    GlooPeer peer(place.rank, settings.ranks, place.address, place.store_folder);
+    GlooPeer peer(rank_options.rank, settings.ranks, rank_options.address, rank_options.store_folder);
     return peer::run_peer(peer, settings);
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "gloo, rank %d: %s\n", place.rank, error.what());
+    std::fprintf(stderr, "gloo, rank %d: %s\n", rank_options.rank, error.what());
     return 1;
   }
 }
 
-int run_all_ranks(Place place, const peer::Settings& settings) {
-  place.store_folder = (std::filesystem::temp_directory_path() / "gloo_peer_XXXXXX").string();
-  if (mkdtemp(place.store_folder.data()) == nullptr) {
-    std::perror(place.store_folder.c_str());
+int run_all_ranks(RankOptions rank_options, const peer::Settings& settings) {
+  rank_options.store_folder = (std::filesystem::temp_directory_path() / "gloo_peer_XXXXXX").string();
+  if (mkdtemp(rank_options.store_folder.data()) == nullptr) {
+    std::perror(rank_options.store_folder.c_str());
     return 1;
   }
-  for (place.rank = 0; place.rank < settings.ranks; ++place.rank) {
+  for (rank_options.rank = 0; rank_options.rank < settings.ranks; ++rank_options.rank) {
     if (fork() != 0) continue;
     prctl(PR_SET_PDEATHSIG, SIGKILL);  // no rank outlives the program
-    _exit(run_rank(place, settings));
+    _exit(run_rank(rank_options, settings));
   }
   int code = 0;
   for (int status = 0; code == 0 && wait(&status) > 0;) {
     code = WIFEXITED(status) ? WEXITSTATUS(status) : 1;  // one failed rank ends the run: the others wait for it
   }
-  std::filesystem::remove_all(place.store_folder);
+  std::filesystem::remove_all(rank_options.store_folder);
   return code;
 }
 
@@ -133,13 +133,14 @@ int run_all_ranks(Place place, const peer::Settings& settings) {
 int main(int argc, char** argv) {
   CLI::App app("Times the collectives of Gloo");
   peer::Settings settings;
-  Place place;
+  RankOptions rank_options;
   peer::add_options(app, settings);
-  auto* rank = app.add_option("--rank", place.rank, "this process is that rank")->check(CLI::NonNegativeNumber);
-  auto* store = app.add_option("--store", place.store_folder, "a folder that all ranks share, empty at the start");
-  app.add_option("--address", place.address, "of the own interface (default 127.0.0.1)");
+  auto* rank = app.add_option("--rank", rank_options.rank, "this process is that rank")->check(CLI::NonNegativeNumber);
+  auto* store =
+      app.add_option("--store", rank_options.store_folder, "a folder that all ranks share, empty at the start");
+  app.add_option("--address", rank_options.address, "of the own interface (default 127.0.0.1)");
   rank->needs(store);
   store->needs(rank);
   CLI11_PARSE(app, argc, argv);
-  return place.rank < 0 ? run_all_ranks(place, settings) : run_rank(place, settings);
+  return rank_options.rank < 0 ? run_all_ranks(rank_options, settings) : run_rank(rank_options, settings);
 }

@@ -90,17 +90,17 @@ std::unique_ptr<Network> open(const Request& request) {
 }
 
 /// Makes connections in both directions, in turn: both sides number them equally.
-Lanes join(Network& network, Telephone& line, uint32_t count, bool leads) {
+NetComms join(Network& network, Telephone& line, uint32_t count, bool leads) {
   line.say(network.handle());
   const auto there = line.hear<tutti_net_handle>();
-  Lanes lanes;
+  NetComms comms;
   for (uint32_t i = 0; i < 2 * count; ++i) {
     const bool connects = (i < count) == leads;
-    (connects ? lanes.out : lanes.in).push_back(connects ? network.connect(there) : network.accept());
+    (connects ? comms.out : comms.in).push_back(connects ? network.connect(there) : network.accept());
     line.say(i);
     if (line.hear<uint32_t>() != i) throw std::runtime_error("the two processes are out of step");
   }
-  return lanes;
+  return comms;
 }
 
 /// The server's report on a test.
@@ -112,7 +112,7 @@ class Client {
  public:
   Client(Network& network, Telephone line, uint32_t connections) : network_(network), line_(std::move(line)) {
     line_.say(connections);
-    lanes_ = join(network, line_, connections, true);
+    comms_ = join(network, line_, connections, true);
   }
   ~Client() {
     try {
@@ -123,7 +123,7 @@ class Client {
 
   Outcome run(const Order& order) {
     line_.say(order);
-    Outcome outcome = carry_out(network_, lanes_, order, true);
+    Outcome outcome = carry_out(network_, comms_, order, true);
     outcome.cpu_seconds += line_.hear<Report>().cpu_seconds;
     return outcome;
   }
@@ -142,7 +142,7 @@ class Client {
  private:
   Network& network_;
   Telephone line_;
-  Lanes lanes_;
+  NetComms comms_;
 };
 
 double percentile(std::vector<double>& samples, double part) {
@@ -200,11 +200,11 @@ void lead(Network& network, Telephone line, const Request& request) {
 void follow(Network& network, Telephone line) {
   const auto connections = line.hear<uint32_t>();
   if (connections == 0 || connections > kMostConnections) throw std::runtime_error("the client is of another version");
-  const Lanes lanes = join(network, line, connections, false);
+  const NetComms comms = join(network, line, connections, false);
   for (;;) {
     const auto order = line.hear<Order>();
     if (order.test == Test::kEnd) return;
-    line.say(Report{carry_out(network, lanes, order, false).cpu_seconds});
+    line.say(Report{carry_out(network, comms, order, false).cpu_seconds});
   }
 }
 

@@ -82,22 +82,22 @@ class Stream {
 };
 
 /// A message each way over the first connections: both sides have come here.
-void meet(Network& network, const Lanes& lanes) {
+void meet(Network& network, const NetComms& comms) {
   const Order one{.bytes = 8, .count = 1};
-  Stream out(network, lanes.out[0], true, one);
-  Stream in(network, lanes.in[0], false, one);
+  Stream out(network, comms.out[0], true, one);
+  Stream in(network, comms.in[0], false, one);
   network.wait("the peer", [&](uint64_t& moved) {
     const bool sent = out.advance(moved);
     return in.advance(moved) && sent;
   });
 }
 
-void stream(Network& network, const Lanes& lanes, const Order& order, bool leads) {
+void stream(Network& network, const NetComms& comms, const Order& order, bool leads) {
   std::deque<Stream> streams;
   const bool both = order.test == Test::kBothWays;
   for (uint32_t i = 0; i < order.connections; ++i) {
-    if (both || !leads) streams.emplace_back(network, lanes.in[i], false, order);
-    if (both || leads) streams.emplace_back(network, lanes.out[i], true, order);
+    if (both || !leads) streams.emplace_back(network, comms.in[i], false, order);
+    if (both || leads) streams.emplace_back(network, comms.out[i], true, order);
   }
   network.wait("messages", [&](uint64_t& moved) {
     bool done = true;
@@ -115,8 +115,8 @@ void* post(Network& network, Post&& try_it) {
 }
 
 /// Receives are posted ahead of the messages, as Tutti's connections and ib_send_lat do.
-void ping_pong(Network& network, const Lanes& lanes, const Order& order, bool leads, std::vector<double>& samples) {
-  Buffer out(network, lanes.out[0], order.bytes), in(network, lanes.in[0], order.bytes);
+void ping_pong(Network& network, const NetComms& comms, const Order& order, bool leads, std::vector<double>& samples) {
+  Buffer out(network, comms.out[0], order.bytes), in(network, comms.in[0], order.bytes);
   const auto finish = [&](void* request) {
     network.wait("a message", [&](uint64_t&) { return network.test(request, order.bytes); });
   };
@@ -149,17 +149,17 @@ void ping_pong(Network& network, const Lanes& lanes, const Order& order, bool le
 
 }  // namespace
 
-Outcome carry_out(Network& network, const Lanes& lanes, const Order& order, bool leads) {
+Outcome carry_out(Network& network, const NetComms& comms, const Order& order, bool leads) {
   Outcome outcome;
-  meet(network, lanes);
+  meet(network, comms);
   const double cpu = cpu_seconds();
   const auto start = Clock::now();
   if (order.test == Test::kLatency) {
-    ping_pong(network, lanes, order, leads, outcome.samples);
+    ping_pong(network, comms, order, leads, outcome.samples);
   } else {
-    stream(network, lanes, order, leads);
+    stream(network, comms, order, leads);
   }
-  meet(network, lanes);
+  meet(network, comms);
   outcome.seconds = std::chrono::duration<double>(Clock::now() - start).count();
   outcome.cpu_seconds = cpu_seconds() - cpu;
   return outcome;

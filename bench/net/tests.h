@@ -28,13 +28,13 @@ struct Outcome {
   std::vector<double> samples;  ///< for a latency test, at the client: microseconds of each half round trip
 };
 
-/// The connections of one side, in both directions.
-struct Lanes {
+/// The connections of one side, in both directions: send comms and receive comms of NCCL.
+struct NetComms {
   std::vector<void*> out;
   std::vector<void*> in;
 };
 
 /// Carries out this side of the order. `leads`: the client.
-Outcome carry_out(Network& network, const Lanes& lanes, const Order& order, bool leads);
+Outcome carry_out(Network& network, const NetComms& comms, const Order& order, bool leads);
 
 }  // namespace tutti::net_bench

@@ -30,16 +30,17 @@ namespace {
 
 static_assert(sizeof(UniqueId) == sizeof(ncclUniqueId));
 
-struct Place {
+/// A rank of a communicator, and the number of its ranks.
+struct CommRank {
   int rank;
   int size;
 };
 
-ncclResult_t check(const ncclComm_t* comm, Place place, const char* call) {
+ncclResult_t check(const ncclComm_t* comm, CommRank comm_rank, const char* call) {
   if (comm == nullptr) return fail(ncclInvalidArgument, "{}: the place for the communicator is null", call);
-  if (place.size < 1) return fail(ncclInvalidArgument, "{}: {} ranks", call, place.size);
-  if (place.rank >= 0 && place.rank < place.size) return ncclSuccess;
-  return fail(ncclInvalidArgument, "{}: rank {} of {}; ranks count from 0", call, place.rank, place.size);
+  if (comm_rank.size < 1) return fail(ncclInvalidArgument, "{}: {} ranks", call, comm_rank.size);
+  if (comm_rank.rank >= 0 && comm_rank.rank < comm_rank.size) return ncclSuccess;
+  return fail(ncclInvalidArgument, "{}: rank {} of {}; ranks count from 0", call, comm_rank.rank, comm_rank.size);
 }
 
 ncclResult_t current_device(int& device) {
@@ -93,15 +94,16 @@ Status serve_if_of_environment(const UniqueId& id, int rank) {
 }
 
 /// Arguments are checked. The handle is given out at once; the rest is done now, in a thread, or by GroupEnd.
-ncclResult_t create(ncclComm_t* handle, const ncclUniqueId& nccl_id, Place place, int device, const Wishes& wishes) {
+ncclResult_t create(ncclComm_t* handle, const ncclUniqueId& nccl_id, CommRank comm_rank, int device,
+                    const Wishes& wishes) {
   *handle = nullptr;
   const auto settings = settings_for(wishes);
   TUTTI_NCCL_TRY(report(settings.status()));
   const auto id = std::bit_cast<UniqueId>(nccl_id);
   auto* const comm = new ncclComm;
   comm->device = device;
-  comm->rank = place.rank;
-  comm->size = place.size;
+  comm->rank = comm_rank.rank;
+  comm->size = comm_rank.size;
   comm->blocking = wishes.blocking;
   comm->wishes = wishes;
   comm->clique.assign(nccl_id.internal, sizeof nccl_id.internal);
@@ -113,15 +115,15 @@ ncclResult_t create(ncclComm_t* handle, const ncclUniqueId& nccl_id, Place place
                  }});
 }
 
-ncclResult_t init_rank(ncclComm_t* handle, const ncclUniqueId& id, Place place, const ncclConfig_t* config,
+ncclResult_t init_rank(ncclComm_t* handle, const ncclUniqueId& id, CommRank comm_rank, const ncclConfig_t* config,
                        const char* call) {
-  TUTTI_NCCL_TRY(check(handle, place, call));
+  TUTTI_NCCL_TRY(check(handle, comm_rank, call));
   *handle = nullptr;
   Wishes wishes;
   TUTTI_NCCL_TRY(read(config, true, wishes));
   int device = 0;
   TUTTI_NCCL_TRY(current_device(device));
-  return create(handle, id, place, device, wishes);
+  return create(handle, id, comm_rank, device, wishes);
 }
 
 Result<UniqueId> make_id() {

@@ -43,12 +43,12 @@ base::Time with_grace(base::Time deadline) {
 /// goes to both hubs, and the first answer counts.
 class Bootstrap::Client {
  public:
-  struct Place {
+  struct Options {
     int rank;
     int rank_count;
     base::Milliseconds peer_loss;
   };
-  Client(std::shared_ptr<Poller> poller, Place place) : poller_(std::move(poller)), place_(place) {}
+  Client(std::shared_ptr<Poller> poller, Options options) : poller_(std::move(poller)), options_(options) {}
   ~Client() {
     leave();
     poller_->run([this] { *alive_ = false; });
@@ -56,8 +56,8 @@ class Bootstrap::Client {
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
 
-  int rank() const { return place_.rank; }
-  int size() const { return place_.rank_count; }
+  int rank() const { return options_.rank; }
+  int size() const { return options_.rank_count; }
   /// In a forked child of the process that joined.
   bool forked() const { return !poller_->running(); }
 
@@ -204,10 +204,10 @@ class Bootstrap::Client {
     });
   }
 
-  Hello hello() const { return hello_of(place_.rank, place_.rank_count, place_.peer_loss); }
+  Hello hello() const { return hello_of(options_.rank, options_.rank_count, options_.peer_loss); }
 
   void connect(int index, const base::SocketAddress& address, base::Fd socket) {
-    base::set_connection_options(socket, place_.peer_loss);
+    base::set_connection_options(socket, options_.peer_loss);
     poller_->run([&] {
       HubEnd& hub = hubs_.at(static_cast<size_t>(index));
       hub.address = address.to_string();
@@ -267,7 +267,7 @@ class Bootstrap::Client {
     if (parts.size() != 1)
       return Status(Code::kRemote, "it did not start" + (parts.size() == 2 ? ": " + to_text(parts[1]) : ""));
     TUTTI_ASSIGN(const base::SocketAddress address, base::SocketAddress::parse(to_text(parts[0])));
-    const base::Time limit = std::min(deadline, base::time_in(place_.peer_loss));
+    const base::Time limit = std::min(deadline, base::time_in(options_.peer_loss));
     TUTTI_ASSIGN(base::Fd socket, knock({address, secret}, {}, hello(), limit));
     connect(kStandby, address, std::move(socket));
     return {};
@@ -490,7 +490,7 @@ class Bootstrap::Client {
   }
 
   const std::shared_ptr<Poller> poller_;
-  const Place place_;
+  const Options options_;
 
   // For the poller's thread.
   const std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
@@ -525,7 +525,7 @@ Result<std::unique_ptr<Bootstrap>> Bootstrap::join(const UniqueId& id, int rank,
                                                    base::Milliseconds peer_loss, const std::string& interfaces) {
   TUTTI_ASSIGN(const Endpoint endpoint, endpoint_of(id));
   TUTTI_ASSIGN(auto poller, Poller::shared());
-  auto client = std::make_unique<Client>(std::move(poller), Client::Place{rank, rank_count, peer_loss});
+  auto client = std::make_unique<Client>(std::move(poller), Client::Options{rank, rank_count, peer_loss});
   if (const Status joined = client->join(endpoint, interfaces, deadline); !joined.ok()) return joined;
   return std::unique_ptr<Bootstrap>(new Bootstrap(std::move(client)));
 }

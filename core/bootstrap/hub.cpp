@@ -20,7 +20,7 @@ constexpr base::Milliseconds kEndingPause(100);
 constexpr base::Milliseconds kVerdictPause(2000);
 constexpr size_t kMostAhead = 64;
 
-Place own_place() {
+RankProcess this_process() {
   const std::string host = host_name();
   return {host, origin_of(host, static_cast<uint32_t>(::getpid())), process_token()};
 }
@@ -74,7 +74,7 @@ Result<base::SocketAddress> Hub::start_with(Poller& poller, const base::SocketAd
 
 Hub::Hub(Poller& poller, std::shared_ptr<Acceptor> acceptor, const Secret& secret)
     : poller_(poller), acceptor_(std::move(acceptor)), secret_(secret) {
-  lineup_.primary.origin = own_place().origin;
+  lineup_.primary.origin = this_process().origin;
 }
 
 Status Hub::open() {
@@ -159,18 +159,18 @@ Status Hub::check(const Hello& hello, const std::string& origin) const {
   if (phase_ == Phase::kRunning)
     return Status(Code::kFailedPrecondition, fmt::format("rank {} has joined before ({}): a unique id serves one "
                                                          "communicator, make a new one",
-                                                         hello.rank, taken.place.origin));
+                                                         hello.rank, taken.process.origin));
   return Status(Code::kInvalidArgument,
-                fmt::format("rank {} joined twice: {} and {}", hello.rank, taken.place.origin, origin));
+                fmt::format("rank {} joined twice: {} and {}", hello.rank, taken.process.origin, origin));
 }
 
 void Hub::start() {
   end_wait();
   phase_ = Phase::kRunning;
   round_.emplace(static_cast<int>(members_.size()));
-  std::vector<Place> places;
-  for (const Member& joined : members_) places.push_back(joined.place);
-  lineup_ = line_up(own_place(), places);
+  std::vector<RankProcess> processes;
+  for (const Member& joined : members_) processes.push_back(joined.process);
+  lineup_ = line_up(this_process(), processes);
   const auto payload = std::make_shared<const Bytes>(encode(lineup_));
   for (Member& joined : members_) joined.link->send({.kind = Kind::kReply, .id = joined.hello_id}, payload);
   acceptor_->expect_few_for(tag_);
@@ -362,7 +362,7 @@ void Hub::lose(int rank, const Loss& loss) {
 
 std::string Hub::text_of_loss(int rank, const Loss& loss) const {
   const Member& lost = member(rank);
-  std::string text = fmt::format("rank {} ({}) is lost: ", rank, lost.place.origin);
+  std::string text = fmt::format("rank {} ({}) is lost: ", rank, lost.process.origin);
   if (loss.kind != Loss::Kind::kBroke) return text + loss.text;
   return text + fmt::format("its connection from {} to the hub at {} in the process of {} broke: {}",
                             lost.link->there(), lost.link->here(), to_text(own_process()), loss.text);
@@ -404,7 +404,7 @@ void Hub::judge_other_hub(int rank, const std::string& text) {
     if (member(other).state != Member::State::kPresent || member(other).ending) continue;
     return announce(FailureKind::kPeerLost, rank,
                     Status(Code::kRemote, fmt::format("rank {} ({}) has lost the hub in the process of {}: {}", rank,
-                                                      member(rank).place.origin, to_text(other_process()), text)));
+                                                      member(rank).process.origin, to_text(other_process()), text)));
   }
 }
 

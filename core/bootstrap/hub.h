@@ -72,7 +72,7 @@ class Hub {
     enum class State { kAbsent, kPresent, kLeft, kLost };
     State state = State::kAbsent;
     std::shared_ptr<Link> link;
-    Place place;
+    RankProcess process;
     uint32_t hello_id = 0;  ///< id for the answer to its hello
     /// Set once it has announced to leave: its link stays while it still has data to send.
     std::optional<Ending> ending = {};

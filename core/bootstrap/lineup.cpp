@@ -11,7 +11,7 @@
 namespace tutti::bootstrap {
 namespace {
 
-HubProcess process_with(uint64_t process, std::span<const Place> ranks) {
+HubProcess process_with(uint64_t process, std::span<const RankProcess> ranks) {
   HubProcess found;
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
     if (ranks[rank].process != process) continue;
@@ -41,14 +41,14 @@ std::string to_text(const HubProcess& process) {
   return fmt::format("{} ({})", rank_list(process.ranks), process.origin);
 }
 
-Lineup line_up(const Place& primary, std::span<const Place> ranks) {
+Lineup line_up(const RankProcess& primary, std::span<const RankProcess> ranks) {
   Lineup lineup;
   lineup.primary = process_with(primary.process, ranks);
   lineup.primary.origin = primary.origin;
-  const Place* chosen = nullptr;
-  for (const Place& place : ranks) {
-    if (place.process == primary.process) continue;
-    if (chosen == nullptr || (chosen->host == primary.host && place.host != primary.host)) chosen = &place;
+  const RankProcess* chosen = nullptr;
+  for (const RankProcess& candidate : ranks) {
+    if (candidate.process == primary.process) continue;
+    if (chosen == nullptr || (chosen->host == primary.host && candidate.host != primary.host)) chosen = &candidate;
   }
   if (chosen != nullptr) lineup.standby = process_with(chosen->process, ranks);
   return lineup;

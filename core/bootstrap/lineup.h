@@ -27,7 +27,7 @@ struct Lineup {
 };
 
 /// The process of a rank.
-struct Place {
+struct RankProcess {
   std::string host;
   std::string origin;
   uint64_t process = 0;
@@ -35,7 +35,7 @@ struct Place {
 
 /// Chooses the standby: a process other than the process of the primary. It is on a different host if there are several
 /// hosts; among the remaining candidates, the process of the lowest rank.
-Lineup line_up(const Place& primary, std::span<const Place> ranks);
+Lineup line_up(const RankProcess& primary, std::span<const RankProcess> ranks);
 
 Bytes encode(const Lineup& lineup);
 /// kInternal for bytes that encode() does not make.

@@ -33,12 +33,12 @@ bool begin(EVP_CIPHER_CTX* keyed, const std::byte* nonce) {
   return EVP_CipherInit_ex(keyed, nullptr, nullptr, nullptr, in(nonce), -1) == 1;
 }
 
-Status refusal(Seal::Place place) {
+Status refusal(Seal::AssociatedData associated) {
   return {Code::kMismatch,
           fmt::format("what rank {} gave to call {} of the rendezvous has been changed on its way, or was made with "
                       "another secret; check the machines and links between the ranks and the hub, and that all ranks "
                       "have the same unique id",
-                      place.rank, place.call)};
+                      associated.rank, associated.call)};
 }
 
 }  // namespace
@@ -63,13 +63,13 @@ Result<std::unique_ptr<const Seal>> Seal::create(const Secret& secret) {
   return std::unique_ptr<const Seal>(new Seal(std::move(closing), std::move(opening)));
 }
 
-Result<Bytes> Seal::close(std::span<const std::byte> plain, Place place) const {
+Result<Bytes> Seal::close(std::span<const std::byte> plain, AssociatedData associated) const {
   std::array<std::byte, kNonceBytes> nonce;
   if (::getrandom(nonce.data(), nonce.size(), 0) != static_cast<ssize_t>(nonce.size()))
     return base::system_error("cannot draw random bytes");
   Bytes sealed(plain.size() + kMoreBytes);
   std::copy(nonce.begin(), nonce.end(), sealed.begin());
-  const auto where = std::as_bytes(std::span(&place, 1));
+  const auto where = std::as_bytes(std::span(&associated, 1));
   EVP_CIPHER_CTX* const context = closing_.get();
   std::byte* const body = sealed.data() + kNonceBytes;
   int length = 0;
@@ -83,10 +83,10 @@ Result<Bytes> Seal::close(std::span<const std::byte> plain, Place place) const {
   return sealed;
 }
 
-Result<Bytes> Seal::open(Bytes sealed, Place place) const {
-  if (sealed.size() < kMoreBytes) return refusal(place);
+Result<Bytes> Seal::open(Bytes sealed, AssociatedData associated) const {
+  if (sealed.size() < kMoreBytes) return refusal(associated);
   const size_t size = sealed.size() - kMoreBytes;
-  const auto where = std::as_bytes(std::span(&place, 1));
+  const auto where = std::as_bytes(std::span(&associated, 1));
   EVP_CIPHER_CTX* const context = opening_.get();
   std::byte* const body = sealed.data() + kNonceBytes;
   int length = 0;
@@ -96,7 +96,7 @@ Result<Bytes> Seal::open(Bytes sealed, Place place) const {
       EVP_DecryptUpdate(context, out(body), &length, in(body), static_cast<int>(size)) == 1 &&
       EVP_CIPHER_CTX_ctrl(context, EVP_CTRL_GCM_SET_TAG, kTagBytes, body + size) == 1;
   if (!ready) return unavailable();
-  if (EVP_DecryptFinal_ex(context, out(body + size), &length) != 1) return refusal(place);
+  if (EVP_DecryptFinal_ex(context, out(body + size), &length) != 1) return refusal(associated);
   std::copy_n(body, size, sealed.begin());
   sealed.resize(size);
   return sealed;

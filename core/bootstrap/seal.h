@@ -22,16 +22,17 @@ class Seal {
   /// Bytes that sealing adds.
   static constexpr size_t kMoreBytes = 12 + 16;
 
-  /// The rank that gives the bytes, and its call of the group. Bytes that were sealed in another place do not open.
-  struct Place {
+  /// The associated data of AES-GCM: the rank that gives the bytes, and its call of the group. Bytes open only with the
+  /// associated data with which they were sealed.
+  struct AssociatedData {
     uint32_t call = 0;
     int32_t rank = 0;
   };
 
   static Result<std::unique_ptr<const Seal>> create(const Secret& secret);
-  Result<Bytes> close(std::span<const std::byte> plain, Place place) const;
-  /// kMismatch if the bytes were changed, or were sealed with another secret or in another place.
-  Result<Bytes> open(Bytes sealed, Place place) const;
+  Result<Bytes> close(std::span<const std::byte> plain, AssociatedData associated) const;
+  /// kMismatch if the bytes were changed, or were sealed with another secret or other associated data.
+  Result<Bytes> open(Bytes sealed, AssociatedData associated) const;
 
  private:
   struct FreeContext {

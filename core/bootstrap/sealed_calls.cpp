@@ -12,9 +12,10 @@ constexpr size_t kMoreBytes = sizeof(uint32_t) + Seal::kMoreBytes;  // for each 
 
 }  // namespace
 
-Result<std::unique_ptr<SealedCalls>> SealedCalls::create(const Secret& secret, Place place, Exchange exchange) {
+Result<std::unique_ptr<SealedCalls>> SealedCalls::create(const Secret& secret, Membership membership,
+                                                         Exchange exchange) {
   TUTTI_ASSIGN(std::unique_ptr<const Seal> seal, Seal::create(secret));
-  return std::unique_ptr<SealedCalls>(new SealedCalls(std::move(seal), place, std::move(exchange)));
+  return std::unique_ptr<SealedCalls>(new SealedCalls(std::move(seal), membership, std::move(exchange)));
 }
 
 Result<std::vector<Bytes>> SealedCalls::all_gather(std::span<const std::byte> mine, base::Time deadline) {
@@ -23,14 +24,14 @@ Result<std::vector<Bytes>> SealedCalls::all_gather(std::span<const std::byte> mi
     return Status(Code::kInvalidArgument, fmt::format("bootstrap all_gather of {} bytes: the limit is {}", mine.size(),
                                                       kMaxPayloadBytes - kMoreBytes));
   }
-  TUTTI_ASSIGN(Bytes sealed, seal_->close(mine, {number, place_.rank}));
+  TUTTI_ASSIGN(Bytes sealed, seal_->close(mine, {number, membership_.rank}));
   const Header call = {.kind = Kind::kCall, .code = static_cast<uint16_t>(Operation::kAllGather)};
   TUTTI_ASSIGN(const Bytes gathered, exchange_(call, std::move(sealed), deadline));
   TUTTI_ASSIGN(std::vector<Bytes> all, unpack(gathered));
-  if (all.size() != static_cast<size_t>(place_.rank_count)) {
+  if (all.size() != static_cast<size_t>(membership_.rank_count)) {
     return Status(Code::kMismatch, fmt::format("the rendezvous returns contributions of {} ranks, not of {}; check the "
                                                "machines and links between the ranks and the hub",
-                                               all.size(), place_.rank_count));
+                                               all.size(), membership_.rank_count));
   }
   for (int32_t rank = 0; Bytes & part : all) {
     TUTTI_ASSIGN(part, seal_->open(std::move(part), {number, rank}));
@@ -41,14 +42,14 @@ Result<std::vector<Bytes>> SealedCalls::all_gather(std::span<const std::byte> mi
 
 Result<Bytes> SealedCalls::broadcast(int root, std::span<const std::byte> bytes, base::Time deadline) {
   const uint32_t number = ++calls_;
-  const size_t limit = kMaxPayloadBytes - kMoreBytes * static_cast<size_t>(place_.rank_count);
-  if (root < 0 || root >= place_.rank_count || bytes.size() > limit) {
+  const size_t limit = kMaxPayloadBytes - kMoreBytes * static_cast<size_t>(membership_.rank_count);
+  if (root < 0 || root >= membership_.rank_count || bytes.size() > limit) {
     return Status(Code::kInvalidArgument,
                   fmt::format("bootstrap broadcast of {} bytes from rank {}: the limits are {} bytes and ranks 0..{}",
-                              bytes.size(), root, limit, place_.rank_count - 1));
+                              bytes.size(), root, limit, membership_.rank_count - 1));
   }
   Bytes sealed;
-  if (root == place_.rank) {
+  if (root == membership_.rank) {
     TUTTI_ASSIGN(sealed, seal_->close(bytes, {number, root}));
   }
   const Header call = {.kind = Kind::kCall, .code = static_cast<uint16_t>(Operation::kBroadcast), .rank = root};

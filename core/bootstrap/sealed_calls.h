@@ -18,22 +18,23 @@ class SealedCalls {
  public:
   /// Asks the hub and waits for its answer.
   using Exchange = std::function<Result<Bytes>(const Header& call, Bytes contribution, base::Time deadline)>;
-  struct Place {
+  /// The own rank in the group.
+  struct Membership {
     int rank;
     int rank_count;
   };
-  static Result<std::unique_ptr<SealedCalls>> create(const Secret& secret, Place place, Exchange exchange);
+  static Result<std::unique_ptr<SealedCalls>> create(const Secret& secret, Membership membership, Exchange exchange);
 
   /// As those of Bootstrap.
   Result<std::vector<Bytes>> all_gather(std::span<const std::byte> mine, base::Time deadline);
   Result<Bytes> broadcast(int root, std::span<const std::byte> bytes, base::Time deadline);
 
  private:
-  SealedCalls(std::unique_ptr<const Seal> seal, Place place, Exchange exchange)
-      : seal_(std::move(seal)), place_(place), exchange_(std::move(exchange)) {}
+  SealedCalls(std::unique_ptr<const Seal> seal, Membership membership, Exchange exchange)
+      : seal_(std::move(seal)), membership_(membership), exchange_(std::move(exchange)) {}
 
   const std::unique_ptr<const Seal> seal_;
-  const Place place_;
+  const Membership membership_;
   const Exchange exchange_;
   uint32_t calls_ = 0;
 };

@@ -56,7 +56,7 @@ std::string first_host(std::string_view list) {
   return fmt::format("{}{}{}", list.substr(0, open), first, rest.substr(0, rest.find(',')));
 }
 
-Result<std::string> meeting_address(const Place& place, const Variables& variables) {
+Result<std::string> meeting_address(const RankAssignment& assignment, const Variables& variables) {
   const std::string given = text_of(variables, "TUTTI_MEETING");
   if (!given.empty()) return given;
   const std::string master = text_of(variables, "MASTER_ADDR");
@@ -69,7 +69,7 @@ Result<std::string> meeting_address(const Place& place, const Variables& variabl
   return Status(Code::kUnsupported,
                 fmt::format("{} started this process and states no place where its ranks can meet; set "
                             "TUTTI_MEETING=HOST_OF_RANK_0:PORT, or MASTER_ADDR and MASTER_PORT, for all ranks",
-                            place.launcher));
+                            assignment.launcher));
 }
 
 Result<std::string> secret_of_environment(std::string_view address_of) {
@@ -91,15 +91,15 @@ Result<std::string> secret_of_environment(std::string_view address_of) {
   return std::string(32, '0');
 }
 
-Result<UniqueId> meet(const Place& place, const Variables& variables, const config::Config& config) {
+Result<UniqueId> meet(const RankAssignment& assignment, const Variables& variables, const config::Config& config) {
   const bool at_address = !text_of(variables, "TUTTI_MEETING").empty();
   if (!at_address && variables("PMIX_NAMESPACE") != nullptr) {
-    return meet_by_pmix(place, config.joined("bootstrap.interface"),
+    return meet_by_pmix(assignment, config.joined("bootstrap.interface"),
                         base::time_in(config.duration("timeouts.bootstrap")));
   }
-  TUTTI_ASSIGN(const std::string address, meeting_address(place, variables));
+  TUTTI_ASSIGN(const std::string address, meeting_address(assignment, variables));
   TUTTI_ASSIGN(const std::string secret, secret_of_environment("the meeting place " + address));
-  if (place.rank == 0) return UniqueId::create_at(address, secret);
+  if (assignment.rank == 0) return UniqueId::create_at(address, secret);
   return UniqueId::from_string(fmt::format("{}:{}", address, secret));
 }
 

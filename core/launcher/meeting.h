@@ -14,7 +14,7 @@
 #include <string_view>
 
 #include "config/config.h"
-#include "launcher/place.h"
+#include "launcher/rank_assignment.h"
 #include "tutti/status.h"
 #include "tutti/unique_id.h"
 
@@ -23,10 +23,10 @@ namespace tutti::launcher {
 /// The id of the job's ranks; equal on all ranks. Collective: rank 0 makes the id and serves it. Follows
 /// bootstrap.interface and timeouts.bootstrap of the configuration. Errors: kInvalidArgument (variables), kUnsupported
 /// (the launcher states no meeting place), kTimeout, kSystem. Threads: one at a time.
-Result<UniqueId> meet(const Place& place, const Variables& variables, const config::Config& config);
+Result<UniqueId> meet(const RankAssignment& assignment, const Variables& variables, const config::Config& config);
 
 /// "host:port" that the variables state; kUnsupported: they state none. For meet() without PMIx.
-Result<std::string> meeting_address(const Place& place, const Variables& variables);
+Result<std::string> meeting_address(const RankAssignment& assignment, const Variables& variables);
 
 /// The first host of Slurm's list: "node[003-010,12],login" gives "node003".
 std::string first_host(std::string_view list);

@@ -160,11 +160,11 @@ class Session {
 
 }  // namespace
 
-Result<UniqueId> meet_by_pmix(const Place& place, std::string_view interfaces, base::Time deadline) {
+Result<UniqueId> meet_by_pmix(const RankAssignment& assignment, std::string_view interfaces, base::Time deadline) {
   static const Result<Library> library = Library::open();
   if (!library.ok()) return library.status();
   TUTTI_ASSIGN(const std::unique_ptr<Session> session, Session::open(*library));
-  if (place.rank == 0) {
+  if (assignment.rank == 0) {
     TUTTI_ASSIGN(const UniqueId id, UniqueId::create(interfaces));
     TUTTI_TRY(session->put(id.to_string()));
     TUTTI_TRY(session->fence(deadline));

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "base/clock.h"
-#include "launcher/place.h"
+#include "launcher/rank_assignment.h"
 #include "tutti/status.h"
 #include "tutti/unique_id.h"
 
@@ -14,6 +14,6 @@ namespace tutti::launcher {
 /// Rank 0 makes an id and gives it to the launcher; the other ranks ask the launcher for it. Opens libpmix.so.2 at the
 /// first call. Errors: kUnsupported (a build without PMIx), kNotFound (no libpmix.so.2), kTimeout, kSystem (text of
 /// PMIx). Threads: one at a time.
-Result<UniqueId> meet_by_pmix(const Place& place, std::string_view interfaces, base::Time deadline);
+Result<UniqueId> meet_by_pmix(const RankAssignment& assignment, std::string_view interfaces, base::Time deadline);
 
 }  // namespace tutti::launcher

@@ -3,9 +3,9 @@
 
 namespace tutti::launcher {
 
-Result<UniqueId> meet_by_pmix(const Place& place, std::string_view, base::Time) {
+Result<UniqueId> meet_by_pmix(const RankAssignment& assignment, std::string_view, base::Time) {
   return Status(Code::kUnsupported,
-                place.launcher +
+                assignment.launcher +
                     " carries the id of a job by PMIx, which this build lacks; build with the "
                     "headers of PMIx (Debian: libpmix-dev), or set TUTTI_MEETING=HOST_OF_RANK_0:PORT");
 }

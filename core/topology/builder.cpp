@@ -56,7 +56,7 @@ class Builder {
 
   Status check_addresses();
   Status check_addresses(const std::vector<Pci>& devices);
-  Status check_positive(double value, Place place, std::string_view what) const;
+  Status check_positive(double value, FilePosition position, std::string_view what) const;
 
   Status add_cpus();
   Status add_devices(const std::vector<Pci>& devices, uint32_t parent, uint32_t cpu);
@@ -130,8 +130,8 @@ Status Builder::check_addresses(const std::vector<Pci>& devices) {
   for (const Pci& device : devices) {
     const auto [at, is_new] = devices_.emplace(device.bus, &device);
     if (!is_new) {
-      const int line = at->second->place.line;
-      return wrong(document_, device.place,
+      const int line = at->second->position.line;
+      return wrong(document_, device.position,
                    fmt::format("bus id {} stands here a second time{}; remove one of the two", device.bus.text(),
                                line > 0 ? fmt::format(" (first in line {})", line) : ""));
     }
@@ -140,9 +140,9 @@ Status Builder::check_addresses(const std::vector<Pci>& devices) {
   return {};
 }
 
-Status Builder::check_positive(double value, Place place, std::string_view what) const {
+Status Builder::check_positive(double value, FilePosition position, std::string_view what) const {
   if (value > 0 && std::isfinite(value)) return {};
-  return wrong(document_, place, fmt::format("{} is {}; give a positive number, or leave it out", what, value));
+  return wrong(document_, position, fmt::format("{} is {}; give a positive number, or leave it out", what, value));
 }
 
 uint32_t Builder::add_node(uint32_t type, uint64_t id, int index, std::string name) {
@@ -175,7 +175,7 @@ Status Builder::add_cpus() {
     machine_.nodes[node].chip = cpu_chip(cpu);
     for (uint32_t other = 0; other < node; ++other) {
       if (cpu.numa >= 0 && document_.cpus[other].numa == cpu.numa) {
-        return wrong(document_, cpu.place, fmt::format("NUMA node {} stands here a second time", cpu.numa));
+        return wrong(document_, cpu.position, fmt::format("NUMA node {} stands here a second time", cpu.numa));
       }
       const double gbs = std::min(hardware_.interconnect_gbs(cpu), hardware_.interconnect_gbs(document_.cpus[other]));
       wire(node, other, TUTTI_WIRE_SYS) = gbs;
@@ -193,7 +193,7 @@ Status Builder::add_cpus() {
 Status Builder::add_devices(const std::vector<Pci>& devices, uint32_t parent, uint32_t cpu) {
   for (const Pci& device : devices) {
     if (machine_.nodes.size() > kMaxNodes) {
-      return wrong(document_, device.place, fmt::format("more than {} devices and ports in one machine", kMaxNodes));
+      return wrong(document_, device.position, fmt::format("more than {} devices and ports in one machine", kMaxNodes));
     }
     if (device.gpu) add_gpu(device, parent, cpu);
     for (const Nic& adapter : device.nics) TUTTI_TRY(add_adapter(adapter, &device, parent));
@@ -252,9 +252,9 @@ uint32_t Builder::adapter_node(const Nic& adapter, const Pci* device, uint32_t p
 }
 
 Status Builder::add_port(const Net& port, uint32_t adapter) {
-  TUTTI_TRY(check_positive(port_gbs(port), port.place, fmt::format("the speed of {} in GB/s", port.name)));
+  TUTTI_TRY(check_positive(port_gbs(port), port.position, fmt::format("the speed of {} in GB/s", port.name)));
   if (port.dev >= 0 && !ports_.insert(port.dev).second) {
-    return wrong(document_, port.place,
+    return wrong(document_, port.position,
                  fmt::format("{} is device {} of its network, as another port is; give it a number of its own",
                              port.name, port.dev));
   }
@@ -277,14 +277,14 @@ Status Builder::wire_gpu(BusId bus, const PlacedGpu& gpu) {
   for (const PeerLink& link : gpu.gpu->links) TUTTI_TRY(wire_peer(bus, gpu, link));
   if (!gpu.gpu->c2c) return {};
   const double gbs = c2c_gbs(gpu);
-  TUTTI_TRY(check_positive(gbs, gpu.gpu->place, fmt::format("C2C of GPU {} in GB/s", bus.text())));
+  TUTTI_TRY(check_positive(gbs, gpu.gpu->position, fmt::format("C2C of GPU {} in GB/s", bus.text())));
   wire(gpu.node, gpu.cpu, TUTTI_WIRE_C2C) = gbs;
   return {};
 }
 
 Status Builder::wire_peer(BusId bus, const PlacedGpu& gpu, const PeerLink& link) {
   if (link.target == bus && link.to == PeerLink::Target::kGpu) return {};
-  TUTTI_TRY(check_positive(link.count, gpu.gpu->place, fmt::format("the count of links from GPU {}", bus.text())));
+  TUTTI_TRY(check_positive(link.count, gpu.gpu->position, fmt::format("the count of links from GPU {}", bus.text())));
   if (link.to != PeerLink::Target::kGpu) {
     const uint32_t to = link.to == PeerLink::Target::kCpu ? gpu.cpu : nvswitch();
     wire(gpu.node, to, TUTTI_WIRE_NVL) += link.count * machine_.gpus[gpu.node].link_gbs;
@@ -297,7 +297,7 @@ Status Builder::wire_peer(BusId bus, const PlacedGpu& gpu, const PeerLink& link)
   }
   const auto target = devices_.find(link.target);
   if (target != devices_.end() && (!target->second->nics.empty() || !target->second->children.empty())) {
-    return wrong(document_, gpu.gpu->place,
+    return wrong(document_, gpu.gpu->position,
                  fmt::format("a link of GPU {} leads to {}, which is {}; let it lead to a GPU, or give the class of an "
                              "NVSwitch (0x068000) or of a CPU's bridge (0x060400)",
                              bus.text(), link.target.text(),
@@ -399,10 +399,10 @@ Result<Machine> build_machine(const Document& document, const BuildOptions& opti
   return Builder(document, options).build();
 }
 
-Status wrong(const Document& document, Place place, std::string_view text) {
+Status wrong(const Document& document, FilePosition position, std::string_view text) {
   const std::string_view source = document.source.empty() ? "topology" : std::string_view(document.source);
-  if (place.line == 0) return {Code::kConfig, fmt::format("{}: {}", source, text)};
-  return {Code::kConfig, fmt::format("{}:{}: {}", source, place.line, text)};
+  if (position.line == 0) return {Code::kConfig, fmt::format("{}: {}", source, text)};
+  return {Code::kConfig, fmt::format("{}:{}: {}", source, position.line, text)};
 }
 
 }  // namespace tutti::topology

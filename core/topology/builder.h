@@ -17,6 +17,6 @@ Result<Machine> build_machine(const Document& document, const BuildOptions& opti
 Document in_order(Document document);
 
 /// "dgx.xml:7: <text>"
-Status wrong(const Document& document, Place place, std::string_view text);
+Status wrong(const Document& document, FilePosition position, std::string_view text);
 
 }  // namespace tutti::topology

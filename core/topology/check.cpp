@@ -47,13 +47,13 @@ class Checker {
     check_neighbours();
     check_affinity();
     check_system();
-    std::ranges::stable_sort(findings_, {}, [](const Finding& finding) { return finding.place.line; });
+    std::ranges::stable_sort(findings_, {}, [](const Finding& finding) { return finding.position.line; });
     return std::move(findings_);
   }
 
  private:
   void locate(const Pci& pci, const Pci* parent, const Pci& tree, const Cpu& cpu);
-  void add(Severity severity, Place place, std::string what, std::string advice);
+  void add(Severity severity, FilePosition position, std::string what, std::string advice);
   void check_link(const Located& at);
   void check_adapters(const Located& at);
   void check_peers(const Located& gpu);
@@ -97,8 +97,8 @@ void Checker::locate(const Pci& pci, const Pci* parent, const Pci& tree, const C
   for (const Pci& child : pci.children) locate(child, &pci, tree, cpu);
 }
 
-void Checker::add(Severity severity, Place place, std::string what, std::string advice) {
-  findings_.push_back({severity, place, std::move(what), std::move(advice)});
+void Checker::add(Severity severity, FilePosition position, std::string what, std::string advice) {
+  findings_.push_back({severity, position, std::move(what), std::move(advice)});
 }
 
 void Checker::check_link(const Located& at) {
@@ -108,14 +108,14 @@ void Checker::check_link(const Located& at) {
   const double speed = std::atof(pci.link_speed.c_str());
   const bool speed_exists = std::ranges::any_of(kSpeeds, [&](double known) { return std::abs(known - speed) < 0.05; });
   if (!pci.link_speed.empty() && !speed_exists) {
-    add(Severity::kError, pci.place, fmt::format("{}: no PCI link runs at '{}'", name_of(pci), pci.link_speed),
+    add(Severity::kError, pci.position, fmt::format("{}: no PCI link runs at '{}'", name_of(pci), pci.link_speed),
         "write 2.5, 5, 8, 16, 32 or 64 GT/s");
   }
   if (std::ranges::find(kWidths, pci.link_width) == kWidths.end()) {
-    add(Severity::kError, pci.place, fmt::format("{}: no PCI link has {} lanes", name_of(pci), pci.link_width),
+    add(Severity::kError, pci.position, fmt::format("{}: no PCI link has {} lanes", name_of(pci), pci.link_width),
         "write 1, 2, 4, 8, 12, 16 or 32, or leave it out");
   } else if (speed >= 63.9 && speed_exists && (pci.link_width == 12 || pci.link_width == 32)) {
-    add(Severity::kError, pci.place,
+    add(Severity::kError, pci.position,
         fmt::format("{}: PCI links of generation 6 do not have {} lanes", name_of(pci), pci.link_width),
         "write 1, 2, 4, 8 or 16");
   }
@@ -126,7 +126,7 @@ void Checker::check_adapters(const Located& at) {
   for (const Nic& nic : at.pci->nics) {
     for (const Net& net : nic.nets) {
       if (slot <= 0 || net.mbps / 8e3 <= slot) continue;
-      add(Severity::kWarning, net.place,
+      add(Severity::kWarning, net.position,
           fmt::format("{} carries {:.4g} GB/s, its slot {} only {:.4g} ({}, {} lanes)", net.name, net.mbps / 8e3,
                       at.pci->bus.text(), slot, at.pci->link_speed, at.pci->link_width),
           "correct the one that is wrong, or move the adapter to a faster slot");
@@ -139,14 +139,14 @@ void Checker::check_peers(const Located& at) {
   const Gpu& gpu = *at.pci->gpu;
   const uint32_t most = gpu.gcn.empty() ? max_nvlinks(gpu.sm) : 0;
   if (const uint32_t count = link_count(gpu); most != 0 && count > most) {
-    add(Severity::kError, gpu.place,
+    add(Severity::kError, gpu.position,
         fmt::format("{} has {} NVLinks, a chip of sm {} at most {}", name_of(*at.pci), count, gpu.sm, most),
         "correct the counts, or sm");
   }
   for (const PeerLink& link : gpu.links) {
     if (link.to != PeerLink::Target::kGpu) continue;
     if (link.target == at.pci->bus) {
-      add(Severity::kWarning, gpu.place, fmt::format("{} has {} links to itself", name_of(*at.pci), link.count),
+      add(Severity::kWarning, gpu.position, fmt::format("{} has {} links to itself", name_of(*at.pci), link.count),
           "they join nothing: name the GPU at their other end, or remove them");
       continue;
     }
@@ -155,7 +155,7 @@ void Checker::check_peers(const Located& at) {
     uint32_t back = 0;
     for (const PeerLink& other : peer->gpu->links) back += other.target == at.pci->bus ? other.count : 0;
     if (back >= link.count) continue;
-    add(Severity::kError, gpu.place,
+    add(Severity::kError, gpu.position,
         fmt::format("{} has {} links to {}, which has {} back", name_of(*at.pci), link.count, name_of(*peer), back),
         "links go both ways: give both GPUs the same count");
   }
@@ -169,7 +169,7 @@ void Checker::check_siblings() {
   for (const Located& at : gpus_) {
     const uint32_t count = link_count(*at.pci->gpu);
     if (count == most[chip(at)]) continue;
-    add(Severity::kWarning, at.pci->gpu->place,
+    add(Severity::kWarning, at.pci->gpu->position,
         fmt::format("{} has {} links, its siblings up to {}", name_of(*at.pci), count, most[chip(at)]),
         "look whether links are down (nvidia-smi nvlink -s), or complete the file");
   }
@@ -189,11 +189,11 @@ void Checker::check_neighbours() {
   for (const Located& at : devices_) {
     const auto [gpu, network] = trees[at.tree];
     if (at.pci->gpu && !network) {
-      add(Severity::kWarning, at.pci->place,
+      add(Severity::kWarning, at.pci->position,
           fmt::format("{} has no network adapter behind its switch, other GPUs do", name_of(*at.pci)),
           "its traffic crosses the CPU: look whether the adapter is missing, or declared elsewhere");
     } else if (is_network(*at.pci) && !gpu) {
-      add(Severity::kNote, at.pci->place,
+      add(Severity::kNote, at.pci->position,
           fmt::format("network adapter {} has no GPU behind its switch", name_of(*at.pci)),
           "fine for management networks; otherwise move it beside the GPUs that use it");
     }
@@ -205,7 +205,7 @@ void Checker::check_affinity() {
     const auto on_cpu = std::ranges::count(gpus_, &cpu, &Located::cpu);
     if (on_cpu == 0 || !cpu.affinity.empty()) continue;
     const std::string node = cpu.numa < 0 ? "the CPU" : fmt::format("NUMA node {}", cpu.numa);
-    add(Severity::kWarning, cpu.place, fmt::format("{} with {} GPUs has no affinity", node, on_cpu),
+    add(Severity::kWarning, cpu.position, fmt::format("{} with {} GPUs has no affinity", node, on_cpu),
         "their ranks are not bound to its processors: copy the mask from /sys/devices/system/node/node*/cpumap");
   }
 }
@@ -215,13 +215,13 @@ void Checker::check_system() {
   const auto system = System::build(document_);
   if (system.ok()) return;
   std::string_view text = system.status().text();  // "dgx.xml:7: bus id ..."
-  Place place;
+  FilePosition position;
   if (text.starts_with(document_.source)) {
     text.remove_prefix(document_.source.size());
-    std::from_chars(text.data() + 1, text.data() + text.size(), place.line);
+    std::from_chars(text.data() + 1, text.data() + text.size(), position.line);
     text.remove_prefix(std::min(text.find(": ") + 2, text.size()));
   }
-  add(Severity::kError, place, std::string(text), "");
+  add(Severity::kError, position, std::string(text), "");
 }
 
 }  // namespace
@@ -236,7 +236,7 @@ std::vector<Finding> check(const Document& document) {
 }
 
 std::string to_string(const Finding& finding, const Document& document) {
-  const std::string line = finding.place.line > 0 ? fmt::format(":{}", finding.place.line) : "";
+  const std::string line = finding.position.line > 0 ? fmt::format(":{}", finding.position.line) : "";
   const std::string advice = finding.advice.empty() ? "" : "; " + finding.advice;
   return fmt::format("{}{}: {}: {}{}", document.source, line, to_string(finding.severity), finding.what, advice);
 }

@@ -19,12 +19,12 @@ std::string_view to_string(Severity severity);
 
 struct Finding {
   Severity severity = Severity::kNote;
-  Place place;
+  FilePosition position;
   std::string what;
   std::string advice;  ///< the remedy
 };
 
-/// Everything implausible, in order of places.
+/// Everything implausible, in the order of the file.
 std::vector<Finding> check(const Document& document);
 
 /// "dgx.xml:7: warning: GPU 3 has 11 NVLinks, its siblings 12; ...". Without line where there is none.

@@ -29,9 +29,9 @@ struct BusId {
 };
 
 /// The position of an entry in its file, for messages. Not part of the content of a document: all positions are equal.
-struct Place {
+struct FilePosition {
   int line = 0;  ///< from 1; 0: no file
-  friend bool operator==(const Place&, const Place&) { return true; }
+  friend bool operator==(const FilePosition&, const FilePosition&) { return true; }
 };
 
 /// A bundle of equal links of one GPU: NVLink, or xGMI between AMD GPUs.
@@ -62,7 +62,7 @@ struct Gpu {
   bool direct = false;          ///< `gdr`: a NIC may read and write its memory
   std::vector<PeerLink> links;  ///< files group them by kind, NVLink first
   std::optional<C2c> c2c;
-  Place place;
+  FilePosition position;
   friend bool operator==(const Gpu&, const Gpu&) = default;
 };
 
@@ -77,14 +77,14 @@ struct Net {
   int64_t max_connections = 0;  ///< most channels that enter, and most that leave by the port; 0: no limit
   bool direct = false;
   int rail = -1;
-  Place place;
+  FilePosition position;
   friend bool operator==(const Net&, const Net&) = default;
 };
 
 /// A network adapter: a PCI device, or virtual (beside a CPU).
 struct Nic {
   std::vector<Net> nets;
-  Place place;
+  FilePosition position;
   friend bool operator==(const Nic&, const Nic&) = default;
 };
 
@@ -100,7 +100,7 @@ struct Pci {
   std::vector<Nic> nics;
   std::vector<Pci> children;
   std::vector<BusId> peers;  ///< `pcilink`: devices reached without this one's parent
-  Place place;
+  FilePosition position;
   friend bool operator==(const Pci&, const Pci&) = default;
 };
 
@@ -113,7 +113,7 @@ struct Cpu {
   std::string host_hash;
   std::vector<Pci> pci;
   std::vector<Nic> nics;  ///< virtual adapters
-  Place place;
+  FilePosition position;
   friend bool operator==(const Cpu&, const Cpu&) = default;
 };
 

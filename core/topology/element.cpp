@@ -148,7 +148,7 @@ class Decoder {
 
   Result<Cpu> read_cpu(const Element& at) {
     Cpu cpu;
-    cpu.place = {at.line};
+    cpu.position = {at.line};
     TUTTI_TRY(number(at, "numaid", cpu.numa, -1, 4095));
     TUTTI_TRY(text(at, "affinity", cpu.affinity));
     TUTTI_TRY(text(at, "arch", cpu.arch));
@@ -175,7 +175,7 @@ class Decoder {
   Result<Pci> read_pci(const Element& at) {
     constexpr int64_t kMaxId = 0xffffff;
     Pci device;
-    device.place = {at.line};
+    device.position = {at.line};
     TUTTI_ASSIGN(device.bus, bus(at, "busid"));
     const auto [other, added] = buses_.try_emplace(device.bus, at.line);
     if (!added) {
@@ -212,7 +212,7 @@ class Decoder {
 
   Result<Gpu> read_gpu(const Element& at) const {
     Gpu gpu;
-    gpu.place = {at.line};
+    gpu.position = {at.line};
     TUTTI_TRY(number(at, "dev", gpu.dev, -1, 1 << 20));
     TUTTI_TRY(number(at, "sm", gpu.sm, 0, 1000));
     TUTTI_TRY(text(at, "gcn", gpu.gcn));
@@ -255,10 +255,10 @@ class Decoder {
 
   Result<Nic> read_nic(const Element& at) const {
     Nic nic;
-    nic.place = {at.line};
+    nic.position = {at.line};
     for (const Element& child : at.children) {
       Net net;
-      net.place = {child.line};
+      net.position = {child.line};
       TUTTI_TRY(text(child, "name", net.name));
       TUTTI_TRY(number(child, "dev", net.dev, -1, 1 << 20));
       TUTTI_TRY(real(child, "speed", net.mbps, 1e9));

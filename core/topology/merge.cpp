@@ -189,7 +189,7 @@ class Ports {
   void add_rest(const std::vector<Nic>& of_base, std::vector<Nic>& adapters) const {
     const std::vector<Nic>* place = place_of(of_base);
     for (const Nic& adapter : of_base) {
-      Nic rest{{}, adapter.place};
+      Nic rest{{}, adapter.position};
       Nic* home = nullptr;
       for (const Net& port : adapter.nets) {
         const auto taken = taken_.find(&port);
@@ -297,7 +297,7 @@ Status check_same_kind(const Pci& device, const Document& over, const Pci& known
   if (!is_gpu && !is_adapter) return {};
   return {Code::kConfig,
           fmt::format("{}:{}: {} is a {} here and a {} in {}; correct the one that is wrong", over.source,
-                      device.place.line, device.bus.text(), is_gpu ? "GPU" : "network adapter",
+                      device.position.line, device.bus.text(), is_gpu ? "GPU" : "network adapter",
                       is_gpu ? "network adapter" : "GPU", base.source)};
 }
 
@@ -350,7 +350,7 @@ Result<Document> merge(const Document& base, const Document& over) {
     // A NUMA node that the file leaves out and that holds nothing more is still a place for threads.
     const bool is_new = nodes[i] == over.cpus.size();
     Cpu& home = is_new ? merged.cpus.emplace_back() : merged.cpus[nodes[i]];
-    if (is_new) home.place = cpu.place;
+    if (is_new) home.position = cpu.position;
     complete(home, cpu);
     for (const Pci& device : cpu.pci) unplaced.take(device, home.pci);
     ports.add_rest(cpu.nics, home.nics);

@@ -29,7 +29,7 @@ GpuLinks::GpuLinks(Options options, Heaps heaps) : options_(std::move(options)),
   uint64_t sequences = 0;
   for (const Protocol& protocol : options_.protocols) {
     for (uint32_t traffic = 0; traffic < kTrafficCount; ++traffic) {
-      places_.push_back({mailboxes_, lengths_, sequences});
+      offsets_.push_back({mailboxes_, lengths_, sequences});
       mailboxes_ += protocol.max_ctas[traffic];
       lengths_ += uint64_t{protocol.max_ctas[traffic]} * protocol.layout.slot_count;
       sequences += sequences_of(protocol, traffic, options_.ranks.size());
@@ -132,7 +132,7 @@ Result<uint8_t*> GpuLinks::find(uint32_t peer, const Piece& piece) {
 
 std::vector<tutti_cuda_link> GpuLinks::describe(uint32_t protocol, Traffic traffic, tutti_cuda_sequence* sequences,
                                                 tutti_cuda_launch& launch) const {
-  const Place& at = place(protocol, traffic);
+  const Offsets& at = offsets(protocol, traffic);
   const tutti_slot_layout& layout = options_.protocols[protocol].layout;
   launch.rank = options_.rank;
   launch.rank_count = static_cast<uint32_t>(options_.ranks.size());
@@ -228,9 +228,9 @@ Key GpuLinks::connection(const GpuKey& key, uint32_t cta) const {
   return {key.peer, key.traffic, cta, key.protocol, ports.device, ports.peer_device};
 }
 
-/// The place of a CTA's mailbox for a peer on a different host.
+/// The index of a CTA's mailbox for a peer on a different host.
 uint64_t GpuLinks::mailbox_of(const GpuKey& key, uint32_t cta) const {
-  return key.peer * mailboxes_ + place(key.protocol, key.traffic).mailboxes + cta;
+  return key.peer * mailboxes_ + offsets(key.protocol, key.traffic).mailboxes + cta;
 }
 
 LineRelay::Options GpuLinks::line_relay_options(const GpuKey& key, uint32_t cta, uint8_t* to, uint8_t* from) {
@@ -251,7 +251,7 @@ Result<Relay::Options> GpuLinks::relay_options(const GpuKey& key, uint32_t cta, 
   const tutti_slot_layout& layout = options_.protocols[key.protocol].layout;
   const uint64_t bytes = layout.slot_count * layout.slot_stride;
   const std::shared_ptr<Heap>& heap = heaps_[options_.direct ? kDirect : kRelayed];
-  const Place& at = place(key.protocol, key.traffic);
+  const Offsets& at = offsets(key.protocol, key.traffic);
   const uint64_t mailbox = mailbox_of(key, cta);
   const uint64_t capabilities = options_.net->options().capabilities;
   Relay::Options made;

@@ -88,7 +88,7 @@ class GpuLinks {
 
  private:
   /// The offsets of a kind of traffic of a protocol.
-  struct Place {
+  struct Offsets {
     uint64_t mailboxes = 0;  ///< mailboxes of a peer before the mailboxes of this kind of traffic
     uint64_t lengths = 0;    ///< lengths of a peer before the lengths of this kind of traffic
     uint64_t sequences = 0;  ///< before the sequences of this kind of traffic
@@ -122,14 +122,14 @@ class GpuLinks {
   uint8_t* on_host(const Piece& piece) const { return blocks_[piece.block].memory.on_host + piece.offset; }
   uint32_t subjects() const { return static_cast<uint32_t>(options_.protocols.size()) * kTrafficCount * kSizes; }
   uint32_t subject(const GpuKey& key) const;
-  const Place& place(uint32_t protocol, Traffic traffic) const {
-    return places_[protocol * kTrafficCount + static_cast<uint32_t>(traffic)];
+  const Offsets& offsets(uint32_t protocol, Traffic traffic) const {
+    return offsets_[protocol * kTrafficCount + static_cast<uint32_t>(traffic)];
   }
 
   Options options_;
   Heaps heaps_;
   std::unique_ptr<HostMailboxes> host_mailboxes_;
-  std::vector<Place> places_;
+  std::vector<Offsets> offsets_;
   uint64_t mailboxes_ = 0;  ///< mailboxes of one peer
   std::vector<Block> blocks_;
   std::map<std::pair<uint32_t, uint32_t>, uint8_t*> opened_;  ///< by peer and block

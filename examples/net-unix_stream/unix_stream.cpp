@@ -231,10 +231,10 @@ class Caller : public sdk::Connecting {
   std::string path_;
 };
 
-class Door : public sdk::Listener {
+class Acceptor : public sdk::Listener {
  public:
-  Door(Socket socket, std::string path) : socket_(std::move(socket)), path_(std::move(path)) {}
-  ~Door() override { unlink(path_.c_str()); }
+  Acceptor(Socket socket, std::string path) : socket_(std::move(socket)), path_(std::move(path)) {}
+  ~Acceptor() override { unlink(path_.c_str()); }
 
   /// A guest becomes a connection when it has sent the magic number. Other guests are strangers.
   Result<std::unique_ptr<sdk::Connection>> accept() override {
@@ -290,7 +290,7 @@ class Context : public sdk::NetworkContext {
     }
     handle = {};
     std::memcpy(handle.bytes, path.c_str(), path.size() + 1);
-    return std::unique_ptr<sdk::Listener>(std::make_unique<Door>(std::move(socket), path));
+    return std::unique_ptr<sdk::Listener>(std::make_unique<Acceptor>(std::move(socket), path));
   }
 
   Result<std::unique_ptr<sdk::Connecting>> connect(uint32_t /*device*/, const tutti_net_handle& handle) override {

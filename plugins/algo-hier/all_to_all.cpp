@@ -19,45 +19,46 @@ bool joins_machines(const Hierarchy& hierarchy) {
 }
 
 /// The first scratch chunk of the machine so many machines after this machine. A chunk for each position follows.
-uint32_t scratch_of(const Place& place, uint32_t distance) {
-  return (distance - 1) * place.positions();
+uint32_t scratch_of(const HierarchyView& view, uint32_t distance) {
+  return (distance - 1) * view.positions();
 }
 
 /// Exchanges the blocks for `count` other machines, from the machine at `distance` on. The blocks that arrive, and the
 /// own blocks, go to scratch memory.
-void collect(PlanBuilder& plan, const Place& place, const Hierarchy& hierarchy, uint32_t distance, uint32_t count) {
-  const uint32_t machine = place.machine_after(distance);
-  const uint32_t scratch = scratch_of(place, distance);
-  PlanBuilder::Step& step = plan.step().own(Buffer::kInput, hierarchy.rank_at(machine, place.position()));
-  step.to_scratch(scratch + place.position()).gather_to_scratch();
-  step.chunks(count, hierarchy.machine_stride(), place.positions());
-  place.for_other_positions([&](uint32_t position) {
-    const uint32_t neighbour = place.neighbour(position);
+void collect(PlanBuilder& plan, const HierarchyView& view, const Hierarchy& hierarchy, uint32_t distance,
+             uint32_t count) {
+  const uint32_t machine = view.machine_after(distance);
+  const uint32_t scratch = scratch_of(view, distance);
+  PlanBuilder::Step& step = plan.step().own(Buffer::kInput, hierarchy.rank_at(machine, view.position()));
+  step.to_scratch(scratch + view.position()).gather_to_scratch();
+  step.chunks(count, hierarchy.machine_stride(), view.positions());
+  view.for_other_positions([&](uint32_t position) {
+    const uint32_t neighbour = view.neighbour(position);
     step.scatter(neighbour, hierarchy.rank_at(machine, position)).gather(neighbour, scratch + position);
   });
 }
 
 /// The blocks that stay in the machine.
-void exchange_inside(PlanBuilder& plan, const Place& place) {
-  PlanBuilder::Step& step = plan.step().own(Buffer::kInput, place.rank()).to_output(place.rank());
-  place.for_other_positions([&](uint32_t position) {
-    const uint32_t neighbour = place.neighbour(position);
+void exchange_inside(PlanBuilder& plan, const HierarchyView& view) {
+  PlanBuilder::Step& step = plan.step().own(Buffer::kInput, view.rank()).to_output(view.rank());
+  view.for_other_positions([&](uint32_t position) {
+    const uint32_t neighbour = view.neighbour(position);
     step.scatter(neighbour, neighbour).gather(neighbour, neighbour);
   });
 }
 
 /// The blocks of all ranks of the machine at `distance`. If the ranks have different distances from each other, the
 /// blocks go through scratch memory, because one stride does not name their places in the output.
-void receive(PlanBuilder& plan, const Place& place, const Hierarchy& hierarchy, uint32_t distance) {
-  const uint32_t machine = place.machine_after(distance);
-  PlanBuilder::Step& step = plan.step().recv(place.counterpart(machine));
+void receive(PlanBuilder& plan, const HierarchyView& view, const Hierarchy& hierarchy, uint32_t distance) {
+  const uint32_t machine = view.machine_after(distance);
+  PlanBuilder::Step& step = plan.step().recv(view.counterpart(machine));
   if (const uint32_t stride = hierarchy.position_stride(machine); stride != 0) {
-    step.to_output(hierarchy.rank_at(machine, 0)).chunks(place.positions(), 1, stride);
+    step.to_output(hierarchy.rank_at(machine, 0)).chunks(view.positions(), 1, stride);
     return;
   }
-  const uint32_t scratch = scratch_of(place, distance);  // its blocks have been sent
-  step.to_scratch(scratch).chunks(place.positions());
-  for (uint32_t position = 0; position < place.positions(); ++position) {
+  const uint32_t scratch = scratch_of(view, distance);  // its blocks have been sent
+  step.to_scratch(scratch).chunks(view.positions());
+  for (uint32_t position = 0; position < view.positions(); ++position) {
     plan.step().own(Buffer::kScratch, scratch + position).to_output(hierarchy.rank_at(machine, position));
   }
 }
@@ -68,17 +69,17 @@ uint32_t messages_per_neighbour(const Hierarchy& hierarchy) {
   return joins_machines(hierarchy) ? 2 : hierarchy.machines();
 }
 
-void exchange_all_to_all(PlanBuilder& plan, const Place& place, const Hierarchy& hierarchy) {
-  const uint32_t others = place.machines() - 1;
+void exchange_all_to_all(PlanBuilder& plan, const HierarchyView& view, const Hierarchy& hierarchy) {
+  const uint32_t others = view.machines() - 1;
   const uint32_t joined = joins_machines(hierarchy) ? others : 1;
-  plan.scratch(others * place.positions()).message_chunks(std::max(place.positions(), joined));
-  for (uint32_t k = 1; k <= others; k += joined) collect(plan, place, hierarchy, k, joined);
+  plan.scratch(others * view.positions()).message_chunks(std::max(view.positions(), joined));
+  for (uint32_t k = 1; k <= others; k += joined) collect(plan, view, hierarchy, k, joined);
   for (uint32_t k = 1; k <= others; ++k) {
-    PlanBuilder::Step& step = plan.step().own(Buffer::kScratch, scratch_of(place, k)).chunks(place.positions());
-    step.send(place.counterpart(place.machine_after(k)));
+    PlanBuilder::Step& step = plan.step().own(Buffer::kScratch, scratch_of(view, k)).chunks(view.positions());
+    step.send(view.counterpart(view.machine_after(k)));
   }
-  exchange_inside(plan, place);  // while the blocks of the other machines are on their way
-  for (uint32_t k = others; k >= 1; --k) receive(plan, place, hierarchy, k);
+  exchange_inside(plan, view);  // while the blocks of the other machines are on their way
+  for (uint32_t k = others; k >= 1; --k) receive(plan, view, hierarchy, k);
 }
 
 }  // namespace tutti::hier

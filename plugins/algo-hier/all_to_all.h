@@ -3,7 +3,7 @@
 // for each pair of counterparts, which has all blocks that the pair moves.
 #pragma once
 
-#include "place.h"
+#include "hierarchy_view.h"
 #include "tutti/sdk/algorithm.h"
 
 namespace tutti::hier {
@@ -13,6 +13,6 @@ namespace tutti::hier {
 uint32_t messages_per_neighbour(const Hierarchy& hierarchy);
 
 /// Adds the steps of one rank. There are two machines or more, and two ranks or more on each.
-void exchange_all_to_all(sdk::PlanBuilder& plan, const Place& place, const Hierarchy& hierarchy);
+void exchange_all_to_all(sdk::PlanBuilder& plan, const HierarchyView& view, const Hierarchy& hierarchy);
 
 }  // namespace tutti::hier

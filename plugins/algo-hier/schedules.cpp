@@ -7,7 +7,7 @@
 
 #include "all_to_all.h"
 #include "doubling.h"
-#include "place.h"
+#include "hierarchy_view.h"
 
 namespace tutti::hier {
 namespace {
@@ -15,80 +15,80 @@ namespace {
 using sdk::Buffer;
 using sdk::PlanBuilder;
 
-void send_to_neighbours(PlanBuilder::Step& step, const Place& place) {
-  place.for_other_positions([&](uint32_t position) { step.send(place.neighbour(position)); });
+void send_to_neighbours(PlanBuilder::Step& step, const HierarchyView& view) {
+  view.for_other_positions([&](uint32_t position) { step.send(view.neighbour(position)); });
 }
 
-void recv_from_neighbours(PlanBuilder::Step& step, const Place& place) {
-  place.for_other_positions([&](uint32_t position) { step.recv(place.neighbour(position)); });
+void recv_from_neighbours(PlanBuilder::Step& step, const HierarchyView& view) {
+  view.for_other_positions([&](uint32_t position) { step.recv(view.neighbour(position)); });
 }
 
-void send_to_counterparts(PlanBuilder::Step& step, const Place& place) {
-  place.for_other_machines([&](uint32_t machine) { step.send(place.counterpart(machine)); });
+void send_to_counterparts(PlanBuilder::Step& step, const HierarchyView& view) {
+  view.for_other_machines([&](uint32_t machine) { step.send(view.counterpart(machine)); });
 }
 
-void recv_from_counterparts(PlanBuilder::Step& step, const Place& place) {
-  place.for_other_machines([&](uint32_t machine) { step.recv(place.counterpart(machine)); });
+void recv_from_counterparts(PlanBuilder::Step& step, const HierarchyView& view) {
+  view.for_other_machines([&](uint32_t machine) { step.recv(view.counterpart(machine)); });
 }
 
 /// Part p of the input goes to position p. A part has `chunks` chunks.
-void scatter_parts(PlanBuilder& plan, const Place& place, uint32_t chunks) {
-  if (place.positions() == 1) return;
-  PlanBuilder::Step& step = plan.step().own(Buffer::kInput, place.position() * chunks).chunks(chunks);
-  place.for_other_positions([&](uint32_t position) { step.scatter(place.neighbour(position), position * chunks); });
+void scatter_parts(PlanBuilder& plan, const HierarchyView& view, uint32_t chunks) {
+  if (view.positions() == 1) return;
+  PlanBuilder::Step& step = plan.step().own(Buffer::kInput, view.position() * chunks).chunks(chunks);
+  view.for_other_positions([&](uint32_t position) { step.scatter(view.neighbour(position), position * chunks); });
 }
 
 /// Folds this machine's inputs of the own part.
-PlanBuilder::Step& fold_part(PlanBuilder& plan, const Place& place, uint32_t chunks) {
-  PlanBuilder::Step& step = plan.step().own(Buffer::kInput, place.position() * chunks).chunks(chunks);
-  recv_from_neighbours(step, place);
+PlanBuilder::Step& fold_part(PlanBuilder& plan, const HierarchyView& view, uint32_t chunks) {
+  PlanBuilder::Step& step = plan.step().own(Buffer::kInput, view.position() * chunks).chunks(chunks);
+  recv_from_neighbours(step, view);
   return step;
 }
 
 /// Part p of the output comes from position p.
-void gather_parts(PlanBuilder::Step& step, const Place& place, uint32_t chunks) {
-  place.for_other_positions([&](uint32_t position) { step.gather(place.neighbour(position), position * chunks); });
+void gather_parts(PlanBuilder::Step& step, const HierarchyView& view, uint32_t chunks) {
+  view.for_other_positions([&](uint32_t position) { step.gather(view.neighbour(position), position * chunks); });
 }
 
-void exchange_all_reduce(PlanBuilder& plan, const Place& place) {
-  const uint32_t own = place.position();
-  scatter_parts(plan, place, 1);
-  send_to_counterparts(fold_part(plan, place, 1).to_output(own), place);
+void exchange_all_reduce(PlanBuilder& plan, const HierarchyView& view) {
+  const uint32_t own = view.position();
+  scatter_parts(plan, view, 1);
+  send_to_counterparts(fold_part(plan, view, 1).to_output(own), view);
   PlanBuilder::Step& sum = plan.step().own(Buffer::kOutput, own).final().to_output(own);
-  recv_from_counterparts(sum, place);
-  send_to_neighbours(sum, place);
-  gather_parts(plan.step(), place, 1);
+  recv_from_counterparts(sum, view);
+  send_to_neighbours(sum, view);
+  gather_parts(plan.step(), view, 1);
 }
 
 /// In round k, machines exchange sums whose numbers differ in bit k. Both fold the two sums in the same order.
-void doubling_all_reduce(PlanBuilder& plan, const Place& place) {
-  const uint32_t own = place.position();
-  const auto partner = [&](uint32_t bit) { return place.counterpart(place.machine() ^ bit); };
-  scatter_parts(plan, place, 1);
-  fold_part(plan, place, 1).to_output(own).send(partner(1));
-  for (uint32_t bit = 1; bit < place.machines(); bit *= 2) {
+void doubling_all_reduce(PlanBuilder& plan, const HierarchyView& view) {
+  const uint32_t own = view.position();
+  const auto partner = [&](uint32_t bit) { return view.counterpart(view.machine() ^ bit); };
+  scatter_parts(plan, view, 1);
+  fold_part(plan, view, 1).to_output(own).send(partner(1));
+  for (uint32_t bit = 1; bit < view.machines(); bit *= 2) {
     PlanBuilder::Step& sum = plan.step().own(Buffer::kOutput, own).recv(partner(bit)).to_output(own);
-    if (bit * 2 < place.machines()) {
+    if (bit * 2 < view.machines()) {
       sum.send(partner(bit * 2));
       continue;
     }
     sum.final();
-    send_to_neighbours(sum, place);
+    send_to_neighbours(sum, view);
   }
-  if (place.positions() > 1) gather_parts(plan.step(), place, 1);
+  if (view.positions() > 1) gather_parts(plan.step(), view, 1);
 }
 
 /// The ring of algo-ring over the own part, which has one chunk for each machine. A message inside a machine has a
 /// whole part.
-void ring_all_reduce(PlanBuilder& plan, const Place& place) {
-  const uint32_t n = place.machines();
-  const uint32_t part = place.position() * n;
-  const auto chunk = [&](uint32_t distance) { return part + place.machine_after(n - distance); };
-  const uint32_t previous = place.counterpart(place.machine_after(n - 1));
-  const uint32_t next = place.counterpart(place.machine_after(1));
+void ring_all_reduce(PlanBuilder& plan, const HierarchyView& view) {
+  const uint32_t n = view.machines();
+  const uint32_t part = view.position() * n;
+  const auto chunk = [&](uint32_t distance) { return part + view.machine_after(n - distance); };
+  const uint32_t previous = view.counterpart(view.machine_after(n - 1));
+  const uint32_t next = view.counterpart(view.machine_after(1));
   plan.message_chunks(n);
-  scatter_parts(plan, place, n);
-  fold_part(plan, place, n).to_output(part);
+  scatter_parts(plan, view, n);
+  fold_part(plan, view, n).to_output(part);
   plan.step().own(Buffer::kOutput, chunk(0)).send(next);
   for (uint32_t k = 1; k + 1 < n; ++k) plan.step().recv(previous).own(Buffer::kOutput, chunk(k)).send(next);
   const uint32_t finished = chunk(n - 1);
@@ -96,111 +96,113 @@ void ring_all_reduce(PlanBuilder& plan, const Place& place) {
   for (uint32_t k = 0; k + 2 < n; ++k) plan.step().recv(previous).to_output(chunk(k)).send(next);
   plan.step().recv(previous).to_output(chunk(n - 2));
   PlanBuilder::Step& gather = plan.step().own(Buffer::kOutput, part).chunks(n);
-  send_to_neighbours(gather, place);
-  gather_parts(gather, place, n);
+  send_to_neighbours(gather, view);
+  gather_parts(gather, view, n);
 }
 
 /// The blocks of one machine after the other: the machine's ranks fold them and send the sums to its ranks.
-void exchange_reduce_scatter(PlanBuilder& plan, const Place& place, const Hierarchy& hierarchy) {
-  for (uint32_t k = 1; k <= place.machines(); ++k) {
-    const uint32_t machine = place.machine_after(k);
-    const uint32_t block = hierarchy.rank_at(machine, place.position());
+void exchange_reduce_scatter(PlanBuilder& plan, const HierarchyView& view, const Hierarchy& hierarchy) {
+  for (uint32_t k = 1; k <= view.machines(); ++k) {
+    const uint32_t machine = view.machine_after(k);
+    const uint32_t block = hierarchy.rank_at(machine, view.position());
     PlanBuilder::Step& scatter = plan.step().own(Buffer::kInput, block);
-    place.for_other_positions(
-        [&](uint32_t position) { scatter.scatter(place.neighbour(position), hierarchy.rank_at(machine, position)); });
+    view.for_other_positions(
+        [&](uint32_t position) { scatter.scatter(view.neighbour(position), hierarchy.rank_at(machine, position)); });
     PlanBuilder::Step& fold = plan.step().own(Buffer::kInput, block);
-    recv_from_neighbours(fold, place);
-    if (machine == place.machine()) {
+    recv_from_neighbours(fold, view);
+    if (machine == view.machine()) {
       fold.to_output(0);
     } else {
       fold.send(block);
     }
   }
   PlanBuilder::Step& sum = plan.step().own(Buffer::kOutput, 0).final().to_output(0);
-  recv_from_counterparts(sum, place);
+  recv_from_counterparts(sum, view);
 }
 
 /// A rank passes each block that arrives from a counterpart on to its neighbours.
-void exchange_all_gather(PlanBuilder& plan, const Place& place, const Hierarchy& hierarchy) {
-  PlanBuilder::Step& own = plan.step().own(Buffer::kInput, 0).to_output(place.rank());
-  send_to_counterparts(own, place);
-  send_to_neighbours(own, place);
-  for (uint32_t k = 0; k < place.machines(); ++k) {
-    const uint32_t machine = place.machine_after(k);
-    const uint32_t block = place.counterpart(machine);
-    if (k > 0) send_to_neighbours(plan.step().recv(block).to_output(block), place);
+void exchange_all_gather(PlanBuilder& plan, const HierarchyView& view, const Hierarchy& hierarchy) {
+  PlanBuilder::Step& own = plan.step().own(Buffer::kInput, 0).to_output(view.rank());
+  send_to_counterparts(own, view);
+  send_to_neighbours(own, view);
+  for (uint32_t k = 0; k < view.machines(); ++k) {
+    const uint32_t machine = view.machine_after(k);
+    const uint32_t block = view.counterpart(machine);
+    if (k > 0) send_to_neighbours(plan.step().recv(block).to_output(block), view);
     PlanBuilder::Step& gather = plan.step();
-    place.for_other_positions(
-        [&](uint32_t position) { gather.gather(place.neighbour(position), hierarchy.rank_at(machine, position)); });
+    view.for_other_positions(
+        [&](uint32_t position) { gather.gather(view.neighbour(position), hierarchy.rank_at(machine, position)); });
   }
 }
 
 /// The root gives part p to position p of its machine, which sends it to its counterparts. Then machines gather the
 /// parts.
-void exchange_broadcast(PlanBuilder& plan, const Place& place, const Hierarchy& hierarchy, uint32_t root) {
-  const uint32_t own = place.position();
-  const bool at_root = place.machine() == hierarchy.machine_of(root);
-  if (place.rank() == root) {
-    place.for_other_positions([&](uint32_t position) {
-      plan.step().own(Buffer::kInput, position).to_output(position).send(place.neighbour(position));
+void exchange_broadcast(PlanBuilder& plan, const HierarchyView& view, const Hierarchy& hierarchy, uint32_t root) {
+  const uint32_t own = view.position();
+  const bool at_root = view.machine() == hierarchy.machine_of(root);
+  if (view.rank() == root) {
+    view.for_other_positions([&](uint32_t position) {
+      plan.step().own(Buffer::kInput, position).to_output(position).send(view.neighbour(position));
     });
   }
   PlanBuilder::Step& part = plan.step().to_output(own);
-  if (place.rank() == root) {
+  if (view.rank() == root) {
     part.own(Buffer::kInput, own);
   } else {
     part.recv(at_root ? root : hierarchy.rank_at(hierarchy.machine_of(root), own));
   }
-  if (at_root) send_to_counterparts(part, place);
-  place.for_other_positions([&](uint32_t position) {
-    if (place.neighbour(position) != root) part.send(place.neighbour(position));
+  if (at_root) send_to_counterparts(part, view);
+  view.for_other_positions([&](uint32_t position) {
+    if (view.neighbour(position) != root) part.send(view.neighbour(position));
   });
-  if (place.rank() != root) gather_parts(plan.step(), place, 1);
+  if (view.rank() != root) gather_parts(plan.step(), view, 1);
 }
 
 /// Machines scatter their inputs. The ranks of the root's machine fold the sums of all machines for the root.
-void exchange_reduce(PlanBuilder& plan, const Place& place, const Hierarchy& hierarchy, uint32_t root) {
-  const uint32_t own = place.position();
-  scatter_parts(plan, place, 1);
-  PlanBuilder::Step& sum = fold_part(plan, place, 1);
-  if (place.machine() != hierarchy.machine_of(root)) {
+void exchange_reduce(PlanBuilder& plan, const HierarchyView& view, const Hierarchy& hierarchy, uint32_t root) {
+  const uint32_t own = view.position();
+  scatter_parts(plan, view, 1);
+  PlanBuilder::Step& sum = fold_part(plan, view, 1);
+  if (view.machine() != hierarchy.machine_of(root)) {
     sum.send(hierarchy.rank_at(hierarchy.machine_of(root), own));
     return;
   }
-  recv_from_counterparts(sum.final(), place);
-  if (place.rank() != root) {
+  recv_from_counterparts(sum.final(), view);
+  if (view.rank() != root) {
     sum.send(root);
     return;
   }
   sum.to_output(own);
-  gather_parts(plan.step(), place, 1);
+  gather_parts(plan.step(), view, 1);
 }
 
-void exchange(PlanBuilder& plan, const tutti_plan_request& request, const Place& place, const Hierarchy& hierarchy) {
+void exchange(PlanBuilder& plan, const tutti_plan_request& request, const HierarchyView& view,
+              const Hierarchy& hierarchy) {
   switch (request.collective) {
     case TUTTI_ALL_REDUCE:
-      return exchange_all_reduce(plan, place);
+      return exchange_all_reduce(plan, view);
     case TUTTI_REDUCE_SCATTER:
-      return exchange_reduce_scatter(plan, place, hierarchy);
+      return exchange_reduce_scatter(plan, view, hierarchy);
     case TUTTI_ALL_GATHER:
-      return exchange_all_gather(plan, place, hierarchy);
+      return exchange_all_gather(plan, view, hierarchy);
     case TUTTI_BROADCAST:
-      return exchange_broadcast(plan, place, hierarchy, request.root);
+      return exchange_broadcast(plan, view, hierarchy, request.root);
     case TUTTI_ALL_TO_ALL:
-      return exchange_all_to_all(plan, place, hierarchy);
+      return exchange_all_to_all(plan, view, hierarchy);
     default:
-      return exchange_reduce(plan, place, hierarchy, request.root);
+      return exchange_reduce(plan, view, hierarchy, request.root);
   }
 }
 
-void doubling(PlanBuilder& plan, const tutti_plan_request& request, const Place& place, const Hierarchy& hierarchy) {
+void doubling(PlanBuilder& plan, const tutti_plan_request& request, const HierarchyView& view,
+              const Hierarchy& hierarchy) {
   switch (request.collective) {
     case TUTTI_ALL_GATHER:
-      return doubling_all_gather(plan, place, hierarchy);
+      return doubling_all_gather(plan, view, hierarchy);
     case TUTTI_REDUCE_SCATTER:
-      return doubling_reduce_scatter(plan, place, hierarchy);
+      return doubling_reduce_scatter(plan, view, hierarchy);
     default:
-      return doubling_all_reduce(plan, place);
+      return doubling_all_reduce(plan, view);
   }
 }
 
@@ -226,14 +228,14 @@ std::string_view obstacle(const Hierarchy& hierarchy, uint32_t collective, uint3
 }
 
 sdk::PlanBuilder schedule(const tutti_plan_request& request, const Hierarchy& hierarchy) {
-  const Place place(hierarchy, request.rank);
+  const HierarchyView view(hierarchy, request.rank);
   PlanBuilder plan(request, hierarchy.rank_count(), chunks_of(request, hierarchy));
   if (request.variant == kDoubling) {
-    doubling(plan, request, place, hierarchy);
+    doubling(plan, request, view, hierarchy);
   } else if (request.variant == kRing) {
-    ring_all_reduce(plan, place);
+    ring_all_reduce(plan, view);
   } else {
-    exchange(plan, request, place, hierarchy);
+    exchange(plan, request, view, hierarchy);
   }
   return plan;
 }

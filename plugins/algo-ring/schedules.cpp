@@ -35,63 +35,63 @@ void repeat(PlanBuilder& plan, uint32_t rounds, bool rolled, const PlanBuilder::
 }
 
 /// n-1 times a chunk moves on and takes in one more contribution; then n-1 times a finished chunk moves on.
-void all_reduce(PlanBuilder& plan, const Place& place) {
-  const uint32_t n = place.size();
+void all_reduce(PlanBuilder& plan, const RingView& view) {
+  const uint32_t n = view.size();
   const bool rolled = n > kWrittenOut;
-  const auto chunk = [&](uint32_t distance) { return place.position_before(distance); };
-  plan.step().own(Buffer::kInput, chunk(0)).send(place.next());
+  const auto chunk = [&](uint32_t distance) { return view.position_before(distance); };
+  plan.step().own(Buffer::kInput, chunk(0)).send(view.next());
   repeat(plan, n - 2, rolled, {.own = -1}, [&](PlanBuilder::Step& step, uint32_t k) {
-    step.recv(place.previous()).own(Buffer::kInput, chunk(k + 1)).send(place.next());
+    step.recv(view.previous()).own(Buffer::kInput, chunk(k + 1)).send(view.next());
   });
   const uint32_t finished = chunk(n - 1);
-  plan.step().recv(place.previous()).own(Buffer::kInput, finished).final().to_output(finished).send(place.next());
+  plan.step().recv(view.previous()).own(Buffer::kInput, finished).final().to_output(finished).send(view.next());
   repeat(plan, n - 2, rolled, {.to = -1}, [&](PlanBuilder::Step& step, uint32_t k) {
-    step.recv(place.previous()).to_output(chunk(k)).send(place.next());
+    step.recv(view.previous()).to_output(chunk(k)).send(view.next());
   });
-  plan.step().recv(place.previous()).to_output(chunk(n - 2));
+  plan.step().recv(view.previous()).to_output(chunk(n - 2));
 }
 
 /// The first half of all-reduce; the block that starts at the next rank ends here.
-void reduce_scatter(PlanBuilder& plan, const Place& place) {
-  const uint32_t n = place.size();
-  const bool rolled = n > kWrittenOut && place.direction() != 0;
-  plan.step().own(Buffer::kInput, place.before(1)).send(place.next());
-  repeat(plan, n - 2, rolled, {.own = -place.direction()}, [&](PlanBuilder::Step& step, uint32_t k) {
-    step.recv(place.previous()).own(Buffer::kInput, place.before(k + 2)).send(place.next());
+void reduce_scatter(PlanBuilder& plan, const RingView& view) {
+  const uint32_t n = view.size();
+  const bool rolled = n > kWrittenOut && view.direction() != 0;
+  plan.step().own(Buffer::kInput, view.before(1)).send(view.next());
+  repeat(plan, n - 2, rolled, {.own = -view.direction()}, [&](PlanBuilder::Step& step, uint32_t k) {
+    step.recv(view.previous()).own(Buffer::kInput, view.before(k + 2)).send(view.next());
   });
-  plan.step().recv(place.previous()).own(Buffer::kInput, place.rank()).final().to_output(0);
+  plan.step().recv(view.previous()).own(Buffer::kInput, view.rank()).final().to_output(0);
 }
 
 /// The second half of all-reduce.
-void all_gather(PlanBuilder& plan, const Place& place) {
-  const uint32_t n = place.size();
-  const bool rolled = n > kWrittenOut && place.direction() != 0;
-  plan.step().own(Buffer::kInput, 0).to_output(place.rank()).send(place.next());
-  repeat(plan, n - 2, rolled, {.to = -place.direction()}, [&](PlanBuilder::Step& step, uint32_t k) {
-    step.recv(place.previous()).to_output(place.before(k + 1)).send(place.next());
+void all_gather(PlanBuilder& plan, const RingView& view) {
+  const uint32_t n = view.size();
+  const bool rolled = n > kWrittenOut && view.direction() != 0;
+  plan.step().own(Buffer::kInput, 0).to_output(view.rank()).send(view.next());
+  repeat(plan, n - 2, rolled, {.to = -view.direction()}, [&](PlanBuilder::Step& step, uint32_t k) {
+    step.recv(view.previous()).to_output(view.before(k + 1)).send(view.next());
   });
-  plan.step().recv(place.previous()).to_output(place.before(n - 1));
+  plan.step().recv(view.previous()).to_output(view.before(n - 1));
 }
 
 /// A chain from the root around; loops fill it like a pipeline.
-void broadcast(PlanBuilder& plan, const Place& place, uint32_t root) {
+void broadcast(PlanBuilder& plan, const RingView& view, uint32_t root) {
   PlanBuilder::Step& step = plan.step().to_output(0);
-  if (place.rank() == root) {
+  if (view.rank() == root) {
     step.own(Buffer::kInput, 0);
   } else {
-    step.recv(place.previous());
+    step.recv(view.previous());
   }
-  if (place.next() != root) step.send(place.next());
+  if (view.next() != root) step.send(view.next());
 }
 
 /// A chain from the root's successor around to the root.
-void reduce(PlanBuilder& plan, const Place& place, uint32_t root) {
+void reduce(PlanBuilder& plan, const RingView& view, uint32_t root) {
   PlanBuilder::Step& step = plan.step().own(Buffer::kInput, 0);
-  if (place.previous() != root) step.recv(place.previous());
-  if (place.rank() == root) {
+  if (view.previous() != root) step.recv(view.previous());
+  if (view.rank() == root) {
     step.final().to_output(0);
   } else {
-    step.send(place.next());
+    step.send(view.next());
   }
 }
 
@@ -101,10 +101,10 @@ bool is_reduction(uint32_t collective) {
 
 }  // namespace
 
-Place::Place(const Order& order, uint32_t rank)
+RingView::RingView(const Order& order, uint32_t rank)
     : order_(order), position_(static_cast<uint32_t>(std::find(order.begin(), order.end(), rank) - order.begin())) {}
 
-int64_t Place::direction() const {
+int64_t RingView::direction() const {
   const uint32_t n = size();
   const uint32_t step = (order_[1 % n] + n - order_[0]) % n;
   if (step != 1 && step != n - 1) return 0;
@@ -114,32 +114,32 @@ int64_t Place::direction() const {
   return step == 1 ? 1 : -1;
 }
 
-uint32_t Place::position_before(uint32_t distance) const {
+uint32_t RingView::position_before(uint32_t distance) const {
   return (position_ + size() - distance) % size();
 }
 
 sdk::PlanBuilder schedule(const tutti_plan_request& request, const Order& order) {
-  const Place place(order, request.rank);
-  PlanBuilder plan(request, place.size(), request.collective == TUTTI_ALL_REDUCE ? place.size() : 1);
-  if (place.size() == 1) {
+  const RingView view(order, request.rank);
+  PlanBuilder plan(request, view.size(), request.collective == TUTTI_ALL_REDUCE ? view.size() : 1);
+  if (view.size() == 1) {
     copy(plan, is_reduction(request.collective));
     return plan;
   }
   switch (request.collective) {
     case TUTTI_ALL_REDUCE:
-      all_reduce(plan, place);
+      all_reduce(plan, view);
       break;
     case TUTTI_REDUCE_SCATTER:
-      reduce_scatter(plan, place);
+      reduce_scatter(plan, view);
       break;
     case TUTTI_ALL_GATHER:
-      all_gather(plan, place);
+      all_gather(plan, view);
       break;
     case TUTTI_BROADCAST:
-      broadcast(plan, place, request.root);
+      broadcast(plan, view, request.root);
       break;
     default:
-      reduce(plan, place, request.root);
+      reduce(plan, view, request.root);
   }
   return plan;
 }

@@ -10,9 +10,9 @@ namespace tutti::ring {
 using sdk::Order;
 
 /// One rank's view of its ring. Positions count along the ring; distances may be negative.
-class Place {
+class RingView {
  public:
-  Place(const Order& order, uint32_t rank);
+  RingView(const Order& order, uint32_t rank);
 
   uint32_t size() const { return static_cast<uint32_t>(order_.size()); }
   uint32_t rank() const { return order_[position_]; }

@@ -32,11 +32,11 @@ std::string place(const Endpoint& endpoint) {
 
 Result<std::unique_ptr<Link>> Link::create(const Shared& shared, const std::vector<Port>& ports) {
   std::unique_ptr<Link> link(new Link(shared));
-  link->board_ = std::make_unique<Board>();
+  link->mailbox_ = std::make_unique<RdmaMailbox>();
   for (const Port& port : ports) {
     if (port.device == nullptr) return Status(Code::kInternal, "the device of a port is not open");
     TUTTI_ASSIGN(std::unique_ptr<Rail> rail,
-                 Rail::create(shared.settings, *shared.events, port, shared.settings.queue_pairs, *link->board_));
+                 Rail::create(shared.settings, *shared.events, port, shared.settings.queue_pairs, *link->mailbox_));
     link->rails_.push_back(std::move(rail));
   }
   return link;
@@ -93,36 +93,38 @@ Status Link::keep_rails(uint8_t bits) {
 
 void Link::start(User& user) {
   user_ = &user;
-  renew_lanes();
+  renew_queue_pairs();
   watch_silence(exchange_, shared_.settings.peer_loss);
   if (const Status watched = shared_.events->watch(exchange_.get(), stir_); !watched.ok()) fail(watched);
 }
 
-/// The first lanes belong to different rails, so that messages of few parts use all rails.
-void Link::renew_lanes() {
-  lanes_.clear();
+/// The first queue pairs belong to different rails, so that messages of few parts use all rails.
+void Link::renew_queue_pairs() {
+  queue_pairs_.clear();
   for (uint32_t pair = 0; pair < kMaxQueuePairs; ++pair) {
     for (uint32_t i = 0; i < rails_.size(); ++i) {
-      if (rails_[i]->state() == Rail::State::kLive && pair < rails_[i]->queue_pairs()) lanes_.push_back({i, pair});
+      if (rails_[i]->state() == Rail::State::kLive && pair < rails_[i]->queue_pairs())
+        queue_pairs_.push_back({i, pair});
     }
   }
 }
 
 bool Link::has_room() const {
-  return closing_ == 0 && std::all_of(lanes_.begin(), lanes_.end(),
-                                      [&](const Lane& lane) { return rails_[lane.rail]->has_room(lane.pair); });
+  return closing_ == 0 && std::all_of(queue_pairs_.begin(), queue_pairs_.end(), [&](const QueuePairRef& queue_pair) {
+           return rails_[queue_pair.rail]->has_room(queue_pair.index);
+         });
 }
 
-Status Link::write(const Lane& lane, Work work, uint32_t value, const Local& from, uint64_t address, uint32_t key,
-                   uint32_t immediate) {
-  return rails_[lane.rail]->post_write(lane.pair, work_number(work, value), from, address, key, immediate);
+Status Link::write(const QueuePairRef& queue_pair, Work work, uint32_t value, const Local& from, uint64_t address,
+                   uint32_t key, uint32_t immediate) {
+  return rails_[queue_pair.rail]->post_write(queue_pair.index, work_number(work, value), from, address, key, immediate);
 }
 
-Status Link::write_board(const Lane& lane, Work work, uint32_t value, uint64_t from, uint32_t bytes, uint64_t to,
-                         uint32_t immediate) {
-  const Rail& rail = *rails_[lane.rail];
-  const Local local{reinterpret_cast<uint64_t>(board_.get()) + from, bytes, rail.board_key()};
-  return write(lane, work, value, local, rail.peer().board + to, rail.peer().board_key, immediate);
+Status Link::write_mailbox(const QueuePairRef& queue_pair, Work work, uint32_t value, uint64_t from, uint32_t bytes,
+                           uint64_t to, uint32_t immediate) {
+  const Rail& rail = *rails_[queue_pair.rail];
+  const Local local{reinterpret_cast<uint64_t>(mailbox_.get()) + from, bytes, rail.mailbox_key()};
+  return write(queue_pair, work, value, local, rail.peer().mailbox + to, rail.peer().mailbox_key, immediate);
 }
 
 void Link::poll() {
@@ -246,8 +248,8 @@ Status Link::check_exchange() {
 /// A peer that does not acknowledge a probe is lost on this rail, and then on the next.
 Status Link::probe() {
   next_probe_ = Clock::now() + shared_.settings.peer_loss / kProbeShare;
-  if (lanes_.empty() || !rails_[lanes_.front().rail]->has_room(lanes_.front().pair)) return {};
-  return write(lanes_.front(), Work::kControl, kMaxRails, {}, 0, 0, Immediate::kProbe);
+  if (queue_pairs_.empty() || !rails_[queue_pairs_.front().rail]->has_room(queue_pairs_.front().index)) return {};
+  return write(queue_pairs_.front(), Work::kControl, kMaxRails, {}, 0, 0, Immediate::kProbe);
 }
 
 void Link::fail(const Status& why) {

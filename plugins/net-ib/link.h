@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What both ends of a connection have: rails, the board, and the TCP connection.
+// What both ends of a connection have: rails, the mailbox, and the TCP connection.
 //
 // A rail that breaks is given up while there is another one. Both ends then do the same, in this order: they move the
 // queue pairs of the rail into the error state, wait for all completions, and write a Report of what they have received
@@ -55,9 +55,9 @@ class Link {
     ~User() = default;
   };
   /// A queue pair of a live rail.
-  struct Lane {
+  struct QueuePairRef {
     uint32_t rail = 0;
-    uint32_t pair = 0;
+    uint32_t index = 0;  ///< in the rail
   };
 
   /// Makes queue pairs on `ports`, one rail each.
@@ -81,19 +81,19 @@ class Link {
   const Shared& shared() const { return shared_; }
   const std::vector<std::unique_ptr<Rail>>& rails() const { return rails_; }
   Rail& rail(uint32_t index) { return *rails_[index]; }
-  Board& board() { return *board_; }
-  /// The queue pairs of live rails. The first lanes are on different rails.
-  const std::vector<Lane>& lanes() const { return lanes_; }
+  RdmaMailbox& mailbox() { return *mailbox_; }
+  /// The queue pairs of live rails. The first of them are on different rails.
+  const std::vector<QueuePairRef>& queue_pairs() const { return queue_pairs_; }
   uint32_t live_rails() const;
-  /// Whether each lane takes a further write, and no rail is being given up.
+  /// Whether each queue pair takes a further write, and no rail is being given up.
   bool has_room() const;
 
-  /// Posts a write over a lane. Only where the lane has room.
-  Status write(const Lane& lane, Work work, uint32_t value, const Local& from, uint64_t address, uint32_t key,
-               uint32_t immediate);
-  /// Posts a write from the own board to the same place of the other end's board.
-  Status write_board(const Lane& lane, Work work, uint32_t value, uint64_t from, uint32_t bytes, uint64_t to,
-                     uint32_t immediate);
+  /// Posts a write over a queue pair. Only where the queue pair has room.
+  Status write(const QueuePairRef& queue_pair, Work work, uint32_t value, const Local& from, uint64_t address,
+               uint32_t key, uint32_t immediate);
+  /// Posts a write from the own mailbox to the same place of the other end's mailbox.
+  Status write_mailbox(const QueuePairRef& queue_pair, Work work, uint32_t value, uint64_t from, uint32_t bytes,
+                       uint64_t to, uint32_t immediate);
 
   /// Hands every completion to the user, until there is none left or the link breaks.
   void poll();
@@ -110,7 +110,7 @@ class Link {
   Status take(uint32_t index, const ibv_wc& completion);
   void take_error(uint32_t index, const ibv_wc& completion);
   static void leave_out(Rail& rail, const Status& why);
-  void renew_lanes();
+  void renew_queue_pairs();
   /// Whether the TCP connection has ended, or the device has failed. Seldom a system call.
   Status check_peer();
   Status check_exchange();
@@ -125,9 +125,9 @@ class Link {
   Status all_lost() const;
 
   const Shared& shared_;
-  std::unique_ptr<Board> board_;
-  std::vector<std::unique_ptr<Rail>> rails_;  // they go before the board
-  std::vector<Lane> lanes_;
+  std::unique_ptr<RdmaMailbox> mailbox_;
+  std::vector<std::unique_ptr<Rail>> rails_;  // they go before the mailbox
+  std::vector<QueuePairRef> queue_pairs_;
   uint32_t closing_ = 0;    // rails that are closing or drained
   bool unsettled_ = false;  // settle() has something to do
   User* user_ = nullptr;

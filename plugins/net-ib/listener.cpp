@@ -54,13 +54,13 @@ Result<std::unique_ptr<Listener>> Listener::open(const Shared& shared, std::vect
   TUTTI_ASSIGN(listener->socket_, listen_at(exchange, own.port));
   TUTTI_ASSIGN(own.secret, sdk::make_nonce());
   listener->reserve_ = kReserve;
-  listener->door_ = Fd(epoll_create1(EPOLL_CLOEXEC));
+  listener->epoll_ = Fd(epoll_create1(EPOLL_CLOEXEC));
   epoll_event event{.events = EPOLLIN, .data = {.ptr = nullptr}};
-  if (!listener->door_.valid() ||
-      epoll_ctl(listener->door_.get(), EPOLL_CTL_ADD, listener->socket_.get(), &event) != 0) {
+  if (!listener->epoll_.valid() ||
+      epoll_ctl(listener->epoll_.get(), EPOLL_CTL_ADD, listener->socket_.get(), &event) != 0) {
     return system_error("cannot watch a listener (epoll)");
   }
-  TUTTI_TRY(shared.events->watch(listener->door_.get(), listener->stir_, true));
+  TUTTI_TRY(shared.events->watch(listener->epoll_.get(), listener->stir_, true));
   handle = {};
   std::memcpy(handle.bytes, &own, sizeof own);
   return listener;
@@ -77,7 +77,7 @@ Result<std::unique_ptr<sdk::Connection>> Listener::accept() {
 
 Status Listener::visit(Clock::time_point now) {
   std::array<epoll_event, kMostAtOnce> events{};
-  const int count = epoll_wait(door_.get(), events.data(), events.size(), 0);
+  const int count = epoll_wait(epoll_.get(), events.data(), events.size(), 0);
   for (int i = 0; i < count; ++i) {
     auto* const guest = static_cast<Guest*>(events[static_cast<size_t>(i)].data.ptr);
     if (guest == nullptr || hear(*guest)) continue;
@@ -94,9 +94,9 @@ Status Listener::visit(Clock::time_point now) {
   return greeted;
 }
 
-/// Events of the door reach the context once for each visit, so that strangers do not keep its thread awake.
+/// Events of the epoll reach the context once for each visit, so that strangers do not keep its thread awake.
 void Listener::ask_for_events() {
-  const Status asked = shared_.events->watch(door_.get(), stir_, true);
+  const Status asked = shared_.events->watch(epoll_.get(), stir_, true);
   if (!asked.ok()) shared_.host.log(TUTTI_LOG_ERROR, asked.text());
 }
 
@@ -128,7 +128,7 @@ void Listener::add_guest(Fd socket) {
   epoll_event event{.events = EPOLLIN | EPOLLRDHUP, .data = {.ptr = &guest}};
   Challenge challenge;
   challenge.nonce = guest.nonce;
-  const bool watched = epoll_ctl(door_.get(), EPOLL_CTL_ADD, guest.socket.get(), &event) == 0;
+  const bool watched = epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, guest.socket.get(), &event) == 0;
   if (!watched || !write_whole(guest.socket, &challenge, sizeof challenge)) guests_.pop_back();
 }
 
@@ -166,7 +166,7 @@ bool Listener::hear(Guest& guest) {
   if (guest.step == Step::kEnd || !read(guest, &ready, sizeof ready, whole)) return false;
   if (!whole) return true;
   if (!guest.link->keep_rails(ready).ok()) return false;
-  epoll_ctl(door_.get(), EPOLL_CTL_DEL, guest.socket.get(), nullptr);
+  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, guest.socket.get(), nullptr);
   guest.link->keep(std::move(guest.socket));
   ready_.push_back(std::move(guest.link));
   return false;  // it is a guest no longer

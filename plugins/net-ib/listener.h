@@ -54,7 +54,7 @@ class Listener : public sdk::Listener {
   const Shared& shared_;
   const std::vector<Port> ports_;
   Fd socket_;
-  Fd door_;  // epoll of the socket and the guests
+  Fd epoll_;  // epoll of the socket and the guests
   Handle handle_;
   std::list<Guest> guests_;  // oldest first
   std::vector<std::unique_ptr<Link>> ready_;

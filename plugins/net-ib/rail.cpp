@@ -25,14 +25,14 @@ uint32_t random_psn() {
 }  // namespace
 
 Result<std::unique_ptr<Rail>> Rail::create(const Settings& settings, Events& events, const Port& port,
-                                           uint32_t queue_pairs, Board& board) {
+                                           uint32_t queue_pairs, RdmaMailbox& mailbox) {
   std::unique_ptr<Rail> rail(new Rail(port));
   TUTTI_ASSIGN(rail->queue_, events.make_queue(*port.device, queue_pairs * (kSends + kReceives) + kSends));
-  TUTTI_ASSIGN(rail->board_,
-               port.device->registrations().add(&board, sizeof board, TUTTI_MEMORY_HOST, settings.relaxed_ordering));
+  TUTTI_ASSIGN(rail->mailbox_, port.device->registrations().add(&mailbox, sizeof mailbox, TUTTI_MEMORY_HOST,
+                                                                settings.relaxed_ordering));
   rail->downs_ = port.device->downs(port.number);
   rail->own_.count = queue_pairs;
-  rail->describe(board);
+  rail->describe(mailbox);
   rail->open_.resize(queue_pairs);
   for (uint32_t i = 0; i < queue_pairs; ++i) {
     TUTTI_ASSIGN(QueuePair pair, QueuePair::create(port, settings, rail->queue(), {kSends, kReceives}));
@@ -44,15 +44,15 @@ Result<std::unique_ptr<Rail>> Rail::create(const Settings& settings, Events& eve
   return rail;
 }
 
-void Rail::describe(const Board& board) {
+void Rail::describe(const RdmaMailbox& mailbox) {
   own_.psn = random_psn();
   own_.gid = port_.gid.ip.bytes;
   own_.gid_type = port_.gid.type;
   own_.lid = port_.attributes.lid;
   own_.mtu = static_cast<uint8_t>(port_.attributes.active_mtu);
   own_.link_layer = port_.attributes.link_layer;
-  own_.board = reinterpret_cast<uint64_t>(&board);
-  own_.board_key = board_->region->rkey;
+  own_.mailbox = reinterpret_cast<uint64_t>(&mailbox);
+  own_.mailbox_key = mailbox_->region->rkey;
   std::copy_n(port_.name.begin(), std::min(port_.name.size(), own_.device.size() - 1), own_.device.begin());
 }
 
@@ -63,7 +63,7 @@ Rail::~Rail() {
     { const QueuePair gone = std::move(loop_->pair); }
     if (loop_->memory != nullptr) port_.device->registrations().remove(loop_->memory);
   }
-  if (board_ != nullptr) port_.device->registrations().remove(board_);
+  if (mailbox_ != nullptr) port_.device->registrations().remove(mailbox_);
 }
 
 Status Rail::connect(const Settings& settings, const Endpoint& peer) {

@@ -43,9 +43,9 @@ class Rail {
   /// from the network any more. A lost rail is drained, and the other end has sent its report.
   enum class State { kLive, kClosing, kDrained, kLost };
 
-  /// Makes the queue pairs. `board` is the memory that the other end writes.
+  /// Makes the queue pairs. `mailbox` is the memory that the other end writes.
   static Result<std::unique_ptr<Rail>> create(const Settings& settings, Events& events, const Port& port,
-                                              uint32_t queue_pairs, Board& board);
+                                              uint32_t queue_pairs, RdmaMailbox& mailbox);
   /// The queue pairs go first, so that the device touches no memory afterwards.
   ~Rail();
   Rail(const Rail&) = delete;
@@ -57,7 +57,7 @@ class Rail {
   const Port& port() const { return port_; }
   const Endpoint& own() const { return own_; }
   const Endpoint& peer() const { return peer_; }
-  uint32_t board_key() const { return board_->region->lkey; }
+  uint32_t mailbox_key() const { return mailbox_->region->lkey; }
   ibv_cq* queue() const { return queue_->get(); }
   uint32_t queue_pairs() const { return static_cast<uint32_t>(pairs_.size()); }
 
@@ -107,11 +107,11 @@ class Rail {
   };
   explicit Rail(Port port) : port_(std::move(port)) {}
   Status make_loop(const Settings& settings);
-  void describe(const Board& board);
+  void describe(const RdmaMailbox& mailbox);
 
   Port port_;
   std::unique_ptr<Queue> queue_;
-  Registration* board_ = nullptr;
+  Registration* mailbox_ = nullptr;
   std::vector<QueuePair> pairs_;
   std::vector<Open> open_;  // by queue pair
   std::unique_ptr<Loop> loop_;

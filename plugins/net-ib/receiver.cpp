@@ -76,7 +76,7 @@ void Receiver::add_entry(Receive& receive, uint32_t index, void* address, uint64
                          uint32_t tag) {
   const uint32_t place = next_ % kRecords;
   entries_[place] = {&receive, index, 0, 0};
-  Record& record = link_->board().records[place];
+  Record& record = link_->mailbox().records[place];
   record = {reinterpret_cast<uint64_t>(address), bytes, {}, tag, next_};
   for (size_t i = 0; registered != nullptr && i < link_->rails().size(); ++i)
     record.keys[i] = registered->rails[i]->region->rkey;
@@ -91,16 +91,17 @@ bool Receiver::may_wait() const {
   return one_tag_ && next_ - announced_ < announced_open_;
 }
 
-/// One write for all records up to the end of the board. All records take the first lane, because their order counts.
+/// One write for all records up to the end of the mailbox. All records take the first queue pair, because their order
+/// counts.
 Status Receiver::announce() {
   while (announced_ != next_ && !may_wait() && writes_ < kMostWrites && link_->has_room()) {
     const uint32_t place = announced_ % kRecords;
     const uint32_t count = std::min(next_ - announced_, kRecords - place);
-    const uint64_t offset = offsetof(Board, records) + place * sizeof(Record);
-    const Link::Lane lane = link_->lanes().front();
-    TUTTI_TRY(link_->write_board(lane, Work::kRecord, 0, offset, static_cast<uint32_t>(count * sizeof(Record)), offset,
-                                 count));
-    announced_by_ = lane.rail;
+    const uint64_t offset = offsetof(RdmaMailbox, records) + place * sizeof(Record);
+    const Link::QueuePairRef queue_pair = link_->queue_pairs().front();
+    TUTTI_TRY(link_->write_mailbox(queue_pair, Work::kRecord, 0, offset, static_cast<uint32_t>(count * sizeof(Record)),
+                                   offset, count));
+    announced_by_ = queue_pair.rail;
     announced_ += count;
     announced_open_ += count;
     ++writes_;
@@ -126,8 +127,8 @@ void Receiver::abandon(uint32_t /*rail*/, Work work, uint32_t /*value*/) {
 void Receiver::report(Report& out) const {
   for (uint32_t place = 0; place < kRecords; ++place) {
     const Entry& entry = entries_[place];
-    out.places[place] = {link_->board().records[place].sequence, entry.parts,
-                         static_cast<uint16_t>(entry.receive == nullptr ? 1 : 0)};
+    out.arrivals[place] = {link_->mailbox().records[place].sequence, entry.parts,
+                           static_cast<uint16_t>(entry.receive == nullptr ? 1 : 0)};
   }
 }
 
@@ -143,7 +144,7 @@ Status Receiver::resume(uint32_t rail, const Report& received) {
 Status Receiver::take(uint32_t immediate, uint32_t bytes) {
   const uint32_t place = Immediate::sequence(immediate) % kRecords;
   Entry& entry = entries_[place];
-  const Record& record = link_->board().records[place];
+  const Record& record = link_->mailbox().records[place];
   if (entry.receive == nullptr || (record.sequence & 0xffff) != Immediate::sequence(immediate))
     return {Code::kMismatch, "data for a receive that is not announced; are both plugins of one version?"};
   if ((immediate & Immediate::kTooLong) != 0) {
@@ -157,10 +158,10 @@ Status Receiver::take(uint32_t immediate, uint32_t bytes) {
 }
 
 void Receiver::refuse(Entry& entry, uint32_t place) {
-  const Record& record = link_->board().records[place];
+  const Record& record = link_->mailbox().records[place];
   entry.receive->failure = {
       Code::kMismatch, fmt::format("a message of {} bytes on {} is longer than the {} bytes of its receive (tag {})",
-                                   link_->board().lengths[place], link_->ends(), record.bytes, record.tag)};
+                                   link_->mailbox().lengths[place], link_->ends(), record.bytes, record.tag)};
   finish(entry);
 }
 

@@ -12,7 +12,7 @@
 
 namespace tutti::net_ib {
 
-/// Announces each receive to the sender by a record, which it writes to the sender's board by RDMA. The sender then
+/// Announces each receive to the sender by a record, which it writes to the sender's mailbox by RDMA. The sender then
 /// writes the message straight to the memory of the receive.
 ///
 /// Records are held back while the sender has as many announced receives of the same tag left, so that a stream of
@@ -43,7 +43,7 @@ class Receiver : public sdk::Connection, private Link::User {
     std::array<uint64_t, kMaxGroup> arrived{};
     Status failure;  ///< failure of this request alone
   };
-  /// One message of a receive. Its record has the same place on the board.
+  /// One message of a receive. Its record has the same index in the mailbox.
   struct Entry {
     Receive* receive = nullptr;  ///< null: free
     uint32_t index = 0;          ///< in the group

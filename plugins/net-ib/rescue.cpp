@@ -23,8 +23,8 @@ void Link::lose(uint32_t index, const Status& why) {
   rail.close(why);
   ++closing_;
   unsettled_ = true;
-  renew_lanes();
-  if (lanes_.empty()) return fail(all_lost());
+  renew_queue_pairs();
+  if (queue_pairs_.empty()) return fail(all_lost());
   shared_.host.log(TUTTI_LOG_WARN, fmt::format("{} has lost the rail from {}: {}; its data goes on over {} of {} rails",
                                                ends_, name_of(rail), why.text(), live_rails(), rails_.size()));
 }
@@ -71,22 +71,22 @@ Status Link::settle() {
     if (rail.state() == Rail::State::kLost || !rail.heard) continue;
     rail.set_lost();
     --closing_;
-    TUTTI_TRY(user_->resume(i, board_->reports[i][rail.heard_from]));
+    TUTTI_TRY(user_->resume(i, mailbox_->reports[i][rail.heard_from]));
   }
   return {};
 }
 
 Status Link::tell(uint32_t index) {
-  if (lanes_.empty() || !rails_[lanes_.front().rail]->has_room(lanes_.front().pair, true)) return {};
+  if (queue_pairs_.empty() || !rails_[queue_pairs_.front().rail]->has_room(queue_pairs_.front().index, true)) return {};
   Rail& rail = *rails_[index];
-  const Lane lane = lanes_.front();
-  Report& report = board_->own_reports[index];
+  const QueuePairRef queue_pair = queue_pairs_.front();
+  Report& report = mailbox_->own_reports[index];
   user_->report(report);
   rail.told = true;
-  rail.told_by = lane.rail;
-  const uint64_t from = offsetof(Board, own_reports) + index * sizeof report;
-  const uint64_t to = offsetof(Board, reports) + (index * kMaxRails + lane.rail) * sizeof report;
-  return write_board(lane, Work::kControl, index, from, sizeof report, to, Immediate::kControl | index);
+  rail.told_by = queue_pair.rail;
+  const uint64_t from = offsetof(RdmaMailbox, own_reports) + index * sizeof report;
+  const uint64_t to = offsetof(RdmaMailbox, reports) + (index * kMaxRails + queue_pair.rail) * sizeof report;
+  return write_mailbox(queue_pair, Work::kControl, index, from, sizeof report, to, Immediate::kControl | index);
 }
 
 }  // namespace tutti::net_ib

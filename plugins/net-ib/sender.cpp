@@ -88,7 +88,7 @@ void Sender::progress() {
 /// So many records have arrived.
 Status Sender::take(uint32_t count, uint32_t /*bytes*/) {
   for (; count > 0; --count, ++next_record_) {
-    const Record& record = link_->board().records[next_record_ % kRecords];
+    const Record& record = link_->mailbox().records[next_record_ % kRecords];
     if (record.sequence != next_record_ || records_.size() >= kRecords)
       return {Code::kMismatch, "the other end announces receives in a wrong order; are both plugins of one version?"};
     records_.push_back(record);
@@ -112,10 +112,10 @@ Status Sender::resume(uint32_t rail, const Report& received) {
   for (const Undecided& one : undecided_) {
     if (one.rail != rail) continue;
     Send& send = requests_[request_of(one.value)];
-    const Report::Place& place = received.places[send.record.sequence % kRecords];
-    const auto later = static_cast<int32_t>(place.sequence - send.record.sequence);
+    const Report::Arrival& arrival = received.arrivals[send.record.sequence % kRecords];
+    const auto later = static_cast<int32_t>(arrival.sequence - send.record.sequence);
     if (later < 0) return {Code::kMismatch, "the other end reports receives that are too old; is it of this version?"};
-    if (later > 0 || place.whole != 0 || (place.parts >> part_of(one.value) & 1) != 0) {
+    if (later > 0 || arrival.whole != 0 || (arrival.parts >> part_of(one.value) & 1) != 0) {
       --send.open;
     } else {
       repeated_.push_back(one.value);
@@ -128,8 +128,8 @@ Status Sender::resume(uint32_t rail, const Report& received) {
 Status Sender::post_all() {
   while (!repeated_.empty() && link_->has_room()) {
     Send& send = requests_[request_of(repeated_.front())];
-    const auto& lanes = link_->lanes();
-    TUTTI_TRY(post_part(lanes[repeated_.size() % lanes.size()], send, part_of(repeated_.front())));
+    const auto& queue_pairs = link_->queue_pairs();
+    TUTTI_TRY(post_part(queue_pairs[repeated_.size() % queue_pairs.size()], send, part_of(repeated_.front())));
     repeated_.pop_front();
   }
   return repeated_.empty() && !waiting_.empty() ? post_matching() : Status();
@@ -151,40 +151,40 @@ Status Sender::post_matching() {
 }
 
 Status Sender::post(Send& send, const Record& record) {
-  const std::vector<Link::Lane>& lanes = link_->lanes();
+  const std::vector<Link::QueuePairRef>& queue_pairs = link_->queue_pairs();
   send.record = record;
   send.posted = true;
-  if (send.bytes > record.bytes || send.bytes < link_->shared().settings.split_bytes || lanes.size() == 1) {
+  if (send.bytes > record.bytes || send.bytes < link_->shared().settings.split_bytes || queue_pairs.size() == 1) {
     send.parts = send.open = 1;
-    const uint32_t rails = send.bytes > kOneRail ? link_->live_rails() : 1;  // the first lanes are on different rails
-    return post_part(lanes[record.sequence % rails], send, 0);
+    const uint32_t rails = send.bytes > kOneRail ? link_->live_rails() : 1;  // the first pairs are on different rails
+    return post_part(queue_pairs[record.sequence % rails], send, 0);
   }
-  send.parts = static_cast<uint32_t>(lanes.size());
+  send.parts = static_cast<uint32_t>(queue_pairs.size());
   send.open = Parts(send.bytes, send.parts).count();
-  for (uint32_t i = 0; i < send.open; ++i) TUTTI_TRY(post_part(lanes[i], send, i));
+  for (uint32_t i = 0; i < send.open; ++i) TUTTI_TRY(post_part(queue_pairs[i], send, i));
   return {};
 }
 
-Status Sender::post_part(const Link::Lane& lane, Send& send, uint32_t part) {
+Status Sender::post_part(const Link::QueuePairRef& queue_pair, Send& send, uint32_t part) {
   const Record& record = send.record;
-  if (send.bytes > record.bytes) return report_too_long(lane, send);
+  if (send.bytes > record.bytes) return report_too_long(queue_pair, send);
   const Parts parts(send.bytes, send.parts);
-  const uint32_t key = send.registered == nullptr ? 0 : send.registered->rails[lane.rail]->region->lkey;
+  const uint32_t key = send.registered == nullptr ? 0 : send.registered->rails[queue_pair.rail]->region->lkey;
   const auto request = static_cast<uint64_t>(&send - requests_.data());
-  return link_->write(lane, Work::kData, value_for(request, part),
+  return link_->write(queue_pair, Work::kData, value_for(request, part),
                       {send.address + parts.begin(part), parts.bytes(part), key}, record.address + parts.begin(part),
-                      record.keys[lane.rail], Immediate::make(record.sequence, part, parts.count()));
+                      record.keys[queue_pair.rail], Immediate::make(record.sequence, part, parts.count()));
 }
 
 /// The receive fails, and its error names the length; the send itself is done.
-Status Sender::report_too_long(const Link::Lane& lane, Send& send) {
+Status Sender::report_too_long(const Link::QueuePairRef& queue_pair, Send& send) {
   const uint32_t place = send.record.sequence % kRecords;
-  uint64_t& length = link_->board().lengths[place];
+  uint64_t& length = link_->mailbox().lengths[place];
   length = send.bytes;
-  const uint64_t offset = offsetof(Board, lengths) + place * sizeof length;
+  const uint64_t offset = offsetof(RdmaMailbox, lengths) + place * sizeof length;
   const auto request = static_cast<uint64_t>(&send - requests_.data());
-  return link_->write_board(lane, Work::kData, value_for(request, 0), offset, sizeof length, offset,
-                            Immediate::make(send.record.sequence, 0, 1) | Immediate::kTooLong);
+  return link_->write_mailbox(queue_pair, Work::kData, value_for(request, 0), offset, sizeof length, offset,
+                              Immediate::make(send.record.sequence, 0, 1) | Immediate::kTooLong);
 }
 
 }  // namespace tutti::net_ib

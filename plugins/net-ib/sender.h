@@ -62,8 +62,8 @@ class Sender : public sdk::Connection, private Link::User {
   Status post_all();
   Status post_matching();
   Status post(Send& send, const Record& record);
-  Status post_part(const Link::Lane& lane, Send& send, uint32_t part);
-  Status report_too_long(const Link::Lane& lane, Send& send);
+  Status post_part(const Link::QueuePairRef& queue_pair, Send& send, uint32_t part);
+  Status report_too_long(const Link::QueuePairRef& queue_pair, Send& send);
 
   std::unique_ptr<Link> link_;
   std::array<Send, kMaxRequests> requests_;

@@ -45,7 +45,7 @@ struct Challenge {
   sdk::Nonce nonce{};
 };
 
-/// One rail of one end: its queue pairs, and the key of the memory that the other end writes: a Board.
+/// One rail of one end: its queue pairs, and the key of the memory that the other end writes: an RdmaMailbox.
 struct Endpoint {
   uint32_t count = 0;  ///< number of queue pairs; 0: the rail is not used
   uint32_t psn = 0;    ///< first packet number that this end sends
@@ -55,8 +55,8 @@ struct Endpoint {
   uint16_t lid = 0;
   uint8_t mtu = 0;  ///< ibv_mtu
   uint8_t link_layer = 0;
-  uint64_t board = 0;
-  uint32_t board_key = 0;
+  uint64_t mailbox = 0;
+  uint32_t mailbox_key = 0;
   uint32_t reserved = 0;
   std::array<char, 64> device{};  ///< for messages; ends with a zero
 };
@@ -109,19 +109,19 @@ static_assert(sizeof(Record) == 40);
 
 /// The records and parts that had reached one end when it gave up a rail. The other end repeats the rest.
 struct Report {
-  /// A receive, in the place of its record.
-  struct Place {
+  /// What has arrived of a receive. It has the index of the record of the receive.
+  struct Arrival {
     uint32_t sequence = 0;
     uint16_t parts = 0;  ///< a bit for each part that has arrived
     uint16_t whole = 0;  ///< 1: all parts have arrived
   };
   uint32_t next_record = 0;  ///< from a sender: the record that it expects next
   uint32_t reserved = 0;
-  std::array<Place, kRecords> places{};  ///< from a receiver
+  std::array<Arrival, kRecords> arrivals{};  ///< from a receiver
 };
 
 /// Memory of one end that the other end writes by RDMA.
-struct Board {
+struct RdmaMailbox {
   std::array<Record, kRecords> records{};    ///< on a sender: its receiver announces receives here
   std::array<uint64_t, kRecords> lengths{};  ///< on a receiver: its sender reports messages that are too long
   /// By the rail that is lost, and by the rail that carried the report. A report that is sent again over a further rail
@@ -133,7 +133,7 @@ struct Board {
 /// The 32 bits that arrive with a write.
 ///
 /// Data: the receive, the part, and the number of parts of the message. Records: their number. Control: the rail that
-/// the other end has given up, with a Report on the board, or kProbe.
+/// the other end has given up, with a Report in the mailbox, or kProbe.
 struct Immediate {
   static constexpr uint32_t kTooLong = 1u << 31;
   static constexpr uint32_t kControl = 1u << 30;

@@ -56,7 +56,7 @@ Sockets Connection::sockets() const {
   return all;
 }
 
-Pairs::Place Connection::place() const {
+Pairs::PairKey Connection::pair_key() const {
   const Fd& socket = streams_.front().socket->fd();
   return {partner_->context, partner_->number,
           local_address(socket).ip_text() + " " + remote_address(socket).ip_text()};
@@ -65,7 +65,7 @@ Pairs::Place Connection::place() const {
 /// A message has come, so the other end stands, and knows the connection.
 void Connection::offer() {
   offers_ = false;
-  shared_.pairs->offer_received(place(), partner_->connection, sockets());
+  shared_.pairs->offer_received(pair_key(), partner_->connection, sockets());
 }
 
 /// The present sockets have no piece left to send or to receive. The kernel may still hold sent data.
@@ -78,7 +78,7 @@ void Connection::announce() {
   const uint64_t offers = shared_.pairs->offers();
   if (offers == seen_offers_ || !all_moved()) return;
   seen_offers_ = offers;
-  Pairs::Offer found = shared_.pairs->take_received(place());
+  Pairs::Offer found = shared_.pairs->take_received(pair_key());
   if (found.sockets.empty()) return;
   move_ = Move::kAnnounced;
   next_ = std::move(found.sockets);

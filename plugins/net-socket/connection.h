@@ -98,7 +98,7 @@ class Connection : public sdk::Connection {
   Status follow(const Announcement& announcement);
   void move_to(Sockets sockets);
   void offer();
-  Pairs::Place place() const;
+  Pairs::PairKey pair_key() const;
   Sockets sockets() const;
   void name_ends();
   Status advance(Stream& stream);

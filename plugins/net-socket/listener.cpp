@@ -49,13 +49,13 @@ Result<std::unique_ptr<Listener>> Listener::open(std::span<const SocketAddress> 
   out.tls = shared.tls != nullptr ? 1 : 0;
   TUTTI_ASSIGN(out.secret, sdk::make_nonce());
   listener->reserve_ = kReserve;
-  listener->door_ = Fd(epoll_create1(EPOLL_CLOEXEC));
+  listener->epoll_ = Fd(epoll_create1(EPOLL_CLOEXEC));
   epoll_event stirred{.events = EPOLLIN | EPOLLONESHOT, .data = {.ptr = &listener->stirred_}};
   const bool watched = std::all_of(listener->sockets_.begin(), listener->sockets_.end(), [&](const Fd& socket) {
     epoll_event event{.events = EPOLLIN, .data = {.ptr = nullptr}};
-    return epoll_ctl(listener->door_.get(), EPOLL_CTL_ADD, socket.get(), &event) == 0;
+    return epoll_ctl(listener->epoll_.get(), EPOLL_CTL_ADD, socket.get(), &event) == 0;
   });
-  if (!watched || epoll_ctl(shared.events.get(), EPOLL_CTL_ADD, listener->door_.get(), &stirred) != 0) {
+  if (!watched || epoll_ctl(shared.events.get(), EPOLL_CTL_ADD, listener->epoll_.get(), &stirred) != 0) {
     return system_error("cannot watch a listener (epoll); check the limit of open files");
   }
   return listener;
@@ -100,15 +100,15 @@ Status Listener::visit(Time now) {
   return greeted;
 }
 
-/// Events of the door reach the context once for each visit, so that strangers do not keep its thread awake.
+/// Events of the epoll reach the context once for each visit, so that strangers do not keep its thread awake.
 void Listener::ask_for_events() {
   epoll_event stirred{.events = EPOLLIN | EPOLLONESHOT, .data = {.ptr = &stirred_}};
-  epoll_ctl(shared_.events.get(), EPOLL_CTL_MOD, door_.get(), &stirred);
+  epoll_ctl(shared_.events.get(), EPOLL_CTL_MOD, epoll_.get(), &stirred);
 }
 
 void Listener::hear_guests() {
   std::array<epoll_event, kMostAtOnce> events{};
-  const int count = epoll_wait(door_.get(), events.data(), events.size(), 0);
+  const int count = epoll_wait(epoll_.get(), events.data(), events.size(), 0);
   for (int i = 0; i < count; ++i) {
     auto* const guest = static_cast<Guest*>(events[static_cast<size_t>(i)].data.ptr);
     if (guest == nullptr || hear(*guest)) continue;
@@ -121,9 +121,9 @@ Status Listener::greet() {
   return {};
 }
 
-Status Listener::greet(const Fd& door) {
+Status Listener::greet(const Fd& listening) {
   for (int taken = 0; taken < kMostAtOnce; ++taken) {
-    Fd socket(accept4(door.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    Fd socket(accept4(listening.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (socket.valid()) {
       if (!add_guest(std::move(socket)) && !make_room()) return {};
       continue;
@@ -146,7 +146,7 @@ bool Listener::add_guest(Fd socket) {
   Guest& guest = guests_.emplace_back(Guest{std::move(socket), time_in(kHelloLimit), *nonce, {}, 0});
   epoll_event event{.events = EPOLLIN | EPOLLRDHUP, .data = {.ptr = &guest}};
   const Challenge challenge{kMagic, guest.nonce};
-  const bool watched = epoll_ctl(door_.get(), EPOLL_CTL_ADD, guest.socket.get(), &event) == 0;
+  const bool watched = epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, guest.socket.get(), &event) == 0;
   const ssize_t sent =
       ::send(guest.socket.get(), &challenge, sizeof challenge, MSG_NOSIGNAL | MSG_DONTWAIT);  // a new buffer has room
   if (!watched || sent != static_cast<ssize_t>(sizeof challenge)) guests_.pop_back();
@@ -220,7 +220,7 @@ bool Listener::join(Guest& guest, const sdk::Proof& proof, const StreamKey& key)
   }
   Stream& place = group->streams[hello.stream];
   if (place.socket.valid() || group->used != hello.used) return false;
-  epoll_ctl(door_.get(), EPOLL_CTL_DEL, guest.socket.get(), nullptr);
+  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, guest.socket.get(), nullptr);
   place = {std::move(guest.socket), proof, key};
   --group->missing;
   return true;

@@ -71,12 +71,12 @@ class Listener : public sdk::Listener {
 
   const Shared& shared_;
   std::vector<Fd> sockets_;
-  Fd door_;  // epoll of the sockets and the guests
+  Fd epoll_;  // epoll of the sockets and the guests
   Address address_;
   std::list<Guest> guests_;  // oldest first
   std::list<Group> groups_;
 
-  uint64_t stirred_ = 1;  // set by the context when door_ has events
+  uint64_t stirred_ = 1;  // set by the context when epoll_ has events
   Time next_look_{};
   Time rest_until_{};
   Time last_visit_{};

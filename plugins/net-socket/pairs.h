@@ -37,13 +37,13 @@ struct Partner {
 /// The connections of a context that offer their sockets. Any thread.
 class Pairs {
  public:
-  /// The place of a connection among the connections between two contexts.
-  struct Place {
+  /// Identifies a connection among the connections between two contexts. Equal on both connections of a pair.
+  struct PairKey {
     Id context{};
     uint32_t number = 0;
     std::string ends;  ///< IP addresses of both ends, this one first
     // NOLINTNEXTLINE(modernize-use-nullptr): clang-tidy 14 takes the zero of the ordering for a pointer
-    auto operator<=>(const Place&) const = default;
+    auto operator<=>(const PairKey&) const = default;
   };
   /// A connection whose sockets are offered.
   struct Offer {
@@ -62,9 +62,9 @@ class Pairs {
     sent_[connection] = weak(sockets);
   }
   /// From a connection to the second context.
-  void offer_received(Place place, const Id& connection, const Sockets& sockets) {
+  void offer_received(PairKey key, const Id& connection, const Sockets& sockets) {
     const std::lock_guard lock(mutex_);
-    received_[std::move(place)] = {connection, weak(sockets)};
+    received_[std::move(key)] = {connection, weak(sockets)};
     offers_.fetch_add(1, std::memory_order_relaxed);
   }
   /// Sockets of a connection of the first context; empty if it is closed, or unknown.
@@ -74,9 +74,9 @@ class Pairs {
     return found != sent_.end() ? strong(found->second) : Sockets();
   }
   /// Takes an offer away; its sockets are empty if there is none.
-  Offer take_received(const Place& place) {
+  Offer take_received(const PairKey& key) {
     const std::lock_guard lock(mutex_);
-    const auto found = received_.find(place);
+    const auto found = received_.find(key);
     if (found == received_.end()) return {};
     Offer offer{found->second.first, strong(found->second.second)};
     received_.erase(found);
@@ -105,7 +105,7 @@ class Pairs {
   mutable std::mutex mutex_;  // guards the maps
   std::map<std::pair<Id, std::string>, uint32_t> numbers_;
   std::map<Id, Weak> sent_;
-  std::map<Place, std::pair<Id, Weak>> received_;
+  std::map<PairKey, std::pair<Id, Weak>> received_;
   std::atomic<uint64_t> offers_{0};
 };
 

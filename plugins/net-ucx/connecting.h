@@ -25,7 +25,7 @@ class Connecting : public sdk::Connecting {
   enum class Step { kConnect, kChallenge, kAddress, kHello, kProof, kTrial, kDone };
 
   Connecting(const Address& address, Shared& shared)
-      : shared_(shared), address_(address), to_(Place::of(address.family, address.ip, address.port)) {}
+      : shared_(shared), address_(address), to_(SocketAddress::of(address.family, address.ip, address.port)) {}
   Status open_line();
   Status advance_line();
   Result<bool> take_step();
@@ -40,7 +40,7 @@ class Connecting : public sdk::Connecting {
 
   Shared& shared_;
   const Address address_;
-  const Place to_;
+  const SocketAddress to_;
   Fd line_;
   Stir stir_;
   Step step_ = Step::kConnect;

@@ -50,8 +50,8 @@ Connection::Connection(Shared& shared, Fd line, uint32_t id, bool sends)
       line_(std::move(line)),
       id_(id),
       sends_(sends),
-      ends_(fmt::format("{} to {}", (sends_ ? local_place(line_) : remote_place(line_)).text(),
-                        (sends_ ? remote_place(line_) : local_place(line_)).text())),
+      ends_(fmt::format("{} to {}", (sends_ ? local_address(line_) : remote_address(line_)).text(),
+                        (sends_ ? remote_address(line_) : local_address(line_)).text())),
       awaits_trial_(!sends) {
   for (Message& message : messages_) {
     message.connection = this;

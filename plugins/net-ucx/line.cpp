@@ -60,29 +60,29 @@ Status system_error(const std::string& what, int error) {
   return {Code::kSystem, what + ": " + std::generic_category().message(error) + (files ? kMoreFiles : "")};
 }
 
-Place Place::of(uint16_t family, std::span<const uint8_t, 16> ip, uint16_t port) {
-  Place place;
-  place.storage.ss_family = family;
+SocketAddress SocketAddress::of(uint16_t family, std::span<const uint8_t, 16> ip, uint16_t port) {
+  SocketAddress address;
+  address.storage.ss_family = family;
   if (family == AF_INET) {
-    auto* v4 = reinterpret_cast<sockaddr_in*>(&place.storage);
+    auto* v4 = reinterpret_cast<sockaddr_in*>(&address.storage);
     v4->sin_port = htons(port);
     std::memcpy(&v4->sin_addr, ip.data(), sizeof v4->sin_addr);
-    place.size = sizeof *v4;
+    address.size = sizeof *v4;
   } else {
-    auto* v6 = reinterpret_cast<sockaddr_in6*>(&place.storage);
+    auto* v6 = reinterpret_cast<sockaddr_in6*>(&address.storage);
     v6->sin6_port = htons(port);
     std::memcpy(&v6->sin6_addr, ip.data(), sizeof v6->sin6_addr);
-    place.size = sizeof *v6;
+    address.size = sizeof *v6;
   }
-  return place;
+  return address;
 }
 
-uint16_t Place::port() const {
+uint16_t SocketAddress::port() const {
   return ntohs(family() == AF_INET ? reinterpret_cast<const sockaddr_in*>(&storage)->sin_port
                                    : reinterpret_cast<const sockaddr_in6*>(&storage)->sin6_port);
 }
 
-std::array<uint8_t, 16> Place::ip() const {
+std::array<uint8_t, 16> SocketAddress::ip() const {
   std::array<uint8_t, 16> bytes{};
   if (family() == AF_INET) {
     std::memcpy(bytes.data(), &reinterpret_cast<const sockaddr_in*>(&storage)->sin_addr, 4);
@@ -92,14 +92,14 @@ std::array<uint8_t, 16> Place::ip() const {
   return bytes;
 }
 
-std::string Place::text() const {
+std::string SocketAddress::text() const {
   std::array<char, INET6_ADDRSTRLEN> out{};
   const auto bytes = ip();
   inet_ntop(family(), bytes.data(), out.data(), out.size());
   return family() == AF_INET ? fmt::format("{}:{}", out.data(), port()) : fmt::format("[{}]:{}", out.data(), port());
 }
 
-Result<Place> address_of_interface(const std::string& name) {
+Result<SocketAddress> address_of_interface(const std::string& name) {
   ifaddrs* raw = nullptr;
   if (getifaddrs(&raw) != 0) return system_error("cannot list the network interfaces", errno);
   const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> all(raw, freeifaddrs);
@@ -115,24 +115,24 @@ Result<Place> address_of_interface(const std::string& name) {
                                                    "is up with an address",
                                                    name));
   }
-  Place place;
-  place.size = best->ifa_addr->sa_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
-  std::memcpy(&place.storage, best->ifa_addr, place.size);
-  return place;
+  SocketAddress address;
+  address.size = best->ifa_addr->sa_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+  std::memcpy(&address.storage, best->ifa_addr, address.size);
+  return address;
 }
 
-Place local_place(const Fd& socket) {
-  Place place;
-  place.size = sizeof place.storage;
-  getsockname(socket.get(), place.data(), &place.size);
-  return place;
+SocketAddress local_address(const Fd& socket) {
+  SocketAddress address;
+  address.size = sizeof address.storage;
+  getsockname(socket.get(), address.data(), &address.size);
+  return address;
 }
 
-Place remote_place(const Fd& socket) {
-  Place place;
-  place.size = sizeof place.storage;
-  getpeername(socket.get(), place.data(), &place.size);
-  return place;
+SocketAddress remote_address(const Fd& socket) {
+  SocketAddress address;
+  address.size = sizeof address.storage;
+  getpeername(socket.get(), address.data(), &address.size);
+  return address;
 }
 
 void set_options(const Fd& socket, std::chrono::milliseconds grace) {

@@ -45,11 +45,11 @@ class Fd {
 Status system_error(const std::string& what, int error);
 
 /// An IPv4 or IPv6 address with a port.
-struct Place {
+struct SocketAddress {
   sockaddr_storage storage{};
   socklen_t size = 0;
 
-  static Place of(uint16_t family, std::span<const uint8_t, 16> ip, uint16_t port);
+  static SocketAddress of(uint16_t family, std::span<const uint8_t, 16> ip, uint16_t port);
   int family() const { return storage.ss_family; }
   uint16_t port() const;
   /// Network order; IPv4 addresses take the first four bytes.
@@ -62,10 +62,10 @@ struct Place {
 
 /// The address of an interface at which lines end. Empty name: the first interface that is neither a bridge of
 /// containers nor the loopback, else the loopback. IPv4 comes before IPv6. kConfig if there is none.
-Result<Place> address_of_interface(const std::string& name);
+Result<SocketAddress> address_of_interface(const std::string& name);
 
-Place local_place(const Fd& socket);
-Place remote_place(const Fd& socket);
+SocketAddress local_address(const Fd& socket);
+SocketAddress remote_address(const Fd& socket);
 
 /// A silence shorter than `grace` does not end a line. A longer silence ends it after at most 2 * grace + 1 s.
 constexpr std::chrono::milliseconds silence_limit(std::chrono::milliseconds grace) {

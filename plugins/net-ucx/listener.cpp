@@ -22,14 +22,14 @@ Result<std::unique_ptr<sdk::Listener>> Listener::open(Shared& shared, tutti_net_
   const std::lock_guard lock(shared.lock);
   std::unique_ptr<Listener> listener(new Listener(shared));
   Fd& socket = listener->socket_;
-  socket = Fd(::socket(shared.place.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!socket.valid() || ::bind(socket.get(), shared.place.data(), shared.place.size) != 0 ||
+  socket = Fd(::socket(shared.interface_address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!socket.valid() || ::bind(socket.get(), shared.interface_address.data(), shared.interface_address.size) != 0 ||
       ::listen(socket.get(), SOMAXCONN) != 0) {
-    return system_error("cannot listen at " + shared.place.text(), errno);
+    return system_error("cannot listen at " + shared.interface_address.text(), errno);
   }
   TUTTI_TRY(shared.watch(socket, listener->stir_));
   Address& address = listener->address_;
-  const Place bound = local_place(socket);
+  const SocketAddress bound = local_address(socket);
   address.family = static_cast<uint16_t>(bound.family());
   address.port = bound.port();
   address.ip = bound.ip();

@@ -76,7 +76,7 @@ class UcxNetwork : public sdk::Network {
   }
 
   Status open(const sdk::Host& host) override {
-    TUTTI_ASSIGN(place_, address_of_interface(host.text("interface")));
+    TUTTI_ASSIGN(interface_address_, address_of_interface(host.text("interface")));
     settings_.transports = host.list("transports");
     settings_.devices = host.list("devices");
     const int64_t silence = host.integer("silence");
@@ -86,13 +86,13 @@ class UcxNetwork : public sdk::Network {
   }
 
   Result<std::unique_ptr<sdk::NetworkContext>> create(uint64_t /*communicator*/) override {
-    TUTTI_ASSIGN(std::unique_ptr<Shared> shared, Shared::create(host(), settings_, place_));
+    TUTTI_ASSIGN(std::unique_ptr<Shared> shared, Shared::create(host(), settings_, interface_address_));
     return std::unique_ptr<sdk::NetworkContext>(std::make_unique<Context>(std::move(shared)));
   }
 
  private:
   UcxSettings settings_;
-  Place place_;
+  SocketAddress interface_address_;
 };
 
 }  // namespace

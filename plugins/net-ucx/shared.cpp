@@ -17,8 +17,9 @@ constexpr std::chrono::milliseconds kLookInterval{1};  // while the thread is to
 
 }  // namespace
 
-Result<std::unique_ptr<Shared>> Shared::create(const sdk::Host& host, const UcxSettings& settings, Place place) {
-  std::unique_ptr<Shared> shared(new Shared(host, place, settings.grace));
+Result<std::unique_ptr<Shared>> Shared::create(const sdk::Host& host, const UcxSettings& settings,
+                                               SocketAddress interface_address) {
+  std::unique_ptr<Shared> shared(new Shared(host, interface_address, settings.grace));
   LogOfUcx::install();
   const LogOfUcx log(shared->host);
   TUTTI_ASSIGN(shared->ucx, Ucx::create(settings));

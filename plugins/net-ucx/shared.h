@@ -26,7 +26,8 @@ struct Stir {
 /// host may call connections from several threads. No entry waits while it holds the lock, apart from closing.
 class Shared {
  public:
-  static Result<std::unique_ptr<Shared>> create(const sdk::Host& host, const UcxSettings& settings, Place place);
+  static Result<std::unique_ptr<Shared>> create(const sdk::Host& host, const UcxSettings& settings,
+                                                SocketAddress interface_address);
   /// Sends the remaining data of closed connections, for kCloseLimit at most.
   ~Shared();
   Shared(const Shared&) = delete;
@@ -37,7 +38,7 @@ class Shared {
 
   Lock lock;
   const sdk::Host host;
-  const Place place;  ///< at which lines end
+  const SocketAddress interface_address;  ///< at which lines end
   const std::chrono::milliseconds grace;
   std::unique_ptr<Ucx> ucx;
   std::optional<Endpoints> endpoints;  ///< set once the object is created
@@ -63,8 +64,8 @@ class Shared {
   void leave_to_end(ucs_status_ptr_t operation);
 
  private:
-  Shared(const sdk::Host& the_host, const Place& the_place, std::chrono::milliseconds the_grace)
-      : host(the_host), place(the_place), grace(the_grace) {}
+  Shared(const sdk::Host& the_host, const SocketAddress& the_address, std::chrono::milliseconds the_grace)
+      : host(the_host), interface_address(the_address), grace(the_grace) {}
   bool look();
   void look_and_sweep();
   void sweep();

@@ -319,28 +319,28 @@ class Connection : public sdk::Connection {
 };
 
 /// Connections that wait for their listener, of the whole process.
-struct Door {
+struct Backlog {
   std::mutex mutex;
   std::deque<std::shared_ptr<Pipe>> waiting;
 };
-std::mutex doors_mutex;
-std::map<uint64_t, std::weak_ptr<Door>> doors;
-uint64_t next_door = 1;
+std::mutex backlogs_mutex;
+std::map<uint64_t, std::weak_ptr<Backlog>> backlogs;
+uint64_t next_backlog = 1;
 
 class Listener : public sdk::Listener {
  public:
-  Listener(std::shared_ptr<Door> door, std::shared_ptr<Counts> counts, std::shared_ptr<CopyStream> copies)
-      : door_(std::move(door)), counts_(std::move(counts)), copies_(std::move(copies)) {}
+  Listener(std::shared_ptr<Backlog> backlog, std::shared_ptr<Counts> counts, std::shared_ptr<CopyStream> copies)
+      : backlog_(std::move(backlog)), counts_(std::move(counts)), copies_(std::move(copies)) {}
   Result<std::unique_ptr<sdk::Connection>> accept() override {
-    const std::lock_guard lock(door_->mutex);
-    if (door_->waiting.empty()) return std::unique_ptr<sdk::Connection>();
-    auto pipe = std::move(door_->waiting.front());
-    door_->waiting.pop_front();
+    const std::lock_guard lock(backlog_->mutex);
+    if (backlog_->waiting.empty()) return std::unique_ptr<sdk::Connection>();
+    auto pipe = std::move(backlog_->waiting.front());
+    backlog_->waiting.pop_front();
     return std::unique_ptr<sdk::Connection>(std::make_unique<Connection>(std::move(pipe), counts_, copies_));
   }
 
  private:
-  std::shared_ptr<Door> door_;
+  std::shared_ptr<Backlog> backlog_;
   std::shared_ptr<Counts> counts_;
   std::shared_ptr<CopyStream> copies_;
 };
@@ -381,24 +381,24 @@ class Context : public sdk::NetworkContext {
     return out;
   }
   Result<std::unique_ptr<sdk::Listener>> listen(uint32_t /*device*/, tutti_net_handle& handle) override {
-    const std::lock_guard lock(doors_mutex);
-    auto door = std::make_shared<Door>();
-    doors[next_door] = door;
-    const std::array<uint64_t, 2> address = {static_cast<uint64_t>(getpid()), next_door++};
+    const std::lock_guard lock(backlogs_mutex);
+    auto backlog = std::make_shared<Backlog>();
+    backlogs[next_backlog] = backlog;
+    const std::array<uint64_t, 2> address = {static_cast<uint64_t>(getpid()), next_backlog++};
     std::memcpy(handle.bytes, address.data(), sizeof address);
-    return std::unique_ptr<sdk::Listener>(std::make_unique<Listener>(std::move(door), counts_, copies_));
+    return std::unique_ptr<sdk::Listener>(std::make_unique<Listener>(std::move(backlog), counts_, copies_));
   }
   Result<std::unique_ptr<sdk::Connecting>> connect(uint32_t /*device*/, const tutti_net_handle& handle) override {
     std::array<uint64_t, 2> address{};
     std::memcpy(address.data(), handle.bytes, sizeof address);
-    const std::lock_guard lock(doors_mutex);
-    const std::shared_ptr<Door> door = doors[address[1]].lock();
-    if (address[0] != static_cast<uint64_t>(getpid()) || door == nullptr) {
+    const std::lock_guard lock(backlogs_mutex);
+    const std::shared_ptr<Backlog> backlog = backlogs[address[1]].lock();
+    if (address[0] != static_cast<uint64_t>(getpid()) || backlog == nullptr) {
       return Status(Code::kUnsupported, "this network joins threads of one process only; start ranks with --threads");
     }
     auto pipe = std::make_shared<Pipe>();
-    const std::lock_guard door_lock(door->mutex);
-    door->waiting.push_back(pipe);
+    const std::lock_guard backlog_lock(backlog->mutex);
+    backlog->waiting.push_back(pipe);
     return std::unique_ptr<sdk::Connecting>(std::make_unique<Connecting>(std::move(pipe), counts_, copies_));
   }
 

@@ -1,7 +1,7 @@
 # Random calls over two communicators, in groups, on streams, in graphs. Ranks are threads.
 add_executable(random_calls_test
   ${CMAKE_CURRENT_LIST_DIR}/random/main.cpp
-  ${CMAKE_CURRENT_LIST_DIR}/random/place.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/random/play_device.cpp
   ${CMAKE_CURRENT_LIST_DIR}/random/player.cpp
   ${CMAKE_CURRENT_LIST_DIR}/random/sequence.cpp
   ${CMAKE_CURRENT_LIST_DIR}/matrix/gpu.cpp

@@ -11,7 +11,7 @@ using Logger = void (*)(int level, unsigned long subsystems, const char* file, i
 
 enum Result : int { kSuccess = 0, kInternalError = 3, kInvalidArgument = 4 };
 enum Function : int { kReduceScatter = 3, kAllReduce = 4 };
-enum Place : int { kTree = 0, kRing = 1, kNvls = 4, kAlgorithms = 7, kLL = 0, kSimple = 2, kProtocols = 3 };
+enum TableIndex : int { kTree = 0, kRing = 1, kNvls = 4, kAlgorithms = 7, kLL = 0, kSimple = 2, kProtocols = 3 };
 constexpr int kWarn = 2;
 constexpr unsigned long kTuning = 64;
 constexpr size_t kSmall = 16384;
@@ -39,7 +39,7 @@ int end(void* context) {
   return kSuccess;
 }
 
-/// The place in the table that wins; false: the plugin has no opinion.
+/// The entry of the table that wins; false: the plugin has no opinion.
 [[maybe_unused]] bool winner(const Context& context, int function, size_t bytes, int& result, int& algorithm,
                              int& protocol) {
   result = kSuccess;

@@ -226,9 +226,9 @@ TEST(SurveyTest, TheFirstAnswerOfARankCounts) {
 }
 
 TEST(LineupTest, StaysOnTheLowestRankOfAnotherHost) {
-  const Place hub = {"a", "a pid 1", 1};
-  const Place far = {"b", "b pid 2", 2};
-  const Place farther = {"c", "c pid 3", 3};
+  const RankProcess hub = {"a", "a pid 1", 1};
+  const RankProcess far = {"b", "b pid 2", 2};
+  const RankProcess farther = {"c", "c pid 3", 3};
   EXPECT_EQ(line_up(hub, std::vector{hub, far, farther}).standby_rank(), 1);
 }
 

@@ -86,9 +86,9 @@ struct Job {
 };
 
 TEST(LineupTest, PrefersAnotherHostThenTheLowestRank) {
-  const Place hub = {"a", "a pid 1", 1};
-  const Place near = {"a", "a pid 2", 2};
-  const Place far = {"b", "b pid 3", 3};
+  const RankProcess hub = {"a", "a pid 1", 1};
+  const RankProcess near = {"a", "a pid 2", 2};
+  const RankProcess far = {"b", "b pid 3", 3};
   EXPECT_EQ(line_up(hub, std::vector{hub, hub}).standby_rank(), -1);
   EXPECT_EQ(line_up(hub, std::vector{hub, near, near}).standby_rank(), 1);
   EXPECT_EQ(line_up(hub, std::vector{hub, near, far, far}).standby_rank(), 2);

@@ -103,9 +103,9 @@ void FakeDevice::set_result(const Status& result) {
   result_ = result;
 }
 
-void FakeDevice::hold(FakeDevice& board) {
+void FakeDevice::hold(FakeDevice& recorder) {
   const std::lock_guard lock(mutex_);
-  board_ = &board;
+  recorder_ = &recorder;
 }
 
 void FakeDevice::set_fault(const Status& fault) {
@@ -126,8 +126,8 @@ void FakeDevice::set_stuck() {
 Status FakeDevice::launch(const std::string& event) {
   add(event);
   std::unique_lock lock(mutex_);
-  if (board_ == nullptr) return result_;
-  board_->add("held");
+  if (recorder_ == nullptr) return result_;
+  recorder_->add("held");
   const bool ended = changed_.wait_for(lock, kPatience, [&] { return count_locked("stop") > 0; });
   return ended ? Status(Code::kAborted, "the device was stopped")
                : Status(Code::kInternal, "the device was not stopped");

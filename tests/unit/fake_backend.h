@@ -25,8 +25,8 @@ class FakeDevice {
   /// The result of all later launches.
   void set_result(const Status& result);
   /// All later launches wait until the communicator stops its back end, and then end as aborted. Each adds "held" to
-  /// `board`.
-  void hold(FakeDevice& board);
+  /// `recorder`.
+  void hold(FakeDevice& recorder);
   void set_fault(const Status& fault);
   /// Shows a wait that began before `ago`, for a rank.
   void set_wait(std::chrono::seconds ago, uint32_t peer);
@@ -59,7 +59,7 @@ class FakeDevice {
   Status result_;
   Status fault_;
   std::optional<backend::Waiting::Wait> wait_;
-  FakeDevice* board_ = nullptr;  ///< set: launches wait
+  FakeDevice* recorder_ = nullptr;  ///< set: launches wait
   bool stuck_ = false;
 };
 

@@ -5,7 +5,7 @@
 #include <map>
 
 #include "launcher/meeting.h"
-#include "launcher/place.h"
+#include "launcher/rank_assignment.h"
 
 namespace tutti::launcher {
 namespace {
@@ -20,8 +20,8 @@ Variables of(const Table& table) {
   };
 }
 
-Result<std::optional<Place>> place_in(const Table& table) {
-  return place_of(of(table));
+Result<std::optional<RankAssignment>> assignment_in(const Table& table) {
+  return assignment_of(of(table));
 }
 
 std::string address_in(const Table& table) {
@@ -29,53 +29,53 @@ std::string address_in(const Table& table) {
   return address.ok() ? *address : std::string(address.status().text());
 }
 
-void expect_place(const Table& table, const std::string& launcher, int rank, int rank_count, int local_rank) {
-  const auto place = place_in(table);
-  ASSERT_TRUE(place.ok()) << place.status().text();
-  ASSERT_TRUE(place->has_value());
-  EXPECT_EQ((*place)->launcher, launcher);
-  EXPECT_EQ((*place)->rank, rank);
-  EXPECT_EQ((*place)->rank_count, rank_count);
-  EXPECT_EQ((*place)->local_rank, local_rank);
+void expect_assignment(const Table& table, const std::string& launcher, int rank, int rank_count, int local_rank) {
+  const auto assignment = assignment_in(table);
+  ASSERT_TRUE(assignment.ok()) << assignment.status().text();
+  ASSERT_TRUE(assignment->has_value());
+  EXPECT_EQ((*assignment)->launcher, launcher);
+  EXPECT_EQ((*assignment)->rank, rank);
+  EXPECT_EQ((*assignment)->rank_count, rank_count);
+  EXPECT_EQ((*assignment)->local_rank, local_rank);
 }
 
 void expect_error(const Table& table, const std::string& text) {
-  const auto place = place_in(table);
-  ASSERT_FALSE(place.ok());
-  EXPECT_EQ(place.status().code(), Code::kInvalidArgument);
-  EXPECT_THAT(std::string(place.status().text()), HasSubstr(text));
+  const auto assignment = assignment_in(table);
+  ASSERT_FALSE(assignment.ok());
+  EXPECT_EQ(assignment.status().code(), Code::kInvalidArgument);
+  EXPECT_THAT(std::string(assignment.status().text()), HasSubstr(text));
 }
 
 TEST(LauncherPlace, NoVariables) {
-  const auto place = place_in({});
-  ASSERT_TRUE(place.ok());
-  EXPECT_FALSE(place->has_value());
+  const auto assignment = assignment_in({});
+  ASSERT_TRUE(assignment.ok());
+  EXPECT_FALSE(assignment->has_value());
 }
 
 TEST(LauncherPlace, ARankAloneIsNoLauncher) {
-  const auto place = place_in({{"RANK", "3"}, {"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}});
-  ASSERT_TRUE(place.ok());
-  EXPECT_FALSE(place->has_value());
+  const auto assignment = assignment_in({{"RANK", "3"}, {"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}});
+  ASSERT_TRUE(assignment.ok());
+  EXPECT_FALSE(assignment->has_value());
 }
 
 TEST(LauncherPlace, EachLauncher) {
-  expect_place({{"RANK", "3"}, {"WORLD_SIZE", "8"}, {"LOCAL_RANK", "1"}}, "torchrun", 3, 8, 1);
-  expect_place({{"RANK", "0"}, {"WORLD_SIZE", "1"}}, "torchrun", 0, 1, -1);
-  expect_place({{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "0"}},
-               "Open MPI's mpirun", 1, 2, 0);
-  expect_place({{"SLURM_PROCID", "7"}, {"SLURM_STEP_NUM_TASKS", "16"}, {"SLURM_LOCALID", "3"}}, "Slurm's srun", 7, 16,
-               3);
-  expect_place({{"PMI_RANK", "2"}, {"PMI_SIZE", "4"}, {"MPI_LOCALRANKID", "2"}}, "MPICH's mpiexec", 2, 4, 2);
+  expect_assignment({{"RANK", "3"}, {"WORLD_SIZE", "8"}, {"LOCAL_RANK", "1"}}, "torchrun", 3, 8, 1);
+  expect_assignment({{"RANK", "0"}, {"WORLD_SIZE", "1"}}, "torchrun", 0, 1, -1);
+  expect_assignment({{"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "2"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "0"}},
+                    "Open MPI's mpirun", 1, 2, 0);
+  expect_assignment({{"SLURM_PROCID", "7"}, {"SLURM_STEP_NUM_TASKS", "16"}, {"SLURM_LOCALID", "3"}}, "Slurm's srun", 7,
+                    16, 3);
+  expect_assignment({{"PMI_RANK", "2"}, {"PMI_SIZE", "4"}, {"MPI_LOCALRANKID", "2"}}, "MPICH's mpiexec", 2, 4, 2);
 }
 
 TEST(LauncherPlace, AnInnerLauncherHidesSlurm) {
   const Table slurm = {{"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "2"}};
   Table both = {{"OMPI_COMM_WORLD_RANK", "5"}, {"OMPI_COMM_WORLD_SIZE", "8"}};
   both.insert(slurm.begin(), slurm.end());
-  expect_place(both, "Open MPI's mpirun", 5, 8, -1);
+  expect_assignment(both, "Open MPI's mpirun", 5, 8, -1);
   both = {{"RANK", "9"}, {"WORLD_SIZE", "16"}};
   both.insert(slurm.begin(), slurm.end());
-  expect_place(both, "torchrun", 9, 16, -1);
+  expect_assignment(both, "torchrun", 9, 16, -1);
 }
 
 TEST(LauncherPlace, ContradictionsAreErrors) {
@@ -91,8 +91,8 @@ TEST(LauncherPlace, ContradictionsAreErrors) {
 }
 
 TEST(LauncherPlace, EqualStatementsOfTwoLaunchersAreNoError) {
-  expect_place({{"RANK", "1"}, {"WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "4"}},
-               "torchrun", 1, 4, -1);
+  expect_assignment({{"RANK", "1"}, {"WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_RANK", "1"}, {"OMPI_COMM_WORLD_SIZE", "4"}},
+                    "torchrun", 1, 4, -1);
 }
 
 TEST(LauncherMeeting, FirstHostOfSlurmsList) {

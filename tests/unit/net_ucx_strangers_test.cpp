@@ -57,12 +57,12 @@ net_ucx::Address address_of(const tutti_net_handle& handle) {
   return address;
 }
 
-sockaddr_in door_of(const tutti_net_handle& handle) {
-  sockaddr_in door{};
-  door.sin_family = AF_INET;
-  door.sin_port = htons(address_of(handle).port);
-  door.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  return door;
+sockaddr_in acceptor_of(const tutti_net_handle& handle) {
+  sockaddr_in acceptor{};
+  acceptor.sin_family = AF_INET;
+  acceptor.sin_port = htons(address_of(handle).port);
+  acceptor.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  return acceptor;
 }
 
 base::Fd call(const sockaddr_in& to) {
@@ -71,14 +71,14 @@ base::Fd call(const sockaddr_in& to) {
   return socket;
 }
 
-/// Addresses at which this process listens for TCP: the doors of lines, and UCX's own.
-std::vector<sockaddr_in> own_doors() {
+/// Addresses at which this process listens for TCP: the acceptors of lines, and UCX's own.
+std::vector<sockaddr_in> own_acceptors() {
   std::set<std::string> own;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
     std::error_code error;
     own.insert(std::filesystem::read_symlink(entry.path(), error).string());
   }
-  std::vector<sockaddr_in> doors;
+  std::vector<sockaddr_in> acceptors;
   std::ifstream table("/proc/self/net/tcp");
   std::string line;
   std::getline(table, line);
@@ -87,22 +87,22 @@ std::vector<sockaddr_in> own_doors() {
     std::string number, local, remote, state, queues, timer, retries, user, timeout, inode;
     columns >> number >> local >> remote >> state >> queues >> timer >> retries >> user >> timeout >> inode;
     if (state != "0A" || !own.contains("socket:[" + inode + "]")) continue;
-    sockaddr_in& door = doors.emplace_back();
-    door.sin_family = AF_INET;
-    door.sin_addr.s_addr = static_cast<uint32_t>(std::stoul(local, nullptr, 16));
-    door.sin_port = htons(static_cast<uint16_t>(std::stoul(local.substr(local.find(':') + 1), nullptr, 16)));
+    sockaddr_in& acceptor = acceptors.emplace_back();
+    acceptor.sin_family = AF_INET;
+    acceptor.sin_addr.s_addr = static_cast<uint32_t>(std::stoul(local, nullptr, 16));
+    acceptor.sin_port = htons(static_cast<uint16_t>(std::stoul(local.substr(local.find(':') + 1), nullptr, 16)));
   }
-  return doors;
+  return acceptors;
 }
 
 TEST(Ucx, StrangersChangeNothing) {
   const Pair net;
-  const std::vector<sockaddr_in> doors = own_doors();
-  ASSERT_GT(doors.size(), 2u) << "UCX listens, too";
+  const std::vector<sockaddr_in> acceptors = own_acceptors();
+  ASSERT_GT(acceptors.size(), 2u) << "UCX listens, too";
   std::vector<base::Fd> strangers;
-  for (const sockaddr_in& door : doors) {
+  for (const sockaddr_in& acceptor : acceptors) {
     for (size_t i = 0; i < 150; ++i) {
-      base::Fd& stranger = strangers.emplace_back(call(door));
+      base::Fd& stranger = strangers.emplace_back(call(acceptor));
       Bytes garbage = random_bytes(i * 11);
       if (i % 4 == 0 && garbage.size() >= 8) std::memcpy(garbage.data(), &net_ucx::kMagic, 8);
       send(stranger.get(), garbage.data(), garbage.size(), MSG_NOSIGNAL);  // the listener may have closed it already
@@ -323,9 +323,9 @@ TEST(Ucx, TornAnswersAreStrangers) {
   std::mt19937 random(seed);
   Side side(kImpatient);
   const net_ucx::Address address = address_of(side.handle());
-  const sockaddr_in door = door_of(side.handle());
+  const sockaddr_in acceptor = acceptor_of(side.handle());
   for (int round = 0; round < 60; ++round) {
-    const base::Fd line = call(door);
+    const base::Fd line = call(acceptor);
     net_ucx::Challenge challenge;
     Bytes worker(1);
     void* none = nullptr;
@@ -364,7 +364,7 @@ TEST(Ucx, UcxThatDoesNotArriveIsTold) {
   Side side(kImpatient), elsewhere(kImpatient);
   const Impostor impostor([&](const base::Fd& line) {
     const net_ucx::Address address = address_of(side.handle());
-    const base::Fd true_line = call(door_of(elsewhere.handle()));  // for an address of a worker that lives
+    const base::Fd true_line = call(acceptor_of(elsewhere.handle()));  // for an address of a worker that lives
     net_ucx::Challenge challenge;
     void* none = nullptr;
     const auto move = [](const base::Fd& from, void* to, size_t bytes) {

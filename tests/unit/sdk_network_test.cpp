@@ -75,9 +75,9 @@ class Dial : public sdk::Connecting {
   int& alive_;
 };
 
-class Door : public sdk::Listener {
+class WireListener : public sdk::Listener {
  public:
-  explicit Door(Wire& wire) : wire_(wire) {}
+  explicit WireListener(Wire& wire) : wire_(wire) {}
   Result<std::unique_ptr<sdk::Connection>> accept() override {
     if (!wire_.asked) return std::unique_ptr<sdk::Connection>();
     return std::unique_ptr<sdk::Connection>(std::make_unique<PipeEnd>(wire_));
@@ -100,7 +100,7 @@ class PipeContext : public sdk::NetworkContext {
   }
   Result<std::unique_ptr<sdk::Listener>> listen(uint32_t, tutti_net_handle& handle) override {
     handle.bytes[0] = 7;
-    return std::unique_ptr<sdk::Listener>(std::make_unique<Door>(wire_));
+    return std::unique_ptr<sdk::Listener>(std::make_unique<WireListener>(wire_));
   }
   Result<std::unique_ptr<sdk::Connecting>> connect(uint32_t, const tutti_net_handle& handle) override {
     if (handle.bytes[0] != 7) return Status(Code::kRemote, "nobody listens there");

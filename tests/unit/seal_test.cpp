@@ -74,12 +74,12 @@ TEST(Seal, NoticesAChangeOfAnyBitAndAnyLength) {
   EXPECT_EQ(seal->open(longer, {2, 1}).status().code(), Code::kMismatch);
 }
 
-TEST(Seal, OpensInItsPlaceAlone) {
+TEST(Seal, OpensWithItsAssociatedDataAlone) {
   const Secret secret = random_secret();
   const auto seal = required(Seal::create(secret));
   const Bytes sealed = required(seal->close(random_bytes(9), {5, 2}));
-  for (const Seal::Place place : {Seal::Place{4, 2}, {6, 2}, {5, 1}, {5, 3}, {2, 5}}) {
-    const auto opened = seal->open(sealed, place);
+  for (const Seal::AssociatedData associated : {Seal::AssociatedData{4, 2}, {6, 2}, {5, 1}, {5, 3}, {2, 5}}) {
+    const auto opened = seal->open(sealed, associated);
     EXPECT_EQ(opened.status().code(), Code::kMismatch);
     EXPECT_THAT(std::string(opened.status().text()), HasSubstr("has been changed on its way"));
   }

@@ -213,14 +213,14 @@ TEST(Calls, MessagesAreNumberedForEachPeerAndDirection) {
 // Failures.
 
 TEST(Failures, OfOneRankEndTheCallsOfAllRanks) {
-  FakeDevice board;
-  on_ranks(3, [&board](const auto& state, FakeDevice& device) {
+  FakeDevice recorder;
+  on_ranks(3, [&recorder](const auto& state, FakeDevice& device) {
     const std::string text = "device error: the device gave up";
     if (state->rank() == 1) {
       device.set_result(Status(Code::kDevice, "the device gave up"));
-      EXPECT_TRUE(board.wait_for("held", 2));
+      EXPECT_TRUE(recorder.wait_for("held", 2));
     } else {
-      device.hold(board);
+      device.hold(recorder);
     }
     EXPECT_EQ(state->run(all_reduce(8)).to_string(), text) << state->rank();
     EXPECT_TRUE(device.wait_for("stop"));
@@ -239,16 +239,16 @@ TEST(Failures, OfOneRankEndTheCallsOfAllRanks) {
 }
 
 TEST(Failures, AnAbortEndsTheCallsOfAllRanksWithItsReason) {
-  FakeDevice board;
-  on_ranks(2, [&board](const auto& state, FakeDevice& device) {
+  FakeDevice recorder;
+  on_ranks(2, [&recorder](const auto& state, FakeDevice& device) {
     if (state->rank() == 1) {
-      EXPECT_TRUE(board.wait_for("held"));
+      EXPECT_TRUE(recorder.wait_for("held"));
       state->abort("a | test");
       EXPECT_EQ(state->run(all_reduce(8)).to_string(), "aborted: a | test");
       EXPECT_EQ(device.count("run all_reduce 8"), 0u);
       return;
     }
-    device.hold(board);
+    device.hold(recorder);
     EXPECT_EQ(state->run(all_reduce(8)).to_string(), "aborted: a | test");
   });
 }

@@ -22,7 +22,7 @@ std::vector<std::string> findings(std::string_view inside) {
   if (!document.ok()) return texts;
   for (const Finding& finding : check(*document)) {
     EXPECT_FALSE(finding.what.empty());
-    texts.push_back(fmt::format("{} {}: {}", finding.place.line, to_string(finding.severity), finding.what));
+    texts.push_back(fmt::format("{} {}: {}", finding.position.line, to_string(finding.severity), finding.what));
   }
   return texts;
 }
@@ -160,7 +160,7 @@ TEST(TopologyCheck, WhatCannotBeBuiltIsAnError) {
   document.cpus[0].pci.resize(2);  // a reader refuses two devices of one address; discovery and merging may make them
   for (int i = 0; i < 2; ++i) {
     document.cpus[0].pci[static_cast<size_t>(i)].gpu.emplace();
-    document.cpus[0].pci[static_cast<size_t>(i)].place = {3 + i};
+    document.cpus[0].pci[static_cast<size_t>(i)].position = {3 + i};
   }
   std::vector<std::string> found;
   for (const Finding& finding : check(document)) found.push_back(finding.what);

@@ -80,7 +80,7 @@ TEST(Documents, QuirksOfTheField) {
   const Gpu& gpu = *cpu.pci[0].gpu;
   EXPECT_EQ(gpu.dev, 1);
   EXPECT_TRUE(gpu.direct);
-  EXPECT_EQ(gpu.place.line, 5);
+  EXPECT_EQ(gpu.position.line, 5);
   ASSERT_EQ(gpu.links.size(), 2u);
   EXPECT_EQ(gpu.links[0].to, PeerLink::Target::kSwitch);
   EXPECT_EQ(gpu.links[1].to, PeerLink::Target::kGpu);
@@ -126,7 +126,7 @@ cpu:
   EXPECT_TRUE(document.cpus[0].pci[0].gpu->direct);
   EXPECT_EQ(document.cpus[0].pci[0].gpu->links[0].to, PeerLink::Target::kSwitch);
   EXPECT_EQ(document.cpus[0].pci[1].gpu->links[1].count, 2u);
-  EXPECT_EQ(document.cpus[0].pci[1].place.line, 9);
+  EXPECT_EQ(document.cpus[0].pci[1].position.line, 9);
 }
 
 TEST(Documents, RefusedWithPlaceAndAdvice) {

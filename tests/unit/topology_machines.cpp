@@ -87,7 +87,7 @@ Net port(int dev, double mbps) {
 Pci nic(BusId bus, int dev, double mbps, int gigatransfers) {
   Pci device = pci(bus, gigatransfers);
   device.pci_class = 0x020000;
-  device.nics = {Nic{.nets = {port(dev, mbps)}, .place = {}}};
+  device.nics = {Nic{.nets = {port(dev, mbps)}, .position = {}}};
   return device;
 }
 
@@ -191,7 +191,7 @@ Document workstation() {
   for (Pci& device : document.cpus[0].pci) device.gpu->direct = false;
   Net ethernet;
   ethernet.name = "eth0";
-  document.cpus[0].nics = {Nic{.nets = {ethernet}, .place = {}}};
+  document.cpus[0].nics = {Nic{.nets = {ethernet}, .position = {}}};
   return document;
 }
 

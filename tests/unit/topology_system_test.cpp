@@ -402,8 +402,8 @@ TEST(SystemErrors, SayWhereWhatAndWhatToDo) {
 
   Document twice = document;
   twice.cpus[1].pci[0].children[0].bus = bus(2);
-  twice.cpus[1].pci[0].children[0].place.line = 14;
-  twice.cpus[0].pci[0].children[0].place.line = 7;
+  twice.cpus[1].pci[0].children[0].position.line = 14;
+  twice.cpus[0].pci[0].children[0].position.line = 7;
   EXPECT_EQ(error_of(twice),
             "dgx.xml:14: bus id 0000:02:00.0 stands here a second time (first in line 7); remove one of the two");
 
@@ -413,7 +413,7 @@ TEST(SystemErrors, SayWhereWhatAndWhatToDo) {
 
   Document stray = document;
   stray.cpus[0].pci[0].children[0].gpu->links = {test::nvlink(bus(3), 1)};
-  stray.cpus[0].pci[0].children[0].gpu->place.line = 8;
+  stray.cpus[0].pci[0].children[0].gpu->position.line = 8;
   EXPECT_THAT(error_of(stray), AllOf(HasSubstr("dgx.xml:8: a link of GPU 0000:02:00.0 leads to 0000:03:00.0, which is "
                                                "a network adapter"),
                                      HasSubstr("0x068000")));

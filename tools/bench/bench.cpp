@@ -57,15 +57,15 @@ class Progress {
   bool shown_;
 };
 
-Place own_place(const tools::Session& session, int rank) {
-  Place place{getpid(), {}};
+ProcessLocation own_location(const tools::Session& session, int rank) {
+  ProcessLocation location{getpid(), {}};
   const std::string pretended = session.host(rank);
   if (pretended.empty()) {
-    gethostname(place.host, sizeof(place.host) - 1);
+    gethostname(location.host, sizeof(location.host) - 1);
   } else {
-    pretended.copy(place.host, sizeof(place.host) - 1);
+    pretended.copy(location.host, sizeof(location.host) - 1);
   }
-  return place;
+  return location;
 }
 
 /// VmHWM of /proc/self/status: the most memory this process has held.
@@ -154,9 +154,9 @@ Result<uint64_t> measure_as(Request request, const UniqueId& id, int rank, const
   TUTTI_ASSIGN(const double init_ms, largest(communicator, init.count()));
   TUTTI_ASSIGN(const auto seeds, exchange(communicator, request.seed));
   request.seed = seeds.front();
-  TUTTI_ASSIGN(auto places, exchange(communicator, own_place(request.session, rank)));
+  TUTTI_ASSIGN(auto locations, exchange(communicator, own_location(request.session, rank)));
 
-  auto summary = measure_with(communicator, request, {request, std::move(places), init_ms, {}, {}}, reports);
+  auto summary = measure_with(communicator, request, {request, std::move(locations), init_ms, {}, {}}, reports);
   if (!summary.ok()) {
     // Without this, ranks that wait for their devices would not notice that this rank is gone.
     if (request.device == Device::kCuda) communicator.abort(fmt::format("rank {}: {}", rank, summary.status().text()));

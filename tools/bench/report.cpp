@@ -25,9 +25,9 @@ class Table : public Report {
     fmt::print("# Tutti {}: {}, {} ranks as {}\n", TUTTI_VERSION, request.name, request.session.rank_count,
                request.threads ? "threads" : "processes");
     std::map<std::string, std::string> by_host;
-    for (size_t rank = 0; rank < preamble.places.size(); ++rank) {
-      const Place& place = preamble.places[rank];
-      by_host[place.host] += fmt::format(" {}:{}", rank, place.process);
+    for (size_t rank = 0; rank < preamble.locations.size(); ++rank) {
+      const ProcessLocation& location = preamble.locations[rank];
+      by_host[location.host] += fmt::format(" {}:{}", rank, location.process);
     }
     for (const auto& [host, ranks] : by_host) fmt::print("# host {}, rank:pid{}\n", host, ranks);
     if (!preamble.libraries.empty()) print_device(preamble);

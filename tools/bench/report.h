@@ -8,8 +8,8 @@
 
 namespace tutti::bench {
 
-/// The process, host and device of a rank.
-struct Place {
+/// The process of a rank, and its host.
+struct ProcessLocation {
   int process;
   char host[64];
 };
@@ -17,8 +17,8 @@ struct Place {
 /// Facts that are known before the first row.
 struct Preamble {
   const Request& request;
-  std::vector<Place> places;  ///< by rank
-  double init_ms;             ///< time of the slowest rank
+  std::vector<ProcessLocation> locations;  ///< by rank
+  double init_ms;                          ///< time of the slowest rank
   // Only with devices.
   std::string device;                   ///< rank 0's
   std::vector<LibraryFacts> libraries;  ///< the measured library, then the compared library

@@ -31,8 +31,8 @@ class JsonFile : public Report {
                  {"checked", request.check},
                  {"init_ms", preamble.init_ms},
                  {"device", request.device == Device::kCuda ? "cuda" : "host"}};
-    for (const Place& place : preamble.places) {
-      document_["places"].push_back({{"host", place.host}, {"process", place.process}});
+    for (const ProcessLocation& location : preamble.locations) {
+      document_["places"].push_back({{"host", location.host}, {"process", location.process}});
     }
     for (const auto& [key, value] : request.session.options(0).settings) document_["settings"][key] = value;
     if (request.device == Device::kCuda) add_device(preamble);

@@ -283,7 +283,7 @@ Request RequestOptions::finish() const {
   demand((request.rank >= 0) == !request.id.empty(), "--rank",
          "needs an id, and an id needs --rank; 'tutti id' makes an id for --id-file or TUTTI_ID");
   demand(request.rank < 0 || !request.threads, "--threads", "cannot be combined with --rank");
-  demand(!request.session.place || !request.threads, "--threads", "cannot be combined with a launcher");
+  demand(!request.session.assignment || !request.threads, "--threads", "cannot be combined with a launcher");
   demand(request.session.hosts.size() <= static_cast<size_t>(ranks), "--hosts",
          "names more hosts than there are ranks");
   request.device = device_ == "cuda" ? Device::kCuda : Device::kHost;

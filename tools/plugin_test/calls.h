@@ -44,7 +44,7 @@ struct Watched {
   std::atomic<int64_t> since_ns;    ///< when the entry was called, on the steady clock
   std::array<char, 160> waits_for;  ///< awaited event; read after the process has ended
 };
-struct Board {
+struct SharedState {
   std::array<Watched, 2> sides;
 };
 

@@ -37,7 +37,7 @@ struct Request {
 /// Descriptors of a process that runs a side.
 inline constexpr int kLineFd = 40;
 inline constexpr int kResultsFd = 41;
-inline constexpr int kBoardFd = 42;
+inline constexpr int kSharedStateFd = 42;
 
 /// The side of a process that runs a rule without sides.
 inline constexpr std::string_view kTrialSide = "trial";

@@ -40,7 +40,7 @@ class Run : public ChildTrial {
   Run(const Request& request, const Rule& rule, Where where, const Namespaces* namespaces)
       : request_(request), rule_(rule), where_(where), namespaces_(namespaces) {}
   ~Run() override {
-    if (board_ != nullptr) munmap(board_, sizeof(Board));
+    if (shared_state_ != nullptr) munmap(shared_state_, sizeof(SharedState));
   }
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
@@ -58,13 +58,13 @@ class Run : public ChildTrial {
   RuleResult verdict() const override;
   std::optional<RuleResult> crash() const;
   RuleResult result(Verdict verdict, std::string_view violated, std::string text) const;
-  Entry entry_of(size_t role) const { return static_cast<Entry>(board_->sides[role].entry.load()); }
+  Entry entry_of(size_t role) const { return static_cast<Entry>(shared_state_->sides[role].entry.load()); }
 
   const Request& request_;
   const Rule& rule_;
   Where where_;
   const Namespaces* namespaces_;
-  Board* board_ = nullptr;
+  SharedState* shared_state_ = nullptr;
   std::vector<Process> processes_;
   std::string unread_;
   std::vector<Report> reports_;
@@ -87,11 +87,12 @@ std::vector<std::string> Run::arguments(const std::string& side) const {
 }
 
 Status Run::start() {
-  const base::Fd board(memfd_create("tutti-plugin-test", MFD_CLOEXEC));
-  if (!board.valid() || ftruncate(board.get(), sizeof(Board)) != 0) return base::system_error("cannot make a board");
-  void* const memory = mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED, board.get(), 0);
-  if (memory == MAP_FAILED) return base::system_error("cannot map a board");
-  board_ = static_cast<Board*>(memory);
+  const base::Fd shared_state(memfd_create("tutti-plugin-test", MFD_CLOEXEC));
+  if (!shared_state.valid() || ftruncate(shared_state.get(), sizeof(SharedState)) != 0)
+    return base::system_error("cannot make the shared state");
+  void* const memory = mmap(nullptr, sizeof(SharedState), PROT_READ | PROT_WRITE, MAP_SHARED, shared_state.get(), 0);
+  if (memory == MAP_FAILED) return base::system_error("cannot map the shared state");
+  shared_state_ = static_cast<SharedState*>(memory);
   int pipes[2], line[2];
   if (pipe2(pipes, O_CLOEXEC) != 0) return base::system_error("cannot make a pipe");
   results_ = base::Fd(pipes[0]);
@@ -100,7 +101,8 @@ Status Run::start() {
   const base::Fd first(line[0]), second(line[1]);
   const auto launch = [&](const std::string& side, int end) -> Status {
     TUTTI_ASSIGN(Process process,
-                 Process::start(arguments(side), {{end, kLineFd}, {reports.get(), kResultsFd}, {board.get(), kBoardFd}},
+                 Process::start(arguments(side),
+                                {{end, kLineFd}, {reports.get(), kResultsFd}, {shared_state.get(), kSharedStateFd}},
                                 !request_.is_verbose));
     processes_.push_back(std::move(process));
     return {};
@@ -130,18 +132,19 @@ RuleResult Run::result(Verdict verdict, std::string_view violated, std::string t
 }
 
 std::optional<RuleResult> Run::hangs(double seconds) const {
-  for (size_t role = 0; role < board_->sides.size(); ++role) {
+  for (size_t role = 0; role < shared_state_->sides.size(); ++role) {
     const Entry entry = entry_of(role);
-    const double since = static_cast<double>(now_ns() - board_->sides[role].since_ns.load()) * 1e-9;
+    const double since = static_cast<double>(now_ns() - shared_state_->sides[role].since_ns.load()) * 1e-9;
     if (entry == Entry::kNone || since < (is_setup(entry) ? kSetupLimit : kEntryLimit)) continue;
     return result(Verdict::kFailed, kReturns,
                   fmt::format("{} side: entry '{}' has not returned for {:.0f} s", role == 0 ? "first" : "second",
                               to_string(entry), since));
   }
   if (seconds < rule_.seconds) return std::nullopt;
-  return result(Verdict::kFailed, rule_.number,
-                fmt::format("no end within {:.0f} s: the first side waits for '{}', the second side for '{}'",
-                            rule_.seconds, board_->sides[0].waits_for.data(), board_->sides[1].waits_for.data()));
+  return result(
+      Verdict::kFailed, rule_.number,
+      fmt::format("no end within {:.0f} s: the first side waits for '{}', the second side for '{}'", rule_.seconds,
+                  shared_state_->sides[0].waits_for.data(), shared_state_->sides[1].waits_for.data()));
 }
 
 std::optional<RuleResult> Run::crash() const {
@@ -151,7 +154,7 @@ std::optional<RuleResult> Run::crash() const {
     if (WIFEXITED(status) && WEXITSTATUS(status) == 0) continue;
     if (dies && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) continue;
     std::string where;
-    for (size_t role = 0; role < board_->sides.size(); ++role) {
+    for (size_t role = 0; role < shared_state_->sides.size(); ++role) {
       if (processes_.size() == 2 && role != i) continue;
       if (entry_of(role) != Entry::kNone) where += fmt::format(" in entry '{}'", to_string(entry_of(role)));
     }

@@ -55,14 +55,14 @@ Result<std::shared_ptr<plugin::Image>> load_image(const Request& request, const 
   return plugin::Image::load(note->kind, note->name, std::filesystem::absolute(file), config.text("plugins.trust"));
 }
 
-Board& map_board() {
-  void* const memory = mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED, kBoardFd, 0);
-  if (memory == MAP_FAILED) throw std::runtime_error("the board of the kit cannot be mapped");
-  return *static_cast<Board*>(memory);
+SharedState& map_shared_state() {
+  void* const memory = mmap(nullptr, sizeof(SharedState), PROT_READ | PROT_WRITE, MAP_SHARED, kSharedStateFd, 0);
+  if (memory == MAP_FAILED) throw std::runtime_error("the shared state of the kit cannot be mapped");
+  return *static_cast<SharedState*>(memory);
 }
 
 /// Opens the plugin once per side, as communicators do, and runs the rule.
-Status run_role(const Request& request, uint32_t role, int line, Board& board) {
+Status run_role(const Request& request, uint32_t role, int line, SharedState& shared_state) {
   Side::Options options;
   options.rule = find_rule(request.rules.front());
   options.role = role;
@@ -72,7 +72,7 @@ Status run_role(const Request& request, uint32_t role, int line, Board& board) {
   options.large_bytes = request.is_long ? kLongLarge : kLarge;
   options.line = line;
   options.results = kResultsFd;
-  options.watched = &board.sides[role];
+  options.watched = &shared_state.sides[role];
   TUTTI_ASSIGN(options.plugin, open_plugin(request));
   Side side(std::move(options));
   side.options().rule->run(side);
@@ -96,18 +96,18 @@ Result<std::shared_ptr<plugin::Plugin>> open_plugin(const Request& request) {
 Result<int> run_side(const Request& request) {
   if (request.side == kTrialSide) return run_trial(request);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  Board& board = map_board();
+  SharedState& shared_state = map_shared_state();
   if (request.side != "both") {
     const uint32_t role = request.side == "0" ? 0 : 1;
-    TUTTI_TRY(run_role(request, role, kLineFd, board));
+    TUTTI_TRY(run_role(request, role, kLineFd, shared_state));
     return 0;
   }
   int line[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, line) != 0) return base::system_error("cannot make a line");
   const base::Fd first(line[0]), second(line[1]);
   Status other;
-  std::thread thread([&] { other = run_role(request, 1, second.get(), board); });
-  const Status own = run_role(request, 0, first.get(), board);
+  std::thread thread([&] { other = run_role(request, 1, second.get(), shared_state); });
+  const Status own = run_role(request, 0, first.get(), shared_state);
   thread.join();
   TUTTI_TRY(own);
   TUTTI_TRY(other);

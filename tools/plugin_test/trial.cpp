@@ -73,10 +73,10 @@ void Trial::answer(const std::string& line) {
   answers_ += '\n';
 }
 
-Trial::Visible::Visible(TrialBoard& board, std::string_view entry) : board_(board) {
-  board.entry = {};
-  std::copy_n(entry.begin(), std::min(entry.size(), board.entry.size() - 1), board.entry.begin());
-  board.since_ns.store(now_ns(), std::memory_order_release);
+Trial::Visible::Visible(SharedTrialState& shared_state, std::string_view entry) : shared_state_(shared_state) {
+  shared_state.entry = {};
+  std::copy_n(entry.begin(), std::min(entry.size(), shared_state.entry.size() - 1), shared_state.entry.begin());
+  shared_state.since_ns.store(now_ns(), std::memory_order_release);
 }
 
 std::string_view prefix(plugin::Kind kind) {
@@ -115,12 +115,12 @@ std::string crashes_rule(plugin::Kind kind) {
 
 Result<int> run_trial(const Request& request) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  void* const memory = mmap(nullptr, sizeof(TrialBoard), PROT_READ | PROT_WRITE, MAP_SHARED, kBoardFd, 0);
-  if (memory == MAP_FAILED) return base::system_error("cannot map the board of the kit");
+  void* const memory = mmap(nullptr, sizeof(SharedTrialState), PROT_READ | PROT_WRITE, MAP_SHARED, kSharedStateFd, 0);
+  if (memory == MAP_FAILED) return base::system_error("cannot map the shared state of the kit");
   Trial::Options options;
   options.rule = find_rule(request.rules.front());
   options.request = &request;
-  options.board = static_cast<TrialBoard*>(memory);
+  options.shared_state = static_cast<SharedTrialState*>(memory);
   options.results = kResultsFd;
   TUTTI_ASSIGN(options.plugin, open_plugin(request));
   Trial trial(std::move(options));

@@ -21,7 +21,7 @@
 namespace tutti::tools::plugin_test {
 
 /// The state of a trial, in memory that the watching process shares.
-struct TrialBoard {
+struct SharedTrialState {
   std::atomic<int64_t> since_ns;  ///< when the entry was called, on the steady clock; 0: no entry. Release and acquire:
                                   ///< `entry` is written before
   std::array<char, 32> entry;
@@ -35,7 +35,7 @@ class Trial {
   struct Options {
     const Rule* rule = nullptr;
     const Request* request = nullptr;
-    TrialBoard* board = nullptr;
+    SharedTrialState* shared_state = nullptr;
     int results = -1;  ///< a pipe to the watching process
     std::shared_ptr<plugin::Plugin> plugin;
   };
@@ -65,7 +65,7 @@ class Trial {
   /// Calls an entry where the watching process can see it. An exception violates the rule about exceptions.
   template <class Body>
   auto call(std::string_view entry, Body&& body) {
-    const Visible visible(*options_.board, entry);
+    const Visible visible(*options_.shared_state, entry);
     try {
       return body();
     } catch (const std::exception& error) {
@@ -78,13 +78,13 @@ class Trial {
  private:
   class Visible {
    public:
-    Visible(TrialBoard& board, std::string_view entry);
-    ~Visible() { board_.since_ns.store(0, std::memory_order_release); }
+    Visible(SharedTrialState& shared_state, std::string_view entry);
+    ~Visible() { shared_state_.since_ns.store(0, std::memory_order_release); }
     Visible(const Visible&) = delete;
     Visible& operator=(const Visible&) = delete;
 
    private:
-    TrialBoard& board_;
+    SharedTrialState& shared_state_;
   };
   [[noreturn]] void violate_by_exception(std::string_view entry, std::string_view text);
   void report(std::string_view result, std::string_view rule, const std::string& text);

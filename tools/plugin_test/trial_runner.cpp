@@ -31,7 +31,7 @@ class Attempt : public ChildTrial {
  public:
   Attempt(const Request& request, plugin::Kind kind, const Rule& rule) : request_(request), kind_(kind), rule_(rule) {}
   ~Attempt() override {
-    if (board_ != nullptr) munmap(board_, sizeof(TrialBoard));
+    if (shared_state_ != nullptr) munmap(shared_state_, sizeof(SharedTrialState));
   }
   Attempt(const Attempt&) = delete;
   Attempt& operator=(const Attempt&) = delete;
@@ -53,7 +53,7 @@ class Attempt : public ChildTrial {
   const Request& request_;
   plugin::Kind kind_;
   const Rule& rule_;
-  TrialBoard* board_ = nullptr;
+  SharedTrialState* shared_state_ = nullptr;
   Process process_;
   std::string output_;
 };
@@ -70,13 +70,14 @@ std::string Attempt::part(size_t index) const {
 }
 
 Status Attempt::start() {
-  const base::Fd board(memfd_create("tutti-plugin-test", MFD_CLOEXEC));
-  if (!board.valid() || ftruncate(board.get(), sizeof(TrialBoard)) != 0) {
-    return base::system_error("cannot make a board");
+  const base::Fd shared_state(memfd_create("tutti-plugin-test", MFD_CLOEXEC));
+  if (!shared_state.valid() || ftruncate(shared_state.get(), sizeof(SharedTrialState)) != 0) {
+    return base::system_error("cannot make the shared state");
   }
-  void* const memory = mmap(nullptr, sizeof(TrialBoard), PROT_READ | PROT_WRITE, MAP_SHARED, board.get(), 0);
-  if (memory == MAP_FAILED) return base::system_error("cannot map a board");
-  board_ = static_cast<TrialBoard*>(memory);
+  void* const memory =
+      mmap(nullptr, sizeof(SharedTrialState), PROT_READ | PROT_WRITE, MAP_SHARED, shared_state.get(), 0);
+  if (memory == MAP_FAILED) return base::system_error("cannot map the shared state");
+  shared_state_ = static_cast<SharedTrialState*>(memory);
   int pipes[2];
   if (pipe2(pipes, O_CLOEXEC) != 0) return base::system_error("cannot make a pipe");
   results_ = base::Fd(pipes[0]);
@@ -88,8 +89,8 @@ Status Attempt::start() {
                                     "--seed",         fmt::to_string(request_.seed)};
   if (!request_.config_file.empty()) words.insert(words.end(), {"--config", request_.config_file});
   for (const std::string& setting : request_.settings) words.insert(words.end(), {"--set", setting});
-  TUTTI_ASSIGN(process_,
-               Process::start(words, {{reports.get(), kResultsFd}, {board.get(), kBoardFd}}, !request_.is_verbose));
+  TUTTI_ASSIGN(process_, Process::start(words, {{reports.get(), kResultsFd}, {shared_state.get(), kSharedStateFd}},
+                                        !request_.is_verbose));
   return {};
 }
 
@@ -104,11 +105,11 @@ void Attempt::read_results() {
 }
 
 std::optional<RuleResult> Attempt::hangs(double seconds) const {
-  const int64_t since_ns = board_->since_ns.load(std::memory_order_acquire);
+  const int64_t since_ns = shared_state_->since_ns.load(std::memory_order_acquire);
   const double since = static_cast<double>(now_ns() - since_ns) * 1e-9;
   if (since_ns != 0 && since > kEntryLimit) {
     return result(Verdict::kFailed, returns_rule(kind_),
-                  fmt::format("entry '{}' has not returned for {:.0f} s", board_->entry.data(), since));
+                  fmt::format("entry '{}' has not returned for {:.0f} s", shared_state_->entry.data(), since));
   }
   if (seconds < rule_.seconds) return std::nullopt;
   return result(Verdict::kFailed, rule_.number, fmt::format("no end within {:.0f} s", rule_.seconds));
@@ -116,9 +117,9 @@ std::optional<RuleResult> Attempt::hangs(double seconds) const {
 
 RuleResult Attempt::verdict() const {
   const int status = process_.status();
-  const std::string inside = board_->since_ns.load(std::memory_order_acquire) == 0
+  const std::string inside = shared_state_->since_ns.load(std::memory_order_acquire) == 0
                                  ? std::string()
-                                 : fmt::format(" in entry '{}'", board_->entry.data());
+                                 : fmt::format(" in entry '{}'", shared_state_->entry.data());
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
     return result(Verdict::kFailed, crashes_rule(kind_),
                   fmt::format("the process ended {}{}", how_ended(status), inside));

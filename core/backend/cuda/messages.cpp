@@ -35,7 +35,7 @@ void GpuMessages::find_shape(std::span<const Call> calls) {
 Result<std::unique_ptr<GpuMessages::Batch>> GpuMessages::make(std::span<const Call> calls) {
   struct Launch {
     std::vector<backend::Message> messages;
-    std::vector<size_t> members;  // their indices in Batch::places
+    std::vector<size_t> members;  // their indices in Batch::indices
   };
   auto batch = std::make_unique<Batch>();
   std::map<std::pair<int, bool>, size_t> before;
@@ -50,15 +50,15 @@ Result<std::unique_ptr<GpuMessages::Batch>> GpuMessages::make(std::span<const Ca
     const uint32_t part = part_of(message, rank_, programs_.rank_count());
     Launch& launch = launches[{before[{call.root, call.receives}]++, decision.protocol, part}];
     launch.messages.push_back(message);
-    launch.members.push_back(batch->places.size());
-    batch->places.emplace_back();
+    launch.members.push_back(batch->indices.size());
+    batch->indices.emplace_back();
   }
   for (const auto& [round, launch] : launches) {
     const auto index = static_cast<uint32_t>(batch->launches.size());
     GpuCall& call = batch->launches.emplace_back();
     TUTTI_TRY(programs_.begin_messages(round.protocol, call));
-    TUTTI_ASSIGN(const std::vector<uint32_t> places, programs_.lay_out(launch.messages, call));
-    for (size_t i = 0; i < places.size(); ++i) batch->places[launch.members[i]] = {index, places[i]};
+    TUTTI_ASSIGN(const std::vector<uint32_t> indices, programs_.lay_out(launch.messages, call));
+    for (size_t i = 0; i < indices.size(); ++i) batch->indices[launch.members[i]] = {index, indices[i]};
   }
   for (GpuCall& launch : batch->launches) TUTTI_TRY(programs_.offer(launch));
   for (GpuCall& launch : batch->launches) TUTTI_TRY(programs_.reach(launch));
@@ -68,16 +68,16 @@ Result<std::unique_ptr<GpuMessages::Batch>> GpuMessages::make(std::span<const Ca
 /// The narrowest of all messages' types does for each of them.
 void GpuMessages::fill(std::span<const Call> calls, Batch& batch) const {
   for (GpuCall& launch : batch.launches) launch.launch.data_type = TUTTI_UINT64;
-  auto place = batch.places.begin();
+  auto index = batch.indices.begin();
   for (const Call& call : calls) {
     if (left_out(call)) continue;
-    tutti_cuda_launch& launch = batch.launches[place->launch].launch;
-    tutti_cuda_message& message = launch.messages[place->message];
+    tutti_cuda_launch& launch = batch.launches[index->launch].launch;
+    tutti_cuda_message& message = launch.messages[index->message];
     message.from = call.input;
     message.to = call.output;
     const uint64_t bits = address_bits(call.receives ? call.output : call.input) | message.bytes;
     launch.data_type = std::min(launch.data_type, copy_type(bits));
-    ++place;
+    ++index;
   }
 }
 

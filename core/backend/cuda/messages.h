@@ -26,14 +26,14 @@ class GpuMessages {
  private:
   /// The key of groups that can use the same launches: two words per call.
   using Shape = std::vector<uint64_t>;
-  /// The launch and message of a call.
-  struct Place {
+  /// The launch of a call, and its message in that launch.
+  struct MessageIndex {
     uint32_t launch = 0;
     uint32_t message = 0;
   };
   struct Batch {
     std::vector<GpuCall> launches;
-    std::vector<Place> places;  // by call that is not left out
+    std::vector<MessageIndex> indices;  // by call that is not left out
   };
   struct Round;
 

@@ -6,7 +6,7 @@
 #include "communicator/state.h"
 #include "config/job.h"
 #include "launcher/meeting.h"
-#include "launcher/place.h"
+#include "launcher/rank_assignment.h"
 
 namespace tutti {
 namespace {
@@ -34,11 +34,12 @@ Result<Communicator> Communicator::from_environment(const Options& options) {
                   "a process joins the job of its launcher once; make more communicators by split()");
   }
   TUTTI_ASSIGN(config::Config config, load_config(options));
-  TUTTI_ASSIGN(const auto launched, launcher::place_of(std::getenv));
-  const launcher::Place place = launched.value_or(launcher::Place{});
-  TUTTI_ASSIGN(const UniqueId id, launched ? launcher::meet(place, std::getenv, config)
+  TUTTI_ASSIGN(const auto launched, launcher::assignment_of(std::getenv));
+  const launcher::RankAssignment assignment = launched.value_or(launcher::RankAssignment{});
+  TUTTI_ASSIGN(const UniqueId id, launched ? launcher::meet(assignment, std::getenv, config)
                                            : UniqueId::create(config.joined("bootstrap.interface")));
-  TUTTI_ASSIGN(std::shared_ptr<State> state, State::create(id, place.rank, place.rank_count, std::move(config)));
+  TUTTI_ASSIGN(std::shared_ptr<State> state,
+               State::create(id, assignment.rank, assignment.rank_count, std::move(config)));
   return Communicator(std::move(state));
 }
 

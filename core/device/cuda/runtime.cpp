@@ -98,7 +98,7 @@ Status run_aside(int device, Enqueue&& enqueue) {
   return {};
 }
 
-constexpr int kHost = -1;  // in place of a GPU's number
+constexpr int kHost = -1;  // location: instead of a GPU's number
 
 /// Unused memory, kept for the next request of the same size. To give it back (cudaFree, cudaFreeHost) waits for all
 /// kernels of the GPU, and blocks CUDA for all threads meanwhile; a kernel of a different communicator may wait for one
@@ -111,9 +111,9 @@ class IdleMemory {
   }
 
   /// Null: none is idle. Either way there is one more user until leave().
-  void* take(int place, size_t bytes) {
+  void* take(int location, size_t bytes) {
     const std::lock_guard lock(mutex_);
-    Place& from = places_[place];
+    Pool& from = pools_[location];
     ++from.users;
     auto& fitting = from.idle[bytes];
     if (fitting.empty()) return nullptr;
@@ -121,59 +121,60 @@ class IdleMemory {
     fitting.pop_back();
     return memory;
   }
-  void leave(int place, size_t bytes, void* memory) {
+  void leave(int location, size_t bytes, void* memory) {
     {
       const std::lock_guard lock(mutex_);
-      Place& to = places_[place];
+      Pool& to = pools_[location];
       if (memory != nullptr) to.idle[bytes].push_back(memory);
       if (--to.users > 0) return;
     }
-    give_back_all(place);
+    give_back_all(location);
   }
-  void give_back_all(int place) {
+  void give_back_all(int location) {
     std::map<size_t, std::vector<void*>> unused;
     {
       const std::lock_guard lock(mutex_);
-      unused.swap(places_[place].idle);
+      unused.swap(pools_[location].idle);
     }
     for (const auto& [size, pieces] : unused) {
-      for (void* const piece : pieces) give_back(place, piece);
+      for (void* const piece : pieces) give_back(location, piece);
     }
   }
 
  private:
-  struct Place {
+  /// Of one location: a GPU, or the host.
+  struct Pool {
     size_t users = 0;
     std::map<size_t, std::vector<void*>> idle;  // by bytes
   };
 
-  static void give_back(int place, void* memory) {
-    if (place == kHost) {
+  static void give_back(int location, void* memory) {
+    if (location == kHost) {
       cudaFreeHost(memory);
       return;
     }
-    const DeviceScope scope(place);
+    const DeviceScope scope(location);
     cudaFree(memory);
   }
 
   std::mutex mutex_;
-  std::map<int, Place> places_;
+  std::map<int, Pool> pools_;
 };
 
 /// Takes idle memory, or the memory that `make` makes.
 template <class Make>
-Result<void*> obtain(int place, size_t bytes, Make&& make) {
+Result<void*> obtain(int location, size_t bytes, Make&& make) {
   IdleMemory& idle = IdleMemory::of_process();
-  void* memory = idle.take(place, bytes);
+  void* memory = idle.take(location, bytes);
   if (memory != nullptr) return memory;
   Status made = make(memory);
   if (!made.ok()) {
     cudaGetLastError();
-    idle.give_back_all(place);  // idle memory of other sizes may be the memory that is missing
+    idle.give_back_all(location);  // idle memory of other sizes may be the memory that is missing
     made = make(memory);
   }
   if (made.ok()) return memory;
-  idle.leave(place, bytes, nullptr);
+  idle.leave(location, bytes, nullptr);
   return made;
 }
 

@@ -45,8 +45,8 @@ Status Reader::read_step(const YAML::Node& node, Plan& plan) {
     TUTTI_TRY(check_version(node, key));
   tutti_plan_step step = {};
   tutti_plan_growth growth = {};
-  TUTTI_ASSIGN(const Place own, read_place(node, "own"));
-  TUTTI_ASSIGN(const Place to, read_place(node, "to"));
+  TUTTI_ASSIGN(const BufferChunk own, read_buffer_chunk(node, "own"));
+  TUTTI_ASSIGN(const BufferChunk to, read_buffer_chunk(node, "to"));
   Affine source = own.chunk;
   step.source = own.buffer;
   step.destination = to.buffer;
@@ -134,9 +134,9 @@ Result<tutti_plan_range> Reader::read_range(const YAML::Node& node, const tutti_
 }
 
 /// Reads "input 3", "output 3" or, from version 2 on, "scratch 3".
-Result<Reader::Place> Reader::read_place(const YAML::Node& step, const char* key) const {
+Result<Reader::BufferChunk> Reader::read_buffer_chunk(const YAML::Node& step, const char* key) const {
   const YAML::Node node = step[key];
-  if (!node.IsDefined()) return Place();
+  if (!node.IsDefined()) return BufferChunk();
   const std::string text = node.IsScalar() ? node.Scalar() : "";
   const size_t space = text.find(' ');
   const std::string_view word = std::string_view(text).substr(0, space);
@@ -149,7 +149,7 @@ Result<Reader::Place> Reader::read_place(const YAML::Node& step, const char* key
   }
   TUTTI_ASSIGN(const Affine number, affine(node, digits, key));
   const uint32_t buffer = scratch ? TUTTI_BUFFER_SCRATCH : word == "input" ? TUTTI_BUFFER_INPUT : TUTTI_BUFFER_OUTPUT;
-  return Place{static_cast<uint8_t>(buffer), number};
+  return BufferChunk{static_cast<uint8_t>(buffer), number};
 }
 
 /// Reads a number up to `most`, which may grow in a repeat.

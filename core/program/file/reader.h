@@ -46,11 +46,12 @@ class Reader {
   Result<Affine> read_number(const YAML::Node& node, std::string_view key, uint64_t most) const;
   Status read_growth(const YAML::Node& node, std::string_view key, int64_t growth, uint32_t modulus,
                      uint32_t& into) const;
-  struct Place {
+  /// A chunk of a buffer, as a step names it: "input 3".
+  struct BufferChunk {
     uint8_t buffer = TUTTI_BUFFER_NONE;
     Affine chunk;
   };
-  Result<Place> read_place(const YAML::Node& node, const char* key) const;
+  Result<BufferChunk> read_buffer_chunk(const YAML::Node& node, const char* key) const;
   struct Side {
     const char* plain;    ///< key of a list of ranks
     const char* chunked;  ///< key of a list of ranks with chunks

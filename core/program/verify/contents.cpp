@@ -128,8 +128,8 @@ Result<Values::Id> Contents::fold(const At& at, uint32_t i) {
     }
   }
   if (own_pending) TUTTI_TRY(add_own());
-  const Values::Id value = values_.fold(operands_, operand_ranks_, at.place());
-  return has(at.step, TUTTI_STEP_FINAL) ? values_.finalize(value, at.place()) : value;
+  const Values::Id value = values_.fold(operands_, operand_ranks_, at.step_id());
+  return has(at.step, TUTTI_STEP_FINAL) ? values_.finalize(value, at.step_id()) : value;
 }
 
 Result<Values::Id> Contents::read(const At& at, uint32_t chunk) {
@@ -149,12 +149,12 @@ Result<Values::Id> Contents::read(const At& at, uint32_t chunk) {
                                     chunk, outputs_[at.rank][alias].written_by, alias)));
     return outputs_[at.rank][alias].value;
   }
-  return values_.input(at.rank, chunk, at.place());
+  return values_.input(at.rank, chunk, at.step_id());
 }
 
 /// Stands for a chunk that a step reads too early, once the fault is noted.
 Values::Id Contents::unknown(const At& at, uint32_t chunk) {
-  return values_.input(at.rank, chunk % at.plan.input_chunks(), at.place());
+  return values_.input(at.rank, chunk % at.plan.input_chunks(), at.step_id());
 }
 
 /// Fails, or notes a counter-example.

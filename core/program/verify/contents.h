@@ -75,7 +75,7 @@ class Contents : public Run {
     const Plan& plan;
     const tutti_plan_step& step;
     tutti_plan_range range;
-    Values::Place place() const { return {rank, index}; }
+    Values::StepId step_id() const { return {rank, index}; }
     uint32_t source(uint32_t i) const { return source(step.source_chunk, i); }
     /// Chunk `i` of the list in the source buffer that begins with `first`.
     uint32_t source(uint32_t first, uint32_t i) const {
@@ -87,7 +87,7 @@ class Contents : public Run {
     uint32_t gathered(uint32_t first, uint32_t i) const {
       return plan.chunk_at(gather_buffer_of(step), first, range.destination_stride, i);
     }
-    std::string text() const { return place().text(); }
+    std::string text() const { return step_id().text(); }
   };
 
   /// A chunk that a step reads or writes, as memory.

@@ -52,8 +52,8 @@ class Detector {
     uint32_t loop;
     Touch touch;
   };
-  /// The last users of a place of memory.
-  struct Place {
+  /// The latest accesses to a location of memory.
+  struct Accesses {
     std::optional<User> writer;
     std::map<uint32_t, User> readers;  ///< since the last write, by strand: the last
   };
@@ -107,16 +107,16 @@ class Detector {
   }
 
   void check(const User& user) {
-    Place& place = places_[user.touch.place];
-    if (place.writer) check_order(*place.writer, user);
+    Accesses& latest = accesses_[user.touch.place];
+    if (latest.writer) check_order(*latest.writer, user);
     const bool stays = user.touch.to_itself && !program::reduces(plan_.collective);
     if (!user.touch.writes || stays) {
-      place.readers.insert_or_assign(user.strand, user);
+      latest.readers.insert_or_assign(user.strand, user);
       return;
     }
-    for (const auto& [strand, reader] : place.readers) check_order(reader, user);
-    place.readers.clear();
-    place.writer = user;
+    for (const auto& [strand, reader] : latest.readers) check_order(reader, user);
+    latest.readers.clear();
+    latest.writer = user;
   }
 
   void check_order(const User& earlier, const User& later) {
@@ -160,7 +160,7 @@ class Detector {
   std::vector<bool> is_waited_for_;
   std::vector<Strand> strands_;
   std::unordered_map<uint32_t, Clock> complete_;  ///< by step, of this loop: the clock at its end
-  std::unordered_map<uint32_t, Place> places_;
+  std::unordered_map<uint32_t, Accesses> accesses_;
   std::set<std::pair<uint32_t, uint32_t>> named_;
   std::vector<CounterExample> found_;
 };

@@ -14,7 +14,7 @@ constexpr uint64_t kFinal = 0x46494e414cu;
 
 }  // namespace
 
-std::string Values::Place::text() const {
+std::string Values::StepId::text() const {
   return fmt::format("rank {} step {}", rank, step);
 }
 
@@ -23,7 +23,7 @@ Values::Values(uint32_t rank_count, const std::optional<Rotation>& rotation)
   if (rotation) rotor_.emplace(rank_count);
 }
 
-Values::Id Values::input(uint32_t rank, uint32_t chunk, Place where) {
+Values::Id Values::input(uint32_t rank, uint32_t chunk, StepId where) {
   uint64_t expression = 0;
   if (rotation_) {
     const uint32_t of_zero = rotation_->chunk(TUTTI_BUFFER_INPUT, chunk, rank_count_ - rank);
@@ -41,7 +41,7 @@ Values::Id Values::input(uint32_t rank, uint32_t chunk, Place where) {
   return static_cast<Id>(values_.size() - 1);
 }
 
-Values::Id Values::fold(std::span<const Id> operands, std::span<const uint32_t> ranks, Place where) {
+Values::Id Values::fold(std::span<const Id> operands, std::span<const uint32_t> ranks, StepId where) {
   if (operands.size() == 1) return operands[0];
   const Value& first = values_[operands[0]];
   Value result = {.chunk = first.chunk,
@@ -77,7 +77,7 @@ uint64_t Values::expression_of(std::span<const Id> operands, std::span<const uin
   return result;
 }
 
-Values::Id Values::finalize(Id value, Place where) {
+Values::Id Values::finalize(Id value, StepId where) {
   Value result = values_[value];
   values_[value].used = true;
   if (result.final) note(result, fmt::format("was made final twice, at last by {}", where.text()));
@@ -102,7 +102,7 @@ Values::Id Values::moved(Id value, uint32_t distance) {
   return static_cast<Id>(values_.size() - 1);
 }
 
-void Values::merge(const Value& operand, Value& into, Place where) {
+void Values::merge(const Value& operand, Value& into, StepId where) {
   if (operand.defect != kNone) into.defect = operand.defect;
   if (operand.final) note(into, fmt::format("was folded on by {} after it had been made final", where.text()));
   if (operand.chunk != into.chunk) {

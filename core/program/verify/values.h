@@ -21,7 +21,7 @@ class Values {
  public:
   using Id = uint32_t;
   /// The step that makes a value. Its text is made only for a defect.
-  struct Place {
+  struct StepId {
     uint32_t rank;
     uint32_t step;
     std::string text() const;  ///< "rank 1 step 2"
@@ -31,12 +31,12 @@ class Values {
   explicit Values(uint32_t rank_count, const std::optional<Rotation>& rotation = {});
 
   /// Input chunk `chunk` of `rank`, read by a step.
-  Id input(uint32_t rank, uint32_t chunk, Place where);
+  Id input(uint32_t rank, uint32_t chunk, StepId where);
   /// The fold of at least one value, in the order given. `ranks` are the ranks that decide the order: the own rank or
   /// the sender of each operand.
-  Id fold(std::span<const Id> operands, std::span<const uint32_t> ranks, Place where);
+  Id fold(std::span<const Id> operands, std::span<const uint32_t> ranks, StepId where);
   /// The value after the reduction's final operation.
-  Id finalize(Id value, Place where);
+  Id finalize(Id value, StepId where);
   /// The value that rank `distance` has where rank 0 has `value`. Only with a rotation.
   Id moved(Id value, uint32_t distance);
 
@@ -58,14 +58,14 @@ class Values {
     uint32_t rank = 0;  ///< the contributor of an input value
     uint64_t expression = 0;
     RankSets::Id members = 0;
-    uint32_t defect = 0;  ///< index in defects_; kNone if sound
-    Place made = {0, 0};  ///< by the last step that read, folded or finished it
+    uint32_t defect = 0;   ///< index in defects_; kNone if sound
+    StepId made = {0, 0};  ///< by the last step that read, folded or finished it
     bool final = false;
     bool used = false;  ///< an operand of a later value
   };
   static constexpr uint32_t kNone = ~0u;
 
-  void merge(const Value& operand, Value& into, Place where);
+  void merge(const Value& operand, Value& into, StepId where);
   uint64_t expression_of(std::span<const Id> operands, std::span<const uint32_t> ranks);
   std::string end_of(uint32_t rank, uint32_t chunk) const;
   void note(Value& value, std::string defect);

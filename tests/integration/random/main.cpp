@@ -19,7 +19,7 @@ namespace tutti::sequence {
 namespace {
 
 constexpr int kSkipped = 77;  // as CTest's SKIP_RETURN_CODE
-constexpr size_t kPlaceBytes = size_t{128} << 20;
+constexpr size_t kDeviceBytes = size_t{128} << 20;
 
 struct Wanted {
   Limits limits;
@@ -72,12 +72,12 @@ class Show {
  private:
   Status play(int rank) {
     if (wanted_.limits.gpus) matrix::use_gpu(rank);
-    std::unique_ptr<Place> place = make_host_place();
+    std::unique_ptr<PlayDevice> device = make_host_device();
     if (wanted_.limits.gpus) {
-      TUTTI_ASSIGN(place, make_gpu_place(wanted_.limits.streams, kPlaceBytes));
+      TUTTI_ASSIGN(device, make_gpu_device(wanted_.limits.streams, kDeviceBytes));
     }
     team_.meet();
-    Player player(*place);
+    Player player(*device);
     std::vector<Communicator> communicators;
     uint64_t life = ~uint64_t{0};
     for (const Round& round : score_.rounds) {

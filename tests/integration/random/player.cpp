@@ -40,10 +40,10 @@ Status Player::play(const Round& round, std::span<Communicator> communicators) {
   for (int play = 0; play < round.plays; ++play) {
     const auto played = [&]() -> Status {
       prepare(play);
-      TUTTI_ASSIGN(base_, place_.load(image_));
+      TUTTI_ASSIGN(base_, device_.load(image_));
       TUTTI_TRY(make(round, play));
       TUTTI_TRY(await());
-      TUTTI_TRY(place_.store(image_));
+      TUTTI_TRY(device_.store(image_));
       return check(play);
     };
     TUTTI_TRY(played().with_context(
@@ -103,15 +103,15 @@ void Player::prepare(int play) {
 /// Beside a graph other calls are made, before it and after it in turn.
 Status Player::make(const Round& round, int play) {
   if (!round.graph) return make_units(false);
-  if (play == 0) TUTTI_TRY(place_.record([this] { return make_units(false); }));
+  if (play == 0) TUTTI_TRY(device_.record([this] { return make_units(false); }));
   if (play % 2 == 1) TUTTI_TRY(make_units(true));
-  TUTTI_TRY(place_.replay());
+  TUTTI_TRY(device_.replay());
   return play % 2 == 0 ? make_units(true) : Status();
 }
 
 /// Waits until all calls have ended, with success or failure.
 Status Player::await() {
-  Status ended = place_.finish();
+  Status ended = device_.finish();
   for (const Communicator& communicator : communicators_) {
     if (ended.ok()) ended = communicator.async_error();
   }
@@ -139,7 +139,7 @@ Status Player::make_calls(const PlacedUnit& unit) {
     const auto& [call, input, output, input_bytes, input_hash] = placed;
     Communicator& communicator = communicators_[call.communicator];
     const check::Call make(call.problem, communicator.rank());
-    const Stream stream = place_.stream(call.stream);
+    const Stream stream = device_.stream(call.stream);
     const Status made = make(communicator, base_ + input, base_ + output, stream);
     if (!made.ok()) return made.with_context(describe(placed));
   }

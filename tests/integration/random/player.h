@@ -4,14 +4,14 @@
 
 #include <span>
 
-#include "integration/random/place.h"
+#include "integration/random/play_device.h"
 #include "integration/random/sequence.h"
 
 namespace tutti::sequence {
 
 class Player {
  public:
-  explicit Player(Place& place) : place_(place) {}
+  explicit Player(PlayDevice& device) : device_(device) {}
 
   /// Plays a round with communicators of this rank. A failure says which call went wrong, and how.
   Status play(const Round& round, std::span<Communicator> communicators);
@@ -48,7 +48,7 @@ class Player {
   std::string describe(const Placed& placed) const;
   std::string describe_all() const;
 
-  Place& place_;
+  PlayDevice& device_;
   std::span<Communicator> communicators_;
   std::vector<PlacedUnit> units_;
   std::vector<std::byte> image_;

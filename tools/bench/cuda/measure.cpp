@@ -33,7 +33,7 @@ struct Contender {
 };
 
 /// The buffers of a call.
-struct Place {
+struct CallBuffers {
   bool in_place;
   std::byte* buffer;  ///< all that the call may write
   size_t buffer_bytes;
@@ -44,7 +44,7 @@ struct Place {
 /// The work of one library in a batch.
 struct Subject {
   Contender& contender;
-  Place place;
+  CallBuffers buffers;
   int calls;                    ///< calls of a group
   cuda::Graph graph = nullptr;  ///< null: groups are enqueued one by one
   int groups = 1;               ///< in the graph
@@ -79,11 +79,11 @@ class CudaMeasurement : public Measurement {
     if (in_place) return can_be_in_place && request_.placement != Placement::kOut;
     return !can_be_in_place || request_.placement != Placement::kIn;
   }
-  Place place(const check::Problem& problem, bool in_place, const Contender& contender) const;
+  CallBuffers buffers_for(const check::Problem& problem, bool in_place, const Contender& contender) const;
   Result<std::vector<Timing>> measure(const cuda::Trial& trial, bool in_place, const check::Problem& problem);
   /// Everything before the timed batches: the first check, the number of calls, the graph.
   Status begin(Subject& subject, const cuda::Trial& trial, const check::Problem& problem);
-  Status prepare(const Place& place, const cuda::Trial& trial);
+  Status prepare(const CallBuffers& buffers, const cuda::Trial& trial);
   Status check(Subject& subject, const cuda::Trial& trial, const check::Problem& problem);
   Status capture(Subject& subject, int groups);
   /// One launch of the graph, or one group.
@@ -198,7 +198,8 @@ std::vector<LibraryFacts> CudaMeasurement::libraries() const {
   return facts;
 }
 
-Place CudaMeasurement::place(const check::Problem& problem, bool in_place, const Contender& contender) const {
+CallBuffers CudaMeasurement::buffers_for(const check::Problem& problem, bool in_place,
+                                         const Contender& contender) const {
   const int rank = control_.rank();
   const size_t element_bytes = size_of(problem.type);
   std::byte* const output = contender.output;
@@ -232,13 +233,13 @@ Result<std::vector<Timing>> CudaMeasurement::measure(const cuda::Trial& trial, b
   const bool repeats = !in_place || repeats_in_place(problem.collective);
   std::vector<Subject> subjects;
   for (Contender& contender : contenders_) {
-    subjects.push_back({contender, place(problem, in_place, contender), request_.group});
+    subjects.push_back({contender, buffers_for(problem, in_place, contender), request_.group});
     TUTTI_TRY(begin(subjects.back(), trial, problem).with_context(contender.facts.name));
   }
   // A reduction that is repeated in place would drift to infinities and slow subnormals; with zeros it stays zero.
   for (const Subject& subject : subjects) {
     if (repeats) break;
-    TUTTI_TRY(status_of(cudaMemsetAsync(subject.place.buffer, 0, subject.place.buffer_bytes, queue_.get()),
+    TUTTI_TRY(status_of(cudaMemsetAsync(subject.buffers.buffer, 0, subject.buffers.buffer_bytes, queue_.get()),
                         "cannot clear a buffer"));
   }
   for (int batch = 0; batch < request_.batches; ++batch) {
@@ -263,7 +264,7 @@ Status CudaMeasurement::begin(Subject& subject, const cuda::Trial& trial, const 
   if (!request_.graph && request_.check) {
     TUTTI_TRY(check(subject, trial, problem));
   } else {
-    TUTTI_TRY(prepare(subject.place, trial));
+    TUTTI_TRY(prepare(subject.buffers, trial));
   }
   TUTTI_ASSIGN(const double estimate_us, time_batch(subject, request_.warmup));
   const int groups = std::max(calls_of_batch(request_, estimate_us) / request_.group, 1);
@@ -279,19 +280,19 @@ Status CudaMeasurement::begin(Subject& subject, const cuda::Trial& trial, const 
   return {};
 }
 
-Status CudaMeasurement::prepare(const Place& place, const cuda::Trial& trial) {
-  TUTTI_TRY(status_of(cudaMemsetAsync(place.buffer, check::kPoison, place.buffer_bytes, queue_.get()),
+Status CudaMeasurement::prepare(const CallBuffers& buffers, const cuda::Trial& trial) {
+  TUTTI_TRY(status_of(cudaMemsetAsync(buffers.buffer, check::kPoison, buffers.buffer_bytes, queue_.get()),
                       "cannot poison an output"));
-  return trial.load(place.input, queue_.get());
+  return trial.load(buffers.input, queue_.get());
 }
 
 Status CudaMeasurement::check(Subject& subject, const cuda::Trial& trial, const check::Problem& problem) {
-  TUTTI_TRY(prepare(subject.place, trial));
+  TUTTI_TRY(prepare(subject.buffers, trial));
   TUTTI_TRY(enqueue(subject));
   TUTTI_TRY(finish(*subject.contender.library));
-  TUTTI_ASSIGN(const Finding finding, trial.find(subject.place.output, queue_.get()));
+  TUTTI_ASSIGN(const Finding finding, trial.find(subject.buffers.output, queue_.get()));
   const std::string what = fmt::format("{}: {}{}", subject.contender.facts.name, to_string(problem),
-                                       subject.place.in_place ? ", in place" : "");
+                                       subject.buffers.in_place ? ", in place" : "");
   TUTTI_ASSIGN(const uint64_t wrong, count_wrong(control_, finding, what));
   subject.timing.wrong = std::max(subject.timing.wrong, wrong);
   return {};
@@ -316,7 +317,7 @@ Status CudaMeasurement::enqueue(const Subject& subject) {
 
 Status CudaMeasurement::enqueue_group(const Subject& subject) {
   Library& library = *subject.contender.library;
-  const auto run = [&] { return library.run(subject.place.input, subject.place.output, queue_.get()); };
+  const auto run = [&] { return library.run(subject.buffers.input, subject.buffers.output, queue_.get()); };
   if (subject.calls == 1) return run();
   TUTTI_TRY(library.start_group());
   Status status;

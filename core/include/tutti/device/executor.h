@@ -73,10 +73,10 @@ class Executor {
     }
   }
 
-  /// A chunk of a buffer: chunk `chunk` (< program.chunks) of a block.
-  struct Place {
+  /// A chunk of a buffer: chunk `index` (< program.chunks) of a block.
+  struct BlockChunk {
     uint32_t block;
-    uint32_t chunk;
+    uint32_t index;
   };
 
   TUTTI_HD uint64_t chunk_length(uint32_t chunk) const {
@@ -85,35 +85,37 @@ class Executor {
     return remaining_ - offset < chunk_ ? remaining_ - offset : chunk_;
   }
 
-  TUTTI_HD uint64_t byte_offset(Place place, uint64_t element) const {
-    return (place.block * work_.count + first_ + place.chunk * chunk_ + element) * work_.element_bytes;
+  TUTTI_HD uint64_t byte_offset(BlockChunk chunk, uint64_t element) const {
+    return (chunk.block * work_.count + first_ + chunk.index * chunk_ + element) * work_.element_bytes;
   }
 
-  TUTTI_HD const uint8_t* source(uint32_t buffer, Place place, uint64_t element) const {
+  TUTTI_HD const uint8_t* source(uint32_t buffer, BlockChunk chunk, uint64_t element) const {
     if (buffer == TUTTI_BUFFER_NONE) return nullptr;
-    if (buffer == TUTTI_BUFFER_SCRATCH) return scratch(place, element);
+    if (buffer == TUTTI_BUFFER_SCRATCH) return scratch(chunk, element);
     const void* memory = buffer == TUTTI_BUFFER_INPUT ? work_.input : work_.output;
-    return static_cast<const uint8_t*>(memory) + byte_offset(place, element);
+    return static_cast<const uint8_t*>(memory) + byte_offset(chunk, element);
   }
 
-  TUTTI_HD uint8_t* destination(uint32_t buffer, Place place, uint64_t element) const {
-    if (buffer == TUTTI_BUFFER_SCRATCH) return scratch(place, element);
-    return static_cast<uint8_t*>(work_.output) + byte_offset(place, element);
+  TUTTI_HD uint8_t* destination(uint32_t buffer, BlockChunk chunk, uint64_t element) const {
+    if (buffer == TUTTI_BUFFER_SCRATCH) return scratch(chunk, element);
+    return static_cast<uint8_t*>(work_.output) + byte_offset(chunk, element);
   }
 
   /// Every scratch chunk has room for a whole chunk.
-  TUTTI_HD uint8_t* scratch(Place place, uint64_t element) const {
+  TUTTI_HD uint8_t* scratch(BlockChunk chunk, uint64_t element) const {
     return static_cast<uint8_t*>(work_.scratch) +
-           (index_of(place) * work_.chunk_elements + element) * work_.element_bytes;
+           (index_of(chunk) * work_.chunk_elements + element) * work_.element_bytes;
   }
 
-  TUTTI_HD uint64_t index_of(Place place) const { return uint64_t{place.block} * program_.chunks + place.chunk; }
+  TUTTI_HD uint64_t index_of(BlockChunk chunk) const { return uint64_t{chunk.block} * program_.chunks + chunk.index; }
 
-  TUTTI_HD static Place source_of(const tutti_program_step& step) { return {step.source_block, step.source_chunk}; }
-  TUTTI_HD static Place destination_of(const tutti_program_step& step) {
+  TUTTI_HD static BlockChunk source_of(const tutti_program_step& step) {
+    return {step.source_block, step.source_chunk};
+  }
+  TUTTI_HD static BlockChunk destination_of(const tutti_program_step& step) {
     return {step.destination_block, step.destination_chunk};
   }
-  TUTTI_HD Place place_of(uint32_t peer) const { return {program_.peers[peer].block, program_.peers[peer].chunk}; }
+  TUTTI_HD BlockChunk chunk_of(uint32_t peer) const { return {program_.peers[peer].block, program_.peers[peer].chunk}; }
 
   TUTTI_HD static bool folds(const tutti_program_step& step) {
     return (step.flags & (TUTTI_STEP_GATHER | TUTTI_STEP_SCATTER)) == 0;
@@ -185,28 +187,28 @@ class Executor {
     const uint32_t sends = 1 + step.send_count;
     for (; at_.peer < sends + step.recv_count; ++at_.peer) {
       Operands operands;
-      Place place = source_of(step);
+      BlockChunk chunk = source_of(step);
       if (at_.peer == 0) {
         if (step.source == TUTTI_BUFFER_NONE || step.destination == TUTTI_BUFFER_NONE) continue;
-        operands.own = source(step.source, place, element);
+        operands.own = source(step.source, chunk, element);
         operands.output = destination(step.destination, destination_of(step), element);
         operands.scaled = scales(step);
       } else if (at_.peer < sends) {
         const uint32_t peer = step.send_begin + at_.peer - 1;
-        if ((step.flags & TUTTI_STEP_SCATTER) != 0) place = place_of(peer);
-        operands.own = source(step.source, place, element);
+        if ((step.flags & TUTTI_STEP_SCATTER) != 0) chunk = chunk_of(peer);
+        operands.own = source(step.source, chunk, element);
         operands.send = work_.connections + peer;
         operands.send_count = 1;
         operands.scaled = scales(step);
         operands.stable = (step.flags & TUTTI_STEP_STABLE) != 0;
       } else {
         const uint32_t peer = step.recv_begin + at_.peer - sends;
-        place = place_of(peer);
-        operands.output = destination(gather_buffer(step), place, element);
+        chunk = chunk_of(peer);
+        operands.output = destination(gather_buffer(step), chunk, element);
         operands.recv = work_.connections + peer;
         operands.recv_count = 1;
       }
-      operands.elements = slice_length(place.chunk, element);
+      operands.elements = slice_length(chunk.index, element);
       if (operands.elements == 0) continue;
       if (int32_t outcome = transfer(operands); outcome != TUTTI_OK) return outcome;
     }
@@ -267,7 +269,7 @@ class Executor {
     uint64_t offset;    ///< bytes of the slice before it
   };
 
-  TUTTI_HD List list_of(uint32_t buffer, Place first, uint32_t stride) const {
+  TUTTI_HD List list_of(uint32_t buffer, BlockChunk first, uint32_t stride) const {
     return {buffer, index_of(first), stride};
   }
   TUTTI_HD List source_list(const tutti_program_step& step, const tutti_plan_range& range) const {
@@ -281,7 +283,7 @@ class Executor {
     if (buffer == TUTTI_BUFFER_OUTPUT) return program_.output_blocks * program_.chunks;
     return buffer == TUTTI_BUFFER_SCRATCH ? program_.scratch_chunks : program_.chunks;
   }
-  TUTTI_HD Place place_at(const List& list, uint32_t index) const {
+  TUTTI_HD BlockChunk chunk_at(const List& list, uint32_t index) const {
     const auto chunk = static_cast<uint32_t>((list.first + uint64_t{index} * list.stride) % chunks_of(list.buffer));
     return {chunk / program_.chunks, chunk % program_.chunks};
   }
@@ -296,7 +298,7 @@ class Executor {
     /// The next part that holds elements.
     TUTTI_HD Part next() {
       for (; index_ < count_; ++index_) {
-        const uint64_t length = executor_.chunk_length(executor_.place_at(list_, index_).chunk);
+        const uint64_t length = executor_.chunk_length(executor_.chunk_at(list_, index_).index);
         const uint64_t line = executor_.line_elements();
         const uint64_t start = start_;
         if (start >= end_) break;
@@ -350,8 +352,8 @@ class Executor {
     const bool by_source = step.source != TUTTI_BUFFER_NONE || !keeps;
     return transfer_parts(fold_operands(step), by_source ? from : to, range.count, begin,
                           [&](Operands& operands, const Part& part) {
-                            operands.own = source(from.buffer, place_at(from, part.index), part.element);
-                            if (keeps) operands.output = destination(to.buffer, place_at(to, part.index), part.element);
+                            operands.own = source(from.buffer, chunk_at(from, part.index), part.element);
+                            if (keeps) operands.output = destination(to.buffer, chunk_at(to, part.index), part.element);
                           });
   }
 
@@ -366,12 +368,12 @@ class Executor {
       if (copies && (step.source == TUTTI_BUFFER_NONE || step.destination == TUTTI_BUFFER_NONE)) continue;
       if (receives) {
         const uint32_t peer = step.recv_begin + at_.peer - sends;
-        list = list_of(gather_buffer(step), place_of(peer), range.destination_stride);
+        list = list_of(gather_buffer(step), chunk_of(peer), range.destination_stride);
         operands.recv = work_.connections + peer;
         operands.recv_count = 1;
       } else if (!copies) {
         const uint32_t peer = step.send_begin + at_.peer - 1;
-        if ((step.flags & TUTTI_STEP_SCATTER) != 0) list.first = index_of(place_of(peer));
+        if ((step.flags & TUTTI_STEP_SCATTER) != 0) list.first = index_of(chunk_of(peer));
         operands.send = work_.connections + peer;
         operands.send_count = 1;
       }
@@ -379,19 +381,20 @@ class Executor {
       const List to = destination_list(step, range);
       const int32_t outcome =
           transfer_parts(operands, list, range.count, begin, [&](Operands& part_operands, const Part& part) {
-            const Place place = place_at(list, part.index);
-            if (!receives) part_operands.own = source(list.buffer, place, part.element);
-            if (receives) part_operands.output = destination(list.buffer, place, part.element);
-            if (copies) part_operands.output = destination(to.buffer, place_at(to, part.index), part.element);
+            const BlockChunk chunk = chunk_at(list, part.index);
+            if (!receives) part_operands.own = source(list.buffer, chunk, part.element);
+            if (receives) part_operands.output = destination(list.buffer, chunk, part.element);
+            if (copies) part_operands.output = destination(to.buffer, chunk_at(to, part.index), part.element);
           });
       if (outcome != TUTTI_OK) return outcome;
     }
     return TUTTI_OK;
   }
 
-  /// transfer() of a slice in parts; `place` sets the memory of a part. All messages have the lengths of `list`.
-  template <class Place>
-  TUTTI_HD int32_t transfer_parts(Operands operands, const List& list, uint32_t count, uint64_t begin, Place&& place) {
+  /// transfer() of a slice in parts; `set_memory` sets the memory of a part. All messages have the lengths of `list`.
+  template <class SetMemory>
+  TUTTI_HD int32_t transfer_parts(Operands operands, const List& list, uint32_t count, uint64_t begin,
+                                  SetMemory&& set_memory) {
     const uint64_t bytes = slice_bytes(list, count, begin);
     if (bytes == 0) return TUTTI_OK;
     operands.stable = false;
@@ -400,7 +403,7 @@ class Executor {
     for (Part part = parts.next(); part.elements > 0; part = parts.next()) {
       operands.elements = part.elements;
       operands.offset = part.offset;
-      place(operands, part);
+      set_memory(operands, part);
       const int32_t outcome = Wire::move(team_, work_, operands);
       if (outcome != TUTTI_OK) return fail(outcome, operands.recv_count > 0 ? *operands.recv[0] : *operands.send[0]);
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The place of a process in a job, as the variables of the launcher that started it state it.
+// The rank that a launcher assigns to a process, as the variables of the launcher state it.
 //
 //   launcher             rank                  ranks                    rank on the host
 //   torchrun, Kubernetes RANK                  WORLD_SIZE               LOCAL_RANK
@@ -24,7 +24,7 @@ namespace tutti::launcher {
 /// Gives the text of a variable, or null: std::getenv(), or a table of tests.
 using Variables = std::function<const char*(const char*)>;
 
-struct Place {
+struct RankAssignment {
   std::string launcher;  ///< "Open MPI's mpirun"
   int rank = 0;
   int rank_count = 1;
@@ -33,7 +33,7 @@ struct Place {
 
 /// Nothing: no launcher started this process. kInvalidArgument, with the variables: a variable is missing or no number,
 /// the rank is not below the number of ranks, or two launchers contradict each other.
-Result<std::optional<Place>> place_of(const Variables& variables);
+Result<std::optional<RankAssignment>> assignment_of(const Variables& variables);
 
 /// The number 0..most that a variable holds. kInvalidArgument: "the variable NAME=TEXT is no number of RANGE", also for
 /// a variable that is not set.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/place.h"
+#include "launcher/rank_assignment.h"
 
 #include <fmt/format.h>
 
@@ -36,22 +36,23 @@ Result<int> rank_number(const char* name, const Variables& variables) {
   return static_cast<int>(number);
 }
 
-Result<Place> read(const Names& names, const Variables& variables) {
-  Place place;
-  place.launcher = names.launcher;
-  TUTTI_ASSIGN(place.rank, rank_number(names.rank, variables));
-  TUTTI_ASSIGN(place.rank_count, rank_number(names.rank_count, variables));
-  if (place.rank >= place.rank_count) {
-    return Status(Code::kInvalidArgument, fmt::format("{}={} is no rank of {}={}; {} sets both", names.rank, place.rank,
-                                                      names.rank_count, place.rank_count, names.launcher));
+Result<RankAssignment> read(const Names& names, const Variables& variables) {
+  RankAssignment assignment;
+  assignment.launcher = names.launcher;
+  TUTTI_ASSIGN(assignment.rank, rank_number(names.rank, variables));
+  TUTTI_ASSIGN(assignment.rank_count, rank_number(names.rank_count, variables));
+  if (assignment.rank >= assignment.rank_count) {
+    return Status(Code::kInvalidArgument,
+                  fmt::format("{}={} is no rank of {}={}; {} sets both", names.rank, assignment.rank, names.rank_count,
+                              assignment.rank_count, names.launcher));
   }
   if (variables(names.local_rank) != nullptr) {
-    TUTTI_ASSIGN(place.local_rank, rank_number(names.local_rank, variables));
+    TUTTI_ASSIGN(assignment.local_rank, rank_number(names.local_rank, variables));
   }
-  return place;
+  return assignment;
 }
 
-Status agree(const Place& torchrun, const Place& mpirun) {
+Status agree(const RankAssignment& torchrun, const RankAssignment& mpirun) {
   if (torchrun.rank == mpirun.rank && torchrun.rank_count == mpirun.rank_count) return {};
   return {Code::kInvalidArgument,
           fmt::format("{} says rank {} of {} (RANK, WORLD_SIZE), and {} says rank {} of {} (OMPI_COMM_WORLD_RANK, "
@@ -73,17 +74,17 @@ Result<uint32_t> number_of(const Variables& variables, const char* name, uint32_
   return number;
 }
 
-Result<std::optional<Place>> place_of(const Variables& variables) {
+Result<std::optional<RankAssignment>> assignment_of(const Variables& variables) {
   for (const Names& names : kLaunchers) {
     if (!has_set(names, variables)) continue;
-    TUTTI_ASSIGN(Place place, read(names, variables));
+    TUTTI_ASSIGN(RankAssignment assignment, read(names, variables));
     if (names.rank == kTorchrun.rank && has_set(kOpenMpi, variables)) {
-      TUTTI_ASSIGN(const Place mpirun, read(kOpenMpi, variables));
-      TUTTI_TRY(agree(place, mpirun));
+      TUTTI_ASSIGN(const RankAssignment mpirun, read(kOpenMpi, variables));
+      TUTTI_TRY(agree(assignment, mpirun));
     }
-    return std::optional(std::move(place));
+    return std::optional(std::move(assignment));
   }
-  return std::optional<Place>();
+  return std::optional<RankAssignment>();
 }
 
 }  // namespace tutti::launcher

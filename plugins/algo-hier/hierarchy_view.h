@@ -6,9 +6,9 @@
 namespace tutti::hier {
 
 /// One rank's view of the hierarchy.
-class Place {
+class HierarchyView {
  public:
-  Place(const Hierarchy& hierarchy, uint32_t rank)
+  HierarchyView(const Hierarchy& hierarchy, uint32_t rank)
       : hierarchy_(hierarchy),
         rank_(rank),
         machine_(hierarchy.machine_of(rank)),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "integration/random/place.h"
+#include "integration/random/play_device.h"
 
 #if defined(TUTTI_HAS_CUDA)
 #include <fmt/format.h>
@@ -12,7 +12,7 @@
 namespace tutti::sequence {
 namespace {
 
-class HostPlace : public Place {
+class HostPlayDevice : public PlayDevice {
  public:
   Result<std::byte*> load(std::span<std::byte> image) override { return image.data(); }
   Status finish() override { return {}; }
@@ -30,8 +30,8 @@ class HostPlace : public Place {
 
 }  // namespace
 
-std::unique_ptr<Place> make_host_place() {
-  return std::make_unique<HostPlace>();
+std::unique_ptr<PlayDevice> make_host_device() {
+  return std::make_unique<HostPlayDevice>();
 }
 
 #if defined(TUTTI_HAS_CUDA)
@@ -44,7 +44,7 @@ struct Release {
   void operator()(CUgraphExec_st* graph) const { cudaGraphExecDestroy(graph); }
 };
 
-class GpuPlace : public Place {
+class GpuPlayDevice : public PlayDevice {
  public:
   Status open(uint32_t streams, size_t bytes) {
     TUTTI_ASSIGN(const int device, cuda::current_device());
@@ -122,13 +122,13 @@ class GpuPlace : public Place {
 
 }  // namespace
 
-Result<std::unique_ptr<Place>> make_gpu_place(uint32_t streams, size_t most_bytes) {
-  auto place = std::make_unique<GpuPlace>();
-  TUTTI_TRY(place->open(streams, most_bytes));
-  return std::unique_ptr<Place>(std::move(place));
+Result<std::unique_ptr<PlayDevice>> make_gpu_device(uint32_t streams, size_t most_bytes) {
+  auto device = std::make_unique<GpuPlayDevice>();
+  TUTTI_TRY(device->open(streams, most_bytes));
+  return std::unique_ptr<PlayDevice>(std::move(device));
 }
 #else
-Result<std::unique_ptr<Place>> make_gpu_place(uint32_t, size_t) {
+Result<std::unique_ptr<PlayDevice>> make_gpu_device(uint32_t, size_t) {
   return Status(Code::kUnsupported, "this build has no CUDA");
 }
 #endif

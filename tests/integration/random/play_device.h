@@ -11,9 +11,9 @@
 namespace tutti::sequence {
 
 /// Used by one thread.
-class Place {
+class PlayDevice {
  public:
-  virtual ~Place() = default;
+  virtual ~PlayDevice() = default;
   /// Puts the image there, and returns where it lies: always the same address.
   virtual Result<std::byte*> load(std::span<std::byte> image) = 0;
   /// Waits for everything that was put on the streams.
@@ -27,9 +27,9 @@ class Place {
 };
 
 /// Records by keeping `make`.
-std::unique_ptr<Place> make_host_place();
+std::unique_ptr<PlayDevice> make_host_device();
 /// On the calling thread's GPU; records graphs. Takes all its memory at once: the allocations of one rank would wait
 /// for kernels of a rank that shares its GPU.
-Result<std::unique_ptr<Place>> make_gpu_place(uint32_t streams, size_t most_bytes);
+Result<std::unique_ptr<PlayDevice>> make_gpu_device(uint32_t streams, size_t most_bytes);
 
 }  // namespace tutti::sequence
