@@ -353,7 +353,7 @@ TEST(LaunchBuilder, LaunchesFindTheirKernel) {
   const char kernels[13] = {};
   device::TypeKernels table;
   table.programs = {&kernels[0], &kernels[1], &kernels[2], &kernels[3]};
-  table.one_hop = {&kernels[4], &kernels[5], &kernels[6], &kernels[7]};
+  table.direct = {&kernels[4], &kernels[5], &kernels[6], &kernels[7]};
   table.messages = &kernels[8];
   const program::Programs ring = lowered("ring  all_reduce");
   const auto kernel_of = [&](const device::TypeKernels& of, ReduceOp op) {
