@@ -42,7 +42,9 @@ void Cluster::add_options(CLI::App& command) {
   command.add_option("--nodes", nodes, "Number of such machines (default 1)")
       ->check(CLI::Range(1, 1 << 20))
       ->option_text("N");
-  command.add_option("--ranks", ranks_here, "Ranks of each machine: its first GPUs, or host ranks where it has none")
+  command
+      .add_option("--ranks", ranks_here,
+                  "Ranks of each machine: on its GPUs in PCI order and in turn, or on the host where it has none")
       ->check(CLI::Range(1, 1024))
       ->option_text("N");
   command.add_option("--gpu", gpus, "A file of places: these are GPUs, too")->delimiter(',')->option_text("BUSID");

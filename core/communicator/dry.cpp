@@ -69,7 +69,8 @@ Status DryCommunicator::check_device(const topology::Document& machine) const {
 Status DryCommunicator::describe(const topology::Document& machine, uint32_t node_count, uint32_t ranks_here) {
   topology::BuildOptions build;
   if (ranks_here > 0) {
-    TUTTI_ASSIGN(build.ranks, topology::places_of(machine, ranks_here));
+    // Ranks of a job on GPUs may share the GPUs. Host ranks that stand for GPUs need one each.
+    TUTTI_ASSIGN(build.ranks, topology::places_of(machine, ranks_here, on_gpu()));
   } else {
     ranks_here = static_cast<uint32_t>(machine.gpus().size());  // build() refuses 0
   }

@@ -89,6 +89,7 @@ class Builder {
 
   Status place_ranks();
   Status place_on_gpu(const RankPlace& place);
+  uint32_t add_sharer(uint32_t gpu);
   Status place_on_cpu(const RankPlace& place);
 
   Result<Machine> finished();
@@ -335,12 +336,27 @@ Status Builder::place_on_gpu(const RankPlace& place) {
     return wrong_rank(place, fmt::format("is on GPU {}, which is not described; {}", place.gpu.text(),
                                          known.empty() ? "no GPU is" : fmt::format("use {}", fmt::join(known, ", "))));
   }
-  uint32_t& rank = machine_.nodes[found->second.node].rank;
-  if (rank != TUTTI_NO_RANK) {
-    return wrong_rank(place, fmt::format("and rank {} are both on GPU {}; give each its own", rank, place.gpu.text()));
-  }
-  rank = place.rank;
+  uint32_t node = found->second.node;
+  if (machine_.nodes[node].rank != TUTTI_NO_RANK) node = add_sharer(node);
+  machine_.nodes[node].rank = place.rank;
   return {};
+}
+
+/// A further rank on a GPU has a node of its own. The node has the links of the GPU, and a link within the GPU to each
+/// earlier rank. So the search counts the bandwidth of the GPU's links once for each of its ranks.
+uint32_t Builder::add_sharer(uint32_t gpu) {
+  const uint32_t node = add_node(TUTTI_NODE_GPU, machine_.nodes[gpu].id, -1);
+  machine_.nodes[node].chip = machine_.nodes[gpu].chip;
+  machine_.nodes[node].flags = machine_.nodes[gpu].flags;
+  machine_.gpus[node] = machine_.gpus[gpu];
+  const auto wires = wires_;
+  for (const auto& [ends, gbs] : wires) {
+    const auto [from, to, type] = ends;
+    if (from == gpu) wire(node, to, type) = gbs;
+    if (to == gpu) wire(from, node, type) = gbs;
+  }
+  wire(node, gpu, TUTTI_WIRE_LOC) = machine_.gpus[gpu].memory_gbs / 2;  // a copy reads and writes
+  return node;
 }
 
 Status Builder::place_on_cpu(const RankPlace& place) {

@@ -21,6 +21,8 @@ uint32_t link_path_type(const Machine& machine, const tutti_system_link& link) {
   }
   const uint32_t from = machine.type(link.from);
   const uint32_t to = machine.type(link.to);
+  const bool is_within_gpu = link.type == TUTTI_WIRE_LOC && from == TUTTI_NODE_GPU && to == TUTTI_NODE_GPU;
+  if (is_within_gpu) return TUTTI_PATH_NVL;  // between two ranks on one GPU
   if (from == TUTTI_NODE_CPU || to == TUTTI_NODE_CPU) return TUTTI_PATH_PHB;
   return from == TUTTI_NODE_PCI && to == TUTTI_NODE_PCI ? TUTTI_PATH_PXB : TUTTI_PATH_PIX;
 }

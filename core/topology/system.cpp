@@ -11,9 +11,9 @@
 
 namespace tutti::topology {
 
-Result<std::vector<RankPlace>> places_of(const Document& document, uint32_t count) {
+Result<std::vector<RankPlace>> places_of(const Document& document, uint32_t count, bool may_share) {
   const std::vector<BusId> gpus = document.gpus();
-  if (!gpus.empty() && count > gpus.size()) {
+  if (!may_share && !gpus.empty() && count > gpus.size()) {
     return Status(Code::kInvalidArgument,
                   fmt::format("{} ranks do not fit: {} has {} GPU{}; ask for fewer ranks", count, document.source,
                               gpus.size(), gpus.size() == 1 ? "" : "s"));
@@ -24,7 +24,7 @@ Result<std::vector<RankPlace>> places_of(const Document& document, uint32_t coun
     ranks[rank].rank = rank;
     ranks[rank].on_gpu = !gpus.empty();
     if (!gpus.empty()) {
-      ranks[rank].gpu = gpus[rank];
+      ranks[rank].gpu = gpus[rank % gpus.size()];
     } else if (!document.cpus.empty()) {
       ranks[rank].numa = document.cpus[rank % document.cpus.size()].numa;
     }

@@ -15,7 +15,7 @@
 
 namespace tutti::topology {
 
-/// The place at which a rank computes.
+/// The place at which a rank computes. Several ranks may have one GPU.
 struct RankPlace {
   uint32_t rank = 0;
   bool on_gpu = false;
@@ -35,8 +35,8 @@ struct BuildOptions {
 };
 
 /// The places of `count` ranks: the first GPUs in PCI order. Without a GPU, the NUMA nodes in turn. 0: one rank per
-/// GPU, or per NUMA node. kInvalidArgument if the GPUs are fewer.
-Result<std::vector<RankPlace>> places_of(const Document& document, uint32_t count);
+/// GPU, or per NUMA node. If the GPUs are fewer: with `may_share` the GPUs in turn, otherwise kInvalidArgument.
+Result<std::vector<RankPlace>> places_of(const Document& document, uint32_t count, bool may_share = false);
 
 /// Immutable. Copyable; view() borrows from it. Any thread.
 class System {

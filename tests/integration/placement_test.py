@@ -54,6 +54,9 @@ def topology(folder, settings, gpus=4, name="machine.yaml"):
 class Job(unittest.TestCase):
     """Two hosts with jobs on them."""
 
+    ranks_are = "topology.host_ranks=gpu"  # setting of jobs and of the search
+    device = "host"
+
     def setUp(self):
         self.hosts = self.make_hosts()
         folder = tempfile.TemporaryDirectory()
@@ -70,26 +73,32 @@ class Job(unittest.TestCase):
         """The lines of `tutti search` about the channels of an algorithm, and the number of channels over all machines.
         """
         run = subprocess.run([TUTTI, "search", "--topology", file, "--nodes", "2", "--set", f"channels={channels}",
-                              "--set", "topology.host_ranks=gpu", *arguments], capture_output=True, text=True,
+                              "--set", self.ranks_are, *arguments], capture_output=True, text=True,
                              timeout=TIMEOUT_S, check=False, env=self.environment())
         self.assertEqual(run.returncode, 0, run.stderr)
         part = re.search(rf"^{algorithm}: .*?(?=^$|\Z)", run.stdout, re.MULTILINE | re.DOTALL).group()
         return CHANNEL.findall(part), int(re.search(r"connect of \d+ ranks, (\d+) channels", part)[1])
+
+    def rank_environment(self, _host, _rank):
+        """Variables of a rank, by its number within its host."""
+        return {}
 
     def bench(self, files, algorithm, channels, ranks_per_host=4, size="4M"):
         """The logs of a job: the first ranks on the first host, the others on the second. `files`: of the hosts."""
         meeting = f"10.213.0.1:41999:{secrets.token_hex(16)}"
         ranks = []
         for rank in range(ranks_per_host * len(self.hosts)):
-            host, file = self.hosts[rank // ranks_per_host], files[rank // ranks_per_host]
+            number = rank // ranks_per_host
+            host, file = self.hosts[number], files[number]
             command = within(host, TUTTI, "bench", "all_reduce", "--ranks", ranks_per_host * len(self.hosts), "--rank",
-                             rank, "--min", size, "--max", size, "--iters", 2, "--repeat", 1)
+                             rank, "--min", size, "--max", size, "--iters", 2, "--repeat", 1, "--device", self.device)
             for setting in (f"host={host}", f"algorithm={algorithm}", f"channels={channels}", f"topology.file={file}",
-                            "topology.host_ranks=gpu", "log.level=info", "settings.net.socket.interface=[rail]"):
+                            "log.level=info", "settings.net.socket.interface=[rail]", self.ranks_are):
                 command += ["--set", setting]
             ranks.append(subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE,
                                           stderr=subprocess.PIPE, text=True,
-                                          env=self.environment() | {"TUTTI_ID": meeting}))
+                                          env=self.environment() | self.rank_environment(number, rank % ranks_per_host)
+                                          | {"TUTTI_ID": meeting}))
         outputs = [rank.communicate(timeout=TIMEOUT_S) for rank in ranks]
         for rank, (out, err) in zip(ranks, outputs):
             self.assertEqual(rank.returncode, 0, out + err[-2000:])

@@ -103,11 +103,16 @@ class Simulate(unittest.TestCase):
             self.assertEqual(run.returncode, 1)
             self.assertIn("ask for ranks on the host with --ranks", run.stderr)
 
+    def test_ranks_that_share_gpus(self):
+        dry = self.predictions("all_reduce", "--topology", MACHINES / "hgx-h200.yaml", "--ranks", 16, "--max", "8")
+        self.assertEqual((dry["ranks"], dry["nodes"]), (16, 1))
+
     def test_what_a_job_refuses(self):
         machine = ["--topology", MACHINES / "hgx-h200.yaml"]
         for arguments, code, text in [
             ([*machine, "--nodes", 9], 1, "a communicator on GPUs takes up to 64 ranks, not 72"),
-            ([*machine, "--ranks", 9], 1, "9 ranks do not fit: configs/topologies/hgx-h200.yaml has 8 GPUs"),
+            ([*machine, "--ranks", 9, "--set", "device=host"], 1,
+             "9 ranks do not fit: configs/topologies/hgx-h200.yaml has 8 GPUs"),
             ([*machine, "--nodes", 2, "--set", "transport=shm"], 1, "but the ranks are on 2 hosts"),
             ([*machine, "--nodes", 2, "--set", "plugins.network=[]"], 1, "plugins.network is empty"),
             ([*machine, "--nodes", 2, "--set", "net.failover=true"], 1, "connections of GPUs do not fail over"),

@@ -61,14 +61,21 @@ TEST(Machine, RanksOfSeveralHostsArePlacedOnGpus) {
   EXPECT_EQ(ranks[1].gpu.text(), addresses[3]);
 }
 
-TEST(Machine, RanksThatShareAGpuKeepTheirNumaNodes) {
+TEST(Machine, RanksThatShareAGpuArePlacedOnIt) {
   const std::vector<std::string> addresses = {"0000:18:00.0", "0000:3d:00.0", "0000:3d:00.0"};
-  std::vector<topology::RankPlace> ranks = places({0, 1, 2});
-  place_on_gpus(ranks, addresses, true);
-  EXPECT_FALSE(ranks[0].on_gpu || ranks[1].on_gpu || ranks[2].on_gpu);
-  ranks = places({0, 1});
-  place_on_gpus(ranks, addresses, true);
-  EXPECT_TRUE(ranks[0].on_gpu && ranks[1].on_gpu) << "the ranks that share a GPU are of a different host";
+  MachineOptions options;
+  options.file = TUTTI_SOURCE_DIR "/configs/topologies/hgx-h200.yaml";
+  options.ranks = places({0, 1, 2});
+  place_on_gpus(options.ranks, addresses, true);
+  const auto system = describe_machine(options);
+  ASSERT_TRUE(system.ok()) << system.status().to_string();
+  EXPECT_EQ(ranks_on_gpus(*system), 3u);
+}
+
+TEST(Machine, RanksOfAnUnknownGpuKeepTheirNumaNodes) {
+  std::vector<topology::RankPlace> ranks = places({0, 1});
+  place_on_gpus(ranks, std::vector<std::string>{"0000:18:00.0", "?"}, true);
+  EXPECT_FALSE(ranks[0].on_gpu || ranks[1].on_gpu);
 }
 
 TEST(Machine, RanksWhoseGpusDoNotReachEachOtherKeepTheirNumaNodesAndTheFiguresOfTheirGpus) {

@@ -350,6 +350,44 @@ TEST(SystemRanks, HostsBesideTheirCpus) {
   EXPECT_THAT(ranks, ElementsAre(3, 4, 5, 9));
 }
 
+/// Each rank of a GPU has a node with the links of the GPU.
+TEST(SystemRanks, ShareAGpu) {
+  const Document document = test::hgx(2, 1);
+  const System alone = built(document, with({on_gpu(0, bus(2)), on_gpu(1, bus(5))}));
+  const System shared =
+      built(document, with({on_gpu(0, bus(2)), on_gpu(1, bus(2)), on_gpu(2, bus(5)), on_gpu(3, bus(2))}));
+  const std::vector<uint32_t> ranks = shared.rank_nodes();
+  ASSERT_THAT(ranks, SizeIs(4));
+  EXPECT_THAT(shared.nodes_of(TUTTI_NODE_GPU), SizeIs(4));
+  const uint32_t port = shared.nodes_of(TUTTI_NODE_NET).front();
+  const std::vector<uint32_t> alone_ranks = alone.rank_nodes();
+  const tutti_system_path& to_peer = alone.path(alone_ranks[0], alone_ranks[1]);
+  const tutti_system_path& to_port = alone.path(alone_ranks[0], alone.nodes_of(TUTTI_NODE_NET).front());
+  for (const uint32_t rank : {0, 1, 3}) {
+    EXPECT_EQ(shared.nodes()[ranks[rank]].id, bus(2).value);
+    EXPECT_EQ(shared.nodes()[ranks[rank]].chip, alone.nodes()[alone_ranks[0]].chip);
+    EXPECT_EQ(shared.path(ranks[rank], ranks[2]).gbs, to_peer.gbs);
+    EXPECT_EQ(shared.path(ranks[rank], ranks[2]).type, to_peer.type);
+    EXPECT_EQ(shared.path(ranks[rank], port).gbs, to_port.gbs);
+    EXPECT_EQ(shared.path(ranks[rank], port).type, to_port.type);
+    for (const uint32_t other : {0, 1, 3}) {
+      if (other == rank) continue;
+      EXPECT_EQ(shared.path(ranks[rank], ranks[other]).gbs, shared.gpu(ranks[0]).memory_gbs / 2);
+      EXPECT_EQ(shared.path(ranks[rank], ranks[other]).hop_count, 1u);
+    }
+  }
+}
+
+TEST(SystemRanks, TakeTheGpusInTurnIfTheyMayShare) {
+  const Document document = test::hgx(2, 0);
+  EXPECT_EQ(places_of(document, 5).status().code(), Code::kInvalidArgument);
+  const auto places = places_of(document, 5, true);
+  ASSERT_TRUE(places.ok()) << places.status().to_string();
+  std::vector<std::string> gpus;
+  for (const RankPlace& place : *places) gpus.push_back(place.gpu.text());
+  EXPECT_THAT(gpus, ElementsAre(bus(2).text(), bus(5).text(), bus(2).text(), bus(5).text(), bus(2).text()));
+}
+
 TEST(SystemTrim, WithoutNetworks) {
   const System system = built(test::hgx(8, 8), with({}, false));
   EXPECT_THAT(system.nodes_of(TUTTI_NODE_NET), IsEmpty());
@@ -434,8 +472,6 @@ TEST(SystemErrors, OfRanks) {
   document.source = "dgx.xml";
   EXPECT_EQ(error_of(document, with({on_gpu(4, bus(9))})),
             "dgx.xml: rank 4 is on GPU 0000:09:00.0, which is not described; use 0000:02:00.0, 0000:05:00.0");
-  EXPECT_THAT(error_of(document, with({on_gpu(4, bus(5)), on_gpu(6, bus(5))})),
-              HasSubstr("rank 6 and rank 4 are both on GPU 0000:05:00.0"));
   EXPECT_THAT(error_of(document, with({on_gpu(4, bus(5)), on_cpu(4, 0)})), HasSubstr("rank 4 is placed twice"));
   EXPECT_THAT(error_of(document, with({on_cpu(4, 7)})), HasSubstr("NUMA node 7, which is not described; use 0, 1"));
   document.cpus[0].pci.clear();

@@ -99,16 +99,15 @@ void warn_if_foreign(const topology::Document& file, const topology::Document& m
 
 void place_on_gpus(std::vector<topology::RankPlace>& ranks, std::span<const std::string> addresses,
                    bool reach_each_other) {
-  std::set<topology::BusId> seen;
+  bool all_known = true;
   for (topology::RankPlace& rank : ranks) {
     rank.computes = true;
     if (rank.rank < addresses.size()) {
       if (const auto bus = topology::BusId::parse(addresses[rank.rank]); bus.ok()) rank.gpu = *bus;
     }
-    seen.insert(rank.gpu);
+    all_known = all_known && rank.gpu != topology::BusId();
   }
-  const bool each_has_one = seen.size() == ranks.size() && !seen.contains(topology::BusId());
-  for (topology::RankPlace& rank : ranks) rank.on_gpu = each_has_one && reach_each_other;
+  for (topology::RankPlace& rank : ranks) rank.on_gpu = all_known && reach_each_other;
 }
 
 std::optional<topology::Cpu> current_numa_node() {

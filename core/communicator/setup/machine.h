@@ -30,8 +30,8 @@ struct MachineOptions {
   const topology::Hardware* hardware = nullptr;
 };
 
-/// Places each rank on the GPU at its address; `addresses` has all ranks of the job. If an address is no PCI address,
-/// two of `ranks` share a GPU or the GPUs do not reach each other, no rank is placed on a GPU. The figures of the GPUs
+/// Places each rank on the GPU at its address; `addresses` has all ranks of the job. Ranks may share a GPU. If an
+/// address is no PCI address or the GPUs do not reach each other, no rank is placed on a GPU. The figures of the GPUs
 /// hold all the same.
 void place_on_gpus(std::vector<topology::RankPlace>& ranks, std::span<const std::string> addresses,
                    bool reach_each_other);
