@@ -272,15 +272,18 @@ void KeptSendTask::give_up(const Status& why) {
   lost_at_ = Clock::now();
 }
 
-/// The receiver may have acknowledged messages before it left, or before the connection broke.
+/// The receiver may have acknowledged messages before it left, or before the connection broke. A rank that leaves
+/// closes its connections, and this rank may hear a moment later that it left. So a sender without a message to deliver
+/// waits for this news, unless the receiver asks for a connection.
 Result<bool> KeptSendTask::fail_over() {
   if (Breakage::is_harmless(home_.standing(key_.peer), acknowledged_ != memory_.load_tail())) return false;
-  if (serves_ && acknowledges_ != nullptr && acknowledged_ != requests_.most_posted() &&
-      Clock::now() - lost_at_ < kLastTime) {
+  const bool may_wait = Clock::now() - lost_at_ < kLastTime;
+  if (may_wait && serves_ && acknowledges_ != nullptr && acknowledged_ != requests_.most_posted()) {
     const Result<bool> taken = take_acknowledgements();
     if (taken.ok()) return taken;
     if (!is_loss(taken.status(), false)) return taken;
   }
+  if (may_wait && acknowledged_ == memory_.load_tail() && arrivals_.empty()) return false;
   try_next();
   return true;
 }

@@ -67,7 +67,7 @@ class KeptSendTask : public KeptTask {
  private:
   /// Rounds in one of which the task looks for acknowledgements that it does not need yet.
   static constexpr uint32_t kRoundsPerLook = 16;
-  /// After a break, the time for acknowledgements that are under way.
+  /// After a break, the time for acknowledgements that are under way, and for the news that the receiver has left.
   static constexpr std::chrono::milliseconds kLastTime{500};
   /// The time before a renewal doubles at most this many times.
   static constexpr uint32_t kMostDoublings = 5;

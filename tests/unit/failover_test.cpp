@@ -46,6 +46,7 @@ class Rank {
     };
     options.engine = test::required(progress::Engine::create({options.on_failure, 1}));
     options.failover = failover;
+    options.standing = [this](uint32_t /*rank*/) { return Net::Standing{peer_left, false, false}; };
     options.ops = test::FakeNetwork::ops();
     options.check_plugins = checks_plugin;
     options.communicator = 7;
@@ -114,6 +115,7 @@ class Rank {
   Status failure_;
 
  public:
+  std::atomic<bool> peer_left = false;
   std::function<bool()> gives_up;  ///< asked by a thread that waits; null: it never gives up
   std::vector<Rank*> drives;       ///< ranks whose engines the waiting thread drives
   std::shared_ptr<Failover> failover;
@@ -404,6 +406,26 @@ TEST_F(FailoverTest, AnIdleConnectionFailsOverToo) {
   EXPECT_FALSE(a_.failover->describe().empty());
   ASSERT_TRUE(a_.send(2));
   EXPECT_EQ(b_.receive(), 2u);
+}
+
+/// A rank that leaves closes its connections. Its peer may hear only later that the rank has left.
+TEST_F(FailoverTest, ARankThatLeavesIsNoLoss) {
+  b_.receiver();
+  ASSERT_TRUE(a_.send(1));
+  ASSERT_EQ(b_.receive(), 1u);
+  tutti_connection& sender = a_.sender();
+  ASSERT_TRUE(a_.wait_for([&] { return std::atomic_ref(*sender.head).load() == sender.step; })) << "acknowledged";
+  b_.peer_left = true;  // a rank that leaves asks for no connection
+  fakes_[0].break_all(TUTTI_REMOTE, "the process at the other end closed it");
+  const auto until = [](Clock::time_point end) {
+    while (Clock::now() < end) std::this_thread::yield();
+  };
+  const auto begin = Clock::now();
+  until(begin + 100ms);
+  a_.peer_left = true;
+  until(begin + 1s);
+  EXPECT_EQ(a_.failover->counts().failovers, 0u);
+  EXPECT_EQ(fakes_[1].connections(0, 0), 0);
 }
 
 /// A route is tried again after all others. The failure names all routes.
