@@ -38,6 +38,17 @@ __global__ void use(const __grid_constant__ Parameters<kBytes> parameters, unsig
   if (value != 0) *out = value;
 }
 
+template <int kBytes>
+void launch(cudaStream_t stream) {
+  use<kBytes><<<1, 64, 0, stream>>>(Parameters<kBytes>{}, nullptr);
+}
+
+double median(std::vector<double>& values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
 struct Graph {
   cudaGraphExec_t exec = nullptr;
   std::vector<double> times;  // µs per kernel
@@ -46,7 +57,7 @@ struct Graph {
 template <int kBytes>
 Graph capture(cudaStream_t stream, bool owns_object) {
   CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-  for (int i = 0; i < kCalls; ++i) use<kBytes><<<1, 64, 0, stream>>>(Parameters<kBytes>{}, nullptr);
+  for (int i = 0; i < kCalls; ++i) launch<kBytes>(stream);
   cudaGraph_t graph = nullptr;
   CHECK(cudaStreamEndCapture(stream, &graph));
   if (owns_object) {
@@ -75,13 +86,7 @@ double processor_time(cudaStream_t stream, const Enqueue& enqueue) {
     const std::chrono::duration<double, std::micro> time = std::chrono::steady_clock::now() - begin;
     if (round >= 0) times.push_back(time.count() / kQueued);
   }
-  std::nth_element(times.begin(), times.begin() + kRounds / 2, times.end());
-  return times[kRounds / 2];
-}
-
-template <int kBytes>
-void launch(cudaStream_t stream) {
-  use<kBytes><<<1, 64, 0, stream>>>(Parameters<kBytes>{}, nullptr);
+  return median(times);
 }
 
 void report_eager(cudaStream_t stream) {
@@ -169,12 +174,8 @@ int main() {
   std::printf("µs per kernel, graphs of %d kernels\nparameters, bytes | median | with a user object\n", kCalls);
   const size_t half = cases.size() / 2;
   for (size_t i = 0; i < half; ++i) {
-    const auto median = [&](size_t at) {
-      std::vector<double>& times = cases[at].graph.times;
-      std::nth_element(times.begin(), times.begin() + kRounds / 2, times.end());
-      return times[kRounds / 2];
-    };
-    std::printf("%5d | %.3f | %.3f\n", cases[i].bytes, median(i), median(i + half));
+    std::printf("%5d | %.3f | %.3f\n", cases[i].bytes, median(cases[i].graph.times),
+                median(cases[i + half].graph.times));
   }
   report_eager(stream);
   return 0;
