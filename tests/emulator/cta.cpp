@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "emulator/cta.h"
 
-#include <setjmp.h>
 #include <ucontext.h>
 
 #include <cstdio>
@@ -15,6 +14,11 @@
 
 #include "emulator/cuda.h"
 #include "tutti/device/cuda/pipeline_size.h"
+
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#include <sanitizer/common_interface_defs.h>
+#endif
 
 namespace tutti::device {
 /// As Stage::memory() of tutti/device/cuda/pipeline.h declares it.
@@ -66,22 +70,58 @@ class Random {
   uint64_t state_;
 };
 
-/// A point of execution. Switches with setjmp make no system calls. AddressSanitizer follows only swapcontext.
+/// A point of execution, and the stack that it runs on. Switches by the compiler's own setjmp make no system calls.
 struct Context {
   ucontext_t first{};
-  jmp_buf at;
+  void* at[5];  // as __builtin_setjmp() asks
   bool has_begun = false;
+#ifdef __SANITIZE_ADDRESS__
+  const void* stack = nullptr;
+  size_t stack_bytes = 0;
+  void* fake_stack = nullptr;  // of AddressSanitizer
+#endif
 };
 
-void switch_to(Context& from, Context& to) {
+// AddressSanitizer must know the current stack.
 #ifdef __SANITIZE_ADDRESS__
-  swapcontext(&from.first, &to.first);
+void begin_switch(Context& from, const Context& to) {
+  __sanitizer_start_switch_fiber(&from.fake_stack, to.stack, to.stack_bytes);
+}
+void end_switch(const Context& now) {
+  __sanitizer_finish_switch_fiber(now.fake_stack, nullptr, nullptr);
+}
+/// The first switch to a stack. `from` had the stack of a thread, whose place is unknown before.
+void end_first_switch(Context& from) {
+  __sanitizer_finish_switch_fiber(nullptr, &from.stack, &from.stack_bytes);
+}
+/// Frames that never ended left their marks on the stack.
+void set_stack(Context& context, const char* stack) {
+  context.stack = stack;
+  context.stack_bytes = kStackBytes;
+  __asan_unpoison_memory_region(stack, kStackBytes);
+}
 #else
-  if (_setjmp(from.at) != 0) return;
-  if (to.has_begun) _longjmp(to.at, 1);
+void begin_switch(Context& /*from*/, const Context& /*to*/) {}
+void end_switch(const Context& /*now*/) {}
+void end_first_switch(Context& /*from*/) {}
+void set_stack(Context& /*context*/, const char* /*stack*/) {}
+#endif
+
+// AddressSanitizer would take a call that does not return for the end of all frames of the stack. So it does not see
+// these two functions.
+
+/// A function of its own, because a function may not jump to a point that it sets.
+[[noreturn, gnu::noinline, gnu::no_sanitize("address")]] void go_to(Context& to) {
+  if (to.has_begun) __builtin_longjmp(to.at, 1);
   to.has_begun = true;
   setcontext(&to.first);
-#endif
+  std::abort();  // setcontext() does not return
+}
+
+[[gnu::noinline, gnu::no_sanitize("address")]] void switch_to(Context& from, Context& to) {
+  begin_switch(from, to);
+  if (__builtin_setjmp(from.at) == 0) go_to(to);
+  end_switch(from);
 }
 
 class Cta {
@@ -95,6 +135,7 @@ class Cta {
       first.uc_stack.ss_sp = thread.stack.get();
       first.uc_stack.ss_size = kStackBytes;
       makecontext(&first, &Cta::enter, 0);
+      set_stack(thread.context, thread.stack.get());
     }
     scheduler_.has_begun = true;
   }
@@ -194,6 +235,7 @@ std::function<uint32_t(const uint32_t*, uint32_t)> g_change;  // set before CTAs
 
 void Cta::enter() {
   Cta& cta = *t_cta;
+  end_first_switch(cta.scheduler_);
   cta.kernel_();
   Thread& thread = cta.threads_[cta.running_];
   thread.state = State::kDone;

@@ -503,7 +503,7 @@ TEST(Device, ACallThatAdvancesMayTakeLongerThanTheTimeOut) {
 /// A work that waits until its thread runs on a processor, or until the time is up.
 struct Placed {
   int processor;
-  std::chrono::steady_clock::time_point end = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+  std::chrono::steady_clock::time_point end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
   static int32_t run(void* self, tutti_work* /*work*/) {
     const auto& placed = *static_cast<Placed*>(self);
     if (sched_getcpu() == placed.processor) return TUTTI_OK;
@@ -530,7 +530,8 @@ TEST(Device, AWaitMovesToTheProcessorOfItsSeat) {
     tutti_work work{};
     Job job{&work, &kPlaced, &placed, nullptr, false, {}};
     const auto own = seat % 2 + static_cast<uint32_t>(processors.size()) * (seat / 2);
-    Driver driver({10, 1000, {}, {}, std::chrono::seconds(20), &ranks[0].shm->bell(), own});
+    constexpr uint32_t kYields = UINT32_MAX;  // a busy processor may give the thread away before it runs there
+    Driver driver({10, kYields, {}, {}, std::chrono::seconds(20), &ranks[0].shm->bell(), own});
     EXPECT_EQ(driver.run({&job, 1}).code, TUTTI_OK) << "seat " << own;
     cpu_set_t after;
     ASSERT_EQ(sched_getaffinity(0, sizeof after, &after), 0);

@@ -15,7 +15,8 @@ tutti_test(topology_load_test SOURCES topology_load_test.cpp topology_machines.c
 
 # Search and connect.
 tutti_test(topology_connect_test SOURCES topology_connect_test.cpp)
-tutti_test(topology_search_test SOURCES topology_search_test.cpp topology_machines.cpp topology_random.cpp TIMEOUT 120)
+tutti_test(topology_search_test SOURCES topology_search_test.cpp topology_machines.cpp topology_random.cpp TIMEOUT 120
+           OPTIMISED)
 
 # The system graph. topology_machines and topology_random make documents for further tests.
 tutti_test(topology_system_test
