@@ -13,7 +13,11 @@
 
 namespace peer {
 
-constexpr double kBatchUs = 20'000;  // as in `tutti bench`
+// As in `tutti bench`.
+constexpr double kWarmUpUs = 500'000;
+constexpr double kMostWarmUpCalls = 200;
+constexpr double kEstimateUs = 5'000;
+constexpr double kBatchUs = 20'000;
 
 /// The values of the command line. `bytes` counts as in nccl-tests: the whole receive buffer of all_gather, the whole
 /// send buffer of reduce_scatter, the buffer of every other collective. all_to_all sends an equal block to each rank.
@@ -69,12 +73,13 @@ inline int iterations_of(Peer& peer, const Settings& settings, const std::functi
     for (int i = 0; i < settings.iterations / 4 + 1; ++i) collective();
     return settings.iterations;
   }
-  collective();  // may connect
-  int calls = 1;
-  double us = batch_us(peer, calls, collective);
-  if (us < kBatchUs) {
-    calls = static_cast<int>(std::clamp(kBatchUs / 4 / us, 1.0, double{kMost}));
-    us = batch_us(peer, calls, collective);
+  batch_us(peer, 1, collective);  // may connect
+  double us = batch_us(peer, 1, collective);
+  if (us < kWarmUpUs) {
+    us = batch_us(peer, static_cast<int>(std::clamp(kWarmUpUs / us, 1.0, kMostWarmUpCalls)), collective);
+  }
+  if (us < kEstimateUs) {
+    us = batch_us(peer, static_cast<int>(std::clamp(kEstimateUs / us, 1.0, double{kMost})), collective);
   }
   return static_cast<int>(std::clamp(kBatchUs / us, 1.0, double{kMost}));
 }

@@ -18,6 +18,14 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+/// As many calls as take this time, up to a limit.
+struct Calls {
+  double us;
+  double most;
+};
+constexpr Calls kWarmUp{500'000, 200};
+constexpr Calls kEstimate{5'000, 10'000};
+constexpr int kGivenWarmUpCalls = 3;  // if the command line gives the calls of a batch
 constexpr size_t kPageBytes = 4096;
 constexpr size_t kSpoiledPlaces = 16;                // at least, in outputs of as many bytes
 constexpr size_t kLargestStride = size_t{64} << 10;  // from place to place; a message may have 128 KiB
@@ -87,6 +95,8 @@ class HostMeasurement : public Measurement {
   Result<uint64_t> count_wrong(const Subject& subject);
   Result<uint64_t> count_not_zero(const Subject& subject);
   Status time(const Subject& subject, bool repeats, Timing& timing);
+  /// Makes calls that do not count, and returns about how many µs a call takes.
+  Result<double> warm_up(const Subject& subject);
   /// The slowest rank's time of one call, in a batch that starts at a barrier.
   Result<double> time_batch(const Subject& subject, int calls);
 
@@ -150,9 +160,23 @@ Result<uint64_t> HostMeasurement::count_wrong(const Subject& subject) {
                             to_string(subject.problem) + (subject.in_place ? ", in place" : ""));
 }
 
+/// The first call may connect, and further calls may be the first to use some of a connection's memory. The peers of
+/// bench/host_vs_peers do the same.
+Result<double> HostMeasurement::warm_up(const Subject& subject) {
+  const bool given = request_.warmup || request_.iterations > 0;
+  if (given) return time_batch(subject, request_.warmup.value_or(kGivenWarmUpCalls));
+  TUTTI_ASSIGN(double call_us, time_batch(subject, 1));
+  TUTTI_ASSIGN(call_us, time_batch(subject, 1));
+  for (const auto& [us, most] : {kWarmUp, kEstimate}) {
+    if (call_us >= us) break;
+    TUTTI_ASSIGN(call_us, time_batch(subject, static_cast<int>(std::clamp(us / call_us, 1.0, most))));
+  }
+  return call_us;
+}
+
 /// Checks the last call of every batch.
 Status HostMeasurement::time(const Subject& subject, bool repeats, Timing& timing) {
-  TUTTI_ASSIGN(const double estimate_us, time_batch(subject, std::max(request_.warmup, 1)));
+  TUTTI_ASSIGN(const double estimate_us, warm_up(subject));
   const int calls = calls_of_batch(request_, estimate_us);
   std::vector<double> batches_us;
   for (int batch = 0; batch < request_.batches; ++batch) {

@@ -153,7 +153,10 @@ void RequestOptions::add_timing_options(CLI::App& command) {
       ->check(tools::kFromOne)
       ->option_text("N")
       ->group("Timing and check");
-  command.add_option("--warmup", request_.warmup, "Calls before the first batch (default 3)")
+  command
+      .add_option("--warmup", request_.warmup,
+                  "Calls before the first batch (default: 3 on GPUs or with --iters, else "
+                  "200, or as many as take 500 ms)")
       ->check(tools::kFromOne)
       ->option_text("N")
       ->group("Timing and check");

@@ -50,8 +50,8 @@ struct Request {
   Placement placement = Placement::kBoth;
 
   // How it is timed.
-  int warmup = 3;
-  int iterations = 0;  ///< calls of one batch; 0: as many as fill batch_us
+  std::optional<int> warmup;  ///< calls before the first batch; none: as many as the measurement likes
+  int iterations = 0;         ///< calls of one batch; 0: as many as fill batch_us
   double batch_us = 20'000;
   int batches = 5;
   bool check = true;
