@@ -238,7 +238,7 @@ std::string RequestOptions::read_id() const {
          "would show the secret to all users of this machine; run 'tutti id --file FILE' and pass --id-file FILE, or "
          "set TUTTI_ID");
   if (id_file_.empty()) {
-    const char* const text = std::getenv("TUTTI_ID");
+    const char* const text = secure_getenv("TUTTI_ID");
     return text == nullptr ? std::string() : std::string(text);
   }
   const auto text = base::read_secret(id_file_);
