@@ -15,4 +15,13 @@ uint32_t messages_per_neighbour(const Hierarchy& hierarchy);
 /// Adds the steps of one rank. There are two machines or more, and two ranks or more on each.
 void exchange_all_to_all(sdk::PlanBuilder& plan, const HierarchyView& view, const Hierarchy& hierarchy);
 
+/// The number of distances between machines, from 1 to machines - 1, that have this bit. So many machines' blocks a
+/// rank passes on in a round of bruck_all_to_all().
+uint32_t distances_with(uint32_t bit, uint32_t machines);
+
+/// Adds the steps of one rank. There are three machines or more. Between machines, a rank sends one message in each of
+/// log2(machines) rounds, rounded up. In round k, the blocks for all machines whose distance has bit k go 2^k machines
+/// further.
+void bruck_all_to_all(sdk::PlanBuilder& plan, const HierarchyView& view, const Hierarchy& hierarchy);
+
 }  // namespace tutti::hier

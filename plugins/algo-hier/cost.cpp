@@ -22,6 +22,15 @@ Between between_machines(uint32_t variant, uint32_t machines, bool per_block) {
     return {rounds, rounds, static_cast<double>(per_block ? others : rounds)};
   }
   if (variant == kRing) return {2 * others, 2 * others, 2.0 * others / machines};
+  if (variant == kBruck) {
+    Between between = {0, 0, 0};
+    for (uint32_t bit = 1; bit < machines; bit *= 2) {
+      ++between.hops;
+      ++between.messages;
+      between.parts += distances_with(bit, machines);
+    }
+    return between;
+  }
   return {1, others, static_cast<double>(others)};
 }
 
@@ -41,8 +50,8 @@ tutti_algorithm_cost cost(uint32_t collective, uint32_t variant, const Hierarchy
     between.parts *= hierarchy.positions();
     messages = messages_per_neighbour(hierarchy);
     copied = between.parts;
+    if (variant == kBruck) copied += (machines - 1.0) * hierarchy.positions();  // they are passed on
   }
-
   if (collective == TUTTI_REDUCE_SCATTER && variant == kDoubling) copied = between.parts;
 
   tutti_algorithm_cost cost = {};

@@ -221,7 +221,8 @@ std::string_view obstacle(const Hierarchy& hierarchy, uint32_t collective, uint3
   if (variant == kDoubling && (machines < 4 || !two_powers)) return "recursive doubling needs 4, 8, 16, ... machines";
   if (variant == kDoubling && has_blocks(collective) && hierarchy.machine_stride() == 0)
     return "recursive doubling of blocks needs a constant distance from each rank to the next machine";
-  if (variant == kDoubling) return "";
+  if (variant == kBruck && machines < 4) return "Bruck's all-to-all saves messages from four machines on";
+  if (variant == kDoubling || variant == kBruck) return "";
   if (hierarchy.positions() == 1) return "with one rank on each machine, the algorithms ring and direct do the same";
   if (variant == kRing && machines < 3) return "a ring of machines needs three machines or more";
   return "";
@@ -234,6 +235,8 @@ sdk::PlanBuilder schedule(const tutti_plan_request& request, const Hierarchy& hi
     doubling(plan, request, view, hierarchy);
   } else if (request.variant == kRing) {
     ring_all_reduce(plan, view);
+  } else if (request.variant == kBruck) {
+    bruck_all_to_all(plan, view, hierarchy);
   } else {
     exchange(plan, request, view, hierarchy);
   }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <map>
 
 #include "program/verify/verify.h"
@@ -25,6 +26,10 @@ TEST(Hier, TakesInterleavedMachines) {
       const auto plans = connected.plans(collective, variant, program::has_root(Collective(collective)) ? 4 : 0);
       if (hier.variants()[variant].name == "doubling") {
         EXPECT_THAT(plans.status().text(), HasSubstr("needs 4, 8, 16, ... machines"));
+        continue;
+      }
+      if (hier.variants()[variant].name == "bruck") {
+        EXPECT_THAT(plans.status().text(), HasSubstr("from four machines on"));
         continue;
       }
       ASSERT_TRUE(plans.ok()) << plans.status().to_string();
@@ -72,6 +77,36 @@ TEST(Hier, SendsOneMessageToEachCounterpart) {
       for (const auto& [peer, count] : messages) {
         EXPECT_EQ(count, nodes[peer] == nodes[rank] ? inside : 1) << rank << " to " << peer << " of " << ranks;
       }
+    }
+  }
+}
+
+/// Bruck's all-to-all sends one message to a counterpart in each round.
+TEST(Hier, PassesBlocksOnInLogarithmicRounds) {
+  const Algorithm hier("hier");
+  const auto& variants = hier.variants();
+  const auto bruck = static_cast<uint32_t>(
+      std::find_if(variants.begin(), variants.end(), [](const auto& variant) { return variant.name == "bruck"; }) -
+      variants.begin());
+  const auto blocks = [](uint32_t machines, uint32_t positions) {
+    NodeOfRank nodes;
+    for (uint32_t rank = 0; rank < machines * positions; ++rank) nodes.push_back(rank / positions);
+    return nodes;
+  };
+  std::vector<NodeOfRank> layouts = {{0, 1, 2, 3, 0, 1, 2, 3}, {3, 1, 0, 2}, {0, 1, 1, 0, 2, 3, 3, 2, 0, 1, 2, 3}};
+  for (const uint32_t machines : {4u, 5u, 6u, 7u, 8u, 9u, 16u, 17u}) layouts.push_back(blocks(machines, 1));
+  for (const uint32_t machines : {4u, 5u, 7u, 8u, 9u}) layouts.push_back(blocks(machines, 3));
+  for (const NodeOfRank& nodes : layouts) {
+    const uint32_t machines = *std::max_element(nodes.begin(), nodes.end()) + 1;
+    const auto plans = Connected(hier, nodes).plans(TUTTI_ALL_TO_ALL, bruck);
+    ASSERT_TRUE(plans.ok()) << plans.status().to_string();
+    for (const uint32_t slots : {1u, 2u}) {
+      EXPECT_TRUE(verify(*plans, {.slots = slots}).ok()) << verify(*plans, {.slots = slots}).to_string();
+    }
+    for (uint32_t rank = 0; rank < nodes.size(); ++rank) {
+      uint32_t between = 0;
+      for (const auto& [peer, count] : messages_of((*plans)[rank])) between += nodes[peer] == nodes[rank] ? 0 : count;
+      EXPECT_EQ(between, std::bit_width(machines - 1)) << machines << " machines";
     }
   }
 }
