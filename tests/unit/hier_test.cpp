@@ -84,10 +84,6 @@ TEST(Hier, SendsOneMessageToEachCounterpart) {
 /// Bruck's all-to-all sends one message to a counterpart in each round.
 TEST(Hier, PassesBlocksOnInLogarithmicRounds) {
   const Algorithm hier("hier");
-  const auto& variants = hier.variants();
-  const auto bruck = static_cast<uint32_t>(
-      std::find_if(variants.begin(), variants.end(), [](const auto& variant) { return variant.name == "bruck"; }) -
-      variants.begin());
   const auto blocks = [](uint32_t machines, uint32_t positions) {
     NodeOfRank nodes;
     for (uint32_t rank = 0; rank < machines * positions; ++rank) nodes.push_back(rank / positions);
@@ -98,7 +94,7 @@ TEST(Hier, PassesBlocksOnInLogarithmicRounds) {
   for (const uint32_t machines : {4u, 5u, 7u, 8u, 9u}) layouts.push_back(blocks(machines, 3));
   for (const NodeOfRank& nodes : layouts) {
     const uint32_t machines = *std::max_element(nodes.begin(), nodes.end()) + 1;
-    const auto plans = Connected(hier, nodes).plans(TUTTI_ALL_TO_ALL, bruck);
+    const auto plans = Connected(hier, nodes).plans(TUTTI_ALL_TO_ALL, hier.variant("bruck"));
     ASSERT_TRUE(plans.ok()) << plans.status().to_string();
     for (const uint32_t slots : {1u, 2u}) {
       EXPECT_TRUE(verify(*plans, {.slots = slots}).ok()) << verify(*plans, {.slots = slots}).to_string();

@@ -72,14 +72,20 @@ TEST_P(RecursiveKernels, OfManyLoops) {
   run_all(GetParam(), {4, 5}, GetParam().wire == Wire::kSimple ? 2000 : 9000);
 }
 
-/// The all-to-all of machines gathers to scratch memory.
+/// The all-to-all of machines gathers to scratch memory. From four machines on, it also passes blocks on from there.
 TEST_P(RecursiveKernels, GatherToScratch) {
+  struct Layout {
+    uint32_t ranks, machines;
+    const char* variant;
+  };
   const Algorithm hier("hier");
-  for (const auto& [ranks, machines] : {std::pair{4u, 2u}, std::pair{6u, 3u}, std::pair{12u, 3u}}) {
+  for (const Layout& layout : {Layout{4, 2, "exchange"}, Layout{6, 3, "exchange"}, Layout{12, 3, "exchange"},
+                               Layout{5, 5, "bruck"}, Layout{8, 4, "bruck"}, Layout{14, 7, "bruck"}}) {
+    const auto& [ranks, machines, name] = layout;
     if (ranks > 6 && GetParam().wire == Wire::kSimple && !is_long()) continue;
-    SCOPED_TRACE(fmt::format("TUTTI_TEST_SEED={}: {} ranks on {} machines", seed_, ranks, machines));
+    SCOPED_TRACE(fmt::format("TUTTI_TEST_SEED={}: {}, {} ranks on {} machines", seed_, name, ranks, machines));
     Connected connected(hier, split(ranks, machines));
-    run_plans(GetParam(), required(connected.plans(TUTTI_ALL_TO_ALL, 0)), 400);
+    run_plans(GetParam(), required(connected.plans(TUTTI_ALL_TO_ALL, hier.variant(name))), 400);
   }
 }
 

@@ -97,6 +97,13 @@ std::vector<Algorithm::Variant> Algorithm::variants() const {
   return result;
 }
 
+uint32_t Algorithm::variant(const std::string& name) const {
+  const std::vector<Variant> all = variants();
+  const auto found = std::find_if(all.begin(), all.end(), [&](const Variant& each) { return each.name == name; });
+  require(found != all.end(), fmt::format("{} has no variant '{}'", name_, name));
+  return static_cast<uint32_t>(found - all.begin());
+}
+
 Connected::Connected(const Algorithm& algorithm, const NodeOfRank& node_of_rank, uint32_t max_channels)
     : algorithm_(algorithm), rank_count_(static_cast<uint32_t>(node_of_rank.size())) {
   tutti_topology topology = topology_of(node_of_rank);

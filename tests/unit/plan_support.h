@@ -38,6 +38,8 @@ class Algorithm {
     bool can(uint32_t collective) const { return (collectives >> collective & 1) != 0; }
   };
   std::vector<Variant> variants() const;
+  /// The number of the variant with this name.
+  uint32_t variant(const std::string& name) const;
 
  private:
   std::string name_;
