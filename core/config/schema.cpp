@@ -63,7 +63,7 @@ std::vector<Key> make_keys() {
       number(Type::kDuration, "timeouts.bootstrap", "30s", kMillisecond, kDay,
              "How long ranks wait for each other to join."),
       number(Type::kDuration, "timeouts.peer_loss", "10s", 100 * kMillisecond, kDay,
-             "After how much silence of its host a rank counts as lost. A dead process is noticed at once."),
+             "The longest cut of a connection that fails no call. A dead process is noticed at once."),
       number(Type::kDuration, "timeouts.operation", "10m", 10 * kMillisecond, kDay,
              "How long a call may go without any progress before it fails with a verdict."),
       number(Type::kDuration, "timeouts.warn", "10s", 0, kDay,
