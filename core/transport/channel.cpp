@@ -181,7 +181,9 @@ bool Breakage::is_harmless(const Net::Standing& peer, bool undelivered) {
 
 Status Breakage::verdict(const Net& net, uint32_t peer, bool undelivered, std::chrono::nanoseconds grace) {
   const auto now = std::chrono::steady_clock::now();
-  if (is_harmless(net.standing(peer), undelivered)) since_ = now;
+  Net::Standing standing = net.standing(peer);
+  standing.left = standing.left || is_excused_;
+  if (is_harmless(standing, undelivered)) since_ = now;
   return now - since_ > grace ? failure_ : Status();
 }
 

@@ -128,6 +128,8 @@ class Awaiter {
 class Breakage {
  public:
   void begin(Status failure);
+  /// The peer has said that it leaves: the break is a failure only while a call waits for the peer.
+  void excuse() { is_excused_ = true; }
   bool broken() const { return !failure_.ok(); }
   /// The failure, after the decision that it is a failure. `undelivered`: this rank has data for the peer. `grace`: the
   /// time in which the failure may turn out to be none.
@@ -142,6 +144,7 @@ class Breakage {
  private:
   Status failure_;
   std::chrono::steady_clock::time_point since_;
+  bool is_excused_ = false;
 };
 
 }  // namespace tutti::transport

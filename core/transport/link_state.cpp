@@ -40,6 +40,8 @@ std::string LinkState::describe() const {
       return ends + ": connected; oldest outstanding request: send of the first message, which names the sender";
     case Phase::kBroken:
       return ends + ": broken";
+    case Phase::kLeft:
+      return ends + ": the sender has left";
     case Phase::kStands:
       break;
   }

@@ -22,6 +22,7 @@ class LinkState {
     kIntroduces,  ///< sender: the first message, which names this rank, is not complete
     kStands,
     kBroken,
+    kLeft,  ///< receiver: the sender has said that it leaves
   };
   LinkState(const Net& net, const Key& key, bool sends);
   ~LinkState();

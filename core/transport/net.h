@@ -6,6 +6,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -110,6 +111,11 @@ class Net {
   void expect(const Key& key, Purpose purpose, uint32_t home, std::shared_ptr<Rejoiner> rejoiner) const;
   /// Looks for connections at once, until as many calls end the haste as began it. Otherwise it may take a moment.
   void hurry(bool begins) const;
+  /// This rank makes no further call. Each connection on which it sends tells its receiver so, after all data. The end
+  /// of the connection is then no loss for the receiver. engine().flush() waits for these last messages. Not with
+  /// fail-over, whose receivers ask for the news of the hub. Any thread.
+  void leave() { is_leaving_.store(true, std::memory_order_relaxed); }
+  bool is_leaving() const { return is_leaving_.load(std::memory_order_relaxed); }
   /// Stops the engine and gives up all connections. Networks that fail over to each other are closed before one ends.
   void close();
   progress::Engine& engine() { return *engine_; }
@@ -184,6 +190,7 @@ class Net {
   std::vector<std::shared_ptr<SlotTask>> senders_;    // by (peer, key), null until used
   std::vector<std::shared_ptr<SlotTask>> receivers_;  // by key, as senders_
   std::vector<std::shared_ptr<Receipts>> receipts_;   // by key, as senders_; with fail-over
+  std::atomic<bool> is_leaving_{false};               // relaxed: a task that sees it late tells it late
   std::shared_ptr<progress::Engine> engine_;
 };
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstring>
 #include <iterator>
@@ -21,6 +22,9 @@ constexpr uint64_t kPage = 4096;
 constexpr uint32_t kTag = 0;       // a connection carries one stream of slots
 constexpr uint64_t kEndRoom = 64;  // behind each slot, for statement and end; keeps slots aligned
 static_assert(sizeof(uint64_t) + sizeof(HashedEnd) <= kEndRoom);
+/// A message without an end, so it is shorter than all others.
+constexpr std::array<char, 8> kFarewell = {'F', 'a', 'r', 'e', 'w', 'e', 'l', 'l'};
+static_assert(sizeof kFarewell < sizeof(MessageEnd));
 
 tutti_slot_layout with_ends(tutti_slot_layout layout) {
   layout.slot_stride += kEndRoom;
@@ -68,6 +72,15 @@ uint64_t SlotMemory::seal(uint64_t step) {
     std::memcpy(message + bytes, &end.end, sizeof end.end);
   }
   return bytes + end_bytes();
+}
+
+uint64_t SlotMemory::write_farewell(uint64_t step) {
+  std::memcpy(slot(step), kFarewell.data(), sizeof kFarewell);
+  return sizeof kFarewell;
+}
+
+bool SlotMemory::is_farewell(uint64_t step, uint64_t bytes) const {
+  return bytes == sizeof kFarewell && std::memcmp(slot(step), kFarewell.data(), sizeof kFarewell) == 0;
 }
 
 /// The text names the rule of plugin/network_rules.h that the plugin most likely breaks.
@@ -148,7 +161,18 @@ Status SlotRequests::complete_sends(Channel& channel) {
   return {};
 }
 
+Result<bool> SlotRequests::post_farewell(Channel& channel, void* registration) {
+  const bool follows_all = posted_ == memory_.load_tail() && posted_ - completed_ < requests_.size();
+  if (has_farewell_ || !follows_all) return false;
+  void*& sent = request(posted_);
+  TUTTI_ASSIGN(sent, channel.send({memory_.slot(posted_), memory_.write_farewell(posted_), kTag, registration}));
+  if (sent == nullptr) return false;
+  ++posted_;
+  return has_farewell_ = true;
+}
+
 Result<bool> SlotRequests::post_receives(Channel& channel, void* registration) {
+  if (has_farewell_) return false;
   const uint64_t free_until = memory_.load_head() + requests_.size();
   const uint64_t before = posted_;
   for (; posted_ < free_until; ++posted_) {
@@ -174,6 +198,10 @@ Status SlotRequests::complete_receives(Channel& channel) {
     uint64_t bytes = 0;
     TUTTI_ASSIGN(const bool done, channel.test(request(completed_), &bytes));
     if (!done) return {};
+    if (memory_.is_farewell(completed_, bytes)) {
+      has_farewell_ = true;
+      return {};
+    }
     if (const std::string difference = memory_.open(completed_, bytes); !difference.empty()) {
       return channel.mismatch(difference);
     }
@@ -190,8 +218,14 @@ SendTask::SendTask(const Net& net, const Key& key, uint32_t device, const tutti_
       memory_(net.options().keys.protocols[key.protocol], key.peer, engine_bell, net.options().check_data) {}
 
 bool SendTask::idle() const {
-  if (requests_.completed() == memory_.load_tail()) return true;
+  if (!has_unsent() && !owes_farewell()) return true;
   return (breakage_.broken() || !net_.options().serves_left) && net_.standing(key_.peer).left;
+}
+
+/// A connection that does not stand has no receiver that would miss a farewell.
+bool SendTask::owes_farewell() const {
+  if (!net_.is_leaving() || channel_ == nullptr || breakage_.broken()) return false;
+  return !requests_.has_farewell() || requests_.completed() < requests_.posted();
 }
 
 Result<bool> SendTask::progress() {
@@ -201,7 +235,7 @@ Result<bool> SendTask::progress() {
     breakage_.begin(moved.status());
     state_.enter(LinkState::Phase::kBroken);
   }
-  TUTTI_TRY(breakage_.verdict(net_, key_.peer, requests_.completed() != memory_.load_tail()));
+  TUTTI_TRY(breakage_.verdict(net_, key_.peer, has_unsent()));
   return false;
 }
 
@@ -219,7 +253,11 @@ Result<bool> SendTask::advance() {
 }
 
 Result<bool> SendTask::move() {
-  TUTTI_ASSIGN(const bool sent, requests_.post_sends(*channel_, registration_));
+  TUTTI_ASSIGN(bool sent, requests_.post_sends(*channel_, registration_));
+  if (net_.is_leaving()) {
+    TUTTI_ASSIGN(const bool told, requests_.post_farewell(*channel_, registration_));
+    sent = sent || told;
+  }
   const uint64_t before = requests_.completed();
   TUTTI_TRY(requests_.complete_sends(*channel_));
   state_.count(requests_.posted(), requests_.completed());
@@ -247,6 +285,13 @@ Result<bool> ReceiveTask::progress() {
   if (channel_ == nullptr) return false;
   if (!breakage_.broken()) {
     Result<bool> moved = move();
+    if (requests_.has_farewell()) {
+      state_.enter(LinkState::Phase::kLeft);
+      breakage_.begin(Status(Code::kRemote, fmt::format("network '{}' waits for data {}, but the sender has left",
+                                                        net_.options().name, net_.ends(key_, false))));
+      breakage_.excuse();
+      return true;
+    }
     if (moved.ok() || moved.status().code() != Code::kRemote) return moved;
     breakage_.begin(moved.status());
     state_.enter(LinkState::Phase::kBroken);

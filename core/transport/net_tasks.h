@@ -51,6 +51,11 @@ class SlotMemory {
   uint8_t* slot(uint64_t step) const;
   /// Appends the end to a slot that an executor filled. Returns the bytes of the message.
   uint64_t seal(uint64_t step);
+  /// Writes the farewell to a free slot: the last message of a connection, whose sender leaves in good order. Returns
+  /// the bytes of the message.
+  uint64_t write_farewell(uint64_t step);
+  /// Whether a message of `bytes` bytes is a farewell.
+  bool is_farewell(uint64_t step, uint64_t bytes) const;
   /// Takes the end off a message of `bytes` bytes that the network delivered. Empty: it is whole; else the difference.
   std::string open(uint64_t step, uint64_t bytes);
   void* begin() const { return connection_.slots; }
@@ -85,7 +90,11 @@ class SlotRequests {
   /// Begins to send all filled slots, until the network takes no more. Returns whether there was one.
   Result<bool> post_sends(Channel& channel, void* registration);
   Status complete_sends(Channel& channel);
-  /// Begins to receive into all free slots, until the network takes no more. Returns whether there was one.
+  /// Begins to send the farewell once, after all filled slots, when a slot is free. Returns whether it began.
+  Result<bool> post_farewell(Channel& channel, void* registration);
+  bool has_farewell() const { return has_farewell_; }  ///< the sender has begun to send it, or the receiver has it
+  /// Begins to receive into all free slots, until the network takes no more. Returns whether there was one. Nothing
+  /// comes after a farewell.
   Result<bool> post_receives(Channel& channel, void* registration);
   /// Gives the messages that have arrived to the executors, up to the first failure, which it returns. kInternal: a
   /// message is not the message that was sent.
@@ -107,6 +116,7 @@ class SlotRequests {
   uint64_t posted_ = 0;
   uint64_t completed_ = 0;
   uint64_t most_posted_ = 0;
+  bool has_farewell_ = false;
 };
 
 /// A task with one end of a connection of slots.
@@ -126,6 +136,8 @@ class SendTask : public SlotTask {
  private:
   Result<bool> advance();
   Result<bool> move();
+  bool has_unsent() const { return requests_.completed() < memory_.load_tail(); }
+  bool owes_farewell() const;
 
   const Net& net_;
   Key key_;

@@ -56,6 +56,7 @@ void Fabric::ring() {
 
 bool Fabric::flush(std::chrono::nanoseconds limit, const std::function<bool()>& failed) {
   if (nets_.empty() || failed()) return true;
+  for (const auto& net : nets_) net->leave();
   return engine()->flush(std::chrono::steady_clock::now() + limit, failed) || failed();
 }
 
