@@ -24,13 +24,15 @@
 // PLG-8: If a plugin sets a capability bit, the entries of this capability exist and fulfil their contracts. The host
 // calls no entry whose bit is not set. The loader checks that the entries exist. For networks, `tutti plugin test`
 // checks their behaviour.
-// PLG-9: Entries marked [progress] never block: they return TUTTI_AGAIN or report "not done".
+// PLG-9: Entries marked [progress] never block. `send`, `recv` and `flush` of networks leave the request null if they
+// cannot begin. `test` reports "not done". `arm` and `run` return TUTTI_AGAIN.
 // PLG-10: Each entry has a thread rule: [setup] one thread at a time per instance; [progress] one thread at a time per
-// connection; [any] any thread at any time.
+// connection; [any] any thread at any time. Entries of different connections may run at the same time, and beside
+// [setup] entries.
 // PLG-11: If an object with open children is closed, the result is a failed precondition, not a crash.
 // PLG-12: All output goes through host->log. A plugin writes nothing to stdout or stderr.
 // PLG-13: A plugin reads only its own settings, through host->config_get. The host has checked them against the
-// declared keys.
+// declared keys. A network also reads "timeouts.peer_loss" and "net.failover".
 // PLG-14: Before a function returns a failure, it passes the reason to host->fail, in the same thread.
 #pragma once
 

@@ -11,7 +11,7 @@
 // all ranks: a call advances every connection of a CTA by `cut.messages`, used or not. A sender may be at most
 // slot_count messages ahead of the receiver's `done` signal.
 //
-// Forms. A launch has one of two forms. In the small form, the connections and the program travel in the parameters. In
+// Forms. A launch has one of two forms. In the small form, the connections and one program travel in the parameters. In
 // the large form, they lie in this GPU's memory (tutti_cuda_tables). A launch has the large form if the communicator or
 // a program of the rank exceeds a limit of the small form or has a scratch buffer. Messages are the same in both forms,
 // so one rank may run a program in the small form while a peer runs its program in the large form.

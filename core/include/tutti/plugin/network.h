@@ -15,10 +15,10 @@
 // Failures. A request reports only its own failure: a broken connection fails the requests that cannot complete any
 // more, and each later post. A complete send says that its buffer is free, not that the message has arrived: it may be
 // lost if the connection breaks later. A complete receive holds the whole message, also if the connection broke after
-// the message had come. TUTTI_REMOTE says that a connection is broken, because the peer closed it, or because its host
-// did not answer for longer than "timeouts.peer_loss". The text names the addresses of both ends. The host decides the
-// meaning of a break: after TUTTI_REMOTE, it waits for news of the peer. Any other failure ends the communicator at
-// once. A failure of `accept` does, too, so strangers must not cause one.
+// the message had come. TUTTI_REMOTE says that a connection is broken, because the peer closed it, or because the
+// peer's machine did not answer for longer than "timeouts.peer_loss". The text names the addresses of both ends. The
+// host decides the meaning of a break: after TUTTI_REMOTE, it waits for news of the peer. Any other failure ends the
+// communicator at once. A failure of `accept` does, too, so strangers must not cause one.
 //
 // Lengths. `test` reports the bytes of each received message. The host puts a record behind each message, or sends it
 // as a message of its own, and checks with it the length, the order, and that no message is lost or repeated. A
@@ -62,7 +62,7 @@ typedef struct tutti_net_properties {
   double latency_us;          /* one way, small message; 0: unknown */
   uint64_t max_message_bytes; /* per request */
   uint32_t max_connections;   /* connections of this rank at the same time, made or accepted; 0: no known limit */
-  int32_t rail;               /* -1: unknown */
+  int32_t rail;               /* the part of the network that joins this port with other ports; -1: unknown */
 } tutti_net_properties;
 
 /* Address of a listener, sent to the connecting side as opaque bytes. */

@@ -6,8 +6,8 @@
 //
 //   A buffer has 1 block, or one block per rank. Each block has `count` elements. A channel handles a contiguous range
 //   of them. Each loop covers `chunks` chunks of each block. Chunk index c means chunk (c % chunks) of block
-//   (c / chunks). In the last loop, chunks may be shorter or empty. The value of an empty chunk is neither sent nor
-//   received.
+//   (c / chunks). In the last loop, chunks may be shorter or empty. No data of an empty chunk moves. Its message is
+//   left out on the host; on GPUs, the number of the message counts.
 //
 //   all-reduce, ring over n ranks:  1 block in and out, n chunks      all-gather:  1 block in, n blocks out, 1 chunk
 //   reduce-scatter:                 n blocks in, 1 out, 1 chunk       all-to-all:  n blocks in and out, 1 chunk
@@ -61,9 +61,9 @@
 // rules above hold for the steps of every round. Bodies do not overlap, and contain no repeat. After the addition, the
 // peers of a step that folds are put in ascending order of ranks again.
 //
-// A strand is a range of consecutive steps. The steps of a strand run in order. Strands run beside each other, and do
-// not wait for each other. A wait names a step, and a step of another strand after which it begins. A step is complete
-// when its value is written and sent, and its messages are received.
+// A strand is a range of consecutive steps. The steps of a strand run in order. Strands run beside each other. A step
+// waits for a step of another strand only if the plan has a wait. A wait names two steps: the first begins after the
+// second is complete. A step is complete when its value is written and sent, and its messages are received.
 //
 //   - If two steps of different strands touch the same chunk, and one of them writes it, there must be a way of waits
 //     and of steps in order from one to the other. Messages to other ranks and back are no such way.

@@ -31,9 +31,10 @@ typedef struct tutti_bell {
   4u /* the receiver can read the sender's memory through the kernel (peer_process) */
 
 /* One direction between two ranks on one channel, from the view of one side. The slots lie in memory that both sides
- * map (or this side's progress thread). `step`, `next_begin`, `next_end`, `seen` and `call` are private to this side. A
- * step is one slot. A message takes one slot. On shared memory, a message takes as many contiguous slots as it needs;
- * if too few slots are left before the end of the memory, the message begins at the first slot again. */
+ * map (or this side's progress thread). `step`, `next_begin`, `next_end`, `seen` and `call` are private to this side.
+ * `step` counts slots. Over a network, a message takes one slot. In shared memory, a message takes as many contiguous
+ * slots as it needs; if too few slots are left before the end of the memory, the message begins at the first slot
+ * again. */
 typedef struct tutti_connection {
   uint8_t* slots;  /* slot i of step k (i = k % slot_count) begins at slots + i * slot_stride */
   uint64_t* tail;  /* slots that the sender has filled so far; written by the sender */
