@@ -15,9 +15,9 @@ namespace {
 using sdk::Buffer;
 using sdk::PlanBuilder;
 
-/// Whether one message to a neighbour has the blocks for all other machines.
-bool joins_machines(const Hierarchy& hierarchy) {
-  return hierarchy.machine_stride() != 0;
+/// The other machines whose blocks are in one message to a neighbour: all of them, or one.
+uint32_t joined_machines(const Hierarchy& hierarchy) {
+  return hierarchy.machine_stride() != 0 ? hierarchy.machines() - 1 : 1;
 }
 
 /// The first scratch chunk of the machine so many machines after this machine. A chunk for each position follows.
@@ -77,9 +77,8 @@ void receive(PlanBuilder& plan, const HierarchyView& view, const Hierarchy& hier
 
 /// Brings the own blocks for the other machines to scratch memory, and the blocks of the neighbours.
 void collect_all(PlanBuilder& plan, const HierarchyView& view, const Hierarchy& hierarchy) {
-  const uint32_t others = view.machines() - 1;
-  const uint32_t joined = joins_machines(hierarchy) ? others : 1;
-  for (uint32_t k = 1; k <= others; k += joined) collect(plan, view, hierarchy, k, joined);
+  const uint32_t joined = joined_machines(hierarchy);
+  for (uint32_t k = 1; k < view.machines(); k += joined) collect(plan, view, hierarchy, k, joined);
 }
 
 /// Machines whose blocks lie side by side in scratch memory: `count` machines, from the machine at `distance` on.
@@ -125,13 +124,12 @@ void pass_on(PlanBuilder& plan, const HierarchyView& view, uint32_t bit, uint32_
 }  // namespace
 
 uint32_t messages_per_neighbour(const Hierarchy& hierarchy) {
-  return joins_machines(hierarchy) ? 2 : hierarchy.machines();
+  return 1 + (hierarchy.machines() - 1) / joined_machines(hierarchy);
 }
 
 void exchange_all_to_all(PlanBuilder& plan, const HierarchyView& view, const Hierarchy& hierarchy) {
   const uint32_t others = view.machines() - 1;
-  const uint32_t joined = joins_machines(hierarchy) ? others : 1;
-  plan.scratch(others * view.positions()).message_chunks(std::max(view.positions(), joined));
+  plan.scratch(others * view.positions()).message_chunks(std::max(view.positions(), joined_machines(hierarchy)));
   collect_all(plan, view, hierarchy);
   for (uint32_t k = 1; k <= others; ++k) {
     PlanBuilder::Step& step = plan.step().own(Buffer::kScratch, scratch_of(view, k)).chunks(view.positions());
@@ -150,7 +148,7 @@ uint32_t distances_with(uint32_t bit, uint32_t machines) {
 void bruck_all_to_all(PlanBuilder& plan, const HierarchyView& view, const Hierarchy& hierarchy) {
   const uint32_t machines = view.machines();
   const uint32_t held = (machines - 1) * view.positions();
-  uint32_t most = joins_machines(hierarchy) ? machines - 1 : 1;
+  uint32_t most = joined_machines(hierarchy);
   for (uint32_t bit = 1; bit < machines; bit *= 2) {
     most = std::max(most, distances_with(bit, machines) * view.positions());
   }

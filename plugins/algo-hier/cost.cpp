@@ -23,13 +23,10 @@ Between between_machines(uint32_t variant, uint32_t machines, bool per_block) {
   }
   if (variant == kRing) return {2 * others, 2 * others, 2.0 * others / machines};
   if (variant == kBruck) {
-    Between between = {0, 0, 0};
-    for (uint32_t bit = 1; bit < machines; bit *= 2) {
-      ++between.hops;
-      ++between.messages;
-      between.parts += distances_with(bit, machines);
-    }
-    return between;
+    const auto rounds = static_cast<uint32_t>(std::bit_width(others));
+    double parts = 0;
+    for (uint32_t bit = 1; bit < machines; bit *= 2) parts += distances_with(bit, machines);
+    return {rounds, rounds, parts};
   }
   return {1, others, static_cast<double>(others)};
 }

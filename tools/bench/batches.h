@@ -14,6 +14,9 @@ size_t largest_buffer(const std::vector<check::Problem>& problems, int rank);
 /// Whether an in-place call finds its input as it was when it is made again.
 bool repeats_in_place(Collective collective);
 
+/// The calls before the first batch on devices, and if the command line gives the calls of a batch.
+inline constexpr int kFewWarmUpCalls = 3;
+
 /// The calls of one batch, when one takes about `estimate_us`.
 int calls_of_batch(const Request& request, double estimate_us);
 

@@ -25,7 +25,6 @@ struct Calls {
 };
 constexpr Calls kWarmUp{500'000, 200};
 constexpr Calls kEstimate{5'000, 10'000};
-constexpr int kGivenWarmUpCalls = 3;  // if the command line gives the calls of a batch
 constexpr size_t kPageBytes = 4096;
 constexpr size_t kSpoiledPlaces = 16;                // at least, in outputs of as many bytes
 constexpr size_t kLargestStride = size_t{64} << 10;  // from place to place; a message may have 128 KiB
@@ -164,7 +163,7 @@ Result<uint64_t> HostMeasurement::count_wrong(const Subject& subject) {
 /// bench/host_vs_peers do the same.
 Result<double> HostMeasurement::warm_up(const Subject& subject) {
   const bool given = request_.warmup || request_.iterations > 0;
-  if (given) return time_batch(subject, request_.warmup.value_or(kGivenWarmUpCalls));
+  if (given) return time_batch(subject, request_.warmup.value_or(kFewWarmUpCalls));
   TUTTI_ASSIGN(double call_us, time_batch(subject, 1));
   TUTTI_ASSIGN(call_us, time_batch(subject, 1));
   for (const auto& [us, most] : {kWarmUp, kEstimate}) {

@@ -19,7 +19,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using cuda::status_of;
 
-constexpr int kWarmUpCalls = 3;
 constexpr double kGraphUs = 20'000;  ///< time of the calls in one graph, at most
 constexpr int kGraphCalls = 20;      ///< in one graph, at most
 constexpr int kQueuedCalls = 400;    ///< whose enqueueing is timed: with more, enqueueing waits for the device
@@ -267,7 +266,7 @@ Status CudaMeasurement::begin(Subject& subject, const cuda::Trial& trial, const 
   } else {
     TUTTI_TRY(prepare(subject.buffers, trial));
   }
-  TUTTI_ASSIGN(const double estimate_us, time_batch(subject, request_.warmup.value_or(kWarmUpCalls)));
+  TUTTI_ASSIGN(const double estimate_us, time_batch(subject, request_.warmup.value_or(kFewWarmUpCalls)));
   const int groups = std::max(calls_of_batch(request_, estimate_us) / request_.group, 1);
   subject.launches = groups;
   if (!request_.graph) return {};
