@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "program/connection_numbers.h"
 #include "program/encode.h"
 #include "program/passes/alias.h"
 #include "program/passes/number_messages.h"
@@ -106,8 +107,9 @@ class Touches {
   std::vector<Touch> all_before_;  // since a step was last made after all before it
 };
 
-constexpr uint32_t kMaxChunksOfBlock = 255;    // a step's chunk is 8 bits
-constexpr uint32_t kMaxBlocksOfScratch = 255;  // and so is its block
+constexpr uint32_t kMaxChunksOfBlock = 65535;    // a step's chunk is 16 bits
+constexpr uint32_t kMaxBlocksOfScratch = 65535;  // and so is its block
+constexpr uint32_t kMaxChunksOfSmallForm = 255;
 
 /// `who` runs up to `most` of these.
 Status limit(const char* what, size_t has, size_t most, const char* who = "back end") {
@@ -153,17 +155,22 @@ Status check_kernel_limits(const Plan& plan) {
   if (const std::string beyond = beyond_kernels(plan); !beyond.empty()) {
     return {Code::kUnsupported, fmt::format("needs {}; this back end runs none", beyond)};
   }
-  TUTTI_TRY(limit("steps", plan.steps.size(), TUTTI_CUDA_MAX_STEPS));
+  const bool has_strands = !plan.strands.empty();
+  TUTTI_TRY(limit(has_strands ? "steps in strands" : "steps", plan.steps.size(),
+                  has_strands ? TUTTI_CUDA_MAX_STRAND_STEPS : TUTTI_CUDA_MAX_STEPS));
   TUTTI_TRY(limit("chunks", plan.chunks, kMaxChunksOfBlock));
   TUTTI_TRY(limit("strands", plan.strands.size(), TUTTI_CUDA_MAX_STRANDS));
   TUTTI_TRY(limit("blocks of scratch memory", scratch_blocks(plan.scratch_chunks, plan.chunks), kMaxBlocksOfScratch));
   TUTTI_TRY(check_own_copies(plan));
-  return limit("sends and receives", peers_of(plan), TUTTI_CUDA_MAX_PEERS);
+  TUTTI_TRY(limit("sends and receives", peers_of(plan), TUTTI_CUDA_MAX_PEERS));
+  const ConnectionNumbers connections = ConnectionNumbers::of(plan);
+  return limit("connections", connections.count(), TUTTI_CUDA_MAX_CONNECTIONS);
 }
 
 Status check_small_form(const Plan& plan) {
   if (plan.scratch_chunks > 0) return {Code::kUnsupported, "needs a scratch buffer; this protocol runs none"};
   TUTTI_TRY(limit("steps", plan.steps.size(), TUTTI_CUDA_SMALL_STEPS, "protocol"));
+  TUTTI_TRY(limit("chunks", plan.chunks, kMaxChunksOfSmallForm, "protocol"));
   return limit("sends and receives", peers_of(plan), TUTTI_CUDA_SMALL_PEERS, "protocol");
 }
 

@@ -5,16 +5,19 @@
 
 #include <algorithm>
 
+#include "program/connection_numbers.h"
 #include "program/passes/split_messages.h"
 
 namespace tutti::program {
 namespace {
 
-/// Bits 1 << rank: the ranks from which a range of steps receives.
-uint64_t sources_of(const Plan& plan, const tutti_plan_strand& strand) {
+/// Bits 1 << number of the connection: the ranks from which a range of steps receives.
+uint64_t sources_of(const Plan& plan, const tutti_plan_strand& strand, const ConnectionNumbers& connections) {
   uint64_t sources = 0;
   for (uint32_t i = strand.first_step; i < strand.first_step + strand.step_count; ++i) {
-    for (const tutti_plan_peer& peer : plan.recv(plan.steps[i])) sources |= uint64_t{1} << peer.rank;
+    for (const tutti_plan_peer& peer : plan.recv(plan.steps[i])) {
+      sources |= uint64_t{1} << connections.number_of(peer.rank);
+    }
   }
   return sources;
 }
@@ -39,12 +42,13 @@ Strands lower_strands(const Plan& plan) {
   if (ranges.empty()) ranges.push_back({0, static_cast<uint32_t>(plan.steps.size())});
   Strands lowered{};
   lowered.strand_count = static_cast<uint32_t>(ranges.size());
+  const ConnectionNumbers connections = ConnectionNumbers::of(plan);
   uint64_t sources = 0;
   for (uint32_t i = 0; i < ranges.size(); ++i) {
     tutti_cuda_strand& strand = lowered.strands[i];
     strand.first_step = static_cast<uint8_t>(ranges[i].first_step);
     strand.step_count = static_cast<uint8_t>(ranges[i].step_count);
-    strand.sources = sources_of(plan, ranges[i]);
+    strand.sources = sources_of(plan, ranges[i], connections);
     sources |= strand.sources;
   }
   lowered.strands[0].sources |= ~sources;

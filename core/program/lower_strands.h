@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Strands as kernels run them: each strand of a channel in a CTA of its own.
 //
-// lower_strands()  Finds    the ranges of steps, the ranks to which each strand signals `done`, and for each step how
-//                           many steps of each strand it waits for.
+// lower_strands()  Finds    the ranges of steps, the connections on which each strand signals `done`, and for each step
+//                           how many steps of each strand it waits for.
 //                  Assumes  a plan that lower() takes, with strands or without.
 //                  Changes  the form of waits: a step waits for the last step of each strand that its waits name, as
 //                           the steps of a strand run in order.

@@ -18,7 +18,7 @@ class LL128Protocol : public tutti::sdk::Protocol {
     tutti_protocol_properties out{};
     out.links = 1u << TUTTI_LINK_P2P;
     out.flags_in_data = TUTTI_FLAGS_OWN;
-    out.max_fan = TUTTI_CUDA_MAX_RANKS;
+    out.max_fan = TUTTI_CUDA_MAX_CONNECTIONS;
     out.large_launches = 1;
     out.strands = 1;
     out.latency_us[TUTTI_LINK_P2P] = 0.7;  // measured: faster than ll from 180 to 600 KiB on, by collective

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <thread>
 
+#include "backend/cuda/large_programs.h"
 #include "backend/cuda/launch_builder.h"
 #include "backend/cuda/link_table.h"
 #include "tutti/device/cuda/direct_kernel.h"
@@ -71,8 +72,8 @@ void run_kernel(Wire wire, const tutti_cuda_launch& launch) {
 void drop_slots(const program::Program& program, std::span<tutti_cuda_link> links) {
   const program::SlotPeers peers = program::slot_peers(program);
   for (uint32_t peer = 0; peer < links.size(); ++peer) {
-    if ((peers.senders >> peer & 1) == 0) links[peer].from = nullptr;
-    if ((peers.receivers >> peer & 1) == 0) links[peer].to = nullptr;
+    if (!peers.senders.contains(peer)) links[peer].from = nullptr;
+    if (!peers.receivers.contains(peer)) links[peer].to = nullptr;
   }
 }
 
@@ -189,10 +190,14 @@ tutti_cuda_launch KernelMachine::launch(uint32_t rank, const ProgramCall& call, 
   if (options_.wire != Wire::kSimple) shape.max_threads = options_.threads;
   shape.layout = call.layout;
   if (wants_large(rank) || backend::is_large(options_.rank_count, {&program, 1})) {
+    const backend::LargePrograms large({&program, 1}, rank, options_.rank_count);
     Tables& tables = tables_.emplace_back(
-        Tables{std::move(links), backend::large_programs({&program, 1}).front(), call.strands[rank]});
-    shape.tables.links = tables.links.data();
-    shape.tables.programs = &tables.program;
+        Tables{std::move(links), std::vector<uint64_t>(large.bytes() / sizeof(uint64_t)), call.strands[rank]});
+    const std::vector<std::byte> block = large.encode(tables.programs.data(), tables.links, tables.links.data());
+    std::memcpy(tables.programs.data(), block.data(), block.size());
+    shape.tables.programs = reinterpret_cast<const tutti_cuda_large_program*>(tables.programs.data());
+    shape.tables.first = *shape.tables.programs;
+    shape.tables.links = shape.tables.first.links;
     if (tables.strands.strand_count > 0) {
       if (options_.drops_waits) std::fill(std::begin(tables.strands.after), std::end(tables.strands.after), 0);
       shape.tables.strands = &tables.strands;
@@ -210,7 +215,7 @@ tutti_cuda_launch KernelMachine::launch(uint32_t rank, const ProgramCall& call, 
     for (uint32_t peer = 0; peer < options_.rank_count; ++peer) launch.outputs[peer] = call.outputs[peer].data();
   }
   // Some ranks run each kernel: their messages are the same.
-  if ((options_.seed >> rank & 1) != 0) launch.one_hop = {};
+  if ((options_.seed >> rank % 64 & 1) != 0) launch.one_hop = {};
   return launch;
 }
 

@@ -36,7 +36,7 @@ class KernelMachine {
     uint32_t first_number = 0;   ///< the first sequence number
     uint64_t seed = 0;
     bool floats = false;  ///< elements are float, not uint8
-    /// Bits 1 << rank: ranks whose launches have the large form, also if the small form would do.
+    /// Bits 1 << (rank modulo 64): ranks whose launches have the large form, also if the small form would do.
     uint64_t large_ranks = 0;
     uint32_t hosts = 1;  ///< LL: rank r is on host r modulo `hosts`; relays join hosts
     /// A fault: receivers say nothing of messages that their senders have not sent. Only for one machine at a time.
@@ -77,7 +77,7 @@ class KernelMachine {
   /// A rank's data of the large form. It stays at its address.
   struct Tables {
     std::vector<tutti_cuda_link> links;
-    tutti_cuda_large_program program{};
+    std::vector<uint64_t> programs{};  ///< the block of backend::LargePrograms
     program::Strands strands{};
   };
   /// A rank's scratch buffer, as the product makes it.
@@ -92,7 +92,7 @@ class KernelMachine {
   uint32_t without_gaps(const uint32_t* word, uint32_t number) const;
   bool is_count(const uint32_t* word) const;
   uint32_t number_to_store(const uint32_t* word, uint32_t number);
-  bool wants_large(uint32_t rank) const { return (options_.large_ranks >> rank & 1) != 0; }
+  bool wants_large(uint32_t rank) const { return (options_.large_ranks >> rank % 64 & 1) != 0; }
 
   Options options_;
   uint64_t link_bytes_;                                     // slots of one connection

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Launches as calls and programs determine them: operations, threads, programs by channel, connections and copies.
+#include "backend/cuda/large_programs.h"
 #include "backend/cuda/launch_builder.h"
 
 #include <gmock/gmock.h>
@@ -117,6 +118,29 @@ TEST(LaunchBuilder, PutsOneHopOnConnectedSlots) {
   }
 }
 
+/// Programs in the large form, with links that are all different.
+struct LargeForm {
+  std::vector<tutti_cuda_link> row;  // by rank
+  std::vector<std::byte> bytes;      // the block, encoded for the address of `block`
+  std::vector<uint64_t> block;
+
+  const tutti_cuda_large_program& at(size_t i) const {
+    return reinterpret_cast<const tutti_cuda_large_program*>(block.data())[i];
+  }
+};
+LargeForm in_large_form(std::span<const program::Program> programs, uint32_t rank, uint32_t rank_count) {
+  static uint8_t slots[TUTTI_CUDA_MAX_CONNECTIONS * 4];
+  LargeForm form;
+  form.row.resize(rank_count);
+  for (uint32_t peer = 0; peer < rank_count; ++peer) form.row[peer].to = &slots[peer];
+  const backend::LargePrograms large(programs, rank, rank_count);
+  form.block.resize(large.bytes() / sizeof(uint64_t));
+  form.bytes = large.encode(nullptr, form.row, form.row.data());
+  const std::vector<std::byte> block = large.encode(form.block.data(), form.row, form.row.data());
+  std::memcpy(form.block.data(), block.data(), block.size());
+  return form;
+}
+
 TEST(LaunchBuilder, KeepsOneProgramOfEqualChannels) {
   const auto one = plans_of("ring  all_gather", kRanks);
   const auto equal = required(backend::lower_channels({one, one, one}, false, false, kLayout));
@@ -126,10 +150,8 @@ TEST(LaunchBuilder, KeepsOneProgramOfEqualChannels) {
   const auto different = required(backend::lower_channels({one, two}, false, false, kLayout));
   const std::vector<program::Program> own = backend::programs_of_rank(different, 1);
   ASSERT_EQ(own.size(), 2u);
-  const auto in_bytes = [](const program::Program& program) { return backend::large_programs({&program, 1}).front(); };
-  const tutti_cuda_large_program kept = in_bytes(own[1]);
-  const tutti_cuda_large_program second = in_bytes(different[1][1]);
-  EXPECT_EQ(std::memcmp(&kept, &second, sizeof kept), 0);
+  const auto in_bytes = [](const program::Program& program) { return in_large_form({&program, 1}, 1, kRanks).bytes; };
+  EXPECT_EQ(in_bytes(own[1]), in_bytes(different[1][1]));
   EXPECT_EQ(backend::programs_of_rank(different, 0).size(), 1u) << "rank 0 has equal programs";
   LaunchShape shape = shape_of(2);
   shape.program_count = 2;
@@ -178,8 +200,8 @@ TEST(LaunchBuilder, TakesTheSmallFormUpToItsLimits) {
   for (uint32_t i = 0; i < TUTTI_CUDA_SMALL_PEERS; ++i) EXPECT_EQ(small.peers[i].message, i + 1);
 }
 
-/// Each number of a step and a peer, in bytes, in the order of the fields.
-TEST(LaunchBuilder, PacksEveryNumberOfAProgram) {
+/// A program whose numbers are all different, and in `numbers` in the order of the fields.
+program::Program numbered_program() {
   program::Program program;
   program.chunks = 100;
   program.messages = 101;
@@ -191,35 +213,90 @@ TEST(LaunchBuilder, PacksEveryNumberOfAProgram) {
   program.steps[1] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14};
   program.peers.resize(3);
   program.peers[2] = {1, 2, 3, 4, 5, 6, 7, 8};
-  const auto check = [](const auto& packed) {
-    EXPECT_EQ(packed.step_count, 2);
-    EXPECT_EQ(packed.chunks, 100);
-    EXPECT_EQ(packed.messages, 101);
-    EXPECT_EQ(packed.peer_count, 3);
-    EXPECT_EQ(packed.stages, 102);
-    EXPECT_EQ(packed.lag, 103);
-    const uint8_t numbers[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14};
-    EXPECT_EQ(std::memcmp(&packed.steps[1], numbers, sizeof packed.steps[1]), 0);
-    EXPECT_EQ(std::memcmp(&packed.peers[2], numbers, sizeof packed.peers[2]), 0);
-  };
+  return program;
+}
+
+/// Checks the counts, the last step and the last peer of numbered_program().
+template <class Packed>
+void expect_numbered(const Packed& packed) {
+  EXPECT_EQ(packed.step_count, 2);
+  EXPECT_EQ(packed.chunks, 100);
+  EXPECT_EQ(packed.messages, 101);
+  EXPECT_EQ(packed.peer_count, 3);
+  EXPECT_EQ(packed.stages, 102);
+  EXPECT_EQ(packed.lag, 103);
+  const auto& step = packed.steps[1];
+  EXPECT_THAT((std::array<uint32_t, 14>{step.source, step.destination, step.flags, step.own_position,
+                                        step.source_block, step.source_chunk, step.destination_block,
+                                        step.destination_chunk, step.recv_begin, step.recv_count, step.send_begin,
+                                        step.send_count, step.stage, step.recv_stage}),
+              testing::ElementsAre(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14));
+  const auto& peer = packed.peers[2];
+  EXPECT_THAT((std::array<uint32_t, 8>{peer.rank, peer.message, peer.block, peer.chunk, peer.lag, peer.to_output,
+                                       peer.output_block, peer.output_chunk}),
+              testing::ElementsAre(1, 2, 3, 4, 5, 6, 7, 8));
+}
+
+TEST(LaunchBuilder, PacksEveryNumberOfAProgram) {
+  const program::Program program = numbered_program();
   static_assert(sizeof(tutti_cuda_step) == 14 && sizeof(tutti_cuda_peer) == 8);
-  check(backend::small_programs({&program, 1}).front());
-  const tutti_cuda_large_program large = backend::large_programs({&program, 1}).front();
-  check(large);
-  EXPECT_EQ(large.scratch_blocks, 3) << "the last block has 50 chunks";
-  EXPECT_EQ(large.strand_count, 7);
+  expect_numbered(backend::small_programs({&program, 1}).front());
+  const LargeForm large = in_large_form({&program, 1}, 0, kRanks);
+  expect_numbered(large.at(0));
+  EXPECT_EQ(large.at(0).scratch_blocks, 3) << "the last block has 50 chunks";
+  EXPECT_EQ(large.at(0).strand_count, 7);
+  EXPECT_EQ(large.at(0).links, large.row.data());
+  EXPECT_EQ(large.at(0).ranks, nullptr);
+  EXPECT_EQ(large.at(0).connection_count, kRanks);
+}
+
+TEST(LaunchBuilder, PacksNumbersOf16BitsInTheLargeForm) {
+  program::Program program = numbered_program();
+  program.steps[1].source_chunk = 65535;
+  program.peers[2].message = 256;
+  program.messages = 300;
+  EXPECT_TRUE(backend::is_large(2, {&program, 1}));
+  const LargeForm large = in_large_form({&program, 1}, 0, kRanks);
+  EXPECT_EQ(large.at(0).steps[1].source_chunk, 65535);
+  EXPECT_EQ(large.at(0).peers[2].message, 256);
+  EXPECT_EQ(large.at(0).messages, 300);
+}
+
+/// A program with messages from and to these ranks.
+program::Program program_with(std::initializer_list<uint32_t> ranks) {
+  program::Program program;
+  for (const uint32_t rank : ranks) program.peers.emplace_back().rank = rank;
+  return program;
+}
+
+TEST(LaunchBuilder, NumbersTheConnectionsOfEachProgramOfManyRanks) {
+  const std::vector<program::Program> programs = {program_with({90, 3, 90, 17}), program_with({}), program_with({5})};
+  const LargeForm large = in_large_form(programs, 20, TUTTI_CUDA_MAX_CONNECTIONS + 36);
+  EXPECT_EQ(large.at(0).connection_count, 3u);
+  EXPECT_THAT(std::span(large.at(0).ranks, 4), testing::ElementsAre(3, 17, 90, 20)) << "the own rank is the last";
+  for (const uint32_t number : {0u, 1u, 2u}) {
+    EXPECT_EQ(large.at(0).links[number].to, large.row[large.at(0).ranks[number]].to);
+  }
+  const auto number = [&](uint32_t peer) { return large.at(0).peers[peer].rank; };
+  EXPECT_THAT((std::array<uint32_t, 4>{number(0), number(1), number(2), number(3)}), testing::ElementsAre(2, 0, 2, 1));
+  EXPECT_EQ(large.at(1).connection_count, 0u);
+  EXPECT_EQ(large.at(1).ranks[0], 20u);
+  EXPECT_THAT(std::span(large.at(2).ranks, 2), testing::ElementsAre(5, 20));
+  EXPECT_EQ(large.at(2).links[0].to, large.row[5].to);
+  EXPECT_EQ(large.at(2).peers[0].rank, 0);
 }
 
 TEST(LaunchBuilder, PointsToTablesInTheLargeForm) {
   const std::vector<program::Program> programs = {lowered("direct one-shot all_gather")[0][1]};
-  const std::vector<tutti_cuda_link> links(kRanks);
+  const LargeForm large = in_large_form(programs, 1, kRanks);
   LaunchShape shape = shape_of(1);
-  const std::vector<tutti_cuda_large_program> packed = backend::large_programs(programs);
-  shape.tables.links = links.data();
-  shape.tables.programs = packed.data();
+  shape.tables.programs = &large.at(0);
+  shape.tables.first = large.at(0);
+  shape.tables.links = large.at(0).links;
   const tutti_cuda_launch launch = encode(call_of(Collective::kAllGather, 4), programs[0], shape);
-  EXPECT_EQ(launch.tables.links, links.data());
-  EXPECT_EQ(launch.tables.programs, packed.data());
+  EXPECT_EQ(launch.tables.links, large.row.data());
+  EXPECT_EQ(launch.tables.programs, &large.at(0));
+  EXPECT_EQ(launch.tables.first.steps, large.at(0).steps);
   EXPECT_EQ(launch.one_hop.send_count, 0) << "kernels of the large form run programs only";
   EXPECT_EQ(launch.program.step_count, 0);
   const tutti_cuda_launch small = encode(call_of(Collective::kAllGather, 4), programs[0], shape_of(1));
@@ -253,17 +330,16 @@ TEST(LaunchBuilder, NeedsSlotsOfThePeersOfAllChannels) {
   const std::vector<program::Program> both = {lowered("direct one-shot all_gather")[0][0],
                                               lowered("ring  all_gather")[0][0]};
   const program::SlotPeers ring = backend::slot_peers(std::span(both).last(1));
-  EXPECT_EQ(ring.senders, 0b100u);
-  EXPECT_EQ(ring.receivers, 0b010u);
-  EXPECT_EQ(backend::slot_peers(both).senders, 0b110u);
-  EXPECT_EQ(backend::slot_peers(both).receivers, 0b110u);
+  EXPECT_THAT(ring.senders, testing::ElementsAre(2));
+  EXPECT_THAT(ring.receivers, testing::ElementsAre(1));
+  EXPECT_THAT(backend::slot_peers(both).senders, testing::ElementsAre(1, 2));
+  EXPECT_THAT(backend::slot_peers(both).receivers, testing::ElementsAre(1, 2));
   const std::vector<program::Program> stored = {lowered("direct one-shot all_gather", true)[0][0]};
-  EXPECT_EQ(backend::slot_peers(stored).receivers, 0u) << "registered outputs take all data";
-  const auto many =
-      required(backend::lower_channels({plans_of("ring  all_gather", TUTTI_CUDA_MAX_RANKS)}, false, false, kLayout));
-  const program::SlotPeers neighbours = program::slot_peers(many[0][TUTTI_CUDA_MAX_RANKS - 2]);
-  EXPECT_EQ(neighbours.senders, uint64_t{1} << (TUTTI_CUDA_MAX_RANKS - 3));
-  EXPECT_EQ(neighbours.receivers, uint64_t{1} << (TUTTI_CUDA_MAX_RANKS - 1));
+  EXPECT_THAT(backend::slot_peers(stored).receivers, testing::IsEmpty()) << "registered outputs take all data";
+  const auto many = required(backend::lower_channels({plans_of("ring  all_gather", 100)}, false, false, kLayout));
+  const program::SlotPeers neighbours = program::slot_peers(many[0][98]);
+  EXPECT_THAT(neighbours.senders, testing::ElementsAre(97));
+  EXPECT_THAT(neighbours.receivers, testing::ElementsAre(99));
 }
 
 TEST(LaunchBuilder, HasScratchMemoryForTheLargestProgram) {

@@ -383,20 +383,40 @@ std::string refusal(const Plan& plan) {
 }
 
 TEST(Lower, RefusesWhatIsTooLarge) {
-  EXPECT_EQ(refusal(write_plan(TUTTI_REDUCE, 65, 0, 1, [](PlanBuilder&) {})),
-            "needs 65 ranks; this back end runs up to 64");
-  EXPECT_EQ(refusal(write_plan(TUTTI_REDUCE, 2, 0, 256, [](PlanBuilder&) {})),
-            "needs 256 chunks; this back end runs up to 255");
+  EXPECT_EQ(refusal(write_plan(TUTTI_REDUCE, TUTTI_CUDA_MAX_RANKS + 1, 0, 1, [](PlanBuilder&) {})),
+            fmt::format("needs {} ranks; this back end runs up to {}", TUTTI_CUDA_MAX_RANKS + 1, TUTTI_CUDA_MAX_RANKS));
+  EXPECT_EQ(refusal(write_plan(TUTTI_REDUCE, 2, 0, 65536, [](PlanBuilder&) {})),
+            "needs 65536 chunks; this back end runs up to 65535");
   const auto steps = [](PlanBuilder& plan) {
-    for (int i = 0; i < 256; ++i) plan.step().own(Buffer::kInput, 0).to_output(0);
+    for (int i = 0; i < 65536; ++i) plan.step().own(Buffer::kInput, 0).to_output(0);
   };
-  EXPECT_EQ(refusal(write_plan(TUTTI_ALL_REDUCE, 2, 0, 1, steps)), "needs 256 steps; this back end runs up to 255");
+  EXPECT_EQ(refusal(write_plan(TUTTI_ALL_REDUCE, 2, 0, 1, steps)), "needs 65536 steps; this back end runs up to 65535");
   // Peers that a plan stores once count as often as they are named.
   const auto peers = [](PlanBuilder& plan) {
-    for (int i = 0; i < 64; ++i) plan.step().own(Buffer::kInput, 0).recv(1).recv(2).send(2).send(3);
+    for (int i = 0; i < 16384; ++i) plan.step().own(Buffer::kInput, 0).recv(1).recv(2).send(2).send(3);
   };
   EXPECT_EQ(refusal(write_plan(TUTTI_ALL_REDUCE, 4, 0, 1, peers)),
-            "needs 256 sends and receives; this back end runs up to 255");
+            "needs 65536 sends and receives; this back end runs up to 65535");
+  const auto strands = [](PlanBuilder& plan) {
+    for (int i = 0; i < 255; ++i) plan.step().own(Buffer::kInput, 0).to_output(0);
+    plan.strand();
+    plan.step().own(Buffer::kInput, 1).to_output(1);
+  };
+  EXPECT_EQ(refusal(write_plan(TUTTI_ALL_REDUCE, 2, 0, 2, strands)),
+            "needs 256 steps in strands; this back end runs up to 255");
+}
+
+TEST(Lower, RefusesMoreConnectionsThanKernelsHave) {
+  const auto sends_to = [](uint32_t ranks, uint32_t peers) {
+    return write_plan(TUTTI_BROADCAST, ranks, 0, 1, [&](PlanBuilder& plan) {
+      for (uint32_t peer = 1; peer <= peers; ++peer) {
+        for (int times = 0; times < 2; ++times) plan.step().own(Buffer::kInput, 0).send(ranks - peer);
+      }
+    });
+  };
+  EXPECT_TRUE(program::lower(sends_to(64, 63), false).ok());
+  EXPECT_TRUE(program::lower(sends_to(1000, 64), false).ok());
+  EXPECT_EQ(refusal(sends_to(1000, 65)), "needs 65 connections; this back end runs up to 64");
 }
 
 TEST(Lower, RefusesToCopyInputBesideAnExchangeOfAReduction) {
@@ -413,18 +433,19 @@ TEST(Lower, RefusesToCopyInputBesideAnExchangeOfAReduction) {
 }
 
 TEST(Lower, TakesTheLargest) {
-  const Plan plan = write_plan(TUTTI_ALL_GATHER, 64, 63, 255, [](PlanBuilder& to_build) {
-    for (uint32_t i = 0; i < 127; ++i) to_build.step().recv(0).to_output(63 * 255 + 254).send(1);
-    for (uint32_t i = 127; i < 255; ++i) to_build.step().own(Buffer::kInput, 0).to_output(0);
+  constexpr uint32_t kLast = 63;
+  const Plan plan = write_plan(TUTTI_ALL_GATHER, 64, kLast, 65535, [](PlanBuilder& to_build) {
+    for (uint32_t i = 0; i < 32767; ++i) to_build.step().recv(0).to_output(kLast * 65535 + 65534).send(1);
+    for (uint32_t i = 32767; i < 65535; ++i) to_build.step().own(Buffer::kInput, 0).to_output(0);
   });
   const auto program = program::lower(plan, false);
   ASSERT_TRUE(program.ok()) << program.status().to_string();
-  EXPECT_EQ(program->steps.size(), 255u);
-  EXPECT_EQ(program->peers.size(), 254u);
-  EXPECT_EQ(program->messages, 127u);
-  EXPECT_EQ(program->steps[126].destination_block, 63u);
-  EXPECT_EQ(program->steps[126].destination_chunk, 254u);
-  EXPECT_EQ(program->steps[126].send_begin, 253u);
+  EXPECT_EQ(program->steps.size(), 65535u);
+  EXPECT_EQ(program->peers.size(), 65534u);
+  EXPECT_EQ(program->messages, 32767u);
+  EXPECT_EQ(program->steps[32766].destination_block, kLast);
+  EXPECT_EQ(program->steps[32766].destination_chunk, 65534u);
+  EXPECT_EQ(program->steps[32766].send_begin, 65533u);
 }
 
 program::Program program_of(uint32_t chunks, uint32_t messages) {

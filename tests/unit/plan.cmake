@@ -49,7 +49,7 @@ if(TARGET tutti-algo-ring AND TARGET tutti-algo-tree AND TARGET tutti-algo-direc
     set_source_files_properties(${here}/kernels_test.cpp PROPERTIES COMPILE_OPTIONS "-ffp-contract=off")
     add_dependencies(kernels_test tutti-algo-ring tutti-algo-tree tutti-algo-direct tutti-algo-hier)
     if(TARGET tutti-algo-recursive)
-      target_sources(kernels_test PRIVATE ${here}/kernels_recursive_test.cpp)
+      target_sources(kernels_test PRIVATE ${here}/kernels_connections_test.cpp ${here}/kernels_recursive_test.cpp)
       add_dependencies(kernels_test tutti-algo-recursive)
     endif()
   endif()

@@ -348,35 +348,38 @@ TEST_F(SelectorTest, leaves_out_plans_that_are_copies_only_out_of_place) {
   selector_.reset();  // its instances go before the algorithm
 }
 
-constexpr uint32_t kMostOnGpus = 64;
+constexpr uint32_t kMany = TUTTI_CUDA_MAX_CONNECTIONS + 6;
 const Question kAllReduce = {Collective::kAllReduce, DataType::kFloat32, ReduceOp::kSum, kLarge, false};
+const Question kAllToAll = {Collective::kAllToAll, DataType::kFloat32, ReduceOp::kSum, kLarge, false};
 
 TEST_F(SelectorTest, leaves_out_what_kernels_do_not_run) {
+  const Algorithm direct("direct");
   const Algorithm tree("tree");
-  selector_ = std::make_unique<Selector>(config_, choices(kMostOnGpus, {plugin(tree)}));
-  EXPECT_THAT(verdict(kAllReduce, "tree/pipelined × simple"), HasSubstr("predicted")) << "no back end, no limit";
+  selector_ = std::make_unique<Selector>(config_, choices(kMany, {plugin(direct), plugin(tree)}));
+  EXPECT_THAT(verdict(kAllToAll, "direct/shifted × simple"), HasSubstr("predicted")) << "no back end, no limit";
 
-  tuner::Choices on_gpus = choices(kMostOnGpus, {plugin(tree)});
+  tuner::Choices on_gpus = choices(kMany, {plugin(direct), plugin(tree)});
   on_gpus.back_end = &backend::gpu_back_end();
   selector_ = std::make_unique<Selector>(config_, std::move(on_gpus));
-  EXPECT_THAT(verdict(kAllReduce, "tree/pipelined × simple"),
-              HasSubstr("excluded: needs 256 sends and receives; this back end runs up to 255"));
+  EXPECT_THAT(verdict(kAllToAll, "direct/shifted × simple"),
+              HasSubstr("excluded: needs 69 connections; this back end runs up to 64"));
+  EXPECT_THAT(verdict(kAllReduce, "tree/pipelined × simple"), HasSubstr("predicted")) << "few connections";
   const auto decision = selector_->choose(kAllReduce);
   ASSERT_TRUE(decision.ok()) << decision.status().to_string();
-  EXPECT_EQ(selector_->choices().algorithms[0].variants[decision->variant].name, "direct");
+  EXPECT_EQ(decision->algorithm, 1u);
 }
 
 TEST_F(SelectorTest, fails_with_the_limit_where_nothing_else_is_allowed) {
-  const Algorithm tree("tree");
+  const Algorithm direct("direct");
   config::LoadOptions options;
-  options.settings = {{"algorithm", "tree/pipelined"}};
+  options.settings = {{"algorithm", "direct/shifted"}};
   config_ = *config::Config::load(options);
-  tuner::Choices on_gpus = choices(kMostOnGpus, {plugin(tree)});
+  tuner::Choices on_gpus = choices(kMany, {plugin(direct)});
   on_gpus.back_end = &backend::gpu_back_end();
   selector_ = std::make_unique<Selector>(config_, std::move(on_gpus));
-  const auto decision = selector_->choose(kAllReduce);
+  const auto decision = selector_->choose(kAllToAll);
   EXPECT_EQ(decision.status().code(), Code::kUnsupported);
-  EXPECT_THAT(decision.status().text(), HasSubstr("needs 256 sends and receives; this back end runs up to 255"));
+  EXPECT_THAT(decision.status().text(), HasSubstr("needs 69 connections; this back end runs up to 64"));
 }
 
 TEST_F(SelectorTest, leaves_protocols_of_the_small_form_what_it_holds) {
@@ -407,7 +410,8 @@ TEST(GpuBackEnd, takes_as_many_ranks_as_kernels_know) {
   EXPECT_TRUE(backend::gpu_back_end().takes(TUTTI_CUDA_MAX_RANKS).ok());
   const Status refused = backend::gpu_back_end().takes(TUTTI_CUDA_MAX_RANKS + 1);
   EXPECT_EQ(refused.code(), Code::kUnsupported);
-  EXPECT_THAT(refused.text(), HasSubstr("takes up to 64 ranks, not 65"));
+  EXPECT_THAT(refused.text(), HasSubstr(fmt::format("takes up to {} ranks, not {}", TUTTI_CUDA_MAX_RANKS,
+                                                    TUTTI_CUDA_MAX_RANKS + 1)));
 }
 
 /// Refuses one rank's plans of one channel under one root, and notes which plans it saw.

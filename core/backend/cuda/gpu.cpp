@@ -297,10 +297,6 @@ class CudaGpu : public Gpu {
     cuda::PciAddress pci = {};
     bool operator==(const Seat&) const = default;
   };
-  bool local(uint32_t rank) const {
-    return std::find(options_.local_ranks.begin(), options_.local_ranks.end(), rank) != options_.local_ranks.end();
-  }
-
   /// Whether the job wants fewer CTAs than possible. Between hosts the network limits the number of channels.
   bool is_limited() const { return options_.net == nullptr && options_.max_channels < TUTTI_CUDA_MAX_CTAS; }
   uint32_t message_ctas() const {
@@ -321,35 +317,32 @@ class CudaGpu : public Gpu {
     TUTTI_ASSIGN(const std::vector<Seat> seats, bootstrap::exchange(bootstrap_, own, deadline));
     shares_context_ = std::count(seats.begin(), seats.end(), own) > 1;
     for (const Seat& seat : seats) addresses_.emplace_back(seat.pci.data());
-    uint64_t reached = 0;  // bits by rank
-    for (uint32_t rank = 0; rank < seats.size(); ++rank) {
-      if (!local(rank)) continue;
+    std::vector<uint8_t> reached(seats.size());  // by rank: 1: this rank's GPU reaches its GPU
+    for (const uint32_t rank : options_.local_ranks) {
       std::string why_not = "transport is set to 'shm'";
       if (!options_.staged) {
         TUTTI_ASSIGN(why_not, cuda::why_unreachable(device_, seats[rank].pci));
       }
-      if (why_not.empty() || rank == options_.rank) reached |= uint64_t{1} << rank;
+      reached[rank] = why_not.empty() || rank == options_.rank ? 1 : 0;
       if (!why_not.empty() && rank != options_.rank) {
         log::info("rank {} is reached through memory of the host, and without LL128: {}", rank, why_not);
       }
     }
-    struct Reach {
-      uint64_t reached;
-      uint64_t node;  // the first rank of the host
-    };
-    TUTTI_ASSIGN(const std::vector<Reach> reach,
-                 bootstrap::exchange(bootstrap_, Reach{reached, options_.local_ranks.front()}, deadline));
+    TUTTI_ASSIGN(const std::vector<uint32_t> nodes,  // by rank: the first rank of its host
+                 bootstrap::exchange(bootstrap_, options_.local_ranks.front(), deadline));
+    TUTTI_ASSIGN(const auto reach, bootstrap_.all_gather(std::as_bytes(std::span(reached)), deadline));
+    const auto reaches = [&](uint32_t a, uint32_t b) { return b < reach[a].size() && reach[a][b] != std::byte{0}; };
     std::vector<uint32_t> heaps(seats.size(), kP2pHeap);
     for (uint32_t a = 0; a < seats.size(); ++a) {
       uint32_t on_same_gpu = 0;
       for (uint32_t b = 0; b < seats.size(); ++b) {
-        if (reach[a].node == reach[b].node && seats[a].pci == seats[b].pci) ++on_same_gpu;
-        if (reach[a].node != reach[b].node) {
+        if (nodes[a] == nodes[b] && seats[a].pci == seats[b].pci) ++on_same_gpu;
+        if (nodes[a] != nodes[b]) {
           one_host_ = false;
           if (a == options_.rank) heaps[b] = GpuLinks::kRelayed;
           continue;
         }
-        if ((reach[a].reached >> b & 1) != 0 && (reach[b].reached >> a & 1) != 0) continue;
+        if (reaches(a, b) && reaches(b, a)) continue;
         all_p2p_ = false;
         if (a == options_.rank) heaps[b] = kStagedHeap;
       }

@@ -5,8 +5,9 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
+#include <tuple>
 
+#include "backend/cuda/pack.h"
 #include "program/passes/fit_slots.h"
 #include "program/passes/fuse_one_hop.h"
 #include "program/passes/order_strands.h"
@@ -39,51 +40,38 @@ uint32_t longest_message(const ChannelPlans& plans) {
   return most;
 }
 
-/// A number of a program within the limits of kernels.
-uint8_t byte(uint32_t number) {
-  return static_cast<uint8_t>(number);
-}
-
-tutti_cuda_step pack(const tutti_program_step& step) {
-  return {step.source,
-          step.destination,
-          step.flags,
-          byte(step.own_position),
-          byte(step.source_block),
-          byte(step.source_chunk),
-          byte(step.destination_block),
-          byte(step.destination_chunk),
-          byte(step.recv_begin),
-          byte(step.recv_count),
-          byte(step.send_begin),
-          byte(step.send_count),
-          byte(step.stage),
-          byte(step.recv_stage)};
-}
-
-tutti_cuda_peer pack(const tutti_program_peer& peer) {
-  return {byte(peer.rank), byte(peer.message),   byte(peer.block),        byte(peer.chunk),
-          byte(peer.lag),  byte(peer.to_output), byte(peer.output_block), byte(peer.output_chunk)};
-}
+constexpr uint32_t kMostOfByte = 255;  // of a number of the small form
 
 uint32_t scratch_blocks(const program::Program& program) {
   return program::scratch_blocks(program.scratch_chunks, program.chunks);
 }
 
-/// The fields that both forms of launches have.
-template <class Packed>
-Packed pack(const program::Program& program) {
-  Packed packed{};
-  packed.step_count = byte(static_cast<uint32_t>(program.steps.size()));
-  packed.chunks = byte(program.chunks);
-  packed.messages = byte(program.messages);
-  packed.peer_count = byte(static_cast<uint32_t>(program.peers.size()));
-  packed.stages = byte(program.stages);
-  packed.lag = byte(program.lag);
-  std::transform(program.steps.begin(), program.steps.end(), packed.steps,
-                 [](const tutti_program_step& step) { return pack(step); });
-  std::transform(program.peers.begin(), program.peers.end(), packed.peers,
-                 [](const tutti_program_peer& peer) { return pack(peer); });
+auto fields_of(const tutti_program_step& step) {
+  return std::tie(step.source, step.destination, step.flags, step.own_position, step.source_block, step.source_chunk,
+                  step.destination_block, step.destination_chunk, step.recv_begin, step.recv_count, step.send_begin,
+                  step.send_count, step.stage, step.recv_stage);
+}
+auto fields_of(const tutti_program_peer& peer) {
+  return std::tie(peer.rank, peer.message, peer.block, peer.chunk, peer.lag, peer.to_output, peer.output_block,
+                  peer.output_chunk);
+}
+auto counts_of(const program::Program& program) {
+  return std::tie(program.chunks, program.messages, program.stages, program.lag, program.scratch_chunks);
+}
+
+/// Whether kernels run the same steps. Programs with strands are different.
+bool are_equal(const program::Program& a, const program::Program& b) {
+  const auto same = [](const auto& one, const auto& other) { return fields_of(one) == fields_of(other); };
+  return a.strand_count == 0 && b.strand_count == 0 && counts_of(a) == counts_of(b) &&
+         std::ranges::equal(a.steps, b.steps, same) && std::ranges::equal(a.peers, b.peers, same);
+}
+
+tutti_cuda_program small_program(const program::Program& program) {
+  auto packed = pack_head<tutti_cuda_program>(program);
+  std::ranges::transform(program.steps, packed.steps,
+                         [](const tutti_program_step& step) { return pack<tutti_cuda_step>(step); });
+  std::ranges::transform(program.peers, packed.peers,
+                         [](const tutti_program_peer& peer) { return pack<tutti_cuda_peer>(peer); });
   return packed;
 }
 
@@ -143,10 +131,8 @@ std::vector<program::Program> programs_of_rank(const program::Programs& programs
   std::vector<program::Program> own;
   own.reserve(programs.size());
   for (const auto& channel : programs) own.push_back(channel[rank]);
-  const std::vector<tutti_cuda_large_program> packed = large_programs(own);
-  const bool same = std::all_of(packed.begin(), packed.end(), [&](const tutti_cuda_large_program& other) {
-    return other.strand_count == 0 && std::memcmp(&packed.front(), &other, sizeof other) == 0;
-  });
+  const bool same = std::ranges::all_of(
+      own, [&](const program::Program& program) { return are_equal(own.front(), program); });
   // Kernels whose messages are short run one order of ranks on all CTAs; see tutti_cuda_launch.programs.
   if (same) own.resize(1);
   return own;
@@ -191,8 +177,8 @@ program::SlotPeers slot_peers(std::span<const program::Program> programs) {
   program::SlotPeers peers;
   for (const program::Program& program : programs) {
     const program::SlotPeers own = program::slot_peers(program);
-    peers.senders |= own.senders;
-    peers.receivers |= own.receivers;
+    peers.senders.insert(own.senders.begin(), own.senders.end());
+    peers.receivers.insert(own.receivers.begin(), own.receivers.end());
   }
   return peers;
 }
@@ -201,6 +187,7 @@ bool is_large(uint32_t rank_count, std::span<const program::Program> programs) {
   return rank_count > TUTTI_CUDA_SMALL_RANKS ||
          std::any_of(programs.begin(), programs.end(), [](const program::Program& program) {
            return program.steps.size() > TUTTI_CUDA_SMALL_STEPS || program.peers.size() > TUTTI_CUDA_SMALL_PEERS ||
+                  std::max({program.chunks, program.messages, program.stages, program.lag}) > kMostOfByte ||
                   program.scratch_chunks > 0 || program.strand_count > 0;
          });
 }
@@ -213,17 +200,7 @@ uint64_t scratch_bytes(std::span<const program::Program> programs, uint64_t bloc
 
 std::vector<tutti_cuda_program> small_programs(std::span<const program::Program> programs) {
   std::vector<tutti_cuda_program> all;
-  for (const program::Program& program : programs) all.push_back(pack<tutti_cuda_program>(program));
-  return all;
-}
-
-std::vector<tutti_cuda_large_program> large_programs(std::span<const program::Program> programs) {
-  std::vector<tutti_cuda_large_program> all;
-  for (const program::Program& program : programs) {
-    all.push_back(pack<tutti_cuda_large_program>(program));
-    all.back().scratch_blocks = byte(scratch_blocks(program));
-    all.back().strand_count = byte(program.strand_count);
-  }
+  for (const program::Program& program : programs) all.push_back(small_program(program));
   return all;
 }
 

@@ -3,9 +3,9 @@
 // have them, too: the communicator and the emulator of the tests encode with the same functions.
 //
 // Order for a collective: fit_kernels() for the plans; lower_channels() for the programs; connections for slot_peers()
-// of the programs; is_large() for the form. Small form: place_links(), encode_collective(). Large form: links and
-// programs in memory of the GPU, then encode_collective() with their addresses. Buffers, scalar and place are set for
-// each call afterwards.
+// of the programs; is_large() for the form. Small form: place_links(), encode_collective(). Large form: LargePrograms
+// (large_programs.h) in memory of the GPU, then encode_collective() with their addresses. Buffers, scalar and place are
+// set for each call afterwards.
 //
 // Threads: any. Functions read their arguments and write the launch alone.
 #pragma once
@@ -81,10 +81,8 @@ bool is_large(uint32_t rank_count, std::span<const program::Program> programs);
 /// The CTAs of all channels share the buffer, because each has its own part of each block.
 uint64_t scratch_bytes(std::span<const program::Program> programs, uint64_t block_bytes);
 
-/// Programs as kernels read them, with numbers of 8 bits. small_programs(): programs within the limits of the small
-/// form, in that form. large_programs(): programs that lower() has made, in the large form.
+/// Programs within the limits of the small form, in that form. For the large form: large_programs.h.
 std::vector<tutti_cuda_program> small_programs(std::span<const program::Program> programs);
-std::vector<tutti_cuda_large_program> large_programs(std::span<const program::Program> programs);
 
 /// Puts links, by rank, into a launch of the small form.
 void place_links(std::span<const tutti_cuda_link> links, tutti_cuda_launch& launch);

@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 
+#include "backend/cuda/large_programs.h"
 #include "backend/cuda/launch_builder.h"
 #include "log/log.h"
 #include "plugin/loader.h"
@@ -160,21 +162,19 @@ Status GpuPrograms::place_message_links(GpuCall& call) {
     TUTTI_TRY(place_links(call.protocol, Traffic::kPointToPoint, row, links).status());
   }
   TUTTI_ASSIGN(call.launch.tables.links, place_links(call.protocol, Traffic::kPointToPoint, 0, blank));
+  call.links.clear();
   return {};
 }
 
-/// Slots for all that the program receives in some, then for all that it sends there.
-Status GpuPrograms::connect(const Program& program, const tuner::Decision& decision, GpuCall& call) {
+/// Makes slots for all messages that the program receives, then for all messages that it sends.
+Status GpuPrograms::connect(Program& program, const tuner::Decision& decision, GpuCall& call) {
   const program::SlotPeers peers = slot_peers(program.channels);
-  const uint32_t ranks = call.launch.rank_count;
-  for (uint32_t peer = 0; peer < ranks; ++peer) {
-    if ((peers.senders >> peer & 1) == 0) continue;
+  for (const uint32_t peer : peers.senders) {
     TUTTI_ASSIGN(const std::vector<transport::Ports> ports, ports_of(decision.algorithm, peer));
     TUTTI_ASSIGN(call.links[peer].from,
                  links_.offer({call.protocol, Traffic::kCollective, decision.channels, peer, ports}));
   }
-  for (uint32_t peer = 0; peer < ranks; ++peer) {
-    if ((peers.receivers >> peer & 1) == 0) continue;
+  for (const uint32_t peer : peers.receivers) {
     TUTTI_ASSIGN(const std::vector<transport::Ports> ports, ports_of(decision.algorithm, peer));
     TUTTI_ASSIGN(call.links[peer].to,
                  links_.reach({call.protocol, Traffic::kCollective, decision.channels, peer, ports}));
@@ -183,8 +183,24 @@ Status GpuPrograms::connect(const Program& program, const tuner::Decision& decis
     backend::place_links(call.links, call.launch);
     return {};
   }
-  const uint32_t row = LinkTable::row_of(decision.channels);
-  TUTTI_ASSIGN(call.launch.tables.links, place_links(call.protocol, Traffic::kCollective, row, call.links));
+  return place_large(program, LinkTable::row_of(decision.channels), call);
+}
+
+/// Puts programs of the large form into memory of the GPU, with the links of their connections. All calls of a program
+/// have the same number of CTAs, so they have the same links.
+Status GpuPrograms::place_large(Program& program, uint32_t row, GpuCall& call) {
+  const tutti_cuda_link* by_rank = nullptr;
+  if (call.launch.rank_count <= TUTTI_CUDA_MAX_CONNECTIONS) {
+    TUTTI_ASSIGN(by_rank, place_links(call.protocol, Traffic::kCollective, row, call.links));
+  }
+  if (program.on_device.size() == 0) {
+    const LargePrograms large(program.channels, options_.rank, call.launch.rank_count);
+    TUTTI_ASSIGN(program.on_device, cuda::DeviceMemory::create(options_.device, large.bytes()));
+    const std::vector<std::byte> block = large.encode(program.on_device.data(), call.links, by_rank);
+    std::memcpy(&program.first, block.data(), sizeof program.first);
+    TUTTI_TRY(program.on_device.fill(block.data(), block.size()));
+  }
+  call.links.clear();
   return {};
 }
 
@@ -209,7 +225,7 @@ Result<std::unique_ptr<GpuCall>> GpuPrograms::make(const Call& call, bool in_pla
   if (hops) return make_messages(decision, call, in_place, *std::move(hops));
   const transport::GpuLinks::Protocol& protocol = links_.protocol(decision.protocol);
   decision.channels = std::min(decision.channels, protocol.max_ctas[static_cast<uint32_t>(Traffic::kCollective)]);
-  TUTTI_ASSIGN(const Program* const program, GpuPrograms::program(decision, call, in_place));
+  TUTTI_ASSIGN(Program* const program, GpuPrograms::program(decision, call, in_place));
   decision.channels = std::min(decision.channels, program->most_channels);
   auto made = std::make_unique<GpuCall>();
   TUTTI_TRY(begin(decision.protocol, Traffic::kCollective, *made));
@@ -221,8 +237,9 @@ Result<std::unique_ptr<GpuCall>> GpuPrograms::make(const Call& call, bool in_pla
   shape.layout = program->layout;
   shape.program_count = static_cast<uint32_t>(program->channels.size());
   if (program->is_large) {
-    shape.tables.links = made->launch.tables.links;
+    shape.tables.links = program->first.links;
     shape.tables.programs = reinterpret_cast<const tutti_cuda_large_program*>(program->on_device.data());
+    shape.tables.first = program->first;
     if (!program->strands.empty()) {
       shape.tables.strands = reinterpret_cast<const tutti_cuda_strands*>(program->strands_on_device.data());
       shape.tables.progress = reinterpret_cast<tutti_cuda_progress*>(progress_.data());
@@ -349,7 +366,7 @@ Status GpuPrograms::lower(const tuner::Decision& decision, const Call& call, boo
   return {};
 }
 
-Result<const GpuPrograms::Program*> GpuPrograms::program(const tuner::Decision& decision, const Call& call,
+Result<GpuPrograms::Program*> GpuPrograms::program(const tuner::Decision& decision, const Call& call,
                                                          bool in_place) {
   CallKey key{decision, call.collective, static_cast<uint32_t>(call.root), in_place, direct_store(decision, call)};
   key.decision.network = 0;  // programs of all networks are equal
@@ -373,7 +390,7 @@ Result<uint8_t*> GpuPrograms::allocate_scratch(uint64_t bytes) {
   return scratch_buffers_.back().data();
 }
 
-/// Puts the programs into memory of the GPU, unless launches hold them.
+/// Puts strands, and programs of the small form that launches do not hold, into memory of the GPU.
 Status GpuPrograms::place_on_device(Program& program) {
   const auto fill = [&](const auto& values, cuda::DeviceMemory& memory) -> Status {
     const size_t bytes = values.size() * sizeof values.front();
@@ -387,8 +404,8 @@ Status GpuPrograms::place_on_device(Program& program) {
       TUTTI_ASSIGN(progress_, cuda::DeviceMemory::create(options_.device, bytes));
     }
   }
-  if (program.is_large) return fill(large_programs(program.channels), program.on_device);
-  return program.channels.size() > 1 ? fill(small_programs(program.channels), program.on_device) : Status();
+  const bool in_memory = !program.is_large && program.channels.size() > 1;
+  return in_memory ? fill(small_programs(program.channels), program.on_device) : Status();
 }
 
 }  // namespace tutti::backend

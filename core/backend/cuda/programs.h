@@ -88,7 +88,8 @@ class GpuPrograms {
     std::vector<program::Program> channels;  // a single program if all are equal
     tutti_slot_layout layout{};              // of the connections, as calls are cut for these programs
     bool is_large = false;                   // their launches have the large form
-    cuda::DeviceMemory on_device;            // the programs if they differ, and in the large form
+    cuda::DeviceMemory on_device;            // small form: the programs if they differ; large form: LargePrograms
+    tutti_cuda_large_program first{};        // large form: a copy of the first program of on_device
     std::vector<program::Strands> strands;   // of each program; empty: no program has strands
     cuda::DeviceMemory strands_on_device;    // the same
     uint32_t most_channels = 0;              // as each channel takes a CTA for each strand
@@ -97,7 +98,7 @@ class GpuPrograms {
   GpuPrograms(const Options& options, const tuner::Selector& selector, const Plans& plans, transport::GpuLinks& links);
 
   bool direct_store(const tuner::Decision& decision, const Call& call) const;
-  Result<const Program*> program(const tuner::Decision& decision, const Call& call, bool in_place);
+  Result<Program*> program(const tuner::Decision& decision, const Call& call, bool in_place);
   uint32_t channels_of(const tuner::Decision& decision) const;
   Result<ChannelPlans> plans_of(const tuner::Decision& decision, const Call& call, Program& program) const;
   Status lower(const tuner::Decision& decision, const Call& call, bool in_place, Program& program) const;
@@ -117,7 +118,8 @@ class GpuPrograms {
   Result<const tutti_cuda_link*> place_links(uint32_t protocol, transport::Traffic traffic, uint32_t row,
                                              std::span<const tutti_cuda_link> links);
   Status place_message_links(GpuCall& call);
-  Status connect(const Program& program, const tuner::Decision& decision, GpuCall& call);
+  Status connect(Program& program, const tuner::Decision& decision, GpuCall& call);
+  Status place_large(Program& program, uint32_t row, GpuCall& call);
   Result<std::vector<transport::Ports>> ports_of(uint32_t algorithm, uint32_t peer) const;
 
   Result<uint8_t*> allocate_scratch(uint64_t bytes);

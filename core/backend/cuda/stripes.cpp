@@ -51,7 +51,7 @@ Result<std::vector<uint32_t>> lay_out(std::span<const Message> messages, const t
     tutti_cuda_message& out = launch.messages[launch.message_count++];
     out = {};
     out.bytes = message.bytes;
-    out.peer = static_cast<uint8_t>(message.peer);
+    out.peer = static_cast<uint16_t>(message.peer);
     out.kind = static_cast<uint8_t>(message.kind);
     out.stripe_count = static_cast<uint8_t>(message.stripes);
     out.cut = program::cut_message(message.bytes, message.stripes, layout);

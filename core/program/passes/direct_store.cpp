@@ -180,9 +180,9 @@ void store_directly(std::span<const Plan> plans, std::span<Program> programs) {
 
 SlotPeers slot_peers(const Program& program) {
   SlotPeers peers;
-  const auto add = [](std::span<const tutti_program_peer> of, uint64_t& ranks) {
+  const auto add = [](std::span<const tutti_program_peer> of, std::set<uint32_t>& ranks) {
     for (const tutti_program_peer& peer : of) {
-      if (peer.to_output == 0) ranks |= uint64_t{1} << peer.rank;
+      if (peer.to_output == 0) ranks.insert(peer.rank);
     }
   };
   for (const tutti_program_step& step : program.steps) {

@@ -9,6 +9,7 @@
 // Changes  the peers of these messages, at both ends: `to_output`; at the sender, the block and chunk of the output.
 #pragma once
 
+#include <set>
 #include <span>
 
 #include "program/plan.h"
@@ -23,10 +24,10 @@ void store_directly(std::span<const Plan> plans, std::span<Program> programs);
 /// Whether a program sends or receives any.
 bool uses_outputs(const Program& program);
 
-/// Ranks, as bits 1 << rank, whose messages a program receives in slots, and to whose slots it sends.
+/// Ranks whose messages a program receives in slots, and to whose slots it sends.
 struct SlotPeers {
-  uint64_t senders = 0;
-  uint64_t receivers = 0;
+  std::set<uint32_t> senders;
+  std::set<uint32_t> receivers;
 };
 SlotPeers slot_peers(const Program& program);
 

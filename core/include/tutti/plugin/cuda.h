@@ -16,6 +16,12 @@
 // a program of the rank exceeds a limit of the small form or has a scratch buffer. Messages are the same in both forms,
 // so one rank may run a program in the small form while a peer runs its program in the large form.
 //
+// Connections. A connection of a program has a number, which is the `rank` of the program's peers. If a communicator
+// has up to TUTTI_CUDA_MAX_CONNECTIONS ranks, the number is the peer's rank. In larger communicators, each program
+// numbers the ranks with which it has messages, in ascending order (`ranks` of tutti_cuda_large_program). A call then
+// advances only the connections of its program, but the sequence numbers of all connections. So a CTA signals `done` on
+// its connections when the call begins, and looks for a free slot before each message.
+//
 // Scratch buffer. A program may have a scratch buffer, which is memory of this GPU. It is divided like the input and
 // the output: into blocks of block_bytes, of which each CTA and each loop has its own part. So loops that overlap share
 // no scratch chunk. A launch with a scratch buffer has the large form.
@@ -45,10 +51,12 @@ extern "C" {
 #endif
 
 /* The limits of the large form, which are the limits of kernels. */
-#define TUTTI_CUDA_MAX_RANKS 64u
-#define TUTTI_CUDA_MAX_STEPS 255u
-#define TUTTI_CUDA_MAX_PEERS 255u
+#define TUTTI_CUDA_MAX_RANKS 4096u
+#define TUTTI_CUDA_MAX_CONNECTIONS 64u /* of a program */
+#define TUTTI_CUDA_MAX_STEPS 65535u
+#define TUTTI_CUDA_MAX_PEERS 65535u
 #define TUTTI_CUDA_MAX_STRANDS 8u
+#define TUTTI_CUDA_MAX_STRAND_STEPS 255u /* steps of a program with strands */
 /* The limits of the small form. */
 #define TUTTI_CUDA_SMALL_RANKS 16u
 #define TUTTI_CUDA_SMALL_STEPS 64u
@@ -67,7 +75,7 @@ extern "C" {
 #define TUTTI_CUDA_STEP_AFTER 32u
 #define TUTTI_CUDA_STEP_MEET 64u
 
-/* A step and a peer of a program, with numbers of 8 bits. */
+/* A step and a peer of a program of the small form, with numbers of 8 bits. */
 typedef struct tutti_cuda_step {
   TUTTI_STEP_FIELDS(uint8_t)
 } tutti_cuda_step;
@@ -88,19 +96,35 @@ typedef struct tutti_cuda_program {
   tutti_cuda_peer peers[TUTTI_CUDA_SMALL_PEERS];
 } tutti_cuda_program;
 
-/* A program of the large form. The fields are as in tutti_cuda_program, except scratch_blocks and strand_count. */
+/* A step and a peer of a program of the large form, with numbers of 16 bits. */
+typedef struct tutti_cuda_large_step {
+  TUTTI_STEP_FIELDS(uint16_t)
+} tutti_cuda_large_step;
+
+typedef struct tutti_cuda_large_peer {
+  TUTTI_PEER_FIELDS(uint16_t)
+} tutti_cuda_large_peer;
+
+typedef struct tutti_cuda_link tutti_cuda_link;
+
+/* A program of the large form. The counts are as in tutti_cuda_program. All pointers are to this GPU's memory. */
 typedef struct tutti_cuda_large_program {
-  uint8_t step_count;
-  uint8_t chunks;
-  uint8_t messages;
-  uint8_t peer_count;
-  uint8_t stages;
-  uint8_t lag;
-  uint8_t scratch_blocks; /* blocks of the scratch buffer; 0: none */
-  uint8_t strand_count;   /* 0: one CTA of each channel runs all steps; else as in the program's tutti_cuda_strands */
-  uint8_t reserved[2];
-  tutti_cuda_step steps[TUTTI_CUDA_MAX_STEPS];
-  tutti_cuda_peer peers[TUTTI_CUDA_MAX_PEERS];
+  uint16_t step_count;
+  uint16_t chunks;
+  uint16_t messages;
+  uint16_t peer_count;
+  uint16_t stages;
+  uint16_t lag;
+  uint16_t scratch_blocks; /* blocks of the scratch buffer; 0: none */
+  uint16_t strand_count;   /* 0: one CTA of each channel runs all steps; else as in the program's tutti_cuda_strands */
+  const tutti_cuda_large_step* steps;
+  const tutti_cuda_large_peer* peers;
+  const tutti_cuda_link* links; /* by number of the connection, connection_count entries */
+  /* The rank of each connection, then the own rank: connection_count + 1 entries. Null: numbers are ranks, and the
+   * entry of the own rank in `links` is not used. */
+  const uint32_t* ranks;
+  uint32_t connection_count; /* at most TUTTI_CUDA_MAX_CONNECTIONS */
+  uint32_t reserved;
 } tutti_cuda_large_program;
 
 /* A strand of a program: a range of steps that one CTA runs in order, in each loop. */
@@ -108,8 +132,8 @@ typedef struct tutti_cuda_strand {
   uint8_t first_step;
   uint8_t step_count;
   uint8_t reserved[6];
-  /* Bits 1 << rank: ranks to which this strand signals `done`. A strand signals the ranks from which it receives. The
-   * first strand signals the ranks, too, from which no strand receives. */
+  /* Bits 1 << number of the connection: connections on which this strand signals `done`. A strand signals the ranks
+   * from which it receives. The first strand signals the ranks, too, from which no strand receives. */
   uint64_t sources;
 } tutti_cuda_strand;
 
@@ -120,7 +144,7 @@ typedef struct tutti_cuda_strands {
   tutti_cuda_strand strands[TUTTI_CUDA_MAX_STRANDS];
   /* By step. Byte t (from the lowest on): so many steps of strand t must be complete in the same loop before the step
    * begins; 0: the step does not wait for the strand. */
-  uint64_t after[TUTTI_CUDA_MAX_STEPS];
+  uint64_t after[TUTTI_CUDA_MAX_STRAND_STEPS];
 } tutti_cuda_strands;
 
 /* How far the strands of a channel are. In this GPU's memory, all 0 before and after each launch. A count is the number
@@ -153,7 +177,7 @@ typedef struct tutti_cuda_mailbox {
 } tutti_cuda_mailbox;
 
 /* The connections of one GPU with one peer, of all CTAs. */
-typedef struct tutti_cuda_link {
+struct tutti_cuda_link {
   uint8_t* to; /* slots that this GPU fills, slot_stride bytes each: [CTA, or stripe][slot]; null: it fills none */
   const uint8_t* from;    /* slots that the peer fills, with the same layout */
   tutti_cuda_mailbox* at; /* [CTA, or stripe]: mailboxes in which this GPU signals the peer */
@@ -161,7 +185,7 @@ typedef struct tutti_cuda_link {
   /* [CTA, or stripe][slot]: the length of the slot's message in bytes << 32 | the message's number, for the process
    * that carries messages to a peer on a different host. Stored before the tail. Null for peers on this host. */
   uint64_t* lengths;
-} tutti_cuda_link;
+};
 
 #define TUTTI_CUDA_LONG_WAIT_NS 100000000u /* kernels show longer waits to the host */
 #define TUTTI_CUDA_NO_PEER 0xffffffffu     /* no kernel has given up */
@@ -238,11 +262,10 @@ typedef struct tutti_cuda_message {
   void* to;         /* RECEIVE, KEEP */
   uint64_t bytes;
   tutti_cuda_cut cut; /* `part` is per stripe */
-  uint8_t peer;       /* SEND, RECEIVE */
+  uint16_t peer;      /* rank; SEND, RECEIVE */
   uint8_t kind;       /* TUTTI_CUDA_SEND, ... */
   uint8_t stripe_count;
-  uint8_t reserved;
-  uint32_t reserved2;
+  uint32_t reserved;
 } tutti_cuda_message;
 
 /* A block of the own input that goes to the output of a peer. */
@@ -276,12 +299,14 @@ typedef struct tutti_cuda_copies {
 
 /* The data of the large form. All pointers are to this GPU's memory. */
 typedef struct tutti_cuda_tables {
-  /* Null: the launch has the small form. Programs: by rank. Messages: [row][rank]. The row of a message with l stripes
-   * is the number of bits of l - 1, because connections for different numbers of stripes have different slots. */
+  /* Null: the launch has the small form. Programs: the links of the first program. Messages: [row][rank]. The row of a
+   * message with l stripes is the number of bits of l - 1, because connections for different numbers of stripes have
+   * different slots. */
   const tutti_cuda_link* links;
   /* An array of program_count programs, which CTAs use as tutti_cuda_launch.programs states. Null in launches of
    * messages. */
   const tutti_cuda_large_program* programs;
+  tutti_cuda_large_program first; /* a copy of programs[0], so that kernels need not load it */
   uint8_t* scratch;                  /* blocks of block_bytes; null: the programs have no scratch buffer */
   const tutti_cuda_strands* strands; /* by program, program_count tables; null: no program has strands */
   tutti_cuda_progress* progress;     /* [channel]; null without strands */

@@ -109,15 +109,43 @@ __device__ __forceinline__ ReadySignal ready_signal_in(const tutti_cuda_mailbox*
   return {static_cast<uint32_t>(word), static_cast<uint32_t>(word >> 32)};
 }
 
-/// The connections of one CTA, or of all CTAs of a channel with strands. `index`: their index in the slots, mailboxes
-/// and lengths that CTAs share. `row`: the row of the launch's links in the large form.
+/// The connections of one CTA, or of all CTAs of a channel with strands. Functions take the number of a connection as
+/// `rank`; it is the peer's rank, unless the program numbers its connections itself (tutti_cuda_large_program.ranks).
 template <class Form>
 class ConnectionsOf {
  public:
+  /// `index`: the index of the CTA in the slots, mailboxes and lengths that CTAs share. `row`: the row of the launch's
+  /// links in the large form.
   __device__ __forceinline__ ConnectionsOf(const tutti_cuda_launch& launch, uint32_t index, uint32_t row = 0)
       : launch_(launch),
         links_(Form::kIsLarge ? launch.tables.links + row * launch.rank_count : launch.links),
-        index_(index) {}
+        index_(index),
+        count_(launch.rank_count),
+        own_number_(launch.rank) {}
+  /// Of a program of the large form.
+  __device__ __forceinline__ ConnectionsOf(const tutti_cuda_launch& launch, uint32_t index,
+                                           const tutti_cuda_large_program& program)
+      : launch_(launch),
+        links_(program.links),
+        index_(index),
+        ranks_(program.ranks),
+        count_(program.connection_count),
+        own_number_(program.ranks == nullptr ? launch.rank : program.connection_count) {}
+  /// Of a program of the small form.
+  __device__ __forceinline__ ConnectionsOf(const tutti_cuda_launch& launch, uint32_t index, const tutti_cuda_program&)
+      : ConnectionsOf(launch, index) {}
+
+  // For the large form. In the small form, numbers are ranks.
+
+  /// Numbers are from 0 to below count(), without own_number().
+  __device__ __forceinline__ uint32_t count() const { return count_; }
+  __device__ __forceinline__ uint32_t own_number() const { return own_number_; }
+  /// The rank of a connection, or of own_number().
+  __device__ __forceinline__ uint32_t rank_of(uint32_t number) const {
+    return ranks_ == nullptr ? number : ranks_[number];
+  }
+  /// Whether the program numbers its connections itself.
+  __device__ __forceinline__ bool has_own_numbers() const { return ranks_ != nullptr; }
 
   __device__ __forceinline__ uint8_t* slot_to(uint32_t rank, uint32_t number) const {
     return (Form::kIsLarge ? links_ : launch_.links)[rank].to + slot_at(number);
@@ -165,7 +193,7 @@ class ConnectionsOf {
     const uint32_t* const done = &mailbox_of(rank)->done;
     for (uint32_t polls = 1; !waits.is_stopped(); ++polls) {
       if (static_cast<int32_t>(number - load_relaxed(done)) < static_cast<int32_t>(launch_.slot_count)) break;
-      if (polls % kPollsPerLook == 0) waits.look(rank);
+      if (polls % kPollsPerLook == 0) waits.look(Form::kIsLarge ? rank_of(rank) : rank);
     }
     waits.end();
   }
@@ -174,6 +202,9 @@ class ConnectionsOf {
   const tutti_cuda_launch& launch_;
   const tutti_cuda_link* links_;  // of the large form
   uint32_t index_;
+  const uint32_t* ranks_ = nullptr;  // by number; null: numbers are ranks
+  uint32_t count_;
+  uint32_t own_number_;
 };
 using Connections = ConnectionsOf<SmallForm>;
 

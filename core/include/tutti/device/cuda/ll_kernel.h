@@ -20,6 +20,9 @@ namespace tutti::device {
 template <class Form, class Wire, class T, class Op, bool kMessages>
 class LLRunner {
  public:
+  using Step = typename Form::Step;
+  using Peer = typename Form::Peer;
+
   /// `peer` is used for messages only.
   __device__ __forceinline__ LLRunner(const tutti_cuda_launch& launch, const ConnectionsOf<Form>& connections,
                                       tutti_cuda_sequence sequence, const Part& part, const uint8_t* input,
@@ -35,11 +38,11 @@ class LLRunner {
         waits_(launch) {}
 
   __device__ __forceinline__ void run_program() {
-    const uint32_t chunks = kIsLarge ? launch_.tables.programs->chunks : launch_.program.chunks;
+    const uint32_t chunks = first_program<Form>(launch_).chunks;
     for (uint32_t loop = 0; loop < part_.cut.loops; ++loop) {
-      begin_loop(loop, chunks, kIsLarge ? launch_.tables.programs->messages : launch_.program.messages);
-      for (uint32_t s = 0; s < (kIsLarge ? launch_.tables.programs->step_count : launch_.program.step_count); ++s) {
-        const tutti_cuda_step step = (kIsLarge ? launch_.tables.programs->steps : launch_.program.steps)[s];
+      begin_loop(loop, chunks, first_program<Form>(launch_).messages);
+      for (uint32_t s = 0; s < first_program<Form>(launch_).step_count; ++s) {
+        const Step step = first_program<Form>(launch_).steps[s];
         if ((step.flags & TUTTI_CUDA_STEP_MEET) != 0) __syncthreads();
         run_step(step);
       }
@@ -49,11 +52,11 @@ class LLRunner {
 
   /// Runs one strand of the program, in StrandForm. The other strands may be in different loops.
   __device__ __forceinline__ void run_strand(const Strand& strand) {
-    const tutti_cuda_large_program& program = *launch_.tables.programs;
+    const tutti_cuda_large_program& program = launch_.tables.first;
     for (uint32_t loop = 0; loop < part_.cut.loops; ++loop) {
       begin_loop(loop, program.chunks, program.messages);
       for (uint32_t s = strand.first(); s < strand.end(); ++s) {
-        const tutti_cuda_step step = program.steps[s];
+        const Step step = program.steps[s];
         if (strand.waits(s)) wait_for_strands(strand, s, loop);
         if ((step.flags & TUTTI_CUDA_STEP_MEET) != 0) __syncthreads();
         run_step(step);
@@ -65,7 +68,7 @@ class LLRunner {
     }
   }
 
-  __device__ __forceinline__ void run_message(const tutti_cuda_step& step) {
+  __device__ __forceinline__ void run_message(const Step& step) {
     for (uint32_t loop = 0; loop < part_.cut.loops; ++loop) {
       begin_loop(loop, 1, 1);
       run_step(step);
@@ -86,7 +89,7 @@ class LLRunner {
     wraps_ = is_flag_wrap_due(number_ + messages - 1, launch_.slot_count + messages - 1);
   }
 
-  __device__ __forceinline__ void run_step(const tutti_cuda_step& step) {
+  __device__ __forceinline__ void run_step(const Step& step) {
     if (wraps_) rewrite_if_due(step);
     if ((step.flags & (TUTTI_STEP_GATHER | TUTTI_STEP_SCATTER)) != 0) {
       exchange(step);
@@ -98,13 +101,13 @@ class LLRunner {
   /// Whether the receiver must free slots before the call ends.
   __device__ __forceinline__ bool is_long() const { return part_.cut.messages > launch_.slot_count / 2; }
 
-  __device__ __forceinline__ tutti_cuda_peer peer(uint32_t index) const {
+  __device__ __forceinline__ Peer peer(uint32_t index) const {
     if constexpr (kMessages) {
-      tutti_cuda_peer peer = {};
-      peer.rank = static_cast<uint8_t>(peer_);
+      Peer peer = {};
+      peer.rank = static_cast<decltype(peer.rank)>(peer_);
       return peer;
     } else {
-      return (kIsLarge ? launch_.tables.programs->peers : launch_.program.peers)[index];
+      return first_program<Form>(launch_).peers[index];
     }
   }
   __device__ __forceinline__ uint32_t length(uint32_t chunk) const {
@@ -136,7 +139,7 @@ class LLRunner {
 
   /// Folds the own chunk and the received messages to one value. Stores the value to the destination and sends it to
   /// peers.
-  __device__ __forceinline__ void fold_chunk(const tutti_cuda_step& step) {
+  __device__ __forceinline__ void fold_chunk(const Step& step) {
     constexpr uint32_t kFew = Wire::kInFlight;
     if (step.recv_count <= 1) return fold_by<1, kFew>(step);
     if (step.recv_count <= 3) return fold_by<3, (kFew + 1) / 2>(step);
@@ -147,7 +150,7 @@ class LLRunner {
   /// Loads kBatch messages of kPlaces places at once. Folds in ascending order of ranks, so that all ranks get the same
   /// bits.
   template <uint32_t kBatch, uint32_t kPlaces, bool kMany = false>
-  __device__ __forceinline__ void fold_by(const tutti_cuda_step& step) {
+  __device__ __forceinline__ void fold_by(const Step& step) {
     const bool keeps = step.destination != TUTTI_BUFFER_NONE;
     const bool has_own = step.source != TUTTI_BUFFER_NONE;
     const uint32_t bytes = length(!has_own && keeps ? step.destination_chunk : step.source_chunk);
@@ -193,7 +196,7 @@ class LLRunner {
 
   /// For more peers than kMostAtOnce.
   template <uint32_t kBatch, uint32_t kPlaces>
-  __device__ __forceinline__ void fold_many(const tutti_cuda_step& step, bool has_own, const Places<kPlaces>& places,
+  __device__ __forceinline__ void fold_many(const Step& step, bool has_own, const Places<kPlaces>& places,
                                             uint32_t divisor, Data (&value)[kPlaces]) {
     PackSum<T, Wire::kDataBytes, Op> sum[kPlaces];
     for (uint32_t first = 0; first < step.recv_count; first += kBatch) {
@@ -260,16 +263,16 @@ class LLRunner {
 
   /// Sends, then copies the own chunk while the sends are under way, then receives. Different threads move the messages
   /// of different peers.
-  __device__ __forceinline__ void exchange(const tutti_cuda_step& step) {
+  __device__ __forceinline__ void exchange(const Step& step) {
     send_all(step);
     if (step.source != TUTTI_BUFFER_NONE && step.destination != TUTTI_BUFFER_NONE) copy_own(step);
     receive_all(step);
   }
 
-  __device__ __forceinline__ void send_all(const tutti_cuda_step& step) {
+  __device__ __forceinline__ void send_all(const Step& step) {
     const bool scatters = (step.flags & TUTTI_STEP_SCATTER) != 0;
     for_each_tile(step.send_begin, step.send_count, scatters ? kNoChunk : step.source_chunk,
-                  [&](const tutti_cuda_peer& to, const Tile& tile) {
+                  [&](const Peer& to, const Tile& tile) {
                     const uint32_t block = scatters ? to.block : step.source_block;
                     const uint32_t chunk = scatters ? to.chunk : step.source_chunk;
                     Data values[Wire::kInFlight];
@@ -278,8 +281,8 @@ class LLRunner {
                   });
   }
 
-  __device__ __forceinline__ void receive_all(const tutti_cuda_step& step) {
-    for_each_tile(step.recv_begin, step.recv_count, kNoChunk, [&](const tutti_cuda_peer& from, const Tile& tile) {
+  __device__ __forceinline__ void receive_all(const Step& step) {
+    for_each_tile(step.recv_begin, step.recv_count, kNoChunk, [&](const Peer& from, const Tile& tile) {
       Data got[1][Wire::kInFlight];
       receive_from<1>(
           1, tile, [&](uint32_t) { return from; }, got);
@@ -288,7 +291,7 @@ class LLRunner {
     });
   }
 
-  __device__ __forceinline__ void copy_own(const tutti_cuda_step& step) {
+  __device__ __forceinline__ void copy_own(const Step& step) {
     const uint8_t* const from = source(step.source, step.source_block, step.source_chunk);
     uint8_t* const to = (kIsLarge && step.destination == TUTTI_BUFFER_SCRATCH ? launch_.tables.scratch : output_) +
                         offset(step.destination_block, step.destination_chunk);
@@ -316,7 +319,7 @@ class LLRunner {
     const uint32_t tiles = ((most - 1) >> shift) / Wire::kInFlight + 1;  // per message
     for (uint32_t t = threadIdx.x >> shift; t < count * tiles; t += blockDim.x >> shift) {
       const uint32_t tile = tiles == 1 ? 0 : t / count;
-      const tutti_cuda_peer with = peer(first + t - tile * count);
+      const Peer with = peer(first + t - tile * count);
       const uint32_t begin = (tile * Wire::kInFlight << shift) + (threadIdx.x & (width - 1));
       const Tile places{begin, width, length(chunk == kNoChunk ? with.chunk : chunk)};
       if (places.begin()) action(with, places);
@@ -324,7 +327,7 @@ class LLRunner {
   }
 
   template <uint32_t kPlaces>
-  __device__ __forceinline__ void send(tutti_cuda_peer to, const Places<kPlaces>& places,
+  __device__ __forceinline__ void send(Peer to, const Places<kPlaces>& places,
                                        const Data (&value)[kPlaces]) {
     const uint32_t number = number_ + to.message;
     if (number - first_number_ >= room_) wait_for_slot(to.rank, number);
@@ -345,14 +348,14 @@ class LLRunner {
         count, places, [&](uint32_t i) { return peer(first + (i < count ? i : 0)); }, got);
   }
   /// Receives `count` messages from the peers of these indices. Issues all loads before it checks the data.
-  template <uint32_t kBatch, uint32_t kPlaces, class Peer>
-  __device__ __forceinline__ void receive_from(uint32_t count, const Places<kPlaces>& places, Peer&& peer_of,
+  template <uint32_t kBatch, uint32_t kPlaces, class PeerOf>
+  __device__ __forceinline__ void receive_from(uint32_t count, const Places<kPlaces>& places, PeerOf&& peer_of,
                                                Data (&got)[kBatch][kPlaces]) {
     const uint8_t* from[kBatch];
     uint32_t flag[kBatch];
 #pragma unroll
     for (uint32_t i = 0; i < kBatch; ++i) {
-      const tutti_cuda_peer source = peer_of(i);
+      const Peer source = peer_of(i);
       flag[i] = number_ + source.message + 1;
       from[i] = connections_.slot_from(source.rank, flag[i] - 1) + places.first * kWireBytes;
     }
@@ -396,7 +399,7 @@ class LLRunner {
       Wire::meet();
       if (Wire::all_arrived(ask())) break;
       if (polls % kPollsPerLook != 0) continue;
-      waits_.look(rank);
+      waits_.look(kIsLarge ? connections_.rank_of(rank) : rank);
       agree_to_stop();
     }
     if (!waits_.is_stopped()) waits_.end();
@@ -429,11 +432,11 @@ class LLRunner {
   }
 
   /// Signals that the slots which a step has emptied are free, if the call has more messages than slots.
-  __device__ __forceinline__ void tell_done(const tutti_cuda_step& step) {
+  __device__ __forceinline__ void tell_done(const Step& step) {
     if (step.recv_count == 0) return;
     __syncthreads();
     deal<Form>(threadIdx.x, step.recv_count, blockDim.x, [&](uint32_t i) {
-      const tutti_cuda_peer from = peer(step.recv_begin + i);
+      const Peer from = peer(step.recv_begin + i);
       const uint32_t done = number_ + from.message + 1;
       if ((done & (launch_.slot_count / 2 - 1)) == 0) store_relaxed(&connections_.mailbox_at(from.rank)->done, done);
     });
@@ -442,19 +445,19 @@ class LLRunner {
   /// Signals also the numbers that a connection has not used. `strand`: in StrandForm.
   __device__ __forceinline__ void end_loop(const Strand* strand = nullptr) const {
     __syncthreads();
-    deal<Form>(threadIdx.x, launch_.rank_count, blockDim.x, [&](uint32_t rank) {
-      if (rank == launch_.rank) return;
+    deal<Form>(threadIdx.x, kIsLarge ? connections_.count() : launch_.rank_count, blockDim.x, [&](uint32_t rank) {
+      if (rank == (kIsLarge ? connections_.own_number() : launch_.rank)) return;
       if constexpr (Form::kHasStrands) {
         if (!strand->signals(rank)) return;
       }
       store_relaxed(&connections_.mailbox_at(rank)->done,
-                    number_ + (kIsLarge ? launch_.tables.programs->messages : launch_.program.messages));
+                    number_ + first_program<Form>(launch_).messages);
     });
   }
 
-  __device__ __forceinline__ void rewrite_if_due(const tutti_cuda_step& step) {
+  __device__ __forceinline__ void rewrite_if_due(const Step& step) {
     for (uint32_t i = 0; i < step.send_count; ++i) {
-      const tutti_cuda_peer to = peer(step.send_begin + i);
+      const Peer to = peer(step.send_begin + i);
       const uint32_t number = number_ + to.message;
       if (is_flag_wrap_due(number, launch_.slot_count)) wrap_flags(to.rank, number);
     }
@@ -484,14 +487,14 @@ class LLRunner {
 /// Loads the input of the first step into the cache, so that it arrives together with the sequence.
 template <class Form, class Wire>
 __device__ __forceinline__ void prefetch_input(const tutti_cuda_launch& launch, const Part& part) {
-  const tutti_cuda_step& step = (Form::kIsLarge ? launch.tables.programs->steps : launch.program.steps)[0];
+  const typename Form::Step& step = first_program<Form>(launch).steps[0];
   if (step.source != TUTTI_BUFFER_INPUT) return;
   uint32_t block = step.source_block;
   uint32_t chunk = step.source_chunk;
   uint32_t place = threadIdx.x;
   if ((step.flags & TUTTI_STEP_SCATTER) != 0 && step.send_count > 0) {
-    const tutti_cuda_peer* const peers = Form::kIsLarge ? launch.tables.programs->peers : launch.program.peers;
-    const tutti_cuda_peer& to = peers[step.send_begin + threadIdx.x % step.send_count];
+    const typename Form::Peer* const peers = first_program<Form>(launch).peers;
+    const typename Form::Peer& to = peers[step.send_begin + threadIdx.x % step.send_count];
     block = to.block;
     chunk = to.chunk;
     place = threadIdx.x / step.send_count;
@@ -504,8 +507,9 @@ __device__ __forceinline__ void prefetch_input(const tutti_cuda_launch& launch, 
 /// The share of a CTA in a launch of a program.
 template <class Form, class Wire, class T, class Op>
 __device__ __forceinline__ void run_ll_program(const tutti_cuda_launch& launch) {
-  const ConnectionsOf<Form> connections(launch, blockIdx.x);
+  const ConnectionsOf<Form> connections(launch, blockIdx.x, first_program<Form>(launch));
   const ProgramSequence<Form> sequence(launch, connections);
+  if constexpr (Form::kIsLarge) sequence.signal_begin([](uint32_t) { return true; });
   const Part part(launch.block_bytes, launch.cut, blockIdx.x);
   prefetch_input<Form, Wire>(launch, part);
   LLRunner<Form, Wire, T, Op, false>(launch, connections, sequence.value(), part, launch.input, launch.output, 0)
@@ -524,7 +528,7 @@ __device__ __forceinline__ void run_stripes_of_lines(const tutti_cuda_launch& la
     LLRunner<Form, Wire, T, Sum, true>(launch, connections, sequence.value(), part,
                                        static_cast<const uint8_t*>(message.from), static_cast<uint8_t*>(message.to),
                                        message.peer)
-        .run_message(assignment.step());
+        .run_message(assignment.template step<typename Form::Step>());
     __syncthreads();
     if (threadIdx.x != 0) return;
     sequence.advance(message.cut.messages);

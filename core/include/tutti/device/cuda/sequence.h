@@ -37,12 +37,24 @@ class ProgramSequence {
         at_(launch.sequences + blockIdx.x),
         value_(load_sequence(at_)),
         peer_(threadIdx.x - (blockDim.x - 32)),
-        is_peer_(peer_ < launch.rank_count && peer_ != launch.rank) {
+        is_peer_(peer_ < (Form::kIsLarge ? connections.count() : launch.rank_count) &&
+                 peer_ != (Form::kIsLarge ? connections.own_number() : launch.rank)) {
     if (is_peer_) done_ = load_relaxed(&connections.mailbox_of(peer_)->done);
     if constexpr (Form::kIsLarge) {
-      has_second_ = peer_ < 32 && second() < launch.rank_count && second() != launch.rank;
+      has_second_ = peer_ < 32 && second() < connections.count() && second() != connections.own_number();
       if (has_second_) second_done_ = load_relaxed(&connections.mailbox_of(second())->done);
+      // Earlier calls may have had other connections.
+      if (connections.has_own_numbers()) value_.safe = value_.next;
     }
+  }
+  /// In the large form: if the program numbers its connections itself, signals that the slots of all earlier messages
+  /// are free, on the connections for which `signals` returns true. Earlier calls may have had other connections. To be
+  /// called before the first barrier of the CTA's threads.
+  template <class Signals>
+  __device__ __forceinline__ void signal_begin(Signals&& signals) const {
+    if (!connections_.has_own_numbers()) return;
+    if (is_peer_ && signals(peer_)) store_relaxed(&connections_.mailbox_at(peer_)->done, value_.next);
+    if (has_second_ && signals(second())) store_relaxed(&connections_.mailbox_at(second())->done, value_.next);
   }
   __device__ __forceinline__ tutti_cuda_sequence value() const { return value_; }
 
@@ -61,7 +73,7 @@ class ProgramSequence {
   }
 
  private:
-  static_assert(Form::kRanks <= 64);  // a thread has at most two peers, and in the small form one
+  static_assert(Form::kRanks <= 64);  // a thread has at most two connections, and in the small form one
 
   __device__ __forceinline__ uint32_t second() const { return peer_ + 32; }
 
@@ -92,10 +104,10 @@ class ProgramSequence {
   const ConnectionsOf<Form>& connections_;
   tutti_cuda_sequence* at_;
   tutti_cuda_sequence value_;
-  uint32_t peer_;  // rank of this thread's peer if below 32: the threads of the last warp
+  uint32_t peer_;  // number of this thread's connection if below 32: the threads of the last warp
   bool is_peer_;
   uint32_t done_ = 0;
-  bool has_second_ = false;  // the thread has a second peer
+  bool has_second_ = false;  // the thread has a second connection
   uint32_t second_done_ = 0;
 };
 
@@ -151,8 +163,9 @@ struct WorkAssignment {
     for (; index >= launch.kind_ctas[kind]; ++kind) index -= launch.kind_ctas[kind];
   }
   /// The step of each message of this CTA.
-  __device__ __forceinline__ tutti_cuda_step step() const {
-    tutti_cuda_step step = {};
+  template <class Step>
+  __device__ __forceinline__ Step step() const {
+    Step step = {};
     step.source = kind == TUTTI_CUDA_RECEIVE ? TUTTI_BUFFER_NONE : TUTTI_BUFFER_INPUT;
     step.destination = kind == TUTTI_CUDA_SEND ? TUTTI_BUFFER_NONE : TUTTI_BUFFER_OUTPUT;
     step.recv_count = kind == TUTTI_CUDA_RECEIVE ? 1 : 0;

@@ -8,14 +8,17 @@
 // Threads: all lanes of the planner's warp call each function, unless it states otherwise.
 #pragma once
 
+#include <type_traits>
+
 #include "tutti/device/cuda/pipeline.h"
 #include "tutti/device/cuda/sequence.h"
 
 namespace tutti::device {
 
 /// The parameters of one move: its step, the peers whose slots it reads and writes, and its size.
-struct Slice {
-  const tutti_cuda_step& step;
+template <class Step>
+struct SliceOf {
+  const Step& step;
   uint32_t recv_begin, recv_count;
   uint32_t send_begin, send_count;
   uint64_t bytes;
@@ -51,7 +54,10 @@ static __device__ __noinline__ void hear_ready_signal(const tutti_cuda_launch& l
 template <class Form, bool kMessages>
 class SimpleRunner {
  public:
-  using Program = typename Form::Program;
+  using Program = std::conditional_t<kMessages, typename Form::MessageProgram, typename Form::Program>;
+  using Step = typename Form::Step;
+  using Peer = typename Form::Peer;
+  using Slice = SliceOf<Step>;
   using Pipeline = PipelineOf<Form>;
   using Move = MoveOf<Form>;
 
@@ -87,7 +93,7 @@ class SimpleRunner {
       first_slice_ = 0;
       end_slice_ = part_.cut.slices;
       for (uint32_t s = strand.first(); s < strand.end(); ++s) {
-        const tutti_cuda_step step = program_.steps[s];
+        const Step step = program_.steps[s];
         if (strand.waits(s)) wait_for_strands(strand, s, loop);
         if (has_operation(step)) run_step(step, loop, 0);
         if ((step.flags & TUTTI_CUDA_STEP_SIGNAL) != 0) signal_strands(strand, s, loop);
@@ -122,7 +128,7 @@ class SimpleRunner {
   /// Runs the single step of a message, without the code for programs: code that a launch runs for the first time is
   /// slow.
   __device__ __forceinline__ void run_message(uint32_t loop) {
-    const tutti_cuda_step step = program_.steps[0];
+    const Step step = program_.steps[0];
     if (!begin_loop(loop)) return;
     for (slice_ = 0; slice_ < part_.cut.slices; ++slice_) {
       at_ = slice_ * part_.cut.slice;
@@ -139,12 +145,12 @@ class SimpleRunner {
     end_slice_ = end_slice;
     uint32_t stage_before = 0;
     for (uint32_t s = 0; s < program_.step_count; ++s) {
-      const tutti_cuda_step step = program_.steps[s];
+      const Step step = program_.steps[s];
       run_step(step, wave, stage_before);
       stage_before = step.recv_stage;
     }
   }
-  __device__ __forceinline__ void run_step(const tutti_cuda_step& step, uint32_t wave, uint32_t stage_before) {
+  __device__ __forceinline__ void run_step(const Step& step, uint32_t wave, uint32_t stage_before) {
 #pragma unroll 1
     for (uint32_t part = 0; part < (folds(step) ? 1 : 2); ++part) {
       const uint32_t stage = part == 0 ? step.stage : step.recv_stage;
@@ -165,11 +171,11 @@ class SimpleRunner {
 
   /// A fold is one move. An exchange has two parts. Part 0 has a move for each send, and a move for the own chunk if
   /// the step copies it. Part 1 has a move for each receive.
-  __device__ __forceinline__ uint32_t moves_of(const tutti_cuda_step& step, uint32_t part) const {
+  __device__ __forceinline__ uint32_t moves_of(const Step& step, uint32_t part) const {
     if (folds(step)) return 1;
     return part == 0 ? step.send_count + (copies_own(step) ? 1 : 0) : step.recv_count;
   }
-  __device__ __forceinline__ Slice slice_of(const tutti_cuda_step& step, uint32_t part, uint32_t i,
+  __device__ __forceinline__ Slice slice_of(const Step& step, uint32_t part, uint32_t i,
                                             uint32_t after) const {
     Slice slice{step, step.recv_begin, 0, step.send_begin, 0, 0, after};
     uint32_t chunk = step.source_chunk;
@@ -200,18 +206,18 @@ class SimpleRunner {
     return true;
   }
 
-  __device__ __forceinline__ static bool folds(const tutti_cuda_step& step) {
+  __device__ __forceinline__ static bool folds(const Step& step) {
     return (step.flags & (TUTTI_STEP_GATHER | TUTTI_STEP_SCATTER)) == 0;
   }
   /// Other steps only wait for strands, or let strands wait.
-  __device__ __forceinline__ static bool has_operation(const tutti_cuda_step& step) {
+  __device__ __forceinline__ static bool has_operation(const Step& step) {
     return step.recv_count + step.send_count > 0 ||
            (step.source != TUTTI_BUFFER_NONE && step.destination != TUTTI_BUFFER_NONE);
   }
-  __device__ __forceinline__ static bool scatters(const tutti_cuda_step& step) {
+  __device__ __forceinline__ static bool scatters(const Step& step) {
     return (step.flags & TUTTI_STEP_SCATTER) != 0;
   }
-  __device__ __forceinline__ bool copies_own(const tutti_cuda_step& step) const {
+  __device__ __forceinline__ bool copies_own(const Step& step) const {
     if (step.source == TUTTI_BUFFER_NONE || step.destination == TUTTI_BUFFER_NONE) return false;
     return source(step.source, step.source_block, step.source_chunk) !=
            (Form::kIsLarge && step.destination == TUTTI_BUFFER_SCRATCH ? launch_.tables.scratch : output_) +
@@ -233,7 +239,7 @@ class SimpleRunner {
     }
     return (buffer == TUTTI_BUFFER_INPUT ? input_ : output_) + offset(block, chunk);
   }
-  __device__ __forceinline__ uint32_t number_of(const tutti_cuda_peer& peer) const {
+  __device__ __forceinline__ uint32_t number_of(const Peer& peer) const {
     const uint32_t number =
         overlaps_ ? slice_ * program_.messages + peer.message : peer.message * part_.cut.slices + slice_;
     return number_ + number - peer.lag * wave_numbers_;
@@ -247,7 +253,7 @@ class SimpleRunner {
     // Waits also if there is no data to move: later steps may rely on this order.
     if (slice.after > 0) {
       wait(
-          launch_.rank, [&] { return pipeline_.all_told(slice.after); }, [] {});
+          Form::kIsLarge ? connections_.own_number() : launch_.rank, [&] { return pipeline_.all_told(slice.after); }, [] {});
     }
     const bool is_there = slice.recv_count == 1 && program_.peers[slice.recv_begin].to_output != 0;
     const bool is_aligned = fill(slice, is_there, move);
@@ -263,7 +269,7 @@ class SimpleRunner {
   /// Fills the operands of the move. Returns whether the addresses of this lane are multiples of 16. `is_there`: the
   /// received data lies at its destination in the output already.
   __device__ __forceinline__ bool fill(const Slice& slice, bool is_there, Move& move) {
-    const tutti_cuda_step& step = slice.step;
+    const Step& step = slice.step;
     const bool receives_only = !folds(step) && slice.recv_count > 0;
     const bool sends_only = !folds(step) && slice.send_count > 0;
     const bool has_own = step.source != TUTTI_BUFFER_NONE && !receives_only;
@@ -275,7 +281,7 @@ class SimpleRunner {
     const uint32_t half = lane_ / 16;
     const bool sends = half == Pipeline::kFreed;
     for (uint32_t i = lane_ % 16; sends ? i < slice.send_count && slice.bytes > 0 : i < slice.recv_count; i += 16) {
-      const tutti_cuda_peer peer = program_.peers[(sends ? slice.send_begin : slice.recv_begin) + i];
+      const Peer peer = program_.peers[(sends ? slice.send_begin : slice.recv_begin) + i];
       const uint32_t number = number_of(peer);
       if (!sends && slice.bytes > 0 && is_there) hear_of(peer.rank);
       if (slice.bytes > 0) wait_heard(half, peer.rank, number);
@@ -314,18 +320,18 @@ class SimpleRunner {
     return is_aligned;
   }
   __device__ __forceinline__ const uint8_t* own_source(const Slice& slice) const {
-    const tutti_cuda_step& step = slice.step;
+    const Step& step = slice.step;
     if (!scatters(step) || slice.send_count == 0) return source(step.source, step.source_block, step.source_chunk);
-    const tutti_cuda_peer& to = program_.peers[slice.send_begin];
+    const Peer& to = program_.peers[slice.send_begin];
     return source(step.source, to.block, to.chunk);
   }
   __device__ __forceinline__ uint8_t* destination(const Slice& slice) const {
-    const tutti_cuda_step& step = slice.step;
+    const Step& step = slice.step;
     if (folds(step) || slice.recv_count == 0) {
       return (Form::kIsLarge && step.destination == TUTTI_BUFFER_SCRATCH ? launch_.tables.scratch : output_) +
              offset(step.destination_block, step.destination_chunk);
     }
-    const tutti_cuda_peer& from = program_.peers[slice.recv_begin];
+    const Peer& from = program_.peers[slice.recv_begin];
     const bool to_scratch = Form::kIsLarge && (step.flags & TUTTI_STEP_TO_SCRATCH) != 0;
     return (to_scratch ? launch_.tables.scratch : output_) + offset(from.block, from.chunk);
   }
@@ -361,8 +367,8 @@ class SimpleRunner {
     const bool whole = wave + 1 >= program_.stages && wave < part_.cut.loops;
     if (last || stopped_ || (whole && !has_gaps())) return;
     Move& move = planner_.next();
-    deal<Form>(lane_, launch_.rank_count, 32, [&](uint32_t rank) {
-      if (rank == launch_.rank) return;
+    deal<Form>(lane_, Form::kIsLarge ? connections_.count() : launch_.rank_count, 32, [&](uint32_t rank) {
+      if (rank == (Form::kIsLarge ? connections_.own_number() : launch_.rank)) return;
       if constexpr (Form::kHasStrands) {
         if (!strand_->signals(rank)) return;
       }
@@ -372,13 +378,13 @@ class SimpleRunner {
     planner_.plan_words(move);
   }
   /// Whether any peer sends fewer messages in a loop than the busiest connection carries. Each lane checks one or two
-  /// ranks. Computed once.
+  /// connections. Computed once.
   __device__ __forceinline__ bool has_gaps() {
     if (gaps_ != kUnknown) return gaps_ != 0;
     uint32_t received = 0;
-    uint32_t second = 0;  // from rank lane + 32
+    uint32_t second = 0;  // on connection lane + 32
     for (uint32_t s = 0; s < program_.step_count; ++s) {
-      const tutti_cuda_step& step = program_.steps[s];
+      const Step& step = program_.steps[s];
       for (uint32_t i = 0; i < step.recv_count; ++i) received += program_.peers[step.recv_begin + i].rank == lane_;
       if constexpr (Form::kIsLarge) {
         for (uint32_t i = 0; i < step.recv_count; ++i) second += program_.peers[step.recv_begin + i].rank == lane_ + 32;
@@ -396,13 +402,13 @@ class SimpleRunner {
     const tutti_cuda_mailbox* const box = connections_.mailbox_of(rank);
     const uint32_t* const word = half == Pipeline::kFilled ? &box->tail : &box->done;
     const uint32_t wanted = half == Pipeline::kFilled ? number : number - launch_.slot_count;
-    uint32_t& known = pipeline_.heard[half][rank];
+    uint32_t& known = pipeline_.heard[half][Form::kIsLarge && kMessages ? 0 : rank];
     wait(
         rank, [&] { return static_cast<int32_t>(known - wanted) > 0; },
         [&] { known = half == Pipeline::kFilled ? load_acquire(word) : load_relaxed(word); });
   }
   /// The destination of the slice in the receiver's output. Waits for the receiver's ready signal. Called by any lane.
-  __device__ __forceinline__ uint8_t* output_of(const tutti_cuda_peer& to) {
+  __device__ __forceinline__ uint8_t* output_of(const Peer& to) {
     if (pipeline_.ready[to.rank] != Pipeline::kReady) wait_open(to.rank, false);
     return launch_.outputs[to.rank] + offset(to.output_block, to.output_chunk);
   }
@@ -422,7 +428,7 @@ class SimpleRunner {
     for (uint32_t polls = 1; !condition() && !pipeline_.is_stopped(); ++polls) {
       ask();
       if (polls % kPollsPerLook != 0) continue;
-      since = look(launch_.control, launch_.timeout_ns, rank, since);
+      since = look(launch_.control, launch_.timeout_ns, Form::kIsLarge ? connections_.rank_of(rank) : rank, since);
       if (since == kStop) *const_cast<volatile uint32_t*>(&pipeline_.stopped) = 1;
     }
   }
@@ -480,28 +486,63 @@ __device__ __forceinline__ void run_pipeline(PipelineOf<Form>& pipeline, uint64_
   }
 }
 
-/// Copies a program to shared memory. All threads of the CTA.
-template <class Program>
-__device__ __forceinline__ void copy_program(const Program* from, Program& program) {
-  for (uint32_t i = threadIdx.x; i < sizeof(Program) / 4; i += blockDim.x) {
-    reinterpret_cast<uint32_t*>(&program)[i] = reinterpret_cast<const uint32_t*>(from)[i];
+/// Copies words to shared memory. All threads of the CTA. `bytes`: a multiple of 4.
+__device__ __forceinline__ void copy_words(const void* from, void* to, uint32_t bytes) {
+  for (uint32_t i = threadIdx.x; i < bytes / 4; i += blockDim.x) {
+    reinterpret_cast<uint32_t*>(to)[i] = reinterpret_cast<const uint32_t*>(from)[i];
   }
 }
 
-/// The share of a CTA in a launch of a program. `pipeline` and `program` lie in shared memory.
-template <class Form, class T, class Op>
-__device__ __forceinline__ void run_simple_program(const tutti_cuda_launch& launch, PipelineOf<Form>& pipeline,
-                                                   typename Form::Program& program) {
-  const ConnectionsOf<Form> connections(launch, blockIdx.x);
-  const ProgramSequence<Form> sequence(launch, connections);
-  const Part part(launch.block_bytes, launch.cut, blockIdx.x);
-  const typename Form::Program* own;
-  if constexpr (Form::kIsLarge) {
-    own = launch.tables.programs + blockIdx.x % launch.program_count;
-  } else {
-    own = launch.programs != nullptr ? launch.programs + blockIdx.x % launch.program_count : &launch.program;
+/// A program of the large form in shared memory.
+struct LargeProgramCopy {
+  static constexpr uint32_t kBytes = 8 << 10;  // of steps and peers; longer programs stay in this GPU's memory
+  tutti_cuda_large_program program;
+  __align__(8) uint8_t numbers[kBytes];
+};
+
+/// Makes `to` the program `from`. All threads of the CTA. They use the returned program after a barrier.
+__device__ __forceinline__ const tutti_cuda_program& copy_program(const tutti_cuda_program& from,
+                                                                  tutti_cuda_program& to) {
+  copy_words(&from, &to, sizeof to);
+  return to;
+}
+__device__ __forceinline__ const tutti_cuda_large_program& copy_program(const tutti_cuda_large_program& from,
+                                                                        LargeProgramCopy& to) {
+  const uint32_t steps = (from.step_count * uint32_t{sizeof *from.steps} + 7) / 8 * 8;
+  const uint32_t peers = from.peer_count * uint32_t{sizeof *from.peers};
+  const bool fits = steps + peers <= LargeProgramCopy::kBytes;
+  if (fits) {
+    copy_words(from.steps, to.numbers, steps);
+    copy_words(from.peers, to.numbers + steps, peers);
   }
-  copy_program(own, program);
+  if (threadIdx.x != 0) return to.program;
+  to.program = from;
+  if (!fits) return to.program;
+  to.program.steps = reinterpret_cast<const tutti_cuda_large_step*>(to.numbers);
+  to.program.peers = reinterpret_cast<const tutti_cuda_large_peer*>(to.numbers + steps);
+  return to.program;
+}
+
+/// The program of a CTA.
+template <class Form>
+__device__ __forceinline__ const typename Form::Program& own_program(const tutti_cuda_launch& launch) {
+  if constexpr (Form::kIsLarge) {
+    return launch.program_count > 1 ? launch.tables.programs[blockIdx.x % launch.program_count] : launch.tables.first;
+  } else {
+    return launch.programs != nullptr ? launch.programs[blockIdx.x % launch.program_count] : launch.program;
+  }
+}
+
+/// The share of a CTA in a launch of a program. `pipeline` and `copy`, for the program, lie in shared memory.
+template <class Form, class T, class Op, class Copy>
+__device__ __forceinline__ void run_simple_program(const tutti_cuda_launch& launch, PipelineOf<Form>& pipeline,
+                                                   Copy& copy) {
+  const typename Form::Program& own = own_program<Form>(launch);
+  const ConnectionsOf<Form> connections(launch, blockIdx.x, own);
+  const ProgramSequence<Form> sequence(launch, connections);
+  if constexpr (Form::kIsLarge) sequence.signal_begin([](uint32_t) { return true; });
+  const Part part(launch.block_bytes, launch.cut, blockIdx.x);
+  const typename Form::Program& program = copy_program(own, copy);
   run_pipeline<T, Op>(pipeline, launch.scalar, [&](Planner<Form>& planner) {
     planner.begin();
     SimpleRunner<Form, false>(launch, program, connections, pipeline, planner, sequence.value(), part, launch.input,
@@ -515,11 +556,11 @@ __device__ __forceinline__ void run_simple_program(const tutti_cuda_launch& laun
 /// drained once for all messages. `pipeline` and `program` lie in shared memory.
 template <class Form, class T>
 __device__ __forceinline__ void run_stripes_of_slices(const tutti_cuda_launch& launch, PipelineOf<Form>& pipeline,
-                                                      typename Form::Program& program) {
+                                                      typename Form::MessageProgram& program) {
   run_pipeline<T, Sum>(pipeline, launch.scalar, [&](Planner<Form>& planner) {
     const WorkAssignment assignment(launch);
     if (threadIdx.x % 32 == 0) {
-      program.steps[0] = assignment.step();
+      program.steps[0] = assignment.step<typename Form::Step>();
       program.peers[0] = {};
       program.step_count = program.chunks = program.messages = program.stages = 1;
     }
@@ -561,14 +602,14 @@ template <class T, class Op>
 __global__ void __launch_bounds__(kPipelineThreads, kPipelinesPerSm)
     run_large_simple(const __grid_constant__ tutti_cuda_launch launch) {
   __shared__ PipelineOf<LargeForm> pipeline;
-  __shared__ tutti_cuda_large_program program;
-  run_simple_program<LargeForm, T, Op>(launch, pipeline, program);
+  __shared__ LargeProgramCopy copy;
+  run_simple_program<LargeForm, T, Op>(launch, pipeline, copy);
 }
 template <class T>
 __global__ void __launch_bounds__(kPipelineThreads, kPipelinesPerSm)
     run_large_simple_messages(const __grid_constant__ tutti_cuda_launch launch) {
   __shared__ PipelineOf<LargeForm> pipeline;
-  __shared__ tutti_cuda_large_program program;
+  __shared__ LargeMessageProgram program;
   run_stripes_of_slices<LargeForm, T>(launch, pipeline, program);
 }
 

@@ -8,17 +8,20 @@
 
 namespace tutti::device {
 
-/// The share of a CTA in a launch of a program with strands. `pipeline` and `program` lie in shared memory.
+/// The share of a CTA in a launch of a program with strands. `pipeline` and `copy`, for the program, lie in shared
+/// memory.
 template <class T, class Op>
 __device__ __forceinline__ void run_simple_strand(const tutti_cuda_launch& launch, PipelineOf<StrandForm>& pipeline,
-                                                  tutti_cuda_large_program& program) {
+                                                  LargeProgramCopy& copy) {
   const uint32_t index = blockIdx.x % launch.program_count;
   const Strand strand(launch, index);
   if (!strand.is_there()) return;
-  const ConnectionsOf<StrandForm> connections(launch, blockIdx.x);
+  const tutti_cuda_large_program& own = own_program<StrandForm>(launch);
+  const ConnectionsOf<StrandForm> connections(launch, blockIdx.x, own);
   const ProgramSequence<StrandForm> sequence(launch, connections);
+  sequence.signal_begin([&](uint32_t connection) { return strand.signals(connection); });
   const Part part(launch.block_bytes, launch.cut, blockIdx.x);
-  copy_program(launch.tables.programs + index, program);
+  const tutti_cuda_large_program& program = copy_program(own, copy);
   run_pipeline<T, Op>(pipeline, launch.scalar, [&](Planner<StrandForm>& planner) {
     planner.begin();
     SimpleRunner<StrandForm, false>(launch, program, connections, pipeline, planner, sequence.value(), part,
@@ -32,8 +35,8 @@ template <class T, class Op>
 __global__ void __launch_bounds__(kPipelineThreads, kPipelinesPerSm)
     run_simple_strands(const __grid_constant__ tutti_cuda_launch launch) {
   __shared__ PipelineOf<StrandForm> pipeline;
-  __shared__ __align__(16) tutti_cuda_large_program program;  // copied by words
-  run_simple_strand<T, Op>(launch, pipeline, program);
+  __shared__ LargeProgramCopy copy;
+  run_simple_strand<T, Op>(launch, pipeline, copy);
 }
 
 }  // namespace tutti::device

@@ -53,8 +53,10 @@ class Strand {
   /// The range of its steps.
   __device__ __forceinline__ uint32_t first() const { return own().first_step; }
   __device__ __forceinline__ uint32_t end() const { return own().first_step + own().step_count; }
-  /// Whether this strand signals `done` to a rank.
-  __device__ __forceinline__ bool signals(uint32_t rank) const { return (own().sources >> rank & 1) != 0; }
+  /// Whether this strand signals `done` on a connection.
+  __device__ __forceinline__ bool signals(uint32_t connection) const {
+    return (own().sources >> connection & 1) != 0;
+  }
 
   /// Whether a step waits for other strands.
   __device__ __forceinline__ bool waits(uint32_t step) const { return table_.after[step] != 0; }

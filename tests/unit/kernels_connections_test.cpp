@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// The code of the GPU kernels runs programs that number their connections: in communicators of more ranks than a
+// program has connections (TUTTI_CUDA_MAX_CONNECTIONS).
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <random>
+
+#include "unit/kernel_protocols.h"
+#include "unit/plan_support.h"
+#include "unit/strand_plans.h"
+
+namespace tutti::test {
+namespace {
+
+using program::Plan;
+
+constexpr uint32_t kRanks = TUTTI_CUDA_MAX_CONNECTIONS + 3;
+
+class ConnectionKernels : public testing::TestWithParam<Protocol> {
+ protected:
+  size_t below(size_t limit) { return std::uniform_int_distribution<size_t>(0, limit - 1)(random_); }
+
+  /// Runs calls of these plans in a row. "": all is right.
+  std::string run_in_a_row(const std::vector<std::vector<Plan>>& of_calls, uint64_t most_bytes) {
+    const Protocol protocol = with_less_memory(GetParam());
+    std::vector<TestCall> calls;
+    for (const std::vector<Plan>& plans : of_calls) {
+      const bool in_place = can_run_in_place(plans[0]) && below(2) == 0;
+      calls.emplace_back(plans, in_place, 1 + below(most_bytes), 1, protocol.layout);
+      if (!calls.back().fits()) return "kernels do not run the plans";
+    }
+    return run(protocol, calls, 1, any_number([&](size_t limit) { return below(limit); }), random_());
+  }
+
+  uint64_t seed_ = test_seed();
+  std::mt19937_64 random_{seed_};
+  const testing::ScopedTrace trace_{__FILE__, __LINE__, fmt::format("TUTTI_TEST_SEED={}", seed_)};
+};
+
+/// The calls have different connections, and a connection rests for more messages than it has slots.
+TEST_P(ConnectionKernels, RunProgramsOfDifferentConnections) {
+  const std::vector<Plan> ring = plans_of("ring  all_reduce", kRanks);
+  const std::vector<Plan> tree = plans_of("tree direct all_reduce", kRanks);
+  const std::vector<Plan> gather = plans_of("ring  all_gather", kRanks);
+  const bool is_small = GetParam().layout.slot_bytes < 4096;
+  const uint64_t most_bytes = is_small ? 40 : 300;
+  ASSERT_EQ(run_in_a_row({tree, ring, tree, tree}, most_bytes), "");
+  ASSERT_EQ(run_in_a_row({ring, tree, tree, tree, tree, gather}, most_bytes), "");
+}
+
+/// With small slots, a call has many loops, and more messages than there are slots.
+TEST_P(ConnectionKernels, RunLongCalls) {
+  const std::vector<Plan> tree = plans_of("tree direct all_reduce", kRanks);
+  ASSERT_EQ(run_in_a_row({tree, plans_of("tree direct broadcast", kRanks), tree}, 3000), "");
+}
+
+TEST_P(ConnectionKernels, RunStrands) {
+  const std::vector<Plan> tree = plans_of("tree direct all_reduce", kRanks);
+  const std::vector<Plan> strands = in_strands(tree, TUTTI_CUDA_MAX_STRANDS, random_());
+  ASSERT_GT(program::most_strands(strands), 1u);
+  ASSERT_EQ(run_in_a_row({tree, strands, strands, tree, strands}, 200), "");
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ConnectionKernels, testing::ValuesIn(all_protocols()), protocol_name);
+
+}  // namespace
+}  // namespace tutti::test
