@@ -21,7 +21,7 @@ class BackEnd {
   /// steps; this back end runs up to 64".
   virtual Status runs(const program::Plan& plan) const = 0;
   /// ok: all ranks can execute their plans of a channel together; runs() has accepted each plan. Else kUnsupported with
-  /// the reason. Asked only about plans with messages of several chunks.
+  /// the reason.
   virtual Status runs_together(std::span<const program::Plan> all_ranks) const = 0;
 
   /// Why the steps of all strands run as a list, although the back end runs the strands of some plans beside each

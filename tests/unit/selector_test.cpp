@@ -42,7 +42,7 @@ TEST_F(SelectorTest, takes_them_for_large_calls_with_registered_buffers) {
 
 TEST_F(SelectorTest, takes_them_for_each_collective_whose_output_all_ranks_have) {
   for (const Collective collective :
-       {Collective::kAllGather, Collective::kAllToAll, Collective::kBroadcast, Collective::kScatter}) {
+       {Collective::kAllGather, Collective::kGather, Collective::kBroadcast, Collective::kScatter}) {
     const auto decision = selector_->choose({collective, DataType::kFloat32, ReduceOp::kSum, kLarge, true});
     ASSERT_TRUE(decision.ok());
     EXPECT_EQ(decision->protocol, 1u) << static_cast<int>(collective);
@@ -350,20 +350,22 @@ TEST_F(SelectorTest, leaves_out_plans_that_are_copies_only_out_of_place) {
 
 constexpr uint32_t kMany = TUTTI_CUDA_MAX_CONNECTIONS + 6;
 const Question kAllReduce = {Collective::kAllReduce, DataType::kFloat32, ReduceOp::kSum, kLarge, false};
-const Question kAllToAll = {Collective::kAllToAll, DataType::kFloat32, ReduceOp::kSum, kLarge, false};
+const Question kGather = {Collective::kGather, DataType::kFloat32, ReduceOp::kSum, kLarge, false};
 
 TEST_F(SelectorTest, leaves_out_what_kernels_do_not_run) {
   const Algorithm direct("direct");
   const Algorithm tree("tree");
   selector_ = std::make_unique<Selector>(config_, choices(kMany, {plugin(direct), plugin(tree)}));
-  EXPECT_THAT(verdict(kAllToAll, "direct/shifted × simple"), HasSubstr("predicted")) << "no back end, no limit";
+  EXPECT_THAT(verdict(kGather, "direct/shifted × simple"), HasSubstr("predicted")) << "no back end, no limit";
 
   tuner::Choices on_gpus = choices(kMany, {plugin(direct), plugin(tree)});
   on_gpus.back_end = &backend::gpu_back_end();
   selector_ = std::make_unique<Selector>(config_, std::move(on_gpus));
-  EXPECT_THAT(verdict(kAllToAll, "direct/shifted × simple"),
+  EXPECT_THAT(verdict(kGather, "direct/shifted × simple"),
               HasSubstr("excluded: needs 69 connections; this back end runs up to 64"));
   EXPECT_THAT(verdict(kAllReduce, "tree/pipelined × simple"), HasSubstr("predicted")) << "few connections";
+  const Question all_to_all = {Collective::kAllToAll, DataType::kFloat32, ReduceOp::kSum, kLarge, false};
+  EXPECT_THAT(verdict(all_to_all, "direct/shifted × simple"), HasSubstr("chosen")) << "it runs as messages";
   const auto decision = selector_->choose(kAllReduce);
   ASSERT_TRUE(decision.ok()) << decision.status().to_string();
   EXPECT_EQ(decision->algorithm, 1u);
@@ -377,7 +379,7 @@ TEST_F(SelectorTest, fails_with_the_limit_where_nothing_else_is_allowed) {
   tuner::Choices on_gpus = choices(kMany, {plugin(direct)});
   on_gpus.back_end = &backend::gpu_back_end();
   selector_ = std::make_unique<Selector>(config_, std::move(on_gpus));
-  const auto decision = selector_->choose(kAllToAll);
+  const auto decision = selector_->choose(kGather);
   EXPECT_EQ(decision.status().code(), Code::kUnsupported);
   EXPECT_THAT(decision.status().text(), HasSubstr("needs 69 connections; this back end runs up to 64"));
 }

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 
 #include <functional>
+#include <map>
 #include <optional>
 
 #include "unit/plan_support.h"
@@ -122,6 +123,40 @@ TEST(Hops, AreOfPlansThatSendWholeBlocks) {
   const auto send_own = [](sdk::PlanBuilder& plan) { plan.step().own(sdk::Buffer::kInput, 0).to_output(0).send(1); };
   EXPECT_TRUE(hops_of(2, 1, send_own));
   EXPECT_FALSE(hops_of(2, 2, send_own)) << "the block has a second chunk";
+}
+
+TEST(Hops, OfManyRanksAreInSeveralLaunches) {
+  for (const uint32_t ranks : {66u, 81u, 82u, 200u}) {
+    SCOPED_TRACE(ranks);
+    const std::vector<program::Plan> plans = plans_of("direct shifted all_to_all", ranks);
+    ASSERT_TRUE(backend::runs_as_messages(plans[0]));
+    check_hops(plans);
+    std::map<std::pair<uint32_t, uint32_t>, size_t> sent, received;  // by sender and receiver: the launch
+    for (uint32_t rank = 0; rank < ranks; ++rank) {
+      const std::vector<Hop> hops = *backend::hops_of(plans[rank]);
+      const auto parts = backend::in_parts(hops, rank, ranks);
+      size_t kept = 0;
+      for (size_t part = 0; part < parts.size(); ++part) {
+        EXPECT_FALSE(parts[part].empty());
+        EXPECT_LE(parts[part].size(), TUTTI_CUDA_MAX_MESSAGES);
+        for (const Hop& hop : parts[part]) {
+          if (hop.kind == TUTTI_CUDA_KEEP) ++kept;
+          if (hop.kind == TUTTI_CUDA_SEND) sent[{rank, hop.peer}] = part;
+          if (hop.kind == TUTTI_CUDA_RECEIVE) received[{hop.peer, rank}] = part;
+        }
+      }
+      EXPECT_EQ(kept, 1u);
+    }
+    EXPECT_EQ(sent.size(), size_t{ranks} * (ranks - 1));
+    EXPECT_EQ(sent, received) << "both ends in the same launch";
+  }
+}
+
+TEST(Hops, RunAsMessagesWhereAProgramHasTooManyConnections) {
+  EXPECT_FALSE(backend::runs_as_messages(plans_of("direct shifted all_to_all", 64)[0])) << "all ranks have numbers";
+  EXPECT_TRUE(backend::runs_as_messages(plans_of("direct shifted all_to_all", 66)[0]));
+  EXPECT_FALSE(backend::runs_as_messages(plans_of("ring  all_gather", 66)[0])) << "two connections";
+  EXPECT_FALSE(backend::runs_as_messages(plans_of("direct shifted gather", 66)[0])) << "ranks have different parts";
 }
 
 TEST(Hops, AreNotOfOneRank) {

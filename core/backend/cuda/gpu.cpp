@@ -171,15 +171,28 @@ class CudaGpu : public Gpu {
       for (uint32_t rank = 0; rank < stored_to; ++rank) bits |= address_bits(launch.outputs[rank]);
       launch.data_type = copy_type(bits);
     }
-    for (size_t i = 0; i < prepared->hops.size(); ++i) {
-      const backend::Hop& hop = prepared->hops[i];
-      launch.messages[i].from = launch.input + hop.from * launch.block_bytes;
-      launch.messages[i].to = launch.output + hop.to * launch.block_bytes;
+    point_to_blocks(*prepared);
+    for (const auto& next : prepared->next) {
+      next->launch.input = launch.input;
+      next->launch.output = launch.output;
+      next->launch.data_type = launch.data_type;
+      point_to_blocks(*next);
     }
     return in_order(call.stream, [&]() -> Status {
       if (prepared->has_side) TUTTI_TRY(registrations_->attach_side_stream(call.stream, launch.copies));
-      return launch_call(*prepared, call.stream);
+      TUTTI_TRY(launch_call(*prepared, call.stream));
+      for (const auto& next : prepared->next) TUTTI_TRY(launch_call(*next, call.stream));
+      return {};
     });
+  }
+
+  /// The messages of a collective move blocks of its buffers.
+  static void point_to_blocks(GpuCall& call) {
+    tutti_cuda_launch& launch = call.launch;
+    for (size_t i = 0; i < call.hops.size(); ++i) {
+      launch.messages[i].from = launch.input + call.hops[i].from * launch.block_bytes;
+      launch.messages[i].to = launch.output + call.hops[i].to * launch.block_bytes;
+    }
   }
 
   Status run_messages(std::span<const Call> calls) override;

@@ -259,15 +259,9 @@ Result<std::unique_ptr<GpuCall>> GpuPrograms::make(const Call& call, bool in_pla
 /// The hops of a call that runs as messages; nothing: it runs as a program.
 Result<std::optional<std::vector<backend::Hop>>> GpuPrograms::hops_of(const tuner::Decision& decision,
                                                                       const Call& call) const {
-  const bool has_flags = selector_.choices().protocols[decision.protocol].properties.flags_in_data != TUTTI_FLAGS_NONE;
-  // A send and a receive of each peer, and a copy.
-  if (2 * plans_.rank_count() - 1 > TUTTI_CUDA_MAX_MESSAGES) return std::optional<std::vector<backend::Hop>>();
-  // With direct stores, CTAs that only receive would be idle.
-  if (options_.is_limited || direct_store(decision, call) || has_flags || program::reduces(call.collective) ||
-      call.count * size_of(call.type) < kMessageBytes) {
-    return std::optional<std::vector<backend::Hop>>();
-  }
   std::optional<std::vector<backend::Hop>> own;
+  TUTTI_ASSIGN(const program::Plan own_plan, plans_.request(decision, call.collective, options_.rank, 0, 0));
+  if (!runs_as_messages(own_plan) && !gains_by_messages(decision, call)) return own;
   for (uint32_t rank = 0; rank < plans_.rank_count(); ++rank) {  // either all ranks have hops, or none
     TUTTI_ASSIGN(const program::Plan plan, plans_.request(decision, call.collective, rank, 0, 0));
     auto hops = backend::hops_of(plan);
@@ -277,25 +271,48 @@ Result<std::optional<std::vector<backend::Hop>>> GpuPrograms::hops_of(const tune
   return own;
 }
 
+/// Whether messages are faster than a program, if the call has hops.
+bool GpuPrograms::gains_by_messages(const tuner::Decision& decision, const Call& call) const {
+  // A send and a receive of each peer, and a copy.
+  if (2 * plans_.rank_count() - 1 > TUTTI_CUDA_MAX_MESSAGES) return false;
+  const bool has_flags = selector_.choices().protocols[decision.protocol].properties.flags_in_data != TUTTI_FLAGS_NONE;
+  // With direct stores, CTAs that only receive would be idle.
+  return !options_.is_limited && !direct_store(decision, call) && !has_flags && !program::reduces(call.collective) &&
+         call.count * size_of(call.type) >= kMessageBytes;
+}
+
+/// A call of many ranks has several launches. All ranks have the same number, and run them in the same order.
 Result<std::unique_ptr<GpuCall>> GpuPrograms::make_messages(const tuner::Decision& decision, const Call& call,
                                                             bool in_place, std::vector<backend::Hop> hops) {
   const uint32_t slots = links_.protocol(decision.protocol).layout.slot_count / 2;
   TUTTI_TRY(plans_.verify(on_first_channel(decision), call.collective, 0, in_place, slots));
   if (in_place) std::erase_if(hops, [](const backend::Hop& hop) { return hop.kind == TUTTI_CUDA_KEEP; });
+  std::vector<std::unique_ptr<GpuCall>> launches;
+  for (const std::vector<backend::Hop>& part : in_parts(hops, options_.rank, plans_.rank_count())) {
+    TUTTI_ASSIGN(launches.emplace_back(), make_launch(decision, call.count * size_of(call.type), part));
+  }
+  for (const auto& launch : launches) TUTTI_TRY(offer(*launch));
+  for (const auto& launch : launches) TUTTI_TRY(reach(*launch));
+  std::unique_ptr<GpuCall> first = std::move(launches.front());
+  first->next.assign(std::make_move_iterator(launches.begin() + 1), std::make_move_iterator(launches.end()));
+  return first;
+}
+
+/// A launch of messages of a collective.
+Result<std::unique_ptr<GpuCall>> GpuPrograms::make_launch(const tuner::Decision& decision, uint64_t block_bytes,
+                                                          std::span<const backend::Hop> hops) {
   auto made = std::make_unique<GpuCall>();
   TUTTI_TRY(begin_messages(decision.protocol, *made));
-  made->launch.block_bytes = call.count * size_of(call.type);
+  made->launch.block_bytes = block_bytes;
   std::vector<backend::Message> messages;
   for (const backend::Hop& hop : hops) {
     const uint32_t stripes =
         hop.kind == TUTTI_CUDA_KEEP ? kKeptStripes : stripes_for(decision.protocol, decision.channels);
-    messages.push_back({hop.kind, hop.peer, made->launch.block_bytes, stripes});
+    messages.push_back({hop.kind, hop.peer, block_bytes, stripes});
   }
   TUTTI_ASSIGN(const std::vector<uint32_t> places, lay_out(messages, *made));
   made->hops.resize(hops.size());
   for (size_t i = 0; i < hops.size(); ++i) made->hops[places[i]] = hops[i];
-  TUTTI_TRY(offer(*made));
-  TUTTI_TRY(reach(*made));
   return made;
 }
 

@@ -34,6 +34,7 @@ struct GpuCall {
   bool has_side = false;       ///< `launch.copies` has a side stream
   /// One per message of the launch; empty: the call is no collective that runs as messages.
   std::vector<backend::Hop> hops;
+  std::vector<std::unique_ptr<GpuCall>> next;  ///< further launches of messages of the same call
 };
 
 /// The widest unsigned integer type for copies. `bits` is the OR of all addresses and lengths: all of them are
@@ -105,7 +106,10 @@ class GpuPrograms {
   Result<std::unique_ptr<GpuCall>> make(const Call& call, bool in_place);
   Result<std::unique_ptr<GpuCall>> make_messages(const tuner::Decision& decision, const Call& call, bool in_place,
                                                  std::vector<backend::Hop> hops);
+  Result<std::unique_ptr<GpuCall>> make_launch(const tuner::Decision& decision, uint64_t block_bytes,
+                                               std::span<const backend::Hop> hops);
   Result<std::optional<std::vector<backend::Hop>>> hops_of(const tuner::Decision& decision, const Call& call) const;
+  bool gains_by_messages(const tuner::Decision& decision, const Call& call) const;
   Result<std::unique_ptr<GpuCall>> make_copies(const tuner::Decision& decision, const Call& call, bool in_place);
   Status begin(uint32_t protocol, transport::Traffic traffic, GpuCall& call);
   Status load(uint32_t protocol);

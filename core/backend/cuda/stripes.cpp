@@ -4,9 +4,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <numeric>
+#include <set>
 #include <tuple>
 
+#include "program/connection_numbers.h"
 #include "program/lower.h"
 
 namespace tutti::backend {
@@ -66,17 +69,12 @@ Result<std::vector<uint32_t>> lay_out(std::span<const Message> messages, const t
 
 std::optional<std::vector<Hop>> hops_of(const program::Plan& plan) {
   const bool all_alike = plan.collective == Collective::kAllToAll || plan.collective == Collective::kAllGather;
-  if (!all_alike || plan.chunks != 1 || plan.rank_count > 64 || !program::beyond_version_1(plan).empty())
-    return std::nullopt;
+  if (!all_alike || plan.chunks != 1 || !program::beyond_version_1(plan).empty()) return std::nullopt;
   std::vector<Hop> hops;
-  uint64_t seen[2] = {};  // peers, of sends and of receives
+  std::set<uint32_t> seen[2];  // peers, of sends and of receives
   const auto add = [&](Hop hop) {
     hops.push_back(hop);
-    if (hop.kind == TUTTI_CUDA_KEEP) return true;
-    const uint64_t bit = uint64_t{1} << hop.peer;
-    const bool is_first = (seen[hop.kind] & bit) == 0;
-    seen[hop.kind] |= bit;
-    return is_first;
+    return hop.kind == TUTTI_CUDA_KEEP || seen[hop.kind].insert(hop.peer).second;
   };
   for (const tutti_plan_step& step : plan.steps) {
     const bool scatters = (step.flags & TUTTI_STEP_SCATTER) != 0;
@@ -95,8 +93,31 @@ std::optional<std::vector<Hop>> hops_of(const program::Plan& plan) {
       if (!add({TUTTI_CUDA_RECEIVE, from.rank, 0, gathers ? from.chunk : step.destination_chunk})) return std::nullopt;
     }
   }
-  if (seen[TUTTI_CUDA_SEND] == 0) return std::nullopt;  // blocks of one rank
+  if (seen[TUTTI_CUDA_SEND].empty()) return std::nullopt;  // blocks of one rank
   return hops;
+}
+
+std::vector<std::vector<Hop>> in_parts(std::span<const Hop> hops, uint32_t rank, uint32_t rank_count) {
+  std::map<uint32_t, std::vector<Hop>> by_part;
+  std::vector<Hop> kept;
+  for (const Hop& hop : hops) {
+    if (hop.kind == TUTTI_CUDA_KEEP) {
+      kept.push_back(hop);
+    } else {
+      by_part[part_of({hop.kind, hop.peer, 0, 1}, rank, rank_count)].push_back(hop);
+    }
+  }
+  std::vector<std::vector<Hop>> parts;
+  for (auto& [part, of_part] : by_part) parts.push_back(std::move(of_part));
+  if (parts.empty() || parts.back().size() + kept.size() > TUTTI_CUDA_MAX_MESSAGES) parts.emplace_back();
+  parts.back().insert(parts.back().end(), kept.begin(), kept.end());
+  if (parts.back().empty()) parts.pop_back();
+  return parts;
+}
+
+bool runs_as_messages(const program::Plan& plan) {
+  if (plan.rank_count <= TUTTI_CUDA_MAX_CONNECTIONS) return false;
+  return program::ConnectionNumbers::of(plan).count() > TUTTI_CUDA_MAX_CONNECTIONS && hops_of(plan).has_value();
 }
 
 }  // namespace tutti::backend

@@ -51,7 +51,7 @@ extern "C" {
 #endif
 
 /* The limits of the large form, which are the limits of kernels. */
-#define TUTTI_CUDA_MAX_RANKS 4096u
+#define TUTTI_CUDA_MAX_RANKS 1024u
 #define TUTTI_CUDA_MAX_CONNECTIONS 64u /* of a program */
 #define TUTTI_CUDA_MAX_STEPS 65535u
 #define TUTTI_CUDA_MAX_PEERS 65535u
