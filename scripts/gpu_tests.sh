@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs what needs GPUs and was built already, within a time limit: scripts/gpu_tests.sh BUILD_FOLDER [STEP...]
 #
-# Steps, the quickest first: stress recursive strands large registered family matrix random kill stop.
+# Steps, the quickest first: stress recursive strands large many registered family matrix random kill stop.
 # Without any, all of them.
 # Prints a line for each part of a step as it ends, and the last lines of those that fail.
 # Environment: RANKS (rank counts; default 2 and the number of GPUs), CALLS (of the random test, 4000),
@@ -12,7 +12,7 @@ build=$(realpath "${1:?usage: scripts/gpu_tests.sh BUILD_FOLDER [STEP...]}")
 shift
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 steps=("$@")
-((${#steps[@]})) || steps=(stress recursive strands large registered family matrix random kill stop)
+((${#steps[@]})) || steps=(stress recursive strands large many registered family matrix random kill stop)
 gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU') || { echo "skipped: there is no GPU"; exit 77; }
 read -ra ranks <<<"${RANKS:-2 $((gpus > 2 ? gpus : 3))}"
 limit=${LIMIT:-150}
@@ -102,6 +102,17 @@ large() {
     done
   done
 }
+# More ranks than a program has connections. A GPU takes at most 24 ranks.
+many() {
+  local n protocol
+  ((gpus > 2)) || { echo "not run  many: 68 ranks need three GPUs"; return; }
+  for n in 65 68; do
+    for protocol in ll128 ll simple; do
+      part "many $n $protocol" "$build/tests/gpu_stress_test" --ranks "$n" --calls 256 --bytes 1M         --set "protocol=$protocol"
+    done
+    part "many $n" "$build/tests/gpu_stress_test" --ranks "$n" --calls 256 --bytes 100K
+  done
+}
 registered() {
   part "registered buffers" "$build/tests/fault_registered_test"
   part "ranks that leave" "$build/tests/fault_leave_gpu_test"
@@ -130,7 +141,7 @@ kill_ranks() { part "killed ranks" python3 tests/fault/kill_test.py "$build/bin/
 
 for step in "${steps[@]}"; do
   case $step in
-    stress | recursive | strands | large | registered | family | matrix | random) "$step" ;;
+    stress | recursive | strands | large | many | registered | family | matrix | random) "$step" ;;
     kill) kill_ranks ;;
     stop) stop_ranks ;;
     *) echo "there is no step '$step'"; exit 1 ;;

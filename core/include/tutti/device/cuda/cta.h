@@ -124,15 +124,15 @@ class ConnectionsOf {
         own_number_(launch.rank) {}
   /// Of a program of the large form.
   __device__ __forceinline__ ConnectionsOf(const tutti_cuda_launch& launch, uint32_t index,
-                                           const tutti_cuda_large_program& program)
+                                           const tutti_cuda_large_program* program)
       : launch_(launch),
-        links_(program.links),
+        links_(program->links),
         index_(index),
-        ranks_(program.ranks),
-        count_(program.connection_count),
-        own_number_(program.ranks == nullptr ? launch.rank : program.connection_count) {}
+        ranks_(program->ranks),
+        count_(program->connection_count),
+        own_number_(program->ranks == nullptr ? launch.rank : program->connection_count) {}
   /// Of a program of the small form.
-  __device__ __forceinline__ ConnectionsOf(const tutti_cuda_launch& launch, uint32_t index, const tutti_cuda_program&)
+  __device__ __forceinline__ ConnectionsOf(const tutti_cuda_launch& launch, uint32_t index, const tutti_cuda_program*)
       : ConnectionsOf(launch, index) {}
 
   // For the large form. In the small form, numbers are ranks.

@@ -38,11 +38,16 @@ class LLRunner {
         waits_(launch) {}
 
   __device__ __forceinline__ void run_program() {
-    const uint32_t chunks = first_program<Form>(launch_).chunks;
+    const uint32_t chunks = kIsLarge ? launch_.tables.first.chunks : launch_.program.chunks;
     for (uint32_t loop = 0; loop < part_.cut.loops; ++loop) {
-      begin_loop(loop, chunks, first_program<Form>(launch_).messages);
-      for (uint32_t s = 0; s < first_program<Form>(launch_).step_count; ++s) {
-        const Step step = first_program<Form>(launch_).steps[s];
+      begin_loop(loop, chunks, kIsLarge ? launch_.tables.first.messages : launch_.program.messages);
+      for (uint32_t s = 0; s < (kIsLarge ? launch_.tables.first.step_count : launch_.program.step_count); ++s) {
+        Step step;
+        if constexpr (kIsLarge) {
+          step = launch_.tables.first.steps[s];
+        } else {
+          step = launch_.program.steps[s];
+        }
         if ((step.flags & TUTTI_CUDA_STEP_MEET) != 0) __syncthreads();
         run_step(step);
       }
@@ -107,7 +112,11 @@ class LLRunner {
       peer.rank = static_cast<decltype(peer.rank)>(peer_);
       return peer;
     } else {
-      return first_program<Form>(launch_).peers[index];
+      if constexpr (kIsLarge) {
+        return launch_.tables.first.peers[index];
+      } else {
+        return launch_.program.peers[index];
+      }
     }
   }
   __device__ __forceinline__ uint32_t length(uint32_t chunk) const {
@@ -451,7 +460,7 @@ class LLRunner {
         if (!strand->signals(rank)) return;
       }
       store_relaxed(&connections_.mailbox_at(rank)->done,
-                    number_ + first_program<Form>(launch_).messages);
+                    number_ + (kIsLarge ? launch_.tables.first.messages : launch_.program.messages));
     });
   }
 
@@ -487,13 +496,21 @@ class LLRunner {
 /// Loads the input of the first step into the cache, so that it arrives together with the sequence.
 template <class Form, class Wire>
 __device__ __forceinline__ void prefetch_input(const tutti_cuda_launch& launch, const Part& part) {
-  const typename Form::Step& step = first_program<Form>(launch).steps[0];
+  const typename Form::Step* steps;
+  const typename Form::Peer* peers;
+  if constexpr (Form::kIsLarge) {
+    steps = launch.tables.first.steps;
+    peers = launch.tables.first.peers;
+  } else {
+    steps = launch.program.steps;
+    peers = launch.program.peers;
+  }
+  const typename Form::Step& step = steps[0];
   if (step.source != TUTTI_BUFFER_INPUT) return;
   uint32_t block = step.source_block;
   uint32_t chunk = step.source_chunk;
   uint32_t place = threadIdx.x;
   if ((step.flags & TUTTI_STEP_SCATTER) != 0 && step.send_count > 0) {
-    const typename Form::Peer* const peers = first_program<Form>(launch).peers;
     const typename Form::Peer& to = peers[step.send_begin + threadIdx.x % step.send_count];
     block = to.block;
     chunk = to.chunk;
@@ -507,7 +524,7 @@ __device__ __forceinline__ void prefetch_input(const tutti_cuda_launch& launch, 
 /// The share of a CTA in a launch of a program.
 template <class Form, class Wire, class T, class Op>
 __device__ __forceinline__ void run_ll_program(const tutti_cuda_launch& launch) {
-  const ConnectionsOf<Form> connections(launch, blockIdx.x, first_program<Form>(launch));
+  const ConnectionsOf<Form> connections(launch, blockIdx.x, &first_program<Form>(launch));
   const ProgramSequence<Form> sequence(launch, connections);
   if constexpr (Form::kIsLarge) sequence.signal_begin([](uint32_t) { return true; });
   const Part part(launch.block_bytes, launch.cut, blockIdx.x);

@@ -13,7 +13,7 @@ template <class Wire, class T, class Op>
 __device__ __forceinline__ void run_ll_strand(const tutti_cuda_launch& launch) {
   const Strand strand(launch, 0);
   if (!strand.is_there()) return;
-  const ConnectionsOf<StrandForm> connections(launch, blockIdx.x, launch.tables.first);
+  const ConnectionsOf<StrandForm> connections(launch, blockIdx.x, &launch.tables.first);
   const ProgramSequence<StrandForm> sequence(launch, connections);
   sequence.signal_begin([&](uint32_t connection) { return strand.signals(connection); });
   const Part part(launch.block_bytes, launch.cut, blockIdx.x);

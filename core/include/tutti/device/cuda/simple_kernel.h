@@ -523,26 +523,25 @@ __device__ __forceinline__ const tutti_cuda_large_program& copy_program(const tu
   return to.program;
 }
 
-/// The program of a CTA.
-template <class Form>
-__device__ __forceinline__ const typename Form::Program& own_program(const tutti_cuda_launch& launch) {
-  if constexpr (Form::kIsLarge) {
-    return launch.program_count > 1 ? launch.tables.programs[blockIdx.x % launch.program_count] : launch.tables.first;
-  } else {
-    return launch.programs != nullptr ? launch.programs[blockIdx.x % launch.program_count] : launch.program;
-  }
+/// The program of a CTA, of the large form.
+__device__ __forceinline__ const tutti_cuda_large_program& large_program(const tutti_cuda_launch& launch) {
+  return launch.program_count > 1 ? launch.tables.programs[blockIdx.x % launch.program_count] : launch.tables.first;
 }
 
 /// The share of a CTA in a launch of a program. `pipeline` and `copy`, for the program, lie in shared memory.
 template <class Form, class T, class Op, class Copy>
 __device__ __forceinline__ void run_simple_program(const tutti_cuda_launch& launch, PipelineOf<Form>& pipeline,
                                                    Copy& copy) {
-  const typename Form::Program& own = own_program<Form>(launch);
+  const typename Form::Program* own = nullptr;
+  if constexpr (Form::kIsLarge) own = &large_program(launch);
   const ConnectionsOf<Form> connections(launch, blockIdx.x, own);
   const ProgramSequence<Form> sequence(launch, connections);
   if constexpr (Form::kIsLarge) sequence.signal_begin([](uint32_t) { return true; });
   const Part part(launch.block_bytes, launch.cut, blockIdx.x);
-  const typename Form::Program& program = copy_program(own, copy);
+  if constexpr (!Form::kIsLarge) {
+    own = launch.programs != nullptr ? launch.programs + blockIdx.x % launch.program_count : &launch.program;
+  }
+  const typename Form::Program& program = copy_program(*own, copy);
   run_pipeline<T, Op>(pipeline, launch.scalar, [&](Planner<Form>& planner) {
     planner.begin();
     SimpleRunner<Form, false>(launch, program, connections, pipeline, planner, sequence.value(), part, launch.input,

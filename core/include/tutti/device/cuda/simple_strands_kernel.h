@@ -16,8 +16,8 @@ __device__ __forceinline__ void run_simple_strand(const tutti_cuda_launch& launc
   const uint32_t index = blockIdx.x % launch.program_count;
   const Strand strand(launch, index);
   if (!strand.is_there()) return;
-  const tutti_cuda_large_program& own = own_program<StrandForm>(launch);
-  const ConnectionsOf<StrandForm> connections(launch, blockIdx.x, own);
+  const tutti_cuda_large_program& own = large_program(launch);
+  const ConnectionsOf<StrandForm> connections(launch, blockIdx.x, &own);
   const ProgramSequence<StrandForm> sequence(launch, connections);
   sequence.signal_begin([&](uint32_t connection) { return strand.signals(connection); });
   const Part part(launch.block_bytes, launch.cut, blockIdx.x);
