@@ -23,7 +23,7 @@ ConnectionNumbers ConnectionNumbers::of(const Program& program, uint32_t rank_co
 }
 
 ConnectionNumbers::ConnectionNumbers(std::vector<uint32_t> peers, uint32_t rank_count)
-    : rank_count_(rank_count), are_ranks_(rank_count <= TUTTI_CUDA_MAX_CONNECTIONS) {
+    : rank_count_(rank_count), are_ranks_(rank_count <= TUTTI_CUDA_MAX_CONNECTIONS + 1) {
   if (are_ranks_) return;
   ranks_ = std::move(peers);
   std::sort(ranks_.begin(), ranks_.end());

@@ -13,7 +13,7 @@
 
 namespace tutti::program {
 
-/// If the communicator has up to TUTTI_CUDA_MAX_CONNECTIONS ranks, numbers are ranks. Otherwise the ranks with which
+/// If the communicator has up to TUTTI_CUDA_MAX_CONNECTIONS + 1 ranks, numbers are ranks. Otherwise the ranks with which
 /// the program has messages are numbered in ascending order.
 class ConnectionNumbers {
  public:
@@ -23,7 +23,7 @@ class ConnectionNumbers {
   bool are_ranks() const { return are_ranks_; }
   /// The ranks by number; empty if numbers are ranks.
   std::span<const uint32_t> ranks() const { return ranks_; }
-  /// Numbers are from 0 to below count().
+  /// Numbers are from 0 to below count(). If numbers are ranks, the own rank has one, too.
   uint32_t count() const { return are_ranks_ ? rank_count_ : static_cast<uint32_t>(ranks_.size()); }
   /// `rank`: with which the program has messages.
   uint32_t number_of(uint32_t rank) const;

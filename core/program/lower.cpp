@@ -164,7 +164,7 @@ Status check_kernel_limits(const Plan& plan) {
   TUTTI_TRY(check_own_copies(plan));
   TUTTI_TRY(limit("sends and receives", peers_of(plan), TUTTI_CUDA_MAX_PEERS));
   const ConnectionNumbers connections = ConnectionNumbers::of(plan);
-  return limit("connections", connections.count(), TUTTI_CUDA_MAX_CONNECTIONS);
+  return connections.are_ranks() ? Status() : limit("connections", connections.count(), TUTTI_CUDA_MAX_CONNECTIONS);
 }
 
 Status check_small_form(const Plan& plan) {

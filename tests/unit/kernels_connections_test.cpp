@@ -14,8 +14,10 @@ namespace tutti::test {
 namespace {
 
 using program::Plan;
+using sdk::Buffer;
+using sdk::PlanBuilder;
 
-constexpr uint32_t kRanks = TUTTI_CUDA_MAX_CONNECTIONS + 3;
+constexpr uint32_t kRanks = TUTTI_CUDA_MAX_CONNECTIONS + 2;
 
 class ConnectionKernels : public testing::TestWithParam<Protocol> {
  protected:
@@ -53,6 +55,37 @@ TEST_P(ConnectionKernels, RunProgramsOfDifferentConnections) {
 TEST_P(ConnectionKernels, RunLongCalls) {
   const std::vector<Plan> tree = plans_of("tree direct all_reduce", kRanks);
   ASSERT_EQ(run_in_a_row({tree, plans_of("tree direct broadcast", kRanks), tree}, 3000), "");
+}
+
+/// An all-reduce. Rank 0 has as many connections as a program may have, and folds the data of all of them at once.
+std::vector<Plan> plans_of_a_hub() {
+  constexpr uint32_t kLast = kRanks - 1;  // its data goes by rank 1
+  static_assert(kLast == TUTTI_CUDA_MAX_CONNECTIONS + 1);
+  return write_plans(TUTTI_ALL_REDUCE, kRanks, 1, [](PlanBuilder& plan, uint32_t rank) {
+    if (rank == 0) {
+      auto&& fold = plan.step().own(Buffer::kInput, 0);
+      for (uint32_t peer = 1; peer < kLast; ++peer) fold.recv(peer);
+      fold.final().to_output(0);
+      auto&& share = plan.step().own(Buffer::kOutput, 0);
+      for (uint32_t peer = 1; peer < kLast; ++peer) share.send(peer);
+      return;
+    }
+    if (rank == kLast) {
+      plan.step().own(Buffer::kInput, 0).send(1);
+      plan.step().recv(1).to_output(0);
+      return;
+    }
+    auto&& give = plan.step().own(Buffer::kInput, 0);
+    if (rank == 1) give.recv(kLast);
+    give.send(0);
+    auto&& take = plan.step().recv(0).to_output(0);
+    if (rank == 1) take.send(kLast);
+  });
+}
+
+TEST_P(ConnectionKernels, RunAProgramOfTheMostConnections) {
+  const std::vector<Plan> hub = plans_of_a_hub();
+  ASSERT_EQ(run_in_a_row({hub, plans_of("ring  all_reduce", kRanks), hub, hub}, 300), "");
 }
 
 TEST_P(ConnectionKernels, RunStrands) {

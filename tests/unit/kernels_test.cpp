@@ -180,7 +180,7 @@ TEST_P(Kernels, OfEachFamilyBeyondTheSmallForm) {
   if (std::getenv("TUTTI_TEST_ROUNDS") != nullptr) {
     ranks = all_of(TUTTI_CUDA_SMALL_RANKS + 1, 33);
     ranks.push_back(48);
-    ranks.push_back(TUTTI_CUDA_MAX_CONNECTIONS);
+    ranks.push_back(TUTTI_CUDA_MAX_CONNECTIONS + 1);
   }
   run_families(with_less_memory(GetParam()), ranks);
 }
@@ -333,7 +333,7 @@ TEST_P(Kernels, SendAndReceiveBetweenManyRanks) {
   run_groups(with_less_memory(GetParam()), is_long ? 3 : 1, TUTTI_CUDA_SMALL_RANKS + 1, is_long ? 40 : 20);
   // Slots of all pairs must fit the memory.
   if (GetParam().layout.slot_bytes * GetParam().layout.slot_count > 1024) return;
-  run_groups(GetParam(), 1, TUTTI_CUDA_MAX_CONNECTIONS + 1, TUTTI_CUDA_MAX_CONNECTIONS + 9);
+  run_groups(GetParam(), 1, TUTTI_CUDA_MAX_CONNECTIONS + 2, TUTTI_CUDA_MAX_CONNECTIONS + 9);
 }
 
 /// A reduction of floats in one step, whose order shows in the bits.

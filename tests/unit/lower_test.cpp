@@ -415,8 +415,8 @@ TEST(Lower, RefusesMoreConnectionsThanKernelsHave) {
     });
   };
   EXPECT_TRUE(program::lower(sends_to(64, 63), false).ok());
-  EXPECT_TRUE(program::lower(sends_to(1000, 64), false).ok());
-  EXPECT_EQ(refusal(sends_to(1000, 65)), "needs 65 connections; this back end runs up to 64");
+  EXPECT_TRUE(program::lower(sends_to(1000, 63), false).ok());
+  EXPECT_EQ(refusal(sends_to(1000, 64)), "needs 64 connections; this back end runs up to 63");
 }
 
 TEST(Lower, RefusesToCopyInputBesideAnExchangeOfAReduction) {

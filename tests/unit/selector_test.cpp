@@ -348,7 +348,7 @@ TEST_F(SelectorTest, leaves_out_plans_that_are_copies_only_out_of_place) {
   selector_.reset();  // its instances go before the algorithm
 }
 
-constexpr uint32_t kMany = TUTTI_CUDA_MAX_CONNECTIONS + 6;
+constexpr uint32_t kMany = TUTTI_CUDA_MAX_CONNECTIONS + 7;
 const Question kAllReduce = {Collective::kAllReduce, DataType::kFloat32, ReduceOp::kSum, kLarge, false};
 const Question kGather = {Collective::kGather, DataType::kFloat32, ReduceOp::kSum, kLarge, false};
 
@@ -362,7 +362,7 @@ TEST_F(SelectorTest, leaves_out_what_kernels_do_not_run) {
   on_gpus.back_end = &backend::gpu_back_end();
   selector_ = std::make_unique<Selector>(config_, std::move(on_gpus));
   EXPECT_THAT(verdict(kGather, "direct/shifted × simple"),
-              HasSubstr("excluded: needs 69 connections; this back end runs up to 64"));
+              HasSubstr("excluded: needs 69 connections; this back end runs up to 63"));
   EXPECT_THAT(verdict(kAllReduce, "tree/pipelined × simple"), HasSubstr("predicted")) << "few connections";
   const Question all_to_all = {Collective::kAllToAll, DataType::kFloat32, ReduceOp::kSum, kLarge, false};
   EXPECT_THAT(verdict(all_to_all, "direct/shifted × simple"), HasSubstr("chosen")) << "it runs as messages";
@@ -381,7 +381,7 @@ TEST_F(SelectorTest, fails_with_the_limit_where_nothing_else_is_allowed) {
   selector_ = std::make_unique<Selector>(config_, std::move(on_gpus));
   const auto decision = selector_->choose(kGather);
   EXPECT_EQ(decision.status().code(), Code::kUnsupported);
-  EXPECT_THAT(decision.status().text(), HasSubstr("needs 69 connections; this back end runs up to 64"));
+  EXPECT_THAT(decision.status().text(), HasSubstr("needs 69 connections; this back end runs up to 63"));
 }
 
 TEST_F(SelectorTest, leaves_protocols_of_the_small_form_what_it_holds) {

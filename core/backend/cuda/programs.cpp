@@ -190,7 +190,7 @@ Status GpuPrograms::connect(Program& program, const tuner::Decision& decision, G
 /// have the same number of CTAs, so they have the same links.
 Status GpuPrograms::place_large(Program& program, uint32_t row, GpuCall& call) {
   const tutti_cuda_link* by_rank = nullptr;
-  if (call.launch.rank_count <= TUTTI_CUDA_MAX_CONNECTIONS) {
+  if (call.launch.rank_count <= TUTTI_CUDA_MAX_CONNECTIONS + 1) {
     TUTTI_ASSIGN(by_rank, place_links(call.protocol, Traffic::kCollective, row, call.links));
   }
   if (program.on_device.size() == 0) {

@@ -116,8 +116,9 @@ std::vector<std::vector<Hop>> in_parts(std::span<const Hop> hops, uint32_t rank,
 }
 
 bool runs_as_messages(const program::Plan& plan) {
-  if (plan.rank_count <= TUTTI_CUDA_MAX_CONNECTIONS) return false;
-  return program::ConnectionNumbers::of(plan).count() > TUTTI_CUDA_MAX_CONNECTIONS && hops_of(plan).has_value();
+  const program::ConnectionNumbers connections = program::ConnectionNumbers::of(plan);
+  if (connections.are_ranks() || connections.count() <= TUTTI_CUDA_MAX_CONNECTIONS) return false;
+  return hops_of(plan).has_value();
 }
 
 }  // namespace tutti::backend

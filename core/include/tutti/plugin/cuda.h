@@ -17,10 +17,10 @@
 // so one rank may run a program in the small form while a peer runs its program in the large form.
 //
 // Connections. A connection of a program has a number, which is the `rank` of the program's peers. If a communicator
-// has up to TUTTI_CUDA_MAX_CONNECTIONS ranks, the number is the peer's rank. In larger communicators, each program
+// has up to TUTTI_CUDA_MAX_CONNECTIONS + 1 ranks, the number is the peer's rank. In larger communicators, each program
 // numbers the ranks with which it has messages, in ascending order (`ranks` of tutti_cuda_large_program). A call then
-// advances only the connections of its program, but the sequence numbers of all connections. So a CTA signals `done` on
-// its connections when the call begins, and looks for a free slot before each message.
+// signals only on the connections of its program, but it advances the sequence numbers of all connections. So a CTA
+// signals `done` on its connections when the call begins, and looks for a free slot before each message.
 //
 // Scratch buffer. A program may have a scratch buffer, which is memory of this GPU. It is divided like the input and
 // the output: into blocks of block_bytes, of which each CTA and each loop has its own part. So loops that overlap share
@@ -52,7 +52,7 @@ extern "C" {
 
 /* The limits of the large form, which are the limits of kernels. */
 #define TUTTI_CUDA_MAX_RANKS 1024u
-#define TUTTI_CUDA_MAX_CONNECTIONS 64u /* of a program */
+#define TUTTI_CUDA_MAX_CONNECTIONS 63u /* of a program; the own rank has a number, too */
 #define TUTTI_CUDA_MAX_STEPS 65535u
 #define TUTTI_CUDA_MAX_PEERS 65535u
 #define TUTTI_CUDA_MAX_STRANDS 8u
@@ -123,7 +123,7 @@ typedef struct tutti_cuda_large_program {
   /* The rank of each connection, then the own rank: connection_count + 1 entries. Null: numbers are ranks, and the
    * entry of the own rank in `links` is not used. */
   const uint32_t* ranks;
-  uint32_t connection_count; /* at most TUTTI_CUDA_MAX_CONNECTIONS */
+  uint32_t connection_count; /* at most TUTTI_CUDA_MAX_CONNECTIONS; if numbers are ranks, the number of ranks */
   uint32_t reserved;
 } tutti_cuda_large_program;
 

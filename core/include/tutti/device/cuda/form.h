@@ -27,7 +27,7 @@ struct LargeMessageProgram {
 struct SmallForm {
   static constexpr bool kIsLarge = false;
   static constexpr bool kHasStrands = false;
-  static constexpr uint32_t kRanks = TUTTI_CUDA_SMALL_RANKS;  // numbers of connections, at most
+  static constexpr uint32_t kRanks = TUTTI_CUDA_SMALL_RANKS;  // numbers of connections and of the own rank, at most
   using Program = tutti_cuda_program;
   using MessageProgram = tutti_cuda_program;
   using Step = tutti_cuda_step;
@@ -38,7 +38,7 @@ struct SmallForm {
 struct LargeForm {
   static constexpr bool kIsLarge = true;
   static constexpr bool kHasStrands = false;
-  static constexpr uint32_t kRanks = TUTTI_CUDA_MAX_CONNECTIONS;
+  static constexpr uint32_t kRanks = TUTTI_CUDA_MAX_CONNECTIONS + 1;
   using Program = tutti_cuda_large_program;
   using MessageProgram = LargeMessageProgram;
   using Step = tutti_cuda_large_step;
