@@ -13,8 +13,8 @@
 
 namespace tutti::program {
 
-/// If the communicator has up to TUTTI_CUDA_MAX_CONNECTIONS + 1 ranks, numbers are ranks. Otherwise the ranks with which
-/// the program has messages are numbered in ascending order.
+/// If the communicator has up to TUTTI_CUDA_MAX_CONNECTIONS + 1 ranks, numbers are ranks. Otherwise the ranks with
+/// which the program has messages are numbered in ascending order.
 class ConnectionNumbers {
  public:
   static ConnectionNumbers of(const Plan& plan);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Launches as calls and programs determine them: operations, threads, programs by channel, connections and copies.
-#include "backend/cuda/large_programs.h"
 #include "backend/cuda/launch_builder.h"
+#include "backend/cuda/large_programs.h"
 
 #include <gmock/gmock.h>
 
@@ -226,11 +226,11 @@ void expect_numbered(const Packed& packed) {
   EXPECT_EQ(packed.stages, 102);
   EXPECT_EQ(packed.lag, 103);
   const auto& step = packed.steps[1];
-  EXPECT_THAT((std::array<uint32_t, 14>{step.source, step.destination, step.flags, step.own_position,
-                                        step.source_block, step.source_chunk, step.destination_block,
-                                        step.destination_chunk, step.recv_begin, step.recv_count, step.send_begin,
-                                        step.send_count, step.stage, step.recv_stage}),
-              testing::ElementsAre(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14));
+  EXPECT_THAT(
+      (std::array<uint32_t, 14>{step.source, step.destination, step.flags, step.own_position, step.source_block,
+                                step.source_chunk, step.destination_block, step.destination_chunk, step.recv_begin,
+                                step.recv_count, step.send_begin, step.send_count, step.stage, step.recv_stage}),
+      testing::ElementsAre(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14));
   const auto& peer = packed.peers[2];
   EXPECT_THAT((std::array<uint32_t, 8>{peer.rank, peer.message, peer.block, peer.chunk, peer.lag, peer.to_output,
                                        peer.output_block, peer.output_chunk}),

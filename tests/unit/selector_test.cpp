@@ -412,8 +412,8 @@ TEST(GpuBackEnd, takes_as_many_ranks_as_kernels_know) {
   EXPECT_TRUE(backend::gpu_back_end().takes(TUTTI_CUDA_MAX_RANKS).ok());
   const Status refused = backend::gpu_back_end().takes(TUTTI_CUDA_MAX_RANKS + 1);
   EXPECT_EQ(refused.code(), Code::kUnsupported);
-  EXPECT_THAT(refused.text(), HasSubstr(fmt::format("takes up to {} ranks, not {}", TUTTI_CUDA_MAX_RANKS,
-                                                    TUTTI_CUDA_MAX_RANKS + 1)));
+  EXPECT_THAT(refused.text(),
+              HasSubstr(fmt::format("takes up to {} ranks, not {}", TUTTI_CUDA_MAX_RANKS, TUTTI_CUDA_MAX_RANKS + 1)));
 }
 
 /// Refuses one rank's plans of one channel under one root, and notes which plans it saw.

@@ -131,8 +131,8 @@ std::vector<program::Program> programs_of_rank(const program::Programs& programs
   std::vector<program::Program> own;
   own.reserve(programs.size());
   for (const auto& channel : programs) own.push_back(channel[rank]);
-  const bool same = std::ranges::all_of(
-      own, [&](const program::Program& program) { return are_equal(own.front(), program); });
+  const bool same =
+      std::ranges::all_of(own, [&](const program::Program& program) { return are_equal(own.front(), program); });
   // Kernels whose messages are short run one order of ranks on all CTAs; see tutti_cuda_launch.programs.
   if (same) own.resize(1);
   return own;

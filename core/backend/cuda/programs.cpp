@@ -383,8 +383,7 @@ Status GpuPrograms::lower(const tuner::Decision& decision, const Call& call, boo
   return {};
 }
 
-Result<GpuPrograms::Program*> GpuPrograms::program(const tuner::Decision& decision, const Call& call,
-                                                         bool in_place) {
+Result<GpuPrograms::Program*> GpuPrograms::program(const tuner::Decision& decision, const Call& call, bool in_place) {
   CallKey key{decision, call.collective, static_cast<uint32_t>(call.root), in_place, direct_store(decision, call)};
   key.decision.network = 0;  // programs of all networks are equal
   auto& program = programs_[key];

@@ -52,8 +52,8 @@ struct Hop {
 /// may be different.
 std::optional<std::vector<Hop>> hops_of(const program::Plan& plan);
 
-/// The hops of one call by launch, as many as a launch holds. Both ends of a hop have it in the same launch. Copies are in
-/// the last launch, or in a launch of their own if that one is full.
+/// The hops of one call by launch, as many as a launch holds. Both ends of a hop have it in the same launch. Copies are
+/// in the last launch, or in a launch of their own if that one is full.
 std::vector<std::vector<Hop>> in_parts(std::span<const Hop> hops, uint32_t rank, uint32_t rank_count);
 
 /// Whether a plan has hops_of(), and more connections than a program: it runs as launches of messages, which have

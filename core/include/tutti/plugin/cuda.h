@@ -306,7 +306,7 @@ typedef struct tutti_cuda_tables {
   /* An array of program_count programs, which CTAs use as tutti_cuda_launch.programs states. Null in launches of
    * messages. */
   const tutti_cuda_large_program* programs;
-  tutti_cuda_large_program first; /* a copy of programs[0], so that kernels need not load it */
+  tutti_cuda_large_program first;    /* a copy of programs[0], so that kernels need not load it */
   uint8_t* scratch;                  /* blocks of block_bytes; null: the programs have no scratch buffer */
   const tutti_cuda_strands* strands; /* by program, program_count tables; null: no program has strands */
   tutti_cuda_progress* progress;     /* [channel]; null without strands */

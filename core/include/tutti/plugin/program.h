@@ -10,9 +10,10 @@
 // There are no repeats. On the host, the steps are one list. On GPUs, a program may have strands, which are ranges of
 // its steps (cuda.h).
 //
-// Two structs hold a step, with the same fields and the same meaning. The executor of the host reads numbers of 32 bits
-// (tutti_program_step). Kernels read numbers of 8 bits (tutti_cuda_step), so that a program fits the parameters of a
-// kernel (cuda.h).
+// Three structs hold a step, with the same fields and the same meaning. The executor of the host reads numbers of 32
+// bits (tutti_program_step). Kernels of the small form read numbers of 8 bits (tutti_cuda_step), so that a program fits
+// the parameters of a kernel. Kernels of the large form read numbers of 16 bits (tutti_cuda_large_step). cuda.h states
+// the forms. In programs of the large form, `rank` of a peer is the number of a connection (cuda.h).
 #pragma once
 
 #include "tutti/plugin/plan.h"

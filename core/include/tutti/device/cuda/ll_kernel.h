@@ -336,8 +336,7 @@ class LLRunner {
   }
 
   template <uint32_t kPlaces>
-  __device__ __forceinline__ void send(Peer to, const Places<kPlaces>& places,
-                                       const Data (&value)[kPlaces]) {
+  __device__ __forceinline__ void send(Peer to, const Places<kPlaces>& places, const Data (&value)[kPlaces]) {
     const uint32_t number = number_ + to.message;
     if (number - first_number_ >= room_) wait_for_slot(to.rank, number);
     uint8_t* const slot = connections_.slot_to(to.rank, number);

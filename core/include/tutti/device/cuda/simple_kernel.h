@@ -11,6 +11,7 @@
 #include <type_traits>
 
 #include "tutti/device/cuda/pipeline.h"
+#include "tutti/device/cuda/program_copy.h"
 #include "tutti/device/cuda/sequence.h"
 
 namespace tutti::device {
@@ -175,8 +176,7 @@ class SimpleRunner {
     if (folds(step)) return 1;
     return part == 0 ? step.send_count + (copies_own(step) ? 1 : 0) : step.recv_count;
   }
-  __device__ __forceinline__ Slice slice_of(const Step& step, uint32_t part, uint32_t i,
-                                            uint32_t after) const {
+  __device__ __forceinline__ Slice slice_of(const Step& step, uint32_t part, uint32_t i, uint32_t after) const {
     Slice slice{step, step.recv_begin, 0, step.send_begin, 0, 0, after};
     uint32_t chunk = step.source_chunk;
     if (folds(step)) {
@@ -253,7 +253,8 @@ class SimpleRunner {
     // Waits also if there is no data to move: later steps may rely on this order.
     if (slice.after > 0) {
       wait(
-          Form::kIsLarge ? connections_.own_number() : launch_.rank, [&] { return pipeline_.all_told(slice.after); }, [] {});
+          Form::kIsLarge ? connections_.own_number() : launch_.rank, [&] { return pipeline_.all_told(slice.after); },
+          [] {});
     }
     const bool is_there = slice.recv_count == 1 && program_.peers[slice.recv_begin].to_output != 0;
     const bool is_aligned = fill(slice, is_there, move);
@@ -484,43 +485,6 @@ __device__ __forceinline__ void run_pipeline(PipelineOf<Form>& pipeline, uint64_
   } else {
     tell(pipeline, lane);
   }
-}
-
-/// Copies words to shared memory. All threads of the CTA. `bytes`: a multiple of 4.
-__device__ __forceinline__ void copy_words(const void* from, void* to, uint32_t bytes) {
-  for (uint32_t i = threadIdx.x; i < bytes / 4; i += blockDim.x) {
-    reinterpret_cast<uint32_t*>(to)[i] = reinterpret_cast<const uint32_t*>(from)[i];
-  }
-}
-
-/// A program of the large form in shared memory.
-struct LargeProgramCopy {
-  static constexpr uint32_t kBytes = 8 << 10;  // of steps and peers; longer programs stay in this GPU's memory
-  tutti_cuda_large_program program;
-  __align__(8) uint8_t numbers[kBytes];
-};
-
-/// Makes `to` the program `from`. All threads of the CTA. They use the returned program after a barrier.
-__device__ __forceinline__ const tutti_cuda_program& copy_program(const tutti_cuda_program& from,
-                                                                  tutti_cuda_program& to) {
-  copy_words(&from, &to, sizeof to);
-  return to;
-}
-__device__ __forceinline__ const tutti_cuda_large_program& copy_program(const tutti_cuda_large_program& from,
-                                                                        LargeProgramCopy& to) {
-  const uint32_t steps = (from.step_count * uint32_t{sizeof *from.steps} + 7) / 8 * 8;
-  const uint32_t peers = from.peer_count * uint32_t{sizeof *from.peers};
-  const bool fits = steps + peers <= LargeProgramCopy::kBytes;
-  if (fits) {
-    copy_words(from.steps, to.numbers, steps);
-    copy_words(from.peers, to.numbers + steps, peers);
-  }
-  if (threadIdx.x != 0) return to.program;
-  to.program = from;
-  if (!fits) return to.program;
-  to.program.steps = reinterpret_cast<const tutti_cuda_large_step*>(to.numbers);
-  to.program.peers = reinterpret_cast<const tutti_cuda_large_peer*>(to.numbers + steps);
-  return to.program;
 }
 
 /// The program of a CTA, of the large form.

@@ -54,9 +54,7 @@ class Strand {
   __device__ __forceinline__ uint32_t first() const { return own().first_step; }
   __device__ __forceinline__ uint32_t end() const { return own().first_step + own().step_count; }
   /// Whether this strand signals `done` on a connection.
-  __device__ __forceinline__ bool signals(uint32_t connection) const {
-    return (own().sources >> connection & 1) != 0;
-  }
+  __device__ __forceinline__ bool signals(uint32_t connection) const { return (own().sources >> connection & 1) != 0; }
 
   /// Whether a step waits for other strands.
   __device__ __forceinline__ bool waits(uint32_t step) const { return table_.after[step] != 0; }
