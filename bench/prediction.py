@@ -104,7 +104,8 @@ class Jobs:
             command = [self.tutti, "bench", collective, "--ranks", str(2 * ranks_here), "--rank", str(rank),
                        "--set", f"host={HOSTS[rank // ranks_here]}", "--set", f"algorithm={algorithm}",
                        "--set", f"protocol={candidate['protocol']}", "--set", f"topology.file={self.topology}",
-                       *self.interface, *self.settings(), *self.range(sizes), "--repeat", str(BATCHES), "--warmup", "1",
+                       *self.interface, *self.settings(), *self.range(sizes), "--repeat", str(BATCHES),
+                       "--warmup", str(self.args.warmup),
                        "--in-place", "only" if collective == "broadcast" else "no"]
             output = ["--json", str(self.output)] if rank == 0 else []
             commands.append(on_host(HOSTS[rank // ranks_here], *command, *output))
@@ -243,6 +244,8 @@ def parse_arguments():
     parser.add_argument("--max", type=size_bytes, default=16 << 20, help="largest size (default 16M)")
     parser.add_argument("--factor", type=int, default=16, help="from one size to the next (default 16)")
     parser.add_argument("--rounds", type=int, default=3, help="runs of each candidate (default 3)")
+    parser.add_argument("--warmup", type=int, default=1, metavar="N",
+                        help="calls before the first batch (default 1; 200 for several ranks per host)")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a setting of all jobs")
     parser.add_argument("--built-in-figures", action="store_true", help="do not measure the network first")
     parser.add_argument("--all", action="store_true", help="also print all candidates")

@@ -81,7 +81,7 @@ const std::vector<SectionKind>& section_kinds() {
        {"gbs"},
        is_cpu,
        "default, intel, amd, arm, power or zhaoxin, or vendor-family-model such as intel-6-85"},
-      {"memory", {"gbs", "latency_us", "switch_us"}, [](std::string_view) { return false; }, "default"},
+      {"memory", {"gbs", "latency_us", "gap_us", "switch_us"}, [](std::string_view) { return false; }, "default"},
       {"networks", {"gbs", "latency_us", "gap_us", "processor_gbs"}, is_network, "default, or a plugin such as socket"},
   };
   return kinds;
@@ -296,7 +296,8 @@ double Hardware::interconnect_gbs(const Cpu& cpu) const {
 }
 
 MemoryFigures Hardware::memory() const {
-  return {figure("memory", {}, "gbs"), figure("memory", {}, "latency_us"), figure("memory", {}, "switch_us")};
+  const auto of = [&](std::string_view name) { return figure("memory", {}, name); };
+  return {of("gbs"), of("latency_us"), of("gap_us"), of("switch_us")};
 }
 
 NetworkFigures Hardware::network(std::string_view plugin) const {

@@ -31,7 +31,8 @@ struct GpuFigures {
 struct MemoryFigures {
   double gbs = 0;
   double latency_us = 0;
-  double switch_us = 0;  ///< from a rank to the next one of the same processor
+  double gap_us = 0;     ///< processor time of each end of a message, if ranks share processors
+  double switch_us = 0;  ///< from a rank that waits to the next rank of the same processor
 };
 
 /// A network, if its ports do not state more.

@@ -18,10 +18,20 @@ bool uses(const tutti_candidate& candidate, uint32_t link) {
   return candidate.hops[link] > 0 || candidate.wire[link] > 0;
 }
 
+/// Whether each rank waits for data of all others. Else data flows one way: ranks that have sent go on to the next
+/// call, and calls that follow each other share the turns.
+bool all_wait_for_all(uint32_t collective) {
+  return collective == TUTTI_ALL_REDUCE || collective == TUTTI_REDUCE_SCATTER || collective == TUTTI_ALL_GATHER ||
+         collective == TUTTI_ALL_TO_ALL;
+}
+
 }  // namespace
 
 Model::Model(const Constants& constants, const tutti_topology& topology)
-    : constants_(constants), processors_(topology.processors), most_ranks_(sdk::most_ranks_of_node(topology)) {
+    : constants_(constants),
+      processors_(topology.processors),
+      switch_us_(topology.switch_us),
+      most_ranks_(sdk::most_ranks_of_node(topology)) {
   if (topology.memory_gbs > 0) constants_.memory_gbs = topology.memory_gbs;
   std::copy_n(topology.bandwidth_gbs, TUTTI_LINK_COUNT, bandwidth_gbs_.begin());
   std::copy_n(topology.latency_us, TUTTI_LINK_COUNT, latency_us_.begin());
@@ -39,6 +49,7 @@ void Model::predict(const tutti_call& call, tutti_candidate& candidate) const {
   const double bytes = static_cast<double>(call.block_bytes) * static_cast<double>(call.blocks);
   candidate.channels = channels(candidate, bytes);
   candidate.predicted_us = microseconds(candidate, bytes, candidate.channels);
+  if (all_wait_for_all(call.collective)) candidate.predicted_us += turns_microseconds(candidate);
 }
 
 const char* Model::obstacle(const tutti_candidate& candidate) const {
@@ -95,6 +106,22 @@ double Model::microseconds(const tutti_candidate& candidate, double bytes, uint3
   }
   const double path_us = latency_us + wire_us + candidate.memory * bytes / (constants_.memory_gbs * kBytesPerUsOfGbs);
   return std::max(path_us, constants_.call_us + processor_microseconds(candidate, bytes));
+}
+
+/// The time in which the receivers of the critical path wait for turns of other ranks. A rank that sends is at any
+/// place of the round, so a receiver waits for half of the round on average, and for the last of k senders k / (k + 1)
+/// of it. If there are fewer than two ranks for each processor, only the ranks beyond the first of a processor take
+/// turns.
+double Model::turns_microseconds(const tutti_candidate& candidate) const {
+  if (processors_ <= 0) return 0;
+  const double ranks = most_ranks_ / processors_;  // of one processor
+  double turns = 0;
+  for (uint32_t link = 0; link < TUTTI_LINK_COUNT; ++link) {
+    if (candidate.hops[link] == 0) continue;
+    const double senders = std::max(1.0, static_cast<double>(candidate.messages[link]) / candidate.hops[link]);
+    turns += candidate.hops[link] * std::min(ranks - 1, ranks * senders / (senders + 1));
+  }
+  return turns * switch_us_;
 }
 
 /// The time in which the processors of a machine send and receive the messages of its ranks; 0: they are no limit.

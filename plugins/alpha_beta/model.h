@@ -22,7 +22,9 @@ struct Constants {
 ///
 /// over the kinds of links. The sum is the critical path of one small message (α). Kinds of links carry data at the
 /// same time, so the slowest kind counts (β). If the topology states the processors of a machine, T is at least the
-/// time of these processors for all messages and bytes of its ranks. Thread-safe: no state changes after construction.
+/// time of these processors for all messages and bytes of its ranks. If ranks share processors, the receivers
+/// of the critical path also wait for the turns of other ranks, unless data flows one way, to a root or from it.
+/// Thread-safe: no state changes after construction.
 class Model {
  public:
   Model(const Constants& constants, const tutti_topology& topology);
@@ -37,6 +39,7 @@ class Model {
   double channel_gbs(const tutti_candidate& candidate, uint32_t link) const;
   double link_gbs(const tutti_candidate& candidate, uint32_t link, uint32_t channels) const;
   double microseconds(const tutti_candidate& candidate, double bytes, uint32_t channels) const;
+  double turns_microseconds(const tutti_candidate& candidate) const;
   double processor_microseconds(const tutti_candidate& candidate, double bytes) const;
 
   Constants constants_;
@@ -45,6 +48,7 @@ class Model {
   std::array<double, TUTTI_LINK_COUNT> gap_us_;
   std::array<double, TUTTI_LINK_COUNT> processor_gbs_;
   double processors_;
+  double switch_us_;
   uint32_t most_ranks_;  ///< of a machine
 };
 

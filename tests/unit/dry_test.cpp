@@ -154,42 +154,46 @@ TEST(DryRun, HasTheLimitsOfAJob) {
   }
 }
 
-/// A machine of four GPUs whose port is the loopback of this host, at 25 Gbit/s.
-std::string file_with_loopback() {
+/// A machine of four GPUs whose port is the loopback of this host, at 25 Gbit/s. `processors`: its mask.
+std::string file_with_loopback(const std::string& processors) {
   std::stringstream text;
   text << std::ifstream(kFile).rdbuf();
   std::string machine = text.str();
   const std::string port = "name: mlx5_0, dev: 0, speed: 100000";
   machine.replace(machine.find(port), port.size(), "name: lo, dev: 0, speed: 25000");
+  const std::string mask = "ffffffff";
+  machine.replace(machine.find(mask), mask.size(), processors);
   const auto file = std::filesystem::temp_directory_path() / ("dry_test." + std::to_string(getpid()) + ".yaml");
   std::ofstream(file) << machine;
   return file.string();
 }
 
-/// The times that both predict are equal, too.
-TEST(DryRun, PredictsWhatAJobPredicts) {
-  const std::string file = file_with_loopback();
-  const Settings settings = {{"settings.net.socket.interface", "[=lo]"}};
-  for (const uint32_t nodes : {1u, 2u}) {
-    const Job job{"host", nodes, settings};
-    SCOPED_TRACE(job.name());
-    const auto dry = required(dry_run(job, file));
-    run_job(
-        job,
-        [&](const tuner::Selector& selector) {
-          for (size_t i = 0; i < selector.choices().networks.size(); ++i) {
-            EXPECT_EQ(dry->selector().choices().networks.at(i).gbs, selector.choices().networks[i].gbs);
-          }
-          for (const Collective collective : {Collective::kAllReduce, Collective::kAllToAll, Collective::kSendRecv}) {
-            for (const uint64_t count : {1, 1 << 12, 1 << 24}) {
-              const tuner::Question question{.collective = collective, .count = count};
-              EXPECT_EQ(required(dry->selector().explain(question)), required(selector.explain(question)));
-            }
-          }
-        },
-        file);
+void expect_same_times(const tuner::Selector& dry, const tuner::Selector& job) {
+  for (size_t i = 0; i < job.choices().networks.size(); ++i) {
+    EXPECT_EQ(dry.choices().networks.at(i).gbs, job.choices().networks[i].gbs);
   }
-  std::filesystem::remove(file);
+  for (const Collective collective : {Collective::kAllReduce, Collective::kAllToAll, Collective::kSendRecv}) {
+    for (const uint64_t count : {1, 1 << 12, 1 << 24}) {
+      const tuner::Question question{.collective = collective, .count = count};
+      EXPECT_EQ(required(dry.explain(question)), required(job.explain(question)));
+    }
+  }
+}
+
+/// The times that both predict are equal, too, also if the four ranks of a machine share two processors.
+TEST(DryRun, PredictsWhatAJobPredicts) {
+  const Settings settings = {{"settings.net.socket.interface", "[=lo]"}};
+  for (const char* processors : {"ffffffff", "00000003"}) {
+    const std::string file = file_with_loopback(processors);
+    for (const uint32_t nodes : {1u, 2u}) {
+      const Job job{"host", nodes, settings};
+      SCOPED_TRACE(job.name() + ", processors: " + processors);
+      const auto dry = required(dry_run(job, file));
+      run_job(
+          job, [&](const tuner::Selector& selector) { expect_same_times(dry->selector(), selector); }, file);
+    }
+    std::filesystem::remove(file);
+  }
 }
 
 TEST(HardwareFigures, DecideInJobsAndDryRuns) {
@@ -330,20 +334,31 @@ TEST(DryRun, RefusesDevicesAndChecksThatAJobRefuses) {
   EXPECT_TRUE(dry_run({"cuda", 1, {{"check.data", "true"}}}).ok()) << "a job without a network ignores it";
 }
 
-TEST(DryRun, KnowsTheProcessorsOfHostRanks) {
-  const std::string file = TUTTI_SOURCE_DIR "/tests/unit/switching.yaml";
-  const auto time_of = [&](uint32_t ranks, const std::vector<std::pair<std::string, std::string>>& figures) {
-    std::vector<std::pair<std::string, std::string>> settings = figures;
-    settings.emplace_back("topology.host_ranks", "numa");
-    const auto dry = required(
-        DryCommunicator::create({required(topology::Document::load(TUTTI_SOURCE_DIR "/tests/unit/no_gpu.yaml")), 1,
-                                 config_of({"host", 1, settings}), ranks}));
+/// The machine has four processors. Each message of an exchange waits for the turn of its receiver.
+TEST(DryRun, KnowsTheTurnsOfRanksThatShareProcessors) {
+  const auto time_of = [&](uint32_t ranks, const std::string& memory) {
+    const std::string file = fmt::format("{}tutti-turns-{}.yaml", testing::TempDir(), getpid());
+    std::ofstream(file) << fmt::format("tutti_hardware: 1\nmemory: {{default: {{{}}}}}\n", memory);
+    const auto dry = required(DryCommunicator::create(
+        {required(topology::Document::load(TUTTI_SOURCE_DIR "/tests/unit/no_gpu.yaml")), 1,
+         config_of({"host", 1, {{"hardware.file", file}, {"topology.host_ranks", "numa"}}}), ranks}));
+    std::filesystem::remove(file);
     const tuner::Question question{Collective::kAllReduce, DataType::kFloat32, ReduceOp::kSum, 2};
-    return required(dry->selector().choose(question)).predicted_us;
+    for (const tuner::Verdict& verdict : required(dry->selector().verdicts(question))) {
+      if (verdict.name == "direct/one-shot × simple") return verdict.decision.predicted_us;
+    }
+    return -1.0;
   };
-  EXPECT_GT(time_of(5, {{"hardware.file", file}}), 2 * time_of(4, {{"hardware.file", file}}))
-      << "five ranks on four processors switch between each other";
-  EXPECT_LT(time_of(5, {}), 2 * time_of(4, {})) << "the built-in figures do not count processors";
+  const auto turn_us = [&](uint32_t ranks) {
+    return time_of(ranks, "gap_us: 0, switch_us: 200") - time_of(ranks, "gap_us: 0, switch_us: 100");
+  };
+  EXPECT_EQ(turn_us(4), 0) << "each rank has a processor";
+  EXPECT_EQ(time_of(4, "gap_us: 10, switch_us: 100"), time_of(4, "gap_us: 0, switch_us: 0"));
+  EXPECT_NEAR(turn_us(5), 100 * 0.25, 1e-6) << "one of four processors has a second rank";
+  EXPECT_NEAR(turn_us(8), 100, 1e-6);
+  EXPECT_NEAR(turn_us(16), 300, 1e-6) << "all others of the processor run before the last message is there";
+  // Each of eight ranks sends to and receives from seven others, on four processors.
+  EXPECT_NEAR(time_of(8, "gap_us: 10, switch_us: 1") - 1, 8 * 2 * 7 * 10 / 4, 1);
 }
 
 }  // namespace

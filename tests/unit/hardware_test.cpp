@@ -53,9 +53,10 @@ Hardware with(const std::string& text) {
 TEST(BuiltInHardware, HasEachFigureOfAnUnknownChip) {
   const Hardware& table = Hardware::built_in();
   const GpuFigures any = table.gpu(gpu(0));
-  for (const double figure : {any.memory_gbs, any.link_gbs, any.c2c_gbs, any.latency_us, any.gap_us, any.staged_gbs,
-                              any.staged_latency_us, table.memory().gbs, table.memory().latency_us,
-                              table.network("").gbs, table.network("").latency_us, table.network("").gap_us}) {
+  for (const double figure :
+       {any.memory_gbs, any.link_gbs, any.c2c_gbs, any.latency_us, any.gap_us, any.staged_gbs, any.staged_latency_us,
+        table.memory().gbs, table.memory().latency_us, table.memory().gap_us, table.memory().switch_us,
+        table.network("").gbs, table.network("").latency_us, table.network("").gap_us}) {
     EXPECT_GT(figure, 0);
   }
   EXPECT_THAT(table.differences(), IsEmpty());
@@ -157,7 +158,7 @@ TEST(HardwareFiles, AreRefusedWithTheirPlace) {
       {"tutti_hardware: 1\nnetworks: {So: {gbs: 1}}\n",
        "h.yaml:2:12: networks has no entry 'So'; write default, or a plugin such as socket"},
       {"tutti_hardware: 1\nmemory: {default: {gb: 1}}\n",
-       "h.yaml:2:20: unknown figure 'gb'; did you mean 'gbs'?; allowed: gbs, latency_us, switch_us"},
+       "h.yaml:2:20: unknown figure 'gb'; did you mean 'gbs'?; allowed: gbs, latency_us, gap_us, switch_us"},
       {"tutti_hardware: 1\nmemory: {default: {gbs: fast}}\n",
        "h.yaml:2:25: gbs: 'fast' is no number above 0, up to 1000000"},
       {"tutti_hardware: 1\nmemory: {default: {gbs: 0}}\n", "h.yaml:2:25: gbs: '0' is no number above 0, up to 1000000"},

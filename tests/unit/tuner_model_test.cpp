@@ -111,6 +111,36 @@ TEST(TunerModel, ProcessorsTakeTimeForAllMessagesOfAMachine) {
   EXPECT_NEAR(time(1, 1'000'000, unsummed), 1 + 2 * 8 * (3 * 0.5 + 1e6 / 10e3), 1e-6);
 }
 
+/// Eight ranks. Each turn takes 100 µs, and the messages take 2 + 5 µs.
+TEST(TunerModel, ReceiversWaitForTurnsOfRanksThatShareProcessors) {
+  tutti_topology topology = topology_of(kOneNode);
+  topology.switch_us = 100;
+  tutti_candidate candidate = candidate_of(2, 0);
+  candidate.hops[TUTTI_LINK_NETWORK] = 1;
+  tutti_call call = call_of(0);
+  const auto turns = [&](double processors) {
+    topology.processors = processors;
+    tutti_candidate asked = candidate;
+    Model({}, topology).predict(call, asked);
+    return (asked.predicted_us - 7) / 100;
+  };
+  for (const uint32_t collective : {TUTTI_ALL_REDUCE, TUTTI_REDUCE_SCATTER, TUTTI_ALL_GATHER, TUTTI_ALL_TO_ALL}) {
+    call.collective = collective;
+    EXPECT_EQ(turns(0), 0) << "the number of processors is unknown";
+    EXPECT_EQ(turns(8), 0) << "each rank has a processor";
+    EXPECT_NEAR(turns(6.4), 3 * 0.25, 1e-6) << "a quarter of the processors has a second rank";
+    EXPECT_NEAR(turns(4), 3, 1e-6);
+    EXPECT_NEAR(turns(1), 3 * 8 / 2, 1e-6);
+  }
+  candidate.messages[TUTTI_LINK_P2P] = 6;
+  EXPECT_NEAR(turns(1), 2 * 6 + 4, 1e-6) << "the last of three messages takes three quarters of a round";
+  EXPECT_NEAR(turns(4), 3, 1e-6);
+  for (const uint32_t collective : {TUTTI_BROADCAST, TUTTI_REDUCE, TUTTI_GATHER, TUTTI_SCATTER, TUTTI_SEND_RECV}) {
+    call.collective = collective;
+    EXPECT_EQ(turns(1), 0) << "data flows one way";
+  }
+}
+
 TEST(TunerModel, PrefersFewHopsForSmallDataAndLittleWireForLarge) {
   const tutti_candidate ring = candidate_of(14, 2.0 * 7 / 8);
   const tutti_candidate one_shot = candidate_of(1, 7);

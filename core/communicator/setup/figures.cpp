@@ -37,17 +37,21 @@ void set_between_gpus(const topology::System& machine, bool reach_each_other, Fi
   if (reach_each_other) figures.inside_gbs = peer_gbs(machine, ranks);
 }
 
-/// Host ranks move their data themselves. If several ranks share a processor, each message between them waits for a
-/// switch from one rank to the other. Both ends of a message in shared memory move its bytes. Counts only with figures
-/// of `hardware.file`: the built-in table has none.
+/// Host ranks move their data themselves. Both ends of a message in shared memory move its bytes. If every rank has a
+/// processor, only the messages of a network whose `processor_gbs` is known take time of processors.
 void set_processors(const topology::System& machine, const topology::Hardware& hardware, double network_processor_gbs,
                     double part, Figures& figures) {
   const auto ranks = static_cast<double>(machine.rank_nodes().size());
-  const bool has_figures = hardware.memory().switch_us > 0 || network_processor_gbs > 0;
-  if (!has_figures || ranks <= 0 || machine.processors() == 0) return;
-  figures.rank_processors = std::min(machine.processors() * part / ranks, 1.0);
+  const double processors = machine.processors() * part;
+  if (ranks <= 0 || processors <= 0) return;
+  const topology::MemoryFigures memory = hardware.memory();
+  const bool takes_turns = ranks > processors && memory.switch_us > 0;
+  if (!takes_turns && network_processor_gbs <= 0) return;
+  figures.rank_processors = std::min(processors / ranks, 1.0);
   figures.inside_processor_gbs = 2 * figures.inside_gbs;
-  if (figures.rank_processors < 1) figures.inside_gap_us = std::max(figures.inside_gap_us, hardware.memory().switch_us);
+  if (!takes_turns) return;
+  figures.inside_gap_us = memory.gap_us;
+  figures.switch_us = memory.switch_us;
 }
 
 }  // namespace
@@ -97,7 +101,7 @@ Figures slowest(std::span<const Figures> machines) {
       worst.*gbs = std::min(worst.*gbs, each.*gbs);
     }
     for (double Figures::*us : {&Figures::inside_latency_us, &Figures::inside_gap_us, &Figures::network_latency_us,
-                                &Figures::network_gap_us}) {
+                                &Figures::network_gap_us, &Figures::switch_us}) {
       worst.*us = std::max(worst.*us, each.*us);
     }
   }

@@ -44,6 +44,7 @@ struct Figures {
   double inside_processor_gbs = 0;   ///< that one processor sends or receives; 0: unknown
   double network_processor_gbs = 0;  ///< the same
   double rank_processors = 0;        ///< processors for each rank, at most 1; 0: unknown, or no limit
+  double switch_us = 0;              ///< from a rank that waits to the next of its processor; 0: none, or unknown
 };
 
 /// The figures of one machine, whose slowest rank counts. `device`: TUTTI_DEVICE_*; `channels`: of a collective, at

@@ -97,6 +97,7 @@ void set_limits(uint32_t device, uint32_t channels, const Links& links, const Fi
   choices.max_channels = channels;
   topology.memory_gbs = figures.memory_gbs;
   topology.processors = figures.rank_processors * sdk::most_ranks_of_node(topology);
+  topology.switch_us = figures.switch_us;
   if (links.inside) {
     topology.bandwidth_gbs[*links.inside] = figures.inside_gbs;
     topology.latency_us[*links.inside] = figures.inside_latency_us;

@@ -135,6 +135,8 @@ typedef struct tutti_topology {
                                              data takes no time of processors, or the figure is unknown */
   double processors; /* number that the ranks of one machine use, at most one for each rank. The machine with the
                         fewest for each rank counts. 0: processors do not limit the ranks, or their number is unknown */
+  double switch_us; /* time from a rank that waits to the next rank of its processor, in µs, if ranks share processors;
+                       0: each rank has a processor, or the time is unknown */
 } tutti_topology;
 
 /* Patterns of channels in one machine. */
