@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <set>
+
 #include <array>
 
 #include "backend/limits.h"
@@ -423,16 +425,16 @@ class OneRefusal : public tuner::BackEnd {
   Status takes(uint32_t /*rank_count*/) const override { return {}; }
   Status runs(const program::Plan& plan) const override {
     ++questions;
+    roots.insert(plan.root);
     if (plan.rank != rank_ || plan.channel != channel_ || plan.root != root_) return {};
     return {Code::kUnsupported, "does not like it"};
   }
-  Status runs_together(std::span<const program::Plan> /*all_ranks*/) const override {
-    return {Code::kInternal, "asked about plans whose messages have one chunk"};
-  }
+  Status runs_together(std::span<const program::Plan> /*all_ranks*/) const override { return {}; }
   std::string why_lists(std::span<const program::Plan> /*all_ranks*/) const override { return {}; }
   Status takes_small(uint32_t /*rank_count*/) const override { return {}; }
   Status runs_small(const program::Plan& /*plan*/) const override { return {}; }
   mutable uint32_t questions = 0;
+  mutable std::set<uint32_t> roots;
 
  private:
   uint32_t rank_, channel_, root_;
@@ -450,6 +452,20 @@ TEST_F(SelectorTest, asks_the_back_end_about_all_ranks_channels_and_roots_once) 
   EXPECT_THAT(verdict(broadcast, "ring × simple"), HasSubstr("excluded: does not like it"));
   EXPECT_EQ(back_end.questions, 3 * 16 * kRanks) << "answers are kept";
   EXPECT_THAT(verdict(kAllReduce, "ring × simple"), HasSubstr("chosen")) << "it has no root 2";
+}
+
+TEST_F(SelectorTest, asks_the_back_end_about_some_roots_of_many_ranks) {
+  constexpr uint32_t kHundred = 100;
+  const OneRefusal back_end(0, 0, kHundred - 1);
+  const Algorithm tree("tree");
+  tuner::Choices with_limits = choices(kHundred, {plugin(tree)});
+  with_limits.back_end = &back_end;
+  selector_ = std::make_unique<Selector>(config_, std::move(with_limits));
+  const Question broadcast = {Collective::kBroadcast, DataType::kFloat32, ReduceOp::kSum, kLarge, false};
+  EXPECT_THAT(verdict(broadcast, "tree/direct × simple"), HasSubstr("excluded: does not like it"));
+  EXPECT_EQ(back_end.roots.size(), 40u) << "4096 / 100";
+  EXPECT_EQ(*back_end.roots.begin(), 0u);
+  EXPECT_EQ(*back_end.roots.rbegin(), kHundred - 1);
 }
 
 TEST_F(SelectorTest, gives_the_reason_of_a_tuner_that_fails) {
