@@ -4,9 +4,8 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include <set>
-
 #include <array>
+#include <set>
 
 #include "backend/limits.h"
 #include "plugin/loader.h"
