@@ -343,9 +343,9 @@ class Passes(Shown):
 
     def test_lower_gives_its_limits(self):
         scratch = self.folder / "scratch.yaml"
-        scratch.write_text((SEEDS / "halving.yaml").read_text().replace("scratch: 2", "scratch: 512"))
-        for says, *arguments in (("needs 16384 ranks; this back end runs up to 64", RING, "--rank", 12345),
-                                 ("needs 256 blocks of scratch memory; this back end runs up to 255", scratch)):
+        scratch.write_text((SEEDS / "halving.yaml").read_text().replace("scratch: 2", "scratch: 131072"))
+        for says, *arguments in (("needs 16384 ranks; this back end runs up to 1024", RING, "--rank", 12345),
+                                 ("needs 65536 blocks of scratch memory; this back end runs up to 65535", scratch)):
             for name in ("lower", "direct_store", "overlap_loops", "fuse_one_hop"):
                 self.refuse(name, *arguments, says=says)
 

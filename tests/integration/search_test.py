@@ -46,9 +46,9 @@ class Search(unittest.TestCase):
     def test_limits_that_the_job_meets(self):
         out = self.search(MACHINES / "hgx-h200.yaml", "--nodes", 256)
         limits = out[out.index("limits that a job of these ranks meets:"):]
-        for text in ("a communicator on GPUs takes up to 64 ranks, not 2048",
-                     "ring does not run all_reduce on GPUs: needs 4095 steps; this back end runs up to 255",
-                     "tree/pipelined does not run all_reduce on GPUs: needs"):
+        for text in ("a communicator on GPUs takes up to 1024 ranks, not 2048",
+                     "direct/one-shot does not run all_reduce on GPUs: needs 2047 connections; this back end runs",
+                     "hier/exchange does not run all_reduce on GPUs: needs 262 connections"):
             self.assertIn(text, limits)
         self.assertNotIn("tree/direct does not", limits)
         self.assertNotIn("limits that a job", self.search(MACHINES / "hgx-h200.yaml"))
@@ -119,7 +119,7 @@ class Explain(unittest.TestCase):
     def test_candidates_that_kernels_do_not_run_are_excluded(self):
         with tempfile.TemporaryDirectory() as folder:
             out = self.explain(self.machine(folder, 60))
-            self.assertRegex(out, r"tree/pipelined × simple +excluded: needs \d+ sends and receives; this back end")
+            self.assertRegex(out, r"tree/pipelined × simple +(chosen|slower)")
             self.assertRegex(out, r"direct/two-shot × copy +excluded: needs 60 ranks; this protocol runs up to 16")
             self.assertRegex(out, r"direct/two-shot × ll +(chosen|slower)")
             self.assertIn("chosen", out)
@@ -127,8 +127,14 @@ class Explain(unittest.TestCase):
             self.assertNotIn("this back end runs", self.explain(self.machine(folder, 16)))
 
     def test_more_ranks_than_a_communicator_takes(self):
-        self.assertIn("limits: a communicator on GPUs takes up to 64 ranks, not 72",
-                      self.explain(MACHINES / "hgx-h200.yaml", "--nodes", 9))
+        self.assertIn("limits: a communicator on GPUs takes up to 1024 ranks, not 1032",
+                      self.explain(MACHINES / "hgx-h200.yaml", "--nodes", 129))
+
+    def test_connections_that_kernels_do_not_have(self):
+        out = self.explain(MACHINES / "hgx-h200.yaml", "--nodes", 9)
+        self.assertRegex(out, r"direct/two-shot × simple +excluded: steps have up to 71 peers, protocol takes 64")
+        self.assertRegex(out, r"hier/exchange × \w+ +chosen")
+        self.assertNotIn("limits", out)
 
     def test_host_ranks_have_the_candidates_of_their_job(self):
         """The same candidates, reasons and channels. Predicted times may differ: the job asks its network."""

@@ -111,7 +111,7 @@ class Simulate(unittest.TestCase):
     def test_what_a_job_refuses(self):
         machine = ["--topology", MACHINES / "hgx-h200.yaml"]
         for arguments, code, text in [
-            ([*machine, "--nodes", 9], 1, "a communicator on GPUs takes up to 64 ranks, not 72"),
+            ([*machine, "--nodes", 129], 1, "a communicator on GPUs takes up to 1024 ranks, not 1032"),
             ([*machine, "--ranks", 9, "--set", "topology.host_ranks=gpu"], 1,
              "9 ranks do not fit: configs/topologies/hgx-h200.yaml has 8 GPUs"),
             ([*machine, "--nodes", 2, "--set", "transport=shm"], 1, "but the ranks are on 2 hosts"),
