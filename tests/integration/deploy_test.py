@@ -173,6 +173,35 @@ class Deploy(unittest.TestCase):
         for host in ("127.0.0.1", "127.0.0.2"):
             self.assertEqual((self.folder / host / "tutti.id").stat().st_mode & 0o777, 0o600)
 
+    def test_the_image_has_all_libraries(self):
+        """Each library of a distribution that Tutti links is in a package of the image, or in one that these need."""
+        stage = read("Dockerfile").split("FROM ")[-1].replace("\\\n", " ")
+        listed = re.search(r"apt-get install -y --no-install-recommends ([^&]+)&&", stage)[1].split()
+        self.assertGreater(len(listed), 5)
+        build = TUTTI.parent.parent
+        linked = {}
+        for file in (TUTTI, *build.glob("lib/*.so*"), *build.glob("lib/tutti/plugins/*.so")):
+            found = subprocess.run(["ldd", file], capture_output=True, text=True, check=True).stdout
+            for library in re.findall(r"=> (/\S+)", found):
+                linked[pathlib.Path(library).resolve()] = file.name
+        owners = {}
+        for library, file in linked.items():
+            owner = subprocess.run(["dpkg", "-S", library], capture_output=True, text=True, check=False).stdout
+            if owner:  # others are of the build
+                owners[owner.split(":")[0]] = file
+        self.assertIn("libfmt9", owners)
+        present = set()
+        to_visit = list(listed)
+        while to_visit:
+            package = to_visit.pop()
+            if package in present:
+                continue
+            present.add(package)
+            needs = subprocess.run(["dpkg-query", "-W", "-f=${Depends},${Pre-Depends}", package], capture_output=True,
+                                   text=True, check=False).stdout  # empty: not installed here
+            to_visit += re.findall(r"(?:^|[,|])\s*([a-z0-9][a-z0-9+.-]+)", needs)
+        self.assertEqual({package: file for package, file in owners.items() if package not in present}, {})
+
     def test_the_page_shows_the_files(self):
         page = (SOURCE / "docs/deploy.md").read_text(encoding="utf-8")
         blocks = re.findall(r"```\w+\n(.*?)```", page, re.DOTALL)
