@@ -58,12 +58,22 @@ Strands lower_strands(const Plan& plan) {
 
 std::string why_in_lists(std::span<const Plan> all_ranks) {
   if (most_strands(all_ranks) == 1) return {};
+  if (std::string too_long = why_too_long(all_ranks); !too_long.empty()) return too_long;
   for (const Plan& plan : all_ranks) {
     if (plan.strands.size() > TUTTI_CUDA_MAX_STRANDS) {
       return fmt::format("kernels run up to {} strands, and the plan of rank {} has {}", TUTTI_CUDA_MAX_STRANDS,
                          plan.rank, plan.strands.size());
     }
     if (has_long_messages(plan)) return "messages of several chunks are put in order for all strands";
+  }
+  return {};
+}
+
+std::string why_too_long(std::span<const Plan> all_ranks) {
+  for (const Plan& plan : all_ranks) {
+    if (plan.steps.size() <= TUTTI_CUDA_MAX_STRAND_STEPS) continue;
+    return fmt::format("kernels run up to {} steps beside strands, and the plan of rank {} has {}",
+                       TUTTI_CUDA_MAX_STRAND_STEPS, plan.rank, plan.steps.size());
   }
   return {};
 }

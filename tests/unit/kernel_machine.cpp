@@ -91,7 +91,9 @@ KernelMachine::KernelMachine(const Options& options)
     for (size_t at = 0; at < sizeof line; at += sizeof words) std::memcpy(line.bytes.data() + at, &words, sizeof words);
   }
   tutti_cuda_mailbox mailbox{};
-  mailbox.tail = mailbox.done = options.first_number;
+  // No message has come for so long that `tail` looks new if compared by its sign.
+  mailbox.tail = options.first_number - options.tail_rest;
+  mailbox.done = options.first_number - options.done_rest;
   mailboxes_.assign(ranks * ranks * options.ctas, mailbox);
   const tutti_cuda_sequence sequence = {options.first_number, options.first_number};
   programs_.assign(ranks, std::vector<tutti_cuda_sequence>(options.ctas, sequence));
@@ -197,7 +199,7 @@ tutti_cuda_launch KernelMachine::launch(uint32_t rank, const ProgramCall& call, 
     std::memcpy(tables.programs.data(), block.data(), block.size());
     shape.tables.programs = reinterpret_cast<const tutti_cuda_large_program*>(tables.programs.data());
     shape.tables.first = *shape.tables.programs;
-    shape.tables.links = shape.tables.first.links;
+    shape.tables.links = tables.links.data();
     if (tables.strands.strand_count > 0) {
       if (options_.drops_waits) std::fill(std::begin(tables.strands.after), std::end(tables.strands.after), 0);
       shape.tables.strands = &tables.strands;

@@ -34,6 +34,8 @@ class KernelMachine {
     uint32_t threads = 64;       ///< per CTA; Simple's is its own
     bool stages = true;          ///< Simple: shared memory for bulk copies, of any size that chips may have
     uint32_t first_number = 0;   ///< the first sequence number
+    uint32_t tail_rest = 0;      ///< so many numbers ago was the last message of each connection
+    uint32_t done_rest = 0;      ///< so many numbers ago was the last `done` signal of each connection
     uint64_t seed = 0;
     bool floats = false;  ///< elements are float, not uint8
     /// Bits 1 << (rank modulo 64): ranks whose launches have the large form, also if the small form would do.
@@ -64,6 +66,11 @@ class KernelMachine {
   bool is_at_rest() const;
   /// How often a strand has stored its count.
   uint32_t signals() const { return signals_.load(std::memory_order_relaxed); }
+
+  /// The last number that rank `from` has signaled to rank `to` for its CTA 0.
+  uint32_t done(uint32_t from, uint32_t to) const {
+    return mailboxes_[(size_t{to} * options_.rank_count + from) * options_.ctas].done;
+  }
 
   /// Any thread, while they run.
   void abort();

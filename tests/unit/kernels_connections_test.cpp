@@ -51,6 +51,31 @@ TEST_P(ConnectionKernels, RunProgramsOfDifferentConnections) {
   ASSERT_EQ(run_in_a_row({ring, tree, tree, tree, tree, gather}, most_bytes), "");
 }
 
+/// A call that passes a multiple of 2^29 signals all ranks, so that no `done` is older than 2^29 messages.
+TEST_P(ConnectionKernels, SignalAllRanksOnceInAWhile) {
+  constexpr uint32_t kLongestRest = 1u << 29;
+  const Protocol protocol = with_less_memory(GetParam());
+  const std::vector<Plan> ring_plans = plans_of("ring  all_reduce", kRanks);
+  const std::vector<Plan> tree_plans = plans_of("tree direct all_reduce", kRanks);
+  const TestCall ring(ring_plans, false, 200, 1, protocol.layout);
+  const TestCall tree(tree_plans, false, 200, 1, protocol.layout);
+  KernelMachine::Options options = options_of(protocol, kRanks, 1);
+  options.first_number = 3 * kLongestRest - 5;
+  options.tail_rest = options.done_rest = kLongestRest;
+  options.seed = random_();
+  KernelMachine machine(options);
+  const std::vector<ProgramCall> calls = {ring.call(), tree.call()};
+  ASSERT_EQ(machine.run(calls, 1), "");
+  EXPECT_EQ(ring.check(), "");
+  EXPECT_EQ(tree.check(), "");
+  for (uint32_t from = 0; from < kRanks; ++from) {
+    for (uint32_t to = 0; to < kRanks; ++to) {
+      if (from == to) continue;
+      ASSERT_GE(machine.done(from, to), 3 * kLongestRest) << "rank " << from << " to rank " << to;
+    }
+  }
+}
+
 /// With small slots, a call has many loops, and more messages than there are slots.
 TEST_P(ConnectionKernels, RunLongCalls) {
   const std::vector<Plan> tree = plans_of("tree direct all_reduce", kRanks);

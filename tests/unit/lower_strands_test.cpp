@@ -130,6 +130,28 @@ backend::ChannelPlans mixed(uint32_t strands) {
   })};
 }
 
+TEST(ChooseStrands, RunsListsIfAPlanBesideStrandsIsTooLong) {
+  const auto with_list = [](uint32_t steps) {
+    backend::ChannelPlans plans = mixed(3);
+    plans.push_back(write_plans(TUTTI_SEND_RECV, 2, 1, [&](PlanBuilder& plan, uint32_t rank) {
+      for (uint32_t i = 0; i < (rank == 1 ? steps : 1); ++i) plan.step().own(Buffer::kInput, 0);
+    }));
+    return plans;
+  };
+  EXPECT_EQ(backend::choose_strands(with_list(255), true, 64, 64).ctas, 3u);
+  const backend::StrandChoice lists = backend::choose_strands(with_list(256), true, 64, 64);
+  EXPECT_EQ(lists.ctas, 1u);
+  EXPECT_EQ(lists.why_lists, "kernels run up to 255 steps beside strands, and the plan of rank 1 has 256");
+  EXPECT_EQ(program::why_in_lists(with_list(256).back()), "") << "without strands";
+  const auto long_strands = write_plans(TUTTI_SEND_RECV, 2, 1, [](PlanBuilder& plan, uint32_t) {
+    for (uint32_t i = 0; i < 256; ++i) plan.step().own(Buffer::kInput, 0);
+    plan.strand();
+    plan.step().own(Buffer::kInput, 0);
+  });
+  EXPECT_EQ(program::why_in_lists(long_strands),
+            "kernels run up to 255 steps beside strands, and the plan of rank 0 has 257");
+}
+
 TEST(ChooseStrands, GivesEachStrandACta) {
   const backend::StrandChoice choice = backend::choose_strands(mixed(3), true, 64, 64);
   EXPECT_EQ(choice.ctas, 3u);

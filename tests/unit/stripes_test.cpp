@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 
+#include "backend/limits.h"
 #include "unit/plan_support.h"
 #include "unit/program_calls.h"
 
@@ -157,6 +158,18 @@ TEST(Hops, RunAsMessagesWhereAProgramHasTooManyConnections) {
   EXPECT_TRUE(backend::runs_as_messages(plans_of("direct shifted all_to_all", 66)[0]));
   EXPECT_FALSE(backend::runs_as_messages(plans_of("ring  all_gather", 66)[0])) << "two connections";
   EXPECT_FALSE(backend::runs_as_messages(plans_of("direct shifted gather", 66)[0])) << "ranks have different parts";
+}
+
+/// All ranks run as messages, or none does.
+TEST(Hops, OfSomeRanksAloneAreRefused) {
+  const tuner::BackEnd& gpus = backend::gpu_back_end();
+  std::vector<program::Plan> plans = plans_of("direct shifted all_gather", 66);
+  EXPECT_EQ(gpus.runs_together(plans).text(), "");
+  for (const program::Plan& plan : plans) EXPECT_EQ(gpus.runs(plan).text(), "");
+  plans[3] = plans_of("ring  all_gather", 66)[3];
+  EXPECT_EQ(gpus.runs_together(plans).text(),
+            "the plan of a rank needs more than 63 connections, and the plan of rank 3 has other steps than single "
+            "sends and receives of whole blocks");
 }
 
 TEST(Hops, AreNotOfOneRank) {

@@ -29,7 +29,8 @@ LargePrograms::LargePrograms(std::span<const program::Program> programs, uint32_
   for (const program::Program& program : programs) {
     const auto& connections = connections_.emplace_back(program::ConnectionNumbers::of(program, rank_count));
     Offsets& offsets = offsets_.emplace_back();
-    offsets.steps = append(program.steps.size(), sizeof(tutti_cuda_large_step), bytes_);
+    // Kernels load the first step in advance, whether or not there is any.
+    offsets.steps = append(std::max<size_t>(program.steps.size(), 1), sizeof(tutti_cuda_large_step), bytes_);
     offsets.peers = append(program.peers.size(), sizeof(tutti_cuda_large_peer), bytes_);
     if (connections.are_ranks()) continue;
     offsets.links = append(connections.count(), sizeof(tutti_cuda_link), bytes_);

@@ -147,6 +147,9 @@ StrandChoice choose_strands(const ChannelPlans& plans, bool protocol_runs_strand
     if (choice.why_lists.empty()) choice.why_lists = program::why_in_lists(channel);
   }
   if (choice.ctas == 1) return choice;
+  for (const auto& channel : plans) {
+    if (choice.why_lists.empty()) choice.why_lists = program::why_too_long(channel);
+  }
   if (!protocol_runs_strands) choice.why_lists = "the protocol runs no strands";
   const uint32_t held = std::min(most_ctas, strand_ctas);
   if (choice.why_lists.empty()) choice.why_lists = program::why_no_room(choice.ctas, held);

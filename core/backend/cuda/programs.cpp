@@ -22,6 +22,12 @@ constexpr uint32_t kMessageThreads = 512;
 constexpr uint64_t kMessageBytes = 4 << 20;
 constexpr uint32_t kKeptStripes = 12;  // own copies run beside sends; fewer SMs would take longer than a link
 
+/// The links without their slots.
+std::vector<tutti_cuda_link> without_slots(std::vector<tutti_cuda_link> links) {
+  for (tutti_cuda_link& link : links) link.to = nullptr, link.from = nullptr;
+  return links;
+}
+
 /// Messages and copies run the first channel's plan alone: their stripes are cut by size.
 tuner::Decision on_first_channel(tuner::Decision decision) {
   decision.channels = 1;
@@ -151,8 +157,7 @@ Result<const tutti_cuda_link*> GpuPrograms::place_links(uint32_t protocol, Traff
 
 /// Puts the links of each message into the row of its number of stripes.
 Status GpuPrograms::place_message_links(GpuCall& call) {
-  std::vector<tutti_cuda_link> blank = call.links;
-  for (tutti_cuda_link& link : blank) link.to = nullptr, link.from = nullptr;
+  const std::vector<tutti_cuda_link> blank = without_slots(call.links);
   for (uint32_t i = 0; i < call.launch.message_count; ++i) {
     const tutti_cuda_message& message = call.launch.messages[i];
     std::vector<tutti_cuda_link> links = blank;
@@ -189,17 +194,21 @@ Status GpuPrograms::connect(Program& program, const tuner::Decision& decision, G
 /// Puts programs of the large form into memory of the GPU, with the links of their connections. All calls of a program
 /// have the same number of CTAs, so they have the same links.
 Status GpuPrograms::place_large(Program& program, uint32_t row, GpuCall& call) {
-  const tutti_cuda_link* by_rank = nullptr;
-  if (call.launch.rank_count <= TUTTI_CUDA_MAX_CONNECTIONS + 1) {
-    TUTTI_ASSIGN(by_rank, place_links(call.protocol, Traffic::kCollective, row, call.links));
-  }
+  const bool numbers_are_ranks = call.launch.rank_count <= TUTTI_CUDA_MAX_CONNECTIONS + 1;
+  // If numbers are not ranks, kernels find slots in the block and mailboxes alone in the table, which is one for all
+  // numbers of CTAs.
+  const std::vector<tutti_cuda_link> links = numbers_are_ranks ? call.links : without_slots(call.links);
+  TUTTI_ASSIGN(const tutti_cuda_link* const links_by_rank,
+               place_links(call.protocol, Traffic::kCollective, numbers_are_ranks ? row : 0, links));
   if (program.on_device.size() == 0) {
     const LargePrograms large(program.channels, options_.rank, call.launch.rank_count);
-    TUTTI_ASSIGN(program.on_device, cuda::DeviceMemory::create(options_.device, large.bytes()));
-    const std::vector<std::byte> block = large.encode(program.on_device.data(), call.links, by_rank);
+    TUTTI_ASSIGN(cuda::DeviceMemory memory, cuda::DeviceMemory::create(options_.device, large.bytes()));
+    const std::vector<std::byte> block = large.encode(memory.data(), call.links, links_by_rank);
+    TUTTI_TRY(memory.fill(block.data(), block.size()));
     std::memcpy(&program.first, block.data(), sizeof program.first);
-    TUTTI_TRY(program.on_device.fill(block.data(), block.size()));
+    program.on_device = std::move(memory);
   }
+  call.launch.tables.links = links_by_rank;
   call.links.clear();
   return {};
 }
@@ -237,7 +246,7 @@ Result<std::unique_ptr<GpuCall>> GpuPrograms::make(const Call& call, bool in_pla
   shape.layout = program->layout;
   shape.program_count = static_cast<uint32_t>(program->channels.size());
   if (program->is_large) {
-    shape.tables.links = program->first.links;
+    shape.tables.links = made->launch.tables.links;
     shape.tables.programs = reinterpret_cast<const tutti_cuda_large_program*>(program->on_device.data());
     shape.tables.first = program->first;
     if (!program->strands.empty()) {
@@ -260,8 +269,11 @@ Result<std::unique_ptr<GpuCall>> GpuPrograms::make(const Call& call, bool in_pla
 Result<std::optional<std::vector<backend::Hop>>> GpuPrograms::hops_of(const tuner::Decision& decision,
                                                                       const Call& call) const {
   std::optional<std::vector<backend::Hop>> own;
-  TUTTI_ASSIGN(const program::Plan own_plan, plans_.request(decision, call.collective, options_.rank, 0, 0));
-  if (!runs_as_messages(own_plan) && !gains_by_messages(decision, call)) return own;
+  bool as_messages = gains_by_messages(decision, call);
+  if (!as_messages) {
+    TUTTI_ASSIGN(as_messages, needs_messages(decision, call.collective));
+  }
+  if (!as_messages) return own;
   for (uint32_t rank = 0; rank < plans_.rank_count(); ++rank) {  // either all ranks have hops, or none
     TUTTI_ASSIGN(const program::Plan plan, plans_.request(decision, call.collective, rank, 0, 0));
     auto hops = backend::hops_of(plan);
@@ -269,6 +281,19 @@ Result<std::optional<std::vector<backend::Hop>>> GpuPrograms::hops_of(const tune
     if (rank == options_.rank) own = std::move(hops);
   }
   return own;
+}
+
+/// Whether any rank's plan of any channel has more connections than a program. All ranks ask about the same plans.
+Result<bool> GpuPrograms::needs_messages(const tuner::Decision& decision, Collective collective) const {
+  const bool may_have_hops = collective == Collective::kAllToAll || collective == Collective::kAllGather;
+  if (plans_.rank_count() <= TUTTI_CUDA_MAX_CONNECTIONS + 1 || !may_have_hops) return false;
+  for (uint32_t channel = 0; channel < channels_of(decision); ++channel) {
+    for (uint32_t rank = 0; rank < plans_.rank_count(); ++rank) {
+      TUTTI_ASSIGN(const program::Plan plan, plans_.request(decision, collective, rank, channel, 0));
+      if (runs_as_messages(plan)) return true;
+    }
+  }
+  return false;
 }
 
 /// Whether messages are faster than a program, if the call has hops.
@@ -281,7 +306,8 @@ bool GpuPrograms::gains_by_messages(const tuner::Decision& decision, const Call&
          call.count * size_of(call.type) >= kMessageBytes;
 }
 
-/// A call of many ranks has several launches. All ranks have the same number, and run them in the same order.
+/// A call of many ranks has several launches. Both ends of a message have it in the same launch, and all ranks run
+/// their launches in the order of distances.
 Result<std::unique_ptr<GpuCall>> GpuPrograms::make_messages(const tuner::Decision& decision, const Call& call,
                                                             bool in_place, std::vector<backend::Hop> hops) {
   const uint32_t slots = links_.protocol(decision.protocol).layout.slot_count / 2;

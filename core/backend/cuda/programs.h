@@ -109,6 +109,7 @@ class GpuPrograms {
   Result<std::unique_ptr<GpuCall>> make_launch(const tuner::Decision& decision, uint64_t block_bytes,
                                                std::span<const backend::Hop> hops);
   Result<std::optional<std::vector<backend::Hop>>> hops_of(const tuner::Decision& decision, const Call& call) const;
+  Result<bool> needs_messages(const tuner::Decision& decision, Collective collective) const;
   bool gains_by_messages(const tuner::Decision& decision, const Call& call) const;
   Result<std::unique_ptr<GpuCall>> make_copies(const tuner::Decision& decision, const Call& call, bool in_place);
   Status begin(uint32_t protocol, transport::Traffic traffic, GpuCall& call);

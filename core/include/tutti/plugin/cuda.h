@@ -132,8 +132,8 @@ typedef struct tutti_cuda_strand {
   uint8_t first_step;
   uint8_t step_count;
   uint8_t reserved[6];
-  /* Bits 1 << number of the connection: connections on which this strand signals `done`. A strand signals the ranks
-   * from which it receives. The first strand signals the ranks, too, from which no strand receives. */
+  /* Bits 1 << number of the connection: connections on which this strand signals `done`. A strand signals on the
+   * connections on which it receives. The first strand signals, too, on the connections on which no strand receives. */
   uint64_t sources;
 } tutti_cuda_strand;
 
@@ -299,9 +299,9 @@ typedef struct tutti_cuda_copies {
 
 /* The data of the large form. All pointers are to this GPU's memory. */
 typedef struct tutti_cuda_tables {
-  /* Null: the launch has the small form. Programs: the links of the first program. Messages: [row][rank]. The row of a
-   * message with l stripes is the number of bits of l - 1, because connections for different numbers of stripes have
-   * different slots. */
+  /* Null: the launch has the small form. Programs: the mailboxes of all ranks, by rank; slots are in the links of each
+   * program. Messages: [row][rank]. The row of a message with l stripes is the number of bits of l - 1, because
+   * connections for different numbers of stripes have different slots. */
   const tutti_cuda_link* links;
   /* An array of program_count programs, which CTAs use as tutti_cuda_launch.programs states. Null in launches of
    * messages. */

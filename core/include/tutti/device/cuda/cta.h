@@ -137,7 +137,8 @@ class ConnectionsOf {
 
   // For the large form. In the small form, numbers are ranks.
 
-  /// Numbers are from 0 to below count(), without own_number().
+  /// Connections have the numbers from 0 to below count(). If numbers are ranks, own_number() is one of these numbers,
+  /// and has no connection. Otherwise own_number() is count().
   __device__ __forceinline__ uint32_t count() const { return count_; }
   __device__ __forceinline__ uint32_t own_number() const { return own_number_; }
   /// The rank of a connection, or of own_number().

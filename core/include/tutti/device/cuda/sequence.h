@@ -47,9 +47,9 @@ class ProgramSequence {
       if (connections.has_own_numbers()) value_.safe = value_.next;
     }
   }
-  /// In the large form: if the program numbers its connections itself, signals that the slots of all earlier messages
-  /// are free, on the connections for which `signals` returns true. Earlier calls may have had other connections. To be
-  /// called before the first barrier of the CTA's threads.
+  /// Signals that the slots of all earlier messages are free, on the connections for which `signals` returns true. Does
+  /// nothing if numbers are ranks: earlier calls had the same connections then. Of the large form. To be called before
+  /// the first barrier of the CTA's threads.
   template <class Signals>
   __device__ __forceinline__ void signal_begin(Signals&& signals) const {
     if (!connections_.has_own_numbers()) return;
@@ -73,6 +73,8 @@ class ProgramSequence {
   }
 
  private:
+  /// After so many messages, a CTA signals all ranks. `done` is compared modulo 2^32, so it must not rest for longer.
+  static constexpr uint32_t kLongestRest = 1u << 29;
   static_assert(Form::kRanks <= 64);  // a thread has at most two connections, and in the small form one
 
   __device__ __forceinline__ uint32_t second() const { return peer_ + 32; }
@@ -97,6 +99,13 @@ class ProgramSequence {
       if (has_second_ && (next & ~(half - 1)) != (value_.next & ~(half - 1))) {
         store_relaxed(&connections_.mailbox_at(second())->done, next);
       }
+      if (connections_.has_own_numbers() && next / kLongestRest != value_.next / kLongestRest) signal_all_ranks(next);
+    }
+  }
+  /// Signals also the ranks with which the program has no messages.
+  __device__ __forceinline__ void signal_all_ranks(uint32_t next) const {
+    for (uint32_t rank = peer_; rank < launch_.rank_count; rank += 32) {
+      if (rank != launch_.rank) store_relaxed(&launch_.tables.links[rank].at[blockIdx.x].done, next);
     }
   }
 

@@ -404,8 +404,10 @@ class SimpleRunner {
     const uint32_t* const word = half == Pipeline::kFilled ? &box->tail : &box->done;
     const uint32_t wanted = half == Pipeline::kFilled ? number : number - launch_.slot_count;
     uint32_t& known = pipeline_.heard[half][Form::kIsLarge && kMessages ? 0 : rank];
+    // Signals are at most `slot_count` messages ahead. All other numbers are older, also by more than 2^31 messages: a
+    // connection may rest while different connections carry messages.
     wait(
-        rank, [&] { return static_cast<int32_t>(known - wanted) > 0; },
+        rank, [&] { return known - wanted - 1 < launch_.slot_count; },
         [&] { known = half == Pipeline::kFilled ? load_acquire(word) : load_relaxed(word); });
   }
   /// The destination of the slice in the receiver's output. Waits for the receiver's ready signal. Called by any lane.
