@@ -310,6 +310,7 @@ class CudaGpu : public Gpu {
     cuda::PciAddress pci = {};
     bool operator==(const Seat&) const = default;
   };
+
   /// Whether the job wants fewer CTAs than possible. Between hosts the network limits the number of channels.
   bool is_limited() const { return options_.net == nullptr && options_.max_channels < TUTTI_CUDA_MAX_CTAS; }
   uint32_t message_ctas() const {
