@@ -243,6 +243,10 @@ void KernelMachine::abort() {
   for (tutti_cuda_control& control : controls_) __atomic_store_n(&control.abort, 1, __ATOMIC_RELEASE);
 }
 
+void KernelMachine::end_abort() {
+  for (tutti_cuda_control& control : controls_) control.abort = 0;
+}
+
 std::string KernelMachine::run(std::span<const std::vector<tutti_cuda_launch>> launches) {
   const bool slices = options_.wire == Wire::kSimple;
   if (options_.is_silent_of_gaps || options_.counts_signals) {

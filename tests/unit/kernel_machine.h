@@ -74,6 +74,8 @@ class KernelMachine {
 
   /// Any thread, while they run.
   void abort();
+  /// Between runs: the next launches run.
+  void end_abort();
   uint32_t fault(uint32_t rank) const { return __atomic_load_n(&controls_[rank].fault, __ATOMIC_ACQUIRE); }
   const tutti_cuda_control& control(uint32_t rank) const { return controls_[rank]; }
 

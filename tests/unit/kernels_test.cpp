@@ -470,6 +470,28 @@ TEST_P(Kernels, StoreToNoOutputThatLiesElsewhere) {
   }
 }
 
+/// The same broadcast. Rank 2 has ended its call before the call of rank 1 begins. Its `done` signals are ahead of rank
+/// 1 by more messages than there are slots, and rank 1 looks for its output nevertheless.
+TEST_P(Kernels, DetectARankThatHasGivenUp) {
+  if (GetParam().wire != Wire::kSimple) GTEST_SKIP() << "goes through slots";
+  const Algorithm ring("ring");
+  Connected connected(ring, split(3, 1));
+  const auto plans = connected.plans(TUTTI_BROADCAST, 0);
+  ASSERT_TRUE(plans.ok());
+  const TestCall call(*plans, false, 1000, 1, GetParam().layout, true);
+  KernelMachine::Options options = options_of(GetParam(), 3, 1);
+  options.timeout_ns = 60'000'000'000;
+  KernelMachine machine(options);
+  auto launches = ring_launches(machine, call);
+  launches[2][0].place += 2;
+  machine.abort();
+  ASSERT_EQ(machine.run(std::vector<std::vector<tutti_cuda_launch>>{{}, {}, launches[2]}), "");
+  machine.end_abort();
+  EXPECT_NE(machine.run(std::vector<std::vector<tutti_cuda_launch>>{launches[0], launches[1], {}}), "");
+  EXPECT_EQ(machine.fault(1), static_cast<uint32_t>(TUTTI_MISMATCH));
+  EXPECT_EQ(machine.control(1).peer, 2u);
+}
+
 TEST_P(Kernels, EndWhenAborted) {
   const std::vector<program::Plan> plans = ring_of_three();
   const TestCall call(plans, false, 1000, 1, GetParam().layout);

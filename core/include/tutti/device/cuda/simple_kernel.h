@@ -404,10 +404,12 @@ class SimpleRunner {
     const uint32_t* const word = half == Pipeline::kFilled ? &box->tail : &box->done;
     const uint32_t wanted = half == Pipeline::kFilled ? number : number - launch_.slot_count;
     uint32_t& known = pipeline_.heard[half][Form::kIsLarge && kMessages ? 0 : rank];
-    // Signals are at most `slot_count` messages ahead. All other numbers are older, also by more than 2^31 messages: a
-    // connection may rest while different connections carry messages.
+    // `tail` is at most `slot_count` messages ahead. All other numbers are older, also by more than 2^31 messages: a
+    // connection may rest while different connections carry messages. `done` is at most 2^29 messages old, and may be
+    // ahead by any number: a receiver that gave up has ended its call.
+    const uint32_t most_ahead = half == Pipeline::kFilled ? launch_.slot_count : 1u << 31;
     wait(
-        rank, [&] { return known - wanted - 1 < launch_.slot_count; },
+        rank, [&] { return known - wanted - 1 < most_ahead; },
         [&] { known = half == Pipeline::kFilled ? load_acquire(word) : load_relaxed(word); });
   }
   /// The destination of the slice in the receiver's output. Waits for the receiver's ready signal. Called by any lane.
