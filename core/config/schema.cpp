@@ -82,7 +82,7 @@ std::vector<Key> make_keys() {
       number(Type::kSize, "p2p.slot_size", "0", 0, kGiB,
              "Payload of one slot between GPUs, for protocols that move bulk data; 0: the protocol decides."),
       number(Type::kInteger, "net.slots", "8", 2, 64, "Slots of a connection over a network."),
-      number(Type::kSize, "net.slot_size", "128KiB", 64, kGiB, "Payload of one slot over a network."),
+      number(Type::kSize, "net.slot_size", "120KiB", 64, kGiB, "Payload of one slot over a network."),
       number(Type::kBool, "net.failover", "false", 0, 1,
              "Make a connection that breaks again over another device or network."),
       words(Type::kList, "net.racks", "[]",
