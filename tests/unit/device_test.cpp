@@ -35,7 +35,7 @@ constexpr bool kThorough = false;  // ThreadSanitizer needs the interleavings, n
 constexpr bool kThorough = true;
 #endif
 
-enum class Wire { kSimple, kSimpleSplit, kLL };
+enum class Wire { kSimple, kSimpleSplit, kSimpleLong, kLL };
 using Schedule = void (*)(PlanBuilder&, uint32_t rank, uint32_t ranks);
 
 struct Case {
@@ -66,6 +66,11 @@ tutti_slot_layout layout_of(Wire wire) {
     layout.slot_count = 16;
     layout.slot_stride = 192;
     layout.message_slots = 3;
+  }
+  if (wire == Wire::kSimpleLong) {
+    layout.slot_count = 8;
+    layout.slot_bytes = 32 << 10;
+    layout.slot_stride = layout.slot_bytes + device::Simple::kHeaderBytes;
   }
   return layout;
 }
@@ -555,6 +560,32 @@ TEST(Device, TheSenderWaitsForTheReaderOfItsMemory) {
   EXPECT_EQ(run_wire<device::Simple>(nullptr, &receiver), TUTTI_OK);
   EXPECT_EQ(run_wire<device::Simple>(nullptr, &sender), TUTTI_OK);
   EXPECT_EQ(sum[15], 3) << "the last element of the chunk";
+}
+
+// A network sends slots while they are in the cache: run() hands 64 KiB to its caller at a time.
+TEST(Device, SlotsOfANetworkAreSentBeforeFurtherSlotsAreFilled) {
+  const Schedule schedule = [](PlanBuilder& plan, uint32_t rank, uint32_t /*ranks*/) {
+    if (rank == 0) plan.step().own(Buffer::kInput, 0).send(1);
+    if (rank == 1) plan.step().recv(0).own(Buffer::kInput, 0).final().to_output(0);
+  };
+  constexpr uint64_t kCount = 10 * (32 << 10) / sizeof(float);  // rank 0 sends half of it, in five messages
+  const Case test{2, schedule, Wire::kSimpleLong, kCount, false, 0};
+  const std::vector<float> sent(kCount, 1);
+  std::vector<float> unused(kCount);
+  for (const bool is_network : {true, false}) {
+    SCOPED_TRACE(is_network);
+    std::vector<Rank> ranks = make_ranks(test);
+    tutti_connection& to = *ranks[0].first(true);
+    if (is_network) to.flags |= TUTTI_CONNECTION_NETWORK;
+    tutti_work work = ranks[0].work_of(test, sent.data(), unused.data(), 1);
+    for (const uint64_t filled : {2, 4}) {
+      if (!is_network) break;
+      EXPECT_EQ(run_wire<device::Simple>(nullptr, &work), TUTTI_AGAIN);
+      EXPECT_EQ(to.step, filled);
+    }
+    EXPECT_EQ(run_wire<device::Simple>(nullptr, &work), TUTTI_OK);
+    EXPECT_EQ(to.step, 5u);
+  }
 }
 
 TEST(Device, TimeOutNamesThePeer) {

@@ -16,7 +16,8 @@
 //
 // Waits poll at most work.spins times. Then run() returns TUTTI_AGAIN with its position in work.cursor, and the caller
 // decides how to wait. No data of a slice moves before all waits of the slice are over, so a repeated call repeats
-// nothing.
+// nothing. run() also returns TUTTI_AGAIN when it has filled kSendAtOnce bytes of slots that a network carries. The
+// caller then sends them while they are in the cache of the processor.
 //
 // Threads: one thread runs a work at a time.
 #pragma once
@@ -61,6 +62,8 @@ class Executor {
   }
 
  private:
+  static constexpr uint64_t kSendAtOnce = 64 << 10;
+
   /// Chunks of the last loop divide the remaining elements evenly, in multiples of a cache line.
   TUTTI_HD void enter_loop(uint64_t range, uint64_t loop_elements) {
     first_ = work_.begin + at_.loop * loop_elements;
@@ -227,6 +230,7 @@ class Executor {
 
   /// Waits for free slots and for messages of so many bytes, and checks these.
   TUTTI_HD int32_t wait_for_messages(const Operands& operands, uint64_t bytes) {
+    if (unsent_ >= kSendAtOnce) return TUTTI_AGAIN;
     const uint64_t taken = Wire::slot_bytes(bytes);
     for (uint32_t i = 0; i < operands.send_count; ++i) place_message(*operands.send[i], taken);
     for (uint32_t i = 0; i < operands.recv_count; ++i) place_message(*operands.recv[i], taken);
@@ -248,7 +252,11 @@ class Executor {
 
   TUTTI_HD void hand_over(const Operands& operands, uint64_t bytes) {
     team_.hand_over(
-        operands.send_count, [&](uint32_t i) { Wire::publish(team_, work_, *operands.send[i], bytes); },
+        operands.send_count,
+        [&](uint32_t i) {
+          Wire::publish(team_, work_, *operands.send[i], bytes);
+          if ((operands.send[i]->flags & TUTTI_CONNECTION_NETWORK) != 0) unsent_ += bytes;
+        },
         operands.recv_count, [&](uint32_t i) { release_slot(team_, *operands.recv[i]); });
   }
 
@@ -438,6 +446,7 @@ class Executor {
   uint64_t first_ = 0;      // first element of this loop within each block
   uint64_t remaining_ = 0;  // elements from there to the end of the channel's range
   uint64_t chunk_ = 0;      // elements of a chunk in this loop
+  uint64_t unsent_ = 0;     // bytes of slots that this call of run() has filled, and that a network carries
 };
 
 }  // namespace tutti::device
