@@ -111,6 +111,45 @@ TEST_P(ConnectionKernels, RunAProgramOfTheMostConnections) {
   ASSERT_EQ(run_in_a_row({hub, plans_of("ring  all_reduce", kRanks), hub, hub}, 300), "");
 }
 
+/// Rank 0 fills most slots of its connection to rank 1, which reads nothing. In the next call, rank 0 hears from
+/// rank 2 alone that slots are free. Rank 0 must not take this for the slots of rank 1.
+TEST_P(ConnectionKernels, WaitForARankThatLagsByTwoCalls) {
+  const Protocol& protocol = GetParam();
+  const std::vector<Plan> to_one = write_plans(TUTTI_ALL_REDUCE, kRanks, 1, [](PlanBuilder& plan, uint32_t rank) {
+    if (rank == 0) plan.step().own(Buffer::kInput, 0).send(1);
+    if (rank == 1) plan.step().recv(0).to_output(0);
+  });
+  const std::vector<Plan> from_two = write_plans(TUTTI_ALL_REDUCE, kRanks, 1, [](PlanBuilder& plan, uint32_t rank) {
+    if (rank == 2) plan.step().own(Buffer::kInput, 0).send(0);
+    if (rank == 0) plan.step().recv(2).to_output(0);
+  });
+  const TestCall hear(from_two, false, 1, 1, protocol.layout);
+  const uint32_t slots = protocol.layout.slot_count;
+  const auto has_room = [&](uint64_t bytes) {  // the first two calls wait for no slot
+    const TestCall call(to_one, false, bytes, 1, protocol.layout);
+    return call.call().cut.messages + hear.call().cut.messages <= slots;
+  };
+  uint64_t bytes = 8;
+  while (has_room(bytes + 8)) bytes += 8;
+  const TestCall fill(to_one, false, bytes, 1, protocol.layout);
+  KernelMachine::Options options = options_of(protocol, kRanks, 1);
+  options.first_number = any_number([&](size_t limit) { return below(limit); });
+  options.seed = random_();
+  options.timeout_ns = 300'000'000;
+  KernelMachine machine(options);
+  const auto launch = [&](uint32_t rank, const TestCall& test) { return machine.launch(rank, test.call(), 1); };
+  std::vector<std::vector<tutti_cuda_launch>> launches(kRanks);
+  launches[2] = {launch(2, fill), launch(2, hear)};
+  ASSERT_EQ(machine.run(launches), "");
+  launches[2].clear();
+  launches[0] = {launch(0, fill), launch(0, hear)};
+  ASSERT_EQ(machine.run(launches), "");
+  launches[0] = {launch(0, fill)};
+  EXPECT_NE(machine.run(launches), "") << "rank 0 waits for rank 1, which has no part in the runs";
+  EXPECT_EQ(machine.fault(0), static_cast<uint32_t>(TUTTI_TIMEOUT));
+  EXPECT_EQ(machine.control(0).peer, 1u);
+}
+
 TEST_P(ConnectionKernels, RunStrands) {
   const std::vector<Plan> tree = plans_of("tree direct all_reduce", kRanks);
   const std::vector<Plan> strands = in_strands(tree, TUTTI_CUDA_MAX_STRANDS, random_());
