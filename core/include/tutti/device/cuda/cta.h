@@ -109,8 +109,9 @@ __device__ __forceinline__ ReadySignal ready_signal_in(const tutti_cuda_mailbox*
   return {static_cast<uint32_t>(word), static_cast<uint32_t>(word >> 32)};
 }
 
-/// The connections of one CTA, or of all CTAs of a channel with strands. Functions take the number of a connection as
-/// `rank`; it is the peer's rank, unless the program numbers its connections itself (tutti_cuda_large_program.ranks).
+/// The connections of one CTA, or of all CTAs of a channel with strands. `connection` is the number of a connection:
+/// the peer's rank, unless the program numbers its connections itself (tutti_cuda_large_program.ranks). `number` is the
+/// sequence number of a message.
 template <class Form>
 class ConnectionsOf {
  public:
@@ -137,52 +138,53 @@ class ConnectionsOf {
 
   // For the large form. In the small form, numbers are ranks.
 
-  /// Connections have the numbers from 0 to below count(). If numbers are ranks, own_number() is one of these numbers,
+  /// Connections have numbers from 0 to below count(). If numbers are ranks, own_number() is one of these numbers,
   /// and has no connection. Otherwise own_number() is count().
   __device__ __forceinline__ uint32_t count() const { return count_; }
   __device__ __forceinline__ uint32_t own_number() const { return own_number_; }
   /// The rank of a connection, or of own_number().
-  __device__ __forceinline__ uint32_t rank_of(uint32_t number) const {
-    return ranks_ == nullptr ? number : ranks_[number];
+  __device__ __forceinline__ uint32_t rank_of(uint32_t connection) const {
+    return ranks_ == nullptr ? connection : ranks_[connection];
   }
   /// Whether the program numbers its connections itself.
   __device__ __forceinline__ bool has_own_numbers() const { return ranks_ != nullptr; }
 
-  __device__ __forceinline__ uint8_t* slot_to(uint32_t rank, uint32_t number) const {
-    return (Form::kIsLarge ? links_ : launch_.links)[rank].to + slot_at(number);
+  __device__ __forceinline__ uint8_t* slot_to(uint32_t connection, uint32_t number) const {
+    return (Form::kIsLarge ? links_ : launch_.links)[connection].to + slot_at(number);
   }
-  __device__ __forceinline__ const uint8_t* slot_from(uint32_t rank, uint32_t number) const {
-    return (Form::kIsLarge ? links_ : launch_.links)[rank].from + slot_at(number);
+  __device__ __forceinline__ const uint8_t* slot_from(uint32_t connection, uint32_t number) const {
+    return (Form::kIsLarge ? links_ : launch_.links)[connection].from + slot_at(number);
   }
-  /// A slot that this rank fills (`sends`), or a slot that `rank` fills.
-  __device__ __forceinline__ uint8_t* slot(bool sends, uint32_t rank, uint32_t number) const {
-    const tutti_cuda_link& at = (Form::kIsLarge ? links_ : launch_.links)[rank];
+  /// A slot that this rank fills (`sends`), or a slot that the peer fills.
+  __device__ __forceinline__ uint8_t* slot(bool sends, uint32_t connection, uint32_t number) const {
+    const tutti_cuda_link& at = (Form::kIsLarge ? links_ : launch_.links)[connection];
     return const_cast<uint8_t*>(sends ? at.to : at.from) + slot_at(number);
   }
-  /// The mailbox in which this rank signals `rank`, and the mailbox in which `rank` signals this rank.
-  __device__ __forceinline__ tutti_cuda_mailbox* mailbox_at(uint32_t rank) const {
-    return (Form::kIsLarge ? links_ : launch_.links)[rank].at + index_;
+  /// The mailbox in which this rank signals the peer, and the mailbox in which the peer signals this rank.
+  __device__ __forceinline__ tutti_cuda_mailbox* mailbox_at(uint32_t connection) const {
+    return (Form::kIsLarge ? links_ : launch_.links)[connection].at + index_;
   }
-  __device__ __forceinline__ tutti_cuda_mailbox* mailbox_of(uint32_t rank) const {
-    return (Form::kIsLarge ? links_ : launch_.links)[rank].of + index_;
+  __device__ __forceinline__ tutti_cuda_mailbox* mailbox_of(uint32_t connection) const {
+    return (Form::kIsLarge ? links_ : launch_.links)[connection].of + index_;
   }
-  /// Reports the length of message `number` to the process that carries messages to a `rank` on a different host. One
+  /// Reports the length of message `number` to the process that carries messages to a peer on a different host. One
   /// thread, before the release that signals the message.
-  __device__ __forceinline__ void tell_length(uint32_t rank, uint32_t number, uint64_t bytes) const {
-    uint64_t* const lengths = (Form::kIsLarge ? links_ : launch_.links)[rank].lengths;
+  __device__ __forceinline__ void tell_length(uint32_t connection, uint32_t number, uint64_t bytes) const {
+    uint64_t* const lengths = (Form::kIsLarge ? links_ : launch_.links)[connection].lengths;
     if (lengths == nullptr) return;
     const uint32_t slot = index_ * launch_.slot_count + (number & (launch_.slot_count - 1));
     store_relaxed(&lengths[slot], bytes << 32 | number);
   }
-  /// Sends the ready signal to `rank`: in the call that ends at `call_end`, this rank's output is free. Earlier stores
-  /// of the thread are visible before the signal. One thread.
-  __device__ __forceinline__ void signal_ready(uint32_t rank, uint32_t call_end) const {
+  /// Sends the ready signal to the peer: in the call that ends at `call_end`, this rank's output is free. Earlier
+  /// stores of the thread are visible before the signal. One thread.
+  __device__ __forceinline__ void signal_ready(uint32_t connection, uint32_t call_end) const {
     fence_release();
-    store_relaxed(reinterpret_cast<uint64_t*>(&mailbox_at(rank)->ready), uint64_t{launch_.place} << 32 | call_end);
+    store_relaxed(reinterpret_cast<uint64_t*>(&mailbox_at(connection)->ready),
+                  uint64_t{launch_.place} << 32 | call_end);
   }
-  /// The latest ready signal of `rank`. It stays until the call of `rank` ends.
-  __device__ __forceinline__ ReadySignal ready_signal_of(uint32_t rank) const {
-    return ready_signal_in(mailbox_of(rank));
+  /// The latest ready signal of the peer. It stays until the peer's call ends.
+  __device__ __forceinline__ ReadySignal ready_signal_of(uint32_t connection) const {
+    return ready_signal_in(mailbox_of(connection));
   }
   /// The offset of a message's slot in the slots of all CTAs.
   __device__ __forceinline__ uint64_t slot_at(uint32_t number) const {
@@ -190,11 +192,11 @@ class ConnectionsOf {
   }
 
   /// Waits until the receiver is done with the previous message in the slot of message `number`.
-  __device__ __forceinline__ void wait_for_slot(uint32_t rank, uint32_t number, Waits& waits) const {
-    const uint32_t* const done = &mailbox_of(rank)->done;
+  __device__ __forceinline__ void wait_for_slot(uint32_t connection, uint32_t number, Waits& waits) const {
+    const uint32_t* const done = &mailbox_of(connection)->done;
     for (uint32_t polls = 1; !waits.is_stopped(); ++polls) {
       if (static_cast<int32_t>(number - load_relaxed(done)) < static_cast<int32_t>(launch_.slot_count)) break;
-      if (polls % kPollsPerLook == 0) waits.look(Form::kIsLarge ? rank_of(rank) : rank);
+      if (polls % kPollsPerLook == 0) waits.look(Form::kIsLarge ? rank_of(connection) : connection);
     }
     waits.end();
   }
