@@ -8,6 +8,7 @@
 #include <array>
 #include <chrono>
 #include <cstdlib>
+#include <ctime>
 #include <filesystem>
 #include <limits>
 
@@ -258,15 +259,16 @@ TEST(Search, RefusesASystemWithOtherRanks) {
   EXPECT_THAT(graph.status().text(), HasSubstr("4 ranks, but not the 3"));
 }
 
+/// A second of the processor: the test may have to wait for it.
 TEST(Search, SixteenGpusWithinASecond) {
   for (const uint32_t nodes : {1u, 2u}) {
     Machine machine(test::hgx(16, 16), nodes);
-    const auto start = std::chrono::steady_clock::now();
+    const std::clock_t start = std::clock();
     ASSERT_TRUE(machine.search(TUTTI_PATTERN_RING).ok());
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-    RecordProperty("seconds", std::to_string(took.count()));
+    const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
+    RecordProperty("seconds", std::to_string(seconds));
 #if defined(NDEBUG) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-    EXPECT_LT(took.count(), 1.0);
+    EXPECT_LT(seconds, 1.0);
 #endif
   }
 }
