@@ -404,13 +404,15 @@ TEST(Device, AWaitMovesToTheProcessorOfItsSeat) {
   }
 }
 
+/// Rank 0 sends its first chunk, and rank 1 folds it.
+void send_to_rank_one(PlanBuilder& plan, uint32_t rank, uint32_t /*ranks*/) {
+  if (rank == 0) plan.step().own(Buffer::kInput, 0).send(1);
+  if (rank == 1) plan.step().recv(0).own(Buffer::kInput, 0).final().to_output(0);
+}
+
 // The receiver reads the input of the sender, so the sender's call may not end before.
 TEST(Device, TheSenderWaitsForTheReaderOfItsMemory) {
-  const Schedule schedule = [](PlanBuilder& plan, uint32_t rank, uint32_t /*ranks*/) {
-    if (rank == 0) plan.step().own(Buffer::kInput, 0).send(1);
-    if (rank == 1) plan.step().recv(0).own(Buffer::kInput, 0).final().to_output(0);
-  };
-  const Case test{2, schedule, Wire::kSimple, 32, false, 64};
+  const Case test{2, &send_to_rank_one, Wire::kSimple, 32, false, 64};
   std::vector<Rank> ranks = make_ranks(test);
   const std::vector<float> sent(32, 1), own(32, 2);
   std::vector<float> unused(32), sum(32);
@@ -424,12 +426,8 @@ TEST(Device, TheSenderWaitsForTheReaderOfItsMemory) {
 
 // A network sends slots while they are in the cache: run() hands 64 KiB to its caller at a time.
 TEST(Device, SlotsOfANetworkAreSentBeforeFurtherSlotsAreFilled) {
-  const Schedule schedule = [](PlanBuilder& plan, uint32_t rank, uint32_t /*ranks*/) {
-    if (rank == 0) plan.step().own(Buffer::kInput, 0).send(1);
-    if (rank == 1) plan.step().recv(0).own(Buffer::kInput, 0).final().to_output(0);
-  };
   constexpr uint64_t kCount = 10 * (32 << 10) / sizeof(float);  // rank 0 sends half of it, in five messages
-  const Case test{2, schedule, Wire::kSimpleLong, kCount, false, 0};
+  const Case test{2, &send_to_rank_one, Wire::kSimpleLong, kCount, false, 0};
   const std::vector<float> sent(kCount, 1);
   std::vector<float> unused(kCount);
   for (const bool is_network : {true, false}) {
@@ -438,8 +436,7 @@ TEST(Device, SlotsOfANetworkAreSentBeforeFurtherSlotsAreFilled) {
     tutti_connection& to = *ranks[0].first(true);
     if (is_network) to.flags |= TUTTI_CONNECTION_NETWORK;
     tutti_work work = ranks[0].work_of(test, sent.data(), unused.data(), 1);
-    for (const uint64_t filled : {2, 4}) {
-      if (!is_network) break;
+    for (uint64_t filled = 2; is_network && filled <= 4; filled += 2) {
       EXPECT_EQ(run_wire<device::Simple>(nullptr, &work), TUTTI_AGAIN);
       EXPECT_EQ(to.step, filled);
     }
