@@ -170,7 +170,7 @@ typedef struct tutti_protocol_ops {
   int32_t (*layout)(void* self, uint32_t link, tutti_slot_layout* layout);
   /* primitives, host: executes the work in the calling thread until done (TUTTI_OK), until it would wait longer than
      work->spins polls (TUTTI_AGAIN: call again, nothing is lost), or until it fails. May also return TUTTI_AGAIN after
-     it has filled slots that a network carries: the host sends them before the next call. Never blocks in the kernel.
+     it has filled slots that a network carries, so that the host can send them. Never blocks in the kernel.
      [progress: one thread per work] */
   int32_t (*run)(void* self, tutti_work* work);
   /* primitives, CUDA: enqueues the launch's kernel on `stream` (a cudaStream_t) of the calling thread's current GPU.
