@@ -22,6 +22,7 @@ namespace tutti {
 namespace {
 
 using testing::AllOf;
+using testing::AnyOf;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -259,8 +260,11 @@ TEST(Mismatch, NamesRootsMessagesAndEmptyCalls) {
     Status status = comm.broadcast(data.data(), data.data(), 10, DataType::kFloat32, root);
     if (status.ok()) status = comm.barrier();  // a root does not wait for ranks
     EXPECT_EQ(status.code(), Code::kMismatch) << status.to_string();
-    EXPECT_THAT(text_of(status), HasSubstr("call 2 is broadcast of 10 × float32, root 0 on ranks 0,2,3 and broadcast "
-                                           "of 10 × float32, root 2 on rank 1"));
+    // A rank that has not made the call when the difference is found is named with its last call.
+    EXPECT_THAT(text_of(status),
+                AllOf(HasSubstr("call 2 is broadcast of 10 × float32, root 0 on rank"),
+                      HasSubstr(" and broadcast of 10 × float32, root 2 on rank 1"),
+                      AnyOf(HasSubstr("root 0 on ranks 0,2,3 and"), HasSubstr(" call 1, all_reduce of 1 × "))));
   });
   on_ranks(2, {}, [](Communicator& comm) {
     std::vector<float> in(10), out(10);
