@@ -15,7 +15,9 @@ namespace {
 
 constexpr size_t kMaxVectors = 16;
 constexpr uint64_t kMaxMessage = uint64_t{1} << 40;
-constexpr uint32_t kSilentReads = 8;  // empty reads per look at the clock
+constexpr uint64_t kLongMessage = 48 << 10;
+constexpr uint32_t kLooksToAcknowledge = 16;  // empty reads after a part of a long message
+constexpr uint32_t kSilentReads = 8;          // empty reads per look at the clock
 
 }  // namespace
 
@@ -127,7 +129,7 @@ void Connection::cut(Request& request, uint8_t* data, uint64_t bytes, bool strip
   const uint64_t part = part_bytes(bytes, parts);
   for (uint64_t i = 0, begin = 0; i < parts && begin < bytes; ++i) {
     const uint64_t length = i + 1 == parts ? bytes - begin : std::min(part, bytes - begin);
-    streams_[i].pieces.push_back({data + begin, length, &request});
+    streams_[i].pieces.push_back({data + begin, length, &request, bytes >= kLongMessage});
     ++request.open;
     begin += length;
   }
@@ -286,9 +288,16 @@ Status Connection::write_out(Stream& stream) {
   return {};
 }
 
-/// Up to `bytes` bytes that are there now; 0: none. If a read has emptied the socket, the next read saves the system
-/// call.
+/// Up to `bytes` bytes that are there now; 0: none.
 Result<size_t> Connection::read(Stream& stream, uint8_t* to, size_t bytes) {
+  TUTTI_ASSIGN(const size_t got, receive(stream, to, bytes));
+  if (got == 0 && stream.unacknowledged_looks > 0 && --stream.unacknowledged_looks == 0)
+    acknowledge_now(stream.socket->fd());
+  return got;
+}
+
+/// As read(). If a call has emptied the socket, the next call saves the system call.
+Result<size_t> Connection::receive(Stream& stream, uint8_t* to, size_t bytes) {
   if (std::exchange(stream.drained, false)) return size_t{0};
   for (;;) {
     const ssize_t got = stream.socket->recv(to, bytes, stream.drained);
@@ -321,6 +330,7 @@ Status Connection::fill(Stream& stream, bool first) {
     }
     TUTTI_ASSIGN(const size_t got, read(stream, piece.data, piece.bytes));
     if (got == 0) return {};
+    if (piece.is_long) stream.unacknowledged_looks = kLooksToAcknowledge;
     consume(stream, got);
   }
 }

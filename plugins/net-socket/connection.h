@@ -44,6 +44,7 @@ struct Piece {
   uint8_t* data = nullptr;
   uint64_t bytes = 0;
   Request* request = nullptr;  ///< null: a header, which belongs to the piece behind it
+  bool is_long = false;        ///< of a long message
 };
 
 /// The two ends of a message stream. Messages arrive in the order sent; if the next one's tag has no receive posted, it
@@ -74,6 +75,9 @@ class Connection : public sdk::Connection {
     size_t ahead_begin = 0;
     size_t ahead_end = 0;
     bool drained = false;  // the last read has emptied the socket
+    // Empty reads until the end of a long message is acknowledged; 0: no end is open. Data that this rank sends in the
+    // meantime carry the acknowledgement.
+    uint32_t unacknowledged_looks = 0;
     Acknowledgements acknowledgements;
   };
 
@@ -110,6 +114,7 @@ class Connection : public sdk::Connection {
   Result<bool> match(const Header& header);
   Status accept(const Header& header, Request& request, uint32_t index);
   Result<size_t> read(Stream& stream, uint8_t* to, size_t bytes);
+  Result<size_t> receive(Stream& stream, uint8_t* to, size_t bytes);
   void consume(Stream& stream, size_t bytes);
   Status check_acknowledged(Stream& stream) const;
   Status lost(const Stream& stream, int error) const;

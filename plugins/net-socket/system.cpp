@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
+#include <netinet/tcp.h>
 
 #include <cstring>
 
@@ -98,6 +99,10 @@ Result<Fd> listen_on(SocketAddress address) {
 
 void set_option(const Fd& socket, int level, int option, int value) {
   ::setsockopt(socket.get(), level, option, &value, sizeof value);
+}
+
+void acknowledge_now(const Fd& socket) {
+  set_option(socket, IPPROTO_TCP, TCP_QUICKACK, 1);
 }
 
 }  // namespace tutti::net_socket

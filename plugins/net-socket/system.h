@@ -104,6 +104,11 @@ Result<Fd> listen_on(SocketAddress address);
 /// Sets an integer option that only tunes: failures are ignored.
 void set_option(const Fd& socket, int level, int option, int value);
 
+/// Sends the acknowledgement of the bytes that a TCP socket has received now. Linux keeps it back for up to 40 ms if
+/// the socket carries data both ways. The congestion control BBR takes the delay for a slow path, and then spreads the
+/// sender's next bytes over many ms.
+void acknowledge_now(const Fd& socket);
+
 /// A connection that has been silent for this long is lost. The kernel doubles the time between its attempts to send.
 /// After a cut of `grace`, the next attempt may come as late as 2 * grace and one first interval (200 ms or more).
 constexpr Milliseconds silence_limit(Milliseconds grace) {

@@ -111,6 +111,38 @@ TEST(SocketPairs, BothDirectionsUseOneSocket) {
   EXPECT_EQ(used[0].second, used[1].first);
 }
 
+/// Segments that are not acknowledged, of the socket that has sent most bytes.
+uint32_t unacknowledged() {
+  tcp_info most{};
+  for (const test::TcpSocket& socket : test::tcp_sockets()) {
+    tcp_info info{};
+    socklen_t length = sizeof info;
+    if (::getsockopt(socket.fd, IPPROTO_TCP, TCP_INFO, &info, &length) != 0) continue;
+    if (info.tcpi_bytes_sent > most.tcpi_bytes_sent) most = info;
+  }
+  return most.tcpi_unacked;
+}
+
+/// Without the plugin's request, Linux acknowledges the end of some messages 40 ms later: the socket answers requests.
+TEST(SocketPairs, TheEndOfALongMessageIsAcknowledgedEarly) {
+  Net a, b;
+  Link forth(a, b), back(b, a);
+  begin(forth, back);
+  std::vector<uint8_t> next(10);
+  for (int i = 0; i < 20; ++i) {
+    begin(forth, back);
+    EXPECT_TRUE(forth.carry(100'000));
+    void* const open = b.recv(forth.receiver, next, 0);
+    for (int look = 0; look < 20; ++look) {
+      int32_t done = 0;
+      EXPECT_EQ(b.ops().test(open, &done, nullptr), TUTTI_OK);
+      EXPECT_EQ(done, 0);
+    }
+    EXPECT_EQ(unacknowledged(), 0u);
+    EXPECT_TRUE(a.finish({open, a.send(forth.sender, random_bytes(10), 0)}));
+  }
+}
+
 TEST(SocketPairs, EachConnectionHasItsOwnPair) {
   Net a, b;
   Link forth(a, b), second_forth(a, b), back(b, a), second_back(b, a);
