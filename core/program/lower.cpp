@@ -31,12 +31,57 @@ uint64_t round_up(uint64_t value, uint64_t unit) {
   return ceil_div(value, unit) * unit;
 }
 
+struct Touch {
+  uint32_t place;  ///< a chunk of memory
+  bool writes;
+  bool folds;
+};
+
+/// The touches of a series of steps. Each call takes constant time: there are four kinds of touches of a place.
+class TouchedPlaces {
+ public:
+  explicit TouchedPlaces(uint32_t places) : places_(places) {}
+
+  void clear() { ++series_; }
+  void add(const Touch& touch) {
+    Place& place = places_[touch.place];
+    if (place.series != series_) place = {series_, 0};
+    place.kinds |= bit(touch.writes, touch.folds);
+  }
+  /// Whether a touch before touches the same place, and one of both writes. Without `folds_too`, two folds do not
+  /// count.
+  bool conflicts(const Touch& touch, bool folds_too) const {
+    const Place& place = places_[touch.place];
+    if (place.series != series_) return false;
+    uint8_t wanted = 0;
+    for (const bool folds : {false, true}) {
+      if (folds && touch.folds && !folds_too) continue;
+      wanted |= bit(true, folds);
+      if (touch.writes) wanted |= bit(false, folds);
+    }
+    return (place.kinds & wanted) != 0;
+  }
+
+ private:
+  struct Place {
+    uint32_t series = 0;  // in which it was touched last
+    uint8_t kinds = 0;
+  };
+  static uint8_t bit(bool writes, bool folds) {
+    return static_cast<uint8_t>(1u << ((writes ? 2 : 0) + (folds ? 1 : 0)));
+  }
+
+  std::vector<Place> places_;
+  uint32_t series_ = 1;
+};
+
 /// The threads that touch each chunk. Folding steps give each place of any chunk to the same thread; exchanges
 /// distribute places by message. So if a step of one kind touches a chunk that a step of the other kind touched,
 /// threads must meet between the steps.
 class Touches {
  public:
-  Touches(const Plan& plan, bool in_place) : plan_(plan), in_place_(in_place) {}
+  Touches(const Plan& plan, bool in_place)
+      : plan_(plan), in_place_(in_place), before_(places_of(plan)), all_before_(places_of(plan)) {}
 
   /// Forgets the steps so far: the next step belongs to a different CTA.
   void begin_strand() {
@@ -46,39 +91,29 @@ class Touches {
 
   /// TUTTI_CUDA_STEP_AFTER and TUTTI_CUDA_STEP_MEET, as far as `step` needs them.
   uint32_t flags(const tutti_plan_step& step) {
-    const std::vector<Touch> now = touches_of(step);
-    const auto any = [&](const std::vector<Touch>& before, bool folds_too) {
+    const std::vector<Touch>& now = touches_of(step);
+    const auto any = [&](const TouchedPlaces& before, bool folds_too) {
       return std::any_of(now.begin(), now.end(),
-                         [&](const Touch& touch) { return conflicts(touch, before, folds_too); });
+                         [&](const Touch& touch) { return before.conflicts(touch, folds_too); });
     };
     const uint32_t after = any(all_before_, true) ? TUTTI_CUDA_STEP_AFTER : 0;
     const uint32_t meet = any(before_, false) ? TUTTI_CUDA_STEP_MEET : 0;
     if (after != 0) all_before_.clear();
     if (meet != 0) before_.clear();
-    all_before_.insert(all_before_.end(), now.begin(), now.end());
-    before_.insert(before_.end(), now.begin(), now.end());
+    for (const Touch& touch : now) {
+      all_before_.add(touch);
+      before_.add(touch);
+    }
     return after | meet;
   }
 
  private:
-  struct Touch {
-    uint32_t place;  ///< a chunk of memory
-    bool writes;
-    bool folds;
-  };
-
-  static bool conflicts(const Touch& touch, const std::vector<Touch>& before, bool folds_too) {
-    return std::any_of(before.begin(), before.end(), [&](const Touch& other) {
-      const bool same_thread = other.folds && touch.folds;
-      return other.place == touch.place && (other.writes || touch.writes) && (folds_too || !same_thread);
-    });
-  }
-
-  std::vector<Touch> touches_of(const tutti_plan_step& step) const {
+  /// Valid until the next call.
+  const std::vector<Touch>& touches_of(const tutti_plan_step& step) {
     const bool folds = !exchanges(step);
-    std::vector<Touch> all;
+    now_.clear();
     const auto add = [&](uint32_t buffer, uint32_t chunk, bool writes) {
-      if (buffer != TUTTI_BUFFER_NONE) all.push_back({place(buffer, chunk), writes, folds});
+      if (buffer != TUTTI_BUFFER_NONE) now_.push_back({place(buffer, chunk), writes, folds});
     };
     // A SCATTER step sends its peers' chunks. It touches its own chunk only to copy it, unless to itself.
     const bool scatters = (step.flags & TUTTI_STEP_SCATTER) != 0;
@@ -96,15 +131,19 @@ class Touches {
         add(gather_buffer_of(step), plan_.peers[step.recv_begin + i].chunk, true);
       }
     }
-    return all;
+    return now_;
   }
 
+  static uint32_t places_of(const Plan& plan) {
+    return plan.output_chunks() + plan.input_chunks() + plan.scratch_chunks;
+  }
   uint32_t place(uint32_t buffer, uint32_t chunk) const { return place_of(plan_, in_place_, buffer, chunk); }
 
   const Plan& plan_;
   bool in_place_;
-  std::vector<Touch> before_;      // since threads met last
-  std::vector<Touch> all_before_;  // since a step was last made after all before it
+  TouchedPlaces before_;      // since threads met last
+  TouchedPlaces all_before_;  // since a step was last made after all before it
+  std::vector<Touch> now_;
 };
 
 constexpr uint32_t kMaxChunksOfBlock = 65535;    // a step's chunk is 16 bits
