@@ -50,8 +50,20 @@ def make_hosts(args):
 
     options = {"names": names_of(args.hosts), "mtu": args.mtu, "gbit": args.gbit}
     if args.hosts == 2:
-        return namespaces.make_hosts(nothing, rails=1, **options)
-    return namespaces.make_cluster(nothing, args.hosts, **options)
+        hosts = namespaces.make_hosts(nothing, rails=1, **options)
+    else:
+        hosts = namespaces.make_cluster(nothing, args.hosts, **options)
+    if args.congestion:
+        for host in hosts:
+            set_congestion(host, args.congestion)
+    return hosts
+
+
+def set_congestion(host, name):
+    command = namespaces.within(host, "sysctl", "-qw", f"net.ipv4.tcp_congestion_control={name}")
+    if subprocess.run(command, check=False).returncode != 0:
+        sys.exit(f"The congestion control {name} is not to be had: load the kernel's module tcp_{name}, and add the "
+                 "name to net.ipv4.tcp_allowed_congestion_control of this machine")
 
 
 def named(host, command):
@@ -194,6 +206,7 @@ def parse_arguments():
     parser = peers.parser_of(__doc__, COLLECTIVES, rounds=3)
     parser.add_argument("--hosts", type=int, default=2, help="number of hosts (default 2)")
     parser.add_argument("--gbit", type=float, default=0, help="Gbit/s of each link and direction (default: no limit)")
+    parser.add_argument("--congestion", metavar="NAME", help="TCP's congestion control of the hosts (default: as here)")
     parser.add_argument("--limit", type=int, default=60, metavar="SECONDS", help="of one run (default 60)")
     parser.add_argument("--mtu", type=int, default=1500, help="of the link (default 1500)")
     parser.add_argument("--mpi-btl", default="tcp,self", help="Open MPI's transports (default tcp,self)")

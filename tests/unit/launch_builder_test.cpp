@@ -5,6 +5,10 @@
 
 #include <gmock/gmock.h>
 
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <chrono>
 #include <cstring>
 
 #include "backend/cuda/link_table.h"
@@ -137,6 +141,35 @@ LargeForm in_large_form(std::span<const program::Program> programs, uint32_t ran
   const std::vector<std::byte> block = large.encode(form.block.data(), form.row, form.row.data());
   std::memcpy(form.block.data(), block.data(), block.size());
   return form;
+}
+
+TEST(PlanCollector, KeepsTheFirstOfEqualChannels) {
+  const auto channel_of = [](std::vector<program::Plan> plans, uint32_t channel) {
+    for (program::Plan& plan : plans) plan.channel = channel;
+    return plans;
+  };
+  const auto one = plans_of("ring  all_gather", kRanks);
+  auto other = one;
+  std::swap(other[1].steps.front(), other[1].steps.back());
+  const auto collect = [&](const std::vector<std::vector<program::Plan>>& channels) {
+    backend::PlanCollector collector;
+    for (uint32_t channel = 0; channel < channels.size(); ++channel)
+      collector.add(channel_of(channels[channel], channel));
+    return collector.take();
+  };
+  EXPECT_EQ(collect({one, one, one}), backend::ChannelPlans({channel_of(one, 0)}));
+  const backend::ChannelPlans late = {channel_of(one, 0), channel_of(one, 1), channel_of(other, 2), channel_of(one, 3)};
+  EXPECT_EQ(collect({one, one, other, one}), late);
+  EXPECT_EQ(collect({other, one}), backend::ChannelPlans({channel_of(other, 0), channel_of(one, 1)}));
+}
+
+/// CTAs of strands are counted by channel.
+TEST(PlanCollector, KeepsAllChannelsWithStrands) {
+  auto plans = plans_of("ring  all_gather", kRanks);
+  plans[2].strands = {{}, {}};
+  backend::PlanCollector collector;
+  for (int channel = 0; channel < 2; ++channel) collector.add(plans);
+  EXPECT_EQ(collector.take(), backend::ChannelPlans({plans, plans}));
 }
 
 TEST(LaunchBuilder, KeepsOneProgramOfEqualChannels) {
@@ -459,6 +492,29 @@ TEST(LaunchBuilder, LaunchesFindTheirKernel) {
   launch.tables.strand_count = 2;
   EXPECT_EQ(device::find_kernel(table, launch), &kernels[11]);
   EXPECT_EQ(device::ctas_of(launch), 6u);
+}
+
+/// Prints a table of the time that a rank needs before its first call; see docs/results.md.
+TEST(Preparation, DISABLED_TakesTime) {
+  const auto seconds = [] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch());
+  };
+  const Algorithm ring("ring");
+  for (const uint32_t ranks : {128u, 256u, 512u, 1024u}) {
+    Connected connected(ring, split(ranks, ranks / 8));
+    const auto start = seconds();
+    const auto plans = required(connected.plans(TUTTI_ALL_REDUCE, 0));
+    const auto made = seconds();
+    ASSERT_TRUE(program::verify(plans, {4, false}).ok());
+    const auto proved = seconds();
+    const auto programs = required(backend::lower_channels({plans}, false, false, layout_of(8, 65536, 4, 1)));
+    const auto lowered = seconds();
+    rusage usage{};
+    getrusage(RUSAGE_SELF, &usage);
+    fmt::print("{} ranks: plans {:.3f} s, proof {:.3f} s, lowering {:.3f} s, {} steps, peak memory {} MB\n", ranks,
+               (made - start).count(), (proved - made).count(), (lowered - proved).count(),
+               programs.front().front().steps.size(), usage.ru_maxrss / 1024);
+  }
 }
 
 }  // namespace

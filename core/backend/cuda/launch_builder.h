@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "backend/call.h"
+#include "backend/cuda/channel_plans.h"
 #include "program/lower.h"
 #include "program/lower_strands.h"
 #include "program/passes/as_copies.h"
@@ -24,9 +25,6 @@
 #include "tutti/plugin/protocol.h"
 
 namespace tutti::backend {
-
-/// The plans of a call: by channel, then by rank, with all ranks in ascending order.
-using ChannelPlans = std::vector<std::vector<program::Plan>>;
 
 /// Plans as kernels can run them, and the layout for which lower_channels() and encode_collective() must be called.
 struct KernelPlans {

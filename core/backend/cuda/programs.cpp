@@ -371,17 +371,19 @@ uint32_t GpuPrograms::channels_of(const tuner::Decision& decision) const {
 }
 
 /// The plans of all ranks, by channel, of which each strand runs in a CTA of its own if kernels can do so. Else they
-/// are lists.
+/// are lists. A single channel if all channels have equal plans without strands.
 Result<ChannelPlans> GpuPrograms::plans_of(const tuner::Decision& decision, const Call& call, Program& program) const {
   const auto collect = [&](Plans::Form form) -> Result<ChannelPlans> {
-    ChannelPlans plans(channels_of(decision));
-    for (uint32_t channel = 0; channel < plans.size(); ++channel) {
+    PlanCollector plans;
+    for (uint32_t channel = 0; channel < channels_of(decision); ++channel) {
+      std::vector<program::Plan> all_ranks;
       for (uint32_t rank = 0; rank < plans_.rank_count(); ++rank) {
-        TUTTI_ASSIGN(plans[channel].emplace_back(),
+        TUTTI_ASSIGN(all_ranks.emplace_back(),
                      plans_.request(decision, call.collective, rank, channel, static_cast<uint32_t>(call.root), form));
       }
+      plans.add(std::move(all_ranks));
     }
-    return plans;
+    return plans.take();
   };
   const tuner::Protocol& protocol = selector_.choices().protocols[decision.protocol];
   TUTTI_ASSIGN(ChannelPlans plans, collect(Plans::Form::kStrands));

@@ -22,8 +22,10 @@ class Stages {
   bool find() {
     for (bool later = true; later;) {
       later = false;
-      for (uint32_t rank = 0; rank < programs_.size(); ++rank) later = advance(rank) || later;
-      if (stages_ > kMostStages) return false;
+      for (uint32_t rank = 0; rank < programs_.size(); ++rank) {
+        later = advance(rank) || later;
+        if (stages_ > kMostStages) return false;
+      }
     }
     return true;
   }
