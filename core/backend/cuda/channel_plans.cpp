@@ -8,10 +8,9 @@
 namespace tutti::backend {
 
 void PlanCollector::add(std::vector<program::Plan> all_ranks) {
-  const program::Fingerprint print = program::fingerprint(all_ranks);
   if (plans_.empty()) {
-    first_ = print;
-  } else if (plans_.size() == 1 && print == first_ && !program::any_strands(all_ranks)) {
+    first_ = program::fingerprint(all_ranks);
+  } else if (plans_.size() == 1 && !program::any_strands(all_ranks) && program::fingerprint(all_ranks) == first_) {
     ++left_out_;
     return;
   }
