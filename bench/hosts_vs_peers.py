@@ -118,6 +118,7 @@ class Libraries:
         # mpirun knows the ranks of each host alone, not that all hosts share the processors of this machine.
         yields = "1" if ranks > os.cpu_count() else "0"
         launcher = ["mpirun", "--allow-run-as-root", "--bind-to", "none", "--mca", "plm_rsh_agent", this,
+                    "--mca", "rtc_hwloc_vmhole", "none",
                     "--mca", "mpi_yield_when_idle", yields,
                     "--mca", "btl", self.args.mpi_btl, "--mca", "btl_tcp_if_include", DEVICE,
                     "--mca", "oob_tcp_if_include", DEVICE, "--oversubscribe", "--host", on_host, "-np", str(ranks)]
