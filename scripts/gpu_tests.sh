@@ -102,12 +102,11 @@ large() {
     done
   done
 }
-# More ranks than a program has connections. The ranks of a GPU share its hardware queues and its CTAs, so a GPU has
-# room for about 20 ranks.
+# More ranks than a program has connections. Each rank has a hardware queue of its own, of which a GPU has 32.
 many() {
   local n protocol
   ((gpus > 3)) || { echo "not run  many: 68 ranks need four GPUs"; return; }
-  for n in 65 68; do
+  for n in 65 68 96; do
     for protocol in ll128 ll simple; do
       part "many $n $protocol" "$build/tests/gpu_stress_test" --ranks "$n" --calls 256 --bytes 1M \
         --set "protocol=$protocol"

@@ -56,47 +56,35 @@ Result<Event> make_event() {
 
 namespace {
 
-/// Streams of no user, by GPU. Each new stream takes the next hardware queue. If streams were made and destroyed again
-/// and again, streams that last could share a queue.
-class IdleStreams {
+/// The stream on which this process fills memory of one GPU.
+///
+/// CUDA waits for all kernels of the GPU to make a stream, and blocks all threads meanwhile. A kernel may wait for one
+/// of these threads, so the first communicator of the GPU makes the only stream, before it has kernels.
+class FillStream {
  public:
-  static IdleStreams& of_process() {
-    static auto* const all = new IdleStreams;  // never destroyed: threads may outlive main()
-    return *all;
+  static FillStream& of(int device) {
+    static std::mutex mutex;
+    static auto* const by_device = new std::map<int, FillStream>;  // never destroyed: threads may outlive main()
+    const std::lock_guard lock(mutex);
+    return (*by_device)[device];
   }
 
-  Result<Stream> take(int device) {
-    {
-      const std::lock_guard lock(mutex_);
-      std::vector<Stream>& idle = idle_[device];
-      if (!idle.empty()) {
-        Stream stream = std::move(idle.back());
-        idle.pop_back();
-        return stream;
-      }
-    }
-    return make_side_stream();
-  }
-  void give_back(int device, Stream stream) {
+  /// Runs `enqueue` on the stream, to its end. The GPU must be current.
+  template <class Enqueue>
+  Status run(Enqueue&& enqueue) {
     const std::lock_guard lock(mutex_);
-    idle_[device].push_back(std::move(stream));
+    if (stream_ == nullptr) {
+      TUTTI_ASSIGN(stream_, make_side_stream());
+    }
+    TUTTI_TRY(enqueue(stream_.get()));
+    TUTTI_CUDA_TRY(cudaStreamSynchronize(stream_.get()));
+    return {};
   }
 
  private:
   std::mutex mutex_;
-  std::map<int, std::vector<Stream>> idle_;
+  Stream stream_;
 };
-
-/// Runs `enqueue` on a stream that nothing else uses, to its end. The GPU must be current.
-template <class Enqueue>
-Status run_aside(int device, Enqueue&& enqueue) {
-  IdleStreams& idle = IdleStreams::of_process();
-  TUTTI_ASSIGN(Stream stream, idle.take(device));
-  TUTTI_TRY(enqueue(stream.get()));
-  TUTTI_CUDA_TRY(cudaStreamSynchronize(stream.get()));
-  idle.give_back(device, std::move(stream));
-  return {};
-}
 
 constexpr int kHost = -1;  // location: instead of a GPU's number
 
@@ -188,9 +176,8 @@ Result<DeviceMemory> DeviceMemory::create(int device, size_t bytes) {
   DeviceMemory memory;
   memory.memory_ = std::unique_ptr<uint8_t, Free>(static_cast<uint8_t*>(pointer), Free{device, bytes});
   memory.size_ = bytes;
-  TUTTI_TRY(run_aside(device, [&](cudaStream_t stream) {
-    return check(cudaMemsetAsync(pointer, 0, bytes, stream), "cudaMemsetAsync");
-  }));
+  TUTTI_TRY(FillStream::of(device).run(
+      [&](cudaStream_t stream) { return check(cudaMemsetAsync(pointer, 0, bytes, stream), "cudaMemsetAsync"); }));
   return memory;
 }
 
@@ -198,7 +185,7 @@ Status DeviceMemory::fill(const void* from, size_t bytes, size_t at) const {
   const int device = memory_.get_deleter().device;
   const DeviceScope scope(device);
   const CaptureScope capture;
-  return run_aside(device, [&](cudaStream_t stream) {
+  return FillStream::of(device).run([&](cudaStream_t stream) {
     return check(cudaMemcpyAsync(memory_.get() + at, from, bytes, cudaMemcpyHostToDevice, stream), "cudaMemcpyAsync");
   });
 }
@@ -248,6 +235,12 @@ Result<PciAddress> pci_address(int device) {
   PciAddress address = {};
   TUTTI_CUDA_TRY(cudaDeviceGetPCIBusId(address.data(), static_cast<int>(address.size()), device));
   return address;
+}
+
+Result<uint32_t> multiprocessors(int device) {
+  int count = 0;
+  TUTTI_CUDA_TRY(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device));
+  return static_cast<uint32_t>(count);
 }
 
 Result<std::string> why_unreachable(int device, const PciAddress& owner) {

@@ -121,6 +121,9 @@ class RegisteredMemory {
 using PciAddress = std::array<char, 16>;
 Result<PciAddress> pci_address(int device);
 
+/// The number of SMs of a GPU. With MIG, only the part of this process counts.
+Result<uint32_t> multiprocessors(int device);
+
 /// Why `device` cannot reach the memory of the GPU at `owner`; empty: it can.
 Result<std::string> why_unreachable(int device, const PciAddress& owner);
 
