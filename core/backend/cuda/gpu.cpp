@@ -9,7 +9,9 @@
 #include <bit>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <mutex>
+#include <utility>
 
 #include "backend/cuda/kernel_fault.h"
 #include "backend/cuda/messages.h"
@@ -135,7 +137,7 @@ class CudaGpu : public Gpu {
                                        reinterpret_cast<tutti_cuda_sequence*>(sequences_.data()),
                                        static_cast<uint64_t>(options_.timeout.count()),
                                        share_of(TUTTI_CUDA_MAX_CTAS),
-                                       share_of(message_ctas()),
+                                       share_of(message_ctas(), TUTTI_CUDA_MESSAGE_KINDS),
                                        is_limited(),
                                        ranks_per_gpu_ > 1,
                                        shares_context_};
@@ -306,7 +308,9 @@ class CudaGpu : public Gpu {
 
   /// The place at which each rank's GPU is used.
   struct Seat {
-    uint64_t process = 0;
+    uint32_t host = 0;  ///< the first rank of the rank's host
+    uint32_t process = 0;
+    uint32_t multiprocessors = 0;
     cuda::PciAddress pci = {};
     bool operator==(const Seat&) const = default;
   };
@@ -317,53 +321,67 @@ class CudaGpu : public Gpu {
     return is_limited() ? std::clamp(options_.max_channels / 2, 1u, kMessageCtas) : kMessageCtas;
   }
 
-  /// This rank's share of the CTAs that a GPU holds at once, if several ranks share the GPU: whole clusters.
-  uint32_t share_of(uint32_t ctas) const {
+  /// This rank's share of `ctas`, if several ranks share a GPU: whole clusters if there is room. All ranks of a GPU
+  /// wait for each other, so the GPU must hold the CTAs of all its ranks at once, each with CTAs of so many `kinds`.
+  uint32_t share_of(uint32_t ctas, uint32_t kinds = 1) const {
     if (ranks_per_gpu_ == 1) return ctas;
-    return std::max(ctas / ranks_per_gpu_ / TUTTI_CUDA_CLUSTER * TUTTI_CUDA_CLUSTER,
-                    std::min(ctas, TUTTI_CUDA_CLUSTER));
+    const uint32_t share =
+        std::max(ctas / ranks_per_gpu_ / TUTTI_CUDA_CLUSTER * TUTTI_CUDA_CLUSTER, std::min(ctas, TUTTI_CUDA_CLUSTER));
+    // An SM holds at least one CTA of any kernel. Clusters leave some SMs of a GPC idle.
+    const uint32_t room = (multiprocessors_ - multiprocessors_ / 8) / ranks_per_gpu_ / kinds;
+    return std::max(std::min(share, room), 1u);
   }
 
-  /// By rank: the memory in which it and this rank meet.
+  /// By rank: the memory in which it and this rank meet. Collective: two exchanges.
   Result<std::vector<uint32_t>> meet_gpus(base::Time deadline) {
-    Seat own{static_cast<uint64_t>(getpid()), {}};
+    Seat own{options_.local_ranks.front(), static_cast<uint32_t>(getpid()), 0, {}};
+    TUTTI_ASSIGN(own.multiprocessors, cuda::multiprocessors(device_));
     TUTTI_ASSIGN(own.pci, cuda::pci_address(device_));
     TUTTI_ASSIGN(const std::vector<Seat> seats, bootstrap::exchange(bootstrap_, own, deadline));
     shares_context_ = std::count(seats.begin(), seats.end(), own) > 1;
-    for (const Seat& seat : seats) addresses_.emplace_back(seat.pci.data());
-    std::vector<uint8_t> reached(seats.size());  // by rank: 1: this rank's GPU reaches its GPU
+    multiprocessors_ = own.multiprocessors;
+    for (const Seat& seat : seats) {
+      addresses_.emplace_back(seat.pci.data());
+      multiprocessors_ = std::min(multiprocessors_, seat.multiprocessors);
+    }
+    TUTTI_ASSIGN(const std::vector<uint8_t> reached, reached_gpus(seats));
+    TUTTI_ASSIGN(const auto reach, bootstrap_.all_gather(std::as_bytes(std::span(reached)), deadline));
+    std::vector<uint32_t> places;  // by rank: its number among the ranks of its host
+    std::map<uint32_t, uint32_t> ranks_of_host;
+    std::map<std::pair<uint32_t, cuda::PciAddress>, uint32_t> ranks_of_gpu;
+    for (const Seat& seat : seats) {
+      places.push_back(ranks_of_host[seat.host]++);
+      ranks_per_gpu_ = std::max(ranks_per_gpu_, ++ranks_of_gpu[{seat.host, seat.pci}]);
+    }
+    one_host_ = ranks_of_host.size() == 1;
+    const auto reaches = [&](uint32_t a, uint32_t b) {
+      return places[b] < reach[a].size() && reach[a][places[b]] != std::byte{0};
+    };
+    std::vector<uint32_t> heaps(seats.size(), GpuLinks::kRelayed);
+    for (const uint32_t rank : options_.local_ranks) {
+      heaps[rank] = reaches(options_.rank, rank) && reaches(rank, options_.rank) ? kP2pHeap : kStagedHeap;
+    }
+    for (const std::vector<std::byte>& from_rank : reach) {
+      if (std::count(from_rank.begin(), from_rank.end(), std::byte{0}) > 0) all_p2p_ = false;
+    }
+    if (shares_context_) warn_about_queues();
+    return heaps;
+  }
+
+  /// By rank of this host: 1 if this rank's GPU reaches the rank's GPU, or if it is this rank.
+  Result<std::vector<uint8_t>> reached_gpus(const std::vector<Seat>& seats) const {
+    std::vector<uint8_t> reached;
     for (const uint32_t rank : options_.local_ranks) {
       std::string why_not = "transport is set to 'shm'";
       if (!options_.staged) {
         TUTTI_ASSIGN(why_not, cuda::why_unreachable(device_, seats[rank].pci));
       }
-      reached[rank] = why_not.empty() || rank == options_.rank ? 1 : 0;
-      if (!why_not.empty() && rank != options_.rank) {
+      reached.push_back(why_not.empty() || rank == options_.rank ? 1 : 0);
+      if (reached.back() == 0) {
         log::info("rank {} is reached through memory of the host, and without LL128: {}", rank, why_not);
       }
     }
-    TUTTI_ASSIGN(const std::vector<uint32_t> nodes,  // by rank: the first rank of its host
-                 bootstrap::exchange(bootstrap_, options_.local_ranks.front(), deadline));
-    TUTTI_ASSIGN(const auto reach, bootstrap_.all_gather(std::as_bytes(std::span(reached)), deadline));
-    const auto reaches = [&](uint32_t a, uint32_t b) { return b < reach[a].size() && reach[a][b] != std::byte{0}; };
-    std::vector<uint32_t> heaps(seats.size(), kP2pHeap);
-    for (uint32_t a = 0; a < seats.size(); ++a) {
-      uint32_t on_same_gpu = 0;
-      for (uint32_t b = 0; b < seats.size(); ++b) {
-        if (nodes[a] == nodes[b] && seats[a].pci == seats[b].pci) ++on_same_gpu;
-        if (nodes[a] != nodes[b]) {
-          one_host_ = false;
-          if (a == options_.rank) heaps[b] = GpuLinks::kRelayed;
-          continue;
-        }
-        if (reaches(a, b) && reaches(b, a)) continue;
-        all_p2p_ = false;
-        if (a == options_.rank) heaps[b] = kStagedHeap;
-      }
-      ranks_per_gpu_ = std::max(ranks_per_gpu_, on_same_gpu);
-    }
-    if (shares_context_) warn_about_queues();
-    return heaps;
+    return reached;
   }
 
   /// CUDA reads the number of hardware queues when it starts, so the library cannot set it.
@@ -417,6 +435,7 @@ class CudaGpu : public Gpu {
   std::vector<std::string> addresses_;
   std::vector<uint32_t> strand_ctas_;  // by protocol
   uint32_t ranks_per_gpu_ = 1;         // the most of any
+  uint32_t multiprocessors_ = 0;       // the least of any rank's GPU
   bool all_p2p_ = true;                // all GPUs of a host reach each other
   bool one_host_ = true;               // whether all ranks are on one host
   bool shares_context_ = false;        // whether two ranks share a GPU in one process
