@@ -119,6 +119,8 @@ class SocketNetwork : public sdk::Network {
         sdk::setting(TUTTI_CONFIG_SIZE, "stripe_min", "64KiB",
                      "Messages from this size on are cut into one part per stream.", 1, 1 << 30),
         sdk::setting(TUTTI_CONFIG_SIZE, "buffer", "0", "Socket buffers; 0 leaves them to the system.", 0, 1 << 30),
+        sdk::setting(TUTTI_CONFIG_TEXT, "congestion", "",
+                     "Congestion control of TCP, for example cubic; empty leaves it to the system."),
         sdk::setting(TUTTI_CONFIG_DURATION, "silence", "0s",
                      "A connection survives each silence of the other host that is shorter; 0: timeouts.peer_loss.", 0,
                      3'600'000'000'000),
@@ -144,6 +146,7 @@ class SocketNetwork : public sdk::Network {
     });
     TUTTI_ASSIGN(std::vector<Interface> chosen,
                  choose_interfaces(all, fmt::format("{}", fmt::join(host.list("interface"), ",")), rails > 1));
+    TUTTI_TRY(check_congestion(host.text("congestion"), chosen.front().address.family()));
     for (Interface& interface : chosen) devices_.push_back(describe(std::move(interface)));
     if (static_cast<uint64_t>(rails) > devices_.size()) {
       host.log(TUTTI_LOG_WARN,
@@ -163,6 +166,7 @@ class SocketNetwork : public sdk::Network {
     shared.streams = static_cast<uint32_t>(host().integer("streams"));
     shared.stripe_bytes = static_cast<uint64_t>(host().integer("stripe_min"));
     shared.buffer_bytes = static_cast<int>(host().integer("buffer"));
+    shared.congestion = host().text("congestion");
     // A connection that the host gives up must take no other connection with it.
     shared.pairs_up = !host().boolean("net.failover");
     const int64_t silence = host().integer("silence");
@@ -195,6 +199,18 @@ class SocketNetwork : public sdk::Network {
                                          rails, tls)};
     }
     return {};
+  }
+
+  static Status check_congestion(const std::string& name, int family) {
+    if (name.empty()) return {};
+    TUTTI_ASSIGN(const Fd socket, make_socket(family));
+    const int error = set_congestion(socket, name);
+    if (error == 0) return {};
+    std::string allowed;
+    std::getline(std::ifstream("/proc/sys/net/ipv4/tcp_allowed_congestion_control"), allowed);
+    return {Code::kConfig, fmt::format("settings.net.socket.congestion is '{}', which the kernel refuses: {}; it "
+                                       "allows: {} (sysctl net.ipv4.tcp_allowed_congestion_control)",
+                                       name, errno_text(error), allowed.empty() ? "unknown" : allowed)};
   }
 
   std::vector<Device> devices_;

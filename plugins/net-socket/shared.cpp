@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "shared.h"
 
+#include <fmt/format.h>
 #include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -36,6 +37,12 @@ void Shared::prepare_receiver(const Fd& socket) const {
   set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, 1);  // seconds
   set_option(socket, IPPROTO_TCP, TCP_KEEPCNT, 127);  // beyond the user time-out, which decides
   set_option(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(silence_limit(Milliseconds(grace_ms)).count()));
+  if (!congestion.empty()) {
+    if (const int error = set_congestion(socket, congestion); error != 0) {
+      host.log(TUTTI_LOG_WARN, fmt::format("a connection goes without settings.net.socket.congestion, '{}': {}",
+                                           congestion, errno_text(error)));
+    }
+  }
   if (buffer_bytes == 0) return;
   set_option(socket, SOL_SOCKET, SO_SNDBUF, buffer_bytes);
   set_option(socket, SOL_SOCKET, SO_RCVBUF, buffer_bytes);

@@ -59,6 +59,7 @@ struct Shared {
   uint64_t stripe_bytes = 0;
   bool pairs_up = true;       ///< connections may share sockets (pairs.h)
   int buffer_bytes = 0;       ///< 0: the system's choice
+  std::string congestion;     ///< congestion control of TCP; empty: the system's choice
   Milliseconds grace{10000};  ///< a connection survives each silence shorter than this
   sdk::Host host{};
   std::vector<Interface> interfaces;  ///< the devices of the plugin

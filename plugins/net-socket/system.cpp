@@ -101,6 +101,11 @@ void set_option(const Fd& socket, int level, int option, int value) {
   ::setsockopt(socket.get(), level, option, &value, sizeof value);
 }
 
+int set_congestion(const Fd& socket, const std::string& name) {
+  const auto length = static_cast<socklen_t>(name.size());
+  return ::setsockopt(socket.get(), IPPROTO_TCP, TCP_CONGESTION, name.data(), length) == 0 ? 0 : errno;
+}
+
 void acknowledge_now(const Fd& socket) {
   set_option(socket, IPPROTO_TCP, TCP_QUICKACK, 1);
 }

@@ -104,6 +104,9 @@ Result<Fd> listen_on(SocketAddress address);
 /// Sets an integer option that only tunes: failures are ignored.
 void set_option(const Fd& socket, int level, int option, int value);
 
+/// Chooses the congestion control of a TCP socket by the name that the kernel gives it ("cubic"). The errno, 0: done.
+int set_congestion(const Fd& socket, const std::string& name);
+
 /// Sends the acknowledgement of the bytes that a TCP socket has received now. Linux keeps it back for up to 40 ms if
 /// the socket carries data both ways. The congestion control BBR takes the delay for a slow path, and then spreads the
 /// sender's next bytes over many ms.

@@ -119,7 +119,7 @@ class Check(ConfigTest):
         self.assertEqual(self.check("settings.net.socket.stream: 2\n"),
                          "job.yaml:1:1: net plugin 'socket' has no setting 'settings.net.socket.stream'; did you mean "
                          "'settings.net.socket.streams'?; allowed: interface, family, "
-                         "streams, rails, stripe_min, buffer, silence, tls")
+                         "streams, rails, stripe_min, buffer, congestion, silence, tls")
         self.assertIn("job.yaml:1:30: settings.net.socket.streams: 99 is out of range",
                       self.check("settings.net.socket.streams: 99\n"))
         self.assertIn("algo plugin 'ring' has no setting 'settings.algo.ring.x'; it has none",

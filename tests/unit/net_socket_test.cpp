@@ -4,11 +4,16 @@
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 
 #include <chrono>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
 #include <thread>
 
 #include "base/fd.h"
@@ -171,6 +176,55 @@ TEST_P(Socket, SleepersAreWoken) {
     EXPECT_EQ(out, std::vector<uint8_t>(bytes_of(i), static_cast<uint8_t>(i)));
   }
   sending.join();
+}
+
+/// How many TCP sockets of this process have each congestion control. Listeners do not count.
+std::map<std::string, int> congestion_of_streams() {
+  std::map<std::string, int> streams;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    const int fd = std::stoi(entry.path().filename());
+    sockaddr_storage peer{};
+    socklen_t peer_size = sizeof peer;
+    char name[16] = {};
+    socklen_t size = sizeof name;
+    if (getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &peer_size) != 0) continue;
+    if (getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, &size) == 0) ++streams[name];
+  }
+  return streams;
+}
+
+/// The congestion controls that every process may use.
+std::vector<std::string> allowed_congestion() {
+  std::ifstream file("/proc/sys/net/ipv4/tcp_allowed_congestion_control");
+  return {std::istream_iterator<std::string>(file), {}};
+}
+
+TEST(SocketCongestion, IsTheSettingOnBothEnds) {
+  const std::vector<std::string> allowed = allowed_congestion();
+  if (allowed.empty()) GTEST_SKIP() << "this system does not tell what it allows";
+  for (const std::string& name : allowed) {
+    Net net({{"settings.net.socket.congestion", name}});
+    const auto [sender, receiver] = net.connect();
+    const auto data = random_bytes(200000);
+    std::vector<uint8_t> out(data.size());
+    ASSERT_TRUE(net.finish({net.recv(receiver, out, 0), net.send(sender, data, 0)}));
+    EXPECT_EQ(out, data);
+    EXPECT_EQ(congestion_of_streams(), (std::map<std::string, int>{{name, 2}}));
+  }
+}
+
+TEST(SocketCongestion, RefusesUnknownNames) {
+  config::LoadOptions options;
+  options.site_file = "";
+  options.settings = {{"settings.net.socket.interface", "[=lo]"}, {"settings.net.socket.congestion", "cubik"}};
+  auto config = test::required(config::Config::load(options));
+  const auto image = test::required(
+      plugin::Image::load(plugin::Kind::kNetwork, "socket", TUTTI_BINARY_DIR "/lib/tutti/plugins/tutti-net-socket.so"));
+  const auto opened = plugin::Plugin::open(image, config);
+  ASSERT_FALSE(opened.ok());
+  EXPECT_EQ(opened.status().code(), Code::kConfig);
+  EXPECT_THAT(opened.status().text(),
+              testing::AllOf(HasSubstr("settings.net.socket.congestion is 'cubik'"), HasSubstr("it allows: reno")));
 }
 
 }  // namespace
