@@ -2,7 +2,6 @@
 #include "backend/cuda/gpu.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -21,6 +20,7 @@
 #include "backend/cuda/streams.h"
 #include "backend/limits.h"
 #include "bootstrap/exchange.h"
+#include "bootstrap/process.h"
 #include "device/cuda/dmabuf.h"
 #include "log/log.h"
 #include "plugin/loader.h"
@@ -308,11 +308,10 @@ class CudaGpu : public Gpu {
 
   /// The place at which each rank's GPU is used.
   struct Seat {
-    uint32_t host = 0;  ///< the first rank of the rank's host
-    uint32_t process = 0;
+    uint64_t process = 0;  ///< process ids repeat among containers, tokens do not
+    uint32_t host = 0;     ///< the first rank of the rank's host; ranks of one process may pretend to have several
     uint32_t multiprocessors = 0;
     cuda::PciAddress pci = {};
-    bool operator==(const Seat&) const = default;
   };
 
   /// Whether the job wants fewer CTAs than possible. Between hosts the network limits the number of channels.
@@ -334,11 +333,10 @@ class CudaGpu : public Gpu {
 
   /// By rank: the memory in which it and this rank meet. Collective: two exchanges.
   Result<std::vector<uint32_t>> meet_gpus(base::Time deadline) {
-    Seat own{options_.local_ranks.front(), static_cast<uint32_t>(getpid()), 0, {}};
+    Seat own{bootstrap::process_token(), options_.local_ranks.front(), 0, {}};
     TUTTI_ASSIGN(own.multiprocessors, cuda::multiprocessors(device_));
     TUTTI_ASSIGN(own.pci, cuda::pci_address(device_));
     TUTTI_ASSIGN(const std::vector<Seat> seats, bootstrap::exchange(bootstrap_, own, deadline));
-    shares_context_ = std::count(seats.begin(), seats.end(), own) > 1;
     multiprocessors_ = own.multiprocessors;
     for (const Seat& seat : seats) {
       addresses_.emplace_back(seat.pci.data());
@@ -348,11 +346,14 @@ class CudaGpu : public Gpu {
     TUTTI_ASSIGN(const auto reach, bootstrap_.all_gather(std::as_bytes(std::span(reached)), deadline));
     std::vector<uint32_t> places;  // by rank: its number among the ranks of its host
     std::map<uint32_t, uint32_t> ranks_of_host;
-    std::map<std::pair<uint32_t, cuda::PciAddress>, uint32_t> ranks_of_gpu;
+    std::map<std::pair<uint32_t, cuda::PciAddress>, uint32_t> on_gpu_of_host;
+    std::map<std::pair<uint64_t, cuda::PciAddress>, uint32_t> on_gpu_of_process;
     for (const Seat& seat : seats) {
       places.push_back(ranks_of_host[seat.host]++);
-      ranks_per_gpu_ = std::max(ranks_per_gpu_, ++ranks_of_gpu[{seat.host, seat.pci}]);
+      ranks_per_gpu_ = std::max(
+          {ranks_per_gpu_, ++on_gpu_of_host[{seat.host, seat.pci}], ++on_gpu_of_process[{seat.process, seat.pci}]});
     }
+    shares_context_ = on_gpu_of_process[{own.process, own.pci}] > 1;
     one_host_ = ranks_of_host.size() == 1;
     const auto reaches = [&](uint32_t a, uint32_t b) {
       return places[b] < reach[a].size() && reach[a][places[b]] != std::byte{0};
