@@ -56,11 +56,7 @@ class CudaGpu : public Gpu {
   ~CudaGpu() override {
     // Other ranks' kernels may still store to this rank's memory: it is freed when all kernels have ended, or never.
     const cuda::DeviceScope scope(device_);
-    if (finish().ok()) {
-      registrations_.reset();
-      if (links_ != nullptr) links_->close();
-      if (bootstrap_.barrier(base::time_in(kGoodbye)).ok()) return;
-    }
+    if (leave().ok()) return;
     log::debug("a rank left without saying so: memory that its GPU may write to stays");
     static_cast<void>(links_.release());
     static_cast<void>(registrations_.release());
@@ -306,12 +302,24 @@ class CudaGpu : public Gpu {
     return layout;
   }
 
+  /// Frees this rank's mappings of memory of other ranks. CUDA may wait for all kernels of the process when it unmaps
+  /// memory, so all kernels of all ranks must have ended before. Collective: two barriers.
+  Status leave() {
+    TUTTI_TRY(finish());
+    const base::Time deadline = base::time_in(kGoodbye);
+    TUTTI_TRY(bootstrap_.barrier(deadline));
+    registrations_.reset();
+    if (links_ != nullptr) links_->close();
+    return bootstrap_.barrier(deadline);
+  }
+
   /// The place at which each rank's GPU is used.
   struct Seat {
     uint64_t process = 0;  ///< process ids repeat among containers, tokens do not
-    uint32_t host = 0;     ///< the first rank of the rank's host; ranks of one process may pretend to have several
+    uint32_t host = 0;     ///< the first rank of the rank's host
     uint32_t multiprocessors = 0;
     cuda::PciAddress pci = {};
+    cuda::GpuUuid gpu = {};  ///< ranks that pretend to have several hosts, or run in several containers, may share it
   };
 
   /// Whether the job wants fewer CTAs than possible. Between hosts the network limits the number of channels.
@@ -333,7 +341,8 @@ class CudaGpu : public Gpu {
 
   /// By rank: the memory in which it and this rank meet. Collective: two exchanges.
   Result<std::vector<uint32_t>> meet_gpus(base::Time deadline) {
-    Seat own{bootstrap::process_token(), options_.local_ranks.front(), 0, {}};
+    Seat own{bootstrap::process_token(), options_.local_ranks.front(), 0, {}, {}};
+    TUTTI_ASSIGN(own.gpu, cuda::uuid(device_));
     TUTTI_ASSIGN(own.multiprocessors, cuda::multiprocessors(device_));
     TUTTI_ASSIGN(own.pci, cuda::pci_address(device_));
     TUTTI_ASSIGN(const std::vector<Seat> seats, bootstrap::exchange(bootstrap_, own, deadline));
@@ -346,14 +355,14 @@ class CudaGpu : public Gpu {
     TUTTI_ASSIGN(const auto reach, bootstrap_.all_gather(std::as_bytes(std::span(reached)), deadline));
     std::vector<uint32_t> places;  // by rank: its number among the ranks of its host
     std::map<uint32_t, uint32_t> ranks_of_host;
-    std::map<std::pair<uint32_t, cuda::PciAddress>, uint32_t> on_gpu_of_host;
-    std::map<std::pair<uint64_t, cuda::PciAddress>, uint32_t> on_gpu_of_process;
+    std::map<cuda::GpuUuid, uint32_t> ranks_of_gpu;
+    uint32_t beside_own = 0;  // ranks of this process on this rank's GPU, with this rank
     for (const Seat& seat : seats) {
       places.push_back(ranks_of_host[seat.host]++);
-      ranks_per_gpu_ = std::max(
-          {ranks_per_gpu_, ++on_gpu_of_host[{seat.host, seat.pci}], ++on_gpu_of_process[{seat.process, seat.pci}]});
+      ranks_per_gpu_ = std::max(ranks_per_gpu_, ++ranks_of_gpu[seat.gpu]);
+      if (seat.process == own.process && seat.gpu == own.gpu) ++beside_own;
     }
-    shares_context_ = on_gpu_of_process[{own.process, own.pci}] > 1;
+    shares_context_ = beside_own > 1;
     one_host_ = ranks_of_host.size() == 1;
     const auto reaches = [&](uint32_t a, uint32_t b) {
       return places[b] < reach[a].size() && reach[a][places[b]] != std::byte{0};

@@ -237,6 +237,12 @@ Result<PciAddress> pci_address(int device) {
   return address;
 }
 
+Result<GpuUuid> uuid(int device) {
+  cudaDeviceProp properties{};
+  TUTTI_CUDA_TRY(cudaGetDeviceProperties(&properties, device));
+  return std::to_array(properties.uuid.bytes);
+}
+
 Result<uint32_t> multiprocessors(int device) {
   int count = 0;
   TUTTI_CUDA_TRY(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device));

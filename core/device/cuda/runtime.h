@@ -121,6 +121,10 @@ class RegisteredMemory {
 using PciAddress = std::array<char, 16>;
 Result<PciAddress> pci_address(int device);
 
+/// Identifies a GPU in all processes and on all hosts; with MIG, the compute instance that this process uses.
+using GpuUuid = std::array<char, 16>;
+Result<GpuUuid> uuid(int device);
+
 /// The number of SMs of a GPU. With MIG, only the part of this process counts.
 Result<uint32_t> multiprocessors(int device);
 
