@@ -307,6 +307,11 @@ void run_rank(int rank, int gpus) {
   CUDA(cudaStreamCreateWithFlags(&own.other, cudaStreamNonBlocking));
   CUDA(cudaMalloc(reinterpret_cast<void**>(&own.data), kCount * sizeof(float)));
   CUDA(cudaMallocHost(reinterpret_cast<void**>(&own.host), kCount * sizeof(float)));
+  // A stream waits at its first use for all kernels, which may wait for this rank.
+  for (const cudaStream_t stream : {own.stream, own.other}) {
+    CUDA(cudaMemsetAsync(own.data, 0, sizeof(float), stream));
+    CUDA(cudaStreamSynchronize(stream));
+  }
   for (const Scene& scene : kScenes) {
     together.arrive_and_wait();
     if (rank == 0) std::printf("%s\n", scene.name);

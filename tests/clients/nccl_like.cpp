@@ -219,6 +219,9 @@ class Worker {
       CUDA(cudaStreamCreateWithFlags(&one.stream, cudaStreamNonBlocking));
       CUDA(cudaMalloc(reinterpret_cast<void**>(&one.input), bytes_));
       CUDA(cudaMalloc(reinterpret_cast<void**>(&one.output), bytes_));
+      // A stream waits at its first use for all kernels, which may wait for this rank.
+      CUDA(cudaMemsetAsync(one.output, 0, 1, one.stream));
+      CUDA(cudaStreamSynchronize(one.stream));
     }
     NCCL(nccl_, begin());
     for (Rank& one : ranks_) {

@@ -12,6 +12,7 @@
 #include <optional>
 #include <thread>
 
+#include "device/cuda/runtime.h"
 #include "tutti/communicator.h"
 
 namespace tutti {
@@ -36,6 +37,7 @@ cudaStream_t stream_of(int rank) {
     for (int number = 0; number < kRanks; ++number) {
       EXPECT_EQ(cudaSetDevice(number % gpus), cudaSuccess);
       EXPECT_EQ(cudaStreamCreateWithFlags(&made[static_cast<size_t>(number)], cudaStreamNonBlocking), cudaSuccess);
+      EXPECT_TRUE(cuda::use_once(made[static_cast<size_t>(number)]).ok());
     }
     return made;
   }();

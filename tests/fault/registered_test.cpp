@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "device/cuda/driver.h"
+#include "device/cuda/runtime.h"
 #include "tutti/communicator.h"
 
 namespace tutti {
@@ -30,6 +31,7 @@ class Rank {
  public:
   explicit Rank(Communicator& communicator) : comm(communicator) {
     EXPECT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+    EXPECT_TRUE(cuda::use_once(stream).ok());
     EXPECT_EQ(cudaMalloc(&buffer, kBytes), cudaSuccess);
   }
   ~Rank() {

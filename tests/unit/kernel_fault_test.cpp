@@ -14,12 +14,12 @@ using testing::Not;
 
 constexpr uint32_t kRank = 2;
 
-Status fault(int32_t code, uint32_t peer, std::string_view connections = "") {
+Status fault(int32_t code, uint32_t peer, std::string_view connections = "", bool shares_context = false) {
   tutti_cuda_control control{};
   control.fault = static_cast<uint32_t>(code);
   control.peer = peer;
   control.channel = 5;
-  return kernel_fault(control, kRank, 1500ms, connections);
+  return kernel_fault(control, kRank, 1500ms, connections, shares_context);
 }
 
 TEST(KernelFault, NamesTheRankThatDidNotCome) {
@@ -30,6 +30,8 @@ TEST(KernelFault, NamesTheRankThatDidNotCome) {
       AllOf(HasSubstr("for 1.5 s"), HasSubstr("rank 2 waits for rank 3 on channel 5"), Not(HasSubstr("connections"))));
   EXPECT_THAT(std::string(fault(TUTTI_TIMEOUT, 3, "one is closed").text()),
               HasSubstr("did? The connections: one is closed"));
+  EXPECT_THAT(std::string(fault(TUTTI_TIMEOUT, 3, "one is closed", true).text()),
+              HasSubstr("use each stream once before its first call. The connections: one is closed"));
 }
 
 TEST(KernelFault, SaysThatThreadBlocksWaitForEachOther) {

@@ -36,6 +36,7 @@ Result<Gpu> Gpu::open(int rank, size_t bytes) {
   cudaStream_t stream = nullptr;
   TUTTI_CUDA_TRY(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
   parts->stream.reset(stream);
+  TUTTI_TRY(cuda::use_once(stream));  // ranks may share a GPU
   return Gpu(std::move(parts));
 }
 

@@ -227,7 +227,8 @@ class CudaGpu : public Gpu {
     const uint32_t code = std::atomic_ref<uint32_t>(control()->fault).load(std::memory_order_acquire);
     if (code == 0) return {};
     return kernel_fault(*control(), options_.rank, options_.timeout,
-                        options_.net == nullptr ? std::string() : options_.net->describe(control()->peer));
+                        options_.net == nullptr ? std::string() : options_.net->describe(control()->peer),
+                        shares_context_);
   }
 
   KernelWaits::Sample kernel_waits() const override {

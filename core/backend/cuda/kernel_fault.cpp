@@ -6,7 +6,7 @@
 namespace tutti::backend {
 
 Status kernel_fault(const tutti_cuda_control& control, uint32_t rank, std::chrono::nanoseconds timeout,
-                    std::string_view connections) {
+                    std::string_view connections, bool shares_context) {
   const auto code = static_cast<Code>(control.fault);
   if (code == Code::kMismatch) {
     return {code,
@@ -24,8 +24,11 @@ Status kernel_fault(const tutti_cuda_control& control, uint32_t rank, std::chron
   }
   return {code, fmt::format("GPU kernels made no progress for {} s (timeouts.operation): rank {} waits for rank {} on "
                             "channel {}; did that rank make the same call, and with an output in a registered buffer "
-                            "if this one did?{}{}",
+                            "if this one did?{}{}{}",
                             seconds, rank, control.peer, control.channel,
+                            shares_context ? " Ranks of this process share a GPU, and a stream waits at its first use "
+                                             "for all kernels: use each stream once before its first call."
+                                           : "",
                             connections.empty() ? "" : " The connections: ", connections)};
 }
 

@@ -45,7 +45,16 @@ Result<Stream> make_side_stream() {
   int greatest = 0;
   TUTTI_CUDA_TRY(cudaDeviceGetStreamPriorityRange(&least, &greatest));
   TUTTI_CUDA_TRY(cudaStreamCreateWithPriority(&made, cudaStreamNonBlocking, greatest));
-  return Stream(made);
+  Stream stream(made);
+  TUTTI_TRY(use_once(made));
+  return stream;
+}
+
+Status use_once(cudaStream_t stream) {
+  TUTTI_ASSIGN(const Event event, make_event());
+  TUTTI_CUDA_TRY(cudaEventRecord(event.get(), stream));
+  TUTTI_CUDA_TRY(cudaEventSynchronize(event.get()));
+  return {};
 }
 
 Result<Event> make_event() {

@@ -58,6 +58,11 @@ using Event = std::unique_ptr<std::remove_pointer_t<cudaEvent_t>, Destroy>;
 /// default: streams of one priority share hardware queues, so its work could be queued behind a kernel that waits for
 /// this work.
 Result<Stream> make_side_stream();
+
+/// Uses a new stream once, and returns when it was used. CUDA gives a stream its hardware queue at its first use, after
+/// all kernels that run on the GPU at that time in this process. If one of these kernels waits for a kernel on the new
+/// stream, both wait forever.
+Status use_once(cudaStream_t stream);
 /// Without times.
 Result<Event> make_event();
 

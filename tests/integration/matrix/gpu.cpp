@@ -10,7 +10,9 @@ namespace {
 /// The calling rank's stream.
 Result<cudaStream_t> own_stream() {
   thread_local cudaStream_t stream = nullptr;
-  if (stream == nullptr) TUTTI_CUDA_TRY(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  if (stream != nullptr) return stream;
+  TUTTI_CUDA_TRY(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  TUTTI_TRY(cuda::use_once(stream));
   return stream;
 }
 

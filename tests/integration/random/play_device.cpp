@@ -53,6 +53,7 @@ class GpuPlayDevice : public PlayDevice {
       cudaStream_t stream = nullptr;
       TUTTI_CUDA_TRY(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
       streams_.emplace_back(stream);
+      TUTTI_TRY(cuda::use_once(stream));
     }
     cudaEvent_t event = nullptr;
     TUTTI_CUDA_TRY(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));

@@ -81,7 +81,6 @@ Status play(const Wanted& wanted, const UniqueId& id, int rank, std::atomic<uint
   Options options;
   options.settings = wanted.settings;
   options.settings.emplace_back("device", "cuda");
-  TUTTI_ASSIGN(Communicator communicator, Communicator::create(id, rank, wanted.ranks, options));
   cudaStream_t stream = nullptr;
   void* buffers = nullptr;
   void* counters = nullptr;
@@ -89,6 +88,9 @@ Status play(const Wanted& wanted, const UniqueId& id, int rank, std::atomic<uint
   TUTTI_TRY(check(cudaMalloc(&buffers, 2 * wanted.bytes), "buffers"));
   TUTTI_TRY(check(cudaMalloc(&counters, sizeof(Outcome)), "counters"));
   TUTTI_TRY(check(cudaMemsetAsync(counters, 0, sizeof(Outcome), stream), "counters"));
+  // Ranks may share a GPU. The first use of a stream waits for kernels, so it is before the first call of any rank.
+  TUTTI_TRY(check(cudaStreamSynchronize(stream), "counters"));
+  TUTTI_ASSIGN(Communicator communicator, Communicator::create(id, rank, wanted.ranks, options));
   std::optional<Registration> registration;
   if (wanted.registered) {
     TUTTI_ASSIGN(registration, communicator.register_buffer(buffers, 2 * wanted.bytes));

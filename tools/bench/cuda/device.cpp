@@ -25,7 +25,13 @@ Result<std::string> select_device(int rank) {
 Result<Queue> make_queue() {
   cudaStream_t stream = nullptr;
   TUTTI_TRY(status_of(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cannot make a stream"));
-  return Queue(stream);
+  Queue queue(stream);
+  // At its first use a stream waits for the kernels of the process that run then. Ranks of one process may share a GPU,
+  // and their kernels wait for each other, so the first use is before the first call.
+  TUTTI_ASSIGN(const Event event, make_event());
+  TUTTI_TRY(status_of(cudaEventRecord(event.get(), stream), "cannot use a stream"));
+  TUTTI_TRY(status_of(cudaEventSynchronize(event.get()), "cannot use a stream"));
+  return queue;
 }
 
 Result<Event> make_event() {
