@@ -75,7 +75,12 @@ Status Session::check() const {
 
 Status Session::ask_launcher() {
   TUTTI_ASSIGN(auto launched, launcher::assignment_of(std::getenv));
-  if (!launched || launched->rank_count == 1) return {};
+  if (!launched) return {};
+  if (launched->rank_count == 1) {
+    // One process of a launcher may start all ranks of this host (srun -n 1 tutti bench -n 8).
+    if (!has_rank_count) rank_count = 1;
+    return {};
+  }
   if (has_rank_count && rank_count != launched->rank_count) {
     return {
         Code::kInvalidArgument,

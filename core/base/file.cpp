@@ -143,6 +143,14 @@ Status write_file(const fs::path& path, std::string_view text) {
   return write_all(file, text, path.string());
 }
 
+Status check_writable(const fs::path& path) {
+  std::error_code ignored;
+  const bool is_new = !fs::exists(fs::symlink_status(path, ignored));
+  TUTTI_TRY(open_to_write(path, O_NONBLOCK).status());
+  if (is_new) fs::remove(path, ignored);
+  return {};
+}
+
 Result<std::string> read_text(const fs::path& path, std::string_view name, size_t most) {
   const std::string what = fmt::format("cannot read {}", name);
   const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY));

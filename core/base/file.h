@@ -47,6 +47,9 @@ Result<Fd> open_to_append(const std::filesystem::path& path);
 /// Replaces the contents of a file, or makes it. In a directory that other users may write, as open_to_append().
 Status write_file(const std::filesystem::path& path, std::string_view text);
 
+/// Whether write_file() can open the file now. A file that it makes for this question is removed again.
+Status check_writable(const std::filesystem::path& path);
+
 /// The contents of a file, or its first `most` bytes. `name` is for texts, for example "the plan file p.yaml". A pipe
 /// is read to its end. kNotFound: the file cannot be opened. kSystem: it cannot be read.
 Result<std::string> read_text(const std::filesystem::path& path, std::string_view name, size_t most);

@@ -37,6 +37,12 @@ base::Time with_grace(base::Time deadline) {
   return later(deadline, kGrace);
 }
 
+Status no_hub(const Status& why, int rank, int rank_count) {
+  const char* const remedy =
+      why.code() == Code::kTimeout ? "; did rank 0, or the process that made the id, start, and has it not ended?" : "";
+  return {why.code(), fmt::format("rank {} of {} cannot reach the hub: {}{}", rank, rank_count, why.text(), remedy)};
+}
+
 }  // namespace
 
 /// The connections to the hubs: frames come and go on the poller's thread, callers wait for the answers. Every frame
@@ -72,8 +78,7 @@ class Bootstrap::Client {
       id = open_exchange();
     }
     auto knocked = knock(endpoint, {.id = id}, hello(), deadline);
-    if (!knocked.ok())
-      return knocked.status().with_context(fmt::format("rank {} of {} cannot reach the hub", rank(), size()));
+    if (!knocked.ok()) return no_hub(knocked.status(), rank(), size());
     base::Fd socket = *std::move(knocked);
     const base::SocketAddress here = base::local_address(socket);
     connect(kPrimary, endpoint.address, std::move(socket));

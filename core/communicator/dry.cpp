@@ -54,6 +54,7 @@ Result<std::unique_ptr<DryCommunicator>> DryCommunicator::create(Options options
   TUTTI_TRY(made->connect(choices));
   TUTTI_TRY(create_tuner(*made->registry_, made->topology_, choices));
   made->selector_ = std::make_unique<tuner::Selector>(made->config_, std::move(choices));
+  TUTTI_TRY(made->selector_->check());
   return made;
 }
 

@@ -16,8 +16,14 @@ namespace {
 constexpr size_t kMaxDepth = 64;
 constexpr size_t kMaxBytes = 1 << 20;
 
-/// Builds nodes from yaml-cpp's events, where anchors, tags and duplicates can still be seen. It refuses by throwing
-/// yaml-cpp's own exception, which read_document() catches.
+/// What the builder refuses, in the words of this file.
+class Refusal : public YAML::ParserException {
+ public:
+  using YAML::ParserException::ParserException;
+};
+
+/// Builds nodes from yaml-cpp's events, where anchors, tags and duplicates can still be seen. It refuses by throwing,
+/// and read_document() catches the exception.
 class Builder : public YAML::EventHandler {
  public:
   explicit Builder(const std::string& name) : name_(name) {}
@@ -61,9 +67,7 @@ class Builder : public YAML::EventHandler {
     std::string key_place = {};
   };
 
-  [[noreturn]] static void refuse(const YAML::Mark& mark, const std::string& text) {
-    throw YAML::ParserException(mark, text);
-  }
+  [[noreturn]] static void refuse(const YAML::Mark& mark, const std::string& text) { throw Refusal(mark, text); }
   static void refuse_extras(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor) {
     if (anchor != YAML::NullAnchor) refuse(mark, "anchors (&) are not used here");
     if (!tag.empty() && tag != "?" && tag != "!") refuse(mark, "tags (!) are not used here");
@@ -122,6 +126,31 @@ class Builder : public YAML::EventHandler {
   Node root_;
 };
 
+/// The line of this number, from 0.
+std::string_view line_of(std::string_view text, int number) {
+  for (; number > 0; --number) {
+    const size_t end = text.find('\n');
+    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+  }
+  return text.substr(0, text.find('\n'));
+}
+
+/// The cause and the remedy of a syntax error that yaml-cpp found at `mark`.
+std::string syntax_error(const YAML::Exception& error, const std::string& text) {
+  const std::string_view line = line_of(text, error.mark.line);
+  const std::string_view indent = line.substr(0, std::min(line.find_first_not_of(" \t"), line.size()));
+  if (indent.find('\t') != std::string_view::npos) {
+    return "the line begins with a tab; YAML indents by spaces alone";
+  }
+  if (error.msg == YAML::ErrorMsg::MAP_VALUE) {
+    return "a ':' where no key can be; is the line indented more than its neighbours, or does the line above have a "
+           "value already?";
+  }
+  if (error.msg == YAML::ErrorMsg::END_OF_SEQ_FLOW) return "a list that begins with '[' has no ']'";
+  if (error.msg == YAML::ErrorMsg::END_OF_MAP_FLOW) return "a map that begins with '{' has no '}'";
+  return "this is no YAML: " + error.msg;
+}
+
 }  // namespace
 
 Status wrong(std::string_view place, std::string_view text) {
@@ -144,7 +173,9 @@ Result<Node> read_document(const std::string& text, const std::string& name) {
     return root;
   } catch (const YAML::Exception& error) {
     if (error.mark.is_null()) return wrong(name, error.msg);
-    return wrong(fmt::format("{}:{}:{}", name, error.mark.line + 1, error.mark.column + 1), error.msg);
+    const bool ours = dynamic_cast<const Refusal*>(&error) != nullptr;
+    return wrong(fmt::format("{}:{}:{}", name, error.mark.line + 1, error.mark.column + 1),
+                 ours ? error.msg : syntax_error(error, text));
   } catch (const std::exception& error) {
     return wrong(name, error.what());
   }

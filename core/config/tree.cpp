@@ -60,10 +60,34 @@ class Flattener {
   std::map<std::string, std::string> places_;  // by key: "a.b" may also be written {a: {b: ...}}
 };
 
+/// Files of a different kind, by the key with which each begins.
+constexpr struct {
+  std::string_view key;
+  std::string_view kind;
+  std::string_view setting;
+} kOtherFiles[] = {
+    {"tutti_topology", "a topology", "topology.file"},
+    {"tutti_hardware", "hardware figures", "hardware.file"},
+    {"tutti_table", "a table of the tuner", "settings.tuner.table.file"},
+    {"collective", "a plan", "algorithm"},
+};
+
+Status refuse_other_files(const Node& root) {
+  for (const Node& child : root.children) {
+    for (const auto& other : kOtherFiles) {
+      if (child.key != other.key) continue;
+      return wrong(child.key_place, fmt::format("this file is {}, no configuration; a configuration names it in {}",
+                                                other.kind, other.setting));
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<Tree> read_tree(const std::string& path, const std::string& layer) {
   TUTTI_ASSIGN(const Node root, read_file(path));
+  TUTTI_TRY(refuse_other_files(root));
   Flattener flattener(layer);
   TUTTI_TRY(flattener.walk(root, ""));
   return flattener.take();

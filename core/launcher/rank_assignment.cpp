@@ -52,6 +52,21 @@ Result<RankAssignment> read(const Names& names, const Variables& variables) {
   return assignment;
 }
 
+/// RANK or WORLD_SIZE alone is a common name of other programs. Beside a further variable of such a job it is half of
+/// an assignment, and each process would be a job of its own.
+Status refuse_half(const Variables& variables) {
+  const bool has_rank = variables(kTorchrun.rank) != nullptr;
+  if (has_rank == (variables(kTorchrun.rank_count) != nullptr)) return {};
+  for (const char* further : {kTorchrun.local_rank, "MASTER_ADDR", "TUTTI_MEETING"}) {
+    if (variables(further) == nullptr) continue;
+    return {Code::kInvalidArgument,
+            fmt::format("the variables {} and {} are set, but {} is not; set RANK and WORLD_SIZE, or unset both",
+                        has_rank ? kTorchrun.rank : kTorchrun.rank_count, further,
+                        has_rank ? kTorchrun.rank_count : kTorchrun.rank)};
+  }
+  return {};
+}
+
 Status agree(const RankAssignment& torchrun, const RankAssignment& mpirun) {
   if (torchrun.rank == mpirun.rank && torchrun.rank_count == mpirun.rank_count) return {};
   return {Code::kInvalidArgument,
@@ -84,6 +99,7 @@ Result<std::optional<RankAssignment>> assignment_of(const Variables& variables) 
     }
     return std::optional(std::move(assignment));
   }
+  TUTTI_TRY(refuse_half(variables));
   return std::optional<RankAssignment>();
 }
 

@@ -33,6 +33,11 @@ Status refuse(const char* code, const std::filesystem::path& file, std::string_v
   return {Code::kVersionMismatch, fmt::format("{} plugin {} {}", code, file.string(), why)};
 }
 
+/// The settings from which an operator can remove the name of a plugin.
+std::string settings_that_name(Kind kind) {
+  return kind == Kind::kNetwork ? "network and plugins.network" : fmt::format("plugins.{}", to_string(kind));
+}
+
 /// TUTTI-P06: the plugin's description of itself cannot be used.
 Status broken(const std::filesystem::path& file, std::string_view why) {
   return refuse("TUTTI-P06", file, fmt::format("{}; get another build of it", why));
@@ -229,9 +234,9 @@ Result<std::shared_ptr<Plugin>> Plugin::open(std::shared_ptr<Image> image, confi
   if (const int32_t code = table.open(&plugin->host_, &plugin->self_); code != TUTTI_OK) {
     return Status(
         code == TUTTI_AGAIN ? Code::kInternal : static_cast<Code>(code),
-        fmt::format("TUTTI-P08 {} plugin '{}' ({}) cannot serve here: {}; mend that, or take it out of plugins.{}",
+        fmt::format("TUTTI-P08 {} plugin '{}' ({}) cannot serve here: {}; correct the cause, or take it out of {}",
                     to_string(plugin->kind()), plugin->name(), plugin->image_->file().string(), take_reason(),
-                    to_string(plugin->kind())));
+                    settings_that_name(plugin->kind())));
   }
   plugin->open_ = true;
   return plugin;

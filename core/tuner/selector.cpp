@@ -274,6 +274,18 @@ std::string Selector::excluded_by_device(const Candidate& candidate) const {
   return fmt::format("protocol does not run on GPUs{}{}", why.empty() ? "" : ": ", why);
 }
 
+Status Selector::check() const {
+  const std::string& named = config_.text("protocol");
+  for (const Protocol& protocol : choices_.protocols) {
+    const bool runs = choices_.device == 0 || (protocol.properties.devices & choices_.device) != 0;
+    if (protocol.name != named || runs) continue;
+    return {Code::kUnsupported,
+            fmt::format("protocol is set to '{}' ({}), which does not run on {}; set it to auto", named,
+                        config_.origin("protocol"), choices_.device == TUTTI_DEVICE_HOST ? "the host" : "GPUs")};
+  }
+  return {};
+}
+
 std::string Selector::excluded_by_ranks(const Candidate& candidate) const {
   const bool is_small = choices_.protocols[candidate.decision.protocol].properties.large_launches == 0;
   if (choices_.back_end == nullptr || !is_small) return {};

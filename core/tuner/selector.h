@@ -133,6 +133,9 @@ class Selector {
   Selector(const Selector&) = delete;
   Selector& operator=(const Selector&) = delete;
 
+  /// kUnsupported: the setting `protocol` names a protocol that does not run on the devices of the job, so no call can
+  /// run.
+  Status check() const;
   /// If no candidate is left: kConfig with the place of a rule that excludes the network, else kUnsupported with the
   /// verdicts in the text.
   Result<Decision> choose(const Question& question) const;

@@ -94,6 +94,12 @@ class Tune(TuneTest):
         self.assertIn("no loaded protocol runs on device 'host'", run.stderr)
         self.assertFalse(self.table.exists())
 
+    def test_a_file_that_cannot_be_written_is_told_before_the_measurements(self):
+        run = tutti("tune", "--device", "host", "--ranks", 2, "--out", "/nosuch/table.yaml")
+        self.assertEqual(run.returncode, 1)
+        self.assertIn("--out: cannot write /nosuch/table.yaml: No such file or directory", run.stderr)
+        self.assertNotIn("rank", run.stderr)
+
     def test_the_table_is_followed(self):
         run = self.tune("--limit", 60)
         self.assertIn("wrote", run.stderr)

@@ -78,6 +78,16 @@ TEST(LauncherPlace, AnInnerLauncherHidesSlurm) {
   expect_assignment(both, "torchrun", 9, 16, -1);
 }
 
+TEST(LauncherPlace, HalfAnAssignmentIsAnError) {
+  expect_error({{"RANK", "1"}, {"MASTER_ADDR", "node0"}},
+               "the variables RANK and MASTER_ADDR are set, but WORLD_SIZE is not");
+  expect_error({{"WORLD_SIZE", "4"}, {"LOCAL_RANK", "0"}},
+               "the variables WORLD_SIZE and LOCAL_RANK are set, but RANK is not");
+  expect_error({{"RANK", "1"}, {"TUTTI_MEETING", "node0:29500"}}, "WORLD_SIZE is not");
+  Table slurm = {{"RANK", "1"}, {"MASTER_ADDR", "node0"}, {"SLURM_PROCID", "2"}, {"SLURM_STEP_NUM_TASKS", "4"}};
+  expect_assignment(slurm, "Slurm's srun", 2, 4, -1);
+}
+
 TEST(LauncherPlace, ContradictionsAreErrors) {
   expect_error({{"RANK", "8"}, {"WORLD_SIZE", "8"}}, "RANK=8 is no rank of WORLD_SIZE=8; torchrun sets both");
   expect_error({{"RANK", "-1"}, {"WORLD_SIZE", "8"}}, "RANK=-1 is no number of 0 or more");

@@ -81,9 +81,10 @@ std::string zoo(const std::string& name, Kind kind = Kind::kNetwork) {
   const std::string text = refusal(kind, name, file);
   if (text == "accepted") return text;
   EXPECT_THAT(text, HasSubstr(file.string()));
-  EXPECT_THAT(text, testing::AnyOf(HasSubstr("; get another build of it"), HasSubstr("; mend that, or take it out of "),
-                                   HasSubstr("; is a library it needs missing"),
-                                   HasSubstr("; remove it, or put the plugin there")));
+  EXPECT_THAT(
+      text,
+      testing::AnyOf(HasSubstr("; get another build of it"), HasSubstr("; correct the cause, or take it out of "),
+                     HasSubstr("; is a library it needs missing"), HasSubstr("; remove it, or put the plugin there")));
   return text;
 }
 

@@ -297,6 +297,23 @@ TEST_F(SelectorTest, leaves_out_protocols_that_lack_a_link_or_the_device) {
   selector_ = std::make_unique<Selector>(config_, std::move(on_host));
   EXPECT_THAT(verdict(all_gather(16, false), "ring × simple"),
               HasSubstr("excluded: protocol does not run on the host"));
+  EXPECT_TRUE(selector_->check().ok());
+}
+
+TEST_F(SelectorTest, refuses_a_protocol_setting_that_the_device_cannot_follow) {
+  const auto check_on = [&](uint32_t device) {
+    tuner::Choices wanted = choices(kRanks, {plugin(ring_)});
+    wanted.device = device;
+    wanted.protocols[0].properties.devices = TUTTI_DEVICE_CUDA;
+    selector_ = std::make_unique<Selector>(config_, std::move(wanted));
+    return selector_->check();
+  };
+  follow("{protocol: simple}");
+  EXPECT_TRUE(check_on(TUTTI_DEVICE_CUDA).ok());
+  const Status refused = check_on(TUTTI_DEVICE_HOST);
+  EXPECT_EQ(refused.code(), Code::kUnsupported);
+  EXPECT_THAT(std::string(refused.text()),
+              AllOf(HasSubstr("protocol is set to 'simple' ("), HasSubstr("which does not run on the host")));
 }
 
 // --- Plans that cannot be made or executed

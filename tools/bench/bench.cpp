@@ -57,9 +57,11 @@ class Progress {
   bool shown_;
 };
 
-ProcessLocation own_location(const tools::Session& session, int rank) {
+Result<ProcessLocation> own_location(const tools::Session& session, int rank) {
   ProcessLocation location{getpid(), {}};
-  const std::string pretended = session.host(rank);
+  const Options options = session.options(rank);
+  TUTTI_ASSIGN(const config::Config config, tools::load_config(options.config_file, options.settings));
+  const std::string& pretended = config.text("host");
   if (pretended.empty()) {
     gethostname(location.host, sizeof(location.host) - 1);
   } else {
@@ -154,7 +156,8 @@ Result<uint64_t> measure_as(Request request, const UniqueId& id, int rank, const
   TUTTI_ASSIGN(const double init_ms, largest(communicator, init.count()));
   TUTTI_ASSIGN(const auto seeds, exchange(communicator, request.seed));
   request.seed = seeds.front();
-  TUTTI_ASSIGN(auto locations, exchange(communicator, own_location(request.session, rank)));
+  TUTTI_ASSIGN(const ProcessLocation location, own_location(request.session, rank));
+  TUTTI_ASSIGN(auto locations, exchange(communicator, location));
 
   auto summary = measure_with(communicator, request, {request, std::move(locations), init_ms, {}, {}}, reports);
   if (!summary.ok()) {

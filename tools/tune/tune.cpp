@@ -26,22 +26,21 @@ With --figures it measures the network between the hosts instead, and writes har
   srun tutti tune --figures --out figures.yaml
   tutti tune --figures -n 2 --hosts a,b --out figures.yaml)";
 
+/// If the file cannot be written after all, prints the text: its measurements took minutes.
 Status write(const Request& request, const std::string& text) {
-  if (request.out.empty()) {
-    fmt::print("{}", text);
-    return {};
-  }
-  return base::write_file(request.out, text);
+  const Status written = request.out.empty() ? Status() : base::write_file(request.out, text);
+  if (request.out.empty() || !written.ok()) fmt::print("{}", text);
+  return written;
 }
 
-void say(const Request& request, const Findings& findings) {
+void say(const Request& request, const Findings& findings, bool written) {
   if (isatty(STDERR_FILENO) == 1) fmt::print(stderr, "\r\033[K");  // the progress
   for (const std::string& wrong : findings.wrong) fmt::print(stderr, "tutti: excluded: {}\n", wrong);
   if (findings.out_of_time) {
     fmt::print(stderr, "tutti: stopped after {} s (--limit): {} of {} candidates with a number of channels measured\n",
                request.limit_s, findings.runs, findings.of_runs);
   }
-  if (!request.out.empty()) fmt::print(stderr, "tutti: wrote {}\n", request.out);
+  if (written && !request.out.empty()) fmt::print(stderr, "tutti: wrote {}\n", request.out);
 }
 
 /// The work of one rank. Rank 0 writes the table, also if a failure ended the sweep.
@@ -53,12 +52,14 @@ Status tune_as(const Request& request, const UniqueId& id, int rank) {
   const Status swept = Sweep(request, offer.candidates, control, findings).run();
   // Without this, ranks that wait for their devices would not notice that this rank is gone.
   if (!swept.ok()) control.abort(fmt::format("rank {}: {}", rank, swept.text()));
+  Status written;
   if (rank == 0) {
-    TUTTI_TRY(write(request, table_text(request, offer, findings, swept)));
-    say(request, findings);
+    written = write(request, table_text(request, offer, findings, swept));
+    say(request, findings, written.ok());
   }
   TUTTI_TRY(swept);
-  return bench::report_to_first(control);
+  TUTTI_TRY(bench::report_to_first(control));
+  return written;
 }
 
 /// The same for the figures of the network.
@@ -70,11 +71,20 @@ Status measure_figures_as(const Request& request, const UniqueId& id, int rank) 
   options.settings.emplace_back("device", "host");
   TUTTI_ASSIGN(auto communicator, Communicator::create(id, rank, session.rank_count, options));
   TUTTI_ASSIGN(const NetworkMeasurement measured, measure_network(communicator, config.text("host")));
-  if (rank == 0) TUTTI_TRY(write(request, figures_text(request, network, measured)));
-  return bench::report_to_first(communicator);
+  const Status written = rank == 0 ? write(request, figures_text(request, network, measured)) : Status();
+  TUTTI_TRY(bench::report_to_first(communicator));
+  return written;
+}
+
+/// Before the measurements. Only rank 0 writes, so a launcher's other ranks need no such file.
+Status check_out(const Request& request) {
+  const auto& assignment = request.bench.session.assignment;
+  if (request.out.empty() || (assignment && assignment->rank != 0)) return {};
+  return base::check_writable(request.out).with_context("--out");
 }
 
 int run(const Request& request) {
+  if (const Status status = check_out(request); !status.ok()) return tools::fail(status);
   const auto rank_main = [&](const UniqueId& id, int rank) -> Result<int> {
     TUTTI_TRY(request.figures ? measure_figures_as(request, id, rank) : tune_as(request, id, rank));
     return tools::kSuccess;

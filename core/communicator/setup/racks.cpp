@@ -91,6 +91,11 @@ std::string network_inside_racks(const config::Config& config) {
   return named.empty() ? std::string() : plugin::label_of(plugin::Kind::kNetwork, named);
 }
 
+Status check_racks(const config::Config& config) {
+  TUTTI_ASSIGN(const std::vector<Rack> racks, read_racks(config));
+  return check_use(config, racks);
+}
+
 Result<Racks> Racks::read(const config::Config& config, const std::vector<std::string>& hosts) {
   TUTTI_ASSIGN(const std::vector<Rack> racks, read_racks(config));
   TUTTI_TRY(check_use(config, racks));

@@ -15,6 +15,9 @@ namespace tutti::communicator {
 /// The network that net.inside_rack names, as a label; empty: it names none.
 std::string network_inside_racks(const config::Config& config);
 
+/// kConfig, with the place: an item of net.racks is no rack, racks have equal names, or net.inside_rack has no effect.
+Status check_racks(const config::Config& config);
+
 /// The racks of a communicator's ranks. Equal on all ranks: they have agreed on the configuration.
 class Racks {
  public:

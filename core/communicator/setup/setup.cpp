@@ -521,6 +521,7 @@ class Setup {
     const auto rank = static_cast<uint32_t>(state_.rank_);
     const auto size = static_cast<uint32_t>(state_.size_);
     state_.selector_ = std::make_unique<tuner::Selector>(config_, std::move(choices_));
+    TUTTI_TRY(state_.selector_->check());
     const tuner::Choices& choices = state_.selector_->choices();
     state_.plans_ =
         std::make_unique<backend::Plans>(backend::Plans::Options{rank, size, config_.boolean("check.plans")}, choices);
