@@ -13,13 +13,14 @@
   - Examples, and the tests that stand for users of Tutti (USERS), include installed headers and their own folder. A
     test of a part includes any header of core/ and tools/, because unit tests test private functions. It includes
     private headers of one plugin at most.
-  - Each contract header compiles alone as C11 and as C++20; every other installed header alone as C++20
-    (tutti/device/cuda is for nvcc, and left to the build).
+  - Each contract header compiles alone as C11 and as C++20; every other installed header alone as C++20,
+    by GCC and by Clang (tutti/device/cuda is for nvcc, and left to the build).
 """
 
 import concurrent.futures
 import os
 import re
+import shutil
 import subprocess
 import sys
 
@@ -155,12 +156,16 @@ def compile_alone(header, compiler):
 
 
 def compile_problems():
+    compilers = ["g++", "clang++"]
+    if shutil.which("clang++") is None:
+        print("layers: clang++ is not installed: installed headers are compiled by g++ alone")
+        compilers.pop()
     jobs = []
     for file in files({".h"}, "core/include"):
         header = file.relative_to(ROOT / "core/include").as_posix()
         if header.startswith("tutti/device/cuda/"):
             continue  # for nvcc only
-        jobs.append((header, ["g++", "-std=c++20", "-x", "c++"]))
+        jobs += [(header, [compiler, "-std=c++20", "-x", "c++"]) for compiler in compilers]
         if header.startswith("tutti/plugin/"):
             jobs.append((header, ["gcc", "-std=c11", "-x", "c"]))
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:

@@ -31,12 +31,12 @@ std::vector<tutti_candidate> sample() {
 
 CostTable fill_from(std::vector<tutti_candidate>& list) {
   const auto pointers = sdk::pointers_to(list);
-  return fill(sdk::Candidates(pointers, {}));
+  return fill(sdk::Candidates(pointers));
 }
 
 void apply_to(std::vector<tutti_candidate>& list, const CostTable& before, const CostTable& after, int channels) {
   const auto pointers = sdk::pointers_to(list);
-  apply(before, after, channels, sdk::Candidates(pointers, {}));
+  apply(before, after, channels, sdk::Candidates(pointers));
 }
 
 TEST(NcclCostTable, CellsHoldTheSmallestTime) {

@@ -2,7 +2,8 @@
 // The C++ classes of a tuner plugin. tutti/plugin/tuner.h states the contract of each function.
 #pragma once
 
-#include <ranges>
+#include <cstddef>
+#include <iterator>
 #include <span>
 
 #include "tutti/plugin/tuner.h"
@@ -10,11 +11,45 @@
 
 namespace tutti::sdk {
 
-/// The candidates of a call, a range of tutti_candidate&.
-struct CandidateOf {
-  tutti_candidate& operator()(tutti_candidate* one) const { return *one; }
+/// The candidates of a call, a range of tutti_candidate&. It refers to the pointers. (A std::ranges::transform_view
+/// does not compile by clang 14 with libstdc++ 12.)
+class Candidates {
+ public:
+  class Iterator {
+   public:
+    using iterator_category = std::forward_iterator_tag;
+    using difference_type = std::ptrdiff_t;
+    using value_type = tutti_candidate;
+    using pointer = tutti_candidate*;
+    using reference = tutti_candidate&;
+
+    Iterator() = default;
+    explicit Iterator(tutti_candidate* const* at) : at_(at) {}
+    reference operator*() const { return **at_; }
+    pointer operator->() const { return *at_; }
+    Iterator& operator++() {
+      ++at_;
+      return *this;
+    }
+    Iterator operator++(int) { return Iterator(at_++); }
+    bool operator==(const Iterator&) const = default;
+
+   private:
+    tutti_candidate* const* at_ = nullptr;
+  };
+
+  explicit Candidates(std::span<tutti_candidate* const> pointers) : pointers_(pointers) {}
+  Iterator begin() const { return Iterator(pointers_.data()); }
+  Iterator end() const { return Iterator(pointers_.data() + pointers_.size()); }
+  size_t size() const { return pointers_.size(); }
+  bool empty() const { return pointers_.empty(); }
+  tutti_candidate& operator[](size_t index) const { return *pointers_[index]; }
+  tutti_candidate& front() const { return *pointers_.front(); }
+  tutti_candidate& back() const { return *pointers_.back(); }
+
+ private:
+  std::span<tutti_candidate* const> pointers_;
 };
-using Candidates = std::ranges::transform_view<std::span<tutti_candidate* const>, CandidateOf>;
 
 /// The pointers that `choose` takes. Valid as long as `candidates` does not move.
 inline std::vector<tutti_candidate*> pointers_to(std::span<tutti_candidate> candidates) {
@@ -61,7 +96,7 @@ class Tuner : public Plugin {
         [](void* instance) { delete static_cast<TunerInstance*>(instance); },
         [](void* instance, const tutti_call* call, tutti_candidate* const* candidates, uint32_t count) -> int32_t {
           const auto& tuner = *static_cast<TunerInstance*>(instance);
-          return guarded(tuner.host_, [&] { return tuner.choose(*call, Candidates({candidates, count}, {})); });
+          return guarded(tuner.host_, [&] { return tuner.choose(*call, Candidates({candidates, count})); });
         }};
     return &ops;
   }
