@@ -16,7 +16,7 @@ namespace {
 constexpr size_t kMaxDepth = 64;
 constexpr size_t kMaxBytes = 1 << 20;
 
-/// What the builder refuses, in the words of this file.
+/// A refusal of the builder, in the words of this file.
 class Refusal : public YAML::ParserException {
  public:
   using YAML::ParserException::ParserException;

@@ -266,22 +266,21 @@ const config::Rule* Selector::matching_rule(const Question& question) const {
   return nullptr;
 }
 
-std::string Selector::excluded_by_device(const Candidate& candidate) const {
-  const uint32_t devices = choices_.protocols[candidate.decision.protocol].properties.devices;
-  if (choices_.device == 0 || (devices & choices_.device) != 0) return {};
+std::string Selector::excluded_by_device(const Protocol& protocol) const {
+  if (choices_.device == 0 || (protocol.properties.devices & choices_.device) != 0) return {};
   if (choices_.device == TUTTI_DEVICE_HOST) return "protocol does not run on the host";
-  const std::string& why = choices_.protocols[candidate.decision.protocol].declined[TUTTI_LINK_P2P];
+  const std::string& why = protocol.declined[TUTTI_LINK_P2P];
   return fmt::format("protocol does not run on GPUs{}{}", why.empty() ? "" : ": ", why);
 }
 
 Status Selector::check() const {
   const std::string& named = config_.text("protocol");
   for (const Protocol& protocol : choices_.protocols) {
-    const bool runs = choices_.device == 0 || (protocol.properties.devices & choices_.device) != 0;
-    if (protocol.name != named || runs) continue;
-    return {Code::kUnsupported,
-            fmt::format("protocol is set to '{}' ({}), which does not run on {}; set it to auto", named,
-                        config_.origin("protocol"), choices_.device == TUTTI_DEVICE_HOST ? "the host" : "GPUs")};
+    if (protocol.name != named) continue;
+    const std::string excluded = excluded_by_device(protocol);
+    if (excluded.empty()) continue;
+    return {Code::kUnsupported, fmt::format("protocol is set to '{}' ({}), but this {}; set it to auto", named,
+                                            config_.origin("protocol"), excluded)};
   }
   return {};
 }
@@ -320,7 +319,8 @@ void Selector::exclude(const Question& question, Candidate& candidate) const {
     }
   }
   if (decision.algorithm != kNoAlgorithm) candidate.excluded = excluded_by_purpose(question, decision.algorithm);
-  if (candidate.excluded.empty()) candidate.excluded = excluded_by_device(candidate);
+  if (candidate.excluded.empty())
+    candidate.excluded = excluded_by_device(choices_.protocols[candidate.decision.protocol]);
   if (candidate.excluded.empty()) candidate.excluded = excluded_by_ranks(candidate);
   if (candidate.excluded.empty()) candidate.excluded = excluded_by_links(candidate);
   if (candidate.excluded.empty()) candidate.excluded = excluded_by_registration(question, candidate);

@@ -181,7 +181,7 @@ class Selector {
   /// that chooses plan files matches only calls for which one of the files is meant.
   const config::Rule* matching_rule(const Question& question) const;
   std::string why_lists(const Question& question, const Candidate& candidate) const;
-  std::string excluded_by_device(const Candidate& candidate) const;
+  std::string excluded_by_device(const Protocol& protocol) const;
   std::string excluded_by_ranks(const Candidate& candidate) const;
   std::string excluded_by_links(const Candidate& candidate) const;
   std::string excluded_by_registration(const Question& question, const Candidate& candidate) const;

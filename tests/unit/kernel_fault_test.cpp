@@ -31,7 +31,7 @@ TEST(KernelFault, NamesTheRankThatDidNotCome) {
   EXPECT_THAT(std::string(fault(TUTTI_TIMEOUT, 3, "one is closed").text()),
               HasSubstr("did? The connections: one is closed"));
   EXPECT_THAT(std::string(fault(TUTTI_TIMEOUT, 3, "one is closed", true).text()),
-              HasSubstr("use each stream once before its first call. The connections: one is closed"));
+              HasSubstr("use each stream once before the first call of any rank. The connections: one is closed"));
 }
 
 TEST(KernelFault, SaysThatThreadBlocksWaitForEachOther) {

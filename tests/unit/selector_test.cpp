@@ -312,8 +312,8 @@ TEST_F(SelectorTest, refuses_a_protocol_setting_that_the_device_cannot_follow) {
   EXPECT_TRUE(check_on(TUTTI_DEVICE_CUDA).ok());
   const Status refused = check_on(TUTTI_DEVICE_HOST);
   EXPECT_EQ(refused.code(), Code::kUnsupported);
-  EXPECT_THAT(std::string(refused.text()),
-              AllOf(HasSubstr("protocol is set to 'simple' ("), HasSubstr("which does not run on the host")));
+  EXPECT_THAT(std::string(refused.text()), AllOf(HasSubstr("protocol is set to 'simple' ("),
+                                                 HasSubstr("but this protocol does not run on the host")));
 }
 
 // --- Plans that cannot be made or executed

@@ -27,7 +27,7 @@ Status kernel_fault(const tutti_cuda_control& control, uint32_t rank, std::chron
                             "if this one did?{}{}{}",
                             seconds, rank, control.peer, control.channel,
                             shares_context ? " Ranks of this process share a GPU, and a stream waits at its first use "
-                                             "for all kernels: use each stream once before its first call."
+                                             "for all kernels: use each stream once before the first call of any rank."
                                            : "",
                             connections.empty() ? "" : " The connections: ", connections)};
 }
