@@ -110,11 +110,13 @@ class LoadedImage : public Image {
     }
     if (table_.kind != static_cast<uint32_t>(note_.kind) || view(table_.name) != note_.name ||
         Abi{table_.abi_major, table_.abi_minor} != note_.abi || view(table_.version) != note_.version) {
-      return broken(file_,
-                    fmt::format("is {} '{}' {}, ABI {}.{}, in its table and {} '{}' {}, ABI {}.{}, in its note (PLG-2)",
-                                to_string(static_cast<Kind>(table_.kind)), view(table_.name), view(table_.version),
-                                table_.abi_major, table_.abi_minor, to_string(note_.kind), note_.name, note_.version,
-                                note_.abi.major, note_.abi.minor));
+      return broken(
+          file_,
+          fmt::format(
+              "is {} '{}' {}, ABI {}.{}, in its table and {} '{}' {}, ABI {}.{}, in its note (PLG-2); its author "
+              "gives TUTTI_PLUGIN and tutti_add_plugin the same name and version",
+              to_string(static_cast<Kind>(table_.kind)), view(table_.name), view(table_.version), table_.abi_major,
+              table_.abi_minor, to_string(note_.kind), note_.name, note_.version, note_.abi.major, note_.abi.minor));
     }
     if (table_.open == nullptr || table_.close == nullptr) return broken(file_, "has no open or no close");
     TUTTI_TRY(check_keys());
@@ -275,6 +277,11 @@ int32_t Plugin::config_thunk(void* context, tutti_str name, tutti_value* out) {
 
 std::string take_failure_text() {
   return std::exchange(failure_text, {});
+}
+
+void leave_failure_text(std::string text) {
+  failure_text = std::move(text);
+  failed_plugin = nullptr;
 }
 
 std::string take_failure_text_of(const void* self) {

@@ -88,6 +88,8 @@ class Plugin {
 std::string take_failure_text();
 /// The same of the plugin with this `self`; empty, and clears nothing, if the text is of a different plugin.
 std::string take_failure_text_of(const void* self);
+/// Leaves the reason of a failure for take_failure_text(), as a plugin does through its host.
+void leave_failure_text(std::string text);
 /// take_failure_text(), or a sentence that names the rule which the plugin breaks by giving no text.
 std::string take_reason();
 

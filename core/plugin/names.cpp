@@ -174,6 +174,12 @@ bool names_file(std::string_view text) {
   return text.starts_with('/') || text.ends_with(".so") || text.find(".so/") != std::string_view::npos;
 }
 
+/// Whether a value is neither the file of a plugin nor a name, but a file or a folder that is there.
+bool may_be_plans(const std::string& text) {
+  std::error_code ignored;
+  return text.find(".so") == std::string::npos && std::filesystem::exists(text, ignored);
+}
+
 /// Lists of plugins take files; settings and rules then take the names of these plugins.
 Status Names::file_for_name(std::string_view place, std::string_view key, Kind kind, const std::string& text) const {
   const size_t suffix = text.rfind(".so");
@@ -188,9 +194,14 @@ Status Names::file_for_name(std::string_view place, std::string_view key, Kind k
 /// A protocol or an algorithm.
 Status Names::check_loaded(std::string_view place, std::string_view key, Kind kind, const std::string& name,
                            Use use) const {
-  if (names_file(name)) return file_for_name(place, key, kind, name);
   const std::vector<std::string> loaded = named(kind);
   if (has(loaded, name)) return {};
+  if (kind == Kind::kAlgorithm && may_be_plans(name)) {
+    return config::wrong(place, fmt::format("{}: '{}' is no plan file by its name; a plan file ends in .yaml, .yml or "
+                                            ".json, and a folder of plan files in '/'",
+                                            key, name));
+  }
+  if (names_file(name)) return file_for_name(place, key, kind, name);
   if (has(known(kind), name)) {
     if (use == Use::kForbid) return {};
     return config::wrong(place, fmt::format("{}: the {} plugin '{}' is not loaded: {} is [{}] ({}); add '{}' there",

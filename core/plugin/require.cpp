@@ -101,6 +101,9 @@ std::vector<uint64_t> whole_table(Kind kind, const void* ops) {
 std::string missing_entry(Kind kind, uint64_t capabilities, const void* ops) {
   if (ops == nullptr) return "its table of operations is null";
   const uint32_t table_bytes = size_of_struct(ops);
+  if (table_bytes < sizeof(uint64_t)) {
+    return fmt::format("its table of operations has struct_size {} (PLG-5)", table_bytes);
+  }
   for (const Entry& entry : table_of(kind).entries) {
     if (entry.capability != 0 && (capabilities & entry.capability) == 0) continue;
     const void* function = nullptr;

@@ -111,7 +111,7 @@ Verdict VerifyCache::prove(uint32_t rank_count, const PlanSource& source, const 
   Extent extent;
   for (uint32_t rank = 0; rank < rank_count; ++rank) {
     const Result<Plan> plan = source(rank);
-    if (!plan.ok()) return {plan.status(), true, {}};
+    if (!plan.ok()) return {plan.status().with_context(fmt::format("rank {}", rank)), true, {}};
     if (rank == 0) first_channel = plan->channel;
     program::add(hasher, *plan, first_channel);
     extent.add(*plan);

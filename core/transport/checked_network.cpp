@@ -419,7 +419,10 @@ struct CheckedNetwork::Entries {
       return violate(14, "test", fmt::format("it reports {} bytes, but the last of them are not written", length));
     }
     if (Poison::is_whole(part.address, length, std::min(kBehind, part.room - length))) return TUTTI_OK;
-    return violate(14, "test", fmt::format("the plugin wrote behind the {} bytes of a message", length));
+    return violate(14, "test",
+                   fmt::format("it reports {} bytes, but wrote more: the length is too small, or it "
+                               "wrote behind the message",
+                               length));
   }
 
   static void close_connection(void* raw) {

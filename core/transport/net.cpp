@@ -97,8 +97,8 @@ Status Net::choose_devices() {
   }
   if (devices_.empty()) {
     return Status(Code::kNotFound,
-                  fmt::format("network '{}' has no usable device among {} (host memory, messages of {} bytes); "
-                              "check its interface settings",
+                  fmt::format("network '{}' has no usable device among {} (a usable device reports "
+                              "TUTTI_MEMORY_HOST and max_message_bytes of at least {}); check its settings",
                               options_.name, count, stride));
   }
   std::stable_sort(devices_.begin(), devices_.end(),

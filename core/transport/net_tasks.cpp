@@ -348,7 +348,7 @@ Result<bool> AcceptTask::progress() {
     accepted = accepted || one;
   }
   if (now >= next_look_) next_look_ = now + kLookInterval;
-  const bool read = read_hellos();
+  TUTTI_ASSIGN(const bool read, read_hellos());
   TUTTI_TRY(net_.contract());  // the end of a guest is no failure, but a broken rule is
   TUTTI_ASSIGN(const bool handed, hand_over());
   return accepted || read || handed;
@@ -368,9 +368,11 @@ Result<bool> AcceptTask::accept(Entrance& entrance) {
   if (code != TUTTI_OK) return net_.failure("cannot accept connections " + ends, code);
   Guest guest{entrance.device, std::make_unique<NetHello>(), std::make_unique<Channel>(net_, connection, ends), nullptr,
               nullptr};
-  // The end of a guest is no failure of this rank.
   auto registration = guest.channel->register_memory({guest.hello.get(), sizeof(NetHello)});
-  if (!registration.ok()) return true;
+  if (!registration.ok()) {
+    TUTTI_TRY(failure_of_guest(registration.status()));
+    return true;
+  }
   guest.registration = *registration;
   if (guests_.size() >= most_guests()) guests_.pop_front();
   guests_.push_back(std::move(guest));
@@ -384,12 +386,24 @@ bool AcceptTask::is_friend(const NetHello& hello) const {
          hello.purpose < kPurposeCount && hello.home < homes();
 }
 
-bool AcceptTask::read_hellos() {
+Status AcceptTask::failure_of_guest(const Status& why) const {
+  if (why.code() != Code::kRemote) return why;
+  log::info("network '{}': a connection that has not said its rank has ended: {}", net_.options().name, why.text());
+  return {};
+}
+
+Result<bool> AcceptTask::read_hellos() {
   bool moved = false;
   for (auto guest = guests_.begin(); guest != guests_.end();) {
     if (guest->request == nullptr) {
       auto request = guest->channel->recv({guest->hello.get(), sizeof(NetHello), kTag, guest->registration});
-      if (request.ok()) guest->request = *request;
+      if (!request.ok()) {
+        TUTTI_TRY(failure_of_guest(request.status()));
+        guest = guests_.erase(guest);
+        moved = true;
+        continue;
+      }
+      guest->request = *request;
     }
     uint64_t bytes = 0;
     auto done = guest->request != nullptr ? guest->channel->test(guest->request, &bytes) : Result<bool>(false);
@@ -398,6 +412,12 @@ bool AcceptTask::read_hellos() {
       continue;
     }
     const NetHello& hello = *guest->hello;
+    if (!done.ok()) TUTTI_TRY(failure_of_guest(done.status()));
+    if (done.ok() && bytes != sizeof hello && is_friend(hello)) {
+      return Status(Code::kInternal, fmt::format("network '{}': the first message of rank {} has {} bytes, but the "
+                                                 "plugin reports {} (NET-14)",
+                                                 net_.options().name, hello.rank, sizeof hello, bytes));
+    }
     // A stranger, or a connection that gave up, changes nothing.
     if (done.ok() && bytes == sizeof hello && is_friend(hello)) {
       guest->channel->deregister_memory(guest->registration);

@@ -209,7 +209,10 @@ class AcceptTask : public progress::Task {
   };
   Result<bool> accept(Entrance& entrance);
   static Who who_of(const Key& key, Purpose purpose, uint32_t home);
-  bool read_hellos();
+  Result<bool> read_hellos();
+  /// The failure of this rank that a guest's failure is. None, and a line in the log, if the peer is gone: the guest
+  /// may be a stranger, or a connection that gave up.
+  Status failure_of_guest(const Status& why) const;
   bool is_friend(const NetHello& hello) const;
   Result<bool> hand_over();
   Result<bool> hand_over(const Who& who, Arrival& arrival);

@@ -5,7 +5,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <iterator>
 
 #include "config/plan_names.h"
 #include "plugin/loader.h"
@@ -46,6 +48,15 @@ tutti_algorithm_cost message_cost(uint32_t links, double channel_gbs) {
   cost.gbs[TUTTI_LINK_NETWORK] = channel_gbs;
   cost.memory = 1;
   return cost;
+}
+
+/// The field of a cost with a number that is negative or not finite; null: there is none.
+const char* wrong_number(const tutti_algorithm_cost& cost) {
+  const auto is_wrong = [](double number) { return !std::isfinite(number) || number < 0; };
+  if (std::any_of(std::begin(cost.wire), std::end(cost.wire), is_wrong)) return "wire";
+  if (std::any_of(std::begin(cost.gbs), std::end(cost.gbs), is_wrong)) return "gbs";
+  if (std::any_of(std::begin(cost.machine_wire), std::end(cost.machine_wire), is_wrong)) return "machine_wire";
+  return is_wrong(cost.memory) ? "memory" : nullptr;
 }
 
 std::string text_of(const std::vector<Verdict>& verdicts, const Choices& choices) {
@@ -339,8 +350,15 @@ Result<std::string> Selector::excluded_by_cost(const Question& question, Candida
   if (code == TUTTI_UNSUPPORTED) return "algorithm gives no cost for it: " + plugin::take_reason();
   if (code != TUTTI_OK) {
     return Status(code == TUTTI_AGAIN ? Code::kInternal : static_cast<Code>(code),
-                  fmt::format("algorithm '{}' fails to give the cost of {}: {}; take it out of plugins.algorithm",
-                              candidate.name, to_string(question.collective), plugin::take_reason()));
+                  fmt::format("algorithm '{}' fails to give the cost of {}: {}; {}", candidate.name,
+                              to_string(question.collective), plugin::take_reason(),
+                              algorithm.meant ? "correct the plan file" : "take it out of plugins.algorithm"));
+  }
+  if (const char* const wrong = wrong_number(cost); wrong != nullptr) {
+    return Status(Code::kInternal,
+                  fmt::format("algorithm '{}' gives a cost of {} with a number in {} that is negative or not finite "
+                              "(ALG-11); take it out of plugins.algorithm",
+                              candidate.name, to_string(question.collective), wrong));
   }
   const uint32_t most = choices_.protocols[decision.protocol].properties.max_fan;
   if (cost.fan <= most) return std::string();

@@ -12,7 +12,7 @@ using sdk::Buffer;
 class ChainInstance : public sdk::AlgorithmInstance {
  public:
   explicit ChainInstance(const tutti_topology& topology)
-      : ranks_(topology.rank_count), link_(topology.node_count > 1 ? TUTTI_LINK_NETWORK : TUTTI_LINK_SHM) {}
+      : ranks_(topology.rank_count), link_(topology.node_count > 1 ? TUTTI_LINK_NETWORK : sdk::link_inside(topology)) {}
 
   uint32_t channel_count() const override { return 1; }
 

@@ -12,7 +12,19 @@ namespace tutti::alpha_beta {
 namespace {
 
 constexpr double kBytesPerUsOfGbs = 1e3;  // 1 GB/s is 1000 bytes per µs
-constexpr double kEvenChannels = 32;      // for GPUs: eight groups of SMs with a cluster each
+/// By kind of link (TUTTI_LINK_*): the reasons for which a candidate cannot run.
+constexpr const char* kLacking[TUTTI_LINK_COUNT] = {
+    "the topology has no links by shared memory, which the algorithm's cost uses",
+    "the topology has no links by a network, which the algorithm's cost uses",
+    "the topology has no links between GPUs, which the algorithm's cost uses",
+};
+constexpr const char* kInvalid[TUTTI_LINK_COUNT] = {
+    "the protocol does not work over shared memory, which the algorithm's cost uses",
+    "the protocol does not work over a network, which the algorithm's cost uses",
+    "the protocol does not work between GPUs, which the algorithm's cost uses",
+};
+
+constexpr double kEvenChannels = 32;  // for GPUs: eight groups of SMs with a cluster each
 
 bool uses(const tutti_candidate& candidate, uint32_t link) {
   return candidate.hops[link] > 0 || candidate.wire[link] > 0;
@@ -56,8 +68,8 @@ const char* Model::obstacle(const tutti_candidate& candidate) const {
   if (candidate.max_channels == 0) return "the algorithm found no channel";
   for (uint32_t link = 0; link < TUTTI_LINK_COUNT; ++link) {
     if (!uses(candidate, link)) continue;
-    if (bandwidth_gbs_[link] <= 0) return "the topology lacks a kind of link that the algorithm needs";
-    if (candidate.protocol_efficiency[link] <= 0) return "the protocol is not valid on a kind of link in use";
+    if (bandwidth_gbs_[link] <= 0) return kLacking[link];
+    if (candidate.protocol_efficiency[link] <= 0) return kInvalid[link];
   }
   return nullptr;
 }

@@ -191,7 +191,7 @@ TEST_F(CheckedNetworkTest, finds_bytes_behind_a_message) {
   int32_t done = 0;
   uint64_t bytes = 0;
   EXPECT_EQ(ops().test(request, &done, &bytes), TUTTI_INTERNAL);
-  EXPECT_THAT(broken(), HasSubstr("NET-14 in entry 'test' here: the plugin wrote behind the 12 bytes of a message"));
+  EXPECT_THAT(broken(), HasSubstr("NET-14 in entry 'test' here: it reports 12 bytes, but wrote more"));
 }
 
 TEST_F(CheckedNetworkTest, finds_a_length_beyond_the_bytes_that_were_written) {

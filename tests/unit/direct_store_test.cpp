@@ -35,6 +35,21 @@ std::vector<int> marked(const program::Program& program, bool sent) {
   return counts;
 }
 
+TEST(ToOutputs, RanksThatWaitForEachOtherAreAnError) {
+  std::vector<Plan> plans;
+  for (uint32_t rank = 0; rank < 3; ++rank) {
+    plans.push_back(write_plan(TUTTI_ALL_REDUCE, 3, rank, 1, [&](PlanBuilder& plan) {
+      plan.step().recv((rank + 2) % 3).to_output(0);
+      plan.step().own(Buffer::kInput, 0).send((rank + 1) % 3);
+    }));
+  }
+  const auto programs = backend::lower_channels({plans}, false, true, kLayout);
+  ASSERT_FALSE(programs.ok());
+  EXPECT_EQ(programs.status().code(), Code::kInvalidArgument);
+  EXPECT_THAT(std::string(programs.status().text()),
+              testing::HasSubstr("deadlock: rank 0 waits for a message that rank 2 sends after this wait"));
+}
+
 TEST(ToOutputs, TheSecondOfTwoShots) {
   for (const auto& program : mark(plans_of("direct two-shot all_reduce", 4))) {
     EXPECT_THAT(marked(program, true), ElementsAre(0, 3, 0));

@@ -123,6 +123,10 @@ struct FakeNetwork::Calls {
     auto& connection = *static_cast<Connection*>(raw);
     FakeNetwork& network = *connection.network;
     const std::lock_guard lock(network.mutex_);
+    if (network.recv_code_ != TUTTI_OK) {
+      ++network.failed_receives_;
+      return network.fail(network.recv_code_);
+    }
     auto made = std::make_unique<Request>(Request{&connection, {}, false});
     for (uint32_t i = 0; i < count; ++i) {
       const bool on_device = registrations[i] == &device_memory;
@@ -277,6 +281,12 @@ int32_t FakeNetwork::Pipe::sender_code() const {
 void FakeNetwork::change_messages(std::function<void(std::vector<uint8_t>&)> change) {
   const std::lock_guard lock(mutex_);
   change_ = std::move(change);
+}
+
+void FakeNetwork::fail_receives(int32_t code, std::string why) {
+  const std::lock_guard lock(mutex_);
+  recv_code_ = code;
+  why_ = std::move(why);
 }
 
 void FakeNetwork::visit(size_t index, const std::vector<uint8_t>& message) {

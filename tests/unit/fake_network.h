@@ -39,6 +39,10 @@ class FakeNetwork {
   void change_messages(std::function<void(std::vector<uint8_t>&)> change);
   /// Added to the length that receives report.
   void misreport(int64_t bytes) { extra_bytes_ = bytes; }
+  /// While `code` is not TUTTI_OK, each receive fails with it at once.
+  void fail_receives(int32_t code, std::string why);
+  /// Receives that failed so.
+  int failed_receives() const { return failed_receives_; }
   /// Connects to the listener that was opened as number `index`, and sends `message`, if any.
   void visit(size_t index, const std::vector<uint8_t>& message);
   /// The capabilities of the plugin, TUTTI_NET_CAP_*, and the kinds of memory that its device registers.
@@ -129,6 +133,8 @@ class FakeNetwork {
   std::function<void(std::vector<uint8_t>&)> change_;
   std::string why_ = "the peer has closed the connection";
   std::atomic<int64_t> extra_bytes_{0};
+  int32_t recv_code_ = TUTTI_OK;
+  std::atomic<int> failed_receives_{0};
   std::atomic<int> open_receivers_{0};
   std::atomic<int> flushes_{0};
   std::atomic<int> accepts_{0};

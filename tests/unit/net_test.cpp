@@ -534,6 +534,45 @@ TEST_F(NetTest, ABrokenRuleOfAGuestIsAFailure) {
               HasSubstr("breaks rule NET-14 in entry 'test' on the connection at rank 1"));
 }
 
+/// Connections that have not said their rank, on a network whose plugin is not checked.
+class UncheckedGuests : public NetTest {
+ protected:
+  UncheckedGuests() : NetTest(0, false) {}
+};
+
+TEST_F(UncheckedGuests, AreDroppedIfTheyEnd) {
+  fake_.fail_receives(TUTTI_REMOTE, "closed");
+  fake_.visit(1, {1, 2, 3});
+  b_->receiver();
+  const auto end = Clock::now() + 10s;
+  while ((fake_.failed_receives() == 0 || fake_.open_receivers() > 0) && Clock::now() < end) {
+    b_->net->engine().assist();
+  }
+  EXPECT_EQ(fake_.open_receivers(), 0);
+  EXPECT_TRUE(b_->failure_within(0s).ok());
+  fake_.fail_receives(TUTTI_OK, "");
+  exchange_one();
+}
+
+TEST_F(UncheckedGuests, WhoseReceivesFailAreAFailure) {
+  fake_.fail_receives(TUTTI_DEVICE, "bad key of the memory");
+  fake_.visit(1, {1, 2, 3});
+  b_->receiver();
+  const Status failure = b_->failure_within(10s);
+  EXPECT_EQ(failure.code(), Code::kDevice);
+  EXPECT_THAT(failure.text(), HasSubstr("bad key of the memory"));
+}
+
+TEST_F(UncheckedGuests, WithAWrongLengthOfTheFirstMessageAreAFailure) {
+  fake_.misreport(-1);
+  b_->receiver();
+  a_->send({1, 2, 3});
+  const Status failure = b_->failure_within(10s);
+  EXPECT_EQ(failure.code(), Code::kInternal);
+  EXPECT_THAT(failure.text(), AllOf(HasSubstr("network 'fake': the first message of rank 0 has "),
+                                    HasSubstr("but the plugin reports "), HasSubstr("(NET-14)")));
+}
+
 TEST_F(CheckedData, Arrives) {
   for (uint32_t i = 0; i < 20; ++i) {
     const std::vector<uint8_t> data(1 + i * 13 % kStride, static_cast<uint8_t>(i));

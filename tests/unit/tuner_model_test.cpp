@@ -160,10 +160,10 @@ TEST(TunerModel, TakesAsFewChannelsAsTheDataIsWorthAndTheLinkNeeds) {
 TEST(TunerModel, ExcludesWithAReason) {
   const tutti_candidate no_link = predict(candidate_of(1, 1, TUTTI_LINK_SHM), 8);
   EXPECT_LT(no_link.predicted_us, 0);
-  EXPECT_THAT(reason(no_link), testing::HasSubstr("lacks a kind of link"));
+  EXPECT_THAT(reason(no_link), testing::HasSubstr("the topology has no links "));
   tutti_candidate protocol = candidate_of(1, 1);
   protocol.protocol_efficiency[TUTTI_LINK_P2P] = 0;
-  EXPECT_THAT(reason(predict(protocol, 8)), testing::HasSubstr("protocol is not valid"));
+  EXPECT_THAT(reason(predict(protocol, 8)), testing::HasSubstr("the protocol does not work between GPUs"));
   tutti_candidate channels = candidate_of(1, 1);
   channels.max_channels = 0;
   EXPECT_THAT(reason(predict(channels, 8)), testing::HasSubstr("no channel"));

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <memory>
 
 #include "plugin/loader.h"
@@ -51,13 +52,18 @@ class Algorithm {
   /// The variant of that name; without a name, the first that can do the collective.
   Result<uint32_t> variant(const std::string& name, Collective collective) const {
     std::string known;
+    bool exists = name.empty();
     tutti_str text{};
     uint64_t collectives = 0;
     for (uint32_t i = 0; ops_->variant(plugin_->self(), i, &text, &collectives) == TUTTI_OK; ++i) {
+      exists = exists || view(text) == name;
       const bool can = (collectives >> static_cast<uint32_t>(collective) & 1) != 0;
       if (can && (name.empty() || view(text) == name)) return i;
       known += fmt::format("; {}{}{}", plugin_->name(), text.size > 0 ? "/" : "", view(text));
       known += can ? " can" : " cannot";
+    }
+    if (!exists) {
+      return Status(Code::kNotFound, fmt::format("{} has no variant '{}'{}", plugin_->name(), name, known));
     }
     return Status(Code::kUnsupported, fmt::format("{}{}{} does not do {}{}", plugin_->name(), name.empty() ? "" : "/",
                                                   name, to_string(collective), known));
@@ -90,8 +96,9 @@ struct AlgorithmName {
 };
 
 /// In a path, the variant follows "....so/"; no name of a variant contains a slash.
-AlgorithmName split_algorithm(const std::string& text) {
-  const bool is_path = text.starts_with('/');
+AlgorithmName split_algorithm(const std::string& named) {
+  const bool is_path = named.starts_with('/') || named.find(".so") != std::string::npos;
+  const std::string text = is_path ? std::filesystem::absolute(named).lexically_normal().string() : named;
   const size_t slash = is_path ? text.rfind('/') : text.find('/');
   const std::string plugin = text.substr(0, slash);
   if (slash == std::string::npos || (is_path && (text.ends_with(".so") || !plugin.ends_with(".so")))) return {text, {}};

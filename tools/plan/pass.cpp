@@ -92,12 +92,18 @@ std::string place(uint8_t buffer, uint32_t block, uint32_t chunk) {
   return fmt::format("{} {}.{}", name, block, chunk);
 }
 
-std::string peers_text(std::span<const tutti_program_peer> peers, bool chunked) {
+enum class End { kSender, kReceiver };
+
+/// Only the sender of a direct store has the place in the receiver's output.
+std::string peers_text(std::span<const tutti_program_peer> peers, bool chunked, End end) {
   std::string text;
   for (const tutti_program_peer& peer : peers) {
     text += fmt::format(" rank {} message {}", peer.rank, peer.message);
     if (chunked) text += fmt::format(" block {}.{}", peer.block, peer.chunk);
-    if (peer.to_output != 0) text += fmt::format(" stored to output {}.{}", peer.output_block, peer.output_chunk);
+    if (peer.to_output != 0 && end == End::kSender) {
+      text += fmt::format(" stored to output {}.{}", peer.output_block, peer.output_chunk);
+    }
+    if (peer.to_output != 0 && end == End::kReceiver) text += " stored by the sender";
     text += ',';
   }
   if (!text.empty()) text.pop_back();
@@ -137,7 +143,7 @@ std::string text_of(const program::Program& program, const program::Strands* str
     if (step.recv_count > 0) {
       const char* const gathers = has(TUTTI_STEP_TO_SCRATCH) ? "gather to scratch" : "gather";
       text += fmt::format(" {}{};", has(TUTTI_STEP_GATHER) ? gathers : "recv",
-                          peers_text(program.recv(step), has(TUTTI_STEP_GATHER)));
+                          peers_text(program.recv(step), has(TUTTI_STEP_GATHER), End::kReceiver));
     }
     if (step.source != TUTTI_BUFFER_NONE) {
       text += fmt::format(" own {};", place(step.source, step.source_block, step.source_chunk));
@@ -147,7 +153,7 @@ std::string text_of(const program::Program& program, const program::Strands* str
     }
     if (step.send_count > 0) {
       text += fmt::format(" {}{};", has(TUTTI_STEP_SCATTER) ? "scatter" : "send",
-                          peers_text(program.send(step), has(TUTTI_STEP_SCATTER)));
+                          peers_text(program.send(step), has(TUTTI_STEP_SCATTER), End::kSender));
     }
     if (has(TUTTI_STEP_FINAL)) text += " final;";
     if (has(TUTTI_CUDA_STEP_AFTER)) text += " after;";
@@ -254,7 +260,7 @@ Result<std::string> number_messages(const Input& input) {
 Result<std::string> direct_store(const Input& input) {
   TUTTI_ASSIGN(Lowered all, lowered_all(input));
   const std::string before = text_of(all.programs[input.rank]);
-  program::store_directly(all.plans, all.programs);
+  TUTTI_TRY(program::store_directly(all.plans, all.programs));
   return before_and_after(before, text_of(all.programs[input.rank]));
 }
 

@@ -190,6 +190,7 @@ void* Side::connect_link(uint64_t serial) {
 
 bool Side::read_hello(Guest& guest, uint64_t serial) {
   auto& hello = *guest.hello;
+  if (guest.has_failed) return false;
   if (guest.request == nullptr) {
     guest.registration = register_memory(guest.connection, hello.data(), sizeof hello);
     const uint32_t tag = 0;
@@ -205,6 +206,7 @@ bool Side::read_hello(Guest& guest, uint64_t serial) {
   const Outcome outcome = attempt_test(guest.request, &bytes);
   const bool failed = outcome.code != TUTTI_OK && outcome.code != TUTTI_AGAIN;
   if (failed && !tolerates_guests_) violate("the first message of a connection: " + outcome.text);
+  if (failed) guest.has_failed = true;  // its request is gone
   if (failed || !outcome.done) return false;
   if (bytes == sizeof hello && hello[0] == kHello && hello[1] == serial) return true;
   if (tolerates_guests_) return false;

@@ -120,6 +120,7 @@ class Side {
     void* registration = nullptr;
     void* request = nullptr;
     std::unique_ptr<std::array<uint64_t, 2>> hello;
+    bool has_failed = false;
   };
   void report(std::string_view result, std::string_view rule, const std::string& text);
   [[noreturn]] void end_quietly();

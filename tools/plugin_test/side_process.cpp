@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A process that the kit starts: it runs one side of a rule, or both sides in two threads.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -28,14 +29,23 @@ Result<config::Config> configuration(const Request& request) {
   return load_config(request.config_file, settings);
 }
 
-/// The file of the network with this name; if there is none, the file of a plugin of a different kind.
+/// The file of the network with this name; if there is none, the file of a plugin of a different kind. TUTTI-P01: there
+/// is no such file of any kind.
 Result<std::filesystem::path> find_file(const std::string& name, const std::vector<std::filesystem::path>& folders) {
   auto found = plugin::find(plugin::Kind::kNetwork, name, folders);
   for (const plugin::Kind kind : plugin::kKinds) {
     if (found.ok()) break;
     if (auto other = plugin::find(kind, name, folders); other.ok()) found = std::move(other);
   }
-  return found;
+  if (found.ok() || found.status().code() != Code::kNotFound) return found;
+  std::vector<std::string> files;
+  for (const plugin::Kind kind : plugin::kKinds) files.push_back(plugin::file_name(kind, name));
+  std::vector<std::string> searched;
+  for (const auto& folder : folders) searched.push_back(folder.string());
+  return Status(Code::kNotFound,
+                fmt::format("TUTTI-P01 plugin '{}' not found: no {} in {}; give its file, or its folder "
+                            "in plugins.path",
+                            name, fmt::join(files, ", "), fmt::join(searched, ", ")));
 }
 
 Result<std::shared_ptr<plugin::Image>> load_image(const Request& request, const config::Config& config) {

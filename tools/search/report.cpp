@@ -61,9 +61,12 @@ std::string bytes_text(uint64_t bytes) {
 
 void print_cluster(const std::string& file, const DryCommunicator& cluster) {
   const uint32_t here = cluster.rank_count() / cluster.node_count();
-  fmt::print("{}: {} machine{} × {} rank{} = {} ranks, {} network ports each\n", file, cluster.node_count(),
-             cluster.node_count() == 1 ? "" : "s", here, here == 1 ? "" : "s", cluster.rank_count(),
-             cluster.system().nodes_of(TUTTI_NODE_NET).size());
+  fmt::print("{}: {} machine{} × {} rank{} = {} ranks", file, cluster.node_count(),
+             cluster.node_count() == 1 ? "" : "s", here, here == 1 ? "" : "s", cluster.rank_count());
+  if (cluster.node_count() > 1) {
+    fmt::print(", {} network ports each", cluster.system().nodes_of(TUTTI_NODE_NET).size());
+  }
+  fmt::print("\n");
 }
 
 Status print_channels(const DryCommunicator& cluster, size_t index, bool all) {

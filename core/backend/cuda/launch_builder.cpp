@@ -120,7 +120,7 @@ Result<program::Programs> lower_channels(const ChannelPlans& plans, bool in_plac
     for (const program::Plan& plan : plans[channel]) {
       TUTTI_ASSIGN(programs[channel].emplace_back(), program::lower(plan, in_place));
     }
-    if (direct_store && !in_strands) program::store_directly(plans[channel], programs[channel]);
+    if (direct_store && !in_strands) TUTTI_TRY(program::store_directly(plans[channel], programs[channel]));
   }
   program::align(programs, layout);
   make_room(plans, in_place, layout, programs);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "program/file/algorithm.h"
 
+#include "plugin/loader.h"
 #include "program/cost.h"
 #include "program/verify/rotation.h"
 
@@ -33,7 +34,11 @@ int32_t emit_plan(void* instance, const tutti_plan_request* request, const tutti
 
 int32_t give_cost(void* instance, uint32_t /*collective*/, uint32_t /*variant*/, tutti_algorithm_cost* out) {
   const auto& cost = of(instance).cost;
-  if (cost.ok()) *out = *cost;
+  if (cost.ok()) {
+    *out = *cost;
+  } else {
+    plugin::leave_failure_text(std::string(cost.status().text()));
+  }
   return static_cast<int32_t>(cost.status().code());
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "program/passes/direct_store.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -104,15 +106,19 @@ class Marking {
 
   /// Chunk by chunk: if a chunk has data, so have the earlier chunks of the block, but later chunks may be empty, and
   /// their messages then signal nothing.
-  void run() {
+  Status run() {
     for (uint32_t chunk = 0; chunk < plans_[0].chunks; ++chunk) {
       messages_.clear();
       for (bool more = true; more;) {
         more = false;
-        for (uint32_t rank = 0; rank < moves_.size(); ++rank) more = follow(rank, chunk) || more;
+        for (uint32_t rank = 0; rank < moves_.size(); ++rank) {
+          TUTTI_ASSIGN(const bool learned, follow(rank, chunk));
+          more = more || learned;
+        }
       }
       for (uint32_t rank = 0; rank < moves_.size(); ++rank) mark(rank, chunk);
     }
+    return {};
   }
 
  private:
@@ -123,7 +129,7 @@ class Marking {
   Message& message(uint32_t from, uint32_t to, uint32_t number) { return messages_[{from, to, number}]; }
 
   /// Returns whether more is known than before of when a message is sent.
-  bool follow(uint32_t rank, uint32_t last_chunk) {
+  Result<bool> follow(uint32_t rank, uint32_t last_chunk) {
     bool more = false;
     Clock known(moves_.size());
     for (const Move& move : moves_[rank]) {
@@ -131,6 +137,12 @@ class Marking {
       if (move.chunk > last_chunk) continue;
       for (const tutti_program_peer* peer : move.receives) {
         const Clock& sent = message(peer->rank, rank, peer->message).known;
+        // The message was sent after this move, which waits for it. The clocks would grow without end.
+        if (!sent.empty() && sent[rank] >= known[rank]) {
+          return Status(Code::kInvalidArgument,
+                        fmt::format("deadlock: rank {} waits for a message that rank {} sends after this wait", rank,
+                                    peer->rank));
+        }
         for (size_t i = 0; i < sent.size(); ++i) known[i] = std::max(known[i], sent[i]);
       }
       for (tutti_program_peer* peer : move.sends) {
@@ -174,8 +186,8 @@ class Marking {
 
 }  // namespace
 
-void store_directly(std::span<const Plan> plans, std::span<Program> programs) {
-  Marking(plans, programs).run();
+Status store_directly(std::span<const Plan> plans, std::span<Program> programs) {
+  return Marking(plans, programs).run();
 }
 
 SlotPeers slot_peers(const Program& program) {

@@ -15,11 +15,13 @@
 #include "program/plan.h"
 #include "program/program.h"
 #include "tutti/plugin/cuda.h"
+#include "tutti/status.h"
 
 namespace tutti::program {
 
-/// Marks messages for direct stores in a channel's programs, by rank, lowered from `plans`.
-void store_directly(std::span<const Plan> plans, std::span<Program> programs);
+/// Marks messages for direct stores in a channel's programs, by rank, lowered from `plans`. kInvalidArgument: the ranks
+/// would wait for each other forever (the plans were not proved).
+Status store_directly(std::span<const Plan> plans, std::span<Program> programs);
 
 /// Whether a program sends or receives any.
 bool uses_outputs(const Program& program);

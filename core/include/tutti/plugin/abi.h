@@ -103,7 +103,8 @@ typedef struct tutti_value {
   uint64_t list_count;
 } tutti_value;
 
-/* The functions of the host. Valid from `open` to `close`. Threads: every entry is [any]. */
+/* The functions of the host. Valid from `open` to `close`. Each instance of a plugin has a host of its own, and a
+   process may have several instances. Threads: every entry is [any]. */
 typedef struct tutti_host {
   uint32_t struct_size;
   uint16_t abi_major; /* the ABI of the plugin's kind that the host has */

@@ -44,7 +44,8 @@ typedef struct tutti_channel_nets {
 } tutti_channel_nets;
 
 /* The α–β cost of one call, per rank, as if one loop moved all data. Tuners predict times from it. The bytes of a call
- * are those of its larger buffer: for a ring all-gather over n ranks, `wire` is (n - 1) / n. */
+ * are those of its larger buffer: for a ring all-gather over n ranks, `wire` is (n - 1) / n. All numbers are finite and
+ * at least 0. */
 typedef struct tutti_algorithm_cost {
   uint32_t struct_size;
   uint32_t fan;                        /* most peers that one step of a plan sends to or receives from; 0: one peer */

@@ -5,7 +5,8 @@
 // Connections are one way: the sender connects, the receiver listens and accepts. All calls that move data are
 // [progress]: they post and return; `test` tells when a request is done. A [progress] entry does not block, and returns
 // within about 100 µs and the time of a copy of its message: all connections of a rank wait meanwhile. A [setup] entry
-// may take longer, but has the deadline of the call that sets the communicator up.
+// may take longer. Connections are made at their first use: `connect` and `accept` are asked again until the time
+// "timeouts.operation" of the call has passed.
 //
 // Tags. Messages of one connection with the same tag match receives in the order posted. Messages with different tags
 // may overtake each other. A message without a receive waits, and may keep all later messages of its connection back.
@@ -104,8 +105,8 @@ typedef struct tutti_network_ops {
   /* Makes received device memory visible to the device. *request null on return: nothing to wait for. */
   int32_t (*flush)(void* connection, uint32_t count, void* const* addresses, const uint64_t* bytes,
                    void* const* registrations, void** request);
-  /* Sets *done to 0 or 1. When done is 1, the request is gone. For a receive, bytes[i] (if not null) is then the number
-   * of received bytes. Makes progress. */
+  /* Sets *done to 0 or 1. When done is 1, or if the entry fails, the request is gone: the host does not name it again.
+   * For a receive that is done, bytes[i] (if not null) is the number of received bytes. Makes progress. */
   int32_t (*test)(void* request, int32_t* done, uint64_t* bytes);
 
   /* Closes at once, requests outstanding or not; afterwards the plugin touches none of their buffers. [setup] */

@@ -28,9 +28,16 @@ enum class Buffer : uint8_t {
 /// The plan of one rank on one channel, under construction. Threads: one thread at a time.
 class PlanBuilder {
  public:
-  /// A step under construction. The calls may have any order.
+  /// A step under construction. The calls may have any order. No copy: its calls would have no effect on the plan.
   class Step {
    public:
+    Step() = default;
+    Step(const Step&) = delete;
+    Step& operator=(const Step&) = delete;
+    Step(Step&&) noexcept = default;
+    Step& operator=(Step&&) noexcept = default;
+    ~Step() = default;
+
     /// Adds an own chunk to the fold. Without a recv() it is the whole value.
     Step& own(Buffer buffer, uint32_t chunk) {
       step_.source = static_cast<uint8_t>(buffer);
