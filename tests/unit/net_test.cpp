@@ -136,6 +136,12 @@ class NetTest : public testing::Test {
     a_->send({1, 2, 3});
     ASSERT_EQ(b_->receive(3), (std::vector<uint8_t>{1, 2, 3}));
   }
+  /// Rank 1 drops the connections that have come.
+  void expect_drops(const std::function<bool()>& have_come) {
+    const auto end = Clock::now() + 10s;
+    while ((!have_come() || fake_.open_receivers() > 0) && Clock::now() < end) b_->net->engine().assist();
+    EXPECT_EQ(fake_.open_receivers(), 0);
+  }
 
   test::FakeNetwork fake_;
   std::unique_ptr<Rank> a_, b_;
@@ -245,9 +251,7 @@ TEST_F(NetTest, AHelloOfAnotherCommunicatorIsDropped) {
   std::memcpy(bytes.data(), &hello, sizeof hello);
   fake_.visit(1, bytes);
   b_->receiver();
-  const auto end = Clock::now() + 10s;
-  while (fake_.open_receivers() > 0 && Clock::now() < end) b_->net->engine().assist();
-  EXPECT_EQ(fake_.open_receivers(), 0);
+  expect_drops([] { return true; });
   exchange_one();
 }
 
@@ -544,11 +548,7 @@ TEST_F(UncheckedGuests, AreDroppedIfTheyEnd) {
   fake_.fail_receives(TUTTI_REMOTE, "closed");
   fake_.visit(1, {1, 2, 3});
   b_->receiver();
-  const auto end = Clock::now() + 10s;
-  while ((fake_.failed_receives() == 0 || fake_.open_receivers() > 0) && Clock::now() < end) {
-    b_->net->engine().assist();
-  }
-  EXPECT_EQ(fake_.open_receivers(), 0);
+  expect_drops([this] { return fake_.failed_receives() > 0; });
   EXPECT_TRUE(b_->failure_within(0s).ok());
   fake_.fail_receives(TUTTI_OK, "");
   exchange_one();
@@ -558,19 +558,15 @@ TEST_F(UncheckedGuests, WhoseReceivesFailAreAFailure) {
   fake_.fail_receives(TUTTI_DEVICE, "bad key of the memory");
   fake_.visit(1, {1, 2, 3});
   b_->receiver();
-  const Status failure = b_->failure_within(10s);
-  EXPECT_EQ(failure.code(), Code::kDevice);
-  EXPECT_THAT(failure.text(), HasSubstr("bad key of the memory"));
+  EXPECT_THAT(b_->failure_within(10s).to_string(), HasSubstr("bad key of the memory"));
 }
 
 TEST_F(UncheckedGuests, WithAWrongLengthOfTheFirstMessageAreAFailure) {
   fake_.misreport(-1);
   b_->receiver();
   a_->send({1, 2, 3});
-  const Status failure = b_->failure_within(10s);
-  EXPECT_EQ(failure.code(), Code::kInternal);
-  EXPECT_THAT(failure.text(), AllOf(HasSubstr("network 'fake': the first message of rank 0 has "),
-                                    HasSubstr("but the plugin reports "), HasSubstr("(NET-14)")));
+  EXPECT_THAT(b_->failure_within(10s).text(), AllOf(HasSubstr("network 'fake': the first message of rank 0 has "),
+                                                    HasSubstr("but the plugin reports "), HasSubstr("(NET-14)")));
 }
 
 TEST_F(CheckedData, Arrives) {
