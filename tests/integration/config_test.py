@@ -58,33 +58,35 @@ class Check(ConfigTest):
     def check(self, text):
         return self.error_of("config", "check", self.write(text))
 
-    def test_settings_that_no_job_can_follow(self):
-        for text, says in (
-                ("device: cuda\nnet.failover: true\n", "connections of GPUs do not fail over"),
-                ("device: cuda\ncheck.data: true\n", "check.data is true"),
-                ("net.racks: [left]\n", "job.yaml:1:13: net.racks: 'left' is no rack"),
-                ("network: socket\nnet.inside_rack: socket\n", "net.racks names no rack"),
-                ("hardware.file: /nosuch.yaml\n", "cannot read"),
-                ("topology.file: /nosuch.yaml\n", "job.yaml:1:16: topology.file: cannot read")):
+    def each_says(self, *cases):
+        for text, says in cases:
             with self.subTest(text):
                 self.assertIn(says, self.check(text))
+
+    def test_settings_that_no_job_can_follow(self):
+        self.each_says(
+            ("device: cuda\nnet.failover: true\n", "connections of GPUs do not fail over"),
+            ("device: cuda\ncheck.data: true\n", "check.data is true"),
+            ("net.racks: [left]\n", "job.yaml:1:13: net.racks: 'left' is no rack"),
+            ("network: socket\nnet.inside_rack: socket\n", "net.racks names no rack"),
+            ("hardware.file: /nosuch.yaml\n", "cannot read"),
+            ("topology.file: /nosuch.yaml\n", "job.yaml:1:16: topology.file: cannot read"))
 
     def test_syntax_errors_have_a_cause(self):
-        for text, says in (
-                ("shm:\n\tslots: 4\n", "job.yaml:2:7: the line begins with a tab; YAML indents by spaces alone"),
-                ("protocol: ll\n  slots: 4\n", "job.yaml:2:8: a ':' where no key can be"),
-                ("plugins.network: [socket\n", "a list that begins with '[' has no ']'"),
-                ("shm: {slots: 4\n", "a map that begins with '{' has no '}'"),
-                ("protocol: \"ll\n", "this is no YAML: ")):
-            with self.subTest(text):
-                self.assertIn(says, self.check(text))
+        self.each_says(
+            ("shm:\n\tslots: 4\n", "job.yaml:2:7: the line begins with a tab; YAML indents by spaces alone"),
+            ("protocol: ll\n  slots: 4\n", "job.yaml:2:8: a ':' where no key can be"),
+            ("plugins.network: [socket\n", "a list that begins with '[' has no ']'"),
+            ("shm: {slots: 4\n", "a map that begins with '{' has no '}'"),
+            ("protocol: \"ll\n", "this is no YAML: "))
 
     def test_files_of_a_different_kind(self):
-        for key, setting in (("tutti_topology: 1", "topology.file"), ("tutti_hardware: 1", "hardware.file"),
-                             ("tutti_table: 1", "settings.tuner.table.file"),
-                             ("version: 1\ncollective: all_reduce", "algorithm")):
-            with self.subTest(key):
-                self.assertIn(f"no configuration; a configuration names it in {setting}", self.check(key + "\n"))
+        names = "no configuration; a configuration names it in "
+        self.each_says(
+            ("tutti_topology: 1\n", names + "topology.file"),
+            ("tutti_hardware: 1\n", names + "hardware.file"),
+            ("tutti_table: 1\n", names + "settings.tuner.table.file"),
+            ("version: 1\ncollective: all_reduce\n", names + "algorithm"))
 
     def test_short_words_have_no_far_guess(self):
         for text in ("network: tcp\n", "algorithm: mine\n"):

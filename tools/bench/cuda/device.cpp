@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include "device/cuda/runtime.h"
+
 namespace tutti::bench::cuda {
 
 Status status_of(cudaError_t error, std::string_view what) {
@@ -28,9 +30,7 @@ Result<Queue> make_queue() {
   Queue queue(stream);
   // At its first use a stream waits for the kernels of the process that run then. Ranks of one process may share a GPU,
   // and their kernels wait for each other, so the first use is before the first call.
-  TUTTI_ASSIGN(const Event event, make_event());
-  TUTTI_TRY(status_of(cudaEventRecord(event.get(), stream), "cannot use a stream"));
-  TUTTI_TRY(status_of(cudaEventSynchronize(event.get()), "cannot use a stream"));
+  TUTTI_TRY(tutti::cuda::use_once(stream));
   return queue;
 }
 
