@@ -3,6 +3,7 @@
 #include "communicator/dry.h"
 
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -57,9 +58,9 @@ Result<std::unique_ptr<DryCommunicator>> dry_run(const Job& job, const std::stri
   return DryCommunicator::create({required(topology::Document::load(file)), job.nodes, config_of(job)});
 }
 
-/// Calls check(selector) with the selector of rank 0, while the job exists.
-void run_job(const Job& job, const std::function<void(const tuner::Selector&)>& check,
-             const std::string& file = kFile) {
+/// Creates the communicator of each rank, and calls check(rank, created, device) of each while its communicator exists.
+void create_job(const Job& job, const std::string& file,
+                const std::function<void(int rank, const Status& created, const FakeDevice& device)>& check) {
   const auto here = static_cast<int>(kGpus.size());
   const int ranks = here * static_cast<int>(job.nodes);
   const UniqueId id = bootstrap::make_id();
@@ -72,7 +73,15 @@ void run_job(const Job& job, const std::function<void(const tuner::Selector&)>& 
     FakeDevice& device = devices[static_cast<size_t>(rank)];
     const Settings own = {{"topology.file", file}, {"host", "host" + std::to_string(rank / here)}};
     const auto state = Communicator::State::create(id, rank, ranks, config_of(job, own), device.factory());
-    ASSERT_TRUE(state.ok()) << state.status().to_string();
+    check(rank, state.status(), device);
+  });
+}
+
+/// Calls check(selector) with the selector of rank 0, while the job exists.
+void run_job(const Job& job, const std::function<void(const tuner::Selector&)>& check,
+             const std::string& file = kFile) {
+  create_job(job, file, [&](int rank, const Status& created, const FakeDevice& device) {
+    ASSERT_TRUE(created.ok()) << created.to_string();
     if (rank == 0) check(*device.selector);
   });
 }
@@ -131,6 +140,18 @@ bool has_kernels(const tuner::Choices& choices) {
   });
 }
 
+bool names_protocol(const Job& job) {
+  return std::any_of(job.settings.begin(), job.settings.end(), [](const auto& set) { return set.first == "protocol"; });
+}
+
+/// A job names a protocol that its GPUs cannot run. A dry run on a machine without CUDA predicts it all the same.
+void expect_refusal_without_kernels(const Job& job) {
+  create_job(job, kFile, [](int, const Status& created, const FakeDevice&) {
+    EXPECT_EQ(created.code(), Code::kUnsupported);
+    EXPECT_THAT(created.to_string(), testing::HasSubstr("this protocol does not run on GPUs"));
+  });
+}
+
 TEST(DryRun, HasTheLimitsOfAJob) {
   std::vector<Job> jobs;
   for (const std::string device : {"host", "cuda"}) {
@@ -144,10 +165,15 @@ TEST(DryRun, HasTheLimitsOfAJob) {
   for (const Job& job : jobs) {
     SCOPED_TRACE(job.name());
     const auto dry = required(dry_run(job));
+    const tuner::Choices& choices = dry->selector().choices();
+    const bool lacks_kernels = job.device == "cuda" && !has_kernels(choices);
+    if (lacks_kernels && names_protocol(job)) {
+      expect_refusal_without_kernels(job);
+      continue;
+    }
     run_job(job, [&](const tuner::Selector& selector) {
-      const tuner::Choices& choices = dry->selector().choices();
       expect_same_choices(choices, selector.choices());
-      if (job.device == "cuda" && !has_kernels(choices)) return;
+      if (lacks_kernels) return;
       EXPECT_EQ(choices.device, selector.choices().device);
       expect_same_verdicts(dry->selector(), selector);
     });
