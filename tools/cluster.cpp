@@ -12,7 +12,11 @@ namespace {
 
 Result<topology::Document> machine_of(const Cluster& cluster) {
   TUTTI_ASSIGN(topology::Document document, topology::Document::load(cluster.topology));
-  if (!document.is_overlay()) return document;
+  if (!document.is_overlay()) {
+    if (cluster.gpus.empty()) return document;
+    return Status(Code::kInvalidArgument,
+                  fmt::format("--gpu is for files that give places only; {} describes its GPUs", cluster.topology));
+  }
   const topology::Document found = document;
   std::vector<topology::BusId> gpus;
   for (const std::string& text : cluster.gpus) {

@@ -36,11 +36,11 @@ class Builder {
     if (missing_peers_ > 0) {
       log::info("{}: {} GPU links lead to GPUs that are not in it", document_.source, missing_peers_);
     }
-    for (const std::string& entry : unknown_chips_) {
+    for (const auto& [entry, section] : missing_entries_) {
       log::info(
-          "{}: the hardware figures have no entry '{}' in gpus, so 'default' holds for it; add one in a file for "
+          "{}: the hardware figures have no entry '{}' in {}, so 'default' holds for it; add one in a file for "
           "hardware.file",
-          document_.source, entry);
+          document_.source, entry, section);
     }
     wire_switches();
     TUTTI_TRY(place_ranks());
@@ -114,7 +114,7 @@ class Builder {
   std::vector<std::pair<uint32_t, BusId>> switch_peers_;
   std::map<std::pair<uint32_t, uint64_t>, uint32_t> adapters_by_device_, adapters_by_guid_;  ///< under a parent
   std::set<int> ports_;
-  std::set<std::string> unknown_chips_;
+  std::set<std::pair<std::string, std::string_view>> missing_entries_;  ///< entry, section
   uint32_t nvswitch_ = kUnnumbered;
   uint32_t missing_peers_ = 0;
 };
@@ -196,6 +196,9 @@ Status Builder::add_devices(const std::vector<Pci>& devices, uint32_t parent, ui
     if (machine_.nodes.size() > kMaxNodes) {
       return wrong(document_, device.position, fmt::format("more than {} devices and ports in one machine", kMaxNodes));
     }
+    if (std::string entry = hardware_.missing_pci_entry(device.link_speed); !entry.empty()) {
+      missing_entries_.emplace(std::move(entry), "pci");
+    }
     if (device.gpu) add_gpu(device, parent, cpu);
     for (const Nic& adapter : device.nics) TUTTI_TRY(add_adapter(adapter, &device, parent));
     if (device.children.empty()) continue;
@@ -216,7 +219,9 @@ void Builder::add_gpu(const Pci& device, uint32_t parent, uint32_t cpu) {
   wire(node, parent, TUTTI_WIRE_PCI) = hardware_.pci_gbs(device.link_speed, device.link_width);
   machine_.gpus[node] = hardware_.gpu(device);
   gpus_[device.bus] = {node, cpu, &gpu};
-  if (std::string entry = hardware_.missing_entry(device); !entry.empty()) unknown_chips_.insert(std::move(entry));
+  if (std::string entry = hardware_.missing_entry(device); !entry.empty()) {
+    missing_entries_.emplace(std::move(entry), "gpus");
+  }
 }
 
 Status Builder::add_adapter(const Nic& adapter, const Pci* device, uint32_t parent) {

@@ -10,6 +10,8 @@
 #include <cstdlib>
 #include <map>
 
+#include "topology/affinity.h"
+
 namespace tutti::topology {
 namespace {
 
@@ -96,6 +98,24 @@ class Decoder {
     return {};
   }
 
+  Status processors(const Element& at, std::string_view name, std::string& out) const {
+    TUTTI_TRY(text(at, name, out));
+    const Result<CpuSet> parsed = parse_cpu_mask(out);
+    return parsed.ok() ? Status() : wrong(at, fmt::format("{}: {}", name, parsed.status().text()));
+  }
+
+  /// As the kernel writes it in sysfs: "16.0 GT/s PCIe", or "Unknown".
+  Status link_speed(const Element& at, std::string_view name, std::string& out) const {
+    TUTTI_TRY(text(at, name, out));
+    if (out.empty() || out.starts_with("Unknown")) return {};
+    double speed = 0;
+    const auto [rest, error] = std::from_chars(out.data(), out.data() + out.size(), speed);
+    const std::string_view unit(rest, out.data() + out.size());
+    if (error == std::errc() && speed > 0 && (unit.empty() || unit.starts_with(" GT/s"))) return {};
+    return wrong(
+        at, fmt::format("{}=\"{}\" is no speed of a PCI link: write GT/s as 32.0 GT/s, or leave it out", name, out));
+  }
+
   /// Decimal, or hexadecimal after "0x". An empty value is one not given.
   template <class T>
   Status number(const Element& at, std::string_view name, T& out, int64_t minimum, int64_t maximum) const {
@@ -150,7 +170,7 @@ class Decoder {
     Cpu cpu;
     cpu.position = {at.line};
     TUTTI_TRY(number(at, "numaid", cpu.numa, -1, 4095));
-    TUTTI_TRY(text(at, "affinity", cpu.affinity));
+    TUTTI_TRY(processors(at, "affinity", cpu.affinity));
     TUTTI_TRY(text(at, "arch", cpu.arch));
     TUTTI_TRY(text(at, "vendor", cpu.vendor));
     TUTTI_TRY(text(at, "host_hash", cpu.host_hash));
@@ -186,7 +206,7 @@ class Decoder {
     TUTTI_TRY(number(at, "device", device.device, 0, kMaxId));
     TUTTI_TRY(number(at, "subsystem_vendor", device.subsystem_vendor, 0, kMaxId));
     TUTTI_TRY(number(at, "subsystem_device", device.subsystem_device, 0, kMaxId));
-    TUTTI_TRY(text(at, "link_speed", device.link_speed));
+    TUTTI_TRY(link_speed(at, "link_speed", device.link_speed));
     TUTTI_TRY(number(at, "link_width", device.link_width, 0, 256));
     for (const Element& child : at.children) TUTTI_TRY(read_below(child, device));
     return device;

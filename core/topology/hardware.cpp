@@ -121,6 +121,13 @@ Status read_version(const Node& root, const std::string& name) {
   return config::wrong(name, fmt::format("'{}: 1' is missing; is this a file of hardware figures?", kVersionKey));
 }
 
+/// The entry of a link's speed, "16" of "16.0 GT/s PCIe"; empty: the speed is not known.
+std::string pci_entry(std::string_view link_speed) {
+  double gigatransfers = 0;
+  std::from_chars(link_speed.begin(), link_speed.end(), gigatransfers);
+  return gigatransfers > 0 ? fmt::format("{:g}", gigatransfers) : "";
+}
+
 std::string name_of_chip(const Gpu& gpu) {
   return gpu.gcn.empty() ? fmt::format("sm{}", std::max(gpu.sm, 0)) : gpu.gcn;
 }
@@ -270,10 +277,15 @@ std::string Hardware::missing_entry(const Pci& device) const {
   return name_of_chip(*device.gpu);
 }
 
+std::string Hardware::missing_pci_entry(std::string_view link_speed) const {
+  std::string entry = pci_entry(link_speed);
+  const auto section = table_.find(std::string_view("pci"));
+  if (section != table_.end() && section->second.contains(entry)) return {};
+  return entry;
+}
+
 double Hardware::pci_gbs(std::string_view link_speed, uint32_t link_width) const {
-  double gigatransfers = 0;
-  std::from_chars(link_speed.begin(), link_speed.end(), gigatransfers);
-  const std::vector<std::string> entry = {fmt::format("{:g}", gigatransfers)};
+  const std::vector<std::string> entry = {pci_entry(link_speed)};
   const uint32_t lanes = link_width == 0 || link_width > kPciLanesMax ? kPciLanes : link_width;
   return figure("pci", entry, "lane_gbs") * lanes;
 }

@@ -59,6 +59,9 @@ class Hardware {
   GpuFigures gpu(const Pci& device) const;
   /// The name of the entry that this GPU should have if only `default` holds for it ("sm75"); empty: an entry holds.
   std::string missing_entry(const Pci& device) const;
+  /// The name of the entry that this speed should have if only `default` holds for it ("128"); empty: an entry holds,
+  /// or the speed is not known.
+  std::string missing_pci_entry(std::string_view link_speed) const;
   /// A PCI link from the data of the kernel: "16.0 GT/s PCIe", 16 lanes. An unknown width counts as 16 lanes.
   double pci_gbs(std::string_view link_speed, uint32_t link_width) const;
   /// Between the CPUs of a machine.

@@ -206,7 +206,7 @@ void streams(const Rank& own) {
   ncclComm_t comm = all_four(own);
   own.set(1);
   for (int i = 0; i < 8; ++i) {
-    const cudaStream_t stream = i % 2 == 0 ? own.stream : own.other;
+    cudaStream_t stream = i % 2 == 0 ? own.stream : own.other;
     OK(ncclAllReduce(own.data, own.data, kCount, ncclFloat, i % 2 == 0 ? ncclSum : ncclAvg, comm, stream));
   }
   CUDA(cudaStreamSynchronize(own.other));
@@ -308,7 +308,7 @@ void run_rank(int rank, int gpus) {
   CUDA(cudaMalloc(reinterpret_cast<void**>(&own.data), kCount * sizeof(float)));
   CUDA(cudaMallocHost(reinterpret_cast<void**>(&own.host), kCount * sizeof(float)));
   // A stream waits at its first use for all kernels, which may wait for this rank.
-  for (const cudaStream_t stream : {own.stream, own.other}) {
+  for (cudaStream_t stream : {own.stream, own.other}) {
     CUDA(cudaMemsetAsync(own.data, 0, sizeof(float), stream));
     CUDA(cudaStreamSynchronize(stream));
   }

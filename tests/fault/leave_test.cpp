@@ -72,7 +72,7 @@ std::string text_of(const Status& status) {
 
 Status all_reduce(Communicator& comm, size_t count = 8) {
   std::vector<float> in(count, 1), out(count);
-  const Status done = comm.all_reduce(in.data(), out.data(), count, DataType::kFloat32, ReduceOp::kSum);
+  Status done = comm.all_reduce(in.data(), out.data(), count, DataType::kFloat32, ReduceOp::kSum);
   if (done.ok()) {
     EXPECT_EQ(out, std::vector<float>(count, static_cast<float>(comm.size())));
   }

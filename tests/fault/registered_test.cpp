@@ -61,7 +61,8 @@ class Rank {
     host.resize(kRanks * kCount);
     EXPECT_EQ(cudaMemcpy(host.data(), to, host.size() * sizeof(float), cudaMemcpyDeviceToHost), cudaSuccess);
     for (size_t i = 0; i < host.size(); ++i) {
-      if (host[i] != first + static_cast<float>(i / kCount)) return "wrong at " + std::to_string(i);
+      const size_t rank = i / kCount;
+      if (host[i] != first + static_cast<float>(rank)) return "wrong at " + std::to_string(i);
     }
     return {};
   }

@@ -20,7 +20,6 @@ namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
-using testing::Not;
 
 /// The warnings of this process.
 class Warnings {

@@ -23,7 +23,6 @@ ncclResult_t check_usable(const ncclComm* comm, std::string_view call) {
 
 namespace {
 
-using testing::ElementsAre;
 using testing::HasSubstr;
 
 // Reductions

@@ -65,12 +65,39 @@ class Search(unittest.TestCase):
 
     def test_one_rank_of_a_large_ring(self):
         with tempfile.TemporaryDirectory() as folder:
-            large = (MACHINES / "hgx-h200.yaml", "--nodes", 256, "--plan", f"{folder}/p.json", "--set",
-                     "algorithm=ring")
-            run = tutti("search", "--topology", *large)
+            large = (MACHINES / "hgx-h200.yaml", "--nodes", 256, "--set", "algorithm=ring")
+            run = tutti("search", "--topology", *large, "--plan", f"{folder}/p.json")
             self.assertEqual(run.returncode, 1)
             self.assertIn("--rank", run.stderr)
-            self.assertIn("1 rank, 4095 steps", self.search(*large, "--rank", 7))
+            out = self.search(*large, "--rank", 7)
+            self.assertIn("all_reduce of 64 MiB: ring", out)
+            self.assertIn("rank 7", out)
+            self.assertEqual(len(re.findall("^ *[0-9]+  ", out, re.M)), 4095)
+
+    def test_other_collectives(self):
+        machine = MACHINES / "dgx-a100.yaml"
+        out = self.search(machine, "--collective", "all_gather")
+        self.assertIn("all_gather, predicted (float32)", out)
+        self.assertIn("p2p × ", self.search(machine, "--collective", "send_recv", "--set", "channels=2"))
+        self.assertIn("direct: 2 channels, ranks in any order", self.search(machine, "--set", "channels=2"))
+        with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+            file.write("rules: [{match: {collective: all_reduce}, forbid: {algorithm: ring}}]\n")
+            file.flush()
+            self.assertIn("reduce_scatter, predicted (float32)", self.search(machine, "--config", file.name, "--set",
+                                                                                "plugins.algorithm=[ring]"))
+
+    def test_options_that_belong_together(self):
+        machine = MACHINES / "dgx-a100.yaml"
+        for arguments, text in [
+            (["--plan-size", "1M"], "--plan-size requires --plan or --rank"),
+            (["--channel", "1"], "--channel requires --plan or --rank"),
+        ]:
+            run = tutti("search", "--topology", machine, *arguments)
+            self.assertEqual(run.returncode, 2)
+            self.assertIn(text, run.stderr)
+        run = tutti("search", "--topology", machine, "--gpu", "0000:10:1c.0")
+        self.assertEqual(run.returncode, 1)
+        self.assertIn("--gpu is for files that give places only", run.stderr)
 
     def test_what_cannot_be(self):
         for arguments, text in [

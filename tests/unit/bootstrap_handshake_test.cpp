@@ -70,7 +70,8 @@ TEST(Handshake, AnImpostorLearnsNoSecretAndIsNamed) {
   say(guest, {.kind = Kind::kChallenge}, payload_of(Challenge()));
   const Bytes hello = hear(guest, sizeof(Header) + sizeof(Hello));
   ASSERT_EQ(hello.size(), sizeof(Header) + sizeof(Hello));
-  EXPECT_EQ(std::ranges::search(hello, impostor.secret()).begin(), hello.end());
+  const auto& secret = impostor.secret();
+  EXPECT_EQ(std::search(hello.begin(), hello.end(), secret.begin(), secret.end()), hello.end());
   say(guest, {.kind = Kind::kWelcome}, payload_of(sdk::Proof()));
   const Status status = joining.get();
   EXPECT_EQ(status.code(), Code::kRemote);

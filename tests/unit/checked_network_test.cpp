@@ -21,7 +21,7 @@ namespace tutti::transport {
 namespace {
 
 using testing::HasSubstr;
-using std::chrono_literals::operator""ms;
+using namespace std::chrono_literals;
 
 constexpr uint64_t kRoom = 128;
 

@@ -282,9 +282,26 @@ TEST(Prove, ListsEveryCounterExample) {
   const auto faults = required(program::counter_examples(plans, {}));
   std::vector<std::string> texts;
   for (const auto& fault : faults) texts.push_back(fault.text);
-  EXPECT_THAT(texts, testing::ElementsAre("rank 0 output chunk 0: lacks rank 1, whose input chunk 0 no step reads",
-                                          "rank 1 output chunk 0: lacks rank 1, whose input chunk 0 no step reads",
-                                          "rank 2 output chunk 0: lacks rank 1, whose input chunk 0 no step reads"));
+  EXPECT_THAT(texts, testing::ElementsAre("rank 0 output chunk 0: lacks rank 1, whose input chunk 0 no step reads; "
+                                          "the same on rank(s) 1, 2"));
+}
+
+TEST(Prove, NamesBothEndsOfAMessageToAWrongRank) {
+  std::vector<Plan> plans;
+  for (uint32_t rank = 0; rank < 3; ++rank) {
+    plans.push_back(written(TUTTI_BROADCAST, 3, rank, 1, [](PlanBuilder& plan, uint32_t r) {
+      if (r == 0) plan.step().own(Buffer::kInput, 0).to_output(0).send(2);
+      if (r == 1) plan.step().recv(0).to_output(0);
+      if (r == 2) plan.step().own(Buffer::kInput, 0).to_output(0);
+    }));
+  }
+  const auto faults = required(program::counter_examples(plans, {}));
+  ASSERT_GE(faults.size(), 2u);
+  EXPECT_EQ(faults[0].text,
+            "rank 2 never receives 1 of the messages that rank 0 sends it, first the message of step 0");
+  EXPECT_EQ(faults[0].place->rank, 0u);
+  EXPECT_EQ(faults[1].text, "rank 1 waits in 1 receives for messages that rank 0 never sends it, first in step 0");
+  EXPECT_EQ(faults[1].place->rank, 1u);
 }
 
 TEST(Prove, NamesTheEndOfADroppedContribution) {

@@ -145,6 +145,12 @@ TEST(Documents, RefusedWithPlaceAndAdvice) {
   EXPECT_THAT(refusal(xml("<pci busid=\"1:0.0\"/>\n<pci busid=\"0000:01:00.0\"/>")),
               HasSubstr("a.xml:4: <pci>: bus id 0000:01:00.0 is already that of line 3"));
   EXPECT_THAT(refusal(xml("<pci busid=\"1:0.0\" link_width=\"x16\"/>")), HasSubstr("link_width=\"x16\" is no number"));
+  for (const char* speed : {"fast", "0 GT/s", "-8 GT/s", "16 GB/s", "nan"}) {
+    EXPECT_THAT(refusal(xml(fmt::format("<pci busid=\"1:0.0\" link_speed=\"{}\"/>", speed))),
+                AllOf(HasSubstr("a.xml:3: <pci>: link_speed"), HasSubstr("is no speed of a PCI link")));
+  }
+  EXPECT_THAT(refusal("<system version=\"1\">\n<cpu affinity=\"zzz\"/></system>"),
+              HasSubstr("a.xml:2: <cpu>: affinity: 'zzz' is no mask of processors"));
   EXPECT_THAT(refusal(xml("<pci busid=\"1:0.0\"><gpu><nvlink target=\"2:0.0\" count=\"0\"/></gpu></pci>")),
               HasSubstr("count=\"0\" is no number from 1 to 1024"));
   EXPECT_THAT(refusal(xml("<pci busid=\"1:0.0\"><gpu/><gpu/></pci>")), HasSubstr("second GPU"));

@@ -208,8 +208,17 @@ class Anything {
     return kTexts[below(kTexts.size())];
   }
 
+  std::string processors() {
+    constexpr std::array kMasks = {"", "0", "ff", "010", "1e3", "00000001,ffffffff"};
+    return kMasks[below(kMasks.size())];
+  }
+  std::string link_speed() {
+    constexpr std::array kSpeeds = {"", "Unknown", "8", "2.5 GT/s", "16.0 GT/s PCIe"};
+    return kSpeeds[below(kSpeeds.size())];
+  }
+
   Cpu cpu(int numa) {
-    Cpu made{numa, text(), text(), text(), number(65535) - coin(), number(65535), text(), {}, {}, {}};
+    Cpu made{numa, processors(), text(), text(), number(65535) - coin(), number(65535), text(), {}, {}, {}};
     for (uint64_t count = below(3); count > 0; --count) made.pci.push_back(pci(4));
     for (uint64_t count = below(3); count > 0; --count) made.nics.push_back(nic());
     return made;
@@ -223,7 +232,7 @@ class Anything {
     made.device = number<uint32_t>(kId);
     made.subsystem_vendor = number<uint32_t>(kId);
     made.subsystem_device = number<uint32_t>(kId);
-    made.link_speed = text();
+    made.link_speed = link_speed();
     made.link_width = number<uint32_t>(256);
     if (coin()) made.gpu = gpu();
     for (uint64_t count = below(3); count > 0; --count) made.nics.push_back(nic());

@@ -20,7 +20,7 @@ struct View {
 /// Each message is a path of the class "message", each step a rectangle of the class "step", with their titles. A rank
 /// with strands has a row for each strand. Each wait is a path of the class "wait".
 ///
-/// Fails if the plans are wrong (kFailedPrecondition), if there is no rank of the view (kInvalidArgument), and if the
+/// The plans are proved (program::verify_file). Fails if there is no rank of the view (kInvalidArgument), and if the
 /// view has more ranks or messages than a person can see (kUnsupported).
 Result<std::string> draw(const program::PlanFile& file, const View& view);
 

@@ -142,6 +142,7 @@ Status verify(const Work& work) {
 
 Status draw_plans(const Work& work) {
   TUTTI_ASSIGN(const program::PlanFile file, read(work));
+  TUTTI_TRY(program::verify_file(file, source_of(work), {}, program::kPatientLimits));
   const auto picture = draw(file, work.view);
   if (!picture.ok()) return picture.status().with_context(source_of(work));
   if (!work.output.empty()) return base::write_file(work.output, *picture);
@@ -189,11 +190,15 @@ void add_question(CLI::App& verb, Work& work) {
 void add_source(CLI::App& verb, Work& work) {
   CLI::Option_group* source = verb.add_option_group("source", "One of these");
   source->add_option("file", work.file, "A plan file, YAML or JSON; - for standard input")->option_text("FILE");
-  source->add_option("--collective", work.collective, "The plans that --algorithm makes for this collective")
-      ->check(one_of(all_names<Collective>()))
-      ->option_text("COLLECTIVE");
+  CLI::Option* collective =
+      source->add_option("--collective", work.collective, "The plans that --algorithm makes for this collective");
+  collective->check(one_of(all_names<Collective>()))->option_text("COLLECTIVE");
   source->require_option(1);
   add_question(verb, work);
+  // A file says all this itself.
+  for (const char* name : {"--algorithm", "--ranks", "--hosts", "--root", "--channel", "--config", "--set"}) {
+    verb.get_option(name)->needs(collective);
+  }
 }
 
 void add_export(CLI::App& verb, Work& work) {

@@ -7,6 +7,7 @@
 #include <map>
 #include <tuple>
 
+#include "tools/check/problem.h"
 #include "topology/load.h"
 
 namespace tutti::tools {
@@ -74,6 +75,7 @@ Status print_channels(const DryCommunicator& cluster, size_t index, bool all) {
   const DryCommunicator::Channels& found = cluster.channels()[index];
   const NodeGraph& graph = found.graph;
   fmt::print("\n{}: {}\n", algorithm.name, graph.summary());
+  if (!graph.is_searched()) return {};
   fmt::print("  search {:.1f} ms; connect of {} ranks, {} channels: {:.1f} ms\n", found.search_seconds * 1e3,
              cluster.rank_count(), algorithm.channels, found.connect_seconds * 1e3);
   for (const std::string& line : topology::channel_lines(graph, cluster.system(), all)) fmt::print("  {}\n", line);
@@ -86,21 +88,35 @@ Status print_channels(const DryCommunicator& cluster, size_t index, bool all) {
   return {};
 }
 
-Status print_predictions(const DryCommunicator& cluster) {
-  fmt::print("\nall_reduce, predicted (float32)\n{:>10}  {:<26} {:>8}  {:>10}  {:>12}\n", "size", "runs", "channels",
-             "time", "GB/s of data");
+tuner::Question question_of(const DryCommunicator& cluster, Collective collective, uint64_t bytes) {
+  check::Problem problem;
+  problem.collective = collective;
+  problem.type = tuner::Question().type;
+  problem.rank_count = static_cast<int>(cluster.rank_count());
+  problem.count = 1;
+  tuner::Question question;
+  question.collective = collective;
+  question.count = std::max<uint64_t>(bytes / check::bytes_of(problem), 1);
+  return question;
+}
+
+Status print_predictions(const DryCommunicator& cluster, Collective collective) {
+  fmt::print("\n{}, predicted ({})\n{:>10}  {:<26} {:>8}  {:>10}  {:>12}\n", to_string(collective),
+             to_string(tuner::Question().type), "size", "runs", "channels", "time", "GB/s of data");
   for (uint64_t bytes = 64; bytes <= uint64_t{4} << 30; bytes *= bytes < 4096 ? 64 : 16) {
-    tuner::Question question;
-    question.count = bytes / size_of(question.type);
-    TUTTI_ASSIGN(const tuner::Decision decision, cluster.selector().choose(question));
-    const tuner::Algorithm& algorithm = cluster.algorithms()[decision.algorithm];
-    const auto& variant = algorithm.variants[decision.variant].name;
-    const std::string runs = fmt::format("{}{}{} × {}", algorithm.name, variant.empty() ? "" : "/", variant,
-                                         cluster.selector().choices().protocols[decision.protocol].name);
+    TUTTI_ASSIGN(const tuner::Decision decision, cluster.selector().choose(question_of(cluster, collective, bytes)));
+    const std::string& protocol = cluster.selector().choices().protocols[decision.protocol].name;
+    const std::string runs = fmt::format("{} × {}", name_of(cluster, decision), protocol);
     fmt::print("{:>10}  {:<26} {:>8}  {:>10}  {:>12.2f}\n", bytes_text(bytes), runs, decision.channels,
                duration(decision.predicted_us), static_cast<double>(bytes) / decision.predicted_us / 1e3);
   }
   return {};
+}
+
+std::string name_of(const DryCommunicator& cluster, const tuner::Decision& decision) {
+  const std::string algorithm = cluster.selector().algorithm_name(decision);
+  const std::string variant = cluster.selector().variant_name(decision);
+  return variant.empty() ? algorithm : fmt::format("{}/{}", algorithm, variant);
 }
 
 void print_limits(const DryCommunicator& cluster, Collective collective) {

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Plan files as a whole: proof and digest.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <map>
 
 #include "program/file/file.h"
 #include "program/repeat.h"
@@ -51,13 +54,24 @@ Verdict prove_uses(const PlanFile& file, const std::string& name, uint32_t slots
 
 Result<std::vector<std::string>> all_faults(const PlanFile& file, const std::string& name, uint32_t slots,
                                             const ProofLimits& limits) {
-  std::vector<std::string> texts;
+  struct Found {
+    CounterExample fault;
+    std::vector<std::string> uses;
+  };
+  std::vector<Found> all;
+  std::map<std::string, size_t> known;  // by text: the number in `all`
   for (const bool in_place : buffer_uses(file.plans.front().collective)) {
     TUTTI_ASSIGN(const auto faults, counter_examples(file.plans, {slots, in_place}, limits));
     for (const CounterExample& fault : faults) {
-      texts.push_back(fmt::format("{}: channel {}, {}: {}", where(file, name, fault.place), file.plans.front().channel,
-                                  text_of_use(in_place), fault.text));
+      const auto [at, is_new] = known.try_emplace(fault.text, all.size());
+      if (is_new) all.push_back({fault, {}});
+      all[at->second].uses.emplace_back(text_of_use(in_place));
     }
+  }
+  std::vector<std::string> texts;
+  for (const auto& [fault, uses] : all) {
+    texts.push_back(fmt::format("{}: channel {}, {}: {}", where(file, name, fault.place), file.plans.front().channel,
+                                fmt::join(uses, " and "), fault.text));
   }
   return texts;
 }

@@ -56,8 +56,8 @@ Status verify_file(const PlanFile& file, const std::string& name, const VerifyOp
 /// failure. If the plans fail in place alone, the text says so.
 Verdict prove_uses(const PlanFile& file, const std::string& name, uint32_t slots, const ProofLimits& limits = {});
 
-/// All counter-examples (program/verify/prove.h), out of place and then in place, where the collective allows both.
-/// Each text begins like that of a failure of prove_file, and names the channel.
+/// All counter-examples (program/verify/prove.h), out of place and in place, where the collective allows both. Each
+/// text begins like that of a failure of prove_file, and names the channel and the use of buffers.
 Result<std::vector<std::string>> all_faults(const PlanFile& file, const std::string& name, uint32_t slots,
                                             const ProofLimits& limits = {});
 

@@ -34,8 +34,14 @@ Result<PlanFile> Reader::read(const YAML::Node& root) {
 }
 
 Status Reader::read_plans(const YAML::Node& plans, const Plan& head, PlanFile& file) {
-  const YAML::Node rank = plans.size() == 1 && plans[0].IsMap() ? plans[0]["rank"] : YAML::Node();
-  if (rank.IsDefined() && rank.IsScalar() && rank.Scalar() == "all") return read_images(plans[0], head, file);
+  if (plans.size() == 1 && plans[0].IsMap() && plans[0]["rank"].IsDefined()) {
+    const YAML::Node rank = plans[0]["rank"];
+    if (rank.IsScalar() && rank.Scalar() == "all") return read_images(plans[0], head, file);
+    if (!number(rank, "rank", 0, head.rank_count - 1).ok()) {
+      return wrong(rank, fmt::format("'rank' must be a number from 0 to {}, or all for one plan of all ranks",
+                                     head.rank_count - 1));
+    }
+  }
   if (plans.size() != head.rank_count) {
     return wrong(plans, fmt::format("'plans' holds {} plans for {} ranks", plans.size(), head.rank_count));
   }

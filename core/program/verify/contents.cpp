@@ -2,9 +2,11 @@
 #include "program/verify/contents.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 
 #include "program/passes/alias.h"
 #include "program/program.h"
@@ -20,6 +22,22 @@ Status wrong(const std::string& where, std::string what) {
 bool has(const tutti_plan_step& step, uint8_t flag) {
   return (step.flags & flag) != 0;
 }
+
+/// Ranks that hold the same wrong value are one counter-example, because one step has made the value.
+struct WrongOutput {
+  std::optional<StepPlace> place;
+  std::string text;  ///< of the first rank
+  std::vector<uint32_t> other_ranks;
+
+  std::string others() const {
+    constexpr size_t kMostNamed = 8;
+    if (other_ranks.empty()) return {};
+    const size_t named = std::min(other_ranks.size(), kMostNamed);
+    std::string list = fmt::format("{}", fmt::join(std::span(other_ranks).first(named), ", "));
+    if (named < other_ranks.size()) list += fmt::format(" and {} more", other_ranks.size() - named);
+    return fmt::format("; the same on rank(s) {}", list);
+  }
+};
 
 /// Only the root has the buffer: input of broadcast and scatter, output of reduce and gather.
 bool only_root_has_input(Collective collective) {
@@ -237,6 +255,8 @@ uint32_t Contents::aliased_output(const Plan& plan, uint32_t input_chunk) const 
 }
 
 Status Contents::check_outputs() {
+  std::vector<WrongOutput> wrong_outputs;
+  std::map<std::tuple<Values::Id, uint32_t, std::string>, size_t> known;  // numbers in wrong_outputs
   for (const Plan& plan : plans_) {
     if (plan.collective == Collective::kSendRecv) continue;
     if (only_root_has_output(plan.collective) && plan.rank != plan.root) continue;
@@ -250,9 +270,15 @@ Status Contents::check_outputs() {
         if (place) failed_at_ = place;
         return wrong(where, what);
       }
-      all_->push_back({place, fmt::format("{}: {}", where, what)});
+      const auto [at, is_new] = known.try_emplace({outputs_[plan.rank][chunk].value, chunk, what}, known.size());
+      if (is_new) {
+        wrong_outputs.push_back({place, fmt::format("{}: {}", where, what), {}});
+      } else {
+        wrong_outputs[at->second].other_ranks.push_back(plan.rank);
+      }
     }
   }
+  for (const WrongOutput& output : wrong_outputs) all_->push_back({output.place, output.text + output.others()});
   return {};
 }
 

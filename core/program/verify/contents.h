@@ -7,12 +7,6 @@
 
 namespace tutti::program {
 
-/// A wrong place in plans.
-struct CounterExample {
-  std::optional<StepPlace> place;
-  std::string text;
-};
-
 /// Follows every chunk through one loop. One loop is enough: each covers its own part of the buffers, and where every
 /// message of a loop is received, the loops' messages never mix.
 ///

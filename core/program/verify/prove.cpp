@@ -199,7 +199,11 @@ Status add_faults(std::span<const Plan> plans, std::span<const std::vector<uint3
   const Status finished = contents.finish();
   if (!finished.ok()) {
     all.push_back({contents.failed_at(), std::string(finished.text())});
-    return {};
+    // These are the likely causes of all other counter-examples.
+    const std::vector<CounterExample> found = unmatched(plans, connections, numbers);
+    all.insert(all.begin(), found.begin(), found.end());
+    keep_first(all);
+    return contents.all_ended() ? contents.check_outputs() : Status();
   }
   TUTTI_TRY(contents.check_outputs());
   Waits waits(plans, connections, options.slots, Waits::kLoops);

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <set>
 
 namespace tutti::program {
@@ -101,6 +102,10 @@ void Run::wake(uint32_t rank, uint32_t connection) {
   ready_.push_back(rank);
 }
 
+bool Run::all_ended() const {
+  return std::ranges::all_of(ranks_, [this](const Rank& rank) { return ended(rank); });
+}
+
 Status Run::check_ended() const {
   for (uint32_t first = 0; first < ranks_.size(); ++first) {
     if (ended(ranks_[first])) continue;
@@ -131,13 +136,12 @@ std::string Run::why_waiting(uint32_t rank) const {
 }
 
 Status Run::check_left_over() const {
-  for (uint32_t connection = 0; connection < filled_.size(); ++connection) {
-    if (filled_[connection] == 0) continue;
-    return {Code::kFailedPrecondition,
-            fmt::format("rank {} never receives {} of the messages that rank {} sends it", connections_.to(connection),
-                        filled_[connection], connections_.from(connection))};
-  }
-  return {};
+  const auto is_filled = [](uint64_t messages) { return messages > 0; };
+  if (std::ranges::none_of(filled_, is_filled)) return {};
+  // All ranks have ended, so no rank received less than it should.
+  const CounterExample first = unmatched(plans_, connections_, numbers_).front();
+  failed_at_ = first.place;
+  return {Code::kFailedPrecondition, first.text};
 }
 
 }  // namespace tutti::program

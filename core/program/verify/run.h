@@ -7,6 +7,7 @@
 
 #include "program/connections.h"
 #include "program/plan.h"
+#include "program/verify/unmatched.h"
 #include "program/verify/verify.h"
 
 namespace tutti::program {
@@ -26,15 +27,16 @@ class Run {
   /// If the connections are those of a rotation, `plans` is rank 0's plan alone. All ranks then advance in step: the
   /// ranks wait for each other alike, and no rank's step can make another rank wait.
   Run(std::span<const Plan> plans, const Connections& connections, uint64_t slots, uint32_t loops);
-  /// Makes texts and places name the steps by these numbers, by rank and step. `numbers` outlive the run. Without
-  /// numbers, steps have their own.
-  void number_by(std::span<const std::vector<uint32_t>> numbers) { numbers_ = numbers; }
+  /// `numbers` outlive the run.
+  void number_by(StepNumbers numbers) { numbers_ = numbers; }
   virtual ~Run() = default;
 
   /// Runs to the end, or to the first failure of a step, or to a deadlock.
   Status finish();
   /// After a failure: the step that the failure is about; nothing if it is about no single step.
   std::optional<StepPlace> failed_at() const { return failed_at_; }
+  /// After finish(): whether all ranks did all their steps. Messages may be left over.
+  bool all_ended() const;
 
  protected:
   /// The step's waits are over: it sends (and, if it folds, has received) now.
@@ -69,7 +71,7 @@ class Run {
   std::string why_waiting(uint32_t rank) const;
   Status check_left_over() const;
 
-  std::span<const std::vector<uint32_t>> numbers_;
+  StepNumbers numbers_;
   uint64_t slots_;
   uint32_t loops_;
   std::vector<Rank> ranks_;

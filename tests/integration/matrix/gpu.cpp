@@ -82,7 +82,7 @@ Result<std::vector<Registration>> register_buffers(Communicator& communicator) {
 
 Status run_on_gpu(const GpuBuffers& buffers, bool graph,
                   const std::function<Status(void* input, void* output, Stream stream)>& call) {
-  TUTTI_ASSIGN(const cudaStream_t stream, own_stream());
+  TUTTI_ASSIGN(cudaStream_t stream, own_stream());
   TUTTI_ASSIGN(std::byte* const in, ins.of(buffers.in, stream));
   std::byte* out = in;
   const bool one = buffers.in.data() == buffers.out.data();

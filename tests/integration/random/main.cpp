@@ -87,7 +87,7 @@ class Show {
         communicators.clear();
         TUTTI_TRY(join(rank, life, communicators));
       }
-      const Status played = player.play(round, communicators);
+      Status played = player.play(round, communicators);
       if (played.ok()) continue;
       for (Communicator& communicator : communicators) communicator.abort(fmt::format("rank {} has failed", rank));
       return played;

@@ -110,7 +110,7 @@ class GpuPlayDevice : public PlayDevice {
   Status fork_and_join(const std::function<Status()>& make) {
     const auto count = static_cast<uint32_t>(streams_.size());
     for (uint32_t i = 1; i < count; ++i) TUTTI_TRY(order(0, i));
-    const Status made = make();
+    Status made = make();
     for (uint32_t i = 1; i < count; ++i) TUTTI_TRY(order(i, 0));
     return made;
   }

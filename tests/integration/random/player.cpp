@@ -139,7 +139,7 @@ Status Player::make_calls(const PlacedUnit& unit) {
     const auto& [call, input, output, input_bytes, input_hash] = placed;
     Communicator& communicator = communicators_[call.communicator];
     const check::Call make(call.problem, communicator.rank());
-    const Stream stream = device_.stream(call.stream);
+    Stream stream = device_.stream(call.stream);
     const Status made = make(communicator, base_ + input, base_ + output, stream);
     if (!made.ok()) return made.with_context(describe(placed));
   }
