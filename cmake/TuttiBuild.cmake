@@ -21,8 +21,11 @@ find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM)
   set(CMAKE_C_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
   # ccache takes sources with a precompiled header only with these two relaxations of its comparison.
-  set(CMAKE_CXX_COMPILER_LAUNCHER
-    ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${CCACHE_PROGRAM})
+  set(ccache_settings CCACHE_SLOPPINESS=pch_defines,time_macros)
+  if(CMAKE_BUILD_TYPE STREQUAL "Release") # Objects without the folder of the build, so other clones can have them.
+    list(APPEND ccache_settings CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1)
+  endif()
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env ${ccache_settings} ${CCACHE_PROGRAM})
 endif()
 
 # Every target of this build compiles with these; an installed SDK imposes none of them.
@@ -73,6 +76,20 @@ endfunction()
 function(tutti_part)
   list(TRANSFORM ARGN PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
   target_sources(tutti_core PRIVATE ${ARGN})
+endfunction()
+
+# tutti_use_cuda_headers(<target> <source>...): these sources of the target include headers of CUDA, and see
+# TUTTI_HAS_CUDA. All others compile as in a build without CUDA, so ccache has their objects for both builds.
+function(tutti_use_cuda_headers target)
+  set_source_files_properties(${ARGN} TARGET_DIRECTORY ${target} PROPERTIES
+    COMPILE_DEFINITIONS TUTTI_HAS_CUDA COMPILE_OPTIONS "SHELL:-isystem ${CUDAToolkit_INCLUDE_DIRS}")
+endfunction()
+
+# tutti_cuda_part(<source>...): a part of the core with headers of CUDA.
+function(tutti_cuda_part)
+  tutti_part(${ARGN})
+  list(TRANSFORM ARGN PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
+  tutti_use_cuda_headers(tutti_core ${ARGN})
 endfunction()
 
 # tutti_time_limit(<seconds> <test>...): a limit about ten times as long as a release takes on two busy cores, so that

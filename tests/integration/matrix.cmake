@@ -28,6 +28,6 @@ add_test(NAME matrix_gpus COMMAND matrix_test --seed 1 --gpus --ranks 1,2,4 --ma
 set_tests_properties(matrix_gpus PROPERTIES LABELS cuda TIMEOUT 600 SKIP_RETURN_CODE 77)
 if(TUTTI_WITH_CUDA)
   add_dependencies(extra_tests matrix_test)
-  target_compile_definitions(matrix_test PRIVATE TUTTI_HAS_CUDA)
-  target_link_libraries(matrix_test PRIVATE CUDA::cudart_static)
+  tutti_use_cuda_headers(matrix_test ${CMAKE_CURRENT_LIST_DIR}/matrix/gpu.cpp)
+  target_link_libraries(matrix_test PRIVATE $<LINK_ONLY:CUDA::cudart_static>)
 endif()

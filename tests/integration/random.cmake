@@ -13,8 +13,9 @@ tutti_compile_fast(random_calls_test)
 set_target_properties(random_calls_test PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
 if(TUTTI_WITH_CUDA)
   add_dependencies(extra_tests random_calls_test)
-  target_compile_definitions(random_calls_test PRIVATE TUTTI_HAS_CUDA)
-  target_link_libraries(random_calls_test PRIVATE CUDA::cudart_static)
+  tutti_use_cuda_headers(random_calls_test
+    ${CMAKE_CURRENT_LIST_DIR}/matrix/gpu.cpp ${CMAKE_CURRENT_LIST_DIR}/random/play_device.cpp)
+  target_link_libraries(random_calls_test PRIVATE $<LINK_ONLY:CUDA::cudart_static>)
 endif()
 
 add_test(NAME random_calls COMMAND random_calls_test)
