@@ -18,8 +18,7 @@ namespace tutti::progress {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using std::chrono_literals::operator""s;
-using std::chrono_literals::operator""us;
+using namespace std::chrono_literals;
 
 /// A network of which only the event descriptor counts.
 class EventSource {

@@ -43,7 +43,7 @@ class Files : public testing::Test {
   }
   /// A directory in which every user may write, as /tmp.
   fs::path shared() const {
-    const fs::path directory = folder_ / "shared";
+    fs::path directory = folder_ / "shared";
     fs::create_directory(directory);
     fs::permissions(directory, fs::perms(01777));
     return directory;

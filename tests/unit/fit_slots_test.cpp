@@ -17,7 +17,6 @@ using program::Plan;
 using sdk::Buffer;
 using sdk::PlanBuilder;
 using testing::ElementsAre;
-using testing::HasSubstr;
 
 /// "s1 s1 r1": the sends and receives of a plan whose steps have one message each.
 std::string messages_of(const Plan& plan) {

@@ -371,8 +371,8 @@ void check_order(const Protocol& protocol, uint32_t ranks, size_t count, const F
   std::vector<std::vector<tutti_cuda_launch>> launches(ranks);
   const auto factor_of = [&](uint32_t rank) { return folding.scaled ? 0.7F + 0.1F * static_cast<float>(rank) : 1.0F; };
   for (uint32_t rank = 0; rank < ranks; ++rank) {
-    call.inputs.push_back({reinterpret_cast<uint8_t*>(inputs[rank].data()), call.block_bytes});
-    call.outputs.push_back({reinterpret_cast<uint8_t*>(outputs[rank].data()), call.block_bytes});
+    call.inputs.emplace_back(reinterpret_cast<uint8_t*>(inputs[rank].data()), call.block_bytes);
+    call.outputs.emplace_back(reinterpret_cast<uint8_t*>(outputs[rank].data()), call.block_bytes);
   }
   for (uint32_t rank = 0; rank < ranks; ++rank) {
     tutti_cuda_launch& launch = launches[rank].emplace_back(machine.launch(rank, call, 1));

@@ -22,8 +22,7 @@ using test::eventually;
 using testing::AllOf;
 using testing::HasSubstr;
 using Clock = std::chrono::steady_clock;
-using std::chrono_literals::operator""ms;
-using std::chrono_literals::operator""s;
+using namespace std::chrono_literals;
 
 constexpr uint32_t kSlots = 4;
 constexpr uint32_t kLines = 32;

@@ -28,7 +28,6 @@ namespace {
 
 using net_socket::Address;
 using net_socket::Challenge;
-using net_socket::DataSocket;
 using net_socket::Fd;
 using net_socket::Hello;
 using net_socket::StreamKey;

@@ -26,8 +26,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 using Clock = std::chrono::steady_clock;
-using std::chrono_literals::operator""ms;
-using std::chrono_literals::operator""s;
+using namespace std::chrono_literals;
 
 constexpr uint64_t kStride = 256;
 constexpr uint32_t kSlots = 4;

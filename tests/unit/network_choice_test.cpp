@@ -15,7 +15,6 @@ namespace {
 using communicator::NetworkChoice;
 using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::IsEmpty;
 using Names = std::vector<std::string>;
 
 class NetworkChoiceTest : public testing::Test {

@@ -78,7 +78,7 @@ std::string refusal(Kind kind, const std::string& name, const fs::path& file) {
 /// The text about a plugin of the zoo. Each text names the file and the remedy.
 std::string zoo(const std::string& name, Kind kind = Kind::kNetwork) {
   const fs::path file = kZoo / file_name(kind, name);
-  const std::string text = refusal(kind, name, file);
+  std::string text = refusal(kind, name, file);
   if (text == "accepted") return text;
   EXPECT_THAT(text, HasSubstr(file.string()));
   EXPECT_THAT(
@@ -257,7 +257,7 @@ TEST(Files, ThatAreNoPluginOfThisMachine) {
   const Folder folder;
   const auto good = contents(kZoo / "tutti-net-good.so");
   const size_t note = descriptor_of(good);
-  const auto refused = [&](std::vector<char> bytes) {
+  const auto refused = [&](const std::vector<char>& bytes) {
     return refusal(Kind::kNetwork, "good", folder.write("tutti-net-good.so", bytes));
   };
 

@@ -201,7 +201,7 @@ TEST(Rails, ChannelsWithoutAMatchFillTheGaps) {
 }
 
 TEST(Rails, AnOrderIsKeptWhereRailsAreUnknownOrCrossed) {
-  const auto kept = [](std::vector<int32_t> first, std::vector<int32_t> second, bool crosses) {
+  const auto kept = [](const std::vector<int32_t>& first, const std::vector<int32_t>& second, bool crosses) {
     std::vector<topology::NodeGraph> graphs = {machine(0, {0, 1}), machine(1, {0, 1}, crosses)};
     align_rails(graphs, {on_rails(first), on_rails(second)});
     return graphs[1].encode() == machine(1, {0, 1}, crosses).encode();

@@ -51,7 +51,7 @@ TestCall::TestCall(const std::vector<Plan>& plans, bool in_place, uint64_t bytes
   call_.registered = registered;
   call_.cut = program::cut(bytes, ctas, call_.programs[0], call_.layout);
   for (const Plan& plan : plans) add_memory(plan, in_place);
-  for (size_t rank = 0; rank < plans.size(); ++rank) point_to_memory(plans[rank], in_place);
+  for (const Plan& plan : plans) point_to_memory(plan, in_place);
 }
 
 std::string TestCall::check() const {

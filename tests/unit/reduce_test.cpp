@@ -19,7 +19,6 @@ namespace tutti {
 namespace {
 
 using device::InstructionSet;
-using device::ReduceCall;
 using reference::Type;
 
 constexpr InstructionSet kSets[] = {InstructionSet::kBaseline, InstructionSet::kAvx2, InstructionSet::kAvx512};

@@ -17,7 +17,6 @@ using program::Plan;
 using sdk::Buffer;
 using sdk::PlanBuilder;
 using testing::ElementsAre;
-using testing::HasSubstr;
 
 /// The steps of a split plan as text, without the head.
 std::vector<std::string> steps_of(const Plan& plan) {

@@ -22,7 +22,6 @@ using backend::Turn;
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::IsEmpty;
 using State = Communicator::State;
 using Settings = std::vector<std::pair<std::string, std::string>>;
 

@@ -18,7 +18,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using testing::ElementsAre;
-using testing::IsEmpty;
 using testing::SizeIs;
 
 BusId bus(std::string_view text) {
@@ -120,7 +119,7 @@ class DiscoverTest : public testing::Test {
   }
   /// A device as the kernel shows it: "bus/pci/devices/..." is a link into the tree of "devices/".
   fs::path add_to_sysfs(const std::string& path, const std::string& attribute, const std::string& value) {
-    const fs::path real = folder_ / "devices" / path;
+    fs::path real = folder_ / "devices" / path;
     fs::create_directories(real);
     std::ofstream(real / attribute) << value << '\n';
     const fs::path link = folder_ / "bus/pci/devices" / real.filename();

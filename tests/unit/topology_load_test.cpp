@@ -13,7 +13,6 @@
 namespace tutti::topology {
 namespace {
 
-using testing::AllOf;
 using testing::HasSubstr;
 using testing::Pair;
 using testing::UnorderedElementsAre;

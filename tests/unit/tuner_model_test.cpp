@@ -130,7 +130,7 @@ TEST(TunerModel, ReceiversWaitForTurnsOfRanksThatShareProcessors) {
     EXPECT_EQ(turns(8), 0) << "each rank has a processor";
     EXPECT_NEAR(turns(6.4), 3 * 0.25, 1e-6) << "a quarter of the processors has a second rank";
     EXPECT_NEAR(turns(4), 3, 1e-6);
-    EXPECT_NEAR(turns(1), 3 * 8 / 2, 1e-6);
+    EXPECT_NEAR(turns(1), 3 * 8 / 2.0, 1e-6);
   }
   candidate.messages[TUTTI_LINK_P2P] = 6;
   EXPECT_NEAR(turns(1), 2 * 6 + 4, 1e-6) << "the last of three messages takes three quarters of a round";

@@ -69,6 +69,7 @@ Result<std::vector<std::string>> all_faults(const PlanFile& file, const std::str
     }
   }
   std::vector<std::string> texts;
+  texts.reserve(all.size());
   for (const auto& [fault, uses] : all) {
     texts.push_back(fmt::format("{}: channel {}, {}: {}", where(file, name, fault.place), file.plans.front().channel,
                                 fmt::join(uses, " and "), fault.text));

@@ -172,9 +172,9 @@ Verdict prove(uint32_t rank_count, const PlanSource& source, const VerifyOptions
   const auto too_large = why_not_exact(rank_count, source, limits);
   if (!too_large.ok()) return {too_large.status(), true, {}};
   if (rank_count <= kExactRanks && too_large->empty()) return prove_exactly(rank_count, source, options, place);
-  const Verdict rotated = ByRotation(rank_count, source, options, limits).run(place);
+  Verdict rotated = ByRotation(rank_count, source, options, limits).run(place);
   if (rotated.decided) return rotated;
-  const Verdict along = prove_along_ring(rank_count, source, options, limits);
+  Verdict along = prove_along_ring(rank_count, source, options, limits);
   // Where an exact proof is possible, its counter-example has the numbers of the ranks.
   if (along.decided && (along.status.ok() || !too_large->empty())) return along;
   if (!too_large->empty()) return undecided(fmt::format("{}; {}", *too_large, rotated.status.text()));
