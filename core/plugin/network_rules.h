@@ -18,7 +18,8 @@ struct NetworkRule {
 
 /// In the order of the numbers, from NET-1 on.
 inline constexpr std::array kNetworkRules = {
-    NetworkRule{"NET-1", "returns", "Every entry returns. An entry that has not returned for 2 s violates this rule."},
+    NetworkRule{"NET-1", "returns",
+                "Every entry returns: [progress] entries, connect and accept within 2 s, all others within 10 s."},
     NetworkRule{"NET-2", "throws", "No exception leaves an entry (PLG-4)."},
     NetworkRule{"NET-3", "reasons", "An entry that fails gives its reason to host->fail (PLG-14)."},
     NetworkRule{"NET-4", "crashes", "No entry ends the process."},

@@ -106,10 +106,24 @@ def find_whole(name):
     return "" if FAULTS[name][1] in found else f"{name} is not found:\n{output}"
 
 
+def check_failing_create():
+    """A plugin that fails before the rules begin fails once, and all further rules are skipped. Returns the problem."""
+    code, output, results = kit.run(TUTTI, MOCK, "--where", "process", "--set",
+                                    "settings.net.mock.fault=failing_create")
+    ran = [one for one in results if one["result"] != "skipped"]
+    late = [one for one in results if "the plugin has failed before the rule began" in one.get("text", "")]
+    if code == 1 and len(ran) == 1 and ran[0]["result"] == "failed" and len(late) > 20 and "no licence" in output:
+        return ""
+    return f"failing_create: {len(ran)} rules ran, exit code {code}:\n{output}"
+
+
 def test_faults(arguments):
     whole = "--whole" in arguments
-    names = [name for name in arguments if name != "--whole"] or list(FAULTS)
-    return kit.run_faults(find_whole if whole else find_fault, names)
+    names = [name for name in arguments if name != "--whole"]
+    if not names and not whole and (problem := check_failing_create()):
+        print(problem)
+        return 1
+    return kit.run_faults(find_whole if whole else find_fault, names or list(FAULTS))
 
 
 def test_device_memory(_arguments):

@@ -52,6 +52,7 @@ enum class Fault {
   kNoHostMemory,      // the device does not name memory of the host
   kBlocksStopped,     // a full socket blocks send
   kMissingFlush,      // flush leaves received data of a GPU in a buffer of the plugin
+  kFailingCreate,     // create fails
   kCount,
 };
 
@@ -98,6 +99,7 @@ inline constexpr std::array<std::string_view, static_cast<size_t>(Fault::kCount)
                                                                                                  "unstable_devices",
                                                                                                  "no_host_memory",
                                                                                                  "blocks_stopped",
-                                                                                                 "missing_flush"};
+                                                                                                 "missing_flush",
+                                                                                                 "failing_create"};
 
 }  // namespace tutti::mock

@@ -53,6 +53,7 @@ void watch(Context& context, int fd, uint32_t events) {
 int32_t create(void* self, uint64_t /*communicator*/, void** out) {
   auto made = std::make_unique<Context>();
   made->network = static_cast<Network*>(self);
+  if (made->has(Fault::kFailingCreate)) return made->fail(TUTTI_SYSTEM, "the mock has no licence");
   made->events = epoll_create1(EPOLL_CLOEXEC);
   if (made->events < 0) return made->fail(TUTTI_SYSTEM, "cannot make an epoll descriptor");
   *out = made.release();

@@ -43,6 +43,7 @@ struct Watched {
   std::atomic<uint32_t> entry;      ///< an Entry; relaxed: the watcher reads it some times a second
   std::atomic<int64_t> since_ns;    ///< when the entry was called, on the steady clock
   std::array<char, 160> waits_for;  ///< awaited event; read after the process has ended
+  std::atomic<bool> is_set_up;      ///< create, properties and listen have succeeded
 };
 struct SharedState {
   std::array<Watched, 2> sides;

@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <memory>
 #include <random>
 
@@ -31,12 +32,32 @@ two processes, and in two network namespaces if the user is root. A failure name
 counter-example. Exit codes: 0 no rule failed; 1 a rule failed; 2 the command line makes no sense, or the file is not a
 plugin.)";
 
-/// Progress on a terminal: one line, which is overwritten.
-void show(size_t index, size_t total, const Rule& rule, Where where) {
-  if (isatty(STDERR_FILENO) == 0) return;
-  fmt::print(stderr, "\r\033[K[{}/{}] {} {}, {}", index + 1, total, rule.number, rule.name, to_string(where));
-  std::fflush(stderr);
-}
+/// Progress. On a terminal it is one line, which is overwritten. In a file, it is a line every ten seconds.
+class ProgressLine {
+ public:
+  void show(size_t index, size_t total, const Rule& rule, Where where) {
+    const std::string line =
+        fmt::format("[{}/{}] {} {}, {}", index + 1, total, rule.number, rule.name, to_string(where));
+    const Clock::time_point now = Clock::now();
+    if (is_terminal_) {
+      fmt::print(stderr, "\r\033[K{}", line);
+    } else if (now - shown_ >= kInterval) {
+      fmt::print(stderr, "{}\n", line);
+      shown_ = now;
+    }
+    std::fflush(stderr);
+  }
+  void end() const {
+    if (is_terminal_) fmt::print(stderr, "\r\033[K");
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  static constexpr std::chrono::seconds kInterval{10};
+
+  const bool is_terminal_ = isatty(STDERR_FILENO) != 0;
+  Clock::time_point shown_ = Clock::now();
+};
 
 int usage(const std::string& text) {
   fmt::print(stderr, "tutti: {}\n", text);
@@ -48,10 +69,15 @@ Result<int> test(Request& request) {
   const Subject subject{plugin->image().file().string(), plugin->name(), plugin->version(),
                         std::string(to_string(plugin->kind())), request.seed};
   const bool has_sides = plugin->kind() == plugin::Kind::kNetwork;
+  print_subject(subject);
+  ProgressLine line;
+  const auto show = [&](size_t index, size_t total, const Rule& rule, Where where) {
+    line.show(index, total, rule, where);
+  };
   TUTTI_ASSIGN(const std::vector<RuleResult> results,
                has_sides ? run_rules(request, show) : run_trials(request, plugin->kind(), show));
-  if (isatty(STDERR_FILENO) != 0) fmt::print(stderr, "\r\033[K");
-  print_text(subject, results);
+  line.end();
+  print_results(results);
   if (!request.json.empty()) TUTTI_TRY(write_json(request.json, subject, results));
   if (!request.junit.empty()) TUTTI_TRY(write_junit(request.junit, subject, results));
   const bool failed = std::any_of(results.begin(), results.end(),

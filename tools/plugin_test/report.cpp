@@ -54,8 +54,12 @@ void print_rules() {
   for_each_rule([](const Rule& rule) { fmt::print("{:7} {:16} {}\n", rule.number, rule.name, rule.sentence); });
 }
 
-void print_text(const Subject& subject, const std::vector<RuleResult>& results) {
+void print_subject(const Subject& subject) {
   fmt::print("{} '{}' {} ({}), seed {}\n", subject.kind, subject.name, subject.version, subject.file, subject.seed);
+  std::fflush(stdout);
+}
+
+void print_results(const std::vector<RuleResult>& results) {
   for_each_rule([&](const Rule& rule) {
     std::string verdicts;
     for (const RuleResult& result : results) {

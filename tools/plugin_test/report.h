@@ -19,8 +19,10 @@ struct Subject {
 
 /// The table of all rules, as docs/plugin-guide.md holds it.
 void print_rules();
+/// The plugin and the seed, before the rules run.
+void print_subject(const Subject& subject);
 /// A line per rule, and a counter-example per failure.
-void print_text(const Subject& subject, const std::vector<RuleResult>& results);
+void print_results(const std::vector<RuleResult>& results);
 Status write_json(const std::string& path, const Subject& subject, const std::vector<RuleResult>& results);
 Status write_junit(const std::string& path, const Subject& subject, const std::vector<RuleResult>& results);
 

@@ -128,7 +128,15 @@ void Run::read_results() {
 }
 
 RuleResult Run::result(Verdict verdict, std::string_view violated, std::string text) const {
-  return {&rule_, where_, verdict, violated.empty() ? nullptr : find_rule(violated), std::move(text), 0};
+  const bool before_the_rule = std::ranges::any_of(
+      shared_state_->sides, [](const Watched& side) { return side.since_ns != 0 && !side.is_set_up; });
+  return {&rule_,
+          where_,
+          verdict,
+          violated.empty() ? nullptr : find_rule(violated),
+          std::move(text),
+          0,
+          verdict == Verdict::kFailed && before_the_rule};
 }
 
 std::optional<RuleResult> Run::hangs(double seconds) const {
@@ -222,6 +230,11 @@ Result<std::vector<RuleResult>> run_rules(const Request& request, const Progress
     const auto skip = [&](std::string reason) {
       results.push_back({rule, where, Verdict::kSkipped, nullptr, std::move(reason), 0});
     };
+    const auto failed_early = [&](const RuleResult& result) { return result.where == where && result.before_the_rule; };
+    if (const auto early = std::ranges::find_if(results, failed_early); early != results.end()) {
+      skip(fmt::format("the plugin has failed before the rule began, as in {}", early->rule->number));
+      continue;
+    }
     if (rule->needs_processes && where == Where::kOneProcess) {
       skip("the rule stops or ends a process");
       continue;

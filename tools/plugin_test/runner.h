@@ -21,6 +21,7 @@ struct RuleResult {
   const Rule* violated = nullptr;  ///< broken rule, maybe not the rule that ran; null: no failure
   std::string text;                ///< the counter-example, or the reason for a skip
   double seconds = 0;
+  bool before_the_rule = false;  ///< failed in create, properties or listen, which every rule needs
 };
 
 /// Called before each rule with the rule's place in all that will run.

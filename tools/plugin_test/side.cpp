@@ -37,6 +37,7 @@ Side::Side(Options options) : options_(std::move(options)), calls_(*options_.wat
   call(Entry::kProperties, [&] { return ops_->properties(context_, options_.device, &properties_); });
   tutti_net_handle handle{};
   call(Entry::kListen, [&] { return ops_->listen(context_, options_.device, &handle, &listener_); });
+  options_.watched->is_set_up = true;
   tell(handle);
   peer_handle_ = hear_as<tutti_net_handle>();
 }
