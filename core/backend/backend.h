@@ -75,9 +75,9 @@ class Backend {
   /// Returns true when this rank's calls have ended and its data has left the process, or `failed()`; false if data was
   /// still there after `limit`.
   virtual bool flush(std::chrono::nanoseconds limit, const std::function<bool()>& failed) = 0;
-  /// "network 'socket', from rank 0 (...) to rank 1 (...): connected; ...": the connections on which data of this rank
-  /// waits; empty: none.
-  virtual std::string unsent() const { return {}; }
+  /// "network 'socket', from rank 0 (...) to rank 1 (...): connected; ...": the connections with a rank, or all of
+  /// them; empty: none. Any thread.
+  virtual std::string connections(std::optional<uint32_t> /*peer*/) const { return {}; }
 
  protected:
   Backend(Device device, Phase end_phase) : device_(std::move(device)), end_phase_(end_phase) {}

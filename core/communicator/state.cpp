@@ -80,7 +80,7 @@ void Communicator::State::flush() {
   if (backend_ == nullptr) return;
   const auto limit = config_.duration("timeouts.operation");
   if (backend_->flush(limit, [this] { return bootstrap_->failure().has_value(); })) return;
-  const std::string unsent = backend_->unsent();
+  const std::string unsent = backend_->connections({});
   [[maybe_unused]] const Status held = fail_everywhere(
       Status(Code::kTimeout, fmt::format("rank {} left, but its data did not go out within {} s (timeouts.operation): "
                                          "a rank has not received what it was sent; rank {} {}{}{}",
@@ -247,6 +247,11 @@ void Communicator::State::on_tick() {
     if (backend_ != nullptr) backend_->observe();
   }
   watch_.tick();
+}
+
+std::string Communicator::State::connections_with(uint32_t peer) {
+  const std::lock_guard lock(failure_mutex_);  // setup may be about to add the back end
+  return backend_ == nullptr ? std::string() : backend_->connections(peer);
 }
 
 void Communicator::State::on_failure(const bootstrap::FailureReport& report) {

@@ -102,6 +102,8 @@ class Communicator::State final : public backend::Owner {
   void on_network_failure(const Status& failure);
   /// Compares calls with other ranks, and warns of long waits. On the bootstrap's thread.
   void on_tick();
+  /// The state of the connections with a rank (Backend::connections). Any thread.
+  std::string connections_with(uint32_t peer);
   /// This rank's knowledge of another rank, to which a connection broke. For the network's engine.
   transport::Net::Standing standing(uint32_t rank) const;
   /// The first failure breaks the communicator: true. Later failures are ignored. `tell`: the other ranks, too. Any

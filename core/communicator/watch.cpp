@@ -280,6 +280,9 @@ void Watch::take_states(const backend::Waiting::Wait& wait, std::chrono::nanosec
     text = fmt::format("no progress for {:.0f} s: rank {} waits for rank {}, {}; the other ranks cannot be asked: {}",
                        waited, options_.rank, wait.peer, describe(history_.progress()), answers.status().text());
   }
+  if (const std::string connections = options_.connections_with(wait.peer); !connections.empty()) {
+    text += "; " + connections;
+  }
   log::set_rank(static_cast<int>(options_.rank), static_cast<int>(options_.rank_count));
   log::warn("{}", text);
   log::set_rank(0, 0);

@@ -28,6 +28,8 @@ class Watch {
     std::chrono::nanoseconds warn{};  ///< timeouts.warn; 0: never
     bool compare = true;              ///< check.calls
     bool on_gpu = false;              ///< nothing else compares, and a rank may take a call back
+    /// The state of the connections with a rank, for warnings (Backend::connections).
+    std::function<std::string(uint32_t peer)> connections_with = [](uint32_t) { return std::string(); };
   };
   /// Called with a difference; breaks the communicator.
   using Fail = std::function<void(const Status&)>;

@@ -45,18 +45,21 @@ class Warnings {
   std::vector<std::string> lines_;
 };
 
-Result<Communicator> join(const UniqueId& id, int rank, int ranks, const char* warn) {
-  return Communicator::create(id, rank, ranks,
-                              {"", {{"plugins.path", TUTTI_BINARY_DIR "/lib/tutti/plugins"}, {"timeouts.warn", warn}}});
+Result<Communicator> join(const UniqueId& id, int rank, int ranks, const char* warn, const char* transport = "auto") {
+  return Communicator::create(
+      id, rank, ranks,
+      {"",
+       {{"plugins.path", TUTTI_BINARY_DIR "/lib/tutti/plugins"}, {"transport", transport}, {"timeouts.warn", warn}}});
 }
 
-void on_ranks(int ranks, const char* warn, const std::function<void(Communicator&)>& body) {
+void on_ranks(int ranks, const char* warn, const std::function<void(Communicator&)>& body,
+              const char* transport = "auto") {
   const auto id = UniqueId::create("=lo");
   ASSERT_TRUE(id.ok()) << id.status().to_string();
   std::vector<std::thread> threads;
   for (int rank = 0; rank < ranks; ++rank) {
     threads.emplace_back([&, rank] {
-      auto comm = join(*id, rank, ranks, warn);
+      auto comm = join(*id, rank, ranks, warn, transport);
       ASSERT_TRUE(comm.ok()) << comm.status().to_string();
       body(*comm);
     });
@@ -84,6 +87,22 @@ TEST(Warning, NamesARankInApplicationCode) {
                             HasSubstr("for rank 2; rank 2 has done call 3, all_reduce of 8 × float32, sum, and is in "
                                       "application code")));
   }
+}
+
+TEST(Warning, NamesTheStateOfTheConnections) {
+  Warnings warnings;
+  std::vector<std::string> lines;
+  on_ranks(
+      2, "300ms",
+      [&](Communicator& comm) {
+        EXPECT_TRUE(all_reduce(comm).ok());
+        if (comm.rank() == 1) lines = warnings.wait_for(1);
+        EXPECT_TRUE(all_reduce(comm).ok());
+      },
+      "net");
+  ASSERT_GE(lines.size(), 1u);
+  EXPECT_THAT(lines[0], AllOf(HasSubstr("for rank 1; rank 1 has done call 1"), HasSubstr("; network 'socket', "),
+                              HasSubstr("from rank 1 ("), HasSubstr("connected")));
 }
 
 TEST(Warning, NamesAMissingMessage) {

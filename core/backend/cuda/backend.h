@@ -24,7 +24,7 @@ class CudaBackend final : public Enqueuing {
   Status fault() const override { return gpu_->fault(); }
   void observe() override;
   bool flush(std::chrono::nanoseconds limit, const std::function<bool()>& failed) override;
-  std::string unsent() const override { return fabric_->describe(std::nullopt); }
+  std::string connections(std::optional<uint32_t> peer) const override { return fabric_->describe(peer); }
 
  protected:
   Status launch(const Call& call) override { return gpu_->run(call); }

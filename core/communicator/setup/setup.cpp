@@ -119,10 +119,10 @@ class Setup {
     for (const std::byte byte : state_.secret_) seed = backend::mix(seed, static_cast<uint64_t>(byte));
     state_.ledger_.history.set_seed(seed);
     auto* state = &state_;
-    state_.watch_.start({static_cast<uint32_t>(state_.rank_), static_cast<uint32_t>(state_.size_),
-                         config_.duration("timeouts.warn"), config_.boolean("check.calls"), on_gpu()},
-                        *state_.bootstrap_,
-                        [state](const Status& difference) { state->fail_in_background(difference); });
+    state_.watch_.start(
+        {static_cast<uint32_t>(state_.rank_), static_cast<uint32_t>(state_.size_), config_.duration("timeouts.warn"),
+         config_.boolean("check.calls"), on_gpu(), [state](uint32_t peer) { return state->connections_with(peer); }},
+        *state_.bootstrap_, [state](const Status& difference) { state->fail_in_background(difference); });
   }
 
   Status find_hosts() {
