@@ -13,7 +13,7 @@
 namespace tutti::plugin {
 
 struct Listed {
-  std::filesystem::path file;
+  std::filesystem::path file;  ///< or NAME:FILE, as the configuration has it
   std::optional<Note> note;
   std::string refused;      ///< why it cannot be used; empty if it can, as far as was looked
   bool absent = false;      ///< refused by itself with kNotFound: this machine lacks its device
@@ -22,6 +22,7 @@ struct Listed {
   std::vector<config::Key> settings;
 };
 
+/// The files in the order of the path. With `open`, the networks that the configuration names as NAME:FILE follow.
 std::vector<Listed> list(const config::Config& config, bool open);
 
 }  // namespace tutti::plugin

@@ -270,6 +270,15 @@ class Show(ConfigTest):
             for setting in plugin["settings"]:
                 self.line(text, setting["key"])
 
+    def test_list_opens_networks_of_other_libraries(self):
+        networks = ("--set", "plugins.network=[socket, nccl:/no/such/libnccl-net-x.so]")
+        listed = self.tutti("plugin", "list", "--check", "--json", *networks)
+        self.assertEqual(listed.returncode, 1)
+        last = json.loads(listed.stdout)["plugins"][-1]
+        self.assertEqual(last["file"], "nccl:/no/such/libnccl-net-x.so")
+        self.assertIn("/no/such/libnccl-net-x.so", last["refused"])
+        self.assertNotIn("nccl:", self.run_ok("plugin", "list", *networks).stdout)
+
     def test_earlier_values_have_their_origins(self):
         self.write("shm.slots: 4\n", "site.yaml")
         self.write("# job\nshm.slots: 6\n")
