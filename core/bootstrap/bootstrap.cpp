@@ -38,8 +38,9 @@ base::Time with_grace(base::Time deadline) {
 }
 
 Status no_hub(const Status& why, int rank, int rank_count) {
-  const char* const remedy =
-      why.code() == Code::kTimeout ? "; did rank 0, or the process that made the id, start, and has it not ended?" : "";
+  const char* const remedy = why.code() == Code::kTimeout
+                                 ? "; check that rank 0, or the process that made the id, has started and has not ended"
+                                 : "";
   return {why.code(), fmt::format("rank {} of {} cannot reach the hub: {}{}", rank, rank_count, why.text(), remedy)};
 }
 

@@ -60,7 +60,7 @@ class Flattener {
   std::map<std::string, std::string> places_;  // by key: "a.b" may also be written {a: {b: ...}}
 };
 
-/// Files of a different kind, by the key with which each begins.
+/// Files of a different kind, each by a key that only files of this kind have.
 constexpr struct {
   std::string_view key;
   std::string_view kind;
