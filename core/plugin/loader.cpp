@@ -20,6 +20,15 @@ namespace {
 thread_local std::string failure_text;
 thread_local const Plugin* failed_plugin = nullptr;  // gave the text
 
+/// The text of dlerror() within that of an exception of Boost.DLL, or all of it.
+std::string_view loader_text(std::string_view text) {
+  constexpr std::string_view kBegin = "dlerror system message: ";
+  const size_t begin = text.find(kBegin);
+  const size_t end = text.rfind("): ");
+  if (begin == std::string_view::npos || end == std::string_view::npos) return text;
+  return text.substr(begin + kBegin.size(), end - begin - kBegin.size());
+}
+
 std::string_view view(tutti_str text) {
   return {text.data, text.size};
 }
@@ -83,9 +92,9 @@ class LoadedImage : public Image {
       library_.load(real, mode);
     } catch (const std::exception& error) {
       return {Code::kUnsupported,
-              fmt::format("TUTTI-P05 plugin {} does not load: {}; is a library it needs missing or of another "
-                          "version?",
-                          file_.string(), error.what())};
+              fmt::format("TUTTI-P05 plugin {} does not load: {}; install the library that it needs, or link it with "
+                          "-Wl,-z,defs to find symbols that no library defines",
+                          file_.string(), loader_text(error.what()))};
     }
     if (!library_.has(TUTTI_PLUGIN_ENTRY_NAME)) {
       return broken(file_, fmt::format("exports no {} (PLG-1)", TUTTI_PLUGIN_ENTRY_NAME));
@@ -133,6 +142,15 @@ class LoadedImage : public Image {
       if (bytes < kSmallestKey || bytes % alignof(tutti_config_key) != 0) {
         return broken(file_, fmt::format("has a setting {} of {} bytes where at least {} are needed (PLG-5)", i, bytes,
                                          kSmallestKey));
+      }
+      const auto& key = *reinterpret_cast<const tutti_config_key*>(at);
+      if (key.type < TUTTI_CONFIG_BOOL || key.type > TUTTI_CONFIG_LIST) {
+        return broken(file_, fmt::format("has a setting '{}' of the unknown type {}; use a TUTTI_CONFIG_* value",
+                                         view(key.name), key.type));
+      }
+      if (view(key.name).empty() || view(key.name).find('.') != std::string_view::npos) {
+        return broken(
+            file_, fmt::format("has a setting of the name '{}'; a name is not empty and has no dot", view(key.name)));
       }
       at += bytes;
     }
@@ -264,12 +282,14 @@ int32_t Plugin::config_thunk(void* context, tutti_str name, tutti_value* out) {
   const auto& plugin = *static_cast<const Plugin*>(context);
   for (const Setting& setting : plugin.settings_) {
     if (setting.name != view(name)) continue;
-    if (out->struct_size < sizeof *out) return TUTTI_VERSION_MISMATCH;
-    out->type = static_cast<uint32_t>(setting.type);
-    out->integer = setting.value.integer;
-    out->text = {setting.value.text.data(), setting.value.text.size()};
-    out->list = setting.list.data();
-    out->list_count = setting.list.size();
+    tutti_value value{};
+    value.struct_size = std::min<uint32_t>(out->struct_size, sizeof value);
+    value.type = static_cast<uint32_t>(setting.type);
+    value.integer = setting.value.integer;
+    value.text = {setting.value.text.data(), setting.value.text.size()};
+    value.list = setting.list.data();
+    value.list_count = setting.list.size();
+    std::memcpy(out, &value, value.struct_size);  // a plugin may know fewer fields (PLG-5)
     return TUTTI_OK;
   }
   return TUTTI_NOT_FOUND;

@@ -4,9 +4,15 @@
 // docs/plugin-guide.md holds the same table.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
+
+#include "tutti/plugin/network.h"
 
 namespace tutti::plugin {
 
@@ -25,8 +31,10 @@ inline constexpr std::array kNetworkRules = {
     NetworkRule{"NET-4", "crashes", "No entry ends the process."},
     NetworkRule{"NET-5", "devices",
                 "device_count and properties give the same answers at each call and in each context."},
-    NetworkRule{"NET-6", "properties",
-                "Properties are in range: a name, memory of the host, messages of 64 KiB, finite speed and latency."},
+    NetworkRule{
+        "NET-6", "properties",
+        "Properties are in range: struct_size, a name, memory of the host, messages of 64 KiB, finite speed and "
+        "latency."},
     NetworkRule{"NET-7", "capabilities",
                 "Capabilities and devices agree, and a claimed event descriptor is open and stays the same."},
     NetworkRule{"NET-8", "connect", "connect and accept return TUTTI_AGAIN until the connection stands, within 5 s."},
@@ -79,6 +87,15 @@ inline constexpr std::array kNetworkRules = {
 /// The rule "NET-<number>", with 1 <= number <= kNetworkRules.size().
 constexpr const NetworkRule& network_rule(uint32_t number) {
   return kNetworkRules[number - 1];
+}
+
+/// Why the struct_size of properties, which were asked for with all bytes of the struct, breaks PLG-5; empty: it does
+/// not.
+inline std::string wrong_size_of_properties(const tutti_net_properties& properties) {
+  constexpr size_t kLeast = offsetof(tutti_net_properties, rail) + sizeof properties.rail;  // of ABI 1.0
+  if (properties.struct_size >= kLeast && properties.struct_size <= sizeof properties) return {};
+  return fmt::format("struct_size is {}; properties sets it to the bytes that it wrote, {} to {} (PLG-5)",
+                     properties.struct_size, kLeast, sizeof properties);
 }
 
 }  // namespace tutti::plugin

@@ -67,6 +67,7 @@ bool is_same(const tutti_net_properties& a, const tutti_net_properties& b) {
 
 /// Why the properties break NET-6; empty: they do not.
 std::string out_of_range(const tutti_net_properties& p) {
+  if (const std::string why = plugin::wrong_size_of_properties(p); !why.empty()) return why;
   if (p.name.data == nullptr || p.name.size == 0 || p.name.size >= 64) return "its name is empty or too long";
   if ((p.memory & TUTTI_MEMORY_HOST) == 0) return fmt::format("memory is {:#x}, without TUTTI_MEMORY_HOST", p.memory);
   if (p.max_grouped_recvs < 1) return "max_grouped_recvs is 0";

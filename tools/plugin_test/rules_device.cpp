@@ -67,6 +67,8 @@ void test_properties(Side& side) {
     const auto require = [&](bool holds, const std::string& text) {
       if (!holds) side.violate(fmt::format("device {}: {}", device, text));
     };
+    const std::string wrong_size = plugin::wrong_size_of_properties(p);
+    require(wrong_size.empty(), wrong_size);
     require(p.name.data != nullptr && p.name.size > 0 && p.name.size < 64, "its name is empty or longer than 63 bytes");
     require((p.memory & TUTTI_MEMORY_HOST) != 0, fmt::format("memory is {:#x}, without TUTTI_MEMORY_HOST", p.memory));
     require(p.max_grouped_recvs >= 1, "max_grouped_recvs is 0");

@@ -109,6 +109,9 @@ void test_too_long(Side& side) {
       if (outcome.done && outcome.code == TUTTI_OK) {
         side.violate(fmt::format("a message of 256 bytes completes a receive of 64 bytes, with length {}", bytes));
       }
+      if (outcome.code == TUTTI_REMOTE) {
+        side.violate("a receive whose message is too long fails with TUTTI_REMOTE, which blames the connection");
+      }
       return outcome.code != TUTTI_OK && outcome.code != TUTTI_AGAIN;
     });
     if (const std::string text = buffer.touched(64, 256); !text.empty()) side.violate(text);

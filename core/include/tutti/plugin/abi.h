@@ -26,10 +26,10 @@
 // checks their behaviour.
 // PLG-9: Entries marked [progress] never block. `send`, `recv` and `flush` of networks leave the request null if they
 // cannot begin. `test` reports "not done". `arm` and `run` return TUTTI_AGAIN.
-// PLG-10: Each entry has a thread rule: [setup] one thread at a time per instance; [progress] one thread at a time per
-// connection; [any] any thread at any time. Entries of different connections may run at the same time, and beside
-// [setup] entries.
-// PLG-11: If an object with open children is closed, the result is a failed precondition, not a crash.
+// PLG-10: Each entry has a thread rule: [setup] one thread at a time per context, or per instance if the entry takes no
+// context; [progress] one thread at a time per connection; [any] any thread at any time. Entries of different
+// connections may run at the same time, and beside [setup] entries.
+// PLG-11: The host closes children first: connections, listeners, contexts, then the instance.
 // PLG-12: All output goes through host->log. A plugin writes nothing to stdout or stderr.
 // PLG-13: A plugin reads only its own settings, through host->config_get. The host has checked them against the
 // declared keys. A network also reads "timeouts.peer_loss" and "net.failover".
@@ -113,7 +113,7 @@ typedef struct tutti_host {
   void (*log)(void* context, int32_t level, tutti_str text);
   /* Stores the reason of the failure that this thread is about to return (PLG-14). */
   void (*fail)(void* context, tutti_str text);
-  /* A setting that the plugin declares, or "timeouts.peer_loss" or "net.failover" of the configuration. */
+  /* A setting that the plugin declares, or an exception of PLG-13. TUTTI_NOT_FOUND: the name is none of these. */
   int32_t (*config_get)(void* context, tutti_str name, tutti_value* out);
 } tutti_host;
 

@@ -82,15 +82,15 @@ typedef struct tutti_network_ops {
   int32_t (*device_count)(void* context, uint32_t* count);
   int32_t (*properties)(void* context, uint32_t device, tutti_net_properties* out);
 
-  /* connect [setup]; connect and accept do not block: TUTTI_AGAIN until the connection stands, to be called again with
-     the same arguments and the same `state` (zero at the first call; owned by the plugin until it returns something
-     else than TUTTI_AGAIN). While a rank waits for no connection, it calls accept seldom or never. */
+  /* connect [setup]; connect and accept do not block: TUTTI_AGAIN until the connection stands, then called again with
+     the same arguments and the same `state` (null at the first call; the plugin's until it returns another code).
+     connect may succeed before the peer accepts. A rank that waits for no connection calls accept seldom or never. */
   int32_t (*listen)(void* context, uint32_t device, tutti_net_handle* handle, void** listener);
   int32_t (*connect)(void* context, uint32_t device, const tutti_net_handle* handle, void** state, void** connection);
   int32_t (*accept)(void* listener, void** state, void** connection);
-  /* Gives up a connect or accept that returned TUTTI_AGAIN. */
+  /* Gives up a connect or accept that returned TUTTI_AGAIN. [setup]; not called if `state` is null. */
   void (*cancel)(void* state);
-  /* `memory` is one TUTTI_MEMORY_* value. [progress] threads may also call these functions. */
+  /* `memory` is one TUTTI_MEMORY_* value; `registration` may stay null. [progress] threads may also call these. */
   int32_t (*register_memory)(void* connection, void* address, uint64_t bytes, uint32_t memory, void** registration);
   int32_t (*register_dmabuf)(void* connection, void* address, uint64_t bytes, uint64_t offset, int32_t fd,
                              void** registration);
@@ -99,7 +99,7 @@ typedef struct tutti_network_ops {
   /* primitives [progress]. *request stays null where nothing could be posted now (call again later). */
   int32_t (*send)(void* connection, const void* address, uint64_t bytes, uint32_t tag, void* registration,
                   void** request);
-  /* Receives `count` messages (1 unless GROUPED_RECV); a message longer than its buffer is an error. */
+  /* `count` messages (1 unless GROUPED_RECV). Fails if a message is longer than its buffer, not by TUTTI_REMOTE. */
   int32_t (*recv)(void* connection, uint32_t count, void* const* addresses, const uint64_t* bytes, const uint32_t* tags,
                   void* const* registrations, void** request);
   /* Makes received device memory visible to the device. *request null on return: nothing to wait for. */
@@ -114,7 +114,7 @@ typedef struct tutti_network_ops {
   void (*close_listener)(void* listener);
 
   /* TUTTI_NET_CAP_EVENT_FD: a descriptor that becomes readable when `test`, `connect` or `accept` may get further.
-     `arm` prepares it: TUTTI_OK: sleep on it; TUTTI_AGAIN: there is work now. [progress] */
+     `arm` prepares it: TUTTI_OK: sleep on it; TUTTI_AGAIN: there is work now. One thread at a time per context. */
   int32_t (*event_fd)(void* context, int32_t* fd);
   int32_t (*arm)(void* context);
 } tutti_network_ops;
