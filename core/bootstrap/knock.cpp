@@ -109,8 +109,9 @@ class Visit {
   Status turned_away() {
     closed_ = true;
     return Status(Code::kRemote,
-                  fmt::format("the hub at {} does not accept the secret of this unique id: it serves another job, or "
-                              "all ranks of this one have joined before",
+                  fmt::format("the hub at {} does not accept the secret of this unique id: it serves another job, all "
+                              "ranks of this one have joined before, or the ranks differ in TUTTI_ID_SECRET or "
+                              "TUTTI_ID_SECRET_FILE",
                               address_));
   }
 

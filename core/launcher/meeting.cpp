@@ -3,8 +3,10 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <mutex>
+#include <thread>
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -40,6 +42,27 @@ Result<std::string> checked(std::string secret, std::string_view variable) {
   const auto parsed = bootstrap::parse_secret(secret);
   if (!parsed.ok()) return parsed.status().with_context(variable);
   return secret;
+}
+
+/// The variables that state the meeting place, for texts. Without TUTTI_MEETING, the port is computed.
+std::string source_of_meeting(const Variables& variables) {
+  for (const char* name : {"TUTTI_MEETING", "MASTER_ADDR"}) {
+    if (const std::string text = text_of(variables, name); !text.empty()) return fmt::format("{}={}", name, text);
+  }
+  return fmt::format("SLURM_STEP_NODELIST={}", text_of(variables, "SLURM_STEP_NODELIST"));
+}
+
+/// The result of make_id(), which is called again while a name does not resolve: a cluster may learn the names of its
+/// hosts while they start.
+template <class MakeId>
+Result<UniqueId> once_resolved(MakeId&& make_id, base::Time deadline) {
+  constexpr std::chrono::milliseconds kPause{200};
+  while (true) {
+    auto id = make_id();
+    const bool is_unknown_name = !id.ok() && id.status().code() == Code::kNotFound;
+    if (!is_unknown_name || base::Clock::now() + kPause >= deadline) return id;
+    std::this_thread::sleep_for(kPause);
+  }
 }
 
 }  // namespace
@@ -98,9 +121,17 @@ Result<UniqueId> meet(const RankAssignment& assignment, const Variables& variabl
                         base::time_in(config.duration("timeouts.bootstrap")));
   }
   TUTTI_ASSIGN(const std::string address, meeting_address(assignment, variables));
+  const std::string source = source_of_meeting(variables);
+  if (address.ends_with(":0")) {
+    return Status(Code::kInvalidArgument, fmt::format("{}: all ranks need the same port; give a number", source));
+  }
   TUTTI_ASSIGN(const std::string secret, secret_of_environment("the meeting place " + address));
-  if (assignment.rank == 0) return UniqueId::create_at(address, secret);
-  return UniqueId::from_string(fmt::format("{}:{}", address, secret));
+  const auto make_id = [&] {
+    return assignment.rank == 0 ? UniqueId::create_at(address, secret)
+                                : UniqueId::from_string(fmt::format("{}:{}", address, secret));
+  };
+  auto id = once_resolved(make_id, base::time_in(config.duration("timeouts.bootstrap")));
+  return id.ok() ? std::move(id) : Result<UniqueId>(id.status().with_context(source));
 }
 
 }  // namespace tutti::launcher

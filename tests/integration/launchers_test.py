@@ -14,6 +14,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 from run_tool import free_port
@@ -123,6 +124,26 @@ class Launchers(unittest.TestCase):
         self.assertNotEqual(code, 0)
         self.assertIn("4 ranks are asked for, and torchrun started 2 processes, each of which is a rank; leave --ranks "
                       "out", " ".join(errors.split()))
+
+    def test_wrong_meeting_places_are_named_with_their_variables(self):
+        for variables, text in (
+                ({"TUTTI_MEETING": "127.0.0.1:0"}, "TUTTI_MEETING=127.0.0.1:0: all ranks need the same port"),
+                ({"TUTTI_MEETING": "nowhere"}, "TUTTI_MEETING=nowhere: 'nowhere' is no address: it has no port"),
+                ({"MASTER_ADDR": "192.0.2.1", "MASTER_PORT": "9", "RANK": "0"},
+                 "MASTER_ADDR=192.0.2.1: cannot listen on 192.0.2.1:10: no interface of this host has this address")):
+            (((_, errors), code),) = run_ranks(1, lambda _, more=variables: {
+                "RANK": "1", "WORLD_SIZE": "2", "TUTTI_ID_SECRET": "6" * 32, **more})
+            self.assertEqual(code, 1, errors)
+            self.assertIn(text, " ".join(errors.split()))
+
+    def test_an_unknown_name_is_looked_up_until_the_deadline(self):
+        begin = time.monotonic()
+        (((_, errors), code),) = run_ranks(1, lambda _: {
+            "RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "no-such-host.invalid", "MASTER_PORT": "29500",
+            "TUTTI_ID_SECRET": "6" * 32, "TUTTI_TIMEOUTS_BOOTSTRAP": "1s"})
+        self.assertEqual(code, 1, errors)
+        self.assertIn("MASTER_ADDR=no-such-host.invalid: host 'no-such-host.invalid': ", errors)
+        self.assertGreater(time.monotonic() - begin, 0.6)
 
     def test_a_rank_that_never_comes_is_named(self):
         port = free_port() - 1
